@@ -1,0 +1,37 @@
+"""The error classes a user can meet.
+
+A message says what, where (`model.py:7`), the values, how we know, and what to do.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "InternalError",
+    "InvalidModuleError",
+    "ShapeMismatchError",
+    "ShloDiscError",
+    "UnsupportedError",
+]
+
+
+class ShloDiscError(Exception):
+    """Base class of every error shlo_disc raises on purpose."""
+
+
+class InvalidModuleError(ShloDiscError, ValueError):
+    """The program given to us is malformed or breaks a rule of the StableHLO specification."""
+
+
+class UnsupportedError(ShloDiscError, NotImplementedError):
+    """A valid program uses something shlo_disc does not compile (yet).
+
+    The message names the operation, its source line and the nearest thing that works.
+    """
+
+
+class ShapeMismatchError(ShloDiscError, TypeError):
+    """The arguments of a call break a shape constraint of the compiled program."""
+
+
+class InternalError(ShloDiscError, RuntimeError):
+    """A mistake of shlo_disc itself; the message says how to reproduce and report it."""

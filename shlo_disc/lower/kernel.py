@@ -1,0 +1,128 @@
+"""What an emitter gives back: a plan of kernel launches for one `disc.fusion`.
+
+The plan is data. The host program (`lower/host.py`) turns it into native code; `explain()` and the
+tests read it. Sizes are symbolic expressions (`shlo_disc.dynamic.expr.Expr`) over the
+symbols of the program; nothing here knows a concrete size.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from shlo_disc.dynamic.expr import Expr
+
+__all__ = [
+    "Buffer",
+    "Condition",
+    "If",
+    "Input",
+    "Kernel",
+    "KernelPlan",
+    "Launch",
+    "Output",
+    "Pack",
+    "Step",
+    "Workspace",
+]
+
+
+@dataclass(frozen=True)
+class Input:
+    """Operand `index` of the fusion (dense, row-major)."""
+
+    index: int
+
+
+@dataclass(frozen=True)
+class Output:
+    """Result `index` of the fusion (dense, row-major)."""
+
+    index: int
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """Temporary block `index` of `KernelPlan.workspaces` (64-byte aligned, uninitialised)."""
+
+    index: int
+
+
+Buffer = Input | Output | Workspace
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One machine function, as MLIR text.
+
+    `text` is one `func.func @KERNEL(%args: !llvm.ptr, %params: !llvm.ptr, %lo: i64, %hi: i64,
+    %scratch: !llvm.ptr)` that computes the tasks `lo <= i < hi` of its launch. `args` is an array
+    of data pointers, `params` an array of i64, `scratch` per-worker memory of
+    `Launch.scratch_bytes` (64-byte aligned). Identical texts are compiled once, so sizes enter
+    as `params`, named by position.
+    """
+
+    name: str
+    """A readable hint for `explain()` and profiles, e.g. "row_softmax"; need not be unique."""
+    text: str
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Run `kernel` over `extent` independent tasks, in parallel where it pays."""
+
+    kernel: Kernel
+    args: tuple[Buffer, ...]
+    params: tuple[Expr, ...]
+    extent: Expr
+    cost: Expr
+    """Estimated nanoseconds of one task on one core; the host derives the grain from it."""
+    scratch_bytes: Expr = field(default_factory=lambda: Expr.const(0))
+
+
+@dataclass(frozen=True)
+class Condition:
+    """`lhs op rhs` on run-time sizes; op is one of == != < <= > >=."""
+
+    lhs: Expr
+    op: str
+    rhs: Expr
+
+
+@dataclass(frozen=True)
+class If:
+    """A choice between variants, made at run time."""
+
+    condition: Condition
+    then: tuple[Step, ...]
+    otherwise: tuple[Step, ...]
+
+
+@dataclass(frozen=True)
+class Pack:
+    """`Workspace(workspace)` holds Input(operand) in another layout while `then` runs.
+
+    When the operand is an immutable argument (or a constant) seen before, the runtime keeps the
+    packed copy beside the buffer under `key`, `fill` runs at most once per buffer, and
+    `Workspace(workspace)` means that copy. Otherwise `otherwise` runs instead; when
+    `otherwise` is None, `fill` runs into the call's own workspace and then `then`.
+    """
+
+    operand: int
+    key: str
+    """Names the layout: equal keys on one buffer share one packed copy across kernels."""
+    workspace: int
+    fill: Launch
+    then: tuple[Step, ...]
+    otherwise: tuple[Step, ...] | None = None
+
+
+Step = Launch | If | Pack
+
+
+@dataclass(frozen=True)
+class KernelPlan:
+    """Everything that computes one fusion, in order."""
+
+    steps: tuple[Step, ...]
+    workspaces: tuple[Expr, ...] = ()
+    """Bytes of each temporary block; blocks live only during this plan."""

@@ -1,0 +1,107 @@
+"""The one door to MLIR: every other module imports the bindings from here.
+
+The bindings come from the `torch-mlir` wheel, which carries a complete upstream MLIR plus
+StableHLO and CHLO; StableHLO must be registered on request and CHLO is only loaded as a
+dependent dialect of a pass, hence :func:`new_context`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from torch_mlir import ir
+from torch_mlir._mlir_libs import _stablehlo, _torchMlir
+from torch_mlir.passmanager import PassManager
+
+__all__ = [
+    "PassManager",
+    "at",
+    "ir",
+    "new_context",
+    "ops_of",
+    "parse_module",
+    "producer",
+    "replace",
+    "run_pipeline",
+    "stablehlo",
+    "walk",
+]
+
+stablehlo = _stablehlo
+"""The raw StableHLO binding (attributes, portable artifacts, `eval_module`)."""
+
+
+@functools.cache
+def _register_passes() -> None:
+    _stablehlo.register_stablehlo_passes()
+
+
+def new_context() -> ir.Context:
+    """An MLIR context that knows StableHLO, CHLO and the `disc` dialect."""
+    _register_passes()
+    context = ir.Context()
+    _stablehlo.register_dialect(context, load=True)
+    _torchMlir.register_dialect(context)
+    with context, ir.Location.unknown():
+        # CHLO has no registration hook of its own; this pass loads it as a dependency.
+        pipeline = "builtin.module(func.func(convert-torch-to-stablehlo))"
+        PassManager.parse(pipeline).run(ir.Module.parse("").operation)
+        from shlo_disc import dialect  # noqa: PLC0415 - dialect needs this module's `ir`
+
+        dialect.load(context)
+    return context
+
+
+def parse_module(text: str | bytes) -> ir.Module:
+    """The module in MLIR text or bytecode, in the current context; raises `ir.MLIRError`."""
+    return ir.Module.parse(text)
+
+
+def run_pipeline(module: ir.Module, pipeline: str) -> None:
+    """Run an upstream pass pipeline (text between the parentheses of `builtin.module`)."""
+    PassManager.parse(f"builtin.module({pipeline})").run(module.operation)
+
+
+def walk(op: Any, visit: Callable[[ir.Operation], None]) -> None:
+    """Call `visit` on every operation below and including `op`, children first."""
+
+    def callback(inner: ir.Operation) -> ir.WalkResult:
+        visit(inner)
+        return ir.WalkResult.ADVANCE
+
+    op.operation.walk(callback)
+
+
+def ops_of(root: Any, *names: str) -> list[ir.Operation]:
+    """Every operation under `root` with one of these names, collected before any rewrite."""
+    found: list[ir.Operation] = []
+
+    def visit(op: ir.Operation) -> None:
+        if op.name in names:
+            found.append(op)
+
+    walk(root, visit)
+    return found
+
+
+def producer(value: ir.Value) -> ir.Operation | None:
+    """The operation that computes `value`; None for a block argument."""
+    owner = value.owner
+    return None if isinstance(owner, ir.Block) else owner.operation
+
+
+@contextlib.contextmanager
+def at(op: Any) -> Iterator[None]:
+    """Build in front of `op` and with its source location, so that no origin is lost."""
+    with ir.InsertionPoint(op), op.location:
+        yield
+
+
+def replace(op: Any, *values: ir.Value) -> None:
+    """Hand the uses of `op`'s results to `values` and erase `op`."""
+    for result, value in zip(op.results, values, strict=True):
+        result.replace_all_uses_with(value)
+    op.operation.erase()

@@ -1,0 +1,53 @@
+/* disc_ral.h - the contract between generated code and its host. Plain C, C99 and C++17.
+ *
+ * Generated code has no undefined symbols: all it may ask for is reached through disc_context,
+ * whose fields are pointer-sized and read by index (append only).
+ */
+#ifndef DISC_RAL_H
+#define DISC_RAL_H
+#include <stddef.h>
+#include <stdint.h>
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct disc_context disc_context; /* one per call; lives on the caller's stack */
+
+/* Computes the tasks lo <= i < hi. `args`: data pointers. `params`: sizes. `scratch`: 64-byte aligned
+ * memory private to the worker. Thread-safe by construction: no globals. */
+typedef void (*disc_kernel)(void* const* args, const int64_t* params, int64_t lo, int64_t hi,
+                            void* scratch);
+
+struct disc_context {
+  size_t struct_size; /* 0: sizeof(disc_context) at the runtime */
+  /* 1: run `kernel` over [0, extent) in chunks of at least `grain` tasks, on the process-wide pool when
+   * more than one chunk results; returns when all are done. extent <= 0 does nothing. */
+  void (*parallel_for)(disc_context* ctx, disc_kernel kernel, void* const* args,
+                       const int64_t* params, int64_t extent, int64_t grain,
+                       int64_t scratch_bytes);
+  /* 2: the packed copy of main argument `arg` (constants: -1 - index) under `slot` (index into the
+   * executable's list of pack keys), `bytes` long. Returns
+   *   0  none is kept for this buffer (mutable, or first seen): *out untouched
+   *   1  *out is ready to read
+   *   2  the caller fills *out, then calls packed_done (exactly once) */
+  int32_t (*packed)(disc_context* ctx, int64_t arg, int64_t slot, int64_t bytes, void** out);
+  /* 3: publish what was filled after `packed` returned 2 */
+  void (*packed_done)(disc_context* ctx, int64_t arg, int64_t slot, void* filled);
+  const disc_kernel* kernels;   /* 4: the executable's kernel table */
+  const void* const* constants; /* 5: the executable's constants */
+};
+
+/* Generated, one pair per executable.
+ * disc_prepare: from the sizes of all arguments (concatenated, row by row) compute the symbols, the sizes of
+ * all results (concatenated) and the arena size in bytes. Returns 0, or 1 + the index of the first
+ * guard that does not hold (nothing else is then written). */
+typedef int64_t (*disc_prepare)(const int64_t* arg_sizes, int64_t* symbols, int64_t* result_sizes,
+                                int64_t* arena_bytes);
+/* disc_run: `results` and `arena` are 64-byte aligned and uninitialised; results never alias args. */
+typedef void (*disc_run)(disc_context* ctx, void* const* args, void* const* results,
+                         const int64_t* symbols, void* arena);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* DISC_RAL_H */
