@@ -1,0 +1,186 @@
+"""What a pass is, the table of passes by name, and the pipeline that runs them."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, TextIO, TypeVar
+
+from shlo_disc import flags
+from shlo_disc.errors import InternalError, ShloDiscError
+from shlo_disc.mlir import ir, run_pipeline, walk
+
+__all__ = ["Pass", "PassRecord", "Pipeline", "Upstream", "named", "register", "registry"]
+
+
+class Pass(ABC):
+    """One named rewrite of a module: valid IR in, valid IR out, invalid at most in between."""
+
+    name: ClassVar[str]
+    """kebab-case: the name in pipelines, dumps, error messages and test files."""
+
+    @abstractmethod
+    def run(self, module: ir.Module) -> int:
+        """Rewrite `module` in place; return how many ops changed (0: untouched)."""
+
+
+_registry: dict[str, Pass] = {}
+
+P = TypeVar("P", bound=Pass)
+
+
+def register(a_pass: P) -> P:
+    """Make `a_pass` (with its options as they are) available by its name; returns it."""
+    if a_pass.name in _registry:
+        raise InternalError(f"two passes are named {a_pass.name!r}")
+    _registry[a_pass.name] = a_pass
+    return a_pass
+
+
+def registry() -> dict[str, Pass]:
+    """Every registered pass by name, sorted; a copy."""
+    return dict(sorted(_registry.items()))
+
+
+def named(name: str) -> Pass:
+    """The registered pass `name`; raises ValueError with the names there are."""
+    if name not in _registry:
+        raise ValueError(f"no pass is named {name!r}; passes: {', '.join(registry())}")
+    return _registry[name]
+
+
+@dataclass(frozen=True)
+class Upstream(Pass):
+    """A pass pipeline of MLIR or StableHLO under one of our names."""
+
+    # A dataclass field on purpose: instances differ in their names, unlike our own passes.
+    name: str  # type: ignore[misc]
+    pipeline: str
+    """Text between the parentheses of `builtin.module(...)`."""
+
+    def run(self, module: ir.Module) -> int:
+        """Run the pipeline; the ops it does not say it changed are counted by their number."""
+        before = _op_count(module)
+        run_pipeline(module, self.pipeline)
+        return abs(before - _op_count(module))
+
+
+def _op_count(module: ir.Module) -> int:
+    count = 0
+
+    def visit(_: ir.Operation) -> None:
+        nonlocal count
+        count += 1
+
+    walk(module, visit)
+    return count
+
+
+@dataclass(frozen=True)
+class PassRecord:
+    """What one pass did in one run of a pipeline."""
+
+    name: str
+    changed: int
+    time_ms: float
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """Passes in order, with timing, IR printing, dumps and verification between them.
+
+    `print_after` names passes whose result goes to `stream`. The flags `SHLO_DISC_DEBUG`,
+    `SHLO_DISC_DUMP` and `SHLO_DISC_SPEC` are read at the start of `run`.
+    """
+
+    passes: Sequence[Pass]
+    print_after: frozenset[str] = frozenset()
+    stream: TextIO | None = None
+    first_number: int = 0
+    """Number of the first dump file, so that stages can share one directory."""
+
+    def run(self, module: ir.Module) -> list[PassRecord]:
+        """Run every pass on `module`, in place; what each did, in order.
+
+        Raises the error of a pass as it is when it is a :class:`ShloDiscError`, else
+        :class:`InternalError` that names the pass.
+        """
+        debug, dump, spec = flags.debug_level(), flags.dump_dir(), flags.spec_checks()
+        out = self.stream or sys.stderr
+        records = []
+        if dump is not None:
+            _dump(module, dump, self.first_number, "input")
+        for number, a_pass in enumerate(self.passes, self.first_number + 1):
+            before = _text(module) if debug == _DIFF else ""
+            ops = _op_count(module) if debug >= _LINES else 0
+            start = time.perf_counter()
+            with _blame(a_pass):
+                changed = a_pass.run(module)
+            time_ms = (time.perf_counter() - start) * 1e3
+            if spec:
+                _verify(module, a_pass)
+            records.append(PassRecord(a_pass.name, changed, time_ms))
+            if dump is not None:
+                _dump(module, dump, number, a_pass.name)
+            if debug >= _LINES:
+                print(
+                    f"{number:02} {a_pass.name:24} {changed:5} changed  "
+                    f"{ops} -> {_op_count(module)} ops  {time_ms:.1f} ms",
+                    file=out,
+                )
+            if a_pass.name in self.print_after or debug >= _WHOLE:
+                print(f"// after {a_pass.name}\n{_text(module)}", file=out)
+            elif debug == _DIFF:
+                out.writelines(_diff(before, _text(module), a_pass.name))
+        return records
+
+
+_LINES, _DIFF, _WHOLE = 2, 3, 4
+"""Levels of `SHLO_DISC_DEBUG`."""
+
+
+@contextmanager
+def _blame(a_pass: Pass) -> Iterator[None]:
+    try:
+        yield
+    except (ShloDiscError, KeyboardInterrupt, MemoryError):
+        raise
+    except Exception as error:
+        raise InternalError(
+            f"pass {a_pass.name} failed: {type(error).__name__}: {error}\n"
+            "This is a mistake in shlo_disc. Set SHLO_DISC_DUMP=DIR and run again: "
+            f"`disc-opt --pass-pipeline={a_pass.name} FILE` on the last file in DIR reproduces it."
+        ) from error
+
+
+def _verify(module: ir.Module, a_pass: Pass) -> None:
+    try:
+        valid = module.operation.verify()
+    except ir.MLIRError as error:
+        raise InternalError(f"pass {a_pass.name} made an invalid module:\n{error}") from error
+    if not valid:
+        raise InternalError(f"pass {a_pass.name} made an invalid module")
+
+
+def _text(module: ir.Module) -> str:
+    # Big constants would drown everything else.
+    return str(module.operation.get_asm(large_elements_limit=64))
+
+
+def _diff(before: str, after: str, name: str) -> Iterable[str]:
+    lines = difflib.unified_diff(
+        before.splitlines(), after.splitlines(), f"before {name}", f"after {name}", lineterm=""
+    )
+    return (line + "\n" for line in lines)
+
+
+def _dump(module: ir.Module, directory: Path, number: int, name: str) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / f"{number:02}-{name}.mlir").open("w") as file:
+        file.write(str(module.operation.get_asm(enable_debug_info=True)))
