@@ -20,7 +20,7 @@ from __future__ import annotations
 import contextlib
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from shlo_disc.dynamic.expr import Expr
@@ -141,6 +141,7 @@ class Text:
         self._types: dict[str, str] = {}
         self._depths: dict[str, int] = {}
         self._constants: dict[tuple[str, str], str] = {}
+        self._constant_names: set[str] = set()
         self._values: dict[str, int] = {}
         self._params: dict[Expr, str] = {}
         self._memrefs: dict[tuple[object, ...], str] = {}
@@ -170,6 +171,10 @@ class Text:
     def type_of(self, name: str) -> str:
         """The type of an SSA name."""
         return self._types[name]
+
+    def is_constant(self, name: str) -> bool:
+        """Whether `name` came from :meth:`constant` or :meth:`dense`."""
+        return name in self._constant_names
 
     def depth_of(self, name: str) -> int:
         """How many regions enclose the definition of `name`."""
@@ -293,6 +298,36 @@ class Text:
         lines = self._close().lines
         self._regions[-1].lines += [head, *("  " + line for line in lines), tail]
 
+    def while_(
+        self,
+        init: Sequence[str],
+        go_on: Callable[[list[str]], str],
+        step: Callable[[list[str]], list[str]],
+    ) -> list[str]:
+        """Write an `scf.while`: carried values after the last `step`; `go_on` gives a scalar i1."""
+        types = [self._types[v] for v in init]
+        kinds = ", ".join(types)
+        results = self._results("while", types)
+        self._open(barrier=True)
+        before = [self.fresh("w", t) for t in types]
+        condition = go_on(before)
+        first = [*self._close().lines, f"scf.condition({condition}) {', '.join(before)} : {kinds}"]
+        self._open(barrier=True)
+        after = [self.fresh("w", t) for t in types]
+        yielded = step(after)
+        second = [*self._close().lines, f"scf.yield {', '.join(yielded)} : {kinds}"]
+        pairs = ", ".join(f"{a} = {v}" for a, v in zip(before, init, strict=True))
+        block = ", ".join(f"{a}: {t}" for a, t in zip(after, types, strict=True))
+        self._regions[-1].lines += [
+            f"{self._left(results)} = scf.while ({pairs}) : ({kinds}) -> ({kinds}) {{",
+            *("  " + line for line in first),
+            "} do {",
+            f"^bb0({block}):",
+            *("  " + line for line in second),
+            "}",
+        ]
+        return results
+
     def _results(self, hint: str, types: Sequence[str]) -> list[str]:
         stem = self.fresh(hint, types[0])
         if len(types) == 1:
@@ -320,6 +355,7 @@ class Text:
         suffix = "" if type_ == "i1" else f" : {type_}"
         name = self._enter(hint, f"arith.constant {body}{suffix}", type_)
         self._constants[literal, type_] = name
+        self._constant_names.add(name)
         if is_index:
             self._values[name] = int(value)
         return name
@@ -331,6 +367,7 @@ class Text:
         if (known := self._constants.get((literal, type_))) is None:
             known = self._enter("cst", f"arith.constant dense<[{literal}]> : {type_}", type_)
             self._constants[literal, type_] = known
+            self._constant_names.add(known)
         return known
 
     def op(self, name: str, *operands: str, type_: str = "", attrs: str = "") -> str:
