@@ -126,3 +126,6 @@ class KernelPlan:
     steps: tuple[Step, ...]
     workspaces: tuple[Expr, ...] = ()
     """Bytes of each temporary block; blocks live only during this plan."""
+    copies_operand: bool = False
+    """The first step copies Input(0) to Output(0), later steps change Output(0) only: the host
+    drops that step when the buffer planner made both one buffer."""

@@ -1,0 +1,71 @@
+"""Bytes of `stablehlo.constant` values as generated code reads them."""
+
+from __future__ import annotations
+
+import re
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+from shlo_disc.errors import UnsupportedError
+from shlo_disc.mlir import ir
+
+__all__ = ["constant_bytes"]
+
+_DTYPES: dict[str, np.dtype[np.generic]] = {
+    "f64": np.dtype(np.float64),
+    "f32": np.dtype(np.float32),
+    "f16": np.dtype(np.float16),
+    "bf16": np.dtype(ml_dtypes.bfloat16),
+    "i1": np.dtype(np.bool_),
+    **{f"i{w}": np.dtype(f"int{w}") for w in (8, 16, 32, 64)},
+    **{f"ui{w}": np.dtype(f"uint{w}") for w in (8, 16, 32, 64)},
+}
+
+
+def constant_bytes(op: ir.Operation) -> npt.NDArray[np.uint8]:
+    """The value of a static-shape constant, dense and row-major; `i1` is one byte per element."""
+    kind = ir.RankedTensorType(op.results[0].type)
+    dtype = _DTYPES.get(str(kind.element_type))
+    if dtype is None:
+        raise UnsupportedError(
+            f"a constant of element type {kind.element_type} is not supported (at {op.location})"
+        )
+    shape = tuple(kind.shape)
+    value = op.attributes["value"]
+    if isinstance(value, ir.DenseElementsAttr) and value.is_splat:
+        array = np.full(shape, _scalar(value.get_splat_value(), dtype), dtype)
+    elif str(kind.element_type) in ("bf16", "f16"):
+        array = _from_text(value, dtype, shape)
+    else:
+        array = np.array(value).astype(dtype, copy=False).reshape(shape)
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).copy()
+
+
+def _scalar(attribute: ir.Attribute, dtype: np.dtype[np.generic]) -> object:
+    if isinstance(attribute, ir.FloatAttr):
+        return attribute.value
+    if isinstance(attribute, ir.BoolAttr):
+        return bool(attribute.value)
+    # A signless 64-bit splat of a ui64 tensor reads as a negative number.
+    value = int(ir.IntegerAttr(attribute).value)
+    return value % (1 << (8 * dtype.itemsize)) if dtype.kind == "u" else value
+
+
+def _from_text(
+    value: ir.Attribute, dtype: np.dtype[np.generic], shape: tuple[int, ...]
+) -> npt.NDArray[np.generic]:
+    """16-bit floats have no buffer protocol in the bindings: read the printed form."""
+    text = str(value).partition("<")[2].rpartition(">")[0].rpartition(">")[0]
+    if text.startswith('"0x'):
+        return np.frombuffer(bytes.fromhex(text[3:-1]), dtype).reshape(shape)
+    bits = np.dtype(np.uint16)
+    numbers = re.findall(r"0x[0-9A-Fa-f]+|[-+\w.]+", text)
+    out = np.empty(len(numbers), dtype)
+    for index, number in enumerate(numbers):
+        if number.startswith("0x"):
+            out.view(bits)[index] = int(number, 16)
+        else:
+            out[index] = float(number)
+    return out.reshape(shape)

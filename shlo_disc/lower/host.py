@@ -1,0 +1,466 @@
+"""The host program: sizes, guards, arena, control flow and launches as two native functions.
+
+`prepare` and `run` are described in `ral/include/disc_ral.h`. Both are emitted as MLIR text
+(`func`, `arith`, `scf`, `llvm`) and compiled like the kernels, without optimising hard: they
+are straight-line code that runs once per call.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.program import ShapeProgram
+from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.errors import UnsupportedError
+from shlo_disc.lower.constants import constant_bytes
+from shlo_disc.lower.host_writer import HostWriter
+from shlo_disc.lower.kernel import (
+    Buffer,
+    Condition,
+    If,
+    Input,
+    Kernel,
+    KernelPlan,
+    Launch,
+    Output,
+    Pack,
+    Step,
+)
+from shlo_disc.mlir import ir
+
+__all__ = ["HostProgram", "KernelUse", "emit_host"]
+
+Emitter = Callable[[ir.Operation, ShapeAnalysis, Any], KernelPlan]
+
+CHUNK_NS = 6000
+"""Work worth giving to another thread. Waking one takes 2 to 5 us on the machines tried
+(2026-11, 2-core Xeon); half of it halves the speed-up of 20 us kernels, double gains nothing."""
+
+_RESHAPES = frozenset({"stablehlo.reshape", "stablehlo.dynamic_reshape"})
+
+
+@dataclass(frozen=True)
+class KernelUse:
+    """One fusion of the host program, for `explain()`."""
+
+    name: str
+    kind: str
+    location: str
+    plan: KernelPlan
+
+
+@dataclass
+class HostProgram:
+    """Native host code as text, and what it refers to by index."""
+
+    text: str
+    kernels: list[Kernel]
+    constants: list[npt.NDArray[np.uint8]]
+    pack_keys: list[str]
+    packed_arguments: set[int]
+    """Main arguments some kernel wants packed."""
+    uses: list[KernelUse]
+
+
+def emit_host(
+    func: ir.Operation,
+    shapes: ShapeAnalysis,
+    program: ShapeProgram,
+    emitters: Mapping[str, Emitter],
+    target: Any,
+) -> HostProgram:
+    """The host program of `func`, a `main` annotated by plan-buffers.
+
+    Raises UnsupportedError when an emitter refuses an op.
+    """
+    run = _Run(func, shapes, program, emitters, target)
+    run_text = run.emit()
+    prepare_text = _prepare(run, program)
+    return HostProgram(
+        prepare_text + run_text,
+        list(run.kernels.values()),
+        run.constants,
+        list(run.pack_slots),
+        run.packed_arguments,
+        run.uses,
+    )
+
+
+@dataclass(frozen=True)
+class _Workspace:
+    """The temporary blocks of one plan: their sizes in bytes and their addresses."""
+
+    sizes: tuple[Expr, ...]
+    pointers: dict[int, str]
+
+    def with_pointer(self, index: int, pointer: str) -> _Workspace:
+        return _Workspace(self.sizes, {**self.pointers, index: pointer})
+
+
+@dataclass
+class _Run:
+    func: ir.Operation
+    shapes: ShapeAnalysis
+    program: ShapeProgram
+    emitters: Mapping[str, Emitter]
+    target: Any
+    kernels: dict[str, Kernel] = field(default_factory=dict)
+    kernel_index: dict[str, int] = field(default_factory=dict)
+    constants: list[npt.NDArray[np.uint8]] = field(default_factory=list)
+    pack_slots: dict[str, int] = field(default_factory=dict)
+    packed_arguments: set[int] = field(default_factory=set)
+    uses: list[KernelUse] = field(default_factory=list)
+    plans: dict[str, KernelPlan] = field(default_factory=dict)
+    workspaces: dict[tuple[Expr, ...], None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.w = HostWriter("%symbols", self.program.symbol_names)
+        self.pointers: dict[ir.Value, str] = {}
+        self.origin: dict[ir.Value, int] = {}
+        """Values the runtime may pack: argument index, or -1 - constant index."""
+        self.next: dict[int, str] = {}
+        slots = ir.ArrayAttr(self.func.attributes["disc.arena"])
+        self.slot_sizes = [Expr.parse(ir.StringAttr(s).value) for s in slots]
+
+    def emit(self) -> str:
+        """The text of `run`; fills the tables."""
+        block = self.func.regions[0].blocks[0]
+        self._slot_pointers()
+        for index, argument in enumerate(block.arguments):
+            self.pointers[argument] = self.w.pointer("%args", index)
+            self.origin[argument] = index
+        self._block(block)
+        last = block.operations[len(block.operations) - 1].operation
+        for index, value in enumerate(last.operands):
+            self._copy(self._result(index), value)
+        return self.w.function(
+            "func.func @run(%ctx: !llvm.ptr, %args: !llvm.ptr, %results: !llvm.ptr, "
+            "%symbols: !llvm.ptr, %arena: !llvm.ptr)"
+        )
+
+    # -- memory ---------------------------------------------------------------------------------
+
+    def _slot_pointers(self) -> None:
+        w = self.w
+        offset = w.const(0)
+        self.slots: list[str] = []
+        for size in self.slot_sizes:
+            self.slots.append(w.offset("%arena", offset))
+            offset = w.once(f"arith.addi {offset}, {w.aligned(size)} : i64")
+        self.workspace_base = offset
+
+    def _result(self, index: int) -> str:
+        return self.w.pointer("%results", index)
+
+    def _place(self, text: str, op: ir.Operation) -> str:
+        kind, _, rest = text.partition(":")
+        if kind == "slot":
+            return self.slots[int(rest)]
+        if kind == "result":
+            return self._result(int(rest))
+        if kind == "next":
+            return self.next[int(rest)]
+        return self.pointers[op.operands[0]]
+
+    def _bytes(self, value: ir.Value) -> Expr:
+        element = ir.RankedTensorType(value.type).element_type
+        return Expr.product(self.shapes.shape(value)) * element_width(element)
+
+    def _copy(self, destination: str, value: ir.Value) -> None:
+        source = self.pointers[value]
+        if source != destination:
+            count = self.w.size(self._bytes(value))
+            self.w.line(
+                f'"llvm.intr.memcpy"({destination}, {source}, {count}) '
+                "<{isVolatile = false}> : (!llvm.ptr, !llvm.ptr, i64) -> ()"
+            )
+
+    # -- ops ------------------------------------------------------------------------------------
+
+    def _block(self, block: ir.Block) -> None:
+        for view in block.operations:
+            op = view.operation
+            if op.name == "disc.fusion":
+                self._fusion(op)
+            elif op.name in _RESHAPES:
+                self.pointers[op.results[0]] = self.pointers[op.operands[0]]
+                if op.operands[0] in self.origin:
+                    self.origin[op.results[0]] = self.origin[op.operands[0]]
+            elif op.name == "stablehlo.constant":
+                self._constant(op)
+            elif op.name == "stablehlo.while":
+                self._while(op)
+            elif op.name in ("stablehlo.case", "stablehlo.if"):
+                self._case(op)
+            elif not op.name.endswith(".return") and op.name not in ("disc.shape", "disc.guard"):
+                raise UnsupportedError(f"{op.name} cannot run on the host (at {op.location})")
+
+    def _constant(self, op: ir.Operation) -> None:
+        index = len(self.constants)
+        self.constants.append(constant_bytes(op))
+        self.pointers[op.results[0]] = self.w.pointer(self._context_field(5), index)
+        self.origin[op.results[0]] = -1 - index
+
+    def _context_field(self, index: int) -> str:
+        return self.w.pointer("%ctx", index)
+
+    def _fusion(self, op: ir.Operation) -> None:
+        kind = ir.StringAttr(op.attributes["kind"]).value
+        places = [ir.StringAttr(p).value for p in ir.ArrayAttr(op.attributes["disc.buffers"])]
+        for result, place in zip(op.results, places, strict=True):
+            self.pointers[result] = self._place(place, op)
+        plan = self._plan(op, kind)
+        self.uses.append(
+            KernelUse(ir.StringAttr(op.attributes["name"]).value, kind, str(op.location), plan)
+        )
+        steps = plan.steps
+        if plan.copies_operand and places[0] == "inplace":
+            steps = steps[1:]
+        self._steps(steps, op, self._workspace(plan.workspaces))
+
+    def _plan(self, op: ir.Operation, kind: str) -> KernelPlan:
+        """The emitter's plan; equal fusions on equal shapes share one."""
+        shapes = [self.shapes.shape(v) for v in op.operands]
+        key = "|".join([_structure(op), *map(str, shapes)])
+        plan = self.plans.get(key)
+        if plan is None:
+            emitter = self.emitters.get(kind)
+            if emitter is None:
+                raise UnsupportedError(
+                    f"no CPU kernel for {kind} (at {op.location}); keep it outside shlo_disc.jit"
+                )
+            plan = self.plans[key] = emitter(op, self.shapes, self.target)
+        return plan
+
+    def _workspace(self, sizes: tuple[Expr, ...]) -> _Workspace:
+        if sizes:
+            self.workspaces[sizes] = None
+        w = self.w
+        offset = self.workspace_base
+        pointers = {}
+        for index, size in enumerate(sizes):
+            pointers[index] = w.offset("%arena", offset)
+            offset = w.once(f"arith.addi {offset}, {w.aligned(size)} : i64")
+        return _Workspace(sizes, pointers)
+
+    # -- kernel plans ---------------------------------------------------------------------------
+
+    def _steps(self, steps: tuple[Step, ...], op: ir.Operation, workspace: _Workspace) -> None:
+        for step in steps:
+            if isinstance(step, Launch):
+                self._launch(step, op, workspace)
+            elif isinstance(step, If):
+                self.w.line(f"scf.if {self._condition(step.condition)} {{")
+                self._steps(step.then, op, workspace)
+                self.w.line("} else {")
+                self._steps(step.otherwise, op, workspace)
+                self.w.line("}")
+            else:
+                self._pack(step, op, workspace)
+
+    def _condition(self, condition: Condition) -> str:
+        w = self.w
+        return w.compare(w.size(condition.lhs), condition.op, w.size(condition.rhs))
+
+    def _launch(self, launch: Launch, op: ir.Operation, workspace: _Workspace) -> None:
+        w = self.w
+        index = self.kernel_index.setdefault(launch.kernel.text, len(self.kernel_index))
+        self.kernels.setdefault(launch.kernel.text, launch.kernel)
+        arguments = w.array(_MAX_ARGUMENTS, "!llvm.ptr", "arguments")
+        if len(launch.args) > _MAX_ARGUMENTS:
+            raise AssertionError(f"{launch.kernel.name}: {len(launch.args)} buffers")
+        for position, buffer in enumerate(launch.args):
+            w.store(self._buffer(buffer, op, workspace), arguments, position, "!llvm.ptr")
+        sizes = w.sizes_array(launch.params)
+        kernel = w.pointer(self._context_field(4), index)
+        extent = w.size(launch.extent)
+        grain = self._grain(launch.cost)
+        scratch = w.size(launch.scratch_bytes)
+        w.line(
+            f"llvm.call {self._context_field(1)}(%ctx, {kernel}, {arguments}, {sizes}, {extent}, "
+            f"{grain}, {scratch}) : !llvm.ptr, "
+            "(!llvm.ptr, !llvm.ptr, !llvm.ptr, !llvm.ptr, i64, i64, i64) -> ()"
+        )
+
+    def _grain(self, cost: Expr) -> str:
+        w = self.w
+        if cost.is_const:
+            return w.const(max(1, -(-CHUNK_NS // max(1, cost.value))))
+        positive = w.once(f"arith.maxsi {w.size(cost)}, {w.const(1)} : i64")
+        grown = w.once(f"arith.addi {positive}, {w.const(CHUNK_NS - 1)} : i64")
+        return w.once(f"arith.divsi {grown}, {positive} : i64")
+
+    def _buffer(self, buffer: Buffer, op: ir.Operation, workspace: _Workspace) -> str:
+        if isinstance(buffer, Input):
+            return self.pointers[op.operands[buffer.index]]
+        if isinstance(buffer, Output):
+            return self.pointers[op.results[buffer.index]]
+        return workspace.pointers[buffer.index]
+
+    def _pack(self, pack: Pack, op: ir.Operation, workspace: _Workspace) -> None:
+        origin = self.origin.get(op.operands[pack.operand])
+        if origin is None:
+            self._unpacked(pack, op, workspace)
+            return
+        if origin >= 0:
+            self.packed_arguments.add(origin)
+        w = self.w
+        slot = self.pack_slots.setdefault(pack.key, len(self.pack_slots))
+        arg, slot_name = w.const(origin), w.const(slot)
+        found = w.array(1, "!llvm.ptr", "packed")
+        count = w.size(workspace.sizes[pack.workspace])
+        state, kept = w.fresh("state"), w.fresh("kept")
+        w.line(
+            f"{state} = llvm.call {self._context_field(2)}(%ctx, {arg}, {slot_name}, {count}, "
+            f"{found}) : !llvm.ptr, (!llvm.ptr, i64, i64, i64, !llvm.ptr) -> i32"
+        )
+        none, fill = w.fresh("none"), w.fresh("fill")
+        zero = w.once("arith.constant 0 : i32")
+        two = w.once("arith.constant 2 : i32")
+        w.line(f"{none} = arith.cmpi eq, {state}, {zero} : i32")
+        w.line(f"scf.if {none} {{")
+        self._unpacked(pack, op, workspace)
+        w.line("} else {")
+        w.line(f"{kept} = llvm.load {found} : !llvm.ptr -> !llvm.ptr")
+        inner = workspace.with_pointer(pack.workspace, kept)
+        w.line(f"{fill} = arith.cmpi eq, {state}, {two} : i32")
+        w.line(f"scf.if {fill} {{")
+        self._launch(pack.fill, op, inner)
+        w.line(
+            f"llvm.call {self._context_field(3)}(%ctx, {arg}, {slot_name}, {kept}) : !llvm.ptr, "
+            "(!llvm.ptr, i64, i64, !llvm.ptr) -> ()"
+        )
+        w.line("}")
+        self._steps(pack.then, op, inner)
+        w.line("}")
+
+    def _unpacked(self, pack: Pack, op: ir.Operation, workspace: _Workspace) -> None:
+        if pack.otherwise is not None:
+            self._steps(pack.otherwise, op, workspace)
+        else:
+            self._launch(pack.fill, op, workspace)
+            self._steps(pack.then, op, workspace)
+
+    # -- control flow ---------------------------------------------------------------------------
+
+    def _while(self, op: ir.Operation) -> None:
+        w = self.w
+        modes = [ir.StringAttr(m).value for m in ir.ArrayAttr(op.attributes["disc.carries"])]
+        condition, body = op.regions[0].blocks[0], op.regions[1].blocks[0]
+        swaps: list[int] = []
+        for index, mode in enumerate(modes):
+            start = self.pointers[op.operands[index]]
+            if mode.startswith("inplace:") and mode != "inplace:init":
+                buffer = self._place(mode.removeprefix("inplace:"), op)
+                self._copy(buffer, op.operands[index])
+                start = buffer
+            if mode.startswith("swap:"):
+                swaps.append(index)
+                continue
+            for value in (condition.arguments[index], body.arguments[index], op.results[index]):
+                self.pointers[value] = start
+            origin = self.origin.get(op.operands[index])
+            if mode == "same" and origin is not None:
+                self.origin[body.arguments[index]] = self.origin[op.results[index]] = origin
+                self.origin[condition.arguments[index]] = origin
+        result = w.fresh("loop")
+        inits, names = [], []
+        for index in swaps:
+            first, second = (int(s) for s in modes[index].removeprefix("swap:").split(","))
+            inits += [self.pointers[op.operands[index]], self.slots[first], self.slots[second]]
+            names += [w.fresh("now"), w.fresh("next"), w.fresh("other")]
+        types = ", ".join(["!llvm.ptr"] * len(inits))
+        heads = ", ".join(f"{n} = {i}" for n, i in zip(names, inits, strict=True))
+        into = f"{result}:{len(inits)} = " if inits else ""
+        w.line(f"{into}scf.while ({heads}) : ({types}) -> ({types}) {{")
+        for k, index in enumerate(swaps):
+            self.pointers[condition.arguments[index]] = names[3 * k]
+        self._block(condition)
+        flag = condition.operations[len(condition.operations) - 1].operation.operands[0]
+        go = self._load_flag(flag)
+        tail = f" {', '.join(names)} : {types}" if names else ""
+        w.line(f"scf.condition({go}){tail}")
+        w.line("} do {")
+        inner = [w.fresh("b") for _ in names]
+        w.line("^bb0(" + ", ".join(f"{n}: !llvm.ptr" for n in inner) + "):")
+        outer_next = self.next
+        self.next = {}
+        for k, index in enumerate(swaps):
+            self.pointers[body.arguments[index]] = inner[3 * k]
+            self.next[index] = inner[3 * k + 1]
+        self._block(body)
+        last = body.operations[len(body.operations) - 1].operation
+        yields = []
+        for k, index in enumerate(swaps):
+            self._copy(self.next[index], last.operands[index])
+            _, following, other = inner[3 * k : 3 * k + 3]
+            yields += [following, other, following]
+        self.next = outer_next
+        w.line(f"scf.yield {', '.join(yields)} : {types}" if yields else "scf.yield")
+        w.line("}")
+        for k, index in enumerate(swaps):
+            self.pointers[op.results[index]] = f"{result}#{3 * k}"
+
+    def _load_flag(self, value: ir.Value) -> str:
+        w = self.w
+        byte, flag = w.fresh("byte"), w.fresh("flag")
+        w.line(f"{byte} = llvm.load {self.pointers[value]} : !llvm.ptr -> i8")
+        w.line(f"{flag} = llvm.trunc {byte} : i8 to i1")
+        return flag
+
+    def _case(self, op: ir.Operation) -> None:
+        w = self.w
+        places = [ir.StringAttr(p).value for p in ir.ArrayAttr(op.attributes["disc.buffers"])]
+        for result, place in zip(op.results, places, strict=True):
+            self.pointers[result] = self._place(place, op)
+        if op.name == "stablehlo.if":
+            w.line(f"scf.if {self._load_flag(op.operands[0])} {{")
+            self._branch(op, 0)
+            w.line("} else {")
+            self._branch(op, 1)
+            w.line("}")
+            return
+        number, index = w.fresh("number"), w.fresh("branch")
+        w.line(f"{number} = llvm.load {self.pointers[op.operands[0]]} : !llvm.ptr -> i32")
+        w.line(f"{index} = arith.index_cast {number} : i32 to index")
+        w.line(f"scf.index_switch {index}")
+        for branch in range(len(op.regions) - 1):
+            w.line(f"case {branch} {{")
+            self._branch(op, branch)
+            w.line("scf.yield")
+            w.line("}")
+        w.line("default {")
+        self._branch(op, len(op.regions) - 1)
+        w.line("scf.yield")
+        w.line("}")
+
+    def _branch(self, op: ir.Operation, number: int) -> None:
+        block = op.regions[number].blocks[0]
+        self._block(block)
+        last = block.operations[len(block.operations) - 1].operation
+        for result, value in zip(op.results, last.operands, strict=True):
+            self._copy(self.pointers[result], value)
+
+
+_MAX_ARGUMENTS = 64
+_NOISE = re.compile(r'disc\.buffers = \[.*?\],?|name = "\w*",?')
+
+
+def element_width(element: ir.Type) -> int:
+    """Bytes of one element in memory (`i1` takes one)."""
+    if isinstance(element, ir.IntegerType):
+        return max(8, int(element.width)) // 8
+    return int(ir.FloatType(element).width) // 8
+
+
+def _structure(op: ir.Operation) -> str:
+    """The text of a fusion without what does not change its kernel."""
+    text = op.get_asm(use_local_scope=True).partition(" = ")[2]
+    return _NOISE.sub("", text)

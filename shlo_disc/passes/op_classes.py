@@ -1,0 +1,111 @@
+"""What the fusion planner may do with an op, found by its name. One row per op.
+
+The classes are facts about the op's semantics, not about a target; a test holds them against what the
+emitters in `lower/` accept.
+"""
+
+from __future__ import annotations
+
+from shlo_disc.mlir import ir
+
+__all__ = [
+    "CONTROL",
+    "ELEMENTWISE",
+    "EXPENSIVE",
+    "FREE",
+    "HARD_OPERANDS",
+    "HOST",
+    "INDEX_MOVING",
+    "LOOP_BEARING",
+    "OPAQUE_KIND",
+    "is_splat_constant",
+]
+
+ELEMENTWISE = frozenset(
+    f"stablehlo.{name}"
+    for name in (
+        "abs add and atan2 bitcast_convert cbrt ceil clamp compare convert cosine "
+        "count_leading_zeros divide exponential exponential_minus_one floor is_finite log "
+        "log_plus_one logistic maximum minimum multiply negate not or popcnt power reduce_precision "
+        "remainder round_nearest_afz round_nearest_even rsqrt select shift_left "
+        "shift_right_arithmetic shift_right_logical sign sine sqrt subtract tan tanh xor"
+    ).split()
+) | {"chlo.erf", "chlo.erfc", "chlo.erf_inv"}
+"""Result element i depends on operand elements i only (a rank-0 operand of select and clamp aside)."""
+
+INDEX_MOVING = frozenset(
+    f"stablehlo.{name}"
+    for name in (
+        "concatenate dynamic_gather dynamic_pad dynamic_slice gather pad real_dynamic_slice reverse "
+        "slice transpose"
+    ).split()
+)
+"""Result element i is one operand element at another index (or a padding value)."""
+
+FREE = frozenset(
+    {
+        "disc.dim",
+        "stablehlo.broadcast_in_dim",
+        "stablehlo.dynamic_broadcast_in_dim",
+        "stablehlo.dynamic_iota",
+        "stablehlo.dynamic_reshape",
+        "stablehlo.iota",
+        "stablehlo.reshape",
+    }
+)
+"""Cost nothing inside a kernel: cloned into every consumer, never computed for their own sake
+(splat constants too, see `is_splat_constant`)."""
+
+RESHAPES = frozenset({"stablehlo.reshape", "stablehlo.dynamic_reshape"})
+"""Outside a kernel these are aliases of their operand."""
+
+LOOP_BEARING = frozenset({"stablehlo.reduce", "stablehlo.reduce_window"})
+"""A result element needs a loop over operand elements."""
+
+HARD_OPERANDS: dict[str, tuple[int, ...]] = {
+    "stablehlo.dynamic_gather": (0, 2),
+    "stablehlo.gather": (0,),
+    "stablehlo.reduce_window": (0,),
+}
+"""Operands read at arbitrary or repeated indices: never computed inside the consumer."""
+
+OPAQUE_KIND = {
+    "chlo.top_k": "top_k",
+    "stablehlo.convolution": "conv",
+    "stablehlo.dot_general": "dense",
+    "stablehlo.dynamic_conv": "conv",
+    "stablehlo.dynamic_update_slice": "dynamic_update_slice",
+    "stablehlo.rng_bit_generator": "rng",
+    "stablehlo.scatter": "scatter",
+    "stablehlo.select_and_scatter": "select_and_scatter",
+    "stablehlo.sort": "sort",
+}
+"""Ops with an emitter of their own: the kind of their fusion."""
+
+CUSTOM_CALL_KIND = {
+    "stablehlo.dynamic_rng_bit_generator": "rng",
+    "stablehlo.dynamic_top_k": "top_k",
+}
+"""Likewise for `stablehlo.custom_call`, by its target."""
+
+CONTROL = frozenset({"stablehlo.case", "stablehlo.if", "stablehlo.while"})
+
+HOST = frozenset({"disc.guard", "disc.shape"})
+"""Read by the host program only."""
+
+EXPENSIVE = frozenset(
+    f"stablehlo.{name}"
+    for name in (
+        "atan2 cbrt cosine divide exponential exponential_minus_one log log_plus_one logistic power "
+        "remainder rsqrt sine sqrt tan tanh"
+    ).split()
+) | {"chlo.erf", "chlo.erfc", "chlo.erf_inv"}
+"""Worth storing rather than recomputing per consumer element."""
+
+
+def is_splat_constant(op: ir.Operation) -> bool:
+    """True for a `stablehlo.constant` of one repeated element (rank 0 included)."""
+    if op.name != "stablehlo.constant":
+        return False
+    value = op.attributes["value"]
+    return isinstance(value, ir.DenseElementsAttr) and bool(value.is_splat)

@@ -1,0 +1,455 @@
+"""plan-buffers: say where every tensor of the host program lives.
+
+    %1 = "disc.fusion"(%0) ...      ==>      %1 = "disc.fusion"(%0) ... {disc.buffers = ["slot:0"]}
+
+Why     One arena per call with symbolic offsets: no allocation while kernels run, dead tensors'
+        memory is used again, results are written where the caller reads them.
+Needs   `plan-fusion`.   Keeps  every result.   Cost  O(values x slots).
+Source  Linear-scan over live intervals (Poletto and Sarkar, 1999), sizes compared symbolically.
+
+What it writes:
+
+====================  ====================================================================
+`disc.arena`          on `main`: the size in bytes of every slot, symbolic
+`disc.buffers`        on a fusion, `case` or `if`, per result: `slot:N` (arena), `result:N`
+                      (the caller's result), `next:N` (the next value of loop carry N),
+                      `inplace` (the buffer of operand 0, which dies here)
+`disc.carries`        on a `while`, per carried value: `same` (never changes), `swap:A,B`
+                      (alternates between two slots), `inplace:PLACE` (one buffer,
+                      initialised by a copy), `inplace:init` (the initial value's own buffer)
+====================  ====================================================================
+
+Reshapes share their operand's buffer and get no attribute.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.shapes import ShapeAnalysis, analyze
+from shlo_disc.errors import UnsupportedError
+from shlo_disc.mlir import ir
+from shlo_disc.passes.base import Pass
+from shlo_disc.passes.op_classes import CONTROL, RESHAPES
+
+__all__ = ["IN_PLACE_KINDS", "PlanBuffers", "element_bytes"]
+
+IN_PLACE_KINDS = frozenset({"dynamic_update_slice", "scatter"})
+"""Fusions that copy operand 0 and then change some of it: without the copy when it dies here."""
+
+
+def element_bytes(element: ir.Type) -> int:
+    """Bytes of one element in memory; raises UnsupportedError for types without a layout."""
+    if isinstance(element, ir.IntegerType):
+        if element.width == 1:
+            return 1
+        if element.width in (8, 16, 32, 64):
+            return int(element.width) // 8
+    elif isinstance(element, ir.F64Type):
+        return 8
+    elif isinstance(element, ir.F32Type):
+        return 4
+    elif isinstance(element, ir.F16Type | ir.BF16Type):
+        return 2
+    raise UnsupportedError(
+        f"element type {element} is not supported; convert to f32, f64, bf16, f16, i1 or an 8 to "
+        "64 bit integer first"
+    )
+
+
+@dataclass(frozen=True)
+class PlanBuffers(Pass):
+    """See the module."""
+
+    name: ClassVar[str] = "plan-buffers"
+
+    def run(self, module: ir.Module) -> int:
+        """Annotate `main`; returns the number of arena slots."""
+        shapes = analyze(module)
+        with module.context:
+            return sum(
+                _Planner(func.operation, shapes).run()
+                for func in module.body.operations
+                if func.operation.name == "func.func"
+            )
+
+
+@dataclass
+class _Slot:
+    size: Expr
+    end: int
+
+
+@dataclass
+class _Interval:
+    """A need for arena memory from the start of one op to the end of another."""
+
+    start: int
+    end: int
+    size: Expr
+    owner: ir.Operation
+    key: int
+    """Result index, or 2 * carry + (0 | 1) for the two buffers of a loop carry."""
+
+
+@dataclass
+class _Planner:
+    func: ir.Operation
+    shapes: ShapeAnalysis
+    span: dict[ir.Value, tuple[int, int]] = field(default_factory=dict)
+    """First result of an op -> (position where it starts, position where it ends)."""
+    terminator_span: dict[ir.Block, int] = field(default_factory=dict)
+    alias: dict[ir.Value, ir.Value] = field(default_factory=dict)
+    uses: dict[ir.Value, list[int]] = field(default_factory=lambda: defaultdict(list))
+    """Root value -> end positions, in its own block, of the ops that use it."""
+    place: dict[ir.Value, str] = field(default_factory=dict)
+    """Fusion results with a place of their own: result:N, next:N or inplace."""
+    case_claims: dict[ir.Value, tuple[ir.Operation, int]] = field(default_factory=dict)
+    intervals: list[_Interval] = field(default_factory=list)
+    carries: dict[ir.Value, list[str]] = field(default_factory=dict)
+
+    def run(self) -> int:
+        body = self.func.regions[0].blocks[0]
+        self._number(body, 0)
+        self._find_aliases(body)
+        self._collect_uses(body)
+        self._plan_in_place(body)
+        self._claim_results(body)
+        self._request(body)
+        slots, slot_of = self._allocate()
+        self._annotate(body, slot_of)
+        sizes = [ir.StringAttr.get(str(slot.size)) for slot in slots]
+        self.func.attributes["disc.arena"] = ir.ArrayAttr.get(sizes)
+        return len(slots)
+
+    # -- facts ----------------------------------------------------------------------------------
+
+    def _number(self, block: ir.Block, position: int) -> int:
+        for view in block.operations:
+            op = view.operation
+            start = position = position + 1
+            if op.name in CONTROL:
+                for region in op.regions:
+                    for inner in region.blocks:
+                        position = self._number(inner, position)
+                position += 1
+            if len(op.results):
+                self.span[op.results[0]] = (start, position)
+            elif op.name.endswith("return"):
+                self.terminator_span[block] = position
+        return position
+
+    def _start(self, op: ir.Operation) -> int:
+        return self.span[op.results[0]][0]
+
+    def _find_aliases(self, block: ir.Block) -> None:
+        for view in block.operations:
+            op = view.operation
+            if op.name in RESHAPES:
+                self.alias[op.results[0]] = op.operands[0]
+            elif op.name in CONTROL:
+                for region in op.regions:
+                    for inner in region.blocks:
+                        self._find_aliases(inner)
+                if op.name == "stablehlo.while":
+                    body = op.regions[1].blocks[0]
+                    last = body.operations[len(body.operations) - 1].operation
+                    for index, yielded in enumerate(last.operands):
+                        if self.root(yielded) == body.arguments[index]:
+                            self.alias[op.results[index]] = op.operands[index]
+
+    def root(self, value: ir.Value) -> ir.Value:
+        """The value whose buffer `value` is."""
+        while value in self.alias:
+            value = self.alias[value]
+        return value
+
+    def _collect_uses(self, block: ir.Block) -> None:
+        for view in block.operations:
+            op = view.operation
+            for value in op.operands:
+                root = self.root(value)
+                self.uses[root].append(self._position_in(root, op))
+            if op.name in CONTROL:
+                for region in op.regions:
+                    for inner in region.blocks:
+                        self._collect_uses(inner)
+
+    def _position_in(self, root: ir.Value, user: ir.Operation) -> int:
+        """Where the ancestor of `user` in the block that defines `root` ends."""
+        home = root.owner if isinstance(root.owner, ir.Block) else root.owner.operation.block
+        op = user
+        while op.block != home:
+            op = op.block.owner.operation
+        if len(op.results):
+            return self.span[op.results[0]][1]
+        return self.terminator_span.get(op.block, 0)
+
+    def _last_use(self, root: ir.Value) -> int:
+        own = 0 if isinstance(root.owner, ir.Block) else self.span[root.owner.operation.results[0]][1]
+        return max([own, *self.uses[root]])
+
+    # -- in place -------------------------------------------------------------------------------
+
+    def _plan_in_place(self, block: ir.Block) -> None:
+        for view in block.operations:
+            op = view.operation
+            if _in_place_candidate(op):
+                self._try_in_place(op)
+            elif op.name in CONTROL:
+                if op.name == "stablehlo.while":
+                    self._plan_carries(op)
+                for region in op.regions:
+                    for inner in region.blocks:
+                        self._plan_in_place(inner)
+
+    def _try_in_place(self, op: ir.Operation) -> None:
+        """Outside of loop carries: the operand is a fusion's result that dies here."""
+        result = op.results[0]
+        if result in self.place:
+            return
+        root = self.root(op.operands[0])
+        owner = root.owner
+        if isinstance(owner, ir.Block) or owner.operation.name != "disc.fusion":
+            return
+        if owner.operation.block == op.block and self._dies_at(root, op):
+            self._share(result, root)
+
+    def _dies_at(self, root: ir.Value, op: ir.Operation) -> bool:
+        start = self._start(op)
+        return (
+            all(position <= start for position in self.uses[root])
+            and sum(self.root(value) == root for value in op.operands) == 1
+        )
+
+    def _share(self, result: ir.Value, root: ir.Value) -> None:
+        self.place[result] = "inplace"
+        self.alias[result] = root
+        self.uses[root] = self.uses[root] + self.uses.pop(result, [])
+
+    def _plan_carries(self, loop: ir.Operation) -> None:
+        body = loop.regions[1].blocks[0]
+        last = body.operations[len(body.operations) - 1].operation
+        modes: list[str] = []
+        claimed: set[ir.Value] = set()
+        for index, yielded in enumerate(last.operands):
+            argument = body.arguments[index]
+            if self.root(yielded) == argument:
+                modes.append("same")
+            elif self._carry_in_place(yielded, argument):
+                init = self.root(loop.operands[index])
+                modes.append("inplace:init" if self._owned(init, loop) else "inplace")
+            else:
+                root = self.root(yielded)
+                if _is_fusion_result(root) and root not in claimed and self._local(root, body):
+                    claimed.add(root)
+                    if root not in self.place:
+                        self.place[root] = f"next:{index}"
+                modes.append("swap")
+        self.carries[loop.results[0]] = modes
+        for index, mode in enumerate(modes):
+            if mode == "inplace:init":
+                # The loop's result is the initial value's buffer.
+                self.alias[loop.results[index]] = loop.operands[index]
+                root = self.root(loop.operands[index])
+                self.uses[root] = self.uses[root] + self.uses.pop(loop.results[index], [])
+            elif mode == "swap":
+                # No iteration: the result is the initial value.
+                root = self.root(loop.operands[index])
+                self.uses[root] = self.uses[root] + self._uses_seen_from(root, loop.results[index])
+
+    def _uses_seen_from(self, root: ir.Value, result: ir.Value) -> list[int]:
+        home = root.owner if isinstance(root.owner, ir.Block) else root.owner.operation.block
+        if result.owner.operation.block == home:
+            return self.uses[result]
+        return [self._position_in(root, result.owner.operation)]
+
+    def _local(self, root: ir.Value, block: ir.Block) -> bool:
+        return not isinstance(root.owner, ir.Block) and root.owner.operation.block == block
+
+    def _owned(self, init: ir.Value, loop: ir.Operation) -> bool:
+        """May the loop overwrite its initial value?"""
+        return (
+            _is_fusion_result(init)
+            and self.place.get(init, "").split(":")[0] != "next"
+            and self._local(init, loop.block)
+            and all(position <= self.span[loop.results[0]][1] for position in self.uses[init])
+            and sum(self.root(value) == init for value in loop.operands) == 1
+            and len(self.uses[init]) == len([p for p in self.uses[init] if p <= self._end(loop)])
+            and not self._captured(init, loop)
+        )
+
+    def _end(self, op: ir.Operation) -> int:
+        return self.span[op.results[0]][1]
+
+    def _captured(self, root: ir.Value, loop: ir.Operation) -> bool:
+        return sum(p == self._end(loop) for p in self.uses[root]) > 1
+
+    def _carry_in_place(self, yielded: ir.Value, argument: ir.Value) -> bool:
+        """Is `yielded` the carry itself after updates that each find it dead elsewhere?"""
+        chain: list[tuple[ir.Operation, ir.Value]] = []
+        value = self.root(yielded)
+        while value != argument:
+            if not _is_fusion_result(value):
+                return False
+            op = value.owner.operation
+            if not _in_place_candidate(op) or op.block != argument.owner or value in self.place:
+                return False
+            source = self.root(op.operands[0])
+            if not self._dies_at(source, op):
+                return False
+            chain.append((op, source))
+            value = source
+        for op, _ in reversed(chain):
+            self._share(op.results[0], self.root(op.operands[0]))
+        return bool(chain)
+
+    # -- results --------------------------------------------------------------------------------
+
+    def _claim_results(self, block: ir.Block) -> None:
+        last = block.operations[len(block.operations) - 1].operation
+        for index, value in enumerate(last.operands):
+            root = self.root(value)
+            if root in self.place:
+                continue
+            if _is_fusion_result(root):
+                self.place[root] = f"result:{index}"
+            elif not isinstance(root.owner, ir.Block) and root.owner.operation.name in CONTROL:
+                self.place.setdefault(root, f"result:{index}")
+        self._claim_branches(block)
+
+    def _claim_branches(self, block: ir.Block) -> None:
+        for view in block.operations:
+            op = view.operation
+            if op.name not in CONTROL:
+                continue
+            for region in op.regions:
+                for inner in region.blocks:
+                    if op.name != "stablehlo.while":
+                        last = inner.operations[len(inner.operations) - 1].operation
+                        for index, value in enumerate(last.operands):
+                            root = self.root(value)
+                            local = self._local(root, inner) and _is_fusion_result(root)
+                            if local and root not in self.place and root not in self.case_claims:
+                                self.case_claims[root] = (op, index)
+                    self._claim_branches(inner)
+
+    # -- arena ----------------------------------------------------------------------------------
+
+    def _request(self, block: ir.Block) -> None:
+        for view in block.operations:
+            op = view.operation
+            if op.name == "stablehlo.while":
+                self._request_carries(op)
+            elif op.name == "disc.fusion" or op.name in CONTROL:
+                for index, result in enumerate(op.results):
+                    placed = result in self.place or result in self.case_claims
+                    if not placed and self.root(result) == result:
+                        start, _ = self.span[op.results[0]]
+                        self._need(op, index, result, start)
+            if op.name in CONTROL:
+                for region in op.regions:
+                    for inner in region.blocks:
+                        self._request(inner)
+
+    def _request_carries(self, loop: ir.Operation) -> None:
+        start, _ = self.span[loop.results[0]]
+        for index, mode in enumerate(self.carries[loop.results[0]]):
+            result = loop.results[index]
+            if mode == "swap":
+                self._need(loop, 2 * index, result, start)
+                self._need(loop, 2 * index + 1, result, start)
+            elif mode == "inplace" and result not in self.place:
+                self._need(loop, 2 * index, result, start)
+
+    def _need(self, op: ir.Operation, key: int, value: ir.Value, start: int) -> None:
+        end = self._last_use(self.root(value))
+        self.intervals.append(_Interval(start, end, self._bytes(value), op, key))
+
+    def _bytes(self, value: ir.Value) -> Expr:
+        element = ir.RankedTensorType(value.type).element_type
+        return Expr.product(self.shapes.shape(value)) * element_bytes(element)
+
+    def _allocate(self) -> tuple[list[_Slot], dict[tuple[ir.Value, int], int]]:
+        slots: list[_Slot] = []
+        slot_of: dict[tuple[ir.Value, int], int] = {}
+        for need in sorted(self.intervals, key=lambda i: (i.start, i.key)):
+            free = [k for k, slot in enumerate(slots) if slot.end < need.start]
+            chosen = self._choose(free, slots, need)
+            if chosen is None:
+                chosen = len(slots)
+                slots.append(_Slot(need.size, need.end))
+            slots[chosen].end = need.end
+            slot_of[need.owner.results[0], need.key] = chosen
+        return slots, slot_of
+
+    def _choose(self, free: list[int], slots: list[_Slot], need: _Interval) -> int | None:
+        """A free slot that is provably big enough, or one that provably may grow to the need."""
+        facts = self.shapes.constraints
+        for k in free:
+            if slots[k].size == need.size or facts.equal(slots[k].size, need.size):
+                return k
+        for k in free:
+            if facts.at_least(slots[k].size, need.size):
+                return k
+        for k in free:
+            if facts.at_least(need.size, slots[k].size):
+                slots[k].size = need.size
+                return k
+        return None
+
+    # -- output ---------------------------------------------------------------------------------
+
+    def _annotate(self, block: ir.Block, slot_of: dict[tuple[ir.Value, int], int]) -> None:
+        for view in block.operations:
+            op = view.operation
+            if op.name == "stablehlo.while":
+                texts = []
+                for index, mode in enumerate(self.carries[op.results[0]]):
+                    a = slot_of.get((op.results[0], 2 * index))
+                    b = slot_of.get((op.results[0], 2 * index + 1))
+                    if mode == "swap":
+                        texts.append(f"swap:{a},{b}")
+                    elif mode == "inplace":
+                        place = self.place.get(op.results[index], f"slot:{a}")
+                        texts.append(f"inplace:{place}")
+                    else:
+                        texts.append(mode)
+                op.attributes["disc.carries"] = _strings(texts)
+            elif op.name == "disc.fusion" or op.name in CONTROL:
+                texts = [self._place_text(op, i, slot_of) for i in range(len(op.results))]
+                op.attributes["disc.buffers"] = _strings(texts)
+            if op.name in CONTROL:
+                for region in op.regions:
+                    for inner in region.blocks:
+                        self._annotate(inner, slot_of)
+
+    def _place_text(
+        self, op: ir.Operation, index: int, slot_of: dict[tuple[ir.Value, int], int]
+    ) -> str:
+        result = op.results[index]
+        if result in self.place:
+            return self.place[result]
+        if result in self.case_claims:
+            branch, position = self.case_claims[result]
+            return self._place_text(branch, position, slot_of)
+        return f"slot:{slot_of[op.results[0], index]}"
+
+
+def _in_place_candidate(op: ir.Operation) -> bool:
+    return (
+        op.name == "disc.fusion"
+        and ir.StringAttr(op.attributes["kind"]).value in IN_PLACE_KINDS
+        and len(op.results) == 1
+    )
+
+
+def _is_fusion_result(value: ir.Value) -> bool:
+    return not isinstance(value.owner, ir.Block) and value.owner.operation.name == "disc.fusion"
+
+
+def _strings(texts: list[str]) -> ir.ArrayAttr:
+    return ir.ArrayAttr.get([ir.StringAttr.get(text) for text in texts])
