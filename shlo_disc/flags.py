@@ -71,6 +71,12 @@ _TABLE = (
         "1 verifies the module after every pass (on in the tests); a pass that breaks the IR is "
         "named.",
     ),
+    Flag(
+        "SHLO_DISC_TRUST_BYTECODE",
+        "0",
+        "1 reads bytecode and portable artifacts without trying them in a child process first; "
+        "damaged bytes may then crash this process.",
+    ),
 )
 
 FLAGS: dict[str, Flag] = {flag.key: flag for flag in _TABLE}

@@ -67,12 +67,20 @@ def run_pipeline(module: ir.Module, pipeline: str) -> None:
 
 def walk(op: Any, visit: Callable[[ir.Operation], None]) -> None:
     """Call `visit` on every operation below and including `op`, children first."""
+    raised: list[BaseException] = []
 
+    # The bindings turn an exception that crosses the C++ walk into a RuntimeError: carry it around.
     def callback(inner: ir.Operation) -> ir.WalkResult:
-        visit(inner)
+        try:
+            visit(inner)
+        except BaseException as error:  # noqa: BLE001 - raised again below
+            raised.append(error)
+            return ir.WalkResult.INTERRUPT
         return ir.WalkResult.ADVANCE
 
     op.operation.walk(callback)
+    if raised:
+        raise raised[0]
 
 
 def ops_of(root: Any, *names: str) -> list[ir.Operation]:

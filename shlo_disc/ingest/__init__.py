@@ -1,0 +1,53 @@
+"""From a program in any form to one module in normal form (docs/architecture.md section 1).
+
+Nothing after this stage knows which framework spoke.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from shlo_disc.ingest.chlo import KEPT_CHLO
+from shlo_disc.ingest.normalize import normalize
+from shlo_disc.ingest.source import read
+from shlo_disc.mlir import ir
+
+__all__ = ["KEPT_CHLO", "ingest"]
+
+
+def ingest(
+    source: Any,
+    context: ir.Context,
+    *,
+    shapes: Sequence[Sequence[str] | None] | None = None,
+    names: Sequence[str] | None = None,
+    platforms: Sequence[str] = (),
+) -> ir.Module:
+    """The program in `source` as one module in normal form, verified, in `context`.
+
+    `source`: a `jax.export.Exported`, MLIR text, bytes (text, bytecode or portable artifact), or
+    the path of a file with one of them. `context` is one of `mlir.new_context()`.
+
+    `shapes[i]` are the sizes of array argument i in `jax.export` notation (None: as its type says), and
+    `names[i]` is its path for messages; both come from an Exported by themselves. A module from
+    `jax.jit(f).trace(...).lower()` has leading size arguments and needs `shapes` to find them.
+
+    Raises InvalidModuleError (malformed, with the line), UnsupportedError (with the operation and its
+    source line), OSError (a file that cannot be read).
+    """
+    module = read(source, context)
+    if shapes is None:
+        shapes = _exported_shapes(source)
+    platforms = platforms or tuple(getattr(source, "platforms", ()))
+    with context, ir.Location.unknown():
+        normalize(module, shapes=shapes, names=names, platforms=platforms)
+    return module
+
+
+def _exported_shapes(source: Any) -> list[list[str]] | None:
+    """The argument shapes an Exported was made for; None for any other source."""
+    avals = getattr(source, "in_avals", None)
+    if avals is None:
+        return None
+    return [[str(size) for size in avals[i].shape] for i in source.module_kept_var_idx]

@@ -1,0 +1,149 @@
+"""What a program must satisfy before and after normalisation, with errors that say where it fails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from shlo_disc.errors import InvalidModuleError, UnsupportedError
+from shlo_disc.ingest.chlo import KEPT_CHLO
+from shlo_disc.locations import source_line
+from shlo_disc.mlir import ir, walk
+
+__all__ = ["MAX_ELEMENTS", "MAX_OPS", "MAX_RANK", "check_calls", "check_normal_form", "check_types"]
+
+MAX_OPS = 1_000_000
+"""After inlining. BERT-base has 6500; a million take minutes in every pass."""
+
+MAX_RANK = 32
+"""More dimensions than any array library offers (NumPy: 64, XLA and JAX programs: below 12)."""
+
+MAX_ELEMENTS = 2**48
+"""Of a type with static sizes: byte offsets stay far inside 64 bits."""
+
+
+def check_calls(module: ir.Module) -> None:
+    """Every call has a callee, no function calls itself, and inlining all stays under MAX_OPS."""
+    functions = {f.name.value: f for f in _functions(module)}
+    calls: dict[str, list[str]] = {}
+    sizes: dict[str, int] = {}
+    for name, function in functions.items():
+        calls[name], sizes[name] = _calls_and_size(function, functions)
+    total: dict[str, int] = {}
+
+    def inlined_size(name: str, path: tuple[str, ...]) -> int:
+        if name in path:
+            cycle = " -> ".join((*path[path.index(name) :], name))
+            raise UnsupportedError(
+                f"{source_line(functions[name].operation)}: function @{name} calls itself ({cycle}); use "
+                "stablehlo.while"
+            )
+        if name not in total:
+            total[name] = sizes[name] + sum(
+                inlined_size(callee, (*path, name)) for callee in calls[name]
+            )
+            if total[name] > MAX_OPS:
+                raise InvalidModuleError(
+                    f"{source_line(functions[name].operation)}: function @{name} has {total[name]} operations with its "
+                    f"calls inlined; the limit is {MAX_OPS}"
+                )
+        return total[name]
+
+    for name in functions:
+        inlined_size(name, ())
+
+
+def _functions(module: ir.Module) -> Iterable[Any]:
+    return [op for op in module.body.operations if op.operation.name == "func.func"]
+
+
+def _calls_and_size(function: Any, known: dict[str, Any]) -> tuple[list[str], int]:
+    callees: list[str] = []
+    count = 0
+
+    def visit(op: ir.Operation) -> None:
+        nonlocal count
+        count += 1
+        attribute = {"func.call": "callee", "stablehlo.composite": "decomposition"}.get(op.name)
+        if attribute is None:
+            return
+        callee = ir.FlatSymbolRefAttr(op.attributes[attribute]).value
+        if callee not in known:
+            raise InvalidModuleError(
+                f"{source_line(op)}: {op.name}: there is no function @{callee}"
+            )
+        callees.append(callee)
+
+    walk(function, visit)
+    return callees, count
+
+
+def check_types(module: ir.Module) -> None:
+    """Every value is a ranked dense tensor within the limits."""
+    seen: set[ir.Type] = set()
+
+    def check(kind: ir.Type, op: ir.Operation) -> None:
+        if kind not in seen:
+            _check_type(kind, op)
+            seen.add(kind)
+
+    def visit(op: ir.Operation) -> None:
+        for result in op.results:
+            check(result.type, op)
+        for region in op.regions:
+            for block in region:
+                for argument in block.arguments:
+                    check(argument.type, op)
+
+    walk(module, visit)
+
+
+def _check_type(kind: ir.Type, op: ir.Operation) -> None:
+    where = f"{source_line(op)}: {op.name}"
+    if not isinstance(kind, ir.RankedTensorType):
+        what = "an unranked tensor" if isinstance(kind, ir.UnrankedTensorType) else "no array"
+        raise UnsupportedError(
+            f"{where}: type {kind} is {what}; shlo_disc compiles arrays of known rank"
+        )
+    if kind.encoding is not None:
+        raise UnsupportedError(
+            f"{where}: type {kind} has an encoding (sparse or bounded); use a plain dense tensor"
+        )
+    if str(kind.element_type).startswith("!quant"):
+        raise UnsupportedError(
+            f"{where}: quantized type {kind.element_type}; dequantize in the program (integers with "
+            "explicit scales) or run `stablehlo-legalize-quant-to-math` first"
+        )
+    if kind.rank > MAX_RANK:
+        raise InvalidModuleError(f"{where}: rank {kind.rank} is above the limit of {MAX_RANK}")
+    elements = 1
+    for axis in range(kind.rank):
+        if not kind.is_dynamic_dim(axis):
+            elements *= max(1, int(kind.get_dim_size(axis)))
+    if elements > MAX_ELEMENTS:
+        raise InvalidModuleError(
+            f"{where}: {kind} has {elements} elements; the limit is {MAX_ELEMENTS}"
+        )
+
+
+def check_normal_form(module: ir.Module) -> None:
+    """One function, and only StableHLO and the CHLO ops that stay, or UnsupportedError."""
+
+    def visit(op: ir.Operation) -> None:
+        name = op.name
+        if name.startswith(("stablehlo.", "disc.")) or name in _FRAME or name in KEPT_CHLO:
+            return
+        if name == "func.call":
+            raise UnsupportedError(f"{source_line(op)}: func.call could not be inlined")
+        raise UnsupportedError(
+            f"{source_line(op)}: {name} is not a StableHLO operation; lower the module to StableHLO "
+            "before giving it to shlo_disc"
+        )
+
+    walk(module, visit)
+    if len(module.body.operations) != 1:
+        names = [op.operation.name for op in module.body.operations]
+        raise UnsupportedError(f"a module must hold one function; this one holds {names}")
+
+
+_FRAME = frozenset({"builtin.module", "func.func", "func.return"})

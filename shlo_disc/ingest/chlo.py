@@ -1,0 +1,113 @@
+"""CHLO and composites: keep the few ops our emitters know, expand the rest.
+
+    stablehlo.composite "chlo.erf" %x     ==>  chlo.erf %x           (a kept op)
+    stablehlo.composite "chlo.sinh" %x    ==>  its decomposition     (any other)
+    chlo.sinh %x                          ==>  StableHLO             (upstream's expansion)
+
+`chlo-legalize-to-stablehlo` expands every CHLO op at once, so kept ops sit it out as custom calls.
+"""
+
+from __future__ import annotations
+
+from shlo_disc.mlir import at, ir, ops_of, run_pipeline, walk
+
+__all__ = ["KEPT_CHLO", "expand_chlo", "expand_composites"]
+
+KEPT_CHLO = frozenset({"chlo.erf", "chlo.erfc", "chlo.top_k"})
+"""CHLO ops that stay: `lower/` computes them directly, faster and more exactly than their expansion."""
+
+_PARKED = "shlo_disc.parked."
+
+
+def expand_composites(module: ir.Module) -> int:
+    """No `stablehlo.composite` is left: kept ops become themselves, others calls; how many."""
+    composites = ops_of(module, "stablehlo.composite")
+    for op in composites:
+        name = ir.StringAttr(op.attributes["name"]).value
+        if name in KEPT_CHLO:
+            _unwrap(op, name)
+    if composites:
+        run_pipeline(module, "func.func(stablehlo-legalize-composite-to-call)")
+    return len(composites)
+
+
+def _unwrap(op: ir.Operation, name: str) -> None:
+    """Replace the composite by the CHLO op it stands for, when that op verifies."""
+    attributes = {}
+    if "composite_attributes" in op.attributes:
+        attributes = {a.name: a.attr for a in ir.DictAttr(op.attributes["composite_attributes"])}
+    if name == "chlo.top_k":
+        attributes = {"k": attributes["k"]} if "k" in attributes else attributes
+    results = [r.type for r in op.results]
+    with at(op):
+        try:
+            new = ir.Operation.create(
+                name, results=results, operands=list(op.operands), attributes=attributes
+            )
+            verified = new.operation.verify()
+        except ir.MLIRError:
+            return  # another version of the op: its decomposition says what it means
+        if not verified:
+            new.operation.erase()
+            return
+    for old, value in zip(op.results, new.results, strict=True):
+        old.replace_all_uses_with(value)
+    op.erase()
+
+
+def expand_chlo(module: ir.Module) -> int:
+    """Only CHLO ops in KEPT_CHLO are left; how many others there were."""
+    found: list[ir.Operation] = []
+
+    def visit(op: ir.Operation) -> None:
+        if op.name.startswith("chlo."):
+            found.append(op)
+
+    walk(module, visit)
+    others = [op for op in found if op.name not in KEPT_CHLO]
+    if not others:
+        return 0
+    for op in found:
+        if op.name in KEPT_CHLO:
+            _park(op)
+    # Broadcasting CHLO ops expand to shape dialect arithmetic, which the second pass takes back.
+    run_pipeline(
+        module,
+        "func.func(chlo-legalize-to-stablehlo,shape-legalize-to-stablehlo),reconcile-unrealized-casts",
+    )
+    for op in ops_of(module, "stablehlo.custom_call"):
+        target = ir.StringAttr(op.attributes["call_target_name"]).value
+        if target.startswith(_PARKED):
+            _unpark(op, target.removeprefix(_PARKED))
+    return len(others)
+
+
+def _park(op: ir.Operation) -> None:
+    attributes = dict(op.attributes.items())
+    with at(op):
+        parked = ir.Operation.create(
+            "stablehlo.custom_call",
+            results=[r.type for r in op.results],
+            operands=list(op.operands),
+            attributes={
+                "call_target_name": ir.StringAttr.get(_PARKED + op.name),
+                "shlo_disc.attributes": ir.DictAttr.get(attributes),
+            },
+        )
+    for old, new in zip(op.results, parked.results, strict=True):
+        old.replace_all_uses_with(new)
+    op.erase()
+
+
+def _unpark(op: ir.Operation, name: str) -> None:
+    kept = ir.DictAttr(op.attributes["shlo_disc.attributes"])
+    with at(op):
+        new = ir.Operation.create(
+            name,
+            results=[r.type for r in op.results],
+            operands=list(op.operands),
+            attributes={a.name: a.attr for a in kept},
+        )
+    for old, value in zip(op.results, new.results, strict=True):
+        old.replace_all_uses_with(value)
+    op.erase()

@@ -1,0 +1,249 @@
+"""Read a program from whatever form it comes in: text, bytecode, portable artifact, file, Exported.
+
+MLIR's text parser reports what is wrong with its input; its bytecode reader trusts its input and
+may crash or loop on damaged bytes (one of about 200 random bit flips did). Bytes from outside
+are therefore read once in a child process before this process touches them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from shlo_disc import flags
+from shlo_disc.errors import InvalidModuleError
+from shlo_disc.mlir import ir, parse_module, stablehlo
+
+__all__ = ["MAX_BYTES", "MAX_NESTING", "read"]
+
+MAX_BYTES = 2**31
+"""MLIR's own offsets into a source are 32 bits."""
+
+MAX_NESTING = 256
+"""Brackets in brackets; the parser recurses and its stack ends near 10 000. JAX stays below 20."""
+
+_MAGIC = b"ML\xefR"
+_PORTABLE = b"StableHLO_v"
+_CHILD_SECONDS = 20.0
+
+# Runs in the child: exit status 0 and no output when the bytes can be read.
+_CHILD = """
+import sys
+from torch_mlir import ir
+from torch_mlir._mlir_libs import _stablehlo, _torchMlir
+from torch_mlir.passmanager import PassManager
+data = sys.stdin.buffer.read()
+context = ir.Context()
+_stablehlo.register_stablehlo_passes()
+_stablehlo.register_dialect(context, load=True)
+_torchMlir.register_dialect(context)
+with context:
+    PassManager.parse("builtin.module(func.func(convert-torch-to-stablehlo))").run(
+        ir.Module.parse("").operation)
+    try:
+        if sys.argv[1] == "portable":
+            module = _stablehlo.deserialize_portable_artifact(context, data)
+        else:
+            module = ir.Module.parse(data)
+        module.operation.verify()
+        str(module)
+    except (ValueError, ir.MLIRError) as error:
+        sys.stderr.write(str(error))
+        sys.exit(3)
+"""
+
+
+def read(source: Any, context: ir.Context) -> ir.Module:
+    """The module in `source`, verified, in `context`, not yet normalised.
+
+    `source`: a `jax.export.Exported`, MLIR text, bytes (text, bytecode or portable artifact), or
+    the path of a file with one of them. A `str` without a line break that names a file is a path.
+
+    Raises InvalidModuleError with the line for what MLIR does not accept, OSError for a file
+    that cannot be read, TypeError for anything else.
+    """
+    if isinstance(source, ir.Module):
+        return source
+    artifact = getattr(source, "mlir_module_serialized", None)
+    if isinstance(artifact, bytes):  # made by JAX in this process, hence trusted
+        return _portable(artifact, context)
+    if isinstance(source, os.PathLike) or (isinstance(source, str) and _is_path(source)):
+        source = _file(Path(source))
+    if isinstance(source, bytes | bytearray | memoryview):
+        data = bytes(source)
+        if not data.startswith(_MAGIC):
+            return _text(_decoded(data), context)
+        _check_size(len(data))
+        portable = _producer(data).startswith(_PORTABLE)
+        if flags.value("trust_bytecode") == "0":
+            _try_in_child(data, "portable" if portable else "bytecode")
+        return _portable(data, context) if portable else _parsed(data, context)
+    if isinstance(source, str):
+        return _text(source, context)
+    raise TypeError(
+        f"cannot read a program from {type(source).__name__}; expected jax.export.Exported, MLIR "
+        "text (str), bytecode or a portable artifact (bytes), or a path"
+    )
+
+
+def _is_path(text: str) -> bool:
+    if "\n" in text or len(text) > 4096:
+        return False
+    return text.endswith((".mlir", ".mlirbc", ".bc", ".stablehlo")) or Path(text).is_file()
+
+
+def _file(path: Path) -> bytes:
+    _check_size(path.stat().st_size)
+    return path.read_bytes()
+
+
+def _check_size(size_bytes: int) -> None:
+    if size_bytes >= MAX_BYTES:
+        raise InvalidModuleError(
+            f"the module has {size_bytes} bytes; the limit is {MAX_BYTES - 1}. Pass large weights as "
+            "arguments instead of constants."
+        )
+
+
+def _decoded(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise InvalidModuleError(
+            f"the module is neither MLIR bytecode (which starts with {_MAGIC!r}) nor text: line "
+            f"{line}: byte {error.start} (0x{data[error.start]:02x}) is not UTF-8"
+        ) from None
+
+
+def _producer(data: bytes) -> bytes:
+    """The producer string of bytecode: magic, version as a varint (one byte so far), C string."""
+    end = data.find(b"\0", len(_MAGIC) + 1)
+    return data[len(_MAGIC) + 1 : end if end >= 0 else None]
+
+
+def _text(text: str, context: ir.Context) -> ir.Module:
+    _check_size(len(text))
+    if not text.strip():
+        raise InvalidModuleError("the module is empty")
+    if "\0" in text:
+        line = text[: text.index("\0")].count("\n") + 1
+        raise InvalidModuleError(f"the module is not text: line {line} has a NUL character")
+    _check_nesting(text)
+    return _parsed(text, context)
+
+
+def _check_nesting(text: str) -> None:
+    codes = np.frombuffer(text.encode(), np.uint8)
+    step = np.zeros(256, np.int8)
+    step[[ord(c) for c in "([{<"]] = 1
+    step[[ord(c) for c in ")]}>"]] = -1
+    change = step[codes]
+    change[1:][(codes[1:] == ord(">")) & (codes[:-1] == ord("-"))] = 0  # the arrow
+    if np.cumsum(change, dtype=np.int32).max(initial=0) <= MAX_NESTING:
+        return
+    # Brackets in strings and comments were counted too; only now pay for an exact look.
+    depth = 0
+    for token in re.finditer(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|->|[([{<]|[)\]}>]', text):
+        first = token[0][0]
+        if first in "([{<":
+            depth += 1
+        elif first in ")]}>":
+            depth -= 1
+        if depth > MAX_NESTING:
+            line = text.count("\n", 0, token.start()) + 1
+            raise InvalidModuleError(
+                f"line {line}: brackets are nested more than {MAX_NESTING} deep"
+            )
+
+
+def _parsed(source: str | bytes, context: ir.Context) -> ir.Module:
+    with context, _reported() as messages:
+        try:
+            return parse_module(source)
+        except ir.MLIRError as error:
+            raise InvalidModuleError(_diagnosis(messages, error)) from None
+
+
+def _portable(data: bytes, context: ir.Context) -> ir.Module:
+    with context, _reported() as messages:
+        try:
+            module = stablehlo.deserialize_portable_artifact(context, data)
+        except ValueError as error:
+            raise InvalidModuleError(_diagnosis(messages, error)) from None
+        if not module.operation.verify():
+            raise InvalidModuleError(_diagnosis(messages, "the module does not verify"))
+        return module
+
+
+def _try_in_child(data: bytes, form: str) -> None:
+    seconds = _CHILD_SECONDS + len(data) / 2**20
+    what = "portable artifact" if form == "portable" else "bytecode"
+    try:
+        child = subprocess.run(
+            [sys.executable, "-c", _CHILD, form],
+            input=data,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            timeout=seconds,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise InvalidModuleError(
+            f"the {what} is damaged: reading it did not end in {seconds:.0f} s"
+        ) from None
+    if child.returncode == 0:
+        return
+    if child.returncode < 0:
+        raise InvalidModuleError(
+            f"the {what} is damaged: MLIR's reader crashed on it (signal {-child.returncode})"
+        )
+    lines = [line for line in child.stderr.decode(errors="replace").splitlines() if line.strip()]
+    raise InvalidModuleError(f"the {what} is damaged: {_first_error(lines)}")
+
+
+def _first_error(lines: list[str]) -> str:
+    for line in lines:
+        if "error:" in line:
+            return line.split("error:", 1)[1].strip()
+    return lines[-1] if lines else "MLIR's reader refused it"
+
+
+@contextmanager
+def _reported() -> Iterator[list[tuple[str, str]]]:
+    """Collect (location, message) of the errors MLIR reports, in place of printing them."""
+    messages: list[tuple[str, str]] = []
+
+    def handler(diagnostic: ir.Diagnostic) -> bool:
+        if diagnostic.severity == ir.DiagnosticSeverity.ERROR:
+            messages.append((str(diagnostic.location), diagnostic.message))
+        return True
+
+    attached = ir.Context.current.attach_diagnostic_handler(handler)
+    try:
+        yield messages
+    finally:
+        attached.detach()
+
+
+def _diagnosis(messages: list[tuple[str, str]], error: object) -> str:
+    """One line a found error: `line 3, column 5: what MLIR said`."""
+    if isinstance(error, ir.MLIRError):
+        messages = [(str(d.location), d.message) for d in error.error_diagnostics] or messages
+    lines = []
+    for location, message in messages:
+        place = re.search(r'"([^"]*)":(\d+):(\d+)', location)
+        where = ""
+        if place and place[2] != "0":
+            file = "" if place[1] == "-" else f"{place[1]}: "
+            where = f"{file}line {place[2]}, column {place[3]}: "
+        lines.append(f"{where}{message.strip()}")
+    return "the module is malformed: " + ("\n".join(dict.fromkeys(lines)) or str(error))
