@@ -73,7 +73,7 @@ def walk(op: Any, visit: Callable[[ir.Operation], None]) -> None:
     def callback(inner: ir.Operation) -> ir.WalkResult:
         try:
             visit(inner)
-        except BaseException as error:  # noqa: BLE001 - raised again below
+        except BaseException as error:  # raised again below
             raised.append(error)
             return ir.WalkResult.INTERRUPT
         return ir.WalkResult.ADVANCE

@@ -29,12 +29,13 @@ def ingest(
     `source`: a `jax.export.Exported`, MLIR text, bytes (text, bytecode or portable artifact), or
     the path of a file with one of them. `context` is one of `mlir.new_context()`.
 
-    `shapes[i]` are the sizes of array argument i in `jax.export` notation (None: as its type says), and
-    `names[i]` is its path for messages; both come from an Exported by themselves. A module from
-    `jax.jit(f).trace(...).lower()` has leading size arguments and needs `shapes` to find them.
+    `shapes[i]` are the sizes of array argument i in `jax.export` notation (None: as its type
+    says), and `names[i]` is its path for messages; both come from an Exported by themselves. A
+    module from `jax.jit(f).trace(...).lower()` has leading size arguments and needs `shapes` to
+    find them.
 
-    Raises InvalidModuleError (malformed, with the line), UnsupportedError (with the operation and its
-    source line), OSError (a file that cannot be read).
+    Raises InvalidModuleError (malformed, with the line), UnsupportedError (with the operation and
+    its source line), OSError (a file that cannot be read).
     """
     module = read(source, context)
     if shapes is None:

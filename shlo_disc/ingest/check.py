@@ -1,4 +1,4 @@
-"""What a program must satisfy before and after normalisation, with errors that say where it fails."""
+"""What a program must satisfy before and after normalisation; errors say where it fails."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def check_calls(module: ir.Module) -> None:
         if name in path:
             cycle = " -> ".join((*path[path.index(name) :], name))
             raise UnsupportedError(
-                f"{source_line(functions[name].operation)}: function @{name} calls itself ({cycle}); use "
-                "stablehlo.while"
+                f"{source_line(functions[name].operation)}: function @{name} calls itself "
+                f"({cycle}); use stablehlo.while"
             )
         if name not in total:
             total[name] = sizes[name] + sum(
@@ -44,8 +44,8 @@ def check_calls(module: ir.Module) -> None:
             )
             if total[name] > MAX_OPS:
                 raise InvalidModuleError(
-                    f"{source_line(functions[name].operation)}: function @{name} has {total[name]} operations with its "
-                    f"calls inlined; the limit is {MAX_OPS}"
+                    f"{source_line(functions[name].operation)}: function @{name} has "
+                    f"{total[name]} operations with its calls inlined; the limit is {MAX_OPS}"
                 )
         return total[name]
 
@@ -111,8 +111,8 @@ def _check_type(kind: ir.Type, op: ir.Operation) -> None:
         )
     if str(kind.element_type).startswith("!quant"):
         raise UnsupportedError(
-            f"{where}: quantized type {kind.element_type}; dequantize in the program (integers with "
-            "explicit scales) or run `stablehlo-legalize-quant-to-math` first"
+            f"{where}: quantized type {kind.element_type}; dequantize in the program (integers "
+            "with explicit scales) or run `stablehlo-legalize-quant-to-math` first"
         )
     if kind.rank > MAX_RANK:
         raise InvalidModuleError(f"{where}: rank {kind.rank} is above the limit of {MAX_RANK}")
@@ -136,8 +136,8 @@ def check_normal_form(module: ir.Module) -> None:
         if name == "func.call":
             raise UnsupportedError(f"{source_line(op)}: func.call could not be inlined")
         raise UnsupportedError(
-            f"{source_line(op)}: {name} is not a StableHLO operation; lower the module to StableHLO "
-            "before giving it to shlo_disc"
+            f"{source_line(op)}: {name} is not a StableHLO operation; lower the module to "
+            "StableHLO before giving it to shlo_disc"
         )
 
     walk(module, visit)

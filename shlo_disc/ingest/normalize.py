@@ -25,7 +25,7 @@ def normalize(
     module: ir.Module,
     *,
     shapes: Sequence[Sequence[str] | None] | None = None,
-    names: Sequence[str] | None = None,
+    names: Sequence[str | None] | None = None,
     platforms: Sequence[str] = (),
 ) -> None:
     """Rewrite `module` into normal form.
@@ -37,14 +37,14 @@ def normalize(
     """
     main = _entry(module)
     check_calls(module)
-    names = _argument_names(module, main) if names is None else names
+    argument_names = _argument_names(module, main) if names is None else names
     expand_composites(module)
     _flatten(module)
     main = _entry(module)
     _drop_tokens(main)
     _fix_platform(main, platforms)
     _take_known_branches(main)
-    _describe(main, shapes, names)
+    _describe(main, shapes, argument_names)
     _solve_sizes(main)
     _drop_no_ops(module)
     expand_chlo(module)
@@ -191,8 +191,8 @@ def _erase_dead_tokens(main: Any) -> None:
             continue
         user = next(iter(op.results[0].uses)).owner
         raise UnsupportedError(
-            f"{source_line(user)}: {user.operation.name} orders a side effect by a token; shlo_disc "
-            "compiles pure functions (remove ordered callbacks, debug prints and I/O)"
+            f"{source_line(user)}: {user.operation.name} orders a side effect by a token; "
+            "shlo_disc compiles pure functions (remove ordered callbacks, debug prints and I/O)"
         )
 
 
@@ -307,9 +307,9 @@ def _solve_sizes(main: Any) -> None:
     for index, symbol in wanted.items():
         if symbol not in places:
             raise UnsupportedError(
-                f"argument {index} of @main is the size '{symbol}', which no argument shape of the form "
-                f"{symbol}, k*{symbol} or k*{symbol} + c gives; pass the shapes of the arguments "
-                "or add an argument that has this size"
+                f"argument {index} of @main is the size '{symbol}', which no argument shape of the "
+                f"form {symbol}, k*{symbol} or k*{symbol} + c gives; pass the shapes of the "
+                "arguments or add an argument that has this size"
             )
         argument, axis, factor, offset = places[symbol]
         kind = main.arguments[index].type

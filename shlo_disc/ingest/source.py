@@ -108,8 +108,8 @@ def _file(path: Path) -> bytes:
 def _check_size(size_bytes: int) -> None:
     if size_bytes >= MAX_BYTES:
         raise InvalidModuleError(
-            f"the module has {size_bytes} bytes; the limit is {MAX_BYTES - 1}. Pass large weights as "
-            "arguments instead of constants."
+            f"the module has {size_bytes} bytes; the limit is {MAX_BYTES - 1}. Pass large weights "
+            "as arguments instead of constants."
         )
 
 
