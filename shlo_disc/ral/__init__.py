@@ -1,0 +1,65 @@
+"""The runtime: executables, the thread pool, the buffer pool and the pack cache.
+
+Everything here is a thin face of the C++ extension `_ral`; the contract with generated code is
+`include/disc_ral.h`. Nothing here imports JAX: what is needed of it is handed in as a
+:class:`JaxBridge`.
+
+Environment, read once per process: `SHLO_DISC_NUM_THREADS` (default: the cores the process may run
+on), `SHLO_DISC_POOL_BYTES` (idle memory kept for reuse), `SHLO_DISC_PACK_BYTES` (packed weights),
+both by default a quarter of the machine's memory.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from shlo_disc.ral._ral import (
+    ArgumentError,
+    Executable,
+    GuardError,
+    JaxBridge,
+    num_threads,
+    pack_clear,
+    pack_stats,
+    parallel_for,
+    pool_stats,
+    pool_trim,
+    threads_started,
+)
+from shlo_disc.ral._ral import ffi_handler as _ffi_handler
+
+__all__ = [
+    "FFI_TARGET",
+    "ArgumentError",
+    "Executable",
+    "GuardError",
+    "JaxBridge",
+    "ffi_handler",
+    "include_dir",
+    "num_threads",
+    "pack_clear",
+    "pack_stats",
+    "parallel_for",
+    "pool_stats",
+    "pool_trim",
+    "threads_started",
+]
+
+FFI_TARGET = "shlo_disc.call"
+"""The name of the one XLA FFI target; its attribute `executable` (i64) names the program."""
+
+
+def ffi_handler() -> Any:
+    """The capsule for `jax.ffi.register_ffi_target(FFI_TARGET, ffi_handler(), platform="cpu")`.
+
+    Programs become callable by :meth:`Executable.register_ffi`. The custom call takes the
+    attribute `executable` (i64, the fingerprint) and optionally `sizes` (i64 array): the sizes of
+    one more, zero-size argument that carries sizes no array shows.
+    """
+    return _ffi_handler()
+
+
+def include_dir() -> str:
+    """The directory of `disc_ral.h`."""
+    return str(Path(__file__).parent / "include")

@@ -1,4 +1,199 @@
-// The Python module shlo_disc.ral._ral.
-#include <nanobind/nanobind.h>
+// The Python module shlo_disc.ral._ral; documented in _ral.pyi.
+#define SHLO_DISC_IMPORT_NUMPY
+#include "py_support.h"
 
-NB_MODULE(_ral, m) { m.doc() = "The runtime of shlo_disc (use shlo_disc.ral)."; }
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <memory>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "ffi_handler.h"
+#include "jax_bridge.h"
+#include "pack_cache.h"
+#include "py_executable.h"
+#include "thread_pool.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace shlo_disc {
+namespace {
+
+using ArgumentRow = std::tuple<nb::object, std::vector<int64_t>, std::string>;
+using ResultRow = std::tuple<nb::object, int64_t, bool>;
+
+template <typename Function>
+Function function_at(uint64_t address) {
+  return reinterpret_cast<Function>(static_cast<uintptr_t>(address));
+}
+
+PyRef owned(const nb::object& object) { return PyRef::borrow(object.ptr()); }
+
+DType checked_dtype(const nb::object& descr) {
+  if (!PyArray_DescrCheck(descr.ptr())) throw nb::type_error("dtypes must be numpy.dtype objects");
+  const DType dtype = dtype_of(reinterpret_cast<PyArray_Descr*>(descr.ptr()));
+  if (dtype == DType::kOther) {
+    throw nb::type_error(("dtype " + text_of(descr.ptr()) + " is not supported").c_str());
+  }
+  return dtype;
+}
+
+void add_constant(Executable& executable, const nb::object& value) {
+  PyRef dense(PyArray_FromAny(value.ptr(), nullptr, 0, 0, NPY_ARRAY_CARRAY_RO, nullptr));
+  if (!dense) throw nb::python_error();
+  auto* const array = reinterpret_cast<PyArrayObject*>(dense.get());
+  if (!executable.add_constant(PyArray_DATA(array), static_cast<size_t>(PyArray_NBYTES(array)))) {
+    throw std::bad_alloc();
+  }
+}
+
+void init_executable(
+    PyExecutable* self, std::string name, uint64_t prepare, uint64_t run, const std::vector<uint64_t>& kernels,
+    const std::vector<nb::object>& constants, std::vector<ArgumentRow> arguments,
+    std::vector<ResultRow> results, int64_t symbols, std::vector<std::string> pack_layouts,
+    const std::vector<int64_t>& packable, std::vector<std::string> guards,
+    const nb::object& keep_alive) {
+  if (prepare == 0 || run == 0) throw nb::value_error("prepare and run must be addresses");
+  if (symbols < 0) throw nb::value_error("symbols must not be negative");
+  ProgramSpec spec;
+  spec.name = std::move(name);
+  spec.prepare = function_at<disc_prepare>(prepare);
+  spec.run = function_at<disc_run>(run);
+  spec.symbols = symbols;
+  spec.pack_layouts = std::move(pack_layouts);
+  spec.guards = std::move(guards);
+  for (const uint64_t kernel : kernels) spec.kernels.push_back(function_at<disc_kernel>(kernel));
+
+  std::vector<PyRef> argument_descrs;
+  for (auto& [descr, sizes, path] : arguments) {
+    spec.arguments.push_back({checked_dtype(descr), std::move(sizes), std::move(path), false});
+    argument_descrs.push_back(owned(descr));
+  }
+  for (const int64_t i : packable) {
+    if (i < 0 || i >= static_cast<int64_t>(spec.arguments.size())) {
+      throw nb::index_error("packable names an argument that does not exist");
+    }
+    spec.arguments[static_cast<size_t>(i)].packable = true;
+  }
+  std::vector<PyExecutable::Result> result_rows;
+  for (auto& [descr, rank, weak_type] : results) {
+    if (rank < 0) throw nb::value_error("a result's rank must not be negative");
+    spec.results.push_back({checked_dtype(descr), rank});
+    result_rows.push_back({owned(descr), weak_type});
+  }
+  auto executable = std::make_shared<Executable>(std::move(spec));
+  for (const nb::object& constant : constants) add_constant(*executable, constant);
+  new (self) PyExecutable(std::move(executable), std::move(argument_descrs),
+                          std::move(result_rows), owned(keep_alive));
+}
+
+nb::object checked(PyObject* object) {
+  if (object == nullptr) throw nb::python_error();
+  return nb::steal(object);
+}
+
+nb::dict pool_statistics() {
+  const PoolStats stats = pool_stats();
+  nb::dict out;
+  out["in_use_bytes"] = stats.in_use_bytes;
+  out["in_use_blocks"] = stats.in_use_blocks;
+  out["idle_bytes"] = stats.idle_bytes;
+  out["idle_blocks"] = stats.idle_blocks;
+  out["limit_bytes"] = stats.limit_bytes;
+  out["hits"] = stats.hits;
+  out["misses"] = stats.misses;
+  return out;
+}
+
+nb::dict pack_statistics() {
+  const PackStats stats = pack_stats();
+  nb::dict out;
+  out["bytes"] = stats.bytes;
+  out["packs"] = stats.packs;
+  out["owners"] = stats.owners;
+  out["limit_bytes"] = stats.limit_bytes;
+  out["filled"] = stats.filled;
+  out["refused"] = stats.refused;
+  return out;
+}
+
+void run_parallel_for(uint64_t kernel, uint64_t args, uint64_t params, int64_t extent,
+                      int64_t grain, int64_t scratch_bytes) {
+  if (!parallel_for(function_at<disc_kernel>(kernel), function_at<void* const*>(args),
+                    function_at<const int64_t*>(params), extent, grain, scratch_bytes)) {
+    throw std::bad_alloc();
+  }
+}
+
+nb::object new_error(const char* name, const char* doc, PyObject* base, PyObject** keep) {
+  PyObject* const type =
+      PyErr_NewExceptionWithDoc((std::string("shlo_disc.ral.") + name).c_str(), doc, base, nullptr);
+  if (type == nullptr) throw nb::python_error();
+  *keep = type;  // one reference for ever
+  return nb::borrow(type);
+}
+
+}  // namespace
+}  // namespace shlo_disc
+
+NB_MODULE(_ral, m) {
+  using namespace shlo_disc;
+  if (_import_array() < 0) throw nb::python_error();
+
+  // Executables and bridges live in caches until the interpreter is gone; that is no leak.
+  nb::set_leak_warnings(false);
+  m.doc() = "The runtime of shlo_disc (use shlo_disc.ral).";
+  m.attr("ArgumentError") =
+      new_error("ArgumentError", "An argument does not fit; args: (index, kind, what).",
+                PyExc_TypeError, &errors().argument);
+  m.attr("GuardError") = new_error(
+      "GuardError", "A guard of the program does not hold; args: (index, what, shapes).",
+      PyExc_ValueError, &errors().guard);
+
+  nb::class_<JaxBridge>(m, "JaxBridge")
+      .def(
+          "__init__",
+          [](JaxBridge* self, nb::object array_type, nb::object shaped_array,
+             nb::object batched_device_put, nb::object device, nb::object cpu_sharding,
+             nb::object collect_garbage, nb::str committed_name, nb::str device_name) {
+            new (self) JaxBridge(JaxHooks{owned(array_type), owned(shaped_array),
+                                          owned(batched_device_put), owned(device),
+                                          owned(cpu_sharding), owned(collect_garbage),
+                                          owned(committed_name), owned(device_name)});
+          },
+          nb::kw_only(), "array_type"_a, "shaped_array"_a, "batched_device_put"_a, "device"_a,
+          "cpu_sharding"_a, "collect_garbage"_a = nb::none(), "committed_name"_a = "_committed",
+          "device_name"_a = "_device");
+
+  nb::class_<PyExecutable>(m, "Executable")
+      .def("__init__", &init_executable, nb::kw_only(), "name"_a, "prepare"_a, "run"_a, "kernels"_a,
+           "constants"_a, "arguments"_a, "results"_a, "symbols"_a,
+           "pack_layouts"_a = std::vector<std::string>(), "packable"_a = std::vector<int64_t>(),
+           "guards"_a = std::vector<std::string>(), "keep_alive"_a = nb::none())
+      .def("call",
+           [](const PyExecutable& self, JaxBridge& bridge, nb::handle leaves) {
+             return checked(self.call(&bridge, leaves.ptr()));
+           })
+      .def("run_numpy",
+           [](const PyExecutable& self, nb::handle leaves) {
+             return checked(self.call(nullptr, leaves.ptr()));
+           })
+      .def("register_ffi", &PyExecutable::register_ffi, "fingerprint"_a)
+      .def_prop_ro("name", [](const PyExecutable& self) { return self.executable().spec().name; });
+
+  m.def("ffi_handler", [] { return nb::capsule(ffi_handler_address()); });
+  m.def("num_threads", &num_threads);
+  m.def("threads_started", &pool_started);
+  m.def("parallel_for", &run_parallel_for, "kernel"_a, "args"_a, "params"_a, "extent"_a, "grain"_a,
+        "scratch_bytes"_a = 0, nb::call_guard<nb::gil_scoped_release>());
+  m.def("pool_stats", &pool_statistics);
+  m.def("pool_trim", &pool_trim, nb::call_guard<nb::gil_scoped_release>());
+  m.def("pack_stats", &pack_statistics);
+  m.def("pack_clear", &pack_clear, nb::call_guard<nb::gil_scoped_release>());
+}

@@ -1,0 +1,94 @@
+"""The C++ runtime. See `shlo_disc.ral` for what is meant to be used."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+class ArgumentError(TypeError):
+    """An argument does not fit. `args` is `(index, kind, what)`.
+
+    `kind`: "count" (index -1), "type", "dtype", "rank", "size", "value", "device" or "deleted".
+    """
+
+    args: tuple[int, str, str]
+
+class GuardError(ValueError):
+    """A guard does not hold. `args` is `(index, what, shapes)`, the shapes of all arguments."""
+
+    args: tuple[int, str, tuple[tuple[int, ...], ...]]
+
+class JaxBridge:
+    """How to read and make `jax.Array`s; its parts come from `shlo_disc.jax_private`.
+
+    array_type: the concrete class of arrays. shaped_array: `(shape, dtype, weak_type) -> aval`.
+    batched_device_put: `(aval, sharding, [ndarray], [device], committed) -> array`, zero-copy.
+    device: where uncommitted results live. cpu_sharding: the sharding of one device, None when its
+    memory is not the host's. collect_garbage: drops buffers JAX is done with. The two names are
+    attributes: is an array committed; the device of a single-device sharding.
+    """
+
+    def __init__(
+        self,
+        *,
+        array_type: type,
+        shaped_array: Callable[..., Any],
+        batched_device_put: Callable[..., Any],
+        device: Any,
+        cpu_sharding: Callable[[Any], Any],
+        collect_garbage: Callable[[], None] | None = None,
+        committed_name: str = "_committed",
+        device_name: str = "_device",
+    ) -> None: ...
+
+class Executable:
+    """A compiled program; stateless in calls, callable from any number of threads.
+
+    prepare, run, kernels: addresses (see `disc_ral.h`). constants: arrays, copied. arguments: rows
+    `(dtype, sizes with -1 for any, path)`. results: rows `(dtype, rank, weak_type)`. symbols: how
+    many `prepare` writes. pack_layouts: the key of each pack slot. packable: the arguments that
+    may be packed. guards: what each guard asks, for messages. keep_alive: owns the machine code.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        prepare: int,
+        run: int,
+        kernels: Sequence[int],
+        constants: Sequence[npt.NDArray[Any]],
+        arguments: Sequence[tuple[np.dtype[Any], Sequence[int], str]],
+        results: Sequence[tuple[np.dtype[Any], int, bool]],
+        symbols: int,
+        pack_layouts: Sequence[str] = ...,
+        packable: Sequence[int] = ...,
+        guards: Sequence[str] = ...,
+        keep_alive: object = None,
+    ) -> None: ...
+    @property
+    def name(self) -> str: ...
+    def call(self, bridge: JaxBridge, leaves: Sequence[Any], /) -> list[Any]:
+        """Run on the flat arguments; ready `jax.Array`s, uncommitted when the arguments are.
+
+        Arguments: `jax.Array`, numpy, Python scalars, or anything with `__dlpack__` on the CPU.
+        Raises ArgumentError, GuardError, MemoryError.
+        """
+
+    def run_numpy(self, leaves: Sequence[Any], /) -> list[npt.NDArray[Any]]:
+        """Run without JAX; as `call`, with numpy arrays as results."""
+
+    def register_ffi(self, fingerprint: int) -> None:
+        """Make the program callable as a custom call with this `executable` attribute, for ever."""
+
+def ffi_handler() -> Any: ...
+def num_threads() -> int: ...
+def threads_started() -> bool: ...
+def parallel_for(
+    kernel: int, args: int, params: int, extent: int, grain: int, scratch_bytes: int = 0
+) -> None: ...
+def pool_stats() -> dict[str, int]: ...
+def pool_trim() -> int: ...
+def pack_stats() -> dict[str, int]: ...
+def pack_clear() -> int: ...

@@ -1,0 +1,166 @@
+#include "executable.h"
+
+#include <cstring>
+#include <mutex>
+#include <utility>
+
+#include "fp_env.h"
+#include "thread_pool.h"
+
+namespace shlo_disc {
+namespace {
+
+struct DTypeRow {
+  const char* name;
+  int64_t bytes;
+};
+
+constexpr DTypeRow kDTypes[] = {
+    {"bool", 1},    {"int8", 1},    {"int16", 2},    {"int32", 4},   {"int64", 8},
+    {"uint8", 1},   {"uint16", 2},  {"uint32", 4},   {"uint64", 8},  {"float16", 2},
+    {"bfloat16", 2}, {"float32", 4}, {"float64", 8}, {"complex64", 8}, {"complex128", 16},
+};
+constexpr size_t kDTypeCount = sizeof(kDTypes) / sizeof(kDTypes[0]);
+static_assert(kDTypeCount == static_cast<size_t>(DType::kOther), "one row per DType");
+
+// What generated code sees, and behind it what the runtime needs to answer it.
+struct CallContext {
+  disc_context base;
+  const uint32_t* pack_keys;
+  PackOwner* const* owners;
+  const std::unique_ptr<PackOwner>* constant_owners;
+  bool out_of_memory;
+};
+
+CallContext& call_of(disc_context* context) { return *reinterpret_cast<CallContext*>(context); }
+
+PackOwner* owner_of(const CallContext& call, int64_t argument) {
+  if (argument < 0) return call.constant_owners[-1 - argument].get();
+  return call.owners == nullptr ? nullptr : call.owners[argument];
+}
+
+void context_parallel_for(disc_context* context, disc_kernel kernel, void* const* args,
+                          const int64_t* params, int64_t extent, int64_t grain,
+                          int64_t scratch_bytes) {
+  if (!parallel_for(kernel, args, params, extent, grain, scratch_bytes)) {
+    call_of(context).out_of_memory = true;
+  }
+}
+
+int32_t context_packed(disc_context* context, int64_t argument, int64_t slot, int64_t bytes,
+                       void** out) {
+  const CallContext& call = call_of(context);
+  PackOwner* const owner = owner_of(call, argument);
+  return owner == nullptr ? 0 : owner->find_or_begin(call.pack_keys[slot], bytes, out);
+}
+
+void context_packed_done(disc_context* context, int64_t argument, int64_t slot, void*) {
+  const CallContext& call = call_of(context);
+  // A pack that may be incomplete is never published; the call fails anyway.
+  if (!call.out_of_memory) owner_of(call, argument)->publish(call.pack_keys[slot]);
+}
+
+}  // namespace
+
+DType dtype_from_name(const std::string& name) {
+  for (size_t i = 0; i < kDTypeCount; ++i) {
+    if (name == kDTypes[i].name) return static_cast<DType>(i);
+  }
+  return DType::kOther;
+}
+
+const char* dtype_name(DType dtype) {
+  return dtype == DType::kOther ? "an unsupported type" : kDTypes[static_cast<int>(dtype)].name;
+}
+
+int64_t dtype_bytes(DType dtype) {
+  return dtype == DType::kOther ? 0 : kDTypes[static_cast<int>(dtype)].bytes;
+}
+
+int64_t array_bytes(DType dtype, int64_t rank, const int64_t* sizes) {
+  int64_t bytes = dtype_bytes(dtype);
+  for (int64_t i = 0; i < rank; ++i) {
+    if (sizes[i] < 0 || __builtin_mul_overflow(bytes, sizes[i], &bytes)) return -1;
+  }
+  return bytes;
+}
+
+Executable::Executable(ProgramSpec spec) : spec_(std::move(spec)) {
+  for (const ArgumentSpec& argument : spec_.arguments) {
+    argument_ranks_ += static_cast<int64_t>(argument.sizes.size());
+  }
+  for (const ResultSpec& result : spec_.results) result_ranks_ += result.rank;
+  for (const std::string& layout : spec_.pack_layouts) pack_keys_.push_back(pack_key(layout));
+}
+
+bool Executable::add_constant(const void* data, size_t bytes) {
+  ScopedBlock block(pool_acquire(bytes, Hold::kResult));
+  if (block.get() == nullptr) return false;
+  if (bytes != 0) std::memcpy(block.get()->data, data, bytes);
+  constants_.push_back(block.get()->data);
+  constant_blocks_.push_back(std::move(block));
+  constant_owners_.push_back(std::make_unique<PackOwner>());
+  return true;
+}
+
+Mismatch Executable::check(size_t argument, DType dtype, int64_t rank,
+                           const int64_t* sizes) const {
+  const ArgumentSpec& want = spec_.arguments[argument];
+  if (dtype != want.dtype) return Mismatch::kDType;
+  if (rank != static_cast<int64_t>(want.sizes.size())) return Mismatch::kRank;
+  for (int64_t i = 0; i < rank; ++i) {
+    if (want.sizes[i] >= 0 && want.sizes[i] != sizes[i]) return Mismatch::kSize;
+  }
+  return Mismatch::kNone;
+}
+
+std::string Executable::describe(Mismatch mismatch, size_t argument, DType dtype, int64_t rank,
+                                 const int64_t* sizes, bool with_argument) const {
+  const ArgumentSpec& want = spec_.arguments[argument];
+  std::string text;
+  if (with_argument) {
+    text = "argument " + std::to_string(argument);
+    if (!want.name.empty()) text += " ('" + want.name + "')";
+    text += ": ";
+  }
+  switch (mismatch) {
+    case Mismatch::kNone:
+      break;
+    case Mismatch::kDType:
+      text += std::string("dtype is ") + dtype_name(dtype) + ", the program takes " +
+              dtype_name(want.dtype);
+      break;
+    case Mismatch::kRank:
+      text += "rank is " + std::to_string(rank) + ", the program takes " +
+              std::to_string(want.sizes.size());
+      break;
+    case Mismatch::kSize:
+      for (int64_t i = 0; i < rank; ++i) {
+        if (want.sizes[i] < 0 || want.sizes[i] == sizes[i]) continue;
+        text += "dimension " + std::to_string(i) + " is " + std::to_string(sizes[i]) +
+                ", the program takes " + std::to_string(want.sizes[i]);
+        break;
+      }
+      break;
+  }
+  return text;
+}
+
+std::string Executable::describe_guard(int64_t guard) const {
+  if (guard >= 0 && guard < static_cast<int64_t>(spec_.guards.size())) return spec_.guards[guard];
+  return "guard " + std::to_string(guard) + " does not hold";
+}
+
+bool Executable::run(void* const* arguments, void* const* results, const int64_t* symbols,
+                     void* arena, PackOwner* const* owners) const {
+  const DefaultFpEnv fp_env;
+  CallContext call{{sizeof(disc_context), &context_parallel_for, &context_packed,
+                    &context_packed_done, spec_.kernels.data(), constants_.data()},
+                   pack_keys_.data(), owners, constant_owners_.data(), false};
+  std::shared_lock<std::shared_mutex> reading(pack_readers(), std::defer_lock);
+  if (!pack_keys_.empty()) reading.lock();
+  spec_.run(&call.base, arguments, results, symbols, arena);
+  return !call.out_of_memory;
+}
+
+}  // namespace shlo_disc

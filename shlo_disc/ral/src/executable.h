@@ -1,0 +1,101 @@
+// A compiled program ready to run: generated entry points plus the types of its arguments and
+// results. Immutable after construction, so any number of threads may run it at once.
+#ifndef SHLO_DISC_RAL_EXECUTABLE_H_
+#define SHLO_DISC_RAL_EXECUTABLE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "disc_ral.h"
+#include "pack_cache.h"
+
+namespace shlo_disc {
+
+// Element types, as they lie in memory (booleans are one byte, 0 or 1).
+enum class DType : uint8_t {
+  kBool, kInt8, kInt16, kInt32, kInt64, kUInt8, kUInt16, kUInt32, kUInt64,
+  kFloat16, kBFloat16, kFloat32, kFloat64, kComplex64, kComplex128,
+  kOther,  // anything else: never accepted
+};
+
+DType dtype_from_name(const std::string& name);  // NumPy's names
+const char* dtype_name(DType dtype);
+int64_t dtype_bytes(DType dtype);  // 0 for kOther
+
+struct ArgumentSpec {
+  DType dtype;
+  std::vector<int64_t> sizes;  // -1: any size
+  std::string name;            // the argument's path, for messages
+  bool packable = false;
+};
+
+struct ResultSpec {
+  DType dtype;
+  int64_t rank;
+};
+
+struct ProgramSpec {
+  std::string name;
+  disc_prepare prepare = nullptr;
+  disc_run run = nullptr;
+  std::vector<disc_kernel> kernels;
+  std::vector<ArgumentSpec> arguments;
+  std::vector<ResultSpec> results;
+  int64_t symbols = 0;
+  std::vector<std::string> pack_layouts;  // by slot
+  std::vector<std::string> guards;        // what each guard asks, for messages
+};
+
+// Why an argument does not fit.
+enum class Mismatch { kNone, kDType, kRank, kSize };
+
+class Executable {
+ public:
+  explicit Executable(ProgramSpec spec);
+
+  // Copies a constant; to be called once per constant, in order, before the first run. False: out
+  // of memory.
+  bool add_constant(const void* data, size_t bytes);
+
+  const ProgramSpec& spec() const { return spec_; }
+  int64_t argument_ranks() const { return argument_ranks_; }
+  int64_t result_ranks() const { return result_ranks_; }
+
+  // Checks one argument; sizes: `rank` entries.
+  Mismatch check(size_t argument, DType dtype, int64_t rank, const int64_t* sizes) const;
+  // "argument 1 ('ids'): dimension 0 is 7, the program takes 8"; the part after the colon when
+  // `with_argument` is false.
+  std::string describe(Mismatch mismatch, size_t argument, DType dtype, int64_t rank,
+                       const int64_t* sizes, bool with_argument) const;
+  std::string describe_guard(int64_t guard) const;
+
+  // All of the following: see disc_prepare and disc_run.
+  int64_t prepare(const int64_t* argument_sizes, int64_t* symbols, int64_t* result_sizes,
+                  int64_t* arena_bytes) const {
+    return spec_.prepare(argument_sizes, symbols, result_sizes, arena_bytes);
+  }
+
+  // False: out of memory. `owners` has one entry per argument (null: not packable in this call);
+  // null when no argument is.
+  bool run(void* const* arguments, void* const* results, const int64_t* symbols, void* arena,
+           PackOwner* const* owners) const;
+
+ private:
+  const ProgramSpec spec_;
+  std::vector<uint32_t> pack_keys_;
+  std::vector<ScopedBlock> constant_blocks_;
+  std::vector<const void*> constants_;
+  std::vector<std::unique_ptr<PackOwner>> constant_owners_;
+  int64_t argument_ranks_ = 0;
+  int64_t result_ranks_ = 0;
+};
+
+// Bytes of a dense array; -1 when a size is negative or the product overflows.
+int64_t array_bytes(DType dtype, int64_t rank, const int64_t* sizes);
+
+}  // namespace shlo_disc
+
+#endif  // SHLO_DISC_RAL_EXECUTABLE_H_

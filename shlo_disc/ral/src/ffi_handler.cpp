@@ -1,0 +1,216 @@
+#include "ffi_handler.h"
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <mutex>
+#include <new>
+#include <shared_mutex>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+
+#include "buffer_pool.h"
+#include "small_vector.h"
+#include "xla/ffi/api/c_api.h"
+
+namespace shlo_disc {
+namespace {
+
+struct Registry {
+  std::shared_mutex mutex;
+  std::unordered_map<int64_t, std::shared_ptr<const Executable>> executables;
+};
+
+Registry& registry() {
+  static Registry* const instance = new Registry();  // XLA may call during exit
+  return *instance;
+}
+
+XLA_FFI_Error* error(const XLA_FFI_CallFrame* frame, XLA_FFI_Error_Code code,
+                     const std::string& message) {
+  XLA_FFI_Error_Create_Args args{};
+  args.struct_size = XLA_FFI_Error_Create_Args_STRUCT_SIZE;
+  args.message = message.c_str();
+  args.errc = code;
+  return frame->api->XLA_FFI_Error_Create(&args);
+}
+
+XLA_FFI_Error* invalid(const XLA_FFI_CallFrame* frame, const std::string& message) {
+  return error(frame, XLA_FFI_Error_Code_INVALID_ARGUMENT, "shlo_disc: " + message);
+}
+
+// XLA asks once, when the target is registered, which API the handler was built for. An answer
+// newer than the running XLA would be refused although we use only the oldest part of it.
+bool answer_metadata(XLA_FFI_CallFrame* frame) {
+  for (XLA_FFI_Extension_Base* e = frame->extension_start; e != nullptr; e = e->next) {
+    if (e->type != XLA_FFI_Extension_Metadata) continue;
+    XLA_FFI_Metadata* const metadata =
+        reinterpret_cast<XLA_FFI_Metadata_Extension*>(e)->metadata;
+    int minor = XLA_FFI_API_MINOR;
+    if (frame->api != nullptr && frame->api->api_version.major_version == XLA_FFI_API_MAJOR) {
+      minor = std::min(minor, frame->api->api_version.minor_version);
+    }
+    metadata->api_version.major_version = XLA_FFI_API_MAJOR;
+    metadata->api_version.minor_version = minor;
+    metadata->traits = 0;
+    return true;
+  }
+  return false;
+}
+
+const void* attribute(const XLA_FFI_CallFrame* frame, std::string_view name,
+                      XLA_FFI_AttrType type) {
+  for (int64_t i = 0; i < frame->attrs.size; ++i) {
+    const XLA_FFI_ByteSpan* const span = frame->attrs.names[i];
+    if (std::string_view(span->ptr, span->len) != name) continue;
+    return frame->attrs.types[i] == type ? frame->attrs.attrs[i] : nullptr;
+  }
+  return nullptr;
+}
+
+DType dtype_of(XLA_FFI_DataType type) {
+  switch (type) {
+    case XLA_FFI_DataType_PRED: return DType::kBool;
+    case XLA_FFI_DataType_S8: return DType::kInt8;
+    case XLA_FFI_DataType_S16: return DType::kInt16;
+    case XLA_FFI_DataType_S32: return DType::kInt32;
+    case XLA_FFI_DataType_S64: return DType::kInt64;
+    case XLA_FFI_DataType_U8: return DType::kUInt8;
+    case XLA_FFI_DataType_U16: return DType::kUInt16;
+    case XLA_FFI_DataType_U32: return DType::kUInt32;
+    case XLA_FFI_DataType_U64: return DType::kUInt64;
+    case XLA_FFI_DataType_F16: return DType::kFloat16;
+    case XLA_FFI_DataType_BF16: return DType::kBFloat16;
+    case XLA_FFI_DataType_F32: return DType::kFloat32;
+    case XLA_FFI_DataType_F64: return DType::kFloat64;
+    case XLA_FFI_DataType_C64: return DType::kComplex64;
+    case XLA_FFI_DataType_C128: return DType::kComplex128;
+    default: return DType::kOther;
+  }
+}
+
+std::shared_ptr<const Executable> find_executable(int64_t fingerprint) {
+  Registry& all = registry();
+  std::shared_lock<std::shared_mutex> lock(all.mutex);
+  const auto found = all.executables.find(fingerprint);
+  return found == all.executables.end() ? nullptr : found->second;
+}
+
+std::string sizes_text(int64_t rank, const int64_t* sizes) {
+  std::string text = "(";
+  for (int64_t i = 0; i < rank; ++i) text += (i == 0 ? "" : ", ") + std::to_string(sizes[i]);
+  return text + ")";
+}
+
+XLA_FFI_Error* call(XLA_FFI_CallFrame* frame) {
+  const auto* const which = static_cast<const XLA_FFI_Scalar*>(
+      attribute(frame, "executable", XLA_FFI_AttrType_SCALAR));
+  if (which == nullptr || which->dtype != XLA_FFI_DataType_S64) {
+    return invalid(frame, "the custom call has no i64 attribute 'executable'");
+  }
+  int64_t fingerprint;
+  std::memcpy(&fingerprint, which->value, sizeof(fingerprint));
+  const std::shared_ptr<const Executable> executable = find_executable(fingerprint);
+  if (executable == nullptr) {
+    return error(frame, XLA_FFI_Error_Code_NOT_FOUND,
+                 "shlo_disc: program " + std::to_string(fingerprint) +
+                     " was not compiled in this process; trace the function again");
+  }
+  const ProgramSpec& spec = executable->spec();
+
+  const auto* const carrier = static_cast<const XLA_FFI_Array*>(
+      attribute(frame, "sizes", XLA_FFI_AttrType_ARRAY));
+  const size_t given = static_cast<size_t>(frame->args.size) + (carrier != nullptr ? 1 : 0);
+  if (given != spec.arguments.size() ||
+      static_cast<size_t>(frame->rets.size) != spec.results.size()) {
+    return invalid(frame, spec.name + " takes " + std::to_string(spec.arguments.size()) +
+                              " arguments and has " + std::to_string(spec.results.size()) +
+                              " results, the custom call has " + std::to_string(given) + " and " +
+                              std::to_string(frame->rets.size));
+  }
+
+  SmallVector<void*, 64> pointers(given);
+  SmallVector<int64_t, 128> sizes(static_cast<size_t>(executable->argument_ranks()));
+  int64_t* next = sizes.data();
+  for (size_t i = 0; i < given; ++i) {
+    const int64_t* dims = nullptr;
+    int64_t rank = 0;
+    DType dtype = spec.arguments[i].dtype;
+    if (i < static_cast<size_t>(frame->args.size)) {
+      const auto* const buffer = static_cast<const XLA_FFI_Buffer*>(frame->args.args[i]);
+      dims = buffer->dims;
+      rank = buffer->rank;
+      dtype = dtype_of(buffer->dtype);
+      pointers[i] = buffer->data;
+    } else {
+      if (carrier->dtype != XLA_FFI_DataType_S64) {
+        return invalid(frame, "the attribute 'sizes' is not an array of i64");
+      }
+      dims = static_cast<const int64_t*>(carrier->data);
+      rank = static_cast<int64_t>(carrier->size);
+      pointers[i] = nullptr;
+    }
+    const Mismatch mismatch = executable->check(i, dtype, rank, dims);
+    if (mismatch != Mismatch::kNone) {
+      return invalid(frame, executable->describe(mismatch, i, dtype, rank, dims, true));
+    }
+    next = std::copy_n(dims, rank, next);
+  }
+
+  SmallVector<int64_t, 64> symbols(static_cast<size_t>(spec.symbols));
+  SmallVector<int64_t, 64> result_sizes(static_cast<size_t>(executable->result_ranks()));
+  int64_t arena_bytes = 0;
+  const int64_t status =
+      executable->prepare(sizes.data(), symbols.data(), result_sizes.data(), &arena_bytes);
+  if (status != 0) return invalid(frame, executable->describe_guard(status - 1));
+
+  SmallVector<void*, 16> results(spec.results.size());
+  const int64_t* want = result_sizes.data();
+  for (size_t i = 0; i < spec.results.size(); ++i) {
+    const auto* const buffer = static_cast<const XLA_FFI_Buffer*>(frame->rets.rets[i]);
+    const ResultSpec& result = spec.results[i];
+    if (dtype_of(buffer->dtype) != result.dtype || buffer->rank != result.rank ||
+        !std::equal(want, want + result.rank, buffer->dims)) {
+      return invalid(frame, "result " + std::to_string(i) + " is " + dtype_name(result.dtype) +
+                                sizes_text(result.rank, want) + ", the custom call says " +
+                                dtype_name(dtype_of(buffer->dtype)) +
+                                sizes_text(buffer->rank, buffer->dims));
+    }
+    results[i] = buffer->data;
+    want += result.rank;
+  }
+
+  const ScopedBlock arena(pool_acquire(static_cast<size_t>(arena_bytes), Hold::kCall));
+  if (arena.get() == nullptr || !executable->run(pointers.data(), results.data(), symbols.data(),
+                                                 arena.get()->data, nullptr)) {
+    return error(frame, XLA_FFI_Error_Code_RESOURCE_EXHAUSTED,
+                 "shlo_disc: out of memory (" + std::to_string(arena_bytes) +
+                     " bytes of temporaries)");
+  }
+  return nullptr;
+}
+
+XLA_FFI_Error* handler(XLA_FFI_CallFrame* frame) {
+  if (answer_metadata(frame)) return nullptr;
+  try {
+    return call(frame);
+  } catch (const std::bad_alloc&) {
+    return error(frame, XLA_FFI_Error_Code_RESOURCE_EXHAUSTED, "shlo_disc: out of memory");
+  } catch (const std::exception& e) {
+    return error(frame, XLA_FFI_Error_Code_INTERNAL, std::string("shlo_disc: ") + e.what());
+  }
+}
+
+}  // namespace
+
+void ffi_register(int64_t fingerprint, std::shared_ptr<const Executable> executable) {
+  Registry& all = registry();
+  std::unique_lock<std::shared_mutex> lock(all.mutex);
+  all.executables.emplace(fingerprint, std::move(executable));
+}
+
+void* ffi_handler_address() { return reinterpret_cast<void*>(&handler); }
+
+}  // namespace shlo_disc

@@ -1,0 +1,220 @@
+#include "jax_bridge.h"
+
+#include <utility>
+
+namespace shlo_disc {
+namespace {
+
+constexpr size_t kMaxCached = 4096;  // avals; a new one costs 1.5 µs, so forgetting all is fine
+
+struct Names {
+  PyObject* aval = PyUnicode_InternFromString("aval");
+  PyObject* block_until_ready = PyUnicode_InternFromString("block_until_ready");
+  PyObject* devices = PyUnicode_InternFromString("devices");
+  PyObject* dtype = PyUnicode_InternFromString("dtype");
+  PyObject* is_deleted = PyUnicode_InternFromString("is_deleted");
+  PyObject* is_ready = PyUnicode_InternFromString("is_ready");
+  PyObject* shape = PyUnicode_InternFromString("shape");
+  PyObject* sharding = PyUnicode_InternFromString("sharding");
+  PyObject* unsafe_buffer_pointer = PyUnicode_InternFromString("unsafe_buffer_pointer");
+};
+
+const Names& names() {
+  static const Names instance;
+  return instance;
+}
+
+PyRef call_method(PyObject* object, PyObject* name) {
+  return PyRef(PyObject_VectorcallMethod(name, &object, 1 | PY_VECTORCALL_ARGUMENTS_OFFSET,
+                                         nullptr));
+}
+
+}  // namespace
+
+JaxBridge::~JaxBridge() {
+  for (auto& [aval, type] : types_) Py_DECREF(aval);
+}
+
+std::shared_ptr<const ArrayType> JaxBridge::type_of(Py_ssize_t index, PyObject* array) {
+  PyRef aval(PyObject_GetAttr(array, names().aval));
+  if (!aval) return nullptr;
+  const auto found = types_.find(aval.get());
+  if (found != types_.end()) return found->second;
+
+  const PyRef shape(PyObject_GetAttr(aval.get(), names().shape));
+  const PyRef dtype(PyObject_GetAttr(aval.get(), names().dtype));
+  if (!shape || !dtype) return nullptr;
+  auto type = std::make_shared<ArrayType>();
+  if (PyArray_DescrCheck(dtype.get())) {
+    type->dtype = dtype_of(reinterpret_cast<PyArray_Descr*>(dtype.get()));
+  } else {
+    type->dtype = DType::kOther;  // an extended dtype, e.g. a typed PRNG key
+  }
+  if (type->dtype == DType::kOther) {
+    raise_argument_error(index, "dtype", "dtype " + text_of(dtype.get()) + " is not supported");
+    return nullptr;
+  }
+  const Py_ssize_t rank = PyTuple_Check(shape.get()) ? PyTuple_GET_SIZE(shape.get()) : -1;
+  for (Py_ssize_t i = 0; i < rank; ++i) {
+    const int64_t size = PyLong_AsLongLong(PyTuple_GET_ITEM(shape.get(), i));
+    if (size == -1 && PyErr_Occurred()) return nullptr;
+    type->sizes.push_back(size);
+  }
+  if (types_.size() >= kMaxCached) {
+    const auto old = std::exchange(types_, {});
+    for (const auto& [forgotten, unused] : old) Py_DECREF(forgotten);
+  }
+  if (types_.emplace(aval.get(), type).second) aval.release();
+  return type;
+}
+
+const JaxBridge::Device* JaxBridge::known_device(PyObject* device) {
+  for (const Device& known : devices_) {
+    if (known.device.get() == device) return known.sharding ? &known : nullptr;
+  }
+  PyRef sharding(PyObject_CallOneArg(hooks_.cpu_sharding.get(), device));
+  if (!sharding) return nullptr;
+  if (sharding.get() == Py_None) sharding = PyRef();
+  PyRef tuple(PyTuple_Pack(1, device));
+  if (!tuple) return nullptr;
+  // A process has a handful of devices, and they live as long as it does.
+  devices_.push_back({PyRef::borrow(device), std::move(sharding), std::move(tuple)});
+  return devices_.back().sharding ? &devices_.back() : nullptr;
+}
+
+const JaxBridge::Device* JaxBridge::device_of(Py_ssize_t index, PyObject* array) {
+  const PyRef sharding(PyObject_GetAttr(array, names().sharding));
+  if (!sharding) return nullptr;
+  PyRef device(PyObject_GetAttr(sharding.get(), hooks_.device_name.get()));
+  if (!device) {
+    if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return nullptr;
+    PyErr_Clear();  // another kind of sharding, perhaps still over one device
+    const PyRef devices = call_method(array, names().devices);
+    if (!devices) return nullptr;
+    const Py_ssize_t count = PyObject_Length(devices.get());
+    if (count != 1) {
+      if (count >= 0) {
+        raise_argument_error(index, "device", "is spread over " + std::to_string(count) +
+                                                  " devices; call it under jax.shard_map");
+      }
+      return nullptr;
+    }
+    const PyRef iterator(PyObject_GetIter(devices.get()));
+    if (!iterator) return nullptr;
+    device = PyRef(PyIter_Next(iterator.get()));
+    if (!device) return nullptr;
+  }
+  const Device* const known = known_device(device.get());
+  if (known == nullptr && !PyErr_Occurred()) {
+    raise_argument_error(index, "device",
+                         "is on " + text_of(device.get()) + ", the program runs on the CPU");
+  }
+  return known;
+}
+
+bool JaxBridge::committed(PyObject* array, bool* out) {
+  const PyRef value(PyObject_GetAttr(array, hooks_.committed_name.get()));
+  if (!value) return false;
+  const int truth = PyObject_IsTrue(value.get());
+  *out = truth == 1;
+  return truth >= 0;
+}
+
+bool JaxBridge::wait(PyObject* array) {
+  const PyRef ready = call_method(array, names().is_ready);
+  if (!ready) return false;
+  if (ready.get() == Py_True) return true;
+  return static_cast<bool>(call_method(array, names().block_until_ready));
+}
+
+// `unsafe_buffer_pointer` does not wait, hence wait() before it; it fails on a deleted array.
+bool JaxBridge::pointer(Py_ssize_t index, PyObject* array, void** out) {
+  const PyRef address = call_method(array, names().unsafe_buffer_pointer);
+  if (address) {
+    *out = PyLong_AsVoidPtr(address.get());
+    return !PyErr_Occurred();
+  }
+  PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
+  PyErr_Fetch(&type, &value, &trace);
+  const PyRef deleted = call_method(array, names().is_deleted);
+  if (deleted && deleted.get() == Py_True) {
+    PyErr_Restore(type, value, trace);
+    return raise_argument_error(index, "deleted", "has been deleted or donated");
+  }
+  PyErr_Clear();
+  PyErr_Restore(type, value, trace);
+  return false;
+}
+
+bool JaxBridge::read(Py_ssize_t index, PyObject* array, bool want_record, JaxArgument* out) {
+  if (ArrayRecord* known = array_record(array)) {
+    *out = {nullptr, known->type, known->device, known};
+    return pointer(index, array, &out->data);
+  }
+  const PyRef deleted = call_method(array, names().is_deleted);
+  if (!deleted) return false;
+  if (deleted.get() == Py_True) {
+    return raise_argument_error(index, "deleted", "has been deleted or donated");
+  }
+  bool is_committed = false;
+  const Device* const device = device_of(index, array);
+  if (device == nullptr || !committed(array, &is_committed) || !wait(array)) return false;
+  *out = {nullptr, type_of(index, array), is_committed ? device->device.get() : nullptr, nullptr};
+  if (out->type == nullptr) return false;
+  if (want_record) {
+    out->record = new_array_record(array, out->type, out->device);
+    if (out->record == nullptr) return false;
+  }
+  return pointer(index, array, &out->data);
+}
+
+PyObject* JaxBridge::result_aval(PyArray_Descr* descr, DType dtype, bool weak_type, int64_t rank,
+                                 const int64_t* sizes) {
+  std::string key;
+  key.reserve(2 + static_cast<size_t>(rank) * sizeof(int64_t));
+  key.push_back(static_cast<char>(dtype));
+  key.push_back(weak_type ? 1 : 0);
+  key.append(reinterpret_cast<const char*>(sizes), static_cast<size_t>(rank) * sizeof(int64_t));
+  const auto found = avals_.find(key);
+  if (found != avals_.end()) return found->second.get();
+
+  const PyRef shape(PyTuple_New(rank));
+  if (!shape) return nullptr;
+  for (int64_t i = 0; i < rank; ++i) {
+    PyObject* const size = PyLong_FromLongLong(sizes[i]);
+    if (size == nullptr) return nullptr;
+    PyTuple_SET_ITEM(shape.get(), i, size);
+  }
+  PyRef aval(PyObject_CallFunctionObjArgs(hooks_.shaped_array.get(), shape.get(), descr,
+                                          weak_type ? Py_True : Py_False, nullptr));
+  if (!aval) return nullptr;
+  if (avals_.size() >= kMaxCached) const auto old = std::exchange(avals_, {});
+  return avals_.emplace(std::move(key), std::move(aval)).first->second.get();
+}
+
+PyObject* JaxBridge::wrap(ScopedBlock block, PyArray_Descr* descr, DType dtype, bool weak_type,
+                          int64_t rank, const int64_t* sizes, PyObject* device) {
+  const PyRef array(array_over(std::move(block), descr, rank, sizes));
+  if (!array) return nullptr;
+  const PyRef aval =
+      PyRef::borrow(result_aval(descr, dtype, weak_type, rank, sizes));
+  const Device* const place = known_device(device != nullptr ? device : hooks_.device.get());
+  if (!aval || place == nullptr) {
+    if (!PyErr_Occurred()) {
+      PyErr_SetString(PyExc_RuntimeError, "the default device's memory is not the host's");
+    }
+    return nullptr;
+  }
+  const PyRef arrays(PyTuple_Pack(1, array.get()));
+  if (!arrays) return nullptr;
+  PyObject* const args[] = {aval.get(), place->sharding.get(), arrays.get(), place->tuple.get(),
+                            device != nullptr ? Py_True : Py_False};
+  return PyObject_Vectorcall(hooks_.batched_device_put.get(), args, 5, nullptr);
+}
+
+bool JaxBridge::collect_garbage() {
+  if (hooks_.collect_garbage.get() == Py_None) return true;
+  return static_cast<bool>(PyRef(PyObject_CallNoArgs(hooks_.collect_garbage.get())));
+}
+
+}  // namespace shlo_disc

@@ -1,0 +1,85 @@
+// Reads jax.Array arguments and makes jax.Array results, without a copy and without XLA.
+//
+// Everything JAX is handed in by Python (shlo_disc/jax_private.py); nothing here imports it.
+#ifndef SHLO_DISC_RAL_JAX_BRIDGE_H_
+#define SHLO_DISC_RAL_JAX_BRIDGE_H_
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "array_table.h"
+#include "py_support.h"
+
+namespace shlo_disc {
+
+// The objects the bridge calls; see shlo_disc/ral/_ral.pyi for what each must be.
+struct JaxHooks {
+  PyRef array_type;          // the concrete class of single-device arrays
+  PyRef shaped_array;        // (shape, dtype, weak_type) -> aval
+  PyRef batched_device_put;  // (aval, sharding, [ndarray], [device], committed) -> array
+  PyRef device;              // where uncommitted results live
+  PyRef cpu_sharding;        // (device) -> its sharding, None when memory is not the host's
+  PyRef collect_garbage;     // () -> None: drops buffers JAX has finished with; may be None
+  PyRef committed_name;      // attribute of an array: is it committed to its device
+  PyRef device_name;         // attribute of a single-device sharding: the device
+};
+
+// A jax.Array argument as a program sees it. `record` lives as long as the array.
+struct JaxArgument {
+  void* data;
+  std::shared_ptr<const ArrayType> type;
+  PyObject* device;     // where it is committed to (borrowed, lives as long as the bridge)
+  ArrayRecord* record;  // null when none was asked for
+};
+
+class JaxBridge {
+ public:
+  explicit JaxBridge(JaxHooks hooks) : hooks_(std::move(hooks)) {}
+  ~JaxBridge();
+  JaxBridge(const JaxBridge&) = delete;
+  JaxBridge& operator=(const JaxBridge&) = delete;
+
+  bool is_array(PyObject* object) const {
+    return reinterpret_cast<PyObject*>(Py_TYPE(object)) == hooks_.array_type.get();
+  }
+
+  // Waits until the array is ready. False with ArgumentError set when it cannot be used.
+  bool read(Py_ssize_t index, PyObject* array, bool want_record, JaxArgument* out);
+
+  // A ready array over the block; `device` null: uncommitted.
+  PyObject* wrap(ScopedBlock block, PyArray_Descr* descr, DType dtype, bool weak_type,
+                 int64_t rank, const int64_t* sizes, PyObject* device);
+
+  // Lets memory of dead arrays go back to the pool (JAX drops it lazily). False: Python error.
+  bool collect_garbage();
+
+ private:
+  struct Device {
+    PyRef device;
+    PyRef sharding;
+    PyRef tuple;  // (device,)
+  };
+
+  std::shared_ptr<const ArrayType> type_of(Py_ssize_t index, PyObject* array);
+  const Device* device_of(Py_ssize_t index, PyObject* array);
+  const Device* known_device(PyObject* device);
+  bool committed(PyObject* array, bool* out);
+  bool wait(PyObject* array);
+  bool pointer(Py_ssize_t index, PyObject* array, void** out);
+  PyObject* result_aval(PyArray_Descr* descr, DType dtype, bool weak_type, int64_t rank,
+                        const int64_t* sizes);
+
+  const JaxHooks hooks_;
+  // Other threads may run whenever Python code does, so entries stay where they are.
+  std::deque<Device> devices_;
+  std::unordered_map<PyObject*, std::shared_ptr<const ArrayType>> types_;  // by aval, kept alive
+  std::unordered_map<std::string, PyRef> avals_;  // of results, by dtype, weakness and sizes
+};
+
+}  // namespace shlo_disc
+
+#endif  // SHLO_DISC_RAL_JAX_BRIDGE_H_

@@ -1,0 +1,61 @@
+// Packed copies of immutable buffers (weights in the layout a dense kernel wants), kept beside
+// the buffer they were made from and shared by all executables of the process.
+#ifndef SHLO_DISC_RAL_PACK_CACHE_H_
+#define SHLO_DISC_RAL_PACK_CACHE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <shared_mutex>
+#include <string>
+
+#include "buffer_pool.h"
+
+namespace shlo_disc {
+
+struct Pack;
+
+// One immutable buffer that may have packs. Its packs are freed with it; that must not happen
+// while a call uses the buffer (calls keep their arguments and their executable alive).
+class PackOwner {
+ public:
+  PackOwner();
+  ~PackOwner();
+  PackOwner(const PackOwner&) = delete;
+  PackOwner& operator=(const PackOwner&) = delete;
+
+  // See disc_context::packed. Lock-free when the pack exists.
+  int32_t find_or_begin(uint32_t key, int64_t bytes, void** out);
+  void publish(uint32_t key);
+
+ private:
+  friend int64_t pack_clear();
+  int64_t free_packs();
+
+  std::atomic<Pack*> head_{nullptr};
+  PackOwner* next_ = nullptr;  // all owners of the process
+  PackOwner* previous_ = nullptr;
+};
+
+struct PackStats {
+  int64_t bytes;
+  int64_t packs;
+  int64_t owners;
+  int64_t limit_bytes;
+  int64_t filled;   // since the start
+  int64_t refused;  // for want of room under the limit
+};
+
+// Number of a layout; equal strings get equal numbers.
+uint32_t pack_key(const std::string& layout);
+
+PackStats pack_stats();
+
+// Frees all packs, after the calls that may be reading them have ended; bytes freed.
+int64_t pack_clear();
+
+// Held (shared) by a call while its program may read packs.
+std::shared_mutex& pack_readers();
+
+}  // namespace shlo_disc
+
+#endif  // SHLO_DISC_RAL_PACK_CACHE_H_

@@ -1,0 +1,265 @@
+#include "py_arguments.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "dlpack_abi.h"
+
+namespace shlo_disc {
+namespace {
+
+DType dtype_of(const dlpack::DataType& type) {
+  if (type.lanes != 1) return DType::kOther;
+  switch (type.code) {
+    case dlpack::kBool: return type.bits == 8 ? DType::kBool : DType::kOther;
+    case dlpack::kBfloat: return type.bits == 16 ? DType::kBFloat16 : DType::kOther;
+    case dlpack::kInt: return dtype_from_name("int" + std::to_string(type.bits));
+    case dlpack::kUInt: return dtype_from_name("uint" + std::to_string(type.bits));
+    case dlpack::kFloat: return dtype_from_name("float" + std::to_string(type.bits));
+    case dlpack::kComplex: return dtype_from_name("complex" + std::to_string(type.bits));
+    default: return DType::kOther;
+  }
+}
+
+bool is_dense(const dlpack::Tensor& tensor) {
+  if (tensor.strides == nullptr) return true;
+  int64_t expected = 1;
+  for (int32_t i = tensor.rank - 1; i >= 0; --i) {
+    if (tensor.sizes[i] == 0) return true;
+    if (tensor.sizes[i] != 1 && tensor.strides[i] != expected) return false;
+    expected *= tensor.sizes[i];
+  }
+  return true;
+}
+
+void copy_dense(const dlpack::Tensor& tensor, int32_t axis, const char* from, size_t item,
+                char** to) {
+  if (axis == tensor.rank) {
+    std::memcpy(*to, from, item);
+    *to += item;
+    return;
+  }
+  const int64_t step = tensor.strides[axis] * static_cast<int64_t>(item);
+  for (int64_t i = 0; i < tensor.sizes[axis]; ++i) {
+    copy_dense(tensor, axis + 1, from + i * step, item, to);
+  }
+}
+
+// A Python scalar stands for an array of rank 0 of the type JAX would give it.
+bool scalar_fits(PyObject* leaf, DType dtype) {
+  if (PyBool_Check(leaf)) return dtype == DType::kBool;
+  if (PyLong_Check(leaf)) return dtype >= DType::kInt8 && dtype <= DType::kUInt64;
+  if (PyFloat_Check(leaf)) return dtype >= DType::kFloat16 && dtype <= DType::kFloat64;
+  return dtype == DType::kComplex64 || dtype == DType::kComplex128;
+}
+
+}  // namespace
+
+CallArguments::CallArguments(const Executable& executable, const std::vector<PyRef>& descrs,
+                             JaxBridge* bridge)
+    : executable_(executable),
+      descrs_(descrs),
+      bridge_(bridge),
+      pointers_(descrs.size()),
+      owners_(descrs.size()),
+      leaves_(descrs.size()),
+      sizes_(static_cast<size_t>(executable.argument_ranks())),
+      next_size_(sizes_.data()) {}
+
+CallArguments::~CallArguments() {
+  for (size_t i = 0; i < held_; ++i) Py_DECREF(leaves_[i]);
+}
+
+bool CallArguments::read(PyObject* leaves) {
+  const PyRef sequence(PySequence_Fast(leaves, "the arguments of a call must be a sequence"));
+  if (!sequence) return false;
+  const auto count = static_cast<size_t>(PySequence_Fast_GET_SIZE(sequence.get()));
+  if (count != leaves_.size()) {
+    return raise_argument_error(-1, "count", "the program takes " + std::to_string(leaves_.size()) +
+                                                 " arguments, the call has " +
+                                                 std::to_string(count));
+  }
+  for (size_t i = 0; i < count; ++i) {
+    // Waiting for an array releases the GIL, and then the caller's list may change.
+    if (PySequence_Fast_GET_SIZE(sequence.get()) != static_cast<Py_ssize_t>(count)) {
+      PyErr_SetString(PyExc_RuntimeError, "the arguments changed during the call");
+      return false;
+    }
+    leaves_[i] = Py_NewRef(PySequence_Fast_GET_ITEM(sequence.get(), static_cast<Py_ssize_t>(i)));
+    ++held_;
+    owners_[i] = nullptr;
+    if (!read_one(i, leaves_[i])) return false;
+  }
+  // Only now: an array that is passed twice in its first call has not been seen before.
+  for (ArrayRecord* record : new_records_) record->seen = true;
+  return true;
+}
+
+bool CallArguments::read_one(size_t index, PyObject* leaf) {
+  if (bridge_ != nullptr && bridge_->is_array(leaf)) return read_jax(index, leaf);
+  if (PyArray_Check(leaf)) return read_numpy(index, reinterpret_cast<PyArrayObject*>(leaf));
+  if (PyBool_Check(leaf) || PyLong_Check(leaf) || PyFloat_CheckExact(leaf) ||
+      PyComplex_CheckExact(leaf)) {
+    return read_scalar(index, leaf);
+  }
+  if (PyArray_CheckScalar(leaf)) {
+    PyRef array(PyArray_FromScalar(leaf, nullptr));
+    if (!array) return false;
+    auto* const zero_rank = reinterpret_cast<PyArrayObject*>(array.get());
+    temporaries_.push_back(std::move(array));
+    return read_numpy(index, zero_rank);
+  }
+  return read_dlpack(index, leaf);
+}
+
+bool CallArguments::read_jax(size_t index, PyObject* leaf) {
+  const bool packable = executable_.spec().arguments[index].packable;
+  JaxArgument argument;
+  if (!bridge_->read(static_cast<Py_ssize_t>(index), leaf, packable, &argument)) return false;
+  if (argument.device != nullptr && argument.device != device_) {
+    if (device_ != nullptr) {
+      return raise_argument_error(
+          static_cast<Py_ssize_t>(index), "device",
+          "is committed to " + text_of(argument.device) + ", argument " +
+              std::to_string(device_index_) + " to " + text_of(device_));
+    }
+    device_ = argument.device;
+    device_index_ = index;
+  }
+  if (packable && argument.record != nullptr) {
+    if (argument.record->seen) {
+      owners_[index] = &argument.record->owner;
+      any_owner_ = true;
+    } else {
+      new_records_.push_back(argument.record);
+    }
+  }
+  const ArrayType& type = *argument.type;
+  return accept(index, argument.data, type.dtype, static_cast<int64_t>(type.sizes.size()),
+                type.sizes.data());
+}
+
+bool CallArguments::read_numpy(size_t index, PyArrayObject* array) {
+  const auto position = static_cast<Py_ssize_t>(index);
+  auto* const want = reinterpret_cast<PyArray_Descr*>(descrs_[index].get());
+  PyArray_Descr* const have = PyArray_DESCR(array);
+  if (have != want && !PyArray_EquivTypes(have, want)) {
+    return raise_argument_error(position, "dtype",
+                                "dtype is " + text_of(reinterpret_cast<PyObject*>(have)) +
+                                    ", the program takes " + text_of(descrs_[index].get()));
+  }
+  constexpr int kUsable = NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_ALIGNED;
+  if (!PyArray_CHKFLAGS(array, kUsable) || !PyArray_ISNBO(have->byteorder)) {
+    Py_INCREF(want);
+    PyRef copy(PyArray_FromArray(array, want, kUsable | NPY_ARRAY_NOTSWAPPED));
+    if (!copy) return false;
+    array = reinterpret_cast<PyArrayObject*>(copy.get());
+    temporaries_.push_back(std::move(copy));
+  }
+  return accept(index, PyArray_DATA(array), executable_.spec().arguments[index].dtype,
+                PyArray_NDIM(array), reinterpret_cast<const int64_t*>(PyArray_DIMS(array)));
+}
+
+bool CallArguments::read_scalar(size_t index, PyObject* leaf) {
+  const auto position = static_cast<Py_ssize_t>(index);
+  if (!scalar_fits(leaf, executable_.spec().arguments[index].dtype)) {
+    return raise_argument_error(position, "dtype",
+                                std::string("is a Python ") + Py_TYPE(leaf)->tp_name +
+                                    ", the program takes " + text_of(descrs_[index].get()));
+  }
+  Py_INCREF(descrs_[index].get());
+  PyRef array(PyArray_FromAny(leaf, reinterpret_cast<PyArray_Descr*>(descrs_[index].get()), 0, 0,
+                              NPY_ARRAY_CARRAY_RO, nullptr));
+  if (!array) {
+    const std::string what = take_error_text();
+    return raise_argument_error(position, "value", what);
+  }
+  auto* const zero_rank = reinterpret_cast<PyArrayObject*>(array.get());
+  temporaries_.push_back(std::move(array));
+  return read_numpy(index, zero_rank);
+}
+
+bool CallArguments::read_dlpack(size_t index, PyObject* leaf) {
+  const auto position = static_cast<Py_ssize_t>(index);
+  const PyRef device(PyObject_CallMethod(leaf, "__dlpack_device__", nullptr));
+  if (!device) {
+    if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return false;
+    PyErr_Clear();
+    return raise_argument_error(position, "type",
+                                std::string("is a ") + Py_TYPE(leaf)->tp_name +
+                                    ", not an array (jax.Array, numpy or __dlpack__)");
+  }
+  int type = 0, id = 0;
+  if (!PyArg_ParseTuple(device.get(), "ii", &type, &id)) return false;
+  if (type != dlpack::kCpu) {
+    return raise_argument_error(position, "device",
+                                "is in the memory of DLPack device (" + std::to_string(type) +
+                                    ", " + std::to_string(id) +
+                                    "), the program runs on the CPU");
+  }
+  PyRef capsule(PyObject_CallMethod(leaf, "__dlpack__", nullptr));
+  if (!capsule) return false;
+  const auto* const managed = static_cast<const dlpack::ManagedTensor*>(
+      PyCapsule_GetPointer(capsule.get(), dlpack::kCapsuleName));
+  if (managed == nullptr) return false;
+  temporaries_.push_back(std::move(capsule));  // frees the tensor when it goes
+
+  const dlpack::Tensor& tensor = managed->tensor;
+  const DType dtype = dtype_of(tensor.dtype);
+  char* data = static_cast<char*>(tensor.data) + tensor.byte_offset;
+  const int64_t item = dtype_bytes(dtype);
+  const bool aligned = item == 0 || reinterpret_cast<uintptr_t>(data) % std::min<int64_t>(item, 8) == 0;
+  if (item != 0 && (!is_dense(tensor) || !aligned)) {
+    const int64_t bytes = array_bytes(dtype, tensor.rank, tensor.sizes);
+    PyRef copy(PyBytes_FromStringAndSize(nullptr, bytes + 64));
+    if (!copy) return false;
+    char* const base = PyBytes_AS_STRING(copy.get());
+    char* const start = base + (64 - reinterpret_cast<uintptr_t>(base) % 64) % 64;
+    if (is_dense(tensor)) {
+      std::memcpy(start, data, static_cast<size_t>(bytes));
+    } else {
+      char* to = start;
+      copy_dense(tensor, 0, data, static_cast<size_t>(item), &to);
+    }
+    data = start;
+    temporaries_.push_back(std::move(copy));
+  }
+  return accept(index, data, dtype, tensor.rank, tensor.sizes);
+}
+
+bool CallArguments::accept(size_t index, void* data, DType dtype, int64_t rank,
+                           const int64_t* sizes) {
+  const Mismatch mismatch = executable_.check(index, dtype, rank, sizes);
+  if (mismatch != Mismatch::kNone) {
+    static constexpr const char* kKinds[] = {"", "dtype", "rank", "size"};
+    return raise_argument_error(static_cast<Py_ssize_t>(index),
+                                kKinds[static_cast<int>(mismatch)],
+                                executable_.describe(mismatch, index, dtype, rank, sizes, false));
+  }
+  pointers_[index] = data;
+  next_size_ = std::copy_n(sizes, rank, next_size_);
+  return true;
+}
+
+PyObject* CallArguments::shapes() {
+  const auto& arguments = executable_.spec().arguments;
+  PyRef all(PyTuple_New(static_cast<Py_ssize_t>(arguments.size())));
+  if (!all) return nullptr;
+  const int64_t* size = sizes_.data();
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const size_t rank = arguments[i].sizes.size();
+    PyRef shape(PyTuple_New(static_cast<Py_ssize_t>(rank)));
+    if (!shape) return nullptr;
+    for (size_t axis = 0; axis < rank; ++axis) {
+      PyObject* const value = PyLong_FromLongLong(*size++);
+      if (value == nullptr) return nullptr;
+      PyTuple_SET_ITEM(shape.get(), static_cast<Py_ssize_t>(axis), value);
+    }
+    PyTuple_SET_ITEM(all.get(), static_cast<Py_ssize_t>(i), shape.release());
+  }
+  return all.release();
+}
+
+}  // namespace shlo_disc

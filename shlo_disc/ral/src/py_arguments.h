@@ -1,0 +1,61 @@
+// The arguments of one call: pointers and sizes out of whatever the caller passed.
+#ifndef SHLO_DISC_RAL_PY_ARGUMENTS_H_
+#define SHLO_DISC_RAL_PY_ARGUMENTS_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "executable.h"
+#include "jax_bridge.h"
+#include "py_support.h"
+#include "small_vector.h"
+
+namespace shlo_disc {
+
+// Needs the GIL to make, fill and destroy; between those the pointers stay valid without it.
+class CallArguments {
+ public:
+  CallArguments(const Executable& executable, const std::vector<PyRef>& descrs, JaxBridge* bridge);
+  ~CallArguments();
+  CallArguments(const CallArguments&) = delete;
+  CallArguments& operator=(const CallArguments&) = delete;
+
+  // Takes the sequence; false with a Python error (ArgumentError) set.
+  bool read(PyObject* leaves);
+
+  void* const* pointers() { return pointers_.data(); }
+  const int64_t* sizes() { return sizes_.data(); }
+  // One per argument, null where not packable in this call; null when none is.
+  PackOwner* const* owners() { return any_owner_ ? owners_.data() : nullptr; }
+  // The device the results are committed to; null: none.
+  PyObject* device() const { return device_; }
+  // ((2, 3), (3,)): the sizes of all arguments, for messages.
+  PyObject* shapes();
+
+ private:
+  bool read_one(size_t index, PyObject* leaf);
+  bool read_jax(size_t index, PyObject* leaf);
+  bool read_numpy(size_t index, PyArrayObject* array);
+  bool read_scalar(size_t index, PyObject* leaf);
+  bool read_dlpack(size_t index, PyObject* leaf);
+  bool accept(size_t index, void* data, DType dtype, int64_t rank, const int64_t* sizes);
+
+  const Executable& executable_;
+  const std::vector<PyRef>& descrs_;
+  JaxBridge* const bridge_;
+  SmallVector<void*, 64> pointers_;
+  SmallVector<PackOwner*, 64> owners_;
+  SmallVector<PyObject*, 64> leaves_;  // owned: a call keeps its arguments alive
+  SmallVector<int64_t, 128> sizes_;
+  int64_t* next_size_;
+  size_t held_ = 0;                     // entries of leaves_
+  std::vector<ArrayRecord*> new_records_;
+  std::vector<PyRef> temporaries_;      // copies and DLPack capsules
+  PyObject* device_ = nullptr;
+  size_t device_index_ = 0;
+  bool any_owner_ = false;
+};
+
+}  // namespace shlo_disc
+
+#endif  // SHLO_DISC_RAL_PY_ARGUMENTS_H_

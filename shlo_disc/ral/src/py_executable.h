@@ -1,0 +1,46 @@
+// An executable as Python holds it.
+#ifndef SHLO_DISC_RAL_PY_EXECUTABLE_H_
+#define SHLO_DISC_RAL_PY_EXECUTABLE_H_
+
+#include <memory>
+#include <vector>
+
+#include "executable.h"
+#include "jax_bridge.h"
+#include "py_support.h"
+
+namespace shlo_disc {
+
+class PyExecutable {
+ public:
+  struct Result {
+    PyRef descr;
+    bool weak_type;
+  };
+
+  PyExecutable(std::shared_ptr<const Executable> executable, std::vector<PyRef> argument_descrs,
+               std::vector<Result> results, PyRef keep_alive)
+      : executable_(std::move(executable)),
+        argument_descrs_(std::move(argument_descrs)),
+        results_(std::move(results)),
+        keep_alive_(std::move(keep_alive)) {}
+
+  // Runs the program; a new list of results, jax.Arrays with a bridge and numpy arrays without.
+  // Null with a Python error set.
+  PyObject* call(JaxBridge* bridge, PyObject* leaves) const;
+
+  // Makes the program callable as an XLA FFI custom call for the life of the process.
+  void register_ffi(int64_t fingerprint) const;
+
+  const Executable& executable() const { return *executable_; }
+
+ private:
+  const std::shared_ptr<const Executable> executable_;
+  const std::vector<PyRef> argument_descrs_;
+  const std::vector<Result> results_;
+  const PyRef keep_alive_;  // what owns the machine code
+};
+
+}  // namespace shlo_disc
+
+#endif  // SHLO_DISC_RAL_PY_EXECUTABLE_H_

@@ -1,0 +1,93 @@
+#include "py_support.h"
+
+#include <utility>
+
+namespace shlo_disc {
+namespace {
+
+constexpr char kBlockCapsule[] = "shlo_disc.block";
+
+void release_block(PyObject* capsule) {
+  pool_release(static_cast<Block*>(PyCapsule_GetPointer(capsule, kBlockCapsule)));
+}
+
+}  // namespace
+
+Errors& errors() {
+  static Errors instance{};
+  return instance;
+}
+
+bool raise_argument_error(Py_ssize_t index, const char* kind, const std::string& what) {
+  PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
+  PyErr_Fetch(&type, &value, &trace);
+  if (type != nullptr) PyErr_NormalizeException(&type, &value, &trace);
+  const PyRef args(Py_BuildValue("(nss#)", index, kind, what.data(),
+                                 static_cast<Py_ssize_t>(what.size())));
+  if (args) {
+    PyRef error(PyObject_CallObject(errors().argument, args.get()));
+    if (error) {
+      if (value != nullptr) PyException_SetCause(error.get(), std::exchange(value, nullptr));
+      PyErr_SetObject(errors().argument, error.get());
+    }
+  }
+  Py_XDECREF(type);
+  Py_XDECREF(value);
+  Py_XDECREF(trace);
+  return false;
+}
+
+std::string text_of(PyObject* object) {
+  const PyRef text(PyObject_Str(object));
+  const char* const utf8 = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
+  if (utf8 != nullptr) return utf8;
+  PyErr_Clear();
+  return "?";
+}
+
+std::string take_error_text() {
+  PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
+  PyErr_Fetch(&type, &value, &trace);
+  std::string text = value != nullptr ? text_of(value) : "?";
+  Py_XDECREF(type);
+  Py_XDECREF(value);
+  Py_XDECREF(trace);
+  return text;
+}
+
+DType dtype_of(PyArray_Descr* descr) {
+  if (!PyArray_ISNBO(descr->byteorder)) return DType::kOther;
+  switch (descr->type_num) {
+    case NPY_BOOL: return DType::kBool;
+    case NPY_FLOAT: return DType::kFloat32;
+    case NPY_DOUBLE: return DType::kFloat64;
+    case NPY_INT: return DType::kInt32;
+    case NPY_LONG: return DType::kInt64;
+    default: break;
+  }
+  const PyRef name(PyObject_GetAttrString(reinterpret_cast<PyObject*>(descr), "name"));
+  if (!name) {
+    PyErr_Clear();
+    return DType::kOther;
+  }
+  return dtype_from_name(text_of(name.get()));
+}
+
+PyObject* array_over(ScopedBlock block, PyArray_Descr* descr, int64_t rank,
+                     const int64_t* sizes) {
+  static_assert(sizeof(npy_intp) == sizeof(int64_t), "64-bit only");
+  PyRef owner(PyCapsule_New(block.get(), kBlockCapsule, &release_block));
+  if (!owner) return nullptr;
+  void* const data = block.take()->data;
+  Py_INCREF(descr);  // stolen by the next call
+  PyRef array(PyArray_NewFromDescr(&PyArray_Type, descr, static_cast<int>(rank),
+                                   reinterpret_cast<const npy_intp*>(sizes), nullptr, data,
+                                   NPY_ARRAY_CARRAY, nullptr));
+  if (!array) return nullptr;
+  if (PyArray_SetBaseObject(reinterpret_cast<PyArrayObject*>(array.get()), owner.release()) < 0) {
+    return nullptr;
+  }
+  return array.release();
+}
+
+}  // namespace shlo_disc

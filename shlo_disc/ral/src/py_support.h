@@ -1,0 +1,78 @@
+// Small helpers around the CPython and NumPy C APIs.
+#ifndef SHLO_DISC_RAL_PY_SUPPORT_H_
+#define SHLO_DISC_RAL_PY_SUPPORT_H_
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
+#define NPY_TARGET_VERSION NPY_2_0_API_VERSION
+#define PY_ARRAY_UNIQUE_SYMBOL shlo_disc_ral_numpy
+#ifndef SHLO_DISC_IMPORT_NUMPY
+#define NO_IMPORT_ARRAY
+#endif
+#include <numpy/arrayobject.h>
+
+#include <cstdint>
+#include <string>
+
+#include "buffer_pool.h"
+#include "executable.h"
+
+namespace shlo_disc {
+
+// Owns one reference; null is allowed. All uses need the GIL.
+class PyRef {
+ public:
+  PyRef() = default;
+  explicit PyRef(PyObject* owned) : object_(owned) {}
+  static PyRef borrow(PyObject* object) {
+    Py_XINCREF(object);
+    return PyRef(object);
+  }
+  ~PyRef() { Py_XDECREF(object_); }
+  PyRef(PyRef&& other) noexcept : object_(other.release()) {}
+  PyRef& operator=(PyRef&& other) noexcept {
+    if (this != &other) {
+      PyObject* const old = object_;
+      object_ = other.release();
+      Py_XDECREF(old);
+    }
+    return *this;
+  }
+  PyRef(const PyRef&) = delete;
+  PyRef& operator=(const PyRef&) = delete;
+
+  PyObject* get() const { return object_; }
+  PyObject* release() {
+    PyObject* const object = object_;
+    object_ = nullptr;
+    return object;
+  }
+  explicit operator bool() const { return object_ != nullptr; }
+
+ private:
+  PyObject* object_ = nullptr;
+};
+
+// Exception types of the module; created by its initialisation, alive for ever.
+struct Errors {
+  PyObject* argument;  // ArgumentError(index, kind, what), a TypeError
+  PyObject* guard;     // GuardError(index, what, sizes), a ValueError
+};
+Errors& errors();
+
+// Sets ArgumentError; a Python error that is already set becomes its cause. Always false.
+bool raise_argument_error(Py_ssize_t index, const char* kind, const std::string& what);
+
+std::string text_of(PyObject* object);       // str(object); "?" when that fails
+std::string take_error_text();               // message of the current error, which is cleared
+DType dtype_of(PyArray_Descr* descr);        // by NumPy's name; kOther for byte-swapped data
+
+// A new dense row-major array over the block's memory, which goes back to the pool when the array
+// dies. Null with an error set when out of memory; the block is released then.
+PyObject* array_over(ScopedBlock block, PyArray_Descr* descr, int64_t rank, const int64_t* sizes);
+
+}  // namespace shlo_disc
+
+#endif  // SHLO_DISC_RAL_PY_SUPPORT_H_

@@ -1,0 +1,28 @@
+// Fork-join parallelism for kernels: one process-wide pool, the caller works too.
+#ifndef SHLO_DISC_RAL_THREAD_POOL_H_
+#define SHLO_DISC_RAL_THREAD_POOL_H_
+
+#include <cstdint>
+
+#include "disc_ral.h"
+
+namespace shlo_disc {
+
+// Runs `kernel` over [0, extent) in chunks of at least `grain` tasks (the last chunk may be
+// shorter) and returns when all are done. Callable from any thread, also from inside a kernel.
+// The caller's floating-point environment is restored; kernels see the default one. False when
+// memory for scratch ran out: some tasks were then not done.
+[[nodiscard]] bool parallel_for(disc_kernel kernel, void* const* args, const int64_t* params, int64_t extent,
+                  int64_t grain, int64_t scratch_bytes);
+
+// Threads that work on one parallel_for, the caller included: SHLO_DISC_NUM_THREADS, else the
+// cores this process may run on. Starts no thread.
+int num_threads();
+
+// True once the workers of this process exist (they start with the first parallel_for that has
+// more than one chunk).
+bool pool_started();
+
+}  // namespace shlo_disc
+
+#endif  // SHLO_DISC_RAL_THREAD_POOL_H_
