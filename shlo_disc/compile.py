@@ -1,0 +1,164 @@
+"""From a program to an executable: every stage by name, in order."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from shlo_disc import flags
+from shlo_disc.dynamic.program import ShapeProgram
+from shlo_disc.dynamic.shapes import analyze
+from shlo_disc.errors import UnsupportedError
+from shlo_disc.executable import Executable
+from shlo_disc.ingest import ingest
+from shlo_disc.lower.cpu import EMITTERS, codegen
+from shlo_disc.lower.cpu.target import host_target
+from shlo_disc.lower.host import emit_host
+from shlo_disc.mlir import ir, new_context
+from shlo_disc.passes.base import Pass, Pipeline
+from shlo_disc.passes.pipeline import CLEANUP
+from shlo_disc.passes.plan_buffers import PlanBuffers
+from shlo_disc.passes.plan_fusion import PlanFusion
+
+__all__ = ["PLANNING", "STAGES", "StageTimes", "compile", "compile_module", "main_function"]
+
+_log = logging.getLogger("shlo_disc")
+
+PLANNING: tuple[Pass, ...] = (
+    PlanFusion(),  # after the clean-up: sizes must be canonical for clusters to be recognised
+    PlanBuffers(),  # last: every value that lives in memory must exist
+)
+
+STAGES = ("stablehlo", "disc", "host", "kernels", "llvm", "asm")
+"""What `as_text` shows, in the order of compilation."""
+
+
+@dataclass
+class StageTimes:
+    """Milliseconds of each stage of one compilation."""
+
+    ms: dict[str, float] = field(default_factory=dict)
+    _last: float = field(default_factory=time.perf_counter)
+
+    def done(self, stage: str) -> None:
+        """The time since the previous stage was spent on `stage`."""
+        now = time.perf_counter()
+        self.ms[stage] = (now - self._last) * 1e3
+        self._last = now
+
+    def __str__(self) -> str:
+        parts = ", ".join(f"{stage} {ms:.0f}" for stage, ms in self.ms.items())
+        return f"{sum(self.ms.values()):.0f} ms ({parts})"
+
+
+def compile(  # noqa: A001 - the field's word; used as shlo_disc.compile
+    source: Any,
+    *,
+    target: str = "cpu",
+    name: str | None = None,
+    shapes: Sequence[Sequence[str] | None] | None = None,
+    names: Sequence[str] | None = None,
+) -> Executable:
+    """The executable of a program, for every shape its dynamic sizes allow.
+
+    `source`: a `jax.export.Exported`, StableHLO as MLIR text, bytecode or portable artifact, or
+    the path of a file with one of them. `shapes` and `names` describe the arguments when the
+    source does not (see :func:`shlo_disc.ingest.ingest`). `target` is "cpu".
+
+    Raises InvalidModuleError (malformed program), UnsupportedError (an op, type or target that is
+    not covered), OSError (a file that cannot be read).
+    """
+    if target != "cpu":
+        raise UnsupportedError(f"target {target!r} is not supported; use target='cpu'")
+    times = StageTimes()
+    context = new_context()
+    module = ingest(source, context, shapes=shapes, names=names)
+    times.done("ingest")
+    return compile_module(module, name=name, times=times)
+
+
+def compile_module(
+    module: ir.Module, *, name: str | None = None, times: StageTimes | None = None
+) -> Executable:
+    """The executable of an ingested module, which is rewritten in place."""
+    times = times or StageTimes()
+    context = module.context
+    with context, ir.Location.unknown():
+        stablehlo = _asm(module)
+        records = Pipeline([*CLEANUP, *PLANNING]).run(module)
+        times.done("passes")
+        disc = _asm(module)
+        main = main_function(module)
+        shapes = analyze(module)
+        program = ShapeProgram.of(main, shapes)
+        times.done("shapes")
+        host = emit_host(main, shapes, program, EMITTERS, host_target())
+        times.done("emit")
+    kernels = codegen.compile_functions([kernel.text for kernel in host.kernels])
+    times.done("kernels")
+    entry_points = codegen.compile_host(host.text)
+    times.done("host")
+    executable = Executable(
+        name=name or _module_name(module),
+        program=program,
+        host=host,
+        kernel_addresses=kernels,
+        entry_points=entry_points,
+        texts={"stablehlo": stablehlo, "disc": disc},
+        passes=records,
+        stage_ms=times.ms,
+        arguments=_argument_names(main),
+        types=_types(main),
+    )
+    if flags.debug_level() >= 1:
+        _log.warning("compiled %s in %s", executable.name, times)
+    else:
+        _log.info("compiled %s in %s", executable.name, times)
+    return executable
+
+
+def main_function(module: ir.Module) -> ir.Operation:
+    """The public `main` of a module in normal form."""
+    for op in module.body.operations:
+        if op.operation.name == "func.func":
+            return op.operation
+    raise AssertionError("a module in normal form has one function")
+
+
+def _asm(module: ir.Module) -> str:
+    return str(module.operation.get_asm(large_elements_limit=16))
+
+
+def _module_name(module: ir.Module) -> str:
+    attributes = module.operation.attributes
+    if "sym_name" in attributes:
+        return str(ir.StringAttr(attributes["sym_name"]).value)
+    return "main"
+
+
+def _argument_names(main: ir.Operation) -> list[str]:
+    names = []
+    count = len(main.regions[0].blocks[0].arguments)
+    given = ir.ArrayAttr(main.attributes["arg_attrs"]) if "arg_attrs" in main.attributes else None
+    for index in range(count):
+        attributes = ir.DictAttr(given[index]) if given is not None else {}
+        known = "disc.name" in attributes
+        names.append(ir.StringAttr(attributes["disc.name"]).value if known else f"args[{index}]")
+    return names
+
+
+def _types(main: ir.Operation) -> tuple[list[tuple[str, list[int]]], list[tuple[str, list[int]]]]:
+    """Element type and sizes (-1: dynamic) of every argument and result."""
+    kind = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value)
+
+    def describe(type_: ir.Type) -> tuple[str, list[int]]:
+        tensor = ir.RankedTensorType(type_)
+        sizes = [
+            -1 if tensor.is_dynamic_dim(k) else tensor.get_dim_size(k) for k in range(tensor.rank)
+        ]
+        return str(tensor.element_type), sizes
+
+    return [describe(t) for t in kind.inputs], [describe(t) for t in kind.results]
