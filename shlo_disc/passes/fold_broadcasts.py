@@ -1,0 +1,119 @@
+"""fold-broadcasts: a broadcast reads the value it spreads, not a spread or padded copy of it.
+
+    %1 = reshape %w : 768 -> 1x1x768
+    %2 = dynamic_broadcast_in_dim %1, [b, t, 768], dims = [0, 1, 2]
+    ==>
+    %2 = dynamic_broadcast_in_dim %w, [b, t, 768], dims = [2]
+
+Why     JAX spells `x + w` as reshape, broadcast, broadcast; kernels want to read `w` at index k.
+Needs   `resolve-shapes`.   Keeps  every result, bit for bit.
+Cost    O(broadcasts x chain length).
+Source  StableHLO spec, broadcast_in_dim: result[i] = operand[j] with j[d] = 0 where operand's
+        size d is 1, else i[dims[d]].
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from shlo_disc.mlir import ir
+from shlo_disc.passes.base import Pass, register
+from shlo_disc.passes.rules import (
+    Facts,
+    Sizes,
+    apply_rules,
+    broadcast_dimensions,
+    defined_by,
+    is_one,
+)
+
+__all__ = ["RULES", "FoldBroadcasts", "added_unit_dimensions"]
+
+_BROADCASTS = ("stablehlo.broadcast_in_dim", "stablehlo.dynamic_broadcast_in_dim")
+_RESHAPES = ("stablehlo.reshape", "stablehlo.dynamic_reshape")
+
+
+def of_same_shape(op: ir.Operation, facts: Facts) -> ir.Value | None:
+    """broadcast(x) of x's own shape, dimensions in order ==> x."""
+    operand = op.operands[0]
+    if broadcast_dimensions(op) != list(range(operand.type.rank)):
+        return None
+    if not facts.same_shape(facts.shape(operand), facts.shape(op.results[0])):
+        return None
+    return operand
+
+
+def of_broadcast(op: ir.Operation, facts: Facts) -> ir.Value | None:
+    """broadcast(broadcast(x)) ==> broadcast(x)."""
+    inner = defined_by(op.operands[0], *_BROADCASTS)
+    if inner is None:
+        return None
+    outer_dims = broadcast_dimensions(op)
+    dims = [outer_dims[d] for d in broadcast_dimensions(inner)]
+    return _spread(op, inner.operands[0], dims, facts)
+
+
+def of_added_unit_dimensions(op: ir.Operation, facts: Facts) -> ir.Value | None:
+    """broadcast(reshape(x)) where the reshape only adds dimensions of size 1 ==> broadcast(x)."""
+    inner = defined_by(op.operands[0], *_RESHAPES)
+    if inner is None:
+        return None
+    places = added_unit_dimensions(
+        facts.shape(inner.operands[0]), facts.shape(inner.results[0]), facts
+    )
+    if places is None:
+        return None
+    outer_dims = broadcast_dimensions(op)
+    return _spread(op, inner.operands[0], [outer_dims[p] for p in places], facts)
+
+
+def added_unit_dimensions(small: Sizes, large: Sizes, facts: Facts) -> list[int] | None:
+    """Where each dimension of `small` is in `large`, when all others of `large` are 1; else None.
+
+    The first fit is right: if sizes s, with s != 1, can match at two places, skipping the first
+    one would leave a dimension that is not 1.
+    """
+    places: list[int] = []
+    for axis, size in enumerate(large):
+        if len(places) < len(small) and facts.same(small[len(places)], size):
+            places.append(axis)
+        elif not is_one(size):
+            return None
+    return places if len(places) == len(small) else None
+
+
+def _spread(op: ir.Operation, source: ir.Value, dims: list[int], facts: Facts) -> ir.Value | None:
+    # Emitters read a broadcast as strides; dimensions out of order would be a transpose as well.
+    if dims != sorted(dims):
+        return None
+    result = op.results[0]
+    if op.name == "stablehlo.dynamic_broadcast_in_dim":
+        attributes = {"broadcast_dimensions": ir.DenseI64ArrayAttr.get(dims)}
+        if not (result.type.has_static_shape and source.type.has_static_shape):
+            return facts.build(
+                op.name,
+                [source, op.operands[1]],
+                result.type,
+                facts.shape(result),
+                attributes,
+            )
+    return facts.broadcast(source, dims, result.type, facts.shape(result))
+
+
+_ALL = (of_same_shape, of_broadcast, of_added_unit_dimensions)
+RULES = dict.fromkeys(_BROADCASTS, _ALL)
+
+
+@dataclass(frozen=True)
+class FoldBroadcasts(Pass):
+    """See the module."""
+
+    name: ClassVar[str] = "fold-broadcasts"
+
+    def run(self, module: ir.Module) -> int:
+        """Rewrite `module`; the number of broadcasts changed."""
+        return apply_rules(module, RULES)
+
+
+register(FoldBroadcasts())

@@ -1,0 +1,269 @@
+"""fold-constants: what is known when compiling is computed when compiling.
+
+    log (broadcast 0.5)                        ==>  broadcast -0.6931472
+    add (constant [1, 2]), (constant [3, 4])   ==>  constant [4, 6]
+    maximum (disc.dim b), ...                  ==>  itself: sizes are the host's
+
+Why     Expansions of library functions compute on constants for every element.
+Needs   `resolve-shapes`.
+Keeps   every result; transcendental functions are evaluated in f64 and rounded once, which no
+        kernel does better. Integer division by zero is left alone.
+Cost    O(ops); a constant that is not a splat is made only up to MAX_ELEMENTS elements, so that
+        folding never makes a program larger than it was.
+Source  StableHLO spec of each op; integers wrap.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import ml_dtypes
+import numpy as np
+
+from shlo_disc.mlir import ir, producer
+from shlo_disc.passes.base import Pass, register
+from shlo_disc.passes.rules import Facts, apply_rules, splat
+
+__all__ = ["MAX_ELEMENTS", "RULES", "FoldConstants"]
+
+MAX_ELEMENTS = 1024
+"""Of a constant made by folding, unless all its elements are equal."""
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+_DTYPES: dict[str, Any] = {
+    "bf16": ml_dtypes.bfloat16,
+    "f16": np.float16,
+    "f32": np.float32,
+    "f64": np.float64,
+    "i1": np.bool_,
+    **{f"i{n}": np.dtype(f"int{n}") for n in (8, 16, 32, 64)},
+    **{f"ui{n}": np.dtype(f"uint{n}") for n in (8, 16, 32, 64)},
+}
+
+
+def _wide(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
+    """`function` of floats, evaluated in f64."""
+    return lambda x: function(x.astype(np.float64))
+
+
+def _cbrt(x: Array) -> Array:
+    return np.cbrt(x)
+
+
+_UNARY: dict[str, Callable[[Array], Array]] = {
+    "stablehlo.abs": np.abs,
+    "stablehlo.cbrt": _wide(_cbrt),
+    "stablehlo.ceil": np.ceil,
+    "stablehlo.cosine": _wide(np.cos),
+    "stablehlo.exponential": _wide(np.exp),
+    "stablehlo.exponential_minus_one": _wide(np.expm1),
+    "stablehlo.floor": np.floor,
+    "stablehlo.is_finite": np.isfinite,
+    "stablehlo.log": _wide(np.log),
+    "stablehlo.log_plus_one": _wide(np.log1p),
+    "stablehlo.negate": np.negative,
+    "stablehlo.not": np.invert,
+    "stablehlo.rsqrt": _wide(lambda x: 1 / np.sqrt(x)),
+    "stablehlo.sign": lambda x: np.where(np.isnan(x) | (x == 0), x, np.sign(x)).astype(x.dtype),
+    "stablehlo.sine": _wide(np.sin),
+    "stablehlo.sqrt": np.sqrt,
+    "stablehlo.tan": _wide(np.tan),
+    "stablehlo.tanh": _wide(np.tanh),
+}
+
+_BINARY: dict[str, Callable[[Array, Array], Array]] = {
+    "stablehlo.add": np.add,
+    "stablehlo.and": np.bitwise_and,
+    "stablehlo.maximum": np.maximum,
+    "stablehlo.minimum": np.minimum,
+    "stablehlo.multiply": np.multiply,
+    "stablehlo.or": np.bitwise_or,
+    "stablehlo.subtract": np.subtract,
+    "stablehlo.xor": np.bitwise_xor,
+}
+
+_COMPARE: dict[str, Callable[[Array, Array], Array]] = {
+    "EQ": np.equal,
+    "GE": np.greater_equal,
+    "GT": np.greater,
+    "LE": np.less_equal,
+    "LT": np.less,
+    "NE": np.not_equal,
+}
+
+
+def elementwise(op: ir.Operation, facts: Facts) -> ir.Value | None:
+    """An element-wise op on constants, or on scalars spread by broadcasts ==> a constant."""
+    result = op.results[0]
+    if str(result.type.element_type) not in _DTYPES:
+        return None
+    arrays = [_splat_array(v) for v in op.operands]
+    if all(a is not None for a in arrays):
+        folded = _evaluate(op, [a for a in arrays if a is not None])
+        return None if folded is None else _spread(folded, result, facts)
+    arrays = [_constant(v) for v in op.operands]
+    known = [a for a in arrays if a is not None]
+    if len(known) != len(arrays) or not result.type.has_static_shape:
+        return None
+    folded = _evaluate(op, known)
+    return None if folded is None else _literal(folded, result, facts)
+
+
+def moved(op: ir.Operation, facts: Facts) -> ir.Value | None:
+    """A small constant sliced, reshaped, transposed, reversed or joined ==> a constant."""
+    result = op.results[0]
+    if not result.type.has_static_shape or str(result.type.element_type) not in _DTYPES:
+        return None
+    arrays = [_constant(v) for v in op.operands]
+    known = [a for a in arrays if a is not None]
+    if len(known) != len(arrays):
+        return None
+    shape = [int(n) for n in result.type.shape]
+    if math.prod(shape) > MAX_ELEMENTS:
+        return None
+    return _literal(_MOVES[op.name](op, known, shape), result, facts)
+
+
+def _slice(op: ir.Operation, arrays: list[Array], _: list[int]) -> Array:
+    bounds = (
+        list(ir.DenseI64ArrayAttr(op.attributes[n]))
+        for n in ("start_indices", "limit_indices", "strides")
+    )
+    return arrays[0][tuple(slice(*b) for b in zip(*bounds, strict=True))]
+
+
+_MOVES: dict[str, Callable[[ir.Operation, list[Array], list[int]], Array]] = {
+    "stablehlo.concatenate": lambda op, arrays, _: np.concatenate(
+        arrays, axis=int(ir.IntegerAttr(op.attributes["dimension"]).value)
+    ),
+    "stablehlo.reshape": lambda _op, arrays, shape: arrays[0].reshape(shape),
+    "stablehlo.reverse": lambda op, arrays, _: np.flip(
+        arrays[0], axis=tuple(ir.DenseI64ArrayAttr(op.attributes["dimensions"]))
+    ),
+    "stablehlo.slice": _slice,
+    "stablehlo.transpose": lambda op, arrays, _: arrays[0].transpose(
+        list(ir.DenseI64ArrayAttr(op.attributes["permutation"]))
+    ),
+}
+
+
+def _evaluate(op: ir.Operation, arrays: list[Array]) -> Array | None:
+    """The value of `op` on these arrays, in the element type of its result; None: not folded."""
+    to = np.dtype(_DTYPES[str(op.results[0].type.element_type)])
+    # What is an overflow or an invalid operation to NumPy is inf or NaN to the program.
+    with np.errstate(all="ignore"):
+        if op.name in _UNARY:
+            return _UNARY[op.name](arrays[0]).astype(to)
+        if op.name in _BINARY:
+            return _BINARY[op.name](*arrays).astype(to)
+        if op.name == "stablehlo.divide" and to.kind not in "iu":
+            return np.divide(*arrays).astype(to)
+        if op.name == "stablehlo.select":
+            return np.where(*arrays).astype(to)
+        if op.name == "stablehlo.compare":
+            return _compare(op, arrays)
+        if op.name == "stablehlo.convert":
+            return _convert(arrays[0], to)
+    return None
+
+
+def _compare(op: ir.Operation, arrays: list[Array]) -> Array | None:
+    kind = str(op.attributes["compare_type"]) if "compare_type" in op.attributes else ""
+    if "TOTALORDER" in kind:
+        return None
+    # The binding has no accessor; the printed form is `#stablehlo<comparison_direction EQ>`.
+    direction = str(op.attributes["comparison_direction"]).rstrip(">").split()[-1]
+    return _COMPARE[direction](*arrays)
+
+
+def _convert(x: Array, to: np.dtype[Any]) -> Array | None:
+    if to == np.bool_:
+        return x != 0
+    if to.kind in "iu" and x.dtype.kind not in "iub":
+        # Out of range the spec leaves the result open: kernels and this must not differ.
+        limits = np.iinfo(to)
+        inside = np.isfinite(x) & (x > float(limits.min)) & (x < float(limits.max))
+        return np.trunc(x.astype(np.float64)).astype(to) if inside.all() else None
+    return x.astype(to)
+
+
+def _splat_array(value: ir.Value) -> Array | None:
+    """The one number all of `value` is, as a rank-0 array of its element type."""
+    number = splat(value)
+    dtype = _DTYPES.get(str(value.type.element_type))
+    return None if number is None or dtype is None else np.asarray(number).astype(dtype)
+
+
+def _constant(value: ir.Value) -> Array | None:
+    """The array of a small constant."""
+    op = producer(value)
+    if op is None or op.name != "stablehlo.constant" or not value.type.has_static_shape:
+        return None
+    shape = [int(n) for n in value.type.shape]
+    element = str(value.type.element_type)
+    if math.prod(shape) > MAX_ELEMENTS or element not in _DTYPES:
+        return None
+    number = _splat_array(value)
+    if number is not None:
+        return np.full(shape, number)
+    if element == "bf16":  # no buffer protocol in the bindings
+        return None
+    return np.asarray(op.attributes["value"])
+
+
+def _attribute(array: Array, element: ir.Type) -> ir.Attribute:
+    bits = array.view(np.uint16) if str(element) == "bf16" else array
+    return ir.DenseElementsAttr.get(
+        np.ascontiguousarray(bits), type=element, shape=list(array.shape)
+    )
+
+
+def _literal(array: Array, result: ir.Value, facts: Facts) -> ir.Value:
+    value = _attribute(array, result.type.element_type)
+    return facts.build("stablehlo.constant", [], result.type, facts.shape(result), {"value": value})
+
+
+def _spread(number: Array, result: ir.Value, facts: Facts) -> ir.Value:
+    """`number` in the shape of `result`: a splat constant, or a dynamic broadcast of a scalar."""
+    kind = result.type
+    scalar = _attribute(number.reshape(()), kind.element_type)
+    if kind.has_static_shape:
+        splat_value = ir.DenseElementsAttr.get_splat(kind, scalar.get_splat_value())
+        return facts.build(
+            "stablehlo.constant", [], kind, facts.shape(result), {"value": splat_value}
+        )
+    scalar_type = ir.RankedTensorType.get([], kind.element_type)
+    constant = facts.build("stablehlo.constant", [], scalar_type, (), {"value": scalar})
+    return facts.broadcast(constant, [], kind, facts.shape(result))
+
+
+_ELEMENTWISE = (
+    *_UNARY,
+    *_BINARY,
+    "stablehlo.compare",
+    "stablehlo.convert",
+    "stablehlo.divide",
+    "stablehlo.select",
+)
+RULES = {
+    **dict.fromkeys(_ELEMENTWISE, (elementwise,)),
+    **dict.fromkeys(_MOVES, (moved,)),
+}
+
+
+@dataclass(frozen=True)
+class FoldConstants(Pass):
+    """See the module."""
+
+    name: ClassVar[str] = "fold-constants"
+
+    def run(self, module: ir.Module) -> int:
+        """Rewrite `module`; the number of ops folded."""
+        return apply_rules(module, RULES)
+
+
+register(FoldConstants())

@@ -1,0 +1,87 @@
+"""fold-converts: no conversion there and back.
+
+    convert (convert %x : bf16 -> f32) : f32 -> bf16   ==>  %x
+    convert (convert %x : i8 -> i32) : i32 -> f32      ==>  convert %x : i8 -> f32
+
+Why     Mixed-precision code and weak types leave chains; each link is a pass over the data when it
+        cannot be fused.
+Needs   nothing.   Keeps  every result, bit for bit (the payload of a NaN aside).
+Cost    O(converts x chain length).
+Source  StableHLO spec, convert: exact when the value is representable.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from shlo_disc.mlir import ir
+from shlo_disc.passes.base import Pass, register
+from shlo_disc.passes.rules import Facts, apply_rules, defined_by
+
+__all__ = ["RULES", "FoldConverts", "represents"]
+
+_FLOATS: dict[str, tuple[int, int, int]] = {
+    "bf16": (8, -126, 127),
+    "f16": (11, -14, 15),
+    "f32": (24, -126, 127),
+    "f64": (53, -1022, 1023),
+}
+"""Bits of the significand, smallest normal and largest exponent."""
+
+
+def represents(wide: ir.Type, narrow: ir.Type) -> bool:
+    """Is every value of `narrow` a value of `wide`?"""
+    if wide == narrow:
+        return True
+    to, origin = _FLOATS.get(str(wide)), _FLOATS.get(str(narrow))
+    if to and origin:
+        # Denormals of `narrow` reach down to 2**(smallest - bits + 1).
+        return to[0] >= origin[0] and to[2] >= origin[2] and to[1] - to[0] <= origin[1] - origin[0]
+    if not isinstance(narrow, ir.IntegerType):
+        return False
+    unsigned = narrow.is_unsigned or narrow.width == 1
+    bits = narrow.width if unsigned else narrow.width - 1
+    if to:
+        return bits <= to[0] and bits <= to[2]
+    if not isinstance(wide, ir.IntegerType) or wide.width == 1:
+        return False
+    if wide.is_unsigned:
+        return unsigned and wide.width >= narrow.width
+    return wide.width - 1 >= bits
+
+
+def to_same_type(op: ir.Operation, _: Facts) -> ir.Value | None:
+    """convert(x) to x's own type ==> x."""
+    return op.operands[0] if op.operands[0].type == op.results[0].type else None
+
+
+def of_exact_convert(op: ir.Operation, facts: Facts) -> ir.Value | None:
+    """convert(convert(x)) ==> convert(x), where the first one loses nothing."""
+    inner = defined_by(op.operands[0], "stablehlo.convert")
+    if inner is None:
+        return None
+    source, middle = inner.operands[0], inner.results[0]
+    if not represents(middle.type.element_type, source.type.element_type):
+        return None
+    result = op.results[0]
+    if source.type == result.type:
+        return source
+    return facts.build(op.name, [source], result.type, facts.shape(result))
+
+
+RULES = {"stablehlo.convert": (to_same_type, of_exact_convert)}
+
+
+@dataclass(frozen=True)
+class FoldConverts(Pass):
+    """See the module."""
+
+    name: ClassVar[str] = "fold-converts"
+
+    def run(self, module: ir.Module) -> int:
+        """Rewrite `module`; the number of converts changed."""
+        return apply_rules(module, RULES)
+
+
+register(FoldConverts())

@@ -1,0 +1,193 @@
+"""resolve-shapes: every size is a symbolic expression, the arithmetic that computed it is gone.
+
+    %b = get_dimension_size %x, dim = 0
+    %s = concatenate (reshape %b), %c4      ==>  %s = disc.shape {dims = ["b", "4"]}
+    %y = dynamic_reshape %z, %s                  %y = dynamic_reshape %z, %s
+    %f = convert %b : f32                        %d = disc.dim {dim = "b"};  %f = convert %d : f32
+    custom_call @shape_assertion(%ok, ...)       disc.guard {lhs = "b", op = ">=", rhs = "1"}
+
+Why     Planning, buffer sizes and kernels need sizes as terms they can compare; the host program
+        computes them once per call, so as data flow the arithmetic is dead weight.
+Needs   the normal form of `ingest` and a shape analysis that succeeds.
+Keeps   every result; guards keep their messages. A shape operand that depends on data stays.
+Cost    O(ops), plus the analysis.
+Source  StableHLO spec: the dynamic ops and their static counterparts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from shlo_disc import dialect
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.shapes import Guard, ShapeAnalysis, analyze
+from shlo_disc.mlir import ir, ops_of, producer, run_pipeline, walk
+from shlo_disc.passes.base import Pass, register
+
+__all__ = ["RESULT_SHAPE_OPERAND", "ResolveShapes"]
+
+Sizes = tuple[Expr, ...]
+
+RESULT_SHAPE_OPERAND: dict[str, int] = {
+    "stablehlo.dynamic_broadcast_in_dim": 1,
+    "stablehlo.dynamic_iota": 0,
+    "stablehlo.dynamic_reshape": 1,
+}
+"""Ops with an operand that is the shape of their result, and its position."""
+
+_RESOLVED = frozenset({"disc.dim", "disc.shape", "stablehlo.constant"})
+
+
+@dataclass(frozen=True)
+class ResolveShapes(Pass):
+    """See the module."""
+
+    name: ClassVar[str] = "resolve-shapes"
+
+    def run(self, module: ir.Module) -> int:
+        """Rewrite `module`; the number of operands, guards and ops replaced."""
+        (main,) = module.body.operations
+        analysis = analyze(module)
+        state = _State(analysis, main.operation.regions[0].blocks[0])
+        ops: list[ir.Operation] = []
+        walk(module, ops.append)
+        changed = sum(_resolve(op, state) for op in ops)
+        # Ops go only now: a value that is gone could lend its address to another in `analysis`.
+        changed += _place_guards(module, analysis.guards, state.block)
+        if changed:
+            # Operands that became constants make some dynamic ops static.
+            run_pipeline(
+                module, "trivial-dce,func.func(stablehlo-canonicalize-dynamism),trivial-dce"
+            )
+        return changed
+
+
+@dataclass
+class _State:
+    """The analysis, and the values that hold sizes made so far, at the top of main."""
+
+    analysis: ShapeAnalysis
+    block: ir.Block
+    made: dict[tuple[str, ...], ir.Value] = field(default_factory=dict)
+
+    def build(self, sizes: Sizes, kind: ir.RankedTensorType, where: ir.Operation) -> ir.Value:
+        """A value of type `kind` (rank 0 or 1) that holds `sizes`; equal ones are shared."""
+        key = (str(kind), *(str(s) for s in sizes))
+        if key not in self.made:
+            with ir.InsertionPoint.at_block_begin(self.block), where.location:
+                self.made[key] = _materialize(sizes, kind)
+        return self.made[key]
+
+    def truth(self, value: bool, kind: ir.RankedTensorType, where: ir.Operation) -> ir.Value:
+        """A constant i1."""
+        key = (str(kind), str(value))
+        if key not in self.made:
+            with ir.InsertionPoint.at_block_begin(self.block), where.location:
+                self.made[key] = _constant([ir.BoolAttr.get(value)], kind)
+        return self.made[key]
+
+
+def _materialize(sizes: Sizes, kind: ir.RankedTensorType) -> ir.Value:
+    element = ir.IntegerType(kind.element_type)
+    if all(s.is_const for s in sizes):
+        return _constant(
+            [ir.IntegerAttr.get(element, _wrapped(s.value, element)) for s in sizes], kind
+        )
+    if kind.rank == 0:
+        return dialect.dim(sizes[0], element)
+    return dialect.shape(sizes, element)
+
+
+def _constant(elements: Sequence[ir.Attribute], kind: ir.RankedTensorType) -> ir.Value:
+    value = ir.DenseElementsAttr.get(list(elements), kind)
+    op = ir.Operation.create("stablehlo.constant", results=[kind], attributes={"value": value})
+    return op.results[0]
+
+
+def _wrapped(number: int, element: ir.IntegerType) -> int:
+    """`number` as the program's own arithmetic would have left it in this type."""
+    number %= 1 << element.width
+    negative = not element.is_unsigned and number >> (element.width - 1)
+    return number - (1 << element.width) if negative else number
+
+
+def _resolve(op: ir.Operation, state: _State) -> int:
+    """Replace the operands of `op` that hold sizes, unless `op` is itself such arithmetic."""
+    if op.name in _RESOLVED or op.name == "builtin.module":
+        return 0
+    if op.results and all(_known(r, state) for r in op.results):
+        return 0
+    changed = 0
+    for index, value in enumerate(op.operands):
+        new = _replacement(op, index, value, state)
+        if new is not None and new != value:
+            op.operands[index] = new
+            changed += 1
+    return changed
+
+
+def _known(value: ir.Value, state: _State) -> bool:
+    return state.analysis.contents(value) is not None or isinstance(
+        state.analysis.truth(value), bool
+    )
+
+
+def _replacement(op: ir.Operation, index: int, value: ir.Value, state: _State) -> ir.Value | None:
+    shape_operand = RESULT_SHAPE_OPERAND.get(op.name) == index
+    source = producer(value)
+    if source is not None and source.name in _RESOLVED and not shape_operand:
+        return None
+    analysis = state.analysis
+    if shape_operand:
+        return _canonical_shape(op, source, value, state)
+    sizes = analysis.contents(value)
+    if sizes is not None:
+        return state.build(sizes, ir.RankedTensorType(value.type), op)
+    truth = analysis.truth(value)
+    if isinstance(truth, bool) and value.type.rank == 0:
+        return state.truth(truth, ir.RankedTensorType(value.type), op)
+    return None
+
+
+def _canonical_shape(
+    op: ir.Operation, source: ir.Operation | None, value: ir.Value, state: _State
+) -> ir.Value | None:
+    """The shape operand in the terms the analysis chose for the result."""
+    sizes = state.analysis.shape(op.results[0])
+    if source is not None and source.name == "disc.shape":
+        texts = [ir.StringAttr(d).value for d in ir.ArrayAttr(source.attributes["dims"])]
+        if texts == [str(s) for s in sizes]:
+            return None
+    if source is not None and source.name == "stablehlo.constant":
+        return None
+    return state.build(sizes, ir.RankedTensorType(value.type), op)
+
+
+def _place_guards(module: ir.Module, guards: Sequence[Guard], block: ir.Block) -> int:
+    """`disc.guard`s at the top of main, once each, in place of assertions; how many are new."""
+    old = ops_of(module, "disc.guard")
+    assertions = [
+        op
+        for op in ops_of(module, "stablehlo.custom_call")
+        if ir.StringAttr(op.attributes["call_target_name"]).value == "shape_assertion"
+    ]
+    locations = [op.location for op in assertions] or [ir.Location.unknown()]
+    unique = dict.fromkeys((str(g.lhs), g.op, str(g.rhs)) for g in guards)
+    messages = {(str(g.lhs), g.op, str(g.rhs)): g.message for g in reversed(guards)}
+    with ir.InsertionPoint.at_block_begin(block), locations[0]:
+        for lhs, op, rhs in unique:
+            dialect.Guard(
+                lhs=_text(lhs), op=_text(op), rhs=_text(rhs), message=_text(messages[lhs, op, rhs])
+            )
+    for gone in (*old, *assertions):
+        gone.erase()
+    return len(assertions) + max(0, len(unique) - len(old))
+
+
+def _text(text: str) -> ir.StringAttr:
+    return ir.StringAttr.get(text)
+
+
+register(ResolveShapes())

@@ -1,0 +1,204 @@
+"""The driver of the rule passes, and what their rules may ask.
+
+A rule takes an operation and gives the value that replaces its one result, or None. It builds with
+`facts.build`, which records the shape of what it builds, and it never erases: dead operations go
+when the pass ends, so that a value's shape, once analysed, stays true while rules run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from shlo_disc import dialect
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.shapes import ShapeAnalysis, analyze
+from shlo_disc.errors import InternalError
+from shlo_disc.mlir import at, ir, producer, run_pipeline, walk
+
+__all__ = [
+    "Facts",
+    "Rule",
+    "Sizes",
+    "apply_rules",
+    "broadcast_dimensions",
+    "defined_by",
+    "is_one",
+    "permutation",
+    "splat",
+    "splat_scalar",
+]
+
+Sizes = tuple[Expr, ...]
+
+_MAX_STEPS = 100
+"""Rewrites of one value; rules that undo each other would go on for ever."""
+
+
+@dataclass
+class Facts:
+    """Shapes of values, those of the module and those that rules made."""
+
+    analysis: ShapeAnalysis
+    made: dict[ir.Value, Sizes] = field(default_factory=dict)
+
+    def shape(self, value: ir.Value) -> Sizes:
+        """The symbolic sizes of `value`."""
+        known = self.made.get(value)
+        return self.analysis.shape(value) if known is None else known
+
+    def same(self, a: Expr, b: Expr) -> bool:
+        """Are two sizes proved equal?"""
+        return a == b or self.analysis.constraints.equal(a, b)
+
+    def same_shape(self, a: Sizes, b: Sizes) -> bool:
+        """Are two shapes proved equal?"""
+        return len(a) == len(b) and all(self.same(x, y) for x, y in zip(a, b, strict=True))
+
+    def build(
+        self,
+        name: str,
+        operands: Sequence[ir.Value],
+        kind: ir.Type,
+        shape: Sizes,
+        attributes: Mapping[str, ir.Attribute] | None = None,
+    ) -> ir.Value:
+        """A new op at the insertion point with one result of this type and these sizes."""
+        op = ir.Operation.create(
+            name, results=[kind], operands=list(operands), attributes=dict(attributes or {})
+        )
+        self.made[op.results[0]] = shape
+        return op.results[0]
+
+    def broadcast(
+        self, value: ir.Value, dims: Sequence[int], kind: ir.Type, shape: Sizes
+    ) -> ir.Value:
+        """`value` broadcast to `kind`, static or dynamic as the types ask."""
+        attributes = {"broadcast_dimensions": ir.DenseI64ArrayAttr.get(list(dims))}
+        if kind.has_static_shape and value.type.has_static_shape:
+            return self.build("stablehlo.broadcast_in_dim", [value], kind, shape, attributes)
+        return self.build(
+            "stablehlo.dynamic_broadcast_in_dim",
+            [value, self.shape_operand(shape)],
+            kind,
+            shape,
+            attributes,
+        )
+
+    def reshape(self, value: ir.Value, kind: ir.Type, shape: Sizes) -> ir.Value:
+        """`value` reshaped to `kind`, static or dynamic as the types ask."""
+        if kind.has_static_shape and value.type.has_static_shape:
+            return self.build("stablehlo.reshape", [value], kind, shape)
+        return self.build(
+            "stablehlo.dynamic_reshape", [value, self.shape_operand(shape)], kind, shape
+        )
+
+    def shape_operand(self, shape: Sizes) -> ir.Value:
+        """A value that holds `shape`, for a dynamic op."""
+        element = ir.IntegerType.get_signless(64)
+        value = dialect.shape(shape, element)
+        self.made[value] = (Expr.const(len(shape)),)
+        return value
+
+
+Rule = Callable[[ir.Operation, Facts], ir.Value | None]
+
+
+def apply_rules(module: ir.Module, rules: Mapping[str, Sequence[Rule]]) -> int:
+    """Apply `rules` (by op name) until none applies; how many did.
+
+    Operands come before their users, so each op is looked at once, and what replaces it again.
+    """
+    ops: list[ir.Operation] = []
+    walk(module, ops.append)
+    if not any(op.name in rules for op in ops):
+        return 0
+    facts = Facts(analyze(module))
+    changed = 0
+    for op in ops:
+        changed += _exhaust(op, rules, facts)
+    if changed:
+        run_pipeline(module, "cse,trivial-dce")
+    return changed
+
+
+def _exhaust(op: ir.Operation, rules: Mapping[str, Sequence[Rule]], facts: Facts) -> int:
+    for step in range(_MAX_STEPS):
+        if op.name not in rules or len(op.results) != 1:
+            return step
+        new = _first(op, rules[op.name], facts)
+        if new is None:
+            return step
+        op.results[0].replace_all_uses_with(new)
+        source = producer(new)
+        if source is None:
+            return step + 1
+        op = source
+    names = ", ".join(rule.__name__ for rule in rules[op.name])
+    raise InternalError(
+        f"rewriting {op.name} does not end; one of the rules {names} undoes another"
+    )
+
+
+def _first(op: ir.Operation, rules: Sequence[Rule], facts: Facts) -> ir.Value | None:
+    with at(op):
+        for rule in rules:
+            new = rule(op, facts)
+            # Uses such as `return` need the very type.
+            if new is not None and new.type == op.results[0].type:
+                return new
+    return None
+
+
+# --- questions rules ask ------------------------------------------------------------------------
+
+
+def defined_by(value: ir.Value, *names: str) -> ir.Operation | None:
+    """The op that computes `value` when it has one of these names."""
+    op = producer(value)
+    return op if op is not None and op.name in names else None
+
+
+def broadcast_dimensions(op: ir.Operation) -> list[int]:
+    """`broadcast_dimensions` of a static or dynamic broadcast."""
+    return list(ir.DenseI64ArrayAttr(op.attributes["broadcast_dimensions"]))
+
+
+def permutation(op: ir.Operation) -> list[int]:
+    """`permutation` of a transpose."""
+    return list(ir.DenseI64ArrayAttr(op.attributes["permutation"]))
+
+
+def is_one(size: Expr) -> bool:
+    """Is this size the literal 1?"""
+    return size.is_const and size.value == 1
+
+
+_SPREADS = (
+    "stablehlo.broadcast_in_dim",
+    "stablehlo.dynamic_broadcast_in_dim",
+    "stablehlo.dynamic_reshape",
+    "stablehlo.reshape",
+)
+
+
+def splat(value: ir.Value) -> Any:
+    """The number every element of `value` is (int, float or bool), or None when not known."""
+    op = producer(value)
+    while op is not None and op.name in _SPREADS:
+        op = producer(op.operands[0])
+    if op is None or op.name != "stablehlo.constant":
+        return None
+    attribute = op.attributes["value"]
+    element = attribute.type.element_type
+    if not isinstance(element, ir.IntegerType | ir.FloatType) or not attribute.is_splat:
+        return None
+    return attribute.get_splat_value().value
+
+
+def splat_scalar(value: ir.Value) -> ir.Value | None:
+    """The rank-0 value that every element of `value` is, looking through broadcasts."""
+    while (op := defined_by(value, *_SPREADS)) is not None:
+        value = op.operands[0]
+    return value if value.type.rank == 0 else None

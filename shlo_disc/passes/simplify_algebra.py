@@ -1,0 +1,255 @@
+"""simplify-algebra: element-wise identities that hold for every bit pattern.
+
+    maximum %x, -inf          ==>  %x
+    divide %x, 8.0            ==>  multiply %x, 0.125
+    negate (negate %x)        ==>  %x
+
+Why     Automatic differentiation and numerically careful library code leave them; each is an
+        instruction per element.
+Needs   nothing but constants where rules name them.
+Keeps   every result, bit for bit, for NaN (its payload aside), infinities, -0.0 and denormals.
+        Not here, because they are wrong for some value: x + 0.0 (-0.0 becomes +0.0), x * 0.0 and
+        x - x (NaN, infinities), x / x, and every re-association of floats.
+Cost    O(ops).
+Source  IEEE 754-2019; StableHLO spec (maximum and minimum give NaN when either operand is NaN).
+
+Upstream's `stablehlo-aggressive-simplification` is not used: it replaces x + 0.0 by x.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from shlo_disc.mlir import ir
+from shlo_disc.passes.base import Pass, register
+from shlo_disc.passes.rules import Facts, Rule, apply_rules, defined_by, splat
+
+__all__ = ["RULES", "SimplifyAlgebra"]
+
+
+def _element(op: ir.Operation) -> ir.Type:
+    return op.results[0].type.element_type
+
+
+def _is_float(kind: ir.Type) -> bool:
+    return isinstance(kind, ir.FloatType)
+
+
+def _lowest(kind: ir.Type) -> float | int:
+    """The identity of maximum."""
+    if _is_float(kind):
+        return -math.inf
+    return 0 if kind.is_unsigned or kind.width == 1 else -(1 << kind.width - 1)
+
+
+def _highest(kind: ir.Type) -> float | int:
+    """The identity of minimum."""
+    if _is_float(kind):
+        return math.inf
+    bits = kind.width if kind.is_unsigned or kind.width == 1 else kind.width - 1
+    return (1 << bits) - 1
+
+
+def _is_number(value: Any, number: float, kind: ir.Type) -> bool:
+    """Is `value` exactly `number`, sign of zero included?"""
+    if value is None or value != number:
+        return False
+    return not _is_float(kind) or math.copysign(1, value) == math.copysign(1, number)
+
+
+def _neutral(
+    number: Callable[[ir.Type], float | int | None], commutes: bool = True, name: str = ""
+) -> Rule:
+    """The rule "op(x, n) ==> x" for the neutral n of an element type; None: there is none."""
+
+    def rule(op: ir.Operation, _: Facts) -> ir.Value | None:
+        kind = _element(op)
+        if not isinstance(kind, ir.IntegerType | ir.FloatType):
+            return None
+        neutral = number(kind)
+        if neutral is None:
+            return None
+        if _is_number(splat(op.operands[1]), neutral, kind):
+            return op.operands[0]
+        if commutes and _is_number(splat(op.operands[0]), neutral, kind):
+            return op.operands[1]
+        return None
+
+    rule.__name__ = f"neutral_{name}"
+    return rule
+
+
+def _all_ones(kind: ir.Type) -> int:
+    return (1 << kind.width) - 1 if kind.is_unsigned else (1 if kind.width == 1 else -1)
+
+
+def _absorbed(op: ir.Operation, _: Facts) -> ir.Value | None:
+    """x * 0, x & 0 ==> 0 and x | ones ==> ones, integers only."""
+    kind = _element(op)
+    if not isinstance(kind, ir.IntegerType):
+        return None
+    absorber = _all_ones(kind) if op.name == "stablehlo.or" else 0
+    for value in op.operands:
+        if splat(value) is not None and int(splat(value)) == absorber:
+            return value
+    return None
+
+
+def _idempotent(op: ir.Operation, _: Facts) -> ir.Value | None:
+    """op(x, x) ==> x."""
+    return op.operands[0] if op.operands[0] == op.operands[1] else None
+
+
+def _repeated(op: ir.Operation, _: Facts) -> ir.Value | None:
+    """op(op(x, c), c) ==> op(x, c), for minimum, maximum, and, or."""
+    for outer in (0, 1):
+        inner = defined_by(op.operands[outer], op.name)
+        if inner is not None and op.operands[1 - outer] in list(inner.operands):
+            return op.operands[outer]
+    return None
+
+
+def _involution(op: ir.Operation, _: Facts) -> ir.Value | None:
+    """op(op(x)) ==> x."""
+    inner = defined_by(op.operands[0], op.name)
+    return None if inner is None else inner.operands[0]
+
+
+def _projection(op: ir.Operation, _: Facts) -> ir.Value | None:
+    """op(op(x)) ==> op(x)."""
+    return op.operands[0] if defined_by(op.operands[0], op.name) else None
+
+
+def _abs_of_negate(op: ir.Operation, facts: Facts) -> ir.Value | None:
+    """abs(negate(x)) ==> abs(x)."""
+    inner = defined_by(op.operands[0], "stablehlo.negate")
+    if inner is None:
+        return None
+    result = op.results[0]
+    return facts.build(op.name, [inner.operands[0]], result.type, facts.shape(result))
+
+
+def _divide_by_power_of_two(op: ir.Operation, facts: Facts) -> ir.Value | None:
+    """x / 2**k ==> x * 2**-k, floats, where 2**-k is a normal number of the type.
+
+    Both are the one real number x * 2**-k, rounded once.
+    """
+    smallest = {"bf16": -126, "f16": -14, "f32": -126, "f64": -1022}.get(str(_element(op)))
+    number = splat(op.operands[1])
+    if smallest is None or number is None or not math.isfinite(number) or number == 0:
+        return None
+    mantissa, exponent = math.frexp(number)
+    if abs(mantissa) != 0.5 or not smallest <= 1 - exponent <= -smallest:
+        return None
+    return _with_constant(op, "stablehlo.multiply", 1 / number, facts)
+
+
+def _with_constant(op: ir.Operation, name: str, number: float, facts: Facts) -> ir.Value:
+    """`name`(first operand of `op`, number): the constant takes the form of the second operand."""
+    result = op.results[0]
+    shape = facts.shape(result)
+    scalar = ir.RankedTensorType.get([], _element(op))
+    value = ir.DenseElementsAttr.get_splat(scalar, ir.FloatAttr.get(_element(op), number))
+    constant = facts.build("stablehlo.constant", [], scalar, (), {"value": value})
+    if result.type.rank:
+        constant = facts.broadcast(constant, [], op.operands[1].type, shape)
+    return facts.build(name, [op.operands[0], constant], result.type, shape)
+
+
+def _subtract_itself(op: ir.Operation, facts: Facts) -> ir.Value | None:
+    """x - x and x ^ x ==> 0, static integers only."""
+    result = op.results[0]
+    kind = _element(op)
+    if op.operands[0] != op.operands[1] or not isinstance(kind, ir.IntegerType):
+        return None
+    if not result.type.has_static_shape:
+        return None
+    value = ir.DenseElementsAttr.get_splat(result.type, ir.IntegerAttr.get(kind, 0))
+    return facts.build("stablehlo.constant", [], result.type, facts.shape(result), {"value": value})
+
+
+def _select_one_side(op: ir.Operation, _: Facts) -> ir.Value | None:
+    """select(p, x, x) ==> x, and select(constant, x, y) ==> the chosen one."""
+    predicate, on_true, on_false = op.operands
+    if on_true == on_false:
+        return on_true
+    chosen = splat(predicate)
+    if chosen is None:
+        return None
+    return on_true if chosen else on_false
+
+
+def _select_of_not(op: ir.Operation, facts: Facts) -> ir.Value | None:
+    """select(not p, x, y) ==> select(p, y, x)."""
+    inner = defined_by(op.operands[0], "stablehlo.not")
+    if inner is None:
+        return None
+    result = op.results[0]
+    _, on_true, on_false = op.operands
+    return facts.build(
+        op.name, [inner.operands[0], on_false, on_true], result.type, facts.shape(result)
+    )
+
+
+def _power_of_one(op: ir.Operation, _: Facts) -> ir.Value | None:
+    """x ** 1 ==> x."""
+    return op.operands[0] if splat(op.operands[1]) == 1 else None
+
+
+def _square(op: ir.Operation, facts: Facts) -> ir.Value | None:
+    """x ** 2 ==> x * x, which is the correctly rounded power."""
+    if splat(op.operands[1]) != 2:
+        return None
+    result = op.results[0]
+    base = op.operands[0]
+    return facts.build("stablehlo.multiply", [base, base], result.type, facts.shape(result))
+
+
+def _zero_of_add(kind: ir.Type) -> float | int:
+    # -0.0 + -0.0 is -0.0 and +0.0 + -0.0 is +0.0: the neutral element has a sign.
+    return -0.0 if _is_float(kind) else 0
+
+
+RULES: dict[str, tuple[Rule, ...]] = {
+    "stablehlo.abs": (_projection, _abs_of_negate),
+    "stablehlo.add": (_neutral(_zero_of_add, name="add"),),
+    "stablehlo.and": (_idempotent, _neutral(_all_ones, name="and"), _absorbed, _repeated),
+    "stablehlo.ceil": (_projection,),
+    "stablehlo.divide": (
+        _neutral(lambda _: 1, commutes=False, name="divide"),
+        _divide_by_power_of_two,
+    ),
+    "stablehlo.floor": (_projection,),
+    "stablehlo.maximum": (_idempotent, _neutral(_lowest, name="maximum"), _repeated),
+    "stablehlo.minimum": (_idempotent, _neutral(_highest, name="minimum"), _repeated),
+    "stablehlo.multiply": (_neutral(lambda _: 1, name="multiply"), _absorbed),
+    "stablehlo.negate": (_involution,),
+    "stablehlo.not": (_involution,),
+    "stablehlo.or": (_idempotent, _neutral(lambda _: 0, name="or"), _absorbed, _repeated),
+    "stablehlo.power": (_power_of_one, _square),
+    "stablehlo.round_nearest_afz": (_projection,),
+    "stablehlo.round_nearest_even": (_projection,),
+    "stablehlo.select": (_select_one_side, _select_of_not),
+    "stablehlo.subtract": (
+        _neutral(lambda _: 0, commutes=False, name="subtract"),
+        _subtract_itself,
+    ),
+    "stablehlo.xor": (_neutral(lambda _: 0, name="xor"), _subtract_itself),
+}
+
+
+@dataclass(frozen=True)
+class SimplifyAlgebra(Pass):
+    """See the module."""
+
+    name: ClassVar[str] = "simplify-algebra"
+
+    def run(self, module: ir.Module) -> int:
+        """Rewrite `module`; the number of ops simplified."""
+        return apply_rules(module, RULES)
+
+
+register(SimplifyAlgebra())
