@@ -1,0 +1,19 @@
+"""The CPU code generator: one emitter per kind of fusion, found in :data:`EMITTERS`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.lower.cpu import loop
+from shlo_disc.lower.cpu.loop import ELEMENTAL_OPS
+from shlo_disc.lower.cpu.target import Target
+from shlo_disc.lower.kernel import KernelPlan
+from shlo_disc.mlir import ir
+
+__all__ = ["ELEMENTAL_OPS", "EMITTERS", "Target"]
+
+EMITTERS: dict[str, Callable[[ir.Operation, ShapeAnalysis, Target], KernelPlan]] = {
+    "loop": loop.emit,
+}
+"""The emitter of every kind of fusion."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from shlo_disc.errors import UnsupportedError
+from shlo_disc.locations import source_line
 from shlo_disc.lower.cpu.text import Text, like
 from shlo_disc.mlir import ir
 
@@ -89,7 +90,7 @@ ELEMENTS: dict[str, Element] = {
 
 def unsupported(op: ir.Operation, what: str, advice: str) -> NoReturn:
     """Raise UnsupportedError with the operation, its source line and what to do."""
-    raise UnsupportedError(f"{op.name} at {op.location}: {what}; {advice}")
+    raise UnsupportedError(f"{op.name} at {source_line(op)}: {what}; {advice}")
 
 
 def element_of(value: ir.Value) -> Element:

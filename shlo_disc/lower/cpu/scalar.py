@@ -19,8 +19,8 @@ from shlo_disc.lower.cpu.elements import (
     to_compute,
     unsupported,
 )
-from shlo_disc.lower.cpu.text import Text, lanes_of, like, vector_type
-from shlo_disc.mlir import ir
+from shlo_disc.lower.cpu.text import Text, lanes_of, like
+from shlo_disc.mlir import ir, stablehlo
 
 __all__ = ["SCALAR_OPS", "convert", "emit_scalar", "reduce_precision"]
 
@@ -84,7 +84,7 @@ def _arith(float_op: str | None, int_op: str | None, bool_op: str | None = None)
 
 
 def _extremum(float_op: str, signed: str, unsigned: str, boolean: str) -> Rule:
-    """maximum or minimum; floats propagate NaN and order -0 below +0."""
+    """Maximum or minimum; floats propagate NaN and order -0 below +0."""
 
     def rule(b: Text, op: ir.Operation, args: list[str], ins: list[Element], out: Element) -> str:
         name = {"f": float_op, "i": signed, "u": unsigned, "b": boolean}[out.kind]
@@ -316,13 +316,6 @@ _FLOAT_PREDICATE = {"EQ": "oeq", "NE": "une", "GE": "oge", "GT": "ogt", "LE": "o
 _INT_PREDICATE = {"EQ": "eq", "NE": "ne", "GE": "ge", "GT": "gt", "LE": "le", "LT": "lt"}
 
 
-def _attribute_word(op: ir.Operation, name: str) -> str:
-    """`LT` of `#stablehlo<comparison_direction LT>`; empty when absent."""
-    if name not in op.attributes:
-        return ""
-    return str(op.attributes[name]).removesuffix(">").split()[-1]
-
-
 def _total_order(b: Text, x: str, bits: int) -> str:
     """Integers in the order of IEEE-754 totalOrder: negative floats with their other bits flipped."""
     type_ = like(b.type_of(x), f"i{bits}")
@@ -333,9 +326,14 @@ def _total_order(b: Text, x: str, bits: int) -> str:
 
 
 def _compare(b: Text, op: ir.Operation, args: list[str], ins: list[Element], out: Element) -> str:
-    direction = _attribute_word(op, "comparison_direction")
+    attributes = op.attributes
+    direction = stablehlo.ComparisonDirectionAttr(attributes["comparison_direction"]).value
     element = ins[0]
-    if element.is_float and _attribute_word(op, "compare_type") == "TOTALORDER":
+    total = (
+        "compare_type" in attributes
+        and stablehlo.ComparisonTypeAttr(attributes["compare_type"]).value == "TOTALORDER"
+    )
+    if element.is_float and total:
         x, y = (_total_order(b, a, element.bits) for a in args)
         return b.cmpi(_signed(direction), x, y)
     if element.is_float:

@@ -266,8 +266,11 @@ class Text:
         self._regions[-1].lines += [head + " {", *("  " + line for line in lines), *tail, "}"]
 
     @contextlib.contextmanager
-    def if_(self, condition: str, types: Sequence[str] = ()) -> Iterator[If]:
-        """Write an `scf.if` with results of `types`; each side calls `yield_` when there are any."""
+    def if_(self, condition: str, types: Sequence[str] | None = None) -> Iterator[If]:
+        """Write an `scf.if`; each side calls `yield_` when there are results.
+
+        Their types are what is yielded; `types` may say them again as a check.
+        """
         self._open(barrier=True)
         branch = If(self)
         yield branch
@@ -278,6 +281,11 @@ class Text:
         elif rest:
             raise ValueError("nothing may follow the otherwise block")
         head = f"scf.if {condition}"
+        given = [self._types[v] for v in branch.yielded]
+        other_types = [self._types[v] for v in branch.else_yielded]
+        if given != other_types or (types is not None and list(types) != given):
+            raise ValueError(f"the sides of an if yield {given} and {other_types}")
+        types = given
         if types:
             branch.results = self._results("if", types)
             head = f"{self._left(branch.results)} = {head} -> ({', '.join(types)})"

@@ -1,0 +1,270 @@
+"""Kind `loop`: every element of the results on its own, in vector lanes.
+
+The results have equally many elements; the shape of the first is the tile space. Dimensions that
+every access keeps together are collapsed (a purely element-wise fusion is one flat loop), reshapes that
+cut inside a dimension refine it; both are found by writing the kernel once and looking at
+the cuts it asked for. A task is a run of `chunk` elements of the innermost factor: a vector loop, then
+one masked vector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.errors import InternalError
+from shlo_disc.lower.cpu import cost
+from shlo_disc.lower.cpu.elemental import Arguments, Elemental
+from shlo_disc.lower.cpu.elements import element_of
+from shlo_disc.lower.cpu.index import Ix, Space, refine
+from shlo_disc.lower.cpu.moves import MOVES
+from shlo_disc.lower.cpu.reduction import REDUCTIONS
+from shlo_disc.lower.cpu.scalar import SCALAR_OPS
+from shlo_disc.lower.cpu.target import Target
+from shlo_disc.lower.cpu.text import Text
+from shlo_disc.lower.kernel import Kernel, KernelPlan, Launch, Output
+from shlo_disc.mlir import ir
+
+__all__ = ["ELEMENTAL_OPS", "choose_lanes", "emit", "fusion_name", "odometer", "shape_tile_space"]
+
+ELEMENTAL_OPS: frozenset[str] = frozenset({*SCALAR_OPS, *MOVES, *REDUCTIONS})
+"""Op names a fusion of kind `loop` may hold."""
+
+CHUNK = 4096
+"""Elements of a task along the innermost factor: about a microsecond of element-wise work, small
+enough to spread, large enough that a task's own overhead (10 ns) does not show."""
+
+
+@dataclass
+class Written:
+    """A kernel text and what it asks for."""
+
+    text: str
+    params: tuple[Expr, ...]
+    arguments: Arguments
+    space: Space
+
+
+def emit(fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> KernelPlan:
+    """The plan of a `loop` fusion.
+
+    Raises UnsupportedError for an op or element type no rule covers.
+    """
+    block = fusion.regions[0].blocks[0]
+    roots = list(block.operations[len(block.operations) - 1].operation.operands)
+    if not roots:
+        return KernelPlan(())
+    shape = tuple(shapes.shape(roots[0]))
+    constraints = shapes.constraints
+    for root in roots[1:]:
+        if not constraints.product_equal(shapes.shape(root), shape):
+            raise InternalError(
+                f"results of one loop fusion with different element counts: {shape} and "
+                f"{shapes.shape(root)}"
+            )
+    lanes = choose_lanes(block, target)
+    heavy = any(view.operation.name in REDUCTIONS for view in block.operations)
+    if heavy:  # Several vectors at once hide the latency of the accumulation.
+        lanes *= 4
+    chunk = lanes if heavy else max(lanes, CHUNK)
+
+    def write(factors: Sequence[Expr]) -> Written:
+        return _write(block, roots, shapes, factors, lanes, chunk)
+
+    factors = shape_tile_space(
+        [s for s in shape if not _is_one(s)], write, lanes, constraints.equal
+    )
+    done = write(factors)
+    inner = factors[-1] if factors else Expr.const(1)
+    extent = Expr.product(factors[:-1]) * ceil_div(inner, chunk)
+    launch = Launch(
+        Kernel(fusion_name(fusion, "loop"), done.text),
+        tuple(done.arguments.buffers),
+        done.params,
+        extent,
+        cost.of_block(block, shapes, Expr.min(inner, Expr.const(chunk)), target),
+    )
+    return KernelPlan((launch,))
+
+
+def fusion_name(fusion: ir.Operation, kind: str) -> str:
+    """A readable name: the kind and the planner's description."""
+    if "name" in fusion.attributes:
+        return f"{kind}_{ir.StringAttr(fusion.attributes['name']).value}"
+    return kind
+
+
+def ceil_div(size: Expr, by: int) -> Expr:
+    """Rounded up."""
+    return (size + (by - 1)) // by
+
+
+def _is_one(size: Expr) -> bool:
+    return bool(size.is_const and size.value == 1)
+
+
+def choose_lanes(block: ir.Block, target: Target) -> int:
+    """One vector register of the widest float computed with (of the widest integer without any)."""
+    floats, others = [], [1]
+    for view in block.operations:
+        for result in view.operation.results:
+            element = element_of(result)
+            if element.is_float:
+                floats.append(8 if element.bits == 64 else 4)
+            else:
+                others.append(element.bytes)
+    for argument in block.arguments:
+        element = element_of(argument)
+        if not element.is_float:
+            others.append(element.bytes)
+        else:
+            floats.append(8 if element.bits == 64 else 4)
+    return target.lanes(max(floats) if floats else max(others))
+
+
+def shape_tile_space(
+    sizes: Sequence[Expr],
+    write: Callable[[Sequence[Expr]], Written],
+    lanes: int,
+    equal: Callable[[Expr, Expr], bool],
+) -> list[Expr]:
+    """The factors of the tile space: `sizes` cut where accesses ask for it, else collapsed."""
+    factors = list(sizes)
+    for _ in range(4):
+        space = write(factors).space
+        finer = refine(factors, space.wanted, equal)
+        if finer == factors:
+            break
+        factors = finer
+    else:
+        space = write(factors).space
+    out: list[Expr] = []
+    for k, factor in enumerate(factors):
+        if k and k not in space.used:
+            out[-1] = out[-1] * factor
+        else:
+            out.append(factor)
+    # A tiny innermost factor leaves most lanes empty: rather divide lane by lane.
+    while len(out) > 1 and out[-1].is_const and out[-1].value <= lanes // 4:
+        last = out.pop()
+        out[-1] = out[-1] * last
+    return out
+
+
+def odometer(b: Text, sizes: Sequence[str], body: Callable[[str, list[str]], None]) -> None:
+    """Write the task loop; `body(task, digits)` with the task number in mixed radix `sizes`."""
+    if len(sizes) <= 1:
+        with b.loop(b.lo, b.hi, 1, hint="task") as loop:
+            body(loop.index, [loop.index])
+        return
+    digits: list[str] = []
+    rest = b.lo
+    for size in reversed(sizes[1:]):
+        radix = b.max(size, 1)
+        digits.insert(0, b.rem(rest, radix))
+        rest = b.div(rest, radix)
+    digits.insert(0, rest)
+    with b.loop(b.lo, b.hi, 1, digits, hint="task") as loop:
+        body(loop.index, loop.args)
+        zero, following = b.constant(0, "index"), list(loop.args)
+        one = b.add(following[-1], 1)
+        for k in range(len(sizes) - 1, 0, -1):
+            full = b.cmpi("eq", one, sizes[k])
+            following[k] = b.select(full, zero, one)
+            one = b.select(full, b.add(following[k - 1], 1), following[k - 1])
+        following[0] = one
+        loop.yield_(*following)
+
+
+def vector_loop(
+    b: Text,
+    space: Space,
+    first: str,
+    last: str,
+    size: Expr,
+    lanes: int,
+    body: Callable[[Ix, str | None], None],
+) -> None:
+    """`body(index, mask)` for first <= index < last, `lanes` at a time.
+
+    `first` is a multiple of lanes. When `size` (the whole extent) is proved divisible there is no tail.
+    """
+    if size.is_const and size.value < lanes:
+        body(Ix(first, 1, multiple=0), b.mask(size.value, lanes))
+        return
+    divisible = space.divisible(size, lanes)
+    middle = last if divisible else b.sub(last, b.rem(b.sub(last, first), lanes))
+    with b.loop(first, middle, lanes, hint="j") as loop:
+        body(Ix(loop.index, 1, multiple=lanes), None)
+    if not divisible:
+        with b.if_(b.cmpi("slt", middle, last)):
+            body(Ix(middle, 1, multiple=lanes), b.mask(b.sub(last, middle), lanes))
+
+
+def _write(
+    block: ir.Block,
+    roots: Sequence[ir.Value],
+    shapes: ShapeAnalysis,
+    factors: Sequence[Expr],
+    lanes: int,
+    chunk: int,
+) -> Written:
+    b, arguments = Text(), Arguments()
+    space = Space(b, shapes.constraints, factors, lanes)
+    e = Elemental(b, space, shapes, block, arguments)
+    outputs = [Output(i) for i in range(len(roots))]
+
+    def store_all(mask: str | None) -> None:
+        e.tail = mask
+        count = len(space.factors)
+        values = [
+            e.value_at(r, space.root(e.shape(r), 0, count) if e.shape(r) else (), mask)
+            for r in roots
+        ]
+        for output, root, value in zip(outputs, roots, values, strict=True):
+            at = space.force(space.flat_lazy(0, count))
+            e.store(output, element_of(root), value, at, mask)
+
+    if not factors:
+        with b.loop(b.lo, b.hi, 1, hint="task"):
+            store_all(None)
+        return _written(b, arguments, space)
+    size = factors[-1]
+    n = b.param(size)
+    if len(factors) == 1:
+        first = b.mul(b.lo, chunk)
+        last = b.min(b.mul(b.hi, chunk), n)
+
+        def flat(ix: Ix, mask: str | None) -> None:
+            space.tiles = [ix]
+            store_all(mask)
+
+        vector_loop(b, space, first, last, size, lanes, flat)
+        return _written(b, arguments, space)
+    one_chunk = size.is_const and size.value <= chunk
+    sizes = [b.param(f) for f in factors[:-1]]
+    if not one_chunk:
+        sizes.append(b.param(ceil_div(size, chunk)))
+
+    def task(number: str, digits: list[str]) -> None:
+        rows = digits if one_chunk else digits[:-1]
+        if one_chunk:
+            space.flats[0, len(rows)] = number
+        first = b.constant(0, "index") if one_chunk else b.mul(digits[-1], chunk)
+        last = n if one_chunk else b.min(b.add(first, chunk), n)
+
+        def inner(ix: Ix, mask: str | None) -> None:
+            space.tiles = [*(Ix(d) for d in rows), ix]
+            store_all(mask)
+
+        vector_loop(b, space, first, last, size, lanes, inner)
+
+    odometer(b, sizes, task)
+    return _written(b, arguments, space)
+
+
+def _written(b: Text, arguments: Arguments, space: Space) -> Written:
+    text, params = b.finish()
+    return Written(text, params, arguments, space)

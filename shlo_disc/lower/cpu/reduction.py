@@ -1,0 +1,241 @@
+"""Reductions: `reduce` and `reduce_window` computed for one element (a lane) by a sequential loop.
+
+The order is that of the operand, first to last, starting from the init value; it depends on
+nothing but the sizes. `Reducer` is also what the row emitter builds its vector accumulators from.
+Accumulators of 16-bit floats are f32 when the body is one known operation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.lower.cpu.elemental import RULES, Elemental, emit_region
+from shlo_disc.lower.cpu.elements import Element, element_of, from_compute, to_compute
+from shlo_disc.lower.cpu.index import Group, Index, Ix
+from shlo_disc.lower.cpu.moves import OWN, assemble, carry
+from shlo_disc.lower.cpu.text import lanes_of
+from shlo_disc.mlir import ir
+
+__all__ = ["REDUCTIONS", "Reducer", "reduced_dims"]
+
+_BODIES: dict[str, dict[str, str]] = {
+    "stablehlo.add": {"f": "arith.addf", "i": "arith.addi", "u": "arith.addi", "b": "arith.ori"},
+    "stablehlo.and": {"i": "arith.andi", "u": "arith.andi", "b": "arith.andi"},
+    "stablehlo.maximum": {
+        "f": "arith.maximumf",
+        "i": "arith.maxsi",
+        "u": "arith.maxui",
+        "b": "arith.ori",
+    },
+    "stablehlo.minimum": {
+        "f": "arith.minimumf",
+        "i": "arith.minsi",
+        "u": "arith.minui",
+        "b": "arith.andi",
+    },
+    "stablehlo.multiply": {
+        "f": "arith.mulf",
+        "i": "arith.muli",
+        "u": "arith.muli",
+        "b": "arith.andi",
+    },
+    "stablehlo.or": {"i": "arith.ori", "u": "arith.ori", "b": "arith.ori"},
+    "stablehlo.xor": {"i": "arith.xori", "u": "arith.xori", "b": "arith.xori"},
+}
+"""Bodies of one associative and commutative operation, by kind of element."""
+
+
+def _identity(name: str, element: Element) -> float:
+    """The value that changes nothing under `name`."""
+    if name in ("stablehlo.add", "stablehlo.or", "stablehlo.xor"):
+        # -0.0: adding it keeps even the sign of a zero.
+        return -0.0 if element.is_float else 0
+    if name == "stablehlo.multiply":
+        return 1
+    if name == "stablehlo.and":
+        return 1 if element.kind == "b" else -1
+    low = name == "stablehlo.maximum"
+    if element.is_float:
+        return -math.inf if low else math.inf
+    if element.kind == "b":
+        return 0 if low else 1
+    if element.kind == "u":
+        return 0 if low else -1
+    bits = element.bits - 1
+    return -(1 << bits) if low else (1 << bits) - 1
+
+
+class Reducer:
+    """The accumulators of one `reduce` or `reduce_window`, with any number of lanes."""
+
+    def __init__(self, e: Elemental, op: ir.Operation) -> None:
+        self.e, self.op = e, op
+        self.count = len(op.operands) // 2
+        self.inputs = list(op.operands)[: self.count]
+        self.inits = list(op.operands)[self.count :]
+        self.block = op.regions[0].blocks[0]
+        self.elements = [element_of(r) for r in op.results]
+        self.simple = self._simple()
+
+    def _simple(self) -> str | None:
+        """The name of the body's one operation on both its arguments, None of any other body."""
+        ops = [view.operation for view in self.block.operations]
+        if self.count != 1 or len(ops) != 2 or ops[0].name not in _BODIES:
+            return None
+        same = element_of(self.block.arguments[0]) == self.elements[0]
+        both = set(ops[0].operands) == set(self.block.arguments)
+        returned = ops[1].operands[0] == ops[0].results[0]
+        known = self.elements[0].kind in _BODIES[ops[0].name]
+        return ops[0].name if same and both and returned and known else None
+
+    def init(self, lanes: int) -> list[str]:
+        """Accumulators that hold the init values."""
+        return [
+            self.e.b.broadcast(self._widen(self.e.value_at(v, (), None), i), lanes)
+            for i, v in enumerate(self.inits)
+        ]
+
+    def neutral(self, lanes: int) -> list[str]:
+        """Accumulators that hold the identity of a simple body, else the init values.
+
+        The specification lets an implementation insert the init value anywhere in the schedule.
+        """
+        if self.simple is None:
+            return self.init(lanes)
+        element = self.elements[0]
+        value = _identity(self.simple, element)
+        one = self.e.b.constant(value, element.compute)
+        return [self.e.b.broadcast(one, lanes)]
+
+    def step(self, accumulators: Sequence[str], values: Sequence[str]) -> list[str]:
+        """`body(accumulators, values)`; values as they come from `value_at`."""
+        wide = [self._widen(v, i) for i, v in enumerate(values)]
+        return self.merge(accumulators, wide)
+
+    def merge(self, a: Sequence[str], b: Sequence[str]) -> list[str]:
+        """`body(a, b)` of two sets of accumulators."""
+        text = self.e.b
+        lanes = max(lanes_of(text.type_of(v)) for v in (*a, *b))
+        a, b = [text.broadcast(v, lanes) for v in a], [text.broadcast(v, lanes) for v in b]
+        if self.simple is not None:
+            return [text.op(_BODIES[self.simple][self.elements[0].kind], a[0], b[0])]
+        return [text.broadcast(v, lanes) for v in emit_region(self.e, self.block, [*a, *b])]
+
+    def finish(self, accumulators: Sequence[str]) -> list[str]:
+        """The results in their own types."""
+        if self.simple is None:
+            return list(accumulators)
+        return [from_compute(self.e.b, accumulators[0], self.elements[0])]
+
+    def _widen(self, value: str, i: int) -> str:
+        return value if self.simple is None else to_compute(self.e.b, value, self.elements[i])
+
+    def keep(self, condition: str, new: Sequence[str], old: Sequence[str]) -> list[str]:
+        """`new` where `condition`, else `old`."""
+        return [self.e.choose(condition, n, o) for n, o in zip(new, old, strict=True)]
+
+
+def reduced_dims(op: ir.Operation) -> list[int]:
+    """The dimensions a `reduce` removes, sorted."""
+    return sorted(ir.DenseI64ArrayAttr(op.attributes["dimensions"]))
+
+
+def _pick(e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: str | None,
+          results: Sequence[str]) -> str:  # fmt: skip
+    """Remember all results of `op` at this index; the one that was asked for."""
+    for result, register in zip(op.results, results, strict=True):
+        e.b.remember((result, index, mask), register, e.b.depth_of(register))
+    return results[list(op.results).index(value)]
+
+
+def _reduce(e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: str | None) -> str:
+    reducer = Reducer(e, op)
+    operand = reducer.inputs[0]
+    sizes = e.shape(operand)
+    gone = reduced_dims(op)
+    kept = [d for d in range(len(sizes)) if d not in gone]
+    groups, _ = carry(e, index, kept)
+    runs: list[list[int]] = []
+    for d in gone:
+        if runs and runs[-1][-1] == d - 1:
+            runs[-1].append(d)
+        else:
+            runs.append([d])
+
+    def nest(runs: Sequence[list[int]], found: dict[int, Group], accs: list[str]) -> list[str]:
+        if not runs:
+            at = assemble(sizes, found, {})
+            return reducer.step(accs, [e.value_at(v, at, mask) for v in reducer.inputs])
+        first, last = runs[0][0], runs[0][-1] + 1
+        count = e.b.param(Expr.product(sizes[first:last]))
+        with e.b.loop(0, count, 1, accs, hint="k") as loop:
+            run = Group(tuple(sizes[first:last]), Ix(loop.index))
+            loop.yield_(*nest(runs[1:], {**found, first: run}, loop.args))
+        return loop.results
+
+    lanes = e.width(index, mask)
+    return _pick(e, op, value, index, mask, reducer.finish(nest(runs, groups, reducer.init(lanes))))
+
+
+def _list(op: ir.Operation, name: str, rank: int) -> list[int]:
+    return list(ir.DenseI64ArrayAttr(op.attributes[name])) if name in op.attributes else [1] * rank
+
+
+def _reduce_window(
+    e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: str | None
+) -> str:
+    reducer, b = Reducer(e, op), e.b
+    sizes = e.shape(reducer.inputs[0])
+    rank = len(sizes)
+    windows, strides = _list(op, "window_dimensions", rank), _list(op, "window_strides", rank)
+    spread, dilation = _list(op, "base_dilations", rank), _list(op, "window_dilations", rank)
+    padding = [0] * (2 * rank)
+    if "padding" in op.attributes:
+        padding = [int(v) for v in ir.DenseIntElementsAttr(op.attributes["padding"])]
+
+    def plain(d: int) -> bool:
+        return windows[d] == strides[d] == spread[d] == 1 and padding[2 * d : 2 * d + 2] == [0, 0]
+
+    groups, own = carry(e, index, [d if plain(d) else OWN for d in range(rank)])
+
+    def nest(d: int, dims: dict[int, Ix], inside: str | None, accs: list[str]) -> list[str]:
+        if d == rank:
+            at = assemble(sizes, groups, dims)
+            on = e.both(mask, inside)
+            new = reducer.step(accs, [e.value_at(v, at, on) for v in reducer.inputs])
+            return new if inside is None else reducer.keep(inside, new, accs)
+        if d not in own:
+            return nest(d + 1, dims, inside, accs)
+
+        def at(k: str | None, accs: list[str]) -> list[str]:
+            here = e.space.scale(own[d], strides[d])
+            if k is not None:
+                here = e.space.add(here, b.mul(k, dilation[d]))
+            here, ok = e.space.add(here, -padding[2 * d]), inside
+            if spread[d] > 1:
+                ok = e.both(ok, e.at_least(here, b.constant(0, "index")))
+                name = e.space.name_of(here)
+                step = b.constant(spread[d], b.type_of(name))
+                quotient = b.op("arith.divsi", name, step)
+                ok = e.both(ok, b.cmpi("eq", b.op("arith.muli", quotient, step), name))
+                here = e.space.uniform(quotient)
+            if spread[d] > 1 or padding[2 * d] or padding[2 * d + 1]:
+                ok = e.both(ok, e.below(here, b.param(sizes[d])))
+            return nest(d + 1, {**dims, d: here}, ok, accs)
+
+        if windows[d] == 1:
+            return at(None, accs)
+        with b.loop(0, windows[d], 1, accs, hint="w") as loop:
+            loop.yield_(*at(loop.index, loop.args))
+        return loop.results
+
+    results = reducer.finish(nest(0, {}, None, reducer.init(e.width(index, mask))))
+    return _pick(e, op, value, index, mask, results)
+
+
+REDUCTIONS = {"stablehlo.reduce": _reduce, "stablehlo.reduce_window": _reduce_window}
+"""Ops whose elements need a loop over operand elements."""
+
+RULES.update(REDUCTIONS)
