@@ -13,7 +13,7 @@ from shlo_disc.mlir import at, ir, ops_of, run_pipeline, walk
 
 __all__ = ["KEPT_CHLO", "expand_chlo", "expand_composites"]
 
-KEPT_CHLO = frozenset({"chlo.erf", "chlo.erfc", "chlo.top_k"})
+KEPT_CHLO = frozenset({"chlo.erf", "chlo.erf_inv", "chlo.erfc", "chlo.top_k"})
 """CHLO ops that stay: `lower/` computes them, faster and more exactly than their expansion."""
 
 _PARKED = "shlo_disc.parked."

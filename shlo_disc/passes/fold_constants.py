@@ -25,7 +25,7 @@ import numpy as np
 
 from shlo_disc.mlir import ir, producer
 from shlo_disc.passes.base import Pass, register
-from shlo_disc.passes.rules import Facts, apply_rules, splat
+from shlo_disc.passes.rules import Facts, apply_rules
 
 __all__ = ["MAX_ELEMENTS", "RULES", "FoldConstants"]
 
@@ -101,11 +101,11 @@ def elementwise(op: ir.Operation, facts: Facts) -> ir.Value | None:
     result = op.results[0]
     if str(result.type.element_type) not in _DTYPES:
         return None
-    arrays = [_splat_array(v) for v in op.operands]
+    arrays = [_splat_array(v, facts) for v in op.operands]
     if all(a is not None for a in arrays):
         folded = _evaluate(op, [a for a in arrays if a is not None])
         return None if folded is None else _spread(folded, result, facts)
-    arrays = [_constant(v) for v in op.operands]
+    arrays = [_constant(v, facts) for v in op.operands]
     known = [a for a in arrays if a is not None]
     if len(known) != len(arrays) or not result.type.has_static_shape:
         return None
@@ -118,7 +118,7 @@ def moved(op: ir.Operation, facts: Facts) -> ir.Value | None:
     result = op.results[0]
     if not result.type.has_static_shape or str(result.type.element_type) not in _DTYPES:
         return None
-    arrays = [_constant(v) for v in op.operands]
+    arrays = [_constant(v, facts) for v in op.operands]
     known = [a for a in arrays if a is not None]
     if len(known) != len(arrays):
         return None
@@ -191,14 +191,14 @@ def _convert(x: Array, to: np.dtype[Any]) -> Array | None:
     return x.astype(to)
 
 
-def _splat_array(value: ir.Value) -> Array | None:
+def _splat_array(value: ir.Value, facts: Facts) -> Array | None:
     """The one number all of `value` is, as a rank-0 array of its element type."""
-    number = splat(value)
+    number = facts.splat(value)
     dtype = _DTYPES.get(str(value.type.element_type))
     return None if number is None or dtype is None else np.asarray(number).astype(dtype)
 
 
-def _constant(value: ir.Value) -> Array | None:
+def _constant(value: ir.Value, facts: Facts) -> Array | None:
     """The array of a small constant."""
     op = producer(value)
     if op is None or op.name != "stablehlo.constant" or not value.type.has_static_shape:
@@ -207,7 +207,7 @@ def _constant(value: ir.Value) -> Array | None:
     element = str(value.type.element_type)
     if math.prod(shape) > MAX_ELEMENTS or element not in _DTYPES:
         return None
-    number = _splat_array(value)
+    number = _splat_array(value, facts)
     if number is not None:
         return np.full(shape, number)
     if element == "bf16":  # no buffer protocol in the bindings

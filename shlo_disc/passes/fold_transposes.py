@@ -58,7 +58,7 @@ def of_unit_dimensions(op: ir.Operation, facts: Facts) -> ir.Value | None:
 
 
 def into_dot(op: ir.Operation, facts: Facts) -> ir.Value | None:
-    """dot_general(transpose(x), y) ==> dot_general(x, y), where x's free dimensions stay in order."""
+    """dot_general(transpose(x), y) ==> dot_general(x, y), if x's free dimensions stay in order."""
     numbers = stablehlo.DotDimensionNumbers(op.attributes["dot_dimension_numbers"])
     batch = [list(numbers.lhs_batching_dimensions), list(numbers.rhs_batching_dimensions)]
     contract = [list(numbers.lhs_contracting_dimensions), list(numbers.rhs_contracting_dimensions)]

@@ -26,8 +26,6 @@ __all__ = [
     "defined_by",
     "is_one",
     "permutation",
-    "splat",
-    "splat_scalar",
 ]
 
 Sizes = tuple[Expr, ...]
@@ -42,6 +40,13 @@ class Facts:
 
     analysis: ShapeAnalysis
     made: dict[ir.Value, Sizes] = field(default_factory=dict)
+    splats: dict[ir.Value, Any] = field(default_factory=dict)
+
+    def splat(self, value: ir.Value) -> Any:
+        """The number every element of `value` is (int, float or bool), or None."""
+        if value not in self.splats:
+            self.splats[value] = _splat(value)
+        return self.splats[value]
 
     def shape(self, value: ir.Value) -> Sizes:
         """The symbolic sizes of `value`."""
@@ -183,8 +188,7 @@ _SPREADS = (
 )
 
 
-def splat(value: ir.Value) -> Any:
-    """The number every element of `value` is (int, float or bool), or None when not known."""
+def _splat(value: ir.Value) -> Any:
     op = producer(value)
     while op is not None and op.name in _SPREADS:
         op = producer(op.operands[0])
@@ -195,10 +199,3 @@ def splat(value: ir.Value) -> Any:
     if not isinstance(element, ir.IntegerType | ir.FloatType) or not attribute.is_splat:
         return None
     return attribute.get_splat_value().value
-
-
-def splat_scalar(value: ir.Value) -> ir.Value | None:
-    """The rank-0 value that every element of `value` is, looking through broadcasts."""
-    while (op := defined_by(value, *_SPREADS)) is not None:
-        value = op.operands[0]
-    return value if value.type.rank == 0 else None

@@ -25,7 +25,7 @@ from typing import Any, ClassVar
 
 from shlo_disc.mlir import ir
 from shlo_disc.passes.base import Pass, register
-from shlo_disc.passes.rules import Facts, Rule, apply_rules, defined_by, splat
+from shlo_disc.passes.rules import Facts, Rule, apply_rules, defined_by
 
 __all__ = ["RULES", "SimplifyAlgebra"]
 
@@ -65,16 +65,16 @@ def _neutral(
 ) -> Rule:
     """The rule "op(x, n) ==> x" for the neutral n of an element type; None: there is none."""
 
-    def rule(op: ir.Operation, _: Facts) -> ir.Value | None:
+    def rule(op: ir.Operation, facts: Facts) -> ir.Value | None:
         kind = _element(op)
         if not isinstance(kind, ir.IntegerType | ir.FloatType):
             return None
         neutral = number(kind)
         if neutral is None:
             return None
-        if _is_number(splat(op.operands[1]), neutral, kind):
+        if _is_number(facts.splat(op.operands[1]), neutral, kind):
             return op.operands[0]
-        if commutes and _is_number(splat(op.operands[0]), neutral, kind):
+        if commutes and _is_number(facts.splat(op.operands[0]), neutral, kind):
             return op.operands[1]
         return None
 
@@ -86,14 +86,14 @@ def _all_ones(kind: ir.Type) -> int:
     return (1 << kind.width) - 1 if kind.is_unsigned else (1 if kind.width == 1 else -1)
 
 
-def _absorbed(op: ir.Operation, _: Facts) -> ir.Value | None:
-    """x * 0, x & 0 ==> 0 and x | ones ==> ones, integers only."""
+def _absorbed(op: ir.Operation, facts: Facts) -> ir.Value | None:
+    """Integers: x * 0, x & 0 ==> 0 and x | ones ==> ones."""
     kind = _element(op)
     if not isinstance(kind, ir.IntegerType):
         return None
     absorber = _all_ones(kind) if op.name == "stablehlo.or" else 0
     for value in op.operands:
-        if splat(value) is not None and int(splat(value)) == absorber:
+        if facts.splat(value) is not None and int(facts.splat(value)) == absorber:
             return value
     return None
 
@@ -133,12 +133,12 @@ def _abs_of_negate(op: ir.Operation, facts: Facts) -> ir.Value | None:
 
 
 def _divide_by_power_of_two(op: ir.Operation, facts: Facts) -> ir.Value | None:
-    """x / 2**k ==> x * 2**-k, floats, where 2**-k is a normal number of the type.
+    """Floats: x / 2**k ==> x * 2**-k, where 2**-k is a normal number of the type.
 
     Both are the one real number x * 2**-k, rounded once.
     """
     smallest = {"bf16": -126, "f16": -14, "f32": -126, "f64": -1022}.get(str(_element(op)))
-    number = splat(op.operands[1])
+    number = facts.splat(op.operands[1])
     if smallest is None or number is None or not math.isfinite(number) or number == 0:
         return None
     mantissa, exponent = math.frexp(number)
@@ -160,7 +160,7 @@ def _with_constant(op: ir.Operation, name: str, number: float, facts: Facts) -> 
 
 
 def _subtract_itself(op: ir.Operation, facts: Facts) -> ir.Value | None:
-    """x - x and x ^ x ==> 0, static integers only."""
+    """Static integers: x - x and x ^ x ==> 0."""
     result = op.results[0]
     kind = _element(op)
     if op.operands[0] != op.operands[1] or not isinstance(kind, ir.IntegerType):
@@ -171,12 +171,12 @@ def _subtract_itself(op: ir.Operation, facts: Facts) -> ir.Value | None:
     return facts.build("stablehlo.constant", [], result.type, facts.shape(result), {"value": value})
 
 
-def _select_one_side(op: ir.Operation, _: Facts) -> ir.Value | None:
+def _select_one_side(op: ir.Operation, facts: Facts) -> ir.Value | None:
     """select(p, x, x) ==> x, and select(constant, x, y) ==> the chosen one."""
     predicate, on_true, on_false = op.operands
     if on_true == on_false:
         return on_true
-    chosen = splat(predicate)
+    chosen = facts.splat(predicate)
     if chosen is None:
         return None
     return on_true if chosen else on_false
@@ -194,14 +194,14 @@ def _select_of_not(op: ir.Operation, facts: Facts) -> ir.Value | None:
     )
 
 
-def _power_of_one(op: ir.Operation, _: Facts) -> ir.Value | None:
-    """x ** 1 ==> x."""
-    return op.operands[0] if splat(op.operands[1]) == 1 else None
+def _power_of_one(op: ir.Operation, facts: Facts) -> ir.Value | None:
+    """Power: x ** 1 ==> x."""
+    return op.operands[0] if facts.splat(op.operands[1]) == 1 else None
 
 
 def _square(op: ir.Operation, facts: Facts) -> ir.Value | None:
-    """x ** 2 ==> x * x, which is the correctly rounded power."""
-    if splat(op.operands[1]) != 2:
+    """Power: x ** 2 ==> x * x, which is the correctly rounded power."""
+    if facts.splat(op.operands[1]) != 2:
         return None
     result = op.results[0]
     base = op.operands[0]

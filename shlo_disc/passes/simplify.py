@@ -1,0 +1,64 @@
+"""simplify: every rule of the fold passes and of simplify-algebra, in one sweep.
+
+    maximum (broadcast -inf), %x; reshape (reshape %y); ...  ==>  what is left of them
+
+Why     The rules feed each other (a folded constant is an identity's operand, a folded reshape
+        shows the broadcast below it), and one sweep asks for one shape analysis, which costs more
+        than all the rules.
+Needs   `resolve-shapes`.   Keeps  every result, bit for bit, as each rule does.
+Cost    O(ops).
+Source  the passes its rules come from; each runs alone under its own name too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from shlo_disc.mlir import ir
+from shlo_disc.passes import (
+    fold_broadcasts,
+    fold_constants,
+    fold_converts,
+    fold_reshapes,
+    fold_transposes,
+    simplify_algebra,
+)
+from shlo_disc.passes.base import Pass, register
+from shlo_disc.passes.rules import Rule, apply_rules
+
+__all__ = ["RULES", "Simplify"]
+
+_TABLES = (
+    fold_converts.RULES,  # fewer types to fold through
+    fold_constants.RULES,  # identities look for constants
+    simplify_algebra.RULES,
+    fold_reshapes.RULES,
+    fold_broadcasts.RULES,
+    fold_transposes.RULES,
+)
+
+
+def _merged() -> dict[str, tuple[Rule, ...]]:
+    merged: dict[str, tuple[Rule, ...]] = {}
+    for table in _TABLES:
+        for name, rules in table.items():
+            merged[name] = (*merged.get(name, ()), *rules)
+    return merged
+
+
+RULES = _merged()
+
+
+@dataclass(frozen=True)
+class Simplify(Pass):
+    """See the module."""
+
+    name: ClassVar[str] = "simplify"
+
+    def run(self, module: ir.Module) -> int:
+        """Rewrite `module`; the number of rewrites."""
+        return apply_rules(module, RULES)
+
+
+register(Simplify())
