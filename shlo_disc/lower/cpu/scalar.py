@@ -215,9 +215,9 @@ def _fmod(b: Text, x: str, y: str) -> str:
 
 
 def _power(b: Text, op: ir.Operation, args: list[str], ins: list[Element], out: Element) -> str:
-    from shlo_disc.lower.cpu.math import emit_math  # noqa: PLC0415 - optional until first use
-
     if out.is_float:
+        from shlo_disc.lower.cpu.math import emit_math  # noqa: PLC0415 - it imports text only
+
         wide = [to_compute(b, a, out) for a in args]
         return from_compute(b, emit_math(b, "pow", wide, b.type_of(wide[0])), out)
     if out.kind == "b":
@@ -375,10 +375,11 @@ def convert(b: Text, x: str, source: Element, target: Element) -> str:
         wide = to_compute(b, x, source)
         if target.is_float:
             return _float_to_float(b, wide, source, target)
-        name = "llvm.intr.fptosi.sat" if target.is_signed else "llvm.intr.fptoui.sat"
+        name = "llvm.fptosi.sat" if target.is_signed else "llvm.fptoui.sat"
         of = b.type_of(wide)
         type_ = like(of, target.register)
-        return b.define(f"{name}({wide}) : ({of}) -> {type_}", type_, [wide])
+        call = f'llvm.call_intrinsic "{name}"({wide}) : ({of}) -> {type_}'
+        return b.define(call, type_, [wide])
     if target.is_float:
         return _int_to_float(b, x, source, target)
     if target.bits > source.bits:
@@ -451,6 +452,8 @@ def _reduce_precision(
 ) -> str:
     e = ir.IntegerAttr(op.attributes["exponent_bits"]).value
     m = ir.IntegerAttr(op.attributes["mantissa_bits"]).value
+    if out.is_half and e >= (5 if out.name == "f16" else 8):
+        e = 8  # all exponents of the type, its denormals included
     return from_compute(b, reduce_precision(b, to_compute(b, args[0], out), e, m), out)
 
 
