@@ -51,7 +51,9 @@ FFI_TARGET = "shlo_disc.call"
 
 
 def ffi_handler() -> Any:
-    """The capsule for `jax.ffi.register_ffi_target(FFI_TARGET, ffi_handler(), platform="cpu")`.
+    """Return the capsule to register with JAX.
+
+    `jax.ffi.register_ffi_target(FFI_TARGET, ffi_handler(), platform="cpu")`; once per process.
 
     Programs become callable by :meth:`Executable.register_ffi`. The custom call takes the
     attribute `executable` (i64, the fingerprint) and optionally `sizes` (i64 array): the sizes of

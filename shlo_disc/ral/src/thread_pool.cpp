@@ -156,7 +156,7 @@ class ThreadPool {
     job.failed.store(false, std::memory_order_relaxed);
     const uint64_t bit = uint64_t{1} << slot;
     open_.fetch_or(bit, std::memory_order_seq_cst);
-    wake((extent + grain - 1) / grain - 1);
+    wake((extent - 1) / grain);
 
     work(job);
 

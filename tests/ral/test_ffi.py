@@ -1,0 +1,171 @@
+"""Executables as custom calls inside jax.jit."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from shlo_disc import ral
+
+fingerprints = itertools.count(1000)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def target():
+    jax.ffi.register_ffi_target(ral.FFI_TARGET, ral.ffi_handler(), platform="cpu")
+
+
+def registered(exe):
+    fingerprint = next(fingerprints)
+    exe.register_ffi(fingerprint)
+    return fingerprint
+
+
+def custom_call(fingerprint, *results, **attributes):
+    call = jax.ffi.ffi_call(ral.FFI_TARGET, results)
+    return lambda *args: call(*args, executable=np.int64(fingerprint), **attributes)
+
+
+def like(x):
+    return jax.ShapeDtypeStruct(x.shape, x.dtype)
+
+
+def test_inside_jit(standins):
+    fingerprint = registered(standins.add1())
+    f = jax.jit(lambda x: custom_call(fingerprint, like(x))(x * 2)[0] + 1)
+    for shape in ((1, 1), (3, 4), (7, 301), (0, 5), (64, 1000)):
+        x = jnp.arange(np.prod(shape), dtype="f4").reshape(shape)
+        np.testing.assert_array_equal(f(x), 2 * x + 2)
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    ["bool", "int8", "int32", "uint16", "uint32", "float16", "bfloat16", "float32", "complex64"],
+)
+def test_dtypes(standins, dtype):
+    fingerprint = registered(standins.copy(dtype, 1))
+    x = jnp.arange(9).astype(dtype)
+    (y,) = jax.jit(custom_call(fingerprint, like(x)))(x)
+    np.testing.assert_array_equal(y, x)
+
+
+def test_inside_scan_and_cond(standins):
+    add1 = custom_call(registered(standins.add1()), jax.ShapeDtypeStruct((2, 3), "float32"))
+
+    def step(x, _):
+        return jax.lax.cond(x[0, 0] < 5, lambda a: add1(a)[0], lambda a: a, x), None
+
+    y, _ = jax.jit(lambda x: jax.lax.scan(step, x, length=10))(jnp.zeros((2, 3)))
+    np.testing.assert_array_equal(y, np.full((2, 3), 5))
+
+
+def refused(f, *args):
+    with pytest.raises(Exception, match="shlo_disc") as error:
+        jax.block_until_ready(jax.jit(f)(*args))
+    return str(error.value)
+
+
+def test_errors_name_the_cause(standins):
+    fingerprint = registered(standins.add1())
+    x = jnp.ones((2, 3))
+    add1 = custom_call(fingerprint, like(x))
+    text = refused(add1, jnp.ones((2, 3), "int32"))
+    assert "INVALID_ARGUMENT" in text
+    assert "argument 0 ('x'): dtype is int32, the program takes float32" in text
+    assert "argument 0 ('x'): rank is 1" in refused(add1, jnp.ones(6))
+    assert "x.shape[0] != 13" in refused(add1, jnp.ones((13, 3)))
+    assert "x.shape[1] != 13" in refused(add1, jnp.ones((3, 13)))
+    assert "takes 1 arguments and has 1 results, the custom call has 2 and 1" in refused(add1, x, x)
+    text = refused(custom_call(fingerprint, jax.ShapeDtypeStruct((2, 4), "float32")), x)
+    assert "result 0 is float32(2, 3), the custom call says float32(2, 4)" in text
+    text = refused(custom_call(fingerprint, jax.ShapeDtypeStruct((2, 3), "int32")), x)
+    assert "the custom call says int32(2, 3)" in text
+    text = refused(custom_call(-5, like(x)), x)
+    assert "NOT_FOUND" in text
+    assert "program -5 was not compiled in this process" in text
+    call = jax.ffi.ffi_call(ral.FFI_TARGET, like(x))
+    assert "no i64 attribute 'executable'" in refused(lambda a: call(a), x)
+    assert "no i64 attribute 'executable'" in refused(lambda a: call(a, executable="one"), x)
+    # After all that it still works.
+    np.testing.assert_array_equal(jax.jit(add1)(x)[0], x + 1)
+
+
+def test_sizes_come_by_attribute(standins):
+    exe = standins.executable(
+        "carrier",
+        [("float32", (-1,)), ("float32", (-1,))],
+        [("float32", 1, False), ("int32", 0, False)],
+    )
+    x = jnp.arange(3.0)
+    results = (like(x), jax.ShapeDtypeStruct((), "int32"))
+    fingerprint = registered(exe)
+
+    def with_sizes(sizes, dtype=np.int64):
+        return custom_call(fingerprint, *results, sizes=np.array(sizes, dtype))
+
+    y, is_null = jax.jit(with_sizes([3]))(x)
+    assert is_null == 1
+    np.testing.assert_array_equal(y, x)
+    assert "argument 1: rank is 2, the program takes 1" in refused(with_sizes([3, 1]), x)
+    assert "guard 0 does not hold" in refused(with_sizes([4]), x)
+    assert "not an array of i64" in refused(with_sizes([3], np.int32), x)
+
+
+def test_first_program_of_a_fingerprint_stays(standins):
+    fingerprint = registered(standins.add1())
+    standins.copy("float32", 2).register_ffi(fingerprint)
+    x = jnp.ones((2, 2))
+    np.testing.assert_array_equal(jax.jit(custom_call(fingerprint, like(x)))(x)[0], x + 1)
+
+
+def test_programs_outlive_their_python_objects(standins):
+    fingerprint = registered(standins.copy("float32", 1))
+    x = jnp.arange(4.0)
+    np.testing.assert_array_equal(jax.jit(custom_call(fingerprint, like(x)))(x)[0], x)
+
+
+def test_arguments_are_not_packed_but_constants_are(standins):
+    x, w = jnp.ones(5), jnp.arange(5.0)
+    results = (like(x), jax.ShapeDtypeStruct((), "int32"))
+    f = jax.jit(custom_call(registered(standins.pack("ffi")), *results))
+    for _ in range(4):
+        y, status = f(x, w)
+        assert status == 0
+        np.testing.assert_array_equal(y, x + 2 * w)
+    exe = standins.executable(
+        "pack_constant",
+        [("float32", (-1,))],
+        [("float32", 1, False), ("int32", 0, False)],
+        constants=[np.asarray(w)],
+        pack_layouts=["ffi"],
+    )
+    g = jax.jit(custom_call(registered(exe), *results))
+    assert [int(g(x)[1]) for _ in range(3)] == [2, 1, 1]
+
+
+def test_from_many_threads(standins, bridge):
+    exe = standins.add1()
+    fingerprint = registered(exe)
+    f = jax.jit(lambda x: custom_call(fingerprint, like(x))(x)[0] * 1)
+    failures = []
+
+    def work(seed):
+        x = jnp.full((seed + 1, 40), float(seed))
+        for _ in range(20):
+            if not (np.asarray(f(x)) == seed + 1).all():
+                failures.append(seed)
+            if not (np.asarray(exe.call(bridge, [f(x)])[0]) == seed + 2).all():
+                failures.append(seed)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    assert failures == []

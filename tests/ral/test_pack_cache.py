@@ -1,0 +1,238 @@
+"""Packed weights: made on the second sight of an immutable array, shared, freed with it."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from shlo_disc import ral
+
+DIRECT, READY, FILL = 0, 1, 2
+
+
+@pytest.fixture(autouse=True)
+def no_packs():
+    gc.collect()
+    ral.pack_clear()
+    yield
+    gc.collect()
+
+
+def status(exe, bridge, x, w):
+    y, answer = exe.call(bridge, [x, w]) if bridge else exe.run_numpy([x, w])
+    np.testing.assert_array_equal(np.asarray(y), np.asarray(x) + 2 * np.asarray(w))
+    return int(answer)
+
+
+def test_policy(standins, bridge):
+    exe = standins.pack()
+    x, w = jnp.ones(5), jnp.arange(5.0)
+    assert [status(exe, bridge, x, w) for _ in range(4)] == [DIRECT, FILL, READY, READY]
+    # The first argument is not packable: it may change at every call.
+    assert [status(exe, bridge, jnp.full(5, float(i)), w) for i in range(3)] == [READY] * 3
+    # Another array with equal contents is another buffer.
+    other = jnp.arange(5.0)
+    assert [status(exe, bridge, x, other) for _ in range(3)] == [DIRECT, FILL, READY]
+    assert status(exe, bridge, x, w) == READY
+
+
+def test_fresh_arrays_are_never_packed(standins, bridge):
+    exe = standins.pack()
+    before = ral.pack_stats()["filled"]
+    for i in range(20):  # as a rule the address of the dead one is used again
+        assert status(exe, bridge, jnp.ones(5), jnp.full(5, float(i))) == DIRECT
+    assert ral.pack_stats()["filled"] == before
+
+
+def test_an_array_passed_twice_was_not_seen_before(standins, bridge):
+    exe = standins.executable(
+        "pack",
+        [("float32", (-1,)), ("float32", (-1,))],
+        [("float32", 1, False), ("int32", 0, False)],
+        pack_layouts=["twice"],
+        packable=[0, 1],
+    )
+    w = jnp.arange(4.0)
+    assert [status(exe, bridge, w, w) for _ in range(3)] == [DIRECT, FILL, READY]
+
+
+def test_mutable_arguments_are_never_packed(standins, bridge):
+    exe = standins.pack()
+    w = np.arange(5, dtype="f4")
+    for i in range(4):
+        w[0] = i
+        assert status(exe, bridge, jnp.ones(5), w) == DIRECT
+        assert status(exe, None, np.ones(5, "f4"), w) == DIRECT
+
+
+def test_equal_layouts_are_shared_between_executables(standins, bridge):
+    x, w = jnp.ones(5), jnp.arange(5.0)
+    first, second, other = standins.pack("twice"), standins.pack("twice"), standins.pack("other")
+    assert [status(first, bridge, x, w) for _ in range(3)] == [DIRECT, FILL, READY]
+    assert status(second, bridge, x, w) == READY
+    assert [status(other, bridge, x, w) for _ in range(2)] == [FILL, READY]
+    assert ral.pack_stats()["packs"] == 2
+
+
+def test_packs_die_with_the_array(standins, bridge):
+    exe = standins.pack()
+    baseline = ral.pack_stats()
+    held = ral.pool_stats()["in_use_blocks"]
+    w = jnp.arange(1000.0)
+    x = jnp.ones(1000)
+    for _ in range(3):
+        status(exe, bridge, x, w)
+    assert ral.pack_stats()["packs"] == baseline["packs"] + 1
+    assert ral.pack_stats()["bytes"] >= 4000
+    del w
+    gc.collect()
+    after = ral.pack_stats()
+    assert (after["packs"], after["bytes"]) == (baseline["packs"], baseline["bytes"])
+    assert after["owners"] == baseline["owners"]
+    assert ral.pool_stats()["in_use_blocks"] == held
+
+
+def test_packs_of_arrays_in_a_reference_cycle(standins, bridge):
+    class Cycle:
+        pass
+
+    exe = standins.pack()
+    owners = ral.pack_stats()["owners"]
+    cycle = Cycle()
+    cycle.me, cycle.w = cycle, jnp.arange(8.0)
+    for _ in range(3):
+        status(exe, bridge, jnp.ones(8), cycle.w)
+    del cycle
+    gc.collect()
+    assert ral.pack_stats()["owners"] == owners
+    assert ral.pack_stats()["packs"] == 0
+
+
+def test_deleted_and_donated_arrays_are_refused(standins, bridge):
+    exe = standins.pack()
+    x = jnp.ones(5)
+    donate = jax.jit(lambda a: a + 1, donate_argnums=0)
+    for kill in (lambda a: a.delete(), donate):
+        w = jnp.arange(5.0)
+        for _ in range(3):
+            status(exe, bridge, x, w)
+        kill(w)
+        with pytest.raises(ral.ArgumentError, match="deleted"):
+            exe.call(bridge, [x, w])
+    del w
+    gc.collect()
+    assert ral.pack_stats()["packs"] == 0
+
+
+def test_constants_are_packed_on_first_use(standins, bridge):
+    def exe():
+        return standins.executable(
+            "pack_constant",
+            [("float32", (-1,))],
+            [("float32", 1, False), ("int32", 0, False)],
+            constants=[np.arange(6, dtype="f4")],
+            pack_layouts=["constant"],
+        )
+
+    one = exe()
+    packs = ral.pack_stats()["packs"]
+    want = 1 + 2 * np.arange(6)
+    for expected in (FILL, READY, READY):
+        y, answer = one.run_numpy([np.ones(6, "f4")])
+        assert answer == expected
+        np.testing.assert_array_equal(y, want)
+    assert exe().call(bridge, [jnp.ones(6)])[1] == FILL
+    del one
+    gc.collect()
+    assert ral.pack_stats()["packs"] == packs
+
+
+def test_one_filler_the_others_go_on_without(standins, bridge):
+    exe = standins.pack("slow")
+    x, w = jnp.ones(17), jnp.arange(17.0)  # 17: the filler takes 100 ms
+    assert status(exe, bridge, x, w) == DIRECT
+    answers = []
+    start = threading.Barrier(16)
+
+    def work():
+        start.wait()
+        answers.append(status(exe, bridge, x, w))
+
+    threads = [threading.Thread(target=work) for _ in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+        assert not thread.is_alive()
+    assert answers.count(FILL) == 1
+    assert status(exe, bridge, x, w) == READY
+
+
+def test_clear_waits_for_readers_and_packs_come_back(standins, bridge):
+    exe = standins.pack("cleared")
+    x, w = jnp.ones(17), jnp.arange(17.0)
+    status(exe, bridge, x, w)
+    filler = threading.Thread(target=status, args=(exe, bridge, x, w))
+    filler.start()
+    ral.pack_clear()
+    filler.join()
+    ral.pack_clear()
+    assert ral.pack_stats()["packs"] == ral.pack_stats()["bytes"] == 0
+    assert [status(exe, bridge, x, w) for _ in range(2)] == [FILL, READY]
+
+    stop = threading.Event()
+    wrong = []
+
+    def work():
+        while not stop.is_set():
+            try:
+                status(exe, bridge, jnp.ones(5), weights)
+            except AssertionError as error:
+                wrong.append(error)
+
+    weights = jnp.arange(5.0)
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for _ in range(100):
+        ral.pack_clear()
+    stop.set()
+    for thread in threads:
+        thread.join(30)
+    assert wrong == []
+
+
+def test_memory_is_bounded(standins):
+    root = str(Path(__file__).parents[2])
+    code = f"""
+import sys
+sys.path.insert(0, {root!r})
+import jax, jax.numpy as jnp
+from shlo_disc import ral
+from tests.ral.conftest import Standins, new_bridge
+exe, bridge = Standins({str(standins.path)!r}).pack(), new_bridge(jax.devices()[0])
+x, ws = jnp.ones(1000), [jnp.arange(1000.0) for _ in range(5)]
+for _ in range(3):
+    answers = [int(exe.call(bridge, [x, w])[1]) for w in ws]
+stats = ral.pack_stats()
+print(answers, stats["packs"], stats["bytes"] <= 10_000, stats["refused"] > 0)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "JAX_PLATFORMS": "cpu", "SHLO_DISC_PACK_BYTES": "10000"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "[1, 1, 0, 0, 0] 2 True True"
