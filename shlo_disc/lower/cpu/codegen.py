@@ -40,7 +40,8 @@ __all__ = [
 PIPELINE = (
     "canonicalize,cse,convert-scf-to-cf,convert-math-to-llvm,"
     "convert-vector-to-llvm{enable-x86=true},finalize-memref-to-llvm,convert-arith-to-llvm,"
-    "convert-index-to-llvm,convert-cf-to-llvm,convert-func-to-llvm,reconcile-unrealized-casts"
+    "convert-index-to-llvm,convert-cf-to-llvm,convert-func-to-llvm,convert-ub-to-llvm,"
+    "reconcile-unrealized-casts"
 )
 """From vector/scf/memref/math/arith/llvm to the LLVM dialect."""
 
