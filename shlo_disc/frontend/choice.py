@@ -1,0 +1,349 @@
+"""The state of the search for symbols: what every axis is, and the edits that make it less general."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import jax
+from jax import export
+
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.frontend.leaves import Leaf
+from shlo_disc.frontend.plan import Guard, Note, Pattern
+
+__all__ = ["PARAMETER_LEAVES", "Choice", "first_choice"]
+
+PARAMETER_LEAVES = 16
+"""An argument with this many leaves is taken for parameters: its sizes are constants until they change.
+
+A compiler does better with a hidden size it knows (tiles without tails, packed weights), and sizes of
+parameters hardly ever change between calls. The number itself is a guess: the batches of models have
+fewer leaves, the smallest models of practice have more. If such a size does change, the next version has
+a symbol for it.
+"""
+
+_TAKEN = re.compile(r"d(\d+)\Z")
+
+
+@dataclass
+class Choice:
+    """An expression for every axis, the sizes of the call at hand, and what has been assumed."""
+
+    leaves: Sequence[Leaf]
+    dims: list[tuple[Expr, ...]]
+    hints: dict[str, int]
+    """The value of each symbol in the call at hand."""
+    fixed: frozenset[str] = frozenset()
+    """Symbols the user stated; they stay unless the program itself compares them."""
+    guards: list[Guard] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+    issued: int = 0
+    """Symbols named so far; a name is never used twice, so that notes stay readable."""
+
+    def copy(self) -> Choice:
+        """An independent copy."""
+        return replace(
+            self,
+            dims=list(self.dims),
+            hints=dict(self.hints),
+            guards=list(self.guards),
+            notes=list(self.notes),
+        )
+
+    def value(self, size: Expr) -> int:
+        """The size in the call at hand; raises KeyError for a symbol that is not ours."""
+        return size.evaluate(self.hints)
+
+    @property
+    def pattern(self) -> Pattern:
+        """The choice as a pattern of shapes."""
+        names = tuple(leaf.name for leaf in self.leaves)
+        return Pattern(names, tuple(self.dims), tuple(self.guards), tuple(self.notes))
+
+    def live(self) -> list[str]:
+        """The symbols in use, the likeliest constants first: sizes of 1, then later axes first."""
+        order: dict[str, None] = {}
+        for shape in reversed(self.dims):
+            for size in reversed(shape):
+                order.update(dict.fromkeys(sorted(size.symbols())))
+        return sorted(order, key=lambda symbol: self.hints[symbol] != 1)
+
+    def new_symbol(self, value: int) -> Expr:
+        """A fresh symbol that is `value` in the call at hand."""
+        stated = self.fixed | self.hints.keys()
+        while (name := f"d{self.issued}") in stated:
+            self.issued += 1
+        self.issued += 1
+        self.hints[name] = value
+        return Expr.symbol(name)
+
+    # -- edits ----------------------------------------------------------------------------------
+
+    def substitute(self, values: Mapping[str, Expr], note: Note | None) -> None:
+        """Replace symbols everywhere."""
+        self.dims = [tuple(size.substitute(values) for size in shape) for shape in self.dims]
+        self.guards = [
+            guard
+            for guard in (guard.substitute(dict(values)) for guard in self.guards)
+            if guard.symbols()
+        ]
+        for symbol in values:
+            self.hints.pop(symbol, None)
+        self.fixed -= values.keys()
+        if note is not None:
+            self.notes.append(note)
+
+    def pin(self, symbols: Iterable[str], reason: str, where: str) -> bool:
+        """Make symbols constants; False when there were none to pin."""
+        values = {s: Expr.const(self.hints[s]) for s in symbols if s in self.hints}
+        if not values:
+            return False
+        text = ", ".join(f"{s} = {v}" for s, v in values.items())
+        self.substitute(values, Note(self._placed(text, values), reason, where))
+        return True
+
+    def _placed(self, text: str, symbols: Iterable[str]) -> str:
+        """`text` with the places of the symbols, since a pinned symbol is seen nowhere else."""
+        places = [
+            f"dimension {axis} of {leaf.name}"
+            for symbol in symbols
+            for leaf, shape in zip(self.leaves, self.dims, strict=True)
+            for axis, size in enumerate(shape)
+            if symbol in size.symbols()
+        ]
+        more = f" and {len(places) - 2} more" if len(places) > 2 else ""
+        return f"{text} ({', '.join(places[:2])}{more})"
+
+    def guard(self, left: Expr, relation: str, right: Expr, reason: str, where: str) -> bool:
+        """Add a guard; False when it is there already or says nothing."""
+        if not (left.symbols() | right.symbols()):
+            return False
+        known = {(g.left, g.relation, g.right) for g in self.guards}
+        if (left, relation, right) in known or (relation != ">=" and (right, relation, left) in known):
+            return False
+        self.guards.append(Guard(left, relation, right, reason, where))
+        return True
+
+    def multiple(self, symbol: str, factor: int, reason: str, where: str) -> bool:
+        """Let a symbol be `factor` times a new one; False when its value is no larger multiple."""
+        value = self.hints.get(symbol, 0)
+        if factor < 2 or value % factor or symbol not in self.live():
+            return False
+        fixed = symbol in self.fixed
+        part = self.new_symbol(value // factor)
+        note = Note(self._placed(f"{symbol} = {part * factor}", [symbol]), reason, where)
+        self.substitute({symbol: part * factor}, note)
+        if fixed:
+            self.fixed |= part.symbols()
+        return True
+
+    def unify(
+        self, a: Expr, b: Expr, reason: str, where: str, *, even_fixed: bool = False
+    ) -> dict[str, Expr] | None:
+        """Make two expressions that are equal in this call equal always; the replacements, or None."""
+        if a == b:
+            return {}
+        for mod, zero in ((a, b), (b, a)):
+            known = self._multiple_if_zero(mod, reason, where) if zero == 0 else None
+            if known is not None:
+                return known
+        keep = frozenset() if even_fixed else self.fixed
+        solution = self._solved(_primitive(a - b), keep) or self._paired(a, b, keep)
+        if solution is None:
+            return None
+        note = Note(self._placed(f"{a} == {b}", solution), reason, where)
+        before = self.copy()
+        self.substitute(solution, note)
+        if not self.pattern.is_solvable:
+            self.__dict__.update(before.__dict__)
+            return None
+        return solution
+
+    def _multiple_if_zero(self, size: Expr, reason: str, where: str) -> dict[str, Expr] | None:
+        """For `mod(s, 4) == 0`: s becomes a multiple of 4."""
+        atoms = [atom for atom in size.atoms() if atom.op == "mod" and atom.args[1].is_const]
+        if len(size.terms) != 1 or len(atoms) != 1 or len(atoms[0].args[0].symbols()) != 1:
+            return None
+        (symbol,) = atoms[0].args[0].symbols()
+        factor = atoms[0].args[1].value
+        if atoms[0].args[0] != Expr.symbol(symbol):
+            return None
+        if not self.multiple(symbol, factor, reason, where):
+            return None
+        return {symbol: Expr.symbol(f"d{self.issued - 1}") * factor}
+
+    def _solved(self, difference: Expr, keep: frozenset[str]) -> dict[str, Expr] | None:
+        """`{symbol: expression}` that makes `difference` zero; sizes must stay positive sums."""
+        found = []
+        for monomial, coefficient in difference.terms:
+            if len(monomial) != 1 or monomial[0][1] != 1 or abs(coefficient) != 1:
+                continue
+            symbol = monomial[0][0].key
+            if monomial[0][0].op or symbol in keep or symbol not in self.hints:
+                continue
+            value = (difference - Expr.symbol(symbol) * coefficient) * -coefficient
+            simple = all(not atom.op for atom in value.atoms())
+            if symbol in value.symbols() or not simple or any(c < 0 for _, c in value.terms):
+                continue
+            # Of two symbols the later one goes, so that names stay with the first argument.
+            found.append((len(value.terms), not value.is_const, -_order(symbol), symbol, value))
+        if not found:
+            return None
+        *_, symbol, value = min(found, key=lambda item: item[:3])
+        return {symbol: value}
+
+    def _paired(self, a: Expr, b: Expr, keep: frozenset[str]) -> dict[str, Expr] | None:
+        """Symbols of `b` replaced by symbols of `a` that have the same value (`b0*t0 == b1*t1`)."""
+        left = sorted(a.symbols() - b.symbols(), key=_order)
+        solution: dict[str, Expr] = {}
+        for symbol in sorted(b.symbols() - a.symbols(), key=_order):
+            twin = next((s for s in left if self.hints.get(s) == self.hints.get(symbol)), None)
+            if twin is None:
+                continue
+            left.remove(twin)
+            loser, winner = (symbol, twin) if symbol not in keep else (twin, symbol)
+            if loser in keep or loser not in self.hints:
+                return None
+            solution[loser] = Expr.symbol(winner)
+        if solution and a.substitute(solution) == b.substitute(solution):
+            return solution
+        return None
+
+    def merge_equal_sizes(self) -> bool:
+        """One symbol for all sizes that are equal in this call: the least general, surest sharing."""
+        by_value: dict[int, str] = {}
+        solution: dict[str, Expr] = {}
+        for symbol in sorted(self.hints, key=_order):
+            if symbol in self.fixed:
+                continue
+            first = by_value.setdefault(self.hints[symbol], symbol)
+            if first != symbol:
+                solution[symbol] = Expr.symbol(first)
+        if not solution:
+            return False
+        text = ", ".join(f"{symbol} == {first}" for symbol, first in solution.items())
+        self.substitute(solution, Note(text, "equal in the call that was compiled"))
+        return True
+
+    # -- towards JAX ----------------------------------------------------------------------------
+
+    def specs(self) -> list[jax.ShapeDtypeStruct]:
+        """The abstract value of every leaf, in one new symbolic scope."""
+        constraints = [str(g) for g in self.guards if g.relation == ">="]
+        scope = export.SymbolicScope(constraints)
+        found = []
+        for leaf, shape in zip(self.leaves, self.dims, strict=True):
+            sizes: Any = leaf.shape
+            if any(not size.is_const for size in shape):
+                text = "(" + ", ".join(str(size) for size in shape) + ",)"
+                sizes = export.symbolic_shape(text, scope=scope)
+            found.append(jax.ShapeDtypeStruct(sizes, leaf.dtype, weak_type=leaf.weak_type))
+        return found
+
+
+def _primitive(difference: Expr) -> Expr:
+    """The difference without its common factors, which are positive: zero in the same cases."""
+    terms = difference.terms
+    if not terms:
+        return difference
+    common = dict(terms[0][0])
+    for monomial, _ in terms[1:]:
+        powers = dict(monomial)
+        common = {atom: min(p, powers[atom]) for atom, p in common.items() if atom in powers}
+    # Only symbols are known to be at least 1.
+    divisor = Expr({tuple(sorted((a, p) for a, p in common.items() if not a.op)): difference.content})
+    return difference // divisor
+
+
+def _order(symbol: str) -> int:
+    match = _TAKEN.match(symbol)
+    return int(match[1]) if match else -1
+
+
+def first_choice(
+    leaves: Sequence[Leaf],
+    mode: bool | str,
+    stated: Sequence[Sequence[Expr | None] | None],
+    constraints: Sequence[Guard],
+    before: Sequence[Pattern],
+) -> Choice:
+    """The most general sensible start for a call.
+
+    `mode`: "auto", True or False. `stated`: what the user said of each leaf (None: nothing). `before`: the
+    versions that did not fit this call: what they shared and this call tells apart is split.
+    Raises ValueError when the stated sizes cannot be those of the call.
+    """
+    choice = Choice(leaves, [], {})
+    pattern = Pattern(
+        tuple(leaf.name for leaf in leaves),
+        tuple(tuple(s) if s is not None else (None,) * len(l.shape) for s, l in zip(stated, leaves)),
+    )
+    values = pattern.solve([leaf.shape for leaf in leaves])
+    if values is None:
+        raise ValueError("the sizes do not fit the stated shapes")
+    choice.hints.update(zip(pattern.symbols, values, strict=True))
+    choice.fixed = frozenset(pattern.symbols)
+    classes: dict[Any, Expr] = {}
+    kinds = _kinds(leaves)
+    for index, (leaf, said) in enumerate(zip(leaves, stated, strict=True)):
+        shape: list[Expr] = []
+        met: dict[int, int] = {}
+        for axis, value in enumerate(leaf.shape):
+            size = said[axis] if said is not None else None
+            if size is None:
+                occurrence = met[value] = met.get(value, -1) + 1
+                key: Any = (kinds[index], value, occurrence)
+                past = tuple(str(p.dims[index][axis]) for p in before)
+                parameter = mode == "auto" and kinds[index][0] == "parameters"
+                if past:
+                    # Shared so far and equal now stays shared; constant and unchanged stays constant.
+                    key = (past, value)
+                    parameter = all(text == str(value) for text in past)
+                if value == 0 or mode is False or parameter:
+                    size = Expr.const(value)
+                else:
+                    size = classes.get(key)
+                    if size is None:
+                        size = classes[key] = choice.new_symbol(value)
+            shape.append(size)
+        choice.dims.append(tuple(shape))
+    choice.guards += [g for g in constraints if g.symbols() <= choice.hints.keys()]
+    if not before and any(kind[0] == "parameters" for kind in kinds) and mode == "auto":
+        choice.notes.append(_parameters_note(leaves, kinds))
+    return choice
+
+
+def _parameters_note(leaves: Sequence[Leaf], kinds: Sequence[tuple[Any, ...]]) -> Note:
+    arguments = dict.fromkeys(
+        re.split(r"[\[.]", leaf.name)[0]
+        for leaf, kind in zip(leaves, kinds, strict=True)
+        if kind[0] == "parameters"
+    )
+    return Note(
+        f"the sizes of {', '.join(arguments)} are constants",
+        f"an argument with {PARAMETER_LEAVES} leaves or more is taken for parameters; "
+        "a call with other sizes makes them symbols",
+    )
+
+
+def _kinds(leaves: Sequence[Leaf]) -> list[tuple[Any, ...]]:
+    """Leaves with the same kind may share symbols at once; others only when the program asks.
+
+    Arguments that are one array share with each other (`x + y`); an argument with several leaves shares
+    within itself, and with arguments of just the same shapes (parameters and their gradients).
+    """
+    members: dict[int, list[Leaf]] = {}
+    for leaf in leaves:
+        members.setdefault(leaf.group, []).append(leaf)
+    kinds: dict[int, tuple[Any, ...]] = {}
+    for group, inside in members.items():
+        if len(inside) == 1:
+            kinds[group] = ("arrays",)
+        elif len(inside) < PARAMETER_LEAVES:
+            kinds[group] = ("tree", tuple(leaf.shape for leaf in inside))
+        else:
+            kinds[group] = ("parameters", tuple(leaf.shape for leaf in inside))
+    return [kinds[leaf.group] for leaf in leaves]

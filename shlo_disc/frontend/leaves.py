@@ -1,0 +1,118 @@
+"""What a call is made of: array leaves with their types, and their names for messages."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from shlo_disc.jax_private import ArrayImpl
+
+__all__ = ["Leaf", "concrete", "leaf_names", "leaf_of", "top_level_of"]
+
+_SCALARS = (bool, int, float, complex)
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """The type of one array argument."""
+
+    name: str
+    """Its path as the user would write it: `params['w'][0]`."""
+    shape: tuple[int, ...]
+    dtype: Any
+    """As JAX will see it (float64 is float32 unless x64 is on; `key<fry>` for typed PRNG keys)."""
+    weak_type: bool
+    group: int
+    """Index of the top-level argument it belongs to."""
+
+    @property
+    def is_key(self) -> bool:
+        """Is this an array of typed PRNG keys?"""
+        return bool(jax.dtypes.issubdtype(self.dtype, jax.dtypes.prng_key))
+
+
+def leaf_of(value: Any, name: str, group: int) -> Leaf:
+    """The type of an argument leaf; raises TypeError, with the argument's path, for non-arrays."""
+    if isinstance(value, jax.Array):
+        weak = bool(getattr(value, "weak_type", False))
+        return Leaf(name, tuple(value.shape), value.dtype, weak, group)
+    if isinstance(value, _SCALARS):
+        kind = type(value) if type(value) in _SCALARS else np.asarray(value).dtype
+        return Leaf(name, (), jax.dtypes.canonicalize_dtype(_scalar_dtype(kind)), True, group)
+    if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind not in "OSUMm":
+        dtype = jax.dtypes.canonicalize_dtype(value.dtype)
+        return Leaf(name, tuple(value.shape), dtype, False, group)
+    if hasattr(value, "__jax_array__"):
+        return leaf_of(value.__jax_array__(), name, group)
+    described = f"{type(value).__name__}"
+    if isinstance(value, (np.ndarray, np.generic)):
+        described += f" of dtype {value.dtype}"
+    raise TypeError(
+        f"argument {name} is a {described}; every leaf of an argument must be an array or a number. "
+        "Values that are not arrays can be given with static_argnums or static_argnames."
+    )
+
+
+def _scalar_dtype(kind: Any) -> Any:
+    return {bool: np.bool_, int: np.int64, float: np.float64, complex: np.complex128}.get(kind, kind)
+
+
+def concrete(value: Any, leaf: Leaf) -> Any:
+    """`value` as the executable takes it: a jax.Array, or a NumPy array of the canonical dtype."""
+    if type(value) is ArrayImpl:
+        return value
+    if leaf.is_key:
+        return jax.random.key_data(value)
+    if isinstance(value, jax.Array):
+        return value
+    if hasattr(value, "__jax_array__"):
+        return value.__jax_array__()
+    return np.ascontiguousarray(value, leaf.dtype).reshape(leaf.shape)
+
+
+def top_level_of(args: Sequence[Any], kwargs: dict[str, Any]) -> list[int]:
+    """For each leaf of `(args, kwargs)`, the index of the top-level argument that holds it."""
+    groups: list[int] = []
+    for index, value in enumerate([*args, *(kwargs[key] for key in sorted(kwargs))]):
+        groups += [index] * len(jax.tree.leaves(value))
+    return groups
+
+
+def leaf_names(
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    positions: Sequence[int] | None = None,
+) -> list[str]:
+    """The path of each leaf of `(args, kwargs)`: `params['w']`; `positions`: where args stood."""
+    positional = _positional_names(function, positions or range(len(args)))
+    names: list[str] = []
+    for name, value in zip(positional, args, strict=True):
+        names += [
+            name + jax.tree_util.keystr(path)
+            for path, _ in jax.tree_util.tree_leaves_with_path(value)
+        ]
+    for key in sorted(kwargs):
+        names += [
+            key + jax.tree_util.keystr(path)
+            for path, _ in jax.tree_util.tree_leaves_with_path(kwargs[key])
+        ]
+    return names
+
+
+def _positional_names(function: Callable[..., Any], positions: Sequence[int]) -> list[str]:
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):  # builtins and some callables have no signature
+        parameters = []
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    known = [p.name for p in parameters if p.kind in kinds]
+    rest = next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), "args")
+    return [
+        known[k] if k < len(known) else f"{rest}[{k - len(known)}]" for k in positions
+    ]

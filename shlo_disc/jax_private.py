@@ -1,0 +1,174 @@
+"""Every private name of JAX that shlo_disc uses, and what for.
+
+The rest of the package imports them from here, so a new JAX version is one file to check. Tried with
+jax and jaxlib 0.10.2 (Python 3.11) and 0.12.0.1 (Python 3.12); `tests/frontend/test_jax_private.py`
+holds each name to what is said of it here.
+
+| name | what for |
+|---|---|
+| `trace_context` | the part of `jax.config` a trace depends on (x64, matmul precision, ...): part of the cache key |
+| `disable_jit` | `jax.disable_jit()`: run the function as Python |
+| `ArrayImpl` | the one concrete array class; `type(x) is ArrayImpl` is 20 times faster than isinstance |
+| `array_result_handler` | an array with the same buffer and another aval (weak type) |
+| `DimExpr` | the class of symbolic sizes: its `__eq__` is watched while we trace |
+| `auto_insert_reshard`, `standard_vma_rule`, `ManualAxisType`, `get_cur_mesh_sharding` | what `shard_map` needs a primitive to say about its result; without it the gradient of `shard_map(f)` is silently wrong |
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+import jax
+from jax._src import config as _config
+from jax._src import core as _core
+from jax._src import source_info_util as _source_info
+from jax._src.array import ArrayImpl
+from jax._src.export.shape_poly import _DimExpr as DimExpr
+from jax._src.lib import _jax
+
+__all__ = [
+    "ArrayImpl",
+    "Comparison",
+    "DimExpr",
+    "auto_insert_reshard",
+    "comparisons_watched",
+    "disable_jit",
+    "is_library_file",
+    "manual_axes",
+    "reshapes_of",
+    "rewrapped",
+    "trace_context",
+]
+
+trace_context = _config.trace_context
+"""`() -> tuple`: hashable; equal when a function would be traced alike."""
+
+disable_jit = _config.disable_jit
+"""`.value` is true inside `with jax.disable_jit()`."""
+
+auto_insert_reshard = _core.auto_insert_reshard
+"""Arguments with equal sets of varying manual axes (a no-op outside `shard_map`)."""
+
+
+def manual_axes(primitive: str, arguments: Any, results: list[Any]) -> list[Any]:
+    """The avals `results` as they are under the mesh in force, given the arguments' avals."""
+    varying = _core.standard_vma_rule(primitive, *arguments)
+    sharding = _core.get_cur_mesh_sharding()
+    manual = _core.ManualAxisType(varying=varying)
+    return [aval.update(sharding=sharding, manual_axis_type=manual) for aval in results]
+
+
+# JAX 0.11 dropped the argument with the checks.
+_NO_CHECKS = {"_skip_checks": True} if jax.__version_info__ < (0, 11) else {}
+
+
+def rewrapped(array: jax.Array, *, weak_type: bool) -> jax.Array:
+    """The same buffer under an aval with another `weak_type`; uncommitted, as results of jit are."""
+    aval = array.aval.update(weak_type=weak_type)  # type: ignore[attr-defined]
+    handler = _jax.array_result_handler(aval, array.sharding, committed=False, **_NO_CHECKS)
+    result: jax.Array = handler([array])
+    return result
+
+
+# ---- watching `==` on symbolic sizes ----------------------------------------------------------
+#
+# JAX answers False when it cannot tell whether two sizes are equal (jax#14290), because `==` is
+# also used by its caches. A function that asks (`if x.shape == y.shape`) would silently take the wrong
+# branch, so we note who asked: an answer given to a file outside JAX becomes a guard.
+
+_HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_JAX_DIRS = tuple(
+    os.path.dirname(os.path.abspath(file)) + os.sep for file in (jax.__file__, _jax.__file__) if file
+)
+_library_files: dict[str, bool] = {}
+
+
+def is_library_file(file: str) -> bool:
+    """Whether code in `file` belongs to JAX or to us, and not to the user."""
+    known = _library_files.get(file)
+    if known is None:
+        path = os.path.abspath(file)
+        known = _library_files[file] = path.startswith((*_JAX_DIRS, _HERE))
+    return known
+
+
+class Comparison:
+    """One `left == right` that JAX answered with False because it did not know."""
+
+    __slots__ = ("left", "right", "user", "where")
+
+    def __init__(self, left: Any, right: Any, frame: FrameType) -> None:
+        self.left = str(left)
+        self.right = str(right)
+        self.user = not is_library_file(frame.f_code.co_filename)
+        self.where = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+    def __repr__(self) -> str:
+        return f"{self.left} == {self.right} at {self.where}"
+
+
+class _Watch(threading.local):
+    log: list[Comparison] | None = None
+
+
+_watch = _Watch()
+_watchers = 0
+_install = threading.Lock()
+_original_eq = DimExpr.__eq__
+_NE_CODE = DimExpr.__ne__.__code__
+
+
+def _watched_eq(self: Any, other: Any) -> bool:
+    answer = bool(_original_eq(self, other))
+    log = _watch.log
+    if answer or log is None:
+        return answer
+    if not isinstance(other, (DimExpr, int)) or isinstance(other, bool):
+        return answer
+    if isinstance(other, DimExpr) and other.scope is not self.scope:
+        return answer
+    frame = sys._getframe(1)
+    if frame.f_code is _NE_CODE and frame.f_back is not None:
+        frame = frame.f_back
+    log.append(Comparison(self, other, frame))
+    return answer
+
+
+@contextmanager
+def comparisons_watched() -> Iterator[list[Comparison]]:
+    """The comparisons of symbolic sizes this thread makes inside the block, in order."""
+    global _watchers  # noqa: PLW0603 - the class to patch is JAX's, so the count is the process's
+    with _install:
+        if _watchers == 0:
+            DimExpr.__eq__ = _watched_eq  # type: ignore[method-assign]
+        _watchers += 1
+    outer, _watch.log = _watch.log, []
+    try:
+        yield _watch.log
+    finally:
+        _watch.log = outer
+        with _install:
+            _watchers -= 1
+            if _watchers == 0:
+                DimExpr.__eq__ = _original_eq  # type: ignore[method-assign]
+
+
+def reshapes_of(jaxpr: Any) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...], str]]:
+    """(operand shape, result shape, `model.py:7`) of every reshape of symbolic sizes, nested too."""
+    todo = [getattr(jaxpr, "jaxpr", jaxpr)]
+    while todo:
+        inner = todo.pop()
+        for equation in inner.eqns:
+            if equation.primitive.name == "reshape":
+                before = equation.invars[0].aval.shape
+                after = equation.outvars[0].aval.shape
+                if any(isinstance(size, DimExpr) for size in (*before, *after)):
+                    where = _source_info.summarize(equation.source_info)
+                    yield before, after, where.split(" (")[0]
+            todo += list(_core.jaxprs_in_params(equation.params))
