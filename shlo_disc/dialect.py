@@ -10,73 +10,131 @@
 `disc.guard`              a condition on symbolic sizes checked before a call runs:
                           `{lhs = "b", op = "==", rhs = "4", message = "..."}`
 ========================  ====================================================================
+
+The operations are unregistered: IRDL, the way to define a dialect in Python, binds the constraint
+of a variadic once, so a registered `disc.fusion` could not have operands of different types. MLIR
+therefore knows nothing of them; :func:`verify` checks them and :func:`tidy` merges and removes
+what `cse` and `dce` would if it knew that `disc.shape` and `disc.dim` are pure.
 """
 
+from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
 from torch_mlir import ir
-from torch_mlir.dialects import ext
 
-__all__ = ["Dim", "Disc", "Fusion", "Guard", "Shape", "Yield", "dim", "load", "shape"]
+__all__ = ["ATTRIBUTES", "Fusion", "Guard", "Yield", "dim", "shape", "tidy", "verify"]
 
+ATTRIBUTES: dict[str, tuple[str, ...]] = {
+    "disc.dim": ("dim",),
+    "disc.fusion": ("kind",),
+    "disc.guard": ("lhs", "op", "rhs", "message"),
+    "disc.shape": ("dims",),
+    "disc.yield": (),
+}
+"""Every operation and the attributes it must have."""
 
-class Disc(ext.Dialect, name="disc"):
-    """The dialect object; see the module's table for its operations."""
-
-
-class Shape(Disc.Operation, name="shape", traits=[ext.Pure]):
-    """A 1-D integer tensor of symbolic sizes."""
-
-    result: ext.Result[Any]
-    dims: ir.ArrayAttr
-
-
-class Dim(Disc.Operation, name="dim", traits=[ext.Pure]):
-    """A rank-0 integer tensor that holds one symbolic size."""
-
-    result: ext.Result[Any]
-    dim: ir.StringAttr
+_PURE = ("disc.dim", "disc.shape")
 
 
-class Fusion(Disc.Operation, name="fusion", traits=[ext.Pure]):
-    """A cluster that becomes one kernel plan."""
-
-    inputs: Sequence[ext.Operand[Any]]
-    outputs: Sequence[ext.Result[Any]]
-    kind: ir.StringAttr
-    body: ext.Region
-
-
-class Yield(Disc.Operation, name="yield", traits=[ir.IsTerminatorTrait]):
-    """Terminator of a fusion: the values it gives."""
-
-    values: Sequence[ext.Operand[Any]]
+def Fusion(inputs: Sequence[ir.Value], outputs: Sequence[ir.Type], *, kind: ir.Attribute) -> Any:
+    """A new `disc.fusion` with an empty region; its block is for the caller to add."""
+    return ir.Operation.create(
+        "disc.fusion",
+        results=list(outputs),
+        operands=list(inputs),
+        attributes={"kind": kind},
+        regions=1,
+    )
 
 
-class Guard(Disc.Operation, name="guard"):
-    """A condition on symbolic sizes, checked before a call runs."""
-
-    lhs: ir.StringAttr
-    op: ir.StringAttr
-    rhs: ir.StringAttr
-    message: ir.StringAttr
+def Yield(values: Sequence[ir.Value]) -> Any:
+    """A new `disc.yield`, the terminator of a fusion."""
+    return ir.Operation.create("disc.yield", operands=list(values))
 
 
-def load(context: ir.Context) -> None:
-    """Register the dialect in `context`; nothing happens the second time."""
-    with context, ir.Location.unknown():
-        if not context.is_dialect_loaded(Disc.DIALECT_NAMESPACE):
-            Disc.load()
+def Guard(*, lhs: ir.Attribute, op: ir.Attribute, rhs: ir.Attribute, message: ir.Attribute) -> Any:
+    """A new `disc.guard`; all attributes are strings."""
+    return ir.Operation.create(
+        "disc.guard", attributes={"lhs": lhs, "op": op, "rhs": rhs, "message": message}
+    )
 
 
 def shape(dims: Sequence[object], element: ir.Type) -> ir.Value:
     """A new `disc.shape` at the insertion point: `tensor<len(dims) x element>`."""
-    attr = ir.ArrayAttr.get([ir.StringAttr.get(str(d)) for d in dims])
-    return Shape(ir.RankedTensorType.get([len(dims)], element), dims=attr).result
+    attribute = ir.ArrayAttr.get([ir.StringAttr.get(str(d)) for d in dims])
+    kind = ir.RankedTensorType.get([len(dims)], element)
+    op = ir.Operation.create("disc.shape", results=[kind], attributes={"dims": attribute})
+    return op.results[0]
 
 
 def dim(size: object, element: ir.Type) -> ir.Value:
     """A new `disc.dim` at the insertion point: `tensor<element>`."""
-    return Dim(ir.RankedTensorType.get([], element), dim=ir.StringAttr.get(str(size))).result
+    kind = ir.RankedTensorType.get([], element)
+    attribute = ir.StringAttr.get(str(size))
+    return ir.Operation.create("disc.dim", results=[kind], attributes={"dim": attribute}).results[0]
+
+
+def tidy(module: ir.Module) -> int:
+    """No block holds two equal `disc.shape`s or `disc.dim`s, or one without uses; how many went."""
+    first: dict[tuple[object, ...], ir.Value] = {}
+    gone: list[ir.Operation] = []
+    blocks: dict[ir.Block, int] = {}
+
+    def visit(op: ir.Operation) -> ir.WalkResult:
+        if op.name in _PURE:
+            value = op.results[0]
+            block = blocks.setdefault(op.block, len(blocks))
+            key = (block, op.attributes[ATTRIBUTES[op.name][0]], value.type)
+            if first.setdefault(key, value) != value:
+                value.replace_all_uses_with(first[key])
+                gone.append(op)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    unused = [v.owner for v in first.values() if not any(True for _ in v.uses)]
+    for op in (*gone, *unused):
+        op.erase()
+    return len(gone) + len(unused)
+
+
+def verify(module: ir.Module) -> None:
+    """Raise ValueError, naming the operation, when a `disc` operation is not as described above."""
+    wrong: list[str] = []
+
+    def visit(op: ir.Operation) -> ir.WalkResult:
+        if op.name.startswith("disc."):
+            problem = _problem(op)
+            if problem:
+                wrong.append(f"{op.name} at {op.location}: {problem}")
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    if wrong:
+        raise ValueError("\n".join(wrong))
+
+
+def _problem(op: ir.Operation) -> str | None:
+    if op.name not in ATTRIBUTES:
+        return "there is no such operation"
+    missing = [name for name in ATTRIBUTES[op.name] if name not in op.attributes]
+    if missing:
+        return f"attribute {missing[0]} is missing"
+    if op.name == "disc.shape" and len(ir.ArrayAttr(op.attributes["dims"])) != int(
+        ir.RankedTensorType(op.results[0].type).get_dim_size(0)
+    ):
+        return "dims and the type of the result have different lengths"
+    if op.name != "disc.fusion":
+        return None
+    if len(op.regions) != 1 or len(op.regions[0].blocks) != 1:
+        return "it must have one region of one block"
+    block = op.regions[0].blocks[0]
+    if [a.type for a in block.arguments] != [v.type for v in op.operands]:
+        return "operands and block arguments have different types"
+    last = block.operations[len(block.operations) - 1].operation if len(block.operations) else None
+    if last is None or last.name != "disc.yield":
+        return "its block must end in disc.yield"
+    if [v.type for v in last.operands] != [r.type for r in op.results]:
+        return "disc.yield and the results have different types"
+    return None

@@ -61,17 +61,28 @@ with context:
 """
 
 
-def read(source: Any, context: ir.Context) -> ir.Module:
+def read(source: Any, context: ir.Context, *, own: bool = False) -> ir.Module:
     """The module in `source`, verified, in `context`, not yet normalised.
 
     `source`: a `jax.export.Exported`, MLIR text, bytes (text, bytecode or portable artifact), or
     the path of a file with one of them. A `str` without a line break that names a file is a path.
+    `own` lets operations of unknown dialects in, as our own dumps have them (`disc.fusion`).
 
     Raises InvalidModuleError with the line for what MLIR does not accept, OSError for a file
     that cannot be read, TypeError for anything else.
     """
     if isinstance(source, ir.Module):
         return source
+    with context:
+        allowed = context.allow_unregistered_dialects
+        context.allow_unregistered_dialects = own
+        try:
+            return _read(source, context)
+        finally:
+            context.allow_unregistered_dialects = allowed
+
+
+def _read(source: Any, context: ir.Context) -> ir.Module:
     artifact = getattr(source, "mlir_module_serialized", None)
     if isinstance(artifact, bytes):  # made by JAX in this process, hence trusted
         return _portable(artifact, context)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, TextIO, TypeVar
 
-from shlo_disc import flags
+from shlo_disc import dialect, flags
 from shlo_disc.errors import InternalError, ShloDiscError
 from shlo_disc.mlir import ir, run_pipeline, walk
 
@@ -161,11 +161,10 @@ def _blame(a_pass: Pass) -> Iterator[None]:
 
 def _verify(module: ir.Module, a_pass: Pass) -> None:
     try:
-        valid = module.operation.verify()
-    except ir.MLIRError as error:
+        module.operation.verify()
+        dialect.verify(module)
+    except (ir.MLIRError, ValueError) as error:
         raise InternalError(f"pass {a_pass.name} made an invalid module:\n{error}") from error
-    if not valid:
-        raise InternalError(f"pass {a_pass.name} made an invalid module")
 
 
 def _text(module: ir.Module) -> str:

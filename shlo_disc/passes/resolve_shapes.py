@@ -61,6 +61,7 @@ class ResolveShapes(Pass):
             run_pipeline(
                 module, "trivial-dce,func.func(stablehlo-canonicalize-dynamism),trivial-dce"
             )
+            dialect.tidy(module)
         return changed
 
 

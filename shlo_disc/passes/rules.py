@@ -124,7 +124,8 @@ def apply_rules(module: ir.Module, rules: Mapping[str, Sequence[Rule]]) -> int:
     for op in ops:
         changed += _exhaust(op, rules, facts)
     if changed:
-        run_pipeline(module, "cse,trivial-dce")
+        run_pipeline(module, "trivial-dce,cse")
+        dialect.tidy(module)
     return changed
 
 

@@ -1,0 +1,75 @@
+"""`python -m shlo_disc`: versions, machine and settings, for bug reports."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from shlo_disc import flags
+from shlo_disc.lower.cpu.target import Target
+
+__all__ = ["main", "report"]
+
+_PACKAGES = ("shlo_disc", "jax", "jaxlib", "torch-mlir", "numpy", "ml_dtypes")
+_FEATURES = ("sse4_2", "avx", "avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512vl",
+             "avx512_bf16", "avx512_fp16", "amx_tile")  # fmt: skip
+"""Instruction sets that change what is generated; /proc/cpuinfo lists a hundred more."""
+
+
+def report() -> dict[str, dict[str, str]]:
+    """Section -> name -> value; what :func:`main` prints."""
+    target = Target.host()
+    present = [name for name in _FEATURES if name in target.features]
+    threads = flags.num_threads()
+    return {
+        "Versions": {
+            "Python": platform.python_version(),
+            **{name: _version(name) for name in _PACKAGES},
+        },
+        "Machine": {
+            "Processor": _processor(),
+            "Features": " ".join(present) or "none known",
+            "Vector registers": f"{8 * target.vector_bytes} bits",
+            "L1d / L2 per core": f"{target.l1_bytes // 1024} / {target.l2_bytes // 1024} KiB",
+            "Cores this process may use": str(target.cores),
+            "Threads of the pool": str(threads or target.cores),
+        },
+        "Settings": {flag.name: flags.value(key) or "-" for key, flag in flags.FLAGS.items()},
+    }
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def _processor() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        for line in cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def main() -> None:
+    """Print :func:`report` as a table."""
+    table = Table(title="shlo_disc", show_header=False, title_justify="left")
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for section, rows in report().items():
+        table.add_section()
+        table.add_row(f"[cyan]{section}[/cyan]", "")
+        for name, value in rows.items():
+            table.add_row(name, value)
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()

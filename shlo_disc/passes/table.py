@@ -1,0 +1,42 @@
+"""Every pass there is, by name: importing this module registers them all."""
+
+from __future__ import annotations
+
+from shlo_disc.passes import (  # noqa: F401 - imported for their registration
+    cleanup,
+    fold_broadcasts,
+    fold_constants,
+    fold_converts,
+    fold_reshapes,
+    fold_transposes,
+    resolve_shapes,
+    simplify,
+    simplify_algebra,
+)
+from shlo_disc.passes.base import Pass, named, register, registry
+from shlo_disc.passes.pipeline import CLEANUP
+from shlo_disc.passes.plan_buffers import PlanBuffers
+from shlo_disc.passes.plan_fusion import PlanFusion
+
+__all__ = ["PLANNING", "pipeline_of", "registry"]
+
+PLANNING: tuple[Pass, ...] = (PlanFusion(), PlanBuffers())
+"""What follows CLEANUP."""
+
+for _pass in PLANNING:
+    if _pass.name not in registry():
+        register(_pass)
+
+_GROUPS: dict[str, tuple[Pass, ...]] = {"cleanup": CLEANUP, "planning": PLANNING}
+
+
+def pipeline_of(text: str) -> list[Pass]:
+    """The passes in `cse,resolve-shapes`; `cleanup` and `planning` stand for those groups.
+
+    Raises ValueError for a name that no pass has.
+    """
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    passes: list[Pass] = []
+    for name in names:
+        passes.extend(_GROUPS[name] if name in _GROUPS else [named(name)])
+    return passes

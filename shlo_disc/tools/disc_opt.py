@@ -1,0 +1,149 @@
+"""disc-opt: run passes of shlo_disc over a file and print what is left.
+
+`disc-opt model.mlir --until disc`
+`disc-opt model.mlir --pass-pipeline=ingest,cleanup --print-ir-after=simplify`
+`disc-opt dump/04-cse.mlir --pass-pipeline=plan-fusion`
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import IO
+
+import click
+
+from shlo_disc import flags
+from shlo_disc.errors import ShloDiscError
+from shlo_disc.mlir import ir, new_context
+from shlo_disc.passes.base import Pipeline
+
+__all__ = ["main", "split_file"]
+
+STAGES = ("ingest", "cleanup", "disc", "host", "kernels", "llvm", "asm")
+"""Where `--until` can stop: the result of this stage is printed."""
+
+_SEPARATOR = "// -----"
+
+
+def split_file(text: str) -> list[str]:
+    """The modules of a test file, separated by lines `// -----`."""
+    parts: list[list[str]] = [[]]
+    for line in text.splitlines(keepends=True):
+        if line.strip() == _SEPARATOR:
+            parts.append([])
+        else:
+            parts[-1].append(line)
+    return ["".join(part) for part in parts]
+
+
+@click.command(help=__doc__, context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True), default="-")
+@click.option(
+    "--pass-pipeline",
+    "pipeline",
+    default="",
+    help="Comma-separated names, run in this order; `ingest` may be the first, `cleanup` and "
+    "`planning` are groups. Without it the file is only read, verified and printed.",
+)
+@click.option("--until", type=click.Choice(STAGES), help="Compile as far as this stage.")
+@click.option(
+    "--print-ir-after",
+    "print_after",
+    multiple=True,
+    metavar="NAME",
+    help="Print the module after this pass, to stderr; `all` for every pass. Repeatable.",
+)
+@click.option("--print-debug-info", is_flag=True, help="Print source locations.")
+@click.option("--timing", is_flag=True, help="Print what each pass changed and took, to stderr.")
+@click.option("--split-input-file", "split", is_flag=True, help=f"Modules end at `{_SEPARATOR}`.")
+@click.option("--list-passes", is_flag=True, help="Print the names of all passes and stop.")
+@click.option("-o", "--output", type=click.File("w"), default="-", help="Where the result goes.")
+def main(
+    file: str,
+    pipeline: str,
+    until: str | None,
+    print_after: tuple[str, ...],
+    print_debug_info: bool,
+    timing: bool,
+    split: bool,
+    list_passes: bool,
+    output: IO[str],
+) -> None:
+    """See the module."""
+    from shlo_disc.passes import table  # noqa: PLC0415 - after --help, which needs none of it
+
+    if list_passes:
+        click.echo("\n".join(table.registry()), file=output)
+        return
+    if until and pipeline:
+        raise click.UsageError("--until and --pass-pipeline exclude each other")
+    data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    sources: list[bytes] = [data]
+    if split:
+        sources = [part.encode() for part in split_file(data.decode())]
+    texts = []
+    try:
+        for source in sources:
+            if until in _COMPILED:
+                texts.append(_compiled(source, until))
+            else:
+                wanted = _UNTIL[until] if until else pipeline
+                texts.append(_run(source, wanted, frozenset(print_after), timing, print_debug_info))
+    except (ShloDiscError, ValueError) as error:
+        click.echo(f"disc-opt: {file}: {type(error).__name__}: {error}", err=True)
+        sys.exit(1)
+    click.echo(f"\n{_SEPARATOR}\n".join(texts), file=output)
+
+
+_UNTIL = {
+    "ingest": "ingest",
+    "cleanup": "ingest,cleanup",
+    "disc": "ingest,cleanup,planning",
+}
+_COMPILED = frozenset(STAGES) - frozenset(_UNTIL)
+
+
+def _run(
+    source: bytes, pipeline: str, print_after: frozenset[str], timing: bool, debug_info: bool
+) -> str:
+    """The module after the passes named in `pipeline`, as text."""
+    from shlo_disc.ingest import ingest  # noqa: PLC0415
+    from shlo_disc.ingest.source import read  # noqa: PLC0415
+    from shlo_disc.passes import table  # noqa: PLC0415
+
+    first, _, rest = pipeline.partition(",")
+    passes = table.pipeline_of(rest if first.strip() == "ingest" else pipeline)
+    names = frozenset(p.name for p in passes)
+    unknown = print_after - names - {"all"}
+    if unknown:
+        raise ValueError(
+            f"--print-ir-after={', '.join(sorted(unknown))}: not in the pipeline "
+            f"({', '.join(p.name for p in passes)})"
+        )
+    context = new_context()
+    if first.strip() == "ingest":
+        module = ingest(source, context)
+    else:
+        module = read(source, context, own=True)
+    with context, ir.Location.unknown(), flags.overridden(spec=1):
+        shown = names if "all" in print_after else print_after
+        records = Pipeline(passes, print_after=shown).run(module)
+        if timing:
+            for record in records:
+                click.echo(
+                    f"{record.name:24} {record.changed:6} changed {record.time_ms:9.2f} ms",
+                    err=True,
+                )
+        return str(module.operation.get_asm(enable_debug_info=debug_info)).rstrip("\n")
+
+
+def _compiled(source: bytes, until: str | None) -> str:
+    """The text of a stage behind the passes."""
+    from shlo_disc.compile import compile as compile_program  # noqa: PLC0415
+
+    return compile_program(source).as_text(until or "asm")
+
+
+if __name__ == "__main__":
+    main()
