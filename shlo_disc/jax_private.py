@@ -9,6 +9,9 @@ holds each name to what is said of it here.
 | `trace_context` | the part of `jax.config` a trace depends on (x64, matmul precision, ...): part of the cache key |
 | `disable_jit` | `jax.disable_jit()`: run the function as Python |
 | `ArrayImpl` | the one concrete array class; `type(x) is ArrayImpl` is 20 times faster than isinstance |
+| `shaped_array`, `batched_device_put` | results: NumPy memory as a jax.Array, without a copy and uncommitted |
+| `cpu_sharding` | the sharding of one device (public `SingleDeviceSharding`, kept) |
+| `collect_garbage` | lets go of buffers whose arrays died in another thread |
 | `array_result_handler` | an array with the same buffer and another aval (weak type) |
 | `DimExpr` | the class of symbolic sizes: its `__eq__` is watched while we trace |
 | `auto_insert_reshard`, `standard_vma_rule`, `ManualAxisType`, `get_cur_mesh_sharding` | what `shard_map` needs a primitive to say about its result; without it the gradient of `shard_map(f)` is silently wrong |
@@ -16,6 +19,7 @@ holds each name to what is said of it here.
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import threading
@@ -37,12 +41,16 @@ __all__ = [
     "Comparison",
     "DimExpr",
     "auto_insert_reshard",
+    "batched_device_put",
+    "collect_garbage",
     "comparisons_watched",
+    "cpu_sharding",
     "disable_jit",
     "is_library_file",
     "manual_axes",
     "reshapes_of",
     "rewrapped",
+    "shaped_array",
     "trace_context",
 ]
 
@@ -54,6 +62,22 @@ disable_jit = _config.disable_jit
 
 auto_insert_reshard = _core.auto_insert_reshard
 """Arguments with equal sets of varying manual axes (a no-op outside `shard_map`)."""
+
+
+shaped_array = _core.ShapedArray
+"""`(shape, dtype, weak_type) -> aval`."""
+
+batched_device_put = _jax.batched_device_put
+"""`(aval, sharding, [ndarray], [device], committed) -> array`; aliases 64-byte aligned memory."""
+
+collect_garbage = _jax.collect_garbage
+"""`() -> None`: frees what JAX holds for arrays that are gone."""
+
+
+@functools.cache
+def cpu_sharding(device: jax.Device) -> jax.sharding.Sharding | None:
+    """The sharding of `device` alone; None when its memory is not the host's."""
+    return jax.sharding.SingleDeviceSharding(device) if device.platform == "cpu" else None
 
 
 def manual_axes(primitive: str, arguments: Any, results: list[Any]) -> list[Any]:
