@@ -21,10 +21,8 @@ SHAPES = [(), (0,), (1,), (7,), (0, 3), (3, 0), (1, 1), (2, 64), (5, 0, 2), (3, 
 
 
 def filled(shape, dtype):
-    size = int(np.prod(shape))
-    return (
-        (np.arange(size) % 2 if dtype == "bool" else np.arange(size)).astype(dtype).reshape(shape)
-    )
+    flat = np.arange(int(np.prod(shape)))
+    return (flat % 2 if dtype == "bool" else flat).astype(dtype).reshape(shape)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda d: np.dtype(d).name)

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import os
+import shlex
+import subprocess
 import threading
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -43,15 +47,22 @@ def test_inside_jit(standins):
         np.testing.assert_array_equal(f(x), 2 * x + 2)
 
 
-@pytest.mark.parametrize(
-    "dtype",
-    ["bool", "int8", "int32", "uint16", "uint32", "float16", "bfloat16", "float32", "complex64"],
-)
+@pytest.mark.parametrize("dtype", ["bool", "i1", "i4", "u2", "u4", "f2", "bfloat16", "f4", "c8"])
 def test_dtypes(standins, dtype):
-    fingerprint = registered(standins.copy(dtype, 1))
     x = jnp.arange(9).astype(dtype)
+    fingerprint = registered(standins.copy(x.dtype, 1))
     (y,) = jax.jit(custom_call(fingerprint, like(x)))(x)
     np.testing.assert_array_equal(y, x)
+
+
+def test_declarations_are_those_of_the_installed_xla():
+    here = Path(__file__).parent
+    source = here.parents[1] / "shlo_disc" / "ral" / "src"
+    includes = [f"-I{source}", f"-I{jax.ffi.include_dir()}"]
+    compiler = shlex.split(os.environ.get("CXX", "c++"))
+    command = [*compiler, "-std=c++17", "-fsyntax-only", *includes, str(here / "xla_ffi_abi.cpp")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_inside_scan_and_cond(standins):
@@ -89,7 +100,7 @@ def test_errors_name_the_cause(standins):
     assert "NOT_FOUND" in text
     assert "program -5 was not compiled in this process" in text
     call = jax.ffi.ffi_call(ral.FFI_TARGET, like(x))
-    assert "no i64 attribute 'executable'" in refused(lambda a: call(a), x)
+    assert "no i64 attribute 'executable'" in refused(call, x)
     assert "no i64 attribute 'executable'" in refused(lambda a: call(a, executable="one"), x)
     # After all that it still works.
     np.testing.assert_array_equal(jax.jit(add1)(x)[0], x + 1)

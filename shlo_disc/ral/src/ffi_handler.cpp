@@ -13,10 +13,12 @@
 
 #include "buffer_pool.h"
 #include "small_vector.h"
-#include "xla/ffi/api/c_api.h"
+#include "xla_ffi_abi.h"
 
 namespace shlo_disc {
 namespace {
+
+using namespace xla_ffi;  // NOLINT: this file speaks nothing else
 
 struct Registry {
   std::shared_mutex mutex;
@@ -28,65 +30,58 @@ Registry& registry() {
   return *instance;
 }
 
-XLA_FFI_Error* error(const XLA_FFI_CallFrame* frame, XLA_FFI_Error_Code code,
-                     const std::string& message) {
-  XLA_FFI_Error_Create_Args args{};
-  args.struct_size = XLA_FFI_Error_Create_Args_STRUCT_SIZE;
-  args.message = message.c_str();
-  args.errc = code;
-  return frame->api->XLA_FFI_Error_Create(&args);
+Error* error(const CallFrame* frame, ErrorCode code, const std::string& message) {
+  // XLA counts a struct's size up to its last field, without padding.
+  ErrorCreateArgs args{offsetof(ErrorCreateArgs, code) + sizeof(code), nullptr, message.c_str(),
+                       code};
+  return frame->api->create_error(&args);
 }
 
-XLA_FFI_Error* invalid(const XLA_FFI_CallFrame* frame, const std::string& message) {
-  return error(frame, XLA_FFI_Error_Code_INVALID_ARGUMENT, "shlo_disc: " + message);
+Error* invalid(const CallFrame* frame, const std::string& message) {
+  return error(frame, ErrorCode::kInvalidArgument, "shlo_disc: " + message);
 }
 
-// XLA asks once, when the target is registered, which API the handler was built for. An answer
-// newer than the running XLA would be refused although we use only the oldest part of it.
-bool answer_metadata(XLA_FFI_CallFrame* frame) {
-  for (XLA_FFI_Extension_Base* e = frame->extension_start; e != nullptr; e = e->next) {
-    if (e->type != XLA_FFI_Extension_Metadata) continue;
-    XLA_FFI_Metadata* const metadata =
-        reinterpret_cast<XLA_FFI_Metadata_Extension*>(e)->metadata;
-    int minor = XLA_FFI_API_MINOR;
-    if (frame->api != nullptr && frame->api->api_version.major_version == XLA_FFI_API_MAJOR) {
-      minor = std::min(minor, frame->api->api_version.minor_version);
-    }
-    metadata->api_version.major_version = XLA_FFI_API_MAJOR;
-    metadata->api_version.minor_version = minor;
+// XLA asks once, when the target is registered, which API the handler was built for; without an
+// answer the whole CPU backend may fail to start.
+bool answer_metadata(CallFrame* frame) {
+  for (Extension* e = frame->extension_start; e != nullptr; e = e->next) {
+    if (e->type != kMetadataExtension) continue;
+    Metadata* const metadata = reinterpret_cast<MetadataExtension*>(e)->metadata;
+    metadata->api_version.major_version = kMajor;
+    metadata->api_version.minor_version = kMinor;
     metadata->traits = 0;
     return true;
   }
   return false;
 }
 
-const void* attribute(const XLA_FFI_CallFrame* frame, std::string_view name,
-                      XLA_FFI_AttrType type) {
+const void* attribute(const CallFrame* frame, std::string_view name,
+                      AttributeType type) {
   for (int64_t i = 0; i < frame->attrs.size; ++i) {
-    const XLA_FFI_ByteSpan* const span = frame->attrs.names[i];
+    const ByteSpan* const span = frame->attrs.names[i];
     if (std::string_view(span->ptr, span->len) != name) continue;
-    return frame->attrs.types[i] == type ? frame->attrs.attrs[i] : nullptr;
+    return frame->attrs.types[i] == type ? frame->attrs.values[i] : nullptr;
   }
   return nullptr;
 }
 
-DType dtype_of(XLA_FFI_DataType type) {
+DType dtype_of(DataType type) {
   switch (type) {
-    case XLA_FFI_DataType_PRED: return DType::kBool;
-    case XLA_FFI_DataType_S8: return DType::kInt8;
-    case XLA_FFI_DataType_S16: return DType::kInt16;
-    case XLA_FFI_DataType_S32: return DType::kInt32;
-    case XLA_FFI_DataType_S64: return DType::kInt64;
-    case XLA_FFI_DataType_U8: return DType::kUInt8;
-    case XLA_FFI_DataType_U16: return DType::kUInt16;
-    case XLA_FFI_DataType_U32: return DType::kUInt32;
-    case XLA_FFI_DataType_U64: return DType::kUInt64;
-    case XLA_FFI_DataType_F16: return DType::kFloat16;
-    case XLA_FFI_DataType_BF16: return DType::kBFloat16;
-    case XLA_FFI_DataType_F32: return DType::kFloat32;
-    case XLA_FFI_DataType_F64: return DType::kFloat64;
-    case XLA_FFI_DataType_C64: return DType::kComplex64;
-    case XLA_FFI_DataType_C128: return DType::kComplex128;
+    case DataType::kPred: return DType::kBool;
+    case DataType::kS8: return DType::kInt8;
+    case DataType::kS16: return DType::kInt16;
+    case DataType::kS32: return DType::kInt32;
+    case DataType::kS64: return DType::kInt64;
+    case DataType::kU8: return DType::kUInt8;
+    case DataType::kU16: return DType::kUInt16;
+    case DataType::kU32: return DType::kUInt32;
+    case DataType::kU64: return DType::kUInt64;
+    case DataType::kF16: return DType::kFloat16;
+    case DataType::kBF16: return DType::kBFloat16;
+    case DataType::kF32: return DType::kFloat32;
+    case DataType::kF64: return DType::kFloat64;
+    case DataType::kC64: return DType::kComplex64;
+    case DataType::kC128: return DType::kComplex128;
     default: return DType::kOther;
   }
 }
@@ -104,24 +99,24 @@ std::string sizes_text(int64_t rank, const int64_t* sizes) {
   return text + ")";
 }
 
-XLA_FFI_Error* call(XLA_FFI_CallFrame* frame) {
-  const auto* const which = static_cast<const XLA_FFI_Scalar*>(
-      attribute(frame, "executable", XLA_FFI_AttrType_SCALAR));
-  if (which == nullptr || which->dtype != XLA_FFI_DataType_S64) {
+Error* call(CallFrame* frame) {
+  const auto* const which = static_cast<const Scalar*>(
+      attribute(frame, "executable", AttributeType::kScalar));
+  if (which == nullptr || which->dtype != DataType::kS64) {
     return invalid(frame, "the custom call has no i64 attribute 'executable'");
   }
   int64_t fingerprint;
   std::memcpy(&fingerprint, which->value, sizeof(fingerprint));
   const std::shared_ptr<const Executable> executable = find_executable(fingerprint);
   if (executable == nullptr) {
-    return error(frame, XLA_FFI_Error_Code_NOT_FOUND,
+    return error(frame, ErrorCode::kNotFound,
                  "shlo_disc: program " + std::to_string(fingerprint) +
                      " was not compiled in this process; trace the function again");
   }
   const ProgramSpec& spec = executable->spec();
 
-  const auto* const carrier = static_cast<const XLA_FFI_Array*>(
-      attribute(frame, "sizes", XLA_FFI_AttrType_ARRAY));
+  const auto* const carrier = static_cast<const Array*>(
+      attribute(frame, "sizes", AttributeType::kArray));
   const size_t given = static_cast<size_t>(frame->args.size) + (carrier != nullptr ? 1 : 0);
   if (given != spec.arguments.size() ||
       static_cast<size_t>(frame->rets.size) != spec.results.size()) {
@@ -139,13 +134,13 @@ XLA_FFI_Error* call(XLA_FFI_CallFrame* frame) {
     int64_t rank = 0;
     DType dtype = spec.arguments[i].dtype;
     if (i < static_cast<size_t>(frame->args.size)) {
-      const auto* const buffer = static_cast<const XLA_FFI_Buffer*>(frame->args.args[i]);
+      const auto* const buffer = static_cast<const Buffer*>(frame->args.values[i]);
       dims = buffer->dims;
       rank = buffer->rank;
       dtype = dtype_of(buffer->dtype);
       pointers[i] = buffer->data;
     } else {
-      if (carrier->dtype != XLA_FFI_DataType_S64) {
+      if (carrier->dtype != DataType::kS64) {
         return invalid(frame, "the attribute 'sizes' is not an array of i64");
       }
       dims = static_cast<const int64_t*>(carrier->data);
@@ -169,7 +164,7 @@ XLA_FFI_Error* call(XLA_FFI_CallFrame* frame) {
   SmallVector<void*, 16> results(spec.results.size());
   const int64_t* want = result_sizes.data();
   for (size_t i = 0; i < spec.results.size(); ++i) {
-    const auto* const buffer = static_cast<const XLA_FFI_Buffer*>(frame->rets.rets[i]);
+    const auto* const buffer = static_cast<const Buffer*>(frame->rets.values[i]);
     const ResultSpec& result = spec.results[i];
     if (dtype_of(buffer->dtype) != result.dtype || buffer->rank != result.rank ||
         !std::equal(want, want + result.rank, buffer->dims)) {
@@ -185,21 +180,21 @@ XLA_FFI_Error* call(XLA_FFI_CallFrame* frame) {
   const ScopedBlock arena(pool_acquire(static_cast<size_t>(arena_bytes), Hold::kCall));
   if (arena.get() == nullptr || !executable->run(pointers.data(), results.data(), symbols.data(),
                                                  arena.get()->data, nullptr)) {
-    return error(frame, XLA_FFI_Error_Code_RESOURCE_EXHAUSTED,
+    return error(frame, ErrorCode::kResourceExhausted,
                  "shlo_disc: out of memory (" + std::to_string(arena_bytes) +
                      " bytes of temporaries)");
   }
   return nullptr;
 }
 
-XLA_FFI_Error* handler(XLA_FFI_CallFrame* frame) {
+Error* handler(CallFrame* frame) {
   if (answer_metadata(frame)) return nullptr;
   try {
     return call(frame);
   } catch (const std::bad_alloc&) {
-    return error(frame, XLA_FFI_Error_Code_RESOURCE_EXHAUSTED, "shlo_disc: out of memory");
+    return error(frame, ErrorCode::kResourceExhausted, "shlo_disc: out of memory");
   } catch (const std::exception& e) {
-    return error(frame, XLA_FFI_Error_Code_INTERNAL, std::string("shlo_disc: ") + e.what());
+    return error(frame, ErrorCode::kInternal, std::string("shlo_disc: ") + e.what());
   }
 }
 

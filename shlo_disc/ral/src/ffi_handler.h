@@ -18,7 +18,7 @@ namespace shlo_disc {
 // fingerprint that is known already keeps its first executable.
 void ffi_register(int64_t fingerprint, std::shared_ptr<const Executable> executable);
 
-// The address of the handler: XLA_FFI_Error* (*)(XLA_FFI_CallFrame*).
+// The address of the handler, an XLA_FFI_Handler*.
 void* ffi_handler_address();
 
 }  // namespace shlo_disc
