@@ -132,10 +132,6 @@ class Reducer:
     def _widen(self, value: str, i: int) -> str:
         return value if self.simple is None else to_compute(self.e.b, value, self.elements[i])
 
-    def keep(self, condition: str, new: Sequence[str], old: Sequence[str]) -> list[str]:
-        """`new` where `condition`, else `old`."""
-        return [self.e.choose(condition, n, o) for n, o in zip(new, old, strict=True)]
-
 
 def reduced_dims(op: ir.Operation) -> list[int]:
     """The dimensions a `reduce` removes, sorted."""
@@ -203,9 +199,11 @@ def _reduce_window(
     def nest(d: int, dims: dict[int, Ix], inside: str | None, accs: list[str]) -> list[str]:
         if d == rank:
             at = assemble(sizes, groups, dims)
-            on = e.both(mask, inside)
-            new = reducer.step(accs, [e.value_at(v, at, on) for v in reducer.inputs])
-            return new if inside is None else reducer.keep(inside, new, accs)
+            values = [e.value_at(v, at, e.both(mask, inside)) for v in reducer.inputs]
+            if inside is not None:  # Padding holds the init values, and is reduced like the rest.
+                pads = [e.value_at(v, (), None) for v in reducer.inits]
+                values = [e.choose(inside, v, p) for v, p in zip(values, pads, strict=True)]
+            return reducer.step(accs, values)
         if d not in own:
             return nest(d + 1, dims, inside, accs)
 
