@@ -23,8 +23,8 @@ struct ArrayType {
 struct ArrayRecord {
   std::shared_ptr<const ArrayType> type;
   PyObject* device = nullptr;  // where the array is committed to; null: uncommitted (not owned)
-  bool seen = false;           // in an earlier call: worth packing
-  PackOwner owner;
+  // Made when it is first passed as a packable argument, so a later call that finds it may pack.
+  std::unique_ptr<PackOwner> owner;
 };
 
 // The record of a live array; null when there is none.

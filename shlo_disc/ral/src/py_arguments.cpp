@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -58,9 +59,10 @@ bool scalar_fits(PyObject* leaf, DType dtype) {
 }  // namespace
 
 CallArguments::CallArguments(const Executable& executable, const std::vector<PyRef>& descrs,
-                             JaxBridge* bridge)
+                             std::vector<const PyObject*>& last_seen, JaxBridge* bridge)
     : executable_(executable),
       descrs_(descrs),
+      last_seen_(last_seen),
       bridge_(bridge),
       pointers_(descrs.size()),
       owners_(descrs.size()),
@@ -93,7 +95,9 @@ bool CallArguments::read(PyObject* leaves) {
     if (!read_one(i, leaves_[i])) return false;
   }
   // Only now: an array that is passed twice in its first call has not been seen before.
-  for (ArrayRecord* record : new_records_) record->seen = true;
+  for (ArrayRecord* record : first_seen_) {
+    if (record->owner == nullptr) record->owner = std::make_unique<PackOwner>();
+  }
   return true;
 }
 
@@ -116,8 +120,14 @@ bool CallArguments::read_one(size_t index, PyObject* leaf) {
 
 bool CallArguments::read_jax(size_t index, PyObject* leaf) {
   const bool packable = executable_.spec().arguments[index].packable;
+  // A record makes later reads of the same array four times cheaper but costs as much as two, so
+  // only arrays that come again get one. A dead array's address may come again, too: then the
+  // record is a waste, not a mistake.
+  const bool again = std::exchange(last_seen_[index], leaf) == leaf;
   JaxArgument argument;
-  if (!bridge_->read(static_cast<Py_ssize_t>(index), leaf, packable, &argument)) return false;
+  if (!bridge_->read(static_cast<Py_ssize_t>(index), leaf, packable || again, &argument)) {
+    return false;
+  }
   if (argument.device != nullptr && argument.device != device_) {
     if (device_ != nullptr) {
       return raise_argument_error(
@@ -129,11 +139,11 @@ bool CallArguments::read_jax(size_t index, PyObject* leaf) {
     device_index_ = index;
   }
   if (packable && argument.record != nullptr) {
-    if (argument.record->seen) {
-      owners_[index] = &argument.record->owner;
+    if (argument.record->owner != nullptr) {
+      owners_[index] = argument.record->owner.get();
       any_owner_ = true;
     } else {
-      new_records_.push_back(argument.record);
+      first_seen_.push_back(argument.record);
     }
   }
   const ArrayType& type = *argument.type;

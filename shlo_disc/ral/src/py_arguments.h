@@ -15,7 +15,9 @@ namespace shlo_disc {
 // Needs the GIL to make, fill and destroy; between those the pointers stay valid without it.
 class CallArguments {
  public:
-  CallArguments(const Executable& executable, const std::vector<PyRef>& descrs, JaxBridge* bridge);
+  // `last_seen`: per argument the address of the array of the last call, kept by the executable.
+  CallArguments(const Executable& executable, const std::vector<PyRef>& descrs,
+                std::vector<const PyObject*>& last_seen, JaxBridge* bridge);
   ~CallArguments();
   CallArguments(const CallArguments&) = delete;
   CallArguments& operator=(const CallArguments&) = delete;
@@ -42,6 +44,7 @@ class CallArguments {
 
   const Executable& executable_;
   const std::vector<PyRef>& descrs_;
+  std::vector<const PyObject*>& last_seen_;
   JaxBridge* const bridge_;
   SmallVector<void*, 64> pointers_;
   SmallVector<PackOwner*, 64> owners_;
@@ -49,7 +52,7 @@ class CallArguments {
   SmallVector<int64_t, 128> sizes_;
   int64_t* next_size_;
   size_t held_ = 0;                     // entries of leaves_
-  std::vector<ArrayRecord*> new_records_;
+  std::vector<ArrayRecord*> first_seen_;
   std::vector<PyRef> temporaries_;      // copies and DLPack capsules
   PyObject* device_ = nullptr;
   size_t device_index_ = 0;

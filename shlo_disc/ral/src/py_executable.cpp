@@ -61,7 +61,7 @@ PyObject* raise_guard_error(const Executable& executable, int64_t guard, CallArg
 
 PyObject* PyExecutable::call(JaxBridge* bridge, PyObject* leaves) const {
   const ProgramSpec& spec = executable_->spec();
-  CallArguments arguments(*executable_, argument_descrs_, bridge);
+  CallArguments arguments(*executable_, argument_descrs_, last_seen_, bridge);
   if (!arguments.read(leaves)) return nullptr;
 
   SmallVector<int64_t, 64> symbols(static_cast<size_t>(spec.symbols));

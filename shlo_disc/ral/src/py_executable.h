@@ -22,6 +22,7 @@ class PyExecutable {
                std::vector<Result> results, PyRef keep_alive)
       : executable_(std::move(executable)),
         argument_descrs_(std::move(argument_descrs)),
+        last_seen_(argument_descrs_.size(), nullptr),
         results_(std::move(results)),
         keep_alive_(std::move(keep_alive)) {}
 
@@ -37,6 +38,7 @@ class PyExecutable {
  private:
   const std::shared_ptr<const Executable> executable_;
   const std::vector<PyRef> argument_descrs_;
+  mutable std::vector<const PyObject*> last_seen_;  // a hint, see CallArguments; under the GIL
   const std::vector<Result> results_;
   const PyRef keep_alive_;  // what owns the machine code
 };
