@@ -33,7 +33,7 @@ from shlo_disc.lower.kernel import (
     Pack,
     Step,
 )
-from shlo_disc.mlir import _torchMlir, ir, new_context, ops_of, run_pipeline, stablehlo
+from shlo_disc.mlir import ir, new_context, ops_of
 
 DTYPES: dict[str, np.dtype] = {
     "f64": np.dtype(np.float64),
@@ -137,25 +137,9 @@ class Emitted:
 Emit = Callable[[ir.Operation, object, Target], KernelPlan]
 
 
-def fusion_context() -> ir.Context:
-    """A context in which `disc` ops are unregistered.
-
-    IRDL binds a variadic's constraint once, so a registered `disc.fusion` refuses operands of
-    different types when it is parsed.
-    """
-    context = ir.Context()
-    new_context()  # registers the passes
-    stablehlo.register_dialect(context, load=True)
-    _torchMlir.register_dialect(context)
-    context.allow_unregistered_dialects = True
-    with context, ir.Location.unknown():
-        run_pipeline(ir.Module.parse(""), "func.func(convert-torch-to-stablehlo)")
-    return context
-
-
 def plan_of(emit: Emit, text: str, target: Target | None = None) -> Emitted:
     """The plan `emit` gives for the one fusion in `text`."""
-    with fusion_context(), ir.Location.unknown():
+    with new_context(), ir.Location.unknown():
         module = ir.Module.parse(text)
         module.operation.verify()
         shapes = analyze(module)

@@ -14,8 +14,8 @@ from shlo_disc.lower.cpu.loop import emit
 from shlo_disc.lower.cpu.moves import MOVES
 from shlo_disc.lower.cpu.reduction import REDUCTIONS
 from shlo_disc.lower.cpu.target import Target
-from shlo_disc.mlir import ir, stablehlo
-from tests.lower.helpers import DTYPES, Tensor, fusion_context, fusion_text, plan_of, run, sample
+from shlo_disc.mlir import ir, new_context, stablehlo
+from tests.lower.helpers import DTYPES, Tensor, fusion_text, plan_of, run, sample
 
 F, I = "f32", "i32"
 N = [{"n": v} for v in (0, 1, 2, 7, 16, 17, 100, 1000)]
@@ -258,7 +258,7 @@ def interpret(case: Case, env: dict[str, int], inputs: list[np.ndarray]) -> np.n
     arguments = ", ".join(f"%{t.name}: {t.type}" for t in ins)
     text = (f"func.func @main({arguments}) -> {out.type} {{\n{body}\n"
             f"return %{out.name} : {out.type} }}")  # fmt: skip
-    with fusion_context(), ir.Location.unknown():
+    with new_context(), ir.Location.unknown():
         module = ir.Module.parse(text)
         values = []
         for tensor, array in zip(ins, inputs, strict=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.lower.cpu import loop
+from shlo_disc.lower.cpu import loop, row
 from shlo_disc.lower.cpu.loop import ELEMENTAL_OPS
 from shlo_disc.lower.cpu.target import Target
 from shlo_disc.lower.kernel import KernelPlan
@@ -15,5 +15,6 @@ __all__ = ["ELEMENTAL_OPS", "EMITTERS", "Target"]
 
 EMITTERS: dict[str, Callable[[ir.Operation, ShapeAnalysis, Target], KernelPlan]] = {
     "loop": loop.emit,
+    "row": row.emit,
 }
 """The emitter of every kind of fusion."""

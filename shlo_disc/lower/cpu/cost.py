@@ -70,3 +70,14 @@ def of_block(block: ir.Block, shapes: ShapeAnalysis, elements: Expr, target: Tar
     # At 3 GHz, and 10 GB/s of memory traffic a core: picoseconds an element.
     picoseconds = cycles * 333 * 4 // target.vector_bytes + traffic * 100
     return (elements * times * picoseconds) // 1000 + 10
+
+
+def of_rows(block: ir.Block, shapes: ShapeAnalysis, cols: Expr, target: Target) -> Expr:
+    """Nanoseconds of one row of a row fusion."""
+    cycles, traffic = 4, 0
+    for view in block.operations:
+        cycles += op_cycles(view.operation)
+    for argument in block.arguments:
+        traffic += element_of(argument).bytes
+    picoseconds = cycles * 333 * 4 // target.vector_bytes + traffic * 100
+    return (cols * picoseconds) // 1000 + 20

@@ -18,7 +18,7 @@ from shlo_disc.lower.cpu.moves import OWN, assemble, carry
 from shlo_disc.lower.cpu.text import lanes_of
 from shlo_disc.mlir import ir
 
-__all__ = ["REDUCTIONS", "Reducer", "reduced_dims"]
+__all__ = ["REDUCTIONS", "Reducer", "reduced_dims", "simple_body"]
 
 _BODIES: dict[str, dict[str, str]] = {
     "stablehlo.add": {"f": "arith.addf", "i": "arith.addi", "u": "arith.addi", "b": "arith.ori"},
@@ -67,6 +67,20 @@ def _identity(name: str, element: Element) -> float:
     return -(1 << bits) if low else (1 << bits) - 1
 
 
+def simple_body(op: ir.Operation) -> str | None:
+    """The name of the one commutative operation the body is, None of any other body."""
+    block = op.regions[0].blocks[0]
+    ops = [view.operation for view in block.operations]
+    if len(op.results) != 1 or len(ops) != 2 or ops[0].name not in _BODIES:
+        return None
+    element = element_of(op.results[0])
+    same = element_of(block.arguments[0]) == element
+    both = set(ops[0].operands) == set(block.arguments)
+    returned = ops[1].operands[0] == ops[0].results[0]
+    known = element.kind in _BODIES[ops[0].name]
+    return ops[0].name if same and both and returned and known else None
+
+
 class Reducer:
     """The accumulators of one `reduce` or `reduce_window`, with any number of lanes."""
 
@@ -77,18 +91,7 @@ class Reducer:
         self.inits = list(op.operands)[self.count :]
         self.block = op.regions[0].blocks[0]
         self.elements = [element_of(r) for r in op.results]
-        self.simple = self._simple()
-
-    def _simple(self) -> str | None:
-        """The name of the body's one operation on both its arguments, None of any other body."""
-        ops = [view.operation for view in self.block.operations]
-        if self.count != 1 or len(ops) != 2 or ops[0].name not in _BODIES:
-            return None
-        same = element_of(self.block.arguments[0]) == self.elements[0]
-        both = set(ops[0].operands) == set(self.block.arguments)
-        returned = ops[1].operands[0] == ops[0].results[0]
-        known = self.elements[0].kind in _BODIES[ops[0].name]
-        return ops[0].name if same and both and returned and known else None
+        self.simple = simple_body(op)
 
     def init(self, lanes: int) -> list[str]:
         """Accumulators that hold the init values."""

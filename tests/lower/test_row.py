@@ -1,0 +1,281 @@
+"""Kind `row` against numpy in float64: softmax, layer-norm, chains, arg-max, every element type."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from shlo_disc.lower.cpu.row import emit
+from shlo_disc.lower.cpu.target import Target
+from tests.lower.helpers import DTYPES, Emitted, fusion_text, plan_of, run, sample
+
+COLS = (0, 1, 2, 7, 16, 17, 63, 64, 65, 100, 1000)
+WIDTHS = (64, 32)
+
+
+def spread(name: str, source: str, dims: str, rows: str = "n", cols: str = "m", t: str = "f32") -> str:
+    """A row value broadcast over the columns."""
+    return (
+        f'%{name}s = "disc.shape"() {{dims = ["{rows}", "{cols}"]}} : () -> tensor<2xi64>\n'
+        f"%{name} = stablehlo.dynamic_broadcast_in_dim %{source}, %{name}s, dims = [{dims}] : "
+        f"(tensor<{'?x' * len(dims.split(',')) if dims else ''}{t}>, tensor<2xi64>) -> tensor<?x?x{t}>"
+    )
+
+
+def reduce(name: str, source: str, init: str, op: str, t: str = "f32") -> str:
+    return (
+        f"%{name} = stablehlo.reduce(%{source} init: %{init}) applies stablehlo.{op} across "
+        f"dimensions = [1] : (tensor<?x?x{t}>, tensor<{t}>) -> tensor<?x{t}>"
+    )
+
+
+# Without the vector math: 2^x by a square keeps these tests independent of it.
+CHAIN = "\n".join([
+    "%ninf = stablehlo.constant dense<0xFF800000> : tensor<f32>",
+    "%zero = stablehlo.constant dense<0.0> : tensor<f32>",
+    "%sc = stablehlo.constant dense<0.125> : tensor<f32>",
+    spread("scb", "sc", ""),
+    "%a = stablehlo.multiply %x, %scb : tensor<?x?xf32>",
+    spread("mb", "mask", "1"),
+    "%b = stablehlo.add %a, %mb : tensor<?x?xf32>",
+    reduce("mx", "b", "ninf", "maximum"),
+    spread("mxb", "mx", "0"),
+    "%c = stablehlo.subtract %b, %mxb : tensor<?x?xf32>",
+    "%d = stablehlo.multiply %c, %c : tensor<?x?xf32>",
+    "%one = stablehlo.constant dense<1.0> : tensor<f32>",
+    spread("oneb", "one", ""),
+    "%e0 = stablehlo.add %d, %oneb : tensor<?x?xf32>",
+    "%e = stablehlo.divide %oneb, %e0 : tensor<?x?xf32>",
+    reduce("sum", "e", "zero", "add"),
+    spread("sumb", "sum", "0"),
+    "%y = stablehlo.divide %e, %sumb : tensor<?x?xf32>",
+])  # fmt: skip
+
+
+def chain(x: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    b = x.astype(np.float64) * 0.125 + mask.astype(np.float64)
+    c = b - b.max(1, keepdims=True, initial=-np.inf)
+    e = 1 / (c * c + 1)
+    return e / e.sum(1, keepdims=True)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_three_sweeps_like_softmax(width: int) -> None:
+    text = fusion_text("row", ["x: n,m f32", "mask: m f32"], CHAIN, ["y: n,m f32"], "rows = 1 : i64")
+    emitted = plan_of(emit, text, Target(vector_bytes=width))
+    for n, m in [(3, m) for m in COLS] + [(0, 5), (1, 33)]:
+        x, mask = sample((n, m), "f32"), sample((m,), "f32", 1)
+        (y,) = run(emitted, [x, mask])
+        np.testing.assert_allclose(y, chain(x, mask), rtol=3e-6)
+
+
+def layer_norm(static: str) -> Emitted:
+    body = "\n".join([
+        "%zero = stablehlo.constant dense<0.0> : tensor<f32>",
+        '%cnt = "disc.dim"() {dim = "m"} : () -> tensor<f32>'.replace('"m"', f'"{static}"'),
+        "%eps = stablehlo.constant dense<1.0e-5> : tensor<f32>",
+        "%x = stablehlo.add %u, %v : T",
+        "%s = stablehlo.reduce(%x init: %zero) applies stablehlo.add across dimensions = [2] : "
+        "(T, tensor<f32>) -> tensor<?x?xf32>",
+        '%sh1 = "disc.shape"() {dims = ["b", "t", "1"]} : () -> tensor<3xi64>',
+        f'%sh = "disc.shape"() {{dims = ["b", "t", "{static}"]}} : () -> tensor<3xi64>',
+        "%s1 = stablehlo.dynamic_broadcast_in_dim %s, %sh1, dims = [0, 1] : "
+        "(tensor<?x?xf32>, tensor<3xi64>) -> tensor<?x?x1xf32>",
+        "%cb = stablehlo.dynamic_broadcast_in_dim %cnt, %sh1, dims = [] : "
+        "(tensor<f32>, tensor<3xi64>) -> tensor<?x?x1xf32>",
+        "%mean = stablehlo.divide %s1, %cb : tensor<?x?x1xf32>",
+        "%mb = stablehlo.dynamic_broadcast_in_dim %mean, %sh, dims = [0, 1, 2] : "
+        "(tensor<?x?x1xf32>, tensor<3xi64>) -> T",
+        "%c = stablehlo.subtract %x, %mb : T",
+        "%cc = stablehlo.multiply %c, %c : T",
+        "%q = stablehlo.reduce(%cc init: %zero) applies stablehlo.add across dimensions = [2] : "
+        "(T, tensor<f32>) -> tensor<?x?xf32>",
+        "%q1 = stablehlo.dynamic_broadcast_in_dim %q, %sh1, dims = [0, 1] : "
+        "(tensor<?x?xf32>, tensor<3xi64>) -> tensor<?x?x1xf32>",
+        "%var = stablehlo.divide %q1, %cb : tensor<?x?x1xf32>",
+        "%eb = stablehlo.dynamic_broadcast_in_dim %eps, %sh1, dims = [] : "
+        "(tensor<f32>, tensor<3xi64>) -> tensor<?x?x1xf32>",
+        "%ve = stablehlo.add %var, %eb : tensor<?x?x1xf32>",
+        "%sd = stablehlo.sqrt %ve : tensor<?x?x1xf32>",
+        "%sdb = stablehlo.dynamic_broadcast_in_dim %sd, %sh, dims = [0, 1, 2] : "
+        "(tensor<?x?x1xf32>, tensor<3xi64>) -> T",
+        "%n = stablehlo.divide %c, %sdb : T",
+        "%gb = stablehlo.dynamic_broadcast_in_dim %g, %sh, dims = [2] : (G, tensor<3xi64>) -> T",
+        "%y = stablehlo.multiply %n, %gb : T",
+    ])  # fmt: skip
+    c = static if static.isdigit() else "?"
+    body = body.replace(": T", f": tensor<?x?x{c}xf32>").replace("(T,", f"(tensor<?x?x{c}xf32>,")
+    body = body.replace("-> T", f"-> tensor<?x?x{c}xf32>").replace("(G,", f"(tensor<{c}xf32>,")
+    return plan_of(emit, fusion_text(
+        "row", [f"u: b,t,{static} f32", f"v: b,t,{static} f32", f"g: {static} f32"], body,
+        [f"x: b,t,{static} f32", f"y: b,t,{static} f32", "mean: b,t,1 f32"], "rows = 2 : i64"))  # fmt: skip
+
+
+@pytest.mark.parametrize("static", ["768", "50", "8", "m"])
+def test_layer_norm_with_residual_and_three_results(static: str) -> None:
+    emitted = layer_norm(static)
+    for b, t, m in [(2, 3, 768), (1, 1, 768), (0, 4, 768), (2, 2, 17), (3, 1, 1)]:
+        cols = int(static) if static.isdigit() else m
+        u, v = sample((b, t, cols), "f32"), sample((b, t, cols), "f32", 1)
+        g = sample((cols,), "f32", 2)
+        x, y, mean = run(emitted, [u, v, g])
+        np.testing.assert_array_equal(x, u + v)
+        w = (u + v).astype(np.float64)
+        want_mean = w.mean(-1, keepdims=True)
+        np.testing.assert_allclose(mean, want_mean, atol=2e-6)
+        c = w - want_mean
+        want = c / np.sqrt((c * c).mean(-1, keepdims=True) + 1e-5) * g
+        np.testing.assert_allclose(y, want, atol=2e-5, rtol=1e-4)
+
+
+def test_the_residual_sum_is_written_once_and_read_back() -> None:
+    (launch,) = layer_norm("768").plan.steps
+    assert launch.scratch_bytes == 0
+    text = launch.kernel.text
+    assert text.count("vector.store") == 2 and "maskedstore" not in text
+    assert str(launch.extent) == "b*t"
+
+
+REDUCTIONS = {"add": np.add, "multiply": np.multiply, "maximum": np.maximum, "minimum": np.minimum,
+              "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", list(DTYPES))
+def test_every_reduction_and_type(dtype: str) -> None:
+    kind = DTYPES[dtype]
+    is_float = kind.kind == "f" or kind == ml_dtypes.bfloat16
+    names = [n for n in REDUCTIONS if not (is_float and n in ("and", "or", "xor"))]
+    body = "\n".join(reduce(n, "x", "z", n, dtype) for n in names)
+    body = body.replace("%and ", "%and_ ")
+    results = [f"{'and_' if n == 'and' else n}: n {dtype}" for n in names]
+    text = fusion_text("row", [f"x: n,m {dtype}", f"z: {dtype}"], body, results, "rows = 1 : i64")
+    emitted = plan_of(emit, text)
+    for m in COLS:
+        x = sample((4, m), dtype)
+        if is_float:
+            x = (np.sign(x.astype(np.float32)) * (0.75 + np.abs(x.astype(np.float32)) / 16)).astype(kind)
+        z = np.array(1).astype(kind)
+        for name, got in zip(names, run(emitted, [x, z]), strict=True):
+            if is_float:
+                want = REDUCTIONS[name].reduce(x.astype(np.float64), 1, initial=1.0)
+                eps = float(ml_dtypes.finfo(kind).eps)
+                want_kind = want.astype(kind).astype(np.float64)
+                np.testing.assert_allclose(
+                    got.astype(np.float64), want_kind, rtol=(8 if eps < 1e-3 else 1) * eps,
+                    atol=m * 1e-6, err_msg=name)  # fmt: skip
+            elif dtype == "i1":
+                fn = {"add": np.logical_or, "multiply": np.logical_and}.get(name, REDUCTIONS[name])
+                np.testing.assert_array_equal(got, fn.reduce(x, 1, initial=True), err_msg=name)
+            else:
+                with np.errstate(all="ignore"):
+                    want = REDUCTIONS[name].reduce(x, 1, dtype=kind, initial=kind.type(1))
+                np.testing.assert_array_equal(got, want, err_msg=name)
+
+
+def test_nan_and_signed_zero_survive_a_maximum() -> None:
+    body = "%z = stablehlo.constant dense<0xFF800000> : tensor<f32>\n" + reduce("y", "x", "z", "maximum")
+    emitted = plan_of(emit, fusion_text("row", ["x: n,m f32"], body, ["y: n f32"], "rows = 1 : i64"))
+    for m in (1, 5, 64, 70, 200):
+        x = np.full((m, m), -1.0, np.float32)
+        np.fill_diagonal(x, np.nan)
+        assert np.isnan(run(emitted, [x])[0]).all()
+        np.fill_diagonal(x, 0.0)
+        x[x != 0] = -0.0
+        (y,) = run(emitted, [x])
+        assert (y == 0).all() and not np.signbit(y).any()
+        assert (run(emitted, [np.full((3, m), -np.inf, np.float32)])[0] == -np.inf).all()
+
+
+ARGMAX = """%z = stablehlo.constant dense<0xFF800000> : tensor<f32>
+%k = stablehlo.constant dense<0> : tensor<i32>
+%s = "disc.shape"() {dims = ["n", "m"]} : () -> tensor<2xi64>
+%i = stablehlo.dynamic_iota %s, dim = 1 : (tensor<2xi64>) -> tensor<?x?xi32>
+%v, %y = stablehlo.reduce(%x init: %z), (%i init: %k) across dimensions = [1] :
+ (tensor<?x?xf32>, tensor<?x?xi32>, tensor<f32>, tensor<i32>) -> (tensor<?xf32>, tensor<?xi32>)
+ reducer(%a: tensor<f32>, %c: tensor<f32>) (%b: tensor<i32>, %d: tensor<i32>) {
+  %gt = stablehlo.compare GT, %a, %c : (tensor<f32>, tensor<f32>) -> tensor<i1>
+  %ne = stablehlo.compare NE, %a, %a : (tensor<f32>, tensor<f32>) -> tensor<i1>
+  %or = stablehlo.or %gt, %ne : tensor<i1>
+  %eq = stablehlo.compare EQ, %a, %c : (tensor<f32>, tensor<f32>) -> tensor<i1>
+  %lt = stablehlo.compare LT, %b, %d : (tensor<i32>, tensor<i32>) -> tensor<i1>
+  %and = stablehlo.and %eq, %lt : tensor<i1>
+  %or2 = stablehlo.or %or, %and : tensor<i1>
+  %p = stablehlo.select %or, %a, %c : tensor<i1>, tensor<f32>
+  %q = stablehlo.select %or2, %b, %d : tensor<i1>, tensor<i32>
+  stablehlo.return %p, %q : tensor<f32>, tensor<i32>
+}"""
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_arg_max_takes_the_first_of_equals_and_the_first_nan(width: int) -> None:
+    text = fusion_text("row", ["x: n,m f32"], ARGMAX, ["v: n f32", "y: n i32"], "rows = 1 : i64")
+    emitted = plan_of(emit, text, Target(vector_bytes=width))
+    for m in (1, 2, 7, 16, 33, 100, 1000):
+        x = np.round(sample((5, m), "f32"))
+        x[4, m // 2 :: 3] = np.nan
+        v, y = run(emitted, [x])
+        np.testing.assert_array_equal(y, x.argmax(1))
+        np.testing.assert_array_equal(v, np.where(np.isnan(x).any(1), np.nan, x.max(1)))
+
+
+def test_a_body_that_does_not_commute_keeps_the_order() -> None:
+    """(a, b) * (c, d) = (a*c, b*c + d): composition of affine maps is associative only."""
+    body = """%one = stablehlo.constant dense<1> : tensor<i32>
+    %z = stablehlo.constant dense<0> : tensor<i32>
+    %u, %v = stablehlo.reduce(%x init: %one), (%w init: %z) across dimensions = [1] :
+     (tensor<?x?xi32>, tensor<?x?xi32>, tensor<i32>, tensor<i32>) -> (tensor<?xi32>, tensor<?xi32>)
+     reducer(%a: tensor<i32>, %c: tensor<i32>) (%b: tensor<i32>, %d: tensor<i32>) {
+      %p = stablehlo.multiply %a, %c : tensor<i32>
+      %q = stablehlo.multiply %b, %c : tensor<i32>
+      %r = stablehlo.add %q, %d : tensor<i32>
+      stablehlo.return %p, %r : tensor<i32>, tensor<i32>
+    }"""
+    text = fusion_text("row", ["x: n,m i32", "w: n,m i32"], body, ["u: n i32", "v: n i32"])
+    emitted = plan_of(emit, text)
+    for m in (0, 1, 5, 16, 64, 65, 200):
+        x, w = sample((3, m), "i32"), sample((3, m), "i32", 1)
+        a, b = np.ones(3, np.int32), np.zeros(3, np.int32)
+        with np.errstate(all="ignore"):
+            for k in range(m):
+                a, b = a * x[:, k], b * x[:, k] + w[:, k]
+        u, v = run(emitted, [x, w])
+        np.testing.assert_array_equal(u, a)
+        np.testing.assert_array_equal(v, b)
+
+
+def test_two_trailing_dimensions_and_a_transposed_operand() -> None:
+    body = """%z = stablehlo.constant dense<0.0> : tensor<f32>
+    %t = stablehlo.transpose %x, dims = [1, 0, 2] : (tensor<?x?x6xf32>) -> tensor<?x?x6xf32>
+    %y = stablehlo.reduce(%t init: %z) applies stablehlo.add across dimensions = [1, 2] :
+      (tensor<?x?x6xf32>, tensor<f32>) -> tensor<?xf32>"""
+    text = fusion_text("row", ["x: a,c,6 f32"], body, ["y: c f32"], "rows = 1 : i64")
+    emitted = plan_of(emit, text)
+    for a, c in ((0, 3), (1, 1), (3, 5), (17, 4)):
+        x = sample((a, c, 6), "f32")
+        (y,) = run(emitted, [x])
+        np.testing.assert_allclose(y, x.astype(np.float64).sum((0, 2)), atol=1e-4)
+
+
+def test_softmax_of_attention_scores() -> None:
+    pytest.importorskip("shlo_disc.lower.cpu.math")
+    body = """%ninf = stablehlo.constant dense<0xFF800000> : tensor<f32>
+    %zero = stablehlo.constant dense<0.0> : tensor<f32>
+    %s = "disc.shape"() {dims = ["b", "12", "t", "t"]} : () -> tensor<4xi64>
+    %mb = stablehlo.dynamic_broadcast_in_dim %mask, %s, dims = [0, 3] : (tensor<?x?xf32>, tensor<4xi64>) -> tensor<?x12x?x?xf32>
+    %a = stablehlo.add %x, %mb : tensor<?x12x?x?xf32>
+    %m = stablehlo.reduce(%a init: %ninf) applies stablehlo.maximum across dimensions = [3] : (tensor<?x12x?x?xf32>, tensor<f32>) -> tensor<?x12x?xf32>
+    %m4 = stablehlo.dynamic_broadcast_in_dim %m, %s, dims = [0, 1, 2] : (tensor<?x12x?xf32>, tensor<4xi64>) -> tensor<?x12x?x?xf32>
+    %c = stablehlo.subtract %a, %m4 : tensor<?x12x?x?xf32>
+    %e = stablehlo.exponential %c : tensor<?x12x?x?xf32>
+    %d = stablehlo.reduce(%e init: %zero) applies stablehlo.add across dimensions = [3] : (tensor<?x12x?x?xf32>, tensor<f32>) -> tensor<?x12x?xf32>
+    %d4 = stablehlo.dynamic_broadcast_in_dim %d, %s, dims = [0, 1, 2] : (tensor<?x12x?xf32>, tensor<4xi64>) -> tensor<?x12x?x?xf32>
+    %y = stablehlo.divide %e, %d4 : tensor<?x12x?x?xf32>"""
+    text = fusion_text("row", ["x: b,12,t,t f32", "mask: b,t f32"], body, ["y: b,12,t,t f32"])
+    emitted = plan_of(emit, text)
+    for b, t in ((1, 1), (2, 5), (1, 16), (2, 33), (1, 128)):
+        x, mask = sample((b, 12, t, t), "f32"), sample((b, t), "f32", 1)
+        (y,) = run(emitted, [x, mask])
+        a = x.astype(np.float64) + mask[:, None, None, :]
+        e = np.exp(a - a.max(-1, keepdims=True))
+        np.testing.assert_allclose(y, e / e.sum(-1, keepdims=True), rtol=1e-5, atol=1e-9)
