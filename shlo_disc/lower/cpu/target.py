@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Target"]
+__all__ = ["Target", "host_target"]
 
 
 @dataclass(frozen=True)
@@ -26,18 +26,23 @@ class Target:
         return max(1, self.vector_bytes // element_bytes)
 
     @staticmethod
-    @functools.cache
     def host() -> Target:
-        """The machine this process runs on; a plain SSE2 machine where nothing can be read."""
-        features = _host_features()
-        width = 64 if "avx512f" in features else 32 if "avx2" in features else 16
-        return Target(
-            vector_bytes=width,
-            l1_bytes=_cache_bytes(1, 32 * 1024),
-            l2_bytes=_cache_bytes(2, 1024 * 1024),
-            cores=len(os.sched_getaffinity(0)),
-            features=features,
-        )
+        """See :func:`host_target`."""
+        return host_target()
+
+
+@functools.cache
+def host_target() -> Target:
+    """The machine this process runs on; a plain SSE2 machine where nothing can be read."""
+    features = _host_features()
+    width = 64 if "avx512f" in features else 32 if "avx2" in features else 16
+    return Target(
+        vector_bytes=width,
+        l1_bytes=_cache_bytes(1, 32 * 1024),
+        l2_bytes=_cache_bytes(2, 1024 * 1024),
+        cores=len(os.sched_getaffinity(0)),
+        features=features,
+    )
 
 
 def _host_features() -> frozenset[str]:
