@@ -23,7 +23,8 @@ class Tidying(Upstream):
 
     def run(self, module: ir.Module) -> int:
         """Run the pipeline, then merge and drop `disc` ops; the number of ops less."""
-        return super().run(module) + dialect.tidy(module)
+        # Equal shapes first, else the ops that read them look different.
+        return dialect.tidy(module) + super().run(module) + dialect.tidy(module)
 
 
 CANONICALIZE = register(Upstream("canonicalize", "canonicalize"))

@@ -124,8 +124,9 @@ def apply_rules(module: ir.Module, rules: Mapping[str, Sequence[Rule]]) -> int:
     for op in ops:
         changed += _exhaust(op, rules, facts)
     if changed:
-        run_pipeline(module, "trivial-dce,cse")
+        run_pipeline(module, "trivial-dce")
         dialect.tidy(module)
+        run_pipeline(module, "cse")
     return changed
 
 

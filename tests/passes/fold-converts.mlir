@@ -1,0 +1,27 @@
+// RUN: disc-opt %s --pass-pipeline=fold-converts --split-input-file | filecheck %s
+
+// CHECK-LABEL: func.func @main
+// CHECK-NEXT: %[[Y:.+]] = stablehlo.convert %arg1 : (tensor<?xi8>) -> tensor<?xf32>
+// CHECK-NEXT: return %arg0, %[[Y]]
+func.func @main(%x: tensor<?xbf16>, %i: tensor<?xi8>) -> (tensor<?xbf16>, tensor<?xf32>) {
+  %1 = stablehlo.convert %x : (tensor<?xbf16>) -> tensor<?xf32>
+  %2 = stablehlo.convert %1 : (tensor<?xf32>) -> tensor<?xbf16>
+  %3 = stablehlo.convert %i : (tensor<?xi8>) -> tensor<?xi32>
+  %4 = stablehlo.convert %3 : (tensor<?xi32>) -> tensor<?xf32>
+  return %2, %4 : tensor<?xbf16>, tensor<?xf32>
+}
+
+// -----
+
+// Refused: f16 cannot hold every bf16, f32 not every i32, ui8 not -1.
+// CHECK-LABEL: func.func @main
+// CHECK-COUNT-6: stablehlo.convert
+func.func @main(%x: tensor<4xbf16>, %i: tensor<4xi32>, %j: tensor<4xi8>) -> (tensor<4xbf16>, tensor<4xi32>, tensor<4xi8>) {
+  %1 = stablehlo.convert %x : (tensor<4xbf16>) -> tensor<4xf16>
+  %2 = stablehlo.convert %1 : (tensor<4xf16>) -> tensor<4xbf16>
+  %3 = stablehlo.convert %i : (tensor<4xi32>) -> tensor<4xf32>
+  %4 = stablehlo.convert %3 : (tensor<4xf32>) -> tensor<4xi32>
+  %5 = stablehlo.convert %j : (tensor<4xi8>) -> tensor<4xui8>
+  %6 = stablehlo.convert %5 : (tensor<4xui8>) -> tensor<4xi8>
+  return %2, %4, %6 : tensor<4xbf16>, tensor<4xi32>, tensor<4xi8>
+}

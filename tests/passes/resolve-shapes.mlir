@@ -1,0 +1,75 @@
+// RUN: disc-opt %s --pass-pipeline=resolve-shapes --split-input-file | filecheck %s
+
+// Shape arithmetic becomes terms and disappears; sizes used as data become disc.dim.
+// CHECK-LABEL: func.func @main(%arg0: tensor<?x4xf32> {disc.shape = ["b", "4"]})
+// CHECK-DAG: %[[S:.+]] = "disc.shape"() {dims = ["4*b"]} : () -> tensor<1xi32>
+// CHECK-DAG: %[[D:.+]] = "disc.dim"() {dim = "b"} : () -> tensor<i32>
+// CHECK-NOT: get_dimension_size
+// CHECK: stablehlo.dynamic_reshape %arg0, %[[S]]
+// CHECK: stablehlo.convert %[[D]] : (tensor<i32>) -> tensor<f32>
+func.func @main(%x: tensor<?x4xf32> {disc.shape = ["b", "4"]}) -> (tensor<?xf32>, tensor<f32>) {
+  %b = stablehlo.get_dimension_size %x, dim = 0 : (tensor<?x4xf32>) -> tensor<i32>
+  %four = stablehlo.constant dense<4> : tensor<i32>
+  %n = stablehlo.multiply %b, %four : tensor<i32>
+  %s = stablehlo.reshape %n : (tensor<i32>) -> tensor<1xi32>
+  %y = stablehlo.dynamic_reshape %x, %s : (tensor<?x4xf32>, tensor<1xi32>) -> tensor<?xf32>
+  %f = stablehlo.convert %b : (tensor<i32>) -> tensor<f32>
+  return %y, %f : tensor<?xf32>, tensor<f32>
+}
+
+// -----
+
+// An assertion becomes a guard with its message.
+// CHECK-LABEL: func.func @main
+// CHECK-NEXT: "disc.guard"() {lhs = "d0_0", message = "got d1_0 for d0_0", op = "==", rhs = "d1_0"}
+// CHECK-NEXT: stablehlo.add
+func.func @main(%x: tensor<?xf32>, %y: tensor<?xf32>) -> tensor<?xf32> {
+  %a = stablehlo.get_dimension_size %x, dim = 0 : (tensor<?xf32>) -> tensor<i32>
+  %b = stablehlo.get_dimension_size %y, dim = 0 : (tensor<?xf32>) -> tensor<i32>
+  %ok = stablehlo.compare EQ, %a, %b : (tensor<i32>, tensor<i32>) -> tensor<i1>
+  stablehlo.custom_call @shape_assertion(%ok, %b, %a) {has_side_effect = true, error_message = "got {0} for {1}", api_version = 2 : i32} : (tensor<i1>, tensor<i32>, tensor<i32>) -> ()
+  %z = stablehlo.add %x, %y : tensor<?xf32>
+  return %z : tensor<?xf32>
+}
+
+// -----
+
+// What is static becomes a static op.
+// CHECK-LABEL: func.func @main
+// CHECK: stablehlo.pad %arg0, %arg1, low = [1], high = [2], interior = [0]
+// CHECK: stablehlo.slice
+func.func @main(%x: tensor<?xf32>, %v: tensor<f32>, %w: tensor<8xf32>) -> (tensor<?xf32>, tensor<3xf32>) {
+  %one = stablehlo.constant dense<1> : tensor<i32>
+  %low = stablehlo.reshape %one : (tensor<i32>) -> tensor<1xi32>
+  %two = stablehlo.add %one, %one : tensor<i32>
+  %high = stablehlo.reshape %two : (tensor<i32>) -> tensor<1xi32>
+  %none = stablehlo.constant dense<0> : tensor<1xi32>
+  %y = stablehlo.dynamic_pad %x, %v, %low, %high, %none : (tensor<?xf32>, tensor<f32>, tensor<1xi32>, tensor<1xi32>, tensor<1xi32>) -> tensor<?xf32>
+  %five = stablehlo.constant dense<5> : tensor<1xi32>
+  %stride = stablehlo.constant dense<1> : tensor<1xi32>
+  %z = stablehlo.real_dynamic_slice %w, %high, %five, %stride : (tensor<8xf32>, tensor<1xi32>, tensor<1xi32>, tensor<1xi32>) -> tensor<3xf32>
+  return %y, %z : tensor<?xf32>, tensor<3xf32>
+}
+
+// -----
+
+// Sizes inside control flow are the same terms; a second size used as data stays one value.
+// CHECK-LABEL: func.func @main
+// CHECK: %[[D:.+]] = "disc.dim"() {dim = "b"} : () -> tensor<i32>
+// CHECK: stablehlo.while
+// CHECK: stablehlo.compare  LT, %{{.+}}, %[[D]]
+func.func @main(%x: tensor<?xf32> {disc.shape = ["b"]}) -> tensor<?xf32> {
+  %zero = stablehlo.constant dense<0> : tensor<i32>
+  %one = stablehlo.constant dense<1> : tensor<i32>
+  %b = stablehlo.get_dimension_size %x, dim = 0 : (tensor<?xf32>) -> tensor<i32>
+  %r:2 = stablehlo.while(%i = %zero, %y = %x) : tensor<i32>, tensor<?xf32>
+  cond {
+    %c = stablehlo.compare LT, %i, %b : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    stablehlo.return %c : tensor<i1>
+  } do {
+    %j = stablehlo.add %i, %one : tensor<i32>
+    %z = stablehlo.tanh %y : tensor<?xf32>
+    stablehlo.return %j, %z : tensor<i32>, tensor<?xf32>
+  }
+  return %r#1 : tensor<?xf32>
+}

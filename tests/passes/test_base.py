@@ -1,0 +1,195 @@
+"""The pass framework: registry, pipeline, dumps, blame, flags; the disc dialect's checks."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pytest
+
+from shlo_disc import dialect, flags
+from shlo_disc.errors import InternalError, UnsupportedError
+from shlo_disc.mlir import ir, new_context, ops_of, walk
+from shlo_disc.passes import table
+from shlo_disc.passes.base import Pass, Pipeline, named, register
+
+TEXT = """
+func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %0 = stablehlo.tanh %x : tensor<4xf32>
+  %1 = stablehlo.tanh %x : tensor<4xf32>
+  %2 = stablehlo.add %0, %1 : tensor<4xf32>
+  return %2 : tensor<4xf32>
+}
+"""
+
+
+@pytest.fixture
+def module():
+    with new_context(), ir.Location.unknown():
+        yield ir.Module.parse(TEXT)
+
+
+@dataclass(frozen=True)
+class Raising(Pass):
+    name: ClassVar[str] = "raising"
+    error: Exception
+
+    def run(self, module):
+        raise self.error
+
+
+@dataclass(frozen=True)
+class Breaking(Pass):
+    name: ClassVar[str] = "breaking"
+
+    def run(self, module):
+        (op,) = ops_of(module, "stablehlo.add")
+        op.results[0].set_type(ir.Type.parse("tensor<5xf32>"))
+        return 1
+
+
+def test_names_are_kebab_case_and_known():
+    for name, a_pass in table.registry().items():
+        assert name == a_pass.name
+        assert name == name.lower().replace("_", "-")
+        assert named(name) is a_pass
+
+
+def test_an_unknown_pass_is_named_with_what_there_is():
+    with pytest.raises(ValueError, match=r"no pass is named 'fuse'; passes: canonicalize, cse"):
+        table.pipeline_of("cse,fuse")
+
+
+def test_two_passes_cannot_share_a_name():
+    with pytest.raises(InternalError, match="two passes are named 'simplify'"):
+        register(named("simplify"))
+
+
+def test_groups_stand_for_their_passes():
+    names = [p.name for p in table.pipeline_of("cleanup,planning")]
+    assert names == ["cse", "resolve-shapes", "simplify", "cse", "plan-fusion", "plan-buffers"]
+
+
+def test_records_say_what_happened(module):
+    records = Pipeline([named("cse"), named("cse")]).run(module)
+    assert [(r.name, r.changed) for r in records] == [("cse", 1), ("cse", 0)]
+    assert all(r.time_ms >= 0 for r in records)
+
+
+def test_print_after_goes_to_the_stream(module):
+    stream = io.StringIO()
+    passes = [named("cse"), named("dce")]
+    Pipeline(passes, print_after=frozenset({"cse"}), stream=stream).run(module)
+    assert stream.getvalue().startswith("// after cse\n")
+    assert "// after dce" not in stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("level", "present", "absent"),
+    [(0, [], ["cse"]), (1, [], ["cse"]), (2, ["01 cse", "6 -> 5 ops"], ["func.func"]),
+     (3, ["-    %1 = stablehlo.tanh"], ["// after"]), (4, ["// after cse", "func.func"], [])],
+)  # fmt: skip
+def test_debug_levels_add(module, level, present, absent):
+    stream = io.StringIO()
+    with flags.overridden(debug=level):
+        Pipeline([named("cse")], stream=stream).run(module)
+    text = stream.getvalue()
+    assert all(p in text for p in present), text
+    assert all(a not in text for a in absent), text
+
+
+def test_dump_writes_every_pass_and_each_file_can_be_read_back(module, tmp_path):
+    with flags.overridden(dump=tmp_path):
+        Pipeline([named("cse"), named("dce")]).run(module)
+    files = sorted(p.name for p in tmp_path.iterdir())
+    assert files == ["00-input.mlir", "01-cse.mlir", "02-dce.mlir"]
+    again = ir.Module.parse((tmp_path / "02-dce.mlir").read_text())
+    assert str(again) == str(module)
+
+
+def test_a_crash_names_the_pass_and_how_to_reproduce(module):
+    with pytest.raises(
+        InternalError, match=r"pass raising failed: KeyError: 'lost'(.|\n)*disc-opt"
+    ):
+        Pipeline([Raising(KeyError("lost"))]).run(module)
+
+
+def test_our_own_errors_pass_through(module):
+    with pytest.raises(UnsupportedError, match=r"^no$"):
+        Pipeline([Raising(UnsupportedError("no"))]).run(module)
+
+
+def test_a_pass_that_breaks_the_module_is_named(module):
+    with (
+        flags.overridden(spec=1),
+        pytest.raises(InternalError, match="pass breaking made an invalid module"),
+    ):
+        Pipeline([Breaking()]).run(module)
+
+
+def test_a_visitor_may_raise_through_walk(module):
+    def visit(op):
+        raise UnsupportedError(op.name)
+
+    with pytest.raises(UnsupportedError, match="tanh"):
+        walk(module, visit)
+
+
+def test_flags_know_their_names_and_check_numbers(monkeypatch):
+    with pytest.raises(ValueError, match="no such flag: debg"), flags.overridden(debg=1):
+        pass
+    monkeypatch.setenv("SHLO_DISC_NUM_THREADS", "two")
+    with pytest.raises(ValueError, match="SHLO_DISC_NUM_THREADS is 'two'"):
+        flags.num_threads()
+    monkeypatch.setenv("SHLO_DISC_NUM_THREADS", "3")
+    assert flags.num_threads() == 3
+    with flags.overridden(num_threads=5):
+        assert flags.num_threads() == 5
+    assert flags.num_threads() == 3
+
+
+FUSION = """
+func.func @main(%x: tensor<?x4xf32>, %n: tensor<i32>) -> (tensor<?x4xf32>, tensor<i32>) {{
+  %r:2 = "disc.fusion"(%x, %n) ({{
+    ^bb0(%a: {argument}, %b: tensor<i32>):
+      "disc.yield"({yielded}) : (tensor<?x4xf32>, tensor<i32>) -> ()
+  }}) {{{attributes}}} : (tensor<?x4xf32>, tensor<i32>) -> (tensor<?x4xf32>, tensor<i32>)
+  return %r#0, %r#1 : tensor<?x4xf32>, tensor<i32>
+}}
+"""
+
+
+def verified(text):
+    with new_context(), ir.Location.unknown():
+        module = ir.Module.parse(text)
+        module.operation.verify()
+        dialect.verify(module)
+        return str(module)
+
+
+def test_a_fusion_of_different_types_can_be_printed_and_read_back():
+    good = FUSION.format(argument="tensor<?x4xf32>", yielded="%a, %b", attributes='kind = "loop"')
+    assert verified(verified(good)) == verified(good)
+
+
+def test_a_fusion_without_a_kind_is_refused():
+    text = FUSION.format(argument="tensor<?x4xf32>", yielded="%a, %b", attributes="")
+    with pytest.raises(ValueError, match=r"disc.fusion at .*: attribute kind is missing"):
+        verified(text)
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ('"disc.shap"() : () -> ()', "there is no such operation"),
+        ('%s = "disc.shape"() {dims = ["b"]} : () -> tensor<2xi32>', "different lengths"),
+        ('"disc.guard"() {lhs = "b", op = "=="} : () -> ()', "attribute rhs is missing"),
+        ('"disc.fusion"() ({}) {kind = "loop"} : () -> ()', "one region of one block"),
+        ('"disc.fusion"() ({ "disc.dim"() {dim = "b"} : () -> tensor<i8> }) {kind = ""} : () -> ()',
+         "end in disc.yield"),
+    ],
+)  # fmt: skip
+def test_wrong_disc_ops_are_refused(line, problem):
+    with pytest.raises(ValueError, match=problem):
+        verified(f"func.func @main() {{ {line}\n return }}")
