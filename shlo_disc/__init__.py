@@ -1,0 +1,51 @@
+"""shlo_disc: compile a JAX function once, run it at every shape.
+
+    f = shlo_disc.jit(function)
+    f(x)  # the first call compiles; other batch sizes and lengths do not
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from shlo_disc.errors import (
+    InternalError,
+    InvalidModuleError,
+    ShapeMismatchError,
+    ShloDiscError,
+    UnsupportedError,
+)
+
+if TYPE_CHECKING:
+    from shlo_disc.executable import Executable
+    from shlo_disc.frontend.jit import CacheInfo, JitFunction, jit
+
+__all__ = [
+    "CacheInfo",
+    "Executable",
+    "InternalError",
+    "InvalidModuleError",
+    "JitFunction",
+    "ShapeMismatchError",
+    "ShloDiscError",
+    "UnsupportedError",
+    "__version__",
+    "jit",
+]
+
+__version__ = "0.1.0"
+
+_LAZY = {
+    "CacheInfo": "shlo_disc.frontend.jit",
+    "Executable": "shlo_disc.executable",
+    "JitFunction": "shlo_disc.frontend.jit",
+    "jit": "shlo_disc.frontend.jit",
+}
+"""Loaded when first used: the tools work on MLIR alone and start without JAX."""
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        return getattr(importlib.import_module(_LAZY[name]), name)
+    raise AttributeError(f"module 'shlo_disc' has no attribute {name!r}")

@@ -12,7 +12,7 @@ holds each name to what is said of it here.
 | `shaped_array`, `batched_device_put` | results: NumPy memory as a jax.Array, without a copy and uncommitted |
 | `cpu_sharding` | the sharding of one device (public `SingleDeviceSharding`, kept) |
 | `collect_garbage` | lets go of buffers whose arrays died in another thread |
-| `array_result_handler` | an array with the same buffer and another aval (weak type) |
+| `key_impl` | `dtype._impl.name` of typed PRNG keys, to wrap raw results |
 | `DimExpr` | the class of symbolic sizes: its `__eq__` is watched while we trace |
 | `auto_insert_reshard`, `standard_vma_rule`, `ManualAxisType`, `get_cur_mesh_sharding` | what `shard_map` needs a primitive to say about its result; without it the gradient of `shard_map(f)` is silently wrong |
 """
@@ -47,9 +47,9 @@ __all__ = [
     "cpu_sharding",
     "disable_jit",
     "is_library_file",
+    "key_impl",
     "manual_axes",
     "reshapes_of",
-    "rewrapped",
     "shaped_array",
     "trace_context",
 ]
@@ -88,16 +88,10 @@ def manual_axes(primitive: str, arguments: Any, results: list[Any]) -> list[Any]
     return [aval.update(sharding=sharding, manual_axis_type=manual) for aval in results]
 
 
-# JAX 0.11 dropped the argument with the checks.
-_NO_CHECKS = {"_skip_checks": True} if jax.__version_info__ < (0, 11) else {}
-
-
-def rewrapped(array: jax.Array, *, weak_type: bool) -> jax.Array:
-    """The same buffer under an aval with another `weak_type`; uncommitted, as results of jit are."""
-    aval = array.aval.update(weak_type=weak_type)  # type: ignore[attr-defined]
-    handler = _jax.array_result_handler(aval, array.sharding, committed=False, **_NO_CHECKS)
-    result: jax.Array = handler([array])
-    return result
+def key_impl(dtype: Any) -> str:
+    """The name of the PRNG of a typed key dtype, as `jax.random.wrap_key_data(impl=)` takes it."""
+    name: str = dtype._impl.name
+    return name
 
 
 # ---- watching `==` on symbolic sizes ----------------------------------------------------------

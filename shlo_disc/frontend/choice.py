@@ -310,7 +310,12 @@ def first_choice(
                         size = classes[key] = choice.new_symbol(value)
             shape.append(size)
         choice.dims.append(tuple(shape))
-    choice.guards += [g for g in constraints if g.symbols() <= choice.hints.keys()]
+    for guard in constraints:
+        if guard.relation != "==":
+            choice.guards.append(guard)
+        # An equality shapes the program (t = 4*k), so it is substituted and not only checked.
+        elif choice.unify(guard.left, guard.right, guard.reason, "", even_fixed=True) is None:
+            choice.guards.append(guard)
     if not before and any(kind[0] == "parameters" for kind in kinds) and mode == "auto":
         choice.notes.append(_parameters_note(leaves, kinds))
     return choice

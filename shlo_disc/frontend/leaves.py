@@ -12,7 +12,7 @@ import numpy as np
 
 from shlo_disc.jax_private import ArrayImpl
 
-__all__ = ["Leaf", "concrete", "leaf_names", "leaf_of", "top_level_of"]
+__all__ = ["Leaf", "concrete", "leaf_names", "leaf_of", "positional_names", "top_level_of"]
 
 _SCALARS = (bool, int, float, complex)
 
@@ -38,15 +38,12 @@ class Leaf:
 
 def leaf_of(value: Any, name: str, group: int) -> Leaf:
     """The type of an argument leaf; raises TypeError, with the argument's path, for non-arrays."""
-    if isinstance(value, jax.Array):
+    if isinstance(value, (jax.Array, jax.ShapeDtypeStruct)):
         weak = bool(getattr(value, "weak_type", False))
         return Leaf(name, tuple(value.shape), value.dtype, weak, group)
-    if isinstance(value, _SCALARS):
-        kind = type(value) if type(value) in _SCALARS else np.asarray(value).dtype
-        return Leaf(name, (), jax.dtypes.canonicalize_dtype(_scalar_dtype(kind)), True, group)
-    if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind not in "OSUMm":
-        dtype = jax.dtypes.canonicalize_dtype(value.dtype)
-        return Leaf(name, tuple(value.shape), dtype, False, group)
+    if isinstance(value, (*_SCALARS, np.ndarray, np.generic)) and _is_numeric(value):
+        aval = jax.typeof(value)
+        return Leaf(name, tuple(aval.shape), aval.dtype, bool(aval.weak_type), group)
     if hasattr(value, "__jax_array__"):
         return leaf_of(value.__jax_array__(), name, group)
     described = f"{type(value).__name__}"
@@ -58,8 +55,9 @@ def leaf_of(value: Any, name: str, group: int) -> Leaf:
     )
 
 
-def _scalar_dtype(kind: Any) -> Any:
-    return {bool: np.bool_, int: np.int64, float: np.float64, complex: np.complex128}.get(kind, kind)
+def _is_numeric(value: Any) -> bool:
+    # Everything but objects, text and dates; extension types such as bfloat16 have kind "V".
+    return np.asarray(value).dtype.kind not in "OSUMm"
 
 
 def concrete(value: Any, leaf: Leaf) -> Any:
@@ -90,7 +88,7 @@ def leaf_names(
     positions: Sequence[int] | None = None,
 ) -> list[str]:
     """The path of each leaf of `(args, kwargs)`: `params['w']`; `positions`: where args stood."""
-    positional = _positional_names(function, positions or range(len(args)))
+    positional = positional_names(function, positions or range(len(args)))
     names: list[str] = []
     for name, value in zip(positional, args, strict=True):
         names += [
@@ -105,7 +103,8 @@ def leaf_names(
     return names
 
 
-def _positional_names(function: Callable[..., Any], positions: Sequence[int]) -> list[str]:
+def positional_names(function: Callable[..., Any], positions: Sequence[int]) -> list[str]:
+    """The names of the parameters that take the positional arguments at `positions`."""
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):  # builtins and some callables have no signature

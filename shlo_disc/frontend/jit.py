@@ -1,0 +1,428 @@
+"""`shlo_disc.jit`: a JAX function compiled once for all shapes.
+
+A call is looked up by structure, dtypes and shapes: a shape seen before costs one dictionary look-up. A new
+shape is tested against the versions compiled so far, which takes microseconds; only a call that fits none
+of them compiles another, more general one.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import threading
+import types
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, overload
+
+import jax
+from jax import export
+
+from shlo_disc.errors import ShapeMismatchError
+from shlo_disc.frontend.leaves import Leaf, concrete, positional_names
+from shlo_disc.frontend.primitive import CompiledCall, call_program
+from shlo_disc.frontend.stages import Compiled, Lowered
+from shlo_disc.frontend.stated import parse_constraint
+from shlo_disc.frontend.versions import Call, Family, Options, Version, inlining
+from shlo_disc.jax_private import ArrayImpl, disable_jit, trace_context
+
+__all__ = ["CacheInfo", "JitFunction", "jit"]
+
+_MAX_ENTRIES = 4096
+"""Shapes one function remembers; a forgotten one costs microseconds to test again."""
+
+_flatten = jax.tree_util.default_registry.flatten
+
+
+class CacheInfo(NamedTuple):
+    """As of `functools.lru_cache`; `misses` counts compilations.
+
+    With several threads calling at once `hits` may be a little low.
+    """
+
+    hits: int
+    misses: int
+    maxsize: int | None
+    currsize: int
+
+
+def _compile(exported: export.Exported, **options: Any) -> CompiledCall:
+    """The seam to the compiler."""
+    from shlo_disc.compile import compile  # noqa: A004, PLC0415 - MLIR is loaded when first needed
+
+    return compile(exported, **options)
+
+
+class _Entry:
+    """What a call of known types and shapes does."""
+
+    __slots__ = ("call", "keys", "leaves", "unflatten")
+
+    def __init__(self, version: Version, executable: CompiledCall, values: Sequence[Any]) -> None:
+        plain = all(type(value) is ArrayImpl for value in values)
+        self.call = executable.call_leaves
+        self.leaves: tuple[Leaf, ...] | None = None if plain else version.leaves
+        """None when every argument is a plain jax.Array, which needs no conversion."""
+        self.unflatten = version.exported.out_tree.unflatten
+        self.keys = version.keys
+
+    def run(self, leaves: list[Any]) -> Any:
+        """The results in the function's structure."""
+        if self.leaves is not None:
+            leaves = [concrete(x, leaf) for x, leaf in zip(leaves, self.leaves, strict=True)]
+        results = self.call(leaves)
+        for index, implementation in self.keys:
+            results[index] = jax.random.wrap_key_data(results[index], impl=implementation)
+        return self.unflatten(results)
+
+
+class JitFunction:
+    """A function under :func:`jit`; call it as the function itself."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        shapes: Sequence[Any] | Mapping[str, Any] | None = None,
+        constraints: str | Iterable[str] = (),
+        dynamic: bool | str = "auto",
+        static_argnums: int | Iterable[int] | None = None,
+        static_argnames: str | Iterable[str] | None = None,
+        name: str | None = None,
+    ) -> None:
+        if not callable(function):
+            raise TypeError(f"shlo_disc.jit needs a function, got {function!r}")
+        if dynamic not in (True, False, "auto"):
+            raise ValueError(f"dynamic must be 'auto', True or False, got {dynamic!r}")
+        texts = [constraints] if isinstance(constraints, str) else list(constraints)
+        if texts and shapes is None:
+            raise ValueError("constraints need shapes, which give the sizes their names")
+        functools.update_wrapper(self, function)
+        self._static_nums, self._static_names = _static(function, static_argnums, static_argnames)
+        self._has_static = bool(self._static_nums or self._static_names)
+        jitted = jax.jit(
+            function,
+            static_argnums=self._static_nums or None,
+            static_argnames=self._static_names or None,
+            keep_unused=True,
+        )
+        self._options = Options(
+            function=function,
+            jitted=jitted,
+            name=name or getattr(function, "__name__", type(function).__name__),
+            dynamic=dynamic,
+            shapes=shapes,
+            constraints=tuple(parse_constraint(text) for text in texts),
+            compile=self._counted_compile,
+        )
+        self._lock = threading.RLock()
+        self._entries: dict[tuple[Any, ...], _Entry] = {}
+        self._families: dict[tuple[Any, ...], Family] = {}
+        self._hits = 0
+        self._misses = 0
+
+    # -- calling --------------------------------------------------------------------------------
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The function's results; at sizes no version fits, one more is compiled.
+
+        Raises TypeError (an argument that is no array), ShapeMismatchError (sizes that break
+        what was stated), UnsupportedError (an operation the compiler does not cover), and
+        what the function itself raises when it is traced.
+        """
+        if disable_jit.value:
+            return self._options.function(*args, **kwargs)
+        if self._has_static:
+            return self._call_with_static(args, kwargs)
+        leaves, tree = _flatten((args, kwargs))
+        key = [tree, trace_context()]
+        for leaf in leaves:
+            if type(leaf) is ArrayImpl:
+                key += (leaf.shape, leaf.dtype, leaf.weak_type)
+            else:
+                key += _type_of(leaf)
+        entry = self._entries.get(tuple(key))
+        if entry is None:
+            call = Call(self._options, args, kwargs, range(len(args)), kwargs, ())
+            return self._new_call(tuple(key), call)
+        self._hits += 1
+        return entry.run(leaves)
+
+    def _call_with_static(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        positions, named, static = self._split(args, kwargs)
+        leaves, tree = _flatten((tuple(args[k] for k in positions), named))
+        key = [tree, trace_context(), static]
+        for leaf in leaves:
+            key += _type_of(leaf)
+        entry = self._entries.get(tuple(key))
+        if entry is None:
+            call = Call(self._options, args, kwargs, positions, named, static)
+            return self._new_call(tuple(key), call)
+        self._hits += 1
+        return entry.run(leaves)
+
+    def _split(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Sequence[int], dict[str, Any], tuple[Hashable, ...]]:
+        """Positions of the dynamic positional arguments, dynamic keyword arguments, static key."""
+        if not self._has_static:
+            return range(len(args)), kwargs, ()
+        nums = {k if k >= 0 else k + len(args) for k in self._static_nums}
+        positions = [k for k in range(len(args)) if k not in nums]
+        named = {k: v for k, v in kwargs.items() if k not in self._static_names}
+        static: list[tuple[Any, type, Any]] = [
+            (k, type(args[k]), args[k]) for k in sorted(nums) if k < len(args)
+        ]
+        static += [(k, type(v), v) for k, v in sorted(kwargs.items()) if k in self._static_names]
+        for place, kind, value in static:
+            try:
+                hash(value)
+            except TypeError:
+                function = self._options.function
+                where = place if isinstance(place, str) else positional_names(function, [place])[0]
+                raise ValueError(
+                    f"static argument {where} is a {kind.__name__}, which cannot be hashed"
+                ) from None
+        return positions, named, tuple(static)
+
+    def _new_call(self, key: tuple[Any, ...], call: Call) -> Any:
+        """A call of types and sizes that are new, or of tracers."""
+        if any(isinstance(value, jax.core.Tracer) for value in call.values):
+            return self._traced_call(call)
+        version, executable, known = self._ready_version(call)
+        entry = _Entry(version, executable, call.values)
+        try:
+            results = entry.run(call.values)
+        except ShapeMismatchError as error:
+            # The compiled program knows of a condition that JAX did not tell us about.
+            with self._lock:
+                version = self._families[call.family].specialised(call, error)
+            entry, known = _Entry(version, version.executable, call.values), False
+            results = entry.run(call.values)
+        if len(self._entries) >= _MAX_ENTRIES:
+            self._entries.clear()
+        self._entries[key] = entry
+        self._hits += known
+        return results
+
+    def _ready_version(self, call: Call) -> tuple[Version, CompiledCall, bool]:
+        """The version for a call, compiled, and whether it was so before."""
+        with self._lock:  # two threads that need the same version compile it once
+            version = self._version(call)
+            known = version.is_compiled
+            return version, version.executable, known
+
+    def _version(self, call: Call) -> Version:
+        with self._lock:
+            family = self._families.get(call.family)
+            if family is None:
+                family = self._families[call.family] = Family(self._options)
+            return family.find(call) or family.new(call)
+
+    def _traced_call(self, call: Call) -> Any:
+        """Inside a transformation of JAX: one equation that calls the compiled program."""
+        if inlining() or any(
+            export.is_symbolic_dim(size) for shape in call.shapes for size in shape
+        ):
+            # Part of another program with symbolic sizes, which is compiled as a whole.
+            return self._options.jitted(*call.args, **call.kwargs)
+        version = self._version(call)
+        values = version.pattern.solve(call.shapes)
+        assert values is not None, (version, call.shapes)
+        raw = [
+            jax.random.key_data(value) if leaf.is_key else jax.numpy.asarray(value)
+            for value, leaf in zip(call.values, call.leaves, strict=True)
+        ]
+        dims = tuple(zip(version.pattern.symbols, values, strict=True))
+        results = list(call_program(raw, version.program, dims))
+        for index, implementation in version.keys:
+            results[index] = jax.random.wrap_key_data(results[index], impl=implementation)
+        return jax.tree.unflatten(version.exported.out_tree, results)
+
+    def _counted_compile(self, exported: export.Exported, **options: Any) -> CompiledCall:
+        executable = _compile(exported, **options)
+        with self._lock:
+            self._misses += 1
+        return executable
+
+    # -- looking inside -------------------------------------------------------------------------
+
+    def lower(self, *args: Any, **kwargs: Any) -> Lowered:
+        """The version for these arguments (arrays or `jax.ShapeDtypeStruct`s), traced.
+
+        A version that fits is used; otherwise one is made, and calls will use it.
+        """
+        positions, named, static = self._split(args, kwargs)
+        call = Call(self._options, args, kwargs, positions, named, static)
+        version = self._version(call)
+
+        def compiled() -> Compiled:
+            return Compiled(
+                version.name,
+                version.executable,
+                version.pattern,
+                lambda args, kwargs: self._call_version(version, args, kwargs),
+            )
+
+        return Lowered(version.name, version.exported, version.pattern, compiled)
+
+    def _call_version(
+        self, version: Version, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        positions, named, static = self._split(args, kwargs)
+        call = Call(self._options, args, kwargs, positions, named, static)
+        if self._families[call.family].versions.count(version) == 0:
+            raise TypeError(
+                f"{version.name} was compiled for other types or another structure of arguments"
+            )
+        broken = version.pattern.mismatch(call.shapes)
+        if broken is not None:
+            raise ShapeMismatchError(f"{version.name}: {broken}")
+        return _Entry(version, version.executable, call.values).run(call.values)
+
+    def explain(self) -> str:
+        """Every version: the sizes of each argument, what is assumed of them, why, and which line
+        of the program asked for it.
+        """
+        versions = [v for family in self._families.values() for v in family.versions]
+        if not versions:
+            return f"{self._options.name} has not been called yet"
+        return "\n\n".join(
+            f"version {number} of {version}" for number, version in enumerate(versions, 1)
+        )
+
+    def guards(self) -> list[str]:
+        """What the versions assume of sizes, one sentence each, with reason and source line."""
+        found: dict[str, None] = {}
+        for family in self._families.values():
+            for version in family.versions:
+                pattern = version.pattern
+                found.update(dict.fromkeys(str(guard.note) for guard in pattern.guards))
+                found.update(dict.fromkeys(str(note) for note in pattern.notes))
+        return list(found)
+
+    def cache_info(self) -> CacheInfo:
+        """Calls answered by what was compiled already, compilations, None, versions kept."""
+        versions = sum(len(family.versions) for family in self._families.values())
+        return CacheInfo(self._hits, self._misses, None, versions)
+
+    def cache_clear(self) -> None:
+        """Forget every version."""
+        with self._lock:
+            self._entries.clear()
+            self._families.clear()
+            self._hits = self._misses = 0
+
+    clear_cache = cache_clear
+    """The name `jax.jit` has for it."""
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        """As a method: `self` is the first argument, a pytree or static."""
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __repr__(self) -> str:
+        return f"<shlo_disc.jit of {self._options.function!r}>"
+
+
+def _type_of(leaf: Any) -> tuple[Any, Any, Any]:
+    """(shape, dtype, kind) of a leaf that need not be a jax.Array; kinds keep conversions apart."""
+    if type(leaf) is ArrayImpl:
+        return leaf.shape, leaf.dtype, leaf.weak_type
+    shape, dtype = getattr(leaf, "shape", None), getattr(leaf, "dtype", None)
+    return shape, dtype, type(leaf)
+
+
+def _static(
+    function: Callable[..., Any],
+    nums: int | Iterable[int] | None,
+    names: str | Iterable[str] | None,
+) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """Static positions and names; as in `jax.jit`, each implies the other where it can."""
+    positions = [nums] if isinstance(nums, int) else list(nums or ())
+    keywords = [names] if isinstance(names, str) else list(names or ())
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):  # builtins have no signature
+        return tuple(positions), tuple(keywords)
+    both = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+    place = {p.name: k for k, p in enumerate(parameters)}
+    if nums is not None and names is None:
+        count = len(parameters)
+        for k in positions:
+            if -count <= k < count and parameters[k].name in both:
+                keywords.append(parameters[k].name)
+    elif names is not None and nums is None:
+        positions += [place[name] for name in keywords if name in both]
+    known = {p.name for p in parameters}
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
+    if not takes_any and (unknown := [name for name in keywords if name not in known]):
+        raise ValueError(f"static_argnames {unknown} are not arguments of {function}")
+    return tuple(positions), tuple(keywords)
+
+
+@overload
+def jit(
+    fun: None = None,
+    /,
+    *,
+    shapes: Sequence[Any] | Mapping[str, Any] | None = None,
+    constraints: str | Iterable[str] = (),
+    dynamic: bool | str = "auto",
+    static_argnums: int | Iterable[int] | None = None,
+    static_argnames: str | Iterable[str] | None = None,
+    name: str | None = None,
+) -> Callable[[Callable[..., Any]], JitFunction]: ...
+
+
+@overload
+def jit(
+    fun: Callable[..., Any],
+    /,
+    *,
+    shapes: Sequence[Any] | Mapping[str, Any] | None = None,
+    constraints: str | Iterable[str] = (),
+    dynamic: bool | str = "auto",
+    static_argnums: int | Iterable[int] | None = None,
+    static_argnames: str | Iterable[str] | None = None,
+    name: str | None = None,
+) -> JitFunction: ...
+
+
+def jit(
+    fun: Callable[..., Any] | None = None,
+    /,
+    *,
+    shapes: Sequence[Any] | Mapping[str, Any] | None = None,
+    constraints: str | Iterable[str] = (),
+    dynamic: bool | str = "auto",
+    static_argnums: int | Iterable[int] | None = None,
+    static_argnames: str | Iterable[str] | None = None,
+    name: str | None = None,
+) -> JitFunction | Callable[[Callable[..., Any]], JitFunction]:
+    """`fun`, compiled once and run at every shape. A decorator, or called with the function.
+
+    Arguments and results are pytrees of arrays; `jax.Array`, numpy arrays and Python numbers are taken.
+    Inside `jax.jit`, `grad`, `vmap`, `scan` and the like a call becomes one equation.
+
+    fun: a function `jax.jit` could take.
+    shapes: sizes of the arguments in `jax.export`'s notation, one entry for each positional argument (or
+        a dict by name): a string for every array of an argument (`"b, t, _"`; `_` is the size of the
+        call, compiled anew when it changes), None to leave it to `dynamic`, or a pytree of them.
+    constraints: relations of the sizes named in `shapes`: `"t % 4 == 0"`, `"b <= 64"`.
+        A call that breaks what was stated raises ShapeMismatchError.
+    dynamic: "auto" makes every size a symbol that the program allows to be one; a later call
+        that breaks what was assumed compiles a more general version. True raises instead where a size
+        has to be a constant. False compiles for each shape.
+    static_argnums, static_argnames: arguments that are part of the program, hashed; as in `jax.jit`.
+    name: for messages and `as_text`; by default the function's.
+    """
+    options: dict[str, Any] = {
+        "shapes": shapes,
+        "constraints": constraints,
+        "dynamic": dynamic,
+        "static_argnums": static_argnums,
+        "static_argnames": static_argnames,
+        "name": name,
+    }
+    if fun is None:
+        return lambda function: JitFunction(function, **options)
+    return JitFunction(fun, **options)

@@ -1,0 +1,309 @@
+"""The versions of a function: one call described, versions for it found, traced and compiled."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import jax
+from jax import export
+
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.errors import ShapeMismatchError, UnsupportedError
+from shlo_disc.frontend.choice import first_choice
+from shlo_disc.frontend.leaves import Leaf, leaf_names, leaf_of, positional_names, top_level_of
+from shlo_disc.frontend.plan import Guard, Pattern
+from shlo_disc.frontend.primitive import CompiledCall, Program
+from shlo_disc.frontend.stated import stated_pattern, stated_shapes
+from shlo_disc.frontend.symbols import choose_symbols
+from shlo_disc.jax_private import key_impl, trace_context
+
+__all__ = ["RECOMPILE_LIMIT", "Call", "Family", "Options", "Version", "inlining"]
+
+_log = logging.getLogger("shlo_disc")
+
+RECOMPILE_LIMIT = 8
+"""More versions than this of one function earn a warning, as in torch.compile."""
+
+
+class _Tracing(threading.local):
+    active = False
+
+
+_tracing = _Tracing()
+
+
+def inlining() -> bool:
+    """Is this thread tracing one of our functions? Others called inside are then part of it."""
+    return _tracing.active
+
+
+@dataclass(frozen=True)
+class Options:
+    """What :func:`shlo_disc.jit` was told."""
+
+    function: Callable[..., Any]
+    jitted: Any
+    """`jax.jit` of the function: it gives names, locations and static arguments, never a result."""
+    name: str
+    dynamic: bool | str
+    shapes: Sequence[Any] | Mapping[str, Any] | None
+    constraints: tuple[Guard, ...]
+    compile: Callable[..., CompiledCall]
+
+
+class Call:
+    """One call of a function: its array leaves, and everything else about it."""
+
+    def __init__(
+        self,
+        options: Options,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        positions: Sequence[int],
+        named: dict[str, Any],
+        static: tuple[Hashable, ...],
+    ) -> None:
+        self.args = args
+        self.kwargs = kwargs
+        self.positions = positions
+        """Where the positional arguments that are not static stand."""
+        self.named = named
+        """The keyword arguments that are not static."""
+        self.dynamic = [args[k] for k in positions]
+        self.values, self.tree = jax.tree.flatten((tuple(self.dynamic), named))
+        self.top_names = positional_names(options.function, positions)
+        names = leaf_names(options.function, self.dynamic, named, positions)
+        groups = top_level_of(self.dynamic, named)
+        self.leaves = tuple(
+            leaf_of(value, name, group)
+            for value, name, group in zip(self.values, names, groups, strict=True)
+        )
+        self.shapes = tuple(leaf.shape for leaf in self.leaves)
+        types = tuple((len(leaf.shape), leaf.dtype, leaf.weak_type) for leaf in self.leaves)
+        self.family = (self.tree, types, static, trace_context())
+        """What versions are for: structure, ranks, dtypes, static arguments, configuration."""
+
+    def with_leaves(self, leaves: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
+        """The call's arguments with other leaves (abstract ones)."""
+        dynamic, named = jax.tree.unflatten(self.tree, leaves)
+        args = list(self.args)
+        for place, value in zip(self.positions, dynamic, strict=True):
+            args[place] = value
+        return args, {**self.kwargs, **named}
+
+
+class Version:
+    """A function for one structure and dtypes, at every shape that fits `pattern`."""
+
+    def __init__(
+        self, options: Options, call: Call, pattern: Pattern, exported: Any, jaxpr: Any
+    ) -> None:
+        self.name = options.name
+        self.leaves = call.leaves
+        self.pattern = pattern
+        self.exported: export.Exported = exported
+        self.jaxpr = jaxpr
+        self._options = options
+        self._executable: CompiledCall | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def is_compiled(self) -> bool:
+        """Has it been compiled yet?"""
+        return self._executable is not None
+
+    @property
+    def executable(self) -> CompiledCall:
+        """The compiled program."""
+        with self._lock:
+            if self._executable is None:
+                self._executable = self._options.compile(
+                    self.exported,
+                    name=self.name,
+                    names=[leaf.name for leaf in self.leaves],
+                    weak_results=[bool(aval.weak_type) for aval in self.exported.out_avals],
+                )
+            return self._executable
+
+    @cached_property
+    def keys(self) -> tuple[tuple[int, str], ...]:
+        """(index, PRNG implementation) of the results that are typed keys, which run as integers."""
+        return tuple(
+            (index, key_impl(aval.dtype))
+            for index, aval in enumerate(self.exported.out_avals)
+            if jax.dtypes.issubdtype(aval.dtype, jax.dtypes.prng_key)
+        )
+
+    @cached_property
+    def program(self) -> Program:
+        """The version as a program for transformations of JAX; shares the executable."""
+        scopes = (
+            size.scope
+            for aval in self.jaxpr.in_avals
+            for size in aval.shape
+            if export.is_symbolic_dim(size)
+        )
+        program = Program(
+            self.jaxpr,
+            self.pattern.symbols,
+            next(scopes, None) or export.SymbolicScope(),
+            self.name,
+            lambda exported, name: self._options.compile(exported, name=name),
+            lambda: self.executable,
+        )
+        return self._without_keys(program) if self._has_keys else program
+
+    @property
+    def _has_keys(self) -> bool:
+        return bool(self.keys) or any(leaf.is_key for leaf in self.leaves)
+
+    def _without_keys(self, program: Program) -> Program:
+        """The same program on raw key data, as the executable has it."""
+        specs = []
+        for aval in program.in_avals:
+            raw = jax.eval_shape(jax.random.key_data, jax.ShapeDtypeStruct(aval.shape, aval.dtype)) \
+                if jax.dtypes.issubdtype(aval.dtype, jax.dtypes.prng_key) else aval
+            specs.append(jax.ShapeDtypeStruct(raw.shape, raw.dtype, weak_type=raw.weak_type))
+
+        def function(*arguments: Any) -> list[Any]:
+            wrapped = [
+                jax.random.wrap_key_data(x, impl=key_impl(leaf.dtype)) if leaf.is_key else x
+                for x, leaf in zip(arguments, self.leaves, strict=True)
+            ]
+            results = list(program.run(*wrapped))
+            for index, _ in self.keys:
+                results[index] = jax.random.key_data(results[index])
+            return results
+
+        return program.derive(function, specs, "raw", executable=lambda: self.executable)
+
+    def __str__(self) -> str:
+        return f"{self.name}: {', '.join(self.pattern.symbols) or 'no symbols'}\n{self.pattern.text()}"
+
+
+@dataclass
+class Family:
+    """The versions for one structure, dtypes, static arguments and configuration."""
+
+    options: Options
+    versions: list[Version] = field(default_factory=list)
+
+    def find(self, call: Call) -> Version | None:
+        """The newest version that fits; newer ones are more general."""
+        for version in reversed(self.versions):
+            if version.pattern.solve(call.shapes) is not None:
+                return version
+        return None
+
+    def new(self, call: Call) -> Version:
+        """A new version, traced but not compiled, which `find` returns from now on.
+
+        Raises ShapeMismatchError when the call breaks what was stated.
+        """
+        options = self.options
+        stated = stated_shapes(
+            options.shapes, call.dynamic, call.named, call.top_names, call.leaves
+        )
+        rules = stated_pattern(stated, options.constraints, call.leaves)
+        broken = rules.mismatch(call.shapes)
+        if broken is not None:
+            raise ShapeMismatchError(f"{options.name}: {broken}")
+        # `_` is the size at hand, as in jax.export.
+        said = [
+            None
+            if sizes is None
+            else tuple(
+                Expr.const(value) if size is None else size
+                for size, value in zip(sizes, leaf.shape, strict=True)
+            )
+            for sizes, leaf in zip(stated, call.leaves, strict=True)
+        ]
+        before = [version.pattern for version in self.versions]
+        version = self._traced(call, options.dynamic, said, before)
+        self._report(call, version)
+        self.versions.append(version)
+        return version
+
+    def specialised(self, call: Call, why: ShapeMismatchError) -> Version:
+        """A version for the very shapes of a call that the compiled program refused."""
+        check(self.options, call)  # the function itself may refuse them too, and say so better
+        _log.warning(
+            "%s: compiling for shapes %s only, because %s", self.options.name, call.shapes, why
+        )
+        version = self._traced(call, False, [None] * len(call.leaves), [])
+        self.versions.append(version)
+        return version
+
+    def _traced(
+        self,
+        call: Call,
+        dynamic: bool | str,
+        said: Sequence[Sequence[Expr | None] | None],
+        before: Sequence[Pattern],
+    ) -> Version:
+        options = self.options
+        choice = first_choice(call.leaves, dynamic, said, options.constraints, before)
+
+        def trace(specs: Sequence[Any]) -> tuple[export.Exported, Any]:
+            args, kwargs = call.with_leaves(specs)
+            outer, _tracing.active = _tracing.active, True
+            try:
+                exported = export.export(options.jitted, platforms=["cpu"])(*args, **kwargs)
+                return exported, options.jitted.trace(*args, **kwargs).jaxpr
+            finally:
+                _tracing.active = outer
+
+        found = choose_symbols(
+            choice,
+            trace,
+            lambda traced: traced[1],
+            lambda: check(options, call),
+            may_pin=dynamic is not True,
+        )
+        exported, jaxpr = found.program
+        pattern = found.choice.pattern
+        _log.debug("%s: %d traces, %.0f ms", options.name, found.traces, found.seconds * 1e3)
+        return Version(options, call, pattern, exported, jaxpr)
+
+    def _report(self, call: Call, version: Version) -> None:
+        name, count = self.options.name, len(self.versions)
+        if not count:
+            _log.info("%s: version 1\n%s", name, version.pattern.text())
+            return
+        reason = self.versions[-1].pattern.mismatch(call.shapes)
+        _log.info(
+            "%s: compiling version %d, because %s\n%s",
+            name,
+            count + 1,
+            reason,
+            version.pattern.text(),
+        )
+        if count == RECOMPILE_LIMIT:
+            _log.warning(
+                "%s: more than %d versions; the last one because %s. f.explain() tells what makes "
+                "sizes constants; dynamic=True turns that into errors.",
+                name,
+                RECOMPILE_LIMIT,
+                reason,
+            )
+
+
+def check(options: Options, call: Call) -> None:
+    """Raise what the function raises when it is traced with the call's own sizes."""
+    specs = [
+        jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, weak_type=leaf.weak_type)
+        for leaf in call.leaves
+    ]
+    args, kwargs = call.with_leaves(specs)
+    outer, _tracing.active = _tracing.active, True
+    try:
+        options.jitted.trace(*args, **kwargs)
+    except NotImplementedError as error:
+        raise UnsupportedError(f"{options.name}: {error}") from error
+    finally:
+        _tracing.active = outer

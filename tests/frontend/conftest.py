@@ -1,0 +1,67 @@
+"""A stand-in for the compiler: the front end's programs run by XLA, so that only the front end is tested."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import jax
+import numpy as np
+import pytest
+
+from shlo_disc.frontend import jit as jit_module
+from shlo_disc.frontend import primitive
+
+
+class Standin:
+    """What the compiler makes of an export, as far as the front end can tell."""
+
+    made: ClassVar[list[Standin]] = []
+
+    def __init__(self, exported, name=None, names=(), weak_results=()):
+        self.exported = exported
+        self.name = name
+        self.names = list(names)
+        self.calls = 0
+        self.fingerprint = id(self)
+        self._call = jax.jit(exported.call)
+        Standin.made.append(self)
+
+    def _arguments(self, leaves):
+        flat = [
+            jax.random.wrap_key_data(leaf) if "key" in str(aval.dtype) else leaf
+            for leaf, aval in zip(leaves, self.exported.in_avals, strict=True)
+        ]
+        return jax.tree.unflatten(self.exported.in_tree, flat)
+
+    def traced(self, *leaves):
+        args, kwargs = self._arguments(leaves)
+        results = jax.tree.leaves(self.exported.call(*args, **kwargs))
+        return [jax.random.key_data(r) if "key" in str(r.dtype) else r for r in results]
+
+    def call_leaves(self, leaves):
+        self.calls += 1
+        args, kwargs = self._arguments(leaves)
+        results = jax.tree.leaves(self._call(*args, **kwargs))
+        return [jax.random.key_data(r) if "key" in str(r.dtype) else r for r in results]
+
+    def as_text(self, stage="disc"):
+        return f"{stage} of {self.name}"
+
+
+def _as_call(executable, results, sizes):
+    def call(*arguments):
+        if sizes is not None:
+            arguments = (*arguments, np.zeros(sizes, np.float32))
+        return executable.traced(*arguments)
+
+    return call
+
+
+@pytest.fixture(autouse=True)
+def standin(monkeypatch):
+    """Every test here runs on the stand-in; the fixture's value is the list of compilations."""
+    Standin.made = []
+    monkeypatch.setattr(jit_module, "_compile", Standin)
+    monkeypatch.setattr(primitive, "_ffi_call", _as_call)
+    primitive._programs.clear()
+    return Standin.made
