@@ -206,7 +206,12 @@ def _interval_product(x: tuple[Bound, Bound], y: tuple[Bound, Bound]) -> tuple[B
 def _lone_symbol(expr: Expr) -> str | None:
     if len(expr.terms) == 1:
         monomial, coefficient = expr.terms[0]
-        if coefficient == 1 and len(monomial) == 1 and monomial[0][1] == 1 and not monomial[0][0].op:
+        if (
+            coefficient == 1
+            and len(monomial) == 1
+            and monomial[0][1] == 1
+            and not monomial[0][0].op
+        ):
             return monomial[0][0].key
     return None
 

@@ -154,9 +154,9 @@ def _clamp(facts: Constraints, low: Entry, a: Entry, high: Entry) -> Entry:
 
 
 _DECIDED: dict[str, Callable[[Constraints, Expr, Expr], bool | None]] = {
-    "EQ": lambda f, a, b: True
-    if f.equal(a, b)
-    else (False if f.at_least(a, b + 1) or f.at_least(b, a + 1) else None),
+    "EQ": lambda f, a, b: (
+        True if f.equal(a, b) else (False if f.at_least(a, b + 1) or f.at_least(b, a + 1) else None)
+    ),
     "GE": lambda f, a, b: True if f.at_least(a, b) else (False if f.at_least(b, a + 1) else None),
     "GT": lambda f, a, b: True if f.at_least(a, b + 1) else (False if f.at_least(b, a) else None),
 }
@@ -217,7 +217,8 @@ def _exclude(facts: Constraints, a: Entry, b: Entry) -> bool:
     if len(signs) != 1 or not facts.at_least(signs[0], 0):
         return False
     return any(
-        isinstance(side, Expr) and any(at.op == "mod" and at.args[0] == signs[0] for at in side.atoms())
+        isinstance(side, Expr)
+        and any(at.op == "mod" and at.args[0] == signs[0] for at in side.atoms())
         and len(side.terms) == 1
         for side in (b.lhs, b.rhs)
     )

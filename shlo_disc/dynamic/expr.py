@@ -1,76 +1,80 @@
 """`Expr`: a symbolic size as a canonical polynomial with integer coefficients.
 
 The indeterminates ("atoms") are symbols and `floordiv(a, b)`, `mod(a, b)`, `min(a, b)`,
-`max(a, b)` of expressions. Equal polynomials are equal objects in the sense of `==` and `hash`, so that
-shapes can be compared, and used as keys, without asking for facts. The notation is that of
-`jax.export`: `2*b*t + 1`, `floordiv(t, 2)`, `b^2`.
+`max(a, b)` of expressions. Polynomials over the same atoms that are equal are equal objects
+(`==`, `hash`), so shapes can be compared, and used as keys, without asking for facts. The notation
+is that of `jax.export`: `2*b*t + 1`, `floordiv(t, 2)`, `b^2`.
+
+These identities are applied too, each exact for all integers (and divisors other than 0):
+
+* `floordiv(q*d + r, d) = q + floordiv(r, d)` for the terms of the dividend that `d` divides;
+* `floordiv(-x, k) = -floordiv(x + k - 1, k)`, so that both spellings of a ceiling are one;
+* `d*floordiv(x, d) = x - mod(x, d)`;
+* common factors of dividend and divisor cancel; `mod(mod(x, j), k) = mod(x, k)` when `k`
+  divides `j`;
+* `min` and `max` are flat, sorted, and drop what differs from another entry by a constant.
 """
 
 from __future__ import annotations
 
-import ast
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from math import gcd
+from typing import Any
 
-__all__ = ["Expr"]
+from shlo_disc.dynamic.monomial import (
+    CACHE_SIZE,
+    Atom,
+    Monomial,
+    Terms,
+    common_monomial,
+    intern,
+    monomial_quotient,
+    term_order,
+    times,
+)
+from shlo_disc.dynamic.notation import Tree, parse
 
-Monomial = tuple[tuple["Atom", int], ...]
-"""Atoms with their powers, sorted; the empty product is 1."""
-
-
-class Atom:
-    """An indeterminate: a symbol (`op` is "") or one of the four functions of two sizes."""
-
-    __slots__ = ("_hash", "args", "key", "op")
-
-    def __init__(self, op: str, name: str, args: tuple[Expr, ...] = ()) -> None:
-        self.op = op
-        self.args = args
-        self.key = name
-        self._hash = hash(name)
-
-    def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, Atom) and self.key == other.key)
-
-    def __lt__(self, other: Atom) -> bool:
-        return (self.op != "", self.key) < (other.op != "", other.key)
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    def __repr__(self) -> str:
-        return self.key
+__all__ = ["Atom", "Expr", "Monomial"]
 
 
 class Expr:
     """An immutable canonical polynomial; Python ints are accepted wherever an Expr is."""
 
-    __slots__ = ("_hash", "_text", "terms")
+    __slots__ = ("_hash", "_symbols", "_text", "terms")
 
     terms: tuple[tuple[Monomial, int], ...]
     """Monomials with non-zero coefficients, sorted; () is zero."""
 
     def __init__(self, terms: Mapping[Monomial, int]) -> None:
-        self.terms = tuple(sorted(((m, c) for m, c in terms.items() if c), key=_order))
+        for monomial in terms:
+            for atom, _ in monomial:
+                if atom.op == "floordiv":
+                    terms = _without_quotients(terms)
+                    break
+        items = [item for item in terms.items() if item[1]]
+        if len(items) > 1:
+            items.sort(key=term_order)
+        self.terms = tuple(items)
         self._hash = hash(self.terms)
         self._text: str | None = None
+        self._symbols: frozenset[str] | None = None
 
     # -- construction ---------------------------------------------------------------------------
 
     @staticmethod
-    @functools.lru_cache(maxsize=4096)
+    @functools.lru_cache(maxsize=CACHE_SIZE)
     def const(value: int) -> Expr:
         """The constant `value`."""
         return Expr({(): int(value)})
 
     @staticmethod
-    @functools.lru_cache(maxsize=4096)
+    @functools.lru_cache(maxsize=CACHE_SIZE)
     def symbol(name: str) -> Expr:
         """The unknown size `name`, an identifier."""
         if not name.isidentifier():
             raise ValueError(f"{name!r} is not a name for a size")
-        return Expr({((Atom("", name), 1),): 1})
+        return Expr({((intern("", name), 1),): 1})
 
     @staticmethod
     def of(value: Expr | int) -> Expr:
@@ -78,13 +82,13 @@ class Expr:
         return value if isinstance(value, Expr) else Expr.const(value)
 
     @staticmethod
-    @functools.lru_cache(maxsize=4096)
+    @functools.lru_cache(maxsize=CACHE_SIZE)
     def parse(text: str) -> Expr:
         """The expression written in `jax.export`'s notation; raises ValueError."""
         try:
-            return _parse(ast.parse(text.strip().replace("^", "**"), mode="eval").body)
-        except (SyntaxError, KeyError, TypeError) as error:
-            raise ValueError(f"{text!r} is not a size expression: {error}") from None
+            return _from_tree(parse(text))
+        except ZeroDivisionError:
+            raise ValueError(f"{text!r} is not a size expression: division by 0") from None
 
     @staticmethod
     def product(sizes: Iterable[Expr | int]) -> Expr:
@@ -97,28 +101,24 @@ class Expr:
     @staticmethod
     def min(a: Expr | int, b: Expr | int) -> Expr:
         """The smaller of two sizes, folded when their difference is constant."""
-        a, b = Expr.of(a), Expr.of(b)
-        difference = a - b
-        if difference.is_const:
-            return a if difference.value <= 0 else b
-        return _function("min", *sorted((a, b), key=str))
+        return _extremum("min", Expr.of(a), Expr.of(b))
 
     @staticmethod
     def max(a: Expr | int, b: Expr | int) -> Expr:
         """The larger of two sizes, folded when their difference is constant."""
-        a, b = Expr.of(a), Expr.of(b)
-        difference = a - b
-        if difference.is_const:
-            return a if difference.value >= 0 else b
-        return _function("max", *sorted((a, b), key=str))
+        return _extremum("max", Expr.of(a), Expr.of(b))
 
     # -- arithmetic -----------------------------------------------------------------------------
 
     def __add__(self, other: Expr | int) -> Expr:
         if not isinstance(other, Expr):
-            if other == 0:
-                return self
+            if not isinstance(other, int):
+                return NotImplemented
             other = Expr.const(other)
+        if not other.terms:
+            return self
+        if not self.terms:
+            return other
         terms = dict(self.terms)
         for monomial, coefficient in other.terms:
             terms[monomial] = terms.get(monomial, 0) + coefficient
@@ -128,6 +128,8 @@ class Expr:
         return Expr({m: -c for m, c in self.terms})
 
     def __sub__(self, other: Expr | int) -> Expr:
+        if not isinstance(other, (Expr, int)):
+            return NotImplemented
         return self + (-other)
 
     def __rsub__(self, other: Expr | int) -> Expr:
@@ -135,13 +137,19 @@ class Expr:
 
     def __mul__(self, other: Expr | int) -> Expr:
         if not isinstance(other, Expr):
+            if not isinstance(other, int):
+                return NotImplemented
             if other == 1:
                 return self
             return Expr({m: c * other for m, c in self.terms})
-        terms: dict[Monomial, int] = {}
+        if self == 1:
+            return other
+        if other == 1:
+            return self
+        terms: Terms = {}
         for m, c in self.terms:
             for n, d in other.terms:
-                product = _times(m, n)
+                product = times(m, n)
                 terms[product] = terms.get(product, 0) + c * d
         return Expr(terms)
 
@@ -153,7 +161,7 @@ class Expr:
         return _divmod(self, Expr.of(other))[0]
 
     def __mod__(self, other: Expr | int) -> Expr:
-        """Remainder with the divisor's sign, as Python does."""
+        """Remainder with the divisor's sign, as Python does; raises ZeroDivisionError."""
         return _divmod(self, Expr.of(other))[1]
 
     floordiv = __floordiv__
@@ -168,12 +176,19 @@ class Expr:
     # -- questions ------------------------------------------------------------------------------
 
     def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if isinstance(other, Expr):
+            return self._hash == other._hash and self.terms == other.terms
         if isinstance(other, int):
             return self.is_const and self.value == other
-        return self is other or (isinstance(other, Expr) and self.terms == other.terms)
+        return NotImplemented
 
     def __hash__(self) -> int:
         return self._hash
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Expr.parse, (str(self),)
 
     @property
     def is_const(self) -> bool:
@@ -192,12 +207,23 @@ class Expr:
     @property
     def constant_term(self) -> int:
         """The coefficient of the empty monomial."""
-        return next((c for m, c in self.terms if not m), 0)
+        if self.terms and not self.terms[-1][0]:
+            return self.terms[-1][1]
+        return 0
 
     @property
     def content(self) -> int:
         """The greatest common divisor of all coefficients (0 of zero)."""
         return gcd(*(c for _, c in self.terms))
+
+    @property
+    def lone_atom(self) -> Atom | None:
+        """The atom this expression is, with coefficient and power 1; None for any other."""
+        if len(self.terms) == 1:
+            monomial, coefficient = self.terms[0]
+            if coefficient == 1 and len(monomial) == 1 and monomial[0][1] == 1:
+                return monomial[0][0]
+        return None
 
     def atoms(self) -> frozenset[Atom]:
         """The atoms at the top level."""
@@ -205,14 +231,30 @@ class Expr:
 
     def symbols(self) -> frozenset[str]:
         """The names of all symbols, nested ones included."""
-        names: set[str] = set()
-        for atom in self.atoms():
-            if atom.op:
-                for arg in atom.args:
-                    names |= arg.symbols()
-            else:
-                names.add(atom.key)
-        return frozenset(names)
+        if self._symbols is None:
+            names: set[str] = set()
+            for monomial, _ in self.terms:
+                for atom, _ in monomial:
+                    if atom.op:
+                        for arg in atom.args:
+                            names |= arg.symbols()
+                    else:
+                        names.add(atom.key)
+            self._symbols = frozenset(names)
+        return self._symbols
+
+    @property
+    def vanishes(self) -> bool:
+        """Is it 0 for all symbol values, by polynomial identity and `mod = x - d*floordiv`?"""
+        if not self.terms:
+            return True
+        if not any(atom.op == "mod" for atom in self.atoms()):
+            return False
+        total: Terms = {}
+        for monomial, coefficient in self.terms:
+            for m, c in _without_mods(monomial):
+                total[m] = total.get(m, 0) + c * coefficient
+        return not any(total.values())
 
     def evaluate(self, env: Mapping[str, int]) -> int:
         """The number for these symbol values; raises KeyError, ZeroDivisionError."""
@@ -224,12 +266,18 @@ class Expr:
         return total
 
     def substitute(self, env: Mapping[str, Expr | int]) -> Expr:
-        """This expression with symbols replaced."""
+        """The expression with symbols replaced, all at once."""
+        if self.symbols().isdisjoint(env):
+            return self
+        return self.rebuild(lambda atom: _replaced(atom, env))
+
+    def rebuild(self, value: Callable[[Atom], Expr]) -> Expr:
+        """The same polynomial over `value(atom)`, an Expr for each top-level atom."""
         total = Expr.const(0)
         for monomial, coefficient in self.terms:
             term = Expr.const(coefficient)
             for atom, power in monomial:
-                factor = _replaced(atom, env)
+                factor = value(atom)
                 for _ in range(power):
                     term = term * factor
             total = total + term
@@ -244,91 +292,236 @@ class Expr:
         return f"Expr({str(self)!r})"
 
 
-def _order(term: tuple[Monomial, int]) -> tuple[int, tuple[tuple[bool, str, int], ...]]:
-    monomial = term[0]
-    degree = sum(power for _, power in monomial)
-    return -degree, tuple((a.op != "", a.key, -p) for a, p in monomial)
-
-
-def _times(a: Monomial, b: Monomial) -> Monomial:
-    if not a or not b:
-        return a or b
-    powers = dict(a)
-    for atom, power in b:
-        powers[atom] = powers.get(atom, 0) + power
-    return tuple(sorted(powers.items(), key=lambda item: (item[0].op != "", item[0].key)))
+# -- division -----------------------------------------------------------------------------------
 
 
 def _function(op: str, a: Expr, b: Expr) -> Expr:
-    if a.is_const and b.is_const:
-        return Expr.const(_APPLY[op](a.value, b.value))
-    return Expr({((Atom(op, f"{op}({a}, {b})", (a, b)), 1),): 1})
+    """`op(a, b)` as an atom; the arguments are canonical already."""
+    return Expr({((intern(op, f"{op}({a}, {b})", (a, b)), 1),): 1})
 
 
-_APPLY = {
+@functools.lru_cache(maxsize=CACHE_SIZE)
+def _divmod(a: Expr, b: Expr) -> tuple[Expr, Expr]:
+    """(floordiv, mod) in canonical form; `a == b*floordiv + mod` as polynomials."""
+    zero = Expr.const(0)
+    if not b.terms:
+        raise ZeroDivisionError(f"floordiv({a}, 0)")
+    if not a.terms:
+        return zero, zero
+    if b.terms[0][1] < 0:
+        quotient, rest = _divmod(-a, -b)
+        return quotient, -rest
+    if b.is_const:
+        return _divmod_number(a, b.value)
+    if len(b.terms) == 1:
+        return _divmod_monomial(a, b)
+    # A sum: only whole quotients are split off.
+    quotient, left = zero, a
+    lead, scale = b.terms[0]
+    for _ in range(16):
+        if left.is_const:
+            break
+        power = monomial_quotient(left.terms[0][0], lead)
+        if power is None or left.terms[0][1] % scale:
+            break
+        step = Expr({power: left.terms[0][1] // scale})
+        quotient, left = quotient + step, left - step * b
+    if not left.terms:
+        return quotient, left
+    if not left.is_const:
+        quotient, left = zero, a
+    shared = gcd(left.content, b.content)
+    if shared > 1:
+        left = Expr({m: c // shared for m, c in left.terms})
+        b = Expr({m: c // shared for m, c in b.terms})
+    return quotient + _function("floordiv", left, b), _function("mod", left, b) * shared
+
+
+def _divmod_number(a: Expr, k: int) -> tuple[Expr, Expr]:
+    """Division by a number k >= 1.
+
+    Coefficients keep their residue nearest to 0, the constant its residue in [0, k), and the
+    leading residue is positive: floordiv(-x, k) = -floordiv(x + k - 1, k).
+    """
+    if k == 1:
+        return a, Expr.const(0)
+    whole: Terms = {}
+    rest: Terms = {}
+    extra = Expr.const(0)
+    for monomial, coefficient in a.terms:
+        quotient, residue = divmod(coefficient, k)
+        if monomial and (2 * residue > k or (2 * residue == k and coefficient < 0)):
+            quotient, residue = quotient + 1, residue - k
+        if quotient:
+            whole[monomial] = whole.get(monomial, 0) + quotient
+        if residue:
+            atom = monomial[0][0] if len(monomial) == 1 and monomial[0][1] == 1 else None
+            if atom is not None and atom.op == "mod" and _is_multiple(atom.args[1], k):
+                # mod(x, j) = x - j*floordiv(x, j), where k divides j.
+                x, j = atom.args
+                extra = extra + residue * x
+                whole_part = _function("floordiv", x, j) * (residue * (j.value // k))
+                for m, c in whole_part.terms:
+                    whole[m] = whole.get(m, 0) - c
+            else:
+                rest[monomial] = residue
+    if extra.terms:
+        quotient_rest, remainder = _divmod(Expr(rest) + extra, Expr.const(k))
+        return Expr(whole) + quotient_rest, remainder
+    left, head = Expr(rest), Expr(whole)
+    if left.is_const:
+        return head, left
+    constant = left.constant_term
+    shared = gcd(k, *(c for m, c in left.terms if m))
+    if shared > 1:
+        # floor((g*y + r) / (g*k)) = floor((y + floor(r / g)) / k)
+        inner = Expr({m: c // shared for m, c in left.terms if m}) + constant // shared
+        quotient_rest, remainder = _divmod(inner, Expr.const(k // shared))
+        return head + quotient_rest, remainder * shared + constant % shared
+    if left.terms[0][1] < 0:
+        quotient_rest, remainder = _divmod(-left + (k - 1), Expr.const(k))
+        return head - quotient_rest, (k - 1) - remainder
+    divisor = Expr.const(k)
+    return head + _function("floordiv", left, divisor), _function("mod", left, divisor)
+
+
+def _is_multiple(j: Expr, k: int) -> bool:
+    return j.is_const and j.value % k == 0
+
+
+def _divmod_monomial(a: Expr, b: Expr) -> tuple[Expr, Expr]:
+    """Division by c*m, c >= 1, m a product of atoms of unknown sign."""
+    lead, scale = b.terms[0]
+    whole: Terms = {}
+    rest: Terms = {}
+    for monomial, coefficient in a.terms:
+        power = monomial_quotient(monomial, lead)
+        if power is None:
+            rest[monomial] = coefficient
+            continue
+        quotient, residue = divmod(coefficient, scale)
+        if quotient:
+            whole[power] = quotient
+        if residue:
+            rest[monomial] = residue
+    left, head = Expr(rest), Expr(whole)
+    if not left.terms:
+        return head, left
+    shared = common_monomial(left.terms, lead)
+    factor = gcd(left.content, scale)
+    if shared or factor > 1:
+        # floor(g*y / (g*z)) = floor(y / z) whatever the sign of g.
+        inner = Expr({_quotient(m, shared): c // factor for m, c in left.terms})
+        divisor = Expr({_quotient(lead, shared): scale // factor})
+        quotient_rest, remainder = _divmod(inner, divisor)
+        return head + quotient_rest, remainder * Expr({shared: factor})
+    return head + _function("floordiv", left, b), _function("mod", left, b)
+
+
+def _quotient(m: Monomial, by: Monomial) -> Monomial:
+    found = monomial_quotient(m, by)
+    assert found is not None
+    return found
+
+
+def _without_quotients(terms: Mapping[Monomial, int]) -> Terms:
+    """`d*floordiv(x, d)` becomes `x - mod(x, d)` in every term that is a whole multiple of it."""
+    out = dict(terms)
+    changed = True
+    while changed:
+        changed = False
+        for monomial in list(out):
+            expanded = _expanded_quotient(monomial, out[monomial])
+            if expanded is not None:
+                changed = True
+                del out[monomial]
+                for m, c in expanded:
+                    out[m] = out.get(m, 0) + c
+    return out
+
+
+def _expanded_quotient(monomial: Monomial, coefficient: int) -> list[tuple[Monomial, int]] | None:
+    if not coefficient:
+        return None
+    for index, (atom, power) in enumerate(monomial):
+        if atom.op != "floordiv":
+            continue
+        x, divisor = atom.args
+        if len(divisor.terms) != 1:
+            continue
+        lead, scale = divisor.terms[0]
+        if coefficient % scale:
+            continue
+        others = (
+            monomial[:index] + (((atom, power - 1),) if power > 1 else ()) + monomial[index + 1 :]
+        )
+        rest = monomial_quotient(others, lead)
+        if rest is None:
+            continue
+        value = x - _function("mod", x, divisor)
+        return [(times(rest, m), coefficient // scale * c) for m, c in value.terms]
+    return None
+
+
+def _without_mods(monomial: Monomial) -> list[tuple[Monomial, int]]:
+    """`monomial` with every `mod(x, d)` written as `x - d*floordiv(x, d)`, not folded back."""
+    product: Terms = {(): 1}
+    for atom, power in monomial:
+        factor: list[tuple[Monomial, int]] = [(((atom, 1),), 1)]
+        if atom.op == "mod":
+            x, divisor = atom.args
+            quotient = _function("floordiv", x, divisor).terms[0][0]
+            factor = [*x.terms, *((times(m, quotient), -c) for m, c in divisor.terms)]
+        for _ in range(power):
+            grown: Terms = {}
+            for m, c in product.items():
+                for n, d in factor:
+                    key = times(m, n)
+                    grown[key] = grown.get(key, 0) + c * d
+            product = grown
+    return list(product.items())
+
+
+# -- min and max --------------------------------------------------------------------------------
+
+
+@functools.lru_cache(maxsize=CACHE_SIZE)
+def _extremum(op: str, a: Expr, b: Expr) -> Expr:
+    """`min` or `max` of two expressions: entries flattened, sorted, comparable ones dropped."""
+    kept: list[Expr] = []
+    for entry in [*_entries(op, a), *_entries(op, b)]:
+        for index, other in enumerate(kept):
+            difference = entry - other
+            if difference.is_const:
+                if (difference.value < 0) == (op == "min"):
+                    kept[index] = entry
+                break
+        else:
+            kept.append(entry)
+    kept.sort(key=lambda e: (e.is_const, str(e)))
+    result = kept[0]
+    for entry in kept[1:]:
+        result = _function(op, result, entry)
+    return result
+
+
+def _entries(op: str, expr: Expr) -> list[Expr]:
+    atom = expr.lone_atom
+    if atom is None or atom.op != op:
+        return [expr]
+    return [*_entries(op, atom.args[0]), *_entries(op, atom.args[1])]
+
+
+# -- values -------------------------------------------------------------------------------------
+
+_APPLY: dict[str, Callable[[int, int], int]] = {
     "floordiv": lambda a, b: a // b,
     "mod": lambda a, b: a % b,
     "min": min,
     "max": max,
 }
 
-
-@functools.lru_cache(maxsize=4096)
-def _divmod(a: Expr, b: Expr) -> tuple[Expr, Expr]:
-    """Floor division, after taking out the terms of `a` that `b` divides exactly."""
-    if b.is_const and b.value == 0:
-        raise ZeroDivisionError(f"floordiv({a}, 0)")
-    whole: dict[Monomial, int] = {}
-    rest: dict[Monomial, int] = {}
-    if len(b.terms) == 1:
-        monomial, coefficient = b.terms[0]
-        for m, c in a.terms:
-            quotient = _monomial_quotient(m, monomial)
-            if quotient is None:
-                rest[m] = c
-                continue
-            # c = k * coefficient + r with 0 <= r < coefficient, r kept for the floor.
-            k, r = divmod(c, coefficient)
-            if k:
-                whole[quotient] = whole.get(quotient, 0) + k
-            if r:
-                rest[m] = r
-    elif a == b:
-        return Expr.const(1), Expr.const(0)
-    else:
-        rest = dict(a.terms)
-    left = Expr(rest)
-    if not left.terms:
-        return Expr(whole), Expr.const(0)
-    if left.is_const and b.is_const:
-        k, r = divmod(left.value, b.value)
-        return Expr(whole) + k, Expr.const(r)
-    if b.is_const and b.value > 0 and (common := gcd(left.content, b.value)) > 1:
-        # floor((g*x) / (g*k)) = floor(x / k), mod likewise scaled.
-        small = Expr({m: c // common for m, c in left.terms})
-        q, r = _divmod(small, Expr.const(b.value // common))
-        return Expr(whole) + q, r * common
-    return Expr(whole) + _function("floordiv", left, b), _function("mod", left, b)
-
-
-def _monomial_quotient(m: Monomial, by: Monomial) -> Monomial | None:
-    powers = dict(m)
-    for atom, power in by:
-        left = powers.get(atom, 0) - power
-        if left < 0:
-            return None
-        powers[atom] = left
-    return tuple((a, powers[a]) for a, _ in m if powers[a])
-
-
-def _value(atom: Atom, env: Mapping[str, int]) -> int:
-    if not atom.op:
-        return env[atom.key]
-    a, b = (arg.evaluate(env) for arg in atom.args)
-    return int(_APPLY[atom.op](a, b))
-
-
-_BUILD = {
+_BUILD: dict[str, Callable[[Expr, Expr], Expr]] = {
     "floordiv": Expr.__floordiv__,
     "mod": Expr.__mod__,
     "min": Expr.min,
@@ -336,11 +529,21 @@ _BUILD = {
 }
 
 
+def _value(atom: Atom, env: Mapping[str, int]) -> int:
+    if not atom.op:
+        return int(env[atom.key])
+    a, b = (arg.evaluate(env) for arg in atom.args)
+    return int(_APPLY[atom.op](a, b))
+
+
 def _replaced(atom: Atom, env: Mapping[str, Expr | int]) -> Expr:
     if not atom.op:
         return Expr.of(env[atom.key]) if atom.key in env else Expr.symbol(atom.key)
     a, b = (arg.substitute(env) for arg in atom.args)
     return _BUILD[atom.op](a, b)
+
+
+# -- text ---------------------------------------------------------------------------------------
 
 
 def _text(expr: Expr) -> str:
@@ -360,27 +563,23 @@ def _text(expr: Expr) -> str:
     return out
 
 
-def _parse(node: ast.expr) -> Expr:
-    if isinstance(node, ast.Constant) and type(node.value) is int:
-        return Expr.const(node.value)
-    if isinstance(node, ast.Name):
-        return Expr.symbol(node.id)
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        return -_parse(node.operand)
-    if isinstance(node, ast.BinOp):
-        left = _parse(node.left)
-        right = _parse(node.right)
-        if isinstance(node.op, ast.Pow):
-            return Expr.product([left] * right.value)
-        operations = {
-            ast.Add: Expr.__add__,
-            ast.Sub: Expr.__sub__,
-            ast.Mult: Expr.__mul__,
-            ast.FloorDiv: Expr.__floordiv__,
-            ast.Mod: Expr.__mod__,
-        }
-        return operations[type(node.op)](left, right)
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-        a, b = (_parse(argument) for argument in node.args)
-        return _BUILD[node.func.id](a, b)
-    raise TypeError(f"unexpected {type(node).__name__}")
+def _from_tree(tree: Tree) -> Expr:
+    if isinstance(tree, int):
+        return Expr.const(tree)
+    if isinstance(tree, str):
+        return Expr.symbol(tree)
+    op, left, right = tree
+    if op == "^":
+        assert isinstance(right, int)
+        return Expr.product([_from_tree(left)] * right)
+    return _OPERATIONS[op](_from_tree(left), _from_tree(right))
+
+
+_OPERATIONS: dict[str, Callable[[Expr, Expr], Expr]] = {
+    **_BUILD,
+    "%": Expr.__mod__,
+    "*": Expr.__mul__,
+    "+": Expr.__add__,
+    "-": Expr.__sub__,
+    "//": Expr.__floordiv__,
+}

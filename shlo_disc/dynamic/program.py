@@ -16,7 +16,7 @@ from shlo_disc.dynamic.shapes import Guard, ShapeAnalysis
 from shlo_disc.errors import InvalidModuleError, ShapeMismatchError
 from shlo_disc.mlir import ir
 
-__all__ = ["Check", "ShapeProgram", "Solve", "parse_constraint"]
+__all__ = ["Check", "ShapeProgram", "Solve", "parse_constraint", "size_symbol"]
 
 _COMPARE = {
     "==": operator.eq,
@@ -164,7 +164,9 @@ def _next_step(axes: Sequence[tuple[int, int, Expr]], unknown: set[str]) -> Solv
             continue
         (name,) = left
         linear = [
-            (m, c) for m, c in size.terms if any(name in Expr({((a, 1),): 1}).symbols() for a, _ in m)
+            (m, c)
+            for m, c in size.terms
+            if any(name in Expr({((a, 1),): 1}).symbols() for a, _ in m)
         ]
         if len(linear) != 1:
             continue

@@ -91,7 +91,9 @@ class ShapeAnalysis:
             shapes = [self._shapes[r] for r in op.results if r in self._shapes]
             if shapes:
                 rows = [
-                    ir.ArrayAttr.get([ir.StringAttr.get(str(self.constraints.canonical(d))) for d in s])
+                    ir.ArrayAttr.get(
+                        [ir.StringAttr.get(str(self.constraints.canonical(d))) for d in s]
+                    )
                     for s in shapes
                 ]
                 op.attributes["disc.shapes"] = ir.ArrayAttr.get(rows)
@@ -104,7 +106,9 @@ class ShapeAnalysis:
 
     def _function(self, func: ir.Operation) -> None:
         block = func.regions[0].blocks[0]
-        given = ir.ArrayAttr(func.attributes["arg_attrs"]) if "arg_attrs" in func.attributes else None
+        given = (
+            ir.ArrayAttr(func.attributes["arg_attrs"]) if "arg_attrs" in func.attributes else None
+        )
         for index, argument in enumerate(block.arguments):
             attributes = ir.DictAttr(given[index]) if given is not None else {}
             shape = self._argument(argument, index, attributes)
@@ -172,7 +176,9 @@ class ShapeAnalysis:
             if len(sizes) != len(shape):
                 raise InvalidModuleError(f"{op.name} has a result of wrong rank (at {op.location})")
             merged.append(
-                tuple(e if s == DYNAMIC else Expr.const(s) for s, e in zip(sizes, shape, strict=True))
+                tuple(
+                    e if s == DYNAMIC else Expr.const(s) for s, e in zip(sizes, shape, strict=True)
+                )
             )
         return merged
 
@@ -205,7 +211,9 @@ class ShapeAnalysis:
         if self.constraints.equal(a, b):
             return
         if a.is_const and b.is_const:
-            raise InvalidModuleError(f"{op.name} wants equal sizes, got {a} and {b} (at {op.location})")
+            raise InvalidModuleError(
+                f"{op.name} wants equal sizes, got {a} and {b} (at {op.location})"
+            )
         message = f"{op.name} at {op.location} needs {a} == {b}"
         self.guards.append(Guard(a, "==", b, message))
         self.constraints.add_equal(a, b)
@@ -232,7 +240,9 @@ class ShapeAnalysis:
             axis = int(ir.IntegerAttr(op.attributes["dimension"]).value)
             return (self._shapes[op.operands[0]][axis],)
         if name == "disc.shape":
-            return tuple(Expr.parse(ir.StringAttr(d).value) for d in ir.ArrayAttr(op.attributes["dims"]))
+            return tuple(
+                Expr.parse(ir.StringAttr(d).value) for d in ir.ArrayAttr(op.attributes["dims"])
+            )
         if name == "disc.dim":
             return (Expr.parse(ir.StringAttr(op.attributes["dim"]).value),)
         operands = [self._contents.get(v) for v in op.operands]
@@ -244,9 +254,7 @@ class ShapeAnalysis:
             return elementwise(self.constraints, rule, known)
         if name == "stablehlo.compare":
             direction = str(op.attributes["comparison_direction"]).split()[-1].rstrip(">")
-            return elementwise(
-                self.constraints, lambda f, a, b: compare(f, direction, a, b), known
-            )
+            return elementwise(self.constraints, lambda f, a, b: compare(f, direction, a, b), known)
         if name in _SAME_CONTENTS:
             return known[0]
         if name == "stablehlo.convert":
@@ -274,7 +282,9 @@ class ShapeAnalysis:
 
     def _guard(self, op: ir.Operation) -> None:
         if op.name == "disc.guard":
-            texts = {k: ir.StringAttr(op.attributes[k]).value for k in ("lhs", "op", "rhs", "message")}
+            texts = {
+                k: ir.StringAttr(op.attributes[k]).value for k in ("lhs", "op", "rhs", "message")
+            }
             guard = Guard(
                 Expr.parse(texts["lhs"]), texts["op"], Expr.parse(texts["rhs"]), texts["message"]
             )
@@ -511,7 +521,9 @@ def _dynamic_reshape(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
 def _reshape(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
     declared = _declared(op.results[0])
     if declared.count(DYNAMIC) != 1:
-        raise UnsupportedError(f"stablehlo.reshape to {declared} (at {op.location}): use dynamic_reshape")
+        raise UnsupportedError(
+            f"stablehlo.reshape to {declared} (at {op.location}): use dynamic_reshape"
+        )
     known = 1
     for size in declared:
         known *= 1 if size == DYNAMIC else size
@@ -547,9 +559,7 @@ def _slice(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
 @_rule("stablehlo.real_dynamic_slice")
 def _real_dynamic_slice(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
     start, limit, stride = (s.sizes_operand(op, k) for k in (1, 2, 3))
-    return [
-        tuple((b - a + c - 1) // c for a, b, c in zip(start, limit, stride, strict=True))
-    ]
+    return [tuple((b - a + c - 1) // c for a, b, c in zip(start, limit, stride, strict=True))]
 
 
 @_rule("stablehlo.dynamic_slice")
@@ -557,7 +567,9 @@ def _dynamic_slice(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
     return [tuple(Expr.const(n) for n in _ints(op, "slice_sizes"))]
 
 
-def _padded(source: Shape, low: Sequence[Expr], high: Sequence[Expr], inner: Sequence[Expr]) -> Shape:
+def _padded(
+    source: Shape, low: Sequence[Expr], high: Sequence[Expr], inner: Sequence[Expr]
+) -> Shape:
     return tuple(
         n + a + b + (Expr.max(n - 1, 0) * i if i != 0 else 0)
         for n, a, b, i in zip(source, low, high, inner, strict=True)

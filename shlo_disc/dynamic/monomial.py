@@ -1,0 +1,116 @@
+"""Products of atoms: the keys of a polynomial (see `expr.py`)."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
+
+if TYPE_CHECKING:
+    from shlo_disc.dynamic.expr import Expr
+
+__all__ = [
+    "CACHE_SIZE",
+    "Atom",
+    "Monomial",
+    "Terms",
+    "common_monomial",
+    "intern",
+    "monomial_quotient",
+    "term_order",
+    "times",
+]
+
+Monomial = tuple[tuple["Atom", int], ...]
+"""Atoms with their powers, sorted; the empty product is 1."""
+
+Terms = dict[Monomial, int]
+"""A polynomial as coefficients by monomial, zeros allowed."""
+
+CACHE_SIZE = 1 << 14
+"""Entries of each memo table; a 1200-op module with 6 symbols uses a few hundred."""
+
+
+class Atom:
+    """An indeterminate: a symbol (`op` is "") or one of the four functions of two sizes.
+
+    Atoms are made by this module only and interned: equal atoms are one object, which makes
+    comparing and hashing monomials as cheap as comparing addresses.
+    """
+
+    __slots__ = ("__weakref__", "args", "key", "op", "order")
+
+    op: str
+    key: str
+    args: tuple[Expr, ...]
+    order: tuple[bool, str]
+
+    def __lt__(self, other: Atom) -> bool:
+        return self.order < other.order
+
+    def __repr__(self) -> str:
+        return self.key
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return intern, (self.op, self.key, self.args)
+
+
+_atoms: WeakValueDictionary[str, Atom] = WeakValueDictionary()
+_atoms_lock = threading.Lock()
+
+
+def intern(op: str, key: str, args: tuple[Expr, ...] = ()) -> Atom:
+    """The one atom that prints as `key`; compilations in several threads share the table."""
+    with _atoms_lock:
+        found = _atoms.get(key)
+        if found is None:
+            found = Atom()
+            found.op, found.key, found.args, found.order = op, key, args, (op != "", key)
+            _atoms[key] = found
+        return found
+
+
+@functools.lru_cache(maxsize=CACHE_SIZE)
+def _monomial_order(monomial: Monomial) -> tuple[int, tuple[tuple[bool, str, int], ...]]:
+    """Higher degrees first, then by name: a graded order, so reductions by it end."""
+    degree = sum(power for _, power in monomial)
+    return -degree, tuple((*a.order, -p) for a, p in monomial)
+
+
+def term_order(term: tuple[Monomial, int]) -> tuple[int, tuple[tuple[bool, str, int], ...]]:
+    """The sort key of a term: its monomial's."""
+    return _monomial_order(term[0])
+
+
+def times(a: Monomial, b: Monomial) -> Monomial:
+    """The product."""
+    if not a or not b:
+        return a or b
+    powers = dict(a)
+    for atom, power in b:
+        powers[atom] = powers.get(atom, 0) + power
+    return tuple(sorted(powers.items(), key=lambda item: item[0].order))
+
+
+def monomial_quotient(m: Monomial, by: Monomial) -> Monomial | None:
+    """`m / by`; None when `by` does not divide it."""
+    if not by:
+        return m
+    powers = dict(m)
+    for atom, power in by:
+        left = powers.get(atom, 0) - power
+        if left < 0:
+            return None
+        powers[atom] = left
+    return tuple((a, powers[a]) for a, _ in m if powers[a])
+
+
+def common_monomial(terms: Iterable[tuple[Monomial, int]], start: Monomial) -> Monomial:
+    """The largest monomial that divides `start` and every term."""
+    common = dict(start)
+    for monomial, _ in terms:
+        powers = dict(monomial)
+        common = {a: min(p, powers[a]) for a, p in common.items() if a in powers}
+    return tuple(sorted(common.items(), key=lambda item: item[0].order))
