@@ -27,9 +27,10 @@ namespace {
 constexpr int kSlots = 64;       // concurrent jobs; further callers run alone
 constexpr int kMaxThreads = 1024;
 // How long an idle worker polls before it sleeps, and a caller before it waits for the last
-// chunks. Launches of one program follow each other within a few µs, while waking a sleeping
-// thread costs 5-50 µs; half of this loses small programs, double only burns power.
-constexpr auto kSpin = std::chrono::microseconds(40);
+// chunks. Launches of one program follow each other within some 10 µs, while waking a sleeping
+// thread costs 30-50 µs on a virtual machine (5 on bare metal). Half of this loses programs with
+// short serial stretches, double only burns power after each call.
+constexpr auto kSpin = std::chrono::microseconds(100);
 
 void cpu_relax() {
 #if defined(__x86_64__)
@@ -105,11 +106,38 @@ struct alignas(64) Job {
   int64_t extent;
   int64_t grain;
   int64_t scratch_bytes;
+  int caller_cpu;
 
   alignas(64) std::atomic<int64_t> next{0};
   alignas(64) std::atomic<uint32_t> entrants{0};
   std::atomic<uint32_t> waiting{0};  // the caller sleeps on `entrants`
   std::atomic<bool> failed{false};   // somebody had no memory for scratch
+};
+
+// The kernel may wake a worker on the core its waker runs on and leave both there, taking turns,
+// while other cores idle (seen on Linux 6.18: every launch as slow as on one thread). A worker that
+// finds itself there moves away once; the kernel then keeps waking it where it slept.
+class StepAside {
+ public:
+  void from(int caller_cpu) {
+    if (caller_cpu < 0 || sched_getcpu() != caller_cpu) return;
+    const auto now = std::chrono::steady_clock::now();
+    if (now - last_ < kInterval) return;
+    last_ = now;
+    cpu_set_t allowed;
+    if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return;
+    cpu_set_t others = allowed;
+    CPU_CLR(static_cast<size_t>(caller_cpu), &others);
+    if (CPU_COUNT(&others) == 0) return;
+    if (sched_setaffinity(0, sizeof(others), &others) == 0) {
+      sched_setaffinity(0, sizeof(allowed), &allowed);
+    }
+  }
+
+ private:
+  // With more callers than cores somebody is always in the way; moving costs some 10 µs.
+  static constexpr auto kInterval = std::chrono::milliseconds(1);
+  std::chrono::steady_clock::time_point last_{};
 };
 
 class ThreadPool {
@@ -152,6 +180,7 @@ class ThreadPool {
     job.extent = extent;
     job.grain = grain;
     job.scratch_bytes = scratch_bytes;
+    job.caller_cpu = sched_getcpu();
     job.next.store(0, std::memory_order_relaxed);
     job.failed.store(false, std::memory_order_relaxed);
     const uint64_t bit = uint64_t{1} << slot;
@@ -209,19 +238,20 @@ class ThreadPool {
     job.waiting.store(0, std::memory_order_relaxed);
   }
 
-  // Helps every open job once; true when it found one.
-  bool help() {
+  // Helps every open job once.
+  void help(StepAside& step_aside) {
     uint64_t open = open_.load(std::memory_order_seq_cst);
-    const bool found = open != 0;
     for (; open != 0; open &= open - 1) {
       const int slot = __builtin_ctzll(open);
       Job& job = jobs_[slot];
       job.entrants.fetch_add(1, std::memory_order_seq_cst);
-      if (open_.load(std::memory_order_seq_cst) & (uint64_t{1} << slot)) work(job);
+      if (open_.load(std::memory_order_seq_cst) & (uint64_t{1} << slot)) {
+        step_aside.from(job.caller_cpu);
+        work(job);
+      }
       job.entrants.fetch_sub(1, std::memory_order_seq_cst);
       if (job.waiting.load(std::memory_order_seq_cst) != 0) futex_wake(job.entrants, INT_MAX);
     }
-    return found;
   }
 
   static void* worker_main(void* self) {
@@ -231,10 +261,11 @@ class ThreadPool {
   }
 
   [[noreturn]] void serve() {
+    StepAside step_aside;
     for (;;) {
       const uint32_t epoch = epoch_.load(std::memory_order_seq_cst);
       const auto changed = [&] { return epoch_.load(std::memory_order_acquire) != epoch; };
-      help();
+      help(step_aside);
       if (spin_until(changed)) continue;
       sleepers_.fetch_add(1, std::memory_order_seq_cst);
       futex_wait(epoch_, epoch);
