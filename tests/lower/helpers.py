@@ -14,6 +14,7 @@ import mmap
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import ml_dtypes
 import numpy as np
@@ -249,7 +250,7 @@ class _Runner:
         params = (ctypes.c_int64 * max(1, len(values)))(*values)
         kernel = _FUNCTION(address)
         cuts = sorted({0, extent // 3, extent - extent // 4, extent})
-        for lo, hi in zip(cuts, cuts[1:], strict=False):
+        for lo, hi in pairwise(cuts):
             scratch = Guarded(launch.scratch_bytes.evaluate(self.env), align=64)
             kernel(ctypes.addressof(pointers), ctypes.addressof(params), lo, hi, scratch.address)
             scratch.check()

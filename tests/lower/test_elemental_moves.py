@@ -1,5 +1,6 @@
 """Every op that moves elements, against the StableHLO interpreter, over sizes and lane widths."""
 
+# ruff: noqa: E501 - MLIR text
 from __future__ import annotations
 
 import re
@@ -17,7 +18,6 @@ from shlo_disc.lower.cpu.target import Target
 from shlo_disc.mlir import ir, new_context, stablehlo
 from tests.lower.helpers import DTYPES, Tensor, fusion_text, plan_of, run, sample
 
-F, I = "f32", "i32"
 N = [{"n": v} for v in (0, 1, 2, 7, 16, 17, 100, 1000)]
 NM = [{"n": a, "m": b} for a, b in ((0, 3), (3, 0), (1, 1), (2, 7), (5, 16), (3, 17), (4, 100))]
 
@@ -246,8 +246,11 @@ def interpret(case: Case, env: dict[str, int], inputs: list[np.ndarray]) -> np.n
     ins, out = [Tensor.parse(t) for t in case.operands], Tensor.parse(case.result)
     body = re.sub(
         r'"disc.shape"\(\) \{dims = \[(.*?)\]\} : \(\) ->',
-        lambda m: "stablehlo.constant dense<"
-        + str([Expr.parse(s.strip(' "')).evaluate(env) for s in m[1].split(",")]) + "> :",
+        lambda m: (
+            "stablehlo.constant dense<"
+            + str([Expr.parse(s.strip(' "')).evaluate(env) for s in m[1].split(",")])
+            + "> :"
+        ),
         case.body,
     )
     body = re.sub(
@@ -264,11 +267,11 @@ def interpret(case: Case, env: dict[str, int], inputs: list[np.ndarray]) -> np.n
         for tensor, array in zip(ins, inputs, strict=True):
             element = ir.Type.parse(tensor.dtype)
             values.append(
-                ir.DenseElementsAttr.get(
-                    array, type=element, shape=list(array.shape)
-                )
+                ir.DenseElementsAttr.get(array, type=element, shape=list(array.shape))
                 if array.size
-                else ir.Attribute.parse(f"dense<> : tensor<{'x'.join(map(str, array.shape))}x{tensor.dtype}>")
+                else ir.Attribute.parse(
+                    f"dense<> : tensor<{'x'.join(map(str, array.shape))}x{tensor.dtype}>"
+                )
             )
         (result,) = stablehlo.eval_module(module, values)
         shape = evaluated(out.sizes, env)
@@ -302,7 +305,9 @@ def test_move_matches_the_interpreter(case: Case, vector_bytes: int) -> None:
         np.testing.assert_array_equal(got, want, err_msg=f"{env}")
 
 
-@pytest.mark.parametrize("narrow,wide", [("i16", "f32"), ("ui8", "i64"), ("f16", "f32"), ("i8", "bf16")])
+@pytest.mark.parametrize(
+    ("narrow", "wide"), [("i16", "f32"), ("ui8", "i64"), ("f16", "f32"), ("i8", "bf16")]
+)
 def test_bitcast_convert_between_widths_both_ways(narrow: str, wide: str) -> None:
     ratio = DTYPES[wide].itemsize // DTYPES[narrow].itemsize
     small, large = f"tensor<?x{ratio}x{narrow}>", f"tensor<?x{wide}>"
@@ -320,7 +325,9 @@ def test_bitcast_convert_between_widths_both_ways(narrow: str, wide: str) -> Non
 
 
 def test_every_rule_is_exercised() -> None:
-    tested = {"stablehlo.bitcast_convert"} | {c.op if c.op.startswith("disc.") else f"stablehlo.{c.op}" for c in CASES}
+    tested = {"stablehlo.bitcast_convert"} | {
+        c.op if c.op.startswith("disc.") else f"stablehlo.{c.op}" for c in CASES
+    }
     assert tested == set(MOVES) | set(REDUCTIONS)
 
 
@@ -334,8 +341,8 @@ def test_purely_element_wise_work_is_one_flat_loop() -> None:
 
 def test_head_split_needs_no_division_in_the_loop() -> None:
     """[b, t, 768] + bias -> [b, t, 12, 64] -> [b, 12, t, 64]: the loops follow the heads."""
-    body = f"""%s = {shape_of('b', 't', '12', '64')}
-    %s3 = {shape_of('b', 't', '768')}
+    body = f"""%s = {shape_of("b", "t", "12", "64")}
+    %s3 = {shape_of("b", "t", "768")}
     %c = stablehlo.dynamic_broadcast_in_dim %w, %s3, dims = [2] : (tensor<768xf32>, tensor<3xi64>) -> tensor<?x?x768xf32>
     %a = stablehlo.add %x, %c : tensor<?x?x768xf32>
     %r = stablehlo.dynamic_reshape %a, %s : (tensor<?x?x768xf32>, tensor<4xi64>) -> tensor<?x?x12x64xf32>
@@ -343,8 +350,8 @@ def test_head_split_needs_no_division_in_the_loop() -> None:
     text = fusion_text("loop", ["x: b,t,768 f32", "w: 768 f32"], body, ["y: b,12,t,64 f32"])
     emitted = plan_of(emit, text)
     kernel = emitted.plan.steps[0].kernel.text
-    loop = kernel[kernel.index("scf.for %task"):]
-    assert "div" not in loop and "rem" not in loop and "gather" not in loop
+    loop = kernel[kernel.index("scf.for %task") :]
+    assert not any(word in loop for word in ("div", "rem", "gather"))
     x, w = sample((2, 5, 768), "f32"), sample((768,), "f32", 1)
     (y,) = run(emitted, [x, w])
     np.testing.assert_array_equal(y, (x + w).reshape(2, 5, 12, 64).transpose(0, 2, 1, 3))

@@ -4,6 +4,7 @@ The oracle is numpy (integers: Python's own arithmetic); 16-bit floats are compu
 rounded after every op, which is what numpy does with ml_dtypes.
 """
 
+# ruff: noqa: E501 - MLIR text
 from __future__ import annotations
 
 import math
@@ -47,8 +48,10 @@ class Case:
     ulp: float = 0
 
 
-def f(op: str, arity: int, want: Callable[..., np.ndarray], dtypes: tuple[str, ...], **more) -> Case:
-    names = ", ".join("%x %y %z".split()[:arity])
+def f(
+    op: str, arity: int, want: Callable[..., np.ndarray], dtypes: tuple[str, ...], **more
+) -> Case:
+    names = ", ".join(["%x", "%y", "%z"][:arity])
     return Case(op, f"%r = stablehlo.{op} {names} : T", want, dtypes, **more)
 
 
@@ -151,7 +154,9 @@ def compares() -> list[Case]:
         text = f"%r = stablehlo.compare {direction}, %x, %y : (T, T) -> R"
         found.append(Case("compare", text, fn, ALL, "i1"))
         text = f"%r = stablehlo.compare {direction}, %x, %y, TOTALORDER : (T, T) -> R"
-        found.append(Case("compare", text, lambda x, y, fn=fn: fn(total(x), total(y)), FLOATS, "i1"))
+        found.append(
+            Case("compare", text, lambda x, y, fn=fn: fn(total(x), total(y)), FLOATS, "i1")
+        )
     return found
 
 
@@ -276,7 +281,9 @@ def test_op_matches_numpy(dtype: str) -> None:
         x, y, z = (sample((size,), dtype, seed, special=True) for seed in (1, 2, 3))
         with np.errstate(all="ignore"):
             wants = [
-                c.want(*(v for v, name in zip((x, y, z), "xyz", strict=True) if f"%{name}" in c.text))
+                c.want(
+                    *(v for v, name in zip((x, y, z), "xyz", strict=True) if f"%{name}" in c.text)
+                )
                 for c in cases
             ]
         for case, got, want in zip(cases, run(emitted, [x, y, z], {"n": size}), wants, strict=True):
@@ -312,7 +319,7 @@ def conversion(x: np.ndarray, target: str) -> np.ndarray:
         return np.array(out, kind)
     if kind.kind in "iu":
         return x.astype(kind)
-    if kind == ml_dtypes.bfloat16 or kind == np.float16:
+    if kind in (ml_dtypes.bfloat16, np.float16):
         return np.array([_round(float(v), kind) for v in x.astype(object)], kind)
     return x.astype(kind)
 
@@ -324,7 +331,7 @@ def _round(v: float, kind: np.dtype) -> float:
     if abs(v) > 1e300:
         return math.copysign(math.inf, v)
     info = ml_dtypes.finfo(kind)
-    mantissa, exponent = math.frexp(v)
+    exponent = math.frexp(v)[1]
     low = max(exponent - info.nmant - 1, round(math.log2(float(info.smallest_subnormal))))
     rounded = math.ldexp(float(round(math.ldexp(v, -low))), low)
     return math.copysign(math.inf if abs(rounded) > float(info.max) else rounded, v)
@@ -354,7 +361,9 @@ def test_convert_saturates_and_rounds_once(source: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("exponent,mantissa", [(5, 10), (8, 7), (5, 2), (4, 3), (11, 52), (3, 1)])
+@pytest.mark.parametrize(
+    ("exponent", "mantissa"), [(5, 10), (8, 7), (5, 2), (4, 3), (11, 52), (3, 1)]
+)
 def test_reduce_precision(dtype: str, exponent: int, mantissa: int) -> None:
     t = tensor("n", dtype)
     body = f"%r = stablehlo.reduce_precision %x, format = e{exponent}m{mantissa} : {t}"
@@ -387,7 +396,8 @@ def _reduced(v: float, e: int, m: int, tiny: float) -> float:
 
 
 @pytest.mark.parametrize(
-    "source,target", [("f32", "i32"), ("bf16", "i16"), ("f16", "ui16"), ("f64", "i64"), ("i8", "ui8")]
+    ("source", "target"),
+    [("f32", "i32"), ("bf16", "i16"), ("f16", "ui16"), ("f64", "i64"), ("i8", "ui8")],
 )
 def test_bitcast_keeps_bits_both_ways(source: str, target: str) -> None:
     s, t = tensor("n", source), tensor("n", target)

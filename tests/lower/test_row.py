@@ -1,5 +1,6 @@
 """Kind `row` against numpy in float64: softmax, layer-norm, chains, arg-max, every element type."""
 
+# ruff: noqa: E501 - MLIR text
 from __future__ import annotations
 
 import ml_dtypes
@@ -14,7 +15,9 @@ COLS = (0, 1, 2, 7, 16, 17, 63, 64, 65, 100, 1000)
 WIDTHS = (64, 32)
 
 
-def spread(name: str, source: str, dims: str, rows: str = "n", cols: str = "m", t: str = "f32") -> str:
+def spread(
+    name: str, source: str, dims: str, rows: str = "n", cols: str = "m", t: str = "f32"
+) -> str:
     """A row value broadcast over the columns."""
     return (
         f'%{name}s = "disc.shape"() {{dims = ["{rows}", "{cols}"]}} : () -> tensor<2xi64>\n'
@@ -62,7 +65,9 @@ def chain(x: np.ndarray, mask: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_three_sweeps_like_softmax(width: int) -> None:
-    text = fusion_text("row", ["x: n,m f32", "mask: m f32"], CHAIN, ["y: n,m f32"], "rows = 1 : i64")
+    text = fusion_text(
+        "row", ["x: n,m f32", "mask: m f32"], CHAIN, ["y: n,m f32"], "rows = 1 : i64"
+    )
     emitted = plan_of(emit, text, Target(vector_bytes=width))
     for n, m in [(3, m) for m in COLS] + [(0, 5), (1, 33)]:
         x, mask = sample((n, m), "f32"), sample((m,), "f32", 1)
@@ -133,7 +138,8 @@ def test_the_residual_sum_is_written_once_and_read_back() -> None:
     (launch,) = layer_norm("768").plan.steps
     assert launch.scratch_bytes == 0
     text = launch.kernel.text
-    assert text.count("vector.store") == 2 and "maskedstore" not in text
+    assert text.count("vector.store") == 2
+    assert "maskedstore" not in text
     assert str(launch.extent) == "b*t"
 
 
@@ -154,7 +160,9 @@ def test_every_reduction_and_type(dtype: str) -> None:
     for m in COLS:
         x = sample((4, m), dtype)
         if is_float:
-            x = (np.sign(x.astype(np.float32)) * (0.75 + np.abs(x.astype(np.float32)) / 16)).astype(kind)
+            x = (np.sign(x.astype(np.float32)) * (0.75 + np.abs(x.astype(np.float32)) / 16)).astype(
+                kind
+            )
         z = np.array(1).astype(kind)
         for name, got in zip(names, run(emitted, [x, z]), strict=True):
             if is_float:
@@ -174,8 +182,12 @@ def test_every_reduction_and_type(dtype: str) -> None:
 
 
 def test_nan_and_signed_zero_survive_a_maximum() -> None:
-    body = "%z = stablehlo.constant dense<0xFF800000> : tensor<f32>\n" + reduce("y", "x", "z", "maximum")
-    emitted = plan_of(emit, fusion_text("row", ["x: n,m f32"], body, ["y: n f32"], "rows = 1 : i64"))
+    body = "%z = stablehlo.constant dense<0xFF800000> : tensor<f32>\n" + reduce(
+        "y", "x", "z", "maximum"
+    )
+    emitted = plan_of(
+        emit, fusion_text("row", ["x: n,m f32"], body, ["y: n f32"], "rows = 1 : i64")
+    )
     for m in (1, 5, 64, 70, 200):
         x = np.full((m, m), -1.0, np.float32)
         np.fill_diagonal(x, np.nan)
@@ -183,7 +195,8 @@ def test_nan_and_signed_zero_survive_a_maximum() -> None:
         np.fill_diagonal(x, 0.0)
         x[x != 0] = -0.0
         (y,) = run(emitted, [x])
-        assert (y == 0).all() and not np.signbit(y).any()
+        assert (y == 0).all()
+        assert not np.signbit(y).any()
         assert (run(emitted, [np.full((3, m), -np.inf, np.float32)])[0] == -np.inf).all()
 
 

@@ -345,7 +345,7 @@ def _changes_width(op: ir.Operation) -> bool:
 
 
 def emit_region(e: Elemental, block: ir.Block, args: Sequence[str]) -> list[str]:
-    """The results of a region of rank-0 StableHLO ops (the body of a reduce, a map) on registers."""
+    """The results of a region of rank-0 StableHLO ops (the body of a reduce) on registers."""
     env = dict(zip(block.arguments, args, strict=True))
 
     def value(v: ir.Value) -> str:

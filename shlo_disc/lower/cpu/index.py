@@ -131,7 +131,7 @@ class Space:
         return ix.base if ix.is_uniform else self.lanes_of(ix)
 
     def add(self, x: Ix, y: Ix | int | str) -> Ix:
-        """x + y; `y` may also be the name of an index."""
+        """Their sum; `y` may also be the name of an index."""
         if isinstance(y, int):
             y = Ix(self.b.constant(y, "index"), multiple=y)
         elif isinstance(y, str):
@@ -146,7 +146,7 @@ class Space:
         return self.uniform(self.b.add(self.name_of(x), self.name_of(y)))
 
     def scale(self, x: Ix, by: Expr | int) -> Ix:
-        """x * by."""
+        """The product `x * by`."""
         if isinstance(by, Expr) and by.is_const:
             by = by.value
         if by == 1:
@@ -163,7 +163,7 @@ class Space:
         return self.uniform(self.b.mul(self.lanes_of(x), self.b.param(by)))
 
     def negate_from(self, top: str, x: Ix) -> Ix:
-        """top - x."""
+        """The difference `top - x`."""
         if x.vector is None:
             return Ix(self.b.sub(top, x.base), -x.stride)
         return self.uniform(self.b.sub(top, x.vector))
@@ -189,7 +189,7 @@ class Space:
         return self.uniform(quotient), self.uniform(rest)
 
     def _vector_quotient(self, x: str, divisor: str) -> str:
-        """Lanes of x // divisor through f64: exact below 2^51, and vectors have no integer division."""
+        """Lanes of x // divisor through f64: exact below 2^51; vectors have no integer division."""
         b = self.b
         value = b.value_of(divisor)
         if value is not None and value & (value - 1) == 0:
@@ -255,7 +255,7 @@ class Space:
             done = 0
             for k in range(1, len(group.sizes)):
                 if start + k in cuts:
-                    left, group = self.cut_group(group, k - done)  # noqa: PLW2901 - the rest of it
+                    left, group = self.cut_group(group, k - done)
                     out.append(left)
                     done = k
             out.append(group)

@@ -1,9 +1,9 @@
 """Kind `loop`: every element of the results on its own, in vector lanes.
 
 The results have equally many elements; the shape of the first is the tile space. Dimensions that
-every access keeps together are collapsed (a purely element-wise fusion is one flat loop), reshapes that
-cut inside a dimension refine it; both are found by writing the kernel once and looking at
-the cuts it asked for. A task is a run of `chunk` elements of the innermost factor: a vector loop, then
+every access keeps together are collapsed (a purely element-wise fusion is one flat loop), reshapes
+that cut inside a dimension refine it; both are found by writing the kernel once and looking at the
+cuts it asked for. A task is a run of `chunk` elements of the innermost factor: a vector loop, then
 one masked vector.
 """
 
@@ -73,10 +73,9 @@ def emit(fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> KernelP
     def write(factors: Sequence[Expr]) -> Written:
         return _write(block, roots, shapes, factors, lanes, chunk)
 
-    factors = shape_tile_space(
+    factors, done = shape_tile_space(
         [s for s in shape if not _is_one(s)], write, lanes, constraints.equal
     )
-    done = write(factors)
     inner = factors[-1] if factors else Expr.const(1)
     extent = Expr.product(factors[:-1]) * ceil_div(inner, chunk)
     launch = Launch(
@@ -129,17 +128,16 @@ def shape_tile_space(
     write: Callable[[Sequence[Expr]], Written],
     lanes: int,
     equal: Callable[[Expr, Expr], bool],
-) -> list[Expr]:
+) -> tuple[list[Expr], Written]:
     """The factors of the tile space: `sizes` cut where accesses ask for it, else collapsed."""
     factors = list(sizes)
-    for _ in range(4):
-        space = write(factors).space
-        finer = refine(factors, space.wanted, equal)
+    written = write(factors)
+    for _ in range(3):
+        finer = refine(factors, written.space.wanted, equal)
         if finer == factors:
             break
-        factors = finer
-    else:
-        space = write(factors).space
+        factors, written = finer, write(finer)
+    space = written.space
     out: list[Expr] = []
     for k, factor in enumerate(factors):
         if k and k not in space.used:
@@ -150,7 +148,7 @@ def shape_tile_space(
     while len(out) > 1 and out[-1].is_const and out[-1].value <= lanes // 4:
         last = out.pop()
         out[-1] = out[-1] * last
-    return out
+    return out, written if out == factors else write(out)
 
 
 def odometer(b: Text, sizes: Sequence[str], body: Callable[[str, list[str]], None]) -> None:
@@ -189,7 +187,8 @@ def vector_loop(
 ) -> None:
     """`body(index, mask)` for first <= index < last, `lanes` at a time.
 
-    `first` is a multiple of lanes. When `size` (the whole extent) is proved divisible there is no tail.
+    `first` is a multiple of lanes. When `size` (the whole extent) is proved divisible there is no
+    tail.
     """
     if size.is_const and size.value < lanes:
         body(Ix(first, 1, multiple=0), b.mask(size.value, lanes))
@@ -232,7 +231,7 @@ def _write(
             store_all(None)
         return _written(b, arguments, space)
     size = factors[-1]
-    n = b.param(size)
+    n = b.param(size, opaque=size.is_const and size.value > lanes)
     if len(factors) == 1:
         first = b.mul(b.lo, chunk)
         last = b.min(b.mul(b.hi, chunk), n)

@@ -75,7 +75,7 @@ def _one(size: Expr) -> bool:
     return bool(size.is_const and size.value == 1)
 
 
-# ------------------------------------------------------------------ reshapes, broadcasts, permutations
+# ------------------------------------------------------------------ reshapes, broadcasts, ...
 
 
 def _reshape(e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask) -> str:
@@ -463,7 +463,7 @@ def _shape(e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: 
 def _bitcast_convert(
     e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask
 ) -> str:
-    """Between widths: the narrow side has one more, innermost dimension, least significant first."""
+    """Between widths: the narrow side has one more, innermost dimension, lowest bits first."""
     operand = op.operands[0]
     source, target = element_of(operand), element_of(value)
     b = e.b

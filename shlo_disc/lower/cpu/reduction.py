@@ -201,8 +201,8 @@ def _reduce_window(
 
     def nest(d: int, dims: dict[int, Ix], inside: str | None, accs: list[str]) -> list[str]:
         if d == rank:
-            at = assemble(sizes, groups, dims)
-            values = [e.value_at(v, at, e.both(mask, inside)) for v in reducer.inputs]
+            place = assemble(sizes, groups, dims)
+            values = [e.value_at(v, place, e.both(mask, inside)) for v in reducer.inputs]
             if inside is not None:  # Padding holds the init values, and is reduced like the rest.
                 pads = [e.value_at(v, (), None) for v in reducer.inits]
                 values = [e.choose(inside, v, p) for v, p in zip(values, pads, strict=True)]

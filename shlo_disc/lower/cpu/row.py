@@ -1,14 +1,14 @@
 """Kind `row`: element-wise work around reductions of the trailing dimensions (softmax, layer-norm).
 
-A task is one row. A row is swept once per level of chained reductions, and once more for results that
-need the last of them: `x -> max -> exp(x - max) -> sum -> quotient` is three sweeps. Row values live
-in scalar registers; a full-size value used by a later sweep is kept, in the result's own row or in
-scratch memory, when computing it again costs more than storing and loading it.
+A task is one row. A row is swept once per level of chained reductions, and once more for results
+that need the last of them: `x -> max -> exp(x - max) -> sum -> quotient` is three sweeps. Row
+values live in scalar registers; a full-size value used by a later sweep is kept, in the result's own row
+or in scratch memory, when computing it again costs more than storing and loading it.
 
-Order of a reduction: lane l of W accumulators takes columns l, l + W, ...; the lanes are then combined as
-a balanced tree and the init value comes last. W depends on the fusion and the machine's vector
-width only: results do not depend on the number of threads. A body that is not one known
-commutative operation (arg-max) gives lane l the l-th run of neighbouring columns instead, so that
+Order of a reduction: lane i of W accumulators takes columns i, i + W, ...; the lanes are then
+combined as a balanced tree and the init value comes last. W depends on the fusion and the machine's
+vector width only: results do not depend on the number of threads. A body that is not one known
+commutative operation (arg-max) gives lane i the i-th run of neighbouring columns instead, so that
 only associativity is used.
 """
 
@@ -34,6 +34,19 @@ from shlo_disc.lower.kernel import Kernel, KernelPlan, Launch, Output
 from shlo_disc.mlir import ir, producer
 
 __all__ = ["emit"]
+
+
+_FREE = frozenset(
+    {
+        "disc.dim",
+        "stablehlo.broadcast_in_dim",
+        "stablehlo.constant",
+        "stablehlo.dynamic_broadcast_in_dim",
+        "stablehlo.dynamic_reshape",
+        "stablehlo.reshape",
+    }
+)
+"""Ops that cost nothing at a given index."""
 
 
 @dataclass
@@ -93,20 +106,21 @@ def emit(fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> KernelP
         return writer
 
     factors = [s for s in plan.rows if not _is_one(s)]
-    for _ in range(4):
-        writer = write(factors)
+    writer = write(factors)
+    for _ in range(3):
         rows_only = [(i, j, s) for i, j, s in writer.space.wanted if j <= len(factors)]
         finer = refine(factors, rows_only, shapes.constraints.equal)
         if finer == factors:
             break
-        factors = finer
+        factors, writer = finer, write(finer)
     merged: list[Expr] = []
     for k, factor in enumerate(factors):
         if k and k not in writer.space.used:
             merged[-1] = merged[-1] * factor
         else:
             merged.append(factor)
-    writer = write(merged)
+    if merged != factors:
+        writer = write(merged)
     text, params = writer.b.finish()
     launch = Launch(
         Kernel(fusion_name(fusion, "row"), text),
@@ -137,7 +151,9 @@ def _lanes(plan: Plan, target: Target) -> int:
 # ------------------------------------------------------------------ analysis
 
 
-def is_row_reduce(op: ir.Operation, shapes: ShapeAnalysis, rows: Sequence[Expr], cols: Expr) -> bool:
+def is_row_reduce(
+    op: ir.Operation, shapes: ShapeAnalysis, rows: Sequence[Expr], cols: Expr
+) -> bool:
     """Whether `op` reduces trailing dimensions with as many rows and columns as the fusion."""
     if op.name != "stablehlo.reduce":
         return False
@@ -159,7 +175,9 @@ def _analyze(fusion: ir.Operation, shapes: ShapeAnalysis) -> Plan:
     sizes, gone = shapes.shape(first.operands[0]), reduced_dims(first)
     kept_dims = len(sizes) - len(gone)
     if gone != list(range(kept_dims, len(sizes))):
-        raise InternalError(f"a row fusion whose reduction is not of the trailing dimensions: {first}")
+        raise InternalError(
+            f"a row fusion whose reduction is not of the trailing dimensions: {first}"
+        )
     rows, cols = tuple(sizes[:kept_dims]), Expr.product(sizes[kept_dims:])
     level: dict[ir.Value, int] = {}
     reduces: list[tuple[ir.Operation, int]] = []
@@ -218,8 +236,8 @@ def _choose_kept(plan: Plan) -> None:
         op = producer(value)
         if op is None or value in kept:
             return 1
-        if op.name in ("stablehlo.constant", "stablehlo.iota", "disc.dim"):
-            return 0
+        if op.name in _FREE:
+            return sum(price(v, seen) for v in op.operands)
         return cost.op_cycles(op) + sum(price(v, seen) for v in op.operands)
 
     def visit(value: ir.Value, sweep: int, seen: set[ir.Value]) -> None:
@@ -263,14 +281,14 @@ def _place(plan: Plan, kept: list[Kept]) -> None:
             item.output = own
         else:
             for k, sweep in store_sweep.items():
-                free = not any(o == k and l > item.first for o, _, _, l in busy)
+                free = not any(o == k and last > item.first for o, _, _, last in busy)
                 fits = element_of(plan.roots[k]) == element and element.kind != "b"
                 others = any(i.output == k and i.value == plan.roots[k] for i in kept)
                 if free and fits and not others and sweep >= item.last:
                     item.output = k
                     break
         if item.output is None:
-            taken = {s for o, s, _, l in busy if o is None and l > item.first}
+            taken = {s for o, s, _, last in busy if o is None and last > item.first}
             item.slot = next(s for s in range(len(kept)) if s not in taken)
             if item.slot == len(plan.slots):
                 plan.slots.append(element)
@@ -293,7 +311,7 @@ class _Writer:
         self.rank = len(factors)
         self.space = Space(self.b, plan.shapes.constraints, [*factors, plan.cols], lanes)
         self.e = Elemental(self.b, self.space, plan.shapes, plan.block, self.arguments)
-        self.cols = self.b.param(plan.cols)
+        self.cols = self.b.param(plan.cols, opaque=plan.cols.is_const and plan.cols.value > lanes)
 
     def write(self) -> None:
         """The whole function up to `finish`."""
@@ -369,7 +387,9 @@ class _Writer:
         found += [(self._full(self.plan.roots[k], mask), k) for k in sweep.outputs]
         return found
 
-    def _store(self, sweep: Sweep, full: Sequence[tuple[str, Kept | int]], mask: str | None) -> None:
+    def _store(
+        self, sweep: Sweep, full: Sequence[tuple[str, Kept | int]], mask: str | None
+    ) -> None:
         for register, where in full:
             value = where.value if isinstance(where, Kept) else self.plan.roots[where]
             element = element_of(value)

@@ -104,7 +104,7 @@ def _clamp(b: Text, op: ir.Operation, args: list[str], ins: list[Element], out: 
 
 
 def _divisor(b: Text, x: str, y: str, e: Element) -> tuple[str, str]:
-    """(a divisor that cannot trap, whether y is 0): x / -1 and x / 0 become x / 1 and are repaired."""
+    """(a divisor that cannot trap, whether y is 0): x / -1, x / 0 become x / 1, repaired later."""
     zero = b.cmpi("eq", y, _zero(b, y))
     unsafe = zero
     if e.is_signed:
@@ -116,8 +116,8 @@ def _divisor(b: Text, x: str, y: str, e: Element) -> tuple[str, str]:
 def _quotient(b: Text, x: str, y: str, e: Element) -> str:
     """Integer x / y truncated, y neither 0 nor -1.
 
-    Up to 32 bits go through f64 when the divisor is no constant: the quotient of two integers below 2^32
-    is at least 2^-32 (relative) away from the next integer, far more than half an ulp of f64,
+    Up to 32 bits go through f64 when the divisor is no constant: the quotient of two integers below
+    2^32 is at least 2^-32 (relative) away from the next integer, far more than half an ulp of f64,
     and vectors have no integer division.
     """
     if e.bits > 32 or not lanes_of(b.type_of(x)) or b.is_constant(y):
@@ -166,8 +166,9 @@ def _any(b: Text, condition: str) -> str:
 def _fmod(b: Text, x: str, y: str) -> str:
     """C's fmod, exact: shift-and-subtract with 20 quotient bits a step.
 
-    r and d = y * 2^k (k >= 0 so that r < 2^21 d) are floats; q = trunc(r / d) < 2^21 may be one too large,
-    and r - q*d is a multiple of the smaller ulp and below d in magnitude, so the fma is exact.
+    r and d = y * 2^k (k >= 0 so that r < 2^21 d) are floats; q = trunc(r / d) < 2^21 may be one too
+    large, and r - q*d is a multiple of the smaller ulp and below d in magnitude, so the fma is
+    exact.
     """
     type_ = b.type_of(x)
     element = "f64" if "f64" in type_ else "f32"
@@ -317,7 +318,7 @@ _INT_PREDICATE = {"EQ": "eq", "NE": "ne", "GE": "ge", "GT": "gt", "LE": "le", "L
 
 
 def _total_order(b: Text, x: str, bits: int) -> str:
-    """Integers in the order of IEEE-754 totalOrder: negative floats with their other bits flipped."""
+    """Integers in the order of IEEE-754 totalOrder: negative floats with other bits flipped."""
     type_ = like(b.type_of(x), f"i{bits}")
     raw = b.bitcast(x, type_)
     sign = b.op("arith.shrsi", raw, b.constant(bits - 1, type_))
@@ -428,9 +429,9 @@ def reduce_precision(b: Text, x: str, exponent_bits: int, mantissa_bits: int) ->
     if mantissa_bits < mantissa:
         drop = mantissa - mantissa_bits
         last = b.op("arith.andi", b.op("arith.shrui", raw, const(drop)), const(1))
-        bias = b.op("arith.addi", last, const((1 << (drop - 1)) - 1))
+        rounding = b.op("arith.addi", last, const((1 << (drop - 1)) - 1))
         keep = ((1 << bits) - 1) ^ ((1 << drop) - 1)
-        raw = b.op("arith.andi", b.op("arith.addi", raw, bias), const(keep))
+        raw = b.op("arith.andi", b.op("arith.addi", raw, rounding), const(keep))
     if exponent_bits < exponent:
         sign_mask = 1 << (bits - 1)
         exponent_mask = ((1 << exponent) - 1) << mantissa

@@ -1,9 +1,9 @@
 """The text of one kernel while it is written: SSA names, regions, constants, sizes.
 
-Every name knows its type and the region that defines it. A *pure* operation is put into the outermost
-region where its operands live, so loop-invariant code leaves its loop while it is written, and an
-operation written twice gives one name. Names are counted, never random: equal
-kernels have equal texts and are compiled once.
+Every name knows its type and the region that defines it. A *pure* operation is put into the
+outermost region where its operands live, so loop-invariant code leaves its loop while it is
+written, and an operation written twice gives one name. Names are counted, never random: equal kernels have
+equal texts and are compiled once.
 
     b = Text()
     x, n = b.memref(0, "f32"), b.param(size)
@@ -218,7 +218,7 @@ class Text:
         return None
 
     def remember(self, key: object, value: object, depth: int | None = None) -> None:
-        """Keep `value` under `key` for as long as the region at `depth` (now: the current) is open."""
+        """Keep `value` under `key` while the region at `depth` (now: the current) is open."""
         self._regions[-1 if depth is None else depth].known[key] = value
 
     def _open(self, barrier: bool) -> None:
@@ -456,21 +456,21 @@ class Text:
         return self.broadcast(a, lanes), self.broadcast(b, lanes), va, vb
 
     def add(self, a: str | int, b: str | int) -> str:
-        """a + b on index (or lanes of index); ints welcome; folds constants and zero."""
+        """The sum on index (or lanes of index); ints welcome; folds constants and zero."""
         x, y, va, vb = self._pair(a, b)
         if va is not None and vb is not None and not lanes_of(self._types[x]):
             return self._index(va + vb)
         return x if vb == 0 else y if va == 0 else self.op("arith.addi", x, y)
 
     def sub(self, a: str | int, b: str | int) -> str:
-        """a - b on index."""
+        """The difference on index."""
         x, y, va, vb = self._pair(a, b)
         if va is not None and vb is not None and not lanes_of(self._types[x]):
             return self._index(va - vb)
         return x if vb == 0 else self.op("arith.subi", x, y)
 
     def mul(self, a: str | int, b: str | int) -> str:
-        """a * b on index."""
+        """The product on index."""
         x, y, va, vb = self._pair(a, b)
         if va is not None and vb is not None and not lanes_of(self._types[x]):
             return self._index(va * vb)
@@ -479,14 +479,14 @@ class Text:
         return x if vb == 1 else y if va == 1 else self.op("arith.muli", x, y)
 
     def div(self, a: str | int, b: str | int) -> str:
-        """a // b of non-negative a and positive b."""
+        """The quotient of non-negative a and positive b."""
         x, y, va, vb = self._pair(a, b)
         if va is not None and vb and not lanes_of(self._types[x]):
             return self._index(va // vb)
         return x if vb == 1 else self.op("arith.divui", x, y)
 
     def rem(self, a: str | int, b: str | int) -> str:
-        """a mod b of non-negative a and positive b."""
+        """The remainder of non-negative a and positive b."""
         x, y, va, vb = self._pair(a, b)
         if va is not None and vb and not lanes_of(self._types[x]):
             return self._index(va % vb)
@@ -508,11 +508,15 @@ class Text:
 
     # ---------------------------------------------------------------- memory
 
-    def param(self, size: Expr | int) -> str:
-        """A symbolic size as index: a kernel parameter, or a constant when it is one."""
+    def param(self, size: Expr | int, opaque: bool = False) -> str:
+        """A symbolic size as index: a kernel parameter, or a constant when it is one.
+
+        `opaque` makes a constant a parameter too: as the bound of a loop it would be unrolled
+        fully, which costs more compile time than it saves.
+        """
         if isinstance(size, int):
-            return self.constant(size, "index")
-        if size.is_const:
+            size = Expr.const(size)
+        if size.is_const and not opaque:
             return self.constant(size.value, "index")
         if size not in self._params:
             at = self._enter(
