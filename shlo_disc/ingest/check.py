@@ -8,7 +8,7 @@ from typing import Any
 from shlo_disc.errors import InvalidModuleError, UnsupportedError
 from shlo_disc.ingest.chlo import KEPT_CHLO
 from shlo_disc.locations import source_line
-from shlo_disc.mlir import ir, walk
+from shlo_disc.mlir import ir, ops_of, walk
 
 __all__ = ["MAX_ELEMENTS", "MAX_OPS", "MAX_RANK", "check_calls", "check_normal_form", "check_types"]
 
@@ -141,6 +141,13 @@ def check_normal_form(module: ir.Module) -> None:
         )
 
     walk(module, visit)
+    for op in ops_of(module, "stablehlo.custom_call"):
+        if len(ir.ArrayAttr(op.attributes.get("called_computations", ir.ArrayAttr.get([])))):
+            target = ir.StringAttr(op.attributes["call_target_name"]).value
+            raise UnsupportedError(
+                f"{source_line(op)}: custom_call @{target} with a computation of its own is not "
+                "known to shlo_disc; compute this part outside"
+            )
     if len(module.body.operations) != 1:
         names = [op.operation.name for op in module.body.operations]
         raise UnsupportedError(f"a module must hold one function; this one holds {names}")

@@ -9,6 +9,7 @@ from typing import Any
 from shlo_disc.errors import InvalidModuleError, UnsupportedError
 from shlo_disc.ingest.check import check_calls, check_normal_form, check_types
 from shlo_disc.ingest.chlo import expand_chlo, expand_composites
+from shlo_disc.ingest.windows import expand_windows
 from shlo_disc.locations import argument_name, source_line
 from shlo_disc.mlir import at, ir, ops_of, replace, run_pipeline, walk
 
@@ -40,6 +41,8 @@ def normalize(
     argument_names = _argument_names(module, main) if names is None else names
     expand_composites(module)
     _flatten(module)
+    if expand_windows(module):
+        run_pipeline(module, "symbol-dce")  # reducers that are functions
     main = _entry(module)
     _drop_tokens(main)
     _fix_platform(main, platforms)

@@ -256,5 +256,6 @@ def _diagnosis(messages: list[tuple[str, str]], error: object) -> str:
         if place and place[2] != "0":
             file = "" if place[1] == "-" else f"{place[1]}: "
             where = f"{file}line {place[2]}, column {place[3]}: "
-        lines.append(f"{where}{message.strip()}")
+        said = message.split(". If this is intended", 1)[0]  # advice on options of mlir-opt
+        lines.append(f"{where}{said.strip()}")
     return "the module is malformed: " + ("\n".join(dict.fromkeys(lines)) or str(error))

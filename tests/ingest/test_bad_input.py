@@ -39,13 +39,14 @@ GOOD = "func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {\n  return %x : ten
         (b"", "the module is empty"),
         (GOOD[:-2], "line 2, column"),
         ("func.func @main(%x: tensor<4xf32>) {\n  foo.bar %x\n}", "line 2, column 3: Dialect"),
-        ('func.func @main() {\n  "foo.bar"() : () -> ()\n  return\n}', "line 2, column 3"),
+        ('func.func @main() {\n  "foo.bar"() : () -> ()\n  return\n}',
+         "line 2, column 12: operation being parsed with an unregistered dialect$"),
         ("func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {\n\n  return %y : tensor<4xf32>}",
          "line 3, column 10: use of undeclared SSA value"),
         ("func.func @main(%x: tensor<4xf32>) -> tensor<5xf32> {\n  return %x : tensor<4xf32>\n}",
          "line 2"),
-        ("func.func @main(%x: tensor<2x3xf32>) -> tensor<3x3xf32> {\n  %y = stablehlo.transpose %x, "
-         "dims = [1, 1] : (tensor<2x3xf32>) -> tensor<3x3xf32>\n  return %y : tensor<3x3xf32>\n}",
+        ("func.func @main(%x: tensor<2x3xf32>) -> tensor<3x3xf32> {\n  %y = stablehlo.transpose "
+         "%x, dims = [1, 1] : (tensor<2x3xf32>) -> tensor<3x3xf32>\n  return %y : tensor<3x3xf32>\n}",
          "line 2, column"),
         ("module {}", "needs one public function @main; functions: none"),
         ("func.func @a() {\n return\n}\nfunc.func @b() {\n return\n}", "functions: @a, @b"),
@@ -179,7 +180,7 @@ def test_calls_that_multiply_are_refused_before_they_are_inlined():
         ("tensor<4x!quant.uniform<i8:f32, 0.5:3>>", "quantized type", UnsupportedError),
         (f"tensor<{'1x' * 33}f32>", "rank 33 is above the limit of 32", InvalidModuleError),
         ("tensor<1048576x1048576x1048576xf32>", "the limit is 281474976710656", InvalidModuleError),
-        ("tensor<4x4xf32, #stablehlo.bounds<?, 4>>", "", ShloDiscError),
+        ("tensor<?x4xf32, #stablehlo.bounds<4, ?>>", "has an encoding", UnsupportedError),
     ],
 )
 def test_types_we_do_not_compile(kind, message, error):
