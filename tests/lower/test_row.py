@@ -9,6 +9,7 @@ import pytest
 
 from shlo_disc.lower.cpu.row import emit
 from shlo_disc.lower.cpu.target import Target
+from shlo_disc.lower.kernel import Launch
 from tests.lower.helpers import DTYPES, Emitted, fusion_text, plan_of, run, sample
 
 COLS = (0, 1, 2, 7, 16, 17, 63, 64, 65, 100, 1000)
@@ -268,6 +269,41 @@ def test_two_trailing_dimensions_and_a_transposed_operand() -> None:
         x = sample((a, c, 6), "f32")
         (y,) = run(emitted, [x])
         np.testing.assert_allclose(y, x.astype(np.float64).sum((0, 2)), atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16", "i1", "i64"])
+def test_few_long_rows_are_split_in_pieces(dtype: str) -> None:
+    name = {"i1": "or"}.get(dtype, "add")
+    body = "\n".join([reduce("s", "x", "z", name, dtype), reduce("t", "x", "z", "maximum", dtype),
+                      f"%y = stablehlo.xor %s, %t : tensor<?x{dtype}>" if dtype[0] == "i"
+                      else f"%y = stablehlo.multiply %s, %t : tensor<?x{dtype}>"])  # fmt: skip
+    text = fusion_text("row", [f"x: n,m {dtype}", f"z: {dtype}"], body, [f"y: n {dtype}"])
+    emitted = plan_of(emit, text)
+    z = np.array(0).astype(DTYPES[dtype])
+    for n, m in [(1, 65535), (1, 65536), (3, 70001), (65, 65536)]:
+        x = np.zeros((n, m), DTYPES[dtype]) if n == 65 else sample((n, m), dtype)
+        x[:, 5] = DTYPES[dtype].type(1)
+        (y,) = run(emitted, [x, z])
+        if dtype == "i1":
+            want = x.any(1) ^ x.any(1)
+        elif dtype == "i64":
+            want = x.sum(1) ^ np.maximum(x.max(1), 0)
+        else:
+            rounded = x.astype(np.float64).sum(1).astype(DTYPES[dtype]).astype(np.float64)
+            want = rounded * np.maximum(x.astype(np.float64).max(1), 0)
+        tol = 0 if dtype[0] == "i" else 2e-4 if dtype == "f32" else 1e-2
+        np.testing.assert_allclose(y.astype(np.float64), want.astype(np.float64), rtol=tol)
+
+
+def test_a_static_number_of_many_rows_is_never_split() -> None:
+    body = (
+        reduce("y", "x", "z", "add")
+        .replace("tensor<?x?x", "tensor<64x?x")
+        .replace("tensor<?x", "tensor<64x")
+    )
+    text = fusion_text("row", ["x: 64,m f32", "z: f32"], body, ["y: 64 f32"])
+    assert len(plan_of(emit, text).plan.steps) == 1
+    assert isinstance(plan_of(emit, text).plan.steps[0], Launch)
 
 
 def test_softmax_of_attention_scores() -> None:

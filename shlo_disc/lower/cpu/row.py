@@ -30,7 +30,15 @@ from shlo_disc.lower.cpu.reduction import Reducer, reduced_dims, simple_body
 from shlo_disc.lower.cpu.scalar import SCALAR_OPS
 from shlo_disc.lower.cpu.target import Target
 from shlo_disc.lower.cpu.text import Text, lanes_of
-from shlo_disc.lower.kernel import Kernel, KernelPlan, Launch, Output
+from shlo_disc.lower.kernel import (
+    Condition,
+    If,
+    Kernel,
+    KernelPlan,
+    Launch,
+    Output,
+    Workspace,
+)
 from shlo_disc.mlir import ir, producer
 
 __all__ = ["emit"]
@@ -100,8 +108,8 @@ def emit(fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> KernelP
     plan = _analyze(fusion, shapes)
     lanes = _lanes(plan, target)
 
-    def write(factors: Sequence[Expr]) -> _Writer:
-        writer = _Writer(plan, factors, lanes)
+    def write(factors: Sequence[Expr]) -> RowWriter:
+        writer = RowWriter(plan, factors, lanes)
         writer.write()
         return writer
 
@@ -121,16 +129,10 @@ def emit(fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> KernelP
             merged.append(factor)
     if merged != factors:
         writer = write(merged)
-    text, params = writer.b.finish()
-    launch = Launch(
-        Kernel(fusion_name(fusion, "row"), text),
-        tuple(writer.arguments.buffers),
-        params,
-        Expr.product(plan.rows),
-        cost.of_rows(plan.block, shapes, plan.cols, target),
-        writer.scratch_bytes(),
-    )
-    return KernelPlan((launch,))
+    name = fusion_name(fusion, "row")
+    time = cost.of_rows(plan.block, shapes, plan.cols, target)
+    whole = writer.launch(name, Expr.product(plan.rows), time)
+    return with_split(plan, writer.space.factors[:-1], lanes, name, whole, target)
 
 
 def _is_one(size: Expr) -> bool:
@@ -302,7 +304,7 @@ def _place(plan: Plan, kept: list[Kept]) -> None:
 # ------------------------------------------------------------------ text
 
 
-class _Writer:
+class RowWriter:
     """Writes the kernel of a plan over row `factors`."""
 
     def __init__(self, plan: Plan, factors: Sequence[Expr], lanes: int) -> None:
@@ -312,6 +314,7 @@ class _Writer:
         self.space = Space(self.b, plan.shapes.constraints, [*factors, plan.cols], lanes)
         self.e = Elemental(self.b, self.space, plan.shapes, plan.block, self.arguments)
         self.cols = self.b.param(plan.cols, opaque=plan.cols.is_const and plan.cols.value > lanes)
+        self.first, self.last = self.b.constant(0, "index"), self.cols
 
     def write(self) -> None:
         """The whole function up to `finish`."""
@@ -324,14 +327,25 @@ class _Writer:
             space.tiles = [*self.digits, space.zero()]
             for sweep in self.plan.sweeps:
                 self.sweep(sweep)
-            for k in self.plan.row_outputs:
-                root = self.plan.roots[k]
-                index = space.root(self.e.shape(root), 0, self.rank) if self.e.shape(root) else ()
-                value = self.e.value_at(root, index, None)
-                at = space.force(space.flat_lazy(0, self.rank))
-                self.e.store(Output(k), element_of(root), value, at, None)
+            self.store_row_values()
 
         odometer(b, sizes, row)
+
+    def store_row_values(self) -> None:
+        """The results that have one element a row."""
+        for k in self.plan.row_outputs:
+            root = self.plan.roots[k]
+            shape = self.e.shape(root)
+            index = self.space.root(shape, 0, self.rank) if shape else ()
+            value = self.e.value_at(root, index, None)
+            at = self.space.force(self.space.flat_lazy(0, self.rank))
+            self.e.store(Output(k), element_of(root), value, at, None)
+
+    def launch(self, name: str, extent: Expr, time: Expr) -> Launch:
+        """The finished kernel over `extent` tasks of `time` nanoseconds."""
+        text, params = self.b.finish()
+        buffers = tuple(self.arguments.buffers)
+        return Launch(Kernel(name, text), buffers, params, extent, time, self.scratch_bytes())
 
     def scratch_bytes(self) -> Expr:
         """Bytes of all scratch rows."""
@@ -441,20 +455,20 @@ class _Writer:
     def _columns(
         self, start: Sequence[str], body: Callable[[Ix, str | None, list[str]], list[str]]
     ) -> list[str]:
-        """Run `body(columns, mask, accumulators)` over the row."""
+        """Run `body(columns, mask, accumulators)` over columns `first` to `last` of the row."""
         b, lanes, size = self.b, self.lanes, self.plan.cols
-        zero = b.constant(0, "index")
+        first, last = self.first, self.last
         if size.is_const and size.value < lanes:
-            return body(Ix(zero, 1, multiple=0), b.mask(size.value, lanes), list(start))
+            return body(Ix(first, 1, multiple=0), b.mask(size.value, lanes), list(start))
         divisible = self.space.divisible(size, lanes)
-        middle = self.cols if divisible else b.sub(self.cols, b.rem(self.cols, lanes))
-        with b.loop(0, middle, lanes, list(start), hint="j") as loop:
+        middle = last if divisible else b.sub(last, b.rem(b.sub(last, first), lanes))
+        with b.loop(first, middle, lanes, list(start), hint="j") as loop:
             new = body(Ix(loop.index, 1, multiple=lanes), None, list(loop.args))
             loop.yield_(*new)
         if divisible:
             return loop.results
-        with b.if_(b.cmpi("slt", middle, self.cols)) as branch:
-            mask = b.mask(b.sub(self.cols, middle), lanes)
+        with b.if_(b.cmpi("slt", middle, last)) as branch:
+            mask = b.mask(b.sub(last, middle), lanes)
             branch.yield_(*body(Ix(middle, 1, multiple=lanes), mask, list(loop.results)))
             if start:
                 with branch.otherwise():
@@ -479,6 +493,10 @@ class _Writer:
 
     def _finish(self, reducer: Reducer, accs: Sequence[str], in_order: bool) -> None:
         """Combine the lanes and let the row value be found."""
+        self.publish(reducer, self._across_lanes(reducer, accs, in_order))
+
+    def _across_lanes(self, reducer: Reducer, accs: Sequence[str], in_order: bool) -> list[str]:
+        """Scalar accumulators: the lanes as a balanced tree."""
         b = self.b
         width = lanes_of(b.type_of(accs[0]))
         parts = list(accs)
@@ -492,7 +510,10 @@ class _Writer:
             right = [b.shuffle(p, p, high) for p in parts]
             parts = reducer.merge(left, right)
             width = half
-        scalars = [b.extract(p, 0) for p in parts]
+        return [b.extract(p, 0) for p in parts]
+
+    def publish(self, reducer: Reducer, scalars: list[str]) -> None:
+        """Add the init value where it is still missing; the row values can be found from now on."""
         if reducer.simple is not None:
             scalars = reducer.merge(reducer.init(0), scalars)
         for result, register in zip(reducer.op.results, reducer.finish(scalars), strict=True):
@@ -503,3 +524,107 @@ class _Writer:
             return register if self._is_current(index, self.rank) else None
 
         self.e.overrides[result] = found
+
+
+# ------------------------------------------------------------------ few long rows
+
+SPLIT_COLUMNS = 16384
+"""Columns of a task when rows are split: 64 KiB of f32, a few microseconds. Part of the numerics: it
+fixes the order of the sum."""
+
+SPLIT_ROWS = 64
+"""Fewer rows than this are split when they are long; more rows keep any machine busy."""
+
+
+def with_split(
+    plan: Plan, factors: Sequence[Expr], lanes: int, name: str, whole: Launch, target: Target
+) -> KernelPlan:
+    """`whole`, and a two-stage variant where there can be few long rows.
+
+    Stage one reduces pieces of a row into a workspace, stage two the pieces in order. Only single
+    sweeps of known operations are split; the choice depends on the sizes alone.
+    """
+    high = plan.shapes.constraints.bounds(plan.cols)[1]
+    rows = Expr.product(plan.rows)
+    long, many = 4 * SPLIT_COLUMNS, plan.shapes.constraints.bounds(rows)[0]
+    possible = (high is None or high >= long) and (many is None or many < SPLIT_ROWS)
+    (only, *more) = plan.sweeps
+    if more or only.general or not only.simple or not possible:
+        return KernelPlan((whole,))
+    pieces = ceil_div(plan.cols, SPLIT_COLUMNS)
+    partial = _PartialWriter(plan, factors, lanes, pieces)
+    partial.write()
+    piece = Expr.const(SPLIT_COLUMNS)
+    time = cost.of_rows(plan.block, plan.shapes, piece, target)
+    one = partial.launch(name + "_pieces", rows * pieces, time)
+    combine = _CombineWriter(plan, factors, lanes, pieces)
+    combine.write()
+    two = combine.launch(name + "_combine", rows, pieces * 2 + 20)
+    workspaces = tuple(
+        rows * pieces * max(element_of(op.results[0]).bytes, 4) for op in only.simple
+    )
+    inner = If(Condition(plan.cols, ">=", Expr.const(long)), (one, two), (whole,))
+    outer = If(Condition(rows, "<", Expr.const(SPLIT_ROWS)), (inner,), (whole,))
+    return KernelPlan((outer,), workspaces)
+
+
+class _PartialWriter(RowWriter):
+    """Stage one: a task is a piece of a row; accumulators go to workspaces."""
+
+    def __init__(self, plan: Plan, factors: Sequence[Expr], lanes: int, pieces: Expr) -> None:
+        super().__init__(plan, factors, lanes)
+        self.pieces = pieces
+        self.piece_number = ""
+
+    def write(self) -> None:
+        b, space = self.b, self.space
+        sizes = [*(b.param(f) for f in space.factors[:-1]), b.param(self.pieces)]
+
+        def task(number: str, digits: list[str]) -> None:
+            self.piece_number = number
+            self.digits = [Ix(d) for d in digits[: self.rank]]
+            space.tiles = [*self.digits, space.zero()]
+            self.first = b.mul(digits[-1], SPLIT_COLUMNS)
+            self.last = b.min(b.add(self.first, SPLIT_COLUMNS), self.cols)
+            self.sweep(self.plan.sweeps[0])
+
+        odometer(b, sizes, task)
+
+    def _finish(self, reducer: Reducer, accs: Sequence[str], in_order: bool) -> None:
+        (value,) = self._across_lanes(reducer, accs, in_order)
+        memory, element = _workspace(self, reducer)
+        if element == "i8":
+            value = self.b.cast("arith.extui", value, "i8")
+        self.b.store(value, memory, self.piece_number)
+
+
+class _CombineWriter(RowWriter):
+    """Stage two: a task is a row; its pieces are reduced in order, one after the other."""
+
+    def __init__(self, plan: Plan, factors: Sequence[Expr], lanes: int, pieces: Expr) -> None:
+        super().__init__(plan, factors, lanes)
+        self.pieces = pieces
+
+    def sweep(self, sweep: Sweep) -> None:
+        b = self.b
+        count = b.param(self.pieces)
+        row = self.space.force(self.space.flat_lazy(0, self.rank)).base
+        for op in sweep.simple:
+            reducer = Reducer(self.e, op)
+            memory, element = _workspace(self, reducer)
+            with b.loop(0, count, 1, reducer.neutral(0), hint="piece") as loop:
+                at = b.add(b.mul(row, count), loop.index)
+                value = b.load(memory, at)
+                if element == "i8":
+                    value = b.cmpi("ne", value, b.constant(0, "i8"))
+                loop.yield_(*reducer.merge(loop.args, [value]))
+            self.publish(reducer, loop.results)
+
+
+def _workspace(writer: RowWriter, reducer: Reducer) -> tuple[str, str]:
+    """(memref, its element) of the pieces of a reduction."""
+    compute = reducer.elements[0].compute
+    element = "i8" if compute == "i1" else compute
+    number = writer.plan.sweeps[0].simple.index(reducer.op)
+    slot = writer.arguments.slot(Workspace(number))
+    return writer.b.memref(slot, element), element
