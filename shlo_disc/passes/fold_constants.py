@@ -50,6 +50,19 @@ def _wide(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
     return lambda x: function(x.astype(np.float64))
 
 
+def _first_zero(a: Array, b: Array) -> Array:
+    """Where both are zeros and the first one is -0.0: NumPy takes either, IEEE 754 orders them."""
+    return (a == 0) & (b == 0) & np.signbit(a)
+
+
+def _maximum(a: Array, b: Array) -> Array:
+    return np.where(_first_zero(a, b), b, np.where(_first_zero(b, a), a, np.maximum(a, b)))
+
+
+def _minimum(a: Array, b: Array) -> Array:
+    return np.where(_first_zero(a, b), a, np.where(_first_zero(b, a), b, np.minimum(a, b)))
+
+
 def _cbrt(x: Array) -> Array:
     return np.cbrt(x)
 
@@ -78,8 +91,8 @@ _UNARY: dict[str, Callable[[Array], Array]] = {
 _BINARY: dict[str, Callable[[Array, Array], Array]] = {
     "stablehlo.add": np.add,
     "stablehlo.and": np.bitwise_and,
-    "stablehlo.maximum": np.maximum,
-    "stablehlo.minimum": np.minimum,
+    "stablehlo.maximum": _maximum,
+    "stablehlo.minimum": _minimum,
     "stablehlo.multiply": np.multiply,
     "stablehlo.or": np.bitwise_or,
     "stablehlo.subtract": np.subtract,

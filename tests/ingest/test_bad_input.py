@@ -46,7 +46,7 @@ GOOD = "func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {\n  return %x : ten
         ("func.func @main(%x: tensor<4xf32>) -> tensor<5xf32> {\n  return %x : tensor<4xf32>\n}",
          "line 2"),
         ("func.func @main(%x: tensor<2x3xf32>) -> tensor<3x3xf32> {\n  %y = stablehlo.transpose "
-         "%x, dims = [1, 1] : (tensor<2x3xf32>) -> tensor<3x3xf32>\n  return %y : tensor<3x3xf32>\n}",
+         "%x, dims = [1, 1] : (tensor<2x3xf32>) -> tensor<3x3xf32>\n  return %y : tensor<3x3xf32>}",
          "line 2, column"),
         ("module {}", "needs one public function @main; functions: none"),
         ("func.func @a() {\n return\n}\nfunc.func @b() {\n return\n}", "functions: @a, @b"),
