@@ -16,6 +16,7 @@
 #include <chrono>
 #include <climits>
 #include <cstdlib>
+#include <memory>
 #include <mutex>
 #include <new>
 
@@ -26,6 +27,9 @@ namespace {
 
 constexpr int kSlots = 64;       // concurrent jobs; further callers run alone
 constexpr int kMaxThreads = 1024;
+// Up to here a worker that shares its caller's core is a loss worth a system call per worker to
+// prevent (when the caller has moved); with more it is one in many.
+constexpr int kFewThreads = 8;
 // How long an idle worker polls before it sleeps, and a caller before it waits for the last
 // chunks. Launches of one program follow each other within some 10 µs, while waking a sleeping
 // thread costs 30-50 µs on a virtual machine (5 on bare metal). Half of this loses programs with
@@ -114,35 +118,63 @@ struct alignas(64) Job {
   std::atomic<bool> failed{false};   // somebody had no memory for scratch
 };
 
-// The kernel may wake a worker on the core its waker runs on and leave both there, taking turns,
-// while other cores idle (seen on Linux 6.18: every launch as slow as on one thread). A worker that
-// finds itself there moves away once; the kernel then keeps waking it where it slept.
-class StepAside {
+// Keeps a worker off the core of the caller it helps, by taking that core out of the worker's
+// affinity mask until another caller comes. Without it two cores may do the work of one: a virtual
+// CPU that sleeps counts as preempted, so the kernel wakes the worker where the waker runs, and the
+// two take turns (seen under KVM with Linux 6.18: no help within 400 µs in every other launch).
+class alignas(64) Placement {
  public:
-  void from(int caller_cpu) {
-    if (caller_cpu < 0 || sched_getcpu() != caller_cpu) return;
-    const auto now = std::chrono::steady_clock::now();
-    if (now - last_ < kInterval) return;
-    last_ = now;
-    cpu_set_t allowed;
-    if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return;
-    cpu_set_t others = allowed;
-    CPU_CLR(static_cast<size_t>(caller_cpu), &others);
-    if (CPU_COUNT(&others) == 0) return;
-    if (sched_setaffinity(0, sizeof(others), &others) == 0) {
-      sched_setaffinity(0, sizeof(allowed), &allowed);
+  // By the worker.
+  void start() { thread_ = static_cast<pid_t>(syscall(SYS_gettid)); }
+  void before_sleep() { state_.store(kAsleep, std::memory_order_release); }
+  void after_sleep() {
+    int state = kAsleep;
+    while (!state_.compare_exchange_weak(state, kAwake, std::memory_order_acq_rel)) {
+      state = kAsleep;  // a caller is at it, for a microsecond
+      cpu_relax();
     }
+  }
+  // By the worker when it starts to help.
+  void step_aside(int caller_cpu) {
+    if (sched_getcpu() != caller_cpu) return;
+    const auto now = std::chrono::steady_clock::now();
+    if (now - last_step_ < kStepInterval) return;
+    last_step_ = now;
+    exclude(caller_cpu);
+  }
+
+  // By a caller before it wakes workers.
+  void displace(int caller_cpu) {
+    int state = kAsleep;
+    if (!state_.compare_exchange_strong(state, kDisplacing, std::memory_order_acq_rel)) return;
+    if (excluded_ != caller_cpu) exclude(caller_cpu);
+    state_.store(kAsleep, std::memory_order_release);
   }
 
  private:
-  // With more callers than cores somebody is always in the way; moving costs some 10 µs.
-  static constexpr auto kInterval = std::chrono::milliseconds(1);
-  std::chrono::steady_clock::time_point last_{};
+  enum : int { kAwake, kAsleep, kDisplacing };
+  // With more callers than cores somebody is always in the way, and moving costs some 10 µs.
+  static constexpr auto kStepInterval = std::chrono::milliseconds(1);
+
+  void exclude(int cpu) {
+    cpu_set_t mask;  // read again every time: the user may have changed it
+    if (sched_getaffinity(thread_, sizeof(mask), &mask) != 0) return;
+    if (excluded_ >= 0) CPU_SET(static_cast<size_t>(excluded_), &mask);
+    if (cpu >= 0) CPU_CLR(static_cast<size_t>(cpu), &mask);
+    if (CPU_COUNT(&mask) == 0) return;
+    if (sched_setaffinity(thread_, sizeof(mask), &mask) == 0) excluded_ = cpu;
+  }
+
+  std::atomic<int> state_{kAwake};
+  pid_t thread_ = 0;   // before the first sleep
+  int excluded_ = -1;  // owned by the worker while awake, else by whoever holds kDisplacing
+  std::chrono::steady_clock::time_point last_step_{};
 };
 
 class ThreadPool {
  public:
-  explicit ThreadPool(int threads) : threads_(threads) {}
+  explicit ThreadPool(int threads)
+      : threads_(threads), placements_(new Placement[static_cast<size_t>(threads)]) {}
 
   // Starts the workers; those the system refuses are done without.
   void start() {
@@ -150,8 +182,12 @@ class ThreadPool {
     pthread_attr_init(&attr);
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
     for (int i = 1; i < threads_; ++i) {
+      auto* const start = new Start{this, &placements_[static_cast<size_t>(i)]};
       pthread_t thread;
-      if (pthread_create(&thread, &attr, &ThreadPool::worker_main, this) != 0) break;
+      if (pthread_create(&thread, &attr, &ThreadPool::worker_main, start) != 0) {
+        delete start;
+        break;
+      }
       pthread_setname_np(thread, "shlo_disc");
     }
     pthread_attr_destroy(&attr);
@@ -185,7 +221,7 @@ class ThreadPool {
     job.failed.store(false, std::memory_order_relaxed);
     const uint64_t bit = uint64_t{1} << slot;
     open_.fetch_or(bit, std::memory_order_seq_cst);
-    wake((extent - 1) / grain);
+    wake((extent - 1) / grain, job.caller_cpu);
 
     work(job);
 
@@ -198,10 +234,13 @@ class ThreadPool {
 
  private:
 
-  void wake(int64_t helpers) {
+  void wake(int64_t helpers, int caller_cpu) {
     epoch_.fetch_add(1, std::memory_order_seq_cst);
     const uint32_t sleeping = sleepers_.load(std::memory_order_seq_cst);
     if (sleeping == 0) return;
+    if (threads_ <= kFewThreads) {
+      for (int i = 1; i < threads_; ++i) placements_[static_cast<size_t>(i)].displace(caller_cpu);
+    }
     futex_wake(epoch_, static_cast<int>(std::min<int64_t>(helpers, sleeping)));
   }
 
@@ -239,14 +278,14 @@ class ThreadPool {
   }
 
   // Helps every open job once.
-  void help(StepAside& step_aside) {
+  void help(Placement& placement) {
     uint64_t open = open_.load(std::memory_order_seq_cst);
     for (; open != 0; open &= open - 1) {
       const int slot = __builtin_ctzll(open);
       Job& job = jobs_[slot];
       job.entrants.fetch_add(1, std::memory_order_seq_cst);
       if (open_.load(std::memory_order_seq_cst) & (uint64_t{1} << slot)) {
-        step_aside.from(job.caller_cpu);
+        placement.step_aside(job.caller_cpu);
         work(job);
       }
       job.entrants.fetch_sub(1, std::memory_order_seq_cst);
@@ -254,26 +293,37 @@ class ThreadPool {
     }
   }
 
-  static void* worker_main(void* self) {
+  struct Start {
+    ThreadPool* pool;
+    Placement* placement;
+  };
+
+  static void* worker_main(void* argument) {
+    auto* const start = static_cast<Start*>(argument);
+    const Start copy = *start;
+    delete start;
     DefaultFpEnv::set();
-    static_cast<ThreadPool*>(self)->serve();
+    copy.pool->serve(*copy.placement);
     return nullptr;
   }
 
-  [[noreturn]] void serve() {
-    StepAside step_aside;
+  [[noreturn]] void serve(Placement& placement) {
+    placement.start();
     for (;;) {
       const uint32_t epoch = epoch_.load(std::memory_order_seq_cst);
       const auto changed = [&] { return epoch_.load(std::memory_order_acquire) != epoch; };
-      help(step_aside);
+      help(placement);
       if (spin_until(changed)) continue;
+      placement.before_sleep();
       sleepers_.fetch_add(1, std::memory_order_seq_cst);
       futex_wait(epoch_, epoch);
       sleepers_.fetch_sub(1, std::memory_order_seq_cst);
+      placement.after_sleep();
     }
   }
 
   const int threads_;
+  const std::unique_ptr<Placement[]> placements_;  // by worker; 0 is the caller's and unused
   alignas(64) std::atomic<uint64_t> open_{0};   // slots with work to offer
   alignas(64) std::atomic<uint64_t> taken_{0};  // slots owned by a caller
   alignas(64) std::atomic<uint32_t> epoch_{0};  // counts published jobs; workers sleep on it
