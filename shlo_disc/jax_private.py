@@ -14,6 +14,8 @@ holds each name to what is said of it here.
 | `collect_garbage` | lets go of buffers whose arrays died in another thread |
 | `key_impl` | `dtype._impl.name` of typed PRNG keys, to wrap raw results |
 | `DimExpr` | the class of symbolic sizes: its `__eq__` is watched while we trace |
+| `source_info_util`, `traceback_util` | `register_exclusion`: our frames stay out of locations and tracebacks; `summarize` of an equation's line |
+| `jaxprs_in_params` | nested jaxprs, to find every reshape |
 | `auto_insert_reshard`, `standard_vma_rule`, `ManualAxisType`, `get_cur_mesh_sharding` | what `shard_map` needs a primitive to say about its result; without it the gradient of `shard_map(f)` is silently wrong |
 """
 
@@ -32,6 +34,7 @@ import jax
 from jax._src import config as _config
 from jax._src import core as _core
 from jax._src import source_info_util as _source_info
+from jax._src import traceback_util as _traceback
 from jax._src.array import ArrayImpl
 from jax._src.export.shape_poly import _DimExpr as DimExpr
 from jax._src.lib import _jax
@@ -114,6 +117,11 @@ def is_library_file(file: str) -> bool:
         path = os.path.abspath(file)
         known = _library_files[file] = path.startswith((*_JAX_DIRS, _HERE))
     return known
+
+
+# Locations in modules, and tracebacks, then show the user's lines without ours around them.
+_source_info.register_exclusion(_HERE)
+_traceback.register_exclusion(_HERE)
 
 
 class Comparison:

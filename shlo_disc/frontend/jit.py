@@ -230,7 +230,7 @@ class JitFunction:
         assert values is not None, (version, call.shapes)
         raw = [
             jax.random.key_data(value) if leaf.is_key else jax.numpy.asarray(value)
-            for value, leaf in zip(call.values, call.leaves, strict=True)
+            for value, leaf in zip(call.values, version.leaves, strict=True)
         ]
         dims = tuple(zip(version.pattern.symbols, values, strict=True))
         results = list(call_program(raw, version.program, dims))

@@ -12,7 +12,15 @@ import numpy as np
 
 from shlo_disc.jax_private import ArrayImpl
 
-__all__ = ["Leaf", "concrete", "leaf_names", "leaf_of", "positional_names", "top_level_of"]
+__all__ = [
+    "Leaf",
+    "concrete",
+    "leaf_names",
+    "not_an_array",
+    "positional_names",
+    "top_level_of",
+    "type_of",
+]
 
 _SCALARS = (bool, int, float, complex)
 
@@ -36,22 +44,28 @@ class Leaf:
         return bool(jax.dtypes.issubdtype(self.dtype, jax.dtypes.prng_key))
 
 
-def leaf_of(value: Any, name: str, group: int) -> Leaf:
-    """The type of an argument leaf; raises TypeError, with the argument's path, for non-arrays."""
+def type_of(value: Any) -> tuple[tuple[int, ...], Any, bool] | None:
+    """(shape, dtype, weak_type) of an argument leaf as JAX will see it; None for non-arrays."""
+    if type(value) is ArrayImpl:
+        return value.shape, value.dtype, value.weak_type
     if isinstance(value, (jax.Array, jax.ShapeDtypeStruct)):
-        weak = bool(getattr(value, "weak_type", False))
-        return Leaf(name, tuple(value.shape), value.dtype, weak, group)
+        return tuple(value.shape), value.dtype, bool(getattr(value, "weak_type", False))
     if isinstance(value, (*_SCALARS, np.ndarray, np.generic)) and _is_numeric(value):
         aval = jax.typeof(value)
-        return Leaf(name, tuple(aval.shape), aval.dtype, bool(aval.weak_type), group)
+        return tuple(aval.shape), aval.dtype, bool(aval.weak_type)
     if hasattr(value, "__jax_array__"):
-        return leaf_of(value.__jax_array__(), name, group)
-    described = f"{type(value).__name__}"
+        return type_of(value.__jax_array__())
+    return None
+
+
+def not_an_array(value: Any, name: str) -> TypeError:
+    """The error for an argument leaf that is no array."""
+    described = type(value).__name__
     if isinstance(value, (np.ndarray, np.generic)):
         described += f" of dtype {value.dtype}"
-    raise TypeError(
-        f"argument {name} is a {described}; every leaf of an argument must be an array or a number. "
-        "Values that are not arrays can be given with static_argnums or static_argnames."
+    return TypeError(
+        f"argument {name} is of type {described}; every leaf of an argument must be an array or a "
+        "number. Values that are not arrays can be given with static_argnums or static_argnames."
     )
 
 
@@ -70,7 +84,7 @@ def concrete(value: Any, leaf: Leaf) -> Any:
         return value
     if hasattr(value, "__jax_array__"):
         return value.__jax_array__()
-    return np.ascontiguousarray(value, leaf.dtype).reshape(leaf.shape)
+    return np.asarray(value, leaf.dtype, order="C")
 
 
 def top_level_of(args: Sequence[Any], kwargs: dict[str, Any]) -> list[int]:
@@ -88,7 +102,7 @@ def leaf_names(
     positions: Sequence[int] | None = None,
 ) -> list[str]:
     """The path of each leaf of `(args, kwargs)`: `params['w']`; `positions`: where args stood."""
-    positional = positional_names(function, positions or range(len(args)))
+    positional = positional_names(function, range(len(args)) if positions is None else positions)
     names: list[str] = []
     for name, value in zip(positional, args, strict=True):
         names += [

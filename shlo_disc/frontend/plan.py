@@ -191,7 +191,8 @@ class Pattern:
                 if remainder:
                     return f"{place}, but {size} is a multiple of {factor}" + _plus(rest)
                 if value < 1:
-                    return f"{place}, but {size} with {symbol} >= 1 is at least {factor}" + _plus(rest)
+                    least = str(factor) if rest == 0 else f"{factor} + {rest}"
+                    return f"{place}, but {size} is at least {least}"
                 values[symbol] = value
                 origin[symbol] = f"dimension {axis} of argument {self.names[leaf]}"
             elif (expected := size.evaluate(values)) != actual:

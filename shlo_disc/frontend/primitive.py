@@ -13,7 +13,6 @@ symbolic shapes, so nothing here depends on how JAX represents them.
 from __future__ import annotations
 
 import hashlib
-import logging
 import threading
 import weakref
 from collections.abc import Callable, Sequence
@@ -31,9 +30,7 @@ from shlo_disc.errors import UnsupportedError
 from shlo_disc.frontend.plan import Pattern
 from shlo_disc.jax_private import ArrayImpl, auto_insert_reshard, manual_axes
 
-__all__ = ["CompiledCall", "Program", "call_program", "call_p"]
-
-_log = logging.getLogger("shlo_disc")
+__all__ = ["CompiledCall", "Program", "call_p", "call_program", "compiled_once"]
 
 Sizes = tuple[tuple[str, int], ...]
 """The values of a program's symbols, by name."""
@@ -62,7 +59,7 @@ class Program:
         symbols: Sequence[str],
         scope: export.SymbolicScope,
         name: str,
-        compile: Callable[[export.Exported, str], CompiledCall],
+        compile: Callable[..., CompiledCall],
         executable: Callable[[], CompiledCall] | None = None,
     ) -> None:
         self.jaxpr = jaxpr
@@ -119,7 +116,7 @@ class Program:
         call.__name__ = call.__qualname__ = self.name
         jitted = jax.jit(call, keep_unused=True)
         exported = export.export(jitted, platforms=["cpu"])(*specs)
-        return _compiled(exported, self.name, self._compile)
+        return compiled_once(exported, self._compile, name=self.name)
 
     def result_avals(self, sizes: Sizes) -> list[Any]:
         """The results for these values of the symbols."""
@@ -294,22 +291,29 @@ def _is_smooth(aval: Any) -> bool:
     return bool(jax.dtypes.issubdtype(aval.dtype, np.inexact))
 
 
-# ---- compiled programs, by text ---------------------------------------------------------------
+# ---- compiled programs, by their bytes --------------------------------------------------------
 
 _programs: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
+_pending: dict[str, threading.Lock] = {}
 _programs_lock = threading.Lock()
 
 
-def _compiled(
-    exported: export.Exported, name: str, compile: Callable[[export.Exported, str], CompiledCall]
+def compiled_once(
+    exported: export.Exported, compile: Callable[..., CompiledCall], **options: Any
 ) -> CompiledCall:
-    key = hashlib.sha256(exported.mlir_module().encode()).hexdigest()
+    """`compile(exported, **options)`; equal programs alive at the same time are compiled once."""
+    digest = hashlib.sha256(exported.mlir_module_serialized)
+    digest.update(repr(sorted(options.items())).encode())
+    key = digest.hexdigest()
     with _programs_lock:
+        lock = _pending.setdefault(key, threading.Lock())
+    with lock:  # programs that differ are compiled side by side
         found: CompiledCall | None = _programs.get(key)
         if found is None:
-            _log.info("compiling %s for a transformation of JAX", name)
-            found = _programs[key] = compile(exported, name)
-        return found
+            found = _programs[key] = compile(exported, **options)
+    with _programs_lock:
+        _pending.pop(key, None)
+    return found
 
 
 # ---- the primitive ----------------------------------------------------------------------------

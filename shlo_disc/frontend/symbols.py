@@ -318,14 +318,13 @@ def _settle_reshapes(choice: Choice, jaxpr: Any, be_sure: Callable[[], None]) ->
         reason = f"reshape of ({_comma(before)}) to ({_comma(after)})"
         if va != vb:
             be_sure()  # the user's program is wrong for this call: JAX says so better than we could
-        for size in (a, b):
-            for atom in sorted(size.atoms()):
-                inner = atom.args[0].symbols() if atom.op == "floordiv" else frozenset()
-                if len(inner) == 1 and atom.args[1].is_const:
-                    symbol = next(iter(inner))
-                    if atom.args[0] == Expr.symbol(symbol) and choice.multiple(
-                        symbol, atom.args[1].value, reason, where
-                    ):
+        for atom in sorted((a - b).atoms()):
+            # t // 4 and t % 4: where t is a multiple of 4, let it be one always.
+            if atom.op in ("floordiv", "mod") and atom.args[1].is_const:
+                divided, factor = atom.args[0], atom.args[1].value
+                symbols = divided.symbols()
+                if len(symbols) == 1 and divided == Expr.symbol(symbol := min(symbols)):
+                    if choice.multiple(symbol, factor, reason, where):
                         return True
         if choice.unify(a, b, reason, where):
             return True

@@ -15,9 +15,16 @@ from jax import export
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.errors import ShapeMismatchError, UnsupportedError
 from shlo_disc.frontend.choice import first_choice
-from shlo_disc.frontend.leaves import Leaf, leaf_names, leaf_of, positional_names, top_level_of
+from shlo_disc.frontend.leaves import (
+    Leaf,
+    leaf_names,
+    not_an_array,
+    positional_names,
+    top_level_of,
+    type_of,
+)
 from shlo_disc.frontend.plan import Guard, Pattern
-from shlo_disc.frontend.primitive import CompiledCall, Program
+from shlo_disc.frontend.primitive import CompiledCall, Program, compiled_once
 from shlo_disc.frontend.stated import stated_pattern, stated_shapes
 from shlo_disc.frontend.symbols import choose_symbols
 from shlo_disc.jax_private import key_impl, trace_context
@@ -75,18 +82,37 @@ class Call:
         self.named = named
         """The keyword arguments that are not static."""
         self.dynamic = [args[k] for k in positions]
+        self._function = options.function
         self.values, self.tree = jax.tree.flatten((tuple(self.dynamic), named))
-        self.top_names = positional_names(options.function, positions)
-        names = leaf_names(options.function, self.dynamic, named, positions)
-        groups = top_level_of(self.dynamic, named)
-        self.leaves = tuple(
-            leaf_of(value, name, group)
-            for value, name, group in zip(self.values, names, groups, strict=True)
-        )
-        self.shapes = tuple(leaf.shape for leaf in self.leaves)
-        types = tuple((len(leaf.shape), leaf.dtype, leaf.weak_type) for leaf in self.leaves)
-        self.family = (self.tree, types, static, trace_context())
+        self.types = []
+        for index, value in enumerate(self.values):
+            type_ = type_of(value)
+            if type_ is None:
+                raise not_an_array(value, self.names[index])
+            self.types.append(type_)
+        self.shapes = tuple(shape for shape, _, _ in self.types)
+        kinds = tuple((len(shape), dtype, weak) for shape, dtype, weak in self.types)
+        self.family = (self.tree, kinds, static, trace_context())
         """What versions are for: structure, ranks, dtypes, static arguments, configuration."""
+
+    @cached_property
+    def top_names(self) -> list[str]:
+        """The parameters that take the positional arguments that are not static."""
+        return positional_names(self._function, self.positions)
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The path of each leaf."""
+        return leaf_names(self._function, self.dynamic, self.named, self.positions)
+
+    @cached_property
+    def leaves(self) -> tuple[Leaf, ...]:
+        """Type and name of each leaf; a call that finds a version does not need them."""
+        groups = top_level_of(self.dynamic, self.named)
+        return tuple(
+            Leaf(name, *type_, group)
+            for name, type_, group in zip(self.names, self.types, groups, strict=True)
+        )
 
     def with_leaves(self, leaves: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
         """The call's arguments with other leaves (abstract ones)."""
@@ -122,8 +148,9 @@ class Version:
         """The compiled program."""
         with self._lock:
             if self._executable is None:
-                self._executable = self._options.compile(
+                self._executable = compiled_once(
                     self.exported,
+                    self._options.compile,
                     name=self.name,
                     names=[leaf.name for leaf in self.leaves],
                     weak_results=[bool(aval.weak_type) for aval in self.exported.out_avals],
@@ -153,7 +180,7 @@ class Version:
             self.pattern.symbols,
             next(scopes, None) or export.SymbolicScope(),
             self.name,
-            lambda exported, name: self._options.compile(exported, name=name),
+            self._options.compile,
             lambda: self.executable,
         )
         return self._without_keys(program) if self._has_keys else program

@@ -1,0 +1,95 @@
+"""Patterns of sizes: the generated test of a call against brute force, and the sentences it gives."""
+
+from __future__ import annotations
+
+import itertools
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.frontend.plan import Guard, Note, Pattern
+
+SIZES = ["b", "t", "4*t", "b + 3", "b*t", "2*b + t", "5", "floordiv(t, 2)", "min(b, t)", "b^2"]
+GUARDS = [("t", ">=", "2"), ("b", "!=", "t"), ("mod(t, 2)", "==", "0"), ("b*t", ">=", "2*b + 1")]
+
+
+COMMA = re.compile(r",(?![^(]*\))")  # not inside a call
+
+
+def pattern(*shapes: str, guards=()) -> Pattern:
+    dims = tuple(tuple(Expr.parse(s) for s in COMMA.split(shape) if s.strip()) for shape in shapes)
+    made = tuple(Guard(Expr.parse(a), r, Expr.parse(b), "because") for a, r, b in guards)
+    return Pattern(tuple("xyzuvw"[: len(dims)]), dims, made)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.lists(st.sampled_from(SIZES), max_size=3), max_size=3),
+    st.lists(st.sampled_from(GUARDS), max_size=2),
+    st.lists(st.lists(st.integers(0, 13), min_size=3, max_size=3), min_size=4, max_size=4),
+)
+def test_solve_agrees_with_brute_force(shapes, guards, actual):
+    # A first leaf (b, t) makes every pattern solvable.
+    texts = ["b, t", *(", ".join(shape) for shape in shapes)]
+    made = pattern(*texts, guards=guards)
+    concrete = [tuple(row[: len(shape)]) for row, shape in zip(actual, made.dims, strict=False)]
+    expected = None
+    for b, t in itertools.product(range(1, 14), repeat=2):
+        env = {"b": b, "t": t}
+        fits = all(
+            tuple(size.evaluate(env) for size in shape) == got
+            for shape, got in zip(made.dims, concrete, strict=True)
+        )
+        if fits and all(guard.holds(env) for guard in made.guards):
+            expected = (b, t)
+    assert made.solve(concrete) == expected
+    assert (made.mismatch(concrete) is None) == (expected is not None)
+
+
+def test_symbols_are_solved_from_sums_and_multiples():
+    made = pattern("2*t + 1", "t, 3*b")
+    assert made.symbols == ("b", "t")
+    assert made.solve([(7,), (3, 12)]) == (4, 3)
+    assert made.solve([(8,), (3, 12)]) is None
+    assert made.solve([(7,), (3, 13)]) is None
+
+
+def test_sizes_that_do_not_determine_their_symbols():
+    assert not pattern("b*t").is_solvable
+    assert pattern("b*t", "t, b").is_solvable
+
+
+def test_a_size_of_zero_fits_no_symbol():
+    assert pattern("b, 4").solve([(0, 4)]) is None
+    assert pattern("0, t").solve([(0, 4)]) == (4,)
+
+
+MESSAGES = [
+    (pattern("b", "b, t"), [(8,), (7, 2)], "argument y: dimension 0 is 7, but b = 8 (b = 8 was read from dimension 0 of argument x)"),
+    (pattern("b, 5"), [(8, 6)], "argument x: dimension 1 is 6, but must be 5"),
+    (pattern("4*b"), [(7,)], "argument x: dimension 0 is 7, but 4*b is a multiple of 4"),
+    (pattern("4*b + 1"), [(7,)], "argument x: dimension 0 is 7, but 4*b + 1 is a multiple of 4 plus 1"),
+    (pattern("b"), [(0,)], "argument x: dimension 0 is 0, but b is at least 1"),
+    (pattern("b", guards=[("b", ">=", "4")]), [(3,)], "b >= 4 does not hold: 3 >= 4 is false (b = 3 was read from dimension 0 of argument x)"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("made", "shapes", "text"), MESSAGES)
+def test_mismatch_says_which_argument_and_why(made, shapes, text):
+    assert made.mismatch(shapes) == text
+
+
+def test_text_lists_sizes_and_reasons():
+    made = Pattern(
+        ("x", "y"),
+        ((Expr.parse("b"), None), ()),
+        (Guard(Expr.parse("b"), ">=", Expr.const(2), "the program asks", "m.py:7"),),
+        (Note("d1 = 4", "int() of a size", "m.py:9"),),
+    )
+    assert made.text() == (
+        "  x: (b, _)\n  y: ()\nassumes\n  b >= 2: the program asks (m.py:7)\n"
+        "  d1 = 4: int() of a size (m.py:9)"
+    )
