@@ -69,7 +69,10 @@ def test_chunks_are_at_least_the_grain(standins):
 def test_several_threads_work(standins):
     who = np.zeros(64, np.uint64)
     chunk = np.zeros(64, np.int64)
-    launch(standins, "who_kernel", [who, chunk], 64, 1)
+    for _ in range(20):  # on a busy machine the others may come too late
+        launch(standins, "who_kernel", [who, chunk], 64, 1)
+        if len(set(who.tolist())) > 1:
+            break
     assert 2 <= len(set(who.tolist())) <= ral.num_threads()
     assert ral.threads_started()
     # What is not worth a second thread stays on the caller's.
