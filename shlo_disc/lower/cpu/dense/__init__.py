@@ -10,7 +10,8 @@
 ========================  ====================================================================
 
 Source: K. Goto, R. van de Geijn, "Anatomy of high-performance matrix multiplication" (2008);
-F. Van Zee, R. van de Geijn, "BLIS: a framework for rapidly instantiating BLAS functionality" (2015).
+F. Van Zee, R. van de Geijn, "BLIS: a framework for rapidly instantiating BLAS functionality"
+(2015).
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """The dense kernel: C[batch, m, n] = sum over k of A[batch, m, k] * B[batch, k, n].
 
-A task is a block of C: `MC` x `NC` elements of one batch entry. Inside, blocks of K (outermost), panels
-of columns, tiles of rows; a tile's accumulators are carried by the loop over K. Rows
-beyond the last are clamped to it: they compute and store the same values twice, so
-that rows need no masks; columns are masked.
+A task is a block of C: `MC` x `NC` elements of one batch entry. Inside, blocks of K (outermost),
+panels of columns, tiles of rows; a tile's accumulators are carried by the loop over K. Rows beyond
+the last are clamped to it: they compute and store the same values twice, so that rows need no
+masks; columns are masked.
 
-B is read from panels of `columns` columns, K after K (`packed`: they are there; `scratch`: the kernel
-copies its block first), or in place when its columns are neighbours (`direct`). A is read in place, one
-element broadcast at a time, or from rows copied to scratch (another type, another layout).
+B is read from panels of `columns` columns, K after K (`packed`: they are there; `scratch`: the
+kernel copies its block first), or in place when its columns are neighbours (`direct`). A is read in
+place, one element broadcast at a time, or from rows copied to scratch (another type or layout).
 """
 
 from __future__ import annotations
@@ -144,7 +144,8 @@ class _Writer:
         else:
             rest, i = b.div(task, b.size("MB")), b.rem(task, b.size("MB"))
             batch, j = b.div(rest, b.size("NB")), b.rem(rest, b.size("NB"))
-        digits, rest = [], batch
+        digits: list[str] = []
+        rest = batch
         axes = len(self.g.a.batch)
         for axis in range(axes - 1, -1, -1):
             size = b.size(f"s{axis}")

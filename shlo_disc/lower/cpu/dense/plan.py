@@ -182,8 +182,7 @@ class _Planner:
         """Nanoseconds of a task: arithmetic, or the traffic of B where rows are few."""
         at, tile = self.blocks, self.tile
         # A step of the register tile takes half a cycle per accumulator at 3 GHz (three cycles for
-        # 64-bit integers); a row costs no less than its panels' trip from L2, a quarter of a cycle per
-        # element.
+        # 64-bit integers); few rows cost no less than B's trip from L3, a nanosecond a vector.
         slow = {"i64": 6, "i32": 3}.get(gemm.compute.register, 1)
         per_step = max(1, tile.rows * tile.vectors * slow // 6)
         panels = at.n // tile.columns

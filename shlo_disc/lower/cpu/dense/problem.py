@@ -62,7 +62,8 @@ class Problem:
 
 def dense_strides(sizes: Sequence[Expr]) -> list[Expr]:
     """Row-major strides."""
-    strides, step = [], ONE
+    strides: list[Expr] = []
+    step = ONE
     for size in reversed(sizes):
         strides.insert(0, step)
         step = step * size
@@ -70,7 +71,7 @@ def dense_strides(sizes: Sequence[Expr]) -> list[Expr]:
 
 
 def compute_element(op: ir.Operation, a: Element, b: Element, c: Element) -> Element:
-    """The type sums are kept in: at least f32 for floats, 32 bits (or the result's 64) for integers."""
+    """The type sums are kept in: at least f32 for floats, at least 32 bits for integers."""
     if c.is_float:
         return ELEMENTS["f64" if "f64" in (a.name, b.name, c.name) else "f32"]
     if a.is_float or b.is_float:

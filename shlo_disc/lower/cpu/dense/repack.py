@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.cpu.elements import ELEMENTS, Element
 from shlo_disc.lower.cpu.scalar import convert
 from shlo_disc.lower.cpu.text import Text, vector_type
@@ -95,6 +96,8 @@ def _transposed(
 ) -> None:
     whole = b.sub(w_count, b.rem(w_count, lanes))
     last = b.sub(u_count, 1)
+    if isinstance(u_room, int):  # A known number of rounds would be unrolled: 100 lines each.
+        u_room = b.param(Expr.const(u_room), opaque=True)
     with b.loop(0, u_room, lanes, hint="u") as u:
         # Beyond the last column the last one is read again.
         columns = [b.min(b.add(u.index, i), last) for i in range(lanes)]

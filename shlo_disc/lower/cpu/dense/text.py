@@ -1,8 +1,8 @@
 """Kernel text whose sizes are parameters even where this program knows them.
 
 Layers differ in sizes, not in kernels: with every size a parameter their texts are equal and are
-compiled once. Parameters are kept apart even when their values are equal, since in another layer they
-need not be.
+compiled once. Parameters are kept apart even when their values are equal, since in another layer
+they need not be.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ class SizedText(Text):
         """The size called `name` (KeyError: not given), as index."""
         return self._slot(name, self._named[name])
 
-    def param(self, size: Expr | int) -> str:
-        """As `Text.param`: constants are part of the text."""
-        if isinstance(size, int) or size.is_const:
-            return self.constant(size if isinstance(size, int) else size.value, "index")
+    def param(self, size: Expr | int, opaque: bool = False) -> str:
+        """As `Text.param`: constants are part of the text unless `opaque`."""
+        size = Expr.of(size)
+        if size.is_const and not opaque:
+            return self.constant(size.value, "index")
         return self._slot(size, size)
 
     def _slot(self, key: str | Expr, size: Expr) -> str:

@@ -1,7 +1,7 @@
 """Register tiles and cache blocks for a target.
 
-The register tile holds `rows` x `vectors` accumulators; a step along K loads `vectors` registers of B
-and broadcasts `rows` elements of A. Two FMA units of latency 4 want 8 or more independent
+The register tile holds `rows` x `vectors` accumulators; a step along K loads `vectors` registers
+of B and broadcasts `rows` elements of A. Two FMA units of latency 4 want 8 or more independent
 accumulators, and loads must not outnumber FMAs.
 """
 
@@ -35,18 +35,18 @@ class Tile:
         return sorted({self.rows, (self.rows + 1) // 2, 1}, reverse=True)
 
 
-# By vector registers: 32 (AVX-512) or 16. Measured on a Sapphire-Rapids-like core at f32 1008 x 768 x
-# 768: 8x3 97 %, 6x4 95 %, 14x2 94 % of peak.
+# By vector registers: 32 (AVX-512) or 16. Measured on a Sapphire-Rapids-like core at f32
+# 1008 x 768 x 768: 8x3 97 %, 6x4 95 %, 14x2 94 % of peak.
 _TILES_32 = {4: 6, 3: 8, 2: 12, 1: 12}
 _TILES_16 = {2: 6, 1: 6}
 
 M_BLOCK = 128
-"""Rows of a task, about: A's block (128 x 1024 x 4 bytes) takes a quarter of L2. Half costs 2 % (B is
-read twice as often), double 0 %."""
+"""Rows of a task, about: A's block (128 x 1024 x 4 bytes) takes a quarter of L2. Double gains
+nothing measurable and halves the number of tasks."""
 
 K_BLOCK_BYTES = 1024 * 4
-"""Bytes of a row of A, of a column of B, worked on at once. 256 floats lose 4 %, 2048 nothing until A
-and B leave L2."""
+"""Bytes of a row of A, of a column of B, worked on at once. 256 floats lose 4 %, 2048 nothing until
+A and B leave L2."""
 
 N_BLOCK = 384
 """Columns of a task, about, in elements of 4 bytes."""

@@ -1,0 +1,327 @@
+"""Kind `dense`: every layout, size and type against sums in float64 (or exact integers)."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shlo_disc.errors import InternalError, UnsupportedError
+from shlo_disc.lower.cpu.dense import emit_dense
+from shlo_disc.lower.cpu.target import Target
+from shlo_disc.lower.kernel import If, KernelPlan, Launch, Pack, Step
+from tests.lower.helpers import DTYPES, Emitted, fusion_text, plan_of, run, sample, tensor
+
+SIZES = [0, 1, 2, 3, 5, 7, 13, 16, 17, 31, 48, 64, 65, 100, 127, 128]
+EPS = {"f64": 2.0**-52, "f32": 2.0**-23, "f16": 2.0**-10, "bf16": 2.0**-7}
+
+
+@dataclasses.dataclass(frozen=True)
+class Dot:
+    """A dot_general written as einsum: letters are dimensions, `perm` a transpose behind it."""
+
+    spec: str
+    batch: str
+    contract: str
+    sizes: dict[str, str]
+    lhs_type: str = "f32"
+    rhs_type: str = "f32"
+    type: str = "f32"
+    perm: tuple[int, ...] | None = None
+
+    @property
+    def sides(self) -> tuple[str, str]:
+        left, right = self.spec.split(",")
+        return left, right
+
+    @property
+    def out(self) -> str:
+        left, right = self.sides
+        gone = self.batch + self.contract
+        return self.batch + "".join(c for c in left + right if c not in gone)
+
+    @property
+    def permuted(self) -> str:
+        return self.out if self.perm is None else "".join(self.out[p] for p in self.perm)
+
+    def text(self) -> str:
+        def where(letters: str, side: str) -> list[int]:
+            return [side.index(c) for c in letters]
+
+        def of(letters: str) -> str:
+            return ",".join(self.sizes[c] for c in letters)
+
+        left, right = self.sides
+        lt, rt = tensor(of(left), self.lhs_type), tensor(of(right), self.rhs_type)
+        ot = tensor(of(self.out), self.type)
+        body = f"""%d = "stablehlo.dot_general"(%x, %y) {{dot_dimension_numbers = #stablehlo.dot<
+            lhs_batching_dimensions = {where(self.batch, left)},
+            rhs_batching_dimensions = {where(self.batch, right)},
+            lhs_contracting_dimensions = {where(self.contract, left)},
+            rhs_contracting_dimensions = {where(self.contract, right)}>}} : ({lt}, {rt}) -> {ot}"""
+        result = "d"
+        if self.perm is not None:
+            pt = tensor(of(self.permuted), self.type)
+            body += f"\n%e = stablehlo.transpose %d, dims = {list(self.perm)} : ({ot}) -> {pt}"
+            result = "e"
+        return fusion_text(
+            "dense",
+            [f"x: {of(left)} {self.lhs_type}", f"y: {of(right)} {self.rhs_type}"],
+            body,
+            [f"{result}: {of(self.permuted)} {self.type}"],
+        )
+
+    def check(self, emitted: Emitted, env: dict[str, int], seed: int = 0) -> None:
+        left, right = self.sides
+
+        def shape(letters: str) -> tuple[int, ...]:
+            sizes = (self.sizes[c] for c in letters)
+            return tuple(int(s) if s.isdigit() else env[s] for s in sizes)
+
+        x, y = (
+            sample(shape(left), self.lhs_type, seed),
+            sample(shape(right), self.rhs_type, seed + 1),
+        )
+        (got,) = run(emitted, [x, y], env)
+        spec = f"{self.spec}->{self.permuted}"
+        if DTYPES[self.type].kind in "iub":
+            wide = np.einsum(spec, x.astype(np.int64), y.astype(np.int64))
+            want = wide != 0 if self.type == "i1" else wide.astype(DTYPES[self.type])
+            np.testing.assert_array_equal(got, want)
+            return
+        want = np.einsum(spec, x.astype(np.float64), y.astype(np.float64))
+        scale = np.einsum(spec, np.abs(x.astype(np.float64)), np.abs(y.astype(np.float64)))
+        depth = int(np.prod(shape(self.contract), dtype=np.int64))
+        sum_eps = EPS["f64" if "f64" in (self.type, self.lhs_type) else "f32"]
+        bound = scale * depth * sum_eps + np.abs(want) * EPS[self.type] + 1e-300
+        error = np.abs(got.astype(np.float64) - want)
+        assert error.shape == want.shape
+        assert (error <= bound).all(), (env, error.max(), bound.flat[error.argmax()])
+
+
+def symbolic(spec: str, batch: str, contract: str, **kwargs: object) -> Dot:
+    return Dot(spec, batch, contract, {c: c for c in spec if c != ","}, **kwargs)  # type: ignore[arg-type]
+
+
+def emit(dot: Dot, target: Target | None = None) -> Emitted:
+    return plan_of(emit_dense, dot.text(), target)
+
+
+def launches(steps: Sequence[Step]) -> list[Launch]:
+    found: list[Launch] = []
+    for step in steps:
+        if isinstance(step, Launch):
+            found.append(step)
+        elif isinstance(step, If):
+            found += launches(step.then) + launches(step.otherwise)
+        else:
+            found += [step.fill, *launches(step.then), *launches(step.otherwise or ())]
+    return found
+
+
+def unpacked(emitted: Emitted) -> Emitted:
+    """The plan as it runs when the runtime keeps no packed copy."""
+    steps: list[Step] = []
+    for step in emitted.plan.steps:
+        if isinstance(step, Pack):
+            steps += step.otherwise or (step.fill, *step.then)
+        else:
+            steps.append(step)
+    return dataclasses.replace(emitted, plan=KernelPlan(tuple(steps), emitted.plan.workspaces))
+
+
+MATMUL = symbolic("mk,kn", "", "k")
+
+
+@settings(max_examples=80, deadline=None)
+@given(*[st.sampled_from(SIZES)] * 3, st.booleans())
+def test_matmul_sizes(m: int, k: int, n: int, packed: bool) -> None:
+    emitted = emit(MATMUL)
+    MATMUL.check(emitted if packed else unpacked(emitted), {"m": m, "k": k, "n": n})
+
+
+@pytest.mark.parametrize("n", [1, 10, 16, 17, 32, 40, 48, 64, 96, 100])
+def test_static_columns_choose_their_own_tile(n: int) -> None:
+    dot = Dot("mk,kn", "", "k", {"m": "m", "k": "k", "n": str(n)})
+    emitted = emit(dot)
+    for m, k in [(1, 33), (12, 1), (13, 64), (29, 7), (130, 3)]:
+        dot.check(emitted, {"m": m, "k": k})
+
+
+@pytest.mark.parametrize("k", [1024, 1537, 2500, 4099])
+def test_several_blocks_of_k(k: int) -> None:
+    for dot in (MATMUL, dataclasses.replace(MATMUL, lhs_type="bf16", rhs_type="bf16", type="bf16")):
+        emitted = emit(dot)
+        for m, n in [(1, 5), (9, 70), (131, 130)]:
+            dot.check(emitted, {"m": m, "k": k, "n": n})
+            dot.check(unpacked(emitted), {"m": m, "k": k, "n": n})
+
+
+LAYOUTS = [
+    # The transposes of a plain product.
+    ("mk,kn", "", "k", None),
+    ("km,kn", "", "k", None),
+    ("mk,nk", "", "k", None),
+    ("km,nk", "", "k", None),
+    ("mk,kn", "", "k", (1, 0)),
+    ("km,nk", "", "k", (1, 0)),
+    # No free, no contracted, only batch dimensions.
+    ("k,k", "", "k", None),
+    ("k,kn", "", "k", None),
+    ("mk,k", "", "k", None),
+    ("m,n", "", "", None),
+    ("b,b", "b", "", None),
+    ("bk,bk", "b", "k", None),
+    ("kb,kb", "b", "k", None),
+    ("bm,bn", "b", "", None),
+    # Batches in all places.
+    ("bmk,bkn", "b", "k", None),
+    ("mbk,knb", "b", "k", None),
+    ("mkb,bkn", "b", "k", None),
+    ("bmk,bkn", "b", "k", (1, 2, 0)),
+    ("bmk,bkn", "b", "k", (1, 0, 2)),
+    # Attention: scores, and values written back in place of a transpose.
+    ("bthd,bshd", "bh", "d", None),
+    ("bhts,bshd", "bh", "s", None),
+    ("bhts,bshd", "bh", "s", (0, 2, 1, 3)),
+    ("bhd,bshd", "bh", "d", None),
+    # Groups that are no single axis.
+    ("bhtd,hde", "", "hd", None),
+    ("bthd,hde", "", "hd", None),
+    ("bthd,dhe", "", "hd", None),
+    ("btd,dhe", "", "d", (0, 2, 1, 3)),
+    ("btd,hde", "", "d", None),
+    ("xky,pkq", "", "k", (1, 3, 0, 2)),
+    ("xkyl,lpkq", "", "lk", None),
+]
+
+
+@pytest.mark.parametrize(("spec", "batch", "contract", "perm"), LAYOUTS)
+def test_layouts(spec: str, batch: str, contract: str, perm: tuple[int, ...] | None) -> None:
+    dot = symbolic(spec, batch, contract, perm=perm)
+    emitted = emit(dot)
+    letters = sorted(set(spec) - {","})
+    shapes = [(1, 1, 1, 1, 1, 1), (2, 3, 2, 5, 4, 3), (3, 17, 4, 2, 33, 2), (5, 20, 18, 3, 2, 7)]
+    for seed, sizes in enumerate(shapes):
+        env = dict(zip(letters, sizes, strict=False))
+        dot.check(emitted, env, seed)
+        dot.check(unpacked(emitted), env, seed)
+    for empty in letters:
+        dot.check(emitted, {c: 0 if c == empty else 3 for c in letters})
+
+
+@st.composite
+def random_dots(draw: st.DrawFn) -> tuple[Dot, dict[str, int]]:
+    groups = [draw(st.integers(0, 2)) for _ in range(4)]
+    names = iter("abcdefgh")
+    batch, contract, left, right = ("".join(itertools.islice(names, count)) for count in groups)
+    lhs = "".join(draw(st.permutations(batch + contract + left)))
+    rhs = "".join(draw(st.permutations(batch + contract + right)))
+    rank = len(batch + left + right)
+    perm = tuple(draw(st.permutations(range(rank)))) if draw(st.booleans()) and rank else None
+    env = {c: draw(st.sampled_from([1, 2, 3, 5, 9, 17])) for c in batch + contract + left + right}
+    return symbolic(f"{lhs},{rhs}", batch, contract, perm=perm), env
+
+
+@settings(max_examples=60, deadline=None)
+@given(random_dots())
+def test_any_layout(case: tuple[Dot, dict[str, int]]) -> None:
+    dot, env = case
+    dot.check(emit(dot), env)
+
+
+TYPES = [
+    ("f64", "f64", "f64"),
+    ("bf16", "bf16", "bf16"),
+    ("bf16", "bf16", "f32"),
+    ("f16", "f16", "f16"),
+    ("f16", "f16", "f32"),
+    ("f32", "f32", "bf16"),
+    ("f32", "f32", "f64"),
+    ("i8", "i8", "i8"),
+    ("i8", "i8", "i32"),
+    ("ui8", "ui8", "ui8"),
+    ("ui8", "ui8", "i32"),
+    ("i16", "i16", "i16"),
+    ("i32", "i32", "i32"),
+    ("ui32", "ui32", "ui32"),
+    ("i64", "i64", "i64"),
+    ("ui64", "ui64", "ui64"),
+    ("i8", "i8", "f32"),
+    ("i1", "i1", "i1"),
+]
+
+
+@pytest.mark.parametrize(("lhs", "rhs", "out"), TYPES)
+def test_types(lhs: str, rhs: str, out: str) -> None:
+    for spec in ("mk,kn", "km,nk"):
+        dot = symbolic(spec, "", "k", lhs_type=lhs, rhs_type=rhs, type=out)
+        emitted = emit(dot)
+        for m, k, n in [(1, 1, 1), (5, 0, 3), (7, 19, 70), (33, 40, 17)]:
+            dot.check(emitted, {"m": m, "k": k, "n": n})
+
+
+@pytest.mark.parametrize("width", [16, 32])
+@pytest.mark.parametrize("features", [frozenset(), frozenset({"avx2", "fma"})])
+def test_narrower_targets(width: int, features: frozenset[str]) -> None:
+    target = Target(vector_bytes=width, cores=4, features=features)
+    for spec in ("mk,kn", "km,nk"):
+        dot = symbolic(spec, "", "k")
+        emitted = emit(dot, target)
+        for m, k, n in [(1, 1, 1), (7, 19, 70), (33, 40, 17)]:
+            dot.check(emitted, {"m": m, "k": k, "n": n})
+
+
+def test_non_finite_values_stay_in_their_rows_and_columns() -> None:
+    emitted = emit(MATMUL)
+    x, y = sample((9, 20), "f32"), sample((20, 70), "f32", 1)
+    x[3, 4], y[5, 6] = np.nan, np.inf
+    for plan in (emitted, unpacked(emitted)):
+        (got,) = run(plan, [x, y])
+        with np.errstate(invalid="ignore"):
+            want = x @ y
+        np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
+        np.testing.assert_array_equal(np.isinf(got), np.isinf(want))
+
+
+def test_layers_of_different_sizes_share_their_kernels() -> None:
+    texts = []
+    for k, n in [(768, 768), (768, 3072), (3072, 768)]:
+        emitted = emit(Dot("btk,kn", "", "k", {"b": "b", "t": "t", "k": str(k), "n": str(n)}))
+        texts.append({launch.kernel.text for launch in launches(emitted.plan.steps)})
+    assert texts[0] == texts[1] == texts[2]
+
+
+def test_weights_are_packed_and_activations_are_not() -> None:
+    (step,) = emit(symbolic("btk,kn", "", "k")).plan.steps
+    assert isinstance(step, Pack)
+    batched = emit(symbolic("bmk,bkn", "b", "k")).plan.steps
+    assert not any(isinstance(step, Pack) for step in batched)
+
+
+def test_tasks_cover_both_cores_and_their_cost_grows_with_the_work() -> None:
+    (pack,) = emit(Dot("mk,kn", "", "k", {"m": "m", "k": "768", "n": "768"})).plan.steps
+    assert isinstance(pack, Pack)
+    (launch,) = pack.then
+    assert isinstance(launch, Launch)
+    assert launch.extent.evaluate({"m": 16}) >= 2
+    assert launch.cost.evaluate({"m": 16}) < launch.cost.evaluate({"m": 128})
+
+
+def test_float_sums_of_integers_are_refused_with_advice() -> None:
+    dot = symbolic("mk,kn", "", "k", lhs_type="f32", rhs_type="f32", type="i32")
+    with pytest.raises(UnsupportedError, match="use a float preferred_element_type"):
+        emit(dot)
+
+
+def test_a_fusion_of_another_form_is_a_mistake_of_the_planner() -> None:
+    text = fusion_text(
+        "dense", ["x: m f32"], "%y = stablehlo.negate %x : tensor<?xf32>", ["y: m f32"]
+    )
+    with pytest.raises(InternalError, match="0 dot_general"):
+        plan_of(emit_dense, text)
