@@ -62,6 +62,8 @@ class Elemental:
         self.inputs = {argument: i for i, argument in enumerate(block.arguments)}
         self.overrides: dict[ir.Value, Callable[[Index, str | None], str | None]] = {}
         """Values that may be had elsewhere (a row scalar, a scratch row); None: compute it."""
+        self.reads: list[tuple[ir.Value, Index]] = []
+        """Operands read with a large or irregular step between lanes."""
         self.tail: str | None = None
         """The mask of the loop's last, partial vector: at least its first lane is on."""
 
@@ -139,9 +141,10 @@ class Elemental:
         if value in self.inputs:
             source = self.source(value)
             if source is None or source.name != "disc.dim":
-                return self.load(
-                    Input(self.inputs[value]), element_of(value), self.space.linear(index), mask
-                )
+                at = self.space.linear(index)
+                if at.vector is not None or abs(at.stride) > 4:
+                    self.reads.append((value, index))
+                return self.load(Input(self.inputs[value]), element_of(value), at, mask)
             op = source
         op = op or producer(value)
         if op is None:
@@ -230,7 +233,7 @@ class Elemental:
     def load(self, buffer: Buffer, element: Element, at: Ix, mask: str | None) -> str:
         """One element a lane (or one for all) of a dense buffer; masked-off lanes read nothing."""
         memory = self.b.memref(self.arguments.slot(buffer), element.storage)
-        return self._register(self.load_from(memory, at, mask, readonly=True), element)
+        return self.as_register(self.load_from(memory, at, mask, readonly=True), element)
 
     def load_from(self, memory: str, at: Ix, mask: str | None, readonly: bool) -> str:
         """Like :meth:`load` from a memref, as it lies in memory."""
@@ -278,7 +281,8 @@ class Elemental:
         pointer = b.define(f"llvm.inttoptr {raw} : i64 to !llvm.ptr", "!llvm.ptr", [raw])
         return b.define(f"llvm.load {pointer} : !llvm.ptr -> {storage}", storage, [pointer])
 
-    def _register(self, loaded: str, element: Element) -> str:
+    def as_register(self, loaded: str, element: Element) -> str:
+        """An element as it lies in memory, as values are carried."""
         if element.kind != "b":
             return loaded
         return self.b.cmpi("ne", loaded, self.b.constant(0, self.b.type_of(loaded)))

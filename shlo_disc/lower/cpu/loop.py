@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.errors import InternalError
-from shlo_disc.lower.cpu import cost
+from shlo_disc.lower.cpu import cost, staging
 from shlo_disc.lower.cpu.elemental import Arguments, Elemental
 from shlo_disc.lower.cpu.elements import element_of
 from shlo_disc.lower.cpu.index import Ix, Space, refine
@@ -45,6 +45,8 @@ class Written:
     params: tuple[Expr, ...]
     arguments: Arguments
     space: Space
+    staged: list[staging.Staged]
+    """Operands worth turning (see `staging.py`)."""
 
 
 def emit(fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> KernelPlan:
@@ -77,13 +79,22 @@ def emit(fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> KernelP
         [s for s in shape if not _is_one(s)], write, lanes, constraints.equal
     )
     inner = factors[-1] if factors else Expr.const(1)
+    scratch = Expr.const(0)
+    staged = [] if heavy else done.staged
+    if staged:
+        along = staged[0].along
+        scratch, chunk = staging.scratch_bytes(staged), staging.COLUMNS
+        done = _write(block, roots, shapes, factors, lanes, chunk, staged)
+        factors = [ceil_div(f, staging.BLOCK) if k == along else f for k, f in enumerate(factors)]
     extent = Expr.product(factors[:-1]) * ceil_div(inner, chunk)
     launch = Launch(
         Kernel(fusion_name(fusion, "loop"), done.text),
         tuple(done.arguments.buffers),
         done.params,
         extent,
-        cost.of_block(block, shapes, Expr.min(inner, Expr.const(chunk)), target),
+        cost.of_block(block, shapes, Expr.min(inner, Expr.const(chunk)), target)
+        * (staging.BLOCK if staged else 1),
+        scratch,
     )
     return KernelPlan((launch,))
 
@@ -209,6 +220,7 @@ def _write(
     factors: Sequence[Expr],
     lanes: int,
     chunk: int,
+    staged: Sequence[staging.Staged] = (),
 ) -> Written:
     b, arguments = Text(), Arguments()
     space = Space(b, shapes.constraints, factors, lanes)
@@ -229,7 +241,7 @@ def _write(
     if not factors:
         with b.loop(b.lo, b.hi, 1, hint="task"):
             store_all(None)
-        return _written(b, arguments, space)
+        return _written(e)
     size = factors[-1]
     n = b.param(size, opaque=size.is_const and size.value > lanes)
     if len(factors) == 1:
@@ -241,15 +253,18 @@ def _write(
             store_all(mask)
 
         vector_loop(b, space, first, last, size, lanes, flat)
-        return _written(b, arguments, space)
+        return _written(e)
     one_chunk = size.is_const and size.value <= chunk
     sizes = [b.param(f) for f in factors[:-1]]
+    if staged:
+        along = staged[0].along
+        sizes[along] = b.param(ceil_div(factors[along], staging.BLOCK))
     if not one_chunk:
         sizes.append(b.param(ceil_div(size, chunk)))
 
     def task(number: str, digits: list[str]) -> None:
         rows = digits if one_chunk else digits[:-1]
-        if one_chunk:
+        if one_chunk and not staged:
             space.flats[0, len(rows)] = number
         first = b.constant(0, "index") if one_chunk else b.mul(digits[-1], chunk)
         last = n if one_chunk else b.min(b.add(first, chunk), n)
@@ -258,12 +273,26 @@ def _write(
             space.tiles = [*(Ix(d) for d in rows), ix]
             store_all(mask)
 
-        vector_loop(b, space, first, last, size, lanes, inner)
+        if not staged:
+            vector_loop(b, space, first, last, size, lanes, inner)
+            return
+
+        def set_tile(u: str, v: str) -> None:
+            space.tiles = [*(Ix(d) for d in rows), Ix(v)]
+            space.tiles[along] = Ix(u)
+
+        start = b.mul(rows[along], staging.BLOCK)
+        count = b.min(b.sub(b.param(factors[along]), start), staging.BLOCK)
+        staging.fill(e, list(staged), set_tile, first, last, start, count)
+        with b.loop(0, count, 1, hint="u") as loop:
+            rows = [*rows[:along], b.add(start, loop.index), *rows[along + 1 :]]
+            staging.use(e, list(staged), loop.index, first)
+            vector_loop(b, space, first, last, size, lanes, inner)
 
     odometer(b, sizes, task)
-    return _written(b, arguments, space)
+    return _written(e)
 
 
-def _written(b: Text, arguments: Arguments, space: Space) -> Written:
-    text, params = b.finish()
-    return Written(text, params, arguments, space)
+def _written(e: Elemental) -> Written:
+    text, params = e.b.finish()
+    return Written(text, params, e.arguments, e.space, staging.find(e))

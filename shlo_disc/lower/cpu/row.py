@@ -2,8 +2,8 @@
 
 A task is one row. A row is swept once per level of chained reductions, and once more for results
 that need the last of them: `x -> max -> exp(x - max) -> sum -> quotient` is three sweeps. Row
-values live in scalar registers; a full-size value used by a later sweep is kept, in the result's own row
-or in scratch memory, when computing it again costs more than storing and loading it.
+values live in scalar registers; a full-size value used by a later sweep is kept, in the result's
+own row or in scratch memory, when computing it again costs more than storing and loading it.
 
 Order of a reduction: lane i of W accumulators takes columns i, i + W, ...; the lanes are then
 combined as a balanced tree and the init value comes last. W depends on the fusion and the machine's
@@ -513,7 +513,7 @@ class RowWriter:
         return [b.extract(p, 0) for p in parts]
 
     def publish(self, reducer: Reducer, scalars: list[str]) -> None:
-        """Add the init value where it is still missing; the row values can be found from now on."""
+        """Add the init value where it is still missing; the row values can be found now."""
         if reducer.simple is not None:
             scalars = reducer.merge(reducer.init(0), scalars)
         for result, register in zip(reducer.op.results, reducer.finish(scalars), strict=True):

@@ -2,8 +2,8 @@
 
 Every name knows its type and the region that defines it. A *pure* operation is put into the
 outermost region where its operands live, so loop-invariant code leaves its loop while it is
-written, and an operation written twice gives one name. Names are counted, never random: equal kernels have
-equal texts and are compiled once.
+written, and an operation written twice gives one name. Names are counted, never random: equal
+kernels have equal texts and are compiled once.
 
     b = Text()
     x, n = b.memref(0, "f32"), b.param(size)

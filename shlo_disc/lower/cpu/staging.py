@@ -1,0 +1,147 @@
+"""Operands read across the lanes (transposes): a tile of them is turned in registers first.
+
+A lane that steps through an operand with a large stride touches one cache line an element. Where
+such an operand is contiguous along another factor u of the tile space, a task takes BLOCK values
+of u at once: it loads BLOCK x BLOCK blocks along u, transposes them with shuffles and puts them
+into scratch memory, one row per value of u; the loop over the lanes then reads scratch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.lower.cpu.elemental import Elemental
+from shlo_disc.lower.cpu.elements import element_of
+from shlo_disc.lower.cpu.index import Group, Index, Ix
+from shlo_disc.lower.cpu.text import vector_type
+from shlo_disc.lower.kernel import Input
+from shlo_disc.mlir import ir
+
+__all__ = ["BLOCK", "COLUMNS", "Staged", "fill", "find", "scratch_bytes", "use"]
+
+BLOCK = 16
+"""Values of u in a tile: a cache line of f32."""
+
+COLUMNS = 256
+"""Values of the innermost factor in a tile: 16 KiB of f32 stay in L1 with their source lines."""
+
+
+@dataclass(frozen=True)
+class Staged:
+    """An operand turned at one index, contiguous along factor `along`."""
+
+    value: ir.Value
+    index: Index
+    along: int
+
+
+def find(e: Elemental) -> list[Staged]:
+    """The operands worth turning, from the reads seen while a kernel was written."""
+    found: list[Staged] = []
+    inner = len(e.space.factors) - 1
+    for value, index in e.reads:
+        place = _in_tiles(e, index)
+        if place is None:
+            continue
+        tiles = [g.at.tile for g in place if g.at.tile is not None]
+        along = tiles[-1][1] - 1
+        crosses = any(i <= inner < j for i, j in tiles) and along != inner
+        size = e.space.factors[along]
+        if crosses and not (size.is_const and size.value < BLOCK // 2):
+            found.append(Staged(value, place, along))
+    return [s for s in found if s.along == found[0].along]
+
+
+def _in_tiles(e: Elemental, index: Index) -> Index | None:
+    """`index` in factors of the tile space only, without names of the kernel it was seen in."""
+    groups = e.space.joined(index)
+    if not groups or any(g.at.tile is None for g in groups):
+        return None
+    return tuple(Group(g.sizes, Ix("", tile=g.at.tile)) for g in groups)
+
+
+def _row_bytes(staged: Staged) -> int:
+    return COLUMNS * element_of(staged.value).bytes
+
+
+def scratch_bytes(staged: list[Staged]) -> Expr:
+    """Scratch memory of all tiles."""
+    return Expr.const(sum(BLOCK * _row_bytes(s) for s in staged))
+
+
+def _memory(e: Elemental, staged: list[Staged], k: int) -> str:
+    offset = sum(BLOCK * _row_bytes(s) for s in staged[:k])
+    return e.b.scratch(element_of(staged[k].value).storage, offset)
+
+
+def fill(
+    e: Elemental,
+    staged: list[Staged],
+    set_tile: Callable[[str, str], None],
+    first: str,
+    last: str,
+    start: str,
+    count: str,
+) -> None:
+    """Turn columns first..last-1 of `count` rows from `start` on (of factor `along`) into scratch.
+
+    `set_tile(u, v)` makes u and v the current indices of the two factors.
+    """
+    b = e.b
+    rows = b.mask(count, BLOCK)
+    with b.loop(first, last, BLOCK, hint="turn") as loop:
+        column = b.sub(loop.index, first)
+        for k, item in enumerate(staged):
+            element = element_of(item.value)
+            source = b.memref(e.arguments.slot(Input(e.inputs[item.value])), element.storage)
+            nothing = b.constant(0, vector_type(BLOCK, element.storage))
+            block = []
+            for i in range(BLOCK):
+                v = b.add(loop.index, i)
+                set_tile(start, v)
+                at = e.space.linear(item.index)
+                inside = b.broadcast(b.cmpi("slt", v, last), BLOCK)
+                mask = b.op("arith.andi", rows, inside)
+                block.append(b.masked_load(source, at.base, mask, nothing))
+            memory = _memory(e, staged, k)
+            for i, row in enumerate(_transposed(e, block)):
+                b.vector_store(row, memory, b.add(column, i * COLUMNS))
+
+
+def _transposed(e: Elemental, rows: list[str]) -> list[str]:
+    """BLOCK vectors of BLOCK lanes, exchanged by recursive halving (Eklundh 1972)."""
+    step = 1
+    while step < BLOCK:
+        for i in range(BLOCK):
+            if i & step:
+                continue
+            a, c = rows[i], rows[i + step]
+            low = [k if not k & step else BLOCK + k - step for k in range(BLOCK)]
+            high = [k + step if not k & step else BLOCK + k for k in range(BLOCK)]
+            rows[i], rows[i + step] = e.b.shuffle(a, c, low), e.b.shuffle(a, c, high)
+        step *= 2
+    return rows
+
+
+def use(e: Elemental, staged: list[Staged], row: str, first: str) -> None:
+    """From now on the turned operands are read from scratch, at `row` of the tile."""
+
+    def reader(k: int) -> Callable[[Index, str | None], str | None]:
+        item = staged[k]
+
+        def read(index: Index, mask: str | None) -> str | None:
+            if _in_tiles(e, index) != item.index:
+                return None
+            inner = e.space.tiles[-1]
+            base = e.b.add(e.b.mul(row, COLUMNS), e.b.sub(inner.base, first))
+            loaded = e.load_from(
+                _memory(e, staged, k), Ix(base, inner.stride), mask, readonly=False
+            )
+            return e.as_register(loaded, element_of(item.value))
+
+        return read
+
+    for k, item in enumerate(staged):
+        e.overrides[item.value] = reader(k)
