@@ -17,7 +17,6 @@ from pathlib import Path
 __all__ = [
     "FLAGS",
     "Flag",
-    "cpu",
     "debug_level",
     "dump_dir",
     "num_threads",
@@ -43,11 +42,6 @@ class Flag:
 
 _TABLE = (
     Flag(
-        "SHLO_DISC_CPU",
-        "native",
-        "Instruction set to compile for: `native`, or `avx2` to leave AVX-512 unused.",
-    ),
-    Flag(
         "SHLO_DISC_DEBUG",
         "0",
         "What goes to stderr: 1 one line a compilation, 2 one line a pass, 3 the IR that passes "
@@ -64,6 +58,18 @@ _TABLE = (
         "0",
         "Threads of the process-wide pool, the caller included; 0 means the cores this process may "
         "run on.",
+    ),
+    Flag(
+        "SHLO_DISC_PACK_BYTES",
+        "",
+        "Upper bound of the memory that keeps packed copies of weights; unset: a quarter of the "
+        "machine's memory.",
+    ),
+    Flag(
+        "SHLO_DISC_POOL_BYTES",
+        "",
+        "Upper bound of the memory the buffer pool keeps for later calls; unset: a quarter of the "
+        "machine's memory.",
     ),
     Flag(
         "SHLO_DISC_SPEC",
@@ -140,8 +146,3 @@ def dump_dir() -> Path | None:
 def spec_checks() -> bool:
     """`SHLO_DISC_SPEC`."""
     return _number("spec") > 0
-
-
-def cpu() -> str:
-    """`SHLO_DISC_CPU`."""
-    return value("cpu")

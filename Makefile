@@ -1,0 +1,73 @@
+# Every target works in a fresh clone: it makes .venv and installs the project by itself.
+# `make help` lists them. PYTHON=/path/to/python chooses the interpreter (3.11 to 3.13).
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+VENV ?= .venv
+RUN := $(VENV)/bin/python
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+SOURCES := pyproject.toml CMakeLists.txt $(wildcard shlo_disc/ral/src/* shlo_disc/ral/include/*)
+
+export JAX_PLATFORMS ?= cpu
+
+.PHONY: help
+help:  ## This list
+	@sed -n 's/^\([a-z-]*\):.*##/\1:/p' $(MAKEFILE_LIST) | awk -F: '{printf "  %-12s %s\n", $$1, $$2}'
+
+.PHONY: setup
+setup: $(VENV)/.installed  ## Make .venv and install the project for development
+
+$(VENV)/.installed: $(SOURCES) tools/venv.sh
+	tools/venv.sh $(VENV) '.[test]'
+
+$(VENV)/.installed-dev: $(VENV)/.installed
+	tools/venv.sh $(VENV) '.[test,dev]'
+	touch $@
+
+.PHONY: demo
+demo: $(VENV)/.installed  ## Compile BERT once and run it at 20+ shapes beside jax.jit
+	$(RUN) examples/demo.py
+
+.PHONY: test
+test: $(VENV)/.installed  ## The tests, without those marked slow
+	$(RUN) -m pytest -q -n $(JOBS) -m 'not slow'
+
+.PHONY: test-all
+test-all: $(VENV)/.installed  ## All tests, the slow ones too
+	$(RUN) -m pytest -q -n $(JOBS)
+
+.PHONY: test-ends
+test-ends: tools/venv.sh  ## The tests on both ends of the version ranges
+	PYTHON="$${PYTHON_LOW:-3.11}" tools/venv.sh .venv-low '.[test]' jax==0.10.2 jaxlib==0.10.2
+	.venv-low/bin/python -m pytest -q -n $(JOBS) -m 'not slow'
+	PYTHON="$${PYTHON_HIGH:-3.13 3.12}" tools/venv.sh .venv-high '.[test]' jax==0.12.0.1 jaxlib==0.12.0.1
+	.venv-high/bin/python -m pytest -q -n $(JOBS) -m 'not slow'
+
+.PHONY: check
+check: $(VENV)/.installed-dev  ## Style, types and documentation
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+	$(RUN) -m shlo_disc.tools.env_table --check docs/env.md
+	$(MAKE) --no-print-directory docs
+
+.PHONY: fix
+fix: $(VENV)/.installed-dev  ## Format, and mend what ruff can
+	$(VENV)/bin/ruff check --fix .
+	$(VENV)/bin/ruff format .
+	$(RUN) -m shlo_disc.tools.env_table > docs/env.md
+
+.PHONY: docs
+docs: $(VENV)/.installed-dev  ## Build the documentation into site/
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict --quiet
+
+.PHONY: bench
+bench: $(VENV)/.installed  ## The benchmarks; results go to benchmarks/results/
+	$(RUN) -m benchmarks
+
+.PHONY: clean
+clean:  ## Remove what was built, .venv too
+	rm -rf .venv .venv-low .venv-high build dist site

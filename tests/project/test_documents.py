@@ -1,0 +1,91 @@
+"""The documents tell the truth: their code runs, their tables match, their links lead somewhere."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from shlo_disc.__main__ import report
+from shlo_disc.flags import FLAGS
+from shlo_disc.passes import table
+from shlo_disc.tools import env_table
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+BLOCKS = [
+    pytest.param(block, id=f"{page.name}-{k}")
+    for page in PAGES
+    for k, block in enumerate(re.findall(r"^```python\n(.*?)^```", page.read_text(), re.M | re.S))
+]
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_python_blocks_run(block):
+    exec(compile(block, "<documentation>", "exec"), {})
+
+
+def test_env_page_is_the_table():
+    assert (ROOT / "docs/env.md").read_text() == env_table.page()
+    result = CliRunner().invoke(env_table.main, ["--check", str(ROOT / "docs/env.md")])
+    assert result.exit_code == 0
+    result = CliRunner().invoke(env_table.main, ["--check", str(ROOT / "README.md")])
+    assert result.exit_code == 1
+
+
+def test_flags_are_sorted_and_every_variable_in_the_sources_is_one():
+    names = [flag.name for flag in FLAGS.values()]
+    assert names == sorted(names)
+    sources = [*ROOT.glob("shlo_disc/**/*.py"), *ROOT.glob("shlo_disc/ral/src/*")]
+    read = set()
+    for source in sources:
+        read |= set(re.findall(r'"(SHLO_DISC_[A-Z0-9_]+)"', source.read_text()))
+    assert read - {"SHLO_DISC_"} <= set(names)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
+        if not target.startswith("http"):
+            assert (page.parent / target).exists(), target
+
+
+def test_every_pass_is_described():
+    text = (ROOT / "docs/passes.md").read_text()
+    missing = [name for name in table.registry() if f"`{name}`" not in text]
+    assert missing == []
+
+
+def test_the_report_has_versions_machine_and_settings():
+    sections = report()
+    assert list(sections) == ["Versions", "Machine", "Settings"]
+    assert sections["Versions"]["torch-mlir"].isdigit()
+    assert set(sections["Settings"]) == {flag.name for flag in FLAGS.values()}
+
+
+ORDER = ("ingest", "dynamic", "passes", "lower", "ral")
+
+
+def test_a_stage_never_imports_a_later_one():
+    wrong = []
+    for place, stage in enumerate(ORDER):
+        later = tuple(f"shlo_disc.{s}" for s in ORDER[place + 1 :])
+        for path in (ROOT / "shlo_disc" / stage).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+                if isinstance(node, ast.Import):
+                    names = [alias.name for alias in node.names]
+                wrong += [f"{path.name}: {n}" for n in names if (n + ".").startswith(later)]
+    assert wrong == []
+
+
+def test_only_one_module_uses_private_names_of_jax():
+    users = [
+        path.name
+        for path in (ROOT / "shlo_disc").rglob("*.py")
+        if re.search(r"(import|from) jax\._src|jaxlib\._jax|jax\._src\.", path.read_text())
+    ]
+    assert users in ([], ["jax_private.py"])
