@@ -65,7 +65,7 @@ def self_attention(x, wqkv, wo):
     return jnp.einsum("bhts,bshd->bthd", jax.nn.softmax(s), v).reshape(b, t, d) @ wo
 
 
-@case("d0,d1,d2,d3 d8,d4,d3,d6 d6", lambda b, h, w, c, o: (F(b, h, w, c), F(3, 2, c, o), F(o)), (2, 16, 18, 5, 8), (1, 7, 9, 7, 4))  # fmt: skip
+@case("d0,d1,d2,d3 d8,d4,d3,d6 d6", lambda b, h, w, c, o: (F(b, h, w, c), F(3, 2, c, o), F(o)), (6, 16, 18, 5, 8), (1, 7, 9, 7, 4))  # fmt: skip
 def convolution(x, w, b):
     dims = ("NHWC", "HWIO", "NHWC")
     y = jax.nn.relu(lax.conv_general_dilated(x, w, (2, 2), "SAME", dimension_numbers=dims) + b)
