@@ -247,7 +247,7 @@ def test_more_threads_than_cores(standins):
 def test_fork(standins):
     """A child forked while the pool and other threads are busy runs programs of its own."""
     code = f"""
-        import os, signal, sys, threading, warnings
+        import os, signal, sys, threading, time, warnings
         sys.path.insert(0, {str(Path(__file__).parents[2])!r})
         warnings.simplefilter("ignore")
         import numpy as np
@@ -257,9 +257,13 @@ def test_fork(standins):
 
         standins = Standins({str(standins.path)!r})
         exe = standins.add1()
-        pack = standins.executable(
-            "pack_constant", [("float32", (-1,))], [("float32", 1, False), ("int32", 0, False)],
-            constants=[np.ones(5, "f4")], pack_layouts=["fork"])
+
+        def packing(n):
+            return standins.executable(
+                "pack_constant", [("float32", (-1,))], [("float32", 1, False), ("int32", 0, False)],
+                constants=[np.ones(n, "f4")], pack_layouts=["fork"])
+
+        pack = packing(5)
         x = np.ones((50, 60), "f4")
         stop = threading.Event()
 
@@ -272,7 +276,11 @@ def test_fork(standins):
         threads = [threading.Thread(target=work) for _ in range(4)]
         for thread in threads:
             thread.start()
-        for _ in range(15):
+        for attempt in range(15):
+            if attempt % 5 == 0:  # somebody is reading packs when we fork: 17 fills slowly
+                slow = threading.Thread(target=packing(17).run_numpy, args=([np.ones(17, "f4")],))
+                slow.start()
+                time.sleep(0.03)
             child = os.fork()
             if child == 0:
                 signal.alarm(20)  # a hang ends here
