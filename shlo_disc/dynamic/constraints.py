@@ -1,20 +1,39 @@
 """`Constraints`: what is known of sizes, and what follows from it.
 
-Every answer is a proof: False means "not proved". Product equalities are equalities of canonical
-monomials, proved when asked; no transitive closure is kept (BladeDISC's made GPT-2
-take 850 s to compile).
+Every answer is a proof: False means "not proved". Facts are kept in four forms:
+
+* a symbol that an equality determines is replaced everywhere (`d0 == 2*d1` removes `d0`);
+* any other equality is a polynomial that is 0, used from left to right when a question is asked.
+  No closure is computed: BladeDISC's transitive product equalities made GPT-2 take 850 s;
+* divisibility is a congruence `e = 0 (mod m)`;
+* bounds are intervals of symbols, and polynomials that are >= 0.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from math import gcd
+from math import gcd, lcm
 
 from shlo_disc.dynamic.expr import Atom, Expr
+from shlo_disc.dynamic.intervals import (
+    EVERYTHING,
+    Bound,
+    Interval,
+    both,
+    either,
+    interval_floordiv,
+    interval_product,
+    interval_sum,
+)
+from shlo_disc.dynamic.monomial import Monomial, common_monomial, monomial_quotient
 
 __all__ = ["Constraints"]
 
-Bound = int | None
+_STEPS = 16
+"""Reductions by known equalities tried for one question; programs seen need one or two."""
+
+_DEPTH = 2
+"""Facts combined to prove one bound."""
 
 
 class Constraints:
@@ -22,197 +41,539 @@ class Constraints:
 
     def __init__(self) -> None:
         self._solved: dict[str, Expr] = {}
-        self._zero: set[Expr] = set()
-        self._divisor: dict[Expr, int] = {}
-        self._lower: dict[str, int] = {}
-        self._upper: dict[str, int] = {}
+        self._zero: list[Expr] = []
+        self._congruent: list[tuple[Expr, int]] = []
+        self._divisor: dict[str, int] = {}
+        self._symbol: dict[str, Interval] = {}
         self._at_least_zero: list[Expr] = []
         self._canonical: dict[Expr, Expr] = {}
+        self._bounds: dict[tuple[Expr, int], Interval] = {}
 
     # -- facts ----------------------------------------------------------------------------------
 
     def add_equal(self, a: Expr | int, b: Expr | int) -> None:
         """Record `a == b`; a symbol that occurs linearly is eliminated."""
-        difference = self.canonical(Expr.of(a) - b)
-        if difference.is_const:
+        zero = _primitive(self.canonical(Expr.of(a) - b))
+        if zero.is_const or zero in self._zero:
             return
-        name = _solvable(difference)
+        congruence = _lone_mod(zero)
+        if congruence is not None:
+            self.add_divisible(*congruence)
+            return
+        name = _solvable(zero)
         if name is None:
-            self._zero.add(_primitive(difference))
-            return
-        coefficient = next(
-            c for m, c in difference.terms if len(m) == 1 and m[0][0].key == name and not m[0][0].op
+            self._zero.append(zero)
+            self._changed()
+            self._add_consequences(zero)
+        else:
+            self._eliminate(name, zero)
+
+    def _eliminate(self, name: str, zero: Expr) -> None:
+        """Replace symbol `name`, linear in `zero == 0`, in everything known."""
+        (coefficient,) = (
+            c for m, c in zero.terms if len(m) == 1 and m[0][0].key == name and m[0][1] == 1
         )
-        solution = Expr.symbol(name) - difference * coefficient
-        self._canonical.clear()
+        solution = Expr.symbol(name) - zero * coefficient
+        low, high = self._symbol.pop(name, (0, None))
+        divisor = self._divisor.pop(name, 1)
+        zeros, congruent, positive = self._zero, self._congruent, self._at_least_zero
+        self._zero, self._congruent, self._at_least_zero = [], [], []
         self._solved = {s: e.substitute({name: solution}) for s, e in self._solved.items()}
         self._solved[name] = solution
-        low, high = self._lower.pop(name, 0), self._upper.pop(name, None)
-        if low:
-            self.add_lower(solution, low)
+        self._changed()
+        self.add_lower(solution, 0 if low is None else low)
         if high is not None:
             self.add_upper(solution, high)
-        divisors, zeros = self._divisor, self._zero
-        self._divisor, self._zero = {}, set()
-        for expr, k in divisors.items():
+        self.add_divisible(solution, divisor)
+        for expr, k in congruent:
             self.add_divisible(expr, k)
-        for zero in zeros:
-            self.add_equal(zero, 0)
-        self._at_least_zero = [self.canonical(e) for e in self._at_least_zero]
+        for expr in positive:
+            self.add_lower(expr, 0)
+        for expr in zeros:
+            self.add_equal(expr, 0)
+
+    def _add_consequences(self, zero: Expr) -> None:
+        """From `c*s + rest == 0`: what divides `rest` divides `c*s`."""
+        for monomial, coefficient in zero.terms:
+            if len(monomial) == 1 and monomial[0][1] == 1:
+                rest = gcd(*(self._term_divisor(m, c) for m, c in zero.terms if m != monomial))
+                self.add_divisible(Expr({monomial: 1}), rest // gcd(rest, coefficient))
 
     def add_divisible(self, expr: Expr | int, k: int) -> None:
         """Record that `k` divides `expr`."""
-        expr = self.canonical(expr)
-        if not expr.is_const:
-            known = self._divisor.get(expr, 1)
-            self._divisor[expr] = known * k // gcd(known, k)
+        expr, k = self.canonical(expr), abs(k)
+        shared = gcd(expr.content, k)
+        if k in (0, shared) or expr.is_const:
+            return
+        expr, k = Expr({m: c // shared for m, c in expr.terms}), k // shared
+        atom = expr.lone_atom
+        if atom is not None and not atom.op:
+            self._divisor[atom.key] = lcm(k, self._divisor.get(atom.key, 1))
+        elif (expr, k) not in self._congruent:
+            self._congruent.append((expr, k))
+        else:
+            return
+        self._changed()
 
     def add_lower(self, expr: Expr | int, bound: int) -> None:
         """Record `expr >= bound`."""
-        expr = self.canonical(expr)
-        name = _lone_symbol(expr)
-        if name is not None:
-            self._lower[name] = max(bound, self._lower.get(name, 0))
-        elif not expr.is_const:
-            self._at_least_zero.append(expr - bound)
+        positive = self.canonical(expr) - bound
+        if positive.is_const:
+            return
+        content = gcd(*(c for m, c in positive.terms if m))
+        if content > 1:
+            # An integer is at least the quotient rounded up.
+            terms = {m: c // content for m, c in positive.terms}
+            positive = Expr(terms)
+        constant = positive.constant_term
+        head = positive - constant
+        atom = head.lone_atom
+        if atom is not None and not atom.op:
+            low, high = self._symbol.get(atom.key, (0, None))
+            self._symbol[atom.key] = (max(-constant, low or 0), high)
+            self._pin(atom.key)
+        elif (atom := (-head).lone_atom) is not None and not atom.op:
+            low, high = self._symbol.get(atom.key, (0, None))
+            self._symbol[atom.key] = (low, constant if high is None else min(high, constant))
+            self._pin(atom.key)
+        elif positive not in self._at_least_zero:
+            self._at_least_zero.append(positive)
+        else:
+            return
+        self._changed()
 
     def add_upper(self, expr: Expr | int, bound: int) -> None:
         """Record `expr <= bound`."""
-        expr = self.canonical(expr)
-        name = _lone_symbol(expr)
-        if name is not None:
-            self._upper[name] = min(bound, self._upper.get(name, bound))
-        elif not expr.is_const:
-            self._at_least_zero.append(-expr + bound)
+        self.add_lower(-Expr.of(expr), -bound)
+
+    def _pin(self, name: str) -> None:
+        """A symbol between two equal bounds is a number."""
+        low, high = self._symbol[name]
+        if low is not None and low == high:
+            self._changed()
+            self.add_equal(Expr.symbol(name), low)
+
+    def assume(self, lhs: Expr | int, op: str, rhs: Expr | int) -> None:
+        """Record `lhs op rhs`; op is one of == != < <= > >=."""
+        difference = Expr.of(lhs) - rhs
+        if op == "==":
+            self.add_equal(lhs, rhs)
+        elif op == ">=":
+            self.add_lower(difference, 0)
+        elif op == ">":
+            self.add_lower(difference, 1)
+        elif op == "<=":
+            self.add_upper(difference, 0)
+        elif op == "<":
+            self.add_upper(difference, -1)
+        elif op == "!=":
+            # Of use only where it moves a bound.
+            low, high = self.bounds(difference)
+            if low == 0:
+                self.add_lower(difference, 1)
+            elif high == 0:
+                self.add_upper(difference, -1)
+        else:
+            raise ValueError(f"{op!r} is not a comparison")
+
+    def _changed(self) -> None:
+        self._canonical.clear()
+        self._bounds.clear()
 
     # -- questions ------------------------------------------------------------------------------
 
+    def implies(self, lhs: Expr | int, op: str, rhs: Expr | int) -> bool | None:
+        """Is `lhs op rhs` proved (True), disproved (False) or neither (None)?"""
+        a, b = self.canonical(lhs), self.canonical(rhs)
+        if op in ("==", "!="):
+            if self.equal(a, b):
+                return op == "=="
+            if self.at_least(a, b + 1) or self.at_least(b, a + 1) or self._incongruent(a - b):
+                return op == "!="
+            return None
+        if op in ("<", "<="):
+            a, b, op = b, a, {"<": ">", "<=": ">="}[op]
+        if op not in (">", ">="):
+            raise ValueError(f"{op!r} is not a comparison")
+        margin = 1 if op == ">" else 0
+        if self.at_least(a, b + margin):
+            return True
+        return False if self.at_least(b, a + 1 - margin) else None
+
     def canonical(self, expr: Expr | int) -> Expr:
-        """`expr` with every solved symbol replaced."""
-        expr = Expr.of(expr)
-        if not self._solved:
-            return expr
+        """`expr` in the terms chosen to stand for equal ones, with functions folded by facts."""
+        if not isinstance(expr, Expr):
+            return Expr.const(expr)
         known = self._canonical.get(expr)
         if known is None:
-            known = self._canonical[expr] = (
-                expr.substitute(self._solved) if expr.symbols() & self._solved.keys() else expr
-            )
+            known = expr.substitute(self._solved) if self._solved else expr
+            if any(atom.op for atom in known.atoms()):
+                known = known.rebuild(self._folded)
+            self._canonical[expr] = self._canonical[known] = known
         return known
+
+    def _folded(self, atom: Atom) -> Expr:
+        """The canonical form of one atom."""
+        if not atom.op:
+            return Expr.symbol(atom.key)
+        a, b = (self.canonical(arg) for arg in atom.args)
+        if atom.op in ("min", "max"):
+            folded = Expr.min(a, b) if atom.op == "min" else Expr.max(a, b)
+            if folded.lone_atom is None or folded.lone_atom.op != atom.op:
+                return folded
+            a, b = folded.lone_atom.args
+            if self._is_nonnegative(a - b):
+                return a if atom.op == "max" else b
+            if self._is_nonnegative(b - a):
+                return b if atom.op == "max" else a
+            return folded
+        quotient, rest = a // b, a % b
+        result = quotient if atom.op == "floordiv" else rest
+        head = _division(rest, quotient)
+        if head is None:
+            return result
+        x, divisor, whole = head
+        value = self._division_value(x, divisor)
+        if value is None:
+            return result
+        # rest = scale * mod(x, divisor) + c, and the quotient's own atom is floordiv(x, divisor).
+        small_quotient, small_rest = value
+        replaced = {whole[0]: small_quotient, whole[1]: small_rest}
+        return result.rebuild(lambda at: replaced.get(at, Expr({((at, 1),): 1})))
+
+    def _division_value(self, x: Expr, divisor: Expr) -> tuple[Expr, Expr] | None:
+        """(floordiv, mod) of `x` by `divisor` where facts determine the remainder."""
+        low, high = self._range(x, _DEPTH)
+        if divisor.is_const:
+            k = divisor.value
+            if low is not None and high is not None and low // k == high // k:
+                return Expr.const(low // k), x - (low // k) * k
+            rest = self._residue(x, k)
+            if rest:
+                # floordiv(x, k) = floordiv(x - rest, k), which divides exactly.
+                return (x - rest) // divisor, Expr.const(rest)
+            if rest == 0:
+                return x // divisor, Expr.const(0)
+        elif low is not None and low >= 0 and self._is_nonnegative(divisor - x - 1):
+            return Expr.const(0), x
+        return None
+
+    def _residue(self, x: Expr, k: int) -> int | None:
+        """`x mod k` when it is a number that follows from congruences."""
+        if self._divides(k, x):
+            return 0
+        if not self._congruent and not self._divisor:
+            return None
+        constant = x.constant_term
+        if self._divides(k, x - constant):
+            return constant % k
+        for expr, m in self._congruent:
+            if m % k == 0:
+                for scale in {1, -1} | {c for mono, c in x.terms if mono}:
+                    rest = x - expr * scale
+                    if self._divides(k, rest - rest.constant_term):
+                        return rest.constant_term % k
+        return None
 
     def equal(self, a: Expr | int, b: Expr | int) -> bool:
         """Is `a == b` proved?"""
-        if a == b:
+        if a is b or a == b:
             return True
         difference = self.canonical(Expr.of(a) - b)
         if difference.is_const:
             return difference.value == 0
-        return bool(self._zero) and _primitive(difference) in self._zero
+        if difference.vanishes:
+            return True
+        if self._zero and self._reduced(difference).vanishes:
+            return True
+        return self._range(difference, _DEPTH) == (0, 0)
 
     def product_equal(self, xs: Iterable[Expr | int], ys: Iterable[Expr | int]) -> bool:
         """Is the product of `xs` proved equal to that of `ys`?"""
-        return self.equal(Expr.product(xs), Expr.product(ys))
+        a, b = Expr.product(xs), Expr.product(ys)
+        if self.equal(a, b):
+            return True
+        a, b = self.canonical(a), self.canonical(b)
+        shared = common_monomial([*a.terms, *b.terms], a.terms[0][0]) if a.terms else ()
+        if not shared:
+            return False
+        # a*m == b*m follows from a == b.
+        return self.equal(_over(a, shared), _over(b, shared))
+
+    def _reduced(self, expr: Expr) -> Expr:
+        """`expr` less multiples of polynomials known to be 0, leading terms first."""
+        for _ in range(_STEPS):
+            reduced = self._reduced_once(expr)
+            if reduced is None:
+                break
+            expr = reduced
+        return expr
+
+    def _reduced_once(self, expr: Expr) -> Expr | None:
+        for monomial, coefficient in expr.terms:
+            for zero in self._zero:
+                lead, scale = zero.terms[0]
+                power = monomial_quotient(monomial, lead)
+                if power is not None and coefficient % scale == 0:
+                    return expr - Expr({power: coefficient // scale}) * zero
+        return None
+
+    # -- divisibility ---------------------------------------------------------------------------
 
     def divisible(self, expr: Expr | int, k: int) -> bool:
-        """Is it proved that `k` divides `expr`?"""
-        expr = self.canonical(expr)
-        if k == 1 or expr.content % k == 0 or self._divisor.get(expr, 1) % k == 0:
-            return True
-        return all(self._monomial_divisor(m, c) % k == 0 for m, c in expr.terms)
+        """Is it proved that `k` divides `expr`? 0 divides only 0."""
+        expr, k = self.canonical(expr), abs(k)
+        if k == 0:
+            return self.equal(expr, 0)
+        return self._divides(k, expr)
 
-    def _monomial_divisor(self, monomial: tuple[tuple[Atom, int], ...], coefficient: int) -> int:
+    def _divides(self, k: int, expr: Expr) -> bool:
+        rest = self._modulo(expr, k)
+        return not rest.terms or self._divides_with_facts(k, rest, _DEPTH)
+
+    def _modulo(self, expr: Expr, k: int) -> Expr:
+        """`expr` without the terms `k` divides, coefficients reduced."""
+        if k == 1:
+            return Expr.const(0)
+        return Expr({m: c % k for m, c in expr.terms if self._term_divisor(m, c) % k})
+
+    def _divides_with_facts(self, k: int, rest: Expr, depth: int) -> bool:
+        """Subtract multiples of congruent expressions until nothing is left modulo `k`."""
+        if not rest.terms:
+            return True
+        if depth == 0:
+            return False
+        facts = [*self._congruent, *((zero, 0) for zero in self._zero)]
+        for expr, m in facts:
+            for lead, scale in expr.terms:
+                if not lead or abs(scale) != 1:
+                    continue
+                for monomial, coefficient in rest.terms:
+                    power = monomial_quotient(monomial, lead)
+                    # m divides expr, so k divides coefficient*power*expr.
+                    if power is None or self._term_divisor(power, coefficient * m) % k:
+                        continue
+                    left = rest - Expr({power: coefficient * scale}) * expr
+                    if self._divides_with_facts(k, self._modulo(left, k), depth - 1):
+                        return True
+        return False
+
+    def _incongruent(self, difference: Expr) -> bool:
+        """Is `difference` proved to be other than 0 by what it leaves modulo some number?"""
+        constant = difference.constant_term
+        if constant == 0:
+            return False
+        divisor = self._divisor_of(difference - constant)
+        return divisor > 1 and constant % divisor != 0
+
+    def _divisor_of(self, expr: Expr) -> int:
+        """A number that divides `expr`; 0 for 0."""
+        return gcd(*(self._term_divisor(m, c) for m, c in expr.terms))
+
+    def _term_divisor(self, monomial: Monomial, coefficient: int) -> int:
         divisor = abs(coefficient)
         for atom, power in monomial:
-            divisor *= self._divisor.get(Expr({((atom, 1),): 1}), 1) ** power
+            divisor *= self._atom_divisor(atom) ** power
         return divisor
+
+    def _atom_divisor(self, atom: Atom) -> int:
+        if not atom.op:
+            return self._divisor.get(atom.key, 1)
+        a = self._divisor_of(atom.args[0])
+        if atom.op == "floordiv":
+            k = atom.args[1]
+            return a // k.value if k.is_const and k.value and a and a % k.value == 0 else 1
+        return gcd(a, self._divisor_of(atom.args[1])) or 1
+
+    # -- bounds ---------------------------------------------------------------------------------
 
     def at_least(self, a: Expr | int, b: Expr | int) -> bool:
         """Is `a >= b` proved?"""
-        difference = self.canonical(Expr.of(a) - b)
-        low, _ = self.bounds(difference)
-        if low is not None and low >= 0:
-            return True
-        for fact in self._at_least_zero:
-            low, _ = self._interval(difference - fact)
-            if low is not None and low >= 0:
-                return True
-        return False
+        return self._is_nonnegative(self.canonical(Expr.of(a) - b))
+
+    def _is_nonnegative(self, expr: Expr) -> bool:
+        # Not canonical() from here on: it asks these questions about the parts of an atom.
+        low = self._range(expr, _DEPTH)[0]
+        if low is None or (low < 0 and self._zero):
+            low = either(low, self._range(self._reduced(expr), _DEPTH)[0])
+        return low is not None and low >= 0
 
     def bounds(self, expr: Expr | int) -> tuple[Bound, Bound]:
         """(lower, upper) proved for `expr`; None where nothing is known."""
-        expr = self.canonical(expr)
-        low, high = self._interval(expr)
-        for fact in self._at_least_zero:
-            if (extra := expr - fact).is_const:
-                low = extra.value if low is None else max(low, extra.value)
-            if (extra := expr + fact).is_const:
-                high = extra.value if high is None else min(high, extra.value)
-        return low, high
+        return self._range(self.canonical(expr), _DEPTH)
 
-    def _interval(self, expr: Expr) -> tuple[Bound, Bound]:
+    def _range(self, expr: Expr, depth: int) -> Interval:
+        """The interval of `expr`, combining up to `depth` facts on the way."""
+        known = self._bounds.get((expr, depth))
+        if known is None:
+            high = self._lower(-expr, depth)
+            known = (self._lower(expr, depth), None if high is None else -high)
+            self._bounds[expr, depth] = known
+        return known
+
+    def _lower(self, expr: Expr, depth: int) -> Bound:
+        """A lower bound of `expr`, the best found until one shows that it is >= 1."""
+        if expr.is_const:
+            return expr.value
+        best = self._interval(expr, depth)[0]
+        if len(expr.terms) > 1 and _undecided(best):
+            best = either(best, self._lower_shifted(expr, depth))
+            best = either(best, self._lower_factored(expr, depth))
+        if depth == 0 or not _undecided(best):
+            return best
+        for fact in [*self._at_least_zero, *self._atom_facts(expr, depth)]:
+            coefficients = dict(fact.terms)
+            for monomial, coefficient in expr.terms:
+                own = coefficients.get(monomial, 0) if monomial else 0
+                # expr = times*fact + rest with times >= 0, so a bound of the rest holds.
+                if own and coefficient % own == 0 and coefficient // own > 0:
+                    rest = expr - fact * (coefficient // own)
+                    best = either(best, self._lower(rest, depth - 1))
+        for atom in expr.atoms():
+            if atom.op == "floordiv" and atom.args[1].is_const and atom.args[1].value > 1:
+                # k*floordiv(x, k) is x - mod(x, k): a bound of k*expr sees through the quotient.
+                k = atom.args[1].value
+                low = self._lower(expr * k, depth - 1)
+                best = either(best, None if low is None else -(-low // k))
+        return best
+
+    def _lower_shifted(self, expr: Expr, depth: int) -> Bound:
+        """Write each atom as its lower bound plus an excess >= 0.
+
+        What then has only positive coefficients is at least its constant:
+        `b*t - b = (b - 1)*(t - 1) + (t - 1) >= 0`.
+        """
+        lows: dict[Atom, Expr] = {}
+        tops: dict[str, Bound] = {}
+        for index, atom in enumerate(sorted(expr.atoms())):
+            low, high = self._atom(atom, depth)
+            if low is None:
+                return None
+            name = f"excess_{index}"
+            lows[atom] = Expr.symbol(name) + low
+            tops[name] = None if high is None else high - low
+        bound: Bound = 0
+        for monomial, coefficient in expr.rebuild(lows.__getitem__).terms:
+            if coefficient > 0 and monomial:
+                continue
+            top: Bound = 1
+            for atom, power in monomial:
+                highest = tops[atom.key]
+                if highest is None or top is None:
+                    return None
+                top *= highest**power
+            bound = interval_sum(bound, None if top is None else coefficient * top)
+        return bound
+
+    def _lower_factored(self, expr: Expr, depth: int) -> Bound:
+        """`m*e` with `m >= 0` and `e >= low >= 0`."""
+        shared = common_monomial(expr.terms, expr.terms[0][0])
+        if not shared:
+            return None
+        factor = self._interval(Expr({shared: 1}), depth)[0]
+        if factor is None or factor < 0:
+            return None
+        low = self._lower(_over(expr, shared), depth)
+        return None if low is None or low < 0 else low * factor
+
+    def _atom_facts(self, expr: Expr, depth: int) -> list[Expr]:
+        """What is >= 0 by the meaning of the functions that occur in `expr`."""
+        facts: list[Expr] = []
+        for atom in expr.atoms():
+            if not atom.op:
+                continue
+            a, b = atom.args
+            own = Expr({((atom, 1),): 1})
+            if atom.op == "min":
+                facts += [a - own, b - own]
+            elif atom.op == "max":
+                facts += [own - a, own - b]
+            elif atom.op == "mod":
+                if self._positive(b, depth) and self._nonnegative(a, depth):
+                    facts.append(a - own)
+                if self._positive(b, depth):
+                    facts.append(b - 1 - own)
+            elif self._positive(b, depth) and self._nonnegative(a, depth):
+                facts.append(a - own)
+        return facts
+
+    def _positive(self, expr: Expr, depth: int) -> bool:
+        low = self._interval(expr, depth)[0]
+        return low is not None and low >= 1
+
+    def _nonnegative(self, expr: Expr, depth: int) -> bool:
+        low = self._interval(expr, depth)[0]
+        return low is not None and low >= 0
+
+    def _interval(self, expr: Expr, depth: int) -> Interval:
+        """Interval arithmetic, term by term."""
         low: Bound = 0
         high: Bound = 0
         for monomial, coefficient in expr.terms:
-            a: Bound = 1
-            b: Bound = 1
+            term: Interval = (1, 1)
             for atom, power in monomial:
+                value = self._atom(atom, depth)
                 for _ in range(power):
-                    a, b = _interval_product((a, b), self._atom(atom))
-            a, b = _interval_product((a, b), (coefficient, coefficient))
-            low = None if low is None or a is None else low + a
-            high = None if high is None or b is None else high + b
+                    term = interval_product(term, value)
+                if power % 2 == 0 and (term[0] is None or term[0] < 0):
+                    term = (0 if len(monomial) == 1 else term[0], term[1])
+            term = interval_product(term, (coefficient, coefficient))
+            low, high = interval_sum(low, term[0]), interval_sum(high, term[1])
         return low, high
 
-    def _atom(self, atom: Atom) -> tuple[Bound, Bound]:
+    def _atom(self, atom: Atom, depth: int) -> Interval:
         if not atom.op:
-            return self._lower.get(atom.key, 0), self._upper.get(atom.key)
-        (a, b), (c, d) = (self.bounds(arg) for arg in atom.args)
+            return self._symbol.get(atom.key, (0, None))
+        a, b = (self._range(arg, max(depth - 1, 0)) for arg in atom.args)
         if atom.op == "min":
-            lows = None if a is None or c is None else min(a, c)
-            return lows, min((x for x in (b, d) if x is not None), default=None)
+            return both(min, a[0], b[0]), either(a[1], b[1], min)
         if atom.op == "max":
-            highs = None if b is None or d is None else max(b, d)
-            return max((x for x in (a, c) if x is not None), default=None), highs
-        if c is None or c < 1:
-            return None, None
+            return either(a[0], b[0]), both(max, a[1], b[1])
+        if b[0] is None or b[0] < 1:
+            return EVERYTHING
         if atom.op == "mod":
-            top = None if d is None else d - 1
-            if a is not None and a >= 0 and b is not None:
-                top = b if top is None else min(top, b)
-            return 0, top
-        # floordiv by something >= 1: smallest quotient from the extreme divisor.
-        low = None
-        if a is not None:
-            low = a // c if a < 0 else (0 if d is None else a // d)
-        high = None
-        if b is not None:
-            high = b // c if b >= 0 else (-1 if d is None else b // d)
-        return low, high
+            top = None if b[1] is None else b[1] - 1
+            return 0, either(top, a[1], min) if a[0] is not None and a[0] >= 0 else top
+        return interval_floordiv(a, (b[0], b[1]))
 
 
-def _interval_product(x: tuple[Bound, Bound], y: tuple[Bound, Bound]) -> tuple[Bound, Bound]:
-    """Interval multiplication; None is an infinity on its side."""
-    (a, b), (c, d) = x, y
-    if a is not None and c is not None and a >= 0 and c >= 0:
-        return a * c, None if b is None or d is None else b * d
-    if a is None or b is None or c is None or d is None:
-        if c is not None and c == d:  # scaling by a number
-            scaled = (None if a is None else a * c, None if b is None else b * c)
-            return (0, 0) if c == 0 else scaled if c > 0 else (scaled[1], scaled[0])
-        return None, None
-    corners = (a * c, a * d, b * c, b * d)
-    return min(corners), max(corners)
+def _undecided(bound: Bound) -> bool:
+    """Is it worth looking for a better one? Sizes are asked about >= 0 and >= 1."""
+    return bound is None or bound < 1
 
 
-def _lone_symbol(expr: Expr) -> str | None:
-    if len(expr.terms) == 1:
-        monomial, coefficient = expr.terms[0]
-        if (
-            coefficient == 1
-            and len(monomial) == 1
-            and monomial[0][1] == 1
-            and not monomial[0][0].op
-        ):
-            return monomial[0][0].key
+def _over(expr: Expr, monomial: Monomial) -> Expr:
+    """`expr` divided by a monomial of each of its terms."""
+    terms = {}
+    for m, c in expr.terms:
+        quotient = monomial_quotient(m, monomial)
+        assert quotient is not None
+        terms[quotient] = c
+    return Expr(terms)
+
+
+def _division(rest: Expr, quotient: Expr) -> tuple[Expr, Expr, tuple[Atom, Atom]] | None:
+    """(x, divisor, (floordiv atom, mod atom)) of a division that was not folded."""
+    for monomial, _ in rest.terms:
+        for atom, _ in monomial:
+            if atom.op == "mod":
+                twin = (atom.args[0] // atom.args[1]).lone_atom
+                if twin is not None and twin in quotient.atoms():
+                    return atom.args[0], atom.args[1], (twin, atom)
+    return None
+
+
+def _lone_mod(zero: Expr) -> tuple[Expr, int] | None:
+    """(x - r, k) of `mod(x, k) - r == 0`, r a number in [0, k)."""
+    constant = zero.constant_term
+    head = zero - constant
+    for sign in (1, -1):
+        atom = (head * sign).lone_atom
+        if atom is not None and atom.op == "mod" and atom.args[1].is_const:
+            x, k = atom.args[0], atom.args[1].value
+            r = -constant * sign
+            if 0 <= r < k:
+                return x - r, k
     return None
 
 
@@ -225,15 +586,16 @@ def _solvable(zero: Expr) -> str | None:
     for monomial, coefficient in zero.terms:
         if abs(coefficient) == 1 and len(monomial) == 1 and monomial[0][1] == 1:
             atom = monomial[0][0]
-            rest = Expr({m: c for m, c in zero.terms if m != monomial})
-            if not atom.op and atom.key not in rest.symbols():
-                candidates.append(atom.key)
+            if not atom.op:
+                rest = zero - Expr({monomial: coefficient})
+                if atom.key not in rest.symbols():
+                    candidates.append(atom.key)
     return max(candidates, key=_solving_order, default=None)
 
 
 def _solving_order(name: str) -> tuple[bool, int, int, str]:
     head, _, tail = name[1:].partition("_")
-    if name[0] == "d" and head.isdigit() and tail.isdigit():
+    if name[0] == "d" and head.isdecimal() and tail.isdecimal():
         return True, int(head), int(tail), name
     return False, 0, 0, name
 
@@ -242,4 +604,6 @@ def _primitive(expr: Expr) -> Expr:
     """`expr` divided by its content, with a positive leading coefficient."""
     content = expr.content or 1
     sign = -1 if expr.terms and expr.terms[0][1] < 0 else 1
+    if content * sign == 1:
+        return expr
     return Expr({m: c // (content * sign) for m, c in expr.terms})

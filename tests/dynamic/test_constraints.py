@@ -1,0 +1,291 @@
+"""Facts and proofs: nothing proved may fail for sizes that satisfy the facts."""
+
+from __future__ import annotations
+
+import itertools
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shlo_disc.dynamic.constraints import Constraints
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.intervals import interval_floordiv, interval_product
+from tests.dynamic.test_expr import trees
+
+SYMBOLS = ("a", "b", "t")
+
+
+def facts(*texts):
+    """Constraints from texts such as `a == b`, `t >= 3`, `4 | t`."""
+    known = Constraints()
+    for text in texts:
+        if " | " in text:
+            k, right = text.split(" | ")
+            known.add_divisible(Expr.parse(right), int(k))
+        else:
+            left, op, right = re.split("(==|!=|<=|>=|<|>)", text)
+            known.assume(Expr.parse(left), op, Expr.parse(right))
+    return known
+
+
+def size(text):
+    return Expr.parse(text)
+
+
+COMPARE = {
+    "==": lambda x, y: x == y,
+    "!=": lambda x, y: x != y,
+    "<": lambda x, y: x < y,
+    "<=": lambda x, y: x <= y,
+    ">": lambda x, y: x > y,
+    ">=": lambda x, y: x >= y,
+}
+
+EXPRESSIONS = trees(5).map(lambda pair: pair[1])
+ENVIRONMENTS = st.fixed_dictionaries(
+    {s: st.one_of(st.integers(0, 12), st.integers(0, 60)) for s in SYMBOLS}
+)
+
+
+@st.composite
+def worlds(draw):
+    """Sizes, and facts that hold for them."""
+    env = draw(ENVIRONMENTS)
+    known = Constraints()
+    for _ in range(draw(st.integers(0, 5))):
+        x, y = draw(EXPRESSIONS), draw(EXPRESSIONS)
+        kind = draw(st.sampled_from(["compare", "divisible", "shifted", "bounds"]))
+        u, v = x.evaluate(env), y.evaluate(env)
+        if kind == "compare":
+            known.assume(x, draw(st.sampled_from([op for op, f in COMPARE.items() if f(u, v)])), y)
+        elif kind == "shifted":
+            known.add_equal(x, y + (u - v))
+        elif kind == "divisible":
+            if u:
+                k = draw(st.sampled_from([n for n in range(1, abs(u) + 1) if u % n == 0]))
+                known.add_divisible(x, k)
+        else:
+            known.add_lower(x, u - draw(st.integers(0, 3)))
+            known.add_upper(x, u + draw(st.integers(0, 3)))
+    return env, known
+
+
+@settings(max_examples=500, deadline=None)
+@given(world=worlds(), x=EXPRESSIONS, y=EXPRESSIONS, k=st.integers(1, 12))
+def test_what_is_proved_is_true(world, x, y, k):
+    env, known = world
+    u, v = x.evaluate(env), y.evaluate(env)
+    assert known.canonical(x).evaluate(env) == u
+    if known.equal(x, y):
+        assert u == v
+    if known.divisible(x, k):
+        assert u % k == 0
+    if known.at_least(x, y):
+        assert u >= v
+    low, high = known.bounds(x)
+    assert low is None or low <= u
+    assert high is None or u <= high
+    if known.product_equal([x, y], [y, k]):
+        assert u * v == v * k
+    for op, holds in COMPARE.items():
+        answer = known.implies(x, op, y)
+        assert answer is None or answer == holds(u, v)
+
+
+@settings(max_examples=150, deadline=None)
+@given(world=worlds(), x=EXPRESSIONS)
+def test_canonical_forms_are_stable(world, x):
+    _, known = world
+    once = known.canonical(x)
+    assert known.equal(once, x)
+    known._canonical.clear()  # what is stored must not be what makes it stable
+    assert known.equal(known.canonical(once), x)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    x=st.tuples(st.integers(-6, 6), st.integers(0, 5)),
+    y=st.tuples(st.integers(-6, 6), st.integers(0, 5)),
+    opened=st.tuples(*[st.booleans()] * 4),
+)
+def test_intervals_contain_every_result(x, y, opened):
+    (a, b), (c, d) = (x[0], sum(x)), (y[0], sum(y))
+    first = (None if opened[0] else a, None if opened[1] else b)
+    second = (None if opened[2] else c, None if opened[3] else d)
+    low, high = interval_product(first, second)
+    for u, v in itertools.product(range(a, b + 1), range(c, d + 1)):
+        assert low is None or low <= u * v
+        assert high is None or u * v <= high
+    if c >= 1:
+        low, high = interval_floordiv(first, (c, second[1]))
+        for u, v in itertools.product(range(a, b + 1), range(c, d + 1)):
+            assert low is None or low <= u // v
+            assert high is None or u // v <= high
+
+
+@pytest.mark.parametrize(
+    ("given_facts", "x", "y"),
+    [
+        ([], "b*t + b", "b*(t + 1)"),
+        (["d0_0 == d1_0"], "2*d1_0*b", "2*b*d0_0"),
+        (["d0 == 2*d1", "d1 == b + 1"], "d0", "2*b + 2"),
+        (["a == b", "b == t"], "floordiv(a + 3, 4)", "floordiv(t + 3, 4)"),
+        (["a*b == t*3"], "2*a*b*b", "6*t*b"),
+        (["2*a == 3*b"], "4*a + 1", "6*b + 1"),
+        (["4 | t"], "4*floordiv(t, 4)", "t"),
+        (["4 | t"], "4*floordiv(t + 3, 4)", "t"),
+        (["4 | t"], "floordiv(t + 3, 4)", "floordiv(t, 4)"),
+        (["mod(t,4) == 2"], "mod(t, 2)", "0"),
+        (["mod(t,4) == 2"], "mod(t + 1, 4)", "3"),
+        (["t >= 1"], "max(t, 1)", "t"),
+        ([], "max(t, 0)", "t"),
+        (["t <= 512"], "min(t, 512)", "t"),
+        (["t >= 5", "t <= 5"], "t*b", "5*b"),
+        (["t <= 3"], "floordiv(t, 4)", "0"),
+        (["t <= 3"], "mod(t, 4)", "t"),
+        (["t >= 4", "t <= 7"], "mod(t, 4)", "t - 4"),
+        (["a < b"], "mod(a, b)", "a"),
+        ([], "floordiv(t, 4)*5 + mod(t, 4)", "t + floordiv(t, 4)"),
+    ],
+)
+def test_equalities_that_must_be_found(given_facts, x, y):
+    known = facts(*given_facts)
+    assert known.equal(size(x), size(y)), known.canonical(size(x) - size(y))
+    assert known.implies(size(x), "==", size(y)) is True
+
+
+@pytest.mark.parametrize(
+    ("given_facts", "larger", "smaller"),
+    [
+        ([], "t", "0"),
+        (["b >= 1", "t >= 1"], "b*t", "b"),
+        (["b >= 1", "t >= 1"], "3072*b*t", "768*b"),
+        (["a >= t"], "b*a", "b*t"),
+        (["a >= t", "t >= b"], "a", "b"),
+        (["a - t >= 3"], "a", "t + 1"),
+        (["t <= 512"], "512*b", "b*t"),
+        ([], "4*floordiv(t + 3, 4)", "t"),
+        ([], "t", "4*floordiv(t, 4)"),
+        ([], "t", "2*floordiv(t, 4)"),
+        ([], "t + 3", "mod(t, 4)"),
+        (["t >= 1"], "t", "mod(t, 4)"),
+        ([], "max(a, b)", "min(a, t)"),
+        ([], "t*t", "0"),
+        (["b >= 1"], "floordiv(t, b)", "0"),
+        (["b >= 1"], "t", "floordiv(t, b)"),
+        (["a*b == t"], "t + 1", "b*a"),
+        (["t >= 3"], "floordiv(t - 3, 2) + 1", "1"),
+    ],
+)
+def test_orders_that_must_be_found(given_facts, larger, smaller):
+    known = facts(*given_facts)
+    assert known.at_least(size(larger), size(smaller))
+    assert known.implies(size(smaller), "<=", size(larger)) is True
+    assert known.implies(size(smaller), ">", size(larger)) is False
+
+
+@pytest.mark.parametrize(
+    ("given_facts", "text", "k"),
+    [
+        ([], "0", 7),
+        ([], "4*b*t + 8", 4),
+        (["8 | t"], "t", 4),
+        (["4 | t", "6 | t"], "t", 12),
+        (["4 | t"], "t*b", 2),
+        (["4 | t"], "2*t + 8", 8),
+        (["8 | t"], "floordiv(t, 4)", 2),
+        (["4 | a + b"], "a + b + 4", 4),
+        (["4 | a + b"], "3*a - b", 4),
+        (["4 | a + b", "4 | b + t"], "a - t", 4),
+        (["mod(t,4) == 3"], "t + 1", 4),
+        (["mod(t,4) == 0"], "t", 4),
+        (["2*a == 3*b"], "a", 3),
+        (["2*a == 3*b"], "b", 2),
+        (["a == 4*b"], "a", 4),
+        (["4 | t"], "max(t, 8)", 4),
+        ([], "4*floordiv(t, 4) + mod(t, 4) - t", 5),
+    ],
+)
+def test_divisibility_that_must_be_found(given_facts, text, k):
+    assert facts(*given_facts).divisible(size(text), k)
+
+
+@pytest.mark.parametrize(
+    ("given_facts", "x", "op", "y"),
+    [
+        ([], "a", "==", "b"),
+        ([], "t", ">=", "1"),
+        (["a*b == t"], "a", "==", "t"),
+        (["4 | t"], "t", "!=", "0"),
+        (["t <= 4"], "t", "<", "4"),
+        (["a*b == a*t"], "b", "==", "t"),
+        ([], "floordiv(a*b, b)", "!=", "a"),
+    ],
+)
+def test_nothing_is_made_up(given_facts, x, op, y):
+    known = facts(*given_facts)
+    answer = known.implies(size(x), op, size(y))
+    assert answer is None or (op == "!=" and answer is False)
+
+
+def test_products_are_proved_by_their_monomials():
+    known = facts("a*b == 4*t")
+    assert known.product_equal([size("b"), 768, size("a")], [size("t"), 4 * 768])
+    assert known.product_equal([size("b"), size("t")], [size("t"), size("b"), 1])
+    assert known.product_equal([0, size("t")], [0])
+    assert not known.product_equal([size("a")], [size("t")])
+
+
+def test_made_up_names_give_way_to_the_users():
+    known = facts("d1_0 == b", "d2_0 == d1_0")
+    assert str(known.canonical(size("d2_0*d1_0"))) == "b^2"
+
+
+def test_bounds():
+    known = facts("b >= 2", "b <= 5")
+    assert known.bounds(size("b")) == (2, 5)
+    assert known.bounds(size("3*b - 1")) == (5, 14)
+    assert known.bounds(size("t")) == (0, None)
+    assert known.bounds(size("b - t")) == (None, 5)
+    assert known.bounds(size("mod(t, 4)")) == (0, 3)
+    assert known.bounds(size("floordiv(b, 2)")) == (1, 2)
+    assert known.bounds(size("min(b, t)")) == (0, 5)
+    assert known.bounds(size("-b")) == (-5, -2)
+    assert known.bounds(7) == (7, 7)
+
+
+def test_elimination_keeps_what_was_known_of_the_symbol():
+    known = facts("t >= 7", "t <= 9", "2 | t")
+    known.add_equal(size("t"), size("a + b"))
+    assert known.at_least(size("a + b"), 7)
+    assert known.at_least(9, size("a + b"))
+    assert known.divisible(size("a + b"), 2)
+
+
+def test_a_size_is_not_negative_after_elimination():
+    known = facts("t == a - 3")
+    assert known.at_least(size("a"), 3)
+
+
+def test_contradictions_do_not_hang():
+    known = facts("a == 3", "a == 4", "b >= 5", "b <= 2", "2 | t", "mod(t,2) == 1")
+    assert known.equal(size("a"), 3)
+    known.bounds(size("b + t"))
+
+
+def test_many_products_stay_cheap():
+    known = Constraints()
+    names = [f"s{k}" for k in range(60)]
+    for x, y, z in zip(names, names[1:], names[2:], strict=False):
+        known.add_equal(size(f"{x}*{y}"), size(f"2*{z}*{x}"))
+    assert known.equal(size("s0*s1*s5"), size("2*s0*s2*s5"))
+    assert not known.equal(size("s0"), size("s1"))
+
+
+def test_unknown_comparison():
+    with pytest.raises(ValueError, match="not a comparison"):
+        Constraints().assume(1, "=", 1)
+    with pytest.raises(ValueError, match="not a comparison"):
+        Constraints().implies(1, "=>", 1)
