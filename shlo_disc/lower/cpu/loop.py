@@ -118,19 +118,15 @@ def _is_one(size: Expr) -> bool:
 def choose_lanes(block: ir.Block, target: Target) -> int:
     """One vector register of the widest float computed with (of the widest integer without any)."""
     floats, others = [], [1]
+    values = list(block.arguments)
     for view in block.operations:
-        for result in view.operation.results:
-            element = element_of(result)
-            if element.is_float:
-                floats.append(8 if element.bits == 64 else 4)
-            else:
-                others.append(element.bytes)
-    for argument in block.arguments:
-        element = element_of(argument)
-        if not element.is_float:
-            others.append(element.bytes)
-        else:
+        values += [] if view.operation.name.startswith("disc.") else view.operation.results
+    for value in values:
+        element = element_of(value)
+        if element.is_float:
             floats.append(8 if element.bits == 64 else 4)
+        elif ir.ShapedType(value.type).rank:  # a scalar index costs no lanes
+            others.append(element.bytes)
     return target.lanes(max(floats) if floats else max(others))
 
 

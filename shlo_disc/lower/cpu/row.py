@@ -529,8 +529,8 @@ class RowWriter:
 # ------------------------------------------------------------------ few long rows
 
 SPLIT_COLUMNS = 16384
-"""Columns of a task when rows are split: 64 KiB of f32, a few microseconds. Part of the numerics: it
-fixes the order of the sum."""
+"""Columns of a task when rows are split: 64 KiB of f32, a few microseconds. It fixes the order of
+the sum, so another value gives other roundings."""
 
 SPLIT_ROWS = 64
 """Fewer rows than this are split when they are long; more rows keep any machine busy."""
