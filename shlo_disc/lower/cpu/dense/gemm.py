@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.cpu.dense.repack import Source, repack
@@ -25,21 +26,47 @@ from shlo_disc.lower.cpu.text import vector_type
 
 __all__ = ["Finish", "Gemm", "Operand", "pack_kernel"]
 
-Finish = Callable[[SizedText, str, str, str, str], str]
-"""(text, accumulators as a vector of the compute type, batch number, row, first column) -> the
-vector of result elements to store, in register form."""
+
+class Finish(Protocol):
+    """Computes result elements from finished sums."""
+
+    def __call__(
+        self, b: SizedText, sums: str, place: list[str], row: str, column: str, mask: str
+    ) -> str:
+        """`sums`: a vector of the compute type, in the columns from `column` on of `row`.
+
+        `place`: the index along every batch axis. Returns the vector of result registers; its
+        lanes off in `mask` may hold anything.
+        """
+        ...
 
 
 @dataclass(frozen=True)
 class Operand:
-    """How A or B lies in memory; `row` is M for A and N for B."""
+    """How A or B lies in memory; its rows run along M (N for B)."""
 
+    array: str
+    """a or b: the sizes of this operand are named `ar0` (stride of the first row step), ..."""
     element: Element
+    row_steps: int
+    k_steps: int
     row_unit: bool
-    """Neighbours along M (N) are neighbours in memory; likewise `k_unit`."""
+    """Neighbours along the innermost row step are neighbours in memory; likewise `k_unit`."""
     k_unit: bool
     batch: tuple[bool, ...]
     """Which batch axes move it."""
+    first: bool = False
+    """Its first element is not where its memory begins."""
+
+    @property
+    def row_run(self) -> bool:
+        """Rows follow each other in memory, all of them; likewise `k_run`."""
+        return self.row_unit and self.row_steps == 1
+
+    @property
+    def k_run(self) -> bool:
+        """See `row_run`."""
+        return self.k_unit and self.k_steps == 1
 
 
 @dataclass(frozen=True)
@@ -56,7 +83,6 @@ class Gemm:
     b_mode: str
     """direct, scratch or packed."""
     c_unit: bool
-    k_axes: int
     fma: bool
     finish: Finish | None = None
     """Computes the result from the sums (None: it is the sum, converted)."""
@@ -86,6 +112,8 @@ class _At:
     held: list[str]
     """Masks of the columns whose sums were begun by an earlier block of K."""
     b_at: str
+    along_m: Walk | None
+    """How A's rows follow each other, when they are read in place."""
 
 
 class _Writer:
@@ -130,7 +158,7 @@ class _Writer:
                     work = self._number(batch, m0, kb.index, "M", g.a)
                     self._once(kept[0], work, lambda: self._copy_a(m0, m1, kb.index, depth))
                     kept[0] = work
-                self._block(batch, m0, m1, n0, n1, kb.index, depth)
+                self._block(m0, m1, n0, n1, kb.index, depth)
                 kb.yield_(*kept)
             task.yield_(*kb.results)
         return b.finish()
@@ -152,13 +180,15 @@ class _Writer:
             digits.insert(0, b.rem(rest, size) if axis else rest)
             rest = b.div(rest, size) if axis else rest
         self.batch_digits = digits
-        self.a_base = self._batch_offset("a", self.g.a.batch)
-        self.b_base = self._batch_offset("b", self.g.b.batch)
+        self.a_base = self._batch_offset("a", self.g.a.batch, self.g.a.first)
+        packed = self.g.b_mode == "packed"
+        self.b_base = self._batch_offset("b", self.g.b.batch, self.g.b.first and not packed)
         self.c_base = self._batch_offset("c", (True,) * axes)
         return batch, b.mul(i, b.size("MC")), b.mul(j, b.size("NC"))
 
-    def _batch_offset(self, array: str, moves: Sequence[bool]) -> str:
-        b, total = self.b, self.zero
+    def _batch_offset(self, array: str, moves: Sequence[bool], first: bool = False) -> str:
+        b = self.b
+        total = b.size(f"{array}_first") if first else self.zero
         for axis, digit in enumerate(self.batch_digits):
             if moves[axis]:
                 total = b.add(total, b.mul(digit, b.size(f"{array}{axis}")))
@@ -181,77 +211,41 @@ class _Writer:
 
     # ---------------------------------------------------------------- copies
 
-    def _k_offset(self, array: str) -> Callable[[str], str]:
-        """From k to its offset in A or B."""
-        return k_offset(self.b, array, self.g.k_axes)
-
     def _copy_b(self, n0: str, n1: str, k0: str, depth: str) -> None:
         g, b = self.g, self.b
-        columns = g.tile.columns
-        with b.loop(n0, n1, columns, hint="panel") as panel:
+        along_k = walk(b, g.b, "k", k0, depth)
+        with b.loop(n0, n1, g.tile.columns, hint="panel") as panel:
             to = b.mul(b.sub(panel.index, n0), b.size("KC"))
             _copy_panel(
-                b,
-                g.b,
-                self.b_in,
-                self.b_base,
-                g.k_axes,
-                panel.index,
-                n1,
-                k0,
-                depth,
-                self.b_mem,
-                to,
-                g.tile,
-                g.compute,
+                b, g, self.b_in, self.b_base, panel.index, n1, along_k, depth, self.b_mem, to
             )
 
     def _copy_a(self, m0: str, m1: str, k0: str, depth: str) -> None:
         g, b = self.g, self.b
-        lanes = g.tile.lanes
-        offset = self._k_offset("a")
-        row = b.mul(m0, b.size("a_m")) if not g.a.row_unit else m0
+        lanes, count = g.tile.lanes, b.sub(m1, m0)
+        k, m = walk(b, g.a, "k", k0, depth), walk(b, g.a, "r", m0, count)
         source = Source(
             self.a_in,
             g.a.element,
-            b.add(self.a_base, row),
-            u_offset=lambda u: offset(b.add(k0, u)),
-            w_offset=lambda w: w if g.a.row_unit else b.mul(w, b.size("a_m")),
-            u_unit=g.a.k_unit and g.k_axes == 1,
-            w_unit=g.a.row_unit,
+            b.add(self.a_base, b.add(k.first, m.first)),
+            u_offset=k.offset,
+            w_offset=m.offset,
+            u_unit=g.a.k_run,
+            w_unit=g.a.row_run,
         )
         room = b.mul(b.div(b.add(depth, lanes - 1), lanes), lanes)
-        if g.a.k_unit and g.k_axes == 1:
-            source = Source(
-                source.memory,
-                source.element,
-                b.add(source.base, k0),
-                source.u_offset,
-                source.w_offset,
-                source.u_unit,
-                source.w_unit,
-            )
-        repack(
-            b,
-            source,
-            self.a_mem,
-            self.zero,
-            b.size("a_row"),
-            depth,
-            room,
-            b.sub(m1, m0),
-            lanes,
-            g.compute,
-        )
+        row = b.size("a_row")
+        repack(b, source, self.a_mem, self.zero, row, depth, room, count, lanes, g.compute)
 
     # ---------------------------------------------------------------- compute
 
-    def _block(self, batch: str, m0: str, m1: str, n0: str, n1: str, k0: str, depth: str) -> None:
+    def _block(self, m0: str, m1: str, n0: str, n1: str, k0: str, depth: str) -> None:
         g, b = self.g, self.b
         first = b.cmpi("eq", k0, self.zero)
         end = b.add(k0, b.size("KC"))
         last = b.cmpi("sge", end, b.size("K"))
         rows = g.tile.rows
+        along_m = walk(b, g.a, "r", m0, b.sub(m1, m0)) if g.a_mode == "direct" else None
         with b.loop(n0, n1, g.tile.columns, hint="n") as panel:
             n = panel.index
             columns = [
@@ -267,11 +261,11 @@ class _Writer:
             b_at = self._b_start(n, n0, k0)
 
             with b.loop(m0, m1, rows, hint="m") as m:
-                at = _At(m.index, m0, n, n0, k0, depth, columns, held, b_at)
+                at = _At(m.index, m0, n, n0, k0, depth, columns, held, b_at, along_m)
                 self._tiles([*reversed(g.tile.heights)], b.sub(m1, m.index), at)
                 if not g.c_holds_sums:
                     with b.if_(last):
-                        self._finish(batch, m.index, m0, n, n0)
+                        self._finish(m.index, m0, n, n0)
 
     def _tiles(self, heights: Sequence[int], left: str, at: _At) -> None:
         """The rows that are left on the smallest height that holds them, or the largest."""
@@ -292,55 +286,69 @@ class _Writer:
         if g.b_mode == "packed":
             panel = b.mul(n, b.size("K"))
             return b.add(b.add(self.b_base, panel), b.mul(k0, g.tile.columns))
-        return b.add(b.add(self.b_base, n), b.mul(k0, b.size("b_k")))
+        return b.add(b.add(self.b_base, n), b.mul(k0, b.size("bk0")))
 
-    def _tile(self, height: int, at_: _At) -> None:
+    def _tile(self, height: int, at: _At) -> None:
         """Add `depth` products to the sums of `height` rows and one panel of columns."""
         g, b, lanes = self.g, self.b, self.g.tile.lanes
-        m, m0, k0, columns = at_.m, at_.m0, at_.k0, at_.columns
         last_row = b.sub(b.size("M"), 1)
-        rows = [b.min(b.add(m, r), last_row) if r else m for r in range(height)]
-        if g.a_mode == "direct":
-            a_at = [
-                b.add(
-                    self.a_base,
-                    b.add(
-                        x if g.a.row_unit else b.mul(x, b.size("a_m")),
-                        k0 if g.a.k_unit else b.mul(k0, b.size("a_k")),
-                    ),
-                )
-                for x in rows
-            ]
-        else:
-            a_at = [b.mul(b.sub(x, m0), b.size("a_row")) for x in rows]
-        c_at = self._sums_at(rows, m, m0, at_.n, at_.n0)
+        rows = [b.min(b.add(at.m, r), last_row) if r else at.m for r in range(height)]
+        a_at = [self._a_start(x, at) for x in rows]
+        c_at = self._sums_at(rows, at)
         zero = b.constant(0, self.vector)
-        init = [
-            b.masked_load(self.sums, b.add(at, v * lanes), at_.held[v], zero, readonly=False)
-            for at in c_at
+        sums = [
+            b.masked_load(self.sums, b.add(c, v * lanes), at.held[v], zero, readonly=False)
+            for c in c_at
             for v in range(g.tile.vectors)
         ]
-        step: str | int = b.size("b_k") if g.b_mode == "direct" else g.tile.columns
-        with b.loop(0, at_.depth, 1, init, hint="k") as k:
-            line = b.add(at_.b_at, b.mul(k.index, step))
+        if g.a_mode == "scratch" or g.a.k_steps == 1:
+            k0 = self.zero if g.a_mode == "scratch" else at.k0
+            sums = self._products([b.add(a, k0) for a in a_at], at, self.zero, at.depth, sums)
+        else:
+            # A block of K is whole runs of A.
+            run = b.size("a_run")
+            safe = b.max(run, 1)
+            first, runs = b.div(at.k0, safe), b.div(at.depth, safe)
+            with b.loop(0, runs, 1, sums, hint="run") as outer:
+                offset = digits_offset(b, "ak", g.a.k_steps - 1, b.add(first, outer.index))
+                starts = [b.add(a, offset) for a in a_at]
+                k = b.mul(outer.index, run)
+                outer.yield_(*self._products(starts, at, k, run, outer.args))
+            sums = outer.results
+        for r, c in enumerate(c_at):
+            for v in range(g.tile.vectors):
+                value = sums[r * g.tile.vectors + v]
+                b.masked_store(value, self.sums, b.add(c, v * lanes), at.columns[v])
+
+    def _products(
+        self, a_at: Sequence[str], at: _At, k0: str, depth: str, init: Sequence[str]
+    ) -> list[str]:
+        """`init` plus `depth` products; A from `a_at` on, B from its k0-th row in the block on."""
+        g, b, lanes = self.g, self.b, self.g.tile.lanes
+        step: str | int = b.size("bk0") if g.b_mode == "direct" else g.tile.columns
+        b_at = b.add(at.b_at, b.mul(k0, step))
+        with b.loop(0, depth, 1, init, hint="k") as k:
+            line = b.add(b_at, b.mul(k.index, step))
             values = [
-                self._load_b(b.add(line, v * lanes), columns[v]) for v in range(g.tile.vectors)
+                self._load_b(b.add(line, v * lanes), at.columns[v]) for v in range(g.tile.vectors)
             ]
             sums = list(k.args)
-            along = k.index
-            if g.a_mode == "direct" and not g.a.k_unit:
-                along = b.mul(k.index, b.size("a_k"))
-            for r, at in enumerate(a_at):
-                scalar = b.load(self.a_mem, b.add(at, along), readonly=g.a_mode == "direct")
+            for r, a in enumerate(a_at):
+                scalar = b.load(self.a_mem, b.add(a, k.index), readonly=g.a_mode == "direct")
                 factor = b.broadcast(scalar, lanes)
                 for v, value in enumerate(values):
                     i = r * g.tile.vectors + v
                     sums[i] = self._multiply_add(factor, value, sums[i])
             k.yield_(*sums)
-        for r, at in enumerate(c_at):
-            for v in range(g.tile.vectors):
-                value = k.results[r * g.tile.vectors + v]
-                b.masked_store(value, self.sums, b.add(at, v * lanes), columns[v])
+        return k.results
+
+    def _a_start(self, row: str, at: _At) -> str:
+        """Where the elements of a row of A start (in scratch: those of this block of K)."""
+        b = self.b
+        if at.along_m is None:
+            return b.mul(b.sub(row, at.m0), b.size("a_row"))
+        start = b.add(self.a_base, at.along_m.first)
+        return b.add(start, at.along_m.offset(b.sub(row, at.m0)))
 
     def _load_b(self, at: str, mask: str) -> str:
         """Lanes of B; in place, the columns beyond the last are not there to be read."""
@@ -349,16 +357,22 @@ class _Writer:
             return b.masked_load(self.b_mem, at, mask, b.constant(0, self.vector))
         return b.vector_load(self.b_mem, at, g.tile.lanes, readonly=g.b_mode == "packed")
 
-    def _sums_at(self, rows: Sequence[str], m: str, m0: str, n: str, n0: str) -> list[str]:
+    def _sums_at(self, rows: Sequence[str], at: _At) -> list[str]:
         """Where the sums of each row are kept."""
-        g, b = self.g, self.b
-        if g.c_holds_sums:
-            return [b.add(self.c_base, b.add(b.mul(x, b.size("c_m")), n)) for x in rows]
-        # One tile is enough when K is one block (`many` 0), else the task's block of C is kept.
-        many, stride = b.size("many"), b.size("c_row")
-        column = b.mul(many, b.sub(n, n0))
-        base = b.add(b.mul(b.mul(many, b.sub(m, m0)), stride), column)
-        return [b.add(base, b.mul(r, stride)) for r in range(len(rows))]
+        b = self.b
+        if self.g.c_holds_sums:
+            return [b.add(self.c_base, b.add(b.mul(x, b.size("c_m")), at.n)) for x in rows]
+        base = self._kept_at(at.m, at.m0, at.n, at.n0)
+        return [b.add(base, b.mul(r, b.size("c_row"))) for r in range(len(rows))]
+
+    def _kept_at(self, m: str, m0: str, n: str, n0: str) -> str:
+        """Where the sums of a tile are kept in scratch memory.
+
+        One tile is enough when K is one block (`many` is 0), else the task's block of C is kept.
+        """
+        b = self.b
+        down = b.mul(b.sub(m, m0), b.size("c_row"))
+        return b.mul(b.size("many"), b.add(down, b.sub(n, n0)))
 
     def _multiply_add(self, x: str, y: str, total: str) -> str:
         b = self.b
@@ -370,10 +384,10 @@ class _Writer:
 
     # ---------------------------------------------------------------- results
 
-    def _finish(self, batch: str, m: str, m0: str, n: str, n0: str) -> None:
+    def _finish(self, m: str, m0: str, n: str, n0: str) -> None:
         """Turn the finished sums of a tile into result elements."""
         g, b, lanes = self.g, self.b, self.g.tile.lanes
-        (base,) = self._sums_at([m], m, m0, n, n0)
+        base = self._kept_at(m, m0, n, n0)
         valid = b.min(b.constant(g.tile.rows, "index"), b.sub(b.size("M"), m))
         width = b.min(b.constant(g.tile.columns, "index"), b.sub(b.size("N"), n))
         with b.loop(0, valid, 1, hint="r") as r:
@@ -387,7 +401,7 @@ class _Writer:
                 if g.finish is None:
                     value = convert(b, sums, g.compute, g.c)
                 else:
-                    value = g.finish(b, sums, batch, row, column)
+                    value = g.finish(b, sums, self.batch_digits, row, column, mask)
                 if g.c.kind == "b":
                     value = b.cast("arith.extui", value, "i8")
                 self._store(value, row, column, mask)
@@ -404,84 +418,112 @@ class _Writer:
         b.scatter(value, self.c_out, base, steps, mask)
 
 
-def k_offset(b: SizedText, array: str, axes: int) -> Callable[[str], str]:
-    """From a flat k to its offset in array `a` or `b`."""
+def digits_offset(b: SizedText, name: str, count: int, index: str) -> str:
+    """The offset of `index` in mixed radix: sizes `{name}s1`, ..., strides `{name}0`, ...."""
+    total, rest = b.constant(0, "index"), index
+    for step in range(count - 1, -1, -1):
+        size = b.max(b.size(f"{name}s{step}"), 1) if step else ""
+        digit = b.rem(rest, size) if step else rest
+        rest = b.div(rest, size) if step else rest
+        total = b.add(total, b.mul(digit, b.size(f"{name}{step}")))
+    return total
 
-    def offset(k: str) -> str:
-        total, rest = b.constant(0, "index"), k
-        for axis in range(axes - 1, -1, -1):
-            size = b.size(f"k{axis}") if axis else ""
-            digit = b.rem(rest, size) if axis else rest
-            rest = b.div(rest, size) if axis else rest
-            total = b.add(total, b.mul(digit, b.size(f"k{array}{axis}")))
-        return total
 
-    return offset
+@dataclass(frozen=True)
+class Walk:
+    """Offsets along rows or K from some index on: `first + offset(i)`, i from 0."""
+
+    first: str
+    offset: Callable[[str], str]
+
+
+def walk(b: SizedText, operand: Operand, side: str, start: str, count: str) -> Walk:
+    """The walk of `count` rows (`side` r) or along K (k) from `start` on.
+
+    Walks of one step are multiplications, others are written to a table in scratch memory.
+    """
+    name = f"{operand.array}{side}"
+    count_steps = operand.row_steps if side == "r" else operand.k_steps
+    unit = operand.row_unit if side == "r" else operand.k_unit
+    if count_steps == 1:
+        if unit:
+            return Walk(start, lambda i: i)
+        stride = b.size(f"{name}0")
+        return Walk(b.mul(start, stride), lambda i: b.mul(i, stride))
+    table = b.scratch("i64", b.size(f"table_{side}"))
+    sizes = ["", *(b.max(b.size(f"{name}s{i}"), 1) for i in range(1, count_steps))]
+    strides = [b.size(f"{name}{i}") for i in range(count_steps)]
+    digits, rest = [start] * count_steps, start
+    for i in range(count_steps - 1, 0, -1):
+        digits[i], rest = b.rem(rest, sizes[i]), b.div(rest, sizes[i])
+    digits[0] = rest
+    zero = b.constant(0, "index")
+    with b.loop(0, count, 1, digits, hint="entry") as entry:
+        offset = zero
+        for digit, stride in zip(entry.args, strides, strict=True):
+            offset = b.add(offset, b.mul(digit, stride))
+        b.store(b.cast("arith.index_cast", offset, "i64"), table, entry.index)
+        following = list(entry.args)
+        up = b.add(following[-1], 1)
+        for i in range(count_steps - 1, 0, -1):
+            full = b.cmpi("eq", up, sizes[i])
+            following[i] = b.select(full, zero, up)
+            more = b.add(following[i - 1], 1)
+            up = b.select(full, more, following[i - 1])
+        following[0] = up
+        entry.yield_(*following)
+
+    def look_up(i: str) -> str:
+        return b.cast("arith.index_cast", b.load(table, i, readonly=False), "index")
+
+    return Walk(zero, look_up)
 
 
 def _copy_panel(
     b: SizedText,
-    operand: Operand,
+    gemm: Gemm,
     memory: str,
     base: str,
-    k_axes: int,
     n: str,
     n_end: str,
-    k0: str,
+    along_k: Walk,
     depth: str,
     to_memory: str,
     to: str,
-    tile: Tile,
-    compute: Element,
 ) -> None:
-    """Copy columns n.. of B (at most a panel), `depth` of K from k0 on, into a panel at `to`."""
-    offset = k_offset(b, "b", k_axes)
-    row = n if operand.row_unit else b.mul(n, b.size("b_n"))
-    base = b.add(base, row)
-    # Where K is one axis with neighbours in memory its offset is k itself.
-    unit = operand.k_unit and k_axes == 1
+    """Copy the columns of B from n on (at most a panel), `depth` of K, into a panel at `to`."""
+    operand, tile = gemm.b, gemm.tile
+    count = b.min(b.constant(tile.columns, "index"), b.sub(n_end, n))
+    along_n = walk(b, operand, "r", n, count)
     source = Source(
         memory,
         operand.element,
-        b.add(base, k0) if unit else base,
-        u_offset=lambda u: u if operand.row_unit else b.mul(u, b.size("b_n")),
-        w_offset=lambda w: w if unit else offset(b.add(k0, w)),
-        u_unit=operand.row_unit,
-        w_unit=unit,
+        b.add(base, b.add(along_n.first, along_k.first)),
+        u_offset=along_n.offset,
+        w_offset=along_k.offset,
+        u_unit=operand.row_run,
+        w_unit=operand.k_run,
     )
-    count = b.min(b.constant(tile.columns, "index"), b.sub(n_end, n))
-    repack(b, source, to_memory, to, tile.columns, count, tile.columns, depth, tile.lanes, compute)
+    columns = tile.columns
+    repack(b, source, to_memory, to, columns, count, columns, depth, tile.lanes, gemm.compute)
 
 
-def pack_kernel(
-    operand: Operand, tile: Tile, compute: Element, k_axes: int, sizes: dict[str, Expr]
-) -> tuple[str, tuple[Expr, ...]]:
+def pack_kernel(gemm: Gemm, sizes: dict[str, Expr]) -> tuple[str, tuple[Expr, ...]]:
     """The kernel that writes all panels of B; arguments (B, panels), a task a panel."""
-    b = SizedText(sizes)
-    memory, panels = b.memref(0, operand.element.storage), b.memref(1, compute.register)
+    b, operand = SizedText(sizes), gemm.b
+    memory, panels = b.memref(0, operand.element.storage), b.memref(1, gemm.compute.register)
+    zero, depth = b.constant(0, "index"), b.size("K")
+    along_k = walk(b, operand, "k", zero, depth)
     with b.loop(b.lo, b.hi, 1, hint="task") as task:
         count = b.size("panels")
-        batch, panel = b.div(task.index, count), b.rem(task.index, count)
-        base, rest = b.constant(0, "index"), batch
+        rest, panel = b.div(task.index, count), b.rem(task.index, count)
+        base = b.size("b_first") if operand.first else zero
         for axis in range(len(operand.batch) - 1, -1, -1):
             if operand.batch[axis]:
                 size = b.size(f"s{axis}")
                 base = b.add(base, b.mul(b.rem(rest, size), b.size(f"b{axis}")))
                 rest = b.div(rest, size)
-        to = b.mul(b.mul(task.index, b.size("K")), tile.columns)
-        _copy_panel(
-            b,
-            operand,
-            memory,
-            base,
-            k_axes,
-            b.mul(panel, tile.columns),
-            b.size("N"),
-            b.constant(0, "index"),
-            b.size("K"),
-            panels,
-            to,
-            tile,
-            compute,
-        )
+        to = b.mul(b.mul(task.index, depth), gemm.tile.columns)
+        n = b.mul(panel, gemm.tile.columns)
+        _copy_panel(b, gemm, memory, base, n, b.size("N"), along_k, depth, panels, to)
     return b.finish()

@@ -1,21 +1,18 @@
-"""From a `dense` fusion to launches: which variants there are and which sizes take which."""
+"""From a problem to launches: which variants there are and which sizes take which."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.lower.cpu.dense.gemm import Gemm, Operand, pack_kernel
-from shlo_disc.lower.cpu.dense.problem import Axis, Problem, analyze_dense
-from shlo_disc.lower.cpu.dense.tiles import (
-    Blocks,
-    Tile,
-    at_least_one,
-    blocks,
-    ceil_div,
-    choose_tile,
-)
+from shlo_disc.lower.cpu.dense.gemm import Finish, Gemm, Operand, pack_kernel
+from shlo_disc.lower.cpu.dense.problem import Axis, Problem, Steps, analyze_dense, steps
+from shlo_disc.lower.cpu.dense.tiles import Blocks, at_least_one, blocks, ceil_div, choose_tile
+from shlo_disc.lower.cpu.elements import Element
 from shlo_disc.lower.cpu.target import Target
 from shlo_disc.lower.kernel import (
+    Buffer,
     Condition,
     If,
     Input,
@@ -29,7 +26,7 @@ from shlo_disc.lower.kernel import (
 )
 from shlo_disc.mlir import ir
 
-__all__ = ["emit_dense"]
+__all__ = ["Planner", "emit_dense"]
 
 ONE = Expr.const(1)
 
@@ -46,136 +43,178 @@ def emit_dense(fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> K
 
     Raises UnsupportedError for an element type that is not compiled.
     """
-    problem = analyze_dense(fusion, shapes)
-    return _Planner(problem, target).plan()
+    dense = analyze_dense(fusion, shapes)
+    return Planner(dense.problem, shapes, target).plan()
 
 
-def _is_unit(size: Expr, stride: Expr) -> bool:
-    return bool(stride == ONE or (size.is_const and size.value == 1))
+@dataclass(frozen=True)
+class _Walks:
+    """The steps of each operand along its rows and along K."""
+
+    a_rows: Steps
+    a_k: Steps
+    b_rows: Steps
+    b_k: Steps
 
 
-class _Planner:
-    def __init__(self, problem: Problem, target: Target) -> None:
+class Planner:
+    """Plans one problem. `a_buffer` is where A is read when it is not operand `a_input` itself."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        shapes: ShapeAnalysis,
+        target: Target,
+        *,
+        a_buffer: Buffer | None = None,
+        b_buffer: Buffer | None = None,
+        finish: Finish | None = None,
+        result: Element | None = None,
+        more: tuple[Buffer, ...] = (),
+        label: str = "dense",
+        workspaces: tuple[Expr, ...] = (),
+    ) -> None:
         p = self.p = problem
-        self.target = target
-        self.tile: Tile = choose_tile(p.n.size, p.compute, target)
-        self.m, self.n, self.depth = p.m.size, p.n.size, p.depth
+        self.target, self.label, self.more = target, label, more
+        self.a_buffer = a_buffer or Input(p.a_input)
+        self.b_buffer = b_buffer or Input(p.b_input)
+        self.workspaces = workspaces
+        self.m, self.n, self.depth = p.rows, p.columns, p.depth
+        self.tile = choose_tile(self.n, p.compute, target)
+        self.walks = _Walks(
+            steps(p.m, "a", shapes),
+            steps(p.k, "a", shapes),
+            steps(p.n, "b", shapes),
+            steps(p.k, "b", shapes),
+        )
+        a = _operand("a", p.a, self.walks.a_rows, self.walks.a_k, p.batch, p.a_first)
+        b = _operand("b", p.b, self.walks.b_rows, self.walks.b_k, p.batch, p.b_first)
+        in_place = p.a.storage == p.compute.register and a.k_unit
+        self.b_in_place = p.b.storage == p.compute.register and b.row_run and b.k_steps == 1
+        self.gemm = Gemm(
+            a=a,
+            b=b,
+            c=result or p.c,
+            compute=p.compute,
+            tile=self.tile,
+            a_mode="direct" if in_place else "scratch",
+            b_mode="packed",
+            c_unit=_is_unit(self.n, p.n[-1].c),
+            fma="fma" in target.features or target.vector_bytes == 64,
+            finish=finish,
+        )
+        self.run = self.walks.a_k[-1][0]
+        run = self.run if in_place and a.k_steps > 1 else ONE
         self.blocks: Blocks = blocks(
-            self.m, self.n, self.depth, p.batches, self.tile, p.compute, target.cores
+            self.m, self.n, self.depth, p.batches, self.tile, p.compute, target.cores, run
         )
-        one_k = len(p.k) == 1
-        k = p.k[-1]
-        self.a = Operand(
-            p.a, _is_unit(p.m.size, p.m.a), _is_unit(k.size, k.a), _moves(p.batch, "a")
-        )
-        self.b = Operand(
-            p.b, _is_unit(p.n.size, p.n.b), _is_unit(k.size, k.b), _moves(p.batch, "b")
-        )
-        same_type = p.a.storage == p.compute.register
-        self.a_in_place = same_type and one_k and self.a.k_unit
-        same_type = p.b.storage == p.compute.register
-        self.b_in_place = same_type and one_k and self.b.row_unit
-        self.workspaces: tuple[Expr, ...] = ()
 
     # ---------------------------------------------------------------- steps
 
     def plan(self) -> KernelPlan:
-        if any(self.b.batch):
-            steps = self._in_place_if(Condition(self.depth, "<=", Expr.const(IN_PLACE_DEPTH)))
-        else:
-            steps = (self._pack(),)
-        return KernelPlan(steps, self.workspaces)
+        """The launches, with the choices that are left to the sizes of a call."""
+        return KernelPlan(self.steps(), self.workspaces)
+
+    def steps(self) -> tuple[Step, ...]:
+        """The steps of :meth:`plan`; `workspaces` grows by what they need."""
+        if any(self.gemm.b.batch):
+            return self._in_place_if(Condition(self.depth, "<=", Expr.const(IN_PLACE_DEPTH)))
+        if isinstance(self.b_buffer, Input):
+            return (self._pack(),)
+        return (self._launch("scratch"),)
 
     def _in_place_if(self, condition: Condition) -> tuple[Step, ...]:
-        """B in place where `condition` holds or few rows would pay for a copy of it."""
+        """B in place where `condition` holds or too few rows would pay for a copy of it."""
+        scratch: tuple[Step, ...] = (self._launch("scratch"),)
         if not self.b_in_place:
-            return (self._gemm("scratch"),)
-        direct, scratch = (self._gemm("direct"),), (self._gemm("scratch"),)
+            return scratch
+        direct: tuple[Step, ...] = (self._launch("direct"),)
         few = Condition(self.m, "<=", Expr.const(self.tile.rows))
-        chosen = _decided(few)
-        if chosen is not None:
-            return direct if chosen else (_if(condition, direct, scratch))
-        return _if(condition, direct, (If(few, direct, scratch),))
+        return _if(condition, direct, _if(few, direct, scratch))
 
     def _pack(self) -> Pack:
         """B as panels, kept by the runtime where it can; else few rows read it in place."""
         p, tile = self.p, self.tile
         panels = ceil_div(self.n, tile.columns)
-        size = panels * tile.columns * self.depth * p.compute.bytes
-        self.workspaces = (size,)
-        text, params = pack_kernel(
-            self.b, tile, p.compute, len(p.k), {**self._sizes(), "panels": panels}
-        )
+        sizes = self._sizes() | {"panels": panels}
+        # The tables of `walk`, where it needs them.
+        sizes |= {"table_k": Expr.const(0), "table_r": self.depth * 8}
+        text, params = pack_kernel(self.gemm, sizes)
+        block = Workspace(len(self.workspaces))
+        self.workspaces += (panels * tile.columns * self.depth * p.compute.bytes,)
         # One nanosecond for about four elements.
-        cost = self.depth * (tile.columns // 4) + 50
         fill = Launch(
-            Kernel("dense_pack", text), (Input(p.b_input), Workspace(0)), params, panels, cost
+            Kernel(f"{self.label}_pack", text),
+            (self.b_buffer, block),
+            params,
+            panels,
+            self.depth * (tile.columns // 4) + 50,
+            self.depth * 8 + tile.columns * 8 if self._has_tables(self.gemm.b) else Expr.const(0),
         )
-        packed = (self._gemm("packed"),)
+        packed = (self._launch("packed", block),)
         otherwise: tuple[Step, ...] | None = None
         if self.b_in_place:
             few = Condition(self.m, "<=", Expr.const(tile.rows))
-            otherwise = _if(few, (self._gemm("direct"),), (fill, *packed))
-        axes = [(p.n.size, p.n.b), *((k.size, k.b) for k in p.k)]
-        layout = ",".join(f"{size}:{stride}" for size, stride in axes)
-        key = f"panels of {tile.columns} {p.compute.register} from {p.b.name} [{layout}]"
-        return Pack(p.b_input, key, 0, fill, packed, otherwise)
+            otherwise = _if(few, (self._launch("direct"),), (fill, *packed))
+        walks = [self.walks.b_rows, self.walks.b_k]
+        layout = ", ".join(" ".join(f"{s}:{t}" for s, t in w) for w in walks)
+        key = (
+            f"{tile.columns} columns of {p.compute.register} from {p.b.name} "
+            f"[{layout}] + {p.b_first}"
+        )
+        return Pack(p.b_input, key, block.index, fill, packed, otherwise)
 
     # ---------------------------------------------------------------- one launch
 
-    def _gemm(self, b_mode: str) -> Launch:
+    def _launch(self, b_mode: str, panels: Workspace | None = None) -> Launch:
         p, tile, at = self.p, self.tile, self.blocks
-        gemm = Gemm(
-            a=self.a,
-            b=self.b,
-            c=p.c,
-            compute=p.compute,
-            tile=tile,
-            a_mode="direct" if self.a_in_place else "scratch",
-            b_mode=b_mode,
-            c_unit=_is_unit(p.n.size, p.n.c),
-            k_axes=len(p.k),
-            fma="fma" in self.target.features or self.target.vector_bytes == 64,
-        )
+        gemm = replace(self.gemm, b_mode=b_mode)
         sizes = self._sizes()
         item = p.compute.bytes
-        scratch = Expr.const(0)
+        scratch = _Scratch()
         if b_mode == "scratch":
-            scratch = scratch + at.n * at.k * item
-        sizes["a_scratch"] = _aligned(scratch)
+            scratch.take(at.n * at.k * item)
         if gemm.a_mode == "scratch":
             sizes["a_row"] = ceil_div(at.k, tile.lanes) * tile.lanes
-            scratch = sizes["a_scratch"] + at.m * sizes["a_row"] * item
-        sizes["c_scratch"] = _aligned(scratch)
+            sizes["a_scratch"] = scratch.take(at.m * sizes["a_row"] * item)
         if not gemm.c_holds_sums:
-            many = Expr.min(at.k_count - 1, 1)
-            sizes["many"] = many
+            many = sizes["many"] = Expr.min(at.k_count - 1, 1)
             sizes["c_row"] = many * (at.n - tile.columns) + tile.columns
             room = many * (at.m - tile.rows) + tile.rows
-            scratch = sizes["c_scratch"] + room * sizes["c_row"] * item
+            sizes["c_scratch"] = scratch.take(room * sizes["c_row"] * item)
+        copied = [gemm.b] if b_mode == "scratch" else []
+        if self._has_tables(gemm.a) or any(self._has_tables(x) for x in copied):
+            sizes["table_k"] = scratch.take(at.k * 8)
+            sizes["table_r"] = scratch.take(Expr.max(at.m, tile.columns) * 8)
         text, params = gemm.write(sizes)
         some = Expr.min(self.m, 1) * Expr.min(self.n, 1)
         return Launch(
-            Kernel(f"dense_{b_mode}", text),
-            (Input(p.a_input), Workspace(0) if b_mode == "packed" else Input(p.b_input), Output(0)),
+            Kernel(f"{self.label}_{b_mode}", text),
+            (self.a_buffer, panels or self.b_buffer, Output(0), *self.more),
             params,
             p.batches * at.m_count * at.n_count * some,
             self._cost(gemm),
-            scratch,
+            scratch.total,
         )
 
+    @staticmethod
+    def _has_tables(operand: Operand) -> bool:
+        return operand.row_steps > 1 or operand.k_steps > 1
+
     def _sizes(self) -> dict[str, Expr]:
-        p, at = self.p, self.blocks
+        p, at, walks = self.p, self.blocks, self.walks
         sizes = {
             "M": self.m, "N": self.n, "K": self.depth,
             "MC": at.m, "NC": at.n, "KC": at.k, "MB": at.m_count, "NB": at.n_count,
-            "a_m": p.m.a, "a_k": p.k[-1].a, "b_n": p.n.b, "b_k": p.k[-1].b,
-            "c_m": p.m.c, "c_n": p.n.c,
+            "c_m": p.m[-1].c, "c_n": p.n[-1].c,
+            "a_first": p.a_first, "b_first": p.b_first, "a_run": self.run,
         }  # fmt: skip
         for i, axis in enumerate(p.batch):
             sizes |= {f"s{i}": axis.size, f"a{i}": axis.a, f"b{i}": axis.b, f"c{i}": axis.c}
-        for i, axis in enumerate(p.k):
-            sizes |= {f"k{i}": axis.size, f"ka{i}": axis.a, f"kb{i}": axis.b}
+        named = {"ar": walks.a_rows, "ak": walks.a_k, "br": walks.b_rows, "bk": walks.b_k}
+        for name, walk in named.items():
+            for i, (size, stride) in enumerate(walk):
+                sizes |= {f"{name}s{i}": size, f"{name}{i}": stride}
         return sizes
 
     def _cost(self, gemm: Gemm) -> Expr:
@@ -192,25 +231,42 @@ class _Planner:
         return panels * tiles * (depth * per_step + 20) + panels * depth + 100
 
 
-def _moves(batch: tuple[Axis, ...], array: str) -> tuple[bool, ...]:
-    return tuple(getattr(axis, array) != 0 for axis in batch)
+class _Scratch:
+    """Places in a worker's scratch memory, one after the other, at multiples of 64."""
+
+    def __init__(self) -> None:
+        self.total = Expr.const(0)
+
+    def take(self, size: Expr) -> Expr:
+        """The offset of a new place of `size` bytes."""
+        offset = self.total
+        self.total = offset + ceil_div(size, 64) * 64
+        return offset
 
 
-def _decided(condition: Condition) -> bool | None:
-    """The answer when both sides are numbers (conditions here are all <=)."""
-    if condition.lhs.is_const and condition.rhs.is_const:
-        return condition.lhs.value <= condition.rhs.value
-    return None
+def _operand(
+    array: str, element: Element, rows: Steps, k: Steps, batch: tuple[Axis, ...], first: Expr
+) -> Operand:
+    return Operand(
+        array,
+        element,
+        len(rows),
+        len(k),
+        _is_unit(*rows[-1]),
+        _is_unit(*k[-1]),
+        tuple(getattr(axis, array) != 0 for axis in batch),
+        first != 0,
+    )
+
+
+def _is_unit(size: Expr, stride: Expr) -> bool:
+    return bool(stride == ONE or (size.is_const and size.value == 1))
 
 
 def _if(
     condition: Condition, then: tuple[Step, ...], otherwise: tuple[Step, ...]
 ) -> tuple[Step, ...]:
-    chosen = _decided(condition)
-    if chosen is None:
-        return (If(condition, then, otherwise),)
-    return then if chosen else otherwise
-
-
-def _aligned(size: Expr) -> Expr:
-    return ceil_div(size, 64) * 64
+    """A choice, made now when both sides are numbers (conditions here are all <=)."""
+    if condition.lhs.is_const and condition.rhs.is_const:
+        return then if condition.lhs.value <= condition.rhs.value else otherwise
+    return (If(condition, then, otherwise),)

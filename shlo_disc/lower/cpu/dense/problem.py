@@ -1,15 +1,18 @@
 """What a `dense` fusion computes: C[batch, m, n] = sum over k of A[batch, m, k] * B[batch, k, n].
 
-Each side of a `dot_general` has groups of dimensions in any order. Neighbours whose strides
-agree in all arrays are one axis; what is left of M and N beyond the innermost axis joins the batch
-(where the other operand simply does not move), so that the kernel sees one M and one N axis. K
-keeps all its axes. The operands change places when the innermost dimension of the result comes
-from the left one: the kernel writes consecutive elements along N.
+Each side of a `dot_general` has groups of dimensions in any order. Dimensions of M that are one run
+of C are one axis (A may walk through them in steps of its own); what is left of M beyond the
+innermost such axis joins the batch, where the other operand simply does not move. Likewise N. The
+operands change places when the innermost dimension of the result comes from the left one: the
+kernel writes consecutive elements along N.
+
+Convolutions are problems of this form too, with strides of A that overlap (`conv.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from shlo_disc.dynamic.expr import Expr
@@ -18,7 +21,17 @@ from shlo_disc.errors import InternalError
 from shlo_disc.lower.cpu.elements import ELEMENTS, Element, element_of, unsupported
 from shlo_disc.mlir import ir, stablehlo
 
-__all__ = ["Axis", "Problem", "analyze_dense", "compute_element", "dense_strides"]
+__all__ = [
+    "Axis",
+    "Dense",
+    "Problem",
+    "Steps",
+    "analyze_dense",
+    "compute_element",
+    "dense_strides",
+    "normalized",
+    "steps",
+]
 
 ZERO, ONE = Expr.const(0), Expr.const(1)
 
@@ -33,31 +46,107 @@ class Axis:
     c: Expr = ZERO
 
 
+Steps = tuple[tuple[Expr, Expr], ...]
+"""(size, stride) of each digit of an index, outermost first, at least one."""
+
+
 @dataclass(frozen=True)
 class Problem:
     """See the module. `a_input` and `b_input` are operand numbers of the fusion."""
 
     batch: tuple[Axis, ...]
-    m: Axis
-    n: Axis
+    m: tuple[Axis, ...]
+    """One axis of C; several only where A walks through them in steps of its own. Likewise `n`."""
+    n: tuple[Axis, ...]
     k: tuple[Axis, ...]
-    """Outermost first, at least one."""
     a_input: int
     b_input: int
     a: Element
     b: Element
     c: Element
     compute: Element
+    a_first: Expr = ZERO
+    """Offset of A[0, 0, 0]; likewise `b_first`."""
+    b_first: Expr = ZERO
+
+    @property
+    def rows(self) -> Expr:
+        """Size of M."""
+        return Expr.product(x.size for x in self.m)
+
+    @property
+    def columns(self) -> Expr:
+        """Size of N."""
+        return Expr.product(x.size for x in self.n)
 
     @property
     def depth(self) -> Expr:
         """Number of products in a sum."""
-        return Expr.product(k.size for k in self.k)
+        return Expr.product(x.size for x in self.k)
 
     @property
     def batches(self) -> Expr:
         """Number of (A, B, C) matrices."""
         return Expr.product(x.size for x in self.batch)
+
+
+@dataclass(frozen=True)
+class Dense:
+    """A fusion taken apart."""
+
+    problem: Problem
+    dot: ir.Operation
+    total: ir.Value
+    """The sums in the order of the result: the dot, or the transpose behind it."""
+    root: ir.Value
+    """The result: `total`, or computed from it element by element."""
+
+
+def analyze_dense(fusion: ir.Operation, shapes: ShapeAnalysis) -> Dense:
+    """The problem of a fusion with one dot_general, transposes around it, element-wise ops behind.
+
+    Raises UnsupportedError for element types that are not compiled, InternalError for a fusion of
+    another form.
+    """
+    block = fusion.regions[0].blocks[0]
+    ops = [view.operation for view in block.operations]
+    dots = [op for op in ops if op.name == "stablehlo.dot_general"]
+    if len(dots) != 1:
+        raise InternalError(f"a dense fusion with {len(dots)} dot_general: {fusion}")
+    (dot,) = dots
+    if len(ops[-1].operands) != 1:
+        raise InternalError(f"a dense fusion with {len(ops[-1].operands)} results: {fusion}")
+    root = ops[-1].operands[0]
+    total, strides = _transposed(dot.results[0], shapes)
+    return Dense(_problem(dot, list(block.arguments), strides, shapes), dot, total, root)
+
+
+def _problem(
+    dot: ir.Operation, inputs: Sequence[ir.Value], out: Sequence[Expr], shapes: ShapeAnalysis
+) -> Problem:
+    """The problem of `dot` whose result dimensions have strides `out`."""
+    lhs, rhs = (_view(v, inputs, shapes) for v in dot.operands)
+    numbers = stablehlo.DotDimensionNumbers(dot.attributes["dot_dimension_numbers"])
+    lhs_batch = list(numbers.lhs_batching_dimensions)
+    rhs_batch = list(numbers.rhs_batching_dimensions)
+    lhs_k = list(numbers.lhs_contracting_dimensions)
+    rhs_k = list(numbers.rhs_contracting_dimensions)
+    lhs_free = [d for d in range(len(lhs.sizes)) if d not in lhs_batch and d not in lhs_k]
+    rhs_free = [d for d in range(len(rhs.sizes)) if d not in rhs_batch and d not in rhs_k]
+    left = iter(out)
+    batch = tuple(
+        Axis(lhs.sizes[i], lhs.strides[i], rhs.strides[j], next(left))
+        for i, j in zip(lhs_batch, rhs_batch, strict=True)
+    )
+    m = tuple(Axis(lhs.sizes[i], a=lhs.strides[i], c=next(left)) for i in lhs_free)
+    n = tuple(Axis(rhs.sizes[j], b=rhs.strides[j], c=next(left)) for j in rhs_free)
+    k = tuple(
+        Axis(lhs.sizes[i], a=lhs.strides[i], b=rhs.strides[j])
+        for i, j in zip(lhs_k, rhs_k, strict=True)
+    )
+    a, b, c = (element_of(v) for v in (*dot.operands, dot.results[0]))
+    compute = compute_element(dot, a, b, c)
+    return normalized(Problem(batch, m, n, k, lhs.input, rhs.input, a, b, c, compute), shapes)
 
 
 def dense_strides(sizes: Sequence[Expr]) -> list[Expr]:
@@ -81,70 +170,6 @@ def compute_element(op: ir.Operation, a: Element, b: Element, c: Element) -> Ele
     return ELEMENTS["i64" if c.bits == 64 else "i32"]
 
 
-def analyze_dense(fusion: ir.Operation, shapes: ShapeAnalysis) -> Problem:
-    """The problem of a fusion with one dot_general and, after it, at most transposes.
-
-    Raises UnsupportedError for element types that are not compiled, InternalError for a fusion of
-    another form.
-    """
-    block = fusion.regions[0].blocks[0]
-    ops = [view.operation for view in block.operations]
-    dots = [op for op in ops if op.name == "stablehlo.dot_general"]
-    if len(dots) != 1:
-        raise InternalError(f"a dense fusion with {len(dots)} dot_general: {fusion}")
-    (dot,) = dots
-    terminator = ops[-1]
-    if len(terminator.operands) != 1:
-        raise InternalError(f"a dense fusion with {len(terminator.operands)} results: {fusion}")
-    inputs = list(block.arguments)
-    lhs, rhs = (_view(v, inputs, shapes) for v in dot.operands)
-    out = _result_strides(dot, terminator.operands[0], shapes)
-    numbers = stablehlo.DotDimensionNumbers(dot.attributes["dot_dimension_numbers"])
-    lhs_batch, rhs_batch = (
-        list(numbers.lhs_batching_dimensions),
-        list(numbers.rhs_batching_dimensions),
-    )
-    lhs_k, rhs_k = (
-        list(numbers.lhs_contracting_dimensions),
-        list(numbers.rhs_contracting_dimensions),
-    )
-    lhs_free = [d for d in range(len(lhs.sizes)) if d not in lhs_batch and d not in lhs_k]
-    rhs_free = [d for d in range(len(rhs.sizes)) if d not in rhs_batch and d not in rhs_k]
-    batch_out = out[: len(lhs_batch)]
-    m_out = out[len(lhs_batch) : len(lhs_batch) + len(lhs_free)]
-    n_out = out[len(lhs_batch) + len(lhs_free) :]
-    batch = [
-        Axis(lhs.sizes[i], lhs.strides[i], rhs.strides[j], c)
-        for i, j, c in zip(lhs_batch, rhs_batch, batch_out, strict=True)
-    ]
-    m = [Axis(lhs.sizes[i], a=lhs.strides[i], c=c) for i, c in zip(lhs_free, m_out, strict=True)]
-    n = [Axis(rhs.sizes[j], b=rhs.strides[j], c=c) for j, c in zip(rhs_free, n_out, strict=True)]
-    k = [
-        Axis(lhs.sizes[i], a=lhs.strides[i], b=rhs.strides[j])
-        for i, j in zip(lhs_k, rhs_k, strict=True)
-    ]
-    a, b, c = element_of(dot.operands[0]), element_of(dot.operands[1]), element_of(dot.results[0])
-    problem = Problem(
-        tuple(batch),
-        ONE_AXIS,
-        ONE_AXIS,
-        tuple(k),
-        lhs.input,
-        rhs.input,
-        a,
-        b,
-        c,
-        compute_element(dot, a, b, c),
-    )
-    if _innermost_is(m, [*batch, *n]):
-        problem = _swapped(problem)
-        m, n = [_swap(x) for x in n], [_swap(x) for x in m]
-    return _collapsed(problem, m, n, shapes)
-
-
-ONE_AXIS = Axis(ONE)
-
-
 @dataclass(frozen=True)
 class _View:
     """An operand of the fusion as the dot sees it."""
@@ -152,6 +177,10 @@ class _View:
     input: int
     sizes: list[Expr]
     strides: list[Expr]
+
+
+def _order(op: ir.Operation) -> list[int]:
+    return list(ir.DenseI64ArrayAttr(op.attributes["permutation"]))
 
 
 def _view(value: ir.Value, inputs: Sequence[ir.Value], shapes: ShapeAnalysis) -> _View:
@@ -163,74 +192,93 @@ def _view(value: ir.Value, inputs: Sequence[ir.Value], shapes: ShapeAnalysis) ->
     if op.name != "stablehlo.transpose":
         raise InternalError(f"a dense fusion cannot read its operand through {op}")
     inner = _view(op.operands[0], inputs, shapes)
-    order = list(ir.DenseI64ArrayAttr(op.attributes["permutation"]))
+    order = _order(op)
     return _View(inner.input, [inner.sizes[d] for d in order], [inner.strides[d] for d in order])
 
 
-def _result_strides(dot: ir.Operation, root: ir.Value, shapes: ShapeAnalysis) -> list[Expr]:
-    """The step in the fusion's result of each dimension of the dot's result."""
-    if root == dot.results[0]:
-        return dense_strides(shapes.shape(root))
-    op = root.owner.operation
-    if op.name != "stablehlo.transpose":
-        raise InternalError(f"a dense fusion cannot end in {op}")
-    outer = dense_strides(shapes.shape(root))
-    chain = [list(ir.DenseI64ArrayAttr(op.attributes["permutation"]))]
-    while op.operands[0] != dot.results[0]:
-        op = op.operands[0].owner.operation
-        if op.name != "stablehlo.transpose":
-            raise InternalError(f"a dense fusion cannot hold {op} after its dot")
-        chain.append(list(ir.DenseI64ArrayAttr(op.attributes["permutation"])))
-    strides = outer
-    for order in chain:
-        strides = [strides[order.index(d)] for d in range(len(order))]
-    return strides
+def _transposed(result: ir.Value, shapes: ShapeAnalysis) -> tuple[ir.Value, list[Expr]]:
+    """`result` behind the transposes that follow it, and the strides there of its dimensions."""
+    uses = list(result.uses)
+    if len(uses) == 1 and uses[0].owner.operation.name == "stablehlo.transpose":
+        op = uses[0].owner.operation
+        last, strides = _transposed(op.results[0], shapes)
+        order = _order(op)
+        return last, [strides[order.index(d)] for d in range(len(order))]
+    return result, dense_strides(shapes.shape(result))
 
 
 def _is_one(size: Expr) -> bool:
     return bool(size.is_const and size.value == 1)
 
 
-def _swap(axis: Axis) -> Axis:
-    return Axis(axis.size, axis.b, axis.a, axis.c)
-
-
 def _swapped(p: Problem) -> Problem:
-    return Problem(
-        tuple(_swap(x) for x in p.batch),
-        p.m,
-        p.n,
-        tuple(_swap(x) for x in p.k),
-        p.b_input,
-        p.a_input,
-        p.b,
-        p.a,
-        p.c,
-        p.compute,
+    def swap(axes: Sequence[Axis]) -> tuple[Axis, ...]:
+        return tuple(Axis(x.size, x.b, x.a, x.c) for x in axes)
+
+    return replace(
+        p,
+        batch=swap(p.batch),
+        m=swap(p.n),
+        n=swap(p.m),
+        k=swap(p.k),
+        a_input=p.b_input,
+        b_input=p.a_input,
+        a=p.b,
+        b=p.a,
+        a_first=p.b_first,
+        b_first=p.a_first,
     )
 
 
-def _innermost_is(axes: Sequence[Axis], others: Sequence[Axis]) -> bool:
+def normalized(problem: Problem, shapes: ShapeAnalysis) -> Problem:
+    """`problem` with all axes in the form the module describes."""
+    if _holds_innermost(problem.m) and not _holds_innermost([*problem.n, *problem.batch]):
+        problem = _swapped(problem)
+    equal = shapes.constraints.equal
+    *outer_m, m = _groups(problem.m, equal)
+    *outer_n, n = _groups(problem.n, equal)
+    batch = [*problem.batch, *itertools.chain(*outer_m, *outer_n)]
+    k = sorted(_relevant(problem.k), key=lambda x: _magnitude(x.a), reverse=True)
+    return replace(
+        problem,
+        batch=tuple(_merged(_by_c(batch), equal)),
+        m=tuple(m),
+        n=tuple(n),
+        k=tuple(_merged(k, equal)) or (Axis(ONE),),
+    )
+
+
+def steps(axes: Sequence[Axis], array: str, shapes: ShapeAnalysis) -> Steps:
+    """How an index over `axes` moves through one array: neighbours of one run are one step."""
+    equal = shapes.constraints.equal
+    found: list[tuple[Expr, Expr]] = []
+    for axis in axes:
+        size, stride = axis.size, getattr(axis, array)
+        if found and _same(found[-1][1], stride * size, equal):
+            found[-1] = (found[-1][0] * size, stride)
+        else:
+            found.append((size, stride))
+    return tuple(found)
+
+
+Equal = Callable[[Expr, Expr], bool]
+
+
+def _same(x: Expr, y: Expr, equal: Equal) -> bool:
+    return bool(x == y or equal(x, y))
+
+
+def _holds_innermost(axes: Sequence[Axis]) -> bool:
     """Do `axes` hold the innermost dimension of the result? (Size 1 counts for nobody.)"""
-    mine = [x for x in axes if not _is_one(x.size)]
-    unit = any(x.c == ONE for x in mine)
-    return unit and not any(x.c == ONE and not _is_one(x.size) for x in others)
+    return any(x.c == ONE and not _is_one(x.size) for x in axes)
 
 
-def _collapsed(
-    problem: Problem, m: Sequence[Axis], n: Sequence[Axis], shapes: ShapeAnalysis
-) -> Problem:
-    """`problem` with its axes merged where strides allow and spread as the module says."""
-    merged_m, merged_n = _merge(_by_c(m), shapes), _merge(_by_c(n), shapes)
-    *outer_m, last_m = merged_m or [ONE_AXIS]
-    *outer_n, last_n = merged_n or [ONE_AXIS]
-    batch = _merge(_by_c([*problem.batch, *outer_m, *outer_n]), shapes)
-    k = _merge(sorted(problem.k, key=lambda x: _magnitude(x.a), reverse=True), shapes)
-    return replace(problem, batch=tuple(batch), m=last_m, n=last_n, k=tuple(k or [ONE_AXIS]))
+def _relevant(axes: Sequence[Axis]) -> list[Axis]:
+    return [x for x in axes if not _is_one(x.size)]
 
 
 def _by_c(axes: Sequence[Axis]) -> list[Axis]:
-    return sorted(axes, key=lambda x: _magnitude(x.c), reverse=True)
+    return sorted(_relevant(axes), key=lambda x: _magnitude(x.c), reverse=True)
 
 
 def _magnitude(stride: Expr) -> tuple[int, int]:
@@ -239,20 +287,26 @@ def _magnitude(stride: Expr) -> tuple[int, int]:
     return degree, max((abs(c) for _, c in stride.terms), default=0)
 
 
-def _merge(axes: Sequence[Axis], shapes: ShapeAnalysis) -> list[Axis]:
-    """Neighbours of one run of memory, in every array, as one axis; axes of size 1 dropped."""
+def _groups(axes: Sequence[Axis], equal: Equal) -> list[list[Axis]]:
+    """`axes` in the order of C, cut where C is no single run; at least one group."""
+    groups: list[list[Axis]] = []
+    for axis in _by_c(axes):
+        if groups and _same(groups[-1][-1].c, axis.c * axis.size, equal):
+            groups[-1].append(axis)
+        else:
+            groups.append([axis])
+    return groups or [[Axis(ONE)]]
 
-    def same(x: Expr, y: Expr) -> bool:
-        return bool(x == y or shapes.constraints.equal(x, y))
 
+def _merged(axes: Sequence[Axis], equal: Equal) -> list[Axis]:
+    """Neighbours of one run of memory, in every array, as one axis."""
     merged: list[Axis] = []
     for axis in axes:
-        if _is_one(axis.size):
-            continue
-        if merged:
-            top = merged[-1]
-            if all(same(getattr(top, array), getattr(axis, array) * axis.size) for array in "abc"):
-                merged[-1] = Axis(top.size * axis.size, axis.a, axis.b, axis.c)
-                continue
-        merged.append(axis)
+        if merged and all(
+            _same(getattr(merged[-1], array), getattr(axis, array) * axis.size, equal)
+            for array in "abc"
+        ):
+            merged[-1] = Axis(merged[-1].size * axis.size, axis.a, axis.b, axis.c)
+        else:
+            merged.append(axis)
     return merged

@@ -95,12 +95,20 @@ def at_least_one(size: Expr) -> Expr:
 
 
 def blocks(
-    m: Expr, n: Expr, k: Expr, batches: Expr, tile: Tile, compute: Element, cores: int
+    m: Expr,
+    n: Expr,
+    k: Expr,
+    batches: Expr,
+    tile: Tile,
+    compute: Element,
+    cores: int,
+    run: Expr,
 ) -> Blocks:
     """How a problem is cut into tasks.
 
-    M and K are cut evenly (no small last block). Columns are given to a task by panels: up to
-    `N_BLOCK`, fewer when there would be less than `TASKS_PER_CORE` tasks for every core.
+    M and K are cut evenly (no small last block), K into whole multiples of `run`. Columns are
+    given to a task by panels: up to `N_BLOCK`, fewer when there would be less than
+    `TASKS_PER_CORE` tasks for every core.
     """
     rows = max(1, M_BLOCK // tile.rows) * tile.rows
     m_count = at_least_one(ceil_div(m, rows))
@@ -108,8 +116,9 @@ def blocks(
     m_count = at_least_one(ceil_div(m, m_block))
     depth = K_BLOCK_BYTES // compute.bytes
     # Up to half more than the limit in one go: a second pass over C costs more.
-    k_count = at_least_one(ceil_div(k - depth // 2, depth))
-    k_block = at_least_one(ceil_div(k, k_count))
+    k_count = at_least_one(ceil_div(Expr.max(k - depth // 2, 0), depth))
+    k_block = at_least_one(ceil_div(ceil_div(k, at_least_one(run)), k_count)) * at_least_one(run)
+    k_count = at_least_one(ceil_div(k, k_block))
     panels = at_least_one(ceil_div(n, tile.columns))
     most = max(1, N_BLOCK * 4 // compute.bytes // tile.columns)
     share = (panels * m_count * at_least_one(batches)) // (TASKS_PER_CORE * cores)
