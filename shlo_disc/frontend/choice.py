@@ -232,7 +232,7 @@ class Choice:
 
     def specs(self) -> list[jax.ShapeDtypeStruct]:
         """The abstract value of every leaf, in one new symbolic scope."""
-        constraints = [str(g) for g in self.guards if g.relation == ">="]
+        constraints = [f"{g.left} >= {g.right}" for g in self.guards if g.relation == ">="]
         scope = export.SymbolicScope(constraints)
         found = []
         for leaf, shape in zip(self.leaves, self.dims, strict=True):
@@ -310,12 +310,13 @@ def first_choice(
                         size = classes[key] = choice.new_symbol(value)
             shape.append(size)
         choice.dims.append(tuple(shape))
+    # An equality shapes the program (t = 4*k), so it is substituted and not only checked; in the
+    # other constraints too, which therefore come first.
+    choice.guards += [guard for guard in constraints if guard.relation != "=="]
     for guard in constraints:
-        if guard.relation != "==":
-            choice.guards.append(guard)
-        # An equality shapes the program (t = 4*k), so it is substituted and not only checked.
-        elif choice.unify(guard.left, guard.right, guard.reason, "", even_fixed=True) is None:
-            choice.guards.append(guard)
+        if guard.relation == "==":
+            if choice.unify(guard.left, guard.right, guard.reason, "", even_fixed=True) is None:
+                choice.guards.append(guard)
     if not before and any(kind[0] == "parameters" for kind in kinds) and mode == "auto":
         choice.notes.append(_parameters_note(leaves, kinds))
     return choice

@@ -270,7 +270,8 @@ class JitFunction:
     ) -> Any:
         positions, named, static = self._split(args, kwargs)
         call = Call(self._options, args, kwargs, positions, named, static)
-        if self._families[call.family].versions.count(version) == 0:
+        family = self._families.get(call.family)
+        if family is None or version not in family.versions:
             raise TypeError(
                 f"{version.name} was compiled for other types or another structure of arguments"
             )

@@ -37,6 +37,8 @@ class ShapeError:
     @property
     def sentence(self) -> str:
         """The first line, as a reason."""
+        if "cannot be interpreted as an integer" in self.text:
+            return "the program uses it as a Python integer"
         line = next((line for line in self.text.splitlines() if line.strip()), "")
         return f"{type(self.error).__name__}: {line.strip()}"[:200]
 

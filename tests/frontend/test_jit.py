@@ -322,9 +322,9 @@ def test_a_statement_is_kept_after_a_good_call():
 
 def test_a_stated_size_that_must_be_constant():
     f = shlo_disc.jit(lambda x: sum(x[k] for k in range(x.shape[0])), shapes=("b, _",))
-    with pytest.raises(jax.errors.InconclusiveDimensionOperation) as error:
+    with pytest.raises(TypeError, match="cannot be interpreted as an integer") as error:
         f(ones(3, 2))
-    assert "the sizes b were stated in `shapes`" in error.value.__notes__[0]
+    assert "the sizes b were stated in `shapes`" in error.value.__notes__[-1]
 
 
 def test_dynamic_true_and_false():
@@ -332,9 +332,9 @@ def test_dynamic_true_and_false():
         return sum(x[k] for k in range(x.shape[0]))
 
     f = shlo_disc.jit(loop, dynamic=True)
-    with pytest.raises(jax.errors.InconclusiveDimensionOperation) as error:
+    with pytest.raises(TypeError, match="cannot be interpreted as an integer") as error:
         f(ones(3, 2))
-    assert error.value.__notes__[0].startswith("dynamic=True keeps every size a symbol")
+    assert error.value.__notes__[-1].startswith("dynamic=True keeps every size a symbol")
     g = shlo_disc.jit(lambda x: x * 2, dynamic=False)
     for n in (2, 3, 2):
         g(ones(n))
@@ -398,8 +398,9 @@ def test_the_functions_own_error_is_raised_as_it_is():
     def f(x):
         raise Own("no")
 
-    with pytest.raises(Own, match="^no$"):
+    with pytest.raises(Own) as error:
         shlo_disc.jit(f)(ones(3))
+    assert str(error.value) == "no"
 
 
 def test_shapes_that_do_not_fit_raise_what_jax_raises():
@@ -429,9 +430,10 @@ def test_explain_names_sizes_reasons_and_lines():
     g(ones(3, 2))
     line = f.__code__.co_firstlineno + 1
     text = g.explain()
-    assert text.startswith("version 1 of f: d0\n  x: (d0, 2)\nassumes\n  d1 = 2 (dimension 1 of x): ")
-    assert "used in a context that requires a constant" in text
-    assert text.endswith(f"test_jit.py:{line})")
+    assert text == (
+        "version 1 of f: d0\n  x: (d0, 2)\nassumes\n  d1 = 2 (dimension 1 of x): the program uses it "
+        f"as a Python integer ({__file__}:{line})"
+    )
     assert len(g.guards()) == 1
 
 

@@ -84,7 +84,7 @@ def test_transformation(name, standin):
     transform = TRANSFORMATIONS[name]
     f = shlo_disc.jit(function)
     compilations = set()
-    for k, n, b in ((4, 5, 3), (2, 2, 2), (1, 3, 6)):
+    for k, n, b in ((4, 5, 3), (1, 2, 2)):
         w, x = F(k, n), F(b, k)
         compare(transform(f)(w, x), transform(function)(w, x))
         compilations.add(len(standin))
@@ -157,11 +157,12 @@ def test_a_gradient_given_to_jit_is_traced_through():
 
 def test_functions_inside_functions_are_inlined(standin):
     inner = shlo_disc.jit(lambda x: jnp.sin(x), name="inner")
-    outer = shlo_disc.jit(lambda x: inner(x) * inner(x[:2]))
-    compare(outer(F(1, 5)), outer.__wrapped__(F(1, 5)) * 0 + outer(F(1, 5)))
-    x = F(7, 5)
-    compare(shlo_disc.jit(lambda x: inner(x) + 1)(x), jnp.sin(x) + 1)
+    outer = shlo_disc.jit(lambda x: inner(x) + inner(x[:1]))
+    for n in (7, 3):
+        x = F(n, 5)
+        compare(outer(x), jnp.sin(x) + jnp.sin(x[:1]))
     assert inner.cache_info().misses == 0
+    assert len(standin) == 1
 
 
 def test_inside_an_export_with_symbolic_sizes():
