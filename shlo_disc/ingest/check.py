@@ -8,9 +8,9 @@ from typing import Any
 from shlo_disc.errors import InvalidModuleError, UnsupportedError
 from shlo_disc.ingest.chlo import KEPT_CHLO
 from shlo_disc.locations import source_line
-from shlo_disc.mlir import ir, ops_of, walk
+from shlo_disc.mlir import ir, walk
 
-__all__ = ["MAX_ELEMENTS", "MAX_OPS", "MAX_RANK", "check_calls", "check_normal_form", "check_types"]
+__all__ = ["MAX_ELEMENTS", "MAX_OPS", "MAX_RANK", "check_calls", "check_normal_form"]
 
 MAX_OPS = 1_000_000
 """After inlining. BERT-base has 6500; a million take minutes in every pass."""
@@ -78,8 +78,11 @@ def _calls_and_size(function: Any, known: dict[str, Any]) -> tuple[list[str], in
     return callees, count
 
 
-def check_types(module: ir.Module) -> None:
-    """Every value is a ranked dense tensor within the limits."""
+def check_normal_form(module: ir.Module) -> None:
+    """One function of StableHLO and the CHLO ops that stay; every value a ranked dense tensor.
+
+    Raises UnsupportedError for what is valid but not that, InvalidModuleError beyond a limit.
+    """
     seen: set[ir.Type] = set()
 
     def check(kind: ir.Type, op: ir.Operation) -> None:
@@ -88,6 +91,7 @@ def check_types(module: ir.Module) -> None:
             seen.add(kind)
 
     def visit(op: ir.Operation) -> None:
+        _check_op(op)
         for result in op.results:
             check(result.type, op)
         for region in op.regions:
@@ -96,6 +100,33 @@ def check_types(module: ir.Module) -> None:
                     check(argument.type, op)
 
     walk(module, visit)
+    if len(module.body.operations) != 1:
+        names = [op.operation.name for op in module.body.operations]
+        raise UnsupportedError(f"a module must hold one function; this one holds {names}")
+
+
+def _check_op(op: ir.Operation) -> None:
+    name = op.name
+    if name == "stablehlo.custom_call" and len(_called_computations(op)):
+        target = ir.StringAttr(op.attributes["call_target_name"]).value
+        raise UnsupportedError(
+            f"{source_line(op)}: custom_call @{target} with a computation of its own is not "
+            "known to shlo_disc; compute this part outside"
+        )
+    if name.startswith(("stablehlo.", "disc.")) or name in _FRAME or name in KEPT_CHLO:
+        return
+    if name == "func.call":
+        raise UnsupportedError(f"{source_line(op)}: func.call could not be inlined")
+    raise UnsupportedError(
+        f"{source_line(op)}: {name} is not a StableHLO operation; lower the module to "
+        "StableHLO before giving it to shlo_disc"
+    )
+
+
+def _called_computations(op: ir.Operation) -> ir.ArrayAttr:
+    if "called_computations" not in op.attributes:
+        return ir.ArrayAttr.get([])
+    return ir.ArrayAttr(op.attributes["called_computations"])
 
 
 def _check_type(kind: ir.Type, op: ir.Operation) -> None:
@@ -124,33 +155,6 @@ def _check_type(kind: ir.Type, op: ir.Operation) -> None:
         raise InvalidModuleError(
             f"{where}: {kind} has {elements} elements; the limit is {MAX_ELEMENTS}"
         )
-
-
-def check_normal_form(module: ir.Module) -> None:
-    """One function, and only StableHLO and the CHLO ops that stay, or UnsupportedError."""
-
-    def visit(op: ir.Operation) -> None:
-        name = op.name
-        if name.startswith(("stablehlo.", "disc.")) or name in _FRAME or name in KEPT_CHLO:
-            return
-        if name == "func.call":
-            raise UnsupportedError(f"{source_line(op)}: func.call could not be inlined")
-        raise UnsupportedError(
-            f"{source_line(op)}: {name} is not a StableHLO operation; lower the module to "
-            "StableHLO before giving it to shlo_disc"
-        )
-
-    walk(module, visit)
-    for op in ops_of(module, "stablehlo.custom_call"):
-        if len(ir.ArrayAttr(op.attributes.get("called_computations", ir.ArrayAttr.get([])))):
-            target = ir.StringAttr(op.attributes["call_target_name"]).value
-            raise UnsupportedError(
-                f"{source_line(op)}: custom_call @{target} with a computation of its own is not "
-                "known to shlo_disc; compute this part outside"
-            )
-    if len(module.body.operations) != 1:
-        names = [op.operation.name for op in module.body.operations]
-        raise UnsupportedError(f"a module must hold one function; this one holds {names}")
 
 
 _FRAME = frozenset({"builtin.module", "func.func", "func.return"})
