@@ -98,10 +98,11 @@ def element_of(value: ir.Value) -> Element:
     name = str(ir.ShapedType(value.type).element_type)
     if (element := ELEMENTS.get(name)) is None:
         owner = value.owner
-        op = owner.owner if isinstance(owner, ir.Block) else owner
+        if isinstance(owner, ir.Block):  # name the first op that reads the operand
+            owner = next((use.owner for use in value.uses), owner.owner)
         known = ", ".join(sorted(ELEMENTS))
         unsupported(
-            op.operation, f"element type {name} is not compiled", f"convert to one of {known}"
+            owner.operation, f"element type {name} is not compiled", f"convert to one of {known}"
         )
     return element
 
