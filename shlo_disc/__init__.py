@@ -1,7 +1,7 @@
 """shlo_disc: compile a JAX function once, run it at every shape.
 
-    f = shlo_disc.jit(function)
-    f(x)  # the first call compiles; other batch sizes and lengths do not
+f = shlo_disc.jit(function)
+f(x)  # the first call compiles; other batch sizes and lengths do not
 """
 
 from __future__ import annotations

@@ -1,22 +1,24 @@
 """Every private name of JAX that shlo_disc uses, and what for.
 
-The rest of the package imports them from here, so a new JAX version is one file to check. Tried with
-jax and jaxlib 0.10.2 (Python 3.11) and 0.12.0.1 (Python 3.12); `tests/frontend/test_jax_private.py`
-holds each name to what is said of it here.
+The rest of the package imports them from here, so a new JAX version is one file to check. Tried
+with jax and jaxlib 0.10.2 (Python 3.11) and 0.12.0.1 (Python 3.12);
+`tests/frontend/test_jax_private.py` holds each name to what is said of it here.
 
-| name | what for |
-|---|---|
-| `trace_context` | the part of `jax.config` a trace depends on (x64, matmul precision, ...): part of the cache key |
-| `disable_jit` | `jax.disable_jit()`: run the function as Python |
-| `ArrayImpl` | the one concrete array class; `type(x) is ArrayImpl` is 20 times faster than isinstance |
-| `shaped_array`, `batched_device_put` | results: NumPy memory as a jax.Array, without a copy and uncommitted |
-| `cpu_sharding` | the sharding of one device (public `SingleDeviceSharding`, kept) |
-| `collect_garbage` | lets go of buffers whose arrays died in another thread |
-| `key_impl` | `dtype._impl.name` of typed PRNG keys, to wrap raw results |
-| `DimExpr` | the class of symbolic sizes: its `__eq__` is watched while we trace |
-| `source_info_util`, `traceback_util` | `register_exclusion`: our frames stay out of locations and tracebacks; `summarize` of an equation's line |
-| `jaxprs_in_params` | nested jaxprs, to find every reshape |
-| `auto_insert_reshard`, `standard_vma_rule`, `ManualAxisType`, `get_cur_mesh_sharding` | what `shard_map` needs a primitive to say about its result; without it the gradient of `shard_map(f)` is silently wrong |
+* `trace_context`: the part of `jax.config` a trace depends on (x64, matmul precision, ...), which
+  belongs in cache keys.
+* `disable_jit`: `jax.disable_jit()` asks to run the function as Python.
+* `ArrayImpl`: the one concrete array class; `type(x) is ArrayImpl` costs a fraction of isinstance.
+* `shaped_array`, `batched_device_put`: NumPy memory as a jax.Array, without a copy and uncommitted.
+* `cpu_sharding`: the sharding of one device (public `SingleDeviceSharding`, kept).
+* `collect_garbage`: lets go of buffers whose arrays died in another thread.
+* `key_impl`: `dtype._impl.name` of typed PRNG keys, to wrap raw results.
+* `DimExpr`: the class of symbolic sizes; its `__eq__` is watched while we trace.
+* `register_exclusion` (twice): our frames stay out of locations and tracebacks. `summarize`: the
+  line of an equation.
+* `jaxprs_in_params`: nested jaxprs, to find every reshape.
+* `auto_insert_reshard`, `standard_vma_rule`, `ManualAxisType`, `get_cur_mesh_sharding`: what
+  `shard_map` needs a primitive to say of its result; without it the gradient of `shard_map(f)` is
+  silently wrong.
 """
 
 from __future__ import annotations
@@ -37,13 +39,12 @@ from jax._src import source_info_util as _source_info
 from jax._src import traceback_util as _traceback
 from jax._src.array import ArrayImpl
 from jax._src.export.shape_poly import _DimExpr as DimExpr
-from jax._src.lib import _jax
+from jaxlib import _jax
 
 __all__ = [
     "ArrayImpl",
     "Comparison",
     "DimExpr",
-    "auto_insert_reshard",
     "batched_device_put",
     "collect_garbage",
     "comparisons_watched",
@@ -55,6 +56,7 @@ __all__ = [
     "reshapes_of",
     "shaped_array",
     "trace_context",
+    "varying_alike",
 ]
 
 trace_context = _config.trace_context
@@ -62,9 +64,6 @@ trace_context = _config.trace_context
 
 disable_jit = _config.disable_jit
 """`.value` is true inside `with jax.disable_jit()`."""
-
-auto_insert_reshard = _core.auto_insert_reshard
-"""Arguments with equal sets of varying manual axes (a no-op outside `shard_map`)."""
 
 
 shaped_array = _core.ShapedArray
@@ -83,11 +82,18 @@ def cpu_sharding(device: jax.Device) -> jax.sharding.Sharding | None:
     return jax.sharding.SingleDeviceSharding(device) if device.platform == "cpu" else None
 
 
+def varying_alike(arguments: Any) -> list[Any]:
+    """Arguments that all vary over the same manual axes; nothing changes outside `shard_map`."""
+    core: Any = _core
+    return list(core.auto_insert_reshard(*arguments))
+
+
 def manual_axes(primitive: str, arguments: Any, results: list[Any]) -> list[Any]:
     """The avals `results` as they are under the mesh in force, given the arguments' avals."""
-    varying = _core.standard_vma_rule(primitive, *arguments)
-    sharding = _core.get_cur_mesh_sharding()
-    manual = _core.ManualAxisType(varying=varying)
+    core: Any = _core
+    varying = core.standard_vma_rule(primitive, *arguments)
+    sharding = core.get_cur_mesh_sharding()
+    manual = core.ManualAxisType(varying=varying)
     return [aval.update(sharding=sharding, manual_axis_type=manual) for aval in results]
 
 
@@ -100,12 +106,14 @@ def key_impl(dtype: Any) -> str:
 # ---- watching `==` on symbolic sizes ----------------------------------------------------------
 #
 # JAX answers False when it cannot tell whether two sizes are equal (jax#14290), because `==` is
-# also used by its caches. A function that asks (`if x.shape == y.shape`) would silently take the wrong
-# branch, so we note who asked: an answer given to a file outside JAX becomes a guard.
+# also used by its caches. A function that asks (`if x.shape == y.shape`) would silently take the
+# wrong branch, so we note who asked: an answer given to a file outside JAX becomes a guard.
 
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _JAX_DIRS = tuple(
-    os.path.dirname(os.path.abspath(file)) + os.sep for file in (jax.__file__, _jax.__file__) if file
+    os.path.dirname(os.path.abspath(file)) + os.sep
+    for file in (jax.__file__, _jax.__file__)
+    if file
 )
 _library_files: dict[str, bool] = {}
 
@@ -186,7 +194,9 @@ def comparisons_watched() -> Iterator[list[Comparison]]:
 
 
 def reshapes_of(jaxpr: Any) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...], str]]:
-    """(operand shape, result shape, `model.py:7`) of every reshape of symbolic sizes, nested too."""
+    """(operand shape, result shape, `model.py:7`) of every reshape of symbolic sizes, nested
+    too.
+    """
     todo = [getattr(jaxpr, "jaxpr", jaxpr)]
     while todo:
         inner = todo.pop()

@@ -1,4 +1,4 @@
-"""The state of the search for symbols: what every axis is, and the edits that make it less general."""
+"""The state of the search for symbols: every axis, and the edits that make it less general."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import jax
 from jax import export
 
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.frontend.leaves import Leaf
+from shlo_disc.frontend.leaves import Leaf, abstract
 from shlo_disc.frontend.plan import Guard, Note, Pattern
 
 __all__ = ["PARAMETER_LEAVES", "Choice", "first_choice"]
 
 PARAMETER_LEAVES = 16
-"""An argument with this many leaves is taken for parameters: its sizes are constants until they change.
+"""An argument with this many leaves is taken for parameters: its sizes are constants until they
+change.
 
-A compiler does better with a hidden size it knows (tiles without tails, packed weights), and sizes of
-parameters hardly ever change between calls. The number itself is a guess: the batches of models have
-fewer leaves, the smallest models of practice have more. If such a size does change, the next version has
-a symbol for it.
-"""
+A compiler does better with a hidden size it knows (tiles without tails, packed weights), and sizes
+of parameters hardly ever change between calls. The number itself is a guess: the batches of models
+have fewer leaves, the smallest models of practice have more. If such a size does change, the next
+version has a symbol for it. """
 
 _TAKEN = re.compile(r"d(\d+)\Z")
 
@@ -122,7 +122,9 @@ class Choice:
         if not (left.symbols() | right.symbols()):
             return False
         known = {(g.left, g.relation, g.right) for g in self.guards}
-        if (left, relation, right) in known or (relation != ">=" and (right, relation, left) in known):
+        if (left, relation, right) in known or (
+            relation != ">=" and (right, relation, left) in known
+        ):
             return False
         self.guards.append(Guard(left, relation, right, reason, where))
         return True
@@ -143,7 +145,7 @@ class Choice:
     def unify(
         self, a: Expr, b: Expr, reason: str, where: str, *, even_fixed: bool = False
     ) -> dict[str, Expr] | None:
-        """Make two expressions that are equal in this call equal always; the replacements, or None."""
+        """Two sizes that are equal in this call become equal always; the replacements, or None."""
         if a == b:
             return {}
         for mod, zero in ((a, b), (b, a)):
@@ -213,7 +215,7 @@ class Choice:
         return None
 
     def merge_equal_sizes(self) -> bool:
-        """One symbol for all sizes that are equal in this call: the least general, surest sharing."""
+        """One symbol for all sizes equal in this call: the least general, surest sharing."""
         by_value: dict[int, str] = {}
         solution: dict[str, Expr] = {}
         for symbol in sorted(self.hints, key=_order):
@@ -240,7 +242,7 @@ class Choice:
             if any(not size.is_const for size in shape):
                 text = "(" + ", ".join(str(size) for size in shape) + ",)"
                 sizes = export.symbolic_shape(text, scope=scope)
-            found.append(jax.ShapeDtypeStruct(sizes, leaf.dtype, weak_type=leaf.weak_type))
+            found.append(abstract(sizes, leaf.dtype, leaf.weak_type))
         return found
 
 
@@ -254,7 +256,9 @@ def _primitive(difference: Expr) -> Expr:
         powers = dict(monomial)
         common = {atom: min(p, powers[atom]) for atom, p in common.items() if atom in powers}
     # Only symbols are known to be at least 1.
-    divisor = Expr({tuple(sorted((a, p) for a, p in common.items() if not a.op)): difference.content})
+    divisor = Expr(
+        {tuple(sorted((a, p) for a, p in common.items() if not a.op)): difference.content}
+    )
     return difference // divisor
 
 
@@ -272,14 +276,17 @@ def first_choice(
 ) -> Choice:
     """The most general sensible start for a call.
 
-    `mode`: "auto", True or False. `stated`: what the user said of each leaf (None: nothing). `before`: the
-    versions that did not fit this call: what they shared and this call tells apart is split.
-    Raises ValueError when the stated sizes cannot be those of the call.
+    `mode`: "auto", True or False. `stated`: what the user said of each leaf (None: nothing).
+    `before`: the versions that did not fit this call: what they shared and this call tells apart is
+    split. Raises ValueError when the stated sizes cannot be those of the call.
     """
     choice = Choice(leaves, [], {})
     pattern = Pattern(
         tuple(leaf.name for leaf in leaves),
-        tuple(tuple(s) if s is not None else (None,) * len(l.shape) for s, l in zip(stated, leaves)),
+        tuple(
+            tuple(said) if said is not None else (None,) * len(leaf.shape)
+            for said, leaf in zip(stated, leaves, strict=True)
+        ),
     )
     values = pattern.solve([leaf.shape for leaf in leaves])
     if values is None:
@@ -299,7 +306,8 @@ def first_choice(
                 past = tuple(str(p.dims[index][axis]) for p in before)
                 parameter = mode == "auto" and kinds[index][0] == "parameters"
                 if past:
-                    # Shared so far and equal now stays shared; constant and unchanged stays constant.
+                    # Shared so far and equal now stays shared; constant and unchanged stays
+                    # constant.
                     key = (past, value)
                     parameter = all(text == str(value) for text in past)
                 if value == 0 or mode is False or parameter:
@@ -314,9 +322,10 @@ def first_choice(
     # other constraints too, which therefore come first.
     choice.guards += [guard for guard in constraints if guard.relation != "=="]
     for guard in constraints:
-        if guard.relation == "==":
-            if choice.unify(guard.left, guard.right, guard.reason, "", even_fixed=True) is None:
-                choice.guards.append(guard)
+        if guard.relation != "==":
+            continue
+        if choice.unify(guard.left, guard.right, guard.reason, "", even_fixed=True) is None:
+            choice.guards.append(guard)
     if not before and any(kind[0] == "parameters" for kind in kinds) and mode == "auto":
         choice.notes.append(_parameters_note(leaves, kinds))
     return choice
@@ -338,8 +347,9 @@ def _parameters_note(leaves: Sequence[Leaf], kinds: Sequence[tuple[Any, ...]]) -
 def _kinds(leaves: Sequence[Leaf]) -> list[tuple[Any, ...]]:
     """Leaves with the same kind may share symbols at once; others only when the program asks.
 
-    Arguments that are one array share with each other (`x + y`); an argument with several leaves shares
-    within itself, and with arguments of just the same shapes (parameters and their gradients).
+    Arguments that are one array share with each other (`x + y`); an argument with several leaves
+    shares within itself, and with arguments of just the same shapes (parameters and their
+    gradients).
     """
     members: dict[int, list[Leaf]] = {}
     for leaf in leaves:

@@ -1,8 +1,8 @@
 """`shlo_disc.jit`: a JAX function compiled once for all shapes.
 
-A call is looked up by structure, dtypes and shapes: a shape seen before costs one dictionary look-up. A new
-shape is tested against the versions compiled so far, which takes microseconds; only a call that fits none
-of them compiles another, more general one.
+A call is looked up by structure, dtypes and shapes: a shape seen before costs one dictionary
+look-up. A new shape is tested against the versions compiled so far, which takes microseconds; only
+a call that fits none of them compiles another, more general one.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class CacheInfo(NamedTuple):
 
 def _compile(exported: export.Exported, **options: Any) -> CompiledCall:
     """The seam to the compiler."""
-    from shlo_disc.compile import compile  # noqa: A004, PLC0415 - MLIR is loaded when first needed
+    from shlo_disc.compile import compile  # noqa: PLC0415 - MLIR is loaded when first needed
 
     return compile(exported, **options)
 
@@ -62,7 +62,8 @@ class _Entry:
         self.call = executable.call_leaves
         self.leaves: tuple[Leaf, ...] | None = None if plain else version.leaves
         """None when every argument is a plain jax.Array, which needs no conversion."""
-        self.unflatten = version.exported.out_tree.unflatten
+        tree: Any = version.exported.out_tree
+        self.unflatten = tree.unflatten
         self.keys = version.keys
 
     def run(self, leaves: list[Any]) -> Any:
@@ -108,7 +109,7 @@ class JitFunction:
         self._options = Options(
             function=function,
             jitted=jitted,
-            name=name or getattr(function, "__name__", type(function).__name__),
+            name=str(name or getattr(function, "__name__", type(function).__name__)),
             dynamic=dynamic,
             shapes=shapes,
             constraints=tuple(parse_constraint(text) for text in texts),
@@ -265,9 +266,7 @@ class JitFunction:
 
         return Lowered(version.name, version.exported, version.pattern, compiled)
 
-    def _call_version(
-        self, version: Version, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
+    def _call_version(self, version: Version, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         positions, named, static = self._split(args, kwargs)
         call = Call(self._options, args, kwargs, positions, named, static)
         family = self._families.get(call.family)
@@ -401,20 +400,21 @@ def jit(
 ) -> JitFunction | Callable[[Callable[..., Any]], JitFunction]:
     """`fun`, compiled once and run at every shape. A decorator, or called with the function.
 
-    Arguments and results are pytrees of arrays; `jax.Array`, numpy arrays and Python numbers are taken.
-    Inside `jax.jit`, `grad`, `vmap`, `scan` and the like a call becomes one equation.
+    Arguments and results are pytrees of arrays; `jax.Array`, numpy arrays and Python numbers are
+    taken. Inside `jax.jit`, `grad`, `vmap`, `scan` and the like a call becomes one equation.
 
-    fun: a function `jax.jit` could take.
-    shapes: sizes of the arguments in `jax.export`'s notation, one entry for each positional argument (or
-        a dict by name): a string for every array of an argument (`"b, t, _"`; `_` is the size of the
-        call, compiled anew when it changes), None to leave it to `dynamic`, or a pytree of them.
+    fun: a function `jax.jit` could take. shapes: sizes of the arguments in `jax.export`'s notation,
+    one entry for each positional argument (or
+        a dict by name): a string for every array of an argument (`"b, t, _"`; `_` is the size of
+        the call, compiled anew when it changes), None to leave it to `dynamic`, or a pytree of
+        them.
     constraints: relations of the sizes named in `shapes`: `"t % 4 == 0"`, `"b <= 64"`.
         A call that breaks what was stated raises ShapeMismatchError.
     dynamic: "auto" makes every size a symbol that the program allows to be one; a later call
-        that breaks what was assumed compiles a more general version. True raises instead where a size
-        has to be a constant. False compiles for each shape.
-    static_argnums, static_argnames: arguments that are part of the program, hashed; as in `jax.jit`.
-    name: for messages and `as_text`; by default the function's.
+        that breaks what was assumed compiles a more general version. True raises instead where a
+        size has to be a constant. False compiles for each shape.
+    static_argnums, static_argnames: arguments that are part of the program, hashed; as in
+    `jax.jit`. name: for messages and `as_text`; by default the function's.
     """
     options: dict[str, Any] = {
         "shapes": shapes,

@@ -14,7 +14,9 @@ from shlo_disc.jax_private import ArrayImpl
 
 __all__ = [
     "Leaf",
+    "abstract",
     "concrete",
+    "is_key_dtype",
     "leaf_names",
     "not_an_array",
     "positional_names",
@@ -41,7 +43,19 @@ class Leaf:
     @property
     def is_key(self) -> bool:
         """Is this an array of typed PRNG keys?"""
-        return bool(jax.dtypes.issubdtype(self.dtype, jax.dtypes.prng_key))
+        return is_key_dtype(self.dtype)
+
+
+def is_key_dtype(dtype: Any) -> bool:
+    """Is it the dtype of typed PRNG keys?"""
+    return bool(jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key))  # type: ignore[attr-defined]
+
+
+def abstract(shape: Any, dtype: Any, weak_type: bool = False) -> jax.ShapeDtypeStruct:
+    """The abstract array that JAX traces with."""
+    spec: Any = jax.ShapeDtypeStruct
+    result: jax.ShapeDtypeStruct = spec(shape, dtype, weak_type=weak_type)
+    return result
 
 
 def type_of(value: Any) -> tuple[tuple[int, ...], Any, bool] | None:
@@ -126,6 +140,4 @@ def positional_names(function: Callable[..., Any], positions: Sequence[int]) -> 
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     known = [p.name for p in parameters if p.kind in kinds]
     rest = next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), "args")
-    return [
-        known[k] if k < len(known) else f"{rest}[{k - len(known)}]" for k in positions
-    ]
+    return [known[k] if k < len(known) else f"{rest}[{k - len(known)}]" for k in positions]

@@ -1,7 +1,7 @@
 """What a shape error of JAX says: the sizes it names, read back as expressions.
 
-`jax.export` has no structured errors, so the text is all there is. Only sizes are read from it, never
-decisions: a sentence we misread costs generality or one more trace, not correctness.
+`jax.export` has no structured errors, so the text is all there is. Only sizes are read from it,
+never decisions: a sentence we misread costs generality or one more trace, not correctness.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ class ShapeError:
     def __init__(self, error: BaseException, symbols: Mapping[str, int]) -> None:
         self.error = error
         self.symbols = symbols
-        # JAX adds "This error arises for ..." with the list of all arguments: those name everything.
+        # JAX adds "This error arises for ..." with the list of all arguments: those name
+        # everything.
         self.text = str(error).split("This error arises")[0]
         self.where = user_line(error)
 
@@ -160,7 +161,7 @@ def _split(text: str) -> list[str]:
 
 
 def user_line(error: BaseException) -> str:
-    """`model.py:7`: the innermost line of the traceback that is neither JAX's, Python's nor ours."""
+    """`model.py:7`: the innermost line of the traceback that is the user's; "" without one."""
     found = ""
     trace = error.__traceback__
     while trace is not None:

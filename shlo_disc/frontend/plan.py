@@ -1,9 +1,9 @@
 """What a compiled version assumes of the argument sizes, and the test of a call against it.
 
 A :class:`Pattern` gives every axis of every leaf as an expression over symbols (`b`, `4*k`, `768`),
-plus guards between expressions. From it comes one generated Python function that solves the symbols from a
-call's shapes and tests everything; for 200 leaves it takes tens of microseconds, so that a new shape
-costs far less than a millisecond.
+plus guards between expressions. From it comes one generated Python function that solves the symbols
+from a call's shapes and tests everything; for 200 leaves it takes tens of microseconds, so that a
+new shape costs far less than a millisecond.
 """
 
 from __future__ import annotations
@@ -198,12 +198,16 @@ class Pattern:
             elif (expected := size.evaluate(values)) != actual:
                 if size.is_const:
                     return f"{place}, but must be {expected}"
-                return f"{place}, but {size} = {expected} ({_origins(size.symbols(), values, origin)})"
+                return (
+                    f"{place}, but {size} = {expected} ({_origins(size.symbols(), values, origin)})"
+                )
         for guard in self.guards:
             if not guard.holds(values):
                 left, right = guard.left.evaluate(values), guard.right.evaluate(values)
                 sources = _origins(guard.symbols(), values, origin)
-                return f"{guard} does not hold: {left} {guard.relation} {right} is false ({sources})"
+                return (
+                    f"{guard} does not hold: {left} {guard.relation} {right} is false ({sources})"
+                )
         return None
 
     def text(self) -> str:
@@ -230,7 +234,7 @@ def _origins(symbols: frozenset[str], values: dict[str, int], origin: dict[str, 
 
 
 def _linear(size: Expr, symbol: str) -> bool:
-    """Is `size` = factor * symbol + rest, with a positive constant factor and `symbol` not in rest?"""
+    """Is `size` = factor * symbol + rest, with factor > 0 and `symbol` not in rest?"""
     try:
         factor, rest = _split(size, symbol)
     except ValueError:

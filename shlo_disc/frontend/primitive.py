@@ -1,10 +1,10 @@
 """The call of a compiled program inside JAX's transformations.
 
 `shlo_disc_call` is an ordinary primitive with two parameters: a :class:`Program`, which is a jaxpr
-with *symbolic* sizes, and the values of its symbols. On the CPU it lowers to one XLA FFI custom call. A
-derivative, transpose or batched form of a program is again such a program, traced with symbols and
-compiled once for all shapes. The values are explicit because a derived program need not have an argument
-that shows every symbol: the gradient of a sum gets only a scalar.
+with *symbolic* sizes, and the values of its symbols. On the CPU it lowers to one XLA FFI custom
+call. A derivative, transpose or batched form of a program is again such a program, traced with
+symbols and compiled once for all shapes. The values are explicit because a derived program need not
+have an argument that shows every symbol: the gradient of a sum gets only a scalar.
 
 Derived programs are made with public JAX (`jax.linearize`, `jax.linear_transpose`, `jax.vmap`) on
 symbolic shapes, so nothing here depends on how JAX represents them.
@@ -20,6 +20,7 @@ from functools import cached_property
 from typing import Any, Protocol
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import export
 from jax.extend.core import Primitive, jaxpr_as_fun
@@ -27,8 +28,9 @@ from jax.interpreters import ad, batching, mlir
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.errors import UnsupportedError
+from shlo_disc.frontend.leaves import abstract
 from shlo_disc.frontend.plan import Pattern
-from shlo_disc.jax_private import ArrayImpl, auto_insert_reshard, manual_axes
+from shlo_disc.jax_private import ArrayImpl, manual_axes, varying_alike
 
 __all__ = ["CompiledCall", "Program", "call_p", "call_program", "compiled_once"]
 
@@ -91,9 +93,7 @@ class Program:
     @cached_property
     def needs_carrier(self) -> bool:
         """Is there a symbol that the shapes of the arguments do not determine?"""
-        dims = tuple(
-            tuple(Expr.parse(str(size)) for size in aval.shape) for aval in self.in_avals
-        )
+        dims = tuple(tuple(Expr.parse(str(size)) for size in aval.shape) for aval in self.in_avals)
         pattern = Pattern(tuple("" for _ in dims), dims)
         return not pattern.is_solvable or set(pattern.symbols) != set(self.symbols)
 
@@ -104,15 +104,16 @@ class Program:
             return self._given()
         specs = [_spec(aval) for aval in self.in_avals]
         run = self.run
+        count = len(specs)
         if self.needs_carrier:
             # An argument without elements whose sizes are the symbols.
             text = "(" + "".join(f"{symbol}, " for symbol in self.symbols) + "0)"
             carrier = export.symbolic_shape(text, scope=self.scope)
-            specs.append(jax.ShapeDtypeStruct(carrier, np.float32))
-            count = len(self.in_avals)
-            call = lambda *args: run(*args[:count])  # noqa: E731
-        else:
-            call = lambda *args: run(*args)  # noqa: E731
+            specs.append(abstract(carrier, np.float32))
+
+        def call(*args: Any) -> list[Any]:
+            return run(*args[:count])
+
         call.__name__ = call.__qualname__ = self.name
         jitted = jax.jit(call, keep_unused=True)
         exported = export.export(jitted, platforms=["cpu"])(*specs)
@@ -209,7 +210,7 @@ class Program:
 
 
 class _Linearized:
-    """A program split for differentiation: `forward` gives results and residuals, `tangent` is linear."""
+    """A program split: `forward` gives results and residuals, `tangent` is linear."""
 
     def __init__(self, program: Program, nonzero: tuple[bool, ...]) -> None:
         shape_of: list[Any] = []
@@ -241,9 +242,7 @@ class _Linearized:
         self.forward = full.derive(trimmed, specs, "")
         self.forward.name = full.name
         residuals = [_spec(aval) for aval in full.out_avals[count:]]
-        tangents = [
-            _spec(aval) for aval, nz in zip(program.in_avals, nonzero, strict=True) if nz
-        ]
+        tangents = [_spec(aval) for aval, nz in zip(program.in_avals, nonzero, strict=True) if nz]
 
         def tangent(*args: Any) -> list[Any]:
             linear = jax.tree.unflatten(tree, args[: len(residuals)])
@@ -279,7 +278,7 @@ class _Linearized:
 
 
 def _spec(aval: Any) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type)
+    return abstract(aval.shape, aval.dtype, aval.weak_type)
 
 
 def _merged(mask: Sequence[bool], chosen: Sequence[Any], others: Sequence[Any]) -> list[Any]:
@@ -288,7 +287,7 @@ def _merged(mask: Sequence[bool], chosen: Sequence[Any], others: Sequence[Any]) 
 
 
 def _is_smooth(aval: Any) -> bool:
-    return bool(jax.dtypes.issubdtype(aval.dtype, np.inexact))
+    return bool(jnp.issubdtype(aval.dtype, np.inexact))
 
 
 # ---- compiled programs, by their bytes --------------------------------------------------------
@@ -318,14 +317,14 @@ def compiled_once(
 
 # ---- the primitive ----------------------------------------------------------------------------
 
-call_p = Primitive("shlo_disc_call")
+call_p: Any = Primitive("shlo_disc_call")
 call_p.multiple_results = True
 
 
 def call_program(arguments: Sequence[Any], program: Program, sizes: Sizes) -> list[Any]:
     """The results of a program under whatever transformations are in force."""
     # All arguments must vary over the same manual axes, or gradients under shard_map are wrong.
-    arguments = auto_insert_reshard(*arguments)
+    arguments = varying_alike(arguments)
     results: list[Any] = call_p.bind(*arguments, program=program, sizes=sizes)
     return results
 
@@ -365,7 +364,7 @@ def _target() -> str:
 
 
 def _lower(*arguments: Any, program: Program, sizes: Sizes) -> Any:
-    results = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in program.result_avals(sizes)]
+    results = [abstract(a.shape, a.dtype) for a in program.result_avals(sizes)]
     carrier = _carrier(program, sizes) if program.needs_carrier else None
     return _ffi_call(program.executable, results, carrier)(*arguments)
 
@@ -373,8 +372,8 @@ def _lower(*arguments: Any, program: Program, sizes: Sizes) -> Any:
 def _lower_elsewhere(context: Any, *arguments: Any, program: Program, sizes: Sizes) -> Any:
     raise UnsupportedError(
         f"{program.name} is compiled for the CPU, but was used in a jax.jit for "
-        f"{', '.join(context.module_context.platforms)}. Call it outside that jit, or run the jit on "
-        "the CPU: with jax.default_device(jax.devices('cpu')[0])."
+        f"{', '.join(context.module_context.platforms)}. Call it outside that jit, or run the jit "
+        "on the CPU: with jax.default_device(jax.devices('cpu')[0])."
     )
 
 
@@ -398,7 +397,7 @@ def _jvp(
 def _transpose(
     cotangents: Sequence[Any], *arguments: Any, program: Program, sizes: Sizes
 ) -> list[Any]:
-    linear = tuple(ad.is_undefined_primal(x) for x in arguments)
+    linear = tuple(isinstance(x, ad.UndefinedPrimal) for x in arguments)
     nonzero = tuple(type(c) is not ad.Zero for c in cotangents)
     known = [x for x, is_linear in zip(arguments, linear, strict=True) if not is_linear]
     given = [c for c, nz in zip(cotangents, nonzero, strict=True) if nz]
@@ -414,7 +413,7 @@ def _batch(
         x.shape[axis] for x, axis in zip(arguments, places, strict=True) if axis is not None
     )
     if size == 0:  # symbols are at least 1, and there is nothing to compute
-        empty = [jax.numpy.zeros((0, *a.shape), a.dtype) for a in program.result_avals(sizes)]
+        empty = [jnp.zeros((0, *a.shape), a.dtype) for a in program.result_avals(sizes)]
         return empty, [0] * len(empty)
     batched, symbol = program.batched(places)
     results = call_program(arguments, batched, (*sizes, (symbol, size)))

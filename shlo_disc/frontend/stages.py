@@ -61,7 +61,7 @@ class Lowered:
         All but "stablehlo" compile the version, if a call has not done so.
         """
         if stage == "stablehlo":
-            return self.exported.mlir_module()
+            return str(self.exported.mlir_module())
         return self._compile().as_text(stage)
 
     def compile(self) -> Compiled:

@@ -1,4 +1,6 @@
-"""What the user states of the sizes: `shapes=("b, t, _", None)` and `constraints=("t % 4 == 0",)`."""
+"""What the user states of the sizes: `shapes=("b, t, _", None)` and `constraints=("t % 4 ==
+0",)`.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +73,8 @@ def stated_shapes(
             shapes = (shapes,)
         if len(shapes) > len(args):
             raise ValueError(
-                f"shapes has {len(shapes)} entries, but the call has {len(args)} positional arguments"
+                f"shapes has {len(shapes)} entries, but the call has {len(args)} positional "
+                "arguments"
             )
         given = [*shapes, *[None] * (len(args) - len(shapes))]
         by_name = {}
@@ -94,7 +97,9 @@ def _spread(name: str, spec: Any, value: Any) -> list[str | None]:
     try:
         full = jax.tree.broadcast(spec, value, is_leaf=_is_spec)
     except ValueError as error:
-        raise ValueError(f"shapes for argument {name} do not match its structure: {error}") from None
+        raise ValueError(
+            f"shapes for argument {name} do not match its structure: {error}"
+        ) from None
     texts = jax.tree.leaves(full, is_leaf=_is_spec)
     for text in texts:
         if not _is_spec(text):
@@ -112,7 +117,8 @@ def _sizes(text: str, leaf: Leaf) -> tuple[Expr | None, ...]:
         parts[at : at + 1] = ["_"] * (rank - len(parts) + 1)
     if len(parts) != rank:
         raise ShapeMismatchError(
-            f"argument {leaf.name} has shape {leaf.shape}, but shapes states {len(parts)} sizes: {text!r}"
+            f"argument {leaf.name} has shape {leaf.shape}, but shapes states {len(parts)} sizes: "
+            f"{text!r}"
         )
     try:
         return tuple(None if part == "_" else Expr.parse(part) for part in parts)
@@ -150,7 +156,7 @@ def stated_pattern(
     for guard in constraints:
         if missing := guard.symbols() - known:
             raise ValueError(
-                f"constraint {guard.stated!r} names {', '.join(sorted(missing))}, which no entry of "
-                "shapes has"
+                f"constraint {guard.stated!r} names {', '.join(sorted(missing))}, which no entry "
+                "of shapes has"
             )
     return pattern

@@ -1,14 +1,16 @@
-"""The automatic choice of symbols: trace with the most general sizes, and let JAX's complaints narrow them.
+"""The automatic choice of symbols: trace with the most general sizes, and let JAX's complaints
+narrow them.
 
-Each round traces the function with the sizes chosen so far. A complaint names sizes; the edit it calls for
-(two sizes are one, a size is a multiple, a size is a constant, a bound) is made, and the trace restarts.
-Every edit keeps its reason and the line of the program, for `explain()`. Three things JAX does not
-check are checked here: `==` of sizes asked by the program, element counts of reshapes, and that the program is
-right for the call at all.
+Each round traces the function with the sizes chosen so far. A complaint names sizes; the edit it
+calls for (two sizes are one, a size is a multiple, a size is a constant, a bound) is made, and the
+trace restarts. Every edit keeps its reason and the line of the program, for `explain()`. Three
+things JAX does not check are checked here: `==` of sizes asked by the program, element counts of
+reshapes, and that the program is right for the call at all.
 """
 
 from __future__ import annotations
 
+import functools
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -60,8 +62,9 @@ def choose_symbols(
 ) -> Found[T]:
     """The most general program of the choice and its edits that JAX can trace.
 
-    `trace(specs)` traces and lowers; `check()` traces with the call's own sizes, and raises what the
-    user would see from `jax.jit`. With `may_pin` false a size that has to be a constant is an error.
+    `trace(specs)` traces and lowers; `check()` traces with the call's own sizes, and raises what
+    the user would see from `jax.jit`. With `may_pin` false a size that has to be a constant is an
+    error.
     """
     return _Search(trace, jaxpr_of, check, may_pin).run(choice)
 
@@ -82,6 +85,7 @@ class _Search(Generic[T]):
         self.checked = False
 
     def run(self, choice: Choice) -> Found[T]:
+        """Trace and edit until the program can be traced."""
         start = time.perf_counter()
         outcome = self.attempt(choice)
         while True:
@@ -91,21 +95,23 @@ class _Search(Generic[T]):
             if _settle_comparisons(choice, outcome.comparisons):
                 outcome = self.attempt(choice)
                 continue
-            if outcome.error is None:
-                assert outcome.program is not None
-                if _settle_reshapes(choice, self.jaxpr_of(outcome.program), self.be_sure):
+            error = outcome.error
+            if error is None:
+                program = outcome.program
+                assert program is not None
+                if _settle_reshapes(choice, self.jaxpr_of(program), self.be_sure):
                     outcome = self.attempt(choice)
                     continue
                 seconds = time.perf_counter() - start
-                return Found(outcome.program, choice, self.traces, seconds)
+                return Found(program, choice, self.traces, seconds)
             if not choice.live():
-                raise outcome.error.error
+                raise error.error
             if self.traces >= 2:
                 self.be_sure()
             if self.traces > _PATIENCE and choice.merge_equal_sizes():
                 outcome = self.attempt(choice)
                 continue
-            outcome = self.repair(choice, outcome.error, outcome.comparisons)
+            outcome = self.repair(choice, error, outcome.comparisons)
 
     def be_sure(self) -> None:
         """Raise the user's own error, if there is one, before searching on."""
@@ -142,9 +148,9 @@ class _Search(Generic[T]):
         constant = error.must_be_constant()
         pinnable = choice.hints.keys() - choice.fixed
         named = [s for s in (constant.symbols() if constant else error.named()) if s in pinnable]
-        if constant is not None or len(named) == 1:
-            if choice.pin(named, error.sentence, error.where):
-                return self.attempt(choice)
+        clear = constant is not None or len(named) == 1
+        if clear and choice.pin(named, error.sentence, error.where):
+            return self.attempt(choice)
         for edit in self.guesses(choice, error, comparisons, named):
             trial = choice.copy()
             if not edit(trial):
@@ -154,7 +160,9 @@ class _Search(Generic[T]):
                 choice.__dict__.update(trial.__dict__)
                 return outcome
         # Several sizes together, then: those that were named, or all of them.
-        if not choice.pin(named or [s for s in choice.live() if s in pinnable], error.sentence, error.where):
+        if not choice.pin(
+            named or [s for s in choice.live() if s in pinnable], error.sentence, error.where
+        ):
             error.error.add_note(
                 f"the sizes {', '.join(sorted(choice.fixed))} were stated in `shapes`, and this "
                 "program needs one of them to be a constant"
@@ -176,15 +184,22 @@ class _Search(Generic[T]):
             if pair in tried or sizes is None or choice.value(sizes[0]) != choice.value(sizes[1]):
                 continue
             tried.add(pair)
-            a, b = sizes
-            yield lambda trial, a=a, b=b: bool(trial.unify(a, b, error.sentence, error.where))
+            yield functools.partial(_unified, sizes, error)
         for symbol in dict.fromkeys([*(s for s in choice.live() if s in named), *choice.live()]):
             if symbol not in choice.fixed:
-                yield lambda trial, s=symbol: trial.pin([s], error.sentence, error.where)
+                yield functools.partial(_pinned, symbol, error)
+
+
+def _unified(sizes: tuple[Expr, Expr], error: ShapeError, choice: Choice) -> bool:
+    return bool(choice.unify(*sizes, error.sentence, error.where))
+
+
+def _pinned(symbol: str, error: ShapeError, choice: Choice) -> bool:
+    return choice.pin([symbol], error.sentence, error.where)
 
 
 def _bound(choice: Choice, error: ShapeError) -> bool:
-    """`'a' < 'b' is inconclusive`: what is true of this call becomes a guard; so does a min or max."""
+    """`'a' < 'b' is inconclusive`, or a min or max: what is true of this call becomes a guard."""
     found = error.comparison()
     if found is not None:
         a, relation, b = found
@@ -322,10 +337,10 @@ def _settle_reshapes(choice: Choice, jaxpr: Any, be_sure: Callable[[], None]) ->
             # t // 4 and t % 4: where t is a multiple of 4, let it be one always.
             if atom.op in ("floordiv", "mod") and atom.args[1].is_const:
                 divided, factor = atom.args[0], atom.args[1].value
-                symbols = divided.symbols()
-                if len(symbols) == 1 and divided == Expr.symbol(symbol := min(symbols)):
-                    if choice.multiple(symbol, factor, reason, where):
-                        return True
+                symbol = min(divided.symbols(), default="")
+                alone = symbol != "" and divided == Expr.symbol(symbol)
+                if alone and choice.multiple(symbol, factor, reason, where):
+                    return True
         if choice.unify(a, b, reason, where):
             return True
         choice.guard(a, "==", b, reason, where)
@@ -334,4 +349,3 @@ def _settle_reshapes(choice: Choice, jaxpr: Any, be_sure: Callable[[], None]) ->
 
 def _comma(shape: Sequence[Any]) -> str:
     return ", ".join(str(size) for size in shape)
-

@@ -17,6 +17,8 @@ from shlo_disc.errors import ShapeMismatchError, UnsupportedError
 from shlo_disc.frontend.choice import first_choice
 from shlo_disc.frontend.leaves import (
     Leaf,
+    abstract,
+    is_key_dtype,
     leaf_names,
     not_an_array,
     positional_names,
@@ -159,11 +161,11 @@ class Version:
 
     @cached_property
     def keys(self) -> tuple[tuple[int, str], ...]:
-        """(index, PRNG implementation) of the results that are typed keys, which run as integers."""
+        """(index, PRNG implementation) of results that are typed keys; they run as integers."""
         return tuple(
             (index, key_impl(aval.dtype))
             for index, aval in enumerate(self.exported.out_avals)
-            if jax.dtypes.issubdtype(aval.dtype, jax.dtypes.prng_key)
+            if is_key_dtype(aval.dtype)
         )
 
     @cached_property
@@ -193,9 +195,10 @@ class Version:
         """The same program on raw key data, as the executable has it."""
         specs = []
         for aval in program.in_avals:
-            raw = jax.eval_shape(jax.random.key_data, jax.ShapeDtypeStruct(aval.shape, aval.dtype)) \
-                if jax.dtypes.issubdtype(aval.dtype, jax.dtypes.prng_key) else aval
-            specs.append(jax.ShapeDtypeStruct(raw.shape, raw.dtype, weak_type=raw.weak_type))
+            raw = aval
+            if is_key_dtype(aval.dtype):
+                raw = jax.eval_shape(jax.random.key_data, abstract(aval.shape, aval.dtype))
+            specs.append(abstract(raw.shape, raw.dtype, raw.weak_type))
 
         def function(*arguments: Any) -> list[Any]:
             wrapped = [
@@ -210,7 +213,9 @@ class Version:
         return program.derive(function, specs, "raw", executable=lambda: self.executable)
 
     def __str__(self) -> str:
-        return f"{self.name}: {', '.join(self.pattern.symbols) or 'no symbols'}\n{self.pattern.text()}"
+        return (
+            f"{self.name}: {', '.join(self.pattern.symbols) or 'no symbols'}\n{self.pattern.text()}"
+        )
 
 
 @dataclass
@@ -322,10 +327,7 @@ class Family:
 
 def check(options: Options, call: Call) -> None:
     """Raise what the function raises when it is traced with the call's own sizes."""
-    specs = [
-        jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, weak_type=leaf.weak_type)
-        for leaf in call.leaves
-    ]
+    specs = [abstract(leaf.shape, leaf.dtype, leaf.weak_type) for leaf in call.leaves]
     args, kwargs = call.with_leaves(specs)
     outer, _tracing.active = _tracing.active, True
     try:

@@ -1,4 +1,5 @@
-"""A stand-in for the compiler: the front end's programs run by XLA, so that only the front end is tested."""
+"""A stand-in for the compiler: the front end's programs run by XLA, so that only the front end is
+tested."""
 
 from __future__ import annotations
 

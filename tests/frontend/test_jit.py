@@ -1,4 +1,7 @@
-"""`shlo_disc.jit` as an API: arguments of every kind, the cache, stages, statements of sizes, errors."""
+"""`shlo_disc.jit` as an API: arguments of every kind, the cache, stages, statements of sizes,
+errors."""
+
+# ruff: noqa: E501 - messages are tested by their full text
 
 from __future__ import annotations
 
@@ -175,7 +178,7 @@ def test_static_position_implies_the_name():
 
 def test_static_arguments_must_hash():
     f = shlo_disc.jit(lambda x, n: x, static_argnums=1)
-    with pytest.raises(ValueError, match="^static argument n is a list, which cannot be hashed$"):
+    with pytest.raises(ValueError, match=r"^static argument n is a list, which cannot be hashed$"):
         f(ones(3), [1])
 
 
@@ -297,11 +300,11 @@ def test_a_divisible_size_shapes_the_program():
 
 
 STATED = [
-    (dict(shapes=("b, t", "b")), (ones(2, 3), ones(4)), "<lambda>: argument y: dimension 0 is 4, but b = 2 (b = 2 was read from dimension 0 of argument x)"),
-    (dict(shapes=("b, t",), constraints=("t % 4 == 0",)), (ones(2, 7), ones(4)), "<lambda>: t % 4 == 0 does not hold: 3 == 0 is false (t = 7 was read from dimension 1 of argument x)"),
-    (dict(shapes=("b, 4",)), (ones(2, 3), ones(4)), "<lambda>: argument x: dimension 1 is 3, but must be 4"),
-    (dict(shapes=("b",)), (ones(2, 3), ones(4)), "argument x has shape (2, 3), but shapes states 1 sizes: 'b'"),
-    (dict(shapes=("2*b, t",)), (ones(3, 3), ones(4)), "<lambda>: argument x: dimension 0 is 3, but 2*b is a multiple of 2"),
+    ({"shapes": ("b, t", "b")}, (ones(2, 3), ones(4)), "<lambda>: argument y: dimension 0 is 4, but b = 2 (b = 2 was read from dimension 0 of argument x)"),
+    ({"shapes": ("b, t",), "constraints": ("t % 4 == 0",)}, (ones(2, 7), ones(4)), "<lambda>: t % 4 == 0 does not hold: 3 == 0 is false (t = 7 was read from dimension 1 of argument x)"),
+    ({"shapes": ("b, 4",)}, (ones(2, 3), ones(4)), "<lambda>: argument x: dimension 1 is 3, but must be 4"),
+    ({"shapes": ("b",)}, (ones(2, 3), ones(4)), "argument x has shape (2, 3), but shapes states 1 sizes: 'b'"),
+    ({"shapes": ("2*b, t",)}, (ones(3, 3), ones(4)), "<lambda>: argument x: dimension 0 is 3, but 2*b is a multiple of 2"),
 ]  # fmt: skip
 
 
@@ -316,7 +319,9 @@ def test_a_call_that_breaks_what_was_stated(options, args, text):
 def test_a_statement_is_kept_after_a_good_call():
     f = shlo_disc.jit(lambda x, y: (x, y), shapes=("b", "b"))
     f(ones(2), ones(2))
-    with pytest.raises(shlo_disc.ShapeMismatchError, match="argument y: dimension 0 is 3, but b = 2"):
+    with pytest.raises(
+        shlo_disc.ShapeMismatchError, match="argument y: dimension 0 is 3, but b = 2"
+    ):
         f(ones(2), ones(3))
 
 
@@ -367,11 +372,11 @@ def test_an_argument_that_is_no_array(call, text):
 @pytest.mark.parametrize(
     ("options", "error", "text"),
     [
-        (dict(dynamic="maybe"), ValueError, "dynamic must be 'auto', True or False, got 'maybe'"),
-        (dict(constraints="b >= 2"), ValueError, "constraints need shapes, which give the sizes their names"),
-        (dict(shapes=("b",), constraints="b"), ValueError, "constraint 'b': expected two sizes with >=, <=, >, < or == between them"),
-        (dict(shapes=("b",), constraints="2 >= 1"), ValueError, "constraint '2 >= 1' names no symbol"),
-        (dict(static_argnames="y"), ValueError, "static_argnames ['y'] are not arguments of"),
+        ({"dynamic": "maybe"}, ValueError, "dynamic must be 'auto', True or False, got 'maybe'"),
+        ({"constraints": "b >= 2"}, ValueError, "constraints need shapes, which give the sizes their names"),
+        ({"shapes": ("b",), "constraints": "b"}, ValueError, "constraint 'b': expected two sizes with >=, <=, >, < or == between them"),
+        ({"shapes": ("b",), "constraints": "2 >= 1"}, ValueError, "constraint '2 >= 1' names no symbol"),
+        ({"static_argnames": "y"}, ValueError, "static_argnames ['y'] are not arguments of"),
     ],
 )  # fmt: skip
 def test_bad_options(options, error, text):
@@ -387,7 +392,9 @@ def test_what_is_not_callable():
 
 def test_constraint_on_an_unknown_size():
     f = shlo_disc.jit(lambda x: x, shapes=("b",), constraints=("t >= 2",))
-    with pytest.raises(ValueError, match="^constraint 't >= 2' names t, which no entry of shapes has$"):
+    with pytest.raises(
+        ValueError, match=r"^constraint 't >= 2' names t, which no entry of shapes has$"
+    ):
         f(ones(3))
 
 

@@ -1,4 +1,7 @@
-"""Patterns of sizes: the generated test of a call against brute force, and the sentences it gives."""
+"""Patterns of sizes: the generated test of a call against brute force, and the sentences it
+gives."""
+
+# ruff: noqa: E501 - messages are tested by their full text
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Calls inside JAX's transformations: against plain JAX, at several sizes, every program compiled once."""
+"""Calls inside JAX's transformations: against plain JAX, at several sizes, every program compiled
+once."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ def scanned(f):
 
 
 TRANSFORMATIONS = {
-    "jit": lambda f: lambda w, x: jax.jit(lambda w, x: f(w, x) + 1)(w, x),
+    "jit": lambda f: jax.jit(lambda w, x: f(w, x) + 1),
     "eval_shape": lambda f: lambda w, x: jnp.zeros(jax.eval_shape(f, w, x).shape),
     "grad": lambda f: jax.grad(loss(f), (0, 1)),
     "grad of one": lambda f: jax.grad(loss(f)),
@@ -47,20 +48,22 @@ TRANSFORMATIONS = {
     "jvp of one": lambda f: lambda w, x: jax.jvp(lambda w: f(w, x), (w,), (w + 1,)),
     "vjp": lambda f: lambda w, x: jax.vjp(f, w, x)[1](jnp.ones(w.shape[1])),
     "jacrev": lambda f: jax.jacrev(f, 1),
-    "jacfwd": lambda f: jax.jacfwd(f),
+    "jacfwd": jax.jacfwd,
     "hessian": lambda f: jax.hessian(loss(f)),
     "linearize": lambda f: lambda w, x: jax.linearize(f, w, x)[1](w, x),
     "checkpoint": lambda f: jax.grad(lambda w, x: jax.checkpoint(f)(w, x).sum()),
     "vmap": lambda f: lambda w, x: jax.vmap(f, (None, 0))(w, jnp.stack([x, x + 1])),
-    "vmap in the middle": lambda f: lambda w, x: jax.vmap(f, (1, None), 1)(
-        jnp.stack([w, w * 2, w], 1), x
+    "vmap in the middle": lambda f: (
+        lambda w, x: jax.vmap(f, (1, None), 1)(jnp.stack([w, w * 2, w], 1), x)
     ),
-    "vmap of vmap": lambda f: lambda w, x: jax.vmap(jax.vmap(f, (None, 0)), (0, None))(
-        jnp.stack([w, w * 2]), jnp.stack([x, x, x])
+    "vmap of vmap": lambda f: (
+        lambda w, x: jax.vmap(jax.vmap(f, (None, 0)), (0, None))(
+            jnp.stack([w, w * 2]), jnp.stack([x, x, x])
+        )
     ),
     "vmap of nothing": lambda f: lambda w, x: jax.vmap(f, (None, 0))(w, jnp.zeros((0, *x.shape))),
-    "vmap of grad": lambda f: lambda w, x: jax.vmap(jax.grad(loss(f)), (None, 0))(
-        w, jnp.stack([x, x + 1])
+    "vmap of grad": lambda f: (
+        lambda w, x: jax.vmap(jax.grad(loss(f)), (None, 0))(w, jnp.stack([x, x + 1]))
     ),
     "grad of vmap": lambda f: jax.grad(
         lambda w, x: jax.vmap(f, (None, 0))(w, jnp.stack([x, x])).sum()
@@ -141,7 +144,7 @@ def test_weights_are_not_copied_into_residuals():
 
 
 def test_a_program_without_an_argument_that_shows_its_sizes():
-    f = shlo_disc.jit(lambda x: x.sum())
+    f = shlo_disc.jit(jnp.sum)
     for n in (3, 8):
         compare(jax.grad(f)(F(n)), jnp.ones(n))
         compare(jax.jit(jax.grad(f))(F(n)), jnp.ones(n))
@@ -156,7 +159,7 @@ def test_a_gradient_given_to_jit_is_traced_through():
 
 
 def test_functions_inside_functions_are_inlined(standin):
-    inner = shlo_disc.jit(lambda x: jnp.sin(x), name="inner")
+    inner = shlo_disc.jit(jnp.sin, name="inner")
     outer = shlo_disc.jit(lambda x: inner(x) + inner(x[:1]))
     for n in (7, 3):
         x = F(n, 5)
@@ -175,7 +178,9 @@ def test_inside_an_export_with_symbolic_sizes():
 
 def test_statements_hold_in_a_trace_too():
     f = shlo_disc.jit(lambda x, y: (x, y), shapes=("b", "b"))
-    with pytest.raises(shlo_disc.ShapeMismatchError, match="argument y: dimension 0 is 3, but b = 2"):
+    with pytest.raises(
+        shlo_disc.ShapeMismatchError, match="argument y: dimension 0 is 3, but b = 2"
+    ):
         jax.jit(f)(F(2), F(3))
 
 

@@ -1,4 +1,5 @@
-"""The automatic choice of symbols over typical functions: how general, how many traces, and right."""
+"""The automatic choice of symbols over typical functions: how general, how many traces, and
+right."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ CASES = {}
 
 
 def case(sizes, make, *others):
-    """`sizes`: what must be found. `make(*sizes)` gives arguments; `others`: more tuples of sizes."""
+    """`sizes`: what must be found. `make(*sizes)` gives arguments; `others`: more tuples of
+    sizes."""
 
     def add(function):
         CASES[function.__name__] = (function, sizes, make, others)
@@ -39,7 +41,9 @@ def linear(w, b, x):
     return jax.nn.relu(x @ w + b)
 
 
-@case("d0,d1 d1,d0 d2,d1", lambda b, i, o: ({"b": F(b, i)}, F(i, b), F(o, i)), (7, 12, 4), (1, 3, 2))
+@case(
+    "d0,d1 d1,d0 d2,d1", lambda b, i, o: ({"b": F(b, i)}, F(i, b), F(o, i)), (7, 12, 4), (1, 3, 2)
+)
 def dict_and_arrays(p, y, z):
     return p["b"] @ y, z @ y
 
@@ -50,13 +54,23 @@ def layer_norm(x, g, b):
     return (x - m) * lax.rsqrt(v + 1e-5) * g + b
 
 
-@case("d0,d1,d2,8 d0,d3,d2,8 d0,d3,d2,8", lambda b, t, s, h: (F(b, t, h, 8), F(b, s, h, 8), F(b, s, h, 8)), (3, 7, 5, 4), (1, 1, 9, 2))  # fmt: skip
+@case(
+    "d0,d1,d2,8 d0,d3,d2,8 d0,d3,d2,8",
+    lambda b, t, s, h: (F(b, t, h, 8), F(b, s, h, 8), F(b, s, h, 8)),
+    (3, 7, 5, 4),
+    (1, 1, 9, 2),
+)
 def attention(q, k, v):
     s = jnp.einsum("bthd,bshd->bhts", q, k) / np.sqrt(q.shape[-1])
     return jnp.einsum("bhts,bshd->bthd", jax.nn.softmax(s), v)
 
 
-@case("d0,d1,4*d2 4*d2,12*d2 4*d2,d4", lambda b, t, c: (F(b, t, 4 * c), F(4 * c, 12 * c), F(4 * c, 4 * c)), (2, 7, 3), (1, 5, 4))  # fmt: skip
+@case(
+    "d0,d1,4*d2 4*d2,12*d2 4*d2,d4",
+    lambda b, t, c: (F(b, t, 4 * c), F(4 * c, 12 * c), F(4 * c, 4 * c)),
+    (2, 7, 3),
+    (1, 5, 4),
+)
 def self_attention(x, wqkv, wo):
     b, t, d = x.shape
     q, k, v = (a.reshape(b, t, 4, d // 4) for a in jnp.split(x @ wqkv, 3, -1))
@@ -65,14 +79,24 @@ def self_attention(x, wqkv, wo):
     return jnp.einsum("bhts,bshd->bthd", jax.nn.softmax(s), v).reshape(b, t, d) @ wo
 
 
-@case("d0,d1,d2,d3 d8,d4,d3,d6 d6", lambda b, h, w, c, o: (F(b, h, w, c), F(3, 2, c, o), F(o)), (6, 16, 18, 5, 8), (1, 7, 9, 7, 4))  # fmt: skip
+@case(
+    "d0,d1,d2,d3 d8,d4,d3,d6 d6",
+    lambda b, h, w, c, o: (F(b, h, w, c), F(3, 2, c, o), F(o)),
+    (6, 16, 18, 5, 8),
+    (1, 7, 9, 7, 4),
+)
 def convolution(x, w, b):
     dims = ("NHWC", "HWIO", "NHWC")
     y = jax.nn.relu(lax.conv_general_dilated(x, w, (2, 2), "SAME", dimension_numbers=dims) + b)
     return lax.reduce_window(y, -jnp.inf, lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
 
 
-@case("d0,d1,d2 d2,4*d4 d4,4*d4 4*d4", lambda b, t, i, h: (F(b, t, i), F(i, 4 * h), F(h, 4 * h), F(4 * h)), (3, 7, 12, 5), (1, 4, 3, 2))  # fmt: skip
+@case(
+    "d0,d1,d2 d2,4*d4 d4,4*d4 4*d4",
+    lambda b, t, i, h: (F(b, t, i), F(i, 4 * h), F(h, 4 * h), F(4 * h)),
+    (3, 7, 12, 5),
+    (1, 4, 3, 2),
+)
 def lstm(x, wx, wh, b):
     def step(carry, xt):
         h, c = carry
@@ -85,12 +109,22 @@ def lstm(x, wx, wh, b):
     return lax.scan(step, (zero, zero), x.swapaxes(0, 1))
 
 
-@case("d0,d1 d2,d1 d3,d4", lambda v, c, p, b, t: (F(v, c), F(p, c), I(v, b, t)), (50, 12, 20, 3, 7), (9, 4, 8, 1, 8))  # fmt: skip
+@case(
+    "d0,d1 d2,d1 d3,d4",
+    lambda v, c, p, b, t: (F(v, c), F(p, c), I(v, b, t)),
+    (50, 12, 20, 3, 7),
+    (9, 4, 8, 1, 8),
+)
 def embedding(table, positions, ids):
     return table[ids] + positions[: ids.shape[1]]
 
 
-@case("d0,d1,d2,d3 d0,d4,d2,d3 ", lambda b, s, t, h: (F(b, s, h, 8), F(b, t, h, 8), np.int32(1)), (3, 16, 1, 4), (1, 9, 3, 2))  # fmt: skip
+@case(
+    "d0,d1,d2,d3 d0,d4,d2,d3 ",
+    lambda b, s, t, h: (F(b, s, h, 8), F(b, t, h, 8), np.int32(1)),
+    (3, 16, 1, 4),
+    (1, 9, 3, 2),
+)
 def cache_update(cache, k, i):
     return lax.dynamic_update_slice(cache, k, (0, i, 0, 0))
 
@@ -169,7 +203,12 @@ def hessian(x):
     return jax.hessian(lambda v: (jnp.sin(v) * v.sum()).sum())(x)
 
 
-@case("d0 d1,d0 d2,d1 d2", lambda o, i, b: ({"w": F(i, o), "b": F(o)}, F(b, i), I(o, b)), (4, 12, 7), (2, 3, 1))  # fmt: skip
+@case(
+    "d0 d1,d0 d2,d1 d2",
+    lambda o, i, b: ({"w": F(i, o), "b": F(o)}, F(b, i), I(o, b)),
+    (4, 12, 7),
+    (2, 3, 1),
+)
 def cross_entropy_gradient(p, x, y):
     def loss(p):
         logits = jax.nn.log_softmax(x @ p["w"] + p["b"])

@@ -1,0 +1,139 @@
+"""Every private name of JAX is what `shlo_disc/jax_private.py` says: the first test to read on a
+new JAX."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import export
+
+from shlo_disc import jax_private
+from shlo_disc.jax_private import (
+    ArrayImpl,
+    DimExpr,
+    comparisons_watched,
+    cpu_sharding,
+    is_library_file,
+    key_impl,
+    reshapes_of,
+    shaped_array,
+    trace_context,
+)
+
+ROOT = Path(jax_private.__file__).parent
+
+
+def sizes(text):
+    return export.symbolic_shape(text)
+
+
+def test_private_names_are_used_in_one_module_only():
+    users = [
+        path.relative_to(ROOT).as_posix()
+        for path in ROOT.rglob("*.py")
+        if re.search(r"\bjax\._src\b|\bjaxlib\b.*import", path.read_text(encoding="utf-8"))
+    ]
+    assert users == ["jax_private.py"]
+
+
+def test_the_table_names_what_is_exported():
+    for name in (
+        "trace_context",
+        "disable_jit",
+        "ArrayImpl",
+        "key_impl",
+        "DimExpr",
+        "cpu_sharding",
+    ):
+        assert f"`{name}`" in jax_private.__doc__
+        assert name in jax_private.__all__
+
+
+def test_trace_context_changes_with_the_configuration():
+    before = trace_context()
+    assert hash(before) == hash(trace_context())
+    assert before == trace_context()
+    with jax.enable_x64(True):
+        assert trace_context() != before
+
+
+def test_array_class():
+    assert type(jnp.ones(3)) is ArrayImpl
+    assert type(jax.jit(lambda x: x)(jnp.ones(3))) is ArrayImpl
+    assert ArrayImpl is not type(jax.random.key(0))
+
+
+def test_arrays_are_made_of_numpy_memory():
+    device = jax.devices("cpu")[0]
+    memory = np.zeros(64, np.uint8)
+    start = -memory.ctypes.data % 64
+    data = np.frombuffer(memory.data, np.float32, 2, start)
+    array = jax_private.batched_device_put(
+        shaped_array((2,), np.dtype(np.float32), True),
+        cpu_sharding(device),
+        [data],
+        [device],
+        False,
+    )
+    assert array.weak_type
+    assert not array._committed
+    assert array.unsafe_buffer_pointer() == data.ctypes.data
+    jax_private.collect_garbage()
+
+
+def test_key_impl_wraps_raw_keys():
+    for impl in ("threefry2x32", "rbg"):
+        key = jax.random.key(0, impl=impl)
+        again = jax.random.wrap_key_data(jax.random.key_data(key), impl=key_impl(key.dtype))
+        assert again.dtype == key.dtype
+
+
+def test_comparisons_without_an_answer_are_logged_with_their_line():
+    a, b = sizes("a, b")
+    original = DimExpr.__eq__
+    with comparisons_watched() as log:
+        assert not a == b  # noqa: SIM201 - the operator is what is tested
+        assert a != 3
+        assert (a, a) != (a, b)
+        assert a in (b, a)
+        assert a == a + 0
+        assert a != "a"
+    assert [(c.left, c.right, c.user) for c in log] == [
+        ("a", "b", True),
+        ("a", "3", True),
+        ("a", "b", True),
+        ("b", "a", True),
+    ]
+    assert log[0].where.startswith(f"{__file__}:")
+    assert DimExpr.__eq__ is original
+
+
+def test_comparisons_inside_jax_are_not_the_users():
+    (b,) = sizes("b")
+    spec = jax.ShapeDtypeStruct((b, 3), np.float32)
+    with comparisons_watched() as log:
+        jax.jit(lambda x: jnp.broadcast_to(x[0], (5, 3)) + x.sum(0)).trace(spec)
+    assert not any(c.user for c in log)
+
+
+def test_library_files():
+    assert is_library_file(jnp.__file__)
+    assert is_library_file(jax_private.__file__)
+    assert not is_library_file(__file__)
+    assert not is_library_file(np.__file__)
+
+
+def test_reshapes_are_found_in_nested_jaxprs():
+    b, t = sizes("b, t")
+
+    def f(x):
+        return jax.lax.scan(lambda c, r: (c, r.reshape(-1, 1)), 0.0, x)[1], x.reshape(-1)
+
+    jaxpr = jax.jit(f).trace(jax.ShapeDtypeStruct((b, t), np.float32)).jaxpr
+    found = list(reshapes_of(jaxpr))
+    assert {(before, after) for before, after, _ in found} == {((t,), (t, 1)), ((b, t), (b * t,))}
+    assert all("test_jax_private.py:" in where for _, _, where in found)
