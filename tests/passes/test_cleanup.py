@@ -52,6 +52,11 @@ PROGRAMS = {
     "lookup": lambda x: x[jnp.arange(x.shape[0]) // 2],
     "mixed_types": lambda x: x.astype(jnp.bfloat16).astype(jnp.float32).astype(jnp.int32),
     "scanned": lambda x: jax.lax.fori_loop(0, x.shape[0], lambda i, c: c + x[i] * i, jnp.zeros(4)),
+    "scan_of_rows": lambda x: jax.lax.scan(lambda c, r: (c + r, c * r), jnp.zeros(4), x)[1],
+    "window_where_data_says": lambda x: jax.lax.dynamic_slice(
+        x, (x[0, 0].astype(jnp.int32) + 1, 1), (x.shape[0] // 2, 2)
+    ),
+    "rolled": lambda x: jnp.roll(x, x[0, 0].astype(jnp.int32), 0),
     "gradient": jax.grad(lambda x: (jnp.tanh(x @ x.T) / 4).sum()),
     "vmapped": jax.vmap(lambda r: jnp.outer(r, r)[1:]),
 }

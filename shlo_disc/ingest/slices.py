@@ -1,0 +1,85 @@
+"""Slices that start where data says, in terms of an op whose result shape is known.
+
+    %limit = add %start, %sizes
+    real_dynamic_slice %x, %start, %limit, 1    ==>    dynamic_gather %x, %start, %sizes
+
+Why     JAX writes `dynamic_slice` of a symbolic size this way. The result has the shape `sizes`,
+        but nothing says so once `start` is data: a limit minus a start is not a size.
+Needs   calls inlined and equal values merged.
+Keeps   every result: a gather clamps its start as JAX has done already.
+Cost    O(slices x size of their shape arithmetic).
+Source  StableHLO spec, real_dynamic_slice and gather.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from shlo_disc.mlir import at, ir, ops_of, producer, replace
+
+__all__ = ["gather_slices"]
+
+
+def gather_slices(module: ir.Module) -> int:
+    """Every slice that starts where data says and has a size of its own is a gather; how many."""
+    known: dict[ir.Value, bool] = {}
+    found = [
+        (op, sizes)
+        for op in ops_of(module, "stablehlo.real_dynamic_slice")
+        if not _from_sizes(op.operands[1], known) and (sizes := _sizes(op)) is not None
+    ]
+    for op, sizes in found:
+        with at(op):
+            replace(op, _gather(op, sizes))
+    return len(found)
+
+
+def _from_sizes(value: ir.Value, known: dict[ir.Value, bool]) -> bool:
+    """Is `value` computed from sizes and constants only?"""
+    if value not in known:
+        op = producer(value)
+        if op is None:
+            known[value] = False
+        elif op.name in ("stablehlo.constant", "stablehlo.get_dimension_size"):
+            known[value] = True
+        else:
+            operands = list(op.operands)
+            known[value] = bool(operands) and all(_from_sizes(v, known) for v in operands)
+    return known[value]
+
+
+def _sizes(op: ir.Operation) -> ir.Value | None:
+    """What is added to the start to give the limit, where strides are 1."""
+    _, start, limit, strides = op.operands
+    add = producer(limit)
+    if add is None or add.name != "stablehlo.add" or start not in list(add.operands):
+        return None
+    if not _all_ones(strides):
+        return None
+    first, second = add.operands
+    return second if first == start else first
+
+
+def _all_ones(value: ir.Value) -> bool:
+    op = producer(value)
+    if op is None:
+        return False
+    if op.name == "stablehlo.constant":
+        return bool((np.array(op.attributes["value"]) == 1).all())
+    return op.name in ("stablehlo.concatenate", "stablehlo.reshape") and all(
+        _all_ones(v) for v in op.operands
+    )
+
+
+def _gather(op: ir.Operation, sizes: ir.Value) -> ir.Value:
+    source, start = op.operands[0], op.operands[1]
+    axes = list(range(ir.RankedTensorType(source.type).rank))
+    numbers = ir.Attribute.parse(
+        f"#stablehlo.gather<offset_dims = {axes}, start_index_map = {axes}>"
+    )
+    return ir.Operation.create(
+        "stablehlo.dynamic_gather",
+        results=[op.results[0].type],
+        operands=[source, start, sizes],
+        attributes={"dimension_numbers": numbers, "indices_are_sorted": ir.BoolAttr.get(True)},
+    ).results[0]
