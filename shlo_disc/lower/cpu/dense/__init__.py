@@ -6,6 +6,7 @@
 `text.py`                 kernel text whose sizes are all parameters
 `repack.py`               copies between layouts: panels of B, rows of A
 `gemm.py`                 the kernel
+`narrow.py`               one row and column per batch entry: depthwise, inner products
 `plan.py`                 variants by size, persistent packs, the launches
 ========================  ====================================================================
 
@@ -16,6 +17,6 @@ F. Van Zee, R. van de Geijn, "BLIS: a framework for rapidly instantiating BLAS f
 
 from __future__ import annotations
 
-from shlo_disc.lower.cpu.dense.plan import emit_dense
+from shlo_disc.lower.cpu.dense.plan import Planner, emit_dense
 
-__all__ = ["emit_dense"]
+__all__ = ["Planner", "emit_dense"]

@@ -22,9 +22,9 @@ from shlo_disc.lower.cpu.dense.text import SizedText
 from shlo_disc.lower.cpu.dense.tiles import Tile
 from shlo_disc.lower.cpu.elements import Element
 from shlo_disc.lower.cpu.scalar import convert
-from shlo_disc.lower.cpu.text import vector_type
+from shlo_disc.lower.cpu.text import Text, vector_type
 
-__all__ = ["Finish", "Gemm", "Operand", "pack_kernel"]
+__all__ = ["Finish", "Gemm", "Operand", "multiply_add", "pack_kernel"]
 
 
 class Finish(Protocol):
@@ -338,7 +338,7 @@ class _Writer:
                 factor = b.broadcast(scalar, lanes)
                 for v, value in enumerate(values):
                     i = r * g.tile.vectors + v
-                    sums[i] = self._multiply_add(factor, value, sums[i])
+                    sums[i] = multiply_add(b, factor, value, sums[i], g.compute, g.fma)
             k.yield_(*sums)
         return k.results
 
@@ -374,14 +374,6 @@ class _Writer:
         down = b.mul(b.sub(m, m0), b.size("c_row"))
         return b.mul(b.size("many"), b.add(down, b.sub(n, n0)))
 
-    def _multiply_add(self, x: str, y: str, total: str) -> str:
-        b = self.b
-        if not self.g.compute.is_float:
-            return b.op("arith.addi", total, b.op("arith.muli", x, y))
-        if self.g.fma:
-            return b.op("math.fma", x, y, total)
-        return b.op("arith.addf", total, b.op("arith.mulf", x, y))
-
     # ---------------------------------------------------------------- results
 
     def _finish(self, m: str, m0: str, n: str, n0: str) -> None:
@@ -416,6 +408,15 @@ class _Writer:
         base = b.add(line, b.mul(column, stride))
         steps = b.op("arith.muli", b.iota(g.tile.lanes), b.broadcast(stride, g.tile.lanes))
         b.scatter(value, self.c_out, base, steps, mask)
+
+
+def multiply_add(b: Text, x: str, y: str, total: str, compute: Element, fma: bool) -> str:
+    """`total + x * y`, rounded once where the machine does that in hardware."""
+    if not compute.is_float:
+        return b.op("arith.addi", total, b.op("arith.muli", x, y))
+    if fma:
+        return b.op("math.fma", x, y, total)
+    return b.op("arith.addf", total, b.op("arith.mulf", x, y))
 
 
 def digits_offset(b: SizedText, name: str, count: int, index: str) -> str:

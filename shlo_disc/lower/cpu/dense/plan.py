@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.lower.cpu.dense.gemm import Finish, Gemm, Operand, pack_kernel
+from shlo_disc.lower.cpu.dense.narrow import narrow_launch
 from shlo_disc.lower.cpu.dense.problem import Axis, Problem, Steps, analyze_dense, steps
 from shlo_disc.lower.cpu.dense.tiles import Blocks, at_least_one, blocks, ceil_div, choose_tile
 from shlo_disc.lower.cpu.elements import Element
@@ -58,7 +59,12 @@ class _Walks:
 
 
 class Planner:
-    """Plans one problem. `a_buffer` is where A is read when it is not operand `a_input` itself."""
+    """Plans one problem.
+
+    `a_buffer`, `b_buffer`: where A and B are read when not from their operands. `finish`,
+    `result`, `more`: what becomes of the sums, the element type stored and the further arguments
+    that needs. `keep_b`: B may be worth keeping as panels between calls.
+    """
 
     def __init__(
         self,
@@ -73,9 +79,10 @@ class Planner:
         more: tuple[Buffer, ...] = (),
         label: str = "dense",
         workspaces: tuple[Expr, ...] = (),
+        keep_b: bool = True,
     ) -> None:
         p = self.p = problem
-        self.target, self.label, self.more = target, label, more
+        self.target, self.label, self.more, self.keep_b = target, label, more, keep_b
         self.a_buffer = a_buffer or Input(p.a_input)
         self.b_buffer = b_buffer or Input(p.b_input)
         self.workspaces = workspaces
@@ -117,9 +124,14 @@ class Planner:
 
     def steps(self) -> tuple[Step, ...]:
         """The steps of :meth:`plan`; `workspaces` grows by what they need."""
+        if self.gemm.finish is None:
+            args = (self.a_buffer, self.b_buffer, Output(0))
+            narrow = narrow_launch(self.p, self.target, args, self.label)
+            if narrow is not None:
+                return (narrow,)
         if any(self.gemm.b.batch):
             return self._in_place_if(Condition(self.depth, "<=", Expr.const(IN_PLACE_DEPTH)))
-        if isinstance(self.b_buffer, Input):
+        if self.keep_b:
             return (self._pack(),)
         return (self._launch("scratch"),)
 

@@ -14,7 +14,7 @@ from shlo_disc.lower.cpu.elements import ELEMENTS, Element
 from shlo_disc.lower.cpu.scalar import convert
 from shlo_disc.lower.cpu.text import Text, vector_type
 
-__all__ = ["Source", "load_as", "repack", "transpose"]
+__all__ = ["Source", "as_number", "load_as", "repack", "transpose"]
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ def _one_by_one(
         to = b.add(base, u.index)
         with b.loop(w_first, w_count, 1, hint="w") as w:
             raw = b.load(source.memory, b.add(line, source.w_offset(w.index)))
-            value = convert(b, raw, _as_number(source.element), compute)
+            value = convert(b, raw, as_number(source.element), compute)
             b.store(value, memory, b.add(to, b.mul(w.index, w_stride)))
     # Whatever lay there may be a denormal, which costs as much as a hundred additions.
     zero = b.constant(0, compute.register)
@@ -155,10 +155,10 @@ def load_as(
         raw = b.vector_load(memory, at, lanes)
     else:
         raw = b.masked_load(memory, at, mask, b.constant(0, vector_type(lanes, element.storage)))
-    return convert(b, raw, _as_number(element), compute)
+    return convert(b, raw, as_number(element), compute)
 
 
-def _as_number(element: Element) -> Element:
+def as_number(element: Element) -> Element:
     """In memory i1 is a byte that holds 0 or 1."""
     return ELEMENTS["ui8"] if element.kind == "b" else element
 

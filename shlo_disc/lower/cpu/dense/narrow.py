@@ -1,0 +1,199 @@
+"""Contractions with one row and one column per batch entry: there is no tile to hold in registers.
+
+`lanes`: the result runs along a batch axis (depthwise convolution, sums of element-wise products):
+a vector holds neighbours along that axis. `inner product`: both operands run along K: a
+vector holds neighbours along K.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.lower.cpu.dense.gemm import multiply_add
+from shlo_disc.lower.cpu.dense.problem import Axis, Problem
+from shlo_disc.lower.cpu.dense.repack import as_number, load_as
+from shlo_disc.lower.cpu.dense.text import SizedText
+from shlo_disc.lower.cpu.dense.tiles import ceil_div
+from shlo_disc.lower.cpu.elements import Element
+from shlo_disc.lower.cpu.loop import odometer
+from shlo_disc.lower.cpu.scalar import convert
+from shlo_disc.lower.cpu.target import Target
+from shlo_disc.lower.cpu.text import vector_type
+from shlo_disc.lower.kernel import Buffer, Kernel, Launch
+
+__all__ = ["narrow_launch"]
+
+ONE = Expr.const(1)
+CHAINS = 4
+"""Accumulators of an inner product: latency 4, and loads bound it to one product a cycle."""
+
+
+def narrow_launch(
+    problem: Problem, target: Target, args: tuple[Buffer, Buffer, Buffer], label: str
+) -> Launch | None:
+    """A kernel for a problem whose N has size 1; None where the general kernel does better."""
+    p = problem
+    if not _is(p.columns, 1):
+        return None
+    axes = [x for x in (*p.batch, *p.m) if not _is(x.size, 1)]
+    writer = _Writer(p, target)
+    if _is(p.rows, 1) and len(p.k) == 1 and all(s == ONE for s in (p.k[0].a, p.k[0].b)):
+        return writer.inner_product(axes, args, label)
+    along = [x for x in axes if x.c == ONE]
+    if len(along) != 1:
+        return None
+    return writer.lanes([x for x in axes if x.c != ONE], along[0], args, label)
+
+
+def _is(size: Expr, value: int) -> bool:
+    return bool(size.is_const and size.value == value)
+
+
+class _Writer:
+    def __init__(self, problem: Problem, target: Target) -> None:
+        p = self.p = problem
+        self.fma = "fma" in target.features or target.vector_bytes == 64
+        self.width = target.lanes(p.compute.bytes)
+        sizes = {"a_first": p.a_first, "b_first": p.b_first, "K": p.depth}
+        for i, axis in enumerate(p.k):
+            sizes |= {f"k{i}": axis.size, f"ka{i}": axis.a, f"kb{i}": axis.b}
+        self.sizes = sizes
+
+    def _open(self, axes: Sequence[Axis], along: Axis | None = None) -> SizedText:
+        p = self.p
+        for i, axis in enumerate(axes):
+            self.sizes |= {f"s{i}": axis.size, f"a{i}": axis.a, f"b{i}": axis.b, f"c{i}": axis.c}
+        if along is not None:
+            self.sizes |= {"V": along.size, "va": along.a, "vb": along.b}
+        b = self.b = SizedText(self.sizes)
+        self.a_in, self.b_in = b.memref(0, p.a.storage), b.memref(1, p.b.storage)
+        self.c_out = b.memref(2, p.c.storage)
+        return b
+
+    def _bases(self, axes: Sequence[Axis], digits: Sequence[str]) -> list[str]:
+        """Offsets in A, B and C of a place on the outer axes."""
+        b, bases = self.b, []
+        for array in "abc":
+            first = getattr(self.p, f"{array}_first", 0)
+            base = b.size(f"{array}_first") if first != 0 else b.constant(0, "index")
+            for i, axis in enumerate(axes):
+                if getattr(axis, array) != 0:
+                    base = b.add(base, b.mul(digits[i], b.size(f"{array}{i}")))
+            bases.append(base)
+        return bases
+
+    def _result(self, value: str) -> str:
+        value = convert(self.b, value, self.p.compute, self.p.c)
+        return self.b.cast("arith.extui", value, "i8") if self.p.c.kind == "b" else value
+
+    # ---------------------------------------------------------------- lanes
+
+    def lanes(
+        self, axes: Sequence[Axis], along: Axis, args: tuple[Buffer, ...], label: str
+    ) -> Launch:
+        """A task is a run of the result along `along`."""
+        b = self._open(axes, along)
+        size = b.size("V")
+
+        def task(_: str, digits: list[str]) -> None:
+            a, other, c = self._bases(axes, digits)
+            with b.loop(0, size, self.width, hint="v") as v:
+                mask = b.mask(b.sub(size, v.index), self.width)
+                zero = b.constant(0, vector_type(self.width, self.p.compute.register))
+                (total,) = self._sum(0, a, other, v.index, mask, along, [zero])
+                b.masked_store(self._result(total), self.c_out, b.add(c, v.index), mask)
+
+        odometer(b, [b.size(f"s{i}") for i in range(len(axes))] or [b.constant(1, "index")], task)
+        text, params = b.finish()
+        vectors = ceil_div(along.size, self.width)
+        return Launch(
+            Kernel(f"{label}_lanes", text),
+            args,
+            params,
+            Expr.product(x.size for x in axes),
+            vectors * self.p.depth + 10,
+        )
+
+    def _sum(
+        self, level: int, a: str, other: str, v: str, mask: str, along: Axis, init: list[str]
+    ) -> list[str]:
+        """A loop for every axis of K, around one product."""
+        b, k = self.b, self.p.k
+        if level == len(k):
+            x = self._along(self.a_in, self.p.a, a, v, "va", along.a, mask)
+            y = self._along(self.b_in, self.p.b, other, v, "vb", along.b, mask)
+            return [multiply_add(b, x, y, init[0], self.p.compute, self.fma)]
+        with b.loop(0, b.size(f"k{level}"), 1, init, hint="k") as loop:
+            next_a = b.add(a, b.mul(loop.index, b.size(f"ka{level}")))
+            next_b = b.add(other, b.mul(loop.index, b.size(f"kb{level}")))
+            loop.yield_(*self._sum(level + 1, next_a, next_b, v, mask, along, loop.args))
+        return loop.results
+
+    def _along(
+        self, memory: str, element: Element, at: str, v: str, name: str, stride: Expr, mask: str
+    ) -> str:
+        """One element a lane from `at + v * stride` on."""
+        b, compute = self.b, self.p.compute
+        if stride == ONE:
+            return load_as(b, memory, element, b.add(at, v), self.width, compute, mask)
+        if stride == 0:
+            one = convert(b, b.load(memory, at), as_number(element), compute)
+            return b.broadcast(one, self.width)
+        step = b.size(name)
+        offsets = b.op("arith.muli", b.iota(self.width), b.broadcast(step, self.width))
+        start = b.add(at, b.mul(v, step))
+        nothing = b.constant(0, vector_type(self.width, element.storage))
+        raw = b.gather(memory, start, offsets, mask, nothing)
+        return convert(b, raw, as_number(element), compute)
+
+    # ---------------------------------------------------------------- inner product
+
+    def inner_product(self, axes: Sequence[Axis], args: tuple[Buffer, ...], label: str) -> Launch:
+        """A task is one element of the result."""
+        b, p = self._open(axes), self.p
+        vector = vector_type(self.width, p.compute.register)
+        depth, step = b.size("K"), self.width * CHAINS
+
+        def products(a: str, other: str, k: str, sums: list[str], mask: str | None) -> list[str]:
+            out = []
+            for i, total in enumerate(sums):
+                at = b.add(k, i * self.width)
+                x, y = (
+                    load_as(b, m, e, b.add(base, at), self.width, p.compute, mask)
+                    for m, e, base in ((self.a_in, p.a, a), (self.b_in, p.b, other))
+                )
+                out.append(multiply_add(b, x, y, total, p.compute, self.fma))
+            return out
+
+        def task(_: str, digits: list[str]) -> None:
+            a, other, c = self._bases(axes, digits)
+            whole = b.sub(depth, b.rem(depth, step))
+            zeros = [b.constant(0, vector)] * CHAINS
+            with b.loop(0, whole, step, zeros, hint="k") as k:
+                k.yield_(*products(a, other, k.index, k.args, None))
+            add = "arith.addf" if p.compute.is_float else "arith.addi"
+            sums = list(k.results)
+            while len(sums) > 1:
+                half = len(sums) // 2
+                sums = [b.op(add, x, y) for x, y in zip(sums[:half], sums[half:], strict=True)]
+            with b.loop(whole, depth, self.width, sums, hint="k") as k:
+                mask = b.mask(b.sub(depth, k.index), self.width)
+                k.yield_(*products(a, other, k.index, k.args, mask))
+            (total,) = k.results
+            lanes = self.width
+            while lanes > 1:
+                lanes //= 2
+                low = b.shuffle(total, total, range(lanes))
+                total = b.op(add, low, b.shuffle(total, total, range(lanes, 2 * lanes)))
+            b.store(self._result(b.extract(total, 0)), self.c_out, c)
+
+        odometer(b, [b.size(f"s{i}") for i in range(len(axes))] or [b.constant(1, "index")], task)
+        text, params = b.finish()
+        return Launch(
+            Kernel(f"{label}_inner", text),
+            args,
+            params,
+            Expr.product(x.size for x in axes),
+            p.depth // max(1, self.width) + 10,
+        )
