@@ -2,36 +2,36 @@
 
     analyze(module).shape(value)  ->  (Expr("b"), Expr("2*t"), Expr("768"))
 
-A pure function of the IR: ask again after a rewrite. Shape rules are found by op name in
-:data:`RULES`; sizes written as integer tensors are followed by `contents.py`.
+A pure function of the IR: ask again after a rewrite. It reads raw shape arithmetic as well as
+`disc.shape` and `disc.dim`. Shape rules are found by op name in :data:`RULES`; sizes written as
+integer tensors are followed by `contents.py`.
 
-Source: the shape constraints of the StableHLO specification, op by op.
+A precondition of an op that does not follow from known facts becomes a guard, also inside `while`,
+`case` and `if`, where it is checked although the region may not run: a call is refused rather than
+computed on sizes the specification leaves undefined.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from shlo_disc.dynamic import attributes as attr
+from shlo_disc.dynamic.arithmetic import Condition, Entry, SizeArithmetic
 from shlo_disc.dynamic.constraints import Constraints
-from shlo_disc.dynamic.contents import (
-    MAX_ELEMENTS,
-    SCALAR_RULES,
-    Condition,
-    Entry,
-    compare,
-    constant_entries,
-    elementwise,
-)
+from shlo_disc.dynamic.contents import MAX_ELEMENTS, Entries, IntegerType, follow
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.rules import DYNAMIC, MOVING_RULES, Rule, Shape, refuse
+from shlo_disc.dynamic.rules_compute import COMPUTE_RULES
 from shlo_disc.errors import InvalidModuleError, UnsupportedError
-from shlo_disc.mlir import ir, stablehlo
+from shlo_disc.locations import source_line
+from shlo_disc.mlir import ir
 
 __all__ = ["RULES", "Guard", "ShapeAnalysis", "analyze"]
 
-Shape = tuple[Expr, ...]
-ONE = Expr.const(1)
-DYNAMIC = ir.ShapedType.get_dynamic_size()
+RULES: dict[str, Rule] = {**MOVING_RULES, **COMPUTE_RULES}
+"""Op name -> result shapes from operand shapes; ops with regions that run are in REGION_RULES."""
 
 
 @dataclass(frozen=True)
@@ -44,25 +44,54 @@ class Guard:
     message: str
 
 
+@dataclass(frozen=True)
+class _Type:
+    """What the analysis asks of a tensor type, worked out once per type."""
+
+    sizes: list[int]
+    static: Shape | None
+    """The shape, when no dimension is dynamic."""
+    integer: IntegerType | None
+    """Set for a static integer type of at most MAX_ELEMENTS elements."""
+
+
 class ShapeAnalysis:
     """What :func:`analyze` found; queries are by SSA value."""
 
     def __init__(self) -> None:
         self.constraints = Constraints()
+        self.arithmetic = SizeArithmetic(self.constraints)
         self.guards: list[Guard] = []
         self.arguments: list[Shape] = []
         """The shape of every argument of `main`, as written or as made up."""
         self.positive: set[str] = set()
-        """Symbols that JAX promises are at least 1."""
+        """Symbols that JAX promises are at least 1: those of `disc.shape`."""
         self._shapes: dict[ir.Value, Shape] = {}
-        self._contents: dict[ir.Value, tuple[Entry, ...]] = {}
+        self._contents: dict[ir.Value, Entries] = {}
+        self._types: dict[ir.Type, _Type | None] = {}
+        self._parsed: dict[ir.Attribute, Expr] = {}
+        self._done = False
+
+    # -- questions ------------------------------------------------------------------------------
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """The symbols of the argument shapes, in order of appearance."""
+        found: dict[str, None] = {}
+        for shape in self.arguments:
+            for size in shape:
+                found.update(dict.fromkeys(sorted(size.symbols())))
+        return tuple(found)
 
     def shape(self, value: ir.Value) -> Shape:
-        """The size of every dimension of a ranked tensor value."""
+        """The size of every dimension of a ranked tensor value, in canonical terms."""
         known = self._shapes.get(value)
         if known is None:
-            # A scalar argument of a reducer or comparator.
-            known = self._shapes[value] = _static(value)
+            # A value inside a reducer or comparator: scalars, whose type says all.
+            kind = self._type(value.type)
+            if kind is None or kind.static is None:
+                raise UnsupportedError(f"the shape of a {value.type} is not known")
+            known = self._shapes[value] = kind.static
         return known
 
     def scalar(self, value: ir.Value) -> Expr | None:
@@ -73,11 +102,23 @@ class ShapeAnalysis:
         return entries[0]
 
     def contents(self, value: ir.Value) -> tuple[Expr, ...] | None:
-        """The elements of a small integer tensor computed from sizes only; None otherwise."""
+        """The elements of a small integer tensor of rank 0 or 1 computed from sizes only."""
         entries = self._contents.get(value)
-        if entries is None or not all(isinstance(e, Expr) for e in entries):
+        if entries is None or len(self.shape(value)) > 1:
             return None
-        return tuple(e for e in entries if isinstance(e, Expr))
+        return self.elements(value)
+
+    def elements(self, value: ir.Value) -> tuple[Expr, ...] | None:
+        """As `contents`, of any rank, in row-major order (`padding` operands have rank 2)."""
+        entries = self._contents.get(value)
+        if entries is None:
+            return None
+        numbers = tuple(e for e in entries if isinstance(e, Expr))
+        return numbers if len(numbers) == len(entries) else None
+
+    def entries(self, value: ir.Value) -> Entries | None:
+        """What is known of each element of a small integer or i1 tensor."""
+        return self._contents.get(value)
 
     def truth(self, value: ir.Value) -> Entry:
         """What is known of a rank-0 i1 computed from sizes."""
@@ -85,709 +126,394 @@ class ShapeAnalysis:
         return entries[0] if entries is not None and len(entries) == 1 else None
 
     def annotate(self, module: ir.Module) -> None:
-        """Print shapes on the IR, as attribute `disc.shapes`, for tests and people."""
+        """Print shapes on the IR, as attribute `disc.shapes` of every op, for tests and people."""
 
         def visit(op: ir.Operation) -> ir.WalkResult:
             shapes = [self._shapes[r] for r in op.results if r in self._shapes]
             if shapes:
-                rows = [
-                    ir.ArrayAttr.get(
-                        [ir.StringAttr.get(str(self.constraints.canonical(d))) for d in s]
-                    )
-                    for s in shapes
-                ]
-                op.attributes["disc.shapes"] = ir.ArrayAttr.get(rows)
+                op.attributes["disc.shapes"] = ir.ArrayAttr.get([_texts(s) for s in shapes])
             return ir.WalkResult.ADVANCE
 
         with module.context:
             module.operation.walk(visit)
 
-    # -- the walk -------------------------------------------------------------------------------
+    # -- for rules ------------------------------------------------------------------------------
 
-    def _function(self, func: ir.Operation) -> None:
-        block = func.regions[0].blocks[0]
-        given = (
-            ir.ArrayAttr(func.attributes["arg_attrs"]) if "arg_attrs" in func.attributes else None
-        )
-        for index, argument in enumerate(block.arguments):
-            attributes = ir.DictAttr(given[index]) if given is not None else {}
-            shape = self._argument(argument, index, attributes)
-            self._shapes[argument] = shape
-            self.arguments.append(shape)
-        self._block(block)
-
-    def _argument(self, argument: ir.Value, index: int, attributes: ir.DictAttr) -> Shape:
-        kind = ir.RankedTensorType(argument.type)
-        written = (
-            [Expr.parse(ir.StringAttr(d).value) for d in ir.ArrayAttr(attributes["disc.shape"])]
-            if "disc.shape" in attributes
-            else None
-        )
-        sizes = []
-        for axis, size in enumerate(kind.shape):
-            if size != DYNAMIC:
-                sizes.append(Expr.const(size))
-                if written is not None and not written[axis].is_const:
-                    self.constraints.add_equal(written[axis], size)
-            elif written is not None:
-                sizes.append(written[axis])
-                for name in sorted(written[axis].symbols()):
-                    self.positive.add(name)
-                    self.constraints.add_lower(Expr.symbol(name), 1)
-            else:
-                sizes.append(Expr.symbol(f"d{index}_{axis}"))
-        return tuple(sizes)
-
-    def _block(self, block: ir.Block) -> None:
-        for view in block.operations:
-            op = view.operation
-            name = op.name
-            region_rule = _REGION_RULES.get(name)
-            if region_rule is not None:
-                region_rule(self, op)
-                continue
-            if not len(op.results):
-                if name in ("stablehlo.custom_call", "disc.guard"):
-                    self._guard(op)
-                continue
-            self._set(op, self._result_shapes(op))
-            self._follow(op)
-
-    def _set(self, op: ir.Operation, shapes: Sequence[Shape]) -> None:
-        for result, shape in zip(op.results, shapes, strict=True):
-            self._shapes[result] = shape
-
-    def _result_shapes(self, op: ir.Operation) -> list[Shape]:
-        declared = [_declared(r) for r in op.results]
-        if all(size != DYNAMIC for sizes in declared for size in sizes):
-            check = _STATIC_CHECKS.get(op.name)
-            if check is not None:
-                check(self, op)
-            return [tuple(Expr.const(s) for s in sizes) for sizes in declared]
-        rule = RULES.get(op.name)
-        if rule is None:
-            raise UnsupportedError(
-                f"no shape rule for {op.name} with a dynamic result (at {op.location}); give the "
-                "dimensions static sizes or file an issue with this line"
-            )
-        shapes = rule(self, op)
-        merged = []
-        for sizes, shape in zip(declared, shapes, strict=True):
-            if len(sizes) != len(shape):
-                raise InvalidModuleError(f"{op.name} has a result of wrong rank (at {op.location})")
-            merged.append(
-                tuple(
-                    e if s == DYNAMIC else Expr.const(s) for s, e in zip(sizes, shape, strict=True)
-                )
-            )
-        return merged
+    def declared(self, value: ir.Value) -> list[int]:
+        """The sizes in the type of `value`, DYNAMIC for `?`."""
+        kind = self._type(value.type)
+        if kind is None:
+            raise UnsupportedError(f"a value of type {value.type} is not a ranked tensor")
+        return kind.sizes
 
     def sizes_operand(self, op: ir.Operation, index: int) -> Shape:
         """The contents of a shape operand; raises UnsupportedError when they depend on data."""
-        found = self.contents(op.operands[index])
+        found = self.elements(op.operands[index])
         if found is None:
-            raise UnsupportedError(
-                f"operand {index} of {op.name} is a size that depends on data, not only on argument "
-                f"sizes (at {op.location}); pass the size as a static argument or keep this op "
-                "outside"
+            raise refuse(
+                op,
+                f"operand {index} is a size that depends on data, not only on argument sizes",
+                "pass the size as a static argument, or pad to a size that is known",
             )
         return found
 
     def same_shape(self, op: ir.Operation, values: Sequence[ir.Value]) -> Shape:
-        """The common shape of values the spec wants equal; what is not proved becomes a guard."""
-        shapes = [self._shapes[v] for v in values]
-        result = list(shapes[0])
-        for shape in shapes[1:]:
-            for axis, size in enumerate(shape):
-                if size == result[axis]:
-                    continue
-                self.require_equal(op, result[axis], size)
-                if size.is_const:
-                    result[axis] = size
-        return tuple(result)
-
-    def require_equal(self, op: ir.Operation, a: Expr, b: Expr) -> None:
-        """The spec wants `a == b`: a fact from now on, and a guard if it does not follow."""
-        if self.constraints.equal(a, b):
-            return
-        if a.is_const and b.is_const:
-            raise InvalidModuleError(
-                f"{op.name} wants equal sizes, got {a} and {b} (at {op.location})"
-            )
-        message = f"{op.name} at {op.location} needs {a} == {b}"
-        self.guards.append(Guard(a, "==", b, message))
-        self.constraints.add_equal(a, b)
-
-    # -- contents -------------------------------------------------------------------------------
-
-    def _follow(self, op: ir.Operation) -> None:
-        """Work out the contents of the result if it is a small integer tensor made from sizes."""
-        kind = ir.RankedTensorType(op.results[0].type)
-        element = kind.element_type
-        if kind.rank > 1 or not isinstance(element, ir.IntegerType) or len(op.results) != 1:
-            return
-        if kind.rank == 1 and (kind.is_dynamic_dim(0) or kind.get_dim_size(0) > MAX_ELEMENTS):
-            return
-        entries = self._entries(op)
-        if entries is not None and any(e is not None for e in entries):
-            self._contents[op.results[0]] = entries
-
-    def _entries(self, op: ir.Operation) -> tuple[Entry, ...] | None:
-        name = op.name
-        if name == "stablehlo.constant":
-            return constant_entries(op)
-        if name == "stablehlo.get_dimension_size":
-            axis = int(ir.IntegerAttr(op.attributes["dimension"]).value)
-            return (self._shapes[op.operands[0]][axis],)
-        if name == "disc.shape":
-            return tuple(
-                Expr.parse(ir.StringAttr(d).value) for d in ir.ArrayAttr(op.attributes["dims"])
-            )
-        if name == "disc.dim":
-            return (Expr.parse(ir.StringAttr(op.attributes["dim"]).value),)
-        operands = [self._contents.get(v) for v in op.operands]
-        if not operands or any(o is None for o in operands):
-            return None
-        known = [o for o in operands if o is not None]
-        rule = SCALAR_RULES.get(name)
-        if rule is not None:
-            return elementwise(self.constraints, rule, known)
-        if name == "stablehlo.compare":
-            direction = str(op.attributes["comparison_direction"]).split()[-1].rstrip(">")
-            return elementwise(self.constraints, lambda f, a, b: compare(f, direction, a, b), known)
-        if name in _SAME_CONTENTS:
-            return known[0]
-        if name == "stablehlo.convert":
-            from_bool = any(isinstance(e, bool | Condition) for e in known[0])
-            width = ir.IntegerType(ir.RankedTensorType(op.results[0].type).element_type).width
-            if from_bool == (width == 1):
-                return known[0]
-            if from_bool:
-                return tuple(Expr.const(int(e)) if isinstance(e, bool) else None for e in known[0])
-            return elementwise(
-                self.constraints, lambda f, a: compare(f, "NE", a, Expr.const(0)), known
-            )
-        if name == "stablehlo.concatenate":
-            return tuple(e for o in known for e in o)
-        if name == "stablehlo.slice":
-            start, limit, stride = (
-                _ints(op, k)[0] for k in ("start_indices", "limit_indices", "strides")
-            )
-            return known[0][start:limit:stride]
-        if name in ("stablehlo.broadcast_in_dim", "stablehlo.dynamic_broadcast_in_dim"):
-            count = self._shapes[op.results[0]]
-            total = count[0].value if count and count[0].is_const else 1
-            return known[0] * total if len(known[0]) == 1 else known[0]
-        return None
-
-    def _guard(self, op: ir.Operation) -> None:
-        if op.name == "disc.guard":
-            texts = {
-                k: ir.StringAttr(op.attributes[k]).value for k in ("lhs", "op", "rhs", "message")
-            }
-            guard = Guard(
-                Expr.parse(texts["lhs"]), texts["op"], Expr.parse(texts["rhs"]), texts["message"]
-            )
-            self._assume(guard)
-            return
-        if ir.StringAttr(op.attributes["call_target_name"]).value != "shape_assertion":
-            return
-        message = _assertion_message(self, op)
-        for entry in _conjunction(self.truth(op.operands[0])):
-            if entry is True:
-                continue
-            if entry is False:
-                self._assume(Guard(ONE, "==", Expr.const(0), message))
-                continue
-            if not isinstance(entry, Condition) or not (
-                isinstance(entry.lhs, Expr) and isinstance(entry.rhs, Expr)
-            ):
-                raise UnsupportedError(
-                    f"a shape assertion that is not a comparison of sizes: {message} (at {op.location})"
+        """The common shape of values the specification wants equal."""
+        result = self.shape(values[0])
+        for value in values[1:]:
+            shape = self.shape(value)
+            if shape != result:
+                if len(shape) != len(result):
+                    raise InvalidModuleError(
+                        f"{source_line(op)}: {op.name} wants operands of one rank"
+                    )
+                result = tuple(
+                    self.require_equal(op, a, b) for a, b in zip(result, shape, strict=True)
                 )
-            self._assume(Guard(entry.lhs, _OPERATORS[entry.op], entry.rhs, message))
+        return result
+
+    def require_equal(self, op: ir.Operation, a: Expr, b: Expr) -> Expr:
+        """The specification wants `a == b`: returns the one to go on with."""
+        self.require(op, a, "==", b)
+        return b if b.is_const else a
+
+    def require(self, op: ir.Operation, lhs: Expr, relation: str, rhs: Expr) -> None:
+        """The specification wants `lhs relation rhs`: a guard, and then a fact, if not proved."""
+        if lhs is rhs and relation == "==":
+            return
+        if lhs.is_const and rhs.is_const:
+            if not self.constraints.implies(lhs, relation, rhs):
+                raise InvalidModuleError(
+                    f"{source_line(op)}: {op.name} needs {lhs} {relation} {rhs}"
+                )
+            return
+        message = ""
+        if not self.constraints.implies(lhs, relation, rhs):
+            message = f"{source_line(op)}: {op.name} needs {lhs} {relation} {rhs}"
+            self._assume(Guard(lhs, relation, rhs, message))
+
+    def parsed(self, text: ir.Attribute) -> Expr:
+        """The expression in a string attribute."""
+        found = self._parsed.get(text)
+        if found is None:
+            string = ir.StringAttr(text).value
+            try:
+                found = Expr.parse(string)
+            except ValueError as error:
+                raise InvalidModuleError(str(error)) from None
+            found = self._parsed[text] = self.constraints.canonical(found)
+        return found
+
+    # -- the walk -------------------------------------------------------------------------------
+
+    def _type(self, kind: ir.Type) -> _Type | None:
+        """Facts of a type; None of what is no ranked tensor."""
+        try:
+            return self._types[kind]
+        except KeyError:
+            found = self._types[kind] = _described(kind)
+            return found
+
+    def _function(self, func: ir.Operation) -> None:
+        block = func.regions[0].blocks[0]
+        given = ir.ArrayAttr(func.attributes["arg_attrs"]) if "arg_attrs" in func.attributes else ()
+        for index, argument in enumerate(block.arguments):
+            attributes = ir.DictAttr(given[index]) if len(given) else {}
+            shape = self._argument(argument, index, attributes)
+            self._shapes[argument] = shape
+            self.arguments.append(shape)
+        self._block(block)
+        self._finish()
+
+    def _argument(self, argument: ir.Value, index: int, attributes: Any) -> Shape:
+        declared = self.declared(argument)
+        if "disc.shape" not in attributes:
+            return tuple(
+                Expr.symbol(f"d{index}_{axis}") if n == DYNAMIC else Expr.const(n)
+                for axis, n in enumerate(declared)
+            )
+        written = [self.parsed(d) for d in ir.ArrayAttr(attributes["disc.shape"])]
+        if len(written) != len(declared):
+            raise InvalidModuleError(
+                f"argument {index} has rank {len(declared)}, but its disc.shape has {len(written)} "
+                f"sizes: {', '.join(map(str, written))}"
+            )
+        for size, n in zip(written, declared, strict=True):
+            for name in sorted(size.symbols()):
+                self.positive.add(name)
+                self.constraints.add_lower(Expr.symbol(name), 1)
+            if n != DYNAMIC and size.is_const and size.value != n:
+                raise InvalidModuleError(
+                    f"argument {index}: disc.shape says {size}, the type {argument.type} says {n}"
+                )
+        for axis, n in enumerate(declared):
+            if n != DYNAMIC and not written[axis].is_const:
+                message = (
+                    f"argument {index}: the type has {n} for dimension {axis}, {written[axis]}"
+                )
+                self._assume(Guard(written[axis], "==", Expr.const(n), message))
+        return tuple(written)
+
+    def _finish(self) -> None:
+        """Put every shape in terms of the symbols that stand for equal ones."""
+        canonical = self.constraints.canonical
+        for value, shape in self._shapes.items():
+            if any(not size.is_const for size in shape):
+                self._shapes[value] = tuple(map(canonical, shape))
+        for value, entries in self._contents.items():
+            if any(isinstance(e, Expr) and not e.is_const for e in entries):
+                self._contents[value] = tuple(
+                    canonical(e) if isinstance(e, Expr) else e for e in entries
+                )
+
+    def _block(self, block: ir.Block) -> None:
+        for view in block.operations:
+            op = view.operation
+            results = op.results
+            if not len(results):
+                self._effect(op)
+                continue
+            region_rule = REGION_RULES.get(op.name)
+            if region_rule is not None:
+                region_rule(self, op)
+                continue
+            kinds = [self._type(r.type) for r in results]
+            self._infer(op, kinds)
+            kind = kinds[0]
+            if len(kinds) == 1 and kind is not None and kind.integer is not None:
+                entries = follow(self, op, kind.integer)
+                if entries is not None and any(e is not None for e in entries):
+                    self._contents[results[0]] = entries
+
+    def _infer(self, op: ir.Operation, kinds: Sequence[_Type | None]) -> None:
+        """Set the shapes of the results of an op without regions that run."""
+        static = [None if kind is None else kind.static for kind in kinds]
+        if None not in static and not self._has_dynamic_operand(op):
+            shapes: Sequence[Shape | None] = static
+        elif any(kind is None for kind in kinds):
+            if any(kind is not None and kind.static is None for kind in kinds):
+                raise refuse(op, "results that are no tensors", "keep it outside")
+            shapes = static
+        else:
+            shapes = self._refined(op, static)
+        for result, shape in zip(op.results, shapes, strict=True):
+            if shape is not None:
+                self._shapes[result] = shape
+
+    def _has_dynamic_operand(self, op: ir.Operation) -> bool:
+        for value in op.operands:
+            kind = self._type(value.type)
+            if kind is not None and kind.static is None:
+                return True
+        return False
+
+    def _refined(self, op: ir.Operation, static: Sequence[Shape | None]) -> list[Shape]:
+        """The shapes by the op's rule, with the static sizes of the result types."""
+        rule = RULES.get(op.name)
+        if rule is None:
+            known = [shape for shape in static if shape is not None]
+            if len(known) == len(static):
+                return known
+            raise refuse(
+                op, "no shape rule for a dynamic result", "give it static sizes, or report the op"
+            )
+        refined = []
+        for result, shape in zip(op.results, rule(self, op), strict=True):
+            declared = self.declared(result)
+            if len(declared) != len(shape):
+                raise InvalidModuleError(
+                    f"{source_line(op)}: {op.name} gives rank {len(shape)}, but its type has rank "
+                    f"{len(declared)}"
+                )
+            for n, size in zip(declared, shape, strict=True):
+                if n not in (DYNAMIC, size):
+                    self.require_equal(op, size, Expr.const(n))
+            refined.append(
+                tuple(
+                    size if n == DYNAMIC else Expr.const(n)
+                    for n, size in zip(declared, shape, strict=True)
+                )
+            )
+        return refined
+
+    # -- guards ---------------------------------------------------------------------------------
+
+    def _effect(self, op: ir.Operation) -> None:
+        """An op without results: a guard, an assertion, or nothing to the analysis."""
+        if op.name == "disc.guard":
+            lhs, rhs = (self.parsed(op.attributes[side]) for side in ("lhs", "rhs"))
+            relation = attr.text(op, "op")
+            if self.constraints.implies(lhs, relation, rhs) is not True:
+                self._assume(Guard(lhs, relation, rhs, attr.text(op, "message")))
+        elif (
+            op.name == "stablehlo.custom_call"
+            and attr.text(op, "call_target_name") == "shape_assertion"
+        ):
+            self._assertion(op)
+
+    def _assertion(self, op: ir.Operation) -> None:
+        condition = self.truth(op.operands[0])
+        if condition is True:
+            return
+        message = self._assertion_message(op)
+        if condition is False:
+            self._assume(Guard(Expr.const(0), "==", Expr.const(1), message))
+            return
+        parts: Sequence[Entry] = [condition]
+        if isinstance(condition, Condition) and condition.op == "AND":
+            parts = sorted(condition.parts, key=lambda part: str(part.comparison))
+        for part in parts:
+            comparison = part.comparison if isinstance(part, Condition) else None
+            if comparison is None:
+                raise refuse(
+                    op,
+                    f"a shape assertion that is not a comparison of sizes ({message})",
+                    "assert comparisons of argument sizes",
+                )
+            self._assume(Guard(*comparison, message))
+
+    def _assertion_message(self, op: ir.Operation) -> str:
+        """The message with {0}, {1}, ... replaced by the sizes they stand for."""
+        text = attr.text(op, "error_message") if "error_message" in op.attributes else ""
+        for index, value in enumerate(list(op.operands)[1:]):
+            size = self.scalar(value)
+            text = text.replace(f"{{{index}}}", "?" if size is None else str(size))
+        return text or "shape assertion"
 
     def _assume(self, guard: Guard) -> None:
-        """The call checks `guard`, so everything compiled may rely on it."""
+        """Every call checks `guard` first, so everything compiled may rely on it."""
         self.guards.append(guard)
-        facts, (a, b) = self.constraints, (guard.lhs, guard.rhs)
-        if guard.op == "==":
-            if b == 0 and (mod := _lone_mod(a)) is not None:
-                facts.add_divisible(*mod)
-            elif not (a - b).is_const:
-                facts.add_equal(a, b)
-        elif guard.op == ">=":
-            facts.add_lower(a - b, 0)
-            _bound(facts, a, b, 0)
-        elif guard.op == ">":
-            _bound(facts, a, b, 1)
-        elif guard.op == "<=":
-            _bound(facts, b, a, 0)
-        elif guard.op == "<":
-            _bound(facts, b, a, 1)
+        self.constraints.assume(guard.lhs, guard.op, guard.rhs)
 
 
-_OPERATORS = {"EQ": "==", "NE": "!=", "GE": ">=", "GT": ">", "LE": "<=", "LT": "<"}
-
-
-def _bound(facts: Constraints, larger: Expr, smaller: Expr, by: int) -> None:
-    """Record `larger >= smaller + by`."""
-    if smaller.is_const:
-        facts.add_lower(larger, smaller.value + by)
-    elif larger.is_const:
-        facts.add_upper(smaller, larger.value - by)
-    else:
-        facts.add_lower(larger - smaller, by)
-
-
-def _lone_mod(expr: Expr) -> tuple[Expr, int] | None:
-    if len(expr.terms) == 1 and len(expr.terms[0][0]) == 1:
-        atom = expr.terms[0][0][0][0]
-        if atom.op == "mod" and atom.args[1].is_const:
-            return atom.args[0], atom.args[1].value
-    return None
-
-
-def _conjunction(entry: Entry) -> list[Entry]:
-    if isinstance(entry, Condition) and entry.op == "AND":
-        return [e for part in entry.parts for e in _conjunction(part)]
-    return [entry]
-
-
-def _assertion_message(shapes: ShapeAnalysis, op: ir.Operation) -> str:
-    text = "shape assertion"
-    if "error_message" in op.attributes:
-        text = ir.StringAttr(op.attributes["error_message"]).value
-    for index, value in enumerate(list(op.operands)[1:]):
-        size = shapes.scalar(value)
-        text = text.replace(f"{{{index}}}", str(size) if size is not None else "?")
-    return text
-
-
-_SAME_CONTENTS = frozenset(
-    {
-        "stablehlo.bitcast_convert",
-        "stablehlo.dynamic_reshape",
-        "stablehlo.optimization_barrier",
-        "stablehlo.reshape",
-    }
-)
-
-
-# -- helpers for rules --------------------------------------------------------------------------
-
-
-def _declared(value: ir.Value) -> list[int]:
-    kind = value.type
+def _described(kind: ir.Type) -> _Type | None:
     if not isinstance(kind, ir.RankedTensorType):
-        kind = ir.RankedTensorType(kind) if ir.RankedTensorType.isinstance(kind) else None
-    if kind is None:
-        raise UnsupportedError(f"a value of type {value.type} is not a ranked tensor")
-    return list(kind.shape)
+        return None
+    sizes = list(kind.shape)
+    if DYNAMIC in sizes:
+        return _Type(sizes, None, None)
+    static = tuple(Expr.const(n) for n in sizes)
+    element = kind.element_type
+    count = 1
+    for n in sizes:
+        count *= n
+    integer = None
+    if isinstance(element, ir.IntegerType) and count <= MAX_ELEMENTS:
+        integer = IntegerType(tuple(sizes), element.width, element.is_unsigned, count)
+    return _Type(sizes, static, integer)
 
 
-def _static(value: ir.Value) -> Shape:
-    return tuple(Expr.const(s) for s in _declared(value))
+def _texts(shape: Shape) -> ir.ArrayAttr:
+    return ir.ArrayAttr.get([ir.StringAttr.get(str(size)) for size in shape])
 
 
-def _ints(op: ir.Operation, name: str) -> list[int]:
-    return list(ir.DenseI64ArrayAttr(op.attributes[name]))
+# -- ops with regions that run ------------------------------------------------------------------
 
 
-def _int(op: ir.Operation, name: str) -> int:
-    return int(ir.IntegerAttr(op.attributes[name]).value)
-
-
-def _ints_or(op: ir.Operation, name: str, count: int, default: int) -> list[int]:
-    return _ints(op, name) if name in op.attributes else [default] * count
-
-
-def _pairs(op: ir.Operation, name: str, count: int) -> list[tuple[int, int]]:
-    if name not in op.attributes:
-        return [(0, 0)] * count
-    attribute = ir.DenseIntElementsAttr(op.attributes[name])
-    flat = [int(x) for x in attribute]
-    if len(flat) == 1:
-        flat *= 2 * count
-    return [(flat[2 * i], flat[2 * i + 1]) for i in range(count)]
-
-
-def _window(size: Expr, low: Expr | int, high: Expr | int, base: int, window: Expr, dilation: int,
-            stride: int) -> Expr:  # fmt: skip
-    """The number of window positions (spec: reduce_window, convolution)."""
-    dilated = size if base == 1 else _dilate(size, base)
-    padded = dilated + low + high
-    reach = (window - 1) * dilation + 1
-    return Expr.max((padded - reach) // stride + 1, 0)
-
-
-def _dilate(size: Expr, by: int) -> Expr:
-    return Expr.max((size - 1) * by + 1, 0)
-
-
-# -- shape rules, one per op name ---------------------------------------------------------------
-
-Rule = Callable[[ShapeAnalysis, ir.Operation], list[Shape]]
-RULES: dict[str, Rule] = {}
-
-
-def _rule(*names: str) -> Callable[[Rule], Rule]:
-    def add(rule: Rule) -> Rule:
-        for name in names:
-            RULES[name] = rule
-        return rule
-
-    return add
-
-
-_ELEMENTWISE = """abs add and atan2 cbrt ceil compare complex convert cosine count_leading_zeros divide
-    exponential exponential_minus_one floor imag is_finite log log_plus_one logistic maximum minimum
-    multiply negate not or popcnt power real reduce_precision remainder round_nearest_afz
-    round_nearest_even rsqrt shift_left shift_right_arithmetic shift_right_logical sign sine sqrt
-    subtract tan tanh xor reverse"""
-
-
-@_rule(*(f"stablehlo.{n}" for n in _ELEMENTWISE.split()), "chlo.erf", "chlo.erfc", "chlo.erf_inv")
-def _elementwise(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
-    return [s.same_shape(op, list(op.operands))]
-
-
-@_rule("stablehlo.select")
-def _select(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
-    values = list(op.operands)
-    return [s.same_shape(op, values[1:] if not s.shape(values[0]) else values)]
-
-
-@_rule("stablehlo.clamp")
-def _clamp(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
-    low, value, high = op.operands
-    return [s.same_shape(op, [value, *(v for v in (low, high) if s.shape(v))])]
-
-
-@_rule("stablehlo.dynamic_update_slice", "stablehlo.select_and_scatter")
-def _first(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
-    return [s.shape(op.operands[0])]
-
-
-@_rule("stablehlo.optimization_barrier")
-def _all(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
-    return [s.shape(v) for v in op.operands]
-
-
-@_rule("stablehlo.sort")
-def _sort(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
-    return [s.same_shape(op, list(op.operands))] * len(op.results)
-
-
-@_rule("stablehlo.scatter")
-def _scatter(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
-    return [s.shape(op.operands[i]) for i in range(len(op.results))]
-
-
-@_rule("stablehlo.bitcast_convert")
-def _bitcast(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
-    shape = s.shape(op.operands[0])
-    declared = _declared(op.results[0])
-    if len(declared) < len(shape):
-        return [shape[:-1]]
-    if len(declared) > len(shape):
-        return [(*shape, Expr.const(declared[-1]))]
-    return [shape]
-
-
-@_rule("stablehlo.dynamic_broadcast_in_dim")
-def _dynamic_broadcast(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
-    return [s.sizes_operand(op, 1)]
-
-
-@_rule("stablehlo.dynamic_iota")
-def _dynamic_iota(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
-    return [s.sizes_operand(op, 0)]
-
-
-@_rule("stablehlo.dynamic_reshape")
-def _dynamic_reshape(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
-    shape = s.sizes_operand(op, 1)
-    declared = _declared(op.results[0])
-    # A static size in the type is a promise of the producer: check it where it does not follow.
-    exact = tuple(
-        e if size == DYNAMIC else Expr.const(size) for size, e in zip(declared, shape, strict=True)
-    )
-    s.require_equal(op, Expr.product(s.shape(op.operands[0])), Expr.product(exact))
-    return [exact]
-
-
-@_rule("stablehlo.reshape")
-def _reshape(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
-    declared = _declared(op.results[0])
-    if declared.count(DYNAMIC) != 1:
-        raise UnsupportedError(
-            f"stablehlo.reshape to {declared} (at {op.location}): use dynamic_reshape"
-        )
-    known = 1
-    for size in declared:
-        known *= 1 if size == DYNAMIC else size
-    rest = Expr.product(s.shape(op.operands[0])) // known if known else Expr.const(0)
-    return [tuple(rest if size == DYNAMIC else Expr.const(size) for size in declared)]
-
-
-@_rule("stablehlo.broadcast_in_dim")
-def _broadcast(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
-    declared = _declared(op.results[0])
-    source = s.shape(op.operands[0])
-    sizes = [Expr.const(size) for size in declared]
-    for axis, target in enumerate(_ints(op, "broadcast_dimensions")):
-        if declared[target] == DYNAMIC:
-            sizes[target] = source[axis]
-    return [tuple(sizes)]
-
-
-@_rule("stablehlo.transpose")
-def _transpose(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
-    source = s.shape(op.operands[0])
-    return [tuple(source[axis] for axis in _ints(op, "permutation"))]
-
-
-@_rule("stablehlo.slice")
-def _slice(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
-    bounds = zip(
-        _ints(op, "start_indices"), _ints(op, "limit_indices"), _ints(op, "strides"), strict=True
-    )
-    return [tuple(Expr.const(max(0, -(-(b - a) // c))) for a, b, c in bounds)]
-
-
-@_rule("stablehlo.real_dynamic_slice")
-def _real_dynamic_slice(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
-    start, limit, stride = (s.sizes_operand(op, k) for k in (1, 2, 3))
-    return [tuple((b - a + c - 1) // c for a, b, c in zip(start, limit, stride, strict=True))]
-
-
-@_rule("stablehlo.dynamic_slice")
-def _dynamic_slice(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
-    return [tuple(Expr.const(n) for n in _ints(op, "slice_sizes"))]
-
-
-def _padded(
-    source: Shape, low: Sequence[Expr], high: Sequence[Expr], inner: Sequence[Expr]
-) -> Shape:
-    return tuple(
-        n + a + b + (Expr.max(n - 1, 0) * i if i != 0 else 0)
-        for n, a, b, i in zip(source, low, high, inner, strict=True)
-    )
-
-
-@_rule("stablehlo.pad")
-def _pad(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
-    keys = ("edge_padding_low", "edge_padding_high", "interior_padding")
-    low, high, inner = ([Expr.const(n) for n in _ints(op, k)] for k in keys)
-    return [_padded(s.shape(op.operands[0]), low, high, inner)]
-
-
-@_rule("stablehlo.dynamic_pad")
-def _dynamic_pad(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
-    low, high, inner = (s.sizes_operand(op, k) for k in (2, 3, 4))
-    return [_padded(s.shape(op.operands[0]), low, high, inner)]
-
-
-@_rule("stablehlo.concatenate")
-def _concatenate(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
-    axis = _int(op, "dimension")
-    shapes = [s.shape(v) for v in op.operands]
-    result = list(shapes[0])
-    for shape in shapes[1:]:
-        for k, size in enumerate(shape):
-            if k == axis:
-                result[k] = result[k] + size
-            else:
-                s.require_equal(op, result[k], size)
-    return [tuple(result)]
-
-
-@_rule("stablehlo.reduce")
-def _reduce(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
-    count = len(op.results)
-    source = s.same_shape(op, list(op.operands)[:count])
-    gone = set(_ints(op, "dimensions"))
-    return [tuple(n for k, n in enumerate(source) if k not in gone)] * count
-
-
-@_rule("stablehlo.reduce_window")
-def _reduce_window(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
-    count = len(op.results)
-    source = s.same_shape(op, list(op.operands)[:count])
-    rank = len(source)
-    window = _ints(op, "window_dimensions")
-    stride = _ints_or(op, "window_strides", rank, 1)
-    base = _ints_or(op, "base_dilations", rank, 1)
-    dilation = _ints_or(op, "window_dilations", rank, 1)
-    padding = _pairs(op, "padding", rank)
-    shape = tuple(
-        _window(n, *padding[k], base[k], Expr.const(window[k]), dilation[k], stride[k])
-        for k, n in enumerate(source)
-    )
-    return [shape] * count
-
-
-def _gather_shape(s: ShapeAnalysis, op: ir.Operation, slices: Sequence[Expr]) -> Shape:
-    numbers = stablehlo.GatherDimensionNumbers(op.attributes["dimension_numbers"])
-    offset = list(numbers.offset_dims)
-    gone = {*numbers.collapsed_slice_dims, *numbers.operand_batching_dims}
-    vector = int(numbers.index_vector_dim)
-    batch = [n for k, n in enumerate(s.shape(op.operands[1])) if k != vector]
-    window = [n for k, n in enumerate(slices) if k not in gone]
-    rank = len(batch) + len(window)
-    return tuple(window.pop(0) if k in offset else batch.pop(0) for k in range(rank))
-
-
-@_rule("stablehlo.gather")
-def _gather(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
-    return [_gather_shape(s, op, [Expr.const(n) for n in _ints(op, "slice_sizes")])]
-
-
-@_rule("stablehlo.dynamic_gather")
-def _dynamic_gather(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
-    return [_gather_shape(s, op, s.sizes_operand(op, 2))]
-
-
-@_rule("stablehlo.dot_general")
-def _dot_general(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
-    lhs, rhs = (s.shape(v) for v in op.operands)
-    n = stablehlo.DotDimensionNumbers(op.attributes["dot_dimension_numbers"])
-    lb, rb = list(n.lhs_batching_dimensions), list(n.rhs_batching_dimensions)
-    lc, rc = list(n.lhs_contracting_dimensions), list(n.rhs_contracting_dimensions)
-    for a, b in [*zip(lb, rb, strict=True), *zip(lc, rc, strict=True)]:
-        s.require_equal(op, lhs[a], rhs[b])
-    rows = [size for k, size in enumerate(lhs) if k not in (*lb, *lc)]
-    columns = [size for k, size in enumerate(rhs) if k not in (*rb, *rc)]
-    return [(*(lhs[k] for k in lb), *rows, *columns)]
-
-
-def _convolved(s: ShapeAnalysis, op: ir.Operation, padding: Sequence[tuple[Expr, Expr]]) -> Shape:
-    n = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
-    lhs, rhs = s.shape(op.operands[0]), s.shape(op.operands[1])
-    spatial = len(n.input_spatial_dimensions)
-    stride = _ints_or(op, "window_strides", spatial, 1)
-    base = _ints_or(op, "lhs_dilation", spatial, 1)
-    dilation = _ints_or(op, "rhs_dilation", spatial, 1)
-    sizes: dict[int, Expr] = {
-        n.output_batch_dimension: lhs[n.input_batch_dimension] // _int(op, "batch_group_count"),
-        n.output_feature_dimension: rhs[n.kernel_output_feature_dimension],
-    }
-    for k in range(spatial):
-        sizes[n.output_spatial_dimensions[k]] = _window(
-            lhs[n.input_spatial_dimensions[k]],
-            *padding[k],
-            base[k],
-            rhs[n.kernel_spatial_dimensions[k]],
-            dilation[k],
-            stride[k],
-        )
-    return tuple(sizes[k] for k in range(len(lhs)))
-
-
-@_rule("stablehlo.convolution")
-def _convolution(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
-    spatial = len(s.shape(op.operands[0])) - 2
-    pairs = [(Expr.const(a), Expr.const(b)) for a, b in _pairs(op, "padding", spatial)]
-    return [_convolved(s, op, pairs)]
-
-
-@_rule("stablehlo.dynamic_conv")
-def _dynamic_conv(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
-    spatial = len(s.shape(op.operands[0])) - 2
-    found = s.contents(op.operands[2])
-    if found is None:
-        # d_padding has rank 2; JAX builds it from rank-1 rows, which resolve-shapes keeps apart.
-        raise UnsupportedError(f"stablehlo.dynamic_conv with padding from data (at {op.location})")
-    return [_convolved(s, op, [(found[2 * k], found[2 * k + 1]) for k in range(spatial)])]
-
-
-@_rule("stablehlo.rng_bit_generator")
-def _rng(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
-    raise UnsupportedError(f"stablehlo.rng_bit_generator of dynamic shape (at {op.location})")
-
-
-@_rule("chlo.top_k")
-def _top_k(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
-    shape = (*s.shape(op.operands[0])[:-1], Expr.const(_int(op, "k")))
-    return [shape, shape]
-
-
-@_rule("stablehlo.custom_call")
-def _custom_call(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
-    """JAX's convention: `indices_of_shape_operands` names an operand per result."""
-    if "indices_of_shape_operands" not in op.attributes:
-        target = ir.StringAttr(op.attributes["call_target_name"]).value
-        raise UnsupportedError(f"custom_call @{target} of dynamic shape (at {op.location})")
-    indices = [int(i) for i in ir.DenseIntElementsAttr(op.attributes["indices_of_shape_operands"])]
-    return [s.sizes_operand(op, i) for i in indices]
-
-
-# -- ops with regions of their own --------------------------------------------------------------
-
-
-def _while(s: ShapeAnalysis, op: ir.Operation) -> None:
-    shapes = [s.shape(v) for v in op.operands]
-    for region in op.regions:
-        for argument, shape in zip(region.blocks[0].arguments, shapes, strict=True):
-            s._shapes[argument] = shape
-        s._block(region.blocks[0])
-    s._set(op, shapes)
-
-
-def _branches(s: ShapeAnalysis, op: ir.Operation) -> None:
-    shapes: list[Shape] = []
-    for region in op.regions:
-        block = region.blocks[0]
-        s._block(block)
-        last = block.operations[len(block.operations) - 1].operation
-        own = [s.shape(v) for v in last.operands]
-        for mine, theirs in zip(shapes, own, strict=False):
-            for a, b in zip(mine, theirs, strict=True):
-                s.require_equal(op, a, b)
-        shapes = shapes or own
-    s._set(op, shapes)
+def _returned(block: ir.Block) -> list[ir.Value]:
+    return list(block.operations[len(block.operations) - 1].operation.operands)
 
 
 def _fusion(s: ShapeAnalysis, op: ir.Operation) -> None:
+    """A cluster: its arguments are its operands, in shape and contents."""
     block = op.regions[0].blocks[0]
     for argument, value in zip(block.arguments, op.operands, strict=True):
         s._shapes[argument] = s.shape(value)
         if value in s._contents:
             s._contents[argument] = s._contents[value]
     s._block(block)
-    last = block.operations[len(block.operations) - 1].operation
-    s._set(op, [s.shape(v) for v in last.operands])
+    for result, value in zip(op.results, _returned(block), strict=True):
+        s._shapes[result] = s.shape(value)
+        if value in s._contents:
+            s._contents[result] = s._contents[value]
 
 
-_REGION_RULES: dict[str, Callable[[ShapeAnalysis, ir.Operation], None]] = {
+def _while(s: ShapeAnalysis, op: ir.Operation) -> None:
+    """Carried sizes must not change; carried contents are known only where nothing changes them.
+
+    Induction: an iteration that gets the initial sizes returns them.
+    """
+    values = list(op.operands)
+    shapes = [s.shape(v) for v in values]
+    condition, body = op.regions[0].blocks[0], op.regions[1].blocks[0]
+    returned = _returned(body)
+    for block in (condition, body):
+        for index, argument in enumerate(block.arguments):
+            s._shapes[argument] = shapes[index]
+            if returned[index] == body.arguments[index] and values[index] in s._contents:
+                s._contents[argument] = s._contents[values[index]]
+        s._block(block)
+    for index, value in enumerate(returned):
+        for before, after in zip(shapes[index], s.shape(value), strict=True):
+            if s.constraints.implies(before, "==", after) is False:
+                raise refuse(
+                    op,
+                    f"value {index} carried by the loop grows from {before} to {after} elements",
+                    "carry a buffer of the final size and update slices of it",
+                )
+            s.require_equal(op, before, after)
+    for index, result in enumerate(op.results):
+        s._shapes[result] = shapes[index]
+        argument = body.arguments[index]
+        if returned[index] == argument and argument in s._contents:
+            s._contents[result] = s._contents[argument]
+
+
+def _branches(s: ShapeAnalysis, op: ir.Operation) -> None:
+    """All branches must give the same sizes; contents are known where they agree."""
+    blocks = [region.blocks[0] for region in op.regions]
+    for block in blocks:
+        s._block(block)
+    rows = [_returned(block) for block in blocks]
+    for index, result in enumerate(op.results):
+        shape = list(s.shape(rows[0][index]))
+        for row in rows[1:]:
+            for axis, size in enumerate(s.shape(row[index])):
+                if not s.constraints.equal(shape[axis], size):
+                    raise refuse(
+                        op,
+                        f"the branches give {shape[axis]} and {size} for dimension {axis} of "
+                        f"result {index}, a size that depends on data",
+                        "pad both to one size",
+                    )
+                if size.is_const:
+                    shape[axis] = size
+        s._shapes[result] = tuple(shape)
+        entries = {s._contents.get(row[index]) for row in rows}
+        common = entries.pop()
+        if common is not None and not entries:
+            s._contents[result] = common
+
+
+REGION_RULES: dict[str, Callable[[ShapeAnalysis, ir.Operation], None]] = {
     "disc.fusion": _fusion,
     "stablehlo.case": _branches,
     "stablehlo.if": _branches,
     "stablehlo.while": _while,
 }
 
-_STATIC_CHECKS: dict[str, Callable[[ShapeAnalysis, ir.Operation], object]] = {
-    name: RULES[name]
-    for name in (
-        *(f"stablehlo.{n}" for n in _ELEMENTWISE.split()),
-        "stablehlo.dot_general",
-        "stablehlo.dynamic_reshape",
-        "stablehlo.select",
-    )
-}
-"""Rules whose equalities matter even when the result type is static: an operand's may not be."""
-
 
 def analyze(module: ir.Module | ir.Operation) -> ShapeAnalysis:
-    """The shapes, facts and guards of every function of a module (ingested form: of `main`).
+    """The shapes, facts and guards of `main` (or of the one function of a module).
 
-    Raises UnsupportedError for a size that depends on data or an op without a shape rule, and
-    InvalidModuleError for sizes that contradict the specification.
+    `module`: a module in the normal form of `ingest`, before or after `resolve-shapes`, or a
+    `func.func`. Raises UnsupportedError for a size that depends on data or an op without a shape
+    rule, and InvalidModuleError for sizes that contradict the specification.
     """
+    root = module.operation
     analysis = ShapeAnalysis()
-    root = module.operation if isinstance(module, ir.Module) else module
-    for view in root.regions[0].blocks[0].operations:
-        if view.operation.name == "func.func":
-            analysis._function(view.operation)
+    analysis._function(root if root.name == "func.func" else _main(root))
     return analysis
+
+
+def _main(module: ir.Operation) -> ir.Operation:
+    functions = [
+        view.operation
+        for view in module.regions[0].blocks[0].operations
+        if view.operation.name == "func.func" and len(view.operation.regions[0].blocks)
+    ]
+    mains = [f for f in functions if attr.text(f, "sym_name") == "main"]
+    chosen = mains or functions
+    if len(chosen) != 1:
+        raise InvalidModuleError(f"one function @main is needed, there are {len(functions)}")
+    return chosen[0]

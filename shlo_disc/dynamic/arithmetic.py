@@ -1,0 +1,295 @@
+"""Integer arithmetic of StableHLO on sizes: what one element of a shape operand holds.
+
+An entry is an :class:`Expr` (a number), a bool, a :class:`Condition` (a truth value that facts do
+not decide) or None (not known). Arithmetic is exact; `fit` says what is left of a result in the
+element type. A 32 or 64-bit product of sizes is taken not to wrap: where it did, the program's own
+shapes would be wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from shlo_disc.dynamic.constraints import Constraints
+from shlo_disc.dynamic.expr import Expr
+
+__all__ = ["ELEMENTWISE", "Condition", "Entry", "SizeArithmetic"]
+
+
+@dataclass(frozen=True)
+class Condition:
+    """`lhs op rhs`, op one of EQ NE GE GT; or AND / OR of `parts`."""
+
+    op: str
+    lhs: Expr | None = None
+    rhs: Expr | None = None
+    parts: frozenset[Condition] = frozenset()
+
+    @property
+    def comparison(self) -> tuple[Expr, str, Expr] | None:
+        """(lhs, op, rhs) with op spelled as in Python; None of AND and OR."""
+        if self.lhs is None or self.rhs is None:
+            return None
+        return self.lhs, _SPELLING[self.op], self.rhs
+
+
+_SPELLING = {"EQ": "==", "NE": "!=", "GE": ">=", "GT": ">"}
+
+Entry = Expr | Condition | bool | None
+
+
+class SizeArithmetic:
+    """The ops of :data:`ELEMENTWISE` on entries, under what `facts` prove."""
+
+    def __init__(self, facts: Constraints) -> None:
+        self.facts = facts
+        self._quotients: dict[Expr, dict[tuple[Expr, Expr], None]] = {}
+        self._remainders: dict[Expr, dict[tuple[Expr, Expr], None]] = {}
+
+    def fit(self, entry: Entry, width: int, is_unsigned: bool) -> Entry:
+        """`entry` as an integer type of `width` bits holds it; None when that is not known."""
+        if not isinstance(entry, Expr):
+            return entry
+        low, high = (0, 1 << width) if is_unsigned else (-(1 << width - 1), 1 << width - 1)
+        if entry.is_const:
+            value = entry.value
+            return entry if low <= value < high else Expr.const((value - low) % (1 << width) + low)
+        if is_unsigned and not self.facts.at_least(entry, 0):
+            return None
+        if width >= 32:
+            return entry if all(abs(c) < high for _, c in entry.terms) else None
+        least, most = self.facts.bounds(entry)
+        inside = least is not None and most is not None and low <= least and most < high
+        return entry if inside else None
+
+    # -- numbers --------------------------------------------------------------------------------
+
+    def add(self, a: Entry, b: Entry) -> Entry:
+        """Sum."""
+        return a + b if isinstance(a, Expr) and isinstance(b, Expr) else None
+
+    def subtract(self, a: Entry, b: Entry) -> Entry:
+        """Difference."""
+        return a - b if isinstance(a, Expr) and isinstance(b, Expr) else None
+
+    def multiply(self, a: Entry, b: Entry) -> Entry:
+        """Product."""
+        return a * b if isinstance(a, Expr) and isinstance(b, Expr) else None
+
+    def negate(self, a: Entry) -> Entry:
+        """Minus."""
+        return -a if isinstance(a, Expr) else None
+
+    def divide(self, a: Entry, b: Entry) -> Entry:
+        """Quotient rounded towards 0; the divisor's sign must be known.
+
+        For b >= 1: trunc(a / b) = floordiv(max(a, 0), b) - floordiv(max(-a, 0), b).
+        """
+        if not isinstance(a, Expr) or not isinstance(b, Expr):
+            return None
+        facts = self.facts
+        if not facts.at_least(b, 1):
+            opposite = self.divide(a, -b) if facts.at_least(-1, b) else None
+            return -opposite if isinstance(opposite, Expr) else None
+        exact = b.is_const and facts.divisible(a, b.value)
+        if exact or facts.at_least(a, 0):
+            quotient = a // b
+        elif facts.at_least(0, a):
+            quotient = -(-a // b)
+        else:
+            quotient = Expr.max(a, 0) // b - Expr.max(-a, 0) // b
+        quotient = facts.canonical(quotient)
+        self._quotients.setdefault(quotient, {})[a, b] = None
+        return quotient
+
+    def remainder(self, a: Entry, b: Entry) -> Entry:
+        """`a - b*divide(a, b)`: has the sign of the dividend."""
+        quotient = self.divide(a, b)
+        if not isinstance(a, Expr) or not isinstance(b, Expr) or not isinstance(quotient, Expr):
+            return None
+        rest = self.facts.canonical(a - b * quotient)
+        self._remainders.setdefault(rest, {})[a, b] = None
+        return rest
+
+    def maximum(self, a: Entry, b: Entry) -> Entry:
+        """Larger; `or` of truth values."""
+        if isinstance(a, Expr) and isinstance(b, Expr):
+            return self.facts.canonical(Expr.max(a, b))
+        return self.either(a, b) if isinstance(a, bool) or isinstance(b, bool) else None
+
+    def minimum(self, a: Entry, b: Entry) -> Entry:
+        """Smaller; `and` of truth values."""
+        if isinstance(a, Expr) and isinstance(b, Expr):
+            return self.facts.canonical(Expr.min(a, b))
+        return self.both(a, b) if isinstance(a, bool) or isinstance(b, bool) else None
+
+    def absolute(self, a: Entry) -> Entry:
+        """Magnitude."""
+        return self.maximum(a, -a) if isinstance(a, Expr) else None
+
+    def sign(self, a: Entry) -> Entry:
+        """-1, 0 or 1: max(min(a, 1), -1)."""
+        if not isinstance(a, Expr):
+            return None
+        return self.facts.canonical(Expr.max(Expr.min(a, 1), -1))
+
+    def clamp(self, low: Entry, a: Entry, high: Entry) -> Entry:
+        """`min(max(a, low), high)`."""
+        return self.minimum(self.maximum(a, low), high)
+
+    def power(self, a: Entry, b: Entry) -> Entry:
+        """Power with a small constant exponent."""
+        if isinstance(a, Expr) and isinstance(b, Expr) and b.is_const and 0 <= b.value <= 8:
+            return Expr.product([a] * b.value)
+        return None
+
+    def shift_left(self, a: Entry, b: Entry) -> Entry:
+        """Product with a constant power of two."""
+        if isinstance(a, Expr) and isinstance(b, Expr) and b.is_const and 0 <= b.value < 31:
+            return a * (1 << b.value)
+        return None
+
+    def shift_right(self, a: Entry, b: Entry) -> Entry:
+        """Floor division by a constant power of two, of what is >= 0."""
+        if isinstance(a, Expr) and isinstance(b, Expr) and b.is_const and 0 <= b.value < 31:
+            return self.facts.canonical(a // (1 << b.value)) if self.facts.at_least(a, 0) else None
+        return None
+
+    # -- truth values ---------------------------------------------------------------------------
+
+    def compare(self, direction: str, a: Entry, b: Entry) -> Entry:
+        """`stablehlo.compare` with this direction."""
+        if direction in ("LT", "LE"):
+            return self.compare({"LT": "GT", "LE": "GE"}[direction], b, a)
+        if isinstance(a, Expr) and isinstance(b, Expr):
+            decided = self.facts.implies(a, _SPELLING[direction], b)
+            return Condition(direction, a, b) if decided is None else decided
+        if direction == "EQ":
+            return self._same(a, b)
+        if direction == "NE":
+            return self.negation(self._same(a, b))
+        return None
+
+    def _same(self, a: Entry, b: Entry) -> Entry:
+        if isinstance(b, bool):
+            a, b = b, a
+        if isinstance(a, bool) and isinstance(b, (bool, Condition)):
+            return b if a else self.negation(b)
+        return True if isinstance(a, Condition) and a == b else None
+
+    def negation(self, a: Entry) -> Entry:
+        """`not` of a truth value, or of the bits of a signed number."""
+        if isinstance(a, bool):
+            return not a
+        if isinstance(a, Expr):
+            return -a - 1
+        if not isinstance(a, Condition):
+            return None
+        if a.parts:
+            parts = [self.negation(p) for p in a.parts]
+            known = frozenset(p for p in parts if isinstance(p, Condition))
+            return Condition({"AND": "OR", "OR": "AND"}[a.op], parts=known)
+        if a.op in ("EQ", "NE"):
+            return Condition({"EQ": "NE", "NE": "EQ"}[a.op], a.lhs, a.rhs)
+        return Condition({"GE": "GT", "GT": "GE"}[a.op], a.rhs, a.lhs)
+
+    def both(self, a: Entry, b: Entry) -> Entry:
+        """`and`."""
+        if isinstance(b, bool):
+            a, b = b, a
+        if isinstance(a, bool):
+            return b if a else False
+        if isinstance(a, Condition) and isinstance(b, Condition):
+            return a if a == b else Condition("AND", parts=_parts("AND", a) | _parts("AND", b))
+        if isinstance(a, Expr) and isinstance(b, Expr) and a.is_const and b.is_const:
+            return Expr.const(a.value & b.value)
+        return None
+
+    def either(self, a: Entry, b: Entry) -> Entry:
+        """`or`."""
+        if isinstance(b, bool):
+            a, b = b, a
+        if isinstance(a, bool):
+            return True if a else b
+        if isinstance(a, Condition) and isinstance(b, Condition):
+            return a if a == b else Condition("OR", parts=_parts("OR", a) | _parts("OR", b))
+        if isinstance(a, Expr) and isinstance(b, Expr) and a.is_const and b.is_const:
+            return Expr.const(a.value | b.value)
+        return None
+
+    def exclusive(self, a: Entry, b: Entry) -> Entry:
+        """`xor`."""
+        if isinstance(a, Expr) and isinstance(b, Expr):
+            return Expr.const(a.value ^ b.value) if a.is_const and b.is_const else None
+        return self.compare("NE", a, b)
+
+    # -- choice ---------------------------------------------------------------------------------
+
+    def select(self, condition: Entry, a: Entry, b: Entry) -> Entry:
+        """Decided, the same either way, a minimum or maximum, or JAX's floor division."""
+        if isinstance(condition, bool):
+            return a if condition else b
+        if a is not None and a == b:
+            return a
+        if not isinstance(a, Expr) or not isinstance(b, Expr):
+            return self._select_truth(condition, a, b)
+        if not isinstance(condition, Condition):
+            return None
+        if condition.op in ("GE", "GT"):
+            if (a, b) == (condition.lhs, condition.rhs):
+                return self.maximum(a, b)
+            if (b, a) == (condition.lhs, condition.rhs):
+                return self.minimum(a, b)
+        return self._floor(condition, a, b)
+
+    def _select_truth(self, condition: Entry, a: Entry, b: Entry) -> Entry:
+        if a is True and b is False:
+            return condition
+        return self.negation(condition) if a is False and b is True else None
+
+    def _floor(self, condition: Condition, a: Expr, b: Expr) -> Entry:
+        """The two idioms of `jnp.floor_divide` and `jnp.remainder`:
+
+        `select(sign(x) != sign(y) and rem != 0, quotient - 1, quotient)` is floordiv(x, y);
+        `select((rem < 0) != (y < 0) and rem != 0, rem + y, rem)` is mod(x, y).
+        """
+        zero = Expr.const(0)
+        for x, y in list(self._quotients.get(b, ())) if a == b - 1 else ():
+            signs = self.compare("NE", self.sign(x), self.sign(y))
+            if condition == self.both(signs, self.compare("NE", self.remainder(x, y), zero)):
+                return self.facts.canonical(x // y)
+        for x, y in list(self._remainders.get(b, ())):
+            below = self.compare("NE", self.compare("LT", b, zero), self.compare("LT", y, zero))
+            if a == b + y and condition == self.both(below, self.compare("NE", b, zero)):
+                return self.facts.canonical(x % y)
+        return None
+
+
+def _parts(op: str, condition: Condition) -> frozenset[Condition]:
+    return condition.parts if condition.op == op else frozenset({condition})
+
+
+ELEMENTWISE: dict[str, Callable[..., Entry]] = {
+    "stablehlo.abs": SizeArithmetic.absolute,
+    "stablehlo.add": SizeArithmetic.add,
+    "stablehlo.and": SizeArithmetic.both,
+    "stablehlo.clamp": SizeArithmetic.clamp,
+    "stablehlo.divide": SizeArithmetic.divide,
+    "stablehlo.maximum": SizeArithmetic.maximum,
+    "stablehlo.minimum": SizeArithmetic.minimum,
+    "stablehlo.multiply": SizeArithmetic.multiply,
+    "stablehlo.negate": SizeArithmetic.negate,
+    "stablehlo.not": SizeArithmetic.negation,
+    "stablehlo.or": SizeArithmetic.either,
+    "stablehlo.power": SizeArithmetic.power,
+    "stablehlo.remainder": SizeArithmetic.remainder,
+    "stablehlo.select": SizeArithmetic.select,
+    "stablehlo.shift_left": SizeArithmetic.shift_left,
+    "stablehlo.shift_right_arithmetic": SizeArithmetic.shift_right,
+    "stablehlo.shift_right_logical": SizeArithmetic.shift_right,
+    "stablehlo.sign": SizeArithmetic.sign,
+    "stablehlo.subtract": SizeArithmetic.subtract,
+    "stablehlo.xor": SizeArithmetic.exclusive,
+}
+"""Element-wise ops: (arithmetic, one entry per operand) -> entry."""

@@ -1,0 +1,385 @@
+"""Shape rules: the result sizes of each op from the sizes of its operands.
+
+A rule is called when a result or an operand has a dynamic dimension. It returns the shapes of all
+results and states the preconditions of the op (`require`): what facts do not prove becomes a guard,
+so that no kernel runs on sizes the specification leaves undefined.
+
+Source: the StableHLO specification, section by op name; letters as there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from shlo_disc.dynamic import attributes as attr
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.errors import UnsupportedError
+from shlo_disc.locations import source_line
+from shlo_disc.mlir import ir
+
+if TYPE_CHECKING:
+    from shlo_disc.dynamic.shapes import ShapeAnalysis
+
+__all__ = ["DYNAMIC", "MOVING_RULES", "Rule", "Shape", "refuse"]
+
+Shape = tuple[Expr, ...]
+Rule = Callable[["ShapeAnalysis", ir.Operation], list[Shape]]
+
+DYNAMIC = ir.ShapedType.get_dynamic_size()
+ZERO, ONE = Expr.const(0), Expr.const(1)
+
+MOVING_RULES: dict[str, Rule] = {}
+"""Element-wise and index-moving ops, and those with the shape of an operand."""
+
+
+def _rule(*names: str) -> Callable[[Rule], Rule]:
+    def add(rule: Rule) -> Rule:
+        for name in names:
+            MOVING_RULES[name if "." in name else f"stablehlo.{name}"] = rule
+        return rule
+
+    return add
+
+
+def refuse(op: ir.Operation, why: str, advice: str) -> UnsupportedError:
+    """The error for an op whose shape cannot be told."""
+    return UnsupportedError(f"{source_line(op)}: {op.name}: {why}; {advice}")
+
+
+# -- the shape of an operand --------------------------------------------------------------------
+
+_ELEMENTWISE = """abs add and atan2 cbrt ceil compare complex convert cosine count_leading_zeros
+    divide exponential exponential_minus_one floor imag is_finite log log_plus_one logistic map
+    maximum minimum multiply negate not or popcnt power real reduce_precision remainder
+    round_nearest_afz round_nearest_even rsqrt shift_left shift_right_arithmetic
+    shift_right_logical sign sine sqrt subtract tan tanh uniform_dequantize uniform_quantize xor
+    chlo._asin_acos_kernel chlo.acos chlo.acosh chlo.asin chlo.asinh chlo.atan chlo.atanh
+    chlo.bessel_i1e chlo.conj chlo.cosh chlo.digamma chlo.erf chlo.erf_inv chlo.erfc chlo.is_inf
+    chlo.is_neg_inf chlo.is_pos_inf chlo.lgamma chlo.next_after chlo.polygamma chlo.sinh
+    chlo.square chlo.tan chlo.zeta"""
+
+
+@_rule(*_ELEMENTWISE.split())
+def _elementwise(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+    return [s.same_shape(op, list(op.operands))]
+
+
+@_rule("select")
+def _select(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+    values = list(op.operands)
+    return [s.same_shape(op, values if s.shape(values[0]) else values[1:])]
+
+
+@_rule("clamp")
+def _clamp(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+    low, value, high = op.operands
+    return [s.same_shape(op, [value, *(v for v in (low, high) if s.shape(v))])]
+
+
+@_rule("cholesky", "reverse", "collective_broadcast", "collective_permute", "cross-replica-sum")
+def _like_first(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+    shape = s.shape(op.operands[0])
+    if op.name == "stablehlo.cholesky":
+        s.require_equal(op, shape[-2], shape[-1])
+    return [shape]
+
+
+@_rule("all_reduce", "optimization_barrier")
+def _like_each(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+    return [s.shape(v) for v in op.operands]
+
+
+@_rule("sort")
+def _sort(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+    return [s.same_shape(op, list(op.operands))] * len(op.results)
+
+
+@_rule("bitcast_convert")
+def _bitcast(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+    shape = s.shape(op.operands[0])
+    declared = s.declared(op.results[0])
+    if len(declared) < len(shape):
+        return [shape[:-1]]
+    if len(declared) > len(shape):
+        return [(*shape, Expr.const(declared[-1]))]
+    return [shape]
+
+
+@_rule("get_dimension_size", "partition_id", "replica_id")
+def _scalar(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+    return [()]
+
+
+@_rule("disc.dim", "disc.shape", "constant", "iota")
+def _declared(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+    declared = s.declared(op.results[0])
+    if DYNAMIC in declared:
+        raise refuse(op, "its type must be static", "use stablehlo.dynamic_iota")
+    return [tuple(Expr.const(n) for n in declared)]
+
+
+@_rule("set_dimension_size")
+def _set_dimension_size(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+    raise refuse(op, "bounded dynamic sizes are not supported", "slice to the size instead")
+
+
+# -- shapes given as operands -------------------------------------------------------------------
+
+
+def _given(s: ShapeAnalysis, op: ir.Operation, index: int) -> Shape:
+    """A result shape given as operand; its sizes must be >= 0."""
+    declared = s.declared(op.results[0])
+    shape = s.sizes_operand(op, index)
+    for size in shape:
+        s.require(op, size, ">=", ZERO)
+    # A static size in the type is a promise of the producer, checked where it does not follow.
+    for written, size in zip(declared, shape, strict=True):
+        if written != DYNAMIC:
+            s.require_equal(op, size, Expr.const(written))
+    return tuple(
+        size if written == DYNAMIC else Expr.const(written)
+        for written, size in zip(declared, shape, strict=True)
+    )
+
+
+@_rule("dynamic_iota")
+def _dynamic_iota(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+    return [_given(s, op, 0)]
+
+
+@_rule("dynamic_reshape")
+def _dynamic_reshape(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+    shape = _given(s, op, 1)
+    source = s.shape(op.operands[0])
+    if not s.constraints.product_equal(source, shape):
+        s.require_equal(op, Expr.product(source), Expr.product(shape))
+    return [shape]
+
+
+@_rule("dynamic_broadcast_in_dim")
+def _dynamic_broadcast(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+    shape = _given(s, op, 1)
+    source = s.shape(op.operands[0])
+    targets = attr.integers(op, "broadcast_dimensions")
+    same = _optional(op, "known_nonexpanding_dimensions")
+    expanding = _optional(op, "known_expanding_dimensions")
+    for axis, target in enumerate(targets):
+        own, result = source[axis], shape[target]
+        if own == ONE or s.constraints.equal(own, result):
+            continue
+        if axis in same:
+            s.require_equal(op, own, result)
+        elif axis in expanding:
+            s.require_equal(op, own, ONE)
+        elif s.constraints.at_least(own, 2):
+            s.require_equal(op, own, result)
+        else:
+            # Either 1 or the result's size.
+            s.require(op, (own - 1) * (own - result), "==", ZERO)
+    return [shape]
+
+
+def _optional(op: ir.Operation, name: str) -> list[int]:
+    return attr.integers_or(op, name, 0, 0)
+
+
+# -- moving indices -----------------------------------------------------------------------------
+
+
+@_rule("reshape")
+def _reshape(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+    """A `?` in the result is a size of the operand moved past sizes of 1, or the quotient."""
+    declared = s.declared(op.results[0])
+    source = s.shape(op.operands[0])
+    if declared.count(DYNAMIC) > 1:
+        long = [n for n in source if n != ONE]
+        places = [k for k, n in enumerate(declared) if n != 1]
+        if len(long) != len(places):
+            raise refuse(
+                op, f"the sizes of its result {declared} are not given", "use dynamic_reshape"
+            )
+        found = dict(zip(places, long, strict=True))
+        for k, size in found.items():
+            if declared[k] != DYNAMIC:
+                s.require_equal(op, size, Expr.const(declared[k]))
+        return [tuple(found.get(k, ONE) for k in range(len(declared)))]
+    total = Expr.product(source)
+    known = 1
+    for size in declared:
+        known *= 1 if size == DYNAMIC else size
+    if DYNAMIC not in declared:
+        s.require_equal(op, total, Expr.const(known))
+        return [tuple(Expr.const(n) for n in declared)]
+    if known == 0:
+        raise refuse(op, "the size of its empty result is not given", "use dynamic_reshape")
+    rest = s.constraints.canonical(total // known)
+    s.require_equal(op, rest * known, total)
+    return [tuple(rest if n == DYNAMIC else Expr.const(n) for n in declared)]
+
+
+@_rule("broadcast_in_dim")
+def _broadcast_in_dim(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+    declared = s.declared(op.results[0])
+    source = s.shape(op.operands[0])
+    sizes: list[Expr | None] = [None if n == DYNAMIC else Expr.const(n) for n in declared]
+    for axis, target in enumerate(attr.integers(op, "broadcast_dimensions")):
+        known = sizes[target]
+        if known is None:
+            sizes[target] = source[axis]
+        elif source[axis] != ONE and known != ONE and not source[axis].is_const:
+            s.require(op, (source[axis] - 1) * (source[axis] - known), "==", ZERO)
+        elif source[axis] != ONE:
+            s.require_equal(op, source[axis], known)
+    if None in sizes:
+        raise refuse(op, "a new dimension has no given size", "use dynamic_broadcast_in_dim")
+    return [tuple(n for n in sizes if n is not None)]
+
+
+@_rule("broadcast")
+def _broadcast(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+    new = [Expr.const(n) for n in attr.integers(op, "broadcast_sizes")]
+    return [(*new, *s.shape(op.operands[0]))]
+
+
+@_rule("transpose")
+def _transpose(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+    source = s.shape(op.operands[0])
+    return [tuple(source[axis] for axis in attr.integers(op, "permutation"))]
+
+
+def _sliced(
+    s: ShapeAnalysis,
+    op: ir.Operation,
+    start: Sequence[Expr],
+    limit: Sequence[Expr],
+    stride: Sequence[Expr],
+) -> Shape:
+    """ceil((limit - start) / stride), given 0 <= start <= limit <= size and stride >= 1."""
+    sizes = []
+    source = s.shape(op.operands[0])
+    for size, first, last, step in zip(source, start, limit, stride, strict=True):
+        s.require(op, first, ">=", ZERO)
+        s.require(op, last, ">=", first)
+        s.require(op, size, ">=", last)
+        s.require(op, step, ">=", ONE)
+        sizes.append(s.constraints.canonical((last - first + step - 1) // step))
+    return tuple(sizes)
+
+
+@_rule("slice")
+def _slice(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+    keys = ("start_indices", "limit_indices", "strides")
+    start, limit, stride = ([Expr.const(n) for n in attr.integers(op, key)] for key in keys)
+    return [_sliced(s, op, start, limit, stride)]
+
+
+@_rule("real_dynamic_slice")
+def _real_dynamic_slice(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+    if DYNAMIC not in s.declared(op.results[0]) and any(
+        s.contents(v) is None for v in list(op.operands)[1:]
+    ):
+        return [tuple(Expr.const(n) for n in s.declared(op.results[0]))]
+    start, limit, stride = (s.sizes_operand(op, k) for k in (1, 2, 3))
+    return [_sliced(s, op, start, limit, stride)]
+
+
+@_rule("dynamic_slice")
+def _dynamic_slice(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+    sizes = tuple(Expr.const(n) for n in attr.integers(op, "slice_sizes"))
+    for own, size in zip(s.shape(op.operands[0]), sizes, strict=True):
+        s.require(op, own, ">=", size)
+    return [sizes]
+
+
+@_rule("dynamic_update_slice")
+def _dynamic_update_slice(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+    shape = s.shape(op.operands[0])
+    for own, size in zip(shape, s.shape(op.operands[1]), strict=True):
+        s.require(op, own, ">=", size)
+    return [shape]
+
+
+def _padded(
+    s: ShapeAnalysis,
+    op: ir.Operation,
+    low: Sequence[Expr],
+    high: Sequence[Expr],
+    interior: Sequence[Expr],
+) -> Shape:
+    """The size is n + low + high + max(n - 1, 0) * interior, which must be >= 0."""
+    sizes = []
+    for size, a, b, inner in zip(s.shape(op.operands[0]), low, high, interior, strict=True):
+        s.require(op, inner, ">=", ZERO)
+        holes = ZERO if inner == ZERO else Expr.max(size - 1, 0) * inner
+        padded = s.constraints.canonical(size + a + b + holes)
+        s.require(op, padded, ">=", ZERO)
+        sizes.append(padded)
+    return tuple(sizes)
+
+
+@_rule("pad")
+def _pad(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+    keys = ("edge_padding_low", "edge_padding_high", "interior_padding")
+    low, high, inner = ([Expr.const(n) for n in attr.integers(op, k)] for k in keys)
+    return [_padded(s, op, low, high, inner)]
+
+
+@_rule("dynamic_pad")
+def _dynamic_pad(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+    low, high, inner = (s.sizes_operand(op, k) for k in (2, 3, 4))
+    return [_padded(s, op, low, high, inner)]
+
+
+@_rule("concatenate")
+def _concatenate(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+    axis = attr.integer(op, "dimension")
+    shapes = [s.shape(v) for v in op.operands]
+    result = list(shapes[0])
+    for shape in shapes[1:]:
+        for k, size in enumerate(shape):
+            result[k] = result[k] + size if k == axis else s.require_equal(op, result[k], size)
+    return [tuple(result)]
+
+
+@_rule("reduce")
+def _reduce(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+    count = len(op.results)
+    source = s.same_shape(op, list(op.operands)[:count])
+    gone = set(attr.integers(op, "dimensions"))
+    return [tuple(n for k, n in enumerate(source) if k not in gone)] * count
+
+
+@_rule("all_gather")
+def _all_gather(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+    axis, members = attr.integer(op, "all_gather_dim"), _group_size(op)
+    return [_with(s.shape(v), axis, s.shape(v)[axis] * members) for v in op.operands]
+
+
+@_rule("reduce_scatter")
+def _reduce_scatter(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+    axis, members = attr.integer(op, "scatter_dimension"), _group_size(op)
+    shape = s.shape(op.operands[0])
+    s.require_equal(op, shape[axis] % members, ZERO)
+    return [_with(shape, axis, s.constraints.canonical(shape[axis] // members))]
+
+
+@_rule("all_to_all")
+def _all_to_all(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+    split, join = attr.integer(op, "split_dimension"), attr.integer(op, "concat_dimension")
+    count = attr.integer(op, "split_count")
+    shapes = []
+    for value in op.operands:
+        shape = s.shape(value)
+        s.require_equal(op, shape[split] % count, ZERO)
+        shape = _with(shape, split, s.constraints.canonical(shape[split] // count))
+        shapes.append(_with(shape, join, shape[join] * count))
+    return shapes
+
+
+def _group_size(op: ir.Operation) -> int:
+    return int(ir.RankedTensorType(op.attributes["replica_groups"].type).shape[1])
+
+
+def _with(shape: Shape, axis: int, size: Expr) -> Shape:
+    return (*shape[:axis], size, *shape[axis + 1 :])

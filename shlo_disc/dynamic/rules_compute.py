@@ -1,0 +1,429 @@
+"""Shape rules of ops that compute over windows, indices, contractions and matrices.
+
+See `rules.py`; Source: the StableHLO specification, section by op name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from shlo_disc.dynamic import attributes as attr
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.rules import DYNAMIC, ONE, ZERO, Rule, Shape, refuse
+from shlo_disc.errors import InvalidModuleError
+from shlo_disc.locations import source_line
+from shlo_disc.mlir import ir, stablehlo
+
+if TYPE_CHECKING:
+    from shlo_disc.dynamic.shapes import ShapeAnalysis
+
+__all__ = ["COMPUTE_RULES", "CUSTOM_CALLS"]
+
+COMPUTE_RULES: dict[str, Rule] = {}
+
+CUSTOM_CALLS: dict[str, Rule] = {}
+"""Custom calls of JAX whose result sizes are operands, by target name."""
+
+
+def _rule(*names: str) -> Callable[[Rule], Rule]:
+    def add(rule: Rule) -> Rule:
+        for name in names:
+            COMPUTE_RULES[name if "." in name else f"stablehlo.{name}"] = rule
+        return rule
+
+    return add
+
+
+# -- windows ------------------------------------------------------------------------------------
+
+
+def _dilated(size: Expr, by: Expr) -> Expr:
+    """`size` elements with `by - 1` holes between them: (size - 1)*by + 1, or 0."""
+    return size if by == ONE else Expr.max((size - 1) * by + 1, 0)
+
+
+def _window(
+    s: ShapeAnalysis,
+    op: ir.Operation,
+    size: Expr,
+    padding: tuple[Expr, Expr],
+    base: Expr,
+    window: Expr,
+    dilation: Expr,
+    stride: Expr,
+) -> Expr:
+    """The number of window positions: floor((padded - reach) / stride) + 1, or 0."""
+    facts = s.constraints
+    for positive in (window, dilation, stride, base):
+        s.require(op, positive, ">=", ONE)
+    padded = facts.canonical(_dilated(size, base) + padding[0] + padding[1])
+    s.require(op, padded, ">=", ZERO)
+    reach = (window - 1) * dilation + 1
+    return facts.canonical(Expr.max(facts.canonical((padded - reach) // stride) + 1, 0))
+
+
+def _consts(numbers: Sequence[int]) -> list[Expr]:
+    return [Expr.const(n) for n in numbers]
+
+
+def _windows(
+    s: ShapeAnalysis,
+    op: ir.Operation,
+    source: Shape,
+    padding: Sequence[tuple[Expr, Expr]],
+    window: Sequence[Expr],
+    stride: Sequence[Expr],
+    base: Sequence[Expr],
+    dilation: Sequence[Expr],
+) -> Shape:
+    return tuple(
+        _window(s, op, n, padding[k], base[k], window[k], dilation[k], stride[k])
+        for k, n in enumerate(source)
+    )
+
+
+@_rule("reduce_window")
+def _reduce_window(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+    count = len(op.results)
+    source = s.same_shape(op, list(op.operands)[:count])
+    rank = len(source)
+    shape = _windows(
+        s,
+        op,
+        source,
+        [(Expr.const(a), Expr.const(b)) for a, b in attr.pairs(op, "padding", rank)],
+        _consts(attr.integers(op, "window_dimensions")),
+        _consts(attr.integers_or(op, "window_strides", rank, 1)),
+        _consts(attr.integers_or(op, "base_dilations", rank, 1)),
+        _consts(attr.integers_or(op, "window_dilations", rank, 1)),
+    )
+    return [shape] * count
+
+
+@_rule("select_and_scatter")
+def _select_and_scatter(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+    shape = s.shape(op.operands[0])
+    rank = len(shape)
+    ones = [ONE] * rank
+    expected = _windows(
+        s,
+        op,
+        shape,
+        [(Expr.const(a), Expr.const(b)) for a, b in attr.pairs(op, "padding", rank)],
+        _consts(attr.integers_or(op, "window_dimensions", rank, 1)),
+        _consts(attr.integers_or(op, "window_strides", rank, 1)),
+        ones,
+        ones,
+    )
+    for size, source in zip(expected, s.shape(op.operands[1]), strict=True):
+        s.require_equal(op, source, size)
+    return [shape]
+
+
+def _convolved(
+    s: ShapeAnalysis, op: ir.Operation, padding: Sequence[tuple[Expr, Expr]]
+) -> list[Shape]:
+    n = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
+    lhs, rhs = s.shape(op.operands[0]), s.shape(op.operands[1])
+    spatial = len(n.input_spatial_dimensions)
+    stride = _consts(attr.integers_or(op, "window_strides", spatial, 1))
+    base = _consts(attr.integers_or(op, "lhs_dilation", spatial, 1))
+    dilation = _consts(attr.integers_or(op, "rhs_dilation", spatial, 1))
+    groups = attr.integer(op, "batch_group_count", 1)
+    batch = lhs[n.input_batch_dimension]
+    s.require_equal(op, batch % groups, ZERO)
+    s.require_equal(
+        op,
+        rhs[n.kernel_input_feature_dimension] * attr.integer(op, "feature_group_count", 1),
+        lhs[n.input_feature_dimension],
+    )
+    sizes: dict[int, Expr] = {
+        n.output_batch_dimension: s.constraints.canonical(batch // groups),
+        n.output_feature_dimension: rhs[n.kernel_output_feature_dimension],
+    }
+    for k in range(spatial):
+        size = lhs[n.input_spatial_dimensions[k]]
+        window = rhs[n.kernel_spatial_dimensions[k]]
+        sizes[n.output_spatial_dimensions[k]] = _window(
+            s, op, size, padding[k], base[k], window, dilation[k], stride[k]
+        )
+    return [tuple(sizes[k] for k in range(len(lhs)))]
+
+
+@_rule("convolution")
+def _convolution(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+    spatial = len(s.shape(op.operands[0])) - 2
+    pairs = attr.pairs(op, "padding", spatial)
+    return _convolved(s, op, [(Expr.const(a), Expr.const(b)) for a, b in pairs])
+
+
+@_rule("dynamic_conv")
+def _dynamic_conv(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+    return _convolved(s, op, _pairs_operand(s, op, 2))
+
+
+def _pairs_operand(s: ShapeAnalysis, op: ir.Operation, index: int) -> list[tuple[Expr, Expr]]:
+    """A rank-2 operand of (low, high) rows."""
+    found = s.sizes_operand(op, index)
+    return [(found[2 * k], found[2 * k + 1]) for k in range(len(found) // 2)]
+
+
+# -- indices ------------------------------------------------------------------------------------
+
+
+def _gathered(s: ShapeAnalysis, op: ir.Operation, slices: Shape) -> list[Shape]:
+    n = stablehlo.GatherDimensionNumbers(op.attributes["dimension_numbers"])
+    offset = set(n.offset_dims)
+    gone = {*n.collapsed_slice_dims, *n.operand_batching_dims}
+    operand, indices = s.shape(op.operands[0]), s.shape(op.operands[1])
+    for size, window in zip(operand, slices, strict=True):
+        s.require(op, window, ">=", ZERO)
+        s.require(op, size, ">=", window)
+    _batching(s, op, operand, indices, n.operand_batching_dims, n.start_indices_batching_dims)
+    batch = [size for k, size in enumerate(indices) if k != int(n.index_vector_dim)]
+    window = [size for k, size in enumerate(slices) if k not in gone]
+    rank = len(batch) + len(window)
+    return [tuple(window.pop(0) if k in offset else batch.pop(0) for k in range(rank))]
+
+
+def _batching(
+    s: ShapeAnalysis,
+    op: ir.Operation,
+    operand: Shape,
+    indices: Shape,
+    own: Sequence[int],
+    theirs: Sequence[int],
+) -> None:
+    for a, b in zip(own, theirs, strict=True):
+        s.require_equal(op, operand[a], indices[b])
+
+
+@_rule("gather")
+def _gather(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+    return _gathered(s, op, tuple(_consts(attr.integers(op, "slice_sizes"))))
+
+
+@_rule("dynamic_gather")
+def _dynamic_gather(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+    return _gathered(s, op, s.sizes_operand(op, 2))
+
+
+@_rule("torch_index_select")
+def _index_select(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+    axis, batch = attr.integer(op, "dim"), attr.integer(op, "batch_dims")
+    operand, index = s.shape(op.operands[0]), s.shape(op.operands[1])
+    for a, b in zip(operand[:batch], index[:batch], strict=True):
+        s.require_equal(op, a, b)
+    return [(*operand[:axis], *index[batch:], *operand[axis + 1 :])]
+
+
+@_rule("scatter")
+def _scatter(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+    count = len(op.results)
+    values = list(op.operands)
+    n = stablehlo.ScatterDimensionNumbers(op.attributes["scatter_dimension_numbers"])
+    shape = s.same_shape(op, values[:count])
+    indices = s.shape(values[count])
+    updates = s.same_shape(op, values[count + 1 :])
+    _batching(s, op, shape, indices, n.input_batching_dims, n.scatter_indices_batching_dims)
+    vector = int(n.index_vector_dim)
+    batch = [size for k, size in enumerate(indices) if k != vector]
+    gone = {*n.inserted_window_dims, *n.input_batching_dims}
+    window = [size for k, size in enumerate(shape) if k not in gone]
+    for k, size in enumerate(updates):
+        if k in n.update_window_dims:
+            s.require(op, window.pop(0), ">=", size)
+        else:
+            s.require_equal(op, batch.pop(0), size)
+    return [s.shape(v) for v in values[:count]]
+
+
+@_rule("chlo.top_k")
+def _top_k(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+    shape = s.shape(op.operands[0])
+    k = Expr.const(attr.integer(op, "k"))
+    s.require(op, shape[-1], ">=", k)
+    return [(*shape[:-1], k)] * 2
+
+
+# -- contractions -------------------------------------------------------------------------------
+
+
+def _contracted(
+    s: ShapeAnalysis, op: ir.Operation, batch: tuple[list[int], list[int]],
+    contracting: tuple[list[int], list[int]],
+) -> list[Shape]:  # fmt: skip
+    lhs, rhs = (s.shape(v) for v in list(op.operands)[:2])
+    for a, b in zip(batch[0] + contracting[0], batch[1] + contracting[1], strict=True):
+        s.require_equal(op, lhs[a], rhs[b])
+    rows = [n for k, n in enumerate(lhs) if k not in (*batch[0], *contracting[0])]
+    columns = [n for k, n in enumerate(rhs) if k not in (*batch[1], *contracting[1])]
+    return [(*(lhs[k] for k in batch[0]), *rows, *columns)]
+
+
+@_rule("dot_general")
+def _dot_general(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+    n = stablehlo.DotDimensionNumbers(op.attributes["dot_dimension_numbers"])
+    return _contracted(
+        s,
+        op,
+        (list(n.lhs_batching_dimensions), list(n.rhs_batching_dimensions)),
+        (list(n.lhs_contracting_dimensions), list(n.rhs_contracting_dimensions)),
+    )
+
+
+@_rule("dot")
+def _dot(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+    rank = len(s.shape(op.operands[0]))
+    return _contracted(s, op, ([], []), ([rank - 1], [0]))
+
+
+@_rule("einsum", "unary_einsum")
+def _einsum(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+    terms, arrow, result = attr.text(op, "einsum_config").replace(" ", "").partition("->")
+    letters: dict[str, Expr] = {}
+    inputs = terms.split(",")
+    if not arrow or "." in terms or len(inputs) != len(op.operands):
+        raise refuse(op, f"the form {terms + arrow + result!r}", "use dot_general")
+    for term, value in zip(inputs, op.operands, strict=True):
+        for letter, size in zip(term, s.shape(value), strict=True):
+            letters[letter] = s.require_equal(op, letters.get(letter, size), size)
+    return [tuple(letters[letter] for letter in result)]
+
+
+# -- matrices, transforms, statistics -----------------------------------------------------------
+
+
+@_rule("triangular_solve")
+def _triangular_solve(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+    a, b = (s.shape(v) for v in op.operands)
+    s.require_equal(op, a[-2], a[-1])
+    left = op.attributes["left_side"].value
+    s.require_equal(op, a[-1], b[-2] if left else b[-1])
+    for x, y in zip(a[:-2], b[:-2], strict=True):
+        s.require_equal(op, x, y)
+    return [b]
+
+
+@_rule("fft")
+def _fft(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+    shape = s.shape(op.operands[0])
+    length = _consts(attr.integers(op, "fft_length"))
+    kind = stablehlo.FftTypeAttr(op.attributes["fft_type"]).value
+    head, tail = shape[: len(shape) - len(length)], list(shape[len(shape) - len(length) :])
+    for k, n in enumerate(length):
+        last = k == len(length) - 1
+        s.require_equal(op, tail[k], n // 2 + 1 if last and kind == "IRFFT" else n)
+    if kind == "RFFT":
+        return [(*head, *length[:-1], length[-1] // 2 + 1)]
+    return [(*head, *length)]
+
+
+@_rule("batch_norm_inference")
+def _batch_norm_inference(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+    return [_features(s, op, list(op.operands)[1:])[0]]
+
+
+@_rule("batch_norm_training")
+def _batch_norm_training(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+    shape, feature = _features(s, op, list(op.operands)[1:])
+    return [shape, feature, feature]
+
+
+@_rule("batch_norm_grad")
+def _batch_norm_grad(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+    values = list(op.operands)
+    shape, feature = _features(s, op, values[1:4])
+    s.same_shape(op, [values[0], values[4]])
+    return [shape, feature, feature]
+
+
+def _features(
+    s: ShapeAnalysis, op: ir.Operation, vectors: Sequence[ir.Value]
+) -> tuple[Shape, Shape]:
+    shape = s.shape(op.operands[0])
+    feature = shape[attr.integer(op, "feature_index")]
+    for value in vectors:
+        s.require_equal(op, feature, s.shape(value)[0])
+    return shape, (feature,)
+
+
+@_rule("rng")
+def _rng(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+    return [s.sizes_operand(op, 2)]
+
+
+@_rule("rng_bit_generator")
+def _rng_bit_generator(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+    declared = s.declared(op.results[1])
+    if DYNAMIC in declared:
+        raise refuse(op, "its result size is not given", "use @stablehlo.dynamic_rng_bit_generator")
+    return [s.shape(op.operands[0]), tuple(_consts(declared))]
+
+
+# -- custom calls -------------------------------------------------------------------------------
+
+
+def _call(name: str) -> Callable[[Rule], Rule]:
+    def add(rule: Rule) -> Rule:
+        CUSTOM_CALLS[name] = rule
+        return rule
+
+    return add
+
+
+@_rule("custom_call")
+def _custom_call(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+    """By target, or by JAX's `indices_of_shape_operands`: one shape operand per result."""
+    target = attr.text(op, "call_target_name")
+    rule = CUSTOM_CALLS.get(target)
+    if rule is not None:
+        return rule(s, op)
+    if "indices_of_shape_operands" in op.attributes:
+        indices = ir.DenseIntElementsAttr(op.attributes["indices_of_shape_operands"])
+        return [s.sizes_operand(op, int(i)) for i in indices]
+    if any(DYNAMIC in s.declared(r) for r in op.results):
+        raise refuse(op, f"@{target} does not say the sizes of its results", "give them statically")
+    return [tuple(_consts(s.declared(r))) for r in op.results]
+
+
+@_call("stablehlo.dynamic_reduce_window")
+def _dynamic_reduce_window(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+    """Operands: inputs, initial values, window, strides, base dilations, dilations, padding."""
+    count = len(op.results)
+    values = list(op.operands)
+    if len(values) != 2 * count + 5:
+        raise InvalidModuleError(
+            f"{source_line(op)}: @stablehlo.dynamic_reduce_window with {count} results takes "
+            f"{2 * count + 5} operands, not {len(values)}"
+        )
+    source = s.same_shape(op, values[:count])
+    window, stride, base, dilation = (s.sizes_operand(op, 2 * count + k) for k in range(4))
+    padding = _pairs_operand(s, op, 2 * count + 4)
+    return [_windows(s, op, source, padding, window, stride, base, dilation)] * count
+
+
+@_call("stablehlo.dynamic_top_k")
+def _dynamic_top_k(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+    shape = s.shape(op.operands[0])
+    (k,) = s.sizes_operand(op, 1)
+    s.require(op, k, ">=", ZERO)
+    s.require(op, shape[-1], ">=", k)
+    return [(*shape[:-1], k)] * 2
+
+
+@_call("stablehlo.dynamic_approx_top_k")
+def _dynamic_approx_top_k(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+    """Operands: inputs, initial values, k; the reduction dimension is in the configuration."""
+    count = len(op.results)
+    (k,) = s.sizes_operand(op, 2 * count)
+    config = ir.DictAttr(op.attributes["mhlo.backend_config"])
+    axis = int(config["reduction_dim"].value)
+    shape = s.same_shape(op, list(op.operands)[:count])
+    return [(*shape[:axis], k, *shape[axis + 1 :])] * count
+
+
+@_call("stablehlo.dynamic_rng_bit_generator")
+def _dynamic_rng_bit_generator(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+    return [s.shape(op.operands[0]), s.sizes_operand(op, 1)]
