@@ -15,6 +15,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, overload
 
 import jax
+import numpy as np
 from jax import export
 
 from shlo_disc.errors import ShapeMismatchError
@@ -116,6 +117,7 @@ class JitFunction:
             compile=self._counted_compile,
         )
         self._lock = threading.RLock()
+        self._counting = threading.Lock()
         self._entries: dict[tuple[Any, ...], _Entry] = {}
         self._families: dict[tuple[Any, ...], Family] = {}
         self._hits = 0
@@ -241,7 +243,7 @@ class JitFunction:
 
     def _counted_compile(self, exported: export.Exported, **options: Any) -> CompiledCall:
         executable = _compile(exported, **options)
-        with self._lock:
+        with self._counting:  # not self._lock: a thread that compiles may hold a version's lock
             self._misses += 1
         return executable
 
@@ -327,8 +329,12 @@ def _type_of(leaf: Any) -> tuple[Any, Any, Any]:
     """(shape, dtype, kind) of a leaf that need not be a jax.Array; kinds keep conversions apart."""
     if type(leaf) is ArrayImpl:
         return leaf.shape, leaf.dtype, leaf.weak_type
-    shape, dtype = getattr(leaf, "shape", None), getattr(leaf, "dtype", None)
-    return shape, dtype, type(leaf)
+    if isinstance(leaf, (jax.Array, np.ndarray, np.generic)):
+        return leaf.shape, leaf.dtype, type(leaf)
+    if hasattr(leaf, "__jax_array__"):
+        shape, dtype, _ = _type_of(leaf.__jax_array__())
+        return shape, dtype, type(leaf)
+    return None, None, type(leaf)
 
 
 def _static(

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.errors import UnsupportedError
 from shlo_disc.frontend.choice import Choice
 from shlo_disc.frontend.messages import ShapeError
 from shlo_disc.jax_private import Comparison, comparisons_watched, reshapes_of
@@ -124,6 +125,8 @@ class _Search(Generic[T]):
         with comparisons_watched() as log:
             try:
                 program = self.trace(choice.specs())
+            except UnsupportedError:
+                raise
             except Exception as error:
                 # Whatever it is: with no symbols left to blame, run() raises it.
                 return _Outcome(None, ShapeError(error, dict(choice.hints)), log)

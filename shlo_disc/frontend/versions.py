@@ -39,6 +39,12 @@ RECOMPILE_LIMIT = 8
 """More versions than this of one function earn a warning, as in torch.compile."""
 
 
+_CALLBACK = (
+    "{} calls back into Python (jax.debug.print, jax.pure_callback, io_callback; here {}); move "
+    "that outside shlo_disc.jit"
+)
+
+
 class _Tracing(threading.local):
     active = False
 
@@ -285,8 +291,14 @@ class Family:
             args, kwargs = call.with_leaves(specs)
             outer, _tracing.active = _tracing.active, True
             try:
-                exported = export.export(options.jitted, platforms=["cpu"])(*args, **kwargs)
-                return exported, options.jitted.trace(*args, **kwargs).jaxpr
+                jaxpr = options.jitted.trace(*args, **kwargs).jaxpr
+                _refuse(options.name, jaxpr, len(specs))
+                # JAX has kept the trace, so this only lowers it.
+                return export.export(options.jitted, platforms=["cpu"])(*args, **kwargs), jaxpr
+            except NotImplementedError as error:
+                if "host_callbacks" not in str(error):
+                    raise
+                raise UnsupportedError(_CALLBACK.format(options.name, "pure_callback")) from error
             finally:
                 _tracing.active = outer
 
@@ -325,6 +337,24 @@ class Family:
             )
 
 
+def _refuse(name: str, jaxpr: Any, arguments: int) -> None:
+    """Raise UnsupportedError for what can be traced but not compiled on its own."""
+    if len(jaxpr.in_avals) != arguments:
+        raise UnsupportedError(
+            f"{name} reads a value that an outer transformation of JAX is tracing (a variable of "
+            "the function around it); pass it as an argument"
+        )
+    for effect in jaxpr.effects:
+        kind = type(effect).__name__
+        if kind == "NamedAxisEffect":
+            raise UnsupportedError(
+                f"{name} uses the axis name {effect.name!r} of an outer vmap or shard_map; move "
+                "the collective outside shlo_disc.jit"
+            )
+        if "Callback" in kind or "Debug" in kind or "IO" in kind:
+            raise UnsupportedError(_CALLBACK.format(name, kind))
+
+
 def check(options: Options, call: Call) -> None:
     """Raise what the function raises when it is traced with the call's own sizes."""
     specs = [abstract(leaf.shape, leaf.dtype, leaf.weak_type) for leaf in call.leaves]
@@ -332,7 +362,5 @@ def check(options: Options, call: Call) -> None:
     outer, _tracing.active = _tracing.active, True
     try:
         options.jitted.trace(*args, **kwargs)
-    except NotImplementedError as error:
-        raise UnsupportedError(f"{options.name}: {error}") from error
     finally:
         _tracing.active = outer

@@ -456,3 +456,36 @@ def test_a_condition_only_the_compiler_knows(standin, monkeypatch, caplog):
         assert f(ones(5)).shape == (5,)
     assert "compiling for shapes ((5,),) only, because t is odd" in caplog.text
     assert f.cache_info().misses == 2
+
+
+def closure(x):
+    return shlo_disc.jit(lambda y: y + x)(x * 2)
+
+
+REFUSED = [
+    (lambda: jax.jit(closure)(ones(3)), "<lambda> reads a value that an outer transformation of JAX is tracing (a variable of the function around it); pass it as an argument"),
+    (lambda: shlo_disc.jit(lambda x: jax.debug.print("{}", x))(ones(3)), "<lambda> calls back into Python (jax.debug.print, jax.pure_callback, io_callback; here DebugEffect); move that outside shlo_disc.jit"),
+    (lambda: shlo_disc.jit(lambda x: jax.pure_callback(np.sin, x, x))(ones(3)), "<lambda> calls back into Python (jax.debug.print, jax.pure_callback, io_callback; here pure_callback); move that outside shlo_disc.jit"),
+    (lambda: jax.vmap(shlo_disc.jit(lambda x: jax.lax.psum(x, "i")), axis_name="i")(ones(4)), "<lambda> uses the axis name 'i' of an outer vmap or shard_map; move the collective outside shlo_disc.jit"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "text"), REFUSED)
+def test_what_cannot_be_compiled_on_its_own(call, text):
+    with pytest.raises(shlo_disc.UnsupportedError) as error:
+        call()
+    assert str(error.value) == text
+
+
+def test_an_object_with_an_array_inside():
+    class Wrapped:
+        def __init__(self, x):
+            self.x = x
+
+        def __jax_array__(self):
+            return jnp.asarray(self.x)
+
+    f = shlo_disc.jit(lambda x: x * 2)
+    assert f(Wrapped(ones(3))).shape == (3,)
+    assert f(Wrapped(ones(5))).shape == (5,)
+    assert f.cache_info().misses == 1
