@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from shlo_disc import flags
+from shlo_disc import flags, ral
 from shlo_disc.lower.cpu.target import Target
 
 __all__ = ["main", "report"]
@@ -24,7 +24,6 @@ def report() -> dict[str, dict[str, str]]:
     """Section -> name -> value; what :func:`main` prints."""
     target = Target.host()
     present = [name for name in _FEATURES if name in target.features]
-    threads = flags.num_threads()
     return {
         "Versions": {
             "Python": platform.python_version(),
@@ -36,10 +35,18 @@ def report() -> dict[str, dict[str, str]]:
             "Vector registers": f"{8 * target.vector_bytes} bits",
             "L1d / L2 per core": f"{target.l1_bytes // 1024} / {target.l2_bytes // 1024} KiB",
             "Cores this process may use": str(target.cores),
-            "Threads of the pool": str(threads or target.cores),
+            "Threads of the pool": str(ral.num_threads()),
+        },
+        "Caches of this process": {
+            **_rows("Buffer pool", ral.pool_stats()),
+            **_rows("Packed weights", ral.pack_stats()),
         },
         "Settings": {flag.name: flags.value(key) or "-" for key, flag in flags.FLAGS.items()},
     }
+
+
+def _rows(title: str, numbers: dict[str, int]) -> dict[str, str]:
+    return {f"{title}: {name.replace('_', ' ')}": f"{n:,}" for name, n in numbers.items()}
 
 
 def _version(package: str) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from shlo_disc.passes.base import Pass
 from shlo_disc.passes.cleanup import CSE
+from shlo_disc.passes.forward_carried import ForwardCarried
+from shlo_disc.passes.hoist_invariants import HoistInvariants
 from shlo_disc.passes.resolve_shapes import ResolveShapes
 from shlo_disc.passes.simplify import Simplify
 
@@ -11,8 +13,10 @@ __all__ = ["CLEANUP"]
 
 CLEANUP: tuple[Pass, ...] = (
     CSE,  # first: JAX repeats constants and shape arithmetic, two thirds of all ops
+    ForwardCarried(),  # before shapes: a carried size is a symbol nobody knows
     ResolveShapes(),  # before every rule: they ask for sizes
     Simplify(),
+    HoistInvariants(),  # after the rules: what they fold need not leave
     CSE,  # last: rules build equal values apart
 )
 """From the normal form of `ingest` to what `plan-fusion` reads."""

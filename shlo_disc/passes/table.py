@@ -9,6 +9,8 @@ from shlo_disc.passes import (  # noqa: F401 - imported for their registration
     fold_converts,
     fold_reshapes,
     fold_transposes,
+    forward_carried,
+    hoist_invariants,
     resolve_shapes,
     simplify,
     simplify_algebra,
