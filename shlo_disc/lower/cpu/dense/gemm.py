@@ -232,6 +232,7 @@ class _Writer:
             w_offset=m.offset,
             u_unit=g.a.k_run,
             w_unit=g.a.row_run,
+            u_table=k.table,
         )
         room = b.mul(b.div(b.add(depth, lanes - 1), lanes), lanes)
         row = b.size("a_row")
@@ -436,6 +437,7 @@ class Walk:
 
     first: str
     offset: Callable[[str], str]
+    table: str | None = None
 
 
 def walk(b: SizedText, operand: Operand, side: str, start: str, count: str) -> Walk:
@@ -477,7 +479,7 @@ def walk(b: SizedText, operand: Operand, side: str, start: str, count: str) -> W
     def look_up(i: str) -> str:
         return b.cast("arith.index_cast", b.load(table, i, readonly=False), "index")
 
-    return Walk(zero, look_up)
+    return Walk(zero, look_up, table)
 
 
 def _copy_panel(
@@ -504,6 +506,7 @@ def _copy_panel(
         w_offset=along_k.offset,
         u_unit=operand.row_run,
         w_unit=operand.k_run,
+        u_table=along_n.table,
     )
     columns = tile.columns
     repack(b, source, to_memory, to, columns, count, columns, depth, tile.lanes, gemm.compute)

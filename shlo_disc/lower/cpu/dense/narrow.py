@@ -25,6 +25,8 @@ from shlo_disc.lower.kernel import Buffer, Kernel, Launch
 __all__ = ["narrow_launch"]
 
 ONE = Expr.const(1)
+SHALLOW = 64
+"""Products up to which one row is better computed from B in place than copied into panels."""
 CHAINS = 4
 """Accumulators of an inner product: latency 4, and loads bound it to one product a cycle."""
 
@@ -34,6 +36,9 @@ def narrow_launch(
 ) -> Launch | None:
     """A kernel for a problem whose N has size 1; None where the general kernel does better."""
     p = problem
+    shallow = p.depth.is_const and p.depth.value <= SHALLOW and len(p.k) > 1
+    if _is(p.rows, 1) and not _is(p.columns, 1) and shallow and p.n[-1].c == ONE:
+        return _Writer(p, target).lanes([*p.batch, *p.n[:-1]], p.n[-1], args, label)
     if not _is(p.columns, 1):
         return None
     axes = [x for x in (*p.batch, *p.m) if not _is(x.size, 1)]

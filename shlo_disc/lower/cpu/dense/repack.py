@@ -32,6 +32,8 @@ class Source:
     u_unit: bool
     """Neighbours along `u` are neighbours in memory; likewise `w_unit`."""
     w_unit: bool
+    u_table: str | None = None
+    """A memref<?xi64> that holds `u_offset`, when it is a table."""
 
 
 def repack(
@@ -55,6 +57,8 @@ def repack(
         _copy(b, source, memory, base, w_stride, u_count, u_room, w_count, lanes, compute)
     elif source.w_unit:
         _transposed(b, source, memory, base, w_stride, u_count, u_room, w_count, lanes, compute)
+    elif source.u_table is not None and source.element.bits >= 32:
+        _gathered(b, source, memory, base, w_stride, u_count, u_room, w_count, lanes, compute)
     else:
         zero = b.constant(0, "index")
         _one_by_one(b, source, memory, base, w_stride, u_count, u_room, zero, w_count, compute)
@@ -80,6 +84,52 @@ def _copy(
             at = b.add(line, u.index)
             value = load_as(b, source.memory, source.element, at, lanes, compute, mask)
             b.vector_store(value, memory, b.add(to, u.index))
+
+
+def _gathered(
+    b: Text,
+    source: Source,
+    memory: str,
+    base: str,
+    w_stride: str | int,
+    u_count: str,
+    u_room: str | int,
+    w_count: str,
+    lanes: int,
+    compute: Element,
+) -> None:
+    """Through the table of offsets: as vectors where they follow each other, else lane by lane.
+
+    The pixels of a line of an image are such runs.
+    """
+    assert source.u_table is not None
+    if isinstance(u_room, int):
+        u_room = b.param(Expr.const(u_room), opaque=True)
+    storage = source.element.storage
+    nothing = b.constant(0, vector_type(lanes, storage))
+    zeros = b.constant(0, vector_type(lanes, "i64"))
+    with b.loop(0, u_room, lanes, hint="u") as u:
+        mask = b.mask(b.sub(u_count, u.index), lanes)
+        raw = b.masked_load(source.u_table, u.index, mask, zeros, readonly=False)
+        offsets = b.cast("arith.index_cast", raw, "index")
+        first = b.extract(offsets, 0)
+        run = b.cmpi("eq", offsets, b.op("arith.addi", b.broadcast(first, lanes), b.iota(lanes)))
+        flags = f"vector<{lanes}xi1>"
+        together = b.define(f"vector.reduction <and>, {run} : {flags} into i1", "i1", [run])
+
+        def line(w: str) -> tuple[str, str]:
+            at = b.add(source.base, source.w_offset(w))
+            return at, b.add(b.add(base, u.index), b.mul(w, w_stride))
+
+        with b.if_(together) as branch:
+            with b.loop(0, w_count, 1, hint="w") as w:
+                at, to = line(w.index)
+                whole = b.vector_load(source.memory, b.add(at, first), lanes)
+                b.vector_store(convert(b, whole, as_number(source.element), compute), memory, to)
+            with branch.otherwise(), b.loop(0, w_count, 1, hint="w") as w:
+                at, to = line(w.index)
+                each = b.gather(source.memory, at, offsets, mask, nothing)
+                b.vector_store(convert(b, each, as_number(source.element), compute), memory, to)
 
 
 def _transposed(
