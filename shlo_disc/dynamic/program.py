@@ -1,24 +1,24 @@
 """The shape program: from the sizes of a call's arguments to symbols, checks and result sizes.
 
-The host program emits the same steps and checks natively; this Python form explains failures and is the
-oracle in tests. It runs once per new shape at most, never in the steady state.
+The host program emits the same steps and checks natively; this Python form explains failures and is
+the oracle in tests. It runs when a check has failed, never in the steady state.
 """
 
 from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import Guard, ShapeAnalysis
-from shlo_disc.errors import InvalidModuleError, ShapeMismatchError
+from shlo_disc.errors import InvalidModuleError, ShapeMismatchError, UnsupportedError
 from shlo_disc.mlir import ir
 
 __all__ = ["Check", "ShapeProgram", "Solve", "parse_constraint", "size_symbol"]
 
-_COMPARE = {
+_COMPARE: dict[str, Callable[[int, int], bool]] = {
     "==": operator.eq,
     "!=": operator.ne,
     "<": operator.lt,
@@ -52,10 +52,15 @@ class Check:
     lhs: Expr
     op: str
     rhs: Expr
-    message: str = ""
-    """What to say when it fails; "" for the sizes of an argument, which explain themselves."""
+    message: str
+    """What must hold, in words that need no sizes."""
     argument: int = -1
+    """Set, with `axis`, when lhs is that size of an argument."""
     axis: int = -1
+
+    def holds(self, env: Mapping[str, int]) -> bool:
+        """Is it true for these symbols and sizes?"""
+        return _COMPARE[self.op](self.lhs.evaluate(env), self.rhs.evaluate(env))
 
 
 def size_symbol(argument: int, axis: int) -> str:
@@ -83,17 +88,25 @@ class ShapeProgram:
     def of(main: ir.Operation, shapes: ShapeAnalysis, names: Sequence[str] = ()) -> ShapeProgram:
         """The shape program of an analysed `main`.
 
-        Raises InvalidModuleError when a symbol cannot be worked out from the arguments.
+        Raises UnsupportedError when a symbol cannot be worked out from the arguments, and
+        InvalidModuleError for a symbol that is in no argument's shape.
         """
         block = main.regions[0].blocks[0]
         last = block.operations[len(block.operations) - 1].operation
         results = tuple(shapes.shape(v) for v in last.operands)
         arguments = tuple(shapes.arguments)
-        if not names:
-            names = [f"args[{i}]" for i in range(len(arguments))]
-        steps = _solve(arguments)
-        checks = _checks(arguments, steps, shapes)
-        return ShapeProgram(arguments, tuple(names), results, tuple(steps), tuple(checks))
+        paths = tuple(names) or tuple(f"args[{i}]" for i in range(len(arguments)))
+        steps = tuple(_solve(arguments))
+        checks = tuple(_checks(arguments, paths, steps, shapes))
+        known = {step.symbol for step in steps}
+        used = [e for shape in results for e in shape] + [
+            e for g in shapes.guards for e in (g.lhs, g.rhs)
+        ]
+        for size in used:
+            if not size.symbols() <= known:
+                names_text = ", ".join(sorted(size.symbols() - known))
+                raise InvalidModuleError(f"the size {size} has {names_text}, no argument's size")
+        return ShapeProgram(arguments, paths, results, steps, checks)
 
     def evaluate(
         self, sizes: Sequence[Sequence[int]]
@@ -102,53 +115,94 @@ class ShapeProgram:
 
         Raises ShapeMismatchError naming the argument, its sizes and the constraint it breaks.
         """
+        if len(sizes) != len(self.arguments):
+            raise ShapeMismatchError(
+                f"{len(sizes)} arguments were given, the program takes {len(self.arguments)}"
+            )
         for index, (shape, want) in enumerate(zip(sizes, self.arguments, strict=True)):
-            if len(shape) != len(want):
-                raise ShapeMismatchError(
-                    f"argument {index} ({self.names[index]!r}): rank is {len(shape)}, but the "
-                    f"program takes {_shape_text(want)}, rank {len(want)}"
-                )
+            self._check_static(index, shape, want)
         env = {
             size_symbol(i, k): int(n) for i, shape in enumerate(sizes) for k, n in enumerate(shape)
         }
         for step in self.steps:
             env[step.symbol] = (env[step.size] - step.offset.evaluate(env)) // step.scale
         for check in self.checks:
-            lhs, rhs = check.lhs.evaluate(env), check.rhs.evaluate(env)
-            if not _COMPARE[check.op](lhs, rhs):
+            if not check.holds(env):
                 raise ShapeMismatchError(self.explain(check, env))
         values = {name: env[name] for name in self.symbol_names}
         return values, [tuple(e.evaluate(env) for e in shape) for shape in self.results]
 
-    def explain(self, check: Check, env: dict[str, int]) -> str:
-        """The sentence for a check that fails with these sizes."""
-        sources = [
-            f"{s.symbol} = {env[s.symbol]} was read from dimension {s.axis} of argument "
-            f"{s.argument} ({self.names[s.argument]!r})"
-            for s in self.steps
-            if s.symbol in (check.lhs.symbols() | check.rhs.symbols())
-        ]
-        because = f" ({'; '.join(sources)})" if sources else ""
-        if check.message:
-            return f"{check.message}: {check.lhs.evaluate(env)} {check.op} {check.rhs.evaluate(env)} " \
-                   f"does not hold{because}"  # fmt: skip
+    def _check_static(self, index: int, shape: Sequence[int], want: Sequence[Expr]) -> None:
+        where = _argument(index, self.names)
+        if len(shape) != len(want):
+            raise ShapeMismatchError(
+                f"{where}: rank is {len(shape)}, but the program takes {_shape_text(want)}, rank "
+                f"{len(want)}"
+            )
+        for axis, (size, expected) in enumerate(zip(shape, want, strict=True)):
+            if expected.is_const and size != expected.value:
+                raise ShapeMismatchError(
+                    f"{where}: dimension {axis} is {size}, but the program is compiled for "
+                    f"{expected} there: it takes {_shape_text(want)}"
+                )
+
+    def explain(self, check: Check, env: Mapping[str, int]) -> str:
+        """The sentence for a check that fails with these symbols and sizes."""
+        if check.argument < 0:
+            left, right = check.lhs.evaluate(env), check.rhs.evaluate(env)
+            symbols = check.lhs.symbols() | check.rhs.symbols()
+            because = self._sources(symbols, env)
+            return f"{check.message}: {left} {check.op} {right} does not hold{because}"
+        where = _argument(check.argument, self.names)
         got = env[size_symbol(check.argument, check.axis)]
-        wanted = self.arguments[check.argument][check.axis]
-        where = f"argument {check.argument} ({self.names[check.argument]!r})"
-        value = "" if wanted.is_const else f" = {wanted.evaluate(env)}"
-        return f"{where}: dimension {check.axis} is {got}, but it must be {wanted}{value}{because}"
+        said = f"{where}: dimension {check.axis} is {got}, but"
+        if any((s.argument, s.axis) == (check.argument, check.axis) for s in self.steps):
+            # Where the symbol is read, only its divisor can be wrong.
+            (step,) = (
+                s for s in self.steps if (s.argument, s.axis) == (check.argument, check.axis)
+            )
+            rest = step.offset.symbols()
+            return (
+                f"{said} it must be {check.rhs} for a whole number {step.symbol}"
+                f"{self._sources(rest, env)}"
+            )
+        atom = check.rhs.lone_atom
+        value = f"{check.rhs} = {check.rhs.evaluate(env)}"
+        if atom is not None and not atom.op:
+            source = next(s for s in self.steps if s.symbol == atom.key)
+            return f"{said} {value} ({atom.key} was read from {self._place(source)})"
+        return f"{said} {value}{self._sources(check.rhs.symbols(), env)}"
+
+    def _sources(self, symbols: frozenset[str], env: Mapping[str, int]) -> str:
+        known = [s for s in self.steps if s.symbol in symbols]
+        texts = [f"{s.symbol} = {env[s.symbol]} was read from {self._place(s)}" for s in known]
+        return f" ({'; '.join(texts)})" if texts else ""
+
+    def _place(self, step: Solve) -> str:
+        return f"dimension {step.axis} of {_argument(step.argument, self.names)}"
+
+
+def _argument(index: int, names: Sequence[str]) -> str:
+    return f"argument {index} ({names[index]!r})"
 
 
 def _solve(arguments: Sequence[Sequence[Expr]]) -> list[Solve]:
-    unknown = set().union(*(e.symbols() for shape in arguments for e in shape))
+    """The symbols in an order in which each follows from one size and those before it."""
     axes = [(i, k, e) for i, shape in enumerate(arguments) for k, e in enumerate(shape)]
+    unknown = {name for _, _, size in axes for name in size.symbols()}
     steps: list[Solve] = []
     while unknown:
         found = _next_step(axes, unknown)
         if found is None:
-            raise InvalidModuleError(
-                f"the sizes {', '.join(sorted(unknown))} cannot be worked out from the argument "
-                f"shapes; give one argument a dimension that is linear in each of them"
+            names = ", ".join(sorted(unknown))
+            shapes = ", ".join(
+                _shape_text(shape)
+                for shape in arguments
+                if any(e.symbols() & unknown for e in shape)
+            )
+            raise UnsupportedError(
+                f"the sizes {names} cannot be worked out from the argument shapes {shapes}; give "
+                "one argument a dimension such as s, 4*s or s + 1 for each of them"
             )
         steps.append(found)
         unknown.discard(found.symbol)
@@ -156,25 +210,14 @@ def _solve(arguments: Sequence[Sequence[Expr]]) -> list[Solve]:
 
 
 def _next_step(axes: Sequence[tuple[int, int, Expr]], unknown: set[str]) -> Solve | None:
-    """The plainest axis that determines one unknown symbol: a lone symbol, else a*s + known."""
+    """The plainest axis that determines one unknown symbol: s, else s + known, else c*s + known."""
     best: tuple[int, Solve] | None = None
     for argument, axis, size in axes:
-        left = size.symbols() & unknown
-        if len(left) != 1:
+        found = _linear(size, unknown)
+        if found is None:
             continue
-        (name,) = left
-        linear = [
-            (m, c)
-            for m, c in size.terms
-            if any(name in Expr({((a, 1),): 1}).symbols() for a, _ in m)
-        ]
-        if len(linear) != 1:
-            continue
-        monomial, scale = linear[0]
-        if len(monomial) != 1 or monomial[0][1] != 1 or monomial[0][0].key != name:
-            continue
-        offset = size - Expr.symbol(name) * scale
-        rank = 0 if scale == 1 and offset == 0 else 1
+        name, scale, offset = found
+        rank = 0 if scale == 1 and offset == 0 else 1 if scale == 1 else 2
         if best is None or rank < best[0]:
             best = (rank, Solve(name, argument, axis, scale, offset))
         if rank == 0:
@@ -182,21 +225,39 @@ def _next_step(axes: Sequence[tuple[int, int, Expr]], unknown: set[str]) -> Solv
     return None if best is None else best[1]
 
 
+def _linear(size: Expr, unknown: set[str]) -> tuple[str, int, Expr] | None:
+    """(s, c, rest) of `size = c*s + rest` with s unknown, c != 0 and everything in rest known."""
+    left = size.symbols() & unknown
+    if len(left) != 1:
+        return None
+    (name,) = left
+    symbol = Expr.symbol(name)
+    scale = next((c for m, c in size.terms if Expr({m: 1}) == symbol), 0)
+    offset = size - symbol * scale
+    return (name, scale, offset) if scale and name not in offset.symbols() else None
+
+
 def _checks(
-    arguments: Sequence[Sequence[Expr]], steps: Sequence[Solve], shapes: ShapeAnalysis
+    arguments: Sequence[Sequence[Expr]],
+    names: Sequence[str],
+    steps: Sequence[Solve],
+    shapes: ShapeAnalysis,
 ) -> list[Check]:
+    """What a call must satisfy; positive symbols first, for they may be divisors in the others."""
     checks: list[Check] = []
-    plain = {(s.argument, s.axis) for s in steps if s.scale == 1}
-    for argument, shape in enumerate(arguments):
-        for axis, size in enumerate(shape):
-            if not size.is_const and (argument, axis) not in plain:
-                read = Expr.symbol(size_symbol(argument, axis))
-                checks.append(Check(read, "==", size, "", argument, axis))
     for step in steps:
         if step.symbol in shapes.positive:
             message = f"the size {step.symbol} must be at least 1"
             checks.append(Check(Expr.symbol(step.symbol), ">=", Expr.const(1), message))
-    seen: set[tuple[Expr, str, Expr]] = {(c.lhs, c.op, c.rhs) for c in checks}
+    # Reading s = (size - offset) / 1 makes its own equation true.
+    solved = {(s.argument, s.axis) for s in steps if s.scale == 1}
+    for argument, shape in enumerate(arguments):
+        for axis, size in enumerate(shape):
+            if not size.is_const and (argument, axis) not in solved:
+                read = Expr.symbol(size_symbol(argument, axis))
+                message = f"{_argument(argument, names)}: dimension {axis} must be {size}"
+                checks.append(Check(read, "==", size, message, argument, axis))
+    seen = {(c.lhs, c.op, c.rhs) for c in checks}
     for guard in shapes.guards:
         key = (guard.lhs, guard.op, guard.rhs)
         if key not in seen and not _trivial(guard):
@@ -207,7 +268,7 @@ def _checks(
 
 def _trivial(guard: Guard) -> bool:
     if guard.lhs.is_const and guard.rhs.is_const:
-        return bool(_COMPARE[guard.op](guard.lhs.value, guard.rhs.value))
+        return _COMPARE[guard.op](guard.lhs.value, guard.rhs.value)
     return guard.lhs == guard.rhs and guard.op in ("==", "<=", ">=")
 
 

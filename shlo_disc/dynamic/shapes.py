@@ -359,11 +359,8 @@ class ShapeAnalysis:
         if condition is False:
             self._assume(Guard(Expr.const(0), "==", Expr.const(1), message))
             return
-        parts: Sequence[Entry] = [condition]
-        if isinstance(condition, Condition) and condition.op == "AND":
-            parts = sorted(condition.parts, key=lambda part: str(part.comparison))
-        for part in parts:
-            comparison = part.comparison if isinstance(part, Condition) else None
+        for part in _conjuncts(condition):
+            comparison = part.comparison if part is not None else None
             if comparison is None:
                 raise refuse(
                     op,
@@ -401,6 +398,14 @@ def _described(kind: ir.Type) -> _Type | None:
     if isinstance(element, ir.IntegerType) and count <= MAX_ELEMENTS:
         integer = IntegerType(tuple(sizes), element.width, element.is_unsigned, count)
     return _Type(sizes, static, integer)
+
+
+def _conjuncts(condition: Entry) -> list[Condition | None]:
+    if not isinstance(condition, Condition):
+        return [None]
+    if condition.op != "AND":
+        return [condition]
+    return [*sorted(condition.parts, key=lambda part: str(part.comparison))]
 
 
 def _texts(shape: Shape) -> ir.ArrayAttr:
