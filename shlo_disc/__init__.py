@@ -7,6 +7,8 @@ f(x)  # the first call compiles; other batch sizes and lengths do not
 from __future__ import annotations
 
 import importlib
+import sys
+import types
 from typing import TYPE_CHECKING, Any
 
 from shlo_disc.errors import (
@@ -18,6 +20,7 @@ from shlo_disc.errors import (
 )
 
 if TYPE_CHECKING:
+    from shlo_disc.compile import compile
     from shlo_disc.executable import Executable
     from shlo_disc.frontend.jit import CacheInfo, JitFunction, jit
 
@@ -31,6 +34,7 @@ __all__ = [
     "ShloDiscError",
     "UnsupportedError",
     "__version__",
+    "compile",
     "jit",
 ]
 
@@ -40,6 +44,7 @@ _LAZY = {
     "CacheInfo": "shlo_disc.frontend.jit",
     "Executable": "shlo_disc.executable",
     "JitFunction": "shlo_disc.frontend.jit",
+    "compile": "shlo_disc.compile",
     "jit": "shlo_disc.frontend.jit",
 }
 """Loaded when first used: the tools work on MLIR alone and start without JAX."""
@@ -49,3 +54,15 @@ def __getattr__(name: str) -> Any:
     if name in _LAZY:
         return getattr(importlib.import_module(_LAZY[name]), name)
     raise AttributeError(f"module 'shlo_disc' has no attribute {name!r}")
+
+
+class _Package(types.ModuleType):
+    """`shlo_disc.compile` is the function, also once the module of that name has been imported."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "compile" and isinstance(value, types.ModuleType):
+            value = value.compile
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
