@@ -1,0 +1,98 @@
+"""The front end on the real compiler and runtime: direct calls, and the custom call inside XLA."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import shlo_disc
+
+pytest.importorskip("shlo_disc.ral._ral", reason="the runtime extension is not built here")
+
+REAL = True
+
+
+def F(*shape):
+    rng = np.random.default_rng(sum(shape))
+    return jnp.asarray(rng.standard_normal(shape).astype(np.float32))
+
+
+def layer(w, x):
+    return jnp.maximum(x @ w, 0).sum(0)
+
+
+def loss(f):
+    return lambda w, x: (f(w, x) * f(w, x)).sum()
+
+
+SIZES = ((4, 5, 3), (1, 2, 1), (16, 16, 16), (7, 13, 29))
+
+
+def compare(got, want):
+    for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+        assert (a.shape, a.dtype) == (b.shape, b.dtype)
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
+
+
+def test_direct_calls_compile_once():
+    f = shlo_disc.jit(layer)
+    for k, n, b in SIZES:
+        out = f(F(k, n), np.asarray(F(b, k)))
+        assert isinstance(out, jax.Array)
+        assert not out._committed
+        compare(out, layer(F(k, n), F(b, k)))
+    assert f.cache_info() == (len(SIZES) - 1, 1, None, 1)
+
+
+def test_weak_types_and_scalars():
+    f = shlo_disc.jit(lambda x, s: (x * s, s + 1))
+    for n in (3, 8):
+        y, s = f(F(n).astype(jnp.bfloat16), 2.5)
+        assert (y.dtype, s.dtype, s.weak_type) == (jnp.bfloat16, np.float32, True)
+    assert f.cache_info().misses == 1
+
+
+TRANSFORMATIONS = {
+    "jit": lambda f: jax.jit(lambda w, x: f(w, x) + 1),
+    "grad": lambda f: jax.jit(jax.grad(loss(f), (0, 1))),
+    "jvp": lambda f: lambda w, x: jax.jvp(f, (w, x), (w, x)),
+    "vmap": lambda f: lambda w, x: jax.vmap(f, (None, 0))(w, jnp.stack([x, x * 2, -x])),
+    "scan": lambda f: (
+        lambda w, x: jax.lax.scan(
+            lambda c, x: (c + f(w, x), None), jnp.zeros(w.shape[1]), jnp.stack([x, -x])
+        )[0]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TRANSFORMATIONS)
+def test_inside_transformations(name):
+    transform = TRANSFORMATIONS[name]
+    f = shlo_disc.jit(layer)
+    misses = set()
+    for k, n, b in SIZES[:3]:
+        compare(transform(f)(F(k, n), F(b, k)), transform(layer)(F(k, n), F(b, k)))
+        misses.add(f.cache_info().misses)
+    assert len(misses) == 1
+
+
+def test_sizes_that_no_argument_shows_travel_beside_the_arguments():
+    f = shlo_disc.jit(jnp.sum)
+    for n in (3, 8):
+        compare(jax.grad(f)(F(n)), jnp.ones(n))
+        compare(jax.jit(jax.grad(f))(F(n)), jnp.ones(n))
+
+
+def test_stages_of_the_real_compiler():
+    lowered = shlo_disc.jit(layer).lower(F(4, 5), F(3, 4))
+    assert "stablehlo.dot_general" in lowered.as_text("stablehlo")
+    assert "disc.fusion" in lowered.as_text("disc")
+    assert "func.func" in lowered.as_text("kernels")
+    assert "define" in lowered.as_text("llvm")
+
+
+def test_what_the_compiler_does_not_cover_is_an_error():
+    with pytest.raises(shlo_disc.UnsupportedError, match="f8E4M3FN"):
+        shlo_disc.jit(lambda x: x + x)(jnp.ones(3, jnp.float8_e4m3fn))
