@@ -61,7 +61,7 @@ def _as_call(executable, results, sizes):
 @pytest.fixture(autouse=True, scope="session")
 def quick_xla():
     """XLA only says what is right here; most of the time would go into its optimisations."""
-    before = jax.config.jax_disable_most_optimizations
+    before = jax.config.read("jax_disable_most_optimizations")
     jax.config.update("jax_disable_most_optimizations", True)
     yield
     jax.config.update("jax_disable_most_optimizations", before)
