@@ -7,6 +7,7 @@
 `repack.py`               copies between layouts: panels of B, rows of A
 `gemm.py`                 the kernel
 `narrow.py`               one row and column per batch entry: depthwise, inner products
+`epilogue.py`             element-wise work on the sums while they are in cache
 `plan.py`                 variants by size, persistent packs, the launches
 ========================  ====================================================================
 

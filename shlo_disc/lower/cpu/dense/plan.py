@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.lower.cpu.dense.epilogue import Epilogue
 from shlo_disc.lower.cpu.dense.gemm import Finish, Gemm, Operand, pack_kernel
 from shlo_disc.lower.cpu.dense.narrow import narrow_launch
 from shlo_disc.lower.cpu.dense.problem import Axis, Problem, Steps, analyze_dense, steps
 from shlo_disc.lower.cpu.dense.tiles import Blocks, at_least_one, blocks, ceil_div, choose_tile
-from shlo_disc.lower.cpu.elements import Element
+from shlo_disc.lower.cpu.elemental import Arguments
+from shlo_disc.lower.cpu.elements import Element, element_of
 from shlo_disc.lower.cpu.target import Target
 from shlo_disc.lower.kernel import (
     Buffer,
@@ -37,7 +40,8 @@ while they are reused. Beyond, each row is its own page."""
 
 
 def emit_dense(fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> KernelPlan:
-    """The plan of a `dense` fusion: one dot_general, perhaps transposes in front and behind.
+    """The plan of a `dense` fusion: one dot_general, perhaps transposes in front and behind, then
+    element-wise ops.
 
     A right operand shared by all batch entries is packed into panels, which the runtime keeps
     beside an immutable buffer; others are read in place or packed piece by piece by the tasks.
@@ -45,7 +49,15 @@ def emit_dense(fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> K
     Raises UnsupportedError for an element type that is not compiled.
     """
     dense = analyze_dense(fusion, shapes)
-    return Planner(dense.problem, shapes, target).plan()
+    if dense.root == dense.total:
+        return Planner(dense.problem, shapes, target).plan()
+    block = fusion.regions[0].blocks[0]
+
+    def finish(arguments: Arguments, lanes: int) -> Finish:
+        return Epilogue(dense, block, shapes, arguments, lanes)
+
+    result = element_of(dense.root)
+    return Planner(dense.problem, shapes, target, finish=finish, result=result).plan()
 
 
 @dataclass(frozen=True)
@@ -62,8 +74,9 @@ class Planner:
     """Plans one problem.
 
     `a_buffer`, `b_buffer`: where A and B are read when not from their operands. `finish`,
-    `result`, `more`: what becomes of the sums, the element type stored and the further arguments
-    that needs. `keep_b`: B may be worth keeping as panels between calls.
+    `result`: what becomes of the sums (given the kernel's arguments, to which it adds its own, and
+    the lanes of a vector) and the element type stored. `keep_b`: B may be worth keeping as panels
+    between calls.
     """
 
     def __init__(
@@ -74,15 +87,14 @@ class Planner:
         *,
         a_buffer: Buffer | None = None,
         b_buffer: Buffer | None = None,
-        finish: Finish | None = None,
+        finish: Callable[[Arguments, int], Finish] | None = None,
         result: Element | None = None,
-        more: tuple[Buffer, ...] = (),
         label: str = "dense",
         workspaces: tuple[Expr, ...] = (),
         keep_b: bool = True,
     ) -> None:
         p = self.p = problem
-        self.target, self.label, self.more, self.keep_b = target, label, more, keep_b
+        self.target, self.label, self.keep_b, self.finish = target, label, keep_b, finish
         self.a_buffer = a_buffer or Input(p.a_input)
         self.b_buffer = b_buffer or Input(p.b_input)
         self.workspaces = workspaces
@@ -108,7 +120,6 @@ class Planner:
             b_mode="packed",
             c_unit=_is_unit(self.n, p.n[-1].c),
             fma="fma" in target.features or target.vector_bytes == 64,
-            finish=finish,
         )
         self.run = self.walks.a_k[-1][0]
         run = self.run if in_place and a.k_steps > 1 else ONE
@@ -124,7 +135,7 @@ class Planner:
 
     def steps(self) -> tuple[Step, ...]:
         """The steps of :meth:`plan`; `workspaces` grows by what they need."""
-        if self.gemm.finish is None:
+        if self.finish is None:
             args = (self.a_buffer, self.b_buffer, Output(0))
             narrow = narrow_launch(self.p, self.target, args, self.label)
             if narrow is not None:
@@ -180,7 +191,10 @@ class Planner:
 
     def _launch(self, b_mode: str, panels: Workspace | None = None) -> Launch:
         p, tile, at = self.p, self.tile, self.blocks
-        gemm = replace(self.gemm, b_mode=b_mode)
+        arguments = Arguments()
+        arguments.buffers = [self.a_buffer, panels or self.b_buffer, Output(0)]
+        finish = self.finish(arguments, tile.lanes) if self.finish is not None else None
+        gemm = replace(self.gemm, b_mode=b_mode, finish=finish)
         sizes = self._sizes()
         item = p.compute.bytes
         scratch = _Scratch()
@@ -202,7 +216,7 @@ class Planner:
         some = Expr.min(self.m, 1) * Expr.min(self.n, 1)
         return Launch(
             Kernel(f"{self.label}_{b_mode}", text),
-            (self.a_buffer, panels or self.b_buffer, Output(0), *self.more),
+            tuple(arguments.buffers),
             params,
             p.batches * at.m_count * at.n_count * some,
             self._cost(gemm),

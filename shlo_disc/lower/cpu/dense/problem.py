@@ -29,6 +29,7 @@ __all__ = [
     "analyze_dense",
     "compute_element",
     "dense_strides",
+    "magnitude",
     "normalized",
     "steps",
 ]
@@ -238,7 +239,7 @@ def normalized(problem: Problem, shapes: ShapeAnalysis) -> Problem:
     *outer_m, m = _groups(problem.m, equal)
     *outer_n, n = _groups(problem.n, equal)
     batch = [*problem.batch, *itertools.chain(*outer_m, *outer_n)]
-    k = sorted(_relevant(problem.k), key=lambda x: _magnitude(x.a), reverse=True)
+    k = sorted(_relevant(problem.k), key=lambda x: magnitude(x.a), reverse=True)
     return replace(
         problem,
         batch=tuple(_merged(_by_c(batch), equal)),
@@ -278,10 +279,10 @@ def _relevant(axes: Sequence[Axis]) -> list[Axis]:
 
 
 def _by_c(axes: Sequence[Axis]) -> list[Axis]:
-    return sorted(_relevant(axes), key=lambda x: _magnitude(x.c), reverse=True)
+    return sorted(_relevant(axes), key=lambda x: magnitude(x.c), reverse=True)
 
 
-def _magnitude(stride: Expr) -> tuple[int, int]:
+def magnitude(stride: Expr) -> tuple[int, int]:
     """An order of strides that is right for the strides of one dense array."""
     degree = max((sum(p for _, p in monomial) for monomial, _ in stride.terms), default=0)
     return degree, max((abs(c) for _, c in stride.terms), default=0)
