@@ -115,7 +115,7 @@ def _scalar(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
 def _declared(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
     declared = s.declared(op.results[0])
     if DYNAMIC in declared:
-        raise refuse(op, "its type must be static", "use stablehlo.dynamic_iota")
+        raise refuse(op, "its result type must be static", "use the dynamic form of the op")
     return [tuple(Expr.const(n) for n in declared)]
 
 
@@ -166,17 +166,12 @@ def _dynamic_broadcast(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
     expanding = _optional(op, "known_expanding_dimensions")
     for axis, target in enumerate(targets):
         own, result = source[axis], shape[target]
-        if own == ONE or s.constraints.equal(own, result):
-            continue
         if axis in same:
             s.require_equal(op, own, result)
         elif axis in expanding:
             s.require_equal(op, own, ONE)
-        elif s.constraints.at_least(own, 2):
-            s.require_equal(op, own, result)
         else:
-            # Either 1 or the result's size.
-            s.require(op, (own - 1) * (own - result), "==", ZERO)
+            _broadcast_size(s, op, own, result)
     return [shape]
 
 
@@ -189,51 +184,28 @@ def _optional(op: ir.Operation, name: str) -> list[int]:
 
 @_rule("reshape")
 def _reshape(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
-    """A `?` in the result is a size of the operand moved past sizes of 1, or the quotient."""
-    declared = s.declared(op.results[0])
-    source = s.shape(op.operands[0])
-    if declared.count(DYNAMIC) > 1:
-        long = [n for n in source if n != ONE]
-        places = [k for k, n in enumerate(declared) if n != 1]
-        if len(long) != len(places):
-            raise refuse(
-                op, f"the sizes of its result {declared} are not given", "use dynamic_reshape"
-            )
-        found = dict(zip(places, long, strict=True))
-        for k, size in found.items():
-            if declared[k] != DYNAMIC:
-                s.require_equal(op, size, Expr.const(declared[k]))
-        return [tuple(found.get(k, ONE) for k in range(len(declared)))]
-    total = Expr.product(source)
-    known = 1
-    for size in declared:
-        known *= 1 if size == DYNAMIC else size
-    if DYNAMIC not in declared:
-        s.require_equal(op, total, Expr.const(known))
-        return [tuple(Expr.const(n) for n in declared)]
-    if known == 0:
-        raise refuse(op, "the size of its empty result is not given", "use dynamic_reshape")
-    rest = s.constraints.canonical(total // known)
-    s.require_equal(op, rest * known, total)
-    return [tuple(rest if n == DYNAMIC else Expr.const(n) for n in declared)]
+    (shape,) = _declared(s, op)
+    s.require_equal(op, Expr.product(s.shape(op.operands[0])), Expr.product(shape))
+    return [shape]
 
 
 @_rule("broadcast_in_dim")
 def _broadcast_in_dim(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
-    declared = s.declared(op.results[0])
+    (shape,) = _declared(s, op)
     source = s.shape(op.operands[0])
-    sizes: list[Expr | None] = [None if n == DYNAMIC else Expr.const(n) for n in declared]
     for axis, target in enumerate(attr.integers(op, "broadcast_dimensions")):
-        known = sizes[target]
-        if known is None:
-            sizes[target] = source[axis]
-        elif source[axis] != ONE and known != ONE and not source[axis].is_const:
-            s.require(op, (source[axis] - 1) * (source[axis] - known), "==", ZERO)
-        elif source[axis] != ONE:
-            s.require_equal(op, source[axis], known)
-    if None in sizes:
-        raise refuse(op, "a new dimension has no given size", "use dynamic_broadcast_in_dim")
-    return [tuple(n for n in sizes if n is not None)]
+        _broadcast_size(s, op, source[axis], shape[target])
+    return [shape]
+
+
+def _broadcast_size(s: ShapeAnalysis, op: ir.Operation, size: Expr, result: Expr) -> None:
+    """`size` is 1 or the result's size."""
+    if size == ONE or s.constraints.equal(size, result):
+        return
+    if size.is_const or s.constraints.at_least(size, 2):
+        s.require_equal(op, size, result)
+    else:
+        s.require(op, (size - 1) * (size - result), "==", ZERO)
 
 
 @_rule("broadcast")
