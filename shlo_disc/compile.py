@@ -23,7 +23,7 @@ from shlo_disc.passes.pipeline import CLEANUP
 from shlo_disc.passes.plan_buffers import PlanBuffers
 from shlo_disc.passes.plan_fusion import PlanFusion
 
-__all__ = ["PLANNING", "STAGES", "StageTimes", "compile", "compile_module", "main_function"]
+__all__ = ["PLANNING", "StageTimes", "compile", "compile_module", "main_function"]
 
 _log = logging.getLogger("shlo_disc")
 
@@ -31,10 +31,6 @@ PLANNING: tuple[Pass, ...] = (
     PlanFusion(),  # after the clean-up: sizes must be canonical for clusters to be recognised
     PlanBuffers(),  # last: every value that lives in memory must exist
 )
-
-STAGES = ("stablehlo", "disc", "host", "kernels", "llvm", "asm")
-"""What `as_text` shows, in the order of compilation."""
-
 
 @dataclass
 class StageTimes:
@@ -61,12 +57,14 @@ def compile(  # noqa: A001 - the field's word; used as shlo_disc.compile
     name: str | None = None,
     shapes: Sequence[Sequence[str] | None] | None = None,
     names: Sequence[str] | None = None,
+    weak_results: Sequence[bool] = (),
 ) -> Executable:
     """The executable of a program, for every shape its dynamic sizes allow.
 
     `source`: a `jax.export.Exported`, StableHLO as MLIR text, bytecode or portable artifact, or
     the path of a file with one of them. `shapes` and `names` describe the arguments when the
-    source does not (see :func:`shlo_disc.ingest.ingest`). `target` is "cpu".
+    source does not (see :func:`shlo_disc.ingest.ingest`). `weak_results` tells which results are
+    weakly typed in JAX. `target` is "cpu".
 
     Raises InvalidModuleError (malformed program), UnsupportedError (an op, type or target that is
     not covered), OSError (a file that cannot be read).
@@ -77,11 +75,15 @@ def compile(  # noqa: A001 - the field's word; used as shlo_disc.compile
     context = new_context()
     module = ingest(source, context, shapes=shapes, names=names)
     times.done("ingest")
-    return compile_module(module, name=name, times=times)
+    return compile_module(module, name=name, times=times, weak_results=weak_results)
 
 
 def compile_module(
-    module: ir.Module, *, name: str | None = None, times: StageTimes | None = None
+    module: ir.Module,
+    *,
+    name: str | None = None,
+    times: StageTimes | None = None,
+    weak_results: Sequence[bool] = (),
 ) -> Executable:
     """The executable of an ingested module, which is rewritten in place."""
     times = times or StageTimes()
@@ -93,7 +95,7 @@ def compile_module(
         disc = _asm(module)
         main = main_function(module)
         shapes = analyze(module)
-        program = ShapeProgram.of(main, shapes)
+        program = ShapeProgram.of(main, shapes, _argument_names(main))
         times.done("shapes")
         host = emit_host(main, shapes, program, EMITTERS, host_target())
         times.done("emit")
@@ -110,8 +112,8 @@ def compile_module(
         texts={"stablehlo": stablehlo, "disc": disc},
         passes=records,
         stage_ms=times.ms,
-        arguments=_argument_names(main),
         types=_types(main),
+        weak_results=weak_results,
     )
     if flags.debug_level() >= 1:
         _log.warning("compiled %s in %s", executable.name, times)

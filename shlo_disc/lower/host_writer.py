@@ -92,11 +92,11 @@ class HostWriter:
             a, b = (self._eval(argument) for argument in node.args)
             if node.func.id in _CALLS:
                 return self.once(f"{_CALLS[node.func.id]} {a}, {b} : i64")
-            quotient, rest = self._floor_division(a, b)
+            quotient, rest = self.floor_division(a, b)
             return quotient if node.func.id == "floordiv" else rest
         raise AssertionError(ast.dump(node))
 
-    def _floor_division(self, a: str, b: str) -> tuple[str, str]:
+    def floor_division(self, a: str, b: str) -> tuple[str, str]:
         """Floor quotient and remainder; a divisor of 0 (an impossible size) counts as 1."""
         zero, one = self.const(0), self.const(1)
         is_zero = self.once(f"arith.cmpi eq, {b}, {zero} : i64")

@@ -1,0 +1,39 @@
+"""Between the runtime and JAX: how its arrays are read and made, and the FFI target.
+
+The only module below the front end that imports JAX, and only when a call needs it.
+"""
+
+from __future__ import annotations
+
+import functools
+
+from shlo_disc import ral
+
+__all__ = ["jax_bridge", "register_ffi_target"]
+
+
+@functools.cache
+def jax_bridge() -> ral.JaxBridge:
+    """How the runtime reads and makes `jax.Array`s."""
+    import jax  # noqa: PLC0415 - the runtime works without JAX
+
+    from shlo_disc import jax_private  # noqa: PLC0415
+
+    device = jax.local_devices(backend="cpu")[0]
+    return ral.JaxBridge(
+        array_type=jax_private.ArrayImpl,
+        shaped_array=jax_private.shaped_array,
+        batched_device_put=jax_private.batched_device_put,
+        device=device,
+        cpu_sharding=jax_private.cpu_sharding,
+        collect_garbage=jax_private.collect_garbage,
+    )
+
+
+@functools.cache
+def register_ffi_target() -> None:
+    """Register the one FFI target of shlo_disc with XLA, once per process."""
+    import jax  # noqa: PLC0415
+
+    jax.devices("cpu")  # a target registered before the backend exists can stop it from starting
+    jax.ffi.register_ffi_target(ral.FFI_TARGET, ral.ffi_handler(), platform="cpu")

@@ -1,0 +1,211 @@
+"""`Executable`: a compiled program with its signature and the text of every stage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+from shlo_disc import ral
+from shlo_disc.bridge import jax_bridge, register_ffi_target
+from shlo_disc.dynamic.program import ShapeProgram
+from shlo_disc.errors import ShapeMismatchError, UnsupportedError
+from shlo_disc.lower.cpu import codegen
+from shlo_disc.lower.host import HostProgram
+from shlo_disc.passes.base import PassRecord
+
+__all__ = ["ArraySpec", "Executable", "Signature"]
+
+_DTYPES: dict[str, np.dtype[Any]] = {
+    "i1": np.dtype(np.bool_),
+    **{f"i{w}": np.dtype(f"int{w}") for w in (8, 16, 32, 64)},
+    **{f"ui{w}": np.dtype(f"uint{w}") for w in (8, 16, 32, 64)},
+    "f16": np.dtype(np.float16),
+    "bf16": np.dtype(ml_dtypes.bfloat16),
+    "f32": np.dtype(np.float32),
+    "f64": np.dtype(np.float64),
+}
+
+
+@dataclass(frozen=True)
+class ArraySpec:
+    """The type of one argument or result: sizes are numbers or symbolic expressions."""
+
+    name: str
+    dtype: np.dtype[Any]
+    sizes: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.dtype.name}[{', '.join(self.sizes)}]"
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What an executable takes and gives."""
+
+    arguments: tuple[ArraySpec, ...]
+    results: tuple[ArraySpec, ...]
+
+    def __str__(self) -> str:
+        takes = ", ".join(map(str, self.arguments))
+        gives = ", ".join(f"{r.dtype.name}[{', '.join(r.sizes)}]" for r in self.results)
+        return f"({takes}) -> ({gives})"
+
+
+class Executable:
+    """A program compiled once for every shape its signature allows.
+
+    Stateless in calls: any number of threads may call one executable, at different shapes.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        program: ShapeProgram,
+        host: HostProgram,
+        kernel_addresses: Sequence[int],
+        entry_points: tuple[int, int],
+        texts: dict[str, str],
+        passes: Sequence[PassRecord],
+        stage_ms: dict[str, float],
+        types: tuple[list[tuple[str, list[int]]], list[tuple[str, list[int]]]],
+        weak_results: Sequence[bool] = (),
+    ) -> None:
+        self.name = name
+        self.program = program
+        self.host = host
+        self.passes = tuple(passes)
+        """What every pass did, in order."""
+        self.stage_ms = dict(stage_ms)
+        """Milliseconds of each stage of the compilation."""
+        self._texts = dict(texts)
+        arguments, results = types
+        self.signature = Signature(
+            tuple(
+                ArraySpec(path, _dtype(element), tuple(map(str, sizes)))
+                for path, (element, _), sizes in zip(
+                    program.names, arguments, program.arguments, strict=True
+                )
+            ),
+            tuple(
+                ArraySpec(f"result[{i}]", _dtype(element), tuple(map(str, sizes)))
+                for i, ((element, _), sizes) in enumerate(
+                    zip(results, program.results, strict=True)
+                )
+            ),
+        )
+        weak = list(weak_results) or [False] * len(results)
+        prepare, run = entry_points
+        self._native = ral.Executable(
+            name=name,
+            prepare=prepare,
+            run=run,
+            kernels=list(kernel_addresses),
+            constants=host.constants,
+            arguments=[
+                (_dtype(element), sizes, path)
+                for path, (element, sizes) in zip(program.names, arguments, strict=True)
+            ],
+            results=[
+                (_dtype(element), len(sizes), w)
+                for (element, sizes), w in zip(results, weak, strict=True)
+            ],
+            symbols=len(program.steps),
+            pack_layouts=host.pack_keys,
+            packable=sorted(host.packed_arguments),
+            guards=[check.message for check in program.checks],
+        )
+        self._fingerprint: int | None = None
+
+    def __call__(self, *arrays: Any) -> tuple[Any, ...]:
+        """Run on arrays in the order of `signature.arguments`; the results as `jax.Array`s.
+
+        Takes `jax.Array`, numpy, Python scalars and CPU arrays with `__dlpack__`, without copying where
+        layout and alignment allow. Raises ShapeMismatchError (sizes that break a constraint),
+        TypeError (number, dtype or rank of arguments).
+        """
+        return tuple(self.call_leaves(arrays))
+
+    def call_leaves(self, leaves: Sequence[Any]) -> list[Any]:
+        """As calling, from and to lists."""
+        return self._checked(self._native.call, jax_bridge(), leaves)
+
+    def run_numpy(self, leaves: Sequence[Any]) -> list[npt.NDArray[Any]]:
+        """As `call_leaves` with numpy arrays as results; does not touch JAX."""
+        return self._checked(self._native.run_numpy, leaves)
+
+    def _checked(self, call: Callable[..., list[Any]], *args: Any) -> list[Any]:
+        try:
+            return call(*args)
+        except ral.GuardError as error:
+            shapes = error.args[2]
+            try:
+                self.program.evaluate(shapes)
+            except ShapeMismatchError as explained:
+                raise explained from None
+            raise ShapeMismatchError(f"{self.name}: {error.args[1]}, got {shapes}") from None
+        except ral.ArgumentError as error:
+            index, kind, what = error.args
+            where = f"argument {index} ({self.program.names[index]!r}): " if index >= 0 else ""
+            if kind in ("rank", "size"):
+                raise ShapeMismatchError(f"{self.name}: {where}{what}") from None
+            raise TypeError(f"{self.name}: {where}{what}") from None
+
+    @property
+    def fingerprint(self) -> int:
+        """The attribute `executable` of an XLA FFI custom call of this program.
+
+        Registers the program on first use; it then lives as long as the process.
+        """
+        if self._fingerprint is None:
+            register_ffi_target()
+            self._fingerprint = id(self)
+            self._native.register_ffi(self._fingerprint)
+            _REGISTERED.append(self)
+        return self._fingerprint
+
+    def as_text(self, stage: str = "disc") -> str:
+        """The program at a stage: "stablehlo" (as ingested), "disc" (fusions and buffers planned),
+        "host" (the host program), "kernels" (MLIR of every kernel), "llvm" or "asm".
+
+        Raises ValueError for another stage and UnsupportedError where `objdump` is missing ("asm").
+        """
+        if stage in self._texts:
+            return self._texts[stage]
+        if stage == "host":
+            return self.host.text
+        texts = [kernel.text for kernel in self.host.kernels]
+        if stage == "kernels":
+            return "\n".join(
+                f"// {k.name}\n" + k.text.replace("@KERNEL", f"@{codegen.function_name(k.text)}")
+                for k in self.host.kernels
+            )
+        if stage == "llvm":
+            return codegen.llvm_text(texts)
+        if stage == "asm":
+            return codegen.assembly(texts)
+        raise ValueError(f"no stage {stage!r}; stages: {', '.join(STAGES)}")
+
+    def __repr__(self) -> str:
+        return f"<shlo_disc.Executable {self.name}{self.signature}>"
+
+
+STAGES = ("stablehlo", "disc", "host", "kernels", "llvm", "asm")
+"""What `as_text` shows, in the order of compilation."""
+
+_REGISTERED: list[Executable] = []
+"""Programs an XLA executable may call: JAX has no way to take a target back."""
+
+
+def _dtype(element: str) -> np.dtype[Any]:
+    if element not in _DTYPES:
+        raise UnsupportedError(
+            f"arguments and results of element type {element} are not supported; convert them to "
+            "f32, f64, bf16, f16, i1 or an 8 to 64 bit integer"
+        )
+    return _DTYPES[element]
