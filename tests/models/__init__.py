@@ -1,0 +1,1 @@
+"""Whole programs, each compiled once and run at several shapes."""

@@ -1,0 +1,68 @@
+"""The encoder of `examples/bert.py`, made small, at many (batch, length) pairs."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import jax.numpy as jnp
+import pytest
+
+from tests.models.harness import assert_compiled, check, compiled
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "bert.py"
+
+
+@pytest.fixture(scope="module")
+def model():
+    """The example with two layers' worth of small sizes; a module object of our own."""
+    spec = importlib.util.spec_from_file_location("small_bert", EXAMPLE)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.LAYERS, module.HIDDEN, module.HEADS = 2, 48, 4
+    module.VOCABULARY, module.POSITIONS = 211, 160
+    return module
+
+
+SHAPES = ((3, 16), (1, 16), (2, 1), (1, 1), (5, 37), (8, 128), (16, 2), (1, 149))
+
+
+def test_encoder_at_every_batch_and_length(model):
+    params = model.init(layers=2)
+    check(model.bert, [(params, *model.batch(b, t)) for b, t in SHAPES])
+
+
+def test_encoder_first_called_with_one_token(model):
+    params = model.init(layers=2)
+    check(model.bert, [(params, *model.batch(b, t)) for b, t in ((1, 1), (3, 16), (1, 131))])
+
+
+def test_batch_equal_to_length_by_accident(model):
+    params = model.init(layers=1)
+    check(model.bert, [(params, *model.batch(b, t)) for b, t in ((3, 16), (7, 7), (48, 4))])
+
+
+def test_encoder_with_stated_shapes(model):
+    params = model.init(layers=1)
+    shapes = (None, "b, t", "b, t")
+    cases = [(params, *model.batch(b, t)) for b, t in ((3, 16), (1, 1), (2, 97))]
+    check(model.bert, cases, shapes=shapes)
+
+
+def test_empty_batch_gives_an_empty_result(model):
+    params = model.init(layers=1)
+    f = compiled(model.bert)
+    ids, mask = model.batch(3, 16)
+    assert f(params, ids, mask).shape == (3, 16, 48)
+    empty = f(params, ids[:0], mask[:0])
+    assert (empty.shape, empty.dtype) == ((0, 16, 48), jnp.float32)
+
+
+def test_same_shapes_again_are_hits(model):
+    params = model.init(layers=1)
+    f = compiled(model.bert)
+    for _ in range(3):
+        f(params, *model.batch(2, 9))
+    assert_compiled(f, 1)

@@ -1,0 +1,89 @@
+"""lax.cond, lax.switch and nests of control flow over dynamic shapes."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tests.models.harness import check, check_bits, normal, rng_of
+
+SIZES = (5, 1, 64, 97)
+
+
+def test_cond_on_data():
+    def rectify(x):
+        return jax.lax.cond(x.sum() > 0, lambda v: jnp.tanh(v), lambda v: v * 0.1 - 1.0, x)
+
+    cases = [(np.abs(normal(rng_of(n), n)) * sign,) for n in SIZES for sign in (1, -1)]
+    check(rectify, [(x.astype(np.float32),) for (x,) in cases])
+
+
+def test_switch_clamps_its_index():
+    def branch(i, x):
+        choices = (lambda v: v + 1.0, lambda v: v * v, lambda v: jnp.flip(v))
+        return jax.lax.switch(i, choices, x)
+
+    cases = [(np.int32(i), normal(rng_of(n), n)) for n in SIZES for i in (-5, 0, 1, 2, 9)]
+    check(branch, cases)
+
+
+def test_branches_with_several_results_and_captured_values():
+    def branch(flag, x, y):
+        def yes(_):
+            return x @ y, y.sum(0), jnp.int32(1)
+
+        def no(_):
+            return x @ y * 2.0, x.sum(0) @ y, jnp.int32(2)
+
+        return jax.lax.cond(flag, yes, no, None)
+
+    cases = []
+    for n in (5, 1, 33):
+        rng = rng_of(n)
+        cases += [(np.bool_(f), normal(rng, n, 6), normal(rng, 6, 4)) for f in (True, False)]
+    check(branch, cases)
+
+
+def test_branch_that_returns_its_argument():
+    def maybe(flag, x):
+        return jax.lax.cond(flag, lambda v: v, lambda v: -v, x)
+
+    cases = [(np.bool_(f), normal(rng_of(n), n)) for n in SIZES for f in (True, False)]
+    check_bits(maybe, cases)
+
+
+def test_cond_inside_a_scan():
+    def run(x):
+        def step(total, item):
+            i, row = item
+            total = jax.lax.cond(i % 2 == 0, lambda t: t + row, lambda t: t * row, total)
+            return total, total.max()
+
+        steps = jnp.arange(x.shape[0])
+        return jax.lax.scan(step, jnp.ones(x.shape[1:], x.dtype), (steps, x))
+
+    check(run, [(normal(rng_of(t, n), t, n),) for t, n in ((4, 7), (1, 1), (9, 32))])
+
+
+def test_scan_inside_a_while_loop():
+    def run(x):
+        def body(state):
+            i, v = state
+            _, sums = jax.lax.scan(lambda c, e: (0.5 * c + e, c), jnp.float32(0) * v[0], v)
+            return i + 1, jnp.tanh(sums + v)
+
+        return jax.lax.while_loop(lambda s: s[0] < 3, body, (0, x))[1]
+
+    check(run, [(normal(rng_of(n), n),) for n in (6, 1, 41)])
+
+
+def test_newton_iteration_per_element_by_vmap():
+    def root(a):
+        def body(state):
+            return 0.5 * (state[0] + a / state[0]), state[1] + 1
+
+        return jax.lax.while_loop(lambda s: jnp.abs(s[0] * s[0] - a) > 1e-4 * a, body, (a, 0))[0]
+
+    cases = [(np.abs(normal(rng_of(n), n)).astype(np.float32) + 0.5,) for n in SIZES]
+    check(jax.vmap(root), cases, truth=lambda a: np.sqrt(a))
