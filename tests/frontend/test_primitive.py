@@ -89,9 +89,16 @@ def test_transformation(name, standin):
     compilations = set()
     for k, n, b in ((4, 5, 3), (1, 2, 2)):
         w, x = F(k, n), F(b, k)
-        compare(transform(f)(w, x), transform(function)(w, x))
+        compare(jax.jit(transform(f))(w, x), jax.jit(transform(function))(w, x))
         compilations.add(len(standin))
     assert len(compilations) == 1
+
+
+@pytest.mark.parametrize("name", ["grad", "jvp", "vmap of grad", "linearize", "scan"])
+def test_transformation_outside_jit(name):
+    transform = TRANSFORMATIONS[name]
+    w, x = F(4, 5), F(3, 4)
+    compare(transform(shlo_disc.jit(function))(w, x), jax.jit(transform(function))(w, x))
 
 
 def test_one_equation_in_a_jaxpr():
@@ -126,13 +133,11 @@ def test_several_results_integers_and_constants():
     for n in (5, 2):
         x, ids = F(n, 3), jnp.arange(n) % 4
         compare(jax.jit(g)(x, ids, 2.0), f(x, ids, 2.0))
-        compare(
-            jax.grad(objective(g), (0, 2))(x, ids, 2.0), jax.grad(objective(f), (0, 2))(x, ids, 2.0)
-        )
-        compare(
-            jax.vmap(g, (0, 0, None))(x[:, None], ids, 2.0),
-            jax.vmap(f, (0, 0, None))(x[:, None], ids, 2.0),
-        )
+        for transform in (
+            lambda h: jax.jit(jax.grad(objective(h), (0, 2))),
+            lambda h: jax.jit(jax.vmap(h, (0, 0, None))),
+        ):
+            compare(transform(g)(x, ids, 2.0), transform(f)(x, ids, 2.0))
 
 
 def test_weights_are_not_copied_into_residuals():
