@@ -1,0 +1,59 @@
+"""Shardy's operations and attributes go; programs divided over devices are refused."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax import export
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
+
+from shlo_disc.errors import UnsupportedError
+from shlo_disc.ingest import ingest
+from shlo_disc.ingest.shardy import without_shardy
+from shlo_disc.mlir import new_context
+
+
+@pytest.fixture
+def mesh():
+    return jax.make_mesh((1,), ("x",), axis_types=(AxisType.Auto,))
+
+
+def test_constraints_of_exported_and_lowered_programs_go(mesh):
+    @jax.jit
+    def f(x):
+        return jax.lax.with_sharding_constraint(x + 1, NamedSharding(mesh, PartitionSpec("x")))
+
+    x = jax.ShapeDtypeStruct((4, 4), jnp.float32)
+    for source in (export.export(f)(x), f.trace(x).lower().as_text()):
+        text = str(ingest(source, new_context()))
+        assert "sdy" not in text
+        assert "barrier" not in text
+        assert "stablehlo.add" in text
+
+
+def test_attributes_go_whatever_they_hold():
+    attribute = '#sdy.sharding<@mesh, [{"x":(1)2, "]"}, {}], replicated={"y"}>'
+    text = (
+        f'func.func @main(%a: tensor<4xf32> {{sdy.sharding = {attribute}, jax.name = "a"}})'
+        " -> tensor<4xf32> {\n  return %a : tensor<4xf32>\n}"
+    )
+    assert without_shardy(text) == text.replace(attribute, "unit")
+    ingest(text, new_context())
+
+
+def test_text_without_shardy_is_not_touched():
+    text = 'module attributes {a = "sdy.py"} {} loc("/tmp/sdy.py":1:2)'
+    assert without_shardy(text) == text
+
+
+def test_a_program_divided_over_devices_is_refused_with_its_line():
+    text = (
+        "func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {\n"
+        '  %0 = sdy.manual_computation(%x) in_shardings=[<@mesh, [{"x"}]>] '
+        'out_shardings=[<@mesh, [{"x"}]>] manual_axes={"x"} (%y: tensor<2xf32>) {\n'
+        "    sdy.return %y : tensor<2xf32>\n"
+        "  } : (tensor<4xf32>) -> tensor<4xf32>\n  return %0 : tensor<4xf32>\n}"
+    )
+    with pytest.raises(UnsupportedError, match=r"^line 2: sdy.manual_computation: a program div"):
+        ingest(text, new_context())
