@@ -52,7 +52,8 @@ def _wide(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
 
 def _first_zero(a: Array, b: Array) -> Array:
     """Where both are zeros and the first one is -0.0: NumPy takes either, IEEE 754 orders them."""
-    return (a == 0) & (b == 0) & np.signbit(a)
+    zeros: Array = (a == 0) & (b == 0) & np.signbit(a)
+    return zeros
 
 
 def _maximum(a: Array, b: Array) -> Array:
@@ -195,7 +196,7 @@ def _compare(op: ir.Operation, arrays: list[Array]) -> Array | None:
 
 def _convert(x: Array, to: np.dtype[Any]) -> Array | None:
     if to == np.bool_:
-        return x != 0
+        return np.not_equal(x, 0)
     if to.kind in "iu" and x.dtype.kind not in "iub":
         # Out of range the spec leaves the result open: kernels and this must not differ.
         limits = np.iinfo(to)

@@ -40,15 +40,15 @@ def represents(wide: ir.Type, narrow: ir.Type) -> bool:
         return to[0] >= origin[0] and to[2] >= origin[2] and to[1] - to[0] <= origin[1] - origin[0]
     if not isinstance(narrow, ir.IntegerType):
         return False
-    unsigned = narrow.is_unsigned or narrow.width == 1
-    bits = narrow.width if unsigned else narrow.width - 1
+    unsigned = bool(narrow.is_unsigned) or narrow.width == 1
+    bits = int(narrow.width) if unsigned else int(narrow.width) - 1
     if to:
         return bits <= to[0] and bits <= to[2]
     if not isinstance(wide, ir.IntegerType) or wide.width == 1:
         return False
     if wide.is_unsigned:
-        return unsigned and wide.width >= narrow.width
-    return wide.width - 1 >= bits
+        return unsigned and int(wide.width) >= bits
+    return int(wide.width) - 1 >= bits
 
 
 def to_same_type(op: ir.Operation, _: Facts) -> ir.Value | None:

@@ -49,7 +49,7 @@ def _highest(kind: ir.Type) -> float | int:
     """The identity of minimum."""
     if _is_float(kind):
         return math.inf
-    bits = kind.width if kind.is_unsigned or kind.width == 1 else kind.width - 1
+    bits = int(kind.width) if kind.is_unsigned or kind.width == 1 else int(kind.width) - 1
     return (1 << bits) - 1
 
 
