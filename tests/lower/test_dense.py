@@ -277,6 +277,15 @@ def test_narrower_targets(width: int, features: frozenset[str]) -> None:
             dot.check(emitted, {"m": m, "k": k, "n": n})
 
 
+def test_few_rows_read_columns_along_k_in_place() -> None:
+    for types in (("f32",) * 3, ("bf16",) * 3, ("i8", "i8", "i32"), ("f64",) * 3):
+        dot = symbolic("bmk,bnk", "b", "k", lhs_type=types[0], rhs_type=types[1], type=types[2])
+        emitted = emit(dot)
+        assert any(x.kernel.name == "dense_dots" for x in launches(emitted.plan.steps))
+        for m, k, n in [(1, 1, 1), (1, 64, 100), (2, 37, 9), (5, 16, 8), (3, 0, 4)]:
+            dot.check(emitted, {"b": 3, "m": m, "k": k, "n": n})
+
+
 def test_non_finite_values_stay_in_their_rows_and_columns() -> None:
     emitted = emit(MATMUL)
     x, y = sample((9, 20), "f32"), sample((20, 70), "f32", 1)

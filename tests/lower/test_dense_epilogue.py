@@ -115,6 +115,22 @@ def test_transposed_batches_meet_their_residual(m: int) -> None:
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-3)
 
 
+@pytest.mark.parametrize("m", [1, 3, 40])
+def test_columns_that_run_along_k(m: int) -> None:
+    body = """%d = "stablehlo.dot_general"(%x, %w) {dot_dimension_numbers = #stablehlo.dot<
+      lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [1]>}
+      : (tensor<?x?xf32>, tensor<?x?xf32>) -> tensor<?x?xf32>
+    %o = stablehlo.subtract %d, %r : tensor<?x?xf32>"""
+    text = fusion_text("dense", ["x: m,k f32", "w: n,k f32", "r: m,n f32"], body, ["o: m,n f32"])
+    emitted = plan_of(emit_dense, text)
+    for k, n in [(1, 1), (35, 13), (64, 8), (16, 70)]:
+        x, w, r = sample((m, k), "f32"), sample((n, k), "f32", 1), sample((m, n), "f32", 2)
+        want = x.astype(np.float64) @ w.T.astype(np.float64) - r
+        for plan in (emitted, unpacked(emitted)):
+            (got,) = run(plan, [x, w, r])
+            np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-4)
+
+
 def test_several_blocks_of_k_keep_unfinished_sums_apart() -> None:
     emitted = plan_of(emit_dense, dense("f32"))
     b, t, k, n = 1, 140, 2600, 450

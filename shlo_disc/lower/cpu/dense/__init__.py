@@ -6,6 +6,7 @@
 `text.py`                 kernel text whose sizes are all parameters
 `repack.py`               copies between layouts: panels of B, rows of A
 `gemm.py`                 the kernel
+`dots.py`                 few rows, B in place along K
 `narrow.py`               one row and column per batch entry: depthwise, inner products
 `epilogue.py`             element-wise work on the sums while they are in cache
 `plan.py`                 variants by size, persistent packs, the launches

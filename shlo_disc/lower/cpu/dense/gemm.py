@@ -22,9 +22,9 @@ from shlo_disc.lower.cpu.dense.text import SizedText
 from shlo_disc.lower.cpu.dense.tiles import Tile
 from shlo_disc.lower.cpu.elements import Element
 from shlo_disc.lower.cpu.scalar import convert
-from shlo_disc.lower.cpu.text import Text, vector_type
+from shlo_disc.lower.cpu.text import Text, lanes_of, vector_type
 
-__all__ = ["Finish", "Gemm", "Operand", "multiply_add", "pack_kernel"]
+__all__ = ["Finish", "Gemm", "Operand", "Writer", "multiply_add", "pack_kernel"]
 
 
 class Finish(Protocol):
@@ -94,7 +94,7 @@ class Gemm:
 
     def write(self, sizes: dict[str, Expr]) -> tuple[str, tuple[Expr, ...]]:
         """The kernel over arguments (A, B, C, ...), and its parameters."""
-        return _Writer(self, SizedText(sizes)).write()
+        return Writer(self, SizedText(sizes)).write()
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,9 @@ class _At:
     """How A's rows follow each other, when they are read in place."""
 
 
-class _Writer:
+class Writer:
+    """Writes a kernel over tasks of `MC` x `NC` elements of C."""
+
     def __init__(self, gemm: Gemm, b: SizedText) -> None:
         self.g, self.b = gemm, b
         self.compute = gemm.compute.register
@@ -127,6 +129,7 @@ class _Writer:
     # ---------------------------------------------------------------- tasks
 
     def write(self) -> tuple[str, tuple[Expr, ...]]:
+        """The text and its parameters."""
         g, b = self.g, self.b
         self.a_in = b.memref(0, g.a.element.storage)
         b_storage = self.compute if g.b_mode == "packed" else g.b.element.storage
@@ -391,23 +394,25 @@ class _Writer:
                 sums = b.vector_load(self.sums, at, lanes, readonly=False)
                 column = b.add(n, j.index)
                 mask = b.mask(b.sub(width, j.index), lanes)
-                if g.finish is None:
-                    value = convert(b, sums, g.compute, g.c)
-                else:
-                    value = g.finish(b, sums, self.batch_digits, row, column, mask)
-                if g.c.kind == "b":
-                    value = b.cast("arith.extui", value, "i8")
-                self._store(value, row, column, mask)
+                self._write_result(sums, row, column, mask)
 
-    def _store(self, value: str, row: str, column: str, mask: str) -> None:
+    def _write_result(self, sums: str, row: str, column: str, mask: str) -> None:
+        """Compute and store result elements from finished sums of neighbouring columns."""
         g, b = self.g, self.b
+        lanes = lanes_of(b.type_of(sums))
+        if g.finish is None:
+            value = convert(b, sums, g.compute, g.c)
+        else:
+            value = g.finish(b, sums, self.batch_digits, row, column, mask)
+        if g.c.kind == "b":
+            value = b.cast("arith.extui", value, "i8")
         line = b.add(self.c_base, b.mul(row, b.size("c_m")))
         if g.c_unit:
             b.masked_store(value, self.c_out, b.add(line, column), mask)
             return
         stride = b.size("c_n")
         base = b.add(line, b.mul(column, stride))
-        steps = b.op("arith.muli", b.iota(g.tile.lanes), b.broadcast(stride, g.tile.lanes))
+        steps = b.op("arith.muli", b.iota(lanes), b.broadcast(stride, lanes))
         b.scatter(value, self.c_out, base, steps, mask)
 
 

@@ -200,5 +200,5 @@ class _Writer:
             args,
             params,
             Expr.product(x.size for x in axes),
-            p.depth // max(1, self.width) + 10,
+            p.depth // 4 + 10,
         )

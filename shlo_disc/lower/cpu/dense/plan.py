@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.lower.cpu.dense.dots import GROUP, write_dots
 from shlo_disc.lower.cpu.dense.epilogue import Epilogue
 from shlo_disc.lower.cpu.dense.gemm import Finish, Gemm, Operand, pack_kernel
 from shlo_disc.lower.cpu.dense.narrow import narrow_launch
@@ -34,9 +35,9 @@ __all__ = ["Planner", "emit_dense"]
 
 ONE = Expr.const(1)
 
-IN_PLACE_DEPTH = 512
-"""K up to which B is read in place when its columns are neighbours: its rows then stay in L1 and L2
-while they are reused. Beyond, each row is its own page."""
+FEW_ROWS = 4
+"""Tiles of rows up to which B is read in place when that is possible: a copy costs as much as about
+one more tile, and reads of B are slower in place (each row is in a page of its own)."""
 
 
 def emit_dense(fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> KernelPlan:
@@ -141,19 +142,43 @@ class Planner:
             if narrow is not None:
                 return (narrow,)
         if any(self.gemm.b.batch):
-            return self._in_place_if(Condition(self.depth, "<=", Expr.const(IN_PLACE_DEPTH)))
+            return self._unless_few((self._launch("scratch"),))
         if self.keep_b:
             return (self._pack(),)
         return (self._launch("scratch"),)
 
-    def _in_place_if(self, condition: Condition) -> tuple[Step, ...]:
-        """B in place where `condition` holds or too few rows would pay for a copy of it."""
-        scratch: tuple[Step, ...] = (self._launch("scratch"),)
-        if not self.b_in_place:
-            return scratch
-        direct: tuple[Step, ...] = (self._launch("direct"),)
-        few = Condition(self.m, "<=", Expr.const(self.tile.rows))
-        return _if(condition, direct, _if(few, direct, scratch))
+    def _unless_few(self, otherwise: tuple[Step, ...]) -> tuple[Step, ...]:
+        """B in place where too few rows would pay for a copy of it."""
+        if self.b_in_place:
+            few = Condition(self.m, "<=", Expr.const(FEW_ROWS * self.tile.rows))
+            return _if(few, (self._launch("direct"),), otherwise)
+        if self._are_runs:
+            few = Condition(self.m, "<=", Expr.const(self.tile.rows))
+            return _if(few, (self._dots(),), otherwise)
+        return otherwise
+
+    @property
+    def _are_runs(self) -> bool:
+        """Are the rows of A and the columns of B runs along K, at even distances?"""
+        a, b = self.gemm.a, self.gemm.b
+        return a.k_run and b.k_run and a.row_steps == 1 and b.row_steps == 1
+
+    def _dots(self) -> Launch:
+        """Inner products, B in place."""
+        p, at, lanes = self.p, self.blocks, self.tile.lanes
+        arguments = Arguments()
+        arguments.buffers = [self.a_buffer, self.b_buffer, Output(0)]
+        finish = self.finish(arguments, min(GROUP, lanes)) if self.finish is not None else None
+        gemm = replace(self.gemm, a_mode="direct", b_mode="direct", finish=finish)
+        text, params = write_dots(gemm, self._sizes())
+        some = Expr.min(self.m, 1) * Expr.min(self.n, 1)
+        return Launch(
+            Kernel(f"{self.label}_dots", text),
+            tuple(arguments.buffers),
+            params,
+            p.batches * at.m_count * at.n_count * some,
+            at.n * (self.m * (self.depth // (2 * lanes) + 2) + self.depth // lanes) + 50,
+        )
 
     def _pack(self) -> Pack:
         """B as panels, kept by the runtime where it can; else few rows read it in place."""
@@ -175,10 +200,9 @@ class Planner:
             self.depth * 8 + tile.columns * 8 if self._has_tables(self.gemm.b) else Expr.const(0),
         )
         packed = (self._launch("packed", block),)
-        otherwise: tuple[Step, ...] | None = None
-        if self.b_in_place:
-            few = Condition(self.m, "<=", Expr.const(tile.rows))
-            otherwise = _if(few, (self._launch("direct"),), (fill, *packed))
+        unkept: tuple[Step, ...] = (fill, *packed)
+        few = self._unless_few(unkept)
+        otherwise = None if few == unkept else few
         walks = [self.walks.b_rows, self.walks.b_k]
         layout = ", ".join(" ".join(f"{s}:{t}" for s, t in w) for w in walks)
         key = (

@@ -146,9 +146,8 @@ def _transposed(
 ) -> None:
     whole = b.sub(w_count, b.rem(w_count, lanes))
     last = b.sub(u_count, 1)
-    if isinstance(u_room, int):  # A known number of rounds would be unrolled: 100 lines each.
-        u_room = b.param(Expr.const(u_room), opaque=True)
-    with b.loop(0, u_room, lanes, hint="u") as u:
+    used = b.mul(b.div(b.add(last, lanes), lanes), lanes)
+    with b.loop(0, used, lanes, hint="u") as u:
         # Beyond the last column the last one is read again.
         columns = [b.min(b.add(u.index, i), last) for i in range(lanes)]
         starts = [b.add(source.base, source.u_offset(c)) for c in columns]
@@ -161,6 +160,11 @@ def _transposed(
             for j, row in enumerate(transpose(b, rows)):
                 to = b.add(base, b.mul(b.add(w.index, j), w_stride))
                 b.vector_store(row, memory, b.add(to, u.index))
+    zeros = b.constant(0, vector_type(lanes, compute.register))
+    with b.loop(0, whole, 1, hint="w") as w:
+        to = b.add(base, b.mul(w.index, w_stride))
+        with b.loop(used, u_room, lanes, hint="u") as u:
+            b.vector_store(zeros, memory, b.add(to, u.index))
     _one_by_one(b, source, memory, base, w_stride, u_count, u_room, whole, w_count, compute)
 
 
