@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from shlo_disc.ingest.chlo import KEPT_CHLO
-from shlo_disc.ingest.normalize import normalize
+from shlo_disc.ingest.normalize import OTHERS, normalize
 from shlo_disc.ingest.source import read
 from shlo_disc.mlir import ir
 
@@ -30,9 +32,9 @@ def ingest(
     the path of a file with one of them. `context` is one of `mlir.new_context()`.
 
     `shapes[i]` are the sizes of array argument i in `jax.export` notation (None: as its type
-    says), and `names[i]` is its path for messages; both come from an Exported by themselves. A
-    module from `jax.jit(f).trace(...).lower()` has leading size arguments and needs `shapes` to
-    find them.
+    says; a trailing "..." stands for sizes the type gives), and `names[i]` is its path for
+    messages; both come from an Exported by themselves. A module from
+    `jax.jit(f).trace(...).lower()` has leading size arguments and needs `shapes` to find them.
 
     Raises InvalidModuleError (malformed, with the line), UnsupportedError (with the operation and
     its source line), OSError (a file that cannot be read).
@@ -51,4 +53,10 @@ def _exported_shapes(source: Any) -> list[list[str]] | None:
     avals = getattr(source, "in_avals", None)
     if avals is None:
         return None
-    return [[str(size) for size in avals[i].shape] for i in source.module_kept_var_idx]
+    return [_sizes(avals[i]) for i in source.module_kept_var_idx]
+
+
+def _sizes(aval: Any) -> list[str]:
+    # An element of an extended type (a PRNG key) is an array of words: trailing sizes of its own.
+    words = [] if isinstance(aval.dtype, np.dtype) else [OTHERS]
+    return [*(str(size) for size in aval.shape), *words]

@@ -14,10 +14,13 @@ from shlo_disc.ingest.windows import expand_windows
 from shlo_disc.locations import argument_name, source_line
 from shlo_disc.mlir import at, ir, ops_of, replace, run_pipeline, walk
 
-__all__ = ["PLATFORM", "normalize"]
+__all__ = ["OTHERS", "PLATFORM", "normalize"]
 
 PLATFORM = "cpu"
 """The entry of a multi-platform export's platforms that is compiled."""
+
+OTHERS = "..."
+"""At the end of a given shape: the other sizes are as the type says."""
 
 _GLOBAL = "jax.global_constant"
 _PLATFORM_INDEX = "_platform_index"
@@ -291,6 +294,8 @@ def _describe(
         own = attributes[index]
         if shapes is not None and (shape := shapes[position]) is not None:
             kind = main.arguments[index].type
+            if len(shape) and shape[-1] == OTHERS:
+                shape = [*shape[:-1], *(str(n) for n in kind.shape[len(shape) - 1 :])]
             if len(shape) != kind.rank:
                 raise ValueError(f"shape {tuple(shape)} was given for argument {position}: {kind}")
             own["disc.shape"] = ir.ArrayAttr.get([ir.StringAttr.get(str(s)) for s in shape])

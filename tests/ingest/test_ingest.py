@@ -62,6 +62,14 @@ def test_exported_has_one_function_names_and_shapes(exported):
     ]
 
 
+def test_a_typed_key_has_the_sizes_of_its_words():
+    (b,) = export.symbolic_shape("b")
+    keys = jax.ShapeDtypeStruct((b,), jax.random.key(0).dtype)
+    exported = export.export(jax.jit(jax.vmap(lambda k: jax.random.bits(k, (3,)))))(keys)
+    module, _ = normal(exported)
+    assert argument_attributes(module)[0]["disc.shape"] == '["b", "2"]'
+
+
 def test_assertions_stay(exported):
     module, _ = normal(exported)
     targets = [
