@@ -88,20 +88,24 @@ class SizeArithmetic:
         """
         if not isinstance(a, Expr) or not isinstance(b, Expr):
             return None
+        quotient = self._truncated(a, b)
+        if quotient is None and self.facts.at_least(-1, b):
+            opposite = self._truncated(a, -b)
+            quotient = None if opposite is None else -opposite
+        if quotient is not None:
+            quotient = self.facts.canonical(quotient)
+            self._quotients.setdefault(quotient, {})[a, b] = None
+        return quotient
+
+    def _truncated(self, a: Expr, b: Expr) -> Expr | None:
         facts = self.facts
         if not facts.at_least(b, 1):
-            opposite = self.divide(a, -b) if facts.at_least(-1, b) else None
-            return -opposite if isinstance(opposite, Expr) else None
-        exact = b.is_const and facts.divisible(a, b.value)
-        if exact or facts.at_least(a, 0):
-            quotient = a // b
-        elif facts.at_least(0, a):
-            quotient = -(-a // b)
-        else:
-            quotient = Expr.max(a, 0) // b - Expr.max(-a, 0) // b
-        quotient = facts.canonical(quotient)
-        self._quotients.setdefault(quotient, {})[a, b] = None
-        return quotient
+            return None
+        if facts.at_least(a, 0) or (b.is_const and facts.divisible(a, b.value)):
+            return a // b
+        if facts.at_least(0, a):
+            return -(-a // b)
+        return Expr.max(a, 0) // b - Expr.max(-a, 0) // b
 
     def remainder(self, a: Entry, b: Entry) -> Entry:
         """`a - b*divide(a, b)`: has the sign of the dividend."""

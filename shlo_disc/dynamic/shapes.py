@@ -367,7 +367,8 @@ class ShapeAnalysis:
                     f"a shape assertion that is not a comparison of sizes ({message})",
                     "assert comparisons of argument sizes",
                 )
-            self._assume(Guard(*comparison, message))
+            if self.constraints.implies(*comparison) is not True:
+                self._assume(Guard(*comparison, message))
 
     def _assertion_message(self, op: ir.Operation) -> str:
         """The message with {0}, {1}, ... replaced by the sizes they stand for."""

@@ -13,12 +13,12 @@ from shlo_disc.dynamic.shapes import REGION_RULES, RULES
 from shlo_disc.errors import InvalidModuleError, UnsupportedError
 from tests.dynamic.helpers import function, run
 
-F, I, B, C = "tensor<?x?xf32>", "tensor<?x?xi32>", "tensor<?x?xi1>", "tensor<?x?xcomplex<f32>>"
+F, INT, B, C = "tensor<?x?xf32>", "tensor<?x?xi32>", "tensor<?x?xi1>", "tensor<?x?xcomplex<f32>>"
 ARGUMENTS = {
     "x": (F, "b, t"),
     "y": (F, "b, t"),
-    "i": (I, "b, t"),
-    "j": (I, "b, t"),
+    "i": (INT, "b, t"),
+    "j": (INT, "b, t"),
     "p": (B, "b, t"),
     "c": (C, "b, t"),
     "v": ("tensor<?xf32>", "t"),
@@ -102,7 +102,7 @@ for op in ["is_inf", "is_neg_inf", "is_pos_inf"]:
 for op in ["next_after", "polygamma", "zeta"]:
     row(f"chlo.{op}", one(f"chlo.{op}", ["%x", "%y"], F), ["b, t"])
 for op in ["count_leading_zeros", "not", "popcnt"]:
-    row(f"stablehlo.{op}", one(f"stablehlo.{op}", ["%i"], I), ["b, t"])
+    row(f"stablehlo.{op}", one(f"stablehlo.{op}", ["%i"], INT), ["b, t"])
 for op in [
     "add",
     "atan2",
@@ -116,7 +116,7 @@ for op in [
 ]:
     row(f"stablehlo.{op}", one(f"stablehlo.{op}", ["%x", "%y"], F), ["b, t"])
 for op in ["and", "or", "xor", "shift_left", "shift_right_arithmetic", "shift_right_logical"]:
-    row(f"stablehlo.{op}", one(f"stablehlo.{op}", ["%i", "%j"], I), ["b, t"])
+    row(f"stablehlo.{op}", one(f"stablehlo.{op}", ["%i", "%j"], INT), ["b, t"])
 row("stablehlo.is_finite", one("stablehlo.is_finite", ["%x"], B), ["b, t"])
 row("stablehlo.convert", one("stablehlo.convert", ["%x"], "tensor<?x?xf64>"), ["b, t"])
 row("stablehlo.complex", one("stablehlo.complex", ["%x", "%y"], C), ["b, t"])
@@ -209,13 +209,13 @@ row(
     one("stablehlo.bitcast_convert", ["%x"], "tensor<?x?x4xi8>"),
     ["b, t, 4"],
 )
-row("stablehlo.bitcast_convert", one("stablehlo.bitcast_convert", ["%x"], I), ["b, t"])
+row("stablehlo.bitcast_convert", one("stablehlo.bitcast_convert", ["%x"], INT), ["b, t"])
 row(
     "stablehlo.bitcast_convert",
     (
         "%z = stablehlo.bitcast_convert %x : (tensor<?x?xf32>) -> tensor<?x?x2xi16>\n"
         "%r = stablehlo.bitcast_convert %z : (tensor<?x?x2xi16>) -> tensor<?x?xi32>",
-        [("%r", I)],
+        [("%r", INT)],
     ),
     ["b, t"],
 )
@@ -249,7 +249,7 @@ def sized(name, operands, result, attributes=""):
 
 row(
     "stablehlo.dynamic_iota",
-    sized("stablehlo.dynamic_iota", ["%bt"], I, "iota_dimension = 1 : i64"),
+    sized("stablehlo.dynamic_iota", ["%bt"], INT, "iota_dimension = 1 : i64"),
     ["b, t"],
     setup=SIZES,
 )
@@ -261,7 +261,7 @@ row(
 )
 row(
     "stablehlo.dynamic_reshape",
-    sized("stablehlo.dynamic_reshape", ["%i", "%two"], I),
+    sized("stablehlo.dynamic_reshape", ["%i", "%two"], INT),
     ["2, 2"],
     "b*t == 4",
     setup=SIZES,
@@ -633,8 +633,8 @@ row(
 row(
     "stablehlo.dynamic_top_k",
     (
-        f"%r, %h = stablehlo.custom_call @stablehlo.dynamic_top_k(%x, %b) : ({F}, tensor<i32>) -> ({F}, {I})",
-        [("%r", F), ("%h", I)],
+        f"%r, %h = stablehlo.custom_call @stablehlo.dynamic_top_k(%x, %b) : ({F}, tensor<i32>) -> ({F}, {INT})",
+        [("%r", F), ("%h", INT)],
     ),
     ["b, b", "b, b"],
     "t >= b",
@@ -652,8 +652,8 @@ row(
 row(
     "stablehlo.dynamic_approx_top_k",
     (
-        f"%r, %h = stablehlo.custom_call @stablehlo.dynamic_approx_top_k(%x, %i, %s, %n, %b) {{mhlo.backend_config = {{reduction_dim = 1 : i64}}}} : ({F}, {I}, tensor<f32>, tensor<i32>, tensor<i32>) -> ({F}, {I})",
-        [("%r", F), ("%h", I)],
+        f"%r, %h = stablehlo.custom_call @stablehlo.dynamic_approx_top_k(%x, %i, %s, %n, %b) {{mhlo.backend_config = {{reduction_dim = 1 : i64}}}} : ({F}, {INT}, tensor<f32>, tensor<i32>, tensor<i32>) -> ({F}, {INT})",
+        [("%r", F), ("%h", INT)],
     ),
     ["b, b", "b, b"],
     setup=SIZES,
