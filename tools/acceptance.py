@@ -1,0 +1,360 @@
+"""Run outside programs, with inputs and expected results, through shlo_disc.compile.
+
+    python tools/acceptance.py FOLDER [--only jax_export] [--match REGEX] [--json FILE]
+
+FOLDER holds zips of two forms. `jax_export.zip`: one npz a program with a portable artifact
+(`vhlo`), JSON (`meta`) and several sets of inputs and results; one compilation serves all sets.
+`stablehlo_*.zip`: `manifest.json` and an MLIR text and npz for every case.
+
+Cases run in worker processes, so that a crash or a hang is one failed case. The summary counts
+failures by reason, most frequent first; the JSON file has every case.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import queue
+import re
+import subprocess
+import sys
+import threading
+import time
+import traceback
+import zipfile
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+NATIVE_RTOL = {"float64": 1e-15, "complex128": 1e-15, "float32": 1e-6, "complex64": 1e-6,
+               "float16": 1e-3, "bfloat16": 1e-2}  # fmt: skip
+"""What JAX's own tests allow by default between two ways to compute one result."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One program of one zip."""
+
+    archive: str
+    name: str
+    entry: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What happened to a case."""
+
+    archive: str
+    name: str
+    passed: bool
+    reason: str = ""
+    detail: str = ""
+    seconds: float = 0.0
+
+
+# --- the cases --------------------------------------------------------------------------------
+
+
+def cases_of(archive: Path) -> Iterator[Case]:
+    """Every case of a zip that has a trustworthy expectation."""
+    with zipfile.ZipFile(archive) as zipped:
+        if "manifest.json" not in zipped.namelist():
+            for name in sorted(zipped.namelist()):
+                yield Case(str(archive), name.removesuffix(".npz"), {})
+            return
+        for entry in json.loads(zipped.read("manifest.json")):
+            disabled = entry.get("skip") or entry.get("upstream_disabled")
+            if not disabled and entry.get("interpreter") == "PASS":
+                yield Case(str(archive), entry["name"], entry)
+
+
+def typed(array: np.ndarray, dtype: str) -> np.ndarray:
+    """`array` as stored (bits for the types numpy lacks) as an array of its true type."""
+    import ml_dtypes
+
+    if dtype == str(array.dtype):
+        return array
+    true = np.dtype(getattr(ml_dtypes, dtype))
+    if dtype == "bfloat16" or dtype.startswith("float8"):
+        return array.view(true)
+    return array.astype(true)
+
+
+# --- the worker ---------------------------------------------------------------------------------
+
+
+class Mismatch(Exception):
+    """A wrong result; the arguments are the reason and the detail."""
+
+
+def ulp_distance(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Number of representable values between a and b, elementwise; equal NaNs are at 0."""
+    bits = np.dtype(f"i{a.dtype.itemsize}")
+
+    def ordered(x: np.ndarray) -> np.ndarray:
+        i = x.view(bits).astype(object)
+        return np.where(i >= 0, i, np.iinfo(bits).min - i)
+
+    distance = np.abs(ordered(a) - ordered(b)).astype(np.float64)
+    both_nan = np.isnan(a) & np.isnan(b)
+    one_nan = np.isnan(a) ^ np.isnan(b)
+    return np.where(both_nan, 0.0, np.where(one_nan, np.inf, distance))
+
+
+def compare(got: np.ndarray, want: np.ndarray, mode: str, tol: float, what: str) -> None:
+    """Raise Mismatch unless `got` equals `want` in the sense of `mode`."""
+    if got.shape != want.shape:
+        raise Mismatch("wrong shape", f"{what}: {got.shape} instead of {want.shape}")
+    if got.dtype != want.dtype:
+        raise Mismatch("wrong dtype", f"{what}: {got.dtype} instead of {want.dtype}")
+    if np.iscomplexobj(want):
+        compare(got.real.copy(), want.real.copy(), mode, tol, what + " real")
+        compare(got.imag.copy(), want.imag.copy(), mode, tol, what + " imag")
+        return
+    floating = want.dtype.kind == "f" or want.dtype.kind == "V"
+    wide_got, wide_want = (
+        (x.astype(np.float64) if floating and x.dtype.itemsize < 8 else x) for x in (got, want)
+    )
+    if not floating:
+        wrong = wide_got != wide_want
+    elif mode == "eq":
+        wrong = ~((wide_got == wide_want) | (np.isnan(wide_got) & np.isnan(wide_want)))
+    elif mode == "ulp":
+        wrong = ulp_distance(got, want) > tol
+    else:
+        with np.errstate(invalid="ignore"):
+            distance = np.abs(wide_got - wide_want)
+        allowed = tol + (tol * np.abs(wide_want) if mode == "close" else 0)
+        same = (wide_got == wide_want) | (np.isnan(wide_got) & np.isnan(wide_want))
+        wrong = ~(same | (distance <= allowed))
+    if wrong.any():
+        where = tuple(int(i[0]) for i in np.nonzero(np.atleast_1d(wrong)))
+        at = np.atleast_1d(got)[where], np.atleast_1d(want)[where]
+        count = f"{int(wrong.sum())} of {wrong.size}"
+        raise Mismatch("wrong result", f"{what} {where}: {at[0]} instead of {at[1]} ({count})")
+
+
+def run_export(data: Any) -> None:
+    """One program of jax_export.zip: one compilation for all sets."""
+    import shlo_disc
+
+    meta = json.loads(bytes(data["meta"]))
+    executable = shlo_disc.compile(bytes(data["vhlo"]), name=meta["name"])
+    for number, shapes in enumerate(meta["sets"]):
+        if "skipped" in shapes:
+            continue
+        ins = [
+            typed(data[f"s{number}_in{i}"], dtype)
+            for i, dtype in enumerate(shapes["in_dtypes"])
+        ]  # fmt: skip
+        results = executable.run_numpy(ins)
+        for i, dtype in enumerate(shapes["out_dtypes"]):
+            tolerance = meta["tol"] or NATIVE_RTOL.get(dtype, 0.0)
+            want = typed(data[f"s{number}_out{i}"], dtype)
+            compare(results[i], want, "close", tolerance, f"{shapes['dims']}, result {i}")
+
+
+def run_stablehlo(entry: dict[str, Any], text: bytes, data: Any) -> None:
+    """One case of stablehlo_*.zip."""
+    import shlo_disc
+
+    executable = shlo_disc.compile(text.decode(), name=entry["name"])
+    ins = [typed(data[f"in{i}"], dtype) for i, dtype in enumerate(entry["in_dtypes"])]
+    results = executable.run_numpy(ins)
+    for check in entry["checks"]:
+        i = check["out"]
+        want = typed(data[f"out{i}"], entry["out_dtypes"][i])
+        compare(results[i], want, check["mode"], check["tol"], f"result {i}")
+
+
+def reason_of(error: BaseException) -> str:
+    """The kind of failure, without what differs from case to case."""
+    if isinstance(error, Mismatch):
+        return str(error.args[0])
+    message = str(error).split("\n")[0]
+    message = re.sub(r"\(?(at )?loc\(.*", "", message)
+    message = re.sub(r"0x[0-9a-f]+|%\S+|\b\d+\b", "_", message)
+    return f"{type(error).__name__}: {message.strip()[:110]}"
+
+
+def work() -> None:
+    """Read cases as JSON lines, answer each with one JSON line."""
+    archives: dict[str, zipfile.ZipFile] = {}
+    answers = sys.stdout
+    sys.stdout = sys.stderr
+    for line in sys.stdin:
+        case = Case(**json.loads(line))
+        start = time.perf_counter()
+        reason = detail = ""
+        try:
+            zipped = archives.setdefault(case.archive, zipfile.ZipFile(case.archive))
+            if case.entry:
+                data = np.load(io.BytesIO(zipped.read(case.entry["npz"])))
+                run_stablehlo(case.entry, zipped.read(case.entry["mlir"]), data)
+            else:
+                run_export(np.load(io.BytesIO(zipped.read(case.name + ".npz"))))
+        except Exception as error:  # every failure of a case is its outcome
+            reason = reason_of(error)
+            detail = str(error.args[1]) if isinstance(error, Mismatch) else traceback.format_exc()
+        answer = {"reason": reason, "detail": detail, "seconds": time.perf_counter() - start}
+        print(json.dumps(answer), file=answers, flush=True)
+
+
+# --- the parent ---------------------------------------------------------------------------------
+
+
+class Worker:
+    """A process that runs cases one by one; started again after a crash or a hang."""
+
+    def __init__(self) -> None:
+        self.process: subprocess.Popen[str] | None = None
+
+    def start(self) -> subprocess.Popen[str]:
+        """A living process, with the answers of this one in `self.answers`."""
+        if self.process is None or self.process.poll() is not None:
+            command = [sys.executable, __file__, "--worker"]
+            pipe = subprocess.PIPE
+            self.process = subprocess.Popen(
+                command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True
+            )
+            self.answers: queue.Queue[str] = queue.Queue()
+            threading.Thread(target=self._read, args=(self.process, self.answers), daemon=True).start()
+        return self.process
+
+    @staticmethod
+    def _read(process: subprocess.Popen[str], answers: queue.Queue[str]) -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            answers.put(line)
+        answers.put("")  # the process has ended
+
+    def run(self, case: Case, timeout: float) -> Outcome:
+        """The outcome of `case`."""
+        process = self.start()
+        assert process.stdin is not None
+        name = Path(case.archive).stem, case.name
+        try:
+            process.stdin.write(json.dumps(asdict(case)) + "\n")
+            process.stdin.flush()
+            line = self.answers.get(timeout=timeout)
+        except queue.Empty:
+            self.stop()
+            return Outcome(*name, False, f"timeout after {timeout:.0f} s", seconds=timeout)
+        except BrokenPipeError:
+            line = ""
+        if not line:
+            return Outcome(*name, False, f"crash: exit status {process.wait()}")
+        answer = json.loads(line)
+        return Outcome(*name, not answer["reason"], **answer)
+
+    def stop(self) -> None:
+        """End the process."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+
+def run_all(cases: list[Case], jobs: int, timeout: float, console: Console) -> list[Outcome]:
+    """Every outcome, in the order of `cases`."""
+    outcomes: list[Outcome | None] = [None] * len(cases)
+    todo = iter(range(len(cases)))
+    lock = threading.Lock()
+    with Progress(console=console, transient=True) as progress:
+        task = progress.add_task("cases", total=len(cases))
+
+        def loop() -> None:
+            worker = Worker()
+            while True:
+                with lock:
+                    i = next(todo, None)
+                if i is None:
+                    return worker.stop()
+                outcomes[i] = worker.run(cases[i], timeout)
+                progress.advance(task)
+
+        threads = [threading.Thread(target=loop) for _ in range(jobs)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    return [outcome for outcome in outcomes if outcome is not None]
+
+
+def show(outcomes: list[Outcome], console: Console, examples: int) -> None:
+    """Counts by archive and by reason."""
+    table = Table(title="outside programs")
+    for column in ("archive", "cases", "passed", "unsupported", "wrong", "other"):
+        table.add_column(column, justify="left" if column == "archive" else "right")
+    for archive in dict.fromkeys(o.archive for o in outcomes):
+        of = [o for o in outcomes if o.archive == archive]
+        unsupported = sum(o.reason.startswith("UnsupportedError") for o in of)
+        wrong = sum(o.reason.startswith("wrong") for o in of)
+        passed = sum(o.passed for o in of)
+        other = len(of) - passed - wrong - unsupported
+        table.add_row(archive, *map(str, (len(of), passed, unsupported, wrong, other)))
+    console.print(table)
+    reasons = Counter(o.reason for o in outcomes if not o.passed)
+    named: dict[str, list[str]] = defaultdict(list)
+    for o in outcomes:
+        named[o.reason].append(o.name[:60])
+    table = Table("count", "reason", "for example")
+    for reason, count in reasons.most_common():
+        table.add_row(str(count), reason, ", ".join(named[reason][:examples]))
+    console.print(table)
+
+
+@click.command()
+@click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False),
+                required=False)  # fmt: skip
+@click.option("--only", multiple=True, help="Archives to run, without .zip.")
+@click.option("--match", default="", help="Run the cases whose name has this pattern.")
+@click.option("--jobs", default=2, show_default=True)
+@click.option("--timeout", default=60.0, show_default=True, help="Seconds for one case.")
+@click.option("--json", "target", type=click.Path(path_type=Path), help="Write every outcome here.")
+@click.option("--examples", default=2, show_default=True, help="Cases named for each reason.")
+@click.option("--details", is_flag=True, help="Print the whole failure of every case.")
+@click.option("--worker", is_flag=True, hidden=True)
+def main(
+    folder: Path | None,
+    only: tuple[str, ...],
+    match: str,
+    jobs: int,
+    timeout: float,
+    target: Path | None,
+    examples: int,
+    details: bool,
+    worker: bool,
+) -> None:
+    """Run the programs in the zips of FOLDER and count what fails, by reason."""
+    if worker:
+        return work()
+    if folder is None:
+        raise click.UsageError("FOLDER is missing")
+    archives = [a for a in sorted(folder.glob("*.zip")) if not only or a.stem in only]
+    cases = [c for a in archives for c in cases_of(a) if re.search(match, c.name)]
+    # Wide enough for a reason when the output is a file.
+    console = Console(width=None if sys.stdout.isatty() else 200)
+    start = time.perf_counter()
+    outcomes = run_all(cases, jobs, timeout, console)
+    if details:
+        for o in outcomes:
+            if not o.passed:
+                console.print(f"{o.archive} {o.name}: {o.reason}\n{o.detail}", markup=False)
+    show(outcomes, console, examples)
+    passed = sum(o.passed for o in outcomes)
+    console.print(f"{passed} of {len(outcomes)} passed in {time.perf_counter() - start:.0f} s")
+    if target is not None:
+        target.write_text(json.dumps([asdict(o) for o in outcomes], indent=1))
+
+
+if __name__ == "__main__":
+    main()
