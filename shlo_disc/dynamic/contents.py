@@ -85,6 +85,8 @@ def _constant(s: ShapeAnalysis, op: ir.Operation, kind: IntegerType) -> Entries 
     value = op.attributes["value"]
     if not isinstance(value, ir.DenseElementsAttr):
         return None
+    if kind.count == 0:
+        return ()
     if value.is_splat:
         number = int(value.get_splat_value().value)
         return (bool(number) if kind.width == 1 else Expr.const(number),) * kind.count

@@ -282,7 +282,7 @@ class ShapeAnalysis:
             kind = kinds[0]
             if len(kinds) == 1 and kind is not None and kind.integer is not None:
                 entries = follow(self, op, kind.integer)
-                if entries is not None and any(e is not None for e in entries):
+                if entries is not None and not (entries and all(e is None for e in entries)):
                     self._contents[results[0]] = entries
 
     def _infer(self, op: ir.Operation, kinds: Sequence[_Type | None]) -> None:
