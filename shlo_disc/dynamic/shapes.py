@@ -70,7 +70,8 @@ class ShapeAnalysis:
         self._contents: dict[ir.Value, Entries] = {}
         self._types: dict[ir.Type, _Type | None] = {}
         self._parsed: dict[ir.Attribute, Expr] = {}
-        self._done = False
+        self._proved: set[tuple[Expr, str, Expr]] = set()
+        """Preconditions that hold, by proof or by guard."""
 
     # -- questions ------------------------------------------------------------------------------
 
@@ -181,13 +182,16 @@ class ShapeAnalysis:
         """The specification wants `lhs relation rhs`: a guard, and then a fact, if not proved."""
         if lhs is rhs and relation == "==":
             return
+        key = (lhs, relation, rhs)
+        if key in self._proved:
+            return
+        self._proved.add(key)
         if lhs.is_const and rhs.is_const:
             if not self.constraints.implies(lhs, relation, rhs):
                 raise InvalidModuleError(
                     f"{source_line(op)}: {op.name} needs {lhs} {relation} {rhs}"
                 )
             return
-        message = ""
         if not self.constraints.implies(lhs, relation, rhs):
             message = f"{source_line(op)}: {op.name} needs {lhs} {relation} {rhs}"
             self._assume(Guard(lhs, relation, rhs, message))
@@ -257,9 +261,12 @@ class ShapeAnalysis:
     def _finish(self) -> None:
         """Put every shape in terms of the symbols that stand for equal ones."""
         canonical = self.constraints.canonical
+        known: dict[Shape, Shape] = {}
         for value, shape in self._shapes.items():
-            if any(not size.is_const for size in shape):
-                self._shapes[value] = tuple(map(canonical, shape))
+            final = known.get(shape)
+            if final is None:
+                final = known[shape] = tuple(map(canonical, shape))
+            self._shapes[value] = final
         for value, entries in self._contents.items():
             if any(isinstance(e, Expr) and not e.is_const for e in entries):
                 self._contents[value] = tuple(
