@@ -1,6 +1,6 @@
-"""Fits the polynomials of `shlo_disc/lower/cpu/math/coefficients.py` and prints that module.
+"""Fits the polynomials of `shlo_disc/lower/cpu/vector_math/coefficients.py` and prints that module.
 
-    python tools/fit_math.py > shlo_disc/lower/cpu/math/coefficients.py
+    python tools/fit_math.py > shlo_disc/lower/cpu/vector_math/coefficients.py
 
 Near-minimax fits by Chebyshev interpolation at 60 digits (mpmath.chebyfit), rounded once.
 """

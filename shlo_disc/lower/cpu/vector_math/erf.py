@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from shlo_disc.lower.cpu.math.arith import Arith
-from shlo_disc.lower.cpu.math.coefficients import ERF_F32, ERF_F64, ERFCX_F32, ERFCX_F64
-from shlo_disc.lower.cpu.math.exponential import exp, log1p
+from shlo_disc.lower.cpu.vector_math.arith import Arith
+from shlo_disc.lower.cpu.vector_math.coefficients import ERF_F32, ERF_F64, ERFCX_F32, ERFCX_F64
+from shlo_disc.lower.cpu.vector_math.exponential import exp, log1p
 
 __all__ = ["erf", "erf_inv", "erfc"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from shlo_disc.lower.cpu.math.arith import Arith
+from shlo_disc.lower.cpu.vector_math.arith import Arith
 from shlo_disc.lower.cpu.text import lanes_of
 
 __all__ = ["reduce_large"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from shlo_disc.lower.cpu.math.arith import Arith
-from shlo_disc.lower.cpu.math.coefficients import EXPM1_F32, EXPM1_F64, LOG_F32, LOG_F64
+from shlo_disc.lower.cpu.vector_math.arith import Arith
+from shlo_disc.lower.cpu.vector_math.coefficients import EXPM1_F32, EXPM1_F64, LOG_F32, LOG_F64
 
 __all__ = ["cbrt", "exp", "expm1", "log", "log1p", "logistic", "power", "rsqrt", "tanh"]
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from shlo_disc.lower.cpu.codegen import compile_functions
-from shlo_disc.lower.cpu.math import ULP, emit_math
+from shlo_disc.lower.cpu.vector_math import ULP, emit_math
 from shlo_disc.lower.cpu.text import Text
 
 mp.mp.prec = 200

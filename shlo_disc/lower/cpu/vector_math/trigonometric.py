@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from shlo_disc.lower.cpu.math.arith import Arith
-from shlo_disc.lower.cpu.math.coefficients import ATAN_F64, COS_F64, SIN_F64
+from shlo_disc.lower.cpu.vector_math.arith import Arith
+from shlo_disc.lower.cpu.vector_math.coefficients import ATAN_F64, COS_F64, SIN_F64
 
 __all__ = ["atan2", "cos", "sin", "tan"]
 
@@ -17,7 +17,7 @@ _CODY_WAITE_LIMIT = 2.0**20 * math.pi / 2
 
 def _reduced(a: Arith, x: str) -> tuple[str, str, str]:
     """(quadrant, r, what r lost) with x = quadrant pi/2 + r, |r| <= pi/4."""
-    from shlo_disc.lower.cpu.math.payne_hanek import reduce_large  # noqa: PLC0415 - it needs Arith
+    from shlo_disc.lower.cpu.vector_math.payne_hanek import reduce_large  # noqa: PLC0415 - it needs Arith
 
     inside = a.clamp(x, -_CODY_WAITE_LIMIT, _CODY_WAITE_LIMIT)
     whole, k = a.split_round(a.mul(inside, 2 / math.pi))

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from shlo_disc.lower.cpu.math.arith import Arith
-from shlo_disc.lower.cpu.math.erf import erf, erf_inv, erfc
-from shlo_disc.lower.cpu.math.exponential import (
+from shlo_disc.lower.cpu.vector_math.arith import Arith
+from shlo_disc.lower.cpu.vector_math.erf import erf, erf_inv, erfc
+from shlo_disc.lower.cpu.vector_math.exponential import (
     cbrt,
     exp,
     expm1,
@@ -27,7 +27,7 @@ from shlo_disc.lower.cpu.math.exponential import (
     rsqrt,
     tanh,
 )
-from shlo_disc.lower.cpu.math.trigonometric import atan2, cos, sin, tan
+from shlo_disc.lower.cpu.vector_math.trigonometric import atan2, cos, sin, tan
 from shlo_disc.lower.cpu.text import Text, element_type, like
 
 __all__ = ["ULP", "emit_math"]
