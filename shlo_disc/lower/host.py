@@ -7,7 +7,6 @@ are straight-line code that runs once per call.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -117,7 +116,7 @@ class _Run:
     pack_slots: dict[str, int] = field(default_factory=dict)
     packed_arguments: set[int] = field(default_factory=set)
     uses: list[KernelUse] = field(default_factory=list)
-    plans: dict[str, KernelPlan] = field(default_factory=dict)
+    plans: dict[object, KernelPlan] = field(default_factory=dict)
     workspaces: dict[tuple[Expr, ...], None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -228,7 +227,7 @@ class _Run:
     def _plan(self, op: ir.Operation, kind: str) -> KernelPlan:
         """The emitter's plan; equal fusions on equal shapes share one."""
         shapes = [self.shapes.shape(v) for v in op.operands]
-        key = "|".join([_structure(op), *map(str, shapes)])
+        key = (_structure(op), *shapes)
         plan = self.plans.get(key)
         if plan is None:
             emitter = self.emitters.get(kind)
@@ -450,7 +449,6 @@ class _Run:
 
 
 _MAX_ARGUMENTS = 64
-_NOISE = re.compile(r'disc\.buffers = \[.*?\],?|name = "\w*",?')
 
 
 def element_width(element: ir.Type) -> int:
@@ -460,10 +458,26 @@ def element_width(element: ir.Type) -> int:
     return int(ir.FloatType(element).width) // 8
 
 
-def _structure(op: ir.Operation) -> str:
-    """The text of a fusion without what does not change its kernel."""
-    text = op.get_asm(use_local_scope=True).partition(" = ")[2]
-    return _NOISE.sub("", text)
+def _structure(fusion: ir.Operation) -> tuple[object, ...]:
+    """A hashable form of what determines a fusion's kernel: equal for equal computations."""
+    numbers: dict[ir.Value, int] = {}
+
+    def block_form(block: ir.Block) -> tuple[object, ...]:
+        for argument in block.arguments:
+            numbers[argument] = len(numbers)
+        kinds = tuple(argument.type for argument in block.arguments)
+        return (kinds, *(op_form(view.operation) for view in block.operations))
+
+    def op_form(op: ir.Operation) -> tuple[object, ...]:
+        operands = tuple(numbers[value] for value in op.operands)
+        regions = tuple(block_form(block) for region in op.regions for block in region.blocks)
+        for result in op.results:
+            numbers[result] = len(numbers)
+        attributes = tuple((name, op.attributes[name]) for name in op.attributes)
+        return (op.name, operands, attributes, tuple(r.type for r in op.results), regions)
+
+    rows = fusion.attributes["rows"] if "rows" in fusion.attributes else None
+    return fusion.attributes["kind"], rows, block_form(fusion.regions[0].blocks[0])
 
 
 def _prepare(run: _Run, program: ShapeProgram) -> str:

@@ -80,6 +80,8 @@ class _Cluster:
     rows: int = -1
     """Kind `row`: how many leading dimensions of `space` index rows."""
     members: set[int] = field(default_factory=set)
+    span: tuple[int, int] = (0, 0)
+    """The oldest and the youngest member; kept for clusters of more than one."""
 
 
 @dataclass
@@ -123,6 +125,8 @@ class _Planner:
         self.nodes: list[_Node] = []
         self.of_value: dict[ir.Value, int] = {}
         self.cluster_of: dict[int, _Cluster] = {}
+        self.merged: set[_Cluster] = set()
+        """Clusters of more than one member."""
         for index, view in enumerate(block.operations):
             op = view.operation
             role = _role(op)
@@ -177,6 +181,9 @@ class _Planner:
                     continue
                 union = self._union(node, theirs, mine, chain)
                 if union is not None and self._fits(union):
+                    union.span = (min(union.members), max(union.members))
+                    self.merged -= {mine, theirs}
+                    self.merged.add(union)
                     for index in union.members:
                         self.cluster_of[index] = union
 
@@ -292,9 +299,7 @@ class _Planner:
         # A path back ends in an op younger than the oldest member; an older op can only lead to
         # one through a cluster that spans that age.
         low = min(members)
-        spans = {
-            (min(c.members), max(c.members)) for c in self.cluster_of.values() if len(c.members) > 1
-        }
+        spans = [c.span for c in self.merged]
         while older := [a for a, b in spans if a < low < b]:
             low = min(older)
         stack = [i for m in members for i in self._sources(m) if i not in members]
