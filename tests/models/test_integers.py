@@ -91,7 +91,7 @@ def test_logic():
 def test_bit_casts():
     def run(x):
         i = jax.lax.bitcast_convert_type(x, jnp.int32)
-        return i, jax.lax.bitcast_convert_type(i ^ jnp.int32(1 << 31), jnp.float32), i >> 23
+        return i, jax.lax.bitcast_convert_type(i ^ jnp.int32(-(2**31)), jnp.float32), i >> 23
 
     cases = [(rng_of(n).standard_normal(n).astype(np.float32),) for n in SIZES]
     check_bits(run, cases)

@@ -133,7 +133,7 @@ def test_patches_of_an_image():
 
 
 def test_identity_and_unused_arguments():
-    check_bits(lambda x, y: (x, x), [(values(*s), np.ones(3, "f4")) for s in SHAPES])
+    check_bits(lambda x, y: (x, x), [(values(*s), np.ones(4, "f4")) for s in SHAPES])
 
 
 def test_results_that_are_constants():

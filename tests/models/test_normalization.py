@@ -28,7 +28,7 @@ def test_layer_norm():
 
 
 def test_layer_norm_of_a_large_offset():
-    cases = [(rows(b, n) + np.float32(100.0),) for b, n in SHAPES if n > 1]
+    cases = [(rows(b, n) + np.float32(100.0),) for b, n in ((16, 10), (31, 127), (64, 64))]
     check(lambda x: (x - x.mean(-1, keepdims=True)) / (x.std(-1, keepdims=True) + 1e-3), cases)
 
 

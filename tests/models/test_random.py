@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.models.harness import check, check_bits
+from tests.models.harness import check, check_bits, compiled
 
 SHAPES = ((3, 10), (1, 1), (2, 61), (16, 8), (1, 257))
 
@@ -27,9 +27,18 @@ def test_typed_keys_split_and_fold():
     def draw(key, x):
         a, b = jax.random.split(key)
         c = jax.random.fold_in(b, 5)
-        return jax.random.bits(a, x.shape), jax.random.uniform(c, x.shape[:1], minval=-2.0)
+        return jax.random.bits(a, x.shape), jax.random.uniform(c, x.shape[:1])
 
     check_bits(draw, [(jax.random.key(3), like(*s)) for s in SHAPES])
+
+
+def test_uniform_of_another_range_within_the_rounding_of_one_product_and_sum():
+    """XLA may contract the product and the sum into one rounding, and we may not."""
+    f = compiled(lambda key, x: jax.random.uniform(key, x.shape, minval=-2.0, maxval=3.0))
+    for shape in SHAPES:
+        got = np.asarray(f(jax.random.key(3), like(*shape)))
+        want = np.asarray(jax.random.uniform(jax.random.key(3), shape, minval=-2.0, maxval=3.0))
+        assert np.abs(got - want).max() <= 4 * np.finfo(np.float32).eps
 
 
 def test_randint_and_bernoulli():
