@@ -127,6 +127,7 @@ class _Planner:
         self.cluster_of: dict[int, _Cluster] = {}
         self.merged: set[_Cluster] = set()
         """Clusters of more than one member."""
+        self.origins: dict[int, list[int]] = {}
         for index, view in enumerate(block.operations):
             op = view.operation
             role = _role(op)
@@ -302,7 +303,7 @@ class _Planner:
         spans = [c.span for c in self.merged]
         while older := [a for a, b in spans if a < low < b]:
             low = min(older)
-        stack = [i for m in members for i in self._sources(m) if i not in members]
+        stack = [i for m in members for i in self._origins(m) if i not in members]
         seen: set[int] = set()
         while stack:
             index = stack.pop()
@@ -313,8 +314,18 @@ class _Planner:
             cluster = self.cluster_of.get(index)
             group = {index} if cluster is None or cluster.members <= members else cluster.members
             seen |= group
-            stack.extend(i for m in group for i in self._sources(m) if i not in group)
+            stack.extend(i for m in group for i in self._origins(m) if i not in group)
         return True
+
+    def _origins(self, index: int) -> list[int]:
+        """The nodes a node depends on, free ops (which move into every kernel) looked through."""
+        known = self.origins.get(index)
+        if known is None:
+            known = self.origins[index] = []
+            for source in self._sources(index):
+                free = self.nodes[source].role == "free"
+                known.extend(self._origins(source) if free else [source])
+        return known
 
     def _sources(self, index: int) -> Iterator[int]:
         for value in self.nodes[index].operands:
