@@ -226,7 +226,9 @@ class Worker:
                 command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True
             )
             self.answers: queue.Queue[str] = queue.Queue()
-            threading.Thread(target=self._read, args=(self.process, self.answers), daemon=True).start()
+            threading.Thread(
+                target=self._read, args=(self.process, self.answers), daemon=True
+            ).start()
         return self.process
 
     @staticmethod

@@ -69,7 +69,9 @@ def test_depthwise_convolution():
 
 def test_one_dimensional_convolution():
     def causal(x, k):
-        return lax.conv_general_dilated(x, k, (1,), [(4, 0)], dimension_numbers=("NCH", "OIH", "NCH"))
+        return lax.conv_general_dilated(
+            x, k, (1,), [(4, 0)], dimension_numbers=("NCH", "OIH", "NCH")
+        )
 
     kernel = normal(rng_of(11), 6, 4, 5, scale=0.2)
     check(causal, [(normal(rng_of(b, t), b, 4, t), kernel) for b, t in ((2, 9), (1, 1), (3, 64))])

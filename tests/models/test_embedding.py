@@ -64,7 +64,9 @@ def test_segment_sum_and_maximum():
 def test_message_passing_on_a_graph():
     def layer(nodes, senders, receivers, weight):
         messages = jax.nn.relu(nodes[senders] @ weight)
-        total = jnp.zeros((nodes.shape[0], weight.shape[1]), nodes.dtype).at[receivers].add(messages)
+        total = (
+            jnp.zeros((nodes.shape[0], weight.shape[1]), nodes.dtype).at[receivers].add(messages)
+        )
         degree = jnp.zeros((nodes.shape[0],), nodes.dtype).at[receivers].add(1.0)
         return total / jnp.maximum(degree, 1.0)[:, None]
 

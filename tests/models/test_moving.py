@@ -74,7 +74,13 @@ def test_slices_with_steps():
 def test_transpose_reshape_and_broadcast():
     def shuffle(x):
         b, n = x.shape
-        return x.T, x.reshape(n, b), x.ravel(), jnp.broadcast_to(x[:, None, :], (b, 3, n)), x.T.ravel()
+        return (
+            x.T,
+            x.reshape(n, b),
+            x.ravel(),
+            jnp.broadcast_to(x[:, None, :], (b, 3, n)),
+            x.T.ravel(),
+        )
 
     over_shapes(shuffle)
 
@@ -97,7 +103,12 @@ def test_where_and_masks():
     def mask(x):
         t = x.shape[1]
         upper = jnp.triu(jnp.ones((t, t), bool), 1)
-        return jnp.where(x > 0, x, 0.0), jnp.where(upper, -1.0, 1.0), jnp.tril(x), jnp.clip(x, -1, 1)
+        return (
+            jnp.where(x > 0, x, 0.0),
+            jnp.where(upper, -1.0, 1.0),
+            jnp.tril(x),
+            jnp.clip(x, -1, 1),
+        )
 
     over_shapes(mask)
 

@@ -76,5 +76,8 @@ def test_categorical_sampling():
     def draw(key, logits):
         return jax.random.categorical(key, logits)
 
-    cases = [(jax.random.PRNGKey(2), np.cos(np.arange(b * n, dtype="f4")).reshape(b, n)) for b, n in SHAPES]
+    cases = [
+        (jax.random.PRNGKey(2), np.cos(np.arange(b * n, dtype="f4")).reshape(b, n))
+        for b, n in SHAPES
+    ]
     check_bits(draw, cases)
