@@ -63,6 +63,7 @@ LOOP_BEARING = frozenset({"stablehlo.reduce", "stablehlo.reduce_window"})
 """A result element needs a loop over operand elements."""
 
 HARD_OPERANDS: dict[str, tuple[int, ...]] = {
+    "stablehlo.dot_general": (0, 1),
     "stablehlo.dynamic_gather": (0, 2),
     "stablehlo.gather": (0,),
     "stablehlo.reduce_window": (0,),

@@ -159,6 +159,58 @@ class _Planner:
                 self.cluster_of[node.index] = self._reduction(node)
                 if node.op.name == "stablehlo.reduce":
                     self._join_producers(node)
+        for node in self.nodes:
+            if node.op.name == "stablehlo.dot_general":
+                self._dense(node)
+
+    def _dense(self, dot: _Node) -> None:
+        """A dot takes in transposes of its operands and, of its result, one transpose or the
+        element-wise cluster that is its only reader."""
+        members = {dot.index}
+        for value in dot.operands:
+            source = self.of_value.get(value)
+            if source is not None and self._lone_transpose(source, {dot.index}):
+                members.add(source)
+        follower = self.nodes[min(dot.users)] if len(dot.users) == 1 else dot
+        reads_it = list(follower.operands) == [dot.op.results[0]]
+        if reads_it and self._lone_transpose(follower.index, None):
+            members.add(follower.index)
+        elif (epilogue := self._epilogue(dot)) is not None:
+            union = members | epilogue.members
+            if self._inputs(union) <= MAX_CLUSTER_INPUTS and self._acyclic(union):
+                members = union
+        cluster = _Cluster("dense", dot.shapes[0], members=members)
+        for index in members:
+            self.cluster_of[index] = cluster
+
+    def _lone_transpose(self, index: int, users: set[int] | None) -> bool:
+        """Is this a transpose that shares no kernel yet (and is read by `users` only)?"""
+        node, cluster = self.nodes[index], self.cluster_of.get(index)
+        return (
+            node.op.name == "stablehlo.transpose"
+            and cluster is not None
+            and cluster.members == {index}
+            and (users is None or node.users == users)
+        )
+
+    def _epilogue(self, dot: _Node) -> _Cluster | None:
+        """The loop cluster over exactly the dot's elements that alone reads it, with one result."""
+        clusters = {id(c): c for i in dot.users if (c := self.cluster_of.get(i)) is not None}
+        if len(clusters) != 1 or any(i not in self.cluster_of for i in dot.users):
+            return None
+        (cluster,) = clusters.values()
+        if cluster.kind != "loop" or not self._same(cluster.space, dot.shapes[0]):
+            return None
+        nodes = [self.nodes[i] for i in cluster.members]
+        if any(n.role != "elementwise" or not self._same(n.shapes[0], cluster.space) for n in nodes):
+            return None
+        result = dot.op.results[0]
+        for node in nodes:
+            for value in node.operands:
+                if any(base == result and chain for base, chain in self._bases(value)):
+                    return None
+        outside = [n for n in nodes if n.users - cluster.members]
+        return cluster if len(outside) == 1 else None
 
     def _reduction(self, node: _Node) -> _Cluster:
         """A reduction of trailing dimensions starts a `row` cluster, any other a `loop`."""
@@ -425,7 +477,7 @@ class _Planner:
     def _fuse(self, unit: _Unit, terminator: ir.Operation) -> None:
         ops = [self.nodes[i].op for i in unit.members]
         inside = {result for op in ops for result in op.results}
-        inputs, sequence = _gather(ops, inside, clone_free=unit.kind in ("loop", "row"))
+        inputs, sequence = _gather(ops, inside, clone_free=unit.kind in ("dense", "loop", "row"))
         outputs = [
             result
             for op in ops
