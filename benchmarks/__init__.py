@@ -1,0 +1,1 @@
+"""Benchmarks of shlo_disc beside jax.jit: `python -m benchmarks --help`."""

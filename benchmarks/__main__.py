@@ -1,0 +1,39 @@
+"""Run benchmarks by name: `python -m benchmarks [NAME]... [--quick]`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import click
+from rich.console import Console
+
+from benchmarks import bert, dispatch, memory
+from benchmarks.harness import host, report, versions
+
+SUITES: dict[str, Callable[[Console, bool], None]] = {
+    "bert": bert.steady,
+    "compile_time": bert.compile_time,
+    "dispatch": dispatch.dispatch,
+    "memory": memory.memory,
+    "new_shape": bert.new_shape,
+}
+
+
+@click.command()
+@click.argument("names", nargs=-1, type=click.Choice(sorted(SUITES)))
+@click.option("--quick", is_flag=True, help="Fewer repetitions: to see that it runs.")
+def main(names: tuple[str, ...], quick: bool) -> None:
+    """Run the suites NAMES (all by default) and store the results in benchmarks/results/."""
+    console = report()
+    machine = host()
+    console.print(f"{machine['cpu']}, {machine['cores']} cores, {' '.join(machine['flags'])}")
+    console.print(", ".join(f"{name} {version}" for name, version in versions().items()))
+    if machine["load"] > 0.5 * machine["cores"]:
+        console.print(f"load average {machine['load']:.1f}: other work makes these times worthless",
+                      style="bold red")  # fmt: skip
+    for name in names or SUITES:
+        SUITES[name](console, quick)
+
+
+if __name__ == "__main__":
+    main()

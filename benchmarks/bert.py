@@ -1,0 +1,152 @@
+"""BERT-base, 12 layers, float32: steady state, new shapes and cold compilation.
+
+Floors: floating-point operations over the measured peak, weight bytes over the measured bandwidth.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import jax
+from rich.console import Console
+from rich.table import Table
+
+import shlo_disc
+from benchmarks.harness import interleaved, measure_peaks, milliseconds, write
+
+STEADY = ((1, 16), (1, 128), (8, 128), (1, 384))
+
+NEW = (
+    (2, 16), (1, 1), (3, 17), (5, 7), (4, 64), (2, 31), (1, 97), (7, 13), (2, 100), (1, 255),
+    (6, 37), (16, 16), (1, 61), (3, 127), (1, 200), (9, 5), (2, 77), (1, 509), (1, 33), (11, 3),
+)  # fmt: skip
+
+
+def _example() -> Any:
+    path = Path(__file__).parents[1] / "examples" / "bert.py"
+    spec = importlib.util.spec_from_file_location("bert_example", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+model = _example()
+
+
+def flops(batch: int, length: int) -> float:
+    """Of the matrix products: 2 operations for each weight and token, and the attention."""
+    h, tokens = model.HIDDEN, batch * length
+    return float(model.LAYERS * (2 * tokens * 12 * h * h + 4 * tokens * length * h))
+
+
+def weight_bytes() -> float:
+    """Of the layers; of the embeddings only a few rows are read."""
+    h = model.HIDDEN
+    return 4.0 * model.LAYERS * (12 * h * h + 13 * h)
+
+
+def _compiled() -> tuple[Any, Any, Any]:
+    params = model.init()
+    ours, theirs = shlo_disc.jit(model.bert), jax.jit(model.bert)
+    jax.block_until_ready(ours(params, *model.batch(1, 24, seed=99)))
+    return params, ours, theirs
+
+
+def steady(console: Console, quick: bool) -> None:
+    """Time of a call at a shape that was seen before."""
+    peaks = measure_peaks()
+    params, ours, theirs = _compiled()
+    table = Table(title=f"BERT-base steady state ({peaks.gflops:.0f} GFLOP/s, "
+                        f"{peaks.gigabytes_per_second:.0f} GB/s measured)")  # fmt: skip
+    for column in ("shape", "ours ms", "jax.jit ms", "ours / jax", "floor ms", "ours / floor"):
+        table.add_column(column, justify="right")
+    rows = []
+    for batch, length in STEADY[:2] if quick else STEADY:
+        ids, mask = (jax.device_put(a) for a in model.batch(batch, length))
+        calls = {
+            "ours": lambda ids=ids, mask=mask: ours(params, ids, mask),
+            "jax": lambda ids=ids, mask=mask: theirs(params, ids, mask),
+        }
+        times = interleaved(calls, seconds=2 if quick else 12, least=5)
+        floor = peaks.floor_ms(flops(batch, length), weight_bytes())
+        ratio = times["ours"].median / times["jax"].median
+        rows.append({"batch": batch, "length": length, "ratio": ratio, "floor_ms": floor,
+                     **{f"{k}_ms": asdict(v) for k, v in times.items()}})  # fmt: skip
+        table.add_row(f"{batch} x {length}", str(times["ours"]), str(times["jax"]), f"{ratio:.2f}",
+                      f"{floor:.1f}", f"{times['ours'].median / floor:.2f}")  # fmt: skip
+    console.print(table)
+    console.print(f"{ours.cache_info()}; {write('bert', rows, peaks=asdict(peaks))}")
+
+
+def new_shape(console: Console, quick: bool) -> None:
+    """Cost of the first call at a shape nobody has seen, beyond the time of a later one."""
+    params, ours, theirs = _compiled()
+    table = Table(title="BERT-base, the first call at a new shape")
+    for column in ("shape", "ours first ms", "ours again ms", "extra ms", "jax.jit first ms"):
+        table.add_column(column, justify="right")
+    rows, extras, totals = [], [], [0.0, 0.0]
+    for batch, length in NEW[:5] if quick else NEW:
+        inputs = [jax.device_put(a) for a in model.batch(batch, length)]
+        # Another shape of about the same size first: its pages and caches are as warm as later.
+        ours(params, *(jax.device_put(a) for a in model.batch(batch, min(length + 1, 512))))
+        first = milliseconds(lambda inputs=inputs: ours(params, *inputs))
+        again = min(milliseconds(lambda inputs=inputs: ours(params, *inputs)) for _ in range(5))
+        jax_first = milliseconds(lambda inputs=inputs: theirs(params, *inputs))
+        extras.append(first - again)
+        totals[0] += first
+        totals[1] += jax_first
+        rows.append({"batch": batch, "length": length, "first_ms": first, "again_ms": again,
+                     "jax_first_ms": jax_first})  # fmt: skip
+        table.add_row(f"{batch} x {length}", f"{first:.2f}", f"{again:.2f}",
+                      f"{first - again:.2f}", f"{jax_first:.0f}")  # fmt: skip
+    console.print(table)
+    extras.sort()
+    console.print(
+        f"{len(rows)} new shapes: ours {totals[0] / 1e3:.2f} s, jax.jit {totals[1] / 1e3:.2f} s, "
+        f"{totals[1] / totals[0]:.1f} times less; extra median {extras[len(extras) // 2]:.2f} ms, "
+        f"most {extras[-1]:.2f} ms; {ours.cache_info()}"
+    )
+    console.print(str(write("new_shape", rows, total_ms=totals)))
+
+
+def compile_time(console: Console, quick: bool) -> None:
+    """From a function to its first result, by stage; every attempt in a process of its own."""
+    command = [sys.executable, "-c", "from benchmarks.bert import cold; cold()"]
+    folder = Path(__file__).parents[1]
+    rows = []
+    for _ in range(1 if quick else 3):
+        done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder)
+        rows.append(json.loads(done.stdout.splitlines()[-1]))
+    table = Table(title="BERT-base from nothing, ms; an attempt a column")
+    table.add_column("stage")
+    for attempt in range(len(rows)):
+        table.add_column(str(attempt + 1), justify="right")
+    for stage in rows[0]:
+        table.add_row(stage, *(f"{row.get(stage, 0):.0f}" for row in rows))
+    console.print(table)
+    console.print(str(write("compile_time", rows)))
+
+
+def cold() -> None:
+    """Compile once in this process, which has compiled nothing yet; print the times as JSON."""
+    params = model.init()
+    jax.block_until_ready(params)
+    inputs = model.batch(1, 16)
+    f = shlo_disc.jit(model.bert)
+    first = milliseconds(lambda: f(params, *inputs))
+    again = min(milliseconds(lambda: f(params, *inputs)) for _ in range(5))
+    stages = f.lower(params, *inputs).compile().executable.stage_ms
+    theirs = milliseconds(lambda: jax.jit(model.bert)(params, *inputs))
+    rest = first - again - sum(stages.values())
+    print(json.dumps({
+        "first call": first, "a later call": again, **stages,
+        "imports, tracing, symbols, packing": rest, "jax.jit first call, one shape": theirs,
+    }))  # fmt: skip

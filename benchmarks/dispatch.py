@@ -1,0 +1,57 @@
+"""What a call costs around the work: a tiny function called directly and inside jax.jit."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+import shlo_disc
+from benchmarks.harness import interleaved, write
+
+
+def dispatch(console: Console, quick: bool) -> None:
+    """Microseconds of one call."""
+
+    def tiny(x):
+        return x + 1.0
+
+    def deep(tree):
+        return jax.tree.map(lambda x: x + 1.0, tree)
+
+    ours, theirs = shlo_disc.jit(tiny), jax.jit(tiny)
+    inside = jax.jit(lambda x: ours(x))  # noqa: PLW0108 - a program of its own around the call
+    ours_deep, theirs_deep = shlo_disc.jit(deep), jax.jit(deep)
+    x, host = jnp.ones(8), np.ones(8, np.float32)
+    tree = {"layers": [{"w": jnp.ones(4), "b": jnp.ones(4)} for _ in range(32)]}
+    shapes = [jnp.ones(n) for n in range(2, 34)]
+    for array in shapes:
+        theirs(array)
+    cases = {
+        "one array": (lambda: ours(x), lambda: theirs(x)),
+        "one numpy array": (lambda: ours(host), lambda: theirs(host)),
+        "64 arrays in a pytree": (lambda: ours_deep(tree), lambda: theirs_deep(tree)),
+        "32 shapes in turn, one call": (
+            lambda: [ours(a) for a in shapes],
+            lambda: [theirs(a) for a in shapes],
+        ),
+        "as a custom call inside jax.jit": (lambda: inside(x), lambda: theirs(x)),
+    }
+    table = Table(title="one call, µs")
+    for column in ("call", "ours", "jax.jit", "ours / jax"):
+        table.add_column(column, justify="left" if column == "call" else "right")
+    rows = []
+    for name, (a, b) in cases.items():
+        times = interleaved({"ours": a, "jax": b}, seconds=0.5 if quick else 2, most=2000)
+        count = len(shapes) if "in turn" in name else 1
+        micro = {k: v.median * 1e3 / count for k, v in times.items()}
+        rows.append({"call": name, **{f"{k}_us": v for k, v in micro.items()},
+                     "spread": {k: asdict(v) for k, v in times.items()}})  # fmt: skip
+        ratio = micro["ours"] / micro["jax"]
+        table.add_row(name, f"{micro['ours']:.1f}", f"{micro['jax']:.1f}", f"{ratio:.2f}")
+    console.print(table)
+    console.print(str(write("dispatch", rows)))

@@ -1,0 +1,183 @@
+"""Timing that can be trusted: one process, systems taking turns, medians with their spread."""
+
+from __future__ import annotations
+
+import datetime
+import importlib.metadata
+import json
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from rich.console import Console
+
+__all__ = [
+    "Peaks",
+    "Spread",
+    "host",
+    "interleaved",
+    "measure_peaks",
+    "milliseconds",
+    "report",
+    "versions",
+    "write",
+]
+
+RESULTS = Path(__file__).parent / "results"
+
+Thunk = Callable[[], Any]
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A distribution of times in milliseconds."""
+
+    median: float
+    low: float
+    """Tenth percentile."""
+    high: float
+    """Ninetieth percentile."""
+    count: int
+
+    @classmethod
+    def of(cls, times: Sequence[float]) -> Spread:
+        """The spread of times in milliseconds."""
+        low, high = np.percentile(times, [10, 90])
+        return cls(statistics.median(times), float(low), float(high), len(times))
+
+    def __str__(self) -> str:
+        digits = 3 if self.median < 1 else 2 if self.median < 100 else 0
+        return f"{self.median:.{digits}f} ({self.low:.{digits}f}-{self.high:.{digits}f})"
+
+
+def milliseconds(thunk: Thunk) -> float:
+    """How long `thunk` takes, its result waited for."""
+    start = time.perf_counter()
+    jax.block_until_ready(thunk())
+    return (time.perf_counter() - start) * 1e3
+
+
+def interleaved(
+    thunks: Mapping[str, Thunk], *, seconds: float = 2.0, least: int = 5, most: int = 200
+) -> dict[str, Spread]:
+    """Times of every thunk, one call each in turn, until `seconds` have passed.
+
+    Each is called twice first, so that compilation and cold caches are not counted. Calls shorter
+    than 100 us are timed in batches.
+    """
+    batch = {}
+    for name, thunk in thunks.items():
+        milliseconds(thunk)
+        batch[name] = max(1, int(0.1 / max(milliseconds(thunk), 1e-4)))
+    times: dict[str, list[float]] = {name: [] for name in thunks}
+    end = time.perf_counter() + seconds
+    rounds = 0
+    while rounds < least or (time.perf_counter() < end and rounds < most):
+        for name, thunk in thunks.items():
+            count = batch[name]
+            start = time.perf_counter()
+            for _ in range(count):
+                result = thunk()
+            jax.block_until_ready(result)
+            times[name].append((time.perf_counter() - start) * 1e3 / count)
+        rounds += 1
+    return {name: Spread.of(of) for name, of in times.items()}
+
+
+@dataclass(frozen=True)
+class Peaks:
+    """What this machine can do, measured in this run."""
+
+    gflops: float
+    """Best of numpy's and XLA's large float32 matrix product."""
+    gigabytes_per_second: float
+    """Reading a large float32 array once, all cores."""
+
+    def floor_ms(self, flops: float, read_bytes: float) -> float:
+        """No computation of so many operations that reads so many bytes is faster than this."""
+        return max(flops / self.gflops, read_bytes / self.gigabytes_per_second) / 1e6
+
+
+def measure_peaks() -> Peaks:
+    """The peaks of this machine: best of several attempts."""
+    n = 2048
+    a = np.random.default_rng(0).standard_normal((n, n), np.float32)
+    b = jnp.asarray(a)
+    product = jax.jit(lambda x: x @ x)
+    products = [
+        milliseconds(thunk) for thunk in (lambda: a @ a, lambda: product(b)) for _ in range(6)
+    ]
+    big = jnp.ones(1 << 26, jnp.float32)  # 256 MiB: no cache holds it
+    total = jax.jit(lambda x: x.reshape(os.cpu_count() or 1, -1).max(1))
+    sums = [milliseconds(lambda: total(big)) for _ in range(5)]
+    copies = [milliseconds(lambda: np.copyto(_SINK, _SOURCE)) for _ in range(5)]
+    read = max(big.nbytes / min(sums), 2 * _SOURCE.nbytes / min(copies)) / 1e6
+    return Peaks(2.0 * n**3 / min(products) / 1e6, read)
+
+
+_SOURCE = np.ones(1 << 25, np.float32)
+_SINK = np.empty_like(_SOURCE)
+
+
+def host() -> dict[str, Any]:
+    """The machine: model, cores, vector extensions."""
+    model, flags = platform.processor(), ""
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        for line in cpuinfo.read_text().splitlines():
+            key, _, value = line.partition(":")
+            if key.strip() == "model name":
+                model = value.strip()
+            elif key.strip() == "flags":
+                flags = value
+    wanted = ("avx2", "fma", "avx512f", "avx512_bf16", "avx512_fp16", "amx_tile", "avx512_vnni")
+    return {
+        "cpu": model,
+        "cores": os.cpu_count(),
+        "flags": [flag for flag in wanted if flag in flags.split()],
+        "threads": os.environ.get("SHLO_DISC_NUM_THREADS", "one per core"),
+        "load": os.getloadavg()[0],
+    }
+
+
+def versions() -> dict[str, str]:
+    """Of Python and of what takes part."""
+    names = ("shlo_disc", "jax", "jaxlib", "numpy", "torch-mlir")
+    found = {"python": platform.python_version()}
+    for name in names:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            found[name] = "source tree"
+    return found
+
+
+def write(suite: str, rows: Sequence[Mapping[str, Any]], **more: Any) -> Path:
+    """Store the results of a suite as JSON with machine, versions and date."""
+    RESULTS.mkdir(exist_ok=True)
+    now = datetime.datetime.now(datetime.UTC)
+    path = RESULTS / f"{suite}-{now:%Y%m%d-%H%M%S}.json"
+    content = {
+        "suite": suite,
+        "date": now.isoformat(timespec="seconds"),
+        "machine": host(),
+        "versions": versions(),
+        **more,
+        "rows": list(rows),
+    }
+    path.write_text(json.dumps(content, indent=1, default=vars) + "\n")
+    return path
+
+
+def report() -> Console:
+    """Where tables go: wide enough when the output is a file."""
+    console = Console()
+    return console if console.is_terminal else Console(width=150)
