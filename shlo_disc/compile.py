@@ -18,19 +18,13 @@ from shlo_disc.lower.cpu import EMITTERS, codegen
 from shlo_disc.lower.cpu.target import host_target
 from shlo_disc.lower.host import emit_host
 from shlo_disc.mlir import ir, new_context
-from shlo_disc.passes.base import Pass, Pipeline
+from shlo_disc.passes.base import Pipeline
 from shlo_disc.passes.pipeline import CLEANUP
-from shlo_disc.passes.plan_buffers import PlanBuffers
-from shlo_disc.passes.plan_fusion import PlanFusion
+from shlo_disc.passes.table import PLANNING
 
-__all__ = ["PLANNING", "StageTimes", "compile", "compile_module", "main_function"]
+__all__ = ["StageTimes", "compile", "compile_module", "main_function"]
 
 _log = logging.getLogger("shlo_disc")
-
-PLANNING: tuple[Pass, ...] = (
-    PlanFusion(),  # after the clean-up: sizes must be canonical for clusters to be recognised
-    PlanBuffers(),  # last: every value that lives in memory must exist
-)
 
 @dataclass
 class StageTimes:

@@ -1,0 +1,89 @@
+// RUN: disc-opt %s --pass-pipeline=plan-buffers --split-input-file | filecheck %s
+
+// The second temporary takes the first one's slot (sizes proved equal); the result goes to the caller.
+// CHECK-LABEL: func.func public @main
+// CHECK-SAME: disc.arena = ["4*n", "4*n"]
+// CHECK: disc.buffers = ["slot:0"], kind = "sort"
+// CHECK: disc.buffers = ["slot:1"], kind = "sort"
+// CHECK: disc.buffers = ["slot:0"], kind = "sort"
+// CHECK: disc.buffers = ["result:0"], kind = "sort"
+func.func public @main(%x: tensor<?xf32> {disc.shape = ["n"]}) -> tensor<?xf32> {
+  %a = "disc.fusion"(%x) ({
+  ^bb0(%v: tensor<?xf32>):
+    %t = stablehlo.tanh %v : tensor<?xf32>
+    "disc.yield"(%t) : (tensor<?xf32>) -> ()
+  }) {kind = "sort", name = "a"} : (tensor<?xf32>) -> tensor<?xf32>
+  %b = "disc.fusion"(%a) ({
+  ^bb0(%v: tensor<?xf32>):
+    %t = stablehlo.tanh %v : tensor<?xf32>
+    "disc.yield"(%t) : (tensor<?xf32>) -> ()
+  }) {kind = "sort", name = "b"} : (tensor<?xf32>) -> tensor<?xf32>
+  %c = "disc.fusion"(%b) ({
+  ^bb0(%v: tensor<?xf32>):
+    %t = stablehlo.tanh %v : tensor<?xf32>
+    "disc.yield"(%t) : (tensor<?xf32>) -> ()
+  }) {kind = "sort", name = "c"} : (tensor<?xf32>) -> tensor<?xf32>
+  %d = "disc.fusion"(%c) ({
+  ^bb0(%v: tensor<?xf32>):
+    %t = stablehlo.tanh %v : tensor<?xf32>
+    "disc.yield"(%t) : (tensor<?xf32>) -> ()
+  }) {kind = "sort", name = "d"} : (tensor<?xf32>) -> tensor<?xf32>
+  return %d : tensor<?xf32>
+}
+
+// -----
+
+// A loop that stacks rows: the counter swaps between two slots, the array is updated in place, in the
+// buffer its zeros were written to, which is the caller's.
+// CHECK-LABEL: func.func public @main
+// CHECK: disc.buffers = ["result:0"], kind = "loop", name = "zeros"
+// CHECK: stablehlo.while
+// CHECK-SAME: disc.carries = ["swap:0,1", "inplace:init"]
+// CHECK: disc.buffers = ["next:0"], kind = "loop", name = "count"
+// CHECK: disc.buffers = ["inplace"], kind = "dynamic_update_slice"
+func.func public @main(%n: tensor<i32>, %x: tensor<1x?xf32> {disc.shape = ["1", "k"]}) -> tensor<8x?xf32> {
+  %i0 = stablehlo.constant dense<0> : tensor<i32>
+  %z = "disc.fusion"() ({
+    %c = stablehlo.constant dense<0.0> : tensor<f32>
+    %s = "disc.shape"() {dims = ["8", "k"]} : () -> tensor<2xi32>
+    %b = stablehlo.dynamic_broadcast_in_dim %c, %s, dims = [] : (tensor<f32>, tensor<2xi32>) -> tensor<8x?xf32>
+    "disc.yield"(%b) : (tensor<8x?xf32>) -> ()
+  }) {kind = "loop", name = "zeros"} : () -> tensor<8x?xf32>
+  %r:2 = stablehlo.while(%i = %i0, %a = %z) : tensor<i32>, tensor<8x?xf32>
+  cond {
+    %c = "disc.fusion"(%i, %n) ({
+    ^bb0(%u: tensor<i32>, %v: tensor<i32>):
+      %l = stablehlo.compare LT, %u, %v : (tensor<i32>, tensor<i32>) -> tensor<i1>
+      "disc.yield"(%l) : (tensor<i1>) -> ()
+    }) {kind = "loop", name = "less"} : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    stablehlo.return %c : tensor<i1>
+  } do {
+    %j = "disc.fusion"(%i) ({
+    ^bb0(%u: tensor<i32>):
+      %one = stablehlo.constant dense<1> : tensor<i32>
+      %l = stablehlo.add %u, %one : tensor<i32>
+      "disc.yield"(%l) : (tensor<i32>) -> ()
+    }) {kind = "loop", name = "count"} : (tensor<i32>) -> tensor<i32>
+    %b = "disc.fusion"(%a, %x, %i, %i0) ({
+    ^bb0(%u: tensor<8x?xf32>, %v: tensor<1x?xf32>, %p: tensor<i32>, %q: tensor<i32>):
+      %l = stablehlo.dynamic_update_slice %u, %v, %p, %q : (tensor<8x?xf32>, tensor<1x?xf32>, tensor<i32>, tensor<i32>) -> tensor<8x?xf32>
+      "disc.yield"(%l) : (tensor<8x?xf32>) -> ()
+    }) {kind = "dynamic_update_slice", name = "store"} : (tensor<8x?xf32>, tensor<1x?xf32>, tensor<i32>, tensor<i32>) -> tensor<8x?xf32>
+    stablehlo.return %j, %b : tensor<i32>, tensor<8x?xf32>
+  }
+  return %r#1 : tensor<8x?xf32>
+}
+
+// -----
+
+// An argument is never updated in place: the first step of the fusion copies it.
+// CHECK-LABEL: func.func public @main
+// CHECK: disc.buffers = ["result:0"], kind = "dynamic_update_slice"
+func.func public @main(%a: tensor<8xf32>, %x: tensor<1xf32>, %p: tensor<i32>) -> tensor<8xf32> {
+  %b = "disc.fusion"(%a, %x, %p) ({
+  ^bb0(%u: tensor<8xf32>, %v: tensor<1xf32>, %q: tensor<i32>):
+    %l = stablehlo.dynamic_update_slice %u, %v, %q : (tensor<8xf32>, tensor<1xf32>, tensor<i32>) -> tensor<8xf32>
+    "disc.yield"(%l) : (tensor<8xf32>) -> ()
+  }) {kind = "dynamic_update_slice", name = "store"} : (tensor<8xf32>, tensor<1xf32>, tensor<i32>) -> tensor<8xf32>
+  return %b : tensor<8xf32>
+}
