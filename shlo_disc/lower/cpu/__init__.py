@@ -9,7 +9,10 @@ from shlo_disc.lower.cpu import loop, row
 from shlo_disc.lower.cpu.conv import emit_conv
 from shlo_disc.lower.cpu.dense import emit_dense
 from shlo_disc.lower.cpu.loop import ELEMENTAL_OPS
+from shlo_disc.lower.cpu.sort import emit_sort
 from shlo_disc.lower.cpu.target import Target
+from shlo_disc.lower.cpu.top_k import emit_top_k
+from shlo_disc.lower.cpu.update_slice import emit_dynamic_update_slice
 from shlo_disc.lower.kernel import KernelPlan
 from shlo_disc.mlir import ir
 
@@ -18,7 +21,10 @@ __all__ = ["ELEMENTAL_OPS", "EMITTERS", "Target"]
 EMITTERS: dict[str, Callable[[ir.Operation, ShapeAnalysis, Target], KernelPlan]] = {
     "conv": emit_conv,
     "dense": emit_dense,
+    "dynamic_update_slice": emit_dynamic_update_slice,
     "loop": loop.emit,
     "row": row.emit,
+    "sort": emit_sort,
+    "top_k": emit_top_k,
 }
 """The emitter of every kind of fusion."""

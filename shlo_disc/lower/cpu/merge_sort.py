@@ -1,0 +1,171 @@
+"""A stable bottom-up merge sort of records (one element of each of several arrays), in scratch.
+
+Runs of 16 by insertion, then merges between two halves of the scratch memory. Two runs of equal
+length are merged from both ends at once: neither end can leave its run, so there are no bounds to
+check, and the two chains of dependent loads run side by side.
+
+Source: the two-ended merge of O. Peters and L. Bergdoll, "driftsort" (2024).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.lower.cpu.text import Text
+
+__all__ = ["MergeSort"]
+
+_RUN = 16
+
+Record = list[str]
+"""One register per array, as it lies in memory."""
+
+
+class MergeSort:
+    """Sorts `n` records in a kernel being written; see the module."""
+
+    def __init__(
+        self,
+        b: Text,
+        storages: Sequence[tuple[str, int]],
+        size: Expr,
+        less: Callable[[Record, Record], str],
+        keys: Sequence[bool],
+    ) -> None:
+        """`storages`: (MLIR type, bytes) of each array; `less(a, b)`: a must come before b, reads
+        only the arrays where `keys`."""
+        self.b, self.less, self.keys = b, less, list(keys)
+        self.n = b.param(size, opaque=True)
+        self.memory = []
+        at = Expr.const(0)
+        for type_, bytes_ in storages:
+            self.memory.append(b.scratch(type_, b.param(at)))
+            at = at + _block(size, bytes_)
+
+    @staticmethod
+    def scratch_bytes(storages: Sequence[tuple[str, int]], size: Expr) -> Expr:
+        """Scratch memory it needs for records of `storages`."""
+        total = Expr.const(0)
+        for _, bytes_ in storages:
+            total = total + _block(size, bytes_)
+        return total
+
+    def put(self, at: str, record: Record) -> None:
+        """Set record `at` before :meth:`sort`."""
+        for memory, value in zip(self.memory, record, strict=True):
+            self.b.store(value, memory, at)
+
+    def get(self, at: str) -> Record:
+        """Record `at` of the half where :meth:`sort` left the result (an offset is included)."""
+        return [self.b.load(memory, at, readonly=False) for memory in self.memory]
+
+    def sort(self) -> str:
+        """Sort; returns the offset of the first record in order."""
+        b, n = self.b, self.n
+        with b.loop(0, n, _RUN, hint="run") as runs:
+            last = b.min(b.add(runs.index, _RUN), n)
+            with b.loop(b.add(runs.index, 1), last, 1, hint="i") as i:
+                self._insert(runs.index, i.index)
+
+        def go_on(carried: list[str]) -> str:
+            return b.cmpi("slt", carried[0], n)
+
+        def widen(carried: list[str]) -> list[str]:
+            width, source = carried
+            target = b.sub(n, source)
+            double = b.add(width, width)
+            with b.loop(0, n, double, hint="low") as pairs:
+                low = pairs.index
+                middle = b.min(b.add(low, width), n)
+                high = b.min(b.add(low, double), n)
+                even = b.cmpi("eq", b.sub(high, middle), width)
+                with b.if_(even) as branch:
+                    self._merge_even(source, target, low, middle, width)
+                    with branch.otherwise():
+                        self._merge(source, target, low, middle, high)
+            return [double, target]
+
+        run, zero = b.constant(_RUN, "index"), b.constant(0, "index")
+        return b.while_([run, zero], go_on, widen)[1]
+
+    def _insert(self, first: str, at: str) -> None:
+        """Record `at` into the sorted records from `first` on."""
+        b = self.b
+        record = self.get(at)
+
+        def go_on(carried: list[str]) -> str:
+            (j,) = carried
+            before = b.max(b.sub(j, 1), first)
+            smaller = self.less(record, self._read(before))
+            return b.op("arith.andi", b.cmpi("sgt", j, first), smaller)
+
+        def shift(carried: list[str]) -> list[str]:
+            before = b.sub(carried[0], 1)
+            self.put(carried[0], self.get(before))
+            return [before]
+
+        (place,) = b.while_([at], go_on, shift)
+        self.put(place, record)
+
+    def _read(self, at: str) -> Record:
+        """The record with only the arrays `less` reads."""
+        return [
+            self.b.load(memory, at, readonly=False) if key else ""
+            for memory, key in zip(self.memory, self.keys, strict=True)
+        ]
+
+    def _choose(self, right_first: str, left: str, right: str, a: Record, b: Record) -> Record:
+        """The record at `right` when `right_first`, else that at `left`; `a`, `b`: what is read."""
+        at = self.b.select(right_first, right, left)
+        return [
+            self.b.select(right_first, y, x) if key else self.b.load(memory, at, readonly=False)
+            for memory, key, x, y in zip(self.memory, self.keys, a, b, strict=True)
+        ]
+
+    def _merge_even(self, source: str, target: str, low: str, middle: str, width: str) -> None:
+        b = self.b
+        left, right = b.add(source, low), b.add(source, middle)
+        left_end = b.sub(b.add(left, width), 1)
+        right_end = b.sub(b.add(right, width), 1)
+        out = b.add(target, low)
+        out_end = b.sub(b.add(out, b.add(width, width)), 1)
+        one, zero = b.constant(1, "index"), b.constant(0, "index")
+        with b.loop(0, width, 1, [left, right, left_end, right_end], hint="k") as loop:
+            i, j, p, q = loop.args
+            x, y = self._read(i), self._read(j)
+            first = self.less(y, x)
+            u, v = self._read(p), self._read(q)
+            last = self.less(v, u)  # the left record is the larger one
+            front = self._choose(first, i, j, x, y)
+            back = self._choose(last, q, p, v, u)
+            self.put(b.add(out, loop.index), front)
+            self.put(b.sub(out_end, loop.index), back)
+            step, back_step = b.select(first, one, zero), b.select(last, one, zero)
+            loop.yield_(
+                b.sub(b.add(i, 1), step),
+                b.add(j, step),
+                b.sub(p, back_step),
+                b.add(b.sub(q, 1), back_step),
+            )
+
+    def _merge(self, source: str, target: str, low: str, middle: str, high: str) -> None:
+        """Runs of any lengths (the right one may be empty)."""
+        b = self.b
+        one, zero = b.constant(1, "index"), b.constant(0, "index")
+        with b.loop(low, high, 1, [low, middle], hint="k") as loop:
+            i, j = loop.args
+            left = b.add(source, b.min(i, b.sub(middle, 1)))
+            right = b.add(source, b.min(j, b.sub(high, 1)))
+            x, y = self._read(left), self._read(right)
+            left_done = b.cmpi("sge", i, middle)
+            before = b.op("arith.ori", left_done, self.less(y, x))
+            first = b.op("arith.andi", b.cmpi("slt", j, high), before)
+            self.put(b.add(target, loop.index), self._choose(first, left, right, x, y))
+            step = b.select(first, one, zero)
+            loop.yield_(b.sub(b.add(i, 1), step), b.add(j, step))
+
+
+def _block(size: Expr, bytes_: int) -> Expr:
+    """Bytes of both halves of one array, a multiple of 64."""
+    return (size * (2 * bytes_) + 63) // 64 * 64

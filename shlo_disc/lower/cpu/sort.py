@@ -1,0 +1,73 @@
+"""Kind `sort`: one row along the sorted dimension a task, merge sort in scratch memory.
+
+Every sort is stable, whatever the op asks for.
+"""
+
+from __future__ import annotations
+
+from shlo_disc.dynamic import attributes as attr
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.lower.cpu.elemental import emit_region
+from shlo_disc.lower.cpu.elements import element_of
+from shlo_disc.lower.cpu.merge_sort import MergeSort
+from shlo_disc.lower.cpu.single import Single
+from shlo_disc.lower.cpu.target import Target
+from shlo_disc.lower.kernel import KernelPlan
+from shlo_disc.mlir import ir
+
+__all__ = ["emit_sort"]
+
+
+def emit_sort(fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> KernelPlan:
+    """The plan of a `sort`: any dimension, operands and comparator."""
+    single = Single.of(fusion, shapes, target)
+    op = single.op
+    operands = list(op.operands)
+    sizes = single.shape(operands[0])
+    dimension = attr.integer(op, "dimension", -1)
+    dimension += len(sizes) if dimension < 0 else 0
+    size = sizes[dimension]
+    inner = Expr.product(sizes[dimension + 1 :])
+    outer = Expr.product(sizes[:dimension])
+    elements = [element_of(v) for v in operands]
+    storages = [(x.storage, x.bytes) for x in elements]
+    body = op.regions[0].blocks[0]
+    keys = [
+        any(True for argument in body.arguments[2 * i : 2 * i + 2] for _ in argument.uses)
+        for i in range(len(operands))
+    ]
+    e = single.kernel(0)
+    b = e.b
+
+    def less(x: list[str], y: list[str]) -> str:
+        args = []
+        for i, element in enumerate(elements):
+            for value in (x[i], y[i]):
+                args.append(e.as_register(value, element) if keys[i] else b.constant(0, "i8"))
+        return emit_region(e, body, args)[0]
+
+    def in_memory(value: str, i: int) -> str:
+        return b.cast("arith.extui", value, "i8") if elements[i].kind == "b" else value
+
+    sorter = MergeSort(b, storages, size, less, keys)
+    step = b.param(inner)
+    with b.loop(b.lo, b.hi, 1, hint="row") as row:
+        divisor = e.space.positive(inner)
+        column = b.rem(row.index, divisor)
+        start = b.add(b.mul(b.mul(b.div(row.index, divisor), sorter.n), step), column)
+        with b.loop(0, sorter.n, 1, hint="j") as loop:
+            at = b.add(start, b.mul(loop.index, step))
+            record = [in_memory(single.read(e, v, at), i) for i, v in enumerate(operands)]
+            sorter.put(loop.index, record)
+        first = sorter.sort()
+        for i, place in enumerate(single.results):
+            if place is None:
+                continue
+            memory = b.memref(e.arguments.slot(place), elements[i].storage)
+            with b.loop(0, sorter.n, 1, hint="j") as loop:
+                value = b.load(sorter.memory[i], b.add(first, loop.index), readonly=False)
+                b.store(value, memory, b.add(start, b.mul(loop.index, step)))
+    scratch = MergeSort.scratch_bytes(storages, size)
+    launch = single.launch(e, "sort", outer * inner, size * 40 + 20, scratch)
+    return KernelPlan((launch,))

@@ -1,0 +1,73 @@
+"""Kind `dynamic_update_slice`: copy the operand, then write the update into the copy.
+
+The copy is a launch of its own, the first of the plan (`KernelPlan.copies_operand`), so that the
+host drops it where the operand's buffer became the result's.
+"""
+
+from __future__ import annotations
+
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.lower.cpu.elements import element_of
+from shlo_disc.lower.cpu.index import Group, Ix
+from shlo_disc.lower.cpu.single import Single, ceil_div, digits, offset, strides
+from shlo_disc.lower.cpu.target import Target
+from shlo_disc.lower.kernel import Input, KernelPlan, Output
+from shlo_disc.mlir import ir
+
+__all__ = ["emit_dynamic_update_slice"]
+
+_CHUNK = 4096
+"""Elements of a task along the contiguous run."""
+
+
+def emit_dynamic_update_slice(
+    fusion: ir.Operation, shapes: ShapeAnalysis, target: Target
+) -> KernelPlan:
+    """The plan of a `dynamic_update_slice`; start indices are clamped, as specified."""
+    single = Single.of(fusion, shapes, target)
+    op = single.op
+    operand, update, *starts = list(op.operands)
+    sizes, window = single.shape(operand), single.shape(update)
+    element = element_of(operand)
+    result = Output(0)
+    lanes = target.lanes(element.bytes)
+    e = single.kernel(lanes)
+    b = e.b
+    # Dimensions from `cut` on are one contiguous run of operand and update.
+    cut = len(sizes)
+    while cut > 0 and (cut == len(sizes) or e.space.same(sizes[cut], window[cut])):
+        cut -= 1
+    run = Expr.product(window[cut:])
+    pieces = ceil_div(run, _CHUNK)
+    steps, update_steps = strides(sizes), strides(window)
+    begin = []
+    for d, start in enumerate(starts):
+        top = b.sub(b.param(sizes[d]), b.param(window[d]))
+        begin.append(b.max(b.min(e.scalar(start), top), 0))
+    base = offset(b, begin, steps)
+    with b.loop(b.lo, b.hi, 1, hint="task") as task:
+        *row, piece = digits(b, task.index, [*window[:cut], pieces])
+        to = b.add(base, offset(b, row, steps[:cut]))
+        source = offset(b, row, update_steps[:cut])
+        first = b.mul(piece, _CHUNK)
+        last = b.min(b.add(first, _CHUNK), b.param(run, opaque=True))
+        whole = b.sub(last, b.rem(b.sub(last, first), lanes))
+
+        def step(at: str, mask: str | None) -> None:
+            index = (Group(window, Ix(b.add(source, at), 1)),) if window else ()
+            value = e.value_at(update, index, mask)
+            e.store(result, element, b.broadcast(value, lanes), Ix(b.add(to, at), 1), mask)
+
+        with b.loop(first, whole, lanes, hint="j") as loop:
+            step(loop.index, None)
+        with b.if_(b.cmpi("slt", whole, last)):
+            step(whole, b.mask(b.sub(last, whole), lanes))
+    extent = Expr.product(window[:cut]) * pieces
+    cost = Expr.min(run, Expr.const(_CHUNK)) * element.bytes // 10 + 20
+    launch = single.launch(e, "dynamic_update_slice", extent, cost)
+    in_place = bool(fusion.operands) and e.inputs.get(operand) == 0
+    aliased = operand in (update, *starts)
+    first_step = single.copy(operand, result)
+    plan = (first_step, launch)
+    return KernelPlan(plan, copies_operand=in_place and not aliased and Input(0) in first_step.args)
