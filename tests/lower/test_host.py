@@ -1,0 +1,159 @@
+"""The host program end to end: results, copies, loops and branches, from StableHLO text."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import shlo_disc
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.lower.host_writer import HostWriter
+
+
+def run(text: str, *arrays: object) -> list[np.ndarray]:
+    return shlo_disc.compile(text).run_numpy([np.asarray(a) for a in arrays])
+
+
+F32 = np.float32
+
+
+def test_arguments_and_constants_may_be_results():
+    x, c, again, twice = run(
+        """func.func public @main(%x: tensor<?xf32>) -> (tensor<?xf32>, tensor<2xf32>, tensor<?xf32>, tensor<?xf32>) {
+          %c = stablehlo.constant dense<[1.0, 2.0]> : tensor<2xf32>
+          %y = stablehlo.add %x, %x : tensor<?xf32>
+          return %x, %c, %y, %y : tensor<?xf32>, tensor<2xf32>, tensor<?xf32>, tensor<?xf32>
+        }""",
+        np.arange(3, dtype=F32),
+    )
+    np.testing.assert_array_equal(x, [0, 1, 2])
+    np.testing.assert_array_equal(c, [1, 2])
+    np.testing.assert_array_equal(again, [0, 2, 4])
+    np.testing.assert_array_equal(twice, [0, 2, 4])
+
+
+LOOP = """func.func public @main(%n: tensor<i32>, %x: tensor<?xf32>, %y: tensor<?xf32>) -> (tensor<i32>, tensor<?xf32>, tensor<?xf32>) {
+  %zero = stablehlo.constant dense<0> : tensor<i32>
+  %one = stablehlo.constant dense<1> : tensor<i32>
+  %r:3 = stablehlo.while(%i = %zero, %a = %x, %b = %y) : tensor<i32>, tensor<?xf32>, tensor<?xf32>
+  cond {
+    %c = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    stablehlo.return %c : tensor<i1>
+  } do {
+    %j = stablehlo.add %i, %one : tensor<i32>
+    %s = stablehlo.add %a, %b : tensor<?xf32>
+    stablehlo.return %j, %b, %s : tensor<i32>, tensor<?xf32>, tensor<?xf32>
+  }
+  return %r#0, %r#1, %r#2 : tensor<i32>, tensor<?xf32>, tensor<?xf32>
+}"""
+
+
+@pytest.mark.parametrize("trips", [0, 1, 2, 3, 10])
+@pytest.mark.parametrize("size", [0, 1, 5, 100])
+def test_a_loop_whose_carried_values_change_places(trips, size):
+    a, b = np.arange(size, dtype=F32), np.ones(size, F32)
+    i, p, q = run(LOOP, np.int32(trips), a, b)
+    for _ in range(trips):
+        a, b = b, a + b
+    assert i == trips
+    np.testing.assert_array_equal(p, a)
+    np.testing.assert_array_equal(q, b)
+
+
+def test_a_loop_in_a_loop():
+    (got,) = run(
+        """func.func public @main(%n: tensor<i32>, %x: tensor<?xf32>) -> tensor<?xf32> {
+          %zero = stablehlo.constant dense<0> : tensor<i32>
+          %one = stablehlo.constant dense<1> : tensor<i32>
+          %r:2 = stablehlo.while(%i = %zero, %a = %x) : tensor<i32>, tensor<?xf32>
+          cond {
+            %c = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+            stablehlo.return %c : tensor<i1>
+          } do {
+            %q:2 = stablehlo.while(%k = %zero, %b = %a) : tensor<i32>, tensor<?xf32>
+            cond {
+              %c = stablehlo.compare LE, %k, %i : (tensor<i32>, tensor<i32>) -> tensor<i1>
+              stablehlo.return %c : tensor<i1>
+            } do {
+              %l = stablehlo.add %k, %one : tensor<i32>
+              %d = stablehlo.add %b, %x : tensor<?xf32>
+              stablehlo.return %l, %d : tensor<i32>, tensor<?xf32>
+            }
+            %j = stablehlo.add %i, %one : tensor<i32>
+            stablehlo.return %j, %q#1 : tensor<i32>, tensor<?xf32>
+          }
+          return %r#1 : tensor<?xf32>
+        }""",
+        np.int32(4),
+        np.arange(7, dtype=F32),
+    )
+    np.testing.assert_array_equal(got, np.arange(7) * 11)
+
+
+CASE = """func.func public @main(%i: tensor<i32>, %x: tensor<?xf32>) -> (tensor<?xf32>, tensor<?xf32>) {
+  %r:2 = "stablehlo.case"(%i) ({
+    %a = stablehlo.add %x, %x : tensor<?xf32>
+    stablehlo.return %a, %x : tensor<?xf32>, tensor<?xf32>
+  }, {
+    %b = stablehlo.negate %x : tensor<?xf32>
+    stablehlo.return %b, %b : tensor<?xf32>, tensor<?xf32>
+  }, {
+    stablehlo.return %x, %x : tensor<?xf32>, tensor<?xf32>
+  }) : (tensor<i32>) -> (tensor<?xf32>, tensor<?xf32>)
+  %s = stablehlo.multiply %r#0, %r#1 : tensor<?xf32>
+  return %r#0, %s : tensor<?xf32>, tensor<?xf32>
+}"""
+
+
+@pytest.mark.parametrize(("index", "branch"), [(0, 0), (1, 1), (2, 2), (3, 2), (-1, 2)])
+def test_case_takes_the_last_branch_outside_the_range(index, branch):
+    x = np.arange(1, 6, dtype=F32)
+    first, second = [(2 * x, x), (-x, -x), (x, x)][branch]
+    got, product = run(CASE, np.int32(index), x)
+    np.testing.assert_array_equal(got, first)
+    np.testing.assert_array_equal(product, first * second)
+
+
+@pytest.mark.parametrize("flag", [True, False])
+def test_if(flag):
+    (got,) = run(
+        """func.func public @main(%p: tensor<i1>, %x: tensor<?xf32>) -> tensor<?xf32> {
+          %r = "stablehlo.if"(%p) ({
+            %a = stablehlo.add %x, %x : tensor<?xf32>
+            stablehlo.return %a : tensor<?xf32>
+          }, {
+            stablehlo.return %x : tensor<?xf32>
+          }) : (tensor<i1>) -> tensor<?xf32>
+          return %r : tensor<?xf32>
+        }""",
+        np.bool_(flag),
+        np.arange(3, dtype=F32),
+    )
+    np.testing.assert_array_equal(got, np.arange(3) * (2 if flag else 1))
+
+
+def test_sizes_are_computed_once_in_the_entry():
+    w = HostWriter("%symbols", ["b", "t"])
+    first = w.size(Expr.parse("2*b*t + 1"))
+    assert w.size(Expr.parse("2*b*t + 1")) == first
+    lines = len(w.entry)
+    w.size(Expr.parse("floordiv(t - 1, 2) + mod(b, 3)"))
+    assert len(w.entry) > lines
+    assert w.body == []
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float64, np.int8, np.uint16, np.bool_])
+def test_constants_of_every_width(dtype):
+    names = {"float16": "f16", "float64": "f64", "int8": "i8", "uint16": "ui16", "bool": "i1"}
+    element = names[np.dtype(dtype).name]
+    values = {"i1": "[true, false, true]"}.get(element, "[1, 0, 5]")
+    if element.startswith("f"):
+        values = "[1.0, 0.0, 5.0]"
+    (got,) = run(
+        f"""func.func public @main(%p: tensor<?xf32>) -> tensor<3x{element}> {{
+          %c = stablehlo.constant dense<{values}> : tensor<3x{element}>
+          return %c : tensor<3x{element}>
+        }}""",
+        np.zeros(2, F32),
+    )
+    np.testing.assert_array_equal(got, np.array([1, 0, 5]).astype(dtype))
