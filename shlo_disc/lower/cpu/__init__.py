@@ -9,6 +9,9 @@ from shlo_disc.lower.cpu import loop, row
 from shlo_disc.lower.cpu.conv import emit_conv
 from shlo_disc.lower.cpu.dense import emit_dense
 from shlo_disc.lower.cpu.loop import ELEMENTAL_OPS
+from shlo_disc.lower.cpu.rng import emit_rng
+from shlo_disc.lower.cpu.scatter import emit_scatter
+from shlo_disc.lower.cpu.select_and_scatter import emit_select_and_scatter
 from shlo_disc.lower.cpu.sort import emit_sort
 from shlo_disc.lower.cpu.target import Target
 from shlo_disc.lower.cpu.top_k import emit_top_k
@@ -23,7 +26,10 @@ EMITTERS: dict[str, Callable[[ir.Operation, ShapeAnalysis, Target], KernelPlan]]
     "dense": emit_dense,
     "dynamic_update_slice": emit_dynamic_update_slice,
     "loop": loop.emit,
+    "rng": emit_rng,
     "row": row.emit,
+    "scatter": emit_scatter,
+    "select_and_scatter": emit_select_and_scatter,
     "sort": emit_sort,
     "top_k": emit_top_k,
 }

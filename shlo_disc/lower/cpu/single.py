@@ -64,7 +64,8 @@ class Single:
 
     def places(self, values: Sequence[ir.Value]) -> tuple[list[Buffer], tuple[Expr, ...]]:
         """A buffer for each result of the op, in a workspace when nobody reads it: (buffers,
-        bytes of the workspaces)."""
+        bytes of the workspaces).
+        """
         buffers: list[Buffer] = []
         sizes: list[Expr] = []
         for place, value in zip(self.results, values, strict=True):

@@ -1,0 +1,201 @@
+"""Kind `scatter`: copy the operands, then apply the updates in the order of their indices.
+
+Updates that share a place are combined in row-major order of the index tensor, so results do not
+depend on the number of threads. Tasks are what cannot meet: batching dimensions and pieces of the
+contiguous part of the update window whose position no index changes. An update element outside the
+operand is skipped (each on its own, as the StableHLO specification says).
+
+The copy of the first operand is the first step of the plan (`KernelPlan.copies_operand`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.lower.cpu.elemental import Elemental, emit_region
+from shlo_disc.lower.cpu.elements import element_of
+from shlo_disc.lower.cpu.index import Group, Ix
+from shlo_disc.lower.cpu.single import Single, ceil_div, digits, offset, strides
+from shlo_disc.lower.cpu.target import Target
+from shlo_disc.lower.kernel import Buffer, Input, KernelPlan, Launch
+from shlo_disc.mlir import ir, stablehlo
+
+__all__ = ["emit_scatter"]
+
+_CHUNK = 512
+"""Elements of a task along the contiguous run; every task reads all indices."""
+
+
+def emit_scatter(fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> KernelPlan:
+    """The plan of a `scatter`: all dimension numbers, operands and update computations."""
+    scatter = _Scatter(Single.of(fusion, shapes, target))
+    places, workspaces = scatter.single.places(list(scatter.single.op.results))
+    copies = [scatter.single.copy(v, p) for v, p in zip(scatter.operands, places, strict=True)]
+    launch = scatter.launch(places)
+    first = scatter.operands[0]
+    others = list(scatter.single.op.operands)[1:]
+    in_place = (
+        scatter.single.results[0] is not None
+        and scatter.single.results[0].index == 0
+        and Input(0) in copies[0].args
+        and first not in others
+    )
+    return KernelPlan((*copies, launch), workspaces, copies_operand=in_place)
+
+
+class _Scatter:
+    def __init__(self, single: Single) -> None:
+        self.single = single
+        values = list(single.op.operands)
+        count = len(single.op.results)
+        self.operands, self.indices = values[:count], values[count]
+        self.updates = values[count + 1 :]
+        numbers = stablehlo.ScatterDimensionNumbers(
+            single.op.attributes["scatter_dimension_numbers"]
+        )
+        self.sizes = single.shape(self.operands[0])
+        self.update_sizes = single.shape(self.updates[0])
+        self.index_sizes = single.shape(self.indices)
+        self.vector_dim = int(numbers.index_vector_dim)
+        self.indexed = list(numbers.scattered_dims_to_operand_dims)
+        batching = list(numbers.input_batching_dims)
+        gone = {*numbers.inserted_window_dims, *batching}
+        kept = [d for d in range(len(self.sizes)) if d not in gone]
+        self.window = dict(zip(numbers.update_window_dims, kept, strict=True))
+        """Update dimension to operand dimension."""
+        self.scattered = [d for d in range(len(self.update_sizes)) if d not in self.window]
+        """Update dimensions that run over the indices, in the order of the indices' own."""
+        index_dims = [d for d in range(len(self.index_sizes)) if d != self.vector_dim]
+        of_index = dict(zip(index_dims, self.scattered, strict=True))
+        self.batching = {
+            of_index[i]: d
+            for i, d in zip(numbers.scatter_indices_batching_dims, batching, strict=True)
+        }
+        """Update dimension to operand dimension, where indices and operand go together."""
+        self.run = self._run()
+
+    def _run(self) -> int:
+        """Update dimensions from here on are one contiguous run that no index moves."""
+        same = self.single.shapes.constraints.equal
+        rank, cut = len(self.update_sizes), len(self.update_sizes)
+        for distance in range(1, min(rank, len(self.sizes)) + 1):
+            d, o = rank - distance, len(self.sizes) - distance
+            if self.window.get(d) != o or o in self.indexed:
+                break
+            if distance > 1 and not same(self.update_sizes[d + 1], self.sizes[o + 1]):
+                break
+            cut = d
+        return cut
+
+    def launch(self, places: Sequence[Buffer]) -> Launch:
+        """The updates."""
+        single, run = self.single, self.run
+        elements = [element_of(v) for v in self.operands]
+        lanes = single.target.lanes(max(x.bytes for x in elements))
+        if run == len(self.update_sizes):
+            lanes = 0  # one element at a time
+        e = single.kernel(lanes)
+        b = e.b
+        length = Expr.product(self.update_sizes[run:])
+        pieces = ceil_div(length, _CHUNK)
+        batch = sorted(self.batching)
+        task_sizes = [*(self.update_sizes[d] for d in batch), pieces]
+        with b.loop(b.lo, b.hi, 1, hint="task") as task:
+            *where, piece = digits(b, task.index, task_sizes)
+            index = dict(zip(batch, where, strict=True))
+            first = b.mul(piece, _CHUNK)
+            last = b.min(b.add(first, _CHUNK), b.param(length, opaque=True))
+            free = [d for d in self.scattered if d not in self.batching]
+            moved = [d for d in range(run) if d in self.window]
+
+            def nest(rest: Sequence[int], index: dict[int, str], starts: dict[int, str]) -> None:
+                if len(rest) == len(moved):  # all indices are known
+                    starts = self._starts(e, index)
+                if not rest:
+                    self._apply(e, places, index, starts, first, last)
+                    return
+                with b.loop(0, b.param(self.update_sizes[rest[0]], opaque=True), 1) as loop:
+                    nest(rest[1:], {**index, rest[0]: loop.index}, starts)
+
+            nest([*free, *moved], index, {})
+        updates = Expr.product(self.update_sizes[d] for d in (*free, *moved))
+        bytes_ = sum(x.bytes for x in elements)
+        cost = updates * (Expr.min(length, Expr.const(_CHUNK)) * bytes_ // 8 + 8) + 20
+        extent = Expr.product(task_sizes)
+        return single.launch(e, "scatter", extent, cost)
+
+    def _starts(self, e: Elemental, index: dict[int, str]) -> dict[int, str]:
+        """Where the window starts in the indexed operand dimensions."""
+        b = e.b
+        at = [index[d] for d in self.scattered]
+        starts = {}
+        for k, o in enumerate(self.indexed):
+            place = list(at)
+            if self.vector_dim < len(self.index_sizes):
+                place.insert(self.vector_dim, b.constant(k, "index"))
+            flat = offset(b, place, strides(self.index_sizes))
+            register = self.single.read(e, self.indices, flat)
+            starts[o] = e.to_index(register, element_of(self.indices))
+        return starts
+
+    def _apply(
+        self,
+        e: Elemental,
+        places: Sequence[Buffer],
+        index: dict[int, str],
+        starts: dict[int, str],
+        first: str,
+        last: str,
+    ) -> None:
+        """One run of the update into the operand, where it lies inside."""
+        b = e.b
+        target = [b.constant(0, "index")] * len(self.sizes)
+        for d, o in (*self.window.items(), *self.batching.items()):
+            if d < self.run or d in self.batching:
+                target[o] = index[d]
+        inside = b.constant(True, "i1")
+        for o, start in starts.items():
+            target[o] = b.add(start, target[o])
+            within = b.cmpi("ult", target[o], b.param(self.sizes[o]))
+            inside = b.op("arith.andi", inside, within)
+        place = offset(b, target, strides(self.sizes))
+        source = offset(
+            b, [index[d] for d in range(self.run)], strides(self.update_sizes)[: self.run]
+        )
+        with b.if_(inside):
+            if not e.lanes:
+                self._combine(e, places, Ix(place), Ix(source), None)
+                return
+            whole = b.sub(last, b.rem(b.sub(last, first), e.lanes))
+
+            def step(at: str, mask: str | None) -> None:
+                self._combine(e, places, Ix(b.add(place, at), 1), Ix(b.add(source, at), 1), mask)
+
+            with b.loop(first, whole, e.lanes, hint="j") as loop:
+                step(loop.index, None)
+            with b.if_(b.cmpi("slt", whole, last)):
+                step(whole, b.mask(b.sub(last, whole), e.lanes))
+
+    def _combine(
+        self, e: Elemental, places: Sequence[Buffer], to: Ix, source: Ix, mask: str | None
+    ) -> None:
+        """`operand = computation(operand, update)` for the elements of one vector."""
+        b = e.b
+        elements = [element_of(v) for v in self.operands]
+        memories = [
+            b.memref(e.arguments.slot(p), x.storage) for p, x in zip(places, elements, strict=True)
+        ]
+        old = [
+            e.as_register(e.load_from(m, to, mask, readonly=False), x)
+            for m, x in zip(memories, elements, strict=True)
+        ]
+        group = (Group(self.update_sizes, source),) if self.update_sizes else ()
+        new = [e.value_at(v, group, mask) for v in self.updates]
+        args = [b.broadcast(v, e.lanes) for v in (*old, *new)]
+        results = emit_region(e, self.single.op.regions[0].blocks[0], args)
+        for memory, element, result in zip(memories, elements, results, strict=True):
+            if element.kind == "b":
+                result = b.cast("arith.extui", result, "i8")
+            e.store_to(memory, result, to, mask)

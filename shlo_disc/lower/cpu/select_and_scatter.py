@@ -1,0 +1,132 @@
+"""Kind `select_and_scatter` (the gradient of max-pooling): fill with the initial value, then for
+each source element find the selected element of its window and combine the two there.
+
+Windows may overlap, so the source is taken in row-major order; tasks are the elements of the
+dimensions without a window (batch, channels).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shlo_disc.dynamic import attributes as attr
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.lower.cpu.elemental import Elemental, emit_region
+from shlo_disc.lower.cpu.elements import element_of
+from shlo_disc.lower.cpu.single import Single, digits, offset, strides
+from shlo_disc.lower.cpu.target import Target
+from shlo_disc.lower.kernel import KernelPlan, Launch, Output
+from shlo_disc.mlir import ir
+
+__all__ = ["emit_select_and_scatter"]
+
+
+def emit_select_and_scatter(
+    fusion: ir.Operation, shapes: ShapeAnalysis, target: Target
+) -> KernelPlan:
+    """The plan of a `select_and_scatter`."""
+    single = Single.of(fusion, shapes, target)
+    operand, _, init = list(single.op.operands)
+    result = Output(0)
+    element = element_of(operand)
+
+    def initial(e: Elemental, flat: str, mask: str | None) -> str:
+        return e.value_at(init, (), None)
+
+    count = Expr.product(single.shape(operand))
+    fill = single.fill(result, element, count, initial, "fill")
+    return KernelPlan((fill, _Scatter(single).launch(result)))
+
+
+class _Scatter:
+    def __init__(self, single: Single) -> None:
+        self.single, op = single, single.op
+        self.operand, self.source = op.operands[0], op.operands[1]
+        self.sizes, self.source_sizes = single.shape(self.operand), single.shape(self.source)
+        rank = len(self.sizes)
+        self.window = attr.integers_or(op, "window_dimensions", rank, 1)
+        self.stride = attr.integers_or(op, "window_strides", rank, 1)
+        self.low = [low for low, _ in attr.pairs(op, "padding", rank)]
+        plain = [
+            w == s == 1 and p == (0, 0)
+            for w, s, p in zip(
+                self.window, self.stride, attr.pairs(op, "padding", rank), strict=True
+            )
+        ]
+        self.free = [d for d in range(rank) if plain[d]]
+        self.moving = [d for d in range(rank) if not plain[d]]
+
+    def launch(self, result: Output) -> Launch:
+        """All source elements."""
+        e = self.single.kernel(0)
+        b = e.b
+        free_sizes = [self.source_sizes[d] for d in self.free]
+        with b.loop(b.lo, b.hi, 1, hint="task") as task:
+            where = digits(b, task.index, free_sizes)
+            self._nest(e, result, self.moving, dict(zip(self.free, where, strict=True)))
+        steps = Expr.product(self.source_sizes[d] for d in self.moving)
+        area = 1
+        for w in self.window:
+            area *= w
+        extent = Expr.product(free_sizes)
+        return self.single.launch(e, "select_and_scatter", extent, steps * (area * 3 + 10) + 20)
+
+    def _nest(
+        self, e: Elemental, result: Output, rest: Sequence[int], index: dict[int, str]
+    ) -> None:
+        b = e.b
+        if not rest:
+            self._one(e, result, [index[d] for d in range(len(self.sizes))])
+            return
+        with b.loop(0, b.param(self.source_sizes[rest[0]], opaque=True), 1) as loop:
+            self._nest(e, result, rest[1:], {**index, rest[0]: loop.index})
+
+    def _one(self, e: Elemental, result: Output, source: list[str]) -> None:
+        """One source element: choose in its window, then combine."""
+        b, op = e.b, self.single.op
+        element = element_of(self.operand)
+        corner = [
+            b.sub(b.mul(at, stride), low)
+            for at, stride, low in zip(source, self.stride, self.low, strict=True)
+        ]
+        nothing = b.constant(0, element.register)
+        start = [b.constant(False, "i1"), nothing, b.constant(0, "index")]
+
+        def visit(
+            rest: Sequence[int], place: dict[int, str], inside: str, best: list[str]
+        ) -> list[str]:
+            if rest:
+                d = rest[0]
+                with b.loop(0, self.window[d], 1, best, hint="w") as loop:
+                    at = b.add(corner[d], loop.index)
+                    within = b.cmpi("ult", at, b.param(self.sizes[d]))
+                    ok = b.op("arith.andi", inside, within)
+                    loop.yield_(*visit(rest[1:], {**place, d: at}, ok, loop.args))
+                return loop.results
+            found, value, flat = best
+            here = offset(b, [place[d] for d in range(len(self.sizes))], strides(self.sizes))
+            with b.if_(inside) as branch:
+                candidate = self.single.read(e, self.operand, here)
+                (keep,) = emit_region(e, op.regions[0].blocks[0], [value, candidate])
+                keep = b.op("arith.andi", found, keep)
+                branch.yield_(
+                    b.constant(True, "i1"),
+                    b.select(keep, value, candidate),
+                    b.select(keep, flat, here),
+                )
+                with branch.otherwise():
+                    branch.yield_(*best)
+            return branch.results
+
+        fixed = {d: corner[d] for d in self.free}
+        found, _, flat = visit(self.moving, fixed, b.constant(True, "i1"), start)
+        with b.if_(found):
+            memory = b.memref(e.arguments.slot(result), element.storage)
+            old = e.as_register(b.load(memory, flat, readonly=False), element)
+            at = offset(b, source, strides(self.source_sizes))
+            update = self.single.read(e, self.source, at)
+            (new,) = emit_region(e, op.regions[1].blocks[0], [old, update])
+            if element.kind == "b":
+                new = b.cast("arith.extui", new, "i8")
+            b.store(new, memory, flat)
