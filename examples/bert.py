@@ -1,6 +1,6 @@
 """A BERT-base encoder in plain JAX, compiled once for every batch size and sequence length.
 
-    python examples/bert.py
+python examples/bert.py
 """
 
 from __future__ import annotations

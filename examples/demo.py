@@ -1,8 +1,8 @@
 """`make demo`: BERT-base compiled once, run at more than 20 shapes beside `jax.jit`.
 
-Prints a row per shape: milliseconds of ours (the first and only call at that shape, and the steady
-state), of `jax.jit` (first call, which compiles, and steady state), and the largest error of both against a
-float64 reference, then the totals.
+Prints a row per shape: milliseconds of ours (the first call at that shape, and the steady state),
+of `jax.jit` (first call, which compiles, and steady state), and the largest error of both against
+a float64 reference, then the totals.
 """
 
 from __future__ import annotations

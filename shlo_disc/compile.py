@@ -26,6 +26,7 @@ __all__ = ["StageTimes", "compile", "compile_module", "main_function"]
 
 _log = logging.getLogger("shlo_disc")
 
+
 @dataclass
 class StageTimes:
     """Milliseconds of each stage of one compilation."""
@@ -44,7 +45,7 @@ class StageTimes:
         return f"{sum(self.ms.values()):.0f} ms ({parts})"
 
 
-def compile(  # noqa: A001 - the field's word; used as shlo_disc.compile
+def compile(
     source: Any,
     *,
     target: str = "cpu",

@@ -125,8 +125,8 @@ class Executable:
     def __call__(self, *arrays: Any) -> tuple[Any, ...]:
         """Run on arrays in the order of `signature.arguments`; the results as `jax.Array`s.
 
-        Takes `jax.Array`, numpy, Python scalars and CPU arrays with `__dlpack__`, without copying where
-        layout and alignment allow. Raises ShapeMismatchError (sizes that break a constraint),
+        Takes `jax.Array`, numpy, Python scalars and CPU arrays with `__dlpack__`, without copying
+        where layout and alignment allow. Raises ShapeMismatchError (sizes that break a constraint),
         TypeError (number, dtype or rank of arguments).
         """
         return tuple(self.call_leaves(arrays))

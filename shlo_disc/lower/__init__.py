@@ -1,0 +1,1 @@
+"""From planned modules to machine code: kernels per target and the host program."""

@@ -476,7 +476,7 @@ def _structure(fusion: ir.Operation) -> tuple[object, ...]:
         attributes = tuple((name, op.attributes[name]) for name in op.attributes)
         return (op.name, operands, attributes, tuple(r.type for r in op.results), regions)
 
-    rows = fusion.attributes["rows"] if "rows" in fusion.attributes else None
+    rows = fusion.attributes.get("rows", None)
     return fusion.attributes["kind"], rows, block_form(fusion.regions[0].blocks[0])
 
 

@@ -1,7 +1,7 @@
 """What the fusion planner may do with an op, found by its name. One row per op.
 
-The classes are facts about the op's semantics, not about a target; a test holds them against what the
-emitters in `lower/` accept.
+The classes are facts about the op's semantics, not about a target; a test holds them against
+what the emitters in `lower/` accept.
 """
 
 from __future__ import annotations
@@ -23,22 +23,69 @@ __all__ = [
 
 ELEMENTWISE = frozenset(
     f"stablehlo.{name}"
-    for name in (
-        "abs add and atan2 bitcast_convert cbrt ceil clamp compare convert cosine "
-        "count_leading_zeros divide exponential exponential_minus_one floor is_finite log "
-        "log_plus_one logistic maximum minimum multiply negate not or popcnt power reduce_precision "
-        "remainder round_nearest_afz round_nearest_even rsqrt select shift_left "
-        "shift_right_arithmetic shift_right_logical sign sine sqrt subtract tan tanh xor"
-    ).split()
+    for name in [
+        "abs",
+        "add",
+        "and",
+        "atan2",
+        "bitcast_convert",
+        "cbrt",
+        "ceil",
+        "clamp",
+        "compare",
+        "convert",
+        "cosine",
+        "count_leading_zeros",
+        "divide",
+        "exponential",
+        "exponential_minus_one",
+        "floor",
+        "is_finite",
+        "log",
+        "log_plus_one",
+        "logistic",
+        "maximum",
+        "minimum",
+        "multiply",
+        "negate",
+        "not",
+        "or",
+        "popcnt",
+        "power",
+        "reduce_precision",
+        "remainder",
+        "round_nearest_afz",
+        "round_nearest_even",
+        "rsqrt",
+        "select",
+        "shift_left",
+        "shift_right_arithmetic",
+        "shift_right_logical",
+        "sign",
+        "sine",
+        "sqrt",
+        "subtract",
+        "tan",
+        "tanh",
+        "xor",
+    ]
 ) | {"chlo.erf", "chlo.erfc", "chlo.erf_inv"}
-"""Result element i depends on operand elements i only (a rank-0 operand of select and clamp aside)."""
+"""Result element i depends on operand elements i only (rank-0 operands of select, clamp aside)."""
 
 INDEX_MOVING = frozenset(
     f"stablehlo.{name}"
-    for name in (
-        "concatenate dynamic_gather dynamic_pad dynamic_slice gather pad real_dynamic_slice reverse "
-        "slice transpose"
-    ).split()
+    for name in [
+        "concatenate",
+        "dynamic_gather",
+        "dynamic_pad",
+        "dynamic_slice",
+        "gather",
+        "pad",
+        "real_dynamic_slice",
+        "reverse",
+        "slice",
+        "transpose",
+    ]
 )
 """Result element i is one operand element at another index (or a padding value)."""
 
@@ -96,10 +143,24 @@ HOST = frozenset({"disc.guard", "disc.shape"})
 
 EXPENSIVE = frozenset(
     f"stablehlo.{name}"
-    for name in (
-        "atan2 cbrt cosine divide exponential exponential_minus_one log log_plus_one logistic power "
-        "remainder rsqrt sine sqrt tan tanh"
-    ).split()
+    for name in [
+        "atan2",
+        "cbrt",
+        "cosine",
+        "divide",
+        "exponential",
+        "exponential_minus_one",
+        "log",
+        "log_plus_one",
+        "logistic",
+        "power",
+        "remainder",
+        "rsqrt",
+        "sine",
+        "sqrt",
+        "tan",
+        "tanh",
+    ]
 ) | {"chlo.erf", "chlo.erfc", "chlo.erf_inv"}
 """Worth storing rather than recomputing per consumer element."""
 

@@ -189,7 +189,9 @@ class _Planner:
         return self.terminator_span.get(op.block, 0)
 
     def _last_use(self, root: ir.Value) -> int:
-        own = 0 if isinstance(root.owner, ir.Block) else self.span[root.owner.operation.results[0]][1]
+        own = (
+            0 if isinstance(root.owner, ir.Block) else self.span[root.owner.operation.results[0]][1]
+        )
         return max([own, *self.uses[root]])
 
     # -- in place -------------------------------------------------------------------------------

@@ -165,7 +165,8 @@ class _Planner:
 
     def _dense(self, dot: _Node) -> None:
         """A dot takes in transposes of its operands and, of its result, one transpose or the
-        element-wise cluster that is its only reader."""
+        element-wise cluster that is its only reader.
+        """
         members = {dot.index}
         for value in dot.operands:
             source = self.of_value.get(value)
@@ -202,7 +203,9 @@ class _Planner:
         if cluster.kind != "loop" or not self._same(cluster.space, dot.shapes[0]):
             return None
         nodes = [self.nodes[i] for i in cluster.members]
-        if any(n.role != "elementwise" or not self._same(n.shapes[0], cluster.space) for n in nodes):
+        if any(
+            n.role != "elementwise" or not self._same(n.shapes[0], cluster.space) for n in nodes
+        ):
             return None
         result = dot.op.results[0]
         for node in nodes:
@@ -315,7 +318,9 @@ class _Planner:
         if self._same(shape, row.space):
             return "full"
         head, tail = shape[: row.rows], shape[row.rows :]
-        if self._same(head, row.space[: row.rows]) and all(d.is_const and d.value == 1 for d in tail):
+        if self._same(head, row.space[: row.rows]) and all(
+            d.is_const and d.value == 1 for d in tail
+        ):
             return "row"
         return None
 
@@ -420,7 +425,9 @@ class _Planner:
                 fused.update(unit.members)
                 made += 1
         for node in reversed(self.nodes):
-            spare = node.role == "free" or node.op.name == "disc.shape" or is_splat_constant(node.op)
+            spare = (
+                node.role == "free" or node.op.name == "disc.shape" or is_splat_constant(node.op)
+            )
             unused = all(not list(result.uses) for result in node.op.results)
             if node.index in fused or (spare and unused):
                 node.op.erase()

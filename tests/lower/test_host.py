@@ -19,7 +19,8 @@ F32 = np.float32
 
 def test_arguments_and_constants_may_be_results():
     x, c, again, twice = run(
-        """func.func public @main(%x: tensor<?xf32>) -> (tensor<?xf32>, tensor<2xf32>, tensor<?xf32>, tensor<?xf32>) {
+        """func.func public @main(%x: tensor<?xf32>)
+            -> (tensor<?xf32>, tensor<2xf32>, tensor<?xf32>, tensor<?xf32>) {
           %c = stablehlo.constant dense<[1.0, 2.0]> : tensor<2xf32>
           %y = stablehlo.add %x, %x : tensor<?xf32>
           return %x, %c, %y, %y : tensor<?xf32>, tensor<2xf32>, tensor<?xf32>, tensor<?xf32>
@@ -32,7 +33,8 @@ def test_arguments_and_constants_may_be_results():
     np.testing.assert_array_equal(twice, [0, 2, 4])
 
 
-LOOP = """func.func public @main(%n: tensor<i32>, %x: tensor<?xf32>, %y: tensor<?xf32>) -> (tensor<i32>, tensor<?xf32>, tensor<?xf32>) {
+LOOP = """func.func public @main(%n: tensor<i32>, %x: tensor<?xf32>, %y: tensor<?xf32>)
+    -> (tensor<i32>, tensor<?xf32>, tensor<?xf32>) {
   %zero = stablehlo.constant dense<0> : tensor<i32>
   %one = stablehlo.constant dense<1> : tensor<i32>
   %r:3 = stablehlo.while(%i = %zero, %a = %x, %b = %y) : tensor<i32>, tensor<?xf32>, tensor<?xf32>
@@ -90,7 +92,8 @@ def test_a_loop_in_a_loop():
     np.testing.assert_array_equal(got, np.arange(7) * 11)
 
 
-CASE = """func.func public @main(%i: tensor<i32>, %x: tensor<?xf32>) -> (tensor<?xf32>, tensor<?xf32>) {
+CASE = """func.func public @main(%i: tensor<i32>, %x: tensor<?xf32>)
+    -> (tensor<?xf32>, tensor<?xf32>) {
   %r:2 = "stablehlo.case"(%i) ({
     %a = stablehlo.add %x, %x : tensor<?xf32>
     stablehlo.return %a, %x : tensor<?xf32>, tensor<?xf32>

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from shlo_disc.lower.cpu.codegen import compile_functions
-from shlo_disc.lower.cpu.vector_math import ULP, emit_math
 from shlo_disc.lower.cpu.text import Text
+from shlo_disc.lower.cpu.vector_math import ULP, emit_math
 
 mp.mp.prec = 200
 LANES = {"f32": 16, "f64": 8}
@@ -104,7 +104,8 @@ DOMAINS = {
     ("logistic", "f32"): [(uniform(-87, 20),)],
     ("logistic", "f64"): [(uniform(-700, 40),)],
     ("pow", "f32"): [(positive(-20, 20), uniform(-6, 6)), (uniform(0.9, 1.1), uniform(-500, 500))],
-    ("pow", "f64"): [(positive(-80, 80), uniform(-12, 12)), (uniform(0.9, 1.1), uniform(-4e3, 4e3))],
+    ("pow", "f64"): [
+        (positive(-80, 80), uniform(-12, 12)), (uniform(0.9, 1.1), uniform(-4e3, 4e3))],
     ("rsqrt", "f32"): [(positive(-126, 127),)],
     ("rsqrt", "f64"): [(positive(-1022, 1023),)],
     ("sin", "f32"): [(uniform(-100, 100),), (signed(-60, 126),)],
@@ -142,7 +143,7 @@ def test_within_the_stated_ulp(name: str, element: str):
         errors = ulps(got[keep], [e for e, k in zip(exact, keep, strict=True) if k], dtype)
         worst = int(errors.argmax())
         at = [a[keep][worst] for a in args]
-        assert errors[worst] <= ULP[name][element == "f64"], (name, at, got[keep][worst], errors[worst])
+        assert errors[worst] <= ULP[name][element == "f64"], (at, got[keep][worst])
 
 
 INF, NAN = np.inf, np.nan
@@ -153,9 +154,12 @@ SPECIAL = {
     "erf_inv": [(0.0, 0.0), (-0.0, -0.0), (1.0, INF), (-1.0, -INF), (2.0, NAN), (NAN, NAN)],
     "erfc": [(0.0, 1.0), (INF, 0.0), (-INF, 2.0), (NAN, NAN)],
     "exp": [(0.0, 1.0), (-0.0, 1.0), (INF, INF), (-INF, 0.0), (NAN, NAN), (1e4, INF), (-1e4, 0.0)],
-    "expm1": [(0.0, 0.0), (-0.0, -0.0), (INF, INF), (-INF, -1.0), (NAN, NAN), (1e4, INF), (-1e4, -1.0)],
-    "log": [(0.0, -INF), (-0.0, -INF), (1.0, 0.0), (INF, INF), (-1.0, NAN), (-INF, NAN), (NAN, NAN)],
-    "log1p": [(0.0, 0.0), (-0.0, -0.0), (-1.0, -INF), (INF, INF), (-2.0, NAN), (-INF, NAN), (NAN, NAN)],
+    "expm1": [(0.0, 0.0), (-0.0, -0.0), (INF, INF), (-INF, -1.0), (NAN, NAN),
+              (1e4, INF), (-1e4, -1.0)],
+    "log": [(0.0, -INF), (-0.0, -INF), (1.0, 0.0), (INF, INF), (-1.0, NAN),
+            (-INF, NAN), (NAN, NAN)],
+    "log1p": [(0.0, 0.0), (-0.0, -0.0), (-1.0, -INF), (INF, INF), (-2.0, NAN),
+              (-INF, NAN), (NAN, NAN)],
     "logistic": [(0.0, 0.5), (INF, 1.0), (-INF, 0.0), (NAN, NAN)],
     "rsqrt": [(0.0, INF), (-0.0, -INF), (4.0, 0.5), (INF, 0.0), (-1.0, NAN), (NAN, NAN)],
     "sin": [(0.0, 0.0), (-0.0, -0.0), (INF, NAN), (-INF, NAN), (NAN, NAN)],

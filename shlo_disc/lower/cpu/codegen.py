@@ -51,11 +51,11 @@ _addresses: dict[str, int] = {}
 
 
 class _Handle(ctypes.Structure):
-    _fields_ = [("pointer", ctypes.c_void_p)]  # noqa: RUF012 - ctypes wants a plain list
+    _fields_ = [("pointer", ctypes.c_void_p)]
 
 
 class _StringRef(ctypes.Structure):
-    _fields_ = [("data", ctypes.c_char_p), ("length", ctypes.c_size_t)]  # noqa: RUF012
+    _fields_ = [("data", ctypes.c_char_p), ("length", ctypes.c_size_t)]
 
 
 @functools.cache

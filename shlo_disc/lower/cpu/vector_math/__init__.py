@@ -1,12 +1,12 @@
 """Vector math: every transcendental function as branch-free arithmetic, no libm, no tables.
 
-f32 functions on the hot paths (exp, log, tanh, logistic, erf, erfc) have their own f32 expansions; the others are
-computed in f64 and rounded, which is within 0.51 ULP of the f64 result. 16-bit floats are
+f32 functions on the hot paths (exp, log, tanh, logistic, erf, erfc) have their own f32
+expansions; the others are computed in f64 and rounded, which is within 0.51 ULP of the f64 result. 16-bit floats are
 computed in f32 by the caller. NaN gives NaN; signed zeros, infinities and denormals follow C99
-Annex F. :data:`ULP` states the bound of every function; `tests/lower/test_math.py` holds them.
+Annex F. :data:`ULP` states the bound of every function; `tests/lower/test_vector_math.py` holds them.
 
-Sources: argument reductions after Cody and Waite, *Software Manual for the Elementary Functions* (1980);
-log, log1p and tanh after fdlibm (Sun, 1993); erf_inv after Giles, *Approximating the erfinv
+Sources: argument reductions after Cody and Waite, *Software Manual for the Elementary Functions*
+(1980); log, log1p and tanh after fdlibm (Sun, 1993); erf_inv after Giles, *Approximating the erfinv
 function* (2010); polynomials fitted by `tools/fit_math.py`.
 """
 
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from shlo_disc.lower.cpu.text import Text, element_type, like
 from shlo_disc.lower.cpu.vector_math.arith import Arith
 from shlo_disc.lower.cpu.vector_math.erf import erf, erf_inv, erfc
 from shlo_disc.lower.cpu.vector_math.exponential import (
@@ -28,7 +29,6 @@ from shlo_disc.lower.cpu.vector_math.exponential import (
     tanh,
 )
 from shlo_disc.lower.cpu.vector_math.trigonometric import atan2, cos, sin, tan
-from shlo_disc.lower.cpu.text import Text, element_type, like
 
 __all__ = ["ULP", "emit_math"]
 

@@ -34,23 +34,23 @@ class Arith:
         return value if isinstance(value, str) else self.c(value)
 
     def add(self, x: str | float, y: str | float) -> str:
-        """x + y."""
+        """X + y."""
         return self.b.op("arith.addf", self._v(x), self._v(y))
 
     def sub(self, x: str | float, y: str | float) -> str:
-        """x - y."""
+        """X - y."""
         return self.b.op("arith.subf", self._v(x), self._v(y))
 
     def mul(self, x: str | float, y: str | float) -> str:
-        """x * y."""
+        """X * y."""
         return self.b.op("arith.mulf", self._v(x), self._v(y))
 
     def div(self, x: str | float, y: str | float) -> str:
-        """x / y."""
+        """X / y."""
         return self.b.op("arith.divf", self._v(x), self._v(y))
 
     def fma(self, x: str | float, y: str | float, z: str | float) -> str:
-        """x * y + z, rounded once."""
+        """X * y + z, rounded once."""
         return self.b.op("math.fma", self._v(x), self._v(y), self._v(z))
 
     def neg(self, x: str) -> str:
@@ -74,15 +74,15 @@ class Arith:
         return self.b.op("math.roundeven", x)
 
     def lt(self, x: str, y: str | float) -> str:
-        """x < y, false for NaN."""
+        """X < y, false for NaN."""
         return self.b.cmpf("olt", x, self._v(y))
 
     def gt(self, x: str, y: str | float) -> str:
-        """x > y, false for NaN."""
+        """X > y, false for NaN."""
         return self.b.cmpf("ogt", x, self._v(y))
 
     def eq(self, x: str, y: str | float) -> str:
-        """x == y, false for NaN."""
+        """X == y, false for NaN."""
         return self.b.cmpf("oeq", x, self._v(y))
 
     def nan(self, x: str) -> str:
@@ -90,19 +90,19 @@ class Arith:
         return self.b.cmpf("uno", x, x)
 
     def both(self, p: str, q: str) -> str:
-        """p and q."""
+        """P and q."""
         return self.b.op("arith.andi", p, q)
 
     def either(self, p: str, q: str) -> str:
-        """p or q."""
+        """P or q."""
         return self.b.op("arith.ori", p, q)
 
     def where(self, condition: str, x: str | float, y: str | float) -> str:
-        """condition ? x : y."""
+        """Condition ? x : y."""
         return self.b.select(condition, self._v(x), self._v(y))
 
     def clamp(self, x: str, low: float, high: float) -> str:
-        """x between two numbers; NaN becomes one of them."""
+        """X between two numbers; NaN becomes one of them."""
         x = self.where(self.gt(x, low), x, low)
         return self.where(self.lt(x, high), x, high)
 
@@ -136,7 +136,7 @@ class Arith:
         return self.sub(shifted, magic), whole
 
     def scale(self, x: str, k: str) -> str:
-        """x * 2^k for an integer k with |k| < 2 * bias, rounding once into the denormals."""
+        """X * 2^k for an integer k with |k| < 2 * bias, rounding once into the denormals."""
         half = self.iop("shrsi", k, 1)
         rest = self.iop("subi", k, half)
         return self.mul(self.mul(x, self.power_of_two(half)), self.power_of_two(rest))

@@ -35,7 +35,7 @@ def _tail(a: Arith, size: str) -> str:
 
 
 def erf(a: Arith, x: str) -> str:
-    """erf(x): a polynomial up to 1, 1 - erfc(x) beyond."""
+    """The error function: a polynomial up to 1, 1 - erfc(x) beyond."""
     size = a.abs(x)
     large = a.copysign(a.sub(1.0, _tail(a, size)), x)
     result = a.where(a.gt(size, 1.0), large, _small(a, x))
@@ -43,7 +43,7 @@ def erf(a: Arith, x: str) -> str:
 
 
 def erfc(a: Arith, x: str) -> str:
-    """erfc(x): 1 - erf(x) below 0.5, the scaled tail above, 2 - tail for negative x."""
+    """The complement: 1 - erf(x) below 0.5, the scaled tail above, 2 - tail for negative x."""
     size = a.abs(x)
     tail = _tail(a, size)
     small = a.lt(size, 0.5)

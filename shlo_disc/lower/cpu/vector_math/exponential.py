@@ -97,9 +97,7 @@ def log(a: Arith, x: str) -> str:
 def log1p(a: Arith, x: str) -> str:
     """log(1 + x): log of the rounded sum plus the rounding's share."""
     u = a.add(x, 1.0)
-    lost = a.where(
-        a.gt(u, 2.0), a.sub(1.0, a.sub(u, x)), a.sub(x, a.sub(u, 1.0))
-    )
+    lost = a.where(a.gt(u, 2.0), a.sub(1.0, a.sub(u, x)), a.sub(x, a.sub(u, 1.0)))
     result = a.add(log(a, u), a.div(lost, u))
     result = a.where(a.eq(x, -1.0), -INF, result)
     result = a.where(a.eq(x, INF), INF, result)
@@ -114,7 +112,7 @@ def logistic(a: Arith, x: str) -> str:
 
 
 def tanh(a: Arith, x: str) -> str:
-    """t / (t + 2) with t = e^(2|x|) - 1."""
+    """T / (t + 2) with t = e^(2|x|) - 1."""
     bound = 9.5 if a.element == "f32" else 22.0
     size = a.abs(x)
     doubled = a.mul(a.clamp(size, 0.0, bound), 2.0)
@@ -155,7 +153,7 @@ def cbrt(a: Arith, x: str) -> str:
 
 
 def _two_sum(a: Arith, x: str, y: str) -> tuple[str, str]:
-    """x + y exactly, as (rounded, rest) (Knuth)."""
+    """X + y exactly, as (rounded, rest) (Knuth)."""
     s = a.add(x, y)
     t = a.sub(s, x)
     return s, a.add(a.sub(x, a.sub(s, t)), a.sub(y, t))
@@ -180,7 +178,7 @@ def _log_double(a: Arith, x: str) -> tuple[str, str]:
 
 
 def power(a: Arith, x: str, y: str) -> str:
-    """x^y as C99 defines it: exp(y log|x|) with the logarithm in two f64, signs and specials after."""
+    """x^y as C99 defines it: exp(y log|x|), the logarithm in two f64; signs and specials after."""
     size = a.abs(x)
     high, low = _log_double(a, size)
     product = a.mul(high, y)

@@ -1,11 +1,11 @@
-"""Reduction of huge arguments modulo pi/2 (Payne and Hanek, 1983), entered only when a lane needs it."""
+"""Huge arguments modulo pi/2 (Payne and Hanek, 1983), entered only when a lane needs it."""
 
 from __future__ import annotations
 
 import math
 
-from shlo_disc.lower.cpu.vector_math.arith import Arith
 from shlo_disc.lower.cpu.text import lanes_of
+from shlo_disc.lower.cpu.vector_math.arith import Arith
 
 __all__ = ["reduce_large"]
 
@@ -92,10 +92,10 @@ def _reduce(a: Arith, x: str) -> tuple[str, str]:
     columns: list[list[str]] = [[] for _ in range(_WORDS + 2)]
     for i in range(_WORDS):
         position = _WORDS - 1 - i
-        for factor, up in ((ml, 0), (mh, 1)):
+        for factor, place in ((ml, position), (mh, position + 1)):
             product = a.iop("muli", aligned[i], factor)
-            columns[position + up].append(a.iop("andi", product, 0xFFFFFFFF))
-            columns[position + up + 1].append(a.iop("shrui", product, 32))
+            columns[place].append(a.iop("andi", product, 0xFFFFFFFF))
+            columns[place + 1].append(a.iop("shrui", product, 32))
     digits = []
     carry = a.i(0)
     for position in range(_WORDS):
