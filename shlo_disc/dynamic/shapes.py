@@ -479,7 +479,7 @@ def _branches(s: ShapeAnalysis, op: ir.Operation) -> None:
         s._block(block)
     rows = [_returned(block) for block in blocks]
     for index, result in enumerate(op.results):
-        shape = list(s.shape(rows[0][index]))
+        shape = s.shape(rows[0][index])
         for row in rows[1:]:
             for axis, size in enumerate(s.shape(row[index])):
                 if not s.constraints.equal(shape[axis], size):
@@ -489,9 +489,7 @@ def _branches(s: ShapeAnalysis, op: ir.Operation) -> None:
                         f"result {index}, a size that depends on data",
                         "pad both to one size",
                     )
-                if size.is_const:
-                    shape[axis] = size
-        s._shapes[result] = tuple(shape)
+        s._shapes[result] = shape
         entries = {s._contents.get(row[index]) for row in rows}
         common = entries.pop()
         if common is not None and not entries:

@@ -132,6 +132,16 @@ def test_floor_division_has_the_plain_form(x, quotient, rest):
     assert remainder(arithmetic, x, k) == Expr.parse(rest)
 
 
+def test_what_only_looks_like_floor_division_is_not_taken_for_it():
+    s = SizeArithmetic(Constraints())
+    x, k, one = Expr.parse("a - b"), Expr.const(4), Expr.const(1)
+    quotient, rest = s.divide(x, k), s.remainder(x, k)
+    other = s.compare("GE", Expr.symbol("t"), k)
+    assert s.select(other, s.subtract(quotient, one), quotient) is None
+    assert s.select(other, s.add(rest, k), rest) is None
+    assert s.select(s.compare("NE", rest, Expr.const(0)), s.add(rest, k), rest) is None
+
+
 def test_division_by_a_symbol_needs_its_sign():
     facts = Constraints()
     arithmetic = SizeArithmetic(facts)

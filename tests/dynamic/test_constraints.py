@@ -230,6 +230,22 @@ def test_nothing_is_made_up(given_facts, x, op, y):
     assert answer is None or (op == "!=" and answer is False)
 
 
+@pytest.mark.parametrize(
+    ("given_facts", "text", "k"),
+    [
+        (["4 | a + b"], "a + b", 8),
+        (["4 | a + b"], "a - b", 4),
+        (["4 | a + b", "6 | b + t"], "a - t", 4),
+        (["2*a == 3*b"], "a", 2),
+        (["4 | t"], "floordiv(t, 4)", 2),
+        (["4 | t"], "floordiv(t, 3)", 4),
+        (["mod(t,4) == 2"], "t", 4),
+    ],
+)
+def test_divisibility_is_not_made_up(given_facts, text, k):
+    assert not facts(*given_facts).divisible(size(text), k)
+
+
 def test_products_are_proved_by_their_monomials():
     known = facts("a*b == 4*t")
     assert known.product_equal([size("b"), 768, size("a")], [size("t"), 4 * 768])

@@ -57,6 +57,13 @@ def test_linear_sizes_are_solved(scale, offset, k, b):
     assert made.evaluate(sizes)[0] == {"b": b, "k": k}
 
 
+def test_the_plainest_axis_is_read():
+    made = program("4*k; k + 1; k")
+    assert [(s.argument, s.axis) for s in made.steps] == [(0, 2)]
+    made = program("4*k; k + 1", "4*k")
+    assert [(s.argument, s.axis) for s in made.steps] == [(0, 1)]
+
+
 def test_nothing_to_solve():
     made = program("3; 4")
     assert made.evaluate([(3, 4)]) == ({}, [(3, 4)])
