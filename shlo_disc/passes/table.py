@@ -19,10 +19,15 @@ from shlo_disc.passes.base import Pass, named, register, registry
 from shlo_disc.passes.pipeline import CLEANUP
 from shlo_disc.passes.plan_buffers import PlanBuffers
 from shlo_disc.passes.plan_fusion import PlanFusion
+from shlo_disc.passes.sink_constants import SinkConstants
 
 __all__ = ["PLANNING", "pipeline_of", "registry"]
 
-PLANNING: tuple[Pass, ...] = (PlanFusion(), PlanBuffers())
+PLANNING: tuple[Pass, ...] = (
+    SinkConstants(),  # after the last cse, which would undo it; before bodies move into kernels
+    PlanFusion(),
+    PlanBuffers(),
+)
 """What follows CLEANUP."""
 
 for _pass in PLANNING:
