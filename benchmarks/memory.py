@@ -38,8 +38,8 @@ FUNCTIONS = {
 def memory(console: Console, quick: bool) -> None:
     """Steady state at two shapes.
 
-    The floor is reading the argument and writing the result once, from and to memory; a ratio below 1
-    says that caches held them between calls.
+    The floor is reading the argument and writing the result once, from and to memory; a ratio
+    below 1 says that caches held them between calls.
     """
     peaks = measure_peaks()
     table = Table(title=f"memory-bound functions ({peaks.gigabytes_per_second:.0f} GB/s measured)")

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import ml_dtypes
 import numpy as np
 from rich.console import Console
 from rich.progress import Progress
@@ -78,8 +79,6 @@ def cases_of(archive: Path) -> Iterator[Case]:
 
 def typed(array: np.ndarray, dtype: str) -> np.ndarray:
     """`array` as stored (bits for the types numpy lacks) as an array of its true type."""
-    import ml_dtypes
-
     if dtype == str(array.dtype):
         return array
     true = np.dtype(getattr(ml_dtypes, dtype))
@@ -119,7 +118,7 @@ def compare(got: np.ndarray, want: np.ndarray, mode: str, tol: float, what: str)
         compare(got.real.copy(), want.real.copy(), mode, tol, what + " real")
         compare(got.imag.copy(), want.imag.copy(), mode, tol, what + " imag")
         return
-    floating = want.dtype.kind == "f" or want.dtype.kind == "V"
+    floating = want.dtype.kind in "fV"
     wide_got, wide_want = (
         (x.astype(np.float64) if floating and x.dtype.itemsize < 8 else x) for x in (got, want)
     )
@@ -139,12 +138,19 @@ def compare(got: np.ndarray, want: np.ndarray, mode: str, tol: float, what: str)
         where = tuple(int(i[0]) for i in np.nonzero(np.atleast_1d(wrong)))
         at = np.atleast_1d(got)[where], np.atleast_1d(want)[where]
         count = f"{int(wrong.sum())} of {wrong.size}"
-        raise Mismatch("wrong result", f"{what} {where}: {at[0]} instead of {at[1]} ({count})")
+        reason = "wrong result"
+        if floating and mode in ("ulp", "close"):
+            # A sum that cancels depends on its order: say so when the error is rounding beside
+            # the largest value of the result.
+            error = np.abs(wide_got - wide_want)[wrong].max()
+            if error <= 32 * ml_dtypes.finfo(want.dtype).eps * np.abs(wide_want).max():
+                reason = "wrong by rounding (beside the largest value)"
+        raise Mismatch(reason, f"{what} {where}: {at[0]} instead of {at[1]} ({count})")
 
 
 def run_export(data: Any) -> None:
     """One program of jax_export.zip: one compilation for all sets."""
-    import shlo_disc
+    import shlo_disc  # noqa: PLC0415 - only a worker needs it
 
     meta = json.loads(bytes(data["meta"]))
     executable = shlo_disc.compile(bytes(data["vhlo"]), name=meta["name"])
@@ -162,13 +168,49 @@ def run_export(data: Any) -> None:
             compare(results[i], want, "close", tolerance, f"{shapes['dims']}, result {i}")
 
 
+def named_sizes(text: str, count: int) -> str:
+    """JAX's old convention, the first arguments are sizes, written in its present one."""
+    head, main, rest = text.partition("@main(")
+    for i in range(count):
+        rest = rest.replace(
+            f"%arg{i}: tensor<i64>", f'%arg{i}: tensor<i64> {{jax.global_constant = "d{i}"}}', 1
+        )
+    return head + main + rest
+
+
+def stated_shapes(
+    types: list[str], arrays: list[np.ndarray], sizes: list[np.ndarray]
+) -> list[list[str]]:
+    """The shapes of the array arguments in terms of the sizes d0, d1, ... given with them."""
+
+    def stated(size: int) -> str:
+        for i, value in enumerate(sizes):
+            if size == int(value):
+                return f"d{i}"
+        raise ValueError(f"size {size} is none of the sizes given")
+
+    found = []
+    for text, array in zip(types, arrays, strict=True):
+        dynamic = [part == "?" for part in text[len("tensor<") :].split("x")[: array.ndim]]
+        found.append(
+            [
+                stated(n) if is_open else str(n)
+                for n, is_open in zip(array.shape, dynamic, strict=True)
+            ]
+        )
+    return found
+
+
 def run_stablehlo(entry: dict[str, Any], text: bytes, data: Any) -> None:
     """One case of stablehlo_*.zip."""
-    import shlo_disc
+    import shlo_disc  # noqa: PLC0415 - only a worker needs it
 
-    executable = shlo_disc.compile(text.decode(), name=entry["name"])
     ins = [typed(data[f"in{i}"], dtype) for i, dtype in enumerate(entry["in_dtypes"])]
-    results = executable.run_numpy(ins)
+    count = entry["n_dim_args"]
+    program = named_sizes(text.decode(), count)
+    shapes = stated_shapes(entry["arg_types"][count:], ins[count:], ins[:count]) if count else None
+    executable = shlo_disc.compile(program, name=entry["name"], shapes=shapes)
+    results = executable.run_numpy(ins[count:])
     for check in entry["checks"]:
         i = check["out"]
         want = typed(data[f"out{i}"], entry["out_dtypes"][i])
@@ -338,7 +380,8 @@ def main(
 ) -> None:
     """Run the programs in the zips of FOLDER and count what fails, by reason."""
     if worker:
-        return work()
+        work()
+        return
     if folder is None:
         raise click.UsageError("FOLDER is missing")
     archives = [a for a in sorted(folder.glob("*.zip")) if not only or a.stem in only]
