@@ -34,7 +34,8 @@ class MergeSort:
         keys: Sequence[bool],
     ) -> None:
         """`storages`: (MLIR type, bytes) of each array; `less(a, b)`: a must come before b, reads
-        only the arrays where `keys`."""
+        only the arrays where `keys`.
+        """
         self.b, self.less, self.keys = b, less, list(keys)
         self.n = b.param(size, opaque=True)
         self.memory = []

@@ -130,7 +130,8 @@ def ceil_div(size: Expr, by: int) -> Expr:
 
 def strides(sizes: Sequence[Expr]) -> list[Expr]:
     """Row-major strides in elements."""
-    out, after = [], Expr.const(1)
+    out: list[Expr] = []
+    after = Expr.const(1)
     for size in reversed(sizes):
         out.insert(0, after)
         after = after * size

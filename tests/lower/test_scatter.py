@@ -1,0 +1,278 @@
+"""Kinds scatter, dynamic_update_slice and select_and_scatter against the specification."""
+
+# ruff: noqa: E501 - MLIR text
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from shlo_disc.lower.cpu.scatter import emit_scatter
+from shlo_disc.lower.cpu.select_and_scatter import emit_select_and_scatter
+from shlo_disc.lower.cpu.update_slice import emit_dynamic_update_slice
+from shlo_disc.lower.kernel import Input, Output
+from tests.lower.helpers import DTYPES, fusion_text, plan_of, run, sample, tensor
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Scatter dimension numbers."""
+
+    window: Sequence[int]
+    inserted: Sequence[int]
+    to: Sequence[int]
+    vector: int
+    batching: Sequence[int] = field(default=())
+    index_batching: Sequence[int] = field(default=())
+
+    def __str__(self) -> str:
+        return (
+            f"#stablehlo.scatter<update_window_dims = {list(self.window)}, "
+            f"inserted_window_dims = {list(self.inserted)}, "
+            f"input_batching_dims = {list(self.batching)}, "
+            f"scatter_indices_batching_dims = {list(self.index_batching)}, "
+            f"scatter_dims_to_operand_dims = {list(self.to)}, index_vector_dim = {self.vector}>"
+        )
+
+
+def want_scatter(x, indices, updates, numbers: Numbers, combine):
+    """The specification, element by element."""
+    x = x.copy()
+    gone = (*numbers.inserted, *numbers.batching)
+    kept = [d for d in range(x.ndim) if d not in gone]
+    scattered = [d for d in range(updates.ndim) if d not in numbers.window]
+    if numbers.vector == indices.ndim:
+        indices = indices[..., None]
+    index_dims = [d for d in range(indices.ndim) if d != numbers.vector]
+    for place in np.ndindex(*updates.shape):
+        batch = [place[d] for d in scattered]
+        at: list[object] = list(batch)
+        at.insert(numbers.vector, slice(None))
+        start = indices[tuple(at)]
+        target = [0] * x.ndim
+        for k, o in enumerate(numbers.to):
+            target[o] += int(start[k])
+        for s, o in zip(numbers.index_batching, numbers.batching, strict=True):
+            target[o] += batch[index_dims.index(s)]
+        for d, o in zip(numbers.window, kept, strict=True):
+            target[o] += place[d]
+        if all(0 <= a < n for a, n in zip(target, x.shape, strict=True)):
+            x[tuple(target)] = combine(x[tuple(target)], updates[place])
+    return x
+
+
+BODIES = {
+    "add": lambda a, b: a + b,
+    "maximum": max,
+    "or": lambda a, b: a | b,
+}
+
+CASES = {
+    "rows": ("n,d", "s", "s,d", Numbers([1], [0], [0], 1)),
+    "rows_by_vector": ("n,d", "s,1", "s,d", Numbers([1], [0], [0], 1)),
+    "points": ("n,d", "s,2", "s", Numbers([], [0, 1], [0, 1], 1)),
+    "vector_first": ("n,m,d", "2,s", "s,d", Numbers([1], [0, 1], [1, 0], 0)),
+    "batched": ("b,n,d", "b,s,1", "b,s,d", Numbers([2], [1], [1], 2, [0], [0])),
+    "one_window": ("n,d", "2", "k,m", Numbers([0, 1], [], [0, 1], 0)),
+    "window_of_rows": ("n,d", "1", "k,d", Numbers([0, 1], [], [0], 0)),
+    "window_in_front": ("n,d", "s,1", "d,s", Numbers([0], [0], [0], 1)),
+    "last_moves": ("d,n", "s,1", "d,s", Numbers([0], [1], [1], 1)),
+    "partial_window": ("n,d,e", "s,1", "s,k,e", Numbers([1, 2], [0], [0], 1)),
+    "short_last": ("n,d,e", "s,1", "s,d,k", Numbers([1, 2], [0], [0], 1)),
+}
+ENVS = [
+    {"b": 3, "n": 7, "m": 5, "d": 20, "e": 9, "k": 3, "s": 9},
+    {"b": 1, "n": 1, "m": 1, "d": 1, "e": 1, "k": 1, "s": 1},
+    {"b": 2, "n": 4, "m": 3, "d": 33, "e": 16, "k": 4, "s": 0},
+    {"b": 0, "n": 5, "m": 4, "d": 2, "e": 3, "k": 2, "s": 4},
+    {"b": 2, "n": 3, "m": 600, "d": 1037, "e": 2, "k": 2, "s": 4},
+]
+
+
+def scatter_plan(case: str, dtype: str, body: str, index: str = "i32"):
+    operand, indices, updates, numbers = CASES[case]
+    types = [tensor(operand, dtype), tensor(indices, index), tensor(updates, dtype)]
+    text = f"""%p = "stablehlo.scatter"(%x, %i, %u) <{{scatter_dimension_numbers = {numbers}}}> ({{
+      ^bb0(%a: tensor<{dtype}>, %b: tensor<{dtype}>):
+        {body}
+        stablehlo.return %r : tensor<{dtype}>
+      }}) : ({", ".join(types)}) -> {types[0]}"""
+    operands = [f"x: {operand} {dtype}", f"i: {indices} {index}", f"u: {updates} {dtype}"]
+    return plan_of(emit_scatter, fusion_text("scatter", operands, text, [f"p: {operand} {dtype}"]))
+
+
+def shape(sizes: str, env: dict[str, int]) -> list[int]:
+    return [int(s) if s.isdigit() else env[s] for s in sizes.split(",")]
+
+
+def check_scatter(case: str, dtype: str = "f32", body: str = "add", index: str = "i32") -> None:
+    text = f"%r = stablehlo.{body} %a, %b : tensor<{dtype}>"
+    plan = scatter_plan(case, dtype, text, index)
+    operand, indices, updates, numbers = CASES[case]
+    for env in ENVS:
+        x, u = sample(shape(operand, env), dtype), sample(shape(updates, env), dtype, 1)
+        low = 0 if index.startswith("u") else -1
+        rng = np.random.default_rng(5)
+        i = rng.integers(low, max(x.shape) + 1, shape(indices, env)).astype(DTYPES[index])
+        with np.errstate(over="ignore"):
+            want = want_scatter(x, i, u, numbers, BODIES[body])
+        (got,) = run(plan, [x, i, u], env)
+        assert got.tobytes() == want.tobytes(), env
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_scatter_add_in_order_of_the_indices(case):
+    check_scatter(case)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "body", "index"),
+    [
+        ("bf16", "add", "i64"),
+        ("f64", "maximum", "i8"),
+        ("i1", "or", "ui8"),
+        ("ui16", "add", "ui64"),
+    ],
+)
+def test_scatter_of_every_kind_of_element(dtype, body, index):
+    check_scatter("rows", dtype, body, index)
+    check_scatter("points", dtype, body, index)
+
+
+def test_scatter_replaces_with_the_last_of_equal_indices():
+    plan = scatter_plan("rows", "f32", "%r = stablehlo.reshape %b : (tensor<f32>) -> tensor<f32>")
+    x, u = np.zeros((4, 40), np.float32), sample((3, 40), "f32")
+    (got,) = run(plan, [x, np.array([2, 0, 2], np.int32), u])
+    np.testing.assert_array_equal(got[2], u[2])
+    np.testing.assert_array_equal(got[0], u[1])
+
+
+def test_scatter_of_two_operands_where_one_result_is_not_read():
+    types = "tensor<?xf32>, tensor<?xi32>, tensor<?xi32>, tensor<?xf32>, tensor<?xi32>"
+    numbers = Numbers([], [0], [0], 1)
+    text = f"""%p:2 = "stablehlo.scatter"(%x, %y, %i, %u, %v) <{{scatter_dimension_numbers = {numbers}}}> ({{
+      ^bb0(%a: tensor<f32>, %b: tensor<i32>, %c: tensor<f32>, %d: tensor<i32>):
+        %r = stablehlo.add %a, %c : tensor<f32>
+        %w = stablehlo.convert %a : (tensor<f32>) -> tensor<i32>
+        %q = stablehlo.add %w, %d : tensor<i32>
+        stablehlo.return %r, %q : tensor<f32>, tensor<i32>
+      }}) : ({types}) -> (tensor<?xf32>, tensor<?xi32>)"""
+    module = fusion_text(
+        "scatter",
+        ["x: n f32", "y: n i32", "i: s i32", "u: s f32", "v: s i32"],
+        text,
+        ["p#1: n i32"],
+    )
+    emitted = plan_of(emit_scatter, module)
+    assert not emitted.plan.copies_operand
+    x, y = np.arange(5, dtype=np.float32), np.zeros(5, np.int32)
+    i, u, v = (
+        np.array([1, 3, 1], np.int32),
+        np.full(3, 10, np.float32),
+        np.array([1, 2, 3], np.int32),
+    )
+    (got,) = run(emitted, [x, y, i, u, v])
+    np.testing.assert_array_equal(got, [0, 14, 0, 5, 0])
+
+
+def test_the_copy_is_a_step_of_its_own():
+    plan = scatter_plan("rows", "f32", "%r = stablehlo.add %a, %b : tensor<f32>").plan
+    assert plan.copies_operand
+    assert plan.steps[0].args == (Input(0), Output(0))
+    assert Input(0) not in plan.steps[1].args
+
+
+# ------------------------------------------------------------------ dynamic_update_slice
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16", "i1", "i64"])
+def test_dynamic_update_slice_clamps_its_start(dtype):
+    text = f"""%p = stablehlo.dynamic_update_slice %x, %u, %i, %j, %k :
+      (tensor<?x?x4x{dtype}>, tensor<?x?x4x{dtype}>, tensor<i32>, tensor<i32>, tensor<i32>) -> tensor<?x?x4x{dtype}>"""
+    operands = [f"x: b,n,4 {dtype}", f"u: c,m,4 {dtype}", "i: i32", "j: i32", "k: i32"]
+    module = fusion_text("dynamic_update_slice", operands, text, [f"p: b,n,4 {dtype}"])
+    emitted = plan_of(emit_dynamic_update_slice, module)
+    assert emitted.plan.copies_operand
+    sizes = (
+        (1, 1, 1, 1),
+        (3, 7, 2, 3),
+        (3, 7, 3, 7),
+        (3, 7, 0, 3),
+        (5, 2000, 5, 1300),
+        (0, 3, 0, 2),
+    )
+    for b, n, c, m in sizes:
+        for start in ((0, 0, 0), (1, 2, 1), (-5, 100, 0)):
+            x, u = sample((b, n, 4), dtype), sample((c, m, 4), dtype, 1)
+            (got,) = run(emitted, [x, u, *(np.array(s, np.int32) for s in start)])
+            at = [min(max(s, 0), d - k) for s, d, k in zip(start, x.shape, u.shape, strict=True)]
+            want = x.copy()
+            want[at[0] : at[0] + c, at[1] : at[1] + m, at[2] : at[2] + 4] = u
+            assert got.tobytes() == want.tobytes(), (b, n, c, m, start)
+
+
+def test_dynamic_update_slice_of_a_scalar():
+    text = "%p = stablehlo.dynamic_update_slice %x, %u : (tensor<f32>, tensor<f32>) -> tensor<f32>"
+    module = fusion_text("dynamic_update_slice", ["x: f32", "u: f32"], text, ["p: f32"])
+    one, two = np.array(1, np.float32), np.array(2, np.float32)
+    assert run(plan_of(emit_dynamic_update_slice, module), [one, two])[0] == 2
+
+
+# ------------------------------------------------------------------ select_and_scatter
+
+WINDOWS = [
+    ((1, 2, 2, 1), (1, 2, 2, 1), ((0, 0), (0, 0), (0, 0), (0, 0))),
+    ((1, 3, 3, 1), (1, 2, 2, 1), ((0, 0), (1, 1), (1, 1), (0, 0))),
+    ((2, 2, 2, 2), (1, 1, 1, 1), ((0, 0), (0, 0), (1, 0), (0, 1))),
+]
+
+
+def want_select_and_scatter(x, source, init, window, stride, padding):
+    out = np.full(x.shape, init, x.dtype)
+    for place in np.ndindex(*source.shape):
+        best = None
+        for w in np.ndindex(*window):
+            at = tuple(
+                a * t + k - p[0] for a, t, k, p in zip(place, stride, w, padding, strict=True)
+            )
+            inside = all(0 <= a < n for a, n in zip(at, x.shape, strict=True))
+            if inside and (best is None or not x[best] >= x[at]):
+                best = at
+        if best is not None:
+            out[best] += source[place]
+    return out
+
+
+@pytest.mark.parametrize(("window", "stride", "padding"), WINDOWS)
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_select_and_scatter(window, stride, padding, dtype):
+    def pooled(sizes):
+        return [
+            (n + sum(p) - w) // t + 1
+            for n, w, t, p in zip(sizes, window, stride, padding, strict=True)
+        ]
+
+    for sizes in ((2, 5, 7, 3), (1, 4, 4, 2), (3, 2, 2, 5)):
+        xs, ss = ",".join(map(str, sizes)), ",".join(map(str, pooled(sizes)))
+        array = "array<i64: {}>"
+        text = f"""%p = "stablehlo.select_and_scatter"(%x, %s, %i) <{{
+          window_dimensions = {array.format(", ".join(map(str, window)))},
+          window_strides = {array.format(", ".join(map(str, stride)))},
+          padding = dense<{[list(p) for p in padding]}> : tensor<4x2xi64>}}> ({{
+          ^bb0(%a: tensor<{dtype}>, %b: tensor<{dtype}>):
+            %r = stablehlo.compare GE, %a, %b : (tensor<{dtype}>, tensor<{dtype}>) -> tensor<i1>
+            stablehlo.return %r : tensor<i1>
+          }}, {{
+          ^bb0(%a: tensor<{dtype}>, %b: tensor<{dtype}>):
+            %r = stablehlo.add %a, %b : tensor<{dtype}>
+            stablehlo.return %r : tensor<{dtype}>
+          }}) : ({tensor(xs, dtype)}, {tensor(ss, dtype)}, tensor<{dtype}>) -> {tensor(xs, dtype)}"""
+        operands = [f"x: {xs} {dtype}", f"s: {ss} {dtype}", f"i: {dtype}"]
+        module = fusion_text("select_and_scatter", operands, text, [f"p: {xs} {dtype}"])
+        x, s = sample(sizes, dtype), sample(pooled(sizes), dtype, 1)
+        init = np.array(0.5).astype(DTYPES[dtype])
+        (got,) = run(plan_of(emit_select_and_scatter, module), [x, s, init])
+        want = want_select_and_scatter(x, s, init, window, stride, padding)
+        np.testing.assert_array_equal(got, want)
