@@ -153,7 +153,7 @@ def _concatenate(s: ShapeAnalysis, op: ir.Operation, kind: IntegerType) -> Entri
         return None
     if len(kind.shape) == 1:
         return tuple(e for o in operands for e in o)
-    arrays = [_array(s, v) for v in op.operands]
+    arrays: list[Any] = [_array(s, v) for v in op.operands]
     return tuple(np.concatenate(arrays, axis=attr.integer(op, "dimension")).reshape(-1))
 
 
@@ -192,7 +192,7 @@ def _reverse(s: ShapeAnalysis, op: ir.Operation, kind: IntegerType) -> Entries |
     return (
         None
         if array is None
-        else tuple(np.flip(array, axis=attr.integers(op, "dimensions")).reshape(-1))
+        else tuple(np.flip(array, axis=tuple(attr.integers(op, "dimensions"))).reshape(-1))
     )
 
 

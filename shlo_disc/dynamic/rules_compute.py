@@ -177,9 +177,9 @@ def _gathered(s: ShapeAnalysis, op: ir.Operation, slices: Shape) -> list[Shape]:
     offset = set(n.offset_dims)
     gone = {*n.collapsed_slice_dims, *n.operand_batching_dims}
     operand, indices = s.shape(op.operands[0]), s.shape(op.operands[1])
-    for size, window in zip(operand, slices, strict=True):
-        s.require(op, window, ">=", ZERO)
-        s.require(op, size, ">=", window)
+    for size, part in zip(operand, slices, strict=True):
+        s.require(op, part, ">=", ZERO)
+        s.require(op, size, ">=", part)
     _batching(s, op, operand, indices, n.operand_batching_dims, n.start_indices_batching_dims)
     batch = [size for k, size in enumerate(indices) if k != int(n.index_vector_dim)]
     window = [size for k, size in enumerate(slices) if k not in gone]
