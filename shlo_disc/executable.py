@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -164,7 +165,12 @@ class Executable:
         """
         if self._fingerprint is None:
             register_ffi_target()
-            self._fingerprint = id(self)
+            # A hash of the machine-independent program: XLA's compilation cache on disk outlives
+            # this process and must find this program or none.
+            texts = [self.host.text, *(kernel.text for kernel in self.host.kernels)]
+            texts += [constant.tobytes().hex() for constant in self.host.constants]
+            digest = hashlib.sha256("\0".join([str(self.signature), *texts]).encode()).digest()
+            self._fingerprint = int.from_bytes(digest[:8], "little") >> 1
             self._native.register_ffi(self._fingerprint)
             _REGISTERED.append(self)
         return self._fingerprint
