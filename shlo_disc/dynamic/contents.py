@@ -33,7 +33,7 @@ class IntegerType(NamedTuple):
     shape: tuple[int, ...]
     width: int
     is_unsigned: bool
-    count: int
+    elements: int
 
 
 def follow(s: ShapeAnalysis, op: ir.Operation, kind: IntegerType) -> Entries | None:
@@ -47,10 +47,10 @@ def follow(s: ShapeAnalysis, op: ir.Operation, kind: IntegerType) -> Entries | N
     operands = _known(s, op)
     if operands is None:
         return None
-    if kind.count == 1:
+    if kind.elements == 1:
         entries: Entries = (elementwise(s.arithmetic, *(o[0] for o in operands)),)
     else:
-        rows = [o * kind.count if len(o) == 1 else o for o in operands]
+        rows = [o * kind.elements if len(o) == 1 else o for o in operands]
         entries = tuple(elementwise(s.arithmetic, *column) for column in zip(*rows, strict=True))
     return tuple(s.arithmetic.fit(e, kind.width, kind.is_unsigned) for e in entries)
 
@@ -85,11 +85,11 @@ def _constant(s: ShapeAnalysis, op: ir.Operation, kind: IntegerType) -> Entries 
     value = op.attributes["value"]
     if not isinstance(value, ir.DenseElementsAttr):
         return None
-    if kind.count == 0:
+    if kind.elements == 0:
         return ()
     if value.is_splat:
         number = int(value.get_splat_value().value)
-        return (bool(number) if kind.width == 1 else Expr.const(number),) * kind.count
+        return (bool(number) if kind.width == 1 else Expr.const(number),) * kind.elements
     numbers = np.array(value).reshape(-1)
     if kind.width == 1:
         return tuple(bool(n) for n in numbers)
@@ -114,7 +114,7 @@ def _same(s: ShapeAnalysis, op: ir.Operation, kind: IntegerType) -> Entries | No
 
 def _bitcast(s: ShapeAnalysis, op: ir.Operation, kind: IntegerType) -> Entries | None:
     entries = s.entries(op.operands[0])
-    if entries is None or len(entries) != kind.count:
+    if entries is None or len(entries) != kind.elements:
         return None
     return tuple(s.arithmetic.fit(e, kind.width, kind.is_unsigned) for e in entries)
 
@@ -201,7 +201,7 @@ def _broadcast(s: ShapeAnalysis, op: ir.Operation, kind: IntegerType) -> Entries
     if entries is None:
         return None
     if len(entries) == 1:
-        return entries * kind.count
+        return entries * kind.elements
     array = _array(s, op.operands[0])
     assert array is not None
     sizes = [1] * len(kind.shape)
@@ -228,7 +228,7 @@ def _reduce(s: ShapeAnalysis, op: ir.Operation, kind: IntegerType) -> Entries | 
         return None
     axes = attr.integers(op, "dimensions")
     kept = [k for k in range(array.ndim) if k not in axes]
-    rows = array.transpose([*kept, *axes]).reshape(kind.count, -1)
+    rows = array.transpose([*kept, *axes]).reshape(kind.elements, -1)
     return tuple(_fold(s.arithmetic, rule, first[0], row, kind) for row in rows)
 
 
