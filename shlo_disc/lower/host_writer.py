@@ -6,15 +6,14 @@ once in the function's entry; the body holds launches and control flow.
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Sequence
 
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.monomial import Atom
 
 __all__ = ["HostWriter"]
 
-_BINARY = {ast.Add: "arith.addi", ast.Sub: "arith.subi", ast.Mult: "arith.muli"}
-_CALLS = {"min": "arith.minsi", "max": "arith.maxsi"}
+_EXTREMES = {"min": "arith.minsi", "max": "arith.maxsi"}
 _PREDICATES = {"==": "eq", "!=": "ne", "<": "slt", "<=": "sle", ">": "sgt", ">=": "sge"}
 
 
@@ -62,39 +61,36 @@ class HostWriter:
         """The i64 value of a symbolic size, computed in the entry."""
         if isinstance(expr, int):
             return self.const(expr)
-        text = str(expr)
-        key = f"size {text}"
+        key = f"size {expr}"
         name = self._cache.get(key)
         if name is None:
-            tree = ast.parse(text.replace("^", "**"), mode="eval").body
-            name = self._cache[key] = self._eval(tree)
+            name = self._cache[key] = self._polynomial(expr)
         return name
 
-    def _eval(self, node: ast.expr) -> str:
-        if isinstance(node, ast.Constant):
-            return self.const(int(str(node.value)))
-        if isinstance(node, ast.Name):
-            return self.symbol(node.id)
-        if isinstance(node, ast.UnaryOp):
-            return self.once(f"arith.subi {self.const(0)}, {self._eval(node.operand)} : i64")
-        if isinstance(node, ast.BinOp):
-            if isinstance(node.op, ast.Pow):
-                power = node.right
-                assert isinstance(power, ast.Constant)
-                base = result = self._eval(node.left)
-                for _ in range(int(str(power.value)) - 1):
-                    result = self.once(f"arith.muli {result}, {base} : i64")
-                return result
-            op = _BINARY[type(node.op)]
-            return self.once(f"{op} {self._eval(node.left)}, {self._eval(node.right)} : i64")
-        if isinstance(node, ast.Call):
-            assert isinstance(node.func, ast.Name)
-            a, b = (self._eval(argument) for argument in node.args)
-            if node.func.id in _CALLS:
-                return self.once(f"{_CALLS[node.func.id]} {a}, {b} : i64")
-            quotient, rest = self.floor_division(a, b)
-            return quotient if node.func.id == "floordiv" else rest
-        raise AssertionError(ast.dump(node))
+    def _polynomial(self, expr: Expr) -> str:
+        total: str | None = None
+        for monomial, coefficient in expr.terms:
+            term: str | None = None
+            for atom, power in monomial:
+                factor = self._atom(atom)
+                for _ in range(power):
+                    term = self._multiply(term, factor)
+            if coefficient != 1 or term is None:
+                term = self._multiply(term, self.const(coefficient))
+            total = term if total is None else self.once(f"arith.addi {total}, {term} : i64")
+        return self.const(0) if total is None else total
+
+    def _multiply(self, a: str | None, b: str) -> str:
+        return b if a is None else self.once(f"arith.muli {a}, {b} : i64")
+
+    def _atom(self, atom: Atom) -> str:
+        if not atom.op:
+            return self.symbol(atom.key)
+        a, b = (self.size(arg) for arg in atom.args)
+        if atom.op in _EXTREMES:
+            return self.once(f"{_EXTREMES[atom.op]} {a}, {b} : i64")
+        quotient, rest = self.floor_division(a, b)
+        return quotient if atom.op == "floordiv" else rest
 
     def floor_division(self, a: str, b: str) -> tuple[str, str]:
         """Floor quotient and remainder; a divisor of 0 (an impossible size) counts as 1."""
