@@ -1,0 +1,1 @@
+"""Named passes over StableHLO and the disc dialect; the table is in `table.py`."""

@@ -1,13 +1,14 @@
 """Vector math: every transcendental function as branch-free arithmetic, no libm, no tables.
 
-f32 functions on the hot paths (exp, log, tanh, logistic, erf, erfc) have their own f32
-expansions; the others are computed in f64 and rounded, which is within 0.51 ULP of the f64 result. 16-bit floats are
-computed in f32 by the caller. NaN gives NaN; signed zeros, infinities and denormals follow C99
-Annex F. :data:`ULP` states the bound of every function; `tests/lower/test_vector_math.py` holds them.
+f32 functions on the hot paths (exp, log, tanh, logistic, erf, erfc) have their own expansions;
+the others are computed in f64 and rounded, which is within 0.51 ULP of the f64 result. 16-bit
+floats are computed in f32 by the caller. NaN gives NaN; signed zeros, infinities and denormals
+follow C99 Annex F. :data:`ULP` states the bound of every function;
+`tests/lower/test_vector_math.py` holds them.
 
 Sources: argument reductions after Cody and Waite, *Software Manual for the Elementary Functions*
-(1980); log, log1p and tanh after fdlibm (Sun, 1993); erf_inv after Giles, *Approximating the erfinv
-function* (2010); polynomials fitted by `tools/fit_math.py`.
+(1980), and Payne and Hanek (1983); log, log1p and tanh after fdlibm (Sun, 1993); erf_inv after
+Giles, *Approximating the erfinv function* (2010); polynomials fitted by `tools/fit_math.py`.
 """
 
 from __future__ import annotations
