@@ -55,7 +55,7 @@ def emit_scalar(b: Text, op: ir.Operation, args: Sequence[str]) -> str:
 
 
 def _math(b: Text, op: ir.Operation, args: list[str], ins: list[Element], out: Element) -> str:
-    from shlo_disc.lower.cpu.vector_math import emit_math  # noqa: PLC0415 - optional until first use
+    from shlo_disc.lower.cpu.math import emit_math  # noqa: PLC0415 - optional until first use
 
     if not out.is_float:
         unsupported(op, f"no {out.name} form", "convert the operand to a float")
@@ -217,7 +217,7 @@ def _fmod(b: Text, x: str, y: str) -> str:
 
 def _power(b: Text, op: ir.Operation, args: list[str], ins: list[Element], out: Element) -> str:
     if out.is_float:
-        from shlo_disc.lower.cpu.vector_math import emit_math  # noqa: PLC0415 - it imports text only
+        from shlo_disc.lower.cpu.math import emit_math  # noqa: PLC0415 - it imports text only
 
         wide = [to_compute(b, a, out) for a in args]
         return from_compute(b, emit_math(b, "pow", wide, b.type_of(wide[0])), out)

@@ -1,0 +1,292 @@
+"""Vector math against mpmath and float64: stated bounds, special values, every lane count."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+
+import mpmath as mp
+import numpy as np
+import pytest
+from scipy import special
+
+from shlo_disc.errors import InternalError
+from shlo_disc.lower.cpu.codegen import compile_functions
+from shlo_disc.lower.cpu.math import FUNCTIONS, ULP, emit_math, exponential
+from shlo_disc.lower.cpu.target import Target
+from shlo_disc.lower.cpu.text import Text, vector_type
+
+mp.mp.prec = 250
+DTYPE = {"f32": np.float32, "f64": np.float64}
+TWO = ("atan2", "pow")
+ONE = sorted(set(FUNCTIONS) - set(TWO))
+_CALL = ctypes.CFUNCTYPE(
+    None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p
+)
+_compiled: dict[tuple[str, str, int], Callable[..., None]] = {}
+
+EXACT: dict[str, Callable[..., mp.mpf]] = {
+    "atan2": mp.atan2,
+    "cbrt": lambda x: mp.sign(x) * mp.cbrt(abs(x)),
+    "cos": mp.cos,
+    "erf": mp.erf,
+    "erf_inv": mp.erfinv,
+    "erfc": mp.erfc,
+    "exp": mp.exp,
+    "expm1": mp.expm1,
+    "log": mp.log,
+    "log1p": mp.log1p,
+    "logistic": lambda x: 1 / (1 + mp.exp(-x)),
+    "pow": mp.power,
+    "rsqrt": lambda x: 1 / mp.sqrt(x),
+    "sin": mp.sin,
+    "sqrt": mp.sqrt,
+    "tan": mp.tan,
+    "tanh": mp.tanh,
+}
+DOUBLE: dict[str, Callable[..., np.ndarray]] = {
+    "cbrt": np.cbrt,
+    "cos": np.cos,
+    "erf": special.erf,
+    "erf_inv": special.erfinv,
+    "erfc": special.erfc,
+    "exp": np.exp,
+    "expm1": np.expm1,
+    "log": np.log,
+    "log1p": np.log1p,
+    "logistic": special.expit,
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "sin": np.sin,
+    "sqrt": np.sqrt,
+    "tan": np.tan,
+    "tanh": np.tanh,
+}
+
+
+def function(name: str, element: str, lanes: int) -> Callable[..., None]:
+    """A kernel over whole vectors (or scalars): result, then arguments."""
+    if (name, element, lanes) not in _compiled:
+        b = Text()
+        memories = [b.memref(i, element) for i in range(3 if name in TWO else 2)]
+        with b.loop(b.lo, b.hi, max(1, lanes)) as loop:
+            if lanes:
+                args = [b.vector_load(m, loop.index, lanes) for m in memories[1:]]
+            else:
+                args = [b.load(m, loop.index) for m in memories[1:]]
+            result = emit_math(b, name, args, vector_type(lanes, element))
+            if lanes:
+                b.vector_store(result, memories[0], loop.index)
+            else:
+                b.store(result, memories[0], loop.index)
+        text, _ = b.finish()
+        (address,) = compile_functions([text])
+        _compiled[name, element, lanes] = _CALL(address)
+    return _compiled[name, element, lanes]
+
+
+def ours(name: str, *args: np.ndarray, lanes: int = 16) -> np.ndarray:
+    element = "f32" if args[0].dtype == np.float32 else "f64"
+    count, step = args[0].size, max(1, lanes)
+    padded = [np.ones(-(-count // step) * step, args[0].dtype) for _ in range(len(args) + 1)]
+    for array, value in zip(padded[1:], args, strict=True):
+        array[:count] = value
+    pointers = (ctypes.c_void_p * len(padded))(*(a.ctypes.data for a in padded))
+    function(name, element, lanes)(pointers, None, 0, len(padded[0]), None)
+    return padded[0][:count]
+
+
+def test_every_function_has_a_bound_and_a_reference():
+    assert set(ULP) == set(FUNCTIONS) == set(EXACT)
+    with pytest.raises(InternalError, match="gamma"):
+        emit_math(Text(), "gamma", [], "f32")
+
+
+@pytest.mark.parametrize("name", ONE)
+def test_f32_over_all_bit_patterns(name):
+    """Every 4099th: denormals, huge arguments, infinities and NaNs are among them."""
+    x = np.arange(0, 1 << 32, 4099, dtype=np.uint64).astype(np.uint32).view(np.float32)
+    with np.errstate(all="ignore"):
+        exact = DOUBLE[name](x.astype(np.float64))
+        want = exact.astype(np.float32)
+    got = ours(name, x)
+    np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
+    infinite = np.isinf(want)
+    np.testing.assert_array_equal(got[infinite], want[infinite])
+    regular = np.isfinite(want)
+    signs = regular | infinite
+    np.testing.assert_array_equal(np.signbit(got[signs]), np.signbit(want[signs]))
+    unit = np.spacing(np.abs(want[regular])).astype(np.float64)
+    errors = np.abs(got[regular].astype(np.float64) - exact[regular]) / unit
+    worst = int(errors.argmax())
+    assert errors[worst] <= ULP[name][0], (x[regular][worst], got[regular][worst], errors[worst])
+
+
+def spread(low: float, high: float, signed: bool = True):
+    """Exponents uniform in [low, high]."""
+
+    def draw(rng: np.random.Generator, count: int) -> np.ndarray:
+        values = np.exp2(rng.uniform(low, high, count))
+        return values * rng.choice([-1.0, 1.0], count) if signed else values
+
+    return draw
+
+
+def between(low: float, high: float):
+    return lambda rng, count: rng.uniform(low, high, count)
+
+
+ANGLES = [(between(-10, 10),), (spread(-60, 31),), (spread(29, 1023),)]
+F64 = {
+    "atan2": [(spread(-30, 30), spread(-30, 30)), (between(-2, 2), between(-2, 2))],
+    "cbrt": [(spread(-1074, 1023),)],
+    "cos": ANGLES,
+    "erf": [(between(-6, 6),), (spread(-60, 0),)],
+    "erf_inv": [(between(-1, 1),), (spread(-60, -1),)],
+    "erfc": [(between(-6, 26),), (spread(-60, 0),)],
+    "exp": [(between(-708, 709.7),), (spread(-60, 0),)],
+    "expm1": [(between(-40, 709),), (spread(-60, 1),)],
+    "log": [(spread(-1074, 1023, signed=False),), (between(0.5, 2),)],
+    "log1p": [(between(-0.99, 4),), (spread(-60, -1),), (spread(0, 1000, signed=False),)],
+    "logistic": [(between(-708, 40),), (spread(-60, 2),)],
+    "pow": [
+        (spread(-80, 80, signed=False), between(-12, 12)),
+        (between(0.9, 1.1), between(-4e3, 4e3)),
+        (spread(-1074, 1023, signed=False), between(-0.9, 0.9)),
+    ],
+    "rsqrt": [(spread(-1074, 1023, signed=False),)],
+    "sin": ANGLES,
+    "sqrt": [(spread(-1074, 1023, signed=False),)],
+    "tan": ANGLES,
+    "tanh": [(between(-22, 22),), (spread(-60, 0),)],
+}
+
+
+def check(name: str, dtype: type, *args: np.ndarray) -> None:
+    got = ours(name, *args, lanes=8)
+    exact = [EXACT[name](*map(mp.mpf, map(float, t))) for t in zip(*args, strict=True)]
+    tiny, huge = float(np.finfo(dtype).tiny), float(np.finfo(dtype).max)
+    bound = ULP[name][dtype is np.float64]
+    for g, e, *at in zip(got, exact, *args, strict=True):
+        if tiny <= abs(e) < huge:
+            error = abs(mp.mpf(float(g)) - e) / float(np.spacing(abs(dtype(float(e)))))
+            assert error <= bound, (at, g, mp.nstr(e, 20), float(error))
+
+
+@pytest.mark.parametrize("name", sorted(F64))
+def test_f64_at_random_points(name):
+    for number, draws in enumerate(F64[name]):
+        rng = np.random.default_rng(number)
+        check(name, np.float64, *(draw(rng, 150) for draw in draws))
+
+
+@pytest.mark.parametrize("name", TWO)
+def test_f32_pairs_at_random_points(name):
+    for number, draws in enumerate(F64[name][:2]):
+        rng = np.random.default_rng(number)
+        scale = 4.0 if name == "pow" else 1.0
+        args = [
+            (draw(rng, 200) / s).astype(np.float32)
+            for draw, s in zip(draws, (1, scale), strict=True)
+        ]
+        check(name, np.float32, *args)
+
+
+def near_multiples(bits: int, top: int) -> list[float]:
+    """Numbers with `bits` bits unusually near a multiple of pi/2, by continued fractions."""
+    found = []
+    for e in range(0, top, 7):
+        ratio = mp.pi / 2 / mp.mpf(2) ** e
+        p0, q0, p1, q1, x = 0, 1, 1, 0, ratio
+        for _ in range(60):
+            a = int(mp.floor(x))
+            p0, p1, q0, q1 = p1, a * p1 + p0, q1, a * q1 + q0
+            if p1 >= 1 << bits:
+                break
+            if p1 > 1 << (bits - 20):
+                found.append(float(p1) * 2.0**e)
+            if x == a:
+                break
+            x = 1 / (x - a)
+    return found
+
+
+@pytest.mark.parametrize("name", ["sin", "cos", "tan"])
+def test_angles_next_to_multiples_of_half_pi(name):
+    check(name, np.float64, np.array(near_multiples(53, 960)))
+    check(name, np.float32, np.array(near_multiples(24, 100), np.float32))
+
+
+INF, NAN = np.inf, np.nan
+SPECIAL = {
+    "cbrt": [(0.0, 0.0), (-0.0, -0.0), (INF, INF), (-INF, -INF), (NAN, NAN), (27.0, 3.0)],
+    "cos": [(0.0, 1.0), (-0.0, 1.0), (INF, NAN), (-INF, NAN), (NAN, NAN)],
+    "erf": [(0.0, 0.0), (-0.0, -0.0), (INF, 1.0), (-INF, -1.0), (NAN, NAN)],
+    "erf_inv": [(0.0, 0.0), (-0.0, -0.0), (1.0, INF), (-1.0, -INF), (2.0, NAN), (NAN, NAN)],
+    "erfc": [(0.0, 1.0), (INF, 0.0), (-INF, 2.0), (NAN, NAN)],
+    "exp": [(0.0, 1.0), (-0.0, 1.0), (INF, INF), (-INF, 0.0), (NAN, NAN), (1e4, INF), (-1e4, 0.0)],
+    "expm1": [(0.0, 0.0), (-0.0, -0.0), (INF, INF), (-INF, -1.0), (NAN, NAN), (1e4, INF)],
+    "log": [(0.0, -INF), (-0.0, -INF), (1.0, 0.0), (INF, INF), (-1.0, NAN), (-INF, NAN)],
+    "log1p": [(0.0, 0.0), (-0.0, -0.0), (-1.0, -INF), (INF, INF), (-2.0, NAN), (NAN, NAN)],
+    "logistic": [(0.0, 0.5), (INF, 1.0), (-INF, 0.0), (NAN, NAN)],
+    "rsqrt": [(0.0, INF), (-0.0, -INF), (4.0, 0.5), (INF, 0.0), (-1.0, NAN), (NAN, NAN)],
+    "sin": [(0.0, 0.0), (-0.0, -0.0), (INF, NAN), (-INF, NAN), (NAN, NAN)],
+    "sqrt": [(0.0, 0.0), (-0.0, -0.0), (INF, INF), (-1.0, NAN), (NAN, NAN)],
+    "tan": [(0.0, 0.0), (-0.0, -0.0), (INF, NAN), (-INF, NAN), (NAN, NAN)],
+    "tanh": [(0.0, 0.0), (-0.0, -0.0), (INF, 1.0), (-INF, -1.0), (NAN, NAN), (1e4, 1.0)],
+}
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", sorted(SPECIAL))
+def test_special_values(name, dtype):
+    x, want = np.array(SPECIAL[name], dtype).T
+    got = ours(name, x)
+    np.testing.assert_array_equal(got, want)
+    signs = ~np.isnan(want)
+    np.testing.assert_array_equal(np.signbit(got[signs]), np.signbit(want[signs]))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", TWO)
+def test_special_pairs_as_libm(name, dtype):
+    tiny = float(np.finfo(dtype).smallest_subnormal)
+    big = 2.0**60 + 2.0**40
+    half = [0.0, tiny, 0.5, 1.0, 1.5, 2.0, 3.0, 1e6 + 1, big, float(np.finfo(dtype).max), INF]
+    values = np.array([*half, *(-v for v in half), NAN], dtype)
+    x, y = (v.ravel() for v in np.meshgrid(values, values))
+    with np.errstate(all="ignore"):
+        want = (np.power if name == "pow" else np.arctan2)(x, y)
+    got = ours(name, x, y)
+    rtol = 3e-7 if dtype == np.float32 else 1e-15
+    np.testing.assert_allclose(got, want, rtol=rtol, atol=2 * tiny)
+    signs = ~np.isnan(want)
+    np.testing.assert_array_equal(np.signbit(got[signs]), np.signbit(want[signs]))
+
+
+def test_denormal_results_are_gradual():
+    x = np.linspace(-746, -700, 500)
+    with np.errstate(all="ignore"):
+        want = np.exp(x)
+    step = float(np.finfo(np.float64).smallest_subnormal)
+    got = ours("exp", x, lanes=8)
+    assert (np.abs(got - want) <= np.maximum(step, 2e-16 * want)).all()
+    assert (got[want > 0] > 0).any()
+
+
+@pytest.mark.parametrize("lanes", [0, 4, 64])
+def test_any_number_of_lanes_gives_the_same_bits(lanes):
+    x = np.concatenate([np.linspace(-20, 20, 60), [1e30, 3e5, -0.0, NAN]]).astype(np.float32)
+    for name in ("exp", "tanh", "sin", "erf", "log1p", "erfc"):
+        np.testing.assert_array_equal(ours(name, x, lanes=lanes), ours(name, x, lanes=16))
+
+
+def test_without_avx512_results_are_the_same(monkeypatch):
+    x = np.concatenate([np.linspace(-103, 89, 1000), [INF, -INF, NAN]]).astype(np.float32)
+    names = ("exp", "logistic", "erfc")
+    before = [ours(name, x) for name in names]
+    monkeypatch.setattr(exponential, "host_target", Target)
+    _compiled.clear()
+    for name, want in zip(names, before, strict=True):
+        np.testing.assert_array_max_ulp(ours(name, x)[:-3], want[:-3], 1)
+        np.testing.assert_array_equal(ours(name, x)[-3:], want[-3:])
+    _compiled.clear()
