@@ -38,10 +38,12 @@ class Numbers:
 
 
 def want_scatter(x, indices, updates, numbers: Numbers, combine):
-    """The specification, element by element."""
+    """The specification, element by element, but windows partly outside are skipped (XLA)."""
     x = x.copy()
     gone = (*numbers.inserted, *numbers.batching)
     kept = [d for d in range(x.ndim) if d not in gone]
+    extent = dict.fromkeys(range(x.ndim), 1)
+    extent |= {o: updates.shape[d] for d, o in zip(numbers.window, kept, strict=True)}
     scattered = [d for d in range(updates.ndim) if d not in numbers.window]
     if numbers.vector == indices.ndim:
         indices = indices[..., None]
@@ -50,15 +52,17 @@ def want_scatter(x, indices, updates, numbers: Numbers, combine):
         batch = [place[d] for d in scattered]
         at: list[object] = list(batch)
         at.insert(numbers.vector, slice(None))
-        start = indices[tuple(at)]
+        start = [int(v) for v in indices[tuple(at)]]
         target = [0] * x.ndim
         for k, o in enumerate(numbers.to):
-            target[o] += int(start[k])
+            target[o] += start[k]
         for s, o in zip(numbers.index_batching, numbers.batching, strict=True):
             target[o] += batch[index_dims.index(s)]
         for d, o in zip(numbers.window, kept, strict=True):
             target[o] += place[d]
-        if all(0 <= a < n for a, n in zip(target, x.shape, strict=True)):
+        if all(
+            a >= 0 and a + extent[o] <= x.shape[o] for a, o in zip(start, numbers.to, strict=True)
+        ):
             x[tuple(target)] = combine(x[tuple(target)], updates[place])
     return x
 

@@ -2,15 +2,16 @@
 
 Updates that share a place are combined in row-major order of the index tensor, so results do not
 depend on the number of threads. Tasks are what cannot meet: batching dimensions and pieces of the
-contiguous part of the update window whose position no index changes. An update element outside the
-operand is skipped (each on its own, as the StableHLO specification says).
+contiguous part of the update window whose position no index changes. A window that does not lie
+inside the operand entirely is skipped as a whole, as XLA does and JAX's `mode="drop"` relies on
+(the StableHLO specification speaks of elements; JAX is the program that must agree).
 
 The copy of the first operand is the first step of the plan (`KernelPlan.copies_operand`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
@@ -23,6 +24,8 @@ from shlo_disc.lower.kernel import Buffer, Input, KernelPlan, Launch
 from shlo_disc.mlir import ir, stablehlo
 
 __all__ = ["emit_scatter"]
+
+_Body = Callable[[dict[int, str]], None]
 
 _CHUNK = 512
 """Elements of a task along the contiguous run; every task reads all indices."""
@@ -110,16 +113,19 @@ class _Scatter:
             free = [d for d in self.scattered if d not in self.batching]
             moved = [d for d in range(run) if d in self.window]
 
-            def nest(rest: Sequence[int], index: dict[int, str], starts: dict[int, str]) -> None:
-                if len(rest) == len(moved):  # all indices are known
-                    starts = self._starts(e, index)
+            def over(rest: Sequence[int], index: dict[int, str], body: _Body) -> None:
                 if not rest:
-                    self._apply(e, places, index, starts, first, last)
+                    body(index)
                     return
                 with b.loop(0, b.param(self.update_sizes[rest[0]], opaque=True), 1) as loop:
-                    nest(rest[1:], {**index, rest[0]: loop.index}, starts)
+                    over(rest[1:], {**index, rest[0]: loop.index}, body)
 
-            nest([*free, *moved], index, {})
+            def window(index: dict[int, str]) -> None:
+                starts = self._starts(e, index)
+                with b.if_(self._inside(e, starts)):
+                    over(moved, index, lambda i: self._apply(e, places, i, starts, first, last))
+
+            over(free, index, window)
         updates = Expr.product(self.update_sizes[d] for d in (*free, *moved))
         bytes_ = sum(x.bytes for x in elements)
         cost = updates * (Expr.min(length, Expr.const(_CHUNK)) * bytes_ // 8 + 8) + 20
@@ -140,6 +146,22 @@ class _Scatter:
             starts[o] = e.to_index(register, element_of(self.indices))
         return starts
 
+    def _inside(self, e: Elemental, starts: dict[int, str]) -> str:
+        """Whether the whole window lies in the operand."""
+        b = e.b
+        extents = {o: self.update_sizes[d] for d, o in self.window.items()}
+        inside = b.constant(True, "i1")
+        for o, start in starts.items():
+            room = b.sub(b.param(self.sizes[o]), b.param(extents.get(o, Expr.const(1))))
+            # Two signed comparisons: `room` is negative where the operand is empty.
+            within = b.op(
+                "arith.andi",
+                b.cmpi("sge", start, b.constant(0, "index")),
+                b.cmpi("sle", start, room),
+            )
+            inside = b.op("arith.andi", inside, within)
+        return inside
+
     def _apply(
         self,
         e: Elemental,
@@ -149,34 +171,30 @@ class _Scatter:
         first: str,
         last: str,
     ) -> None:
-        """One run of the update into the operand, where it lies inside."""
+        """One run of the update into the operand."""
         b = e.b
         target = [b.constant(0, "index")] * len(self.sizes)
         for d, o in (*self.window.items(), *self.batching.items()):
             if d < self.run or d in self.batching:
                 target[o] = index[d]
-        inside = b.constant(True, "i1")
         for o, start in starts.items():
             target[o] = b.add(start, target[o])
-            within = b.cmpi("ult", target[o], b.param(self.sizes[o]))
-            inside = b.op("arith.andi", inside, within)
         place = offset(b, target, strides(self.sizes))
         source = offset(
             b, [index[d] for d in range(self.run)], strides(self.update_sizes)[: self.run]
         )
-        with b.if_(inside):
-            if not e.lanes:
-                self._combine(e, places, Ix(place), Ix(source), None)
-                return
-            whole = b.sub(last, b.rem(b.sub(last, first), e.lanes))
+        if not e.lanes:
+            self._combine(e, places, Ix(place), Ix(source), None)
+            return
+        whole = b.sub(last, b.rem(b.sub(last, first), e.lanes))
 
-            def step(at: str, mask: str | None) -> None:
-                self._combine(e, places, Ix(b.add(place, at), 1), Ix(b.add(source, at), 1), mask)
+        def step(at: str, mask: str | None) -> None:
+            self._combine(e, places, Ix(b.add(place, at), 1), Ix(b.add(source, at), 1), mask)
 
-            with b.loop(first, whole, e.lanes, hint="j") as loop:
-                step(loop.index, None)
-            with b.if_(b.cmpi("slt", whole, last)):
-                step(whole, b.mask(b.sub(last, whole), e.lanes))
+        with b.loop(first, whole, e.lanes, hint="j") as loop:
+            step(loop.index, None)
+        with b.if_(b.cmpi("slt", whole, last)):
+            step(whole, b.mask(b.sub(last, whole), e.lanes))
 
     def _combine(
         self, e: Elemental, places: Sequence[Buffer], to: Ix, source: Ix, mask: str | None
