@@ -442,11 +442,19 @@ class _Planner:
 
 
 def _in_place_candidate(op: ir.Operation) -> bool:
-    return (
-        op.name == "disc.fusion"
-        and ir.StringAttr(op.attributes["kind"]).value in IN_PLACE_KINDS
-        and len(op.results) == 1
-    )
+    """Does the fusion change a copy of its operand 0, and read that operand for nothing else?"""
+    if (
+        op.name != "disc.fusion"
+        or ir.StringAttr(op.attributes["kind"]).value not in IN_PLACE_KINDS
+        or len(op.results) != 1
+    ):
+        return False
+    block = op.regions[0].blocks[0]
+    ops = [view.operation for view in block.operations]
+    changed = block.arguments[0]
+    # Also the update or the indices: they would be read after parts of them were overwritten.
+    reads = sum(value == changed for inner in ops for value in inner.operands)
+    return reads == 1 and ops[-2].operands[0] == changed and ops[-1].operands[0].owner == ops[-2]
 
 
 def _is_fusion_result(value: ir.Value) -> bool:
