@@ -447,6 +447,7 @@ def _in_place_candidate(op: ir.Operation) -> bool:
         op.name != "disc.fusion"
         or ir.StringAttr(op.attributes["kind"]).value not in IN_PLACE_KINDS
         or len(op.results) != 1
+        or not len(op.operands)
     ):
         return False
     block = op.regions[0].blocks[0]
@@ -454,7 +455,7 @@ def _in_place_candidate(op: ir.Operation) -> bool:
     changed = block.arguments[0]
     # Also the update or the indices: they would be read after parts of them were overwritten.
     reads = sum(value == changed for inner in ops for value in inner.operands)
-    return reads == 1 and ops[-2].operands[0] == changed and ops[-1].operands[0].owner == ops[-2]
+    return bool(reads == 1 and ops[-2].operands[0] == changed)
 
 
 def _is_fusion_result(value: ir.Value) -> bool:

@@ -87,3 +87,27 @@ func.func public @main(%a: tensor<8xf32>, %x: tensor<1xf32>, %p: tensor<i32>) ->
   }) {kind = "dynamic_update_slice", name = "store"} : (tensor<8xf32>, tensor<1xf32>, tensor<i32>) -> tensor<8xf32>
   return %b : tensor<8xf32>
 }
+
+// -----
+
+// The updates are the operand itself: in place, later updates would read what earlier ones wrote.
+// CHECK-LABEL: func.func public @main
+// CHECK: disc.buffers = ["slot:0"], kind = "loop"
+// CHECK: disc.buffers = ["result:0"], kind = "scatter"
+func.func public @main(%x: tensor<8xf32>, %i: tensor<8x1xi32>) -> tensor<8xf32> {
+  %a = "disc.fusion"(%x) ({
+  ^bb0(%v: tensor<8xf32>):
+    %t = stablehlo.tanh %v : tensor<8xf32>
+    "disc.yield"(%t) : (tensor<8xf32>) -> ()
+  }) {kind = "loop", name = "a"} : (tensor<8xf32>) -> tensor<8xf32>
+  %b = "disc.fusion"(%a, %i) ({
+  ^bb0(%u: tensor<8xf32>, %p: tensor<8x1xi32>):
+    %l = "stablehlo.scatter"(%u, %p, %u) <{scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}> ({
+    ^bb0(%old: tensor<f32>, %new: tensor<f32>):
+      %s = stablehlo.add %old, %new : tensor<f32>
+      stablehlo.return %s : tensor<f32>
+    }) : (tensor<8xf32>, tensor<8x1xi32>, tensor<8xf32>) -> tensor<8xf32>
+    "disc.yield"(%l) : (tensor<8xf32>) -> ()
+  }) {kind = "scatter", name = "b"} : (tensor<8xf32>, tensor<8x1xi32>) -> tensor<8xf32>
+  return %b : tensor<8xf32>
+}
