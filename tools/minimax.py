@@ -190,13 +190,13 @@ def fits() -> list[Fit]:
 
         def of(u: mp.mpf) -> mp.mpf:
             v = u + c
-            return erf_inv_of(max(mp.mpf(0), v * v if root else v))
+            return erf_inv_of(max(mp.mpf(0), v * v if root else v)) - 1
 
         ends = [mp.sqrt(mp.mpf(e)) if root else mp.mpf(e) for e in (low, high)]
-        what = f"{'sqrt(w)' if root else 'w'} - {centre}"
+        what = f"{'sqrt(w)' if root else 'w'} - {centre}" if c else "w"
         return Fit(
-            name, f"erf_inv(x) / x, u = {what}, w = -log(1 - x^2) in [{low}, {high}]", dtype,
-            of, lambda u: 1 / of(u), ends[0] - c, ends[1] - c, terms,
+            name, f"erf_inv(x) / x - 1, u = {what}, w = -log(1 - x^2) in [{low}, {high}]", dtype,
+            of, lambda u: 1 / (1 + of(u)), ends[0] - c, ends[1] - c, terms,
         )  # fmt: skip
 
     out: list[Fit] = []
@@ -237,7 +237,7 @@ def fits() -> list[Fit]:
                 Fit("erf_log", "-log(erfc(a)), 0.95 <= a <= 4", dtype,
                     lambda a: -mp.log(mp.erfc(a)), lambda a: mp.erfc(a) / mp.erf(a),
                     mp.mpf("0.95"), mp.mpf(4), 8),
-                erf_inv_fit("erf_inv", dtype, "2.5", "0", "5", 11, False),
+                erf_inv_fit("erf_inv", dtype, "0", "0", "5", 11, False),
                 erf_inv_fit("erf_inv_tail", dtype, "3", "5", "17", 10, True),
             ]  # fmt: skip
         else:
@@ -249,9 +249,9 @@ def fits() -> list[Fit]:
                 Fit("exp_short", "exp(r), |r| <= log(2) / 2, for f32 pow", dtype,
                     mp.exp, lambda r: mp.exp(-r), -half * mp.mpf("1.001"),
                     half * mp.mpf("1.001"), 7),
-                erf_inv_fit("erf_inv", dtype, "3.125", "0", "6.25", 23, False),
+                erf_inv_fit("erf_inv", dtype, "1.5", "0", "6.25", 24, False),
                 erf_inv_fit("erf_inv_tail", dtype, "3.25", "6.25", "16", 19, True),
-                erf_inv_fit("erf_inv_far", dtype, "5", "16", "37", 17, True),
+                erf_inv_fit("erf_inv_far", dtype, "5", "16", "37", 18, True),
             ]  # fmt: skip
     return out
 

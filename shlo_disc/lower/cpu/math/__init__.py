@@ -42,7 +42,7 @@ ULP: dict[str, tuple[float, float]] = {
     "cbrt": (0.51, 0.51),
     "cos": (2.0, 2.0),
     "erf": (1.5, 1.5),
-    "erf_inv": (4.0, 5.0),
+    "erf_inv": (2.0, 4.0),
     "erfc": (4.0, 4.0),
     "exp": (1.1, 1.1),
     "expm1": (2.0, 2.0),

@@ -58,11 +58,13 @@ def erf_inv(x: Num) -> Num:
     w = -log(fma(-x, x, 1.0))  # infinite at the ends, NaN beyond
     root = w.sqrt()
     if x.is_double:
-        p = horner(w - 3.125, TABLES["erf_inv", dtype])
+        p = horner(w - 1.5, TABLES["erf_inv", dtype])
         tail = horner(root - 3.25, TABLES["erf_inv_tail", dtype])
         far = horner(root - 5.0, TABLES["erf_inv_far", dtype])
         p = select(w < 6.25, p, select(w < 16.0, tail, far))
     else:
-        p = horner(w - 2.5, TABLES["erf_inv", dtype])
+        p = horner(w, TABLES["erf_inv", dtype])
         p = select(w < 5.0, p, horner(root - 3.0, TABLES["erf_inv_tail", dtype]))
-    return select(w.equals(_INFINITY), x * _INFINITY, select(w.is_nan(), w, p * x))
+    return select(
+        w.equals(_INFINITY), x * _INFINITY, select(w.is_nan(), w, fma(x, p, x).copysign(x))
+    )
