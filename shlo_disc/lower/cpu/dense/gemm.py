@@ -300,11 +300,9 @@ class Writer:
         a_at = [self._a_start(x, at) for x in rows]
         c_at = self._sums_at(rows, at)
         zero = b.constant(0, self.vector)
-        sums = [
-            b.masked_load(self.sums, b.add(c, v * lanes), at.held[v], zero, readonly=False)
-            for c in c_at
-            for v in range(g.tile.vectors)
-        ]
+        # From zero in every block of K, and added to what there is: the rounding error of a sum
+        # grows with the length of its chain.
+        sums = [zero] * (height * g.tile.vectors)
         if g.a_mode == "scratch" or g.a.k_steps == 1:
             k0 = self.zero if g.a_mode == "scratch" else at.k0
             sums = self._products([b.add(a, k0) for a in a_at], at, self.zero, at.depth, sums)
@@ -319,10 +317,19 @@ class Writer:
                 k = b.mul(outer.index, run)
                 outer.yield_(*self._products(starts, at, k, run, outer.args))
             sums = outer.results
-        for r, c in enumerate(c_at):
-            for v in range(g.tile.vectors):
-                value = sums[r * g.tile.vectors + v]
-                b.masked_store(value, self.sums, b.add(c, v * lanes), at.columns[v])
+        add = "arith.addf" if g.compute.is_float else "arith.addi"
+        places = [
+            (b.add(c, v * lanes), at.held[v], at.columns[v])
+            for c in c_at
+            for v in range(g.tile.vectors)
+        ]
+        # All loads before all stores: rows beyond the last are the last row again.
+        values = [
+            b.op(add, b.masked_load(self.sums, place, held, zero, readonly=False), total)
+            for (place, held, _), total in zip(places, sums, strict=True)
+        ]
+        for (place, _, columns), value in zip(places, values, strict=True):
+            b.masked_store(value, self.sums, place, columns)
 
     def _products(
         self, a_at: Sequence[str], at: _At, k0: str, depth: str, init: Sequence[str]
