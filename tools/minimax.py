@@ -264,7 +264,7 @@ def main() -> None:
     print("TABLES: dict[tuple[str, str], tuple[float, ...]] = {")
     for fit in fits():
         coefficients, error = solve(fit)
-        print(f"    # {fit.meaning}: weighted error 2^{error:.1f}")
+        print(f"    # {fit.meaning}:\n    # weighted error 2^{error:.1f}")
         print(f'    ("{fit.name}", "{fit.dtype}"): (')
         for c in coefficients:
             print(f"        {c!r},")

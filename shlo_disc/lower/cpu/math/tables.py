@@ -5,7 +5,8 @@ from __future__ import annotations
 __all__ = ["TABLES"]
 
 TABLES: dict[tuple[str, str], tuple[float, ...]] = {
-    # (exp(r) - 1 - r) / r^2, |r| <= log(2) / 2: weighted error 2^-26.1
+    # (exp(r) - 1 - r) / r^2, |r| <= log(2) / 2:
+    # weighted error 2^-26.1
     ("exp", "f32"): (
         0.5,
         0.16666539013385773,
@@ -13,7 +14,8 @@ TABLES: dict[tuple[str, str], tuple[float, ...]] = {
         0.00836710911244154,
         0.0013916859170421958,
     ),
-    # (log(1 + f) - f + f^2 / 2) / f^3, 1 + f in [sqrt(1/2), sqrt(2)]: weighted error 2^-28.6
+    # (log(1 + f) - f + f^2 / 2) / f^3, 1 + f in [sqrt(1/2), sqrt(2)]:
+    # weighted error 2^-28.6
     ("log", "f32"): (
         0.3333331048488617,
         -0.25000301003456116,
@@ -25,7 +27,8 @@ TABLES: dict[tuple[str, str], tuple[float, ...]] = {
         -0.10316318273544312,
         0.04194400832056999,
     ),
-    # (tanh(x) - x) / x^3, z = x^2, x <= 0.55: weighted error 2^-29.8
+    # (tanh(x) - x) / x^3, z = x^2, x <= 0.55:
+    # weighted error 2^-29.8
     ("tanh", "f32"): (
         -0.33333319425582886,
         0.13332636654376984,
@@ -33,19 +36,22 @@ TABLES: dict[tuple[str, str], tuple[float, ...]] = {
         0.021088268607854843,
         -0.006295554339885712,
     ),
-    # (sin(r) - r) / r^3, z = r^2, r <= pi/4: weighted error 2^-28.0
+    # (sin(r) - r) / r^3, z = r^2, r <= pi/4:
+    # weighted error 2^-28.0
     ("sin", "f32"): (
         -0.16666655242443085,
         0.008332191966474056,
         -0.00019518790941219777,
     ),
-    # (cos(r) - 1 + r^2 / 2) / r^4, z = r^2, r <= pi/4: weighted error 2^-33.1
+    # (cos(r) - 1 + r^2 / 2) / r^4, z = r^2, r <= pi/4:
+    # weighted error 2^-33.1
     ("cos", "f32"): (
         0.04166664555668831,
         -0.00138873013202101,
         2.443065750412643e-05,
     ),
-    # (atan(t) - t) / t^3, z = t^2, t <= 1: weighted error 2^-28.7
+    # (atan(t) - t) / t^3, z = t^2, t <= 1:
+    # weighted error 2^-28.7
     ("atan", "f32"): (
         -0.33333301544189453,
         0.1999862641096115,
@@ -57,7 +63,8 @@ TABLES: dict[tuple[str, str], tuple[float, ...]] = {
         0.011028934270143509,
         -0.0018187026726081967,
     ),
-    # erf(x) / x - 1, z = x^2 <= 0.9025: weighted error 2^-30.0
+    # erf(x) / x - 1, z = x^2 <= 0.9025:
+    # weighted error 2^-30.0
     ("erf", "f32"): (
         0.12837916612625122,
         -0.3761262893676758,
@@ -67,7 +74,8 @@ TABLES: dict[tuple[str, str], tuple[float, ...]] = {
         -0.0008050804026424885,
         8.00277412054129e-05,
     ),
-    # (1 + 2a) exp(a^2) erfc(a), t = (a - 2) / (a + 2), 0 <= a <= 10.1: weighted error 2^-24.3
+    # (1 + 2a) exp(a^2) erfc(a), t = (a - 2) / (a + 2), 0 <= a <= 10.1:
+    # weighted error 2^-24.3
     ("erfc", "f32"): (
         1.2769783735275269,
         -0.09276371449232101,
@@ -82,7 +90,8 @@ TABLES: dict[tuple[str, str], tuple[float, ...]] = {
         0.0003315146022941917,
         0.0001670624187681824,
     ),
-    # m^(-1/3), m in [1, 2]: weighted error 2^-14.7
+    # m^(-1/3), m in [1, 2]:
+    # weighted error 2^-14.7
     ("cbrt", "f32"): (
         1.6699934005737305,
         -1.1728450059890747,
@@ -90,7 +99,8 @@ TABLES: dict[tuple[str, str], tuple[float, ...]] = {
         -0.2212236523628235,
         0.02858884260058403,
     ),
-    # -log(erfc(a)), 0.95 <= a <= 4: weighted error 2^-34.7
+    # -log(erfc(a)), 0.95 <= a <= 4:
+    # weighted error 2^-34.7
     ("erf_log", "f32"): (
         -0.00018246333638671786,
         1.1295520067214966,
@@ -101,7 +111,8 @@ TABLES: dict[tuple[str, str], tuple[float, ...]] = {
         -0.0004384973144624382,
         2.144227983080782e-05,
     ),
-    # erf_inv(x) / x - 1, u = w, w = -log(1 - x^2) in [0, 5]: weighted error 2^-27.6
+    # erf_inv(x) / x - 1, u = w, w = -log(1 - x^2) in [0, 5]:
+    # weighted error 2^-27.6
     ("erf_inv", "f32"): (
         -0.11377307027578354,
         0.23201344907283783,
@@ -115,7 +126,8 @@ TABLES: dict[tuple[str, str], tuple[float, ...]] = {
         -2.3693294437521217e-08,
         6.043708311587181e-10,
     ),
-    # erf_inv(x) / x - 1, u = sqrt(w) - 3, w = -log(1 - x^2) in [5, 17]: weighted error 2^-25.6
+    # erf_inv(x) / x - 1, u = sqrt(w) - 3, w = -log(1 - x^2) in [5, 17]:
+    # weighted error 2^-25.6
     ("erf_inv_tail", "f32"): (
         1.8329768180847168,
         1.001674771308899,
@@ -128,7 +140,8 @@ TABLES: dict[tuple[str, str], tuple[float, ...]] = {
         -0.00029483422986231744,
         0.00010026579548139125,
     ),
-    # (exp(r) - 1 - r) / r^2, |r| <= log(2) / 2: weighted error 2^-61.4
+    # (exp(r) - 1 - r) / r^2, |r| <= log(2) / 2:
+    # weighted error 2^-61.4
     ("exp", "f64"): (
         0.5,
         0.16666666666666677,
@@ -142,7 +155,8 @@ TABLES: dict[tuple[str, str], tuple[float, ...]] = {
         2.510902819293733e-08,
         2.0927466684099815e-09,
     ),
-    # (log((1+s)/(1-s)) - 2s) / s^3, z = s^2: weighted error 2^-58.5
+    # (log((1+s)/(1-s)) - 2s) / s^3, z = s^2:
+    # weighted error 2^-58.5
     ("log", "f64"): (
         0.6666666666666734,
         0.3999999999941669,
@@ -152,7 +166,8 @@ TABLES: dict[tuple[str, str], tuple[float, ...]] = {
         0.15314091067299812,
         0.14795563485655466,
     ),
-    # (tanh(x) - x) / x^3, z = x^2, x <= 0.55: weighted error 2^-55.5
+    # (tanh(x) - x) / x^3, z = x^2, x <= 0.55:
+    # weighted error 2^-55.5
     ("tanh", "f64"): (
         -0.33333333333332354,
         0.13333333333174052,
@@ -165,7 +180,8 @@ TABLES: dict[tuple[str, str], tuple[float, ...]] = {
         -0.00021041031475321428,
         5.1093198889401774e-05,
     ),
-    # (sin(r) - r) / r^3, z = r^2, r <= pi/4: weighted error 2^-58.0
+    # (sin(r) - r) / r^3, z = r^2, r <= pi/4:
+    # weighted error 2^-58.0
     ("sin", "f64"): (
         -0.16666666666666632,
         0.008333333333322488,
@@ -174,7 +190,8 @@ TABLES: dict[tuple[str, str], tuple[float, ...]] = {
         -2.505075997528434e-08,
         1.5896890969631545e-10,
     ),
-    # (cos(r) - 1 + r^2 / 2) / r^4, z = r^2, r <= pi/4: weighted error 2^-64.2
+    # (cos(r) - 1 + r^2 / 2) / r^4, z = r^2, r <= pi/4:
+    # weighted error 2^-64.2
     ("cos", "f64"): (
         0.0416666666666666,
         -0.0013888888888874474,
@@ -183,7 +200,8 @@ TABLES: dict[tuple[str, str], tuple[float, ...]] = {
         2.08757292575167e-09,
         -1.1359932434961388e-11,
     ),
-    # (atan(t) - t) / t^3, z = t^2, t <= 1: weighted error 2^-56.5
+    # (atan(t) - t) / t^3, z = t^2, t <= 1:
+    # weighted error 2^-56.5
     ("atan", "f64"): (
         -0.33333333333333093,
         0.1999999999995547,
@@ -206,7 +224,8 @@ TABLES: dict[tuple[str, str], tuple[float, ...]] = {
         -0.0001548139236579434,
         1.349097645699561e-05,
     ),
-    # erf(x) / x - 1, z = x^2 <= 1.0: weighted error 2^-56.3
+    # erf(x) / x - 1, z = x^2 <= 1.0:
+    # weighted error 2^-56.3
     ("erf", "f64"): (
         0.1283791670955126,
         -0.376126389031841,
@@ -222,7 +241,8 @@ TABLES: dict[tuple[str, str], tuple[float, ...]] = {
         -1.6516852673958521e-09,
         1.4438153431342237e-10,
     ),
-    # (1 + 2a) exp(a^2) erfc(a), t = (a - 4) / (a + 4), 0 <= a <= 27.3: weighted error 2^-53.8
+    # (1 + 2a) exp(a^2) erfc(a), t = (a - 4) / (a + 4), 0 <= a <= 27.3:
+    # weighted error 2^-53.8
     ("erfc", "f64"): (
         1.2329951186255526,
         -0.13962111684056325,
@@ -248,7 +268,8 @@ TABLES: dict[tuple[str, str], tuple[float, ...]] = {
         -7.421962489440347e-09,
         3.4411836385749225e-10,
     ),
-    # m^(-1/3), m in [1, 2]: weighted error 2^-14.7
+    # m^(-1/3), m in [1, 2]:
+    # weighted error 2^-14.7
     ("cbrt", "f64"): (
         1.6699934243853711,
         -1.1728450594241004,
@@ -256,7 +277,8 @@ TABLES: dict[tuple[str, str], tuple[float, ...]] = {
         -0.22122370000600133,
         0.028588856411282865,
     ),
-    # (log((1+s)/(1-s)) - 2s - 2s^3/3) / s^5, z = s^2: weighted error 2^-65.3
+    # (log((1+s)/(1-s)) - 2s - 2s^3/3) / s^5, z = s^2:
+    # weighted error 2^-65.3
     ("log_dd", "f64"): (
         0.40000000000002256,
         0.2857142857009955,
@@ -266,7 +288,8 @@ TABLES: dict[tuple[str, str], tuple[float, ...]] = {
         0.13256820213452938,
         0.1319629766835424,
     ),
-    # (log((1+s)/(1-s)) - 2s) / s^3, z = s^2, for f32 pow: weighted error 2^-43.9
+    # (log((1+s)/(1-s)) - 2s) / s^3, z = s^2, for f32 pow:
+    # weighted error 2^-43.9
     ("log_short", "f64"): (
         0.6666666667579481,
         0.3999999562339379,
@@ -274,7 +297,8 @@ TABLES: dict[tuple[str, str], tuple[float, ...]] = {
         0.22176195685136904,
         0.19584043736919307,
     ),
-    # exp(r), |r| <= log(2) / 2, for f32 pow: weighted error 2^-29.0
+    # exp(r), |r| <= log(2) / 2, for f32 pow:
+    # weighted error 2^-29.0
     ("exp_short", "f64"): (
         1.0000000005580025,
         1.0000000365176445,
@@ -284,7 +308,8 @@ TABLES: dict[tuple[str, str], tuple[float, ...]] = {
         0.008374893519183703,
         0.0013836756742040218,
     ),
-    # erf_inv(x) / x - 1, u = w - 1.5, w = -log(1 - x^2) in [0, 6.25]: weighted error 2^-54.3
+    # erf_inv(x) / x - 1, u = w - 1.5, w = -log(1 - x^2) in [0, 6.25]:
+    # weighted error 2^-54.3
     ("erf_inv", "f64"): (
         0.25206384058344206,
         0.2503624453424524,
@@ -311,7 +336,8 @@ TABLES: dict[tuple[str, str], tuple[float, ...]] = {
         -1.646668315665764e-19,
         4.381367003581271e-21,
     ),
-    # erf_inv(x) / x - 1, u = sqrt(w) - 3.25, w = -log(1 - x^2) in [6.25, 16]: weighted error 2^-52.6
+    # erf_inv(x) / x - 1, u = sqrt(w) - 3.25, w = -log(1 - x^2) in [6.25, 16]:
+    # weighted error 2^-52.6
     ("erf_inv_tail", "f64"): (
         2.0838856104922203,
         1.0052589676941586,
@@ -333,7 +359,8 @@ TABLES: dict[tuple[str, str], tuple[float, ...]] = {
         9.022591882327498e-08,
         9.022333706544999e-09,
     ),
-    # erf_inv(x) / x - 1, u = sqrt(w) - 5, w = -log(1 - x^2) in [16, 37]: weighted error 2^-53.5
+    # erf_inv(x) / x - 1, u = sqrt(w) - 5, w = -log(1 - x^2) in [16, 37]:
+    # weighted error 2^-53.5
     ("erf_inv_far", "f64"): (
         3.849906401408584,
         1.010300464864543,

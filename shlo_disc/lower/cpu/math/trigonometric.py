@@ -9,6 +9,7 @@ functions" (1983).
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 from shlo_disc.lower.cpu.math.num import Num, fma, horner, select, squared
 from shlo_disc.lower.cpu.math.tables import TABLES
@@ -28,9 +29,7 @@ _PARTS = {
 """pi/2 in parts, all positive (so that -0 stays -0)."""
 _BOUND = {"f32": 1.0e5, "f64": 2.0**30}
 _MAGIC = {"f32": (1.5 * 2.0**23, 0x4B400000), "f64": (1.5 * 2.0**52, 0x4338000000000000)}
-_WIDE = "i1280"
 _PRODUCT = "i192"
-_TWO_OVER_PI_BITS = 1216
 _TWO_OVER_PI = int(
     "0xA2F9836E4E441529FC2757D1F534DDC0DB6295993C439041FE5163ABDEBBC561B7246E3A424DD2E006492EEA09D1"
     "921CFE1DEB1CB129A73EE88235F52EBB4484E99C7026B45F7E413991D639835339F49C845F8BBDF9283B1FF897FFDE"
@@ -39,6 +38,14 @@ _TWO_OVER_PI = int(
     16,
 )
 """2/pi * 2^1216, rounded down."""
+_WORDS = [
+    0,
+    *(
+        (w ^ (1 << 63)) - (1 << 63)
+        for w in (_TWO_OVER_PI >> (64 * k) & ((1 << 64) - 1) for k in range(18, -1, -1))
+    ),
+]
+"""64 bits each, as signed numbers, with a word of zeros in front."""
 
 
 def _reduce(x: Num) -> tuple[Num, Num]:
@@ -88,7 +95,7 @@ def _reduce_lanes(x: Num, large: Num, r: Num, quadrant: Num) -> tuple[str, str]:
 
 
 def _reduce_large(x: Num) -> tuple[Num, Num]:
-    """R and quadrant of one large finite number.
+    """The r and quadrant of one large finite number.
 
     x = m 2^(e - 52); bits of 2/pi that stand for multiples of 4 in the product are dropped, the
     next 192 times m give x 2/pi modulo 4, scaled by 2^190.
@@ -98,9 +105,24 @@ def _reduce_large(x: Num) -> tuple[Num, Num]:
     raw = wide.bits()
     e = ((raw >> 52) & 0x7FF) - 1023
     m = (raw & ((1 << 52) - 1)) | (1 << 52)
-    bits = Num(b, b.constant(_TWO_OVER_PI, _WIDE))
-    distance = Num(b, b.constant(_TWO_OVER_PI_BITS + 52 - 190, "i64")) - e
-    window = (bits >> distance.cast("arith.extui", _WIDE)).cast("arith.trunci", _PRODUCT)
+    start = e + (64 - 54)
+    index = (start >> 6).cast("arith.index_cast", "index")
+    words = b.dense(_WORDS, "i64")
+    lanes = b.type_of(words)
+
+    def word(k: int) -> Num:
+        at = b.add(index.name, k)
+        right = f"vector.extract {words}[{at}] : i64 from {lanes}"
+        return Num(b, b.define(right, "i64", [words, at]))
+
+    shift = start & 63
+    found = [word(k) for k in range(4)]
+    window = Num(b, b.constant(0, _PRODUCT))
+    for left, right in pairwise(found):
+        # The lower word goes right by 64 - shift in two steps, as shift may be 0.
+        piece = (left << shift) | ((right >> 1) >> (63 - shift))
+        low = piece.cast("arith.extui", _PRODUCT)
+        window = (window << 64) | low
     product = window * m.cast("arith.extui", _PRODUCT)
     n = (product + (1 << 189)) >> 190
     rest = product - (n << 190)
