@@ -412,7 +412,6 @@ def test_bitcast_keeps_bits_both_ways(source: str, target: str) -> None:
 
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_math_ops_go_through_the_vector_math(dtype: str) -> None:
-    pytest.importorskip("shlo_disc.lower.cpu.vector_math")
     t = tensor("n", dtype)
     body, results, wants = [], [], []
     for i, (name, (_, arity, want)) in enumerate(MATH.items()):

@@ -307,7 +307,6 @@ def test_a_static_number_of_many_rows_is_never_split() -> None:
 
 
 def test_softmax_of_attention_scores() -> None:
-    pytest.importorskip("shlo_disc.lower.cpu.vector_math")
     body = """%ninf = stablehlo.constant dense<0xFF800000> : tensor<f32>
     %zero = stablehlo.constant dense<0.0> : tensor<f32>
     %s = "disc.shape"() {dims = ["b", "12", "t", "t"]} : () -> tensor<4xi64>

@@ -19,6 +19,7 @@ from shlo_disc.lower.cpu.elements import (
     to_compute,
     unsupported,
 )
+from shlo_disc.lower.cpu.math import emit_math
 from shlo_disc.lower.cpu.text import Text, lanes_of, like
 from shlo_disc.mlir import ir, stablehlo
 
@@ -55,8 +56,6 @@ def emit_scalar(b: Text, op: ir.Operation, args: Sequence[str]) -> str:
 
 
 def _math(b: Text, op: ir.Operation, args: list[str], ins: list[Element], out: Element) -> str:
-    from shlo_disc.lower.cpu.math import emit_math  # noqa: PLC0415 - optional until first use
-
     if not out.is_float:
         unsupported(op, f"no {out.name} form", "convert the operand to a float")
     wide = [to_compute(b, a, e) for a, e in zip(args, ins, strict=True)]
@@ -217,8 +216,6 @@ def _fmod(b: Text, x: str, y: str) -> str:
 
 def _power(b: Text, op: ir.Operation, args: list[str], ins: list[Element], out: Element) -> str:
     if out.is_float:
-        from shlo_disc.lower.cpu.math import emit_math  # noqa: PLC0415 - it imports text only
-
         wide = [to_compute(b, a, out) for a in args]
         return from_compute(b, emit_math(b, "pow", wide, b.type_of(wide[0])), out)
     if out.kind == "b":
