@@ -109,7 +109,8 @@ def _flatten(module: ir.Module) -> None:
     """Inline every call and drop the functions nobody calls."""
     # The default inliner also canonicalises, whose folders are not ours to trust here.
     # cse: two thirds of the ops are repeated constants and sizes, and every walk gets shorter.
-    run_pipeline(module, "inline{default-pipeline=},symbol-dce,cse")
+    # symbol-dce again: cse drops unused custom calls, and nobody calls their reducers any more.
+    run_pipeline(module, "inline{default-pipeline=},symbol-dce,cse,symbol-dce")
 
 
 def _argument_names(module: ir.Module, main: Any) -> list[str | None]:

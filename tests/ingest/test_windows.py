@@ -75,3 +75,9 @@ def test_two_axes_of_run_time_size_are_refused():
 
     with pytest.raises(UnsupportedError, match="must span one axis"):
         ingested(both, "b", "t")
+
+
+def test_the_reducer_of_an_unused_window_is_dropped():
+    module, names = ingested(lambda x: (jnp.cumsum(x, 1), x * 2)[1], "b", "t")
+    assert [op.operation.name for op in module.body.operations] == ["func.func"]
+    assert "stablehlo.multiply" in names
