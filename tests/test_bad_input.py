@@ -1,4 +1,4 @@
-"""What goes wrong outside of us is told in one sentence; odd values in the data are not an error."""
+"""What goes wrong outside of us is told in one sentence; odd values in data are no error."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ SIZES = (5, 1, 64, 97)
 
 def test_cond_on_data():
     def rectify(x):
-        return jax.lax.cond(x.sum() > 0, lambda v: jnp.tanh(v), lambda v: v * 0.1 - 1.0, x)
+        return jax.lax.cond(x.sum() > 0, jnp.tanh, lambda v: v * 0.1 - 1.0, x)
 
     cases = [(np.abs(normal(rng_of(n), n)) * sign,) for n in SIZES for sign in (1, -1)]
     check(rectify, [(x.astype(np.float32),) for (x,) in cases])
@@ -21,7 +21,7 @@ def test_cond_on_data():
 
 def test_switch_clamps_its_index():
     def branch(i, x):
-        choices = (lambda v: v + 1.0, lambda v: v * v, lambda v: jnp.flip(v))
+        choices = (lambda v: v + 1.0, lambda v: v * v, jnp.flip)
         return jax.lax.switch(i, choices, x)
 
     cases = [(np.int32(i), normal(rng_of(n), n)) for n in SIZES for i in (-5, 0, 1, 2, 9)]
@@ -86,4 +86,4 @@ def test_newton_iteration_per_element_by_vmap():
         return jax.lax.while_loop(lambda s: jnp.abs(s[0] * s[0] - a) > 1e-4 * a, body, (a, 0))[0]
 
     cases = [(np.abs(normal(rng_of(n), n)).astype(np.float32) + 0.5,) for n in SIZES]
-    check(jax.vmap(root), cases, truth=lambda a: np.sqrt(a))
+    check(jax.vmap(root), cases, truth=np.sqrt)

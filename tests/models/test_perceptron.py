@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,7 +18,7 @@ def parameters(*widths: int):
     rng = rng_of(*widths)
     return [
         {"w": normal(rng, m, n, scale=m**-0.5), "b": normal(rng, n, scale=0.1)}
-        for m, n in zip(widths, widths[1:], strict=False)
+        for m, n in itertools.pairwise(widths)
     ]
 
 
