@@ -1,4 +1,4 @@
-"""Packed weights: made on the second sight of an immutable array, shared, freed with it."""
+"""Packed weights: made of what the first call is given and of arrays that come twice."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def status(exe, bridge, x, w):
 def test_policy(standins, bridge):
     exe = standins.pack()
     x, w = jnp.ones(5), jnp.arange(5.0)
-    assert [status(exe, bridge, x, w) for _ in range(4)] == [DIRECT, FILL, READY, READY]
+    assert [status(exe, bridge, x, w) for _ in range(3)] == [FILL, READY, READY]
     # The first argument is not packable: it may change at every call.
     assert [status(exe, bridge, jnp.full(5, float(i)), w) for i in range(3)] == [READY] * 3
     # Another array with equal contents is another buffer.
@@ -45,12 +45,15 @@ def test_policy(standins, bridge):
     assert status(exe, bridge, x, w) == READY
 
 
-def test_fresh_arrays_are_never_packed(standins, bridge):
+def test_fresh_arrays_are_not_packed(standins, bridge):
     exe = standins.pack()
     before = ral.pack_stats()["filled"]
     for i in range(20):  # as a rule the address of the dead one is used again
-        assert status(exe, bridge, jnp.ones(5), jnp.full(5, float(i))) == DIRECT
-    assert ral.pack_stats()["filled"] == before
+        first = i == 0
+        assert status(exe, bridge, jnp.ones(5), jnp.full(5, float(i))) == (
+            FILL if first else DIRECT
+        )
+    assert ral.pack_stats()["filled"] == before + 1
 
 
 def test_an_array_passed_twice_was_not_seen_before(standins, bridge):
@@ -61,7 +64,8 @@ def test_an_array_passed_twice_was_not_seen_before(standins, bridge):
         pack_layouts=["twice"],
         packable=[0, 1],
     )
-    w = jnp.arange(4.0)
+    v, w = jnp.ones(4), jnp.arange(4.0)
+    assert [status(exe, bridge, v, v) for _ in range(2)] == [FILL, READY]
     assert [status(exe, bridge, w, w) for _ in range(3)] == [DIRECT, FILL, READY]
 
 
@@ -77,7 +81,7 @@ def test_mutable_arguments_are_never_packed(standins, bridge):
 def test_equal_layouts_are_shared_between_executables(standins, bridge):
     x, w = jnp.ones(5), jnp.arange(5.0)
     first, second, other = standins.pack("twice"), standins.pack("twice"), standins.pack("other")
-    assert [status(first, bridge, x, w) for _ in range(3)] == [DIRECT, FILL, READY]
+    assert [status(first, bridge, x, w) for _ in range(2)] == [FILL, READY]
     assert status(second, bridge, x, w) == READY
     assert [status(other, bridge, x, w) for _ in range(2)] == [FILL, READY]
     assert ral.pack_stats()["packs"] == 2
@@ -159,7 +163,6 @@ def test_constants_are_packed_on_first_use(standins, bridge):
 def test_one_filler_the_others_go_on_without(standins, bridge):
     exe = standins.pack("slow")
     x, w = jnp.ones(17), jnp.arange(17.0)  # 17: the filler takes 100 ms
-    assert status(exe, bridge, x, w) == DIRECT
     answers = []
     start = threading.Barrier(16)
 
@@ -180,7 +183,6 @@ def test_one_filler_the_others_go_on_without(standins, bridge):
 def test_clear_waits_for_readers_and_packs_come_back(standins, bridge):
     exe = standins.pack("cleared")
     x, w = jnp.ones(17), jnp.arange(17.0)
-    status(exe, bridge, x, w)
     filler = threading.Thread(target=status, args=(exe, bridge, x, w))
     filler.start()
     ral.pack_clear()

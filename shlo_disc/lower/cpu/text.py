@@ -591,6 +591,13 @@ class Text:
         types = f"{self._types[memory]}, {self._types[value]}"
         self.emit(f"vector.store {value}, {memory}[{self._index(index)}] : {types}")
 
+    def prefetch(self, memory: str, index: str | int) -> None:
+        """Ask for an element's cache line in L2; the index may be out of bounds."""
+        type_ = self._types[memory]
+        self.emit(
+            f"memref.prefetch {memory}[{self._index(index)}], read, locality<2>, data : {type_}"
+        )
+
     def masked_load(
         self, memory: str, index: str | int, mask: str, other: str, readonly: bool = True
     ) -> str:

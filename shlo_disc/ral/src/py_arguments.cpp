@@ -123,7 +123,8 @@ bool CallArguments::read_jax(size_t index, PyObject* leaf) {
   // A record makes later reads of the same array four times cheaper but costs as much as two, so
   // only arrays that come again get one. A dead array's address may come again, too: then the
   // record is a waste, not a mistake.
-  const bool again = std::exchange(last_seen_[index], leaf) == leaf;
+  const PyObject* const before = std::exchange(last_seen_[index], leaf);
+  const bool again = before == leaf;
   JaxArgument argument;
   if (!bridge_->read(static_cast<Py_ssize_t>(index), leaf, packable || again, &argument)) {
     return false;
@@ -139,6 +140,11 @@ bool CallArguments::read_jax(size_t index, PyObject* leaf) {
     device_index_ = index;
   }
   if (packable && argument.record != nullptr) {
+    // What the first call of an executable is given is taken for weights: packing them is part of
+    // getting ready. Later arrays have to come twice.
+    if (before == nullptr && argument.record->owner == nullptr) {
+      argument.record->owner = std::make_unique<PackOwner>();
+    }
     if (argument.record->owner != nullptr) {
       owners_[index] = argument.record->owner.get();
       any_owner_ = true;

@@ -98,6 +98,14 @@ class Gemm:
 
 
 @dataclass(frozen=True)
+class _Ahead:
+    """What a tile asks for in advance: B from `start` on, `step` elements in a step along K."""
+
+    start: str
+    step: str
+
+
+@dataclass(frozen=True)
 class _At:
     """Where a tile is: its first row and column, those of its task, its part of K."""
 
@@ -114,6 +122,8 @@ class _At:
     b_at: str
     along_m: Walk | None
     """How A's rows follow each other, when they are read in place."""
+    ahead: _Ahead | None
+    """The tile's share of the panel that is read next."""
 
 
 class Writer:
@@ -263,13 +273,33 @@ class Writer:
                 for c in columns
             ]
             b_at = self._b_start(n, n0, k0)
+            following = self._following(n, n0, n1, k0, last) if g.b_mode == "packed" else None
+            tiles = b.div(b.add(b.sub(m1, m0), rows - 1), rows)
+            step = b.div(b.constant(g.tile.columns, "index"), b.max(tiles, 1))
+            share = b.mul(depth, step)
 
             with b.loop(m0, m1, rows, hint="m") as m:
-                at = _At(m.index, m0, n, n0, k0, depth, columns, held, b_at, along_m)
+                ahead = None
+                if following is not None:
+                    done = b.mul(b.div(b.sub(m.index, m0), rows), share)
+                    ahead = _Ahead(b.add(following, done), step)
+                at = _At(m.index, m0, n, n0, k0, depth, columns, held, b_at, along_m, ahead)
                 self._tiles([*reversed(g.tile.heights)], b.sub(m1, m.index), at)
                 if not g.c_holds_sums:
                     with b.if_(last):
                         self._finish(m.index, m0, n, n0)
+
+    def _following(self, n: str, n0: str, n1: str, k0: str, last: str) -> str:
+        """Where B is read after the panel of column `n`: in this block of K, the next one, or the
+        next task (perhaps beyond the end).
+        """
+        g, b = self.g, self.b
+        in_next_block = self._b_start(n0, n0, b.add(k0, b.size("KC")))
+        in_next_task = self._b_start(n1, n0, self.zero)
+        after = b.add(n, g.tile.columns)
+        more = b.cmpi("slt", after, n1)
+        otherwise = b.select(last, in_next_task, in_next_block)
+        return b.select(more, self._b_start(after, n0, k0), otherwise)
 
     def _tiles(self, heights: Sequence[int], left: str, at: _At) -> None:
         """The rows that are left on the smallest height that holds them, or the largest."""
@@ -344,6 +374,13 @@ class Writer:
                 self._load_b(b.add(line, v * lanes), at.columns[v]) for v in range(g.tile.vectors)
             ]
             sums = list(k.args)
+            if at.ahead is not None:
+                # The hardware's own prefetch starts anew in every page and stands still while a
+                # panel is read from L2: without this, few rows run at 0.7 of the speed.
+                place = b.add(at.ahead.start, b.mul(b.add(k.index, k0), at.ahead.step))
+                apart = b.div(at.ahead.step, g.tile.vectors)
+                for v in range(g.tile.vectors):
+                    b.prefetch(self.b_mem, b.add(place, b.mul(apart, v)))
             for r, a in enumerate(a_at):
                 scalar = b.load(self.a_mem, b.add(a, k.index), readonly=g.a_mode == "direct")
                 factor = b.broadcast(scalar, lanes)
