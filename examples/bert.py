@@ -87,6 +87,17 @@ def batch(size: int, length: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray
     return ids, (np.arange(length) < lengths).astype(np.int32)
 
 
+def requests(count: int = 20, seed: int = 0) -> list[tuple[int, int]]:
+    """Different shapes as online requests have: batch 1 to 4, length 4 to 128, log-uniform."""
+    rng = np.random.default_rng(seed)
+    shapes: list[tuple[int, int]] = []
+    while len(shapes) < count:
+        size, length = np.exp(rng.uniform(np.log([1, 4]), np.log([5, 129]))).astype(int)
+        if (size, length) not in shapes:
+            shapes.append((int(size), int(length)))
+    return shapes
+
+
 def main() -> None:
     """Run the encoder at a few shapes and show that there was one compilation."""
     params = init()
