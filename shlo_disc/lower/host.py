@@ -30,11 +30,16 @@ from shlo_disc.lower.kernel import (
     Launch,
     Output,
     Pack,
+    Packed,
     Step,
+    Workspace,
 )
 from shlo_disc.mlir import ir
 
 __all__ = ["HostProgram", "KernelUse", "emit_host"]
+
+_Places = Mapping[Buffer, str]
+"""The addresses of a plan's temporary blocks and packed copies."""
 
 Emitter = Callable[[ir.Operation, ShapeAnalysis, Any], KernelPlan]
 
@@ -90,17 +95,6 @@ def emit_host(
         run.packed_arguments,
         run.uses,
     )
-
-
-@dataclass(frozen=True)
-class _Workspace:
-    """The temporary blocks of one plan: their sizes in bytes and their addresses."""
-
-    sizes: tuple[Expr, ...]
-    pointers: dict[int, str]
-
-    def with_pointer(self, index: int, pointer: str) -> _Workspace:
-        return _Workspace(self.sizes, {**self.pointers, index: pointer})
 
 
 @dataclass
@@ -222,7 +216,7 @@ class _Run:
         steps = plan.steps
         if plan.copies_operand and places[0] == "inplace":
             steps = steps[1:]
-        self._steps(steps, op, self._workspace(plan.workspaces))
+        self._steps(steps, op, self._places(plan.workspaces))
 
     def _plan(self, op: ir.Operation, kind: str) -> KernelPlan:
         """The emitter's plan; equal fusions on equal shapes share one."""
@@ -238,37 +232,38 @@ class _Run:
             plan = self.plans[key] = emitter(op, self.shapes, self.target)
         return plan
 
-    def _workspace(self, sizes: tuple[Expr, ...]) -> _Workspace:
+    def _places(self, sizes: tuple[Expr, ...]) -> _Places:
+        """The addresses of a plan's temporary blocks, of these sizes in bytes."""
         if sizes:
             self.workspaces[sizes] = None
         w = self.w
         offset = self.workspace_base
-        pointers = {}
+        places: dict[Buffer, str] = {}
         for index, size in enumerate(sizes):
-            pointers[index] = w.offset("%arena", offset)
+            places[Workspace(index)] = w.offset("%arena", offset)
             offset = w.once(f"arith.addi {offset}, {w.aligned(size)} : i64")
-        return _Workspace(sizes, pointers)
+        return places
 
     # -- kernel plans ---------------------------------------------------------------------------
 
-    def _steps(self, steps: tuple[Step, ...], op: ir.Operation, workspace: _Workspace) -> None:
+    def _steps(self, steps: tuple[Step, ...], op: ir.Operation, places: _Places) -> None:
         for step in steps:
             if isinstance(step, Launch):
-                self._launch(step, op, workspace)
+                self._launch(step, op, places)
             elif isinstance(step, If):
                 self.w.line(f"scf.if {self._condition(step.condition)} {{")
-                self._steps(step.then, op, workspace)
+                self._steps(step.then, op, places)
                 self.w.line("} else {")
-                self._steps(step.otherwise, op, workspace)
+                self._steps(step.otherwise, op, places)
                 self.w.line("}")
             else:
-                self._pack(step, op, workspace)
+                self._pack(step, op, places)
 
     def _condition(self, condition: Condition) -> str:
         w = self.w
         return w.compare(w.size(condition.lhs), condition.op, w.size(condition.rhs))
 
-    def _launch(self, launch: Launch, op: ir.Operation, workspace: _Workspace) -> None:
+    def _launch(self, launch: Launch, op: ir.Operation, places: _Places) -> None:
         w = self.w
         index = self.kernel_index.setdefault(launch.kernel.text, len(self.kernel_index))
         self.kernels.setdefault(launch.kernel.text, launch.kernel)
@@ -276,7 +271,7 @@ class _Run:
         if len(launch.args) > _MAX_ARGUMENTS:
             raise AssertionError(f"{launch.kernel.name}: {len(launch.args)} buffers")
         for position, buffer in enumerate(launch.args):
-            w.store(self._buffer(buffer, op, workspace), arguments, position, "!llvm.ptr")
+            w.store(self._buffer(buffer, op, places), arguments, position, "!llvm.ptr")
         sizes = w.sizes_array(launch.params)
         kernel = w.pointer(self._context_field(4), index)
         extent = w.size(launch.extent)
@@ -296,17 +291,17 @@ class _Run:
         grown = w.once(f"arith.addi {positive}, {w.const(CHUNK_NS - 1)} : i64")
         return w.once(f"arith.divsi {grown}, {positive} : i64")
 
-    def _buffer(self, buffer: Buffer, op: ir.Operation, workspace: _Workspace) -> str:
+    def _buffer(self, buffer: Buffer, op: ir.Operation, places: _Places) -> str:
         if isinstance(buffer, Input):
             return self.pointers[op.operands[buffer.index]]
         if isinstance(buffer, Output):
             return self.pointers[op.results[buffer.index]]
-        return workspace.pointers[buffer.index]
+        return places[buffer]
 
-    def _pack(self, pack: Pack, op: ir.Operation, workspace: _Workspace) -> None:
+    def _pack(self, pack: Pack, op: ir.Operation, places: _Places) -> None:
         origin = self.origin.get(op.operands[pack.operand])
         if origin is None:
-            self._unpacked(pack, op, workspace)
+            self._steps(pack.otherwise, op, places)
             return
         if origin >= 0:
             self.packed_arguments.add(origin)
@@ -314,7 +309,7 @@ class _Run:
         slot = self.pack_slots.setdefault(pack.key, len(self.pack_slots))
         arg, slot_name = w.const(origin), w.const(slot)
         found = w.array(1, "!llvm.ptr", "packed")
-        count = w.size(workspace.sizes[pack.workspace])
+        count = w.size(pack.bytes)
         state, kept = w.fresh("state"), w.fresh("kept")
         w.line(
             f"{state} = llvm.call {self._context_field(2)}(%ctx, {arg}, {slot_name}, {count}, "
@@ -325,10 +320,10 @@ class _Run:
         two = w.once("arith.constant 2 : i32")
         w.line(f"{none} = arith.cmpi eq, {state}, {zero} : i32")
         w.line(f"scf.if {none} {{")
-        self._unpacked(pack, op, workspace)
+        self._steps(pack.otherwise, op, places)
         w.line("} else {")
         w.line(f"{kept} = llvm.load {found} : !llvm.ptr -> !llvm.ptr")
-        inner = workspace.with_pointer(pack.workspace, kept)
+        inner = {**places, Packed(): kept}
         w.line(f"{fill} = arith.cmpi eq, {state}, {two} : i32")
         w.line(f"scf.if {fill} {{")
         self._launch(pack.fill, op, inner)
@@ -339,13 +334,6 @@ class _Run:
         w.line("}")
         self._steps(pack.then, op, inner)
         w.line("}")
-
-    def _unpacked(self, pack: Pack, op: ir.Operation, workspace: _Workspace) -> None:
-        if pack.otherwise is not None:
-            self._steps(pack.otherwise, op, workspace)
-        else:
-            self._launch(pack.fill, op, workspace)
-            self._steps(pack.then, op, workspace)
 
     # -- control flow ---------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ __all__ = [
     "Launch",
     "Output",
     "Pack",
+    "Packed",
     "Step",
     "Workspace",
 ]
@@ -47,7 +48,12 @@ class Workspace:
     index: int
 
 
-Buffer = Input | Output | Workspace
+@dataclass(frozen=True)
+class Packed:
+    """The packed copy, in `Pack.fill` and `Pack.then`."""
+
+
+Buffer = Input | Output | Workspace | Packed
 
 
 @dataclass(frozen=True)
@@ -99,21 +105,20 @@ class If:
 
 @dataclass(frozen=True)
 class Pack:
-    """`Workspace(workspace)` holds Input(operand) in another layout while `then` runs.
+    """Use of Input(operand) in another layout, where the runtime can keep a copy in it.
 
-    When the operand is an immutable argument (or a constant) seen before, the runtime keeps the
-    packed copy beside the buffer under `key`, `fill` runs at most once per buffer, and
-    `Workspace(workspace)` means that copy. Otherwise `otherwise` runs instead; when
-    `otherwise` is None, `fill` runs into the call's own workspace and then `then`.
+    When the operand is an immutable argument (or a constant), the runtime keeps `bytes` of packed
+    copy beside the buffer under `key`; `fill`, which runs at most once per buffer, writes it and
+    `then` reads it as `Packed()`. Otherwise `otherwise` runs.
     """
 
     operand: int
     key: str
     """Names the layout: equal keys on one buffer share one packed copy across kernels."""
-    workspace: int
+    bytes: Expr
     fill: Launch
     then: tuple[Step, ...]
-    otherwise: tuple[Step, ...] | None = None
+    otherwise: tuple[Step, ...]
 
 
 Step = Launch | If | Pack

@@ -32,6 +32,7 @@ from shlo_disc.lower.kernel import (
     Launch,
     Output,
     Pack,
+    Packed,
     Step,
 )
 from shlo_disc.mlir import ir, new_context, ops_of
@@ -230,6 +231,7 @@ class _Runner:
             elif isinstance(step, If):
                 self.steps(step.then if self.holds(step.condition) else step.otherwise)
             elif isinstance(step, Pack):
+                self.memory[Packed()] = Guarded(step.bytes.evaluate(self.env), align=64)
                 self.launch(step.fill)
                 self.steps(step.then)
 

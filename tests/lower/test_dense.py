@@ -120,7 +120,7 @@ def launches(steps: Sequence[Step]) -> list[Launch]:
         elif isinstance(step, If):
             found += launches(step.then) + launches(step.otherwise)
         else:
-            found += [step.fill, *launches(step.then), *launches(step.otherwise or ())]
+            found += [step.fill, *launches(step.then), *launches(step.otherwise)]
     return found
 
 
@@ -129,7 +129,7 @@ def unpacked(emitted: Emitted) -> Emitted:
     steps: list[Step] = []
     for step in emitted.plan.steps:
         if isinstance(step, Pack):
-            steps += step.otherwise or (step.fill, *step.then)
+            steps += step.otherwise
         else:
             steps.append(step)
     return dataclasses.replace(emitted, plan=KernelPlan(tuple(steps), emitted.plan.workspaces))

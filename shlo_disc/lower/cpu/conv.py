@@ -72,12 +72,11 @@ def emit_conv(fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> Ke
         a_buffer=buffers[problem.a_input],
         b_buffer=buffers[problem.b_input],
         label="conv",
-        workspaces=workspaces,
         # The image is another one in every call.
         keep_b=problem.b_input == rhs,
     )
     steps += planner.steps()
-    return KernelPlan(steps, planner.workspaces)
+    return KernelPlan(steps, workspaces)
 
 
 @dataclass(frozen=True)

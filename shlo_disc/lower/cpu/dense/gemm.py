@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.lower.cpu.dense.repack import Source, repack
+from shlo_disc.lower.cpu.dense.repack import PREFETCH_ROWS, Source, repack
 from shlo_disc.lower.cpu.dense.text import SizedText
 from shlo_disc.lower.cpu.dense.tiles import Tile
 from shlo_disc.lower.cpu.elements import Element
@@ -374,6 +374,10 @@ class Writer:
                 self._load_b(b.add(line, v * lanes), at.columns[v]) for v in range(g.tile.vectors)
             ]
             sums = list(k.args)
+            if g.b_mode == "direct":
+                far = b.add(line, b.mul(b.size("bk0"), PREFETCH_ROWS))
+                for v in range(g.tile.vectors):
+                    b.prefetch(self.b_mem, b.add(far, v * lanes))
             if at.ahead is not None:
                 # The hardware's own prefetch starts anew in every page and stands still while a
                 # panel is read from L2: without this, few rows run at 0.7 of the speed.

@@ -26,8 +26,8 @@ from shlo_disc.lower.kernel import (
     Launch,
     Output,
     Pack,
+    Packed,
     Step,
-    Workspace,
 )
 from shlo_disc.mlir import ir
 
@@ -91,14 +91,12 @@ class Planner:
         finish: Callable[[Arguments, int], Finish] | None = None,
         result: Element | None = None,
         label: str = "dense",
-        workspaces: tuple[Expr, ...] = (),
         keep_b: bool = True,
     ) -> None:
         p = self.p = problem
         self.target, self.label, self.keep_b, self.finish = target, label, keep_b, finish
         self.a_buffer = a_buffer or Input(p.a_input)
         self.b_buffer = b_buffer or Input(p.b_input)
-        self.workspaces = workspaces
         self.m, self.n, self.depth = p.rows, p.columns, p.depth
         self.tile = choose_tile(self.n, p.compute, target)
         self.walks = _Walks(
@@ -132,10 +130,10 @@ class Planner:
 
     def plan(self) -> KernelPlan:
         """The launches, with the choices that are left to the sizes of a call."""
-        return KernelPlan(self.steps(), self.workspaces)
+        return KernelPlan(self.steps())
 
     def steps(self) -> tuple[Step, ...]:
-        """The steps of :meth:`plan`; `workspaces` grows by what they need."""
+        """The steps of :meth:`plan`."""
         if self.finish is None:
             args = (self.a_buffer, self.b_buffer, Output(0))
             narrow = narrow_launch(self.p, self.target, args, self.label)
@@ -188,35 +186,33 @@ class Planner:
         # The tables of `walk`, where it needs them.
         sizes |= {"table_k": Expr.const(0), "table_r": self.depth * 8}
         text, params = pack_kernel(self.gemm, sizes)
-        block = Workspace(len(self.workspaces))
-        self.workspaces += (panels * tile.columns * self.depth * p.compute.bytes,)
         # One nanosecond for about four elements.
         fill = Launch(
             Kernel(f"{self.label}_pack", text),
-            (self.b_buffer, block),
+            (self.b_buffer, Packed()),
             params,
             panels,
             self.depth * (tile.columns // 4) + 50,
             self.depth * 8 + tile.columns * 8 if self._has_tables(self.gemm.b) else Expr.const(0),
         )
-        packed = (self._launch("packed", block),)
-        unkept: tuple[Step, ...] = (fill, *packed)
-        few = self._unless_few(unkept)
-        otherwise = None if few == unkept else few
+        packed = (self._launch("packed"),)
+        otherwise = self._unless_few((self._launch("scratch"),))
         walks = [self.walks.b_rows, self.walks.b_k]
         layout = ", ".join(" ".join(f"{s}:{t}" for s, t in w) for w in walks)
         key = (
             f"{tile.columns} columns of {p.compute.register} from {p.b.name} "
             f"[{layout}] + {p.b_first}"
         )
-        return Pack(p.b_input, key, block.index, fill, packed, otherwise)
+        room = panels * tile.columns * self.depth * p.compute.bytes
+        return Pack(p.b_input, key, room, fill, packed, otherwise)
 
     # ---------------------------------------------------------------- one launch
 
-    def _launch(self, b_mode: str, panels: Workspace | None = None) -> Launch:
+    def _launch(self, b_mode: str) -> Launch:
         p, tile, at = self.p, self.tile, self.blocks
         arguments = Arguments()
-        arguments.buffers = [self.a_buffer, panels or self.b_buffer, Output(0)]
+        b_buffer = Packed() if b_mode == "packed" else self.b_buffer
+        arguments.buffers = [self.a_buffer, b_buffer, Output(0)]
         finish = self.finish(arguments, tile.lanes) if self.finish is not None else None
         gemm = replace(self.gemm, b_mode=b_mode, finish=finish)
         sizes = self._sizes()

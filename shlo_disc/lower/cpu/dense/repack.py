@@ -14,7 +14,11 @@ from shlo_disc.lower.cpu.elements import ELEMENTS, Element
 from shlo_disc.lower.cpu.scalar import convert
 from shlo_disc.lower.cpu.text import Text, vector_type
 
-__all__ = ["Source", "as_number", "load_as", "repack", "transpose"]
+__all__ = ["PREFETCH_ROWS", "Source", "as_number", "load_as", "repack", "transpose"]
+
+PREFETCH_ROWS = 24
+"""How far ahead rows are asked for. Each is in a page of its own, where the hardware's prefetch
+starts anew: 16 rows times a matrix in place take 0.6 of the time."""
 
 
 @dataclass(frozen=True)
@@ -78,10 +82,14 @@ def _copy(
 ) -> None:
     with b.loop(0, w_count, 1, hint="w") as w:
         line = b.add(source.base, source.w_offset(w.index))
+        ahead = b.add(
+            source.base, source.w_offset(b.min(b.add(w.index, PREFETCH_ROWS), b.sub(w_count, 1)))
+        )
         to = b.add(base, b.mul(w.index, w_stride))
         with b.loop(0, u_room, lanes, hint="u") as u:
             mask = b.mask(b.sub(u_count, u.index), lanes)
             at = b.add(line, u.index)
+            b.prefetch(source.memory, b.add(ahead, u.index))
             value = load_as(b, source.memory, source.element, at, lanes, compute, mask)
             b.vector_store(value, memory, b.add(to, u.index))
 
