@@ -8,6 +8,7 @@ new shape costs far less than a millisecond.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +21,9 @@ __all__ = ["Guard", "Note", "Pattern", "Shapes"]
 
 Shapes = Sequence[tuple[int, ...]]
 """The shape of every leaf, in order."""
+
+MANY = 8
+"""From here on arrays of constant sizes in a row are counted, not listed."""
 
 _NAME = re.compile(r"\b(?!(?:floordiv|mod|min|max)\b)[A-Za-z_]\w*")
 _FUNCTIONS: dict[str, Any] = {
@@ -211,16 +215,27 @@ class Pattern:
         return None
 
     def text(self) -> str:
-        """One line a leaf, then one line a guard and a note."""
+        """One line a leaf (many of constant sizes in a row share one), a guard and a note."""
         lines = []
-        for name, shape in zip(self.names, self.dims, strict=True):
-            sizes = ", ".join("_" if size is None else str(size) for size in shape)
-            lines.append(f"  {name}: ({sizes})")
+        leaves = zip(self.names, self.dims, strict=True)
+        for constant, run in itertools.groupby(leaves, lambda leaf: _constant(leaf[1])):
+            group = list(run)
+            if constant and len(group) > MANY:
+                first, last = group[0][0], group[-1][0]
+                lines.append(f"  {first} to {last}: {len(group)} arrays of constant sizes")
+                continue
+            for name, shape in group:
+                sizes = ", ".join("_" if size is None else str(size) for size in shape)
+                lines.append(f"  {name}: ({sizes})")
         seen = dict.fromkeys(str(note) for note in [*(g.note for g in self.guards), *self.notes])
         if seen:
             lines.append("assumes")
             lines += [f"  {note}" for note in seen]
         return "\n".join(lines)
+
+
+def _constant(shape: Sequence[Expr | None]) -> bool:
+    return all(size is not None and size.is_const for size in shape)
 
 
 def _plus(rest: Expr) -> str:

@@ -85,6 +85,13 @@ def test_mismatch_says_which_argument_and_why(made, shapes, text):
     assert made.mismatch(shapes) == text
 
 
+def test_text_of_many_arrays_of_constant_sizes_is_one_line():
+    four = (Expr.const(4),)
+    names = ("x", *(f"w[{i}]" for i in range(20)))
+    made = Pattern(names, ((Expr.parse("b"),), *[four] * 20), (), ())
+    assert made.text() == "  x: (b)\n  w[0] to w[19]: 20 arrays of constant sizes"
+
+
 def test_text_lists_sizes_and_reasons():
     made = Pattern(
         ("x", "y"),

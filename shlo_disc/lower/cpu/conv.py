@@ -115,9 +115,9 @@ class _Window:
         padding = [ZERO] * (2 * rank)
         if op.name == "stablehlo.dynamic_conv":
             value = op.operands[2]
-            found = shapes.contents(value)
+            found = shapes.elements(value)
             if found is None and value in inputs:
-                found = shapes.contents(fusion.operands[inputs.index(value)])
+                found = shapes.elements(fusion.operands[inputs.index(value)])
             if found is None:
                 unsupported(
                     op,
