@@ -266,3 +266,8 @@ def test_the_callers_rounding_of_denormals_is_left_alone():
     f(ones(7))
     tiny = np.float32(1e-40)
     assert tiny * np.float32(0.5) > 0
+
+
+def test_complex_numbers_are_refused_by_name_and_line():
+    with pytest.raises(UnsupportedError, match=r"test_bad_input\.py:\d+.*complex<f32>.*real and"):
+        shlo_disc.jit(lambda x: jax.lax.complex(x, x))(np.ones(3, "f4"))

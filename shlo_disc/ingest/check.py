@@ -140,10 +140,17 @@ def _check_type(kind: ir.Type, op: ir.Operation) -> None:
         raise UnsupportedError(
             f"{where}: type {kind} has an encoding (sparse or bounded); use a plain dense tensor"
         )
-    if str(kind.element_type).startswith("!quant"):
+    element = str(kind.element_type)
+    if element.startswith("!quant"):
         raise UnsupportedError(
             f"{where}: quantized type {kind.element_type}; dequantize in the program (integers "
             "with explicit scales) or run `stablehlo-legalize-quant-to-math` first"
+        )
+    if element not in _ELEMENTS:
+        advice = _ADVICE if element.startswith("complex") else "convert it first"
+        raise UnsupportedError(
+            f"{where}: element type {element} is not compiled (these are: "
+            f"{', '.join(sorted(_ELEMENTS))}); {advice}"
         )
     if kind.rank > MAX_RANK:
         raise InvalidModuleError(f"{where}: rank {kind.rank} is above the limit of {MAX_RANK}")
@@ -157,4 +164,8 @@ def _check_type(kind: ir.Type, op: ir.Operation) -> None:
         )
 
 
+_ELEMENTS = frozenset(
+    ["bf16", "f16", "f32", "f64", "i1", "i8", "i16", "i32", "i64", "ui8", "ui16", "ui32", "ui64"]
+)
+_ADVICE = "compute with real and imaginary parts, or keep this part outside shlo_disc.jit"
 _FRAME = frozenset({"builtin.module", "func.func", "func.return"})
