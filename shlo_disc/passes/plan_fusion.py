@@ -29,6 +29,7 @@ from shlo_disc.dynamic.shapes import ShapeAnalysis, analyze
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.mlir import ir
 from shlo_disc.passes.base import Pass
+from shlo_disc.passes.match_attention import is_mix, is_score
 from shlo_disc.passes.op_classes import (
     CONTROL,
     CUSTOM_CALL_KIND,
@@ -162,6 +163,9 @@ class _Planner:
         for node in self.nodes:
             if node.op.name == "stablehlo.dot_general":
                 self._dense(node)
+        for node in self.nodes:
+            if node.op.name == "stablehlo.dot_general":
+                self._attention(node)
 
     def _dense(self, dot: _Node) -> None:
         """A dot takes in transposes of its operands and, of its result, one transpose or the
@@ -183,6 +187,80 @@ class _Planner:
         cluster = _Cluster("dense", dot.shapes[0], members=members)
         for index in members:
             self.cluster_of[index] = cluster
+
+    def _attention(self, mix: _Node) -> None:
+        """Two dots and the row cluster between them become one cluster (`match_attention`)."""
+        behind = self.cluster_of[mix.index]
+        for number, value in enumerate(mix.operands):
+            middle = self.cluster_of.get(self.of_value.get(value, -1))
+            if middle is None or middle.kind != "row" or behind.kind != "dense":
+                continue
+            front = self._scores_of(middle)
+            if front is None or not self._outside_users(middle) <= {mix.index}:
+                continue
+            if middle.rows != len(middle.space) - 1 or not self._same_type(mix, middle):
+                continue
+            order = self._order_of(behind)
+            if is_mix(mix.op, number, order, [self.shapes.shape(v) for v in mix.operands]):
+                continue
+            union = front.members | middle.members | behind.members
+            if self._inputs(union) > MAX_CLUSTER_INPUTS or not self._acyclic(union):
+                continue
+            cluster = _Cluster("attention", middle.space, members=union)
+            cluster.span = (min(union), max(union))
+            self.merged -= {front, middle, behind}
+            self.merged.add(cluster)
+            for index in union:
+                self.cluster_of[index] = cluster
+            return
+
+    def _scores_of(self, row: _Cluster) -> _Cluster | None:
+        """The dense cluster whose sums, read by nobody else, the row cluster works on."""
+        found: dict[int, _Cluster] = {}
+        for index in row.members:
+            for value in self.nodes[index].operands:
+                for base, _ in self._bases(value):
+                    source = self.of_value.get(base, -1)
+                    cluster = self.cluster_of.get(source)
+                    if cluster is None or cluster.kind != "dense" or cluster in found.values():
+                        continue
+                    squeezed = _squeezed(self.shapes.shape(base)), _squeezed(row.space)
+                    if self._same(*squeezed) and self._outside_users(cluster) <= row.members:
+                        found[source] = cluster
+        for cluster in found.values():
+            names = [self.nodes[i].op.name for i in cluster.members]
+            if set(names) <= {"stablehlo.dot_general", "stablehlo.transpose"}:
+                dot = self._dot_of(cluster)
+                shapes = [self.shapes.shape(v) for v in dot.operands]
+                if is_score(dot.op, self._order_of(cluster), shapes) is None:
+                    return cluster
+        return None
+
+    def _dot_of(self, cluster: _Cluster) -> _Node:
+        nodes = (self.nodes[i] for i in cluster.members)
+        return next(n for n in nodes if n.op.name == "stablehlo.dot_general")
+
+    def _order_of(self, cluster: _Cluster) -> list[int]:
+        """Which dimension of the dot each dimension behind its transposes is."""
+        node = self._dot_of(cluster)
+        order = list(range(len(node.shapes[0])))
+        while len(node.users) == 1:
+            (index,) = node.users
+            node = self.nodes[index]
+            if index not in cluster.members or node.op.name != "stablehlo.transpose":
+                break
+            order = [order[d] for d in ir.DenseI64ArrayAttr(node.op.attributes["permutation"])]
+        return order
+
+    def _same_type(self, mix: _Node, row: _Cluster) -> bool:
+        """Scores, weights and sums are of one type that is computed with as it is."""
+        front = self._scores_of(row)
+        assert front is not None
+        values = [*self._dot_of(front).op.results, *mix.op.results]
+        values += [r for i in row.members for r in self.nodes[i].op.results
+                   if mix.index in self.nodes[i].users]  # fmt: skip
+        types = {str(ir.ShapedType(v.type).element_type) for v in values}
+        return types in ({"f32"}, {"f64"})
 
     def _lone_transpose(self, index: int, users: set[int] | None) -> bool:
         """Is this a transpose that shares no kernel yet (and is read by `users` only)?"""
@@ -484,7 +562,9 @@ class _Planner:
     def _fuse(self, unit: _Unit, terminator: ir.Operation) -> None:
         ops = [self.nodes[i].op for i in unit.members]
         inside = {result for op in ops for result in op.results}
-        inputs, sequence = _gather(ops, inside, clone_free=unit.kind in ("dense", "loop", "row"))
+        inputs, sequence = _gather(
+            ops, inside, clone_free=unit.kind in ("attention", "dense", "loop", "row")
+        )
         outputs = [
             result
             for op in ops
@@ -616,6 +696,11 @@ def _gather(
             need(value, hard=position in hard)
         sequence.append(op)
     return list(inputs), sequence
+
+
+def _squeezed(shape: Shape) -> Shape:
+    """`shape` without the dimensions that are always 1."""
+    return tuple(d for d in shape if not (d.is_const and d.value == 1))
 
 
 def _dimensions(op: ir.Operation) -> list[int]:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.lower.cpu import loop, row
+from shlo_disc.lower.cpu.attention import emit_attention
 from shlo_disc.lower.cpu.conv import emit_conv
 from shlo_disc.lower.cpu.dense import emit_dense
 from shlo_disc.lower.cpu.loop import ELEMENTAL_OPS
@@ -22,6 +23,7 @@ from shlo_disc.mlir import ir
 __all__ = ["ELEMENTAL_OPS", "EMITTERS", "Target"]
 
 EMITTERS: dict[str, Callable[[ir.Operation, ShapeAnalysis, Target], KernelPlan]] = {
+    "attention": emit_attention,
     "conv": emit_conv,
     "dense": emit_dense,
     "dynamic_update_slice": emit_dynamic_update_slice,

@@ -98,6 +98,8 @@ class Plan:
     kept: list[Kept]
     slots: list[Element]
     """The widest element of each scratch row."""
+    given: frozenset[ir.Value] = frozenset()
+    """Values that are in memory although an op of the fusion computes them."""
 
 
 def emit(fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> KernelPlan:
@@ -105,8 +107,10 @@ def emit(fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> KernelP
 
     Raises UnsupportedError for an op or element type no rule covers.
     """
-    plan = _analyze(fusion, shapes)
-    lanes = _lanes(plan, target)
+    block = fusion.regions[0].blocks[0]
+    roots = list(block.operations[len(block.operations) - 1].operation.operands)
+    plan = analyze_rows(block, shapes, roots)
+    lanes = choose_row_lanes(plan, target)
 
     def write(factors: Sequence[Expr]) -> RowWriter:
         writer = RowWriter(plan, factors, lanes)
@@ -139,7 +143,7 @@ def _is_one(size: Expr) -> bool:
     return bool(size.is_const and size.value == 1)
 
 
-def _lanes(plan: Plan, target: Target) -> int:
+def choose_row_lanes(plan: Plan, target: Target) -> int:
     """Several vectors at once hide latency; fewer when the work itself needs registers."""
     base = choose_lanes(plan.block, target)
     expensive = any(cost.is_expensive(view.operation) for view in plan.block.operations)
@@ -167,10 +171,17 @@ def is_row_reduce(
     return bool(equal(sizes[:kept], rows) and equal(sizes[kept:], [cols]))
 
 
-def _analyze(fusion: ir.Operation, shapes: ShapeAnalysis) -> Plan:
-    block = fusion.regions[0].blocks[0]
+def analyze_rows(
+    block: ir.Block,
+    shapes: ShapeAnalysis,
+    roots: list[ir.Value],
+    given: frozenset[ir.Value] = frozenset(),
+) -> Plan:
+    """The sweeps that compute `roots`, values of a fusion's block, from its arguments and `given`.
+
+    Raises InternalError where they are no row fusion.
+    """
     ops = [view.operation for view in block.operations]
-    roots = list(ops[-1].operands)
     first = next((op for op in ops if op.name == "stablehlo.reduce"), None)
     if first is None:
         raise InternalError("a row fusion without a reduction")
@@ -203,7 +214,7 @@ def _analyze(fusion: ir.Operation, shapes: ShapeAnalysis) -> Plan:
         if is_full:
             sweeps[level.get(root, 0)].outputs.append(k)
     row_outputs = [k for k, is_full in enumerate(full) if not is_full]
-    plan = Plan(block, shapes, rows, cols, roots, sweeps, row_outputs, [], [])
+    plan = Plan(block, shapes, rows, cols, roots, sweeps, row_outputs, [], [], given)
     for op, sweep in reduces:
         simple = simple_body(op) is not None
         (sweeps[sweep].simple if simple else sweeps[sweep].general).append(op)
@@ -236,7 +247,7 @@ def _choose_kept(plan: Plan) -> None:
             return 0
         seen.add(value)
         op = producer(value)
-        if op is None or value in kept:
+        if op is None or value in kept or value in plan.given:
             return 1
         if op.name in _FREE:
             return sum(price(v, seen) for v in op.operands)
@@ -305,11 +316,20 @@ def _place(plan: Plan, kept: list[Kept]) -> None:
 
 
 class RowWriter:
-    """Writes the kernel of a plan over row `factors`."""
+    """Writes the kernel of a plan over row `factors`, or its part in the kernel of `b`."""
 
-    def __init__(self, plan: Plan, factors: Sequence[Expr], lanes: int) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        factors: Sequence[Expr],
+        lanes: int,
+        b: Text | None = None,
+        arguments: Arguments | None = None,
+    ) -> None:
         self.plan, self.lanes = plan, lanes
-        self.b, self.arguments = Text(), Arguments()
+        self.b, self.arguments = b or Text(), arguments or Arguments()
+        self.first_scratch = Expr.const(0)
+        """Where the scratch rows begin, in bytes."""
         self.rank = len(factors)
         self.space = Space(self.b, plan.shapes.constraints, [*factors, plan.cols], lanes)
         self.e = Elemental(self.b, self.space, plan.shapes, plan.block, self.arguments)
@@ -417,11 +437,19 @@ class RowWriter:
             else:
                 out = where.output if isinstance(where, Kept) else where
                 assert out is not None
-                at = self.space.flat(0, self.rank + 1)
-                self.e.store(Output(out), element, register, at, mask)
+                if element.kind == "b":
+                    register = self.b.cast("arith.extui", register, "i8")
+                memory, at = self.result(out)
+                self.e.store_to(memory, register, at, mask)
+
+    def result(self, k: int) -> tuple[str, Ix]:
+        """Where the current columns of result `k` are: memref and index."""
+        storage = element_of(self.plan.roots[k]).storage
+        memory = self.b.memref(self.arguments.slot(Output(k)), storage)
+        return memory, self.space.flat(0, self.rank + 1)
 
     def _scratch(self, item: Kept) -> str:
-        offset = Expr.const(0)
+        offset = self.first_scratch
         for element in self.plan.slots[: item.slot]:
             offset = offset + self._row_bytes(element)
         return self.b.scratch(element_of(item.value).storage, self.b.param(offset))
@@ -436,8 +464,7 @@ class RowWriter:
             if item.output is None:
                 memory, at = self._scratch(item), self.space.tiles[-1]
             else:
-                memory = self.b.memref(self.arguments.slot(Output(item.output)), element.storage)
-                at = self.space.flat(0, self.rank + 1)
+                memory, at = self.result(item.output)
             register = self.e.load_from(memory, at, mask, readonly=False)
             if element.kind != "b":
                 return register

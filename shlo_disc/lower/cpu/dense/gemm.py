@@ -24,7 +24,16 @@ from shlo_disc.lower.cpu.elements import Element
 from shlo_disc.lower.cpu.scalar import convert
 from shlo_disc.lower.cpu.text import Text, lanes_of, vector_type
 
-__all__ = ["Finish", "Gemm", "Operand", "Writer", "multiply_add", "pack_kernel"]
+__all__ = [
+    "Finish",
+    "Gemm",
+    "Operand",
+    "Writer",
+    "copy_panel",
+    "multiply_add",
+    "pack_kernel",
+    "walk",
+]
 
 
 class Finish(Protocol):
@@ -129,12 +138,18 @@ class _At:
 class Writer:
     """Writes a kernel over tasks of `MC` x `NC` elements of C."""
 
-    def __init__(self, gemm: Gemm, b: SizedText) -> None:
-        self.g, self.b = gemm, b
+    def __init__(self, gemm: Gemm, b: SizedText, prefix: str = "") -> None:
+        """`prefix` is in front of the names of all sizes, where a kernel has several products."""
+        self.g, self.b, self.prefix = gemm, b, prefix
         self.compute = gemm.compute.register
         self.vector = vector_type(gemm.tile.lanes, self.compute)
         self.zero = b.constant(0, "index")
         self.batch_digits: list[str] = []
+        self.a_in = self.b_in = ""
+
+    def size(self, name: str) -> str:
+        """The size called `name`."""
+        return self.b.size(self.prefix + name)
 
     # ---------------------------------------------------------------- tasks
 
@@ -149,19 +164,19 @@ class Writer:
         if g.b_mode == "scratch":
             self.b_mem = b.scratch(self.compute)
         if g.a_mode == "scratch":
-            self.a_mem = b.scratch(self.compute, b.size("a_scratch"))
+            self.a_mem = b.scratch(self.compute, self.size("a_scratch"))
         if not g.c_holds_sums:
-            self.sums = b.scratch(self.compute, b.size("c_scratch"))
+            self.sums = b.scratch(self.compute, self.size("c_scratch"))
         copies = [mode == "scratch" for mode in (g.a_mode, g.b_mode)]
         never = b.constant(-1, "index")
         init = [never] * sum(copies)
         with b.loop(b.lo, b.hi, 1, init, hint="task") as task:
             batch, m0, n0 = self._place(task.index)
-            m1 = b.min(b.add(m0, b.size("MC")), b.size("M"))
-            n1 = b.min(b.add(n0, b.size("NC")), b.size("N"))
+            m1 = b.min(b.add(m0, self.size("MC")), self.size("M"))
+            n1 = b.min(b.add(n0, self.size("NC")), self.size("N"))
             # K = 0 runs once: the sums are zero.
-            with b.loop(0, b.max(b.size("K"), 1), b.size("KC"), task.args, hint="k0") as kb:
-                depth = b.min(b.sub(b.size("K"), kb.index), b.size("KC"))
+            with b.loop(0, b.max(self.size("K"), 1), self.size("KC"), task.args, hint="k0") as kb:
+                depth = b.min(b.sub(self.size("K"), kb.index), self.size("KC"))
                 kept = list(kb.args)
                 if g.b_mode == "scratch":
                     work = self._number(batch, n0, kb.index, "N", g.b)
@@ -169,9 +184,9 @@ class Writer:
                     kept[-1] = work
                 if g.a_mode == "scratch":
                     work = self._number(batch, m0, kb.index, "M", g.a)
-                    self._once(kept[0], work, lambda: self._copy_a(m0, m1, kb.index, depth))
+                    self._once(kept[0], work, lambda: self.copy_a(m0, m1, kb.index, depth))
                     kept[0] = work
-                self._block(m0, m1, n0, n1, kb.index, depth)
+                self.block(m0, m1, n0, n1, kb.index, depth)
                 kb.yield_(*kept)
             task.yield_(*kb.results)
         return b.finish()
@@ -180,31 +195,32 @@ class Writer:
         """(batch number, first row, first column); M is fastest where B is copied."""
         b = self.b
         if self.g.a_mode == "scratch" and self.g.b_mode != "scratch":
-            rest, j = b.div(task, b.size("NB")), b.rem(task, b.size("NB"))
-            batch, i = b.div(rest, b.size("MB")), b.rem(rest, b.size("MB"))
+            rest, j = b.div(task, self.size("NB")), b.rem(task, self.size("NB"))
+            batch, i = b.div(rest, self.size("MB")), b.rem(rest, self.size("MB"))
         else:
-            rest, i = b.div(task, b.size("MB")), b.rem(task, b.size("MB"))
-            batch, j = b.div(rest, b.size("NB")), b.rem(rest, b.size("NB"))
+            rest, i = b.div(task, self.size("MB")), b.rem(task, self.size("MB"))
+            batch, j = b.div(rest, self.size("NB")), b.rem(rest, self.size("NB"))
         digits: list[str] = []
         rest = batch
         axes = len(self.g.a.batch)
         for axis in range(axes - 1, -1, -1):
-            size = b.size(f"s{axis}")
+            size = self.size(f"s{axis}")
             digits.insert(0, b.rem(rest, size) if axis else rest)
             rest = b.div(rest, size) if axis else rest
         self.batch_digits = digits
-        self.a_base = self._batch_offset("a", self.g.a.batch, self.g.a.first)
+        self.a_base = self.batch_offset("a", self.g.a.batch, self.g.a.first)
         packed = self.g.b_mode == "packed"
-        self.b_base = self._batch_offset("b", self.g.b.batch, self.g.b.first and not packed)
-        self.c_base = self._batch_offset("c", (True,) * axes)
-        return batch, b.mul(i, b.size("MC")), b.mul(j, b.size("NC"))
+        self.b_base = self.batch_offset("b", self.g.b.batch, self.g.b.first and not packed)
+        self.c_base = self.batch_offset("c", (True,) * axes)
+        return batch, b.mul(i, self.size("MC")), b.mul(j, self.size("NC"))
 
-    def _batch_offset(self, array: str, moves: Sequence[bool], first: bool = False) -> str:
+    def batch_offset(self, array: str, moves: Sequence[bool], first: bool = False) -> str:
+        """Where the present batch entry begins in `array` (a, b or c)."""
         b = self.b
-        total = b.size(f"{array}_first") if first else self.zero
+        total = self.size(f"{array}_first") if first else self.zero
         for axis, digit in enumerate(self.batch_digits):
             if moves[axis]:
-                total = b.add(total, b.mul(digit, b.size(f"{array}{axis}")))
+                total = b.add(total, b.mul(digit, self.size(f"{array}{axis}")))
         return total
 
     def _number(self, batch: str, at: str, k0: str, side: str, operand: Operand) -> str:
@@ -214,9 +230,9 @@ class Writer:
         if any(operand.batch) and not all(operand.batch):
             for axis, digit in enumerate(self.batch_digits):
                 if operand.batch[axis]:
-                    number = b.add(b.mul(number, b.size(f"s{axis}")), digit)
+                    number = b.add(b.mul(number, self.size(f"s{axis}")), digit)
         number = b.add(b.mul(number, b.size(side)), at)
-        return b.add(b.mul(number, b.max(b.size("K"), 1)), k0)
+        return b.add(b.mul(number, b.max(self.size("K"), 1)), k0)
 
     def _once(self, done: str, work: str, copy: Callable[[], None]) -> None:
         with self.b.if_(self.b.cmpi("ne", done, work)):
@@ -228,12 +244,13 @@ class Writer:
         g, b = self.g, self.b
         along_k = walk(b, g.b, "k", k0, depth)
         with b.loop(n0, n1, g.tile.columns, hint="panel") as panel:
-            to = b.mul(b.sub(panel.index, n0), b.size("KC"))
-            _copy_panel(
+            to = b.mul(b.sub(panel.index, n0), self.size("KC"))
+            copy_panel(
                 b, g, self.b_in, self.b_base, panel.index, n1, along_k, depth, self.b_mem, to
             )
 
-    def _copy_a(self, m0: str, m1: str, k0: str, depth: str) -> None:
+    def copy_a(self, m0: str, m1: str, k0: str, depth: str) -> None:
+        """Copy rows of A to scratch memory, `depth` of K from `k0` on."""
         g, b = self.g, self.b
         lanes, count = g.tile.lanes, b.sub(m1, m0)
         k, m = walk(b, g.a, "k", k0, depth), walk(b, g.a, "r", m0, count)
@@ -248,22 +265,23 @@ class Writer:
             u_table=k.table,
         )
         room = b.mul(b.div(b.add(depth, lanes - 1), lanes), lanes)
-        row = b.size("a_row")
+        row = self.size("a_row")
         repack(b, source, self.a_mem, self.zero, row, depth, room, count, lanes, g.compute)
 
     # ---------------------------------------------------------------- compute
 
-    def _block(self, m0: str, m1: str, n0: str, n1: str, k0: str, depth: str) -> None:
+    def block(self, m0: str, m1: str, n0: str, n1: str, k0: str, depth: str) -> None:
+        """Rows `m0` to `m1`, columns `n0` to `n1` of C, `depth` of K from `k0` on."""
         g, b = self.g, self.b
         first = b.cmpi("eq", k0, self.zero)
-        end = b.add(k0, b.size("KC"))
-        last = b.cmpi("sge", end, b.size("K"))
+        end = b.add(k0, self.size("KC"))
+        last = b.cmpi("sge", end, self.size("K"))
         rows = g.tile.rows
         along_m = walk(b, g.a, "r", m0, b.sub(m1, m0)) if g.a_mode == "direct" else None
         with b.loop(n0, n1, g.tile.columns, hint="n") as panel:
             n = panel.index
             columns = [
-                b.mask(b.sub(b.sub(b.size("N"), n), v * g.tile.lanes), g.tile.lanes)
+                b.mask(b.sub(b.sub(self.size("N"), n), v * g.tile.lanes), g.tile.lanes)
                 for v in range(g.tile.vectors)
             ]
             again = b.op("arith.xori", first, b.constant(True, "i1"))
@@ -294,7 +312,7 @@ class Writer:
         next task (perhaps beyond the end).
         """
         g, b = self.g, self.b
-        in_next_block = self._b_start(n0, n0, b.add(k0, b.size("KC")))
+        in_next_block = self._b_start(n0, n0, b.add(k0, self.size("KC")))
         in_next_task = self._b_start(n1, n0, self.zero)
         after = b.add(n, g.tile.columns)
         more = b.cmpi("slt", after, n1)
@@ -316,16 +334,16 @@ class Writer:
         """Where the panel of column `n` starts."""
         g, b = self.g, self.b
         if g.b_mode == "scratch":
-            return b.mul(b.sub(n, n0), b.size("KC"))
+            return b.mul(b.sub(n, n0), self.size("KC"))
         if g.b_mode == "packed":
-            panel = b.mul(n, b.size("K"))
+            panel = b.mul(n, self.size("K"))
             return b.add(b.add(self.b_base, panel), b.mul(k0, g.tile.columns))
-        return b.add(b.add(self.b_base, n), b.mul(k0, b.size("bk0")))
+        return b.add(b.add(self.b_base, n), b.mul(k0, self.size("bk0")))
 
     def _tile(self, height: int, at: _At) -> None:
         """Add `depth` products to the sums of `height` rows and one panel of columns."""
         g, b, lanes = self.g, self.b, self.g.tile.lanes
-        last_row = b.sub(b.size("M"), 1)
+        last_row = b.sub(self.size("M"), 1)
         rows = [b.min(b.add(at.m, r), last_row) if r else at.m for r in range(height)]
         a_at = [self._a_start(x, at) for x in rows]
         c_at = self._sums_at(rows, at)
@@ -338,11 +356,13 @@ class Writer:
             sums = self._products([b.add(a, k0) for a in a_at], at, self.zero, at.depth, sums)
         else:
             # A block of K is whole runs of A.
-            run = b.size("a_run")
+            run = self.size("a_run")
             safe = b.max(run, 1)
             first, runs = b.div(at.k0, safe), b.div(at.depth, safe)
             with b.loop(0, runs, 1, sums, hint="run") as outer:
-                offset = digits_offset(b, "ak", g.a.k_steps - 1, b.add(first, outer.index))
+                offset = digits_offset(
+                    b, f"{g.a.array}k", g.a.k_steps - 1, b.add(first, outer.index)
+                )
                 starts = [b.add(a, offset) for a in a_at]
                 k = b.mul(outer.index, run)
                 outer.yield_(*self._products(starts, at, k, run, outer.args))
@@ -366,7 +386,7 @@ class Writer:
     ) -> list[str]:
         """`init` plus `depth` products; A from `a_at` on, B from its k0-th row in the block on."""
         g, b, lanes = self.g, self.b, self.g.tile.lanes
-        step: str | int = b.size("bk0") if g.b_mode == "direct" else g.tile.columns
+        step: str | int = self.size("bk0") if g.b_mode == "direct" else g.tile.columns
         b_at = b.add(at.b_at, b.mul(k0, step))
         with b.loop(0, depth, 1, init, hint="k") as k:
             line = b.add(b_at, b.mul(k.index, step))
@@ -375,7 +395,7 @@ class Writer:
             ]
             sums = list(k.args)
             if g.b_mode == "direct":
-                far = b.add(line, b.mul(b.size("bk0"), PREFETCH_ROWS))
+                far = b.add(line, b.mul(self.size("bk0"), PREFETCH_ROWS))
                 for v in range(g.tile.vectors):
                     b.prefetch(self.b_mem, b.add(far, v * lanes))
             if at.ahead is not None:
@@ -386,7 +406,7 @@ class Writer:
                 for v in range(g.tile.vectors):
                     b.prefetch(self.b_mem, b.add(place, b.mul(apart, v)))
             for r, a in enumerate(a_at):
-                scalar = b.load(self.a_mem, b.add(a, k.index), readonly=g.a_mode == "direct")
+                scalar = b.load(self.a_mem, b.add(a, k.index), readonly=self.a_mem == self.a_in)
                 factor = b.broadcast(scalar, lanes)
                 for v, value in enumerate(values):
                     i = r * g.tile.vectors + v
@@ -398,7 +418,7 @@ class Writer:
         """Where the elements of a row of A start (in scratch: those of this block of K)."""
         b = self.b
         if at.along_m is None:
-            return b.mul(b.sub(row, at.m0), b.size("a_row"))
+            return b.mul(b.sub(row, at.m0), self.size("a_row"))
         start = b.add(self.a_base, at.along_m.first)
         return b.add(start, at.along_m.offset(b.sub(row, at.m0)))
 
@@ -407,15 +427,15 @@ class Writer:
         g, b = self.g, self.b
         if g.b_mode == "direct":
             return b.masked_load(self.b_mem, at, mask, b.constant(0, self.vector))
-        return b.vector_load(self.b_mem, at, g.tile.lanes, readonly=g.b_mode == "packed")
+        return b.vector_load(self.b_mem, at, g.tile.lanes, readonly=self.b_mem == self.b_in)
 
     def _sums_at(self, rows: Sequence[str], at: _At) -> list[str]:
         """Where the sums of each row are kept."""
         b = self.b
         if self.g.c_holds_sums:
-            return [b.add(self.c_base, b.add(b.mul(x, b.size("c_m")), at.n)) for x in rows]
+            return [b.add(self.c_base, b.add(b.mul(x, self.size("c_m")), at.n)) for x in rows]
         base = self._kept_at(at.m, at.m0, at.n, at.n0)
-        return [b.add(base, b.mul(r, b.size("c_row"))) for r in range(len(rows))]
+        return [b.add(base, b.mul(r, self.size("c_row"))) for r in range(len(rows))]
 
     def _kept_at(self, m: str, m0: str, n: str, n0: str) -> str:
         """Where the sums of a tile are kept in scratch memory.
@@ -423,8 +443,8 @@ class Writer:
         One tile is enough when K is one block (`many` is 0), else the task's block of C is kept.
         """
         b = self.b
-        down = b.mul(b.sub(m, m0), b.size("c_row"))
-        return b.mul(b.size("many"), b.add(down, b.sub(n, n0)))
+        down = b.mul(b.sub(m, m0), self.size("c_row"))
+        return b.mul(self.size("many"), b.add(down, b.sub(n, n0)))
 
     # ---------------------------------------------------------------- results
 
@@ -432,11 +452,11 @@ class Writer:
         """Turn the finished sums of a tile into result elements."""
         g, b, lanes = self.g, self.b, self.g.tile.lanes
         base = self._kept_at(m, m0, n, n0)
-        valid = b.min(b.constant(g.tile.rows, "index"), b.sub(b.size("M"), m))
-        width = b.min(b.constant(g.tile.columns, "index"), b.sub(b.size("N"), n))
+        valid = b.min(b.constant(g.tile.rows, "index"), b.sub(self.size("M"), m))
+        width = b.min(b.constant(g.tile.columns, "index"), b.sub(self.size("N"), n))
         with b.loop(0, valid, 1, hint="r") as r:
             row = b.add(m, r.index)
-            line = b.add(base, b.mul(r.index, b.size("c_row")))
+            line = b.add(base, b.mul(r.index, self.size("c_row")))
             with b.loop(0, width, lanes, hint="j") as j:
                 at = b.add(line, j.index)
                 sums = b.vector_load(self.sums, at, lanes, readonly=False)
@@ -454,11 +474,11 @@ class Writer:
             value = g.finish(b, sums, self.batch_digits, row, column, mask)
         if g.c.kind == "b":
             value = b.cast("arith.extui", value, "i8")
-        line = b.add(self.c_base, b.mul(row, b.size("c_m")))
+        line = b.add(self.c_base, b.mul(row, self.size("c_m")))
         if g.c_unit:
             b.masked_store(value, self.c_out, b.add(line, column), mask)
             return
-        stride = b.size("c_n")
+        stride = self.size("c_n")
         base = b.add(line, b.mul(column, stride))
         steps = b.op("arith.muli", b.iota(lanes), b.broadcast(stride, lanes))
         b.scatter(value, self.c_out, base, steps, mask)
@@ -535,7 +555,7 @@ def walk(b: SizedText, operand: Operand, side: str, start: str, count: str) -> W
     return Walk(zero, look_up, table)
 
 
-def _copy_panel(
+def copy_panel(
     b: SizedText,
     gemm: Gemm,
     memory: str,
@@ -582,5 +602,5 @@ def pack_kernel(gemm: Gemm, sizes: dict[str, Expr]) -> tuple[str, tuple[Expr, ..
                 rest = b.div(rest, size)
         to = b.mul(b.mul(task.index, depth), gemm.tile.columns)
         n = b.mul(panel, gemm.tile.columns)
-        _copy_panel(b, gemm, memory, base, n, b.size("N"), along_k, depth, panels, to)
+        copy_panel(b, gemm, memory, base, n, b.size("N"), along_k, depth, panels, to)
     return b.finish()

@@ -31,7 +31,7 @@ from shlo_disc.lower.kernel import (
 )
 from shlo_disc.mlir import ir
 
-__all__ = ["Planner", "emit_dense"]
+__all__ = ["Planner", "Scratch", "emit_dense", "is_unit"]
 
 ONE = Expr.const(1)
 
@@ -117,7 +117,7 @@ class Planner:
             tile=self.tile,
             a_mode="direct" if in_place else "scratch",
             b_mode="packed",
-            c_unit=_is_unit(self.n, p.n[-1].c),
+            c_unit=is_unit(self.n, p.n[-1].c),
             fma="fma" in target.features or target.vector_bytes == 64,
         )
         self.run = self.walks.a_k[-1][0]
@@ -217,7 +217,7 @@ class Planner:
         gemm = replace(self.gemm, b_mode=b_mode, finish=finish)
         sizes = self._sizes()
         item = p.compute.bytes
-        scratch = _Scratch()
+        scratch = Scratch()
         if b_mode == "scratch":
             scratch.take(at.n * at.k * item)
         if gemm.a_mode == "scratch":
@@ -277,7 +277,7 @@ class Planner:
         return panels * tiles * (depth * per_step + 20) + panels * depth + 100
 
 
-class _Scratch:
+class Scratch:
     """Places in a worker's scratch memory, one after the other, at multiples of 64."""
 
     def __init__(self) -> None:
@@ -298,14 +298,15 @@ def _operand(
         element,
         len(rows),
         len(k),
-        _is_unit(*rows[-1]),
-        _is_unit(*k[-1]),
+        is_unit(*rows[-1]),
+        is_unit(*k[-1]),
         tuple(getattr(axis, array) != 0 for axis in batch),
         first != 0,
     )
 
 
-def _is_unit(size: Expr, stride: Expr) -> bool:
+def is_unit(size: Expr, stride: Expr) -> bool:
+    """Are neighbours of an axis neighbours in memory?"""
     return bool(stride == ONE or (size.is_const and size.value == 1))
 
 

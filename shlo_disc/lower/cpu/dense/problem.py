@@ -26,11 +26,14 @@ __all__ = [
     "Dense",
     "Problem",
     "Steps",
+    "View",
+    "after_transposes",
     "analyze_dense",
     "compute_element",
     "dense_strides",
     "magnitude",
     "normalized",
+    "operand_view",
     "steps",
 ]
 
@@ -118,7 +121,9 @@ def analyze_dense(fusion: ir.Operation, shapes: ShapeAnalysis) -> Dense:
     if len(ops[-1].operands) != 1:
         raise InternalError(f"a dense fusion with {len(ops[-1].operands)} results: {fusion}")
     root = ops[-1].operands[0]
-    total, strides = _transposed(dot.results[0], shapes)
+    total, order = after_transposes(dot.results[0])
+    out = dense_strides(shapes.shape(total))
+    strides = [out[order.index(d)] for d in range(len(order))]
     return Dense(_problem(dot, list(block.arguments), strides, shapes), dot, total, root)
 
 
@@ -126,7 +131,7 @@ def _problem(
     dot: ir.Operation, inputs: Sequence[ir.Value], out: Sequence[Expr], shapes: ShapeAnalysis
 ) -> Problem:
     """The problem of `dot` whose result dimensions have strides `out`."""
-    lhs, rhs = (_view(v, inputs, shapes) for v in dot.operands)
+    lhs, rhs = (operand_view(v, inputs, shapes) for v in dot.operands)
     numbers = stablehlo.DotDimensionNumbers(dot.attributes["dot_dimension_numbers"])
     lhs_batch = list(numbers.lhs_batching_dimensions)
     rhs_batch = list(numbers.rhs_batching_dimensions)
@@ -172,7 +177,7 @@ def compute_element(op: ir.Operation, a: Element, b: Element, c: Element) -> Ele
 
 
 @dataclass(frozen=True)
-class _View:
+class View:
     """An operand of the fusion as the dot sees it."""
 
     input: int
@@ -184,28 +189,28 @@ def _order(op: ir.Operation) -> list[int]:
     return list(ir.DenseI64ArrayAttr(op.attributes["permutation"]))
 
 
-def _view(value: ir.Value, inputs: Sequence[ir.Value], shapes: ShapeAnalysis) -> _View:
+def operand_view(value: ir.Value, inputs: Sequence[ir.Value], shapes: ShapeAnalysis) -> View:
     """`value`, an operand of the fusion or a transpose of one."""
     if value in inputs:
         sizes = list(shapes.shape(value))
-        return _View(list(inputs).index(value), sizes, dense_strides(sizes))
+        return View(list(inputs).index(value), sizes, dense_strides(sizes))
     op = value.owner.operation
     if op.name != "stablehlo.transpose":
         raise InternalError(f"a dense fusion cannot read its operand through {op}")
-    inner = _view(op.operands[0], inputs, shapes)
+    inner = operand_view(op.operands[0], inputs, shapes)
     order = _order(op)
-    return _View(inner.input, [inner.sizes[d] for d in order], [inner.strides[d] for d in order])
+    return View(inner.input, [inner.sizes[d] for d in order], [inner.strides[d] for d in order])
 
 
-def _transposed(result: ir.Value, shapes: ShapeAnalysis) -> tuple[ir.Value, list[Expr]]:
-    """`result` behind the transposes that follow it, and the strides there of its dimensions."""
-    uses = list(result.uses)
-    if len(uses) == 1 and uses[0].owner.operation.name == "stablehlo.transpose":
+def after_transposes(result: ir.Value) -> tuple[ir.Value, list[int]]:
+    """`result` behind the transposes that follow it, and which of its dimensions each one is."""
+    last, order = result, list(range(ir.ShapedType(result.type).rank))
+    while True:
+        uses = list(last.uses)
+        if len(uses) != 1 or uses[0].owner.operation.name != "stablehlo.transpose":
+            return last, order
         op = uses[0].owner.operation
-        last, strides = _transposed(op.results[0], shapes)
-        order = _order(op)
-        return last, [strides[order.index(d)] for d in range(len(order))]
-    return result, dense_strides(shapes.shape(result))
+        last, order = op.results[0], [order[d] for d in _order(op)]
 
 
 def _is_one(size: Expr) -> bool:

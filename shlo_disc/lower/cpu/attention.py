@@ -1,0 +1,583 @@
+"""Kind `attention`: a product, row reductions over it, and a product with what comes out.
+
+    S[batch, m, n] = Q[batch, m, :] . K[batch, n, :]      the scores
+    P = rows(S)                                           scale, mask, softmax: any row program
+    C[batch, m, e] = sum over n of P[batch, m, n] * V[batch, n, e]
+
+One kernel: a task is a run of rows of one batch entry. It packs K and V into panels (once for all
+its neighbours of the same batch entry), then takes blocks of rows through all three stages while
+their scores stay in L2. Rows are whole, so the row program is the one of kind `row`, in place over
+the scores, and any reduction is allowed in it; nothing of size m x n reaches memory.
+
+Source: the three-stage tile is FlashAttention's (Dao et al., 2022) without the online softmax,
+which saves on-chip memory that a CPU has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.errors import InternalError
+from shlo_disc.lower.cpu.dense.epilogue import Epilogue
+from shlo_disc.lower.cpu.dense.gemm import Gemm, Operand, Writer, copy_panel, walk
+from shlo_disc.lower.cpu.dense.plan import Scratch, is_unit
+from shlo_disc.lower.cpu.dense.problem import (
+    Axis,
+    Dense,
+    Problem,
+    View,
+    after_transposes,
+    compute_element,
+    dense_strides,
+    operand_view,
+)
+from shlo_disc.lower.cpu.dense.text import SizedText
+from shlo_disc.lower.cpu.dense.tiles import K_BLOCK_BYTES, ceil_div, choose_tile
+from shlo_disc.lower.cpu.elemental import Arguments
+from shlo_disc.lower.cpu.elements import Element, element_of
+from shlo_disc.lower.cpu.index import Index, Ix, refine
+from shlo_disc.lower.cpu.row import Plan, RowWriter, analyze_rows, choose_row_lanes
+from shlo_disc.lower.cpu.target import Target
+from shlo_disc.lower.kernel import Input, Kernel, KernelPlan, Launch, Output
+from shlo_disc.mlir import ir, stablehlo
+
+__all__ = ["emit_attention"]
+
+ZERO, ONE = Expr.const(0), Expr.const(1)
+
+SCORE_BYTES = 400 * 1024
+"""Scores a task holds at once: they, a panel of K and one of V stay in L2."""
+
+MOST_STEPS = 4
+"""Row blocks are 1 to 4 times the rows both register tiles divide: beyond, panels of K and V are
+read from L1 no more often."""
+
+TASKS_PER_CORE = 4
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A dimension of the scores other than the last, and its step in each array, in elements."""
+
+    size: Expr
+    q: Expr
+    k: Expr
+    v: Expr
+    c: Expr
+    row: Expr
+    """Step of the flat row number of the scores."""
+
+
+@dataclass(frozen=True)
+class _Attention:
+    """A fusion taken apart."""
+
+    batch: tuple[_Row, ...]
+    m: _Row
+    keys: Expr
+    depth: Expr
+    width: Expr
+    q: View
+    k: View
+    v: View
+    q_depth: Expr
+    """Step of Q along the contracted dimension; likewise `k_depth`."""
+    k_depth: Expr
+    k_key: Expr
+    """Step of K along the keys; likewise `v_key`."""
+    v_key: Expr
+    v_width: Expr
+    scores: ir.Value
+    weights: ir.Value
+    mix: ir.Operation
+    total: ir.Value
+    root: ir.Value
+
+
+def emit_attention(fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> KernelPlan:
+    """The plan of an `attention` fusion, planned by `plan-fusion`.
+
+    Raises UnsupportedError for an element type no rule covers.
+    """
+    return KernelPlan((_Kernel(fusion, shapes, target).launch(),))
+
+
+# ------------------------------------------------------------------ analysis
+
+
+def _is_one(size: Expr) -> bool:
+    return bool(size.is_const and size.value == 1)
+
+
+def _dims(value: ir.Value, shapes: ShapeAnalysis) -> tuple[list[Expr], dict[int, int]]:
+    """The sizes of `value` without those that are always 1, and where its dimensions went."""
+    sizes: list[Expr] = []
+    places: dict[int, int] = {}
+    for axis, size in enumerate(shapes.shape(value)):
+        if not _is_one(size):
+            places[axis] = len(sizes)
+            sizes.append(size)
+    return sizes, places
+
+
+@dataclass(frozen=True)
+class _Numbers:
+    """A dot's dimension numbers, seen from one operand."""
+
+    batch: list[int]
+    contracting: list[int]
+    free: list[int]
+
+
+def _numbers(dot: ir.Operation, views: Sequence[int]) -> tuple[_Numbers, _Numbers]:
+    """Of both operands, whose ranks are `views`."""
+    n = stablehlo.DotDimensionNumbers(dot.attributes["dot_dimension_numbers"])
+    sides = []
+    for rank, batch, contracting in zip(
+        views,
+        (n.lhs_batching_dimensions, n.rhs_batching_dimensions),
+        (n.lhs_contracting_dimensions, n.rhs_contracting_dimensions),
+        strict=True,
+    ):
+        used = [*batch, *contracting]
+        free = [d for d in range(rank) if d not in used]
+        sides.append(_Numbers(list(batch), list(contracting), free))
+    return sides[0], sides[1]
+
+
+def _take_apart(fusion: ir.Operation, shapes: ShapeAnalysis) -> _Attention:
+    block = fusion.regions[0].blocks[0]
+    inputs = list(block.arguments)
+    ops = [view.operation for view in block.operations]
+    score, mix = (op for op in ops if op.name == "stablehlo.dot_general")
+    (root,) = ops[-1].operands
+
+    # The scores: which operand each of their dimensions comes from.
+    left, right = (operand_view(v, inputs, shapes) for v in score.operands)
+    lhs, rhs = _numbers(score, (len(left.sizes), len(right.sizes)))
+    steps = [(left.strides[i], right.strides[j]) for i, j in zip(lhs.batch, rhs.batch, strict=True)]
+    steps += [(left.strides[i], ZERO) for i in lhs.free]
+    steps += [(ZERO, right.strides[j]) for j in rhs.free]
+    scores, order = after_transposes(score.results[0])
+    sizes, places = _dims(scores, shapes)
+    steps = [steps[axis] for place, axis in enumerate(order) if place in places]
+    depths = [(left.strides[i], right.strides[j]) for i, j in
+              zip(lhs.contracting, rhs.contracting, strict=True)]  # fmt: skip
+    ((left_depth, right_depth),) = depths
+    depth = left.sizes[lhs.contracting[0]]
+    if steps[-1][1] == ZERO:  # the keys are the left operand's
+        steps = [(b, a) for a, b in steps]
+        left, right, left_depth, right_depth = right, left, right_depth, left_depth
+
+    # The mix: the weights are the operand that is no view of an input.
+    values = list(mix.operands)
+    number = 0 if _is_inside(values[0], inputs) else 1
+    weights = values[number]
+    v = operand_view(values[1 - number], inputs, shapes)
+    sides = _numbers(mix, [len(shapes.shape(x)) for x in values])
+    mine, theirs = sides[number], sides[1 - number]
+    _, weight_places = _dims(weights, shapes)
+    moved = {weight_places[p]: v.strides[d] for p, d in zip(mine.batch, theirs.batch, strict=True)
+             if p in weight_places}  # fmt: skip
+    total, order = after_transposes(mix.results[0])
+    strides = dense_strides(shapes.shape(total))
+    place_of = {axis: strides[place] for place, axis in enumerate(order)}
+    first_free = len(mine.batch)
+    free = [*mine.free, *theirs.free] if number == 0 else [*theirs.free, *mine.free]
+    starts = {
+        "mine": first_free if number == 0 else first_free + len(theirs.free),
+        "theirs": first_free + (len(mine.free) if number == 0 else 0),
+    }
+    assert len(order) == first_free + len(free)
+    out: dict[int, Expr] = {}
+    for axis, p in enumerate(mine.batch):
+        if p in weight_places:
+            out[weight_places[p]] = place_of[axis]
+    for axis, p in enumerate(mine.free, starts["mine"]):
+        if p in weight_places:
+            out[weight_places[p]] = place_of[axis]
+    widths = [d for d in theirs.free if not _is_one(v.sizes[d])]
+    width = v.sizes[widths[0]] if widths else ONE
+    v_width = v.strides[widths[0]] if widths else ONE
+
+    rows: list[_Row] = []
+    for i, size in enumerate(sizes[:-1]):
+        row = Expr.product(sizes[i + 1 : -1])
+        rows.append(_Row(size, *steps[i], moved.get(i, ZERO), out[i], row))
+    batch, m = _choose_m(rows, shapes)
+    return _Attention(
+        tuple(batch), m, sizes[-1], depth, width, left, right, v,
+        left_depth, right_depth, steps[-1][1], v.strides[theirs.contracting[0]], v_width,
+        scores, weights, mix, total, root,
+    )  # fmt: skip
+
+
+def _is_inside(value: ir.Value, inputs: Sequence[ir.Value]) -> bool:
+    """Is `value` computed by more than transposes from an input?"""
+    while value not in inputs:
+        op = value.owner.operation
+        if op.name != "stablehlo.transpose":
+            return True
+        value = op.operands[0]
+    return False
+
+
+def _choose_m(rows: Sequence[_Row], shapes: ShapeAnalysis) -> tuple[list[_Row], _Row]:
+    """(what is a batch dimension, the rows): runs of dimensions in which K and V do not move."""
+    equal = shapes.constraints.equal
+    runs: list[list[int]] = []
+    for i, x in enumerate(rows):
+        if x.k != ZERO or x.v != ZERO:
+            continue
+        before = rows[i - 1] if i and runs and runs[-1][-1] == i - 1 else None
+        joined = before is not None and all(
+            equal(getattr(before, a), getattr(x, a) * x.size) for a in ("q", "c", "row")
+        )
+        if joined:
+            runs[-1].append(i)
+        else:
+            runs.append([i])
+    if not runs:
+        return list(rows), _Row(ONE, ZERO, ZERO, ZERO, ZERO, ZERO)
+    # Symbolic sizes tend to be the larger ones.
+    best = min(runs, key=lambda run: all(rows[i].size.is_const for i in run))
+    size = Expr.product(rows[i].size for i in best)
+    batch = [x for i, x in enumerate(rows) if i not in best]
+    return batch, replace(rows[best[-1]], size=size)
+
+
+# ------------------------------------------------------------------ the kernel
+
+
+class _Scores(RowWriter):
+    """The row program over scores in scratch memory, the weights written over them."""
+
+    def __init__(
+        self, plan: Plan, factors: Sequence[Expr], lanes: int, b: SizedText, arguments: Arguments
+    ) -> None:
+        super().__init__(plan, factors, lanes, b, arguments)
+        self.line = ""
+        self.before = self.after = ""
+        (scores,) = plan.given
+        self.e.overrides[scores] = self._score
+
+    def _score(self, index: Index, mask: str | None) -> str:
+        if not self._is_current(index, self.rank + 1):
+            raise InternalError("an attention reads its scores at another place")
+        return self.e.load_from(self.before, self._place(), mask, readonly=False)
+
+    def _place(self) -> Ix:
+        return self.space.add(self.space.tiles[-1], self.line)
+
+    def result(self, k: int) -> tuple[str, Ix]:
+        return self.after, self._place()
+
+    def row(self, number: str, line: str) -> None:
+        """One row: its flat number and where its scores are."""
+        b, space = self.b, self.space
+        digits: list[str] = []
+        rest = number
+        for k in range(self.rank - 1, -1, -1):
+            size = b.max(b.param(space.factors[k]), 1) if k else ""
+            digits.insert(0, b.rem(rest, size) if k else rest)
+            rest = b.div(rest, size) if k else rest
+        self.digits = [Ix(d) for d in digits]
+        self.line = line
+        space.flats = {(0, self.rank): number} if self.rank else {}
+        space.tiles = [*self.digits, space.zero()]
+        for sweep in self.plan.sweeps:
+            self.sweep(sweep)
+
+
+def _reads_again(plan: Plan) -> bool:
+    """Does a sweep read scores over which an earlier one has written?"""
+    (scores,) = plan.given
+    written = [n for n, s in enumerate(plan.sweeps) if any(k.output is not None for k in s.keeps)]
+    if not written:
+        return False
+    kept = {item.value for item in plan.kept}
+
+    def reaches(value: ir.Value, seen: set[ir.Value]) -> bool:
+        if value == scores:
+            return True
+        if value in seen or value in kept or isinstance(value.owner, ir.Block):
+            return False
+        seen.add(value)
+        op = value.owner.operation
+        if op.name == "stablehlo.reduce":
+            return False
+        return any(reaches(v, seen) for v in op.operands)
+
+    for sweep in plan.sweeps[min(written) + 1 :]:
+        wanted = [plan.roots[k] for k in sweep.outputs]
+        for op in (*sweep.simple, *sweep.general):
+            wanted += list(op.operands)[: len(op.operands) // 2]
+        if any(reaches(v, set()) for v in wanted):
+            return True
+    return False
+
+
+class _Kernel:
+    """Plans and writes the kernel of one fusion."""
+
+    def __init__(self, fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> None:
+        self.shapes, self.target = shapes, target
+        self.block = fusion.regions[0].blocks[0]
+        a = self.at = _take_apart(fusion, shapes)
+        inputs = self.block.arguments
+        q, k, v = (element_of(inputs[x.input]) for x in (a.q, a.k, a.v))
+        p = self.compute = element_of(a.scores)
+        compute_element(a.mix, p, v, element_of(a.mix.results[0]))
+        fma = "fma" in target.features or target.vector_bytes == 64
+        moves = [tuple(bool(getattr(x, n) != ZERO) for x in a.batch) for n in ("q", "k", "v")]
+        mine = Operand("s_a", q, 1, 1, is_unit(a.m.size, a.m.q), is_unit(a.depth, a.q_depth),
+                       moves[0])  # fmt: skip
+        keys = Operand("s_b", k, 1, 1, is_unit(a.keys, a.k_key), is_unit(a.depth, a.k_depth),
+                       moves[1])  # fmt: skip
+        weights = Operand("v_a", p, 1, 1, False, True, (False,) * len(a.batch))
+        values = Operand("v_b", v, 1, 1, is_unit(a.width, a.v_width), is_unit(a.keys, a.v_key),
+                         moves[2])  # fmt: skip
+        in_place = q.storage == p.register and mine.k_unit
+        self.arguments = Arguments()
+        self.arguments.buffers = [Input(a.q.input), Input(a.k.input), Input(a.v.input), Output(0)]
+        self.score = Gemm(
+            mine, keys, p, p, choose_tile(a.keys, p, target), "direct" if in_place else "scratch",
+            "packed", c_unit=True, fma=fma,
+        )  # fmt: skip
+        tile = choose_tile(a.width, p, target)
+        finish = None
+        if a.root != a.total:
+            finish = Epilogue(self._dense(p, v), self.block, shapes, self.arguments, tile.lanes)
+        self.mix = Gemm(
+            weights, values, element_of(a.root), p, tile, "direct", "packed", c_unit=True, fma=fma,
+            finish=finish,
+        )  # fmt: skip
+        self.plan = analyze_rows(self.block, shapes, [a.weights], frozenset([a.scores]))
+        self.lanes = choose_row_lanes(self.plan, target)
+        self.separate = _reads_again(self.plan)
+        self._measure()
+
+    def _dense(self, p: Element, v: Element) -> Dense:
+        """What the epilogue must know of the second product."""
+        a = self.at
+        problem = Problem(
+            batch=tuple(Axis(x.size, b=x.v, c=x.c) for x in a.batch),
+            m=(Axis(a.m.size, c=a.m.c),),
+            n=(Axis(a.width, b=a.v_width, c=ONE),),
+            k=(Axis(a.keys, a=ONE, b=a.v_key),),
+            a_input=-1,
+            b_input=a.v.input,
+            a=p,
+            b=v,
+            c=element_of(a.total),
+            compute=p,
+        )
+        return Dense(problem, a.mix, a.total, a.root)
+
+    # ---------------------------------------------------------------- sizes
+
+    def _measure(self) -> None:
+        """Blocks, places in scratch memory, and the numbers the text takes as parameters."""
+        a, item = self.at, self.compute.bytes
+        score, mix = self.score, self.mix
+        n = ceil_div(a.keys, score.tile.columns) * score.tile.columns
+        e = ceil_div(a.width, mix.tile.columns) * mix.tile.columns
+        unit = _common(score.tile.rows, mix.tile.rows)
+        fit = Expr.const(SCORE_BYTES) // (Expr.max(n, 1) * (unit * item))
+        rows = self.rows = Expr.max(Expr.min(fit, MOST_STEPS), 1) * unit
+        batches = Expr.product(x.size for x in a.batch)
+        # Enough tasks for all cores, but as few as that: each packs K and V.
+        share = (a.m.size * batches) // (TASKS_PER_CORE * self.target.cores)
+        per_task = Expr.max(ceil_div(Expr.min(share, a.m.size), rows), 1) * rows
+        self.tasks_of_batch = Expr.max(ceil_div(a.m.size, per_task), 1)
+        self.batches = batches
+        scratch = self.scratch = Scratch()
+        k_block = _even(a.depth, K_BLOCK_BYTES // item)
+        n_block = _even(a.keys, K_BLOCK_BYTES // item)
+        sizes = self.sizes = {
+            "TASKS": self.tasks_of_batch, "PER_TASK": per_task, "ROWS": rows,
+            "s_M": a.m.size, "s_N": a.keys, "s_K": a.depth, "s_KC": k_block, "s_c_m": n,
+            "s_ar0": a.m.q, "s_ak0": a.q_depth, "s_br0": a.k_key, "s_bk0": a.k_depth,
+            "v_M": a.m.size, "v_N": a.width, "v_K": a.keys, "v_KC": n_block, "v_c_m": a.m.c,
+            "v_c_n": ONE, "v_ar0": n, "v_br0": a.v_width, "v_bk0": a.v_key, "row_m": a.m.row,
+        }  # fmt: skip
+        for i, x in enumerate(a.batch):
+            sizes |= {f"s_s{i}": x.size, f"s_a{i}": x.q, f"s_b{i}": x.k, f"v_b{i}": x.v,
+                      f"v_c{i}": x.c, f"row{i}": x.row}  # fmt: skip
+        sizes["k_scratch"] = scratch.take(n * a.depth * item)
+        sizes["v_scratch"] = scratch.take(e * a.keys * item)
+        sizes["scores"] = scratch.take(rows * n * item)
+        if self.separate:
+            sizes["weights"] = scratch.take(rows * n * item)
+        if score.a_mode == "scratch":
+            lanes = score.tile.lanes
+            sizes["s_a_row"] = ceil_div(k_block, lanes) * lanes
+            sizes["s_a_scratch"] = scratch.take(rows * sizes["s_a_row"] * item)
+        if not mix.c_holds_sums:
+            many = sizes["v_many"] = Expr.min(Expr.max(ceil_div(a.keys, n_block) - 1, 0), 1)
+            sizes["v_c_row"] = many * (e - mix.tile.columns) + mix.tile.columns
+            room = many * (rows - mix.tile.rows) + mix.tile.rows
+            sizes["v_c_scratch"] = scratch.take(room * sizes["v_c_row"] * item)
+        self.first_row_slot = scratch.total
+
+    def _factors(self) -> list[Expr]:
+        """The row dimensions the row program needs apart (see `row.emit`)."""
+        equal = self.shapes.constraints.equal
+
+        def write(factors: Sequence[Expr]) -> _Scores:
+            b = SizedText({})
+            rows = _Scores(self.plan, factors, self.lanes, b, Arguments())
+            rows.before = rows.after = b.scratch(self.compute.storage)
+            with b.loop(b.lo, b.hi, 1, hint="row") as loop:
+                rows.row(loop.index, loop.index)
+            return rows
+
+        factors = [s for s in self.plan.rows if not _is_one(s)]
+        rows = write(factors)
+        for _ in range(3):
+            wanted = [(i, j, s) for i, j, s in rows.space.wanted if j <= len(factors)]
+            finer = refine(factors, wanted, equal)
+            if finer == factors:
+                break
+            factors, rows = finer, write(finer)
+        merged: list[Expr] = []
+        for k, factor in enumerate(factors):
+            if k and k not in rows.space.used:
+                merged[-1] = merged[-1] * factor
+            else:
+                merged.append(factor)
+        return merged
+
+    # ---------------------------------------------------------------- text
+
+    def launch(self) -> Launch:
+        """The kernel and how it is run."""
+        factors = self._factors()
+        b = self.b = SizedText(self.sizes)
+        storage = self.compute.storage
+        score, mix = self.score, self.mix
+        s = self.s = Writer(score, b, "s_")
+        v = self.v = Writer(mix, b, "v_")
+        s.a_in = s.a_mem = b.memref(0, score.a.element.storage)
+        self.k_in = b.memref(1, score.b.element.storage)
+        self.v_in = b.memref(2, mix.b.element.storage)
+        v.c_out = v.sums = b.memref(3, mix.c.storage)
+        s.b_mem = b.scratch(storage, b.size("k_scratch"))
+        v.b_mem = b.scratch(storage, b.size("v_scratch"))
+        s.c_out = s.sums = b.scratch(storage, b.size("scores"))
+        v.a_mem = b.scratch(storage, b.size("weights")) if self.separate else s.c_out
+        if score.a_mode == "scratch":
+            s.a_mem = b.scratch(storage, b.size("s_a_scratch"))
+        if not mix.c_holds_sums:
+            v.sums = b.scratch(storage, b.size("v_c_scratch"))
+        rows = self.r = _Scores(self.plan, factors, self.lanes, b, self.arguments)
+        rows.before, rows.after = s.c_out, v.a_mem
+        rows.first_scratch = self.first_row_slot
+        with b.loop(b.lo, b.hi, 1, [b.constant(-1, "index")], hint="task") as task:
+            task.yield_(self._task(task.index, task.args[0]))
+        text, params = b.finish()
+        a = self.at
+        some = Expr.min(a.m.size, 1) * Expr.min(a.width, 1)
+        per_row = a.keys * (a.depth + a.width) // 80 + a.keys // 2 + 20
+        packing = a.keys * (a.depth + a.width) // 4
+        return Launch(
+            Kernel("attention", text),
+            tuple(self.arguments.buffers),
+            params,
+            self.batches * self.tasks_of_batch * some,
+            self.sizes["PER_TASK"] * per_row + packing + 100,
+            self.scratch.total + rows.scratch_bytes(),
+        )
+
+    def _task(self, task: str, packed: str) -> str:
+        """One task; returns the number of the K and V that are packed after it."""
+        b, s, v = self.b, self.s, self.v
+        tasks = b.size("TASKS")
+        batch, part = b.div(task, tasks), b.rem(task, tasks)
+        self._batch(batch)
+        number = self._number()
+        with b.if_(b.cmpi("ne", packed, number)):
+            self._pack(s, self.k_in)
+            self._pack(v, self.v_in)
+        first = b.mul(part, b.size("PER_TASK"))
+        last = b.min(b.add(first, b.size("PER_TASK")), s.size("M"))
+        c_base, row_base = v.c_base, self.row_base
+        with b.loop(first, last, b.size("ROWS"), hint="rows") as block:
+            m0 = block.index
+            m1 = b.min(b.add(m0, b.size("ROWS")), last)
+            # Rows are numbered from the start of the batch entry, scores from that of the block.
+            s.c_base = v.a_base = b.sub(0, b.mul(m0, s.size("c_m")))
+            self._product(s, m0, m1)
+            with b.loop(m0, m1, 1, hint="row") as row:
+                flat = b.add(row_base, b.mul(row.index, b.size("row_m")))
+                line = b.mul(b.sub(row.index, m0), s.size("c_m"))
+                self.r.row(flat, line)
+            v.c_base = c_base
+            self._product(v, m0, m1)
+        return number
+
+    def _batch(self, batch: str) -> None:
+        """Where a batch entry begins in every array."""
+        b, s, v = self.b, self.s, self.v
+        axes = len(self.at.batch)
+        digits: list[str] = []
+        rest = batch
+        for axis in range(axes - 1, -1, -1):
+            size = b.max(s.size(f"s{axis}"), 1) if axis else ""
+            digits.insert(0, b.rem(rest, size) if axis else rest)
+            rest = b.div(rest, size) if axis else rest
+        s.batch_digits = v.batch_digits = digits
+        s.a_base = s.batch_offset("a", self.score.a.batch)
+        s.b_base = v.b_base = b.constant(0, "index")
+        self.k_base = s.batch_offset("b", self.score.b.batch)
+        self.v_base = v.batch_offset("b", self.mix.b.batch)
+        v.c_base = v.batch_offset("c", (True,) * axes)
+        self.row_base = b.constant(0, "index")
+        for axis, digit in enumerate(digits):
+            self.row_base = b.add(self.row_base, b.mul(digit, b.size(f"row{axis}")))
+
+    def _number(self) -> str:
+        """A number for the K and V of this batch entry."""
+        b = self.b
+        number = b.constant(0, "index")
+        for axis, digit in enumerate(self.s.batch_digits):
+            if self.score.b.batch[axis] or self.mix.b.batch[axis]:
+                number = b.add(b.mul(number, self.s.size(f"s{axis}")), digit)
+        return number
+
+    def _pack(self, writer: Writer, memory: str) -> None:
+        """All panels of K (V)."""
+        b, columns = self.b, writer.g.tile.columns
+        base = self.k_base if writer is self.s else self.v_base
+        depth, zero = writer.size("K"), b.constant(0, "index")
+        along_k = walk(b, writer.g.b, "k", zero, depth)
+        with b.loop(0, writer.size("N"), columns, hint="panel") as panel:
+            to = b.mul(panel.index, depth)
+            copy_panel(
+                b, writer.g, memory, base, panel.index, writer.size("N"), along_k, depth,
+                writer.b_mem, to,
+            )  # fmt: skip
+
+    def _product(self, writer: Writer, m0: str, m1: str) -> None:
+        """The rows from `m0` to `m1` of one product, all blocks of K."""
+        b, zero = self.b, self.b.constant(0, "index")
+        with b.loop(0, b.max(writer.size("K"), 1), writer.size("KC"), hint="k0") as kb:
+            depth = b.min(b.sub(writer.size("K"), kb.index), writer.size("KC"))
+            if writer.g.a_mode == "scratch":
+                writer.copy_a(m0, m1, kb.index, depth)
+            writer.block(m0, m1, zero, writer.size("N"), kb.index, depth)
+
+
+def _common(a: int, b: int) -> int:
+    """The smallest multiple of both that is 24 or more."""
+    unit = next(n for n in range(max(a, b), a * b + 1) if n % a == 0 and n % b == 0)
+    return unit * -(-24 // unit)
+
+
+def _even(size: Expr, limit: int) -> Expr:
+    """Blocks of `size` of about `limit`, all of one size; at least 1."""
+    count = Expr.max(ceil_div(Expr.max(size - limit // 2, 0), limit), 1)
+    return Expr.max(ceil_div(size, count), 1)
