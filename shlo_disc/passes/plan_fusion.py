@@ -18,7 +18,7 @@ else a cluster contains is computed from its inputs at whatever index its consum
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from typing import ClassVar
@@ -34,6 +34,7 @@ from shlo_disc.passes.op_classes import (
     CONTROL,
     CUSTOM_CALL_KIND,
     ELEMENTWISE,
+    EXPENSIVE,
     FREE,
     HARD_OPERANDS,
     HOST,
@@ -51,6 +52,10 @@ MAX_CLUSTER_OPS = 160
 take about 60 ms at O3). Doubling it gains nothing on the models in `examples/`."""
 
 MAX_CLUSTER_INPUTS = 40
+
+MAX_INDEX_OPS = 8
+"""Element-wise ops on indices that a kernel computes rather than reads: about the time of a load
+from L2."""
 
 Shape = tuple[Expr, ...]
 
@@ -129,9 +134,12 @@ class _Planner:
         self.merged: set[_Cluster] = set()
         """Clusters of more than one member."""
         self.origins: dict[int, list[int]] = {}
+        self.from_indices: dict[ir.Value, int] = {}
+        """Values computed from indices and sizes alone, and by how many ops: cheaper computed in
+        every kernel than read (a causal mask)."""
         for index, view in enumerate(block.operations):
             op = view.operation
-            role = _role(op)
+            role = self._role(op)
             operands = list(op.operands)
             if role == "control":
                 operands += _captures(op)
@@ -147,6 +155,17 @@ class _Planner:
                 if source is not None:
                     self.nodes[source].users |= users
         self.needed = self._materialized()
+
+    def _role(self, op: ir.Operation) -> str:
+        role = _role(op)
+        free = role == "free" or op.name == "disc.shape" or is_splat_constant(op)
+        if free or (role == "elementwise" and op.name not in EXPENSIVE):
+            known = [self.from_indices.get(v) for v in op.operands]
+            count = sum(k for k in known if k is not None) + (not free)
+            if None not in known and count <= MAX_INDEX_OPS:
+                self.from_indices.update(dict.fromkeys(op.results, count))
+                return "free" if role == "elementwise" else role
+        return role
 
     # -- clustering -----------------------------------------------------------------------------
 
@@ -329,9 +348,7 @@ class _Planner:
         row = mine if mine.kind == "row" else theirs if theirs.kind == "row" else None
         if row is not None:
             other = theirs if row is mine else mine
-            if other.kind == "row" and (
-                other.rows != row.rows or not self._same(other.space, row.space)
-            ):
+            if other.kind == "row" and not self._is_space(other.space, other.rows, row):
                 return None
             union = _Cluster("row", row.space, row.rows, members)
             return union if self._row_legal(union) else None
@@ -353,9 +370,9 @@ class _Planner:
                     return False
                 shape = self.shapes.shape(node.operands[0])
                 kept = len(shape) - len(_dimensions(node.op))
-                if kept != row.rows or not self._same(shape, row.space):
-                    return False
                 if _dimensions(node.op) != list(range(kept, len(shape))):
+                    return False
+                if not self._is_space(shape, kept, row):
                     return False
             elif self._level(node.shapes[0], row) is None:
                 return False
@@ -363,11 +380,32 @@ class _Planner:
                 for base, chain in self._bases(value):
                     if self.of_value.get(base) not in row.members:
                         continue
-                    if node.role == "moving" or (node.role == "loop" and chain):
+                    if node.role == "moving":
                         return False
-                    if chain and not self._spreads_rows(base, chain, row):
+                    if self._only_units_change(base, chain, row):
+                        continue
+                    if node.role == "loop" or not self._spreads_rows(base, chain, row):
                         return False
         return True
+
+    def _is_space(self, shape: Shape, rows: int, row: _Cluster) -> bool:
+        """Is `shape`, cut behind `rows` dimensions, the cluster's space but for unit dimensions?"""
+        return all(
+            self._same(_squeezed(mine), _squeezed(its))
+            for mine, its in (
+                (shape[:rows], row.space[: row.rows]),
+                (shape[rows:], row.space[row.rows :]),
+            )
+        )
+
+    def _only_units_change(
+        self, base: ir.Value, chain: Sequence[ir.Operation], row: _Cluster
+    ) -> bool:
+        """Does `chain` give every element of the full value `base` its own place?"""
+        values = [base, *(op.results[0] for op in chain)]
+        return all(op.name in RESHAPES for op in chain) and all(
+            self._level(self.shapes.shape(v), row) == "full" for v in values
+        )
 
     def _spreads_rows(self, base: ir.Value, chain: Sequence[ir.Operation], row: _Cluster) -> bool:
         """`base` is a row value and `chain` only adds unit or trailing dimensions to it."""
@@ -375,9 +413,16 @@ class _Planner:
             return False
         return all(
             self._level(self.shapes.shape(op.results[0]), row) is not None
-            and (op.name in RESHAPES or _broadcast_dims(op)[: row.rows] == list(range(row.rows)))
+            and (op.name in RESHAPES or self._keeps_order(op))
             for op in chain
         )
+
+    def _keeps_order(self, broadcast: ir.Operation) -> bool:
+        """Are the operand's dimensions the leading ones of the result (units not counted)?"""
+        shape = self.shapes.shape(broadcast.operands[0])
+        result = self.shapes.shape(broadcast.results[0])
+        kept = [d for i, d in enumerate(_broadcast_dims(broadcast)) if not _is_unit(shape[i])]
+        return kept == [d for d, size in enumerate(result) if not _is_unit(size)][: len(kept)]
 
     def _fits(self, union: _Cluster) -> bool:
         return (
@@ -393,22 +438,21 @@ class _Planner:
         return len(a) == len(b) and all(x == y or equal(x, y) for x, y in zip(a, b, strict=True))
 
     def _level(self, shape: Shape, row: _Cluster) -> str | None:
-        if self._same(shape, row.space):
+        if self._same(_squeezed(shape), _squeezed(row.space)):
             return "full"
-        head, tail = shape[: row.rows], shape[row.rows :]
-        if self._same(head, row.space[: row.rows]) and all(
-            d.is_const and d.value == 1 for d in tail
-        ):
+        if self._same(_squeezed(shape), _squeezed(row.space[: row.rows])):
             return "row"
         return None
 
     def _bases(self, value: ir.Value) -> Iterator[tuple[ir.Value, list[ir.Operation]]]:
         """Where `value` comes from through free ops: (base, those ops from the base on)."""
         chain: list[ir.Operation] = []
-        while not isinstance(value.owner, ir.Block) and value.owner.name in FREE:
+        while not isinstance(value.owner, ir.Block):
             op = value.owner.operation
-            if op.name in SOURCES:
+            if value in self.from_indices:
                 return
+            if op.name not in FREE:
+                break
             chain.insert(0, op)
             value = op.operands[0]
         yield value, chain
@@ -562,9 +606,8 @@ class _Planner:
     def _fuse(self, unit: _Unit, terminator: ir.Operation) -> None:
         ops = [self.nodes[i].op for i in unit.members]
         inside = {result for op in ops for result in op.results}
-        inputs, sequence = _gather(
-            ops, inside, clone_free=unit.kind in ("attention", "dense", "loop", "row")
-        )
+        clone = unit.kind in ("attention", "dense", "loop", "row")
+        inputs, sequence = _gather(ops, inside, self.from_indices, clone_free=clone)
         outputs = [
             result
             for op in ops
@@ -605,10 +648,6 @@ class _Planner:
                     return True
                 stack.extend(owner.results)
         return False
-
-
-SOURCES = frozenset({"disc.dim", "stablehlo.dynamic_iota", "stablehlo.iota"})
-"""Free ops that read no tensor."""
 
 
 def _role(op: ir.Operation) -> str:
@@ -667,7 +706,11 @@ def _captures(op: ir.Operation) -> list[ir.Value]:
 
 
 def _gather(
-    ops: Sequence[ir.Operation], inside: set[ir.Value], *, clone_free: bool
+    ops: Sequence[ir.Operation],
+    inside: set[ir.Value],
+    free_values: Container[ir.Value],
+    *,
+    clone_free: bool,
 ) -> tuple[list[ir.Value], list[ir.Operation]]:
     """(inputs, ops to clone in order) of the fusion that holds `ops`."""
     inputs: dict[ir.Value, None] = {}
@@ -681,7 +724,7 @@ def _gather(
         owner = value.owner
         op = None if isinstance(owner, ir.Block) else owner.operation
         metadata = op is not None and op.name == "disc.shape"
-        free = op is not None and (op.name in FREE or is_splat_constant(op))
+        free = op is not None and (op.name in FREE or is_splat_constant(op) or value in free_values)
         if metadata or (free and clone_free and not hard):
             assert op is not None
             for operand in op.operands:
@@ -700,7 +743,11 @@ def _gather(
 
 def _squeezed(shape: Shape) -> Shape:
     """`shape` without the dimensions that are always 1."""
-    return tuple(d for d in shape if not (d.is_const and d.value == 1))
+    return tuple(d for d in shape if not _is_unit(d))
+
+
+def _is_unit(size: Expr) -> bool:
+    return bool(size.is_const and size.value == 1)
 
 
 def _dimensions(op: ir.Operation) -> list[int]:
