@@ -72,9 +72,19 @@ def scale(x: Num, n: Num) -> Num:
 
 def exp(x: Num) -> Num:
     """e^x."""
-    low, high = (-104.5, 89.0) if x.dtype == "f32" else (-746.0, 710.0)
-    _, n, r = split(x.at_most(high).at_least(low))
-    return scale(exp_reduced(r), n)
+    high = 89.0 if x.dtype == "f32" else 710.0
+    vanishes, safe = _vanishing(x)
+    _, n, r = split(safe.at_most(high))
+    return select(vanishes, 0.0, scale(exp_reduced(r), n))
+
+
+def _vanishing(x: Num) -> tuple[Num, Num]:
+    """(is e^x 0?, `x` where it is not, else 0).
+
+    An instruction that underflows takes a hundred cycles, and a masked softmax is full of them.
+    """
+    vanishes = x < (-104.5 if x.dtype == "f32" else -746.0)
+    return vanishes, select(vanishes, 0.0, x)
 
 
 def expm1(x: Num) -> Num:
@@ -103,7 +113,7 @@ def tanh(x: Num) -> Num:
 
 def logistic(x: Num) -> Num:
     """1 / (1 + e^-x), exact to the last denormal: e^x / (1 + e^x) for negative x."""
-    low = -104.5 if x.dtype == "f32" else -746.0
-    _, n, r = split((-x.abs()).at_least(low))
-    e = scale(exp_reduced(r), n)
+    vanishes, safe = _vanishing(-x.abs())
+    _, n, r = split(safe)
+    e = select(vanishes, 0.0, scale(exp_reduced(r), n))
     return select(x < 0.0, e, 1.0) / (e + 1.0)
