@@ -172,6 +172,11 @@ class _Planner:
     def cluster(self) -> None:
         """Give every fusable op a cluster, in program order."""
         for node in self.nodes:
+            if node.op.name == "stablehlo.dot_general":
+                self._claim(node)
+        for node in self.nodes:
+            if node.index in self.cluster_of:
+                continue
             if node.role in ("elementwise", "moving"):
                 self.cluster_of[node.index] = _Cluster("loop", node.shapes[0], members={node.index})
                 self._join_producers(node)
@@ -187,19 +192,15 @@ class _Planner:
                 self._attention(node)
 
     def _dense(self, dot: _Node) -> None:
-        """A dot takes in transposes of its operands and, of its result, one transpose or the
-        element-wise cluster that is its only reader.
+        """A dot takes in transposes of its operands, of its result, and the element-wise cluster
+        that is the only reader of what comes out.
         """
-        members = {dot.index}
+        members = set(self.cluster_of[dot.index].members)
         for value in dot.operands:
             source = self.of_value.get(value)
             if source is not None and self._lone_transpose(source, {dot.index}):
                 members.add(source)
-        follower = self.nodes[min(dot.users)] if len(dot.users) == 1 else dot
-        reads_it = list(follower.operands) == [dot.op.results[0]]
-        if reads_it and self._lone_transpose(follower.index, None):
-            members.add(follower.index)
-        elif (epilogue := self._epilogue(dot)) is not None:
+        if (epilogue := self._epilogue(self._behind_transposes(dot))) is not None:
             union = members | epilogue.members
             if self._inputs(union) <= MAX_CLUSTER_INPUTS and self._acyclic(union):
                 members = union
@@ -281,18 +282,37 @@ class _Planner:
         types = {str(ir.ShapedType(v.type).element_type) for v in values}
         return types in ({"f32"}, {"f64"})
 
-    def _lone_transpose(self, index: int, users: set[int] | None) -> bool:
-        """Is this a transpose that shares no kernel yet (and is read by `users` only)?"""
+    def _claim(self, dot: _Node) -> None:
+        """Transposes of its result alone are the dot's: it writes in any order."""
+        members, node = {dot.index}, dot
+        while len(node.users) == 1:
+            (follower,) = (self.nodes[i] for i in node.users)
+            reads_it = list(follower.operands) == [node.op.results[0]]
+            if follower.op.name != "stablehlo.transpose" or not reads_it:
+                break
+            members.add(follower.index)
+            node = follower
+        cluster = _Cluster("dense", dot.shapes[0], members=members)
+        self.cluster_of.update(dict.fromkeys(members, cluster))
+
+    def _behind_transposes(self, dot: _Node) -> _Node:
+        """The dot, or the last of the transposes it has claimed."""
+        return self.nodes[max(self.cluster_of[dot.index].members)]
+
+    def _lone_transpose(self, index: int, users: set[int]) -> bool:
+        """Is this a transpose that shares no kernel yet and is read by `users` only?"""
         node, cluster = self.nodes[index], self.cluster_of.get(index)
         return (
             node.op.name == "stablehlo.transpose"
             and cluster is not None
             and cluster.members == {index}
-            and (users is None or node.users == users)
+            and node.users == users
         )
 
     def _epilogue(self, dot: _Node) -> _Cluster | None:
-        """The loop cluster over exactly the dot's elements that alone reads it, with one result."""
+        """The loop cluster over exactly a dense result's elements that alone reads it, with one
+        result.
+        """
         clusters = {id(c): c for i in dot.users if (c := self.cluster_of.get(i)) is not None}
         if len(clusters) != 1 or any(i not in self.cluster_of for i in dot.users):
             return None
@@ -330,7 +350,7 @@ class _Planner:
             for base, chain in self._bases(value):
                 theirs = self.cluster_of.get(self.of_value.get(base, -1))
                 mine = self.cluster_of[node.index]
-                if theirs is None or theirs is mine:
+                if theirs is None or theirs is mine or theirs.kind == "dense":
                     continue
                 union = self._union(node, theirs, mine, chain)
                 if union is not None and self._fits(union):

@@ -102,7 +102,10 @@ def _materialize(sizes: Sizes, kind: ir.RankedTensorType) -> ir.Value:
 
 
 def _constant(elements: Sequence[ir.Attribute], kind: ir.RankedTensorType) -> ir.Value:
-    value = ir.DenseElementsAttr.get(list(elements), kind)
+    if elements:
+        value = ir.DenseElementsAttr.get(list(elements), kind)
+    else:
+        value = ir.Attribute.parse(f"dense<> : {kind}")
     op = ir.Operation.create("stablehlo.constant", results=[kind], attributes={"value": value})
     return op.results[0]
 

@@ -97,3 +97,70 @@ func.func public @main(%x: tensor<?x4xf32> {disc.shape = ["n", "4"]}, %z: tensor
   %c = stablehlo.reduce(%t init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<?x4xf32>, tensor<f32>) -> tensor<4xf32>
   return %c, %u : tensor<4xf32>, tensor<?xf32>
 }
+
+// -----
+
+// Attention is one kernel: both products, the row work between them and the transpose behind.
+// CHECK-LABEL: func.func public @main
+// CHECK: %[[A:.+]] = "disc.fusion"(%arg0, %arg1, %arg2)
+// CHECK: stablehlo.dot_general
+// CHECK: stablehlo.reduce
+// CHECK: stablehlo.divide
+// CHECK: stablehlo.dot_general
+// CHECK: stablehlo.transpose
+// CHECK: kind = "attention"
+// CHECK-NEXT: return %[[A]]
+func.func public @main(%q: tensor<?x?x4x64xf32> {disc.shape = ["b", "t", "4", "64"]}, %k: tensor<?x?x4x64xf32> {disc.shape = ["b", "s", "4", "64"]}, %v: tensor<?x?x4x64xf32> {disc.shape = ["b", "s", "4", "64"]}) -> tensor<?x?x4x64xf32> {
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %shape = "disc.shape"() {dims = ["b", "4", "t", "s"]} : () -> tensor<4xi32>
+  %scores = stablehlo.dot_general %q, %k, batching_dims = [0, 2] x [0, 2], contracting_dims = [3] x [3] : (tensor<?x?x4x64xf32>, tensor<?x?x4x64xf32>) -> tensor<?x4x?x?xf32>
+  %sum = stablehlo.reduce(%scores init: %zero) applies stablehlo.add across dimensions = [3] : (tensor<?x4x?x?xf32>, tensor<f32>) -> tensor<?x4x?xf32>
+  %sums = stablehlo.dynamic_broadcast_in_dim %sum, %shape, dims = [0, 1, 2] : (tensor<?x4x?xf32>, tensor<4xi32>) -> tensor<?x4x?x?xf32>
+  %w = stablehlo.divide %scores, %sums : tensor<?x4x?x?xf32>
+  %mix = stablehlo.dot_general %w, %v, batching_dims = [0, 1] x [0, 2], contracting_dims = [3] x [1] : (tensor<?x4x?x?xf32>, tensor<?x?x4x64xf32>) -> tensor<?x4x?x64xf32>
+  %y = stablehlo.transpose %mix, dims = [0, 2, 1, 3] : (tensor<?x4x?x64xf32>) -> tensor<?x?x4x64xf32>
+  return %y : tensor<?x?x4x64xf32>
+}
+
+// -----
+
+// Scores that are read by somebody else must exist: three kernels.
+// CHECK-LABEL: func.func public @main
+// CHECK: kind = "dense"
+// CHECK: kind = "row"
+// CHECK: kind = "dense"
+// CHECK-NOT: kind = "attention"
+func.func public @main(%q: tensor<?x?x64xf32> {disc.shape = ["b", "t", "64"]}, %k: tensor<?x?x64xf32> {disc.shape = ["b", "s", "64"]}) -> (tensor<?x?x64xf32>, tensor<?x?xf32>, tensor<?x?x?xf32>) {
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %shape = "disc.shape"() {dims = ["b", "t", "s"]} : () -> tensor<3xi32>
+  %scores = stablehlo.dot_general %q, %k, batching_dims = [0] x [0], contracting_dims = [2] x [2] : (tensor<?x?x64xf32>, tensor<?x?x64xf32>) -> tensor<?x?x?xf32>
+  %sum = stablehlo.reduce(%scores init: %zero) applies stablehlo.add across dimensions = [2] : (tensor<?x?x?xf32>, tensor<f32>) -> tensor<?x?xf32>
+  %sums = stablehlo.dynamic_broadcast_in_dim %sum, %shape, dims = [0, 1] : (tensor<?x?xf32>, tensor<3xi32>) -> tensor<?x?x?xf32>
+  %w = stablehlo.divide %scores, %sums : tensor<?x?x?xf32>
+  %mix = stablehlo.dot_general %w, %k, batching_dims = [0] x [0], contracting_dims = [2] x [1] : (tensor<?x?x?xf32>, tensor<?x?x64xf32>) -> tensor<?x?x64xf32>
+  return %mix, %sum, %scores : tensor<?x?x64xf32>, tensor<?x?xf32>, tensor<?x?x?xf32>
+}
+
+// -----
+
+// A mask computed from indices is computed where it is used.
+// CHECK-LABEL: func.func public @main
+// CHECK: %[[S:.+]] = "disc.fusion"(%arg0)
+// CHECK: stablehlo.dynamic_iota
+// CHECK: stablehlo.compare GE
+// CHECK: stablehlo.select
+// CHECK: kind = "row"
+// CHECK-NEXT: return %[[S]]
+func.func public @main(%x: tensor<?x?x?xf32> {disc.shape = ["b", "t", "t"]}) -> tensor<?x?xf32> {
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %square = "disc.shape"() {dims = ["t", "t"]} : () -> tensor<2xi32>
+  %shape = "disc.shape"() {dims = ["b", "t", "t"]} : () -> tensor<3xi32>
+  %i = stablehlo.dynamic_iota %square, dim = 0 : (tensor<2xi32>) -> tensor<?x?xi32>
+  %j = stablehlo.dynamic_iota %square, dim = 1 : (tensor<2xi32>) -> tensor<?x?xi32>
+  %c = stablehlo.compare GE, %i, %j : (tensor<?x?xi32>, tensor<?x?xi32>) -> tensor<?x?xi1>
+  %mask = stablehlo.dynamic_broadcast_in_dim %c, %shape, dims = [1, 2] : (tensor<?x?xi1>, tensor<3xi32>) -> tensor<?x?x?xi1>
+  %low = stablehlo.dynamic_broadcast_in_dim %zero, %shape, dims = [] : (tensor<f32>, tensor<3xi32>) -> tensor<?x?x?xf32>
+  %y = stablehlo.select %mask, %x, %low : tensor<?x?x?xi1>, tensor<?x?x?xf32>
+  %sum = stablehlo.reduce(%y init: %zero) applies stablehlo.add across dimensions = [2] : (tensor<?x?x?xf32>, tensor<f32>) -> tensor<?x?xf32>
+  return %sum : tensor<?x?xf32>
+}

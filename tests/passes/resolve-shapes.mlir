@@ -73,3 +73,14 @@ func.func @main(%x: tensor<?xf32> {disc.shape = ["b"]}) -> tensor<?xf32> {
   }
   return %r#1 : tensor<?xf32>
 }
+
+// -----
+
+// A computed list of sizes may be empty.
+// CHECK-LABEL: func.func @main
+// CHECK: %[[C:.+]] = stablehlo.constant dense<> : tensor<0xi32>
+// CHECK: return %[[C]]
+func.func @main(%x: tensor<?xf32> {disc.shape = ["b"]}) -> tensor<0xi32> {
+  %i = stablehlo.iota dim = 0 : tensor<0xi32>
+  return %i : tensor<0xi32>
+}

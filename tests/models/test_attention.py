@@ -1,0 +1,169 @@
+"""Attention in the ways people write it: one kernel, every size, against float64."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import shlo_disc
+
+
+def kernels(function, *args):
+    """The kinds of the fusions a function becomes."""
+    text = shlo_disc.jit(function).lower(*args).as_text("disc")
+    return [line.split('"')[1] for line in text.split("kind = ")[1:]]
+
+
+def softmax(x, axis=-1):
+    return jax.nn.softmax(x, axis=axis)
+
+
+def masked(q, k, v, bias):
+    scores = jnp.einsum("bthd,bshd->bhts", q, k) / np.sqrt(7.0) + bias
+    return jnp.einsum("bhts,bshd->bthd", softmax(scores), v)
+
+
+def causal(q, k, v, bias):
+    scores = jnp.einsum("bthd,bshd->bhts", q, k) + bias
+    t, s = scores.shape[-2:]
+    scores = jnp.where(jnp.arange(t)[:, None] >= jnp.arange(s)[None, :], scores, -jnp.inf)
+    return jnp.einsum("bhts,bshd->bthd", softmax(scores), v)
+
+
+def heads_first(q, k, v, bias):
+    q, k, v = (jnp.swapaxes(x, 1, 2) for x in (q, k, v))
+    weights = softmax(q @ jnp.swapaxes(k, -1, -2) + bias)
+    return jnp.swapaxes(weights @ v, 1, 2)
+
+
+def values_first(q, k, v, bias):
+    weights = softmax(jnp.einsum("bthd,bshd->bhts", q, k) + bias)
+    return jnp.einsum("bshd,bhts->bthd", v, weights)
+
+
+def multi_query(q, k, v, bias):
+    scores = jnp.einsum("bthd,bsd->bhts", q, k[:, :, 0]) + bias
+    return jnp.einsum("bhts,bsd->bthd", softmax(scores), v[:, :, 0])
+
+
+def linear(q, k, v, bias):
+    """Rows by their sum, not by a softmax: the scores are read again after they were."""
+    scores = jnp.abs(jnp.einsum("bthd,bshd->bhts", q, k)) + bias + 1.0
+    shifted = jnp.exp(scores - scores.max(-1, keepdims=True)) + scores
+    return jnp.einsum("bhts,bshd->bthd", shifted / shifted.sum(-1, keepdims=True), v)
+
+
+def gated(q, k, v, bias):
+    return jax.nn.gelu(masked(q, k, v, bias)) * 2.0
+
+
+WAYS = [masked, causal, heads_first, values_first, multi_query, linear, gated]
+
+
+def inputs(rng, b, t, s, h, d, dtype=np.float32):
+    q = rng.standard_normal((b, t, h, d)).astype(dtype)
+    k, v = (rng.standard_normal((b, s, h, d)).astype(dtype) for _ in range(2))
+    return q, k, v, rng.standard_normal((b, 1, 1, s)).astype(dtype)
+
+
+SHAPES = [
+    (2, 5, 9, 3, 7),
+    (1, 1, 1, 1, 1),
+    (1, 1, 130, 2, 7),
+    (3, 127, 127, 2, 5),
+    (2, 100, 33, 4, 64),
+    (1, 17, 513, 1, 80),
+    (0, 4, 4, 2, 8),
+    (2, 0, 4, 2, 8),
+    (2, 31, 31, 0, 8),
+]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda f: f.__name__)
+def test_one_kernel_at_every_size(way):
+    rng = np.random.default_rng(0)
+    compiled = shlo_disc.jit(way)
+    first = inputs(rng, *SHAPES[0])
+    compiled(*first)
+    assert kernels(way, *first).count("attention") == 1
+    assert not {"dense", "row"} & set(kernels(way, *first))
+    for shape in SHAPES:
+        if way is multi_query and shape[3] == 0:
+            continue  # there is no head 0
+        args = inputs(rng, *shape)
+        got = np.asarray(compiled(*args))
+        with jax.enable_x64(True):
+            want = np.asarray(way(*(jnp.asarray(a, jnp.float64) for a in args)))
+        assert got.shape == want.shape
+        np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-5, err_msg=str(shape))
+    assert compiled.cache_info().misses <= 4  # an empty dimension may be a version of its own
+
+
+def test_rows_with_everything_masked_are_nan_as_in_xla():
+    rng = np.random.default_rng(1)
+    q, k, v, _ = inputs(rng, 2, 5, 6, 2, 8)
+    bias = np.full((2, 1, 1, 6), -np.inf, np.float32)
+    bias[1] = 0
+    got = np.asarray(shlo_disc.jit(masked)(q, k, v, bias))
+    np.testing.assert_allclose(got, np.asarray(masked(q, k, v, bias)), rtol=1e-5, atol=1e-6)
+    assert np.isnan(got[0]).all()
+
+
+def test_no_keys_give_zeros():
+    rng = np.random.default_rng(2)
+    args = inputs(rng, 2, 3, 0, 2, 8)
+    q, k, v, _ = args
+
+    def plain(q, k, v):
+        scores = jnp.einsum("bthd,bshd->bhts", q, k)
+        return jnp.einsum("bhts,bshd->bthd", scores / scores.sum(-1, keepdims=True), v)
+
+    got = np.asarray(shlo_disc.jit(plain)(q, k, v))
+    np.testing.assert_array_equal(got, np.zeros((2, 3, 2, 8), np.float32))
+
+
+def test_half_precision_operands_are_widened():
+    rng = np.random.default_rng(3)
+
+    def mixed(q, k, v):
+        scores = jnp.einsum("bthd,bshd->bhts", q, k, preferred_element_type=jnp.float32)
+        weights = softmax(scores)
+        return jnp.einsum("bhts,bshd->bthd", weights, v.astype(jnp.float32))
+
+    q, k, v, _ = (jnp.asarray(a, jnp.bfloat16) for a in inputs(rng, 2, 19, 23, 3, 16))
+    assert "attention" in kernels(mixed, q, k, v)
+    with jax.enable_x64(True):
+        want = np.asarray(mixed(*(jnp.asarray(np.asarray(a, np.float64)) for a in (q, k, v))))
+    np.testing.assert_allclose(
+        np.asarray(shlo_disc.jit(mixed)(q, k, v)), want, rtol=1e-4, atol=1e-5
+    )
+
+
+def test_double_precision():
+    rng = np.random.default_rng(4)
+    with jax.enable_x64(True):
+        args = [jnp.asarray(a) for a in inputs(rng, 2, 37, 41, 2, 24, np.float64)]
+        assert "attention" in kernels(masked, *args)
+        got, want = shlo_disc.jit(masked)(*args), masked(*args)
+        np.testing.assert_allclose(np.asarray(got), np.asarray(want), rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        pytest.param(lambda q, k, v, b: (softmax(jnp.einsum("bthd,bshd->bhts", q, k)), v), id="weights are a result"),
+        pytest.param(lambda q, k, v, b: (masked(q, k, v, b), jnp.einsum("bthd,bshd->bhts", q, k) / np.sqrt(7.0)), id="scores are a result"),
+        pytest.param(lambda q, k, v, b: jnp.einsum("bhts,bshd->bthd", softmax(jnp.einsum("bthd,bshd->bhts", q, k), -2), v), id="columns are reduced"),
+        pytest.param(lambda q, k, v, b: jnp.einsum("bhts,bshd->bdth", softmax(jnp.einsum("bthd,bshd->bhts", q, k)), v), id="the result ends in rows"),
+        pytest.param(lambda q, k, v, b: softmax(q[0, :, 0] @ k[0, :, 0].T) @ v[0, :, 0], id="no batch"),
+    ],
+)  # fmt: skip
+def test_what_is_no_attention_is_still_right(function):
+    rng = np.random.default_rng(5)
+    for shape in [(2, 5, 9, 3, 7), (1, 33, 17, 2, 16)]:
+        args = inputs(rng, *shape)
+        got, want = shlo_disc.jit(function)(*args), function(*args)
+        for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+            np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=2e-4, atol=2e-5)
