@@ -137,6 +137,8 @@ class _Planner:
         self.from_indices: dict[ir.Value, int] = {}
         """Values computed from indices and sizes alone, and by how many ops: cheaper computed in
         every kernel than read (a causal mask)."""
+        self.why: dict[tuple[int, int], str] = {}
+        """Why the second node does not share a kernel with the first, whose value it reads."""
         for index, view in enumerate(block.operations):
             op = view.operation
             role = self._role(op)
@@ -212,20 +214,17 @@ class _Planner:
         """Two dots and the row cluster between them become one cluster (`match_attention`)."""
         behind = self.cluster_of[mix.index]
         for number, value in enumerate(mix.operands):
-            middle = self.cluster_of.get(self.of_value.get(value, -1))
+            source = self.of_value.get(value, -1)
+            middle = self.cluster_of.get(source)
             if middle is None or middle.kind != "row" or behind.kind != "dense":
                 continue
             front = self._scores_of(middle)
-            if front is None or not self._outside_users(middle) <= {mix.index}:
+            reason = self._no_attention(front, middle, mix, number)
+            if reason is not None:
+                self.why[source, mix.index] = reason
                 continue
-            if middle.rows != len(middle.space) - 1 or not self._same_type(mix, middle):
-                continue
-            order = self._order_of(behind)
-            if is_mix(mix.op, number, order, [self.shapes.shape(v) for v in mix.operands]):
-                continue
+            assert front is not None
             union = front.members | middle.members | behind.members
-            if self._inputs(union) > MAX_CLUSTER_INPUTS or not self._acyclic(union):
-                continue
             cluster = _Cluster("attention", middle.space, members=union)
             cluster.span = (min(union), max(union))
             self.merged -= {front, middle, behind}
@@ -233,6 +232,24 @@ class _Planner:
             for index in union:
                 self.cluster_of[index] = cluster
             return
+
+    def _no_attention(
+        self, front: _Cluster | None, middle: _Cluster, mix: _Node, number: int
+    ) -> str | None:
+        """Why operand `number` of `mix`, the outcome of `middle`, is not mixed in its kernel."""
+        if front is None:
+            return "its rows are not those of a product that nobody else reads"
+        if not self._outside_users(middle) <= {mix.index}:
+            return "the weights are read at other places, too"
+        if middle.rows != len(middle.space) - 1:
+            return "the rows have several dimensions"
+        if not self._same_type(self._dot_of(front), middle, mix):
+            return "scores, weights and result are not all f32 or all f64"
+        behind = self.cluster_of[mix.index]
+        shapes = [self.shapes.shape(v) for v in mix.operands]
+        reason = is_mix(mix.op, number, self._order_of(behind), shapes)
+        union = _Cluster("attention", (), members=front.members | middle.members | behind.members)
+        return reason or self._misfit(union)
 
     def _scores_of(self, row: _Cluster) -> _Cluster | None:
         """The dense cluster whose sums, read by nobody else, the row cluster works on."""
@@ -272,11 +289,9 @@ class _Planner:
             order = [order[d] for d in ir.DenseI64ArrayAttr(node.op.attributes["permutation"])]
         return order
 
-    def _same_type(self, mix: _Node, row: _Cluster) -> bool:
+    def _same_type(self, score: _Node, row: _Cluster, mix: _Node) -> bool:
         """Scores, weights and sums are of one type that is computed with as it is."""
-        front = self._scores_of(row)
-        assert front is not None
-        values = [*self._dot_of(front).op.results, *mix.op.results]
+        values = [*score.op.results, *mix.op.results]
         values += [r for i in row.members for r in self.nodes[i].op.results
                    if mix.index in self.nodes[i].users]  # fmt: skip
         types = {str(ir.ShapedType(v.type).element_type) for v in values}
@@ -353,32 +368,39 @@ class _Planner:
                 if theirs is None or theirs is mine or theirs.kind == "dense":
                     continue
                 union = self._union(node, theirs, mine, chain)
-                if union is not None and self._fits(union):
-                    union.span = (min(union.members), max(union.members))
-                    self.merged -= {mine, theirs}
-                    self.merged.add(union)
-                    for index in union.members:
-                        self.cluster_of[index] = union
+                reason = union if isinstance(union, str) else self._misfit(union)
+                if reason is not None:
+                    self.why[self.of_value[base], node.index] = reason
+                    continue
+                assert isinstance(union, _Cluster)
+                union.span = (min(union.members), max(union.members))
+                self.merged -= {mine, theirs}
+                self.merged.add(union)
+                for index in union.members:
+                    self.cluster_of[index] = union
 
     def _union(
         self, node: _Node, theirs: _Cluster, mine: _Cluster, chain: Sequence[ir.Operation]
-    ) -> _Cluster | None:
-        """Both clusters as one, if `node` may read the other's value inside a kernel."""
+    ) -> _Cluster | str:
+        """Both clusters as one, or why `node` may not read the other's value inside a kernel."""
         members = theirs.members | mine.members
         row = mine if mine.kind == "row" else theirs if theirs.kind == "row" else None
         if row is not None:
             other = theirs if row is mine else mine
             if other.kind == "row" and not self._is_space(other.space, other.rows, row):
-                return None
+                return "the rows are others"
             union = _Cluster("row", row.space, row.rows, members)
-            return union if self._row_legal(union) else None
+            legal = self._row_legal(union)
+            return union if legal else "a row would need elements of another row"
         direct = node.role == "elementwise" and not chain
         if direct and self._same(theirs.space, mine.space):
             return _Cluster("loop", mine.space, members=members)
         # Computed at the consumer's index: only when nobody else needs it and no element is
         # computed twice.
-        if chain or not self._outside_users(theirs) <= mine.members:
-            return None
+        if chain:
+            return "it is broadcast: its elements would be computed several times"
+        if not self._outside_users(theirs) <= mine.members:
+            return "it is read at other places, too"
         return _Cluster("loop", mine.space, members=members)
 
     def _row_legal(self, row: _Cluster) -> bool:
@@ -444,12 +466,15 @@ class _Planner:
         kept = [d for i, d in enumerate(_broadcast_dims(broadcast)) if not _is_unit(shape[i])]
         return kept == [d for d, size in enumerate(result) if not _is_unit(size)][: len(kept)]
 
-    def _fits(self, union: _Cluster) -> bool:
-        return (
-            len(union.members) <= MAX_CLUSTER_OPS
-            and self._inputs(union.members) <= MAX_CLUSTER_INPUTS
-            and self._acyclic(union.members)
-        )
+    def _misfit(self, union: _Cluster) -> str | None:
+        """Why these ops cannot be one kernel."""
+        if len(union.members) > MAX_CLUSTER_OPS:
+            return f"more than {MAX_CLUSTER_OPS} ops"
+        if self._inputs(union.members) > MAX_CLUSTER_INPUTS:
+            return f"more than {MAX_CLUSTER_INPUTS} inputs"
+        if not self._acyclic(union.members):
+            return "another kernel stands between them"
+        return None
 
     # -- questions ------------------------------------------------------------------------------
 
@@ -639,6 +664,9 @@ class _Planner:
             kind = ir.StringAttr.get(unit.kind)
             fusion = Fusion(inputs, [o.type for o in outputs], kind=kind).operation
             fusion.attributes["name"] = ir.StringAttr.get(_describe(ops))
+            if reasons := self._reasons(unit):
+                attributes = [ir.StringAttr.get(reason) for reason in reasons]
+                fusion.attributes["not_fused"] = ir.ArrayAttr.get(attributes)
             if unit.rows >= 0:
                 i64 = ir.IntegerType.get_signless(64)
                 fusion.attributes["rows"] = ir.IntegerAttr.get(i64, unit.rows)
@@ -654,6 +682,19 @@ class _Planner:
             Yield([inner[o] for o in outputs])
         for old, new in zip(outputs, fusion.results, strict=True):
             old.replace_all_uses_with(new)
+
+    def _reasons(self, unit: _Unit) -> list[str]:
+        """Why what it reads was not fused into it: a sentence for each producer."""
+        found: dict[str, None] = {}
+        for index in unit.members:
+            for value in self.nodes[index].operands:
+                for base, _ in self._bases(value):
+                    source = self.of_value.get(base, -1)
+                    reason = self.why.get((source, index))
+                    if reason is not None and source not in unit.members:
+                        name = self.nodes[source].op.name.removeprefix("stablehlo.")
+                        found[f"{name}: {reason}"] = None
+        return list(found)
 
     def _escapes(self, result: ir.Value, inside: set[int]) -> bool:
         """Is `result` read by anything that is not cloned into this or another kernel?"""
