@@ -1,0 +1,209 @@
+"""Rewrites a planned block: clusters become `disc.fusion` ops, in an order that runs."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+
+from shlo_disc.dialect import Fusion, Yield
+from shlo_disc.mlir import ir
+from shlo_disc.passes.fusion_graph import Graph, opaque_kind
+from shlo_disc.passes.op_classes import FREE, HARD_OPERANDS, RESHAPES, is_splat_constant
+
+__all__ = ["emit_fusions"]
+
+
+@dataclass
+class Unit:
+    """What is emitted together: a fusion (kind given) or one op that stays as it is."""
+
+    kind: str | None
+    members: list[int]
+    rows: int = -1
+
+
+def emit_fusions(graph: Graph) -> int:
+    """Replace clusters by fusions and order the block; returns the number of fusions."""
+    return _Emitter(graph).emit()
+
+
+class _Emitter:
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+
+    def emit(self) -> int:
+        made = 0
+        terminator = self.graph.nodes[-1].op
+        fused: set[int] = set()
+        for unit in self._ordered(self._units()):
+            if unit.kind is None:
+                self.graph.nodes[unit.members[0]].op.move_before(terminator)
+            else:
+                self._fuse(unit, terminator)
+                fused.update(unit.members)
+                made += 1
+        for node in reversed(self.graph.nodes):
+            spare = (
+                node.role == "free" or node.op.name == "disc.shape" or is_splat_constant(node.op)
+            )
+            unused = all(not list(result.uses) for result in node.op.results)
+            if node.index in fused or (spare and unused):
+                node.op.erase()
+        return made
+
+    def _units(self) -> list[Unit]:
+        units: list[Unit] = []
+        seen: set[int] = set()
+        for node in self.graph.nodes[:-1]:
+            cluster = self.graph.cluster_of.get(node.index)
+            if node.index in seen:
+                continue
+            if cluster is not None:
+                seen |= cluster.members
+                units.append(Unit(cluster.kind, sorted(cluster.members), cluster.rows))
+            elif node.role == "opaque":
+                units.append(Unit(opaque_kind(node.op), [node.index]))
+            elif node.role != "free":
+                units.append(Unit(None, [node.index]))
+            elif node.index in self.graph.needed:
+                kind = None if node.op.name in RESHAPES else "loop"
+                units.append(Unit(kind, [node.index]))
+        return units
+
+    def _ordered(self, units: list[Unit]) -> Iterable[Unit]:
+        """A topological order, as near to the program's as it gets."""
+        unit_of = {m: k for k, unit in enumerate(units) for m in unit.members}
+        before: list[set[int]] = []
+        for k, unit in enumerate(units):
+            sources: set[int] = set()
+            stack = list(unit.members)
+            while stack:
+                for source in self.graph.sources(stack.pop()):
+                    if source in unit_of:
+                        sources.add(unit_of[source])
+                    if self.graph.nodes[source].role == "free":
+                        stack.append(source)
+            before.append(sources - {k})
+        after: list[list[int]] = [[] for _ in units]
+        for k, sources in enumerate(before):
+            for source in sources:
+                after[source].append(k)
+        waiting = [len(sources) for sources in before]
+        ready = [(max(u.members), k) for k, u in enumerate(units) if not waiting[k]]
+        heapify(ready)
+        while ready:
+            _, k = heappop(ready)
+            yield units[k]
+            for follower in after[k]:
+                waiting[follower] -= 1
+                if not waiting[follower]:
+                    heappush(ready, (max(units[follower].members), follower))
+
+    def _fuse(self, unit: Unit, terminator: ir.Operation) -> None:
+        ops = [self.graph.nodes[i].op for i in unit.members]
+        inside = {result for op in ops for result in op.results}
+        clone = unit.kind in ("attention", "dense", "loop", "row")
+        inputs, sequence = _gather(ops, inside, self.graph.from_indices, clone_free=clone)
+        outputs = [
+            result
+            for op in ops
+            for result in op.results
+            if self._escapes(result, set(unit.members))
+        ]
+        location = ir.Location.fused([op.location for op in ops[:8]])
+        with ir.InsertionPoint(terminator), location:
+            kind = ir.StringAttr.get(unit.kind)
+            fusion = Fusion(inputs, [o.type for o in outputs], kind=kind).operation
+            fusion.attributes["name"] = ir.StringAttr.get(_describe(ops))
+            if reasons := self._reasons(unit):
+                attributes = [ir.StringAttr.get(reason) for reason in reasons]
+                fusion.attributes["not_fused"] = ir.ArrayAttr.get(attributes)
+            if unit.rows >= 0:
+                i64 = ir.IntegerType.get_signless(64)
+                fusion.attributes["rows"] = ir.IntegerAttr.get(i64, unit.rows)
+            types = [v.type for v in inputs]
+            block = fusion.regions[0].blocks.append(*types, arg_locs=[location] * len(types))
+        inner = dict(zip(inputs, block.arguments, strict=True))
+        with ir.InsertionPoint(block), location:
+            for op in sequence:
+                clone = op.clone().operation
+                for position, value in enumerate(op.operands):
+                    clone.operands[position] = inner[value]
+                inner.update(zip(op.results, clone.results, strict=True))
+            Yield([inner[o] for o in outputs])
+        for old, new in zip(outputs, fusion.results, strict=True):
+            old.replace_all_uses_with(new)
+
+    def _reasons(self, unit: Unit) -> list[str]:
+        """Why what it reads was not fused into it: a sentence for each producer."""
+        found: dict[str, None] = {}
+        for index in unit.members:
+            for value in self.graph.nodes[index].operands:
+                for base, _ in self.graph.bases(value):
+                    source = self.graph.of_value.get(base, -1)
+                    reason = self.graph.why.get((source, index))
+                    if reason is not None and source not in unit.members:
+                        name = self.graph.nodes[source].op.name.removeprefix("stablehlo.")
+                        found[f"{name}: {reason}"] = None
+        return list(found)
+
+    def _escapes(self, result: ir.Value, inside: set[int]) -> bool:
+        """Is `result` read by anything that is not cloned into this or another kernel?"""
+        stack = [result]
+        while stack:
+            for use in stack.pop().uses:
+                owner = use.owner.operation
+                index = self.graph.of_value.get(owner.results[0]) if len(owner.results) else None
+                if index in inside:
+                    continue
+                if (
+                    index is None
+                    or self.graph.nodes[index].role != "free"
+                    or index in self.graph.needed
+                ):
+                    return True
+                stack.extend(owner.results)
+        return False
+
+
+def _gather(
+    ops: Sequence[ir.Operation],
+    inside: set[ir.Value],
+    free_values: Container[ir.Value],
+    *,
+    clone_free: bool,
+) -> tuple[list[ir.Value], list[ir.Operation]]:
+    """(inputs, ops to clone in order) of the fusion that holds `ops`."""
+    inputs: dict[ir.Value, None] = {}
+    sequence: list[ir.Operation] = []
+    done: set[ir.Value] = set()
+
+    def need(value: ir.Value, hard: bool) -> None:
+        if value in inside or value in done:
+            return
+        done.add(value)
+        owner = value.owner
+        op = None if isinstance(owner, ir.Block) else owner.operation
+        metadata = op is not None and op.name == "disc.shape"
+        free = op is not None and (op.name in FREE or is_splat_constant(op) or value in free_values)
+        if metadata or (free and clone_free and not hard):
+            assert op is not None
+            for operand in op.operands:
+                need(operand, hard=False)
+            sequence.append(op)
+        else:
+            inputs[value] = None
+
+    for op in ops:
+        hard = HARD_OPERANDS.get(op.name, ())
+        for position, value in enumerate(op.operands):
+            need(value, hard=position in hard)
+        sequence.append(op)
+    return list(inputs), sequence
+
+
+def _describe(ops: Sequence[ir.Operation]) -> str:
+    """A name people recognise: the first few distinct op names."""
+    names = list(dict.fromkeys(op.name.split(".", 1)[1] for op in ops))
+    return "_".join(names[:4]) + ("_etc" if len(names) > 4 else "")

@@ -1,0 +1,313 @@
+"""The ops of a block as a graph, and the questions the fusion planner asks about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.errors import UnsupportedError
+from shlo_disc.mlir import ir
+from shlo_disc.passes.op_classes import (
+    CONTROL,
+    CUSTOM_CALL_KIND,
+    ELEMENTWISE,
+    EXPENSIVE,
+    FREE,
+    HARD_OPERANDS,
+    HOST,
+    INDEX_MOVING,
+    LOOP_BEARING,
+    OPAQUE_KIND,
+    RESHAPES,
+    is_splat_constant,
+)
+
+__all__ = [
+    "Cluster",
+    "Graph",
+    "Node",
+    "Shape",
+    "broadcast_dims",
+    "dimensions",
+    "is_unit",
+    "opaque_kind",
+    "squeezed",
+]
+
+MAX_CLUSTER_OPS = 160
+"""A bound on code size: LLVM's time grows faster than the kernel (measured: 160 element-wise ops
+take about 60 ms at O3). Doubling it gains nothing on the models in `examples/`."""
+
+MAX_CLUSTER_INPUTS = 40
+
+MAX_INDEX_OPS = 8
+"""Element-wise ops on indices that a kernel computes rather than reads: about the time of a load
+from L2."""
+
+Shape = tuple[Expr, ...]
+
+
+@dataclass(eq=False)
+class Cluster:
+    """Ops that will share a kernel."""
+
+    kind: str
+    space: Shape
+    rows: int = -1
+    """Kind `row`: how many leading dimensions of `space` index rows."""
+    members: set[int] = field(default_factory=set)
+    span: tuple[int, int] = (0, 0)
+    """The oldest and the youngest member; kept for clusters of more than one."""
+
+
+@dataclass
+class Node:
+    """One op of the block being planned."""
+
+    index: int
+    op: ir.Operation
+    role: str  # elementwise, moving, loop, opaque, control, free, host or return
+    operands: list[ir.Value]
+    """Including what the regions of a control op capture."""
+    shapes: list[Shape]
+    users: set[int] = field(default_factory=set)
+    """Nodes that use a result, directly or through free ops."""
+
+
+class Graph:
+    """One block: its ops, who reads whom, and the cluster each op is in."""
+
+    def __init__(self, block: ir.Block, shapes: ShapeAnalysis) -> None:
+        self.shapes = shapes
+        self.nodes: list[Node] = []
+        self.of_value: dict[ir.Value, int] = {}
+        self.cluster_of: dict[int, Cluster] = {}
+        self.merged: set[Cluster] = set()
+        """Clusters of more than one member."""
+        self._origins: dict[int, list[int]] = {}
+        self.from_indices: dict[ir.Value, int] = {}
+        """Values computed from indices and sizes alone, and by how many ops: cheaper computed in
+        every kernel than read (a causal mask)."""
+        self.why: dict[tuple[int, int], str] = {}
+        """Why the second node does not share a kernel with the first, whose value it reads."""
+        for index, view in enumerate(block.operations):
+            op = view.operation
+            role = self._role(op)
+            operands = list(op.operands)
+            if role == "control":
+                operands += _captures(op)
+            results = list(op.results)
+            sizes = [] if role == "control" else [shapes.shape(r) for r in results]
+            self.nodes.append(Node(index, op, role, operands, sizes))
+            for result in results:
+                self.of_value[result] = index
+        for node in reversed(self.nodes):
+            users = node.users if node.role == "free" else {node.index}
+            for value in node.operands:
+                source = self.of_value.get(value)
+                if source is not None:
+                    self.nodes[source].users |= users
+        self.needed = self._materialized()
+
+    def _role(self, op: ir.Operation) -> str:
+        role = _role(op)
+        free = role == "free" or op.name == "disc.shape" or is_splat_constant(op)
+        if free or (role == "elementwise" and op.name not in EXPENSIVE):
+            known = [self.from_indices.get(v) for v in op.operands]
+            count = sum(k for k in known if k is not None) + (not free)
+            if None not in known and count <= MAX_INDEX_OPS:
+                self.from_indices.update(dict.fromkeys(op.results, count))
+                return "free" if role == "elementwise" else role
+        return role
+
+    def misfit(self, union: Cluster) -> str | None:
+        """Why these ops cannot be one kernel."""
+        if len(union.members) > MAX_CLUSTER_OPS:
+            return f"more than {MAX_CLUSTER_OPS} ops"
+        if self.inputs(union.members) > MAX_CLUSTER_INPUTS:
+            return f"more than {MAX_CLUSTER_INPUTS} inputs"
+        if not self.acyclic(union.members):
+            return "another kernel stands between them"
+        return None
+
+    def same(self, a: Shape, b: Shape) -> bool:
+        """Proved equal."""
+        equal = self.shapes.constraints.equal
+        return len(a) == len(b) and all(x == y or equal(x, y) for x, y in zip(a, b, strict=True))
+
+    def level(self, shape: Shape, row: Cluster) -> str | None:
+        """Has a value the elements of the row cluster's space (full) or of its rows (row)?"""
+        if self.same(squeezed(shape), squeezed(row.space)):
+            return "full"
+        if self.same(squeezed(shape), squeezed(row.space[: row.rows])):
+            return "row"
+        return None
+
+    def bases(self, value: ir.Value) -> Iterator[tuple[ir.Value, list[ir.Operation]]]:
+        """Where `value` comes from through free ops: (base, those ops from the base on)."""
+        chain: list[ir.Operation] = []
+        while not isinstance(value.owner, ir.Block):
+            op = value.owner.operation
+            if value in self.from_indices:
+                return
+            if op.name not in FREE:
+                break
+            chain.insert(0, op)
+            value = op.operands[0]
+        yield value, chain
+
+    def outside_users(self, cluster: Cluster) -> set[int]:
+        """The nodes outside that read its values."""
+        users: set[int] = set()
+        for index in cluster.members:
+            users |= self.nodes[index].users
+        return users - cluster.members
+
+    def inputs(self, members: set[int]) -> int:
+        """How many values a kernel of these nodes reads."""
+        return len(
+            {
+                base
+                for index in members
+                for value in self.nodes[index].operands
+                for base, _ in self.bases(value)
+                if self.of_value.get(base) not in members
+            }
+        )
+
+    def acyclic(self, members: set[int]) -> bool:
+        """No path leaves `members` and comes back, clusters counting as one node."""
+        # A path back ends in an op younger than the oldest member; an older op can only lead to
+        # one through a cluster that spans that age.
+        low = min(members)
+        spans = [c.span for c in self.merged]
+        while older := [a for a, b in spans if a < low < b]:
+            low = min(older)
+        stack = [i for m in members for i in self.origins(m) if i not in members]
+        seen: set[int] = set()
+        while stack:
+            index = stack.pop()
+            if index in members:
+                return False
+            if index < low or index in seen:
+                continue
+            cluster = self.cluster_of.get(index)
+            group = {index} if cluster is None or cluster.members <= members else cluster.members
+            seen |= group
+            stack.extend(i for m in group for i in self.origins(m) if i not in group)
+        return True
+
+    def origins(self, index: int) -> list[int]:
+        """The nodes a node depends on, free ops (which move into every kernel) looked through."""
+        known = self._origins.get(index)
+        if known is None:
+            known = self._origins[index] = []
+            for source in self.sources(index):
+                free = self.nodes[source].role == "free"
+                known.extend(self.origins(source) if free else [source])
+        return known
+
+    def sources(self, index: int) -> Iterator[int]:
+        """The nodes whose values a node reads."""
+        for value in self.nodes[index].operands:
+            source = self.of_value.get(value)
+            if source is not None:
+                yield source
+
+    def _materialized(self) -> set[int]:
+        """Free ops whose value must exist in memory: somebody outside a kernel reads it."""
+        needed: set[int] = set()
+
+        def need(value: ir.Value) -> None:
+            index = self.of_value.get(value)
+            if index is None or self.nodes[index].role != "free" or index in needed:
+                return
+            needed.add(index)
+            if self.nodes[index].op.name in RESHAPES:
+                need(self.nodes[index].operands[0])
+
+        for node in self.nodes:
+            if node.role in ("opaque", "control", "return"):
+                for value in node.operands:
+                    need(value)
+            for position in HARD_OPERANDS.get(node.op.name, ()):
+                need(node.operands[position])
+        return needed
+
+
+def _role(op: ir.Operation) -> str:
+    name = op.name
+    if name in ELEMENTWISE:
+        return "elementwise"
+    if name in INDEX_MOVING:
+        return "moving"
+    if name in LOOP_BEARING:
+        return "loop"
+    if name in FREE:
+        return "free"
+    if name in CONTROL:
+        return "control"
+    if name in HOST or name == "stablehlo.constant":
+        return "host"
+    if name in ("func.return", "stablehlo.return"):
+        return "return"
+    opaque_kind(op)
+    return "opaque"
+
+
+def opaque_kind(op: ir.Operation) -> str:
+    """The kind of the kernel that is one op alone; raises UnsupportedError where there is none."""
+    name = op.name
+    if name == "stablehlo.custom_call":
+        name = ir.StringAttr(op.attributes["call_target_name"]).value
+        if name in CUSTOM_CALL_KIND:
+            return CUSTOM_CALL_KIND[name]
+    elif name in OPAQUE_KIND:
+        return OPAQUE_KIND[name]
+    raise UnsupportedError(
+        f"{name} is not supported yet (at {op.location}); keep this part of the program outside "
+        "shlo_disc.jit or express it with operations listed in docs/ops.md"
+    )
+
+
+def _captures(op: ir.Operation) -> list[ir.Value]:
+    """Values the regions of `op` use but do not define."""
+    inside: set[ir.Value] = set()
+    used: dict[ir.Value, None] = {}
+
+    def visit(block: ir.Block) -> None:
+        inside.update(block.arguments)
+        for view in block.operations:
+            inner = view.operation
+            used.update(dict.fromkeys(inner.operands))
+            inside.update(inner.results)
+            for region in inner.regions:
+                for nested in region.blocks:
+                    visit(nested)
+
+    for region in op.regions:
+        for block in region.blocks:
+            visit(block)
+    return [value for value in used if value not in inside]
+
+
+def squeezed(shape: Shape) -> Shape:
+    """`shape` without the dimensions that are always 1."""
+    return tuple(d for d in shape if not is_unit(d))
+
+
+def is_unit(size: Expr) -> bool:
+    """Always 1."""
+    return bool(size.is_const and size.value == 1)
+
+
+def dimensions(op: ir.Operation) -> list[int]:
+    """What a reduction reduces, in order."""
+    return sorted(ir.DenseI64ArrayAttr(op.attributes["dimensions"]))
+
+
+def broadcast_dims(op: ir.Operation) -> list[int]:
+    """Where the operand's dimensions are in the result."""
+    return list(ir.DenseI64ArrayAttr(op.attributes["broadcast_dimensions"]))

@@ -1,0 +1,168 @@
+"""Clusters around dots: what a dense kernel takes in, and attention."""
+
+from __future__ import annotations
+
+from shlo_disc.mlir import ir
+from shlo_disc.passes.fusion_graph import Cluster, Graph, Node, squeezed
+from shlo_disc.passes.match_attention import is_mix, is_score
+
+__all__ = ["DensePlanner"]
+
+
+class DensePlanner(Graph):
+    """Clusters the dots of one block; `Planner` does the rest."""
+
+    def dense(self, dot: Node) -> None:
+        """A dot takes in transposes of its operands, of its result, and the element-wise cluster
+        that is the only reader of what comes out.
+        """
+        members = set(self.cluster_of[dot.index].members)
+        for value in dot.operands:
+            source = self.of_value.get(value)
+            if source is not None and self._lone_transpose(source, {dot.index}):
+                members.add(source)
+        if (epilogue := self._epilogue(self._behind_transposes(dot))) is not None:
+            union = members | epilogue.members
+            reason = self.misfit(Cluster("dense", dot.shapes[0], members=union))
+            if reason is None:
+                members = union
+            else:
+                self.why[dot.index, min(epilogue.members)] = reason
+        cluster = Cluster("dense", dot.shapes[0], members=members)
+        for index in members:
+            self.cluster_of[index] = cluster
+
+    def attention(self, mix: Node) -> None:
+        """Two dots and the row cluster between them become one cluster (`match_attention`)."""
+        behind = self.cluster_of[mix.index]
+        for number, value in enumerate(mix.operands):
+            source = self.of_value.get(value, -1)
+            middle = self.cluster_of.get(source)
+            if middle is None or middle.kind != "row" or behind.kind != "dense":
+                continue
+            front = self._scores_of(middle)
+            reason = self._no_attention(front, middle, mix, number)
+            if reason is not None:
+                self.why[source, mix.index] = reason
+                continue
+            assert front is not None
+            union = front.members | middle.members | behind.members
+            cluster = Cluster("attention", middle.space, members=union)
+            cluster.span = (min(union), max(union))
+            self.merged -= {front, middle, behind}
+            self.merged.add(cluster)
+            for index in union:
+                self.cluster_of[index] = cluster
+            return
+
+    def _no_attention(
+        self, front: Cluster | None, middle: Cluster, mix: Node, number: int
+    ) -> str | None:
+        """Why operand `number` of `mix`, the outcome of `middle`, is not mixed in its kernel."""
+        if front is None:
+            return "its rows are not those of a product that nobody else reads"
+        if not self.outside_users(middle) <= {mix.index}:
+            return "the weights are read at other places, too"
+        if middle.rows != len(middle.space) - 1:
+            return "the rows have several dimensions"
+        if not self._same_type(self._dot_of(front), middle, mix):
+            return "scores, weights and result are not all f32 or all f64"
+        behind = self.cluster_of[mix.index]
+        shapes = [self.shapes.shape(v) for v in mix.operands]
+        reason = is_mix(mix.op, number, self._order_of(behind), shapes)
+        union = Cluster("attention", (), members=front.members | middle.members | behind.members)
+        return reason or self.misfit(union)
+
+    def _scores_of(self, row: Cluster) -> Cluster | None:
+        """The dense cluster whose sums, read by nobody else, the row cluster works on."""
+        found: dict[int, Cluster] = {}
+        for index in row.members:
+            for value in self.nodes[index].operands:
+                for base, _ in self.bases(value):
+                    source = self.of_value.get(base, -1)
+                    cluster = self.cluster_of.get(source)
+                    if cluster is None or cluster.kind != "dense" or cluster in found.values():
+                        continue
+                    both = squeezed(self.shapes.shape(base)), squeezed(row.space)
+                    if self.same(*both) and self.outside_users(cluster) <= row.members:
+                        found[source] = cluster
+        for cluster in found.values():
+            names = [self.nodes[i].op.name for i in cluster.members]
+            if set(names) <= {"stablehlo.dot_general", "stablehlo.transpose"}:
+                dot = self._dot_of(cluster)
+                shapes = [self.shapes.shape(v) for v in dot.operands]
+                if is_score(dot.op, self._order_of(cluster), shapes) is None:
+                    return cluster
+        return None
+
+    def _dot_of(self, cluster: Cluster) -> Node:
+        nodes = (self.nodes[i] for i in cluster.members)
+        return next(n for n in nodes if n.op.name == "stablehlo.dot_general")
+
+    def _order_of(self, cluster: Cluster) -> list[int]:
+        """Which dimension of the dot each dimension behind its transposes is."""
+        node = self._dot_of(cluster)
+        order = list(range(len(node.shapes[0])))
+        while len(node.users) == 1:
+            (index,) = node.users
+            node = self.nodes[index]
+            if index not in cluster.members or node.op.name != "stablehlo.transpose":
+                break
+            order = [order[d] for d in ir.DenseI64ArrayAttr(node.op.attributes["permutation"])]
+        return order
+
+    def _same_type(self, score: Node, row: Cluster, mix: Node) -> bool:
+        """Scores, weights and sums are of one type that is computed with as it is."""
+        values = [*score.op.results, *mix.op.results]
+        values += [r for i in row.members for r in self.nodes[i].op.results
+                   if mix.index in self.nodes[i].users]  # fmt: skip
+        types = {str(ir.ShapedType(v.type).element_type) for v in values}
+        return types in ({"f32"}, {"f64"})
+
+    def claim(self, dot: Node) -> None:
+        """Transposes of its result alone are the dot's: it writes in any order."""
+        members, node = {dot.index}, dot
+        while len(node.users) == 1:
+            (follower,) = (self.nodes[i] for i in node.users)
+            reads_it = list(follower.operands) == [node.op.results[0]]
+            if follower.op.name != "stablehlo.transpose" or not reads_it:
+                break
+            members.add(follower.index)
+            node = follower
+        cluster = Cluster("dense", dot.shapes[0], members=members)
+        self.cluster_of.update(dict.fromkeys(members, cluster))
+
+    def _behind_transposes(self, dot: Node) -> Node:
+        """The dot, or the last of the transposes it has claimed."""
+        return self.nodes[max(self.cluster_of[dot.index].members)]
+
+    def _lone_transpose(self, index: int, users: set[int]) -> bool:
+        """Is this a transpose that shares no kernel yet and is read by `users` only?"""
+        node, cluster = self.nodes[index], self.cluster_of.get(index)
+        return (
+            node.op.name == "stablehlo.transpose"
+            and cluster is not None
+            and cluster.members == {index}
+            and node.users == users
+        )
+
+    def _epilogue(self, dot: Node) -> Cluster | None:
+        """The loop cluster over exactly a dense result's elements that alone reads it, with one
+        result.
+        """
+        clusters = {id(c): c for i in dot.users if (c := self.cluster_of.get(i)) is not None}
+        if len(clusters) != 1 or any(i not in self.cluster_of for i in dot.users):
+            return None
+        (cluster,) = clusters.values()
+        if cluster.kind != "loop" or not self.same(cluster.space, dot.shapes[0]):
+            return None
+        nodes = [self.nodes[i] for i in cluster.members]
+        if any(n.role != "elementwise" or not self.same(n.shapes[0], cluster.space) for n in nodes):
+            return None
+        result = dot.op.results[0]
+        for node in nodes:
+            for value in node.operands:
+                if any(base == result and chain for base, chain in self.bases(value)):
+                    return None
+        outside = [n for n in nodes if n.users - cluster.members]
+        return cluster if len(outside) == 1 else None
