@@ -16,6 +16,8 @@ with jax and jaxlib 0.10.2 (Python 3.11) and 0.12.0.1 (Python 3.12);
 * `register_exclusion` (twice): our frames stay out of locations and tracebacks. `summarize`: the
   line of an equation.
 * `jaxprs_in_params`: nested jaxprs, to find every reshape.
+* `export_whole`: `jax.export.export` that leaves `erfc` and `erf_inv` whole, by lowering rules of
+  ours: serialising expands each into a hundred operations, slower and less exact than ours.
 * `auto_insert_reshard`, `standard_vma_rule`, `ManualAxisType`, `get_cur_mesh_sharding`: what
   `shard_map` needs a primitive to say of its result; without it the gradient of `shard_map(f)` is
   silently wrong.
@@ -27,18 +29,22 @@ import functools
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
 import jax
+from jax import export as _export
 from jax._src import config as _config
 from jax._src import core as _core
 from jax._src import source_info_util as _source_info
 from jax._src import traceback_util as _traceback
 from jax._src.array import ArrayImpl
 from jax._src.export.shape_poly import _DimExpr as DimExpr
+from jax._src.lax import special as _special
+from jax._src.lib.mlir import ir as _ir  # type: ignore[attr-defined]
+from jax._src.lib.mlir.dialects import hlo as _hlo  # type: ignore[attr-defined]
 from jaxlib import _jax
 
 __all__ = [
@@ -50,6 +56,7 @@ __all__ = [
     "comparisons_watched",
     "cpu_sharding",
     "disable_jit",
+    "export_whole",
     "is_library_file",
     "key_impl",
     "manual_axes",
@@ -74,6 +81,38 @@ batched_device_put = _jax.batched_device_put
 
 collect_garbage = _jax.collect_garbage
 """`() -> None`: frees what JAX holds for arrays that are gone."""
+
+
+def _whole(name: str) -> Any:
+    """A lowering rule: a custom call that our ingest turns into the op `name`."""
+    target = f"shlo_disc.parked.{name}"
+
+    def rule(_: Any, x: Any) -> list[Any]:
+        call = _hlo.CustomCallOp([x.type], [x], call_target_name=_ir.StringAttr.get(target))
+        return list(call.results)
+
+    return rule
+
+
+_WHOLE = (
+    (_special.erfc_p, _whole("chlo.erfc")),
+    (_special.erf_inv_p, _whole("chlo.erf_inv")),
+)
+_UNCHECKED = [
+    _export.DisabledSafetyCheck.custom_call(f"shlo_disc.parked.{name}")
+    for name in ("chlo.erfc", "chlo.erf_inv")
+]
+
+
+def export_whole(jitted: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """The `jax.export.Exported` of a call, for the CPU and for our ingest only."""
+    export = _export.export(
+        jitted,
+        platforms=["cpu"],
+        disabled_checks=_UNCHECKED,
+        _override_lowering_rules=_WHOLE,
+    )
+    return export(*args, **kwargs)
 
 
 @functools.cache

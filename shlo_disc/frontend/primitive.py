@@ -30,7 +30,7 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.frontend.leaves import abstract
 from shlo_disc.frontend.plan import Pattern
-from shlo_disc.jax_private import ArrayImpl, manual_axes, varying_alike
+from shlo_disc.jax_private import ArrayImpl, export_whole, manual_axes, varying_alike
 
 __all__ = ["CompiledCall", "Program", "call_p", "call_program", "compiled_once"]
 
@@ -116,8 +116,8 @@ class Program:
 
         call.__name__ = call.__qualname__ = self.name
         jitted = jax.jit(call, keep_unused=True)
-        exported = export.export(jitted, platforms=["cpu"])(*specs)
-        return compiled_once(exported, self._compile, name=self.name)
+        program = export_whole(jitted, specs, {})
+        return compiled_once(program, self._compile, name=self.name)
 
     def result_avals(self, sizes: Sizes) -> list[Any]:
         """The results for these values of the symbols."""

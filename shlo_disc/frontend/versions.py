@@ -29,7 +29,7 @@ from shlo_disc.frontend.plan import Guard, Pattern
 from shlo_disc.frontend.primitive import CompiledCall, Program, compiled_once
 from shlo_disc.frontend.stated import stated_pattern, stated_shapes
 from shlo_disc.frontend.symbols import choose_symbols
-from shlo_disc.jax_private import key_impl, trace_context
+from shlo_disc.jax_private import export_whole, key_impl, trace_context
 
 __all__ = ["RECOMPILE_LIMIT", "Call", "Family", "Options", "Version", "inlining"]
 
@@ -294,7 +294,7 @@ class Family:
                 jaxpr = options.jitted.trace(*args, **kwargs).jaxpr
                 _refuse(options.name, jaxpr, len(specs))
                 # JAX has kept the trace, so this only lowers it.
-                return export.export(options.jitted, platforms=["cpu"])(*args, **kwargs), jaxpr
+                return export_whole(options.jitted, args, kwargs), jaxpr
             except NotImplementedError as error:
                 if "host_callbacks" not in str(error):
                     raise

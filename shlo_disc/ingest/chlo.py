@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from shlo_disc.mlir import at, ir, ops_of, run_pipeline, walk
 
-__all__ = ["KEPT_CHLO", "expand_chlo", "expand_composites"]
+__all__ = ["KEPT_CHLO", "PARKED", "expand_chlo", "expand_composites", "unpark"]
 
 KEPT_CHLO = frozenset({"chlo.erf", "chlo.erf_inv", "chlo.erfc", "chlo.top_k"})
 """CHLO ops that stay: `lower/` computes them, faster and more exactly than their expansion."""
 
-_PARKED = "shlo_disc.parked."
+PARKED = "shlo_disc.parked."
+"""In front of a kept op's name: a custom call that stands for it where it would be expanded."""
 
 
 def expand_composites(module: ir.Module) -> int:
@@ -75,11 +76,19 @@ def expand_chlo(module: ir.Module) -> int:
         module,
         "func.func(chlo-legalize-to-stablehlo,shape-legalize-to-stablehlo),reconcile-unrealized-casts",
     )
+    unpark(module)
+    return len(others)
+
+
+def unpark(module: ir.Module) -> int:
+    """Parked ops become themselves again; how many there were."""
+    parked = 0
     for op in ops_of(module, "stablehlo.custom_call"):
         target = ir.StringAttr(op.attributes["call_target_name"]).value
-        if target.startswith(_PARKED):
-            _unpark(op, target.removeprefix(_PARKED))
-    return len(others)
+        if target.startswith(PARKED):
+            _unpark(op, target.removeprefix(PARKED))
+            parked += 1
+    return parked
 
 
 def _park(op: ir.Operation) -> None:
@@ -90,7 +99,7 @@ def _park(op: ir.Operation) -> None:
             results=[r.type for r in op.results],
             operands=list(op.operands),
             attributes={
-                "call_target_name": ir.StringAttr.get(_PARKED + op.name),
+                "call_target_name": ir.StringAttr.get(PARKED + op.name),
                 "shlo_disc.attributes": ir.DictAttr.get(attributes),
             },
         )
@@ -100,7 +109,8 @@ def _park(op: ir.Operation) -> None:
 
 
 def _unpark(op: ir.Operation, name: str) -> None:
-    kept = ir.DictAttr(op.attributes["shlo_disc.attributes"])
+    given = "shlo_disc.attributes" in op.attributes
+    kept = ir.DictAttr(op.attributes["shlo_disc.attributes"]) if given else ()
     with at(op):
         new = ir.Operation.create(
             name,

@@ -8,7 +8,7 @@ from typing import Any
 
 from shlo_disc.errors import InvalidModuleError, UnsupportedError
 from shlo_disc.ingest.check import check_calls, check_normal_form
-from shlo_disc.ingest.chlo import expand_chlo, expand_composites
+from shlo_disc.ingest.chlo import expand_chlo, expand_composites, unpark
 from shlo_disc.ingest.slices import gather_slices
 from shlo_disc.ingest.windows import expand_windows
 from shlo_disc.locations import argument_name, source_line
@@ -46,6 +46,8 @@ def normalize(
     expand_composites(module)
     _flatten(module)
     present = _forget_hints(module)  # a walk costs 3 ms on BERT: only look for what is there
+    if "stablehlo.custom_call" in present:
+        unpark(module)
     if present & {"stablehlo.custom_call", "stablehlo.dynamic_conv"} and expand_windows(module):
         run_pipeline(module, "symbol-dce")  # reducers that are functions
     if "stablehlo.real_dynamic_slice" in present:
