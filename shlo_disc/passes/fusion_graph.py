@@ -154,6 +154,8 @@ class Graph:
                 return
             if op.name not in FREE:
                 break
+            if not op.operands:  # an iota of the block around this one
+                return
             chain.insert(0, op)
             value = op.operands[0]
         yield value, chain
