@@ -299,40 +299,47 @@ class _Run:
         return places[buffer]
 
     def _pack(self, pack: Pack, op: ir.Operation, places: _Places) -> None:
-        origin = self.origin.get(op.operands[pack.operand])
-        if origin is None:
+        origins = [self.origin.get(op.operands[part.operand]) for part in pack.parts]
+        if None in origins:
             self._steps(pack.otherwise, op, places)
             return
-        if origin >= 0:
-            self.packed_arguments.add(origin)
         w = self.w
-        slot = self.pack_slots.setdefault(pack.key, len(self.pack_slots))
-        arg, slot_name = w.const(origin), w.const(slot)
-        found = w.array(1, "!llvm.ptr", "packed")
-        count = w.size(pack.bytes)
-        state, kept = w.fresh("state"), w.fresh("kept")
-        w.line(
-            f"{state} = llvm.call {self._context_field(2)}(%ctx, {arg}, {slot_name}, {count}, "
-            f"{found}) : !llvm.ptr, (!llvm.ptr, i64, i64, i64, !llvm.ptr) -> i32"
-        )
-        none, fill = w.fresh("none"), w.fresh("fill")
-        zero = w.once("arith.constant 0 : i32")
-        two = w.once("arith.constant 2 : i32")
-        w.line(f"{none} = arith.cmpi eq, {state}, {zero} : i32")
-        w.line(f"scf.if {none} {{")
+        kept: dict[Buffer, str] = {}
+        missing = ""
+        zero, two = w.once("arith.constant 0 : i32"), w.once("arith.constant 2 : i32")
+        for part, origin in zip(pack.parts, origins, strict=True):
+            assert origin is not None
+            if origin >= 0:
+                self.packed_arguments.add(origin)
+            slot = self.pack_slots.setdefault(part.key, len(self.pack_slots))
+            arg, slot_name = w.const(origin), w.const(slot)
+            found = w.array(1, "!llvm.ptr", "packed")
+            state, here, none, fill = (w.fresh(x) for x in ("state", "kept", "none", "fill"))
+            w.line(
+                f"{state} = llvm.call {self._context_field(2)}(%ctx, {arg}, {slot_name}, "
+                f"{w.size(part.bytes)}, {found}) : !llvm.ptr, "
+                "(!llvm.ptr, i64, i64, i64, !llvm.ptr) -> i32"
+            )
+            w.line(f"{here} = llvm.load {found} : !llvm.ptr -> !llvm.ptr")
+            w.line(f"{fill} = arith.cmpi eq, {state}, {two} : i32")
+            w.line(f"scf.if {fill} {{")
+            self._launch(part.fill, op, {Packed(part.operand): here})
+            w.line(
+                f"llvm.call {self._context_field(3)}(%ctx, {arg}, {slot_name}, {here}) : "
+                "!llvm.ptr, (!llvm.ptr, i64, i64, !llvm.ptr) -> ()"
+            )
+            w.line("}")
+            w.line(f"{none} = arith.cmpi eq, {state}, {zero} : i32")
+            if missing:
+                both = w.fresh("none")
+                w.line(f"{both} = arith.ori {missing}, {none} : i1")
+                none = both
+            kept[Packed(part.operand)] = here
+            missing = none
+        w.line(f"scf.if {missing} {{")
         self._steps(pack.otherwise, op, places)
         w.line("} else {")
-        w.line(f"{kept} = llvm.load {found} : !llvm.ptr -> !llvm.ptr")
-        inner = {**places, Packed(): kept}
-        w.line(f"{fill} = arith.cmpi eq, {state}, {two} : i32")
-        w.line(f"scf.if {fill} {{")
-        self._launch(pack.fill, op, inner)
-        w.line(
-            f"llvm.call {self._context_field(3)}(%ctx, {arg}, {slot_name}, {kept}) : !llvm.ptr, "
-            "(!llvm.ptr, i64, i64, !llvm.ptr) -> ()"
-        )
-        w.line("}")
-        self._steps(pack.then, op, inner)
+        self._steps(pack.then, op, {**places, **kept})
         w.line("}")
 
     # -- control flow ---------------------------------------------------------------------------

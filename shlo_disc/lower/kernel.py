@@ -22,6 +22,7 @@ __all__ = [
     "Output",
     "Pack",
     "Packed",
+    "Part",
     "Step",
     "Workspace",
 ]
@@ -50,7 +51,9 @@ class Workspace:
 
 @dataclass(frozen=True)
 class Packed:
-    """The packed copy, in `Pack.fill` and `Pack.then`."""
+    """The packed copy of Input(operand), in `Part.fill` and `Pack.then`."""
+
+    operand: int
 
 
 Buffer = Input | Output | Workspace | Packed
@@ -60,7 +63,7 @@ Buffer = Input | Output | Workspace | Packed
 class Kernel:
     """One machine function, as MLIR text.
 
-    `text` is one `func.func @KERNEL(%args: !llvm.ptr, %params: !llvm.ptr, %lo: i64, %hi: i64,
+    `text` holds `func.func @KERNEL(%args: !llvm.ptr, %params: !llvm.ptr, %lo: i64, %hi: i64,
     %scratch: !llvm.ptr)` that computes the tasks `lo <= i < hi` of its launch. `args` is an array
     of data pointers, `params` an array of i64, `scratch` per-worker memory of
     `Launch.scratch_bytes` (64-byte aligned). Identical texts are compiled once, so sizes enter
@@ -104,19 +107,26 @@ class If:
 
 
 @dataclass(frozen=True)
-class Pack:
-    """Use of Input(operand) in another layout, where the runtime can keep a copy in it.
-
-    When the operand is an immutable argument (or a constant), the runtime keeps `bytes` of packed
-    copy beside the buffer under `key`; `fill`, which runs at most once per buffer, writes it and
-    `then` reads it as `Packed()`. Otherwise `otherwise` runs.
-    """
+class Part:
+    """An operand in another layout: `bytes` of it, written by `fill` as `Packed(operand)`."""
 
     operand: int
     key: str
     """Names the layout: equal keys on one buffer share one packed copy across kernels."""
     bytes: Expr
     fill: Launch
+
+
+@dataclass(frozen=True)
+class Pack:
+    """Use of operands in another layout, where the runtime can keep copies in it.
+
+    When every operand is an immutable argument (or a constant), the runtime keeps a packed copy
+    beside its buffer; `fill` runs at most once per buffer, and `then` reads the copies. Otherwise
+    `otherwise` runs.
+    """
+
+    parts: tuple[Part, ...]
     then: tuple[Step, ...]
     otherwise: tuple[Step, ...]
 

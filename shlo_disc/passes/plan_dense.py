@@ -55,6 +55,30 @@ class DensePlanner(Graph):
                 self.cluster_of[index] = cluster
             return
 
+    def siblings(self) -> None:
+        """Dots with one left operand, alike in everything else, share a kernel (q, k and v)."""
+        groups: dict[tuple[object, ...], list[Cluster]] = {}
+        for node in self.nodes:
+            cluster = self.cluster_of.get(node.index)
+            if node.op.name == "stablehlo.dot_general" and cluster and cluster.kind == "dense":
+                names = tuple(self.nodes[i].op.name for i in sorted(cluster.members))
+                numbers = str(node.op.attributes["dot_dimension_numbers"])
+                types = tuple(str(v.type) for v in node.operands)
+                rhs = self.shapes.shape(node.operands[1])
+                key = (node.operands[0], numbers, types, rhs, names)
+                groups.setdefault(key, []).append(cluster)
+        for group in groups.values():
+            union = group[0]
+            for cluster in group[1:]:
+                both = Cluster("dense", union.space, members=union.members | cluster.members)
+                if self.misfit(both) is not None:
+                    continue
+                both.span = (min(both.members), max(both.members))
+                self.merged -= {union, cluster}
+                self.merged.add(both)
+                self.cluster_of.update(dict.fromkeys(both.members, both))
+                union = both
+
     def _no_attention(
         self, front: Cluster | None, middle: Cluster, mix: Node, number: int
     ) -> str | None:

@@ -92,6 +92,7 @@ class _Planner(DensePlanner):
         for node in self.nodes:
             if node.op.name == "stablehlo.dot_general":
                 self.attention(node)
+        self.siblings()
 
     def _reduction(self, node: Node) -> Cluster:
         """A reduction of trailing dimensions starts a `row` cluster, any other a `loop`."""

@@ -231,8 +231,10 @@ class _Runner:
             elif isinstance(step, If):
                 self.steps(step.then if self.holds(step.condition) else step.otherwise)
             elif isinstance(step, Pack):
-                self.memory[Packed()] = Guarded(step.bytes.evaluate(self.env), align=64)
-                self.launch(step.fill)
+                for part in step.parts:
+                    room = Guarded(part.bytes.evaluate(self.env), align=64)
+                    self.memory[Packed(part.operand)] = room
+                    self.launch(part.fill)
                 self.steps(step.then)
 
     def holds(self, condition: Condition) -> bool:

@@ -120,7 +120,11 @@ def launches(steps: Sequence[Step]) -> list[Launch]:
         elif isinstance(step, If):
             found += launches(step.then) + launches(step.otherwise)
         else:
-            found += [step.fill, *launches(step.then), *launches(step.otherwise)]
+            found += [
+                *(part.fill for part in step.parts),
+                *launches(step.then),
+                *launches(step.otherwise),
+            ]
     return found
 
 

@@ -11,7 +11,8 @@ from shlo_disc.lower.cpu.dense.dots import GROUP, write_dots
 from shlo_disc.lower.cpu.dense.epilogue import Epilogue
 from shlo_disc.lower.cpu.dense.gemm import Finish, Gemm, Operand, pack_kernel
 from shlo_disc.lower.cpu.dense.narrow import narrow_launch
-from shlo_disc.lower.cpu.dense.problem import Axis, Problem, Steps, analyze_dense, steps
+from shlo_disc.lower.cpu.dense.problem import Axis, Dense, Problem, Steps, analyze_dense, steps
+from shlo_disc.lower.cpu.dense.siblings import side_by_side
 from shlo_disc.lower.cpu.dense.tiles import Blocks, at_least_one, blocks, ceil_div, choose_tile
 from shlo_disc.lower.cpu.elemental import Arguments
 from shlo_disc.lower.cpu.elements import Element, element_of
@@ -27,6 +28,7 @@ from shlo_disc.lower.kernel import (
     Output,
     Pack,
     Packed,
+    Part,
     Step,
 )
 from shlo_disc.mlir import ir
@@ -34,6 +36,7 @@ from shlo_disc.mlir import ir
 __all__ = ["Planner", "Scratch", "emit_dense", "is_unit"]
 
 ONE = Expr.const(1)
+FIRST = Output(0)
 
 FEW_ROWS = 4
 """Tiles of rows up to which B is read in place when that is possible: a copy costs as much as about
@@ -41,24 +44,31 @@ one more tile, and reads of B are slower in place (each row is in a page of its 
 
 
 def emit_dense(fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> KernelPlan:
-    """The plan of a `dense` fusion: one dot_general, perhaps transposes in front and behind, then
-    element-wise ops.
+    """The plan of a `dense` fusion: for every result a dot_general, perhaps transposes in front and
+    behind, then element-wise ops.
 
     A right operand shared by all batch entries is packed into panels, which the runtime keeps
     beside an immutable buffer; others are read in place or packed piece by piece by the tasks.
 
     Raises UnsupportedError for an element type that is not compiled.
     """
-    dense = analyze_dense(fusion, shapes)
-    if dense.root == dense.total:
-        return Planner(dense.problem, shapes, target).plan()
     block = fusion.regions[0].blocks[0]
+    plans = []
+    for number, dense in enumerate(analyze_dense(fusion, shapes)):
+        out = Output(number)
+        if dense.root == dense.total:
+            plans.append(Planner(dense.problem, shapes, target, out=out).steps())
+            continue
 
-    def finish(arguments: Arguments, lanes: int) -> Finish:
-        return Epilogue(dense, block, shapes, arguments, lanes)
+        def finish(arguments: Arguments, lanes: int, dense: Dense = dense) -> Finish:
+            return Epilogue(dense, block, shapes, arguments, lanes)
 
-    result = element_of(dense.root)
-    return Planner(dense.problem, shapes, target, finish=finish, result=result).plan()
+        result = element_of(dense.root)
+        planner = Planner(dense.problem, shapes, target, finish=finish, result=result, out=out)
+        plans.append(planner.steps())
+    if len(plans) > 1 and (merged := side_by_side(plans)) is not None:
+        return KernelPlan(merged)
+    return KernelPlan(tuple(step for plan in plans for step in plan))
 
 
 @dataclass(frozen=True)
@@ -92,8 +102,10 @@ class Planner:
         result: Element | None = None,
         label: str = "dense",
         keep_b: bool = True,
+        out: Output = FIRST,
     ) -> None:
         p = self.p = problem
+        self.out = out
         self.target, self.label, self.keep_b, self.finish = target, label, keep_b, finish
         self.a_buffer = a_buffer or Input(p.a_input)
         self.b_buffer = b_buffer or Input(p.b_input)
@@ -135,7 +147,7 @@ class Planner:
     def steps(self) -> tuple[Step, ...]:
         """The steps of :meth:`plan`."""
         if self.finish is None:
-            args = (self.a_buffer, self.b_buffer, Output(0))
+            args = (self.a_buffer, self.b_buffer, self.out)
             narrow = narrow_launch(self.p, self.target, args, self.label)
             if narrow is not None:
                 return (narrow,)
@@ -165,7 +177,7 @@ class Planner:
         """Inner products, B in place."""
         p, at, lanes = self.p, self.blocks, self.tile.lanes
         arguments = Arguments()
-        arguments.buffers = [self.a_buffer, self.b_buffer, Output(0)]
+        arguments.buffers = [self.a_buffer, self.b_buffer, self.out]
         finish = self.finish(arguments, min(GROUP, lanes)) if self.finish is not None else None
         gemm = replace(self.gemm, a_mode="direct", b_mode="direct", finish=finish)
         text, params = write_dots(gemm, self._sizes())
@@ -189,7 +201,7 @@ class Planner:
         # One nanosecond for about four elements.
         fill = Launch(
             Kernel(f"{self.label}_pack", text),
-            (self.b_buffer, Packed()),
+            (self.b_buffer, Packed(p.b_input)),
             params,
             panels,
             self.depth * (tile.columns // 4) + 50,
@@ -204,15 +216,15 @@ class Planner:
             f"[{layout}] + {p.b_first}"
         )
         room = panels * tile.columns * self.depth * p.compute.bytes
-        return Pack(p.b_input, key, room, fill, packed, otherwise)
+        return Pack((Part(p.b_input, key, room, fill),), packed, otherwise)
 
     # ---------------------------------------------------------------- one launch
 
     def _launch(self, b_mode: str) -> Launch:
         p, tile, at = self.p, self.tile, self.blocks
         arguments = Arguments()
-        b_buffer = Packed() if b_mode == "packed" else self.b_buffer
-        arguments.buffers = [self.a_buffer, b_buffer, Output(0)]
+        b_buffer = Packed(p.b_input) if b_mode == "packed" else self.b_buffer
+        arguments.buffers = [self.a_buffer, b_buffer, self.out]
         finish = self.finish(arguments, tile.lanes) if self.finish is not None else None
         gemm = replace(self.gemm, b_mode=b_mode, finish=finish)
         sizes = self._sizes()

@@ -106,21 +106,35 @@ class Dense:
     """The result: `total`, or computed from it element by element."""
 
 
-def analyze_dense(fusion: ir.Operation, shapes: ShapeAnalysis) -> Dense:
-    """The problem of a fusion with one dot_general, transposes around it, element-wise ops behind.
+def analyze_dense(fusion: ir.Operation, shapes: ShapeAnalysis) -> list[Dense]:
+    """The problem behind every result of a fusion: a dot_general, transposes around it,
+    element-wise ops behind.
 
     Raises UnsupportedError for element types that are not compiled, InternalError for a fusion of
     another form.
     """
     block = fusion.regions[0].blocks[0]
-    ops = [view.operation for view in block.operations]
-    dots = [op for op in ops if op.name == "stablehlo.dot_general"]
+    roots = list(block.operations[len(block.operations) - 1].operation.operands)
+    return [_analyze_root(fusion, root, shapes) for root in roots]
+
+
+def _analyze_root(fusion: ir.Operation, root: ir.Value, shapes: ShapeAnalysis) -> Dense:
+    block = fusion.regions[0].blocks[0]
+    dots: dict[ir.Value, ir.Operation] = {}
+    stack, seen = [root], set[ir.Value]()
+    while stack:
+        value = stack.pop()
+        if value in seen or isinstance(value.owner, ir.Block):
+            continue
+        seen.add(value)
+        op = value.owner.operation
+        if op.name == "stablehlo.dot_general":
+            dots[value] = op
+        else:
+            stack.extend(op.operands)
     if len(dots) != 1:
-        raise InternalError(f"a dense fusion with {len(dots)} dot_general: {fusion}")
-    (dot,) = dots
-    if len(ops[-1].operands) != 1:
-        raise InternalError(f"a dense fusion with {len(ops[-1].operands)} results: {fusion}")
-    root = ops[-1].operands[0]
+        raise InternalError(f"a result of a dense fusion with {len(dots)} dot_general: {fusion}")
+    (dot,) = dots.values()
     total, order = after_transposes(dot.results[0])
     out = dense_strides(shapes.shape(total))
     strides = [out[order.index(d)] for d in range(len(order))]
