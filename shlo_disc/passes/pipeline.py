@@ -6,6 +6,7 @@ from shlo_disc.passes.base import Pass
 from shlo_disc.passes.cleanup import CSE
 from shlo_disc.passes.forward_carried import ForwardCarried
 from shlo_disc.passes.hoist_invariants import HoistInvariants
+from shlo_disc.passes.hoist_projections import HoistProjections
 from shlo_disc.passes.resolve_shapes import ResolveShapes
 from shlo_disc.passes.simplify import Simplify
 
@@ -17,6 +18,7 @@ CLEANUP: tuple[Pass, ...] = (
     ResolveShapes(),  # before every rule: they ask for sizes
     Simplify(),
     HoistInvariants(),  # after the rules: what they fold need not leave
+    HoistProjections(),  # after their weights have left
     CSE,  # last: rules build equal values apart
 )
 """From the normal form of `ingest` to what `plan-fusion` reads."""

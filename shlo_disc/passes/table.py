@@ -11,6 +11,7 @@ from shlo_disc.passes import (  # noqa: F401 - imported for their registration
     fold_transposes,
     forward_carried,
     hoist_invariants,
+    hoist_projections,
     resolve_shapes,
     simplify,
     simplify_algebra,

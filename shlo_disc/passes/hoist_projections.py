@@ -1,0 +1,220 @@
+"""hoist-projections: the product of a loop's input and its weights is one product before the loop.
+
+    while i < n { %x = dynamic_slice %xs, i;  %y = dot_general %x, %w }
+    ==>
+    %ys = dot_general %xs, %w
+    while i < n { %y = dynamic_slice %ys, i }
+
+Why     A recurrent layer multiplies one step's few rows by a weight at a time; all steps together
+        are one large product at the speed of large products, and the loop has one kernel less.
+Needs   `hoist-invariants` (the weight stands before the loop), `resolve-shapes`.
+Keeps   every result up to the order in which a dot_general adds. The loop must run once for every
+        entry of `%xs`: `i` from 0 in steps of 1 while it is below the size of `%xs`, as `lax.scan`
+        has it, so that nothing is computed in vain; where it reads is of no account.
+Cost    O(ops in loops).
+Source  Appleyard et al., "Optimizing performance of recurrent neural networks on GPUs" (2016).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from shlo_disc import dialect
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.shapes import ShapeAnalysis, analyze
+from shlo_disc.mlir import at, ir, ops_of, producer, stablehlo
+from shlo_disc.passes.base import Pass, register
+from shlo_disc.passes.op_classes import RESHAPES
+
+__all__ = ["HoistProjections"]
+
+
+@dataclass(frozen=True)
+class HoistProjections(Pass):
+    """See the module."""
+
+    name: ClassVar[str] = "hoist-projections"
+
+    def run(self, module: ir.Module) -> int:
+        """Rewrite `module`; the number of products that left a loop."""
+        loops = [op for op in ops_of(module, "stablehlo.while") if _candidates(op)]
+        if not loops:
+            return 0
+        shapes = analyze(module)
+        return sum(_hoist(loop, shapes) for loop in loops)
+
+
+@dataclass
+class _Candidate:
+    """`dot` of what `slice_` reads from an array of before the loop."""
+
+    dot: ir.Operation
+    reshape: ir.Operation
+    slice_: ir.Operation
+
+
+def _candidates(loop: ir.Operation) -> list[_Candidate]:
+    body = loop.regions[1].blocks[0]
+    inside: set[ir.Value] = set(body.arguments)
+    for view in body.operations:
+        inside.update(view.operation.results)
+    found: list[_Candidate] = []
+    for view in body.operations:
+        dot = view.operation
+        if dot.name != "stablehlo.dot_general" or dot.operands[1] in inside:
+            continue
+        reshape = producer(dot.operands[0])
+        if reshape is None or reshape.name not in RESHAPES:
+            continue
+        slice_ = producer(reshape.operands[0])
+        if slice_ is None or not _is_slice(slice_) or slice_.operands[0] in inside:
+            continue
+        if slice_.results[0] in inside and _is_projection(dot):
+            found.append(_Candidate(dot, reshape, slice_))
+    return found
+
+
+def _is_slice(op: ir.Operation) -> bool:
+    """A dynamic_slice, or the gather that is one where sizes are symbolic."""
+    if op.name == "stablehlo.dynamic_slice":
+        return True
+    if op.name != "stablehlo.dynamic_gather":
+        return False
+    numbers = stablehlo.GatherDimensionNumbers(op.attributes["dimension_numbers"])
+    rank = ir.ShapedType(op.operands[0].type).rank
+    whole = list(range(rank))
+    return list(numbers.offset_dims) == whole and list(numbers.start_index_map) == whole
+
+
+def _is_projection(dot: ir.Operation) -> bool:
+    """Does it contract the last dimension of its left operand with a matrix?"""
+    numbers = stablehlo.DotDimensionNumbers(dot.attributes["dot_dimension_numbers"])
+    left, right = (ir.ShapedType(v.type).rank for v in dot.operands)
+    return (
+        not list(numbers.lhs_batching_dimensions)
+        and list(numbers.lhs_contracting_dimensions) == [left - 1]
+        and len(list(numbers.rhs_contracting_dimensions)) == 1
+        and right == 2
+    )
+
+
+def _hoist(loop: ir.Operation, shapes: ShapeAnalysis) -> int:
+    count = _trip_count(loop, shapes)
+    if count is None:
+        return 0
+    made = 0
+    products: dict[tuple[ir.Value, ir.Value, str], ir.Value] = {}
+    for candidate in _candidates(loop):
+        dot, reshape, slice_ = candidate.dot, candidate.reshape, candidate.slice_
+        array, weight = slice_.operands[0], dot.operands[1]
+        if not _takes_one_of(shapes.shape(array), shapes.shape(slice_.results[0]), count, shapes):
+            continue
+        if len(shapes.shape(reshape.results[0])) != len(shapes.shape(array)) - 1:
+            continue
+        key = (array, weight, str(dot.attributes["dot_dimension_numbers"]))
+        if key not in products:
+            products[key] = _product(loop, dot, array, weight)
+        _read_back(candidate, products[key], shapes)
+        made += 1
+    return made
+
+
+def _takes_one_of(
+    whole: tuple[Expr, ...], part: tuple[Expr, ...], count: Expr, shapes: ShapeAnalysis
+) -> bool:
+    """Is `part` one entry of the `count` along the first dimension of `whole`?"""
+    equal = shapes.constraints.equal
+    if not (part[0].is_const and part[0].value == 1 and equal(whole[0], count)):
+        return False
+    return all(equal(a, b) for a, b in zip(whole[1:], part[1:], strict=True))
+
+
+def _trip_count(loop: ir.Operation, shapes: ShapeAnalysis) -> Expr | None:
+    """`n` of a loop `for i from 0 while i < n in steps of 1`."""
+    condition, body = loop.regions[0].blocks[0], loop.regions[1].blocks[0]
+    test = producer(_last(condition).operands[0])
+    if test is None or test.name != "stablehlo.compare":
+        return None
+    direction = stablehlo.ComparisonDirectionAttr(test.attributes["comparison_direction"]).value
+    arguments = list(condition.arguments)
+    if direction != "LT" or test.operands[0] not in arguments:
+        return None
+    number = arguments.index(test.operands[0])
+    step = producer(_last(body).operands[number])
+    if step is None or step.name != "stablehlo.add":
+        return None
+    terms = list(step.operands)
+    if body.arguments[number] not in terms:
+        return None
+    terms.remove(body.arguments[number])
+    if _number(terms[0], shapes) != 1 or _number(loop.operands[number], shapes) != 0:
+        return None
+    return _number(test.operands[1], shapes)
+
+
+def _last(block: ir.Block) -> ir.Operation:
+    return block.operations[len(block.operations) - 1].operation
+
+
+def _number(value: ir.Value, shapes: ShapeAnalysis) -> Expr | None:
+    """A rank-0 integer known from sizes."""
+    found = shapes.contents(value)
+    return found[0] if found is not None and len(found) == 1 else None
+
+
+def _sizes(type_: ir.Type) -> list[int]:
+    """As a type has them: unknown ones are a number below 0."""
+    return list(ir.RankedTensorType(type_).shape)
+
+
+def _product(loop: ir.Operation, dot: ir.Operation, array: ir.Value, weight: ir.Value) -> ir.Value:
+    """The product of all entries of `array`, in front of `loop`."""
+    numbers = stablehlo.DotDimensionNumbers(dot.attributes["dot_dimension_numbers"])
+    element = ir.RankedTensorType(dot.results[0].type).element_type
+    sizes = [*_sizes(array.type)[:-1], _sizes(dot.results[0].type)[-1]]
+    attributes = dict(dot.attributes.items())
+    attributes["dot_dimension_numbers"] = stablehlo.DotDimensionNumbers.get(
+        [], [], [len(sizes) - 1], list(numbers.rhs_contracting_dimensions)
+    )
+    with ir.InsertionPoint(loop), dot.location:
+        return ir.Operation.create(
+            "stablehlo.dot_general",
+            results=[ir.RankedTensorType.get(sizes, element)],
+            operands=[array, weight],
+            attributes=attributes,
+        ).results[0]
+
+
+def _read_back(candidate: _Candidate, product: ir.Value, shapes: ShapeAnalysis) -> None:
+    """The entry of `product` in place of the dot."""
+    dot, reshape, slice_ = candidate.dot, candidate.reshape, candidate.slice_
+    result = shapes.shape(dot.results[0])
+    one = Expr.const(1)
+    element = ir.RankedTensorType(product.type).element_type
+    kind = ir.RankedTensorType.get([1, *_sizes(product.type)[1:]], element)
+    attributes = dict(slice_.attributes.items())
+    operands = [product, *list(slice_.operands)[1:]]
+    with at(dot):
+        if slice_.name == "stablehlo.dynamic_slice":
+            attributes["slice_sizes"] = ir.DenseI64ArrayAttr.get(_sizes(kind))
+        else:
+            index = ir.RankedTensorType(slice_.operands[2].type).element_type
+            operands[2] = dialect.shape([one, *result], index)
+        entry = ir.Operation.create(
+            slice_.name, results=[kind], operands=operands, attributes=attributes
+        ).results[0]
+        operands = [entry]
+        if reshape.name == "stablehlo.dynamic_reshape":
+            index = ir.RankedTensorType(reshape.operands[1].type).element_type
+            operands.append(dialect.shape(result, index))
+        new = ir.Operation.create(
+            reshape.name, results=[dot.results[0].type], operands=operands
+        ).results[0]
+    dot.results[0].replace_all_uses_with(new)
+    for op in (dot, reshape, slice_):
+        if not list(op.results[0].uses):
+            op.erase()
+
+
+register(HoistProjections())
