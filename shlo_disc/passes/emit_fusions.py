@@ -104,7 +104,7 @@ class _Emitter:
         ops = [self.graph.nodes[i].op for i in unit.members]
         inside = {result for op in ops for result in op.results}
         clone = unit.kind in ("attention", "dense", "loop", "row")
-        inputs, sequence = _gather(ops, inside, self.graph.from_indices, clone_free=clone)
+        inputs, sequence = _gather(ops, inside, self.graph.recomputed, clone_free=clone)
         outputs = [
             result
             for op in ops

@@ -44,6 +44,18 @@ def of_same_shape(op: ir.Operation, facts: Facts) -> ir.Value | None:
     return operand
 
 
+def of_units_only(op: ir.Operation, facts: Facts) -> ir.Value | None:
+    """broadcast(x) that only adds dimensions of size 1 ==> reshape(x), which is no kernel."""
+    operand, result = op.operands[0], op.results[0]
+    shape = facts.shape(operand)
+    kept, dims = facts.shape(result), broadcast_dimensions(op)
+    if dims != sorted(dims) or not facts.same_shape(shape, tuple(kept[d] for d in dims)):
+        return None
+    if not all(is_one(size) for d, size in enumerate(kept) if d not in dims):
+        return None
+    return facts.reshape(operand, result.type, kept)
+
+
 def of_broadcast(op: ir.Operation, facts: Facts) -> ir.Value | None:
     """broadcast(broadcast(x)) ==> broadcast(x)."""
     inner = defined_by(op.operands[0], *_BROADCASTS)
@@ -101,7 +113,7 @@ def _spread(op: ir.Operation, source: ir.Value, dims: list[int], facts: Facts) -
     return facts.broadcast(source, dims, result.type, facts.shape(result))
 
 
-_ALL = (of_same_shape, of_broadcast, of_added_unit_dimensions)
+_ALL = (of_same_shape, of_units_only, of_broadcast, of_added_unit_dimensions)
 RULES = dict.fromkeys(_BROADCASTS, _ALL)
 
 

@@ -90,6 +90,9 @@ class Graph:
         self.from_indices: dict[ir.Value, int] = {}
         """Values computed from indices and sizes alone, and by how many ops: cheaper computed in
         every kernel than read (a causal mask)."""
+        self.small: dict[ir.Value, int] = {}
+        """Integers that say where to read, and by how many ops they are computed from data (the
+        counter of a loop): cheaper computed in every kernel, too."""
         self.why: dict[tuple[int, int], str] = {}
         """Why the second node does not share a kernel with the first, whose value it reads."""
         for index, view in enumerate(block.operations):
@@ -109,6 +112,7 @@ class Graph:
                 source = self.of_value.get(value)
                 if source is not None:
                     self.nodes[source].users |= users
+        self.recomputed = self.from_indices.keys() | self.small.keys()
         self.needed = self._materialized()
 
     def _role(self, op: ir.Operation) -> str:
@@ -120,6 +124,12 @@ class Graph:
             if None not in known and count <= MAX_INDEX_OPS:
                 self.from_indices.update(dict.fromkeys(op.results, count))
                 return "free" if role == "elementwise" else role
+        cheap = role == "elementwise" and op.name not in EXPENSIVE
+        if (cheap or op.name == "stablehlo.concatenate") and _is_position(op.results[0]):
+            count = 1 + sum(self.small.get(v, 0) for v in op.operands)
+            if count <= MAX_INDEX_OPS:
+                self.small[op.results[0]] = count
+                return "free"
         return role
 
     def misfit(self, union: Cluster) -> str | None:
@@ -147,18 +157,19 @@ class Graph:
 
     def bases(self, value: ir.Value) -> Iterator[tuple[ir.Value, list[ir.Operation]]]:
         """Where `value` comes from through free ops: (base, those ops from the base on)."""
-        chain: list[ir.Operation] = []
-        while not isinstance(value.owner, ir.Block):
-            op = value.owner.operation
+        stack: list[tuple[ir.Value, list[ir.Operation]]] = [(value, [])]
+        while stack:
+            value, chain = stack.pop()
             if value in self.from_indices:
-                return
-            if op.name not in FREE:
-                break
-            if not op.operands:  # an iota of the block around this one
-                return
-            chain.insert(0, op)
-            value = op.operands[0]
-        yield value, chain
+                continue
+            op = None if isinstance(value.owner, ir.Block) else value.owner.operation
+            if op is not None and value in self.small:
+                stack.extend((operand, [op, *chain]) for operand in reversed(list(op.operands)))
+            elif op is not None and op.name in FREE:
+                # The first operand alone is data; an iota of the block around this one has none.
+                stack.extend((operand, [op, *chain]) for operand in list(op.operands)[:1])
+            else:
+                yield value, chain
 
     def outside_users(self, cluster: Cluster) -> set[int]:
         """The nodes outside that read its values."""
@@ -272,6 +283,14 @@ def opaque_kind(op: ir.Operation) -> str:
         f"{name} is not supported yet (at {op.location}); keep this part of the program outside "
         "shlo_disc.jit or express it with operations listed in docs/ops.md"
     )
+
+
+def _is_position(value: ir.Value) -> bool:
+    """A handful of integers."""
+    kind = ir.RankedTensorType(value.type)
+    if kind.rank > 1 or not isinstance(kind.element_type, ir.IntegerType):
+        return False
+    return bool(kind.has_static_shape and (not kind.rank or kind.get_dim_size(0) <= MAX_INDEX_OPS))
 
 
 def _captures(op: ir.Operation) -> list[ir.Value]:

@@ -180,13 +180,17 @@ class DensePlanner(Graph):
         (cluster,) = clusters.values()
         if cluster.kind != "loop" or not self.same(cluster.space, dot.shapes[0]):
             return None
-        nodes = [self.nodes[i] for i in cluster.members]
-        if any(n.role != "elementwise" or not self.same(n.shapes[0], cluster.space) for n in nodes):
-            return None
-        result = dot.op.results[0]
-        for node in nodes:
+        # What is computed from sums is so where they are; the rest is, at any index, from inputs.
+        late = {dot.index}
+        for index in sorted(cluster.members):
+            node = self.nodes[index]
             for value in node.operands:
-                if any(base == result and chain for base, chain in self.bases(value)):
-                    return None
-        outside = [n for n in nodes if n.users - cluster.members]
-        return cluster if len(outside) == 1 else None
+                for base, chain in self.bases(value):
+                    if self.of_value.get(base) not in late:
+                        continue
+                    here = self.same(node.shapes[0], cluster.space)
+                    if chain or node.role != "elementwise" or not here:
+                        return None
+                    late.add(index)
+        outside = [i for i in cluster.members if self.nodes[i].users - cluster.members]
+        return cluster if len(outside) == 1 and outside[0] in late else None

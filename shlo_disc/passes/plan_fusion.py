@@ -35,7 +35,7 @@ from shlo_disc.passes.fusion_graph import (
     is_unit,
     squeezed,
 )
-from shlo_disc.passes.op_classes import CONTROL, HARD_OPERANDS, RESHAPES
+from shlo_disc.passes.op_classes import CONTROL, FREE, HARD_OPERANDS, RESHAPES
 from shlo_disc.passes.plan_dense import DensePlanner
 
 __all__ = ["PlanFusion"]
@@ -144,7 +144,7 @@ class _Planner(DensePlanner):
             return Cluster("loop", mine.space, members=members)
         # Computed at the consumer's index: only when nobody else needs it and no element is
         # computed twice.
-        if chain:
+        if not all(op.name in RESHAPES for op in chain):
             return "it is broadcast: its elements would be computed several times"
         if not self.outside_users(theirs) <= mine.members:
             return "it is read at other places, too"
@@ -208,6 +208,8 @@ class _Planner(DensePlanner):
 
     def _keeps_order(self, broadcast: ir.Operation) -> bool:
         """Are the operand's dimensions the leading ones of the result (units not counted)?"""
+        if broadcast.name not in FREE:
+            return False
         shape = self.shapes.shape(broadcast.operands[0])
         result = self.shapes.shape(broadcast.results[0])
         kept = [d for i, d in enumerate(broadcast_dims(broadcast)) if not is_unit(shape[i])]

@@ -44,3 +44,15 @@ func.func @main(%x: tensor<?xf32> {disc.shape = ["b"]}, %y: tensor<6xf32>) -> (t
   %6 = stablehlo.add %3, %5 : tensor<2x3xf32>
   return %1, %6 : tensor<?xf32>, tensor<2x3xf32>
 }
+
+// -----
+
+// A broadcast that only adds dimensions of size 1 is a reshape, which is no kernel.
+// CHECK-LABEL: func.func @main
+// CHECK: %[[R:.+]] = stablehlo.dynamic_reshape %arg0, %{{.+}} : (tensor<?x8xf32>, tensor<3xi64>) -> tensor<1x?x8xf32>
+// CHECK: return %[[R]]
+func.func @main(%x: tensor<?x8xf32> {disc.shape = ["b", "8"]}) -> tensor<1x?x8xf32> {
+  %s = "disc.shape"() {dims = ["1", "b", "8"]} : () -> tensor<3xi32>
+  %y = stablehlo.dynamic_broadcast_in_dim %x, %s, dims = [1, 2] : (tensor<?x8xf32>, tensor<3xi32>) -> tensor<1x?x8xf32>
+  return %y : tensor<1x?x8xf32>
+}

@@ -164,3 +164,35 @@ func.func public @main(%x: tensor<?x?x?xf32> {disc.shape = ["b", "t", "t"]}) -> 
   %sum = stablehlo.reduce(%y init: %zero) applies stablehlo.add across dimensions = [2] : (tensor<?x?x?xf32>, tensor<f32>) -> tensor<?x?xf32>
   return %sum : tensor<?x?xf32>
 }
+
+// -----
+
+// A recurrent step: where to read is computed by whoever reads, and the entry of the projection is
+// read by the product's epilogue.
+// CHECK-LABEL: func.func public @main
+// CHECK: do {
+// CHECK: "disc.fusion"
+// CHECK: stablehlo.dynamic_slice
+// CHECK: stablehlo.dot_general
+// CHECK: stablehlo.add
+// CHECK: kind = "dense"
+// CHECK-NOT: kind = "loop", name = "dynamic_slice"
+func.func public @main(%xs: tensor<9x4x8xf32>, %w: tensor<8x8xf32>, %h: tensor<4x8xf32>) -> tensor<4x8xf32> {
+  %zero = stablehlo.constant dense<0> : tensor<i32>
+  %nine = stablehlo.constant dense<9> : tensor<i32>
+  %one = stablehlo.constant dense<1> : tensor<i32>
+  %r:2 = stablehlo.while(%i = %zero, %y = %h) : tensor<i32>, tensor<4x8xf32>
+  cond {
+    %c = stablehlo.compare LT, %i, %nine : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    stablehlo.return %c : tensor<i1>
+  } do {
+    %back = stablehlo.subtract %nine, %i : tensor<i32>
+    %s = stablehlo.dynamic_slice %xs, %back, %zero, %zero, sizes = [1, 4, 8] : (tensor<9x4x8xf32>, tensor<i32>, tensor<i32>, tensor<i32>) -> tensor<1x4x8xf32>
+    %x = stablehlo.reshape %s : (tensor<1x4x8xf32>) -> tensor<4x8xf32>
+    %p = stablehlo.dot_general %y, %w, contracting_dims = [1] x [0] : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
+    %u = stablehlo.add %p, %x : tensor<4x8xf32>
+    %j = stablehlo.add %i, %one : tensor<i32>
+    stablehlo.return %j, %u : tensor<i32>, tensor<4x8xf32>
+  }
+  return %r#1 : tensor<4x8xf32>
+}
