@@ -274,6 +274,14 @@ class _Run:
             w.store(self._buffer(buffer, op, places), arguments, position, "!llvm.ptr")
         sizes = w.sizes_array(launch.params)
         kernel = w.pointer(self._context_field(4), index)
+        if launch.extent == 1 and launch.scratch_bytes == 0:
+            # One task, a scalar of a loop: no thread to ask, no scratch memory to find.
+            zero, one, nothing = w.const(0), w.const(1), w.once("llvm.mlir.zero : !llvm.ptr")
+            w.line(
+                f"llvm.call {kernel}({arguments}, {sizes}, {zero}, {one}, {nothing}) : !llvm.ptr, "
+                "(!llvm.ptr, !llvm.ptr, i64, i64, !llvm.ptr) -> ()"
+            )
+            return
         extent = w.size(launch.extent)
         grain = self._grain(launch.cost)
         scratch = w.size(launch.scratch_bytes)
