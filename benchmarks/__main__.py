@@ -7,15 +7,22 @@ from collections.abc import Callable
 import click
 from rich.console import Console
 
-from benchmarks import bert, dispatch, memory
+from benchmarks import bert, dispatch, kernels, memory, trace
 from benchmarks.harness import host, report, versions
+from benchmarks.models import suite
 
 SUITES: dict[str, Callable[[Console, bool], None]] = {
+    "attention": kernels.attention,
     "bert": bert.steady,
     "compile_time": bert.compile_time,
+    "conv": kernels.convolutions,
     "dispatch": dispatch.dispatch,
+    "gemm": kernels.gemm,
     "memory": memory.memory,
+    "models": suite.models,
     "new_shape": bert.new_shape,
+    "recurrent": kernels.recurrent,
+    "trace": trace.trace,
 }
 
 

@@ -9,8 +9,8 @@ import os
 import platform
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from rich.console import Console
+from rich.table import Table
 
 __all__ = [
+    "Case",
     "Peaks",
     "Spread",
+    "compare",
     "host",
     "interleaved",
     "measure_peaks",
@@ -66,12 +69,18 @@ def milliseconds(thunk: Thunk) -> float:
 
 
 def interleaved(
-    thunks: Mapping[str, Thunk], *, seconds: float = 2.0, least: int = 5, most: int = 200
+    thunks: Mapping[str, Thunk],
+    *,
+    seconds: float = 2.0,
+    least: int = 5,
+    most: int = 200,
+    rests: Mapping[str, float] | None = None,
 ) -> dict[str, Spread]:
     """Times of every thunk, one call each in turn, until `seconds` have passed.
 
     Each is called twice first, so that compilation and cold caches are not counted. Calls shorter
-    than 100 us are timed in batches.
+    than 100 us are timed in batches. `rests`: seconds to sleep after a system whose threads go on
+    spinning for a while, at the cost of the next one.
     """
     batch = {}
     for name, thunk in thunks.items():
@@ -88,6 +97,8 @@ def interleaved(
                 result = thunk()
             jax.block_until_ready(result)
             times[name].append((time.perf_counter() - start) * 1e3 / count)
+            if rests and name in rests:
+                time.sleep(rests[name])
         rounds += 1
     return {name: Spread.of(of) for name, of in times.items()}
 
@@ -175,6 +186,49 @@ def write(suite: str, rows: Sequence[Mapping[str, Any]], **more: Any) -> Path:
     }
     path.write_text(json.dumps(content, indent=1, default=vars) + "\n")
     return path
+
+
+@dataclass(frozen=True)
+class Case:
+    """One line of a table: the same work by all systems."""
+
+    name: str
+    calls: Mapping[str, Thunk]
+    """`ours` first, then the peers."""
+    flops: float = 0.0
+    read_bytes: float = 0.0
+    rests: Mapping[str, float] | None = None
+    """See :func:`interleaved`."""
+
+
+def compare(
+    console: Console, suite: str, title: str, cases: Iterable[Case], *, seconds: float
+) -> None:
+    """Time every case, print how many times faster than each peer ours is, and store the rows."""
+    peaks = measure_peaks()
+    peak = f"{peaks.gflops:.0f} GFLOP/s, {peaks.gigabytes_per_second:.0f} GB/s measured"
+    table = Table(title=f"{title} ({peak})")
+    rows: list[dict[str, Any]] = []
+    for case in cases:
+        times = interleaved(case.calls, seconds=seconds, rests=case.rests)
+        mine, *peers = case.calls
+        if not rows:
+            table.add_column("")
+            for name in case.calls:
+                table.add_column(f"{name} ms", justify="right")
+            for name in peers:
+                table.add_column(f"{name} / {mine}", justify="right")
+            table.add_column(f"{mine} / floor", justify="right")
+        floor = peaks.floor_ms(case.flops, case.read_bytes)
+        ratios = {name: times[name].median / times[mine].median for name in peers}
+        share = times[mine].median / floor if floor else None
+        rows.append({"case": case.name, "times_ms": {k: asdict(v) for k, v in times.items()},
+                     "ratios": ratios, "floor_ms": floor})  # fmt: skip
+        table.add_row(case.name, *map(str, times.values()),
+                      *(f"{ratio:.2f}" for ratio in ratios.values()),
+                      f"{share:.2f}" if share else "")  # fmt: skip
+    console.print(table)
+    console.print(str(write(suite, rows, peaks=asdict(peaks))))
 
 
 def report() -> Console:

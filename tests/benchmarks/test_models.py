@@ -1,0 +1,36 @@
+"""The models of the benchmarks: one compilation, several shapes, as jax.jit and float64 have it."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import shlo_disc
+from benchmarks.models import asr, crnn, dien
+
+CASES = {
+    "dien": (dien, ((3, 7), (1, 4), (5, 1))),
+    "asr": (asr, ((1, 20), (2, 33))),
+    "crnn": (crnn, ((1, 16), (2, 28))),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_model_agrees_with_float64(name):
+    model, shapes = CASES[name]
+    params = model.init()
+    compiled = shlo_disc.jit(model.function)
+
+    def widened(x):
+        return jnp.asarray(x, jnp.float64 if x.dtype == np.float32 else x.dtype)
+
+    for shape in shapes:
+        inputs = model.inputs(*shape)
+        got = np.asarray(compiled(params, *inputs))
+        with jax.enable_x64(True):
+            want = np.asarray(model.function(*jax.tree.map(widened, (params, *inputs))))
+        scale = max(1.0, np.abs(want).max())
+        np.testing.assert_allclose(got / scale, want / scale, rtol=0, atol=3e-6, err_msg=str(shape))
+    assert compiled.cache_info().misses <= 2  # a size 1 may be one that decides something
