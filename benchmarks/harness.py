@@ -74,13 +74,13 @@ def interleaved(
     seconds: float = 2.0,
     least: int = 5,
     most: int = 200,
-    rests: Mapping[str, float] | None = None,
+    settle: float = 0.0,
 ) -> dict[str, Spread]:
     """Times of every thunk, one call each in turn, until `seconds` have passed.
 
     Each is called twice first, so that compilation and cold caches are not counted. Calls shorter
-    than 100 us are timed in batches. `rests`: seconds to sleep after a system whose threads go on
-    spinning for a while, at the cost of the next one.
+    than 100 us are timed in batches. `settle`: seconds of untimed calls before a
+    system's turn, which then has several calls: where the threads of another go on spinning.
     """
     batch = {}
     for name, thunk in thunks.items():
@@ -92,13 +92,15 @@ def interleaved(
     while rounds < least or (time.perf_counter() < end and rounds < most):
         for name, thunk in thunks.items():
             count = batch[name]
-            start = time.perf_counter()
-            for _ in range(count):
-                result = thunk()
-            jax.block_until_ready(result)
-            times[name].append((time.perf_counter() - start) * 1e3 / count)
-            if rests and name in rests:
-                time.sleep(rests[name])
+            settled = time.perf_counter() + settle
+            while time.perf_counter() < settled:
+                milliseconds(thunk)
+            for _ in range(3 if settle else 1):
+                start = time.perf_counter()
+                for _ in range(count):
+                    result = thunk()
+                jax.block_until_ready(result)
+                times[name].append((time.perf_counter() - start) * 1e3 / count)
         rounds += 1
     return {name: Spread.of(of) for name, of in times.items()}
 
@@ -197,7 +199,7 @@ class Case:
     """`ours` first, then the peers."""
     flops: float = 0.0
     read_bytes: float = 0.0
-    rests: Mapping[str, float] | None = None
+    settle: float = 0.0
     """See :func:`interleaved`."""
 
 
@@ -210,7 +212,7 @@ def compare(
     table = Table(title=f"{title} ({peak})")
     rows: list[dict[str, Any]] = []
     for case in cases:
-        times = interleaved(case.calls, seconds=seconds, rests=case.rests)
+        times = interleaved(case.calls, seconds=seconds, settle=case.settle)
         mine, *peers = case.calls
         if not rows:
             table.add_column("")
