@@ -38,6 +38,9 @@ RESULTS = Path(__file__).parent / "results"
 
 Thunk = Callable[[], Any]
 
+SETTLE = 0.05
+"""Seconds after which XLA's threads no longer spin; half leaves our worker without a core."""
+
 
 @dataclass(frozen=True)
 class Spread:

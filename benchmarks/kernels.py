@@ -11,7 +11,7 @@ import numpy as np
 from rich.console import Console
 
 import shlo_disc
-from benchmarks.harness import Case, Thunk, compare
+from benchmarks.harness import SETTLE, Case, Thunk, compare
 from benchmarks.models.layers import Weights, conv, lstm, lstm_init
 
 
@@ -69,7 +69,7 @@ def attention(console: Console, quick: bool) -> None:
                 shape = (b, t, 12, 64)
                 q, k, v = (jnp.asarray(rng.standard_normal(shape, np.float32)) for _ in range(3))
                 flops = 4.0 * b * 12 * t * t * 64
-                yield Case(f"{name}{b} x {t}", _both(function, ours, q, k, v), flops)
+                yield Case(f"{name}{b} x {t}", _both(function, ours, q, k, v), flops, settle=SETTLE)
 
     compare(console, "attention", "attention", cases(), seconds=0.5 if quick else 3)
 
@@ -86,7 +86,8 @@ def recurrent(console: Console, quick: bool) -> None:
         for t, b in ((256, 1), (128, 8), (100, 64))[: 1 if quick else 3]:
             xs = weight(t, b, 256)
             flops = 2.0 * t * b * 512 * 1024
-            yield Case(f"LSTM {t} steps, batch {b}", _both(lstm, ours, p, xs), flops)
+            calls = _both(lstm, ours, p, xs)
+            yield Case(f"LSTM {t} steps, batch {b}", calls, flops, settle=SETTLE)
         yield Case("1000 tiny steps", _both(tiny, shlo_disc.jit(tiny), jnp.ones(1000)))
 
     compare(console, "recurrent", "recurrent layers", cases(), seconds=0.5 if quick else 3)
@@ -108,6 +109,6 @@ def convolutions(console: Console, quick: bool) -> None:
                 x, kernel = weight(b, h, w, c), weight(k, k, c, d)
                 flops = 2.0 * b * h * w * c * d * k * k
                 name = f"{b} x {h} x {w} x {c}, {k} x {k} to {d}"
-                yield Case(name, _both(conv, ours, x, kernel), flops)
+                yield Case(name, _both(conv, ours, x, kernel), flops, settle=SETTLE)
 
     compare(console, "conv", "convolutions", cases(), seconds=0.3 if quick else 1.5)

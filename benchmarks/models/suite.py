@@ -11,7 +11,7 @@ import jax
 from rich.console import Console
 
 import shlo_disc
-from benchmarks.harness import Case, compare
+from benchmarks.harness import SETTLE, Case, compare
 from benchmarks.models import asr, bert_training, crnn, dien
 
 MODELS: dict[str, ModuleType] = {
@@ -36,7 +36,7 @@ def models(console: Console, quick: bool) -> None:
                     "ours": lambda f=ours, p=params, x=inputs: f(p, *x),
                     "jax.jit": lambda f=theirs, p=params, x=inputs: f(p, *x),
                 }
-                yield Case(f"{name} {' x '.join(map(str, shape))}", calls)
+                yield Case(f"{name} {' x '.join(map(str, shape))}", calls, settle=SETTLE)
             counts.append(_kernels(name, ours, theirs, (params, *inputs)))
 
     compare(console, "models", "models", cases(), seconds=1 if quick else 4)

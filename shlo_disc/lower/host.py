@@ -7,6 +7,8 @@ are straight-line code that runs once per call.
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -46,6 +48,9 @@ Emitter = Callable[[ir.Operation, ShapeAnalysis, Any], KernelPlan]
 CHUNK_NS = 6000
 """Work worth giving to another thread. Waking one takes 2 to 5 us on the machines tried
 (2026-11, 2-core Xeon); half of it halves the speed-up of 20 us kernels, double gains nothing."""
+
+_DIMS = re.compile(r'\bdims? = (\["[^\]]*\]|"[^"]*")')
+_SYMBOL = re.compile(r"[A-Za-z_]\w*")
 
 _RESHAPES = frozenset({"stablehlo.reshape", "stablehlo.dynamic_reshape"})
 
@@ -97,6 +102,16 @@ def emit_host(
     )
 
 
+@dataclass(frozen=True)
+class _Origin:
+    """Where a value comes from that the runtime may pack."""
+
+    index: int
+    """An argument, or -1 - the number of a constant."""
+    computed: str = ""
+    """What was computed from it; part of the key under which copies are kept."""
+
+
 @dataclass
 class _Run:
     func: ir.Operation
@@ -116,8 +131,8 @@ class _Run:
     def __post_init__(self) -> None:
         self.w = HostWriter("%symbols", self.program.symbol_names)
         self.pointers: dict[ir.Value, str] = {}
-        self.origin: dict[ir.Value, int] = {}
-        """Values the runtime may pack: argument index, or -1 - constant index."""
+        self.origin: dict[ir.Value, _Origin] = {}
+        """Values the runtime may pack."""
         self.next: dict[int, str] = {}
         slots = ir.ArrayAttr(self.func.attributes["disc.arena"])
         self.slot_sizes = [Expr.parse(ir.StringAttr(s).value) for s in slots]
@@ -128,7 +143,7 @@ class _Run:
         self._slot_pointers()
         for index, argument in enumerate(block.arguments):
             self.pointers[argument] = self.w.pointer("%args", index)
-            self.origin[argument] = index
+            self.origin[argument] = _Origin(index)
         self._block(block)
         last = block.operations[len(block.operations) - 1].operation
         for index, value in enumerate(last.operands):
@@ -199,7 +214,7 @@ class _Run:
         index = len(self.constants)
         self.constants.append(constant_bytes(op))
         self.pointers[op.results[0]] = self.w.pointer(self._context_field(5), index)
-        self.origin[op.results[0]] = -1 - index
+        self.origin[op.results[0]] = _Origin(-1 - index)
 
     def _context_field(self, index: int) -> str:
         return self.w.pointer("%ctx", index)
@@ -217,6 +232,24 @@ class _Run:
         if plan.copies_operand and places[0] == "inplace":
             steps = steps[1:]
         self._steps(steps, op, self._places(plan.workspaces))
+        self._derive(op, kind)
+
+    def _derive(self, op: ir.Operation, kind: str) -> None:
+        """Results of one packable value alone (a slice of a weight) may be packed beside it."""
+        origin = self.origin.get(op.operands[0]) if len(op.operands) == 1 else None
+        if origin is None or kind not in ("loop", "row"):
+            return
+        text = str(op.regions[0].blocks[0])
+        given = self.shapes.shape(op.operands[0])
+        # Every symbol in it must be known from the value's own sizes: then it is a function of the
+        # value.
+        own = {symbol for size in given for symbol in size.symbols() if _is_injective(size)}
+        asked = set(_SYMBOL.findall(" ".join(_DIMS.findall(text))))
+        if not asked - {"floordiv", "mod", "min", "max"} <= own:
+            return
+        digest = hashlib.sha256(f"{origin.computed} {given} {text}".encode()).hexdigest()
+        for number, result in enumerate(op.results):
+            self.origin[result] = _Origin(origin.index, f" of {digest} {number}")
 
     def _plan(self, op: ir.Operation, kind: str) -> KernelPlan:
         """The emitter's plan; equal fusions on equal shapes share one."""
@@ -308,7 +341,7 @@ class _Run:
 
     def _pack(self, pack: Pack, op: ir.Operation, places: _Places) -> None:
         origins = [self.origin.get(op.operands[part.operand]) for part in pack.parts]
-        if None in origins:
+        if any(origin is None for origin in origins):
             self._steps(pack.otherwise, op, places)
             return
         w = self.w
@@ -317,10 +350,10 @@ class _Run:
         zero, two = w.once("arith.constant 0 : i32"), w.once("arith.constant 2 : i32")
         for part, origin in zip(pack.parts, origins, strict=True):
             assert origin is not None
-            if origin >= 0:
-                self.packed_arguments.add(origin)
-            slot = self.pack_slots.setdefault(part.key, len(self.pack_slots))
-            arg, slot_name = w.const(origin), w.const(slot)
+            if origin.index >= 0:
+                self.packed_arguments.add(origin.index)
+            slot = self.pack_slots.setdefault(part.key + origin.computed, len(self.pack_slots))
+            arg, slot_name = w.const(origin.index), w.const(slot)
             found = w.array(1, "!llvm.ptr", "packed")
             state, here, none, fill = (w.fresh(x) for x in ("state", "kept", "none", "fill"))
             w.line(
@@ -459,6 +492,11 @@ def element_width(element: ir.Type) -> int:
     if isinstance(element, ir.IntegerType):
         return max(8, int(element.width)) // 8
     return int(ir.FloatType(element).width) // 8
+
+
+def _is_injective(size: Expr) -> bool:
+    """Does `size` tell its one symbol (`4*k`)?"""
+    return len(size.symbols()) == 1 and not {"(", "^"} & set(str(size))
 
 
 def _structure(fusion: ir.Operation) -> tuple[object, ...]:

@@ -150,16 +150,31 @@ def test_double_precision():
         np.testing.assert_allclose(np.asarray(got), np.asarray(want), rtol=1e-12, atol=1e-13)
 
 
+def weights_too(q, k, v, bias):
+    return softmax(jnp.einsum("bthd,bshd->bhts", q, k)), v
+
+
+def scores_too(q, k, v, bias):
+    return masked(q, k, v, bias), jnp.einsum("bthd,bshd->bhts", q, k) / np.sqrt(7.0)
+
+
+def columns_reduced(q, k, v, bias):
+    weights = softmax(jnp.einsum("bthd,bshd->bhts", q, k), -2)
+    return jnp.einsum("bhts,bshd->bthd", weights, v)
+
+
+def ends_in_rows(q, k, v, bias):
+    weights = softmax(jnp.einsum("bthd,bshd->bhts", q, k))
+    return jnp.einsum("bhts,bshd->bdth", weights, v)
+
+
+def no_batch(q, k, v, bias):
+    return softmax(q[0, :, 0] @ k[0, :, 0].T) @ v[0, :, 0]
+
+
 @pytest.mark.parametrize(
-    "function",
-    [
-        pytest.param(lambda q, k, v, b: (softmax(jnp.einsum("bthd,bshd->bhts", q, k)), v), id="weights are a result"),
-        pytest.param(lambda q, k, v, b: (masked(q, k, v, b), jnp.einsum("bthd,bshd->bhts", q, k) / np.sqrt(7.0)), id="scores are a result"),
-        pytest.param(lambda q, k, v, b: jnp.einsum("bhts,bshd->bthd", softmax(jnp.einsum("bthd,bshd->bhts", q, k), -2), v), id="columns are reduced"),
-        pytest.param(lambda q, k, v, b: jnp.einsum("bhts,bshd->bdth", softmax(jnp.einsum("bthd,bshd->bhts", q, k)), v), id="the result ends in rows"),
-        pytest.param(lambda q, k, v, b: softmax(q[0, :, 0] @ k[0, :, 0].T) @ v[0, :, 0], id="no batch"),
-    ],
-)  # fmt: skip
+    "function", [weights_too, scores_too, columns_reduced, ends_in_rows, no_batch]
+)
 def test_what_is_no_attention_is_still_right(function):
     rng = np.random.default_rng(5)
     for shape in [(2, 5, 9, 3, 7), (1, 33, 17, 2, 16)]:
