@@ -79,7 +79,7 @@ def test_a_recurrent_weight_is_packed_over_all_steps():
 
         return jax.lax.scan(step, jnp.zeros_like(xs[0]), xs)[1]
 
-    f, w = shlo_disc.jit(fn), weights(0, 16, 24)
+    f, w = shlo_disc.jit(fn), weights(0, 16, 24) * 0.2
     for steps in (5, 9):
         check(f, fn, weights(steps, steps, 40, 16) * 0.1, w)
     before = filled()
