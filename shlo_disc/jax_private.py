@@ -42,8 +42,10 @@ from jax._src import source_info_util as _source_info
 from jax._src import traceback_util as _traceback
 from jax._src.array import ArrayImpl
 from jax._src.export.shape_poly import _DimExpr as DimExpr
+from jax._src.lax import lax as _lax
 from jax._src.lax import special as _special
 from jax._src.lib.mlir import ir as _ir  # type: ignore[attr-defined]
+from jax._src.lib.mlir.dialects import chlo as _chlo
 from jax._src.lib.mlir.dialects import hlo as _hlo  # type: ignore[attr-defined]
 from jaxlib import _jax
 
@@ -83,11 +85,14 @@ collect_garbage = _jax.collect_garbage
 """`() -> None`: frees what JAX holds for arrays that are gone."""
 
 
-def _whole(name: str) -> Any:
-    """A lowering rule: a custom call that our ingest turns into the op `name`."""
+def _whole(name: str, op: Any) -> Any:
+    """A lowering rule: a custom call that our ingest turns into the op `name`, which `op` makes."""
     target = f"shlo_disc.parked.{name}"
 
-    def rule(_: Any, x: Any) -> list[Any]:
+    def rule(context: Any, x: Any, **asked: Any) -> Any:
+        if any(value is not None for value in asked.values()):
+            # An accuracy or a result type (JAX 0.12): JAX's own rule knows what to do.
+            return _lax._nary_lower_hlo(op, context, x, **asked)
         call = _hlo.CustomCallOp([x.type], [x], call_target_name=_ir.StringAttr.get(target))
         return list(call.results)
 
@@ -95,8 +100,8 @@ def _whole(name: str) -> Any:
 
 
 _WHOLE = (
-    (_special.erfc_p, _whole("chlo.erfc")),
-    (_special.erf_inv_p, _whole("chlo.erf_inv")),
+    (_special.erfc_p, _whole("chlo.erfc", _chlo.erfc)),
+    (_special.erf_inv_p, _whole("chlo.erf_inv", _chlo.erf_inv)),
 )
 _UNCHECKED = [
     _export.DisabledSafetyCheck.custom_call(f"shlo_disc.parked.{name}")
