@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from shlo_disc import ral
 from shlo_disc.bridge import jax_bridge, register_ffi_target
 from shlo_disc.dynamic.program import ShapeProgram
 from shlo_disc.errors import ShapeMismatchError, UnsupportedError
+from shlo_disc.explain import explain
 from shlo_disc.lower.cpu import codegen
 from shlo_disc.lower.host import HostProgram
 from shlo_disc.passes.base import PassRecord
@@ -196,6 +197,13 @@ class Executable:
         if stage == "asm":
             return codegen.assembly(texts)
         raise ValueError(f"no stage {stage!r}; stages: {', '.join(STAGES)}")
+
+    def explain(self, sizes: Mapping[str, int] | None = None) -> str:
+        """Every kernel with kind, source line, the variants that sizes choose from, and why it was
+        not fused with what it reads; checks; temporary memory as a formula, and in bytes for
+        `sizes`, values of the symbols of the signature.
+        """
+        return explain(self.name, self.host, self.program, self.stage_ms, sizes)
 
     def __repr__(self) -> str:
         return f"<shlo_disc.Executable {self.name}{self.signature}>"

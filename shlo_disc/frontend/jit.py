@@ -283,14 +283,17 @@ class JitFunction:
 
     def explain(self) -> str:
         """Every version: the sizes of each argument, what is assumed of them, why, and which line
-        of the program asked for it.
+        of the program asked for it; of compiled versions also :meth:`Executable.explain`.
         """
         versions = [v for family in self._families.values() for v in family.versions]
         if not versions:
             return f"{self._options.name} has not been called yet"
-        return "\n\n".join(
-            f"version {number} of {version}" for number, version in enumerate(versions, 1)
-        )
+        parts = []
+        for number, version in enumerate(versions, 1):
+            parts.append(f"version {number} of {version}")
+            if version.is_compiled:
+                parts[-1] += f"\n{version.executable.explain()}"
+        return "\n\n".join(parts)
 
     def guards(self) -> list[str]:
         """What the versions assume of sizes, one sentence each, with reason and source line."""

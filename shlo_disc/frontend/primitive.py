@@ -51,6 +51,9 @@ class CompiledCall(Protocol):
     def as_text(self, stage: str = "disc") -> str:
         """The program at a stage of compilation."""
 
+    def explain(self) -> str:
+        """Its kernels and memory, as text."""
+
 
 class Program:
     """A function of arrays with symbolic sizes, traced; compiled when it is first run."""

@@ -20,6 +20,7 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.program import ShapeProgram, size_symbol
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.errors import UnsupportedError
+from shlo_disc.locations import source_line
 from shlo_disc.lower.constants import constant_bytes
 from shlo_disc.lower.host_writer import HostWriter
 from shlo_disc.lower.kernel import (
@@ -61,7 +62,10 @@ class KernelUse:
 
     name: str
     kind: str
-    location: str
+    where: str
+    """A source line of what it computes."""
+    not_fused: tuple[str, ...]
+    """Why what it reads is not computed in it."""
     plan: KernelPlan
 
 
@@ -76,6 +80,10 @@ class HostProgram:
     packed_arguments: set[int]
     """Main arguments some kernel wants packed."""
     uses: list[KernelUse]
+    arena: tuple[Expr, ...]
+    """Bytes of every slot."""
+    workspaces: tuple[tuple[Expr, ...], ...]
+    """Bytes of the temporary blocks of a kernel, for every kernel that has some."""
 
 
 def emit_host(
@@ -99,6 +107,8 @@ def emit_host(
         list(run.pack_slots),
         run.packed_arguments,
         run.uses,
+        tuple(run.slot_sizes),
+        tuple(run.workspaces),
     )
 
 
@@ -225,9 +235,12 @@ class _Run:
         for result, place in zip(op.results, places, strict=True):
             self.pointers[result] = self._place(place, op)
         plan = self._plan(op, kind)
-        self.uses.append(
-            KernelUse(ir.StringAttr(op.attributes["name"]).value, kind, str(op.location), plan)
-        )
+        name = ir.StringAttr(op.attributes["name"]).value
+        reasons: tuple[str, ...] = ()
+        if "not_fused" in op.attributes:
+            attributes = ir.ArrayAttr(op.attributes["not_fused"])
+            reasons = tuple(ir.StringAttr(reason).value for reason in attributes)
+        self.uses.append(KernelUse(name, kind, source_line(op), reasons, plan))
         steps = plan.steps
         if plan.copies_operand and places[0] == "inplace":
             steps = steps[1:]

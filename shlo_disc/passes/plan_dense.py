@@ -84,7 +84,7 @@ class DensePlanner(Graph):
     ) -> str | None:
         """Why operand `number` of `mix`, the outcome of `middle`, is not mixed in its kernel."""
         if front is None:
-            return "its rows are not those of a product that nobody else reads"
+            return "it is not row work on one product alone, so this is no attention"
         if not self.outside_users(middle) <= {mix.index}:
             return "the weights are read at other places, too"
         if middle.rows != len(middle.space) - 1:

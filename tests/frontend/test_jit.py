@@ -439,7 +439,7 @@ def test_explain_names_sizes_reasons_and_lines():
     text = g.explain()
     assert text == (
         "version 1 of f: d0\n  x: (d0, 2)\nassumes\n  d1 = 2 (dimension 1 of x): the program uses it "
-        f"as a Python integer ({__file__}:{line})"
+        f"as a Python integer ({__file__}:{line})\nkernels: a stand-in has none"
     )
     assert len(g.guards()) == 1
 
