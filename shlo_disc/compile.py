@@ -103,6 +103,7 @@ def compile_module(
         program=program,
         host=host,
         kernel_addresses=kernels,
+        code_bytes=codegen.code_bytes([kernel.text for kernel in host.kernels]),
         entry_points=entry_points,
         texts={"stablehlo": stablehlo, "disc": disc},
         passes=records,

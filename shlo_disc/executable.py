@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -13,14 +13,17 @@ import numpy.typing as npt
 
 from shlo_disc import ral
 from shlo_disc.bridge import jax_bridge, register_ffi_target
+from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.program import ShapeProgram
 from shlo_disc.errors import ShapeMismatchError, UnsupportedError
-from shlo_disc.explain import explain
 from shlo_disc.lower.cpu import codegen
 from shlo_disc.lower.host import HostProgram
 from shlo_disc.passes.base import PassRecord
+from shlo_disc.report.describe import describe, memory_formula, total_work
+from shlo_disc.report.profile import Profile, profile
+from shlo_disc.report.render import render
 
-__all__ = ["ArraySpec", "Executable", "Signature"]
+__all__ = ["ArraySpec", "Executable", "MarkedCall", "Signature"]
 
 _DTYPES: dict[str, np.dtype[Any]] = {
     "i1": np.dtype(np.bool_),
@@ -58,6 +61,19 @@ class Signature:
         return f"({takes}) -> ({gives})"
 
 
+class MarkedCall(NamedTuple):
+    """What a call of a host program made for profiling gives."""
+
+    results: list[Any]
+    marks: npt.NDArray[np.int64]
+    """[n, 3]: launch site, 0 where it begins or 1 where it is done, nanoseconds."""
+    begin: int
+    """Of the host program, in nanoseconds."""
+    end: int
+    dropped: int
+    """Marks there was no room for."""
+
+
 class Executable:
     """A program compiled once for every shape its signature allows.
 
@@ -71,6 +87,7 @@ class Executable:
         program: ShapeProgram,
         host: HostProgram,
         kernel_addresses: Sequence[int],
+        code_bytes: int,
         entry_points: tuple[int, int],
         texts: dict[str, str],
         passes: Sequence[PassRecord],
@@ -81,6 +98,8 @@ class Executable:
         self.name = name
         self.program = program
         self.host = host
+        self.code_bytes = code_bytes
+        """Machine code of its kernels and host program; other programs may share kernels."""
         self.passes = tuple(passes)
         """What every pass did, in order."""
         self.stage_ms = dict(stage_ms)
@@ -135,13 +154,19 @@ class Executable:
 
     def call_leaves(self, leaves: Sequence[Any]) -> list[Any]:
         """As calling, from and to lists."""
-        return self._checked(self._native.call, jax_bridge(), leaves)
+        results: list[Any] = self._checked(self._native.call, jax_bridge(), leaves)
+        return results
 
     def run_numpy(self, leaves: Sequence[Any]) -> list[npt.NDArray[Any]]:
         """As `call_leaves` with numpy arrays as results; does not touch JAX."""
-        return self._checked(self._native.run_numpy, leaves)
+        results: list[npt.NDArray[Any]] = self._checked(self._native.run_numpy, leaves)
+        return results
 
-    def _checked(self, call: Callable[..., list[Any]], *args: Any) -> list[Any]:
+    def call_marked(self, run: int, leaves: Sequence[Any]) -> MarkedCall:
+        """As `call_leaves`, by the host program at address `run` (see `report.profile`)."""
+        return MarkedCall(*self._checked(self._native.profile, run, jax_bridge(), leaves))
+
+    def _checked(self, call: Callable[..., Any], *args: Any) -> Any:
         try:
             return call(*args)
         except ral.GuardError as error:
@@ -198,12 +223,74 @@ class Executable:
             return codegen.assembly(texts)
         raise ValueError(f"no stage {stage!r}; stages: {', '.join(STAGES)}")
 
-    def explain(self, sizes: Mapping[str, int] | None = None) -> str:
-        """Every kernel with kind, source line, the variants that sizes choose from, and why it was
-        not fused with what it reads; checks; temporary memory as a formula, and in bytes for
-        `sizes`, values of the symbols of the signature.
+    def explain(
+        self,
+        sizes: Mapping[str, int] | None = None,
+        *,
+        format: str = "text",
+    ) -> str:
+        """Every kernel with kind, source lines, ops, the variants that sizes choose from, bytes and
+        operations as formulas, and why it was not fused with what it reads; checks; memory.
+
+        `sizes`: values of the symbols of the signature, for numbers beside the formulas. `format`:
+        "text", "json" or "html" (one self-contained page).
+
+        Raises KeyError for a symbol without a value, ValueError for another format.
         """
-        return explain(self.name, self.host, self.program, self.stage_ms, sizes)
+        return render([self.describe(sizes)], format)
+
+    def describe(
+        self,
+        sizes: Mapping[str, int] | None = None,
+        calls: Sequence[tuple[Mapping[str, int], int]] = (),
+    ) -> dict[str, Any]:
+        """What `explain` shows, as data; `calls` as in :func:`shlo_disc.report.describe.describe`.
+
+        Raises KeyError for a symbol without a value.
+        """
+        return describe(self, sizes, calls)
+
+    def profile(self, *arrays: Any, calls: int | None = None) -> Profile:
+        """Time every kernel of a call on these arguments, beside the floor of this machine.
+
+        `calls`: how many are timed; by default those of about a second, 5 to 50. Raises what a
+        call raises, and ValueError for less than one call.
+        """
+        return profile(self, arrays, calls)
+
+    def cost_analysis(self, sizes: Mapping[str, int] | None = None) -> dict[str, str | int]:
+        """Arithmetic operations, transcendentals and bytes accessed by a call (bodies of loops
+        once): formulas over the symbols of the signature, numbers when `sizes` gives their values.
+
+        The keys are those of `jax.stages.Compiled.cost_analysis`. Raises KeyError for a symbol
+        without a value.
+        """
+        work = total_work(self.host)
+        return {
+            "flops": _value(work.flops, sizes),
+            "transcendentals": _value(work.transcendentals, sizes),
+            "bytes accessed": _value(work.reads + work.writes, sizes),
+        }
+
+    def memory_analysis(self, sizes: Mapping[str, int] | None = None) -> dict[str, str | int]:
+        """Bytes of arguments, results, temporary memory, their sum (the peak of a call, without
+        copies kept packed) and machine code; formulas, or numbers at `sizes`.
+
+        The keys are those of `jax.stages.Compiled.memory_analysis`. Raises KeyError for a symbol
+        without a value.
+        """
+        widths = [spec.dtype.itemsize for spec in self.signature.arguments]
+        given = _total(zip(widths, self.program.arguments, strict=True))
+        widths = [spec.dtype.itemsize for spec in self.signature.results]
+        made = _total(zip(widths, self.program.results, strict=True))
+        temporary = memory_formula(self.host)
+        return {
+            "argument_size_in_bytes": _value(given, sizes),
+            "output_size_in_bytes": _value(made, sizes),
+            "temp_size_in_bytes": _value(temporary, sizes),
+            "peak_memory_in_bytes": _value(given + made + temporary, sizes),
+            "generated_code_size_in_bytes": self.code_bytes,
+        }
 
     def __repr__(self) -> str:
         return f"<shlo_disc.Executable {self.name}{self.signature}>"
@@ -211,6 +298,20 @@ class Executable:
 
 STAGES = ("stablehlo", "disc", "host", "kernels", "llvm", "asm")
 """What `as_text` shows, in the order of compilation."""
+
+
+def _total(arrays: Iterable[tuple[int, Sequence[Expr]]]) -> Expr:
+    total = Expr.const(0)
+    for width, shape in arrays:
+        total = total + Expr.product(shape) * width
+    return total
+
+
+def _value(size: Expr, sizes: Mapping[str, int] | None) -> str | int:
+    if sizes is None:
+        return size.value if size.is_const else str(size)
+    return size.evaluate(sizes)
+
 
 _REGISTERED: list[Executable] = []
 """Programs an XLA executable may call: JAX has no way to take a target back."""

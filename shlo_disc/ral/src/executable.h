@@ -49,6 +49,21 @@ struct ProgramSpec {
   std::vector<std::string> guards;        // what each guard asks, for messages
 };
 
+// What a run of a host program made for profiling tells: its marks in order.
+struct Marks {
+  struct Mark {
+    int64_t site;
+    int64_t end;          // 0: the site begins, 1: it is done
+    int64_t nanoseconds;  // since an arbitrary point, monotonic
+  };
+  static constexpr size_t kMost = size_t{1} << 22;  // 100 MB
+
+  std::vector<Mark> marks;
+  int64_t begin = 0;    // of the run
+  int64_t end = 0;
+  int64_t dropped = 0;  // beyond kMost, or no memory for more
+};
+
 // Why an argument does not fit.
 enum class Mismatch { kNone, kDType, kRank, kSize };
 
@@ -81,7 +96,13 @@ class Executable {
   // False: out of memory. `owners` has one entry per argument (null: not packable in this call);
   // null when no argument is.
   bool run(void* const* arguments, void* const* results, const int64_t* symbols, void* arena,
-           PackOwner* const* owners) const;
+           PackOwner* const* owners) const {
+    return run(spec_.run, nullptr, arguments, results, symbols, arena, owners);
+  }
+
+  // As run, by another host program of the same kernels that reports to `marks`.
+  bool run(disc_run host, Marks* marks, void* const* arguments, void* const* results,
+           const int64_t* symbols, void* arena, PackOwner* const* owners) const;
 
  private:
   const ProgramSpec spec_;

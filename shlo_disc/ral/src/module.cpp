@@ -7,6 +7,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <cstring>
 #include <memory>
 #include <string>
 #include <tuple>
@@ -98,6 +99,23 @@ nb::object checked(PyObject* object) {
   return nb::steal(object);
 }
 
+// (results, marks as an int64 array [n, 3] of site, end and nanoseconds, begin, end, dropped)
+nb::tuple profiled_call(const PyExecutable& self, uint64_t run, JaxBridge* bridge,
+                        nb::handle leaves) {
+  if (run == 0) throw nb::value_error("run must be an address");
+  Marks marks;
+  const nb::object results =
+      checked(self.call(function_at<disc_run>(run), &marks, bridge, leaves.ptr()));
+  static_assert(sizeof(Marks::Mark) == 3 * sizeof(int64_t), "three columns");
+  npy_intp sizes[] = {static_cast<npy_intp>(marks.marks.size()), 3};
+  nb::object table = checked(PyArray_SimpleNew(2, sizes, NPY_INT64));
+  if (!marks.marks.empty()) {
+    std::memcpy(PyArray_DATA(reinterpret_cast<PyArrayObject*>(table.ptr())), marks.marks.data(),
+                marks.marks.size() * sizeof(Marks::Mark));
+  }
+  return nb::make_tuple(results, table, marks.begin, marks.end, marks.dropped);
+}
+
 nb::dict pool_statistics() {
   const PoolStats stats = pool_stats();
   nb::dict out;
@@ -184,6 +202,7 @@ NB_MODULE(_ral, m) {
            [](const PyExecutable& self, nb::handle leaves) {
              return checked(self.call(nullptr, leaves.ptr()));
            })
+      .def("profile", &profiled_call, "run"_a, "bridge"_a.none(), "leaves"_a)
       .def("register_ffi", &PyExecutable::register_ffi, "fingerprint"_a)
       .def_prop_ro("name", [](const PyExecutable& self) { return self.executable().spec().name; });
 

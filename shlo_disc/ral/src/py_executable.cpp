@@ -59,7 +59,8 @@ PyObject* raise_guard_error(const Executable& executable, int64_t guard, CallArg
 
 }  // namespace
 
-PyObject* PyExecutable::call(JaxBridge* bridge, PyObject* leaves) const {
+PyObject* PyExecutable::call(disc_run host, Marks* marks, JaxBridge* bridge,
+                             PyObject* leaves) const {
   const ProgramSpec& spec = executable_->spec();
   CallArguments arguments(*executable_, argument_descrs_, last_seen_, bridge);
   if (!arguments.read(leaves)) return nullptr;
@@ -102,7 +103,7 @@ PyObject* PyExecutable::call(JaxBridge* bridge, PyObject* leaves) const {
     const ScopedBlock arena(done ? pool_acquire(static_cast<size_t>(arena_bytes), Hold::kCall)
                                  : nullptr);
     done = arena.get() != nullptr &&
-           executable_->run(arguments.pointers(), pointers.data(), symbols.data(),
+           executable_->run(host, marks, arguments.pointers(), pointers.data(), symbols.data(),
                             arena.get()->data, arguments.owners());
   }
   if (!done) return PyErr_NoMemory();

@@ -28,7 +28,12 @@ class PyExecutable {
 
   // Runs the program; a new list of results, jax.Arrays with a bridge and numpy arrays without.
   // Null with a Python error set.
-  PyObject* call(JaxBridge* bridge, PyObject* leaves) const;
+  PyObject* call(JaxBridge* bridge, PyObject* leaves) const {
+    return call(executable_->spec().run, nullptr, bridge, leaves);
+  }
+
+  // As call, by another host program of the same kernels that reports to `marks`.
+  PyObject* call(disc_run host, Marks* marks, JaxBridge* bridge, PyObject* leaves) const;
 
   // Makes the program callable as an XLA FFI custom call for the life of the process.
   void register_ffi(int64_t fingerprint) const;

@@ -1,0 +1,198 @@
+"""What a fusion asks of the machine, as formulas: operations, bytes read, bytes written.
+
+The floor in `explain()` and `profile()` comes from these, so they count what any implementation
+must do: a value passed between two ops of one fusion costs no bytes, an operand is read once, and a
+gather reads the rows it takes. Operations are counted as in XLA's HloCostAnalysis: one per element
+of an element-wise result, two per multiply-add of a product, transcendentals apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.mlir import ir, stablehlo
+
+__all__ = ["Work", "element_width", "value_bytes", "work_of"]
+
+_TRANSCENDENTALS = frozenset(
+    f"stablehlo.{name}"
+    for name in [
+        "atan2",
+        "cbrt",
+        "cosine",
+        "exponential",
+        "exponential_minus_one",
+        "log",
+        "log_plus_one",
+        "logistic",
+        "power",
+        "rsqrt",
+        "sine",
+        "sqrt",
+        "tan",
+        "tanh",
+    ]
+) | {"chlo.erf", "chlo.erfc", "chlo.erf_inv"}
+
+_MOVES = frozenset(
+    f"stablehlo.{name}"
+    for name in [
+        "broadcast_in_dim",
+        "concatenate",
+        "constant",
+        "dynamic_broadcast_in_dim",
+        "dynamic_gather",
+        "dynamic_iota",
+        "dynamic_pad",
+        "dynamic_reshape",
+        "dynamic_slice",
+        "dynamic_update_slice",
+        "gather",
+        "iota",
+        "pad",
+        "real_dynamic_slice",
+        "reshape",
+        "reverse",
+        "rng_bit_generator",
+        "slice",
+        "sort",
+        "transpose",
+    ]
+) | {"chlo.top_k", "stablehlo.custom_call"}
+"""No arithmetic (a sort's comparisons are not a polynomial of its sizes and are left out)."""
+
+_TAKES_PART = frozenset(
+    f"stablehlo.{name}"
+    for name in ["dynamic_gather", "dynamic_slice", "gather", "real_dynamic_slice", "slice"]
+)
+"""Reads as much of operand 0 as it gives."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """Of one run of a fusion."""
+
+    reads: Expr
+    """Bytes."""
+    writes: Expr
+    """Bytes."""
+    flops: Expr
+    """Arithmetic operations, on integers too; a transcendental function is not among them."""
+    transcendentals: Expr
+    """Elements a transcendental function is computed of."""
+
+
+def work_of(fusion: ir.Operation, shapes: ShapeAnalysis) -> Work:
+    """The work of a `disc.fusion`."""
+    block = fusion.regions[0].blocks[0]
+    zero = Expr.const(0)
+    flops, transcendentals = zero, zero
+    for view in block.operations:
+        op = view.operation
+        if not len(op.results) or op.name.startswith("disc."):
+            continue
+        if op.name in _TRANSCENDENTALS:
+            transcendentals = transcendentals + _elements(op.results[0], shapes)
+        elif op.name not in _MOVES:
+            flops = flops + _FLOPS.get(op.name, _elementwise)(op, shapes)
+    reads, writes = zero, zero
+    for operand, argument in zip(fusion.operands, block.arguments, strict=True):
+        reads = reads + _bytes_read(operand, argument, shapes)
+    # What is changed in place is written where it is changed.
+    changed = _changed_in_place(block)
+    for result in fusion.results:
+        writes = writes + (value_bytes(changed or result, shapes))
+    if changed is not None:
+        reads = reads - _bytes_read(fusion.operands[0], block.arguments[0], shapes)
+    return Work(reads, writes, flops, transcendentals)
+
+
+def element_width(element: ir.Type) -> int:
+    """Bytes of one element in memory (`i1` takes one)."""
+    if isinstance(element, ir.IntegerType):
+        return max(8, int(element.width)) // 8
+    return int(ir.FloatType(element).width) // 8
+
+
+def value_bytes(value: ir.Value, shapes: ShapeAnalysis) -> Expr:
+    """Bytes of a dense array."""
+    return _elements(value, shapes) * element_width(ir.RankedTensorType(value.type).element_type)
+
+
+def _elements(value: ir.Value, shapes: ShapeAnalysis) -> Expr:
+    return Expr.product(shapes.shape(value))
+
+
+def _bytes_read(operand: ir.Value, argument: ir.Value, shapes: ShapeAnalysis) -> Expr:
+    whole = value_bytes(operand, shapes)
+    parts = Expr.const(0)
+    for use in argument.uses:
+        user = use.owner.operation
+        if user.name not in _TAKES_PART or use.operand_number != 0:
+            return whole
+        parts = parts + value_bytes(user.results[0], shapes)
+    return parts if parts == whole else Expr.min(whole, parts)
+
+
+def _changed_in_place(block: ir.Block) -> ir.Value | None:
+    """The update of a fusion that changes part of its operand 0."""
+    for view in block.operations:
+        op = view.operation
+        if op.name == "stablehlo.dynamic_update_slice" and op.operands[0] == block.arguments[0]:
+            update: ir.Value = op.operands[1]
+            return update
+    return None
+
+
+def _elementwise(op: ir.Operation, shapes: ShapeAnalysis) -> Expr:
+    return _elements(op.results[0], shapes)
+
+
+def _body(op: ir.Operation) -> int:
+    """Ops in the region that combines elements."""
+    return max(1, sum(1 for _ in op.regions[0].blocks[0].operations) - 1)
+
+
+def _dot(op: ir.Operation, shapes: ShapeAnalysis) -> Expr:
+    numbers = stablehlo.DotDimensionNumbers(op.attributes["dot_dimension_numbers"])
+    lhs = shapes.shape(op.operands[0])
+    summed = Expr.product(lhs[axis] for axis in numbers.lhs_contracting_dimensions)
+    return _elements(op.results[0], shapes) * summed * 2
+
+
+def _convolution(op: ir.Operation, shapes: ShapeAnalysis) -> Expr:
+    """Every tap of the kernel for every result element; taps in the padding are counted too."""
+    numbers = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
+    sizes = shapes.shape(op.operands[1])
+    outputs = numbers.kernel_output_feature_dimension
+    taps = Expr.product(size for axis, size in enumerate(sizes) if axis != outputs)
+    return _elements(op.results[0], shapes) * taps * 2
+
+
+def _reduce(op: ir.Operation, shapes: ShapeAnalysis) -> Expr:
+    return _elements(op.operands[0], shapes) * _body(op)
+
+
+def _reduce_window(op: ir.Operation, shapes: ShapeAnalysis) -> Expr:
+    window = 1
+    for size in ir.DenseI64ArrayAttr(op.attributes["window_dimensions"]):
+        window *= int(size)
+    return _elements(op.results[0], shapes) * window * _body(op)
+
+
+def _scatter(op: ir.Operation, shapes: ShapeAnalysis) -> Expr:
+    return _elements(op.operands[len(op.operands) - 1], shapes) * _body(op)
+
+
+_FLOPS: dict[str, Callable[[ir.Operation, ShapeAnalysis], Expr]] = {
+    "stablehlo.convolution": _convolution,
+    "stablehlo.dot_general": _dot,
+    "stablehlo.dynamic_conv": _convolution,
+    "stablehlo.reduce": _reduce,
+    "stablehlo.reduce_window": _reduce_window,
+    "stablehlo.scatter": _scatter,
+    "stablehlo.select_and_scatter": _scatter,
+}

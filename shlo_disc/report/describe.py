@@ -1,0 +1,203 @@
+"""An executable as plain data: kernels, choices left to run time, memory, work.
+
+The result holds only dicts, lists, strings, numbers and None, so that `json.dumps` takes it. Sizes
+are formulas over the symbols of the signature as text; with `sizes` given, numbers stand beside
+them (`bytes_read` and `bytes_read_at`).
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.lower.host import HostProgram
+from shlo_disc.lower.kernel import Condition, If, Launch, Step
+from shlo_disc.lower.uses import KernelUse
+from shlo_disc.lower.work import Work
+
+if TYPE_CHECKING:
+    from shlo_disc.executable import Executable
+
+__all__ = ["describe", "holds", "memory_formula", "taken", "total_work"]
+
+Json = dict[str, Any]
+
+_COMPARE = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+def describe(
+    executable: Executable,
+    sizes: Mapping[str, int] | None = None,
+    calls: Sequence[tuple[Mapping[str, int], int]] = (),
+) -> Json:
+    """Everything about an executable.
+
+    `sizes` gives values of all symbols of the signature; KeyError names one that is missing.
+    `calls` are sizes the program was called at and how often: every variant then tells how many
+    calls chose it (where copies kept packed decide, the runtime does not say which it was).
+    """
+    host, program = executable.host, executable.program
+    memory = memory_formula(host)
+    work = total_work(host)
+    out: Json = {
+        "name": executable.name,
+        "arguments": [str(argument) for argument in executable.signature.arguments],
+        "results": [str(result) for result in executable.signature.results],
+        "symbols": list(program.symbol_names),
+        "sizes": None if sizes is None else dict(sizes),
+        "calls": sum(count for _, count in calls),
+        "checks": [check.message for check in program.checks],
+        "compile_ms": {stage: round(ms, 3) for stage, ms in executable.stage_ms.items()},
+        "passes": [
+            {"name": record.name, "ms": round(record.time_ms, 3), "changed": record.changed}
+            for record in executable.passes
+        ],
+        "distinct_kernels": len(host.kernels),
+        "code_bytes": executable.code_bytes,
+        "memory": {
+            "temporary": _formula(memory, sizes),
+            "slots": [
+                {"bytes": _formula(size, sizes), "holds": _holders(host, f"slot:{index}")}
+                for index, size in enumerate(host.arena)
+            ],
+            "workspaces": [[_formula(size, sizes) for size in block] for block in host.workspaces],
+            "packed_arguments": [program.names[index] for index in sorted(host.packed_arguments)],
+        },
+        "work": _work(work, sizes),
+        "kernels": [_kernel(number, use, sizes, calls) for number, use in enumerate(host.uses)],
+    }
+    return out
+
+
+def memory_formula(host: HostProgram) -> Expr:
+    """Bytes of the arena of a call: buffers that share a slot by liveness, and the largest
+    workspace of one kernel. Results and packed weights come on top.
+    """
+    total = Expr.const(0)
+    for slot in host.arena:
+        total = total + _aligned(slot)
+    largest = Expr.const(0)
+    for workspaces in host.workspaces:
+        block = Expr.const(0)
+        for size in workspaces:
+            block = block + _aligned(size)
+        largest = Expr.max(largest, block)
+    return total + largest
+
+
+def total_work(host: HostProgram) -> Work:
+    """Of a call; bodies of loops and all branches once."""
+    zero = Expr.const(0)
+    reads, writes, flops, transcendentals = zero, zero, zero, zero
+    for use in host.uses:
+        reads, writes = reads + use.work.reads, writes + use.work.writes
+        flops = flops + use.work.flops
+        transcendentals = transcendentals + use.work.transcendentals
+    return Work(reads, writes, flops, transcendentals)
+
+
+def holds(condition: Condition, sizes: Mapping[str, int]) -> bool:
+    """Is a variant's predicate true at these sizes?"""
+    left, right = condition.lhs.evaluate(sizes), condition.rhs.evaluate(sizes)
+    return bool(_COMPARE[condition.op](left, right))
+
+
+def taken(steps: Sequence[Step], sizes: Mapping[str, int]) -> list[Launch]:
+    """The launches at these sizes, in order, were nothing kept packed."""
+    found: list[Launch] = []
+    for step in steps:
+        if isinstance(step, Launch):
+            found.append(step)
+        elif isinstance(step, If):
+            found += taken(step.then if holds(step.condition, sizes) else step.otherwise, sizes)
+        else:
+            found += taken(step.otherwise, sizes)
+    return found
+
+
+def _kernel(
+    number: int,
+    use: KernelUse,
+    sizes: Mapping[str, int] | None,
+    calls: Sequence[tuple[Mapping[str, int], int]],
+) -> Json:
+    return {
+        "number": number + 1,
+        "kind": use.kind,
+        "name": use.name,
+        "where": list(use.where),
+        "inside": list(use.inside),
+        "ops": dict(use.ops),
+        "reads": list(use.reads),
+        "writes_to": list(use.places),
+        "not_fused": list(use.not_fused),
+        "why": list(use.why),
+        "work": _work(use.work, sizes),
+        "variants": _variants(use.plan.steps, sizes, calls),
+    }
+
+
+def _variants(
+    steps: Sequence[Step],
+    sizes: Mapping[str, int] | None,
+    calls: Sequence[tuple[Mapping[str, int], int]],
+) -> list[Json]:
+    """The plan as a tree: launches, and choices with the number of calls that took each side."""
+    out: list[Json] = []
+    for step in steps:
+        if isinstance(step, Launch):
+            out.append({"launch": step.kernel.name, "tasks": str(step.extent)})
+            continue
+        node: Json
+        if isinstance(step, If):
+            yes = [call for call in calls if holds(step.condition, call[0])]
+            no = [call for call in calls if not holds(step.condition, call[0])]
+            condition = step.condition
+            node = {"if": f"{condition.lhs} {condition.op} {condition.rhs}"}
+            if sizes is not None:
+                node["holds"] = holds(condition, sizes)
+            if calls:
+                node["calls"] = [sum(count for _, count in yes), sum(count for _, count in no)]
+        else:
+            yes = no = list(calls)
+            node = {"if_kept_packed": [part.operand for part in step.parts]}
+        node["then"] = _variants(step.then, sizes, yes)
+        node["otherwise"] = _variants(step.otherwise, sizes, no)
+        out.append(node)
+    return out
+
+
+def _work(work: Work, sizes: Mapping[str, int] | None) -> Json:
+    return {
+        "bytes_read": _formula(work.reads, sizes),
+        "bytes_written": _formula(work.writes, sizes),
+        "flops": _formula(work.flops, sizes),
+        "transcendentals": _formula(work.transcendentals, sizes),
+    }
+
+
+def _formula(size: Expr, sizes: Mapping[str, int] | None) -> Json:
+    out: Json = {"formula": str(size)}
+    if sizes is not None:
+        out["value"] = size.evaluate(sizes)
+    elif size.is_const:
+        out["value"] = size.value
+    return out
+
+
+def _holders(host: HostProgram, place: str) -> list[int]:
+    """The numbers of the kernels that write to a place, from 1."""
+    return [number for number, use in enumerate(host.uses, 1) if place in use.places]
+
+
+def _aligned(size: Expr) -> Expr:
+    return (size + 63) // 64 * 64

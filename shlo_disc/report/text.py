@@ -1,0 +1,90 @@
+"""The data of `describe` as text for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+__all__ = ["as_text"]
+
+
+def as_text(program: dict[str, Any]) -> str:
+    """Kernels in order with kind, source line, variants, work and why they read what they read."""
+    stages = ", ".join(f"{stage} {ms:.0f}" for stage, ms in program["compile_ms"].items())
+    kernels = program["kernels"]
+    total = sum(program["compile_ms"].values())
+    lines = [
+        f"{program['name']}: {len(kernels)} kernels, {program['distinct_kernels']} different, "
+        f"{program['code_bytes']:,} bytes of machine code; compiled in {total:.0f} ms ({stages})"
+    ]
+    given = program["sizes"]
+    at = ""
+    if given:
+        at = " at " + ", ".join(f"{name} = {value}" for name, value in sorted(given.items()))
+    memory = program["memory"]
+    lines.append(f"temporary memory: {_value(memory['temporary'], ' bytes')}{at}")
+    for number, slot in enumerate(memory["slots"]):
+        holders = ", ".join(map(str, slot["holds"])) or "loop carries"
+        lines.append(f"  slot {number}: {_value(slot['bytes'], ' bytes')}, kernels {holders}")
+    if memory["packed_arguments"]:
+        names = memory["packed_arguments"]
+        shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+        lines.append(f"  copies kept packed beside: {shown}")
+    lines.append(f"work: {_work(program['work'])}{at}")
+    if program["checks"]:
+        lines.append("checked at every call:")
+        lines += [f"  {check}" for check in program["checks"]]
+    lines.append("kernels:")
+    width = max((len(kernel["name"]) for kernel in kernels), default=0)
+    for kernel in kernels:
+        where = kernel["where"][0]
+        more = f" and {len(kernel['where']) - 1} more lines" if len(kernel["where"]) > 1 else ""
+        inside = "".join(f" in {place}" for place in kernel["inside"])
+        lines.append(
+            f"{kernel['number']:4} {kernel['kind']:10} {kernel['name']:{width}} {where}{more}"
+            f"{inside}: {variants(kernel['variants'])}"
+        )
+        lines.append(f"       {_work(kernel['work'])}")
+        lines += [f"       {reason}" for reason in kernel["why"]]
+        lines += [f"       not fused with {reason}" for reason in kernel["not_fused"]]
+    return "\n".join(lines)
+
+
+def variants(steps: Sequence[dict[str, Any]]) -> str:
+    """`a, then b`; `a if b*t <= 32, else c`; `a where operand 1 is kept packed, else ...`.
+
+    Counts of calls stand behind a choice as `[3:1]`, the side taken is marked with `*`.
+    """
+    return ", then ".join(_variant(step) for step in steps)
+
+
+def _variant(step: dict[str, Any]) -> str:
+    if "launch" in step:
+        return str(step["launch"])
+    then, otherwise = variants(step["then"]), variants(step["otherwise"])
+    if "if" not in step:
+        operands = ", ".join(map(str, step["if_kept_packed"]))
+        return f"({then} where operand {operands} is kept packed, else {otherwise})"
+    if step.get("holds") is not None:
+        then, otherwise = (f"*{then}", otherwise) if step["holds"] else (then, f"*{otherwise}")
+    count = " [{}:{}]".format(*step["calls"]) if "calls" in step else ""
+    return f"({then} if {step['if']}{count}, else {otherwise})"
+
+
+def _work(work: dict[str, Any]) -> str:
+    parts = [
+        f"reads {_value(work['bytes_read'], ' bytes')}",
+        f"writes {_value(work['bytes_written'], ' bytes')}",
+        f"{_value(work['flops'], ' operations')}",
+    ]
+    if work["transcendentals"]["formula"] != "0":
+        parts.append(_value(work["transcendentals"], " transcendentals"))
+    return ", ".join(parts)
+
+
+def _value(formula: dict[str, Any], unit: str) -> str:
+    text = str(formula["formula"])
+    if "value" not in formula:
+        return f"{text}{unit}"
+    number = f"{formula['value']:,}"
+    return f"{number}{unit}" if text == str(formula["value"]) else f"{text} = {number}{unit}"
