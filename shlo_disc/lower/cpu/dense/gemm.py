@@ -293,7 +293,7 @@ class Writer:
             b_at = self._b_start(n, n0, k0)
             following = self._following(n, n0, n1, k0, last) if g.b_mode == "packed" else None
             tiles = b.div(b.add(b.sub(m1, m0), rows - 1), rows)
-            step = b.div(b.constant(g.tile.columns, "index"), b.max(tiles, 1))
+            step = b.div(b.add(tiles, g.tile.columns - 1), b.max(tiles, 1))
             share = b.mul(depth, step)
 
             with b.loop(m0, m1, rows, hint="m") as m:
@@ -387,32 +387,37 @@ class Writer:
         """`init` plus `depth` products; A from `a_at` on, B from its k0-th row in the block on."""
         g, b, lanes = self.g, self.b, self.g.tile.lanes
         step: str | int = self.size("bk0") if g.b_mode == "direct" else g.tile.columns
-        b_at = b.add(at.b_at, b.mul(k0, step))
-        with b.loop(0, depth, 1, init, hint="k") as k:
-            line = b.add(b_at, b.mul(k.index, step))
+        ahead = at.ahead
+        # Carried, not computed from k: the unrolled loop then needs no address arithmetic.
+        places = [b.add(at.b_at, b.mul(k0, step))]
+        if ahead is not None:
+            places.append(b.add(ahead.start, b.mul(k0, ahead.step)))
+        with b.loop(0, depth, 1, [*places, *init], hint="k") as k:
+            line, sums = k.args[0], list(k.args[len(places) :])
+            following = [b.add(line, step)]
             values = [
                 self._load_b(b.add(line, v * lanes), at.columns[v]) for v in range(g.tile.vectors)
             ]
-            sums = list(k.args)
             if g.b_mode == "direct":
                 far = b.add(line, b.mul(self.size("bk0"), PREFETCH_ROWS))
                 for v in range(g.tile.vectors):
                     b.prefetch(self.b_mem, b.add(far, v * lanes))
-            if at.ahead is not None:
+            if ahead is not None:
                 # The hardware's own prefetch starts anew in every page and stands still while a
                 # panel is read from L2: without this, few rows run at 0.7 of the speed.
-                place = b.add(at.ahead.start, b.mul(b.add(k.index, k0), at.ahead.step))
-                apart = b.div(at.ahead.step, g.tile.vectors)
-                for v in range(g.tile.vectors):
-                    b.prefetch(self.b_mem, b.add(place, b.mul(apart, v)))
+                lines = max(1, g.tile.columns * g.compute.bytes // 64)
+                apart = b.div(ahead.step, lines)
+                for number in range(lines):
+                    b.prefetch(self.b_mem, b.add(k.args[1], b.mul(apart, number)))
+                following.append(b.add(k.args[1], ahead.step))
             for r, a in enumerate(a_at):
                 scalar = b.load(self.a_mem, b.add(a, k.index), readonly=self.a_mem == self.a_in)
                 factor = b.broadcast(scalar, lanes)
                 for v, value in enumerate(values):
                     i = r * g.tile.vectors + v
                     sums[i] = multiply_add(b, factor, value, sums[i], g.compute, g.fma)
-            k.yield_(*sums)
-        return k.results
+            k.yield_(*following, *sums)
+        return k.results[len(places) :]
 
     def _a_start(self, row: str, at: _At) -> str:
         """Where the elements of a row of A start (in scratch: those of this block of K)."""
