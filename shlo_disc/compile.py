@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,16 +53,18 @@ def compile(
     shapes: Sequence[Sequence[str] | None] | None = None,
     names: Sequence[str] | None = None,
     weak_results: Sequence[bool] = (),
+    likely: Mapping[str, Sequence[int]] | None = None,
 ) -> Executable:
     """The executable of a program, for every shape its dynamic sizes allow.
 
     `source`: a `jax.export.Exported`, StableHLO as MLIR text, bytecode or portable artifact, or
     the path of a file with one of them. `shapes` and `names` describe the arguments when the
     source does not (see :func:`shlo_disc.ingest.ingest`). `weak_results` tells which results are
-    weakly typed in JAX. `target` is "cpu".
+    weakly typed in JAX. `likely` gives values of symbols to have specialised kernels for.
+    `target` is "cpu".
 
     Raises InvalidModuleError (malformed program), UnsupportedError (an op, type or target that is
-    not covered), OSError (a file that cannot be read).
+    not covered), OSError (a file that cannot be read), ValueError (`likely` names no symbol).
     """
     if target != "cpu":
         raise UnsupportedError(f"target {target!r} is not supported; use target='cpu'")
@@ -70,7 +72,7 @@ def compile(
     context = new_context()
     module = ingest(source, context, shapes=shapes, names=names)
     times.done("ingest")
-    return compile_module(module, name=name, times=times, weak_results=weak_results)
+    return compile_module(module, name=name, times=times, weak_results=weak_results, likely=likely)
 
 
 def compile_module(
@@ -79,6 +81,7 @@ def compile_module(
     name: str | None = None,
     times: StageTimes | None = None,
     weak_results: Sequence[bool] = (),
+    likely: Mapping[str, Sequence[int]] | None = None,
 ) -> Executable:
     """The executable of an ingested module, which is rewritten in place."""
     times = times or StageTimes()
@@ -92,7 +95,7 @@ def compile_module(
         shapes = analyze(module)
         program = ShapeProgram.of(main, shapes, _argument_names(main))
         times.done("shapes")
-        host = emit_host(main, shapes, program, EMITTERS, host_target())
+        host = emit_host(main, shapes, program, EMITTERS, host_target(), likely)
         times.done("emit")
     kernels = codegen.compile_functions([kernel.text for kernel in host.kernels])
     times.done("kernels")

@@ -11,6 +11,7 @@ Every answer is a proof: False means "not proved". Facts are kept in four forms:
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable
 from math import gcd, lcm
 
@@ -175,6 +176,10 @@ class Constraints:
                 self.add_upper(difference, -1)
         else:
             raise ValueError(f"{op!r} is not a comparison")
+
+    def copy(self) -> Constraints:
+        """The same facts, to add others to."""
+        return copy.deepcopy(self)
 
     def _changed(self) -> None:
         self._canonical.clear()

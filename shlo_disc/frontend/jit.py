@@ -22,7 +22,7 @@ from shlo_disc.errors import ShapeMismatchError
 from shlo_disc.frontend.leaves import Leaf, concrete, positional_names
 from shlo_disc.frontend.primitive import CompiledCall, call_program
 from shlo_disc.frontend.stages import Compiled, Lowered
-from shlo_disc.frontend.stated import parse_constraint
+from shlo_disc.frontend.stated import parse_constraint, parse_likely
 from shlo_disc.frontend.versions import Call, Family, Options, Version, inlining
 from shlo_disc.jax_private import ArrayImpl, disable_jit, trace_context
 from shlo_disc.report.render import render
@@ -94,6 +94,7 @@ class JitFunction:
         *,
         shapes: Sequence[Any] | Mapping[str, Any] | None = None,
         constraints: str | Iterable[str] = (),
+        likely: Mapping[str, int | Iterable[int]] | None = None,
         dynamic: bool | str = "auto",
         static_argnums: int | Iterable[int] | None = None,
         static_argnames: str | Iterable[str] | None = None,
@@ -123,6 +124,7 @@ class JitFunction:
             shapes=shapes,
             constraints=tuple(parse_constraint(text) for text in texts),
             compile=self._counted_compile,
+            likely=parse_likely(likely, shapes),
         )
         self._lock = threading.RLock()
         self._counting = threading.Lock()
@@ -419,6 +421,7 @@ def jit(
     *,
     shapes: Sequence[Any] | Mapping[str, Any] | None = None,
     constraints: str | Iterable[str] = (),
+    likely: Mapping[str, int | Iterable[int]] | None = None,
     dynamic: bool | str = "auto",
     static_argnums: int | Iterable[int] | None = None,
     static_argnames: str | Iterable[str] | None = None,
@@ -433,6 +436,7 @@ def jit(
     *,
     shapes: Sequence[Any] | Mapping[str, Any] | None = None,
     constraints: str | Iterable[str] = (),
+    likely: Mapping[str, int | Iterable[int]] | None = None,
     dynamic: bool | str = "auto",
     static_argnums: int | Iterable[int] | None = None,
     static_argnames: str | Iterable[str] | None = None,
@@ -446,6 +450,7 @@ def jit(
     *,
     shapes: Sequence[Any] | Mapping[str, Any] | None = None,
     constraints: str | Iterable[str] = (),
+    likely: Mapping[str, int | Iterable[int]] | None = None,
     dynamic: bool | str = "auto",
     static_argnums: int | Iterable[int] | None = None,
     static_argnames: str | Iterable[str] | None = None,
@@ -463,6 +468,8 @@ def jit(
         them.
     constraints: relations of the sizes named in `shapes`: `"t % 4 == 0"`, `"b <= 64"`.
         A call that breaks what was stated raises ShapeMismatchError.
+    likely: values of sizes named in `shapes`, `{"b": [1, 8], "t": 128}`: where a kernel for them
+        would differ there is one more, chosen at run time. Every other size works as before.
     dynamic: "auto" makes every size a symbol that the program allows to be one; a later call
         that breaks what was assumed compiles a more general version. True raises instead where a
         size has to be a constant. False compiles for each shape.
@@ -472,6 +479,7 @@ def jit(
     options: dict[str, Any] = {
         "shapes": shapes,
         "constraints": constraints,
+        "likely": likely,
         "dynamic": dynamic,
         "static_argnums": static_argnums,
         "static_argnames": static_argnames,

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -15,7 +15,7 @@ from shlo_disc.errors import ShapeMismatchError
 from shlo_disc.frontend.leaves import Leaf
 from shlo_disc.frontend.plan import Guard, Pattern
 
-__all__ = ["parse_constraint", "stated_pattern", "stated_shapes"]
+__all__ = ["parse_constraint", "parse_likely", "stated_pattern", "stated_shapes"]
 
 _RELATION = re.compile(r"(.+?)(>=|<=|==|>|<)(.+)")
 
@@ -43,6 +43,34 @@ def parse_constraint(text: str) -> Guard:
         right = right + 1
     relation = "==" if relation == "==" else ">="
     return Guard(left, relation, right, "stated in constraints", stated=text.strip())
+
+
+def parse_likely(
+    likely: Mapping[str, int | Iterable[int]] | None,
+    shapes: Sequence[Any] | Mapping[str, Any] | None,
+) -> dict[str, tuple[int, ...]]:
+    """`{"b": [1, 8], "t": 128}` as values by symbol.
+
+    Raises ValueError for a symbol that `shapes` does not name and for what is no size.
+    """
+    stated = set(_SYMBOL.findall(" ".join(filter(_is_text, jax.tree.leaves(shapes)))))
+    found = {}
+    for name, given in (likely or {}).items():
+        if name not in stated:
+            known = ", ".join(sorted(stated)) or "it names none"
+            raise ValueError(f"likely names the size {name!r}, but shapes does not ({known})")
+        values = (given,) if isinstance(given, int) else tuple(given)
+        if not all(isinstance(value, int) and value >= 0 for value in values):
+            raise ValueError(f"likely sizes of {name!r} must be whole numbers, got {given!r}")
+        found[name] = tuple(dict.fromkeys(values))
+    return found
+
+
+_SYMBOL = re.compile(r"\b(?!(?:floordiv|mod|min|max)\b)[A-Za-z]\w*")
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
 
 
 def stated_shapes(

@@ -69,6 +69,7 @@ class Options:
     shapes: Sequence[Any] | Mapping[str, Any] | None
     constraints: tuple[Guard, ...]
     compile: Callable[..., CompiledCall]
+    likely: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 class Call:
@@ -156,12 +157,19 @@ class Version:
         """The compiled program."""
         with self._lock:
             if self._executable is None:
+                likely = self._options.likely
+                gone = sorted(likely.keys() - set(self.pattern.symbols))
+                if gone:
+                    _log.info("%s: %s is no symbol of this version, so none of its likely sizes "
+                              "has a kernel", self.name, ", ".join(gone))  # fmt: skip
+                left = {name: values for name, values in likely.items() if name not in gone}
                 self._executable = compiled_once(
                     self.exported,
                     self._options.compile,
                     name=self.name,
                     names=[leaf.name for leaf in self.leaves],
                     weak_results=[bool(aval.weak_type) for aval in self.exported.out_avals],
+                    **({"likely": left} if left else {}),
                 )
             return self._executable
 

@@ -23,6 +23,7 @@ from shlo_disc.errors import UnsupportedError
 from shlo_disc.lower.constants import constant_bytes
 from shlo_disc.lower.host_writer import HostWriter
 from shlo_disc.lower.kernel import (
+    All,
     Buffer,
     Condition,
     If,
@@ -36,6 +37,7 @@ from shlo_disc.lower.kernel import (
     Step,
     Workspace,
 )
+from shlo_disc.lower.speculate import Likely, Speculation
 from shlo_disc.lower.uses import KernelUse, Site, UseRecorder
 from shlo_disc.lower.work import value_bytes
 from shlo_disc.mlir import ir
@@ -82,12 +84,14 @@ def emit_host(
     program: ShapeProgram,
     emitters: Mapping[str, Emitter],
     target: Any,
+    likely: Likely | None = None,
 ) -> HostProgram:
     """The host program of `func`, a `main` annotated by plan-buffers.
 
-    Raises UnsupportedError when an emitter refuses an op.
+    `likely`: values of symbols to have kernels for (see `lower.speculate`). Raises UnsupportedError
+    when an emitter refuses an op, ValueError when `likely` names no symbol of the program.
     """
-    run = _Run(func, shapes, program, emitters, target)
+    run = _Run(func, shapes, program, emitters, target, Speculation(shapes, likely or {}))
     run_text = run.emit()
     prepare_text = _prepare(run, program)
     return HostProgram(
@@ -120,13 +124,14 @@ class _Run:
     program: ShapeProgram
     emitters: Mapping[str, Emitter]
     target: Any
+    speculation: Speculation
     kernels: dict[str, Kernel] = field(default_factory=dict)
     kernel_index: dict[str, int] = field(default_factory=dict)
     constants: list[npt.NDArray[np.uint8]] = field(default_factory=list)
     pack_slots: dict[str, int] = field(default_factory=dict)
     packed_arguments: set[int] = field(default_factory=set)
     sites: list[Site] = field(default_factory=list)
-    plans: dict[object, KernelPlan] = field(default_factory=dict)
+    plans: dict[object, tuple[KernelPlan, tuple[str, ...]]] = field(default_factory=dict)
     workspaces: dict[tuple[Expr, ...], None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -225,8 +230,8 @@ class _Run:
         places = [ir.StringAttr(p).value for p in ir.ArrayAttr(op.attributes["disc.buffers"])]
         for result, place in zip(op.results, places, strict=True):
             self.pointers[result] = self._place(place, op)
-        plan = self._plan(op, kind)
-        self.record.fusion(op, kind, plan)
+        plan, decisions = self._plan(op, kind)
+        self.record.fusion(op, kind, plan, decisions)
         steps = plan.steps
         if plan.copies_operand and places[0] == "inplace":
             steps = steps[1:]
@@ -250,19 +255,23 @@ class _Run:
         for number, result in enumerate(op.results):
             self.origin[result] = _Origin(origin.index, f" of {digest} {number}")
 
-    def _plan(self, op: ir.Operation, kind: str) -> KernelPlan:
-        """The emitter's plan; equal fusions on equal shapes share one."""
+    def _plan(self, op: ir.Operation, kind: str) -> tuple[KernelPlan, tuple[str, ...]]:
+        """The emitter's plan, and what was decided of its variants; equal fusions on equal shapes
+        share one.
+        """
         shapes = [self.shapes.shape(v) for v in op.operands]
         key = (_structure(op), *shapes)
-        plan = self.plans.get(key)
-        if plan is None:
+        found = self.plans.get(key)
+        if found is None:
             emitter = self.emitters.get(kind)
             if emitter is None:
                 raise UnsupportedError(
                     f"no CPU kernel for {kind} (at {op.location}); keep it outside shlo_disc.jit"
                 )
-            plan = self.plans[key] = emitter(op, self.shapes, self.target)
-        return plan
+            found = self.plans[key] = self.speculation.plan(
+                op, lambda shapes: emitter(op, shapes, self.target)
+            )
+        return found
 
     def _places(self, sizes: tuple[Expr, ...]) -> _Places:
         """The addresses of a plan's temporary blocks, of these sizes in bytes."""
@@ -291,8 +300,13 @@ class _Run:
             else:
                 self._pack(step, op, places)
 
-    def _condition(self, condition: Condition) -> str:
+    def _condition(self, condition: Condition | All) -> str:
         w = self.w
+        if isinstance(condition, All):
+            first, *others = (self._condition(one) for one in condition.conditions)
+            for other in others:
+                first = w.once(f"arith.andi {first}, {other} : i1")
+            return first
         return w.compare(w.size(condition.lhs), condition.op, w.size(condition.rhs))
 
     def _launch(

@@ -7,11 +7,14 @@ symbols of the program; nothing here knows a concrete size.
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from shlo_disc.dynamic.expr import Expr
 
 __all__ = [
+    "All",
     "Buffer",
     "Condition",
     "If",
@@ -96,12 +99,43 @@ class Condition:
     op: str
     rhs: Expr
 
+    def holds(self, sizes: Mapping[str, int]) -> bool:
+        """Is it true for these values of the symbols?"""
+        return bool(_COMPARE[self.op](self.lhs.evaluate(sizes), self.rhs.evaluate(sizes)))
+
+    def __str__(self) -> str:
+        return f"{self.lhs} {self.op} {self.rhs}"
+
+
+_COMPARE = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+@dataclass(frozen=True)
+class All:
+    """Several conditions, at least one, that must all hold."""
+
+    conditions: tuple[Condition, ...]
+
+    def holds(self, sizes: Mapping[str, int]) -> bool:
+        """Are all true for these values of the symbols?"""
+        return all(condition.holds(sizes) for condition in self.conditions)
+
+    def __str__(self) -> str:
+        return " and ".join(map(str, self.conditions))
+
 
 @dataclass(frozen=True)
 class If:
-    """A choice between variants, made at run time."""
+    """A choice between variants, made at run time: exactly one of the two sides runs."""
 
-    condition: Condition
+    condition: Condition | All
     then: tuple[Step, ...]
     otherwise: tuple[Step, ...]
 

@@ -28,7 +28,7 @@ class KernelUse:
     not_fused: tuple[str, ...]
     """Why what it reads is not computed in it."""
     why: tuple[str, ...]
-    """What the fusion planner decided for it, and the cost that made it."""
+    """What was decided for it and why: by the fusion planner, and about its variants."""
     plan: KernelPlan
     work: Work
     reads: tuple[str, ...]
@@ -72,8 +72,10 @@ class UseRecorder:
         if of in self._source:
             self._source[value] = self._source[of]
 
-    def fusion(self, op: ir.Operation, kind: str, plan: KernelPlan) -> None:
-        """The next fusion of the program."""
+    def fusion(
+        self, op: ir.Operation, kind: str, plan: KernelPlan, decisions: tuple[str, ...]
+    ) -> None:
+        """The next fusion of the program; `decisions` are about the variants of its plan."""
         block = op.regions[0].blocks[0]
         names: Counter[str] = Counter()
         lines: dict[str, None] = {}
@@ -95,7 +97,7 @@ class UseRecorder:
                 where=tuple(lines) or (source_line(op),),
                 ops=tuple(names.items()),
                 not_fused=_strings(op, "not_fused"),
-                why=_strings(op, "why"),
+                why=(*_strings(op, "why"), *decisions),
                 plan=plan,
                 work=work,
                 reads=tuple(self._source.get(value, "") for value in op.operands),

@@ -7,31 +7,21 @@ them (`bytes_read` and `bytes_read_at`).
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.host import HostProgram
-from shlo_disc.lower.kernel import Condition, If, Launch, Step
+from shlo_disc.lower.kernel import If, Launch, Step
 from shlo_disc.lower.uses import KernelUse
 from shlo_disc.lower.work import Work
 
 if TYPE_CHECKING:
     from shlo_disc.executable import Executable
 
-__all__ = ["describe", "holds", "memory_formula", "taken", "total_work"]
+__all__ = ["describe", "memory_formula", "taken", "total_work"]
 
 Json = dict[str, Any]
-
-_COMPARE = {
-    "==": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
 
 
 def describe(
@@ -105,12 +95,6 @@ def total_work(host: HostProgram) -> Work:
     return Work(reads, writes, flops, transcendentals)
 
 
-def holds(condition: Condition, sizes: Mapping[str, int]) -> bool:
-    """Is a variant's predicate true at these sizes?"""
-    left, right = condition.lhs.evaluate(sizes), condition.rhs.evaluate(sizes)
-    return bool(_COMPARE[condition.op](left, right))
-
-
 def taken(steps: Sequence[Step], sizes: Mapping[str, int]) -> list[Launch]:
     """The launches at these sizes, in order, were nothing kept packed."""
     found: list[Launch] = []
@@ -118,7 +102,7 @@ def taken(steps: Sequence[Step], sizes: Mapping[str, int]) -> list[Launch]:
         if isinstance(step, Launch):
             found.append(step)
         elif isinstance(step, If):
-            found += taken(step.then if holds(step.condition, sizes) else step.otherwise, sizes)
+            found += taken(step.then if step.condition.holds(sizes) else step.otherwise, sizes)
         else:
             found += taken(step.otherwise, sizes)
     return found
@@ -159,12 +143,12 @@ def _variants(
             continue
         node: Json
         if isinstance(step, If):
-            yes = [call for call in calls if holds(step.condition, call[0])]
-            no = [call for call in calls if not holds(step.condition, call[0])]
+            yes = [call for call in calls if step.condition.holds(call[0])]
+            no = [call for call in calls if not step.condition.holds(call[0])]
             condition = step.condition
-            node = {"if": f"{condition.lhs} {condition.op} {condition.rhs}"}
+            node = {"if": str(condition)}
             if sizes is not None:
-                node["holds"] = holds(condition, sizes)
+                node["holds"] = condition.holds(sizes)
             if calls:
                 node["calls"] = [sum(count for _, count in yes), sum(count for _, count in no)]
         else:

@@ -1,0 +1,245 @@
+"""Variants of kernels: those that cannot be needed are dropped, those for likely sizes are added.
+
+An emitter writes a kernel for sizes that are symbols; given constants in their place it may choose
+other tiles, leave out tails and loops. For values a user calls likely, the same emitter runs once
+more on shapes with the values put in, and a predicate chooses between the two at run time. A
+specialised kernel that comes out equal to the general one is not worth a predicate.
+
+Variants of a plan form a tree of `If`s, so for any sizes exactly one leaf runs.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from shlo_disc.dynamic.constraints import Constraints
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.rules import Shape
+from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.lower.kernel import (
+    All,
+    Buffer,
+    Condition,
+    If,
+    KernelPlan,
+    Launch,
+    Pack,
+    Part,
+    Step,
+    Workspace,
+)
+from shlo_disc.mlir import ir
+
+__all__ = ["MAX_KERNELS", "MAX_VARIANTS", "Likely", "Speculation", "pinned"]
+
+Likely = Mapping[str, Sequence[int]]
+"""Values of symbols, the likeliest first."""
+
+MAX_VARIANTS = 4
+"""Specialised variants of one plan."""
+
+MAX_KERNELS = 64
+"""Specialised kernels of one program: code size stays bounded."""
+
+_MAX_CONDITIONS = 3
+
+
+class Speculation:
+    """What a program knows and guesses of its sizes, applied to the plans of its kernels."""
+
+    def __init__(self, shapes: ShapeAnalysis, likely: Likely) -> None:
+        unknown = set(likely) - set(shapes.symbols)
+        if unknown:
+            known = ", ".join(shapes.symbols) or "it has none"
+            raise ValueError(
+                f"likely names {', '.join(sorted(unknown))}, but the symbols of the program are: "
+                f"{known}"
+            )
+        self._shapes = shapes
+        self._likely = likely
+        self._views: dict[tuple[tuple[str, int], ...], ShapeAnalysis] = {}
+        self._kernels: set[str] = set()
+
+    def plan(
+        self, op: ir.Operation, emit: Callable[[ShapeAnalysis], KernelPlan]
+    ) -> tuple[KernelPlan, tuple[str, ...]]:
+        """The plan of a fusion with its variants, and a sentence for each decision."""
+        reasons: list[str] = []
+        plan = emit(self._shapes)
+        plan = replace(plan, steps=self._needed(plan.steps, reasons))
+        return self._specialised(op, plan, emit, reasons), tuple(reasons)
+
+    def _needed(self, steps: tuple[Step, ...], reasons: list[str]) -> tuple[Step, ...]:
+        """Without the choices that the constraints decide."""
+        out: list[Step] = []
+        for step in steps:
+            if isinstance(step, If):
+                known = self._decided(step.condition)
+                if known is not None:
+                    always = "always" if known else "never"
+                    reasons.append(f"one variant: {step.condition} {always} holds")
+                    out += self._needed(step.then if known else step.otherwise, reasons)
+                    continue
+                step = replace(
+                    step,
+                    then=self._needed(step.then, reasons),
+                    otherwise=self._needed(step.otherwise, reasons),
+                )
+            elif isinstance(step, Pack):
+                step = replace(
+                    step,
+                    then=self._needed(step.then, reasons),
+                    otherwise=self._needed(step.otherwise, reasons),
+                )
+            out.append(step)
+        return tuple(out)
+
+    def _decided(self, condition: Condition | All) -> bool | None:
+        implies = self._shapes.constraints.implies
+        if isinstance(condition, All):
+            found = [self._decided(one) for one in condition.conditions]
+            return False if False in found else None if None in found else True
+        return implies(condition.lhs, condition.op, condition.rhs)
+
+    def _specialised(
+        self,
+        op: ir.Operation,
+        plan: KernelPlan,
+        emit: Callable[[ShapeAnalysis], KernelPlan],
+        reasons: list[str],
+    ) -> KernelPlan:
+        if plan.copies_operand:  # the host may drop its first step
+            return plan
+        names = [name for name in self._likely if name in self._symbols(op)]
+        if not names or len(names) > _MAX_CONDITIONS:
+            return plan
+        general = _kernels(plan.steps)
+        chosen = plan
+        added = 0
+        for values in itertools.product(*(self._likely[name] for name in names)):
+            pairs = tuple(zip(names, values, strict=True))
+            text = " and ".join(f"{name} == {value}" for name, value in pairs)
+            if added == MAX_VARIANTS:
+                reasons.append(f"no variant for {text}: {MAX_VARIANTS} there are the most")
+                continue
+            conditions = tuple(
+                Condition(Expr.symbol(name), "==", Expr.const(value)) for name, value in pairs
+            )
+            if self._decided(All(conditions)) is False:
+                reasons.append(f"no variant for {text}: the constraints exclude it")
+                continue
+            special = emit(self._view(pairs))
+            new = _kernels(special.steps) - general
+            if not new:
+                reasons.append(f"no variant for {text}: it would be the same code")
+                continue
+            if len(self._kernels | new) > MAX_KERNELS:
+                reasons.append(
+                    f"no variant for {text}: the program has {MAX_KERNELS} specialised kernels"
+                )
+                continue
+            self._kernels |= new
+            added += 1
+            reasons.append(f"variant for {text}: likely")
+            chosen = _choice(All(conditions), special, chosen, dict(pairs))
+        return chosen
+
+    def _symbols(self, op: ir.Operation) -> set[str]:
+        found: set[str] = set()
+        for value in [*op.operands, *op.results]:
+            for size in self._shapes.shape(value):
+                found |= size.symbols()
+        return found
+
+    def _view(self, pairs: tuple[tuple[str, int], ...]) -> ShapeAnalysis:
+        if pairs not in self._views:
+            self._views[pairs] = pinned(self._shapes, dict(pairs))
+        return self._views[pairs]
+
+
+class _Pinned(ShapeAnalysis):
+    """The answers of an analysis with constants for some symbols; see `pinned`."""
+
+    def __init__(self, of: ShapeAnalysis, values: Mapping[str, int]) -> None:
+        super().__init__()
+        self._of, self._values = of, dict(values)
+        self.constraints: Constraints = of.constraints.copy()
+        for name, value in values.items():
+            self.constraints.add_equal(Expr.symbol(name), value)
+
+    def shape(self, value: ir.Value) -> Shape:
+        return tuple(self._put(size) for size in self._of.shape(value))
+
+    def contents(self, value: ir.Value) -> tuple[Expr, ...] | None:
+        found = self._of.contents(value)
+        return None if found is None else tuple(self._put(size) for size in found)
+
+    def elements(self, value: ir.Value) -> tuple[Expr, ...] | None:
+        found = self._of.elements(value)
+        return None if found is None else tuple(self._put(size) for size in found)
+
+    def parsed(self, text: ir.Attribute) -> Expr:
+        return self._put(self._of.parsed(text))
+
+    def _put(self, size: Expr) -> Expr:
+        return self.constraints.canonical(size.substitute(self._values))
+
+
+def pinned(shapes: ShapeAnalysis, values: Mapping[str, int]) -> ShapeAnalysis:
+    """A view of an analysis for the emitters in which some symbols are constants."""
+    return _Pinned(shapes, values)
+
+
+def _kernels(steps: Sequence[Step]) -> set[str]:
+    """The texts of all kernels, fills of packed copies aside: those are shared by layout."""
+    found: set[str] = set()
+    for step in steps:
+        if isinstance(step, Launch):
+            found.add(step.kernel.text)
+        else:
+            found |= _kernels(step.then) | _kernels(step.otherwise)
+    return found
+
+
+def _choice(
+    condition: All, special: KernelPlan, general: KernelPlan, values: Mapping[str, int]
+) -> KernelPlan:
+    """`special` where the condition holds; temporary blocks of equal size are one block."""
+    blocks = list(general.workspaces)
+    places: dict[Buffer, Buffer] = {}
+    taken: set[int] = set()
+    for index, size in enumerate(special.workspaces):
+        for at, other in enumerate(blocks):
+            if at not in taken and other.substitute(values) == size:
+                break
+        else:
+            at = len(blocks)
+            blocks.append(size)
+        taken.add(at)
+        places[Workspace(index)] = Workspace(at)
+    steps = _moved(special.steps, places)
+    return KernelPlan((If(condition, steps, general.steps),), tuple(blocks))
+
+
+def _moved(steps: tuple[Step, ...], places: Mapping[Buffer, Buffer]) -> tuple[Step, ...]:
+    """The steps with other temporary blocks."""
+
+    def launch(step: Launch) -> Launch:
+        return replace(step, args=tuple(places.get(arg, arg) for arg in step.args))
+
+    out: list[Step] = []
+    for step in steps:
+        if isinstance(step, Launch):
+            out.append(launch(step))
+            continue
+        then, otherwise = _moved(step.then, places), _moved(step.otherwise, places)
+        if isinstance(step, Pack):
+            parts: tuple[Part, ...] = tuple(
+                replace(part, fill=launch(part.fill)) for part in step.parts
+            )
+            out.append(replace(step, parts=parts, then=then, otherwise=otherwise))
+        else:
+            out.append(replace(step, then=then, otherwise=otherwise))
+    return tuple(out)
