@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -54,6 +55,7 @@ def compile(
     names: Sequence[str] | None = None,
     weak_results: Sequence[bool] = (),
     likely: Mapping[str, Sequence[int]] | None = None,
+    donated: Sequence[int] = (),
 ) -> Executable:
     """The executable of a program, for every shape its dynamic sizes allow.
 
@@ -61,7 +63,8 @@ def compile(
     the path of a file with one of them. `shapes` and `names` describe the arguments when the
     source does not (see :func:`shlo_disc.ingest.ingest`). `weak_results` tells which results are
     weakly typed in JAX. `likely` gives values of symbols to have specialised kernels for.
-    `target` is "cpu".
+    `donated`: arguments whose arrays a call may overwrite and deletes; a warning names those whose
+    memory no result can use. `target` is "cpu".
 
     Raises InvalidModuleError (malformed program), UnsupportedError (an op, type or target that is
     not covered), OSError (a file that cannot be read), ValueError (`likely` names no symbol).
@@ -72,7 +75,9 @@ def compile(
     context = new_context()
     module = ingest(source, context, shapes=shapes, names=names)
     times.done("ingest")
-    return compile_module(module, name=name, times=times, weak_results=weak_results, likely=likely)
+    return compile_module(
+        module, name=name, times=times, weak_results=weak_results, likely=likely, donated=donated
+    )
 
 
 def compile_module(
@@ -82,12 +87,14 @@ def compile_module(
     times: StageTimes | None = None,
     weak_results: Sequence[bool] = (),
     likely: Mapping[str, Sequence[int]] | None = None,
+    donated: Sequence[int] = (),
 ) -> Executable:
     """The executable of an ingested module, which is rewritten in place."""
     times = times or StageTimes()
     context = module.context
     with context, ir.Location.unknown():
         stablehlo = _asm(module)
+        _mark_donated(main_function(module), donated)
         records = Pipeline([*CLEANUP, *PLANNING]).run(module)
         times.done("passes")
         disc = _asm(module)
@@ -113,7 +120,15 @@ def compile_module(
         stage_ms=times.ms,
         types=_types(main),
         weak_results=weak_results,
+        donated=donated,
     )
+    used = {argument for argument, _ in host.reuses}
+    if wasted := [str(executable.signature.arguments[k]) for k in donated if k not in used]:
+        warnings.warn(
+            f"{executable.name}: no result can use the memory of donated arguments "
+            f"{', '.join(wasted)}; they are deleted all the same",
+            stacklevel=2,
+        )
     if flags.debug_level() >= 1:
         _log.warning("compiled %s in %s", executable.name, times)
     else:
@@ -127,6 +142,20 @@ def main_function(module: ir.Module) -> ir.Operation:
         if op.operation.name == "func.func":
             return op.operation
     raise AssertionError("a module in normal form has one function")
+
+
+def _mark_donated(main: ir.Operation, donated: Sequence[int]) -> None:
+    if not donated:
+        return
+    count = len(main.regions[0].blocks[0].arguments)
+    given = ir.ArrayAttr(main.attributes["arg_attrs"]) if "arg_attrs" in main.attributes else None
+    out = []
+    for index in range(count):
+        known = {a.name: a.attr for a in ir.DictAttr(given[index])} if given is not None else {}
+        if index in donated:
+            known["disc.donated"] = ir.UnitAttr.get()
+        out.append(ir.DictAttr.get(known))
+    main.attributes["arg_attrs"] = ir.ArrayAttr.get(out)
 
 
 def _asm(module: ir.Module) -> str:

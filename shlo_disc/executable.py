@@ -94,10 +94,13 @@ class Executable:
         stage_ms: dict[str, float],
         types: tuple[list[tuple[str, list[int]]], list[tuple[str, list[int]]]],
         weak_results: Sequence[bool] = (),
+        donated: Sequence[int] = (),
     ) -> None:
         self.name = name
         self.program = program
         self.host = host
+        self.donated = frozenset(donated)
+        """Arguments whose arrays a call deletes."""
         self.code_bytes = code_bytes
         """Machine code of its kernels and host program; other programs may share kernels."""
         self.passes = tuple(passes)
@@ -140,6 +143,8 @@ class Executable:
             pack_layouts=host.pack_keys,
             packable=sorted(host.packed_arguments),
             guards=[check.message for check in program.checks],
+            donated=sorted(donated),
+            reuses=list(host.reuses),
         )
         self._fingerprint: int | None = None
 
@@ -273,8 +278,9 @@ class Executable:
         }
 
     def memory_analysis(self, sizes: Mapping[str, int] | None = None) -> dict[str, str | int]:
-        """Bytes of arguments, results, temporary memory, their sum (the peak of a call, without
-        copies kept packed) and machine code; formulas, or numbers at `sizes`.
+        """Bytes of arguments, results, results in donated arguments' memory, temporary memory, the
+        peak of a call (without copies kept packed) and machine code; formulas, or numbers at
+        `sizes`.
 
         The keys are those of `jax.stages.Compiled.memory_analysis`. Raises KeyError for a symbol
         without a value.
@@ -283,12 +289,15 @@ class Executable:
         given = _total(zip(widths, self.program.arguments, strict=True))
         widths = [spec.dtype.itemsize for spec in self.signature.results]
         made = _total(zip(widths, self.program.results, strict=True))
+        pairs = [result for _, result in self.host.reuses]
+        shared = _total((widths[k], self.program.results[k]) for k in pairs)
         temporary = memory_formula(self.host)
         return {
             "argument_size_in_bytes": _value(given, sizes),
             "output_size_in_bytes": _value(made, sizes),
+            "alias_size_in_bytes": _value(shared, sizes),
             "temp_size_in_bytes": _value(temporary, sizes),
-            "peak_memory_in_bytes": _value(given + made + temporary, sizes),
+            "peak_memory_in_bytes": _value(given + made + temporary - shared, sizes),
             "generated_code_size_in_bytes": self.code_bytes,
         }
 

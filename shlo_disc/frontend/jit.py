@@ -98,6 +98,8 @@ class JitFunction:
         dynamic: bool | str = "auto",
         static_argnums: int | Iterable[int] | None = None,
         static_argnames: str | Iterable[str] | None = None,
+        donate_argnums: int | Iterable[int] | None = None,
+        donate_argnames: str | Iterable[str] | None = None,
         name: str | None = None,
     ) -> None:
         if not callable(function):
@@ -109,6 +111,9 @@ class JitFunction:
             raise ValueError("constraints need shapes, which give the sizes their names")
         functools.update_wrapper(self, function)
         self._static_nums, self._static_names = _static(function, static_argnums, static_argnames)
+        nums, names = _static(function, donate_argnums, donate_argnames)
+        if (both := set(nums) & set(self._static_nums)) or set(names) & set(self._static_names):
+            raise ValueError(f"arguments cannot be static and donated: {sorted(both) or names}")
         self._has_static = bool(self._static_nums or self._static_names)
         jitted = jax.jit(
             function,
@@ -125,6 +130,8 @@ class JitFunction:
             constraints=tuple(parse_constraint(text) for text in texts),
             compile=self._counted_compile,
             likely=parse_likely(likely, shapes),
+            donate_nums=frozenset(nums),
+            donate_names=frozenset(names),
         )
         self._lock = threading.RLock()
         self._counting = threading.Lock()
@@ -425,6 +432,8 @@ def jit(
     dynamic: bool | str = "auto",
     static_argnums: int | Iterable[int] | None = None,
     static_argnames: str | Iterable[str] | None = None,
+    donate_argnums: int | Iterable[int] | None = None,
+    donate_argnames: str | Iterable[str] | None = None,
     name: str | None = None,
 ) -> Callable[[Callable[..., Any]], JitFunction]: ...
 
@@ -440,6 +449,8 @@ def jit(
     dynamic: bool | str = "auto",
     static_argnums: int | Iterable[int] | None = None,
     static_argnames: str | Iterable[str] | None = None,
+    donate_argnums: int | Iterable[int] | None = None,
+    donate_argnames: str | Iterable[str] | None = None,
     name: str | None = None,
 ) -> JitFunction: ...
 
@@ -454,6 +465,8 @@ def jit(
     dynamic: bool | str = "auto",
     static_argnums: int | Iterable[int] | None = None,
     static_argnames: str | Iterable[str] | None = None,
+    donate_argnums: int | Iterable[int] | None = None,
+    donate_argnames: str | Iterable[str] | None = None,
     name: str | None = None,
 ) -> JitFunction | Callable[[Callable[..., Any]], JitFunction]:
     """`fun`, compiled once and run at every shape. A decorator, or called with the function.
@@ -473,6 +486,10 @@ def jit(
     dynamic: "auto" makes every size a symbol that the program allows to be one; a later call
         that breaks what was assumed compiles a more general version. True raises instead where a
         size has to be a constant. False compiles for each shape.
+    donate_argnums, donate_argnames: arguments a call deletes, so that results can take their
+        memory (an update of a slice is then done in place). As in `jax.jit`; only the memory of
+        arrays that shlo_disc made is taken over, and inside `jax.jit` and other transformations
+        nothing is donated. An array that numpy or DLPack looks at is left as it is.
     static_argnums, static_argnames: arguments that are part of the program, hashed; as in
     `jax.jit`. name: for messages and `as_text`; by default the function's.
     """
@@ -483,6 +500,8 @@ def jit(
         "dynamic": dynamic,
         "static_argnums": static_argnums,
         "static_argnames": static_argnames,
+        "donate_argnums": donate_argnums,
+        "donate_argnames": donate_argnames,
         "name": name,
     }
     if fun is None:

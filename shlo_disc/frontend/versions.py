@@ -70,6 +70,9 @@ class Options:
     constraints: tuple[Guard, ...]
     compile: Callable[..., CompiledCall]
     likely: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    donate_nums: frozenset[int] = frozenset()
+    """Positions of positional arguments that a call may overwrite."""
+    donate_names: frozenset[str] = frozenset()
 
 
 class Call:
@@ -92,6 +95,7 @@ class Call:
         """The keyword arguments that are not static."""
         self.dynamic = [args[k] for k in positions]
         self._function = options.function
+        self._options = options
         self.values, self.tree = jax.tree.flatten((tuple(self.dynamic), named))
         self.types = []
         for index, value in enumerate(self.values):
@@ -123,6 +127,19 @@ class Call:
             for name, type_, group in zip(self.names, self.types, groups, strict=True)
         )
 
+    @cached_property
+    def donated(self) -> tuple[int, ...]:
+        """The leaves the user has given up."""
+        options = self._options
+        tops = [
+            place in options.donate_nums
+            or place - len(self.args) in options.donate_nums
+            or name in options.donate_names
+            for place, name in zip(self.positions, self.top_names, strict=True)
+        ]
+        tops += [name in options.donate_names for name in sorted(self.named)]
+        return tuple(k for k, leaf in enumerate(self.leaves) if tops[leaf.group])
+
     def with_leaves(self, leaves: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
         """The call's arguments with other leaves (abstract ones)."""
         dynamic, named = jax.tree.unflatten(self.tree, leaves)
@@ -140,6 +157,7 @@ class Version:
     ) -> None:
         self.name = options.name
         self.leaves = call.leaves
+        self.donated = call.donated
         self.pattern = pattern
         self.exported: export.Exported = exported
         self.jaxpr = jaxpr
@@ -170,6 +188,7 @@ class Version:
                     names=[leaf.name for leaf in self.leaves],
                     weak_results=[bool(aval.weak_type) for aval in self.exported.out_avals],
                     **({"likely": left} if left else {}),
+                    **({"donated": self.donated} if self.donated else {}),
                 )
             return self._executable
 

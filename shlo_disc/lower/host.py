@@ -76,6 +76,8 @@ class HostProgram:
     """Bytes of every slot."""
     workspaces: tuple[tuple[Expr, ...], ...]
     """Bytes of the temporary blocks of a kernel, for every kernel that has some."""
+    reuses: tuple[tuple[int, int], ...]
+    """(donated argument, result): the result may be in the argument's memory."""
 
 
 def emit_host(
@@ -104,6 +106,7 @@ def emit_host(
         run.sites,
         tuple(run.slot_sizes),
         tuple(run.workspaces),
+        tuple(run.reuses),
     )
 
 
@@ -141,6 +144,11 @@ class _Run:
         """Values the runtime may pack."""
         self.next: dict[int, str] = {}
         self.record = UseRecorder(self.shapes)
+        self.reuses: list[tuple[int, int]] = []
+        if "disc.reuses" in self.func.attributes:
+            for text in ir.ArrayAttr(self.func.attributes["disc.reuses"]):
+                argument, _, result = ir.StringAttr(text).value.partition(":")
+                self.reuses.append((int(argument), int(result)))
         slots = ir.ArrayAttr(self.func.attributes["disc.arena"])
         self.slot_sizes = [Expr.parse(ir.StringAttr(s).value) for s in slots]
 
@@ -233,9 +241,19 @@ class _Run:
         plan, decisions = self._plan(op, kind)
         self.record.fusion(op, kind, plan, decisions)
         steps = plan.steps
+        blocks = self._places(plan.workspaces)
         if plan.copies_operand and places[0] == "inplace":
             steps = steps[1:]
-        self._steps(steps, op, self._places(plan.workspaces))
+        elif plan.copies_operand and places[0].startswith("result:") and self.reuses:
+            # A donated argument may be where the result is: then there is nothing to copy.
+            here, there = self.pointers[op.operands[0]], self.pointers[op.results[0]]
+            differ = self.w.fresh("differ")
+            self.w.line(f'{differ} = llvm.icmp "ne" {here}, {there} : !llvm.ptr')
+            self.w.line(f"scf.if {differ} {{")
+            self._steps(steps[:1], op, blocks)
+            self.w.line("}")
+            steps = steps[1:]
+        self._steps(steps, op, blocks)
         self._derive(op, kind)
 
     def _derive(self, op: ir.Operation, kind: str) -> None:

@@ -17,6 +17,8 @@ What it writes:
 `disc.carries`        on a `while`, per carried value: `same` (never changes), `swap:A,B`
                       (alternates between two slots), `inplace:PLACE` (one buffer,
                       initialised by a copy), `inplace:init` (the initial value's own buffer)
+`disc.reuses`         on `main` with donated arguments (`disc.donated` in `arg_attrs`):
+                      `ARGUMENT:RESULT`, results that may be written into the argument's buffer
 ====================  ====================================================================
 
 Reshapes share their operand's buffer and get no attribute.
@@ -33,6 +35,7 @@ from shlo_disc.dynamic.shapes import ShapeAnalysis, analyze
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.mlir import ir
 from shlo_disc.passes.base import Pass
+from shlo_disc.passes.donation import donated_reuses
 from shlo_disc.passes.op_classes import CONTROL, RESHAPES
 
 __all__ = ["IN_PLACE_KINDS", "PlanBuffers", "element_bytes"]
@@ -121,6 +124,9 @@ class _Planner:
         self._request(body)
         slots, slot_of = self._allocate()
         self._annotate(body, slot_of)
+        reuses = donated_reuses(self.func, self.shapes, self)
+        if reuses:
+            self.func.attributes["disc.reuses"] = _strings([f"{a}:{r}" for a, r in reuses])
         sizes = [ir.StringAttr.get(str(slot.size)) for slot in slots]
         self.func.attributes["disc.arena"] = ir.ArrayAttr.get(sizes)
         return len(slots)
@@ -142,7 +148,7 @@ class _Planner:
                 self.terminator_span[block] = position
         return position
 
-    def _start(self, op: ir.Operation) -> int:
+    def start(self, op: ir.Operation) -> int:
         return self.span[op.results[0]][0]
 
     def _find_aliases(self, block: ir.Block) -> None:
@@ -194,12 +200,16 @@ class _Planner:
         )
         return max([own, *self.uses[root]])
 
+    def changes_operand(self, op: ir.Operation) -> bool:
+        """Does the fusion change a copy of its operand 0, and read that for nothing else?"""
+        return in_place_candidate(op)
+
     # -- in place -------------------------------------------------------------------------------
 
     def _plan_in_place(self, block: ir.Block) -> None:
         for view in block.operations:
             op = view.operation
-            if _in_place_candidate(op):
+            if in_place_candidate(op):
                 self._try_in_place(op)
             elif op.name in CONTROL:
                 if op.name == "stablehlo.while":
@@ -217,11 +227,11 @@ class _Planner:
         owner = root.owner
         if isinstance(owner, ir.Block) or owner.operation.name != "disc.fusion":
             return
-        if owner.operation.block == op.block and self._dies_at(root, op):
+        if owner.operation.block == op.block and self.dies_at(root, op):
             self._share(result, root)
 
-    def _dies_at(self, root: ir.Value, op: ir.Operation) -> bool:
-        start = self._start(op)
+    def dies_at(self, root: ir.Value, op: ir.Operation) -> bool:
+        start = self.start(op)
         return (
             all(position <= start for position in self.uses[root])
             and sum(self.root(value) == root for value in op.operands) == 1
@@ -298,10 +308,10 @@ class _Planner:
             if not _is_fusion_result(value):
                 return False
             op = value.owner.operation
-            if not _in_place_candidate(op) or op.block != argument.owner or value in self.place:
+            if not in_place_candidate(op) or op.block != argument.owner or value in self.place:
                 return False
             source = self.root(op.operands[0])
-            if not self._dies_at(source, op):
+            if not self.dies_at(source, op):
                 return False
             chain.append((op, source))
             value = source
@@ -441,7 +451,7 @@ class _Planner:
         return f"slot:{slot_of[op.results[0], index]}"
 
 
-def _in_place_candidate(op: ir.Operation) -> bool:
+def in_place_candidate(op: ir.Operation) -> bool:
     """Does the fusion change a copy of its operand 0, and read that operand for nothing else?"""
     if (
         op.name != "disc.fusion"

@@ -9,7 +9,8 @@ import numpy.typing as npt
 class ArgumentError(TypeError):
     """An argument does not fit. `args` is `(index, kind, what)`.
 
-    `kind`: "count" (index -1), "type", "dtype", "rank", "size", "value", "device" or "deleted".
+    `kind`: "count" (index -1), "type", "dtype", "rank", "size", "value", "device", "deleted" or
+    "donated".
     """
 
     args: tuple[int, str, str]
@@ -48,7 +49,9 @@ class Executable:
     prepare, run, kernels: addresses (see `disc_ral.h`). constants: arrays, copied. arguments: rows
     `(dtype, sizes with -1 for any, path)`. results: rows `(dtype, rank, weak_type)`. symbols: how
     many `prepare` writes. pack_layouts: the key of each pack slot. packable: the arguments that
-    may be packed. guards: what each guard asks, for messages. keep_alive: owns the machine code.
+    may be packed. guards: what each guard asks, for messages. donated: arguments whose arrays a
+    call deletes. reuses: pairs (donated argument, result) that may share memory, where nothing else
+    refers to it. keep_alive: owns the machine code.
     """
 
     def __init__(
@@ -65,6 +68,8 @@ class Executable:
         pack_layouts: Sequence[str] = ...,
         packable: Sequence[int] = ...,
         guards: Sequence[str] = ...,
+        donated: Sequence[int] = ...,
+        reuses: Sequence[tuple[int, int]] = ...,
         keep_alive: object = None,
     ) -> None: ...
     @property

@@ -221,6 +221,9 @@ def profile(executable: Executable, leaves: Sequence[Any], calls: int | None = N
         raise ValueError(f"a profile needs at least one call, got calls={calls}")
     _, run = codegen.compile_host(marked_host(executable.host.text))
     sizes, _ = executable.program.evaluate([np.shape(leaf) for leaf in leaves])
+    # A donated jax.Array could be passed only once; numpy's memory is not taken over.
+    donated = executable.donated
+    leaves = [np.array(leaf) if k in donated else leaf for k, leaf in enumerate(leaves)]
     # Immutable arguments are packed in the first call, fresh ones in the second.
     for _ in range(2):
         warm = executable.call_marked(run, leaves)

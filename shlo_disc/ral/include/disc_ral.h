@@ -45,7 +45,8 @@ struct disc_context {
  * guard that does not hold (nothing else is then written). */
 typedef int64_t (*disc_prepare)(const int64_t* arg_sizes, int64_t* symbols, int64_t* result_sizes,
                                 int64_t* arena_bytes);
-/* disc_run: `results` and `arena` are 64-byte aligned and uninitialised; results never alias args. */
+/* disc_run: `results` and `arena` are 64-byte aligned and uninitialised; a result is no argument's
+ * memory, but for the pairs the program says it can do with (donated arguments). */
 typedef void (*disc_run)(disc_context* ctx, void* const* args, void* const* results,
                          const int64_t* symbols, void* arena);
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "disc_ral.h"
@@ -30,6 +31,7 @@ struct ArgumentSpec {
   std::vector<int64_t> sizes;  // -1: any size
   std::string name;            // the argument's path, for messages
   bool packable = false;
+  bool donated = false;
 };
 
 struct ResultSpec {
@@ -45,6 +47,9 @@ struct ProgramSpec {
   std::vector<ArgumentSpec> arguments;
   std::vector<ResultSpec> results;
   int64_t symbols = 0;
+  // (argument, result): the result may be written where the donated argument is.
+  std::vector<std::pair<size_t, size_t>> reuses;
+  bool donates = false;                   // is any argument donated
   std::vector<std::string> pack_layouts;  // by slot
   std::vector<std::string> guards;        // what each guard asks, for messages
 };

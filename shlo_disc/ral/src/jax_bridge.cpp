@@ -10,6 +10,7 @@ constexpr size_t kMaxCached = 4096;  // avals; a new one costs 1.5 µs, so forge
 struct Names {
   PyObject* aval = PyUnicode_InternFromString("aval");
   PyObject* block_until_ready = PyUnicode_InternFromString("block_until_ready");
+  PyObject* delete_ = PyUnicode_InternFromString("delete");
   PyObject* devices = PyUnicode_InternFromString("devices");
   PyObject* dtype = PyUnicode_InternFromString("dtype");
   PyObject* is_deleted = PyUnicode_InternFromString("is_deleted");
@@ -192,9 +193,9 @@ PyObject* JaxBridge::result_aval(PyArray_Descr* descr, DType dtype, bool weak_ty
   return avals_.emplace(std::move(key), std::move(aval)).first->second.get();
 }
 
-PyObject* JaxBridge::wrap(ScopedBlock block, PyArray_Descr* descr, DType dtype, bool weak_type,
+PyObject* JaxBridge::wrap(PyRef owner, PyArray_Descr* descr, DType dtype, bool weak_type,
                           int64_t rank, const int64_t* sizes, PyObject* device) {
-  const PyRef array(array_over(std::move(block), descr, rank, sizes));
+  const PyRef array(array_over(std::move(owner), descr, rank, sizes));
   if (!array) return nullptr;
   const PyRef aval =
       PyRef::borrow(result_aval(descr, dtype, weak_type, rank, sizes));
@@ -210,6 +211,10 @@ PyObject* JaxBridge::wrap(ScopedBlock block, PyArray_Descr* descr, DType dtype, 
   PyObject* const args[] = {aval.get(), place->sharding.get(), arrays.get(), place->tuple.get(),
                             device != nullptr ? Py_True : Py_False};
   return PyObject_Vectorcall(hooks_.batched_device_put.get(), args, 5, nullptr);
+}
+
+bool JaxBridge::forget(PyObject* array) {
+  return static_cast<bool>(call_method(array, names().delete_));
 }
 
 bool JaxBridge::collect_garbage() {

@@ -50,8 +50,11 @@ class JaxBridge {
   // Waits until the array is ready. False with ArgumentError set when it cannot be used.
   bool read(Py_ssize_t index, PyObject* array, bool want_record, JaxArgument* out);
 
-  // A ready array over the block; `device` null: uncommitted.
-  PyObject* wrap(ScopedBlock block, PyArray_Descr* descr, DType dtype, bool weak_type,
+  // Deletes an array, as its method does. False: Python error.
+  bool forget(PyObject* array);
+
+  // A ready array over the memory of an owner; `device` null: uncommitted.
+  PyObject* wrap(PyRef owner, PyArray_Descr* descr, DType dtype, bool weak_type,
                  int64_t rank, const int64_t* sizes, PyObject* device);
 
   // Lets memory of dead arrays go back to the pool (JAX drops it lazily). False: Python error.

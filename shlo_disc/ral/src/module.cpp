@@ -3,6 +3,7 @@
 #include "py_support.h"
 
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -59,6 +60,7 @@ void init_executable(
     const std::vector<nb::object>& constants, std::vector<ArgumentRow> arguments,
     std::vector<ResultRow> results, int64_t symbols, std::vector<std::string> pack_layouts,
     const std::vector<int64_t>& packable, std::vector<std::string> guards,
+    const std::vector<int64_t>& donated, const std::vector<std::pair<int64_t, int64_t>>& reuses,
     const nb::object& keep_alive) {
   if (prepare == 0 || run == 0) throw nb::value_error("prepare and run must be addresses");
   if (symbols < 0) throw nb::value_error("symbols must not be negative");
@@ -81,6 +83,20 @@ void init_executable(
       throw nb::index_error("packable names an argument that does not exist");
     }
     spec.arguments[static_cast<size_t>(i)].packable = true;
+  }
+  for (const int64_t i : donated) {
+    if (i < 0 || i >= static_cast<int64_t>(spec.arguments.size())) {
+      throw nb::index_error("donated names an argument that does not exist");
+    }
+    spec.arguments[static_cast<size_t>(i)].donated = spec.donates = true;
+  }
+  for (const auto& [argument, result] : reuses) {
+    if (argument < 0 || argument >= static_cast<int64_t>(spec.arguments.size()) || result < 0 ||
+        result >= static_cast<int64_t>(results.size()) ||
+        !spec.arguments[static_cast<size_t>(argument)].donated) {
+      throw nb::index_error("reuses must pair donated arguments with results");
+    }
+    spec.reuses.emplace_back(argument, result);
   }
   std::vector<PyExecutable::Result> result_rows;
   for (auto& [descr, rank, weak_type] : results) {
@@ -193,7 +209,8 @@ NB_MODULE(_ral, m) {
       .def("__init__", &init_executable, nb::kw_only(), "name"_a, "prepare"_a, "run"_a, "kernels"_a,
            "constants"_a, "arguments"_a, "results"_a, "symbols"_a,
            "pack_layouts"_a = std::vector<std::string>(), "packable"_a = std::vector<int64_t>(),
-           "guards"_a = std::vector<std::string>(), "keep_alive"_a = nb::none())
+           "guards"_a = std::vector<std::string>(), "donated"_a = std::vector<int64_t>(),
+           "reuses"_a = std::vector<std::pair<int64_t, int64_t>>(), "keep_alive"_a = nb::none())
       .def("call",
            [](const PyExecutable& self, JaxBridge& bridge, nb::handle leaves) {
              return checked(self.call(&bridge, leaves.ptr()));

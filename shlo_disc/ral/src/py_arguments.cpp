@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <unordered_map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -97,6 +98,51 @@ bool CallArguments::read(PyObject* leaves) {
   // Only now: an array that is passed twice in its first call has not been seen before.
   for (ArrayRecord* record : first_seen_) {
     if (record->owner == nullptr) record->owner = std::make_unique<PackOwner>();
+  }
+  return true;
+}
+
+bool CallArguments::take_donated() {
+  if (bridge_ == nullptr) return true;
+  const auto& specs = executable_.spec().arguments;
+  std::unordered_map<const void*, size_t> first;
+  const int64_t* size = sizes_.data();
+  for (size_t i = 0; i < specs.size(); ++i) {
+    const int64_t* const begin = std::exchange(size, size + specs[i].sizes.size());
+    if (std::find(begin, size, 0) != size) continue;  // empty arrays may share an address
+    const auto [found, is_new] = first.emplace(pointers_[i], i);
+    if (is_new) continue;
+    const size_t other = found->second;
+    if (!specs[i].donated && !specs[other].donated) continue;
+    return raise_argument_error(static_cast<Py_ssize_t>(specs[i].donated ? i : other), "donated",
+                                "is donated and is argument " +
+                                    std::to_string(specs[i].donated ? other : i) +
+                                    ", too; pass a copy");
+  }
+  for (size_t i = 0; i < specs.size(); ++i) {
+    if (!specs[i].donated || !bridge_->is_array(leaves_[i])) continue;
+    donated_.emplace_back(i, owner_at(pointers_[i]));
+  }
+  for (const auto& [argument, owner] : donated_) {
+    // Before the call: another thread must not read what is being overwritten.
+    if (owner && !bridge_->forget(leaves_[argument])) return false;
+  }
+  return donated_.empty() || bridge_->collect_garbage();
+}
+
+PyRef CallArguments::owner_of_donated(size_t argument) {
+  for (const auto& [index, owner] : donated_) {
+    if (index != argument) continue;
+    // One reference is ours; any other is a view of numpy or DLPack that must keep its contents.
+    const bool alone = owner && Py_REFCNT(owner.get()) == 1;
+    return alone ? PyRef::borrow(owner.get()) : PyRef();
+  }
+  return PyRef();
+}
+
+bool CallArguments::forget_donated() {
+  for (const auto& [argument, owner] : donated_) {
+    if (!owner && !bridge_->forget(leaves_[argument])) return false;
   }
   return true;
 }

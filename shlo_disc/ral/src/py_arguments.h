@@ -3,6 +3,7 @@
 #define SHLO_DISC_RAL_PY_ARGUMENTS_H_
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "executable.h"
@@ -24,6 +25,14 @@ class CallArguments {
 
   // Takes the sequence; false with a Python error (ArgumentError) set.
   bool read(PyObject* leaves);
+
+  // Takes over the arrays that were donated: deletes those whose memory is ours. False with a
+  // Python error set, also when a donated array is another argument, too. To be called once.
+  bool take_donated();
+  // The owner of a donated argument's memory when nothing else refers to it; else null.
+  PyRef owner_of_donated(size_t argument);
+  // Deletes donated arrays of foreign memory; after the call has read them.
+  bool forget_donated();
 
   void* const* pointers() { return pointers_.data(); }
   const int64_t* sizes() { return sizes_.data(); }
@@ -53,6 +62,7 @@ class CallArguments {
   int64_t* next_size_;
   size_t held_ = 0;                     // entries of leaves_
   std::vector<ArrayRecord*> first_seen_;
+  std::vector<std::pair<size_t, PyRef>> donated_;  // by argument: owner of its memory, null: foreign
   std::vector<PyRef> temporaries_;      // copies and DLPack capsules
   PyObject* device_ = nullptr;
   size_t device_index_ = 0;

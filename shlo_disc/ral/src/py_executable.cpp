@@ -1,6 +1,7 @@
 #include "py_executable.h"
 
 #include <utility>
+#include <vector>
 
 #include "ffi_handler.h"
 #include "py_arguments.h"
@@ -91,12 +92,25 @@ PyObject* PyExecutable::call(disc_run host, Marks* marks, JaxBridge* bridge,
     return nullptr;
   }
 
+  std::vector<PyRef> reused;  // by result: the owner of a donated argument's memory; or empty
+  if (spec.donates) {
+    if (!arguments.take_donated()) return nullptr;
+    reused.resize(count);
+    for (const auto& [argument, result] : spec.reuses) {
+      if (!reused[result]) reused[result] = arguments.owner_of_donated(argument);
+    }
+  }
   ResultBlocks blocks(count);
   SmallVector<void*, 16> pointers(count);
+  for (size_t i = 0; i < count; ++i) pointers[i] = nullptr;
+  for (const auto& [argument, result] : spec.reuses) {
+    if (reused[result]) pointers[result] = arguments.pointers()[argument];
+  }
   bool done = true;
   {
     const WithoutGil without_gil;
     for (size_t i = 0; done && i < count; ++i) {
+      if (pointers[i] != nullptr) continue;
       done = blocks.acquire(i, bytes[i]);
       if (done) pointers[i] = blocks.data(i);
     }
@@ -107,6 +121,7 @@ PyObject* PyExecutable::call(disc_run host, Marks* marks, JaxBridge* bridge,
                             arena.get()->data, arguments.owners());
   }
   if (!done) return PyErr_NoMemory();
+  if (spec.donates && !arguments.forget_donated()) return nullptr;
 
   PyRef list(PyList_New(static_cast<Py_ssize_t>(count)));
   if (!list) return nullptr;
@@ -114,10 +129,11 @@ PyObject* PyExecutable::call(disc_run host, Marks* marks, JaxBridge* bridge,
   for (size_t i = 0; i < count; ++i) {
     const ResultSpec& result = spec.results[i];
     auto* const descr = reinterpret_cast<PyArray_Descr*>(results_[i].descr.get());
+    PyRef owner = !reused.empty() && reused[i] ? std::move(reused[i]) : owner_of(blocks.take(i));
     PyObject* const array =
         bridge == nullptr
-            ? array_over(blocks.take(i), descr, result.rank, shape)
-            : bridge->wrap(blocks.take(i), descr, result.dtype, results_[i].weak_type,
+            ? array_over(std::move(owner), descr, result.rank, shape)
+            : bridge->wrap(std::move(owner), descr, result.dtype, results_[i].weak_type,
                            result.rank, shape, arguments.device());
     if (array == nullptr) return nullptr;
     PyList_SET_ITEM(list.get(), static_cast<Py_ssize_t>(i), array);

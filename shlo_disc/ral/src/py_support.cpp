@@ -1,5 +1,6 @@
 #include "py_support.h"
 
+#include <unordered_map>
 #include <utility>
 
 namespace shlo_disc {
@@ -7,8 +8,16 @@ namespace {
 
 constexpr char kBlockCapsule[] = "shlo_disc.block";
 
+// The capsules that own the memory of our arrays, by address (not owned); under the GIL.
+std::unordered_map<void*, PyObject*>& owners() {
+  static auto* const instance = new std::unordered_map<void*, PyObject*>;  // arrays outlive main
+  return *instance;
+}
+
 void release_block(PyObject* capsule) {
-  pool_release(static_cast<Block*>(PyCapsule_GetPointer(capsule, kBlockCapsule)));
+  auto* const block = static_cast<Block*>(PyCapsule_GetPointer(capsule, kBlockCapsule));
+  owners().erase(block->data);
+  pool_release(block);
 }
 
 }  // namespace
@@ -73,12 +82,25 @@ DType dtype_of(PyArray_Descr* descr) {
   return dtype_from_name(text_of(name.get()));
 }
 
-PyObject* array_over(ScopedBlock block, PyArray_Descr* descr, int64_t rank,
-                     const int64_t* sizes) {
-  static_assert(sizeof(npy_intp) == sizeof(int64_t), "64-bit only");
+PyRef owner_of(ScopedBlock block) {
+  void* const data = block.get()->data;
   PyRef owner(PyCapsule_New(block.get(), kBlockCapsule, &release_block));
+  if (!owner) return owner;
+  block.take();
+  owners()[data] = owner.get();
+  return owner;
+}
+
+PyRef owner_at(void* data) {
+  const auto found = owners().find(data);
+  return found == owners().end() ? PyRef() : PyRef::borrow(found->second);
+}
+
+PyObject* array_over(PyRef owner, PyArray_Descr* descr, int64_t rank, const int64_t* sizes) {
+  static_assert(sizeof(npy_intp) == sizeof(int64_t), "64-bit only");
   if (!owner) return nullptr;
-  void* const data = block.take()->data;
+  void* const data =
+      static_cast<Block*>(PyCapsule_GetPointer(owner.get(), kBlockCapsule))->data;
   Py_INCREF(descr);  // stolen by the next call
   PyRef array(PyArray_NewFromDescr(&PyArray_Type, descr, static_cast<int>(rank),
                                    reinterpret_cast<const npy_intp*>(sizes), nullptr, data,

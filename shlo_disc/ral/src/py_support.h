@@ -69,9 +69,14 @@ std::string text_of(PyObject* object);       // str(object); "?" when that fails
 std::string take_error_text();               // message of the current error, which is cleared
 DType dtype_of(PyArray_Descr* descr);        // by NumPy's name; kOther for byte-swapped data
 
-// A new dense row-major array over the block's memory, which goes back to the pool when the array
-// dies. Null with an error set when out of memory; the block is released then.
-PyObject* array_over(ScopedBlock block, PyArray_Descr* descr, int64_t rank, const int64_t* sizes);
+// An object that owns a block's memory, which goes back to the pool when the last reference dies.
+// Null with an error set when out of memory; the block is released then.
+PyRef owner_of(ScopedBlock block);
+// The owner of the memory at an address, if it is ours and begins there; else null, no error set.
+PyRef owner_at(void* data);
+// A new dense row-major array over the memory of an owner (null: it has failed). Null with an error
+// set.
+PyObject* array_over(PyRef owner, PyArray_Descr* descr, int64_t rank, const int64_t* sizes);
 
 }  // namespace shlo_disc
 

@@ -1,0 +1,118 @@
+"""Which results may be written into the memory of donated arguments; part of plan-buffers.
+
+A result may take an argument's buffer when types and sizes are equal and the argument is dead by
+the time the result is written: no op after the one that writes it reads the argument, and that op
+either does not read it, changes it in place (an update of a slice, a scatter), or reads element i
+only to compute element i.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.mlir import ir
+from shlo_disc.passes.op_classes import ELEMENTWISE, is_splat_constant
+
+__all__ = ["donated_reuses", "is_donated"]
+
+
+class _Liveness(Protocol):
+    uses: dict[ir.Value, list[int]]
+    place: dict[ir.Value, str]
+
+    def root(self, value: ir.Value) -> ir.Value: ...
+    def start(self, op: ir.Operation) -> int: ...
+    def changes_operand(self, op: ir.Operation) -> bool: ...
+
+
+def is_donated(func: ir.Operation, index: int) -> bool:
+    """Has the user given up argument `index` of `main`?"""
+    if "arg_attrs" not in func.attributes:
+        return False
+    attributes = ir.DictAttr(ir.ArrayAttr(func.attributes["arg_attrs"])[index])
+    return "disc.donated" in attributes
+
+
+def donated_reuses(
+    func: ir.Operation, shapes: ShapeAnalysis, live: _Liveness
+) -> list[tuple[int, int]]:
+    """Pairs (argument, result); every argument and every result at most once."""
+    block = func.regions[0].blocks[0]
+    donated = [k for k in range(len(block.arguments)) if is_donated(func, k)]
+    if not donated:
+        return []
+    last = block.operations[len(block.operations) - 1].operation
+    pairs: list[tuple[int, int]] = []
+    for index, value in enumerate(last.operands):
+        root = live.root(value)
+        owner = root.owner
+        if isinstance(owner, ir.Block) or live.place.get(root) != f"result:{index}":
+            continue
+        writer = owner.operation
+        if writer.name != "disc.fusion" or writer.block != block:
+            continue
+        fits = [
+            k
+            for k in donated
+            if _same_type(block.arguments[k], root, shapes)
+            and _dead(block.arguments[k], writer, live)
+        ]
+        # What is changed in place saves a copy; the rest only memory.
+        fits.sort(key=lambda k: not _reads(writer, block.arguments[k], live))
+        if fits:
+            pairs.append((fits[0], index))
+            donated.remove(fits[0])
+    return pairs
+
+
+def _same_type(argument: ir.Value, result: ir.Value, shapes: ShapeAnalysis) -> bool:
+    a, b = ir.RankedTensorType(argument.type), ir.RankedTensorType(result.type)
+    sizes = Expr.product(shapes.shape(argument)), Expr.product(shapes.shape(result))
+    return bool(a.element_type == b.element_type and shapes.constraints.equal(*sizes))
+
+
+def _reads(op: ir.Operation, argument: ir.Value, live: _Liveness) -> bool:
+    return any(live.root(value) == argument for value in op.operands)
+
+
+def _dead(argument: ir.Value, writer: ir.Operation, live: _Liveness) -> bool:
+    """May `writer` write its result over the argument?"""
+    if any(position > live.start(writer) for position in live.uses[argument]):
+        return False
+    places = [k for k, value in enumerate(writer.operands) if live.root(value) == argument]
+    if not places:
+        return True
+    if live.changes_operand(writer):
+        return places == [0]
+    # An alias in another shape has other indices.
+    same = all(writer.operands[k] == argument for k in places)
+    return same and all(_only_own_element(writer, k) for k in places)
+
+
+def _only_own_element(fusion: ir.Operation, operand: int) -> bool:
+    """Does element i of the one result need element i of the operand, and no other?"""
+    if ir.StringAttr(fusion.attributes["kind"]).value != "loop" or len(fusion.results) != 1:
+        return False
+    block = fusion.regions[0].blocks[0]
+    if block.arguments[operand].type != fusion.results[0].type:
+        return False
+    depends = {block.arguments[operand]}
+    for view in block.operations:
+        op = view.operation
+        if not len(op.results) or is_splat_constant(op):
+            continue
+        if any(value in depends for value in op.operands):
+            if op.name not in ELEMENTWISE:
+                return False
+            # Scalars of select and clamp are read for every element.
+            if any(
+                value in depends
+                and value.type != op.results[0].type
+                and not ir.RankedTensorType(value.type).rank
+                for value in op.operands
+            ):
+                return False
+            depends.update(op.results)
+    return True

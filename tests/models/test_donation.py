@@ -1,0 +1,228 @@
+"""donate_argnums: memory taken over, arrays deleted, nobody's data changed."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import shlo_disc
+from shlo_disc import ral
+
+
+def ours(function):
+    """Arrays of shlo_disc, whose memory can be taken over."""
+    return shlo_disc.jit(function)
+
+
+def update(w, g):
+    return w - 0.1 * g
+
+
+def cache_step(cache, row, at):
+    return jax.lax.dynamic_update_slice(cache, row, (at, 0))
+
+
+def fresh(shape, value=1.0):
+    return ours(lambda x: x * value)(jnp.ones(shape))
+
+
+def address(array):
+    return array.unsafe_buffer_pointer()
+
+
+def test_an_update_is_written_where_the_donated_array_was():
+    f = shlo_disc.jit(update, donate_argnums=0)
+    w, g = fresh((64, 48), 3.0), jnp.ones((64, 48))
+    where = address(w)
+    new = f(w, g)
+    assert w.is_deleted()
+    assert not g.is_deleted()
+    assert address(new) == where
+    np.testing.assert_allclose(new, np.full((64, 48), 2.9), rtol=1e-6)
+    for _ in range(3):
+        new = f(new, g)
+    assert address(new) == where
+    np.testing.assert_allclose(new, np.full((64, 48), 2.6), rtol=1e-6)
+
+
+def test_a_slice_is_updated_in_place():
+    f = shlo_disc.jit(cache_step, donate_argnums=0)
+    cache = fresh((1000, 64), 0.0)
+    where = address(cache)
+    for at in range(5):
+        cache = f(cache, jnp.full((1, 64), at + 1.0), at)
+        assert address(cache) == where
+    np.testing.assert_array_equal(cache[:6, 0], [1, 2, 3, 4, 5, 0])
+    exe = f.lower(cache, jnp.ones((1, 64)), 0).compile()
+    sizes = dict.fromkeys(exe.executable.program.symbol_names, 10)
+    memory = exe.memory_analysis(sizes)
+    assert memory["alias_size_in_bytes"] == memory["output_size_in_bytes"]
+    assert memory["peak_memory_in_bytes"] < 2 * memory["output_size_in_bytes"] + 4096
+
+
+def test_memory_in_use_does_not_grow_while_training():
+    f = shlo_disc.jit(lambda p, x: jax.tree.map(lambda w: w - 0.1 * x.mean(), p), donate_argnums=0)
+    p = f({"a": jnp.ones(1000), "b": jnp.ones((30, 40))}, jnp.ones(3))
+    p = f(p, jnp.ones(3))
+    before = ral.pool_stats()["in_use_bytes"]
+    for _ in range(20):
+        p = f(p, jnp.ones(3))
+    assert ral.pool_stats()["in_use_bytes"] <= before
+    np.testing.assert_allclose(p["a"], np.full(1000, 1 - 2.2), rtol=1e-5)
+
+
+def test_what_numpy_looks_at_is_not_overwritten():
+    f = shlo_disc.jit(update, donate_argnums=0)
+    w = fresh((64, 48), 3.0)
+    seen = np.asarray(w)
+    new = f(w, jnp.ones((64, 48)))
+    assert w.is_deleted()
+    np.testing.assert_array_equal(seen, np.full((64, 48), 3.0, np.float32))
+    np.testing.assert_allclose(new, np.full((64, 48), 2.9), rtol=1e-6)
+
+
+def test_what_dlpack_looks_at_is_not_overwritten():
+    f = shlo_disc.jit(update, donate_argnums=0)
+    w = fresh((64, 48), 3.0)
+    seen = np.from_dlpack(w)
+    f(w, jnp.ones((64, 48)))
+    np.testing.assert_array_equal(seen, np.full((64, 48), 3.0, np.float32))
+
+
+def test_arrays_of_jax_are_deleted_and_read_before():
+    f = shlo_disc.jit(update, donate_argnums=0)
+    w = jnp.full((64, 48), 3.0)
+    new = f(w, jnp.ones((64, 48)))
+    assert w.is_deleted()
+    np.testing.assert_allclose(new, np.full((64, 48), 2.9), rtol=1e-6)
+    # numpy arrays and numbers are left alone
+    mine = np.full((64, 48), 3.0, np.float32)
+    f(mine, np.ones((64, 48), np.float32))
+    assert mine[0, 0] == 3.0
+
+
+def test_the_same_array_twice_is_refused_and_kept():
+    f = shlo_disc.jit(update, donate_argnums=0)
+    w = fresh((8, 8))
+    with pytest.raises(TypeError, match="is donated and is argument 1, too"):
+        f(w, w)
+    assert not w.is_deleted()
+
+
+def test_a_deleted_array_is_refused():
+    f = shlo_disc.jit(update, donate_argnums=0)
+    w = fresh((8, 8))
+    f(w, jnp.ones((8, 8)))
+    with pytest.raises((TypeError, RuntimeError), match="deleted"):
+        f(w, jnp.ones((8, 8)))
+
+
+def test_by_name_negative_position_and_in_a_pytree():
+    def step(p, x):
+        return {"w": p["w"] + x}, x.sum()
+
+    for options in ({"donate_argnames": "p"}, {"donate_argnums": -2}, {"donate_argnums": (0,)}):
+        f = shlo_disc.jit(step, **options)
+        p = {"w": fresh((32, 32))}
+        where = address(p["w"])
+        new, _ = f(p, jnp.ones((32, 32)))
+        assert address(new["w"]) == where
+        assert p["w"].is_deleted()
+
+
+def test_what_is_read_later_is_not_overwritten_too_early():
+    def f(x, y):
+        z = x + y
+        return z, x.T @ z, z[::-1] * x
+
+    expected = [np.asarray(r) for r in f(jnp.full((32, 32), 2.0), jnp.ones((32, 32)))]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        got = shlo_disc.jit(f, donate_argnums=0)(fresh((32, 32), 2.0), jnp.ones((32, 32)))
+    for a, b in zip(got, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x[::-1],
+        lambda x: x.T,
+        lambda x: jnp.roll(x, 1, 0),
+        lambda x: x - x.mean(0),
+        lambda x: jnp.where(x > 0, x, x[0, 0]),
+        lambda x: x @ x,
+        lambda x: jnp.sort(x, -1),
+        jax.nn.softmax,
+        lambda x: jnp.cumsum(x, 0),
+        lambda x: x.at[jnp.array([1, 3])].add(x[5:7]),
+        lambda x: jax.lax.fori_loop(0, 3, lambda _, y: y * 2 + y.T, x),
+        lambda x: (x * 2, x + 1),
+        lambda x: (x.reshape(8, 128) * 2).reshape(32, 32),
+    ],
+)
+def test_results_are_those_without_donation(function):
+    data = np.random.default_rng(0).standard_normal((32, 32), np.float32)
+    expected = function(jnp.asarray(data))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        got = shlo_disc.jit(function, donate_argnums=0)(ours(lambda x: x + 0)(data))
+    for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-6)
+
+
+def test_unusable_donations_are_named_once():
+    f = shlo_disc.jit(lambda x: x.sum(), donate_argnums=0)
+    with pytest.warns(UserWarning, match=r"no result can use the memory of donated arguments x: "):
+        f(jnp.ones((3, 4)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        f(jnp.ones((3, 4)))
+
+
+def test_static_and_donated_exclude_each_other():
+    with pytest.raises(ValueError, match="cannot be static and donated"):
+        shlo_disc.jit(update, static_argnums=0, donate_argnums=0)
+
+
+def test_threads_that_donate_the_same_array_get_one_result():
+    f = shlo_disc.jit(update, donate_argnums=0)
+    g = jnp.ones((256, 256))
+    f(fresh((256, 256)), g)
+    for _ in range(20):
+        w, results, errors = fresh((256, 256), 3.0), [], []
+
+        def work(w=w, results=results, errors=errors):
+            try:
+                results.append(f(w, g))
+            except (TypeError, RuntimeError) as error:
+                errors.append(error)
+
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(results) == 1
+        assert len(errors) == 3
+        np.testing.assert_allclose(results[0], np.full((256, 256), 2.9), rtol=1e-6)
+
+
+def test_inside_jax_jit_nothing_is_donated():
+    f = shlo_disc.jit(update, donate_argnums=0)
+    w = fresh((16, 16), 3.0)
+    new = jax.jit(lambda w: f(w, jnp.ones((16, 16))) + w)(w)
+    np.testing.assert_allclose(new, np.full((16, 16), 5.9), rtol=1e-6)
+    assert not w.is_deleted()
+
+
+def test_a_profile_leaves_donated_arrays_alone():
+    f = shlo_disc.jit(update, donate_argnums=0)
+    w, g = fresh((64, 48), 3.0), jnp.ones((64, 48))
+    assert f.profile(w, g).kernels
+    assert not w.is_deleted()
