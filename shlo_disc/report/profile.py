@@ -234,7 +234,8 @@ def profile(executable: Executable, leaves: Sequence[Any], calls: int | None = N
         start = time.perf_counter()
         executable.call_leaves(leaves)
         ordinary.append((time.perf_counter() - start) * 1e3)
-        marked.append(executable.call_marked(run, leaves))
+        # Without the results: their memory is to be used again, as in a loop.
+        marked.append(executable.call_marked(run, leaves)._replace(results=[]))
     runs = [_Run.of(call.marks, call.begin, executable.host) for call in marked]
     lengths = [(call.end - call.begin) / 1e6 for call in marked]
     median = sorted(range(calls), key=lambda k: lengths[k])[calls // 2]
