@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import importlib.metadata
 import json
@@ -12,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -20,13 +21,18 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.peers.client import Peers, available
+from benchmarks.targets import DYNAMIC, TARGETS
+
 __all__ = [
     "Case",
     "Peaks",
+    "Remote",
     "Spread",
     "compare",
     "host",
     "interleaved",
+    "judged",
     "measure_peaks",
     "milliseconds",
     "report",
@@ -71,8 +77,15 @@ def milliseconds(thunk: Thunk) -> float:
     return (time.perf_counter() - start) * 1e3
 
 
+class Remote(Protocol):
+    """A system in another process, which takes its own times."""
+
+    def sample(self, count: int, settle: float) -> list[float]:
+        """Milliseconds of `count` calls, after `settle` seconds of untimed ones."""
+
+
 def interleaved(
-    thunks: Mapping[str, Thunk],
+    thunks: Mapping[str, Thunk | Remote],
     *,
     seconds: float = 2.0,
     least: int = 5,
@@ -85,27 +98,41 @@ def interleaved(
     than 100 us are timed in batches. `settle`: seconds of untimed calls before a
     system's turn, which then has several calls: where the threads of another go on spinning.
     """
-    batch = {}
-    for name, thunk in thunks.items():
-        milliseconds(thunk)
-        batch[name] = max(1, int(0.1 / max(milliseconds(thunk), 1e-4)))
+    systems = {
+        name: thunk if hasattr(thunk, "sample") else _Local(thunk) for name, thunk in thunks.items()
+    }
+    for system in systems.values():
+        system.sample(2, 0.0)
     times: dict[str, list[float]] = {name: [] for name in thunks}
     end = time.perf_counter() + seconds
     rounds = 0
     while rounds < least or (time.perf_counter() < end and rounds < most):
-        for name, thunk in thunks.items():
-            count = batch[name]
-            settled = time.perf_counter() + settle
-            while time.perf_counter() < settled:
-                milliseconds(thunk)
-            for _ in range(3 if settle else 1):
-                start = time.perf_counter()
-                for _ in range(count):
-                    result = thunk()
-                jax.block_until_ready(result)
-                times[name].append((time.perf_counter() - start) * 1e3 / count)
+        for name, system in systems.items():
+            times[name] += system.sample(3 if settle else 1, settle)
         rounds += 1
     return {name: Spread.of(of) for name, of in times.items()}
+
+
+class _Local:
+    """A function of this process."""
+
+    def __init__(self, thunk: Thunk) -> None:
+        self._thunk = thunk
+        milliseconds(thunk)
+        self._batch = max(1, int(0.1 / max(milliseconds(thunk), 1e-4)))
+
+    def sample(self, count: int, settle: float) -> list[float]:
+        settled = time.perf_counter() + settle
+        while time.perf_counter() < settled:
+            milliseconds(self._thunk)
+        times = []
+        for _ in range(count):
+            start = time.perf_counter()
+            for _ in range(self._batch):
+                result = self._thunk()
+            jax.block_until_ready(result)
+            times.append((time.perf_counter() - start) * 1e3 / self._batch)
+        return times
 
 
 @dataclass(frozen=True)
@@ -198,42 +225,105 @@ class Case:
     """One line of a table: the same work by all systems."""
 
     name: str
-    calls: Mapping[str, Thunk]
+    calls: Mapping[str, Thunk | Remote]
     """`ours` first, then the peers."""
     flops: float = 0.0
     read_bytes: float = 0.0
     settle: float = 0.0
     """See :func:`interleaved`."""
+    peer: str = ""
+    """The same work in `peers/cases.py`, when it is there."""
+    weights: Any = ()
+    inputs: tuple[Any, ...] = ()
+
+
+PEER_SETTLE = 0.1
+"""Threads of PyTorch and ONNX Runtime spin, too."""
 
 
 def compare(
     console: Console, suite: str, title: str, cases: Iterable[Case], *, seconds: float
 ) -> None:
-    """Time every case, print how many times faster than each peer ours is, and store the rows."""
+    """Time every case, print how many times faster than each peer ours is, and store the rows.
+
+    PyTorch and ONNX Runtime take part where there is a workload and an environment for them.
+    """
     peaks = measure_peaks()
-    peak = f"{peaks.gflops:.0f} GFLOP/s, {peaks.gigabytes_per_second:.0f} GB/s measured"
-    table = Table(title=f"{title} ({peak})")
     rows: list[dict[str, Any]] = []
-    for case in cases:
-        times = interleaved(case.calls, seconds=seconds, settle=case.settle)
-        mine, *peers = case.calls
-        if not rows:
-            table.add_column("")
-            for name in case.calls:
-                table.add_column(f"{name} ms", justify="right")
-            for name in peers:
-                table.add_column(f"{name} / {mine}", justify="right")
-            table.add_column(f"{mine} / floor", justify="right")
-        floor = peaks.floor_ms(case.flops, case.read_bytes)
-        ratios = {name: times[name].median / times[mine].median for name in peers}
-        share = times[mine].median / floor if floor else None
-        rows.append({"case": case.name, "times_ms": {k: asdict(v) for k, v in times.items()},
-                     "ratios": ratios, "floor_ms": floor})  # fmt: skip
-        table.add_row(case.name, *map(str, times.values()),
-                      *(f"{ratio:.2f}" for ratio in ratios.values()),
-                      f"{share:.2f}" if share else "")  # fmt: skip
-    console.print(table)
-    console.print(str(write(suite, rows, peaks=asdict(peaks))))
+    notes: dict[str, None] = {}
+    with contextlib.ExitStack() as stack:
+        peers: Peers | None = None
+        loaded: tuple[str, int] | None = None
+        for case in cases:
+            calls = dict(case.calls)
+            if case.peer and available():
+                peers = peers or stack.enter_context(Peers())
+                if loaded != (case.peer, id(case.weights)):
+                    peers.load(case.peer, case.weights)
+                    loaded = (case.peer, id(case.weights))
+                expected = np.asarray(case.calls["ours"]())
+                systems, failed = peers.systems(case.inputs, expected)
+                calls |= systems
+                notes.update(dict.fromkeys(f"{name}: {why}" for name, why in failed.items()))
+            elif case.peer:
+                notes["no PyTorch and ONNX Runtime: run `make peers`"] = None
+            settle = max(case.settle, PEER_SETTLE) if len(calls) > len(case.calls) else case.settle
+            times = interleaved(calls, seconds=seconds * max(1, len(calls) / 2), settle=settle)
+            rows.append(_row(suite, case, times, peaks))
+        about = peers.about if peers is not None else {}
+    console.print(_table(title, rows, peaks))
+    for note in notes:
+        console.print(note)
+    console.print(str(write(suite, rows, peaks=asdict(peaks), peers=about)))
+
+
+def _row(
+    suite: str, case: Case, times: Mapping[str, Spread], peaks: Peaks
+) -> dict[str, Any]:
+    mine, *others = times
+    ratios = {name: times[name].median / times[mine].median for name in others}
+    dynamic = {name: ratio for name, ratio in ratios.items() if name in DYNAMIC}
+    wanted = TARGETS.get((suite, case.name), (None, None))
+    return {
+        "case": case.name,
+        "times_ms": {name: asdict(spread) for name, spread in times.items()},
+        "ratios": ratios,
+        "best_dynamic": min(dynamic.values()) if dynamic else None,
+        "floor_ms": peaks.floor_ms(case.flops, case.read_bytes),
+        "target_xla": wanted[0],
+        "target_dynamic": wanted[1],
+    }
+
+
+def _table(title: str, rows: Sequence[Mapping[str, Any]], peaks: Peaks) -> Table:
+    peak = f"{peaks.gflops:.0f} GFLOP/s, {peaks.gigabytes_per_second:.0f} GB/s measured"
+    table = Table(title=f"{title} ({peak}); other / ours")
+    systems = list(dict.fromkeys(name for row in rows for name in row["times_ms"]))
+    table.add_column("")
+    for name in systems:
+        table.add_column(f"{name} ms" if name == systems[0] else name, justify="right")
+    for name in ("x floor", "target XLA", "target dynamic"):
+        table.add_column(name, justify="right")
+    for row in rows:
+        cells = [str(Spread(**row["times_ms"][systems[0]]))]
+        for name in systems[1:]:
+            ratio = row["ratios"].get(name)
+            cells.append("" if ratio is None else f"{ratio:.2f}")
+        floor = row["floor_ms"]
+        cells.append(f"{row['times_ms'][systems[0]]['median'] / floor:.2f}" if floor else "")
+        cells.append(judged(row["ratios"].get("jax.jit"), row["target_xla"]))
+        cells.append(judged(row["best_dynamic"], row["target_dynamic"]))
+        table.add_row(row["case"], *cells)
+    return table
+
+
+def judged(ratio: float | None, target: float | None) -> str:
+    """`1.35 met`, `1.45 missed` or nothing."""
+    if target is None:
+        return ""
+    if ratio is None:
+        return f"{target} not measured"
+    return f"{target} met" if ratio >= target else f"[red]{target} missed[/red]"
 
 
 def report() -> Console:

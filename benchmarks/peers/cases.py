@@ -1,0 +1,166 @@
+"""The workloads in PyTorch: modules that do what the JAX functions of the same name do.
+
+Runs in the peers' environment. Weights come by name, as in the parameters of the JAX functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+Weights = dict[str, np.ndarray]
+
+
+class Function(nn.Module):
+    """A function without weights."""
+
+    def __init__(self, function: Callable[..., torch.Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
+        """The function's result."""
+        return self.function(*inputs)
+
+
+class Product(nn.Module):
+    """x [M, K] by a weight [K, N]."""
+
+    def __init__(self, weights: Weights) -> None:
+        super().__init__()
+        # As a linear layer has it: what freezing and exporters expect.
+        self.weight = nn.Parameter(torch.from_numpy(weights["w"].T.copy()))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """The product."""
+        return F.linear(x, self.weight)
+
+
+class Lstm(nn.Module):
+    """xs [T, B, C] -> [T, B, H]; gates i, f, o, u of ours are i, f, g, o here."""
+
+    def __init__(self, weights: Weights) -> None:
+        super().__init__()
+        hidden = weights["h"].shape[0]
+        self.lstm = nn.LSTM(weights["x"].shape[0], hidden)
+        order = [0, 1, 3, 2]
+
+        def gates(w: np.ndarray) -> torch.Tensor:
+            parts = np.split(w, 4, axis=-1)
+            return torch.from_numpy(np.concatenate([parts[k] for k in order], -1).T.copy())
+
+        with torch.no_grad():
+            self.lstm.weight_ih_l0.copy_(gates(weights["x"]))
+            self.lstm.weight_hh_l0.copy_(gates(weights["h"]))
+            self.lstm.bias_ih_l0.copy_(gates(weights["bias"]))
+            self.lstm.bias_hh_l0.zero_()
+
+    def forward(self, xs: torch.Tensor) -> torch.Tensor:
+        """The hidden states."""
+        return self.lstm(xs)[0]
+
+
+class BertLayer(nn.Module):
+    """One layer of examples/bert.py."""
+
+    def __init__(self, weights: Weights, prefix: str, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+
+        def linear(name: str) -> nn.Linear:
+            w = weights[f"{prefix}{name}"]
+            layer = nn.Linear(*w.shape)
+            with torch.no_grad():
+                layer.weight.copy_(torch.from_numpy(w.T.copy()))
+                layer.bias.copy_(torch.from_numpy(weights[f"{prefix}{name}_bias"]))
+            return layer
+
+        self.query, self.key, self.value = linear("query"), linear("key"), linear("value")
+        self.out, self.up, self.down = linear("out"), linear("up"), linear("down")
+        self.norm1 = _norm(weights, f"{prefix}norm1")
+        self.norm2 = _norm(weights, f"{prefix}norm2")
+
+    def forward(self, x: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        """x [B, T, H] -> [B, T, H]."""
+        b, t, h = x.shape
+
+        def heads(y: torch.Tensor) -> torch.Tensor:
+            return y.view(b, t, self.heads, h // self.heads).transpose(1, 2)
+
+        q, k, v = heads(self.query(x)), heads(self.key(x)), heads(self.value(x))
+        mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=bias)
+        x = self.norm1(x + self.out(mixed.transpose(1, 2).reshape(b, t, h)))
+        return self.norm2(x + self.down(F.gelu(self.up(x))))
+
+
+def _norm(weights: Weights, name: str) -> nn.LayerNorm:
+    scale = weights[f"{name}_scale"]
+    norm = nn.LayerNorm(len(scale), eps=1e-12)
+    with torch.no_grad():
+        norm.weight.copy_(torch.from_numpy(scale))
+        norm.bias.copy_(torch.from_numpy(weights[f"{name}_bias"]))
+    return norm
+
+
+class Bert(nn.Module):
+    """examples/bert.py: ids, mask [B, T] -> [B, T, H]."""
+
+    def __init__(self, weights: Weights) -> None:
+        super().__init__()
+        self.tokens = nn.Parameter(torch.from_numpy(weights["tokens"]))
+        self.positions = nn.Parameter(torch.from_numpy(weights["positions"]))
+        self.norm = _norm(weights, "norm")
+        count = len({name.split("/")[1] for name in weights if name.startswith("layers/")})
+        self.layers = nn.ModuleList(
+            BertLayer(weights, f"layers/{k}/", heads=12) for k in range(count)
+        )
+
+    def forward(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        """The last hidden state."""
+        x = F.embedding(ids, self.tokens) + self.positions[: ids.shape[1]]
+        bias = (1.0 - mask[:, None, None, :].to(x.dtype)) * -1e9
+        x = self.norm(x)
+        for layer in self.layers:
+            x = layer(x, bias)
+        return x
+
+
+def _layer_norm(x: torch.Tensor) -> torch.Tensor:
+    return F.layer_norm(x, (x.shape[-1],), eps=1e-6)
+
+
+def _rms_norm(x: torch.Tensor) -> torch.Tensor:
+    return x * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-6)
+
+
+def _attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+    return F.scaled_dot_product_attention(q, k, v).transpose(1, 2)
+
+
+_FUNCTIONS: dict[str, Callable[..., torch.Tensor]] = {
+    "element-wise": lambda x, y: x * y + x,
+    "gelu": lambda x: F.gelu(x),
+    "softmax": lambda x: F.softmax(x, -1),
+    "layer-norm": _layer_norm,
+    "rms-norm": _rms_norm,
+    "column sum": lambda x: x.sum(0),
+    "transpose + bias": lambda x, b: x.T + b,
+    "attention": _attention,
+}
+
+_MODULES: dict[str, Callable[[Weights], nn.Module]] = {
+    "bert": Bert,
+    "gemm": Product,
+    "lstm": Lstm,
+}
+
+
+def module(name: str, weights: Weights) -> nn.Module:
+    """The workload called `name`, ready for inference; KeyError for another name."""
+    found = Function(_FUNCTIONS[name]) if name in _FUNCTIONS else _MODULES[name](weights)
+    return found.eval()

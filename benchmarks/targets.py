@@ -1,0 +1,40 @@
+"""What the product wants to reach: how many times faster than the others, by suite and case.
+
+Medians on two cores with AVX-512. The first number is against `jax.jit`, which compiles every
+shape, the second against the best system that serves all shapes with one compilation.
+"""
+
+from __future__ import annotations
+
+__all__ = ["DYNAMIC", "TARGETS"]
+
+DYNAMIC = frozenset(
+    {"ONNX Runtime", "torch.compile", "torch.compile, frozen", "torch", "OpenBLAS"}
+)
+"""Systems that serve all shapes with one compilation."""
+
+TARGETS: dict[tuple[str, str], tuple[float | None, float | None]] = {
+    ("bert", "1 x 16"): (2.0, 1.1),
+    ("bert", "1 x 128"): (1.4, 1.1),
+    ("bert", "8 x 128"): (1.35, 1.1),
+    ("bert", "1 x 384"): (1.45, 1.1),
+    ("micro", "softmax 4096 x 768"): (4.0, 1.3),
+    ("micro", "layer-norm 4096 x 768"): (4.0, 1.3),
+    ("micro", "gelu 4096 x 768"): (4.0, 1.3),
+    ("micro", "softmax 64 x 64"): (1.0, 1.3),
+    ("micro", "layer-norm 64 x 64"): (1.0, 1.3),
+    ("micro", "gelu 64 x 64"): (1.0, 1.3),
+    ("micro", "element-wise 4096 x 2048"): (8.0, 2.0),
+    ("gemm", "2048 x 2048 x 2048"): (1.08, 1.05),
+    ("gemm", "128 x 768 x 3072"): (1.15, 1.05),
+    ("gemm", "1 x 768 x 3072"): (1.5, 1.05),
+    ("attention", "1 x 128"): (1.3, 1.0),
+    ("attention", "1 x 1024"): (1.5, 1.0),
+    ("attention", "1 x 4096"): (2.0, 1.0),
+    ("recurrent", "LSTM 256 steps, batch 1"): (1.6, 1.5),
+    ("models", "DIEN 32 x 100"): (2.0, None),
+    ("models", "ASR encoder 4 x 800"): (2.0, None),
+    ("models", "CRNN 4 x 400"): (2.0, None),
+    ("models", "BERT training, 2 layers 4 x 64"): (1.3, None),
+    ("models", "Transformer training 8 x 48 x 40"): (1.3, None),
+}
