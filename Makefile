@@ -54,6 +54,12 @@ check: $(VENV)/.installed-dev  ## Style, types and documentation
 	$(RUN) -m shlo_disc.tools.env_table --check docs/env.md
 	$(MAKE) --no-print-directory docs
 
+.PHONY: peers
+peers: .venv-peers/.installed  ## .venv-peers: PyTorch and ONNX Runtime for `make bench`
+
+.venv-peers/.installed: benchmarks/peers/requirements.txt tools/venv.sh
+	tools/venv.sh .venv-peers -r benchmarks/peers/requirements.txt
+
 .PHONY: fix
 fix: $(VENV)/.installed-dev  ## Format, and mend what ruff can
 	$(VENV)/bin/ruff check --fix .

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import click
 from rich.console import Console
 
-from benchmarks import bert, dispatch, kernels, memory, trace
+from benchmarks import bert, dispatch, kernels, memory, micro, report_all, sweep, trace
 from benchmarks.harness import host, report, versions
 from benchmarks.models import suite
 
@@ -19,9 +19,11 @@ SUITES: dict[str, Callable[[Console, bool], None]] = {
     "dispatch": dispatch.dispatch,
     "gemm": kernels.gemm,
     "memory": memory.memory,
+    "micro": micro.micro,
     "models": suite.models,
     "new_shape": bert.new_shape,
     "recurrent": kernels.recurrent,
+    "sweep": sweep.sweep,
     "trace": trace.trace,
 }
 
@@ -40,6 +42,7 @@ def main(names: tuple[str, ...], quick: bool) -> None:
                       style="bold red")  # fmt: skip
     for name in names or SUITES:
         SUITES[name](console, quick)
+    report_all.targets(console)
 
 
 if __name__ == "__main__":

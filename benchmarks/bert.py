@@ -10,7 +10,7 @@ import json
 import statistics
 import subprocess
 import sys
-from dataclasses import asdict
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 import shlo_disc
-from benchmarks.harness import interleaved, measure_peaks, milliseconds, write
+from benchmarks.harness import SETTLE, Case, compare, milliseconds, write
 
 STEADY = ((1, 16), (1, 128), (8, 128), (1, 384))
 
@@ -58,28 +58,20 @@ def _compiled() -> tuple[Any, Any, Any]:
 
 def steady(console: Console, quick: bool) -> None:
     """Time of a call at a shape that was seen before."""
-    peaks = measure_peaks()
     params, ours, theirs = _compiled()
-    table = Table(title=f"BERT-base steady state ({peaks.gflops:.0f} GFLOP/s, "
-                        f"{peaks.gigabytes_per_second:.0f} GB/s measured)")  # fmt: skip
-    for column in ("shape", "ours ms", "jax.jit ms", "ours / jax", "floor ms", "ours / floor"):
-        table.add_column(column, justify="right")
-    rows = []
-    for batch, length in STEADY[:2] if quick else STEADY:
-        ids, mask = (jax.device_put(a) for a in model.batch(batch, length))
-        calls = {
-            "ours": lambda ids=ids, mask=mask: ours(params, ids, mask),
-            "jax": lambda ids=ids, mask=mask: theirs(params, ids, mask),
-        }
-        times = interleaved(calls, seconds=2 if quick else 12, least=5)
-        floor = peaks.floor_ms(flops(batch, length), weight_bytes())
-        ratio = times["ours"].median / times["jax"].median
-        rows.append({"batch": batch, "length": length, "ratio": ratio, "floor_ms": floor,
-                     **{f"{k}_ms": asdict(v) for k, v in times.items()}})  # fmt: skip
-        table.add_row(f"{batch} x {length}", str(times["ours"]), str(times["jax"]), f"{ratio:.2f}",
-                      f"{floor:.1f}", f"{times['ours'].median / floor:.2f}")  # fmt: skip
-    console.print(table)
-    console.print(f"{ours.cache_info()}; {write('bert', rows, peaks=asdict(peaks))}")
+
+    def cases() -> Iterator[Case]:
+        for batch, length in STEADY[:2] if quick else STEADY:
+            ids, mask = (jax.device_put(a) for a in model.batch(batch, length))
+            calls = {
+                "ours": lambda ids=ids, mask=mask: ours(params, ids, mask),
+                "jax.jit": lambda ids=ids, mask=mask: theirs(params, ids, mask),
+            }
+            yield Case(f"{batch} x {length}", calls, flops(batch, length), weight_bytes(),
+                       settle=SETTLE, peer="bert", weights=params, inputs=(ids, mask))  # fmt: skip
+
+    compare(console, "bert", "BERT-base steady state", cases(), seconds=2 if quick else 8)
+    console.print(str(ours.cache_info()))
 
 
 def new_shape(console: Console, quick: bool) -> None:

@@ -237,7 +237,7 @@ class Case:
     inputs: tuple[Any, ...] = ()
 
 
-PEER_SETTLE = 0.1
+PEER_SETTLE = 0.25
 """Threads of PyTorch and ONNX Runtime spin, too."""
 
 
@@ -277,9 +277,7 @@ def compare(
     console.print(str(write(suite, rows, peaks=asdict(peaks), peers=about)))
 
 
-def _row(
-    suite: str, case: Case, times: Mapping[str, Spread], peaks: Peaks
-) -> dict[str, Any]:
+def _row(suite: str, case: Case, times: Mapping[str, Spread], peaks: Peaks) -> dict[str, Any]:
     mine, *others = times
     ratios = {name: times[name].median / times[mine].median for name in others}
     dynamic = {name: ratio for name, ratio in ratios.items() if name in DYNAMIC}

@@ -36,11 +36,13 @@ def gemm(console: Console, quick: bool) -> None:
         for m, k, n in sizes[:2] if quick else sizes:
             x, w = (rng.standard_normal(s, np.float32) for s in ((m, k), (k, n)))
             out = np.empty((m, n), np.float32)
-            calls = _both(product, ours, jnp.asarray(x), jnp.asarray(w))
+            weights = {"w": jnp.asarray(w)}
+            calls = _both(product, ours, jnp.asarray(x), weights["w"])
             calls["OpenBLAS"] = lambda x=x, w=w, out=out: np.matmul(x, w, out=out)
             read = 4.0 * k * n
             # OpenBLAS' threads spin for a while after a call.
-            yield Case(f"{m} x {k} x {n}", calls, 2.0 * m * k * n, read, settle=0.2)
+            yield Case(f"{m} x {k} x {n}", calls, 2.0 * m * k * n, read, settle=0.2,
+                       peer="gemm", weights=weights, inputs=(x,))  # fmt: skip
 
     compare(console, "gemm", "matrix products", cases(), seconds=0.3 if quick else 2.5)
 
@@ -69,7 +71,8 @@ def attention(console: Console, quick: bool) -> None:
                 shape = (b, t, 12, 64)
                 q, k, v = (jnp.asarray(rng.standard_normal(shape, np.float32)) for _ in range(3))
                 flops = 4.0 * b * 12 * t * t * 64
-                yield Case(f"{name}{b} x {t}", _both(function, ours, q, k, v), flops, settle=SETTLE)
+                yield Case(f"{name}{b} x {t}", _both(function, ours, q, k, v), flops, settle=SETTLE,
+                           peer="" if name else "attention", inputs=(q, k, v))  # fmt: skip
 
     compare(console, "attention", "attention", cases(), seconds=0.5 if quick else 3)
 
@@ -87,7 +90,8 @@ def recurrent(console: Console, quick: bool) -> None:
             xs = weight(t, b, 256)
             flops = 2.0 * t * b * 512 * 1024
             calls = _both(lstm, ours, p, xs)
-            yield Case(f"LSTM {t} steps, batch {b}", calls, flops, settle=SETTLE)
+            yield Case(f"LSTM {t} steps, batch {b}", calls, flops, settle=SETTLE,
+                       peer="lstm", weights=p, inputs=(xs,))  # fmt: skip
         yield Case("1000 tiny steps", _both(tiny, shlo_disc.jit(tiny), jnp.ones(1000)))
 
     compare(console, "recurrent", "recurrent layers", cases(), seconds=0.5 if quick else 3)

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 __all__ = ["DYNAMIC", "TARGETS"]
 
-DYNAMIC = frozenset(
-    {"ONNX Runtime", "torch.compile", "torch.compile, frozen", "torch", "OpenBLAS"}
-)
+DYNAMIC = frozenset({"ONNX Runtime", "torch.compile", "torch.compile, frozen", "torch", "OpenBLAS"})
 """Systems that serve all shapes with one compilation."""
 
 TARGETS: dict[tuple[str, str], tuple[float | None, float | None]] = {
@@ -32,9 +30,9 @@ TARGETS: dict[tuple[str, str], tuple[float | None, float | None]] = {
     ("attention", "1 x 1024"): (1.5, 1.0),
     ("attention", "1 x 4096"): (2.0, 1.0),
     ("recurrent", "LSTM 256 steps, batch 1"): (1.6, 1.5),
-    ("models", "DIEN 32 x 100"): (2.0, None),
-    ("models", "ASR encoder 4 x 800"): (2.0, None),
-    ("models", "CRNN 4 x 400"): (2.0, None),
+    ("models", "DIEN 128 x 100"): (2.0, None),
+    ("models", "ASR encoder 4 x 300"): (2.0, None),
+    ("models", "CRNN 4 x 160"): (2.0, None),
     ("models", "BERT training, 2 layers 4 x 64"): (1.3, None),
     ("models", "Transformer training 8 x 48 x 40"): (1.3, None),
 }

@@ -12,13 +12,14 @@ from rich.console import Console
 
 import shlo_disc
 from benchmarks.harness import SETTLE, Case, compare
-from benchmarks.models import asr, bert_training, crnn, dien
+from benchmarks.models import asr, bert_training, crnn, dien, transformer_training
 
 MODELS: dict[str, ModuleType] = {
     "DIEN": dien,
     "ASR encoder": asr,
     "CRNN": crnn,
     "BERT training, 2 layers": bert_training,
+    "Transformer training": transformer_training,
 }
 
 

@@ -144,7 +144,7 @@ def _onnx(name: str, weights: dict[str, np.ndarray]) -> Callable[[list[np.ndarra
                 dynamic_axes=axes, opset_version=20, dynamo=False,
             )  # fmt: skip
             if name == "bert":
-                from onnxruntime.transformers import optimizer  # noqa: PLC0415
+                from onnxruntime.transformers import optimizer
 
                 model = optimizer.optimize_model(
                     path, model_type="bert", num_heads=12, hidden_size=768, opt_level=1

@@ -33,6 +33,7 @@ from shlo_disc.lower.cpu.text import Text, lanes_of
 from shlo_disc.lower.kernel import (
     Condition,
     If,
+    Input,
     Kernel,
     KernelPlan,
     Launch,
@@ -345,8 +346,8 @@ class RowWriter:
             self.digits = [Ix(d) for d in digits[: self.rank]]
             space.flats = {(0, self.rank): number} if self.rank else {}
             space.tiles = [*self.digits, space.zero()]
-            for sweep in self.plan.sweeps:
-                self.sweep(sweep)
+            for number, sweep in enumerate(self.plan.sweeps):
+                self.sweep(sweep, asks_ahead=number == 1)
             self.store_row_values()
 
         odometer(b, sizes, row)
@@ -379,8 +380,12 @@ class RowWriter:
 
     # ---------------------------------------------------------------- sweeps
 
-    def sweep(self, sweep: Sweep) -> None:
-        """One pass; general reductions read before this sweep's results overwrite a kept row."""
+    def sweep(self, sweep: Sweep, asks_ahead: bool = False) -> None:
+        """One pass; general reductions read before this sweep's results overwrite a kept row.
+
+        `asks_ahead`: ask for the next row of the inputs. The first sweep has read this row, and
+        until it reads the next one memory would have nothing to do.
+        """
         for op in sweep.general:
             self._general(Reducer(self.e, op))
         if sweep.simple or sweep.outputs or sweep.keeps:
@@ -389,6 +394,8 @@ class RowWriter:
 
             def body(ix: Ix, mask: str | None, accs: list[str]) -> list[str]:
                 self._at(ix, mask)
+                if asks_ahead and mask is None:
+                    self._ask_for_next_row()
                 full = self._values(sweep, mask)
                 new: list[str] = []
                 for reducer, acc in zip(reducers, accs, strict=True):
@@ -403,6 +410,18 @@ class RowWriter:
                 self._finish(reducer, [acc], in_order=False)
         for item in sweep.keeps:
             self._override(item)
+
+    def _ask_for_next_row(self) -> None:
+        b = self.b
+        here = self.space.force(self.space.flat_lazy(0, self.rank + 1))
+        following = b.add(here.base, self.cols)
+        space = (*self.space.factors[:-1], self.plan.cols)
+        for index, argument in enumerate(self.plan.block.arguments):
+            if Expr.product(self.e.shape(argument)) == Expr.product(space):
+                memory = b.memref(
+                    self.arguments.slot(Input(index)), element_of(argument).storage
+                )
+                b.prefetch(memory, following)
 
     def _at(self, ix: Ix, mask: str | None) -> None:
         self.space.tiles = [*self.digits, ix]
