@@ -42,7 +42,7 @@ def main(names: tuple[str, ...], quick: bool) -> None:
                       style="bold red")  # fmt: skip
     for name in names or SUITES:
         SUITES[name](console, quick)
-    report_all.targets(console)
+    report_all.targets(console, names or SUITES)
 
 
 if __name__ == "__main__":

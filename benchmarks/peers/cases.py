@@ -144,7 +144,7 @@ def _attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tenso
 
 _FUNCTIONS: dict[str, Callable[..., torch.Tensor]] = {
     "element-wise": lambda x, y: x * y + x,
-    "gelu": lambda x: F.gelu(x),
+    "gelu": F.gelu,
     "softmax": lambda x: F.softmax(x, -1),
     "layer-norm": _layer_norm,
     "rms-norm": _rms_norm,

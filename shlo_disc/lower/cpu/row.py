@@ -346,8 +346,8 @@ class RowWriter:
             self.digits = [Ix(d) for d in digits[: self.rank]]
             space.flats = {(0, self.rank): number} if self.rank else {}
             space.tiles = [*self.digits, space.zero()]
-            for number, sweep in enumerate(self.plan.sweeps):
-                self.sweep(sweep, asks_ahead=number == 1)
+            for place, sweep in enumerate(self.plan.sweeps):
+                self.sweep(sweep, asks_ahead=place == 1)
             self.store_row_values()
 
         odometer(b, sizes, row)
@@ -418,9 +418,7 @@ class RowWriter:
         space = (*self.space.factors[:-1], self.plan.cols)
         for index, argument in enumerate(self.plan.block.arguments):
             if Expr.product(self.e.shape(argument)) == Expr.product(space):
-                memory = b.memref(
-                    self.arguments.slot(Input(index)), element_of(argument).storage
-                )
+                memory = b.memref(self.arguments.slot(Input(index)), element_of(argument).storage)
                 b.prefetch(memory, following)
 
     def _at(self, ix: Ix, mask: str | None) -> None:

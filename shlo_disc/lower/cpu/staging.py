@@ -2,7 +2,7 @@
 
 A lane that steps through an operand with a large stride touches one cache line an element. Where
 such an operand is contiguous along another factor u of the tile space, a task takes BLOCK values
-of u at once: it loads BLOCK x BLOCK blocks along u, transposes them with shuffles and puts them
+of u at once: it loads square blocks along u, transposes them with shuffles and puts them
 into scratch memory, one row per value of u; the loop over the lanes then reads scratch.
 """
 
@@ -15,6 +15,7 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.cpu.elemental import Elemental
 from shlo_disc.lower.cpu.elements import element_of
 from shlo_disc.lower.cpu.index import Group, Index, Ix
+from shlo_disc.lower.cpu.target import host_target
 from shlo_disc.lower.cpu.text import vector_type
 from shlo_disc.lower.kernel import Input
 from shlo_disc.mlir import ir
@@ -26,6 +27,10 @@ BLOCK = 16
 
 COLUMNS = 256
 """Values of the innermost factor in a tile: 16 KiB of f32 stay in L1 with their source lines."""
+
+
+AHEAD = 48
+"""Lines asked for in advance: each is in a page of its own, where the hardware sees no stream."""
 
 
 @dataclass(frozen=True)
@@ -90,36 +95,49 @@ def fill(
     `set_tile(u, v)` makes u and v the current indices of the two factors.
     """
     b = e.b
-    rows = b.mask(count, BLOCK)
-    with b.loop(first, last, BLOCK, hint="turn") as loop:
-        column = b.sub(loop.index, first)
-        for k, item in enumerate(staged):
+    widths = [_width(element_of(item.value).bytes) for item in staged]
+    with b.loop(first, last, max(widths), hint="turn") as loop:
+        for k, (item, width) in enumerate(zip(staged, widths, strict=True)):
             element = element_of(item.value)
             source = b.memref(e.arguments.slot(Input(e.inputs[item.value])), element.storage)
-            nothing = b.constant(0, vector_type(BLOCK, element.storage))
-            block = []
-            for i in range(BLOCK):
-                v = b.add(loop.index, i)
-                set_tile(start, v)
-                at = e.space.linear(item.index)
-                inside = b.broadcast(b.cmpi("slt", v, last), BLOCK)
-                mask = b.op("arith.andi", rows, inside)
-                block.append(b.masked_load(source, at.base, mask, nothing))
+            nothing = b.constant(0, vector_type(width, element.storage))
             memory = _memory(e, staged, k)
-            for i, row in enumerate(_transposed(e, block)):
-                b.vector_store(row, memory, b.add(column, i * COLUMNS))
+            for v0 in range(0, max(widths), width):
+                column = b.add(b.sub(loop.index, first), v0)
+                for u0 in range(0, BLOCK, width):
+                    rows = b.mask(b.sub(count, u0), width)
+                    block = []
+                    for i in range(width):
+                        v = b.add(loop.index, v0 + i)
+                        set_tile(b.add(start, u0), v)
+                        at = e.space.linear(item.index)
+                        inside = b.broadcast(b.cmpi("slt", v, last), width)
+                        mask = b.op("arith.andi", rows, inside)
+                        if not u0:
+                            set_tile(start, b.add(loop.index, v0 + i + AHEAD))
+                            ahead = e.space.linear(item.index).base
+                            b.prefetch(source, ahead)
+                            b.prefetch(source, b.add(ahead, BLOCK - 1))
+                        block.append(b.masked_load(source, at.base, mask, nothing))
+                    for i, row in enumerate(_transposed(e, block)):
+                        b.vector_store(row, memory, b.add(column, (u0 + i) * COLUMNS))
+
+
+def _width(element_bytes: int) -> int:
+    """Lanes of a block turned in registers: all of its rows must fit into them."""
+    return min(BLOCK, max(4, host_target().vector_bytes // element_bytes))
 
 
 def _transposed(e: Elemental, rows: list[str]) -> list[str]:
-    """BLOCK vectors of BLOCK lanes, exchanged by recursive halving (Eklundh 1972)."""
-    step = 1
-    while step < BLOCK:
-        for i in range(BLOCK):
+    """N vectors of n lanes, a power of two, exchanged by recursive halving (Eklundh 1972)."""
+    n, step = len(rows), 1
+    while step < n:
+        for i in range(n):
             if i & step:
                 continue
             a, c = rows[i], rows[i + step]
-            low = [k if not k & step else BLOCK + k - step for k in range(BLOCK)]
-            high = [k + step if not k & step else BLOCK + k for k in range(BLOCK)]
+            low = [k if not k & step else n + k - step for k in range(n)]
+            high = [k + step if not k & step else n + k for k in range(n)]
             rows[i], rows[i + step] = e.b.shuffle(a, c, low), e.b.shuffle(a, c, high)
         step *= 2
     return rows

@@ -1,0 +1,66 @@
+"""Element-wise work, row reductions and the like, large and small."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from rich.console import Console
+
+import shlo_disc
+from benchmarks.harness import SETTLE, Case, compare
+from benchmarks.models.layers import layer_norm
+
+__all__ = ["FUNCTIONS", "micro"]
+
+
+def rms_norm(x: jax.Array) -> jax.Array:
+    """The last axis to a mean square of 1."""
+    return x * jax.lax.rsqrt((x * x).mean(-1, keepdims=True) + 1e-6)
+
+
+def gelu(x: jax.Array) -> jax.Array:
+    """With the error function."""
+    return jax.nn.gelu(x, approximate=False)
+
+
+FUNCTIONS: dict[str, Callable[..., jax.Array]] = {
+    "softmax": jax.nn.softmax,
+    "layer-norm": layer_norm,
+    "gelu": gelu,
+    "rms-norm": rms_norm,
+    "column sum": lambda x: x.sum(0),
+    "transpose + bias": lambda x, b: x.T + b,
+    "element-wise": lambda x, y: x * y + x,
+}
+
+
+def _inputs(name: str, rows: int, columns: int) -> tuple[jax.Array, ...]:
+    rng = np.random.default_rng(0)
+    x = jnp.asarray(rng.standard_normal((rows, columns), np.float32))
+    if name == "element-wise":
+        return x, x + 1
+    return (x, jnp.ones(rows)) if name.startswith("transpose") else (x,)
+
+
+def micro(console: Console, quick: bool) -> None:
+    """Every function at 64 x 64 and 4096 x 768 (element-wise with a result of 32 MB)."""
+
+    def cases() -> Iterator[Case]:
+        for name, function in FUNCTIONS.items():
+            ours, theirs = shlo_disc.jit(function), jax.jit(function)
+            large = (4096, 2048) if name == "element-wise" else (4096, 768)
+            for rows, columns in ((64, 64),) if quick else ((64, 64), large):
+                x = _inputs(name, rows, columns)
+                calls: dict[str, Any] = {
+                    "ours": lambda f=ours, x=x: f(*x),
+                    "jax.jit": lambda f=theirs, x=x: f(*x),
+                }
+                moved = sum(a.nbytes for a in x) + ours(*x).nbytes
+                yield Case(f"{name} {rows} x {columns}", calls, read_bytes=float(moved),
+                           settle=SETTLE, peer=name, inputs=x)  # fmt: skip
+
+    compare(console, "micro", "micro", cases(), seconds=0.3 if quick else 1.5)

@@ -1,0 +1,51 @@
+"""Every target beside the latest stored result."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.harness import RESULTS, judged
+from benchmarks.targets import TARGETS
+
+__all__ = ["latest", "targets"]
+
+
+def latest(suite: str) -> dict[str, Any] | None:
+    """The content of the youngest file of a suite."""
+    files = sorted(RESULTS.glob(f"{suite}-2*.json"))
+    if not files:
+        return None
+    content: dict[str, Any] = json.loads(files[-1].read_text())
+    return content
+
+
+def targets(console: Console, suites: Collection[str]) -> None:
+    """Print the table of some suites; a target whose case was never measured says so."""
+    table = Table(title="targets, from the latest result of every suite")
+    for column in ("suite", "case", "XLA / ours", "target", "best dynamic / ours", "target",
+                   "x floor", "measured"):  # fmt: skip
+        table.add_column(column, justify="left" if column in ("suite", "case") else "right")
+    for (suite, case), (xla, dynamic) in TARGETS.items():
+        if suite not in suites:
+            continue
+        stored = latest(suite)
+        rows = {row.get("case"): row for row in stored["rows"]} if stored else {}
+        row = rows.get(case, {})
+        ratio, best = row.get("ratios", {}).get("jax.jit"), row.get("best_dynamic")
+        floor = row.get("floor_ms")
+        above = row["times_ms"]["ours"]["median"] / floor if floor else None
+        table.add_row(
+            suite, case, _number(ratio), judged(ratio, xla), _number(best), judged(best, dynamic),
+            _number(above), stored["date"][:10] if stored and row else "never",
+        )  # fmt: skip
+    if table.row_count:
+        console.print(table)
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"
