@@ -9,7 +9,13 @@ from heapq import heapify, heappop, heappush
 from shlo_disc.dialect import Fusion, Yield
 from shlo_disc.mlir import ir
 from shlo_disc.passes.fusion_graph import Graph, opaque_kind
-from shlo_disc.passes.op_classes import FREE, HARD_OPERANDS, RESHAPES, is_splat_constant
+from shlo_disc.passes.op_classes import (
+    DENSE_KINDS,
+    FREE,
+    HARD_OPERANDS,
+    RESHAPES,
+    is_splat_constant,
+)
 
 __all__ = ["emit_fusions"]
 
@@ -103,7 +109,7 @@ class _Emitter:
     def _fuse(self, unit: Unit, terminator: ir.Operation) -> None:
         ops = [self.graph.nodes[i].op for i in unit.members]
         inside = {result for op in ops for result in op.results}
-        clone = unit.kind in ("attention", "dense", "loop", "row")
+        clone = unit.kind in DENSE_KINDS or unit.kind in ("loop", "row")
         inputs, sequence = _gather(ops, inside, self.graph.recomputed, clone_free=clone)
         outputs = [
             result

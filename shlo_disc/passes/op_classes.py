@@ -10,6 +10,7 @@ from shlo_disc.mlir import ir
 
 __all__ = [
     "CONTROL",
+    "DENSE_KINDS",
     "ELEMENTWISE",
     "EXPENSIVE",
     "FREE",
@@ -110,7 +111,9 @@ LOOP_BEARING = frozenset({"stablehlo.reduce", "stablehlo.reduce_window"})
 """A result element needs a loop over operand elements."""
 
 HARD_OPERANDS: dict[str, tuple[int, ...]] = {
+    "stablehlo.convolution": (0, 1),
     "stablehlo.dot_general": (0, 1),
+    "stablehlo.dynamic_conv": (0, 1, 2),
     "stablehlo.dynamic_gather": (0, 2),
     "stablehlo.gather": (0,),
     "stablehlo.reduce_window": (0,),
@@ -129,6 +132,9 @@ OPAQUE_KIND = {
     "stablehlo.sort": "sort",
 }
 """Ops with an emitter of their own: the kind of their fusion."""
+
+DENSE_KINDS = frozenset({"attention", "conv", "dense"})
+"""Kinds of fusions around contractions: they take in element-wise work behind them."""
 
 CUSTOM_CALL_KIND = {
     "stablehlo.dynamic_rng_bit_generator": "rng",

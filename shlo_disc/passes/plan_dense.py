@@ -6,29 +6,44 @@ from shlo_disc.mlir import ir
 from shlo_disc.passes.fusion_graph import Cluster, Graph, Node, squeezed
 from shlo_disc.passes.match_attention import is_mix, is_score
 
-__all__ = ["DensePlanner"]
+__all__ = ["DensePlanner", "contraction_kind"]
+
+
+def contraction_kind(op: ir.Operation) -> str | None:
+    """The kind of cluster an op begins: dense, conv, or none.
+
+    A convolution in groups has kernels of its own for few channels, which end with the sums.
+    """
+    if op.name == "stablehlo.dot_general":
+        return "dense"
+    if op.name not in ("stablehlo.convolution", "stablehlo.dynamic_conv"):
+        return None
+    groups = ("feature_group_count", "batch_group_count")
+    return "conv" if all(ir.IntegerAttr(op.attributes[g]).value == 1 for g in groups) else None
 
 
 class DensePlanner(Graph):
-    """Clusters the dots of one block; `Planner` does the rest."""
+    """Clusters the dots and convolutions of one block; `Planner` does the rest."""
 
     def dense(self, dot: Node) -> None:
-        """A dot takes in transposes of its operands, of its result, and the element-wise cluster
-        that is the only reader of what comes out.
+        """A dot takes in transposes of its operands; it and a convolution those of their result,
+        and the element-wise cluster that is the only reader of what comes out.
         """
+        kind = contraction_kind(dot.op)
+        assert kind is not None
         members = set(self.cluster_of[dot.index].members)
-        for value in dot.operands:
+        for value in dot.operands if kind == "dense" else ():
             source = self.of_value.get(value)
             if source is not None and self._lone_transpose(source, {dot.index}):
                 members.add(source)
         if (epilogue := self._epilogue(self._behind_transposes(dot))) is not None:
             union = members | epilogue.members
-            reason = self.misfit(Cluster("dense", dot.shapes[0], members=union))
+            reason = self.misfit(Cluster(kind, dot.shapes[0], members=union))
             if reason is None:
                 members = union
             else:
                 self.why[dot.index, min(epilogue.members)] = reason
-        cluster = Cluster("dense", dot.shapes[0], members=members)
+        cluster = Cluster(kind, dot.shapes[0], members=members)
         for index in members:
             self.cluster_of[index] = cluster
 
@@ -153,7 +168,9 @@ class DensePlanner(Graph):
                 break
             members.add(follower.index)
             node = follower
-        cluster = Cluster("dense", dot.shapes[0], members=members)
+        kind = contraction_kind(dot.op)
+        assert kind is not None
+        cluster = Cluster(kind, dot.shapes[0], members=members)
         self.cluster_of.update(dict.fromkeys(members, cluster))
 
     def _behind_transposes(self, dot: Node) -> Node:

@@ -35,8 +35,8 @@ from shlo_disc.passes.fusion_graph import (
     is_unit,
     squeezed,
 )
-from shlo_disc.passes.op_classes import CONTROL, FREE, HARD_OPERANDS, RESHAPES
-from shlo_disc.passes.plan_dense import DensePlanner
+from shlo_disc.passes.op_classes import CONTROL, DENSE_KINDS, FREE, HARD_OPERANDS, RESHAPES
+from shlo_disc.passes.plan_dense import DensePlanner, contraction_kind
 
 __all__ = ["PlanFusion"]
 
@@ -74,7 +74,7 @@ class _Planner(DensePlanner):
     def cluster(self) -> None:
         """Give every fusable op a cluster, in program order."""
         for node in self.nodes:
-            if node.op.name == "stablehlo.dot_general":
+            if contraction_kind(node.op) is not None:
                 self.claim(node)
         for node in self.nodes:
             if node.index in self.cluster_of:
@@ -87,7 +87,7 @@ class _Planner(DensePlanner):
                 if node.op.name == "stablehlo.reduce":
                     self._join_producers(node)
         for node in self.nodes:
-            if node.op.name == "stablehlo.dot_general":
+            if contraction_kind(node.op) is not None:
                 self.dense(node)
         for node in self.nodes:
             if node.op.name == "stablehlo.dot_general":
@@ -112,7 +112,7 @@ class _Planner(DensePlanner):
             for base, chain in self.bases(value):
                 theirs = self.cluster_of.get(self.of_value.get(base, -1))
                 mine = self.cluster_of[node.index]
-                if theirs is None or theirs is mine or theirs.kind == "dense":
+                if theirs is None or theirs is mine or theirs.kind in DENSE_KINDS:
                     continue
                 union = self._union(node, theirs, mine, chain)
                 reason = union if isinstance(union, str) else self.misfit(union)

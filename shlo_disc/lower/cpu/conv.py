@@ -18,14 +18,19 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.errors import InternalError
 from shlo_disc.lower.cpu.dense import Planner
+from shlo_disc.lower.cpu.dense.epilogue import Epilogue
+from shlo_disc.lower.cpu.dense.gemm import Finish
 from shlo_disc.lower.cpu.dense.problem import (
     Axis,
+    Dense,
     Problem,
+    after_transposes,
     compute_element,
     dense_strides,
     normalized,
 )
 from shlo_disc.lower.cpu.dense.text import SizedText
+from shlo_disc.lower.cpu.elemental import Arguments
 from shlo_disc.lower.cpu.elements import Element, element_of, unsupported
 from shlo_disc.lower.cpu.loop import odometer
 from shlo_disc.lower.cpu.target import Target
@@ -39,7 +44,8 @@ ZERO, ONE = Expr.const(0), Expr.const(1)
 
 
 def emit_conv(fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> KernelPlan:
-    """The plan of a `conv` fusion: one stablehlo.convolution or dynamic_conv.
+    """The plan of a `conv` fusion: one stablehlo.convolution or dynamic_conv, perhaps with
+    transposes and element-wise ops behind it.
 
     Raises UnsupportedError for an element type that is not compiled and for padding computed from
     data.
@@ -63,7 +69,14 @@ def emit_conv(fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> Ke
         # The kernel reads whole vectors of no padding; room for one keeps a zero size valid.
         workspaces, image = (bytes_ + 64,), Workspace(0)
         steps = (_pad(window, element, Input(lhs), image, target),)
-    problem = _problem(op, window, shapes, lhs, rhs)
+    root = block.operations[len(block.operations) - 1].operation.operands[0]
+    total, order = after_transposes(op.results[0])
+    problem = _problem(op, window, shapes, lhs, rhs, (total, order))
+    dense = Dense(problem, op, total, root)
+
+    def finish(arguments: Arguments, lanes: int) -> Finish:
+        return Epilogue(dense, block, shapes, arguments, lanes)
+
     buffers: dict[int, Buffer] = {lhs: image, rhs: Input(rhs)}
     planner = Planner(
         problem,
@@ -71,6 +84,8 @@ def emit_conv(fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> Ke
         target,
         a_buffer=buffers[problem.a_input],
         b_buffer=buffers[problem.b_input],
+        finish=finish if root != total else None,
+        result=element_of(root),
         label="conv",
         # The image is another one in every call.
         keep_b=problem.b_input == rhs,
@@ -157,14 +172,23 @@ class _Window:
 
 
 def _problem(
-    op: ir.Operation, window: _Window, shapes: ShapeAnalysis, lhs: int, rhs: int
+    op: ir.Operation,
+    window: _Window,
+    shapes: ShapeAnalysis,
+    lhs: int,
+    rhs: int,
+    result: tuple[ir.Value, list[int]],
 ) -> Problem:
+    """`result`: the sums as they are stored, and which dimension of the convolution each is."""
     n = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
     groups = ir.IntegerAttr(op.attributes["feature_group_count"]).value
     batch_groups = ir.IntegerAttr(op.attributes["batch_group_count"]).value
     sizes = window.padded_sizes if window.is_padded else window.sizes
     kernel, out = shapes.shape(op.operands[1]), shapes.shape(op.results[0])
-    ps, ks, cs = dense_strides(sizes), dense_strides(kernel), dense_strides(out)
+    ps, ks = dense_strides(sizes), dense_strides(kernel)
+    total, order = result
+    stored = dense_strides(shapes.shape(total))
+    cs = [stored[order.index(d)] for d in range(len(order))]
     image_batch, image_feature = n.input_batch_dimension, n.input_feature_dimension
     in_feature, out_feature = n.kernel_input_feature_dimension, n.kernel_output_feature_dimension
     c_batch, c_feature = n.output_batch_dimension, n.output_feature_dimension

@@ -649,7 +649,7 @@ class _CombineWriter(RowWriter):
         super().__init__(plan, factors, lanes)
         self.pieces = pieces
 
-    def sweep(self, sweep: Sweep) -> None:
+    def sweep(self, sweep: Sweep, asks_ahead: bool = False) -> None:
         b = self.b
         count = b.param(self.pieces)
         row = self.space.force(self.space.flat_lazy(0, self.rank)).base
