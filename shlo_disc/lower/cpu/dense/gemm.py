@@ -126,8 +126,10 @@ class _At:
     depth: str
     columns: list[str]
     """Masks of the columns that exist, by vector."""
-    held: list[str]
-    """Masks of the columns whose sums were begun by an earlier block of K."""
+    whole: str
+    """Do all columns of the panel exist?"""
+    first: str
+    """Is this the first block of K, so that there are no sums yet?"""
     b_at: str
     along_m: Walk | None
     """How A's rows follow each other, when they are read in place."""
@@ -284,12 +286,7 @@ class Writer:
                 b.mask(b.sub(b.sub(self.size("N"), n), v * g.tile.lanes), g.tile.lanes)
                 for v in range(g.tile.vectors)
             ]
-            again = b.op("arith.xori", first, b.constant(True, "i1"))
-            whole = vector_type(g.tile.lanes, "i1")
-            held = [
-                b.op("arith.andi", c, b.broadcast(again, g.tile.lanes), type_=whole)
-                for c in columns
-            ]
+            whole = b.cmpi("sge", self.size("N"), b.add(n, g.tile.columns))
             b_at = self._b_start(n, n0, k0)
             following = self._following(n, n0, n1, k0, last) if g.b_mode == "packed" else None
             tiles = b.div(b.add(b.sub(m1, m0), rows - 1), rows)
@@ -301,7 +298,7 @@ class Writer:
                 if following is not None:
                     done = b.mul(b.div(b.sub(m.index, m0), rows), share)
                     ahead = _Ahead(b.add(following, done), step)
-                at = _At(m.index, m0, n, n0, k0, depth, columns, held, b_at, along_m, ahead)
+                at = _At(m.index, m0, n, n0, k0, depth, columns, whole, first, b_at, along_m, ahead)
                 self._tiles([*reversed(g.tile.heights)], b.sub(m1, m.index), at)
                 if not g.c_holds_sums:
                     with b.if_(last):
@@ -367,19 +364,50 @@ class Writer:
                 k = b.mul(outer.index, run)
                 outer.yield_(*self._products(starts, at, k, run, outer.args))
             sums = outer.results
-        add = "arith.addf" if g.compute.is_float else "arith.addi"
-        places = [
-            (b.add(c, v * lanes), at.held[v], at.columns[v])
-            for c in c_at
-            for v in range(g.tile.vectors)
-        ]
+        places = [(b.add(c, v * lanes), at.columns[v]) for c in c_at for v in range(g.tile.vectors)]
         # All loads before all stores: rows beyond the last are the last row again.
-        values = [
-            b.op(add, b.masked_load(self.sums, place, held, zero, readonly=False), total)
-            for (place, held, _), total in zip(places, sums, strict=True)
-        ]
-        for (place, _, columns), value in zip(places, values, strict=True):
-            b.masked_store(value, self.sums, place, columns)
+        self._store_sums(self._with_earlier(sums, places, at), places, at)
+
+    def _with_earlier(
+        self, sums: Sequence[str], places: Sequence[tuple[str, str]], at: _At
+    ) -> list[str]:
+        """The sums of this block of K and those before it."""
+        g, b = self.g, self.b
+        add = "arith.addf" if g.compute.is_float else "arith.addi"
+        zero = b.constant(0, self.vector)
+        with b.if_(at.first) as branch:
+            branch.yield_(*sums)
+            with branch.otherwise():
+                branch.yield_(
+                    *(
+                        b.op(add, self._load_sums(place, columns, zero), total)
+                        for (place, columns), total in zip(places, sums, strict=True)
+                    )
+                )
+        return list(branch.results)
+
+    def _load_sums(self, place: str, columns: str, zero: str) -> str:
+        if self.g.c_holds_sums:
+            return self.b.masked_load(self.sums, place, columns, zero, readonly=False)
+        return self.b.vector_load(self.sums, place, self.g.tile.lanes, readonly=False)
+
+    def _store_sums(
+        self, values: Sequence[str], places: Sequence[tuple[str, str]], at: _At
+    ) -> None:
+        b = self.b
+
+        def store_whole() -> None:
+            for (place, _), value in zip(places, values, strict=True):
+                b.vector_store(value, self.sums, place)
+
+        if not self.g.c_holds_sums:  # scratch memory has room for whole panels
+            store_whole()
+            return
+        with b.if_(at.whole) as branch:
+            store_whole()
+            with branch.otherwise():
+                for (place, columns), value in zip(places, values, strict=True):
+                    b.masked_store(value, self.sums, place, columns)
 
     def _products(
         self, a_at: Sequence[str], at: _At, k0: str, depth: str, init: Sequence[str]
