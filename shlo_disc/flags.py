@@ -19,6 +19,7 @@ __all__ = [
     "Flag",
     "debug_level",
     "dump_dir",
+    "fusion",
     "num_threads",
     "overridden",
     "spec_checks",
@@ -52,6 +53,12 @@ _TABLE = (
         "",
         "Directory that gets `NN-pass.mlir` after every pass, with source locations; each file is "
         "a valid input of `disc-opt`.",
+    ),
+    Flag(
+        "SHLO_DISC_FUSION",
+        "1",
+        "0 gives every operation a kernel of its own: to see whether a wrong result comes from "
+        "fusion.",
     ),
     Flag(
         "SHLO_DISC_NUM_THREADS",
@@ -130,6 +137,11 @@ def _number(key: str) -> int:
 def debug_level() -> int:
     """`SHLO_DISC_DEBUG`."""
     return _number("debug")
+
+
+def fusion() -> bool:
+    """`SHLO_DISC_FUSION`."""
+    return _number("fusion") > 0
 
 
 def num_threads() -> int:

@@ -26,6 +26,7 @@ from jax import export
 from jax.extend.core import Primitive, jaxpr_as_fun
 from jax.interpreters import ad, batching, mlir
 
+from shlo_disc import flags
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.frontend.leaves import abstract
@@ -321,7 +322,7 @@ def compiled_once(
 ) -> CompiledCall:
     """`compile(exported, **options)`; equal programs alive at the same time are compiled once."""
     digest = hashlib.sha256(exported.mlir_module_serialized)
-    digest.update(repr(sorted(options.items())).encode())
+    digest.update(repr((sorted(options.items()), flags.fusion())).encode())
     key = digest.hexdigest()
     with _programs_lock:
         lock = _pending.setdefault(key, threading.Lock())

@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from shlo_disc import flags
 from shlo_disc.dynamic.shapes import ShapeAnalysis, analyze
 from shlo_disc.mlir import ir
 from shlo_disc.passes.base import Pass
@@ -64,7 +65,10 @@ def _plan_block(block: ir.Block, shapes: ShapeAnalysis) -> int:
         if op.operation.name in CONTROL:
             made += sum(_plan_block(b, shapes) for r in op.operation.regions for b in r.blocks)
     planner = _Planner(block, shapes)
-    planner.cluster()
+    if flags.fusion():
+        planner.cluster()
+    else:
+        planner.separate()
     return made + emit_fusions(planner)
 
 
@@ -93,6 +97,17 @@ class _Planner(DensePlanner):
             if node.op.name == "stablehlo.dot_general":
                 self.attention(node)
         self.siblings()
+
+    def separate(self) -> None:
+        """A cluster for every op."""
+        for node in self.nodes:
+            kind = contraction_kind(node.op)
+            if kind is not None:
+                self.cluster_of[node.index] = Cluster(kind, node.shapes[0], members={node.index})
+            elif node.role in ("elementwise", "moving"):
+                self.cluster_of[node.index] = Cluster("loop", node.shapes[0], members={node.index})
+            elif node.role == "loop":
+                self.cluster_of[node.index] = self._reduction(node)
 
     def _reduction(self, node: Node) -> Cluster:
         """A reduction of trailing dimensions starts a `row` cluster, any other a `loop`."""
