@@ -20,6 +20,7 @@ from shlo_disc.passes import (
     fold_broadcasts,
     fold_constants,
     fold_converts,
+    fold_reductions,
     fold_reshapes,
     fold_transposes,
     simplify_algebra,
@@ -33,6 +34,7 @@ _TABLES = (
     fold_converts.RULES,  # fewer types to fold through
     fold_constants.RULES,  # identities look for constants
     simplify_algebra.RULES,
+    fold_reductions.RULES,
     fold_reshapes.RULES,
     fold_broadcasts.RULES,
     fold_transposes.RULES,

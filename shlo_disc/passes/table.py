@@ -7,6 +7,7 @@ from shlo_disc.passes import (  # noqa: F401 - imported for their registration
     fold_broadcasts,
     fold_constants,
     fold_converts,
+    fold_reductions,
     fold_reshapes,
     fold_transposes,
     forward_carried,
