@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
 from shlo_disc.dialect import Fusion, Yield
+from shlo_disc.dynamic.expr import Expr
 from shlo_disc.mlir import ir
-from shlo_disc.passes.fusion_graph import Graph, opaque_kind
+from shlo_disc.passes.fusion_cost import Costs
+from shlo_disc.passes.fusion_graph import opaque_kind
 from shlo_disc.passes.op_classes import (
     DENSE_KINDS,
     FREE,
@@ -27,15 +29,18 @@ class Unit:
     kind: str | None
     members: list[int]
     rows: int = -1
+    clones: frozenset[int] = frozenset()
+    """Nodes of other units that are computed here once more."""
+    because: tuple[str, ...] = ()
 
 
-def emit_fusions(graph: Graph) -> int:
+def emit_fusions(graph: Costs) -> int:
     """Replace clusters by fusions and order the block; returns the number of fusions."""
     return _Emitter(graph).emit()
 
 
 class _Emitter:
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Costs) -> None:
         self.graph = graph
 
     def emit(self) -> int:
@@ -46,9 +51,8 @@ class _Emitter:
             if unit.kind is None:
                 self.graph.nodes[unit.members[0]].op.move_before(terminator)
             else:
-                self._fuse(unit, terminator)
+                made += self._fuse(unit, terminator)
                 fused.update(unit.members)
-                made += 1
         for node in reversed(self.graph.nodes):
             spare = (
                 node.role == "free" or node.op.name == "disc.shape" or is_splat_constant(node.op)
@@ -67,7 +71,15 @@ class _Emitter:
                 continue
             if cluster is not None:
                 seen |= cluster.members
-                units.append(Unit(cluster.kind, sorted(cluster.members), cluster.rows))
+                units.append(
+                    Unit(
+                        cluster.kind,
+                        sorted(cluster.members),
+                        cluster.rows,
+                        frozenset(cluster.clones),
+                        tuple(cluster.because),
+                    )
+                )
             elif node.role == "opaque":
                 units.append(Unit(opaque_kind(node.op), [node.index]))
             elif node.role != "free":
@@ -106,17 +118,22 @@ class _Emitter:
                 if not waiting[follower]:
                     heappush(ready, (max(units[follower].members), follower))
 
-    def _fuse(self, unit: Unit, terminator: ir.Operation) -> None:
+    def _fuse(self, unit: Unit, terminator: ir.Operation) -> bool:
+        """Make the fusion, unless every reader computes its values itself."""
         ops = [self.graph.nodes[i].op for i in unit.members]
         inside = {result for op in ops for result in op.results}
         clone = unit.kind in DENSE_KINDS or unit.kind in ("loop", "row")
-        inputs, sequence = _gather(ops, inside, self.graph.recomputed, clone_free=clone)
         outputs = [
             result
             for op in ops
             for result in op.results
             if self._escapes(result, set(unit.members))
         ]
+        if not outputs:
+            return False
+        again = {result for i in unit.clones for result in self.graph.nodes[i].op.results}
+        free = again | self.graph.recomputed
+        inputs, sequence = _gather(ops, inside, free, clone_free=clone)
         location = ir.Location.fused([op.location for op in ops[:8]])
         with ir.InsertionPoint(terminator), location:
             kind = ir.StringAttr.get(unit.kind)
@@ -125,6 +142,9 @@ class _Emitter:
             if reasons := self._reasons(unit):
                 attributes = [ir.StringAttr.get(reason) for reason in reasons]
                 fusion.attributes["not_fused"] = ir.ArrayAttr.get(attributes)
+            if because := self._because(unit, ops, outputs):
+                attributes = [ir.StringAttr.get(reason) for reason in because]
+                fusion.attributes["why"] = ir.ArrayAttr.get(attributes)
             if unit.rows >= 0:
                 i64 = ir.IntegerType.get_signless(64)
                 fusion.attributes["rows"] = ir.IntegerAttr.get(i64, unit.rows)
@@ -140,6 +160,18 @@ class _Emitter:
             Yield([inner[o] for o in outputs])
         for old, new in zip(outputs, fusion.results, strict=True):
             old.replace_all_uses_with(new)
+        return True
+
+    def _because(
+        self, unit: Unit, ops: Sequence[ir.Operation], outputs: Sequence[ir.Value]
+    ) -> list[str]:
+        """What the fusion saves, and the decisions that were a matter of cost."""
+        inner = [r for op in ops for r in op.results if r not in outputs]
+        if not inner:
+            return list(unit.because)
+        moved = sum((self.graph.bytes_of(value) for value in inner), Expr.const(0)) * 2
+        count = f"{len(inner)} value{'s' if len(inner) > 1 else ''}"
+        return [f"fused: {count} never stored, {moved} bytes less to move", *unit.because]
 
     def _reasons(self, unit: Unit) -> list[str]:
         """Why what it reads was not fused into it: a sentence for each producer."""
@@ -156,12 +188,13 @@ class _Emitter:
 
     def _escapes(self, result: ir.Value, inside: set[int]) -> bool:
         """Is `result` read by anything that is not cloned into this or another kernel?"""
+        made = self.graph.of_value[result]
         stack = [result]
         while stack:
             for use in stack.pop().uses:
                 owner = use.owner.operation
                 index = self.graph.of_value.get(owner.results[0]) if len(owner.results) else None
-                if index in inside:
+                if index in inside or self._computes(index, made):
                     continue
                 if (
                     index is None
@@ -171,6 +204,11 @@ class _Emitter:
                     return True
                 stack.extend(owner.results)
         return False
+
+    def _computes(self, reader: int | None, made: int) -> bool:
+        """Does the cluster of a node compute the value of another by itself?"""
+        cluster = None if reader is None else self.graph.cluster_of.get(reader)
+        return cluster is not None and made in cluster.clones
 
 
 def _gather(

@@ -60,6 +60,17 @@ class Cluster:
     members: set[int] = field(default_factory=set)
     span: tuple[int, int] = (0, 0)
     """The oldest and the youngest member; kept for clusters of more than one."""
+    clones: set[int] = field(default_factory=set)
+    """Nodes of other clusters that are computed here once more."""
+    because: list[str] = field(default_factory=list)
+    """Decisions of the cost model, for `explain()`."""
+
+    def inherit(self, *parts: Cluster) -> Cluster:
+        """Take over what was decided for clusters this one is made of; returns itself."""
+        for part in parts:
+            self.clones |= part.clones
+            self.because += [note for note in part.because if note not in self.because]
+        return self
 
 
 @dataclass

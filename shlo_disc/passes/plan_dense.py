@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from shlo_disc.mlir import ir
-from shlo_disc.passes.fusion_graph import Cluster, Graph, Node, squeezed
+from shlo_disc.passes.fusion_cost import Costs
+from shlo_disc.passes.fusion_graph import Cluster, Node, squeezed
 from shlo_disc.passes.match_attention import is_mix, is_score
 
 __all__ = ["DensePlanner", "contraction_kind"]
@@ -22,7 +23,7 @@ def contraction_kind(op: ir.Operation) -> str | None:
     return "conv" if all(ir.IntegerAttr(op.attributes[g]).value == 1 for g in groups) else None
 
 
-class DensePlanner(Graph):
+class DensePlanner(Costs):
     """Clusters the dots and convolutions of one block; `Planner` does the rest."""
 
     def dense(self, dot: Node) -> None:
@@ -36,14 +37,18 @@ class DensePlanner(Graph):
             source = self.of_value.get(value)
             if source is not None and self._lone_transpose(source, {dot.index}):
                 members.add(source)
+        taken: Cluster | None = None
         if (epilogue := self._epilogue(self._behind_transposes(dot))) is not None:
             union = members | epilogue.members
             reason = self.misfit(Cluster(kind, dot.shapes[0], members=union))
             if reason is None:
                 members = union
+                taken = epilogue
             else:
                 self.why[dot.index, min(epilogue.members)] = reason
         cluster = Cluster(kind, dot.shapes[0], members=members)
+        if taken is not None:
+            cluster.inherit(taken)
         for index in members:
             self.cluster_of[index] = cluster
 
@@ -63,6 +68,7 @@ class DensePlanner(Graph):
             assert front is not None
             union = front.members | middle.members | behind.members
             cluster = Cluster("attention", middle.space, members=union)
+            cluster.inherit(front, middle, behind)
             cluster.span = (min(union), max(union))
             self.merged -= {front, middle, behind}
             self.merged.add(cluster)
@@ -86,6 +92,7 @@ class DensePlanner(Graph):
             union = group[0]
             for cluster in group[1:]:
                 both = Cluster("dense", union.space, members=union.members | cluster.members)
+                both.inherit(union, cluster)
                 if self.misfit(both) is not None:
                     continue
                 both.span = (min(both.members), max(both.members))

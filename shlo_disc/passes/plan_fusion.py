@@ -90,6 +90,7 @@ class _Planner(DensePlanner):
                 self.cluster_of[node.index] = self._reduction(node)
                 if node.op.name == "stablehlo.reduce":
                     self._join_producers(node)
+        self.recompute()
         for node in self.nodes:
             if contraction_kind(node.op) is not None:
                 self.dense(node)
@@ -97,6 +98,7 @@ class _Planner(DensePlanner):
             if node.op.name == "stablehlo.dot_general":
                 self.attention(node)
         self.siblings()
+        self.side_by_side()
 
     def separate(self) -> None:
         """A cluster for every op."""

@@ -196,3 +196,79 @@ func.func public @main(%xs: tensor<9x4x8xf32>, %w: tensor<8x8xf32>, %h: tensor<4
   }
   return %r#1 : tensor<4x8xf32>
 }
+
+// -----
+
+// Recomputed, not stored: the negation is cheap and reads no more bytes than it would take. Its two
+// readers, a row kernel and a transpose, cannot share a kernel.
+// CHECK-LABEL: func.func public @main
+// CHECK: "disc.fusion"(%arg0)
+// CHECK: stablehlo.negate
+// CHECK: kind = "row"
+// CHECK-SAME: why = ["fused: 1 value never stored, 128*b bytes less to move"]
+// CHECK: "disc.fusion"(%arg0)
+// CHECK: stablehlo.negate
+// CHECK: stablehlo.transpose
+// CHECK: kind = "loop"
+// CHECK-SAME: why = ["negate computed again here: reads 64*b bytes, stored it would be 64*b"]
+// CHECK-NOT: "disc.fusion"
+func.func public @main(%x: tensor<?x16xf32> {disc.shape = ["b", "16"]}) -> (tensor<?xf32>, tensor<16x?xf32>) {
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %n = stablehlo.negate %x : tensor<?x16xf32>
+  %r = stablehlo.reduce(%n init: %zero) applies stablehlo.add across dimensions = [1] : (tensor<?x16xf32>, tensor<f32>) -> tensor<?xf32>
+  %t = stablehlo.transpose %n, dims = [1, 0] : (tensor<?x16xf32>) -> tensor<16x?xf32>
+  return %r, %t : tensor<?xf32>, tensor<16x?xf32>
+}
+
+// -----
+
+// Stored: an exponential costs more than a load, and a sum reads more than it would take.
+// CHECK-LABEL: func.func public @main
+// CHECK-COUNT-2: "disc.fusion"
+// CHECK-NOT: computed again
+func.func public @main(%x: tensor<?x16xf32> {disc.shape = ["b", "16"]}) -> (tensor<?xf32>, tensor<16x?xf32>) {
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %n = stablehlo.exponential %x : tensor<?x16xf32>
+  %r = stablehlo.reduce(%n init: %zero) applies stablehlo.add across dimensions = [1] : (tensor<?x16xf32>, tensor<f32>) -> tensor<?xf32>
+  %t = stablehlo.transpose %n, dims = [1, 0] : (tensor<?x16xf32>) -> tensor<16x?xf32>
+  return %r, %t : tensor<?xf32>, tensor<16x?xf32>
+}
+
+// -----
+
+// Small kernels over one static shape share a launch; one over another shape does not.
+// CHECK-LABEL: func.func public @main
+// CHECK: "disc.fusion"(%arg0, %arg1)
+// CHECK: stablehlo.tanh
+// CHECK: stablehlo.sine
+// CHECK: why = ["small kernels over 8 x 4 elements side by side: launches saved"]
+// CHECK: "disc.fusion"(%arg2)
+// CHECK: stablehlo.cosine
+func.func public @main(%x: tensor<8x4xf32>, %y: tensor<8x4xf32>, %z: tensor<4x8xf32>) -> (tensor<8x4xf32>, tensor<8x4xf32>, tensor<4x8xf32>) {
+  %a = stablehlo.tanh %x : tensor<8x4xf32>
+  %b = stablehlo.sine %y : tensor<8x4xf32>
+  %c = stablehlo.cosine %z : tensor<4x8xf32>
+  return %a, %b, %c : tensor<8x4xf32>, tensor<8x4xf32>, tensor<4x8xf32>
+}
+
+// -----
+
+// A convolution takes in bias and activation; what stays in the kernel is counted.
+// CHECK-LABEL: func.func public @main
+// CHECK: "disc.fusion"(%arg0, %arg1, %arg2)
+// CHECK: stablehlo.convolution
+// CHECK: stablehlo.add
+// CHECK: stablehlo.maximum
+// CHECK: kind = "conv"
+// CHECK-SAME: why = ["fused: 2 values never stored, 7680*b bytes less to move"]
+// CHECK-NOT: "disc.fusion"
+func.func public @main(%x: tensor<?x8x10x3xf32> {disc.shape = ["b", "8", "10", "3"]}, %w: tensor<3x3x3x10xf32>, %bias: tensor<10xf32>) -> tensor<?x6x8x10xf32> {
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %s = "disc.shape"() {dims = ["b", "6", "8", "10"]} : () -> tensor<4xi32>
+  %c = stablehlo.convolution(%x, %w) dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f], window = {} {batch_group_count = 1 : i64, feature_group_count = 1 : i64} : (tensor<?x8x10x3xf32>, tensor<3x3x3x10xf32>) -> tensor<?x6x8x10xf32>
+  %bb = stablehlo.dynamic_broadcast_in_dim %bias, %s, dims = [3] : (tensor<10xf32>, tensor<4xi32>) -> tensor<?x6x8x10xf32>
+  %zb = stablehlo.dynamic_broadcast_in_dim %zero, %s, dims = [] : (tensor<f32>, tensor<4xi32>) -> tensor<?x6x8x10xf32>
+  %a = stablehlo.add %c, %bb : tensor<?x6x8x10xf32>
+  %y = stablehlo.maximum %a, %zb : tensor<?x6x8x10xf32>
+  return %y : tensor<?x6x8x10xf32>
+}

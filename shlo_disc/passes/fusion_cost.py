@@ -1,0 +1,140 @@
+"""What fusing pays: the decisions of the planner that are a matter of cost, not of legality.
+
+Memory-bound kernels take the time of the bytes they move, a small kernel that of its launch. So
+
+* a value is computed again by every kernel that reads it, and never stored, when computing it is
+  cheap and takes no more bytes of inputs than the value has (`recompute`);
+* small kernels over one static shape share a launch, though none reads from another (`side by
+  side`).
+
+Sizes are symbolic: a decision is made when the constraints prove it, else the value is stored and
+kernels stay apart.
+"""
+
+from __future__ import annotations
+
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.mlir import ir
+from shlo_disc.passes.fusion_graph import MAX_CLUSTER_INPUTS, Cluster, Graph, Node
+from shlo_disc.passes.op_classes import EXPENSIVE, HARD_OPERANDS
+from shlo_disc.passes.plan_buffers import element_bytes
+
+__all__ = ["Costs"]
+
+CHEAP_OPS = 8
+"""Element-wise ops that take about the time of a load from L2."""
+
+SMALL = 1 << 16
+"""Elements up to which a launch is worth saving: 256 KiB take about as long as waking a thread."""
+
+
+class Costs(Graph):
+    """Decides what is recomputed and what shares a launch; `Planner` has made the clusters."""
+
+    def bytes_of(self, value: ir.Value) -> Expr:
+        """Bytes of a value in memory."""
+        element = ir.RankedTensorType(value.type).element_type
+        return Expr.product(self.shapes.shape(value)) * element_bytes(element)
+
+    def recompute(self) -> None:
+        """Values that are cheaper computed by every reader outside their kernel than stored."""
+        dropped: set[int] = set()
+        kept: set[int] = set()
+        for node in self.nodes:
+            cluster = self.cluster_of.get(node.index)
+            if cluster is None or cluster.kind not in ("loop", "row") or node.index in kept:
+                continue
+            readers = self._readers(node, cluster)
+            chain = self._chain(node, cluster)
+            if not readers or chain is None or chain & cluster.clones:
+                continue
+            values = self._input_values(chain)
+            sources = {self.of_value.get(v, -1) for v in values}
+            if sources & dropped or any(chain & reader.clones for reader in readers):
+                continue
+            inputs = sum((self.bytes_of(v) for v in values), Expr.const(0))
+            stored = self.bytes_of(node.op.results[0])
+            if not self.shapes.constraints.at_least(stored, inputs):
+                continue
+            ops = [self.nodes[i].op.name.split(".", 1)[1] for i in sorted(chain)]
+            note = (
+                f"{', '.join(dict.fromkeys(ops))} computed again here: reads {inputs} bytes, "
+                f"stored it would be {stored}"
+            )
+            dropped.add(node.index)
+            kept |= sources
+            for reader in readers:
+                reader.clones |= chain
+                reader.because.append(note)
+
+    def _readers(self, node: Node, cluster: Cluster) -> list[Cluster]:
+        """The other clusters that read a value, if all of them could compute it; else none."""
+        readers: list[Cluster] = []
+        for index in node.users - cluster.members:
+            reader = self.cluster_of.get(index)
+            if reader is None or reader.kind not in ("loop", "row"):
+                return []
+            hard = HARD_OPERANDS.get(self.nodes[index].op.name, ())
+            for position, value in enumerate(self.nodes[index].operands):
+                bases = [base for base, _ in self.bases(value)]
+                if position in hard and node.op.results[0] in bases:
+                    return []
+            if self.inputs(reader.members | {node.index}) >= MAX_CLUSTER_INPUTS:
+                return []
+            if reader not in readers:
+                readers.append(reader)
+        return readers
+
+    def _chain(self, node: Node, cluster: Cluster) -> set[int] | None:
+        """The cheap ops that compute a value from the inputs of its cluster; None: others do."""
+        chain: set[int] = set()
+        stack = [node.index]
+        while stack:
+            index = stack.pop()
+            if index in chain:
+                continue
+            op = self.nodes[index].op
+            if self.nodes[index].role != "elementwise" or op.name in EXPENSIVE:
+                return None
+            chain.add(index)
+            if len(chain) > CHEAP_OPS:
+                return None
+            for value in self.nodes[index].operands:
+                sources = {self.of_value.get(base, -1) for base, _ in self.bases(value)}
+                stack.extend(sources & cluster.members)
+        return chain
+
+    def _input_values(self, chain: set[int]) -> set[ir.Value]:
+        return {
+            base
+            for index in chain
+            for value in self.nodes[index].operands
+            for base, _ in self.bases(value)
+            if self.of_value.get(base) not in chain
+        }
+
+    def side_by_side(self) -> None:
+        """Small loop clusters over one static shape become one."""
+        groups: dict[tuple[int, ...], list[Cluster]] = {}
+        for cluster in dict.fromkeys(self.cluster_of.values()):
+            if cluster.kind != "loop" or not all(size.is_const for size in cluster.space):
+                continue
+            sizes = tuple(size.value for size in cluster.space)
+            if 1 < Expr.product(cluster.space).value <= SMALL:
+                groups.setdefault(sizes, []).append(cluster)
+        for sizes, group in groups.items():
+            union = group[0]
+            for cluster in group[1:]:
+                both = Cluster("loop", union.space, members=union.members | cluster.members)
+                both.inherit(union, cluster)
+                if self.misfit(both) is not None or both.clones & both.members:
+                    continue
+                text = " x ".join(map(str, sizes))
+                note = f"small kernels over {text} elements side by side: launches saved"
+                if note not in both.because:
+                    both.because.append(note)
+                both.span = (min(both.members), max(both.members))
+                self.merged -= {union, cluster}
+                self.merged.add(both)
+                self.cluster_of.update(dict.fromkeys(both.members, both))
+                union = both
