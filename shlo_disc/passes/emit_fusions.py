@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
@@ -32,6 +32,11 @@ class Unit:
     clones: frozenset[int] = frozenset()
     """Nodes of other units that are computed here once more."""
     because: tuple[str, ...] = ()
+
+
+def _clones_free(unit: Unit) -> bool:
+    """Do kernels of this kind compute free ops themselves?"""
+    return unit.kind in DENSE_KINDS or unit.kind in ("loop", "row")
 
 
 def emit_fusions(graph: Costs) -> int:
@@ -96,11 +101,14 @@ class _Emitter:
         for k, unit in enumerate(units):
             sources: set[int] = set()
             stack = list(unit.members)
+            seen = set(stack)
             while stack:
-                for source in self.graph.sources(stack.pop()):
-                    if source in unit_of:
+                index = stack.pop()
+                for source, stored in self._sources(index, unit):
+                    if stored and source in unit_of:
                         sources.add(unit_of[source])
-                    if self.graph.nodes[source].role == "free":
+                    if self.graph.nodes[source].role == "free" and source not in seen:
+                        seen.add(source)
                         stack.append(source)
             before.append(sources - {k})
         after: list[list[int]] = [[] for _ in units]
@@ -118,11 +126,24 @@ class _Emitter:
                 if not waiting[follower]:
                     heappush(ready, (max(units[follower].members), follower))
 
+    def _sources(self, index: int, unit: Unit) -> Iterator[tuple[int, bool]]:
+        """(node that a node of a unit reads, does it read what is in memory): free ops are computed
+        in the kernels that read them, even when another reader needs them in memory.
+        """
+        node = self.graph.nodes[index]
+        hard = HARD_OPERANDS.get(node.op.name, ())
+        for position, value in enumerate(node.operands):
+            source = self.graph.of_value.get(value)
+            if source is None:
+                continue
+            cloned = self.graph.nodes[source].role == "free" and _clones_free(unit)
+            yield source, not cloned or (position in hard and index in unit.members)
+
     def _fuse(self, unit: Unit, terminator: ir.Operation) -> bool:
         """Make the fusion, unless every reader computes its values itself."""
         ops = [self.graph.nodes[i].op for i in unit.members]
         inside = {result for op in ops for result in op.results}
-        clone = unit.kind in DENSE_KINDS or unit.kind in ("loop", "row")
+        clone = _clones_free(unit)
         outputs = [
             result
             for op in ops

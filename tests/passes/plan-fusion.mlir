@@ -272,3 +272,26 @@ func.func public @main(%x: tensor<?x8x10x3xf32> {disc.shape = ["b", "8", "10", "
   %y = stablehlo.maximum %a, %zb : tensor<?x6x8x10xf32>
   return %y : tensor<?x6x8x10xf32>
 }
+
+// -----
+
+// A broadcast that a gather reads from memory is computed in the kernels that read it otherwise: they
+// do not wait for the gather's copy, which waits for them.
+// CHECK-LABEL: func.func public @main
+// CHECK: %[[R:.+]]:2 = "disc.fusion"(%arg0)
+// CHECK: kind = "row"
+// CHECK: %[[B:.+]] = "disc.fusion"(%[[R]]#0)
+// CHECK: stablehlo.dynamic_broadcast_in_dim
+// CHECK: %[[G:.+]] = "disc.fusion"(%[[B]], %arg1)
+// CHECK: "stablehlo.dynamic_gather"
+// CHECK: return %[[R]]#1, %[[G]]
+func.func public @main(%x: tensor<?x16xf32> {disc.shape = ["b", "16"]}, %i: tensor<3x1xi32>) -> (tensor<?x16xf32>, tensor<3x16xf32>) {
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %s = "disc.shape"() {dims = ["b", "16"]} : () -> tensor<2xi32>
+  %n = "disc.shape"() {dims = ["1", "16"]} : () -> tensor<2xi32>
+  %r = stablehlo.reduce(%x init: %zero) applies stablehlo.add across dimensions = [1] : (tensor<?x16xf32>, tensor<f32>) -> tensor<?xf32>
+  %b = stablehlo.dynamic_broadcast_in_dim %r, %s, dims = [0] : (tensor<?xf32>, tensor<2xi32>) -> tensor<?x16xf32>
+  %y = stablehlo.multiply %x, %b : tensor<?x16xf32>
+  %g = "stablehlo.dynamic_gather"(%b, %i, %n) <{dimension_numbers = #stablehlo.gather<offset_dims = [1], collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>, indices_are_sorted = false}> : (tensor<?x16xf32>, tensor<3x1xi32>, tensor<2xi32>) -> tensor<3x16xf32>
+  return %y, %g : tensor<?x16xf32>, tensor<3x16xf32>
+}
