@@ -167,6 +167,12 @@ class Executable:
         results: list[npt.NDArray[Any]] = self._checked(self._native.run_numpy, leaves)
         return results
 
+    def dispatch_entry(self, unflatten: Callable[[list[Any]], Any]) -> ral.DispatchEntry:
+        """For `ral.Dispatcher`: calls without a Python frame of ours. They raise errors of `ral`;
+        `call_leaves` explains them.
+        """
+        return ral.DispatchEntry(self._native, jax_bridge(), unflatten)
+
     def call_marked(self, run: int, leaves: Sequence[Any]) -> MarkedCall:
         """As `call_leaves`, by the host program at address `run` (see `report.profile`)."""
         return MarkedCall(*self._checked(self._native.profile, run, jax_bridge(), leaves))

@@ -18,6 +18,7 @@ import jax
 import numpy as np
 from jax import export
 
+from shlo_disc import ral
 from shlo_disc.errors import ShapeMismatchError
 from shlo_disc.frontend.leaves import Leaf, concrete, positional_names
 from shlo_disc.frontend.primitive import CompiledCall, call_program
@@ -60,7 +61,7 @@ def _compile(exported: export.Exported, **options: Any) -> CompiledCall:
 class _Entry:
     """What a call of known types and shapes does."""
 
-    __slots__ = ("call", "calls", "keys", "leaves", "shapes", "unflatten", "version")
+    __slots__ = ("call", "keys", "leaves", "native", "shapes", "slow_calls", "unflatten", "version")
 
     def __init__(self, version: Version, executable: CompiledCall, call: Call) -> None:
         plain = all(type(value) is ArrayImpl for value in call.values)
@@ -72,8 +73,15 @@ class _Entry:
         self.keys = version.keys
         self.version = version
         self.shapes = call.shapes
-        self.calls = 0
+        self.slow_calls = 0
+        self.native: ral.DispatchEntry | None = None
+        if plain and not self.keys and hasattr(executable, "dispatch_entry"):
+            self.native = executable.dispatch_entry(self.unflatten)
+
+    @property
+    def calls(self) -> int:
         """Calls after the first."""
+        return self.slow_calls + (self.native.calls if self.native is not None else 0)
 
     def run(self, leaves: list[Any]) -> Any:
         """The results in the function's structure."""
@@ -136,6 +144,13 @@ class JitFunction:
         self._lock = threading.RLock()
         self._counting = threading.Lock()
         self._entries: dict[tuple[Any, ...], _Entry] = {}
+        self._dispatcher = ral.Dispatcher(
+            array_type=ArrayImpl,
+            flatten=_flatten,
+            trace_context=trace_context,
+            disable_jit=disable_jit,
+        )
+        """Calls of concrete `jax.Array`s that `_entries` knows, without Python."""
         self._families: dict[tuple[Any, ...], Family] = {}
         self._hits = 0
         """Calls that `calls` of no entry counts."""
@@ -150,6 +165,12 @@ class JitFunction:
         what was stated), UnsupportedError (an operation the compiler does not cover), and
         what the function itself raises when it is traced.
         """
+        try:
+            result = self._dispatcher.call(args, kwargs)
+        except (ral.ArgumentError, ral.GuardError):
+            result = NotImplemented  # below, the executable explains what is wrong
+        if result is not NotImplemented:
+            return result
         if disable_jit.value:
             return self._options.function(*args, **kwargs)
         if self._has_static:
@@ -164,8 +185,8 @@ class JitFunction:
         entry = self._entries.get(tuple(key))
         if entry is None:
             call = Call(self._options, args, kwargs, range(len(args)), kwargs, ())
-            return self._new_call(tuple(key), call)
-        entry.calls += 1
+            return self._new_call(tuple(key), call, fast=True)
+        entry.slow_calls += 1
         return entry.run(leaves)
 
     def _call_with_static(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -178,7 +199,7 @@ class JitFunction:
         if entry is None:
             call = Call(self._options, args, kwargs, positions, named, static)
             return self._new_call(tuple(key), call)
-        entry.calls += 1
+        entry.slow_calls += 1
         return entry.run(leaves)
 
     def _split(
@@ -205,8 +226,10 @@ class JitFunction:
                 ) from None
         return positions, named, tuple(static)
 
-    def _new_call(self, key: tuple[Any, ...], call: Call) -> Any:
-        """A call of types and sizes that are new, or of tracers."""
+    def _new_call(self, key: tuple[Any, ...], call: Call, fast: bool = False) -> Any:
+        """A call of types and sizes that are new, or of tracers; `fast`: the dispatcher may run
+        others like it.
+        """
         if any(isinstance(value, jax.core.Tracer) for value in call.values):
             return self._traced_call(call)
         version, executable, known = self._ready_version(call)
@@ -222,6 +245,8 @@ class JitFunction:
         if len(self._entries) >= _MAX_ENTRIES:
             self._forget_entries()
         self._entries[key] = entry
+        if fast and entry.native is not None:
+            self._dispatcher.add(call.args, call.kwargs, entry.native)
         self._hits += known
         return results
 
@@ -362,11 +387,12 @@ class JitFunction:
     def _forget_entries(self) -> None:
         self._hits += sum(entry.calls for entry in list(self._entries.values()))
         self._entries.clear()
+        self._dispatcher.clear()
 
     def cache_clear(self) -> None:
         """Forget every version."""
         with self._lock:
-            self._entries.clear()
+            self._forget_entries()
             self._families.clear()
             self._hits = self._misses = 0
 

@@ -16,6 +16,8 @@ from typing import Any
 
 from shlo_disc.ral._ral import (
     ArgumentError,
+    DispatchEntry,
+    Dispatcher,
     Executable,
     GuardError,
     JaxBridge,
@@ -32,6 +34,8 @@ from shlo_disc.ral._ral import ffi_handler as _ffi_handler
 __all__ = [
     "FFI_TARGET",
     "ArgumentError",
+    "DispatchEntry",
+    "Dispatcher",
     "Executable",
     "GuardError",
     "JaxBridge",

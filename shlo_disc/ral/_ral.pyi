@@ -96,6 +96,43 @@ class Executable:
     def register_ffi(self, fingerprint: int) -> None:
         """Make the program callable as a custom call with this `executable` attribute, for ever."""
 
+class DispatchEntry:
+    """What a `Dispatcher` runs; `unflatten` makes the function's result of the list of results."""
+
+    def __init__(
+        self, executable: Executable, bridge: JaxBridge, unflatten: Callable[[list[Any]], Any]
+    ) -> None: ...
+    @property
+    def calls(self) -> int:
+        """How often it ran without an error."""
+
+class Dispatcher:
+    """Runs calls of concrete `jax.Array`s that are like one added before.
+
+    array_type: the concrete class of arrays. flatten: `((args, kwargs)) -> (leaves, structure)`.
+    trace_context: `() -> ` a hashable that differs where a function would be traced differently.
+    disable_jit: `.value` is true where nothing may be compiled.
+    """
+
+    def __init__(
+        self,
+        *,
+        array_type: type,
+        flatten: Callable[[Any], tuple[list[Any], Any]],
+        trace_context: Callable[[], Any],
+        disable_jit: Any,
+    ) -> None: ...
+    def call(self, args: tuple[Any, ...], kwargs: dict[str, Any], /) -> Any:
+        """The function's result; NotImplemented for a call that is like none before.
+
+        Raises what `Executable.call` raises.
+        """
+
+    def add(self, args: tuple[Any, ...], kwargs: dict[str, Any], entry: DispatchEntry, /) -> None:
+        """Run `entry` from now on; no effect when an argument is no `jax.Array`."""
+
+    def clear(self) -> None: ...
+
 def ffi_handler() -> Any: ...
 def num_threads() -> int: ...
 def threads_started() -> bool: ...

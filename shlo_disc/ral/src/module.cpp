@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "dispatcher.h"
 #include "ffi_handler.h"
 #include "jax_bridge.h"
 #include "pack_cache.h"
@@ -174,6 +175,12 @@ nb::object new_error(const char* name, const char* doc, PyObject* base, PyObject
 }
 
 }  // namespace
+
+DispatchEntry* dispatch_entry(PyObject* object) {
+  const nb::handle handle(object);
+  return nb::isinstance<DispatchEntry>(handle) ? nb::inst_ptr<DispatchEntry>(handle) : nullptr;
+}
+
 }  // namespace shlo_disc
 
 NB_MODULE(_ral, m) {
@@ -222,6 +229,35 @@ NB_MODULE(_ral, m) {
       .def("profile", &profiled_call, "run"_a, "bridge"_a.none(), "leaves"_a)
       .def("register_ffi", &PyExecutable::register_ffi, "fingerprint"_a)
       .def_prop_ro("name", [](const PyExecutable& self) { return self.executable().spec().name; });
+
+  nb::class_<DispatchEntry>(m, "DispatchEntry")
+      .def(
+          "__init__",
+          [](DispatchEntry* self, nb::object executable, JaxBridge& bridge, nb::object unflatten) {
+            const auto* const native = nb::cast<const PyExecutable*>(executable);
+            new (self) DispatchEntry(owned(executable), native, &bridge, owned(unflatten));
+          },
+          "executable"_a, "bridge"_a, "unflatten"_a)
+      .def_ro("calls", &DispatchEntry::calls);
+
+  nb::class_<Dispatcher>(m, "Dispatcher")
+      .def(
+          "__init__",
+          [](Dispatcher* self, nb::object array_type, nb::object flatten, nb::object trace_context,
+             nb::object disable_jit) {
+            new (self) Dispatcher(owned(array_type), owned(flatten), owned(trace_context),
+                                  owned(disable_jit));
+          },
+          nb::kw_only(), "array_type"_a, "flatten"_a, "trace_context"_a, "disable_jit"_a)
+      .def("call",
+           [](Dispatcher& self, nb::tuple args, nb::dict kwargs) {
+             return checked(self.call(args.ptr(), kwargs.ptr()));
+           })
+      .def("add",
+           [](Dispatcher& self, nb::tuple args, nb::dict kwargs, nb::handle entry) {
+             if (!self.add(args.ptr(), kwargs.ptr(), entry.ptr())) throw nb::python_error();
+           })
+      .def("clear", &Dispatcher::clear);
 
   m.def("ffi_handler", [] { return nb::capsule(ffi_handler_address()); });
   m.def("num_threads", &num_threads);
