@@ -98,6 +98,7 @@ class Graph:
         self.merged: set[Cluster] = set()
         """Clusters of more than one member."""
         self._origins: dict[int, list[int]] = {}
+        self._levels: dict[tuple[Shape, Shape, int], str | None] = {}
         self.from_indices: dict[ir.Value, int] = {}
         """Values computed from indices and sizes alone, and by how many ops: cheaper computed in
         every kernel than read (a causal mask)."""
@@ -160,11 +161,15 @@ class Graph:
 
     def level(self, shape: Shape, row: Cluster) -> str | None:
         """Has a value the elements of the row cluster's space (full) or of its rows (row)?"""
-        if self.same(squeezed(shape), squeezed(row.space)):
-            return "full"
-        if self.same(squeezed(shape), squeezed(row.space[: row.rows])):
-            return "row"
-        return None
+        key = (shape, row.space, row.rows)
+        if key not in self._levels:
+            found = None
+            if self.same(squeezed(shape), squeezed(row.space)):
+                found = "full"
+            elif self.same(squeezed(shape), squeezed(row.space[: row.rows])):
+                found = "row"
+            self._levels[key] = found
+        return self._levels[key]
 
     def bases(self, value: ir.Value) -> Iterator[tuple[ir.Value, list[ir.Operation]]]:
         """Where `value` comes from through free ops: (base, those ops from the base on)."""
