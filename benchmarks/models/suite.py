@@ -53,12 +53,13 @@ _WORK = re.compile(
 
 def _kernels(name: str, ours: Any, theirs: Any, args: tuple[Any, ...]) -> str:
     """Fusions of ours and instructions of XLA that are a kernel each, those in loops too."""
-    mine = ours.lower(*args).as_text("disc").count('"disc.fusion"')
-    text = theirs.lower(*args).compile().as_text()
+    text = ours.lower(*args).as_text("disc")
+    mine = text.count('"disc.fusion"') - text.count('kind = "host"')
+    compiled = theirs.lower(*args).compile().as_text()
     # Computations that a fusion or a reduction calls are part of it; loops and the entry are not.
-    inner = set(re.findall(r"(?:calls|to_apply)=%?([\w.\-]+)", text))
+    inner = set(re.findall(r"(?:calls|to_apply)=%?([\w.\-]+)", compiled))
     count = 0
-    for block in re.split(r"\n(?=(?:ENTRY )?%?[\w.\-]+ \()", text):
+    for block in re.split(r"\n(?=(?:ENTRY )?%?[\w.\-]+ \()", compiled):
         head = re.match(r"(?:ENTRY )?%?([\w.\-]+) \(", block)
         if head and head.group(1) not in inner:
             count += len(_WORK.findall(block))

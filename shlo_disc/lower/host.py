@@ -21,6 +21,7 @@ from shlo_disc.dynamic.program import ShapeProgram, size_symbol
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.lower.constants import constant_bytes
+from shlo_disc.lower.host_scalars import emit_scalars
 from shlo_disc.lower.host_writer import HostWriter
 from shlo_disc.lower.kernel import (
     All,
@@ -238,6 +239,10 @@ class _Run:
         places = [ir.StringAttr(p).value for p in ir.ArrayAttr(op.attributes["disc.buffers"])]
         for result, place in zip(op.results, places, strict=True):
             self.pointers[result] = self._place(place, op)
+        if kind == "host":
+            emit_scalars(self.w, op, self.pointers)
+            self.record.fusion(op, kind, KernelPlan(()), ())
+            return
         plan, decisions = self._plan(op, kind)
         self.record.fusion(op, kind, plan, decisions)
         steps = plan.steps

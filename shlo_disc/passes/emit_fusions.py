@@ -15,6 +15,7 @@ from shlo_disc.passes.op_classes import (
     DENSE_KINDS,
     FREE,
     HARD_OPERANDS,
+    HOST_SCALARS,
     RESHAPES,
     is_splat_constant,
 )
@@ -157,7 +158,7 @@ class _Emitter:
         inputs, sequence = _gather(ops, inside, free, clone_free=clone)
         location = ir.Location.fused([op.location for op in ops[:8]])
         with ir.InsertionPoint(terminator), location:
-            kind = ir.StringAttr.get(unit.kind)
+            kind = ir.StringAttr.get("host" if _on_host(unit, inputs, sequence) else unit.kind)
             fusion = Fusion(inputs, [o.type for o in outputs], kind=kind).operation
             fusion.attributes["name"] = ir.StringAttr.get(_describe(ops))
             if reasons := self._reasons(unit):
@@ -230,6 +231,32 @@ class _Emitter:
         """Does the cluster of a node compute the value of another by itself?"""
         cluster = None if reader is None else self.graph.cluster_of.get(reader)
         return cluster is not None and made in cluster.clones
+
+
+def _on_host(unit: Unit, inputs: Sequence[ir.Value], sequence: Sequence[ir.Operation]) -> bool:
+    """Is it integer arithmetic on scalars: a loop counter, a condition?"""
+    if unit.kind != "loop" or not all(_is_integer_scalar(value) for value in inputs):
+        return False
+    return all(
+        op.name == "disc.shape"
+        or (op.name in HOST_SCALARS and all(map(_is_integer_scalar, op.results)) and _fits(op))
+        for op in sequence
+    )
+
+
+def _is_integer_scalar(value: ir.Value) -> bool:
+    kind = ir.RankedTensorType(value.type)
+    return not kind.rank and isinstance(kind.element_type, ir.IntegerType)
+
+
+def _fits(op: ir.Operation) -> bool:
+    """Of what may come from another type or shape: is that an integer scalar, too?"""
+    if op.name == "stablehlo.convert":
+        to_flag = ir.RankedTensorType(op.results[0].type).element_type.width == 1
+        return _is_integer_scalar(op.operands[0]) and not to_flag
+    if op.name == "stablehlo.compare":
+        return _is_integer_scalar(op.operands[0])
+    return True
 
 
 def _gather(

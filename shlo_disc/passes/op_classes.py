@@ -16,6 +16,7 @@ __all__ = [
     "FREE",
     "HARD_OPERANDS",
     "HOST",
+    "HOST_SCALARS",
     "INDEX_MOVING",
     "LOOP_BEARING",
     "OPAQUE_KIND",
@@ -141,6 +142,29 @@ CUSTOM_CALL_KIND = {
     "stablehlo.dynamic_top_k": "top_k",
 }
 """Likewise for `stablehlo.custom_call`, by its target."""
+
+HOST_SCALARS = frozenset(
+    f"stablehlo.{name}"
+    for name in [
+        "add",
+        "and",
+        "broadcast_in_dim",
+        "compare",
+        "constant",
+        "convert",
+        "dynamic_broadcast_in_dim",
+        "dynamic_reshape",
+        "maximum",
+        "minimum",
+        "multiply",
+        "or",
+        "reshape",
+        "select",
+        "subtract",
+        "xor",
+    ]
+) | {"disc.dim", "disc.shape"}
+"""What the host program computes itself on integer scalars (`lower/host_scalars.py`)."""
 
 CONTROL = frozenset({"stablehlo.case", "stablehlo.if", "stablehlo.while"})
 

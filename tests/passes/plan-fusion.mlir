@@ -295,3 +295,22 @@ func.func public @main(%x: tensor<?x16xf32> {disc.shape = ["b", "16"]}, %i: tens
   %g = "stablehlo.dynamic_gather"(%b, %i, %n) <{dimension_numbers = #stablehlo.gather<offset_dims = [1], collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>, indices_are_sorted = false}> : (tensor<?x16xf32>, tensor<3x1xi32>, tensor<2xi32>) -> tensor<3x16xf32>
   return %y, %g : tensor<?x16xf32>, tensor<3x16xf32>
 }
+
+// -----
+
+// Counters and conditions are no kernels: the host program computes them.
+// CHECK-LABEL: func.func public @main
+// CHECK: "disc.fusion"(%arg0)
+// CHECK: stablehlo.add
+// CHECK: stablehlo.compare
+// CHECK: kind = "host"
+// CHECK: "disc.fusion"(%arg1)
+// CHECK: kind = "loop"
+func.func public @main(%i: tensor<i32>, %x: tensor<f32>) -> (tensor<i32>, tensor<i1>, tensor<f32>) {
+  %one = stablehlo.constant dense<1> : tensor<i32>
+  %ten = stablehlo.constant dense<10> : tensor<i32>
+  %j = stablehlo.add %i, %one : tensor<i32>
+  %c = stablehlo.compare LT, %j, %ten : (tensor<i32>, tensor<i32>) -> tensor<i1>
+  %y = stablehlo.negate %x : tensor<f32>
+  return %j, %c, %y : tensor<i32>, tensor<i1>, tensor<f32>
+}
