@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# venv.sh DIRECTORY REQUIREMENT...: make a virtual environment there and install into it.
+# venv.sh DIRECTORY REQUIREMENT...: make a virtual environment there and install into it; the first
+# requirement is this project, or `-r FILE` for an environment without it.
 #
 # Doing it again is safe and quick. $PYTHON is an interpreter or a list of versions to try in order
 # ("3.13 3.12"); without it any Python from 3.11 to 3.13 will do.
@@ -45,8 +46,10 @@ fi
 install() { "$venv/bin/python" -m pip install --disable-pip-version-check --quiet "$@" </dev/null; }
 
 install --upgrade 'pip>=24'
-# Editable, so that the tests see the tree; the C++ runtime is built here.
-first=$1
-shift
-install --editable "$first" "$@"
+if [[ $1 == -r ]]; then
+  install "$@"
+else
+  # Editable, so that the tests see the tree; the C++ runtime is built here.
+  install --editable "$@"
+fi
 touch "$venv/.installed"

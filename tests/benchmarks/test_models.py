@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import shlo_disc
-from benchmarks.models import asr, crnn, dien
+from benchmarks.models import asr, crnn, dien, transformer_training
 
 CASES = {
     "dien": (dien, ((3, 7), (1, 4), (5, 1))),
@@ -34,3 +34,23 @@ def test_model_agrees_with_float64(name):
         scale = max(1.0, np.abs(want).max())
         np.testing.assert_allclose(got / scale, want / scale, rtol=0, atol=3e-6, err_msg=str(shape))
     assert compiled.cache_info().misses <= 2  # a size 1 may be one that decides something
+
+
+def test_a_training_step_agrees_with_float64():
+    model = transformer_training
+    params = model.init()
+    compiled = shlo_disc.jit(model.function)
+    for shape in ((2, 5, 4), (1, 7, 6)):
+        inputs = model.inputs(*shape)
+        loss, new = compiled(params, *inputs)
+        with jax.enable_x64(True):
+            wide = jax.tree.map(lambda x: jnp.asarray(x, jnp.float64), params)
+            want, expected = jax.jit(model.function)(wide, *inputs)
+        np.testing.assert_allclose(loss, want, rtol=1e-5)
+        for got, exact, before in zip(*map(jax.tree.leaves, (new, expected, wide)), strict=True):
+            # What the step changed, not the weights around it.
+            change, right = np.asarray(got - before), np.asarray(exact - before)
+            # Weights are kept in float32: a change smaller than their last bit is lost.
+            atol = 2e-3 * np.abs(right).max() + 1e-7
+            np.testing.assert_allclose(change, right, rtol=0, atol=atol)
+    assert compiled.cache_info().misses <= 2

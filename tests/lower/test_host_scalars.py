@@ -74,9 +74,10 @@ def test_comparison_and_select(name):
 )
 def test_conversion(source, target):
     kinds = {**TYPES, "i1": np.bool_}
+    head = f"func.func @main(%a: tensor<{source}>) -> tensor<{target}>"
+    types = f"(tensor<{source}>) -> tensor<{target}>"
     exe = compiled(
-        f"func.func @main(%a: tensor<{source}>) -> tensor<{target}> {{\n"
-        f"%r = stablehlo.convert %a : (tensor<{source}>) -> tensor<{target}>\nreturn %r : tensor<{target}>\n}}"
+        f"{head} {{\n%r = stablehlo.convert %a : {types}\nreturn %r : tensor<{target}>\n}}"
     )
     inputs = [np.bool_(0), np.bool_(1)] if source == "i1" else values(TYPES[source])
     for a in inputs:
