@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -25,7 +24,6 @@ from shlo_disc.lower.cpu.codegen import compile_functions
 from shlo_disc.lower.cpu.target import Target
 from shlo_disc.lower.kernel import (
     Buffer,
-    Condition,
     If,
     Input,
     KernelPlan,
@@ -47,14 +45,6 @@ DTYPES: dict[str, np.dtype] = {
     **{f"ui{n}": np.dtype(f"uint{n}") for n in (8, 16, 32, 64)},
 }
 
-_OPERATORS = {
-    "==": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 _FUNCTION = ctypes.CFUNCTYPE(
@@ -229,17 +219,13 @@ class _Runner:
             if isinstance(step, Launch):
                 self.launch(step)
             elif isinstance(step, If):
-                self.steps(step.then if self.holds(step.condition) else step.otherwise)
+                self.steps(step.then if step.condition.holds(self.env) else step.otherwise)
             elif isinstance(step, Pack):
                 for part in step.parts:
                     room = Guarded(part.bytes.evaluate(self.env), align=64)
                     self.memory[Packed(part.operand)] = room
                     self.launch(part.fill)
                 self.steps(step.then)
-
-    def holds(self, condition: Condition) -> bool:
-        lhs, rhs = condition.lhs.evaluate(self.env), condition.rhs.evaluate(self.env)
-        return bool(_OPERATORS[condition.op](lhs, rhs))
 
     def launch(self, launch: Launch) -> None:
         (address,) = compile_functions([launch.kernel.text])

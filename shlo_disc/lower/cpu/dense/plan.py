@@ -13,6 +13,7 @@ from shlo_disc.lower.cpu.dense.gemm import Finish, Gemm, Operand, pack_kernel
 from shlo_disc.lower.cpu.dense.narrow import narrow_launch
 from shlo_disc.lower.cpu.dense.problem import Axis, Dense, Problem, Steps, analyze_dense, steps
 from shlo_disc.lower.cpu.dense.siblings import side_by_side
+from shlo_disc.lower.cpu.dense.split import combine_launch, split_steps
 from shlo_disc.lower.cpu.dense.tiles import Blocks, at_least_one, blocks, ceil_div, choose_tile
 from shlo_disc.lower.cpu.elemental import Arguments
 from shlo_disc.lower.cpu.elements import Element, element_of
@@ -30,6 +31,7 @@ from shlo_disc.lower.kernel import (
     Packed,
     Part,
     Step,
+    Workspace,
 )
 from shlo_disc.mlir import ir
 
@@ -57,7 +59,8 @@ def emit_dense(fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> K
     for number, dense in enumerate(analyze_dense(fusion, shapes)):
         out = Output(number)
         if dense.root == dense.total:
-            plans.append(Planner(dense.problem, shapes, target, out=out).steps())
+            planner = Planner(dense.problem, shapes, target, out=out)
+            plans.append(planner.steps())
             continue
 
         def finish(arguments: Arguments, lanes: int, dense: Dense = dense) -> Finish:
@@ -66,7 +69,10 @@ def emit_dense(fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> K
         result = element_of(dense.root)
         planner = Planner(dense.problem, shapes, target, finish=finish, result=result, out=out)
         plans.append(planner.steps())
-    if len(plans) > 1 and (merged := side_by_side(plans)) is not None:
+    if len(plans) == 1:
+        steps, blocks = planner.split(plans[0])
+        return KernelPlan(steps, blocks)
+    if (merged := side_by_side(plans)) is not None:
         return KernelPlan(merged)
     return KernelPlan(tuple(step for plan in plans for step in plan))
 
@@ -102,10 +108,10 @@ class Planner:
         result: Element | None = None,
         label: str = "dense",
         keep_b: bool = True,
-        out: Output = FIRST,
+        out: Output | Workspace = FIRST,
     ) -> None:
         p = self.p = problem
-        self.out = out
+        self.out, self.shapes = out, shapes
         self.target, self.label, self.keep_b, self.finish = target, label, keep_b, finish
         self.a_buffer = a_buffer or Input(p.a_input)
         self.b_buffer = b_buffer or Input(p.b_input)
@@ -156,6 +162,25 @@ class Planner:
         if self.keep_b:
             return (self._pack(),)
         return (self._launch("scratch"),)
+
+    def split(self, steps: tuple[Step, ...]) -> tuple[tuple[Step, ...], tuple[Expr, ...]]:
+        """`steps` with a variant for long sums of few results (`split.py`), and its blocks."""
+        p, at = self.p, self.blocks
+
+        def partial(cut: Problem) -> tuple[Step, ...]:
+            label = f"{self.label}_part"
+            return Planner(
+                cut, self.shapes, self.target, a_buffer=self.a_buffer, b_buffer=self.b_buffer,
+                label=label, keep_b=False, out=Workspace(0),
+            ).steps()  # fmt: skip
+
+        def combine(parts: int) -> Launch:
+            return combine_launch(
+                self.gemm, self._sizes(), p, self.out, self.finish, self.label, parts
+            )
+
+        tasks = p.batches * at.m_count * at.n_count
+        return split_steps(p, self.target, steps, tasks, partial, combine)
 
     def _unless_few(self, otherwise: tuple[Step, ...]) -> tuple[Step, ...]:
         """B in place where too few rows would pay for a copy of it."""

@@ -1,0 +1,160 @@
+"""Long sums with few results: K is cut into parts that run in parallel, and their sums are added.
+
+With fewer tasks than cores a product of a few rows and columns would run on one core. Cut into
+`S` equal parts along K it is a batched product whose results, one after the other in a temporary
+block, a second kernel adds up and turns into result elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.lower.cpu.dense.gemm import Finish, Gemm, Writer
+from shlo_disc.lower.cpu.dense.problem import Axis, Problem
+from shlo_disc.lower.cpu.dense.text import SizedText
+from shlo_disc.lower.cpu.elemental import Arguments
+from shlo_disc.lower.cpu.target import Target
+from shlo_disc.lower.kernel import All, Condition, If, Kernel, Launch, Output, Step, Workspace
+
+__all__ = ["LONGEST", "MOST", "combine_launch", "parts_of", "split_problem", "split_steps"]
+
+LONGEST = 4096
+"""Products from which a sum is worth cutting: two launches cost about as much as 4096 of them for a
+tile of results."""
+
+MOST = 1 << 14
+"""Result elements up to which it is: more of them are enough tasks, and the block stays small."""
+
+
+def parts_of(target: Target) -> int:
+    """How many parts: two a core, a power of two, so that it divides most sums."""
+    parts = 2
+    while parts < 2 * target.cores and parts < 32:
+        parts *= 2
+    return parts
+
+
+def split_problem(p: Problem, parts: int) -> Problem | None:
+    """The problem with K cut into `parts`, its results dense and unfinished; None: K has no stride.
+
+    Right where `parts` divides the depth.
+    """
+    if len(p.k) != 1 or (p.depth.is_const and p.depth.value % parts):
+        return None
+    (k,) = p.k
+    depth = k.size // parts
+    rows, columns = p.rows, p.columns
+    batch = [Axis(Expr.const(parts), k.a * depth, k.b * depth, p.batches * rows * columns)]
+    step = rows * columns
+    own: list[Axis] = []
+    for axis in reversed(p.batch):
+        own.insert(0, replace(axis, c=step))
+        step = step * axis.size
+    return replace(
+        p,
+        batch=(*batch, *own),
+        m=_dense(p.m, columns),
+        n=_dense(p.n, Expr.const(1)),
+        k=(replace(k, size=depth),),
+        c=p.compute,
+    )
+
+
+def _dense(axes: tuple[Axis, ...], step: Expr) -> tuple[Axis, ...]:
+    out: list[Axis] = []
+    for axis in reversed(axes):
+        out.insert(0, replace(axis, c=step))
+        step = step * axis.size
+    return tuple(out)
+
+
+def split_steps(
+    problem: Problem,
+    target: Target,
+    general: tuple[Step, ...],
+    tasks: Expr,
+    partial: Callable[[Problem], tuple[Step, ...]],
+    combine: Callable[[int], Launch],
+) -> tuple[tuple[Step, ...], tuple[Expr, ...]]:
+    """`general`, or the parts and their sum where there are few tasks; and the temporary blocks.
+
+    `partial` plans the split problem into Workspace(0), `combine` adds up that many parts.
+    """
+    parts = parts_of(target)
+    elements = problem.batches * problem.rows * problem.columns
+    too_short = problem.depth.is_const and problem.depth.value < LONGEST
+    too_many = elements.is_const and elements.value > MOST
+    cut = None if too_short or too_many else split_problem(problem, parts)
+    if cut is None or target.cores < 2:
+        return general, ()
+    conditions = All(
+        (
+            Condition(problem.depth, ">=", Expr.const(LONGEST)),
+            Condition(problem.depth % parts, "==", Expr.const(0)),
+            Condition(elements, "<=", Expr.const(MOST)),
+            Condition(tasks, "<", Expr.const(target.cores)),
+        )
+    )
+    room = Expr.min(elements, MOST) * (parts * problem.compute.bytes) + 64
+    steps = (*partial(cut), combine(parts))
+    return (If(conditions, steps, general),), (room,)
+
+
+class _Sum(Writer):
+    """A task adds up the parts of one row."""
+
+    def add_up(self, parts: int) -> tuple[str, tuple[Expr, ...]]:
+        """The text over arguments (parts, C, ...), and its parameters."""
+        g, b, lanes = self.g, self.b, self.g.tile.lanes
+        self.sums = b.memref(0, self.compute)
+        self.c_out = b.memref(1, g.c.storage)
+        rows, columns = self.size("M"), self.size("N")
+        with b.loop(b.lo, b.hi, 1, hint="task") as task:
+            batch, row = b.div(task.index, rows), b.rem(task.index, rows)
+            digits: list[str] = []
+            rest = batch
+            for axis in range(len(g.a.batch) - 1, -1, -1):
+                size = self.size(f"s{axis}")
+                digits.insert(0, b.rem(rest, size) if axis else rest)
+                rest = b.div(rest, size) if axis else rest
+            self.batch_digits = digits
+            self.c_base = self.batch_offset("c", (True,) * len(digits))
+            line = b.mul(task.index, columns)
+            with b.loop(0, columns, lanes, hint="j") as j:
+                mask = b.mask(b.sub(columns, j.index), lanes)
+                zero = b.constant(0, self.vector)
+                total = zero
+                for part in range(parts):
+                    at = b.add(b.add(line, j.index), b.mul(self.size("part"), part))
+                    value = b.masked_load(self.sums, at, mask, zero)
+                    add = "arith.addf" if g.compute.is_float else "arith.addi"
+                    total = b.op(add, total, value)
+                self._write_result(total, row, j.index, mask)
+        return b.finish()
+
+
+def combine_launch(
+    gemm: Gemm,
+    sizes: dict[str, Expr],
+    problem: Problem,
+    out: Output | Workspace,
+    finish: Callable[[Arguments, int], Finish] | None,
+    label: str,
+    parts: int,
+) -> Launch:
+    """The kernel that adds up the parts in Workspace(0) and finishes the result."""
+    arguments = Arguments()
+    arguments.buffers = [Workspace(0), out]
+    lanes = gemm.tile.lanes
+    gemm = replace(gemm, finish=None if finish is None else finish(arguments, lanes))
+    sizes = sizes | {"part": problem.batches * problem.rows * problem.columns}
+    text, params = _Sum(gemm, SizedText(sizes)).add_up(parts)
+    return Launch(
+        Kernel(f"{label}_sum", text),
+        tuple(arguments.buffers),
+        params,
+        problem.batches * problem.rows,
+        problem.columns * parts // 4 + 50,
+    )
