@@ -130,7 +130,8 @@ class Bert(nn.Module):
 
 
 def _layer_norm(x: torch.Tensor) -> torch.Tensor:
-    return F.layer_norm(x, (x.shape[-1],), eps=1e-6)
+    # The ONNX exporter wants a number here, and layers have one.
+    return F.layer_norm(x, (int(x.shape[-1]),), eps=1e-6)
 
 
 def _rms_norm(x: torch.Tensor) -> torch.Tensor:
