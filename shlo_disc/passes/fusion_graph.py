@@ -42,6 +42,9 @@ take about 60 ms at O3). Doubling it gains nothing on the models in `examples/`.
 
 MAX_CLUSTER_INPUTS = 40
 
+MAX_CLUSTER_ARRAYS = 60
+"""Inputs and results: a launch passes at most 64 buffers."""
+
 MAX_INDEX_OPS = 8
 """Element-wise ops on indices that a kernel computes rather than reads: about the time of a load
 from L2."""
@@ -148,8 +151,12 @@ class Graph:
         """Why these ops cannot be one kernel."""
         if len(union.members) > MAX_CLUSTER_OPS:
             return f"more than {MAX_CLUSTER_OPS} ops"
-        if self.inputs(union.members) > MAX_CLUSTER_INPUTS:
+        inputs = self.inputs(union.members)
+        if inputs > MAX_CLUSTER_INPUTS:
             return f"more than {MAX_CLUSTER_INPUTS} inputs"
+        results = sum(bool(self.nodes[i].users - union.members) for i in union.members)
+        if inputs + results > MAX_CLUSTER_ARRAYS:
+            return f"more than {MAX_CLUSTER_ARRAYS} arrays read and written"
         if not self.acyclic(union.members):
             return "another kernel stands between them"
         return None
