@@ -16,7 +16,7 @@ from __future__ import annotations
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.mlir import ir
 from shlo_disc.passes.fusion_graph import MAX_CLUSTER_INPUTS, Cluster, Graph, Node
-from shlo_disc.passes.op_classes import EXPENSIVE, HARD_OPERANDS
+from shlo_disc.passes.op_classes import EXPENSIVE, HARD_OPERANDS, RESHAPES
 from shlo_disc.passes.plan_buffers import element_bytes
 
 __all__ = ["Costs"]
@@ -76,9 +76,13 @@ class Costs(Graph):
                 return []
             hard = HARD_OPERANDS.get(self.nodes[index].op.name, ())
             for position, value in enumerate(self.nodes[index].operands):
-                bases = [base for base, _ in self.bases(value)]
-                if position in hard and node.op.results[0] in bases:
-                    return []
+                for base, chain in self.bases(value):
+                    if self.of_value.get(base) != node.index:
+                        continue
+                    # Broadcast, it would be computed several times an element.
+                    spread = any(op.name not in RESHAPES for op in chain)
+                    if spread or position in hard:
+                        return []
             if self.inputs(reader.members | {node.index}) >= MAX_CLUSTER_INPUTS:
                 return []
             if reader not in readers:

@@ -314,3 +314,20 @@ func.func public @main(%i: tensor<i32>, %x: tensor<f32>) -> (tensor<i32>, tensor
   %y = stablehlo.negate %x : tensor<f32>
   return %j, %c, %y : tensor<i32>, tensor<i1>, tensor<f32>
 }
+
+// -----
+
+// Broadcast, a value would be computed for every row: it is stored.
+// CHECK-LABEL: func.func public @main
+// CHECK-NOT: computed again
+// CHECK: return
+func.func public @main(%v: tensor<16xf32>, %x: tensor<?x16xf32> {disc.shape = ["b", "16"]}, %y: tensor<16x16xf32>) -> (tensor<?x16xf32>, tensor<16x16xf32>, tensor<16xf32>) {
+  %s = "disc.shape"() {dims = ["b", "16"]} : () -> tensor<2xi32>
+  %n = stablehlo.negate %v : tensor<16xf32>
+  %b = stablehlo.dynamic_broadcast_in_dim %n, %s, dims = [1] : (tensor<16xf32>, tensor<2xi32>) -> tensor<?x16xf32>
+  %a = stablehlo.add %x, %b : tensor<?x16xf32>
+  %c = stablehlo.broadcast_in_dim %n, dims = [0] : (tensor<16xf32>) -> tensor<16x16xf32>
+  %d = stablehlo.add %y, %c : tensor<16x16xf32>
+  %e = stablehlo.reverse %v, dims = [0] : tensor<16xf32>
+  return %a, %d, %e : tensor<?x16xf32>, tensor<16x16xf32>, tensor<16xf32>
+}
