@@ -116,8 +116,11 @@ def test_variants_tell_how_many_calls_took_them():
     for rows in (5, 5, 5, 100):
         f(np.ones((rows, 8), np.float32), *ARRAYS[1:])
     (version,) = [json.loads(f.explain("json"))]
-    choice = version["kernels"][0]["variants"][0]
+    cut = version["kernels"][0]["variants"][0]
     assert version["calls"] == 4
+    assert cut["if"].startswith("d1 >= 4096 and ")  # long sums of few results
+    assert cut["calls"] == [0, 4]
+    (choice,) = cut["otherwise"]
     assert choice["if_kept_packed"] == [1]
     assert choice["otherwise"][0]["calls"] == [3, 1]
     assert "[3:1]" in f.explain()

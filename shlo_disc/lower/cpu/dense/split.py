@@ -24,7 +24,7 @@ LONGEST = 4096
 """Products from which a sum is worth cutting: two launches cost about as much as 4096 of them for a
 tile of results."""
 
-MOST = 1 << 14
+MOST = 1 << 12
 """Result elements up to which it is: more of them are enough tasks, and the block stays small."""
 
 
