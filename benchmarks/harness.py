@@ -98,11 +98,13 @@ def interleaved(
     than 100 us are timed in batches. `settle`: seconds of untimed calls before a
     system's turn, which then has several calls: where the threads of another go on spinning.
     """
-    systems = {
-        name: thunk if hasattr(thunk, "sample") else _Local(thunk) for name, thunk in thunks.items()
-    }
-    for system in systems.values():
-        system.sample(2, 0.0)
+    systems: dict[str, Any] = {}
+    for name, thunk in thunks.items():
+        if hasattr(thunk, "sample"):
+            systems[name] = thunk
+            thunk.sample(2, 0.0)
+        else:
+            systems[name] = _Local(thunk)
     times: dict[str, list[float]] = {name: [] for name in thunks}
     end = time.perf_counter() + seconds
     rounds = 0

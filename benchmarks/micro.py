@@ -14,7 +14,7 @@ import shlo_disc
 from benchmarks.harness import SETTLE, Case, compare
 from benchmarks.models.layers import layer_norm
 
-__all__ = ["FUNCTIONS", "micro"]
+__all__ = ["FUNCTIONS", "TWO_ARRAYS", "micro"]
 
 
 def rms_norm(x: jax.Array) -> jax.Array:
@@ -36,6 +36,10 @@ FUNCTIONS: dict[str, Callable[..., jax.Array]] = {
     "transpose + bias": lambda x, b: x.T + b,
     "element-wise": lambda x, y: x * y + x,
 }
+
+
+TWO_ARRAYS = frozenset({"element-wise", "transpose + bias"})
+"""The others take one."""
 
 
 def _inputs(name: str, rows: int, columns: int) -> tuple[jax.Array, ...]:

@@ -102,7 +102,7 @@ class Executable:
         self.donated = frozenset(donated)
         """Arguments whose arrays a call deletes."""
         self.code_bytes = code_bytes
-        """Machine code of its kernels and host program; other programs may share kernels."""
+        """Machine code of its kernels, their constants aside; other programs may share them."""
         self.passes = tuple(passes)
         """What every pass did, in order."""
         self.stage_ms = dict(stage_ms)

@@ -48,7 +48,6 @@ class Peers:
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
         )  # fmt: skip
         self.about = self._answer()
-        self._failed: dict[str, str] = {}
 
     def __enter__(self) -> Peers:
         return self
@@ -67,7 +66,7 @@ class Peers:
         """Make a workload ready; `weights` is the pytree of its JAX function."""
         path = Path(self._folder.name) / "weights.npz"
         np.savez(path, **flat(weights))
-        self._failed = self.ask(op="load", case=case, weights=str(path))["failed"]
+        self.ask(op="load", case=case, weights=str(path))
 
     def systems(
         self, inputs: Sequence[Any], expected: Any, tolerance: float = 2e-3

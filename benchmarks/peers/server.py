@@ -1,6 +1,6 @@
 """Times PyTorch and ONNX Runtime on request: JSON lines in, JSON lines out.
 
-{"op": "load", "case": NAME, "weights": FILE.npz}      -> {"systems": [...], "failed": {...}}
+{"op": "load", "case": NAME, "weights": FILE.npz}      -> {"systems": [...]}
 {"op": "inputs", "inputs": FILE.npz, "outputs": FILE}  -> {"systems": [...], "failed": {...}}
 {"op": "time", "system": NAME, "count": N, "settle": S} -> {"ms": [...]}
 
@@ -49,7 +49,7 @@ class Server:
         else:
             self.systems["torch.compile"] = _compiled(name, weights, freezing=False)
             self.systems["torch.compile, frozen"] = _compiled(name, weights, freezing=True)
-        return {"systems": list(self.systems), "failed": self.failed}
+        return {"systems": list(self.systems)}
 
     def inputs(self, request: dict[str, Any]) -> dict[str, Any]:
         """Other inputs: every system runs them once."""

@@ -6,26 +6,17 @@ the oracle in tests. It runs when a check has failed, never in the steady state.
 
 from __future__ import annotations
 
-import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.relations import RELATIONS, holds
 from shlo_disc.dynamic.shapes import Guard, ShapeAnalysis
 from shlo_disc.errors import InvalidModuleError, ShapeMismatchError, UnsupportedError
 from shlo_disc.mlir import ir
 
 __all__ = ["Check", "ShapeProgram", "Solve", "parse_constraint", "size_symbol"]
-
-_COMPARE: dict[str, Callable[[int, int], bool]] = {
-    "==": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
 
 
 @dataclass(frozen=True)
@@ -60,7 +51,7 @@ class Check:
 
     def holds(self, env: Mapping[str, int]) -> bool:
         """Is it true for these symbols and sizes?"""
-        return _COMPARE[self.op](self.lhs.evaluate(env), self.rhs.evaluate(env))
+        return holds(self.lhs, self.op, self.rhs, env)
 
 
 def size_symbol(argument: int, axis: int) -> str:
@@ -268,7 +259,7 @@ def _checks(
 
 def _trivial(guard: Guard) -> bool:
     if guard.lhs.is_const and guard.rhs.is_const:
-        return _COMPARE[guard.op](guard.lhs.value, guard.rhs.value)
+        return RELATIONS[guard.op](guard.lhs.value, guard.rhs.value)
     return guard.lhs == guard.rhs and guard.op in ("==", "<=", ">=")
 
 

@@ -16,8 +16,9 @@ from functools import cached_property
 from typing import Any
 
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.relations import holds
 
-__all__ = ["Guard", "Note", "Pattern", "Shapes"]
+__all__ = ["SYMBOL_NAME", "Guard", "Note", "Pattern", "Shapes"]
 
 Shapes = Sequence[tuple[int, ...]]
 """The shape of every leaf, in order."""
@@ -25,7 +26,7 @@ Shapes = Sequence[tuple[int, ...]]
 MANY = 8
 """From here on arrays of constant sizes in a row are counted, not listed."""
 
-_NAME = re.compile(r"\b(?!(?:floordiv|mod|min|max)\b)[A-Za-z_]\w*")
+SYMBOL_NAME = re.compile(r"\b(?!(?:floordiv|mod|min|max)\b)[A-Za-z_]\w*")
 _FUNCTIONS: dict[str, Any] = {
     "__builtins__": {},
     "floordiv": lambda a, b: a // b,
@@ -66,10 +67,7 @@ class Guard:
 
     def holds(self, values: dict[str, int]) -> bool:
         """Does it hold for these symbol values?"""
-        left, right = self.left.evaluate(values), self.right.evaluate(values)
-        if self.relation == "==":
-            return left == right
-        return left != right if self.relation == "!=" else left >= right
+        return holds(self.left, self.relation, self.right, values)
 
     def substitute(self, values: dict[str, Expr]) -> Guard:
         """The same guard in other symbols."""
@@ -266,4 +264,4 @@ def _split(size: Expr, symbol: str) -> tuple[int, Expr]:
 
 
 def _python(size: Expr) -> str:
-    return "(" + _NAME.sub(r"v_\g<0>", str(size)).replace("^", "**") + ")"
+    return "(" + SYMBOL_NAME.sub(r"v_\g<0>", str(size)).replace("^", "**") + ")"

@@ -13,7 +13,7 @@ import jax
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.errors import ShapeMismatchError
 from shlo_disc.frontend.leaves import Leaf
-from shlo_disc.frontend.plan import Guard, Pattern
+from shlo_disc.frontend.plan import SYMBOL_NAME, Guard, Pattern
 
 __all__ = ["parse_constraint", "parse_likely", "stated_pattern", "stated_shapes"]
 
@@ -53,7 +53,8 @@ def parse_likely(
 
     Raises ValueError for a symbol that `shapes` does not name and for what is no size.
     """
-    stated = set(_SYMBOL.findall(" ".join(filter(_is_text, jax.tree.leaves(shapes)))))
+    texts = " ".join(filter(_is_text, jax.tree.leaves(shapes)))
+    stated = set(SYMBOL_NAME.findall(texts)) - {"_"}  # `_` is the size of the call
     found = {}
     for name, given in (likely or {}).items():
         if name not in stated:
@@ -64,9 +65,6 @@ def parse_likely(
             raise ValueError(f"likely sizes of {name!r} must be whole numbers, got {given!r}")
         found[name] = tuple(dict.fromkeys(values))
     return found
-
-
-_SYMBOL = re.compile(r"\b(?!(?:floordiv|mod|min|max)\b)[A-Za-z]\w*")
 
 
 def _is_text(value: object) -> bool:

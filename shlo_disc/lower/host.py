@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.memory import value_bytes
 from shlo_disc.dynamic.program import ShapeProgram, size_symbol
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.errors import UnsupportedError
@@ -40,7 +41,6 @@ from shlo_disc.lower.kernel import (
 )
 from shlo_disc.lower.speculate import Likely, Speculation
 from shlo_disc.lower.uses import KernelUse, Site, UseRecorder
-from shlo_disc.lower.work import value_bytes
 from shlo_disc.mlir import ir
 
 __all__ = ["HostProgram", "emit_host"]

@@ -7,11 +7,11 @@ symbols of the program; nothing here knows a concrete size.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.relations import holds
 
 __all__ = [
     "All",
@@ -101,20 +101,10 @@ class Condition:
 
     def holds(self, sizes: Mapping[str, int]) -> bool:
         """Is it true for these values of the symbols?"""
-        return bool(_COMPARE[self.op](self.lhs.evaluate(sizes), self.rhs.evaluate(sizes)))
+        return holds(self.lhs, self.op, self.rhs, sizes)
 
     def __str__(self) -> str:
         return f"{self.lhs} {self.op} {self.rhs}"
-
-
-_COMPARE = {
-    "==": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
 
 
 @dataclass(frozen=True)

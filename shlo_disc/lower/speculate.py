@@ -32,7 +32,7 @@ from shlo_disc.lower.kernel import (
 )
 from shlo_disc.mlir import ir
 
-__all__ = ["MAX_KERNELS", "MAX_VARIANTS", "Likely", "Speculation", "pinned"]
+__all__ = ["MAX_KERNELS", "MAX_VARIANTS", "Likely", "Speculation"]
 
 Likely = Mapping[str, Sequence[int]]
 """Values of symbols, the likeliest first."""
@@ -82,12 +82,7 @@ class Speculation:
                     reasons.append(f"one variant: {step.condition} {always} holds")
                     out += self._needed(step.then if known else step.otherwise, reasons)
                     continue
-                step = replace(
-                    step,
-                    then=self._needed(step.then, reasons),
-                    otherwise=self._needed(step.otherwise, reasons),
-                )
-            elif isinstance(step, Pack):
+            if not isinstance(step, Launch):
                 step = replace(
                     step,
                     then=self._needed(step.then, reasons),
@@ -110,10 +105,14 @@ class Speculation:
         emit: Callable[[ShapeAnalysis], KernelPlan],
         reasons: list[str],
     ) -> KernelPlan:
-        if plan.copies_operand:  # the host may drop its first step
-            return plan
         names = [name for name in self._likely if name in self._symbols(op)]
-        if not names or len(names) > _MAX_CONDITIONS:
+        if not names:
+            return plan
+        if plan.copies_operand:  # the host may drop its first step
+            reasons.append("no variants: it may change its operand in place")
+            return plan
+        if len(names) > _MAX_CONDITIONS:
+            reasons.append(f"no variants: more than {_MAX_CONDITIONS} of its sizes are likely ones")
             return plan
         general = _kernels(plan.steps)
         chosen = plan
@@ -155,12 +154,12 @@ class Speculation:
 
     def _view(self, pairs: tuple[tuple[str, int], ...]) -> ShapeAnalysis:
         if pairs not in self._views:
-            self._views[pairs] = pinned(self._shapes, dict(pairs))
+            self._views[pairs] = _Pinned(self._shapes, dict(pairs))
         return self._views[pairs]
 
 
 class _Pinned(ShapeAnalysis):
-    """The answers of an analysis with constants for some symbols; see `pinned`."""
+    """The answers of an analysis with constants for some symbols: what the emitters ask."""
 
     def __init__(self, of: ShapeAnalysis, values: Mapping[str, int]) -> None:
         super().__init__()
@@ -185,11 +184,6 @@ class _Pinned(ShapeAnalysis):
 
     def _put(self, size: Expr) -> Expr:
         return self.constraints.canonical(size.substitute(self._values))
-
-
-def pinned(shapes: ShapeAnalysis, values: Mapping[str, int]) -> ShapeAnalysis:
-    """A view of an analysis for the emitters in which some symbols are constants."""
-    return _Pinned(shapes, values)
 
 
 def _kernels(steps: Sequence[Step]) -> set[str]:

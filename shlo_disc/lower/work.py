@@ -12,56 +12,25 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.memory import value_bytes
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.mlir import ir, stablehlo
+from shlo_disc.passes.op_classes import FREE, INDEX_MOVING, TRANSCENDENTAL
 
-__all__ = ["Work", "element_width", "value_bytes", "work_of"]
+__all__ = ["Work", "work_of"]
 
-_TRANSCENDENTALS = frozenset(
-    f"stablehlo.{name}"
-    for name in [
-        "atan2",
-        "cbrt",
-        "cosine",
-        "exponential",
-        "exponential_minus_one",
-        "log",
-        "log_plus_one",
-        "logistic",
-        "power",
-        "rsqrt",
-        "sine",
-        "sqrt",
-        "tan",
-        "tanh",
-    ]
-) | {"chlo.erf", "chlo.erfc", "chlo.erf_inv"}
-
-_MOVES = frozenset(
-    f"stablehlo.{name}"
-    for name in [
-        "broadcast_in_dim",
-        "concatenate",
-        "constant",
-        "dynamic_broadcast_in_dim",
-        "dynamic_gather",
-        "dynamic_iota",
-        "dynamic_pad",
-        "dynamic_reshape",
-        "dynamic_slice",
-        "dynamic_update_slice",
-        "gather",
-        "iota",
-        "pad",
-        "real_dynamic_slice",
-        "reshape",
-        "reverse",
-        "rng_bit_generator",
-        "slice",
-        "sort",
-        "transpose",
-    ]
-) | {"chlo.top_k", "stablehlo.custom_call"}
+_MOVES = (
+    FREE
+    | INDEX_MOVING
+    | {
+        "chlo.top_k",
+        "stablehlo.constant",
+        "stablehlo.custom_call",
+        "stablehlo.dynamic_update_slice",
+        "stablehlo.rng_bit_generator",
+        "stablehlo.sort",
+    }
+)
 """No arithmetic (a sort's comparisons are not a polynomial of its sizes and are left out)."""
 
 _TAKES_PART = frozenset(
@@ -94,7 +63,7 @@ def work_of(fusion: ir.Operation, shapes: ShapeAnalysis) -> Work:
         op = view.operation
         if not len(op.results) or op.name.startswith("disc."):
             continue
-        if op.name in _TRANSCENDENTALS:
+        if op.name in TRANSCENDENTAL:
             transcendentals = transcendentals + _elements(op.results[0], shapes)
         elif op.name not in _MOVES:
             flops = flops + _FLOPS.get(op.name, _elementwise)(op, shapes)
@@ -104,22 +73,10 @@ def work_of(fusion: ir.Operation, shapes: ShapeAnalysis) -> Work:
     # What is changed in place is written where it is changed.
     changed = _changed_in_place(block)
     for result in fusion.results:
-        writes = writes + (value_bytes(changed or result, shapes))
+        writes = writes + value_bytes(changed or result, shapes)
     if changed is not None:
         reads = reads - _bytes_read(fusion.operands[0], block.arguments[0], shapes)
     return Work(reads, writes, flops, transcendentals)
-
-
-def element_width(element: ir.Type) -> int:
-    """Bytes of one element in memory (`i1` takes one)."""
-    if isinstance(element, ir.IntegerType):
-        return max(8, int(element.width)) // 8
-    return int(ir.FloatType(element).width) // 8
-
-
-def value_bytes(value: ir.Value, shapes: ShapeAnalysis) -> Expr:
-    """Bytes of a dense array."""
-    return _elements(value, shapes) * element_width(ir.RankedTensorType(value.type).element_type)
 
 
 def _elements(value: ir.Value, shapes: ShapeAnalysis) -> Expr:

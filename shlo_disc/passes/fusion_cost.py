@@ -14,10 +14,10 @@ kernels stay apart.
 from __future__ import annotations
 
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.memory import value_bytes
 from shlo_disc.mlir import ir
 from shlo_disc.passes.fusion_graph import MAX_CLUSTER_INPUTS, Cluster, Graph, Node
 from shlo_disc.passes.op_classes import EXPENSIVE, HARD_OPERANDS, RESHAPES
-from shlo_disc.passes.plan_buffers import element_bytes
 
 __all__ = ["Costs"]
 
@@ -33,8 +33,7 @@ class Costs(Graph):
 
     def bytes_of(self, value: ir.Value) -> Expr:
         """Bytes of a value in memory."""
-        element = ir.RankedTensorType(value.type).element_type
-        return Expr.product(self.shapes.shape(value)) * element_bytes(element)
+        return value_bytes(value, self.shapes)
 
     def recompute(self) -> None:
         """Values that are cheaper computed by every reader outside their kernel than stored."""

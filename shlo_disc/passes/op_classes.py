@@ -171,20 +171,18 @@ CONTROL = frozenset({"stablehlo.case", "stablehlo.if", "stablehlo.while"})
 HOST = frozenset({"disc.guard", "disc.shape"})
 """Read by the host program only."""
 
-EXPENSIVE = frozenset(
+TRANSCENDENTAL = frozenset(
     f"stablehlo.{name}"
     for name in [
         "atan2",
         "cbrt",
         "cosine",
-        "divide",
         "exponential",
         "exponential_minus_one",
         "log",
         "log_plus_one",
         "logistic",
         "power",
-        "remainder",
         "rsqrt",
         "sine",
         "sqrt",
@@ -192,6 +190,9 @@ EXPENSIVE = frozenset(
         "tanh",
     ]
 ) | {"chlo.erf", "chlo.erfc", "chlo.erf_inv"}
+"""Roots, powers and functions no finite number of basic operations gives."""
+
+EXPENSIVE = TRANSCENDENTAL | {"stablehlo.divide", "stablehlo.remainder"}
 """Worth storing rather than recomputing per consumer element."""
 
 

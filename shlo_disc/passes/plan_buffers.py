@@ -31,36 +31,17 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.memory import value_bytes
 from shlo_disc.dynamic.shapes import ShapeAnalysis, analyze
-from shlo_disc.errors import UnsupportedError
 from shlo_disc.mlir import ir
 from shlo_disc.passes.base import Pass
 from shlo_disc.passes.donation import donated_reuses
 from shlo_disc.passes.op_classes import CONTROL, RESHAPES
 
-__all__ = ["IN_PLACE_KINDS", "PlanBuffers", "element_bytes"]
+__all__ = ["IN_PLACE_KINDS", "PlanBuffers"]
 
 IN_PLACE_KINDS = frozenset({"dynamic_update_slice", "scatter"})
 """Fusions that copy operand 0 and then change some of it: without the copy when it dies here."""
-
-
-def element_bytes(element: ir.Type) -> int:
-    """Bytes of one element in memory; raises UnsupportedError for types without a layout."""
-    if isinstance(element, ir.IntegerType):
-        if element.width == 1:
-            return 1
-        if element.width in (8, 16, 32, 64):
-            return int(element.width) // 8
-    elif isinstance(element, ir.F64Type):
-        return 8
-    elif isinstance(element, ir.F32Type):
-        return 4
-    elif isinstance(element, ir.F16Type | ir.BF16Type):
-        return 2
-    raise UnsupportedError(
-        f"element type {element} is not supported; convert to f32, f64, bf16, f16, i1 or an 8 to "
-        "64 bit integer first"
-    )
 
 
 @dataclass(frozen=True)
@@ -202,14 +183,14 @@ class _Planner:
 
     def changes_operand(self, op: ir.Operation) -> bool:
         """Does the fusion change a copy of its operand 0, and read that for nothing else?"""
-        return in_place_candidate(op)
+        return _in_place_candidate(op)
 
     # -- in place -------------------------------------------------------------------------------
 
     def _plan_in_place(self, block: ir.Block) -> None:
         for view in block.operations:
             op = view.operation
-            if in_place_candidate(op):
+            if _in_place_candidate(op):
                 self._try_in_place(op)
             elif op.name in CONTROL:
                 if op.name == "stablehlo.while":
@@ -227,10 +208,10 @@ class _Planner:
         owner = root.owner
         if isinstance(owner, ir.Block) or owner.operation.name != "disc.fusion":
             return
-        if owner.operation.block == op.block and self.dies_at(root, op):
+        if owner.operation.block == op.block and self._dies_at(root, op):
             self._share(result, root)
 
-    def dies_at(self, root: ir.Value, op: ir.Operation) -> bool:
+    def _dies_at(self, root: ir.Value, op: ir.Operation) -> bool:
         start = self.start(op)
         return (
             all(position <= start for position in self.uses[root])
@@ -308,10 +289,10 @@ class _Planner:
             if not _is_fusion_result(value):
                 return False
             op = value.owner.operation
-            if not in_place_candidate(op) or op.block != argument.owner or value in self.place:
+            if not _in_place_candidate(op) or op.block != argument.owner or value in self.place:
                 return False
             source = self.root(op.operands[0])
-            if not self.dies_at(source, op):
+            if not self._dies_at(source, op):
                 return False
             chain.append((op, source))
             value = source
@@ -379,11 +360,7 @@ class _Planner:
 
     def _need(self, op: ir.Operation, key: int, value: ir.Value, start: int) -> None:
         end = self._last_use(self.root(value))
-        self.intervals.append(_Interval(start, end, self._bytes(value), op, key))
-
-    def _bytes(self, value: ir.Value) -> Expr:
-        element = ir.RankedTensorType(value.type).element_type
-        return Expr.product(self.shapes.shape(value)) * element_bytes(element)
+        self.intervals.append(_Interval(start, end, value_bytes(value, self.shapes), op, key))
 
     def _allocate(self) -> tuple[list[_Slot], dict[tuple[ir.Value, int], int]]:
         slots: list[_Slot] = []
@@ -451,7 +428,7 @@ class _Planner:
         return f"slot:{slot_of[op.results[0], index]}"
 
 
-def in_place_candidate(op: ir.Operation) -> bool:
+def _in_place_candidate(op: ir.Operation) -> bool:
     """Does the fusion change a copy of its operand 0, and read that operand for nothing else?"""
     if (
         op.name != "disc.fusion"

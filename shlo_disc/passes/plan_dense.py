@@ -30,9 +30,8 @@ class DensePlanner(Costs):
         """A dot takes in transposes of its operands; it and a convolution those of their result,
         and the element-wise cluster that is the only reader of what comes out.
         """
-        kind = contraction_kind(dot.op)
-        assert kind is not None
-        members = set(self.cluster_of[dot.index].members)
+        claimed = self.cluster_of[dot.index]
+        kind, members = claimed.kind, set(claimed.members)
         for value in dot.operands if kind == "dense" else ():
             source = self.of_value.get(value)
             if source is not None and self._lone_transpose(source, {dot.index}):

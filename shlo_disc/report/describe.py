@@ -19,7 +19,7 @@ from shlo_disc.lower.work import Work
 if TYPE_CHECKING:
     from shlo_disc.executable import Executable
 
-__all__ = ["describe", "memory_formula", "taken", "total_work"]
+__all__ = ["describe", "memory_formula", "total_work"]
 
 Json = dict[str, Any]
 
@@ -93,19 +93,6 @@ def total_work(host: HostProgram) -> Work:
         flops = flops + use.work.flops
         transcendentals = transcendentals + use.work.transcendentals
     return Work(reads, writes, flops, transcendentals)
-
-
-def taken(steps: Sequence[Step], sizes: Mapping[str, int]) -> list[Launch]:
-    """The launches at these sizes, in order, were nothing kept packed."""
-    found: list[Launch] = []
-    for step in steps:
-        if isinstance(step, Launch):
-            found.append(step)
-        elif isinstance(step, If):
-            found += taken(step.then if step.condition.holds(sizes) else step.otherwise, sizes)
-        else:
-            found += taken(step.otherwise, sizes)
-    return found
 
 
 def _kernel(

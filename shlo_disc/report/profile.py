@@ -11,6 +11,7 @@ import json
 import re
 import statistics
 import time
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from io import StringIO
@@ -240,26 +241,30 @@ def profile(executable: Executable, leaves: Sequence[Any], calls: int | None = N
     lengths = [(call.end - call.begin) / 1e6 for call in marked]
     median = sorted(range(calls), key=lambda k: lengths[k])[calls // 2]
     limits = machine()
+    launched: defaultdict[int, Counter[str]] = defaultdict(Counter)
+    for use_index, function, _, _, _ in runs[median].events:
+        launched[use_index][function] += 1
     kernels = []
     for index, use in enumerate(executable.host.uses):
         times = [run.ms[index] for run in runs]
         flops = use.work.flops.evaluate(sizes)
         moved = use.work.reads.evaluate(sizes) + use.work.writes.evaluate(sizes)
-        steps = runs[median].of_use(index)
-        count = max((steps.count(function) for function in set(steps)), default=0)
+        functions = launched[index]
+        most = max(functions.values(), default=0)
+        count = most if use.inside else min(most, 1)
         kernels.append(
             KernelTime(
                 number=index + 1,
                 kind=use.kind,
                 name=use.name,
                 where=use.where[0],
-                launches=len(steps),
-                variants=tuple(dict.fromkeys(steps)),
+                launches=functions.total(),
+                variants=tuple(functions),
                 ms=statistics.median(times),
-                runs=count if use.inside else min(count, 1),
+                runs=count,
                 flops=flops,
                 bytes_moved=moved,
-                floor_ms=limits.floor_ms(flops, moved) * (count if use.inside else min(count, 1)),
+                floor_ms=limits.floor_ms(flops, moved) * count,
             )
         )
     return Profile(
@@ -294,10 +299,6 @@ class _Run:
                            (int(started) - begin) / 1e3, (int(ended) - begin) / 1e3))  # fmt: skip
             ms[launch.use] += (int(ended) - int(started)) / 1e6
         return cls(events, ms)
-
-    def of_use(self, use: int) -> list[str]:
-        """The machine functions launched for a kernel, in order."""
-        return [function for index, function, _, _, _ in self.events if index == use]
 
 
 def _size(size: int) -> str:

@@ -8,6 +8,7 @@ into scratch memory, one row per value of u; the loop over the lanes then reads 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -96,31 +97,39 @@ def fill(
     """
     b = e.b
     widths = [_width(element_of(item.value).bytes) for item in staged]
-    with b.loop(first, last, max(widths), hint="turn") as loop:
-        for k, (item, width) in enumerate(zip(staged, widths, strict=True)):
-            element = element_of(item.value)
-            source = b.memref(e.arguments.slot(Input(e.inputs[item.value])), element.storage)
-            nothing = b.constant(0, vector_type(width, element.storage))
-            memory = _memory(e, staged, k)
-            for v0 in range(0, max(widths), width):
-                column = b.add(b.sub(loop.index, first), v0)
-                for u0 in range(0, BLOCK, width):
-                    rows = b.mask(b.sub(count, u0), width)
-                    block = []
-                    for i in range(width):
-                        v = b.add(loop.index, v0 + i)
-                        set_tile(b.add(start, u0), v)
-                        at = e.space.linear(item.index)
-                        inside = b.broadcast(b.cmpi("slt", v, last), width)
-                        mask = b.op("arith.andi", rows, inside)
-                        if not u0:
-                            set_tile(start, b.add(loop.index, v0 + i + AHEAD))
-                            ahead = e.space.linear(item.index).base
-                            b.prefetch(source, ahead)
-                            b.prefetch(source, b.add(ahead, BLOCK - 1))
-                        block.append(b.masked_load(source, at.base, mask, nothing))
-                    for i, row in enumerate(_transposed(e, block)):
-                        b.vector_store(row, memory, b.add(column, (u0 + i) * COLUMNS))
+    columns = max(widths)
+
+    def turn(k: int, column: str) -> None:
+        """Blocks of operand k at `columns` columns from `column` on."""
+        item, width = staged[k], widths[k]
+        element = element_of(item.value)
+        source = b.memref(e.arguments.slot(Input(e.inputs[item.value])), element.storage)
+        nothing = b.constant(0, vector_type(width, element.storage))
+        memory = _memory(e, staged, k)
+
+        def place(u: str, v: str) -> str:
+            set_tile(u, v)
+            return e.space.linear(item.index).base
+
+        for v0, u0 in itertools.product(range(0, columns, width), range(0, BLOCK, width)):
+            rows = b.mask(b.sub(count, u0), width)
+            block = []
+            for i in range(v0, v0 + width):
+                v = b.add(column, i)
+                if not u0:
+                    ahead = place(start, b.add(v, AHEAD))
+                    b.prefetch(source, ahead)
+                    b.prefetch(source, b.add(ahead, BLOCK - 1))
+                inside = b.broadcast(b.cmpi("slt", v, last), width)
+                mask = b.op("arith.andi", rows, inside)
+                block.append(b.masked_load(source, place(b.add(start, u0), v), mask, nothing))
+            to = b.add(b.sub(column, first), v0)
+            for i, row in enumerate(_transposed(e, block)):
+                b.vector_store(row, memory, b.add(to, (u0 + i) * COLUMNS))
+
+    with b.loop(first, last, columns, hint="turn") as loop:
+        for k in range(len(staged)):
+            turn(k, loop.index)
 
 
 def _width(element_bytes: int) -> int:

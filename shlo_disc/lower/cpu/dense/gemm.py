@@ -202,19 +202,22 @@ class Writer:
         else:
             rest, i = b.div(task, self.size("MB")), b.rem(task, self.size("MB"))
             batch, j = b.div(rest, self.size("NB")), b.rem(rest, self.size("NB"))
-        digits: list[str] = []
-        rest = batch
-        axes = len(self.g.a.batch)
-        for axis in range(axes - 1, -1, -1):
-            size = self.size(f"s{axis}")
-            digits.insert(0, b.rem(rest, size) if axis else rest)
-            rest = b.div(rest, size) if axis else rest
-        self.batch_digits = digits
+        self.batch_digits = self.digits_of(batch)
         self.a_base = self.batch_offset("a", self.g.a.batch, self.g.a.first)
         packed = self.g.b_mode == "packed"
         self.b_base = self.batch_offset("b", self.g.b.batch, self.g.b.first and not packed)
-        self.c_base = self.batch_offset("c", (True,) * axes)
+        self.c_base = self.batch_offset("c", (True,) * len(self.batch_digits))
         return batch, b.mul(i, self.size("MC")), b.mul(j, self.size("NC"))
+
+    def digits_of(self, batch: str) -> list[str]:
+        """The index along every batch axis of batch entry number `batch`."""
+        b, rest = self.b, batch
+        digits: list[str] = []
+        for axis in range(len(self.g.a.batch) - 1, -1, -1):
+            size = self.size(f"s{axis}")
+            digits.insert(0, b.rem(rest, size) if axis else rest)
+            rest = b.div(rest, size) if axis else rest
+        return digits
 
     def batch_offset(self, array: str, moves: Sequence[bool], first: bool = False) -> str:
         """Where the present batch entry begins in `array` (a, b or c)."""

@@ -55,23 +55,23 @@ def emit_dense(fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> K
     Raises UnsupportedError for an element type that is not compiled.
     """
     block = fusion.regions[0].blocks[0]
-    plans = []
+    planners = []
     for number, dense in enumerate(analyze_dense(fusion, shapes)):
         out = Output(number)
         if dense.root == dense.total:
-            planner = Planner(dense.problem, shapes, target, out=out)
-            plans.append(planner.steps())
+            planners.append(Planner(dense.problem, shapes, target, out=out))
             continue
 
         def finish(arguments: Arguments, lanes: int, dense: Dense = dense) -> Finish:
             return Epilogue(dense, block, shapes, arguments, lanes)
 
         result = element_of(dense.root)
-        planner = Planner(dense.problem, shapes, target, finish=finish, result=result, out=out)
-        plans.append(planner.steps())
+        planners.append(
+            Planner(dense.problem, shapes, target, finish=finish, result=result, out=out)
+        )
+    plans = [planner.steps() for planner in planners]
     if len(plans) == 1:
-        steps, blocks = planner.split(plans[0])
-        return KernelPlan(steps, blocks)
+        return KernelPlan(*planners[0].split(plans[0]))
     if (merged := side_by_side(plans)) is not None:
         return KernelPlan(merged)
     return KernelPlan(tuple(step for plan in plans for step in plan))

@@ -18,7 +18,7 @@ from shlo_disc.lower.cpu.elemental import Arguments
 from shlo_disc.lower.cpu.target import Target
 from shlo_disc.lower.kernel import All, Condition, If, Kernel, Launch, Output, Step, Workspace
 
-__all__ = ["LONGEST", "MOST", "combine_launch", "parts_of", "split_problem", "split_steps"]
+__all__ = ["combine_launch", "split_steps"]
 
 LONGEST = 4096
 """Products from which a sum is worth cutting: two launches cost about as much as 4096 of them for a
@@ -47,14 +47,9 @@ def split_problem(p: Problem, parts: int) -> Problem | None:
     depth = k.size // parts
     rows, columns = p.rows, p.columns
     batch = [Axis(Expr.const(parts), k.a * depth, k.b * depth, p.batches * rows * columns)]
-    step = rows * columns
-    own: list[Axis] = []
-    for axis in reversed(p.batch):
-        own.insert(0, replace(axis, c=step))
-        step = step * axis.size
     return replace(
         p,
-        batch=(*batch, *own),
+        batch=(*batch, *_dense(p.batch, rows * columns)),
         m=_dense(p.m, columns),
         n=_dense(p.n, Expr.const(1)),
         k=(replace(k, size=depth),),
@@ -113,14 +108,8 @@ class _Sum(Writer):
         rows, columns = self.size("M"), self.size("N")
         with b.loop(b.lo, b.hi, 1, hint="task") as task:
             batch, row = b.div(task.index, rows), b.rem(task.index, rows)
-            digits: list[str] = []
-            rest = batch
-            for axis in range(len(g.a.batch) - 1, -1, -1):
-                size = self.size(f"s{axis}")
-                digits.insert(0, b.rem(rest, size) if axis else rest)
-                rest = b.div(rest, size) if axis else rest
-            self.batch_digits = digits
-            self.c_base = self.batch_offset("c", (True,) * len(digits))
+            self.batch_digits = self.digits_of(batch)
+            self.c_base = self.batch_offset("c", (True,) * len(self.batch_digits))
             line = b.mul(task.index, columns)
             with b.loop(0, columns, lanes, hint="j") as j:
                 mask = b.mask(b.sub(columns, j.index), lanes)

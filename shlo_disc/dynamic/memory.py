@@ -1,0 +1,35 @@
+"""Bytes of values as they lie in memory."""
+
+from __future__ import annotations
+
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.errors import UnsupportedError
+from shlo_disc.mlir import ir
+
+__all__ = ["element_bytes", "value_bytes"]
+
+
+def element_bytes(element: ir.Type) -> int:
+    """Bytes of one element in memory; raises UnsupportedError for types without a layout."""
+    if isinstance(element, ir.IntegerType):
+        if element.width == 1:
+            return 1
+        if element.width in (8, 16, 32, 64):
+            return int(element.width) // 8
+    elif isinstance(element, ir.F64Type):
+        return 8
+    elif isinstance(element, ir.F32Type):
+        return 4
+    elif isinstance(element, ir.F16Type | ir.BF16Type):
+        return 2
+    raise UnsupportedError(
+        f"element type {element} is not supported; convert to f32, f64, bf16, f16, i1 or an 8 to "
+        "64 bit integer first"
+    )
+
+
+def value_bytes(value: ir.Value, shapes: ShapeAnalysis) -> Expr:
+    """Bytes of a dense array; raises UnsupportedError for types without a layout."""
+    element = ir.RankedTensorType(value.type).element_type
+    return Expr.product(shapes.shape(value)) * element_bytes(element)
