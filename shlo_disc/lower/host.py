@@ -36,6 +36,7 @@ from shlo_disc.lower.kernel import (
     Output,
     Pack,
     Packed,
+    Part,
     Step,
     Workspace,
 )
@@ -268,15 +269,26 @@ class _Run:
             return
         text = str(op.regions[0].blocks[0])
         given = self.shapes.shape(op.operands[0])
-        # Every symbol in it must be known from the value's own sizes: then it is a function of the
-        # value.
-        own = {symbol for size in given for symbol in size.symbols() if _is_injective(size)}
         asked = set(_SYMBOL.findall(" ".join(_DIMS.findall(text))))
-        if not asked - {"floordiv", "mod", "min", "max"} <= own:
+        if not asked - {"floordiv", "mod", "min", "max"} <= self._told_by(op.operands[0]):
             return
         digest = hashlib.sha256(f"{origin.computed} {given} {text}".encode()).hexdigest()
         for number, result in enumerate(op.results):
             self.origin[result] = _Origin(origin.index, f" of {digest} {number}")
+
+    def _told_by(self, value: ir.Value) -> set[str]:
+        """The symbols that are known from the sizes of `value`: what depends on no others and on
+        its elements is a function of the value.
+        """
+        sizes = self.shapes.shape(value)
+        return {symbol for size in sizes for symbol in size.symbols() if _is_injective(size)}
+
+    def _is_kept(self, part: Part, value: ir.Value) -> bool:
+        """Is the packed copy the same in every call with the same `value`?"""
+        if part.elements == Expr.product(self.shapes.shape(value)):
+            return True
+        needed = [part.bytes, part.elements, *part.fill.params]
+        return {symbol for size in needed for symbol in size.symbols()} <= self._told_by(value)
 
     def _plan(self, op: ir.Operation, kind: str) -> tuple[KernelPlan, tuple[str, ...]]:
         """The emitter's plan, and what was decided of its variants; equal fusions on equal shapes
@@ -383,12 +395,14 @@ class _Run:
         return places[buffer]
 
     def _pack(self, pack: Pack, op: ir.Operation, places: _Places) -> None:
-        origins = [self.origin.get(op.operands[part.operand]) for part in pack.parts]
-        if any(origin is None for origin in origins):
+        values = [op.operands[part.operand] for part in pack.parts]
+        origins = [self.origin.get(value) for value in values]
+        kept = all(map(self._is_kept, pack.parts, values))
+        if not kept or any(origin is None for origin in origins):
             self._steps(pack.otherwise, op, places)
             return
         w = self.w
-        kept: dict[Buffer, str] = {}
+        copies: dict[Buffer, str] = {}
         missing = ""
         zero, two = w.once("arith.constant 0 : i32"), w.once("arith.constant 2 : i32")
         for part, origin in zip(pack.parts, origins, strict=True):
@@ -418,12 +432,12 @@ class _Run:
                 both = w.fresh("none")
                 w.line(f"{both} = arith.ori {missing}, {none} : i1")
                 none = both
-            kept[Packed(part.operand)] = here
+            copies[Packed(part.operand)] = here
             missing = none
         w.line(f"scf.if {missing} {{")
         self._steps(pack.otherwise, op, places)
         w.line("} else {")
-        self._steps(pack.then, op, {**places, **kept})
+        self._steps(pack.then, op, {**places, **copies})
         w.line("}")
 
     # -- control flow ---------------------------------------------------------------------------

@@ -139,6 +139,8 @@ class Part:
     """Names the layout: equal keys on one buffer share one packed copy across kernels."""
     bytes: Expr
     fill: Launch
+    elements: Expr
+    """How many elements of the operand are in it."""
 
 
 @dataclass(frozen=True)

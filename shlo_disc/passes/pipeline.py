@@ -7,6 +7,7 @@ from shlo_disc.passes.cleanup import CSE
 from shlo_disc.passes.forward_carried import ForwardCarried
 from shlo_disc.passes.hoist_invariants import HoistInvariants
 from shlo_disc.passes.hoist_projections import HoistProjections
+from shlo_disc.passes.lift_transposes import LiftTransposes
 from shlo_disc.passes.resolve_shapes import ResolveShapes
 from shlo_disc.passes.simplify import Simplify
 
@@ -17,6 +18,7 @@ CLEANUP: tuple[Pass, ...] = (
     ForwardCarried(),  # before shapes: a carried size is a symbol nobody knows
     ResolveShapes(),  # before every rule: they ask for sizes
     Simplify(),
+    LiftTransposes(),  # after the rules: they join transposes
     HoistInvariants(),  # after the rules: what they fold need not leave
     HoistProjections(),  # after their weights have left
     CSE,  # last: rules build equal values apart

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from shlo_disc.dynamic.views import VIEWS
 from shlo_disc.mlir import ir
 from shlo_disc.passes.fusion_cost import Costs
 from shlo_disc.passes.fusion_graph import Cluster, Node, squeezed
 from shlo_disc.passes.match_attention import is_mix, is_score
+from shlo_disc.passes.sink_views import chain_of
 
 __all__ = ["DensePlanner", "contraction_kind"]
 
@@ -27,15 +29,13 @@ class DensePlanner(Costs):
     """Clusters the dots and convolutions of one block; `Planner` does the rest."""
 
     def dense(self, dot: Node) -> None:
-        """A dot takes in transposes of its operands; it and a convolution those of their result,
-        and the element-wise cluster that is the only reader of what comes out.
+        """A dot takes in slices and transposes of its operands; it and a convolution transposes of
+        their result, and the element-wise cluster that is the only reader of what comes out.
         """
         claimed = self.cluster_of[dot.index]
         kind, members = claimed.kind, set(claimed.members)
         for value in dot.operands if kind == "dense" else ():
-            source = self.of_value.get(value)
-            if source is not None and self._lone_transpose(source, {dot.index}):
-                members.add(source)
+            members |= self._views(value, dot)
         taken: Cluster | None = None
         if (epilogue := self._epilogue(self._behind_transposes(dot))) is not None:
             union = members | epilogue.members
@@ -133,7 +133,7 @@ class DensePlanner(Costs):
                         found[source] = cluster
         for cluster in found.values():
             names = [self.nodes[i].op.name for i in cluster.members]
-            if set(names) <= {"stablehlo.dot_general", "stablehlo.transpose"}:
+            if set(names) <= {"stablehlo.dot_general", *VIEWS}:
                 dot = self._dot_of(cluster)
                 shapes = [self.shapes.shape(v) for v in dot.operands]
                 if is_score(dot.op, self._order_of(cluster), shapes) is None:
@@ -183,15 +183,24 @@ class DensePlanner(Costs):
         """The dot, or the last of the transposes it has claimed."""
         return self.nodes[max(self.cluster_of[dot.index].members)]
 
-    def _lone_transpose(self, index: int, users: set[int]) -> bool:
-        """Is this a transpose that shares no kernel yet and is read by `users` only?"""
-        node, cluster = self.nodes[index], self.cluster_of.get(index)
-        return (
-            node.op.name == "stablehlo.transpose"
-            and cluster is not None
-            and cluster.members == {index}
-            and node.users == users
-        )
+    def _views(self, value: ir.Value, dot: Node) -> set[int]:
+        """The ops that make `value` a view of another and that only `dot` reads."""
+        chain = [self.of_value.get(op.results[0]) for op in chain_of(value, self.shapes)]
+        inside = {dot.index}
+        for index in chain:
+            if index is None:
+                return set()
+            node, cluster = self.nodes[index], self.cluster_of.get(index)
+            alone = cluster is not None and cluster.members == {index}
+            if not (alone or node.role == "free") or not self._direct_users(node) <= inside:
+                return set()
+            inside.add(index)
+        return inside - {dot.index}
+
+    def _direct_users(self, node: Node) -> set[int | None]:
+        """The nodes that read a result, free ones too."""
+        users = [use.owner.operation for result in node.op.results for use in result.uses]
+        return {self.of_value.get(op.results[0]) if len(op.results) else None for op in users}
 
     def _epilogue(self, dot: Node) -> Cluster | None:
         """The loop cluster over exactly a dense result's elements that alone reads it, with one

@@ -20,6 +20,7 @@ from shlo_disc.passes import (
     fold_broadcasts,
     fold_constants,
     fold_converts,
+    fold_gathers,
     fold_reductions,
     fold_reshapes,
     fold_transposes,
@@ -34,6 +35,7 @@ _TABLES = (
     fold_converts.RULES,  # fewer types to fold through
     fold_constants.RULES,  # identities look for constants
     simplify_algebra.RULES,
+    fold_gathers.RULES,  # before reshapes: it leaves some
     fold_reductions.RULES,
     fold_reshapes.RULES,
     fold_broadcasts.RULES,

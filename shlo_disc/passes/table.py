@@ -7,12 +7,14 @@ from shlo_disc.passes import (  # noqa: F401 - imported for their registration
     fold_broadcasts,
     fold_constants,
     fold_converts,
+    fold_gathers,
     fold_reductions,
     fold_reshapes,
     fold_transposes,
     forward_carried,
     hoist_invariants,
     hoist_projections,
+    lift_transposes,
     resolve_shapes,
     simplify,
     simplify_algebra,
@@ -22,11 +24,13 @@ from shlo_disc.passes.pipeline import CLEANUP
 from shlo_disc.passes.plan_buffers import PlanBuffers
 from shlo_disc.passes.plan_fusion import PlanFusion
 from shlo_disc.passes.sink_constants import SinkConstants
+from shlo_disc.passes.sink_views import SinkViews
 
 __all__ = ["PLANNING", "pipeline_of", "registry"]
 
 PLANNING: tuple[Pass, ...] = (
     SinkConstants(),  # after the last cse, which would undo it; before bodies move into kernels
+    SinkViews(),  # likewise
     PlanFusion(),
     PlanBuffers(),
 )

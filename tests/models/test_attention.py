@@ -101,6 +101,71 @@ def test_one_kernel_at_every_size(way):
     assert compiled.cache_info().misses <= 4  # an empty dimension may be a version of its own
 
 
+def by_vmap(q, k, v):
+    """Groups of queries that share a head of keys, by `vmap` over examples, heads and groups."""
+
+    def one(q, k, v):
+        return softmax(q @ k.T / np.sqrt(7.0)) @ v
+
+    q = q.reshape(*q.shape[:2], k.shape[2], 3, q.shape[-1])
+    heads = jax.vmap(jax.vmap(one, (1, None, None), 1), 1, 1)
+    return jax.vmap(heads)(q, k, v).reshape(*q.shape[:2], -1, v.shape[-1])
+
+
+def by_library(q, k, v):
+    return jax.nn.dot_product_attention(q, k, v)
+
+
+def by_library_causal(q, k, v):
+    return jax.nn.dot_product_attention(q, k, v, is_causal=True)
+
+
+@pytest.mark.parametrize("way", [by_vmap, by_library, by_library_causal])
+def test_groups_of_queries_are_one_kernel(way):
+    rng = np.random.default_rng(6)
+    compiled = shlo_disc.jit(way)
+    for b, t, s, heads, d in [
+        (2, 5, 9, 2, 7),
+        (1, 1, 1, 1, 1),
+        (2, 65, 33, 2, 16),
+        (3, 17, 130, 1, 8),
+    ]:
+        q = rng.standard_normal((b, t, 3 * heads, d)).astype(np.float32)
+        k, v = (rng.standard_normal((b, s, heads, d)).astype(np.float32) for _ in range(2))
+        assert set(kernels(way, q, k, v)) == {"attention"}
+        with jax.enable_x64(True):
+            want = np.asarray(way(*(jnp.asarray(a, jnp.float64) for a in (q, k, v))))
+        np.testing.assert_allclose(
+            np.asarray(compiled(q, k, v)), want, rtol=2e-5, atol=2e-5, err_msg=str((b, t, s))
+        )
+
+
+def split_in_three(x, w):
+    q, k, v = jnp.split(x @ w, 3, -1)
+    q, k, v = (a.reshape(*a.shape[:2], 4, -1) for a in (q, k, v))
+    weights = softmax(jnp.einsum("bthd,bshd->bhts", q, k))
+    return jnp.einsum("bhts,bshd->bthd", weights, v)
+
+
+def indexed_in_three(x, w):
+    h = (x @ w).reshape(*x.shape[:2], 3, 4, -1)
+    weights = softmax(jnp.einsum("bthd,bshd->bhts", h[:, :, 0], h[:, :, 1]))
+    return jnp.einsum("bhts,bshd->bthd", weights, h[:, :, 2])
+
+
+@pytest.mark.parametrize("way", [split_in_three, indexed_in_three])
+def test_parts_of_one_projection_are_read_in_place(way):
+    rng = np.random.default_rng(7)
+    compiled = shlo_disc.jit(way)
+    for b, t, width, d in [(2, 5, 32, 8), (1, 1, 16, 1), (3, 70, 24, 16)]:
+        x = rng.standard_normal((b, t, width)).astype(np.float32)
+        w = rng.standard_normal((width, 3 * 4 * d)).astype(np.float32) / 8
+        assert kernels(way, x, w) == ["dense", "attention"]
+        with jax.enable_x64(True):
+            want = np.asarray(way(jnp.asarray(x, jnp.float64), jnp.asarray(w, jnp.float64)))
+        np.testing.assert_allclose(np.asarray(compiled(x, w)), want, rtol=2e-5, atol=2e-5)
+
+
 def test_rows_with_everything_masked_are_nan_as_in_xla():
     rng = np.random.default_rng(1)
     q, k, v, _ = inputs(rng, 2, 5, 6, 2, 8)

@@ -331,3 +331,25 @@ func.func public @main(%v: tensor<16xf32>, %x: tensor<?x16xf32> {disc.shape = ["
   %e = stablehlo.reverse %v, dims = [0] : tensor<16xf32>
   return %a, %d, %e : tensor<?x16xf32>, tensor<16x16xf32>, tensor<16xf32>
 }
+
+// -----
+
+// A product reads part of a matrix through slice, reshape and transpose in place.
+// CHECK-LABEL: func.func @main
+// CHECK: "disc.fusion"(%arg0, %arg1)
+// CHECK: stablehlo.real_dynamic_slice
+// CHECK: stablehlo.dynamic_reshape
+// CHECK: stablehlo.dot_general
+// CHECK: kind = "dense"
+// CHECK-NOT: "disc.fusion"
+func.func @main(%x: tensor<?x96xf32> {disc.shape = ["t", "96"]}, %w: tensor<4x8x5xf32>) -> tensor<4x?x5xf32> {
+  %one = "disc.shape"() {dims = ["1", "1"]} : () -> tensor<2xi64>
+  %first = "disc.shape"() {dims = ["0", "32"]} : () -> tensor<2xi64>
+  %last = "disc.shape"() {dims = ["t", "64"]} : () -> tensor<2xi64>
+  %s = stablehlo.real_dynamic_slice %x, %first, %last, %one : (tensor<?x96xf32>, tensor<2xi64>, tensor<2xi64>, tensor<2xi64>) -> tensor<?x32xf32>
+  %heads = "disc.shape"() {dims = ["t", "4", "8"]} : () -> tensor<3xi64>
+  %r = stablehlo.dynamic_reshape %s, %heads : (tensor<?x32xf32>, tensor<3xi64>) -> tensor<?x4x8xf32>
+  %t = stablehlo.transpose %r, dims = [1, 0, 2] : (tensor<?x4x8xf32>) -> tensor<4x?x8xf32>
+  %y = stablehlo.dot_general %t, %w, batching_dims = [0] x [0], contracting_dims = [2] x [1] : (tensor<4x?x8xf32>, tensor<4x8x5xf32>) -> tensor<4x?x5xf32>
+  return %y : tensor<4x?x5xf32>
+}

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.dynamic.views import VIEWS, View, dense_strides
 from shlo_disc.errors import InternalError
 from shlo_disc.lower.cpu.dense.epilogue import Epilogue
 from shlo_disc.lower.cpu.dense.gemm import Gemm, Operand, Writer, copy_panel, walk
@@ -28,10 +29,8 @@ from shlo_disc.lower.cpu.dense.problem import (
     Axis,
     Dense,
     Problem,
-    View,
     after_transposes,
     compute_element,
-    dense_strides,
     operand_view,
 )
 from shlo_disc.lower.cpu.dense.text import SizedText
@@ -216,10 +215,10 @@ def _take_apart(fusion: ir.Operation, shapes: ShapeAnalysis) -> _Attention:
 
 
 def _is_inside(value: ir.Value, inputs: Sequence[ir.Value]) -> bool:
-    """Is `value` computed by more than transposes from an input?"""
+    """Is `value` more than a view of an input?"""
     while value not in inputs:
         op = value.owner.operation
-        if op.name != "stablehlo.transpose":
+        if op.name not in VIEWS:
             return True
         value = op.operands[0]
     return False
@@ -327,22 +326,23 @@ class _Kernel:
         self.shapes, self.target = shapes, target
         self.block = fusion.regions[0].blocks[0]
         a = self.at = _take_apart(fusion, shapes)
-        inputs = self.block.arguments
-        q, k, v = (element_of(inputs[x.input]) for x in (a.q, a.k, a.v))
+        inputs = list(self.block.arguments)
+        q, k, v = (element_of(x.base) for x in (a.q, a.k, a.v))
         p = self.compute = element_of(a.scores)
         compute_element(a.mix, p, v, element_of(a.mix.results[0]))
         fma = "fma" in target.features or target.vector_bytes == 64
         moves = [tuple(bool(getattr(x, n) != ZERO) for x in a.batch) for n in ("q", "k", "v")]
         mine = Operand("s_a", q, 1, 1, is_unit(a.m.size, a.m.q), is_unit(a.depth, a.q_depth),
-                       moves[0])  # fmt: skip
+                       moves[0], a.q.first != ZERO)  # fmt: skip
         keys = Operand("s_b", k, 1, 1, is_unit(a.keys, a.k_key), is_unit(a.depth, a.k_depth),
-                       moves[1])  # fmt: skip
+                       moves[1], a.k.first != ZERO)  # fmt: skip
         weights = Operand("v_a", p, 1, 1, False, True, (False,) * len(a.batch))
         values = Operand("v_b", v, 1, 1, is_unit(a.width, a.v_width), is_unit(a.keys, a.v_key),
-                         moves[2])  # fmt: skip
+                         moves[2], a.v.first != ZERO)  # fmt: skip
         in_place = q.storage == p.register and mine.k_unit
         self.arguments = Arguments()
-        self.arguments.buffers = [Input(a.q.input), Input(a.k.input), Input(a.v.input), Output(0)]
+        places = [Input(inputs.index(x.base)) for x in (a.q, a.k, a.v)]
+        self.arguments.buffers = [*places, Output(0)]
         self.score = Gemm(
             mine, keys, p, p, choose_tile(a.keys, p, target), "direct" if in_place else "scratch",
             "packed", c_unit=True, fma=fma,
@@ -369,7 +369,7 @@ class _Kernel:
             n=(Axis(a.width, b=a.v_width, c=ONE),),
             k=(Axis(a.keys, a=ONE, b=a.v_key),),
             a_input=-1,
-            b_input=a.v.input,
+            b_input=list(self.block.arguments).index(a.v.base),
             a=p,
             b=v,
             c=element_of(a.total),
@@ -403,6 +403,7 @@ class _Kernel:
             "s_ar0": a.m.q, "s_ak0": a.q_depth, "s_br0": a.k_key, "s_bk0": a.k_depth,
             "v_M": a.m.size, "v_N": a.width, "v_K": a.keys, "v_KC": n_block, "v_c_m": a.m.c,
             "v_c_n": ONE, "v_ar0": n, "v_br0": a.v_width, "v_bk0": a.v_key, "row_m": a.m.row,
+            "s_a_first": a.q.first, "s_b_first": a.k.first, "v_b_first": a.v.first,
         }  # fmt: skip
         for i, x in enumerate(a.batch):
             sizes |= {f"s_s{i}": x.size, f"s_a{i}": x.q, f"s_b{i}": x.k, f"v_b{i}": x.v,
@@ -530,10 +531,10 @@ class _Kernel:
             digits.insert(0, b.rem(rest, size) if axis else rest)
             rest = b.div(rest, size) if axis else rest
         s.batch_digits = v.batch_digits = digits
-        s.a_base = s.batch_offset("a", self.score.a.batch)
+        s.a_base = s.batch_offset("a", self.score.a.batch, self.score.a.first)
         s.b_base = v.b_base = b.constant(0, "index")
-        self.k_base = s.batch_offset("b", self.score.b.batch)
-        self.v_base = v.batch_offset("b", self.mix.b.batch)
+        self.k_base = s.batch_offset("b", self.score.b.batch, self.score.b.first)
+        self.v_base = v.batch_offset("b", self.mix.b.batch, self.mix.b.first)
         v.c_base = v.batch_offset("c", (True,) * axes)
         self.row_base = b.constant(0, "index")
         for axis, digit in enumerate(digits):

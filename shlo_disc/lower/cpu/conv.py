@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.dynamic.views import dense_strides
 from shlo_disc.errors import InternalError
 from shlo_disc.lower.cpu.dense import Planner
 from shlo_disc.lower.cpu.dense.epilogue import Epilogue
@@ -26,7 +27,6 @@ from shlo_disc.lower.cpu.dense.problem import (
     Problem,
     after_transposes,
     compute_element,
-    dense_strides,
     normalized,
 )
 from shlo_disc.lower.cpu.dense.text import SizedText

@@ -7,16 +7,24 @@ the unrolled tile: an activation is 50 instructions, and they are in the kernel 
 
 from __future__ import annotations
 
+from typing import TypeVar
+
+from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.errors import InternalError
 from shlo_disc.lower.cpu.dense.problem import Axis, Dense, magnitude
 from shlo_disc.lower.cpu.dense.text import SizedText
 from shlo_disc.lower.cpu.elemental import Arguments, Elemental
+from shlo_disc.lower.cpu.elements import Element, element_of
 from shlo_disc.lower.cpu.index import Index, Ix, Space
-from shlo_disc.lower.cpu.scalar import convert
-from shlo_disc.mlir import ir
+from shlo_disc.lower.cpu.scalar import SCALAR_OPS, convert
+from shlo_disc.lower.cpu.text import vector_type
+from shlo_disc.lower.kernel import Buffer
+from shlo_disc.mlir import ir, producer
 
 __all__ = ["Epilogue"]
+
+E = TypeVar("E", bound=Elemental)
 
 
 class Epilogue:
@@ -28,10 +36,47 @@ class Epilogue:
         self.dense, self.block, self.shapes = dense, block, shapes
         self.arguments, self.lanes = arguments, lanes
 
+    @property
+    def reads_rows(self) -> bool:
+        """See `Finish`."""
+        p = self.dense.problem
+        operands = {p.a_input, p.b_input}
+        sizes = [self.shapes.shape(x) for i, x in enumerate(self.block.arguments)
+                 if i not in operands]  # fmt: skip
+        return any(Expr.product(x) not in (p.columns, Expr.const(1)) for x in sizes)
+
     def __call__(
         self, b: SizedText, sums: str, place: list[str], row: str, column: str, mask: str
     ) -> str:
         """See `Finish`."""
+        dense, p = self.dense, self.dense.problem
+        emitter, here = self._emitter(Elemental, b, place, row, column, mask)
+        total = convert(b, sums, p.compute, p.c)
+
+        def known(index: Index, _: str | None) -> str:
+            if index != here:
+                raise InternalError(f"an epilogue reads its dot at another place: {dense.root}")
+            return total
+
+        emitter.overrides[dense.total] = known
+        return b.broadcast(emitter.value_at(dense.root, here, mask), self.lanes)
+
+    def ask(self, b: SizedText, place: list[str], row: str, column: str, mask: str) -> None:
+        """See `Finish`."""
+        emitter, here = self._emitter(_Asking, b, place, row, column, mask)
+        emitter.overrides[self.dense.total] = lambda *_: emitter.nothing(self.dense.total)
+        emitter.value_at(self.dense.root, here, mask)
+
+    def _emitter(
+        self,
+        kind: type[E],
+        b: SizedText,
+        place: list[str],
+        row: str,
+        column: str,
+        mask: str,
+    ) -> tuple[E, Index]:
+        """An emitter, and the index of the root, at one place of the result."""
         dense, p = self.dense, self.dense.problem
         axes: list[tuple[Axis, Ix]] = [
             (axis, Ix(at)) for axis, at in zip(p.batch, place, strict=True)
@@ -42,16 +87,33 @@ class Epilogue:
         present.sort(key=lambda x: magnitude(x[0].c), reverse=True)
         space = Space(b, self.shapes.constraints, [x.size for x, _ in present], self.lanes)
         space.tiles = [at for _, at in present]
-        emitter = Elemental(b, space, self.shapes, self.block, self.arguments)
+        emitter = kind(b, space, self.shapes, self.block, self.arguments)
         emitter.tail = mask
         shape = emitter.shape(dense.root)
-        here: Index = space.root(shape, 0, len(present)) if shape else ()
-        total = convert(b, sums, p.compute, p.c)
+        return emitter, space.root(shape, 0, len(present)) if shape else ()
 
-        def known(index: Index, _: str | None) -> str:
-            if index != here:
-                raise InternalError(f"an epilogue reads its dot at another place: {dense.root}")
-            return total
 
-        emitter.overrides[dense.total] = known
-        return b.broadcast(emitter.value_at(dense.root, here, mask), self.lanes)
+class _Asking(Elemental):
+    """Asks for the memory that values are loaded from (prefetch), and computes only where it is."""
+
+    def value_at(self, value: ir.Value, index: Index, mask: str | None = None) -> str:
+        if not element_of(value).is_float:
+            return super().value_at(value, index, mask)
+        op = None if value in self.overrides or value in self.inputs else producer(value)
+        if op is None or op.name not in SCALAR_OPS:
+            return super().value_at(value, index, mask)
+        for operand in op.operands:
+            self.value_at(operand, self._at(op, operand, index), mask)
+        return self.nothing(value)
+
+    def load(self, buffer: Buffer, element: Element, at: Ix, mask: str | None) -> str:
+        if not element.is_float or at.is_uniform:
+            return super().load(buffer, element, at, mask)
+        if at.vector is None:
+            memory = self.b.memref(self.arguments.slot(buffer), element.storage)
+            self.b.prefetch(memory, at.base)
+        return self.b.constant(0, vector_type(self.lanes, element.register))
+
+    def nothing(self, value: ir.Value) -> str:
+        """A register in place of a value that is not needed."""
+        return self.b.constant(0, vector_type(self.lanes, element_of(value).register))

@@ -49,6 +49,15 @@ class Finish(Protocol):
         """
         ...
 
+    @property
+    def reads_rows(self) -> bool:
+        """Does it read other memory than a vector of columns?"""
+        ...
+
+    def ask(self, b: SizedText, place: list[str], row: str, column: str, mask: str) -> None:
+        """Prefetch what a call for this place will read."""
+        ...
+
 
 @dataclass(frozen=True)
 class Operand:
@@ -301,6 +310,9 @@ class Writer:
                 if following is not None:
                     done = b.mul(b.div(b.sub(m.index, m0), rows), share)
                     ahead = _Ahead(b.add(following, done), step)
+                if g.finish is not None and g.finish.reads_rows:
+                    with b.if_(last):
+                        self._ask(m.index, n, g.finish)
                 at = _At(m.index, m0, n, n0, k0, depth, columns, whole, first, b_at, along_m, ahead)
                 self._tiles([*reversed(g.tile.heights)], b.sub(m1, m.index), at)
                 if not g.c_holds_sums:
@@ -483,6 +495,20 @@ class Writer:
         return b.mul(self.size("many"), b.add(down, b.sub(n, n0)))
 
     # ---------------------------------------------------------------- results
+
+    def _ask(self, m: str, n: str, finish: Finish) -> None:
+        """Ask for what `finish` reads; it arrives while the products are computed.
+
+        A residual or the inputs of a recurrent step come from L3 or memory, a few lines to a page,
+        where the hardware's prefetch does not help: half of the time of such a step.
+        """
+        g, b = self.g, self.b
+        valid = b.min(b.constant(g.tile.rows, "index"), b.sub(self.size("M"), m))
+        width = b.min(b.constant(g.tile.columns, "index"), b.sub(self.size("N"), n))
+        line = max(g.tile.lanes, 64 // g.compute.bytes)
+        with b.loop(0, valid, 1, hint="r") as r, b.loop(0, width, line, hint="j") as j:
+            mask = b.mask(b.sub(width, j.index), g.tile.lanes)
+            finish.ask(b, self.batch_digits, b.add(m, r.index), b.add(n, j.index), mask)
 
     def _finish(self, m: str, m0: str, n: str, n0: str) -> None:
         """Turn the finished sums of a tile into result elements."""

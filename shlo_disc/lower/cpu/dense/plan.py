@@ -241,7 +241,7 @@ class Planner:
             f"[{layout}] + {p.b_first}"
         )
         room = panels * tile.columns * self.depth * p.compute.bytes
-        return Pack((Part(p.b_input, key, room, fill),), packed, otherwise)
+        return Pack((Part(p.b_input, key, room, fill, self.n * self.depth),), packed, otherwise)
 
     # ---------------------------------------------------------------- one launch
 

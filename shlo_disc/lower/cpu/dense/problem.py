@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.dynamic.views import View, dense_strides, view_of
 from shlo_disc.errors import InternalError
 from shlo_disc.lower.cpu.elements import ELEMENTS, Element, element_of, unsupported
 from shlo_disc.mlir import ir, stablehlo
@@ -26,11 +27,9 @@ __all__ = [
     "Dense",
     "Problem",
     "Steps",
-    "View",
     "after_transposes",
     "analyze_dense",
     "compute_element",
-    "dense_strides",
     "magnitude",
     "normalized",
     "operand_view",
@@ -166,17 +165,9 @@ def _problem(
     )
     a, b, c = (element_of(v) for v in (*dot.operands, dot.results[0]))
     compute = compute_element(dot, a, b, c)
-    return normalized(Problem(batch, m, n, k, lhs.input, rhs.input, a, b, c, compute), shapes)
-
-
-def dense_strides(sizes: Sequence[Expr]) -> list[Expr]:
-    """Row-major strides."""
-    strides: list[Expr] = []
-    step = ONE
-    for size in reversed(sizes):
-        strides.insert(0, step)
-        step = step * size
-    return strides
+    lhs_input, rhs_input = (inputs.index(view.base) for view in (lhs, rhs))
+    problem = Problem(batch, m, n, k, lhs_input, rhs_input, a, b, c, compute, lhs.first, rhs.first)
+    return normalized(problem, shapes)
 
 
 def compute_element(op: ir.Operation, a: Element, b: Element, c: Element) -> Element:
@@ -190,30 +181,16 @@ def compute_element(op: ir.Operation, a: Element, b: Element, c: Element) -> Ele
     return ELEMENTS["i64" if c.bits == 64 else "i32"]
 
 
-@dataclass(frozen=True)
-class View:
-    """An operand of the fusion as the dot sees it."""
-
-    input: int
-    sizes: list[Expr]
-    strides: list[Expr]
-
-
 def _order(op: ir.Operation) -> list[int]:
     return list(ir.DenseI64ArrayAttr(op.attributes["permutation"]))
 
 
 def operand_view(value: ir.Value, inputs: Sequence[ir.Value], shapes: ShapeAnalysis) -> View:
-    """`value`, an operand of the fusion or a transpose of one."""
-    if value in inputs:
-        sizes = list(shapes.shape(value))
-        return View(list(inputs).index(value), sizes, dense_strides(sizes))
-    op = value.owner.operation
-    if op.name != "stablehlo.transpose":
-        raise InternalError(f"a dense fusion cannot read its operand through {op}")
-    inner = operand_view(op.operands[0], inputs, shapes)
-    order = _order(op)
-    return View(inner.input, [inner.sizes[d] for d in order], [inner.strides[d] for d in order])
+    """`value` in the memory of an operand of the fusion, which is the view's base."""
+    view = view_of(value, inputs, shapes)
+    if view is None:
+        raise InternalError(f"a dense fusion cannot read its operand in place: {value}")
+    return view
 
 
 def after_transposes(result: ir.Value) -> tuple[ir.Value, list[int]]:

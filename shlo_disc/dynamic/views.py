@@ -1,0 +1,134 @@
+"""How a value lies in the memory of another: slices, transposes and reshapes as sizes and strides.
+
+    transpose [1, 0] (slice [0:m, 2:2+n] of %x [m, k])   ==>   sizes [n, m], strides [1, k], first 2
+
+Kernels that walk through an operand by strides read such a value in place. Strides count elements
+of the base, which is dense and row-major.
+
+Source: StableHLO spec, slice, real_dynamic_slice, transpose and reshape; a reshape of strided
+memory is NumPy's rule: runs of dimensions that follow each other in memory may be cut anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Sequence
+from dataclasses import dataclass, replace
+
+from shlo_disc.dynamic import attributes as attr
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.mlir import ir, producer
+
+__all__ = ["VIEWS", "View", "dense_strides", "view_of"]
+
+ZERO, ONE = Expr.const(0), Expr.const(1)
+
+
+@dataclass(frozen=True)
+class View:
+    """Element i of the value is element `first + sum(i[d] * strides[d])` of `base`."""
+
+    base: ir.Value
+    sizes: tuple[Expr, ...]
+    strides: tuple[Expr, ...]
+    first: Expr = ZERO
+
+
+def dense_strides(sizes: Sequence[Expr]) -> list[Expr]:
+    """Row-major strides."""
+    strides: list[Expr] = []
+    step = ONE
+    for size in reversed(sizes):
+        strides.insert(0, step)
+        step = step * size
+    return strides
+
+
+def view_of(value: ir.Value, bases: Container[ir.Value], shapes: ShapeAnalysis) -> View | None:
+    """`value` in the memory of one of `bases`, through ops of `VIEWS`; None where it is no view."""
+    if value in bases:
+        sizes = tuple(shapes.shape(value))
+        return View(value, sizes, tuple(dense_strides(sizes)))
+    op = producer(value)
+    rule = None if op is None else VIEWS.get(op.name)
+    if op is None or rule is None:
+        return None
+    inner = view_of(op.operands[0], bases, shapes)
+    return None if inner is None else rule(op, inner, shapes)
+
+
+def _transpose(op: ir.Operation, x: View, shapes: ShapeAnalysis) -> View | None:
+    order = attr.integers(op, "permutation")
+    return replace(
+        x, sizes=tuple(x.sizes[d] for d in order), strides=tuple(x.strides[d] for d in order)
+    )
+
+
+def _slice(op: ir.Operation, x: View, shapes: ShapeAnalysis) -> View | None:
+    starts = [Expr.const(n) for n in attr.integers(op, "start_indices")]
+    steps = [Expr.const(n) for n in attr.integers(op, "strides")]
+    return _sliced(op, x, starts, steps, shapes)
+
+
+def _real_dynamic_slice(op: ir.Operation, x: View, shapes: ShapeAnalysis) -> View | None:
+    starts, steps = shapes.contents(op.operands[1]), shapes.contents(op.operands[3])
+    if starts is None or steps is None:
+        return None
+    return _sliced(op, x, starts, steps, shapes)
+
+
+def _sliced(
+    op: ir.Operation,
+    x: View,
+    starts: Sequence[Expr],
+    steps: Sequence[Expr],
+    shapes: ShapeAnalysis,
+) -> View:
+    first = x.first
+    for start, stride in zip(starts, x.strides, strict=True):
+        first = first + start * stride
+    strides = tuple(a * b for a, b in zip(x.strides, steps, strict=True))
+    return View(x.base, tuple(shapes.shape(op.results[0])), strides, first)
+
+
+def _reshape(op: ir.Operation, x: View, shapes: ShapeAnalysis) -> View | None:
+    """Every run of the operand's dimensions is cut into dimensions of the result."""
+    equal = shapes.constraints.equal
+    sizes = tuple(shapes.shape(op.results[0]))
+    runs: list[tuple[Expr, Expr]] = []
+    for size, stride in zip(x.sizes, x.strides, strict=True):
+        if _is_one(size):
+            continue
+        if runs and equal(runs[-1][1], stride * size):
+            runs[-1] = (runs[-1][0] * size, stride)
+        else:
+            runs.append((size, stride))
+    strides: list[Expr] = []
+    at = 0
+    for size, step in runs:
+        count, cut = ONE, at
+        while not (equal(count, size) and cut > at):
+            if cut == len(sizes):
+                return None
+            count = count * sizes[cut]
+            cut += 1
+        strides += [s * step for s in dense_strides(sizes[at:cut])]
+        at = cut
+    if not all(_is_one(size) for size in sizes[at:]):
+        return None
+    strides += [ONE] * (len(sizes) - at)
+    return View(x.base, sizes, tuple(strides), x.first)
+
+
+def _is_one(size: Expr) -> bool:
+    return bool(size.is_const and size.value == 1)
+
+
+VIEWS: dict[str, Callable[[ir.Operation, View, ShapeAnalysis], View | None]] = {
+    "stablehlo.dynamic_reshape": _reshape,
+    "stablehlo.real_dynamic_slice": _real_dynamic_slice,
+    "stablehlo.reshape": _reshape,
+    "stablehlo.slice": _slice,
+    "stablehlo.transpose": _transpose,
+}
+"""By op name: the result as a view of where its first operand is."""

@@ -1,0 +1,102 @@
+"""sink-views: a product has its operand's slices and transposes to itself, beside it.
+
+    %s = slice %w                               while ... {
+    while ... { dot_general %x, %s }      ==>     %s = slice %w;  dot_general %x, %s
+                                                }
+
+Why     A dense kernel reads its operands through slices and transposes in place, and keeps panels
+        of a weight between calls, where the weight is an argument and not an array of ours.
+Needs   loop-invariant code outside of its loops.
+Keeps   every result.
+Cost    O(products x length of a chain).
+
+Into a loop goes only what looks at an argument of the program: other memory has no panels that are
+kept, so that every step would copy what could be copied once before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from shlo_disc.dynamic.shapes import ShapeAnalysis, analyze
+from shlo_disc.dynamic.views import view_of
+from shlo_disc.mlir import ir, ops_of, producer, run_pipeline
+from shlo_disc.passes.base import Pass, register
+from shlo_disc.passes.op_classes import RESHAPES
+
+__all__ = ["SinkViews", "chain_of"]
+
+_CUTS = ("stablehlo.real_dynamic_slice", "stablehlo.slice")
+_MOVES = (*_CUTS, "stablehlo.transpose")
+
+
+def chain_of(value: ir.Value, shapes: ShapeAnalysis) -> list[ir.Operation]:
+    """The ops that make `value` a view of another value, the last one first; none where it is not.
+
+    The chain ends with a slice or a transpose: a reshape below them is an array of its own name.
+    """
+    chain: list[ir.Operation] = []
+    op = producer(value)
+    while op is not None and (op.name in _MOVES or op.name in RESHAPES):
+        chain.append(op)
+        op = producer(op.operands[0])
+    while chain and chain[-1].name in RESHAPES:
+        chain.pop()
+    while chain and view_of(value, [chain[-1].operands[0]], shapes) is None:
+        chain.pop()
+        while chain and chain[-1].name in RESHAPES:
+            chain.pop()
+    return chain
+
+
+@dataclass(frozen=True)
+class SinkViews(Pass):
+    """See the module."""
+
+    name: ClassVar[str] = "sink-views"
+
+    def run(self, module: ir.Module) -> int:
+        """Rewrite `module`; the number of ops copied to a product."""
+        dots = ops_of(module, "stablehlo.dot_general")
+        if not any(producer(v) is not None for dot in dots for v in dot.operands):
+            return 0
+        shapes = analyze(module)
+        found = [
+            (dot, position, chain)
+            for dot in dots
+            for position, value in enumerate(dot.operands)
+            if (chain := chain_of(value, shapes)) and _pays(dot, chain)
+        ]
+        for dot, position, chain in found:
+            value = chain[-1].operands[0]
+            for op in reversed(chain):
+                with ir.InsertionPoint(dot), op.location:
+                    copy = op.clone().operation
+                copy.operands[0] = value
+                value = copy.results[0]
+            dot.operands[position] = value
+        if found:
+            run_pipeline(module, "trivial-dce")
+        return sum(len(chain) for _, _, chain in found)
+
+
+def _pays(dot: ir.Operation, chain: list[ir.Operation]) -> bool:
+    """Is something won when `dot` has the chain beside it?"""
+    inside = dot.block
+    if all(op.block == inside for op in chain):
+        shared = any(len(list(op.results[0].uses)) > 1 for op in chain)
+        return shared and any(op.name in _CUTS for op in chain)
+    base = chain[-1].operands[0]
+    while (op := producer(base)) is not None and op.name in RESHAPES:
+        base = op.operands[0]
+    return isinstance(base.owner, ir.Block) and base.owner == _main(dot)
+
+
+def _main(op: ir.Operation) -> ir.Block:
+    while op.name != "func.func":
+        block, op = op.block, op.parent
+    return block
+
+
+register(SinkViews())

@@ -1,0 +1,125 @@
+"""`view_of`: every element is where first, sizes and strides say."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shlo_disc.dynamic.shapes import analyze
+from shlo_disc.dynamic.views import View, view_of
+from shlo_disc.mlir import ir, new_context
+
+
+def _tensor(sizes) -> str:
+    return f"tensor<{''.join(f'{n}x' for n in sizes)}f32>"
+
+
+def _slice(start, limit, step, before, after, name) -> str:
+    bounds = ", ".join(f"{a}:{b}:{c}" for a, b, c in zip(start, limit, step, strict=True))
+    return f"stablehlo.slice {name} [{bounds}] : ({before}) -> {after}"
+
+
+@st.composite
+def programs(draw) -> tuple[str, np.ndarray, tuple[int, ...]]:
+    """(module, the positions its result reads, shape of its argument)."""
+    shape = tuple(draw(st.lists(st.integers(1, 6), min_size=1, max_size=3)))
+    x = np.arange(math.prod(shape)).reshape(shape)
+    lines: list[str] = []
+    for k in range(draw(st.integers(0, 4))):
+        name, before = f"%{k}", _tensor(x.shape)
+        kind = draw(st.sampled_from(["transpose", "slice", "reshape"]))
+        if kind == "transpose":
+            order = draw(st.permutations(range(x.ndim)))
+            x = x.transpose(order)
+            line = f"stablehlo.transpose {name}, dims = {order} : ({before}) -> {_tensor(x.shape)}"
+        elif kind == "slice":
+            start = [draw(st.integers(0, n)) for n in x.shape]
+            limit = [draw(st.integers(s, n)) for s, n in zip(start, x.shape, strict=True)]
+            step = [draw(st.integers(1, 3)) for _ in x.shape]
+            x = x[tuple(slice(*b) for b in zip(start, limit, step, strict=True))]
+            line = _slice(start, limit, step, before, _tensor(x.shape), name)
+        else:
+            sizes = [n for n in x.shape if draw(st.booleans()) or n != 1]
+            at = draw(st.integers(0, len(sizes)))
+            if at < len(sizes) and draw(st.booleans()):  # cut a dimension, or join two
+                factor = draw(st.sampled_from([d for d in (1, 2, 3) if sizes[at] % d == 0]))
+                sizes[at : at + 1] = [factor, sizes[at] // factor]
+            elif at + 1 < len(sizes):
+                sizes[at : at + 2] = [sizes[at] * sizes[at + 1]]
+            x = x.reshape(sizes)
+            line = f"stablehlo.reshape {name} : ({before}) -> {_tensor(x.shape)}"
+        lines.append(f"  %{k + 1} = {line}")
+    body = "\n".join(lines)
+    last, kind = f"%{len(lines)}", _tensor(x.shape)
+    text = (
+        f"func.func @main(%0: {_tensor(shape)}) -> {kind} {{\n{body}\n  return {last} : {kind}\n}}"
+    )
+    return text, x, shape
+
+
+def _view(text: str) -> View | None:
+    module = ir.Module.parse(text)
+    block = module.body.operations[0].regions[0].blocks[0]
+    (value,) = block.operations[len(block.operations) - 1].operands
+    return view_of(value, [block.arguments[0]], analyze(module))
+
+
+def _positions(view: View) -> np.ndarray:
+    sizes = [s.value for s in view.sizes]
+    at = np.full(sizes, view.first.value)
+    for axis, (size, stride) in enumerate(zip(sizes, view.strides, strict=True)):
+        steps = [1] * len(sizes)
+        steps[axis] = size
+        at = at + (np.arange(size) * stride.value).reshape(steps)
+    return at
+
+
+@given(programs())
+@settings(deadline=None, max_examples=200)
+def test_positions(program):
+    text, expected, _ = program
+    with new_context():
+        view = _view(text)
+        if view is None:  # only where NumPy has to copy, too, or the array is empty
+            assert "reshape" in text
+        else:
+            np.testing.assert_array_equal(_positions(view), expected)
+
+
+def _of(body: str, kind: str, argument: str) -> View | None:
+    return _view(f"func.func @main({argument}) -> {kind} {{\n{body}\n  return %y : {kind}\n}}")
+
+
+def test_symbols():
+    body = """
+  %one = "disc.shape"() {dims = ["1", "1"]} : () -> tensor<2xi64>
+  %first = "disc.shape"() {dims = ["0", "h*d"]} : () -> tensor<2xi64>
+  %last = "disc.shape"() {dims = ["t", "2*h*d"]} : () -> tensor<2xi64>
+  %s = stablehlo.real_dynamic_slice %x, %first, %last, %one : (tensor<?x?xf32>, tensor<2xi64>, tensor<2xi64>, tensor<2xi64>) -> tensor<?x?xf32>
+  %heads = "disc.shape"() {dims = ["t", "h", "d"]} : () -> tensor<3xi64>
+  %r = stablehlo.dynamic_reshape %s, %heads : (tensor<?x?xf32>, tensor<3xi64>) -> tensor<?x?x?xf32>
+  %y = stablehlo.transpose %r, dims = [1, 0, 2] : (tensor<?x?x?xf32>) -> tensor<?x?x?xf32>"""  # noqa: E501
+    argument = '%x: tensor<?x?xf32> {disc.shape = ["t", "3*h*d"]}'
+    with new_context():
+        view = _of(body, "tensor<?x?x?xf32>", argument)
+        assert view is not None
+        assert list(map(str, view.sizes)) == ["h", "t", "d"]
+        assert list(map(str, view.strides)) == ["d", "3*d*h", "1"]
+        assert str(view.first) == "d*h"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "%y = stablehlo.negate %x : tensor<4x6xf32>",
+        "%t = stablehlo.transpose %x, dims = [1, 0] : (tensor<4x6xf32>) -> tensor<6x4xf32>\n"
+        "%y = stablehlo.reshape %t : (tensor<6x4xf32>) -> tensor<4x6xf32>",
+    ],
+)
+def test_no_view(body):
+    with new_context():
+        assert _of(body, "tensor<4x6xf32>", "%x: tensor<4x6xf32>") is None

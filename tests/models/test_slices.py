@@ -1,0 +1,70 @@
+"""Products that read parts of matrices: in place, at every size, against float64."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import shlo_disc
+from tests.models.test_attention import kernels
+
+
+def gates(x, w):
+    n = w.shape[1] // 3
+    return x @ w[:, :n], x @ w[:, n : 2 * n], x @ w[:, 2 * n :]
+
+
+def first_row(x, w):
+    return x[0] @ w, x[-1] @ w
+
+
+def turned(x, w):
+    return w[:, 1:].T @ x[:, : w.shape[0]].T
+
+
+def both(x, w):
+    return x[1:] @ w, x[:-1] @ w
+
+
+@pytest.mark.parametrize("function", [gates, first_row, turned, both])
+def test_in_place(function):
+    rng = np.random.default_rng(0)
+    compiled = shlo_disc.jit(function)
+    for m, k, n in [(5, 8, 12), (2, 1, 3), (130, 70, 66), (17, 129, 99)]:
+        x = rng.standard_normal((m, k)).astype(np.float32)
+        w = rng.standard_normal((k, n)).astype(np.float32)
+        assert set(kernels(function, x, w)) == {"dense"}
+        with jax.enable_x64(True):
+            want = function(jnp.asarray(x, jnp.float64), jnp.asarray(w, jnp.float64))
+        for _ in range(2):  # panels of a part of a weight are kept from the first call on
+            got = compiled(jnp.asarray(x), jnp.asarray(w))
+            for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+                np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-4, atol=1e-4)
+
+
+def test_a_loop_reads_a_part_of_a_weight():
+    """The gates of a GRU are slices of one matrix: no kernel of their own, panels that stay."""
+
+    def gru(w, x):
+        h = w.shape[0]
+
+        def step(state, x):
+            z, r = jnp.split(jax.nn.sigmoid(x @ w[:, : 2 * h] + state @ w[:, : 2 * h]), 2, -1)
+            new = jnp.tanh(x @ w[:, 2 * h :] + (r * state) @ w[:, 2 * h :])
+            return (1 - z) * state + z * new, None
+
+        return jax.lax.scan(step, x[0], x)[0]
+
+    rng = np.random.default_rng(1)
+    compiled = shlo_disc.jit(gru)
+    for t, b, h in [(3, 2, 5), (9, 33, 24)]:
+        w = rng.standard_normal((h, 3 * h)).astype(np.float32) / 4
+        x = rng.standard_normal((t, b, h)).astype(np.float32)
+        assert kernels(gru, w, x).count("loop") <= 2  # x[0], r * state
+        with jax.enable_x64(True):
+            want = gru(jnp.asarray(w, jnp.float64), jnp.asarray(x, jnp.float64))
+        np.testing.assert_allclose(
+            np.asarray(compiled(jnp.asarray(w), jnp.asarray(x))), want, rtol=1e-4, atol=1e-5
+        )
