@@ -7,6 +7,10 @@
                           block arguments are its operands, `disc.yield` gives its results;
                           `kind` names the emitter in `lower/` ("loop", "row", "dense", ...)
 `disc.yield`              terminator of a fusion
+`disc.reduce_window`      a reduction over windows of run-time size along one dimension:
+                          (inputs, initial values, window, low and high padding), `dimension`
+`disc.scan`               element i is the reduction of elements up to i (from i on: `reverse`) of
+                          `dimension`: (input, initial value)
 `disc.guard`              a condition on symbolic sizes checked before a call runs:
                           `{lhs = "b", op = "==", rhs = "4", message = "..."}`
 ========================  ====================================================================
@@ -24,12 +28,25 @@ from typing import Any
 
 from torch_mlir import ir
 
-__all__ = ["ATTRIBUTES", "Fusion", "Guard", "Yield", "dim", "shape", "tidy", "verify"]
+__all__ = [
+    "ATTRIBUTES",
+    "Fusion",
+    "Guard",
+    "ReduceWindow",
+    "Scan",
+    "Yield",
+    "dim",
+    "shape",
+    "tidy",
+    "verify",
+]
 
 ATTRIBUTES: dict[str, tuple[str, ...]] = {
     "disc.dim": ("dim",),
     "disc.fusion": ("kind",),
     "disc.guard": ("lhs", "op", "rhs", "message"),
+    "disc.reduce_window": ("dimension",),
+    "disc.scan": ("dimension", "reverse"),
     "disc.shape": ("dims",),
     "disc.yield": (),
 }
@@ -59,6 +76,32 @@ def Guard(*, lhs: ir.Attribute, op: ir.Attribute, rhs: ir.Attribute, message: ir
     return ir.Operation.create(
         "disc.guard", attributes={"lhs": lhs, "op": op, "rhs": rhs, "message": message}
     )
+
+
+def ReduceWindow(operands: Sequence[ir.Value], results: Sequence[ir.Type], dimension: int) -> Any:
+    """A new `disc.reduce_window` with an empty region, for the caller to fill."""
+    return ir.Operation.create(
+        "disc.reduce_window",
+        results=list(results),
+        operands=list(operands),
+        attributes={"dimension": _i64(dimension)},
+        regions=1,
+    )
+
+
+def Scan(value: ir.Value, init: ir.Value, dimension: int, *, reverse: bool) -> Any:
+    """A new `disc.scan` with an empty region, for the caller to fill."""
+    return ir.Operation.create(
+        "disc.scan",
+        results=[value.type],
+        operands=[value, init],
+        attributes={"dimension": _i64(dimension), "reverse": ir.BoolAttr.get(reverse)},
+        regions=1,
+    )
+
+
+def _i64(number: int) -> ir.Attribute:
+    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number)
 
 
 def shape(dims: Sequence[object], element: ir.Type) -> ir.Value:

@@ -101,6 +101,26 @@ def _reduce_window(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
     return [shape] * count
 
 
+@_rule("disc.reduce_window")
+def _disc_reduce_window(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+    """Operands: inputs, initial values, window, low and high padding of one dimension."""
+    count = len(op.results)
+    shape = list(s.same_shape(op, list(op.operands)[:count]))
+    found = [s.scalar(v) for v in list(op.operands)[2 * count :]]
+    numbers = [n for n in found if n is not None]
+    if len(numbers) != len(found):
+        raise refuse(op, "a window whose size depends on data", "compute it from shapes")
+    window, low, high = numbers
+    axis = attr.integer(op, "dimension")
+    shape[axis] = _window(s, op, shape[axis], (low, high), ONE, window, ONE, ONE)
+    return [tuple(shape)] * count
+
+
+@_rule("disc.scan")
+def _disc_scan(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+    return [s.shape(op.operands[0])]
+
+
 @_rule("select_and_scatter")
 def _select_and_scatter(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
     shape = s.shape(op.operands[0])

@@ -38,7 +38,7 @@ class Costs(Graph):
     def recompute(self) -> None:
         """Values that are cheaper computed by every reader outside their kernel than stored."""
         dropped: set[int] = set()
-        kept: set[int] = set()
+        kept = self.kept
         for node in self.nodes:
             cluster = self.cluster_of.get(node.index)
             if cluster is None or cluster.kind not in ("loop", "row") or node.index in kept:

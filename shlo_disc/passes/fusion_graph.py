@@ -108,6 +108,8 @@ class Graph:
         self.small: dict[ir.Value, int] = {}
         """Integers that say where to read, and by how many ops they are computed from data (the
         counter of a loop): cheaper computed in every kernel, too."""
+        self.kept: set[int] = set()
+        """Nodes whose values other kernels read to compute something again."""
         self.why: dict[tuple[int, int], str] = {}
         """Why the second node does not share a kernel with the first, whose value it reads."""
         for index, view in enumerate(block.operations):

@@ -123,6 +123,7 @@ HARD_OPERANDS: dict[str, tuple[int, ...]] = {
 
 OPAQUE_KIND = {
     "chlo.top_k": "top_k",
+    "disc.scan": "scan",
     "stablehlo.convolution": "conv",
     "stablehlo.dot_general": "dense",
     "stablehlo.dynamic_conv": "conv",

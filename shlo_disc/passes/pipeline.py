@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from shlo_disc.passes.base import Pass
 from shlo_disc.passes.cleanup import CSE
+from shlo_disc.passes.expand_windows import ExpandWindows
 from shlo_disc.passes.forward_carried import ForwardCarried
 from shlo_disc.passes.hoist_invariants import HoistInvariants
 from shlo_disc.passes.hoist_projections import HoistProjections
@@ -16,6 +17,7 @@ __all__ = ["CLEANUP"]
 CLEANUP: tuple[Pass, ...] = (
     CSE,  # first: JAX repeats constants and shape arithmetic, two thirds of all ops
     ForwardCarried(),  # before shapes: a carried size is a symbol nobody knows
+    ExpandWindows(),  # before shapes: it writes arithmetic of sizes
     ResolveShapes(),  # before every rule: they ask for sizes
     Simplify(),
     LiftTransposes(),  # after the rules: they join transposes

@@ -104,6 +104,8 @@ class DensePlanner(Costs):
         self, front: Cluster | None, middle: Cluster, mix: Node, number: int
     ) -> str | None:
         """Why operand `number` of `mix`, the outcome of `middle`, is not mixed in its kernel."""
+        if front is not None and front.members & self.kept:
+            return "the scores are read at other places, too"
         if front is None:
             return "it is not row work on one product alone, so this is no attention"
         if not self.outside_users(middle) <= {mix.index}:
@@ -206,6 +208,8 @@ class DensePlanner(Costs):
         """The loop cluster over exactly a dense result's elements that alone reads it, with one
         result.
         """
+        if dot.index in self.kept:
+            return None
         clusters = {id(c): c for i in dot.users if (c := self.cluster_of.get(i)) is not None}
         if len(clusters) != 1 or any(i not in self.cluster_of for i in dot.users):
             return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from shlo_disc.passes import (  # noqa: F401 - imported for their registration
     cleanup,
+    expand_windows,
     fold_broadcasts,
     fold_constants,
     fold_converts,

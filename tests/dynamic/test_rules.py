@@ -631,6 +631,24 @@ row(
     setup=SIZES,
 )
 row(
+    "disc.reduce_window",
+    (
+        f'%r = "disc.reduce_window"(%x, %zf, %b, %t, %b) ({{\n^bb0(%e: tensor<f32>, %f: tensor<f32>):\n%z = stablehlo.add %e, %f : tensor<f32>\nstablehlo.return %z : tensor<f32>\n}}) {{dimension = 1 : i64}} : ({F}, tensor<f32>, tensor<i32>, tensor<i32>, tensor<i32>) -> {F}',
+        [("%r", F)],
+    ),
+    ["b, 2*t + 1"],
+    setup=SIZES + "%zf = stablehlo.constant dense<0.0> : tensor<f32>\n",
+)
+row(
+    "disc.scan",
+    (
+        f'%r = "disc.scan"(%x, %zf) ({{\n^bb0(%e: tensor<f32>, %f: tensor<f32>):\n%z = stablehlo.add %e, %f : tensor<f32>\nstablehlo.return %z : tensor<f32>\n}}) {{dimension = 1 : i64, reverse = false}} : ({F}, tensor<f32>) -> {F}',
+        [("%r", F)],
+    ),
+    ["b, t"],
+    setup="%zf = stablehlo.constant dense<0.0> : tensor<f32>\n",
+)
+row(
     "stablehlo.dynamic_top_k",
     (
         f"%r, %h = stablehlo.custom_call @stablehlo.dynamic_top_k(%x, %b) : ({F}, tensor<i32>) -> ({F}, {INT})",

@@ -42,10 +42,13 @@ def test_a_constant_window_with_padding_from_sizes_stays_a_reduce_window():
 
 
 @pytest.mark.parametrize("f", [jnp.cumsum, jnp.cumprod, jax.lax.cummax, jax.lax.cumlogsumexp])
-def test_a_cumulative_reduction_is_a_loop_that_doubles(f):
-    _, names = ingested(lambda x: f(x, axis=1), 3, "t")
-    assert "stablehlo.while" in names
-    assert "stablehlo.reduce_window" not in names
+def test_a_cumulative_reduction_keeps_its_window_and_has_its_reducer_inside(f):
+    module, names = ingested(lambda x: f(x, axis=1), 3, "t")
+    (window,) = ops_of(module, "disc.reduce_window")
+    assert window.attributes["dimension"].value == 1
+    assert len(window.operands) == 5
+    assert len(window.regions[0].blocks[0].arguments) == 2
+    assert "stablehlo.dynamic_pad" not in names
 
 
 def test_a_convolution_with_padding_from_sizes_is_padded_first():

@@ -10,6 +10,7 @@ from jax import export
 
 from shlo_disc import flags
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.shapes import analyze
 from shlo_disc.ingest import ingest
 from shlo_disc.mlir import at, ir, new_context, ops_of, replace, stablehlo, walk
 from shlo_disc.passes.base import Pipeline
@@ -71,10 +72,36 @@ def cleaned(f):
     return module
 
 
+def windowed(scan, shapes, sizes):
+    """The scan as a reduction over windows, for the interpreter."""
+    value, init = scan.operands
+    axis = scan.attributes["dimension"].value
+    size = shapes.shape(value)[axis].evaluate(sizes)
+    rank = value.type.rank
+    padding = np.zeros((rank, 2), np.int64)
+    padding[axis, int(scan.attributes["reverse"].value)] = max(size - 1, 0)
+    window = [size if d == axis else 1 for d in range(rank)]
+    with at(scan):
+        new = ir.Operation.create(
+            "stablehlo.reduce_window",
+            results=[value.type],
+            operands=[value, init],
+            attributes={
+                "window_dimensions": ir.DenseI64ArrayAttr.get(window),
+                "padding": ir.DenseElementsAttr.get(padding),
+            },
+            regions=1,
+        )
+    scan.regions[0].blocks[0].append_to(new.regions[0])
+    return new.results[0]
+
+
 def instantiated(module, sizes):
     """The text of `module` with every symbolic size a constant, for the interpreter."""
     with module.context, ir.Location.unknown():
         copy = ir.Module.parse(str(module))
+        for scan in ops_of(copy, "disc.scan"):
+            replace(scan, windowed(scan, analyze(copy), sizes))
         for guard in ops_of(copy, "disc.guard"):
             guard.erase()
         for op in ops_of(copy, "disc.shape", "disc.dim"):

@@ -11,6 +11,7 @@ from shlo_disc.lower.cpu.conv import emit_conv
 from shlo_disc.lower.cpu.dense import emit_dense
 from shlo_disc.lower.cpu.loop import ELEMENTAL_OPS
 from shlo_disc.lower.cpu.rng import emit_rng
+from shlo_disc.lower.cpu.scan import emit_scan
 from shlo_disc.lower.cpu.scatter import emit_scatter
 from shlo_disc.lower.cpu.select_and_scatter import emit_select_and_scatter
 from shlo_disc.lower.cpu.sort import emit_sort
@@ -30,6 +31,7 @@ EMITTERS: dict[str, Callable[[ir.Operation, ShapeAnalysis, Target], KernelPlan]]
     "loop": loop.emit,
     "rng": emit_rng,
     "row": row.emit,
+    "scan": emit_scan,
     "scatter": emit_scatter,
     "select_and_scatter": emit_select_and_scatter,
     "sort": emit_sort,

@@ -96,7 +96,7 @@ class Reducer:
     def init(self, lanes: int) -> list[str]:
         """Accumulators that hold the init values."""
         return [
-            self.e.b.broadcast(self._widen(self.e.value_at(v, (), None), i), lanes)
+            self.e.b.broadcast(self.widen(self.e.value_at(v, (), None), i), lanes)
             for i, v in enumerate(self.inits)
         ]
 
@@ -114,7 +114,7 @@ class Reducer:
 
     def step(self, accumulators: Sequence[str], values: Sequence[str]) -> list[str]:
         """`body(accumulators, values)`; values as they come from `value_at`."""
-        wide = [self._widen(v, i) for i, v in enumerate(values)]
+        wide = [self.widen(v, i) for i, v in enumerate(values)]
         return self.merge(accumulators, wide)
 
     def merge(self, a: Sequence[str], b: Sequence[str]) -> list[str]:
@@ -132,7 +132,8 @@ class Reducer:
             return list(accumulators)
         return [from_compute(self.e.b, accumulators[0], self.elements[0])]
 
-    def _widen(self, value: str, i: int) -> str:
+    def widen(self, value: str, i: int) -> str:
+        """A value of operand `i`, as it comes from `value_at`, as accumulators hold it."""
         return value if self.simple is None else to_compute(self.e.b, value, self.elements[i])
 
 

@@ -1,0 +1,106 @@
+"""StableHLO ops at the insertion point, for the stages that write some: sizes and vectors of them.
+
+Sizes are rank-0 tensors of i32, as JAX has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from shlo_disc.mlir import ir, producer
+
+__all__ = [
+    "compare",
+    "convert",
+    "create",
+    "dimension",
+    "integer",
+    "number_of",
+    "pad",
+    "shape_of",
+    "vector",
+]
+
+
+def create(name: str, operands: Sequence[ir.Value], kind: ir.Type, **attributes: Any) -> ir.Value:
+    """A new op with one result."""
+    return ir.Operation.create(
+        name, results=[kind], operands=list(operands), attributes=attributes
+    ).results[0]
+
+
+def integer(number: int, kind: ir.Type) -> ir.Value:
+    """A constant of type `kind`: `number` everywhere."""
+    element = ir.RankedTensorType(kind).element_type
+    value = ir.DenseElementsAttr.get_splat(kind, ir.IntegerAttr.get(element, number))
+    return create("stablehlo.constant", [], kind, value=value)
+
+
+def compare(direction: str, a: ir.Value, b: ir.Value, i1: ir.Type) -> ir.Value:
+    """A signless comparison (`EQ`, `LT`, ...) of type `i1`."""
+    attribute = ir.Attribute.parse(f"#stablehlo<comparison_direction {direction}>")
+    return create("stablehlo.compare", [a, b], i1, comparison_direction=attribute)
+
+
+def convert(value: ir.Value, kind: ir.Type) -> ir.Value:
+    """`value` as `kind`; itself where it is that already."""
+    return value if value.type == kind else create("stablehlo.convert", [value], kind)
+
+
+def dimension(value: ir.Value, axis: int) -> ir.Value:
+    """The size of one dimension."""
+    i32 = ir.RankedTensorType.get([], ir.IntegerType.get_signless(32))
+    dimension = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), axis)
+    return create("stablehlo.get_dimension_size", [value], i32, dimension=dimension)
+
+
+def shape_of(value: ir.Value) -> ir.Value:
+    """All sizes, as a vector."""
+    return vector([dimension(value, k) for k in range(ir.RankedTensorType(value.type).rank)])
+
+
+def vector(scalars: Sequence[ir.Value]) -> ir.Value:
+    """A rank-1 tensor of i32 that holds these rank-0 values."""
+    i32 = ir.IntegerType.get_signless(32)
+    one = ir.RankedTensorType.get([1], i32)
+    scalar = ir.RankedTensorType.get([], i32)
+    parts = [create("stablehlo.reshape", [convert(s, scalar)], one) for s in scalars]
+    kind = ir.RankedTensorType.get([len(parts)], i32)
+    zero = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 0)
+    return create("stablehlo.concatenate", parts, kind, dimension=zero)
+
+
+def pad(
+    x: ir.Value,
+    value: ir.Value,
+    low: Sequence[ir.Value],
+    high: Sequence[ir.Value],
+    interior: Sequence[int],
+) -> ir.Value:
+    """`x` padded by sizes known at run time; `x` itself where they are all known to be 0."""
+    if not any(interior) and all(number_of(v) == 0 for v in (*low, *high)):
+        return x
+    kind = ir.RankedTensorType(x.type)
+    dynamic = ir.ShapedType.get_dynamic_size()
+    sizes = [
+        n if number_of(a) == 0 and number_of(b) == 0 and i == 0 else dynamic
+        for n, a, b, i in zip(kind.shape, low, high, interior, strict=True)
+    ]
+    i32 = ir.RankedTensorType.get([], ir.IntegerType.get_signless(32))
+    between = vector([integer(i, i32) for i in interior])
+    return create(
+        "stablehlo.dynamic_pad",
+        [x, value, vector(low), vector(high), between],
+        ir.RankedTensorType.get(sizes, kind.element_type),
+    )
+
+
+def number_of(value: ir.Value) -> int | None:
+    """The number a rank-0 value is known to be here."""
+    op = producer(value)
+    while op is not None and op.name in ("stablehlo.convert", "stablehlo.reshape"):
+        op = producer(op.operands[0])
+    if op is None or op.name != "stablehlo.constant" or not op.attributes["value"].is_splat:
+        return None
+    return int(op.attributes["value"].get_splat_value().value)

@@ -1,0 +1,188 @@
+"""Kind `scan`: running totals along one dimension (`cumsum`, `cummax`, ...), in one pass.
+
+Along the innermost dimension a vector holds neighbours: every lane takes in those before it in
+log2(lanes) steps of shift and combine (Hillis and Steele, 1986), then the total of what came
+before. Along another dimension lanes are independent and the loop carries a vector of totals.
+
+Totals are kept in two levels, of a block and of the blocks before it: the rounding error of a sum
+of n elements grows with the length of the block plus n / block, not with n.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.lower.cpu.elemental import Elemental
+from shlo_disc.lower.cpu.elements import element_of
+from shlo_disc.lower.cpu.index import Group, Ix
+from shlo_disc.lower.cpu.reduction import Reducer
+from shlo_disc.lower.cpu.single import Single, ceil_div
+from shlo_disc.lower.cpu.target import Target
+from shlo_disc.lower.kernel import KernelPlan, Launch
+from shlo_disc.mlir import ir
+
+__all__ = ["emit_scan"]
+
+BLOCK = 64
+"""Steps of a block."""
+
+COLUMNS = 4
+"""Vectors of neighbouring columns a task takes: two cache lines of a row."""
+
+
+def emit_scan(fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> KernelPlan:
+    """The plan of a `disc.scan`.
+
+    Raises UnsupportedError for an element type or a reducer that is not compiled.
+    """
+    single = Single.of(fusion, shapes, target)
+    axis = int(single.op.attributes["dimension"].value)
+    inner = Expr.product(single.shape(single.op.operands[0])[axis + 1 :])
+    within = inner.is_const and inner.value == 1
+    return KernelPlan(((_Rows if within else _Columns)(single, axis).launch(),))
+
+
+class _Scan:
+    """What both kernels share."""
+
+    vectors = 1
+
+    def __init__(self, single: Single, axis: int) -> None:
+        op = self.op = single.op
+        self.single, self.value = single, op.operands[0]
+        sizes = single.shape(self.value)
+        self.size = sizes[axis]
+        self.outer, self.inner = Expr.product(sizes[:axis]), Expr.product(sizes[axis + 1 :])
+        self.reverse = bool(op.attributes["reverse"].value)
+        self.element = element_of(self.value)
+        lanes = single.target.lanes(max(self.element.bytes, 4)) * self.vectors
+        self.e: Elemental = single.kernel(lanes)
+        self.lanes, self.b = lanes, self.e.b
+        self.reducer = Reducer(self.e, op)
+
+    def load(self, at: Ix, mask: str | None) -> list[str]:
+        """Elements as accumulators."""
+        group = Group(self.single.shape(self.value), at)
+        register = self.e.value_at(self.value, (group,), mask)
+        return [self.b.broadcast(self.reducer.widen(register, 0), self.lanes)]
+
+    def store(self, value: Sequence[str], at: Ix, mask: str | None) -> None:
+        """Accumulators as elements of the result."""
+        (place,) = self.single.results
+        assert place is not None
+        (register,) = self.reducer.finish(value)
+        self.e.store(place, self.element, register, at, mask)
+
+    def merge(self, before: Sequence[str], after: Sequence[str]) -> list[str]:
+        """The total of two neighbouring runs, `before` being nearer to where the scan begins."""
+        pair = (after, before) if self.reverse else (before, after)
+        return self.reducer.merge(*pair)
+
+    def blocks(
+        self,
+        first: str,
+        last: str,
+        step: int,
+        body: Callable[[str, list[str], list[str]], list[str]],
+        total: list[str],
+    ) -> list[str]:
+        """`body(index, total before the block, total in the block)` from `first` to `last`."""
+        b = self.b
+        with b.loop(first, last, step * BLOCK, total, hint="block") as block:
+            before = list(block.args)
+            end = b.min(b.add(block.index, step * BLOCK), last)
+            own = self.reducer.neutral(self.lanes)
+            with b.loop(block.index, end, step, own, hint="j") as j:
+                j.yield_(*body(j.index, before, list(j.args)))
+            block.yield_(*self.merge(before, j.results))
+        return block.results
+
+
+class _Rows(_Scan):
+    """Along the innermost dimension; a task is a row."""
+
+    def launch(self) -> Launch:
+        b = self.b
+        n = b.param(self.size, opaque=True)
+        whole = b.sub(n, b.rem(n, self.lanes))
+        zero = b.constant(0, "index")
+        with b.loop(b.lo, b.hi, 1, hint="row") as row:
+            start = b.mul(row.index, n)
+
+            def step(at: str, before: list[str], own: list[str], mask: str | None) -> list[str]:
+                values = self._within(self._load(start, n, at, mask))
+                values = self.merge(own, values)
+                self._store(self.merge(before, values), start, n, at, mask)
+                return [b.broadcast(b.extract(v, self.lanes - 1), self.lanes) for v in values]
+
+            def whole_vector(at: str, before: list[str], own: list[str]) -> list[str]:
+                return step(at, before, own, None)
+
+            first = self.reducer.init(self.lanes)
+            total = self.blocks(zero, whole, self.lanes, whole_vector, first)
+            with b.if_(b.cmpi("slt", whole, n)):
+                mask = b.mask(b.sub(n, whole), self.lanes)
+                step(whole, total, self.reducer.neutral(self.lanes), mask)
+        cost = self.size * 3 // self.lanes + 20
+        return self.single.launch(self.e, "scan_rows", self.outer, cost)
+
+    def _within(self, values: list[str]) -> list[str]:
+        """The running totals inside one vector."""
+        by = 1
+        while by < self.lanes:
+            order = [i if i < by else self.lanes + i - by for i in range(self.lanes)]
+            neutral = self.reducer.neutral(self.lanes)
+            moved = [self.b.shuffle(x, v, order) for x, v in zip(neutral, values, strict=True)]
+            values = self.merge(moved, values)
+            by *= 2
+        return values
+
+    def _load(self, start: str, n: str, at: str, mask: str | None) -> list[str]:
+        if not self.reverse:
+            return self.load(Ix(self.b.add(start, at), 1), mask)
+        last = self.b.sub(self.b.sub(self.b.add(start, n), 1), at)
+        return self.load(Ix(last, -1), mask)
+
+    def _store(self, values: list[str], start: str, n: str, at: str, mask: str | None) -> None:
+        b, turned = self.b, list(range(self.lanes - 1, -1, -1))
+        if not self.reverse:
+            self.store(values, Ix(b.add(start, at), 1), mask)
+            return
+        first = b.sub(b.sub(b.add(start, n), at), self.lanes)
+        on = None if mask is None else b.shuffle(mask, mask, turned)
+        self.store([b.shuffle(v, v, turned) for v in values], Ix(first, 1), on)
+
+
+class _Columns(_Scan):
+    """Along another dimension; a task is a few neighbouring columns of one outer index."""
+
+    vectors = COLUMNS
+
+    def launch(self) -> Launch:
+        b = self.b
+        n, inner = b.param(self.size, opaque=True), b.param(self.inner, opaque=True)
+        count = b.param(Expr.max(ceil_div(self.inner, self.lanes), 1))
+        zero = b.constant(0, "index")
+        with b.loop(b.lo, b.hi, 1, hint="task") as task:
+            outer, column = b.div(task.index, count), b.mul(b.rem(task.index, count), self.lanes)
+            start = b.add(b.mul(b.mul(outer, n), inner), column)
+
+            def columns(mask: str | None) -> None:
+                def step(at: str, before: list[str], own: list[str]) -> list[str]:
+                    row = b.sub(b.sub(n, 1), at) if self.reverse else at
+                    place = Ix(b.add(start, b.mul(row, inner)), 1)
+                    values = self.merge(own, self.load(place, mask))
+                    self.store(self.merge(before, values), place, mask)
+                    return values
+
+                self.blocks(zero, n, 1, step, self.reducer.init(self.lanes))
+
+            left = b.sub(inner, column)
+            with b.if_(b.cmpi("sge", left, b.constant(self.lanes, "index"))) as branch:
+                columns(None)
+                with branch.otherwise():
+                    columns(b.mask(left, self.lanes))
+        extent = self.outer * ceil_div(self.inner, self.lanes)
+        return self.single.launch(self.e, "scan_columns", extent, self.size * 8 + 20)

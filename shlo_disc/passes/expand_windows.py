@@ -1,0 +1,275 @@
+"""expand-windows: windows of run-time size along one dimension, in terms of ops that have kernels.
+
+    disc.reduce_window %x, window n, padding n - 1, 0    ==>  disc.scan %x (`cumsum`)
+    disc.reduce_window %x, window k, padding low, high   ==>  pad, a loop that doubles, slice
+
+Why     A window over all elements up to its own is a running total: one pass over the data.
+Needs   `forward-carried`: sizes must be known.
+Keeps   every result; elements are combined in another order.
+Cost    Of what is left: O(n) element operations for a scan, O(n log k) for windows of k elements;
+        XLA's own takes O(n * k).
+Source  StableHLO spec, reduce_window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from shlo_disc import dialect
+from shlo_disc.builders import (
+    compare,
+    create,
+    dimension,
+    integer,
+    pad,
+    shape_of,
+    vector,
+)
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.shapes import ShapeAnalysis, analyze
+from shlo_disc.errors import UnsupportedError
+from shlo_disc.locations import source_line
+from shlo_disc.mlir import at, ir, ops_of, replace
+from shlo_disc.passes.base import Pass, register
+
+__all__ = ["ExpandWindows"]
+
+
+@dataclass(frozen=True)
+class ExpandWindows(Pass):
+    """See the module."""
+
+    name: ClassVar[str] = "expand-windows"
+
+    def run(self, module: ir.Module) -> int:
+        """Rewrite `module`; the number of windows.
+
+        Raises UnsupportedError for a reducer with control flow in it.
+        """
+        windows = ops_of(module, "disc.reduce_window")
+        fixed = ops_of(module, "stablehlo.reduce_window")
+        if not windows and not fixed:
+            return 0
+        shapes = analyze(module)
+        scans = [(op, _running(op, shapes)) for op in windows]
+        scans += [(op, found) for op in fixed if (found := _running_fixed(op, shapes)) is not None]
+        for op, found in scans:
+            with at(op):
+                replace(op, *([_scan(op, *found)] if found is not None else _doubling(op)))
+        return len(scans)
+
+
+# --- windows over all that comes before ----------------------------------------------------------
+
+
+def _running(op: ir.Operation, shapes: ShapeAnalysis) -> tuple[int, bool] | None:
+    """(dimension, from the end on) of a running total; None of another window."""
+    if len(op.results) != 1:
+        return None
+    axis = int(op.attributes["dimension"].value)
+    numbers = [shapes.scalar(v) for v in list(op.operands)[2:]]
+    return _whole(axis, shapes.shape(op.operands[0])[axis], numbers, shapes)
+
+
+def _running_fixed(op: ir.Operation, shapes: ShapeAnalysis) -> tuple[int, bool] | None:
+    """Likewise, where the window is constant: more than one element, or it is no scan."""
+    if len(op.results) != 1:
+        return None
+    windows = list(ir.DenseI64ArrayAttr(op.attributes["window_dimensions"]))
+    axes = [d for d, size in enumerate(windows) if size != 1]
+    rest = ("window_strides", "base_dilations", "window_dilations")
+    plain = all(
+        set(ir.DenseI64ArrayAttr(op.attributes[name])) <= {1}
+        for name in rest
+        if name in op.attributes
+    )
+    if len(axes) != 1 or not plain or "padding" not in op.attributes:
+        return None
+    (axis,) = axes
+    padding = [int(n) for n in ir.DenseIntElementsAttr(op.attributes["padding"])]
+    ends = padding[2 * axis : 2 * axis + 2]
+    if sum(map(abs, padding)) != sum(map(abs, ends)):
+        return None
+    numbers = [Expr.const(n) for n in (windows[axis], *ends)]
+    return _whole(axis, shapes.shape(op.operands[0])[axis], numbers, shapes)
+
+
+def _whole(
+    axis: int, size: Expr, numbers: Sequence[Expr | None], shapes: ShapeAnalysis
+) -> tuple[int, bool] | None:
+    window, low, high = numbers
+    equal = shapes.constraints.equal
+    if window is None or low is None or high is None or not equal(window, size):
+        return None
+    if equal(low, size - 1) and equal(high, 0):
+        return axis, False
+    if equal(low, 0) and equal(high, size - 1):
+        return axis, True
+    return None
+
+
+def _scan(op: ir.Operation, axis: int, reverse: bool) -> ir.Value:
+    value, init = list(op.operands)[:2]
+    scan = dialect.Scan(value, init, axis, reverse=reverse)
+    body = op.regions[0].blocks[0]
+    body.append_to(scan.regions[0])
+    return scan.results[0]
+
+
+# --- other windows of a size known at run time --------------------------------------------------
+#
+# part[i] combines the `power` elements from i on, total[i] the `done` elements from i on, where
+# power = 2**k and done = the lower k bits of the size. Indices that leave the array are clamped:
+# they only reach elements behind the last full window, which the slice at the end drops.
+
+
+def _doubling(op: ir.Operation) -> list[ir.Value]:
+    i32 = ir.RankedTensorType.get([], ir.IntegerType.get_signless(32))
+    axis, count = int(op.attributes["dimension"].value), len(op.results)
+    values = list(op.operands)
+    inits = values[count : 2 * count]
+    size, low, high = values[2 * count :]
+    padded = [_padded(x, init, axis, low, high) for x, init in zip(values, inits, strict=False)]
+    reducer = op.regions[0].blocks[0]
+    length = dimension(padded[0], axis)
+    shape = shape_of(padded[0])
+    totals = [
+        create(
+            "stablehlo.dynamic_broadcast_in_dim",
+            [init, shape],
+            x.type,
+            broadcast_dimensions=ir.DenseI64ArrayAttr.get([]),
+        )
+        for init, x in zip(inits, padded, strict=True)
+    ]
+    carried = [integer(1, i32), integer(0, i32), *totals, *padded]
+    kinds = [v.type for v in carried]
+    loop = ir.Operation.create("stablehlo.while", results=kinds, operands=carried, regions=2)
+    condition, body = (
+        region.blocks.append(*kinds, arg_locs=[op.location] * len(kinds)) for region in loop.regions
+    )
+    i1 = ir.RankedTensorType.get([], ir.IntegerType.get_signless(1))
+    with ir.InsertionPoint(condition):
+        again = compare("LE", condition.arguments[0], size, i1)
+        ir.Operation.create("stablehlo.return", operands=[again])
+    with ir.InsertionPoint(body):
+        power, done = body.arguments[0], body.arguments[1]
+        total, part = list(body.arguments[2 : 2 + count]), list(body.arguments[2 + count :])
+        bit = create("stablehlo.and", [size, power], i32)
+        here = compare("NE", bit, integer(0, i32), i1)
+        longer = _combined(reducer, total, [_shifted(p, done, axis, length) for p in part], shape)
+        new_total = [
+            create("stablehlo.select", [here, a, b], b.type)
+            for a, b in zip(longer, total, strict=True)
+        ]
+        new_part = _combined(reducer, part, [_shifted(p, power, axis, length) for p in part], shape)
+        new_done = create("stablehlo.add", [done, bit], i32)
+        new_power = create("stablehlo.add", [power, power], i32)
+        ir.Operation.create(
+            "stablehlo.return", operands=[new_power, new_done, *new_total, *new_part]
+        )
+    results = list(loop.results)[2 : 2 + count]
+    return [
+        _first(value, axis, size, result.type)
+        for value, result in zip(results, op.results, strict=True)
+    ]
+
+
+def _padded(x: ir.Value, init: ir.Value, axis: int, low: ir.Value, high: ir.Value) -> ir.Value:
+    rank = ir.RankedTensorType(x.type).rank
+    zero = integer(0, low.type)
+    before, after = ([end if d == axis else zero for d in range(rank)] for end in (low, high))
+    return pad(x, init, before, after, [0] * rank)
+
+
+def _combined(
+    reducer: ir.Block, left: Sequence[ir.Value], right: Sequence[ir.Value], shape: ir.Value
+) -> list[ir.Value]:
+    """`reducer`, element by element, on arrays."""
+    like = ir.RankedTensorType(left[0].type)
+
+    def lift(scalar: ir.Operation) -> ir.Operation:
+        kinds = [
+            ir.RankedTensorType.get(like.shape, ir.RankedTensorType(r.type).element_type)
+            for r in scalar.results
+        ]
+        if scalar.name == "stablehlo.constant":
+            copy = scalar.clone().operation
+            spread = create(
+                "stablehlo.dynamic_broadcast_in_dim",
+                [copy.results[0], shape],
+                kinds[0],
+                broadcast_dimensions=ir.DenseI64ArrayAttr.get([]),
+            )
+            return spread.owner
+        return ir.Operation.create(
+            scalar.name,
+            results=kinds,
+            operands=[left[0]] * len(scalar.operands),  # the caller sets the right ones
+            attributes=dict(scalar.attributes.items()),
+        )
+
+    *ops, end = (view.operation for view in reducer.operations)
+    of: dict[ir.Value, ir.Value] = dict(zip(reducer.arguments, [*left, *right], strict=True))
+    for op in ops:
+        if len(op.regions) or not op.results:
+            raise UnsupportedError(
+                f"{source_line(op)}: {op.name} in the reducer of a window whose size is known only "
+                "at run time; make the window size static"
+            )
+        copy = lift(op)
+        for k, operand in enumerate(op.operands):
+            copy.operands[k] = of.get(operand, operand)
+        of.update(zip(op.results, copy.results, strict=True))
+    return [of[v] for v in end.operands]
+
+
+def _shifted(value: ir.Value, by: ir.Value, axis: int, length: ir.Value) -> ir.Value:
+    """`value[i + by]` along `axis`, indices clamped into the array."""
+    kind = ir.RankedTensorType(value.type)
+    i32 = ir.IntegerType.get_signless(32)
+    line = ir.RankedTensorType.get([kind.shape[axis]], i32)
+    sizes = create("stablehlo.reshape", [length], ir.RankedTensorType.get([1], i32))
+    iota = create(
+        "stablehlo.dynamic_iota",
+        [sizes],
+        line,
+        iota_dimension=ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 0),
+    )
+    offset = create(
+        "stablehlo.dynamic_broadcast_in_dim",
+        [by, sizes],
+        line,
+        broadcast_dimensions=ir.DenseI64ArrayAttr.get([]),
+    )
+    index = create("stablehlo.add", [iota, offset], line)
+    others = [k for k in range(kind.rank) if k != axis]
+    numbers = (
+        f"#stablehlo.gather<offset_dims = {others}, collapsed_slice_dims = [{axis}], "
+        f"start_index_map = [{axis}], index_vector_dim = 1>"
+    )
+    scalar = ir.RankedTensorType.get([], i32)
+    entries = [integer(1, scalar) if k == axis else dimension(value, k) for k in range(kind.rank)]
+    return create(
+        "stablehlo.dynamic_gather",
+        [value, index, vector(entries)],
+        kind,
+        dimension_numbers=ir.Attribute.parse(numbers),
+        indices_are_sorted=ir.BoolAttr.get(True),
+    )
+
+
+def _first(value: ir.Value, axis: int, size: ir.Value, kind: ir.Type) -> ir.Value:
+    """Elements 0 .. length - size of `value` along `axis`: one for each full window."""
+    rank = ir.RankedTensorType(value.type).rank
+    i32 = ir.RankedTensorType.get([], ir.IntegerType.get_signless(32))
+    limits = [dimension(value, k) for k in range(rank)]
+    behind = create("stablehlo.subtract", [limits[axis], size], i32)
+    limits[axis] = create("stablehlo.add", [behind, integer(1, i32)], i32)
+    vectors = [vector([integer(0, i32)] * rank), vector(limits), vector([integer(1, i32)] * rank)]
+    return create("stablehlo.real_dynamic_slice", [value, *vectors], kind)
+
+
+register(ExpandWindows())
