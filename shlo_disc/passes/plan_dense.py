@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from shlo_disc.dynamic.views import VIEWS
 from shlo_disc.mlir import ir
-from shlo_disc.passes.fusion_cost import Costs
-from shlo_disc.passes.fusion_graph import Cluster, Node, squeezed
-from shlo_disc.passes.match_attention import is_mix, is_score
+from shlo_disc.passes.fusion_cost import CHEAP_OPS, Costs
+from shlo_disc.passes.fusion_graph import Cluster, Node, is_unit, squeezed
+from shlo_disc.passes.match_attention import dot_sides, is_mix, is_score
+from shlo_disc.passes.op_classes import EXPENSIVE
 from shlo_disc.passes.sink_views import chain_of
 
 __all__ = ["DensePlanner", "contraction_kind"]
@@ -99,6 +100,53 @@ class DensePlanner(Costs):
                 self.merged.add(both)
                 self.cluster_of.update(dict.fromkeys(both.members, both))
                 union = both
+
+    def prologues(self) -> None:
+        """A dot computes cheap element-wise work on its right operand while it copies blocks."""
+        for dot in self.nodes:
+            mine = self.cluster_of.get(dot.index)
+            if mine is None or mine.kind != "dense" or dot.op.name != "stablehlo.dot_general":
+                continue
+            source = self.of_value.get(dot.operands[1], -1)
+            work = self.cluster_of.get(source)
+            if work is None or work is mine or work.kind != "loop":
+                continue
+            union = Cluster("dense", mine.space, members=mine.members | work.members)
+            reason = self._no_prologue(work, mine, dot) or self.misfit(union)
+            if reason is not None:
+                self.why[source, dot.index] = reason
+                continue
+            union.inherit(mine, work)
+            union.span = (min(union.members), max(union.members))
+            self.merged -= {work, mine}
+            self.merged.add(union)
+            self.cluster_of.update(dict.fromkeys(union.members, union))
+
+    def _no_prologue(self, work: Cluster, mine: Cluster, dot: Node) -> str | None:
+        """Why the right operand of `dot`, computed by `work`, is not computed in its kernel."""
+        nodes = [self.nodes[i] for i in work.members]
+        if sum(self.nodes[i].op.name == "stablehlo.dot_general" for i in mine.members) > 1:
+            return "several products share a kernel"
+        if self.outside_users(work) != {dot.index} or work.members & self.kept:
+            return "it is read at other places, too"
+        if any(n.role != "elementwise" for n in nodes):
+            return "a product computes element-wise work only"
+        if any(n.op.name in EXPENSIVE for n in nodes):
+            return "computed in every block of the product it would cost more than stored"
+        if len(nodes) > CHEAP_OPS:
+            return f"more than {CHEAP_OPS} ops would be computed in every block of the product"
+        outer = [n for n in nodes if n.users - work.members]
+        if len(outer) != 1 or outer[0].op.results[0] != dot.operands[1]:
+            return "the product does not read it as it is computed"
+        order, side = self._order_of(mine), dot_sides(dot.op)[1]
+        if order != list(range(len(order))):
+            return "the result of the product is transposed"
+        # A block is copied row by row of K, along neighbouring columns.
+        wanted = [*side.batch, *side.contracting, *side.free]
+        units = all(is_unit(self.shapes.shape(dot.operands[1])[d]) for d in side.free)
+        if units or not side.contracting or wanted != list(range(len(wanted))):
+            return "its dimensions are not in the order in which blocks are copied"
+        return None
 
     def _no_attention(
         self, front: Cluster | None, middle: Cluster, mix: Node, number: int

@@ -98,6 +98,7 @@ class _Planner(DensePlanner):
             if node.op.name == "stablehlo.dot_general":
                 self.attention(node)
         self.siblings()
+        self.prologues()
         self.side_by_side()
 
     def separate(self) -> None:

@@ -353,3 +353,27 @@ func.func @main(%x: tensor<?x96xf32> {disc.shape = ["t", "96"]}, %w: tensor<4x8x
   %y = stablehlo.dot_general %t, %w, batching_dims = [0] x [0], contracting_dims = [2] x [1] : (tensor<4x?x8xf32>, tensor<4x8x5xf32>) -> tensor<4x?x5xf32>
   return %y : tensor<4x?x5xf32>
 }
+
+// -----
+
+// A weight is dequantised while the product copies blocks of it; what is computed for the left
+// operand, or by an expensive op, is stored.
+// CHECK-LABEL: func.func @main
+// CHECK: "disc.fusion"(%arg{{.}}, %arg{{.}}, %arg{{.}})
+// CHECK: stablehlo.convert
+// CHECK: stablehlo.multiply
+// CHECK: stablehlo.dot_general
+// CHECK: kind = "dense"
+// CHECK: kind = "loop"
+// CHECK: kind = "loop"
+// CHECK: kind = "dense", name = "dot_general", not_fused = ["exponential: computed in every block of the product it would cost more than stored"]
+func.func @main(%x: tensor<?x8xf32> {disc.shape = ["b", "8"]}, %q: tensor<8x16xi8>, %s: tensor<16xf32>, %w: tensor<8x16xf32>) -> (tensor<?x16xf32>, tensor<?x16xf32>) {
+  %f = stablehlo.convert %q : (tensor<8x16xi8>) -> tensor<8x16xf32>
+  %t = stablehlo.broadcast_in_dim %s, dims = [1] : (tensor<16xf32>) -> tensor<8x16xf32>
+  %m = stablehlo.multiply %f, %t : tensor<8x16xf32>
+  %y = stablehlo.dot_general %x, %m, contracting_dims = [1] x [0] : (tensor<?x8xf32>, tensor<8x16xf32>) -> tensor<?x16xf32>
+  %n = stablehlo.negate %x : tensor<?x8xf32>
+  %e = stablehlo.exponential %w : tensor<8x16xf32>
+  %z = stablehlo.dot_general %n, %e, contracting_dims = [1] x [0] : (tensor<?x8xf32>, tensor<8x16xf32>) -> tensor<?x16xf32>
+  return %y, %z : tensor<?x16xf32>, tensor<?x16xf32>
+}

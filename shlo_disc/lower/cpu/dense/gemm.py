@@ -25,6 +25,7 @@ from shlo_disc.lower.cpu.scalar import convert
 from shlo_disc.lower.cpu.text import Text, lanes_of, vector_type
 
 __all__ = [
+    "Fill",
     "Finish",
     "Gemm",
     "Operand",
@@ -56,6 +57,20 @@ class Finish(Protocol):
 
     def ask(self, b: SizedText, place: list[str], row: str, column: str, mask: str) -> None:
         """Prefetch what a call for this place will read."""
+        ...
+
+
+class Fill(Protocol):
+    """Computes elements of B that are not in memory."""
+
+    def __call__(
+        self, b: SizedText, place: list[str], k: str, column: str, mask: str | None
+    ) -> str:
+        """A vector of the compute type: B at `k`, columns from `column` on. Lanes off in `mask` may
+        hold anything.
+
+        `place`: the index along every batch axis.
+        """
         ...
 
 
@@ -104,6 +119,8 @@ class Gemm:
     fma: bool
     finish: Finish | None = None
     """Computes the result from the sums (None: it is the sum, converted)."""
+    fill: Fill | None = None
+    """Computes B (mode scratch) instead of reading it."""
 
     @property
     def c_holds_sums(self) -> bool:
@@ -256,6 +273,9 @@ class Writer:
 
     def _copy_b(self, n0: str, n1: str, k0: str, depth: str) -> None:
         g, b = self.g, self.b
+        if g.fill is not None:
+            self._compute_b(g.fill, n0, n1, k0, depth)
+            return
         along_k = walk(b, g.b, "k", k0, depth)
         with b.loop(n0, n1, g.tile.columns, hint="panel") as panel:
             to = b.mul(b.sub(panel.index, n0), self.size("KC"))
@@ -281,6 +301,25 @@ class Writer:
         room = b.mul(b.div(b.add(depth, lanes - 1), lanes), lanes)
         row = self.size("a_row")
         repack(b, source, self.a_mem, self.zero, row, depth, room, count, lanes, g.compute)
+
+    def _compute_b(self, fill: Fill, n0: str, n1: str, k0: str, depth: str) -> None:
+        b, lanes, columns = self.b, self.g.tile.lanes, self.g.tile.columns
+        with b.loop(n0, n1, columns, hint="panel") as panel:
+            start = b.mul(b.sub(panel.index, n0), self.size("KC"))
+
+            def rows(*, whole: bool) -> None:
+                with b.loop(0, depth, 1, hint="w") as w, b.loop(0, columns, lanes, hint="u") as u:
+                    n = b.add(panel.index, u.index)
+                    mask = None if whole else b.mask(b.sub(self.size("N"), n), lanes)
+                    value = fill(b, self.batch_digits, b.add(k0, w.index), n, mask)
+                    to = b.add(start, b.mul(w.index, columns))
+                    b.vector_store(value, self.b_mem, b.add(to, u.index))
+
+            fits = b.cmpi("sge", self.size("N"), b.add(panel.index, columns))
+            with b.if_(fits) as branch:
+                rows(whole=True)
+                with branch.otherwise():
+                    rows(whole=False)
 
     # ---------------------------------------------------------------- compute
 

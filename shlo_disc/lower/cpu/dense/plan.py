@@ -9,9 +9,10 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.lower.cpu.dense.dots import GROUP, write_dots
 from shlo_disc.lower.cpu.dense.epilogue import Epilogue
-from shlo_disc.lower.cpu.dense.gemm import Finish, Gemm, Operand, pack_kernel
+from shlo_disc.lower.cpu.dense.gemm import Fill, Finish, Gemm, Operand, pack_kernel
 from shlo_disc.lower.cpu.dense.narrow import narrow_launch
 from shlo_disc.lower.cpu.dense.problem import Axis, Dense, Problem, Steps, analyze_dense, steps
+from shlo_disc.lower.cpu.dense.prologue import Prologue
 from shlo_disc.lower.cpu.dense.siblings import side_by_side
 from shlo_disc.lower.cpu.dense.split import combine_launch, split_steps
 from shlo_disc.lower.cpu.dense.tiles import Blocks, at_least_one, blocks, ceil_div, choose_tile
@@ -58,8 +59,12 @@ def emit_dense(fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> K
     planners = []
     for number, dense in enumerate(analyze_dense(fusion, shapes)):
         out = Output(number)
+
+        def fill(arguments: Arguments, lanes: int, dense: Dense = dense) -> Fill:
+            return Prologue(dense.problem, block, shapes, arguments, lanes)
+
         if dense.root == dense.total:
-            planners.append(Planner(dense.problem, shapes, target, out=out))
+            planners.append(Planner(dense.problem, shapes, target, out=out, fill=fill))
             continue
 
         def finish(arguments: Arguments, lanes: int, dense: Dense = dense) -> Finish:
@@ -67,7 +72,7 @@ def emit_dense(fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> K
 
         result = element_of(dense.root)
         planners.append(
-            Planner(dense.problem, shapes, target, finish=finish, result=result, out=out)
+            Planner(dense.problem, shapes, target, finish=finish, result=result, out=out, fill=fill)
         )
     plans = [planner.steps() for planner in planners]
     if len(plans) == 1:
@@ -92,8 +97,8 @@ class Planner:
 
     `a_buffer`, `b_buffer`: where A and B are read when not from their operands. `finish`,
     `result`: what becomes of the sums (given the kernel's arguments, to which it adds its own, and
-    the lanes of a vector) and the element type stored. `keep_b`: B may be worth keeping as panels
-    between calls.
+    the lanes of a vector) and the element type stored. `fill`: computes B where it is no operand.
+    `keep_b`: B may be worth keeping as panels between calls.
     """
 
     def __init__(
@@ -108,13 +113,16 @@ class Planner:
         result: Element | None = None,
         label: str = "dense",
         keep_b: bool = True,
+        fill: Callable[[Arguments, int], Fill] | None = None,
         out: Output | Workspace = FIRST,
     ) -> None:
         p = self.p = problem
         self.out, self.shapes = out, shapes
         self.target, self.label, self.keep_b, self.finish = target, label, keep_b, finish
         self.a_buffer = a_buffer or Input(p.a_input)
-        self.b_buffer = b_buffer or Input(p.b_input)
+        # What is computed is read from nowhere: any buffer will do.
+        self.b_buffer = b_buffer or (Input(p.b_input) if p.b_value is None else out)
+        self.fill = None if p.b_value is None else fill
         self.m, self.n, self.depth = p.rows, p.columns, p.depth
         self.tile = choose_tile(self.n, p.compute, target)
         self.walks = _Walks(
@@ -126,7 +134,9 @@ class Planner:
         a = _operand("a", p.a, self.walks.a_rows, self.walks.a_k, p.batch, p.a_first)
         b = _operand("b", p.b, self.walks.b_rows, self.walks.b_k, p.batch, p.b_first)
         in_place = p.a.storage == p.compute.register and a.k_unit
-        self.b_in_place = p.b.storage == p.compute.register and b.row_run and b.k_steps == 1
+        self.b_in_place = (
+            self.fill is None and p.b.storage == p.compute.register and b.row_run and b.k_steps == 1
+        )
         self.gemm = Gemm(
             a=a,
             b=b,
@@ -152,11 +162,13 @@ class Planner:
 
     def steps(self) -> tuple[Step, ...]:
         """The steps of :meth:`plan`."""
-        if self.finish is None:
+        if self.finish is None and self.fill is None:
             args = (self.a_buffer, self.b_buffer, self.out)
             narrow = narrow_launch(self.p, self.target, args, self.label)
             if narrow is not None:
                 return (narrow,)
+        if self.fill is not None:
+            return (self._launch("scratch"),)
         if any(self.gemm.b.batch):
             return self._unless_few((self._launch("scratch"),))
         if self.keep_b:
@@ -166,6 +178,8 @@ class Planner:
     def split(self, steps: tuple[Step, ...]) -> tuple[tuple[Step, ...], tuple[Expr, ...]]:
         """`steps` with a variant for long sums of few results (`split.py`), and its blocks."""
         p, at = self.p, self.blocks
+        if self.fill is not None:
+            return steps, ()
 
         def partial(cut: Problem) -> tuple[Step, ...]:
             label = f"{self.label}_part"
@@ -196,7 +210,7 @@ class Planner:
     def _are_runs(self) -> bool:
         """Are the rows of A and the columns of B runs along K, at even distances?"""
         a, b = self.gemm.a, self.gemm.b
-        return a.k_run and b.k_run and a.row_steps == 1 and b.row_steps == 1
+        return self.fill is None and a.k_run and b.k_run and a.row_steps == 1 and b.row_steps == 1
 
     def _dots(self) -> Launch:
         """Inner products, B in place."""
@@ -252,6 +266,8 @@ class Planner:
         arguments.buffers = [self.a_buffer, b_buffer, self.out]
         finish = self.finish(arguments, tile.lanes) if self.finish is not None else None
         gemm = replace(self.gemm, b_mode=b_mode, finish=finish)
+        if self.fill is not None:
+            gemm = replace(gemm, fill=self.fill(arguments, tile.lanes))
         sizes = self._sizes()
         item = p.compute.bytes
         scratch = Scratch()

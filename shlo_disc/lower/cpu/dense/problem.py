@@ -71,6 +71,9 @@ class Problem:
     a_first: Expr = ZERO
     """Offset of A[0, 0, 0]; likewise `b_first`."""
     b_first: Expr = ZERO
+    b_value: ir.Value | None = None
+    """B is this value, computed in the fusion while it is copied (`prologue.py`), with strides as
+    if it were stored; None: it is operand `b_input`."""
 
     @property
     def rows(self) -> Expr:
@@ -144,7 +147,10 @@ def _problem(
     dot: ir.Operation, inputs: Sequence[ir.Value], out: Sequence[Expr], shapes: ShapeAnalysis
 ) -> Problem:
     """The problem of `dot` whose result dimensions have strides `out`."""
-    lhs, rhs = (operand_view(v, inputs, shapes) for v in dot.operands)
+    left, right = dot.operands
+    made = right if view_of(right, inputs, shapes) is None else None
+    lhs = operand_view(left, inputs, shapes)
+    rhs = operand_view(right, inputs if made is None else [right], shapes)
     numbers = stablehlo.DotDimensionNumbers(dot.attributes["dot_dimension_numbers"])
     lhs_batch = list(numbers.lhs_batching_dimensions)
     rhs_batch = list(numbers.rhs_batching_dimensions)
@@ -165,9 +171,17 @@ def _problem(
     )
     a, b, c = (element_of(v) for v in (*dot.operands, dot.results[0]))
     compute = compute_element(dot, a, b, c)
-    lhs_input, rhs_input = (inputs.index(view.base) for view in (lhs, rhs))
-    problem = Problem(batch, m, n, k, lhs_input, rhs_input, a, b, c, compute, lhs.first, rhs.first)
-    return normalized(problem, shapes)
+    lhs_input, rhs_input = (
+        inputs.index(lhs.base),
+        -1 if made is not None else inputs.index(rhs.base),
+    )
+    problem = Problem(
+        batch, m, n, k, lhs_input, rhs_input, a, b, c, compute, lhs.first, rhs.first, made
+    )
+    found = normalized(problem, shapes)
+    if made is not None and found.b_input != -1:
+        raise InternalError(f"the operands of {dot} change places, one of them computed")
+    return found
 
 
 def compute_element(op: ir.Operation, a: Element, b: Element, c: Element) -> Element:

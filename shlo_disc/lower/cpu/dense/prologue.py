@@ -1,0 +1,55 @@
+"""Element-wise work on B while its block is copied: dequantisation, scale.
+
+A kernel that reads B from scratch memory copies a block there first. Where B is computed in the
+fusion, the copy is that computation: B as a whole is never in memory, and of a quantised weight
+only its own bytes are read.
+
+A is not computed so: every block of columns would compute it again, and what is computed for A is
+small enough to stay in cache (measured: 1.0 to 1.2 of the time of two kernels).
+"""
+
+from __future__ import annotations
+
+from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.lower.cpu.dense.problem import Axis, Problem, magnitude
+from shlo_disc.lower.cpu.dense.text import SizedText
+from shlo_disc.lower.cpu.elemental import Arguments, Elemental
+from shlo_disc.lower.cpu.index import Ix, Space
+from shlo_disc.lower.cpu.scalar import convert
+from shlo_disc.mlir import ir
+
+__all__ = ["Prologue"]
+
+
+class Prologue:
+    """A `Fill`: computes elements of `problem.b_value` from operands of the fusion."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        block: ir.Block,
+        shapes: ShapeAnalysis,
+        arguments: Arguments,
+        lanes: int,
+    ) -> None:
+        self.p, self.block, self.shapes = problem, block, shapes
+        self.arguments, self.lanes = arguments, lanes
+
+    def __call__(
+        self, b: SizedText, place: list[str], k: str, column: str, mask: str | None
+    ) -> str:
+        """See `Fill`."""
+        p, value = self.p, self.p.b_value
+        assert value is not None
+        axes = [(x, Ix(at)) for x, at in zip(p.batch, place, strict=True) if x.b != 0]
+        axes.append((Axis(p.columns, b=p.n[-1].b), Ix(column, 1)))
+        axes.append((Axis(p.depth, b=p.k[-1].b), Ix(k)))
+        present = [x for x in axes if not (x[0].size.is_const and x[0].size.value == 1)]
+        present.sort(key=lambda x: magnitude(x[0].b), reverse=True)
+        space = Space(b, self.shapes.constraints, [x.size for x, _ in present], self.lanes)
+        space.tiles = [at for _, at in present]
+        emitter = Elemental(b, space, self.shapes, self.block, self.arguments)
+        emitter.tail = mask
+        here = space.root(emitter.shape(value), 0, len(present))
+        register = b.broadcast(emitter.value_at(value, here, mask), self.lanes)
+        return convert(b, register, p.b, p.compute)
