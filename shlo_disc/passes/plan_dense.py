@@ -14,16 +14,10 @@ __all__ = ["DensePlanner", "contraction_kind"]
 
 
 def contraction_kind(op: ir.Operation) -> str | None:
-    """The kind of cluster an op begins: dense, conv, or none.
-
-    A convolution in groups has kernels of its own for few channels, which end with the sums.
-    """
+    """The kind of cluster an op begins: dense, conv, or none."""
     if op.name == "stablehlo.dot_general":
         return "dense"
-    if op.name not in ("stablehlo.convolution", "stablehlo.dynamic_conv"):
-        return None
-    groups = ("feature_group_count", "batch_group_count")
-    return "conv" if all(ir.IntegerAttr(op.attributes[g]).value == 1 for g in groups) else None
+    return "conv" if op.name in ("stablehlo.convolution", "stablehlo.dynamic_conv") else None
 
 
 class DensePlanner(Costs):

@@ -8,6 +8,7 @@ import pytest
 from jax import lax
 
 from tests.models.harness import check, normal, rng_of
+from tests.models.test_attention import kernels
 
 IMAGES = ((2, 12), (1, 8), (3, 17), (1, 28))  # (batch, height); the width is height + 3
 
@@ -65,6 +66,38 @@ def test_depthwise_convolution():
     kernel = normal(rng_of(7), 3, 3, 1, 3, scale=0.3)
     cases = [(image(b, h), kernel) for b, h in IMAGES]
     check(lambda x, k: conv(x, k, feature_group_count=3), cases)
+
+
+@pytest.mark.parametrize(
+    ("channels", "out", "groups"), [(6, 6, 6), (20, 20, 20), (6, 12, 6), (12, 9, 3)]
+)
+@pytest.mark.parametrize("stride", [1, 2])
+def test_what_follows_a_convolution_in_groups_is_in_its_kernel(channels, out, groups, stride):
+    kernel = normal(rng_of(5), 3, 3, channels // groups, out, scale=0.2)
+    bias, scale = normal(rng_of(6), out), normal(rng_of(7), out)
+
+    def block(x, kernel, bias, scale):
+        y = conv(x, kernel, stride, feature_group_count=groups)
+        return jax.nn.silu(y * scale + bias) + y
+
+    cases = [(image(b, h, channels), kernel, bias, scale) for b, h in IMAGES]
+    check(block, cases)
+    assert kernels(block, *cases[0]) == ["loop", "conv"]  # the padding is a copy
+
+
+def test_a_residual_behind_a_depthwise_convolution_of_channels_first():
+    kernel = normal(rng_of(5), 5, 1, 3, 3, scale=0.2)
+
+    def block(x, kernel):
+        y = lax.conv_general_dilated(
+            x, kernel, (1, 1), "SAME", dimension_numbers=("NCHW", "OIHW", "NCHW"),
+            feature_group_count=5,
+        )  # fmt: skip
+        return jnp.maximum(y, 0.0) + x
+
+    cases = [(normal(rng_of(b, h), b, 5, h, h + 3), kernel) for b, h in IMAGES]
+    check(block, cases)
+    assert kernels(block, *cases[0]) == ["loop", "conv"]  # the padding is a copy
 
 
 def test_one_dimensional_convolution():

@@ -7,6 +7,7 @@ the unrolled tile: an activation is 50 instructions, and they are in the kernel 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeVar
 
 from shlo_disc.dynamic.expr import Expr
@@ -49,8 +50,12 @@ class Epilogue:
         self, b: SizedText, sums: str, place: list[str], row: str, column: str, mask: str
     ) -> str:
         """See `Finish`."""
+        return self.at(b, sums, self._axes(place, row, column), mask)
+
+    def at(self, b: SizedText, sums: str, axes: Sequence[tuple[Axis, Ix]], mask: str) -> str:
+        """Like a call, at an index along any axes of the result, one of them in lanes."""
         dense, p = self.dense, self.dense.problem
-        emitter, here = self._emitter(Elemental, b, place, row, column, mask)
+        emitter, here = self._emitter(Elemental, b, axes, mask)
         total = convert(b, sums, p.compute, p.c)
 
         def known(index: Index, _: str | None) -> str:
@@ -63,26 +68,22 @@ class Epilogue:
 
     def ask(self, b: SizedText, place: list[str], row: str, column: str, mask: str) -> None:
         """See `Finish`."""
-        emitter, here = self._emitter(_Asking, b, place, row, column, mask)
+        emitter, here = self._emitter(_Asking, b, self._axes(place, row, column), mask)
         emitter.overrides[self.dense.total] = lambda *_: emitter.nothing(self.dense.total)
         emitter.value_at(self.dense.root, here, mask)
 
-    def _emitter(
-        self,
-        kind: type[E],
-        b: SizedText,
-        place: list[str],
-        row: str,
-        column: str,
-        mask: str,
-    ) -> tuple[E, Index]:
-        """An emitter, and the index of the root, at one place of the result."""
-        dense, p = self.dense, self.dense.problem
-        axes: list[tuple[Axis, Ix]] = [
-            (axis, Ix(at)) for axis, at in zip(p.batch, place, strict=True)
-        ]
+    def _axes(self, place: list[str], row: str, column: str) -> list[tuple[Axis, Ix]]:
+        p = self.dense.problem
+        axes = [(axis, Ix(at)) for axis, at in zip(p.batch, place, strict=True)]
         axes.append((Axis(p.rows, c=p.m[-1].c), Ix(row)))
         axes.append((Axis(p.columns, c=p.n[-1].c), Ix(column, 1, multiple=self.lanes)))
+        return axes
+
+    def _emitter(
+        self, kind: type[E], b: SizedText, axes: Sequence[tuple[Axis, Ix]], mask: str
+    ) -> tuple[E, Index]:
+        """An emitter, and the index of the root, at one place of the result."""
+        dense = self.dense
         present = [x for x in axes if not (x[0].size.is_const and x[0].size.value == 1)]
         present.sort(key=lambda x: magnitude(x[0].c), reverse=True)
         space = Space(b, self.shapes.constraints, [x.size for x, _ in present], self.lanes)

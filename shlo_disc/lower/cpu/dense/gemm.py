@@ -17,10 +17,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.lower.cpu.dense.problem import Axis
 from shlo_disc.lower.cpu.dense.repack import PREFETCH_ROWS, Source, repack
 from shlo_disc.lower.cpu.dense.text import SizedText
 from shlo_disc.lower.cpu.dense.tiles import Tile
 from shlo_disc.lower.cpu.elements import Element
+from shlo_disc.lower.cpu.index import Ix
 from shlo_disc.lower.cpu.scalar import convert
 from shlo_disc.lower.cpu.text import Text, lanes_of, vector_type
 
@@ -53,6 +55,10 @@ class Finish(Protocol):
     @property
     def reads_rows(self) -> bool:
         """Does it read other memory than a vector of columns?"""
+        ...
+
+    def at(self, b: SizedText, sums: str, axes: Sequence[tuple[Axis, Ix]], mask: str) -> str:
+        """Like a call, at an index along any axes of the result, one of them in lanes."""
         ...
 
     def ask(self, b: SizedText, place: list[str], row: str, column: str, mask: str) -> None:

@@ -7,15 +7,17 @@ vector holds neighbours along K.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.lower.cpu.dense.gemm import multiply_add
+from shlo_disc.lower.cpu.dense.gemm import Finish, multiply_add
 from shlo_disc.lower.cpu.dense.problem import Axis, Problem
 from shlo_disc.lower.cpu.dense.repack import as_number, load_as
 from shlo_disc.lower.cpu.dense.text import SizedText
 from shlo_disc.lower.cpu.dense.tiles import ceil_div
+from shlo_disc.lower.cpu.elemental import Arguments
 from shlo_disc.lower.cpu.elements import Element
+from shlo_disc.lower.cpu.index import Ix
 from shlo_disc.lower.cpu.loop import odometer
 from shlo_disc.lower.cpu.scalar import convert
 from shlo_disc.lower.cpu.target import Target
@@ -32,23 +34,31 @@ CHAINS = 4
 
 
 def narrow_launch(
-    problem: Problem, target: Target, args: tuple[Buffer, Buffer, Buffer], label: str
+    problem: Problem,
+    target: Target,
+    args: tuple[Buffer, Buffer, Buffer],
+    label: str,
+    result: Element,
+    finish: Callable[[Arguments, int], Finish] | None,
 ) -> Launch | None:
-    """A kernel for a problem whose N has size 1; None where the general kernel does better."""
+    """A kernel for a problem whose N has size 1; None where the general kernel does better.
+
+    `result`, `finish`: as for `Planner`.
+    """
     p = problem
     shallow = p.depth.is_const and p.depth.value <= SHALLOW and len(p.k) > 1
     if _is(p.rows, 1) and not _is(p.columns, 1) and shallow and p.n[-1].c == ONE:
-        return _Writer(p, target).lanes([*p.batch, *p.n[:-1]], p.n[-1], args, label)
+        return _Writer(p, target, args, result, finish).lanes([*p.batch, *p.n[:-1]], p.n[-1], label)
     if not _is(p.columns, 1):
         return None
     axes = [x for x in (*p.batch, *p.m) if not _is(x.size, 1)]
-    writer = _Writer(p, target)
+    writer = _Writer(p, target, args, result, finish)
     if _is(p.rows, 1) and len(p.k) == 1 and all(s == ONE for s in (p.k[0].a, p.k[0].b)):
-        return writer.inner_product(axes, args, label)
+        return writer.inner_product(axes, label) if finish is None else None
     along = [x for x in axes if x.c == ONE]
     if len(along) != 1:
         return None
-    return writer.lanes([x for x in axes if x.c != ONE], along[0], args, label)
+    return writer.lanes([x for x in axes if x.c != ONE], along[0], label)
 
 
 def _is(size: Expr, value: int) -> bool:
@@ -56,10 +66,20 @@ def _is(size: Expr, value: int) -> bool:
 
 
 class _Writer:
-    def __init__(self, problem: Problem, target: Target) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        target: Target,
+        args: tuple[Buffer, Buffer, Buffer],
+        result: Element,
+        finish: Callable[[Arguments, int], Finish] | None,
+    ) -> None:
         p = self.p = problem
+        self.arguments, self.element = Arguments(), result
+        self.arguments.buffers = list(args)
         self.fma = "fma" in target.features or target.vector_bytes == 64
         self.width = target.lanes(p.compute.bytes)
+        self.finish = None if finish is None else finish(self.arguments, self.width)
         sizes = {"a_first": p.a_first, "b_first": p.b_first, "K": p.depth}
         for i, axis in enumerate(p.k):
             sizes |= {f"k{i}": axis.size, f"ka{i}": axis.a, f"kb{i}": axis.b}
@@ -73,7 +93,7 @@ class _Writer:
             self.sizes |= {"V": along.size, "va": along.a, "vb": along.b}
         b = self.b = SizedText(self.sizes)
         self.a_in, self.b_in = b.memref(0, p.a.storage), b.memref(1, p.b.storage)
-        self.c_out = b.memref(2, p.c.storage)
+        self.c_out = b.memref(2, self.element.storage)
         return b
 
     def _bases(self, axes: Sequence[Axis], digits: Sequence[str]) -> list[str]:
@@ -88,15 +108,18 @@ class _Writer:
             bases.append(base)
         return bases
 
-    def _result(self, value: str) -> str:
-        value = convert(self.b, value, self.p.compute, self.p.c)
-        return self.b.cast("arith.extui", value, "i8") if self.p.c.kind == "b" else value
+    def _result(
+        self, value: str, axes: Sequence[tuple[Axis, Ix]] = (), mask: str | None = None
+    ) -> str:
+        if self.finish is None or mask is None:
+            value = convert(self.b, value, self.p.compute, self.p.c)
+        else:
+            value = self.finish.at(self.b, value, axes, mask)
+        return self.b.cast("arith.extui", value, "i8") if self.element.kind == "b" else value
 
     # ---------------------------------------------------------------- lanes
 
-    def lanes(
-        self, axes: Sequence[Axis], along: Axis, args: tuple[Buffer, ...], label: str
-    ) -> Launch:
+    def lanes(self, axes: Sequence[Axis], along: Axis, label: str) -> Launch:
         """A task is a run of the result along `along`."""
         b = self._open(axes, along)
         size = b.size("V")
@@ -107,14 +130,17 @@ class _Writer:
                 mask = b.mask(b.sub(size, v.index), self.width)
                 zero = b.constant(0, vector_type(self.width, self.p.compute.register))
                 (total,) = self._sum(0, a, other, v.index, mask, along, [zero])
-                b.masked_store(self._result(total), self.c_out, b.add(c, v.index), mask)
+                here = [(axis, Ix(at)) for axis, at in zip(axes, digits, strict=False)]
+                here.append((along, Ix(v.index, 1, multiple=self.width)))
+                value = self._result(total, here, mask)
+                b.masked_store(value, self.c_out, b.add(c, v.index), mask)
 
         odometer(b, [b.size(f"s{i}") for i in range(len(axes))] or [b.constant(1, "index")], task)
         text, params = b.finish()
         vectors = ceil_div(along.size, self.width)
         return Launch(
             Kernel(f"{label}_lanes", text),
-            args,
+            tuple(self.arguments.buffers),
             params,
             Expr.product(x.size for x in axes),
             vectors * self.p.depth + 10,
@@ -154,7 +180,7 @@ class _Writer:
 
     # ---------------------------------------------------------------- inner product
 
-    def inner_product(self, axes: Sequence[Axis], args: tuple[Buffer, ...], label: str) -> Launch:
+    def inner_product(self, axes: Sequence[Axis], label: str) -> Launch:
         """A task is one element of the result."""
         b, p = self._open(axes), self.p
         vector = vector_type(self.width, p.compute.register)
@@ -197,7 +223,7 @@ class _Writer:
         text, params = b.finish()
         return Launch(
             Kernel(f"{label}_inner", text),
-            args,
+            tuple(self.arguments.buffers),
             params,
             Expr.product(x.size for x in axes),
             p.depth // 4 + 10,

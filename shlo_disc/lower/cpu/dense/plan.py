@@ -162,9 +162,9 @@ class Planner:
 
     def steps(self) -> tuple[Step, ...]:
         """The steps of :meth:`plan`."""
-        if self.finish is None and self.fill is None:
+        if self.fill is None:
             args = (self.a_buffer, self.b_buffer, self.out)
-            narrow = narrow_launch(self.p, self.target, args, self.label)
+            narrow = narrow_launch(self.p, self.target, args, self.label, self.gemm.c, self.finish)
             if narrow is not None:
                 return (narrow,)
         if self.fill is not None:
