@@ -52,7 +52,7 @@ class Epilogue:
         """See `Finish`."""
         return self.at(b, sums, self._axes(place, row, column), mask)
 
-    def at(self, b: SizedText, sums: str, axes: Sequence[tuple[Axis, Ix]], mask: str) -> str:
+    def at(self, b: SizedText, sums: str, axes: Sequence[tuple[Axis, Ix]], mask: str | None) -> str:
         """Like a call, at an index along any axes of the result, one of them in lanes."""
         dense, p = self.dense, self.dense.problem
         emitter, here = self._emitter(Elemental, b, axes, mask)
@@ -80,7 +80,7 @@ class Epilogue:
         return axes
 
     def _emitter(
-        self, kind: type[E], b: SizedText, axes: Sequence[tuple[Axis, Ix]], mask: str
+        self, kind: type[E], b: SizedText, axes: Sequence[tuple[Axis, Ix]], mask: str | None
     ) -> tuple[E, Index]:
         """An emitter, and the index of the root, at one place of the result."""
         dense = self.dense

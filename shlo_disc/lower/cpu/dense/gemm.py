@@ -57,7 +57,7 @@ class Finish(Protocol):
         """Does it read other memory than a vector of columns?"""
         ...
 
-    def at(self, b: SizedText, sums: str, axes: Sequence[tuple[Axis, Ix]], mask: str) -> str:
+    def at(self, b: SizedText, sums: str, axes: Sequence[tuple[Axis, Ix]], mask: str | None) -> str:
         """Like a call, at an index along any axes of the result, one of them in lanes."""
         ...
 

@@ -21,7 +21,7 @@ from shlo_disc.lower.cpu.index import Ix
 from shlo_disc.lower.cpu.loop import odometer
 from shlo_disc.lower.cpu.scalar import convert
 from shlo_disc.lower.cpu.target import Target
-from shlo_disc.lower.cpu.text import vector_type
+from shlo_disc.lower.cpu.text import lanes_of, vector_type
 from shlo_disc.lower.kernel import Buffer, Kernel, Launch
 
 __all__ = ["narrow_launch"]
@@ -29,6 +29,8 @@ __all__ = ["narrow_launch"]
 ONE = Expr.const(1)
 SHALLOW = 64
 """Products up to which one row is better computed from B in place than copied into panels."""
+TOGETHER = 4
+"""Vectors along a row at once: as many chains of dependent sums."""
 CHAINS = 4
 """Accumulators of an inner product: latency 4, and loads bound it to one product a cycle."""
 
@@ -79,7 +81,7 @@ class _Writer:
         self.arguments.buffers = list(args)
         self.fma = "fma" in target.features or target.vector_bytes == 64
         self.width = target.lanes(p.compute.bytes)
-        self.finish = None if finish is None else finish(self.arguments, self.width)
+        self.finish = finish
         sizes = {"a_first": p.a_first, "b_first": p.b_first, "K": p.depth}
         for i, axis in enumerate(p.k):
             sizes |= {f"k{i}": axis.size, f"ka{i}": axis.a, f"kb{i}": axis.b}
@@ -111,29 +113,41 @@ class _Writer:
     def _result(
         self, value: str, axes: Sequence[tuple[Axis, Ix]] = (), mask: str | None = None
     ) -> str:
-        if self.finish is None or mask is None:
+        if self.finish is None:
             value = convert(self.b, value, self.p.compute, self.p.c)
         else:
-            value = self.finish.at(self.b, value, axes, mask)
+            finish = self.finish(self.arguments, lanes_of(self.b.type_of(value)))
+            value = finish.at(self.b, value, axes, mask)
         return self.b.cast("arith.extui", value, "i8") if self.element.kind == "b" else value
 
     # ---------------------------------------------------------------- lanes
 
     def lanes(self, axes: Sequence[Axis], along: Axis, label: str) -> Launch:
-        """A task is a run of the result along `along`."""
+        """A task is a run of the result along `along`: several vectors at a time, so that their
+        sums do not wait for each other, then one masked vector at a time.
+        """
         b = self._open(axes, along)
-        size = b.size("V")
+        size, wide = b.size("V"), self.width * TOGETHER
+        whole = b.sub(size, b.rem(size, wide))
 
         def task(_: str, digits: list[str]) -> None:
             a, other, c = self._bases(axes, digits)
-            with b.loop(0, size, self.width, hint="v") as v:
-                mask = b.mask(b.sub(size, v.index), self.width)
-                zero = b.constant(0, vector_type(self.width, self.p.compute.register))
-                (total,) = self._sum(0, a, other, v.index, mask, along, [zero])
+
+            def vector(v: str, lanes: int, mask: str | None) -> None:
+                zero = b.constant(0, vector_type(lanes, self.p.compute.register))
+                (total,) = self._sum(0, a, other, v, mask, along, [zero])
                 here = [(axis, Ix(at)) for axis, at in zip(axes, digits, strict=False)]
-                here.append((along, Ix(v.index, 1, multiple=self.width)))
+                here.append((along, Ix(v, 1, multiple=lanes)))
                 value = self._result(total, here, mask)
-                b.masked_store(value, self.c_out, b.add(c, v.index), mask)
+                if mask is None:
+                    b.vector_store(value, self.c_out, b.add(c, v))
+                else:
+                    b.masked_store(value, self.c_out, b.add(c, v), mask)
+
+            with b.loop(0, whole, wide, hint="v") as v:
+                vector(v.index, wide, None)
+            with b.loop(whole, size, self.width, hint="v") as v:
+                vector(v.index, self.width, b.mask(b.sub(size, v.index), self.width))
 
         odometer(b, [b.size(f"s{i}") for i in range(len(axes))] or [b.constant(1, "index")], task)
         text, params = b.finish()
@@ -147,13 +161,21 @@ class _Writer:
         )
 
     def _sum(
-        self, level: int, a: str, other: str, v: str, mask: str, along: Axis, init: list[str]
+        self,
+        level: int,
+        a: str,
+        other: str,
+        v: str,
+        mask: str | None,
+        along: Axis,
+        init: list[str],
     ) -> list[str]:
         """A loop for every axis of K, around one product."""
         b, k = self.b, self.p.k
         if level == len(k):
-            x = self._along(self.a_in, self.p.a, a, v, "va", along.a, mask)
-            y = self._along(self.b_in, self.p.b, other, v, "vb", along.b, mask)
+            lanes = lanes_of(b.type_of(init[0]))
+            x = self._along(self.a_in, self.p.a, a, v, "va", along.a, mask, lanes)
+            y = self._along(self.b_in, self.p.b, other, v, "vb", along.b, mask, lanes)
             return [multiply_add(b, x, y, init[0], self.p.compute, self.fma)]
         with b.loop(0, b.size(f"k{level}"), 1, init, hint="k") as loop:
             next_a = b.add(a, b.mul(loop.index, b.size(f"ka{level}")))
@@ -162,20 +184,29 @@ class _Writer:
         return loop.results
 
     def _along(
-        self, memory: str, element: Element, at: str, v: str, name: str, stride: Expr, mask: str
+        self,
+        memory: str,
+        element: Element,
+        at: str,
+        v: str,
+        name: str,
+        stride: Expr,
+        mask: str | None,
+        lanes: int,
     ) -> str:
         """One element a lane from `at + v * stride` on."""
         b, compute = self.b, self.p.compute
         if stride == ONE:
-            return load_as(b, memory, element, b.add(at, v), self.width, compute, mask)
+            return load_as(b, memory, element, b.add(at, v), lanes, compute, mask)
         if stride == 0:
             one = convert(b, b.load(memory, at), as_number(element), compute)
-            return b.broadcast(one, self.width)
+            return b.broadcast(one, lanes)
         step = b.size(name)
-        offsets = b.op("arith.muli", b.iota(self.width), b.broadcast(step, self.width))
+        offsets = b.op("arith.muli", b.iota(lanes), b.broadcast(step, lanes))
         start = b.add(at, b.mul(v, step))
-        nothing = b.constant(0, vector_type(self.width, element.storage))
-        raw = b.gather(memory, start, offsets, mask, nothing)
+        nothing = b.constant(0, vector_type(lanes, element.storage))
+        on = mask or b.constant(True, vector_type(lanes, "i1"))
+        raw = b.gather(memory, start, offsets, on, nothing)
         return convert(b, raw, as_number(element), compute)
 
     # ---------------------------------------------------------------- inner product
