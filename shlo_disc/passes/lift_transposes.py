@@ -45,10 +45,8 @@ class LiftTransposes(Pass):
 
     def run(self, module: ir.Module) -> int:
         """Rewrite `module`; the number of products that got a transpose behind them."""
-        if not ops_of(module, "stablehlo.transpose"):
-            return 0
         found: list[tuple[_Region, list[int]]] = []
-        for dot in ops_of(module, "stablehlo.dot_general"):
+        for dot in _behind_work(ops_of(module, "stablehlo.transpose")):
             region = _Region.behind(dot)
             order = None if region is None else region.order()
             if region is not None and order is not None:
@@ -60,6 +58,24 @@ class LiftTransposes(Pass):
             region.reorder(order, facts)
         run_pipeline(module, "trivial-dce,cse")
         return len(found)
+
+
+def _behind_work(transposes: Sequence[ir.Operation]) -> list[ir.Operation]:
+    """The products that are transposed after something was computed from them."""
+    dots: dict[ir.Operation, None] = {}
+    for transpose in transposes:
+        stack, seen = [transpose.operands[0]], set[ir.Value]()
+        while stack and len(seen) < MAX_OPS:
+            value = stack.pop()
+            op = producer(value)
+            if op is None or value in seen:
+                continue
+            seen.add(value)
+            if op.name == "stablehlo.dot_general" and len(seen) > 1:
+                dots[op] = None
+            elif op.name in ELEMENTWISE or op.name == "stablehlo.reduce":
+                stack.extend(op.operands)
+    return list(dots)
 
 
 @dataclass

@@ -36,6 +36,16 @@ def chain_of(value: ir.Value, shapes: ShapeAnalysis) -> list[ir.Operation]:
 
     The chain ends with a slice or a transpose: a reshape below them is an array of its own name.
     """
+    chain = _moves(value)
+    while chain and view_of(value, [chain[-1].operands[0]], shapes) is None:
+        chain.pop()
+        while chain and chain[-1].name in RESHAPES:
+            chain.pop()
+    return chain
+
+
+def _moves(value: ir.Value) -> list[ir.Operation]:
+    """The ops that move `value` from where it was computed, down to a slice or a transpose."""
     chain: list[ir.Operation] = []
     op = producer(value)
     while op is not None and (op.name in _MOVES or op.name in RESHAPES):
@@ -43,10 +53,6 @@ def chain_of(value: ir.Value, shapes: ShapeAnalysis) -> list[ir.Operation]:
         op = producer(op.operands[0])
     while chain and chain[-1].name in RESHAPES:
         chain.pop()
-    while chain and view_of(value, [chain[-1].operands[0]], shapes) is None:
-        chain.pop()
-        while chain and chain[-1].name in RESHAPES:
-            chain.pop()
     return chain
 
 
@@ -58,15 +64,19 @@ class SinkViews(Pass):
 
     def run(self, module: ir.Module) -> int:
         """Rewrite `module`; the number of ops copied to a product."""
-        dots = ops_of(module, "stablehlo.dot_general")
-        if not any(producer(v) is not None for dot in dots for v in dot.operands):
+        perhaps = [
+            (dot, position)
+            for dot in ops_of(module, "stablehlo.dot_general")
+            for position, value in enumerate(dot.operands)
+            if (chain := _moves(value)) and _pays(dot, chain)
+        ]
+        if not perhaps:
             return 0
         shapes = analyze(module)
         found = [
             (dot, position, chain)
-            for dot in dots
-            for position, value in enumerate(dot.operands)
-            if (chain := chain_of(value, shapes)) and _pays(dot, chain)
+            for dot, position in perhaps
+            if (chain := chain_of(dot.operands[position], shapes)) and _pays(dot, chain)
         ]
         for dot, position, chain in found:
             value = chain[-1].operands[0]
