@@ -6,6 +6,7 @@ import logging
 import time
 import warnings
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -104,10 +105,12 @@ def compile_module(
         times.done("shapes")
         host = emit_host(main, shapes, program, EMITTERS, host_target(), likely)
         times.done("emit")
-    kernels = codegen.compile_functions([kernel.text for kernel in host.kernels])
-    times.done("kernels")
-    entry_points = codegen.compile_host(host.text)
-    times.done("host")
+    with ThreadPoolExecutor(1) as pool:
+        entries = pool.submit(codegen.compile_host, host.text)
+        kernels = codegen.compile_functions([kernel.text for kernel in host.kernels])
+        times.done("kernels")
+        entry_points = entries.result()
+        times.done("host")
     executable = Executable(
         name=name or _module_name(module),
         program=program,
