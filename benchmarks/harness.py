@@ -95,7 +95,7 @@ def interleaved(
     """Times of every thunk, one call each in turn, until `seconds` have passed.
 
     Each is called twice first, so that compilation and cold caches are not counted. Calls shorter
-    than 100 us are timed in batches. `settle`: seconds of untimed calls before a
+    than 500 us are timed in batches, as a program that calls them often has them. `settle`: seconds of untimed calls before a
     system's turn, which then has several calls: where the threads of another go on spinning.
     """
     systems: dict[str, Any] = {}
@@ -121,7 +121,7 @@ class _Local:
     def __init__(self, thunk: Thunk) -> None:
         self._thunk = thunk
         milliseconds(thunk)
-        self._batch = max(1, int(0.1 / max(milliseconds(thunk), 1e-4)))
+        self._batch = max(1, int(0.5 / max(milliseconds(thunk), 1e-4)))
 
     def sample(self, count: int, settle: float) -> list[float]:
         settled = time.perf_counter() + settle
