@@ -39,6 +39,10 @@ __all__ = [
 ]
 
 
+CHAINS = 8
+"""Sums that are added to in turn: two multiply-adds a cycle, four cycles until one is done."""
+
+
 class Finish(Protocol):
     """Computes result elements from finished sums."""
 
@@ -473,39 +477,76 @@ class Writer:
         self, a_at: Sequence[str], at: _At, k0: str, depth: str, init: Sequence[str]
     ) -> list[str]:
         """`init` plus `depth` products; A from `a_at` on, B from its k0-th row in the block on."""
-        g, b, lanes = self.g, self.b, self.g.tile.lanes
+        g, b = self.g, self.b
         step: str | int = self.size("bk0") if g.b_mode == "direct" else g.tile.columns
-        ahead = at.ahead
         # Carried, not computed from k: the unrolled loop then needs no address arithmetic.
         places = [b.add(at.b_at, b.mul(k0, step))]
-        if ahead is not None:
-            places.append(b.add(ahead.start, b.mul(k0, ahead.step)))
-        with b.loop(0, depth, 1, [*places, *init], hint="k") as k:
-            line, sums = k.args[0], list(k.args[len(places) :])
-            following = [b.add(line, step)]
-            values = [
-                self._load_b(b.add(line, v * lanes), at.columns[v]) for v in range(g.tile.vectors)
-            ]
-            if g.b_mode == "direct":
-                far = b.add(line, b.mul(self.size("bk0"), PREFETCH_ROWS))
-                for v in range(g.tile.vectors):
-                    b.prefetch(self.b_mem, b.add(far, v * lanes))
-            if ahead is not None:
-                # The hardware's own prefetch starts anew in every page and stands still while a
-                # panel is read from L2: without this, few rows run at 0.7 of the speed.
-                lines = max(1, g.tile.columns * g.compute.bytes // 64)
-                apart = b.div(ahead.step, lines)
-                for number in range(lines):
-                    b.prefetch(self.b_mem, b.add(k.args[1], b.mul(apart, number)))
-                following.append(b.add(k.args[1], ahead.step))
-            for r, a in enumerate(a_at):
-                scalar = b.load(self.a_mem, b.add(a, k.index), readonly=self.a_mem == self.a_in)
-                factor = b.broadcast(scalar, lanes)
-                for v, value in enumerate(values):
-                    i = r * g.tile.vectors + v
-                    sums[i] = multiply_add(b, factor, value, sums[i], g.compute, g.fma)
-            k.yield_(*following, *sums)
-        return k.results[len(places) :]
+        if at.ahead is not None:
+            places.append(b.add(at.ahead.start, b.mul(k0, at.ahead.step)))
+        chains = max(1, CHAINS // len(init))
+        if chains == 1:
+            with b.loop(0, depth, 1, [*places, *init], hint="k") as k:
+                k.yield_(*self._step(a_at, at, k.index, k.args, len(places), step))
+            return k.results[len(places) :]
+        # Few rows: several sums an element, of every n-th product, so that none waits for another.
+        zero = b.constant(0, self.vector)
+        whole = b.sub(depth, b.rem(depth, chains))
+        sums = [*init, *[zero] * (len(init) * (chains - 1))]
+        with b.loop(0, whole, chains, [*places, *sums], hint="k") as k:
+            carried, parts = k.args[: len(places)], k.args[len(places) :]
+            out: list[str] = []
+            for chain in range(chains):
+                mine = parts[chain * len(init) : (chain + 1) * len(init)]
+                index = b.add(k.index, chain)
+                after = self._step(a_at, at, index, [*carried, *mine], len(places), step)
+                carried, out = after[: len(places)], out + after[len(places) :]
+            k.yield_(*carried, *out)
+        results = k.results
+        places, sums = results[: len(places)], results[len(places) :]
+        with b.loop(whole, depth, 1, [*places, *sums[: len(init)]], hint="k") as k:
+            k.yield_(*self._step(a_at, at, k.index, k.args, len(places), step))
+        sums[: len(init)] = k.results[len(places) :]
+        add = "arith.addf" if g.compute.is_float else "arith.addi"
+        while len(sums) > len(init):
+            half = len(sums) // 2
+            sums = [b.op(add, x, y) for x, y in zip(sums[:half], sums[half:], strict=True)]
+        return sums
+
+    def _step(
+        self,
+        a_at: Sequence[str],
+        at: _At,
+        k: str,
+        carried: Sequence[str],
+        places: int,
+        step: str | int,
+    ) -> list[str]:
+        """One product added to every sum; `carried`: where B is, what is asked for, the sums."""
+        g, b, lanes = self.g, self.b, self.g.tile.lanes
+        line, sums = carried[0], list(carried[places:])
+        following = [b.add(line, step)]
+        values = [
+            self._load_b(b.add(line, v * lanes), at.columns[v]) for v in range(g.tile.vectors)
+        ]
+        if g.b_mode == "direct":
+            far = b.add(line, b.mul(self.size("bk0"), PREFETCH_ROWS))
+            for v in range(g.tile.vectors):
+                b.prefetch(self.b_mem, b.add(far, v * lanes))
+        if at.ahead is not None:
+            # The hardware's own prefetch starts anew in every page and stands still while a
+            # panel is read from L2: without this, few rows run at 0.7 of the speed.
+            lines = max(1, g.tile.columns * g.compute.bytes // 64)
+            apart = b.div(at.ahead.step, lines)
+            for number in range(lines):
+                b.prefetch(self.b_mem, b.add(carried[1], b.mul(apart, number)))
+            following.append(b.add(carried[1], at.ahead.step))
+        for r, a in enumerate(a_at):
+            scalar = b.load(self.a_mem, b.add(a, k), readonly=self.a_mem == self.a_in)
+            factor = b.broadcast(scalar, lanes)
+            for v, value in enumerate(values):
+                i = r * g.tile.vectors + v
+                sums[i] = multiply_add(b, factor, value, sums[i], g.compute, g.fma)
+        return [*following, *sums]
 
     def _a_start(self, row: str, at: _At) -> str:
         """Where the elements of a row of A start (in scratch: those of this block of K)."""
