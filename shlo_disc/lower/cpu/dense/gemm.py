@@ -360,8 +360,8 @@ class Writer:
                     done = b.mul(b.div(b.sub(m.index, m0), rows), share)
                     ahead = _Ahead(b.add(following, done), step)
                 if g.finish is not None and g.finish.reads_rows:
-                    with b.if_(last):
-                        self._ask(m.index, n, g.finish)
+                    with b.if_(b.op("arith.andi", last, b.cmpi("eq", n, n0))):
+                        self._ask(m.index, n0, n1, g.finish)
                 at = _At(m.index, m0, n, n0, k0, depth, columns, whole, first, b_at, along_m, ahead)
                 self._tiles([*reversed(g.tile.heights)], b.sub(m1, m.index), at)
                 if not g.c_holds_sums:
@@ -582,19 +582,19 @@ class Writer:
 
     # ---------------------------------------------------------------- results
 
-    def _ask(self, m: str, n: str, finish: Finish) -> None:
-        """Ask for what `finish` reads; it arrives while the products are computed.
+    def _ask(self, m: str, n0: str, n1: str, finish: Finish) -> None:
+        """Ask for the rows that `finish` reads; they arrive while the products are computed.
 
-        A residual or the inputs of a recurrent step come from L3 or memory, a few lines to a page,
-        where the hardware's prefetch does not help: half of the time of such a step.
+        A residual or the inputs of a recurrent step come from L3 or memory, and a panel takes a
+        line of each row, where the hardware's prefetch does not help: half of the time of such a
+        step. Asked for at the first panel, whole rows: memory likes neighbouring lines.
         """
         g, b = self.g, self.b
         valid = b.min(b.constant(g.tile.rows, "index"), b.sub(self.size("M"), m))
-        width = b.min(b.constant(g.tile.columns, "index"), b.sub(self.size("N"), n))
         line = max(g.tile.lanes, 64 // g.compute.bytes)
-        with b.loop(0, valid, 1, hint="r") as r, b.loop(0, width, line, hint="j") as j:
-            mask = b.mask(b.sub(width, j.index), g.tile.lanes)
-            finish.ask(b, self.batch_digits, b.add(m, r.index), b.add(n, j.index), mask)
+        with b.loop(0, valid, 1, hint="r") as r, b.loop(n0, n1, line, hint="j") as j:
+            mask = b.mask(b.sub(n1, j.index), g.tile.lanes)
+            finish.ask(b, self.batch_digits, b.add(m, r.index), j.index, mask)
 
     def _finish(self, m: str, m0: str, n: str, n0: str) -> None:
         """Turn the finished sums of a tile into result elements."""
