@@ -23,7 +23,8 @@ from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.dynamic.views import VIEWS, View, dense_strides
 from shlo_disc.errors import InternalError
 from shlo_disc.lower.cpu.dense.epilogue import Epilogue
-from shlo_disc.lower.cpu.dense.gemm import Gemm, Operand, Writer, copy_panel, walk
+from shlo_disc.lower.cpu.dense.gemm import Writer, copy_panel
+from shlo_disc.lower.cpu.dense.operands import Gemm, Operand
 from shlo_disc.lower.cpu.dense.plan import Scratch, is_unit
 from shlo_disc.lower.cpu.dense.problem import (
     Axis,
@@ -35,6 +36,7 @@ from shlo_disc.lower.cpu.dense.problem import (
 )
 from shlo_disc.lower.cpu.dense.text import SizedText
 from shlo_disc.lower.cpu.dense.tiles import K_BLOCK_BYTES, ceil_div, choose_tile
+from shlo_disc.lower.cpu.dense.walk import walk
 from shlo_disc.lower.cpu.elemental import Arguments
 from shlo_disc.lower.cpu.elements import Element, element_of
 from shlo_disc.lower.cpu.index import Index, Ix, refine

@@ -20,7 +20,7 @@ from shlo_disc.dynamic.views import dense_strides
 from shlo_disc.errors import InternalError
 from shlo_disc.lower.cpu.dense import Planner
 from shlo_disc.lower.cpu.dense.epilogue import Epilogue
-from shlo_disc.lower.cpu.dense.gemm import Finish
+from shlo_disc.lower.cpu.dense.operands import Finish
 from shlo_disc.lower.cpu.dense.problem import (
     Axis,
     Dense,

@@ -8,9 +8,11 @@ in a tree of exchanges, which leaves one vector with a column in each lane.
 from __future__ import annotations
 
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.lower.cpu.dense.gemm import Gemm, Writer, multiply_add
+from shlo_disc.lower.cpu.dense.gemm import Writer
+from shlo_disc.lower.cpu.dense.operands import Gemm
 from shlo_disc.lower.cpu.dense.repack import load_as
 from shlo_disc.lower.cpu.dense.text import SizedText
+from shlo_disc.lower.cpu.dense.tile_writer import multiply_add
 from shlo_disc.lower.cpu.text import Text, lanes_of, vector_type
 
 __all__ = ["GROUP", "add_up", "write_dots"]

@@ -13,181 +13,32 @@ place, one element broadcast at a time, or from rows copied to scratch (another 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Protocol
 
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.lower.cpu.dense.problem import Axis
-from shlo_disc.lower.cpu.dense.repack import PREFETCH_ROWS, Source, repack
+from shlo_disc.lower.cpu.dense.operands import Fill, Finish, Gemm, Operand
+from shlo_disc.lower.cpu.dense.repack import Source, repack
 from shlo_disc.lower.cpu.dense.text import SizedText
-from shlo_disc.lower.cpu.dense.tiles import Tile
-from shlo_disc.lower.cpu.elements import Element
-from shlo_disc.lower.cpu.index import Ix
+from shlo_disc.lower.cpu.dense.tile_writer import Ahead, Place, TileWriter
+from shlo_disc.lower.cpu.dense.walk import Walk, walk
 from shlo_disc.lower.cpu.scalar import convert
-from shlo_disc.lower.cpu.text import Text, lanes_of, vector_type
+from shlo_disc.lower.cpu.text import lanes_of
 
-__all__ = [
-    "Fill",
-    "Finish",
-    "Gemm",
-    "Operand",
-    "Writer",
-    "copy_panel",
-    "multiply_add",
-    "pack_kernel",
-    "walk",
-]
+__all__ = ["Writer", "copy_panel", "pack_kernel", "write_gemm"]
 
 
-CHAINS = 8
-"""Sums that are added to in turn: two multiply-adds a cycle, four cycles until one is done."""
+def write_gemm(gemm: Gemm, sizes: dict[str, Expr]) -> tuple[str, tuple[Expr, ...]]:
+    """The kernel over arguments (A, B, C, ...), and its parameters."""
+    return Writer(gemm, SizedText(sizes)).write()
 
 
-class Finish(Protocol):
-    """Computes result elements from finished sums."""
-
-    def __call__(
-        self, b: SizedText, sums: str, place: list[str], row: str, column: str, mask: str
-    ) -> str:
-        """`sums`: a vector of the compute type, in the columns from `column` on of `row`.
-
-        `place`: the index along every batch axis. Returns the vector of result registers; its
-        lanes off in `mask` may hold anything.
-        """
-        ...
-
-    @property
-    def reads_rows(self) -> bool:
-        """Does it read other memory than a vector of columns?"""
-        ...
-
-    def at(self, b: SizedText, sums: str, axes: Sequence[tuple[Axis, Ix]], mask: str | None) -> str:
-        """Like a call, at an index along any axes of the result, one of them in lanes."""
-        ...
-
-    def ask(self, b: SizedText, place: list[str], row: str, column: str, mask: str) -> None:
-        """Prefetch what a call for this place will read."""
-        ...
-
-
-class Fill(Protocol):
-    """Computes elements of B that are not in memory."""
-
-    def __call__(
-        self, b: SizedText, place: list[str], k: str, column: str, mask: str | None
-    ) -> str:
-        """A vector of the compute type: B at `k`, columns from `column` on. Lanes off in `mask` may
-        hold anything.
-
-        `place`: the index along every batch axis.
-        """
-        ...
-
-
-@dataclass(frozen=True)
-class Operand:
-    """How A or B lies in memory; its rows run along M (N for B)."""
-
-    array: str
-    """a or b: the sizes of this operand are named `ar0` (stride of the first row step), ..."""
-    element: Element
-    row_steps: int
-    k_steps: int
-    row_unit: bool
-    """Neighbours along the innermost row step are neighbours in memory; likewise `k_unit`."""
-    k_unit: bool
-    batch: tuple[bool, ...]
-    """Which batch axes move it."""
-    first: bool = False
-    """Its first element is not where its memory begins."""
-
-    @property
-    def row_run(self) -> bool:
-        """Rows follow each other in memory, all of them; likewise `k_run`."""
-        return self.row_unit and self.row_steps == 1
-
-    @property
-    def k_run(self) -> bool:
-        """See `row_run`."""
-        return self.k_unit and self.k_steps == 1
-
-
-@dataclass(frozen=True)
-class Gemm:
-    """What is part of the text; sizes and strides are parameters."""
-
-    a: Operand
-    b: Operand
-    c: Element
-    compute: Element
-    tile: Tile
-    a_mode: str
-    """direct or scratch."""
-    b_mode: str
-    """direct, scratch or packed."""
-    c_unit: bool
-    fma: bool
-    finish: Finish | None = None
-    """Computes the result from the sums (None: it is the sum, converted)."""
-    fill: Fill | None = None
-    """Computes B (mode scratch) instead of reading it."""
-
-    @property
-    def c_holds_sums(self) -> bool:
-        """The result itself can hold unfinished sums between blocks of K."""
-        return self.finish is None and self.c_unit and self.c.register == self.compute.register
-
-    def write(self, sizes: dict[str, Expr]) -> tuple[str, tuple[Expr, ...]]:
-        """The kernel over arguments (A, B, C, ...), and its parameters."""
-        return Writer(self, SizedText(sizes)).write()
-
-
-@dataclass(frozen=True)
-class _Ahead:
-    """What a tile asks for in advance: B from `start` on, `step` elements in a step along K."""
-
-    start: str
-    step: str
-
-
-@dataclass(frozen=True)
-class _At:
-    """Where a tile is: its first row and column, those of its task, its part of K."""
-
-    m: str
-    m0: str
-    n: str
-    n0: str
-    k0: str
-    depth: str
-    columns: list[str]
-    """Masks of the columns that exist, by vector."""
-    whole: str
-    """Do all columns of the panel exist?"""
-    first: str
-    """Is this the first block of K, so that there are no sums yet?"""
-    b_at: str
-    along_m: Walk | None
-    """How A's rows follow each other, when they are read in place."""
-    ahead: _Ahead | None
-    """The tile's share of the panel that is read next."""
-
-
-class Writer:
+class Writer(TileWriter):
     """Writes a kernel over tasks of `MC` x `NC` elements of C."""
 
     def __init__(self, gemm: Gemm, b: SizedText, prefix: str = "") -> None:
-        """`prefix` is in front of the names of all sizes, where a kernel has several products."""
-        self.g, self.b, self.prefix = gemm, b, prefix
-        self.compute = gemm.compute.register
-        self.vector = vector_type(gemm.tile.lanes, self.compute)
-        self.zero = b.constant(0, "index")
+        """See :class:`TileWriter`."""
+        super().__init__(gemm, b, prefix)
         self.batch_digits: list[str] = []
-        self.a_in = self.b_in = ""
-
-    def size(self, name: str) -> str:
-        """The size called `name`."""
-        return self.b.size(self.prefix + name)
+        self.c_out = ""
 
     # ---------------------------------------------------------------- tasks
 
@@ -348,7 +199,7 @@ class Writer:
                 for v in range(g.tile.vectors)
             ]
             whole = b.cmpi("sge", self.size("N"), b.add(n, g.tile.columns))
-            b_at = self._b_start(n, n0, k0)
+            b_at = self.b_start(n, n0, k0)
             following = self._following(n, n0, n1, k0, last) if g.b_mode == "packed" else None
             tiles = b.div(b.add(b.sub(m1, m0), rows - 1), rows)
             step = b.div(b.add(tiles, g.tile.columns - 1), b.max(tiles, 1))
@@ -358,12 +209,14 @@ class Writer:
                 ahead = None
                 if following is not None:
                     done = b.mul(b.div(b.sub(m.index, m0), rows), share)
-                    ahead = _Ahead(b.add(following, done), step)
+                    ahead = Ahead(b.add(following, done), step)
                 if g.finish is not None and g.finish.reads_rows:
                     with b.if_(b.op("arith.andi", last, b.cmpi("eq", n, n0))):
                         self._ask(m.index, n0, n1, g.finish)
-                at = _At(m.index, m0, n, n0, k0, depth, columns, whole, first, b_at, along_m, ahead)
-                self._tiles([*reversed(g.tile.heights)], b.sub(m1, m.index), at)
+                at = Place(
+                    m.index, m0, n, n0, k0, depth, columns, whole, first, b_at, along_m, ahead
+                )
+                self.tiles([*reversed(g.tile.heights)], b.sub(m1, m.index), at)
                 if not g.c_holds_sums:
                     with b.if_(last):
                         self._finish(m.index, m0, n, n0)
@@ -373,212 +226,12 @@ class Writer:
         next task (perhaps beyond the end).
         """
         g, b = self.g, self.b
-        in_next_block = self._b_start(n0, n0, b.add(k0, self.size("KC")))
-        in_next_task = self._b_start(n1, n0, self.zero)
+        in_next_block = self.b_start(n0, n0, b.add(k0, self.size("KC")))
+        in_next_task = self.b_start(n1, n0, self.zero)
         after = b.add(n, g.tile.columns)
         more = b.cmpi("slt", after, n1)
         otherwise = b.select(last, in_next_task, in_next_block)
-        return b.select(more, self._b_start(after, n0, k0), otherwise)
-
-    def _tiles(self, heights: Sequence[int], left: str, at: _At) -> None:
-        """The rows that are left on the smallest height that holds them, or the largest."""
-        b, (height, *more) = self.b, list(heights)
-        if not more:
-            self._tile(height, at)
-            return
-        with b.if_(b.cmpi("sle", left, b.constant(height, "index"))) as branch:
-            self._tile(height, at)
-            with branch.otherwise():
-                self._tiles(more, left, at)
-
-    def _b_start(self, n: str, n0: str, k0: str) -> str:
-        """Where the panel of column `n` starts."""
-        g, b = self.g, self.b
-        if g.b_mode == "scratch":
-            return b.mul(b.sub(n, n0), self.size("KC"))
-        if g.b_mode == "packed":
-            panel = b.mul(n, self.size("K"))
-            return b.add(b.add(self.b_base, panel), b.mul(k0, g.tile.columns))
-        return b.add(b.add(self.b_base, n), b.mul(k0, self.size("bk0")))
-
-    def _tile(self, height: int, at: _At) -> None:
-        """Add `depth` products to the sums of `height` rows and one panel of columns."""
-        g, b, lanes = self.g, self.b, self.g.tile.lanes
-        last_row = b.sub(self.size("M"), 1)
-        rows = [b.min(b.add(at.m, r), last_row) if r else at.m for r in range(height)]
-        a_at = [self._a_start(x, at) for x in rows]
-        c_at = self._sums_at(rows, at)
-        zero = b.constant(0, self.vector)
-        # From zero in every block of K, and added to what there is: the rounding error of a sum
-        # grows with the length of its chain.
-        sums = [zero] * (height * g.tile.vectors)
-        if g.a_mode == "scratch" or g.a.k_steps == 1:
-            k0 = self.zero if g.a_mode == "scratch" else at.k0
-            sums = self._products([b.add(a, k0) for a in a_at], at, self.zero, at.depth, sums)
-        else:
-            # A block of K is whole runs of A.
-            run = self.size("a_run")
-            safe = b.max(run, 1)
-            first, runs = b.div(at.k0, safe), b.div(at.depth, safe)
-            with b.loop(0, runs, 1, sums, hint="run") as outer:
-                offset = digits_offset(
-                    b, f"{g.a.array}k", g.a.k_steps - 1, b.add(first, outer.index)
-                )
-                starts = [b.add(a, offset) for a in a_at]
-                k = b.mul(outer.index, run)
-                outer.yield_(*self._products(starts, at, k, run, outer.args))
-            sums = outer.results
-        places = [(b.add(c, v * lanes), at.columns[v]) for c in c_at for v in range(g.tile.vectors)]
-        # All loads before all stores: rows beyond the last are the last row again.
-        self._store_sums(self._with_earlier(sums, places, at), places, at)
-
-    def _with_earlier(
-        self, sums: Sequence[str], places: Sequence[tuple[str, str]], at: _At
-    ) -> list[str]:
-        """The sums of this block of K and those before it."""
-        g, b = self.g, self.b
-        add = "arith.addf" if g.compute.is_float else "arith.addi"
-        zero = b.constant(0, self.vector)
-        with b.if_(at.first) as branch:
-            branch.yield_(*sums)
-            with branch.otherwise():
-                branch.yield_(
-                    *(
-                        b.op(add, self._load_sums(place, columns, zero), total)
-                        for (place, columns), total in zip(places, sums, strict=True)
-                    )
-                )
-        return list(branch.results)
-
-    def _load_sums(self, place: str, columns: str, zero: str) -> str:
-        if self.g.c_holds_sums:
-            return self.b.masked_load(self.sums, place, columns, zero, readonly=False)
-        return self.b.vector_load(self.sums, place, self.g.tile.lanes, readonly=False)
-
-    def _store_sums(
-        self, values: Sequence[str], places: Sequence[tuple[str, str]], at: _At
-    ) -> None:
-        b = self.b
-
-        def store_whole() -> None:
-            for (place, _), value in zip(places, values, strict=True):
-                b.vector_store(value, self.sums, place)
-
-        if not self.g.c_holds_sums:  # scratch memory has room for whole panels
-            store_whole()
-            return
-        with b.if_(at.whole) as branch:
-            store_whole()
-            with branch.otherwise():
-                for (place, columns), value in zip(places, values, strict=True):
-                    b.masked_store(value, self.sums, place, columns)
-
-    def _products(
-        self, a_at: Sequence[str], at: _At, k0: str, depth: str, init: Sequence[str]
-    ) -> list[str]:
-        """`init` plus `depth` products; A from `a_at` on, B from its k0-th row in the block on."""
-        g, b = self.g, self.b
-        step: str | int = self.size("bk0") if g.b_mode == "direct" else g.tile.columns
-        # Carried, not computed from k: the unrolled loop then needs no address arithmetic.
-        places = [b.add(at.b_at, b.mul(k0, step))]
-        if at.ahead is not None:
-            places.append(b.add(at.ahead.start, b.mul(k0, at.ahead.step)))
-        chains = max(1, CHAINS // len(init))
-        if chains == 1:
-            with b.loop(0, depth, 1, [*places, *init], hint="k") as k:
-                k.yield_(*self._step(a_at, at, k.index, k.args, len(places), step))
-            return k.results[len(places) :]
-        # Few rows: several sums an element, of every n-th product, so that none waits for another.
-        zero = b.constant(0, self.vector)
-        whole = b.sub(depth, b.rem(depth, chains))
-        sums = [*init, *[zero] * (len(init) * (chains - 1))]
-        with b.loop(0, whole, chains, [*places, *sums], hint="k") as k:
-            carried, parts = k.args[: len(places)], k.args[len(places) :]
-            out: list[str] = []
-            for chain in range(chains):
-                mine = parts[chain * len(init) : (chain + 1) * len(init)]
-                index = b.add(k.index, chain)
-                after = self._step(a_at, at, index, [*carried, *mine], len(places), step)
-                carried, out = after[: len(places)], out + after[len(places) :]
-            k.yield_(*carried, *out)
-        results = k.results
-        places, sums = results[: len(places)], results[len(places) :]
-        with b.loop(whole, depth, 1, [*places, *sums[: len(init)]], hint="k") as k:
-            k.yield_(*self._step(a_at, at, k.index, k.args, len(places), step))
-        sums[: len(init)] = k.results[len(places) :]
-        add = "arith.addf" if g.compute.is_float else "arith.addi"
-        while len(sums) > len(init):
-            half = len(sums) // 2
-            sums = [b.op(add, x, y) for x, y in zip(sums[:half], sums[half:], strict=True)]
-        return sums
-
-    def _step(
-        self,
-        a_at: Sequence[str],
-        at: _At,
-        k: str,
-        carried: Sequence[str],
-        places: int,
-        step: str | int,
-    ) -> list[str]:
-        """One product added to every sum; `carried`: where B is, what is asked for, the sums."""
-        g, b, lanes = self.g, self.b, self.g.tile.lanes
-        line, sums = carried[0], list(carried[places:])
-        following = [b.add(line, step)]
-        values = [
-            self._load_b(b.add(line, v * lanes), at.columns[v]) for v in range(g.tile.vectors)
-        ]
-        if g.b_mode == "direct":
-            far = b.add(line, b.mul(self.size("bk0"), PREFETCH_ROWS))
-            for v in range(g.tile.vectors):
-                b.prefetch(self.b_mem, b.add(far, v * lanes))
-        if at.ahead is not None:
-            # The hardware's own prefetch starts anew in every page and stands still while a
-            # panel is read from L2: without this, few rows run at 0.7 of the speed.
-            lines = max(1, g.tile.columns * g.compute.bytes // 64)
-            apart = b.div(at.ahead.step, lines)
-            for number in range(lines):
-                b.prefetch(self.b_mem, b.add(carried[1], b.mul(apart, number)))
-            following.append(b.add(carried[1], at.ahead.step))
-        for r, a in enumerate(a_at):
-            scalar = b.load(self.a_mem, b.add(a, k), readonly=self.a_mem == self.a_in)
-            factor = b.broadcast(scalar, lanes)
-            for v, value in enumerate(values):
-                i = r * g.tile.vectors + v
-                sums[i] = multiply_add(b, factor, value, sums[i], g.compute, g.fma)
-        return [*following, *sums]
-
-    def _a_start(self, row: str, at: _At) -> str:
-        """Where the elements of a row of A start (in scratch: those of this block of K)."""
-        b = self.b
-        if at.along_m is None:
-            return b.mul(b.sub(row, at.m0), self.size("a_row"))
-        start = b.add(self.a_base, at.along_m.first)
-        return b.add(start, at.along_m.offset(b.sub(row, at.m0)))
-
-    def _load_b(self, at: str, mask: str) -> str:
-        """Lanes of B; in place, the columns beyond the last are not there to be read."""
-        g, b = self.g, self.b
-        if g.b_mode == "direct":
-            return b.masked_load(self.b_mem, at, mask, b.constant(0, self.vector))
-        return b.vector_load(self.b_mem, at, g.tile.lanes, readonly=self.b_mem == self.b_in)
-
-    def _sums_at(self, rows: Sequence[str], at: _At) -> list[str]:
-        """Where the sums of each row are kept."""
-        b = self.b
-        if self.g.c_holds_sums:
-            return [b.add(self.c_base, b.add(b.mul(x, self.size("c_m")), at.n)) for x in rows]
-        base = self._kept_at(at.m, at.m0, at.n, at.n0)
-        return [b.add(base, b.mul(r, self.size("c_row"))) for r in range(len(rows))]
-
-    def _kept_at(self, m: str, m0: str, n: str, n0: str) -> str:
-        """Where the sums of a tile are kept in scratch memory.
-
-        One tile is enough when K is one block (`many` is 0), else the task's block of C is kept.
-        """
-        b = self.b
-        down = b.mul(b.sub(m, m0), self.size("c_row"))
-        return b.mul(self.size("many"), b.add(down, b.sub(n, n0)))
+        return b.select(more, self.b_start(after, n0, k0), otherwise)
 
     # ---------------------------------------------------------------- results
 
@@ -599,7 +252,7 @@ class Writer:
     def _finish(self, m: str, m0: str, n: str, n0: str) -> None:
         """Turn the finished sums of a tile into result elements."""
         g, b, lanes = self.g, self.b, self.g.tile.lanes
-        base = self._kept_at(m, m0, n, n0)
+        base = self.kept_at(m, m0, n, n0)
         valid = b.min(b.constant(g.tile.rows, "index"), b.sub(self.size("M"), m))
         width = b.min(b.constant(g.tile.columns, "index"), b.sub(self.size("N"), n))
         with b.loop(0, valid, 1, hint="r") as r:
@@ -630,77 +283,6 @@ class Writer:
         base = b.add(line, b.mul(column, stride))
         steps = b.op("arith.muli", b.iota(lanes), b.broadcast(stride, lanes))
         b.scatter(value, self.c_out, base, steps, mask)
-
-
-def multiply_add(b: Text, x: str, y: str, total: str, compute: Element, fma: bool) -> str:
-    """`total + x * y`, rounded once where the machine does that in hardware."""
-    if not compute.is_float:
-        return b.op("arith.addi", total, b.op("arith.muli", x, y))
-    if fma:
-        return b.op("math.fma", x, y, total)
-    return b.op("arith.addf", total, b.op("arith.mulf", x, y))
-
-
-def digits_offset(b: SizedText, name: str, count: int, index: str) -> str:
-    """The offset of `index` in mixed radix: sizes `{name}s1`, ..., strides `{name}0`, ...."""
-    total, rest = b.constant(0, "index"), index
-    for step in range(count - 1, -1, -1):
-        size = b.max(b.size(f"{name}s{step}"), 1) if step else ""
-        digit = b.rem(rest, size) if step else rest
-        rest = b.div(rest, size) if step else rest
-        total = b.add(total, b.mul(digit, b.size(f"{name}{step}")))
-    return total
-
-
-@dataclass(frozen=True)
-class Walk:
-    """Offsets along rows or K from some index on: `first + offset(i)`, i from 0."""
-
-    first: str
-    offset: Callable[[str], str]
-    table: str | None = None
-
-
-def walk(b: SizedText, operand: Operand, side: str, start: str, count: str) -> Walk:
-    """The walk of `count` rows (`side` r) or along K (k) from `start` on.
-
-    Walks of one step are multiplications, others are written to a table in scratch memory.
-    """
-    name = f"{operand.array}{side}"
-    count_steps = operand.row_steps if side == "r" else operand.k_steps
-    unit = operand.row_unit if side == "r" else operand.k_unit
-    if count_steps == 1:
-        if unit:
-            return Walk(start, lambda i: i)
-        stride = b.size(f"{name}0")
-        return Walk(b.mul(start, stride), lambda i: b.mul(i, stride))
-    table = b.scratch("i64", b.size(f"table_{side}"))
-    sizes = ["", *(b.max(b.size(f"{name}s{i}"), 1) for i in range(1, count_steps))]
-    strides = [b.size(f"{name}{i}") for i in range(count_steps)]
-    digits, rest = [start] * count_steps, start
-    for i in range(count_steps - 1, 0, -1):
-        digits[i], rest = b.rem(rest, sizes[i]), b.div(rest, sizes[i])
-    digits[0] = rest
-    zero = b.constant(0, "index")
-    with b.loop(0, count, 1, digits, hint="entry") as entry:
-        offset = zero
-        for digit, stride in zip(entry.args, strides, strict=True):
-            offset = b.add(offset, b.mul(digit, stride))
-        b.store(b.cast("arith.index_cast", offset, "i64"), table, entry.index)
-        following = list(entry.args)
-        up = b.add(following[-1], 1)
-        for i in range(count_steps - 1, 0, -1):
-            full = b.cmpi("eq", up, sizes[i])
-            following[i] = b.select(full, zero, up)
-            more = b.add(following[i - 1], 1)
-            up = b.select(full, more, following[i - 1])
-        following[0] = up
-        entry.yield_(*following)
-
-    def look_up(i: str) -> str:
-        return b.cast("arith.index_cast", b.load(table, i, readonly=False), "index")
-
-    return Walk(zero, look_up, table)
 
 
 def copy_panel(

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.lower.cpu.dense.gemm import Finish, multiply_add
+from shlo_disc.lower.cpu.dense.operands import Finish
 from shlo_disc.lower.cpu.dense.problem import Axis, Problem
 from shlo_disc.lower.cpu.dense.repack import as_number, load_as
 from shlo_disc.lower.cpu.dense.text import SizedText
+from shlo_disc.lower.cpu.dense.tile_writer import multiply_add
 from shlo_disc.lower.cpu.dense.tiles import ceil_div
 from shlo_disc.lower.cpu.elemental import Arguments
 from shlo_disc.lower.cpu.elements import Element

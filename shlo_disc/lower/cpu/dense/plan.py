@@ -9,8 +9,9 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.lower.cpu.dense.dots import GROUP, write_dots
 from shlo_disc.lower.cpu.dense.epilogue import Epilogue
-from shlo_disc.lower.cpu.dense.gemm import Fill, Finish, Gemm, Operand, pack_kernel
+from shlo_disc.lower.cpu.dense.gemm import pack_kernel, write_gemm
 from shlo_disc.lower.cpu.dense.narrow import narrow_launch
+from shlo_disc.lower.cpu.dense.operands import Fill, Finish, Gemm, Operand
 from shlo_disc.lower.cpu.dense.problem import Axis, Dense, Problem, Steps, analyze_dense, steps
 from shlo_disc.lower.cpu.dense.prologue import Prologue
 from shlo_disc.lower.cpu.dense.siblings import side_by_side
@@ -285,7 +286,7 @@ class Planner:
         if self._has_tables(gemm.a) or any(self._has_tables(x) for x in copied):
             sizes["table_k"] = scratch.take(at.k * 8)
             sizes["table_r"] = scratch.take(Expr.max(at.m, tile.columns) * 8)
-        text, params = gemm.write(sizes)
+        text, params = write_gemm(gemm, sizes)
         some = Expr.min(self.m, 1) * Expr.min(self.n, 1)
         return Launch(
             Kernel(f"{self.label}_{b_mode}", text),

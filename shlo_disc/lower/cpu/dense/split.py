@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.lower.cpu.dense.gemm import Finish, Gemm, Writer
+from shlo_disc.lower.cpu.dense.gemm import Writer
+from shlo_disc.lower.cpu.dense.operands import Finish, Gemm
 from shlo_disc.lower.cpu.dense.problem import Axis, Problem
 from shlo_disc.lower.cpu.dense.text import SizedText
 from shlo_disc.lower.cpu.elemental import Arguments

@@ -1,0 +1,110 @@
+"""What is part of the text of a dense kernel: its operands, their modes, what goes in and out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from shlo_disc.lower.cpu.dense.problem import Axis
+from shlo_disc.lower.cpu.dense.text import SizedText
+from shlo_disc.lower.cpu.dense.tiles import Tile
+from shlo_disc.lower.cpu.elements import Element
+from shlo_disc.lower.cpu.index import Ix
+
+__all__ = ["Fill", "Finish", "Gemm", "Operand"]
+
+
+class Finish(Protocol):
+    """Computes result elements from finished sums."""
+
+    def __call__(
+        self, b: SizedText, sums: str, place: list[str], row: str, column: str, mask: str
+    ) -> str:
+        """`sums`: a vector of the compute type, in the columns from `column` on of `row`.
+
+        `place`: the index along every batch axis. Returns the vector of result registers; its
+        lanes off in `mask` may hold anything.
+        """
+        ...
+
+    @property
+    def reads_rows(self) -> bool:
+        """Does it read other memory than a vector of columns?"""
+        ...
+
+    def at(self, b: SizedText, sums: str, axes: Sequence[tuple[Axis, Ix]], mask: str | None) -> str:
+        """Like a call, at an index along any axes of the result, one of them in lanes."""
+        ...
+
+    def ask(self, b: SizedText, place: list[str], row: str, column: str, mask: str) -> None:
+        """Prefetch what a call for this place will read."""
+        ...
+
+
+class Fill(Protocol):
+    """Computes elements of B that are not in memory."""
+
+    def __call__(
+        self, b: SizedText, place: list[str], k: str, column: str, mask: str | None
+    ) -> str:
+        """A vector of the compute type: B at `k`, columns from `column` on. Lanes off in `mask` may
+        hold anything.
+
+        `place`: the index along every batch axis.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Operand:
+    """How A or B lies in memory; its rows run along M (N for B)."""
+
+    array: str
+    """a or b: the sizes of this operand are named `ar0` (stride of the first row step), ..."""
+    element: Element
+    row_steps: int
+    k_steps: int
+    row_unit: bool
+    """Neighbours along the innermost row step are neighbours in memory; likewise `k_unit`."""
+    k_unit: bool
+    batch: tuple[bool, ...]
+    """Which batch axes move it."""
+    first: bool = False
+    """Its first element is not where its memory begins."""
+
+    @property
+    def row_run(self) -> bool:
+        """Rows follow each other in memory, all of them; likewise `k_run`."""
+        return self.row_unit and self.row_steps == 1
+
+    @property
+    def k_run(self) -> bool:
+        """See `row_run`."""
+        return self.k_unit and self.k_steps == 1
+
+
+@dataclass(frozen=True)
+class Gemm:
+    """What is part of the text; sizes and strides are parameters."""
+
+    a: Operand
+    b: Operand
+    c: Element
+    compute: Element
+    tile: Tile
+    a_mode: str
+    """direct or scratch."""
+    b_mode: str
+    """direct, scratch or packed."""
+    c_unit: bool
+    fma: bool
+    finish: Finish | None = None
+    """Computes the result from the sums (None: it is the sum, converted)."""
+    fill: Fill | None = None
+    """Computes B (mode scratch) instead of reading it."""
+
+    @property
+    def c_holds_sums(self) -> bool:
+        """The result itself can hold unfinished sums between blocks of K."""
+        return self.finish is None and self.c_unit and self.c.register == self.compute.register
