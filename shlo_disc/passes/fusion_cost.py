@@ -3,7 +3,7 @@
 Memory-bound kernels take the time of the bytes they move, a small kernel that of its launch. So
 
 * a value is computed again by every kernel that reads it, and never stored, when computing it is
-  cheap and takes no more bytes of inputs than the value has (`recompute`);
+  cheap and takes no more bytes of inputs than the value has (`recompute`): a slice always is;
 * small kernels over one static shape share a launch, though none reads from another (`side by
   side`).
 
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.memory import value_bytes
-from shlo_disc.mlir import ir
+from shlo_disc.mlir import ir, stablehlo
 from shlo_disc.passes.fusion_graph import MAX_CLUSTER_INPUTS, Cluster, Graph, Node
 from shlo_disc.passes.op_classes import EXPENSIVE, HARD_OPERANDS, RESHAPES
 
@@ -51,7 +51,7 @@ class Costs(Graph):
             sources = {self.of_value.get(v, -1) for v in values}
             if sources & dropped or any(chain & reader.clones for reader in readers):
                 continue
-            inputs = sum((self.bytes_of(v) for v in values), Expr.const(0))
+            inputs = self._bytes_read(chain)
             stored = self.bytes_of(node.op.results[0])
             if not self.shapes.constraints.at_least(stored, inputs):
                 continue
@@ -78,8 +78,9 @@ class Costs(Graph):
                 for base, chain in self.bases(value):
                     if self.of_value.get(base) != node.index:
                         continue
-                    # Broadcast, it would be computed several times an element.
-                    spread = any(op.name not in RESHAPES for op in chain)
+                    # Broadcast, it would be computed several times an element; a slice is a load
+                    # in either case.
+                    spread = any(op.name not in RESHAPES for op in chain) and not _is_slice(node)
                     if spread or position in hard:
                         return []
             if self.inputs(reader.members | {node.index}) >= MAX_CLUSTER_INPUTS:
@@ -97,9 +98,13 @@ class Costs(Graph):
             if index in chain:
                 continue
             op = self.nodes[index].op
+            chain.add(index)
+            if _is_slice(self.nodes[index]):
+                if self.of_value.get(op.operands[0], -1) in cluster.members:
+                    return None
+                continue
             if self.nodes[index].role != "elementwise" or op.name in EXPENSIVE:
                 return None
-            chain.add(index)
             if len(chain) > CHEAP_OPS:
                 return None
             for value in self.nodes[index].operands:
@@ -115,6 +120,14 @@ class Costs(Graph):
             for base, _ in self.bases(value)
             if self.of_value.get(base) not in chain
         }
+
+    def _bytes_read(self, chain: set[int]) -> Expr:
+        """What computing a chain reads; of what it slices, the slices."""
+        slices = {i for i in chain if _is_slice(self.nodes[i])}
+        values = self._input_values(chain - slices)
+        if not values:
+            values = {result for i in slices for result in self.nodes[i].op.results}
+        return sum((self.bytes_of(value) for value in values), Expr.const(0))
 
     def side_by_side(self) -> None:
         """Small loop clusters over one static shape become one."""
@@ -141,3 +154,15 @@ class Costs(Graph):
                 self.merged.add(both)
                 self.cluster_of.update(dict.fromkeys(both.members, both))
                 union = both
+
+
+def _is_slice(node: Node) -> bool:
+    """Is an element of it one element of its operand, at an index moved by scalars?"""
+    op = node.op
+    if op.name in ("stablehlo.dynamic_slice", "stablehlo.real_dynamic_slice", "stablehlo.slice"):
+        return True
+    if op.name not in ("stablehlo.dynamic_gather", "stablehlo.gather"):
+        return False
+    numbers = stablehlo.GatherDimensionNumbers(op.attributes["dimension_numbers"])
+    one_window = ir.RankedTensorType(op.operands[1].type).rank == 1 and not numbers.index_vector_dim
+    return one_window and not numbers.operand_batching_dims

@@ -377,3 +377,36 @@ func.func @main(%x: tensor<?x8xf32> {disc.shape = ["b", "8"]}, %q: tensor<8x16xi
   %z = stablehlo.dot_general %n, %e, contracting_dims = [1] x [0] : (tensor<?x8xf32>, tensor<8x16xf32>) -> tensor<?x16xf32>
   return %y, %z : tensor<?x16xf32>, tensor<?x16xf32>
 }
+
+// -----
+
+// A slice that several kernels read is no array of its own: each reads it where it is.
+// CHECK-LABEL: func.func @main
+// CHECK: "disc.fusion"(%arg0)
+// CHECK: stablehlo.real_dynamic_slice
+// CHECK: kind = "row"
+// CHECK: "disc.fusion"(%arg0)
+// CHECK: stablehlo.real_dynamic_slice
+// CHECK: kind = "loop", name = "transpose"
+// CHECK-SAME: real_dynamic_slice, negate computed again here: reads 32*b bytes, stored it would be 32*b
+// CHECK-NOT: "disc.fusion"
+func.func @main
+// CHECK: "disc.fusion"(%arg0)
+// CHECK: stablehlo.real_dynamic_slice
+// CHECK: kind = "loop", name = "transpose"
+// CHECK-SAME: real_dynamic_slice, negate computed again here: reads 32*b bytes, stored it would be 32*b
+// CHECK: "disc.fusion"(%arg0)
+// CHECK: stablehlo.real_dynamic_slice
+// CHECK: kind = "row"
+// CHECK-NOT: "disc.fusion"
+func.func @main(%x: tensor<?x16xf32> {disc.shape = ["b", "16"]}) -> (tensor<8x?xf32>, tensor<?xf32>) {
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %one = "disc.shape"() {dims = ["1", "1"]} : () -> tensor<2xi64>
+  %first = "disc.shape"() {dims = ["0", "8"]} : () -> tensor<2xi64>
+  %last = "disc.shape"() {dims = ["b", "16"]} : () -> tensor<2xi64>
+  %s = stablehlo.real_dynamic_slice %x, %first, %last, %one : (tensor<?x16xf32>, tensor<2xi64>, tensor<2xi64>, tensor<2xi64>) -> tensor<?x8xf32>
+  %n = stablehlo.negate %s : tensor<?x8xf32>
+  %t = stablehlo.transpose %n, dims = [1, 0] : (tensor<?x8xf32>) -> tensor<8x?xf32>
+  %r = stablehlo.reduce(%s init: %zero) applies stablehlo.add across dimensions = [1] : (tensor<?x8xf32>, tensor<f32>) -> tensor<?xf32>
+  return %t, %r : tensor<8x?xf32>, tensor<?xf32>
+}
