@@ -80,7 +80,7 @@ class DensePlanner(Costs):
                 numbers = str(node.op.attributes["dot_dimension_numbers"])
                 types = tuple(str(v.type) for v in node.operands)
                 rhs = self.shapes.shape(node.operands[1])
-                key = (node.operands[0], numbers, types, rhs, names)
+                key = (*self._seen(node.operands[0]), numbers, types, rhs, names)
                 groups.setdefault(key, []).append(cluster)
         for group in groups.values():
             union = group[0]
@@ -94,6 +94,18 @@ class DensePlanner(Costs):
                 self.merged.add(both)
                 self.cluster_of.update(dict.fromkeys(both.members, both))
                 union = both
+
+    def _seen(self, value: ir.Value) -> tuple[object, ...]:
+        """What `value` is a view of, and how: equal for copies of one view."""
+        chain = chain_of(value, self.shapes)
+        if not chain:
+            return (value,)
+        how = tuple(
+            (op.name, *((name, str(value)) for name, value in op.attributes.items()))
+            + tuple(list(op.operands)[1:])
+            for op in chain
+        )
+        return chain[-1].operands[0], how
 
     def prologues(self) -> None:
         """A dot computes cheap element-wise work on its right operand while it copies blocks."""

@@ -24,6 +24,7 @@ from shlo_disc.dynamic.views import view_of
 from shlo_disc.mlir import ir, ops_of, producer, run_pipeline
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.op_classes import RESHAPES
+from shlo_disc.passes.rules import permutation
 
 __all__ = ["SinkViews", "chain_of"]
 
@@ -96,11 +97,19 @@ def _pays(dot: ir.Operation, chain: list[ir.Operation]) -> bool:
     inside = dot.block
     if all(op.block == inside for op in chain):
         shared = any(len(list(op.results[0].uses)) > 1 for op in chain)
-        return shared and any(op.name in _CUTS for op in chain)
+        return shared and any(op.name in _CUTS or _keeps_rows(op) for op in chain)
     base = chain[-1].operands[0]
     while (op := producer(base)) is not None and op.name in RESHAPES:
         base = op.operands[0]
     return isinstance(base.owner, ir.Block) and base.owner == _main(dot)
+
+
+def _keeps_rows(op: ir.Operation) -> bool:
+    """Is it a transpose of whole rows, which costs a product nothing?"""
+    if op.name != "stablehlo.transpose":
+        return False
+    order = permutation(op)
+    return order[-1] == len(order) - 1
 
 
 def _main(op: ir.Operation) -> ir.Block:

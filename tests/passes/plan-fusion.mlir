@@ -401,3 +401,19 @@ func.func @main(%x: tensor<?x16xf32> {disc.shape = ["b", "16"]}) -> (tensor<8x?x
   %r = stablehlo.reduce(%s init: %zero) applies stablehlo.add across dimensions = [1] : (tensor<?x8xf32>, tensor<f32>) -> tensor<?xf32>
   return %t, %r : tensor<8x?xf32>, tensor<?xf32>
 }
+
+// -----
+
+// Products of one transposed array share a kernel, each with a view of its own.
+// CHECK-LABEL: func.func @main
+// CHECK: "disc.fusion"
+// CHECK-COUNT-2: stablehlo.dot_general
+// CHECK: kind = "dense"
+// CHECK-NOT: "disc.fusion"
+func.func @main(%x: tensor<?x?x8xf32> {disc.shape = ["b", "t", "8"]}, %v: tensor<8x4xf32>, %w: tensor<8x4xf32>) -> (tensor<?x?x4xf32>, tensor<?x?x4xf32>) {
+  %s = stablehlo.transpose %x, dims = [1, 0, 2] : (tensor<?x?x8xf32>) -> tensor<?x?x8xf32>
+  %y = stablehlo.dot_general %s, %v, contracting_dims = [2] x [0] : (tensor<?x?x8xf32>, tensor<8x4xf32>) -> tensor<?x?x4xf32>
+  %t = stablehlo.transpose %x, dims = [1, 0, 2] : (tensor<?x?x8xf32>) -> tensor<?x?x8xf32>
+  %z = stablehlo.dot_general %t, %w, contracting_dims = [2] x [0] : (tensor<?x?x8xf32>, tensor<8x4xf32>) -> tensor<?x?x4xf32>
+  return %y, %z : tensor<?x?x4xf32>, tensor<?x?x4xf32>
+}
