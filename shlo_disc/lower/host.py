@@ -283,12 +283,18 @@ class _Run:
         sizes = self.shapes.shape(value)
         return {symbol for size in sizes for symbol in size.symbols() if _is_injective(size)}
 
-    def _is_kept(self, part: Part, value: ir.Value) -> bool:
-        """Is the packed copy the same in every call with the same `value`?"""
-        if part.elements == Expr.product(self.shapes.shape(value)):
-            return True
+    def _key(self, part: Part, value: ir.Value) -> str | None:
+        """What tells the packed copy from others of `value`; None where it may be another one in
+        another call with the same value.
+        """
+        given = self.shapes.shape(value)
+        if part.elements == Expr.product(given):
+            return part.key
         needed = [part.bytes, part.elements, *part.fill.params]
-        return {symbol for size in needed for symbol in size.symbols()} <= self._told_by(value)
+        if not {symbol for size in needed for symbol in size.symbols()} <= self._told_by(value):
+            return None
+        # A part: what the symbols in the key stand for depends on the sizes of the whole.
+        return f"{part.key} in {', '.join(map(str, given))}"
 
     def _plan(self, op: ir.Operation, kind: str) -> tuple[KernelPlan, tuple[str, ...]]:
         """The emitter's plan, and what was decided of its variants; equal fusions on equal shapes
@@ -397,19 +403,20 @@ class _Run:
     def _pack(self, pack: Pack, op: ir.Operation, places: _Places) -> None:
         values = [op.operands[part.operand] for part in pack.parts]
         origins = [self.origin.get(value) for value in values]
-        kept = all(map(self._is_kept, pack.parts, values))
-        if not kept or any(origin is None for origin in origins):
+        keys = [self._key(part, value) for part, value in zip(pack.parts, values, strict=True)]
+        if None in keys or None in origins:
             self._steps(pack.otherwise, op, places)
             return
         w = self.w
         copies: dict[Buffer, str] = {}
         missing = ""
         zero, two = w.once("arith.constant 0 : i32"), w.once("arith.constant 2 : i32")
-        for part, origin in zip(pack.parts, origins, strict=True):
+        for part, key, origin in zip(pack.parts, keys, origins, strict=True):
             assert origin is not None
+            assert key is not None
             if origin.index >= 0:
                 self.packed_arguments.add(origin.index)
-            slot = self.pack_slots.setdefault(part.key + origin.computed, len(self.pack_slots))
+            slot = self.pack_slots.setdefault(key + origin.computed, len(self.pack_slots))
             arg, slot_name = w.const(origin.index), w.const(slot)
             found = w.array(1, "!llvm.ptr", "packed")
             state, here, none, fill = (w.fresh(x) for x in ("state", "kept", "none", "fill"))

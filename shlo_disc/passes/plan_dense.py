@@ -100,12 +100,11 @@ class DensePlanner(Costs):
         chain = chain_of(value, self.shapes)
         if not chain:
             return (value,)
-        how = tuple(
-            (op.name, *((name, str(value)) for name, value in op.attributes.items()))
-            + tuple(list(op.operands)[1:])
-            for op in chain
-        )
-        return chain[-1].operands[0], how
+        how: list[object] = []
+        for op in chain:
+            how += [op.name, *list(op.operands)[1:]]
+            how += [(name, str(attribute)) for name, attribute in op.attributes.items()]
+        return chain[-1].operands[0], *how
 
     def prologues(self) -> None:
         """A dot computes cheap element-wise work on its right operand while it copies blocks."""

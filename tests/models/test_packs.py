@@ -61,6 +61,23 @@ def test_two_slices_at_one_size_are_two_packs():
         check(second, lambda x, w: x @ w[:, 16:32], x, w)
 
 
+def test_equal_formulas_of_other_sizes_are_two_packs():
+    # Rows n to 2n of a weight: n is half of its rows in one function, a third in the other.
+    def half(x, w):
+        n = w.shape[0] // 2
+        return x @ w[n : 2 * n]
+
+    def third(x, w):
+        n = w.shape[0] // 3
+        return x @ w[n : 2 * n]
+
+    w = weights(0, 48, 100)
+    first, second = shlo_disc.jit(half), shlo_disc.jit(third)
+    for _ in range(3):
+        check(first, half, weights(1, 40, 24), w)
+        check(second, third, weights(2, 40, 16), w)
+
+
 def test_what_depends_on_another_size_is_computed_at_every_call():
     # How much of the weight is used depends on the rows of x.
     def fn(x, w):
