@@ -18,10 +18,11 @@ import numpy.typing as npt
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.memory import value_bytes
-from shlo_disc.dynamic.program import ShapeProgram, size_symbol
+from shlo_disc.dynamic.program import ShapeProgram
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.lower.constants import constant_bytes
+from shlo_disc.lower.host_prepare import prepare
 from shlo_disc.lower.host_scalars import emit_scalars
 from shlo_disc.lower.host_writer import HostWriter
 from shlo_disc.lower.kernel import (
@@ -97,7 +98,7 @@ def emit_host(
     """
     run = _Run(func, shapes, program, emitters, target, Speculation(shapes, likely or {}))
     run_text = run.emit()
-    prepare_text = _prepare(run, program)
+    prepare_text = prepare(program, run.slot_sizes, run.workspaces)
     return HostProgram(
         prepare_text + run_text,
         list(run.kernels.values()),
@@ -581,48 +582,3 @@ def _structure(fusion: ir.Operation) -> tuple[object, ...]:
 
     rows = fusion.attributes.get("rows", None)
     return fusion.attributes["kind"], rows, block_form(fusion.regions[0].blocks[0])
-
-
-def _prepare(run: _Run, program: ShapeProgram) -> str:
-    """The function that turns argument sizes into symbols, checks, result sizes and arena bytes.
-
-    It computes everything and then tells; divisions cannot trap (see HostWriter).
-    """
-    w = HostWriter("%none", [])
-    position = 0
-    for argument, shape in enumerate(program.arguments):
-        for axis in range(len(shape)):
-            address = w.element_address("%sizes", position, "i64")
-            name = size_symbol(argument, axis)
-            w.define(name, w.once(f"llvm.load {address} : !llvm.ptr -> i64"))
-            position += 1
-    for index, step in enumerate(program.steps):
-        above = w.once(f"arith.subi {w.symbol(step.size)}, {w.size(step.offset)} : i64")
-        value = above if step.scale == 1 else w.floor_division(above, w.const(step.scale))[0]
-        w.define(step.symbol, value)
-        w.store(value, "%symbols", index, "i64")
-    position = 0
-    for shape in program.results:
-        for size in shape:
-            w.store(w.size(size), "%results", position, "i64")
-            position += 1
-    total = w.const(0)
-    for slot in run.slot_sizes:
-        total = w.once(f"arith.addi {total}, {w.aligned(slot)} : i64")
-    largest = w.const(0)
-    for sizes in run.workspaces:
-        block = w.const(0)
-        for size in sizes:
-            block = w.once(f"arith.addi {block}, {w.aligned(size)} : i64")
-        largest = w.once(f"arith.maxsi {largest}, {block} : i64")
-    total = w.once(f"arith.addi {total}, {largest} : i64")
-    w.store(total, "%arena", 0, "i64")
-    status = w.const(0)
-    for number, check in reversed(list(enumerate(program.checks, 1))):
-        holds = w.compare(w.size(check.lhs), check.op, w.size(check.rhs))
-        status = w.once(f"arith.select {holds}, {status}, {w.const(number)} : i64")
-    return w.function(
-        "func.func @prepare(%sizes: !llvm.ptr, %symbols: !llvm.ptr, %results: !llvm.ptr, "
-        "%arena: !llvm.ptr) -> i64",
-        f"{status} : i64",
-    )

@@ -16,12 +16,11 @@ which saves on-chip memory that a CPU has.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.dynamic.views import VIEWS, View, dense_strides
 from shlo_disc.errors import InternalError
+from shlo_disc.lower.cpu.attention_problem import is_one, take_apart
 from shlo_disc.lower.cpu.dense.epilogue import Epilogue
 from shlo_disc.lower.cpu.dense.gemm import Writer, copy_panel
 from shlo_disc.lower.cpu.dense.operands import Gemm, Operand
@@ -30,9 +29,7 @@ from shlo_disc.lower.cpu.dense.problem import (
     Axis,
     Dense,
     Problem,
-    after_transposes,
     compute_element,
-    operand_view,
 )
 from shlo_disc.lower.cpu.dense.text import SizedText
 from shlo_disc.lower.cpu.dense.tiles import K_BLOCK_BYTES, ceil_div, choose_tile
@@ -43,7 +40,7 @@ from shlo_disc.lower.cpu.index import Index, Ix, refine
 from shlo_disc.lower.cpu.row import Plan, RowWriter, analyze_rows, choose_row_lanes
 from shlo_disc.lower.cpu.target import Target
 from shlo_disc.lower.kernel import Input, Kernel, KernelPlan, Launch, Output
-from shlo_disc.mlir import ir, stablehlo
+from shlo_disc.mlir import ir
 
 __all__ = ["emit_attention"]
 
@@ -59,198 +56,12 @@ read from L1 no more often."""
 TASKS_PER_CORE = 4
 
 
-@dataclass(frozen=True)
-class _Row:
-    """A dimension of the scores other than the last, and its step in each array, in elements."""
-
-    size: Expr
-    q: Expr
-    k: Expr
-    v: Expr
-    c: Expr
-    row: Expr
-    """Step of the flat row number of the scores."""
-
-
-@dataclass(frozen=True)
-class _Attention:
-    """A fusion taken apart."""
-
-    batch: tuple[_Row, ...]
-    m: _Row
-    keys: Expr
-    depth: Expr
-    width: Expr
-    q: View
-    k: View
-    v: View
-    q_depth: Expr
-    """Step of Q along the contracted dimension; likewise `k_depth`."""
-    k_depth: Expr
-    k_key: Expr
-    """Step of K along the keys; likewise `v_key`."""
-    v_key: Expr
-    v_width: Expr
-    scores: ir.Value
-    weights: ir.Value
-    mix: ir.Operation
-    total: ir.Value
-    root: ir.Value
-
-
 def emit_attention(fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> KernelPlan:
     """The plan of an `attention` fusion, planned by `plan-fusion`.
 
     Raises UnsupportedError for an element type no rule covers.
     """
     return KernelPlan((_Kernel(fusion, shapes, target).launch(),))
-
-
-# ------------------------------------------------------------------ analysis
-
-
-def _is_one(size: Expr) -> bool:
-    return bool(size.is_const and size.value == 1)
-
-
-def _dims(value: ir.Value, shapes: ShapeAnalysis) -> tuple[list[Expr], dict[int, int]]:
-    """The sizes of `value` without those that are always 1, and where its dimensions went."""
-    sizes: list[Expr] = []
-    places: dict[int, int] = {}
-    for axis, size in enumerate(shapes.shape(value)):
-        if not _is_one(size):
-            places[axis] = len(sizes)
-            sizes.append(size)
-    return sizes, places
-
-
-@dataclass(frozen=True)
-class _Numbers:
-    """A dot's dimension numbers, seen from one operand."""
-
-    batch: list[int]
-    contracting: list[int]
-    free: list[int]
-
-
-def _numbers(dot: ir.Operation, views: Sequence[int]) -> tuple[_Numbers, _Numbers]:
-    """Of both operands, whose ranks are `views`."""
-    n = stablehlo.DotDimensionNumbers(dot.attributes["dot_dimension_numbers"])
-    sides = []
-    for rank, batch, contracting in zip(
-        views,
-        (n.lhs_batching_dimensions, n.rhs_batching_dimensions),
-        (n.lhs_contracting_dimensions, n.rhs_contracting_dimensions),
-        strict=True,
-    ):
-        used = [*batch, *contracting]
-        free = [d for d in range(rank) if d not in used]
-        sides.append(_Numbers(list(batch), list(contracting), free))
-    return sides[0], sides[1]
-
-
-def _take_apart(fusion: ir.Operation, shapes: ShapeAnalysis) -> _Attention:
-    block = fusion.regions[0].blocks[0]
-    inputs = list(block.arguments)
-    ops = [view.operation for view in block.operations]
-    score, mix = (op for op in ops if op.name == "stablehlo.dot_general")
-    (root,) = ops[-1].operands
-
-    # The scores: which operand each of their dimensions comes from.
-    left, right = (operand_view(v, inputs, shapes) for v in score.operands)
-    lhs, rhs = _numbers(score, (len(left.sizes), len(right.sizes)))
-    steps = [(left.strides[i], right.strides[j]) for i, j in zip(lhs.batch, rhs.batch, strict=True)]
-    steps += [(left.strides[i], ZERO) for i in lhs.free]
-    steps += [(ZERO, right.strides[j]) for j in rhs.free]
-    scores, order = after_transposes(score.results[0])
-    sizes, places = _dims(scores, shapes)
-    steps = [steps[axis] for place, axis in enumerate(order) if place in places]
-    depths = [(left.strides[i], right.strides[j]) for i, j in
-              zip(lhs.contracting, rhs.contracting, strict=True)]  # fmt: skip
-    ((left_depth, right_depth),) = depths
-    depth = left.sizes[lhs.contracting[0]]
-    if steps[-1][1] == ZERO:  # the keys are the left operand's
-        steps = [(b, a) for a, b in steps]
-        left, right, left_depth, right_depth = right, left, right_depth, left_depth
-
-    # The mix: the weights are the operand that is no view of an input.
-    values = list(mix.operands)
-    number = 0 if _is_inside(values[0], inputs) else 1
-    weights = values[number]
-    v = operand_view(values[1 - number], inputs, shapes)
-    sides = _numbers(mix, [len(shapes.shape(x)) for x in values])
-    mine, theirs = sides[number], sides[1 - number]
-    _, weight_places = _dims(weights, shapes)
-    moved = {weight_places[p]: v.strides[d] for p, d in zip(mine.batch, theirs.batch, strict=True)
-             if p in weight_places}  # fmt: skip
-    total, order = after_transposes(mix.results[0])
-    strides = dense_strides(shapes.shape(total))
-    place_of = {axis: strides[place] for place, axis in enumerate(order)}
-    first_free = len(mine.batch)
-    free = [*mine.free, *theirs.free] if number == 0 else [*theirs.free, *mine.free]
-    starts = {
-        "mine": first_free if number == 0 else first_free + len(theirs.free),
-        "theirs": first_free + (len(mine.free) if number == 0 else 0),
-    }
-    assert len(order) == first_free + len(free)
-    out: dict[int, Expr] = {}
-    for axis, p in enumerate(mine.batch):
-        if p in weight_places:
-            out[weight_places[p]] = place_of[axis]
-    for axis, p in enumerate(mine.free, starts["mine"]):
-        if p in weight_places:
-            out[weight_places[p]] = place_of[axis]
-    widths = [d for d in theirs.free if not _is_one(v.sizes[d])]
-    width = v.sizes[widths[0]] if widths else ONE
-    v_width = v.strides[widths[0]] if widths else ONE
-
-    rows: list[_Row] = []
-    for i, size in enumerate(sizes[:-1]):
-        row = Expr.product(sizes[i + 1 : -1])
-        rows.append(_Row(size, *steps[i], moved.get(i, ZERO), out[i], row))
-    batch, m = _choose_m(rows, shapes)
-    return _Attention(
-        tuple(batch), m, sizes[-1], depth, width, left, right, v,
-        left_depth, right_depth, steps[-1][1], v.strides[theirs.contracting[0]], v_width,
-        scores, weights, mix, total, root,
-    )  # fmt: skip
-
-
-def _is_inside(value: ir.Value, inputs: Sequence[ir.Value]) -> bool:
-    """Is `value` more than a view of an input?"""
-    while value not in inputs:
-        op = value.owner.operation
-        if op.name not in VIEWS:
-            return True
-        value = op.operands[0]
-    return False
-
-
-def _choose_m(rows: Sequence[_Row], shapes: ShapeAnalysis) -> tuple[list[_Row], _Row]:
-    """(what is a batch dimension, the rows): runs of dimensions in which K and V do not move."""
-    equal = shapes.constraints.equal
-    runs: list[list[int]] = []
-    for i, x in enumerate(rows):
-        if x.k != ZERO or x.v != ZERO:
-            continue
-        before = rows[i - 1] if i and runs and runs[-1][-1] == i - 1 else None
-        joined = before is not None and all(
-            equal(getattr(before, a), getattr(x, a) * x.size) for a in ("q", "c", "row")
-        )
-        if joined:
-            runs[-1].append(i)
-        else:
-            runs.append([i])
-    if not runs:
-        return list(rows), _Row(ONE, ZERO, ZERO, ZERO, ZERO, ZERO)
-    # Symbolic sizes tend to be the larger ones.
-    best = min(runs, key=lambda run: all(rows[i].size.is_const for i in run))
-    size = Expr.product(rows[i].size for i in best)
-    batch = [x for i, x in enumerate(rows) if i not in best]
-    return batch, replace(rows[best[-1]], size=size)
-
-
-# ------------------------------------------------------------------ the kernel
 
 
 class _Scores(RowWriter):
@@ -327,7 +138,7 @@ class _Kernel:
     def __init__(self, fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> None:
         self.shapes, self.target = shapes, target
         self.block = fusion.regions[0].blocks[0]
-        a = self.at = _take_apart(fusion, shapes)
+        a = self.at = take_apart(fusion, shapes)
         inputs = list(self.block.arguments)
         q, k, v = (element_of(x.base) for x in (a.q, a.k, a.v))
         p = self.compute = element_of(a.scores)
@@ -438,7 +249,7 @@ class _Kernel:
                 rows.row(loop.index, loop.index)
             return rows
 
-        factors = [s for s in self.plan.rows if not _is_one(s)]
+        factors = [s for s in self.plan.rows if not is_one(s)]
         rows = write(factors)
         for _ in range(3):
             wanted = [(i, j, s) for i, j, s in rows.space.wanted if j <= len(factors)]

@@ -9,71 +9,17 @@ masked and the value selected.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.cpu.elemental import RULES, Elemental, emit_region
 from shlo_disc.lower.cpu.elements import ELEMENTS, element_of
+from shlo_disc.lower.cpu.gathers import gather
 from shlo_disc.lower.cpu.index import Group, Index, Ix
+from shlo_disc.lower.cpu.passing import DROP, OWN, Mask, assemble, carry, ints, is_one
 from shlo_disc.lower.cpu.scalar import convert
-from shlo_disc.mlir import ir, stablehlo
+from shlo_disc.mlir import ir
 
 __all__ = ["MOVES"]
-
-DROP = -1
-"""In a mapping: this result dimension is not asked of the operand."""
-OWN = -2
-"""In a mapping: this result dimension needs an index of its own."""
-
-Mask = str | None
-
-
-def _ints(op: ir.Operation, name: str) -> list[int]:
-    return list(ir.DenseI64ArrayAttr(op.attributes[name]))
-
-
-def carry(
-    e: Elemental, index: Index, mapping: Sequence[int]
-) -> tuple[dict[int, Group], dict[int, Ix]]:
-    """(groups by the operand dimension they start at, own indices by result dimension)."""
-    cuts = [d + 1 for d in range(len(mapping) - 1) if not _together(mapping[d], mapping[d + 1])]
-    groups: dict[int, Group] = {}
-    own: dict[int, Ix] = {}
-    d = 0
-    for group in e.space.cut(index, cuts):
-        if not group.sizes:
-            continue
-        if mapping[d] == OWN:
-            own[d] = e.space.force(group.at)
-        elif mapping[d] != DROP:
-            groups[mapping[d]] = group
-        d += len(group.sizes)
-    return groups, own
-
-
-def _together(a: int, b: int) -> bool:
-    return (a == DROP and b == DROP) or (a >= 0 and b == a + 1)
-
-
-def assemble(sizes: Sequence[Expr], groups: dict[int, Group], dims: dict[int, Ix]) -> Index:
-    """The operand's index from runs that passed through and indices computed per dimension."""
-    out: list[Group] = []
-    d = 0
-    while d < len(sizes):
-        if d in groups:
-            run = groups[d]
-            out.append(Group(tuple(sizes[d : d + len(run.sizes)]), run.at))
-            d += len(run.sizes)
-        else:
-            # The operand's size may differ, so the index no longer counts tile factors exactly.
-            out.append(Group((sizes[d],), replace(dims[d], tile=None)))
-            d += 1
-    return tuple(out)
-
-
-def _one(size: Expr) -> bool:
-    return bool(size.is_const and size.value == 1)
-
 
 # ------------------------------------------------------------------ reshapes, broadcasts, ...
 
@@ -89,10 +35,10 @@ def _broadcast(e: Elemental, op: ir.Operation, value: ir.Value, index: Index, ma
     mapping = [DROP] * len(out)
     dims: dict[int, Ix] = {}
     unknown: dict[int, int] = {}
-    for o, d in enumerate(_ints(op, "broadcast_dimensions")):
+    for o, d in enumerate(ints(op, "broadcast_dimensions")):
         if e.space.same(sizes[o], out[d]):
             mapping[d] = o
-        elif _one(sizes[o]) or _one(out[d]):
+        elif is_one(sizes[o]) or is_one(out[d]):
             dims[o] = e.space.zero()
         else:
             mapping[d] = OWN
@@ -114,12 +60,12 @@ def _expanded(e: Elemental, ix: Ix, size: Expr) -> Ix:
 
 
 def _transpose(e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask) -> str:
-    groups, _ = carry(e, index, _ints(op, "permutation"))
+    groups, _ = carry(e, index, ints(op, "permutation"))
     return e.value_at(op.operands[0], assemble(e.shape(op.operands[0]), groups, {}), mask)
 
 
 def _reverse(e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask) -> str:
-    turned, sizes = set(_ints(op, "dimensions")), e.shape(value)
+    turned, sizes = set(ints(op, "dimensions")), e.shape(value)
     groups, own = carry(e, index, [OWN if d in turned else d for d in range(len(sizes))])
     dims = {d: e.space.negate_from(e.b.sub(e.b.param(sizes[d]), 1), ix) for d, ix in own.items()}
     return e.value_at(op.operands[0], assemble(sizes, groups, dims), mask)
@@ -156,7 +102,7 @@ def _strided(
         start, stride = starts[d], strides[d]
         whole = isinstance(start, Expr) and start.is_const and start.value == 0
         return (
-            whole and isinstance(stride, Expr) and _one(stride) and e.space.same(sizes[d], out[d])
+            whole and isinstance(stride, Expr) and is_one(stride) and e.space.same(sizes[d], out[d])
         )
 
     groups, own = carry(e, index, [d if kept(d) else OWN for d in range(len(out))])
@@ -167,8 +113,8 @@ def _strided(
 
 
 def _slice(e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask) -> str:
-    starts = [Expr.const(k) for k in _ints(op, "start_indices")]
-    strides = [Expr.const(k) for k in _ints(op, "strides")]
+    starts = [Expr.const(k) for k in ints(op, "start_indices")]
+    strides = [Expr.const(k) for k in ints(op, "strides")]
     return _strided(e, op.operands[0], value, index, starts, strides, mask)
 
 
@@ -276,8 +222,8 @@ def _lanes(e: Elemental, name: str) -> int:
 
 
 def _pad(e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask) -> str:
-    low = [Expr.const(k) for k in _ints(op, "edge_padding_low")]
-    interior = [Expr.const(k) for k in _ints(op, "interior_padding")]
+    low = [Expr.const(k) for k in ints(op, "edge_padding_low")]
+    interior = [Expr.const(k) for k in ints(op, "interior_padding")]
     return _pad_with(e, op, value, index, mask, low, interior)
 
 
@@ -346,76 +292,6 @@ def _dynamic_update_slice(
         lambda m: e.value_at(update, assemble(window, groups, dims), m),
         lambda m: e.value_at(operand, index, m),
     )
-
-
-# ------------------------------------------------------------------ gather
-
-
-def _gather(e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask) -> str:
-    operand, starts = op.operands[0], op.operands[1]
-    numbers = stablehlo.GatherDimensionNumbers(op.attributes["dimension_numbers"])
-    sizes, start_sizes, out = e.shape(operand), e.shape(starts), e.shape(value)
-    removed = set(numbers.collapsed_slice_dims) | set(numbers.operand_batching_dims)
-    offset_dims = list(numbers.offset_dims)
-    offset_of = [d for d in range(len(sizes)) if d not in removed]
-    windows = _windows(e, op, value, offset_dims, offset_of, removed)
-    # A window as large as its dimension starts at 0: its index passes through.
-    moving = set(numbers.start_index_map)
-    mapping = [OWN] * len(out)
-    for d, o in zip(offset_dims, offset_of, strict=True):
-        if o not in moving or e.space.same(windows[o], sizes[o]):
-            mapping[d] = o if e.space.same(out[d], sizes[o]) else OWN
-    groups, own = carry(e, index, mapping)
-    batch = [own[d] for d in range(len(out)) if d not in offset_dims]
-    vector_dim = numbers.index_vector_dim
-    b, space = e.b, e.space
-    dims: dict[int, Ix] = {}
-    for d, o in zip(offset_dims, offset_of, strict=True):
-        if mapping[d] == OWN:
-            dims[o] = own[d]
-    start_dims = [d for d in range(len(start_sizes)) if d != vector_dim]
-    for o, s in zip(
-        numbers.operand_batching_dims, numbers.start_indices_batching_dims, strict=True
-    ):
-        dims[o] = batch[start_dims.index(s)]
-    for k, o in enumerate(numbers.start_index_map):
-        if space.same(windows[o], sizes[o]):
-            continue
-        at = list(batch)
-        if vector_dim < len(start_sizes):
-            at.insert(vector_dim, space.uniform(b.constant(k, "index")))
-        register = e.value_at(starts, space.of_dims(start_sizes, at), mask)
-        raw = e.to_index(register, element_of(starts))
-        top = b.param(sizes[o] - windows[o])
-        clamped = b.max(b.min(raw, top), 0)
-        here = space.uniform(clamped)
-        dims[o] = space.add(here, dims[o]) if o in dims else here
-    for o in range(len(sizes)):
-        if (
-            o not in groups
-            and o not in dims
-            and not any(g <= o < g + len(groups[g].sizes) for g in groups)
-        ):
-            dims[o] = space.zero()
-    return e.value_at(operand, assemble(sizes, groups, dims), mask)
-
-
-def _windows(
-    e: Elemental,
-    op: ir.Operation,
-    value: ir.Value,
-    offset_dims: Sequence[int],
-    offset_of: Sequence[int],
-    removed: set[int],
-) -> dict[int, Expr]:
-    """The slice size of every operand dimension: 1 where removed, else that of the result."""
-    out = e.shape(value)
-    windows = {o: out[d] for d, o in zip(offset_dims, offset_of, strict=True)}
-    if "slice_sizes" in op.attributes:
-        static = _ints(op, "slice_sizes")
-        return windows | {o: Expr.const(static[o]) for o in removed}
-    # Removed dimensions have slice size 1 (or 0, and then the result is empty).
-    return windows | {o: Expr.const(1) for o in removed}
 
 
 # ------------------------------------------------------------------ values from no operand
@@ -520,13 +396,13 @@ MOVES = {
     "stablehlo.concatenate": _concatenate,
     "stablehlo.constant": _constant,
     "stablehlo.dynamic_broadcast_in_dim": _broadcast,
-    "stablehlo.dynamic_gather": _gather,
+    "stablehlo.dynamic_gather": gather,
     "stablehlo.dynamic_iota": _iota,
     "stablehlo.dynamic_pad": _dynamic_pad,
     "stablehlo.dynamic_reshape": _reshape,
     "stablehlo.dynamic_slice": _dynamic_slice,
     "stablehlo.dynamic_update_slice": _dynamic_update_slice,
-    "stablehlo.gather": _gather,
+    "stablehlo.gather": gather,
     "stablehlo.iota": _iota,
     "stablehlo.map": _map,
     "stablehlo.pad": _pad,

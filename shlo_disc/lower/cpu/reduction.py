@@ -14,7 +14,7 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.cpu.elemental import RULES, Elemental, emit_region
 from shlo_disc.lower.cpu.elements import Element, element_of, from_compute, to_compute
 from shlo_disc.lower.cpu.index import Group, Index, Ix
-from shlo_disc.lower.cpu.moves import OWN, assemble, carry
+from shlo_disc.lower.cpu.passing import OWN, assemble, carry
 from shlo_disc.lower.cpu.text import lanes_of
 from shlo_disc.mlir import ir
 

@@ -1,0 +1,200 @@
+"""What an `attention` fusion computes, taken apart: sizes, and the step of every dimension in every
+array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.dynamic.views import VIEWS, View, dense_strides
+from shlo_disc.lower.cpu.dense.problem import after_transposes, operand_view
+from shlo_disc.mlir import ir, stablehlo
+
+__all__ = ["Attention", "Row", "is_one", "take_apart"]
+
+ZERO, ONE = Expr.const(0), Expr.const(1)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A dimension of the scores other than the last, and its step in each array, in elements."""
+
+    size: Expr
+    q: Expr
+    k: Expr
+    v: Expr
+    c: Expr
+    row: Expr
+    """Step of the flat row number of the scores."""
+
+
+@dataclass(frozen=True)
+class Attention:
+    """A fusion taken apart."""
+
+    batch: tuple[Row, ...]
+    m: Row
+    keys: Expr
+    depth: Expr
+    width: Expr
+    q: View
+    k: View
+    v: View
+    q_depth: Expr
+    """Step of Q along the contracted dimension; likewise `k_depth`."""
+    k_depth: Expr
+    k_key: Expr
+    """Step of K along the keys; likewise `v_key`."""
+    v_key: Expr
+    v_width: Expr
+    scores: ir.Value
+    weights: ir.Value
+    mix: ir.Operation
+    total: ir.Value
+    root: ir.Value
+
+
+def is_one(size: Expr) -> bool:
+    """Always 1."""
+    return bool(size.is_const and size.value == 1)
+
+
+def _dims(value: ir.Value, shapes: ShapeAnalysis) -> tuple[list[Expr], dict[int, int]]:
+    """The sizes of `value` without those that are always 1, and where its dimensions went."""
+    sizes: list[Expr] = []
+    places: dict[int, int] = {}
+    for axis, size in enumerate(shapes.shape(value)):
+        if not is_one(size):
+            places[axis] = len(sizes)
+            sizes.append(size)
+    return sizes, places
+
+
+@dataclass(frozen=True)
+class _Numbers:
+    """A dot's dimension numbers, seen from one operand."""
+
+    batch: list[int]
+    contracting: list[int]
+    free: list[int]
+
+
+def _numbers(dot: ir.Operation, views: Sequence[int]) -> tuple[_Numbers, _Numbers]:
+    """Of both operands, whose ranks are `views`."""
+    n = stablehlo.DotDimensionNumbers(dot.attributes["dot_dimension_numbers"])
+    sides = []
+    for rank, batch, contracting in zip(
+        views,
+        (n.lhs_batching_dimensions, n.rhs_batching_dimensions),
+        (n.lhs_contracting_dimensions, n.rhs_contracting_dimensions),
+        strict=True,
+    ):
+        used = [*batch, *contracting]
+        free = [d for d in range(rank) if d not in used]
+        sides.append(_Numbers(list(batch), list(contracting), free))
+    return sides[0], sides[1]
+
+
+def take_apart(fusion: ir.Operation, shapes: ShapeAnalysis) -> Attention:
+    """The attention behind a fusion planned by `plan-fusion`."""
+    block = fusion.regions[0].blocks[0]
+    inputs = list(block.arguments)
+    ops = [view.operation for view in block.operations]
+    score, mix = (op for op in ops if op.name == "stablehlo.dot_general")
+    (root,) = ops[-1].operands
+
+    # The scores: which operand each of their dimensions comes from.
+    left, right = (operand_view(v, inputs, shapes) for v in score.operands)
+    lhs, rhs = _numbers(score, (len(left.sizes), len(right.sizes)))
+    steps = [(left.strides[i], right.strides[j]) for i, j in zip(lhs.batch, rhs.batch, strict=True)]
+    steps += [(left.strides[i], ZERO) for i in lhs.free]
+    steps += [(ZERO, right.strides[j]) for j in rhs.free]
+    scores, order = after_transposes(score.results[0])
+    sizes, places = _dims(scores, shapes)
+    steps = [steps[axis] for place, axis in enumerate(order) if place in places]
+    depths = [(left.strides[i], right.strides[j]) for i, j in
+              zip(lhs.contracting, rhs.contracting, strict=True)]  # fmt: skip
+    ((left_depth, right_depth),) = depths
+    depth = left.sizes[lhs.contracting[0]]
+    if steps[-1][1] == ZERO:  # the keys are the left operand's
+        steps = [(b, a) for a, b in steps]
+        left, right, left_depth, right_depth = right, left, right_depth, left_depth
+
+    # The mix: the weights are the operand that is no view of an input.
+    values = list(mix.operands)
+    number = 0 if _is_inside(values[0], inputs) else 1
+    weights = values[number]
+    v = operand_view(values[1 - number], inputs, shapes)
+    sides = _numbers(mix, [len(shapes.shape(x)) for x in values])
+    mine, theirs = sides[number], sides[1 - number]
+    _, weight_places = _dims(weights, shapes)
+    moved = {weight_places[p]: v.strides[d] for p, d in zip(mine.batch, theirs.batch, strict=True)
+             if p in weight_places}  # fmt: skip
+    total, order = after_transposes(mix.results[0])
+    strides = dense_strides(shapes.shape(total))
+    place_of = {axis: strides[place] for place, axis in enumerate(order)}
+    first_free = len(mine.batch)
+    free = [*mine.free, *theirs.free] if number == 0 else [*theirs.free, *mine.free]
+    starts = {
+        "mine": first_free if number == 0 else first_free + len(theirs.free),
+        "theirs": first_free + (len(mine.free) if number == 0 else 0),
+    }
+    assert len(order) == first_free + len(free)
+    out: dict[int, Expr] = {}
+    for axis, p in enumerate(mine.batch):
+        if p in weight_places:
+            out[weight_places[p]] = place_of[axis]
+    for axis, p in enumerate(mine.free, starts["mine"]):
+        if p in weight_places:
+            out[weight_places[p]] = place_of[axis]
+    widths = [d for d in theirs.free if not is_one(v.sizes[d])]
+    width = v.sizes[widths[0]] if widths else ONE
+    v_width = v.strides[widths[0]] if widths else ONE
+
+    rows: list[Row] = []
+    for i, size in enumerate(sizes[:-1]):
+        row = Expr.product(sizes[i + 1 : -1])
+        rows.append(Row(size, *steps[i], moved.get(i, ZERO), out[i], row))
+    batch, m = _choose_m(rows, shapes)
+    return Attention(
+        tuple(batch), m, sizes[-1], depth, width, left, right, v,
+        left_depth, right_depth, steps[-1][1], v.strides[theirs.contracting[0]], v_width,
+        scores, weights, mix, total, root,
+    )  # fmt: skip
+
+
+def _is_inside(value: ir.Value, inputs: Sequence[ir.Value]) -> bool:
+    """Is `value` more than a view of an input?"""
+    while value not in inputs:
+        op = value.owner.operation
+        if op.name not in VIEWS:
+            return True
+        value = op.operands[0]
+    return False
+
+
+def _choose_m(rows: Sequence[Row], shapes: ShapeAnalysis) -> tuple[list[Row], Row]:
+    """(what is a batch dimension, the rows): runs of dimensions in which K and V do not move."""
+    equal = shapes.constraints.equal
+    runs: list[list[int]] = []
+    for i, x in enumerate(rows):
+        if x.k != ZERO or x.v != ZERO:
+            continue
+        before = rows[i - 1] if i and runs and runs[-1][-1] == i - 1 else None
+        joined = before is not None and all(
+            equal(getattr(before, a), getattr(x, a) * x.size) for a in ("q", "c", "row")
+        )
+        if joined:
+            runs[-1].append(i)
+        else:
+            runs.append([i])
+    if not runs:
+        return list(rows), Row(ONE, ZERO, ZERO, ZERO, ZERO, ZERO)
+    # Symbolic sizes tend to be the larger ones.
+    best = min(runs, key=lambda run: all(rows[i].size.is_const for i in run))
+    size = Expr.product(rows[i].size for i in best)
+    batch = [x for i, x in enumerate(rows) if i not in best]
+    return batch, replace(rows[best[-1]], size=size)
