@@ -206,7 +206,6 @@ def fits() -> list[Fit]:
         def pick(a: int, b: int, single: bool = single) -> int:
             return a if single else b
 
-        tanh_end = mp.mpf("0.3025")  # 0.55 squared
         erf_end = mp.mpf("0.9025") if single else mp.mpf(1)
         k, top = (2, mp.mpf("10.1")) if single else (4, mp.mpf("27.3"))
         out += [
@@ -216,8 +215,6 @@ def fits() -> list[Fit]:
                 log_tail, lambda f: f * f, low, high, 9) if single else
             Fit("log", "(log((1+s)/(1-s)) - 2s) / s^3, z = s^2", dtype, atanh_tail,
                 lambda z: z, mp.mpf(0), s_max**2, 7),
-            Fit("tanh", "(tanh(x) - x) / x^3, z = x^2, x <= 0.55", dtype,
-                _odd(mp.tanh, mp.mpf(-1) / 3), lambda z: z, mp.mpf(0), tanh_end, pick(5, 10)),
             Fit("sin", "(sin(r) - r) / r^3, z = r^2, r <= pi/4", dtype,
                 _odd(mp.sin, mp.mpf(-1) / 6), lambda z: z, mp.mpf(0), quarter, pick(3, 6)),
             Fit("cos", "(cos(r) - 1 + r^2 / 2) / r^4, z = r^2, r <= pi/4", dtype, cos_tail,

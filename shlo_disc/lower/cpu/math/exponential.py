@@ -100,15 +100,13 @@ def expm1(x: Num) -> Num:
 
 
 def tanh(x: Num) -> Num:
-    """1 - 2 / (e^2a + 1) with a = |x|, and a polynomial below 0.55."""
+    """e / (e + 2) with e = e^2|x| - 1, which has no cancellation to begin with."""
     limit = 9.5 if x.dtype == "f32" else 20.0
     a = x.abs()
-    z = squared(x)
-    small = fma(z * horner(z, TABLES["tanh", x.dtype]), x, x).copysign(x)  # -0 stays
     _, n, r = split((a + a).at_most(2 * limit))
-    e = (exp_reduced(r).bits() + (n << _MANTISSA[x.dtype])).floats()
-    large = (1.0 - 2.0 / (e + 1.0)).copysign(x)
-    return select(a >= 0.55, large, small)
+    power = power_of_two(n, x.dtype)
+    e = fma(power, _expm1_reduced(r), power - 1.0)
+    return (e / (e + 2.0)).copysign(x)  # -0 stays
 
 
 def logistic(x: Num) -> Num:
