@@ -95,8 +95,8 @@ def interleaved(
     """Times of every thunk, one call each in turn, until `seconds` have passed.
 
     Each is called twice first, so that compilation and cold caches are not counted. Calls shorter
-    than 500 us are timed in batches, as a program that calls them often has them. `settle`: seconds of untimed calls before a
-    system's turn, which then has several calls: where the threads of another go on spinning.
+    than 500 us are timed in batches, as a program that calls them often has them. `settle`: seconds
+    of untimed calls before a system's turn, which then has several calls: where the threads of another go on spinning.
     """
     systems: dict[str, Any] = {}
     for name, thunk in thunks.items():

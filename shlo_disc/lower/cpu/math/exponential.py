@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from shlo_disc.lower.cpu.math.num import Num, fma, horner, select, squared
+from shlo_disc.lower.cpu.math.num import Num, fma, horner, select
 from shlo_disc.lower.cpu.math.tables import TABLES
 from shlo_disc.lower.cpu.target import host_target
 
@@ -100,13 +100,13 @@ def expm1(x: Num) -> Num:
 
 
 def tanh(x: Num) -> Num:
-    """e / (e + 2) with e = e^2|x| - 1, which has no cancellation to begin with."""
+    """With t = e^2|x| - 1: t / (t + 2)."""
     limit = 9.5 if x.dtype == "f32" else 20.0
     a = x.abs()
     _, n, r = split((a + a).at_most(2 * limit))
     power = power_of_two(n, x.dtype)
-    e = fma(power, _expm1_reduced(r), power - 1.0)
-    return (e / (e + 2.0)).copysign(x)  # -0 stays
+    t = fma(power, _expm1_reduced(r), power - 1.0)
+    return (t / (t + 2.0)).copysign(x)  # -0 stays
 
 
 def logistic(x: Num) -> Num:
