@@ -96,7 +96,8 @@ def interleaved(
 
     Each is called twice first, so that compilation and cold caches are not counted. Calls shorter
     than 500 us are timed in batches, as a program that calls them often has them. `settle`: seconds
-    of untimed calls before a system's turn, which then has several calls: where the threads of another go on spinning.
+    of untimed calls before a system's turn, which then has several calls: where the threads of
+    another go on spinning.
     """
     systems: dict[str, Any] = {}
     for name, thunk in thunks.items():
