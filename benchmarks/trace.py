@@ -1,10 +1,14 @@
 """200 requests of random shapes to a 2-layer BERT: what waiting for compilation costs in all.
 
-Three systems get the same requests, each from nothing: ours, jax.jit (compiles every new shape) and
-jax.jit on inputs padded to powers of two (compiles every bucket).
+All systems get the same requests, each from nothing: ours, jax.jit (compiles every new shape),
+jax.jit on inputs padded to powers of two (compiles every bucket), and the dynamic peers where
+`make peers` has been run (their export and compilation are part of the first request).
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 import jax
 import numpy as np
@@ -14,6 +18,7 @@ from rich.table import Table
 import shlo_disc
 from benchmarks.bert import model
 from benchmarks.harness import milliseconds, write
+from benchmarks.peers.client import Peers, available
 
 
 def _bucket(size: int) -> int:
@@ -43,6 +48,7 @@ def trace(console: Console, quick: bool) -> None:
         )
         for name, call in zip(totals, calls, strict=True):
             totals[name] += milliseconds(call) / 1e3
+    failed = _peers(totals, shapes, params, ours) if available() else {}
     distinct = len({tuple(map(int, s)) for s in shapes})
     table = Table(title=f"{count} requests, {distinct} different shapes, 2-layer BERT")
     for column in ("system", "seconds", "times ours"):
@@ -50,4 +56,26 @@ def trace(console: Console, quick: bool) -> None:
     for name, seconds in totals.items():
         table.add_row(name, f"{seconds:.2f}", f"{seconds / totals['ours']:.1f}")
     console.print(table)
+    for name, reason in failed.items():
+        console.print(f"{name}: {reason}")
     console.print(f"{ours.cache_info()}; {write('trace', [totals], shapes=shapes.tolist())}")
+
+
+def _peers(
+    totals: dict[str, float], shapes: np.ndarray, params: Any, ours: Callable[..., Any]
+) -> dict[str, str]:
+    """Add the seconds of every peer to `totals`; why those that failed did."""
+    failed: dict[str, str] = {}
+    with Peers() as peers:
+        peers.load("bert", params)
+        for system in ("ONNX Runtime", "torch.compile", "torch.compile, frozen"):
+            seconds = 0.0
+            try:
+                for number, (b, t) in enumerate(shapes):
+                    inputs = model.batch(int(b), int(t), seed=number)
+                    expected = np.asarray(ours(params, *inputs))
+                    seconds += peers.request(system, inputs, expected) / 1e3
+                totals[system] = seconds
+            except RuntimeError as error:
+                failed[system] = str(error)
+    return failed
