@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -41,11 +42,15 @@ class Remote:
 class Peers:
     """A running server; a context manager."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, from_nothing: bool = False) -> None:
+        """`from_nothing`: without what PyTorch compiled in earlier runs and keeps on disk."""
         self._folder = tempfile.TemporaryDirectory()
+        cache = str(Path(self._folder.name) / "cache")
+        own = {"TORCHINDUCTOR_CACHE_DIR": cache} if from_nothing else {}
         self._process = subprocess.Popen(
             [str(PYTHON), str(Path(__file__).with_name("server.py"))],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+            env=os.environ | own,
         )  # fmt: skip
         self.about = self._answer()
 
