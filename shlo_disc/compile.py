@@ -110,7 +110,7 @@ def compile_module(
         kernels = codegen.compile_functions([kernel.text for kernel in host.kernels])
         times.done("kernels")
         entry_points = entries.result()
-        times.done("host")
+        times.done("host")  # what it takes beyond the kernels
     executable = Executable(
         name=name or _module_name(module),
         program=program,

@@ -77,19 +77,14 @@ class Peers:
         self, inputs: Sequence[Any], expected: Any, tolerance: float = 2e-3
     ) -> tuple[dict[str, Remote], dict[str, str]]:
         """The systems that run these inputs and give what is expected, and why others do not."""
-        given = Path(self._folder.name) / "inputs.npz"
-        results = Path(self._folder.name) / "outputs.npz"
-        np.savez(given, **{str(k): np.asarray(x) for k, x in enumerate(inputs)})
-        answer = self.ask(op="inputs", inputs=str(given), outputs=str(results))
+        answer, outputs = self._run(inputs, op="inputs")
         failed = dict(answer["failed"])
         found = {}
-        with np.load(results) as outputs:
-            for system in answer["systems"]:
-                error = np.abs(outputs[system] - np.asarray(expected)).max(initial=0.0)
-                if error <= tolerance * max(1.0, float(np.abs(expected).max(initial=0.0))):
-                    found[system] = Remote(self, system)
-                else:
-                    failed[system] = f"its result is off by {error:.2g}"
+        for system in answer["systems"]:
+            if (wrong := _difference(outputs[system], expected, tolerance)) is None:
+                found[system] = Remote(self, system)
+            else:
+                failed[system] = wrong
         return found, failed
 
     def request(
@@ -99,15 +94,21 @@ class Peers:
 
         Raises RuntimeError where it fails or gives another result.
         """
+        answer, outputs = self._run(inputs, op="request", system=system)
+        if (wrong := _difference(outputs[system], expected, tolerance)) is not None:
+            raise RuntimeError(f"{system}: {wrong}")
+        return float(answer["ms"])
+
+    def _run(
+        self, inputs: Sequence[Any], **request: Any
+    ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """The answer to a request about these inputs, and the results by system."""
         given = Path(self._folder.name) / "inputs.npz"
         results = Path(self._folder.name) / "outputs.npz"
         np.savez(given, **{str(k): np.asarray(x) for k, x in enumerate(inputs)})
-        answer = self.ask(op="request", system=system, inputs=str(given), outputs=str(results))
+        answer = self.ask(inputs=str(given), outputs=str(results), **request)
         with np.load(results) as outputs:
-            error = np.abs(outputs[system] - np.asarray(expected)).max(initial=0.0)
-        if error > tolerance * max(1.0, float(np.abs(expected).max(initial=0.0))):
-            raise RuntimeError(f"the result of {system} is off by {error:.2g}")
-        return float(answer["ms"])
+            return answer, dict(outputs)
 
     def ask(self, **request: Any) -> dict[str, Any]:
         """One request and its answer; RuntimeError when the server could not do it."""
@@ -124,6 +125,14 @@ class Peers:
         if "error" in answer:
             raise RuntimeError(answer["error"])
         return answer
+
+
+def _difference(output: np.ndarray, expected: Any, tolerance: float) -> str | None:
+    """What is wrong with a result; None where it is as expected."""
+    error = np.abs(output - np.asarray(expected)).max(initial=0.0)
+    if error <= tolerance * max(1.0, float(np.abs(expected).max(initial=0.0))):
+        return None
+    return f"its result is off by {error:.2g}"
 
 
 def flat(weights: Any) -> Mapping[str, np.ndarray]:

@@ -191,6 +191,11 @@ class Expr:
         return Expr.parse, (str(self),)
 
     @property
+    def is_one(self) -> bool:
+        """Whether this is the literal 1."""
+        return self.is_const and self.value == 1
+
+    @property
     def is_const(self) -> bool:
         """Is this a number?"""
         return not self.terms or (len(self.terms) == 1 and not self.terms[0][0])

@@ -97,7 +97,7 @@ def _reshape(op: ir.Operation, x: View, shapes: ShapeAnalysis) -> View | None:
     sizes = tuple(shapes.shape(op.results[0]))
     runs: list[tuple[Expr, Expr]] = []
     for size, stride in zip(x.sizes, x.strides, strict=True):
-        if _is_one(size):
+        if size.is_one:
             continue
         if runs and equal(runs[-1][1], stride * size):
             runs[-1] = (runs[-1][0] * size, stride)
@@ -114,14 +114,10 @@ def _reshape(op: ir.Operation, x: View, shapes: ShapeAnalysis) -> View | None:
             cut += 1
         strides += [s * step for s in dense_strides(sizes[at:cut])]
         at = cut
-    if not all(_is_one(size) for size in sizes[at:]):
+    if not all(size.is_one for size in sizes[at:]):
         return None
     strides += [ONE] * (len(sizes) - at)
     return View(x.base, sizes, tuple(strides), x.first)
-
-
-def _is_one(size: Expr) -> bool:
-    return bool(size.is_const and size.value == 1)
 
 
 VIEWS: dict[str, Callable[[ir.Operation, View, ShapeAnalysis], View | None]] = {

@@ -49,12 +49,18 @@ class ExpandWindows(Pass):
         Raises UnsupportedError for a reducer with control flow in it.
         """
         windows = ops_of(module, "disc.reduce_window")
-        fixed = ops_of(module, "stablehlo.reduce_window")
+        fixed = [
+            (op, along)
+            for op in ops_of(module, "stablehlo.reduce_window")
+            if (along := _along_one(op)) is not None
+        ]
         if not windows and not fixed:
             return 0
         shapes = analyze(module)
         scans = [(op, _running(op, shapes)) for op in windows]
-        scans += [(op, found) for op in fixed if (found := _running_fixed(op, shapes)) is not None]
+        scans += [
+            (op, found) for op, along in fixed if (found := _whole(op, *along, shapes)) is not None
+        ]
         for op, found in scans:
             with at(op):
                 replace(op, *([_scan(op, *found)] if found is not None else _doubling(op)))
@@ -70,11 +76,13 @@ def _running(op: ir.Operation, shapes: ShapeAnalysis) -> tuple[int, bool] | None
         return None
     axis = int(op.attributes["dimension"].value)
     numbers = [shapes.scalar(v) for v in list(op.operands)[2:]]
-    return _whole(axis, shapes.shape(op.operands[0])[axis], numbers, shapes)
+    return _whole(op, axis, numbers, shapes)
 
 
-def _running_fixed(op: ir.Operation, shapes: ShapeAnalysis) -> tuple[int, bool] | None:
-    """Likewise, where the window is constant: more than one element, or it is no scan."""
+def _along_one(op: ir.Operation) -> tuple[int, list[Expr]] | None:
+    """The one dimension a constant window is longer than 1 along, and (window, low, high padding);
+    None of another window.
+    """
     if len(op.results) != 1:
         return None
     windows = list(ir.DenseI64ArrayAttr(op.attributes["window_dimensions"]))
@@ -92,14 +100,15 @@ def _running_fixed(op: ir.Operation, shapes: ShapeAnalysis) -> tuple[int, bool] 
     ends = padding[2 * axis : 2 * axis + 2]
     if sum(map(abs, padding)) != sum(map(abs, ends)):
         return None
-    numbers = [Expr.const(n) for n in (windows[axis], *ends)]
-    return _whole(axis, shapes.shape(op.operands[0])[axis], numbers, shapes)
+    return axis, [Expr.const(n) for n in (windows[axis], *ends)]
 
 
 def _whole(
-    axis: int, size: Expr, numbers: Sequence[Expr | None], shapes: ShapeAnalysis
+    op: ir.Operation, axis: int, numbers: Sequence[Expr | None], shapes: ShapeAnalysis
 ) -> tuple[int, bool] | None:
+    """(axis, from the end on) where the window is all up to an element; None of another window."""
     window, low, high = numbers
+    size = shapes.shape(op.operands[0])[axis]
     equal = shapes.constraints.equal
     if window is None or low is None or high is None or not equal(window, size):
         return None

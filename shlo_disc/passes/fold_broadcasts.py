@@ -25,7 +25,6 @@ from shlo_disc.passes.rules import (
     apply_rules,
     broadcast_dimensions,
     defined_by,
-    is_one,
 )
 
 __all__ = ["RULES", "FoldBroadcasts", "added_unit_dimensions"]
@@ -51,7 +50,7 @@ def of_units_only(op: ir.Operation, facts: Facts) -> ir.Value | None:
     kept, dims = facts.shape(result), broadcast_dimensions(op)
     if dims != sorted(dims) or not facts.same_shape(shape, tuple(kept[d] for d in dims)):
         return None
-    if not all(is_one(size) for d, size in enumerate(kept) if d not in dims):
+    if not all(size.is_one for d, size in enumerate(kept) if d not in dims):
         return None
     return facts.reshape(operand, result.type, kept)
 
@@ -90,7 +89,7 @@ def added_unit_dimensions(small: Sizes, large: Sizes, facts: Facts) -> list[int]
     for axis, size in enumerate(large):
         if len(places) < len(small) and facts.same(small[len(places)], size):
             places.append(axis)
-        elif not is_one(size):
+        elif not size.is_one:
             return None
     return places if len(places) == len(small) else None
 

@@ -20,7 +20,7 @@ from typing import ClassVar
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.mlir import ir, stablehlo
 from shlo_disc.passes.base import Pass, register
-from shlo_disc.passes.rules import Facts, apply_rules
+from shlo_disc.passes.rules import Facts, apply_rules, takes_one_window
 
 __all__ = ["RULES", "FoldGathers"]
 
@@ -32,7 +32,7 @@ def of_one_window(op: ir.Operation, facts: Facts) -> ir.Value | None:
     operand, starts = op.operands[0], op.operands[1]
     result = op.results[0]
     numbers = stablehlo.GatherDimensionNumbers(op.attributes["dimension_numbers"])
-    if starts.type.rank > 1 or numbers.index_vector_dim or numbers.operand_batching_dims:
+    if not takes_one_window(op):
         return None
     at = facts.analysis.contents(starts)
     if at is None:

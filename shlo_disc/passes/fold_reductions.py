@@ -18,7 +18,7 @@ from typing import ClassVar
 from shlo_disc.mlir import ir
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.op_classes import ELEMENTWISE
-from shlo_disc.passes.rules import Facts, apply_rules, is_one
+from shlo_disc.passes.rules import Facts, apply_rules
 
 __all__ = ["RULES", "FoldReductions"]
 
@@ -32,7 +32,7 @@ def over_units(op: ir.Operation, facts: Facts) -> ir.Value | None:
     dimensions = list(ir.DenseI64ArrayAttr(op.attributes["dimensions"]))
     block = op.regions[0].blocks[0]
     ops = [view.operation for view in block.operations]
-    if not dimensions or not all(is_one(sizes[d]) for d in dimensions) or len(ops) != 2:
+    if not dimensions or not all(sizes[d].is_one for d in dimensions) or len(ops) != 2:
         return None
     body, result = ops[0], op.results[0]
     if body.name not in ELEMENTWISE or ops[1].operands[0] != body.results[0]:

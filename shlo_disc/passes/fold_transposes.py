@@ -19,7 +19,7 @@ from typing import ClassVar
 
 from shlo_disc.mlir import ir, stablehlo
 from shlo_disc.passes.base import Pass, register
-from shlo_disc.passes.rules import Facts, apply_rules, defined_by, is_one, permutation
+from shlo_disc.passes.rules import Facts, apply_rules, defined_by, permutation
 
 __all__ = ["RULES", "FoldTransposes"]
 
@@ -50,7 +50,7 @@ def of_transpose(op: ir.Operation, facts: Facts) -> ir.Value | None:
 def of_unit_dimensions(op: ir.Operation, facts: Facts) -> ir.Value | None:
     """transpose(x) that moves only dimensions of size 1 ==> reshape(x)."""
     sizes = facts.shape(op.operands[0])
-    moved = [d for d in permutation(op) if not is_one(sizes[d])]
+    moved = [d for d in permutation(op) if not sizes[d].is_one]
     if moved != sorted(moved):
         return None
     result = op.results[0]

@@ -15,9 +15,10 @@ from __future__ import annotations
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.memory import value_bytes
-from shlo_disc.mlir import ir, stablehlo
+from shlo_disc.mlir import ir
 from shlo_disc.passes.fusion_graph import MAX_CLUSTER_INPUTS, Cluster, Graph, Node
 from shlo_disc.passes.op_classes import EXPENSIVE, HARD_OPERANDS, RESHAPES
+from shlo_disc.passes.rules import takes_one_window
 
 __all__ = ["Costs"]
 
@@ -149,10 +150,7 @@ class Costs(Graph):
                 note = f"small kernels over {text} elements side by side: launches saved"
                 if note not in both.because:
                     both.because.append(note)
-                both.span = (min(both.members), max(both.members))
-                self.merged -= {union, cluster}
-                self.merged.add(both)
-                self.cluster_of.update(dict.fromkeys(both.members, both))
+                self.replace(both, union, cluster)
                 union = both
 
 
@@ -161,8 +159,4 @@ def _is_slice(node: Node) -> bool:
     op = node.op
     if op.name in ("stablehlo.dynamic_slice", "stablehlo.real_dynamic_slice", "stablehlo.slice"):
         return True
-    if op.name not in ("stablehlo.dynamic_gather", "stablehlo.gather"):
-        return False
-    numbers = stablehlo.GatherDimensionNumbers(op.attributes["dimension_numbers"])
-    one_window = ir.RankedTensorType(op.operands[1].type).rank == 1 and not numbers.index_vector_dim
-    return one_window and not numbers.operand_batching_dims
+    return op.name in ("stablehlo.dynamic_gather", "stablehlo.gather") and takes_one_window(op)

@@ -31,7 +31,6 @@ __all__ = [
     "Shape",
     "broadcast_dims",
     "dimensions",
-    "is_unit",
     "opaque_kind",
     "squeezed",
 ]
@@ -148,6 +147,13 @@ class Graph:
                 self.small[op.results[0]] = count
                 return "free"
         return role
+
+    def replace(self, union: Cluster, *parts: Cluster) -> None:
+        """`union` takes the place of clusters it is made of."""
+        union.span = (min(union.members), max(union.members))
+        self.merged -= set(parts)
+        self.merged.add(union)
+        self.cluster_of.update(dict.fromkeys(union.members, union))
 
     def misfit(self, union: Cluster) -> str | None:
         """Why these ops cannot be one kernel."""
@@ -341,12 +347,7 @@ def _captures(op: ir.Operation) -> list[ir.Value]:
 
 def squeezed(shape: Shape) -> Shape:
     """`shape` without the dimensions that are always 1."""
-    return tuple(d for d in shape if not is_unit(d))
-
-
-def is_unit(size: Expr) -> bool:
-    """Always 1."""
-    return bool(size.is_const and size.value == 1)
+    return tuple(d for d in shape if not d.is_one)
 
 
 def dimensions(op: ir.Operation) -> list[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from shlo_disc.dynamic.views import VIEWS
 from shlo_disc.mlir import ir
 from shlo_disc.passes.fusion_cost import CHEAP_OPS, Costs
-from shlo_disc.passes.fusion_graph import Cluster, Node, is_unit, squeezed
+from shlo_disc.passes.fusion_graph import Cluster, Node, squeezed
 from shlo_disc.passes.match_attention import dot_sides, is_mix, is_score
 from shlo_disc.passes.op_classes import EXPENSIVE
 from shlo_disc.passes.sink_views import chain_of
@@ -63,11 +63,7 @@ class DensePlanner(Costs):
             union = front.members | middle.members | behind.members
             cluster = Cluster("attention", middle.space, members=union)
             cluster.inherit(front, middle, behind)
-            cluster.span = (min(union), max(union))
-            self.merged -= {front, middle, behind}
-            self.merged.add(cluster)
-            for index in union:
-                self.cluster_of[index] = cluster
+            self.replace(cluster, front, middle, behind)
             return
 
     def siblings(self) -> None:
@@ -89,10 +85,7 @@ class DensePlanner(Costs):
                 both.inherit(union, cluster)
                 if self.misfit(both) is not None:
                     continue
-                both.span = (min(both.members), max(both.members))
-                self.merged -= {union, cluster}
-                self.merged.add(both)
-                self.cluster_of.update(dict.fromkeys(both.members, both))
+                self.replace(both, union, cluster)
                 union = both
 
     def _seen(self, value: ir.Value) -> tuple[object, ...]:
@@ -122,10 +115,7 @@ class DensePlanner(Costs):
                 self.why[source, dot.index] = reason
                 continue
             union.inherit(mine, work)
-            union.span = (min(union.members), max(union.members))
-            self.merged -= {work, mine}
-            self.merged.add(union)
-            self.cluster_of.update(dict.fromkeys(union.members, union))
+            self.replace(union, mine, work)
 
     def _no_prologue(self, work: Cluster, mine: Cluster, dot: Node) -> str | None:
         """Why the right operand of `dot`, computed by `work`, is not computed in its kernel."""
@@ -148,7 +138,7 @@ class DensePlanner(Costs):
             return "the result of the product is transposed"
         # A block is copied row by row of K, along neighbouring columns.
         wanted = [*side.batch, *side.contracting, *side.free]
-        units = all(is_unit(self.shapes.shape(dot.operands[1])[d]) for d in side.free)
+        units = all(self.shapes.shape(dot.operands[1])[d].is_one for d in side.free)
         if units or not side.contracting or wanted != list(range(len(wanted))):
             return "its dimensions are not in the order in which blocks are copied"
         return None

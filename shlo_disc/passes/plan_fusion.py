@@ -33,7 +33,6 @@ from shlo_disc.passes.fusion_graph import (
     Shape,
     broadcast_dims,
     dimensions,
-    is_unit,
     squeezed,
 )
 from shlo_disc.passes.op_classes import CONTROL, DENSE_KINDS, FREE, HARD_OPERANDS, RESHAPES
@@ -138,11 +137,7 @@ class _Planner(DensePlanner):
                     self.why[self.of_value[base], node.index] = reason
                     continue
                 assert isinstance(union, Cluster)
-                union.span = (min(union.members), max(union.members))
-                self.merged -= {mine, theirs}
-                self.merged.add(union)
-                for index in union.members:
-                    self.cluster_of[index] = union
+                self.replace(union, mine, theirs)
 
     def _union(
         self, node: Node, theirs: Cluster, mine: Cluster, chain: Sequence[ir.Operation]
@@ -230,5 +225,5 @@ class _Planner(DensePlanner):
             return False
         shape = self.shapes.shape(broadcast.operands[0])
         result = self.shapes.shape(broadcast.results[0])
-        kept = [d for i, d in enumerate(broadcast_dims(broadcast)) if not is_unit(shape[i])]
-        return kept == [d for d, size in enumerate(result) if not is_unit(size)][: len(kept)]
+        kept = [d for i, d in enumerate(broadcast_dims(broadcast)) if not shape[i].is_one]
+        return kept == [d for d, size in enumerate(result) if not size.is_one][: len(kept)]

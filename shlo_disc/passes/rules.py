@@ -15,7 +15,7 @@ from shlo_disc import dialect
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis, analyze
 from shlo_disc.errors import InternalError
-from shlo_disc.mlir import at, ir, producer, run_pipeline, walk
+from shlo_disc.mlir import at, ir, producer, run_pipeline, stablehlo, walk
 
 __all__ = [
     "Facts",
@@ -24,8 +24,8 @@ __all__ = [
     "apply_rules",
     "broadcast_dimensions",
     "defined_by",
-    "is_one",
     "permutation",
+    "takes_one_window",
 ]
 
 Sizes = tuple[Expr, ...]
@@ -177,9 +177,11 @@ def permutation(op: ir.Operation) -> list[int]:
     return list(ir.DenseI64ArrayAttr(op.attributes["permutation"]))
 
 
-def is_one(size: Expr) -> bool:
-    """Is this size the literal 1?"""
-    return size.is_const and size.value == 1
+def takes_one_window(gather: ir.Operation) -> bool:
+    """Has a gather a single start index, so that it is a slice at a place data may say?"""
+    numbers = stablehlo.GatherDimensionNumbers(gather.attributes["dimension_numbers"])
+    several = gather.operands[1].type.rank > 1 or numbers.index_vector_dim
+    return not several and not numbers.operand_batching_dims
 
 
 _SPREADS = (

@@ -36,6 +36,12 @@ def assert_compiled(f: Any, times: int) -> None:
         assert f.cache_info().misses == times, f.cache_info()
 
 
+def kernels(function, *args):
+    """The kinds of the fusions a function becomes."""
+    text = shlo_disc.jit(function).lower(*args).as_text("disc")
+    return [line.split('"')[1] for line in text.split("kind = ")[1:]]
+
+
 def normal(rng: np.random.Generator, *sizes: int, scale: float = 1.0) -> np.ndarray:
     """Standard normal float32 of these sizes, times `scale`."""
     return (rng.standard_normal(sizes) * scale).astype(np.float32)

@@ -8,12 +8,7 @@ import numpy as np
 import pytest
 
 import shlo_disc
-
-
-def kernels(function, *args):
-    """The kinds of the fusions a function becomes."""
-    text = shlo_disc.jit(function).lower(*args).as_text("disc")
-    return [line.split('"')[1] for line in text.split("kind = ")[1:]]
+from tests.models.harness import kernels
 
 
 def softmax(x, axis=-1):

@@ -7,8 +7,7 @@ import jax.numpy as jnp
 import pytest
 from jax import lax
 
-from tests.models.harness import check, normal, rng_of
-from tests.models.test_attention import kernels
+from tests.models.harness import check, kernels, normal, rng_of
 
 IMAGES = ((2, 12), (1, 8), (3, 17), (1, 28))  # (batch, height); the width is height + 3
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import shlo_disc
-from tests.models.test_attention import kernels
+from tests.models.harness import kernels
 
 
 def per_column(x, q, s):

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.errors import InternalError
-from shlo_disc.lower.cpu.attention_problem import is_one, take_apart
+from shlo_disc.lower.cpu.attention_problem import take_apart
 from shlo_disc.lower.cpu.dense.epilogue import Epilogue
 from shlo_disc.lower.cpu.dense.gemm import Writer, copy_panel
 from shlo_disc.lower.cpu.dense.operands import Gemm, Operand
@@ -249,7 +249,7 @@ class _Kernel:
                 rows.row(loop.index, loop.index)
             return rows
 
-        factors = [s for s in self.plan.rows if not is_one(s)]
+        factors = [s for s in self.plan.rows if not s.is_one]
         rows = write(factors)
         for _ in range(3):
             wanted = [(i, j, s) for i, j, s in rows.space.wanted if j <= len(factors)]

@@ -13,7 +13,7 @@ from shlo_disc.dynamic.views import VIEWS, View, dense_strides
 from shlo_disc.lower.cpu.dense.problem import after_transposes, operand_view
 from shlo_disc.mlir import ir, stablehlo
 
-__all__ = ["Attention", "Row", "is_one", "take_apart"]
+__all__ = ["Attention", "Row", "take_apart"]
 
 ZERO, ONE = Expr.const(0), Expr.const(1)
 
@@ -57,17 +57,12 @@ class Attention:
     root: ir.Value
 
 
-def is_one(size: Expr) -> bool:
-    """Always 1."""
-    return bool(size.is_const and size.value == 1)
-
-
 def _dims(value: ir.Value, shapes: ShapeAnalysis) -> tuple[list[Expr], dict[int, int]]:
     """The sizes of `value` without those that are always 1, and where its dimensions went."""
     sizes: list[Expr] = []
     places: dict[int, int] = {}
     for axis, size in enumerate(shapes.shape(value)):
-        if not is_one(size):
+        if not size.is_one:
             places[axis] = len(sizes)
             sizes.append(size)
     return sizes, places
@@ -150,7 +145,7 @@ def take_apart(fusion: ir.Operation, shapes: ShapeAnalysis) -> Attention:
     for axis, p in enumerate(mine.free, starts["mine"]):
         if p in weight_places:
             out[weight_places[p]] = place_of[axis]
-    widths = [d for d in theirs.free if not is_one(v.sizes[d])]
+    widths = [d for d in theirs.free if not v.sizes[d].is_one]
     width = v.sizes[widths[0]] if widths else ONE
     v_width = v.strides[widths[0]] if widths else ONE
 

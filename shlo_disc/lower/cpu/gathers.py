@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from shlo_disc.dynamic.attributes import integers
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.cpu.elemental import Elemental
 from shlo_disc.lower.cpu.elements import element_of
 from shlo_disc.lower.cpu.index import Index, Ix
-from shlo_disc.lower.cpu.passing import OWN, Mask, assemble, carry, ints
+from shlo_disc.lower.cpu.passing import OWN, Mask, assemble, carry
 from shlo_disc.mlir import ir, stablehlo
 
 __all__ = ["gather"]
@@ -76,7 +77,7 @@ def _windows(
     out = e.shape(value)
     windows = {o: out[d] for d, o in zip(offset_dims, offset_of, strict=True)}
     if "slice_sizes" in op.attributes:
-        static = ints(op, "slice_sizes")
+        static = integers(op, "slice_sizes")
         return windows | {o: Expr.const(static[o]) for o in removed}
     # Removed dimensions have slice size 1 (or 0, and then the result is empty).
     return windows | {o: Expr.const(1) for o in removed}

@@ -76,7 +76,7 @@ def emit(fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> KernelP
         return _write(block, roots, shapes, factors, lanes, chunk)
 
     factors, done = shape_tile_space(
-        [s for s in shape if not _is_one(s)], write, lanes, constraints.equal
+        [s for s in shape if not s.is_one], write, lanes, constraints.equal
     )
     inner = factors[-1] if factors else Expr.const(1)
     scratch = Expr.const(0)
@@ -109,10 +109,6 @@ def fusion_name(fusion: ir.Operation, kind: str) -> str:
 def ceil_div(size: Expr, by: int) -> Expr:
     """Rounded up."""
     return (size + (by - 1)) // by
-
-
-def _is_one(size: Expr) -> bool:
-    return bool(size.is_const and size.value == 1)
 
 
 def choose_lanes(block: ir.Block, target: Target) -> int:

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from shlo_disc.dynamic.attributes import integers
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.cpu.elemental import RULES, Elemental, emit_region
 from shlo_disc.lower.cpu.elements import ELEMENTS, element_of
 from shlo_disc.lower.cpu.gathers import gather
 from shlo_disc.lower.cpu.index import Group, Index, Ix
-from shlo_disc.lower.cpu.passing import DROP, OWN, Mask, assemble, carry, ints, is_one
+from shlo_disc.lower.cpu.passing import DROP, OWN, Mask, assemble, carry
 from shlo_disc.lower.cpu.scalar import convert
 from shlo_disc.mlir import ir
 
@@ -35,10 +36,10 @@ def _broadcast(e: Elemental, op: ir.Operation, value: ir.Value, index: Index, ma
     mapping = [DROP] * len(out)
     dims: dict[int, Ix] = {}
     unknown: dict[int, int] = {}
-    for o, d in enumerate(ints(op, "broadcast_dimensions")):
+    for o, d in enumerate(integers(op, "broadcast_dimensions")):
         if e.space.same(sizes[o], out[d]):
             mapping[d] = o
-        elif is_one(sizes[o]) or is_one(out[d]):
+        elif sizes[o].is_one or out[d].is_one:
             dims[o] = e.space.zero()
         else:
             mapping[d] = OWN
@@ -60,12 +61,12 @@ def _expanded(e: Elemental, ix: Ix, size: Expr) -> Ix:
 
 
 def _transpose(e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask) -> str:
-    groups, _ = carry(e, index, ints(op, "permutation"))
+    groups, _ = carry(e, index, integers(op, "permutation"))
     return e.value_at(op.operands[0], assemble(e.shape(op.operands[0]), groups, {}), mask)
 
 
 def _reverse(e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask) -> str:
-    turned, sizes = set(ints(op, "dimensions")), e.shape(value)
+    turned, sizes = set(integers(op, "dimensions")), e.shape(value)
     groups, own = carry(e, index, [OWN if d in turned else d for d in range(len(sizes))])
     dims = {d: e.space.negate_from(e.b.sub(e.b.param(sizes[d]), 1), ix) for d, ix in own.items()}
     return e.value_at(op.operands[0], assemble(sizes, groups, dims), mask)
@@ -102,7 +103,7 @@ def _strided(
         start, stride = starts[d], strides[d]
         whole = isinstance(start, Expr) and start.is_const and start.value == 0
         return (
-            whole and isinstance(stride, Expr) and is_one(stride) and e.space.same(sizes[d], out[d])
+            whole and isinstance(stride, Expr) and stride.is_one and e.space.same(sizes[d], out[d])
         )
 
     groups, own = carry(e, index, [d if kept(d) else OWN for d in range(len(out))])
@@ -113,8 +114,8 @@ def _strided(
 
 
 def _slice(e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask) -> str:
-    starts = [Expr.const(k) for k in ints(op, "start_indices")]
-    strides = [Expr.const(k) for k in ints(op, "strides")]
+    starts = [Expr.const(k) for k in integers(op, "start_indices")]
+    strides = [Expr.const(k) for k in integers(op, "strides")]
     return _strided(e, op.operands[0], value, index, starts, strides, mask)
 
 
@@ -222,8 +223,8 @@ def _lanes(e: Elemental, name: str) -> int:
 
 
 def _pad(e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask) -> str:
-    low = [Expr.const(k) for k in ints(op, "edge_padding_low")]
-    interior = [Expr.const(k) for k in ints(op, "interior_padding")]
+    low = [Expr.const(k) for k in integers(op, "edge_padding_low")]
+    interior = [Expr.const(k) for k in integers(op, "interior_padding")]
     return _pad_with(e, op, value, index, mask, low, interior)
 
 

@@ -8,9 +8,8 @@ from dataclasses import replace
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.cpu.elemental import Elemental
 from shlo_disc.lower.cpu.index import Group, Index, Ix
-from shlo_disc.mlir import ir
 
-__all__ = ["DROP", "OWN", "Mask", "assemble", "carry", "ints", "is_one"]
+__all__ = ["DROP", "OWN", "Mask", "assemble", "carry"]
 
 DROP = -1
 """In a mapping: this result dimension is not asked of the operand."""
@@ -18,11 +17,6 @@ OWN = -2
 """In a mapping: this result dimension needs an index of its own."""
 
 Mask = str | None
-
-
-def ints(op: ir.Operation, name: str) -> list[int]:
-    """An attribute that is an array of i64."""
-    return list(ir.DenseI64ArrayAttr(op.attributes[name]))
 
 
 def carry(
@@ -62,8 +56,3 @@ def assemble(sizes: Sequence[Expr], groups: dict[int, Group], dims: dict[int, Ix
             out.append(Group((sizes[d],), replace(dims[d], tile=None)))
             d += 1
     return tuple(out)
-
-
-def is_one(size: Expr) -> bool:
-    """Always 1."""
-    return bool(size.is_const and size.value == 1)

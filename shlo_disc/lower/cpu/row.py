@@ -118,7 +118,7 @@ def emit(fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> KernelP
         writer.write()
         return writer
 
-    factors = [s for s in plan.rows if not _is_one(s)]
+    factors = [s for s in plan.rows if not s.is_one]
     writer = write(factors)
     for _ in range(3):
         rows_only = [(i, j, s) for i, j, s in writer.space.wanted if j <= len(factors)]
@@ -138,10 +138,6 @@ def emit(fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> KernelP
     time = cost.of_rows(plan.block, shapes, plan.cols, target)
     whole = writer.launch(name, Expr.product(plan.rows), time)
     return with_split(plan, writer.space.factors[:-1], lanes, name, whole, target)
-
-
-def _is_one(size: Expr) -> bool:
-    return bool(size.is_const and size.value == 1)
 
 
 def choose_row_lanes(plan: Plan, target: Target) -> int:
@@ -493,7 +489,7 @@ class RowWriter:
         """Whether `index` is the flat index over the first `count` factors as they stand."""
         groups = self.space.joined(index)
         if count == 0:
-            return all(_is_one(s) for g in groups for s in g.sizes)
+            return all(s.is_one for g in groups for s in g.sizes)
         return len(groups) == 1 and groups[0].at.tile == (0, count)
 
     def _columns(

@@ -15,10 +15,11 @@ from collections.abc import Callable, Sequence
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.dynamic.views import dense_strides
 from shlo_disc.lower.cpu.elemental import Elemental, emit_region
 from shlo_disc.lower.cpu.elements import element_of
 from shlo_disc.lower.cpu.index import Group, Ix
-from shlo_disc.lower.cpu.single import Single, ceil_div, digits, offset, strides
+from shlo_disc.lower.cpu.single import Single, ceil_div, digits, offset
 from shlo_disc.lower.cpu.target import Target
 from shlo_disc.lower.kernel import Buffer, Input, KernelPlan, Launch
 from shlo_disc.mlir import ir, stablehlo
@@ -141,7 +142,7 @@ class _Scatter:
             place = list(at)
             if self.vector_dim < len(self.index_sizes):
                 place.insert(self.vector_dim, b.constant(k, "index"))
-            flat = offset(b, place, strides(self.index_sizes))
+            flat = offset(b, place, dense_strides(self.index_sizes))
             register = self.single.read(e, self.indices, flat)
             starts[o] = e.to_index(register, element_of(self.indices))
         return starts
@@ -179,9 +180,9 @@ class _Scatter:
                 target[o] = index[d]
         for o, start in starts.items():
             target[o] = b.add(start, target[o])
-        place = offset(b, target, strides(self.sizes))
+        place = offset(b, target, dense_strides(self.sizes))
         source = offset(
-            b, [index[d] for d in range(self.run)], strides(self.update_sizes)[: self.run]
+            b, [index[d] for d in range(self.run)], dense_strides(self.update_sizes)[: self.run]
         )
         if not e.lanes:
             self._combine(e, places, Ix(place), Ix(source), None)

@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from shlo_disc.dynamic import attributes as attr
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.dynamic.views import dense_strides
 from shlo_disc.lower.cpu.elemental import Elemental, emit_region
 from shlo_disc.lower.cpu.elements import element_of
-from shlo_disc.lower.cpu.single import Single, digits, offset, strides
+from shlo_disc.lower.cpu.single import Single, digits, offset
 from shlo_disc.lower.cpu.target import Target
 from shlo_disc.lower.kernel import KernelPlan, Launch, Output
 from shlo_disc.mlir import ir
@@ -105,7 +106,7 @@ class _Scatter:
                     loop.yield_(*visit(rest[1:], {**place, d: at}, ok, loop.args))
                 return loop.results
             found, value, flat = best
-            here = offset(b, [place[d] for d in range(len(self.sizes))], strides(self.sizes))
+            here = offset(b, [place[d] for d in range(len(self.sizes))], dense_strides(self.sizes))
             with b.if_(inside) as branch:
                 candidate = self.single.read(e, self.operand, here)
                 (keep,) = emit_region(e, op.regions[0].blocks[0], [value, candidate])
@@ -124,7 +125,7 @@ class _Scatter:
         with b.if_(found):
             memory = b.memref(e.arguments.slot(result), element.storage)
             old = e.as_register(b.load(memory, flat, readonly=False), element)
-            at = offset(b, source, strides(self.source_sizes))
+            at = offset(b, source, dense_strides(self.source_sizes))
             update = self.single.read(e, self.source, at)
             (new,) = emit_region(e, op.regions[1].blocks[0], [old, update])
             if element.kind == "b":

@@ -15,7 +15,7 @@ from shlo_disc.lower.cpu.text import Text
 from shlo_disc.lower.kernel import Buffer, Kernel, Launch, Output, Workspace
 from shlo_disc.mlir import ir
 
-__all__ = ["Single", "ceil_div", "digits", "offset", "strides"]
+__all__ = ["Single", "ceil_div", "digits", "offset"]
 
 COPY_CHUNK = 16384
 """Elements a task copies: a few microseconds."""
@@ -126,16 +126,6 @@ class Single:
 def ceil_div(size: Expr, by: int) -> Expr:
     """Rounded up."""
     return (size + (by - 1)) // by
-
-
-def strides(sizes: Sequence[Expr]) -> list[Expr]:
-    """Row-major strides in elements."""
-    out: list[Expr] = []
-    after = Expr.const(1)
-    for size in reversed(sizes):
-        out.insert(0, after)
-        after = after * size
-    return out
 
 
 def digits(b: Text, number: str, sizes: Sequence[Expr]) -> list[str]:

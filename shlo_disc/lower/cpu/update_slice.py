@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.dynamic.views import dense_strides
 from shlo_disc.lower.cpu.elements import element_of
 from shlo_disc.lower.cpu.index import Group, Ix
-from shlo_disc.lower.cpu.single import Single, ceil_div, digits, offset, strides
+from shlo_disc.lower.cpu.single import Single, ceil_div, digits, offset
 from shlo_disc.lower.cpu.target import Target
 from shlo_disc.lower.kernel import Input, KernelPlan, Output
 from shlo_disc.mlir import ir
@@ -40,7 +41,7 @@ def emit_dynamic_update_slice(
         cut -= 1
     run = Expr.product(window[cut:])
     pieces = ceil_div(run, _CHUNK)
-    steps, update_steps = strides(sizes), strides(window)
+    steps, update_steps = dense_strides(sizes), dense_strides(window)
     begin = []
     for d, start in enumerate(starts):
         top = b.sub(b.param(sizes[d]), b.param(window[d]))

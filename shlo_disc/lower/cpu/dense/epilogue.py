@@ -13,11 +13,12 @@ from typing import TypeVar
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.errors import InternalError
-from shlo_disc.lower.cpu.dense.problem import Axis, Dense, magnitude
+from shlo_disc.lower.cpu.dense.places import tile_space
+from shlo_disc.lower.cpu.dense.problem import Axis, Dense
 from shlo_disc.lower.cpu.dense.text import SizedText
 from shlo_disc.lower.cpu.elemental import Arguments, Elemental
 from shlo_disc.lower.cpu.elements import Element, element_of
-from shlo_disc.lower.cpu.index import Index, Ix, Space
+from shlo_disc.lower.cpu.index import Index, Ix
 from shlo_disc.lower.cpu.scalar import SCALAR_OPS, convert
 from shlo_disc.lower.cpu.text import vector_type
 from shlo_disc.lower.kernel import Buffer
@@ -83,15 +84,12 @@ class Epilogue:
         self, kind: type[E], b: SizedText, axes: Sequence[tuple[Axis, Ix]], mask: str | None
     ) -> tuple[E, Index]:
         """An emitter, and the index of the root, at one place of the result."""
-        dense = self.dense
-        present = [x for x in axes if not (x[0].size.is_const and x[0].size.value == 1)]
-        present.sort(key=lambda x: magnitude(x[0].c), reverse=True)
-        space = Space(b, self.shapes.constraints, [x.size for x, _ in present], self.lanes)
-        space.tiles = [at for _, at in present]
+        tiles = [(axis.size, axis.c, at) for axis, at in axes]
+        space, count = tile_space(b, self.shapes, tiles, self.lanes)
         emitter = kind(b, space, self.shapes, self.block, self.arguments)
         emitter.tail = mask
-        shape = emitter.shape(dense.root)
-        return emitter, space.root(shape, 0, len(present)) if shape else ()
+        shape = emitter.shape(self.dense.root)
+        return emitter, space.root(shape, 0, count) if shape else ()
 
 
 class _Asking(Elemental):

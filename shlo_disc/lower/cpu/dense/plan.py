@@ -64,16 +64,19 @@ def emit_dense(fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> K
         def fill(arguments: Arguments, lanes: int, dense: Dense = dense) -> Fill:
             return Prologue(dense.problem, block, shapes, arguments, lanes)
 
-        if dense.root == dense.total:
-            planners.append(Planner(dense.problem, shapes, target, out=out, fill=fill))
-            continue
-
         def finish(arguments: Arguments, lanes: int, dense: Dense = dense) -> Finish:
             return Epilogue(dense, block, shapes, arguments, lanes)
 
-        result = element_of(dense.root)
         planners.append(
-            Planner(dense.problem, shapes, target, finish=finish, result=result, out=out, fill=fill)
+            Planner(
+                dense.problem,
+                shapes,
+                target,
+                finish=finish if dense.root != dense.total else None,
+                result=element_of(dense.root),
+                out=out,
+                fill=fill,
+            )
         )
     plans = [planner.steps() for planner in planners]
     if len(plans) == 1:
@@ -361,7 +364,7 @@ def _operand(
 
 def is_unit(size: Expr, stride: Expr) -> bool:
     """Are neighbours of an axis neighbours in memory?"""
-    return bool(stride == ONE or (size.is_const and size.value == 1))
+    return bool(stride == ONE or size.is_one)
 
 
 def _if(

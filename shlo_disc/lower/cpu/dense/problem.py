@@ -15,6 +15,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from shlo_disc.dynamic.attributes import integers
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.dynamic.views import View, dense_strides, view_of
@@ -195,10 +196,6 @@ def compute_element(op: ir.Operation, a: Element, b: Element, c: Element) -> Ele
     return ELEMENTS["i64" if c.bits == 64 else "i32"]
 
 
-def _order(op: ir.Operation) -> list[int]:
-    return list(ir.DenseI64ArrayAttr(op.attributes["permutation"]))
-
-
 def operand_view(value: ir.Value, inputs: Sequence[ir.Value], shapes: ShapeAnalysis) -> View:
     """`value` in the memory of an operand of the fusion, which is the view's base."""
     view = view_of(value, inputs, shapes)
@@ -215,11 +212,7 @@ def after_transposes(result: ir.Value) -> tuple[ir.Value, list[int]]:
         if len(uses) != 1 or uses[0].owner.operation.name != "stablehlo.transpose":
             return last, order
         op = uses[0].owner.operation
-        last, order = op.results[0], [order[d] for d in _order(op)]
-
-
-def _is_one(size: Expr) -> bool:
-    return bool(size.is_const and size.value == 1)
+        last, order = op.results[0], [order[d] for d in integers(op, "permutation")]
 
 
 def _swapped(p: Problem) -> Problem:
@@ -281,11 +274,11 @@ def _same(x: Expr, y: Expr, equal: Equal) -> bool:
 
 def _holds_innermost(axes: Sequence[Axis]) -> bool:
     """Do `axes` hold the innermost dimension of the result? (Size 1 counts for nobody.)"""
-    return any(x.c == ONE and not _is_one(x.size) for x in axes)
+    return any(x.c == ONE and not x.size.is_one for x in axes)
 
 
 def _relevant(axes: Sequence[Axis]) -> list[Axis]:
-    return [x for x in axes if not _is_one(x.size)]
+    return [x for x in axes if not x.size.is_one]
 
 
 def _by_c(axes: Sequence[Axis]) -> list[Axis]:

@@ -11,10 +11,11 @@ small enough to stay in cache (measured: 1.0 to 1.2 of the time of two kernels).
 from __future__ import annotations
 
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.lower.cpu.dense.problem import Axis, Problem, magnitude
+from shlo_disc.lower.cpu.dense.places import tile_space
+from shlo_disc.lower.cpu.dense.problem import Problem
 from shlo_disc.lower.cpu.dense.text import SizedText
 from shlo_disc.lower.cpu.elemental import Arguments, Elemental
-from shlo_disc.lower.cpu.index import Ix, Space
+from shlo_disc.lower.cpu.index import Ix
 from shlo_disc.lower.cpu.scalar import convert
 from shlo_disc.mlir import ir
 
@@ -41,15 +42,12 @@ class Prologue:
         """See `Fill`."""
         p, value = self.p, self.p.b_value
         assert value is not None
-        axes = [(x, Ix(at)) for x, at in zip(p.batch, place, strict=True) if x.b != 0]
-        axes.append((Axis(p.columns, b=p.n[-1].b), Ix(column, 1)))
-        axes.append((Axis(p.depth, b=p.k[-1].b), Ix(k)))
-        present = [x for x in axes if not (x[0].size.is_const and x[0].size.value == 1)]
-        present.sort(key=lambda x: magnitude(x[0].b), reverse=True)
-        space = Space(b, self.shapes.constraints, [x.size for x, _ in present], self.lanes)
-        space.tiles = [at for _, at in present]
+        axes = [(x.size, x.b, Ix(at)) for x, at in zip(p.batch, place, strict=True) if x.b != 0]
+        axes.append((p.columns, p.n[-1].b, Ix(column, 1)))
+        axes.append((p.depth, p.k[-1].b, Ix(k)))
+        space, count = tile_space(b, self.shapes, axes, self.lanes)
         emitter = Elemental(b, space, self.shapes, self.block, self.arguments)
         emitter.tail = mask
-        here = space.root(emitter.shape(value), 0, len(present))
+        here = space.root(emitter.shape(value), 0, count)
         register = b.broadcast(emitter.value_at(value, here, mask), self.lanes)
         return convert(b, register, p.b, p.compute)

@@ -1,0 +1,27 @@
+"""Places in the arrays of a product as the element-wise emitter wants them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.lower.cpu.dense.problem import magnitude
+from shlo_disc.lower.cpu.dense.text import SizedText
+from shlo_disc.lower.cpu.index import Ix, Space
+
+__all__ = ["tile_space"]
+
+
+def tile_space(
+    b: SizedText, shapes: ShapeAnalysis, axes: Sequence[tuple[Expr, Expr, Ix]], lanes: int
+) -> tuple[Space, int]:
+    """The tile space of one array at one place, and how many factors it has.
+
+    `axes`: size, stride in the array, and index of each axis, in any order.
+    """
+    present = [x for x in axes if not x[0].is_one]
+    present.sort(key=lambda x: magnitude(x[1]), reverse=True)
+    space = Space(b, shapes.constraints, [size for size, _, _ in present], lanes)
+    space.tiles = [at for _, _, at in present]
+    return space, len(present)
