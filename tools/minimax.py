@@ -231,9 +231,9 @@ def fits() -> list[Fit]:
         ]  # fmt: skip
         if single:
             out += [
-                Fit("erf_log", "-log(erfc(a)), 0.95 <= a <= 4", dtype,
-                    lambda a: -mp.log(mp.erfc(a)), lambda a: mp.erfc(a) / mp.erf(a),
-                    mp.mpf("0.95"), mp.mpf(4), 8),
+                Fit("erf_log", "-log(erfc(a)) / a, a <= 4", dtype,
+                    lambda a: -mp.log(mp.erfc(a)) / a, lambda a: a * mp.erfc(a) / mp.erf(a),
+                    mp.mpf(0), mp.mpf(4), 8),
                 erf_inv_fit("erf_inv", dtype, "0", "0", "5", 11, False),
                 erf_inv_fit("erf_inv_tail", dtype, "3", "5", "17", 10, True),
             ]  # fmt: skip

@@ -7,7 +7,16 @@ of w = -log(1 - x^2): M. Giles, "Approximating the erfinv function" (2010).
 
 from __future__ import annotations
 
-from shlo_disc.lower.cpu.math.exponential import exp_reduced, scale, split
+from collections.abc import Callable
+
+from shlo_disc.lower.cpu.math.exponential import (
+    add_exponent,
+    exp_reduced,
+    expm1_reduced,
+    power_of_two,
+    scale,
+    split,
+)
 from shlo_disc.lower.cpu.math.logarithm import log
 from shlo_disc.lower.cpu.math.num import Num, fma, horner, select, squared
 from shlo_disc.lower.cpu.math.tables import TABLES
@@ -24,30 +33,36 @@ def _erf_small(x: Num) -> Num:
 
 def erf(x: Num) -> Num:
     """The error function."""
-    a, small = x.abs(), _erf_small(x)
+    a = x.abs()
     if x.is_double:
-        large = 1.0 - _erfc_positive(a.at_most(6.0))
-        return select(a >= 1.0, large.copysign(x), small)
-    # 1 - exp(log(erfc(a))).
-    _, n, r = split(-horner(a.at_most(4.0), TABLES["erf_log", "f32"]))
-    e = (exp_reduced(r).bits() + (n << 23)).floats()
-    return select(a >= 0.95, (1.0 - e).copysign(x), small)
+        large = 1.0 - _erfc_positive(a.at_most(6.0), add_exponent)
+        return select(a >= 1.0, large.copysign(x), _erf_small(x))
+    # -expm1(log(erfc(a))): one polynomial for all of it, exact near 0.
+    a = a.at_most(4.0)
+    first, *rest = TABLES["erf_log", "f32"]
+    _, n, r = split(-fma(a, first, a * a * horner(a, rest)))
+    power = power_of_two(n, "f32")
+    return fma(-power, expm1_reduced(r), 1.0 - power).copysign(x)
 
 
-def _erfc_positive(a: Num) -> Num:
-    """erfc(a), 0 <= a <= 27.3 (10.1 for f32)."""
+def _erfc_positive(a: Num, in_range: Callable[[Num, Num], Num]) -> Num:
+    """erfc(a), 0 <= a <= 27.3 (10.1 for f32); `in_range(m, n)` is m * 2^n."""
     k = 4.0 if a.is_double else 2.0
     g = horner((a - k) / (a + k), TABLES["erfc", a.dtype])
     square = a * a
     _, n, r = split(-square)
     r = r - fma(a, a, -square)
-    return scale(exp_reduced(r) * g / fma(a, 2.0, 1.0), n)
+    return in_range(exp_reduced(r) * g / fma(a, 2.0, 1.0), n)
 
 
 def erfc(x: Num) -> Num:
     """1 - erf(x)."""
     a = x.abs()
-    positive = _erfc_positive(a.at_most(27.3 if x.is_double else 10.1))
+    positive = a.at_most(27.3 if x.is_double else 10.1).choose(
+        a <= (26.0 if x.is_double else 9.0),
+        lambda a: _erfc_positive(a, add_exponent),
+        lambda a: _erfc_positive(a, scale),
+    )
     large = select(x < 0.0, 2.0 - positive, positive)
     return select(a < 0.45, 1.0 - _erf_small(x), large)
 

@@ -15,9 +15,11 @@ from shlo_disc.lower.cpu.target import host_target
 __all__ = [
     "LN2_HIGH",
     "LN2_LOW",
+    "add_exponent",
     "exp",
     "exp_reduced",
     "expm1",
+    "expm1_reduced",
     "logistic",
     "power_of_two",
     "scale",
@@ -45,19 +47,24 @@ def split(x: Num) -> tuple[Num, Num, Num]:
     return n, shifted.bits() - _MAGIC_BITS[x.dtype], r
 
 
-def _expm1_reduced(r: Num) -> Num:
+def expm1_reduced(r: Num) -> Num:
     """exp(r) - 1 for |r| <= log(2) / 2."""
     return fma(r * r, horner(r, TABLES["exp", r.dtype]), r)
 
 
 def exp_reduced(r: Num) -> Num:
     """exp(r) for |r| <= log(2) / 2."""
-    return _expm1_reduced(r) + 1.0
+    return expm1_reduced(r) + 1.0
 
 
 def power_of_two(n: Num, dtype: str) -> Num:
     """2^n of integers in the range of normal floats."""
     return ((n + _BIAS[dtype]) << _MANTISSA[dtype]).floats()
+
+
+def add_exponent(x: Num, n: Num) -> Num:
+    """X * 2^n where that is a normal number, as `x` is."""
+    return (x.bits() + (n << _MANTISSA[x.dtype])).floats()
 
 
 def scale(x: Num, n: Num) -> Num:
@@ -72,9 +79,22 @@ def scale(x: Num, n: Num) -> Num:
 
 def exp(x: Num) -> Num:
     """e^x."""
-    high = 89.0 if x.dtype == "f32" else 710.0
+    return x.choose(_is_ordinary(x), _exp_ordinary, _exp_any)
+
+
+def _is_ordinary(x: Num) -> Num:
+    """Whether e^x is a normal number and 2^n by itself too; False for NaN."""
+    return x.abs() <= (87.0 if x.dtype == "f32" else 708.0)
+
+
+def _exp_ordinary(x: Num) -> Num:
+    _, n, r = split(x)
+    return add_exponent(exp_reduced(r), n)
+
+
+def _exp_any(x: Num) -> Num:
     vanishes, safe = _vanishing(x)
-    _, n, r = split(safe.at_most(high))
+    _, n, r = split(safe.at_most(89.0 if x.dtype == "f32" else 710.0))
     return select(vanishes, 0.0, scale(exp_reduced(r), n))
 
 
@@ -91,7 +111,7 @@ def expm1(x: Num) -> Num:
     """e^x - 1 without cancellation."""
     low, high, tiny = (-18.0, 89.0, 2.0**-26) if x.dtype == "f32" else (-39.0, 710.0, 2.0**-55)
     _, n, r = split(x.at_most(high).at_least(low))
-    e = _expm1_reduced(r)
+    e = expm1_reduced(r)
     half = power_of_two(n - 1, x.dtype)  # 2^n itself may overflow
     result = fma(half, e, half - 0.5)
     result = result + result
@@ -105,13 +125,11 @@ def tanh(x: Num) -> Num:
     a = x.abs()
     _, n, r = split((a + a).at_most(2 * limit))
     power = power_of_two(n, x.dtype)
-    t = fma(power, _expm1_reduced(r), power - 1.0)
+    t = fma(power, expm1_reduced(r), power - 1.0)
     return (t / (t + 2.0)).copysign(x)  # -0 stays
 
 
 def logistic(x: Num) -> Num:
     """1 / (1 + e^-x), exact to the last denormal: e^x / (1 + e^x) for negative x."""
-    vanishes, safe = _vanishing(-x.abs())
-    _, n, r = split(safe)
-    e = select(vanishes, 0.0, scale(exp_reduced(r), n))
+    e = exp(-x.abs())
     return select(x < 0.0, e, 1.0) / (e + 1.0)

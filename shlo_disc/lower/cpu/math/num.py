@@ -6,7 +6,7 @@ instruction each, Python numbers become constants of the other operand's type.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from shlo_disc.lower.cpu.text import Text, element_type, lanes_of, like
 
@@ -190,6 +190,20 @@ class Num:
     def cast(self, name: str, element: str) -> Num:
         """A conversion: `arith.sitofp`, `arith.extf`, ..."""
         return Num(self.b, self.b.cast(name, self.name, element))
+
+    def choose(self, easy: Num, fast: Callable[[Num], Num], general: Callable[[Num], Num]) -> Num:
+        """`fast` of this register when every lane is `easy`, else `general` of it: a branch.
+
+        A scalar goes the general way: a branch costs as much as what it saves there.
+        """
+        if not self.lanes:
+            return general(self)
+        text = self.b
+        with text.if_((~easy).any().name) as branch:
+            branch.yield_(general(self).name)
+            with branch.otherwise():
+                branch.yield_(fast(self).name)
+        return Num(text, branch.results[0])
 
     def any(self) -> Num:
         """Whether any lane of an i1 register is true, as scalar."""
