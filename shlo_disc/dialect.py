@@ -11,6 +11,8 @@
                           (inputs, initial values, window, low and high padding), `dimension`
 `disc.scan`               element i is the reduction of elements up to i (from i on: `reverse`) of
                           `dimension`: (input, initial value)
+`disc.empty`              an array whose elements nobody reads before they are written:
+                          `{dims = ["b", "2*t"]}`
 `disc.guard`              a condition on symbolic sizes checked before a call runs:
                           `{lhs = "b", op = "==", rhs = "4", message = "..."}`
 ========================  ====================================================================
@@ -36,6 +38,7 @@ __all__ = [
     "Scan",
     "Yield",
     "dim",
+    "empty",
     "shape",
     "tidy",
     "verify",
@@ -43,6 +46,7 @@ __all__ = [
 
 ATTRIBUTES: dict[str, tuple[str, ...]] = {
     "disc.dim": ("dim",),
+    "disc.empty": ("dims",),
     "disc.fusion": ("kind",),
     "disc.guard": ("lhs", "op", "rhs", "message"),
     "disc.reduce_window": ("dimension",),
@@ -106,10 +110,17 @@ def _i64(number: int) -> ir.Attribute:
 
 def shape(dims: Sequence[object], element: ir.Type) -> ir.Value:
     """A new `disc.shape` at the insertion point: `tensor<len(dims) x element>`."""
+    return _with_dims("disc.shape", dims, ir.RankedTensorType.get([len(dims)], element))
+
+
+def empty(dims: Sequence[object], kind: ir.Type) -> ir.Value:
+    """A new `disc.empty` of type `kind` at the insertion point."""
+    return _with_dims("disc.empty", dims, kind)
+
+
+def _with_dims(name: str, dims: Sequence[object], kind: ir.Type) -> ir.Value:
     attribute = ir.ArrayAttr.get([ir.StringAttr.get(str(d)) for d in dims])
-    kind = ir.RankedTensorType.get([len(dims)], element)
-    op = ir.Operation.create("disc.shape", results=[kind], attributes={"dims": attribute})
-    return op.results[0]
+    return ir.Operation.create(name, results=[kind], attributes={"dims": attribute}).results[0]
 
 
 def dim(size: object, element: ir.Type) -> ir.Value:

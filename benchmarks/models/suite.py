@@ -54,7 +54,7 @@ _WORK = re.compile(
 def _kernels(name: str, ours: Any, theirs: Any, args: tuple[Any, ...]) -> str:
     """Fusions of ours and instructions of XLA that are a kernel each, those in loops too."""
     text = ours.lower(*args).as_text("disc")
-    mine = text.count('"disc.fusion"') - text.count('kind = "host"')
+    mine = text.count('"disc.fusion"') - text.count('kind = "host"') - text.count("disc.stored")
     compiled = theirs.lower(*args).compile().as_text()
     # Computations that a fusion or a reduction calls are part of it; loops and the entry are not.
     inner = set(re.findall(r"(?:calls|to_apply)=%?([\w.\-]+)", compiled))

@@ -119,6 +119,11 @@ def _declared(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
     return [tuple(Expr.const(n) for n in declared)]
 
 
+@_rule("disc.empty")
+def _empty(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+    return [tuple(s.parsed(d) for d in ir.ArrayAttr(op.attributes["dims"]))]
+
+
 @_rule("set_dimension_size")
 def _set_dimension_size(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
     raise refuse(op, "bounded dynamic sizes are not supported", "slice to the size instead")

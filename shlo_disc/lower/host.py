@@ -24,6 +24,7 @@ from shlo_disc.errors import UnsupportedError
 from shlo_disc.lower.constants import constant_bytes
 from shlo_disc.lower.host_prepare import prepare
 from shlo_disc.lower.host_scalars import emit_scalars
+from shlo_disc.lower.host_updates import stored_update, update_address
 from shlo_disc.lower.host_writer import HostWriter
 from shlo_disc.lower.kernel import (
     All,
@@ -186,8 +187,12 @@ class _Run:
     def _result(self, index: int) -> str:
         return self.w.pointer("%results", index)
 
-    def _place(self, text: str, op: ir.Operation) -> str:
+    def _place(self, text: str, op: ir.Operation, result: ir.Value | None = None) -> str:
         kind, _, rest = text.partition(":")
+        if kind == "update":
+            assert result is not None
+            update = stored_update(result)
+            return update_address(self.w, update, self.pointers, self.shapes)
         if kind == "slot":
             return self.slots[int(rest)]
         if kind == "result":
@@ -219,6 +224,10 @@ class _Run:
                     self.origin[op.results[0]] = self.origin[op.operands[0]]
             elif op.name == "stablehlo.constant":
                 self._constant(op)
+            elif op.name == "disc.empty":
+                if "disc.buffers" in op.attributes:
+                    (place,) = ir.ArrayAttr(op.attributes["disc.buffers"])
+                    self.pointers[op.results[0]] = self._place(ir.StringAttr(place).value, op)
             elif op.name == "stablehlo.while":
                 self._while(op)
             elif op.name in ("stablehlo.case", "stablehlo.if"):
@@ -240,10 +249,11 @@ class _Run:
         kind = ir.StringAttr(op.attributes["kind"]).value
         places = [ir.StringAttr(p).value for p in ir.ArrayAttr(op.attributes["disc.buffers"])]
         for result, place in zip(op.results, places, strict=True):
-            self.pointers[result] = self._place(place, op)
-        if kind == "host":
-            emit_scalars(self.w, op, self.pointers)
-            self.record.fusion(op, kind, KernelPlan(()), ())
+            self.pointers[result] = self._place(place, op, result)
+        if kind == "host" or "disc.stored" in op.attributes:
+            if kind == "host":
+                emit_scalars(self.w, op, self.pointers)
+            self.record.fusion(op, "host", KernelPlan(()), ())
             return
         plan, decisions = self._plan(op, kind)
         self.record.fusion(op, kind, plan, decisions)
@@ -456,14 +466,19 @@ class _Run:
         condition, body = op.regions[0].blocks[0], op.regions[1].blocks[0]
         self.record.enter(op)
         swaps: list[int] = []
+        stored: list[int] = []
         for index, mode in enumerate(modes):
-            start = self.pointers[op.operands[index]]
             if mode.startswith("inplace:") and mode != "inplace:init":
-                buffer = self._place(mode.removeprefix("inplace:"), op)
-                self._copy(buffer, op.operands[index])
-                start = buffer
+                start = self._place(mode.removeprefix("inplace:"), op)
+                if op.operands[index] in self.pointers:  # a `disc.empty` has nothing to copy
+                    self._copy(start, op.operands[index])
+            else:
+                start = self.pointers[op.operands[index]]
             if mode.startswith("swap:"):
                 swaps.append(index)
+                continue
+            if mode == "stored":
+                stored.append(index)
                 continue
             for value in (condition.arguments[index], body.arguments[index], op.results[index]):
                 self.pointers[value] = start
@@ -477,12 +492,16 @@ class _Run:
             first, second = (int(s) for s in modes[index].removeprefix("swap:").split(","))
             inits += [self.pointers[op.operands[index]], self.slots[first], self.slots[second]]
             names += [w.fresh("now"), w.fresh("next"), w.fresh("other")]
+        inits += [self.pointers[op.operands[index]] for index in stored]
+        names += [w.fresh("now") for _ in stored]
+        moving = [3 * k for k in range(len(swaps))]
+        moving += range(3 * len(swaps), len(names))
         types = ", ".join(["!llvm.ptr"] * len(inits))
         heads = ", ".join(f"{n} = {i}" for n, i in zip(names, inits, strict=True))
         into = f"{result}:{len(inits)} = " if inits else ""
         w.line(f"{into}scf.while ({heads}) : ({types}) -> ({types}) {{")
-        for k, index in enumerate(swaps):
-            self.pointers[condition.arguments[index]] = names[3 * k]
+        for k, index in zip(moving, (*swaps, *stored), strict=True):
+            self.pointers[condition.arguments[index]] = names[k]
         self._block(condition)
         flag = condition.operations[len(condition.operations) - 1].operation.operands[0]
         go = self._load_flag(flag)
@@ -493,8 +512,9 @@ class _Run:
         w.line("^bb0(" + ", ".join(f"{n}: !llvm.ptr" for n in inner) + "):")
         outer_next = self.next
         self.next = {}
+        for k, index in zip(moving, (*swaps, *stored), strict=True):
+            self.pointers[body.arguments[index]] = inner[k]
         for k, index in enumerate(swaps):
-            self.pointers[body.arguments[index]] = inner[3 * k]
             self.next[index] = inner[3 * k + 1]
         self._block(body)
         last = body.operations[len(body.operations) - 1].operation
@@ -503,11 +523,12 @@ class _Run:
             self._copy(self.next[index], last.operands[index])
             _, following, other = inner[3 * k : 3 * k + 3]
             yields += [following, other, following]
+        yields += [self.pointers[last.operands[index]] for index in stored]
         self.next = outer_next
         w.line(f"scf.yield {', '.join(yields)} : {types}" if yields else "scf.yield")
         w.line("}")
-        for k, index in enumerate(swaps):
-            self.pointers[op.results[index]] = f"{result}#{3 * k}"
+        for k, index in zip(moving, (*swaps, *stored), strict=True):
+            self.pointers[op.results[index]] = f"{result}#{k}"
         self.record.leave(op)
 
     def _load_flag(self, value: ir.Value) -> str:

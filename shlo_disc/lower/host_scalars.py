@@ -14,7 +14,7 @@ from shlo_disc.errors import InternalError
 from shlo_disc.lower.host_writer import HostWriter
 from shlo_disc.mlir import ir
 
-__all__ = ["emit_scalars"]
+__all__ = ["emit_scalars", "scalar_registers"]
 
 _BINARY = {
     "stablehlo.add": "arith.addi",
@@ -37,17 +37,34 @@ _SAME = ("stablehlo.reshape", "stablehlo.dynamic_reshape", "stablehlo.broadcast_
 
 def emit_scalars(w: HostWriter, op: ir.Operation, pointers: Mapping[ir.Value, str]) -> None:
     """Write the body of a `host` fusion: loads, arithmetic, stores."""
+    registers = scalar_registers(w, op, pointers)
+    block = op.regions[0].blocks[0]
+    last = block.operations[len(block.operations) - 1].operation
+    for value, result in zip(last.operands, op.results, strict=True):
+        _store(w, registers[value], pointers[result], value.type)
+
+
+def scalar_registers(
+    w: HostWriter, op: ir.Operation, pointers: Mapping[ir.Value, str]
+) -> dict[ir.Value, str]:
+    """The integer scalars of a fusion, as registers: what it is given, and what it computes of
+    that. Everything else in it is left out.
+    """
     block = op.regions[0].blocks[0]
     registers: dict[ir.Value, str] = {}
     for argument, operand in zip(block.arguments, op.operands, strict=True):
-        registers[argument] = _load(w, pointers[operand], argument.type)
+        if _is_scalar(argument):
+            registers[argument] = _load(w, pointers[operand], argument.type)
     for view in block.operations:
         inner = view.operation
-        if inner.name == "disc.yield":
-            for value, result in zip(inner.operands, op.results, strict=True):
-                _store(w, registers[value], pointers[result], value.type)
-        elif len(inner.results) and inner.name != "disc.shape":
+        if len(inner.results) and _is_scalar(inner.results[0]):
             registers[inner.results[0]] = _compute(w, inner, registers)
+    return registers
+
+
+def _is_scalar(value: ir.Value) -> bool:
+    kind = ir.RankedTensorType(value.type)
+    return not kind.rank and isinstance(kind.element_type, ir.IntegerType)
 
 
 def _element(kind: ir.Type) -> Any:

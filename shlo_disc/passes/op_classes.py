@@ -169,7 +169,7 @@ HOST_SCALARS = frozenset(
 
 CONTROL = frozenset({"stablehlo.case", "stablehlo.if", "stablehlo.while"})
 
-HOST = frozenset({"disc.guard", "disc.shape"})
+HOST = frozenset({"disc.empty", "disc.guard", "disc.shape"})
 """Read by the host program only."""
 
 TRANSCENDENTAL = frozenset(

@@ -13,10 +13,13 @@ What it writes:
 `disc.arena`          on `main`: the size in bytes of every slot, symbolic
 `disc.buffers`        on a fusion, `case` or `if`, per result: `slot:N` (arena), `result:N`
                       (the caller's result), `next:N` (the next value of loop carry N),
-                      `inplace` (the buffer of operand 0, which dies here)
+                      `inplace` (the buffer of operand 0, which dies here), `update` (its
+                      place in the array that a `dynamic_update_slice` changes)
+`disc.stored`         on a `dynamic_update_slice`: there is nothing left to do, see `update`
 `disc.carries`        on a `while`, per carried value: `same` (never changes), `swap:A,B`
                       (alternates between two slots), `inplace:PLACE` (one buffer,
-                      initialised by a copy), `inplace:init` (the initial value's own buffer)
+                      initialised by a copy), `inplace:init` (the initial value's own buffer),
+                      `stored` (where the step before stored it as `update`)
 `disc.reuses`         on `main` with donated arguments (`disc.donated` in `arg_attrs`):
                       `ARGUMENT:RESULT`, results that may be written into the argument's buffer
 ====================  ====================================================================
@@ -37,6 +40,7 @@ from shlo_disc.mlir import ir
 from shlo_disc.passes.base import Pass
 from shlo_disc.passes.donation import donated_reuses
 from shlo_disc.passes.op_classes import CONTROL, RESHAPES
+from shlo_disc.passes.plan_updates import place_updates
 
 __all__ = ["IN_PLACE_KINDS", "PlanBuffers"]
 
@@ -101,6 +105,7 @@ class _Planner:
         self._find_aliases(body)
         self._collect_uses(body)
         self._plan_in_place(body)
+        self._plan_updates(body)
         self._claim_results(body)
         self._request(body)
         slots, slot_of = self._allocate()
@@ -252,9 +257,10 @@ class _Planner:
             elif mode == "swap":
                 # No iteration: the result is the initial value.
                 root = self.root(loop.operands[index])
-                self.uses[root] = self.uses[root] + self._uses_seen_from(root, loop.results[index])
+                self.uses[root] = self.uses[root] + self.uses_seen_from(root, loop.results[index])
 
-    def _uses_seen_from(self, root: ir.Value, result: ir.Value) -> list[int]:
+    def uses_seen_from(self, root: ir.Value, result: ir.Value) -> list[int]:
+        """Where the uses of `result` end, in the block that defines `root`."""
         home = root.owner if isinstance(root.owner, ir.Block) else root.owner.operation.block
         if result.owner.operation.block == home:
             return self.uses[result]
@@ -300,6 +306,15 @@ class _Planner:
             self._share(op.results[0], self.root(op.operands[0]))
         return bool(chain)
 
+    def _plan_updates(self, block: ir.Block, loop: ir.Operation | None = None) -> None:
+        place_updates(block, loop, self)
+        for view in block.operations:
+            op = view.operation
+            for region in op.regions if op.name in CONTROL else ():
+                for inner in region.blocks:
+                    is_body = op.name == "stablehlo.while" and inner == op.regions[1].blocks[0]
+                    self._plan_updates(inner, op if is_body else None)
+
     # -- results --------------------------------------------------------------------------------
 
     def _claim_results(self, block: ir.Block) -> None:
@@ -337,6 +352,8 @@ class _Planner:
             op = view.operation
             if op.name == "stablehlo.while":
                 self._request_carries(op)
+            elif op.name == "disc.empty" and not self._only_filled(op):
+                self._need(op, 0, op.results[0], self.start(op))
             elif op.name == "disc.fusion" or op.name in CONTROL:
                 for index, result in enumerate(op.results):
                     placed = result in self.place or result in self.case_claims
@@ -347,6 +364,16 @@ class _Planner:
                 for region in op.regions:
                     for inner in region.blocks:
                         self._request(inner)
+
+    def _only_filled(self, op: ir.Operation) -> bool:
+        """Is the empty array nothing but the start of arrays that loops fill in place?"""
+        users = [use.owner.operation for use in op.results[0].uses]
+        return all(
+            user.name == "stablehlo.while" and self.carries[user.results[0]][k] == "inplace"
+            for user in users
+            for k, value in enumerate(user.operands)
+            if value == op.results[0]
+        )
 
     def _request_carries(self, loop: ir.Operation) -> None:
         start, _ = self.span[loop.results[0]]
@@ -408,6 +435,8 @@ class _Planner:
                     else:
                         texts.append(mode)
                 op.attributes["disc.carries"] = _strings(texts)
+            elif (op.results[0], 0) in slot_of if op.name == "disc.empty" else False:
+                op.attributes["disc.buffers"] = _strings([f"slot:{slot_of[op.results[0], 0]}"])
             elif op.name == "disc.fusion" or op.name in CONTROL:
                 texts = [self._place_text(op, i, slot_of) for i in range(len(op.results))]
                 op.attributes["disc.buffers"] = _strings(texts)

@@ -26,12 +26,14 @@ from shlo_disc.passes.plan_buffers import PlanBuffers
 from shlo_disc.passes.plan_fusion import PlanFusion
 from shlo_disc.passes.sink_constants import SinkConstants
 from shlo_disc.passes.sink_views import SinkViews
+from shlo_disc.passes.stack_results import StackResults
 
 __all__ = ["PLANNING", "pipeline_of", "registry"]
 
 PLANNING: tuple[Pass, ...] = (
     SinkConstants(),  # after the last cse, which would undo it; before bodies move into kernels
     SinkViews(),  # likewise
+    StackResults(),  # after all that rebuilds loops
     PlanFusion(),
     PlanBuffers(),
 )

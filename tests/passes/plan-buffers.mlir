@@ -111,3 +111,87 @@ func.func public @main(%x: tensor<8xf32>, %i: tensor<8x1xi32>) -> tensor<8xf32> 
   }) {kind = "scatter", name = "b"} : (tensor<8xf32>, tensor<8x1xi32>) -> tensor<8xf32>
   return %b : tensor<8xf32>
 }
+
+// -----
+
+// A state that a loop stacks is written where it belongs, and read there by the next step.
+// CHECK-LABEL: func.func public @main
+// CHECK-SAME: disc.arena = ["4", "4", "1"]
+// CHECK: "disc.empty"
+// CHECK-NOT: disc.buffers = ["slot
+// CHECK: disc.carries = ["swap:0,1", "stored", "inplace:result:0"]
+// CHECK: disc.buffers = ["update"], kind = "loop"
+// CHECK: disc.buffers = ["inplace"], disc.stored, kind = "dynamic_update_slice"
+func.func public @main(%x: tensor<1x?xf32> {disc.shape = ["1", "b"]}) -> tensor<8x?xf32> {
+  %i0 = stablehlo.constant dense<0> : tensor<i32>
+  %e = "disc.empty"() {dims = ["8", "b"]} : () -> tensor<8x?xf32>
+  %r:3 = stablehlo.while(%i = %i0, %h = %x, %a = %e) : tensor<i32>, tensor<1x?xf32>, tensor<8x?xf32> attributes {disc.stacked = array<i64: 2>}
+  cond {
+    %c = "disc.fusion"(%i) ({
+    ^bb0(%u: tensor<i32>):
+      %eight = stablehlo.constant dense<8> : tensor<i32>
+      %l = stablehlo.compare LT, %u, %eight : (tensor<i32>, tensor<i32>) -> tensor<i1>
+      "disc.yield"(%l) : (tensor<i1>) -> ()
+    }) {kind = "host", name = "less"} : (tensor<i32>) -> tensor<i1>
+    stablehlo.return %c : tensor<i1>
+  } do {
+    %g = "disc.fusion"(%h) ({
+    ^bb0(%u: tensor<1x?xf32>):
+      %l = stablehlo.tanh %u : tensor<1x?xf32>
+      "disc.yield"(%l) : (tensor<1x?xf32>) -> ()
+    }) {kind = "loop", name = "step"} : (tensor<1x?xf32>) -> tensor<1x?xf32>
+    %b = "disc.fusion"(%a, %g, %i, %i0) ({
+    ^bb0(%u: tensor<8x?xf32>, %v: tensor<1x?xf32>, %p: tensor<i32>, %q: tensor<i32>):
+      %l = stablehlo.dynamic_update_slice %u, %v, %p, %q : (tensor<8x?xf32>, tensor<1x?xf32>, tensor<i32>, tensor<i32>) -> tensor<8x?xf32>
+      "disc.yield"(%l) : (tensor<8x?xf32>) -> ()
+    }) {kind = "dynamic_update_slice", name = "store"} : (tensor<8x?xf32>, tensor<1x?xf32>, tensor<i32>, tensor<i32>) -> tensor<8x?xf32>
+    %j = "disc.fusion"(%i) ({
+    ^bb0(%u: tensor<i32>):
+      %one = stablehlo.constant dense<1> : tensor<i32>
+      %l = stablehlo.add %u, %one : tensor<i32>
+      "disc.yield"(%l) : (tensor<i32>) -> ()
+    }) {kind = "host", name = "count"} : (tensor<i32>) -> tensor<i32>
+    stablehlo.return %j, %g, %b : tensor<i32>, tensor<1x?xf32>, tensor<8x?xf32>
+  }
+  return %r#2 : tensor<8x?xf32>
+}
+
+// -----
+
+// Not where the array is not known to be one of slices: a step would read what it overwrites.
+// CHECK-LABEL: func.func public @main
+// CHECK: disc.carries = ["swap:0,1", "swap:2,3", "inplace:
+// CHECK: disc.buffers = ["next:1"], kind = "loop"
+// CHECK-NOT: disc.stored
+func.func public @main(%x: tensor<1x?xf32> {disc.shape = ["1", "b"]}, %e: tensor<8x?xf32> {disc.shape = ["8", "b"]}) -> tensor<8x?xf32> {
+  %i0 = stablehlo.constant dense<0> : tensor<i32>
+  %r:3 = stablehlo.while(%i = %i0, %h = %x, %a = %e) : tensor<i32>, tensor<1x?xf32>, tensor<8x?xf32>
+  cond {
+    %c = "disc.fusion"(%i) ({
+    ^bb0(%u: tensor<i32>):
+      %eight = stablehlo.constant dense<8> : tensor<i32>
+      %l = stablehlo.compare LT, %u, %eight : (tensor<i32>, tensor<i32>) -> tensor<i1>
+      "disc.yield"(%l) : (tensor<i1>) -> ()
+    }) {kind = "host", name = "less"} : (tensor<i32>) -> tensor<i1>
+    stablehlo.return %c : tensor<i1>
+  } do {
+    %g = "disc.fusion"(%h) ({
+    ^bb0(%u: tensor<1x?xf32>):
+      %l = stablehlo.tanh %u : tensor<1x?xf32>
+      "disc.yield"(%l) : (tensor<1x?xf32>) -> ()
+    }) {kind = "loop", name = "step"} : (tensor<1x?xf32>) -> tensor<1x?xf32>
+    %b = "disc.fusion"(%a, %g, %i, %i0) ({
+    ^bb0(%u: tensor<8x?xf32>, %v: tensor<1x?xf32>, %p: tensor<i32>, %q: tensor<i32>):
+      %l = stablehlo.dynamic_update_slice %u, %v, %p, %q : (tensor<8x?xf32>, tensor<1x?xf32>, tensor<i32>, tensor<i32>) -> tensor<8x?xf32>
+      "disc.yield"(%l) : (tensor<8x?xf32>) -> ()
+    }) {kind = "dynamic_update_slice", name = "store"} : (tensor<8x?xf32>, tensor<1x?xf32>, tensor<i32>, tensor<i32>) -> tensor<8x?xf32>
+    %j = "disc.fusion"(%i) ({
+    ^bb0(%u: tensor<i32>):
+      %one = stablehlo.constant dense<1> : tensor<i32>
+      %l = stablehlo.add %u, %one : tensor<i32>
+      "disc.yield"(%l) : (tensor<i32>) -> ()
+    }) {kind = "host", name = "count"} : (tensor<i32>) -> tensor<i32>
+    stablehlo.return %j, %g, %b : tensor<i32>, tensor<1x?xf32>, tensor<8x?xf32>
+  }
+  return %r#2 : tensor<8x?xf32>
+}

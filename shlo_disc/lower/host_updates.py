@@ -1,0 +1,72 @@
+"""Addresses of updates that are computed at their place in a larger array (see plan-buffers)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from shlo_disc.dynamic.memory import element_bytes
+from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.dynamic.views import dense_strides
+from shlo_disc.errors import InternalError
+from shlo_disc.lower.host_scalars import scalar_registers
+from shlo_disc.lower.host_writer import HostWriter
+from shlo_disc.mlir import ir
+
+__all__ = ["stored_update", "update_address"]
+
+_RESHAPES = frozenset({"stablehlo.reshape", "stablehlo.dynamic_reshape"})
+
+
+def stored_update(value: ir.Value) -> ir.Operation:
+    """The fusion marked `disc.stored` whose update `value` is, perhaps in another shape.
+
+    Raises InternalError where there is none.
+    """
+    waiting = [value]
+    while waiting:
+        for use in waiting.pop().uses:
+            op = use.owner.operation
+            if op.name in _RESHAPES:
+                waiting.append(op.results[0])
+            elif "disc.stored" in op.attributes and use.operand_number:
+                return op
+    raise InternalError(f"no dynamic_update_slice stores {value}")
+
+
+def update_address(
+    w: HostWriter, fusion: ir.Operation, pointers: Mapping[ir.Value, str], shapes: ShapeAnalysis
+) -> str:
+    """Where the update of `fusion` begins; start indices are clamped, as specified."""
+    registers = scalar_registers(w, fusion, pointers)
+    ops = [view.operation for view in fusion.regions[0].blocks[0].operations]
+    update = next(op for op in ops if op.name == "stablehlo.dynamic_update_slice")
+    sizes, window = (shapes.shape(update.operands[k]) for k in (0, 1))
+    element = element_bytes(ir.RankedTensorType(update.operands[0].type).element_type)
+    address = pointers[fusion.operands[0]]
+    for d, stride in enumerate(dense_strides(sizes)):
+        room = sizes[d] - window[d]
+        if room == 0:
+            continue
+        start = update.operands[2 + d]
+        at = _as_i64(w, registers[start], start.type)
+        at = _define(w, f"arith.maxsi {at}, {w.const(0)} : i64")
+        at = _define(w, f"arith.minsi {at}, {w.size(room)} : i64")
+        at = _define(w, f"arith.muli {at}, {w.size(stride * element)} : i64")
+        address = _define(
+            w, f"llvm.getelementptr {address}[{at}] : (!llvm.ptr, i64) -> !llvm.ptr, i8"
+        )
+    return address
+
+
+def _define(w: HostWriter, right: str) -> str:
+    name = w.fresh("at")
+    w.line(f"{name} = {right}")
+    return name
+
+
+def _as_i64(w: HostWriter, register: str, kind: ir.Type) -> str:
+    element = ir.RankedTensorType(kind).element_type
+    if element.width == 64:
+        return register
+    name = "arith.extui" if element.is_unsigned else "arith.extsi"
+    return _define(w, f"{name} {register} : i{element.width} to i64")

@@ -1,0 +1,177 @@
+"""Where an update of a larger array may be computed: at its place in that array.
+
+A `dynamic_update_slice` in place whose update is contiguous there needs no kernel: what computes
+the update writes it where it belongs. In a loop that stacks its results (`disc.stacked`), a later
+step also reads such a value where the step before stored it, so that a state that is a result too,
+as in a recurrent layer, is written once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.mlir import ir, producer
+from shlo_disc.passes.op_classes import HOST_SCALARS
+
+__all__ = ["place_updates"]
+
+
+class _Planner(Protocol):
+    shapes: ShapeAnalysis
+    uses: dict[ir.Value, list[int]]
+    place: dict[ir.Value, str]
+    carries: dict[ir.Value, list[str]]
+
+    def root(self, value: ir.Value) -> ir.Value: ...
+    def start(self, op: ir.Operation) -> int: ...
+    def uses_seen_from(self, root: ir.Value, result: ir.Value) -> list[int]: ...
+
+
+def place_updates(block: ir.Block, loop: ir.Operation | None, live: _Planner) -> None:
+    """Give the results that are updates in `block` the place `update`, and the
+    `dynamic_update_slice` they are for the attribute `disc.stored`.
+
+    `loop`: the `while` whose body the block is; what it carries in place is planned already.
+    """
+    for view in list(block.operations):
+        op = view.operation
+        if op.name == "disc.fusion" and ir.StringAttr(op.attributes["kind"]).value == _KIND:
+            _place(op, loop, live)
+
+
+_KIND = "dynamic_update_slice"
+
+
+def _place(op: ir.Operation, loop: ir.Operation | None, live: _Planner) -> None:
+    if live.place.get(op.results[0]) != "inplace":
+        return
+    inner = op.regions[0].blocks[0]
+    update = next(v.operation for v in inner.operations if v.operation.name == "stablehlo." + _KIND)
+    arguments = list(inner.arguments)
+    if update.operands[1] not in arguments or not _is_run(update, live.shapes):
+        return
+    value = op.operands[arguments.index(update.operands[1])]
+    root, container = live.root(value), live.root(op.operands[0])
+    maker = producer(root)
+    if maker is None or maker.name != "disc.fusion" or maker.block != op.block:
+        return
+    carried = _carried(root, loop, live)
+    own = live.place.get(root)
+    if own is not None and own not in [f"next:{k}" for k in carried]:
+        return
+    if carried and not _is_stacked(container, loop):
+        return
+    scalars = [v for v in op.operands if v not in (op.operands[0], value)]
+    if not _are_known(scalars, maker, live) or not _is_arithmetic(update, inner):
+        return
+    if not _is_quiet(root, container, maker, op, live):
+        return
+    live.place[root] = "update"
+    op.attributes["disc.stored"] = ir.UnitAttr.get()
+    if loop is not None:
+        _read_where_stored(carried, container, loop, live)
+
+
+def _is_run(update: ir.Operation, shapes: ShapeAnalysis) -> bool:
+    """Is the update one run of neighbouring elements of what it is written into?"""
+    sizes, window = (shapes.shape(update.operands[k]) for k in (0, 1))
+    d = len(sizes)
+    while d and shapes.constraints.equal(sizes[d - 1], window[d - 1]):
+        d -= 1
+    return all(size.is_one for size in window[: max(d - 1, 0)])
+
+
+def _carried(root: ir.Value, loop: ir.Operation | None, live: _Planner) -> list[int]:
+    """Which values of the next step `root` is."""
+    if loop is None:
+        return []
+    body = loop.regions[1].blocks[0]
+    last = body.operations[len(body.operations) - 1].operation
+    return [k for k, value in enumerate(last.operands) if live.root(value) == root]
+
+
+def _is_stacked(container: ir.Value, loop: ir.Operation | None) -> bool:
+    """Does every step write a slice of `container` of its own?"""
+    if loop is None or "disc.stacked" not in loop.attributes:
+        return False
+    arguments = loop.regions[1].blocks[0].arguments
+    return any(container == arguments[k] for k in _stacked(loop))
+
+
+def _stacked(loop: ir.Operation) -> list[int]:
+    return list(ir.DenseI64ArrayAttr(loop.attributes["disc.stacked"]))
+
+
+def _are_known(scalars: list[ir.Value], maker: ir.Operation, live: _Planner) -> bool:
+    """Are these values there before `maker` runs, as integers the host program can load?"""
+    for value in scalars:
+        kind = ir.RankedTensorType(value.type)
+        if kind.rank or not isinstance(kind.element_type, ir.IntegerType):
+            return False
+        source = producer(value)
+        if source is None or source.block != maker.block or not len(source.results):
+            continue
+        if source.name != "stablehlo.constant" and live.start(source) >= live.start(maker):
+            return False
+    return True
+
+
+def _is_arithmetic(update: ir.Operation, inner: ir.Block) -> bool:
+    """Is everything else in the fusion integer arithmetic on scalars?"""
+    for view in inner.operations:
+        op = view.operation
+        if op == update or op.name in ("disc.yield", "disc.shape"):
+            continue
+        kind = ir.RankedTensorType(op.results[0].type)
+        whole = isinstance(kind.element_type, ir.IntegerType) and not kind.rank
+        if op.name not in HOST_SCALARS or not whole:
+            return False
+    return True
+
+
+def _is_quiet(
+    root: ir.Value, container: ir.Value, maker: ir.Operation, op: ir.Operation, live: _Planner
+) -> bool:
+    """Is `container` left alone between `maker` and `op`, and after `op` as long as the value is
+    read?
+    """
+    begin, end = live.start(maker), live.start(op)
+    source = producer(container)
+    if (container.owner if source is None else source.block) != op.block:
+        return False
+    if source is not None and live.start(source) >= begin:
+        return False
+    if any(begin <= position < end for position in live.uses[container]):
+        return False
+    last = max(live.uses[root], default=end)
+    return not any(
+        end < live.start(other) <= last
+        for other in _changes(op.block, container, live)
+        if other != op
+    )
+
+
+def _changes(block: ir.Block, container: ir.Value, live: _Planner) -> Iterator[ir.Operation]:
+    """The ops of `block` that may write into `container`: in place, or step by step."""
+    for view in block.operations:
+        op = view.operation
+        changed = list(op.operands)[: 1 if op.name == "disc.fusion" else None]
+        if op.name in ("disc.fusion", "stablehlo.while") and any(
+            live.root(value) == container for value in changed
+        ):
+            yield op
+
+
+def _read_where_stored(
+    carried: list[int], container: ir.Value, loop: ir.Operation, live: _Planner
+) -> None:
+    """The carried values are read where they are in `container`, by what follows the loop too."""
+    body = loop.regions[1].blocks[0]
+    stack = next((k for k, a in enumerate(body.arguments) if a == container), None)
+    for k in carried:
+        live.carries[loop.results[0]][k] = "stored"
+        assert stack is not None
+        root = live.root(loop.results[stack])
+        live.uses[root] = live.uses[root] + live.uses_seen_from(root, loop.results[k])
