@@ -19,7 +19,10 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.mlir import ir, producer
 
-__all__ = ["VIEWS", "View", "dense_strides", "view_of"]
+__all__ = ["VIEWS", "View", "band_of", "dense_strides", "view_of"]
+
+MOST_BANDS = 8
+"""Parts of equal width that :func:`band_of` looks for."""
 
 ZERO, ONE = Expr.const(0), Expr.const(1)
 
@@ -55,6 +58,29 @@ def view_of(value: ir.Value, bases: Container[ir.Value], shapes: ShapeAnalysis) 
         return None
     inner = view_of(op.operands[0], bases, shapes)
     return None if inner is None else rule(op, inner, shapes)
+
+
+def band_of(value: ir.Value, base: ir.Value, shapes: ShapeAnalysis) -> tuple[int, int] | None:
+    """(number, count) where `value` is one of `count` parts of equal width, side by side along
+    the last dimension of `base` (`jnp.split`); None where it is no such part.
+    """
+    op = producer(value)
+    if op is None or op.name not in SLICES or op.operands[0] != base:
+        return None
+    view = view_of(value, [base], shapes)
+    sizes, equal = tuple(shapes.shape(base)), shapes.constraints.equal
+    if view is None or view.strides != tuple(dense_strides(sizes)):
+        return None
+    whole = all(equal(x, y) for x, y in zip(view.sizes[:-1], sizes[:-1], strict=True))
+    width = view.sizes[-1]
+    for count in range(2, MOST_BANDS + 1) if whole else ():
+        if equal(width * count, sizes[-1]):
+            numbers = (k for k in range(count) if equal(view.first, width * k))
+            return next(((k, count) for k in numbers), None)
+    return None
+
+
+SLICES = frozenset({"stablehlo.real_dynamic_slice", "stablehlo.slice"})
 
 
 def _transpose(op: ir.Operation, x: View, shapes: ShapeAnalysis) -> View | None:

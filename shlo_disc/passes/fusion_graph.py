@@ -66,6 +66,8 @@ class Cluster:
     """Nodes of other clusters that are computed here once more."""
     because: list[str] = field(default_factory=list)
     """Decisions of the cost model, for `explain()`."""
+    bands: int = 0
+    """Kind `dense`: in how many parts, side by side, the sums are read in it (`jnp.split`)."""
 
     def inherit(self, *parts: Cluster) -> Cluster:
         """Take over what was decided for clusters this one is made of; returns itself."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shlo_disc.dynamic.views import VIEWS
+from shlo_disc.dynamic.views import VIEWS, band_of
 from shlo_disc.mlir import ir
 from shlo_disc.passes.fusion_cost import CHEAP_OPS, Costs
 from shlo_disc.passes.fusion_graph import Cluster, Node, squeezed
@@ -99,6 +99,87 @@ class DensePlanner(Costs):
             how += [(name, str(attribute)) for name, attribute in op.attributes.items()]
         return chain[-1].operands[0], *how
 
+    def bands(self) -> None:
+        """A dot takes in the loop cluster that reads its outcome in parts side by side: the gates
+        of a recurrent layer.
+        """
+        for dot in self.nodes:
+            mine = self.cluster_of.get(dot.index)
+            if mine is None or mine.kind != "dense" or dot.op.name != "stablehlo.dot_general":
+                continue
+            if mine.bands or not self._is_row_major(mine):
+                continue
+            # Its one result so far: what others read.
+            outer = [i for i in mine.members if self.nodes[i].users - mine.members]
+            if len(outer) != 1 or outer[0] in self.kept:
+                continue
+            total = self.nodes[outer[0]]
+            for cluster in self._loops_on(total):
+                reason = self._no_bands(cluster, total)
+                union = Cluster("dense", mine.space, members=mine.members | cluster.members)
+                union.bands = self._bands_of(total)
+                reason = reason or self.misfit(union)
+                if reason is None:
+                    union.inherit(mine, cluster)
+                    self.replace(union, mine, cluster)
+                    break
+                self.why[total.index, min(total.users & cluster.members)] = reason
+
+    def _is_row_major(self, cluster: Cluster) -> bool:
+        """Do the columns of the one product in it come from its right operand, in their order?"""
+        nodes = [self.nodes[i] for i in cluster.members]
+        dots = [node for node in nodes if node.op.name == "stablehlo.dot_general"]
+        order = self._order_of(cluster)
+        if len(dots) != 1 or order != list(range(len(order))):
+            return False
+        return len(dot_sides(dots[0].op)[1].free) == 1
+
+    def _loops_on(self, total: Node) -> list[Cluster]:
+        """The loop clusters that read slices of `total`."""
+        found: dict[Cluster, None] = {}
+        for index in sorted(total.users):
+            cluster = self.cluster_of.get(index)
+            if cluster is not None and cluster.kind == "loop" and self._band(index, total):
+                found[cluster] = None
+        return list(found)
+
+    def _band(self, index: int, total: Node) -> tuple[int, int] | None:
+        results = list(self.nodes[index].op.results)
+        return band_of(results[0], total.op.results[0], self.shapes) if results else None
+
+    def _bands_of(self, total: Node) -> int:
+        return max((band[1] for i in total.users if (band := self._band(i, total))), default=0)
+
+    def _no_bands(self, cluster: Cluster, total: Node) -> str | None:
+        """Why `cluster`, which reads slices of `total`, is not computed in its kernel."""
+        if cluster.members & self.kept:
+            return "it is read at other places, too"
+        late: set[int] = set()
+        counts: set[int] = set()
+        for index in sorted(cluster.members):
+            node = self.nodes[index]
+            band = self._band(index, total)
+            if band is not None:
+                counts.add(band[1])
+                if not self.same(node.shapes[0], cluster.space):
+                    return "its parts have other sizes than what is computed from them"
+                late.add(index)
+                continue
+            for value in node.operands:
+                for base, chain in self.bases(value):
+                    source = self.of_value.get(base)
+                    if source == total.index:
+                        return "it is read in other parts, too"
+                    if source not in late:
+                        continue
+                    here = self.same(node.shapes[0], cluster.space)
+                    if chain or node.role != "elementwise" or not here:
+                        return "an element would need sums at other places"
+                    late.add(index)
+        if len(counts) != 1 or cluster.space[-1].is_one:
+            return "it is cut into parts of several widths, or of one column"
+        return None
+
     def prologues(self) -> None:
         """A dot computes cheap element-wise work on its right operand while it copies blocks."""
         for dot in self.nodes:
@@ -120,6 +201,8 @@ class DensePlanner(Costs):
     def _no_prologue(self, work: Cluster, mine: Cluster, dot: Node) -> str | None:
         """Why the right operand of `dot`, computed by `work`, is not computed in its kernel."""
         nodes = [self.nodes[i] for i in work.members]
+        if mine.bands:
+            return "the sums are read in parts"
         if sum(self.nodes[i].op.name == "stablehlo.dot_general" for i in mine.members) > 1:
             return "several products share a kernel"
         if self.outside_users(work) != {dot.index} or work.members & self.kept:

@@ -97,6 +97,7 @@ class _Planner(DensePlanner):
             if node.op.name == "stablehlo.dot_general":
                 self.attention(node)
         self.siblings()
+        self.bands()
         self.prologues()
         self.side_by_side()
 

@@ -417,3 +417,41 @@ func.func @main(%x: tensor<?x?x8xf32> {disc.shape = ["b", "t", "8"]}, %v: tensor
   %z = stablehlo.dot_general %t, %w, contracting_dims = [2] x [0] : (tensor<?x?x8xf32>, tensor<8x4xf32>) -> tensor<?x?x4xf32>
   return %y, %z : tensor<?x?x4xf32>, tensor<?x?x4xf32>
 }
+
+// -----
+
+// Two gates and what is computed of them: no sum is stored.
+// CHECK-LABEL: func.func @main
+// CHECK: "disc.fusion"
+// CHECK: stablehlo.dot_general
+// CHECK: stablehlo.multiply
+// CHECK: kind = "dense", name = "dot_general_real_dynamic_slice_logistic_multiply", why = ["fused: 4 values never stored
+// CHECK-NOT: "disc.fusion"
+func.func @main(%h: tensor<?x8xf32> {disc.shape = ["b", "8"]}, %w: tensor<8x32xf32>) -> tensor<?x16xf32> {
+  %s = stablehlo.dot_general %h, %w, contracting_dims = [1] x [0] : (tensor<?x8xf32>, tensor<8x32xf32>) -> tensor<?x32xf32>
+  %sizes = "disc.shape"() {dims = ["b", "16"]} : () -> tensor<2xi64>
+  %ends = "disc.shape"() {dims = ["b", "32"]} : () -> tensor<2xi64>
+  %zeros = stablehlo.constant dense<0> : tensor<2xi64>
+  %second = stablehlo.constant dense<[0, 16]> : tensor<2xi64>
+  %ones = stablehlo.constant dense<1> : tensor<2xi64>
+  %a = stablehlo.real_dynamic_slice %s, %zeros, %sizes, %ones : (tensor<?x32xf32>, tensor<2xi64>, tensor<2xi64>, tensor<2xi64>) -> tensor<?x16xf32>
+  %b = stablehlo.real_dynamic_slice %s, %second, %ends, %ones : (tensor<?x32xf32>, tensor<2xi64>, tensor<2xi64>, tensor<2xi64>) -> tensor<?x16xf32>
+  %g = stablehlo.logistic %b : tensor<?x16xf32>
+  %y = stablehlo.multiply %a, %g : tensor<?x16xf32>
+  return %y : tensor<?x16xf32>
+}
+
+// -----
+
+// Parts of several widths are read from memory.
+// CHECK-LABEL: func.func @main
+// CHECK: kind = "dense", name = "dot_general"
+// CHECK: kind = "loop"
+func.func @main(%h: tensor<16x8xf32>, %w: tensor<8x33xf32>) -> (tensor<16x16xf32>, tensor<16x17xf32>) {
+  %s = stablehlo.dot_general %h, %w, contracting_dims = [1] x [0] : (tensor<16x8xf32>, tensor<8x33xf32>) -> tensor<16x33xf32>
+  %a = stablehlo.slice %s [0:16, 0:16] : (tensor<16x33xf32>) -> tensor<16x16xf32>
+  %b = stablehlo.slice %s [0:16, 16:33] : (tensor<16x33xf32>) -> tensor<16x17xf32>
+  %x = stablehlo.negate %a : tensor<16x16xf32>
+  %y = stablehlo.negate %b : tensor<16x17xf32>
+  return %x, %y : tensor<16x16xf32>, tensor<16x17xf32>
+}

@@ -95,14 +95,14 @@ class Elemental:
 
     def value_at(self, value: ir.Value, index: Index, mask: str | None = None) -> str:
         """The register of `value` at `index`; see the module."""
-        known = self.b.recall((value, index, mask))
+        known = self.b.recall((self, value, index, mask))
         if known is not None:
             return str(known)
         # Element-wise chains are walked with a stack of our own: they can be long.
         stack = [value]
         while stack:
             top = stack[-1]
-            if self.b.recall((top, index, mask)) is not None:
+            if self.b.recall((self, top, index, mask)) is not None:
                 stack.pop()
                 continue
             op = None if top in self.overrides or top in self.inputs else producer(top)
@@ -111,7 +111,7 @@ class Elemental:
                     v
                     for v in op.operands
                     if self._at(op, v, index) is index
-                    and self.b.recall((v, index, mask)) is None
+                    and self.b.recall((self, v, index, mask)) is None
                     and _is_scalar_op(v)
                     and v not in self.overrides
                 ]
@@ -122,9 +122,9 @@ class Elemental:
                 result = emit_scalar(self.b, op, args)
             else:
                 result = self._other(top, op, index, mask)
-            self.b.remember((top, index, mask), result, self.b.depth_of(result))
+            self.b.remember((self, top, index, mask), result, self.b.depth_of(result))
             stack.pop()
-        return str(self.b.recall((value, index, mask)))
+        return str(self.b.recall((self, value, index, mask)))
 
     def _at(self, op: ir.Operation, operand: ir.Value, index: Index) -> Index:
         """The index of an element-wise op's operand: rank-0 ones of select and clamp are shared."""

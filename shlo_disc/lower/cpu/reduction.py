@@ -146,7 +146,7 @@ def _pick(e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: s
           results: Sequence[str]) -> str:  # fmt: skip
     """Remember all results of `op` at this index; the one that was asked for."""
     for result, register in zip(op.results, results, strict=True):
-        e.b.remember((result, index, mask), register, e.b.depth_of(register))
+        e.b.remember((e, result, index, mask), register, e.b.depth_of(register))
     return results[list(op.results).index(value)]
 
 

@@ -8,23 +8,24 @@ the unrolled tile: an activation is 50 instructions, and they are in the kernel 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.errors import InternalError
 from shlo_disc.lower.cpu.dense.places import tile_space
-from shlo_disc.lower.cpu.dense.problem import Axis, Dense
+from shlo_disc.lower.cpu.dense.problem import Axis, Bands, Dense
 from shlo_disc.lower.cpu.dense.text import SizedText
 from shlo_disc.lower.cpu.elemental import Arguments, Elemental
 from shlo_disc.lower.cpu.elements import Element, element_of
 from shlo_disc.lower.cpu.index import Index, Ix
 from shlo_disc.lower.cpu.scalar import SCALAR_OPS, convert
 from shlo_disc.lower.cpu.text import vector_type
-from shlo_disc.lower.kernel import Buffer
+from shlo_disc.lower.kernel import Buffer, Output
 from shlo_disc.mlir import ir, producer
 
-__all__ = ["Epilogue"]
+__all__ = ["BandEpilogue", "Epilogue"]
 
 E = TypeVar("E", bound=Elemental)
 
@@ -69,7 +70,10 @@ class Epilogue:
 
     def ask(self, b: SizedText, place: list[str], row: str, column: str, mask: str) -> None:
         """See `Finish`."""
-        emitter, here = self._emitter(_Asking, b, self._axes(place, row, column), mask)
+        self._ask(b, self._axes(place, row, column), mask)
+
+    def _ask(self, b: SizedText, axes: Sequence[tuple[Axis, Ix]], mask: str) -> None:
+        emitter, here = self._emitter(_Asking, b, axes, mask)
         emitter.overrides[self.dense.total] = lambda *_: emitter.nothing(self.dense.total)
         emitter.value_at(self.dense.root, here, mask)
 
@@ -81,15 +85,84 @@ class Epilogue:
         return axes
 
     def _emitter(
-        self, kind: type[E], b: SizedText, axes: Sequence[tuple[Axis, Ix]], mask: str | None
+        self,
+        kind: type[E],
+        b: SizedText,
+        axes: Sequence[tuple[Axis, Ix]],
+        mask: str | None,
+        root: ir.Value | None = None,
     ) -> tuple[E, Index]:
-        """An emitter, and the index of the root, at one place of the result."""
+        """An emitter, and the index of `root` (`dense.root`), at one place of the result."""
         tiles = [(axis.size, axis.c, at) for axis, at in axes]
         space, count = tile_space(b, self.shapes, tiles, self.lanes)
         emitter = kind(b, space, self.shapes, self.block, self.arguments)
         emitter.tail = mask
-        shape = emitter.shape(self.dense.root)
+        shape = emitter.shape(self.dense.root if root is None else root)
         return emitter, space.root(shape, 0, count) if shape else ()
+
+
+class BandEpilogue(Epilogue):
+    """A `FinishBands`: computes the results of `dense.bands`."""
+
+    def write(
+        self, b: SizedText, sums: Sequence[str], place: list[str], row: str, column: str, mask: str
+    ) -> None:
+        """See `FinishBands`."""
+        bands = self._checked()
+        values: list[str] = []
+        for band, total in enumerate(sums):
+            axes = self._whole_axes(b, place, row, column, band)
+            values.append(self.at(b, total, axes, mask))
+            if bands.whole is not None:
+                self._store(b, bands.whole, self.dense.root, values[-1], axes, mask)
+        axes = self._axes(place, row, column)
+        emitter, here = self._emitter(Elemental, b, axes, mask, bands.results[0][0])
+        for part, band in bands.parts.items():
+            emitter.overrides[part] = lambda *_, band=band: values[band]
+        for root, number in bands.results:
+            value = b.broadcast(emitter.value_at(root, here, mask), self.lanes)
+            self._store(b, number, root, value, axes, mask)
+
+    def ask(self, b: SizedText, place: list[str], row: str, column: str, mask: str) -> None:
+        """See `Finish`."""
+        bands = self._checked()
+        for band in range(self.dense.problem.bands):
+            self._ask(b, self._whole_axes(b, place, row, column, band), mask)
+        axes = self._axes(place, row, column)
+        emitter, here = self._emitter(_Asking, b, axes, mask, bands.results[0][0])
+        for part in bands.parts:
+            emitter.overrides[part] = lambda *_, part=part: emitter.nothing(part)
+        for root, _ in bands.results:
+            emitter.value_at(root, here, mask)
+
+    def _checked(self) -> Bands:
+        if self.dense.bands is None:
+            raise InternalError(f"no bands of {self.dense.root}")
+        return self.dense.bands
+
+    def _whole_axes(
+        self, b: SizedText, place: list[str], row: str, column: str, band: int
+    ) -> list[tuple[Axis, Ix]]:
+        """The axes of `dense.root`, at a column of a band."""
+        *others, (axis, at) = self._axes(place, row, column)
+        width = self.dense.problem.columns
+        moved = b.add(column, b.mul(b.param(width, opaque=True), band))
+        multiple = self.lanes if self.shapes.constraints.divisible(width, self.lanes) else 1
+        whole = replace(axis, size=axis.size * self.dense.problem.bands)
+        return [*others, (whole, replace(at, base=moved, multiple=multiple))]
+
+    def _store(
+        self,
+        b: SizedText,
+        number: int,
+        root: ir.Value,
+        value: str,
+        axes: Sequence[tuple[Axis, Ix]],
+        mask: str,
+    ) -> None:
+        emitter, _ = self._emitter(Elemental, b, axes, mask, root)
+        flat = emitter.space.flat(0, len(emitter.space.tiles))
+        emitter.store(Output(number), element_of(root), value, flat, mask)
 
 
 class _Asking(Elemental):

@@ -12,7 +12,9 @@ place, one element broadcast at a time, or from rows copied to scratch (another 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.cpu.dense.operands import Fill, Finish, Gemm, Operand
@@ -138,11 +140,18 @@ class Writer(TileWriter):
             self._compute_b(g.fill, n0, n1, k0, depth)
             return
         along_k = walk(b, g.b, "k", k0, depth)
-        with b.loop(n0, n1, g.tile.columns, hint="panel") as panel:
-            to = b.mul(b.sub(panel.index, n0), self.size("KC"))
-            copy_panel(
-                b, g, self.b_in, self.b_base, panel.index, n1, along_k, depth, self.b_mem, to
-            )
+
+        def copy(band: str) -> None:
+            aside = b.mul(band, self.size("N"))
+            with b.loop(n0, n1, g.tile.columns, hint="panel") as panel:
+                to = b.add(
+                    b.mul(band, self.size("b_band")),
+                    b.mul(b.mul(b.sub(panel.index, n0), g.bands), self.size("KC")),
+                )
+                n, end = b.add(panel.index, aside), b.add(n1, aside)
+                copy_panel(b, g, self.b_in, self.b_base, n, end, along_k, depth, self.b_mem, to)
+
+        self._each_band(copy)
 
     def copy_a(self, m0: str, m1: str, k0: str, depth: str) -> None:
         """Copy rows of A to scratch memory, `depth` of K from `k0` on."""
@@ -209,17 +218,41 @@ class Writer(TileWriter):
                 ahead = None
                 if following is not None:
                     done = b.mul(b.div(b.sub(m.index, m0), rows), share)
-                    ahead = Ahead(b.add(following, done), step)
-                if g.finish is not None and g.finish.reads_rows:
+                    ahead = Ahead(b.add(following, done), step, following)
+                finish = g.finish_bands or g.finish
+                if finish is not None and finish.reads_rows:
                     with b.if_(b.op("arith.andi", last, b.cmpi("eq", n, n0))):
-                        self._ask(m.index, n0, n1, g.finish)
+                        self._ask(m.index, n0, n1, finish)
                 at = Place(
-                    m.index, m0, n, n0, k0, depth, columns, whole, first, b_at, along_m, ahead
-                )
-                self.tiles([*reversed(g.tile.heights)], b.sub(m1, m.index), at)
+                    m.index, m0, n, n0, k0, depth, columns, whole, first, b_at, along_m, ahead,
+                    self.zero,
+                )  # fmt: skip
+                self._each_band(functools.partial(self._tiles_of, at=at, m1=m1))
                 if not g.c_holds_sums:
                     with b.if_(last):
                         self._finish(m.index, m0, n, n0)
+
+    def _each_band(self, body: Callable[[str], None]) -> None:
+        """`body(number)` for every band of columns."""
+        if self.g.bands == 1:
+            body(self.zero)
+            return
+        with self.b.loop(0, self.g.bands, 1, hint="band") as band:
+            body(band.index)
+
+    def _tiles_of(self, band: str, *, at: Place, m1: str) -> None:
+        """The sums of a tile in one band."""
+        b, ahead = self.b, at.ahead
+        if self.g.bands > 1:
+            moved = b.mul(band, self.size("b_band"))
+            b_at, sums_at = b.add(at.b_at, moved), b.mul(band, self.size("c_band"))
+            if ahead is not None:
+                more = b.cmpi("slt", band, b.constant(self.g.bands - 1, "index"))
+                done = b.sub(ahead.start, ahead.panel)
+                beside = b.add(b.add(b_at, self.size("b_band")), done)
+                ahead = replace(ahead, start=b.select(more, beside, ahead.start))
+            at = replace(at, b_at=b_at, ahead=ahead, sums_at=sums_at)
+        self.tiles([*reversed(self.g.tile.heights)], b.sub(m1, at.m), at)
 
     def _following(self, n: str, n0: str, n1: str, k0: str, last: str) -> str:
         """Where B is read after the panel of column `n`: in this block of K, the next one, or the
@@ -260,10 +293,15 @@ class Writer(TileWriter):
             line = b.add(base, b.mul(r.index, self.size("c_row")))
             with b.loop(0, width, lanes, hint="j") as j:
                 at = b.add(line, j.index)
-                sums = b.vector_load(self.sums, at, lanes, readonly=False)
                 column = b.add(n, j.index)
                 mask = b.mask(b.sub(width, j.index), lanes)
-                self._write_result(sums, row, column, mask)
+                apart = self.size("c_band") if g.bands > 1 else self.zero
+                starts = [b.add(at, b.mul(apart, band)) for band in range(g.bands)]
+                sums = [b.vector_load(self.sums, x, lanes, readonly=False) for x in starts]
+                if g.finish_bands is not None:
+                    g.finish_bands.write(b, sums, self.batch_digits, row, column, mask)
+                else:
+                    self._write_result(sums[0], row, column, mask)
 
     def _write_result(self, sums: str, row: str, column: str, mask: str) -> None:
         """Compute and store result elements from finished sums of neighbouring columns."""
@@ -323,7 +361,10 @@ def pack_kernel(gemm: Gemm, sizes: dict[str, Expr]) -> tuple[str, tuple[Expr, ..
     along_k = walk(b, operand, "k", zero, depth)
     with b.loop(b.lo, b.hi, 1, hint="task") as task:
         count = b.size("panels")
-        rest, panel = b.div(task.index, count), b.rem(task.index, count)
+        # The panels of all bands side by side, in the order in which they are read.
+        aside = b.mul(b.rem(task.index, gemm.bands), b.size("N"))
+        number = b.div(task.index, gemm.bands)
+        rest, panel = b.div(number, count), b.rem(number, count)
         base = b.size("b_first") if operand.first else zero
         for axis in range(len(operand.batch) - 1, -1, -1):
             if operand.batch[axis]:
@@ -331,6 +372,7 @@ def pack_kernel(gemm: Gemm, sizes: dict[str, Expr]) -> tuple[str, tuple[Expr, ..
                 base = b.add(base, b.mul(b.rem(rest, size), b.size(f"b{axis}")))
                 rest = b.div(rest, size)
         to = b.mul(b.mul(task.index, depth), gemm.tile.columns)
-        n = b.mul(panel, gemm.tile.columns)
-        copy_panel(b, gemm, memory, base, n, b.size("N"), along_k, depth, panels, to)
+        n = b.add(b.mul(panel, gemm.tile.columns), aside)
+        end = b.add(b.size("N"), aside)
+        copy_panel(b, gemm, memory, base, n, end, along_k, depth, panels, to)
     return b.finish()

@@ -12,7 +12,7 @@ from shlo_disc.lower.cpu.dense.tiles import Tile
 from shlo_disc.lower.cpu.elements import Element
 from shlo_disc.lower.cpu.index import Ix
 
-__all__ = ["Fill", "Finish", "Gemm", "Operand"]
+__all__ = ["Fill", "Finish", "FinishBands", "Gemm", "Operand"]
 
 
 class Finish(Protocol):
@@ -39,6 +39,16 @@ class Finish(Protocol):
 
     def ask(self, b: SizedText, place: list[str], row: str, column: str, mask: str) -> None:
         """Prefetch what a call for this place will read."""
+        ...
+
+
+class FinishBands(Finish, Protocol):
+    """Computes results from the finished sums of all bands."""
+
+    def write(
+        self, b: SizedText, sums: Sequence[str], place: list[str], row: str, column: str, mask: str
+    ) -> None:
+        """Like a call with a vector of every band, `column` the one in each; stores the results."""
         ...
 
 
@@ -101,10 +111,14 @@ class Gemm:
     fma: bool
     finish: Finish | None = None
     """Computes the result from the sums (None: it is the sum, converted)."""
+    bands: int = 1
+    """Bands of columns; more than one want `finish_bands`, which stores the results."""
+    finish_bands: FinishBands | None = None
     fill: Fill | None = None
     """Computes B (mode scratch) instead of reading it."""
 
     @property
     def c_holds_sums(self) -> bool:
         """The result itself can hold unfinished sums between blocks of K."""
-        return self.finish is None and self.c_unit and self.c.register == self.compute.register
+        plain = self.finish is None and self.bands == 1
+        return plain and self.c_unit and self.c.register == self.compute.register

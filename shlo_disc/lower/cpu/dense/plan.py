@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.lower.cpu.dense.dots import GROUP, write_dots
-from shlo_disc.lower.cpu.dense.epilogue import Epilogue
+from shlo_disc.lower.cpu.dense.epilogue import BandEpilogue, Epilogue
 from shlo_disc.lower.cpu.dense.gemm import pack_kernel, write_gemm
 from shlo_disc.lower.cpu.dense.narrow import narrow_launch
-from shlo_disc.lower.cpu.dense.operands import Fill, Finish, Gemm, Operand
+from shlo_disc.lower.cpu.dense.operands import Fill, Finish, FinishBands, Gemm, Operand
 from shlo_disc.lower.cpu.dense.problem import Axis, Dense, Problem, Steps, analyze_dense, steps
 from shlo_disc.lower.cpu.dense.prologue import Prologue
 from shlo_disc.lower.cpu.dense.siblings import side_by_side
@@ -67,6 +67,8 @@ def emit_dense(fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> K
         def finish(arguments: Arguments, lanes: int, dense: Dense = dense) -> Finish:
             return Epilogue(dense, block, shapes, arguments, lanes)
 
+        if dense.bands is not None:
+            return _banded(dense, block, shapes, target)
         planners.append(
             Planner(
                 dense.problem,
@@ -84,6 +86,16 @@ def emit_dense(fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> K
     if (merged := side_by_side(plans)) is not None:
         return KernelPlan(merged)
     return KernelPlan(tuple(step for plan in plans for step in plan))
+
+
+def _banded(dense: Dense, block: ir.Block, shapes: ShapeAnalysis, target: Target) -> KernelPlan:
+    """The plan of a product that is read in bands."""
+
+    def finish(arguments: Arguments, lanes: int) -> FinishBands:
+        return BandEpilogue(dense, block, shapes, arguments, lanes)
+
+    element = element_of(dense.root)
+    return Planner(dense.problem, shapes, target, finish_bands=finish, result=element).plan()
 
 
 @dataclass(frozen=True)
@@ -114,6 +126,7 @@ class Planner:
         a_buffer: Buffer | None = None,
         b_buffer: Buffer | None = None,
         finish: Callable[[Arguments, int], Finish] | None = None,
+        finish_bands: Callable[[Arguments, int], FinishBands] | None = None,
         result: Element | None = None,
         label: str = "dense",
         keep_b: bool = True,
@@ -122,7 +135,8 @@ class Planner:
     ) -> None:
         p = self.p = problem
         self.out, self.shapes = out, shapes
-        self.target, self.label, self.keep_b, self.finish = target, label, keep_b, finish
+        self.target, self.label, self.keep_b = target, label, keep_b
+        self.finish, self.finish_bands = finish, finish_bands
         self.a_buffer = a_buffer or Input(p.a_input)
         # What is computed is read from nowhere: any buffer will do.
         self.b_buffer = b_buffer or (Input(p.b_input) if p.b_value is None else out)
@@ -151,11 +165,12 @@ class Planner:
             b_mode="packed",
             c_unit=is_unit(self.n, p.n[-1].c),
             fma="fma" in target.features or target.vector_bytes == 64,
+            bands=p.bands,
         )
         self.run = self.walks.a_k[-1][0]
         run = self.run if in_place and a.k_steps > 1 else ONE
         self.blocks: Blocks = blocks(
-            self.m, self.n, self.depth, p.batches, self.tile, p.compute, target.cores, run
+            self.m, self.n, self.depth, p.batches, self.tile, p.compute, target.cores, run, p.bands
         )
 
     # ---------------------------------------------------------------- steps
@@ -166,7 +181,7 @@ class Planner:
 
     def steps(self) -> tuple[Step, ...]:
         """The steps of :meth:`plan`."""
-        if self.fill is None:
+        if self.fill is None and self.p.bands == 1:
             args = (self.a_buffer, self.b_buffer, self.out)
             narrow = narrow_launch(self.p, self.target, args, self.label, self.gemm.c, self.finish)
             if narrow is not None:
@@ -214,6 +229,8 @@ class Planner:
     def _are_runs(self) -> bool:
         """Are the rows of A and the columns of B runs along K, at even distances?"""
         a, b = self.gemm.a, self.gemm.b
+        if self.p.bands > 1:
+            return False
         return self.fill is None and a.k_run and b.k_run and a.row_steps == 1 and b.row_steps == 1
 
     def _dots(self) -> Launch:
@@ -236,8 +253,9 @@ class Planner:
     def _pack(self) -> Pack:
         """B as panels, kept by the runtime where it can; else few rows read it in place."""
         p, tile = self.p, self.tile
-        panels = ceil_div(self.n, tile.columns)
-        sizes = self._sizes() | {"panels": panels}
+        in_band = ceil_div(self.n, tile.columns)
+        panels = in_band * p.bands
+        sizes = self._sizes() | {"panels": in_band}
         # The tables of `walk`, where it needs them.
         sizes |= {"table_k": Expr.const(0), "table_r": self.depth * 8}
         text, params = pack_kernel(self.gemm, sizes)
@@ -255,11 +273,12 @@ class Planner:
         walks = [self.walks.b_rows, self.walks.b_k]
         layout = ", ".join(" ".join(f"{s}:{t}" for s, t in w) for w in walks)
         key = (
-            f"{tile.columns} columns of {p.compute.register} from {p.b.name} "
+            f"{p.bands} bands, {tile.columns} columns of {p.compute.register} from {p.b.name} "
             f"[{layout}] + {p.b_first}"
         )
         room = panels * tile.columns * self.depth * p.compute.bytes
-        return Pack((Part(p.b_input, key, room, fill, self.n * self.depth),), packed, otherwise)
+        elements = self.n * p.bands * self.depth
+        return Pack((Part(p.b_input, key, room, fill, elements),), packed, otherwise)
 
     # ---------------------------------------------------------------- one launch
 
@@ -270,13 +289,17 @@ class Planner:
         arguments.buffers = [self.a_buffer, b_buffer, self.out]
         finish = self.finish(arguments, tile.lanes) if self.finish is not None else None
         gemm = replace(self.gemm, b_mode=b_mode, finish=finish)
+        if self.finish_bands is not None:
+            gemm = replace(gemm, finish_bands=self.finish_bands(arguments, tile.lanes))
         if self.fill is not None:
             gemm = replace(gemm, fill=self.fill(arguments, tile.lanes))
         sizes = self._sizes()
         item = p.compute.bytes
         scratch = Scratch()
+        apart = {"direct": self.n, "packed": self.depth * tile.columns}
+        sizes["b_band"] = apart.get(b_mode, at.k * tile.columns)
         if b_mode == "scratch":
-            scratch.take(at.n * at.k * item)
+            scratch.take(at.n * at.k * item * p.bands)
         if gemm.a_mode == "scratch":
             sizes["a_row"] = ceil_div(at.k, tile.lanes) * tile.lanes
             sizes["a_scratch"] = scratch.take(at.m * sizes["a_row"] * item)
@@ -284,7 +307,8 @@ class Planner:
             many = sizes["many"] = Expr.min(at.k_count - 1, 1)
             sizes["c_row"] = many * (at.n - tile.columns) + tile.columns
             room = many * (at.m - tile.rows) + tile.rows
-            sizes["c_scratch"] = scratch.take(room * sizes["c_row"] * item)
+            sizes["c_band"] = room * sizes["c_row"]
+            sizes["c_scratch"] = scratch.take(sizes["c_band"] * item * p.bands)
         copied = [gemm.b] if b_mode == "scratch" else []
         if self._has_tables(gemm.a) or any(self._has_tables(x) for x in copied):
             sizes["table_k"] = scratch.take(at.k * 8)
@@ -327,7 +351,7 @@ class Planner:
         # 64-bit integers); few rows cost no less than B's trip from L3, a nanosecond a vector.
         slow = {"i64": 6, "i32": 3}.get(gemm.compute.register, 1)
         per_step = max(1, tile.rows * tile.vectors * slow // 6)
-        panels = at.n // tile.columns
+        panels = at.n // tile.columns * self.p.bands
         rows = Expr.min(at.m, at_least_one(self.m))
         tiles = ceil_div(rows, tile.rows)
         depth = at.k * at.k_count

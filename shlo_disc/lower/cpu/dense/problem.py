@@ -18,13 +18,14 @@ from dataclasses import dataclass, replace
 from shlo_disc.dynamic.attributes import integers
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.dynamic.views import View, dense_strides, view_of
+from shlo_disc.dynamic.views import View, band_of, dense_strides, view_of
 from shlo_disc.errors import InternalError
 from shlo_disc.lower.cpu.elements import ELEMENTS, Element, element_of, unsupported
 from shlo_disc.mlir import ir, stablehlo
 
 __all__ = [
     "Axis",
+    "Bands",
     "Dense",
     "Problem",
     "Steps",
@@ -72,6 +73,9 @@ class Problem:
     a_first: Expr = ZERO
     """Offset of A[0, 0, 0]; likewise `b_first`."""
     b_first: Expr = ZERO
+    bands: int = 1
+    """N is one of so many bands of equal width: column j of band g is column g * N + j of B, and
+    of the sums."""
     b_value: ir.Value | None = None
     """B is this value, computed in the fusion while it is copied (`prologue.py`), with strides as
     if it were stored; None: it is operand `b_input`."""
@@ -106,7 +110,20 @@ class Dense:
     total: ir.Value
     """The sums in the order of the result: the dot, or the transpose behind it."""
     root: ir.Value
-    """The result: `total`, or computed from it element by element."""
+    """`total`, or computed from it element by element: the result, where there are no bands."""
+    bands: Bands | None = None
+
+
+@dataclass(frozen=True)
+class Bands:
+    """What is computed from parts of `Dense.root` that lie side by side."""
+
+    parts: dict[ir.Value, int]
+    """Slices of `root`, and which band each is."""
+    results: tuple[tuple[ir.Value, int], ...]
+    """Results with the shape of a band, and their numbers."""
+    whole: int | None
+    """The number of `root` as a result; None where nobody else reads it."""
 
 
 def analyze_dense(fusion: ir.Operation, shapes: ShapeAnalysis) -> list[Dense]:
@@ -118,7 +135,41 @@ def analyze_dense(fusion: ir.Operation, shapes: ShapeAnalysis) -> list[Dense]:
     """
     block = fusion.regions[0].blocks[0]
     roots = list(block.operations[len(block.operations) - 1].operation.operands)
+    ops = [view.operation for view in block.operations]
+    if sum(op.name == "stablehlo.dot_general" for op in ops) == 1:
+        bands = _bands(ops, roots, shapes)
+        if bands is not None:
+            return [bands]
     return [_analyze_root(fusion, root, shapes) for root in roots]
+
+
+def _bands(
+    ops: Sequence[ir.Operation], roots: Sequence[ir.Value], shapes: ShapeAnalysis
+) -> Dense | None:
+    """The fusion as one product that is read in bands; None where it is not."""
+    late: set[ir.Value] = set()
+    parts: dict[ir.Value, int] = {}
+    count, whole = 1, None
+    for op in ops:
+        if op.name == "stablehlo.dot_general":
+            late.update(op.results)
+        elif any(value in late for value in op.operands) and len(op.results):
+            band = band_of(op.results[0], op.operands[0], shapes)
+            if band is None:
+                late.update(op.results)
+                continue
+            whole = op.operands[0]
+            parts[op.results[0]], count = band
+    if whole is None:
+        return None
+    dense = _analyze_root(ops[0].block.owner.operation, whole, shapes)
+    p = dense.problem
+    (n,) = p.n
+    width = shapes.shape(next(iter(parts)))[-1]
+    problem = replace(p, n=(replace(n, size=width),), bands=count)
+    results = tuple((root, k) for k, root in enumerate(roots) if root != whole)
+    number = next((k for k, root in enumerate(roots) if root == whole), None)
+    return replace(dense, problem=problem, bands=Bands(parts, results, number))
 
 
 def _analyze_root(fusion: ir.Operation, root: ir.Value, shapes: ShapeAnalysis) -> Dense:
@@ -177,7 +228,7 @@ def _problem(
         -1 if made is not None else inputs.index(rhs.base),
     )
     problem = Problem(
-        batch, m, n, k, lhs_input, rhs_input, a, b, c, compute, lhs.first, rhs.first, made
+        batch, m, n, k, lhs_input, rhs_input, a, b, c, compute, lhs.first, rhs.first, b_value=made
     )
     found = normalized(problem, shapes)
     if made is not None and found.b_input != -1:

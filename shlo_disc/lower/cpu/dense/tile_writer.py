@@ -28,6 +28,8 @@ class Ahead:
 
     start: str
     step: str
+    panel: str
+    """Where the panel begins that `start` is in."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,8 @@ class Place:
     """How A's rows follow each other, when they are read in place."""
     ahead: Ahead | None
     """The tile's share of the panel that is read next."""
+    sums_at: str
+    """Where the sums of the band begin in scratch memory."""
 
 
 class TileWriter:
@@ -81,12 +85,12 @@ class TileWriter:
                 self.tiles(more, left, at)
 
     def b_start(self, n: str, n0: str, k0: str) -> str:
-        """Where the panel of column `n` starts."""
+        """Where the panel of column `n` starts, of several bands that of the first."""
         g, b = self.g, self.b
         if g.b_mode == "scratch":
-            return b.mul(b.sub(n, n0), self.size("KC"))
+            return b.mul(b.mul(b.sub(n, n0), g.bands), self.size("KC"))
         if g.b_mode == "packed":
-            panel = b.mul(n, self.size("K"))
+            panel = b.mul(b.mul(n, g.bands), self.size("K"))
             return b.add(b.add(self.b_base, panel), b.mul(k0, g.tile.columns))
         return b.add(b.add(self.b_base, n), b.mul(k0, self.size("bk0")))
 
@@ -257,7 +261,7 @@ class TileWriter:
         b = self.b
         if self.g.c_holds_sums:
             return [b.add(self.c_base, b.add(b.mul(x, self.size("c_m")), at.n)) for x in rows]
-        base = self.kept_at(at.m, at.m0, at.n, at.n0)
+        base = b.add(at.sums_at, self.kept_at(at.m, at.m0, at.n, at.n0))
         return [b.add(base, b.mul(r, self.size("c_row"))) for r in range(len(rows))]
 
     def kept_at(self, m: str, m0: str, n: str, n0: str) -> str:

@@ -103,12 +103,14 @@ def blocks(
     compute: Element,
     cores: int,
     run: Expr,
+    bands: int = 1,
 ) -> Blocks:
     """How a problem is cut into tasks.
 
     M and K are cut evenly (no small last block), K into whole multiples of `run`. Columns are
     given to a task by panels: up to `N_BLOCK`, fewer when there would be less than
-    `TASKS_PER_CORE` tasks for every core.
+    `TASKS_PER_CORE` tasks for every core. Of `bands`, `n` is the width of each, and a task has the
+    same columns of all.
     """
     rows = max(1, M_BLOCK // tile.rows) * tile.rows
     m_count = at_least_one(ceil_div(m, rows))
@@ -120,7 +122,7 @@ def blocks(
     k_block = at_least_one(ceil_div(ceil_div(k, at_least_one(run)), k_count)) * at_least_one(run)
     k_count = at_least_one(ceil_div(k, k_block))
     panels = at_least_one(ceil_div(n, tile.columns))
-    most = max(1, N_BLOCK * 4 // compute.bytes // tile.columns)
+    most = max(1, N_BLOCK * 4 // compute.bytes // tile.columns // bands)
     share = (panels * m_count * at_least_one(batches)) // (TASKS_PER_CORE * cores)
     per_task = Expr.min(Expr.max(share, 1), most)
     n_count = ceil_div(panels, per_task)
