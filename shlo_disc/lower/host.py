@@ -375,6 +375,13 @@ class _Run:
             raise AssertionError(f"{launch.kernel.name}: {len(launch.args)} buffers")
         for position, buffer in enumerate(launch.args):
             w.store(self._buffer(buffer, op, places), arguments, position, "!llvm.ptr")
+        if launch.zeroed is not None:
+            buffer, count = launch.zeroed
+            w.line(
+                f'"llvm.intr.memset"({self._buffer(buffer, op, places)}, '
+                f"{w.once('arith.constant 0 : i8')}, {w.size(count)}) "
+                "<{isVolatile = false}> : (!llvm.ptr, i8, i64) -> ()"
+            )
         sizes = w.sizes_array(launch.params)
         kernel = w.pointer(self._context_field(4), index)
         if launch.extent == 1 and launch.scratch_bytes == 0:

@@ -89,6 +89,8 @@ class Launch:
     cost: Expr
     """Estimated nanoseconds of one task on one core; the host derives the grain from it."""
     scratch_bytes: Expr = field(default_factory=lambda: Expr.const(0))
+    zeroed: tuple[Buffer, Expr] | None = None
+    """A buffer whose first bytes, so many, are zero when the launch begins."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from shlo_disc.dynamic.expr import Expr
@@ -187,6 +187,15 @@ class Graph:
                 found = "row"
             self._levels[key] = found
         return self._levels[key]
+
+    def only_units_change(
+        self, base: ir.Value, chain: Sequence[ir.Operation], row: Cluster
+    ) -> bool:
+        """Does `chain` give every element of the full value `base` its own place?"""
+        values = [base, *(op.results[0] for op in chain)]
+        return all(op.name in RESHAPES for op in chain) and all(
+            self.level(self.shapes.shape(v), row) == "full" for v in values
+        )
 
     def bases(self, value: ir.Value) -> Iterator[tuple[ir.Value, list[ir.Operation]]]:
         """Where `value` comes from through free ops: (base, those ops from the base on)."""

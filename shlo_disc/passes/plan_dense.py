@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.views import VIEWS, band_of
 from shlo_disc.mlir import ir
 from shlo_disc.passes.fusion_cost import CHEAP_OPS, Costs
@@ -11,6 +12,12 @@ from shlo_disc.passes.op_classes import EXPENSIVE
 from shlo_disc.passes.sink_views import chain_of
 
 __all__ = ["DensePlanner", "contraction_kind"]
+
+MOST_ROW_WORK_INPUTS = 20
+"""Arrays that a product and the rows behind it read: a launch passes them to both."""
+
+LONG_SUM = 4096
+"""Products from which a sum may be cut into parts that run side by side."""
 
 
 def contraction_kind(op: ir.Operation) -> str | None:
@@ -180,6 +187,61 @@ class DensePlanner(Costs):
             return "it is cut into parts of several widths, or of one column"
         return None
 
+    def row_work(self) -> None:
+        """A dot takes in the row cluster that reads its outcome row by row: a layer-norm. The rows
+        follow in the same launch.
+        """
+        for dot in self.nodes:
+            mine = self.cluster_of.get(dot.index)
+            if mine is None or mine.kind != "dense" or dot.op.name != "stablehlo.dot_general":
+                continue
+            outer = [i for i in mine.members if self.nodes[i].users - mine.members]
+            if len(outer) != 1 or mine.bands:
+                continue
+            total = self.nodes[outer[0]]
+            clusters = (self.cluster_of.get(index) for index in sorted(total.users))
+            for row in dict.fromkeys(c for c in clusters if c is not None and c.kind == "row"):
+                union = Cluster("dense", row.space, row.rows, mine.members | row.members)
+                reason = self._no_row_work(mine, dot, total, row) or self.misfit(union)
+                if reason is None:
+                    union.inherit(mine, row)
+                    self.replace(union, mine, row)
+                    mine = union
+                else:
+                    self.why[total.index, min(total.users & row.members)] = reason
+
+    def _no_row_work(self, mine: Cluster, dot: Node, total: Node, row: Cluster) -> str | None:
+        """Why the rows of `row`, which reads `total`, are not computed behind the product."""
+        if total.index in self.kept or row.members & self.kept:
+            return "it is read at other places, too"
+        batch = dot_sides(dot.op)[0].batch
+        if batch or not self._is_row_major(mine):
+            return "the rows of the product are in another order"
+        *rows, columns = total.shapes[0]
+        same_rows = self.same(squeezed(tuple(rows)), squeezed(row.space[: row.rows]))
+        if not same_rows or not self.same((columns,), row.space[row.rows :]) or columns.is_one:
+            return "the rows are others"
+        if self._is_long(dot):
+            return "a long sum is cut into parts"
+        if self.inputs(mine.members | row.members) > MOST_ROW_WORK_INPUTS:
+            return f"more than {MOST_ROW_WORK_INPUTS} inputs of a product and its rows"
+        for index in row.members:
+            node = self.nodes[index]
+            for value in node.operands:
+                for base, chain in self.bases(value):
+                    if self.of_value.get(base) != total.index:
+                        continue
+                    in_place = self.only_units_change(base, chain, row)
+                    if node.role == "moving" or not in_place:
+                        return "a row would need elements of another row"
+        return None
+
+    def _is_long(self, dot: Node) -> bool:
+        """May the sums be so long that they are cut into parts?"""
+        shape = self.shapes.shape(dot.operands[0])
+        depth = Expr.product(shape[d] for d in dot_sides(dot.op)[0].contracting)
+        return bool(depth.is_const and depth.value >= LONG_SUM)
+
     def prologues(self) -> None:
         """A dot computes cheap element-wise work on its right operand while it copies blocks."""
         for dot in self.nodes:
@@ -201,8 +263,8 @@ class DensePlanner(Costs):
     def _no_prologue(self, work: Cluster, mine: Cluster, dot: Node) -> str | None:
         """Why the right operand of `dot`, computed by `work`, is not computed in its kernel."""
         nodes = [self.nodes[i] for i in work.members]
-        if mine.bands:
-            return "the sums are read in parts"
+        if mine.bands or mine.rows >= 0:
+            return "the product has other work behind it"
         if sum(self.nodes[i].op.name == "stablehlo.dot_general" for i in mine.members) > 1:
             return "several products share a kernel"
         if self.outside_users(work) != {dot.index} or work.members & self.kept:

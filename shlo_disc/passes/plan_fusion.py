@@ -98,6 +98,7 @@ class _Planner(DensePlanner):
                 self.attention(node)
         self.siblings()
         self.bands()
+        self.row_work()
         self.prologues()
         self.side_by_side()
 
@@ -185,7 +186,7 @@ class _Planner(DensePlanner):
                         continue
                     if node.role == "moving":
                         return False
-                    if self._only_units_change(base, chain, row):
+                    if self.only_units_change(base, chain, row):
                         continue
                     if node.role == "loop" or not self._spreads_rows(base, chain, row):
                         return False
@@ -199,15 +200,6 @@ class _Planner(DensePlanner):
                 (shape[:rows], row.space[: row.rows]),
                 (shape[rows:], row.space[row.rows :]),
             )
-        )
-
-    def _only_units_change(
-        self, base: ir.Value, chain: Sequence[ir.Operation], row: Cluster
-    ) -> bool:
-        """Does `chain` give every element of the full value `base` its own place?"""
-        values = [base, *(op.results[0] for op in chain)]
-        return all(op.name in RESHAPES for op in chain) and all(
-            self.level(self.shapes.shape(v), row) == "full" for v in values
         )
 
     def _spreads_rows(self, base: ir.Value, chain: Sequence[ir.Operation], row: Cluster) -> bool:

@@ -455,3 +455,30 @@ func.func @main(%h: tensor<16x8xf32>, %w: tensor<8x33xf32>) -> (tensor<16x16xf32
   %y = stablehlo.negate %b : tensor<16x17xf32>
   return %x, %y : tensor<16x16xf32>, tensor<16x17xf32>
 }
+
+// -----
+
+// Rows that are normalised follow their product in one kernel; rows of its transpose do not.
+// CHECK-LABEL: func.func @main
+// CHECK: stablehlo.dot_general
+// CHECK: stablehlo.reduce
+// CHECK: kind = "dense"
+// CHECK-SAME: rows = 1 : i64
+// CHECK: stablehlo.dot_general
+// CHECK: kind = "dense", name = "dot_general_transpose"
+// CHECK: kind = "row", name = "reduce_subtract", not_fused = ["transpose: the rows of the product are in another order"]
+func.func @main(%h: tensor<?x8xf32> {disc.shape = ["b", "8"]}, %w: tensor<8x32xf32>, %v: tensor<8x16xf32>) -> (tensor<?x32xf32>, tensor<16x?xf32>) {
+  %low = stablehlo.constant dense<0xFF800000> : tensor<f32>
+  %s = stablehlo.dot_general %h, %w, contracting_dims = [1] x [0] : (tensor<?x8xf32>, tensor<8x32xf32>) -> tensor<?x32xf32>
+  %m = stablehlo.reduce(%s init: %low) applies stablehlo.maximum across dimensions = [1] : (tensor<?x32xf32>, tensor<f32>) -> tensor<?xf32>
+  %sizes = "disc.shape"() {dims = ["b", "32"]} : () -> tensor<2xi64>
+  %n = stablehlo.dynamic_broadcast_in_dim %m, %sizes, dims = [0] : (tensor<?xf32>, tensor<2xi64>) -> tensor<?x32xf32>
+  %y = stablehlo.subtract %s, %n : tensor<?x32xf32>
+  %t = stablehlo.dot_general %h, %v, contracting_dims = [1] x [0] : (tensor<?x8xf32>, tensor<8x16xf32>) -> tensor<?x16xf32>
+  %u = stablehlo.transpose %t, dims = [1, 0] : (tensor<?x16xf32>) -> tensor<16x?xf32>
+  %p = stablehlo.reduce(%u init: %low) applies stablehlo.maximum across dimensions = [1] : (tensor<16x?xf32>, tensor<f32>) -> tensor<16xf32>
+  %others = "disc.shape"() {dims = ["16", "b"]} : () -> tensor<2xi64>
+  %q = stablehlo.dynamic_broadcast_in_dim %p, %others, dims = [0] : (tensor<16xf32>, tensor<2xi64>) -> tensor<16x?xf32>
+  %z = stablehlo.subtract %u, %q : tensor<16x?xf32>
+  return %y, %z : tensor<?x32xf32>, tensor<16x?xf32>
+}

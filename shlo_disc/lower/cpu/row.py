@@ -112,9 +112,22 @@ def emit(fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> KernelP
     roots = list(block.operations[len(block.operations) - 1].operation.operands)
     plan = analyze_rows(block, shapes, roots)
     lanes = choose_row_lanes(plan, target)
+    writer = write_rows(plan, shapes, lambda factors: RowWriter(plan, factors, lanes))
+    name = fusion_name(fusion, "row")
+    time = cost.of_rows(plan.block, shapes, plan.cols, target)
+    whole = writer.launch(name, Expr.product(plan.rows), time)
+    return with_split(plan, writer.space.factors[:-1], lanes, name, whole, target)
+
+
+def write_rows(
+    plan: Plan, shapes: ShapeAnalysis, make: Callable[[Sequence[Expr]], RowWriter]
+) -> RowWriter:
+    """A writer of the plan that has written its rows; `make` makes one for row factors: those that
+    accesses ask for.
+    """
 
     def write(factors: Sequence[Expr]) -> RowWriter:
-        writer = RowWriter(plan, factors, lanes)
+        writer = make(factors)
         writer.write()
         return writer
 
@@ -132,12 +145,7 @@ def emit(fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> KernelP
             merged[-1] = merged[-1] * factor
         else:
             merged.append(factor)
-    if merged != factors:
-        writer = write(merged)
-    name = fusion_name(fusion, "row")
-    time = cost.of_rows(plan.block, shapes, plan.cols, target)
-    whole = writer.launch(name, Expr.product(plan.rows), time)
-    return with_split(plan, writer.space.factors[:-1], lanes, name, whole, target)
+    return writer if merged == factors else write(merged)
 
 
 def choose_row_lanes(plan: Plan, target: Target) -> int:
@@ -251,7 +259,7 @@ def _choose_kept(plan: Plan) -> None:
         return cost.op_cycles(op) + sum(price(v, seen) for v in op.operands)
 
     def visit(value: ir.Value, sweep: int, seen: set[ir.Value]) -> None:
-        if value in seen:
+        if value in seen or value in plan.given:
             return
         seen.add(value)
         op = producer(value)
@@ -325,6 +333,8 @@ class RowWriter:
     ) -> None:
         self.plan, self.lanes = plan, lanes
         self.b, self.arguments = b or Text(), arguments or Arguments()
+        self.outputs: Sequence[Output] = [Output(k) for k in range(len(plan.roots))]
+        """Where each root goes."""
         self.first_scratch = Expr.const(0)
         """Where the scratch rows begin, in bytes."""
         self.rank = len(factors)
@@ -356,7 +366,7 @@ class RowWriter:
             index = self.space.root(shape, 0, self.rank) if shape else ()
             value = self.e.value_at(root, index, None)
             at = self.space.force(self.space.flat_lazy(0, self.rank))
-            self.e.store(Output(k), element_of(root), value, at, None)
+            self.e.store(self.outputs[k], element_of(root), value, at, None)
 
     def launch(self, name: str, extent: Expr, time: Expr) -> Launch:
         """The finished kernel over `extent` tasks of `time` nanoseconds."""
@@ -458,7 +468,7 @@ class RowWriter:
     def result(self, k: int) -> tuple[str, Ix]:
         """Where the current columns of result `k` are: memref and index."""
         storage = element_of(self.plan.roots[k]).storage
-        memory = self.b.memref(self.arguments.slot(Output(k)), storage)
+        memory = self.b.memref(self.arguments.slot(self.outputs[k]), storage)
         return memory, self.space.flat(0, self.rank + 1)
 
     def _scratch(self, item: Kept) -> str:

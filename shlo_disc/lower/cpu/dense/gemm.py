@@ -83,9 +83,9 @@ class Writer(TileWriter):
         return b.finish()
 
     def _place(self, task: str) -> tuple[str, str, str]:
-        """(batch number, first row, first column); M is fastest where B is copied."""
+        """(batch number, first row, first column)."""
         b = self.b
-        if self.g.a_mode == "scratch" and self.g.b_mode != "scratch":
+        if not self.g.rows_first:
             rest, j = b.div(task, self.size("NB")), b.rem(task, self.size("NB"))
             batch, i = b.div(rest, self.size("MB")), b.rem(rest, self.size("MB"))
         else:

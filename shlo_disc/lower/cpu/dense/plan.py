@@ -14,6 +14,7 @@ from shlo_disc.lower.cpu.dense.narrow import narrow_launch
 from shlo_disc.lower.cpu.dense.operands import Fill, Finish, FinishBands, Gemm, Operand
 from shlo_disc.lower.cpu.dense.problem import Axis, Dense, Problem, Steps, analyze_dense, steps
 from shlo_disc.lower.cpu.dense.prologue import Prologue
+from shlo_disc.lower.cpu.dense.row_work import RowWork, row_input
 from shlo_disc.lower.cpu.dense.siblings import side_by_side
 from shlo_disc.lower.cpu.dense.split import combine_launch, split_steps
 from shlo_disc.lower.cpu.dense.tiles import Blocks, at_least_one, blocks, ceil_div, choose_tile
@@ -69,6 +70,8 @@ def emit_dense(fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> K
 
         if dense.bands is not None:
             return _banded(dense, block, shapes, target)
+        if "rows" in fusion.attributes:
+            return _with_rows(dense, fusion, shapes, target)
         planners.append(
             Planner(
                 dense.problem,
@@ -96,6 +99,27 @@ def _banded(dense: Dense, block: ir.Block, shapes: ShapeAnalysis, target: Target
 
     element = element_of(dense.root)
     return Planner(dense.problem, shapes, target, finish_bands=finish, result=element).plan()
+
+
+def _with_rows(
+    dense: Dense, fusion: ir.Operation, shapes: ShapeAnalysis, target: Target
+) -> KernelPlan:
+    """The plan of a product with row work behind it."""
+    block = fusion.regions[0].blocks[0]
+    given = row_input(block, dense.total)
+    dense = replace(dense, root=given)
+    yielded = list(block.operations[len(block.operations) - 1].operation.operands)
+    memory = Output(yielded.index(given)) if given in yielded else Workspace(0)
+
+    def finish(arguments: Arguments, lanes: int) -> Finish:
+        return Epilogue(dense, block, shapes, arguments, lanes)
+
+    rows = RowWork(fusion, shapes, target, given, memory)
+    steps = Planner(
+        dense.problem, shapes, target, finish=finish if given != dense.total else None,
+        result=element_of(given), out=memory, rows=rows,
+    ).steps()  # fmt: skip
+    return KernelPlan(steps, rows.workspaces())
 
 
 @dataclass(frozen=True)
@@ -132,9 +156,10 @@ class Planner:
         keep_b: bool = True,
         fill: Callable[[Arguments, int], Fill] | None = None,
         out: Output | Workspace = FIRST,
+        rows: RowWork | None = None,
     ) -> None:
         p = self.p = problem
-        self.out, self.shapes = out, shapes
+        self.out, self.shapes, self.rows = out, shapes, rows
         self.target, self.label, self.keep_b = target, label, keep_b
         self.finish, self.finish_bands = finish, finish_bands
         self.a_buffer = a_buffer or Input(p.a_input)
@@ -166,6 +191,7 @@ class Planner:
             c_unit=is_unit(self.n, p.n[-1].c),
             fma="fma" in target.features or target.vector_bytes == 64,
             bands=p.bands,
+            then_rows=rows is not None,
         )
         self.run = self.walks.a_k[-1][0]
         run = self.run if in_place and a.k_steps > 1 else ONE
@@ -181,7 +207,7 @@ class Planner:
 
     def steps(self) -> tuple[Step, ...]:
         """The steps of :meth:`plan`."""
-        if self.fill is None and self.p.bands == 1:
+        if self.fill is None and self.p.bands == 1 and self.rows is None:
             args = (self.a_buffer, self.b_buffer, self.out)
             narrow = narrow_launch(self.p, self.target, args, self.label, self.gemm.c, self.finish)
             if narrow is not None:
@@ -242,13 +268,21 @@ class Planner:
         gemm = replace(self.gemm, a_mode="direct", b_mode="direct", finish=finish)
         text, params = write_dots(gemm, self._sizes())
         some = Expr.min(self.m, 1) * Expr.min(self.n, 1)
-        return Launch(
+        launch = Launch(
             Kernel(f"{self.label}_dots", text),
             tuple(arguments.buffers),
             params,
             p.batches * at.m_count * at.n_count * some,
             at.n * (self.m * (self.depth // (2 * lanes) + 2) + self.depth // lanes) + 50,
         )
+        return self._then_rows(launch, gemm)
+
+    def _then_rows(self, launch: Launch, gemm: Gemm) -> Launch:
+        """`launch`, and the row work behind it where there is some."""
+        if self.rows is None:
+            return launch
+        at = self.blocks
+        return self.rows.behind(launch, at.m, at.n_count, rows_first=gemm.rows_first)
 
     def _pack(self) -> Pack:
         """B as panels, kept by the runtime where it can; else few rows read it in place."""
@@ -315,7 +349,7 @@ class Planner:
             sizes["table_r"] = scratch.take(Expr.max(at.m, tile.columns) * 8)
         text, params = write_gemm(gemm, sizes)
         some = Expr.min(self.m, 1) * Expr.min(self.n, 1)
-        return Launch(
+        launch = Launch(
             Kernel(f"{self.label}_{b_mode}", text),
             tuple(arguments.buffers),
             params,
@@ -323,6 +357,7 @@ class Planner:
             self._cost(gemm),
             scratch.total,
         )
+        return self._then_rows(launch, gemm)
 
     @staticmethod
     def _has_tables(operand: Operand) -> bool:

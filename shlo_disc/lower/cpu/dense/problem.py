@@ -140,6 +140,8 @@ def analyze_dense(fusion: ir.Operation, shapes: ShapeAnalysis) -> list[Dense]:
         bands = _bands(ops, roots, shapes)
         if bands is not None:
             return [bands]
+        if "rows" in fusion.attributes:
+            return [_analyze_root(fusion, roots[0], shapes)]
     return [_analyze_root(fusion, root, shapes) for root in roots]
 
 

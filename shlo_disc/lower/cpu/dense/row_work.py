@@ -1,0 +1,234 @@
+"""Row work behind a product (layer-norm, softmax of logits) in the product's own launch.
+
+The tasks of the product come first, then one task for every core, in which rows are taken a few at
+a time. Rows wait until all blocks of columns of their block of rows are there, which other cores
+are at work on: no core is woken again, none waits for the last block of the product while there are
+finished rows, and these are in cache.
+
+Source: the fix-up of tiles by whoever comes last in M. Osama et al., "Stream-K: work-centric
+parallel decomposition for dense matrix-matrix multiplication on the GPU" (2023), with waiting in
+place of the last: the tasks of a launch are taken in order, so what is waited for is being done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.lower.cpu import cost
+from shlo_disc.lower.cpu.elemental import Arguments
+from shlo_disc.lower.cpu.elements import element_of
+from shlo_disc.lower.cpu.index import Index
+from shlo_disc.lower.cpu.row import Plan, RowWriter, analyze_rows, choose_row_lanes, write_rows
+from shlo_disc.lower.cpu.scalar import SCALAR_OPS
+from shlo_disc.lower.cpu.target import Target
+from shlo_disc.lower.cpu.text import Text
+from shlo_disc.lower.kernel import Kernel, Launch, Output, Workspace
+from shlo_disc.mlir import ir
+
+__all__ = ["RowWork", "row_input"]
+
+GROUP = 16384
+"""Elements of the rows that are taken at once, about: some microseconds of work."""
+
+
+def row_input(block: ir.Block, total: ir.Value) -> ir.Value:
+    """Where the row work of a dense fusion begins: the last value in front of its first reduction
+    through which everything computed from `total` goes.
+    """
+    late = {total}
+    readers: dict[ir.Value, int] = {total: len(list(total.uses))}
+    found = total
+    for view in block.operations:
+        op = view.operation
+        if not any(value in late for value in op.operands):
+            continue
+        if op.name not in SCALAR_OPS:
+            break
+        for value in op.operands:
+            if value in readers:
+                readers[value] -= 1
+        late.update(op.results)
+        readers.update((result, len(list(result.uses))) for result in op.results)
+        if all(not count for value, count in readers.items() if value != op.results[0]):
+            found = op.results[0]
+    return found
+
+
+@dataclass(frozen=True)
+class RowWork:
+    """The row work of a dense fusion; `given` is computed by the product and stored in `memory`."""
+
+    fusion: ir.Operation
+    shapes: ShapeAnalysis
+    target: Target
+    given: ir.Value
+    memory: Output | Workspace
+
+    def behind(self, product: Launch, m_block: Expr, n_count: Expr, *, rows_first: bool) -> Launch:
+        """`product` and the row work as one launch.
+
+        `m_block`, `n_count`: rows of a task of the product, and how many tasks have the same rows;
+        `rows_first`: tasks are counted along rows first.
+        """
+        rows = self._launch()
+        block = self.fusion.regions[0].blocks[0]
+        count = Expr.product(self.shapes.shape(self.given)[:-1])
+        blocks = Expr.max((count + m_block - 1) // m_block, 1)
+        group = Expr.max(GROUP // Expr.max(self.shapes.shape(self.given)[-1], 1), 4)
+        # Without columns there are no tasks to wait for.
+        needed = n_count * Expr.min(product.extent, 1)
+        params = (
+            product.extent, n_count, blocks, m_block, count, group, needed, Expr.const(rows_first)
+        )  # fmt: skip
+        text = _WRAPPER.replace("ROW_ARGS", str(len(product.args)))
+        text = text.replace("ROW_PARAMS", str(len(product.params)))
+        text = text.replace("COUNTERS", str(len(product.args) + len(rows.args)))
+        text = text.replace("OWN", str(len(product.params) + len(rows.params)))
+        text = text.replace("PAUSE", _PAUSE if "sse2" in self.target.features else "")
+        text += product.kernel.text.replace("@KERNEL(", "@KERNEL_one(", 1)
+        text += rows.kernel.text.replace("@KERNEL(", "@KERNEL_two(", 1)
+        counters = Workspace(1 if isinstance(self.memory, Workspace) else 0)
+        per_task = cost.of_rows(block, self.shapes, self.shapes.shape(self.given)[-1], self.target)
+        return replace(
+            product,
+            kernel=Kernel(f"{product.kernel.name}_then_rows", text),
+            args=(*product.args, *rows.args, counters),
+            params=(*product.params, *rows.params, *params),
+            extent=product.extent + self.target.cores,
+            cost=product.cost + per_task,
+            scratch_bytes=Expr.max(product.scratch_bytes, rows.scratch_bytes),
+            zeroed=(counters, (blocks + 1) * 8),
+        )
+
+    def workspaces(self) -> tuple[Expr, ...]:
+        """Bytes of what the product leaves, where it is no result, and of the counters."""
+        sizes = self.shapes.shape(self.given)
+        counters = (Expr.product(sizes[:-1]) + 2) * 8
+        if isinstance(self.memory, Output):
+            return (counters,)
+        return Expr.product(sizes) * element_of(self.given).bytes, counters
+
+    def _launch(self) -> Launch:
+        block = self.fusion.regions[0].blocks[0]
+        yielded = list(block.operations[len(block.operations) - 1].operation.operands)
+        outputs = [Output(k) for k, root in enumerate(yielded) if root != self.given]
+        roots = [root for root in yielded if root != self.given]
+        plan = analyze_rows(block, self.shapes, roots, frozenset([self.given]))
+        lanes = choose_row_lanes(plan, self.target)
+
+        def make(factors: Sequence[Expr]) -> RowWriter:
+            return _Behind(plan, factors, lanes, outputs, self.memory)
+
+        writer = write_rows(plan, self.shapes, make)
+        time = cost.of_rows(block, self.shapes, plan.cols, self.target)
+        return writer.launch("rows", Expr.product(plan.rows), time)
+
+
+class _Behind(RowWriter):
+    """Rows of what a product has left in memory."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        factors: Sequence[Expr],
+        lanes: int,
+        outputs: Sequence[Output],
+        memory: Output | Workspace,
+    ) -> None:
+        super().__init__(plan, factors, lanes, Text(), Arguments())
+        self.outputs = outputs
+        (given,) = plan.given
+        element = element_of(given)
+
+        def load(index: Index, mask: str | None) -> str | None:
+            if not self._is_current(index, self.rank + 1):
+                return None
+            storage = self.b.memref(self.arguments.slot(memory), element.storage)
+            at = self.space.flat(0, self.rank + 1)
+            register = self.e.load_from(storage, at, mask, readonly=False)
+            if element.kind != "b":
+                return register
+            return self.b.cmpi("ne", register, self.b.constant(0, self.b.type_of(register)))
+
+        self.e.overrides[given] = load
+
+
+_PAUSE = 'llvm.call_intrinsic "llvm.x86.sse2.pause"() : () -> ()'
+
+_WRAPPER = """\
+func.func @KERNEL(%args: !llvm.ptr, %params: !llvm.ptr, %lo: i64, %hi: i64, %scratch: !llvm.ptr) {
+  %zero = arith.constant 0 : i64
+  %one = arith.constant 1 : i64
+  %own = llvm.getelementptr %params[OWN] : (!llvm.ptr) -> !llvm.ptr, i64
+  %tasks = llvm.load %own : !llvm.ptr -> i64
+  %own1 = llvm.getelementptr %own[1] : (!llvm.ptr) -> !llvm.ptr, i64
+  %n_count = llvm.load %own1 : !llvm.ptr -> i64
+  %own2 = llvm.getelementptr %own[2] : (!llvm.ptr) -> !llvm.ptr, i64
+  %blocks = llvm.load %own2 : !llvm.ptr -> i64
+  %own3 = llvm.getelementptr %own[3] : (!llvm.ptr) -> !llvm.ptr, i64
+  %m_block = llvm.load %own3 : !llvm.ptr -> i64
+  %own4 = llvm.getelementptr %own[4] : (!llvm.ptr) -> !llvm.ptr, i64
+  %rows = llvm.load %own4 : !llvm.ptr -> i64
+  %own5 = llvm.getelementptr %own[5] : (!llvm.ptr) -> !llvm.ptr, i64
+  %group = llvm.load %own5 : !llvm.ptr -> i64
+  %own6 = llvm.getelementptr %own[6] : (!llvm.ptr) -> !llvm.ptr, i64
+  %needed = llvm.load %own6 : !llvm.ptr -> i64
+  %own7 = llvm.getelementptr %own[7] : (!llvm.ptr) -> !llvm.ptr, i64
+  %order = llvm.load %own7 : !llvm.ptr -> i64
+  %rows_first = arith.cmpi ne, %order, %zero : i64
+  %place = llvm.getelementptr %args[COUNTERS] : (!llvm.ptr) -> !llvm.ptr, !llvm.ptr
+  %ticket = llvm.load %place : !llvm.ptr -> !llvm.ptr
+  %done = llvm.getelementptr %ticket[1] : (!llvm.ptr) -> !llvm.ptr, i64
+  %end = arith.minsi %hi, %tasks : i64
+  %has_tasks = arith.cmpi slt, %lo, %end : i64
+  scf.if %has_tasks {
+    func.call @KERNEL_one(%args, %params, %lo, %end, %scratch)
+        : (!llvm.ptr, !llvm.ptr, i64, i64, !llvm.ptr) -> ()
+    scf.for %task = %lo to %end step %one : i64 {
+      %along = arith.remui %task, %blocks : i64
+      %across = arith.divui %task, %n_count : i64
+      %block = arith.select %rows_first, %along, %across : i64
+      %count = llvm.getelementptr %done[%block] : (!llvm.ptr, i64) -> !llvm.ptr, i64
+      %before = llvm.atomicrmw add %count, %one acq_rel : !llvm.ptr, i64
+    }
+  }
+  %has_rows = arith.cmpi sgt, %hi, %tasks : i64
+  scf.if %has_rows {
+    %row_args = llvm.getelementptr %args[ROW_ARGS] : (!llvm.ptr) -> !llvm.ptr, !llvm.ptr
+    %row_params = llvm.getelementptr %params[ROW_PARAMS] : (!llvm.ptr) -> !llvm.ptr, i64
+    scf.while : () -> () {
+      %number = llvm.atomicrmw add %ticket, %one acq_rel : !llvm.ptr, i64
+      %first = arith.muli %number, %group : i64
+      %some = arith.cmpi slt, %first, %rows : i64
+      scf.if %some {
+        %full = arith.addi %first, %group : i64
+        %behind = arith.minsi %full, %rows : i64
+        %last = arith.subi %behind, %one : i64
+        %from = arith.divui %first, %m_block : i64
+        %upto = arith.divui %last, %m_block : i64
+        %beyond = arith.addi %upto, %one : i64
+        scf.for %block = %from to %beyond step %one : i64 {
+          %count = llvm.getelementptr %done[%block] : (!llvm.ptr, i64) -> !llvm.ptr, i64
+          scf.while : () -> () {
+            %there = llvm.load %count atomic acquire {alignment = 8 : i64} : !llvm.ptr -> i64
+            %wait = arith.cmpi slt, %there, %needed : i64
+            scf.condition(%wait)
+          } do {
+            PAUSE
+            scf.yield
+          }
+        }
+        func.call @KERNEL_two(%row_args, %row_params, %first, %behind, %scratch)
+            : (!llvm.ptr, !llvm.ptr, i64, i64, !llvm.ptr) -> ()
+      }
+      scf.condition(%some)
+    } do {
+      scf.yield
+    }
+  }
+  return
+}
+"""

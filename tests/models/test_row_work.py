@@ -1,0 +1,116 @@
+"""Row work behind a product, in its launch: layer-norm, softmax of logits."""
+
+from __future__ import annotations
+
+import threading
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import shlo_disc
+from tests.models.harness import check, kernels, normal, rng_of
+
+SHAPES = ((3, 5, 24), (1, 256, 256), (128, 300, 768), (300, 100, 70), (5, 33, 17), (70, 450, 3),
+          (1000, 64, 64), (257, 1, 500))  # fmt: skip
+"""(rows, products of a sum, columns)"""
+
+
+def layer_norm(x):
+    centred = x - x.mean(-1, keepdims=True)
+    return centred * jax.lax.rsqrt((centred * centred).mean(-1, keepdims=True) + 1e-5)
+
+
+def case(m, k, n, dtype=np.float32):
+    r = rng_of(m, k, n)
+    x, w = normal(r, m, k), normal(r, k, n, scale=max(k, 1) ** -0.5)
+    return tuple(a.astype(dtype) for a in (x, w, normal(r, m, n), normal(r, n)))
+
+
+def post_norm(x, w, residual, scale):
+    return layer_norm(x @ w + residual) * scale
+
+
+def test_a_layer_norm_behind_a_product():
+    assert kernels(post_norm, *case(*SHAPES[0])) == ["dense"]
+    check(post_norm, [case(*s) for s in SHAPES])
+
+
+def test_what_is_normalised_is_a_result_too():
+    def function(x, w, residual, scale):
+        y = x @ w + residual
+        return y, layer_norm(y) * scale
+
+    assert kernels(function, *case(*SHAPES[0])) == ["dense"]
+    check(function, [case(*s) for s in SHAPES[:-1]])
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float16, jnp.bfloat16])
+def test_other_types(dtype):
+    with jax.enable_x64(dtype is np.float64):
+        check(post_norm, [case(*s, dtype) for s in SHAPES[:3]])
+
+
+def test_probabilities_of_logits():
+    def function(x, w):
+        logits = jnp.einsum("btk,kn->btn", x, w)
+        return jax.nn.log_softmax(logits), jnp.argmax(logits, -1)
+
+    cases = [
+        (normal(rng_of(b, t, k), b, t, k), normal(rng_of(k, n), k, n))
+        for b, t, k, n in ((2, 3, 8, 9), (1, 1, 64, 1000), (4, 50, 16, 40))
+    ]
+    assert kernels(function, *cases[0]) == ["dense"]
+    check(function, cases)
+
+
+def test_weights_that_are_computed():
+    """Nothing to keep packed: the kernel copies blocks of them."""
+
+    def function(x, w, residual, scale):
+        return post_norm(x, jnp.sin(w).T, residual, scale)
+
+    def transposed(m, k, n):
+        x, w, residual, scale = case(m, k, n)
+        return x, w.T, residual, scale
+
+    check(function, [transposed(*s) for s in SHAPES[:-1]])
+
+
+@pytest.mark.parametrize("sizes", [(0, 4, 8), (4, 0, 8), (4, 8, 0), (0, 0, 0)])
+def test_nothing_to_compute(sizes):
+    check(post_norm, [case(*sizes)])
+
+
+def test_rows_in_another_order_are_a_kernel_of_their_own():
+    def function(x, w):
+        return jax.nn.softmax((x @ w).T)
+
+    x, w, *_ = case(6, 5, 7)
+    assert kernels(function, x, w) == ["dense", "row"]
+    check(function, [(x, w)])
+
+
+def test_from_many_threads():
+    """Calls at the same time have counters of their own."""
+    f = shlo_disc.jit(post_norm)
+    args = [jnp.asarray(a) for a in case(200, 64, 96)]
+    expected = np.asarray(f(*args))
+    wrong: list[int] = []
+
+    def work(number):
+        for _ in range(100):
+            if not np.array_equal(np.asarray(f(*args)), expected):
+                wrong.append(number)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_gradient():
+    check(jax.grad(lambda *a: jnp.sum(post_norm(*a) ** 3), (0, 1)), [case(5, 12, 9)])
