@@ -16,6 +16,7 @@ from shlo_disc.passes.op_classes import (
     FREE,
     HARD_OPERANDS,
     HOST_SCALARS,
+    IN_PLACE_KINDS,
     RESHAPES,
     is_splat_constant,
 )
@@ -37,7 +38,7 @@ class Unit:
 
 def _clones_free(unit: Unit) -> bool:
     """Do kernels of this kind compute free ops themselves?"""
-    return unit.kind in DENSE_KINDS or unit.kind in ("loop", "row")
+    return unit.kind in DENSE_KINDS or unit.kind in ("loop", "row") or len(unit.members) > 1
 
 
 def emit_fusions(graph: Costs) -> int:
@@ -156,6 +157,10 @@ class _Emitter:
         again = {result for i in unit.clones for result in self.graph.nodes[i].op.results}
         free = again | self.graph.recomputed
         inputs, sequence = _gather(ops, inside, free, clone_free=clone)
+        if unit.kind in IN_PLACE_KINDS and ops[-1].operands[0] in inputs:
+            # Where plan-buffers looks for what is changed.
+            inputs.remove(ops[-1].operands[0])
+            inputs.insert(0, ops[-1].operands[0])
         location = ir.Location.fused([op.location for op in ops[:8]])
         with ir.InsertionPoint(terminator), location:
             kind = ir.StringAttr.get("host" if _on_host(unit, inputs, sequence) else unit.kind)

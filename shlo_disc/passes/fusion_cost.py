@@ -4,6 +4,7 @@ Memory-bound kernels take the time of the bytes they move, a small kernel that o
 
 * a value is computed again by every kernel that reads it, and never stored, when computing it is
   cheap and takes no more bytes of inputs than the value has (`recompute`): a slice always is;
+* a scatter computes cheap work on its updates (`update_work`);
 * small kernels over one static shape share a launch, though none reads from another (`side by
   side`).
 
@@ -16,8 +17,9 @@ from __future__ import annotations
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.memory import value_bytes
 from shlo_disc.mlir import ir
-from shlo_disc.passes.fusion_graph import MAX_CLUSTER_INPUTS, Cluster, Graph, Node
+from shlo_disc.passes.fusion_graph import MAX_CLUSTER_INPUTS, Cluster, Graph, Node, opaque_kind
 from shlo_disc.passes.op_classes import EXPENSIVE, HARD_OPERANDS, RESHAPES
+from shlo_disc.passes.plan_updates import is_run
 from shlo_disc.passes.rules import takes_one_window
 
 __all__ = ["Costs"]
@@ -27,6 +29,9 @@ CHEAP_OPS = 8
 
 SMALL = 1 << 16
 """Elements up to which a launch is worth saving: 256 KiB take about as long as waking a thread."""
+
+_UPDATES = {"stablehlo.dynamic_update_slice": 1, "stablehlo.scatter": 2}
+"""Ops that write into an array, and which operand they write; scatters of one array."""
 
 
 class Costs(Graph):
@@ -129,6 +134,46 @@ class Costs(Graph):
         if not values:
             values = {result for i in slices for result in self.nodes[i].op.results}
         return sum((self.bytes_of(value) for value in values), Expr.const(0))
+
+    def update_work(self) -> None:
+        """A scatter, or a `dynamic_update_slice` whose update is no run of memory, computes cheap
+        element-wise work on its update.
+        """
+        for node in self.nodes:
+            if node.op.name not in _UPDATES or node.index in self.cluster_of:
+                continue
+            position = _UPDATES[node.op.name]
+            one = len(node.op.results) == 1
+            base, chain = next(self.bases(node.operands[position]), (None, []))
+            if base is None or any(op.name not in RESHAPES for op in chain):
+                continue
+            source = self.of_value.get(base, -1)
+            work = self.cluster_of.get(source)
+            if work is None or work.kind != "loop" or not one:
+                continue
+            kind = opaque_kind(node.op)
+            union = Cluster(kind, node.shapes[0], members={node.index} | work.members)
+            reason = self._no_update_work(work, node, source) or self.misfit(union)
+            if reason is None:
+                union.inherit(work)
+                self.replace(union, work)
+            else:
+                self.why[source, node.index] = reason
+
+    def _no_update_work(self, work: Cluster, node: Node, source: int) -> str | None:
+        """Why `work`, whose value `source` is the update of `node`, is a kernel of its own."""
+        nodes = [self.nodes[i] for i in work.members]
+        outer = [n.index for n in nodes if n.users - work.members]
+        alone = outer == [source] and self.outside_users(work) == {node.index}
+        if not alone or work.members & self.kept:
+            return "it is read at other places, too"
+        if node.op.name == "stablehlo.dynamic_update_slice" and is_run(node.op, self.shapes):
+            return "it is computed where it belongs"
+        if len(nodes) > CHEAP_OPS or any(
+            n.role not in ("elementwise", "moving") or n.op.name in EXPENSIVE for n in nodes
+        ):
+            return "updates that may meet follow each other: costly work would wait for them"
+        return None
 
     def side_by_side(self) -> None:
         """Small loop clusters over one static shape become one."""

@@ -18,6 +18,7 @@ __all__ = [
     "HOST",
     "HOST_SCALARS",
     "INDEX_MOVING",
+    "IN_PLACE_KINDS",
     "LOOP_BEARING",
     "OPAQUE_KIND",
     "is_splat_constant",
@@ -116,8 +117,10 @@ HARD_OPERANDS: dict[str, tuple[int, ...]] = {
     "stablehlo.dot_general": (0, 1),
     "stablehlo.dynamic_conv": (0, 1, 2),
     "stablehlo.dynamic_gather": (0, 2),
+    "stablehlo.dynamic_update_slice": (0,),
     "stablehlo.gather": (0,),
     "stablehlo.reduce_window": (0,),
+    "stablehlo.scatter": (0, 1),
 }
 """Operands read at arbitrary or repeated indices: never computed inside the consumer."""
 
@@ -134,6 +137,9 @@ OPAQUE_KIND = {
     "stablehlo.sort": "sort",
 }
 """Ops with an emitter of their own: the kind of their fusion."""
+
+IN_PLACE_KINDS = frozenset({"dynamic_update_slice", "scatter"})
+"""Fusions that copy operand 0 and then change some of it: without the copy when it dies here."""
 
 DENSE_KINDS = frozenset({"attention", "conv", "dense"})
 """Kinds of fusions around contractions: they take in element-wise work behind them."""

@@ -39,13 +39,10 @@ from shlo_disc.dynamic.shapes import ShapeAnalysis, analyze
 from shlo_disc.mlir import ir
 from shlo_disc.passes.base import Pass
 from shlo_disc.passes.donation import donated_reuses
-from shlo_disc.passes.op_classes import CONTROL, RESHAPES
+from shlo_disc.passes.op_classes import CONTROL, IN_PLACE_KINDS, RESHAPES
 from shlo_disc.passes.plan_updates import place_updates
 
-__all__ = ["IN_PLACE_KINDS", "PlanBuffers"]
-
-IN_PLACE_KINDS = frozenset({"dynamic_update_slice", "scatter"})
-"""Fusions that copy operand 0 and then change some of it: without the copy when it dies here."""
+__all__ = ["PlanBuffers"]
 
 
 @dataclass(frozen=True)

@@ -100,6 +100,7 @@ class _Planner(DensePlanner):
         self.bands()
         self.row_work()
         self.prologues()
+        self.update_work()
         self.side_by_side()
 
     def separate(self) -> None:

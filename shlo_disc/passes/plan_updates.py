@@ -15,7 +15,7 @@ from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.mlir import ir, producer
 from shlo_disc.passes.op_classes import HOST_SCALARS
 
-__all__ = ["place_updates"]
+__all__ = ["is_run", "place_updates"]
 
 
 class _Planner(Protocol):
@@ -50,7 +50,7 @@ def _place(op: ir.Operation, loop: ir.Operation | None, live: _Planner) -> None:
     inner = op.regions[0].blocks[0]
     update = next(v.operation for v in inner.operations if v.operation.name == "stablehlo." + _KIND)
     arguments = list(inner.arguments)
-    if update.operands[1] not in arguments or not _is_run(update, live.shapes):
+    if update.operands[1] not in arguments or not is_run(update, live.shapes):
         return
     value = op.operands[arguments.index(update.operands[1])]
     root, container = live.root(value), live.root(op.operands[0])
@@ -74,7 +74,7 @@ def _place(op: ir.Operation, loop: ir.Operation | None, live: _Planner) -> None:
         _read_where_stored(carried, container, loop, live)
 
 
-def _is_run(update: ir.Operation, shapes: ShapeAnalysis) -> bool:
+def is_run(update: ir.Operation, shapes: ShapeAnalysis) -> bool:
     """Is the update one run of neighbouring elements of what it is written into?"""
     sizes, window = (shapes.shape(update.operands[k]) for k in (0, 1))
     d = len(sizes)

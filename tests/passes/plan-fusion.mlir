@@ -482,3 +482,27 @@ func.func @main(%h: tensor<?x8xf32> {disc.shape = ["b", "8"]}, %w: tensor<8x32xf
   %z = stablehlo.subtract %u, %q : tensor<16x?xf32>
   return %y, %z : tensor<?x32xf32>, tensor<16x?xf32>
 }
+
+// -----
+
+// A scatter computes cheap updates itself; what is costly is done before.
+// CHECK-LABEL: func.func @main
+// CHECK: "disc.fusion"(%arg0, %arg2, %arg1)
+// CHECK: stablehlo.negate
+// CHECK: "stablehlo.scatter"
+// CHECK: kind = "scatter", name = "negate_scatter"
+// CHECK: kind = "loop", name = "exponential"
+// CHECK: kind = "scatter", name = "scatter", not_fused = ["exponential: updates that may meet follow each other: costly work would wait for them"]
+func.func @main(%x: tensor<8xf32>, %i: tensor<8x1xi32>, %u: tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>) {
+  %n = stablehlo.negate %u : tensor<8xf32>
+  %a = "stablehlo.scatter"(%x, %i, %n) <{scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}> ({
+  ^bb0(%old: tensor<f32>, %new: tensor<f32>):
+    stablehlo.return %new : tensor<f32>
+  }) : (tensor<8xf32>, tensor<8x1xi32>, tensor<8xf32>) -> tensor<8xf32>
+  %e = stablehlo.exponential %u : tensor<8xf32>
+  %b = "stablehlo.scatter"(%x, %i, %e) <{scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}> ({
+  ^bb0(%old: tensor<f32>, %new: tensor<f32>):
+    stablehlo.return %new : tensor<f32>
+  }) : (tensor<8xf32>, tensor<8x1xi32>, tensor<8xf32>) -> tensor<8xf32>
+  return %a, %b : tensor<8xf32>, tensor<8xf32>
+}

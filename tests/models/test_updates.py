@@ -1,0 +1,68 @@
+"""Scatters and updates of slices that compute their updates themselves."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from tests.models.harness import check, kernels, normal, rng_of
+
+SHAPES = ((5, 4, 3), (100, 768, 50), (17, 2, 9))  # (rows, columns, updates)
+
+
+def case(m, n, k):
+    r = rng_of(m, n, k)
+    return normal(r, m, n), r.integers(-m - 2, m + 2, k).astype(np.int32), normal(r, k, n)
+
+
+def test_cheap_work_on_the_updates_of_a_scatter():
+    def function(x, at, y):
+        return jnp.sin(x).at[at].add(y * 2 + 1)
+
+    assert kernels(function, *case(*SHAPES[0])) == ["loop", "loop", "scatter"]  # sin, places, add
+    check(function, [case(*s) for s in SHAPES])
+
+
+def test_costly_work_is_done_before():
+    def function(x, at, y):
+        return x.at[at].set(jnp.exp(y))
+
+    assert kernels(function, *case(*SHAPES[0])).count("loop") == 2
+    check(function, [case(*s) for s in SHAPES])
+
+
+def test_updates_computed_from_what_is_updated():
+    """Not in place then: an update would be computed from what another has changed."""
+
+    def function(x, at, y):
+        x = jnp.sin(x)
+        return x.at[at].add(x[: y.shape[0]] * y)
+
+    check(function, [case(*s) for s in SHAPES[::2]])
+
+
+def test_updates_that_others_read_are_stored():
+    def function(x, at, y):
+        z = y * 2 + 1
+        return x.at[at].add(z), z
+
+    check(function, [case(*s) for s in SHAPES])
+
+
+def test_a_cache_of_keys():
+    """[B, H, T, D], one entry [B, 1, H, D] at a time: no run of memory."""
+
+    def function(cache, key, at):
+        zero = jnp.zeros_like(at)
+        return lax.dynamic_update_slice(
+            jnp.cos(cache), jnp.swapaxes(key * 0.5, 1, 2), (zero, zero, at, zero)
+        )
+
+    def cache(b, h, t, d, at):
+        r = rng_of(b, h, t)
+        return normal(r, b, h, t, d), normal(r, b, 1, h, d), np.int32(at)
+
+    found = kernels(function, *cache(2, 3, 7, 4, 2))
+    assert [kind for kind in found if kind != "host"] == ["loop", "dynamic_update_slice"]
+    check(function, [cache(2, 3, 7, 4, 2), cache(2, 4, 9, 8, 20), cache(3, 2, 5, 16, -1)])
