@@ -36,8 +36,9 @@ from shlo_disc.lower.cpu.dense.tiles import K_BLOCK_BYTES, ceil_div, choose_tile
 from shlo_disc.lower.cpu.dense.walk import walk
 from shlo_disc.lower.cpu.elemental import Arguments
 from shlo_disc.lower.cpu.elements import Element, element_of
-from shlo_disc.lower.cpu.index import Index, Ix, refine
-from shlo_disc.lower.cpu.row import Plan, RowWriter, analyze_rows, choose_row_lanes
+from shlo_disc.lower.cpu.index import Index, Ix
+from shlo_disc.lower.cpu.row_plan import Plan, analyze_rows, choose_row_lanes
+from shlo_disc.lower.cpu.row_writer import RowWriter, write_rows
 from shlo_disc.lower.cpu.target import Target
 from shlo_disc.lower.kernel import Input, Kernel, KernelPlan, Launch, Output
 from shlo_disc.mlir import ir
@@ -238,8 +239,7 @@ class _Kernel:
         self.first_row_slot = scratch.total
 
     def _factors(self) -> list[Expr]:
-        """The row dimensions the row program needs apart (see `row.emit`)."""
-        equal = self.shapes.constraints.equal
+        """The row dimensions the row program needs apart (see `write_rows`)."""
 
         def write(factors: Sequence[Expr]) -> _Scores:
             b = SizedText({})
@@ -249,21 +249,7 @@ class _Kernel:
                 rows.row(loop.index, loop.index)
             return rows
 
-        factors = [s for s in self.plan.rows if not s.is_one]
-        rows = write(factors)
-        for _ in range(3):
-            wanted = [(i, j, s) for i, j, s in rows.space.wanted if j <= len(factors)]
-            finer = refine(factors, wanted, equal)
-            if finer == factors:
-                break
-            factors, rows = finer, write(finer)
-        merged: list[Expr] = []
-        for k, factor in enumerate(factors):
-            if k and k not in rows.space.used:
-                merged[-1] = merged[-1] * factor
-            else:
-                merged.append(factor)
-        return merged
+        return write_rows(self.plan, self.shapes, write).space.factors[:-1]
 
     # ---------------------------------------------------------------- text
 

@@ -21,7 +21,8 @@ from shlo_disc.lower.cpu import cost
 from shlo_disc.lower.cpu.elemental import Arguments
 from shlo_disc.lower.cpu.elements import element_of
 from shlo_disc.lower.cpu.index import Index
-from shlo_disc.lower.cpu.row import Plan, RowWriter, analyze_rows, choose_row_lanes, write_rows
+from shlo_disc.lower.cpu.row_plan import Plan, analyze_rows, choose_row_lanes
+from shlo_disc.lower.cpu.row_writer import RowWriter, write_rows
 from shlo_disc.lower.cpu.scalar import SCALAR_OPS
 from shlo_disc.lower.cpu.target import Target
 from shlo_disc.lower.cpu.text import Text
@@ -119,10 +120,10 @@ class RowWork:
         plan = analyze_rows(block, self.shapes, roots, frozenset([self.given]))
         lanes = choose_row_lanes(plan, self.target)
 
-        def make(factors: Sequence[Expr]) -> RowWriter:
-            return _Behind(plan, factors, lanes, outputs, self.memory)
+        def write(factors: Sequence[Expr]) -> RowWriter:
+            return _Behind(plan, factors, lanes, outputs, self.memory).write()
 
-        writer = write_rows(plan, self.shapes, make)
+        writer = write_rows(plan, self.shapes, write)
         time = cost.of_rows(block, self.shapes, plan.cols, self.target)
         return writer.launch("rows", Expr.product(plan.rows), time)
 

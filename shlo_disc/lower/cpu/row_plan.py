@@ -1,0 +1,244 @@
+"""What a row kernel does, before any text: sweeps over a row, and what is kept between them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.errors import InternalError
+from shlo_disc.lower.cpu import cost
+from shlo_disc.lower.cpu.elements import Element, element_of
+from shlo_disc.lower.cpu.loop import choose_lanes
+from shlo_disc.lower.cpu.moves import MOVES
+from shlo_disc.lower.cpu.reduction import reduced_dims, simple_body
+from shlo_disc.lower.cpu.scalar import SCALAR_OPS
+from shlo_disc.lower.cpu.target import Target
+from shlo_disc.mlir import ir, producer
+
+__all__ = ["Kept", "Plan", "Sweep", "analyze_rows", "choose_row_lanes", "is_row_reduce"]
+
+
+_FREE = frozenset(
+    {
+        "disc.dim",
+        "stablehlo.broadcast_in_dim",
+        "stablehlo.constant",
+        "stablehlo.dynamic_broadcast_in_dim",
+        "stablehlo.dynamic_reshape",
+        "stablehlo.reshape",
+    }
+)
+"""Ops that cost nothing at a given index."""
+
+
+@dataclass
+class Kept:
+    """A full-size value stored by one sweep and loaded by later ones."""
+
+    value: ir.Value
+    first: int
+    """The sweep that stores it."""
+    last: int
+    """The last sweep that loads it."""
+    output: int | None = None
+    """The result whose row holds it; None: scratch."""
+    slot: int = -1
+    """Which scratch row."""
+
+
+@dataclass
+class Sweep:
+    """One pass over the columns."""
+
+    simple: list[ir.Operation] = field(default_factory=list)
+    """Reductions with vector accumulators."""
+    general: list[ir.Operation] = field(default_factory=list)
+    """Reductions by runs of columns."""
+    outputs: list[int] = field(default_factory=list)
+    keeps: list[Kept] = field(default_factory=list)
+
+
+@dataclass
+class Plan:
+    """What a row kernel does, before any text."""
+
+    block: ir.Block
+    shapes: ShapeAnalysis
+    rows: tuple[Expr, ...]
+    cols: Expr
+    roots: list[ir.Value]
+    sweeps: list[Sweep]
+    row_outputs: list[int]
+    kept: list[Kept]
+    slots: list[Element]
+    """The widest element of each scratch row."""
+    given: frozenset[ir.Value] = frozenset()
+    """Values that are in memory although an op of the fusion computes them."""
+
+
+def choose_row_lanes(plan: Plan, target: Target) -> int:
+    """Several vectors at once hide latency; fewer when the work itself needs registers."""
+    base = choose_lanes(plan.block, target)
+    expensive = any(cost.is_expensive(view.operation) for view in plan.block.operations)
+    lanes = base * (2 if expensive else 4)
+    if plan.cols.is_const:
+        while lanes > 4 and lanes // 2 >= plan.cols.value:
+            lanes //= 2
+    return lanes
+
+
+def is_row_reduce(
+    op: ir.Operation, shapes: ShapeAnalysis, rows: Sequence[Expr], cols: Expr
+) -> bool:
+    """Whether `op` reduces trailing dimensions with as many rows and columns as the fusion."""
+    if op.name != "stablehlo.reduce":
+        return False
+    sizes, gone = shapes.shape(op.operands[0]), reduced_dims(op)
+    kept = len(sizes) - len(gone)
+    if gone != list(range(kept, len(sizes))):
+        return False
+    equal = shapes.constraints.product_equal
+    return bool(equal(sizes[:kept], rows) and equal(sizes[kept:], [cols]))
+
+
+def analyze_rows(
+    block: ir.Block,
+    shapes: ShapeAnalysis,
+    roots: list[ir.Value],
+    given: frozenset[ir.Value] = frozenset(),
+) -> Plan:
+    """The sweeps that compute `roots`, values of a fusion's block, from its arguments and `given`.
+
+    Raises InternalError where they are no row fusion.
+    """
+    ops = [view.operation for view in block.operations]
+    first = next((op for op in ops if op.name == "stablehlo.reduce"), None)
+    if first is None:
+        raise InternalError("a row fusion without a reduction")
+    sizes, gone = shapes.shape(first.operands[0]), reduced_dims(first)
+    kept_dims = len(sizes) - len(gone)
+    if gone != list(range(kept_dims, len(sizes))):
+        raise InternalError(
+            f"a row fusion whose reduction is not of the trailing dimensions: {first}"
+        )
+    rows, cols = tuple(sizes[:kept_dims]), Expr.product(sizes[kept_dims:])
+    level: dict[ir.Value, int] = {}
+    reduces: list[tuple[ir.Operation, int]] = []
+    for op in ops[:-1]:
+        here = max((level.get(v, 0) for v in op.operands), default=0)
+        if is_row_reduce(op, shapes, rows, cols):
+            reduces.append((op, here))
+            here += 1
+        for result in op.results:
+            level[result] = here
+    equal = shapes.constraints.product_equal
+    full = [bool(equal(shapes.shape(r), [*rows, cols])) for r in roots]
+    for root, is_full in zip(roots, full, strict=True):
+        if not is_full and not equal(shapes.shape(root), rows):
+            raise InternalError(
+                f"a result of a row fusion is neither full nor a row value: {shapes.shape(root)}"
+            )
+    sweeps = [Sweep() for _ in range(1 + max(level.get(r, 0) for r in roots))]
+    sweeps += [Sweep() for _ in range(1 + max(p for _, p in reduces) - len(sweeps))]
+    for k, (root, is_full) in enumerate(zip(roots, full, strict=True)):
+        if is_full:
+            sweeps[level.get(root, 0)].outputs.append(k)
+    row_outputs = [k for k, is_full in enumerate(full) if not is_full]
+    plan = Plan(block, shapes, rows, cols, roots, sweeps, row_outputs, [], [], given)
+    for op, sweep in reduces:
+        simple = simple_body(op) is not None
+        (sweeps[sweep].simple if simple else sweeps[sweep].general).append(op)
+    _choose_kept(plan)
+    return plan
+
+
+def _targets(plan: Plan, sweep: Sweep) -> list[ir.Value]:
+    """The full-size values a sweep needs."""
+    values = [plan.roots[k] for k in sweep.outputs]
+    for op in (*sweep.simple, *sweep.general):
+        values += list(op.operands)[: len(op.operands) // 2]
+    return values
+
+
+def _choose_kept(plan: Plan) -> None:
+    """Decide which full-size values are stored by the sweep that computes them first."""
+    equal = plan.shapes.constraints.product_equal
+    space = [*plan.rows, plan.cols]
+    first: dict[ir.Value, int] = {}
+    uses: dict[ir.Value, set[int]] = {}
+    kept: dict[ir.Value, Kept] = {}
+
+    def is_full(value: ir.Value) -> bool:
+        return bool(equal(plan.shapes.shape(value), space))
+
+    def price(value: ir.Value, seen: set[ir.Value]) -> float:
+        """Cycles a vector to compute `value` again, loads included, from what is kept."""
+        if value in seen or not is_full(value):
+            return 0
+        seen.add(value)
+        op = producer(value)
+        if op is None or value in kept or value in plan.given:
+            return 1
+        if op.name in _FREE:
+            return sum(price(v, seen) for v in op.operands)
+        return cost.op_cycles(op) + sum(price(v, seen) for v in op.operands)
+
+    def visit(value: ir.Value, sweep: int, seen: set[ir.Value]) -> None:
+        if value in seen or value in plan.given:
+            return
+        seen.add(value)
+        op = producer(value)
+        if op is None or op.name not in SCALAR_OPS or not is_full(value):
+            if op is not None and op.name in MOVES and is_full(value):
+                for operand in op.operands:
+                    visit(operand, sweep, seen)
+            return
+        if value in first and first[value] < sweep:
+            uses.setdefault(value, set()).add(sweep)
+            if value in kept:
+                kept[value].last = sweep
+                return
+            later = len(plan.sweeps) - 1 - first[value]
+            if (price(value, set()) - 1) * min(later, len(uses[value]) + 1) > 1.5:
+                kept[value] = Kept(value, first[value], sweep)
+                return
+        first.setdefault(value, sweep)
+        for operand in op.operands:
+            visit(operand, sweep, seen)
+
+    for number, sweep in enumerate(plan.sweeps):
+        seen: set[ir.Value] = set()
+        for value in _targets(plan, sweep):
+            visit(value, number, seen)
+    _place(plan, list(kept.values()))
+
+
+def _place(plan: Plan, kept: list[Kept]) -> None:
+    """Give every kept value a row to live in: the result's own, or a scratch row."""
+    busy: list[tuple[int | None, int, int, int]] = []  # (output, slot, first, last)
+    store_sweep = {k: n for n, sweep in enumerate(plan.sweeps) for k in sweep.outputs}
+    for item in sorted(kept, key=lambda k: k.first):
+        element = element_of(item.value)
+        own = next((k for k in store_sweep if plan.roots[k] == item.value), None)
+        if own is not None:
+            item.output = own
+        else:
+            for k, sweep in store_sweep.items():
+                free = not any(o == k and last > item.first for o, _, _, last in busy)
+                fits = element_of(plan.roots[k]) == element and element.kind != "b"
+                others = any(i.output == k and i.value == plan.roots[k] for i in kept)
+                if free and fits and not others and sweep >= item.last:
+                    item.output = k
+                    break
+        if item.output is None:
+            taken = {s for o, s, _, last in busy if o is None and last > item.first}
+            item.slot = next(s for s in range(len(kept)) if s not in taken)
+            if item.slot == len(plan.slots):
+                plan.slots.append(element)
+            elif element.bytes > plan.slots[item.slot].bytes:
+                plan.slots[item.slot] = element
+        busy.append((item.output, item.slot, item.first, item.last))
+        plan.sweeps[item.first].keeps.append(item)
+    plan.kept = kept

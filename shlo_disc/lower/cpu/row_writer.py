@@ -1,0 +1,307 @@
+"""Text of row kernels: see `row.py` for what they do and in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Self, TypeVar
+
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.lower.cpu.elemental import Arguments, Elemental
+from shlo_disc.lower.cpu.elements import Element, element_of
+from shlo_disc.lower.cpu.index import Index, Ix, Space, refine
+from shlo_disc.lower.cpu.loop import ceil_div, odometer
+from shlo_disc.lower.cpu.reduction import Reducer
+from shlo_disc.lower.cpu.row_plan import Kept, Plan, Sweep
+from shlo_disc.lower.cpu.text import Text, lanes_of
+from shlo_disc.lower.kernel import (
+    Input,
+    Kernel,
+    Launch,
+    Output,
+)
+from shlo_disc.mlir import ir
+
+__all__ = ["RowWriter", "write_rows"]
+
+
+W = TypeVar("W", bound="RowWriter")
+
+
+def write_rows(plan: Plan, shapes: ShapeAnalysis, write: Callable[[Sequence[Expr]], W]) -> W:
+    """What `write` gives for the row factors that its accesses ask for: a writer that has written.
+
+    Rows are cut where an access needs one of their dimensions, else they are one factor.
+    """
+    factors = [s for s in plan.rows if not s.is_one]
+    writer = write(factors)
+    for _ in range(3):
+        rows_only = [(i, j, s) for i, j, s in writer.space.wanted if j <= len(factors)]
+        finer = refine(factors, rows_only, shapes.constraints.equal)
+        if finer == factors:
+            break
+        factors, writer = finer, write(finer)
+    merged: list[Expr] = []
+    for k, factor in enumerate(factors):
+        if k and k not in writer.space.used:
+            merged[-1] = merged[-1] * factor
+        else:
+            merged.append(factor)
+    return writer if merged == factors else write(merged)
+
+
+class RowWriter:
+    """Writes the kernel of a plan over row `factors`, or its part in the kernel of `b`."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        factors: Sequence[Expr],
+        lanes: int,
+        b: Text | None = None,
+        arguments: Arguments | None = None,
+    ) -> None:
+        self.plan, self.lanes = plan, lanes
+        self.b, self.arguments = b or Text(), arguments or Arguments()
+        self.outputs: Sequence[Output] = [Output(k) for k in range(len(plan.roots))]
+        """Where each root goes."""
+        self.first_scratch = Expr.const(0)
+        """Where the scratch rows begin, in bytes."""
+        self.rank = len(factors)
+        self.space = Space(self.b, plan.shapes.constraints, [*factors, plan.cols], lanes)
+        self.e = Elemental(self.b, self.space, plan.shapes, plan.block, self.arguments)
+        self.cols = self.b.param(plan.cols, opaque=plan.cols.is_const and plan.cols.value > lanes)
+        self.first, self.last = self.b.constant(0, "index"), self.cols
+
+    def write(self) -> Self:
+        """The whole function up to `finish`; returns itself."""
+        b, space = self.b, self.space
+        sizes = [b.param(f) for f in space.factors[:-1]]
+
+        def row(number: str, digits: list[str]) -> None:
+            self.digits = [Ix(d) for d in digits[: self.rank]]
+            space.flats = {(0, self.rank): number} if self.rank else {}
+            space.tiles = [*self.digits, space.zero()]
+            for place, sweep in enumerate(self.plan.sweeps):
+                self.sweep(sweep, asks_ahead=place == 1)
+            self.store_row_values()
+
+        odometer(b, sizes, row)
+        return self
+
+    def store_row_values(self) -> None:
+        """The results that have one element a row."""
+        for k in self.plan.row_outputs:
+            root = self.plan.roots[k]
+            shape = self.e.shape(root)
+            index = self.space.root(shape, 0, self.rank) if shape else ()
+            value = self.e.value_at(root, index, None)
+            at = self.space.force(self.space.flat_lazy(0, self.rank))
+            self.e.store(self.outputs[k], element_of(root), value, at, None)
+
+    def launch(self, name: str, extent: Expr, time: Expr) -> Launch:
+        """The finished kernel over `extent` tasks of `time` nanoseconds."""
+        text, params = self.b.finish()
+        buffers = tuple(self.arguments.buffers)
+        return Launch(Kernel(name, text), buffers, params, extent, time, self.scratch_bytes())
+
+    def scratch_bytes(self) -> Expr:
+        """Bytes of all scratch rows."""
+        total = Expr.const(0)
+        for element in self.plan.slots:
+            total = total + self._row_bytes(element)
+        return total
+
+    def _row_bytes(self, element: Element) -> Expr:
+        return ceil_div(self.plan.cols * element.bytes, 64) * 64
+
+    # ---------------------------------------------------------------- sweeps
+
+    def sweep(self, sweep: Sweep, asks_ahead: bool = False) -> None:
+        """One pass; general reductions read before this sweep's results overwrite a kept row.
+
+        `asks_ahead`: ask for the next row of the inputs. The first sweep has read this row, and
+        until it reads the next one memory would have nothing to do.
+        """
+        for op in sweep.general:
+            self._general(Reducer(self.e, op))
+        if sweep.simple or sweep.outputs or sweep.keeps:
+            reducers = [Reducer(self.e, op) for op in sweep.simple]
+            start = [a for r in reducers for a in r.neutral(self.lanes)]
+
+            def body(ix: Ix, mask: str | None, accs: list[str]) -> list[str]:
+                self._at(ix, mask)
+                if asks_ahead and mask is None:
+                    self._ask_for_next_row()
+                full = self._values(sweep, mask)
+                new: list[str] = []
+                for reducer, acc in zip(reducers, accs, strict=True):
+                    (value,) = [self._full(v, mask) for v in reducer.inputs]
+                    (stepped,) = reducer.step([acc], [value])
+                    new.append(stepped if mask is None else self.b.select(mask, stepped, acc))
+                self._store(sweep, full, mask)
+                return new
+
+            found = self._columns(start, body)
+            for reducer, acc in zip(reducers, found, strict=True):
+                self._finish(reducer, [acc], in_order=False)
+        for item in sweep.keeps:
+            self._override(item)
+
+    def _ask_for_next_row(self) -> None:
+        b = self.b
+        here = self.space.force(self.space.flat_lazy(0, self.rank + 1))
+        following = b.add(here.base, self.cols)
+        space = (*self.space.factors[:-1], self.plan.cols)
+        for index, argument in enumerate(self.plan.block.arguments):
+            if Expr.product(self.e.shape(argument)) == Expr.product(space):
+                memory = b.memref(self.arguments.slot(Input(index)), element_of(argument).storage)
+                b.prefetch(memory, following)
+
+    def _at(self, ix: Ix, mask: str | None) -> None:
+        self.space.tiles = [*self.digits, ix]
+        self.e.tail = mask
+
+    def _full(self, value: ir.Value, mask: str | None) -> str:
+        """A full-size value at the current columns."""
+        shape = self.e.shape(value)
+        return self.e.value_at(value, self.space.root(shape, 0, self.rank + 1), mask)
+
+    def _values(self, sweep: Sweep, mask: str | None) -> list[tuple[str, Kept | int]]:
+        found: list[tuple[str, Kept | int]] = []
+        for item in sweep.keeps:
+            if item.output is None or self.plan.roots[item.output] != item.value:
+                found.append((self._full(item.value, mask), item))
+        found += [(self._full(self.plan.roots[k], mask), k) for k in sweep.outputs]
+        return found
+
+    def _store(
+        self, sweep: Sweep, full: Sequence[tuple[str, Kept | int]], mask: str | None
+    ) -> None:
+        for register, where in full:
+            value = where.value if isinstance(where, Kept) else self.plan.roots[where]
+            element = element_of(value)
+            if isinstance(where, Kept) and where.output is None:
+                stored = register
+                if element.kind == "b":
+                    stored = self.b.cast("arith.extui", register, "i8")
+                column = self.space.tiles[-1]
+                stored = self.b.broadcast(stored, self.lanes)
+                self.e.store_to(self._scratch(where), stored, column, mask)
+            else:
+                out = where.output if isinstance(where, Kept) else where
+                assert out is not None
+                if element.kind == "b":
+                    register = self.b.cast("arith.extui", register, "i8")
+                memory, at = self.result(out)
+                self.e.store_to(memory, register, at, mask)
+
+    def result(self, k: int) -> tuple[str, Ix]:
+        """Where the current columns of result `k` are: memref and index."""
+        storage = element_of(self.plan.roots[k]).storage
+        memory = self.b.memref(self.arguments.slot(self.outputs[k]), storage)
+        return memory, self.space.flat(0, self.rank + 1)
+
+    def _scratch(self, item: Kept) -> str:
+        offset = self.first_scratch
+        for element in self.plan.slots[: item.slot]:
+            offset = offset + self._row_bytes(element)
+        return self.b.scratch(element_of(item.value).storage, self.b.param(offset))
+
+    def _override(self, item: Kept) -> None:
+        """From now on, the value at the current row and column is loaded."""
+
+        def load(index: Index, mask: str | None) -> str | None:
+            if not self._is_current(index, self.rank + 1):
+                return None
+            element = element_of(item.value)
+            if item.output is None:
+                memory, at = self._scratch(item), self.space.tiles[-1]
+            else:
+                memory, at = self.result(item.output)
+            register = self.e.load_from(memory, at, mask, readonly=False)
+            if element.kind != "b":
+                return register
+            return self.b.cmpi("ne", register, self.b.constant(0, self.b.type_of(register)))
+
+        self.e.overrides[item.value] = load
+
+    def _is_current(self, index: Index, count: int) -> bool:
+        """Whether `index` is the flat index over the first `count` factors as they stand."""
+        groups = self.space.joined(index)
+        if count == 0:
+            return all(s.is_one for g in groups for s in g.sizes)
+        return len(groups) == 1 and groups[0].at.tile == (0, count)
+
+    def _columns(
+        self, start: Sequence[str], body: Callable[[Ix, str | None, list[str]], list[str]]
+    ) -> list[str]:
+        """Run `body(columns, mask, accumulators)` over columns `first` to `last` of the row."""
+        b, lanes, size = self.b, self.lanes, self.plan.cols
+        first, last = self.first, self.last
+        if size.is_const and size.value < lanes:
+            return body(Ix(first, 1, multiple=0), b.mask(size.value, lanes), list(start))
+        divisible = self.space.divisible(size, lanes)
+        middle = last if divisible else b.sub(last, b.rem(b.sub(last, first), lanes))
+        with b.loop(first, middle, lanes, list(start), hint="j") as loop:
+            new = body(Ix(loop.index, 1, multiple=lanes), None, list(loop.args))
+            loop.yield_(*new)
+        if divisible:
+            return loop.results
+        with b.if_(b.cmpi("slt", middle, last)) as branch:
+            mask = b.mask(b.sub(last, middle), lanes)
+            branch.yield_(*body(Ix(middle, 1, multiple=lanes), mask, list(loop.results)))
+            if start:
+                with branch.otherwise():
+                    branch.yield_(*loop.results)
+        return branch.results
+
+    # ---------------------------------------------------------------- reductions
+
+    def _general(self, reducer: Reducer) -> None:
+        """Lane l reduces the l-th run of neighbouring columns, in order."""
+        b, space, lanes = self.b, self.space, self.lanes
+        run = b.div(b.add(self.cols, lanes - 1), lanes)
+        start = b.mul(b.iota(lanes), run)
+        with b.loop(0, run, 1, reducer.init(lanes), hint="k") as loop:
+            column = b.add(start, loop.index)
+            mask = b.cmpi("ult", column, b.broadcast(self.cols, lanes))
+            self._at(space.uniform(column), None)
+            values = [self._full(v, mask) for v in reducer.inputs]
+            new = reducer.step(loop.args, values)
+            loop.yield_(*(b.select(mask, n, o) for n, o in zip(new, loop.args, strict=True)))
+        self._finish(reducer, loop.results, in_order=True)
+
+    def _finish(self, reducer: Reducer, accs: Sequence[str], in_order: bool) -> None:
+        """Combine the lanes and let the row value be found."""
+        self.publish(reducer, self._across_lanes(reducer, accs, in_order))
+
+    def _across_lanes(self, reducer: Reducer, accs: Sequence[str], in_order: bool) -> list[str]:
+        """Scalar accumulators: the lanes as a balanced tree."""
+        b = self.b
+        width = lanes_of(b.type_of(accs[0]))
+        parts = list(accs)
+        while width > 1:
+            half = width // 2
+            if in_order:  # neighbours first
+                low, high = list(range(0, width, 2)), list(range(1, width, 2))
+            else:
+                low, high = list(range(half)), list(range(half, width))
+            left = [b.shuffle(p, p, low) for p in parts]
+            right = [b.shuffle(p, p, high) for p in parts]
+            parts = reducer.merge(left, right)
+            width = half
+        return [b.extract(p, 0) for p in parts]
+
+    def publish(self, reducer: Reducer, scalars: list[str]) -> None:
+        """Add the init value where it is still missing; the row values can be found now."""
+        if reducer.simple is not None:
+            scalars = reducer.merge(reducer.init(0), scalars)
+        for result, register in zip(reducer.op.results, reducer.finish(scalars), strict=True):
+            self._row_value(result, register)
+
+    def _row_value(self, result: ir.Value, register: str) -> None:
+        def found(index: Index, mask: str | None) -> str | None:
+            return register if self._is_current(index, self.rank) else None
+
+        self.e.overrides[result] = found
