@@ -39,14 +39,17 @@ class DensePlanner(Costs):
         for value in dot.operands if kind == "dense" else ():
             members |= self._views(value, dot)
         taken: Cluster | None = None
-        if (epilogue := self._epilogue(self._behind_transposes(dot))) is not None:
+        last = self._behind_transposes(dot)
+        epilogue = self._epilogue(last)
+        reason = epilogue if isinstance(epilogue, str) else None
+        if isinstance(epilogue, Cluster):
             union = members | epilogue.members
             reason = self.misfit(Cluster(kind, dot.shapes[0], members=union))
             if reason is None:
                 members = union
                 taken = epilogue
-            else:
-                self.why[dot.index, min(epilogue.members)] = reason
+        if reason is not None:
+            self._apart(last, last.users, reason)
         cluster = Cluster(kind, dot.shapes[0], members=members)
         if taken is not None:
             cluster.inherit(taken)
@@ -130,7 +133,11 @@ class DensePlanner(Costs):
                     union.inherit(mine, cluster)
                     self.replace(union, mine, cluster)
                     break
-                self.why[total.index, min(total.users & cluster.members)] = reason
+                self._apart(total, total.users & cluster.members, reason)
+
+    def _apart(self, source: Node, readers: set[int], reason: str) -> None:
+        """Keep why `readers` are not in the kernel of `source`."""
+        self.why.update(dict.fromkeys([(source.index, reader) for reader in readers], reason))
 
     def _is_row_major(self, cluster: Cluster) -> bool:
         """Do the columns of the one product in it come from its right operand, in their order?"""
@@ -208,7 +215,7 @@ class DensePlanner(Costs):
                     self.replace(union, mine, row)
                     mine = union
                 else:
-                    self.why[total.index, min(total.users & row.members)] = reason
+                    self._apart(total, total.users & row.members, reason)
 
     def _no_row_work(self, mine: Cluster, dot: Node, total: Node, row: Cluster) -> str | None:
         """Why the rows of `row`, which reads `total`, are not computed behind the product."""
@@ -392,18 +399,19 @@ class DensePlanner(Costs):
         users = [use.owner.operation for result in node.op.results for use in result.uses]
         return {self.of_value.get(op.results[0]) if len(op.results) else None for op in users}
 
-    def _epilogue(self, dot: Node) -> Cluster | None:
+    def _epilogue(self, dot: Node) -> Cluster | str:
         """The loop cluster over exactly a dense result's elements that alone reads it, with one
-        result.
+        result; or why what reads it is not computed in its kernel.
         """
-        if dot.index in self.kept:
-            return None
         clusters = {id(c): c for i in dot.users if (c := self.cluster_of.get(i)) is not None}
-        if len(clusters) != 1 or any(i not in self.cluster_of for i in dot.users):
-            return None
+        several = len(clusters) != 1 or any(i not in self.cluster_of for i in dot.users)
+        if dot.index in self.kept or several:
+            return "the product is read at several places"
         (cluster,) = clusters.values()
-        if cluster.kind != "loop" or not self.same(cluster.space, dot.shapes[0]):
-            return None
+        if cluster.kind != "loop":
+            return f"a product takes in element-wise work, not a {cluster.kind} kernel"
+        if not self.same(cluster.space, dot.shapes[0]):
+            return "it has other elements than the product"
         # What is computed from sums is so where they are; the rest is, at any index, from inputs.
         late = {dot.index}
         for index in sorted(cluster.members):
@@ -414,7 +422,9 @@ class DensePlanner(Costs):
                         continue
                     here = self.same(node.shapes[0], cluster.space)
                     if chain or node.role != "elementwise" or not here:
-                        return None
+                        return "an element would need sums at other places"
                     late.add(index)
         outside = [i for i in cluster.members if self.nodes[i].users - cluster.members]
-        return cluster if len(outside) == 1 and outside[0] in late else None
+        if len(outside) != 1 or outside[0] not in late:
+            return "it has several results"
+        return cluster
