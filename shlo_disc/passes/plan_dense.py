@@ -224,6 +224,8 @@ class DensePlanner(Costs):
         batch = dot_sides(dot.op)[0].batch
         if batch or not self._is_row_major(mine):
             return "the rows of the product are in another order"
+        if Expr.product(total.shapes[0]) == 0:
+            return "it has no elements"
         *rows, columns = total.shapes[0]
         same_rows = self.same(squeezed(tuple(rows)), squeezed(row.space[: row.rows]))
         if not same_rows or not self.same((columns,), row.space[row.rows :]) or columns.is_one:

@@ -640,6 +640,11 @@ row(
     setup=SIZES + "%zf = stablehlo.constant dense<0.0> : tensor<f32>\n",
 )
 row(
+    "disc.empty",
+    (f'%r = "disc.empty"() {{dims = ["b", "t + 1"]}} : () -> {F}', [("%r", F)]),
+    ["b, t + 1"],
+)
+row(
     "disc.scan",
     (
         f'%r = "disc.scan"(%x, %zf) ({{\n^bb0(%e: tensor<f32>, %f: tensor<f32>):\n%z = stablehlo.add %e, %f : tensor<f32>\nstablehlo.return %z : tensor<f32>\n}}) {{dimension = 1 : i64, reverse = false}} : ({F}, tensor<f32>) -> {F}',

@@ -83,6 +83,20 @@ def test_nothing_to_compute(sizes):
     check(post_norm, [case(*sizes)])
 
 
+def test_nothing_known_to_be_nothing():
+    """Rows of static size 0."""
+
+    def function(x, w, residual, scale):
+        y = layer_norm(residual + x.reshape(0, 3, 8) @ w) * scale
+        return jnp.tanh(y) @ w
+
+    zeros = np.zeros
+    check(
+        function,
+        [(zeros((0, 3, 2, 4), "f4"), zeros((8, 8), "f4"), zeros((0, 3, 8), "f4"), zeros(8, "f4"))],
+    )
+
+
 def test_rows_in_another_order_are_a_kernel_of_their_own():
     def function(x, w):
         return jax.nn.softmax((x @ w).T)
