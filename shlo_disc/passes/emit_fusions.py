@@ -15,9 +15,10 @@ from shlo_disc.passes.op_classes import (
     DENSE_KINDS,
     FREE,
     HARD_OPERANDS,
-    HOST_SCALARS,
     IN_PLACE_KINDS,
     RESHAPES,
+    is_host_scalar,
+    is_integer_scalar,
     is_splat_constant,
 )
 
@@ -240,28 +241,9 @@ class _Emitter:
 
 def _on_host(unit: Unit, inputs: Sequence[ir.Value], sequence: Sequence[ir.Operation]) -> bool:
     """Is it integer arithmetic on scalars: a loop counter, a condition?"""
-    if unit.kind != "loop" or not all(_is_integer_scalar(value) for value in inputs):
+    if unit.kind != "loop" or not all(is_integer_scalar(value) for value in inputs):
         return False
-    return all(
-        op.name == "disc.shape"
-        or (op.name in HOST_SCALARS and all(map(_is_integer_scalar, op.results)) and _fits(op))
-        for op in sequence
-    )
-
-
-def _is_integer_scalar(value: ir.Value) -> bool:
-    kind = ir.RankedTensorType(value.type)
-    return not kind.rank and isinstance(kind.element_type, ir.IntegerType)
-
-
-def _fits(op: ir.Operation) -> bool:
-    """Of what may come from another type or shape: is that an integer scalar, too?"""
-    if op.name == "stablehlo.convert":
-        to_flag = ir.RankedTensorType(op.results[0].type).element_type.width == 1
-        return _is_integer_scalar(op.operands[0]) and not to_flag
-    if op.name == "stablehlo.compare":
-        return _is_integer_scalar(op.operands[0])
-    return True
+    return all(op.name == "disc.shape" or is_host_scalar(op) for op in sequence)
 
 
 def _gather(

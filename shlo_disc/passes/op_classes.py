@@ -21,6 +21,8 @@ __all__ = [
     "IN_PLACE_KINDS",
     "LOOP_BEARING",
     "OPAQUE_KIND",
+    "is_host_scalar",
+    "is_integer_scalar",
     "is_splat_constant",
 ]
 
@@ -172,6 +174,23 @@ HOST_SCALARS = frozenset(
     ]
 ) | {"disc.dim", "disc.shape"}
 """What the host program computes itself on integer scalars (`lower/host_scalars.py`)."""
+
+
+def is_integer_scalar(value: ir.Value) -> bool:
+    """An integer tensor of rank 0."""
+    kind = ir.RankedTensorType(value.type)
+    return not kind.rank and isinstance(kind.element_type, ir.IntegerType)
+
+
+def is_host_scalar(op: ir.Operation) -> bool:
+    """Can the host program compute the results of `op`, integer scalars, from its operands?"""
+    if op.name not in HOST_SCALARS or not all(map(is_integer_scalar, op.results)):
+        return False
+    if op.name == "stablehlo.convert":
+        to_flag = ir.RankedTensorType(op.results[0].type).element_type.width == 1
+        return is_integer_scalar(op.operands[0]) and not to_flag
+    return op.name != "stablehlo.compare" or is_integer_scalar(op.operands[0])
+
 
 CONTROL = frozenset({"stablehlo.case", "stablehlo.if", "stablehlo.while"})
 

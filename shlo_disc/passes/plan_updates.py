@@ -13,7 +13,7 @@ from typing import Protocol
 
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.mlir import ir, producer
-from shlo_disc.passes.op_classes import HOST_SCALARS
+from shlo_disc.passes.op_classes import is_host_scalar, is_integer_scalar
 
 __all__ = ["is_run", "place_updates"]
 
@@ -107,8 +107,7 @@ def _stacked(loop: ir.Operation) -> list[int]:
 def _are_known(scalars: list[ir.Value], maker: ir.Operation, live: _Planner) -> bool:
     """Are these values there before `maker` runs, as integers the host program can load?"""
     for value in scalars:
-        kind = ir.RankedTensorType(value.type)
-        if kind.rank or not isinstance(kind.element_type, ir.IntegerType):
+        if not is_integer_scalar(value):
             return False
         source = producer(value)
         if source is None or source.block != maker.block or not len(source.results):
@@ -120,15 +119,12 @@ def _are_known(scalars: list[ir.Value], maker: ir.Operation, live: _Planner) -> 
 
 def _is_arithmetic(update: ir.Operation, inner: ir.Block) -> bool:
     """Is everything else in the fusion integer arithmetic on scalars?"""
-    for view in inner.operations:
-        op = view.operation
-        if op == update or op.name in ("disc.yield", "disc.shape"):
-            continue
-        kind = ir.RankedTensorType(op.results[0].type)
-        whole = isinstance(kind.element_type, ir.IntegerType) and not kind.rank
-        if op.name not in HOST_SCALARS or not whole:
-            return False
-    return True
+    return all(
+        view.operation == update
+        or view.operation.name in ("disc.yield", "disc.shape")
+        or is_host_scalar(view.operation)
+        for view in inner.operations
+    )
 
 
 def _is_quiet(

@@ -39,9 +39,14 @@ def chain_of(value: ir.Value, shapes: ShapeAnalysis) -> list[ir.Operation]:
     """
     chain = _moves(value)
     while chain and view_of(value, [chain[-1].operands[0]], shapes) is None:
-        chain.pop()
-        while chain and chain[-1].name in RESHAPES:
-            chain.pop()
+        chain = _trimmed(chain[:-1])
+    return chain
+
+
+def _trimmed(chain: list[ir.Operation]) -> list[ir.Operation]:
+    """`chain` up to its last slice or transpose."""
+    while chain and chain[-1].name in RESHAPES:
+        chain = chain[:-1]
     return chain
 
 
@@ -52,9 +57,7 @@ def _moves(value: ir.Value) -> list[ir.Operation]:
     while op is not None and (op.name in _MOVES or op.name in RESHAPES):
         chain.append(op)
         op = producer(op.operands[0])
-    while chain and chain[-1].name in RESHAPES:
-        chain.pop()
-    return chain
+    return _trimmed(chain)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import shlo_disc
+from shlo_disc.lower import host_scalars
+from shlo_disc.passes.op_classes import HOST_SCALARS
 
 TYPES = {"i8": np.int8, "ui8": np.uint8, "i16": np.int16, "i32": np.int32, "ui32": np.uint32,
          "i64": np.int64, "ui64": np.uint64}  # fmt: skip
@@ -97,3 +99,9 @@ def test_logic_on_flags():
         for b in (False, True):
             got = [bool(x) for x in exe.run_numpy([np.bool_(a), np.bool_(b)])]
             assert got == [a and b, a or b, a != b, a or b, a and b]
+
+
+def test_the_planner_asks_for_what_the_host_can():
+    extremes = {name for name, _ in host_scalars._EXTREMES}
+    known = {*host_scalars._BINARY, *extremes, *host_scalars._SAME, *host_scalars._OTHERS}
+    assert known | {"disc.dim", "disc.shape", "stablehlo.constant"} == HOST_SCALARS

@@ -322,19 +322,12 @@ class _Kernel:
     def _batch(self, batch: str) -> None:
         """Where a batch entry begins in every array."""
         b, s, v = self.b, self.s, self.v
-        axes = len(self.at.batch)
-        digits: list[str] = []
-        rest = batch
-        for axis in range(axes - 1, -1, -1):
-            size = b.max(s.size(f"s{axis}"), 1) if axis else ""
-            digits.insert(0, b.rem(rest, size) if axis else rest)
-            rest = b.div(rest, size) if axis else rest
-        s.batch_digits = v.batch_digits = digits
+        digits = s.batch_digits = v.batch_digits = s.digits_of(batch)
         s.a_base = s.batch_offset("a", self.score.a.batch, self.score.a.first)
         s.b_base = v.b_base = b.constant(0, "index")
         self.k_base = s.batch_offset("b", self.score.b.batch, self.score.b.first)
         self.v_base = v.batch_offset("b", self.mix.b.batch, self.mix.b.first)
-        v.c_base = v.batch_offset("c", (True,) * axes)
+        v.c_base = v.batch_offset("c", (True,) * len(digits))
         self.row_base = b.constant(0, "index")
         for axis, digit in enumerate(digits):
             self.row_base = b.add(self.row_base, b.mul(digit, b.size(f"row{axis}")))

@@ -103,7 +103,7 @@ class Writer(TileWriter):
         b, rest = self.b, batch
         digits: list[str] = []
         for axis in range(len(self.g.a.batch) - 1, -1, -1):
-            size = self.size(f"s{axis}")
+            size = b.max(self.size(f"s{axis}"), 1) if axis else ""
             digits.insert(0, b.rem(rest, size) if axis else rest)
             rest = b.div(rest, size) if axis else rest
         return digits
