@@ -368,13 +368,13 @@ class _Run:
         site = len(self.sites)
         self.sites.append(Site(len(self.record.uses) - 1, launch.kernel.name, packs))
         w.line(f"// launch {site}")
-        index = self.kernel_index.setdefault(launch.kernel.text, len(self.kernel_index))
-        self.kernels.setdefault(launch.kernel.text, launch.kernel)
+        kernel, *called = (self._kernel(k) for k in (launch.kernel, *launch.calls))
         arguments = w.array(_MAX_ARGUMENTS, "!llvm.ptr", "arguments")
-        if len(launch.args) > _MAX_ARGUMENTS:
-            raise AssertionError(f"{launch.kernel.name}: {len(launch.args)} buffers")
-        for position, buffer in enumerate(launch.args):
-            w.store(self._buffer(buffer, op, places), arguments, position, "!llvm.ptr")
+        given = [*called, *(self._buffer(buffer, op, places) for buffer in launch.args)]
+        if len(given) > _MAX_ARGUMENTS:
+            raise AssertionError(f"{launch.kernel.name}: {len(given)} buffers")
+        for position, address in enumerate(given):
+            w.store(address, arguments, position, "!llvm.ptr")
         if launch.zeroed is not None:
             buffer, count = launch.zeroed
             w.line(
@@ -383,7 +383,6 @@ class _Run:
                 "<{isVolatile = false}> : (!llvm.ptr, i8, i64) -> ()"
             )
         sizes = w.sizes_array(launch.params)
-        kernel = w.pointer(self._context_field(4), index)
         if launch.extent == 1 and launch.scratch_bytes == 0:
             # One task, a scalar of a loop: no thread to ask, no scratch memory to find.
             zero, one, nothing = w.const(0), w.const(1), w.once("llvm.mlir.zero : !llvm.ptr")
@@ -402,6 +401,12 @@ class _Run:
             "(!llvm.ptr, !llvm.ptr, !llvm.ptr, !llvm.ptr, i64, i64, i64) -> ()"
         )
         w.line(f"// launched {site}")
+
+    def _kernel(self, kernel: Kernel) -> str:
+        """The address of a kernel, which is compiled once for equal texts."""
+        index = self.kernel_index.setdefault(kernel.text, len(self.kernel_index))
+        self.kernels.setdefault(kernel.text, kernel)
+        return self.w.pointer(self._context_field(4), index)
 
     def _grain(self, cost: Expr) -> str:
         w = self.w
@@ -608,5 +613,5 @@ def _structure(fusion: ir.Operation) -> tuple[object, ...]:
         attributes = tuple((name, op.attributes[name]) for name in op.attributes)
         return (op.name, operands, attributes, tuple(r.type for r in op.results), regions)
 
-    rows = fusion.attributes.get("rows", None)
-    return fusion.attributes["kind"], rows, block_form(fusion.regions[0].blocks[0])
+    rows, given = (fusion.attributes.get(name, None) for name in ("rows", "given"))
+    return fusion.attributes["kind"], rows, given, block_form(fusion.regions[0].blocks[0])

@@ -91,6 +91,8 @@ class Launch:
     scratch_bytes: Expr = field(default_factory=lambda: Expr.const(0))
     zeroed: tuple[Buffer, Expr] | None = None
     """A buffer whose first bytes, so many, are zero when the launch begins."""
+    calls: tuple[Kernel, ...] = ()
+    """Kernels that `kernel` calls: their addresses stand in front of the buffers in `args`."""
 
 
 @dataclass(frozen=True)

@@ -191,7 +191,7 @@ def _kernels(steps: Sequence[Step]) -> set[str]:
     found: set[str] = set()
     for step in steps:
         if isinstance(step, Launch):
-            found.add(step.kernel.text)
+            found.update(kernel.text for kernel in (step.kernel, *step.calls))
         else:
             found |= _kernels(step.then) | _kernels(step.otherwise)
     return found

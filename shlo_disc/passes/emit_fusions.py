@@ -35,6 +35,8 @@ class Unit:
     clones: frozenset[int] = frozenset()
     """Nodes of other units that are computed here once more."""
     because: tuple[str, ...] = ()
+    given: int = -1
+    """The node whose value row work behind a product reads."""
 
 
 def _clones_free(unit: Unit) -> bool:
@@ -86,6 +88,7 @@ class _Emitter:
                         cluster.rows,
                         frozenset(cluster.clones),
                         tuple(cluster.because),
+                        cluster.given,
                     )
                 )
             elif node.role == "opaque":
@@ -176,6 +179,9 @@ class _Emitter:
             if unit.rows >= 0:
                 i64 = ir.IntegerType.get_signless(64)
                 fusion.attributes["rows"] = ir.IntegerAttr.get(i64, unit.rows)
+            if unit.given >= 0:
+                place = sequence.index(self.graph.nodes[unit.given].op)
+                fusion.attributes["given"] = ir.IntegerAttr.get(i64, place)
             types = [v.type for v in inputs]
             block = fusion.regions[0].blocks.append(*types, arg_locs=[location] * len(types))
         inner = dict(zip(inputs, block.arguments, strict=True))

@@ -66,6 +66,8 @@ class Cluster:
     """Nodes of other clusters that are computed here once more."""
     because: list[str] = field(default_factory=list)
     """Decisions of the cost model, for `explain()`."""
+    given: int = -1
+    """Kind `dense` with rows: the node whose value the row work reads."""
     bands: int = 0
     """Kind `dense`: in how many parts, side by side, the sums are read in it (`jnp.split`)."""
 

@@ -209,6 +209,7 @@ class DensePlanner(Costs):
             clusters = (self.cluster_of.get(index) for index in sorted(total.users))
             for row in dict.fromkeys(c for c in clusters if c is not None and c.kind == "row"):
                 union = Cluster("dense", row.space, row.rows, mine.members | row.members)
+                union.given = total.index
                 reason = self._no_row_work(mine, dot, total, row) or self.misfit(union)
                 if reason is None:
                     union.inherit(mine, row)

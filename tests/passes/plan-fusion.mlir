@@ -462,7 +462,7 @@ func.func @main(%h: tensor<16x8xf32>, %w: tensor<8x33xf32>) -> (tensor<16x16xf32
 // CHECK-LABEL: func.func @main
 // CHECK: stablehlo.dot_general
 // CHECK: stablehlo.reduce
-// CHECK: kind = "dense"
+// CHECK: given = 0 : i64, kind = "dense"
 // CHECK-SAME: rows = 1 : i64
 // CHECK: stablehlo.dot_general
 // CHECK: kind = "dense", name = "dot_general_transpose"

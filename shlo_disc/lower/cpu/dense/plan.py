@@ -70,7 +70,7 @@ def emit_dense(fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> K
 
         if dense.bands is not None:
             return _banded(dense, block, shapes, target)
-        if "rows" in fusion.attributes:
+        if "given" in fusion.attributes:
             return _with_rows(dense, fusion, shapes, target)
         planners.append(
             Planner(
@@ -106,7 +106,7 @@ def _with_rows(
 ) -> KernelPlan:
     """The plan of a product with row work behind it."""
     block = fusion.regions[0].blocks[0]
-    given = row_input(block, dense.total)
+    given = row_input(fusion)
     dense = replace(dense, root=given)
     yielded = list(block.operations[len(block.operations) - 1].operation.operands)
     memory = Output(yielded.index(given)) if given in yielded else Workspace(0)

@@ -140,7 +140,7 @@ def analyze_dense(fusion: ir.Operation, shapes: ShapeAnalysis) -> list[Dense]:
         bands = _bands(ops, roots, shapes)
         if bands is not None:
             return [bands]
-        if "rows" in fusion.attributes:
+        if "given" in fusion.attributes:
             return [_analyze_root(fusion, roots[0], shapes)]
     return [_analyze_root(fusion, root, shapes) for root in roots]
 

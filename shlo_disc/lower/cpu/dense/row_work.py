@@ -23,7 +23,6 @@ from shlo_disc.lower.cpu.elements import element_of
 from shlo_disc.lower.cpu.index import Index
 from shlo_disc.lower.cpu.row_plan import Plan, analyze_rows, choose_row_lanes
 from shlo_disc.lower.cpu.row_writer import RowWriter, write_rows
-from shlo_disc.lower.cpu.scalar import SCALAR_OPS
 from shlo_disc.lower.cpu.target import Target
 from shlo_disc.lower.cpu.text import Text
 from shlo_disc.lower.kernel import Kernel, Launch, Output, Workspace
@@ -35,27 +34,10 @@ GROUP = 16384
 """Elements of the rows that are taken at once, about: some microseconds of work."""
 
 
-def row_input(block: ir.Block, total: ir.Value) -> ir.Value:
-    """Where the row work of a dense fusion begins: the last value in front of its first reduction
-    through which everything computed from `total` goes.
-    """
-    late = {total}
-    readers: dict[ir.Value, int] = {total: len(list(total.uses))}
-    found = total
-    for view in block.operations:
-        op = view.operation
-        if not any(value in late for value in op.operands):
-            continue
-        if op.name not in SCALAR_OPS:
-            break
-        for value in op.operands:
-            if value in readers:
-                readers[value] -= 1
-        late.update(op.results)
-        readers.update((result, len(list(result.uses))) for result in op.results)
-        if all(not count for value, count in readers.items() if value != op.results[0]):
-            found = op.results[0]
-    return found
+def row_input(fusion: ir.Operation) -> ir.Value:
+    """The value of a dense fusion that its row work reads, as `plan-fusion` says."""
+    place = ir.IntegerAttr(fusion.attributes["given"]).value
+    return fusion.regions[0].blocks[0].operations[place].operation.results[0]
 
 
 @dataclass(frozen=True)
@@ -81,23 +63,19 @@ class RowWork:
         group = Expr.max(GROUP // Expr.max(self.shapes.shape(self.given)[-1], 1), 4)
         # Without columns there are no tasks to wait for.
         needed = n_count * Expr.min(product.extent, 1)
-        params = (
-            product.extent, n_count, blocks, m_block, count, group, needed, Expr.const(rows_first)
-        )  # fmt: skip
-        text = _WRAPPER.replace("ROW_ARGS", str(len(product.args)))
-        text = text.replace("ROW_PARAMS", str(len(product.params)))
-        text = text.replace("COUNTERS", str(len(product.args) + len(rows.args)))
-        text = text.replace("OWN", str(len(product.params) + len(rows.params)))
-        text = text.replace("PAUSE", _PAUSE if "sse2" in self.target.features else "")
-        text += product.kernel.text.replace("@KERNEL(", "@KERNEL_one(", 1)
-        text += rows.kernel.text.replace("@KERNEL(", "@KERNEL_two(", 1)
+        pause = _PAUSE if "sse2" in self.target.features else ""
         counters = Workspace(1 if isinstance(self.memory, Workspace) else 0)
         per_task = cost.of_rows(block, self.shapes, self.shapes.shape(self.given)[-1], self.target)
+        own = (
+            product.extent, n_count, blocks, m_block, count, group, needed, Expr.const(rows_first),
+            Expr.const(len(product.args)), Expr.const(len(product.params)),
+        )  # fmt: skip
         return replace(
             product,
-            kernel=Kernel(f"{product.kernel.name}_then_rows", text),
-            args=(*product.args, *rows.args, counters),
-            params=(*product.params, *rows.params, *params),
+            kernel=Kernel(f"{product.kernel.name}_then_rows", _WRAPPER.replace("PAUSE", pause)),
+            calls=(product.kernel, rows.kernel),
+            args=(counters, *product.args, *rows.args),
+            params=(*own, *product.params, *rows.params),
             extent=product.extent + self.target.cores,
             cost=product.cost + per_task,
             scratch_bytes=Expr.max(product.scratch_bytes, rows.scratch_bytes),
@@ -163,31 +141,39 @@ _WRAPPER = """\
 func.func @KERNEL(%args: !llvm.ptr, %params: !llvm.ptr, %lo: i64, %hi: i64, %scratch: !llvm.ptr) {
   %zero = arith.constant 0 : i64
   %one = arith.constant 1 : i64
-  %own = llvm.getelementptr %params[OWN] : (!llvm.ptr) -> !llvm.ptr, i64
-  %tasks = llvm.load %own : !llvm.ptr -> i64
-  %own1 = llvm.getelementptr %own[1] : (!llvm.ptr) -> !llvm.ptr, i64
+  %tasks = llvm.load %params : !llvm.ptr -> i64
+  %own1 = llvm.getelementptr %params[1] : (!llvm.ptr) -> !llvm.ptr, i64
   %n_count = llvm.load %own1 : !llvm.ptr -> i64
-  %own2 = llvm.getelementptr %own[2] : (!llvm.ptr) -> !llvm.ptr, i64
+  %own2 = llvm.getelementptr %params[2] : (!llvm.ptr) -> !llvm.ptr, i64
   %blocks = llvm.load %own2 : !llvm.ptr -> i64
-  %own3 = llvm.getelementptr %own[3] : (!llvm.ptr) -> !llvm.ptr, i64
+  %own3 = llvm.getelementptr %params[3] : (!llvm.ptr) -> !llvm.ptr, i64
   %m_block = llvm.load %own3 : !llvm.ptr -> i64
-  %own4 = llvm.getelementptr %own[4] : (!llvm.ptr) -> !llvm.ptr, i64
+  %own4 = llvm.getelementptr %params[4] : (!llvm.ptr) -> !llvm.ptr, i64
   %rows = llvm.load %own4 : !llvm.ptr -> i64
-  %own5 = llvm.getelementptr %own[5] : (!llvm.ptr) -> !llvm.ptr, i64
+  %own5 = llvm.getelementptr %params[5] : (!llvm.ptr) -> !llvm.ptr, i64
   %group = llvm.load %own5 : !llvm.ptr -> i64
-  %own6 = llvm.getelementptr %own[6] : (!llvm.ptr) -> !llvm.ptr, i64
+  %own6 = llvm.getelementptr %params[6] : (!llvm.ptr) -> !llvm.ptr, i64
   %needed = llvm.load %own6 : !llvm.ptr -> i64
-  %own7 = llvm.getelementptr %own[7] : (!llvm.ptr) -> !llvm.ptr, i64
+  %own7 = llvm.getelementptr %params[7] : (!llvm.ptr) -> !llvm.ptr, i64
   %order = llvm.load %own7 : !llvm.ptr -> i64
+  %own8 = llvm.getelementptr %params[8] : (!llvm.ptr) -> !llvm.ptr, i64
+  %arg_count = llvm.load %own8 : !llvm.ptr -> i64
+  %own9 = llvm.getelementptr %params[9] : (!llvm.ptr) -> !llvm.ptr, i64
+  %param_count = llvm.load %own9 : !llvm.ptr -> i64
+  %product = llvm.load %args : !llvm.ptr -> !llvm.ptr
+  %row_place = llvm.getelementptr %args[1] : (!llvm.ptr) -> !llvm.ptr, !llvm.ptr
+  %row_work = llvm.load %row_place : !llvm.ptr -> !llvm.ptr
+  %own_args = llvm.getelementptr %args[3] : (!llvm.ptr) -> !llvm.ptr, !llvm.ptr
+  %own_params = llvm.getelementptr %params[10] : (!llvm.ptr) -> !llvm.ptr, i64
   %rows_first = arith.cmpi ne, %order, %zero : i64
-  %place = llvm.getelementptr %args[COUNTERS] : (!llvm.ptr) -> !llvm.ptr, !llvm.ptr
+  %place = llvm.getelementptr %args[2] : (!llvm.ptr) -> !llvm.ptr, !llvm.ptr
   %ticket = llvm.load %place : !llvm.ptr -> !llvm.ptr
   %done = llvm.getelementptr %ticket[1] : (!llvm.ptr) -> !llvm.ptr, i64
   %end = arith.minsi %hi, %tasks : i64
   %has_tasks = arith.cmpi slt, %lo, %end : i64
   scf.if %has_tasks {
-    func.call @KERNEL_one(%args, %params, %lo, %end, %scratch)
-        : (!llvm.ptr, !llvm.ptr, i64, i64, !llvm.ptr) -> ()
+    llvm.call %product(%own_args, %own_params, %lo, %end, %scratch)
+        : !llvm.ptr, (!llvm.ptr, !llvm.ptr, i64, i64, !llvm.ptr) -> ()
     scf.for %task = %lo to %end step %one : i64 {
       %along = arith.remui %task, %blocks : i64
       %across = arith.divui %task, %n_count : i64
@@ -198,8 +184,10 @@ func.func @KERNEL(%args: !llvm.ptr, %params: !llvm.ptr, %lo: i64, %hi: i64, %scr
   }
   %has_rows = arith.cmpi sgt, %hi, %tasks : i64
   scf.if %has_rows {
-    %row_args = llvm.getelementptr %args[ROW_ARGS] : (!llvm.ptr) -> !llvm.ptr, !llvm.ptr
-    %row_params = llvm.getelementptr %params[ROW_PARAMS] : (!llvm.ptr) -> !llvm.ptr, i64
+    %row_args = llvm.getelementptr %own_args[%arg_count]
+        : (!llvm.ptr, i64) -> !llvm.ptr, !llvm.ptr
+    %row_params = llvm.getelementptr %own_params[%param_count]
+        : (!llvm.ptr, i64) -> !llvm.ptr, i64
     scf.while : () -> () {
       %number = llvm.atomicrmw add %ticket, %one acq_rel : !llvm.ptr, i64
       %first = arith.muli %number, %group : i64
@@ -222,8 +210,8 @@ func.func @KERNEL(%args: !llvm.ptr, %params: !llvm.ptr, %lo: i64, %hi: i64, %scr
             scf.yield
           }
         }
-        func.call @KERNEL_two(%row_args, %row_params, %first, %behind, %scratch)
-            : (!llvm.ptr, !llvm.ptr, i64, i64, !llvm.ptr) -> ()
+        llvm.call %row_work(%row_args, %row_params, %first, %behind, %scratch)
+            : !llvm.ptr, (!llvm.ptr, !llvm.ptr, i64, i64, !llvm.ptr) -> ()
       }
       scf.condition(%some)
     } do {
