@@ -7,10 +7,7 @@ of w = -log(1 - x^2): M. Giles, "Approximating the erfinv function" (2010).
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from shlo_disc.lower.cpu.math.exponential import (
-    add_exponent,
     exp_reduced,
     expm1_reduced,
     power_of_two,
@@ -35,7 +32,7 @@ def erf(x: Num) -> Num:
     """The error function."""
     a = x.abs()
     if x.is_double:
-        large = 1.0 - _erfc_positive(a.at_most(6.0), add_exponent)
+        large = 1.0 - _erfc_positive(a.at_most(6.0))
         return select(a >= 1.0, large.copysign(x), _erf_small(x))
     # -expm1(log(erfc(a))): one polynomial for all of it, exact near 0.
     a = a.at_most(4.0)
@@ -45,24 +42,20 @@ def erf(x: Num) -> Num:
     return fma(-power, expm1_reduced(r), 1.0 - power).copysign(x)
 
 
-def _erfc_positive(a: Num, in_range: Callable[[Num, Num], Num]) -> Num:
-    """erfc(a), 0 <= a <= 27.3 (10.1 for f32); `in_range(m, n)` is m * 2^n."""
+def _erfc_positive(a: Num) -> Num:
+    """erfc(a), 0 <= a <= 27.3 (10.1 for f32)."""
     k = 4.0 if a.is_double else 2.0
     g = horner((a - k) / (a + k), TABLES["erfc", a.dtype])
     square = a * a
     _, n, r = split(-square)
     r = r - fma(a, a, -square)
-    return in_range(exp_reduced(r) * g / fma(a, 2.0, 1.0), n)
+    return scale(exp_reduced(r) * g / fma(a, 2.0, 1.0), n)
 
 
 def erfc(x: Num) -> Num:
     """1 - erf(x)."""
     a = x.abs()
-    positive = a.at_most(27.3 if x.is_double else 10.1).choose(
-        a <= (26.0 if x.is_double else 9.0),
-        lambda a: _erfc_positive(a, add_exponent),
-        lambda a: _erfc_positive(a, scale),
-    )
+    positive = _erfc_positive(a.at_most(27.3 if x.is_double else 10.1))
     large = select(x < 0.0, 2.0 - positive, positive)
     return select(a < 0.45, 1.0 - _erf_small(x), large)
 

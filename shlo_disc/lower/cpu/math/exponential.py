@@ -23,6 +23,7 @@ __all__ = [
     "logistic",
     "power_of_two",
     "scale",
+    "scales_at_once",
     "split",
     "tanh",
 ]
@@ -67,9 +68,14 @@ def add_exponent(x: Num, n: Num) -> Num:
     return (x.bits() + (n << _MANTISSA[x.dtype])).floats()
 
 
+def scales_at_once(x: Num) -> bool:
+    """Is :func:`scale` one instruction? Then a way around it saves nothing."""
+    return bool(x.lanes) and {"avx512f", "avx512dq"} <= host_target().features
+
+
 def scale(x: Num, n: Num) -> Num:
     """X * 2^n, also where the result is denormal or infinite; |n| < 250 (f32), 2000 (f64)."""
-    if x.lanes and {"avx512f", "avx512dq"} <= host_target().features:
+    if scales_at_once(x):
         right = f'llvm.call_intrinsic "llvm.ldexp"({x.name}, {n.name})'  # vscalef
         types = f"({x.type}, {n.type}) -> {x.type}"
         return Num(x.b, x.b.define(f"{right} : {types}", x.type, [x.name, n.name]))
@@ -79,6 +85,8 @@ def scale(x: Num, n: Num) -> Num:
 
 def exp(x: Num) -> Num:
     """e^x."""
+    if scales_at_once(x):
+        return _exp_any(x)
     return x.choose(_is_ordinary(x), _exp_ordinary, _exp_any)
 
 
