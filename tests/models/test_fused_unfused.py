@@ -25,7 +25,34 @@ def matrix(v, b, t, n):
     return jnp.broadcast_to(v, (b, t, n))
 
 
+def weight(v):
+    """[N, N], of moderate size."""
+    return jnp.tanh(v[0].T @ v[0]) / 8.0
+
+
+def gates(v):
+    """A product read in two bands."""
+    w = weight(v)
+    a, b = jnp.split(v @ jnp.concatenate([w, w * 0.5], 1), 2, -1)
+    return jnp.tanh(a) * jax.nn.sigmoid(b) + v
+
+
+def stacked(v):
+    """The state of a loop as its result."""
+
+    def step(h, x):
+        h = jnp.tanh(h * 0.5 + x)
+        return h, h
+
+    return jax.lax.scan(step, v[:, 0], v.swapaxes(0, 1))[1].swapaxes(0, 1)
+
+
 UNARY = {
+    "gates": gates,
+    "stacked": stacked,
+    "projection": lambda v: v @ weight(v),
+    "rows added": lambda v: v.at[:, jnp.zeros(2, jnp.int32)].add(v[:, :1] * 0.25),
+    "row replaced": lambda v: v.at[:, 0].set(v[:, -1] * 0.5),
     "tanh": jnp.tanh,
     "negative": jnp.negative,
     "square": lambda v: v * v,
@@ -40,6 +67,7 @@ UNARY = {
     "mask": lambda v: jnp.where(jnp.arange(v.shape[1])[:, None] % 2 == 0, v, 0.5),
 }
 REDUCING = {
+    "normalised product": lambda v: jax.nn.softmax(v @ weight(v) + v, -1),
     "row sum": lambda v: v.sum(-1, keepdims=True) / 8.0,
     "row maximum": lambda v: v.max(-1, keepdims=True),
     "column mean": lambda v: v.mean(1, keepdims=True),
