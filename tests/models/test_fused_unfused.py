@@ -79,7 +79,8 @@ BINARY = {
     "add": jnp.add,
     "subtract": jnp.subtract,
     "multiply": lambda a, b: a * jnp.tanh(b),
-    "select": lambda a, b: jnp.where(a > b, a, b * 0.5),
+    # The same from both sides where they are equal: rounding decides there.
+    "select": lambda a, b: jnp.where(a > b, a - b, (b - a) * 0.5),
     "product": lambda a, b: jnp.einsum("btn,bsn->bts", a, b) @ b / 64.0,
     "attention": lambda a, b: jax.nn.softmax(jnp.einsum("btn,bsn->bts", a, b) / 8.0) @ b,
 }
