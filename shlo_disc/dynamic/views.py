@@ -19,7 +19,10 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.mlir import ir, producer
 
-__all__ = ["VIEWS", "View", "band_of", "dense_strides", "view_of"]
+__all__ = ["SLICES", "VIEWS", "View", "band_of", "dense_strides", "view_of"]
+
+SLICES = frozenset({"stablehlo.real_dynamic_slice", "stablehlo.slice"})
+"""What cuts a part out of an array at places known from sizes."""
 
 MOST_BANDS = 8
 """Parts of equal width that :func:`band_of` looks for."""
@@ -78,9 +81,6 @@ def band_of(value: ir.Value, base: ir.Value, shapes: ShapeAnalysis) -> tuple[int
             numbers = (k for k in range(count) if equal(view.first, width * k))
             return next(((k, count) for k in numbers), None)
     return None
-
-
-SLICES = frozenset({"stablehlo.real_dynamic_slice", "stablehlo.slice"})
 
 
 def _transpose(op: ir.Operation, x: View, shapes: ShapeAnalysis) -> View | None:

@@ -45,6 +45,7 @@ from shlo_disc.lower.kernel import (
 from shlo_disc.lower.speculate import Likely, Speculation
 from shlo_disc.lower.uses import KernelUse, Site, UseRecorder
 from shlo_disc.mlir import ir
+from shlo_disc.passes.op_classes import RESHAPES
 
 __all__ = ["HostProgram", "emit_host"]
 
@@ -59,8 +60,6 @@ CHUNK_NS = 6000
 
 _DIMS = re.compile(r'\bdims? = (\["[^\]]*\]|"[^"]*")')
 _SYMBOL = re.compile(r"[A-Za-z_]\w*")
-
-_RESHAPES = frozenset({"stablehlo.reshape", "stablehlo.dynamic_reshape"})
 
 
 @dataclass
@@ -217,7 +216,7 @@ class _Run:
             op = view.operation
             if op.name == "disc.fusion":
                 self._fusion(op)
-            elif op.name in _RESHAPES:
+            elif op.name in RESHAPES:
                 self.pointers[op.results[0]] = self.pointers[op.operands[0]]
                 self.record.same(op.results[0], op.operands[0])
                 if op.operands[0] in self.origin:

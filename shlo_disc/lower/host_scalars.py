@@ -13,6 +13,7 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.errors import InternalError
 from shlo_disc.lower.host_writer import HostWriter
 from shlo_disc.mlir import ir
+from shlo_disc.passes.op_classes import is_integer_scalar
 
 __all__ = ["emit_scalars", "scalar_registers"]
 
@@ -53,18 +54,13 @@ def scalar_registers(
     block = op.regions[0].blocks[0]
     registers: dict[ir.Value, str] = {}
     for argument, operand in zip(block.arguments, op.operands, strict=True):
-        if _is_scalar(argument):
+        if is_integer_scalar(argument):
             registers[argument] = _load(w, pointers[operand], argument.type)
     for view in block.operations:
         inner = view.operation
-        if len(inner.results) and _is_scalar(inner.results[0]):
+        if len(inner.results) and is_integer_scalar(inner.results[0]):
             registers[inner.results[0]] = _compute(w, inner, registers)
     return registers
-
-
-def _is_scalar(value: ir.Value) -> bool:
-    kind = ir.RankedTensorType(value.type)
-    return not kind.rank and isinstance(kind.element_type, ir.IntegerType)
 
 
 def _element(kind: ir.Type) -> Any:

@@ -11,10 +11,9 @@ from shlo_disc.errors import InternalError
 from shlo_disc.lower.host_scalars import scalar_registers
 from shlo_disc.lower.host_writer import HostWriter
 from shlo_disc.mlir import ir
+from shlo_disc.passes.op_classes import RESHAPES
 
 __all__ = ["stored_update", "update_address"]
-
-_RESHAPES = frozenset({"stablehlo.reshape", "stablehlo.dynamic_reshape"})
 
 
 def stored_update(value: ir.Value) -> ir.Operation:
@@ -26,7 +25,7 @@ def stored_update(value: ir.Value) -> ir.Operation:
     while waiting:
         for use in waiting.pop().uses:
             op = use.owner.operation
-            if op.name in _RESHAPES:
+            if op.name in RESHAPES:
                 waiting.append(op.results[0])
             elif "disc.stored" in op.attributes and use.operand_number:
                 return op

@@ -34,7 +34,8 @@ class KernelUse:
     reads: tuple[str, ...]
     """Where its operands come from: `kernel N` (from 0), `argument N` or `constant N`."""
     places: tuple[str, ...]
-    """Where its results go, as plan-buffers says: `slot:N`, `result:N`, `next:N`, `inplace`."""
+    """Where its results go, as plan-buffers says: `slot:N`, `result:N`, `next:N`, `inplace`,
+    `update`."""
     inside: tuple[str, ...]
     """The control flow around it, outermost first: `while model.py:7`."""
 

@@ -68,8 +68,8 @@ class Cluster:
     """Decisions of the cost model, for `explain()`."""
     given: int = -1
     """Kind `dense` with rows: the node whose value the row work reads."""
-    bands: int = 0
-    """Kind `dense`: in how many parts, side by side, the sums are read in it (`jnp.split`)."""
+    bands: bool = False
+    """Kind `dense`: are the sums read in it in parts that lie side by side (`jnp.split`)?"""
 
     def inherit(self, *parts: Cluster) -> Cluster:
         """Take over what was decided for clusters this one is made of; returns itself."""

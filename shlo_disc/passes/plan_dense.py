@@ -117,7 +117,7 @@ class DensePlanner(Costs):
             mine = self.cluster_of.get(dot.index)
             if mine is None or mine.kind != "dense" or dot.op.name != "stablehlo.dot_general":
                 continue
-            if mine.bands or not self._is_row_major(mine):
+            if not self._is_row_major(mine):
                 continue
             # Its one result so far: what others read.
             outer = [i for i in mine.members if self.nodes[i].users - mine.members]
@@ -127,7 +127,7 @@ class DensePlanner(Costs):
             for cluster in self._loops_on(total):
                 reason = self._no_bands(cluster, total)
                 union = Cluster("dense", mine.space, members=mine.members | cluster.members)
-                union.bands = self._bands_of(total)
+                union.bands = True
                 reason = reason or self.misfit(union)
                 if reason is None:
                     union.inherit(mine, cluster)
@@ -160,9 +160,6 @@ class DensePlanner(Costs):
     def _band(self, index: int, total: Node) -> tuple[int, int] | None:
         results = list(self.nodes[index].op.results)
         return band_of(results[0], total.op.results[0], self.shapes) if results else None
-
-    def _bands_of(self, total: Node) -> int:
-        return max((band[1] for i in total.users if (band := self._band(i, total))), default=0)
 
     def _no_bands(self, cluster: Cluster, total: Node) -> str | None:
         """Why `cluster`, which reads slices of `total`, is not computed in its kernel."""

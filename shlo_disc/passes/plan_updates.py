@@ -61,17 +61,20 @@ def _place(op: ir.Operation, loop: ir.Operation | None, live: _Planner) -> None:
     own = live.place.get(root)
     if own is not None and own not in [f"next:{k}" for k in carried]:
         return
-    if carried and not _is_stacked(container, loop):
+    stack = _stack_of(container, loop)
+    if carried and stack is None:
         return
     scalars = [v for v in op.operands if v not in (op.operands[0], value)]
-    if not _are_known(scalars, maker, live) or not _is_arithmetic(update, inner):
+    if not all(map(is_integer_scalar, scalars)) or not _is_arithmetic(update, inner):
+        return
+    if not all(_is_before(v, maker, live) for v in (op.operands[0], container, *scalars)):
         return
     if not _is_quiet(root, container, maker, op, live):
         return
     live.place[root] = "update"
     op.attributes["disc.stored"] = ir.UnitAttr.get()
-    if loop is not None:
-        _read_where_stored(carried, container, loop, live)
+    if loop is not None and stack is not None:
+        _read_where_stored(carried, stack, loop, live)
 
 
 def is_run(update: ir.Operation, shapes: ShapeAnalysis) -> bool:
@@ -92,29 +95,21 @@ def _carried(root: ir.Value, loop: ir.Operation | None, live: _Planner) -> list[
     return [k for k, value in enumerate(last.operands) if live.root(value) == root]
 
 
-def _is_stacked(container: ir.Value, loop: ir.Operation | None) -> bool:
-    """Does every step write a slice of `container` of its own?"""
+def _stack_of(container: ir.Value, loop: ir.Operation | None) -> int | None:
+    """The carried value `container` is, where every step writes a slice of its own into it."""
     if loop is None or "disc.stacked" not in loop.attributes:
-        return False
+        return None
     arguments = loop.regions[1].blocks[0].arguments
-    return any(container == arguments[k] for k in _stacked(loop))
+    stacked = ir.DenseI64ArrayAttr(loop.attributes["disc.stacked"])
+    return next((k for k in stacked if arguments[k] == container), None)
 
 
-def _stacked(loop: ir.Operation) -> list[int]:
-    return list(ir.DenseI64ArrayAttr(loop.attributes["disc.stacked"]))
-
-
-def _are_known(scalars: list[ir.Value], maker: ir.Operation, live: _Planner) -> bool:
-    """Are these values there before `maker` runs, as integers the host program can load?"""
-    for value in scalars:
-        if not is_integer_scalar(value):
-            return False
-        source = producer(value)
-        if source is None or source.block != maker.block or not len(source.results):
-            continue
-        if source.name != "stablehlo.constant" and live.start(source) >= live.start(maker):
-            return False
-    return True
+def _is_before(value: ir.Value, maker: ir.Operation, live: _Planner) -> bool:
+    """Is `value` there when `maker` runs?"""
+    source = producer(value)
+    if source is None or source.block != maker.block or source.name == "stablehlo.constant":
+        return True
+    return live.start(source) < live.start(maker)
 
 
 def _is_arithmetic(update: ir.Operation, inner: ir.Block) -> bool:
@@ -137,8 +132,6 @@ def _is_quiet(
     source = producer(container)
     if (container.owner if source is None else source.block) != op.block:
         return False
-    if source is not None and live.start(source) >= begin:
-        return False
     if any(begin <= position < end for position in live.uses[container]):
         return False
     last = max(live.uses[root], default=end)
@@ -160,14 +153,9 @@ def _changes(block: ir.Block, container: ir.Value, live: _Planner) -> Iterator[i
             yield op
 
 
-def _read_where_stored(
-    carried: list[int], container: ir.Value, loop: ir.Operation, live: _Planner
-) -> None:
-    """The carried values are read where they are in `container`, by what follows the loop too."""
-    body = loop.regions[1].blocks[0]
-    stack = next((k for k, a in enumerate(body.arguments) if a == container), None)
+def _read_where_stored(carried: list[int], stack: int, loop: ir.Operation, live: _Planner) -> None:
+    """The carried values are read in carried value `stack`, by what follows the loop too."""
+    root = live.root(loop.results[stack])
     for k in carried:
         live.carries[loop.results[0]][k] = "stored"
-        assert stack is not None
-        root = live.root(loop.results[stack])
         live.uses[root] = live.uses[root] + live.uses_seen_from(root, loop.results[k])

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from shlo_disc.dynamic.shapes import ShapeAnalysis, analyze
-from shlo_disc.dynamic.views import view_of
+from shlo_disc.dynamic.views import SLICES, view_of
 from shlo_disc.mlir import ir, ops_of, producer, run_pipeline
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.op_classes import RESHAPES
@@ -28,8 +28,7 @@ from shlo_disc.passes.rules import permutation
 
 __all__ = ["SinkViews", "chain_of"]
 
-_CUTS = ("stablehlo.real_dynamic_slice", "stablehlo.slice")
-_MOVES = (*_CUTS, "stablehlo.transpose")
+_MOVES = SLICES | {"stablehlo.transpose"}
 
 
 def chain_of(value: ir.Value, shapes: ShapeAnalysis) -> list[ir.Operation]:
@@ -100,7 +99,7 @@ def _pays(dot: ir.Operation, chain: list[ir.Operation]) -> bool:
     inside = dot.block
     if all(op.block == inside for op in chain):
         shared = any(len(list(op.results[0].uses)) > 1 for op in chain)
-        return shared and any(op.name in _CUTS or _keeps_rows(op) for op in chain)
+        return shared and any(op.name in SLICES or _keeps_rows(op) for op in chain)
     base = chain[-1].operands[0]
     while (op := producer(base)) is not None and op.name in RESHAPES:
         base = op.operands[0]

@@ -281,8 +281,7 @@ class Planner:
         """`launch`, and the row work behind it where there is some."""
         if self.rows is None:
             return launch
-        at = self.blocks
-        return self.rows.behind(launch, at.m, at.n_count, rows_first=gemm.rows_first)
+        return self.rows.behind(launch, self.blocks, rows_first=gemm.rows_first)
 
     def _pack(self) -> Pack:
         """B as panels, kept by the runtime where it can; else few rows read it in place."""

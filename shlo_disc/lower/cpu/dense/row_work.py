@@ -12,12 +12,14 @@ place of the last: the tasks of a launch are taken in order, so what is waited f
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.lower.cpu import cost
+from shlo_disc.lower.cpu.dense.tiles import Blocks
 from shlo_disc.lower.cpu.elemental import Arguments
 from shlo_disc.lower.cpu.elements import element_of
 from shlo_disc.lower.cpu.index import Index
@@ -50,36 +52,41 @@ class RowWork:
     given: ir.Value
     memory: Output | Workspace
 
-    def behind(self, product: Launch, m_block: Expr, n_count: Expr, *, rows_first: bool) -> Launch:
-        """`product` and the row work as one launch.
+    def behind(self, product: Launch, at: Blocks, *, rows_first: bool) -> Launch:
+        """`product`, which is cut into tasks as `at` says, and the row work as one launch.
 
-        `m_block`, `n_count`: rows of a task of the product, and how many tasks have the same rows;
         `rows_first`: tasks are counted along rows first.
         """
-        rows = self._launch()
-        block = self.fusion.regions[0].blocks[0]
-        count = Expr.product(self.shapes.shape(self.given)[:-1])
-        blocks = Expr.max((count + m_block - 1) // m_block, 1)
-        group = Expr.max(GROUP // Expr.max(self.shapes.shape(self.given)[-1], 1), 4)
-        # Without columns there are no tasks to wait for.
-        needed = n_count * Expr.min(product.extent, 1)
+        rows = self._rows
+        *_, columns = self.shapes.shape(self.given)
+        own = {
+            "tasks": product.extent,
+            "n_count": at.n_count,
+            "blocks": at.m_count,
+            "m_block": at.m,
+            "rows": rows.extent,
+            "group": Expr.max(GROUP // Expr.max(columns, 1), 4),
+            # Without columns there are no tasks to wait for.
+            "needed": at.n_count * Expr.min(product.extent, 1),
+            "order": Expr.const(rows_first),
+            "arg_count": Expr.const(len(product.args)),
+            "param_count": Expr.const(len(product.params)),
+        }
+        loads = "".join(_LOAD.format(name=name, place=k) for k, name in enumerate(own))
         pause = _PAUSE if "sse2" in self.target.features else ""
         counters = Workspace(1 if isinstance(self.memory, Workspace) else 0)
-        per_task = cost.of_rows(block, self.shapes, self.shapes.shape(self.given)[-1], self.target)
-        own = (
-            product.extent, n_count, blocks, m_block, count, group, needed, Expr.const(rows_first),
-            Expr.const(len(product.args)), Expr.const(len(product.params)),
-        )  # fmt: skip
+        text = _WRAPPER.replace("LOADS", loads).replace("OWN", str(len(own)))
+        text = text.replace("PAUSE", pause)
         return replace(
             product,
-            kernel=Kernel(f"{product.kernel.name}_then_rows", _WRAPPER.replace("PAUSE", pause)),
+            kernel=Kernel(f"{product.kernel.name}_then_rows", text),
             calls=(product.kernel, rows.kernel),
             args=(counters, *product.args, *rows.args),
-            params=(*own, *product.params, *rows.params),
+            params=(*own.values(), *product.params, *rows.params),
             extent=product.extent + self.target.cores,
-            cost=product.cost + per_task,
+            cost=product.cost + rows.cost,
             scratch_bytes=Expr.max(product.scratch_bytes, rows.scratch_bytes),
-            zeroed=(counters, (blocks + 1) * 8),
+            zeroed=(counters, (at.m_count + 1) * 8),
         )
 
     def workspaces(self) -> tuple[Expr, ...]:
@@ -90,7 +97,9 @@ class RowWork:
             return (counters,)
         return Expr.product(sizes) * element_of(self.given).bytes, counters
 
-    def _launch(self) -> Launch:
+    @functools.cached_property
+    def _rows(self) -> Launch:
+        """The row work by itself: every variant of the product calls it."""
         block = self.fusion.regions[0].blocks[0]
         yielded = list(block.operations[len(block.operations) - 1].operation.operands)
         outputs = [Output(k) for k, root in enumerate(yielded) if root != self.given]
@@ -137,34 +146,20 @@ class _Behind(RowWriter):
 
 _PAUSE = 'llvm.call_intrinsic "llvm.x86.sse2.pause"() : () -> ()'
 
+_LOAD = """\
+  %at_{name} = llvm.getelementptr %params[{place}] : (!llvm.ptr) -> !llvm.ptr, i64
+  %{name} = llvm.load %at_{name} : !llvm.ptr -> i64
+"""
+
 _WRAPPER = """\
 func.func @KERNEL(%args: !llvm.ptr, %params: !llvm.ptr, %lo: i64, %hi: i64, %scratch: !llvm.ptr) {
   %zero = arith.constant 0 : i64
   %one = arith.constant 1 : i64
-  %tasks = llvm.load %params : !llvm.ptr -> i64
-  %own1 = llvm.getelementptr %params[1] : (!llvm.ptr) -> !llvm.ptr, i64
-  %n_count = llvm.load %own1 : !llvm.ptr -> i64
-  %own2 = llvm.getelementptr %params[2] : (!llvm.ptr) -> !llvm.ptr, i64
-  %blocks = llvm.load %own2 : !llvm.ptr -> i64
-  %own3 = llvm.getelementptr %params[3] : (!llvm.ptr) -> !llvm.ptr, i64
-  %m_block = llvm.load %own3 : !llvm.ptr -> i64
-  %own4 = llvm.getelementptr %params[4] : (!llvm.ptr) -> !llvm.ptr, i64
-  %rows = llvm.load %own4 : !llvm.ptr -> i64
-  %own5 = llvm.getelementptr %params[5] : (!llvm.ptr) -> !llvm.ptr, i64
-  %group = llvm.load %own5 : !llvm.ptr -> i64
-  %own6 = llvm.getelementptr %params[6] : (!llvm.ptr) -> !llvm.ptr, i64
-  %needed = llvm.load %own6 : !llvm.ptr -> i64
-  %own7 = llvm.getelementptr %params[7] : (!llvm.ptr) -> !llvm.ptr, i64
-  %order = llvm.load %own7 : !llvm.ptr -> i64
-  %own8 = llvm.getelementptr %params[8] : (!llvm.ptr) -> !llvm.ptr, i64
-  %arg_count = llvm.load %own8 : !llvm.ptr -> i64
-  %own9 = llvm.getelementptr %params[9] : (!llvm.ptr) -> !llvm.ptr, i64
-  %param_count = llvm.load %own9 : !llvm.ptr -> i64
-  %product = llvm.load %args : !llvm.ptr -> !llvm.ptr
+LOADS  %product = llvm.load %args : !llvm.ptr -> !llvm.ptr
   %row_place = llvm.getelementptr %args[1] : (!llvm.ptr) -> !llvm.ptr, !llvm.ptr
   %row_work = llvm.load %row_place : !llvm.ptr -> !llvm.ptr
   %own_args = llvm.getelementptr %args[3] : (!llvm.ptr) -> !llvm.ptr, !llvm.ptr
-  %own_params = llvm.getelementptr %params[10] : (!llvm.ptr) -> !llvm.ptr, i64
+  %own_params = llvm.getelementptr %params[OWN] : (!llvm.ptr) -> !llvm.ptr, i64
   %rows_first = arith.cmpi ne, %order, %zero : i64
   %place = llvm.getelementptr %args[2] : (!llvm.ptr) -> !llvm.ptr, !llvm.ptr
   %ticket = llvm.load %place : !llvm.ptr -> !llvm.ptr

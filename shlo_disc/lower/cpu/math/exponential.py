@@ -15,7 +15,6 @@ from shlo_disc.lower.cpu.target import host_target
 __all__ = [
     "LN2_HIGH",
     "LN2_LOW",
-    "add_exponent",
     "exp",
     "exp_reduced",
     "expm1",
@@ -23,7 +22,6 @@ __all__ = [
     "logistic",
     "power_of_two",
     "scale",
-    "scales_at_once",
     "split",
     "tanh",
 ]
@@ -63,19 +61,14 @@ def power_of_two(n: Num, dtype: str) -> Num:
     return ((n + _BIAS[dtype]) << _MANTISSA[dtype]).floats()
 
 
-def add_exponent(x: Num, n: Num) -> Num:
-    """X * 2^n where that is a normal number, as `x` is."""
-    return (x.bits() + (n << _MANTISSA[x.dtype])).floats()
-
-
-def scales_at_once(x: Num) -> bool:
+def _scales_at_once(x: Num) -> bool:
     """Is :func:`scale` one instruction? Then a way around it saves nothing."""
     return bool(x.lanes) and {"avx512f", "avx512dq"} <= host_target().features
 
 
 def scale(x: Num, n: Num) -> Num:
     """X * 2^n, also where the result is denormal or infinite; |n| < 250 (f32), 2000 (f64)."""
-    if scales_at_once(x):
+    if _scales_at_once(x):
         right = f'llvm.call_intrinsic "llvm.ldexp"({x.name}, {n.name})'  # vscalef
         types = f"({x.type}, {n.type}) -> {x.type}"
         return Num(x.b, x.b.define(f"{right} : {types}", x.type, [x.name, n.name]))
@@ -85,7 +78,7 @@ def scale(x: Num, n: Num) -> Num:
 
 def exp(x: Num) -> Num:
     """e^x."""
-    if scales_at_once(x):
+    if _scales_at_once(x):
         return _exp_any(x)
     return x.choose(_is_ordinary(x), _exp_ordinary, _exp_any)
 
@@ -97,7 +90,7 @@ def _is_ordinary(x: Num) -> Num:
 
 def _exp_ordinary(x: Num) -> Num:
     _, n, r = split(x)
-    return add_exponent(exp_reduced(r), n)
+    return (exp_reduced(r).bits() + (n << _MANTISSA[x.dtype])).floats()
 
 
 def _exp_any(x: Num) -> Num:
