@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import warnings
 
@@ -190,27 +191,64 @@ def test_static_and_donated_exclude_each_other():
         shlo_disc.jit(update, static_argnums=0, donate_argnums=0)
 
 
-def test_threads_that_donate_the_same_array_get_one_result():
+@pytest.fixture
+def eager_threads():
+    """Threads give way at every chance, so that races show."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+def at_once(works):
+    """What each function returns or raises, all started at the same moment."""
+    start = threading.Barrier(len(works))
+    outcomes = [None] * len(works)
+
+    def run(k):
+        start.wait()
+        try:
+            outcomes[k] = works[k]()
+        except (TypeError, RuntimeError) as error:
+            outcomes[k] = error
+
+    threads = [threading.Thread(target=run, args=(k,)) for k in range(len(works))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return outcomes
+
+
+def test_threads_that_donate_the_same_array_get_one_result(eager_threads):
     f = shlo_disc.jit(update, donate_argnums=0)
+    make = ours(lambda x: x * 3.0)
     g = jnp.ones((256, 256))
-    f(fresh((256, 256)), g)
-    for _ in range(20):
-        w, results, errors = fresh((256, 256), 3.0), [], []
+    f(make(g), g)
+    for _ in range(200):
+        w = make(g)
+        outcomes = at_once([lambda w=w: f(w, g)] * 4)
+        (result,) = [x for x in outcomes if not isinstance(x, Exception)]
+        errors = [x for x in outcomes if isinstance(x, Exception)]
+        assert all("deleted or donated" in str(error) for error in errors)
+        np.testing.assert_allclose(result, np.full((256, 256), 2.9), rtol=1e-6)
 
-        def work(w=w, results=results, errors=errors):
-            try:
-                results.append(f(w, g))
-            except (TypeError, RuntimeError) as error:
-                errors.append(error)
 
-        threads = [threading.Thread(target=work) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert len(results) == 1
-        assert len(errors) == 3
-        np.testing.assert_allclose(results[0], np.full((256, 256), 2.9), rtol=1e-6)
+def test_a_thread_that_reads_what_another_donates_sees_it_whole(eager_threads):
+    f = shlo_disc.jit(update, donate_argnums=0)
+    total = ours(lambda w: jnp.sum(w * 2.0, axis=1))
+    make = ours(lambda x: x * 3.0)
+    g = jnp.ones((256, 256))
+    f(make(g), g), total(g)
+    for _ in range(200):
+        w = make(g)
+        new, *sums = at_once([lambda w=w: f(w, g), *[lambda w=w: total(w)] * 3])
+        np.testing.assert_allclose(new, np.full((256, 256), 2.9), rtol=1e-6)
+        for result in sums:
+            if isinstance(result, Exception):
+                assert "deleted or donated" in str(result)
+            else:
+                np.testing.assert_allclose(result, np.full(256, 1536.0))
 
 
 def test_inside_jax_jit_nothing_is_donated():

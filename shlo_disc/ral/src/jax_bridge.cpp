@@ -1,5 +1,6 @@
 #include "jax_bridge.h"
 
+#include <mutex>
 #include <utility>
 
 namespace shlo_disc {
@@ -25,9 +26,35 @@ const Names& names() {
   return instance;
 }
 
+// Held while JAX looks into an array's buffers or deletes them. JAX makes the parts of an array when
+// it first needs them and runs Python code meanwhile, so another thread would see them half made, or
+// delete them (crash of jaxlib 0.10). That code may call us again, hence recursive.
+class BuffersLock {
+ public:
+  BuffersLock() {
+    if (mutex().try_lock()) return;
+    Py_BEGIN_ALLOW_THREADS;  // the owner may wait for the GIL
+    mutex().lock();
+    Py_END_ALLOW_THREADS;
+  }
+  ~BuffersLock() { mutex().unlock(); }
+  BuffersLock(const BuffersLock&) = delete;
+  BuffersLock& operator=(const BuffersLock&) = delete;
+
+ private:
+  static std::recursive_mutex& mutex() {
+    static auto* const instance = new std::recursive_mutex;  // threads may outlive main
+    return *instance;
+  }
+};
+
 PyRef call_method(PyObject* object, PyObject* name) {
   return PyRef(PyObject_VectorcallMethod(name, &object, 1 | PY_VECTORCALL_ARGUMENTS_OFFSET,
                                          nullptr));
+}
+
+bool raise_deleted(Py_ssize_t index) {
+  return raise_argument_error(index, "deleted", "has been deleted or donated");
 }
 
 }  // namespace
@@ -121,15 +148,23 @@ bool JaxBridge::committed(PyObject* array, bool* out) {
   return truth >= 0;
 }
 
-bool JaxBridge::wait(PyObject* array) {
-  const PyRef ready = call_method(array, names().is_ready);
-  if (!ready) return false;
-  if (ready.get() == Py_True) return true;
+bool JaxBridge::wait(Py_ssize_t index, PyObject* array) {
+  {
+    const BuffersLock lock;
+    const PyRef deleted = call_method(array, names().is_deleted);
+    if (!deleted) return false;
+    if (deleted.get() == Py_True) return raise_deleted(index);  // `is_ready` would crash
+    const PyRef ready = call_method(array, names().is_ready);
+    if (!ready) return false;
+    if (ready.get() == Py_True) return true;
+  }
+  // Not under the lock: what is waited for may call us.
   return static_cast<bool>(call_method(array, names().block_until_ready));
 }
 
 // `unsafe_buffer_pointer` does not wait, hence wait() before it; it fails on a deleted array.
 bool JaxBridge::pointer(Py_ssize_t index, PyObject* array, void** out) {
+  const BuffersLock lock;
   const PyRef address = call_method(array, names().unsafe_buffer_pointer);
   if (address) {
     *out = PyLong_AsVoidPtr(address.get());
@@ -140,7 +175,7 @@ bool JaxBridge::pointer(Py_ssize_t index, PyObject* array, void** out) {
   const PyRef deleted = call_method(array, names().is_deleted);
   if (deleted && deleted.get() == Py_True) {
     PyErr_Restore(type, value, trace);
-    return raise_argument_error(index, "deleted", "has been deleted or donated");
+    return raise_deleted(index);
   }
   PyErr_Clear();
   PyErr_Restore(type, value, trace);
@@ -152,14 +187,10 @@ bool JaxBridge::read(Py_ssize_t index, PyObject* array, bool want_record, JaxArg
     *out = {nullptr, known->type, known->device, known};
     return pointer(index, array, &out->data);
   }
-  const PyRef deleted = call_method(array, names().is_deleted);
-  if (!deleted) return false;
-  if (deleted.get() == Py_True) {
-    return raise_argument_error(index, "deleted", "has been deleted or donated");
-  }
   bool is_committed = false;
+  if (!wait(index, array)) return false;
   const Device* const device = device_of(index, array);
-  if (device == nullptr || !committed(array, &is_committed) || !wait(array)) return false;
+  if (device == nullptr || !committed(array, &is_committed)) return false;
   *out = {nullptr, type_of(index, array), is_committed ? device->device.get() : nullptr, nullptr};
   if (out->type == nullptr) return false;
   if (want_record) {
@@ -213,8 +244,17 @@ PyObject* JaxBridge::wrap(PyRef owner, PyArray_Descr* descr, DType dtype, bool w
   return PyObject_Vectorcall(hooks_.batched_device_put.get(), args, 5, nullptr);
 }
 
-bool JaxBridge::forget(PyObject* array) {
-  return static_cast<bool>(call_method(array, names().delete_));
+bool JaxBridge::forget(PyObject* const* arrays, const std::vector<size_t>& which) {
+  const BuffersLock lock;
+  for (const size_t i : which) {
+    const PyRef deleted = call_method(arrays[i], names().is_deleted);
+    if (!deleted) return false;
+    if (deleted.get() == Py_True) return raise_deleted(static_cast<Py_ssize_t>(i));
+  }
+  for (const size_t i : which) {
+    if (!call_method(arrays[i], names().delete_)) return false;
+  }
+  return true;
 }
 
 bool JaxBridge::collect_garbage() {

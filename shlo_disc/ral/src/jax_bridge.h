@@ -50,8 +50,9 @@ class JaxBridge {
   // Waits until the array is ready. False with ArgumentError set when it cannot be used.
   bool read(Py_ssize_t index, PyObject* array, bool want_record, JaxArgument* out);
 
-  // Deletes an array, as its method does. False: Python error.
-  bool forget(PyObject* array);
+  // Deletes some of the arguments, as their method does; none when one is deleted already (by another
+  // thread). False: that, an ArgumentError, or another Python error.
+  bool forget(PyObject* const* arrays, const std::vector<size_t>& which);
 
   // A ready array over the memory of an owner; `device` null: uncommitted.
   PyObject* wrap(PyRef owner, PyArray_Descr* descr, DType dtype, bool weak_type,
@@ -71,7 +72,7 @@ class JaxBridge {
   const Device* device_of(Py_ssize_t index, PyObject* array);
   const Device* known_device(PyObject* device);
   bool committed(PyObject* array, bool* out);
-  bool wait(PyObject* array);
+  bool wait(Py_ssize_t index, PyObject* array);
   bool pointer(Py_ssize_t index, PyObject* array, void** out);
   PyObject* result_aval(PyArray_Descr* descr, DType dtype, bool weak_type, int64_t rank,
                         const int64_t* sizes);

@@ -68,11 +68,15 @@ CallArguments::CallArguments(const Executable& executable, const std::vector<PyR
       pointers_(descrs.size()),
       owners_(descrs.size()),
       leaves_(descrs.size()),
+      memory_(descrs.size()),
       sizes_(static_cast<size_t>(executable.argument_ranks())),
       next_size_(sizes_.data()) {}
 
 CallArguments::~CallArguments() {
-  for (size_t i = 0; i < held_; ++i) Py_DECREF(leaves_[i]);
+  for (size_t i = 0; i < held_; ++i) {
+    Py_DECREF(leaves_[i]);
+    Py_XDECREF(memory_[i]);
+  }
 }
 
 bool CallArguments::read(PyObject* leaves) {
@@ -91,6 +95,7 @@ bool CallArguments::read(PyObject* leaves) {
       return false;
     }
     leaves_[i] = Py_NewRef(PySequence_Fast_GET_ITEM(sequence.get(), static_cast<Py_ssize_t>(i)));
+    memory_[i] = nullptr;
     ++held_;
     owners_[i] = nullptr;
     if (!read_one(i, leaves_[i])) return false;
@@ -121,30 +126,23 @@ bool CallArguments::take_donated() {
   }
   for (size_t i = 0; i < specs.size(); ++i) {
     if (!specs[i].donated || !bridge_->is_array(leaves_[i])) continue;
-    donated_.emplace_back(i, owner_at(pointers_[i]));
+    (memory_[i] != nullptr ? donated_ : foreign_).push_back(i);
   }
-  for (const auto& [argument, owner] : donated_) {
-    // Before the call: another thread must not read what is being overwritten.
-    if (owner && !bridge_->forget(leaves_[argument])) return false;
-  }
-  return donated_.empty() || bridge_->collect_garbage();
+  // Before the call: another thread must not read what is being overwritten.
+  if (donated_.empty()) return true;
+  return bridge_->forget(leaves_.data(), donated_) && bridge_->collect_garbage();
 }
 
 PyRef CallArguments::owner_of_donated(size_t argument) {
-  for (const auto& [index, owner] : donated_) {
-    if (index != argument) continue;
-    // One reference is ours; any other is a view of numpy or DLPack that must keep its contents.
-    const bool alone = owner && Py_REFCNT(owner.get()) == 1;
-    return alone ? PyRef::borrow(owner.get()) : PyRef();
-  }
-  return PyRef();
+  if (std::find(donated_.begin(), donated_.end(), argument) == donated_.end()) return PyRef();
+  // One reference is ours; any other is a view of numpy or DLPack, or a call of another thread that
+  // reads it: the contents must stay.
+  PyObject* const owner = memory_[argument];
+  return Py_REFCNT(owner) == 1 ? PyRef::borrow(owner) : PyRef();
 }
 
-bool CallArguments::forget_donated() {
-  for (const auto& [argument, owner] : donated_) {
-    if (!owner && !bridge_->forget(leaves_[argument])) return false;
-  }
-  return true;
+bool CallArguments::forget_foreign() {
+  return foreign_.empty() || bridge_->forget(leaves_.data(), foreign_);
 }
 
 bool CallArguments::read_one(size_t index, PyObject* leaf) {
@@ -175,6 +173,8 @@ bool CallArguments::read_jax(size_t index, PyObject* leaf) {
   if (!bridge_->read(static_cast<Py_ssize_t>(index), leaf, packable || again, &argument)) {
     return false;
   }
+  // Another thread may delete the array; its memory stays as long as the call.
+  memory_[index] = owner_at(argument.data).release();
   if (argument.device != nullptr && argument.device != device_) {
     if (device_ != nullptr) {
       return raise_argument_error(

@@ -31,8 +31,9 @@ class CallArguments {
   bool take_donated();
   // The owner of a donated argument's memory when nothing else refers to it; else null.
   PyRef owner_of_donated(size_t argument);
-  // Deletes donated arrays of foreign memory; after the call has read them.
-  bool forget_donated();
+  // Deletes donated arrays of foreign memory; after the call has read them. False: another thread
+  // has done so, or another Python error.
+  bool forget_foreign();
 
   void* const* pointers() { return pointers_.data(); }
   const int64_t* sizes() { return sizes_.data(); }
@@ -58,11 +59,13 @@ class CallArguments {
   SmallVector<void*, 64> pointers_;
   SmallVector<PackOwner*, 64> owners_;
   SmallVector<PyObject*, 64> leaves_;  // owned: a call keeps its arguments alive
+  SmallVector<PyObject*, 64> memory_;  // owned: what holds our arrays' memory; null: foreign
   SmallVector<int64_t, 128> sizes_;
   int64_t* next_size_;
   size_t held_ = 0;                     // entries of leaves_
   std::vector<ArrayRecord*> first_seen_;
-  std::vector<std::pair<size_t, PyRef>> donated_;  // by argument: owner of its memory, null: foreign
+  std::vector<size_t> donated_;         // arrays whose memory is ours
+  std::vector<size_t> foreign_;         // donated, too
   std::vector<PyRef> temporaries_;      // copies and DLPack capsules
   PyObject* device_ = nullptr;
   size_t device_index_ = 0;

@@ -121,7 +121,7 @@ PyObject* PyExecutable::call(disc_run host, Marks* marks, JaxBridge* bridge,
                             arena.get()->data, arguments.owners());
   }
   if (!done) return PyErr_NoMemory();
-  if (spec.donates && !arguments.forget_donated()) return nullptr;
+  if (spec.donates && !arguments.forget_foreign()) return nullptr;
 
   PyRef list(PyList_New(static_cast<Py_ssize_t>(count)));
   if (!list) return nullptr;
