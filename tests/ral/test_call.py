@@ -38,6 +38,12 @@ def test_every_dtype_comes_through(standins, bridge, dtype):
                 assert got.dtype == np.dtype(dtype)
                 assert got.is_ready()
                 np.testing.assert_array_equal(np.asarray(got), want)
+                (again,) = exe.call(bridge, [got])  # read where it is, without asking JAX
+                assert again.weak_type == got.weak_type
+                np.testing.assert_array_equal(np.asarray(again), want)
+                exe.call(bridge, [got])
+                if want.size:
+                    assert np.asarray(got).ctypes.data == got.unsafe_buffer_pointer()
             (plain,) = exe.run_numpy([want])
             assert type(plain) is np.ndarray
             assert plain.dtype == np.dtype(dtype)
@@ -94,6 +100,8 @@ def test_donation_and_deletion_of_results(standins, bridge):
     (y,) = exe.call(bridge, [x])
     z = jax.jit(lambda a: a + 1, donate_argnums=0)(y)
     np.testing.assert_array_equal(z, np.full((4, 50), 3.0))
+    with pytest.raises(ral.ArgumentError, match="deleted"):
+        exe.call(bridge, [y])
     (y,) = exe.call(bridge, [x])
     y.delete()
     with pytest.raises(ral.ArgumentError, match="deleted") as error:

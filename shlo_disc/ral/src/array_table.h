@@ -23,6 +23,7 @@ struct ArrayType {
 struct ArrayRecord {
   std::shared_ptr<const ArrayType> type;
   PyObject* device = nullptr;  // where the array is committed to; null: uncommitted (not owned)
+  void* data = nullptr;        // until it is deleted, for results of ours; null: JAX knows
   // Made when it is first passed as a packable argument, so a later call that finds it may pack.
   std::unique_ptr<PackOwner> owner;
 };

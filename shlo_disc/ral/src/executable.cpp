@@ -22,8 +22,7 @@ constexpr DTypeRow kDTypes[] = {
     {"uint8", 1},   {"uint16", 2},  {"uint32", 4},   {"uint64", 8},  {"float16", 2},
     {"bfloat16", 2}, {"float32", 4}, {"float64", 8}, {"complex64", 8}, {"complex128", 16},
 };
-constexpr size_t kDTypeCount = sizeof(kDTypes) / sizeof(kDTypes[0]);
-static_assert(kDTypeCount == static_cast<size_t>(DType::kOther), "one row per DType");
+static_assert(sizeof(kDTypes) / sizeof(kDTypes[0]) == kDTypeCount, "one row per DType");
 
 // What generated code sees, and behind it what the runtime needs to answer it.
 struct CallContext {

@@ -21,6 +21,7 @@ enum class DType : uint8_t {
   kFloat16, kBFloat16, kFloat32, kFloat64, kComplex64, kComplex128,
   kOther,  // anything else: never accepted
 };
+constexpr size_t kDTypeCount = static_cast<size_t>(DType::kOther);
 
 DType dtype_from_name(const std::string& name);  // NumPy's names
 const char* dtype_name(DType dtype);

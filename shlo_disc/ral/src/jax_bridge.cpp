@@ -63,8 +63,7 @@ JaxBridge::~JaxBridge() {
   for (auto& [aval, type] : types_) Py_DECREF(aval);
 }
 
-std::shared_ptr<const ArrayType> JaxBridge::type_of(Py_ssize_t index, PyObject* array) {
-  PyRef aval(PyObject_GetAttr(array, names().aval));
+std::shared_ptr<const ArrayType> JaxBridge::type_of(Py_ssize_t index, PyRef aval) {
   if (!aval) return nullptr;
   const auto found = types_.find(aval.get());
   if (found != types_.end()) return found->second;
@@ -148,12 +147,16 @@ bool JaxBridge::committed(PyObject* array, bool* out) {
   return truth >= 0;
 }
 
+bool JaxBridge::is_alive(Py_ssize_t index, PyObject* array) {
+  const PyRef deleted = call_method(array, names().is_deleted);
+  if (!deleted) return false;
+  return deleted.get() != Py_True || raise_deleted(index);
+}
+
 bool JaxBridge::wait(Py_ssize_t index, PyObject* array) {
   {
     const BuffersLock lock;
-    const PyRef deleted = call_method(array, names().is_deleted);
-    if (!deleted) return false;
-    if (deleted.get() == Py_True) return raise_deleted(index);  // `is_ready` would crash
+    if (!is_alive(index, array)) return false;  // `is_ready` would crash
     const PyRef ready = call_method(array, names().is_ready);
     if (!ready) return false;
     if (ready.get() == Py_True) return true;
@@ -184,14 +187,15 @@ bool JaxBridge::pointer(Py_ssize_t index, PyObject* array, void** out) {
 
 bool JaxBridge::read(Py_ssize_t index, PyObject* array, bool want_record, JaxArgument* out) {
   if (ArrayRecord* known = array_record(array)) {
-    *out = {nullptr, known->type, known->device, known};
-    return pointer(index, array, &out->data);
+    *out = {known->data, known->type, known->device, known};
+    return known->data != nullptr ? is_alive(index, array) : pointer(index, array, &out->data);
   }
   bool is_committed = false;
   if (!wait(index, array)) return false;
   const Device* const device = device_of(index, array);
   if (device == nullptr || !committed(array, &is_committed)) return false;
-  *out = {nullptr, type_of(index, array), is_committed ? device->device.get() : nullptr, nullptr};
+  *out = {nullptr, type_of(index, PyRef(PyObject_GetAttr(array, names().aval))),
+          is_committed ? device->device.get() : nullptr, nullptr};
   if (out->type == nullptr) return false;
   if (want_record) {
     out->record = new_array_record(array, out->type, out->device);
@@ -237,19 +241,40 @@ PyObject* JaxBridge::wrap(PyRef owner, PyArray_Descr* descr, DType dtype, bool w
     }
     return nullptr;
   }
+  auto* const memory = reinterpret_cast<PyArrayObject*>(array.get());
   const PyRef arrays(PyTuple_Pack(1, array.get()));
   if (!arrays) return nullptr;
   PyObject* const args[] = {aval.get(), place->sharding.get(), arrays.get(), place->tuple.get(),
                             device != nullptr ? Py_True : Py_False};
-  return PyObject_Vectorcall(hooks_.batched_device_put.get(), args, 5, nullptr);
+  PyRef result(PyObject_Vectorcall(hooks_.batched_device_put.get(), args, 5, nullptr));
+  const bool known =
+      result && (PyArray_SIZE(memory) == 0 ||
+                 remember(result.get(), PyArray_DATA(memory), dtype, aval.get(), device));
+  return known ? result.release() : nullptr;
+}
+
+// A result is often the next call's argument; asking JAX for its address would cost microseconds.
+bool JaxBridge::remember(PyObject* array, void* data, DType dtype, PyObject* aval,
+                         PyObject* device) {
+  std::optional<bool>& zero_copy = zero_copy_[static_cast<size_t>(dtype)];
+  if (!zero_copy) {
+    void* where = nullptr;
+    if (!pointer(-1, array, &where)) return false;
+    zero_copy = where == data;
+  }
+  if (!*zero_copy) return true;
+  std::shared_ptr<const ArrayType> type = type_of(-1, PyRef::borrow(aval));
+  if (!type) return false;
+  ArrayRecord* const record = new_array_record(array, std::move(type), device);
+  if (record == nullptr) return false;
+  record->data = data;
+  return true;
 }
 
 bool JaxBridge::forget(PyObject* const* arrays, const std::vector<size_t>& which) {
   const BuffersLock lock;
   for (const size_t i : which) {
-    const PyRef deleted = call_method(arrays[i], names().is_deleted);
-    if (!deleted) return false;
-    if (deleted.get() == Py_True) return raise_deleted(static_cast<Py_ssize_t>(i));
+    if (!is_alive(static_cast<Py_ssize_t>(i), arrays[i])) return false;
   }
   for (const size_t i : which) {
     if (!call_method(arrays[i], names().delete_)) return false;

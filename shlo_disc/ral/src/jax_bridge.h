@@ -4,9 +4,11 @@
 #ifndef SHLO_DISC_RAL_JAX_BRIDGE_H_
 #define SHLO_DISC_RAL_JAX_BRIDGE_H_
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -68,12 +70,14 @@ class JaxBridge {
     PyRef tuple;  // (device,)
   };
 
-  std::shared_ptr<const ArrayType> type_of(Py_ssize_t index, PyObject* array);
+  std::shared_ptr<const ArrayType> type_of(Py_ssize_t index, PyRef aval);
   const Device* device_of(Py_ssize_t index, PyObject* array);
   const Device* known_device(PyObject* device);
   bool committed(PyObject* array, bool* out);
   bool wait(Py_ssize_t index, PyObject* array);
   bool pointer(Py_ssize_t index, PyObject* array, void** out);
+  bool is_alive(Py_ssize_t index, PyObject* array);
+  bool remember(PyObject* array, void* data, DType dtype, PyObject* aval, PyObject* device);
   PyObject* result_aval(PyArray_Descr* descr, DType dtype, bool weak_type, int64_t rank,
                         const int64_t* sizes);
 
@@ -82,6 +86,8 @@ class JaxBridge {
   std::deque<Device> devices_;
   std::unordered_map<PyObject*, std::shared_ptr<const ArrayType>> types_;  // by aval, kept alive
   std::unordered_map<std::string, PyRef> avals_;  // of results, by dtype, weakness and sizes
+  // By dtype: does JAX take results as they are. Memory it has copied is not the array's.
+  std::array<std::optional<bool>, kDTypeCount> zero_copy_;
 };
 
 }  // namespace shlo_disc
