@@ -7,6 +7,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.cpu.row import emit
 from shlo_disc.lower.cpu.target import Target
 from shlo_disc.lower.kernel import Launch
@@ -279,6 +280,8 @@ def test_few_long_rows_are_split_in_pieces(dtype: str) -> None:
                       else f"%y = stablehlo.multiply %s, %t : tensor<?x{dtype}>"])  # fmt: skip
     text = fusion_text("row", [f"x: n,m {dtype}", f"z: {dtype}"], body, [f"y: n {dtype}"])
     emitted = plan_of(emit, text)
+    (few,) = emitted.plan.steps
+    assert len(few.then[0].then) == 2
     z = np.array(0).astype(DTYPES[dtype])
     for n, m in [(1, 65535), (1, 65536), (3, 70001), (65, 65536)]:
         x = np.zeros((n, m), DTYPES[dtype]) if n == 65 else sample((n, m), dtype)
@@ -293,6 +296,63 @@ def test_few_long_rows_are_split_in_pieces(dtype: str) -> None:
             want = rounded * np.maximum(x.astype(np.float64).max(1), 0)
         tol = 0 if dtype[0] == "i" else 2e-4 if dtype == "f32" else 1e-2
         np.testing.assert_allclose(y.astype(np.float64), want.astype(np.float64), rtol=tol)
+
+
+def difference(square: str) -> str:
+    """`c = x - r` and `e` of it, for a row value `r`."""
+    return "\n".join([
+        spread("rb", "r", "0"),
+        "%c = stablehlo.subtract %x, %rb : tensor<?x?xf32>",
+        "%e = stablehlo.multiply %c, %c : tensor<?x?xf32>" if square
+        else "%e = stablehlo.exponential %c : tensor<?x?xf32>",
+        reduce("s", "e", "z", "add"),
+    ])  # fmt: skip
+
+
+NEGATED = "%r = stablehlo.negate %m : tensor<?xf32>"
+DIVIDED = "%y = stablehlo.divide %e, %sb : tensor<?x?xf32>"
+
+
+@pytest.mark.parametrize(
+    ("body", "result", "launches"),
+    [
+        # exp(x - max): the sum is taken in the first stage.
+        ([reduce("r", "x", "z", "maximum"), difference(""), spread("sb", "s", "0"), DIVIDED],
+         "y: n,m f32", ["pieces", "combine", "pieces"]),
+        ([reduce("r", "x", "z", "maximum"), difference("")],
+         "s: n f32", ["pieces", "combine"]),
+        # -max is no bound: exp(x - r) might overflow where the program does not.
+        ([reduce("m", "x", "z", "maximum"), NEGATED, difference("")],
+         "s: n f32", ["pieces", "combine"] * 2),
+        # The same for a mean; squares about any value need the sum only.
+        ([reduce("r", "x", "z", "add"), difference("")],
+         "s: n f32", ["pieces", "combine"] * 2),
+        ([reduce("m", "x", "z", "add"), NEGATED, difference("square")],
+         "s: n f32", ["pieces", "combine"]),
+        ([reduce("r", "x", "z", "maximum"), difference("square")],
+         "s: n f32", ["pieces", "combine"] * 2),
+    ],
+)  # fmt: skip
+def test_the_second_of_two_sums_is_taken_relative_to_the_piece(
+    body: list[str], result: str, launches: list[str]
+) -> None:
+    text = fusion_text("row", ["x: n,m f32", "z: f32"], "\n".join(body), [result])
+    (few,) = plan_of(emit, text).plan.steps
+    (long,) = few.then
+    assert str(few.condition) == "n < 64"
+    assert str(long.condition) == "m >= 65536"
+    assert [step.kernel.name.rpartition("_")[2] for step in long.then] == launches
+    assert all(step.scratch_bytes == Expr.const(0) for step in long.then)
+
+
+def test_rows_of_scratch_are_split_however_many_there_are() -> None:
+    body = "\n".join([CHAIN, "%w = stablehlo.add %x, %oneb : tensor<?x?xf32>"])
+    text = fusion_text("row", ["x: n,m f32", "mask: m f32"], body, ["sum: n f32", "w: n,m f32"])
+    (long,) = plan_of(emit, text).plan.steps
+    assert str(long.condition) == "m >= 65536"
+    (whole,) = long.otherwise
+    assert whole.scratch_bytes != Expr.const(0)
+    assert all(step.scratch_bytes == Expr.const(0) for step in long.then)
 
 
 def test_a_static_number_of_many_rows_is_never_split() -> None:

@@ -108,8 +108,11 @@ def analyze_rows(
     shapes: ShapeAnalysis,
     roots: list[ir.Value],
     given: frozenset[ir.Value] = frozenset(),
+    keep: bool = True,
 ) -> Plan:
     """The sweeps that compute `roots`, values of a fusion's block, from its arguments and `given`.
+
+    Without `keep`, every sweep computes what it needs from the arguments.
 
     Raises InternalError where they are no row fusion.
     """
@@ -150,7 +153,8 @@ def analyze_rows(
     for op, sweep in reduces:
         simple = simple_body(op) is not None
         (sweeps[sweep].simple if simple else sweeps[sweep].general).append(op)
-    _choose_kept(plan)
+    if keep:
+        _choose_kept(plan)
     return plan
 
 

@@ -1,127 +1,244 @@
-"""Few long rows: a kernel over pieces of them, and one that combines the pieces."""
+"""Few long rows: kernels over pieces of them, and kernels that combine what the pieces have found.
+
+    stage 1   a task is a piece of a row: its reductions, into workspaces
+              a task is a row: the pieces in order; values of the row, into workspaces
+    stage 2   the same with the values of stage 1, and so on; results where they can be had
+
+A piece fits L2, so what a stage reads twice it reads from memory once, and nothing full-size is
+kept between stages. `row_stages.py` says what is done in which stage.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from typing import Self
 
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.errors import InternalError
 from shlo_disc.lower.cpu import cost
-from shlo_disc.lower.cpu.elements import element_of
-from shlo_disc.lower.cpu.index import Ix
+from shlo_disc.lower.cpu.index import Index, Ix
 from shlo_disc.lower.cpu.loop import ceil_div, odometer
+from shlo_disc.lower.cpu.math import emit_math
 from shlo_disc.lower.cpu.reduction import Reducer
 from shlo_disc.lower.cpu.row_plan import Plan, Sweep
+from shlo_disc.lower.cpu.row_stages import Relative, Stage
 from shlo_disc.lower.cpu.row_writer import RowWriter
 from shlo_disc.lower.cpu.target import Target
-from shlo_disc.lower.kernel import (
-    Condition,
-    If,
-    KernelPlan,
-    Launch,
-    Workspace,
-)
+from shlo_disc.lower.cpu.text import Loop
+from shlo_disc.lower.kernel import Launch, Workspace
+from shlo_disc.mlir import ir
 
-__all__ = ["with_split"]
+__all__ = ["SPLIT_COLUMNS", "SplitRows"]
 
 SPLIT_COLUMNS = 16384
-"""Columns of a task when rows are split: 64 KiB of f32, a few microseconds. It fixes the order of
-the sum, so another value gives other roundings."""
-
-SPLIT_ROWS = 64
-"""Fewer rows than this are split when they are long; more rows keep any machine busy."""
+"""Columns of a piece: 64 KiB of f32, a few microseconds. It fixes the order of the sum, so another
+value gives other roundings."""
 
 
-def with_split(
-    plan: Plan, factors: Sequence[Expr], lanes: int, name: str, whole: Launch, target: Target
-) -> KernelPlan:
-    """`whole`, and a two-stage variant where there can be few long rows.
+class SplitRows:
+    """The launches that compute a plan in stages, and their workspaces."""
 
-    Stage one reduces pieces of a row into a workspace, stage two the pieces in order. Only single
-    sweeps of known operations are split; the choice depends on the sizes alone.
-    """
-    high = plan.shapes.constraints.bounds(plan.cols)[1]
-    rows = Expr.product(plan.rows)
-    long, many = 4 * SPLIT_COLUMNS, plan.shapes.constraints.bounds(rows)[0]
-    possible = (high is None or high >= long) and (many is None or many < SPLIT_ROWS)
-    (only, *more) = plan.sweeps
-    if more or only.general or not only.simple or not possible:
-        return KernelPlan((whole,))
-    pieces = ceil_div(plan.cols, SPLIT_COLUMNS)
-    partial = _PartialWriter(plan, factors, lanes, pieces)
-    partial.write()
-    piece = Expr.const(SPLIT_COLUMNS)
-    time = cost.of_rows(plan.block, plan.shapes, piece, target)
-    one = partial.launch(name + "_pieces", rows * pieces, time)
-    combine = _CombineWriter(plan, factors, lanes, pieces)
-    combine.write()
-    two = combine.launch(name + "_combine", rows, pieces * 2 + 20)
-    workspaces = tuple(
-        rows * pieces * max(element_of(op.results[0]).bytes, 4) for op in only.simple
-    )
-    inner = If(Condition(plan.cols, ">=", Expr.const(long)), (one, two), (whole,))
-    outer = If(Condition(rows, "<", Expr.const(SPLIT_ROWS)), (inner,), (whole,))
-    return KernelPlan((outer,), workspaces)
+    def __init__(
+        self,
+        plan: Plan,
+        stages: Sequence[Stage],
+        factors: Sequence[Expr],
+        lanes: int,
+        name: str,
+        target: Target,
+    ) -> None:
+        self.plan, self.stages = plan, stages
+        self.rows = Expr.product(plan.rows)
+        self.pieces = ceil_div(plan.cols, SPLIT_COLUMNS)
+        self.workspaces: list[Expr] = []
+        self._places: dict[tuple[str, ir.Value], int] = {}
+        self.launches: list[Launch] = []
+        time = cost.of_rows(plan.block, plan.shapes, Expr.const(SPLIT_COLUMNS), target)
+        for number in range(len(stages)):
+            part = _Pieces(self, number, factors, lanes).write()
+            self.launches.append(part.launch(f"{name}_pieces", self.rows * self.pieces, time))
+            if stages[number].reductions:
+                combine = _Combine(self, number, factors, lanes).write()
+                self.launches.append(
+                    combine.launch(f"{name}_combine", self.rows, self.pieces * 2 + 20)
+                )
+
+    def workspace(self, what: str, value: ir.Value, element: str) -> Workspace:
+        """Where `what` of `value` is: "piece" or "reference", one a piece; "row", one a row."""
+        key = (what, value)
+        if key not in self._places:
+            self._places[key] = len(self.workspaces)
+            count = self.rows if what == "row" else self.rows * self.pieces
+            self.workspaces.append(count * (8 if element.endswith("64") else 4))
+        return Workspace(self._places[key])
 
 
-class _PartialWriter(RowWriter):
-    """Stage one: a task is a piece of a row; accumulators go to workspaces."""
+class _Stage(RowWriter):
+    """What the kernels of a stage have in common: values in workspaces."""
 
-    def __init__(self, plan: Plan, factors: Sequence[Expr], lanes: int, pieces: Expr) -> None:
-        super().__init__(plan, factors, lanes)
-        self.pieces = pieces
-        self.piece_number = ""
+    def __init__(self, split: SplitRows, number: int, factors: Sequence[Expr], lanes: int) -> None:
+        super().__init__(split.plan, factors, lanes)
+        self.split, self.stage = split, split.stages[number]
+        self.earlier = split.stages[:number]
+        self.last_to_reduce = not any(s.reductions for s in split.stages[number + 1 :])
+
+    def find_earlier(self) -> None:
+        """Values of the row that earlier stages have found."""
+        row = self.row_number()
+        for op in _reductions(self.earlier):
+            reducer = Reducer(self.e, op)
+            self.announce(reducer, self.get("row", reducer, row))
+
+    def row_number(self) -> str:
+        return self.space.force(self.space.flat_lazy(0, self.rank)).base
+
+    def get(self, what: str, reducer: Reducer, at: str) -> list[str]:
+        """Accumulators of a reduction from workspaces."""
+        pairs = zip(reducer.op.results, _types(reducer), strict=True)
+        return [self.get_one(what, value, type_, at) for value, type_ in pairs]
+
+    def put(self, what: str, reducer: Reducer, accumulators: Sequence[str], at: str) -> None:
+        """Accumulators of a reduction to workspaces."""
+        for value, register in zip(reducer.op.results, accumulators, strict=True):
+            self.put_one(what, value, register, at)
+
+    def get_one(self, what: str, value: ir.Value, type_: str, at: str) -> str:
+        register = self.b.load(self._memory(what, value, type_), at)
+        return self.b.cmpi("ne", register, self.b.constant(0, "i8")) if type_ == "i1" else register
+
+    def put_one(self, what: str, value: ir.Value, register: str, at: str) -> None:
+        type_ = self.b.type_of(register)
+        memory = self._memory(what, value, type_)
+        stored = self.b.cast("arith.extui", register, "i8") if type_ == "i1" else register
+        self.b.store(stored, memory, at)
+
+    def _memory(self, what: str, value: ir.Value, type_: str) -> str:
+        slot = self.arguments.slot(self.split.workspace(what, value, type_))
+        return self.b.memref(slot, "i8" if type_ == "i1" else type_)
+
+    def columns_of(self, first: str, type_: str) -> str:
+        """How many columns a piece has that begins at `first`, as a float."""
+        b = self.b
+        count = b.sub(b.min(b.add(first, SPLIT_COLUMNS), self.cols), first)
+        return b.cast("arith.sitofp", b.cast("arith.index_cast", count, "i32"), type_)
+
+
+class _Pieces(_Stage):
+    """A task is a piece of a row."""
 
     def write(self) -> Self:
         b, space = self.b, self.space
-        sizes = [*(b.param(f) for f in space.factors[:-1]), b.param(self.pieces)]
+        sizes = [*(b.param(f) for f in space.factors[:-1]), b.param(self.split.pieces)]
 
         def task(number: str, digits: list[str]) -> None:
-            self.piece_number = number
+            self.number = number
+            self.found: dict[ir.Operation, str] = {}
             self.digits = [Ix(d) for d in digits[: self.rank]]
             space.tiles = [*self.digits, space.zero()]
             self.first = b.mul(digits[-1], SPLIT_COLUMNS)
             self.last = b.min(b.add(self.first, SPLIT_COLUMNS), self.cols)
-            self.sweep(self.plan.sweeps[0])
+            self.find_earlier()
+            simple = [op for op in self.stage.reductions if Reducer(self.e, op).simple]
+            general = [op for op in self.stage.reductions if op not in simple]
+            self.sweep(Sweep(simple, general, self.stage.outputs))
+            if self.stage.relative:
+                for relative in self.stage.relative:
+                    self._refer(relative)
+                self.sweep(Sweep([relative.op for relative in self.stage.relative]))
 
         odometer(b, sizes, task)
         return self
 
     def _finish(self, reducer: Reducer, accs: Sequence[str], in_order: bool) -> None:
-        (value,) = self._across_lanes(reducer, accs, in_order)
-        memory, element = _workspace(self, reducer)
-        if element == "i8":
-            value = self.b.cast("arith.extui", value, "i8")
-        self.b.store(value, memory, self.piece_number)
+        scalars = self._across_lanes(reducer, accs, in_order)
+        self.put("piece", reducer, scalars, self.number)
+        self.found[reducer.op] = scalars[0]
+        if self.stage.relative:
+            self.publish(reducer, scalars)
 
-
-class _CombineWriter(RowWriter):
-    """Stage two: a task is a row; its pieces are reduced in order, one after the other."""
-
-    def __init__(self, plan: Plan, factors: Sequence[Expr], lanes: int, pieces: Expr) -> None:
-        super().__init__(plan, factors, lanes)
-        self.pieces = pieces
-
-    def sweep(self, sweep: Sweep, asks_ahead: bool = False) -> None:
+    def _refer(self, relative: Relative) -> None:
+        """From now on, the columns of this piece are seen from a value of its own."""
+        if relative.reference in self.e.overrides:
+            return
         b = self.b
-        count = b.param(self.pieces)
-        row = self.space.force(self.space.flat_lazy(0, self.rank)).base
-        for op in sweep.simple:
+        if relative.total is not None:
+            total = self.found[relative.total]
+            count = self.columns_of(self.first, b.type_of(total))
+            own = b.op("arith.divf", total, count)
+        else:
+            own = self.row_value(relative.row)
+            # Nothing but -inf in this piece must not make the others NaN.
+            zero = b.constant(0.0, b.type_of(own))
+            own = b.select(b.cmpf("oeq", b.op("arith.subf", own, own), zero), own, zero)
+        self.put_one("reference", relative.reference, own, self.number)
+
+        def found(index: Index, mask: str | None) -> str | None:
+            if not self._is_current(index, self.rank + 1):
+                raise InternalError(f"a column is asked for out of its turn: {relative.op}")
+            return b.broadcast(own, self.lanes)
+
+        self.e.overrides[relative.reference] = found
+
+
+class _Combine(_Stage):
+    """A task is a row; its pieces are combined in order, one after the other."""
+
+    def work(self) -> None:
+        row = self.row_number()
+        self.find_earlier()
+        for op in self.stage.reductions:
             reducer = Reducer(self.e, op)
-            memory, element = _workspace(self, reducer)
-            with b.loop(0, count, 1, reducer.neutral(0), hint="piece") as loop:
-                at = b.add(b.mul(row, count), loop.index)
-                value = b.load(memory, at)
-                if element == "i8":
-                    value = b.cmpi("ne", value, b.constant(0, "i8"))
-                loop.yield_(*reducer.merge(loop.args, [value]))
-            self.publish(reducer, loop.results)
+            with self._pieces(reducer, row) as (loop, at, _):
+                loop.yield_(*reducer.merge(loop.args, self.get("piece", reducer, at)))
+            self._found(reducer, loop.results, row)
+        for relative in self.stage.relative:
+            reducer = Reducer(self.e, relative.op)
+            (type_,) = _types(reducer)
+            final = self.row_value(relative.row)
+            with self._pieces(reducer, row) as (loop, at, number):
+                own = self.get_one("reference", relative.reference, type_, at)
+                (part,) = self.get("piece", reducer, at)
+                term = self._seen_from(final, relative, own, part, number)
+                loop.yield_(self.b.op("arith.addf", loop.args[0], term))
+            self._found(reducer, loop.results, row)
+        if self.last_to_reduce:
+            self.store_row_values()
+
+    @contextlib.contextmanager
+    def _pieces(self, reducer: Reducer, row: str) -> Iterator[tuple[Loop, str, str]]:
+        """A loop over the pieces of the row: (loop, place in workspaces, number in the row)."""
+        b = self.b
+        count = b.param(self.split.pieces)
+        with b.loop(0, count, 1, reducer.neutral(0), hint="piece") as loop:
+            yield loop, b.add(b.mul(row, count), loop.index), loop.index
+
+    def _found(self, reducer: Reducer, accumulators: list[str], row: str) -> None:
+        accumulators = self.publish(reducer, accumulators)
+        if self.stage is not self.split.stages[-1]:
+            self.put("row", reducer, accumulators, row)
+
+    def _seen_from(self, final: str, relative: Relative, own: str, part: str, number: str) -> str:
+        """The sum `part` of a piece, taken relative to `own`, relative to `final`."""
+        b, type_ = self.b, self.b.type_of(part)
+        away = b.op("arith.subf", own, final)
+        if relative.total is not None:
+            count = self.columns_of(b.mul(number, SPLIT_COLUMNS), type_)
+            shift = b.op("arith.mulf", count, b.op("arith.mulf", away, away))
+            return b.op("arith.addf", part, shift)
+        scaled = b.op("arith.mulf", part, emit_math(b, "exp", [away], type_))
+        # The factor of a piece of nothing but -inf may be infinite.
+        zero = b.constant(0.0, type_)
+        finite = b.cmpf("oeq", b.op("arith.subf", final, final), zero)
+        nothing = b.op("arith.andi", finite, b.cmpf("oeq", part, zero))
+        return b.select(nothing, zero, scaled)
 
 
-def _workspace(writer: RowWriter, reducer: Reducer) -> tuple[str, str]:
-    """(memref, its element) of the pieces of a reduction."""
-    compute = reducer.elements[0].compute
-    element = "i8" if compute == "i1" else compute
-    number = writer.plan.sweeps[0].simple.index(reducer.op)
-    slot = writer.arguments.slot(Workspace(number))
-    return writer.b.memref(slot, element), element
+def _reductions(stages: Sequence[Stage]) -> list[ir.Operation]:
+    return [op for s in stages for op in (*s.reductions, *(r.op for r in s.relative))]
+
+
+def _types(reducer: Reducer) -> list[str]:
+    """The types of accumulators."""
+    simple = reducer.simple is not None
+    return [e.compute if simple else e.register for e in reducer.elements]

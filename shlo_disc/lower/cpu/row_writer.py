@@ -82,22 +82,30 @@ class RowWriter:
             self.digits = [Ix(d) for d in digits[: self.rank]]
             space.flats = {(0, self.rank): number} if self.rank else {}
             space.tiles = [*self.digits, space.zero()]
-            for place, sweep in enumerate(self.plan.sweeps):
-                self.sweep(sweep, asks_ahead=place == 1)
-            self.store_row_values()
+            self.work()
 
         odometer(b, sizes, row)
         return self
+
+    def work(self) -> None:
+        """What is done for one row."""
+        for place, sweep in enumerate(self.plan.sweeps):
+            self.sweep(sweep, asks_ahead=place == 1)
+        self.store_row_values()
 
     def store_row_values(self) -> None:
         """The results that have one element a row."""
         for k in self.plan.row_outputs:
             root = self.plan.roots[k]
-            shape = self.e.shape(root)
-            index = self.space.root(shape, 0, self.rank) if shape else ()
-            value = self.e.value_at(root, index, None)
+            value = self.row_value(root)
             at = self.space.force(self.space.flat_lazy(0, self.rank))
             self.e.store(self.outputs[k], element_of(root), value, at, None)
+
+    def row_value(self, value: ir.Value) -> str:
+        """A value with one element a row, at this row."""
+        shape = self.e.shape(value)
+        index = self.space.root(shape, 0, self.rank) if shape else ()
+        return self.e.value_at(value, index, None)
 
     def launch(self, name: str, extent: Expr, time: Expr) -> Launch:
         """The finished kernel over `extent` tasks of `time` nanoseconds."""
@@ -261,11 +269,11 @@ class RowWriter:
     def _general(self, reducer: Reducer) -> None:
         """Lane l reduces the l-th run of neighbouring columns, in order."""
         b, space, lanes = self.b, self.space, self.lanes
-        run = b.div(b.add(self.cols, lanes - 1), lanes)
-        start = b.mul(b.iota(lanes), run)
+        run = b.div(b.add(b.sub(self.last, self.first), lanes - 1), lanes)
+        start = b.add(b.mul(b.iota(lanes), run), self.first)
         with b.loop(0, run, 1, reducer.init(lanes), hint="k") as loop:
             column = b.add(start, loop.index)
-            mask = b.cmpi("ult", column, b.broadcast(self.cols, lanes))
+            mask = b.cmpi("ult", column, b.broadcast(self.last, lanes))
             self._at(space.uniform(column), None)
             values = [self._full(v, mask) for v in reducer.inputs]
             new = reducer.step(loop.args, values)
@@ -293,14 +301,19 @@ class RowWriter:
             width = half
         return [b.extract(p, 0) for p in parts]
 
-    def publish(self, reducer: Reducer, scalars: list[str]) -> None:
+    def publish(self, reducer: Reducer, scalars: list[str]) -> list[str]:
         """Add the init value where it is still missing; the row values can be found now."""
         if reducer.simple is not None:
             scalars = reducer.merge(reducer.init(0), scalars)
-        for result, register in zip(reducer.op.results, reducer.finish(scalars), strict=True):
-            self._row_value(result, register)
+        self.announce(reducer, scalars)
+        return scalars
 
-    def _row_value(self, result: ir.Value, register: str) -> None:
+    def announce(self, reducer: Reducer, scalars: Sequence[str]) -> None:
+        """The row values of a reduction can be found now."""
+        for result, register in zip(reducer.op.results, reducer.finish(scalars), strict=True):
+            self._announce(result, register)
+
+    def _announce(self, result: ir.Value, register: str) -> None:
         def found(index: Index, mask: str | None) -> str | None:
             return register if self._is_current(index, self.rank) else None
 
