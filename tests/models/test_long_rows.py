@@ -108,6 +108,32 @@ def test_an_arg_max_takes_the_first_of_equals(dtype) -> None:
             x[:, at] = -50
 
 
+@pytest.mark.parametrize("columns", [1, 7, 100, 70001])
+def test_an_arg_max_takes_the_first_nan(columns: int) -> None:
+    ours = shlo_disc.jit(lambda x: (jnp.argmax(x, -1), jnp.argmin(x, -1)))
+    rng = np.random.default_rng(columns)
+    for _ in range(20):
+        x = rng.standard_normal((3, columns)).astype(np.float32)
+        x[0, rng.integers(columns, size=2)] = np.nan
+        x[1, rng.integers(columns, size=5)] = [np.inf, -np.inf, np.nan, np.nan, np.inf]
+        x[2] = rng.choice([-np.inf, np.inf])
+        for got, want in zip(
+            ours(jnp.asarray(x)), (np.argmax(x, -1), np.argmin(x, -1)), strict=True
+        ):
+            np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("dtype", [jnp.int32, jnp.uint8, jnp.bool_])
+def test_an_arg_max_of_what_is_no_float(dtype) -> None:
+    ours = shlo_disc.jit(lambda x: (jnp.argmax(x, -1), jnp.argmin(x, -1)))
+    for columns in (1, 50, 70001):
+        x = np.random.default_rng(columns).integers(0, 200, (2, columns)).astype(dtype)
+        for got, want in zip(
+            ours(jnp.asarray(x)), (np.argmax(x, -1), np.argmin(x, -1)), strict=True
+        ):
+            np.testing.assert_array_equal(got, want)
+
+
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
 def test_half_precision(dtype) -> None:
     for function in (jax.nn.softmax, lambda x: x - x.max(-1, keepdims=True)):

@@ -16,9 +16,9 @@ from shlo_disc.lower.cpu.elements import Element, element_of, from_compute, to_c
 from shlo_disc.lower.cpu.index import Group, Index, Ix
 from shlo_disc.lower.cpu.passing import OWN, assemble, carry
 from shlo_disc.lower.cpu.text import lanes_of
-from shlo_disc.mlir import ir
+from shlo_disc.mlir import ir, producer
 
-__all__ = ["REDUCTIONS", "Reducer", "reduced_dims", "simple_body"]
+__all__ = ["REDUCTIONS", "Reducer", "reduced_dims", "simple_body", "takes_any_order"]
 
 _BODIES: dict[str, dict[str, str]] = {
     "stablehlo.add": {"f": "arith.addf", "i": "arith.addi", "u": "arith.addi", "b": "arith.ori"},
@@ -81,6 +81,45 @@ def simple_body(op: ir.Operation) -> str | None:
     return ops[0].name if same and both and returned and known else None
 
 
+def _is_arg_reduce(op: ir.Operation) -> bool:
+    """Whether `op` is an arg-max or arg-min over one trailing dimension as JAX writes it.
+
+    (value, index) pairs; the first NaN wins, of equals the first. With `<` for arg-min:
+    `pick = a > b or a != a`, `select(pick, a, b)`, `select(pick or (a == b and i < j), i, j)`.
+    """
+    if len(op.results) != 2:
+        return False
+    index, rank = producer(op.operands[1]), len(ir.RankedTensorType(op.operands[1].type).shape)
+    if index is None or index.name not in ("stablehlo.iota", "stablehlo.dynamic_iota"):
+        return False
+    dimension = ir.IntegerAttr(index.attributes["iota_dimension"]).value
+    if reduced_dims(op) != [rank - 1] or dimension != rank - 1:
+        return False
+    block = op.regions[0].blocks[0]
+    a, i, b, j = "aibj"
+    known = dict(zip(block.arguments, (a, i, b, j), strict=True))
+    for view in block.operations:
+        inner = view.operation
+        if any(v not in known for v in inner.operands):
+            return False
+        operands = ",".join(known[v] for v in inner.operands)
+        if inner.name == "stablehlo.return":
+            return any(
+                operands == f"select({pick},a,b),select(or({pick},and(EQ(a,b),LT(i,j))),i,j)"
+                for pick in ("or(GT(a,b),NE(a,a))", "or(LT(a,b),NE(a,a))", "GT(a,b)", "LT(a,b)")
+            )
+        name = inner.name.removeprefix("stablehlo.")
+        if name == "compare":
+            name = str(inner.attributes["comparison_direction"]).split()[-1].rstrip(">")
+        known[inner.results[0]] = f"{name}({operands})"
+    return False
+
+
+def takes_any_order(op: ir.Operation) -> bool:
+    """Whether columns may be reduced in any order."""
+    return simple_body(op) is not None or _is_arg_reduce(op)
+
+
 class Reducer:
     """The accumulators of one `reduce` or `reduce_window`, with any number of lanes."""
 
@@ -125,6 +164,17 @@ class Reducer:
         if self.simple is not None:
             return [text.op(_BODIES[self.simple][self.elements[0].kind], a[0], b[0])]
         return [text.broadcast(v, lanes) for v in emit_region(self.e, self.block, [*a, *b])]
+
+    def combine(self, a: Sequence[str], b: Sequence[str]) -> list[str]:
+        """`body(a, b)` of accumulators of any columns; an arg-max wants the first ones first."""
+        if self.simple is not None or not _is_arg_reduce(self.op):
+            return self.merge(a, b)
+        text = self.e.b
+        later = text.cmpi("slt" if self.elements[1].is_signed else "ult", b[1], a[1])
+        pairs = [
+            (text.select(later, y, x), text.select(later, x, y)) for x, y in zip(a, b, strict=True)
+        ]
+        return self.merge([x for x, _ in pairs], [y for _, y in pairs])
 
     def finish(self, accumulators: Sequence[str]) -> list[str]:
         """The results in their own types."""

@@ -12,7 +12,7 @@ from shlo_disc.lower.cpu import cost
 from shlo_disc.lower.cpu.elements import Element, element_of
 from shlo_disc.lower.cpu.loop import choose_lanes
 from shlo_disc.lower.cpu.moves import MOVES
-from shlo_disc.lower.cpu.reduction import reduced_dims, simple_body
+from shlo_disc.lower.cpu.reduction import reduced_dims, takes_any_order
 from shlo_disc.lower.cpu.scalar import SCALAR_OPS
 from shlo_disc.lower.cpu.target import Target
 from shlo_disc.mlir import ir, producer
@@ -53,7 +53,7 @@ class Sweep:
     """One pass over the columns."""
 
     simple: list[ir.Operation] = field(default_factory=list)
-    """Reductions with vector accumulators."""
+    """Reductions that take columns in any order."""
     general: list[ir.Operation] = field(default_factory=list)
     """Reductions by runs of columns."""
     outputs: list[int] = field(default_factory=list)
@@ -151,8 +151,7 @@ def analyze_rows(
     row_outputs = [k for k, is_full in enumerate(full) if not is_full]
     plan = Plan(block, shapes, rows, cols, roots, sweeps, row_outputs, [], [], given)
     for op, sweep in reduces:
-        simple = simple_body(op) is not None
-        (sweeps[sweep].simple if simple else sweeps[sweep].general).append(op)
+        (sweeps[sweep].simple if takes_any_order(op) else sweeps[sweep].general).append(op)
     if keep:
         _choose_kept(plan)
     return plan

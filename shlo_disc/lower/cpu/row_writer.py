@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Self, TypeVar
 
@@ -143,16 +144,18 @@ class RowWriter:
                     self._ask_for_next_row()
                 full = self._values(sweep, mask)
                 new: list[str] = []
-                for reducer, acc in zip(reducers, accs, strict=True):
-                    (value,) = [self._full(v, mask) for v in reducer.inputs]
-                    (stepped,) = reducer.step([acc], [value])
-                    new.append(stepped if mask is None else self.b.select(mask, stepped, acc))
+                for reducer, own in zip(reducers, _shares(reducers, accs), strict=True):
+                    stepped = reducer.step(own, [self._full(v, mask) for v in reducer.inputs])
+                    if mask is not None:
+                        pairs = zip(stepped, own, strict=True)
+                        stepped = [self.b.select(mask, now, before) for now, before in pairs]
+                    new += stepped
                 self._store(sweep, full, mask)
                 return new
 
             found = self._columns(start, body)
-            for reducer, acc in zip(reducers, found, strict=True):
-                self._finish(reducer, [acc], in_order=False)
+            for reducer, own in zip(reducers, _shares(reducers, found), strict=True):
+                self._finish(reducer, own, in_order=False)
         for item in sweep.keeps:
             self._override(item)
 
@@ -297,7 +300,7 @@ class RowWriter:
                 low, high = list(range(half)), list(range(half, width))
             left = [b.shuffle(p, p, low) for p in parts]
             right = [b.shuffle(p, p, high) for p in parts]
-            parts = reducer.merge(left, right)
+            parts = reducer.merge(left, right) if in_order else reducer.combine(left, right)
             width = half
         return [b.extract(p, 0) for p in parts]
 
@@ -318,3 +321,9 @@ class RowWriter:
             return register if self._is_current(index, self.rank) else None
 
         self.e.overrides[result] = found
+
+
+def _shares(reducers: Sequence[Reducer], accumulators: Sequence[str]) -> list[list[str]]:
+    """The accumulators of each reducer."""
+    rest = iter(accumulators)
+    return [list(itertools.islice(rest, reducer.count)) for reducer in reducers]
