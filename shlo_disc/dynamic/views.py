@@ -5,8 +5,9 @@
 Kernels that walk through an operand by strides read such a value in place. Strides count elements
 of the base, which is dense and row-major.
 
-Source: StableHLO spec, slice, real_dynamic_slice, transpose and reshape; a reshape of strided
-memory is NumPy's rule: runs of dimensions that follow each other in memory may be cut anew.
+Source: StableHLO spec, slice, real_dynamic_slice, transpose, broadcast_in_dim and reshape; a
+reshape of strided memory is NumPy's rule: runs of dimensions that follow each other in memory may
+be cut anew.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.mlir import ir, producer
 
-__all__ = ["SLICES", "VIEWS", "View", "band_of", "dense_strides", "view_of"]
+__all__ = ["SLICES", "SPREADS", "VIEWS", "View", "band_of", "dense_strides", "view_of"]
 
 SLICES = frozenset({"stablehlo.real_dynamic_slice", "stablehlo.slice"})
 """What cuts a part out of an array at places known from sizes."""
@@ -32,12 +33,23 @@ ZERO, ONE = Expr.const(0), Expr.const(1)
 
 @dataclass(frozen=True)
 class View:
-    """Element i of the value is element `first + sum(i[d] * strides[d])` of `base`."""
+    """Element i of the value is element first + sum(i[d] // repeats[d] * strides[d]) of `base`."""
 
     base: ir.Value
     sizes: tuple[Expr, ...]
     strides: tuple[Expr, ...]
     first: Expr = ZERO
+    repeats: tuple[Expr, ...] = ()
+    """How often every index of a dimension comes in a row (`jnp.repeat`); (): once."""
+
+    def repeat(self, dimension: int) -> Expr:
+        """How often every index of a dimension comes in a row."""
+        return self.repeats[dimension] if self.repeats else ONE
+
+    def is_spread(self, dimension: int) -> bool:
+        """Whether several indices of a dimension may be one place."""
+        spread = self.strides[dimension] == ZERO or not self.repeat(dimension).is_one
+        return spread and not self.sizes[dimension].is_one
 
 
 def dense_strides(sizes: Sequence[Expr]) -> list[Expr]:
@@ -50,17 +62,26 @@ def dense_strides(sizes: Sequence[Expr]) -> list[Expr]:
     return strides
 
 
-def view_of(value: ir.Value, bases: Container[ir.Value], shapes: ShapeAnalysis) -> View | None:
-    """`value` in the memory of one of `bases`, through ops of `VIEWS`; None where it is no view."""
+def view_of(
+    value: ir.Value, bases: Container[ir.Value], shapes: ShapeAnalysis, spread: bool = False
+) -> View | None:
+    """`value` in the memory of one of `bases`, through ops of `VIEWS`; None where it is no view.
+
+    `spread`: through ops of `SPREADS`, too, so that an element may be at several indices.
+    """
     if value in bases:
         sizes = tuple(shapes.shape(value))
         return View(value, sizes, tuple(dense_strides(sizes)))
     op = producer(value)
-    rule = None if op is None else VIEWS.get(op.name)
-    if op is None or rule is None:
+    if op is None:
         return None
-    inner = view_of(op.operands[0], bases, shapes)
-    return None if inner is None else rule(op, inner, shapes)
+    rule = VIEWS.get(op.name) or (SPREADS.get(op.name) if spread else None)
+    if rule is None:
+        return None
+    inner = view_of(op.operands[0], bases, shapes, spread)
+    if inner is None or (inner.repeats and op.name != "stablehlo.transpose"):
+        return None
+    return rule(op, inner, shapes)
 
 
 def band_of(value: ir.Value, base: ir.Value, shapes: ShapeAnalysis) -> tuple[int, int] | None:
@@ -86,7 +107,10 @@ def band_of(value: ir.Value, base: ir.Value, shapes: ShapeAnalysis) -> tuple[int
 def _transpose(op: ir.Operation, x: View, shapes: ShapeAnalysis) -> View | None:
     order = attr.integers(op, "permutation")
     return replace(
-        x, sizes=tuple(x.sizes[d] for d in order), strides=tuple(x.strides[d] for d in order)
+        x,
+        sizes=tuple(x.sizes[d] for d in order),
+        strides=tuple(x.strides[d] for d in order),
+        repeats=tuple(x.repeats[d] for d in order) if x.repeats else (),
     )
 
 
@@ -118,7 +142,9 @@ def _sliced(
 
 
 def _reshape(op: ir.Operation, x: View, shapes: ShapeAnalysis) -> View | None:
-    """Every run of the operand's dimensions is cut into dimensions of the result."""
+    """Every run of the operand's dimensions is cut into dimensions of the result. A dimension that
+    a broadcast has made goes into the one before it.
+    """
     equal = shapes.constraints.equal
     sizes = tuple(shapes.shape(op.results[0]))
     runs: list[tuple[Expr, Expr]] = []
@@ -130,19 +156,47 @@ def _reshape(op: ir.Operation, x: View, shapes: ShapeAnalysis) -> View | None:
         else:
             runs.append((size, stride))
     strides: list[Expr] = []
-    at = 0
-    for size, step in runs:
-        count, cut = ONE, at
-        while not (equal(count, size) and cut > at):
-            if cut == len(sizes):
+    repeats: dict[int, Expr] = {}
+    at = number = 0
+    while number < len(runs):
+        size, step = runs[number]
+        cut = _cut(sizes, at, size, shapes)
+        if cut is None:
+            following = runs[number + 1] if number + 1 < len(runs) else (ONE, ONE)
+            cut = _cut(sizes, at, size * following[0], shapes) if following[1] == ZERO else None
+            if cut is None:
                 return None
-            count = count * sizes[cut]
-            cut += 1
-        strides += [s * step for s in dense_strides(sizes[at:cut])]
-        at = cut
+            repeats[cut - 1] = following[0]
+            number += 1
+        once = [s // repeats.get(d, ONE) for d, s in enumerate(sizes[at:cut], at)]
+        strides += [s * step for s in dense_strides(once)]
+        at, number = cut, number + 1
     if not all(size.is_one for size in sizes[at:]):
         return None
     strides += [ONE] * (len(sizes) - at)
+    often = tuple(repeats.get(d, ONE) for d in range(len(sizes))) if repeats else ()
+    return View(x.base, sizes, tuple(strides), x.first, often)
+
+
+def _cut(sizes: Sequence[Expr], at: int, size: Expr, shapes: ShapeAnalysis) -> int | None:
+    """Behind which of the dimensions from `at` on there are `size` elements."""
+    count = ONE
+    for cut in range(at, len(sizes)):
+        count = count * sizes[cut]
+        if shapes.constraints.equal(count, size):
+            return cut + 1
+    return None
+
+
+def _broadcast(op: ir.Operation, x: View, shapes: ShapeAnalysis) -> View | None:
+    equal = shapes.constraints.equal
+    sizes = tuple(shapes.shape(op.results[0]))
+    strides = [ZERO] * len(sizes)
+    for d, place in enumerate(attr.integers(op, "broadcast_dimensions")):
+        if equal(x.sizes[d], sizes[place]):
+            strides[place] = x.strides[d]
+        elif not x.sizes[d].is_one:
+            return None
     return View(x.base, sizes, tuple(strides), x.first)
 
 
@@ -154,3 +208,9 @@ VIEWS: dict[str, Callable[[ir.Operation, View, ShapeAnalysis], View | None]] = {
     "stablehlo.transpose": _transpose,
 }
 """By op name: the result as a view of where its first operand is."""
+
+SPREADS: dict[str, Callable[[ir.Operation, View, ShapeAnalysis], View | None]] = {
+    "stablehlo.broadcast_in_dim": _broadcast,
+    "stablehlo.dynamic_broadcast_in_dim": _broadcast,
+}
+"""The same for ops that put an element at several indices."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.mlir import ir, stablehlo
 
-__all__ = ["Side", "dot_sides", "is_mix", "is_score"]
+__all__ = ["Side", "dot_sides", "is_mix", "is_score", "key_side"]
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,11 @@ def dot_sides(dot: ir.Operation) -> tuple[Side, Side]:
     return sides[0], sides[1]
 
 
+def key_side(dot: ir.Operation, order: Sequence[int]) -> int | None:
+    """Which operand the innermost dimension of the scores is of; `order` as for `is_score`."""
+    return next((k for k, side in enumerate(dot_sides(dot)) if order[-1] in side.results), None)
+
+
 def is_score(
     dot: ir.Operation, order: Sequence[int], shapes: Sequence[Sequence[Expr]]
 ) -> str | None:
@@ -55,7 +60,7 @@ def is_score(
         return "the scores have no batch dimension"
     if len(sides[0].contracting) != 1:
         return "the scores contract several dimensions"
-    keys = next((k for k in (0, 1) if order[-1] in sides[k].results), None)
+    keys = key_side(dot, order)
     if keys is None or len(_large(sides[keys].free, shapes[keys])) > 1:
         return "the innermost dimension of the scores is not the only one of the keys"
     return None

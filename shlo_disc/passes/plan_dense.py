@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.dynamic.views import VIEWS, band_of
-from shlo_disc.mlir import ir
+from shlo_disc.dynamic.views import SPREADS, VIEWS, View, band_of, view_of
+from shlo_disc.mlir import ir, producer
 from shlo_disc.passes.fusion_cost import CHEAP_OPS, Costs
 from shlo_disc.passes.fusion_graph import Cluster, Node, squeezed
-from shlo_disc.passes.match_attention import dot_sides, is_mix, is_score
-from shlo_disc.passes.op_classes import EXPENSIVE
+from shlo_disc.passes.match_attention import dot_sides, is_mix, is_score, key_side
+from shlo_disc.passes.op_classes import EXPENSIVE, RESHAPES
 from shlo_disc.passes.sink_views import chain_of
 
 __all__ = ["DensePlanner", "contraction_kind"]
@@ -71,10 +71,62 @@ class DensePlanner(Costs):
                 continue
             assert front is not None
             union = front.members | middle.members | behind.members
+            spreads = self._spreads(front, mix, 1 - number)
+            if self.misfit(Cluster("attention", (), members=union | spreads)) is None:
+                union |= spreads
+            taken = [self.cluster_of[i] for i in spreads if i in self.cluster_of]
             cluster = Cluster("attention", middle.space, members=union)
             cluster.inherit(front, middle, behind)
-            self.replace(cluster, front, middle, behind)
+            self.replace(cluster, front, middle, behind, *taken)
             return
+
+    def _spreads(self, front: Cluster, mix: Node, values: int) -> set[int]:
+        """The ops that repeat keys and values for several heads (`jnp.repeat`, or a broadcast along
+        a batch dimension): an attention reads them where they are.
+        """
+        score = self._dot_of(front)
+        keys = key_side(score.op, self._order_of(front))
+        assert keys is not None
+        found: set[int] = set()
+        repeats: list[Expr] = []
+        for dot, side in ((score, keys), (mix, values)):
+            batch = dot_sides(dot.op)[side].batch
+            members, view = self._spread(dot, side)
+            elsewhere = [d for d in range(len(view.sizes)) if d not in batch] if view else []
+            if view is None or any(view.is_spread(d) for d in elsewhere):
+                continue
+            repeats += [view.repeat(d) for d in batch if not view.repeat(d).is_one]
+            found |= members
+        equal = self.shapes.constraints.equal
+        return found if all(equal(r, repeats[0]) for r in repeats) else set()
+
+    def _spread(self, dot: Node, side: int) -> tuple[set[int], View | None]:
+        """The ops that only `dot` reads and that make its operand `side` a view in which elements
+        repeat, and the view; none where they are not.
+        """
+        value = dot.op.operands[side]
+        inside, members = {dot.index}, set[int]()
+        best: tuple[set[int], View | None] = members, None
+        spread, op = False, producer(value)
+        while op is not None and (op.name in VIEWS or op.name in SPREADS):
+            index = self.of_value.get(op.results[0])
+            if index is None or not self._direct_users(self.nodes[index]) <= inside:
+                break
+            cluster = self.cluster_of.get(index)
+            if cluster is None and self.nodes[index].role != "free":
+                break
+            if cluster not in (None, self.cluster_of[dot.index]) and cluster.members != {index}:
+                break
+            inside.add(index)
+            members = members | {index}
+            spread = spread or op.name in SPREADS
+            view = view_of(value, [op.operands[0]], self.shapes, spread=True)
+            if view is None:
+                break
+            if spread and op.name not in RESHAPES:
+                best = members, view
+            op = producer(op.operands[0])
+        return best
 
     def siblings(self) -> None:
         """Dots with one left operand, alike in everything else, share a kernel (q, k and v)."""

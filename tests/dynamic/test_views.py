@@ -31,7 +31,7 @@ def programs(draw) -> tuple[str, np.ndarray, tuple[int, ...]]:
     lines: list[str] = []
     for k in range(draw(st.integers(0, 4))):
         name, before = f"%{k}", _tensor(x.shape)
-        kind = draw(st.sampled_from(["transpose", "slice", "reshape"]))
+        kind = draw(st.sampled_from(["transpose", "slice", "reshape", "reshape", "broadcast"]))
         if kind == "transpose":
             order = draw(st.permutations(range(x.ndim)))
             x = x.transpose(order)
@@ -42,6 +42,15 @@ def programs(draw) -> tuple[str, np.ndarray, tuple[int, ...]]:
             step = [draw(st.integers(1, 3)) for _ in x.shape]
             x = x[tuple(slice(*b) for b in zip(start, limit, step, strict=True))]
             line = _slice(start, limit, step, before, _tensor(x.shape), name)
+        elif kind == "broadcast":
+            at, size = draw(st.integers(0, x.ndim)), draw(st.integers(1, 3))
+            dims = [d for d in range(x.ndim + 1) if d != at]
+            sizes = (*x.shape[:at], size, *x.shape[at:])
+            x = np.broadcast_to(np.expand_dims(x, at), sizes)
+            line = (
+                f"stablehlo.broadcast_in_dim {name}, dims = {dims} : "
+                f"({before}) -> {_tensor(x.shape)}"
+            )
         else:
             sizes = [n for n in x.shape if draw(st.booleans()) or n != 1]
             at = draw(st.integers(0, len(sizes)))
@@ -61,11 +70,11 @@ def programs(draw) -> tuple[str, np.ndarray, tuple[int, ...]]:
     return text, x, shape
 
 
-def _view(text: str) -> View | None:
+def _view(text: str, spread: bool = False) -> View | None:
     module = ir.Module.parse(text)
     block = module.body.operations[0].regions[0].blocks[0]
     (value,) = block.operations[len(block.operations) - 1].operands
-    return view_of(value, [block.arguments[0]], analyze(module))
+    return view_of(value, [block.arguments[0]], analyze(module), spread)
 
 
 def _positions(view: View) -> np.ndarray:
@@ -74,7 +83,8 @@ def _positions(view: View) -> np.ndarray:
     for axis, (size, stride) in enumerate(zip(sizes, view.strides, strict=True)):
         steps = [1] * len(sizes)
         steps[axis] = size
-        at = at + (np.arange(size) * stride.value).reshape(steps)
+        index = np.arange(size) // view.repeat(axis).value
+        at = at + (index * stride.value).reshape(steps)
     return at
 
 
@@ -83,11 +93,16 @@ def _positions(view: View) -> np.ndarray:
 def test_positions(program):
     text, expected, _ = program
     with new_context():
-        view = _view(text)
+        if "broadcast" in text:
+            assert _view(text) is None
+        view = _view(text, spread=True)
         if view is None:  # only where NumPy has to copy, too, or the array is empty
             assert "reshape" in text
         else:
             np.testing.assert_array_equal(_positions(view), expected)
+            for axis in range(expected.ndim):
+                pairs = np.diff(expected, axis=axis) == 0
+                assert view.is_spread(axis) or not pairs.any()
 
 
 def _of(body: str, kind: str, argument: str) -> View | None:
@@ -110,6 +125,24 @@ def test_symbols():
         assert list(map(str, view.sizes)) == ["h", "t", "d"]
         assert list(map(str, view.strides)) == ["d", "3*d*h", "1"]
         assert str(view.first) == "d*h"
+
+
+def test_repeated_heads():
+    body = """
+  %wide = "disc.shape"() {dims = ["b", "s", "h", "r", "d"]} : () -> tensor<5xi64>
+  %w = stablehlo.dynamic_broadcast_in_dim %x, %wide, dims = [0, 1, 2, 4] : (tensor<?x?x?x?xf32>, tensor<5xi64>) -> tensor<?x?x?x?x?xf32>
+  %heads = "disc.shape"() {dims = ["b", "s", "h*r", "d"]} : () -> tensor<4xi64>
+  %r = stablehlo.dynamic_reshape %w, %heads : (tensor<?x?x?x?x?xf32>, tensor<4xi64>) -> tensor<?x?x?x?xf32>
+  %y = stablehlo.transpose %r, dims = [0, 2, 1, 3] : (tensor<?x?x?x?xf32>) -> tensor<?x?x?x?xf32>"""  # noqa: E501
+    kind = "tensor<?x?x?x?xf32>"
+    argument = f'%x: {kind} {{disc.shape = ["b", "s", "h", "d"]}}'
+    text = f"func.func @main({argument}) -> {kind} {{\n{body}\n  return %y : {kind}\n}}"
+    with new_context():
+        assert _view(text) is None
+        view = _view(text, spread=True)
+        assert view is not None
+        assert list(map(str, view.strides)) == ["d*h*s", "d", "d*h", "1"]
+        assert list(map(str, view.repeats)) == ["1", "r", "1", "1"]
 
 
 @pytest.mark.parametrize(

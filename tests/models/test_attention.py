@@ -135,6 +135,99 @@ def test_groups_of_queries_are_one_kernel(way):
         )
 
 
+def repeated(q, k, v):
+    """Keys and values repeated for every query head of their group."""
+    k, v = (jnp.repeat(x, 3, axis=2) for x in (k, v))
+    weights = softmax(jnp.einsum("bthd,bshd->bhts", q, k) / np.sqrt(7.0))
+    return jnp.einsum("bhts,bshd->bthd", weights, v)
+
+
+def repeated_heads_first(q, k, v):
+    q, k, v = (jnp.swapaxes(x, 1, 2) for x in (q, k, v))
+    b, heads, s, d = k.shape
+    k, v = (
+        jnp.broadcast_to(x[:, :, None], (b, heads, 3, s, d)).reshape(b, 3 * heads, s, d)
+        for x in (k, v)
+    )
+    return jnp.swapaxes(softmax(q @ jnp.swapaxes(k, -1, -2)) @ v, 1, 2)
+
+
+def repeated_keys_alone(q, k, v):
+    """Values have all heads."""
+    v = jnp.concatenate([v, v + 1.0, v - 1.0], axis=2)
+    weights = softmax(jnp.einsum("bthd,bshd->bhts", q, jnp.repeat(k, 3, axis=2)))
+    return jnp.einsum("bhts,bshd->bthd", weights, v)
+
+
+def broadcast_to_groups(q, k, v):
+    b, t, heads, d = q.shape
+    s = k.shape[1]
+    q = q.reshape(b, t, heads // 3, 3, d)
+    k, v = (jnp.broadcast_to(x[:, :, :, None], (b, s, heads // 3, 3, d)) for x in (k, v))
+    weights = softmax(jnp.einsum("bthgd,bshgd->bhgts", q, k))
+    return jnp.einsum("bhgts,bshgd->bthgd", weights, v).reshape(b, t, heads, d)
+
+
+def one_head_for_all(q, k, v):
+    k, v = (jnp.broadcast_to(x[:, :, :1], (*x.shape[:2], q.shape[2], x.shape[3])) for x in (k, v))
+    weights = softmax(jnp.einsum("bthd,bshd->bhts", q, k))
+    return jnp.einsum("bhts,bshd->bthd", weights, v)
+
+
+def tiled(q, k, v):
+    """Heads 0 1 0 1 0 1: no repetition of each."""
+    k, v = (jnp.tile(x, (1, 1, 3, 1)) for x in (k, v))
+    weights = softmax(jnp.einsum("bthd,bshd->bhts", q, k))
+    return jnp.einsum("bhts,bshd->bthd", weights, v)
+
+
+def repeated_in_time(q, k, v):
+    """Every key twice: not along a batch dimension."""
+    k, v = (jnp.repeat(jnp.repeat(x, 3, axis=2), 2, axis=1) for x in (k, v))
+    weights = softmax(jnp.einsum("bthd,bshd->bhts", q, k))
+    return jnp.einsum("bhts,bshd->bthd", weights, v)
+
+
+@pytest.mark.parametrize(
+    ("way", "kinds"),
+    [
+        (repeated, ["attention"]),
+        (repeated_heads_first, ["attention"]),
+        (repeated_keys_alone, ["loop", "attention"]),
+        (broadcast_to_groups, ["attention"]),
+        (one_head_for_all, ["attention"]),
+        (tiled, None),
+        (repeated_in_time, None),
+    ],
+    ids=lambda x: getattr(x, "__name__", ""),
+)
+def test_keys_repeated_for_groups_of_heads_are_read_where_they_are(way, kinds):
+    rng = np.random.default_rng(7)
+    compiled = shlo_disc.jit(way)
+    for b, t, s, d in [(2, 5, 9, 7), (1, 1, 70, 16), (3, 65, 33, 8)]:
+        q = rng.standard_normal((b, t, 6, d)).astype(np.float32)
+        k, v = (rng.standard_normal((b, s, 2, d)).astype(np.float32) for _ in range(2))
+        if kinds is not None and b == 2:
+            assert kernels(way, q, k, v) == kinds
+        with jax.enable_x64(True):
+            want = np.asarray(way(*(jnp.asarray(a, jnp.float64) for a in (q, k, v))))
+        np.testing.assert_allclose(
+            np.asarray(compiled(q, k, v)), want, rtol=2e-5, atol=2e-5, err_msg=str((b, t, s))
+        )
+
+
+def test_repeated_keys_with_an_unknown_number_of_heads():
+    compiled = shlo_disc.jit(repeated, shapes=("b, t, 3*h, d", "b, s, h, d", "b, s, h, d"))
+    rng = np.random.default_rng(8)
+    for b, t, s, h, d in [(2, 5, 9, 2, 7), (1, 1, 50, 1, 16)]:
+        q = rng.standard_normal((b, t, 3 * h, d)).astype(np.float32)
+        k, v = (rng.standard_normal((b, s, h, d)).astype(np.float32) for _ in range(2))
+        np.testing.assert_allclose(
+            np.asarray(compiled(q, k, v)), repeated(q, k, v), rtol=2e-5, atol=2e-5
+        )
+    assert compiled.cache_info().misses == 1
+
+
 def split_in_three(x, w):
     q, k, v = jnp.split(x @ w, 3, -1)
     q, k, v = (a.reshape(*a.shape[:2], 4, -1) for a in (q, k, v))

@@ -124,6 +124,36 @@ func.func public @main(%q: tensor<?x?x4x64xf32> {disc.shape = ["b", "t", "4", "6
 
 // -----
 
+// Keys repeated for the query heads of a group are read where they are; values repeated along their
+// own dimension are not, and must exist.
+// CHECK-LABEL: func.func public @main
+// CHECK: %[[V:.+]] = "disc.fusion"(%arg2)
+// CHECK: kind = "loop", name = "dynamic_broadcast_in_dim"
+// CHECK: %[[W:.+]] = stablehlo.dynamic_reshape %[[V]]
+// CHECK: "disc.fusion"(%arg0, %arg1, %[[W]])
+// CHECK: stablehlo.dynamic_broadcast_in_dim %{{.+}}, %{{.+}}, dims = [0, 1, 2, 4]
+// CHECK: stablehlo.dot_general
+// CHECK: kind = "attention"
+func.func public @main(%q: tensor<?x?x4x64xf32> {disc.shape = ["b", "t", "4", "64"]}, %k: tensor<?x?x2x64xf32> {disc.shape = ["b", "s", "2", "64"]}, %v: tensor<?x?x4x32xf32> {disc.shape = ["b", "s", "4", "32"]}) -> tensor<?x4x?x64xf32> {
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %groups = "disc.shape"() {dims = ["b", "s", "2", "2", "64"]} : () -> tensor<5xi32>
+  %wide = stablehlo.dynamic_broadcast_in_dim %k, %groups, dims = [0, 1, 2, 4] : (tensor<?x?x2x64xf32>, tensor<5xi32>) -> tensor<?x?x2x2x64xf32>
+  %heads = "disc.shape"() {dims = ["b", "s", "4", "64"]} : () -> tensor<4xi32>
+  %keys = stablehlo.dynamic_reshape %wide, %heads : (tensor<?x?x2x2x64xf32>, tensor<4xi32>) -> tensor<?x?x4x64xf32>
+  %twice = "disc.shape"() {dims = ["b", "s", "4", "32", "2"]} : () -> tensor<5xi32>
+  %pairs = stablehlo.dynamic_broadcast_in_dim %v, %twice, dims = [0, 1, 2, 3] : (tensor<?x?x4x32xf32>, tensor<5xi32>) -> tensor<?x?x4x32x2xf32>
+  %values = stablehlo.dynamic_reshape %pairs, %heads : (tensor<?x?x4x32x2xf32>, tensor<4xi32>) -> tensor<?x?x4x64xf32>
+  %scores = stablehlo.dot_general %q, %keys, batching_dims = [0, 2] x [0, 2], contracting_dims = [3] x [3] : (tensor<?x?x4x64xf32>, tensor<?x?x4x64xf32>) -> tensor<?x4x?x?xf32>
+  %shape = "disc.shape"() {dims = ["b", "4", "t", "s"]} : () -> tensor<4xi32>
+  %sum = stablehlo.reduce(%scores init: %zero) applies stablehlo.add across dimensions = [3] : (tensor<?x4x?x?xf32>, tensor<f32>) -> tensor<?x4x?xf32>
+  %sums = stablehlo.dynamic_broadcast_in_dim %sum, %shape, dims = [0, 1, 2] : (tensor<?x4x?xf32>, tensor<4xi32>) -> tensor<?x4x?x?xf32>
+  %w = stablehlo.divide %scores, %sums : tensor<?x4x?x?xf32>
+  %mix = stablehlo.dot_general %w, %values, batching_dims = [0, 1] x [0, 2], contracting_dims = [3] x [1] : (tensor<?x4x?x?xf32>, tensor<?x?x4x64xf32>) -> tensor<?x4x?x64xf32>
+  return %mix : tensor<?x4x?x64xf32>
+}
+
+// -----
+
 // Scores that are read by somebody else must exist: three kernels.
 // CHECK-LABEL: func.func public @main
 // CHECK: kind = "dense"

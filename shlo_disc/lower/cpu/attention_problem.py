@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.dynamic.views import VIEWS, View, dense_strides
+from shlo_disc.dynamic.views import View, dense_strides, view_of
 from shlo_disc.lower.cpu.dense.problem import after_transposes, operand_view
 from shlo_disc.mlir import ir, stablehlo
 
@@ -102,14 +102,20 @@ def take_apart(fusion: ir.Operation, shapes: ShapeAnalysis) -> Attention:
     (root,) = ops[-1].operands
 
     # The scores: which operand each of their dimensions comes from.
-    left, right = (operand_view(v, inputs, shapes) for v in score.operands)
+    left, right = (operand_view(v, inputs, shapes, spread=True) for v in score.operands)
     lhs, rhs = _numbers(score, (len(left.sizes), len(right.sizes)))
-    steps = [(left.strides[i], right.strides[j]) for i, j in zip(lhs.batch, rhs.batch, strict=True)]
+    pairs = list(zip(lhs.batch, rhs.batch, strict=True))
+    steps = [(left.strides[i], right.strides[j]) for i, j in pairs]
     steps += [(left.strides[i], ZERO) for i in lhs.free]
     steps += [(ZERO, right.strides[j]) for j in rhs.free]
     scores, order = after_transposes(score.results[0])
     sizes, places = _dims(scores, shapes)
     steps = [steps[axis] for place, axis in enumerate(order) if place in places]
+    # Q repeats nothing.
+    repeats = [left.repeat(i) * right.repeat(j) for i, j in pairs] + [ONE] * (
+        len(order) - len(pairs)
+    )
+    k_repeats = [repeats[axis] for place, axis in enumerate(order) if place in places]
     depths = [(left.strides[i], right.strides[j]) for i, j in
               zip(lhs.contracting, rhs.contracting, strict=True)]  # fmt: skip
     ((left_depth, right_depth),) = depths
@@ -120,14 +126,14 @@ def take_apart(fusion: ir.Operation, shapes: ShapeAnalysis) -> Attention:
 
     # The mix: the weights are the operand that is no view of an input.
     values = list(mix.operands)
-    number = 0 if _is_inside(values[0], inputs) else 1
+    number = 0 if view_of(values[0], inputs, shapes, spread=True) is None else 1
     weights = values[number]
-    v = operand_view(values[1 - number], inputs, shapes)
+    v = operand_view(values[1 - number], inputs, shapes, spread=True)
     sides = _numbers(mix, [len(shapes.shape(x)) for x in values])
     mine, theirs = sides[number], sides[1 - number]
     _, weight_places = _dims(weights, shapes)
-    moved = {weight_places[p]: v.strides[d] for p, d in zip(mine.batch, theirs.batch, strict=True)
-             if p in weight_places}  # fmt: skip
+    moved = {weight_places[p]: (v.strides[d], v.repeat(d)) for p, d in
+             zip(mine.batch, theirs.batch, strict=True) if p in weight_places}  # fmt: skip
     total, order = after_transposes(mix.results[0])
     strides = dense_strides(shapes.shape(total))
     place_of = {axis: strides[place] for place, axis in enumerate(order)}
@@ -151,8 +157,9 @@ def take_apart(fusion: ir.Operation, shapes: ShapeAnalysis) -> Attention:
 
     rows: list[Row] = []
     for i, size in enumerate(sizes[:-1]):
-        row = Expr.product(sizes[i + 1 : -1])
-        rows.append(Row(size, *steps[i], moved.get(i, ZERO), out[i], row))
+        v_step, v_repeat = moved.get(i, (ZERO, ONE))
+        whole = Row(size, *steps[i], v_step, out[i], Expr.product(sizes[i + 1 : -1]))
+        rows += _cut(whole, k_repeats[i], v_repeat)
     batch, m = _choose_m(rows, shapes)
     return Attention(
         tuple(batch), m, sizes[-1], depth, width, left, right, v,
@@ -161,14 +168,20 @@ def take_apart(fusion: ir.Operation, shapes: ShapeAnalysis) -> Attention:
     )  # fmt: skip
 
 
-def _is_inside(value: ir.Value, inputs: Sequence[ir.Value]) -> bool:
-    """Is `value` more than a view of an input?"""
-    while value not in inputs:
-        op = value.owner.operation
-        if op.name not in VIEWS:
-            return True
-        value = op.operands[0]
-    return False
+def _cut(row: Row, k_repeat: Expr, v_repeat: Expr) -> list[Row]:
+    """`row`, or where K or V repeat their entries, what moves between those and within one."""
+    repeat = v_repeat if k_repeat.is_one else k_repeat
+    if repeat.is_one:
+        return [row]
+    k, v = (
+        (step * repeat, step) if often.is_one else (step, ZERO)
+        for step, often in ((row.k, k_repeat), (row.v, v_repeat))
+    )
+    q, c, number = row.q * repeat, row.c * repeat, row.row * repeat
+    return [
+        Row(row.size // repeat, q, k[0], v[0], c, number),
+        Row(repeat, row.q, k[1], v[1], row.c, row.row),
+    ]
 
 
 def _choose_m(rows: Sequence[Row], shapes: ShapeAnalysis) -> tuple[list[Row], Row]:

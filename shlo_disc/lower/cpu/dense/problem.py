@@ -249,9 +249,11 @@ def compute_element(op: ir.Operation, a: Element, b: Element, c: Element) -> Ele
     return ELEMENTS["i64" if c.bits == 64 else "i32"]
 
 
-def operand_view(value: ir.Value, inputs: Sequence[ir.Value], shapes: ShapeAnalysis) -> View:
+def operand_view(
+    value: ir.Value, inputs: Sequence[ir.Value], shapes: ShapeAnalysis, spread: bool = False
+) -> View:
     """`value` in the memory of an operand of the fusion, which is the view's base."""
-    view = view_of(value, inputs, shapes)
+    view = view_of(value, inputs, shapes, spread)
     if view is None:
         raise InternalError(f"a dense fusion cannot read its operand in place: {value}")
     return view
