@@ -130,7 +130,7 @@ func.func public @main(%q: tensor<?x?x4x64xf32> {disc.shape = ["b", "t", "4", "6
 // CHECK: %[[V:.+]] = "disc.fusion"(%arg2)
 // CHECK: kind = "loop", name = "dynamic_broadcast_in_dim"
 // CHECK: %[[W:.+]] = stablehlo.dynamic_reshape %[[V]]
-// CHECK: "disc.fusion"(%arg0, %arg1, %[[W]])
+// CHECK: "disc.fusion"(%arg1, %arg0, %[[W]])
 // CHECK: stablehlo.dynamic_broadcast_in_dim %{{.+}}, %{{.+}}, dims = [0, 1, 2, 4]
 // CHECK: stablehlo.dot_general
 // CHECK: kind = "attention"
