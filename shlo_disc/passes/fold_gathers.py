@@ -1,9 +1,10 @@
-"""fold-gathers: a gather of one window at a known place is a slice.
+"""fold-gathers: a gather of one window at a known place is a slice, and so is one of even steps.
 
     gather(%w [k, 3*n], start 2*n, window [k, n])  ==>  real_dynamic_slice %w, [0, 2*n], [k, 3*n]
+    gather(%w [n, k], starts 1 + 2 * iota, window [1, k])  ==>  slice %w [1:n:2, :]
 
-Why     JAX writes `w[:, 2 * n:]` of a symbolic size as a gather. A slice has no index to clamp, and
-        kernels that walk by strides read it in place.
+Why     JAX writes `w[:, 2 * n:]` and `w[1::2]` of a symbolic size as gathers. A slice has no index
+        to compute and clamp, and kernels that walk by strides read it in place.
 Needs   `resolve-shapes`.
 Keeps   every result: only where start >= 0 and start + window <= size are proved, so that the
         gather would have clamped nothing.
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.mlir import ir, stablehlo
+from shlo_disc.mlir import ir, producer, stablehlo
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.rules import Facts, apply_rules, takes_one_window
 
@@ -50,27 +51,106 @@ def of_one_window(op: ir.Operation, facts: Facts) -> ir.Value | None:
     if not all(at_least(start, 0) for start in first) or not all(map(at_least, sizes, last)):
         return None
     kind = ir.RankedTensorType.get(declared, result.type.element_type)
-    sliced = _slice(operand, first, last, kind, tuple(windows), facts)
+    ones = [ONE] * len(first)
+    sliced = _slice(operand, first, last, ones, kind, tuple(windows), facts)
     return facts.reshape(sliced, result.type, shape) if kind != result.type else sliced
+
+
+def of_even_steps(op: ir.Operation, facts: Facts) -> ir.Value | None:
+    """Gather of whole windows along one dimension, in even steps ==> slice."""
+    operand, starts = op.operands[0], op.operands[1]
+    result = op.results[0]
+    numbers = stablehlo.GatherDimensionNumbers(op.attributes["dimension_numbers"])
+    sizes, shape, indices = facts.shape(operand), facts.shape(result), facts.shape(starts)
+    several = [s for d, s in enumerate(indices) if d != numbers.index_vector_dim]
+    if len(several) != 1 or numbers.operand_batching_dims or len(shape) != len(sizes):
+        return None
+    if list(numbers.start_index_map) != list(numbers.collapsed_slice_dims):
+        return None
+    if len(numbers.start_index_map) != 1:
+        return None
+    (along,) = numbers.start_index_map
+    others = [d for d in range(len(sizes)) if d != along]
+    equal, at_least = facts.analysis.constraints.equal, facts.analysis.constraints.at_least
+    whole = all(equal(sizes[d], shape[d]) for d in others)
+    if list(numbers.offset_dims) != others or not whole:
+        return None
+    steps = _even_steps(starts, facts)
+    if steps is None or steps.step < 1:
+        return None
+    count = shape[along]
+    last = steps.first + (count - 1) * steps.step + 1
+    if not (at_least(steps.first, 0) and at_least(sizes[along], last)):
+        return None
+    if not at_least(count, 1):
+        if not at_least(sizes[along], steps.first):
+            return None
+        last = Expr.max(steps.first, last)
+    firsts, lasts, strides = [ZERO] * len(sizes), list(sizes), [ONE] * len(sizes)
+    firsts[along], lasts[along], strides[along] = steps.first, last, Expr.const(steps.step)
+    return _slice(operand, firsts, lasts, strides, result.type, shape, facts)
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """The integers `first + i * step`."""
+
+    first: Expr
+    step: int
+
+
+def _even_steps(value: ir.Value, facts: Facts) -> _Steps | None:
+    """What a vector of integers, or a column of them, consists of; None: of something else."""
+    op = producer(value)
+    if op is None:
+        return None
+    name = op.name.removeprefix("stablehlo.")
+    if name in ("reshape", "dynamic_reshape", "convert"):
+        return _even_steps(op.operands[0], facts)
+    if name in ("iota", "dynamic_iota"):
+        return _Steps(ZERO, 1) if len(facts.shape(value)) == 1 else None
+    if name in ("broadcast_in_dim", "dynamic_broadcast_in_dim"):
+        single = all(size.is_one for size in facts.shape(op.operands[0]))
+        known = facts.analysis.contents(op.operands[0]) if single else None
+        return None if known is None else _Steps(known[0], 0)
+    if name == "reverse":
+        inner, (count, *more) = _even_steps(op.operands[0], facts), facts.shape(value)
+        if inner is None or any(not size.is_one for size in more):
+            return None
+        return _Steps(inner.first + (count - 1) * inner.step, -inner.step)
+    if name not in ("add", "multiply", "subtract"):
+        return None
+    a, b = (_even_steps(v, facts) for v in op.operands)
+    if a is None or b is None:
+        return None
+    if name == "add":
+        return _Steps(a.first + b.first, a.step + b.step)
+    if name == "subtract":
+        return _Steps(a.first - b.first, a.step - b.step)
+    if b.step:
+        a, b = b, a
+    if b.step or not b.first.is_const:
+        return None
+    return _Steps(a.first * b.first, a.step * b.first.value)
 
 
 def _slice(
     operand: ir.Value,
     first: Sequence[Expr],
     last: Sequence[Expr],
+    steps: Sequence[Expr],
     kind: ir.Type,
     shape: tuple[Expr, ...],
     facts: Facts,
 ) -> ir.Value:
-    ones = [ONE] * len(first)
     if operand.type.has_static_shape and kind.has_static_shape:
         attributes = {
             "start_indices": _numbers(first),
             "limit_indices": _numbers(last),
-            "strides": _numbers(ones),
+            "strides": _numbers(steps),
         }
         return facts.build("stablehlo.slice", [operand], kind, shape, attributes)
-    bounds = [facts.shape_operand(tuple(x)) for x in (first, last, ones)]
+    bounds = [facts.shape_operand(tuple(x)) for x in (first, last, steps)]
     return facts.build("stablehlo.real_dynamic_slice", [operand, *bounds], kind, shape)
 
 
@@ -78,7 +158,9 @@ def _numbers(sizes: Sequence[Expr]) -> ir.Attribute:
     return ir.DenseI64ArrayAttr.get([size.value for size in sizes])
 
 
-RULES = dict.fromkeys(("stablehlo.dynamic_gather", "stablehlo.gather"), (of_one_window,))
+RULES = dict.fromkeys(
+    ("stablehlo.dynamic_gather", "stablehlo.gather"), (of_one_window, of_even_steps)
+)
 
 
 @dataclass(frozen=True)

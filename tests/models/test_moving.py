@@ -149,3 +149,27 @@ def test_identity_and_unused_arguments():
 
 def test_results_that_are_constants():
     check_bits(lambda x: (x + 1.0, jnp.arange(5), 3.0), [(values(*s),) for s in SHAPES])
+
+
+def test_slices_in_steps():
+    def parts(x):
+        return (
+            x[::2],
+            x[1::3] * 2.0,
+            x[:, 1::2] + x[:, : 2 * (x.shape[1] // 2) : 2],
+            x[::-1],
+            x[:, ::-3],
+            jnp.max(x[:, ::4], axis=1),
+            x[..., ::5].T,
+        )
+
+    check_bits(parts, [(values(*s),) for s in ((3, 10), (1, 1), (2, 61), (61, 2), (1, 1000))])
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.float16, np.float64, np.bool_])
+def test_slices_in_steps_of_every_width(dtype):
+    def parts(x):
+        return x[:, ::2], x[:, 2::3], x[:, 1::4], x[:, ::-2]
+
+    with jax.enable_x64(True):
+        check_bits(parts, [(values(*s).astype(dtype),) for s in ((3, 10), (2, 61), (1, 130))])

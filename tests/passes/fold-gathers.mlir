@@ -39,3 +39,67 @@ func.func @main(%x: tensor<?x3xf32> {disc.shape = ["n", "3"]}, %i: tensor<1xi32>
   %c = "stablehlo.gather"(%x, %i) <{dimension_numbers = #stablehlo.gather<offset_dims = [0], collapsed_slice_dims = [0], start_index_map = [0]>, slice_sizes = array<i64: 1, 3>}> : (tensor<?x3xf32>, tensor<1xi32>) -> tensor<3xf32>
   return %a, %b, %c : tensor<3xf32>, tensor<3xf32>, tensor<3xf32>
 }
+
+// -----
+
+// x[1::2] and x[::-3], as JAX writes them: the second is the reverse of a gather in reversed order.
+// CHECK-LABEL: func.func @main
+// CHECK-NOT: dynamic_gather
+// CHECK-DAG: %[[FIRST:.+]] = "disc.shape"() {dims = ["1", "0"]}
+// CHECK-DAG: %[[LAST:.+]] = "disc.shape"() {dims = ["max(n - mod(n, 2), 1)", "k"]}
+// CHECK-DAG: %[[STEPS:.+]] = "disc.shape"() {dims = ["2", "1"]}
+// CHECK: stablehlo.real_dynamic_slice %arg0, %[[FIRST]], %[[LAST]], %[[STEPS]]
+// CHECK-DAG: %[[LOW:.+]] = "disc.shape"() {dims = ["mod(n + 2, 3)", "0"]}
+// CHECK-DAG: %[[THREE:.+]] = "disc.shape"() {dims = ["3", "1"]}
+// CHECK: %[[UP:.+]] = stablehlo.real_dynamic_slice %arg0, %[[LOW]], %{{.+}}, %[[THREE]]
+// CHECK: stablehlo.reverse %[[UP]], dims = [0]
+func.func @main(%x: tensor<?x?xf32> {disc.shape = ["n", "k"]}) -> (tensor<?x?xf32>, tensor<?x?xf32>) {
+  "disc.guard"() {lhs = "n", op = ">=", rhs = "1", message = "n is positive"} : () -> ()
+  %one = stablehlo.constant dense<1> : tensor<i32>
+  %two = stablehlo.constant dense<2> : tensor<i32>
+  %half = "disc.shape"() {dims = ["floordiv(n, 2)"]} : () -> tensor<1xi32>
+  %ones = stablehlo.dynamic_broadcast_in_dim %one, %half, dims = [] : (tensor<i32>, tensor<1xi32>) -> tensor<?xi32>
+  %twos = stablehlo.dynamic_broadcast_in_dim %two, %half, dims = [] : (tensor<i32>, tensor<1xi32>) -> tensor<?xi32>
+  %i = stablehlo.dynamic_iota %half, dim = 0 : (tensor<1xi32>) -> tensor<?xi32>
+  %even = stablehlo.multiply %twos, %i : tensor<?xi32>
+  %odd = stablehlo.add %ones, %even : tensor<?xi32>
+  %half1 = "disc.shape"() {dims = ["floordiv(n, 2)", "1"]} : () -> tensor<2xi32>
+  %at = stablehlo.dynamic_reshape %odd, %half1 : (tensor<?xi32>, tensor<2xi32>) -> tensor<?x1xi32>
+  %row = "disc.shape"() {dims = ["1", "k"]} : () -> tensor<2xi32>
+  %y = "stablehlo.dynamic_gather"(%x, %at, %row) <{dimension_numbers = #stablehlo.gather<offset_dims = [1], collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>}> : (tensor<?x?xf32>, tensor<?x1xi32>, tensor<2xi32>) -> tensor<?x?xf32>
+  %last = "disc.dim"() {dim = "n - 1"} : () -> tensor<i32>
+  %three = stablehlo.constant dense<-3> : tensor<i32>
+  %third = "disc.shape"() {dims = ["floordiv(n + 2, 3)"]} : () -> tensor<1xi32>
+  %lasts = stablehlo.dynamic_broadcast_in_dim %last, %third, dims = [] : (tensor<i32>, tensor<1xi32>) -> tensor<?xi32>
+  %threes = stablehlo.dynamic_broadcast_in_dim %three, %third, dims = [] : (tensor<i32>, tensor<1xi32>) -> tensor<?xi32>
+  %j = stablehlo.dynamic_iota %third, dim = 0 : (tensor<1xi32>) -> tensor<?xi32>
+  %down = stablehlo.multiply %threes, %j : tensor<?xi32>
+  %from = stablehlo.add %lasts, %down : tensor<?xi32>
+  %up = stablehlo.reverse %from, dims = [0] : tensor<?xi32>
+  %third1 = "disc.shape"() {dims = ["floordiv(n + 2, 3)", "1"]} : () -> tensor<2xi32>
+  %where = stablehlo.dynamic_reshape %up, %third1 : (tensor<?xi32>, tensor<2xi32>) -> tensor<?x1xi32>
+  %g = "stablehlo.dynamic_gather"(%x, %where, %row) <{dimension_numbers = #stablehlo.gather<offset_dims = [1], collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>}> : (tensor<?x?xf32>, tensor<?x1xi32>, tensor<2xi32>) -> tensor<?x?xf32>
+  %z = stablehlo.reverse %g, dims = [0] : tensor<?x?xf32>
+  return %y, %z : tensor<?x?xf32>, tensor<?x?xf32>
+}
+
+// -----
+
+// Steps that leave the array at some size, that are data, or that stand still are no slice.
+// CHECK-LABEL: func.func @main
+// CHECK-COUNT-3: "stablehlo.dynamic_gather"
+func.func @main(%x: tensor<?x3xf32> {disc.shape = ["n", "3"]}, %i: tensor<?x1xi32> {disc.shape = ["n", "1"]}) -> (tensor<?x3xf32>, tensor<?x3xf32>, tensor<?x3xf32>) {
+  %one = stablehlo.constant dense<1> : tensor<i32>
+  %all = "disc.shape"() {dims = ["n"]} : () -> tensor<1xi32>
+  %column = "disc.shape"() {dims = ["n", "1"]} : () -> tensor<2xi32>
+  %row = "disc.shape"() {dims = ["1", "3"]} : () -> tensor<2xi32>
+  %ones = stablehlo.dynamic_broadcast_in_dim %one, %all, dims = [] : (tensor<i32>, tensor<1xi32>) -> tensor<?xi32>
+  %j = stablehlo.dynamic_iota %all, dim = 0 : (tensor<1xi32>) -> tensor<?xi32>
+  %shifted = stablehlo.add %ones, %j : tensor<?xi32>
+  %far = stablehlo.dynamic_reshape %shifted, %column : (tensor<?xi32>, tensor<2xi32>) -> tensor<?x1xi32>
+  %still = stablehlo.dynamic_reshape %ones, %column : (tensor<?xi32>, tensor<2xi32>) -> tensor<?x1xi32>
+  %a = "stablehlo.dynamic_gather"(%x, %far, %row) <{dimension_numbers = #stablehlo.gather<offset_dims = [1], collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>}> : (tensor<?x3xf32>, tensor<?x1xi32>, tensor<2xi32>) -> tensor<?x3xf32>
+  %b = "stablehlo.dynamic_gather"(%x, %i, %row) <{dimension_numbers = #stablehlo.gather<offset_dims = [1], collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>}> : (tensor<?x3xf32>, tensor<?x1xi32>, tensor<2xi32>) -> tensor<?x3xf32>
+  %c = "stablehlo.dynamic_gather"(%x, %still, %row) <{dimension_numbers = #stablehlo.gather<offset_dims = [1], collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>}> : (tensor<?x3xf32>, tensor<?x1xi32>, tensor<2xi32>) -> tensor<?x3xf32>
+  return %a, %b, %c : tensor<?x3xf32>, tensor<?x3xf32>, tensor<?x3xf32>
+}

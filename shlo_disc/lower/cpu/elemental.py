@@ -32,6 +32,10 @@ RULES: dict[str, Rule] = {}
 """Filled by `moves.py` and `reduction.py`: op name to rule."""
 
 
+_CLOSE = 4
+"""Largest step between lanes for which whole vectors are loaded and sorted, not single elements."""
+
+
 class Arguments:
     """The pointers a kernel takes, in order of first use."""
 
@@ -255,11 +259,33 @@ class Elemental:
                 on = mask if at.stride == 1 else b.shuffle(mask, mask, order)
                 loaded = b.masked_load(memory, first, on, b.constant(0, vector), readonly)
             return loaded if at.stride == 1 else b.shuffle(loaded, loaded, order)
+        if at.vector is None and mask is None and 1 < at.stride <= _CLOSE:
+            return self._load_close(memory, at, readonly)
         on = mask or b.constant(True, vector_type(lanes, "i1"))
         if at.vector is None:
             offsets = b.dense([at.stride * k for k in range(lanes)], "index")
             return b.gather(memory, at.base, offsets, on, b.constant(0, vector), readonly)
         return b.gather(memory, 0, at.vector, on, b.constant(0, vector), readonly)
+
+    def _load_close(self, memory: str, at: Ix, readonly: bool) -> str:
+        """A load in small steps, from whole vectors; the last ends where the last lane reads."""
+        b, lanes, step = self.b, self.lanes, at.stride
+        starts = [k * lanes for k in range(step - 1)] + [(step - 1) * (lanes - 1)]
+        found = b.vector_load(memory, at.base, lanes, readonly)
+        places = [min(step * lane // lanes, step - 1) for lane in range(lanes)]
+        order = [step * lane for lane in range(lanes)]
+        for k in range(1, step):
+            loaded = b.vector_load(memory, b.add(at.base, starts[k]), lanes, readonly)
+            picks = [lanes + step * lane - starts[k] for lane in range(lanes)]
+            # The first round puts the lanes of the first vector in their places, too.
+            stay = order if k == 1 else list(range(lanes))
+            found = b.shuffle(
+                found,
+                loaded,
+                [picks[n] if places[n] == k else stay[n] if places[n] < k else 0
+                 for n in range(lanes)],
+            )  # fmt: skip
+        return found
 
     def _guarded_load(self, memory: str, index: str, mask: str, storage: str) -> str:
         """A scalar load that reads memory only when some lane wants it (else any valid address)."""
