@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import shlo_disc
 from tests.models.harness import check_bits, normal, rng_of
 
 SHAPES = ((3, 10), (1, 1), (2, 61), (16, 8), (1, 128))
@@ -173,3 +174,43 @@ def test_slices_in_steps_of_every_width(dtype):
 
     with jax.enable_x64(True):
         check_bits(parts, [(values(*s).astype(dtype),) for s in ((3, 10), (2, 61), (1, 130))])
+
+
+def test_pieces_side_by_side_in_the_last_dimension():
+    def pairs(x):
+        turned = jnp.stack([-x[..., 1::2], x[..., ::2]], -1).reshape(x.shape)
+        return turned, jnp.stack([x, x * 2.0], -1), jnp.stack([x, -x, x + 1.0, x], -1)
+
+    check_bits(pairs, [(values(*s),) for s in ((3, 10), (1, 2), (2, 62), (61, 2), (1, 1000))])
+
+
+def test_a_rotation_of_pairs():
+    """Rotary embedding of neighbouring columns."""
+
+    def rotate(x):
+        t, d = x.shape
+        angle = jnp.arange(t)[:, None] / 100.0 ** (jnp.arange(d // 2) / 16.0)
+        even, odd = x[:, ::2], x[:, 1::2]
+        turned = even * jnp.cos(angle) - odd * jnp.sin(angle), even * jnp.sin(angle) + odd
+        return jnp.stack(turned, -1).reshape(t, d)
+
+    ours = shlo_disc.jit(rotate)
+    for sizes in ((3, 10), (1, 2), (7, 64), (130, 36)):
+        x = values(*sizes)
+        np.testing.assert_allclose(ours(x), rotate(x), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("channels", [2, 4, 8])
+def test_few_channels_in_the_last_dimension(dtype, channels):
+    """An index into a small last dimension is known in every lane."""
+
+    def channelwise(x, scale):
+        y = x * scale + x[..., ::-1]
+        first, last = y[..., :1], y[..., 1:]
+        return y, jnp.concatenate([last, first], -1), jnp.pad(y, ((0, 0), (1, 0), (0, 0)))
+
+    with jax.enable_x64(True):
+        scale = values(channels).astype(dtype)
+        cases = [(values(*s, channels).astype(dtype), scale) for s in ((3, 10), (1, 1), (2, 61))]
+        check_bits(channelwise, cases, shapes=(f"n, m, {channels}", f"{channels}"))

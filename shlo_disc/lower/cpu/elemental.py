@@ -33,7 +33,7 @@ RULES: dict[str, Rule] = {}
 
 
 _CLOSE = 4
-"""Largest step between lanes for which whole vectors are loaded and sorted, not single elements."""
+"""Vectors that are loaded whole and sorted, at most, where lanes are near each other."""
 
 
 class Arguments:
@@ -146,7 +146,8 @@ class Elemental:
             source = self.source(value)
             if source is None or source.name != "disc.dim":
                 at = self.space.linear(index)
-                if at.vector is not None or abs(at.stride) > 4:
+                far = at.vector is not None and at.offsets is None
+                if far or abs(at.stride) > _CLOSE:
                     self.reads.append((value, index))
                 return self.load(Input(self.inputs[value]), element_of(value), at, mask)
             op = source
@@ -198,11 +199,25 @@ class Elemental:
         """Lanes on in both masks (None: all are)."""
         if a is None or b is None:
             return a if b is None else b
+        first, second = self.b.lanes_known(a), self.b.lanes_known(b)
+        if first is not None and second is not None:
+            return self.b.dense([bool(x and y) for x, y in zip(first, second, strict=True)], "i1")
         lanes = max(lanes_of(self.b.type_of(a)), lanes_of(self.b.type_of(b)))
         return self.b.op("arith.andi", self.b.broadcast(a, lanes), self.b.broadcast(b, lanes))
 
+    def unless(self, mask: str) -> str:
+        """The other lanes."""
+        known = self.b.lanes_known(mask)
+        if known is not None:
+            return self.b.dense([not lane for lane in known], "i1")
+        true = self.b.constant(True, self.b.type_of(mask))
+        return self.b.op("arith.xori", mask, true)
+
     def below(self, ix: Ix, size: str) -> str:
         """0 <= index < size, for any signed index (one unsigned comparison)."""
+        base, most = self.b.value_of(ix.base), self.b.value_of(size)
+        if ix.offsets is not None and base is not None and most is not None:
+            return self.b.dense([0 <= base + o < most for o in ix.offsets], "i1")
         x = self.space.name_of(ix)
         return self.b.cmpi("ult", x, self.b.broadcast(size, lanes_of(self.b.type_of(x))))
 
@@ -259,32 +274,48 @@ class Elemental:
                 on = mask if at.stride == 1 else b.shuffle(mask, mask, order)
                 loaded = b.masked_load(memory, first, on, b.constant(0, vector), readonly)
             return loaded if at.stride == 1 else b.shuffle(loaded, loaded, order)
-        if at.vector is None and mask is None and 1 < at.stride <= _CLOSE:
-            return self._load_close(memory, at, readonly)
+        close = self._load_close(memory, at, mask, readonly)
+        if close is not None:
+            return close
         on = mask or b.constant(True, vector_type(lanes, "i1"))
         if at.vector is None:
             offsets = b.dense([at.stride * k for k in range(lanes)], "index")
             return b.gather(memory, at.base, offsets, on, b.constant(0, vector), readonly)
         return b.gather(memory, 0, at.vector, on, b.constant(0, vector), readonly)
 
-    def _load_close(self, memory: str, at: Ix, readonly: bool) -> str:
-        """A load in small steps, from whole vectors; the last ends where the last lane reads."""
-        b, lanes, step = self.b, self.lanes, at.stride
-        starts = [k * lanes for k in range(step - 1)] + [(step - 1) * (lanes - 1)]
-        found = b.vector_load(memory, at.base, lanes, readonly)
-        places = [min(step * lane // lanes, step - 1) for lane in range(lanes)]
-        order = [step * lane for lane in range(lanes)]
-        for k in range(1, step):
-            loaded = b.vector_load(memory, b.add(at.base, starts[k]), lanes, readonly)
-            picks = [lanes + step * lane - starts[k] for lane in range(lanes)]
-            # The first round puts the lanes of the first vector in their places, too.
-            stay = order if k == 1 else list(range(lanes))
-            found = b.shuffle(
-                found,
-                loaded,
-                [picks[n] if places[n] == k else stay[n] if places[n] < k else 0
-                 for n in range(lanes)],
-            )  # fmt: skip
+    def _load_close(self, memory: str, at: Ix, mask: str | None, readonly: bool) -> str | None:
+        """A load of lanes that are known to be near each other, from whole vectors; else None.
+
+        Nothing in front of the first or behind the last lane that is on is read.
+        """
+        b, lanes = self.b, self.lanes
+        on = (True,) * lanes if mask is None else b.lanes_known(mask)
+        offsets = at.offsets or tuple(at.stride * lane for lane in range(lanes))
+        if on is None or not any(on) or (at.vector is not None and at.offsets is None):
+            return None
+        wanted = [offset for offset, is_on in zip(offsets, on, strict=True) if is_on]
+        low, span = min(wanted), max(wanted) - min(wanted) + 1
+        if span > _CLOSE * lanes:
+            return None
+        starts = [low + k * lanes for k in range(-(-span // lanes))]
+        if span >= lanes:
+            starts[-1] = low + span - lanes
+        found = ""
+        for start in starts:
+            first = b.add(at.base, start)
+            if span >= lanes:
+                loaded = b.vector_load(memory, first, lanes, readonly)
+            else:
+                nothing = b.constant(0, b.type_of(memory)[len("memref<?x") : -1])
+                near = b.dense([n < span for n in range(lanes)], "i1")
+                loaded = b.masked_load(memory, first, near, b.broadcast(nothing, lanes), readonly)
+            # Lanes of later vectors are picked later, those that are off are anything.
+            here = [is_on and o >= start for o, is_on in zip(offsets, on, strict=True)]
+            order = [
+                lanes + o - start if mine and o - start < lanes else n
+                for n, (o, mine) in enumerate(zip(offsets, here, strict=True))
+            ]
+            found = b.shuffle(found or loaded, loaded, order)
         return found
 
     def _guarded_load(self, memory: str, index: str, mask: str, storage: str) -> str:

@@ -35,6 +35,8 @@ class Ix:
     multiple: int = 1
     """A known divisor of `base` (0: base is 0)."""
     tile: tuple[int, int] | None = None
+    offsets: tuple[int, ...] | None = None
+    """What `vector` adds to `base` in every lane, where that is known now."""
 
     @property
     def is_uniform(self) -> bool:
@@ -70,6 +72,8 @@ class Space:
         """The index of each factor; set by whoever writes the loops."""
         self.flats: dict[tuple[int, int], str] = {}
         """Flat bases that need no arithmetic (the task number)."""
+        self.columns: tuple[int, Ix] | None = None
+        """(k, index): the flat index over factor k and all behind it, where lanes run over them."""
         self.used: set[int] = set()
         """Boundaries between factors that some access needs."""
         self.wanted: list[tuple[int, int, Expr]] = []
@@ -116,6 +120,15 @@ class Space:
         value = self.b.value_of(name)
         return Ix(name, multiple=1 if value is None else value)
 
+    def steps(self, base: str, offsets: Sequence[int], multiple: int = 1) -> Ix:
+        """`base + offsets[lane]`; `multiple` is a known divisor of `base`."""
+        first, step = offsets[0], offsets[1] - offsets[0]
+        if all(o == first + step * k for k, o in enumerate(offsets)):
+            return Ix(self.b.add(base, first), step, multiple=math.gcd(multiple, first))
+        known = self.b.dense(offsets, "index")
+        vector = known if self.b.value_of(base) == 0 else self.b.add(base, known)
+        return Ix(base, vector=vector, multiple=multiple, offsets=tuple(offsets))
+
     def lanes_of(self, ix: Ix) -> str:
         """The index as one vector."""
         if ix.vector is not None:
@@ -143,7 +156,18 @@ class Space:
         if x.vector is None and y.vector is None:
             base = self.b.add(x.base, y.base)
             return Ix(base, x.stride + y.stride, multiple=math.gcd(x.multiple, y.multiple))
+        a, c = self._offsets(x), self._offsets(y)
+        if a is not None and c is not None:
+            multiple = math.gcd(x.multiple, y.multiple)
+            return self.steps(
+                self.b.add(x.base, y.base), [p + q for p, q in zip(a, c, strict=True)], multiple
+            )
         return self.uniform(self.b.add(self.name_of(x), self.name_of(y)))
+
+    def _offsets(self, x: Ix) -> Sequence[int] | None:
+        if x.vector is not None:
+            return x.offsets
+        return [x.stride * lane for lane in range(self.lanes)]
 
     def scale(self, x: Ix, by: Expr | int) -> Ix:
         """The product `x * by`."""
@@ -156,6 +180,9 @@ class Space:
         if isinstance(by, int):
             if x.vector is None:
                 return Ix(self.b.mul(x.base, by), x.stride * by, multiple=abs(x.multiple * by))
+            if x.offsets is not None:
+                scaled = [o * by for o in x.offsets]
+                return self.steps(self.b.mul(x.base, by), scaled, abs(x.multiple * by))
             return self.uniform(self.b.mul(x.vector, by))
         known = self.lanes if self.divisible(by, self.lanes) else 1
         if x.is_uniform:
@@ -210,6 +237,10 @@ class Space:
             return Ix(base, multiple=1, tile=(i, j))
         if j == i + 1:
             return replace(self.tiles[i], tile=(i, j))
+        if self.columns is not None and j == len(self.factors) and i <= self.columns[0]:
+            k, columns = self.columns
+            head = self.scale(replace(self.flat(i, k), tile=None), self.product(self.factors[k:]))
+            return replace(self.add(head, columns), tile=(i, j))
         head = self.flat(i, j - 1)
         ix = self.add(self.scale(replace(head, tile=None), self.factors[j - 1]), self.tiles[j - 1])
         return replace(ix, tile=(i, j))

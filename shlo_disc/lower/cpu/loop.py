@@ -72,15 +72,17 @@ def emit(fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> KernelP
         lanes *= 4
     chunk = lanes if heavy else max(lanes, CHUNK)
 
-    def write(factors: Sequence[Expr]) -> Written:
-        return _write(block, roots, shapes, factors, lanes, chunk)
+    def write(factors: Sequence[Expr], within: int = 1) -> Written:
+        return _write(block, roots, shapes, factors, lanes, chunk, within=within)
 
-    factors, done = shape_tile_space(
+    factors, within, done = shape_tile_space(
         [s for s in shape if not s.is_one], write, lanes, constraints.equal
     )
+    if within > 1:
+        factors = [*factors[:-2], factors[-2] * factors[-1]]
     inner = factors[-1] if factors else Expr.const(1)
     scratch = Expr.const(0)
-    staged = [] if heavy else done.staged
+    staged = [] if heavy or within > 1 else done.staged
     if staged:
         along = staged[0].along
         scratch, chunk = staging.scratch_bytes(staged), staging.COLUMNS
@@ -128,11 +130,14 @@ def choose_lanes(block: ir.Block, target: Target) -> int:
 
 def shape_tile_space(
     sizes: Sequence[Expr],
-    write: Callable[[Sequence[Expr]], Written],
+    write: Callable[..., Written],
     lanes: int,
     equal: Callable[[Expr, Expr], bool],
-) -> tuple[list[Expr], Written]:
-    """The factors of the tile space: `sizes` cut where accesses ask for it, else collapsed."""
+) -> tuple[list[Expr], int, Written]:
+    """The factors of the tile space: `sizes` cut where accesses ask for it, else collapsed.
+
+    With them the size of the last factor where lanes run over the last two, else 1.
+    """
     factors = list(sizes)
     written = write(factors)
     for _ in range(3):
@@ -147,11 +152,15 @@ def shape_tile_space(
             out[-1] = out[-1] * factor
         else:
             out.append(factor)
-    # A tiny innermost factor leaves most lanes empty: rather divide lane by lane.
+    # A tiny innermost factor leaves most lanes empty. One that divides the lanes has an index known
+    # in every lane; else rather divide lane by lane.
+    tiny = len(out) > 1 and out[-1].is_const and out[-1].value <= lanes // 4
+    if tiny and out[-1].value > 1 and lanes % out[-1].value == 0:
+        return out, out[-1].value, write(out, out[-1].value)
     while len(out) > 1 and out[-1].is_const and out[-1].value <= lanes // 4:
         last = out.pop()
         out[-1] = out[-1] * last
-    return out, written if out == factors else write(out)
+    return out, 1, written if out == factors else write(out)
 
 
 def odometer(b: Text, sizes: Sequence[str], body: Callable[[str, list[str]], None]) -> None:
@@ -213,7 +222,9 @@ def _write(
     lanes: int,
     chunk: int,
     staged: Sequence[staging.Staged] = (),
+    within: int = 1,
 ) -> Written:
+    """The kernel; `within`: the size of the last factor where lanes run over the last two."""
     b, arguments = Text(), Arguments()
     space = Space(b, shapes.constraints, factors, lanes)
     e = Elemental(b, space, shapes, block, arguments)
@@ -235,13 +246,27 @@ def _write(
             store_all(None)
         return _written(e)
     size = factors[-1]
+    if within > 1:
+        factors = [*factors[:-2], factors[-2] * size]
+        size = factors[-1]
+
+    def at(rows: Sequence[str], ix: Ix) -> None:
+        """The current place: the digits of all factors but the last, and the columns."""
+        space.tiles = [*(Ix(d) for d in rows), ix]
+        if within > 1:
+            lane = range(lanes)
+            outer = space.steps(b.div(ix.base, within), [n // within for n in lane])
+            inner = space.steps(b.constant(0, "index"), [n % within for n in lane], multiple=0)
+            space.tiles = [*space.tiles[:-1], outer, inner]
+            space.columns = (len(rows), ix)
+
     n = b.param(size, opaque=size.is_const and size.value > lanes)
     if len(factors) == 1:
         first = b.mul(b.lo, chunk)
         last = b.min(b.mul(b.hi, chunk), n)
 
         def flat(ix: Ix, mask: str | None) -> None:
-            space.tiles = [ix]
+            at([], ix)
             store_all(mask)
 
         vector_loop(b, space, first, last, size, lanes, flat)
@@ -262,7 +287,7 @@ def _write(
         last = n if one_chunk else b.min(b.add(first, chunk), n)
 
         def inner(ix: Ix, mask: str | None) -> None:
-            space.tiles = [*(Ix(d) for d in rows), ix]
+            at(rows, ix)
             store_all(mask)
 
         if not staged:

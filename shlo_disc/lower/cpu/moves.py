@@ -168,9 +168,8 @@ def _within(
     if b.type_of(condition) == "i1":
         lanes = e.width(index, mask)
         return e.branch(condition, lambda: inside(mask), lambda: outside(mask), lanes)
-    true = b.constant(True, b.type_of(condition))
     a = inside(e.both(mask, condition))
-    c = outside(e.both(mask, b.op("arith.xori", condition, true)))
+    c = outside(e.both(mask, e.unless(condition)))
     return e.choose(condition, a, c)
 
 
@@ -260,8 +259,7 @@ def _concatenate(e: Elemental, op: ir.Operation, value: ir.Value, index: Index, 
         if k == len(pieces) - 1:
             return inside(m)
         end = start + sizes[axis]
-        name = e.space.name_of(ix)
-        before = b.cmpi("ult", name, b.broadcast(b.param(end), _lanes(e, name)))
+        before = e.below(ix, b.param(end))
         return _within(e, index, m, before, inside, lambda rest: part(k + 1, end, rest))
 
     return part(0, Expr.const(0), mask)

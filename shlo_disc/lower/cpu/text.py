@@ -143,6 +143,7 @@ class Text:
         self._constants: dict[tuple[str, str], str] = {}
         self._constant_names: set[str] = set()
         self._values: dict[str, int] = {}
+        self._lanes: dict[str, tuple[float, ...]] = {}
         self._params: dict[Expr, str] = {}
         self._memrefs: dict[tuple[object, ...], str] = {}
         for name, type_ in (
@@ -376,7 +377,12 @@ class Text:
             known = self._enter("cst", f"arith.constant dense<[{literal}]> : {type_}", type_)
             self._constants[literal, type_] = known
             self._constant_names.add(known)
+            self._lanes[known] = tuple(values)
         return known
+
+    def lanes_known(self, name: str) -> tuple[float, ...] | None:
+        """Every lane of a constant of :meth:`dense`, or of what was compared with one."""
+        return self._lanes.get(name)
 
     def op(self, name: str, *operands: str, type_: str = "", attrs: str = "") -> str:
         """An operation whose operands and result have one type: `arith.addf %a, %b : T`.
