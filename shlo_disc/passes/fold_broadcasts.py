@@ -19,6 +19,7 @@ from typing import ClassVar
 
 from shlo_disc.mlir import ir
 from shlo_disc.passes.base import Pass, register
+from shlo_disc.passes.op_classes import RESHAPES
 from shlo_disc.passes.rules import (
     Facts,
     Sizes,
@@ -30,7 +31,6 @@ from shlo_disc.passes.rules import (
 __all__ = ["RULES", "FoldBroadcasts", "added_unit_dimensions"]
 
 _BROADCASTS = ("stablehlo.broadcast_in_dim", "stablehlo.dynamic_broadcast_in_dim")
-_RESHAPES = ("stablehlo.reshape", "stablehlo.dynamic_reshape")
 
 
 def of_same_shape(op: ir.Operation, facts: Facts) -> ir.Value | None:
@@ -67,7 +67,7 @@ def of_broadcast(op: ir.Operation, facts: Facts) -> ir.Value | None:
 
 def of_added_unit_dimensions(op: ir.Operation, facts: Facts) -> ir.Value | None:
     """broadcast(reshape(x)) where the reshape only adds dimensions of size 1 ==> broadcast(x)."""
-    inner = defined_by(op.operands[0], *_RESHAPES)
+    inner = defined_by(op.operands[0], *RESHAPES)
     if inner is None:
         return None
     places = added_unit_dimensions(

@@ -18,11 +18,11 @@ from typing import ClassVar
 
 from shlo_disc.mlir import ir
 from shlo_disc.passes.base import Pass, register
+from shlo_disc.passes.op_classes import RESHAPES
 from shlo_disc.passes.rules import Facts, apply_rules, defined_by
 
 __all__ = ["RULES", "FoldReshapes"]
 
-_RESHAPES = ("stablehlo.reshape", "stablehlo.dynamic_reshape")
 _BROADCASTS = ("stablehlo.broadcast_in_dim", "stablehlo.dynamic_broadcast_in_dim")
 
 
@@ -36,7 +36,7 @@ def to_same_shape(op: ir.Operation, facts: Facts) -> ir.Value | None:
 
 def of_reshape(op: ir.Operation, facts: Facts) -> ir.Value | None:
     """reshape(reshape(x)) ==> reshape(x)."""
-    inner = defined_by(op.operands[0], *_RESHAPES)
+    inner = defined_by(op.operands[0], *RESHAPES)
     if inner is None:
         return None
     result = op.results[0]
@@ -67,7 +67,7 @@ def of_splat_constant(op: ir.Operation, facts: Facts) -> ir.Value | None:
 
 
 _ALL = (to_same_shape, of_reshape, of_scalar_broadcast, of_splat_constant)
-RULES = dict.fromkeys(_RESHAPES, _ALL)
+RULES = dict.fromkeys(sorted(RESHAPES), _ALL)
 
 
 @dataclass(frozen=True)

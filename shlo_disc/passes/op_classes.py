@@ -19,6 +19,7 @@ __all__ = [
     "HOST_SCALARS",
     "INDEX_MOVING",
     "IN_PLACE_KINDS",
+    "LONG_SUM",
     "LOOP_BEARING",
     "OPAQUE_KIND",
     "is_host_scalar",
@@ -110,6 +111,10 @@ FREE = frozenset(
 
 RESHAPES = frozenset({"stablehlo.reshape", "stablehlo.dynamic_reshape"})
 """Outside a kernel these are aliases of their operand."""
+
+LONG_SUM = 4096
+"""Products from which a sum is worth cutting into parts that run side by side: two launches cost
+about as much as 4096 of them for a tile of results."""
 
 LOOP_BEARING = frozenset({"stablehlo.reduce", "stablehlo.reduce_window"})
 """A result element needs a loop over operand elements."""

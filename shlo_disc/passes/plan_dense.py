@@ -8,16 +8,13 @@ from shlo_disc.mlir import ir, producer
 from shlo_disc.passes.fusion_cost import CHEAP_OPS, Costs
 from shlo_disc.passes.fusion_graph import Cluster, Node, squeezed
 from shlo_disc.passes.match_attention import dot_sides, is_mix, is_score, key_side
-from shlo_disc.passes.op_classes import EXPENSIVE, RESHAPES
+from shlo_disc.passes.op_classes import EXPENSIVE, LONG_SUM, RESHAPES
 from shlo_disc.passes.sink_views import chain_of
 
 __all__ = ["DensePlanner", "contraction_kind"]
 
 MOST_ROW_WORK_INPUTS = 20
 """Arrays that a product and the rows behind it read: a launch passes them to both."""
-
-LONG_SUM = 4096
-"""Products from which a sum may be cut into parts that run side by side."""
 
 
 def contraction_kind(op: ir.Operation) -> str | None:
@@ -72,8 +69,9 @@ class DensePlanner(Costs):
             assert front is not None
             union = front.members | middle.members | behind.members
             spreads = self._spreads(front, mix, 1 - number)
-            if self.misfit(Cluster("attention", (), members=union | spreads)) is None:
-                union |= spreads
+            if self.misfit(Cluster("attention", (), members=union | spreads)) is not None:
+                spreads = set()
+            union |= spreads
             taken = [self.cluster_of[i] for i in spreads if i in self.cluster_of]
             cluster = Cluster("attention", middle.space, members=union)
             cluster.inherit(front, middle, behind)

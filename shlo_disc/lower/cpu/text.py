@@ -381,7 +381,7 @@ class Text:
         return known
 
     def lanes_known(self, name: str) -> tuple[float, ...] | None:
-        """Every lane of a constant of :meth:`dense`, or of what was compared with one."""
+        """Every lane of a constant of :meth:`dense`; None of any other value."""
         return self._lanes.get(name)
 
     def op(self, name: str, *operands: str, type_: str = "", attrs: str = "") -> str:

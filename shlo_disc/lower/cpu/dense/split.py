@@ -18,12 +18,9 @@ from shlo_disc.lower.cpu.dense.text import SizedText
 from shlo_disc.lower.cpu.elemental import Arguments
 from shlo_disc.lower.cpu.target import Target
 from shlo_disc.lower.kernel import All, Condition, If, Kernel, Launch, Output, Step, Workspace
+from shlo_disc.passes.op_classes import LONG_SUM
 
 __all__ = ["combine_launch", "split_steps"]
-
-LONGEST = 4096
-"""Products from which a sum is worth cutting: two launches cost about as much as 4096 of them for a
-tile of results."""
 
 MOST = 1 << 12
 """Result elements up to which it is: more of them are enough tasks, and the block stays small."""
@@ -80,14 +77,14 @@ def split_steps(
     """
     parts = parts_of(target)
     elements = problem.batches * problem.rows * problem.columns
-    too_short = problem.depth.is_const and problem.depth.value < LONGEST
+    too_short = problem.depth.is_const and problem.depth.value < LONG_SUM
     too_many = elements.is_const and elements.value > MOST
     cut = None if too_short or too_many else split_problem(problem, parts)
     if cut is None or target.cores < 2:
         return general, ()
     conditions = All(
         (
-            Condition(problem.depth, ">=", Expr.const(LONGEST)),
+            Condition(problem.depth, ">=", Expr.const(LONG_SUM)),
             Condition(problem.depth % parts, "==", Expr.const(0)),
             Condition(elements, "<=", Expr.const(MOST)),
             Condition(tasks, "<", Expr.const(target.cores)),
