@@ -62,8 +62,13 @@ def _attend_causal(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
     return jnp.einsum("bhts,bshd->bthd", jax.nn.softmax(scores), v)
 
 
+def _attend_repeated(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
+    """Every head of keys and values for four heads of queries."""
+    return _attend(q, jnp.repeat(k, 4, axis=2), jnp.repeat(v, 4, axis=2))
+
+
 def attention(console: Console, quick: bool) -> None:
-    """12 heads of 64, batch 1 and 8; the floor counts both products."""
+    """12 heads of 64, batch 1 and 8; 32 heads over 8 of keys. The floor counts both products."""
     functions = {"": _attend, "causal ": _attend_causal, "nn ": jax.nn.dot_product_attention}
 
     def cases() -> Iterator[Case]:
@@ -76,6 +81,13 @@ def attention(console: Console, quick: bool) -> None:
                 flops = 4.0 * b * 12 * t * t * 64
                 yield Case(f"{name}{b} x {t}", _both(function, ours, q, k, v), flops, settle=SETTLE,
                            peer="" if name else "attention", inputs=(q, k, v))  # fmt: skip
+        ours = shlo_disc.jit(_attend_repeated)
+        for t, s in ((1, 4096), (128, 128), (1024, 1024))[: 1 if quick else 3]:
+            sizes = (1, t, 32, 64), (1, s, 8, 64), (1, s, 8, 64)
+            q, k, v = (jnp.asarray(rng.standard_normal(x, np.float32)) for x in sizes)
+            yield Case(f"repeated {t} of {s}", _both(_attend_repeated, ours, q, k, v),
+                       4.0 * 32 * t * s * 64, float(k.nbytes + v.nbytes), settle=SETTLE,
+                       inputs=(q, k, v))  # fmt: skip
 
     compare(console, "attention", "attention", cases(), seconds=0.5 if quick else 3)
 

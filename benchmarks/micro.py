@@ -38,6 +38,20 @@ FUNCTIONS: dict[str, Callable[..., jax.Array]] = {
 }
 
 
+def turned_pairs(x: jax.Array) -> jax.Array:
+    """Neighbouring columns exchanged, one of them negated (rotary embedding)."""
+    return jnp.stack([-x[:, 1::2], x[:, ::2]], -1).reshape(x.shape)
+
+
+OTHERS: dict[str, tuple[Callable[..., jax.Array], tuple[tuple[int, int], ...]]] = {
+    "softmax": (jax.nn.softmax, ((1, 1 << 22), (4, 1 << 20))),
+    "layer-norm": (layer_norm, ((1, 1 << 22), (4, 1 << 20))),
+    "arg-max": (lambda x: jnp.argmax(x, -1), ((1, 50257), (32, 50257), (1, 1 << 22))),
+    "turned pairs": (turned_pairs, ((64, 64), (4096, 768))),
+}
+"""Functions without a peer, and their shapes: few long rows, and columns in steps."""
+
+
 TWO_ARRAYS = frozenset({"element-wise", "transpose + bias"})
 """The others take one."""
 
@@ -51,7 +65,7 @@ def _inputs(name: str, rows: int, columns: int) -> tuple[jax.Array, ...]:
 
 
 def micro(console: Console, quick: bool) -> None:
-    """Every function at 64 x 64 and 4096 x 768 (element-wise with a result of 32 MB)."""
+    """Every function at 64 x 64 and 4096 x 768 (element-wise with a result of 32 MB); others."""
 
     def cases() -> Iterator[Case]:
         for name, function in FUNCTIONS.items():
@@ -66,5 +80,16 @@ def micro(console: Console, quick: bool) -> None:
                 moved = sum(a.nbytes for a in x) + ours(*x).nbytes
                 yield Case(f"{name} {rows} x {columns}", calls, read_bytes=float(moved),
                            settle=SETTLE, peer=name, inputs=x)  # fmt: skip
+
+        for name, (function, shapes) in OTHERS.items():
+            # Columns of pairs are even in number.
+            named = {"shapes": ("n, 2*m",)} if name == "turned pairs" else {}
+            ours, theirs = shlo_disc.jit(function, **named), jax.jit(function)
+            for rows, columns in shapes[:1] if quick else shapes:
+                x = _inputs(name, rows, columns)
+                both = {"ours": lambda f=ours, x=x: f(*x), "jax.jit": lambda f=theirs, x=x: f(*x)}
+                moved = x[0].nbytes + ours(*x).nbytes
+                yield Case(f"{name} {rows} x {columns}", both, read_bytes=float(moved),
+                           settle=SETTLE, inputs=x)  # fmt: skip
 
     compare(console, "micro", "micro", cases(), seconds=0.3 if quick else 1.5)

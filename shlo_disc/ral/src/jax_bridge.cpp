@@ -1,5 +1,6 @@
 #include "jax_bridge.h"
 
+#include <algorithm>
 #include <mutex>
 #include <utility>
 
@@ -253,9 +254,16 @@ PyObject* JaxBridge::wrap(PyRef owner, PyArray_Descr* descr, DType dtype, bool w
   return known ? result.release() : nullptr;
 }
 
+void JaxBridge::came_back(bool was_remembered) {
+  worth_remembering_ = std::min(worth_remembering_ + (was_remembered ? 2 : 64), 4096);
+}
+
 // A result is often the next call's argument; asking JAX for its address would cost microseconds.
+// Remembering costs one, so it is done as long as every second result that is comes back.
 bool JaxBridge::remember(PyObject* array, void* data, DType dtype, PyObject* aval,
                          PyObject* device) {
+  if (worth_remembering_ == 0) return true;
+  --worth_remembering_;
   std::optional<bool>& zero_copy = zero_copy_[static_cast<size_t>(dtype)];
   if (!zero_copy) {
     void* where = nullptr;

@@ -60,6 +60,9 @@ class JaxBridge {
   PyObject* wrap(PyRef owner, PyArray_Descr* descr, DType dtype, bool weak_type,
                  int64_t rank, const int64_t* sizes, PyObject* device);
 
+  // An argument was a result of ours; had `wrap` remembered where it is?
+  void came_back(bool was_remembered);
+
   // Lets memory of dead arrays go back to the pool (JAX drops it lazily). False: Python error.
   bool collect_garbage();
 
@@ -86,6 +89,7 @@ class JaxBridge {
   std::deque<Device> devices_;
   std::unordered_map<PyObject*, std::shared_ptr<const ArrayType>> types_;  // by aval, kept alive
   std::unordered_map<std::string, PyRef> avals_;  // of results, by dtype, weakness and sizes
+  int worth_remembering_ = 0;  // so many more results
   // By dtype: does JAX take results as they are. Memory it has copied is not the array's.
   std::array<std::optional<bool>, kDTypeCount> zero_copy_;
 };

@@ -175,6 +175,9 @@ bool CallArguments::read_jax(size_t index, PyObject* leaf) {
   }
   // Another thread may delete the array; its memory stays as long as the call.
   memory_[index] = owner_at(argument.data).release();
+  if (memory_[index] != nullptr) {
+    bridge_->came_back(argument.record != nullptr && argument.record->data != nullptr);
+  }
   if (argument.device != nullptr && argument.device != device_) {
     if (device_ != nullptr) {
       return raise_argument_error(
