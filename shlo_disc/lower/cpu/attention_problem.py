@@ -111,10 +111,8 @@ def take_apart(fusion: ir.Operation, shapes: ShapeAnalysis) -> Attention:
     scores, order = after_transposes(score.results[0])
     sizes, places = _dims(scores, shapes)
     steps = [steps[axis] for place, axis in enumerate(order) if place in places]
-    # Q repeats nothing.
-    repeats = [left.repeat(i) * right.repeat(j) for i, j in pairs] + [ONE] * (
-        len(order) - len(pairs)
-    )
+    repeats = [left.repeat(i) * right.repeat(j) for i, j in pairs]  # those of K: Q has none
+    repeats += [ONE] * (len(order) - len(pairs))
     k_repeats = [repeats[axis] for place, axis in enumerate(order) if place in places]
     depths = [(left.strides[i], right.strides[j]) for i, j in
               zip(lhs.contracting, rhs.contracting, strict=True)]  # fmt: skip

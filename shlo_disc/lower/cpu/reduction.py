@@ -131,6 +131,7 @@ class Reducer:
         self.block = op.regions[0].blocks[0]
         self.elements = [element_of(r) for r in op.results]
         self.simple = simple_body(op)
+        self._is_arg = _is_arg_reduce(op)
 
     def init(self, lanes: int) -> list[str]:
         """Accumulators that hold the init values."""
@@ -167,7 +168,7 @@ class Reducer:
 
     def combine(self, a: Sequence[str], b: Sequence[str]) -> list[str]:
         """`body(a, b)` of accumulators of any columns; an arg-max wants the first ones first."""
-        if self.simple is not None or not _is_arg_reduce(self.op):
+        if not self._is_arg:
             return self.merge(a, b)
         text = self.e.b
         later = text.cmpi("slt" if self.elements[1].is_signed else "ult", b[1], a[1])

@@ -20,7 +20,7 @@ from shlo_disc.lower.cpu import cost
 from shlo_disc.lower.cpu.index import Index, Ix
 from shlo_disc.lower.cpu.loop import ceil_div, odometer
 from shlo_disc.lower.cpu.math import emit_math
-from shlo_disc.lower.cpu.reduction import Reducer, takes_any_order
+from shlo_disc.lower.cpu.reduction import Reducer
 from shlo_disc.lower.cpu.row_plan import Plan, Sweep
 from shlo_disc.lower.cpu.row_stages import Relative, Stage
 from shlo_disc.lower.cpu.row_writer import RowWriter
@@ -139,9 +139,7 @@ class _Pieces(_Stage):
             self.first = b.mul(digits[-1], SPLIT_COLUMNS)
             self.last = b.min(b.add(self.first, SPLIT_COLUMNS), self.cols)
             self.find_earlier()
-            simple = [op for op in self.stage.reductions if takes_any_order(op)]
-            general = [op for op in self.stage.reductions if op not in simple]
-            self.sweep(Sweep(simple, general, self.stage.outputs))
+            self.sweep(self.stage.sweep)
             if self.stage.relative:
                 for relative in self.stage.relative:
                     self._refer(relative)

@@ -13,25 +13,19 @@ be put right when the pieces are combined:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from shlo_disc.dynamic.views import SPREADS
 from shlo_disc.lower.cpu.elements import element_of
 from shlo_disc.lower.cpu.reduction import simple_body
-from shlo_disc.lower.cpu.row_plan import Plan
+from shlo_disc.lower.cpu.row_plan import Plan, Sweep
 from shlo_disc.mlir import ir, producer
+from shlo_disc.passes.op_classes import RESHAPES
 
 __all__ = ["Relative", "Stage", "stages_of"]
 
 _CHOICES = frozenset(
-    {
-        "stablehlo.broadcast_in_dim",
-        "stablehlo.dynamic_broadcast_in_dim",
-        "stablehlo.dynamic_reshape",
-        "stablehlo.is_finite",
-        "stablehlo.maximum",
-        "stablehlo.reshape",
-        "stablehlo.select",
-    }
+    {*SPREADS, *RESHAPES, "stablehlo.is_finite", "stablehlo.maximum", "stablehlo.select"}
 )
 """Ops that make one of their operands, or a number as safe, of the maximum of a row."""
 
@@ -54,9 +48,13 @@ class Relative:
 class Stage:
     """One launch over the pieces of all rows, and one over rows that combines its reductions."""
 
-    reductions: list[ir.Operation]
+    sweep: Sweep
     relative: list[Relative] = field(default_factory=list)
-    outputs: list[int] = field(default_factory=list)
+
+    @property
+    def reductions(self) -> list[ir.Operation]:
+        """What is not relative to anything."""
+        return [*self.sweep.general, *self.sweep.simple]
 
 
 def stages_of(plan: Plan) -> list[Stage]:
@@ -68,7 +66,7 @@ def stages_of(plan: Plan) -> list[Stage]:
     number = 0
     while number < len(plan.sweeps):
         sweep = plan.sweeps[number]
-        stage = Stage([*sweep.general, *sweep.simple], outputs=[*waiting, *sweep.outputs])
+        stage = Stage(replace(sweep, outputs=[*waiting, *sweep.outputs]))
         waiting = []
         following = plan.sweeps[number + 1] if number + 1 < len(plan.sweeps) else None
         if following is not None and following.simple and not following.general:
@@ -80,8 +78,8 @@ def stages_of(plan: Plan) -> list[Stage]:
                 number += 1
         stages.append(stage)
         number += 1
-    stages.append(Stage([], outputs=waiting))
-    return [stage for stage in stages if stage.reductions or stage.outputs]
+    stages.append(Stage(Sweep(outputs=waiting)))
+    return [stage for stage in stages if stage.reductions or stage.sweep.outputs]
 
 
 def _agree(relatives: Sequence[Relative]) -> bool:
@@ -92,13 +90,8 @@ def _agree(relatives: Sequence[Relative]) -> bool:
 
 def _relative(plan: Plan, op: ir.Operation, before: Sequence[ir.Operation]) -> Relative | None:
     """`op` as a sum of exponentials or squares relative to a value of the row."""
-    if simple_body(op) != "stablehlo.add" or element_of(op.operands[0]).compute not in (
-        "f32",
-        "f64",
-    ):
-        return None
-    term = producer(op.operands[0])
-    if term is None or element_of(op.operands[0]).is_half:
+    term, kept_as = producer(op.operands[0]), element_of(op.operands[0]).register
+    if term is None or simple_body(op) != "stablehlo.add" or kept_as not in ("f32", "f64"):
         return None
     squares = term.name == "stablehlo.multiply" and term.operands[0] == term.operands[1]
     if not squares and term.name != "stablehlo.exponential":
@@ -108,10 +101,7 @@ def _relative(plan: Plan, op: ir.Operation, before: Sequence[ir.Operation]) -> R
         return None
     columns, reference = difference.operands
     repeat = producer(reference)
-    if repeat is None or repeat.name not in (
-        "stablehlo.broadcast_in_dim",
-        "stablehlo.dynamic_broadcast_in_dim",
-    ):
+    if repeat is None or repeat.name not in SPREADS:
         return None
     row = repeat.operands[0]
     equal = plan.shapes.constraints.product_equal
