@@ -275,7 +275,7 @@ class _Run:
     def _derive(self, op: ir.Operation, kind: str) -> None:
         """Results of one packable value alone (a slice of a weight) may be packed beside it."""
         origin = self.origin.get(op.operands[0]) if len(op.operands) == 1 else None
-        if origin is None or kind not in ("loop", "row"):
+        if origin is None or kind not in ("column", "loop", "row"):
             return
         text = str(op.regions[0].blocks[0])
         given = self.shapes.shape(op.operands[0])

@@ -41,7 +41,9 @@ class Unit:
 
 def _clones_free(unit: Unit) -> bool:
     """Do kernels of this kind compute free ops themselves?"""
-    return unit.kind in DENSE_KINDS or unit.kind in ("loop", "row") or len(unit.members) > 1
+    return (
+        unit.kind in DENSE_KINDS or unit.kind in ("column", "loop", "row") or len(unit.members) > 1
+    )
 
 
 def emit_fusions(graph: Costs) -> int:

@@ -58,7 +58,9 @@ class Cluster:
     kind: str
     space: Shape
     rows: int = -1
-    """Kind `row`: how many leading dimensions of `space` index rows."""
+    """Kinds `row` and `column`: how many dimensions of `space` are in front of the reduced ones."""
+    inner: int = 0
+    """Kind `column`: how many are behind them."""
     members: set[int] = field(default_factory=set)
     span: tuple[int, int] = (0, 0)
     """The oldest and the youngest member; kept for clusters of more than one."""
@@ -70,6 +72,12 @@ class Cluster:
     """Kind `dense` with rows: the node whose value the row work reads."""
     bands: bool = False
     """Kind `dense`: are the sums read in it in parts that lie side by side (`jnp.split`)?"""
+
+    @property
+    def parts(self) -> tuple[Shape, Shape, Shape]:
+        """`space` in front of the reduced dimensions, these, and behind them."""
+        behind = len(self.space) - self.inner
+        return self.space[: self.rows], self.space[self.rows : behind], self.space[behind:]
 
     def inherit(self, *parts: Cluster) -> Cluster:
         """Take over what was decided for clusters this one is made of; returns itself."""
@@ -104,7 +112,7 @@ class Graph:
         self.merged: set[Cluster] = set()
         """Clusters of more than one member."""
         self._origins: dict[int, list[int]] = {}
-        self._levels: dict[tuple[Shape, Shape, int], str | None] = {}
+        self._levels: dict[tuple[Shape, Shape, int, int], str | None] = {}
         self.from_indices: dict[ir.Value, int] = {}
         """Values computed from indices and sizes alone, and by how many ops: cheaper computed in
         every kernel than read (a causal mask)."""
@@ -179,13 +187,15 @@ class Graph:
         return len(a) == len(b) and all(x == y or equal(x, y) for x, y in zip(a, b, strict=True))
 
     def level(self, shape: Shape, row: Cluster) -> str | None:
-        """Has a value the elements of the row cluster's space (full) or of its rows (row)?"""
-        key = (shape, row.space, row.rows)
+        """Has a value the elements of the row cluster's space (full) or of its rows (row)? Of a
+        column cluster, columns are meant.
+        """
+        key = (shape, row.space, row.rows, row.inner)
         if key not in self._levels:
             found = None
             if self.same(squeezed(shape), squeezed(row.space)):
                 found = "full"
-            elif self.same(squeezed(shape), squeezed(row.space[: row.rows])):
+            elif self.same(squeezed(shape), squeezed(row.parts[0] + row.parts[2])):
                 found = "row"
             self._levels[key] = found
         return self._levels[key]

@@ -22,6 +22,7 @@ __all__ = [
     "LONG_SUM",
     "LOOP_BEARING",
     "OPAQUE_KIND",
+    "TALL_COLUMNS",
     "is_host_scalar",
     "is_integer_scalar",
     "is_splat_constant",
@@ -115,6 +116,9 @@ RESHAPES = frozenset({"stablehlo.reshape", "stablehlo.dynamic_reshape"})
 LONG_SUM = 4096
 """Products from which a sum is worth cutting into parts that run side by side: two launches cost
 about as much as 4096 of them for a tile of results."""
+
+TALL_COLUMNS = 8192
+"""Rows from which columns that are reduced in one sweep are worth cutting into pieces."""
 
 LOOP_BEARING = frozenset({"stablehlo.reduce", "stablehlo.reduce_window"})
 """A result element needs a loop over operand elements."""

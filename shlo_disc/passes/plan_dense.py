@@ -255,7 +255,7 @@ class DensePlanner(Costs):
             total = self.nodes[outer[0]]
             clusters = (self.cluster_of.get(index) for index in sorted(total.users))
             for row in dict.fromkeys(c for c in clusters if c is not None and c.kind == "row"):
-                union = Cluster("dense", row.space, row.rows, mine.members | row.members)
+                union = Cluster("dense", row.space, row.rows, members=mine.members | row.members)
                 union.given = total.index
                 reason = self._no_row_work(mine, dot, total, row) or self.misfit(union)
                 if reason is None:

@@ -30,13 +30,10 @@ from shlo_disc.passes.emit_fusions import emit_fusions
 from shlo_disc.passes.fusion_graph import (
     Cluster,
     Node,
-    Shape,
-    broadcast_dims,
-    dimensions,
-    squeezed,
 )
-from shlo_disc.passes.op_classes import CONTROL, DENSE_KINDS, FREE, HARD_OPERANDS, RESHAPES
-from shlo_disc.passes.plan_dense import DensePlanner, contraction_kind
+from shlo_disc.passes.op_classes import CONTROL, DENSE_KINDS, HARD_OPERANDS, RESHAPES
+from shlo_disc.passes.plan_dense import contraction_kind
+from shlo_disc.passes.plan_rows import RowPlanner
 
 __all__ = ["PlanFusion"]
 
@@ -71,7 +68,7 @@ def _plan_block(block: ir.Block, shapes: ShapeAnalysis) -> int:
     return made + emit_fusions(planner)
 
 
-class _Planner(DensePlanner):
+class _Planner(RowPlanner):
     """Clusters one block."""
 
     def cluster(self) -> None:
@@ -86,7 +83,7 @@ class _Planner(DensePlanner):
                 self.cluster_of[node.index] = Cluster("loop", node.shapes[0], members={node.index})
                 self._join_producers(node)
             elif node.role == "loop":
-                self.cluster_of[node.index] = self._reduction(node)
+                self.cluster_of[node.index] = self.reduction(node)
                 if node.op.name == "stablehlo.reduce":
                     self._join_producers(node)
         self.recompute()
@@ -100,6 +97,7 @@ class _Planner(DensePlanner):
         self.bands()
         self.row_work()
         self.prologues()
+        self.columns()
         self.update_work()
         self.side_by_side()
 
@@ -112,17 +110,7 @@ class _Planner(DensePlanner):
             elif node.role in ("elementwise", "moving"):
                 self.cluster_of[node.index] = Cluster("loop", node.shapes[0], members={node.index})
             elif node.role == "loop":
-                self.cluster_of[node.index] = self._reduction(node)
-
-    def _reduction(self, node: Node) -> Cluster:
-        """A reduction of trailing dimensions starts a `row` cluster, any other a `loop`."""
-        if node.op.name == "stablehlo.reduce":
-            dims = dimensions(node.op)
-            shape = self.shapes.shape(node.operands[0])
-            kept = len(shape) - len(dims)
-            if dims and dims == list(range(kept, len(shape))):
-                return Cluster("row", shape, kept, {node.index})
-        return Cluster("loop", node.shapes[0], members={node.index})
+                self.cluster_of[node.index] = self.reduction(node)
 
     def _join_producers(self, node: Node) -> None:
         hard = HARD_OPERANDS.get(node.op.name, ())
@@ -150,10 +138,11 @@ class _Planner(DensePlanner):
         row = mine if mine.kind == "row" else theirs if theirs.kind == "row" else None
         if row is not None:
             other = theirs if row is mine else mine
-            if other.kind == "row" and not self._is_space(other.space, other.rows, row):
+            reduced = list(range(other.rows, len(other.space)))
+            if other.kind == "row" and not self.is_space(other.space, reduced, row):
                 return "the rows are others"
-            union = Cluster("row", row.space, row.rows, members)
-            legal = self._row_legal(union)
+            union = Cluster("row", row.space, row.rows, members=members)
+            legal = self.in_rows(union)
             return union if legal else "a row would need elements of another row"
         direct = node.role == "elementwise" and not chain
         if direct and self.same(theirs.space, mine.space):
@@ -165,59 +154,3 @@ class _Planner(DensePlanner):
         if not self.outside_users(theirs) <= mine.members:
             return "it is read at other places, too"
         return Cluster("loop", mine.space, members=members)
-
-    def _row_legal(self, row: Cluster) -> bool:
-        """Every member is full or row, and reads members only at its own index."""
-        for index in row.members:
-            node = self.nodes[index]
-            if node.role == "loop":
-                if node.op.name != "stablehlo.reduce":
-                    return False
-                shape = self.shapes.shape(node.operands[0])
-                kept = len(shape) - len(dimensions(node.op))
-                if dimensions(node.op) != list(range(kept, len(shape))):
-                    return False
-                if not self._is_space(shape, kept, row):
-                    return False
-            elif self.level(node.shapes[0], row) is None:
-                return False
-            for value in node.operands:
-                for base, chain in self.bases(value):
-                    if self.of_value.get(base) not in row.members:
-                        continue
-                    if node.role == "moving":
-                        return False
-                    if self.only_units_change(base, chain, row):
-                        continue
-                    if node.role == "loop" or not self._spreads_rows(base, chain, row):
-                        return False
-        return True
-
-    def _is_space(self, shape: Shape, rows: int, row: Cluster) -> bool:
-        """Is `shape`, cut behind `rows` dimensions, the cluster's space but for unit dimensions?"""
-        return all(
-            self.same(squeezed(mine), squeezed(its))
-            for mine, its in (
-                (shape[:rows], row.space[: row.rows]),
-                (shape[rows:], row.space[row.rows :]),
-            )
-        )
-
-    def _spreads_rows(self, base: ir.Value, chain: Sequence[ir.Operation], row: Cluster) -> bool:
-        """`base` is a row value and `chain` only adds unit or trailing dimensions to it."""
-        if self.level(self.shapes.shape(base), row) != "row":
-            return False
-        return all(
-            self.level(self.shapes.shape(op.results[0]), row) is not None
-            and (op.name in RESHAPES or self._keeps_order(op))
-            for op in chain
-        )
-
-    def _keeps_order(self, broadcast: ir.Operation) -> bool:
-        """Are the operand's dimensions the leading ones of the result (units not counted)?"""
-        if broadcast.name not in FREE:
-            return False
-        shape = self.shapes.shape(broadcast.operands[0])
-        result = self.shapes.shape(broadcast.results[0])
-        kept = [d for i, d in enumerate(broadcast_dims(broadcast)) if not shape[i].is_one]
-        return kept == [d for d, size in enumerate(result) if not size.is_one][: len(kept)]

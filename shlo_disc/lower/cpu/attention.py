@@ -78,7 +78,7 @@ class _Scores(RowWriter):
         self.e.overrides[scores] = self._score
 
     def _score(self, index: Index, mask: str | None) -> str:
-        if not self._is_current(index, self.rank + 1):
+        if not self.is_element(index):
             raise InternalError("an attention reads its scores at another place")
         return self.e.load_from(self.before, self._place(), mask, readonly=False)
 

@@ -51,7 +51,7 @@ def emit(fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> KernelP
     name = fusion_name(fusion, "row")
     time = cost.of_rows(plan.block, shapes, plan.cols, target)
     rows = Expr.product(plan.rows)
-    whole = writer.launch(name, rows, time)
+    whole = writer.launch(name, time)
     bounds = shapes.constraints.bounds
     high, few = bounds(plan.cols)[1], bounds(rows)[0]
     can_be_long = high is None or high >= _LONG
@@ -59,7 +59,9 @@ def emit(fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> KernelP
     if not (can_be_long and can_be_few):
         return KernelPlan((whole,))
     again = analyze_rows(block, shapes, roots, keep=False)
-    split = SplitRows(again, stages_of(again), writer.space.factors[:-1], lanes, name, target)
+    split = SplitRows(
+        again, stages_of(again), writer.space.factors[: writer.rank], lanes, name, target
+    )
     step = If(Condition(plan.cols, ">=", Expr.const(_LONG)), tuple(split.launches), (whole,))
     if not plan.slots:
         step = If(Condition(rows, "<", Expr.const(_FEW)), (step,), (whole,))

@@ -1,8 +1,12 @@
-"""What a row kernel does, before any text: sweeps over a row, and what is kept between them."""
+"""What a row kernel does, before any text: sweeps over a row, and what is kept between them.
+
+The same plan serves a *column* kernel, whose reductions are of dimensions in front: what is said of
+rows here then holds for its columns, which are kept apart by the leading dimensions (`rows`) and
+the trailing ones (`inner`) alike.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from shlo_disc.dynamic.expr import Expr
@@ -17,7 +21,7 @@ from shlo_disc.lower.cpu.scalar import SCALAR_OPS
 from shlo_disc.lower.cpu.target import Target
 from shlo_disc.mlir import ir, producer
 
-__all__ = ["Kept", "Plan", "Sweep", "analyze_rows", "choose_row_lanes", "is_row_reduce"]
+__all__ = ["Kept", "Plan", "Sweep", "analyze_rows", "choose_row_lanes"]
 
 
 _FREE = frozenset(
@@ -67,7 +71,11 @@ class Plan:
     block: ir.Block
     shapes: ShapeAnalysis
     rows: tuple[Expr, ...]
+    """The dimensions in front of those that are reduced."""
     cols: Expr
+    """How many elements are reduced together."""
+    inner: Expr
+    """How many elements the dimensions behind have: 1 in a row kernel."""
     roots: list[ir.Value]
     sweeps: list[Sweep]
     row_outputs: list[int]
@@ -76,6 +84,16 @@ class Plan:
     """The widest element of each scratch row."""
     given: frozenset[ir.Value] = frozenset()
     """Values that are in memory although an op of the fusion computes them."""
+
+    @property
+    def space(self) -> tuple[Expr, ...]:
+        """The sizes of a full-size value."""
+        return (*self.rows, self.cols, self.inner)
+
+    @property
+    def lines(self) -> tuple[Expr, ...]:
+        """The sizes of what has one element a row."""
+        return (*self.rows, self.inner)
 
 
 def choose_row_lanes(plan: Plan, target: Target) -> int:
@@ -89,18 +107,17 @@ def choose_row_lanes(plan: Plan, target: Target) -> int:
     return lanes
 
 
-def is_row_reduce(
-    op: ir.Operation, shapes: ShapeAnalysis, rows: Sequence[Expr], cols: Expr
-) -> bool:
-    """Whether `op` reduces trailing dimensions with as many rows and columns as the fusion."""
+_Sides = tuple[tuple[Expr, ...], tuple[Expr, ...], tuple[Expr, ...]]
+
+
+def _sides(op: ir.Operation, shapes: ShapeAnalysis) -> _Sides | None:
+    """Of a reduction of neighbouring dimensions, the sizes in front of them, theirs, behind."""
     if op.name != "stablehlo.reduce":
-        return False
-    sizes, gone = shapes.shape(op.operands[0]), reduced_dims(op)
-    kept = len(sizes) - len(gone)
-    if gone != list(range(kept, len(sizes))):
-        return False
-    equal = shapes.constraints.product_equal
-    return bool(equal(sizes[:kept], rows) and equal(sizes[kept:], [cols]))
+        return None
+    sizes, gone = tuple(shapes.shape(op.operands[0])), reduced_dims(op)
+    if not gone or gone != list(range(gone[0], gone[-1] + 1)):
+        return None
+    return sizes[: gone[0]], sizes[gone[0] : gone[-1] + 1], sizes[gone[-1] + 1 :]
 
 
 def analyze_rows(
@@ -120,26 +137,26 @@ def analyze_rows(
     first = next((op for op in ops if op.name == "stablehlo.reduce"), None)
     if first is None:
         raise InternalError("a row fusion without a reduction")
-    sizes, gone = shapes.shape(first.operands[0]), reduced_dims(first)
-    kept_dims = len(sizes) - len(gone)
-    if gone != list(range(kept_dims, len(sizes))):
+    sides = _sides(first, shapes)
+    if sides is None:
         raise InternalError(
-            f"a row fusion whose reduction is not of the trailing dimensions: {first}"
+            f"a row fusion whose reduction is not of neighbouring dimensions: {first}"
         )
-    rows, cols = tuple(sizes[:kept_dims]), Expr.product(sizes[kept_dims:])
+    rows, cols, inner = sides[0], Expr.product(sides[1]), Expr.product(sides[2])
+    equal = shapes.constraints.product_equal
     level: dict[ir.Value, int] = {}
     reduces: list[tuple[ir.Operation, int]] = []
     for op in ops[:-1]:
         here = max((level.get(v, 0) for v in op.operands), default=0)
-        if is_row_reduce(op, shapes, rows, cols):
+        its = _sides(op, shapes)
+        if its is not None and all(map(equal, its, (rows, [cols], [inner]))):
             reduces.append((op, here))
             here += 1
         for result in op.results:
             level[result] = here
-    equal = shapes.constraints.product_equal
-    full = [bool(equal(shapes.shape(r), [*rows, cols])) for r in roots]
+    full = [bool(equal(shapes.shape(r), [*rows, cols, inner])) for r in roots]
     for root, is_full in zip(roots, full, strict=True):
-        if not is_full and not equal(shapes.shape(root), rows):
+        if not is_full and not equal(shapes.shape(root), [*rows, inner]):
             raise InternalError(
                 f"a result of a row fusion is neither full nor a row value: {shapes.shape(root)}"
             )
@@ -149,9 +166,11 @@ def analyze_rows(
         if is_full:
             sweeps[level.get(root, 0)].outputs.append(k)
     row_outputs = [k for k, is_full in enumerate(full) if not is_full]
-    plan = Plan(block, shapes, rows, cols, roots, sweeps, row_outputs, [], [], given)
+    plan = Plan(block, shapes, rows, cols, inner, roots, sweeps, row_outputs, [], [], given)
     for op, sweep in reduces:
-        (sweeps[sweep].simple if takes_any_order(op) else sweeps[sweep].general).append(op)
+        # Side by side, columns are reduced in order anyway.
+        simple = takes_any_order(op) or not inner.is_one
+        (sweeps[sweep].simple if simple else sweeps[sweep].general).append(op)
     if keep:
         _choose_kept(plan)
     return plan
@@ -168,13 +187,12 @@ def _targets(plan: Plan, sweep: Sweep) -> list[ir.Value]:
 def _choose_kept(plan: Plan) -> None:
     """Decide which full-size values are stored by the sweep that computes them first."""
     equal = plan.shapes.constraints.product_equal
-    space = [*plan.rows, plan.cols]
     first: dict[ir.Value, int] = {}
     uses: dict[ir.Value, set[int]] = {}
     kept: dict[ir.Value, Kept] = {}
 
     def is_full(value: ir.Value) -> bool:
-        return bool(equal(plan.shapes.shape(value), space))
+        return bool(equal(plan.shapes.shape(value), plan.space))
 
     def price(value: ir.Value, seen: set[ir.Value]) -> float:
         """Cycles a vector to compute `value` again, loads included, from what is kept."""

@@ -1,4 +1,5 @@
 """Few long rows: kernels over pieces of them, and kernels that combine what the pieces have found.
+The same for the columns of a tall matrix.
 
     stage 1   a task is a piece of a row: its reductions, into workspaces
               a task is a row: the pieces in order; values of the row, into workspaces
@@ -17,23 +18,27 @@ from typing import Self
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.errors import InternalError
 from shlo_disc.lower.cpu import cost
+from shlo_disc.lower.cpu.column_writer import ColumnWriter
 from shlo_disc.lower.cpu.index import Index, Ix
-from shlo_disc.lower.cpu.loop import ceil_div, odometer
+from shlo_disc.lower.cpu.loop import ceil_div
 from shlo_disc.lower.cpu.math import emit_math
 from shlo_disc.lower.cpu.reduction import Reducer
 from shlo_disc.lower.cpu.row_plan import Plan, Sweep
 from shlo_disc.lower.cpu.row_stages import Relative, Stage
 from shlo_disc.lower.cpu.row_writer import RowWriter
 from shlo_disc.lower.cpu.target import Target
-from shlo_disc.lower.cpu.text import Loop
+from shlo_disc.lower.cpu.text import Loop, element_type, lanes_of
 from shlo_disc.lower.kernel import Launch, Workspace
 from shlo_disc.mlir import ir
 
-__all__ = ["SPLIT_COLUMNS", "SplitRows"]
+__all__ = ["SPLIT_COLUMNS", "SPLIT_ROWS", "SplitRows"]
 
 SPLIT_COLUMNS = 16384
-"""Columns of a piece: 64 KiB of f32, a few microseconds. It fixes the order of the sum, so another
-value gives other roundings."""
+"""Columns of a piece of a row: 64 KiB of f32, a few microseconds. It fixes the order of the sum, so
+another value gives other roundings."""
+
+SPLIT_ROWS = 512
+"""Rows of a piece of columns that lie side by side: as much of them in 32 lanes."""
 
 
 class SplitRows:
@@ -49,27 +54,29 @@ class SplitRows:
         target: Target,
     ) -> None:
         self.plan, self.stages = plan, stages
-        self.rows = Expr.product(plan.rows)
-        self.pieces = ceil_div(plan.cols, SPLIT_COLUMNS)
+        self.lines = Expr.product(plan.lines)
+        in_rows = plan.inner.is_one
+        self.piece = SPLIT_COLUMNS if in_rows else SPLIT_ROWS
+        self.pieces = ceil_div(plan.cols, self.piece)
         self.workspaces: list[Expr] = []
         self._places: dict[tuple[str, ir.Value], int] = {}
         self.launches: list[Launch] = []
-        time = cost.of_rows(plan.block, plan.shapes, Expr.const(SPLIT_COLUMNS), target)
+        pieces, combine = (_Pieces, _Combine) if in_rows else (_ColumnPieces, _ColumnCombine)
+        elements = Expr.const(self.piece if in_rows else self.piece * lanes)
+        time = cost.of_rows(plan.block, plan.shapes, elements, target)
         for number in range(len(stages)):
-            part = _Pieces(self, number, factors, lanes).write()
-            self.launches.append(part.launch(f"{name}_pieces", self.rows * self.pieces, time))
+            part = pieces(self, number, factors, lanes).write()
+            self.launches.append(part.launch(f"{name}_pieces", time, self.pieces))
             if stages[number].reductions:
-                combine = _Combine(self, number, factors, lanes).write()
-                self.launches.append(
-                    combine.launch(f"{name}_combine", self.rows, self.pieces * 2 + 20)
-                )
+                whole = combine(self, number, factors, lanes).write()
+                self.launches.append(whole.launch(f"{name}_combine", self.pieces * 2 + 20))
 
     def workspace(self, what: str, value: ir.Value, element: str) -> Workspace:
         """Where `what` of `value` is: "piece" or "reference", one a piece; "row", one a row."""
         key = (what, value)
         if key not in self._places:
             self._places[key] = len(self.workspaces)
-            count = self.rows if what == "row" else self.rows * self.pieces
+            count = self.lines if what == "row" else self.lines * self.pieces
             self.workspaces.append(count * (8 if element.endswith("64") else 4))
         return Workspace(self._places[key])
 
@@ -85,33 +92,33 @@ class _Stage(RowWriter):
 
     def find_earlier(self) -> None:
         """Values of the row that earlier stages have found."""
-        row = self.row_number()
+        row = self.line_place()
         for op in _reductions(self.earlier):
             reducer = Reducer(self.e, op)
             self.announce(reducer, self.get("row", reducer, row))
 
-    def row_number(self) -> str:
-        return self.space.force(self.space.flat_lazy(0, self.rank)).base
-
-    def get(self, what: str, reducer: Reducer, at: str) -> list[str]:
+    def get(self, what: str, reducer: Reducer, at: Ix) -> list[str]:
         """Accumulators of a reduction from workspaces."""
         pairs = zip(reducer.op.results, _types(reducer), strict=True)
         return [self.get_one(what, value, type_, at) for value, type_ in pairs]
 
-    def put(self, what: str, reducer: Reducer, accumulators: Sequence[str], at: str) -> None:
+    def put(self, what: str, reducer: Reducer, accumulators: Sequence[str], at: Ix) -> None:
         """Accumulators of a reduction to workspaces."""
         for value, register in zip(reducer.op.results, accumulators, strict=True):
             self.put_one(what, value, register, at)
 
-    def get_one(self, what: str, value: ir.Value, type_: str, at: str) -> str:
-        register = self.b.load(self._memory(what, value, type_), at)
-        return self.b.cmpi("ne", register, self.b.constant(0, "i8")) if type_ == "i1" else register
+    def get_one(self, what: str, value: ir.Value, type_: str, at: Ix) -> str:
+        memory = self._memory(what, value, type_)
+        register = self.e.load_from(memory, at, self.line_mask, readonly=True)
+        if type_ != "i1":
+            return register
+        return self.b.cmpi("ne", register, self.b.constant(0, self.b.type_of(register)))
 
-    def put_one(self, what: str, value: ir.Value, register: str, at: str) -> None:
-        type_ = self.b.type_of(register)
+    def put_one(self, what: str, value: ir.Value, register: str, at: Ix) -> None:
+        type_ = element_type(self.b.type_of(register))
         memory = self._memory(what, value, type_)
         stored = self.b.cast("arith.extui", register, "i8") if type_ == "i1" else register
-        self.b.store(stored, memory, at)
+        self.e.store_to(memory, stored, at, self.line_mask)
 
     def _memory(self, what: str, value: ir.Value, type_: str) -> str:
         slot = self.arguments.slot(self.split.workspace(what, value, type_))
@@ -120,24 +127,23 @@ class _Stage(RowWriter):
     def columns_of(self, first: str, type_: str) -> str:
         """How many columns a piece has that begins at `first`, as a float."""
         b = self.b
-        count = b.sub(b.min(b.add(first, SPLIT_COLUMNS), self.cols), first)
-        return b.cast("arith.sitofp", b.cast("arith.index_cast", count, "i32"), type_)
+        count = b.sub(b.min(b.add(first, self.split.piece), self.cols), first)
+        number = b.cast("arith.index_cast", count, "i32")
+        return b.broadcast(b.cast("arith.sitofp", number, element_type(type_)), lanes_of(type_))
 
 
 class _Pieces(_Stage):
     """A task is a piece of a row."""
 
     def write(self) -> Self:
-        b, space = self.b, self.space
-        sizes = [*(b.param(f) for f in space.factors[:-1]), b.param(self.split.pieces)]
+        b, size = self.b, self.split.piece
+        pieces = b.param(self.split.pieces)
 
-        def task(number: str, digits: list[str]) -> None:
-            self.number = number
+        def task(piece: str) -> None:
+            self.here = self.line_place(piece, pieces)
             self.found: dict[ir.Operation, str] = {}
-            self.digits = [Ix(d) for d in digits[: self.rank]]
-            space.tiles = [*self.digits, space.zero()]
-            self.first = b.mul(digits[-1], SPLIT_COLUMNS)
-            self.last = b.min(b.add(self.first, SPLIT_COLUMNS), self.cols)
+            self.first = b.mul(piece, size)
+            self.last = b.min(b.add(self.first, size), self.cols)
             self.find_earlier()
             self.sweep(self.stage.sweep)
             if self.stage.relative:
@@ -145,12 +151,12 @@ class _Pieces(_Stage):
                     self._refer(relative)
                 self.sweep(Sweep([relative.op for relative in self.stage.relative]))
 
-        odometer(b, sizes, task)
+        self.tasks([pieces], lambda digits: task(*digits))
         return self
 
     def _finish(self, reducer: Reducer, accs: Sequence[str], in_order: bool) -> None:
-        scalars = self._across_lanes(reducer, accs, in_order)
-        self.put("piece", reducer, scalars, self.number)
+        scalars = self.across_lanes(reducer, accs, in_order)
+        self.put("piece", reducer, scalars, self.here)
         self.found[reducer.op] = scalars[0]
         if self.stage.relative:
             self.publish(reducer, scalars)
@@ -169,10 +175,10 @@ class _Pieces(_Stage):
             # Nothing but -inf in this piece must not make the others NaN.
             zero = b.constant(0.0, b.type_of(own))
             own = b.select(b.cmpf("oeq", b.op("arith.subf", own, own), zero), own, zero)
-        self.put_one("reference", relative.reference, own, self.number)
+        self.put_one("reference", relative.reference, own, self.here)
 
         def found(index: Index, mask: str | None) -> str | None:
-            if not self._is_current(index, self.rank + 1):
+            if not self.is_element(index):
                 raise InternalError(f"a column is asked for out of its turn: {relative.op}")
             return b.broadcast(own, self.lanes)
 
@@ -183,18 +189,18 @@ class _Combine(_Stage):
     """A task is a row; its pieces are combined in order, one after the other."""
 
     def work(self) -> None:
-        row = self.row_number()
+        row = self.line_place()
         self.find_earlier()
         for op in self.stage.reductions:
             reducer = Reducer(self.e, op)
-            with self._pieces(reducer, row) as (loop, at, _):
+            with self._pieces(reducer) as (loop, at, _):
                 loop.yield_(*reducer.merge(loop.args, self.get("piece", reducer, at)))
             self._found(reducer, loop.results, row)
         for relative in self.stage.relative:
             reducer = Reducer(self.e, relative.op)
             (type_,) = _types(reducer)
             final = self.row_value(relative.row)
-            with self._pieces(reducer, row) as (loop, at, number):
+            with self._pieces(reducer) as (loop, at, number):
                 own = self.get_one("reference", relative.reference, type_, at)
                 (part,) = self.get("piece", reducer, at)
                 term = self._seen_from(final, relative, own, part, number)
@@ -204,14 +210,14 @@ class _Combine(_Stage):
             self.store_row_values()
 
     @contextlib.contextmanager
-    def _pieces(self, reducer: Reducer, row: str) -> Iterator[tuple[Loop, str, str]]:
+    def _pieces(self, reducer: Reducer) -> Iterator[tuple[Loop, Ix, str]]:
         """A loop over the pieces of the row: (loop, place in workspaces, number in the row)."""
         b = self.b
         count = b.param(self.split.pieces)
-        with b.loop(0, count, 1, reducer.neutral(0), hint="piece") as loop:
-            yield loop, b.add(b.mul(row, count), loop.index), loop.index
+        with b.loop(0, count, 1, reducer.neutral(self.line_lanes), hint="piece") as loop:
+            yield loop, self.line_place(loop.index, count), loop.index
 
-    def _found(self, reducer: Reducer, accumulators: list[str], row: str) -> None:
+    def _found(self, reducer: Reducer, accumulators: list[str], row: Ix) -> None:
         accumulators = self.publish(reducer, accumulators)
         if self.stage is not self.split.stages[-1]:
             self.put("row", reducer, accumulators, row)
@@ -221,7 +227,7 @@ class _Combine(_Stage):
         b, type_ = self.b, self.b.type_of(part)
         away = b.op("arith.subf", own, final)
         if relative.total is not None:
-            count = self.columns_of(b.mul(number, SPLIT_COLUMNS), type_)
+            count = self.columns_of(b.mul(number, self.split.piece), type_)
             shift = b.op("arith.mulf", count, b.op("arith.mulf", away, away))
             return b.op("arith.addf", part, shift)
         scaled = b.op("arith.mulf", part, emit_math(b, "exp", [away], type_))
@@ -230,6 +236,14 @@ class _Combine(_Stage):
         finite = b.cmpf("oeq", b.op("arith.subf", final, final), zero)
         nothing = b.op("arith.andi", finite, b.cmpf("oeq", part, zero))
         return b.select(nothing, zero, scaled)
+
+
+class _ColumnPieces(_Pieces, ColumnWriter):
+    """A task is a piece of columns that lie side by side."""
+
+
+class _ColumnCombine(_Combine, ColumnWriter):
+    """A task is columns that lie side by side."""
 
 
 def _reductions(stages: Sequence[Stage]) -> list[ir.Operation]:

@@ -105,7 +105,7 @@ def _relative(plan: Plan, op: ir.Operation, before: Sequence[ir.Operation]) -> R
         return None
     row = repeat.operands[0]
     equal = plan.shapes.constraints.product_equal
-    if not equal(plan.shapes.shape(row), plan.rows):
+    if not equal(plan.shapes.shape(row), plan.lines):
         return None
     if not squares:
         return Relative(op, reference, row, None) if _is_maximum(row, columns, before) else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Self, TypeVar
+from typing import ClassVar, Self, TypeVar
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
@@ -69,24 +69,76 @@ class RowWriter:
         self.first_scratch = Expr.const(0)
         """Where the scratch rows begin, in bytes."""
         self.rank = len(factors)
-        self.space = Space(self.b, plan.shapes.constraints, [*factors, plan.cols], lanes)
+        self.space = Space(self.b, plan.shapes.constraints, self.factors(factors), lanes)
+        self.end = len(self.space.factors)
         self.e = Elemental(self.b, self.space, plan.shapes, plan.block, self.arguments)
         self.cols = self.b.param(plan.cols, opaque=plan.cols.is_const and plan.cols.value > lanes)
         self.first, self.last = self.b.constant(0, "index"), self.cols
 
     def write(self) -> Self:
         """The whole function up to `finish`; returns itself."""
-        b, space = self.b, self.space
-        sizes = [b.param(f) for f in space.factors[:-1]]
-
-        def row(number: str, digits: list[str]) -> None:
-            self.digits = [Ix(d) for d in digits[: self.rank]]
-            space.flats = {(0, self.rank): number} if self.rank else {}
-            space.tiles = [*self.digits, space.zero()]
-            self.work()
-
-        odometer(b, sizes, row)
+        self.tasks([], lambda _: self.work())
         return self
+
+    # ---------------------------------------------------------------- where the elements are
+
+    side_by_side: ClassVar[bool] = False
+    """Are there rows in the lanes, and not columns of one row?"""
+    line_mask: str | None = None
+    """Then, which rows are there, where not all are."""
+
+    @property
+    def line_lanes(self) -> int:
+        """Lanes of a row value; 0: it is a scalar."""
+        return self.lanes if self.side_by_side else 0
+
+    def factors(self, rows: Sequence[Expr]) -> list[Expr]:
+        """The tile space over row factors."""
+        return [*rows, self.plan.cols]
+
+    @property
+    def extent(self) -> Expr:
+        """How many tasks there are."""
+        return Expr.product(self.plan.rows)
+
+    def tasks(self, more: Sequence[str], work: Callable[[Sequence[str]], None]) -> None:
+        """The task loop over rows and `more` sizes, whose digits `work` is given at each place."""
+        sizes = [*(self.b.param(f) for f in self.space.factors[: self.rank]), *more]
+
+        def task(number: str, digits: list[str]) -> None:
+            self.digits = [Ix(d) for d in digits[: self.rank]]
+            self.space.flats = {(0, self.rank): number} if self.rank and not more else {}
+            self.space.tiles = [*self.digits, self.space.zero()]
+            work(digits[self.rank :])
+
+        odometer(self.b, sizes, task)
+
+    def line_index(self, shape: Sequence[Expr]) -> Index:
+        """Where a value of `shape`, one element a row, is read at this row."""
+        return self.space.root(shape, 0, self.rank) if shape else ()
+
+    def line_place(self, piece: str | None = None, pieces: str | None = None) -> Ix:
+        """The number of this row, or of its piece `piece` of `pieces`."""
+        row = self.space.force(self.space.flat_lazy(0, self.rank)).base
+        if piece is None or pieces is None:
+            return Ix(row)
+        return Ix(self.b.add(self.b.mul(row, pieces), piece))
+
+    def is_line(self, index: Index) -> bool:
+        """Whether `index` is this row's."""
+        return self._is_flat(self.space.joined(index), 0, self.rank)
+
+    def is_element(self, index: Index) -> bool:
+        """Whether `index` is that of the current row and columns."""
+        return self._is_flat(self.space.joined(index), 0, self.end)
+
+    @staticmethod
+    def _is_flat(groups: Index, first: int, last: int) -> bool:
+        if first == last:
+            return all(s.is_one for g in groups for s in g.sizes)
+        return len(groups) == 1 and groups[0].at.tile == (first, last)
+
+    # ---------------------------------------------------------------- a row
 
     def work(self) -> None:
         """What is done for one row."""
@@ -99,19 +151,18 @@ class RowWriter:
         for k in self.plan.row_outputs:
             root = self.plan.roots[k]
             value = self.row_value(root)
-            at = self.space.force(self.space.flat_lazy(0, self.rank))
-            self.e.store(self.outputs[k], element_of(root), value, at, None)
+            at = self.line_place()
+            self.e.store(self.outputs[k], element_of(root), value, at, self.line_mask)
 
     def row_value(self, value: ir.Value) -> str:
         """A value with one element a row, at this row."""
-        shape = self.e.shape(value)
-        index = self.space.root(shape, 0, self.rank) if shape else ()
-        return self.e.value_at(value, index, None)
+        return self.e.value_at(value, self.line_index(self.e.shape(value)), self.line_mask)
 
-    def launch(self, name: str, extent: Expr, time: Expr) -> Launch:
-        """The finished kernel over `extent` tasks of `time` nanoseconds."""
+    def launch(self, name: str, time: Expr, times: Expr | int = 1) -> Launch:
+        """The finished kernel: `times` tasks of `time` nanoseconds for every row."""
         text, params = self.b.finish()
         buffers = tuple(self.arguments.buffers)
+        extent = self.extent * times
         return Launch(Kernel(name, text), buffers, params, extent, time, self.scratch_bytes())
 
     def scratch_bytes(self) -> Expr:
@@ -122,7 +173,8 @@ class RowWriter:
         return total
 
     def _row_bytes(self, element: Element) -> Expr:
-        return ceil_div(self.plan.cols * element.bytes, 64) * 64
+        lanes = max(1, self.line_lanes)
+        return ceil_div(self.plan.cols * (element.bytes * lanes), 64) * 64
 
     # ---------------------------------------------------------------- sweeps
 
@@ -146,14 +198,14 @@ class RowWriter:
                 new: list[str] = []
                 for reducer, own in zip(reducers, _shares(reducers, accs), strict=True):
                     stepped = reducer.step(own, [self._full(v, mask) for v in reducer.inputs])
-                    if mask is not None:
+                    if mask is not None and not self.line_lanes:
                         pairs = zip(stepped, own, strict=True)
                         stepped = [self.b.select(mask, now, before) for now, before in pairs]
                     new += stepped
                 self._store(sweep, full, mask)
                 return new
 
-            found = self._columns(start, body)
+            found = self.columns(start, body)
             for reducer, own in zip(reducers, _shares(reducers, found), strict=True):
                 self._finish(reducer, own, in_order=False)
         for item in sweep.keeps:
@@ -161,7 +213,7 @@ class RowWriter:
 
     def _ask_for_next_row(self) -> None:
         b = self.b
-        here = self.space.force(self.space.flat_lazy(0, self.rank + 1))
+        here = self.space.force(self.space.flat_lazy(0, self.end))
         following = b.add(here.base, self.cols)
         space = (*self.space.factors[:-1], self.plan.cols)
         for index, argument in enumerate(self.plan.block.arguments):
@@ -175,8 +227,8 @@ class RowWriter:
 
     def _full(self, value: ir.Value, mask: str | None) -> str:
         """A full-size value at the current columns."""
-        shape = self.e.shape(value)
-        return self.e.value_at(value, self.space.root(shape, 0, self.rank + 1), mask)
+        index = self.space.root(self.e.shape(value), 0, self.end)
+        return self.e.value_at(value, index, mask)
 
     def _values(self, sweep: Sweep, mask: str | None) -> list[tuple[str, Kept | int]]:
         found: list[tuple[str, Kept | int]] = []
@@ -196,9 +248,8 @@ class RowWriter:
                 stored = register
                 if element.kind == "b":
                     stored = self.b.cast("arith.extui", register, "i8")
-                column = self.space.tiles[-1]
                 stored = self.b.broadcast(stored, self.lanes)
-                self.e.store_to(self._scratch(where), stored, column, mask)
+                self.e.store_to(self._scratch(where), stored, self.scratch_place(), mask)
             else:
                 out = where.output if isinstance(where, Kept) else where
                 assert out is not None
@@ -211,7 +262,11 @@ class RowWriter:
         """Where the current columns of result `k` are: memref and index."""
         storage = element_of(self.plan.roots[k]).storage
         memory = self.b.memref(self.arguments.slot(self.outputs[k]), storage)
-        return memory, self.space.flat(0, self.rank + 1)
+        return memory, self.space.flat(0, self.end)
+
+    def scratch_place(self) -> Ix:
+        """Where the current columns are in a scratch row."""
+        return self.space.tiles[-1]
 
     def _scratch(self, item: Kept) -> str:
         offset = self.first_scratch
@@ -223,11 +278,11 @@ class RowWriter:
         """From now on, the value at the current row and column is loaded."""
 
         def load(index: Index, mask: str | None) -> str | None:
-            if not self._is_current(index, self.rank + 1):
+            if not self.is_element(index):
                 return None
             element = element_of(item.value)
             if item.output is None:
-                memory, at = self._scratch(item), self.space.tiles[-1]
+                memory, at = self._scratch(item), self.scratch_place()
             else:
                 memory, at = self.result(item.output)
             register = self.e.load_from(memory, at, mask, readonly=False)
@@ -237,14 +292,7 @@ class RowWriter:
 
         self.e.overrides[item.value] = load
 
-    def _is_current(self, index: Index, count: int) -> bool:
-        """Whether `index` is the flat index over the first `count` factors as they stand."""
-        groups = self.space.joined(index)
-        if count == 0:
-            return all(s.is_one for g in groups for s in g.sizes)
-        return len(groups) == 1 and groups[0].at.tile == (0, count)
-
-    def _columns(
+    def columns(
         self, start: Sequence[str], body: Callable[[Ix, str | None, list[str]], list[str]]
     ) -> list[str]:
         """Run `body(columns, mask, accumulators)` over columns `first` to `last` of the row."""
@@ -285,9 +333,9 @@ class RowWriter:
 
     def _finish(self, reducer: Reducer, accs: Sequence[str], in_order: bool) -> None:
         """Combine the lanes and let the row value be found."""
-        self.publish(reducer, self._across_lanes(reducer, accs, in_order))
+        self.publish(reducer, self.across_lanes(reducer, accs, in_order))
 
-    def _across_lanes(self, reducer: Reducer, accs: Sequence[str], in_order: bool) -> list[str]:
+    def across_lanes(self, reducer: Reducer, accs: Sequence[str], in_order: bool) -> list[str]:
         """Scalar accumulators: the lanes as a balanced tree."""
         b = self.b
         width = lanes_of(b.type_of(accs[0]))
@@ -307,7 +355,7 @@ class RowWriter:
     def publish(self, reducer: Reducer, scalars: list[str]) -> list[str]:
         """Add the init value where it is still missing; the row values can be found now."""
         if reducer.simple is not None:
-            scalars = reducer.merge(reducer.init(0), scalars)
+            scalars = reducer.merge(reducer.init(self.line_lanes), scalars)
         self.announce(reducer, scalars)
         return scalars
 
@@ -318,7 +366,7 @@ class RowWriter:
 
     def _announce(self, result: ir.Value, register: str) -> None:
         def found(index: Index, mask: str | None) -> str | None:
-            return register if self._is_current(index, self.rank) else None
+            return register if self.is_line(index) else None
 
         self.e.overrides[result] = found
 

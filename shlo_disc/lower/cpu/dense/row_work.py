@@ -112,7 +112,7 @@ class RowWork:
 
         writer = write_rows(plan, self.shapes, write)
         time = cost.of_rows(block, self.shapes, plan.cols, self.target)
-        return writer.launch("rows", Expr.product(plan.rows), time)
+        return writer.launch("rows", time)
 
 
 class _Behind(RowWriter):
@@ -132,10 +132,10 @@ class _Behind(RowWriter):
         element = element_of(given)
 
         def load(index: Index, mask: str | None) -> str | None:
-            if not self._is_current(index, self.rank + 1):
+            if not self.is_element(index):
                 return None
             storage = self.b.memref(self.arguments.slot(memory), element.storage)
-            at = self.space.flat(0, self.rank + 1)
+            at = self.space.flat(0, self.end)
             register = self.e.load_from(storage, at, mask, readonly=False)
             if element.kind != "b":
                 return register

@@ -1,0 +1,184 @@
+"""Clusters around reductions: over rows (trailing dimensions) and over columns (any before them).
+
+A `row` cluster grows while the planner walks the block, a `column` cluster afterwards, from what
+dots and convolutions have left: columns are strided, so a kernel over them pays where it saves
+another pass over memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.mlir import ir
+from shlo_disc.passes.fusion_graph import Cluster, Node, Shape, broadcast_dims, dimensions, squeezed
+from shlo_disc.passes.op_classes import FREE, RESHAPES, TALL_COLUMNS
+from shlo_disc.passes.plan_dense import DensePlanner
+
+__all__ = ["RowPlanner"]
+
+_SLICES = frozenset(
+    {"stablehlo.dynamic_slice", "stablehlo.pad", "stablehlo.real_dynamic_slice", "stablehlo.slice"}
+)
+"""Ops that move elements and keep neighbours neighbours."""
+
+
+class RowPlanner(DensePlanner):
+    """Clusters the reductions of one block."""
+
+    def reduction(self, node: Node) -> Cluster:
+        """A reduction of trailing dimensions starts a `row` cluster, any other a `loop`."""
+        if node.op.name == "stablehlo.reduce":
+            dims = dimensions(node.op)
+            shape = self.shapes.shape(node.operands[0])
+            kept = len(shape) - len(dims)
+            if dims and dims == list(range(kept, len(shape))):
+                return Cluster("row", shape, kept, members={node.index})
+        return Cluster("loop", node.shapes[0], members={node.index})
+
+    def columns(self) -> None:
+        """Reductions with kept dimensions behind them, what they read and what reads them."""
+        for node in self.nodes:
+            mine = self.cluster_of.get(node.index)
+            if mine is None or mine.kind != "loop" or node.op.name != "stablehlo.reduce":
+                continue
+            column = self._columns_of(node, mine)
+            if column is None:
+                continue
+            alone = column
+            while (grown := self._grown(column)) is not None:
+                column = grown
+            if column is not alone or self._may_be_tall(column):
+                self.replace(column, mine)
+
+    def _columns_of(self, node: Node, mine: Cluster) -> Cluster | None:
+        """`mine`, which holds the reduction `node`, as a cluster over columns, if it is one."""
+        dims, shape = dimensions(node.op), self.shapes.shape(node.operands[0])
+        if not dims or dims != list(range(dims[0], dims[-1] + 1)):
+            return None
+        inner = len(shape) - 1 - dims[-1]
+        if not squeezed(shape[len(shape) - inner :]):
+            return None
+        column = Cluster("column", shape, dims[0], inner, set(mine.members)).inherit(mine)
+        return column if self._in_place(column) else None
+
+    def _grown(self, column: Cluster) -> Cluster | None:
+        """`column` and one of its neighbours, which then takes its place; None: there is none."""
+        for other, pair in self._neighbours(column):
+            members = column.members | other.members
+            union = Cluster("column", column.space, column.rows, column.inner, members)
+            union.inherit(column, other)
+            reason = self._apart_from(union) or self.misfit(union)
+            if reason is None:
+                self.replace(union, column, other)
+                return union
+            if pair is not None:
+                self.why[pair] = reason
+        return None
+
+    def _apart_from(self, union: Cluster) -> str | None:
+        """Why these members are no kernel over columns."""
+        if union.members & self.kept or union.clones & union.members:
+            return "it is read at other places, too"
+        return None if self._in_place(union) else "a column would need elements of another column"
+
+    def _neighbours(self, column: Cluster) -> Iterator[tuple[Cluster, tuple[int, int] | None]]:
+        """Clusters that read what `column` computes, that compute what it reads, or that reduce
+        columns of what it reads, each with the producer and the reader.
+        """
+        read: set[ir.Value] = set()
+        for index in sorted(column.members):
+            for reader in sorted(self.nodes[index].users - column.members):
+                yield from self._joinable(reader, column, (index, reader))
+            for value in self.nodes[index].operands:
+                for base, _ in self.bases(value):
+                    source = self.of_value.get(base, -1)
+                    if source not in column.members:
+                        read.add(base)
+                        yield from self._joinable(source, column, (source, index))
+        full = {v for v in read if self.level(self.shapes.shape(v), column) == "full"}
+        for node in self.nodes:
+            if node.op.name == "stablehlo.reduce" and node.index not in column.members:
+                bases = {b for v in self._reads(node) for b, _ in self.bases(v)}
+                if bases & full:
+                    yield from self._joinable(node.index, column, None)
+
+    def _reads(self, node: Node) -> Iterator[ir.Value]:
+        """What the cluster of a node reads."""
+        cluster = self.cluster_of.get(node.index)
+        for index in cluster.members if cluster is not None else ():
+            yield from self.nodes[index].operands
+
+    def _joinable(
+        self, index: int, column: Cluster, pair: tuple[int, int] | None
+    ) -> Iterator[tuple[Cluster, tuple[int, int] | None]]:
+        other = self.cluster_of.get(index)
+        if other is not None and other is not column and other.kind in ("loop", "column"):
+            yield other, pair
+
+    def _may_be_tall(self, column: Cluster) -> bool:
+        """May there be so many rows that they are cut into pieces?"""
+        high = self.shapes.constraints.bounds(Expr.product(column.parts[1]))[1]
+        return high is None or high >= TALL_COLUMNS
+
+    # ---------------------------------------------------------------- legality
+
+    def in_rows(self, row: Cluster) -> bool:
+        """Every member is full or row, and reads members only at its own index."""
+        for index in row.members:
+            node = self.nodes[index]
+            if node.role == "loop":
+                if node.op.name != "stablehlo.reduce":
+                    return False
+                shape, dims = self.shapes.shape(node.operands[0]), dimensions(node.op)
+                if not dims or dims != list(range(dims[0], dims[-1] + 1)):
+                    return False
+                if not self.is_space(shape, dims, row):
+                    return False
+            elif self.level(node.shapes[0], row) is None:
+                return False
+            for value in node.operands:
+                for base, chain in self.bases(value):
+                    if self.of_value.get(base) not in row.members:
+                        continue
+                    if node.role == "moving":
+                        return False
+                    if self.only_units_change(base, chain, row):
+                        continue
+                    if node.role == "loop" or not self._spreads_rows(base, chain, row):
+                        return False
+        return True
+
+    def _in_place(self, column: Cluster) -> bool:
+        """Is it legal, and are neighbours in memory read as neighbours?"""
+        moving = (n for i in column.members if (n := self.nodes[i]).role == "moving")
+        return self.in_rows(column) and all(n.op.name in _SLICES for n in moving)
+
+    def is_space(self, shape: Shape, dims: Sequence[int], row: Cluster) -> bool:
+        """Is `shape`, of which `dims` are reduced, the cluster's space but for unit dimensions?"""
+        first, behind = dims[0], dims[-1] + 1
+        mine = (shape[:first], shape[first:behind], shape[behind:])
+        return all(map(self.same, map(squeezed, mine), map(squeezed, row.parts)))
+
+    def _spreads_rows(self, base: ir.Value, chain: Sequence[ir.Operation], row: Cluster) -> bool:
+        """`base` is a row value and `chain` only repeats it along the row, units not counted."""
+        if self.level(self.shapes.shape(base), row) != "row":
+            return False
+        return all(
+            self.level(self.shapes.shape(op.results[0]), row) is not None
+            and (op.name in RESHAPES or self._keeps_order(op, row))
+            for op in chain
+        )
+
+    def _keeps_order(self, broadcast: ir.Operation, row: Cluster) -> bool:
+        """Are the operand's dimensions those of the result that are not reduced, in order?"""
+        if broadcast.name not in FREE:
+            return False
+        shape = self.shapes.shape(broadcast.operands[0])
+        result = self.shapes.shape(broadcast.results[0])
+        kept = [d for i, d in enumerate(broadcast_dims(broadcast)) if not shape[i].is_one]
+        others = [d for d, size in enumerate(result) if not size.is_one]
+        if self.level(shape, row) != self.level(result, row):
+            front, reduced, _ = (len(squeezed(part)) for part in row.parts)
+            del others[front : front + reduced]
+        return kept == others
