@@ -612,5 +612,5 @@ def _structure(fusion: ir.Operation) -> tuple[object, ...]:
         attributes = tuple((name, op.attributes[name]) for name in op.attributes)
         return (op.name, operands, attributes, tuple(r.type for r in op.results), regions)
 
-    rows, given = (fusion.attributes.get(name, None) for name in ("rows", "given"))
-    return fusion.attributes["kind"], rows, given, block_form(fusion.regions[0].blocks[0])
+    reduced, given = (fusion.attributes.get(name, None) for name in ("reduced", "given"))
+    return fusion.attributes["kind"], reduced, given, block_form(fusion.regions[0].blocks[0])

@@ -31,7 +31,7 @@ class Unit:
 
     kind: str | None
     members: list[int]
-    rows: int = -1
+    reduced: tuple[int, ...] = ()
     clones: frozenset[int] = frozenset()
     """Nodes of other units that are computed here once more."""
     because: tuple[str, ...] = ()
@@ -56,10 +56,14 @@ class _Emitter:
         self.graph = graph
 
     def emit(self) -> int:
+        """See `emit_fusions`."""
         made = 0
         terminator = self.graph.nodes[-1].op
         fused: set[int] = set()
-        for unit in self._ordered(self._units()):
+        units = self._units()
+        # Before values are replaced by results of fusions.
+        self.not_fused = {unit.members[0]: self._reasons(unit) for unit in units}
+        for unit in self._ordered(units):
             if unit.kind is None:
                 self.graph.nodes[unit.members[0]].op.move_before(terminator)
             else:
@@ -87,7 +91,7 @@ class _Emitter:
                     Unit(
                         cluster.kind,
                         sorted(cluster.members),
-                        cluster.rows,
+                        cluster.reduced,
                         frozenset(cluster.clones),
                         tuple(cluster.because),
                         cluster.given,
@@ -172,16 +176,16 @@ class _Emitter:
             kind = ir.StringAttr.get("host" if _on_host(unit, inputs, sequence) else unit.kind)
             fusion = Fusion(inputs, [o.type for o in outputs], kind=kind).operation
             fusion.attributes["name"] = ir.StringAttr.get(_describe(ops))
-            if reasons := self._reasons(unit):
+            if reasons := self.not_fused[unit.members[0]]:
                 attributes = [ir.StringAttr.get(reason) for reason in reasons]
                 fusion.attributes["not_fused"] = ir.ArrayAttr.get(attributes)
             if because := self._because(unit, ops, outputs):
                 attributes = [ir.StringAttr.get(reason) for reason in because]
                 fusion.attributes["why"] = ir.ArrayAttr.get(attributes)
-            if unit.rows >= 0:
-                i64 = ir.IntegerType.get_signless(64)
-                fusion.attributes["rows"] = ir.IntegerAttr.get(i64, unit.rows)
+            if unit.reduced:
+                fusion.attributes["reduced"] = ir.DenseI64ArrayAttr.get(unit.reduced)
             if unit.given >= 0:
+                i64 = ir.IntegerType.get_signless(64)
                 place = sequence.index(self.graph.nodes[unit.given].op)
                 fusion.attributes["given"] = ir.IntegerAttr.get(i64, place)
             types = [v.type for v in inputs]

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.reductions import reduction_runs
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.mlir import ir
@@ -57,10 +58,8 @@ class Cluster:
 
     kind: str
     space: Shape
-    rows: int = -1
-    """Kinds `row` and `column`: how many dimensions of `space` are in front of the reduced ones."""
-    inner: int = 0
-    """Kind `column`: how many are behind them."""
+    reduced: tuple[int, ...] = ()
+    """Kinds `row` and `column`: the dimensions of `space` that are reduced."""
     members: set[int] = field(default_factory=set)
     span: tuple[int, int] = (0, 0)
     """The oldest and the youngest member; kept for clusters of more than one."""
@@ -74,10 +73,9 @@ class Cluster:
     """Kind `dense`: are the sums read in it in parts that lie side by side (`jnp.split`)?"""
 
     @property
-    def parts(self) -> tuple[Shape, Shape, Shape]:
-        """`space` in front of the reduced dimensions, these, and behind them."""
-        behind = len(self.space) - self.inner
-        return self.space[: self.rows], self.space[self.rows : behind], self.space[behind:]
+    def runs(self) -> list[Shape]:
+        """The sizes of `space` that are kept, reduced, kept, ... in turn, without units."""
+        return reduction_runs(self.space, self.reduced)
 
     def inherit(self, *parts: Cluster) -> Cluster:
         """Take over what was decided for clusters this one is made of; returns itself."""
@@ -112,7 +110,7 @@ class Graph:
         self.merged: set[Cluster] = set()
         """Clusters of more than one member."""
         self._origins: dict[int, list[int]] = {}
-        self._levels: dict[tuple[Shape, Shape, int, int], str | None] = {}
+        self._levels: dict[tuple[Shape, Shape, tuple[int, ...]], str | None] = {}
         self.from_indices: dict[ir.Value, int] = {}
         """Values computed from indices and sizes alone, and by how many ops: cheaper computed in
         every kernel than read (a causal mask)."""
@@ -190,12 +188,12 @@ class Graph:
         """Has a value the elements of the row cluster's space (full) or of its rows (row)? Of a
         column cluster, columns are meant.
         """
-        key = (shape, row.space, row.rows, row.inner)
+        key = (shape, row.space, row.reduced)
         if key not in self._levels:
             found = None
             if self.same(squeezed(shape), squeezed(row.space)):
                 found = "full"
-            elif self.same(squeezed(shape), squeezed(row.parts[0] + row.parts[2])):
+            elif self.same(squeezed(shape), tuple(size for run in row.runs[::2] for size in run)):
                 found = "row"
             self._levels[key] = found
         return self._levels[key]

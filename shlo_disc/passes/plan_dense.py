@@ -255,7 +255,7 @@ class DensePlanner(Costs):
             total = self.nodes[outer[0]]
             clusters = (self.cluster_of.get(index) for index in sorted(total.users))
             for row in dict.fromkeys(c for c in clusters if c is not None and c.kind == "row"):
-                union = Cluster("dense", row.space, row.rows, members=mine.members | row.members)
+                union = Cluster("dense", row.space, row.reduced, mine.members | row.members)
                 union.given = total.index
                 reason = self._no_row_work(mine, dot, total, row) or self.misfit(union)
                 if reason is None:
@@ -275,8 +275,8 @@ class DensePlanner(Costs):
         if Expr.product(total.shapes[0]) == 0:
             return "it has no elements"
         *rows, columns = total.shapes[0]
-        same_rows = self.same(squeezed(tuple(rows)), squeezed(row.space[: row.rows]))
-        if not same_rows or not self.same((columns,), row.space[row.rows :]) or columns.is_one:
+        wanted = [squeezed(tuple(rows)), (columns,)]
+        if columns.is_one or len(row.runs) != 2 or not all(map(self.same, row.runs, wanted)):
             return "the rows are others"
         if self._is_long(dot):
             return "a long sum is cut into parts"
@@ -320,7 +320,7 @@ class DensePlanner(Costs):
     def _no_prologue(self, work: Cluster, mine: Cluster, dot: Node) -> str | None:
         """Why the right operand of `dot`, computed by `work`, is not computed in its kernel."""
         nodes = [self.nodes[i] for i in work.members]
-        if mine.bands or mine.rows >= 0:
+        if mine.bands or mine.reduced:
             return "the product has other work behind it"
         if sum(self.nodes[i].op.name == "stablehlo.dot_general" for i in mine.members) > 1:
             return "several products share a kernel"
@@ -355,7 +355,7 @@ class DensePlanner(Costs):
             return "it is not row work on one product alone, so this is no attention"
         if not self.outside_users(middle) <= {mix.index}:
             return "the weights are read at other places, too"
-        if middle.rows != len(middle.space) - 1:
+        if middle.reduced != (len(middle.space) - 1,):
             return "the rows have several dimensions"
         if not self._same_type(self._dot_of(front), middle, mix):
             return "scores, weights and result are not all f32 or all f64"

@@ -10,10 +10,11 @@ Cost    O(ops x local cluster size).
 Source  Tile-level stitching after FusionStitching (Zheng et al., 2020) and BladeDISC's kStitch; the
         kinds are described in docs/architecture.md section 3.
 
-A cluster has a *space*, the symbolic shape every result of it has. Kind `row` also splits that
-space into row dimensions and the trailing dimensions that its reductions run over; its members are
-*full* (shape = space) or *row* (shape = row dimensions, perhaps with trailing ones). Everything
-else a cluster contains is computed from its inputs at whatever index its consumer asks for.
+A cluster has a *space*, the symbolic shape every result of it has. Kinds `row`
+and `column` also split that space into dimensions that are kept and dimensions that their
+reductions run over; their members are *full* (shape = space) or *row* (shape = what is kept,
+perhaps with ones). Everything else a cluster contains is computed from its inputs at whatever index
+its consumer asks for.
 """
 
 from __future__ import annotations
@@ -138,10 +139,9 @@ class _Planner(RowPlanner):
         row = mine if mine.kind == "row" else theirs if theirs.kind == "row" else None
         if row is not None:
             other = theirs if row is mine else mine
-            reduced = list(range(other.rows, len(other.space)))
-            if other.kind == "row" and not self.is_space(other.space, reduced, row):
+            if other.kind == "row" and not self.is_space(other.space, other.reduced, row):
                 return "the rows are others"
-            union = Cluster("row", row.space, row.rows, members=members)
+            union = Cluster("row", row.space, row.reduced, members)
             legal = self.in_rows(union)
             return union if legal else "a row would need elements of another row"
         direct = node.role == "elementwise" and not chain

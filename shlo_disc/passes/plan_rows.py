@@ -1,4 +1,5 @@
-"""Clusters around reductions: over rows (trailing dimensions) and over columns (any before them).
+"""Clusters around reductions: of rows (trailing dimensions, and perhaps some in front of kept ones)
+and of columns (neighbours, with kept dimensions behind them).
 
 A `row` cluster grows while the planner walks the block, a `column` cluster afterwards, from what
 dots and convolutions have left: columns are strided, so a kernel over them pays where it saves
@@ -10,12 +11,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.reductions import reduction_runs
 from shlo_disc.mlir import ir
-from shlo_disc.passes.fusion_graph import Cluster, Node, Shape, broadcast_dims, dimensions, squeezed
+from shlo_disc.passes.fusion_graph import Cluster, Node, Shape, broadcast_dims, dimensions
 from shlo_disc.passes.op_classes import FREE, RESHAPES, TALL_COLUMNS
 from shlo_disc.passes.plan_dense import DensePlanner
 
 __all__ = ["RowPlanner"]
+
+MIN_COLUMNS = 16
+"""Of rows that are apart: shorter ones would leave lanes empty."""
 
 _SLICES = frozenset(
     {"stablehlo.dynamic_slice", "stablehlo.pad", "stablehlo.real_dynamic_slice", "stablehlo.slice"}
@@ -27,13 +32,14 @@ class RowPlanner(DensePlanner):
     """Clusters the reductions of one block."""
 
     def reduction(self, node: Node) -> Cluster:
-        """A reduction of trailing dimensions starts a `row` cluster, any other a `loop`."""
+        """A reduction of trailing dimensions, and perhaps of some further in front, starts a `row`
+        cluster, any other a `loop`.
+        """
         if node.op.name == "stablehlo.reduce":
-            dims = dimensions(node.op)
-            shape = self.shapes.shape(node.operands[0])
-            kept = len(shape) - len(dims)
-            if dims and dims == list(range(kept, len(shape))):
-                return Cluster("row", shape, kept, members={node.index})
+            shape, dims = self.shapes.shape(node.operands[0]), tuple(dimensions(node.op))
+            runs = reduction_runs(shape, dims)
+            if dims and (len(runs) < 3 or (len(runs) == 4 and _is_row(runs[-1]))):
+                return Cluster("row", shape, dims, {node.index})
         return Cluster("loop", node.shapes[0], members={node.index})
 
     def columns(self) -> None:
@@ -53,20 +59,17 @@ class RowPlanner(DensePlanner):
 
     def _columns_of(self, node: Node, mine: Cluster) -> Cluster | None:
         """`mine`, which holds the reduction `node`, as a cluster over columns, if it is one."""
-        dims, shape = dimensions(node.op), self.shapes.shape(node.operands[0])
-        if not dims or dims != list(range(dims[0], dims[-1] + 1)):
+        dims, shape = tuple(dimensions(node.op)), self.shapes.shape(node.operands[0])
+        if len(reduction_runs(shape, dims)) != 3:
             return None
-        inner = len(shape) - 1 - dims[-1]
-        if not squeezed(shape[len(shape) - inner :]):
-            return None
-        column = Cluster("column", shape, dims[0], inner, set(mine.members)).inherit(mine)
+        column = Cluster("column", shape, dims, set(mine.members)).inherit(mine)
         return column if self._in_place(column) else None
 
     def _grown(self, column: Cluster) -> Cluster | None:
         """`column` and one of its neighbours, which then takes its place; None: there is none."""
         for other, pair in self._neighbours(column):
             members = column.members | other.members
-            union = Cluster("column", column.space, column.rows, column.inner, members)
+            union = Cluster("column", column.space, column.reduced, members)
             union.inherit(column, other)
             reason = self._apart_from(union) or self.misfit(union)
             if reason is None:
@@ -118,7 +121,7 @@ class RowPlanner(DensePlanner):
 
     def _may_be_tall(self, column: Cluster) -> bool:
         """May there be so many rows that they are cut into pieces?"""
-        high = self.shapes.constraints.bounds(Expr.product(column.parts[1]))[1]
+        high = self.shapes.constraints.bounds(Expr.product(column.runs[1]))[1]
         return high is None or high >= TALL_COLUMNS
 
     # ---------------------------------------------------------------- legality
@@ -130,10 +133,7 @@ class RowPlanner(DensePlanner):
             if node.role == "loop":
                 if node.op.name != "stablehlo.reduce":
                     return False
-                shape, dims = self.shapes.shape(node.operands[0]), dimensions(node.op)
-                if not dims or dims != list(range(dims[0], dims[-1] + 1)):
-                    return False
-                if not self.is_space(shape, dims, row):
+                if not self.is_space(self.shapes.shape(node.operands[0]), dimensions(node.op), row):
                     return False
             elif self.level(node.shapes[0], row) is None:
                 return False
@@ -156,9 +156,8 @@ class RowPlanner(DensePlanner):
 
     def is_space(self, shape: Shape, dims: Sequence[int], row: Cluster) -> bool:
         """Is `shape`, of which `dims` are reduced, the cluster's space but for unit dimensions?"""
-        first, behind = dims[0], dims[-1] + 1
-        mine = (shape[:first], shape[first:behind], shape[behind:])
-        return all(map(self.same, map(squeezed, mine), map(squeezed, row.parts)))
+        mine, its = reduction_runs(shape, dims), row.runs
+        return len(mine) == len(its) and all(map(self.same, mine, its))
 
     def _spreads_rows(self, base: ir.Value, chain: Sequence[ir.Operation], row: Cluster) -> bool:
         """`base` is a row value and `chain` only repeats it along the row, units not counted."""
@@ -179,6 +178,12 @@ class RowPlanner(DensePlanner):
         kept = [d for i, d in enumerate(broadcast_dims(broadcast)) if not shape[i].is_one]
         others = [d for d, size in enumerate(result) if not size.is_one]
         if self.level(shape, row) != self.level(result, row):
-            front, reduced, _ = (len(squeezed(part)) for part in row.parts)
-            del others[front : front + reduced]
+            full = [d for d, size in enumerate(row.space) if not size.is_one]
+            others = [d for d, its in zip(others, full, strict=True) if its not in row.reduced]
         return kept == others
+
+
+def _is_row(sizes: Shape) -> bool:
+    """Are these enough columns to lie in the lanes?"""
+    columns = Expr.product(sizes)
+    return not columns.is_const or bool(columns.value >= MIN_COLUMNS)

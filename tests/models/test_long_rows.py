@@ -94,6 +94,12 @@ def test_a_variance_of_what_is_no_number_is_nan(spot: float) -> None:
     np.testing.assert_array_equal(got, [0.0, np.nan])
 
 
+def test_a_variance_whose_sum_overflows_is_infinite() -> None:
+    x = np.zeros((1, 70001), np.float32)
+    x[0, 20000:20009] = 1e38
+    np.testing.assert_array_equal(shlo_disc.jit(lambda x: x.var(-1))(jnp.asarray(x)), [np.inf])
+
+
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16, jnp.float32])
 def test_an_arg_max_takes_the_first_of_equals(dtype) -> None:
     ours = shlo_disc.jit(lambda x: (jnp.argmax(x, -1), jnp.argmin(x, -1), x.max(-1)))

@@ -8,7 +8,7 @@
 // CHECK: stablehlo.reduce({{.*}}) applies stablehlo.add
 // CHECK: stablehlo.divide
 // CHECK: kind = "row"
-// CHECK-SAME: rows = 1
+// CHECK-SAME: reduced = array<i64: 1>
 // CHECK-NEXT: return %[[S]]
 func.func public @main(%x: tensor<?x64xf32> {disc.shape = ["b", "64"]}) -> tensor<?x64xf32> {
   %low = stablehlo.constant dense<0xFF800000> : tensor<f32>
@@ -89,7 +89,7 @@ func.func public @main(%x: tensor<?x8xf32> {disc.shape = ["b", "8"]}, %w: tensor
 // CHECK: "disc.fusion"(%arg0)
 // CHECK: stablehlo.tanh
 // CHECK: stablehlo.reduce
-// CHECK: kind = "loop", name = "tanh_reduce"
+// CHECK: kind = "column", name = "tanh_reduce"
 func.func public @main(%x: tensor<?x4xf32> {disc.shape = ["n", "4"]}, %z: tensor<?xf32> {disc.shape = ["m"]}) -> (tensor<4xf32>, tensor<?xf32>) {
   %zero = stablehlo.constant dense<0.0> : tensor<f32>
   %t = stablehlo.tanh %x : tensor<?x4xf32>
@@ -493,7 +493,7 @@ func.func @main(%h: tensor<16x8xf32>, %w: tensor<8x33xf32>) -> (tensor<16x16xf32
 // CHECK: stablehlo.dot_general
 // CHECK: stablehlo.reduce
 // CHECK: given = 0 : i64, kind = "dense"
-// CHECK-SAME: rows = 1 : i64
+// CHECK-SAME: reduced = array<i64: 1>
 // CHECK: stablehlo.dot_general
 // CHECK: kind = "dense", name = "dot_general_transpose"
 // CHECK: kind = "row", name = "reduce_subtract", not_fused = ["transpose: the rows of the product are in another order"]
@@ -535,4 +535,83 @@ func.func @main(%x: tensor<8xf32>, %i: tensor<8x1xi32>, %u: tensor<8xf32>) -> (t
     stablehlo.return %new : tensor<f32>
   }) : (tensor<8xf32>, tensor<8x1xi32>, tensor<8xf32>) -> tensor<8xf32>
   return %a, %b : tensor<8xf32>, tensor<8xf32>
+}
+
+// -----
+
+// Batch-norm, channels last, is one kernel over columns: both sums and what reads them.
+// CHECK-LABEL: func.func @main
+// CHECK: %[[F:.+]]:2 = "disc.fusion"(%arg0)
+// CHECK: stablehlo.reduce
+// CHECK: stablehlo.subtract
+// CHECK: stablehlo.reduce
+// CHECK: stablehlo.divide
+// CHECK: kind = "column"
+// CHECK-SAME: reduced = array<i64: 0>
+// CHECK-NEXT: return %[[F]]#1, %[[F]]#0
+func.func @main(%x: tensor<?x64xf32> {disc.shape = ["n", "64"]}) -> (tensor<?x64xf32>, tensor<64xf32>) {
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %s = "disc.shape"() {dims = ["n", "64"]} : () -> tensor<2xi64>
+  %a = stablehlo.reduce(%x init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<?x64xf32>, tensor<f32>) -> tensor<64xf32>
+  %b = stablehlo.dynamic_broadcast_in_dim %a, %s, dims = [1] : (tensor<64xf32>, tensor<2xi64>) -> tensor<?x64xf32>
+  %c = stablehlo.subtract %x, %b : tensor<?x64xf32>
+  %d = stablehlo.multiply %c, %c : tensor<?x64xf32>
+  %e = stablehlo.reduce(%d init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<?x64xf32>, tensor<f32>) -> tensor<64xf32>
+  %f = stablehlo.dynamic_broadcast_in_dim %e, %s, dims = [1] : (tensor<64xf32>, tensor<2xi64>) -> tensor<?x64xf32>
+  %y = stablehlo.divide %c, %f : tensor<?x64xf32>
+  return %y, %a : tensor<?x64xf32>, tensor<64xf32>
+}
+
+// -----
+
+// Channels first, the rows are in parts: one kernel, too.
+// CHECK-LABEL: func.func @main
+// CHECK: %[[F:.+]] = "disc.fusion"(%arg0)
+// CHECK: stablehlo.reduce
+// CHECK: stablehlo.subtract
+// CHECK: kind = "row"
+// CHECK-SAME: reduced = array<i64: 0, 2>
+// CHECK-NEXT: return %[[F]]
+func.func @main(%x: tensor<?x64x?xf32> {disc.shape = ["n", "64", "p"]}) -> tensor<?x64x?xf32> {
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %s = "disc.shape"() {dims = ["n", "64", "p"]} : () -> tensor<3xi64>
+  %a = stablehlo.reduce(%x init: %zero) applies stablehlo.add across dimensions = [0, 2] : (tensor<?x64x?xf32>, tensor<f32>) -> tensor<64xf32>
+  %b = stablehlo.dynamic_broadcast_in_dim %a, %s, dims = [1] : (tensor<64xf32>, tensor<3xi64>) -> tensor<?x64x?xf32>
+  %y = stablehlo.subtract %x, %b : tensor<?x64x?xf32>
+  return %y : tensor<?x64x?xf32>
+}
+
+// -----
+
+// Sums along columns that share what they read are one kernel; a sum along rows of it is another.
+// CHECK-LABEL: func.func @main
+// CHECK: %[[C:.+]]:2 = "disc.fusion"(%arg0, %arg1)
+// CHECK: kind = "column"
+// CHECK: %[[R:.+]] = "disc.fusion"(%arg0)
+// CHECK: kind = "row"
+// CHECK-NEXT: return %[[C]]#0, %[[C]]#1, %[[R]]
+func.func @main(%x: tensor<?x8xf32> {disc.shape = ["n", "8"]}, %z: tensor<?x8xf32> {disc.shape = ["n", "8"]}) -> (tensor<8xf32>, tensor<8xf32>, tensor<?xf32>) {
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %a = stablehlo.reduce(%x init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<?x8xf32>, tensor<f32>) -> tensor<8xf32>
+  %p = stablehlo.multiply %x, %z : tensor<?x8xf32>
+  %b = stablehlo.reduce(%p init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<?x8xf32>, tensor<f32>) -> tensor<8xf32>
+  %r = stablehlo.reduce(%x init: %zero) applies stablehlo.add across dimensions = [1] : (tensor<?x8xf32>, tensor<f32>) -> tensor<?xf32>
+  return %a, %b, %r : tensor<8xf32>, tensor<8xf32>, tensor<?xf32>
+}
+
+// -----
+
+// A column's sum along the rows of a square matrix is not the column's: two kernels. Few static rows
+// alone stay a loop.
+// CHECK-LABEL: func.func @main
+// CHECK: %[[A:.+]] = "disc.fusion"(%arg0)
+// CHECK: kind = "loop", name = "reduce"
+// CHECK: "disc.fusion"(%arg0, %[[A]])
+// CHECK: kind = "loop", name = "subtract", not_fused = ["reduce: a column would need elements of another column"]
+func.func @main(%x: tensor<8x8xf32>) -> tensor<8x8xf32> {
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %a = stablehlo.reduce(%x init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<8x8xf32>, tensor<f32>) -> tensor<8xf32>
+  %b = stablehlo.broadcast_in_dim %a, dims = [0] : (tensor<8xf32>) -> tensor<8x8xf32>
+  %y = stablehlo.subtract %x, %b : tensor<8x8xf32>
+  return %y : tensor<8x8xf32>
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.lower.cpu import column, loop, row
+from shlo_disc.lower.cpu import loop, row
 from shlo_disc.lower.cpu.attention import emit_attention
 from shlo_disc.lower.cpu.conv import emit_conv
 from shlo_disc.lower.cpu.dense import emit_dense
@@ -25,7 +25,7 @@ __all__ = ["ELEMENTAL_OPS", "EMITTERS", "Target"]
 
 EMITTERS: dict[str, Callable[[ir.Operation, ShapeAnalysis, Target], KernelPlan]] = {
     "attention": emit_attention,
-    "column": column.emit,
+    "column": row.emit,
     "conv": emit_conv,
     "dense": emit_dense,
     "dynamic_update_slice": emit_dynamic_update_slice,

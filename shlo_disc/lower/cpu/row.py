@@ -1,68 +1,151 @@
-"""Kind `row`: element-wise work around reductions of the trailing dimensions (softmax, layer-norm).
+"""Kinds `row` and `column`: element-wise work around reductions (softmax, layer-norm, batch-norm).
 
-A task is one row. A row is swept once per level of chained reductions, and once more for results
-that need the last of them: `x -> max -> exp(x - max) -> sum -> quotient` is three sweeps. Row
-values live in scalar registers; a full-size value used by a later sweep is kept, in the result's
-own row or in scratch memory, when computing it again costs more than storing and loading it.
+`row`: of trailing dimensions, and perhaps of some in front of kept ones, too: the rows are then in
+parts (batch-norm of channels before pixels). `column`: of neighbours with kept dimensions behind
+them (batch-norm of pixels before channels, softmax along the first axis).
+
+A task is one row, or as many columns as there are lanes. A row is swept once per level of chained
+reductions, and once more for results that need the last of them: `x -> max -> exp(x - max) -> sum
+-> quotient` is three sweeps. Row values live in registers; a full-size value used by a later sweep
+is kept, in the result's own row or in scratch memory, when computing it again costs more than
+storing and loading it.
 
 Order of a reduction: lane i of W accumulators takes columns i, i + W, ...; the lanes are then
 combined as a balanced tree and the init value comes last. W depends on the fusion and the machine's
 vector width only: results do not depend on the number of threads. A body that is not one known
 commutative operation (arg-max) gives lane i the i-th run of neighbouring columns instead, so that
-only associativity is used.
+only associativity is used. Side by side, columns are reduced in order, first to last.
 
-Long rows are cut into pieces where there are few of them, and where rows of scratch memory would be
-needed, which then would not fit a cache: see `row_split.py`. The choice depends on sizes alone.
+Long rows are cut into pieces where there are few of them, and where what is swept again would not
+fit a cache: see `row_split.py`. The choice depends on sizes alone.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.lower.cpu import cost
-from shlo_disc.lower.cpu.loop import fusion_name
-from shlo_disc.lower.cpu.row_plan import analyze_rows, choose_row_lanes
-from shlo_disc.lower.cpu.row_split import SPLIT_COLUMNS, SplitRows
+from shlo_disc.lower.cpu.loop import choose_lanes, fusion_name
+from shlo_disc.lower.cpu.row_layouts import ColumnWriter, PartsWriter
+from shlo_disc.lower.cpu.row_plan import Layout, Plan, analyze_rows, choose_row_lanes
+from shlo_disc.lower.cpu.row_split import SPLIT_COLUMNS, SPLIT_PARTS, SPLIT_ROWS, SplitRows
 from shlo_disc.lower.cpu.row_stages import stages_of
 from shlo_disc.lower.cpu.row_writer import RowWriter, write_rows
 from shlo_disc.lower.cpu.target import Target
-from shlo_disc.lower.kernel import Condition, If, KernelPlan
+from shlo_disc.lower.kernel import All, Condition, If, KernelPlan, Step
 from shlo_disc.mlir import ir
+from shlo_disc.passes.op_classes import TALL_COLUMNS
 
 __all__ = ["emit"]
 
-_LONG = 4 * SPLIT_COLUMNS
-"""Columns of a row that may be split."""
+_PANEL_BYTES = 256
+"""Of a matrix row that a task of columns reads: runs as short as a vector leave half of the
+bandwidth (batch-norm of 8192 x 256 in runs of 32, 64, 128, 256 bytes: 1.6, 1.0, 0.8, 0.7 ms)."""
 
-_FEW = 64
-"""Fewer rows than this are split when they are long; more rows keep any machine busy."""
+_WRITERS: dict[Layout, type[RowWriter]] = {
+    Layout.WHOLE: RowWriter,
+    Layout.PARTS: PartsWriter,
+    Layout.SIDE_BY_SIDE: ColumnWriter,
+}
+
+
+@dataclass(frozen=True)
+class _Split:
+    """When rows are cut into pieces."""
+
+    long: tuple[Condition, ...]
+    """Only rows as long as this, ..."""
+    few: int | None
+    """... where there are fewer tasks than this; None: however many there are."""
 
 
 def emit(fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> KernelPlan:
-    """The plan of a `row` fusion.
+    """The plan of a `row` or `column` fusion.
 
     Raises UnsupportedError for an op or element type no rule covers.
     """
-    block = fusion.regions[0].blocks[0]
-    roots = list(block.operations[len(block.operations) - 1].operation.operands)
-    plan = analyze_rows(block, shapes, roots)
-    lanes = choose_row_lanes(plan, target)
-    writer = write_rows(plan, shapes, lambda factors: RowWriter(plan, factors, lanes).write())
-    name = fusion_name(fusion, "row")
-    time = cost.of_rows(plan.block, shapes, plan.cols, target)
-    rows = Expr.product(plan.rows)
-    whole = writer.launch(name, time)
-    bounds = shapes.constraints.bounds
-    high, few = bounds(plan.cols)[1], bounds(rows)[0]
-    can_be_long = high is None or high >= _LONG
-    can_be_few = few is None or few < _FEW or bool(plan.slots)
-    if not (can_be_long and can_be_few):
-        return KernelPlan((whole,))
-    again = analyze_rows(block, shapes, roots, keep=False)
-    split = SplitRows(
-        again, stages_of(again), writer.space.factors[: writer.rank], lanes, name, target
-    )
-    step = If(Condition(plan.cols, ">=", Expr.const(_LONG)), tuple(split.launches), (whole,))
-    if not plan.slots:
-        step = If(Condition(rows, "<", Expr.const(_FEW)), (step,), (whole,))
-    return KernelPlan((step,), tuple(split.workspaces))
+    emitter = _Emitter(fusion, shapes, target)
+    wide, narrow = emitter.lanes()
+    if narrow == wide:
+        return KernelPlan(emitter.steps(wide), tuple(emitter.workspaces))
+    plan = emitter.plan
+    along = plan.apart if plan.layout is Layout.SIDE_BY_SIDE else plan.cols
+    few = Condition(along, "<", Expr.const(wide))
+    step = If(few, emitter.steps(narrow), emitter.steps(wide))
+    return KernelPlan((step,), tuple(emitter.workspaces))
+
+
+class _Emitter:
+    """The launches of one fusion."""
+
+    def __init__(self, fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> None:
+        self.block, self.shapes, self.target = fusion.regions[0].blocks[0], shapes, target
+        last = self.block.operations[len(self.block.operations) - 1].operation
+        self.roots = list(last.operands)
+        self.plan = analyze_rows(self.block, shapes, self.roots)
+        self.name = fusion_name(fusion, ir.StringAttr(fusion.attributes["kind"]).value)
+        self.workspaces: list[Expr] = []
+
+    def lanes(self) -> tuple[int, int]:
+        """How many lanes a kernel has, and how many where they would not be filled: lanes that are
+        off cost as much as the others, or more.
+        """
+        plan, one = self.plan, choose_lanes(self.block, self.target)
+        wide = choose_row_lanes(plan, self.target)
+        if plan.layout is Layout.WHOLE:
+            return wide, wide
+        if plan.layout is Layout.PARTS:
+            return wide, wide if plan.cols.is_const else min(one, wide)
+        wide = one * min(8, max(1, _PANEL_BYTES // self.target.vector_bytes))
+        if not plan.apart.is_const:
+            return wide, one
+        columns = plan.apart.value
+        while wide > one and -(-columns // wide) * wide > 1.3 * columns:
+            wide //= 2
+        return wide, wide
+
+    def steps(self, lanes: int) -> tuple[Step, ...]:
+        """All of it with vectors of `lanes`."""
+        plan, shapes = self.plan, self.shapes
+        make = _WRITERS[plan.layout]
+        writer = write_rows(plan, shapes, lambda factors: make(plan, factors, lanes).write())
+        elements = plan.cols * lanes if plan.layout is Layout.SIDE_BY_SIDE else plan.length
+        time = cost.of_rows(self.block, shapes, elements, self.target)
+        whole = writer.launch(self.name, time)
+        split, bounds = _split(plan), shapes.constraints.bounds
+        highest = [(bounds(c.lhs)[1], c.rhs.value) for c in split.long]
+        never_long = any(high is not None and high < least for high, least in highest)
+        tasks = bounds(whole.extent)[0]
+        if never_long or (split.few is not None and tasks is not None and tasks >= split.few):
+            return (whole,)
+        again = analyze_rows(self.block, shapes, self.roots, keep=False)
+        factors = writer.space.factors[: writer.rank]
+        pieces = SplitRows(again, stages_of(again), factors, lanes, self.name, self.target)
+        self.workspaces = pieces.workspaces
+        long = split.long[0] if len(split.long) == 1 else All(split.long)
+        step = If(long, tuple(pieces.launches), (whole,))
+        if split.few is not None:
+            step = If(Condition(whole.extent, "<", Expr.const(split.few)), (step,), (whole,))
+        return (step,)
+
+
+def _split(plan: Plan) -> _Split:
+    """What is too much for one task: the rows would be scratch memory beyond the caches, or read
+    several times from memory, or there are not enough of them for all cores.
+    """
+    several = len(plan.sweeps) > 1
+
+    def at_least(size: Expr, least: int) -> Condition:
+        return Condition(size, ">=", Expr.const(least))
+
+    if plan.layout is Layout.SIDE_BY_SIDE:
+        if several:
+            return _Split((at_least(plan.cols, 4 * SPLIT_ROWS),), None)
+        return _Split((at_least(plan.cols, TALL_COLUMNS),), 16)
+    long = at_least(plan.length, 4 * SPLIT_COLUMNS)
+    if plan.layout is Layout.PARTS:
+        parts = at_least(plan.parts, 4 * SPLIT_PARTS)
+        return _Split((long, parts), None if several else 64)
+    return _Split((long,), None if plan.slots else 64)

@@ -1,15 +1,17 @@
 """What a row kernel does, before any text: sweeps over a row, and what is kept between them.
 
-The same plan serves a *column* kernel, whose reductions are of dimensions in front: what is said of
-rows here then holds for its columns, which are kept apart by the leading dimensions (`rows`) and
-the trailing ones (`inner`) alike.
+Dimensions are kept, reduced, kept, ... in turn. With one run of each the rows are *whole*; with
+reduced ones in front of the last kept ones, too, they are in *parts*; with kept ones behind, they
+are columns, *side by side*.
 """
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass, field
 
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.reductions import reduction_runs
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.errors import InternalError
 from shlo_disc.lower.cpu import cost
@@ -21,7 +23,7 @@ from shlo_disc.lower.cpu.scalar import SCALAR_OPS
 from shlo_disc.lower.cpu.target import Target
 from shlo_disc.mlir import ir, producer
 
-__all__ = ["Kept", "Plan", "Sweep", "analyze_rows", "choose_row_lanes"]
+__all__ = ["Kept", "Layout", "Plan", "Sweep", "analyze_rows", "choose_row_lanes"]
 
 
 _FREE = frozenset(
@@ -35,6 +37,14 @@ _FREE = frozenset(
     }
 )
 """Ops that cost nothing at a given index."""
+
+
+class Layout(enum.Enum):
+    """Where the elements of a row are; see the module."""
+
+    WHOLE = enum.auto()
+    PARTS = enum.auto()
+    SIDE_BY_SIDE = enum.auto()
 
 
 @dataclass
@@ -70,12 +80,15 @@ class Plan:
 
     block: ir.Block
     shapes: ShapeAnalysis
+    layout: Layout
     rows: tuple[Expr, ...]
-    """The dimensions in front of those that are reduced."""
+    """The kept dimensions in front."""
+    parts: Expr
+    """How many parts a row has: 1 but where rows are in parts."""
+    apart: Expr
+    """How many rows there are between two parts of one, or side by side: 1 where rows are whole."""
     cols: Expr
-    """How many elements are reduced together."""
-    inner: Expr
-    """How many elements the dimensions behind have: 1 in a row kernel."""
+    """Columns of a part."""
     roots: list[ir.Value]
     sweeps: list[Sweep]
     row_outputs: list[int]
@@ -88,12 +101,22 @@ class Plan:
     @property
     def space(self) -> tuple[Expr, ...]:
         """The sizes of a full-size value."""
-        return (*self.rows, self.cols, self.inner)
+        return (*self.rows, self.parts, self.apart, self.cols)
 
     @property
     def lines(self) -> tuple[Expr, ...]:
         """The sizes of what has one element a row."""
-        return (*self.rows, self.inner)
+        return (*self.rows, self.apart)
+
+    @property
+    def length(self) -> Expr:
+        """How many elements a row has."""
+        return self.parts * self.cols
+
+    @property
+    def cut(self) -> Expr:
+        """What a long row is cut along: its parts, else its columns."""
+        return self.parts if self.layout is Layout.PARTS else self.cols
 
 
 def choose_row_lanes(plan: Plan, target: Target) -> int:
@@ -107,17 +130,10 @@ def choose_row_lanes(plan: Plan, target: Target) -> int:
     return lanes
 
 
-_Sides = tuple[tuple[Expr, ...], tuple[Expr, ...], tuple[Expr, ...]]
-
-
-def _sides(op: ir.Operation, shapes: ShapeAnalysis) -> _Sides | None:
-    """Of a reduction of neighbouring dimensions, the sizes in front of them, theirs, behind."""
-    if op.name != "stablehlo.reduce":
-        return None
-    sizes, gone = tuple(shapes.shape(op.operands[0])), reduced_dims(op)
-    if not gone or gone != list(range(gone[0], gone[-1] + 1)):
-        return None
-    return sizes[: gone[0]], sizes[gone[0] : gone[-1] + 1], sizes[gone[-1] + 1 :]
+def _runs(op: ir.Operation, shapes: ShapeAnalysis) -> list[tuple[Expr, ...]]:
+    """What a reduction keeps and reduces in turn, at least one run of each."""
+    runs = reduction_runs(shapes.shape(op.operands[0]), reduced_dims(op))
+    return runs if len(runs) > 1 else [*runs, ()]
 
 
 def analyze_rows(
@@ -137,26 +153,32 @@ def analyze_rows(
     first = next((op for op in ops if op.name == "stablehlo.reduce"), None)
     if first is None:
         raise InternalError("a row fusion without a reduction")
-    sides = _sides(first, shapes)
-    if sides is None:
-        raise InternalError(
-            f"a row fusion whose reduction is not of neighbouring dimensions: {first}"
-        )
-    rows, cols, inner = sides[0], Expr.product(sides[1]), Expr.product(sides[2])
+    runs = _runs(first, shapes)
+    one = Expr.const(1)
+    rows, *products = runs[0], *map(Expr.product, runs[1:])
+    match products:
+        case [cols]:
+            layout, parts, apart = Layout.WHOLE, one, one
+        case [cols, apart]:
+            layout, parts = Layout.SIDE_BY_SIDE, one
+        case [parts, apart, cols]:
+            layout = Layout.PARTS
+        case _:
+            raise InternalError(f"no row fusion has such a reduction: {first}")
     equal = shapes.constraints.product_equal
     level: dict[ir.Value, int] = {}
     reduces: list[tuple[ir.Operation, int]] = []
     for op in ops[:-1]:
         here = max((level.get(v, 0) for v in op.operands), default=0)
-        its = _sides(op, shapes)
-        if its is not None and all(map(equal, its, (rows, [cols], [inner]))):
+        its = _runs(op, shapes) if op.name == "stablehlo.reduce" else []
+        if len(its) == len(runs) and all(map(equal, its, runs)):
             reduces.append((op, here))
             here += 1
         for result in op.results:
             level[result] = here
-    full = [bool(equal(shapes.shape(r), [*rows, cols, inner])) for r in roots]
+    full = [bool(equal(shapes.shape(r), [*rows, *products])) for r in roots]
     for root, is_full in zip(roots, full, strict=True):
-        if not is_full and not equal(shapes.shape(root), [*rows, inner]):
+        if not is_full and not equal(shapes.shape(root), [*rows, apart]):
             raise InternalError(
                 f"a result of a row fusion is neither full nor a row value: {shapes.shape(root)}"
             )
@@ -166,10 +188,12 @@ def analyze_rows(
         if is_full:
             sweeps[level.get(root, 0)].outputs.append(k)
     row_outputs = [k for k, is_full in enumerate(full) if not is_full]
-    plan = Plan(block, shapes, rows, cols, inner, roots, sweeps, row_outputs, [], [], given)
+    plan = Plan(
+        block, shapes, layout, rows, parts, apart, cols, roots, sweeps, row_outputs, [], [], given
+    )
     for op, sweep in reduces:
         # Side by side, columns are reduced in order anyway.
-        simple = takes_any_order(op) or not inner.is_one
+        simple = takes_any_order(op) or layout is Layout.SIDE_BY_SIDE
         (sweeps[sweep].simple if simple else sweeps[sweep].general).append(op)
     if keep:
         _choose_kept(plan)

@@ -1,5 +1,5 @@
 """Few long rows: kernels over pieces of them, and kernels that combine what the pieces have found.
-The same for the columns of a tall matrix.
+The same for rows in parts, and for columns of a tall matrix.
 
     stage 1   a task is a piece of a row: its reductions, into workspaces
               a task is a row: the pieces in order; values of the row, into workspaces
@@ -18,12 +18,12 @@ from typing import Self
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.errors import InternalError
 from shlo_disc.lower.cpu import cost
-from shlo_disc.lower.cpu.column_writer import ColumnWriter
 from shlo_disc.lower.cpu.index import Index, Ix
 from shlo_disc.lower.cpu.loop import ceil_div
 from shlo_disc.lower.cpu.math import emit_math
 from shlo_disc.lower.cpu.reduction import Reducer
-from shlo_disc.lower.cpu.row_plan import Plan, Sweep
+from shlo_disc.lower.cpu.row_layouts import ColumnWriter, PartsWriter
+from shlo_disc.lower.cpu.row_plan import Layout, Plan, Sweep
 from shlo_disc.lower.cpu.row_stages import Relative, Stage
 from shlo_disc.lower.cpu.row_writer import RowWriter
 from shlo_disc.lower.cpu.target import Target
@@ -31,14 +31,23 @@ from shlo_disc.lower.cpu.text import Loop, element_type, lanes_of
 from shlo_disc.lower.kernel import Launch, Workspace
 from shlo_disc.mlir import ir
 
-__all__ = ["SPLIT_COLUMNS", "SPLIT_ROWS", "SplitRows"]
+__all__ = ["SPLIT_COLUMNS", "SPLIT_PARTS", "SPLIT_ROWS", "SplitRows"]
 
 SPLIT_COLUMNS = 16384
 """Columns of a piece of a row: 64 KiB of f32, a few microseconds. It fixes the order of the sum, so
 another value gives other roundings."""
 
 SPLIT_ROWS = 512
-"""Rows of a piece of columns that lie side by side: as much of them in 32 lanes."""
+"""The same for columns that lie side by side: as much of them in 32 lanes."""
+
+SPLIT_PARTS = 4
+"""Parts of a piece of a row in parts."""
+
+_PIECE = {
+    Layout.WHOLE: SPLIT_COLUMNS,
+    Layout.PARTS: SPLIT_PARTS,
+    Layout.SIDE_BY_SIDE: SPLIT_ROWS,
+}
 
 
 class SplitRows:
@@ -55,14 +64,14 @@ class SplitRows:
     ) -> None:
         self.plan, self.stages = plan, stages
         self.lines = Expr.product(plan.lines)
-        in_rows = plan.inner.is_one
-        self.piece = SPLIT_COLUMNS if in_rows else SPLIT_ROWS
-        self.pieces = ceil_div(plan.cols, self.piece)
+        self.piece = _PIECE[plan.layout]
+        self.pieces = ceil_div(plan.cut, self.piece)
         self.workspaces: list[Expr] = []
         self._places: dict[tuple[str, ir.Value], int] = {}
         self.launches: list[Launch] = []
-        pieces, combine = (_Pieces, _Combine) if in_rows else (_ColumnPieces, _ColumnCombine)
-        elements = Expr.const(self.piece if in_rows else self.piece * lanes)
+        pieces, combine = _WRITERS[plan.layout]
+        each = {Layout.WHOLE: Expr.const(1), Layout.PARTS: plan.cols}
+        elements = each.get(plan.layout, Expr.const(lanes)) * self.piece
         time = cost.of_rows(plan.block, plan.shapes, elements, target)
         for number in range(len(stages)):
             part = pieces(self, number, factors, lanes).write()
@@ -125,9 +134,11 @@ class _Stage(RowWriter):
         return self.b.memref(slot, "i8" if type_ == "i1" else type_)
 
     def columns_of(self, first: str, type_: str) -> str:
-        """How many columns a piece has that begins at `first`, as a float."""
+        """How many elements a piece has that begins at `first`, as a float."""
         b = self.b
-        count = b.sub(b.min(b.add(first, self.split.piece), self.cols), first)
+        count = b.sub(b.min(b.add(first, self.split.piece), b.param(self.plan.cut)), first)
+        if self.plan.layout is Layout.PARTS:
+            count = b.mul(count, self.cols)
         number = b.cast("arith.index_cast", count, "i32")
         return b.broadcast(b.cast("arith.sitofp", number, element_type(type_)), lanes_of(type_))
 
@@ -141,9 +152,9 @@ class _Pieces(_Stage):
 
         def task(piece: str) -> None:
             self.here = self.line_place(piece, pieces)
-            self.found: dict[ir.Operation, str] = {}
+            self.totals: dict[ir.Operation, str] = {}
             self.first = b.mul(piece, size)
-            self.last = b.min(b.add(self.first, size), self.cols)
+            self.last = b.min(b.add(self.first, size), b.param(self.plan.cut))
             self.find_earlier()
             self.sweep(self.stage.sweep)
             if self.stage.relative:
@@ -154,10 +165,9 @@ class _Pieces(_Stage):
         self.tasks([pieces], lambda digits: task(*digits))
         return self
 
-    def _finish(self, reducer: Reducer, accs: Sequence[str], in_order: bool) -> None:
-        scalars = self.across_lanes(reducer, accs, in_order)
+    def found(self, reducer: Reducer, scalars: list[str]) -> None:
         self.put("piece", reducer, scalars, self.here)
-        self.found[reducer.op] = scalars[0]
+        self.totals[reducer.op] = scalars[0]
         if self.stage.relative:
             self.publish(reducer, scalars)
 
@@ -167,7 +177,7 @@ class _Pieces(_Stage):
             return
         b = self.b
         if relative.total is not None:
-            total = self.found[relative.total]
+            total = self.totals[relative.total]
             count = self.columns_of(self.first, b.type_of(total))
             own = b.op("arith.divf", total, count)
         else:
@@ -227,6 +237,9 @@ class _Combine(_Stage):
         b, type_ = self.b, self.b.type_of(part)
         away = b.op("arith.subf", own, final)
         if relative.total is not None:
+            # Both infinite after an overflow: then the sum is relative to `final` already.
+            same = b.cmpf("oeq", own, final)
+            away = b.select(same, b.constant(0.0, type_), away)
             count = self.columns_of(b.mul(number, self.split.piece), type_)
             shift = b.op("arith.mulf", count, b.op("arith.mulf", away, away))
             return b.op("arith.addf", part, shift)
@@ -238,12 +251,27 @@ class _Combine(_Stage):
         return b.select(nothing, zero, scaled)
 
 
+class _PiecesInParts(_Pieces, PartsWriter):
+    """A task is some parts of a row."""
+
+
+class _CombineInParts(_Combine, PartsWriter):
+    """A task is a row in parts."""
+
+
 class _ColumnPieces(_Pieces, ColumnWriter):
     """A task is a piece of columns that lie side by side."""
 
 
 class _ColumnCombine(_Combine, ColumnWriter):
     """A task is columns that lie side by side."""
+
+
+_WRITERS: dict[Layout, tuple[type[_Pieces], type[_Combine]]] = {
+    Layout.WHOLE: (_Pieces, _Combine),
+    Layout.PARTS: (_PiecesInParts, _CombineInParts),
+    Layout.SIDE_BY_SIDE: (_ColumnPieces, _ColumnCombine),
+}
 
 
 def _reductions(stages: Sequence[Stage]) -> list[ir.Operation]:

@@ -73,7 +73,8 @@ class RowWriter:
         self.end = len(self.space.factors)
         self.e = Elemental(self.b, self.space, plan.shapes, plan.block, self.arguments)
         self.cols = self.b.param(plan.cols, opaque=plan.cols.is_const and plan.cols.value > lanes)
-        self.first, self.last = self.b.constant(0, "index"), self.cols
+        self.first, self.last = self.b.constant(0, "index"), self.b.param(plan.cut)
+        """What is swept: of the columns, or of the parts where the row is in parts."""
 
     def write(self) -> Self:
         """The whole function up to `finish`; returns itself."""
@@ -99,7 +100,7 @@ class RowWriter:
     @property
     def extent(self) -> Expr:
         """How many tasks there are."""
-        return Expr.product(self.plan.rows)
+        return Expr.product(self.plan.lines)
 
     def tasks(self, more: Sequence[str], work: Callable[[Sequence[str]], None]) -> None:
         """The task loop over rows and `more` sizes, whose digits `work` is given at each place."""
@@ -126,14 +127,15 @@ class RowWriter:
 
     def is_line(self, index: Index) -> bool:
         """Whether `index` is this row's."""
-        return self._is_flat(self.space.joined(index), 0, self.rank)
+        return self.is_flat(self.space.joined(index), 0, self.rank)
 
     def is_element(self, index: Index) -> bool:
         """Whether `index` is that of the current row and columns."""
-        return self._is_flat(self.space.joined(index), 0, self.end)
+        return self.is_flat(self.space.joined(index), 0, self.end)
 
     @staticmethod
-    def _is_flat(groups: Index, first: int, last: int) -> bool:
+    def is_flat(groups: Index, first: int, last: int) -> bool:
+        """Whether groups are the flat index over factors `first` to `last`."""
         if first == last:
             return all(s.is_one for g in groups for s in g.sizes)
         return len(groups) == 1 and groups[0].at.tile == (first, last)
@@ -174,7 +176,7 @@ class RowWriter:
 
     def _row_bytes(self, element: Element) -> Expr:
         lanes = max(1, self.line_lanes)
-        return ceil_div(self.plan.cols * (element.bytes * lanes), 64) * 64
+        return ceil_div(self.plan.length * (element.bytes * lanes), 64) * 64
 
     # ---------------------------------------------------------------- sweeps
 
@@ -185,15 +187,16 @@ class RowWriter:
         until it reads the next one memory would have nothing to do.
         """
         for op in sweep.general:
-            self._general(Reducer(self.e, op))
+            reducer = Reducer(self.e, op)
+            self.found(reducer, self.in_order(reducer))
         if sweep.simple or sweep.outputs or sweep.keeps:
             reducers = [Reducer(self.e, op) for op in sweep.simple]
             start = [a for r in reducers for a in r.neutral(self.lanes)]
 
             def body(ix: Ix, mask: str | None, accs: list[str]) -> list[str]:
-                self._at(ix, mask)
+                self.at(ix, mask)
                 if asks_ahead and mask is None:
-                    self._ask_for_next_row()
+                    self.ask_for_next_row()
                 full = self._values(sweep, mask)
                 new: list[str] = []
                 for reducer, own in zip(reducers, _shares(reducers, accs), strict=True):
@@ -207,11 +210,12 @@ class RowWriter:
 
             found = self.columns(start, body)
             for reducer, own in zip(reducers, _shares(reducers, found), strict=True):
-                self._finish(reducer, own, in_order=False)
+                self.found(reducer, self.across_lanes(reducer, own, in_order=False))
         for item in sweep.keeps:
             self._override(item)
 
-    def _ask_for_next_row(self) -> None:
+    def ask_for_next_row(self) -> None:
+        """Let the caches fetch the inputs' columns that come next."""
         b = self.b
         here = self.space.force(self.space.flat_lazy(0, self.end))
         following = b.add(here.base, self.cols)
@@ -221,7 +225,8 @@ class RowWriter:
                 memory = b.memref(self.arguments.slot(Input(index)), element_of(argument).storage)
                 b.prefetch(memory, following)
 
-    def _at(self, ix: Ix, mask: str | None) -> None:
+    def at(self, ix: Ix, mask: str | None) -> None:
+        """From now on, these are the current columns."""
         self.space.tiles = [*self.digits, ix]
         self.e.tail = mask
 
@@ -296,8 +301,17 @@ class RowWriter:
         self, start: Sequence[str], body: Callable[[Ix, str | None, list[str]], list[str]]
     ) -> list[str]:
         """Run `body(columns, mask, accumulators)` over columns `first` to `last` of the row."""
+        return self.span(self.first, self.last, start, body)
+
+    def span(
+        self,
+        first: str,
+        last: str,
+        start: Sequence[str],
+        body: Callable[[Ix, str | None, list[str]], list[str]],
+    ) -> list[str]:
+        """Run `body(columns, mask, accumulators)` over columns `first` to `last` of a run."""
         b, lanes, size = self.b, self.lanes, self.plan.cols
-        first, last = self.first, self.last
         if size.is_const and size.value < lanes:
             return body(Ix(first, 1, multiple=0), b.mask(size.value, lanes), list(start))
         divisible = self.space.divisible(size, lanes)
@@ -317,23 +331,27 @@ class RowWriter:
 
     # ---------------------------------------------------------------- reductions
 
-    def _general(self, reducer: Reducer) -> None:
+    def in_order(self, reducer: Reducer) -> list[str]:
+        """Scalar accumulators over columns `first` to `last`, neighbours combined first."""
+        return self.span_in_order(reducer, self.first, self.last)
+
+    def span_in_order(self, reducer: Reducer, first: str, last: str) -> list[str]:
         """Lane l reduces the l-th run of neighbouring columns, in order."""
         b, space, lanes = self.b, self.space, self.lanes
-        run = b.div(b.add(b.sub(self.last, self.first), lanes - 1), lanes)
-        start = b.add(b.mul(b.iota(lanes), run), self.first)
+        run = b.div(b.add(b.sub(last, first), lanes - 1), lanes)
+        start = b.add(b.mul(b.iota(lanes), run), first)
         with b.loop(0, run, 1, reducer.init(lanes), hint="k") as loop:
             column = b.add(start, loop.index)
-            mask = b.cmpi("ult", column, b.broadcast(self.last, lanes))
-            self._at(space.uniform(column), None)
+            mask = b.cmpi("ult", column, b.broadcast(last, lanes))
+            self.at(space.uniform(column), None)
             values = [self._full(v, mask) for v in reducer.inputs]
             new = reducer.step(loop.args, values)
             loop.yield_(*(b.select(mask, n, o) for n, o in zip(new, loop.args, strict=True)))
-        self._finish(reducer, loop.results, in_order=True)
+        return self.across_lanes(reducer, loop.results, in_order=True)
 
-    def _finish(self, reducer: Reducer, accs: Sequence[str], in_order: bool) -> None:
-        """Combine the lanes and let the row value be found."""
-        self.publish(reducer, self.across_lanes(reducer, accs, in_order))
+    def found(self, reducer: Reducer, scalars: list[str]) -> None:
+        """What a sweep has found for a reduction."""
+        self.publish(reducer, scalars)
 
     def across_lanes(self, reducer: Reducer, accs: Sequence[str], in_order: bool) -> list[str]:
         """Scalar accumulators: the lanes as a balanced tree."""

@@ -1,0 +1,178 @@
+"""Writers of row kernels for rows that do not lie in memory as one run (see `row_plan.py`).
+
+Rows *in parts*: what is kept is between what is reduced (batch-norm of channels in front of the
+pixels). A task is one row, and sweeps over its parts one after the other.
+
+Rows *side by side*, that is, columns: what is kept is behind what is reduced. A task is as many
+columns as there are lanes. What is a scalar of a row elsewhere is a vector here, nothing is
+combined across lanes, and every column is reduced in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import ClassVar
+
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.errors import InternalError
+from shlo_disc.lower.cpu.index import Group, Index, Ix
+from shlo_disc.lower.cpu.loop import ceil_div, odometer
+from shlo_disc.lower.cpu.reduction import Reducer
+from shlo_disc.lower.cpu.row_writer import RowWriter
+
+__all__ = ["ColumnWriter", "PartsWriter"]
+
+
+class _Apart(RowWriter):
+    """Writes rows of which others lie between their elements."""
+
+    across: Ix
+    """Which of the rows that are apart."""
+
+    def line_index(self, shape: Sequence[Expr]) -> Index:
+        """Where a value of `shape`, one element a row, is read at this row."""
+        rows, same = self.space.factors[: self.rank], self.space.same_count
+        for cut in range(len(shape) + 1):
+            front, behind = tuple(shape[:cut]), tuple(shape[cut:])
+            if same(front, rows) and same(behind, [self.plan.apart]):
+                outer = Group(front, self.space.flat_lazy(0, self.rank))
+                inner = Group(behind, self.space.flat_lazy(self.rank + 1, self.rank + 2))
+                return (outer, inner) if cut else (inner,)
+        raise InternalError(f"a value of a row fusion has other rows: {shape}")
+
+    def line_place(self, piece: str | None = None, pieces: str | None = None) -> Ix:
+        """The number of this row, or where its piece `piece` of `pieces` is among all pieces."""
+        row = replace(self.space.flat(0, self.rank), tile=None)
+        if piece is not None and pieces is not None:
+            row = Ix(self.b.add(self.b.mul(row.base, pieces), piece))
+        return self.space.add(self.space.scale(row, self.plan.apart), self.across)
+
+    def is_line(self, index: Index) -> bool:
+        """Whether `index` is this row's."""
+        groups = self.space.joined(index)
+        front, behind = groups[:-1], groups[-1:]
+        place = self.rank + 1
+        return self.is_flat(front, 0, self.rank) and self.is_flat(behind, place, place + 1)
+
+
+class PartsWriter(_Apart):
+    """Writes rows in parts."""
+
+    def factors(self, rows: Sequence[Expr]) -> list[Expr]:
+        """The tile space over row factors: parts, rows between them, columns."""
+        return [*rows, self.plan.parts, self.plan.apart, self.plan.cols]
+
+    def tasks(self, more: Sequence[str], work: Callable[[Sequence[str]], None]) -> None:
+        """The task loop over rows and `more` sizes, whose digits `work` is given at each place."""
+        sizes = [self.b.param(f) for f in self.space.factors[: self.rank]]
+
+        def task(number: str, digits: list[str]) -> None:
+            self.digits = [Ix(d) for d in digits[: self.rank]]
+            self.across = Ix(digits[-1])
+            self.at_columns(self.space.zero(), self.space.zero())
+            work(digits[self.rank : -1])
+
+        odometer(self.b, [*sizes, *more, self.b.param(self.plan.apart)], task)
+
+    def at_columns(self, part: Ix, columns: Ix) -> None:
+        """From now on, these are the current part and columns."""
+        self.part = part
+        self.space.tiles = [*self.digits, part, self.across, columns]
+
+    def at(self, ix: Ix, mask: str | None) -> None:
+        """From now on, these are the current columns."""
+        self.at_columns(self.part, ix)
+        self.e.tail = mask
+
+    def columns(
+        self, start: Sequence[str], body: Callable[[Ix, str | None, list[str]], list[str]]
+    ) -> list[str]:
+        """Run `body(columns, mask, accumulators)` over parts `first` to `last` of the row."""
+        with self.b.loop(self.first, self.last, 1, list(start), hint="part") as loop:
+            self.part = Ix(loop.index)
+            loop.yield_(*self.span(self.b.constant(0, "index"), self.cols, loop.args, body))
+        return loop.results
+
+    def in_order(self, reducer: Reducer) -> list[str]:
+        """Part after part."""
+        with self.b.loop(self.first, self.last, 1, reducer.init(0), hint="part") as loop:
+            self.part = Ix(loop.index)
+            found = self.span_in_order(reducer, self.b.constant(0, "index"), self.cols)
+            loop.yield_(*reducer.merge(loop.args, found))
+        return loop.results
+
+    def scratch_place(self) -> Ix:
+        """Where the current columns are in a scratch row."""
+        start = self.space.scale(self.part, self.plan.cols)
+        return self.space.add(start, self.space.tiles[-1])
+
+
+class ColumnWriter(_Apart):
+    """Writes rows side by side: columns."""
+
+    side_by_side: ClassVar[bool] = True
+
+    def factors(self, rows: Sequence[Expr]) -> list[Expr]:
+        """The tile space over factors of the leading dimensions: what is reduced, columns."""
+        return [*rows, self.plan.cols, self.plan.apart]
+
+    @property
+    def extent(self) -> Expr:
+        """How many tasks there are."""
+        return Expr.product(self.plan.rows) * ceil_div(self.plan.apart, self.lanes)
+
+    def tasks(self, more: Sequence[str], work: Callable[[Sequence[str]], None]) -> None:
+        """The task loop over leading dimensions, `more` sizes and columns; see `RowWriter`."""
+        b, lanes, columns = self.b, self.lanes, self.plan.apart
+        sizes = [*(b.param(f) for f in self.space.factors[: self.rank]), *more]
+        divisible = self.space.divisible(columns, lanes)
+
+        def at(digits: Sequence[str], start: str, mask: str | None) -> None:
+            overrides = dict(self.e.overrides)
+            self.line_mask = self.e.tail = mask
+            self.digits = [Ix(d) for d in digits[: self.rank]]
+            self.across = Ix(start, 1, multiple=lanes)
+            self.space.tiles = [*self.digits, self.space.zero(), self.across]
+            work(digits[self.rank : -1])
+            self.e.overrides = overrides
+
+        def task(number: str, digits: list[str]) -> None:
+            start = b.mul(digits[-1], lanes)
+            left = b.sub(b.param(columns), start)
+            if divisible:
+                at(digits, start, None)
+            elif columns.is_const and columns.value < lanes:
+                at(digits, start, b.mask(columns.value, lanes))
+            else:
+                with b.if_(b.cmpi("sge", left, b.constant(lanes, "index"))) as branch:
+                    at(digits, start, None)
+                    with branch.otherwise():
+                        at(digits, start, b.mask(left, lanes))
+
+        odometer(b, [*sizes, b.param(ceil_div(columns, lanes))], task)
+
+    def columns(
+        self, start: Sequence[str], body: Callable[[Ix, str | None, list[str]], list[str]]
+    ) -> list[str]:
+        """Run `body(place, mask, accumulators)` from `first` to `last`, one after the other."""
+        with self.b.loop(self.first, self.last, 1, list(start), hint="k") as loop:
+            loop.yield_(*body(Ix(loop.index), self.line_mask, list(loop.args)))
+        return loop.results
+
+    def at(self, ix: Ix, mask: str | None) -> None:
+        """From now on, this is the current place in the columns."""
+        self.space.tiles = [*self.digits, ix, self.across]
+        self.e.tail = mask
+
+    def scratch_place(self) -> Ix:
+        """Where the current elements are in scratch memory that holds these columns alone."""
+        here = self.space.tiles[-2].base
+        return Ix(self.b.mul(here, self.lanes), 1, multiple=self.lanes)
+
+    def across_lanes(self, reducer: Reducer, accs: Sequence[str], in_order: bool) -> list[str]:
+        """Every lane is a column of its own."""
+        return list(accs)
+
+    def ask_for_next_row(self) -> None:
+        """The next row of these columns is too near to ask for it."""

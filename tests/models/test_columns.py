@@ -1,0 +1,156 @@
+"""Reductions of dimensions in front of kept ones, chained: against float64 and XLA, every size."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import shlo_disc
+from tests.models.harness import kernels
+
+SIZES = [(0, 5), (1, 1), (3, 7), (7, 8), (17, 33), (64, 64), (100, 130), (2100, 70), (9000, 9)]
+
+
+def batch_norm(x, axes):
+    mean = x.mean(axes, keepdims=True)
+    variance = jnp.square(x - mean).mean(axes, keepdims=True)
+    return (x - mean) * jax.lax.rsqrt(variance + 1e-5), mean, variance
+
+
+def first(x):
+    return batch_norm(x, 0)
+
+
+def pixels_first(x):
+    return batch_norm(jnp.stack([x, x + 1])[:, :, None], (0, 1, 2))
+
+
+def channels_first(x):
+    return batch_norm(jnp.stack([x, x + 1, x * 2], 1), (0, 2))
+
+
+def groups(x):
+    return batch_norm(jnp.stack([jnp.stack([x, x + 1], 1)] * 3), (1, 3))
+
+
+def middle(x):
+    return jax.nn.softmax(jnp.stack([x, x * 2, -x]), axis=1)
+
+
+def weighed(x):
+    """A chain no rule covers."""
+    weights = 1 / (1 + jnp.abs(x - x.max(0)))
+    share = weights / weights.sum(0)
+    return share, (share * x).sum(0)
+
+
+FUNCTIONS = {
+    "arg-max": lambda x: (jnp.argmax(x, 0), jnp.argmin(x, 0)),
+    "batch-norm": first,
+    "batch-norm of channels": channels_first,
+    "batch-norm of pixels": pixels_first,
+    "group-norm": groups,
+    "logsumexp": lambda x: jax.nn.logsumexp(x, axis=0),
+    "products": lambda x: (jnp.cos(x).prod(0), (x * 0.1).sum(0), x.min(0)),
+    "softmax": lambda x: jax.nn.softmax(x, axis=0),
+    "softmax in the middle": middle,
+    "standardize": lambda x: jax.nn.standardize(x, axis=0),
+    "variance": lambda x: x.var(0),
+    "weighed": weighed,
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_agrees_with_float64(name: str) -> None:
+    function = FUNCTIONS[name]
+    ours = shlo_disc.jit(function)
+    for shape in SIZES:
+        if name in ("arg-max", "products", "weighed") and not shape[0]:
+            continue
+        x = np.random.default_rng(0).standard_normal(shape).astype(np.float32) * 3 + 1
+        with jax.enable_x64(True):
+            want = jax.tree.leaves(function(jnp.asarray(x, jnp.float64)))
+        for got, exact in zip(jax.tree.leaves(ours(jnp.asarray(x))), want, strict=True):
+            np.testing.assert_allclose(got, exact, rtol=3e-5, atol=3e-6, err_msg=str(shape))
+
+
+@pytest.mark.parametrize(
+    "name", ["batch-norm", "batch-norm of channels", "softmax", "variance", "weighed"]
+)
+@pytest.mark.parametrize("shape", [(20, 9), (2100, 9), (2100, 70)])
+def test_what_is_no_number_is_as_in_xla(name: str, shape: tuple[int, int]) -> None:
+    function = FUNCTIONS[name]
+    x = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
+    x[:, 1], x[0, 2], x[-1, 3] = -np.inf, np.inf, np.nan
+    x[5, 4], x[:9, 5], x[7, 6] = -np.inf, 1e38, -0.0
+    ours, xla = shlo_disc.jit(function)(jnp.asarray(x)), jax.jit(function)(jnp.asarray(x))
+    for got, want in zip(jax.tree.leaves(ours), jax.tree.leaves(xla), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16, jnp.float32, jnp.int32, jnp.bool_])
+def test_every_type(dtype) -> None:
+    def function(x):
+        return x.max(0), x == x.max(0), x.any(0), x.min((0,))
+
+    ours = shlo_disc.jit(function)
+    for shape in [(1, 1), (50, 30), (2100, 65), (8200, 3)]:
+        x = np.random.default_rng(2).integers(-9, 9, shape).astype(dtype)
+        for got, want in zip(ours(jnp.asarray(x)), function(jnp.asarray(x)), strict=True):
+            np.testing.assert_array_equal(got, want)
+
+
+def test_two_reductions_in_order() -> None:
+    """A body that is not commutative takes rows, and parts of rows, in order."""
+
+    def last(x, dims):
+        return jax.lax.reduce(x, np.float32(0), lambda a, b: jnp.where(b > 0, b, a), dims)
+
+    for dims in ((0,), (0, 2)):
+        ours = shlo_disc.jit(lambda x, dims=dims: last(x, dims))
+        for shape in [(3, 5, 4), (40, 3, 70), (2100, 2, 33)]:
+            x = np.random.default_rng(3).standard_normal(shape).astype(np.float32)
+            rows = x if dims == (0,) else np.moveaxis(x, 1, 2).reshape(-1, shape[1])
+            want = np.zeros(rows.shape[1:], np.float32)
+            for row in rows:
+                want = np.where(row > 0, row, want)
+            np.testing.assert_array_equal(ours(jnp.asarray(x)), want)
+
+
+def test_a_large_mean_does_not_spoil_the_variance() -> None:
+    x = np.random.default_rng(1).standard_normal((30000, 70)).astype(np.float32) + 4096
+    x[:512] -= 100  # pieces of different means
+    got = shlo_disc.jit(lambda x: x.var(0))(jnp.asarray(x))
+    np.testing.assert_allclose(got, x.astype(np.float64).var(0), rtol=1e-4)
+    parts = x[:3000].reshape(1000, 3, 70)
+    got = shlo_disc.jit(lambda x: x.var((0, 2)))(jnp.asarray(parts))
+    np.testing.assert_allclose(got, parts.astype(np.float64).var((0, 2)), rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("batch-norm", "column"),
+        ("softmax", "column"),
+        ("variance", "column"),
+        ("standardize", "column"),
+    ],
+)
+def test_a_chain_is_one_kernel(name: str, kind: str) -> None:
+    assert kernels(FUNCTIONS[name], jnp.ones((5, 6))) == [kind]
+
+
+def test_channels_in_front_of_pixels_are_rows() -> None:
+    def function(x):
+        return batch_norm(x, (0, 2, 3))
+
+    assert kernels(function, jnp.ones((5, 6, 7, 8))) == ["row"]
+
+
+def test_sums_of_the_same_gradient_are_one_kernel() -> None:
+    def function(g, x):
+        return (g * x).sum(0), g.sum(0)
+
+    assert kernels(function, jnp.ones((5, 6)), jnp.ones((5, 6))) == ["column"]
