@@ -43,25 +43,35 @@ def turned_pairs(x: jax.Array) -> jax.Array:
     return jnp.stack([-x[:, 1::2], x[:, ::2]], -1).reshape(x.shape)
 
 
-OTHERS: dict[str, tuple[Callable[..., jax.Array], tuple[tuple[int, int], ...]]] = {
+def batch_norm(x: jax.Array, axes: tuple[int, ...]) -> jax.Array:
+    """Mean 0 and variance 1 over `axes`, as in training."""
+    mean, variance = x.mean(axes, keepdims=True), x.var(axes, keepdims=True)
+    return (x - mean) * jax.lax.rsqrt(variance + 1e-5)
+
+
+OTHERS: dict[str, tuple[Callable[..., jax.Array], tuple[tuple[int, ...], ...]]] = {
     "softmax": (jax.nn.softmax, ((1, 1 << 22), (4, 1 << 20))),
     "layer-norm": (layer_norm, ((1, 1 << 22), (4, 1 << 20))),
     "arg-max": (lambda x: jnp.argmax(x, -1), ((1, 50257), (32, 50257), (1, 1 << 22))),
     "turned pairs": (turned_pairs, ((64, 64), (4096, 768))),
+    "batch-norm, NHWC": (lambda x: batch_norm(x, (0, 1, 2)), ((8, 14, 14, 256), (32, 28, 28, 128))),
+    "batch-norm, NCHW": (lambda x: batch_norm(x, (0, 2, 3)), ((8, 256, 14, 14), (32, 128, 28, 28))),
+    "softmax, first axis": (lambda x: jax.nn.softmax(x, 0), ((64, 64), (4096, 768))),
 }
-"""Functions without a peer, and their shapes: few long rows, and columns in steps."""
+"""Functions without a peer, and their shapes: few long rows, columns in steps, reductions of other
+than the last dimension."""
 
 
 TWO_ARRAYS = frozenset({"element-wise", "transpose + bias"})
 """The others take one."""
 
 
-def _inputs(name: str, rows: int, columns: int) -> tuple[jax.Array, ...]:
+def _inputs(name: str, shape: tuple[int, ...]) -> tuple[jax.Array, ...]:
     rng = np.random.default_rng(0)
-    x = jnp.asarray(rng.standard_normal((rows, columns), np.float32))
+    x = jnp.asarray(rng.standard_normal(shape, np.float32))
     if name == "element-wise":
         return x, x + 1
-    return (x, jnp.ones(rows)) if name.startswith("transpose") else (x,)
+    return (x, jnp.ones(shape[0])) if name.startswith("transpose") else (x,)
 
 
 def micro(console: Console, quick: bool) -> None:
@@ -72,7 +82,7 @@ def micro(console: Console, quick: bool) -> None:
             ours, theirs = shlo_disc.jit(function), jax.jit(function)
             large = (4096, 2048) if name == "element-wise" else (4096, 768)
             for rows, columns in ((64, 64),) if quick else ((64, 64), large):
-                x = _inputs(name, rows, columns)
+                x = _inputs(name, (rows, columns))
                 calls: dict[str, Any] = {
                     "ours": lambda f=ours, x=x: f(*x),
                     "jax.jit": lambda f=theirs, x=x: f(*x),
@@ -85,11 +95,12 @@ def micro(console: Console, quick: bool) -> None:
             # Columns of pairs are even in number.
             named = {"shapes": ("n, 2*m",)} if name == "turned pairs" else {}
             ours, theirs = shlo_disc.jit(function, **named), jax.jit(function)
-            for rows, columns in shapes[:1] if quick else shapes:
-                x = _inputs(name, rows, columns)
+            for shape in shapes[:1] if quick else shapes:
+                x = _inputs(name, shape)
                 both = {"ours": lambda f=ours, x=x: f(*x), "jax.jit": lambda f=theirs, x=x: f(*x)}
                 moved = x[0].nbytes + ours(*x).nbytes
-                yield Case(f"{name} {rows} x {columns}", both, read_bytes=float(moved),
+                size = " x ".join(map(str, shape))
+                yield Case(f"{name} {size}", both, read_bytes=float(moved),
                            settle=SETTLE, inputs=x)  # fmt: skip
 
     compare(console, "micro", "micro", cases(), seconds=0.3 if quick else 1.5)

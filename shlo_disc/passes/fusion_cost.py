@@ -14,10 +14,19 @@ kernels stay apart.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.memory import value_bytes
 from shlo_disc.mlir import ir
-from shlo_disc.passes.fusion_graph import MAX_CLUSTER_INPUTS, Cluster, Graph, Node, opaque_kind
+from shlo_disc.passes.fusion_graph import (
+    MAX_CLUSTER_INPUTS,
+    Cluster,
+    Graph,
+    Node,
+    Shape,
+    opaque_kind,
+)
 from shlo_disc.passes.op_classes import EXPENSIVE, HARD_OPERANDS, RESHAPES
 from shlo_disc.passes.plan_updates import is_run
 from shlo_disc.passes.rules import takes_one_window
@@ -176,18 +185,20 @@ class Costs(Graph):
         return None
 
     def side_by_side(self) -> None:
-        """Small loop clusters over one static shape become one."""
-        groups: dict[tuple[int, ...], list[Cluster]] = {}
+        """Small loop clusters over one static shape become one; so do column clusters that sum up
+        equally many rows to small static results.
+        """
+        groups: dict[tuple[str | Shape, ...], list[Cluster]] = {}
         for cluster in dict.fromkeys(self.cluster_of.values()):
-            if cluster.kind != "loop" or not all(size.is_const for size in cluster.space):
-                continue
-            sizes = tuple(size.value for size in cluster.space)
-            if 1 < Expr.product(cluster.space).value <= SMALL:
-                groups.setdefault(sizes, []).append(cluster)
-        for sizes, group in groups.items():
-            union = group[0]
+            sizes = _small_results(cluster)
+            if sizes:
+                groups.setdefault((cluster.kind, sizes, *cluster.runs[1::2]), []).append(cluster)
+        for group in groups.values():
+            union, sizes = group[0], _small_results(group[0])
+            assert sizes is not None
             for cluster in group[1:]:
-                both = Cluster("loop", union.space, members=union.members | cluster.members)
+                both = replace(union, members=union.members | cluster.members)
+                both.clones, both.because = set(), []
                 both.inherit(union, cluster)
                 if self.misfit(both) is not None or both.clones & both.members:
                     continue
@@ -197,6 +208,16 @@ class Costs(Graph):
                     both.because.append(note)
                 self.replace(both, union, cluster)
                 union = both
+
+
+def _small_results(cluster: Cluster) -> Shape | None:
+    """The sizes of what a loop or column cluster computes, where they are static and small."""
+    if cluster.kind not in ("column", "loop"):
+        return None
+    sizes = tuple(size for run in cluster.runs[::2] for size in run)
+    if not sizes or not all(size.is_const for size in sizes):
+        return None
+    return sizes if Expr.product(sizes).value <= SMALL else None
 
 
 def _is_slice(node: Node) -> bool:

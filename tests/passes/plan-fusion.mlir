@@ -615,3 +615,20 @@ func.func @main(%x: tensor<8x8xf32>) -> tensor<8x8xf32> {
   %y = stablehlo.subtract %x, %b : tensor<8x8xf32>
   return %y : tensor<8x8xf32>
 }
+
+// -----
+
+// Sums over equally many rows to small results share a launch though they share no operand.
+// CHECK-LABEL: func.func @main
+// CHECK: %[[F:.+]]:2 = "disc.fusion"(%arg0, %arg1)
+// CHECK: kind = "column"
+// CHECK-SAME: small kernels over 8 elements side by side
+// CHECK-NEXT: "disc.fusion"(%arg2)
+// CHECK: kind = "column"
+func.func @main(%x: tensor<?x8xf32> {disc.shape = ["n", "8"]}, %y: tensor<?x8xf32> {disc.shape = ["n", "8"]}, %z: tensor<?x8xf32> {disc.shape = ["m", "8"]}) -> (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>) {
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %a = stablehlo.reduce(%x init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<?x8xf32>, tensor<f32>) -> tensor<8xf32>
+  %b = stablehlo.reduce(%y init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<?x8xf32>, tensor<f32>) -> tensor<8xf32>
+  %c = stablehlo.reduce(%z init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<?x8xf32>, tensor<f32>) -> tensor<8xf32>
+  return %a, %b, %c : tensor<8xf32>, tensor<8xf32>, tensor<8xf32>
+}

@@ -135,7 +135,7 @@ def _split(plan: Plan) -> _Split:
     """What is too much for one task: the rows would be scratch memory beyond the caches, or read
     several times from memory, or there are not enough of them for all cores.
     """
-    several = len(plan.sweeps) > 1
+    several = sum(bool(s.simple or s.general or s.outputs) for s in plan.sweeps) > 1
 
     def at_least(size: Expr, least: int) -> Condition:
         return Condition(size, ">=", Expr.const(least))
@@ -143,7 +143,7 @@ def _split(plan: Plan) -> _Split:
     if plan.layout is Layout.SIDE_BY_SIDE:
         if several:
             return _Split((at_least(plan.cols, 4 * SPLIT_ROWS),), None)
-        return _Split((at_least(plan.cols, TALL_COLUMNS),), 16)
+        return _Split((at_least(plan.cols, TALL_COLUMNS),), 8)
     long = at_least(plan.length, 4 * SPLIT_COLUMNS)
     if plan.layout is Layout.PARTS:
         parts = at_least(plan.parts, 4 * SPLIT_PARTS)
