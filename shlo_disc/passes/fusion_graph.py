@@ -185,8 +185,8 @@ class Graph:
         return len(a) == len(b) and all(x == y or equal(x, y) for x, y in zip(a, b, strict=True))
 
     def level(self, shape: Shape, row: Cluster) -> str | None:
-        """Has a value the elements of the row cluster's space (full) or of its rows (row)? Of a
-        column cluster, columns are meant.
+        """Has a value the elements of the row cluster's space (full; flat: in other dimensions), or
+        of its rows (row)? Of a column cluster, columns are meant.
         """
         key = (shape, row.space, row.reduced)
         if key not in self._levels:
@@ -195,6 +195,8 @@ class Graph:
                 found = "full"
             elif self.same(squeezed(shape), tuple(size for run in row.runs[::2] for size in run)):
                 found = "row"
+            elif self.shapes.constraints.product_equal(shape, row.space):
+                found = "flat"
             self._levels[key] = found
         return self._levels[key]
 
@@ -204,7 +206,7 @@ class Graph:
         """Does `chain` give every element of the full value `base` its own place?"""
         values = [base, *(op.results[0] for op in chain)]
         return all(op.name in RESHAPES for op in chain) and all(
-            self.level(self.shapes.shape(v), row) == "full" for v in values
+            self.level(self.shapes.shape(v), row) in ("full", "flat") for v in values
         )
 
     def bases(self, value: ir.Value) -> Iterator[tuple[ir.Value, list[ir.Operation]]]:

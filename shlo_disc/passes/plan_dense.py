@@ -357,6 +357,8 @@ class DensePlanner(Costs):
             return "the weights are read at other places, too"
         if middle.reduced != (len(middle.space) - 1,):
             return "the rows have several dimensions"
+        if self.level(self.shapes.shape(mix.operands[number]), middle) != "full":
+            return "the weights are read in other dimensions"
         if not self._same_type(self._dot_of(front), middle, mix):
             return "scores, weights and result are not all f32 or all f64"
         behind = self.cluster_of[mix.index]

@@ -19,6 +19,9 @@ from shlo_disc.passes.plan_dense import DensePlanner
 
 __all__ = ["RowPlanner"]
 
+_LEVELS = {"elementwise": ("full", "flat", "row"), "moving": ("full", "row")}
+"""What the members of a cluster may be, by their role."""
+
 MIN_COLUMNS = 16
 """Of rows that are apart: shorter ones would leave lanes empty."""
 
@@ -127,7 +130,7 @@ class RowPlanner(DensePlanner):
     # ---------------------------------------------------------------- legality
 
     def in_rows(self, row: Cluster) -> bool:
-        """Every member is full or row, and reads members only at its own index."""
+        """Every member is full, flat or row, and reads members only at its own index."""
         for index in row.members:
             node = self.nodes[index]
             if node.role == "loop":
@@ -135,7 +138,7 @@ class RowPlanner(DensePlanner):
                     return False
                 if not self.is_space(self.shapes.shape(node.operands[0]), dimensions(node.op), row):
                     return False
-            elif self.level(node.shapes[0], row) is None:
+            elif self.level(node.shapes[0], row) not in _LEVELS[node.role]:
                 return False
             for value in node.operands:
                 for base, chain in self.bases(value):
@@ -164,7 +167,7 @@ class RowPlanner(DensePlanner):
         if self.level(self.shapes.shape(base), row) != "row":
             return False
         return all(
-            self.level(self.shapes.shape(op.results[0]), row) is not None
+            self.level(self.shapes.shape(op.results[0]), row) in ("full", "row")
             and (op.name in RESHAPES or self._keeps_order(op, row))
             for op in chain
         )

@@ -90,7 +90,7 @@ def test_weights_are_named_by_path():
 def test_peers_compute_what_we_compute():
     with Peers() as peers:
         for name, function in micro.FUNCTIONS.items():
-            inputs = micro._inputs(name, 8, 6)
+            inputs = micro._inputs(name, (8, 6))
             peers.load(name)
             systems, failed = peers.systems(inputs, np.asarray(function(*inputs)))
             assert "torch.compile" in systems, (name, failed)

@@ -154,3 +154,37 @@ def test_sums_of_the_same_gradient_are_one_kernel() -> None:
         return (g * x).sum(0), g.sum(0)
 
     assert kernels(function, jnp.ones((5, 6)), jnp.ones((5, 6))) == ["column"]
+
+
+def group_norm(x, gain, bias):
+    """Of [batch, channels, height, width], two groups."""
+    batch, channels, height, width = x.shape
+    groups = x.reshape(batch, 2, channels // 2 * height * width)
+    centred = groups - groups.mean(-1, keepdims=True)
+    scaled = centred * jax.lax.rsqrt(jnp.square(centred).mean(-1, keepdims=True) + 1e-5)
+    return scaled.reshape(x.shape) * gain[:, None, None] + bias[:, None, None]
+
+
+def image_norm(x, gain, bias):
+    """Over height and width, with a gain for every column."""
+    centred = x - x.mean((-2, -1), keepdims=True)
+    scaled = centred * jax.lax.rsqrt(jnp.square(centred).mean((-2, -1), keepdims=True) + 1e-5)
+    return scaled * jnp.resize(gain, x.shape[-1:]) + bias[:, None, None]
+
+
+@pytest.mark.parametrize("function", [group_norm, image_norm])
+def test_what_reads_along_some_columns_is_in_the_kernel_of_its_rows(function) -> None:
+    compiled = {
+        "group_norm": shlo_disc.jit(group_norm, shapes=("b, 2*c, h, w", "2*c", "2*c")),
+        "image_norm": shlo_disc.jit(image_norm),
+    }[function.__name__]
+    for shape in [(1, 2, 1, 1), (2, 4, 3, 5), (3, 6, 7, 16), (2, 8, 20, 33), (1, 2, 300, 250)]:
+        rng = np.random.default_rng(4)
+        x, gain, bias = (
+            rng.standard_normal(s).astype(np.float32) for s in (shape, shape[1:2], shape[1:2])
+        )
+        with jax.enable_x64(True):
+            want = function(*(jnp.asarray(v, jnp.float64) for v in (x, gain, bias)))
+        np.testing.assert_allclose(compiled(x, gain, bias), want, rtol=3e-5, atol=3e-6)
+    text = str(compiled.explain())
+    assert "1 kernels" in text, text

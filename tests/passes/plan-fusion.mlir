@@ -632,3 +632,29 @@ func.func @main(%x: tensor<?x8xf32> {disc.shape = ["n", "8"]}, %y: tensor<?x8xf3
   %c = stablehlo.reduce(%z init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<?x8xf32>, tensor<f32>) -> tensor<8xf32>
   return %a, %b, %c : tensor<8xf32>, tensor<8xf32>, tensor<8xf32>
 }
+
+// -----
+
+// What reads a row cluster's values in other dimensions is in its kernel: a group-norm and the gain
+// behind it.
+// CHECK-LABEL: func.func @main
+// CHECK: %[[F:.+]] = "disc.fusion"(%arg0, %arg1)
+// CHECK: stablehlo.reduce
+// CHECK: stablehlo.subtract
+// CHECK: stablehlo.dynamic_reshape
+// CHECK: stablehlo.multiply
+// CHECK: kind = "row"
+// CHECK-SAME: reduced = array<i64: 1>
+// CHECK-NEXT: return %[[F]]
+func.func @main(%x: tensor<?x?xf32> {disc.shape = ["n", "4*p"]}, %g: tensor<4xf32>) -> tensor<?x4x?xf32> {
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %s = "disc.shape"() {dims = ["n", "4*p"]} : () -> tensor<2xi64>
+  %t = "disc.shape"() {dims = ["n", "4", "p"]} : () -> tensor<3xi64>
+  %a = stablehlo.reduce(%x init: %zero) applies stablehlo.add across dimensions = [1] : (tensor<?x?xf32>, tensor<f32>) -> tensor<?xf32>
+  %b = stablehlo.dynamic_broadcast_in_dim %a, %s, dims = [0] : (tensor<?xf32>, tensor<2xi64>) -> tensor<?x?xf32>
+  %c = stablehlo.subtract %x, %b : tensor<?x?xf32>
+  %r = stablehlo.dynamic_reshape %c, %t : (tensor<?x?xf32>, tensor<3xi64>) -> tensor<?x4x?xf32>
+  %h = stablehlo.dynamic_broadcast_in_dim %g, %t, dims = [1] : (tensor<4xf32>, tensor<3xi64>) -> tensor<?x4x?xf32>
+  %y = stablehlo.multiply %r, %h : tensor<?x4x?xf32>
+  return %y : tensor<?x4x?xf32>
+}

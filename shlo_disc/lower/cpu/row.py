@@ -22,11 +22,12 @@ fit a cache: see `row_split.py`. The choice depends on sizes alone.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.lower.cpu import cost
+from shlo_disc.lower.cpu.index import refine
 from shlo_disc.lower.cpu.loop import choose_lanes, fusion_name
 from shlo_disc.lower.cpu.row_layouts import ColumnWriter, PartsWriter
 from shlo_disc.lower.cpu.row_plan import Layout, Plan, analyze_rows, choose_row_lanes
@@ -108,9 +109,7 @@ class _Emitter:
 
     def steps(self, lanes: int) -> tuple[Step, ...]:
         """All of it with vectors of `lanes`."""
-        plan, shapes = self.plan, self.shapes
-        make = _WRITERS[plan.layout]
-        writer = write_rows(plan, shapes, lambda factors: make(plan, factors, lanes).write())
+        plan, shapes, writer = self.plan, self.shapes, self._whole(self.plan, lanes)
         elements = plan.cols * lanes if plan.layout is Layout.SIDE_BY_SIDE else plan.length
         time = cost.of_rows(self.block, shapes, elements, self.target)
         whole = writer.launch(self.name, time)
@@ -129,6 +128,19 @@ class _Emitter:
         if split.few is not None:
             step = If(Condition(whole.extent, "<", Expr.const(split.few)), (step,), (whole,))
         return (step,)
+
+    def _whole(self, plan: Plan, lanes: int) -> RowWriter:
+        """Rows that are not cut; in parts where something is read along some trailing columns."""
+        make = _WRITERS[plan.layout]
+        writer = write_rows(plan, self.shapes, lambda factors: make(plan, factors, lanes).write())
+        if plan.layout is Layout.WHOLE:
+            space = writer.space
+            factors = refine(space.factors, space.wanted, self.shapes.constraints.equal)
+            cols = factors[-1]
+            if cols != plan.cols and (not cols.is_const or cols.value >= lanes):
+                cut = replace(plan, layout=Layout.PARTS, parts=factors[-2], cols=cols)
+                return self._whole(cut, lanes)
+        return writer
 
 
 def _split(plan: Plan) -> _Split:

@@ -25,7 +25,7 @@ __all__ = ["ColumnWriter", "PartsWriter"]
 
 
 class _Apart(RowWriter):
-    """Writes rows of which others lie between their elements."""
+    """Writes rows of which others lie between their elements, or, in parts, may lie."""
 
     across: Ix
     """Which of the rows that are apart."""
@@ -51,6 +51,8 @@ class _Apart(RowWriter):
     def is_line(self, index: Index) -> bool:
         """Whether `index` is this row's."""
         groups = self.space.joined(index)
+        if self.plan.apart.is_one:
+            return self.is_flat(groups, 0, self.rank)
         front, behind = groups[:-1], groups[-1:]
         place = self.rank + 1
         return self.is_flat(front, 0, self.rank) and self.is_flat(behind, place, place + 1)

@@ -8,6 +8,7 @@ from typing import ClassVar, Self, TypeVar
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.errors import InternalError
 from shlo_disc.lower.cpu.elemental import Arguments, Elemental
 from shlo_disc.lower.cpu.elements import Element, element_of
 from shlo_disc.lower.cpu.index import Index, Ix, Space, refine
@@ -384,7 +385,9 @@ class RowWriter:
 
     def _announce(self, result: ir.Value, register: str) -> None:
         def found(index: Index, mask: str | None) -> str | None:
-            return register if self.is_line(index) else None
+            if not self.is_line(index):
+                raise InternalError(f"a row reads the reduction of another row: {result.owner}")
+            return register
 
         self.e.overrides[result] = found
 
