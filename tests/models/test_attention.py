@@ -336,3 +336,23 @@ def test_what_is_no_attention_is_still_right(function):
         got, want = shlo_disc.jit(function)(*args), function(*args)
         for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
             np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=2e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_few_rows_read_keys_and_values_in_place(dtype) -> None:
+    def function(q, k, v):
+        seen = jnp.tril(jnp.ones((q.shape[1], k.shape[1]), bool), k.shape[1] - q.shape[1])
+        scores = jnp.where(seen, jnp.einsum("bthd,bshd->bhts", q, k) / 4.0, -1e30)
+        return jnp.einsum("bhts,bshd->bthd", jax.nn.softmax(scores), v) * 2.0
+
+    sizes = tuple(f"b, {n}, 3, d" for n in ("t", "s", "s"))
+    rng = np.random.default_rng(5)
+    with jax.enable_x64(True):
+        ours = shlo_disc.jit(function, shapes=sizes, constraints=("s >= t",))
+        for t in (1, 2, 3):
+            for s, d in [(3, 1), (5, 7), (8, 8), (17, 20), (100, 64), (33, 72), (9, 129)]:
+                q, k, v = (rng.standard_normal((2, n, 3, d)).astype(dtype) for n in (t, s, s))
+                want = function(*(jnp.asarray(x, jnp.float64) for x in (q, k, v)))
+                tolerance = 1e-5 if dtype == np.float32 else 1e-13
+                np.testing.assert_allclose(ours(q, k, v), want, rtol=tolerance, atol=tolerance)
+    assert kernels(function, *(jnp.ones((2, 3, 3, 8)) for _ in range(3))) == ["attention"]

@@ -73,6 +73,12 @@ REDUCING = {
     "column mean": lambda v: v.mean(1, keepdims=True),
     "whole maximum": lambda v: v.max(),
     "softmax": lambda v: jax.nn.softmax(v, -1),
+    "softmax of columns": lambda v: jax.nn.softmax(v, 1),
+    "batch mean": lambda v: v.mean((0, 1), keepdims=True),
+    "channels centred": lambda v: v - v.mean((0, 2), keepdims=True),
+    "scaled in other dimensions": lambda v: (
+        (v - v.max((0, 1))).reshape(-1, v.shape[-1]) * 0.5
+    ).reshape(v.shape),
     "centred": lambda v: v - v.mean(-1, keepdims=True),
 }
 BINARY = {

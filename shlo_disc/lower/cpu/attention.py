@@ -6,8 +6,9 @@
 
 One kernel: a task is a run of rows of one batch entry. It packs K and V into panels (once for all
 its neighbours of the same batch entry), then takes blocks of rows through all three stages while
-their scores stay in L2. Rows are whole, so the row program is the one of kind `row`, in place over
-the scores, and any reduction is allowed in it; nothing of size m x n reaches memory.
+their scores stay in L2; where there are few rows, it reads K and V in place (`attention_few.py`).
+Rows are whole, so the row program is the one of kind `row`, in place over the scores, and any
+reduction is allowed in it; nothing of size m x n reaches memory.
 
 Source: the three-stage tile is FlashAttention's (Dao et al., 2022) without the online softmax,
 which saves on-chip memory that a CPU has.
@@ -20,6 +21,7 @@ from collections.abc import Sequence
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.errors import InternalError
+from shlo_disc.lower.cpu.attention_few import FEW_ROWS, FewRows, reads_in_place
 from shlo_disc.lower.cpu.attention_problem import take_apart
 from shlo_disc.lower.cpu.dense.epilogue import Epilogue
 from shlo_disc.lower.cpu.dense.gemm import Writer, copy_panel
@@ -101,8 +103,10 @@ class _Scores(RowWriter):
         self.line = line
         space.flats = {(0, self.rank): number} if self.rank else {}
         space.tiles = [*self.digits, space.zero()]
+        overrides = dict(self.e.overrides)
         for sweep in self.plan.sweeps:
             self.sweep(sweep)
+        self.e.overrides = overrides
 
 
 def _reads_again(plan: Plan) -> bool:
@@ -294,17 +298,45 @@ class _Kernel:
 
     def _task(self, task: str, packed: str) -> str:
         """One task; returns the number of the K and V that are packed after it."""
-        b, s, v = self.b, self.s, self.v
+        b, s = self.b, self.s
         tasks = b.size("TASKS")
         batch, part = b.div(task, tasks), b.rem(task, tasks)
         self._batch(batch)
+        first = b.mul(part, b.size("PER_TASK"))
+        last = b.min(b.add(first, b.size("PER_TASK")), s.size("M"))
+        if not reads_in_place(self.score, self.mix):
+            return self._blocks(first, last, packed)
+        with b.if_(b.cmpi("sle", s.size("M"), b.constant(FEW_ROWS, "index"))) as branch:
+            self._few_rows(first, last)
+            branch.yield_(packed)
+            with branch.otherwise():
+                branch.yield_(self._blocks(first, last, packed))
+        return branch.results[0]
+
+    def _few_rows(self, first: str, last: str) -> None:
+        """One row after the other, keys and values in place."""
+        b, s, v = self.b, self.s, self.v
+        few = FewRows(s, v, self.k_in, self.v_in)
+        s.c_base = v.a_base = b.sub(0, b.mul(first, s.size("c_m")))
+        with b.loop(first, last, 1, hint="row") as row:
+            few.scores(row.index, self.k_base)
+            self._row(row.index, first)
+            few.mix(row.index, self.v_base)
+
+    def _row(self, m: str, first: str) -> None:
+        """The row work on row `m` of scores that begin at row `first`."""
+        b = self.b
+        flat = b.add(self.row_base, b.mul(m, b.size("row_m")))
+        self.r.row(flat, b.mul(b.sub(m, first), self.s.size("c_m")))
+
+    def _blocks(self, first: str, last: str, packed: str) -> str:
+        """Blocks of rows over panels of K and V."""
+        b, s, v = self.b, self.s, self.v
         number = self._number()
         with b.if_(b.cmpi("ne", packed, number)):
             self._pack(s, self.k_in)
             self._pack(v, self.v_in)
-        first = b.mul(part, b.size("PER_TASK"))
-        last = b.min(b.add(first, b.size("PER_TASK")), s.size("M"))
-        c_base, row_base = v.c_base, self.row_base
+        c_base = v.c_base
         with b.loop(first, last, b.size("ROWS"), hint="rows") as block:
             m0 = block.index
             m1 = b.min(b.add(m0, b.size("ROWS")), last)
@@ -312,9 +344,7 @@ class _Kernel:
             s.c_base = v.a_base = b.sub(0, b.mul(m0, s.size("c_m")))
             self._product(s, m0, m1)
             with b.loop(m0, m1, 1, hint="row") as row:
-                flat = b.add(row_base, b.mul(row.index, b.size("row_m")))
-                line = b.mul(b.sub(row.index, m0), s.size("c_m"))
-                self.r.row(flat, line)
+                self._row(row.index, m0)
             v.c_base = c_base
             self._product(v, m0, m1)
         return number

@@ -385,9 +385,11 @@ class RowWriter:
 
     def _announce(self, result: ir.Value, register: str) -> None:
         def found(index: Index, mask: str | None) -> str | None:
-            if not self.is_line(index):
-                raise InternalError(f"a row reads the reduction of another row: {result.owner}")
-            return register
+            if self.is_line(index):
+                return register
+            if Expr.product(self.plan.space) == 0:  # nothing runs, and all indices are equal
+                return None
+            raise InternalError(f"a row reads the reduction of another row: {result.owner}")
 
         self.e.overrides[result] = found
 

@@ -45,7 +45,7 @@ class _Dots(Writer):
                 with b.loop(m0, m1, 1, hint="m") as m:
                     row = b.add(self.a_base, b.mul(m.index, b.size("ar0")))
                     sums = add_up(b, self._sums(row, starts), group, g.compute.is_float)
-                    self._write_result(sums, m.index, n.index, mask)
+                    self.write_result(sums, m.index, n.index, mask)
         return b.finish()
 
     def _sums(self, row: str, starts: list[str]) -> list[str]:

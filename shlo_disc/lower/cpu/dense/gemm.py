@@ -301,9 +301,9 @@ class Writer(TileWriter):
                 if g.finish_bands is not None:
                     g.finish_bands.write(b, sums, self.batch_digits, row, column, mask)
                 else:
-                    self._write_result(sums[0], row, column, mask)
+                    self.write_result(sums[0], row, column, mask)
 
-    def _write_result(self, sums: str, row: str, column: str, mask: str) -> None:
+    def write_result(self, sums: str, row: str, column: str, mask: str) -> None:
         """Compute and store result elements from finished sums of neighbouring columns."""
         g, b = self.g, self.b
         lanes = lanes_of(b.type_of(sums))

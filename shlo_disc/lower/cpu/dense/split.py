@@ -118,7 +118,7 @@ class _Sum(Writer):
                     value = b.masked_load(self.sums, at, mask, zero)
                     add = "arith.addf" if g.compute.is_float else "arith.addi"
                     total = b.op(add, total, value)
-                self._write_result(total, row, j.index, mask)
+                self.write_result(total, row, j.index, mask)
         return b.finish()
 
 
