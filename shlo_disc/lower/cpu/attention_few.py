@@ -14,8 +14,8 @@ from shlo_disc.lower.cpu.dense.tile_writer import multiply_add
 __all__ = ["FEW_ROWS", "FewRows", "reads_in_place"]
 
 FEW_ROWS = 2
-"""Rows up to which keys and values are not packed: over 4096 keys of 64 to 128 elements one row takes
-0.2 to 0.7 of the time of packing, two 0.5 to 0.9, three as long."""
+"""Rows up to which keys and values are not packed: over 4096 keys of 64 to 128 elements one row
+takes 0.2 to 0.7 of the time of packing, two 0.5 to 0.9, three as long."""
 
 CHAINS = 8
 """Vectors of a row of the result at once: as many sums that do not wait for each other."""
