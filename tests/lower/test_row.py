@@ -366,6 +366,21 @@ def test_a_static_number_of_many_rows_is_never_split() -> None:
     assert isinstance(plan_of(emit, text).plan.steps[0], Launch)
 
 
+def test_rows_of_one_element() -> None:
+    body = "\n".join([
+        "%z = stablehlo.constant dense<0.0> : tensor<f32>",
+        "%r = stablehlo.reduce(%x init: %z) applies stablehlo.add across dimensions = [0] : "
+        "(tensor<1x?xf32>, tensor<f32>) -> tensor<?xf32>",
+        "%y = stablehlo.add %r, %r : tensor<?xf32>",
+    ])  # fmt: skip
+    emitted = plan_of(emit, fusion_text("column", ["x: 1,m f32"], body, ["r: m f32", "y: m f32"]))
+    for m in (0, 1, 5, 100):
+        x = sample((1, m), "f32")
+        r, y = run(emitted, [x])
+        np.testing.assert_array_equal(r, x[0])
+        np.testing.assert_array_equal(y, x[0] * 2)
+
+
 def test_softmax_of_attention_scores() -> None:
     body = """%ninf = stablehlo.constant dense<0xFF800000> : tensor<f32>
     %zero = stablehlo.constant dense<0.0> : tensor<f32>

@@ -188,3 +188,16 @@ def test_what_reads_along_some_columns_is_in_the_kernel_of_its_rows(function) ->
         np.testing.assert_allclose(compiled(x, gain, bias), want, rtol=3e-5, atol=3e-6)
     text = str(compiled.explain())
     assert "1 kernels" in text, text
+
+
+def test_sizes_that_are_likely_to_be_one() -> None:
+    def function(x):
+        return (*batch_norm(x, (0, 2)), *batch_norm(x, 0), *batch_norm(x, 1))
+
+    ours = shlo_disc.jit(function, shapes=("n, c, p",), likely={"n": 1, "c": 1, "p": 1})
+    for shape in [(1, 5, 6), (4, 1, 6), (4, 5, 1), (1, 1, 6), (1, 1, 1), (3, 4, 5)]:
+        x = np.random.default_rng(6).standard_normal(shape).astype(np.float32)
+        with jax.enable_x64(True):
+            want = function(jnp.asarray(x, jnp.float64))
+        for got, exact in zip(ours(x), want, strict=True):
+            np.testing.assert_allclose(got, exact, rtol=3e-5, atol=3e-6, err_msg=str(shape))

@@ -127,7 +127,9 @@ class RowWriter:
         return Ix(self.b.add(self.b.mul(row, pieces), piece))
 
     def is_line(self, index: Index) -> bool:
-        """Whether `index` is this row's."""
+        """Whether `index` is this row's; that of its element is, where it has one alone."""
+        if self.plan.length.is_one and self.is_element(index):
+            return True
         return self.is_flat(self.space.joined(index), 0, self.rank)
 
     def is_element(self, index: Index) -> bool:
