@@ -10,7 +10,7 @@ import pytest
 import shlo_disc
 from tests.models.harness import kernels
 
-SIZES = [(0, 5), (1, 1), (3, 7), (7, 8), (17, 33), (64, 64), (100, 130), (2100, 70), (9000, 9)]
+SIZES = [(0, 5), (1, 1), (3, 7), (17, 33), (100, 130), (2100, 70), (9000, 9)]
 
 
 def batch_norm(x, axes):
@@ -71,7 +71,7 @@ def test_agrees_with_float64(name: str) -> None:
             continue
         x = np.random.default_rng(0).standard_normal(shape).astype(np.float32) * 3 + 1
         with jax.enable_x64(True):
-            want = jax.tree.leaves(function(jnp.asarray(x, jnp.float64)))
+            want = jax.tree.leaves(jax.jit(function)(jnp.asarray(x, jnp.float64)))
         for got, exact in zip(jax.tree.leaves(ours(jnp.asarray(x))), want, strict=True):
             np.testing.assert_allclose(got, exact, rtol=3e-5, atol=3e-6, err_msg=str(shape))
 

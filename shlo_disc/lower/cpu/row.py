@@ -45,6 +45,9 @@ _PANEL_BYTES = 256
 """Of a matrix row that a task of columns reads: runs as short as a vector leave half of the
 bandwidth (batch-norm of 8192 x 256 in runs of 32, 64, 128, 256 bytes: 1.6, 1.0, 0.8, 0.7 ms)."""
 
+_MOST_COLUMNS = 64
+"""Of a task: with more, of small integers, code and the time to compile it grow for nothing."""
+
 _WRITERS: dict[Layout, type[RowWriter]] = {
     Layout.WHOLE: RowWriter,
     Layout.PARTS: PartsWriter,
@@ -100,6 +103,7 @@ class _Emitter:
         if plan.layout is Layout.PARTS:
             return wide, wide if plan.cols.is_const else min(one, wide)
         wide = one * min(8, max(1, _PANEL_BYTES // self.target.vector_bytes))
+        wide = max(one, min(wide, _MOST_COLUMNS))
         if not plan.apart.is_const:
             return wide, one
         columns = plan.apart.value
