@@ -14,8 +14,6 @@ kernels stay apart.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.memory import value_bytes
 from shlo_disc.mlir import ir
@@ -188,17 +186,17 @@ class Costs(Graph):
         """Small loop clusters over one static shape become one; so do column clusters that sum up
         equally many rows to small static results.
         """
-        groups: dict[tuple[str | Shape, ...], list[Cluster]] = {}
+        groups: dict[tuple[str, Shape, tuple[Shape, ...]], list[Cluster]] = {}
         for cluster in dict.fromkeys(self.cluster_of.values()):
             sizes = _small_results(cluster)
             if sizes:
-                groups.setdefault((cluster.kind, sizes, *cluster.runs[1::2]), []).append(cluster)
-        for group in groups.values():
-            union, sizes = group[0], _small_results(group[0])
-            assert sizes is not None
+                key = (cluster.kind, sizes, tuple(cluster.runs[1::2]))
+                groups.setdefault(key, []).append(cluster)
+        for (_, sizes, _), group in groups.items():
+            union = group[0]
             for cluster in group[1:]:
-                both = replace(union, members=union.members | cluster.members)
-                both.clones, both.because = set(), []
+                members = union.members | cluster.members
+                both = Cluster(union.kind, union.space, union.reduced, members)
                 both.inherit(union, cluster)
                 if self.misfit(both) is not None or both.clones & both.members:
                     continue

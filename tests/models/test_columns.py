@@ -129,17 +129,9 @@ def test_a_large_mean_does_not_spoil_the_variance() -> None:
     np.testing.assert_allclose(got, parts.astype(np.float64).var((0, 2)), rtol=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [
-        ("batch-norm", "column"),
-        ("softmax", "column"),
-        ("variance", "column"),
-        ("standardize", "column"),
-    ],
-)
-def test_a_chain_is_one_kernel(name: str, kind: str) -> None:
-    assert kernels(FUNCTIONS[name], jnp.ones((5, 6))) == [kind]
+@pytest.mark.parametrize("name", ["batch-norm", "softmax", "variance", "standardize"])
+def test_a_chain_is_one_kernel(name: str) -> None:
+    assert kernels(FUNCTIONS[name], jnp.ones((5, 6))) == ["column"]
 
 
 def test_channels_in_front_of_pixels_are_rows() -> None:

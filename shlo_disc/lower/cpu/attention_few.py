@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from shlo_disc.lower.cpu.dense.gemm import Writer
 from shlo_disc.lower.cpu.dense.operands import Gemm
 from shlo_disc.lower.cpu.dense.tile_writer import multiply_add
+from shlo_disc.lower.cpu.text import vector_type
 
 __all__ = ["FEW_ROWS", "FewRows", "reads_in_place"]
 
@@ -32,7 +33,9 @@ def reads_in_place(score: Gemm, mix: Gemm) -> bool:
 
 
 class FewRows:
-    """Writes both products of one row at a time."""
+    """Writes both products of one row at a time: of queries [m, depth] with keys [n, depth], and of
+    weights [m, n] with values [n, width]; f32 or f64 (see `reads_in_place`).
+    """
 
     def __init__(self, score: Writer, mix: Writer, keys: str, values: str) -> None:
         """`keys`, `values`: their memrefs."""
@@ -107,7 +110,7 @@ class FewRows:
                 ]
                 pairs = zip(values, key.args, strict=True)
                 key.yield_(*(multiply_add(b, factor, x, y, v.g.compute, v.g.fma) for x, y in pairs))
-            on = mask if mask is not None else b.constant(True, f"vector<{lanes}xi1>")
+            on = mask if mask is not None else b.constant(True, vector_type(lanes, "i1"))
             for i, total in enumerate(key.results):
                 v.write_result(total, m, b.add(first, i * lanes), on)
 

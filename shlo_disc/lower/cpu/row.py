@@ -97,11 +97,10 @@ class _Emitter:
         off cost as much as the others, or more.
         """
         plan, one = self.plan, choose_lanes(self.block, self.target)
-        wide = choose_row_lanes(plan, self.target)
-        if plan.layout is Layout.WHOLE:
-            return wide, wide
-        if plan.layout is Layout.PARTS:
-            return wide, wide if plan.cols.is_const else min(one, wide)
+        if plan.layout is not Layout.SIDE_BY_SIDE:
+            wide = choose_row_lanes(plan, self.target)
+            may_be_few = plan.layout is Layout.PARTS and not plan.cols.is_const
+            return wide, min(one, wide) if may_be_few else wide
         wide = one * min(8, max(1, _PANEL_BYTES // self.target.vector_bytes))
         wide = max(one, min(wide, _MOST_COLUMNS))
         if not plan.apart.is_const:
@@ -114,8 +113,7 @@ class _Emitter:
     def steps(self, lanes: int) -> tuple[Step, ...]:
         """All of it with vectors of `lanes`."""
         plan, shapes, writer = self.plan, self.shapes, self._whole(self.plan, lanes)
-        elements = plan.cols * lanes if plan.layout is Layout.SIDE_BY_SIDE else plan.length
-        time = cost.of_rows(self.block, shapes, elements, self.target)
+        time = cost.of_rows(self.block, shapes, plan.elements(plan.cut, lanes), self.target)
         whole = writer.launch(self.name, time)
         split, bounds = _split(plan), shapes.constraints.bounds
         highest = [(bounds(c.lhs)[1], c.rhs.value) for c in split.long]

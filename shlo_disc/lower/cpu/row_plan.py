@@ -118,6 +118,11 @@ class Plan:
         """What a long row is cut along: its parts, else its columns."""
         return self.parts if self.layout is Layout.PARTS else self.cols
 
+    def elements(self, count: Expr | int, lanes: int) -> Expr:
+        """How many elements a task sweeps that takes `count` along `cut`, with so many lanes."""
+        each = {Layout.PARTS: self.cols, Layout.SIDE_BY_SIDE: Expr.const(lanes)}
+        return each.get(self.layout, Expr.const(1)) * count
+
 
 def choose_row_lanes(plan: Plan, target: Target) -> int:
     """Several vectors at once hide latency; fewer when the work itself needs registers."""

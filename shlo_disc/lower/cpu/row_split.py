@@ -38,7 +38,7 @@ SPLIT_COLUMNS = 16384
 another value gives other roundings."""
 
 SPLIT_ROWS = 512
-"""The same for columns that lie side by side: as much of them in 32 lanes."""
+"""Rows of a piece of columns that lie side by side: of 64 columns of f32, 128 KiB."""
 
 SPLIT_PARTS = 4
 """Parts of a piece of a row in parts."""
@@ -70,8 +70,7 @@ class SplitRows:
         self._places: dict[tuple[str, ir.Value], int] = {}
         self.launches: list[Launch] = []
         pieces, combine = _WRITERS[plan.layout]
-        each = {Layout.WHOLE: Expr.const(1), Layout.PARTS: plan.cols}
-        elements = each.get(plan.layout, Expr.const(lanes)) * self.piece
+        elements = plan.elements(self.piece, lanes)
         time = cost.of_rows(plan.block, plan.shapes, elements, target)
         for number in range(len(stages)):
             part = pieces(self, number, factors, lanes).write()
