@@ -508,7 +508,8 @@ def jit(
     constraints: relations of the sizes named in `shapes`: `"t % 4 == 0"`, `"b <= 64"`.
         A call that breaks what was stated raises ShapeMismatchError.
     likely: values of sizes named in `shapes`, `{"b": [1, 8], "t": 128}`: where a kernel for them
-        would differ there is one more, chosen at run time. Every other size works as before.
+        would differ there is one more, chosen at run time, in derivatives and batches too. Every
+        other size works as before.
     dynamic: "auto" makes every size a symbol that the program allows to be one; a later call
         that breaks what was assumed compiles a more general version. True raises instead where a
         size has to be a constant. False compiles for each shape.

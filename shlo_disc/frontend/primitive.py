@@ -83,12 +83,15 @@ class Program:
         name: str,
         compile: Callable[..., CompiledCall],
         executable: Callable[[], CompiledCall] | None = None,
+        likely: Mapping[str, tuple[int, ...]] | None = None,
     ) -> None:
         self.jaxpr = jaxpr
         """Closed; its arguments are exactly the program's."""
         self.symbols = tuple(symbols)
         self.scope = scope
         self.name = name
+        self.likely = dict(likely or {})
+        """Values of symbols to have specialised kernels for, in derived programs too."""
         self._compile = compile
         self._given = executable
         self._derived: dict[Any, Any] = {}
@@ -137,7 +140,8 @@ class Program:
         call.__name__ = call.__qualname__ = self.name
         jitted = jax.jit(call, keep_unused=True)
         program = export_whole(jitted, specs, {})
-        return compiled_once(program, self._compile, name=self.name)
+        likely = {"likely": self.likely} if self.likely else {}
+        return compiled_once(program, self._compile, name=self.name, **likely)
 
     def result_avals(self, sizes: Sizes) -> list[Any]:
         """The results for these values of the symbols."""
@@ -167,7 +171,7 @@ class Program:
         function.__name__ = function.__qualname__ = name = f"{self.name}_{suffix}"
         jaxpr = jax.jit(function, keep_unused=True).trace(*specs).jaxpr
         symbols = (*self.symbols, *more)
-        return Program(jaxpr, symbols, self.scope, name, self._compile, executable)
+        return Program(jaxpr, symbols, self.scope, name, self._compile, executable, self.likely)
 
     def linearized(self, nonzero: tuple[bool, ...]) -> _Linearized:
         """The program with what its derivative needs, and the derivative itself.

@@ -170,24 +170,28 @@ class Version:
         """Has it been compiled yet?"""
         return self._executable is not None
 
+    @cached_property
+    def likely(self) -> dict[str, tuple[int, ...]]:
+        """Likely values of those sizes that are symbols of this version."""
+        given = self._options.likely
+        return {name: given[name] for name in given if name in self.pattern.symbols}
+
     @property
     def executable(self) -> CompiledCall:
         """The compiled program."""
         with self._lock:
             if self._executable is None:
-                likely = self._options.likely
-                gone = sorted(likely.keys() - set(self.pattern.symbols))
+                gone = sorted(self._options.likely.keys() - self.likely.keys())
                 if gone:
                     _log.info("%s: %s is no symbol of this version, so none of its likely sizes "
                               "has a kernel", self.name, ", ".join(gone))  # fmt: skip
-                left = {name: values for name, values in likely.items() if name not in gone}
                 self._executable = compiled_once(
                     self.exported,
                     self._options.compile,
                     name=self.name,
                     names=[leaf.name for leaf in self.leaves],
                     weak_results=[bool(aval.weak_type) for aval in self.exported.out_avals],
-                    **({"likely": left} if left else {}),
+                    **({"likely": self.likely} if self.likely else {}),
                     **({"donated": self.donated} if self.donated else {}),
                 )
             return self._executable
@@ -217,6 +221,7 @@ class Version:
             self.name,
             self._options.compile,
             lambda: self.executable,
+            self.likely,
         )
         return self._without_keys(program) if self._has_keys else program
 

@@ -92,6 +92,29 @@ def test_likely_sizes_have_kernels_and_all_sizes_the_same_results():
     assert f.cache_info().misses == 1
 
 
+def test_derivatives_and_batches_have_kernels_for_likely_sizes(monkeypatch):
+    compiled = []
+
+    def recording(*args, **options):
+        compiled.append(shlo_disc.compile(*args, **options))
+        return compiled[-1]
+
+    monkeypatch.setattr("shlo_disc.frontend.jit._compile", recording)
+
+    def loss(x):
+        return jnp.sum(normalise(x) ** 2)
+
+    f = shlo_disc.jit(loss, shapes=("b, t",), likely={"t": [64]})
+    for shape in [(3, 64), (5, 17)]:
+        x = data(*shape)
+        np.testing.assert_allclose(jax.grad(f)(x), jax.grad(loss)(x), rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(jax.vmap(f)(x[None]), jax.vmap(loss)(x[None]), rtol=1e-5)
+    assert {executable.name for executable in compiled} >= {"loss_forward", "loss_vmap"}
+    for executable in compiled:
+        found = [reason for use in executable.host.uses for reason in variants(use)]
+        assert "variant for t == 64: likely" in found, executable.name
+
+
 def test_calls_are_counted_by_variant():
     f, _ = executable(normalise, data(3, 64), shapes=("b, t",), likely={"t": 64})
     f(data(9, 64))
