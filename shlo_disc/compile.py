@@ -93,7 +93,7 @@ def compile_module(
     """The executable of an ingested module, which is rewritten in place."""
     times = times or StageTimes()
     context = module.context
-    with context, ir.Location.unknown():
+    with context, ir.Location.unknown(), codegen.Builder() as builder:
         stablehlo = _asm(module)
         _mark_donated(main_function(module), donated)
         records = Pipeline([*CLEANUP, *PLANNING]).run(module)
@@ -103,14 +103,16 @@ def compile_module(
         shapes = analyze(module)
         program = ShapeProgram.of(main, shapes, _argument_names(main))
         times.done("shapes")
-        host = emit_host(main, shapes, program, EMITTERS, host_target(), likely)
+        host = emit_host(
+            main, shapes, program, EMITTERS, host_target(), likely, lambda k: builder.add(k.text)
+        )
         times.done("emit")
-    with ThreadPoolExecutor(1) as pool:
-        entries = pool.submit(codegen.compile_host, host.text)
-        kernels = codegen.compile_functions([kernel.text for kernel in host.kernels])
-        times.done("kernels")
-        entry_points = entries.result()
-        times.done("host")  # what it takes beyond the kernels
+        with ThreadPoolExecutor(1) as pool:
+            entries = pool.submit(codegen.compile_host, host.text)
+            kernels = builder.addresses([kernel.text for kernel in host.kernels])
+            times.done("kernels")  # what they take beyond their emission
+            entry_points = entries.result()
+            times.done("host")  # what it takes beyond the kernels
     executable = Executable(
         name=name or _module_name(module),
         program=program,

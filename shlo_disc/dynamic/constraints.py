@@ -12,7 +12,7 @@ Every answer is a proof: False means "not proved". Facts are kept in four forms:
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from math import gcd, lcm
 
 from shlo_disc.dynamic.expr import Atom, Expr
@@ -27,6 +27,7 @@ from shlo_disc.dynamic.intervals import (
     interval_sum,
 )
 from shlo_disc.dynamic.monomial import Monomial, common_monomial, monomial_quotient
+from shlo_disc.dynamic.witnesses import Witnesses
 
 __all__ = ["Constraints"]
 
@@ -48,7 +49,8 @@ class Constraints:
         self._symbol: dict[str, Interval] = {}
         self._at_least_zero: list[Expr] = []
         self._canonical: dict[Expr, Expr] = {}
-        self._bounds: dict[tuple[Expr, int], Interval] = {}
+        self._lows: dict[tuple[Expr, int], Bound] = {}
+        self._known_witnesses: Witnesses | None = None
 
     # -- facts ----------------------------------------------------------------------------------
 
@@ -183,7 +185,16 @@ class Constraints:
 
     def _changed(self) -> None:
         self._canonical.clear()
-        self._bounds.clear()
+        self._lows.clear()
+        self._known_witnesses = None
+
+    @property
+    def _witnesses(self) -> Witnesses:
+        if self._known_witnesses is None:
+            self._known_witnesses = Witnesses(
+                self._symbol, self._divisor, self._zero, self._at_least_zero, self._congruent
+            )
+        return self._known_witnesses
 
     # -- questions ------------------------------------------------------------------------------
 
@@ -289,6 +300,8 @@ class Constraints:
             return difference.value == 0
         if difference.vanishes:
             return True
+        if self._witnesses.against(difference, lambda value: value == 0):
+            return False
         if self._zero and self._reduced(difference).vanishes:
             return True
         return self._range(difference, _DEPTH) == (0, 0)
@@ -398,9 +411,13 @@ class Constraints:
 
     def _is_nonnegative(self, expr: Expr) -> bool:
         # Not canonical() from here on: it asks these questions about the parts of an atom.
-        low = self._range(expr, _DEPTH)[0]
+        if self._nonnegative(expr, _DEPTH):
+            return True
+        if self._witnesses.against(expr, lambda value: value >= 0):
+            return False
+        low = self._low(expr, _DEPTH)
         if low is None or (low < 0 and self._zero):
-            low = either(low, self._range(self._reduced(expr), _DEPTH)[0])
+            low = either(low, self._low(self._reduced(expr), _DEPTH))
         return low is not None and low >= 0
 
     def bounds(self, expr: Expr | int) -> tuple[Bound, Bound]:
@@ -409,12 +426,15 @@ class Constraints:
 
     def _range(self, expr: Expr, depth: int) -> Interval:
         """The interval of `expr`, combining up to `depth` facts on the way."""
-        known = self._bounds.get((expr, depth))
-        if known is None:
-            high = self._lower(-expr, depth)
-            known = (self._lower(expr, depth), None if high is None else -high)
-            self._bounds[expr, depth] = known
-        return known
+        high = self._low(-expr, depth)
+        return self._low(expr, depth), None if high is None else -high
+
+    def _low(self, expr: Expr, depth: int) -> Bound:
+        """As :meth:`_lower`, which is asked once."""
+        key = expr, depth
+        if key not in self._lows:
+            self._lows[key] = self._lower(expr, depth)
+        return self._lows[key]
 
     def _lower(self, expr: Expr, depth: int) -> Bound:
         """A lower bound of `expr`, the best found until one shows that it is >= 1."""
@@ -448,26 +468,24 @@ class Constraints:
         What then has only positive coefficients is at least its constant:
         `b*t - b = (b - 1)*(t - 1) + (t - 1) >= 0`.
         """
-        lows: dict[Atom, Expr] = {}
-        tops: dict[str, Bound] = {}
-        for index, atom in enumerate(sorted(expr.atoms())):
+        lows: dict[Atom, int] = {}
+        tops: dict[Atom, Bound] = {}
+        for atom in expr.atoms():
             low, high = self._atom(atom, depth)
             if low is None:
                 return None
-            name = f"excess_{index}"
-            lows[atom] = Expr.symbol(name) + low
-            tops[name] = None if high is None else high - low
-        bound: Bound = 0
-        for monomial, coefficient in expr.rebuild(lows.__getitem__).terms:
-            if coefficient > 0 and monomial:
+            lows[atom], tops[atom] = low, None if high is None else high - low
+        bound = 0
+        for excesses, coefficient in _shifted(expr, lows).items():
+            if coefficient > 0 and excesses:
                 continue
-            top: Bound = 1
-            for atom, power in monomial:
-                highest = tops[atom.key]
-                if highest is None or top is None:
+            top = 1
+            for atom in excesses:
+                highest = tops[atom]
+                if highest is None:
                     return None
-                top *= highest**power
-            bound = interval_sum(bound, None if top is None else coefficient * top)
+                top *= highest
+            bound += coefficient * top
         return bound
 
     def _lower_factored(self, expr: Expr, depth: int) -> Bound:
@@ -545,6 +563,25 @@ class Constraints:
 def _undecided(bound: Bound) -> bool:
     """Is it worth looking for a better one? Sizes are asked about >= 0 and >= 1."""
     return bound is None or bound < 1
+
+
+def _shifted(expr: Expr, lows: Mapping[Atom, int]) -> dict[tuple[Atom, ...], int]:
+    """The coefficients of `expr` over the excesses of its atoms above `lows`."""
+    total: dict[tuple[Atom, ...], int] = {}
+    for monomial, coefficient in expr.terms:
+        # In the order of the monomial, so that equal products have equal keys.
+        parts: dict[tuple[Atom, ...], int] = {(): coefficient}
+        for atom, power in monomial:
+            low = lows[atom]
+            for _ in range(power):
+                longer = {(*key, atom): value for key, value in parts.items()}
+                if low:
+                    for key, value in parts.items():
+                        longer[key] = longer.get(key, 0) + value * low
+                parts = longer
+        for key, value in parts.items():
+            total[key] = total.get(key, 0) + value
+    return {key: value for key, value in total.items() if value}
 
 
 def _over(expr: Expr, monomial: Monomial) -> Expr:

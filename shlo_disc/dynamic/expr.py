@@ -278,15 +278,16 @@ class Expr:
 
     def rebuild(self, value: Callable[[Atom], Expr]) -> Expr:
         """The same polynomial over `value(atom)`, an Expr for each top-level atom."""
-        total = Expr.const(0)
+        total: Terms = {}
         for monomial, coefficient in self.terms:
             term = Expr.const(coefficient)
             for atom, power in monomial:
                 factor = value(atom)
                 for _ in range(power):
                     term = term * factor
-            total = total + term
-        return total
+            for m, c in term.terms:
+                total[m] = total.get(m, 0) + c
+        return Expr(total)
 
     def __str__(self) -> str:
         if self._text is None:

@@ -90,13 +90,16 @@ def emit_host(
     emitters: Mapping[str, Emitter],
     target: Any,
     likely: Likely | None = None,
+    written: Callable[[Kernel], None] | None = None,
 ) -> HostProgram:
     """The host program of `func`, a `main` annotated by plan-buffers.
 
-    `likely`: values of symbols to have kernels for (see `lower.speculate`). Raises UnsupportedError
-    when an emitter refuses an op, ValueError when `likely` names no symbol of the program.
+    `likely`: values of symbols to have kernels for (see `lower.speculate`). `written` is given each
+    kernel as soon as its text is known. Raises UnsupportedError when an emitter refuses an op,
+    ValueError when `likely` names no symbol of the program.
     """
-    run = _Run(func, shapes, program, emitters, target, Speculation(shapes, likely or {}))
+    speculation = Speculation(shapes, likely or {})
+    run = _Run(func, shapes, program, emitters, target, speculation, written)
     run_text = run.emit()
     prepare_text = prepare(program, run.slot_sizes, run.workspaces)
     return HostProgram(
@@ -131,6 +134,7 @@ class _Run:
     emitters: Mapping[str, Emitter]
     target: Any
     speculation: Speculation
+    written: Callable[[Kernel], None] | None
     kernels: dict[str, Kernel] = field(default_factory=dict)
     kernel_index: dict[str, int] = field(default_factory=dict)
     constants: list[npt.NDArray[np.uint8]] = field(default_factory=list)
@@ -403,9 +407,12 @@ class _Run:
 
     def _kernel(self, kernel: Kernel) -> str:
         """The address of a kernel, which is compiled once for equal texts."""
-        index = self.kernel_index.setdefault(kernel.text, len(self.kernel_index))
-        self.kernels.setdefault(kernel.text, kernel)
-        return self.w.pointer(self._context_field(4), index)
+        if kernel.text not in self.kernels:
+            self.kernel_index[kernel.text] = len(self.kernels)
+            self.kernels[kernel.text] = kernel
+            if self.written is not None:
+                self.written(kernel)
+        return self.w.pointer(self._context_field(4), self.kernel_index[kernel.text])
 
     def _grain(self, cost: Expr) -> str:
         w = self.w

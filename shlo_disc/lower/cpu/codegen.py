@@ -1,8 +1,9 @@
 """Machine code for the host CPU from MLIR text: MLIR -> LLVM -> object code in memory.
 
-The execution engine is driven through MLIR's C API rather than its Python binding, for two
-reasons: the binding's `raw_lookup` gives a packed wrapper instead of the function itself, and a
-foreign call releases the GIL, so that several threads generate code at once.
+Passes and the execution engine are driven through MLIR's C API rather than its Python binding, for
+two reasons: the binding's `raw_lookup` gives a packed wrapper instead of the function itself, and
+a foreign call releases the GIL, so that several threads generate code at once, while another
+writes more of it.
 
 Code lives as long as the process (a JAX FFI target cannot be taken back).
 """
@@ -12,23 +13,26 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
+import heapq
 import os
 import subprocess
 import tempfile
 import threading
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from torch_mlir import _mlir_libs
 from torch_mlir.dialects import llvm as llvm_dialect
 
 from shlo_disc.errors import InternalError, UnsupportedError
-from shlo_disc.mlir import ir, new_context, run_pipeline
+from shlo_disc.mlir import PassManager, ir, new_context, run_pipeline
 
 __all__ = [
     "PIPELINE",
+    "Builder",
     "assembly",
     "code_bytes",
     "compile_functions",
@@ -56,6 +60,10 @@ class _Handle(ctypes.Structure):
     _fields_ = [("pointer", ctypes.c_void_p)]
 
 
+class _Result(ctypes.Structure):
+    _fields_ = [("value", ctypes.c_int8)]
+
+
 class _StringRef(ctypes.Structure):
     _fields_ = [("data", ctypes.c_char_p), ("length", ctypes.c_size_t)]
 
@@ -63,6 +71,8 @@ class _StringRef(ctypes.Structure):
 @functools.cache
 def _capi() -> ctypes.CDLL:
     library = ctypes.CDLL(str(Path(_mlir_libs.__path__[0]) / "libTorchMLIRAggregateCAPI.so"))
+    library.mlirPassManagerRunOnOp.restype = _Result
+    library.mlirPassManagerRunOnOp.argtypes = [_Handle, _Handle]
     library.mlirExecutionEngineCreate.restype = _Handle
     library.mlirExecutionEngineCreate.argtypes = [
         _Handle,
@@ -79,8 +89,9 @@ def _capi() -> ctypes.CDLL:
     return library
 
 
-def _handle(module: ir.Module) -> _Handle:
-    capsule = module._CAPIPtr
+def _handle(owner: Any) -> _Handle:
+    """What a Python object of MLIR's binding owns."""
+    capsule = owner._CAPIPtr
     name = ctypes.pythonapi.PyCapsule_GetName
     name.restype, name.argtypes = ctypes.c_char_p, [ctypes.py_object]
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
@@ -102,31 +113,75 @@ def lower_to_llvm(text: str, context: ir.Context) -> ir.Module:
     """The module of `text` lowered to the LLVM dialect, in `context`."""
     with context, ir.Location.unknown():
         module = ir.Module.parse(text)
-        run_pipeline(module, PIPELINE)
+        passes = PassManager.parse(f"builtin.module({PIPELINE})")
+        done = _capi().mlirPassManagerRunOnOp(_handle(passes), _handle(module.operation))
+        if not done.value:
+            module = ir.Module.parse(text)
+            run_pipeline(module, PIPELINE)  # raises with MLIR's messages
         return module
 
 
-def compile_functions(texts: Sequence[str], opt_level: int = 3) -> list[int]:
-    """Addresses of the functions in `texts` (each one `func.func @KERNEL(...)`).
+class Builder:
+    """Compiles kernel texts (each one `func.func @KERNEL(...)`) on threads, while others are written.
 
-    Texts compiled before in this process are not compiled again; the others are spread over
-    the cores by length.
+    A context: on the way out it waits for what was begun, or gives up what was not when an
+    exception passes. A text that was compiled before in this process is not compiled again.
     """
-    names = [function_name(text) for text in texts]
-    with _lock:
-        missing = {n: t for n, t in zip(names, texts, strict=True) if n not in _functions}
-    if missing:
-        cores = min(len(os.sched_getaffinity(0)), 8, len(missing))
-        shares: list[dict[str, str]] = [{} for _ in range(cores)]
-        for name, text in sorted(missing.items(), key=lambda item: -len(item[1])):
-            lightest = min(shares, key=lambda share: sum(map(len, share.values())))
-            lightest[name] = text
-        with ThreadPoolExecutor(cores) as pool:
-            for found in pool.map(lambda share: _compile_share(share, opt_level), shares):
-                with _lock:
-                    for name, function in found.items():
-                        _functions.setdefault(name, function)
-    return [_functions[name][0] for name in names]
+
+    def __init__(self, opt_level: int = 3) -> None:
+        self._opt_level = opt_level
+        self._pool = ThreadPoolExecutor(min(len(os.sched_getaffinity(0)), 8))
+        self._lock = threading.Lock()
+        self._waiting: list[tuple[int, str, str]] = []
+        self._begun: dict[str, Future[None]] = {}
+
+    def __enter__(self) -> Builder:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._pool.shutdown(cancel_futures=kind is not None)
+
+    def add(self, text: str) -> None:
+        """Have `text` compiled."""
+        name = function_name(text)
+        with _lock:
+            if name in _functions:
+                return
+        with self._lock:
+            if name in self._begun:
+                return
+            heapq.heappush(self._waiting, (-len(text), name, text))
+            self._begun[name] = self._pool.submit(self._longest)
+
+    def _longest(self) -> None:
+        """Compile the longest text that waits: begun last, it would keep the others waiting."""
+        with self._lock:
+            _, name, text = heapq.heappop(self._waiting)
+        found = _compile(text.replace("@KERNEL", f"@{name}"), [name], self._opt_level)
+        with _lock:
+            _functions.setdefault(name, found[name])
+
+    def addresses(self, texts: Sequence[str]) -> list[int]:
+        """Where the functions of `texts` are; waits for all that were added.
+
+        Raises InternalError when LLVM refuses one.
+        """
+        for text in texts:
+            self.add(text)
+        for future in self._begun.values():
+            future.result()
+        return [_functions[function_name(text)][0] for text in texts]
+
+
+def compile_functions(texts: Sequence[str], opt_level: int = 3) -> list[int]:
+    """Addresses of the functions in `texts` (see :class:`Builder`)."""
+    with Builder(opt_level) as builder:
+        return builder.addresses(texts)
 
 
 def code_bytes(texts: Sequence[str]) -> int:
@@ -138,10 +193,6 @@ def compile_host(text: str) -> tuple[int, int]:
     """Addresses of `prepare` and `run` in the host program `text`."""
     found = _compile(text, ["prepare", "run"], opt_level=1)
     return found["prepare"][0], found["run"][0]
-
-
-def _compile_share(functions: dict[str, str], opt_level: int) -> dict[str, tuple[int, int]]:
-    return _compile(_with_names(functions), list(functions), opt_level)
 
 
 def _with_names(functions: dict[str, str]) -> str:

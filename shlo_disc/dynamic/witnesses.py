@@ -1,0 +1,81 @@
+"""Sizes at which every known fact holds.
+
+A claim that is wrong at one of them has no proof, and looking for one is what takes time: most
+questions of a compilation are whether two sizes are the same, and most are not.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterable, Mapping
+
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.intervals import Interval
+
+__all__ = ["Witnesses"]
+
+_TRIED, _KEPT = 12, 4
+_SPREAD = 61
+"""Sizes are taken from so many above their lower bound: both parities, several remainders."""
+
+
+class _Point(dict[str, int]):
+    """Values of symbols, chosen when first asked for; the same in every run."""
+
+    def __init__(
+        self, number: int, intervals: Mapping[str, Interval], divisors: Mapping[str, int]
+    ) -> None:
+        super().__init__()
+        self._number, self._intervals, self._divisors = number, intervals, divisors
+
+    def __missing__(self, name: str) -> int:
+        low, high = self._intervals.get(name, (0, None))
+        divisor = self._divisors.get(name, 1)
+        first = -(-(low or 0) // divisor)
+        room = _SPREAD if high is None else max(high // divisor - first, 0) + 1
+        offset = zlib.crc32(f"{name} {self._number}".encode()) % min(room, _SPREAD)
+        value = self[name] = (first + offset) * divisor
+        return value
+
+
+class Witnesses:
+    """Points where what is `zero` is 0, what is `positive` at least 0, and `congruent[i][1]`
+    divides `congruent[i][0]`, with symbols in `intervals` that are multiples of `divisors`.
+    """
+
+    def __init__(
+        self,
+        intervals: Mapping[str, Interval],
+        divisors: Mapping[str, int],
+        zero: Iterable[Expr],
+        positive: Iterable[Expr],
+        congruent: Iterable[tuple[Expr, int]],
+    ) -> None:
+        self._points: list[_Point] = []
+        zero, positive, congruent = list(zero), list(positive), list(congruent)
+        for number in range(_TRIED):
+            point = _Point(number, intervals, divisors)
+            if (
+                all(_at(fact, point) == 0 for fact in zero)
+                and all((value := _at(fact, point)) is not None and value >= 0 for fact in positive)
+                and all(
+                    (value := _at(fact, point)) is not None and value % k == 0
+                    for fact, k in congruent
+                )
+            ):
+                self._points.append(point)
+                if len(self._points) == _KEPT:
+                    break
+
+    def against(self, expr: Expr, claim: Callable[[int], bool]) -> bool:
+        """Is there a point where `claim` is wrong of the value of `expr`?"""
+        values = (_at(expr, point) for point in self._points)
+        return any(value is not None and not claim(value) for value in values)
+
+
+def _at(expr: Expr, point: _Point) -> int | None:
+    """The value of `expr`; None where it divides by 0."""
+    try:
+        return expr.evaluate(point)
+    except ZeroDivisionError:
+        return None
