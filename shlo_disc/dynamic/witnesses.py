@@ -14,7 +14,7 @@ from shlo_disc.dynamic.intervals import Interval
 
 __all__ = ["Witnesses"]
 
-_TRIED, _KEPT = 12, 4
+_TRIED, _KEPT = 32, 4
 _SPREAD = 61
 """Sizes are taken from so many above their lower bound: both parities, several remainders."""
 

@@ -305,3 +305,38 @@ def test_unknown_comparison():
         Constraints().assume(1, "=", 1)
     with pytest.raises(ValueError, match="not a comparison"):
         Constraints().implies(1, "=>", 1)
+
+
+def test_witnesses_satisfy_every_fact():
+    known = facts("t >= 2", "t <= 40", "4 | t", "3 | b + t", "n - 2*b >= 5")
+    points = known._witnesses._points
+    assert points
+    for point in points:
+        values = {name: point[name] for name in "btn"}
+        assert 2 <= values["t"] <= 40
+        assert values["t"] % 4 == 0
+        assert (values["b"] + values["t"]) % 3 == 0
+        assert values["n"] >= 2 * values["b"] + 5
+
+
+def test_what_a_witness_contradicts_is_not_tried_to_be_proved(monkeypatch):
+    known = facts("t >= 1")
+    b, t = Expr.symbol("b"), Expr.symbol("t")
+    asked = []
+    low = Constraints._lower
+    monkeypatch.setattr(
+        Constraints, "_lower", lambda self, *args: asked.append(args) or low(self, *args)
+    )
+    assert not known.equal(b * t, 2 * b)
+    assert not known.at_least(b * b, 2 * t)
+    assert not asked
+    assert known.at_least(b * t, b)
+    assert asked
+
+
+def test_without_a_witness_answers_are_proofs():
+    known = facts("4 | b^2 + 1")  # true of no square
+    b = Expr.symbol("b")
+    assert not known._witnesses._points
+    assert known.at_least(b + 1, 1)
+    assert not known.equal(b, 2)

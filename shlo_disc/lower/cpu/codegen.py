@@ -28,7 +28,7 @@ from torch_mlir import _mlir_libs
 from torch_mlir.dialects import llvm as llvm_dialect
 
 from shlo_disc.errors import InternalError, UnsupportedError
-from shlo_disc.mlir import PassManager, ir, new_context, run_pipeline
+from shlo_disc.mlir import PassManager, ir, new_context, run_pipeline, walk
 
 __all__ = [
     "PIPELINE",
@@ -122,7 +122,7 @@ def lower_to_llvm(text: str, context: ir.Context) -> ir.Module:
 
 
 class Builder:
-    """Compiles kernel texts (each one `func.func @KERNEL(...)`) on threads, while others are written.
+    """Compiles kernel texts (each one `func.func @KERNEL(...)`) on threads while more are written.
 
     A context: on the way out it waits for what was begun, or gives up what was not when an
     exception passes. A text that was compiled before in this process is not compiled again.
@@ -237,12 +237,11 @@ def _compile(text: str, names: Sequence[str], opt_level: int) -> dict[str, tuple
 def _refuse_foreign_ops(module: ir.Module) -> None:
     """Translation to LLVM IR crashes the process on an op it does not know."""
 
-    def visit(op: ir.Operation) -> ir.WalkResult:
+    def visit(op: ir.Operation) -> None:
         if not op.name.startswith(("llvm.", "builtin.module")):
             raise InternalError(f"{op.name} was left in a kernel after lowering to LLVM:\n{op}")
-        return ir.WalkResult.ADVANCE
 
-    module.operation.walk(visit)
+    walk(module, visit)
 
 
 def llvm_text(texts: Sequence[str]) -> str:

@@ -1,0 +1,84 @@
+"""Machine code from kernel texts: once for equal ones, on threads, and what happens on errors."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+
+import pytest
+
+from shlo_disc.errors import InternalError
+from shlo_disc.lower.cpu import codegen
+
+ANSWER = """
+func.func @KERNEL(%args: !llvm.ptr) -> i64 {{
+  %answer = arith.constant {} : i64
+  return %answer : i64
+}}
+"""
+
+
+def called(address: int) -> int:
+    return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(address)(None)
+
+
+@pytest.fixture
+def compilations(monkeypatch):
+    """The names of what is compiled."""
+    names = []
+    compile_ = codegen._compile
+
+    def recording(text, wanted, opt_level):
+        names.extend(wanted)
+        return compile_(text, wanted, opt_level)
+
+    monkeypatch.setattr(codegen, "_compile", recording)
+    return names
+
+
+def test_equal_texts_are_compiled_once_and_in_any_order(compilations):
+    texts = [ANSWER.format(n) for n in (7001, 7002, 7001, 7003)]
+    with codegen.Builder() as builder:
+        builder.add(texts[3])
+        addresses = builder.addresses(texts)
+    assert [called(a) for a in addresses] == [7001, 7002, 7001, 7003]
+    assert sorted(compilations) == sorted({codegen.function_name(t) for t in texts})
+    assert codegen.compile_functions(texts[:1]) == addresses[:1]
+    assert len(compilations) == 3
+
+
+def test_what_is_not_begun_is_given_up_when_writing_fails(compilations, monkeypatch):
+    begun, go_on = threading.Event(), threading.Event()
+    compile_ = codegen._compile
+
+    def slow(*args):
+        begun.set()
+        assert go_on.wait(60)
+        return compile_(*args)
+
+    monkeypatch.setattr(codegen, "_compile", slow)
+    monkeypatch.setattr(codegen.os, "sched_getaffinity", lambda _: {0})
+
+    def written():
+        with codegen.Builder() as builder:
+            for n in range(8):
+                builder.add(ANSWER.format(7100 + n))
+            assert begun.wait(60)
+            threading.Timer(0.2, go_on.set).start()
+            raise KeyError("an emitter failed")
+
+    with pytest.raises(KeyError, match="an emitter failed"):
+        written()
+    assert len(compilations) == 1
+
+
+def test_what_does_not_lower_is_named():
+    text = """
+func.func @KERNEL(%args: !llvm.ptr) {
+  %a = "tensor.empty"() : () -> tensor<2xf32>
+  "test.use"(%a) : (tensor<2xf32>) -> ()
+  return
+}
+"""
+    with pytest.raises(InternalError, match=r"tensor\.empty|test\.use"):
+        codegen.compile_functions([text])
