@@ -49,7 +49,8 @@ def test_a_training_step_agrees_with_float64():
         np.testing.assert_allclose(loss, want, rtol=1e-5)
         for got, exact, before in zip(*map(jax.tree.leaves, (new, expected, wide)), strict=True):
             # What the step changed, not the weights around it.
-            change, right = np.asarray(got - before), np.asarray(exact - before)
+            start = np.asarray(before)
+            change, right = np.asarray(got) - start, np.asarray(exact) - start
             # Weights are kept in float32: a change smaller than their last bit is lost.
             atol = 2e-3 * np.abs(right).max() + 1e-7
             np.testing.assert_allclose(change, right, rtol=0, atol=atol)

@@ -72,7 +72,7 @@ def worlds(draw):
     return env, known
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=350, deadline=None)
 @given(world=worlds(), x=EXPRESSIONS, y=EXPRESSIONS, k=st.integers(1, 12))
 def test_what_is_proved_is_true(world, x, y, k):
     env, known = world

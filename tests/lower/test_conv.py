@@ -277,7 +277,7 @@ def convs(draw: st.DrawFn) -> Conv:
     )
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=35, deadline=None)
 @given(convs())
 def test_any_convolution(conv: Conv) -> None:
     check(conv)

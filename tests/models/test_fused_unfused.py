@@ -157,7 +157,7 @@ COMMON = {
 }
 
 
-@settings(max_examples=12, **COMMON)
+@settings(max_examples=8, **COMMON)
 @given(programs().filter(settled))
 def test_fused_and_unfused_agree(program):
     check(program)
