@@ -146,23 +146,22 @@ class Builder:
     ) -> None:
         self._pool.shutdown(cancel_futures=kind is not None)
 
-    def add(self, text: str) -> None:
-        """Have `text` compiled."""
+    def add(self, text: str) -> str:
+        """Have `text` compiled; the symbol it gets."""
         name = function_name(text)
         with _lock:
-            if name in _functions:
-                return
+            known = name in _functions
         with self._lock:
-            if name in self._begun:
-                return
-            heapq.heappush(self._waiting, (-len(text), name, text))
-            self._begun[name] = self._pool.submit(self._longest)
+            if not known and name not in self._begun:
+                heapq.heappush(self._waiting, (-len(text), name, text))
+                self._begun[name] = self._pool.submit(self._longest)
+        return name
 
     def _longest(self) -> None:
         """Compile the longest text that waits: begun last, it would keep the others waiting."""
         with self._lock:
             _, name, text = heapq.heappop(self._waiting)
-        found = _compile(text.replace("@KERNEL", f"@{name}"), [name], self._opt_level)
+        found = _compile(_with_names({name: text}), [name], self._opt_level)
         with _lock:
             _functions.setdefault(name, found[name])
 
@@ -171,11 +170,10 @@ class Builder:
 
         Raises InternalError when LLVM refuses one.
         """
-        for text in texts:
-            self.add(text)
+        names = [self.add(text) for text in texts]
         for future in self._begun.values():
             future.result()
-        return [_functions[function_name(text)][0] for text in texts]
+        return [_functions[name][0] for name in names]
 
 
 def compile_functions(texts: Sequence[str], opt_level: int = 3) -> list[int]:
