@@ -90,7 +90,7 @@ def emit_host(
     emitters: Mapping[str, Emitter],
     target: Any,
     likely: Likely | None = None,
-    written: Callable[[Kernel], None] | None = None,
+    written: Callable[[Kernel], object] | None = None,
 ) -> HostProgram:
     """The host program of `func`, a `main` annotated by plan-buffers.
 
@@ -134,7 +134,7 @@ class _Run:
     emitters: Mapping[str, Emitter]
     target: Any
     speculation: Speculation
-    written: Callable[[Kernel], None] | None
+    written: Callable[[Kernel], object] | None
     kernels: dict[str, Kernel] = field(default_factory=dict)
     kernel_index: dict[str, int] = field(default_factory=dict)
     constants: list[npt.NDArray[np.uint8]] = field(default_factory=list)
