@@ -25,7 +25,7 @@ from shlo_disc.passes.fusion_graph import (
     Shape,
     opaque_kind,
 )
-from shlo_disc.passes.op_classes import EXPENSIVE, HARD_OPERANDS, RESHAPES
+from shlo_disc.passes.op_classes import EXPENSIVE, GATHERS, HARD_OPERANDS, RESHAPES
 from shlo_disc.passes.plan_updates import is_run
 from shlo_disc.passes.rules import takes_one_window
 
@@ -223,4 +223,4 @@ def _is_slice(node: Node) -> bool:
     op = node.op
     if op.name in ("stablehlo.dynamic_slice", "stablehlo.real_dynamic_slice", "stablehlo.slice"):
         return True
-    return op.name in ("stablehlo.dynamic_gather", "stablehlo.gather") and takes_one_window(op)
+    return op.name in GATHERS and takes_one_window(op)

@@ -14,6 +14,7 @@ __all__ = [
     "ELEMENTWISE",
     "EXPENSIVE",
     "FREE",
+    "GATHERS",
     "HARD_OPERANDS",
     "HOST",
     "HOST_SCALARS",
@@ -109,6 +110,9 @@ FREE = frozenset(
 )
 """Cost nothing inside a kernel: cloned into every consumer, never computed for their own sake
 (splat constants too, see `is_splat_constant`)."""
+
+GATHERS = frozenset({"stablehlo.dynamic_gather", "stablehlo.gather"})
+"""Operand 1 tells where operand 0 is read."""
 
 RESHAPES = frozenset({"stablehlo.reshape", "stablehlo.dynamic_reshape"})
 """Outside a kernel these are aliases of their operand."""

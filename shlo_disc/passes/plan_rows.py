@@ -14,7 +14,7 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.reductions import reduction_runs
 from shlo_disc.mlir import ir
 from shlo_disc.passes.fusion_graph import Cluster, Node, Shape, broadcast_dims, dimensions
-from shlo_disc.passes.op_classes import FREE, RESHAPES, TALL_COLUMNS
+from shlo_disc.passes.op_classes import FREE, GATHERS, RESHAPES, TALL_COLUMNS
 from shlo_disc.passes.plan_dense import DensePlanner
 
 __all__ = ["RowPlanner"]
@@ -140,16 +140,33 @@ class RowPlanner(DensePlanner):
                     return False
             elif self.level(node.shapes[0], row) not in _LEVELS[node.role]:
                 return False
-            for value in node.operands:
+            for position, value in enumerate(node.operands):
                 for base, chain in self.bases(value):
                     if self.of_value.get(base) not in row.members:
                         continue
                     if node.role == "moving":
+                        if _is_start(node, position) and self._is_computed(base, row):
+                            continue
                         return False
                     if self.only_units_change(base, chain, row):
                         continue
                     if node.role == "loop" or not self._spreads_rows(base, chain, row):
                         return False
+        return True
+
+    def _is_computed(self, value: ir.Value, row: Cluster) -> bool:
+        """Can `value` be computed wherever it is read, without a reduction of this cluster?"""
+        seen: set[int] = set()
+        pending = [value]
+        while pending:
+            index = self.of_value.get(pending.pop(), -1)
+            if index not in row.members or index in seen:
+                continue
+            seen.add(index)
+            node = self.nodes[index]
+            if node.role == "loop":
+                return False
+            pending += (base for v in node.operands for base, _ in self.bases(v))
         return True
 
     def _in_place(self, column: Cluster) -> bool:
@@ -184,6 +201,11 @@ class RowPlanner(DensePlanner):
             full = [d for d, size in enumerate(row.space) if not size.is_one]
             others = [d for d, its in zip(others, full, strict=True) if its not in row.reduced]
         return kept == others
+
+
+def _is_start(node: Node, position: int) -> bool:
+    """Does this operand say where a gather reads?"""
+    return position == 1 and node.op.name in GATHERS
 
 
 def _is_row(sizes: Shape) -> bool:

@@ -658,3 +658,39 @@ func.func @main(%x: tensor<?x?xf32> {disc.shape = ["n", "4*p"]}, %g: tensor<4xf3
   %y = stablehlo.multiply %r, %h : tensor<?x4x?xf32>
   return %y : tensor<?x4x?xf32>
 }
+
+// -----
+
+// Rows that a row kernel looks up may be at places that are computed: a gather's start is computed
+// where it is read.
+// CHECK-LABEL: func.func @main
+// CHECK: %[[F:.+]] = "disc.fusion"(
+// CHECK: stablehlo.multiply
+// CHECK: stablehlo.dynamic_gather
+// CHECK: stablehlo.reduce
+// CHECK: kind = "row"
+// CHECK-NEXT: return %[[F]]
+func.func @main(%x: tensor<?x?xf32> {disc.shape = ["m", "d"]}, %i: tensor<?x1xi32> {disc.shape = ["n", "1"]}) -> tensor<?xf32> {
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %w = "disc.shape"() {dims = ["1", "d"]} : () -> tensor<2xi64>
+  %k = stablehlo.multiply %i, %i : tensor<?x1xi32>
+  %g = "stablehlo.dynamic_gather"(%x, %k, %w) <{dimension_numbers = #stablehlo.gather<offset_dims = [1], collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>}> : (tensor<?x?xf32>, tensor<?x1xi32>, tensor<2xi64>) -> tensor<?x?xf32>
+  %s = stablehlo.reduce(%g init: %zero) applies stablehlo.add across dimensions = [1] : (tensor<?x?xf32>, tensor<f32>) -> tensor<?xf32>
+  return %s : tensor<?xf32>
+}
+
+// -----
+
+// Not at places that a reduction of the rows tells.
+// CHECK-LABEL: func.func @main
+// CHECK-COUNT-2: kind = "row"
+func.func @main(%x: tensor<?x?xi32> {disc.shape = ["m", "d"]}, %i: tensor<?x?xi32> {disc.shape = ["n", "d"]}) -> tensor<?xi32> {
+  %zero = stablehlo.constant dense<0> : tensor<i32>
+  %w = "disc.shape"() {dims = ["1", "d"]} : () -> tensor<2xi64>
+  %t = "disc.shape"() {dims = ["n", "1"]} : () -> tensor<2xi64>
+  %r = stablehlo.reduce(%i init: %zero) applies stablehlo.add across dimensions = [1] : (tensor<?x?xi32>, tensor<i32>) -> tensor<?xi32>
+  %k = stablehlo.dynamic_reshape %r, %t : (tensor<?xi32>, tensor<2xi64>) -> tensor<?x1xi32>
+  %g = "stablehlo.dynamic_gather"(%x, %k, %w) <{dimension_numbers = #stablehlo.gather<offset_dims = [1], collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>}> : (tensor<?x?xi32>, tensor<?x1xi32>, tensor<2xi64>) -> tensor<?x?xi32>
+  %s = stablehlo.reduce(%g init: %zero) applies stablehlo.add across dimensions = [1] : (tensor<?x?xi32>, tensor<i32>) -> tensor<?xi32>
+  return %s : tensor<?xi32>
+}
