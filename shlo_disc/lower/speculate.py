@@ -68,35 +68,8 @@ class Speculation:
         """The plan of a fusion with its variants, and a sentence for each decision."""
         reasons: list[str] = []
         plan = emit(self._shapes)
-        plan = replace(plan, steps=self._needed(plan.steps, reasons))
+        plan = replace(plan, steps=_needed(plan.steps, self._shapes.constraints, reasons))
         return self._specialised(op, plan, emit, reasons), tuple(reasons)
-
-    def _needed(self, steps: tuple[Step, ...], reasons: list[str]) -> tuple[Step, ...]:
-        """Without the choices that the constraints decide."""
-        out: list[Step] = []
-        for step in steps:
-            if isinstance(step, If):
-                known = self._decided(step.condition)
-                if known is not None:
-                    always = "always" if known else "never"
-                    reasons.append(f"one variant: {step.condition} {always} holds")
-                    out += self._needed(step.then if known else step.otherwise, reasons)
-                    continue
-            if not isinstance(step, Launch):
-                step = replace(
-                    step,
-                    then=self._needed(step.then, reasons),
-                    otherwise=self._needed(step.otherwise, reasons),
-                )
-            out.append(step)
-        return tuple(out)
-
-    def _decided(self, condition: Condition | All) -> bool | None:
-        implies = self._shapes.constraints.implies
-        if isinstance(condition, All):
-            found = [self._decided(one) for one in condition.conditions]
-            return False if False in found else None if None in found else True
-        return implies(condition.lhs, condition.op, condition.rhs)
 
     def _specialised(
         self,
@@ -126,10 +99,12 @@ class Speculation:
             conditions = tuple(
                 Condition(Expr.symbol(name), "==", Expr.const(value)) for name, value in pairs
             )
-            if self._decided(All(conditions)) is False:
+            if _decided(All(conditions), self._shapes.constraints) is False:
                 reasons.append(f"no variant for {text}: the constraints exclude it")
                 continue
-            special = emit(self._view(pairs))
+            view = self._view(pairs)
+            special = emit(view)
+            special = replace(special, steps=_needed(special.steps, view.constraints, []))
             new = _kernels(special.steps) - general
             if not new:
                 reasons.append(f"no variant for {text}: it would be the same code")
@@ -184,6 +159,36 @@ class _Pinned(ShapeAnalysis):
 
     def _put(self, size: Expr) -> Expr:
         return self.constraints.canonical(size.substitute(self._values))
+
+
+def _needed(
+    steps: tuple[Step, ...], constraints: Constraints, reasons: list[str]
+) -> tuple[Step, ...]:
+    """Without the choices that the constraints decide; a sentence for each."""
+    out: list[Step] = []
+    for step in steps:
+        if isinstance(step, If):
+            known = _decided(step.condition, constraints)
+            if known is not None:
+                always = "always" if known else "never"
+                reasons.append(f"one variant: {step.condition} {always} holds")
+                out += _needed(step.then if known else step.otherwise, constraints, reasons)
+                continue
+        if not isinstance(step, Launch):
+            step = replace(
+                step,
+                then=_needed(step.then, constraints, reasons),
+                otherwise=_needed(step.otherwise, constraints, reasons),
+            )
+        out.append(step)
+    return tuple(out)
+
+
+def _decided(condition: Condition | All, constraints: Constraints) -> bool | None:
+    if isinstance(condition, All):
+        found = [_decided(one, constraints) for one in condition.conditions]
+        return False if False in found else None if None in found else True
+    return constraints.implies(condition.lhs, condition.op, condition.rhs)
 
 
 def _kernels(steps: Sequence[Step]) -> set[str]:

@@ -163,6 +163,47 @@ def test_choices_the_constraints_decide_are_gone():
     assert why[0].endswith("never holds")
 
 
+def attend(q, k):
+    return jax.nn.softmax(q @ jnp.swapaxes(k, 1, 2) * 0.1) @ k
+
+
+def test_attention_of_few_rows_is_a_variant():
+    few, many = data(3, 2, 8), data(3, 40, 8)
+    f = shlo_disc.jit(attend, shapes=("h, t, d", "h, s, d"))
+    for q in (few, many, many):
+        np.testing.assert_allclose(f(q, many), attend(q, many), rtol=1e-5, atol=1e-6)
+    (kernel,) = json.loads(f.explain("json"))["kernels"]
+    (choice,) = kernel["variants"]
+    assert (choice["if"], choice["calls"]) == ("t <= 2", [1, 2])
+
+
+@pytest.mark.parametrize(
+    ("constraints", "names"),
+    [("t >= 3", ["attention"]), ("t <= 2", ["attention_rows"]), ("t == 1", ["attention_rows"])],
+)
+def test_attention_has_no_variant_that_cannot_occur(constraints, names):
+    options = {"shapes": ("h, t, d", "h, s, d"), "constraints": constraints}
+    rows = 4 if constraints == "t >= 3" else 1
+    _, exe = executable(attend, data(3, rows, 8), data(3, 40, 8), **options)
+    (use,) = exe.host.uses
+    assert [step.kernel.name for step in use.plan.steps] == names
+
+
+def test_a_likely_size_has_no_variant_that_cannot_occur():
+    options = {"shapes": ("h, t, d", "h, s, d"), "likely": {"d": [8], "t": [1, 40]}}
+    f, exe = executable(attend, data(3, 40, 8), data(3, 40, 8), **options)
+    (use,) = exe.host.uses
+    assert variants(use) == [
+        "no variant for d == 8 and t == 1: it would be the same code",
+        "variant for d == 8 and t == 40: likely",
+    ]
+    (choice,) = use.plan.steps
+    assert [step.kernel.name for step in choice.then] == ["attention"]
+    for rows in (1, 2, 40):
+        q, k = data(3, rows, 8), data(3, 33, 8)
+        np.testing.assert_allclose(f(q, k), attend(q, k), rtol=1e-5, atol=1e-6)
+
+
 def test_the_number_of_variants_is_bounded():
     likely = {"t": list(range(16, 16 * 12, 16))}
     _, exe = executable(normalise, data(3, 5), shapes=("b, t",), likely=likely)

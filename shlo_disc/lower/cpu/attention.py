@@ -6,7 +6,8 @@
 
 One kernel: a task is a run of rows of one batch entry. It packs K and V into panels (once for all
 its neighbours of the same batch entry), then takes blocks of rows through all three stages while
-their scores stay in L2; where there are few rows, it reads K and V in place (`attention_few.py`).
+their scores stay in L2. Another, where a batch entry has few rows, reads K and V in place, one row
+after the other (`attention_few.py`).
 Rows are whole, so the row program is the one of kind `row`, in place over the scores, and any
 reduction is allowed in it; nothing of size m x n reaches memory.
 
@@ -42,7 +43,7 @@ from shlo_disc.lower.cpu.index import Index, Ix
 from shlo_disc.lower.cpu.row_plan import Plan, analyze_rows, choose_row_lanes
 from shlo_disc.lower.cpu.row_writer import RowWriter, write_rows
 from shlo_disc.lower.cpu.target import Target
-from shlo_disc.lower.kernel import Input, Kernel, KernelPlan, Launch, Output
+from shlo_disc.lower.kernel import Condition, If, Input, Kernel, KernelPlan, Launch, Output
 from shlo_disc.mlir import ir
 
 __all__ = ["emit_attention"]
@@ -64,7 +65,12 @@ def emit_attention(fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) 
 
     Raises UnsupportedError for an element type no rule covers.
     """
-    return KernelPlan((_Kernel(fusion, shapes, target).launch(),))
+    blocks = _Blocks(fusion, shapes, target)
+    if not reads_in_place(blocks.score, blocks.mix):
+        return KernelPlan((blocks.launch(),))
+    rows = _Rows(fusion, shapes, target)
+    few = Condition(rows.at.m.size, "<=", Expr.const(FEW_ROWS))
+    return KernelPlan((If(few, (rows.launch(),), (blocks.launch(),)),))
 
 
 class _Scores(RowWriter):
@@ -138,7 +144,7 @@ def _reads_again(plan: Plan) -> bool:
 
 
 class _Kernel:
-    """Plans and writes the kernel of one fusion."""
+    """What both kernels of a fusion have: their operands, and the row program between products."""
 
     def __init__(self, fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> None:
         self.shapes, self.target = shapes, target
@@ -176,6 +182,9 @@ class _Kernel:
         self.plan = analyze_rows(self.block, shapes, [a.weights], frozenset([a.scores]))
         self.lanes = choose_row_lanes(self.plan, target)
         self.separate = _reads_again(self.plan)
+        self.batches = Expr.product(x.size for x in a.batch)
+        self.scratch = Scratch()
+        self.sizes: dict[str, Expr] = {}
         self._measure()
 
     def _dense(self, p: Element, v: Element) -> Dense:
@@ -195,52 +204,27 @@ class _Kernel:
         )
         return Dense(problem, a.mix, a.total, a.root)
 
-    # ---------------------------------------------------------------- sizes
-
     def _measure(self) -> None:
-        """Blocks, places in scratch memory, and the numbers the text takes as parameters."""
-        a, item = self.at, self.compute.bytes
-        score, mix = self.score, self.mix
-        n = ceil_div(a.keys, score.tile.columns) * score.tile.columns
-        e = ceil_div(a.width, mix.tile.columns) * mix.tile.columns
-        unit = _common(score.tile.rows, mix.tile.rows)
-        fit = Expr.const(SCORE_BYTES) // (Expr.max(n, 1) * (unit * item))
-        rows = self.rows = Expr.max(Expr.min(fit, MOST_STEPS), 1) * unit
-        batches = Expr.product(x.size for x in a.batch)
-        # Enough tasks for all cores, but as few as that: each packs K and V.
-        share = (a.m.size * batches) // (TASKS_PER_CORE * self.target.cores)
-        per_task = Expr.max(ceil_div(Expr.min(share, a.m.size), rows), 1) * rows
-        self.tasks_of_batch = Expr.max(ceil_div(a.m.size, per_task), 1)
-        self.batches = batches
-        scratch = self.scratch = Scratch()
-        k_block = _even(a.depth, K_BLOCK_BYTES // item)
-        n_block = _even(a.keys, K_BLOCK_BYTES // item)
-        sizes = self.sizes = {
-            "TASKS": self.tasks_of_batch, "PER_TASK": per_task, "ROWS": rows,
-            "s_M": a.m.size, "s_N": a.keys, "s_K": a.depth, "s_KC": k_block, "s_c_m": n,
+        """The numbers the text takes as parameters."""
+        a = self.at
+        self.padded = ceil_div(a.keys, self.score.tile.columns) * self.score.tile.columns
+        self.sizes |= {
+            "s_M": a.m.size, "s_N": a.keys, "s_K": a.depth, "s_c_m": self.padded,
             "s_ar0": a.m.q, "s_ak0": a.q_depth, "s_br0": a.k_key, "s_bk0": a.k_depth,
-            "v_M": a.m.size, "v_N": a.width, "v_K": a.keys, "v_KC": n_block, "v_c_m": a.m.c,
-            "v_c_n": ONE, "v_ar0": n, "v_br0": a.v_width, "v_bk0": a.v_key, "row_m": a.m.row,
+            "v_M": a.m.size, "v_N": a.width, "v_K": a.keys, "v_c_m": a.m.c, "v_c_n": ONE,
+            "v_ar0": self.padded, "v_br0": a.v_width, "v_bk0": a.v_key, "row_m": a.m.row,
             "s_a_first": a.q.first, "s_b_first": a.k.first, "v_b_first": a.v.first,
         }  # fmt: skip
         for i, x in enumerate(a.batch):
-            sizes |= {f"s_s{i}": x.size, f"s_a{i}": x.q, f"s_b{i}": x.k, f"v_b{i}": x.v,
-                      f"v_c{i}": x.c, f"row{i}": x.row}  # fmt: skip
-        sizes["k_scratch"] = scratch.take(n * a.depth * item)
-        sizes["v_scratch"] = scratch.take(e * a.keys * item)
-        sizes["scores"] = scratch.take(rows * n * item)
+            self.sizes |= {f"s_s{i}": x.size, f"s_a{i}": x.q, f"s_b{i}": x.k, f"v_b{i}": x.v,
+                           f"v_c{i}": x.c, f"row{i}": x.row}  # fmt: skip
+
+    def _hold(self, rows: Expr | int) -> None:
+        """Scratch memory for the scores of so many rows."""
+        size = self.padded * rows * self.compute.bytes
+        self.sizes["scores"] = self.scratch.take(size)
         if self.separate:
-            sizes["weights"] = scratch.take(rows * n * item)
-        if score.a_mode == "scratch":
-            lanes = score.tile.lanes
-            sizes["s_a_row"] = ceil_div(k_block, lanes) * lanes
-            sizes["s_a_scratch"] = scratch.take(rows * sizes["s_a_row"] * item)
-        if not mix.c_holds_sums:
-            many = sizes["v_many"] = Expr.min(Expr.max(ceil_div(a.keys, n_block) - 1, 0), 1)
-            sizes["v_c_row"] = many * (e - mix.tile.columns) + mix.tile.columns
-            room = many * (rows - mix.tile.rows) + mix.tile.rows
-            sizes["v_c_scratch"] = scratch.take(room * sizes["v_c_row"] * item)
-        self.first_row_slot = scratch.total
+            self.sizes["weights"] = self.scratch.take(size)
 
     def _factors(self) -> list[Expr]:
         """The row dimensions the row program needs apart (see `write_rows`)."""
@@ -255,10 +239,8 @@ class _Kernel:
 
         return write_rows(self.plan, self.shapes, write).space.factors[:-1]
 
-    # ---------------------------------------------------------------- text
-
-    def launch(self) -> Launch:
-        """The kernel and how it is run."""
+    def _begin(self) -> None:
+        """The text up to its tasks: where everything is."""
         factors = self._factors()
         b = self.b = SizedText(self.sizes)
         storage = self.compute.storage
@@ -269,32 +251,112 @@ class _Kernel:
         self.k_in = b.memref(1, score.b.element.storage)
         self.v_in = b.memref(2, mix.b.element.storage)
         v.c_out = v.sums = b.memref(3, mix.c.storage)
-        s.b_mem = b.scratch(storage, b.size("k_scratch"))
-        v.b_mem = b.scratch(storage, b.size("v_scratch"))
         s.c_out = s.sums = b.scratch(storage, b.size("scores"))
         v.a_mem = b.scratch(storage, b.size("weights")) if self.separate else s.c_out
-        if score.a_mode == "scratch":
-            s.a_mem = b.scratch(storage, b.size("s_a_scratch"))
-        if not mix.c_holds_sums:
-            v.sums = b.scratch(storage, b.size("v_c_scratch"))
         rows = self.r = _Scores(self.plan, factors, self.lanes, b, self.arguments)
         rows.before, rows.after = s.c_out, v.a_mem
-        rows.first_scratch = self.first_row_slot
+        rows.first_scratch = self.scratch.total
+
+    def _launch(self, name: str, tasks: Expr, time: Expr) -> Launch:
+        """The finished kernel: so many tasks of `time` nanoseconds."""
+        text, params = self.b.finish()
+        a, buffers = self.at, tuple(self.arguments.buffers)
+        some = Expr.min(a.m.size, 1) * Expr.min(a.width, 1)
+        scratch = self.scratch.total + self.r.scratch_bytes()
+        return Launch(Kernel(name, text), buffers, params, tasks * some, time, scratch)
+
+    def _row_time(self) -> Expr:
+        a = self.at
+        return a.keys * (a.depth + a.width) // 80 + a.keys // 2 + 20
+
+    def _row(self, m: str, first: str) -> None:
+        """The row work on row `m` of scores that begin at row `first`."""
+        b = self.b
+        flat = b.add(self.row_base, b.mul(m, b.size("row_m")))
+        self.r.row(flat, b.mul(b.sub(m, first), self.s.size("c_m")))
+
+    def _batch(self, batch: str) -> None:
+        """Where a batch entry begins in every array."""
+        b, s, v = self.b, self.s, self.v
+        digits = s.batch_digits = v.batch_digits = s.digits_of(batch)
+        s.a_base = s.batch_offset("a", self.score.a.batch, self.score.a.first)
+        s.b_base = v.b_base = b.constant(0, "index")
+        self.k_base = s.batch_offset("b", self.score.b.batch, self.score.b.first)
+        self.v_base = v.batch_offset("b", self.mix.b.batch, self.mix.b.first)
+        v.c_base = v.batch_offset("c", (True,) * len(digits))
+        self.row_base = b.constant(0, "index")
+        for axis, digit in enumerate(digits):
+            self.row_base = b.add(self.row_base, b.mul(digit, b.size(f"row{axis}")))
+
+
+class _Rows(_Kernel):
+    """A row after the other, keys and values in place; a task is a batch entry."""
+
+    def launch(self) -> Launch:
+        """The kernel and how it is run."""
+        self._hold(1)
+        self._begin()
+        b, s, v, a = self.b, self.s, self.v, self.at
+        few = FewRows(s, v, self.k_in, self.v_in)
+        with b.loop(b.lo, b.hi, 1, hint="task") as task:
+            self._batch(task.index)
+            with b.loop(0, s.size("M"), 1, hint="row") as row:
+                s.c_base = v.a_base = b.sub(0, b.mul(row.index, s.size("c_m")))
+                few.scores(row.index, self.k_base)
+                self._row(row.index, row.index)
+                few.mix(row.index, self.v_base)
+        reading = a.keys * (a.depth + a.width) // 8
+        time = a.m.size * self._row_time() + reading + 100
+        return self._launch("attention_rows", self.batches, time)
+
+
+class _Blocks(_Kernel):
+    """Blocks of rows over panels of keys and values; a task is a run of rows of a batch entry."""
+
+    def _measure(self) -> None:
+        super()._measure()
+        a, item, sizes, scratch = self.at, self.compute.bytes, self.sizes, self.scratch
+        score, mix = self.score, self.mix
+        e = ceil_div(a.width, mix.tile.columns) * mix.tile.columns
+        unit = _common(score.tile.rows, mix.tile.rows)
+        fit = Expr.const(SCORE_BYTES) // (Expr.max(self.padded, 1) * (unit * item))
+        rows = Expr.max(Expr.min(fit, MOST_STEPS), 1) * unit
+        # Enough tasks for all cores, but as few as that: each packs K and V.
+        share = (a.m.size * self.batches) // (TASKS_PER_CORE * self.target.cores)
+        per_task = Expr.max(ceil_div(Expr.min(share, a.m.size), rows), 1) * rows
+        self.tasks_of_batch = Expr.max(ceil_div(a.m.size, per_task), 1)
+        k_block = _even(a.depth, K_BLOCK_BYTES // item)
+        n_block = _even(a.keys, K_BLOCK_BYTES // item)
+        sizes |= {"TASKS": self.tasks_of_batch, "PER_TASK": per_task, "ROWS": rows,
+                  "s_KC": k_block, "v_KC": n_block}  # fmt: skip
+        sizes["k_scratch"] = scratch.take(self.padded * a.depth * item)
+        sizes["v_scratch"] = scratch.take(e * a.keys * item)
+        self._hold(rows)
+        if score.a_mode == "scratch":
+            lanes = score.tile.lanes
+            sizes["s_a_row"] = ceil_div(k_block, lanes) * lanes
+            sizes["s_a_scratch"] = scratch.take(rows * sizes["s_a_row"] * item)
+        if not mix.c_holds_sums:
+            many = sizes["v_many"] = Expr.min(Expr.max(ceil_div(a.keys, n_block) - 1, 0), 1)
+            sizes["v_c_row"] = many * (e - mix.tile.columns) + mix.tile.columns
+            room = many * (rows - mix.tile.rows) + mix.tile.rows
+            sizes["v_c_scratch"] = scratch.take(room * sizes["v_c_row"] * item)
+
+    def launch(self) -> Launch:
+        """The kernel and how it is run."""
+        self._begin()
+        b, s, v, a, storage = self.b, self.s, self.v, self.at, self.compute.storage
+        s.b_mem = b.scratch(storage, b.size("k_scratch"))
+        v.b_mem = b.scratch(storage, b.size("v_scratch"))
+        if self.score.a_mode == "scratch":
+            s.a_mem = b.scratch(storage, b.size("s_a_scratch"))
+        if not self.mix.c_holds_sums:
+            v.sums = b.scratch(storage, b.size("v_c_scratch"))
         with b.loop(b.lo, b.hi, 1, [b.constant(-1, "index")], hint="task") as task:
             task.yield_(self._task(task.index, task.args[0]))
-        text, params = b.finish()
-        a = self.at
-        some = Expr.min(a.m.size, 1) * Expr.min(a.width, 1)
-        per_row = a.keys * (a.depth + a.width) // 80 + a.keys // 2 + 20
         packing = a.keys * (a.depth + a.width) // 4
-        return Launch(
-            Kernel("attention", text),
-            tuple(self.arguments.buffers),
-            params,
-            self.batches * self.tasks_of_batch * some,
-            self.sizes["PER_TASK"] * per_row + packing + 100,
-            self.scratch.total + rows.scratch_bytes(),
-        )
+        time = self.sizes["PER_TASK"] * self._row_time() + packing + 100
+        return self._launch("attention", self.batches * self.tasks_of_batch, time)
 
     def _task(self, task: str, packed: str) -> str:
         """One task; returns the number of the K and V that are packed after it."""
@@ -304,30 +366,7 @@ class _Kernel:
         self._batch(batch)
         first = b.mul(part, b.size("PER_TASK"))
         last = b.min(b.add(first, b.size("PER_TASK")), s.size("M"))
-        if not reads_in_place(self.score, self.mix):
-            return self._blocks(first, last, packed)
-        with b.if_(b.cmpi("sle", s.size("M"), b.constant(FEW_ROWS, "index"))) as branch:
-            self._few_rows(first, last)
-            branch.yield_(packed)
-            with branch.otherwise():
-                branch.yield_(self._blocks(first, last, packed))
-        return branch.results[0]
-
-    def _few_rows(self, first: str, last: str) -> None:
-        """One row after the other, keys and values in place."""
-        b, s, v = self.b, self.s, self.v
-        few = FewRows(s, v, self.k_in, self.v_in)
-        s.c_base = v.a_base = b.sub(0, b.mul(first, s.size("c_m")))
-        with b.loop(first, last, 1, hint="row") as row:
-            few.scores(row.index, self.k_base)
-            self._row(row.index, first)
-            few.mix(row.index, self.v_base)
-
-    def _row(self, m: str, first: str) -> None:
-        """The row work on row `m` of scores that begin at row `first`."""
-        b = self.b
-        flat = b.add(self.row_base, b.mul(m, b.size("row_m")))
-        self.r.row(flat, b.mul(b.sub(m, first), self.s.size("c_m")))
+        return self._blocks(first, last, packed)
 
     def _blocks(self, first: str, last: str, packed: str) -> str:
         """Blocks of rows over panels of K and V."""
@@ -348,19 +387,6 @@ class _Kernel:
             v.c_base = c_base
             self._product(v, m0, m1)
         return number
-
-    def _batch(self, batch: str) -> None:
-        """Where a batch entry begins in every array."""
-        b, s, v = self.b, self.s, self.v
-        digits = s.batch_digits = v.batch_digits = s.digits_of(batch)
-        s.a_base = s.batch_offset("a", self.score.a.batch, self.score.a.first)
-        s.b_base = v.b_base = b.constant(0, "index")
-        self.k_base = s.batch_offset("b", self.score.b.batch, self.score.b.first)
-        self.v_base = v.batch_offset("b", self.mix.b.batch, self.mix.b.first)
-        v.c_base = v.batch_offset("c", (True,) * len(digits))
-        self.row_base = b.constant(0, "index")
-        for axis, digit in enumerate(digits):
-            self.row_base = b.add(self.row_base, b.mul(digit, b.size(f"row{axis}")))
 
     def _number(self) -> str:
         """A number for the K and V of this batch entry."""
