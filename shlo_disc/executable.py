@@ -167,7 +167,7 @@ class Executable:
         results: list[npt.NDArray[Any]] = self._checked(self._native.run_numpy, leaves)
         return results
 
-    def dispatch_entry(self, unflatten: Callable[[list[Any]], Any]) -> ral.DispatchEntry:
+    def dispatch_entry(self, unflatten: Callable[[list[Any]], Any] | None) -> ral.DispatchEntry:
         """For `ral.Dispatcher`: calls without a Python frame of ours. They raise errors of `ral`;
         `call_leaves` explains them.
         """

@@ -20,7 +20,7 @@ from jax import export
 
 from shlo_disc import ral
 from shlo_disc.errors import ShapeMismatchError
-from shlo_disc.frontend.leaves import Leaf, concrete, positional_names
+from shlo_disc.frontend.leaves import Leaf, concrete, needs_no_conversion, positional_names
 from shlo_disc.frontend.primitive import CompiledCall, call_program
 from shlo_disc.frontend.stages import Compiled, Lowered
 from shlo_disc.frontend.stated import parse_constraint, parse_likely
@@ -64,10 +64,10 @@ class _Entry:
     __slots__ = ("call", "keys", "leaves", "native", "shapes", "slow_calls", "unflatten", "version")
 
     def __init__(self, version: Version, executable: CompiledCall, call: Call) -> None:
-        plain = all(type(value) is ArrayImpl for value in call.values)
+        plain = all(map(needs_no_conversion, call.values, version.leaves))
         self.call = executable.call_leaves
         self.leaves: tuple[Leaf, ...] | None = None if plain else version.leaves
-        """None when every argument is a plain jax.Array, which needs no conversion."""
+        """None when no argument needs a conversion."""
         tree: Any = version.exported.out_tree
         self.unflatten = tree.unflatten
         self.keys = version.keys
@@ -76,7 +76,8 @@ class _Entry:
         self.slow_calls = 0
         self.native: ral.DispatchEntry | None = None
         if plain and not self.keys and hasattr(executable, "dispatch_entry"):
-            self.native = executable.dispatch_entry(self.unflatten)
+            only = jax.tree_util.treedef_is_leaf(tree)
+            self.native = executable.dispatch_entry(None if only else self.unflatten)
 
     @property
     def calls(self) -> int:
@@ -93,8 +94,13 @@ class _Entry:
         return self.unflatten(results)
 
 
-class JitFunction:
-    """A function under :func:`jit`; call it as the function itself."""
+class JitFunction(ral.Dispatcher):
+    """A function under :func:`jit`; call it as the function itself.
+
+    At sizes no version fits, one more is compiled. A call raises TypeError (an argument that is no
+    array), ShapeMismatchError (sizes that break what was stated), UnsupportedError (an operation
+    the compiler does not cover), and what the function itself raises when it is traced.
+    """
 
     def __init__(
         self,
@@ -117,6 +123,13 @@ class JitFunction:
         texts = [constraints] if isinstance(constraints, str) else list(constraints)
         if texts and shapes is None:
             raise ValueError("constraints need shapes, which give the sizes their names")
+        # Calls that `_entries` knows run without Python where no argument needs a conversion.
+        super().__init__(
+            array_type=ArrayImpl,
+            flatten=_flatten,
+            trace_context=trace_context,
+            disable_jit=disable_jit,
+        )
         functools.update_wrapper(self, function)
         self._static_nums, self._static_names = _static(function, static_argnums, static_argnames)
         nums, names = _static(function, donate_argnums, donate_argnames)
@@ -144,13 +157,6 @@ class JitFunction:
         self._lock = threading.RLock()
         self._counting = threading.Lock()
         self._entries: dict[tuple[Any, ...], _Entry] = {}
-        self._dispatcher = ral.Dispatcher(
-            array_type=ArrayImpl,
-            flatten=_flatten,
-            trace_context=trace_context,
-            disable_jit=disable_jit,
-        )
-        """Calls of concrete `jax.Array`s that `_entries` knows, without Python."""
         self._families: dict[tuple[Any, ...], Family] = {}
         self._hits = 0
         """Calls that `calls` of no entry counts."""
@@ -158,19 +164,8 @@ class JitFunction:
 
     # -- calling --------------------------------------------------------------------------------
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """The function's results; at sizes no version fits, one more is compiled.
-
-        Raises TypeError (an argument that is no array), ShapeMismatchError (sizes that break
-        what was stated), UnsupportedError (an operation the compiler does not cover), and
-        what the function itself raises when it is traced.
-        """
-        try:
-            result = self._dispatcher.call(args, kwargs)
-        except (ral.ArgumentError, ral.GuardError):
-            result = NotImplemented  # below, the executable explains what is wrong
-        if result is not NotImplemented:
-            return result
+    def _call_slowly(self, *args: Any, **kwargs: Any) -> Any:
+        """A call the dispatcher does not know, or that fails."""
         if disable_jit.value:
             return self._options.function(*args, **kwargs)
         if self._has_static:
@@ -246,7 +241,7 @@ class JitFunction:
             self._forget_entries()
         self._entries[key] = entry
         if fast and entry.native is not None:
-            self._dispatcher.add(call.args, call.kwargs, entry.native)
+            self._add(call.args, call.kwargs, entry.native)
         self._hits += known
         return results
 
@@ -387,7 +382,7 @@ class JitFunction:
     def _forget_entries(self) -> None:
         self._hits += sum(entry.calls for entry in list(self._entries.values()))
         self._entries.clear()
-        self._dispatcher.clear()
+        self._forget()
 
     def cache_clear(self) -> None:
         """Forget every version."""

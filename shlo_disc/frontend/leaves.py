@@ -18,6 +18,7 @@ __all__ = [
     "concrete",
     "is_key_dtype",
     "leaf_names",
+    "needs_no_conversion",
     "not_an_array",
     "positional_names",
     "top_level_of",
@@ -86,6 +87,13 @@ def not_an_array(value: Any, name: str) -> TypeError:
 def _is_numeric(value: Any) -> bool:
     # Everything but objects, text and dates; extension types such as bfloat16 have kind "V".
     return np.asarray(value).dtype.kind not in "OSUMm"
+
+
+def needs_no_conversion(value: Any, leaf: Leaf) -> bool:
+    """Does the executable take such a value as it is?"""
+    if type(value) is np.ndarray:
+        return bool(value.dtype == leaf.dtype)
+    return type(value) is ArrayImpl or type(value) in _SCALARS
 
 
 def concrete(value: Any, leaf: Leaf) -> Any:

@@ -97,17 +97,23 @@ class Executable:
         """Make the program callable as a custom call with this `executable` attribute, for ever."""
 
 class DispatchEntry:
-    """What a `Dispatcher` runs; `unflatten` makes the function's result of the list of results."""
+    """What a `Dispatcher` runs; `unflatten` makes the function's result of the list of results,
+    None of which there is one and which is the function's.
+    """
 
     def __init__(
-        self, executable: Executable, bridge: JaxBridge, unflatten: Callable[[list[Any]], Any]
+        self,
+        executable: Executable,
+        bridge: JaxBridge,
+        unflatten: Callable[[list[Any]], Any] | None,
     ) -> None: ...
     @property
     def calls(self) -> int:
         """How often it ran without an error."""
 
 class Dispatcher:
-    """Runs calls of concrete `jax.Array`s that are like one added before.
+    """Runs calls of concrete `jax.Array`s, numpy arrays and Python numbers that are like one added
+    before; a subclass has `_call_slowly` for the others, and for what does not fit.
 
     array_type: the concrete class of arrays. flatten: `((args, kwargs)) -> (leaves, structure)`.
     trace_context: `() -> ` a hashable that differs where a function would be traced differently.
@@ -122,16 +128,18 @@ class Dispatcher:
         trace_context: Callable[[], Any],
         disable_jit: Any,
     ) -> None: ...
-    def call(self, args: tuple[Any, ...], kwargs: dict[str, Any], /) -> Any:
-        """The function's result; NotImplemented for a call that is like none before.
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The function's result.
 
-        Raises what `Executable.call` raises.
+        Raises what `Executable.call` raises, but for its ArgumentError and GuardError, which
+        `_call_slowly` explains; AttributeError without one.
         """
 
-    def add(self, args: tuple[Any, ...], kwargs: dict[str, Any], entry: DispatchEntry, /) -> None:
-        """Run `entry` from now on; no effect when an argument is no `jax.Array`."""
+    def _add(self, args: tuple[Any, ...], kwargs: dict[str, Any], entry: DispatchEntry, /) -> None:
+        """Run `entry` from now on; no effect when a leaf is of another kind."""
 
-    def clear(self) -> None: ...
+    def _forget(self) -> None:
+        """Run no entry any more."""
 
 def ffi_handler() -> Any: ...
 def num_threads() -> int: ...

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 import shlo_disc
+from shlo_disc import ral
 
 
 def scaled(p, x):
@@ -34,12 +36,67 @@ def test_calls_seen_before_run_without_python():
     assert sorted(entries(f)) == [1, 3]
 
 
-def test_numpy_and_numbers_go_the_other_way():
+def test_numpy_arrays_and_numbers_run_without_python():
+    f = shlo_disc.jit(lambda x, y: x * y)
+    wide = np.arange(12, dtype=np.float32).reshape(3, 4)
+    for x in (np.ones((4, 3), np.float32), wide.T, wide.T, jnp.asarray(wide.T)):
+        for y in (2.0, 3, True):
+            np.testing.assert_array_equal(f(x, y), np.asarray(x) * y)
+    assert sorted(entries(f)) == [0, 0, 0, 2, 2, 2]
+    assert f(wide, 2.0).dtype == jnp.float32
+    with pytest.raises(OverflowError):
+        f(wide, 1 << 40)
+
+
+def test_what_must_be_converted_goes_the_other_way():
     f = shlo_disc.jit(lambda x: x * 2)
-    for x in (np.ones(3, np.float32), 2.0, jnp.ones(3), jnp.ones(3)):
-        f(x)
+    values = [np.ones(3), np.float32(3), np.ones(3, np.float32).view(np.recarray)]
+    for x in values * 2:
+        assert f(x).dtype == jnp.float32
+    assert entries(f) == []
+    f(jnp.ones(3))
+    f(jnp.ones(3))
     assert entries(f) == [1]
-    assert f.cache_info().hits == 2  # the shape with jax.Array, again
+
+
+def test_equal_types_are_one_entry_whatever_their_avals():
+    f = shlo_disc.jit(lambda x: x + 1)
+    arrays = [jax.device_put(np.full(3, k, np.float32)) for k in range(5)]
+    arrays += [f(arrays[0]), jax.jit(lambda x: x + 0)(arrays[1]), jnp.ones((2, 3))[0]]
+    for x in arrays:
+        np.testing.assert_array_equal(f(x), np.asarray(x) + 1)
+    assert entries(f) == [len(arrays)]
+
+
+def test_more_types_than_are_remembered():
+    f = shlo_disc.jit(lambda x: x + 1)
+    rng = np.random.default_rng(0)
+    for n in rng.permutation(5000).tolist():
+        assert f(jax.device_put(np.empty(n, np.float32))).shape == (n,)
+    assert f.cache_info().misses <= 3  # empty and one element may be versions of their own
+
+
+def test_configuration_is_a_thread_s_own():
+    f = shlo_disc.jit(lambda x: x + jnp.arange(x.shape[0]).astype(float))
+
+    def work(wide: bool) -> None:
+        with jax.enable_x64(wide):
+            x = jnp.ones(3, jnp.float32)
+            for _ in range(300):
+                assert f(x).dtype == (jnp.float64 if wide else jnp.float32)
+
+    with ThreadPoolExecutor(4) as pool:
+        for future in [pool.submit(work, wide) for wide in (True, False, True, False)]:
+            future.result()
+
+
+def test_a_dispatcher_must_be_initialised():
+    class Broken(ral.Dispatcher):
+        def __init__(self) -> None:
+            pass
+
+    with pytest.raises(TypeError):
+        Broken()()
 
 
 def test_shapes_dtypes_and_weak_types_are_told_apart():

@@ -5,7 +5,10 @@
 namespace shlo_disc {
 namespace {
 
+constexpr size_t kMaxAvals = 4096;  // asking again costs half a microsecond: forgetting all is fine
+
 struct Names {
+  PyObject* aval = PyUnicode_InternFromString("aval");
   PyObject* dtype = PyUnicode_InternFromString("dtype");
   PyObject* shape = PyUnicode_InternFromString("shape");
   PyObject* value = PyUnicode_InternFromString("value");
@@ -17,6 +20,17 @@ const Names& names() {
   return instance;
 }
 
+// Are these tuples of the same objects, and so equal? There are dozens in a context, seldom new ones.
+bool are_same_items(PyObject* a, PyObject* b) {
+  if (b == nullptr || !PyTuple_CheckExact(a) || !PyTuple_CheckExact(b)) return false;
+  const Py_ssize_t count = PyTuple_GET_SIZE(a);
+  if (count != PyTuple_GET_SIZE(b)) return false;
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    if (PyTuple_GET_ITEM(a, i) != PyTuple_GET_ITEM(b, i)) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 Dispatcher::Dispatcher(PyRef array_type, PyRef flatten, PyRef trace_context, PyRef disable_jit)
@@ -24,35 +38,99 @@ Dispatcher::Dispatcher(PyRef array_type, PyRef flatten, PyRef trace_context, PyR
       flatten_(std::move(flatten)),
       trace_context_(std::move(trace_context)),
       disable_jit_(std::move(disable_jit)),
-      table_(PyDict_New()) {}
+      table_(PyDict_New()),
+      numbers_(PyDict_New()) {}
 
-void Dispatcher::clear() { PyDict_Clear(table_.get()); }
+Dispatcher::~Dispatcher() { forget_avals(); }
 
-bool Dispatcher::append_leaf(PyObject* key, Py_ssize_t position, PyObject* leaf) const {
-  PyObject* const attributes[] = {names().shape, names().dtype, names().weak_type};
-  for (PyObject* const attribute : attributes) {
-    PyObject* const value = PyObject_GetAttr(leaf, attribute);
-    if (value == nullptr) return false;
-    PyTuple_SET_ITEM(key, position++, value);
+void Dispatcher::forget_avals() {
+  const auto old = std::exchange(avals_, {});
+  for (const auto& [aval, number] : old) Py_DECREF(aval);
+}
+
+void Dispatcher::clear() {
+  PyDict_Clear(table_.get());
+  PyDict_Clear(numbers_.get());
+  last_context_ = PyRef();
+  forget_avals();
+}
+
+PyRef Dispatcher::number_of(PyObject* value) {
+  const PyRef next(PyLong_FromLongLong(next_++));
+  if (!next) return PyRef();
+  return PyRef::borrow(PyDict_SetDefault(numbers_.get(), value, next.get()));
+}
+
+PyRef Dispatcher::context_number() {
+  PyRef context(PyObject_CallNoArgs(trace_context_.get()));
+  if (!context) return PyRef();
+  if (are_same_items(context.get(), last_context_.get())) {
+    return PyRef::borrow(last_number_.get());
   }
-  return true;
+  PyRef number = number_of(context.get());
+  if (!number) return PyRef();
+  PyRef result = PyRef::borrow(number.get());
+  // The old ones die after both are exchanged: that may run Python code, which may call us.
+  std::swap(last_context_, context);
+  std::swap(last_number_, number);
+  return result;
+}
+
+bool Dispatcher::is_jax(PyObject* object) const {
+  return reinterpret_cast<PyObject*>(Py_TYPE(object)) == array_type_.get();
+}
+
+bool Dispatcher::is_leaf(PyObject* object) const {
+  return is_jax(object) || PyArray_CheckExact(object) || PyFloat_CheckExact(object) ||
+         PyLong_CheckExact(object) || PyBool_Check(object) || PyComplex_CheckExact(object);
+}
+
+PyRef Dispatcher::type_number(PyObject* leaf) {
+  if (is_jax(leaf)) return jax_number(leaf);
+  auto* const kind = reinterpret_cast<PyObject*>(Py_TYPE(leaf));
+  if (!PyArray_CheckExact(leaf)) return number_of(kind);
+  auto* const array = reinterpret_cast<PyArrayObject*>(leaf);
+  const PyRef shape(PyArray_IntTupleFromIntp(PyArray_NDIM(array), PyArray_DIMS(array)));
+  if (!shape) return PyRef();
+  auto* const dtype = reinterpret_cast<PyObject*>(PyArray_DESCR(array));
+  const PyRef type(PyTuple_Pack(3, shape.get(), dtype, kind));
+  return type ? number_of(type.get()) : PyRef();
+}
+
+PyRef Dispatcher::jax_number(PyObject* array) {
+  PyRef aval(PyObject_GetAttr(array, names().aval));
+  if (!aval) return PyRef();
+  const auto found = avals_.find(aval.get());
+  if (found != avals_.end()) return PyRef::borrow(found->second.get());
+
+  PyRef type(PyTuple_New(3));
+  if (!type) return PyRef();
+  PyObject* const attributes[] = {names().shape, names().dtype, names().weak_type};
+  for (Py_ssize_t i = 0; i < 3; ++i) {
+    PyObject* const value = PyObject_GetAttr(array, attributes[i]);
+    if (value == nullptr) return PyRef();
+    PyTuple_SET_ITEM(type.get(), i, value);
+  }
+  PyRef number = number_of(type.get());
+  if (!number) return PyRef();
+  if (avals_.size() >= kMaxAvals) forget_avals();
+  if (avals_.emplace(aval.get(), PyRef::borrow(number.get())).second) aval.release();
+  return number;
 }
 
 bool Dispatcher::describe(PyObject* args, PyObject* kwargs, Call* out) {
-  const auto is_array = [this](PyObject* object) {
-    return reinterpret_cast<PyObject*>(Py_TYPE(object)) == array_type_.get();
-  };
   const Py_ssize_t positional = PyTuple_GET_SIZE(args);
-  bool flat = PyDict_GET_SIZE(kwargs) == 0;
-  for (Py_ssize_t i = 0; flat && i < positional; ++i) flat = is_array(PyTuple_GET_ITEM(args, i));
+  bool flat = kwargs == nullptr || PyDict_GET_SIZE(kwargs) == 0;
+  for (Py_ssize_t i = 0; flat && i < positional; ++i) flat = is_leaf(PyTuple_GET_ITEM(args, i));
 
   PyRef tree;
   if (flat) {
-    // Arrays alone: their number is the structure.
+    // Leaves alone: their number is the structure.
     out->leaves = PyRef::borrow(args);
     tree = PyRef(PyLong_FromSsize_t(positional));
   } else {
-    const PyRef both(PyTuple_Pack(2, args, kwargs));
+    const PyRef named = kwargs == nullptr ? PyRef(PyDict_New()) : PyRef::borrow(kwargs);
+    const PyRef both(named ? PyTuple_Pack(2, args, named.get()) : nullptr);
     if (!both) return false;
     const PyRef pair(PyObject_CallOneArg(flatten_.get(), both.get()));
     if (!pair) return false;
@@ -62,17 +140,18 @@ bool Dispatcher::describe(PyObject* args, PyObject* kwargs, Call* out) {
   if (!tree) return false;
   const Py_ssize_t count = PySequence_Fast_GET_SIZE(out->leaves.get());
   for (Py_ssize_t i = 0; i < count; ++i) {
-    if (!is_array(PySequence_Fast_GET_ITEM(out->leaves.get(), i))) return true;
+    if (!is_leaf(PySequence_Fast_GET_ITEM(out->leaves.get(), i))) return true;
   }
-  PyRef context(PyObject_CallNoArgs(trace_context_.get()));
+  PyRef context = context_number();
   if (!context) return false;
-  PyRef key(PyTuple_New(2 + 3 * count));
+  PyRef key(PyTuple_New(2 + count));
   if (!key) return false;
   PyTuple_SET_ITEM(key.get(), 0, tree.release());
   PyTuple_SET_ITEM(key.get(), 1, context.release());
   for (Py_ssize_t i = 0; i < count; ++i) {
-    PyObject* const leaf = PySequence_Fast_GET_ITEM(out->leaves.get(), i);
-    if (!append_leaf(key.get(), 2 + 3 * i, leaf)) return false;
+    PyRef number = type_number(PySequence_Fast_GET_ITEM(out->leaves.get(), i));
+    if (!number) return false;
+    PyTuple_SET_ITEM(key.get(), 2 + i, number.release());
   }
   out->key = std::move(key);
   return true;
@@ -100,6 +179,7 @@ PyObject* Dispatcher::call(PyObject* args, PyObject* kwargs) {
   const PyRef results(entry->executable->call(entry->bridge, call.leaves.get()));
   if (!results) return nullptr;
   ++entry->calls;
+  if (entry->unflatten.get() == Py_None) return Py_NewRef(PyList_GET_ITEM(results.get(), 0));
   return PyObject_CallOneArg(entry->unflatten.get(), results.get());
 }
 

@@ -174,6 +174,33 @@ nb::object new_error(const char* name, const char* doc, PyObject* base, PyObject
   return nb::borrow(type);
 }
 
+// `Dispatcher.__call__`.
+PyObject* call_dispatcher(PyObject* self, PyObject* args, PyObject* kwargs) {
+  static PyObject* const slow_name = PyUnicode_InternFromString("_call_slowly");
+  if (!nb::inst_ready(self)) {
+    PyErr_SetString(PyExc_TypeError, "Dispatcher.__init__ has not been called");
+    return nullptr;
+  }
+  try {
+    PyRef result(nb::inst_ptr<Dispatcher>(self)->call(args, kwargs));
+    if (!result) {
+      if (!PyErr_ExceptionMatches(errors().argument) && !PyErr_ExceptionMatches(errors().guard)) {
+        return nullptr;
+      }
+      PyErr_Clear();  // the slow way explains what is wrong
+    } else if (result.get() != Py_NotImplemented) {
+      return result.release();
+    }
+  } catch (const std::bad_alloc&) {
+    return PyErr_NoMemory();
+  }
+  const PyRef slow(PyObject_GetAttr(self, slow_name));
+  return slow ? PyObject_Call(slow.get(), args, kwargs) : nullptr;
+}
+
+PyType_Slot dispatcher_slots[] = {{Py_tp_call, reinterpret_cast<void*>(&call_dispatcher)},
+                                  {0, nullptr}};
+
 }  // namespace
 
 DispatchEntry* dispatch_entry(PyObject* object) {
@@ -237,10 +264,10 @@ NB_MODULE(_ral, m) {
             const auto* const native = nb::cast<const PyExecutable*>(executable);
             new (self) DispatchEntry(owned(executable), native, &bridge, owned(unflatten));
           },
-          "executable"_a, "bridge"_a, "unflatten"_a)
+          "executable"_a, "bridge"_a, "unflatten"_a.none())
       .def_ro("calls", &DispatchEntry::calls);
 
-  nb::class_<Dispatcher>(m, "Dispatcher")
+  nb::class_<Dispatcher>(m, "Dispatcher", nb::type_slots(dispatcher_slots))
       .def(
           "__init__",
           [](Dispatcher* self, nb::object array_type, nb::object flatten, nb::object trace_context,
@@ -249,15 +276,11 @@ NB_MODULE(_ral, m) {
                                   owned(disable_jit));
           },
           nb::kw_only(), "array_type"_a, "flatten"_a, "trace_context"_a, "disable_jit"_a)
-      .def("call",
-           [](Dispatcher& self, nb::tuple args, nb::dict kwargs) {
-             return checked(self.call(args.ptr(), kwargs.ptr()));
-           })
-      .def("add",
+      .def("_add",
            [](Dispatcher& self, nb::tuple args, nb::dict kwargs, nb::handle entry) {
              if (!self.add(args.ptr(), kwargs.ptr(), entry.ptr())) throw nb::python_error();
            })
-      .def("clear", &Dispatcher::clear);
+      .def("_forget", &Dispatcher::clear);
 
   m.def("ffi_handler", [] { return nb::capsule(ffi_handler_address()); });
   m.def("num_threads", &num_threads);
