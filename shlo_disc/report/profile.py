@@ -20,8 +20,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from rich.console import Console
-from rich.table import Table
 
 from shlo_disc.lower.cpu import codegen
 from shlo_disc.lower.host import HostProgram
@@ -86,6 +84,10 @@ class Profile:
 
     def as_text(self) -> str:
         """A table, slowest kernel first."""
+        # Only here: every program that compiles imports this module.
+        from rich.console import Console  # noqa: PLC0415
+        from rich.table import Table  # noqa: PLC0415
+
         table = Table(title=None, box=None, pad_edge=False)
         for column in ("#", "kernel", "line", "ms", "share", "floor ms", "x floor",
                        "GFLOP/s", "GB/s", "launches"):  # fmt: skip

@@ -25,7 +25,6 @@ from types import TracebackType
 from typing import Any
 
 from torch_mlir import _mlir_libs
-from torch_mlir.dialects import llvm as llvm_dialect
 
 from shlo_disc.errors import InternalError, UnsupportedError
 from shlo_disc.mlir import PassManager, ir, new_context, run_pipeline, walk
@@ -244,6 +243,9 @@ def _refuse_foreign_ops(module: ir.Module) -> None:
 
 def llvm_text(texts: Sequence[str]) -> str:
     """LLVM IR (before LLVM's own optimisation) of kernel texts, as text."""
+    # Only here: its classes of operations take longer to load than a kernel to compile.
+    from torch_mlir.dialects import llvm as llvm_dialect  # noqa: PLC0415
+
     functions = {function_name(text): text for text in texts}
     module = lower_to_llvm(_with_names(functions), new_context())
     _refuse_foreign_ops(module)
