@@ -20,11 +20,6 @@ Arguments = tuple[Any, ...]
 USES_JAX = os.environ.get("SHLO_DISC_TEST_BACKEND") == "jax"
 
 
-def by_xla(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """`jax.jit` of `fn` without LLVM's optimisations: half the compile time, equal results."""
-    return jax.jit(fn, compiler_options={"xla_backend_optimization_level": 0})
-
-
 def compiled(fn: Callable[..., Any], **options: Any) -> Callable[..., Any]:
     """`fn` compiled by shlo_disc, or by `jax.jit` when the references themselves are tested."""
     return jax.jit(fn) if USES_JAX else shlo_disc.jit(fn, **options)
@@ -67,7 +62,7 @@ def in_float64(fn: Callable[..., Any]) -> Callable[..., Any]:
 
     def truth(*args: Any) -> Any:
         with jax.enable_x64(True):
-            return jax.tree.map(np.asarray, by_xla(fn)(*float64_of(args)))
+            return jax.tree.map(np.asarray, jax.jit(fn)(*float64_of(args)))
 
     return truth
 
@@ -130,7 +125,7 @@ def check(
     for args in cases:
         got = f(*args)
         exact = reference(*(float64_of(args) if truth else args))
-        assert_close(got, by_xla(fn)(*args), exact, sizes_of(args))
+        assert_close(got, jax.jit(fn)(*args), exact, sizes_of(args))
     assert_compiled(f, misses)
 
 
@@ -140,7 +135,7 @@ def check_bits(
     """`fn` compiled once gives exactly the bits of `jax.jit` for the arguments of every case."""
     f = compiled(fn, **options)
     for args in cases:
-        got, want = f(*args), by_xla(fn)(*args)
+        got, want = f(*args), jax.jit(fn)(*args)
         assert jax.tree.structure(got) == jax.tree.structure(want), sizes_of(args)
         for g, w in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
             assert (g.shape, g.dtype) == (w.shape, w.dtype), sizes_of(args)
