@@ -1,5 +1,6 @@
-"""For all tests: the CPU, the IR verified after every pass, and XLA without LLVM's optimisations: it
-is what results are compared with, and compiling it was a third of the time.
+"""For all tests: the CPU, the IR verified after every pass, and XLA without LLVM's optimisations.
+
+XLA is what results are compared with; compiling it was a third of the time.
 """
 
 import os
