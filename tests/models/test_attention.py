@@ -54,7 +54,13 @@ def gated(q, k, v, bias):
     return jax.nn.gelu(masked(q, k, v, bias)) * 2.0
 
 
-WAYS = [masked, causal, heads_first, values_first, multi_query, linear, gated]
+WAYS = [
+    masked,
+    causal,
+    multi_query,
+    gated,
+    *(pytest.param(way, marks=pytest.mark.slow) for way in (heads_first, values_first, linear)),
+]
 
 
 def inputs(rng, b, t, s, h, d, dtype=np.float32):
@@ -115,7 +121,9 @@ def by_library_causal(q, k, v):
     return jax.nn.dot_product_attention(q, k, v, is_causal=True)
 
 
-@pytest.mark.parametrize("way", [by_vmap, by_library, by_library_causal])
+@pytest.mark.parametrize(
+    "way", [by_vmap, pytest.param(by_library, marks=pytest.mark.slow), by_library_causal]
+)
 def test_groups_of_queries_are_one_kernel(way):
     rng = np.random.default_rng(6)
     compiled = shlo_disc.jit(way)

@@ -90,7 +90,16 @@ def test_what_is_no_number_is_as_in_xla(name: str, shape: tuple[int, int]) -> No
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16, jnp.float32, jnp.int32, jnp.bool_])
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        jnp.bfloat16,
+        pytest.param(jnp.float16, marks=pytest.mark.slow),
+        pytest.param(jnp.float32, marks=pytest.mark.slow),
+        jnp.int32,
+        pytest.param(jnp.bool_, marks=pytest.mark.slow),
+    ],
+)
 def test_every_type(dtype) -> None:
     def function(x):
         return x.max(0), x == x.max(0), x.any(0), x.min((0,))
