@@ -11,7 +11,7 @@ import shlo_disc
 from benchmarks.models import asr, crnn, dien, transformer_training
 
 CASES = {
-    "dien": (dien, ((3, 7), (5, 1))),
+    "dien": (dien, ((3, 7), (1, 4), (5, 1))),
     "asr": (asr, ((1, 20), (2, 33))),
     "crnn": (crnn, ((1, 16), (2, 28))),
 }
