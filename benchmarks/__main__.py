@@ -7,7 +7,17 @@ from collections.abc import Callable
 import click
 from rich.console import Console
 
-from benchmarks import bert, dispatch, kernels, memory, micro, report_all, sweep, trace
+from benchmarks import (
+    bert,
+    dispatch,
+    kernel_counts,
+    kernels,
+    memory,
+    micro,
+    report_all,
+    sweep,
+    trace,
+)
 from benchmarks.harness import host, report, versions
 from benchmarks.models import suite
 
@@ -18,6 +28,7 @@ SUITES: dict[str, Callable[[Console, bool], None]] = {
     "conv": kernels.convolutions,
     "dispatch": dispatch.dispatch,
     "gemm": kernels.gemm,
+    "kernel_counts": kernel_counts.kernel_counts,
     "memory": memory.memory,
     "micro": micro.micro,
     "models": suite.models,

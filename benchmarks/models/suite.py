@@ -1,11 +1,9 @@
-"""Whole models: steady state at several shapes, one compilation of ours for all, and kernels."""
+"""Whole models: steady state at several shapes, one compilation of ours for all."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from types import ModuleType
-from typing import Any
 
 import jax
 from rich.console import Console
@@ -24,8 +22,8 @@ MODELS: dict[str, ModuleType] = {
 
 
 def models(console: Console, quick: bool) -> None:
-    """Ratios to jax.jit, which compiles every shape, and numbers of kernels."""
-    counts: list[str] = []
+    """Ratios to jax.jit, which compiles every shape."""
+    caches: list[str] = []
 
     def cases() -> Iterator[Case]:
         for name, model in MODELS.items():
@@ -38,30 +36,8 @@ def models(console: Console, quick: bool) -> None:
                     "jax.jit": lambda f=theirs, p=params, x=inputs: f(p, *x),
                 }
                 yield Case(f"{name} {' x '.join(map(str, shape))}", calls, settle=SETTLE)
-            counts.append(_kernels(name, ours, theirs, (params, *inputs)))
+            caches.append(f"{name}: {ours.cache_info()}")
 
     compare(console, "models", "models", cases(), seconds=1 if quick else 4)
-    for line in counts:
+    for line in caches:
         console.print(line)
-
-
-_WORK = re.compile(
-    r" = \S+ (?:fusion|dot|convolution|custom-call|reduce|reduce-window|sort|scatter|gather|"
-    r"transpose|copy|concatenate|pad|dynamic-slice|dynamic-update-slice|broadcast|slice)\("
-)
-
-
-def _kernels(name: str, ours: Any, theirs: Any, args: tuple[Any, ...]) -> str:
-    """Fusions of ours and instructions of XLA that are a kernel each, those in loops too."""
-    text = ours.lower(*args).as_text("disc")
-    mine = text.count('"disc.fusion"') - text.count('kind = "host"') - text.count("disc.stored")
-    compiled = theirs.lower(*args).compile().as_text()
-    # Computations that a fusion or a reduction calls are part of it; loops and the entry are not.
-    inner = set(re.findall(r"(?:calls|to_apply)=%?([\w.\-]+)", compiled))
-    count = 0
-    for block in re.split(r"\n(?=(?:ENTRY )?%?[\w.\-]+ \()", compiled):
-        head = re.match(r"(?:ENTRY )?%?([\w.\-]+) \(", block)
-        if head and head.group(1) not in inner:
-            count += len(_WORK.findall(block))
-    ratio = mine / count if count else float("nan")
-    return f"{name}: {mine} kernels, XLA {count} ({ratio:.2f}); {ours.cache_info()}"
