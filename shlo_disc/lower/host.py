@@ -274,10 +274,13 @@ class _Run:
             self.w.line("}")
             steps = steps[1:]
         self._steps(steps, op, blocks)
-        self._derive(op, kind)
+        self._derive(op, kind, plan)
 
-    def _derive(self, op: ir.Operation, kind: str) -> None:
-        """Results of one packable value alone (a slice of a weight) may be packed beside it."""
+    def _derive(self, op: ir.Operation, kind: str, plan: KernelPlan) -> None:
+        """Results of one packable value alone (a slice of a weight) may be packed beside it.
+
+        The kernels are part of their key: another program may round the same value otherwise.
+        """
         origin = self.origin.get(op.operands[0]) if len(op.operands) == 1 else None
         if origin is None or kind not in ("column", "loop", "row"):
             return
@@ -286,7 +289,8 @@ class _Run:
         asked = set(_SYMBOL.findall(" ".join(_DIMS.findall(text))))
         if not asked - {"floordiv", "mod", "min", "max"} <= self._told_by(op.operands[0]):
             return
-        digest = hashlib.sha256(f"{origin.computed} {given} {text}".encode()).hexdigest()
+        whole = f"{origin.computed} {given} {text} {plan.steps}"
+        digest = hashlib.sha256(whole.encode()).hexdigest()
         for number, result in enumerate(op.results):
             self.origin[result] = _Origin(origin.index, f" of {digest} {number}")
 
@@ -434,7 +438,7 @@ class _Run:
         origins = [self.origin.get(value) for value in values]
         keys = [self._key(part, value) for part, value in zip(pack.parts, values, strict=True)]
         if None in keys or None in origins:
-            self._steps(pack.otherwise, op, places)
+            self._steps(pack.never, op, places)
             return
         w = self.w
         copies: dict[Buffer, str] = {}

@@ -152,13 +152,17 @@ class Pack:
     """Use of operands in another layout, where the runtime can keep copies in it.
 
     When every operand is an immutable argument (or a constant), the runtime keeps a packed copy
-    beside its buffer; `fill` runs at most once per buffer, and `then` reads the copies. Otherwise
-    `otherwise` runs.
+    beside its buffer; `fill` runs at most once per buffer, and `then` reads the copies. Where the
+    runtime has no copy in a call, `otherwise` runs; where it never can have one, `never`.
+
+    Whether there is a copy depends on earlier calls, and results must not: `otherwise` rounds as
+    `then` does. `never` is free to differ, because it is chosen when the program is compiled.
     """
 
     parts: tuple[Part, ...]
     then: tuple[Step, ...]
     otherwise: tuple[Step, ...]
+    never: tuple[Step, ...]
 
 
 Step = Launch | If | Pack

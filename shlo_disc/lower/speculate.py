@@ -180,6 +180,8 @@ def _needed(
                 then=_needed(step.then, constraints, reasons),
                 otherwise=_needed(step.otherwise, constraints, reasons),
             )
+        if isinstance(step, Pack):
+            step = replace(step, never=_needed(step.never, constraints, reasons))
         out.append(step)
     return tuple(out)
 
@@ -199,6 +201,8 @@ def _kernels(steps: Sequence[Step]) -> set[str]:
             found.update(kernel.text for kernel in (step.kernel, *step.calls))
         else:
             found |= _kernels(step.then) | _kernels(step.otherwise)
+        if isinstance(step, Pack):
+            found |= _kernels(step.never)
     return found
 
 
@@ -238,7 +242,8 @@ def _moved(steps: tuple[Step, ...], places: Mapping[Buffer, Buffer]) -> tuple[St
             parts: tuple[Part, ...] = tuple(
                 replace(part, fill=launch(part.fill)) for part in step.parts
             )
-            out.append(replace(step, parts=parts, then=then, otherwise=otherwise))
+            never = _moved(step.never, places)
+            out.append(Pack(parts, then, otherwise, never))
         else:
             out.append(replace(step, then=then, otherwise=otherwise))
     return tuple(out)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -46,6 +47,13 @@ FIRST = Output(0)
 FEW_ROWS = 4
 """Tiles of rows up to which B is read in place when that is possible: a copy costs as much as about
 one more tile, and reads of B are slower in place (each row is in a page of its own)."""
+
+FEWEST_ROWS = 2
+"""Rows up to which B is read in place although panels of it may be kept, where its columns run
+along K. Sums are then of another order, so sizes alone decide. Time in place against that with kept
+panels and with panels made in the call (two cores of a Sapphire Rapids, B of 768 x 768 to 768 x
+30000): one row 0.6 to 1.0 and 0.4 to 0.6, two rows 0.8 to 1.2 and 0.6 to 0.7, three rows 0.9 to 1.6
+and 0.8 to 1.0."""
 
 
 def emit_dense(fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> KernelPlan:
@@ -217,7 +225,7 @@ class Planner:
         if any(self.gemm.b.batch):
             return self._unless_few((self._launch("scratch"),))
         if self.keep_b:
-            return (self._pack(),)
+            return self._kept()
         return (self._launch("scratch"),)
 
     def split(self, steps: tuple[Step, ...]) -> tuple[tuple[Step, ...], tuple[Expr, ...]]:
@@ -283,6 +291,25 @@ class Planner:
             return launch
         return self.rows.behind(launch, self.blocks, rows_first=gemm.rows_first)
 
+    def _kept(self) -> tuple[Step, ...]:
+        """B as panels that are kept, unless even then too few rows would pay for it."""
+        pack = (self._pack(),)
+        if self.b_in_place or not self._are_runs:
+            return pack
+        fewest = Condition(self.p.batches * self.m, "<=", Expr.const(FEWEST_ROWS))
+        return _if(fewest, (self._dots(),), pack)
+
+    def _without_panels(self) -> tuple[Step, ...]:
+        """What to do in a call without the panels that others have: the same sums."""
+        if self.b_in_place:
+            return self._unless_few((self._launch("scratch"),))
+        # A panel a task while rows are few: it is read from L1 or L2 just after it was made.
+        few = Condition(self.m, "<=", Expr.const(self.tile.rows))
+        narrow = copy.copy(self)
+        panels = at_least_one(ceil_div(self.n, self.tile.columns))
+        narrow.blocks = replace(self.blocks, n=Expr.const(self.tile.columns), n_count=panels)
+        return _if(few, (narrow._launch("scratch"),), (self._launch("scratch"),))
+
     def _pack(self) -> Pack:
         """B as panels, kept by the runtime where it can; else few rows read it in place."""
         p, tile = self.p, self.tile
@@ -302,7 +329,8 @@ class Planner:
             self.depth * 8 + tile.columns * 8 if self._has_tables(self.gemm.b) else Expr.const(0),
         )
         packed = (self._launch("packed"),)
-        otherwise = self._unless_few((self._launch("scratch"),))
+        otherwise = self._without_panels()
+        never = self._unless_few((self._launch("scratch"),))
         walks = [self.walks.b_rows, self.walks.b_k]
         layout = ", ".join(" ".join(f"{s}:{t}" for s, t in w) for w in walks)
         key = (
@@ -311,7 +339,7 @@ class Planner:
         )
         room = panels * tile.columns * self.depth * p.compute.bytes
         elements = self.n * p.bands * self.depth
-        return Pack((Part(p.b_input, key, room, fill, elements),), packed, otherwise)
+        return Pack((Part(p.b_input, key, room, fill, elements),), packed, otherwise, never)
 
     # ---------------------------------------------------------------- one launch
 

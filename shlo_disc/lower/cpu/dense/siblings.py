@@ -70,9 +70,11 @@ def _merge(steps: tuple[Step, ...]) -> Step | None:
     if len(packs) == len(steps):
         then = side_by_side([pack.then for pack in packs])
         otherwise = side_by_side([pack.otherwise for pack in packs])
-        if then is None or otherwise is None:
+        never = side_by_side([pack.never for pack in packs])
+        if then is None or otherwise is None or never is None:
             return None
-        return Pack(tuple(part for pack in packs for part in pack.parts), then, otherwise)
+        parts = tuple(part for pack in packs for part in pack.parts)
+        return Pack(parts, then, otherwise, never)
     return None
 
 
