@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -259,6 +259,7 @@ class _Run:
             self.record.fusion(op, "host", KernelPlan(()), ())
             return
         plan, decisions = self._plan(op, kind)
+        plan = replace(plan, steps=self._possible(plan.steps, op))
         self.record.fusion(op, kind, plan, decisions)
         steps = plan.steps
         blocks = self._places(plan.workspaces)
@@ -274,13 +275,10 @@ class _Run:
             self.w.line("}")
             steps = steps[1:]
         self._steps(steps, op, blocks)
-        self._derive(op, kind, plan)
+        self._derive(op, kind)
 
-    def _derive(self, op: ir.Operation, kind: str, plan: KernelPlan) -> None:
-        """Results of one packable value alone (a slice of a weight) may be packed beside it.
-
-        The kernels are part of their key: another program may round the same value otherwise.
-        """
+    def _derive(self, op: ir.Operation, kind: str) -> None:
+        """Results of one packable value alone (a slice of a weight) may be packed beside it."""
         origin = self.origin.get(op.operands[0]) if len(op.operands) == 1 else None
         if origin is None or kind not in ("column", "loop", "row"):
             return
@@ -289,8 +287,7 @@ class _Run:
         asked = set(_SYMBOL.findall(" ".join(_DIMS.findall(text))))
         if not asked - {"floordiv", "mod", "min", "max"} <= self._told_by(op.operands[0]):
             return
-        whole = f"{origin.computed} {given} {text} {plan.steps}"
-        digest = hashlib.sha256(whole.encode()).hexdigest()
+        digest = hashlib.sha256(f"{origin.computed} {given} {text}".encode()).hexdigest()
         for number, result in enumerate(op.results):
             self.origin[result] = _Origin(origin.index, f" of {digest} {number}")
 
@@ -345,6 +342,30 @@ class _Run:
         return places
 
     # -- kernel plans ---------------------------------------------------------------------------
+
+    def _possible(self, steps: tuple[Step, ...], op: ir.Operation) -> tuple[Step, ...]:
+        """`steps` with `never` in place of the packs that operands of `op` cannot have."""
+        out: list[Step] = []
+        for step in steps:
+            if isinstance(step, Pack) and self._packable(step, op) is None:
+                out += self._possible(step.never, op)
+            elif isinstance(step, Launch):
+                out.append(step)
+            else:
+                then = self._possible(step.then, op)
+                out.append(replace(step, then=then, otherwise=self._possible(step.otherwise, op)))
+        return tuple(out)
+
+    def _packable(self, pack: Pack, op: ir.Operation) -> list[tuple[_Origin, str]] | None:
+        """Origin and key of every packed operand; None where one can have no copy."""
+        found: list[tuple[_Origin, str]] = []
+        for part in pack.parts:
+            value = op.operands[part.operand]
+            origin, key = self.origin.get(value), self._key(part, value)
+            if origin is None or key is None:
+                return None
+            found.append((origin, key))
+        return found
 
     def _steps(self, steps: tuple[Step, ...], op: ir.Operation, places: _Places) -> None:
         for step in steps:
@@ -434,19 +455,13 @@ class _Run:
         return places[buffer]
 
     def _pack(self, pack: Pack, op: ir.Operation, places: _Places) -> None:
-        values = [op.operands[part.operand] for part in pack.parts]
-        origins = [self.origin.get(value) for value in values]
-        keys = [self._key(part, value) for part, value in zip(pack.parts, values, strict=True)]
-        if None in keys or None in origins:
-            self._steps(pack.never, op, places)
-            return
+        sources = self._packable(pack, op)
+        assert sources is not None
         w = self.w
         copies: dict[Buffer, str] = {}
         missing = ""
         zero, two = w.once("arith.constant 0 : i32"), w.once("arith.constant 2 : i32")
-        for part, key, origin in zip(pack.parts, keys, origins, strict=True):
-            assert origin is not None
-            assert key is not None
+        for part, (origin, key) in zip(pack.parts, sources, strict=True):
             if origin.index >= 0:
                 self.packed_arguments.add(origin.index)
             slot = self.pack_slots.setdefault(key + origin.computed, len(self.pack_slots))

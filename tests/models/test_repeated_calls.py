@@ -352,21 +352,6 @@ def test_donated_operands():
             assert digest(plain(x, w)) == want
 
 
-def test_another_function_s_copies_are_no_other_numbers():
-    # Both keep a copy of the normalised w beside w; the second has a kernel of its own for it.
-    def function(x: jax.Array, w: jax.Array) -> jax.Array:
-        return x @ (w * (1 / w.sum(1, keepdims=True)))
-
-    plain = shlo_disc.jit(function, shapes=("m, n", "n, k"))
-    other = shlo_disc.jit(function, shapes=("m, n", "n, k"), likely={"k": 77})
-    x, w = jnp.asarray(values(1, np.float32, 40, 53)), jnp.asarray(values(2, np.float32, 53, 77))
-    want = {f: digest(f(np.asarray(x), np.asarray(w))) for f in (plain, other)}
-    for f in (plain, other, plain, other):
-        ral.pack_clear()
-        for g in (f, plain, other, f):
-            assert digest(g(x, w)) == want[g]
-
-
 def all_programs() -> list[tuple[str, list[Program]]]:
     return [
         ("layouts", [product(spec, seed=k) for k, spec in enumerate(LAYOUTS)]),
