@@ -8,13 +8,13 @@ shapes would be wrong.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from shlo_disc.dynamic.constraints import Constraints
 from shlo_disc.dynamic.expr import Expr
 
-__all__ = ["ELEMENTWISE", "Condition", "Entry", "SizeArithmetic"]
+__all__ = ["BITS_READ", "ELEMENTWISE", "Condition", "Entry", "SizeArithmetic", "evaluate"]
 
 
 @dataclass(frozen=True)
@@ -155,9 +155,9 @@ class SizeArithmetic:
         return None
 
     def shift_right(self, a: Entry, b: Entry) -> Entry:
-        """Floor division by a constant power of two, of what is >= 0."""
+        """Floor division by a constant power of two, of a value read as :data:`BITS_READ` says."""
         if isinstance(a, Expr) and isinstance(b, Expr) and b.is_const and 0 <= b.value < 31:
-            return self.facts.canonical(a // (1 << b.value)) if self.facts.at_least(a, 0) else None
+            return self.facts.canonical(a // (1 << b.value))
         return None
 
     # -- truth values ---------------------------------------------------------------------------
@@ -297,3 +297,17 @@ ELEMENTWISE: dict[str, Callable[..., Entry]] = {
     "stablehlo.xor": SizeArithmetic.exclusive,
 }
 """Element-wise ops: (arithmetic, one entry per operand) -> entry."""
+
+BITS_READ = {"stablehlo.shift_right_arithmetic": False, "stablehlo.shift_right_logical": True}
+"""Ops that read the bits of operand 0 as a signed (False) or unsigned (True) number, whatever the
+element type says."""
+
+
+def evaluate(
+    arithmetic: SizeArithmetic, name: str, operands: Sequence[Entry], width: int, is_unsigned: bool
+) -> Entry:
+    """One element of the element-wise op `name`, as its result type holds it."""
+    if name in BITS_READ:
+        read = arithmetic.fit(operands[0], width, BITS_READ[name])
+        operands = (read, *operands[1:])
+    return arithmetic.fit(ELEMENTWISE[name](arithmetic, *operands), width, is_unsigned)

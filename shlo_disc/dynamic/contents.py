@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from shlo_disc.dynamic import attributes as attr
-from shlo_disc.dynamic.arithmetic import ELEMENTWISE, Condition, Entry, SizeArithmetic
+from shlo_disc.dynamic.arithmetic import ELEMENTWISE, Condition, Entry, evaluate
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.mlir import ir, stablehlo
 
@@ -41,18 +41,17 @@ def follow(s: ShapeAnalysis, op: ir.Operation, kind: IntegerType) -> Entries | N
     rule = CONTENTS.get(op.name)
     if rule is not None:
         return rule(s, op, kind)
-    elementwise = ELEMENTWISE.get(op.name)
-    if elementwise is None:
+    if op.name not in ELEMENTWISE:
         return None
     operands = _known(s, op)
     if operands is None:
         return None
-    if kind.elements == 1:
-        entries: Entries = (elementwise(s.arithmetic, *(o[0] for o in operands)),)
-    else:
-        rows = [o * kind.elements if len(o) == 1 else o for o in operands]
-        entries = tuple(elementwise(s.arithmetic, *column) for column in zip(*rows, strict=True))
-    return tuple(s.arithmetic.fit(e, kind.width, kind.is_unsigned) for e in entries)
+    rows = [o * kind.elements if len(o) == 1 else o for o in operands]
+    return tuple(_element(s, op.name, column, kind) for column in zip(*rows, strict=True))
+
+
+def _element(s: ShapeAnalysis, name: str, operands: Sequence[Entry], kind: IntegerType) -> Entry:
+    return evaluate(s.arithmetic, name, operands, kind.width, kind.is_unsigned)
 
 
 def _known(s: ShapeAnalysis, op: ir.Operation) -> list[Entries] | None:
@@ -222,26 +221,23 @@ def _reduce(s: ShapeAnalysis, op: ir.Operation, kind: IntegerType) -> Entries | 
     body = op.regions[0].blocks[0]
     if array is None or first is None or len(body.operations) != 2:
         return None
-    step = body.operations[0].operation
-    rule = ELEMENTWISE.get(step.name)
-    if rule is None or list(step.operands) != list(body.arguments):
+    step, returned = (view.operation for view in body.operations)
+    if step.name not in ELEMENTWISE or list(step.operands) != list(body.arguments):
+        return None
+    if returned.operands[0] != step.results[0]:
         return None
     axes = attr.integers(op, "dimensions")
     kept = [k for k in range(array.ndim) if k not in axes]
     rows = array.transpose([*kept, *axes]).reshape(kind.elements, -1)
-    return tuple(_fold(s.arithmetic, rule, first[0], row, kind) for row in rows)
+    return tuple(_fold(s, step.name, first[0], row, kind) for row in rows)
 
 
 def _fold(
-    arithmetic: SizeArithmetic,
-    rule: Callable[..., Entry],
-    first: Entry,
-    row: Sequence[Entry],
-    kind: IntegerType,
+    s: ShapeAnalysis, name: str, first: Entry, row: Sequence[Entry], kind: IntegerType
 ) -> Entry:
     total = first
     for entry in row:
-        total = arithmetic.fit(rule(arithmetic, total, entry), kind.width, kind.is_unsigned)
+        total = _element(s, name, (total, entry), kind)
     return total
 
 

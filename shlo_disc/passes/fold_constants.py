@@ -171,13 +171,13 @@ def _evaluate(op: ir.Operation, arrays: list[Array]) -> Array | None:
     # What is an overflow or an invalid operation to NumPy is inf or NaN to the program.
     with np.errstate(all="ignore"):
         if op.name in _UNARY:
-            return _UNARY[op.name](arrays[0]).astype(to)
+            return _cast(_UNARY[op.name](arrays[0]), to)
         if op.name in _BINARY:
-            return _BINARY[op.name](*arrays).astype(to)
+            return _cast(_BINARY[op.name](*arrays), to)
         if op.name == "stablehlo.divide" and to.kind not in "iu":
-            return np.divide(*arrays).astype(to)
+            return _cast(np.divide(*arrays), to)
         if op.name == "stablehlo.select":
-            return np.where(*arrays).astype(to)
+            return _cast(np.where(*arrays), to)
         if op.name == "stablehlo.compare":
             return _compare(op, arrays)
         if op.name == "stablehlo.convert":
@@ -202,7 +202,21 @@ def _convert(x: Array, to: np.dtype[Any]) -> Array | None:
         limits = np.iinfo(to)
         inside = np.isfinite(x) & (x > float(limits.min)) & (x < float(limits.max))
         return np.trunc(x.astype(np.float64)).astype(to) if inside.all() else None
-    return x.astype(to)
+    return _cast(x, to)
+
+
+def _cast(x: Array, to: np.dtype[Any]) -> Array:
+    """`x` as `to`, rounded once."""
+    if to != ml_dtypes.bfloat16 or x.dtype.itemsize < 4 or x.dtype == np.float32:
+        return x.astype(to)
+    # ml_dtypes rounds to f32 first. An f32 whose last bit says "not exact" rounds as `x` does:
+    # round to odd (Boldo and Melquiond, 2008). The 64 bits of x87 hold every 64-bit integer.
+    exact = x.astype(np.longdouble)
+    near = exact.astype(np.float32)
+    inexact = np.isfinite(near) & (near != exact)
+    bits = near.view(np.uint32)
+    odd = (bits - (np.abs(near) > np.abs(exact))).astype(np.uint32) | np.uint32(1)
+    return np.where(inexact, odd, bits).view(np.float32).astype(to)
 
 
 def _splat_array(value: ir.Value, facts: Facts) -> Array | None:

@@ -2,6 +2,7 @@
 
     convert (convert %x : bf16 -> f32) : f32 -> bf16   ==>  %x
     convert (convert %x : i8 -> i32) : i32 -> f32      ==>  convert %x : i8 -> f32
+    convert (convert %x : i8 -> f32) : f32 -> ui8      ==>  itself: floats saturate, integers wrap
 
 Why     Mixed-precision code and weak types leave chains; each link is a pass over the data when it
         cannot be fused.
@@ -57,7 +58,10 @@ def to_same_type(op: ir.Operation, _: Facts) -> ir.Value | None:
 
 
 def of_exact_convert(op: ir.Operation, facts: Facts) -> ir.Value | None:
-    """convert(convert(x)) ==> convert(x), where the first one loses nothing."""
+    """convert(convert(x)) ==> convert(x), where the first one loses nothing.
+
+    From integer by float to integer the outer one saturates; alone it would wrap.
+    """
     inner = defined_by(op.operands[0], "stablehlo.convert")
     if inner is None:
         return None
@@ -67,7 +71,15 @@ def of_exact_convert(op: ir.Operation, facts: Facts) -> ir.Value | None:
     result = op.results[0]
     if source.type == result.type:
         return source
+    if _saturates(*(value.type.element_type for value in (source, middle, result))):
+        return None
     return facts.build(op.name, [source], result.type, facts.shape(result))
+
+
+def _saturates(source: ir.Type, middle: ir.Type, result: ir.Type) -> bool:
+    """Does a conversion by the float `middle` saturate where a direct one wraps?"""
+    integers = [isinstance(kind, ir.IntegerType) for kind in (source, middle, result)]
+    return integers == [True, False, True] and result.width > 1 and not represents(result, source)
 
 
 RULES = {"stablehlo.convert": (to_same_type, of_exact_convert)}

@@ -111,10 +111,13 @@ def _constant(elements: Sequence[ir.Attribute], kind: ir.RankedTensorType) -> ir
 
 
 def _wrapped(number: int, element: ir.IntegerType) -> int:
-    """`number` as the program's own arithmetic would have left it in this type."""
+    """`number` as the program's own arithmetic would have left it in this type.
+
+    The bindings take an i64 for every element type, so ui64 from 2**63 on is given as its bits.
+    """
     number %= 1 << element.width
-    negative = not element.is_unsigned and number >> (element.width - 1)
-    return number - (1 << element.width) if negative else number
+    signed = not element.is_unsigned or element.width == 64
+    return number - (1 << element.width) if signed and number >> (element.width - 1) else number
 
 
 def _resolve(op: ir.Operation, state: _State) -> int:

@@ -25,3 +25,17 @@ func.func @main(%x: tensor<4xbf16>, %i: tensor<4xi32>, %j: tensor<4xi8>) -> (ten
   %6 = stablehlo.convert %5 : (tensor<4xui8>) -> tensor<4xi8>
   return %2, %4, %6 : tensor<4xbf16>, tensor<4xi32>, tensor<4xi8>
 }
+
+// -----
+
+// Refused: -1 becomes 0 by way of f32, and 255 directly. To a type that holds every i8 both agree.
+// CHECK-LABEL: func.func @main
+// CHECK: stablehlo.convert {{.*}} -> tensor<4xf32>
+// CHECK: stablehlo.convert {{.*}} -> tensor<4xui8>
+// CHECK: stablehlo.convert %arg0 : (tensor<4xi8>) -> tensor<4xi16>
+func.func @main(%x: tensor<4xi8>) -> (tensor<4xui8>, tensor<4xi16>) {
+  %1 = stablehlo.convert %x : (tensor<4xi8>) -> tensor<4xf32>
+  %2 = stablehlo.convert %1 : (tensor<4xf32>) -> tensor<4xui8>
+  %3 = stablehlo.convert %1 : (tensor<4xf32>) -> tensor<4xi16>
+  return %2, %3 : tensor<4xui8>, tensor<4xi16>
+}

@@ -395,9 +395,28 @@ def _float_to_float(b: Text, x: str, source: Element, target: Element) -> str:
 
 def _int_to_float(b: Text, x: str, source: Element, target: Element) -> str:
     name = "arith.sitofp" if source.is_signed else "arith.uitofp"
+    if source.bits == 64 and (target.is_half or target.name == "f64"):
+        # MLIR rewrites arith.truncf(arith.sitofp(x)) to one arith.sitofp, which rounds once where
+        # the program rounds twice. LLVM does so only where the inner conversion is exact.
+        name = name.replace("arith", "llvm")
     if target.is_half and source.bits >= 32:
+        if source.bits == 64 and target.name == "bf16":  # beyond 2**53, f16 has only inf
+            x = _sticky(b, x, source)
         return from_compute(b, round_odd(b, b.cast(name, x, "f64")), target)
     return from_compute(b, b.cast(name, x, target.compute), target)
+
+
+def _sticky(b: Text, x: str, source: Element) -> str:
+    """A 64-bit integer as one that f64 holds and that rounds alike to 8 bits: rounded to odd."""
+    type_ = b.type_of(x)
+    limit = b.constant(1 << 53, type_)
+    shifted = b.op("arith.addi", x, limit) if source.is_signed else x
+    large = b.cmpi("ugt", shifted, b.constant(1 << 54, type_) if source.is_signed else limit)
+    zero = b.constant(0, type_)
+    lost = b.cmpi("ne", b.op("arith.andi", x, b.constant((1 << 11) - 1, type_)), zero)
+    odd = b.select(lost, b.constant(1 << 11, type_), zero)
+    kept = b.op("arith.andi", x, b.constant(-(1 << 11), type_))
+    return b.select(large, b.op("arith.ori", kept, odd), x)
 
 
 def _convert(b: Text, op: ir.Operation, args: list[str], ins: list[Element], out: Element) -> str:
