@@ -335,6 +335,9 @@ class DensePlanner(Costs):
         outer = [n for n in nodes if n.users - work.members]
         if len(outer) != 1 or outer[0].op.results[0] != dot.operands[1]:
             return "the product does not read it as it is computed"
+        left = dot.operands[0]
+        if any(self.of_value.get(base) in work.members for base, _ in self.bases(left)):
+            return "it is the left operand, too"
         order, side = self._order_of(mine), dot_sides(dot.op)[1]
         if order != list(range(len(order))):
             return "the result of the product is transposed"
@@ -361,6 +364,9 @@ class DensePlanner(Costs):
             return "the weights are read in other dimensions"
         if not self._same_type(self._dot_of(front), middle, mix):
             return "scores, weights and result are not all f32 or all f64"
+        values = mix.operands[1 - number]
+        if any(self.of_value.get(base) in middle.members for base, _ in self.bases(values)):
+            return "the values are the weights, too"
         behind = self.cluster_of[mix.index]
         shapes = [self.shapes.shape(v) for v in mix.operands]
         reason = is_mix(mix.op, number, self._order_of(behind), shapes)

@@ -13,9 +13,17 @@ from shlo_disc.lower.cpu.dense.epilogue import BandEpilogue, Epilogue
 from shlo_disc.lower.cpu.dense.gemm import pack_kernel, write_gemm
 from shlo_disc.lower.cpu.dense.narrow import narrow_launch
 from shlo_disc.lower.cpu.dense.operands import Fill, Finish, FinishBands, Gemm, Operand
-from shlo_disc.lower.cpu.dense.problem import Axis, Dense, Problem, Steps, analyze_dense, steps
+from shlo_disc.lower.cpu.dense.problem import (
+    Axis,
+    Dense,
+    Problem,
+    Steps,
+    analyze_dense,
+    row_input,
+    steps,
+)
 from shlo_disc.lower.cpu.dense.prologue import Prologue
-from shlo_disc.lower.cpu.dense.row_work import RowWork, row_input
+from shlo_disc.lower.cpu.dense.row_work import RowWork
 from shlo_disc.lower.cpu.dense.siblings import side_by_side
 from shlo_disc.lower.cpu.dense.split import combine_launch, split_steps
 from shlo_disc.lower.cpu.dense.tiles import Blocks, at_least_one, blocks, ceil_div, choose_tile

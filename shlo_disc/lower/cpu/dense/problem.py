@@ -35,6 +35,7 @@ __all__ = [
     "magnitude",
     "normalized",
     "operand_view",
+    "row_input",
     "steps",
 ]
 
@@ -136,13 +137,20 @@ def analyze_dense(fusion: ir.Operation, shapes: ShapeAnalysis) -> list[Dense]:
     block = fusion.regions[0].blocks[0]
     roots = list(block.operations[len(block.operations) - 1].operation.operands)
     ops = [view.operation for view in block.operations]
+    if "given" in fusion.attributes:
+        # A result may be computed by the row work alone, from other values than the product.
+        return [_analyze_root(fusion, row_input(fusion), shapes)]
     if sum(op.name == "stablehlo.dot_general" for op in ops) == 1:
         bands = _bands(ops, roots, shapes)
         if bands is not None:
             return [bands]
-        if "given" in fusion.attributes:
-            return [_analyze_root(fusion, roots[0], shapes)]
     return [_analyze_root(fusion, root, shapes) for root in roots]
+
+
+def row_input(fusion: ir.Operation) -> ir.Value:
+    """The value of a dense fusion that its row work reads, as `plan-fusion` says."""
+    place = ir.IntegerAttr(fusion.attributes["given"]).value
+    return fusion.regions[0].blocks[0].operations[place].operation.results[0]
 
 
 def _bands(

@@ -30,16 +30,10 @@ from shlo_disc.lower.cpu.text import Text
 from shlo_disc.lower.kernel import Kernel, Launch, Output, Workspace
 from shlo_disc.mlir import ir
 
-__all__ = ["RowWork", "row_input"]
+__all__ = ["RowWork"]
 
 GROUP = 16384
 """Elements of the rows that are taken at once, about: some microseconds of work."""
-
-
-def row_input(fusion: ir.Operation) -> ir.Value:
-    """The value of a dense fusion that its row work reads, as `plan-fusion` says."""
-    place = ir.IntegerAttr(fusion.attributes["given"]).value
-    return fusion.regions[0].blocks[0].operations[place].operation.results[0]
 
 
 @dataclass(frozen=True)
