@@ -1,0 +1,100 @@
+"""`python -m tests.fuzz --count 3000 --seed 0 -j 2`: random programs beside `jax.jit`."""
+
+from __future__ import annotations
+
+import collections
+import time
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from tests.fuzz import batches
+
+console = Console()
+
+
+@click.command()
+@click.option("--count", default=3000, show_default=True, help="Programs to check.")
+@click.option("--seed", default=0, show_default=True, help="The first seed.")
+@click.option("-j", "--jobs", default=2, show_default=True, help="Processes.")
+@click.option("--out", default="fuzz-found", show_default=True, help="Where failures are written.")
+@click.option("--shrink/--no-shrink", default=True, show_default=True, help="Make failures small.")
+@click.option("--minutes", default=0.0, help="Stop after this time (0: when all are checked).")
+@click.option("--show", is_flag=True, help="Print the program of --seed and end.")
+def main(
+    count: int, seed: int, jobs: int, out: str, shrink: bool, minutes: float, show: bool
+) -> None:
+    """Check random typed programs; every kind of failure is made small and written to a file."""
+    batches.prepare()
+    from tests.fuzz.generate import generate
+
+    if show:
+        print(generate(seed).script())
+        return
+    end = time.monotonic() + 60 * minutes if minutes else float("inf")
+    failures: dict[str, list[tuple[int, object]]] = collections.defaultdict(list)
+    compilations: collections.Counter[int] = collections.Counter()
+    illegal = done = 0
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console) as progress:
+        task = progress.add_task("programs", total=count)
+        seeds = range(seed, seed + count)
+        for number, outcome in batches.check_seeds(seeds, jobs, lambda: time.monotonic() > end):
+            done += 1
+            progress.advance(task)
+            if not outcome.legal:
+                illegal += 1
+            elif outcome.failure is None:
+                compilations[outcome.compilations] += 1
+            else:
+                found = outcome.failure
+                failures[f"{found.kind}: {found.signature}"].append((number, found))
+                progress.print(
+                    f"seed {number}: {found.kind}: {found.signature}", markup=False, soft_wrap=True
+                )
+    known = " ".join(f"{k}:{v}" for k, v in sorted(compilations.items()))
+    console.print(f"{done} programs, {illegal} refused by JAX, compilations {known}")
+    for signature, many in sorted(failures.items(), key=lambda f: -len(f[1])):
+        seeds_text = " ".join(str(n) for n, _ in many[:12])
+        console.print(f"{len(many)} x {signature} (seeds {seeds_text})", markup=False)
+    if shrink:
+        for signature, many in failures.items():
+            _write(Path(out), signature, [n for n, _ in many])
+    raise SystemExit(1 if failures else 0)
+
+
+def _write(folder: Path, signature: str, seeds: list[int]) -> None:
+    """The smallest program of a kind of failure, as a file that runs."""
+    from tests.fuzz.generate import generate
+    from tests.fuzz.program import Program
+    from tests.fuzz.shrink import shrunk
+
+    def fails(candidate: Program) -> bool:
+        failure = batches.check_apart(candidate).failure
+        return failure is not None and _alike(f"{failure.kind}: {failure.signature}", signature)
+
+    program = min((generate(s) for s in seeds[:8]), key=lambda p: len(p.block.steps))
+    small = shrunk(program, fails)
+    folder.mkdir(exist_ok=True)
+    path = folder / f"{program.seed}.py"
+    path.write_text(f"# {signature}\n" + small.script())
+    console.rule(f"{path}: {signature}")
+    console.print(small.source(), markup=False, highlight=False)
+
+
+def _alike(a: str, b: str) -> bool:
+    """Errors of one place; of differences and crashes it is enough that there is one."""
+    return a == b or (
+        a.split(maxsplit=1)[0] == b.split(maxsplit=1)[0] and not a.startswith("error")
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+"""Runs a program through `shlo_disc.jit` beside `jax.jit`; says what went wrong."""
+
+from __future__ import annotations
+
+import re
+import traceback
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import shlo_disc
+from tests.fuzz.program import Program
+
+__all__ = ["Failure", "Outcome", "check"]
+
+ROUNDS = 3
+
+
+@dataclass(frozen=True)
+class Failure:
+    kind: str
+    """error, difference, unstable, crash or hang."""
+    signature: str
+    """What failures of one cause have in common, as far as can be told from outside."""
+    message: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    failure: Failure | None
+    compilations: int = 0
+    legal: bool = True
+    """False: JAX itself refuses the program."""
+
+
+def check(program: Program) -> Outcome:
+    """Every call three times, the calls interleaved; NumPy arrays first, JAX's afterwards."""
+    with jax.enable_x64(program.x64), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return _checked(program)
+
+
+def _checked(program: Program) -> Outcome:
+    inputs = [program.inputs(call) for call in range(program.calls)]
+    reference = jax.jit(program.function())
+    try:
+        expected = [reference(*arrays) for arrays in inputs]
+    except Exception as error:
+        return Outcome(Failure("illegal", type(error).__name__, str(error)), legal=False)
+    f = shlo_disc.jit(program.function())
+    found: list[Any] = []
+    for turn in range(ROUNDS):
+        for call, arrays in enumerate(inputs):
+            try:
+                got = jax.block_until_ready(f(*arrays))
+            except Exception as error:
+                return Outcome(_error(error, call))
+            if turn == 0:
+                found.append(got)
+                failure = _difference(program, got, expected[call], call)
+            else:
+                failure = _instability(got, found[call], call, turn)
+            if failure:
+                return Outcome(failure)
+        if turn == 0:
+            inputs = [[jnp.asarray(a) for a in arrays] for arrays in inputs]
+    return Outcome(None, f.cache_info().misses)
+
+
+def _error(error: Exception, call: int) -> Failure:
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = [f for f in frames if "shlo_disc/" in f.filename] or frames
+    where = f"{ours[-1].filename.split('shlo_disc/')[-1]}:{ours[-1].name}"
+    first = str(error).split("\n")[0]
+    plain = " ".join(first.split())
+    plain = re.sub(r"<[^>]*>|\d+|v\d+|program:\d+|%\w+", "#", plain)[:90]
+    text = "".join(traceback.format_exception(error))
+    return Failure("error", f"{type(error).__name__} {where} {plain}", f"call {call}: {text}")
+
+
+def _difference(program: Program, got: Any, want: Any, call: int) -> Failure | None:
+    ours, theirs = jax.tree.structure(got), jax.tree.structure(want)
+    if ours != theirs:
+        return Failure("difference", "structure", f"call {call}: {ours} instead of {theirs}")
+    leaves = zip(jax.tree.leaves(got), jax.tree.leaves(want), program.tolerances(), strict=True)
+    for result, (g, w, tolerance) in enumerate(leaves):
+        where = f"call {call}, result {result}"
+        if (g.shape, g.dtype, g.weak_type) != (w.shape, w.dtype, w.weak_type):
+            return Failure("difference", "type", f"{where}: {g.aval} instead of {w.aval}")
+        worst = _distance(np.asarray(g), np.asarray(w))
+        if worst > tolerance:
+            exact = "exact" if tolerance == 0 else "rounded"
+            message = f"{where}: {g.aval}, off by {worst:.3g}, allowed {tolerance:.3g}\n{g}\n{w}"
+            return Failure("difference", f"{exact} {g.dtype}", message)
+    return None
+
+
+def _distance(got: np.ndarray, want: np.ndarray) -> float:
+    """The largest difference; infinite where integers, NaN or infinities differ."""
+    if not jnp.issubdtype(got.dtype, np.floating):
+        return 0.0 if np.array_equal(got, want) else np.inf
+    got, want = got.astype(np.float64), want.astype(np.float64)
+    finite = np.isfinite(want)
+    if not np.array_equal(finite, np.isfinite(got)):
+        return np.inf
+    if not np.array_equal(got[~finite], want[~finite], equal_nan=True):
+        return np.inf
+    return float(np.abs(got[finite] - want[finite]).max(initial=0.0))
+
+
+def _instability(got: Any, first: Any, call: int, turn: int) -> Failure | None:
+    for result, (g, w) in enumerate(zip(jax.tree.leaves(got), jax.tree.leaves(first), strict=True)):
+        if np.asarray(g).tobytes() != np.asarray(w).tobytes():
+            if np.isnan(np.asarray(g, np.float64)).any() and not _distance(
+                np.asarray(g), np.asarray(w)
+            ):
+                continue  # a NaN's payload is nobody's promise
+            message = (
+                f"call {call}, result {result}, turn {turn}: not the first turn's bits\n{g}\n{w}"
+            )
+            return Failure("unstable", f"{g.dtype}", message)
+    return None
