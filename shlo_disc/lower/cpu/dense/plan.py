@@ -307,16 +307,22 @@ class Planner:
         fewest = Condition(self.p.batches * self.m, "<=", Expr.const(FEWEST_ROWS))
         return _if(fewest, (self._dots(),), pack)
 
-    def _without_panels(self) -> tuple[Step, ...]:
-        """What to do in a call without the panels that others have: the same sums."""
-        if self.b_in_place:
-            return self._unless_few((self._launch("scratch"),))
-        # A panel a task while rows are few: it is read from L1 or L2 just after it was made.
-        few = Condition(self.m, "<=", Expr.const(self.tile.rows))
+    def _with_own_panels(self) -> Launch:
+        """For calls without the panels that others have: the same sums, from panels of its own.
+
+        A panel a task while rows are few: it is read from L1 or L2 just after it was made.
+        """
+        if self.b_in_place or not self._are_runs:
+            return self._launch("scratch")
         narrow = copy.copy(self)
-        panels = at_least_one(ceil_div(self.n, self.tile.columns))
-        narrow.blocks = replace(self.blocks, n=Expr.const(self.tile.columns), n_count=panels)
-        return _if(few, (narrow._launch("scratch"),), (self._launch("scratch"),))
+        panels, per_task = ceil_div(self.n, self.tile.columns), self.blocks.n // self.tile.columns
+        per_task = Expr.min(per_task, Expr.max((self.m - self.tile.rows) * per_task, 1))
+        narrow.blocks = replace(
+            self.blocks,
+            n=per_task * self.tile.columns,
+            n_count=at_least_one(ceil_div(panels, per_task)),
+        )
+        return narrow._launch("scratch")
 
     def _pack(self) -> Pack:
         """B as panels, kept by the runtime where it can; else few rows read it in place."""
@@ -337,8 +343,9 @@ class Planner:
             self.depth * 8 + tile.columns * 8 if self._has_tables(self.gemm.b) else Expr.const(0),
         )
         packed = (self._launch("packed"),)
-        otherwise = self._without_panels()
-        never = self._unless_few((self._launch("scratch"),))
+        scratch = (self._with_own_panels(),)
+        never = self._unless_few(scratch)
+        otherwise = never if self.b_in_place else scratch
         walks = [self.walks.b_rows, self.walks.b_k]
         layout = ", ".join(" ".join(f"{s}:{t}" for s, t in w) for w in walks)
         key = (
