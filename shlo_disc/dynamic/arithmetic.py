@@ -228,10 +228,24 @@ class SizeArithmetic:
             return Expr.const(a.value ^ b.value) if a.is_const and b.is_const else None
         return self.compare("NE", a, b)
 
+    def settled(self, a: Entry) -> Entry:
+        """A truth value under the facts of now, which may be more than when it was made."""
+        if not isinstance(a, Condition):
+            return a
+        if a.lhs is not None and a.rhs is not None:
+            canonical = self.facts.canonical
+            return self.compare(a.op, canonical(a.lhs), canonical(a.rhs))
+        join = self.both if a.op == "AND" else self.either
+        total: Entry = a.op == "AND"
+        for part in a.parts:
+            total = join(total, self.settled(part))
+        return total
+
     # -- choice ---------------------------------------------------------------------------------
 
     def select(self, condition: Entry, a: Entry, b: Entry) -> Entry:
         """Decided, the same either way, a minimum or maximum, or JAX's floor division."""
+        given, condition = condition, self.settled(condition)
         if isinstance(condition, bool):
             return a if condition else b
         if a is not None and a == b:
@@ -240,11 +254,12 @@ class SizeArithmetic:
             return self._select_truth(condition, a, b)
         if not isinstance(condition, Condition):
             return None
-        if condition.op in ("GE", "GT"):
-            if (a, b) == (condition.lhs, condition.rhs):
-                return self.maximum(a, b)
-            if (b, a) == (condition.lhs, condition.rhs):
-                return self.minimum(a, b)
+        for asked in (given, condition):
+            if isinstance(asked, Condition) and asked.op in ("GE", "GT"):
+                if (a, b) == (asked.lhs, asked.rhs):
+                    return self.maximum(a, b)
+                if (b, a) == (asked.lhs, asked.rhs):
+                    return self.minimum(a, b)
         return self._floor(condition, a, b)
 
     def _select_truth(self, condition: Entry, a: Entry, b: Entry) -> Entry:
@@ -261,11 +276,13 @@ class SizeArithmetic:
         zero = Expr.const(0)
         for x, y in list(self._quotients.get(b, ())) if a == b - 1 else ():
             signs = self.compare("NE", self.sign(x), self.sign(y))
-            if condition == self.both(signs, self.compare("NE", self.remainder(x, y), zero)):
+            asked = self.both(signs, self.compare("NE", self.remainder(x, y), zero))
+            if condition == self.settled(asked):
                 return self.facts.canonical(x // y)
         for x, y in list(self._remainders.get(b, ())):
             below = self.compare("NE", self.compare("LT", b, zero), self.compare("LT", y, zero))
-            if a == b + y and condition == self.both(below, self.compare("NE", b, zero)):
+            asked = self.both(below, self.compare("NE", b, zero))
+            if a == b + y and condition == self.settled(asked):
                 return self.facts.canonical(x % y)
         return None
 
