@@ -12,17 +12,19 @@ from typing import Any
 
 from shlo_disc import flags
 from shlo_disc.dynamic.program import ShapeProgram
-from shlo_disc.dynamic.shapes import analyze
+from shlo_disc.dynamic.shapes import ShapeAnalysis, analyze
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.executable import Executable
 from shlo_disc.ingest import ingest
 from shlo_disc.lower.cpu import EMITTERS, codegen
 from shlo_disc.lower.cpu.target import host_target
-from shlo_disc.lower.host import emit_host
+from shlo_disc.lower.host import HostProgram, emit_host
+from shlo_disc.lower.refused import KernelsRefused, Refused
 from shlo_disc.mlir import ir, new_context
 from shlo_disc.passes.base import Pipeline
 from shlo_disc.passes.pipeline import CLEANUP
 from shlo_disc.passes.table import PLANNING
+from shlo_disc.replan import Replanning, refused_by
 
 __all__ = ["StageTimes", "compile", "compile_module", "main_function"]
 
@@ -39,7 +41,7 @@ class StageTimes:
     def done(self, stage: str) -> None:
         """The time since the previous stage was spent on `stage`."""
         now = time.perf_counter()
-        self.ms[stage] = (now - self._last) * 1e3
+        self.ms[stage] = self.ms.get(stage, 0.0) + (now - self._last) * 1e3
         self._last = now
 
     def __str__(self) -> str:
@@ -98,28 +100,30 @@ def compile_module(
         _mark_donated(main_function(module), donated)
         records = Pipeline([*CLEANUP, *PLANNING]).run(module)
         times.done("passes")
-        disc = _asm(module)
         main = main_function(module)
-        shapes = analyze(module)
-        program = ShapeProgram.of(main, shapes, _argument_names(main))
-        times.done("shapes")
-        host = emit_host(
-            main, shapes, program, EMITTERS, host_target(), likely, lambda k: builder.add(k.text)
-        )
-        times.done("emit")
-        with ThreadPoolExecutor(1) as pool:
-            entries = pool.submit(codegen.compile_host, host.text)
-            kernels = builder.addresses([kernel.text for kernel in host.kernels])
-            times.done("kernels")  # what they take beyond their emission
-            entry_points = entries.result()
-            times.done("host")  # what it takes beyond the kernels
+        replanning = Replanning(module, main, len(records))
+        while True:
+            shapes = analyze(module)
+            program = ShapeProgram.of(main, shapes, _argument_names(main))
+            times.done("shapes")
+            try:
+                native = _native(main, shapes, program, builder, likely, times)
+                break
+            except Refused as refused:
+                records += replanning.split(refused, shapes)
+                times.done("passes")
+        disc = _asm(module)
+        name = name or _module_name(module)
+        unfused = replanning.done(name)
+    host = native.host
     executable = Executable(
-        name=name or _module_name(module),
+        name=name,
         program=program,
         host=host,
-        kernel_addresses=kernels,
+        kernel_addresses=native.kernels,
         code_bytes=codegen.code_bytes([kernel.text for kernel in host.kernels]),
-        entry_points=entry_points,
+        entry_points=native.entry_points,
+        unfused=unfused,
         texts={"stablehlo": stablehlo, "disc": disc},
         passes=records,
         stage_ms=times.ms,
@@ -139,6 +143,40 @@ def compile_module(
     else:
         _log.info("compiled %s in %s", executable.name, times)
     return executable
+
+
+@dataclass(frozen=True)
+class _Native:
+    """A program as machine code."""
+
+    host: HostProgram
+    kernels: list[int]
+    entry_points: tuple[int, int]
+
+
+def _native(
+    main: ir.Operation,
+    shapes: ShapeAnalysis,
+    program: ShapeProgram,
+    builder: codegen.Builder,
+    likely: Mapping[str, Sequence[int]] | None,
+    times: StageTimes,
+) -> _Native:
+    """Raises Refused with the fusions that have no kernel or one that does not compile."""
+    host = emit_host(
+        main, shapes, program, EMITTERS, host_target(), likely, lambda k: builder.add(k.text)
+    )
+    times.done("emit")
+    with ThreadPoolExecutor(1) as pool:
+        entries = pool.submit(codegen.compile_host, host.text)
+        try:
+            kernels = builder.addresses([kernel.text for kernel in host.kernels])
+        except KernelsRefused as refused:
+            raise refused_by(host, main, refused) from refused
+        times.done("kernels")  # what they take beyond their emission
+        entry_points = entries.result()
+        times.done("host")  # what it takes beyond the kernels
+    return _Native(host, kernels, entry_points)
 
 
 def main_function(module: ir.Module) -> ir.Operation:

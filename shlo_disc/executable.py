@@ -18,6 +18,7 @@ from shlo_disc.dynamic.program import ShapeProgram
 from shlo_disc.errors import ShapeMismatchError, UnsupportedError
 from shlo_disc.lower.cpu import codegen
 from shlo_disc.lower.host import HostProgram
+from shlo_disc.lower.refused import Unfused
 from shlo_disc.passes.base import PassRecord
 from shlo_disc.report.describe import describe, memory_formula, total_work
 from shlo_disc.report.profile import Profile, profile
@@ -95,12 +96,15 @@ class Executable:
         types: tuple[list[tuple[str, list[int]]], list[tuple[str, list[int]]]],
         weak_results: Sequence[bool] = (),
         donated: Sequence[int] = (),
+        unfused: Sequence[Unfused] = (),
     ) -> None:
         self.name = name
         self.program = program
         self.host = host
         self.donated = frozenset(donated)
         """Arguments whose arrays a call deletes."""
+        self.unfused = tuple(unfused)
+        """Fusions no kernel could be written for, which became smaller ones: mistakes of ours."""
         self.code_bytes = code_bytes
         """Machine code of its kernels, their constants aside; other programs may share them."""
         self.passes = tuple(passes)

@@ -23,6 +23,7 @@ __all__ = [
     "num_threads",
     "overridden",
     "spec_checks",
+    "split",
     "value",
 ]
 
@@ -83,6 +84,12 @@ _TABLE = (
         "0",
         "1 verifies the module after every pass (on in the tests); a pass that breaks the IR is "
         "named.",
+    ),
+    Flag(
+        "SHLO_DISC_SPLIT",
+        "",
+        "What becomes of a fusion that, by a mistake of ours, has no kernel: 1 plans it again as "
+        "smaller ones with a warning, 0 raises the error; unset: 1, or 0 with SHLO_DISC_SPEC=1.",
     ),
     Flag(
         "SHLO_DISC_TRUST_BYTECODE",
@@ -158,3 +165,8 @@ def dump_dir() -> Path | None:
 def spec_checks() -> bool:
     """`SHLO_DISC_SPEC`."""
     return _number("spec") > 0
+
+
+def split() -> bool:
+    """`SHLO_DISC_SPLIT`."""
+    return _number("split") > 0 if value("split") else not spec_checks()

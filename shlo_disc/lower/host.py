@@ -42,6 +42,7 @@ from shlo_disc.lower.kernel import (
     Step,
     Workspace,
 )
+from shlo_disc.lower.refused import Refused
 from shlo_disc.lower.speculate import Likely, Speculation
 from shlo_disc.lower.uses import KernelUse, Site, UseRecorder
 from shlo_disc.mlir import ir
@@ -95,12 +96,14 @@ def emit_host(
     """The host program of `func`, a `main` annotated by plan-buffers.
 
     `likely`: values of symbols to have kernels for (see `lower.speculate`). `written` is given each
-    kernel as soon as its text is known. Raises UnsupportedError when an emitter refuses an op,
-    ValueError when `likely` names no symbol of the program.
+    kernel as soon as its text is known. Raises Refused with the fusions no kernel could be written
+    for, ValueError when `likely` names no symbol of the program.
     """
     speculation = Speculation(shapes, likely or {})
     run = _Run(func, shapes, program, emitters, target, speculation, written)
     run_text = run.emit()
+    if run.refused:
+        raise Refused(run.refused)
     prepare_text = prepare(program, run.slot_sizes, run.workspaces)
     return HostProgram(
         prepare_text + run_text,
@@ -143,6 +146,8 @@ class _Run:
     sites: list[Site] = field(default_factory=list)
     plans: dict[object, tuple[KernelPlan, tuple[str, ...]]] = field(default_factory=dict)
     workspaces: dict[tuple[Expr, ...], None] = field(default_factory=dict)
+    refused: list[tuple[ir.Operation, Exception]] = field(default_factory=list)
+    """Fusions no kernel could be written for; the text is of no use then."""
 
     def __post_init__(self) -> None:
         self.w = HostWriter("%symbols", self.program.symbol_names)
@@ -258,7 +263,13 @@ class _Run:
                 emit_scalars(self.w, op, self.pointers)
             self.record.fusion(op, "host", KernelPlan(()), ())
             return
-        plan, decisions = self._plan(op, kind)
+        try:
+            plan, decisions = self._plan(op, kind)
+        except MemoryError:
+            raise
+        except Exception as error:  # whatever it is, the fusion may be planned again
+            self.refused.append((op, error))
+            return
         plan = replace(plan, steps=self._possible(plan.steps, op))
         self.record.fusion(op, kind, plan, decisions)
         steps = plan.steps

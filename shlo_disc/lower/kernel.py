@@ -7,7 +7,7 @@ symbols of the program; nothing here knows a concrete size.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from shlo_disc.dynamic.expr import Expr
@@ -28,6 +28,7 @@ __all__ = [
     "Part",
     "Step",
     "Workspace",
+    "kernels_of",
 ]
 
 
@@ -166,6 +167,18 @@ class Pack:
 
 
 Step = Launch | If | Pack
+
+
+def kernels_of(steps: tuple[Step, ...]) -> Iterator[Kernel]:
+    """Every kernel in a plan, those that fill packed copies too."""
+    for step in steps:
+        if isinstance(step, Launch):
+            yield from (step.kernel, *step.calls)
+            continue
+        if isinstance(step, Pack):
+            yield from kernels_of(tuple(part.fill for part in step.parts))
+        yield from kernels_of(step.then)
+        yield from kernels_of(step.otherwise)
 
 
 @dataclass(frozen=True)

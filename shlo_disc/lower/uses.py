@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.locations import source_line
 from shlo_disc.lower.kernel import KernelPlan
+from shlo_disc.lower.refused import lines_of
 from shlo_disc.lower.work import Work, work_of
 from shlo_disc.mlir import ir
 
@@ -79,13 +80,10 @@ class UseRecorder:
         """The next fusion of the program; `decisions` are about the variants of its plan."""
         block = op.regions[0].blocks[0]
         names: Counter[str] = Counter()
-        lines: dict[str, None] = {}
         for view in block.operations:
             inner = view.operation
             if not inner.name.startswith("disc."):
                 names[inner.name] += 1
-                lines[source_line(inner)] = None
-        lines.pop("unknown location", None)
         shapes = tuple(tuple(self._shapes.shape(value)) for value in op.operands)
         key = (plan, shapes, kind, tuple(names.items()))
         work = self._work.get(key)
@@ -95,7 +93,7 @@ class UseRecorder:
             KernelUse(
                 name=str(ir.StringAttr(op.attributes["name"]).value),
                 kind=kind,
-                where=tuple(lines) or (source_line(op),),
+                where=lines_of(op),
                 ops=tuple(names.items()),
                 not_fused=_strings(op, "not_fused"),
                 why=(*_strings(op, "why"), *decisions),

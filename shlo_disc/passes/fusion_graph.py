@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from shlo_disc.dynamic.expr import Expr
@@ -102,8 +102,12 @@ class Node:
 class Graph:
     """One block: its ops, who reads whom, and the cluster each op is in."""
 
-    def __init__(self, block: ir.Block, shapes: ShapeAnalysis) -> None:
+    def __init__(self, block: ir.Block, shapes: ShapeAnalysis, free_indices: bool = True) -> None:
         self.shapes = shapes
+        self._free_indices = free_indices
+        """May values computed from indices alone be computed by every kernel that reads them?"""
+        self.parts: Mapping[int, int] = {}
+        """Node to part: clusters do not reach across parts."""
         self.nodes: list[Node] = []
         self.of_value: dict[ir.Value, int] = {}
         self.cluster_of: dict[int, Cluster] = {}
@@ -143,6 +147,8 @@ class Graph:
 
     def _role(self, op: ir.Operation) -> str:
         role = _role(op)
+        if not self._free_indices:
+            return role
         free = role == "free" or op.name == "disc.shape" or is_splat_constant(op)
         if free or (role == "elementwise" and op.name not in EXPENSIVE):
             known = [self.from_indices.get(v) for v in op.operands]
@@ -169,6 +175,8 @@ class Graph:
         """Why these ops cannot be one kernel."""
         if len(union.members) > MAX_CLUSTER_OPS:
             return f"more than {MAX_CLUSTER_OPS} ops"
+        if self.parts and len({self.parts[index] for index in union.members}) > 1:
+            return "no kernel could be written for both"
         inputs = self.inputs(union.members)
         if inputs > MAX_CLUSTER_INPUTS:
             return f"more than {MAX_CLUSTER_INPUTS} inputs"
@@ -318,7 +326,7 @@ def _role(op: ir.Operation) -> str:
         return "control"
     if name in HOST or name == "stablehlo.constant":
         return "host"
-    if name in ("func.return", "stablehlo.return"):
+    if name in ("disc.yield", "func.return", "stablehlo.return"):
         return "return"
     opaque_kind(op)
     return "opaque"

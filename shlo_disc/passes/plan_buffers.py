@@ -36,13 +36,13 @@ from typing import ClassVar
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.memory import value_bytes
 from shlo_disc.dynamic.shapes import ShapeAnalysis, analyze
-from shlo_disc.mlir import ir
+from shlo_disc.mlir import ir, walk
 from shlo_disc.passes.base import Pass
 from shlo_disc.passes.donation import donated_reuses
 from shlo_disc.passes.op_classes import CONTROL, IN_PLACE_KINDS, RESHAPES
 from shlo_disc.passes.plan_updates import place_updates
 
-__all__ = ["PlanBuffers"]
+__all__ = ["PlanBuffers", "forget_buffers"]
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,22 @@ class PlanBuffers(Pass):
                 for func in module.body.operations
                 if func.operation.name == "func.func"
             )
+
+
+_WRITTEN = (
+    "disc.arena", "disc.buffers", "disc.carries", "disc.reuses", "disc.stored",
+)  # fmt: skip
+
+
+def forget_buffers(module: ir.Module) -> None:
+    """Remove what this pass wrote: the module is to be planned again."""
+
+    def visit(op: ir.Operation) -> None:
+        for name in _WRITTEN:
+            if name in op.attributes:
+                del op.attributes[name]
+
+    walk(module, visit)
 
 
 @dataclass

@@ -19,8 +19,9 @@ its consumer asks for.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import ClassVar
 
 from shlo_disc import flags
@@ -36,7 +37,7 @@ from shlo_disc.passes.op_classes import CONTROL, DENSE_KINDS, HARD_OPERANDS, RES
 from shlo_disc.passes.plan_dense import contraction_kind
 from shlo_disc.passes.plan_rows import RowPlanner
 
-__all__ = ["PlanFusion"]
+__all__ = ["PlanFusion", "Planner"]
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ def _plan_block(block: ir.Block, shapes: ShapeAnalysis) -> int:
     for op in block.operations:
         if op.operation.name in CONTROL:
             made += sum(_plan_block(b, shapes) for r in op.operation.regions for b in r.blocks)
-    planner = _Planner(block, shapes)
+    planner = Planner(block, shapes)
     if flags.fusion():
         planner.cluster()
     else:
@@ -69,7 +70,7 @@ def _plan_block(block: ir.Block, shapes: ShapeAnalysis) -> int:
     return made + emit_fusions(planner)
 
 
-class _Planner(RowPlanner):
+class Planner(RowPlanner):
     """Clusters one block."""
 
     def cluster(self) -> None:
@@ -77,16 +78,7 @@ class _Planner(RowPlanner):
         for node in self.nodes:
             if contraction_kind(node.op) is not None:
                 self.claim(node)
-        for node in self.nodes:
-            if node.index in self.cluster_of:
-                continue
-            if node.role in ("elementwise", "moving"):
-                self.cluster_of[node.index] = Cluster("loop", node.shapes[0], members={node.index})
-                self._join_producers(node)
-            elif node.role == "loop":
-                self.cluster_of[node.index] = self.reduction(node)
-                if node.op.name == "stablehlo.reduce":
-                    self._join_producers(node)
+        self._loops_and_rows()
         self.recompute()
         for node in self.nodes:
             if contraction_kind(node.op) is not None:
@@ -112,6 +104,31 @@ class _Planner(RowPlanner):
                 self.cluster_of[node.index] = Cluster("loop", node.shapes[0], members={node.index})
             elif node.role == "loop":
                 self.cluster_of[node.index] = self.reduction(node)
+
+    def cluster_apart(self, parts: Mapping[int, int] = MappingProxyType({})) -> None:
+        """A cluster for every contraction; of the rest, what is in one part may share a cluster.
+
+        `parts`: node to part; all are in one where it is empty.
+        """
+        self.parts = parts
+        for node in self.nodes:
+            kind = contraction_kind(node.op)
+            if kind is not None:
+                self.cluster_of[node.index] = Cluster(kind, node.shapes[0], members={node.index})
+        self._loops_and_rows()
+
+    def _loops_and_rows(self) -> None:
+        """What is in no cluster yet, in program order."""
+        for node in self.nodes:
+            if node.index in self.cluster_of:
+                continue
+            if node.role in ("elementwise", "moving"):
+                self.cluster_of[node.index] = Cluster("loop", node.shapes[0], members={node.index})
+                self._join_producers(node)
+            elif node.role == "loop":
+                self.cluster_of[node.index] = self.reduction(node)
+                if node.op.name == "stablehlo.reduce":
+                    self._join_producers(node)
 
     def _join_producers(self, node: Node) -> None:
         hard = HARD_OPERANDS.get(node.op.name, ())

@@ -63,6 +63,16 @@ def describe(
             "packed_arguments": [program.names[index] for index in sorted(host.packed_arguments)],
         },
         "work": _work(work, sizes),
+        "unfused": [
+            {
+                "name": unfused.name,
+                "kind": unfused.kind,
+                "where": list(unfused.where),
+                "reason": unfused.reason,
+                "parts": unfused.parts,
+            }
+            for unfused in executable.unfused
+        ],
         "kernels": [_kernel(number, use, sizes, calls) for number, use in enumerate(host.uses)],
     }
     return out

@@ -34,6 +34,13 @@ def as_text(program: dict[str, Any]) -> str:
     if program["checks"]:
         lines.append("checked at every call:")
         lines += [f"  {check}" for check in program["checks"]]
+    if program["unfused"]:
+        lines.append("fusions planned again as smaller ones, because of mistakes in shlo_disc:")
+        for one in program["unfused"]:
+            lines.append(
+                f"  {one['name']} of kind {one['kind']} at {', '.join(one['where'])}, "
+                f"{one['parts']} smaller kernels: {one['reason']}"
+            )
     lines.append("kernels:")
     width = max((len(kernel["name"]) for kernel in kernels), default=0)
     for kernel in kernels:

@@ -27,6 +27,7 @@ from typing import Any
 from torch_mlir import _mlir_libs
 
 from shlo_disc.errors import InternalError, UnsupportedError
+from shlo_disc.lower.refused import KernelsRefused
 from shlo_disc.mlir import PassManager, ir, new_context, run_pipeline, walk
 
 __all__ = [
@@ -133,6 +134,7 @@ class Builder:
         self._lock = threading.Lock()
         self._waiting: list[tuple[int, str, str]] = []
         self._begun: dict[str, Future[None]] = {}
+        self._refused: dict[str, Exception] = {}
 
     def __enter__(self) -> Builder:
         return self
@@ -160,18 +162,28 @@ class Builder:
         """Compile the longest text that waits: begun last, it would keep the others waiting."""
         with self._lock:
             _, name, text = heapq.heappop(self._waiting)
-        found = _compile(_with_names({name: text}), [name], self._opt_level)
+        try:
+            found = _compile(_with_names({name: text}), [name], self._opt_level)
+        except MemoryError:
+            raise
+        except Exception as error:  # told by `addresses`, which knows whether it is wanted
+            self._refused[name] = error
+            return
         with _lock:
             _functions.setdefault(name, found[name])
 
     def addresses(self, texts: Sequence[str]) -> list[int]:
         """Where the functions of `texts` are; waits for all that were added.
 
-        Raises InternalError when LLVM refuses one.
+        Raises KernelsRefused when some do not compile.
         """
         names = [self.add(text) for text in texts]
         for future in self._begun.values():
             future.result()
+        refused = {t: self._refused[n] for t, n in zip(texts, names, strict=True)
+                   if n in self._refused}  # fmt: skip
+        if refused:
+            raise KernelsRefused(refused) from next(iter(refused.values()))
         return [_functions[name][0] for name in names]
 
 

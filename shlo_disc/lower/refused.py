@@ -1,0 +1,77 @@
+"""Fusions no kernel could be written for: how that is told, and what is kept of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from shlo_disc.errors import InternalError, ShloDiscError
+from shlo_disc.locations import source_line
+from shlo_disc.mlir import ir
+
+__all__ = ["KernelsRefused", "Refused", "Unfused", "lines_of", "reason_of", "told"]
+
+
+@dataclass(frozen=True)
+class Unfused:
+    """A fusion that was planned again as smaller ones."""
+
+    name: str
+    kind: str
+    where: tuple[str, ...]
+    """Source lines of what it computes, without repetition."""
+    reason: str
+    parts: int
+    """How many smaller fusions it became."""
+
+    def __str__(self) -> str:
+        more = f" and {len(self.where) - 1} more lines" if len(self.where) > 1 else ""
+        return (
+            f"{self.name} of kind {self.kind} ({self.where[0]}{more}) became {self.parts} smaller "
+            f"kernels: {self.reason}"
+        )
+
+
+class Refused(Exception):
+    """No kernels could be written for these fusions."""
+
+    def __init__(self, fusions: Sequence[tuple[ir.Operation, Exception]]) -> None:
+        super().__init__(f"{len(fusions)} fusions")
+        self.fusions = list(fusions)
+
+
+class KernelsRefused(InternalError):
+    """Kernel texts, each with the error of the code generator."""
+
+    def __init__(self, errors: dict[str, Exception]) -> None:
+        first = next(iter(errors.values()))
+        super().__init__(f"a kernel does not compile: {type(first).__name__}: {first}")
+        self.errors = errors
+
+
+def lines_of(fusion: ir.Operation) -> tuple[str, ...]:
+    """The source lines of what a fusion computes, without repetition."""
+    lines: dict[str, None] = {}
+    for view in fusion.regions[0].blocks[0].operations:
+        if not view.operation.name.startswith("disc."):
+            lines[source_line(view.operation)] = None
+    lines.pop("unknown location", None)
+    return tuple(lines) or (source_line(fusion),)
+
+
+def told(fusion: ir.Operation, error: Exception) -> ShloDiscError:
+    """`error` as one of ours that names the fusion."""
+    if isinstance(error, ShloDiscError):
+        return error
+    kind = ir.StringAttr(fusion.attributes["kind"]).value
+    name = ir.StringAttr(fusion.attributes["name"]).value
+    return InternalError(
+        f"no kernel could be written for {name} of kind {kind} (at {lines_of(fusion)[0]}): "
+        f"{reason_of(error)}\nThis is a mistake in shlo_disc."
+    )
+
+
+def reason_of(error: Exception) -> str:
+    """The first line of an error, shortened, with its class where that tells more."""
+    text = str(error).strip().partition("\n")[0][:200]
+    return text if isinstance(error, ShloDiscError) else f"{type(error).__name__}: {text}"
