@@ -13,8 +13,8 @@ __all__ = ["jax_bridge", "register_ffi_target"]
 
 
 @functools.cache
-def jax_bridge() -> ral.JaxBridge:
-    """How the runtime reads and makes `jax.Array`s."""
+def jax_bridge(wide: bool = False) -> ral.JaxBridge:
+    """How the runtime reads and makes `jax.Array`s; `wide` makes arrays of 64-bit elements, too."""
     import jax  # noqa: PLC0415 - the runtime works without JAX
 
     from shlo_disc import jax_private  # noqa: PLC0415
@@ -23,7 +23,9 @@ def jax_bridge() -> ral.JaxBridge:
     return ral.JaxBridge(
         array_type=jax_private.ArrayImpl,
         shaped_array=jax_private.shaped_array,
-        batched_device_put=jax_private.batched_device_put,
+        batched_device_put=(
+            jax_private.wide_device_put if wide else jax_private.batched_device_put
+        ),
         device=device,
         cpu_sharding=jax_private.cpu_sharding,
         collect_garbage=jax_private.collect_garbage,

@@ -127,6 +127,7 @@ class Executable:
                 )
             ),
         )
+        self._has_wide_results = any(r.dtype.itemsize == 8 for r in self.signature.results)
         weak = list(weak_results) or [False] * len(results)
         prepare, run = entry_points
         self._native = ral.Executable(
@@ -156,15 +157,20 @@ class Executable:
         """Run on arrays in the order of `signature.arguments`; the results as `jax.Array`s.
 
         Takes `jax.Array`, numpy, Python scalars and CPU arrays with `__dlpack__`, without copying
-        where layout and alignment allow. Raises ShapeMismatchError (sizes that break a constraint),
+        where layout and alignment allow. 64-bit results are 64-bit arrays, also while
+        `jax_enable_x64` is off. Raises ShapeMismatchError (sizes that break a constraint),
         TypeError (number, dtype or rank of arguments).
         """
         return tuple(self.call_leaves(arrays))
 
     def call_leaves(self, leaves: Sequence[Any]) -> list[Any]:
         """As calling, from and to lists."""
-        results: list[Any] = self._checked(self._native.call, jax_bridge(), leaves)
+        results: list[Any] = self._checked(self._native.call, self._bridge, leaves)
         return results
+
+    @property
+    def _bridge(self) -> ral.JaxBridge:
+        return jax_bridge(self._has_wide_results)
 
     def run_numpy(self, leaves: Sequence[Any]) -> list[npt.NDArray[Any]]:
         """As `call_leaves` with numpy arrays as results; does not touch JAX."""
@@ -175,11 +181,11 @@ class Executable:
         """For `ral.Dispatcher`: calls without a Python frame of ours. They raise errors of `ral`;
         `call_leaves` explains them.
         """
-        return ral.DispatchEntry(self._native, jax_bridge(), unflatten)
+        return ral.DispatchEntry(self._native, self._bridge, unflatten)
 
     def call_marked(self, run: int, leaves: Sequence[Any]) -> MarkedCall:
         """As `call_leaves`, by the host program at address `run` (see `report.profile`)."""
-        return MarkedCall(*self._checked(self._native.profile, run, jax_bridge(), leaves))
+        return MarkedCall(*self._checked(self._native.profile, run, self._bridge, leaves))
 
     def _checked(self, call: Callable[..., Any], *args: Any) -> Any:
         try:

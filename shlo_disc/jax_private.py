@@ -9,6 +9,7 @@ with jax and jaxlib 0.10.2 (Python 3.11) and 0.12.0.1 (Python 3.12);
 * `disable_jit`: `jax.disable_jit()` asks to run the function as Python.
 * `ArrayImpl`: the one concrete array class; `type(x) is ArrayImpl` costs a fraction of isinstance.
 * `shaped_array`, `batched_device_put`: NumPy memory as a jax.Array, without a copy and uncommitted.
+* `enable_x64`: while it is off, `batched_device_put` halves 64-bit elements; see `wide_device_put`.
 * `cpu_sharding`: the sharding of one device (public `SingleDeviceSharding`, kept).
 * `collect_garbage`: lets go of buffers whose arrays died in another thread.
 * `key_impl`: `dtype._impl.name` of typed PRNG keys, to wrap raw results.
@@ -66,6 +67,7 @@ __all__ = [
     "shaped_array",
     "trace_context",
     "varying_alike",
+    "wide_device_put",
 ]
 
 trace_context = _config.trace_context
@@ -80,6 +82,19 @@ shaped_array = _core.ShapedArray
 
 batched_device_put = _jax.batched_device_put
 """`(aval, sharding, [ndarray], [device], committed) -> array`; aliases 64-byte aligned memory."""
+
+
+def wide_device_put(*args: Any) -> Any:
+    """`batched_device_put` that keeps 64-bit elements whatever `jax_enable_x64` says.
+
+    The array is as one made under `jax.enable_x64(True)`: its buffer holds what its dtype says.
+    """
+    x64: Any = _config.enable_x64
+    if x64.value:
+        return batched_device_put(*args)
+    with x64(True):
+        return batched_device_put(*args)
+
 
 collect_garbage = _jax.collect_garbage
 """`() -> None`: frees what JAX holds for arrays that are gone."""

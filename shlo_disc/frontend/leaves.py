@@ -66,6 +66,9 @@ def type_of(value: Any) -> tuple[tuple[int, ...], Any, bool] | None:
     if isinstance(value, (jax.Array, jax.ShapeDtypeStruct)):
         return tuple(value.shape), value.dtype, bool(getattr(value, "weak_type", False))
     if isinstance(value, (*_SCALARS, np.ndarray, np.generic)) and _is_numeric(value):
+        if isinstance(value, np.ndarray) and not value.dtype.isnative:
+            # `jnp.asarray` swaps the bytes; `jax.typeof` refuses such an array.
+            value = np.empty(value.shape, value.dtype.newbyteorder("="))
         aval = jax.typeof(value)
         return tuple(aval.shape), aval.dtype, bool(aval.weak_type)
     if hasattr(value, "__jax_array__"):

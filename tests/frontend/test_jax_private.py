@@ -9,6 +9,7 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from jax import export
 
 from shlo_disc import jax_private
@@ -83,6 +84,19 @@ def test_arrays_are_made_of_numpy_memory():
     assert not array._committed
     assert array.unsafe_buffer_pointer() == data.ctypes.data
     jax_private.collect_garbage()
+
+
+@pytest.mark.parametrize("x64", [False, True])
+def test_wide_device_put_keeps_64_bits_and_the_setting(x64):
+    device = jax.local_devices(backend="cpu")[0]
+    data = np.array([2**40 + 1])
+    with jax.enable_x64(x64):
+        array = jax_private.wide_device_put(
+            shaped_array((1,), data.dtype, False), cpu_sharding(device), [data], [device], False
+        )
+        assert jax.config.jax_enable_x64 == x64
+    assert np.asarray(array).dtype == np.int64
+    assert np.asarray(array)[0] == data[0]
 
 
 def test_key_impl_wraps_raw_keys():

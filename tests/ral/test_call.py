@@ -195,7 +195,7 @@ def test_dlpack(standins, bridge):
     ("leaf", "kind", "what"),
     [
         (np.ones((2, 3)), "dtype", "dtype is float64, the program takes float32"),
-        (np.ones((2, 3), ">f4"), "dtype", "dtype is >f4, the program takes float32"),
+        (np.ones((2, 3), ">i4"), "dtype", "dtype is >i4, the program takes float32"),
         (np.ones(3, "f4"), "rank", "rank is 1, the program takes 2"),
         (np.ones((2, 3), "f4"), "size", "dimension 1 is 3, the program takes 4"),
         ("text", "type", "is a str, not an array (jax.Array, numpy or __dlpack__)"),

@@ -57,6 +57,23 @@ bool scalar_fits(PyObject* leaf, DType dtype) {
   return dtype == DType::kComplex64 || dtype == DType::kComplex128;
 }
 
+// The elements of a big-endian array are swapped while it is copied.
+bool are_same_but_for_byte_order(PyArray_Descr* have, PyArray_Descr* want) {
+  if (PyArray_EquivTypes(have, want)) return true;
+  if (PyArray_ISNBO(have->byteorder)) return false;
+  const PyRef native(
+      reinterpret_cast<PyObject*>(PyArray_DescrNewByteorder(have, NPY_NATIVE)));
+  return native && PyArray_EquivTypes(reinterpret_cast<PyArray_Descr*>(native.get()), want);
+}
+
+// 1: a numpy.ma.MaskedArray. -1: a Python error.
+int is_masked(PyObject* array) {
+  const PyRef module(PyImport_ImportModule("numpy.ma"));
+  if (!module) return -1;
+  const PyRef type(PyObject_GetAttrString(module.get(), "MaskedArray"));
+  return type ? PyObject_IsInstance(array, type.get()) : -1;
+}
+
 }  // namespace
 
 CallArguments::CallArguments(const Executable& executable, const std::vector<PyRef>& descrs,
@@ -210,7 +227,17 @@ bool CallArguments::read_numpy(size_t index, PyArrayObject* array) {
   const auto position = static_cast<Py_ssize_t>(index);
   auto* const want = reinterpret_cast<PyArray_Descr*>(descrs_[index].get());
   PyArray_Descr* const have = PyArray_DESCR(array);
-  if (have != want && !PyArray_EquivTypes(have, want)) {
+  if (!PyArray_CheckExact(array)) {
+    const int masked = is_masked(reinterpret_cast<PyObject*>(array));
+    if (masked < 0) return false;
+    if (masked > 0) {
+      return raise_argument_error(position, "type",
+                                  "is a numpy.ma.MaskedArray, whose mask would be lost; pass "
+                                  "filled() or the data and the mask");
+    }
+  }
+  if (have != want && !are_same_but_for_byte_order(have, want)) {
+    if (PyErr_Occurred()) return false;
     return raise_argument_error(position, "dtype",
                                 "dtype is " + text_of(reinterpret_cast<PyObject*>(have)) +
                                     ", the program takes " + text_of(descrs_[index].get()));
