@@ -2,8 +2,9 @@
 
 An entry is an :class:`Expr` (a number), a bool, a :class:`Condition` (a truth value that facts do
 not decide) or None (not known). Arithmetic is exact; `fit` says what is left of a result in the
-element type. A 32 or 64-bit product of sizes is taken not to wrap: where it did, the program's own
-shapes would be wrong.
+element type. A signed 32 or 64-bit product of sizes is taken not to wrap: where it did, the
+program's own shapes would be wrong. Unsigned numbers are never sizes (JAX's are signed): they are
+followed only where no array of less than 2^31 elements a dimension makes them wrap.
 """
 
 from __future__ import annotations
@@ -12,9 +13,30 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from shlo_disc.dynamic.constraints import Constraints
-from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.expr import Atom, Expr
+from shlo_disc.dynamic.intervals import (
+    EVERYTHING,
+    Bound,
+    Interval,
+    both,
+    either,
+    interval_floordiv,
+    interval_product,
+    interval_sum,
+)
 
-__all__ = ["BITS_READ", "ELEMENTWISE", "Condition", "Entry", "SizeArithmetic", "evaluate"]
+__all__ = [
+    "BITS_READ",
+    "ELEMENTWISE",
+    "Condition",
+    "Entry",
+    "SizeArithmetic",
+    "evaluate",
+    "exceeds",
+]
+
+LARGEST_SIZE = (1 << 31) - 1
+"""The largest size JAX's own 32-bit arithmetic on sizes can hold."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +61,41 @@ _SPELLING = {"EQ": "==", "NE": "!=", "GE": ">=", "GT": ">"}
 Entry = Expr | Condition | bool | None
 
 
+def exceeds(entry: Expr, low: Bound, high: int) -> bool:
+    """Can `entry` be outside low <= entry <= high, sizes up to `LARGEST_SIZE` given?
+
+    `low` is None where only the upper end matters. True where interval arithmetic does not tell.
+    """
+    least, most = _interval(entry)
+    return most is None or most > high or (low is not None and (least is None or least < low))
+
+
+def _interval(expr: Expr) -> Interval:
+    total: Interval = (0, 0)
+    for monomial, coefficient in expr.terms:
+        term: Interval = (coefficient, coefficient)
+        for atom, power in monomial:
+            for _ in range(power):
+                term = interval_product(term, _atom_interval(atom))
+        total = interval_sum(total[0], term[0]), interval_sum(total[1], term[1])
+    return total
+
+
+def _atom_interval(atom: Atom) -> Interval:
+    if not atom.op:
+        return 0, LARGEST_SIZE
+    a, b = map(_interval, atom.args)
+    if atom.op == "min":
+        return both(min, a[0], b[0]), either(a[1], b[1], min)
+    if atom.op == "max":
+        return either(a[0], b[0]), both(max, a[1], b[1])
+    # A divisor is at least 1, whatever its interval says.
+    top = max(b[1], 1) if b[1] is not None else None
+    if atom.op == "mod":
+        return 0, None if top is None else top - 1
+    return interval_floordiv(a, (max(b[0] or 1, 1), top)) if a != EVERYTHING else EVERYTHING
+
+
 class SizeArithmetic:
     """The ops of :data:`ELEMENTWISE` on entries, under what `facts` prove."""
 
@@ -55,7 +112,7 @@ class SizeArithmetic:
         if entry.is_const:
             value = entry.value
             return entry if low <= value < high else Expr.const((value - low) % (1 << width) + low)
-        if is_unsigned and not self.facts.at_least(entry, 0):
+        if is_unsigned and (exceeds(entry, None, high - 1) or not self.facts.at_least(entry, 0)):
             return None
         if width >= 32:
             return entry if all(abs(c) < high for _, c in entry.terms) else None

@@ -15,6 +15,7 @@ from typing import ClassVar, TextIO, TypeVar
 from shlo_disc import dialect, flags
 from shlo_disc.errors import InternalError, ShloDiscError
 from shlo_disc.mlir import ir, run_pipeline, walk
+from shlo_disc.passes.verify import verify_operands, verify_shapes
 
 __all__ = ["Pass", "PassRecord", "Pipeline", "Upstream", "named", "register", "registry"]
 
@@ -114,6 +115,8 @@ class Pipeline:
         debug, dump, spec = flags.debug_level(), flags.dump_dir(), flags.spec_checks()
         out = self.stream or sys.stderr
         records = []
+        if spec:
+            _verify(module, "the stage before the passes")
         if dump is not None:
             _dump(module, dump, self.first_number, "input")
         for number, a_pass in enumerate(self.passes, self.first_number + 1):
@@ -124,7 +127,7 @@ class Pipeline:
                 changed = a_pass.run(module)
             time_ms = (time.perf_counter() - start) * 1e3
             if spec:
-                _verify(module, a_pass)
+                _verify(module, f"pass {a_pass.name}")
             records.append(PassRecord(a_pass.name, changed, time_ms))
             if dump is not None:
                 _dump(module, dump, number, a_pass.name)
@@ -159,12 +162,15 @@ def _blame(a_pass: Pass) -> Iterator[None]:
         ) from error
 
 
-def _verify(module: ir.Module, a_pass: Pass) -> None:
+def _verify(module: ir.Module, maker: str) -> None:
     try:
+        # First: MLIR's verifier follows operands, and would read the memory of an op that is gone.
+        verify_operands(module)
         module.operation.verify()
         dialect.verify(module)
+        verify_shapes(module)
     except (ir.MLIRError, ValueError) as error:
-        raise InternalError(f"pass {a_pass.name} made an invalid module:\n{error}") from error
+        raise InternalError(f"{maker} made an invalid module:\n{error}") from error
 
 
 def _text(module: ir.Module) -> str:

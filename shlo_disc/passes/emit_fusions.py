@@ -8,9 +8,11 @@ from heapq import heapify, heappop, heappush
 
 from shlo_disc.dialect import Fusion, Yield
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.errors import InternalError
+from shlo_disc.locations import source_line
 from shlo_disc.mlir import ir
 from shlo_disc.passes.fusion_cost import Costs
-from shlo_disc.passes.fusion_graph import opaque_kind
+from shlo_disc.passes.fusion_graph import Cluster, opaque_kind
 from shlo_disc.passes.op_classes import (
     DENSE_KINDS,
     FREE,
@@ -61,6 +63,10 @@ class _Emitter:
         terminator = self.graph.nodes[-1].op
         fused: set[int] = set()
         units = self._units()
+        self.cloned: dict[int, list[Cluster]] = {}
+        for cluster in dict.fromkeys(self.graph.cluster_of.values()):
+            for index in cluster.clones:
+                self.cloned.setdefault(index, []).append(cluster)
         # Before values are replaced by results of fusions.
         self.not_fused = {unit.members[0]: self._reasons(unit) for unit in units}
         for unit in self._ordered(units):
@@ -73,8 +79,15 @@ class _Emitter:
             spare = (
                 node.role == "free" or node.op.name == "disc.shape" or is_splat_constant(node.op)
             )
-            unused = all(not list(result.uses) for result in node.op.results)
+            unused = not any(map(_is_used, node.op.results))
             if node.index in fused or (spare and unused):
+                if not unused:
+                    result = next(r for r in node.op.results if _is_used(r))
+                    reader = next(iter(result.uses)).owner.operation
+                    raise InternalError(
+                        f"{source_line(reader)}: {reader.name} reads {node.op.name} of "
+                        f"{source_line(node.op)}, which no fusion gives out"
+                    )
                 node.op.erase()
         return made
 
@@ -235,6 +248,8 @@ class _Emitter:
                 owner = use.owner.operation
                 index = self.graph.of_value.get(owner.results[0]) if len(owner.results) else None
                 if index in inside or self._computes(index, made):
+                    if index is not None and self._is_read_by_clones(index, made):
+                        return True
                     continue
                 if (
                     index is None
@@ -245,10 +260,21 @@ class _Emitter:
                 stack.extend(owner.results)
         return False
 
+    def _is_read_by_clones(self, reader: int, made: int) -> bool:
+        """Does another kernel compute the value of `reader` again, but not that of `made`?"""
+        return any(
+            made not in cluster.clones and made not in cluster.members
+            for cluster in self.cloned.get(reader, ())
+        )
+
     def _computes(self, reader: int | None, made: int) -> bool:
         """Does the cluster of a node compute the value of another by itself?"""
         cluster = None if reader is None else self.graph.cluster_of.get(reader)
         return cluster is not None and made in cluster.clones
+
+
+def _is_used(value: ir.Value) -> bool:
+    return any(True for _ in value.uses)
 
 
 def _on_host(unit: Unit, inputs: Sequence[ir.Value], sequence: Sequence[ir.Operation]) -> bool:

@@ -35,7 +35,7 @@ def of_one_window(op: ir.Operation, facts: Facts) -> ir.Value | None:
     numbers = stablehlo.GatherDimensionNumbers(op.attributes["dimension_numbers"])
     if not takes_one_window(op):
         return None
-    at = facts.analysis.contents(starts)
+    at = facts.contents(starts)
     if at is None:
         return None
     sizes, shape = facts.shape(operand), facts.shape(result)
@@ -111,7 +111,7 @@ def _even_steps(value: ir.Value, facts: Facts) -> _Steps | None:
         return _Steps(ZERO, 1) if len(facts.shape(value)) == 1 else None
     if name in ("broadcast_in_dim", "dynamic_broadcast_in_dim"):
         single = all(size.is_one for size in facts.shape(op.operands[0]))
-        known = facts.analysis.contents(op.operands[0]) if single else None
+        known = facts.contents(op.operands[0]) if single else None
         return None if known is None else _Steps(known[0], 0)
     if name == "reverse":
         inner, (count, *more) = _even_steps(op.operands[0], facts), facts.shape(value)

@@ -113,7 +113,10 @@ class Costs(Graph):
             op = self.nodes[index].op
             chain.add(index)
             if _is_slice(self.nodes[index]):
-                if self.of_value.get(op.operands[0], -1) in cluster.members:
+                # It is a load: what it reads must be in memory, and its start given.
+                values = self.nodes[index].operands
+                bases = (base for value in values for base, _ in self.bases(value))
+                if any(self.of_value.get(base, -1) in cluster.members for base in bases):
                     return None
                 continue
             if self.nodes[index].role != "elementwise" or op.name in EXPENSIVE:

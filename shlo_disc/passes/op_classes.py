@@ -23,10 +23,12 @@ __all__ = [
     "LONG_SUM",
     "LOOP_BEARING",
     "OPAQUE_KIND",
+    "RESULT_SHAPE_OPERAND",
     "TALL_COLUMNS",
     "is_host_scalar",
     "is_integer_scalar",
     "is_splat_constant",
+    "size_operands",
 ]
 
 ELEMENTWISE = frozenset(
@@ -138,6 +140,41 @@ HARD_OPERANDS: dict[str, tuple[int, ...]] = {
     "stablehlo.scatter": (0, 1),
 }
 """Operands read at arbitrary or repeated indices: never computed inside the consumer."""
+
+RESULT_SHAPE_OPERAND: dict[str, int] = {
+    "stablehlo.dynamic_broadcast_in_dim": 1,
+    "stablehlo.dynamic_iota": 0,
+    "stablehlo.dynamic_reshape": 1,
+}
+"""Ops with an operand that is the shape of their result, and its position."""
+
+SIZE_OPERANDS: dict[str, tuple[int, ...]] = {
+    "stablehlo.dynamic_conv": (2,),
+    "stablehlo.dynamic_gather": (2,),
+    "stablehlo.dynamic_pad": (2, 3, 4),
+    "stablehlo.real_dynamic_slice": (1, 2, 3),
+    "stablehlo.rng": (2,),
+}
+"""Other operands that kernels get as terms where they are computed from sizes."""
+
+SIZE_OPERANDS_OF_CALLS: dict[str, tuple[int, ...]] = {
+    "stablehlo.dynamic_rng_bit_generator": (1,),
+    "stablehlo.dynamic_top_k": (1,),
+}
+"""Likewise for `stablehlo.custom_call`, by target."""
+
+
+def size_operands(op: ir.Operation) -> tuple[int, ...]:
+    """The positions of operands that are read as sizes, not as data: a `disc.shape` may be there
+    and nowhere else.
+    """
+    if op.name in RESULT_SHAPE_OPERAND:
+        return (RESULT_SHAPE_OPERAND[op.name],)
+    if op.name != "stablehlo.custom_call":
+        return SIZE_OPERANDS.get(op.name, ())
+    target = ir.StringAttr(op.attributes["call_target_name"]).value
+    return SIZE_OPERANDS_OF_CALLS.get(target, ())
+
 
 OPAQUE_KIND = {
     "chlo.top_k": "top_k",

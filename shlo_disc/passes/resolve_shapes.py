@@ -4,10 +4,15 @@
     %s = concatenate (reshape %b), %c4      ==>  %s = disc.shape {dims = ["b", "4"]}
     %y = dynamic_reshape %z, %s                  %y = dynamic_reshape %z, %s
     %f = convert %b : f32                        %d = disc.dim {dim = "b"};  %f = convert %d : f32
+    %v = concatenate (reshape %b), %c4           %v = concatenate (reshape %d), %c4
     custom_call @shape_assertion(%ok, ...)       disc.guard {lhs = "b", op = ">=", rhs = "1"}
 
 Why     Planning, buffer sizes and kernels need sizes as terms they can compare; the host program
         computes them once per call, so as data flow the arithmetic is dead weight.
+        Each integer has one owner. A `disc.shape` is read by shape rules alone and never lies in
+        memory. A `disc.dim` is data: whoever needs it computes it, on the host or in a kernel.
+        Arrays of sizes are data, too, computed from `disc.dim`s as the program says.
+        A float made from sizes is rounded once, from 64 bits, as Python's integers would be.
 Needs   the normal form of `ingest` and a shape analysis that succeeds.
 Keeps   every result; guards keep their messages. A shape operand that depends on data stays.
 Cost    O(ops), plus the analysis.
@@ -21,21 +26,16 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from shlo_disc import dialect
+from shlo_disc.dynamic.arithmetic import exceeds
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import Guard, ShapeAnalysis, analyze
 from shlo_disc.mlir import ir, ops_of, producer, run_pipeline, walk
 from shlo_disc.passes.base import Pass, register
+from shlo_disc.passes.op_classes import RESULT_SHAPE_OPERAND, size_operands
 
-__all__ = ["RESULT_SHAPE_OPERAND", "ResolveShapes"]
+__all__ = ["ResolveShapes"]
 
 Sizes = tuple[Expr, ...]
-
-RESULT_SHAPE_OPERAND: dict[str, int] = {
-    "stablehlo.dynamic_broadcast_in_dim": 1,
-    "stablehlo.dynamic_iota": 0,
-    "stablehlo.dynamic_reshape": 1,
-}
-"""Ops with an operand that is the shape of their result, and its position."""
 
 _RESOLVED = frozenset({"disc.dim", "disc.shape", "stablehlo.constant"})
 
@@ -73,12 +73,20 @@ class _State:
     block: ir.Block
     made: dict[tuple[str, ...], ir.Value] = field(default_factory=dict)
 
-    def build(self, sizes: Sizes, kind: ir.RankedTensorType, where: ir.Operation) -> ir.Value:
-        """A value of type `kind` (rank 0 or 1) that holds `sizes`; equal ones are shared."""
-        key = (str(kind), *(str(s) for s in sizes))
+    def build(
+        self,
+        sizes: Sizes,
+        kind: ir.RankedTensorType,
+        where: ir.Operation,
+        is_size: bool = False,
+    ) -> ir.Value:
+        """A value of type `kind` (rank 0 or 1) that holds `sizes`, as data unless `is_size`; equal
+        ones are shared.
+        """
+        key = (str(kind), str(is_size), *(str(s) for s in sizes))
         if key not in self.made:
             with ir.InsertionPoint.at_block_begin(self.block), where.location:
-                self.made[key] = _materialize(sizes, kind)
+                self.made[key] = _materialize(sizes, kind, is_size)
         return self.made[key]
 
     def truth(self, value: bool, kind: ir.RankedTensorType, where: ir.Operation) -> ir.Value:
@@ -90,7 +98,7 @@ class _State:
         return self.made[key]
 
 
-def _materialize(sizes: Sizes, kind: ir.RankedTensorType) -> ir.Value:
+def _materialize(sizes: Sizes, kind: ir.RankedTensorType, is_size: bool) -> ir.Value:
     element = ir.IntegerType(kind.element_type)
     if all(s.is_const for s in sizes):
         return _constant(
@@ -98,7 +106,27 @@ def _materialize(sizes: Sizes, kind: ir.RankedTensorType) -> ir.Value:
         )
     if kind.rank == 0:
         return dialect.dim(sizes[0], element)
-    return dialect.shape(sizes, element)
+    if is_size:
+        return dialect.shape(sizes, element)
+    one = ir.RankedTensorType.get([1], element)
+    parts = [_one(size, one) for size in sizes]
+    if len(parts) == 1:
+        return parts[0]
+    return ir.Operation.create(
+        "stablehlo.concatenate", results=[kind], operands=parts, attributes={"dimension": _i64(0)}
+    ).results[0]
+
+
+def _one(size: Expr, kind: ir.RankedTensorType) -> ir.Value:
+    """`size` as data of type `kind`, which has one element."""
+    if size.is_const:
+        return _materialize((size,), kind, is_size=False)
+    scalar = dialect.dim(size, kind.element_type)
+    return ir.Operation.create("stablehlo.reshape", results=[kind], operands=[scalar]).results[0]
+
+
+def _i64(number: int) -> ir.Attribute:
+    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number)
 
 
 def _constant(elements: Sequence[ir.Attribute], kind: ir.RankedTensorType) -> ir.Value:
@@ -124,7 +152,7 @@ def _resolve(op: ir.Operation, state: _State) -> int:
     """Replace the operands of `op` that hold sizes, unless `op` is itself such arithmetic."""
     if op.name in _RESOLVED or op.name == "builtin.module":
         return 0
-    if op.results and all(_known(r, state) for r in op.results):
+    if op.results and all(_is_known_scalar(r, state) for r in op.results):
         return 0
     changed = 0
     for index, value in enumerate(op.operands):
@@ -135,27 +163,52 @@ def _resolve(op: ir.Operation, state: _State) -> int:
     return changed
 
 
-def _known(value: ir.Value, state: _State) -> bool:
-    return state.analysis.contents(value) is not None or isinstance(
-        state.analysis.truth(value), bool
+def _is_known_scalar(value: ir.Value, state: _State) -> bool:
+    """Will every reader of `value` get a `disc.dim` or a constant in its place?"""
+    return _rank(value) == 0 and (
+        state.analysis.contents(value) is not None or isinstance(state.analysis.truth(value), bool)
     )
 
 
+def _rank(value: ir.Value) -> int:
+    return int(ir.RankedTensorType(value.type).rank)
+
+
 def _replacement(op: ir.Operation, index: int, value: ir.Value, state: _State) -> ir.Value | None:
-    shape_operand = RESULT_SHAPE_OPERAND.get(op.name) == index
-    source = producer(value)
-    if source is not None and source.name in _RESOLVED and not shape_operand:
-        return None
+    if RESULT_SHAPE_OPERAND.get(op.name) == index:
+        return _canonical_shape(op, producer(value), value, state)
     analysis = state.analysis
-    if shape_operand:
-        return _canonical_shape(op, source, value, state)
     sizes = analysis.contents(value)
+    wide = None if sizes is None else _exact_type(op, value, sizes)
+    if sizes is not None and wide is not None:
+        return state.build(sizes, wide, op)
+    source = producer(value)
+    if source is not None and source.name in _RESOLVED:
+        return None
     if sizes is not None:
-        return state.build(sizes, ir.RankedTensorType(value.type), op)
+        is_size = index in size_operands(op)
+        if is_size or _rank(value) == 0 or all(s.is_const for s in sizes):
+            return state.build(sizes, ir.RankedTensorType(value.type), op, is_size)
+        return None
     truth = analysis.truth(value)
-    if isinstance(truth, bool) and value.type.rank == 0:
+    if isinstance(truth, bool) and _rank(value) == 0:
         return state.truth(truth, ir.RankedTensorType(value.type), op)
     return None
+
+
+def _exact_type(op: ir.Operation, value: ir.Value, sizes: Sizes) -> ir.RankedTensorType | None:
+    """The 64-bit type from which `op` makes floats of sizes that their own type may not hold."""
+    kind = ir.RankedTensorType(value.type)
+    if op.name != "stablehlo.convert" or not isinstance(kind.element_type, ir.IntegerType):
+        return None
+    width = int(kind.element_type.width)
+    to_float = isinstance(ir.RankedTensorType(op.results[0].type).element_type, ir.FloatType)
+    if not to_float or width >= 64 or kind.element_type.is_unsigned:
+        return None
+    limit = 1 << (width - 1)
+    if not any(not s.is_const and exceeds(s, -limit, limit - 1) for s in sizes):
+        return None
+    return ir.RankedTensorType.get(kind.shape, ir.IntegerType.get_signless(64))
 
 
 def _canonical_shape(
@@ -169,7 +222,7 @@ def _canonical_shape(
             return None
     if source is not None and source.name == "stablehlo.constant":
         return None
-    return state.build(sizes, ir.RankedTensorType(value.type), op)
+    return state.build(sizes, ir.RankedTensorType(value.type), op, is_size=True)
 
 
 def _place_guards(module: ir.Module, guards: Sequence[Guard], block: ir.Block) -> int:

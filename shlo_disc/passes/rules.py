@@ -41,6 +41,8 @@ class Facts:
     analysis: ShapeAnalysis
     made: dict[ir.Value, Sizes] = field(default_factory=dict)
     splats: dict[ir.Value, Any] = field(default_factory=dict)
+    numbers: dict[ir.Value, Sizes] = field(default_factory=dict)
+    """The contents of values that rules made."""
 
     def splat(self, value: ir.Value) -> Any:
         """The number every element of `value` is (int, float or bool), or None."""
@@ -52,6 +54,12 @@ class Facts:
         """The symbolic sizes of `value`."""
         known = self.made.get(value)
         return self.analysis.shape(value) if known is None else known
+
+    def contents(self, value: ir.Value) -> Sizes | None:
+        """The elements of a small integer tensor of rank 0 or 1 computed from sizes only."""
+        if value in self.made:
+            return self.numbers.get(value)
+        return self.analysis.contents(value)
 
     def same(self, a: Expr, b: Expr) -> bool:
         """Are two sizes proved equal?"""
@@ -137,6 +145,8 @@ def _exhaust(op: ir.Operation, rules: Mapping[str, Sequence[Rule]], facts: Facts
         new = _first(op, rules[op.name], facts)
         if new is None:
             return step
+        if new in facts.made and (numbers := facts.contents(op.results[0])) is not None:
+            facts.numbers[new] = numbers
         op.results[0].replace_all_uses_with(new)
         source = producer(new)
         if source is None:

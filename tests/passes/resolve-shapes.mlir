@@ -84,3 +84,53 @@ func.func @main(%x: tensor<?xf32> {disc.shape = ["b"]}) -> tensor<0xi32> {
   %i = stablehlo.iota dim = 0 : tensor<0xi32>
   return %i : tensor<0xi32>
 }
+
+// -----
+
+// An array of sizes is data where memory is needed, and a shape where an op reads it as one.
+// CHECK-LABEL: func.func @main
+// CHECK-DAG: %[[S:.+]] = "disc.shape"() {dims = ["4", "b"]} : () -> tensor<2xi32>
+// CHECK-DAG: %[[D:.+]] = "disc.dim"() {dim = "b"} : () -> tensor<i32>
+// CHECK: %[[R:.+]] = stablehlo.reshape %[[D]] : (tensor<i32>) -> tensor<1xi32>
+// CHECK: %[[V:.+]] = stablehlo.concatenate %{{.+}}, %[[R]], dim = 0
+// CHECK: stablehlo.dynamic_reshape %{{.+}}, %[[S]]
+// CHECK: return %{{.+}}, %[[V]]
+func.func @main(%x: tensor<?x4xf32> {disc.shape = ["b", "4"]}) -> (tensor<4x?xf32>, tensor<2xi32>) {
+  %b = stablehlo.get_dimension_size %x, dim = 0 : (tensor<?x4xf32>) -> tensor<i32>
+  %four = stablehlo.constant dense<4> : tensor<1xi32>
+  %one = stablehlo.reshape %b : (tensor<i32>) -> tensor<1xi32>
+  %s = stablehlo.concatenate %four, %one, dim = 0 : (tensor<1xi32>, tensor<1xi32>) -> tensor<2xi32>
+  %y = stablehlo.dynamic_reshape %x, %s : (tensor<?x4xf32>, tensor<2xi32>) -> tensor<4x?xf32>
+  return %y, %s : tensor<4x?xf32>, tensor<2xi32>
+}
+
+// -----
+
+// Scalars are replaced wherever they are read, also behind arrays of one truth value.
+// CHECK-LABEL: func.func @main
+// CHECK-NOT: get_dimension_size
+func.func @main(%x: tensor<?xf32> {disc.shape = ["b"]}) -> tensor<1xi1> {
+  %zero = stablehlo.constant dense<0> : tensor<1xi32>
+  %b = stablehlo.get_dimension_size %x, dim = 0 : (tensor<?xf32>) -> tensor<i32>
+  %one = stablehlo.reshape %b : (tensor<i32>) -> tensor<1xi32>
+  %c = stablehlo.compare GT, %one, %zero : (tensor<1xi32>, tensor<1xi32>) -> tensor<1xi1>
+  return %c : tensor<1xi1>
+}
+
+// -----
+
+// Floats of sizes are rounded once, from 64 bits, where 32 may not do; integers are not.
+// CHECK-LABEL: func.func @main
+// CHECK-DAG: %[[W:.+]] = "disc.dim"() {dim = "b^2"} : () -> tensor<i64>
+// CHECK-DAG: %[[N:.+]] = "disc.dim"() {dim = "b^2"} : () -> tensor<i32>
+// CHECK-DAG: %[[B:.+]] = "disc.dim"() {dim = "b"} : () -> tensor<i32>
+// CHECK-DAG: %[[F:.+]] = stablehlo.convert %[[W]] : (tensor<i64>) -> tensor<f32>
+// CHECK-DAG: %[[G:.+]] = stablehlo.convert %[[B]] : (tensor<i32>) -> tensor<f32>
+// CHECK: return %[[F]], %[[G]], %[[N]]
+func.func @main(%x: tensor<?xf32> {disc.shape = ["b"]}) -> (tensor<f32>, tensor<f32>, tensor<i32>) {
+  %b = stablehlo.get_dimension_size %x, dim = 0 : (tensor<?xf32>) -> tensor<i32>
+  %n = stablehlo.multiply %b, %b : tensor<i32>
+  %f = stablehlo.convert %n : (tensor<i32>) -> tensor<f32>
+  %g = stablehlo.convert %b : (tensor<i32>) -> tensor<f32>
+  return %f, %g, %n : tensor<f32>, tensor<f32>, tensor<i32>
+}

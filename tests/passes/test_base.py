@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import subprocess
+import sys
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -127,6 +129,77 @@ def test_a_pass_that_breaks_the_module_is_named(module):
         pytest.raises(InternalError, match="pass breaking made an invalid module"),
     ):
         Pipeline([Breaking()]).run(module)
+
+
+DANGLING = """
+import os
+from shlo_disc import flags
+from shlo_disc.errors import InternalError
+from shlo_disc.mlir import ir, new_context, ops_of
+from shlo_disc.passes.base import Pass, Pipeline
+
+TEXT = '''
+func.func @main(%x: tensor<4xf32>, %p: tensor<i1>) -> tensor<4xf32> {
+  %0 = stablehlo.negate %x : tensor<4xf32>
+  %1 = stablehlo.tanh %0 : tensor<4xf32>
+  %2 = "stablehlo.if"(%p) ({
+    %3 = stablehlo.add %0, %x : tensor<4xf32>
+    stablehlo.return %3 : tensor<4xf32>
+  }, {
+    stablehlo.return %1 : tensor<4xf32>
+  }) : (tensor<i1>) -> tensor<4xf32>
+  return %2 : tensor<4xf32>
+}'''
+
+class Break(Pass):
+    name = "break"
+
+    def run(self, module):
+        (op,) = ops_of(module, target)
+        op.detach_from_parent() if keep else op.erase()
+        return 1
+
+kept = []
+for keep in (False, True):
+    for target in ("stablehlo.add", "stablehlo.tanh", "stablehlo.negate", "stablehlo.if"):
+        with new_context(), ir.Location.unknown(), flags.overridden(spec=1):
+            module = ir.Module.parse(TEXT)
+            kept.append(module)
+            try:
+                Pipeline([Break()]).run(module)
+            except InternalError as error:
+                print(target, str(error).replace(chr(10), " "))
+os._exit(0)  # freeing such a module would follow its operands
+"""
+
+
+def test_an_operand_of_an_op_that_is_gone_is_found():
+    """MLIR's verifier would follow the operand, perhaps into freed memory."""
+    done = subprocess.run(
+        [sys.executable, "-u", "-c", DANGLING], capture_output=True, text=True, check=True
+    )
+    lines = done.stdout.splitlines()
+    readers = ["stablehlo.return", "stablehlo.return", "stablehlo.tanh", "func.return"]
+    targets = ["add", "tanh", "negate", "if"]
+    assert len(lines) == 8, done.stdout
+    for line, target, reader in zip(lines, targets * 2, readers * 2, strict=True):
+        assert line.startswith(f"stablehlo.{target} pass break made an invalid module: ")
+        assert f"{reader} at" in line
+        assert "operand 0 is a value of an operation that is not in the module" in line
+
+
+def test_a_shape_is_no_data():
+    text = """func.func @main(%x: tensor<?xf32>) -> tensor<1xi32> {
+      %s = "disc.shape"() {dims = ["d0_0"]} : () -> tensor<1xi32>
+      return %s : tensor<1xi32>
+    }"""
+    with (
+        new_context(),
+        ir.Location.unknown(),
+        flags.overridden(spec=1),
+        pytest.raises(InternalError, match=r"func\.return at .*operand 0 is a disc\.shape"),
+    ):
+        Pipeline([]).run(ir.Module.parse(text))
 
 
 def test_a_visitor_may_raise_through_walk(module):
