@@ -1,8 +1,10 @@
 """The `disc` dialect: what the passes add to StableHLO.
 
 ========================  ====================================================================
-`disc.shape`              a shape operand as symbolic sizes: `{dims = ["b", "2*t"]}` -> 1-D tensor
-`disc.dim`                one symbolic size as a rank-0 tensor: `{dim = "b*t"}`
+`disc.shape`              a shape operand as symbolic sizes: `{dims = ["b", "2*t"]}` -> 1-D tensor;
+                          never in memory
+`disc.dim`                one symbolic size as a rank-0 tensor, as data: `{dim = "b*t"}`
+`disc.sizes`              several as a 1-D tensor, as data: `{dims = ["b", "2*t"]}`
 `disc.fusion`             a cluster of StableHLO ops that becomes one kernel plan; its region's
                           block arguments are its operands, `disc.yield` gives its results;
                           `kind` names the emitter in `lower/` ("loop", "row", "dense", ...)
@@ -20,7 +22,7 @@
 The operations are unregistered: IRDL, the way to define a dialect in Python, binds the constraint
 of a variadic once, so a registered `disc.fusion` could not have operands of different types. MLIR
 therefore knows nothing of them; :func:`verify` checks them and :func:`tidy` merges and removes
-what `cse` and `dce` would if it knew that `disc.shape` and `disc.dim` are pure.
+what `cse` and `dce` would if it knew that `disc.shape`, `disc.sizes` and `disc.dim` are pure.
 """
 
 from __future__ import annotations
@@ -40,6 +42,7 @@ __all__ = [
     "dim",
     "empty",
     "shape",
+    "sizes",
     "tidy",
     "verify",
 ]
@@ -52,11 +55,12 @@ ATTRIBUTES: dict[str, tuple[str, ...]] = {
     "disc.reduce_window": ("dimension",),
     "disc.scan": ("dimension", "reverse"),
     "disc.shape": ("dims",),
+    "disc.sizes": ("dims",),
     "disc.yield": (),
 }
 """Every operation and the attributes it must have."""
 
-_PURE = ("disc.dim", "disc.shape")
+_PURE = ("disc.dim", "disc.shape", "disc.sizes")
 
 
 def Fusion(inputs: Sequence[ir.Value], outputs: Sequence[ir.Type], *, kind: ir.Attribute) -> Any:
@@ -113,6 +117,11 @@ def shape(dims: Sequence[object], element: ir.Type) -> ir.Value:
     return _with_dims("disc.shape", dims, ir.RankedTensorType.get([len(dims)], element))
 
 
+def sizes(dims: Sequence[object], element: ir.Type) -> ir.Value:
+    """A new `disc.sizes` at the insertion point: `tensor<len(dims) x element>`."""
+    return _with_dims("disc.sizes", dims, ir.RankedTensorType.get([len(dims)], element))
+
+
 def empty(dims: Sequence[object], kind: ir.Type) -> ir.Value:
     """A new `disc.empty` of type `kind` at the insertion point."""
     return _with_dims("disc.empty", dims, kind)
@@ -131,7 +140,7 @@ def dim(size: object, element: ir.Type) -> ir.Value:
 
 
 def tidy(module: ir.Module) -> int:
-    """No block holds two equal `disc.shape`s or `disc.dim`s, or one without uses; how many went."""
+    """No block holds two equal pure `disc` operations, or one without uses; how many went."""
     first: dict[tuple[object, ...], ir.Value] = {}
     gone: list[ir.Operation] = []
     blocks: dict[ir.Block, int] = {}
@@ -140,7 +149,7 @@ def tidy(module: ir.Module) -> int:
         if op.name in _PURE:
             value = op.results[0]
             block = blocks.setdefault(op.block, len(blocks))
-            key = (block, op.attributes[ATTRIBUTES[op.name][0]], value.type)
+            key = (block, op.name, op.attributes[ATTRIBUTES[op.name][0]], value.type)
             if first.setdefault(key, value) != value:
                 value.replace_all_uses_with(first[key])
                 gone.append(op)
@@ -175,7 +184,7 @@ def _problem(op: ir.Operation) -> str | None:
     missing = [name for name in ATTRIBUTES[op.name] if name not in op.attributes]
     if missing:
         return f"attribute {missing[0]} is missing"
-    if op.name == "disc.shape" and len(ir.ArrayAttr(op.attributes["dims"])) != int(
+    if op.name in ("disc.shape", "disc.sizes") and len(ir.ArrayAttr(op.attributes["dims"])) != int(
         ir.RankedTensorType(op.results[0].type).get_dim_size(0)
     ):
         return "dims and the type of the result have different lengths"

@@ -179,6 +179,18 @@ def _dynamic_slice(s: ShapeAnalysis, op: ir.Operation, kind: IntegerType) -> Ent
     return tuple(array[tuple(window)].reshape(-1))
 
 
+def _gather(s: ShapeAnalysis, op: ir.Operation, kind: IntegerType) -> Entries | None:
+    """Elements of a vector at constant places; starts are clamped, as specified."""
+    entries, places = s.entries(op.operands[0]), s.elements(op.operands[1])
+    numbers = stablehlo.GatherDimensionNumbers(op.attributes["dimension_numbers"])
+    one_each = list(numbers.collapsed_slice_dims) == [0] and not list(numbers.offset_dims)
+    if entries is None or places is None or not one_each or len(s.shape(op.operands[0])) != 1:
+        return None
+    if not entries or len(places) != kind.elements or not all(p.is_const for p in places):
+        return None
+    return tuple(entries[min(max(p.value, 0), len(entries) - 1)] for p in places)
+
+
 def _transpose(s: ShapeAnalysis, op: ir.Operation, kind: IntegerType) -> Entries | None:
     array = _array(s, op.operands[0])
     if array is None:
@@ -244,6 +256,7 @@ def _fold(
 CONTENTS: dict[str, Rule] = {
     "disc.dim": _disc_dim,
     "disc.shape": _disc_shape,
+    "disc.sizes": _disc_shape,
     "stablehlo.bitcast_convert": _bitcast,
     "stablehlo.broadcast_in_dim": _broadcast,
     "stablehlo.compare": _compare,
@@ -254,6 +267,7 @@ CONTENTS: dict[str, Rule] = {
     "stablehlo.dynamic_iota": _iota,
     "stablehlo.dynamic_reshape": _same,
     "stablehlo.dynamic_slice": _dynamic_slice,
+    "stablehlo.gather": _gather,
     "stablehlo.get_dimension_size": _size_of,
     "stablehlo.iota": _iota,
     "stablehlo.optimization_barrier": _same,

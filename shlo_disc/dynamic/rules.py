@@ -111,7 +111,7 @@ def _scalar(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
     return [()]
 
 
-@_rule("disc.dim", "disc.shape", "constant", "iota")
+@_rule("disc.dim", "disc.shape", "disc.sizes", "constant", "iota")
 def _declared(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
     declared = s.declared(op.results[0])
     if DYNAMIC in declared:

@@ -102,6 +102,7 @@ INDEX_MOVING = frozenset(
 FREE = frozenset(
     {
         "disc.dim",
+        "disc.sizes",
         "stablehlo.broadcast_in_dim",
         "stablehlo.dynamic_broadcast_in_dim",
         "stablehlo.dynamic_iota",

@@ -4,14 +4,13 @@
     %s = concatenate (reshape %b), %c4      ==>  %s = disc.shape {dims = ["b", "4"]}
     %y = dynamic_reshape %z, %s                  %y = dynamic_reshape %z, %s
     %f = convert %b : f32                        %d = disc.dim {dim = "b"};  %f = convert %d : f32
-    %v = concatenate (reshape %b), %c4           %v = concatenate (reshape %d), %c4
     custom_call @shape_assertion(%ok, ...)       disc.guard {lhs = "b", op = ">=", rhs = "1"}
 
 Why     Planning, buffer sizes and kernels need sizes as terms they can compare; the host program
         computes them once per call, so as data flow the arithmetic is dead weight.
         Each integer has one owner. A `disc.shape` is read by shape rules alone and never lies in
-        memory. A `disc.dim` is data: whoever needs it computes it, on the host or in a kernel.
-        Arrays of sizes are data, too, computed from `disc.dim`s as the program says.
+        memory. A `disc.dim` or `disc.sizes` is data: whoever needs it computes it, on the host or
+        in a kernel. Larger arrays of sizes are computed as the program says.
         A float made from sizes is rounded once, from 64 bits, as Python's integers would be.
 Needs   the normal form of `ingest` and a shape analysis that succeeds.
 Keeps   every result; guards keep their messages. A shape operand that depends on data stays.
@@ -37,7 +36,11 @@ __all__ = ["ResolveShapes"]
 
 Sizes = tuple[Expr, ...]
 
-_RESOLVED = frozenset({"disc.dim", "disc.shape", "stablehlo.constant"})
+MAX_SIZES = 8
+"""Elements of a `disc.sizes`, at most: a kernel that computes one chooses among all of them. More
+are computed as the program says, mostly from an iota."""
+
+_RESOLVED = frozenset({"disc.dim", "disc.shape", "disc.sizes", "stablehlo.constant"})
 
 
 @dataclass(frozen=True)
@@ -108,25 +111,7 @@ def _materialize(sizes: Sizes, kind: ir.RankedTensorType, is_size: bool) -> ir.V
         return dialect.dim(sizes[0], element)
     if is_size:
         return dialect.shape(sizes, element)
-    one = ir.RankedTensorType.get([1], element)
-    parts = [_one(size, one) for size in sizes]
-    if len(parts) == 1:
-        return parts[0]
-    return ir.Operation.create(
-        "stablehlo.concatenate", results=[kind], operands=parts, attributes={"dimension": _i64(0)}
-    ).results[0]
-
-
-def _one(size: Expr, kind: ir.RankedTensorType) -> ir.Value:
-    """`size` as data of type `kind`, which has one element."""
-    if size.is_const:
-        return _materialize((size,), kind, is_size=False)
-    scalar = dialect.dim(size, kind.element_type)
-    return ir.Operation.create("stablehlo.reshape", results=[kind], operands=[scalar]).results[0]
-
-
-def _i64(number: int) -> ir.Attribute:
-    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number)
+    return dialect.sizes(sizes, element)
 
 
 def _constant(elements: Sequence[ir.Attribute], kind: ir.RankedTensorType) -> ir.Value:
@@ -187,7 +172,7 @@ def _replacement(op: ir.Operation, index: int, value: ir.Value, state: _State) -
         return None
     if sizes is not None:
         is_size = index in size_operands(op)
-        if is_size or _rank(value) == 0 or all(s.is_const for s in sizes):
+        if is_size or len(sizes) <= MAX_SIZES or all(s.is_const for s in sizes):
             return state.build(sizes, ir.RankedTensorType(value.type), op, is_size)
         return None
     truth = analysis.truth(value)

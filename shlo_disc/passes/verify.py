@@ -50,7 +50,7 @@ def verify_shapes(module: ir.Module) -> None:
     """Raise ValueError, naming op and operand, where a `disc.shape` is used as data."""
     wrong = [
         f"{use.owner.name} at {source_line(use.owner.operation)}: operand {use.operand_number} is "
-        "a disc.shape, which is no data; use disc.dim"
+        "a disc.shape, which is no data; use disc.sizes"
         for op in ops_of(module, "disc.shape")
         for use in op.results[0].uses
         if use.operand_number not in size_operands(use.owner.operation)

@@ -47,6 +47,8 @@ CONTENTS_ROWS = {
     "stablehlo.dynamic_slice": ("%r = stablehlo.dynamic_slice %bt, %two, sizes = [1] : (tensor<2xi32>, tensor<i32>) -> tensor<1xi32>", "tensor<1xi32>", "t"),
     "stablehlo.get_dimension_size": ("%r = stablehlo.get_dimension_size %x, dim = 1 : (tensor<?x?xf32>) -> tensor<i32>", "tensor<i32>", "t"),
     "stablehlo.iota": ("%r = stablehlo.iota dim = 0 : tensor<3xi32>", "tensor<3xi32>", "0; 1; 2"),
+    "disc.sizes": ('%r = "disc.sizes"() {dims = ["b", "2*t"]} : () -> tensor<2xi32>', "tensor<2xi32>", "b; 2*t"),
+    "stablehlo.gather": ('%at = stablehlo.constant dense<[[1], [0], [5]]> : tensor<3x1xi32>\n%r = "stablehlo.gather"(%bt, %at) <{dimension_numbers = #stablehlo.gather<collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>, slice_sizes = array<i64: 1>}> : (tensor<2xi32>, tensor<3x1xi32>) -> tensor<3xi32>', "tensor<3xi32>", "t; b; t"),
     "stablehlo.optimization_barrier": ("%r = stablehlo.optimization_barrier %bt : tensor<2xi32>", "tensor<2xi32>", "b; t"),
     "stablehlo.reduce": (f'%init = stablehlo.constant dense<3> : tensor<i32>\n%r = "stablehlo.reduce"(%bt, %init) <{{dimensions = array<i64: 0>}}> ({{{ADD}}}) : (tensor<2xi32>, tensor<i32>) -> tensor<i32>', "tensor<i32>", "3*b*t"),
     "stablehlo.reshape": ("%r = stablehlo.reshape %bt : (tensor<2xi32>) -> tensor<1x2xi32>", "tensor<1x2xi32>", "b; t"),

@@ -8,8 +8,7 @@
 // CHECK-DAG: %[[ONES:.+]] = "disc.shape"() {dims = ["1", "1"]}
 // CHECK: stablehlo.real_dynamic_slice %arg0, %[[FIRST]], %[[LAST]], %[[ONES]]
 func.func @main(%w: tensor<?x?xf32> {disc.shape = ["k", "3*n"]}) -> tensor<?x?xf32> {
-  %first = "disc.dim"() {dim = "2*n"} : () -> tensor<i32>
-  %start = stablehlo.reshape %first : (tensor<i32>) -> tensor<1xi32>
+  %start = "disc.sizes"() {dims = ["2*n"]} : () -> tensor<1xi32>
   %sizes = "disc.shape"() {dims = ["k", "n"]} : () -> tensor<2xi32>
   %y = "stablehlo.dynamic_gather"(%w, %start, %sizes) <{dimension_numbers = #stablehlo.gather<offset_dims = [0, 1], start_index_map = [1]>}> : (tensor<?x?xf32>, tensor<1xi32>, tensor<2xi32>) -> tensor<?x?xf32>
   return %y : tensor<?x?xf32>

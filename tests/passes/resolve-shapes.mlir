@@ -90,9 +90,7 @@ func.func @main(%x: tensor<?xf32> {disc.shape = ["b"]}) -> tensor<0xi32> {
 // An array of sizes is data where memory is needed, and a shape where an op reads it as one.
 // CHECK-LABEL: func.func @main
 // CHECK-DAG: %[[S:.+]] = "disc.shape"() {dims = ["4", "b"]} : () -> tensor<2xi32>
-// CHECK-DAG: %[[D:.+]] = "disc.dim"() {dim = "b"} : () -> tensor<i32>
-// CHECK: %[[R:.+]] = stablehlo.reshape %[[D]] : (tensor<i32>) -> tensor<1xi32>
-// CHECK: %[[V:.+]] = stablehlo.concatenate %{{.+}}, %[[R]], dim = 0
+// CHECK-DAG: %[[V:.+]] = "disc.sizes"() {dims = ["4", "b"]} : () -> tensor<2xi32>
 // CHECK: stablehlo.dynamic_reshape %{{.+}}, %[[S]]
 // CHECK: return %{{.+}}, %[[V]]
 func.func @main(%x: tensor<?x4xf32> {disc.shape = ["b", "4"]}) -> (tensor<4x?xf32>, tensor<2xi32>) {

@@ -88,7 +88,7 @@ class Elemental:
         if value in self.inputs:
             value = self.block.owner.operands[self.inputs[value]]
         op = producer(value)
-        if op is not None and op.name == "disc.shape":
+        if op is not None and op.name in ("disc.shape", "disc.sizes"):
             return tuple(Expr.parse(ir.StringAttr(d).value) for d in op.attributes["dims"])
         if op is not None and op.name == "disc.dim":
             return (Expr.parse(ir.StringAttr(op.attributes["dim"]).value),)

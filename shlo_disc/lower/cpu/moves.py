@@ -320,7 +320,7 @@ def _dim(e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Ma
     )
 
 
-def _shape(e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask) -> str:
+def _sizes(e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask) -> str:
     """A 1-D tensor of sizes used as data: select by position."""
     sizes = [Expr.parse(ir.StringAttr(d).value) for d in op.attributes["dims"]]
     element = element_of(value)
@@ -389,7 +389,7 @@ def _map(e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Ma
 
 MOVES = {
     "disc.dim": _dim,
-    "disc.shape": _shape,
+    "disc.sizes": _sizes,
     "stablehlo.bitcast_convert": _bitcast_convert,
     "stablehlo.broadcast_in_dim": _broadcast,
     "stablehlo.concatenate": _concatenate,

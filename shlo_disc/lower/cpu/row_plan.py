@@ -29,6 +29,7 @@ __all__ = ["Kept", "Layout", "Plan", "Sweep", "analyze_rows", "choose_row_lanes"
 _FREE = frozenset(
     {
         "disc.dim",
+        "disc.sizes",
         "stablehlo.broadcast_in_dim",
         "stablehlo.constant",
         "stablehlo.dynamic_broadcast_in_dim",

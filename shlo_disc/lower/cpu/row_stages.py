@@ -126,6 +126,6 @@ def _is_maximum(row: ir.Value, columns: ir.Value, before: Sequence[ir.Operation]
             found = True
         elif op is not None and op.name in _CHOICES:
             waiting += op.operands
-        elif op is None or op.name not in ("stablehlo.constant", "disc.shape"):
+        elif op is None or op.name not in ("stablehlo.constant", "disc.sizes"):
             return False
     return found
