@@ -76,12 +76,14 @@ def _write(folder: Path, signature: str, seeds: list[int]) -> None:
     from tests.fuzz.program import Program
     from tests.fuzz.shrink import shrunk
 
-    def fails(candidate: Program) -> bool:
-        failure = batches.check_apart(candidate).failure
-        return failure is not None and _alike(f"{failure.kind}: {failure.signature}", signature)
-
     program = min((generate(s) for s in seeds[:8]), key=lambda p: len(p.block.steps))
-    small = shrunk(program, fails)
+    with batches.Checker(compare=not signature.startswith(("error", "crash"))) as checker:
+
+        def fails(candidate: Program) -> bool:
+            failure = checker.check(candidate).failure
+            return failure is not None and _alike(f"{failure.kind}: {failure.signature}", signature)
+
+        small = shrunk(program, fails)
     folder.mkdir(exist_ok=True)
     path = folder / f"{program.seed}.py"
     path.write_text(f"# {signature}\n" + small.script())

@@ -15,7 +15,7 @@ from tests.fuzz.check import Failure, Outcome, check
 from tests.fuzz.generate import generate
 from tests.fuzz.program import Program
 
-__all__ = ["check_apart", "check_seeds", "prepare"]
+__all__ = ["Checker", "check_seeds", "prepare"]
 
 BATCH = 40
 """Programs a child checks: starting one takes as long as two programs."""
@@ -53,9 +53,14 @@ def _work(seeds: Sequence[int], pipe: Any) -> None:
         pipe.send((seed, check(generate(seed))))
 
 
-def _work_one(program: Program, pipe: Any) -> None:
+def _serve(pipe: Any) -> None:
     _quiet()
-    pipe.send(check(program))
+    while True:
+        try:
+            program, compare = pipe.recv()
+        except EOFError:
+            return
+        pipe.send(check(program, compare))
 
 
 @dataclass
@@ -115,22 +120,47 @@ def check_seeds(
         _end(child.process)
 
 
-def check_apart(program: Program, limit_s: float = LIMIT_S) -> Outcome:
-    """The outcome of one program, checked in a process of its own."""
-    context = _context()
-    ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=_work_one, args=(program, theirs))
-    process.start()
-    theirs.close()
-    try:
-        if not ours.poll(limit_s):
-            return Outcome(Failure("hang", "hang", f"no answer after {limit_s} s"))
-        return ours.recv()
-    except EOFError:
-        process.join()
-        return Outcome(_crash(process.exitcode))
-    finally:
-        _end(process)
+class Checker:
+    """Checks one program after the other in a process of its own, a new one after a crash."""
+
+    def __init__(self, compare: bool = True, limit_s: float = LIMIT_S) -> None:
+        self._compare = compare
+        self._limit_s = limit_s
+        self._process: Any = None
+        self._pipe: Any = None
+
+    def __enter__(self) -> Checker:
+        return self
+
+    def __exit__(self, *args: object) -> None:
+        self._end()
+
+    def check(self, program: Program) -> Outcome:
+        if self._process is None:
+            self._start()
+        try:
+            self._pipe.send((program, self._compare))
+            if self._pipe.poll(self._limit_s):
+                return self._pipe.recv()
+            failure = Failure("hang", "hang", f"no answer after {self._limit_s} s")
+        except (EOFError, ConnectionError):
+            self._process.join()
+            failure = _crash(self._process.exitcode)
+        self._end()
+        return Outcome(failure)
+
+    def _start(self) -> None:
+        context = _context()
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(target=_serve, args=(theirs,))
+        self._process.start()
+        theirs.close()
+
+    def _end(self) -> None:
+        if self._process is not None:
+            _end(self._process)
+            self._pipe.close()
+            self._process = None
 
 
 def _crash(code: int | None) -> Failure:

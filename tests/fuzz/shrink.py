@@ -42,7 +42,7 @@ def shrunk(program: Program, fails: Fails, most: int = 300) -> Program:
         program = tidy(program)
     while asked < most:
         before = program.script()
-        for ways in (_results, _prefixes, _steps, _bodies, _calls, _sizes, _kinds):
+        for ways in (_calls, _results, _prefixes, _steps, _bodies, _sizes, _kinds):
             program = _descend(program, ways, still)
         if program.script() == before:
             break

@@ -120,10 +120,14 @@ def test_another_result_of_a_later_call_is_found(monkeypatch):
 @pytest.mark.usefixtures("children")
 def test_a_crash_is_told_and_costs_one_program():
     crash = one_step(f"__import__('os').kill(__import__('os').getpid(), {int(signal.SIGSEGV)})")
-    failure = batches.check_apart(crash).failure
-    assert (failure.kind, failure.signature) == ("crash", "crash -11")
     hang = one_step("__import__('time').sleep(60)")
-    assert batches.check_apart(hang, limit_s=5).failure.kind == "hang"
+    right = one_step("jnp.abs($0) + 1.0")
+    with batches.Checker() as checker:
+        failure = checker.check(crash).failure
+        assert (failure.kind, failure.signature) == ("crash", "crash -11")
+        assert checker.check(right).failure is None
+    with batches.Checker(limit_s=5) as checker:
+        assert checker.check(hang).failure.kind == "hang"
 
 
 def test_a_program_is_made_small():
