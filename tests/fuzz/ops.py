@@ -603,19 +603,20 @@ def _variance(count: int) -> Rule:
 
 def custom_reduction(s: Scope) -> Draft | None:
     """Several results, or a combiner of one's own."""
-    x = s.pick(lambda v: v.rank > 0 and numbers(v) and settled(v))
-    if x is None:
+    x = s.pick(lambda v: v.rank > 0 and numbers(v) and settled(v) and not v.facts.special)
+    if x is None or (axis := some_axis(s, x, 1)) is None:
         return None
-    axis = s.rng.randrange(x.rank)
     y = s.pick(lambda v: v.shapes == x.shapes and v.dtype == x.dtype and settled(v))
-    zero = "jnp.array(0, $0.dtype)"
+    # XLA drops the start value where one element is reduced: only neutral ones mean the same.
+    limits = "jnp.finfo" if floats(x) else "jnp.iinfo"
+    low, high = (f"jnp.array({limits}($0.dtype).{end}, $0.dtype)" for end in ("min", "max"))
     if y is not None and s.chance(0.5):
         text = (
-            f"lax.reduce(($0, $1), ({zero}, {zero}), "
+            f"lax.reduce(($0, $1), ({low}, {high}), "
             f"lambda a, b: (lax.max(a[0], b[0]), lax.min(a[1], b[1])), ({axis},))"
         )
         return Draft(text, [x, y], moved(), results=2)
-    text = f"lax.reduce($0, {zero}, lambda a, b: lax.max(a, b), ({axis},))"
+    text = f"lax.reduce($0, {low}, lambda a, b: lax.max(a, b), ({axis},))"
     return Draft(text, [x], moved())
 
 
@@ -927,8 +928,18 @@ def literal(s: Scope) -> Draft | None:
 # -- looking up and writing -----------------------------------------------------------------------
 
 
-def index(s: Scope, ranks: Sequence[int] = (0, 1, 2)) -> Value | None:
-    return s.pick(lambda v: integers(v) and v.rank in ranks)
+def index(s: Scope, ranks: Sequence[int] = (0, 1, 2), like: Value | None = None) -> Value | None:
+    """An array of places. With x64 JAX converts unsigned ones to int32 where sizes are numbers,
+    to int64 where they are symbols: another place beyond 2**31, by JAX's choice.
+    """
+    return s.pick(
+        lambda v: (
+            integers(v)
+            and v.rank in ranks
+            and (like is None or v.rank == 0 or v.shapes == like.shapes)
+            and not (s.x64 and is_unsigned(v.dtype) and v.facts.magnitude >= 2**31)
+        )
+    )
 
 
 def gather(s: Scope) -> Draft | None:
@@ -945,7 +956,7 @@ def gather(s: Scope) -> Draft | None:
     ]
     operands = [x, i]
     if x.rank > 1:
-        j = s.pick(lambda v: integers(v) and (v.shapes == i.shapes or v.rank == 0))
+        j = index(s, like=i)
         if j is not None:
             options.append("$0[$1, $2]")
             if x.rank > 2:
@@ -1029,7 +1040,7 @@ def scatter_elements(s: Scope) -> Draft | None:
     i = index(s, (0, 1))
     if x is None or i is None or min(min(shape) for shape in x.shapes) < 1:
         return None
-    j = s.pick(lambda v: integers(v) and (v.shapes == i.shapes or v.rank == 0))
+    j = index(s, like=i)
     if j is None:
         return None
     where = s.rng.choice(["$1, $2", "$1, ..., $2", "..., $1, $2"])

@@ -133,3 +133,29 @@ def test_matrix_of_edit_distances():
         rng = rng_of(n, m)
         cases.append((rng.integers(0, 4, n, np.int32), rng.integers(0, 4, m, np.int32)))
     check_bits(distance, cases)
+
+
+@pytest.mark.parametrize("dtype", [*INTEGERS, "int64", "uint64"])
+def test_places_of_every_type_far_outside(dtype):
+    """Reads clamp their start; `fill` and updates leave out what is outside.
+
+    JAX narrows 64-bit places of the latter to 32 bits where sizes are numbers: not compared.
+    """
+    wide = np.dtype(dtype).itemsize == 8
+    low, high = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
+
+    def touched(x, i):
+        cut = jax.lax.dynamic_slice_in_dim(x, i[1], 2)
+        read = jnp.take(x, i, axis=0, mode="clip"), cut
+        written = jax.lax.dynamic_update_slice_in_dim(x, cut * 2, i[1], 0)
+        if wide:
+            return read, written
+        filled = jnp.take(x, i, axis=0, mode="fill")
+        return read, written, filled, x.at[i].add(1), x.at[i].set(7, mode="clip")
+
+    with jax.enable_x64(wide):
+        cases = [
+            (np.arange(n, dtype=np.float32), np.array([0, k, 2, low, high], dtype))
+            for n, k in ((6, high), (7, low), (5, high // 2 + 1), (4, 1))
+        ]
+        check_bits(touched, cases)

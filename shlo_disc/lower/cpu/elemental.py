@@ -178,7 +178,14 @@ class Elemental:
         return self.to_index(self.value_at(value, index, None), element_of(value))
 
     def to_index(self, register: str, element: Element) -> str:
-        """An integer register as index (scalar or lanes)."""
+        """An integer register as index (scalar or lanes).
+
+        An index has 63 bits and a sign: unsigned integers beyond that become the largest index,
+        which every clamp and every check of bounds treats alike.
+        """
+        if element.bits == 64 and not element.is_signed:
+            most = self.b.constant(2**63 - 1, self.b.type_of(register))
+            register = self.b.op("arith.minui", register, most)
         name = "arith.index_cast" if element.is_signed else "arith.index_castui"
         return self.b.cast(name, register, "index")
 
