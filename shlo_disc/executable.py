@@ -18,6 +18,7 @@ from shlo_disc.dynamic.program import ShapeProgram
 from shlo_disc.errors import ShapeMismatchError, UnsupportedError
 from shlo_disc.lower.cpu import codegen
 from shlo_disc.lower.host import HostProgram
+from shlo_disc.lower.host_prepare import TOO_LARGE
 from shlo_disc.lower.refused import Unfused
 from shlo_disc.passes.base import PassRecord
 from shlo_disc.report.describe import describe, memory_formula, total_work
@@ -147,9 +148,13 @@ class Executable:
             symbols=len(program.steps),
             pack_layouts=host.pack_keys,
             packable=sorted(host.packed_arguments),
-            guards=[check.message for check in program.checks],
+            guards=[
+                *(check.message for check in program.checks),
+                *([TOO_LARGE] if program.size_arguments else []),
+            ],
             donated=sorted(donated),
             reuses=list(host.reuses),
+            **({"size_arguments": sizes} if (sizes := list(program.size_arguments)) else {}),
         )
         self._fingerprint: int | None = None
 
@@ -191,12 +196,14 @@ class Executable:
         try:
             return call(*args)
         except ral.GuardError as error:
-            shapes = error.args[2]
+            shapes: Any = error.args[2]
+            elements: Sequence[Any] = error.args[3:]
             try:
-                self.program.evaluate(shapes)
+                self.program.evaluate(shapes, *elements)
             except ShapeMismatchError as explained:
                 raise explained from None
-            raise ShapeMismatchError(f"{self.name}: {error.args[1]}, got {shapes}") from None
+            got = f"{shapes}" + "".join(f", sizes {e}" for e in elements if e)
+            raise ShapeMismatchError(f"{self.name}: {error.args[1]}, got {got}") from None
         except ral.ArgumentError as error:
             index, kind, what = error.args
             where = f"argument {index} ({self.program.names[index]!r}): " if index >= 0 else ""

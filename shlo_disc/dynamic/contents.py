@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from shlo_disc.dynamic import attributes as attr
-from shlo_disc.dynamic.arithmetic import ELEMENTWISE, Condition, Entry, evaluate
+from shlo_disc.dynamic.arithmetic import BITS_READ, ELEMENTWISE, Condition, Entry, evaluate
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.mlir import ir, stablehlo
 
@@ -47,7 +47,20 @@ def follow(s: ShapeAnalysis, op: ir.Operation, kind: IntegerType) -> Entries | N
     if operands is None:
         return None
     rows = [o * kind.elements if len(o) == 1 else o for o in operands]
-    return tuple(_element(s, op.name, column, kind) for column in zip(*rows, strict=True))
+    columns = list(zip(*rows, strict=True))
+    if op.results[0] in s.sized:
+        exact = [ELEMENTWISE[op.name](s.arithmetic, *column) for column in columns]
+        return tuple(_sized(s, op, e, c, kind) for e, c in zip(exact, columns, strict=True))
+    return tuple(_element(s, op.name, column, kind) for column in columns)
+
+
+def _sized(
+    s: ShapeAnalysis, op: ir.Operation, exact: Entry, operands: Sequence[Entry], kind: IntegerType
+) -> Entry:
+    """An element that a size is computed from: what would wrap is refused when a call starts."""
+    if isinstance(exact, Expr) and not exact.is_const and op.name not in BITS_READ:
+        return s.fitted(op, exact, kind)
+    return _element(s, op.name, operands, kind)
 
 
 def _element(s: ShapeAnalysis, name: str, operands: Sequence[Entry], kind: IntegerType) -> Entry:
@@ -122,6 +135,12 @@ def _convert(s: ShapeAnalysis, op: ir.Operation, kind: IntegerType) -> Entries |
     entries = s.entries(op.operands[0])
     if entries is None:
         return None
+    if op.results[0] in s.sized and kind.width > 1:
+        return tuple(
+            s.fitted(op, e, kind) if isinstance(e, Expr) and not e.is_const
+            else _converted(s, e, kind)
+            for e in entries
+        )  # fmt: skip
     return tuple(_converted(s, e, kind) for e in entries)
 
 

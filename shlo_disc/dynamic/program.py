@@ -29,11 +29,14 @@ class Solve:
     scale: int
     offset: Expr
     """Over symbols solved before."""
+    is_element: bool = False
+    """The symbol is element `axis` of the argument, in row-major order, not a dimension."""
 
     @property
     def size(self) -> str:
-        """The name of the size read, as it occurs in checks."""
-        return size_symbol(self.argument, self.axis)
+        """The name of the number read, as it occurs in checks."""
+        name = element_symbol if self.is_element else size_symbol
+        return name(self.argument, self.axis)
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,11 @@ def size_symbol(argument: int, axis: int) -> str:
     return f"size__{argument}__{axis}"
 
 
+def element_symbol(argument: int, index: int) -> str:
+    """The name of an element of a size argument."""
+    return f"element__{argument}__{index}"
+
+
 @dataclass(frozen=True)
 class ShapeProgram:
     """Everything a call must work out from the sizes of its arguments."""
@@ -69,6 +77,13 @@ class ShapeProgram:
     results: tuple[tuple[Expr, ...], ...]
     steps: tuple[Solve, ...]
     checks: tuple[Check, ...]
+    size_arguments: tuple[int, ...] = ()
+    """Arguments whose elements are sizes."""
+
+    @property
+    def elements(self) -> list[str]:
+        """The names of the elements of size arguments, in the order the runtime reads them."""
+        return [step.size for step in self.steps if step.is_element]
 
     @property
     def symbol_names(self) -> list[str]:
@@ -87,7 +102,7 @@ class ShapeProgram:
         results = tuple(shapes.shape(v) for v in last.operands)
         arguments = tuple(shapes.arguments)
         paths = tuple(names) or tuple(f"args[{i}]" for i in range(len(arguments)))
-        steps = tuple(_solve(arguments))
+        steps = tuple(_solve(arguments, shapes.size_arguments))
         checks = tuple(_checks(arguments, paths, steps, shapes))
         known = {step.symbol for step in steps}
         used = [e for shape in results for e in shape] + [
@@ -97,12 +112,15 @@ class ShapeProgram:
             if not size.symbols() <= known:
                 names_text = ", ".join(sorted(size.symbols() - known))
                 raise InvalidModuleError(f"the size {size} has {names_text}, no argument's size")
-        return ShapeProgram(arguments, paths, results, steps, checks)
+        return ShapeProgram(
+            arguments, paths, results, steps, checks, tuple(sorted(shapes.size_arguments))
+        )
 
     def evaluate(
-        self, sizes: Sequence[Sequence[int]]
+        self, sizes: Sequence[Sequence[int]], elements: Sequence[int] = ()
     ) -> tuple[dict[str, int], list[tuple[int, ...]]]:
-        """(symbol values, result shapes) for the shapes of all arguments.
+        """(symbol values, result shapes) for the shapes of all arguments and the elements of
+        size arguments.
 
         Raises ShapeMismatchError naming the argument, its sizes and the constraint it breaks.
         """
@@ -115,6 +133,7 @@ class ShapeProgram:
         env = {
             size_symbol(i, k): int(n) for i, shape in enumerate(sizes) for k, n in enumerate(shape)
         }
+        env.update(zip(self.elements, elements, strict=True))
         for step in self.steps:
             env[step.symbol] = (env[step.size] - step.offset.evaluate(env)) // step.scale
         for check in self.checks:
@@ -147,10 +166,11 @@ class ShapeProgram:
         where = _argument(check.argument, self.names)
         got = env[size_symbol(check.argument, check.axis)]
         said = f"{where}: dimension {check.axis} is {got}, but"
-        if any((s.argument, s.axis) == (check.argument, check.axis) for s in self.steps):
+        dimensions = [s for s in self.steps if not s.is_element]
+        if any((s.argument, s.axis) == (check.argument, check.axis) for s in dimensions):
             # Where the symbol is read, only its divisor can be wrong.
             (step,) = (
-                s for s in self.steps if (s.argument, s.axis) == (check.argument, check.axis)
+                s for s in dimensions if (s.argument, s.axis) == (check.argument, check.axis)
             )
             rest = step.offset.symbols()
             return (
@@ -170,18 +190,26 @@ class ShapeProgram:
         return f" ({'; '.join(texts)})" if texts else ""
 
     def _place(self, step: Solve) -> str:
-        return f"dimension {step.axis} of {_argument(step.argument, self.names)}"
+        part = "element" if step.is_element else "dimension"
+        return f"{part} {step.axis} of {_argument(step.argument, self.names)}"
 
 
 def _argument(index: int, names: Sequence[str]) -> str:
     return f"argument {index} ({names[index]!r})"
 
 
-def _solve(arguments: Sequence[Sequence[Expr]]) -> list[Solve]:
+def _solve(
+    arguments: Sequence[Sequence[Expr]], elements: Mapping[int, Sequence[str]]
+) -> list[Solve]:
     """The symbols in an order in which each follows from one size and those before it."""
     axes = [(i, k, e) for i, shape in enumerate(arguments) for k, e in enumerate(shape)]
     unknown = {name for _, _, size in axes for name in size.symbols()}
-    steps: list[Solve] = []
+    steps = [
+        Solve(name, argument, k, 1, Expr.const(0), is_element=True)
+        for argument, names in sorted(elements.items())
+        for k, name in enumerate(names)
+    ]
+    unknown -= {step.symbol for step in steps}
     while unknown:
         found = _next_step(axes, unknown)
         if found is None:
@@ -241,7 +269,7 @@ def _checks(
             message = f"the size {step.symbol} must be at least 1"
             checks.append(Check(Expr.symbol(step.symbol), ">=", Expr.const(1), message))
     # Reading s = (size - offset) / 1 makes its own equation true.
-    solved = {(s.argument, s.axis) for s in steps if s.scale == 1}
+    solved = {(s.argument, s.axis) for s in steps if s.scale == 1 and not s.is_element}
     for argument, shape in enumerate(arguments):
         for axis, size in enumerate(shape):
             if not size.is_const and (argument, axis) not in solved:

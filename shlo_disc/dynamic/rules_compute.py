@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from shlo_disc.dynamic import attributes as attr
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.rules import DYNAMIC, ONE, ZERO, Rule, Shape, refuse
+from shlo_disc.dynamic.size_sources import SizeFromData
 from shlo_disc.errors import InvalidModuleError
 from shlo_disc.locations import source_line
 from shlo_disc.mlir import ir, stablehlo
@@ -109,7 +110,7 @@ def _disc_reduce_window(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
     found = [s.scalar(v) for v in list(op.operands)[2 * count :]]
     numbers = [n for n in found if n is not None]
     if len(numbers) != len(found):
-        raise refuse(op, "a window whose size depends on data", "compute it from shapes")
+        raise SizeFromData.of(op, 2 * count + found.index(None))
     window, low, high = numbers
     axis = attr.integer(op, "dimension")
     shape[axis] = _window(s, op, shape[axis], (low, high), ONE, window, ONE, ONE)

@@ -24,11 +24,15 @@ from shlo_disc.dynamic.contents import MAX_ELEMENTS, Entries, IntegerType, follo
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.rules import DYNAMIC, MOVING_RULES, Rule, Shape, refuse
 from shlo_disc.dynamic.rules_compute import COMPUTE_RULES
+from shlo_disc.dynamic.size_sources import GLOBAL, SizeFromData, sources_of_size
 from shlo_disc.errors import InvalidModuleError, UnsupportedError
 from shlo_disc.locations import source_line
 from shlo_disc.mlir import ir
 
-__all__ = ["RULES", "Guard", "ShapeAnalysis", "analyze"]
+__all__ = ["RULES", "SIZES", "Guard", "ShapeAnalysis", "analyze"]
+
+SIZES = "disc.sizes"
+"""On an argument whose elements are sizes: their symbols."""
 
 RULES: dict[str, Rule] = {**MOVING_RULES, **COMPUTE_RULES}
 """Op name -> result shapes from operand shapes; ops with regions that run are in REGION_RULES."""
@@ -64,12 +68,17 @@ class ShapeAnalysis:
         self.guards: list[Guard] = []
         self.arguments: list[Shape] = []
         """The shape of every argument of `main`, as written or as made up."""
+        self.size_arguments: dict[int, tuple[str, ...]] = {}
+        """Arguments whose elements are sizes, and the symbols of these."""
+        self.sized: set[ir.Value] = set()
+        """Integers computed from size arguments that end in a size: they must not wrap."""
         self.positive: set[str] = set()
         """Symbols that JAX promises are at least 1: those of `disc.shape`."""
         self._shapes: dict[ir.Value, Shape] = {}
         self._contents: dict[ir.Value, Entries] = {}
         self._types: dict[ir.Type, _Type | None] = {}
         self._parsed: dict[ir.Attribute, Expr] = {}
+        self._element_symbols: set[str] = set()
         self._proved: set[tuple[Expr, str, Expr]] = set()
         """Preconditions that hold, by proof or by guard."""
 
@@ -77,8 +86,8 @@ class ShapeAnalysis:
 
     @property
     def symbols(self) -> tuple[str, ...]:
-        """The symbols of the argument shapes, in order of appearance."""
-        found: dict[str, None] = {}
+        """The symbols of the argument shapes, in order of appearance, after those of elements."""
+        found = {name: None for names in self.size_arguments.values() for name in names}
         for shape in self.arguments:
             for size in shape:
                 found.update(dict.fromkeys(sorted(size.symbols())))
@@ -151,11 +160,7 @@ class ShapeAnalysis:
         """The contents of a shape operand; raises UnsupportedError when they depend on data."""
         found = self.elements(op.operands[index])
         if found is None:
-            raise refuse(
-                op,
-                f"operand {index} is a size that depends on data, not only on argument sizes",
-                "pass the size as a static argument, or pad to a size that is known",
-            )
+            raise SizeFromData.of(op, index)
         return found
 
     def same_shape(self, op: ir.Operation, values: Sequence[ir.Value]) -> Shape:
@@ -226,6 +231,8 @@ class ShapeAnalysis:
             shape = self._argument(argument, index, attributes)
             self._shapes[argument] = shape
             self.arguments.append(shape)
+            if SIZES in attributes or argument in self.sized:
+                self._size_argument(argument, index, attributes)
         for guard in known[len(self.guards) :]:  # arguments give the same ones again
             self._assume(guard)
         self._block(block)
@@ -259,6 +266,39 @@ class ShapeAnalysis:
                 )
                 self._assume(Guard(written[axis], "==", Expr.const(n), message))
         return tuple(written)
+
+    def _size_argument(self, argument: ir.Value, index: int, attributes: Any) -> None:
+        """The elements of `argument` are sizes: a symbol for each, at least 0."""
+        kind = self._type(argument.type)
+        assert kind is not None
+        assert kind.integer is not None
+        if SIZES in attributes:
+            names = [ir.StringAttr(name).value for name in ir.ArrayAttr(attributes[SIZES])]
+        elif GLOBAL in attributes:
+            names = [ir.StringAttr(attributes[GLOBAL]).value]
+        else:
+            names = [f"n{index}_{k}" for k in range(kind.integer.elements)]
+        self.size_arguments[index] = tuple(names)
+        self._element_symbols.update(names)
+        _, width, is_unsigned, _ = kind.integer
+        for name in names:
+            symbol = Expr.symbol(name)
+            message = f"argument {index} holds the size {name}, which must not be negative"
+            self._assume(Guard(symbol, ">=", Expr.const(0), message))
+            if width < 64:
+                most = (1 << (width if is_unsigned else width - 1)) - 1
+                self.constraints.add_upper(symbol, most)
+        self._contents[argument] = tuple(Expr.symbol(name) for name in names)
+
+    def fitted(self, op: ir.Operation, entry: Expr, kind: IntegerType) -> Expr:
+        """`entry` under a guard that it does not wrap in the element type of `op`'s result."""
+        low = 0 if kind.is_unsigned else -(1 << kind.width - 1)
+        high = low + (1 << kind.width) - 1
+        if kind.width < 64:
+            self.require(op, entry, "<=", Expr.const(high))
+        if kind.width < 64 or kind.is_unsigned:
+            self.require(op, entry, ">=", Expr.const(low))
+        return entry
 
     def _finish(self) -> None:
         """Put every shape in terms of the symbols that stand for equal ones."""
@@ -337,6 +377,8 @@ class ShapeAnalysis:
             for n, size in zip(declared, shape, strict=True):
                 if n not in (DYNAMIC, size):
                     self.require_equal(op, size, Expr.const(n))
+                if self._element_symbols and not self._element_symbols.isdisjoint(size.symbols()):
+                    self.require(op, size, ">=", Expr.const(0))
             refined.append(
                 tuple(
                     size if n == DYNAMIC else Expr.const(n)
@@ -362,6 +404,8 @@ class ShapeAnalysis:
 
     def _assertion(self, op: ir.Operation) -> None:
         condition = self.arithmetic.settled(self.truth(op.operands[0]))
+        if condition is None and not self.sized.issuperset(sources_of_size(op.operands[0])):
+            raise SizeFromData.of(op, 0)
         if condition is True:
             return
         message = self._assertion_message(op)
@@ -516,11 +560,18 @@ def analyze(module: ir.Module | ir.Operation) -> ShapeAnalysis:
     root = module.operation
     main = root if root.name == "func.func" else _main(root)
     known: list[Guard] = []
+    sized: set[ir.Value] = set()
     while True:
         analysis = ShapeAnalysis()
+        analysis.sized = sized
         try:
             analysis._function(main, known)
-        except UnsupportedError:
+        except UnsupportedError as error:
+            if isinstance(error, SizeFromData):
+                more = sources_of_size(error.operand)
+                if not more <= sized:
+                    sized, known = sized | more, []
+                    continue
             # Guards are checked before anything runs, so they hold in front of their operation,
             # too: cse moves the division of an exported `3*b + 1` in front of its assertion.
             if len(analysis.guards) <= len(known):

@@ -291,6 +291,9 @@ def _describe(
     """Attach `disc.shape` and `disc.name` to the array arguments."""
     arrays = [i for i in range(len(main.arguments)) if _global_name(main, i) is None]
     attributes = [_argument_attributes(main, i) for i in range(len(main.arguments))]
+    for index in range(len(attributes)):
+        if symbol := _global_name(main, index):
+            attributes[index]["disc.name"] = ir.StringAttr.get(symbol)
     if shapes is not None and len(shapes) != len(arrays):
         raise ValueError(f"{len(shapes)} shapes were given for {len(arrays)} array arguments")
     for position, index in enumerate(arrays):
@@ -316,7 +319,8 @@ _LINEAR = re.compile(r"(?:(?P<k>\d+)\*)?(?P<s>[A-Za-z_]\w*)(?: (?P<sign>[+-]) (?
 def _solve_sizes(main: Any) -> None:
     """Replace leading size arguments (`jax.global_constant`) by sizes of the array arguments.
 
-    A size argument is found as `s`, `k*s` or `k*s + c` in some `disc.shape`.
+    A size argument is found as `s`, `k*s` or `k*s + c` in some `disc.shape`. One that is not stays
+    an argument, which a call passes.
     """
     wanted = {
         i: name for i in range(len(main.arguments)) if (name := _global_name(main, i)) is not None
@@ -327,11 +331,7 @@ def _solve_sizes(main: Any) -> None:
     replacements: dict[int, Callable[[], ir.Value]] = {}
     for index, symbol in wanted.items():
         if symbol not in places:
-            raise UnsupportedError(
-                f"argument {index} of @main is the size '{symbol}', which no argument shape of the "
-                f"form {symbol}, k*{symbol} or k*{symbol} + c gives; pass the shapes of the "
-                "arguments or add an argument that has this size"
-            )
+            continue
         argument, axis, factor, offset = places[symbol]
         kind = main.arguments[index].type
 
@@ -345,7 +345,8 @@ def _solve_sizes(main: Any) -> None:
             return _size(value, axis, factor, offset, kind)
 
         replacements[index] = build
-    _erase_arguments(main, replacements)
+    if replacements:
+        _erase_arguments(main, replacements)
 
 
 def _size_places(main: Any) -> dict[str, tuple[int, int, int, int]]:

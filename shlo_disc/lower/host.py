@@ -104,7 +104,7 @@ def emit_host(
     run_text = run.emit()
     if run.refused:
         raise Refused(run.refused)
-    prepare_text = prepare(program, run.slot_sizes, run.workspaces)
+    prepare_text = prepare(program, run.slot_sizes, list(run.workspaces))
     return HostProgram(
         prepare_text + run_text,
         list(run.kernels.values()),

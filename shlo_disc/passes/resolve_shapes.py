@@ -27,7 +27,7 @@ from typing import ClassVar
 from shlo_disc import dialect
 from shlo_disc.dynamic.arithmetic import exceeds
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.dynamic.shapes import Guard, ShapeAnalysis, analyze
+from shlo_disc.dynamic.shapes import SIZES, Guard, ShapeAnalysis, analyze
 from shlo_disc.mlir import ir, ops_of, producer, run_pipeline, walk
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.op_classes import RESULT_SHAPE_OPERAND, size_operands
@@ -56,7 +56,8 @@ class ResolveShapes(Pass):
         state = _State(analysis, main.operation.regions[0].blocks[0])
         ops: list[ir.Operation] = []
         walk(module, ops.append)
-        changed = sum(_resolve(op, state) for op in ops)
+        changed = _mark_size_arguments(main.operation, analysis)
+        changed += sum(_resolve(op, state) for op in ops)
         # Ops go only now: a value that is gone could lend its address to another in `analysis`.
         changed += _place_guards(module, analysis.guards, state.block)
         if changed:
@@ -66,6 +67,24 @@ class ResolveShapes(Pass):
             )
             dialect.tidy(module)
         return changed
+
+
+def _mark_size_arguments(main: ir.Operation, analysis: ShapeAnalysis) -> int:
+    """Say which arguments hold sizes: what showed that is gone after this pass."""
+    if not analysis.size_arguments:
+        return 0
+    count = len(main.regions[0].blocks[0].arguments)
+    known = ir.ArrayAttr(main.attributes["arg_attrs"]) if "arg_attrs" in main.attributes else None
+    rows = [
+        {a.name: a.attr for a in ir.DictAttr(known[k])} if known is not None else {}
+        for k in range(count)
+    ]
+    changed = 0
+    for index, names in analysis.size_arguments.items():
+        changed += SIZES not in rows[index]
+        rows[index][SIZES] = ir.ArrayAttr.get([_text(name) for name in names])
+    main.attributes["arg_attrs"] = ir.ArrayAttr.get([ir.DictAttr.get(row) for row in rows])
+    return changed
 
 
 @dataclass

@@ -51,7 +51,8 @@ class Executable:
     many `prepare` writes. pack_layouts: the key of each pack slot. packable: the arguments that
     may be packed. guards: what each guard asks, for messages. donated: arguments whose arrays a
     call deletes. reuses: pairs (donated argument, result) that may share memory, where nothing else
-    refers to it. keep_alive: owns the machine code.
+    refers to it. keep_alive: owns the machine code. size_arguments: integer arguments of static
+    sizes whose elements `prepare` gets, behind the sizes of all arguments.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class Executable:
         donated: Sequence[int] = ...,
         reuses: Sequence[tuple[int, int]] = ...,
         keep_alive: object = None,
+        size_arguments: Sequence[int] = ...,
     ) -> None: ...
     @property
     def name(self) -> str: ...

@@ -223,7 +223,9 @@ def profile(executable: Executable, leaves: Sequence[Any], calls: int | None = N
     if calls is not None and calls < 1:
         raise ValueError(f"a profile needs at least one call, got calls={calls}")
     _, run = codegen.compile_host(marked_host(executable.host.text))
-    sizes, _ = executable.program.evaluate([np.shape(leaf) for leaf in leaves])
+    program = executable.program
+    elements = [int(n) for k in program.size_arguments for n in np.asarray(leaves[k]).reshape(-1)]
+    sizes, _ = program.evaluate([np.shape(leaf) for leaf in leaves], elements)
     # A donated jax.Array could be passed only once; numpy's memory is not taken over.
     donated = executable.donated
     leaves = [np.array(leaf) if k in donated else leaf for k, leaf in enumerate(leaves)]

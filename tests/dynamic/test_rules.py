@@ -768,15 +768,17 @@ def test_bounded_sizes_are_refused():
 
 def test_a_size_from_data_names_the_op_and_the_line():
     body = (
-        "%r = stablehlo.dynamic_iota %k, dim = 0 : (tensor<1xi32>) -> tensor<?xf32> "
+        "%i = stablehlo.convert %k : (tensor<1xf32>) -> tensor<1xi32>\n"
+        "%r = stablehlo.dynamic_iota %i, dim = 0 : (tensor<1xi32>) -> tensor<?xf32> "
         'loc("model.py":7:3)'
     )
-    text = function({"k": ("tensor<1xi32>", None)}, body, [("%r", "tensor<?xf32>")])
+    text = function({"k": ("tensor<1xf32>", None)}, body, [("%r", "tensor<?xf32>")])
     with pytest.raises(UnsupportedError) as error:
         run(text)
     assert str(error.value) == (
         "model.py:7: stablehlo.dynamic_iota: operand 0 is a size that depends on data, not only on "
-        "argument sizes; pass the size as a static argument, or pad to a size that is known"
+        "argument sizes; pass the size as an integer argument or a static argument, or pad to a "
+        "size that is known"
     )
 
 

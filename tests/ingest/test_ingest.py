@@ -116,12 +116,15 @@ def test_lowered_text_has_its_size_arguments_solved():
     assert "stablehlo.divide" in body
 
 
-def test_a_size_no_argument_shows_is_refused_by_name():
+def test_a_size_no_argument_shows_stays_an_argument():
     b, t = export.symbolic_shape("b, t")
     specs = (spec(b * t, 4), spec(b))
     text = jax.jit(lambda x, y: x.sum() + t + y).trace(*specs).lower().as_text()
-    with pytest.raises(UnsupportedError, match="argument 1 of @main is the size 't'"):
-        normal(text, shapes=[["b*t", "4"], ["b"]])
+    module, _ = normal(text, shapes=[["b*t", "4"], ["b"]])
+    (main,) = module.body.operations
+    assert str(main.arguments[0].type) == "tensor<i32>"
+    assert str(main.arg_attrs[0]["jax.global_constant"]) == '"t"'
+    assert len(main.arguments) == 3  # b is a size of the last one
 
 
 def test_older_leading_sizes_without_an_attribute_are_data():

@@ -40,7 +40,8 @@ struct disc_context {
 };
 
 /* Generated, one pair per executable.
- * disc_prepare: from the sizes of all arguments (concatenated, row by row) compute the symbols, the sizes of
+ * disc_prepare: from the sizes of all arguments (concatenated, row by row), then the elements of
+ * the arguments that are sizes themselves, compute the symbols, the sizes of
  * all results (concatenated) and the arena size in bytes. Returns 0, or 1 + the index of the first
  * guard that does not hold (nothing else is then written). */
 typedef int64_t (*disc_prepare)(const int64_t* arg_sizes, int64_t* symbols, int64_t* result_sizes,

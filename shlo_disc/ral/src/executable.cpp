@@ -106,10 +106,45 @@ int64_t array_bytes(DType dtype, int64_t rank, const int64_t* sizes) {
   return bytes;
 }
 
+namespace {
+
+int64_t element_count(const ArgumentSpec& argument) {
+  int64_t count = 1;
+  for (const int64_t size : argument.sizes) count *= size;
+  return count;
+}
+
+template <typename T>
+int64_t* widen(const void* from, int64_t count, int64_t* to) {
+  const T* const elements = static_cast<const T*>(from);
+  for (int64_t i = 0; i < count; ++i) *to++ = static_cast<int64_t>(elements[i]);
+  return to;
+}
+
+}  // namespace
+
+void Executable::read_size_elements(void* const* arguments, int64_t* out) const {
+  for (const size_t i : spec_.size_arguments) {
+    const int64_t count = element_count(spec_.arguments[i]);
+    switch (spec_.arguments[i].dtype) {
+      case DType::kInt8: out = widen<int8_t>(arguments[i], count, out); break;
+      case DType::kInt16: out = widen<int16_t>(arguments[i], count, out); break;
+      case DType::kInt32: out = widen<int32_t>(arguments[i], count, out); break;
+      case DType::kInt64: out = widen<int64_t>(arguments[i], count, out); break;
+      case DType::kUInt8: out = widen<uint8_t>(arguments[i], count, out); break;
+      case DType::kUInt16: out = widen<uint16_t>(arguments[i], count, out); break;
+      case DType::kUInt32: out = widen<uint32_t>(arguments[i], count, out); break;
+      case DType::kUInt64: out = widen<uint64_t>(arguments[i], count, out); break;
+      default: break;  // refused when the program was made
+    }
+  }
+}
+
 Executable::Executable(ProgramSpec spec) : spec_(std::move(spec)) {
   for (const ArgumentSpec& argument : spec_.arguments) {
     argument_ranks_ += static_cast<int64_t>(argument.sizes.size());
   }
+  for (const size_t i : spec_.size_arguments) size_elements_ += element_count(spec_.arguments[i]);
   for (const ResultSpec& result : spec_.results) result_ranks_ += result.rank;
   for (const std::string& layout : spec_.pack_layouts) pack_keys_.push_back(pack_key(layout));
 }

@@ -48,6 +48,8 @@ struct ProgramSpec {
   std::vector<ArgumentSpec> arguments;
   std::vector<ResultSpec> results;
   int64_t symbols = 0;
+  // Integer arguments whose elements the program reads as sizes.
+  std::vector<size_t> size_arguments;
   // (argument, result): the result may be written where the donated argument is.
   std::vector<std::pair<size_t, size_t>> reuses;
   bool donates = false;                   // is any argument donated
@@ -82,7 +84,13 @@ class Executable {
   bool add_constant(const void* data, size_t bytes);
 
   const ProgramSpec& spec() const { return spec_; }
+  // Numbers `prepare` takes: the sizes of all arguments, then the elements of size arguments.
+  int64_t prepared_numbers() const { return argument_ranks_ + size_elements_; }
   int64_t argument_ranks() const { return argument_ranks_; }
+  int64_t size_elements() const { return size_elements_; }
+  // Writes the elements of the size arguments; arguments have passed check(). A ui64 from 2^63 on
+  // comes out negative, as no size is.
+  void read_size_elements(void* const* arguments, int64_t* out) const;
   int64_t result_ranks() const { return result_ranks_; }
 
   // Checks one argument; sizes: `rank` entries.
@@ -117,6 +125,7 @@ class Executable {
   std::vector<const void*> constants_;
   std::vector<std::unique_ptr<PackOwner>> constant_owners_;
   int64_t argument_ranks_ = 0;
+  int64_t size_elements_ = 0;
   int64_t result_ranks_ = 0;
 };
 

@@ -127,7 +127,7 @@ Error* call(CallFrame* frame) {
   }
 
   SmallVector<void*, 64> pointers(given);
-  SmallVector<int64_t, 128> sizes(static_cast<size_t>(executable->argument_ranks()));
+  SmallVector<int64_t, 128> sizes(static_cast<size_t>(executable->prepared_numbers()));
   int64_t* next = sizes.data();
   for (size_t i = 0; i < given; ++i) {
     const int64_t* dims = nullptr;
@@ -153,6 +153,7 @@ Error* call(CallFrame* frame) {
     }
     next = std::copy_n(dims, rank, next);
   }
+  executable->read_size_elements(pointers.data(), next);
 
   SmallVector<int64_t, 64> symbols(static_cast<size_t>(spec.symbols));
   SmallVector<int64_t, 64> result_sizes(static_cast<size_t>(executable->result_ranks()));

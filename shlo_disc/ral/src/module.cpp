@@ -8,6 +8,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -62,7 +63,7 @@ void init_executable(
     std::vector<ResultRow> results, int64_t symbols, std::vector<std::string> pack_layouts,
     const std::vector<int64_t>& packable, std::vector<std::string> guards,
     const std::vector<int64_t>& donated, const std::vector<std::pair<int64_t, int64_t>>& reuses,
-    const nb::object& keep_alive) {
+    const nb::object& keep_alive, const std::vector<int64_t>& size_arguments) {
   if (prepare == 0 || run == 0) throw nb::value_error("prepare and run must be addresses");
   if (symbols < 0) throw nb::value_error("symbols must not be negative");
   ProgramSpec spec;
@@ -90,6 +91,18 @@ void init_executable(
       throw nb::index_error("donated names an argument that does not exist");
     }
     spec.arguments[static_cast<size_t>(i)].donated = spec.donates = true;
+  }
+  for (const int64_t i : size_arguments) {
+    if (i < 0 || i >= static_cast<int64_t>(spec.arguments.size())) {
+      throw nb::index_error("size_arguments names an argument that does not exist");
+    }
+    const ArgumentSpec& argument = spec.arguments[static_cast<size_t>(i)];
+    const bool is_static = std::find(argument.sizes.begin(), argument.sizes.end(), -1) ==
+                           argument.sizes.end();
+    if (!is_static || argument.dtype < DType::kInt8 || argument.dtype > DType::kUInt64) {
+      throw nb::value_error("a size argument must be an integer array of static sizes");
+    }
+    spec.size_arguments.push_back(static_cast<size_t>(i));
   }
   for (const auto& [argument, result] : reuses) {
     if (argument < 0 || argument >= static_cast<int64_t>(spec.arguments.size()) || result < 0 ||
@@ -221,7 +234,7 @@ NB_MODULE(_ral, m) {
       new_error("ArgumentError", "An argument does not fit; args: (index, kind, what).",
                 PyExc_TypeError, &errors().argument);
   m.attr("GuardError") = new_error(
-      "GuardError", "A guard of the program does not hold; args: (index, what, shapes).",
+      "GuardError", "A guard of the program does not hold; args: (index, what, shapes), and elements of size arguments.",
       PyExc_ValueError, &errors().guard);
 
   nb::class_<JaxBridge>(m, "JaxBridge")
@@ -244,7 +257,8 @@ NB_MODULE(_ral, m) {
            "constants"_a, "arguments"_a, "results"_a, "symbols"_a,
            "pack_layouts"_a = std::vector<std::string>(), "packable"_a = std::vector<int64_t>(),
            "guards"_a = std::vector<std::string>(), "donated"_a = std::vector<int64_t>(),
-           "reuses"_a = std::vector<std::pair<int64_t, int64_t>>(), "keep_alive"_a = nb::none())
+           "reuses"_a = std::vector<std::pair<int64_t, int64_t>>(), "keep_alive"_a = nb::none(),
+           "size_arguments"_a = std::vector<int64_t>())
       .def("call",
            [](const PyExecutable& self, JaxBridge& bridge, nb::handle leaves) {
              return checked(self.call(&bridge, leaves.ptr()));

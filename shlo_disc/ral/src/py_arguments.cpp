@@ -86,7 +86,7 @@ CallArguments::CallArguments(const Executable& executable, const std::vector<PyR
       owners_(descrs.size()),
       leaves_(descrs.size()),
       memory_(descrs.size()),
-      sizes_(static_cast<size_t>(executable.argument_ranks())),
+      sizes_(static_cast<size_t>(executable.prepared_numbers())),
       next_size_(sizes_.data()) {}
 
 CallArguments::~CallArguments() {
@@ -117,6 +117,7 @@ bool CallArguments::read(PyObject* leaves) {
     owners_[i] = nullptr;
     if (!read_one(i, leaves_[i])) return false;
   }
+  executable_.read_size_elements(pointers_.data(), next_size_);
   // Only now: an array that is passed twice in its first call has not been seen before.
   for (ArrayRecord* record : first_seen_) {
     if (record->owner == nullptr) record->owner = std::make_unique<PackOwner>();
@@ -350,6 +351,18 @@ PyObject* CallArguments::shapes() {
       PyTuple_SET_ITEM(shape.get(), static_cast<Py_ssize_t>(axis), value);
     }
     PyTuple_SET_ITEM(all.get(), static_cast<Py_ssize_t>(i), shape.release());
+  }
+  return all.release();
+}
+
+PyObject* CallArguments::size_elements() {
+  const int64_t count = executable_.size_elements();
+  PyRef all(PyTuple_New(count));
+  if (!all) return nullptr;
+  for (int64_t i = 0; i < count; ++i) {
+    PyObject* const value = PyLong_FromLongLong(sizes_.data()[executable_.argument_ranks() + i]);
+    if (value == nullptr) return nullptr;
+    PyTuple_SET_ITEM(all.get(), i, value);
   }
   return all.release();
 }

@@ -43,6 +43,8 @@ class CallArguments {
   PyObject* device() const { return device_; }
   // ((2, 3), (3,)): the sizes of all arguments, for messages.
   PyObject* shapes();
+  // (3, 5): the elements of size arguments, for messages.
+  PyObject* size_elements();
 
  private:
   bool read_one(size_t index, PyObject* leaf);

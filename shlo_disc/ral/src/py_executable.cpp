@@ -52,8 +52,13 @@ PyObject* raise_guard_error(const Executable& executable, int64_t guard, CallArg
   const std::string what = executable.describe_guard(guard);
   const PyRef shapes(arguments.shapes());
   if (!shapes) return nullptr;
-  const PyRef args(Py_BuildValue("(Ls#O)", static_cast<long long>(guard), what.data(),
-                                 static_cast<Py_ssize_t>(what.size()), shapes.get()));
+  PyRef args(Py_BuildValue("(Ls#O)", static_cast<long long>(guard), what.data(),
+                           static_cast<Py_ssize_t>(what.size()), shapes.get()));
+  if (args && executable.size_elements() != 0) {
+    const PyRef elements(arguments.size_elements());
+    const PyRef more(elements ? PyTuple_Pack(1, elements.get()) : nullptr);
+    args = PyRef(more ? PySequence_Concat(args.get(), more.get()) : nullptr);
+  }
   if (args) PyErr_SetObject(errors().guard, args.get());
   return nullptr;
 }

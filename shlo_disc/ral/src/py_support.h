@@ -58,7 +58,7 @@ class PyRef {
 // Exception types of the module; created by its initialisation, alive for ever.
 struct Errors {
   PyObject* argument;  // ArgumentError(index, kind, what), a TypeError
-  PyObject* guard;     // GuardError(index, what, sizes), a ValueError
+  PyObject* guard;     // GuardError(index, what, sizes, elements), a ValueError
 };
 Errors& errors();
 

@@ -1,0 +1,81 @@
+"""Which arguments a size is computed from, when it does not follow from argument sizes alone.
+
+    %0 = stablehlo.reshape %n : (tensor<i64>) -> tensor<1xi64>
+    %1 = stablehlo.dynamic_iota %0, dim = 0 : (tensor<1xi64>) -> tensor<?xf32>
+
+The size of `%1` is an element of the argument `%n`, which the host reads when a call starts.
+"""
+
+from __future__ import annotations
+
+from shlo_disc.errors import UnsupportedError
+from shlo_disc.locations import source_line
+from shlo_disc.mlir import ir
+
+__all__ = ["GLOBAL", "SizeFromData", "sources_of_size"]
+
+GLOBAL = "jax.global_constant"
+"""On a scalar argument that JAX passes a size in: the symbol."""
+
+MAX_ELEMENTS = 64
+"""As of `contents.py`: longer tensors are data."""
+
+
+class SizeFromData(UnsupportedError):
+    """A size that neither argument sizes nor the elements of size arguments give."""
+
+    operand: ir.Value
+
+    @staticmethod
+    def of(op: ir.Operation, index: int) -> SizeFromData:
+        """The error for operand `index` of `op`."""
+        error = SizeFromData(
+            f"{source_line(op)}: {op.name}: operand {index} is a size that depends on data, not "
+            "only on argument sizes; pass the size as an integer argument or a static argument, "
+            "or pad to a size that is known"
+        )
+        error.operand = op.operands[index]
+        return error
+
+
+def sources_of_size(value: ir.Value) -> set[ir.Value]:
+    """Small integers that `value` is computed from; empty when no argument of main is one."""
+    found: set[ir.Value] = set()
+    todo = [value]
+    reaches_argument = False
+    while todo:
+        one = todo.pop()
+        if one in found or not _is_small_integer(one.type):
+            continue
+        found.add(one)
+        if not isinstance(one.owner, ir.Block):
+            op = one.owner.operation
+            if op.name != "stablehlo.get_dimension_size":
+                todo += _givers(op, one)
+            continue
+        op = one.owner.owner.operation
+        if op.name == "func.func":
+            reaches_argument = reaches_argument or one.type.element_type.width > 1
+        elif op.name == "stablehlo.while":
+            todo.append(op.operands[ir.BlockArgument(one).arg_number])
+    return found if reaches_argument else set()
+
+
+def _givers(op: ir.Operation, result: ir.Value) -> list[ir.Value]:
+    """The values an op computes `result` from."""
+    if op.name not in ("stablehlo.case", "stablehlo.if", "stablehlo.while"):
+        return list(op.operands)
+    index = ir.OpResult(result).result_number
+    if op.name == "stablehlo.while":
+        return [op.operands[index]]
+    blocks = [region.blocks[0] for region in op.regions]
+    return [b.operations[len(b.operations) - 1].operands[index] for b in blocks]
+
+
+def _is_small_integer(kind: ir.Type) -> bool:
+    if not isinstance(kind, ir.RankedTensorType) or not kind.has_static_shape:
+        return False
+    count = 1
+    for n in kind.shape:
+        count *= n
+    return isinstance(kind.element_type, ir.IntegerType) and count <= MAX_ELEMENTS
