@@ -377,6 +377,21 @@ def test_calls_of_many_threads_at_once():
             assert all(same for found in threads.map(work, range(4)) for same in found)
 
 
+def test_a_loop_with_a_copy_for_one_call():
+    # The first steps of a recurrent layer of numpy's weights have no copy of them, the others do.
+    arrays = {
+        rows: (values(0, np.float32, 6, rows, 20), *(values(k, np.float32, 64, n) for k, n in
+               ((1, 20), (2, 16))))
+        for rows in (1, 3, 5, 33)
+    }  # fmt: skip
+    call = shlo_disc.jit(lstm)
+    for given in arrays.values():
+        found = {digest(call(*given)), *(digest(call(*map(jnp.array, given))) for _ in range(2))}
+        kept = tuple(map(jnp.asarray, given))
+        assert {*found, *(digest(call(*kept)) for _ in range(3))} == found
+        assert len(found) == 1
+
+
 def test_a_call_inside_jax_jit_is_the_same_call():
     call, arrays = as_one(around_products())
     for m in (5, 1, 2):

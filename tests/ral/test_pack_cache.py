@@ -78,6 +78,28 @@ def test_mutable_arguments_are_never_packed(standins, bridge):
         assert status(exe, None, np.ones(5, "f4"), w) == DIRECT
 
 
+def test_a_call_that_needs_a_copy_often_makes_one_of_its_own(standins, bridge):
+    exe = standins.executable(
+        "pack_loop",
+        [("float32", (-1,)), ("float32", (-1,))],
+        [("float32", 1, False), ("int32", 0, False)],
+        pack_layouts=["loop"],
+        packable=[1],
+    )
+    x, w = jnp.ones(5), jnp.arange(5.0)
+    packs, held = ral.pack_stats()["packs"], []
+    for i in range(4):  # the third use makes it, and the next call starts anew
+        assert status(exe, bridge, x, np.full(5, i, "f4")) == 211
+        assert status(exe, None, np.ones(5, "f4"), np.full(5, i, "f4")) == 211
+        held.append(ral.pool_stats()["in_use_blocks"])
+    assert ral.pack_stats()["packs"] == packs
+    assert max(held) == held[0]
+    # A kept copy comes before one for the call.
+    assert [status(exe, bridge, x, w) for _ in range(2)] == [21111, 11111]
+    other = jnp.arange(5.0)
+    assert [status(exe, bridge, x, other) for _ in range(3)] == [211, 21111, 11111]
+
+
 def test_equal_layouts_are_shared_between_executables(standins, bridge):
     x, w = jnp.ones(5), jnp.arange(5.0)
     first, second, other = standins.pack("twice"), standins.pack("twice"), standins.pack("other")

@@ -27,11 +27,11 @@ struct disc_context {
                        int64_t scratch_bytes);
   /* 2: the packed copy of main argument `arg` (constants: -1 - index) under `slot` (index into the
    * executable's list of pack keys), `bytes` long. Returns
-   *   0  none is kept for this buffer (mutable, or first seen): *out untouched
+   *   0  there is none for this buffer (mutable, or first seen): *out untouched
    *   1  *out is ready to read
    *   2  the caller fills *out, then calls packed_done (exactly once) */
   int32_t (*packed)(disc_context* ctx, int64_t arg, int64_t slot, int64_t bytes, void** out);
-  /* 3: publish what was filled after `packed` returned 2 */
+  /* 3: what was filled after `packed` returned 2 is ready */
   void (*packed_done)(disc_context* ctx, int64_t arg, int64_t slot, void* filled);
   const disc_kernel* kernels;   /* 4: the executable's kernel table */
   const void* const* constants; /* 5: the executable's constants */

@@ -1,10 +1,12 @@
 #include "executable.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <mutex>
 #include <new>
 #include <utility>
+#include <vector>
 
 #include "fp_env.h"
 #include "thread_pool.h"
@@ -24,6 +26,19 @@ constexpr DTypeRow kDTypes[] = {
 };
 static_assert(sizeof(kDTypes) / sizeof(kDTypes[0]) == kDTypeCount, "one row per DType");
 
+// A packed copy of what nobody keeps copies of (numpy's memory, an array seen for the first time),
+// for the rest of one call.
+struct CallPack {
+  int64_t argument;
+  int64_t slot;
+  int64_t uses;
+  ScopedBlock block;
+};
+
+// How often a call uses an operand without a copy before it makes one: a copy for one use costs more
+// than the use, and a recurrent layer of numpy's weights has hundreds.
+constexpr int64_t kUsesWithoutCopy = 2;
+
 // What generated code sees, and behind it what the runtime needs to answer it.
 struct CallContext {
   disc_context base;
@@ -32,6 +47,7 @@ struct CallContext {
   const std::unique_ptr<PackOwner>* constant_owners;
   Marks* marks;
   bool out_of_memory;
+  std::vector<CallPack> packs;
 };
 
 int64_t now_nanoseconds() {
@@ -54,15 +70,45 @@ void context_parallel_for(disc_context* context, disc_kernel kernel, void* const
   }
 }
 
-int32_t context_packed(disc_context* context, int64_t argument, int64_t slot, int64_t bytes,
-                       void** out) {
-  const CallContext& call = call_of(context);
-  PackOwner* const owner = owner_of(call, argument);
-  return owner == nullptr ? 0 : owner->find_or_begin(call.pack_keys[slot], bytes, out);
+// As PackOwner::find_or_begin, for copies that live as long as the call.
+int32_t find_or_begin_in_call(CallContext& call, int64_t argument, int64_t slot, int64_t bytes,
+                              void** out) {
+  const auto found = std::find_if(call.packs.begin(), call.packs.end(), [&](const CallPack& pack) {
+    return pack.argument == argument && pack.slot == slot;
+  });
+  if (found == call.packs.end()) {
+    try {
+      call.packs.push_back({argument, slot, 1, ScopedBlock()});
+    } catch (const std::bad_alloc&) {  // generated code cannot be unwound
+    }
+    return 0;
+  }
+  if (found->block.get() != nullptr) {
+    *out = found->block.get()->data;
+    return 1;
+  }
+  if (found->uses++ != kUsesWithoutCopy) return 0;
+  if (bytes < 0 || bytes > pack_stats().limit_bytes) return 0;
+  found->block = ScopedBlock(pool_acquire(static_cast<size_t>(bytes), Hold::kCall));
+  if (found->block.get() == nullptr) return 0;
+  *out = found->block.get()->data;
+  return 2;
 }
 
-void context_packed_done(disc_context* context, int64_t argument, int64_t slot, void*) {
+int32_t context_packed(disc_context* context, int64_t argument, int64_t slot, int64_t bytes,
+                       void** out) {
+  CallContext& call = call_of(context);
+  PackOwner* const owner = owner_of(call, argument);
+  const int32_t kept =
+      owner == nullptr ? 0 : owner->find_or_begin(call.pack_keys[slot], bytes, out);
+  return kept != 0 ? kept : find_or_begin_in_call(call, argument, slot, bytes, out);
+}
+
+void context_packed_done(disc_context* context, int64_t argument, int64_t slot, void* filled) {
   const CallContext& call = call_of(context);
+  for (const CallPack& pack : call.packs) {
+    if (pack.block.get() != nullptr && pack.block.get()->data == filled) return;
+  }
   // A pack that may be incomplete is never published; the call fails anyway.
   if (!call.out_of_memory) owner_of(call, argument)->publish(call.pack_keys[slot]);
 }
@@ -212,7 +258,7 @@ bool Executable::run(disc_run host, Marks* marks, void* const* arguments, void* 
   const DefaultFpEnv fp_env;
   CallContext call{{sizeof(disc_context), &context_parallel_for, &context_packed,
                     &context_packed_done, spec_.kernels.data(), constants_.data(), &context_mark},
-                   pack_keys_.data(), owners, constant_owners_.data(), marks, false};
+                   pack_keys_.data(), owners, constant_owners_.data(), marks, false, {}};
   std::shared_lock<std::shared_mutex> reading(pack_readers(), std::defer_lock);
   if (!pack_keys_.empty()) reading.lock();
   if (marks != nullptr) marks->begin = now_nanoseconds();
