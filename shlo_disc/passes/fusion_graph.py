@@ -65,6 +65,8 @@ class Cluster:
     """The oldest and the youngest member; kept for clusters of more than one."""
     clones: set[int] = field(default_factory=set)
     """Nodes of other clusters that are computed here once more."""
+    in_place: set[int] = field(default_factory=set)
+    """Nodes of other clusters whose values are read in memory, through slices and transposes."""
     because: list[str] = field(default_factory=list)
     """Decisions of the cost model, for `explain()`."""
     given: int = -1
@@ -81,6 +83,7 @@ class Cluster:
         """Take over what was decided for clusters this one is made of; returns itself."""
         for part in parts:
             self.clones |= part.clones
+            self.in_place |= part.in_place
             self.because += [note for note in part.because if note not in self.because]
         return self
 
@@ -171,8 +174,11 @@ class Graph:
         self.merged.add(union)
         self.cluster_of.update(dict.fromkeys(union.members, union))
 
-    def misfit(self, union: Cluster) -> str | None:
-        """Why these ops cannot be one kernel."""
+    def misfit(self, union: Cluster, *parts: Cluster) -> str | None:
+        """Why these ops cannot be one kernel; `parts`: what `union` will inherit from."""
+        whole = Cluster("", (), members=union.members).inherit(union, *parts)
+        if whole.clones & whole.in_place:
+            return "it is computed again there, where it is read in memory, too"
         if len(union.members) > MAX_CLUSTER_OPS:
             return f"more than {MAX_CLUSTER_OPS} ops"
         if self.parts and len({self.parts[index] for index in union.members}) > 1:

@@ -8,7 +8,13 @@ from shlo_disc.mlir import ir, producer
 from shlo_disc.passes.fusion_cost import CHEAP_OPS, Costs
 from shlo_disc.passes.fusion_graph import Cluster, Node, squeezed
 from shlo_disc.passes.match_attention import dot_sides, is_mix, is_score, key_side
-from shlo_disc.passes.op_classes import EXPENSIVE, LONG_SUM, RESHAPES
+from shlo_disc.passes.op_classes import (
+    EXPENSIVE,
+    FREE,
+    LONG_SUM,
+    RESHAPES,
+    is_splat_constant,
+)
 from shlo_disc.passes.sink_views import chain_of
 
 __all__ = ["DensePlanner", "contraction_kind"]
@@ -32,22 +38,25 @@ class DensePlanner(Costs):
         their result, and the element-wise cluster that is the only reader of what comes out.
         """
         claimed = self.cluster_of[dot.index]
-        kind, members = claimed.kind, set(claimed.members)
+        kind, members, in_place = claimed.kind, set(claimed.members), set[int]()
         for value in dot.operands if kind == "dense" else ():
-            members |= self._views(value, dot)
+            views, base = self._views(value, dot)
+            members |= views
+            in_place |= base
         taken: Cluster | None = None
         last = self._behind_transposes(dot)
         epilogue = self._epilogue(last)
         reason = epilogue if isinstance(epilogue, str) else None
         if isinstance(epilogue, Cluster):
             union = members | epilogue.members
-            reason = self.misfit(Cluster(kind, dot.shapes[0], members=union))
+            both = Cluster(kind, dot.shapes[0], members=union, in_place=in_place)
+            reason = self.misfit(both, epilogue)
             if reason is None:
                 members = union
                 taken = epilogue
         if reason is not None:
             self._apart(last, last.users, reason)
-        cluster = Cluster(kind, dot.shapes[0], members=members)
+        cluster = Cluster(kind, dot.shapes[0], members=members, in_place=in_place)
         if taken is not None:
             cluster.inherit(taken)
         for index in members:
@@ -68,24 +77,25 @@ class DensePlanner(Costs):
                 continue
             assert front is not None
             union = front.members | middle.members | behind.members
-            spreads = self._spreads(front, mix, 1 - number)
-            if self.misfit(Cluster("attention", (), members=union | spreads)) is not None:
-                spreads = set()
+            spreads, in_place = self._spreads(front, mix, 1 - number)
+            both = Cluster("attention", (), members=union | spreads, in_place=in_place)
+            if self.misfit(both, front, middle, behind) is not None:
+                spreads, in_place = set(), set()
             union |= spreads
             taken = [self.cluster_of[i] for i in spreads if i in self.cluster_of]
-            cluster = Cluster("attention", middle.space, members=union)
+            cluster = Cluster("attention", middle.space, members=union, in_place=in_place)
             cluster.inherit(front, middle, behind)
             self.replace(cluster, front, middle, behind, *taken)
             return
 
-    def _spreads(self, front: Cluster, mix: Node, values: int) -> set[int]:
+    def _spreads(self, front: Cluster, mix: Node, values: int) -> tuple[set[int], set[int]]:
         """The ops that repeat keys and values for several heads (`jnp.repeat`, or a broadcast along
-        a batch dimension): an attention reads them where they are.
+        a batch dimension), and the nodes of these: an attention reads them where they are.
         """
         score = self._dot_of(front)
         keys = key_side(score.op, self._order_of(front))
         assert keys is not None
-        found: set[int] = set()
+        found, in_place = set[int](), set[int]()
         repeats: list[Expr] = []
         for dot, side in ((score, keys), (mix, values)):
             batch = dot_sides(dot.op)[side].batch
@@ -95,8 +105,10 @@ class DensePlanner(Costs):
                 continue
             repeats += [view.repeat(d) for d in batch if not view.repeat(d).is_one]
             found |= members
+            in_place |= self._nodes_of(view.base)
         equal = self.shapes.constraints.equal
-        return found if all(equal(r, repeats[0]) for r in repeats) else set()
+        alike = all(equal(r, repeats[0]) for r in repeats)
+        return (found, in_place) if alike else (set(), set())
 
     def _spread(self, dot: Node, side: int) -> tuple[set[int], View | None]:
         """The ops that only `dot` reads and that make its operand `side` a view in which elements
@@ -118,10 +130,10 @@ class DensePlanner(Costs):
             inside.add(index)
             members = members | {index}
             spread = spread or op.name in SPREADS
-            view = view_of(value, [op.operands[0]], self.shapes, spread=True)
-            if view is None:
+            if view_of(value, [op.operands[0]], self.shapes, spread=True) is None:
                 break
-            if spread and op.name not in RESHAPES:
+            view = self._in_memory(value, op.operands[0], spread=True)
+            if spread and view is not None and op.name not in RESHAPES:
                 best = members, view
             op = producer(op.operands[0])
         return best
@@ -143,10 +155,16 @@ class DensePlanner(Costs):
             for cluster in group[1:]:
                 both = Cluster("dense", union.space, members=union.members | cluster.members)
                 both.inherit(union, cluster)
+                if self._reads(union, cluster) or self._reads(cluster, union):
+                    continue  # a result is computed from one product
                 if self.misfit(both) is not None:
                     continue
                 self.replace(both, union, cluster)
                 union = both
+
+    def _reads(self, one: Cluster, other: Cluster) -> bool:
+        """Does `one` read what `other` computes?"""
+        return any(not one.members.isdisjoint(self.nodes[i].users) for i in other.members)
 
     def _seen(self, value: ir.Value) -> tuple[object, ...]:
         """What `value` is a view of, and how: equal for copies of one view."""
@@ -178,7 +196,7 @@ class DensePlanner(Costs):
                 reason = self._no_bands(cluster, total)
                 union = Cluster("dense", mine.space, members=mine.members | cluster.members)
                 union.bands = True
-                reason = reason or self.misfit(union)
+                reason = reason or self.misfit(union, mine, cluster)
                 if reason is None:
                     union.inherit(mine, cluster)
                     self.replace(union, mine, cluster)
@@ -257,7 +275,8 @@ class DensePlanner(Costs):
             for row in dict.fromkeys(c for c in clusters if c is not None and c.kind == "row"):
                 union = Cluster("dense", row.space, row.reduced, mine.members | row.members)
                 union.given = total.index
-                reason = self._no_row_work(mine, dot, total, row) or self.misfit(union)
+                reason = self._no_row_work(mine, dot, total, row)
+                reason = reason or self.misfit(union, mine, row)
                 if reason is None:
                     union.inherit(mine, row)
                     self.replace(union, mine, row)
@@ -310,7 +329,7 @@ class DensePlanner(Costs):
             if work is None or work is mine or work.kind != "loop":
                 continue
             union = Cluster("dense", mine.space, members=mine.members | work.members)
-            reason = self._no_prologue(work, mine, dot) or self.misfit(union)
+            reason = self._no_prologue(work, mine, dot) or self.misfit(union, mine, work)
             if reason is not None:
                 self.why[source, dot.index] = reason
                 continue
@@ -371,7 +390,7 @@ class DensePlanner(Costs):
         shapes = [self.shapes.shape(v) for v in mix.operands]
         reason = is_mix(mix.op, number, self._order_of(behind), shapes)
         union = Cluster("attention", (), members=front.members | middle.members | behind.members)
-        return reason or self.misfit(union)
+        return reason or self.misfit(union, front, middle, behind)
 
     def _scores_of(self, row: Cluster) -> Cluster | None:
         """The dense cluster whose sums, read by nobody else, the row cluster works on."""
@@ -438,19 +457,42 @@ class DensePlanner(Costs):
         """The dot, or the last of the transposes it has claimed."""
         return self.nodes[max(self.cluster_of[dot.index].members)]
 
-    def _views(self, value: ir.Value, dot: Node) -> set[int]:
-        """The ops that make `value` a view of another and that only `dot` reads."""
-        chain = [self.of_value.get(op.results[0]) for op in chain_of(value, self.shapes)]
+    def _views(self, value: ir.Value, dot: Node) -> tuple[set[int], set[int]]:
+        """The ops that make `value` a view of what is in memory and that only `dot` reads, and the
+        node of that; none where they are not.
+        """
+        chain = chain_of(value, self.shapes)
+        view = self._in_memory(value, chain[-1].operands[0]) if chain else None
+        if view is None:
+            return set(), set()
         inside = {dot.index}
-        for index in chain:
+        for op in chain:
+            index = self.of_value.get(op.results[0])
             if index is None:
-                return set()
+                return set(), set()
             node, cluster = self.nodes[index], self.cluster_of.get(index)
             alone = cluster is not None and cluster.members == {index}
             if not (alone or node.role == "free") or not self._direct_users(node) <= inside:
-                return set()
+                return set(), set()
             inside.add(index)
-        return inside - {dot.index}
+        return inside - {dot.index}, self._nodes_of(view.base)
+
+    def _in_memory(self, value: ir.Value, base: ir.Value, spread: bool = False) -> View | None:
+        """`value` as a view of what `base` is in memory, which may have another shape; None where
+        kernels compute `base` themselves (an iota, a broadcast, a mask of positions).
+        """
+        while (op := producer(base)) is not None and op.name in RESHAPES:
+            base = op.operands[0]
+        if base in self.recomputed or (
+            op is not None and (op.name in FREE or is_splat_constant(op))
+        ):
+            return None
+        return view_of(value, [base], self.shapes, spread)
+
+    def _nodes_of(self, value: ir.Value) -> set[int]:
+        """The node of this block that computes `value`, if one does."""
+        index = self.of_value.get(value)
+        return set() if index is None else {index}
 
     def _direct_users(self, node: Node) -> set[int | None]:
         """The nodes that read a result, free ones too."""

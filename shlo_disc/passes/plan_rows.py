@@ -105,11 +105,11 @@ class RowPlanner(DensePlanner):
         full = {v for v in read if self.level(self.shapes.shape(v), column) == "full"}
         for node in self.nodes:
             if node.op.name == "stablehlo.reduce" and node.index not in column.members:
-                bases = {b for v in self._reads(node) for b, _ in self.bases(v)}
+                bases = {b for v in self._operands(node) for b, _ in self.bases(v)}
                 if bases & full:
                     yield from self._joinable(node.index, column, None)
 
-    def _reads(self, node: Node) -> Iterator[ir.Value]:
+    def _operands(self, node: Node) -> Iterator[ir.Value]:
         """What the cluster of a node reads."""
         cluster = self.cluster_of.get(node.index)
         for index in cluster.members if cluster is not None else ():

@@ -93,3 +93,58 @@ def test_rows_of_which_some_results_do_not_read_the_product(order):
     cases = [case(*s) for s in ((5, 3, 8), (9, 16, 33), (1, 1, 2))]
     assert kernels(function, *cases[0]) == ["dense"]
     check(function, cases)
+
+
+def test_views_of_what_every_kernel_computes_itself():
+    """Slices of masks, broadcasts, counters and constants are in nobody's memory."""
+
+    def function(x, w):
+        t, d = x.shape
+        mask = (jnp.arange(t)[:, None] >= jnp.arange(t)).astype(x.dtype)
+        rows = jnp.broadcast_to(w[0], (5, d))
+        count = jnp.arange(t * 4).astype(x.dtype)
+        return (
+            mask[1:] @ x,
+            (mask * 2.0)[1:].T @ x[1:],
+            x.T @ (mask + 1.0)[:, 1:],
+            rows[1:] @ w,
+            x @ (rows * 2.0)[1:].T,
+            jnp.einsum("kbi,bio->kbo", jnp.broadcast_to(x, (3, t, d))[1:], jnp.stack([w] * 2)[:1]
+                       * jnp.ones((t, 1, 1))),
+            count.reshape(4, -1)[1:] @ x,
+            count.reshape(-1, 4)[1:].T @ x[1:],
+            jnp.full((4, t), 2.0)[1:] @ x,
+            jnp.tril(jnp.ones((t, t)))[1:] @ x,
+            jax.nn.one_hot(jnp.arange(t) % 3, d)[1:] @ w,
+        )  # fmt: skip
+
+    check(function, [(normal(rng_of(t), t, 8), normal(rng_of(8), 8, 8)) for t in (5, 9)])
+
+
+def test_a_slice_of_what_the_work_behind_the_product_computes_again():
+    def function(x, w):
+        v = x * 2.0 + 1.0
+        u = x * 3.0 - 1.0
+        y = x * 0.5 + 2.0
+        return (
+            v[:, :4] @ w[:4] + v,
+            (u[1:] @ w) * u[:-1],
+            jax.nn.softmax(y[:, :4] @ w[:4] + y),
+        )
+
+    check(function, [(normal(rng_of(t), t, 8), normal(rng_of(8), 8, 8)) for t in (5, 9)])
+
+
+def test_attention_over_keys_that_every_kernel_computes_itself():
+    def function(q, w):
+        b, h, t, d = q.shape
+        places = jnp.broadcast_to(
+            jnp.cos(jnp.arange(t * d, dtype=q.dtype)).reshape(t, d), (b, t, d)
+        )
+        keys = jnp.repeat(places[:, None], h, 1)
+        values = jnp.broadcast_to(w[:, None], (b, h, t, d))
+        return jax.nn.softmax(jnp.einsum("bhtd,bhsd->bhts", q, keys)) @ values
+
+    cases = [(normal(rng_of(b, t), b, 3, t, 4), normal(rng_of(t, b), b, t, 4))
+             for b, t in ((2, 5), (3, 9))]  # fmt: skip
+    check(function, cases)
