@@ -1,10 +1,12 @@
-"""Slices that start where data says, in terms of an op whose result shape is known.
+"""Slices of a given size, in terms of an op whose result shape is known.
 
     %limit = add %start, %sizes
     real_dynamic_slice %x, %start, %limit, 1    ==>    dynamic_gather %x, %start, %sizes
 
 Why     JAX writes `dynamic_slice` of a symbolic size this way. The result has the shape `sizes`,
-        but nothing says so once `start` is data: a limit minus a start is not a size.
+        but nothing says so once `start` is data: a limit minus a start is not a size. Whether a
+        start is a size is not decided here: `fold-gathers` makes slices of gathers that start at
+        sizes, where it can prove that the start is not clamped.
 Needs   calls inlined and equal values merged.
 Keeps   every result: a gather clamps its start as JAX has done already.
 Cost    O(slices x size of their shape arithmetic).
@@ -21,31 +23,16 @@ __all__ = ["gather_slices"]
 
 
 def gather_slices(module: ir.Module) -> int:
-    """Every slice that starts where data says and has a size of its own is a gather; how many."""
-    known: dict[ir.Value, bool] = {}
+    """Every slice whose limit is its start and a size is a gather; how many."""
     found = [
         (op, sizes)
         for op in ops_of(module, "stablehlo.real_dynamic_slice")
-        if not _from_sizes(op.operands[1], known) and (sizes := _sizes(op)) is not None
+        if (sizes := _sizes(op)) is not None
     ]
     for op, sizes in found:
         with at(op):
             replace(op, _gather(op, sizes))
     return len(found)
-
-
-def _from_sizes(value: ir.Value, known: dict[ir.Value, bool]) -> bool:
-    """Is `value` computed from sizes and constants only?"""
-    if value not in known:
-        op = producer(value)
-        if op is None:
-            known[value] = False
-        elif op.name in ("stablehlo.constant", "stablehlo.get_dimension_size"):
-            known[value] = True
-        else:
-            operands = list(op.operands)
-            known[value] = bool(operands) and all(_from_sizes(v, known) for v in operands)
-    return known[value]
 
 
 def _sizes(op: ir.Operation) -> ir.Value | None:

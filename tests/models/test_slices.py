@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import shlo_disc
-from tests.models.harness import kernels
+from tests.models.harness import check_bits, kernels, normal, rng_of
 
 
 def gates(x, w):
@@ -68,3 +68,23 @@ def test_a_loop_reads_a_part_of_a_weight():
         np.testing.assert_allclose(
             np.asarray(compiled(jnp.asarray(w), jnp.asarray(x))), want, rtol=1e-4, atol=1e-5
         )
+
+
+def test_starts_computed_from_sizes_by_any_operation():
+    """What the analysis of sizes cannot express is data, whatever it is computed from."""
+    starts = (
+        lambda n: jnp.array(n) - 3,
+        lambda n: jnp.array(n) ^ 3,
+        lambda n: jnp.where(jnp.array(n) > 4, 1, 0),
+        lambda n: jnp.sqrt(jnp.array(n, jnp.float32)).astype(jnp.int32),
+        lambda n: jnp.max(jnp.ones((n, 3), jnp.int32)),
+        lambda n: jnp.argmax(jnp.arange(n) % 3),
+        lambda n: jnp.sort(jnp.array([n, 2]))[0],
+        lambda n: jnp.cumsum(jnp.array([n, 2]))[0],
+    )
+
+    def cut(x):
+        n, m = x.shape
+        return [jax.lax.dynamic_slice_in_dim(x, start(n), m - 1, 1) for start in starts]
+
+    check_bits(cut, [(normal(rng_of(*s), *s),) for s in ((5, 7), (3, 4), (9, 2))])
