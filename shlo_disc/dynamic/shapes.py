@@ -29,9 +29,9 @@ from shlo_disc.errors import InvalidModuleError, UnsupportedError
 from shlo_disc.locations import source_line
 from shlo_disc.mlir import ir
 
-__all__ = ["RULES", "SIZES", "Guard", "ShapeAnalysis", "analyze"]
+__all__ = ["RULES", "SIZE_SYMBOLS", "Guard", "ShapeAnalysis", "analyze"]
 
-SIZES = "disc.sizes"
+SIZE_SYMBOLS = "disc.size_symbols"
 """On an argument whose elements are sizes: their symbols."""
 
 RULES: dict[str, Rule] = {**MOVING_RULES, **COMPUTE_RULES}
@@ -231,7 +231,7 @@ class ShapeAnalysis:
             shape = self._argument(argument, index, attributes)
             self._shapes[argument] = shape
             self.arguments.append(shape)
-            if SIZES in attributes or argument in self.sized:
+            if SIZE_SYMBOLS in attributes or argument in self.sized:
                 self._size_argument(argument, index, attributes)
         for guard in known[len(self.guards) :]:  # arguments give the same ones again
             self._assume(guard)
@@ -272,8 +272,8 @@ class ShapeAnalysis:
         kind = self._type(argument.type)
         assert kind is not None
         assert kind.integer is not None
-        if SIZES in attributes:
-            names = [ir.StringAttr(name).value for name in ir.ArrayAttr(attributes[SIZES])]
+        if SIZE_SYMBOLS in attributes:
+            names = [ir.StringAttr(name).value for name in ir.ArrayAttr(attributes[SIZE_SYMBOLS])]
         elif GLOBAL in attributes:
             names = [ir.StringAttr(attributes[GLOBAL]).value]
         else:

@@ -27,7 +27,7 @@ from typing import ClassVar
 from shlo_disc import dialect
 from shlo_disc.dynamic.arithmetic import exceeds
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.dynamic.shapes import SIZES, Guard, ShapeAnalysis, analyze
+from shlo_disc.dynamic.shapes import SIZE_SYMBOLS, Guard, ShapeAnalysis, analyze
 from shlo_disc.mlir import ir, ops_of, producer, run_pipeline, walk
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.op_classes import RESULT_SHAPE_OPERAND, size_operands
@@ -81,8 +81,8 @@ def _mark_size_arguments(main: ir.Operation, analysis: ShapeAnalysis) -> int:
     ]
     changed = 0
     for index, names in analysis.size_arguments.items():
-        changed += SIZES not in rows[index]
-        rows[index][SIZES] = ir.ArrayAttr.get([_text(name) for name in names])
+        changed += SIZE_SYMBOLS not in rows[index]
+        rows[index][SIZE_SYMBOLS] = ir.ArrayAttr.get([_text(name) for name in names])
     main.attributes["arg_attrs"] = ir.ArrayAttr.get([ir.DictAttr.get(row) for row in rows])
     return changed
 

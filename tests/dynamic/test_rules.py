@@ -205,6 +205,11 @@ row(
     ["2"],
 )
 row(
+    "disc.sizes",
+    ('%r = "disc.sizes"() {dims = ["2*b", "3"]} : () -> tensor<2xi32>', [("%r", "tensor<2xi32>")]),
+    ["2"],
+)
+row(
     "stablehlo.bitcast_convert",
     one("stablehlo.bitcast_convert", ["%x"], "tensor<?x?x4xi8>"),
     ["b, t, 4"],

@@ -598,6 +598,7 @@ def test_moved_constants(t):
 ELSEWHERE = {
     "disc.dim": "symbolic: tests/dynamic",
     "disc.shape": "symbolic: tests/dynamic",
+    "disc.sizes": "symbolic: tests/dynamic",
     "stablehlo.constant": "every test here",
     "stablehlo.convert": "test_conversions_of_constants",
     "stablehlo.dot_general": "a transposition only: fold-transposes.mlir",
