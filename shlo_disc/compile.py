@@ -120,8 +120,7 @@ def compile_module(
         name=name,
         program=program,
         host=host,
-        kernel_addresses=native.kernels,
-        code_bytes=codegen.code_bytes([kernel.text for kernel in host.kernels]),
+        kernels=native.kernels,
         entry_points=native.entry_points,
         unfused=unfused,
         texts={"stablehlo": stablehlo, "disc": disc},
@@ -150,8 +149,8 @@ class _Native:
     """A program as machine code."""
 
     host: HostProgram
-    kernels: list[int]
-    entry_points: tuple[int, int]
+    kernels: list[codegen.Function]
+    entry_points: tuple[codegen.Function, codegen.Function]
 
 
 def _native(
@@ -170,7 +169,7 @@ def _native(
     with ThreadPoolExecutor(1) as pool:
         entries = pool.submit(codegen.compile_host, host.text)
         try:
-            kernels = builder.addresses([kernel.text for kernel in host.kernels])
+            kernels = builder.functions([kernel.text for kernel in host.kernels])
         except KernelsRefused as refused:
             raise refused_by(host, main, refused) from refused
         times.done("kernels")  # what they take beyond their emission

@@ -88,9 +88,8 @@ class Executable:
         name: str,
         program: ShapeProgram,
         host: HostProgram,
-        kernel_addresses: Sequence[int],
-        code_bytes: int,
-        entry_points: tuple[int, int],
+        kernels: Sequence[codegen.Function],
+        entry_points: tuple[codegen.Function, codegen.Function],
         texts: dict[str, str],
         passes: Sequence[PassRecord],
         stage_ms: dict[str, float],
@@ -106,7 +105,7 @@ class Executable:
         """Arguments whose arrays a call deletes."""
         self.unfused = tuple(unfused)
         """Fusions no kernel could be written for, which became smaller ones: mistakes of ours."""
-        self.code_bytes = code_bytes
+        self.code_bytes = sum(kernel.size_bytes for kernel in kernels)
         """Machine code of its kernels, their constants aside; other programs may share them."""
         self.passes = tuple(passes)
         """What every pass did, in order."""
@@ -133,9 +132,9 @@ class Executable:
         prepare, run = entry_points
         self._native = ral.Executable(
             name=name,
-            prepare=prepare,
-            run=run,
-            kernels=list(kernel_addresses),
+            prepare=prepare.address,
+            run=run.address,
+            kernels=[kernel.address for kernel in kernels],
             constants=host.constants,
             arguments=[
                 (_dtype(element), sizes, path)
@@ -155,6 +154,7 @@ class Executable:
             donated=sorted(donated),
             reuses=list(host.reuses),
             **({"size_arguments": sizes} if (sizes := list(program.size_arguments)) else {}),
+            keep_alive=(prepare, run, *kernels),
         )
         self._fingerprint: int | None = None
 
@@ -188,9 +188,9 @@ class Executable:
         """
         return ral.DispatchEntry(self._native, self._bridge, unflatten)
 
-    def call_marked(self, run: int, leaves: Sequence[Any]) -> MarkedCall:
-        """As `call_leaves`, by the host program at address `run` (see `report.profile`)."""
-        return MarkedCall(*self._checked(self._native.profile, run, self._bridge, leaves))
+    def call_marked(self, run: codegen.Function, leaves: Sequence[Any]) -> MarkedCall:
+        """As `call_leaves`, by the host program `run` (see `report.profile`)."""
+        return MarkedCall(*self._checked(self._native.profile, run.address, self._bridge, leaves))
 
     def _checked(self, call: Callable[..., Any], *args: Any) -> Any:
         try:
@@ -215,7 +215,8 @@ class Executable:
     def fingerprint(self) -> int:
         """The attribute `executable` of an XLA FFI custom call of this program.
 
-        Registers the program on first use; it then lives as long as the process.
+        Registers the program on first use. An XLA executable made while this object lives keeps
+        the program alive.
         """
         if self._fingerprint is None:
             register_ffi_target()
@@ -226,7 +227,6 @@ class Executable:
             digest = hashlib.sha256("\0".join([str(self.signature), *texts]).encode()).digest()
             self._fingerprint = int.from_bytes(digest[:8], "little") >> 1
             self._native.register_ffi(self._fingerprint)
-            _REGISTERED.append(self)
         return self._fingerprint
 
     def as_text(self, stage: str = "disc") -> str:
@@ -343,10 +343,6 @@ def _value(size: Expr, sizes: Mapping[str, int] | None) -> str | int:
     if sizes is None:
         return size.value if size.is_const else str(size)
     return size.evaluate(sizes)
-
-
-_REGISTERED: list[Executable] = []
-"""Programs an XLA executable may call: JAX has no way to take a target back."""
 
 
 def _dtype(element: str) -> np.dtype[Any]:

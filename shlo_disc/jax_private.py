@@ -14,6 +14,8 @@ with jax and jaxlib 0.10.2 (Python 3.11) and 0.12.0.1 (Python 3.12);
 * `collect_garbage`: lets go of buffers whose arrays died in another thread.
 * `key_impl`: `dtype._impl.name` of typed PRNG keys, to wrap raw results.
 * `DimExpr`: the class of symbolic sizes; its `__eq__` is watched while we trace.
+* `weakref_cache_key_types`: the types of parameters that JAX's caches hold weakly.
+* `_canonicalize_dimension`: replaced for symbolic sizes, so that a trace leaves no reference cycle.
 * `register_exclusion` (twice): our frames stay out of locations and tracebacks. `summarize`: the
   line of an equation.
 * `jaxprs_in_params`: nested jaxprs, to find every reshape.
@@ -41,6 +43,7 @@ from jax._src import config as _config
 from jax._src import core as _core
 from jax._src import source_info_util as _source_info
 from jax._src import traceback_util as _traceback
+from jax._src import util as _util
 from jax._src.array import ArrayImpl
 from jax._src.export.shape_poly import _DimExpr as DimExpr
 from jax._src.lax import lax as _lax
@@ -60,6 +63,7 @@ __all__ = [
     "cpu_sharding",
     "disable_jit",
     "export_whole",
+    "held_weakly",
     "is_library_file",
     "key_impl",
     "manual_axes",
@@ -160,6 +164,24 @@ def key_impl(dtype: Any) -> str:
     """The name of the PRNG of a typed key dtype, as `jax.random.wrap_key_data(impl=)` takes it."""
     name: str = dtype._impl.name
     return name
+
+
+def held_weakly(kind: type) -> None:
+    """JAX's caches of abstract evaluation hold parameters of type `kind` weakly from now on."""
+    _util.weakref_cache_key_types.add(kind)
+
+
+# JAX asks every symbolic size for its `__index__` and keeps the TypeError in a local variable. The
+# error, its traceback and the frames of all callers then form a cycle: the user's arrays and our
+# executables in these frames would live until Python's next full collection.
+_canonicalize_dimension = _core._canonicalize_dimension
+
+
+def _canonical_dimension(dim: Any) -> Any:
+    return dim if isinstance(dim, DimExpr) else _canonicalize_dimension(dim)
+
+
+_core._canonicalize_dimension = _canonical_dimension
 
 
 # ---- watching `==` on symbolic sizes ----------------------------------------------------------

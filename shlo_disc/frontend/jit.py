@@ -58,6 +58,24 @@ def _compile(exported: export.Exported, **options: Any) -> CompiledCall:
     return compile(exported, **options)
 
 
+class _Compiler:
+    """The seam to the compiler, which counts.
+
+    Versions and programs hold this object and not the function, which would then only be freed by
+    Python's garbage collector.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.count = 0
+
+    def __call__(self, exported: export.Exported, **options: Any) -> CompiledCall:
+        executable = _compile(exported, **options)
+        with self._lock:
+            self.count += 1
+        return executable
+
+
 class _Entry:
     """What a call of known types and shapes does."""
 
@@ -142,6 +160,7 @@ class JitFunction(ral.Dispatcher):
             static_argnames=self._static_names or None,
             keep_unused=True,
         )
+        self._compiler = _Compiler()
         self._options = Options(
             function=function,
             jitted=jitted,
@@ -149,18 +168,16 @@ class JitFunction(ral.Dispatcher):
             dynamic=dynamic,
             shapes=shapes,
             constraints=tuple(parse_constraint(text) for text in texts),
-            compile=self._counted_compile,
+            compile=self._compiler,
             likely=parse_likely(likely, shapes),
             donate_nums=frozenset(nums),
             donate_names=frozenset(names),
         )
         self._lock = threading.RLock()
-        self._counting = threading.Lock()
         self._entries: dict[tuple[Any, ...], _Entry] = {}
         self._families: dict[tuple[Any, ...], Family] = {}
         self._hits = 0
         """Calls that `calls` of no entry counts."""
-        self._misses = 0
 
     # -- calling --------------------------------------------------------------------------------
 
@@ -279,12 +296,6 @@ class JitFunction(ral.Dispatcher):
             results[index] = jax.random.wrap_key_data(results[index], impl=implementation)
         return jax.tree.unflatten(version.exported.out_tree, results)
 
-    def _counted_compile(self, exported: export.Exported, **options: Any) -> CompiledCall:
-        executable = _compile(exported, **options)
-        with self._counting:  # not self._lock: a thread that compiles may hold a version's lock
-            self._misses += 1
-        return executable
-
     # -- looking inside -------------------------------------------------------------------------
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
@@ -377,7 +388,7 @@ class JitFunction(ral.Dispatcher):
         """Calls answered by what was compiled already, compilations, None, versions kept."""
         versions = sum(len(family.versions) for family in self._families.values())
         hits = self._hits + sum(entry.calls for entry in list(self._entries.values()))
-        return CacheInfo(hits, self._misses, None, versions)
+        return CacheInfo(hits, self._compiler.count, None, versions)
 
     def _forget_entries(self) -> None:
         self._hits += sum(entry.calls for entry in list(self._entries.values()))
@@ -389,7 +400,7 @@ class JitFunction(ral.Dispatcher):
         with self._lock:
             self._forget_entries()
             self._families.clear()
-            self._hits = self._misses = 0
+            self._hits = self._compiler.count = 0
 
     clear_cache = cache_clear
     """The name `jax.jit` has for it."""

@@ -31,7 +31,7 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.frontend.leaves import abstract
 from shlo_disc.frontend.plan import Pattern
-from shlo_disc.jax_private import ArrayImpl, export_whole, manual_axes, varying_alike
+from shlo_disc.jax_private import ArrayImpl, export_whole, held_weakly, manual_axes, varying_alike
 
 if TYPE_CHECKING:
     from shlo_disc.report.profile import Profile
@@ -233,6 +233,9 @@ class Program:
         return f"<{self.name} of {', '.join(str(aval) for aval in self.in_avals)}>"
 
 
+held_weakly(Program)
+
+
 class _Linearized:
     """A program split: `forward` gives results and residuals, `tangent` is linear."""
 
@@ -393,6 +396,16 @@ def _lower(*arguments: Any, program: Program, sizes: Sizes) -> Any:
     return _ffi_call(program.executable, results, carrier)(*arguments)
 
 
+_lower_call = mlir.lower_fun(_lower, multiple_results=True)
+
+
+def _lower_on_cpu(context: Any, *arguments: Any, program: Program, sizes: Sizes) -> Any:
+    # The module names the program by a number: until XLA has compiled it, and so found the program,
+    # somebody must keep the program alive.
+    context.module_context.add_keepalive(program.executable)
+    return _lower_call(context, *arguments, program=program, sizes=sizes)
+
+
 def _lower_elsewhere(context: Any, *arguments: Any, program: Program, sizes: Sizes) -> Any:
     raise UnsupportedError(
         f"{program.name} is compiled for the CPU, but was used in a jax.jit for "
@@ -450,4 +463,4 @@ ad.primitive_jvps[call_p] = _jvp
 ad.primitive_transposes[call_p] = _transpose
 batching.primitive_batchers[call_p] = _batch
 mlir.register_lowering(call_p, _lower_elsewhere)
-mlir.register_lowering(call_p, mlir.lower_fun(_lower, multiple_results=True), platform="cpu")
+mlir.register_lowering(call_p, _lower_on_cpu, platform="cpu")

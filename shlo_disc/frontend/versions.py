@@ -149,6 +149,45 @@ class Call:
         return args, {**self.kwargs, **named}
 
 
+class _Compilation:
+    """The compiled program of a version, made when it is first asked for.
+
+    A version and its :class:`Program` both hold this object, so neither needs to hold the other.
+    """
+
+    def __init__(self, options: Options, call: Call, pattern: Pattern, exported: Any) -> None:
+        self.exported: export.Exported = exported
+        given = options.likely
+        self.likely = {name: given[name] for name in given if name in pattern.symbols}
+        self._options = options
+        self._names = [leaf.name for leaf in call.leaves]
+        self._donated = call.donated
+        self._executable: CompiledCall | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def is_done(self) -> bool:
+        return self._executable is not None
+
+    def executable(self) -> CompiledCall:
+        with self._lock:
+            if self._executable is None:
+                options = self._options
+                if gone := sorted(options.likely.keys() - self.likely.keys()):
+                    _log.info("%s: %s is no symbol of this version, so none of its likely sizes "
+                              "has a kernel", options.name, ", ".join(gone))  # fmt: skip
+                self._executable = compiled_once(
+                    self.exported,
+                    options.compile,
+                    name=options.name,
+                    names=self._names,
+                    weak_results=[bool(aval.weak_type) for aval in self.exported.out_avals],
+                    **({"likely": self.likely} if self.likely else {}),
+                    **({"donated": self._donated} if self._donated else {}),
+                )
+            return self._executable
+
+
 class Version:
     """A function for one structure and dtypes, at every shape that fits `pattern`."""
 
@@ -162,39 +201,22 @@ class Version:
         self.exported: export.Exported = exported
         self.jaxpr = jaxpr
         self._options = options
-        self._executable: CompiledCall | None = None
-        self._lock = threading.Lock()
+        self._compilation = _Compilation(options, call, pattern, exported)
 
     @property
     def is_compiled(self) -> bool:
         """Has it been compiled yet?"""
-        return self._executable is not None
+        return self._compilation.is_done
 
-    @cached_property
+    @property
     def likely(self) -> dict[str, tuple[int, ...]]:
         """Likely values of those sizes that are symbols of this version."""
-        given = self._options.likely
-        return {name: given[name] for name in given if name in self.pattern.symbols}
+        return self._compilation.likely
 
     @property
     def executable(self) -> CompiledCall:
         """The compiled program."""
-        with self._lock:
-            if self._executable is None:
-                gone = sorted(self._options.likely.keys() - self.likely.keys())
-                if gone:
-                    _log.info("%s: %s is no symbol of this version, so none of its likely sizes "
-                              "has a kernel", self.name, ", ".join(gone))  # fmt: skip
-                self._executable = compiled_once(
-                    self.exported,
-                    self._options.compile,
-                    name=self.name,
-                    names=[leaf.name for leaf in self.leaves],
-                    weak_results=[bool(aval.weak_type) for aval in self.exported.out_avals],
-                    **({"likely": self.likely} if self.likely else {}),
-                    **({"donated": self.donated} if self.donated else {}),
-                )
-            return self._executable
+        return self._compilation.executable()
 
     @cached_property
     def keys(self) -> tuple[tuple[int, str], ...]:
@@ -220,7 +242,7 @@ class Version:
             next(scopes, None) or export.SymbolicScope(),
             self.name,
             self._options.compile,
-            lambda: self.executable,
+            self._compilation.executable,
             self.likely,
         )
         return self._without_keys(program) if self._has_keys else program
@@ -248,7 +270,7 @@ class Version:
                 results[index] = jax.random.key_data(results[index])
             return results
 
-        return program.derive(function, specs, "raw", executable=lambda: self.executable)
+        return program.derive(function, specs, "raw", executable=self._compilation.executable)
 
     def __str__(self) -> str:
         return (

@@ -96,7 +96,10 @@ class Executable:
         """
 
     def register_ffi(self, fingerprint: int) -> None:
-        """Make the program callable as a custom call with this `executable` attribute, for ever."""
+        """Make the program callable as a custom call with this `executable` attribute.
+
+        An XLA executable made while this object lives keeps the program alive.
+        """
 
 class DispatchEntry:
     """What a `Dispatcher` runs; `unflatten` makes the function's result of the list of results,
@@ -143,7 +146,8 @@ class Dispatcher:
     def _forget(self) -> None:
         """Run no entry any more."""
 
-def ffi_handler() -> Any: ...
+def ffi_handlers() -> dict[str, Any]: ...
+def ffi_registered() -> int: ...
 def num_threads() -> int: ...
 def threads_started() -> bool: ...
 def parallel_for(

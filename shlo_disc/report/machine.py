@@ -69,14 +69,16 @@ def machine() -> Machine:
     return Machine(gflops, tuple(bandwidth))
 
 
-def _best(kernel: int, data: int, block: int, extent: int, attempts: int, count: int = 1) -> float:
+def _best(
+    kernel: codegen.Function, data: int, block: int, extent: int, attempts: int, count: int = 1
+) -> float:
     arguments = (ctypes.c_void_p * 1)(data)
     sizes = (ctypes.c_int64 * 2)(block, count)
     times = []
     for _ in range(attempts):
         start = time.perf_counter()
         ral.parallel_for(
-            kernel, ctypes.addressof(arguments), ctypes.addressof(sizes), extent, 1, 4096
+            kernel.address, ctypes.addressof(arguments), ctypes.addressof(sizes), extent, 1, 4096
         )
         times.append(time.perf_counter() - start)
     return min(times)

@@ -10,6 +10,7 @@ ends the test run; tasks are run in several uneven pieces, so that they must be 
 from __future__ import annotations
 
 import ctypes
+import functools
 import mmap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ import numpy as np
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import analyze
-from shlo_disc.lower.cpu.codegen import compile_functions
+from shlo_disc.lower.cpu.codegen import Function, compile_functions
 from shlo_disc.lower.cpu.target import Target
 from shlo_disc.lower.kernel import (
     Buffer,
@@ -51,6 +52,13 @@ _FUNCTION = ctypes.CFUNCTYPE(
     None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p
 )
 _FILL = 0xA5
+
+
+@functools.lru_cache(maxsize=64)
+def _compiled(text: str) -> Function:
+    """Kept for the sizes a test runs one after the other."""
+    (function,) = compile_functions([text])
+    return function
 
 
 def dtype_name(dtype: np.dtype) -> str:
@@ -228,7 +236,7 @@ class _Runner:
                 self.steps(step.then)
 
     def launch(self, launch: Launch) -> None:
-        (address,) = compile_functions([launch.kernel.text])
+        function = _compiled(launch.kernel.text)
         extent = launch.extent.evaluate(self.env)
         assert launch.cost.evaluate(self.env) >= 0
         if extent <= 0:
@@ -238,7 +246,7 @@ class _Runner:
         )
         values = [p.evaluate(self.env) for p in launch.params]
         params = (ctypes.c_int64 * max(1, len(values)))(*values)
-        kernel = _FUNCTION(address)
+        kernel = _FUNCTION(function.address)
         cuts = sorted({0, extent // 3, extent - extent // 4, extent})
         for lo, hi in pairwise(cuts):
             scratch = Guarded(launch.scratch_bytes.evaluate(self.env), align=64)

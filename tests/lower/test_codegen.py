@@ -18,8 +18,8 @@ func.func @KERNEL(%args: !llvm.ptr) -> i64 {{
 """
 
 
-def called(address: int) -> int:
-    return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(address)(None)
+def called(function: codegen.Function) -> int:
+    return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(function.address)(None)
 
 
 @pytest.fixture
@@ -40,10 +40,10 @@ def test_equal_texts_are_compiled_once_and_in_any_order(compilations):
     texts = [ANSWER.format(n) for n in (7001, 7002, 7001, 7003)]
     with codegen.Builder() as builder:
         builder.add(texts[3])
-        addresses = builder.addresses(texts)
-    assert [called(a) for a in addresses] == [7001, 7002, 7001, 7003]
+        functions = builder.functions(texts)
+    assert [called(f) for f in functions] == [7001, 7002, 7001, 7003]
     assert sorted(compilations) == sorted({codegen.function_name(t) for t in texts})
-    assert codegen.compile_functions(texts[:1]) == addresses[:1]
+    assert codegen.compile_functions(texts[:1]) == functions[:1]
     assert len(compilations) == 3
 
 

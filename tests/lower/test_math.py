@@ -11,7 +11,7 @@ import pytest
 from scipy import special
 
 from shlo_disc.errors import InternalError
-from shlo_disc.lower.cpu.codegen import compile_functions
+from shlo_disc.lower.cpu.codegen import Function, compile_functions
 from shlo_disc.lower.cpu.math import FUNCTIONS, ULP, emit_math, exponential
 from shlo_disc.lower.cpu.target import Target
 from shlo_disc.lower.cpu.text import Text, vector_type
@@ -23,7 +23,7 @@ ONE = sorted(set(FUNCTIONS) - set(TWO))
 _CALL = ctypes.CFUNCTYPE(
     None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p
 )
-_compiled: dict[tuple[str, str, int], Callable[..., None]] = {}
+_compiled: dict[tuple[str, str, int], Function] = {}
 
 EXACT: dict[str, Callable[..., mp.mpf]] = {
     "atan2": mp.atan2,
@@ -79,9 +79,8 @@ def function(name: str, element: str, lanes: int) -> Callable[..., None]:
             else:
                 b.store(result, memories[0], loop.index)
         text, _ = b.finish()
-        (address,) = compile_functions([text])
-        _compiled[name, element, lanes] = _CALL(address)
-    return _compiled[name, element, lanes]
+        (_compiled[name, element, lanes],) = compile_functions([text])
+    return _CALL(_compiled[name, element, lanes].address)
 
 
 def ours(name: str, *args: np.ndarray, lanes: int = 16) -> np.ndarray:

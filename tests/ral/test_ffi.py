@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import shlex
@@ -21,10 +22,19 @@ fingerprints = itertools.count(1000)
 
 @pytest.fixture(scope="module", autouse=True)
 def target():
-    jax.ffi.register_ffi_target(ral.FFI_TARGET, ral.ffi_handler(), platform="cpu")
+    jax.ffi.register_ffi_target(ral.FFI_TARGET, ral.ffi_handlers(), platform="cpu")
+
+
+alive = []
 
 
 def registered(exe):
+    """The fingerprint of an executable, which stays alive."""
+    alive.append(exe)
+    return registered_weakly(exe)
+
+
+def registered_weakly(exe):
     fingerprint = next(fingerprints)
     exe.register_ffi(fingerprint)
     return fingerprint
@@ -127,17 +137,48 @@ def test_sizes_come_by_attribute(standins):
     assert "not an array of i64" in refused(with_sizes([3], np.int32), x)
 
 
-def test_first_program_of_a_fingerprint_stays(standins):
-    fingerprint = registered(standins.add1())
-    standins.copy("float32", 2).register_ffi(fingerprint)
+def test_a_program_that_is_gone_is_an_error(standins):
+    fingerprint = registered_weakly(standins.add1())
+    text = refused(custom_call(fingerprint, jax.ShapeDtypeStruct((2, 2), "f4")), jnp.ones((2, 2)))
+    assert f"NOT_FOUND: shlo_disc: program {fingerprint} was not compiled in this process" in text
+    assert "or its function is gone; trace the function again" in text
+
+
+def test_an_equal_program_takes_the_place_of_one_that_is_gone(standins):
+    first, second = standins.add1(), standins.add1()
+    fingerprint = registered_weakly(first)
+    second.register_ffi(fingerprint)
     x = jnp.ones((2, 2))
+    del first
     np.testing.assert_array_equal(jax.jit(custom_call(fingerprint, like(x)))(x)[0], x + 1)
 
 
-def test_programs_outlive_their_python_objects(standins):
-    fingerprint = registered(standins.copy("float32", 1))
-    x = jnp.arange(4.0)
-    np.testing.assert_array_equal(jax.jit(custom_call(fingerprint, like(x)))(x)[0], x)
+def test_an_xla_executable_owns_its_program(standins):
+    before = ral.ffi_registered()
+    exe = standins.add1()
+    fingerprint = registered_weakly(exe)
+    x = jnp.ones((2, 2))
+    compiled = jax.jit(custom_call(fingerprint, like(x))).lower(x).compile()
+    jitted = jax.jit(lambda x: custom_call(fingerprint, like(x))(x)[0] * 2)
+    np.testing.assert_array_equal(jitted(x), 2 * x + 2)
+    del exe
+    assert ral.ffi_registered() == before + 1
+    for _ in range(3):
+        np.testing.assert_array_equal(compiled(x)[0], x + 1)
+        np.testing.assert_array_equal(jitted(x), 2 * x + 2)
+    del compiled
+    gc.collect()
+    np.testing.assert_array_equal(jitted(x), 2 * x + 2)
+    del jitted
+    gc.collect()
+    assert ral.ffi_registered() == before
+
+
+def test_many_programs_come_and_go(standins):
+    before = ral.ffi_registered()
+    for _ in range(500):
+        registered_weakly(standins.add1())
+    assert ral.ffi_registered() == before
 
 
 def test_arguments_are_not_packed_but_constants_are(standins):

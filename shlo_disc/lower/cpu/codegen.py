@@ -5,7 +5,9 @@ two reasons: the binding's `raw_lookup` gives a packed wrapper instead of the fu
 a foreign call releases the GIL, so that several threads generate code at once, while another
 writes more of it.
 
-Code lives as long as the process (a JAX FFI target cannot be taken back).
+A :class:`Function` owns the machine code behind its address. Executables own the functions of their
+kernels and of their host program; programs alive at the same time share equal kernels, and the code
+of a kernel is freed with the last program that uses it.
 """
 
 from __future__ import annotations
@@ -14,12 +16,16 @@ import ctypes
 import functools
 import hashlib
 import heapq
+import itertools
 import os
 import subprocess
+import sys
 import tempfile
 import threading
-from collections.abc import Sequence
+import weakref
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -33,8 +39,8 @@ from shlo_disc.mlir import PassManager, ir, new_context, run_pipeline, walk
 __all__ = [
     "PIPELINE",
     "Builder",
+    "Function",
     "assembly",
-    "code_bytes",
     "compile_functions",
     "compile_host",
     "function_name",
@@ -49,11 +55,6 @@ PIPELINE = (
     "reconcile-unrealized-casts"
 )
 """From vector/scf/memref/math/arith/llvm to the LLVM dialect."""
-
-_lock = threading.Lock()
-_kept: list[Any] = []
-_functions: dict[str, tuple[int, int]] = {}
-"""Address and size in bytes of what was compiled, by name."""
 
 
 class _Handle(ctypes.Structure):
@@ -82,6 +83,8 @@ def _capi() -> ctypes.CDLL:
         ctypes.c_bool,
         ctypes.c_bool,
     ]
+    library.mlirExecutionEngineDestroy.restype = None
+    library.mlirExecutionEngineDestroy.argtypes = [_Handle]
     library.mlirExecutionEngineLookup.restype = ctypes.c_void_p
     library.mlirExecutionEngineLookup.argtypes = [_Handle, _StringRef]
     library.mlirExecutionEngineDumpToObjectFile.restype = None
@@ -121,11 +124,79 @@ def lower_to_llvm(text: str, context: ir.Context) -> ir.Module:
         return module
 
 
+_freed = itertools.count(1)
+_ENGINES_A_TRIM = 32
+"""After so many engines the pages that compilations left free go back to the system.
+
+LLVM's short-lived objects lie between JAX's long-lived ones, so the C library keeps up to 100 MB of
+free pages in a process that makes and drops functions. Giving them back takes about 10 ms; 32
+engines took over a second to compile.
+"""
+
+
+@functools.cache
+def _malloc_trim() -> Callable[[int], int] | None:
+    """The function of glibc; other C libraries have none."""
+    function: Callable[[int], int] | None = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    return function
+
+
+def _trim() -> None:
+    trim = _malloc_trim()
+    if trim is not None:
+        trim(0)
+
+
+class _Engine:
+    """An execution engine of MLIR's: the machine code of one module, unmapped with this object."""
+
+    def __init__(self, module: ir.Module, opt_level: int, *, keep_object: bool) -> None:
+        self._destroy = _capi().mlirExecutionEngineDestroy
+        self.handle = _Handle(None)
+        # enable_object_dump keeps a copy of the object code: only wanted for disassembly.
+        self.handle = _capi().mlirExecutionEngineCreate(
+            _handle(module), opt_level, 0, None, keep_object, False
+        )
+        if not self.handle.pointer:
+            raise InternalError(
+                "LLVM did not accept a generated module; set SHLO_DISC_DUMP to keep it"
+            )
+
+    def address(self, name: str) -> int:
+        """The address of a function of the module, compiled by now; 0 for an unknown name."""
+        return _capi().mlirExecutionEngineLookup(self.handle, _string(name)) or 0
+
+    def __del__(self) -> None:
+        # When the interpreter ends, a thread it no longer waits for may still run this code.
+        if self.handle.pointer and not sys.is_finalizing():
+            self._destroy(self.handle)
+            if next(_freed) % _ENGINES_A_TRIM == 0:
+                _trim()
+
+
+@dataclass(frozen=True, eq=False)
+class Function:
+    """A compiled function; its code stays in memory as long as this object (or a sibling of the
+    same text) lives.
+    """
+
+    name: str
+    address: int
+    size_bytes: int
+    """Of its code; its constants come on top."""
+    _engine: _Engine
+
+
+_functions: weakref.WeakValueDictionary[str, Function] = weakref.WeakValueDictionary()
+"""Kernels in use somewhere, by name."""
+
+
 class Builder:
     """Compiles kernel texts (each one `func.func @KERNEL(...)`) on threads while more are written.
 
     A context: on the way out it waits for what was begun, or gives up what was not when an
-    exception passes. A text that was compiled before in this process is not compiled again.
+    exception passes. A text whose function is in use somewhere in this process is not compiled
+    again; the builder keeps the functions it gave names for.
     """
 
     def __init__(self, opt_level: int = 3) -> None:
@@ -134,6 +205,7 @@ class Builder:
         self._lock = threading.Lock()
         self._waiting: list[tuple[int, str, str]] = []
         self._begun: dict[str, Future[None]] = {}
+        self._found: dict[str, Function] = {}
         self._refused: dict[str, Exception] = {}
 
     def __enter__(self) -> Builder:
@@ -146,14 +218,18 @@ class Builder:
         trace: TracebackType | None,
     ) -> None:
         self._pool.shutdown(cancel_futures=kind is not None)
+        self._found.clear()  # an error kept in `_refused` knows this object
 
     def add(self, text: str) -> str:
         """Have `text` compiled; the symbol it gets."""
         name = function_name(text)
-        with _lock:
-            known = name in _functions
         with self._lock:
-            if not known and name not in self._begun:
+            if name in self._found or name in self._begun:
+                return name
+            known = _functions.get(name)
+            if known is not None:
+                self._found[name] = known
+            else:
                 heapq.heappush(self._waiting, (-len(text), name, text))
                 self._begun[name] = self._pool.submit(self._longest)
         return name
@@ -163,17 +239,18 @@ class Builder:
         with self._lock:
             _, name, text = heapq.heappop(self._waiting)
         try:
-            found = _compile(_with_names({name: text}), [name], self._opt_level)
+            (made,) = _compile(_with_names({name: text}), [name], self._opt_level)
         except MemoryError:
             raise
-        except Exception as error:  # told by `addresses`, which knows whether it is wanted
+        except Exception as error:  # told by `functions`, which knows whether it is wanted
             self._refused[name] = error
             return
-        with _lock:
-            _functions.setdefault(name, found[name])
+        with self._lock:
+            # Another thread may have compiled the same text meanwhile: then its code is shared.
+            self._found[name] = _functions.setdefault(name, made)
 
-    def addresses(self, texts: Sequence[str]) -> list[int]:
-        """Where the functions of `texts` are; waits for all that were added.
+    def functions(self, texts: Sequence[str]) -> list[Function]:
+        """The functions of `texts`; waits for all that were added.
 
         Raises KernelsRefused when some do not compile.
         """
@@ -184,63 +261,50 @@ class Builder:
                    if n in self._refused}  # fmt: skip
         if refused:
             raise KernelsRefused(refused) from next(iter(refused.values()))
-        return [_functions[name][0] for name in names]
+        return [self._found[name] for name in names]
 
 
-def compile_functions(texts: Sequence[str], opt_level: int = 3) -> list[int]:
-    """Addresses of the functions in `texts` (see :class:`Builder`)."""
+def compile_functions(texts: Sequence[str], opt_level: int = 3) -> list[Function]:
+    """The functions in `texts` (see :class:`Builder`)."""
     with Builder(opt_level) as builder:
-        return builder.addresses(texts)
+        return builder.functions(texts)
 
 
-def code_bytes(texts: Sequence[str]) -> int:
-    """Bytes of machine code of functions compiled before; their constants come on top."""
-    return sum(_functions[function_name(text)][1] for text in texts)
-
-
-def compile_host(text: str) -> tuple[int, int]:
-    """Addresses of `prepare` and `run` in the host program `text`."""
-    found = _compile(text, ["prepare", "run"], opt_level=1)
-    return found["prepare"][0], found["run"][0]
+def compile_host(text: str) -> tuple[Function, Function]:
+    """`prepare` and `run` of the host program `text`."""
+    prepare, run = _compile(text, ["prepare", "run"], opt_level=1)
+    return prepare, run
 
 
 def _with_names(functions: dict[str, str]) -> str:
     return "\n".join(t.replace("@KERNEL", f"@{n}") for n, t in functions.items())
 
 
-def _engine(text: str, opt_level: int, *, keep_object: bool) -> tuple[_Handle, ir.Module]:
+def _engine(text: str, opt_level: int, *, keep_object: bool) -> _Engine:
     module = lower_to_llvm(text, new_context())
     _refuse_foreign_ops(module)
-    # enable_object_dump keeps a copy of the object code: only wanted for disassembly.
-    engine = _capi().mlirExecutionEngineCreate(
-        _handle(module), opt_level, 0, None, keep_object, False
-    )
-    if not engine.pointer:
-        raise InternalError("LLVM did not accept a generated module; set SHLO_DISC_DUMP to keep it")
-    return engine, module
+    return _Engine(module, opt_level, keep_object=keep_object)
 
 
 _END = "end_of_code"
 
 
-def _compile(text: str, names: Sequence[str], opt_level: int) -> dict[str, tuple[int, int]]:
-    """Address and size in bytes of each function; `text` defines them in the order of `names`."""
+def _compile(text: str, names: Sequence[str], opt_level: int) -> list[Function]:
+    """The functions `names`, in their order; `text` defines them in this order."""
     # LLVM lays functions out in their order: one more tells where the last ends.
     text += f"\nfunc.func @{_END}() {{\nreturn\n}}\n"
-    engine, module = _engine(text, opt_level, keep_object=False)
-    with _lock:
-        _kept.append((engine, module))
+    engine = _engine(text, opt_level, keep_object=False)
     every = [*names, _END]
-    addresses = [_capi().mlirExecutionEngineLookup(engine, _string(name)) for name in every]
+    addresses = [engine.address(name) for name in every]
     if not all(addresses):
         found = dict(zip(every, addresses, strict=True))
         raise InternalError(f"generated functions not found: {found}")
     ordered = sorted(addresses)
     following = dict(zip(ordered, [*ordered[1:], ordered[-1]], strict=True))
-    return {
-        name: (address, following[address] - address)
+    return [
+        Function(name, address, following[address] - address, engine)
         for name, address in zip(names, addresses, strict=False)
-    }
+    ]
 
 
 def _refuse_foreign_ops(module: ir.Module) -> None:
@@ -270,13 +334,12 @@ def assembly(texts: Sequence[str]) -> str:
     Raises UnsupportedError when `objdump` is not installed.
     """
     functions = {function_name(text): text for text in texts}
-    engine, _module = _engine(_with_names(functions), 3, keep_object=True)
-    library = _capi()
+    engine = _engine(_with_names(functions), 3, keep_object=True)
     for name in functions:
-        library.mlirExecutionEngineLookup(engine, _string(name))
+        engine.address(name)  # compiles the module
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "kernels.o"
-        library.mlirExecutionEngineDumpToObjectFile(engine, _string(str(path)))
+        _capi().mlirExecutionEngineDumpToObjectFile(engine.handle, _string(str(path)))
         try:
             command = ["objdump", "-d", "--no-show-raw-insn", "-M", "intel", str(path)]
             return subprocess.run(command, check=True, capture_output=True, text=True).stdout

@@ -55,6 +55,18 @@ void Dispatcher::clear() {
   forget_avals();
 }
 
+int Dispatcher::traverse(visitproc visit, void* arg) const {
+  for (const PyRef* const part : {&array_type_, &flatten_, &trace_context_, &disable_jit_, &table_,
+                                  &numbers_, &last_context_, &last_number_}) {
+    Py_VISIT(part->get());
+  }
+  for (const auto& [aval, number] : avals_) {
+    Py_VISIT(aval);
+    Py_VISIT(number.get());
+  }
+  return 0;
+}
+
 PyRef Dispatcher::number_of(PyObject* value) {
   const PyRef next(PyLong_FromLongLong(next_++));
   if (!next) return PyRef();

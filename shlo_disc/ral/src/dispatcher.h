@@ -45,6 +45,8 @@ class Dispatcher {
   // with an error set; true without effect when some argument is none of these.
   bool add(PyObject* args, PyObject* kwargs, PyObject* entry);
   void clear();
+  // For Python's garbage collector: keys may hold a static value that holds the function.
+  int traverse(visitproc visit, void* arg) const;
 
  private:
   // Leaves and the key of a call; an empty key without an error: not for us.

@@ -45,6 +45,7 @@ struct ProgramSpec {
   disc_prepare prepare = nullptr;
   disc_run run = nullptr;
   std::vector<disc_kernel> kernels;
+  std::shared_ptr<const void> code;  // owns the machine code of the three; any thread may drop it
   std::vector<ArgumentSpec> arguments;
   std::vector<ResultSpec> results;
   int64_t symbols = 0;

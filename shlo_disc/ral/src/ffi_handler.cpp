@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <iterator>
+#include <memory>
 #include <mutex>
 #include <new>
-#include <shared_mutex>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -20,9 +21,12 @@ namespace {
 
 using namespace xla_ffi;  // NOLINT: this file speaks nothing else
 
+constexpr size_t kFewExecutables = 64;
+
 struct Registry {
-  std::shared_mutex mutex;
-  std::unordered_map<int64_t, std::shared_ptr<const Executable>> executables;
+  std::mutex mutex;
+  std::unordered_multimap<int64_t, std::weak_ptr<const Executable>> executables;
+  size_t worth_cleaning = kFewExecutables;  // so many entries, and the dead ones are erased
 };
 
 Registry& registry() {
@@ -30,10 +34,17 @@ Registry& registry() {
   return *instance;
 }
 
+// XLA counts a struct's size up to its last field, without padding.
+template <typename Args, typename Field>
+size_t size_up_to(Field Args::*last) {
+  const Args args{};
+  return static_cast<size_t>(reinterpret_cast<const char*>(&(args.*last)) -
+                             reinterpret_cast<const char*>(&args)) +
+         sizeof(Field);
+}
+
 Error* error(const CallFrame* frame, ErrorCode code, const std::string& message) {
-  // XLA counts a struct's size up to its last field, without padding.
-  ErrorCreateArgs args{offsetof(ErrorCreateArgs, code) + sizeof(code), nullptr, message.c_str(),
-                       code};
+  ErrorCreateArgs args{size_up_to(&ErrorCreateArgs::code), nullptr, message.c_str(), code};
   return frame->api->create_error(&args);
 }
 
@@ -88,9 +99,63 @@ DType dtype_of(DataType type) {
 
 std::shared_ptr<const Executable> find_executable(int64_t fingerprint) {
   Registry& all = registry();
-  std::shared_lock<std::shared_mutex> lock(all.mutex);
-  const auto found = all.executables.find(fingerprint);
-  return found == all.executables.end() ? nullptr : found->second;
+  std::lock_guard<std::mutex> lock(all.mutex);
+  const auto [first, last] = all.executables.equal_range(fingerprint);
+  for (auto entry = first; entry != last; ++entry) {
+    if (std::shared_ptr<const Executable> found = entry->second.lock()) return found;
+  }
+  return nullptr;
+}
+
+// ---- the program of an XLA executable -----------------------------------------------------------
+
+using Held = std::shared_ptr<const Executable>;
+
+void delete_held(void* held) { delete static_cast<Held*>(held); }
+
+TypeId& held_type() {
+  static TypeId id{0};
+  return id;
+}
+
+// Names the type of our state to XLA, once; XLA gives it a number.
+Error* register_held_type(const Api* api) {
+  static std::mutex mutex;
+  static const TypeInfo info{size_up_to(&TypeInfo::deleter), nullptr, &delete_held};
+  constexpr std::string_view kName = "shlo_disc.program";
+  std::lock_guard<std::mutex> lock(mutex);
+  if (held_type().type_id != 0) return nullptr;
+  TypeId id{0};
+  TypeRegisterArgs args{size_up_to(&TypeRegisterArgs::type_info), nullptr,
+                        {kName.data(), kName.size()}, &id, &info};
+  Error* const failed = api->register_type(&args);
+  if (failed == nullptr) held_type() = id;
+  return failed;
+}
+
+// An XLA executable is being made: it gets its program, to keep.
+Error* instantiate(CallFrame* frame) {
+  const auto* const which = static_cast<const Scalar*>(
+      attribute(frame, "executable", AttributeType::kScalar));
+  if (which == nullptr || which->dtype != DataType::kS64) {
+    return invalid(frame, "the custom call has no i64 attribute 'executable'");
+  }
+  int64_t fingerprint;
+  std::memcpy(&fingerprint, which->value, sizeof(fingerprint));
+  Held executable = find_executable(fingerprint);
+  if (executable == nullptr) {
+    return error(frame, ErrorCode::kNotFound,
+                 "shlo_disc: program " + std::to_string(fingerprint) +
+                     " was not compiled in this process, or its function is gone; trace the "
+                     "function again");
+  }
+  if (Error* const failed = register_held_type(frame->api)) return failed;
+  auto held = std::make_unique<Held>(std::move(executable));
+  StateSetArgs args{size_up_to(&StateSetArgs::state), nullptr, frame->context, Stage::kInstantiate,
+                    &held_type(), held.get()};
+  Error* const failed = frame->api->set_state(&args);
+  if (failed == nullptr) held.release();
+  return failed;
 }
 
 std::string sizes_text(int64_t rank, const int64_t* sizes) {
@@ -99,20 +164,11 @@ std::string sizes_text(int64_t rank, const int64_t* sizes) {
   return text + ")";
 }
 
-Error* call(CallFrame* frame) {
-  const auto* const which = static_cast<const Scalar*>(
-      attribute(frame, "executable", AttributeType::kScalar));
-  if (which == nullptr || which->dtype != DataType::kS64) {
-    return invalid(frame, "the custom call has no i64 attribute 'executable'");
-  }
-  int64_t fingerprint;
-  std::memcpy(&fingerprint, which->value, sizeof(fingerprint));
-  const std::shared_ptr<const Executable> executable = find_executable(fingerprint);
-  if (executable == nullptr) {
-    return error(frame, ErrorCode::kNotFound,
-                 "shlo_disc: program " + std::to_string(fingerprint) +
-                     " was not compiled in this process; trace the function again");
-  }
+Error* execute(CallFrame* frame) {
+  StateGetArgs state{size_up_to(&StateGetArgs::state), nullptr, frame->context,
+                     Stage::kInstantiate, &held_type(), nullptr};
+  if (Error* const failed = frame->api->get_state(&state)) return failed;
+  const Executable* const executable = static_cast<const Held*>(state.state)->get();
   const ProgramSpec& spec = executable->spec();
 
   const auto* const carrier = static_cast<const Array*>(
@@ -188,10 +244,11 @@ Error* call(CallFrame* frame) {
   return nullptr;
 }
 
+template <Error* (*Body)(CallFrame*)>
 Error* handler(CallFrame* frame) {
   if (answer_metadata(frame)) return nullptr;
   try {
-    return call(frame);
+    return Body(frame);
   } catch (const std::bad_alloc&) {
     return error(frame, ErrorCode::kResourceExhausted, "shlo_disc: out of memory");
   } catch (const std::exception& e) {
@@ -199,14 +256,34 @@ Error* handler(CallFrame* frame) {
   }
 }
 
-}  // namespace
-
-void ffi_register(int64_t fingerprint, std::shared_ptr<const Executable> executable) {
-  Registry& all = registry();
-  std::unique_lock<std::shared_mutex> lock(all.mutex);
-  all.executables.emplace(fingerprint, std::move(executable));
+// Entries of executables that are gone; their number is bounded by that of the living.
+void forget_dead(Registry& all) {
+  for (auto entry = all.executables.begin(); entry != all.executables.end();) {
+    entry = entry->second.expired() ? all.executables.erase(entry) : std::next(entry);
+  }
 }
 
-void* ffi_handler_address() { return reinterpret_cast<void*>(&handler); }
+}  // namespace
+
+void ffi_register(int64_t fingerprint, const std::shared_ptr<const Executable>& executable) {
+  Registry& all = registry();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  if (all.executables.size() >= all.worth_cleaning) {
+    forget_dead(all);
+    all.worth_cleaning = std::max(kFewExecutables, 2 * all.executables.size());
+  }
+  all.executables.emplace(fingerprint, executable);
+}
+
+int64_t ffi_registered() {
+  Registry& all = registry();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  forget_dead(all);
+  return static_cast<int64_t>(all.executables.size());
+}
+
+void* ffi_instantiate_address() { return reinterpret_cast<void*>(&handler<&instantiate>); }
+
+void* ffi_execute_address() { return reinterpret_cast<void*>(&handler<&execute>); }
 
 }  // namespace shlo_disc

@@ -4,6 +4,9 @@
 // a fingerprint of the program chosen by its owner, so that a module that XLA cached on disk finds
 // the same program or none, never another. The optional attribute `sizes` (i64 array) gives the
 // sizes of one more argument, a zero-size carrier that shows sizes no array shows.
+//
+// An XLA executable looks its program up once, when it is made, and owns it from then on: the
+// program's machine code is freed with its last owner, be that Python or XLA.
 #ifndef SHLO_DISC_RAL_FFI_HANDLER_H_
 #define SHLO_DISC_RAL_FFI_HANDLER_H_
 
@@ -14,12 +17,16 @@
 
 namespace shlo_disc {
 
-// Keeps the executable for the life of the process: XLA may hold modules that call it. A
-// fingerprint that is known already keeps its first executable.
-void ffi_register(int64_t fingerprint, std::shared_ptr<const Executable> executable);
+// Lets XLA find the executable as long as it has another owner. Several executables may have one
+// fingerprint, if they are the same program: one that is alive is found.
+void ffi_register(int64_t fingerprint, const std::shared_ptr<const Executable>& executable);
 
-// The address of the handler, an XLA_FFI_Handler*.
-void* ffi_handler_address();
+// How many registered executables are alive.
+int64_t ffi_registered();
+
+// The addresses of the handlers of two stages, both XLA_FFI_Handler*.
+void* ffi_instantiate_address();
+void* ffi_execute_address();
 
 }  // namespace shlo_disc
 

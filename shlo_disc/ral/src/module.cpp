@@ -65,11 +65,13 @@ void init_executable(
     const std::vector<int64_t>& donated, const std::vector<std::pair<int64_t, int64_t>>& reuses,
     const nb::object& keep_alive, const std::vector<int64_t>& size_arguments) {
   if (prepare == 0 || run == 0) throw nb::value_error("prepare and run must be addresses");
+  drop_waiting_references();
   if (symbols < 0) throw nb::value_error("symbols must not be negative");
   ProgramSpec spec;
   spec.name = std::move(name);
   spec.prepare = function_at<disc_prepare>(prepare);
   spec.run = function_at<disc_run>(run);
+  spec.code = shared_reference(keep_alive.ptr());
   spec.symbols = symbols;
   spec.pack_layouts = std::move(pack_layouts);
   spec.guards = std::move(guards);
@@ -121,7 +123,7 @@ void init_executable(
   auto executable = std::make_shared<Executable>(std::move(spec));
   for (const nb::object& constant : constants) add_constant(*executable, constant);
   new (self) PyExecutable(std::move(executable), std::move(argument_descrs),
-                          std::move(result_rows), owned(keep_alive));
+                          std::move(result_rows));
 }
 
 nb::object checked(PyObject* object) {
@@ -211,8 +213,31 @@ PyObject* call_dispatcher(PyObject* self, PyObject* args, PyObject* kwargs) {
   return slow ? PyObject_Call(slow.get(), args, kwargs) : nullptr;
 }
 
+int traverse_dispatcher(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  return nb::inst_ready(self) ? nb::inst_ptr<Dispatcher>(self)->traverse(visit, arg) : 0;
+}
+
+int clear_dispatcher(PyObject* self) {
+  if (nb::inst_ready(self)) nb::inst_ptr<Dispatcher>(self)->clear();
+  return 0;
+}
+
 PyType_Slot dispatcher_slots[] = {{Py_tp_call, reinterpret_cast<void*>(&call_dispatcher)},
+                                  {Py_tp_traverse, reinterpret_cast<void*>(&traverse_dispatcher)},
+                                  {Py_tp_clear, reinterpret_cast<void*>(&clear_dispatcher)},
                                   {0, nullptr}};
+
+int traverse_entry(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  if (!nb::inst_ready(self)) return 0;
+  Py_VISIT(nb::inst_ptr<DispatchEntry>(self)->executable_object.get());
+  Py_VISIT(nb::inst_ptr<DispatchEntry>(self)->unflatten.get());
+  return 0;
+}
+
+PyType_Slot entry_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(&traverse_entry)},
+                             {0, nullptr}};
 
 }  // namespace
 
@@ -271,7 +296,7 @@ NB_MODULE(_ral, m) {
       .def("register_ffi", &PyExecutable::register_ffi, "fingerprint"_a)
       .def_prop_ro("name", [](const PyExecutable& self) { return self.executable().spec().name; });
 
-  nb::class_<DispatchEntry>(m, "DispatchEntry")
+  nb::class_<DispatchEntry>(m, "DispatchEntry", nb::type_slots(entry_slots))
       .def(
           "__init__",
           [](DispatchEntry* self, nb::object executable, JaxBridge& bridge, nb::object unflatten) {
@@ -296,7 +321,13 @@ NB_MODULE(_ral, m) {
            })
       .def("_forget", &Dispatcher::clear);
 
-  m.def("ffi_handler", [] { return nb::capsule(ffi_handler_address()); });
+  m.def("ffi_handlers", [] {
+    nb::dict handlers;
+    handlers["instantiate"] = nb::capsule(ffi_instantiate_address());
+    handlers["execute"] = nb::capsule(ffi_execute_address());
+    return handlers;
+  });
+  m.def("ffi_registered", &ffi_registered);
   m.def("num_threads", &num_threads);
   m.def("threads_started", &pool_started);
   m.def("parallel_for", &run_parallel_for, "kernel"_a, "args"_a, "params"_a, "extent"_a, "grain"_a,

@@ -148,7 +148,6 @@ PyObject* PyExecutable::call(disc_run host, Marks* marks, JaxBridge* bridge,
 }
 
 void PyExecutable::register_ffi(int64_t fingerprint) const {
-  Py_XINCREF(keep_alive_.get());  // XLA never forgets a target, so the code must stay
   ffi_register(fingerprint, executable_);
 }
 

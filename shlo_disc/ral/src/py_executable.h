@@ -19,12 +19,13 @@ class PyExecutable {
   };
 
   PyExecutable(std::shared_ptr<const Executable> executable, std::vector<PyRef> argument_descrs,
-               std::vector<Result> results, PyRef keep_alive)
+               std::vector<Result> results)
       : executable_(std::move(executable)),
         argument_descrs_(std::move(argument_descrs)),
         last_seen_(argument_descrs_.size(), nullptr),
-        results_(std::move(results)),
-        keep_alive_(std::move(keep_alive)) {}
+        results_(std::move(results)) {}
+  PyExecutable(const PyExecutable&) = delete;
+  PyExecutable& operator=(const PyExecutable&) = delete;
 
   // Runs the program; a new list of results, jax.Arrays with a bridge and numpy arrays without.
   // Null with a Python error set.
@@ -35,7 +36,8 @@ class PyExecutable {
   // As call, by another host program of the same kernels that reports to `marks`.
   PyObject* call(disc_run host, Marks* marks, JaxBridge* bridge, PyObject* leaves) const;
 
-  // Makes the program callable as an XLA FFI custom call for the life of the process.
+  // Makes the program callable as an XLA FFI custom call; XLA executables made while it is alive own
+  // it too.
   void register_ffi(int64_t fingerprint) const;
 
   const Executable& executable() const { return *executable_; }
@@ -45,7 +47,6 @@ class PyExecutable {
   const std::vector<PyRef> argument_descrs_;
   mutable std::vector<const PyObject*> last_seen_;  // a hint, see CallArguments; under the GIL
   const std::vector<Result> results_;
-  const PyRef keep_alive_;  // what owns the machine code
 };
 
 }  // namespace shlo_disc

@@ -1,7 +1,10 @@
 #include "py_support.h"
 
+#include <mutex>
+#include <new>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 namespace shlo_disc {
 namespace {
@@ -20,7 +23,55 @@ void release_block(PyObject* capsule) {
   pool_release(block);
 }
 
+// References given up by threads without the GIL.
+struct Waiting {
+  std::mutex mutex;
+  std::vector<PyObject*> objects;
+};
+
+Waiting& waiting() {
+  static auto* const instance = new Waiting;  // XLA may call during exit
+  return *instance;
+}
+
+void give_up(const void* owned) noexcept {
+  auto* const object = static_cast<PyObject*>(const_cast<void*>(owned));
+  if (!Py_IsInitialized()) return;  // the process ends, and its memory with it
+  if (PyGILState_Check()) {
+    Py_DECREF(object);
+    return;
+  }
+  try {
+    const std::lock_guard<std::mutex> lock(waiting().mutex);
+    waiting().objects.push_back(object);
+  } catch (const std::bad_alloc&) {
+    return;  // the object stays
+  }
+  // Waiting for the GIL here could stop a thread that its holder waits for. A full queue refuses:
+  // then the next executable takes it along.
+  Py_AddPendingCall(
+      [](void*) {
+        drop_waiting_references();
+        return 0;
+      },
+      nullptr);
+}
+
 }  // namespace
+
+std::shared_ptr<const void> shared_reference(PyObject* object) {
+  Py_INCREF(object);
+  return std::shared_ptr<const void>(static_cast<const void*>(object), &give_up);
+}
+
+void drop_waiting_references() {
+  std::vector<PyObject*> objects;
+  {
+    const std::lock_guard<std::mutex> lock(waiting().mutex);
+    objects.swap(waiting().objects);
+  }
+  for (PyObject* const object : objects) Py_DECREF(object);
+}
 
 Errors& errors() {
   static Errors instance{};

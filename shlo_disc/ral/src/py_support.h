@@ -14,6 +14,7 @@
 #include <numpy/arrayobject.h>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "buffer_pool.h"
@@ -54,6 +55,12 @@ class PyRef {
  private:
   PyObject* object_ = nullptr;
 };
+
+// Shared ownership of a Python object by code that may not hold the GIL where the last owner goes.
+// The reference is then given up soon, by a thread that holds it.
+std::shared_ptr<const void> shared_reference(PyObject* object);
+// Gives up what waits; needs the GIL.
+void drop_waiting_references();
 
 // Exception types of the module; created by its initialisation, alive for ever.
 struct Errors {

@@ -18,6 +18,8 @@ constexpr int kMinor = 3;
 struct Error;    // owned by XLA
 struct Context;  // of one execution
 
+enum class Stage : int { kInstantiate = 0, kExecute = 3 };
+
 enum class ErrorCode : int {
   kInvalidArgument = 3,
   kNotFound = 5,
@@ -77,12 +79,58 @@ struct ErrorCreateArgs {
   ErrorCode code;
 };
 
+struct ByteSpan {
+  const char* ptr;
+  size_t len;
+};
+
+struct TypeId {  // 0: not registered yet
+  int64_t type_id;
+};
+
+struct TypeInfo {
+  size_t struct_size;
+  Extension* extension_start;
+  void (*deleter)(void* object);
+};
+
+struct TypeRegisterArgs {
+  size_t struct_size;
+  Extension* extension_start;
+  ByteSpan name;
+  TypeId* type_id;  // in and out
+  const TypeInfo* type_info;
+};
+
+struct StateSetArgs {
+  size_t struct_size;
+  Extension* extension_start;
+  Context* context;
+  Stage stage;
+  TypeId* type_id;
+  void* state;
+};
+
+struct StateGetArgs {
+  size_t struct_size;
+  Extension* extension_start;
+  Context* context;
+  Stage stage;
+  TypeId* type_id;
+  void* state;  // out
+};
+
 struct Api {  // more functions follow
   size_t struct_size;
   Extension* extension_start;
   Version api_version;
   void* internal_api;
   Error* (*create_error)(ErrorCreateArgs* args);
+  void* unused[4];  // message of an error, destroy one, register a handler, get the stream
+  Error* (*register_type)(TypeRegisterArgs* args);
+  void* get_context;
+  Error* (*set_state)(StateSetArgs* args);
+  Error* (*get_state)(StateGetArgs* args);
 };
 
 struct Buffer {
@@ -92,11 +140,6 @@ struct Buffer {
   void* data;
   int64_t rank;
   int64_t* dims;
-};
-
-struct ByteSpan {
-  const char* ptr;
-  size_t len;
 };
 
 struct Scalar {
@@ -132,7 +175,7 @@ struct CallFrame {
   Extension* extension_start;
   const Api* api;
   Context* context;
-  int stage;
+  Stage stage;
   Args args;
   Args rets;
   Attributes attrs;
