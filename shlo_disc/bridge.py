@@ -38,4 +38,4 @@ def register_ffi_target() -> None:
     import jax  # noqa: PLC0415
 
     jax.devices("cpu")  # a target registered before the backend exists can stop it from starting
-    jax.ffi.register_ffi_target(ral.FFI_TARGET, ral.ffi_handlers(), platform="cpu")
+    jax.ffi.register_ffi_target(ral.FFI_TARGET, ral.ffi_handler(), platform="cpu")

@@ -21,7 +21,6 @@ from shlo_disc.ral._ral import (
     Executable,
     GuardError,
     JaxBridge,
-    ffi_registered,
     num_threads,
     pack_clear,
     pack_stats,
@@ -30,7 +29,7 @@ from shlo_disc.ral._ral import (
     pool_trim,
     threads_started,
 )
-from shlo_disc.ral._ral import ffi_handlers as _ffi_handlers
+from shlo_disc.ral._ral import ffi_handler as _ffi_handler
 
 __all__ = [
     "FFI_TARGET",
@@ -40,8 +39,7 @@ __all__ = [
     "Executable",
     "GuardError",
     "JaxBridge",
-    "ffi_handlers",
-    "ffi_registered",
+    "ffi_handler",
     "include_dir",
     "num_threads",
     "pack_clear",
@@ -56,16 +54,16 @@ FFI_TARGET = "shlo_disc.call"
 """The name of the one XLA FFI target; its attribute `executable` (i64) names the program."""
 
 
-def ffi_handlers() -> dict[str, Any]:
+def ffi_handler() -> dict[str, Any]:
     """The capsules to register with JAX, by stage.
 
-    `jax.ffi.register_ffi_target(FFI_TARGET, ffi_handlers(), platform="cpu")`; once per process.
+    `jax.ffi.register_ffi_target(FFI_TARGET, ffi_handler(), platform="cpu")`; once per process.
 
     Programs become callable by :meth:`Executable.register_ffi`. The custom call takes the
     attribute `executable` (i64, the fingerprint) and optionally `sizes` (i64 array): the sizes of
     one more, zero-size argument that carries sizes no array shows.
     """
-    return _ffi_handlers()
+    return _ffi_handler()
 
 
 def include_dir() -> str:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import shlo_disc
-from shlo_disc import ral
+from shlo_disc import jax_private, ral
 
 
 def scaled(p, x):
@@ -174,3 +174,37 @@ def test_clearing_forgets():
     assert entries(f) == []
     f(x)
     assert f.cache_info().misses == 1
+
+
+@jax.tree_util.register_pytree_node_class
+class Holder:
+    """A pytree with a static field."""
+
+    def __init__(self, weight, static):
+        self.weight, self.static = weight, static
+
+    def tree_flatten(self):
+        return (self.weight,), self.static
+
+    @classmethod
+    def tree_unflatten(cls, static, children):
+        return cls(*children, static)
+
+
+def test_keys_that_hold_the_dispatcher_are_collected(standins, bridge):
+    class Function(ral.Dispatcher):
+        pass
+
+    f = Function(
+        array_type=jax_private.ArrayImpl,
+        flatten=jax.tree_util.default_registry.flatten,
+        trace_context=jax_private.trace_context,
+        disable_jit=jax_private.disable_jit,
+    )
+    x = jnp.ones((2, 3))
+    f._add((Holder(x, f),), {}, ral.DispatchEntry(standins.add1(), bridge, None))
+    np.testing.assert_array_equal(f(Holder(x, f)), x + 1)
+    gone = weakref.ref(f)
+    del f
+    gc.collect()
+    assert gone() is None

@@ -16,13 +16,14 @@ import numpy as np
 import pytest
 
 from shlo_disc import ral
+from shlo_disc.ral import _ral
 
 fingerprints = itertools.count(1000)
 
 
 @pytest.fixture(scope="module", autouse=True)
 def target():
-    jax.ffi.register_ffi_target(ral.FFI_TARGET, ral.ffi_handlers(), platform="cpu")
+    jax.ffi.register_ffi_target(ral.FFI_TARGET, ral.ffi_handler(), platform="cpu")
 
 
 alive = []
@@ -154,7 +155,7 @@ def test_an_equal_program_takes_the_place_of_one_that_is_gone(standins):
 
 
 def test_an_xla_executable_owns_its_program(standins):
-    before = ral.ffi_registered()
+    before = _ral.ffi_registered()
     exe = standins.add1()
     fingerprint = registered_weakly(exe)
     x = jnp.ones((2, 2))
@@ -162,7 +163,7 @@ def test_an_xla_executable_owns_its_program(standins):
     jitted = jax.jit(lambda x: custom_call(fingerprint, like(x))(x)[0] * 2)
     np.testing.assert_array_equal(jitted(x), 2 * x + 2)
     del exe
-    assert ral.ffi_registered() == before + 1
+    assert _ral.ffi_registered() == before + 1
     for _ in range(3):
         np.testing.assert_array_equal(compiled(x)[0], x + 1)
         np.testing.assert_array_equal(jitted(x), 2 * x + 2)
@@ -171,14 +172,14 @@ def test_an_xla_executable_owns_its_program(standins):
     np.testing.assert_array_equal(jitted(x), 2 * x + 2)
     del jitted
     gc.collect()
-    assert ral.ffi_registered() == before
+    assert _ral.ffi_registered() == before
 
 
 def test_many_programs_come_and_go(standins):
-    before = ral.ffi_registered()
+    before = _ral.ffi_registered()
     for _ in range(500):
         registered_weakly(standins.add1())
-    assert ral.ffi_registered() == before
+    assert _ral.ffi_registered() == before
 
 
 def test_arguments_are_not_packed_but_constants_are(standins):

@@ -321,7 +321,7 @@ NB_MODULE(_ral, m) {
            })
       .def("_forget", &Dispatcher::clear);
 
-  m.def("ffi_handlers", [] {
+  m.def("ffi_handler", [] {
     nb::dict handlers;
     handlers["instantiate"] = nb::capsule(ffi_instantiate_address());
     handlers["execute"] = nb::capsule(ffi_execute_address());
