@@ -197,6 +197,10 @@ class SizeArithmetic:
 
     def clamp(self, low: Entry, a: Entry, high: Entry) -> Entry:
         """`min(max(a, low), high)`."""
+        if isinstance(a, Expr) and isinstance(low, Expr) and isinstance(high, Expr):
+            ends_known = low.is_const and high.is_const
+            if ends_known and not exceeds(a, low.value, high.value):
+                return a
         return self.minimum(self.maximum(a, low), high)
 
     def power(self, a: Entry, b: Entry) -> Entry:

@@ -9,6 +9,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from shlo_disc.mlir import at, ir, ops_of, run_pipeline, walk
 
 __all__ = ["KEPT_CHLO", "PARKED", "expand_chlo", "expand_composites", "unpark"]
@@ -20,9 +22,8 @@ PARKED = "shlo_disc.parked."
 """In front of a kept op's name: a custom call that stands for it where it would be expanded."""
 
 
-def expand_composites(module: ir.Module) -> int:
-    """No `stablehlo.composite` is left: kept ops become themselves, others calls; how many."""
-    composites = ops_of(module, "stablehlo.composite")
+def expand_composites(module: ir.Module, composites: Sequence[ir.Operation]) -> int:
+    """None of `composites` is left: kept ops become themselves, others calls; how many."""
     for op in composites:
         name = ir.StringAttr(op.attributes["name"]).value
         if name in KEPT_CHLO:

@@ -9,7 +9,7 @@ from typing import Any
 from shlo_disc.errors import InvalidModuleError, UnsupportedError
 from shlo_disc.ingest.check import check_calls, check_normal_form
 from shlo_disc.ingest.chlo import expand_chlo, expand_composites, unpark
-from shlo_disc.ingest.slices import gather_slices
+from shlo_disc.ingest.slices import gather_slices, saturate_starts
 from shlo_disc.ingest.windows import expand_windows
 from shlo_disc.locations import argument_name, source_line
 from shlo_disc.mlir import at, ir, ops_of, replace, run_pipeline, walk
@@ -43,7 +43,9 @@ def normalize(
     main = _entry(module)
     check_calls(module)
     argument_names = _argument_names(module, main) if names is None else names
-    expand_composites(module)
+    early = ops_of(module, "stablehlo.composite", "stablehlo.real_dynamic_slice")
+    saturate_starts([op for op in early if op.name == "stablehlo.real_dynamic_slice"])
+    expand_composites(module, [op for op in early if op.name == "stablehlo.composite"])
     _flatten(module)
     present = _forget_hints(module)  # a walk costs 3 ms on BERT: only look for what is there
     if "stablehlo.custom_call" in present:

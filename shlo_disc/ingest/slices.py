@@ -15,11 +15,67 @@ Source  StableHLO spec, real_dynamic_slice and gather.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 import numpy as np
 
 from shlo_disc.mlir import at, ir, ops_of, producer, replace
 
-__all__ = ["gather_slices"]
+__all__ = ["gather_slices", "saturate_starts"]
+
+_MOST = (1 << 31) - 1
+
+
+def saturate_starts(slices: Iterable[ir.Operation]) -> int:
+    """No start of these slices loses bits when JAX makes an i32 of it; how many changed.
+
+        clamp 0, (convert %i), %room    ==>    clamp 0, (convert (clamp 0, %i, 2^31 - 1)), %room
+
+    JAX lowers `dynamic_slice` of a symbolic size this way, so ui32 and 64-bit starts from 2^31 on
+    come out negative. A conversion is JAX's own where it has the location of the slice. Runs
+    before equal values are merged, because the program may convert the same index itself.
+    """
+    changed = 0
+    for op in slices:
+        clamped = producer(op.operands[1])
+        if clamped is None or clamped.name != "stablehlo.clamp":
+            continue
+        for convert in _conversions(clamped.operands[1]):
+            if convert.location == op.location and convert.location != ir.Location.unknown():
+                changed += _saturate(convert)
+    return changed
+
+
+def _conversions(value: ir.Value) -> Iterator[ir.Operation]:
+    op = producer(value)
+    if op is not None and op.name == "stablehlo.convert":
+        yield op
+    elif op is not None and op.name in ("stablehlo.concatenate", "stablehlo.reshape"):
+        for operand in op.operands:
+            yield from _conversions(operand)
+
+
+def _saturate(convert: ir.Operation) -> bool:
+    index, kind = convert.operands[0], ir.RankedTensorType(convert.operands[0].type)
+    element = ir.IntegerType(kind.element_type)
+    if element.width < 32 or (element.width == 32 and not element.is_unsigned):
+        return False
+    low = 0 if element.is_unsigned else -_MOST
+    with at(convert):
+        ends = [
+            ir.Operation.create(
+                "stablehlo.constant",
+                results=[kind],
+                attributes={
+                    "value": ir.DenseElementsAttr.get_splat(kind, ir.IntegerAttr.get(element, end))
+                },
+            ).results[0]
+            for end in (low, _MOST)
+        ]
+        convert.operands[0] = ir.Operation.create(
+            "stablehlo.clamp", results=[kind], operands=[ends[0], index, ends[1]]
+        ).results[0]
+    return True
 
 
 def gather_slices(module: ir.Module) -> int:

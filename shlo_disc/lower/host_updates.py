@@ -66,6 +66,9 @@ def _define(w: HostWriter, right: str) -> str:
 def _as_i64(w: HostWriter, register: str, kind: ir.Type) -> str:
     element = ir.RankedTensorType(kind).element_type
     if element.width == 64:
-        return register
+        most = w.const((1 << 63) - 1)
+        return (
+            _define(w, f"arith.minui {register}, {most} : i64") if element.is_unsigned else register
+        )
     name = "arith.extui" if element.is_unsigned else "arith.extsi"
     return _define(w, f"{name} {register} : i{element.width} to i64")
