@@ -1,8 +1,9 @@
-"""Every environment variable shlo_disc reads: name, default, one sentence.
+"""Every environment variable shlo_disc reads: name, default, allowed values, one sentence.
 
 `docs/env.md` is printed from this table (`python -m shlo_disc.tools.env_table`), and a test holds
 the two together. Values are read when asked, so a change of `os.environ` is seen at once; `with
-overridden(debug=2):` changes a value for one block of one thread.
+overridden(debug=2):` changes a value for one block of one thread. A value that is not allowed
+raises ValueError.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +19,9 @@ from pathlib import Path
 __all__ = [
     "FLAGS",
     "Flag",
+    "Kind",
+    "check",
+    "check_runtime",
     "debug_level",
     "dump_dir",
     "fusion",
@@ -24,8 +29,34 @@ __all__ = [
     "overridden",
     "spec_checks",
     "split",
+    "trust_bytecode",
     "value",
 ]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a flag may be set to."""
+
+    allowed: str
+    """For messages, behind "must be"."""
+    pattern: str
+    """A regular expression for the whole value."""
+    most: int | None = None
+    """The largest number allowed."""
+
+    def accepts(self, text: str) -> bool:
+        """Is `text` an allowed value?"""
+        if re.fullmatch(self.pattern, text, re.DOTALL) is None:
+            return False
+        return self.most is None or int(text) <= self.most
+
+
+_SWITCH = Kind("0 or 1", "[01]")
+_LEVEL = Kind("0, 1, 2, 3, 4 or 5", "[0-5]")
+_THREADS = Kind("a whole number from 0 to 1024", "[0-9]{1,9}", 1024)
+_BYTES = Kind("a whole number of bytes from 0 to 2^63 - 1", "[0-9]{1,30}", 2**63 - 1)
+_PATH = Kind("the path of a directory", ".+")
 
 
 @dataclass(frozen=True)
@@ -34,6 +65,7 @@ class Flag:
 
     name: str
     default: str
+    kind: Kind
     doc: str
 
     @property
@@ -46,54 +78,63 @@ _TABLE = (
     Flag(
         "SHLO_DISC_DEBUG",
         "0",
+        _LEVEL,
         "What goes to stderr: 1 one line a compilation, 2 one line a pass, 3 the IR that passes "
         "changed, 4 the whole IR after every pass, 5 LLVM IR and assembly too.",
     ),
     Flag(
         "SHLO_DISC_DUMP",
         "",
-        "Directory that gets `NN-pass.mlir` after every pass, with source locations; each file is "
-        "a valid input of `disc-opt`.",
+        _PATH,
+        "Directory that gets a folder for each compilation with `NN-pass.mlir` after every pass, "
+        "with source locations; each file is a valid input of `disc-opt`.",
     ),
     Flag(
         "SHLO_DISC_FUSION",
         "1",
+        _SWITCH,
         "0 gives every operation a kernel of its own: to see whether a wrong result comes from "
         "fusion.",
     ),
     Flag(
         "SHLO_DISC_NUM_THREADS",
         "0",
+        _THREADS,
         "Threads of the process-wide pool, the caller included; 0 means the cores this process may "
         "run on.",
     ),
     Flag(
         "SHLO_DISC_PACK_BYTES",
         "",
+        _BYTES,
         "Upper bound of the memory that keeps packed copies of weights; unset: a quarter of the "
         "machine's memory.",
     ),
     Flag(
         "SHLO_DISC_POOL_BYTES",
         "",
+        _BYTES,
         "Upper bound of the memory the buffer pool keeps for later calls; unset: a quarter of the "
         "machine's memory.",
     ),
     Flag(
         "SHLO_DISC_SPEC",
         "0",
+        _SWITCH,
         "1 verifies the module after every pass (on in the tests); a pass that breaks the IR is "
         "named.",
     ),
     Flag(
         "SHLO_DISC_SPLIT",
         "",
+        _SWITCH,
         "What becomes of a fusion that, by a mistake of ours, has no kernel: 1 plans it again as "
         "smaller ones with a warning, 0 raises the error; unset: 1, or 0 with SHLO_DISC_SPEC=1.",
     ),
     Flag(
         "SHLO_DISC_TRUST_BYTECODE",
         "0",
+        _SWITCH,
         "1 reads bytecode and portable artifacts without trying them in a child process first; "
         "damaged bytes may then crash this process.",
     ),
@@ -109,12 +150,33 @@ _overrides: contextvars.ContextVar[dict[str, str]] = contextvars.ContextVar(
 
 
 def value(key: str) -> str:
-    """The text of flag `key`: an override, else the environment, else the default."""
+    """The text of flag `key`: an override, else the environment, else the default.
+
+    Raises ValueError, with what is allowed, for another value.
+    """
     flag = FLAGS[key]
-    override = _overrides.get().get(key)
-    if override is not None:
-        return override
-    return os.environ.get(flag.name, "") or flag.default
+    text = _overrides.get().get(key)
+    if text is None:
+        text = os.environ.get(flag.name, "")
+    _check(flag, text)
+    return text or flag.default
+
+
+def _check(flag: Flag, text: str) -> None:
+    if text and not flag.kind.accepts(text):
+        raise ValueError(f"{flag.name} is {text!r}; it must be {flag.kind.allowed}, or unset")
+
+
+def check() -> None:
+    """Raise ValueError for a bad value of any flag."""
+    for key in FLAGS:
+        value(key)
+
+
+def check_runtime() -> None:
+    """Raise ValueError for a bad value of a flag that the C++ runtime reads by itself."""
+    for key in ("num_threads", "pack_bytes", "pool_bytes"):
+        value(key)
 
 
 @contextlib.contextmanager
@@ -123,7 +185,10 @@ def overridden(**values: object) -> Iterator[None]:
     unknown = values.keys() - FLAGS.keys()
     if unknown:
         raise ValueError(f"no such flag: {', '.join(sorted(unknown))}; flags: {', '.join(FLAGS)}")
-    token = _overrides.set(_overrides.get() | {k: str(v) for k, v in values.items()})
+    texts = {key: str(given) for key, given in values.items()}
+    for key, text in texts.items():
+        _check(FLAGS[key], text)
+    token = _overrides.set(_overrides.get() | texts)
     try:
         yield
     finally:
@@ -131,14 +196,7 @@ def overridden(**values: object) -> Iterator[None]:
 
 
 def _number(key: str) -> int:
-    text = value(key)
-    try:
-        number = int(text)
-    except ValueError:
-        number = -1
-    if number < 0:
-        raise ValueError(f"{FLAGS[key].name} is {text!r}; it must be a number, 0 or more")
-    return number
+    return int(value(key))
 
 
 def debug_level() -> int:
@@ -159,12 +217,22 @@ def num_threads() -> int:
 def dump_dir() -> Path | None:
     """`SHLO_DISC_DUMP`; None when nothing is to be dumped."""
     text = value("dump")
-    return Path(text) if text else None
+    if not text:
+        return None
+    path = Path(text)
+    if path.exists() and not path.is_dir():
+        raise ValueError(f"SHLO_DISC_DUMP is {text!r}, which is no directory")
+    return path
 
 
 def spec_checks() -> bool:
     """`SHLO_DISC_SPEC`."""
     return _number("spec") > 0
+
+
+def trust_bytecode() -> bool:
+    """`SHLO_DISC_TRUST_BYTECODE`."""
+    return _number("trust_bytecode") > 0
 
 
 def split() -> bool:

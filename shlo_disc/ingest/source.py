@@ -97,7 +97,7 @@ def _read(source: Any, context: ir.Context) -> ir.Module:
             return _text(_decoded(data), context)
         _check_size(len(data))
         portable = _producer(data).startswith(_PORTABLE)
-        if flags.value("trust_bytecode") == "0":
+        if not flags.trust_bytecode():
             _try_in_child(data, "portable" if portable else "bytecode")
         return _portable(data, context) if portable else _parsed(data, context)
     if isinstance(source, str):

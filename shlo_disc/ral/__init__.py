@@ -6,7 +6,7 @@ Everything here is a thin face of the C++ extension `_ral`; the contract with ge
 
 Environment, read once per process: `SHLO_DISC_NUM_THREADS` (default: the cores the process may run
 on), `SHLO_DISC_POOL_BYTES` (idle memory kept for reuse), `SHLO_DISC_PACK_BYTES` (packed weights),
-both by default a quarter of the machine's memory.
+both by default a quarter of the machine's memory. A bad value of them raises ValueError on import.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from shlo_disc import flags
 from shlo_disc.ral._ral import (
     ArgumentError,
     DispatchEntry,
@@ -49,6 +50,8 @@ __all__ = [
     "pool_trim",
     "threads_started",
 ]
+
+flags.check_runtime()
 
 FFI_TARGET = "shlo_disc.call"
 """The name of the one XLA FFI target; its attribute `executable` (i64) names the program."""

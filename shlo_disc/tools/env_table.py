@@ -15,18 +15,19 @@ _HEAD = """# Environment variables
 
 <!-- Printed by `python -m shlo_disc.tools.env_table` from `shlo_disc/flags.py`; do not edit. -->
 
-Values are read when they are needed. In Python, `with shlo_disc.flags.overridden(debug=2):` sets
-one for a block.
+Values are read when they are needed; a value that is not allowed raises ValueError. In Python,
+`with shlo_disc.flags.overridden(debug=2):` sets one for a block.
 
-| Variable | Default | Meaning |
-|---|---|---|
+| Variable | Default | Allowed | Meaning |
+|---|---|---|---|
 """
 
 
 def page() -> str:
     """The whole text of `docs/env.md`."""
     rows = [
-        f"| `{flag.name}` | {f'`{flag.default}`' if flag.default else 'unset'} | {flag.doc} |\n"
+        f"| `{flag.name}` | {f'`{flag.default}`' if flag.default else 'unset'} "
+        f"| {flag.kind.allowed} | {flag.doc} |\n"
         for flag in FLAGS.values()
     ]
     return _HEAD + "".join(rows)

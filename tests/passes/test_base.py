@@ -105,9 +105,10 @@ def test_debug_levels_add(module, level, present, absent):
 def test_dump_writes_every_pass_and_each_file_can_be_read_back(module, tmp_path):
     with flags.overridden(dump=tmp_path):
         Pipeline([named("cse"), named("dce")]).run(module)
-    files = sorted(p.name for p in tmp_path.iterdir())
+    (folder,) = tmp_path.iterdir()
+    files = sorted(p.name for p in folder.iterdir())
     assert files == ["00-input.mlir", "01-cse.mlir", "02-dce.mlir"]
-    again = ir.Module.parse((tmp_path / "02-dce.mlir").read_text())
+    again = ir.Module.parse((folder / "02-dce.mlir").read_text())
     assert str(again) == str(module)
 
 

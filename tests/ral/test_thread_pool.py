@@ -219,7 +219,7 @@ def test_thread_count_from_the_environment(setting, threads):
     assert python(code, SHLO_DISC_NUM_THREADS=setting) == f"{threads} False"
 
 
-@pytest.mark.parametrize("setting", ["", "0", "many", "-3"])
+@pytest.mark.parametrize("setting", ["", "0"])
 def test_thread_count_defaults_to_the_cores_we_may_use(setting):
     code = """
         import os

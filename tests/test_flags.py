@@ -1,0 +1,106 @@
+"""Environment variables: a bad value is refused, with the name, the value and what is allowed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import shlo_disc
+from shlo_disc import flags
+
+TEXT = "func.func @main(%x: tensor<?xf32>) -> tensor<?xf32> {\n  return %x : tensor<?xf32>\n}"
+
+# Of every flag: values that are allowed, and values that are not.
+SWITCH = (["0", "1"], ["2", "-1", "true", "yes", "on", " 1", "1 ", "0x1", "1.0", "\u0661"])
+BYTES = (
+    ["0", "4096", str(2**63 - 1)],
+    ["-1", "1GB", "1e9", "0x10", "1_000", str(2**63), "9" * 40, "lots", "+5", " 7"],
+)
+VALUES = {
+    "debug": (["0", "1", "2", "3", "4", "5"], ["6", "-1", "2.0", "verbose", "05", "1\n"]),
+    "dump": (["/tmp/somewhere/new"], ["/dev/null"]),
+    "fusion": SWITCH,
+    "num_threads": (["0", "1", "1024"], ["1025", "-1", "two", "2.5", "4,4", "1e3", "9" * 40]),
+    "pack_bytes": BYTES,
+    "pool_bytes": BYTES,
+    "spec": SWITCH,
+    "split": SWITCH,
+    "trust_bytecode": SWITCH,
+}
+READERS = {
+    "debug": flags.debug_level,
+    "dump": flags.dump_dir,
+    "fusion": flags.fusion,
+    "num_threads": flags.num_threads,
+    "spec": flags.spec_checks,
+    "split": flags.split,
+    "trust_bytecode": flags.trust_bytecode,
+}
+
+
+def test_every_flag_is_in_the_table():
+    assert VALUES.keys() == flags.FLAGS.keys()
+
+
+@pytest.mark.parametrize("key", VALUES)
+def test_allowed_values(key, monkeypatch):
+    flag = flags.FLAGS[key]
+    read = READERS.get(key, lambda: flags.value(key))
+    for text in ("", *VALUES[key][0]):
+        monkeypatch.setenv(flag.name, text)
+        read()
+        assert flags.value(key) == (text or flag.default)
+    monkeypatch.delenv(flag.name)
+    assert flags.value(key) == flag.default
+
+
+@pytest.mark.parametrize("key", VALUES)
+def test_bad_values_are_refused(key, monkeypatch):
+    flag = flags.FLAGS[key]
+    read = READERS.get(key, lambda: flags.value(key))
+    for text in VALUES[key][1]:
+        monkeypatch.setenv(flag.name, text)
+        with pytest.raises(ValueError, match=flag.name) as raised:
+            read()
+        why = "which is no directory" if key == "dump" else f"it must be {flag.kind.allowed}"
+        assert f"{flag.name} is {text!r}" in str(raised.value)
+        assert why in str(raised.value)
+
+
+@pytest.mark.parametrize("key", [k for k in VALUES if k not in ("dump", "trust_bytecode")])
+def test_a_compilation_refuses_a_bad_value_of_any_flag(key, monkeypatch):
+    flag, bad = flags.FLAGS[key], VALUES[key][1][0]
+    monkeypatch.setenv(flag.name, bad)
+    with pytest.raises(ValueError, match=flag.name) as raised:
+        shlo_disc.compile(TEXT)
+    text = f"{flag.name} is {bad!r}; it must be {flag.kind.allowed}, or unset"
+    assert str(raised.value) == text
+    with pytest.raises(ValueError, match=flag.name) as raised:
+        shlo_disc.jit(lambda x: x + 1)(np.ones(3, np.float32))
+    assert str(raised.value) == text
+
+
+def test_a_block_refuses_a_bad_value_when_it_is_entered():
+    for key, (_, bad) in VALUES.items():
+        if key == "dump":
+            continue
+        with pytest.raises(ValueError, match=flags.FLAGS[key].name):
+            flags.overridden(**{key: bad[0]}).__enter__()
+
+
+@pytest.mark.parametrize("name", ["NUM_THREADS", "PACK_BYTES", "POOL_BYTES"])
+def test_the_runtime_refuses_bad_values(name):
+    done = subprocess.run(
+        [sys.executable, "-c", "from shlo_disc import ral; print(ral.num_threads())"],
+        env={**os.environ, f"SHLO_DISC_{name}": "many"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode != 0
+    assert f"ValueError: SHLO_DISC_{name} is 'many'; it must be a whole number" in done.stderr
