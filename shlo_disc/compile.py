@@ -22,6 +22,7 @@ from shlo_disc.lower.host import HostProgram, emit_host
 from shlo_disc.lower.refused import KernelsRefused, Refused
 from shlo_disc.mlir import ir, new_context
 from shlo_disc.passes.base import Pipeline
+from shlo_disc.passes.dump import DumpFolder
 from shlo_disc.passes.pipeline import CLEANUP
 from shlo_disc.passes.table import PLANNING
 from shlo_disc.replan import Replanning, refused_by
@@ -98,10 +99,12 @@ def compile_module(
     with context, ir.Location.unknown(), codegen.Builder() as builder:
         stablehlo = _asm(module)
         _mark_donated(main_function(module), donated)
-        records = Pipeline([*CLEANUP, *PLANNING]).run(module)
+        name = name or _module_name(module)
+        dumps = DumpFolder.new(name)
+        records = Pipeline([*CLEANUP, *PLANNING], dumps=dumps).run(module)
         times.done("passes")
         main = main_function(module)
-        replanning = Replanning(module, main, len(records))
+        replanning = Replanning(module, main, len(records), dumps)
         while True:
             shapes = analyze(module)
             program = ShapeProgram.of(main, shapes, _argument_names(main))
@@ -113,7 +116,6 @@ def compile_module(
                 records += replanning.split(refused, shapes)
                 times.done("passes")
         disc = _asm(module)
-        name = name or _module_name(module)
         unfused = replanning.done(name)
     host = native.host
     executable = Executable(

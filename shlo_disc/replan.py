@@ -13,6 +13,7 @@ from shlo_disc.lower.kernel import kernels_of
 from shlo_disc.lower.refused import KernelsRefused, Refused, Unfused, lines_of, reason_of, told
 from shlo_disc.mlir import ir
 from shlo_disc.passes.base import PassRecord, Pipeline
+from shlo_disc.passes.dump import DumpFolder
 from shlo_disc.passes.plan_buffers import PlanBuffers, forget_buffers
 from shlo_disc.passes.split_fusion import split_fusion
 
@@ -27,9 +28,11 @@ _ORIGIN = "origin"
 class Replanning:
     """Splits the fusions of one program and keeps what was split."""
 
-    def __init__(self, module: ir.Module, main: ir.Operation, passes: int) -> None:
+    def __init__(
+        self, module: ir.Module, main: ir.Operation, passes: int, dumps: DumpFolder | None = None
+    ) -> None:
         """`passes`: how many have run, for the numbers of dumps."""
-        self._passes = passes
+        self._passes, self._dumps = passes, dumps
         self._module, self._main = module, main
         self._origins: list[tuple[str, str, tuple[str, ...], str]] = []
 
@@ -53,7 +56,8 @@ class Replanning:
                 part.attributes["why"] = ir.ArrayAttr.get([*self._why(part, number)])
         forget_buffers(self._module)
         self._passes += 1
-        return Pipeline([PlanBuffers()], first_number=self._passes).run(self._module)
+        again = Pipeline([PlanBuffers()], first_number=self._passes, dumps=self._dumps)
+        return again.run(self._module)
 
     def done(self, name: str) -> tuple[Unfused, ...]:
         """What was split in the end; logged, a line for each that differs."""

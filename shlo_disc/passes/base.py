@@ -9,12 +9,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar, TextIO, TypeVar
 
 from shlo_disc import dialect, flags
 from shlo_disc.errors import InternalError, ShloDiscError
 from shlo_disc.mlir import ir, run_pipeline, walk
+from shlo_disc.passes.dump import DumpFolder
 from shlo_disc.passes.verify import verify_operands, verify_shapes
 
 __all__ = ["Pass", "PassRecord", "Pipeline", "Upstream", "named", "register", "registry"]
@@ -104,7 +104,9 @@ class Pipeline:
     print_after: frozenset[str] = frozenset()
     stream: TextIO | None = None
     first_number: int = 0
-    """Number of the first dump file, so that stages can share one directory."""
+    """Number of the first dump file, so that stages can share one folder."""
+    dumps: DumpFolder | None = None
+    """The folder of this compilation; without one a run makes its own if the flag asks for it."""
 
     def run(self, module: ir.Module) -> list[PassRecord]:
         """Run every pass on `module`, in place; what each did, in order.
@@ -112,13 +114,15 @@ class Pipeline:
         Raises the error of a pass as it is when it is a :class:`ShloDiscError`, else
         :class:`InternalError` that names the pass.
         """
-        debug, dump, spec = flags.debug_level(), flags.dump_dir(), flags.spec_checks()
+        flags.check()  # at once, and not where a pass happens to ask
+        debug, spec = flags.debug_level(), flags.spec_checks()
+        dump = self.dumps or DumpFolder.new("module")
         out = self.stream or sys.stderr
         records = []
         if spec:
             _verify(module, "the stage before the passes")
         if dump is not None:
-            _dump(module, dump, self.first_number, "input")
+            dump.write(self.first_number, "input", module)
         for number, a_pass in enumerate(self.passes, self.first_number + 1):
             before = _text(module) if debug == _DIFF else ""
             ops = _op_count(module) if debug >= _LINES else 0
@@ -130,7 +134,7 @@ class Pipeline:
                 _verify(module, f"pass {a_pass.name}")
             records.append(PassRecord(a_pass.name, changed, time_ms))
             if dump is not None:
-                _dump(module, dump, number, a_pass.name)
+                dump.write(number, a_pass.name, module)
             if debug >= _LINES:
                 print(
                     f"{number:02} {a_pass.name:24} {changed:5} changed  "
@@ -158,7 +162,8 @@ def _blame(a_pass: Pass) -> Iterator[None]:
         raise InternalError(
             f"pass {a_pass.name} failed: {type(error).__name__}: {error}\n"
             "This is a mistake in shlo_disc. Set SHLO_DISC_DUMP=DIR and run again: "
-            f"`disc-opt --pass-pipeline={a_pass.name} FILE` on the last file in DIR reproduces it."
+            f"`disc-opt --pass-pipeline={a_pass.name} FILE` on the last file of the newest folder "
+            "in DIR reproduces it."
         ) from error
 
 
@@ -183,9 +188,3 @@ def _diff(before: str, after: str, name: str) -> Iterable[str]:
         before.splitlines(), after.splitlines(), f"before {name}", f"after {name}", lineterm=""
     )
     return (line + "\n" for line in lines)
-
-
-def _dump(module: ir.Module, directory: Path, number: int, name: str) -> None:
-    directory.mkdir(parents=True, exist_ok=True)
-    with (directory / f"{number:02}-{name}.mlir").open("w") as file:
-        file.write(str(module.operation.get_asm(enable_debug_info=True)))

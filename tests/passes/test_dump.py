@@ -1,0 +1,131 @@
+"""Dumps overwrite nothing and follow no link, wherever they are written to."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+
+import pytest
+
+import shlo_disc
+from shlo_disc import flags
+from shlo_disc.passes import dump
+
+TEXT = """
+module @a_step {
+  func.func @main(%x: tensor<?xf32>) -> tensor<?xf32> {
+    %0 = stablehlo.tanh %x : tensor<?xf32>
+    return %0 : tensor<?xf32>
+  }
+}
+"""
+
+
+def folder_name(number: int, stem: str = "a_step") -> str:
+    return f"{stem}-{os.getpid()}-{number}"
+
+
+def files(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_each_compilation_has_a_folder_of_its_own(tmp_path):
+    with flags.overridden(dump=tmp_path / "new" / "deep"):
+        shlo_disc.compile(TEXT)
+        shlo_disc.compile(TEXT)
+    first, second = sorted((tmp_path / "new" / "deep").iterdir())
+    assert first.name.startswith(f"a_step-{os.getpid()}-")
+    assert files(first) == files(second)
+    assert files(first)[0] == "00-input.mlir"
+    assert len(files(first)) > 10
+    for path in first.iterdir():
+        assert "stablehlo.tanh" in path.read_text()
+
+
+def test_folders_and_links_that_are_there_are_left_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(dump, "_numbers", itertools.count(1))
+    place, victim = tmp_path / "dumps", tmp_path / "victim"
+    place.mkdir()
+    victim.mkdir()
+    (place / folder_name(1)).symlink_to(victim)  # a link to a folder
+    (place / folder_name(2)).symlink_to(tmp_path / "nowhere")  # one that dangles
+    (place / folder_name(3)).mkdir()  # somebody's folder
+    (place / folder_name(3) / "00-input.mlir").write_text("mine")
+    (place / folder_name(4)).write_text("mine")  # a file
+    with flags.overridden(dump=place):
+        shlo_disc.compile(TEXT)
+    assert files(place) == [folder_name(n) for n in range(1, 6)]
+    assert files(victim) == []
+    assert not (tmp_path / "nowhere").exists()
+    assert (place / folder_name(3) / "00-input.mlir").read_text() == "mine"
+    assert files(place / folder_name(3)) == ["00-input.mlir"]
+    assert (place / folder_name(4)).read_text() == "mine"
+    assert (place / folder_name(5)).stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize("planted", ["link", "file", "fifo"])
+def test_a_file_planted_in_the_folder_is_an_error(tmp_path, monkeypatch, planted):
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    new = dump.DumpFolder.new.__func__
+
+    def planting(cls, name):
+        folder = new(cls, name)
+        path = folder.path / "00-input.mlir"
+        if planted == "link":
+            path.symlink_to(victim)
+        elif planted == "file":
+            path.write_text("theirs")
+        else:
+            os.mkfifo(path)
+        return folder
+
+    monkeypatch.setattr(dump.DumpFolder, "new", classmethod(planting))
+    place = tmp_path / "dumps"
+    with flags.overridden(dump=place), pytest.raises(FileExistsError) as raised:
+        shlo_disc.compile(TEXT)
+    assert f"SHLO_DISC_DUMP is '{place}', but writing there failed: File exists" in str(
+        raised.value
+    )
+    assert victim.read_text() == "mine"
+
+
+def test_a_name_cannot_leave_the_directory(tmp_path):
+    with flags.overridden(dump=tmp_path / "dumps"):
+        shlo_disc.compile(TEXT, name="../../out /etc/../x" + "y" * 300)
+        shlo_disc.compile(TEXT, name="..")
+    assert files(tmp_path) == ["dumps"]
+    assert len(files(tmp_path / "dumps")) == 2
+
+
+def test_errors_name_the_variable_and_the_place(tmp_path):
+    taken = tmp_path / "file"
+    taken.write_text("")
+    with flags.overridden(dump=taken), pytest.raises(ValueError, match="no directory"):
+        shlo_disc.compile(TEXT)
+    place = taken / "below"
+    with flags.overridden(dump=place), pytest.raises(NotADirectoryError) as raised:
+        shlo_disc.compile(TEXT)
+    assert f"SHLO_DISC_DUMP is '{place}', but writing there failed" in str(raised.value)
+
+
+def test_threads_do_not_share_folders(tmp_path):
+    with flags.overridden(dump=tmp_path):
+        made = []
+        threads = [
+            threading.Thread(
+                target=lambda: made.extend(_new_folder(tmp_path) for _ in range(20)),
+            )
+            for _ in range(4)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert len(set(made)) == 80
+
+
+def _new_folder(place):
+    with flags.overridden(dump=place):  # an override is of one thread
+        return dump.DumpFolder.new("x").path
