@@ -62,7 +62,9 @@ class Costs(Graph):
                 continue
             values = self._input_values(chain)
             sources = {self.of_value.get(v, -1) for v in values}
-            if sources & dropped or any(chain & reader.clones for reader in readers):
+            if sources & dropped or any(
+                chain & (reader.clones | self.read_in_memory(reader.members)) for reader in readers
+            ):
                 continue
             inputs = self._bytes_read(chain)
             stored = self.bytes_of(node.op.results[0])

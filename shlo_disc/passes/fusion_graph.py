@@ -177,7 +177,7 @@ class Graph:
     def misfit(self, union: Cluster, *parts: Cluster) -> str | None:
         """Why these ops cannot be one kernel; `parts`: what `union` will inherit from."""
         whole = Cluster("", (), members=union.members).inherit(union, *parts)
-        if whole.clones & whole.in_place:
+        if whole.clones & (whole.in_place | self.read_in_memory(union.members)):
             return "it is computed again there, where it is read in memory, too"
         if len(union.members) > MAX_CLUSTER_OPS:
             return f"more than {MAX_CLUSTER_OPS} ops"
@@ -257,6 +257,15 @@ class Graph:
                 if self.of_value.get(base) not in members
             }
         )
+
+    def read_in_memory(self, members: set[int]) -> set[int]:
+        """The nodes whose values these nodes read at arbitrary indices (`HARD_OPERANDS`)."""
+        return {
+            self.of_value.get(base, -1)
+            for index in members
+            for position in HARD_OPERANDS.get(self.nodes[index].op.name, ())
+            for base, _ in self.bases(self.nodes[index].operands[position])
+        }
 
     def acyclic(self, members: set[int]) -> bool:
         """No path leaves `members` and comes back, clusters counting as one node."""

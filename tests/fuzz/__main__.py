@@ -49,6 +49,8 @@ def main(
         for number, outcome in batches.check_seeds(seeds, jobs, lambda: time.monotonic() > end):
             done += 1
             progress.advance(task)
+            if not console.is_terminal and done % 50 == 0:
+                progress.print(f"{done} of {count}")
             if not outcome.legal:
                 illegal += 1
             elif outcome.failure is None:

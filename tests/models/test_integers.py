@@ -159,3 +159,17 @@ def test_places_of_every_type_far_outside(dtype):
             for n, k in ((6, high), (7, low), (5, high // 2 + 1), (4, 1))
         ]
         check_bits(touched, cases)
+
+
+@pytest.mark.parametrize("name", ["concatenated", "other rows", "select"])
+def test_computed_places_that_are_also_read_themselves(name):
+    """`y` is cheap to compute again, but the gather must read it in memory."""
+
+    def looked_up(x):
+        y = x + x
+        if name == "other rows":
+            return jnp.concatenate([y, jnp.take_along_axis(y, y * 2, axis=0, mode="clip")])
+        found = y.at[y].get(mode="clip")
+        return jnp.concatenate([y, found]) if name == "concatenated" else jnp.where(y > 3, found, y)
+
+    check_bits(looked_up, [(rng_of(n).integers(-9, 9, n, np.int32),) for n in SIZES])
