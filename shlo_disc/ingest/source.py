@@ -1,16 +1,13 @@
 """Read a program from whatever form it comes in: text, bytecode, portable artifact, file, Exported.
 
-MLIR's text parser reports what is wrong with its input; its bytecode reader trusts its input and
-may crash or loop on damaged bytes (one of about 200 random bit flips did). Bytes from outside
-are therefore read once in a child process before this process touches them.
+MLIR's text parser reports what is wrong with its input; its bytecode reader trusts its input, so
+bytes from outside are tried in a child process first (`trial.py`).
 """
 
 from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +18,7 @@ import numpy as np
 from shlo_disc import flags
 from shlo_disc.errors import InvalidModuleError
 from shlo_disc.ingest.shardy import without_shardy
+from shlo_disc.ingest.trial import try_in_child
 from shlo_disc.mlir import ir, parse_module, stablehlo
 
 __all__ = ["MAX_BYTES", "MAX_NESTING", "read"]
@@ -33,33 +31,6 @@ MAX_NESTING = 256
 
 _MAGIC = b"ML\xefR"
 _PORTABLE = b"StableHLO_v"
-_CHILD_SECONDS = 20.0
-
-# Runs in the child: exit status 0 and no output when the bytes can be read.
-_CHILD = """
-import sys
-from torch_mlir import ir
-from torch_mlir._mlir_libs import _stablehlo, _torchMlir
-from torch_mlir.passmanager import PassManager
-data = sys.stdin.buffer.read()
-context = ir.Context()
-_stablehlo.register_stablehlo_passes()
-_stablehlo.register_dialect(context, load=True)
-_torchMlir.register_dialect(context)
-with context:
-    PassManager.parse("builtin.module(func.func(convert-torch-to-stablehlo))").run(
-        ir.Module.parse("").operation)
-    try:
-        if sys.argv[1] == "portable":
-            module = _stablehlo.deserialize_portable_artifact(context, data)
-        else:
-            module = ir.Module.parse(data)
-        module.operation.verify()
-        str(module)
-    except (ValueError, ir.MLIRError) as error:
-        sys.stderr.write(str(error))
-        sys.exit(3)
-"""
 
 
 def read(source: Any, context: ir.Context, *, own: bool = False) -> ir.Module:
@@ -98,7 +69,7 @@ def _read(source: Any, context: ir.Context) -> ir.Module:
         _check_size(len(data))
         portable = _producer(data).startswith(_PORTABLE)
         if not flags.trust_bytecode():
-            _try_in_child(data, "portable" if portable else "bytecode")
+            try_in_child(data, "portable" if portable else "bytecode")
         return _portable(data, context) if portable else _parsed(data, context)
     if isinstance(source, str):
         return _text(source, context)
@@ -196,39 +167,6 @@ def _portable(data: bytes, context: ir.Context) -> ir.Module:
         if not module.operation.verify():
             raise InvalidModuleError(_diagnosis(messages, "the module does not verify"))
         return module
-
-
-def _try_in_child(data: bytes, form: str) -> None:
-    seconds = _CHILD_SECONDS + len(data) / 2**20
-    what = "portable artifact" if form == "portable" else "bytecode"
-    try:
-        child = subprocess.run(
-            [sys.executable, "-c", _CHILD, form],
-            input=data,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            timeout=seconds,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        raise InvalidModuleError(
-            f"the {what} is damaged: reading it did not end in {seconds:.0f} s"
-        ) from None
-    if child.returncode == 0:
-        return
-    if child.returncode < 0:
-        raise InvalidModuleError(
-            f"the {what} is damaged: MLIR's reader crashed on it (signal {-child.returncode})"
-        )
-    lines = [line for line in child.stderr.decode(errors="replace").splitlines() if line.strip()]
-    raise InvalidModuleError(f"the {what} is damaged: {_first_error(lines)}")
-
-
-def _first_error(lines: list[str]) -> str:
-    for line in lines:
-        if "error:" in line:
-            return line.split("error:", 1)[1].strip()
-    return lines[-1] if lines else "MLIR's reader refused it"
 
 
 @contextmanager

@@ -12,7 +12,7 @@ import pytest
 from jax import export
 
 from shlo_disc.errors import InvalidModuleError, ShloDiscError, UnsupportedError
-from shlo_disc.ingest import ingest, source
+from shlo_disc.ingest import ingest, trial
 from shlo_disc.mlir import new_context
 
 
@@ -94,8 +94,8 @@ import random, sys
 from shlo_disc.errors import ShloDiscError
 from shlo_disc.ingest import ingest
 from shlo_disc.mlir import new_context
-from shlo_disc.ingest import source
-source._CHILD_SECONDS = 5.0
+from shlo_disc.ingest import trial
+trial.SECONDS = 5.0
 data = sys.stdin.buffer.read()
 rng = random.Random(7)
 context = new_context()
@@ -134,13 +134,13 @@ def test_damaged_text_never_ends_the_process():
 
 
 def test_a_crash_of_the_reader_is_an_error(monkeypatch):
-    monkeypatch.setattr(source, "_CHILD", "import os; os.kill(os.getpid(), 11)")
+    monkeypatch.setattr(trial, "_CHILD", "import os; os.kill(os.getpid(), 11)")
     refused(b"ML\xefR\rStableHLO_v1.15.0\0", r"MLIR's reader crashed on it \(signal 11\)")
 
 
 def test_a_reader_that_does_not_end_is_an_error(monkeypatch):
-    monkeypatch.setattr(source, "_CHILD", "import time; time.sleep(60)")
-    monkeypatch.setattr(source, "_CHILD_SECONDS", 0.3)
+    monkeypatch.setattr(trial, "_CHILD", "import time; time.sleep(60)")
+    monkeypatch.setattr(trial, "SECONDS", 0.3)
     refused(b"ML\xefR\rStableHLO_v1.15.0\0", "did not end in 0 s")
 
 
