@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -22,6 +23,40 @@ def test_cheap_work_on_the_updates_of_a_scatter():
 
     assert kernels(function, *case(*SHAPES[0])) == ["loop", "loop", "scatter"]  # sin, places, add
     check(function, [case(*s) for s in SHAPES])
+
+
+MOVES = {
+    "reverse": lambda y: y[:, ::-1] * 2.0,
+    "shift": lambda y: jnp.concatenate([y[:, 1:], y[:, :1]], 1),
+    "pad": lambda y: jnp.pad(y, ((0, 0), (1, 0)))[:, :-1],
+    "transpose": lambda y: jnp.swapaxes(jnp.swapaxes(y, 0, 1) + 1.0, 0, 1),
+    "slice": lambda y: jnp.concatenate([y, y], 0)[y.shape[0] :] * 0.5,
+    "mask": lambda y: jnp.where(jnp.arange(y.shape[1]) % 2 == 0, y, 0.5),
+}
+
+
+def test_updates_that_are_moved_first():
+    """Windows that are rows, several elements a vector, and windows of one element."""
+
+    def function(x, at, y):
+        rows = [x.at[at].add(move(y * (k + 1.0))) for k, move in enumerate(MOVES.values())]
+        columns = [
+            x.T.at[:, at].add(move(y.T * (k + 2.0))) for k, move in enumerate(MOVES.values())
+        ]
+        return rows, columns
+
+    check(function, [case(*s) for s in ((5, 4, 3), (17, 9, 6))])
+
+
+def test_gradients_of_columns_taken_in_another_order():
+    def function(x, w):
+        def loss(x, w):
+            shifted = jnp.concatenate([x[:, 1:], x[:, :1]], 1)
+            return ((shifted @ w[:, ::-1]) ** 2).mean()
+
+        return jax.grad(loss, (0, 1))(x, w)
+
+    check(function, [(normal(rng_of(m), m, 8), normal(rng_of(8), 8, 8)) for m in (5, 9)])
 
 
 def test_costly_work_is_done_before():

@@ -99,6 +99,10 @@ class Space:
             return bool(size.value % by == 0)
         return bool(self.constraints.divisible(size, by))
 
+    def fills_vectors(self, size: Expr) -> bool:
+        """Is `size` proved a whole number of vectors? Never where an element is computed alone."""
+        return bool(self.lanes) and self.divisible(size, self.lanes)
+
     def positive(self, size: Expr) -> str:
         """The size as index, 1 when it is 0 (a divisor that cannot trap)."""
         name = self.b.param(size)
@@ -184,7 +188,7 @@ class Space:
                 scaled = [o * by for o in x.offsets]
                 return self.steps(self.b.mul(x.base, by), scaled, abs(x.multiple * by))
             return self.uniform(self.b.mul(x.vector, by))
-        known = self.lanes if self.divisible(by, self.lanes) else 1
+        known = self.lanes if self.fills_vectors(by) else 1
         if x.is_uniform:
             return Ix(self.b.mul(x.base, self.b.param(by)), multiple=x.multiple * known)
         return self.uniform(self.b.mul(self.lanes_of(x), self.b.param(by)))
@@ -204,7 +208,7 @@ class Space:
         divisor = self.positive(by)
         b = self.b
         aligned = math.gcd(x.multiple, by.value) if by.is_const else 1
-        if not by.is_const and x.multiple % self.lanes == 0 and self.divisible(by, self.lanes):
+        if not by.is_const and self.fills_vectors(by) and x.multiple % self.lanes == 0:
             aligned = self.lanes
         if x.is_uniform:
             return Ix(b.div(x.base, divisor)), Ix(b.rem(x.base, divisor), multiple=aligned)
