@@ -113,6 +113,13 @@ def _check_op(op: ir.Operation) -> None:
             f"{source_line(op)}: custom_call @{target} with a computation of its own is not "
             "known to shlo_disc; compute this part outside"
         )
+    if name == "stablehlo.constant":
+        value = op.attributes["value"]
+        if not isinstance(value, ir.DenseElementsAttr | ir.DenseResourceElementsAttr):
+            raise UnsupportedError(
+                f"{source_line(op)}: {name} has a value that is not dense: {str(value)[:80]}; "
+                "write its elements out"
+            )
     if name.startswith(("stablehlo.", "disc.")) or name in _FRAME or name in KEPT_CHLO:
         return
     if name == "func.call":

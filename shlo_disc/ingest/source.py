@@ -122,8 +122,57 @@ def _text(text: str, context: ir.Context) -> ir.Module:
     if "\0" in text:
         line = text[: text.index("\0")].count("\n") + 1
         raise InvalidModuleError(f"the module is not text: line {line} has a NUL character")
+    _check_strings(text)
     _check_nesting(text)
+    _check_result_numbers(text)
     return _parsed(without_shardy(text), context)
+
+
+def _check_strings(text: str) -> None:
+    """Refuse strings that are not UTF-8: the bindings cannot read them, and may end the process."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        line = text.count("\n", 0, error.start) + 1
+        raise InvalidModuleError(
+            f"the module is not text: line {line} has the lone surrogate {text[error.start]!a}"
+        ) from None
+    if _BYTE.search(text) is None:
+        return
+    for literal in re.finditer(r'"((?:[^"\\\n]|\\.)*)"', text):
+        try:
+            unescaped(literal[1]).decode()
+        except UnicodeDecodeError:
+            line = text.count("\n", 0, literal.start()) + 1
+            raise InvalidModuleError(
+                f"line {line}: the string {literal[0][:80]} is not UTF-8"
+            ) from None
+
+
+_BYTE = re.compile(r"\\[89A-Fa-f][0-9A-Fa-f]")
+
+
+def unescaped(literal: str) -> bytes:
+    """The bytes of a string literal of MLIR, without its quotes."""
+    plain = {b"n": b"\n", b"t": b"\t"}
+
+    def byte(match: re.Match[bytes]) -> bytes:
+        return bytes.fromhex(match[1].decode()) if match[1] else plain.get(match[2], match[2])
+
+    return re.sub(rb"\\(?:([0-9A-Fa-f]{2})|(.))", byte, literal.encode(), flags=re.DOTALL)
+
+
+MAX_RESULTS = 10**6
+"""Of one operation, in text. The parser makes room for as many results as a number asks for."""
+
+
+def _check_result_numbers(text: str) -> None:
+    for match in re.finditer(r"%[\w.$-]+#(\d{7,})", text):
+        if int(match[1]) >= MAX_RESULTS:
+            line = text.count("\n", 0, match.start()) + 1
+            raise InvalidModuleError(
+                f"line {line}: {match[0]} is beyond the limit of {MAX_RESULTS} results"
+            )
 
 
 def _check_nesting(text: str) -> None:

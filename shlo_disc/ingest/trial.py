@@ -34,7 +34,7 @@ _MALFORMED, _OUT_OF_MEMORY = 3, 4
 
 # Runs in the child: exit status 0 and no output when the bytes can be read.
 _CHILD = f"""
-import resource, sys
+import re, resource, sys
 form, seconds, room = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 sys.path += sys.argv[4:]
 from torch_mlir import ir
@@ -62,7 +62,14 @@ try:
         else:
             module = ir.Module.parse(data)
         module.operation.verify()
-        str(module)
+        text = module.operation.get_asm(enable_debug_info=True, large_elements_limit=16)
+    for literal in re.findall(r'"((?:[^"\\\\\\n]|\\\\.)*)"', text):
+        raw = re.sub(rb"\\\\(?:([0-9A-Fa-f]{{2}})|.)",
+                     lambda m: bytes.fromhex(m[1].decode()) if m[1] else b" ", literal.encode())
+        try:
+            raw.decode()
+        except UnicodeDecodeError:
+            raise ValueError(f"error: the string {{literal[:80]!r}} is not UTF-8") from None
 except (ValueError, ir.MLIRError) as error:
     sys.stderr.write(str(error))
     sys.exit({_MALFORMED})

@@ -216,3 +216,121 @@ def test_shapes_of_the_wrong_number_or_rank_are_a_value_error():
         ingest(GOOD, new_context(), shapes=[("4",), ("4",)])
     with pytest.raises(ValueError, match="was given for argument 0"):
         ingest(GOOD, new_context(), shapes=[("4", "b")])
+
+
+BODY = "(%x: tensor<4xf32>) -> tensor<4xf32> {\n  return %x : tensor<4xf32>\n}"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (f'module attributes {{a.b = "\\FF"}} {{\nfunc.func @main{BODY}\n}}', "line 1: the string"),
+        (f'module @"\\C3" {{\nfunc.func @main{BODY}\n}}', "line 1: the string"),
+        (f'module {{\nfunc.func @main{BODY}\nfunc.func private @"\\80"{BODY}\n}}', "line 5: the"),
+        (GOOD.replace("return", 'return loc("a\\FEb":1:1)', 1), "line 2: the string"),
+        ("// \ud800\n" + GOOD, "line 1 has the lone surrogate"),
+    ],
+)  # fmt: skip
+def test_strings_that_are_not_utf8_are_refused(text, message):
+    """The bindings cannot turn them into Python's strings; some of their threads then abort."""
+    refused(text, message)
+
+
+@pytest.mark.parametrize("name", ["größe", "模型", "\\C3\\BC", "a\\\\FF", 'q\\"\\\\', "\\09\\n"])
+def test_other_strings_are_read(name):
+    text = GOOD.replace("{", f'attributes {{a.b = "{name}"}} {{', 1)
+    module = ingest(text, new_context())
+    again = module.operation.get_asm(binary=False)
+    assert "@main" in again
+
+
+def test_bytes_with_strings_that_are_not_utf8_are_refused():
+    def rather_long_name_of_a_function(x):
+        return jnp.tanh(x)
+
+    spec = jax.ShapeDtypeStruct((4,), jnp.float32)
+    data = export.export(jax.jit(rather_long_name_of_a_function))(spec).mlir_module_serialized
+    assert b"rather_long_name" in data
+    ingest(data.replace(b"rather_long_name", b"r\xc3\xa4ther_lng_name"), new_context())
+    refused(data.replace(b"rather_long_name", b"rath\xffr_long_name"), "damaged: .* is not UTF-8")
+
+
+@pytest.mark.parametrize("number", ["1000000", "2147483647", "4294967295", "9" * 30])
+def test_numbers_of_results_are_bounded(number):
+    """The parser would make room for as many."""
+    text = GOOD.replace("return %x :", f"return %x#{number} :")
+    refused(text, rf"line 2: %x#{number} is beyond the limit of 1000000 results")
+
+
+def test_a_sparse_constant_is_refused():
+    text = GOOD.replace(
+        "  return %x", "  %y = stablehlo.constant sparse<0, 1.0> : tensor<4xf32>\n  return %y"
+    )
+    refused(text, "stablehlo.constant has a value that is not dense", UnsupportedError)
+
+
+# Mutations of text through the whole compiler, in a process that may die of them.
+_MUTATE = r"""
+import random, re, sys
+import shlo_disc
+from shlo_disc.errors import InternalError, ShloDiscError
+sources = sys.stdin.read().split("// ----\n")
+numbers = ["0", "-1", "1", "2", "7", "65536", "2147483647", "4294967296", "9223372036854775807",
+           "-9223372036854775808", "99999999999999999999"]
+types = ["f32", "i32", "i1", "ui32", "i64", "f64", "bf16", "?x", "i4", "complex<f32>"]
+patterns = [(r"(?<![%\w.])-?\d+(?![\w.])|(?<=[<x])\d+(?=x)", numbers),
+            (r"\b(?:f32|i32|i1|ui32|i64)|\?x", types), (r"%\w+", None),
+            (r"stablehlo\.\w+", None), (r"(?m)^.*$", None)]
+for seed in range(int(sys.argv[1]), int(sys.argv[2])):
+    draw = random.Random(seed)
+    text = draw.choice(sources)
+    for _ in range(draw.choice((1, 1, 2))):
+        pattern, others = draw.choice(patterns)
+        found = list(re.finditer(pattern, text))
+        if not found:
+            continue
+        place = draw.choice(found)
+        put = draw.choice(others or [other[0] for other in found])
+        text = text[: place.start()] + put + text[place.end() :]
+    try:
+        shlo_disc.compile(text)
+    except InternalError:
+        print(seed, text)
+        raise
+    except ShloDiscError:
+        pass
+print("alive")
+"""
+
+
+def mutated(first: int, last: int) -> None:
+    b, t = export.symbolic_shape("b, t")
+    x = jax.ShapeDtypeStruct((b, 4), jnp.float32)
+    i = jax.ShapeDtypeStruct((t,), jnp.int32)
+    sources = [
+        str(export.export(jax.jit(f))(*specs).mlir_module())
+        for f, specs in [
+            (lambda x: jax.nn.softmax(jnp.tanh(x) @ x.T), [x]),
+            (lambda x, i: jnp.sort(x[i], 0)[:1] + x.sum(0), [x, i]),
+            (lambda x, i: x.at[i].add(1.0).cumsum(0), [x, i]),
+            (lambda x: jax.lax.scan(lambda s, r: (s + r, s.sum()), jnp.zeros(4), x), [x]),
+            (lambda x: jnp.pad(x, ((1, 2), (0, 0)))[::2].reshape(-1), [x]),
+        ]
+    ]
+    child = subprocess.run(
+        [sys.executable, "-c", _MUTATE, str(first), str(last)],
+        input="// ----\n".join(sources).encode(),
+        capture_output=True,
+        timeout=900,
+        check=False,
+    )
+    assert child.stdout.decode().strip() == "alive", child.stdout[-2000:] + child.stderr[-2000:]
+
+
+def test_mutated_text_never_ends_the_process_nor_shows_a_mistake_of_ours():
+    mutated(0, 30)
+
+
+@pytest.mark.slow
+def test_much_mutated_text_never_ends_the_process_nor_shows_a_mistake_of_ours():
+    mutated(30, 1000)
