@@ -13,11 +13,14 @@ with jax and jaxlib 0.10.2 (Python 3.11) and 0.12.0.1 (Python 3.12);
 * `cpu_sharding`: the sharding of one device (public `SingleDeviceSharding`, kept).
 * `collect_garbage`: lets go of buffers whose arrays died in another thread.
 * `key_impl`: `dtype._impl.name` of typed PRNG keys, to wrap raw results.
-* `DimExpr`: the class of symbolic sizes; its `__eq__` is watched while we trace.
 * `weakref_cache_key_types`: the types of parameters that JAX's caches hold weakly.
 * `_canonicalize_dimension`: replaced for symbolic sizes, so that a trace leaves no reference cycle.
+* `DimExpr`: the class of symbolic sizes; `frontend/questions.py` answers what is asked of them.
+  `SymbolicScope`: its subclass there adds constraints while a trace runs. `size_as_array`: a size
+  as a traced number. `JAX_TYPES`: callables whose C++ code hashes and compares sizes.
 * `register_exclusion` (twice): our frames stay out of locations and tracebacks. `summarize`: the
   line of an equation.
+* `Literal`: numbers in jaxprs, to compare two traces.
 * `jaxprs_in_params`: nested jaxprs, to find every reshape.
 * `export_whole`: `jax.export.export` that leaves `erfc` and `erf_inv` whole, by lowering rules of
   ours: serialising expands each into a hundred operations, slower and less exact than ours.
@@ -30,11 +33,7 @@ from __future__ import annotations
 
 import functools
 import os
-import sys
-import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from types import FrameType
 from typing import Any
 
 import jax
@@ -45,7 +44,7 @@ from jax._src import source_info_util as _source_info
 from jax._src import traceback_util as _traceback
 from jax._src import util as _util
 from jax._src.array import ArrayImpl
-from jax._src.export.shape_poly import _DimExpr as DimExpr
+from jax._src.export import shape_poly as _shape_poly
 from jax._src.lax import lax as _lax
 from jax._src.lax import special as _special
 from jax._src.lib.mlir import ir as _ir  # type: ignore[attr-defined]
@@ -54,14 +53,16 @@ from jax._src.lib.mlir.dialects import hlo as _hlo  # type: ignore[attr-defined]
 from jaxlib import _jax
 
 __all__ = [
+    "JAX_TYPES",
     "ArrayImpl",
-    "Comparison",
     "DimExpr",
+    "Literal",
+    "SymbolicScope",
     "batched_device_put",
     "collect_garbage",
-    "comparisons_watched",
     "cpu_sharding",
     "disable_jit",
+    "equation_line",
     "export_whole",
     "held_weakly",
     "is_library_file",
@@ -69,10 +70,32 @@ __all__ = [
     "manual_axes",
     "reshapes_of",
     "shaped_array",
+    "size_as_array",
     "trace_context",
     "varying_alike",
     "wide_device_put",
 ]
+
+DimExpr = _shape_poly._DimExpr
+"""The class of symbolic sizes."""
+
+SymbolicScope = _shape_poly.SymbolicScope
+"""The scope that symbolic sizes belong to."""
+
+Literal = _core.Literal
+"""A number in a jaxpr."""
+
+
+def equation_line(equation: Any) -> str:
+    """`model.py:7`: the line of the program an equation comes from."""
+    return _source_info.summarize(equation.source_info).split(" (")[0]
+
+
+size_as_array = _shape_poly._dim_as_value
+"""`(size) -> array`: a symbolic size as a traced integer."""
+
+JAX_TYPES: tuple[type, ...] = (_jax.PjitFunction,)
+"""Types of callables whose C++ code hashes and compares static arguments."""
 
 trace_context = _config.trace_context
 """`() -> tuple`: hashable; equal when a function would be traced alike."""
@@ -184,11 +207,7 @@ def _canonical_dimension(dim: Any) -> Any:
 _core._canonicalize_dimension = _canonical_dimension
 
 
-# ---- watching `==` on symbolic sizes ----------------------------------------------------------
-#
-# JAX answers False when it cannot tell whether two sizes are equal (jax#14290), because `==` is
-# also used by its caches. A function that asks (`if x.shape == y.shape`) would silently take the
-# wrong branch, so we note who asked: an answer given to a file outside JAX becomes a guard.
+# ---- symbolic sizes ------------------------------------------------------------------------------
 
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _JAX_DIRS = tuple(
@@ -213,69 +232,8 @@ _source_info.register_exclusion(_HERE)
 _traceback.register_exclusion(_HERE)
 
 
-class Comparison:
-    """One `left == right` that JAX answered with False because it did not know."""
-
-    __slots__ = ("left", "right", "user", "where")
-
-    def __init__(self, left: Any, right: Any, frame: FrameType) -> None:
-        self.left = str(left)
-        self.right = str(right)
-        self.user = not is_library_file(frame.f_code.co_filename)
-        self.where = f"{frame.f_code.co_filename}:{frame.f_lineno}"
-
-    def __repr__(self) -> str:
-        return f"{self.left} == {self.right} at {self.where}"
-
-
-class _Watch(threading.local):
-    log: list[Comparison] | None = None
-
-
-_watch = _Watch()
-_watchers = 0
-_install = threading.Lock()
-_original_eq = DimExpr.__eq__
-_NE_CODE = DimExpr.__ne__.__code__
-
-
-def _watched_eq(self: Any, other: Any) -> bool:
-    answer = bool(_original_eq(self, other))
-    log = _watch.log
-    if answer or log is None:
-        return answer
-    if not isinstance(other, (DimExpr, int)) or isinstance(other, bool):
-        return answer
-    if isinstance(other, DimExpr) and other.scope is not self.scope:
-        return answer
-    frame = sys._getframe(1)
-    if frame.f_code is _NE_CODE and frame.f_back is not None:
-        frame = frame.f_back
-    log.append(Comparison(self, other, frame))
-    return answer
-
-
-@contextmanager
-def comparisons_watched() -> Iterator[list[Comparison]]:
-    """The comparisons of symbolic sizes this thread makes inside the block, in order."""
-    global _watchers  # noqa: PLW0603 - the class to patch is JAX's, so the count is the process's
-    with _install:
-        if _watchers == 0:
-            DimExpr.__eq__ = _watched_eq  # type: ignore[method-assign]
-        _watchers += 1
-    outer, _watch.log = _watch.log, []
-    try:
-        yield _watch.log
-    finally:
-        _watch.log = outer
-        with _install:
-            _watchers -= 1
-            if _watchers == 0:
-                DimExpr.__eq__ = _original_eq  # type: ignore[method-assign]
-
-
-def reshapes_of(jaxpr: Any) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...], str]]:
-    """(operand shape, result shape, `model.py:7`) of every reshape of symbolic sizes, nested
+def reshapes_of(jaxpr: Any) -> Iterator[tuple[list[str], list[str], str]]:
+    """(operand sizes, result sizes, `model.py:7`) of every reshape of symbolic sizes, nested
     too.
     """
     todo = [getattr(jaxpr, "jaxpr", jaxpr)]
@@ -286,6 +244,5 @@ def reshapes_of(jaxpr: Any) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...], 
                 before = equation.invars[0].aval.shape
                 after = equation.outvars[0].aval.shape
                 if any(isinstance(size, DimExpr) for size in (*before, *after)):
-                    where = _source_info.summarize(equation.source_info)
-                    yield before, after, where.split(" (")[0]
+                    yield [*map(str, before)], [*map(str, after)], equation_line(equation)
             todo += list(_core.jaxprs_in_params(equation.params))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -13,17 +14,14 @@ from jax import export
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.frontend.leaves import Leaf, abstract
 from shlo_disc.frontend.plan import Guard, Note, Pattern
+from shlo_disc.frontend.questions import SizeScope
 
-__all__ = ["PARAMETER_LEAVES", "Choice", "first_choice"]
+__all__ = ["PARAMETER_LEAVES", "Choice", "data_groups", "first_choice"]
 
 PARAMETER_LEAVES = 16
-"""An argument with this many leaves is taken for parameters: its sizes are constants until they
-change.
-
-A compiler does better with a hidden size it knows (tiles without tails, packed weights), and sizes
-of parameters hardly ever change between calls. The number itself is a guess: the batches of models
-have fewer leaves, the smallest models of practice have more. If such a size does change, the next
-version has a symbol for it. """
+"""An argument with this many leaves may be parameters, whose sizes are constants until they
+change. The trace tells parameters from other arguments (`parameters.py`); with the constants right
+at once, it need not be repeated. """
 
 _TAKEN = re.compile(r"d(\d+)\Z")
 
@@ -42,6 +40,8 @@ class Choice:
     notes: list[Note] = field(default_factory=list)
     issued: int = 0
     """Symbols named so far; a name is never used twice, so that notes stay readable."""
+    replaced: dict[str, Expr] = field(default_factory=dict)
+    """Every symbol that was substituted, in terms of the symbols in use."""
 
     def copy(self) -> Choice:
         """An independent copy."""
@@ -51,7 +51,12 @@ class Choice:
             hints=dict(self.hints),
             guards=list(self.guards),
             notes=list(self.notes),
+            replaced=dict(self.replaced),
         )
+
+    def current(self, size: Expr) -> Expr:
+        """A size in terms of the symbols in use."""
+        return size.substitute(self.replaced) if self.replaced else size
 
     def value(self, size: Expr) -> int:
         """The size in the call at hand; raises KeyError for a symbol that is not ours."""
@@ -90,6 +95,9 @@ class Choice:
             for guard in (guard.substitute(dict(values)) for guard in self.guards)
             if guard.symbols()
         ]
+        values = dict(values)
+        self.replaced = {name: size.substitute(values) for name, size in self.replaced.items()}
+        self.replaced.update(values)
         for symbol in values:
             self.hints.pop(symbol, None)
         self.fixed -= values.keys()
@@ -232,10 +240,10 @@ class Choice:
 
     # -- towards JAX ----------------------------------------------------------------------------
 
-    def specs(self) -> list[jax.ShapeDtypeStruct]:
-        """The abstract value of every leaf, in one new symbolic scope."""
+    def specs(self) -> tuple[list[jax.ShapeDtypeStruct], SizeScope]:
+        """The abstract value of every leaf, in one new symbolic scope, and the scope."""
         constraints = [f"{g.left} >= {g.right}" for g in self.guards if g.relation == ">="]
-        scope = export.SymbolicScope(constraints)
+        scope = SizeScope(constraints, self.hints)
         found = []
         for leaf, shape in zip(self.leaves, self.dims, strict=True):
             sizes: Any = leaf.shape
@@ -243,6 +251,14 @@ class Choice:
                 text = "(" + ", ".join(str(size) for size in shape) + ",)"
                 sizes = export.symbolic_shape(text, scope=scope)
             found.append(abstract(sizes, leaf.dtype, leaf.weak_type))
+        return found, scope
+
+    def texts(self) -> list[list[str]]:
+        """The sizes of every leaf in `jax.export`'s notation, for the compiler."""
+        found = []
+        for leaf, shape in zip(self.leaves, self.dims, strict=True):
+            # A typed PRNG key is an array of words, whose sizes the type gives.
+            found.append([*map(str, shape), *(["..."] if leaf.is_key else [])])
         return found
 
 
@@ -273,12 +289,14 @@ def first_choice(
     stated: Sequence[Sequence[Expr | None] | None],
     constraints: Sequence[Guard],
     before: Sequence[Pattern],
+    data: frozenset[int] = frozenset(),
 ) -> Choice:
-    """The most general sensible start for a call.
+    """The most general sensible start for a call: a symbol for every axis.
 
     `mode`: "auto", True or False. `stated`: what the user said of each leaf (None: nothing).
-    `before`: the versions that did not fit this call: what they shared and this call tells apart is
-    split. Raises ValueError when the stated sizes cannot be those of the call.
+    `before`: the versions that did not fit this call; a size that was a constant in all of them and
+    is the same now stays one. `data`: arguments that are known to be no parameters. Raises
+    ValueError when the stated sizes cannot be those of the call.
     """
     choice = Choice(leaves, [], {})
     pattern = Pattern(
@@ -293,29 +311,19 @@ def first_choice(
         raise ValueError("the sizes do not fit the stated shapes")
     choice.hints.update(zip(pattern.symbols, values, strict=True))
     choice.fixed = frozenset(pattern.symbols)
-    classes: dict[Any, Expr] = {}
-    kinds = _kinds(leaves)
+    parameters = parameter_groups(leaves) - data if mode == "auto" else frozenset()
     for index, (leaf, said) in enumerate(zip(leaves, stated, strict=True)):
         shape: list[Expr] = []
-        met: dict[int, int] = {}
         for axis, value in enumerate(leaf.shape):
             size = said[axis] if said is not None else None
             if size is None:
-                occurrence = met[value] = met.get(value, -1) + 1
-                key: Any = (kinds[index], value, occurrence)
-                past = tuple(str(p.dims[index][axis]) for p in before)
-                parameter = mode == "auto" and kinds[index][0] == "parameters"
-                if past:
-                    # Shared so far and equal now stays shared; constant and unchanged stays
-                    # constant.
-                    key = (past, value)
-                    parameter = all(text == str(value) for text in past)
-                if value == 0 or mode is False or parameter:
+                constant = leaf.group in parameters
+                if before:
+                    constant = all(str(p.dims[index][axis]) == str(value) for p in before)
+                if value == 0 or mode is False or constant:
                     size = Expr.const(value)
                 else:
-                    size = classes.get(key)
-                    if size is None:
-                        size = classes[key] = choice.new_symbol(value)
+                    size = choice.new_symbol(value)
             shape.append(size)
         choice.dims.append(tuple(shape))
     # An equality shapes the program (t = 4*k), so it is substituted and not only checked; in the
@@ -326,40 +334,42 @@ def first_choice(
             continue
         if choice.unify(guard.left, guard.right, guard.reason, "", even_fixed=True) is None:
             choice.guards.append(guard)
-    if not before and any(kind[0] == "parameters" for kind in kinds) and mode == "auto":
-        choice.notes.append(_parameters_note(leaves, kinds))
+    if not before and parameters:
+        choice.notes.append(_parameters_note(leaves, parameters))
     return choice
 
 
-def _parameters_note(leaves: Sequence[Leaf], kinds: Sequence[tuple[Any, ...]]) -> Note:
+def _parameters_note(leaves: Sequence[Leaf], groups: frozenset[int]) -> Note:
     arguments = dict.fromkeys(
-        re.split(r"[\[.]", leaf.name)[0]
-        for leaf, kind in zip(leaves, kinds, strict=True)
-        if kind[0] == "parameters"
+        re.split(r"[\[.]", leaf.name)[0] for leaf in leaves if leaf.group in groups
     )
     return Note(
         f"the sizes of {', '.join(arguments)} are constants",
-        f"an argument with {PARAMETER_LEAVES} leaves or more is taken for parameters; "
-        "a call with other sizes makes them symbols",
+        "the argument is used as parameters; a call with other sizes makes them symbols",
     )
 
 
-def _kinds(leaves: Sequence[Leaf]) -> list[tuple[Any, ...]]:
-    """Leaves with the same kind may share symbols at once; others only when the program asks.
+def parameter_groups(leaves: Sequence[Leaf]) -> frozenset[int]:
+    """The arguments (by `Leaf.group`) that have as many leaves as parameters do."""
+    counts = Counter(leaf.group for leaf in leaves)
+    return frozenset(group for group, count in counts.items() if count >= PARAMETER_LEAVES)
 
-    Arguments that are one array share with each other (`x + y`); an argument with several leaves
-    shares within itself, and with arguments of just the same shapes (parameters and their
-    gradients).
+
+def data_groups(leaves: Sequence[Leaf], weights: set[int]) -> frozenset[int]:
+    """Those of `parameter_groups` that are data after all.
+
+    `weights`: leaves that the program uses as weights. Parameters are arguments with some weights
+    (an eighth: a program may combine the others first), and arguments of just the same shapes
+    (gradients, moments of an optimiser).
     """
-    members: dict[int, list[Leaf]] = {}
-    for leaf in leaves:
-        members.setdefault(leaf.group, []).append(leaf)
-    kinds: dict[int, tuple[Any, ...]] = {}
-    for group, inside in members.items():
-        if len(inside) == 1:
-            kinds[group] = ("arrays",)
-        elif len(inside) < PARAMETER_LEAVES:
-            kinds[group] = ("tree", tuple(leaf.shape for leaf in inside))
-        else:
-            kinds[group] = ("parameters", tuple(leaf.shape for leaf in inside))
-    return [kinds[leaf.group] for leaf in leaves]
+    members: dict[int, list[int]] = {}
+    for index, leaf in enumerate(leaves):
+        members.setdefault(leaf.group, []).append(index)
+    groups = parameter_groups(leaves)
+    sure = {g for g in groups if 8 * len(weights.intersection(members[g])) >= len(members[g])}
+    known = {leaves[k].shape for group in sure for k in members[group]}
+    return frozenset(
+        group
+        for group in groups - sure
+        if not {leaves[k].shape for k in members[group] if leaves[k].shape} <= known
+    )

@@ -86,7 +86,7 @@ class _Entry:
         self.call = executable.call_leaves
         self.leaves: tuple[Leaf, ...] | None = None if plain else version.leaves
         """None when no argument needs a conversion."""
-        tree: Any = version.exported.out_tree
+        tree: Any = version.out_tree(call.shapes)
         self.unflatten = tree.unflatten
         self.keys = version.keys
         self.version = version
@@ -136,8 +136,8 @@ class JitFunction(ral.Dispatcher):
     ) -> None:
         if not callable(function):
             raise TypeError(f"shlo_disc.jit needs a function, got {function!r}")
-        if dynamic not in (True, False, "auto"):
-            raise ValueError(f"dynamic must be 'auto', True or False, got {dynamic!r}")
+        if dynamic not in (True, False, "auto", "checked"):
+            raise ValueError(f"dynamic must be 'auto', 'checked', True or False, got {dynamic!r}")
         texts = [constraints] if isinstance(constraints, str) else list(constraints)
         if texts and shapes is None:
             raise ValueError("constraints need shapes, which give the sizes their names")
@@ -165,7 +165,8 @@ class JitFunction(ral.Dispatcher):
             function=function,
             jitted=jitted,
             name=str(name or getattr(function, "__name__", type(function).__name__)),
-            dynamic=dynamic,
+            dynamic="auto" if dynamic == "checked" else dynamic,
+            checked=dynamic == "checked",
             shapes=shapes,
             constraints=tuple(parse_constraint(text) for text in texts),
             compile=self._compiler,
@@ -267,6 +268,9 @@ class JitFunction(ral.Dispatcher):
         with self._lock:  # two threads that need the same version compile it once
             version = self._version(call)
             known = version.is_compiled
+            if known and self._options.checked:
+                version = self._families[call.family].confirmed(call, version)
+                known = version.is_compiled
             return version, version.executable, known
 
     def _version(self, call: Call) -> Version:
@@ -294,7 +298,7 @@ class JitFunction(ral.Dispatcher):
         results = list(call_program(raw, version.program, dims))
         for index, implementation in version.keys:
             results[index] = jax.random.wrap_key_data(results[index], impl=implementation)
-        return jax.tree.unflatten(version.exported.out_tree, results)
+        return jax.tree.unflatten(version.out_tree(call.shapes), results)
 
     # -- looking inside -------------------------------------------------------------------------
 
@@ -382,6 +386,7 @@ class JitFunction(ral.Dispatcher):
                 pattern = version.pattern
                 found.update(dict.fromkeys(str(guard.note) for guard in pattern.guards))
                 found.update(dict.fromkeys(str(note) for note in pattern.notes))
+                found.update(dict.fromkeys(version.asked_by_rules()))
         return list(found)
 
     def cache_info(self) -> CacheInfo:
@@ -517,8 +522,9 @@ def jit(
         would differ there is one more, chosen at run time, in derivatives and batches too. Every
         other size works as before.
     dynamic: "auto" makes every size a symbol that the program allows to be one; a later call
-        that breaks what was assumed compiles a more general version. True raises instead where a
-        size has to be a constant. False compiles for each shape.
+        that breaks what was assumed compiles another version. A new version is compared with a
+        trace at the sizes of its first call; "checked" does so at every new shape. True raises
+        instead where a size has to be a constant. False compiles for each shape.
     donate_argnums, donate_argnames: arguments a call deletes, so that results can take their
         memory (an update of a slice is then done in place). As in `jax.jit`; only the memory of
         arrays that shlo_disc made is taken over, and inside `jax.jit` and other transformations

@@ -31,7 +31,14 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.frontend.leaves import abstract
 from shlo_disc.frontend.plan import Pattern
-from shlo_disc.jax_private import ArrayImpl, export_whole, held_weakly, manual_axes, varying_alike
+from shlo_disc.frontend.questions import Question, SizeScope
+from shlo_disc.jax_private import (
+    ArrayImpl,
+    export_whole,
+    held_weakly,
+    manual_axes,
+    varying_alike,
+)
 
 if TYPE_CHECKING:
     from shlo_disc.report.profile import Profile
@@ -79,11 +86,14 @@ class Program:
         self,
         jaxpr: Any,
         symbols: Sequence[str],
-        scope: export.SymbolicScope,
+        scope: SizeScope,
         name: str,
         compile: Callable[..., CompiledCall],
         executable: Callable[[], CompiledCall] | None = None,
         likely: Mapping[str, tuple[int, ...]] | None = None,
+        traced_at: Mapping[str, int] | None = None,
+        *,
+        again: Callable[[Sizes], Program],
     ) -> None:
         self.jaxpr = jaxpr
         """Closed; its arguments are exactly the program's."""
@@ -94,6 +104,9 @@ class Program:
         """Values of symbols to have specialised kernels for, in derived programs too."""
         self._compile = compile
         self._given = executable
+        self._traced_at = dict(traced_at or {})
+        self._again = again
+        self._siblings: list[Program] = []
         self._derived: dict[Any, Any] = {}
         self._lock = threading.RLock()
 
@@ -139,7 +152,8 @@ class Program:
 
         call.__name__ = call.__qualname__ = self.name
         jitted = jax.jit(call, keep_unused=True)
-        program = export_whole(jitted, specs, {})
+        with self.scope.asking(self._traced_at):
+            program = export_whole(jitted, specs, {})
         likely = {"likely": self.likely} if self.likely else {}
         return compiled_once(program, self._compile, name=self.name, **likely)
 
@@ -153,11 +167,29 @@ class Program:
 
     # -- derived programs -----------------------------------------------------------------------
 
-    def _memo(self, key: Any, make: Callable[[], Any]) -> Any:
+    def _memo(self, key: Any, sizes: Sizes, make: Callable[[Program], Any]) -> Any:
+        """What `make` derives from the program, for these values of the symbols.
+
+        Rules of the user (`custom_jvp`, `custom_vmap`) may ask about sizes, and JAX keeps what a
+        rule traced. Sizes that break an answer therefore get the program traced anew.
+        """
+        values = dict(sizes)
         with self._lock:
-            if key not in self._derived:
-                self._derived[key] = make()
-            return self._derived[key]
+            program = next((p for p in (self, *self._siblings) if p.scope.allows(values)), None)
+            if program is None:
+                program = self._again(sizes)
+                self._siblings.append(program)
+        with program._lock:
+            if key not in program._derived:
+                with program.scope.asking(values) as session:
+                    program._derived[key] = make(program)
+                program.scope.answers += session.questions.values()
+            return program._derived[key]
+
+    def questions(self) -> list[Question]:
+        """What rules asked about sizes in programs derived from this one."""
+        programs = (self, *self._siblings)
+        return [question for program in programs for question in program.scope.answers]
 
     def derive(
         self,
@@ -166,29 +198,54 @@ class Program:
         suffix: str,
         *more: str,
         executable: Callable[[], CompiledCall] | None = None,
+        again: Callable[[Program, Sizes], Program],
     ) -> Program:
-        """`function` of flat arrays as a program in this scope, with `more` symbols."""
+        """`function` of flat arrays as a program in this scope, with `more` symbols.
+
+        `again` derives it once more, from this program traced anew.
+        """
         function.__name__ = function.__qualname__ = name = f"{self.name}_{suffix}"
+        mine, anew = frozenset(self.symbols), self._again
+
+        def from_the_start(sizes: Sizes) -> Program:
+            # Holds neither this program nor the derived one: they hold each other already.
+            return again(anew(tuple(item for item in sizes if item[0] in mine)), sizes)
+
         jaxpr = jax.jit(function, keep_unused=True).trace(*specs).jaxpr
         symbols = (*self.symbols, *more)
-        return Program(jaxpr, symbols, self.scope, name, self._compile, executable, self.likely)
+        return Program(
+            jaxpr,
+            symbols,
+            self.scope,
+            name,
+            self._compile,
+            executable,
+            self.likely,
+            self.scope.session.hints,
+            again=from_the_start,
+        )
 
-    def linearized(self, nonzero: tuple[bool, ...]) -> _Linearized:
+    def _own(self, sizes: Sizes) -> Sizes:
+        return tuple((name, value) for name, value in sizes if name in self.symbols)
+
+    def linearized(self, nonzero: tuple[bool, ...], sizes: Sizes) -> _Linearized:
         """The program with what its derivative needs, and the derivative itself.
 
         `nonzero`: which arguments have tangents.
         """
         linear: _Linearized = self._memo(
-            ("linearized", nonzero), lambda: _Linearized(self, nonzero)
+            ("linearized", nonzero), sizes, lambda program: _Linearized(program, nonzero)
         )
         return linear
 
-    def transposed(self, linear: tuple[bool, ...], nonzero: tuple[bool, ...]) -> Program:
+    def transposed(
+        self, linear: tuple[bool, ...], nonzero: tuple[bool, ...], sizes: Sizes
+    ) -> Program:
         """`(other arguments, cotangents) -> cotangents of the linear arguments`."""
 
-        def make() -> Program:
-            specs = [_spec(aval) for aval in self.in_avals]
-            out = [_spec(aval) for aval, nz in zip(self.out_avals, nonzero, strict=True) if nz]
+        def make(program: Program) -> Program:
+            specs = [_spec(aval) for aval in program.in_avals]
+            out = [_spec(aval) for aval, nz in zip(program.out_avals, nonzero, strict=True) if nz]
             rest = [spec for spec, is_linear in zip(specs, linear, strict=True) if not is_linear]
             into = [spec for spec, is_linear in zip(specs, linear, strict=True) if is_linear]
 
@@ -196,38 +253,52 @@ class Program:
                 known, cotangents = args[: len(rest)], list(args[len(rest) :])
 
                 def function(*unknown: Any) -> list[Any]:
-                    results = self.run(*_merged(linear, unknown, known))
+                    results = program.run(*_merged(linear, unknown, known))
                     return [x for x, nz in zip(results, nonzero, strict=True) if nz]
 
                 return jax.linear_transpose(function, *into)(cotangents)
 
-            return self.derive(transpose, [*rest, *out], "transpose")
+            return program.derive(
+                transpose,
+                [*rest, *out],
+                "transpose",
+                again=lambda fresh, at: fresh.transposed(linear, nonzero, fresh._own(at)),
+            )
 
-        program: Program = self._memo(("transposed", linear, nonzero), make)
+        program: Program = self._memo(("transposed", linear, nonzero), sizes, make)
         return program
 
-    def batched(self, axes: tuple[int | None, ...]) -> tuple[Program, str]:
-        """The program over a batch, results with the batch in front; and the symbol of its size."""
+    def batched(
+        self, axes: tuple[int | None, ...], count: int, sizes: Sizes
+    ) -> tuple[Program, str]:
+        """The program over a batch of `count`, results with the batch in front; and the symbol of
+        its size.
+        """
+        symbol = next(
+            name for k in range(len(self.symbols) + 1) if (name := f"v{k}") not in self.symbols
+        )
 
-        def make() -> tuple[Program, str]:
-            symbol = next(
-                name for k in range(len(self.symbols) + 1) if (name := f"v{k}") not in self.symbols
-            )
-            (size,) = export.symbolic_shape(symbol, scope=self.scope)
+        def make(program: Program) -> Program:
+            (size,) = export.symbolic_shape(symbol, scope=program.scope)
             specs = []
-            for aval, axis in zip(self.in_avals, axes, strict=True):
+            for aval, axis in zip(program.in_avals, axes, strict=True):
                 shape = list(aval.shape)
                 if axis is not None:
                     shape.insert(axis, size)
                 specs.append(_spec(aval.update(shape=tuple(shape))))
 
             def batch(*args: Any) -> Any:
-                return jax.vmap(self.run, in_axes=axes)(*args)
+                return jax.vmap(program.run, in_axes=axes)(*args)
 
-            return self.derive(batch, specs, "vmap", symbol), symbol
+            return program.derive(
+                batch,
+                specs,
+                "vmap",
+                symbol,
+                again=lambda fresh, at: fresh.batched(axes, dict(at)[symbol], fresh._own(at))[0],
+            )
 
-        found: tuple[Program, str] = self._memo(("batched", axes), make)
-        return found
+        return self._memo(("batched", axes), (*sizes, (symbol, count)), make), symbol
 
     def __repr__(self) -> str:
         return f"<{self.name} of {', '.join(str(aval) for aval in self.in_avals)}>"
@@ -257,7 +328,12 @@ class _Linearized:
             return [*results, *residuals]
 
         specs = [_spec(aval) for aval in program.in_avals]
-        full = program.derive(forward, specs, "forward")
+        full = program.derive(
+            forward,
+            specs,
+            "forward",
+            again=lambda fresh, at: fresh.linearized(nonzero, fresh._own(at)).forward,
+        )
         tree = shape_of[-1]
         self._place_residuals(full, count)
         keep = [*range(count), *self._kept]
@@ -266,7 +342,7 @@ class _Linearized:
             results = full.run(*args)
             return [results[k] for k in keep]
 
-        self.forward = full.derive(trimmed, specs, "")
+        self.forward = full.derive(trimmed, specs, "", again=lambda fresh, _: fresh)
         self.forward.name = full.name
         residuals = [_spec(aval) for aval in full.out_avals[count:]]
         tangents = [_spec(aval) for aval, nz in zip(program.in_avals, nonzero, strict=True) if nz]
@@ -276,7 +352,12 @@ class _Linearized:
             results = linear(*args[len(residuals) :])
             return [x for x, smooth in zip(results, self.smooth, strict=True) if smooth]
 
-        self.tangent = program.derive(tangent, [*residuals, *tangents], "tangent")
+        self.tangent = program.derive(
+            tangent,
+            [*residuals, *tangents],
+            "tangent",
+            again=lambda fresh, at: fresh.linearized(nonzero, fresh._own(at)).tangent,
+        )
 
     def _place_residuals(self, full: Program, count: int) -> None:
         """Residuals that are arguments or results need not be results of their own (weights!)."""
@@ -419,7 +500,7 @@ def _jvp(
 ) -> tuple[list[Any], list[Any]]:
     # Two calls, so that partial evaluation can run the first and keep the second for later.
     nonzero = tuple(type(t) is not ad.Zero for t in tangents)
-    linear = program.linearized(nonzero)
+    linear = program.linearized(nonzero, sizes)
     results = call_program(primals, linear.forward, sizes)
     residuals = linear.residuals(primals, results)
     moving = [t for t, nz in zip(tangents, nonzero, strict=True) if nz]
@@ -438,7 +519,7 @@ def _transpose(
     nonzero = tuple(type(c) is not ad.Zero for c in cotangents)
     known = [x for x, is_linear in zip(arguments, linear, strict=True) if not is_linear]
     given = [c for c, nz in zip(cotangents, nonzero, strict=True) if nz]
-    back = iter(call_program([*known, *given], program.transposed(linear, nonzero), sizes))
+    back = iter(call_program([*known, *given], program.transposed(linear, nonzero, sizes), sizes))
     return [next(back) if is_linear else None for is_linear in linear]
 
 
@@ -452,7 +533,7 @@ def _batch(
     if size == 0:  # symbols are at least 1, and there is nothing to compute
         empty = [jnp.zeros((0, *a.shape), a.dtype) for a in program.result_avals(sizes)]
         return empty, [0] * len(empty)
-    batched, symbol = program.batched(places)
+    batched, symbol = program.batched(places, size, sizes)
     results = call_program(arguments, batched, (*sizes, (symbol, size)))
     return results, [0] * len(results)
 

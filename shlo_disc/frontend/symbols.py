@@ -1,11 +1,13 @@
-"""The automatic choice of symbols: trace with the most general sizes, and let JAX's complaints
-narrow them.
+"""The automatic choice of symbols: trace with the most general sizes, and narrow them where the
+program or JAX needs less.
 
-Each round traces the function with the sizes chosen so far. A complaint names sizes; the edit it
-calls for (two sizes are one, a size is a multiple, a size is a constant, a bound) is made, and the
-trace restarts. Every edit keeps its reason and the line of the program, for `explain()`. Three
-things JAX does not check are checked here: `==` of sizes asked by the program, element counts of
-reshapes, and that the program is right for the call at all.
+A trace answers the questions of the program, and those of JAX's shape rules, with the sizes of the
+call (`questions.py`). Most programs need one trace: the answers become guards, and sizes that were
+found equal become one symbol afterwards. A size that the program needs as a number becomes a
+constant, and the trace restarts. What JAX still refuses is read from its message: the edit the
+message calls for (two sizes are one, a size is a multiple or a constant) is made, and the trace
+restarts. Every edit keeps its reason and the line of the program, for `explain()`. JAX does not
+check element counts of reshapes; they are checked here.
 """
 
 from __future__ import annotations
@@ -13,15 +15,18 @@ from __future__ import annotations
 import functools
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
+
+import jax
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.frontend.choice import Choice
 from shlo_disc.frontend.messages import ShapeError
-from shlo_disc.jax_private import Comparison, comparisons_watched, reshapes_of
+from shlo_disc.frontend.questions import Question, Session, as_expr, never_equal
+from shlo_disc.jax_private import reshapes_of
 
 __all__ = ["Found", "choose_symbols"]
 
@@ -41,7 +46,10 @@ class Found(Generic[T]):
     """The program traced with symbols, and the choice it was traced with."""
 
     program: T
+    traced: Choice
+    """The choice the program was traced with."""
     choice: Choice
+    """The same with what the trace found out: guards, and equal sizes as one symbol."""
     traces: int
     seconds: float
 
@@ -50,7 +58,7 @@ class Found(Generic[T]):
 class _Outcome(Generic[T]):
     program: T | None
     error: ShapeError | None
-    comparisons: list[Comparison]
+    session: Session
 
 
 def choose_symbols(
@@ -93,26 +101,49 @@ class _Search(Generic[T]):
             if self.traces > _LIMIT:
                 choice.pin(choice.live(), "no choice of symbols was found", "")
                 outcome = self.attempt(choice)
-            if _settle_comparisons(choice, outcome.comparisons):
+            error, session = outcome.error, outcome.session
+            if self.pin_numbers(choice, session):
                 outcome = self.attempt(choice)
                 continue
-            error = outcome.error
             if error is None:
                 program = outcome.program
                 assert program is not None
-                if _settle_reshapes(choice, self.jaxpr_of(program), self.be_sure):
-                    outcome = self.attempt(choice)
-                    continue
+                final = choice.copy()
+                _settle(final, session.questions.values())
+                _settle_reshapes(final, self.jaxpr_of(program), self.be_sure)
                 seconds = time.perf_counter() - start
-                return Found(program, choice, self.traces, seconds)
+                return Found(program, choice, final, self.traces, seconds)
             if not choice.live():
                 raise error.error
+            if _merge(choice, session.questions.values()):
+                outcome = self.attempt(choice)
+                continue
             if self.traces >= 2:
                 self.be_sure()
             if self.traces > _PATIENCE and choice.merge_equal_sizes():
                 outcome = self.attempt(choice)
                 continue
-            outcome = self.repair(choice, error, outcome.comparisons)
+            outcome = self.repair(choice, error, session)
+
+    def pin_numbers(self, choice: Choice, session: Session) -> bool:
+        """Make the sizes constants that the program, or a rule of JAX, needs as numbers."""
+        changed = False
+        for question in session.questions.values():
+            size, value = choice.current(question.left), choice.current(question.right)
+            if question.relation != "==" or not value.is_const or size.is_const:
+                continue
+            symbol = _lone_symbol(size)
+            if symbol is None or choice.hints.get(symbol) is None:
+                continue
+            if not self.may_pin:
+                raise _needs_constant(
+                    question,
+                    "dynamic=True keeps every size a symbol; dynamic='auto' would specialise it",
+                )
+            if symbol in choice.fixed and question.needs_number:
+                raise _needs_constant(question, f"the size {symbol} was stated in `shapes`")
+            changed |= choice.pin([symbol], question.reason, question.where)
+        return changed
 
     def be_sure(self) -> None:
         """Raise the user's own error, if there is one, before searching on."""
@@ -122,19 +153,18 @@ class _Search(Generic[T]):
 
     def attempt(self, choice: Choice) -> _Outcome[T]:
         self.traces += 1
-        with comparisons_watched() as log:
+        specs, scope = choice.specs()
+        with scope.asking(choice.hints, grows=True) as session:
             try:
-                program = self.trace(choice.specs())
+                program = self.trace(specs)
             except UnsupportedError:
                 raise
             except Exception as error:
                 # Whatever it is: with no symbols left to blame, run() raises it.
-                return _Outcome(None, ShapeError(error, dict(choice.hints)), log)
-        return _Outcome(program, None, log)
+                return _Outcome(None, ShapeError(error, dict(choice.hints)), session)
+        return _Outcome(program, None, session)
 
-    def repair(
-        self, choice: Choice, error: ShapeError, comparisons: list[Comparison]
-    ) -> _Outcome[T]:
+    def repair(self, choice: Choice, error: ShapeError, session: Session) -> _Outcome[T]:
         """Make the edit the complaint calls for, and trace again."""
         if _bound(choice, error) or _multiple(choice, error) or _equalities(choice, error):
             _log.debug("symbols: %s -> %s", error.sentence, [str(n) for n in choice.notes[-1:]])
@@ -148,13 +178,13 @@ class _Search(Generic[T]):
                 "dynamic='auto' would specialise it"
             )
             raise error.error
-        constant = error.must_be_constant()
+        constant = error.must_be_constant() or _wanted_number(choice, error, session)
         pinnable = choice.hints.keys() - choice.fixed
         named = [s for s in (constant.symbols() if constant else error.named()) if s in pinnable]
         clear = constant is not None or len(named) == 1
         if clear and choice.pin(named, error.sentence, error.where):
             return self.attempt(choice)
-        for edit in self.guesses(choice, error, comparisons, named):
+        for edit in self.guesses(choice, error, session, named):
             trial = choice.copy()
             if not edit(trial):
                 continue
@@ -174,19 +204,18 @@ class _Search(Generic[T]):
         return self.attempt(choice)
 
     def guesses(
-        self, choice: Choice, error: ShapeError, comparisons: list[Comparison], named: list[str]
+        self, choice: Choice, error: ShapeError, session: Session, named: list[str]
     ) -> Iterator[Callable[[Choice], bool]]:
         """Edits to try one by one when the message does not say which sizes are meant.
 
         The sizes JAX compared last, just before it gave up, come first.
         """
-        tried: set[tuple[str, str]] = set()
-        for comparison in reversed(comparisons[-_RECENT:]):
-            pair = (comparison.left, comparison.right)
-            sizes = _read(choice, comparison)
-            if pair in tried or sizes is None or choice.value(sizes[0]) != choice.value(sizes[1]):
+        tried: set[tuple[Expr, Expr]] = set()
+        for pair in reversed(session.unknown[-_RECENT:]):
+            sizes = _read(choice, pair)
+            if sizes is None or sizes in tried or choice.value(sizes[0]) != choice.value(sizes[1]):
                 continue
-            tried.add(pair)
+            tried.add(sizes)
             yield functools.partial(_unified, sizes, error)
         for symbol in dict.fromkeys([*(s for s in choice.live() if s in named), *choice.live()]):
             if symbol not in choice.fixed:
@@ -288,67 +317,103 @@ def _even_division(choice: Choice, error: ShapeError) -> bool:
     return False
 
 
-def _read(choice: Choice, comparison: Comparison) -> tuple[Expr, Expr] | None:
+def _read(choice: Choice, pair: tuple[Any, Any]) -> tuple[Expr, Expr] | None:
     try:
-        sizes = Expr.parse(comparison.left), Expr.parse(comparison.right)
+        sizes = as_expr(pair[0]), as_expr(pair[1])
         choice.value(sizes[0] + sizes[1])
     except (KeyError, ValueError):  # sizes of another scope, an export inside the function
         return None
     return sizes
 
 
-def _settle_comparisons(choice: Choice, comparisons: list[Comparison]) -> bool:
-    """Turn what the program asked of sizes into guards; True when the trace took a wrong branch."""
-    for comparison in comparisons:
-        sizes = _read(choice, comparison) if comparison.user else None
-        if sizes is None:
+_NUMBER_ERRORS = (
+    jax.errors.ConcretizationTypeError,
+    jax.errors.TracerArrayConversionError,
+    jax.errors.TracerIntegerConversionError,
+    jax.errors.NonConcreteBooleanIndexError,
+)
+
+
+def _wanted_number(choice: Choice, error: ShapeError, session: Session) -> Expr | None:
+    """The size whose number was wanted when the trace failed, for errors that do not name sizes."""
+    if isinstance(error.error, _NUMBER_ERRORS):
+        # A number the program made of a size (n / 2) is traced, and was used as a Python number.
+        candidates = session.converted
+    elif isinstance(error.error, TypeError) and "_DimExpr" in error.text:
+        candidates = session.refused
+    else:
+        return None
+    for text, _ in reversed(candidates):
+        size = choice.current(Expr.parse(text))
+        if size.symbols() & (choice.hints.keys() - choice.fixed):
+            return size
+    return None
+
+
+def _lone_symbol(size: Expr) -> str | None:
+    """The symbol of which a size is a linear function: its value decides the symbol's."""
+    symbols = size.symbols()
+    plain = len(symbols) == 1 and all(not atom.op for atom in size.atoms())
+    degrees = [sum(power for _, power in monomial) for monomial, _ in size.terms]
+    return next(iter(symbols)) if plain and max(degrees) == 1 else None
+
+
+def _needs_constant(question: Question, why_not: str) -> Exception:
+    where = f" ({question.where})" if question.where else ""
+    return jax.errors.InconclusiveDimensionOperation(
+        f"{question.reason}{where}, which makes the size a constant, but {why_not}"
+    )
+
+
+def _merge(choice: Choice, questions: Iterable[Question]) -> bool:
+    """Sizes that were found equal become one symbol; True if something changed."""
+    changed = False
+    for question in questions:
+        a, b = choice.current(question.left), choice.current(question.right)
+        if question.relation != "==" or a == b:
             continue
-        a, b = sizes
-        reason = f"the program compares {a} with {b}"
-        if choice.value(a) == choice.value(b):
-            if choice.unify(a, b, reason, comparison.where, even_fixed=True) is None:
-                choice.pin(a.symbols() | b.symbols(), reason, comparison.where)
-            return True
-        if not _never_equal(a, b):
-            choice.guard(a, "!=", b, reason, comparison.where)
-    return False
+        even_fixed = question.by_program
+        found = choice.unify(a, b, question.reason, question.where, even_fixed=even_fixed)
+        changed |= bool(found)
+    return changed
 
 
-def _never_equal(a: Expr, b: Expr) -> bool:
-    """Symbols are at least 1: a sum of positive terms, or of negative ones, is not zero."""
-    difference = a - b
-    signs = {coefficient > 0 for _, coefficient in difference.terms}
-    plain = all(not atom.op for atom in difference.atoms())
-    return plain and len(signs) == 1
+def _settle(choice: Choice, questions: Iterable[Question]) -> None:
+    """Turn every answer into what it says of the sizes: one symbol for two, or a guard."""
+    questions = list(questions)
+    _merge(choice, questions)
+    for question in questions:
+        a, b = choice.current(question.left), choice.current(question.right)
+        if a == b or (question.relation == "!=" and never_equal(a, b)):
+            continue
+        choice.guard(a, question.relation, b, question.reason, question.where)
 
 
-def _settle_reshapes(choice: Choice, jaxpr: Any, be_sure: Callable[[], None]) -> bool:
-    """JAX does not check the element count of a reshape of symbolic sizes; True to trace again."""
+def _settle_reshapes(choice: Choice, jaxpr: Any, be_sure: Callable[[], None]) -> None:
+    """JAX does not check the element count of a reshape of symbolic sizes: it becomes a fact."""
     for before, after, where in reshapes_of(jaxpr):
         try:
-            a = Expr.product(Expr.parse(str(size)) for size in before)
-            b = Expr.product(Expr.parse(str(size)) for size in after)
+            a = choice.current(Expr.product(Expr.parse(text) for text in before))
+            b = choice.current(Expr.product(Expr.parse(text) for text in after))
             va, vb = choice.value(a), choice.value(b)
         except (KeyError, ValueError):  # sizes of another scope
             continue
         if a == b:
             continue
-        reason = f"reshape of ({_comma(before)}) to ({_comma(after)})"
+        reason = f"reshape of ({', '.join(before)}) to ({', '.join(after)})"
         if va != vb:
             be_sure()  # the user's program is wrong for this call: JAX says so better than we could
-        for atom in sorted((a - b).atoms()):
-            # t // 4 and t % 4: where t is a multiple of 4, let it be one always.
-            if atom.op in ("floordiv", "mod") and atom.args[1].is_const:
-                divided, factor = atom.args[0], atom.args[1].value
-                symbol = min(divided.symbols(), default="")
-                alone = symbol != "" and divided == Expr.symbol(symbol)
-                if alone and choice.multiple(symbol, factor, reason, where):
-                    return True
-        if choice.unify(a, b, reason, where):
-            return True
+        _settle_count(choice, a, b, reason, where)
+
+
+def _settle_count(choice: Choice, a: Expr, b: Expr, reason: str, where: str) -> None:
+    for atom in sorted((a - b).atoms()):
+        # t // 4 and t % 4: where t is a multiple of 4, let it be one always.
+        if atom.op in ("floordiv", "mod") and atom.args[1].is_const:
+            divided, factor = atom.args[0], atom.args[1].value
+            symbol = min(divided.symbols(), default="")
+            alone = symbol != "" and divided == Expr.symbol(symbol)
+            if alone and choice.multiple(symbol, factor, reason, where):
+                a, b = choice.current(a), choice.current(b)
+    if a != b and not choice.unify(a, b, reason, where):
         choice.guard(a, "==", b, reason, where)
-    return False
-
-
-def _comma(shape: Sequence[Any]) -> str:
-    return ", ".join(str(size) for size in shape)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,7 +14,9 @@ from jax import export
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.errors import ShapeMismatchError, UnsupportedError
-from shlo_disc.frontend.choice import first_choice
+from shlo_disc.frontend.choice import Choice, data_groups, first_choice
+from shlo_disc.frontend.compare import difference
+from shlo_disc.frontend.generic import comparing
 from shlo_disc.frontend.leaves import (
     Leaf,
     abstract,
@@ -25,10 +27,13 @@ from shlo_disc.frontend.leaves import (
     top_level_of,
     type_of,
 )
-from shlo_disc.frontend.plan import Guard, Pattern
+from shlo_disc.frontend.parameters import weights
+from shlo_disc.frontend.plan import Guard, Pattern, Shapes
 from shlo_disc.frontend.primitive import CompiledCall, Program, compiled_once
+from shlo_disc.frontend.questions import SizeScope
 from shlo_disc.frontend.stated import stated_pattern, stated_shapes
-from shlo_disc.frontend.symbols import choose_symbols
+from shlo_disc.frontend.structure import has_sizes, tree_at
+from shlo_disc.frontend.symbols import Found, choose_symbols
 from shlo_disc.jax_private import export_whole, key_impl, trace_context
 
 __all__ = ["RECOMPILE_LIMIT", "Call", "Family", "Options", "Version", "inlining"]
@@ -43,6 +48,13 @@ _CALLBACK = (
     "{} calls back into Python (jax.debug.print, jax.pure_callback, io_callback; here {}); move "
     "that outside shlo_disc.jit"
 )
+
+
+Traced = tuple[export.Exported, Any]
+"""An exported program and its jaxpr."""
+
+Trace = Callable[[Choice], Traced]
+"""Traces a function once more, with a given choice of symbols."""
 
 
 class _Tracing(threading.local):
@@ -73,6 +85,10 @@ class Options:
     donate_nums: frozenset[int] = frozenset()
     """Positions of positional arguments that a call may overwrite."""
     donate_names: frozenset[str] = frozenset()
+    checked: bool = False
+    """Every new shape is compared with a trace at its sizes."""
+    told: set[str] = field(default_factory=set, compare=False)
+    """Lines of the program that a message was logged for."""
 
 
 class Call:
@@ -140,8 +156,26 @@ class Call:
         tops += [name in options.donate_names for name in sorted(self.named)]
         return tuple(k for k, leaf in enumerate(self.leaves) if tops[leaf.group])
 
+    def blueprint(self) -> Blueprint:
+        """The call without its arrays."""
+        args = tuple(None if k in self.positions else x for k, x in enumerate(self.args))
+        kwargs = {name: x for name, x in self.kwargs.items() if name not in self.named}
+        return Blueprint(args, kwargs, self.tree, tuple(self.positions))
+
+
+@dataclass(frozen=True)
+class Blueprint:
+    """A call without its arrays: what is needed to trace the function again."""
+
+    args: tuple[Any, ...]
+    """Positional arguments; None where arrays are."""
+    kwargs: dict[str, Any]
+    """Static keyword arguments."""
+    tree: Any
+    positions: tuple[int, ...]
+
     def with_leaves(self, leaves: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
-        """The call's arguments with other leaves (abstract ones)."""
+        """The arguments with abstract arrays as leaves."""
         dynamic, named = jax.tree.unflatten(self.tree, leaves)
         args = list(self.args)
         for place, value in zip(self.positions, dynamic, strict=True):
@@ -155,8 +189,11 @@ class _Compilation:
     A version and its :class:`Program` both hold this object, so neither needs to hold the other.
     """
 
-    def __init__(self, options: Options, call: Call, pattern: Pattern, exported: Any) -> None:
-        self.exported: export.Exported = exported
+    def __init__(self, options: Options, call: Call, found: Found[Traced]) -> None:
+        self.exported = found.program[0]
+        pattern = found.choice.pattern
+        self._sizes = found.choice.texts()
+        """The sizes of every argument, for the compiler: equal sizes have equal names."""
         given = options.likely
         self.likely = {name: given[name] for name in given if name in pattern.symbols}
         self._options = options
@@ -182,6 +219,7 @@ class _Compilation:
                     name=options.name,
                     names=self._names,
                     weak_results=[bool(aval.weak_type) for aval in self.exported.out_avals],
+                    shapes=self._sizes,
                     **({"likely": self.likely} if self.likely else {}),
                     **({"donated": self._donated} if self._donated else {}),
                 )
@@ -191,22 +229,37 @@ class _Compilation:
 class Version:
     """A function for one structure and dtypes, at every shape that fits `pattern`."""
 
-    def __init__(
-        self, options: Options, call: Call, pattern: Pattern, exported: Any, jaxpr: Any
-    ) -> None:
+    def __init__(self, options: Options, call: Call, found: Found[Traced], trace: Trace) -> None:
         self.name = options.name
         self.leaves = call.leaves
         self.donated = call.donated
-        self.pattern = pattern
-        self.exported: export.Exported = exported
-        self.jaxpr = jaxpr
-        self._options = options
-        self._compilation = _Compilation(options, call, pattern, exported)
+        self.pattern = found.choice.pattern
+        self.exported, self.jaxpr = found.program
+        self._traced = found.traced.pattern
+        self._has_static_sizes = has_sizes(self.exported.out_tree)
+        self._compilation = _Compilation(options, call, found)
+        self._root = _Root(options, call, found, trace, self._compilation)
 
     @property
     def is_compiled(self) -> bool:
         """Has it been compiled yet?"""
         return self._compilation.is_done
+
+    def unlike(self, call: Call, concrete: Any) -> tuple[str, str] | None:
+        """How the version differs from a trace at the sizes of a call, and the line; or None."""
+        return _unlike((self.exported, self.jaxpr), self.traced_sizes(call.shapes), concrete)
+
+    def out_tree(self, shapes: Shapes) -> Any:
+        """The structure of the results of a call with arguments of these shapes."""
+        if not self._has_static_sizes:
+            return self.exported.out_tree
+        return tree_at(self.exported.out_tree, self.traced_sizes(shapes))
+
+    def traced_sizes(self, shapes: Shapes) -> dict[str, int]:
+        """The symbols of the trace and their values in a call that fits the pattern."""
+        values = self._traced.solve(shapes)
+        assert values is not None, (self.name, shapes)
+        return dict(zip(self._traced.symbols, values, strict=True))
 
     @property
     def likely(self) -> dict[str, tuple[int, ...]]:
@@ -218,40 +271,94 @@ class Version:
         """The compiled program."""
         return self._compilation.executable()
 
-    @cached_property
+    @property
     def keys(self) -> tuple[tuple[int, str], ...]:
         """(index, PRNG implementation) of results that are typed keys; they run as integers."""
-        return tuple(
-            (index, key_impl(aval.dtype))
-            for index, aval in enumerate(self.exported.out_avals)
-            if is_key_dtype(aval.dtype)
-        )
+        return self._root.keys
 
     @cached_property
     def program(self) -> Program:
         """The version as a program for transformations of JAX; shares the executable."""
+        return self._root.program()
+
+    def asked_by_rules(self) -> list[str]:
+        """What rules of the user (`custom_vjp`) asked about sizes in derived programs."""
+        if "program" not in self.__dict__:
+            return []
+        return [
+            f"{q.left} {q.relation} {q.right} in derived programs: {q.reason} ({q.where})"
+            for q in self.program.questions()
+        ]
+
+    def __str__(self) -> str:
+        return (
+            f"{self.name}: {', '.join(self.pattern.symbols) or 'no symbols'}\n{self.pattern.text()}"
+        )
+
+
+class _Root:
+    """Makes the program of a version for transformations of JAX, also at other sizes.
+
+    It holds neither the version nor a program, which hold it.
+    """
+
+    def __init__(
+        self,
+        options: Options,
+        call: Call,
+        found: Found[Traced],
+        trace: Trace,
+        compilation: _Compilation,
+    ) -> None:
+        self._compile = options.compile
+        self._name = options.name
+        self._leaves = call.leaves
+        self._jaxpr = found.program[1]
+        self._choice = found.choice
+        self._was_merged = found.choice.dims != found.traced.dims
+        self._trace = trace
+        self._compilation = compilation
+        self.keys = tuple(
+            (index, key_impl(aval.dtype))
+            for index, aval in enumerate(compilation.exported.out_avals)
+            if is_key_dtype(aval.dtype)
+        )
+
+    def program(self) -> Program:
+        """The program as it was traced."""
+        if self._was_merged:
+            # Rules of transformations compare sizes, too: they need equal sizes as one symbol.
+            return self._made(self._trace(self._choice)[1], self._choice)
+        return self._made(self._jaxpr, self._choice)
+
+    def anew(self, sizes: tuple[tuple[str, int], ...]) -> Program:
+        """The program traced at other sizes that fit the pattern."""
+        choice = replace(self._choice, hints=dict(sizes))
+        return self._made(self._trace(choice)[1], choice)
+
+    def _made(self, jaxpr: Any, choice: Choice) -> Program:
         scopes = (
             size.scope
-            for aval in self.jaxpr.in_avals
+            for aval in jaxpr.in_avals
             for size in aval.shape
             if export.is_symbolic_dim(size)
         )
         program = Program(
-            self.jaxpr,
-            self.pattern.symbols,
-            next(scopes, None) or export.SymbolicScope(),
-            self.name,
-            self._options.compile,
+            jaxpr,
+            choice.pattern.symbols,
+            next(scopes, None) or SizeScope((), {}),
+            self._name,
+            self._compile,
             self._compilation.executable,
-            self.likely,
+            self._compilation.likely,
+            choice.hints,
+            again=self.anew,
         )
-        return self._without_keys(program) if self._has_keys else program
+        if self.keys or any(leaf.is_key for leaf in self._leaves):
+            return self._without_keys(program, choice)
+        return program
 
-    @property
-    def _has_keys(self) -> bool:
-        return bool(self.keys) or any(leaf.is_key for leaf in self.leaves)
-
-    def _without_keys(self, program: Program) -> Program:
+    def _without_keys(self, program: Program, choice: Choice) -> Program:
         """The same program on raw key data, as the executable has it."""
         specs = []
         for aval in program.in_avals:
@@ -263,19 +370,21 @@ class Version:
         def function(*arguments: Any) -> list[Any]:
             wrapped = [
                 jax.random.wrap_key_data(x, impl=key_impl(leaf.dtype)) if leaf.is_key else x
-                for x, leaf in zip(arguments, self.leaves, strict=True)
+                for x, leaf in zip(arguments, self._leaves, strict=True)
             ]
             results = list(program.run(*wrapped))
             for index, _ in self.keys:
                 results[index] = jax.random.key_data(results[index])
             return results
 
-        return program.derive(function, specs, "raw", executable=self._compilation.executable)
-
-    def __str__(self) -> str:
-        return (
-            f"{self.name}: {', '.join(self.pattern.symbols) or 'no symbols'}\n{self.pattern.text()}"
-        )
+        with program.scope.asking(choice.hints):
+            return program.derive(
+                function,
+                specs,
+                "raw",
+                executable=self._compilation.executable,
+                again=lambda fresh, _: fresh,
+            )
 
 
 @dataclass
@@ -284,6 +393,8 @@ class Family:
 
     options: Options
     versions: list[Version] = field(default_factory=list)
+    _data: frozenset[int] = frozenset()
+    """Arguments with many leaves that are no parameters."""
 
     def find(self, call: Call) -> Version | None:
         """The newest version that fits; newer ones are more general."""
@@ -331,6 +442,21 @@ class Family:
         self.versions.append(version)
         return version
 
+    def confirmed(self, call: Call, version: Version) -> Version:
+        """`version`, or one for the very shapes of a call at which the program differs from it."""
+        concrete = check(self.options, call)
+        if (problem := version.unlike(call, concrete)) is None:
+            return version
+        _log.warning(
+            "%s: compiling for shapes %s only, because the program differs there: %s (%s)",
+            self.options.name,
+            call.shapes,
+            *problem,
+        )
+        version = self._traced(call, False, [None] * len(call.leaves), [])
+        self.versions.append(version)
+        return version
+
     def _traced(
         self,
         call: Call,
@@ -339,10 +465,12 @@ class Family:
         before: Sequence[Pattern],
     ) -> Version:
         options = self.options
-        choice = first_choice(call.leaves, dynamic, said, options.constraints, before)
+        choice = first_choice(call.leaves, dynamic, said, options.constraints, before, self._data)
 
-        def trace(specs: Sequence[Any]) -> tuple[export.Exported, Any]:
-            args, kwargs = call.with_leaves(specs)
+        blueprint = call.blueprint()
+
+        def trace(specs: Sequence[Any]) -> Traced:
+            args, kwargs = blueprint.with_leaves(specs)
             outer, _tracing.active = _tracing.active, True
             try:
                 jaxpr = options.jitted.trace(*args, **kwargs).jaxpr
@@ -356,23 +484,41 @@ class Family:
             finally:
                 _tracing.active = outer
 
-        found = choose_symbols(
-            choice,
-            trace,
-            lambda traced: traced[1],
-            lambda: check(options, call),
-            may_pin=dynamic is not True,
-        )
-        exported, jaxpr = found.program
-        pattern = found.choice.pattern
+        def search(start: Choice) -> Found[Traced]:
+            return choose_symbols(
+                start,
+                trace,
+                lambda traced: traced[1],
+                lambda: check(options, call),
+                may_pin=dynamic is not True,
+            )
+
+        found = search(choice)
+        if not before and dynamic == "auto":
+            # An argument with many leaves was taken for parameters; its use says more.
+            data = data_groups(call.leaves, weights(found.program[1]))
+            if data:
+                self._data = data
+                choice = first_choice(call.leaves, dynamic, said, options.constraints, (), data)
+                found = search(choice)
+        if found.traced.live():
+            found = _confirmed(found, search, check(options, call), dynamic is not True)
+
+        def again(choice: Choice) -> Traced:
+            specs, scope = choice.specs()
+            with scope.asking(choice.hints, grows=True):
+                return trace(specs)
+
         _log.debug("%s: %d traces, %.0f ms", options.name, found.traces, found.seconds * 1e3)
-        return Version(options, call, pattern, exported, jaxpr)
+        return Version(options, call, found, again)
 
     def _report(self, call: Call, version: Version) -> None:
         name, count = self.options.name, len(self.versions)
         if not count:
             _log.info("%s: version 1\n%s", name, version.pattern.text())
+            self._tell(version)
             return
+        self._tell(version)
         reason = self.versions[-1].pattern.mismatch(call.shapes)
         _log.info(
             "%s: compiling version %d, because %s\n%s",
@@ -389,6 +535,14 @@ class Family:
                 RECOMPILE_LIMIT,
                 reason,
             )
+
+    def _tell(self, version: Version) -> None:
+        """Name the lines, once each, where the program itself makes a size a constant."""
+        for note in version.pattern.notes:
+            advice = _advice(note.reason)
+            if advice and note.where not in self.options.told:
+                self.options.told.add(note.where)
+                _log.warning("%s: %s; %s", self.options.name, note, advice)
 
 
 def _refuse(name: str, jaxpr: Any, arguments: int) -> None:
@@ -409,12 +563,70 @@ def _refuse(name: str, jaxpr: Any, arguments: int) -> None:
             raise UnsupportedError(_CALLBACK.format(name, kind))
 
 
-def check(options: Options, call: Call) -> None:
-    """Raise what the function raises when it is traced with the call's own sizes."""
+def check(options: Options, call: Call) -> Any:
+    """The function traced with the call's own sizes; raises what the function raises then."""
     specs = [abstract(leaf.shape, leaf.dtype, leaf.weak_type) for leaf in call.leaves]
-    args, kwargs = call.with_leaves(specs)
+    args, kwargs = call.blueprint().with_leaves(specs)
     outer, _tracing.active = _tracing.active, True
     try:
-        options.jitted.trace(*args, **kwargs)
+        with comparing():
+            return options.jitted.trace(*args, **kwargs)
     finally:
         _tracing.active = outer
+
+
+_TRIALS = 6
+"""Sizes that are tried one by one when a program does something else with numbers."""
+
+
+def _confirmed(
+    found: Found[Traced],
+    search: Callable[[Choice], Found[Traced]],
+    concrete: Any,
+    may_pin: bool,
+) -> Found[Traced]:
+    """`found`, or what is found with constants where the program does something else with them."""
+    problem = _unlike(found.program, found.traced.hints, concrete)
+    if problem is None:
+        return found
+    text, where = problem
+    reason = f"the program differs where the size is a number: {text}"
+    if not may_pin:
+        raise jax.errors.InconclusiveDimensionOperation(
+            f"{reason} ({where}); dynamic=True keeps every size a symbol"
+        )
+    _log.debug("%s (%s)", reason, where)
+    symbols = [s for s in found.traced.live() if s not in found.traced.fixed]
+    for symbol in symbols[:_TRIALS] if len(symbols) > 1 else ():
+        trial = found.traced.copy()
+        trial.pin([symbol], reason, where)
+        again = search(trial)
+        if _unlike(again.program, again.traced.hints, concrete) is None:
+            return again
+    trial = found.traced.copy()
+    if not trial.pin(symbols, reason, where):
+        raise jax.errors.InconclusiveDimensionOperation(
+            f"{reason} ({where}), but its sizes were stated in `shapes`"
+        )
+    return search(trial)
+
+
+def _unlike(program: Traced, hints: Mapping[str, int], concrete: Any) -> tuple[str, str] | None:
+    exported, jaxpr = program
+    if tree_at(exported.out_tree, hints) != concrete.out_tree:
+        return f"the result is {exported.out_tree}, but {concrete.out_tree} at these sizes", ""
+    return difference(jaxpr, hints, concrete.jaxpr)
+
+
+_SPELLINGS = {
+    "a Python integer": "jnp.arange(n), jnp.ones(n) and lax.fori_loop(0, n, ...) keep a symbol",
+    "int": "arithmetic on the size itself keeps a symbol",
+    "float": "x / n needs no float(n), and n ** 0.5 keeps a symbol where math.sqrt(n) does not",
+    "the hash": "comparisons with == keep a symbol for other sizes, where sets and dicts do not",
+    "the text": "texts of sizes belong outside the function",
+}
+"""For each way to ask for a number: a spelling that does not need the number."""
+
+
+def _advice(reason: str) -> str:
+    return next((text for how, text in _SPELLINGS.items() if f"uses {how} of" in reason), "")

@@ -18,7 +18,7 @@ class Standin:
 
     made: ClassVar[list[Standin]] = []
 
-    def __init__(self, exported, name=None, names=(), weak_results=()):
+    def __init__(self, exported, name=None, names=(), weak_results=(), shapes=None):
         self.exported = exported
         self.name = name
         self.names = list(names)

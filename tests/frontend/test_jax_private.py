@@ -15,8 +15,6 @@ from jax import export
 from shlo_disc import jax_private
 from shlo_disc.jax_private import (
     ArrayImpl,
-    DimExpr,
-    comparisons_watched,
     cpu_sharding,
     is_library_file,
     key_impl,
@@ -106,34 +104,6 @@ def test_key_impl_wraps_raw_keys():
         assert again.dtype == key.dtype
 
 
-def test_comparisons_without_an_answer_are_logged_with_their_line():
-    a, b = sizes("a, b")
-    original = DimExpr.__eq__
-    with comparisons_watched() as log:
-        assert not a == b  # noqa: SIM201 - the operator is what is tested
-        assert a != 3
-        assert (a, a) != (a, b)
-        assert a in (b, a)
-        assert a == a + 0
-        assert a != "a"
-    assert [(c.left, c.right, c.user) for c in log] == [
-        ("a", "b", True),
-        ("a", "3", True),
-        ("a", "b", True),
-        ("b", "a", True),
-    ]
-    assert log[0].where.startswith(f"{__file__}:")
-    assert DimExpr.__eq__ is original
-
-
-def test_comparisons_inside_jax_are_not_the_users():
-    (b,) = sizes("b")
-    spec = jax.ShapeDtypeStruct((b, 3), np.float32)
-    with comparisons_watched() as log:
-        jax.jit(lambda x: jnp.broadcast_to(x[0], (5, 3)) + x.sum(0)).trace(spec)
-    assert not any(c.user for c in log)
-
-
 def test_library_files():
     assert is_library_file(jnp.__file__)
     assert is_library_file(jax_private.__file__)
@@ -149,7 +119,8 @@ def test_reshapes_are_found_in_nested_jaxprs():
 
     jaxpr = jax.jit(f).trace(jax.ShapeDtypeStruct((b, t), np.float32)).jaxpr
     found = list(reshapes_of(jaxpr))
-    assert {(before, after) for before, after, _ in found} == {((t,), (t, 1)), ((b, t), (b * t,))}
+    shapes = {(tuple(before), tuple(after)) for before, after, _ in found}
+    assert shapes == {(("t",), ("t", "1")), (("b", "t"), ("b*t",))}
     assert all("test_jax_private.py:" in where for _, _, where in found)
 
 

@@ -1,0 +1,273 @@
+"""Functions of JAX that want a constant size, written for a symbolic one.
+
+A few functions of JAX read a number from a size although an answer for every size exists:
+`jnp.squeeze` without axes, `lax.scan(length=n)`, `lax.associative_scan`, `jnp.searchsorted`,
+`jax.random.permutation`. For arrays whose sizes are symbols of shlo_disc they are replaced by the
+functions of this module; every other call reaches JAX's own function. `len` of an array, where
+functions of `jax.numpy` ask for it (`convolve`, `interp`), gives the symbol.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import logging
+import math
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+__all__ = ["MARK", "REPLACED", "comparing", "install"]
+
+_log = logging.getLogger("shlo_disc")
+
+MARK = "shlo_disc_generic_"
+"""Names of inner programs that are written in two ways begin with this."""
+
+
+class _Comparing(threading.local):
+    active = False
+
+
+_comparing = _Comparing()
+
+
+@contextmanager
+def comparing() -> Iterator[None]:
+    """Traces inside mark the functions that a trace with symbols writes in another way."""
+    before, _comparing.active = _comparing.active, True
+    try:
+        yield
+    finally:
+        _comparing.active = before
+
+
+def _is_symbol(size: Any) -> bool:
+    from shlo_disc.frontend.questions import is_size  # noqa: PLC0415 - it installs this module
+
+    return is_size(size)
+
+
+def _has_symbols(*shapes: Sequence[Any]) -> bool:
+    return any(_is_symbol(size) for shape in shapes for size in shape)
+
+
+def _marked(name: str, function: Callable[..., Any], *arrays: Any) -> Any:
+    function.__name__ = function.__qualname__ = f"{MARK}{name}"
+    return jax.jit(function)(*arrays)
+
+
+# ---- replacements: each takes JAX's function first ----------------------------------------------
+
+
+def _squeeze(original: Callable[..., Any], a: Any, axis: Any = None) -> Any:
+    if axis is None and _has_symbols(np.shape(a)):
+        axis = tuple(k for k, size in enumerate(np.shape(a)) if size == 1)
+    return original(a, axis)
+
+
+def _infer_scan_length(
+    original: Callable[..., Any], xs_flat: list[Any], xs_avals: list[Any], length: Any
+) -> Any:
+    if not _is_symbol(length):
+        return original(xs_flat, xs_avals, length)
+    if not all(length == x.shape[0] for x in xs_flat):
+        raise ValueError(
+            f"scan got `length` argument of {length} which disagrees with leading axis sizes "
+            f"{[x.shape[0] for x in xs_flat]}."
+        )
+    return length
+
+
+def _concrete_or_error(
+    original: Callable[..., Any], force: Any, value: Any, *rest: Any, **named: Any
+) -> Any:
+    # `num` of logspace and geomspace; linspace takes a symbol.
+    return value if _is_symbol(value) else original(force, value, *rest, **named)
+
+
+def _searchsorted_scan_impl(
+    original: Callable[..., Any],
+    sorted_arr: Any,
+    query: Any,
+    side: str,
+    dtype: Any,
+    unrolled: bool,
+) -> Any:
+    """Bisection with as many rounds as the binary digits of the size."""
+    if not _has_symbols(np.shape(sorted_arr)):
+        return original(sorted_arr, query, side=side, dtype=dtype, unrolled=unrolled)
+    if query.ndim > 0:
+        one = functools.partial(
+            _searchsorted_scan_impl, original, side=side, dtype=dtype, unrolled=unrolled
+        )
+        return jax.vmap(one, in_axes=(None, 0))(sorted_arr, query)
+    count = jnp.asarray(sorted_arr.shape[0], np.uint32)
+    less = sorted_before(side)
+
+    def halve(_: Any, state: tuple[Any, Any]) -> tuple[Any, Any]:
+        low, high = state
+        middle = low + (high - low) // 2
+        left = less(query, sorted_arr[middle])
+        return jnp.where(left, low, middle), jnp.where(left, middle, high)
+
+    rounds = (32 - lax.clz(count)).astype(np.int32)
+    _, high = lax.fori_loop(0, rounds, halve, (jnp.zeros_like(count), count))
+    return high.astype(dtype)
+
+
+def sorted_before(side: str) -> Callable[[Any, Any], Any]:
+    """`a <= b` for the left side, `a < b` for the right one, in the order of `sort` (NaN last)."""
+
+    def less(a: Any, b: Any) -> Any:
+        if not jnp.issubdtype(a.dtype, np.inexact):
+            return a <= b if side == "left" else a < b
+        a_nan, b_nan = jnp.isnan(a), jnp.isnan(b)
+        if side == "left":
+            return (a <= b) | b_nan
+        return (a < b) | (b_nan & ~a_nan)
+
+    return less
+
+
+def _rounds(count: int) -> int:
+    """How often JAX sorts by random keys to shuffle `count` elements."""
+    return math.ceil(3 * math.log(max(1, count)) / math.log(2**32 - 1))
+
+
+def _shuffle(original: Callable[..., Any], key: Any, x: Any, axis: int) -> Any:
+    """`jax.random.permutation`: sort by random keys, as often as JAX does for such a size."""
+    if not _has_symbols(np.shape(x)):
+        return original(key, x, axis)
+    rounds = next(k for k in range(8) if x.size <= _last_size(k))  # the answer is a guard
+    for _ in range(rounds):
+        key, subkey = jax.random.split(key)
+        _, x = lax.sort_key_val(jax.random.bits(subkey, x.shape, np.uint32), x, axis)
+    return x
+
+
+@functools.cache
+def _last_size(rounds: int) -> int:
+    """The largest size that takes `rounds` rounds."""
+    low, high = 1, 2**62
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if _rounds(middle) <= rounds else (low, middle - 1)
+    return low
+
+
+_MAX_LEVELS = 31
+"""Doublings up to the largest size that 32-bit indices reach."""
+
+
+def _associative_scan(
+    original: Callable[..., Any],
+    fn: Callable[..., Any],
+    elems: Any,
+    reverse: bool = False,
+    axis: int = 0,
+) -> Any:
+    """Doubling steps: step k combines with the prefix that ends 2**k before.
+
+    Source: Hillis and Steele, "Data parallel algorithms", 1986. Work n log n, where JAX's recursion
+    for constant sizes takes n.
+    """
+    leaves, tree = jax.tree.flatten(elems)
+    symbolic = bool(leaves) and _is_symbol(np.shape(leaves[0])[axis])
+    if not symbolic and not _comparing.active:
+        return original(fn, elems, reverse=reverse, axis=axis)
+
+    def scan(*arrays: Any) -> Any:
+        values = jax.tree.unflatten(tree, arrays)
+        if not symbolic:
+            return original(fn, values, reverse=reverse, axis=axis)
+        return _doubling(fn, values, reverse, axis)
+
+    return _marked("associative_scan", scan, *leaves)
+
+
+def _doubling(fn: Callable[..., Any], elems: Any, reverse: bool, axis: int) -> Any:
+    leaves = jax.tree.leaves(elems)
+    axis = axis % np.ndim(leaves[0])
+    count = leaves[0].shape[axis]
+    for leaf in leaves[1:]:
+        if leaf.shape[axis] != count:
+            raise ValueError(
+                "Array inputs to associative_scan must have the same first dimension. "
+                f"(saw: {[leaf.shape for leaf in leaves]})"
+            )
+    if reverse:
+        elems = jax.tree.map(lambda x: lax.rev(x, (axis,)), elems)
+    place = jnp.arange(count)
+
+    def step(values: Any, level: Any) -> tuple[Any, None]:
+        shift = jnp.left_shift(1, level)
+
+        def combined(now: Any) -> Any:
+            # Rows before the shift keep their value, whatever the clamped look-up gives.
+            before = jnp.maximum(place - shift, 0)
+            earlier = jax.tree.map(lambda x: jnp.take(x, before, axis=axis), now)
+            both = fn(earlier, now)
+
+            def kept(new: Any, old: Any) -> Any:
+                shape = [1] * np.ndim(old)
+                shape[axis] = count
+                return jnp.where(place.reshape(shape) >= shift, new, old)
+
+            return jax.tree.map(kept, both, now)
+
+        return lax.cond(shift < count, combined, lambda now: now, values), None
+
+    elems, _ = lax.scan(step, elems, jnp.arange(_MAX_LEVELS))
+    return jax.tree.map(lambda x: lax.rev(x, (axis,)), elems) if reverse else elems
+
+
+REPLACED: tuple[tuple[str, str, Callable[..., Any]], ...] = (
+    ("jax._src.numpy.lax_numpy", "_squeeze", _squeeze),
+    ("jax._src.numpy.hijax", "_searchsorted_scan_impl", _searchsorted_scan_impl),
+    ("jax._src.random.core", "_shuffle", _shuffle),
+    ("jax._src.lax.control_flow.loops", "_infer_scan_length", _infer_scan_length),
+    ("jax._src.lax.control_flow.loops", "associative_scan", _associative_scan),
+    ("jax._src.core", "concrete_or_error", _concrete_or_error),
+)
+"""Module, name and replacement of every function."""
+
+
+_COUNTING = (
+    "jax._src.numpy.lax_numpy",
+    "jax._src.numpy.hijax",
+    "jax._src.numpy.polynomial",
+    "jax._src.random.core",
+)
+"""Modules of JAX that ask for `len` of arrays."""
+
+
+def _length(value: Any) -> Any:
+    """`len`, which for an array of symbolic size cannot give the symbol."""
+    shape = getattr(value, "shape", None)
+    return shape[0] if shape and _is_symbol(shape[0]) else len(value)
+
+
+def install() -> None:
+    """Put the replacements in place, once; a function this JAX does not have is left out."""
+    for module_name in _COUNTING:
+        if module_name in sys.modules:
+            sys.modules[module_name].__dict__.setdefault("len", _length)
+    for module_name, name, replacement in REPLACED:
+        try:
+            module = importlib.import_module(module_name)
+            original = getattr(module, name)
+        except (ImportError, AttributeError):
+            _log.info("this JAX has no %s.%s; sizes it asks for are constants", module_name, name)
+            continue
+        wrapper = functools.wraps(original)(functools.partial(replacement, original))
+        for other in [m for key, m in list(sys.modules.items()) if key.split(".")[0] == "jax"]:
+            if getattr(other, "__dict__", {}).get(name) is original:
+                setattr(other, name, wrapper)

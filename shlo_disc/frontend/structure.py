@@ -1,0 +1,72 @@
+"""Sizes in static fields of a result: every call gets their numbers."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+
+from shlo_disc.frontend.questions import evaluate
+from shlo_disc.jax_private import DimExpr
+
+__all__ = ["has_sizes", "tree_at"]
+
+
+def has_sizes(tree: Any) -> bool:
+    """True if a static field of a pytree structure holds a symbolic size."""
+    data = tree.node_data()
+    if data is None:
+        return False
+    return _holds(data[1]) or any(has_sizes(child) for child in tree.children())
+
+
+def tree_at(tree: Any, hints: Mapping[str, int]) -> Any:
+    """A pytree structure with numbers for the symbolic sizes in its static fields."""
+    data = tree.node_data()
+    if data is None:
+        return tree
+    children = [tree_at(child, hints) for child in tree.children()]
+    return jax.tree_util.PyTreeDef.from_node_data_and_children(
+        jax.tree_util.default_registry, (data[0], _at(data[1], hints)), children
+    )
+
+
+def _parts(value: Any) -> list[Any]:
+    if isinstance(value, (tuple, list, set, frozenset)):
+        return list(value)
+    if isinstance(value, dict):
+        return [*value.keys(), *value.values()]
+    if isinstance(value, slice):
+        return [value.start, value.stop, value.step]
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return [getattr(value, f.name) for f in dataclasses.fields(value) if hasattr(value, f.name)]
+    return []
+
+
+def _holds(value: Any) -> bool:
+    return isinstance(value, DimExpr) or any(map(_holds, _parts(value)))
+
+
+def _at(value: Any, hints: Mapping[str, int]) -> Any:
+    if isinstance(value, DimExpr):
+        return evaluate(value, hints)
+    if not _holds(value):
+        return value
+    if isinstance(value, slice):
+        return slice(*(_at(part, hints) for part in _parts(value)))
+    if isinstance(value, dict):
+        return {_at(k, hints): _at(v, hints) for k, v in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(_at(part, hints) for part in value))
+    if isinstance(value, (tuple, list, set, frozenset)):
+        return type(value)(_at(part, hints) for part in value)
+    return dataclasses.replace(
+        value,
+        **{
+            f.name: _at(getattr(value, f.name), hints)
+            for f in dataclasses.fields(value)
+            if f.init and _holds(getattr(value, f.name))
+        },
+    )
