@@ -21,6 +21,8 @@ with jax and jaxlib 0.10.2 (Python 3.11) and 0.12.0.1 (Python 3.12);
 * `register_exclusion` (twice): our frames stay out of locations and tracebacks. `summarize`: the
   line of an equation.
 * `Literal`: numbers in jaxprs, to compare two traces.
+* `replace_function`, `use_length`: functions of JAX that want constant sizes
+  (`frontend/generic.py`).
 * `jaxprs_in_params`: nested jaxprs, to find every reshape.
 * `export_whole`: `jax.export.export` that leaves `erfc` and `erf_inv` whole, by lowering rules of
   ours: serialising expands each into a hundred operations, slower and less exact than ours.
@@ -33,7 +35,8 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -68,10 +71,12 @@ __all__ = [
     "is_library_file",
     "key_impl",
     "manual_axes",
+    "replace_function",
     "reshapes_of",
     "shaped_array",
     "size_as_array",
     "trace_context",
+    "use_length",
     "varying_alike",
     "wide_device_put",
 ]
@@ -89,6 +94,45 @@ Literal = _core.Literal
 def equation_line(equation: Any) -> str:
     """`model.py:7`: the line of the program an equation comes from."""
     return _source_info.summarize(equation.source_info).split(" (")[0]
+
+
+_FUNCTIONS_OF_SIZES = {
+    "_squeeze": "jax._src.numpy.lax_numpy",
+    "_searchsorted_scan_impl": "jax._src.numpy.hijax",
+    "_shuffle": "jax._src.random.core",
+    "_infer_scan_length": "jax._src.lax.control_flow.loops",
+    "associative_scan": "jax._src.lax.control_flow.loops",
+    "concrete_or_error": "jax._src.core",
+}
+_MODULES_THAT_COUNT = (
+    "jax._src.numpy.lax_numpy",
+    "jax._src.numpy.hijax",
+    "jax._src.numpy.polynomial",
+    "jax._src.random.core",
+)
+
+
+def replace_function(name: str, replacement: Callable[..., Any]) -> bool:
+    """Replace a function of JAX in every module that has it; False if this JAX has none.
+
+    `name`: one of those in `_FUNCTIONS_OF_SIZES`. `replacement` takes JAX's function first.
+    """
+    home = sys.modules.get(_FUNCTIONS_OF_SIZES[name])
+    original = getattr(home, name, None)
+    if original is None:
+        return False
+    wrapper = functools.wraps(original)(functools.partial(replacement, original))
+    for key, module in list(sys.modules.items()):
+        if key.split(".")[0] == "jax" and getattr(module, "__dict__", {}).get(name) is original:
+            setattr(module, name, wrapper)
+    return True
+
+
+def use_length(length: Callable[[Any], Any]) -> None:
+    """Let modules of JAX that ask for `len` of arrays use `length` instead."""
+    for name in _MODULES_THAT_COUNT:
+        if name in sys.modules:
+            sys.modules[name].__dict__.setdefault("len", length)
 
 
 size_as_array = _shape_poly._dim_as_value

@@ -10,10 +10,8 @@ functions of `jax.numpy` ask for it (`convolve`, `interp`), gives the symbol.
 from __future__ import annotations
 
 import functools
-import importlib
 import logging
 import math
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -23,6 +21,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+
+from shlo_disc.jax_private import replace_function, use_length
 
 __all__ = ["MARK", "REPLACED", "comparing", "install"]
 
@@ -229,24 +229,15 @@ def _doubling(fn: Callable[..., Any], elems: Any, reverse: bool, axis: int) -> A
     return jax.tree.map(lambda x: lax.rev(x, (axis,)), elems) if reverse else elems
 
 
-REPLACED: tuple[tuple[str, str, Callable[..., Any]], ...] = (
-    ("jax._src.numpy.lax_numpy", "_squeeze", _squeeze),
-    ("jax._src.numpy.hijax", "_searchsorted_scan_impl", _searchsorted_scan_impl),
-    ("jax._src.random.core", "_shuffle", _shuffle),
-    ("jax._src.lax.control_flow.loops", "_infer_scan_length", _infer_scan_length),
-    ("jax._src.lax.control_flow.loops", "associative_scan", _associative_scan),
-    ("jax._src.core", "concrete_or_error", _concrete_or_error),
-)
-"""Module, name and replacement of every function."""
-
-
-_COUNTING = (
-    "jax._src.numpy.lax_numpy",
-    "jax._src.numpy.hijax",
-    "jax._src.numpy.polynomial",
-    "jax._src.random.core",
-)
-"""Modules of JAX that ask for `len` of arrays."""
+REPLACED: dict[str, Callable[..., Any]] = {
+    "_squeeze": _squeeze,
+    "_searchsorted_scan_impl": _searchsorted_scan_impl,
+    "_shuffle": _shuffle,
+    "_infer_scan_length": _infer_scan_length,
+    "associative_scan": _associative_scan,
+    "concrete_or_error": _concrete_or_error,
+}
+"""The replacement of every function, by the function's name in JAX."""
 
 
 def _length(value: Any) -> Any:
@@ -257,17 +248,7 @@ def _length(value: Any) -> Any:
 
 def install() -> None:
     """Put the replacements in place, once; a function this JAX does not have is left out."""
-    for module_name in _COUNTING:
-        if module_name in sys.modules:
-            sys.modules[module_name].__dict__.setdefault("len", _length)
-    for module_name, name, replacement in REPLACED:
-        try:
-            module = importlib.import_module(module_name)
-            original = getattr(module, name)
-        except (ImportError, AttributeError):
-            _log.info("this JAX has no %s.%s; sizes it asks for are constants", module_name, name)
-            continue
-        wrapper = functools.wraps(original)(functools.partial(replacement, original))
-        for other in [m for key, m in list(sys.modules.items()) if key.split(".")[0] == "jax"]:
-            if getattr(other, "__dict__", {}).get(name) is original:
-                setattr(other, name, wrapper)
+    use_length(_length)
+    for name, replacement in REPLACED.items():
+        if not replace_function(name, replacement):
+            _log.info("this JAX has no function %s; sizes it asks for are constants", name)

@@ -374,7 +374,7 @@ def test_an_argument_that_is_no_array(call, text):
 @pytest.mark.parametrize(
     ("options", "error", "text"),
     [
-        ({"dynamic": "maybe"}, ValueError, "dynamic must be 'auto', True or False, got 'maybe'"),
+        ({"dynamic": "maybe"}, ValueError, "dynamic must be 'auto', 'checked', True or False, got 'maybe'"),
         ({"constraints": "b >= 2"}, ValueError, "constraints need shapes, which give the sizes their names"),
         ({"shapes": ("b",), "constraints": "b"}, ValueError, "constraint 'b': expected two sizes with >=, <=, >, < or == between them"),
         ({"shapes": ("b",), "constraints": "2 >= 1"}, ValueError, "constraint '2 >= 1' names no symbol"),
