@@ -11,7 +11,8 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.dynamic.views import View, dense_strides, view_of
 from shlo_disc.lower.cpu.dense.problem import after_transposes, operand_view
-from shlo_disc.mlir import ir, stablehlo
+from shlo_disc.mlir import ir
+from shlo_disc.passes.match_attention import dot_sides
 
 __all__ = ["Attention", "Row", "take_apart"]
 
@@ -68,31 +69,6 @@ def _dims(value: ir.Value, shapes: ShapeAnalysis) -> tuple[list[Expr], dict[int,
     return sizes, places
 
 
-@dataclass(frozen=True)
-class _Numbers:
-    """A dot's dimension numbers, seen from one operand."""
-
-    batch: list[int]
-    contracting: list[int]
-    free: list[int]
-
-
-def _numbers(dot: ir.Operation, views: Sequence[int]) -> tuple[_Numbers, _Numbers]:
-    """Of both operands, whose ranks are `views`."""
-    n = stablehlo.DotDimensionNumbers(dot.attributes["dot_dimension_numbers"])
-    sides = []
-    for rank, batch, contracting in zip(
-        views,
-        (n.lhs_batching_dimensions, n.rhs_batching_dimensions),
-        (n.lhs_contracting_dimensions, n.rhs_contracting_dimensions),
-        strict=True,
-    ):
-        used = [*batch, *contracting]
-        free = [d for d in range(rank) if d not in used]
-        sides.append(_Numbers(list(batch), list(contracting), free))
-    return sides[0], sides[1]
-
-
 def take_apart(fusion: ir.Operation, shapes: ShapeAnalysis) -> Attention:
     """The attention behind a fusion planned by `plan-fusion`."""
     block = fusion.regions[0].blocks[0]
@@ -103,7 +79,7 @@ def take_apart(fusion: ir.Operation, shapes: ShapeAnalysis) -> Attention:
 
     # The scores: which operand each of their dimensions comes from.
     left, right = (operand_view(v, inputs, shapes, spread=True) for v in score.operands)
-    lhs, rhs = _numbers(score, (len(left.sizes), len(right.sizes)))
+    lhs, rhs = dot_sides(score)
     pairs = list(zip(lhs.batch, rhs.batch, strict=True))
     steps = [(left.strides[i], right.strides[j]) for i, j in pairs]
     steps += [(left.strides[i], ZERO) for i in lhs.free]
@@ -127,7 +103,7 @@ def take_apart(fusion: ir.Operation, shapes: ShapeAnalysis) -> Attention:
     number = 0 if view_of(values[0], inputs, shapes, spread=True) is None else 1
     weights = values[number]
     v = operand_view(values[1 - number], inputs, shapes, spread=True)
-    sides = _numbers(mix, [len(shapes.shape(x)) for x in values])
+    sides = dot_sides(mix)
     mine, theirs = sides[number], sides[1 - number]
     _, weight_places = _dims(weights, shapes)
     moved = {weight_places[p]: (v.strides[d], v.repeat(d)) for p, d in
@@ -135,18 +111,11 @@ def take_apart(fusion: ir.Operation, shapes: ShapeAnalysis) -> Attention:
     total, order = after_transposes(mix.results[0])
     strides = dense_strides(shapes.shape(total))
     place_of = {axis: strides[place] for place, axis in enumerate(order)}
-    first_free = len(mine.batch)
-    free = [*mine.free, *theirs.free] if number == 0 else [*theirs.free, *mine.free]
-    starts = {
-        "mine": first_free if number == 0 else first_free + len(theirs.free),
-        "theirs": first_free + (len(mine.free) if number == 0 else 0),
-    }
-    assert len(order) == first_free + len(free)
     out: dict[int, Expr] = {}
     for axis, p in enumerate(mine.batch):
         if p in weight_places:
             out[weight_places[p]] = place_of[axis]
-    for axis, p in enumerate(mine.free, starts["mine"]):
+    for axis, p in zip(mine.results, mine.free, strict=True):
         if p in weight_places:
             out[weight_places[p]] = place_of[axis]
     widths = [d for d in theirs.free if not v.sizes[d].is_one]

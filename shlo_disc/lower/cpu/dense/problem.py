@@ -21,7 +21,8 @@ from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.dynamic.views import View, band_of, dense_strides, view_of
 from shlo_disc.errors import InternalError
 from shlo_disc.lower.cpu.elements import ELEMENTS, Element, element_of, unsupported
-from shlo_disc.mlir import ir, stablehlo
+from shlo_disc.mlir import ir
+from shlo_disc.passes.match_attention import dot_sides
 
 __all__ = [
     "Axis",
@@ -213,23 +214,17 @@ def _problem(
     made = right if view_of(right, inputs, shapes) is None else None
     lhs = operand_view(left, inputs, shapes)
     rhs = operand_view(right, inputs if made is None else [right], shapes)
-    numbers = stablehlo.DotDimensionNumbers(dot.attributes["dot_dimension_numbers"])
-    lhs_batch = list(numbers.lhs_batching_dimensions)
-    rhs_batch = list(numbers.rhs_batching_dimensions)
-    lhs_k = list(numbers.lhs_contracting_dimensions)
-    rhs_k = list(numbers.rhs_contracting_dimensions)
-    lhs_free = [d for d in range(len(lhs.sizes)) if d not in lhs_batch and d not in lhs_k]
-    rhs_free = [d for d in range(len(rhs.sizes)) if d not in rhs_batch and d not in rhs_k]
+    mine, theirs = dot_sides(dot)
     left = iter(out)
     batch = tuple(
         Axis(lhs.sizes[i], lhs.strides[i], rhs.strides[j], next(left))
-        for i, j in zip(lhs_batch, rhs_batch, strict=True)
+        for i, j in zip(mine.batch, theirs.batch, strict=True)
     )
-    m = tuple(Axis(lhs.sizes[i], a=lhs.strides[i], c=next(left)) for i in lhs_free)
-    n = tuple(Axis(rhs.sizes[j], b=rhs.strides[j], c=next(left)) for j in rhs_free)
+    m = tuple(Axis(lhs.sizes[i], a=lhs.strides[i], c=next(left)) for i in mine.free)
+    n = tuple(Axis(rhs.sizes[j], b=rhs.strides[j], c=next(left)) for j in theirs.free)
     k = tuple(
         Axis(lhs.sizes[i], a=lhs.strides[i], b=rhs.strides[j])
-        for i, j in zip(lhs_k, rhs_k, strict=True)
+        for i, j in zip(mine.contracting, theirs.contracting, strict=True)
     )
     a, b, c = (element_of(v) for v in (*dot.operands, dot.results[0]))
     compute = compute_element(dot, a, b, c)
