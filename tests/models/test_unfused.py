@@ -183,6 +183,17 @@ def test_a_mistake_is_an_error_in_tests(monkeypatch):
         shlo_disc.jit(program)(*arguments(*SHAPES[0]))
 
 
+def test_what_the_flag_says():
+    with flags.overridden(spec=0, split=""):
+        assert flags.split()
+    with flags.overridden(spec=1, split=""):
+        assert not flags.split()
+    with flags.overridden(spec=1, split=1):
+        assert flags.split()
+    with flags.overridden(spec=0, split=0):
+        assert not flags.split()
+
+
 def test_one_op_with_no_kernel_is_an_error(monkeypatch):
     refuse(monkeypatch, "sort", 0, KeyError("missing"))
     with (
