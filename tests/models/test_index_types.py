@@ -26,6 +26,10 @@ def slices(x, i):
     def stacked(carry, j):
         return carry, lax.dynamic_index_in_dim(x, j, keepdims=False)
 
+    def stored(k, c):
+        """The new row is computed where it is stored."""
+        return lax.dynamic_update_slice_in_dim(c, x[:1] * 2 - k, i[0], 0)
+
     return {
         "row": lax.dynamic_index_in_dim(x, i[0], keepdims=False),
         "rows": lax.dynamic_slice_in_dim(x, i[0], 2),
@@ -40,6 +44,7 @@ def slices(x, i):
         "batched_update": jax.vmap(
             lambda j: lax.dynamic_update_slice_in_dim(x, x[:1] * 0 - 1, j, 0)
         )(i),
+        "in_place": lax.fori_loop(0, 3, stored, x * 3),
         "scanned": lax.scan(stacked, 0.0, i)[1],
         "converted": lax.dynamic_slice_in_dim(x, i[0].astype(jnp.int32), 2),
     }

@@ -181,7 +181,9 @@ def branch(p):
 def loop(p):
     v = p.any()
     w = p.like(v)
-    return lax.fori_loop(0, p.small(4).astype(jnp.int32), lambda k, c: c + w + k.astype(c.dtype), v)
+    return lax.fori_loop(
+        0, p.small(4).astype(jnp.int32), lambda k, c: c + w + jnp.asarray(k, c.dtype), v
+    )
 
 
 STEPS = [
