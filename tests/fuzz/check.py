@@ -51,7 +51,7 @@ def _checked(program: Program) -> Outcome:
     inputs = [program.inputs(call) for call in range(program.calls)]
     reference = jax.jit(program.function())
     try:
-        expected = [reference(*arrays) for arrays in inputs]
+        expected = [jax.block_until_ready(reference(*arrays)) for arrays in inputs]
     except Exception as error:
         return Outcome(Failure("illegal", type(error).__name__, str(error)), legal=False)
     f = shlo_disc.jit(program.function())
