@@ -39,6 +39,10 @@ test: $(VENV)/.installed  ## The tests, without those marked slow
 test-all: $(VENV)/.installed  ## All tests, the slow ones too
 	$(RUN) -m pytest -q -n $(JOBS)
 
+.PHONY: trust
+trust: $(VENV)/.installed  ## Programs of ../shared that went wrong once, beside jax.jit (TRUST=--all: all)
+	$(RUN) tools/trust.py $(TRUST)
+
 .PHONY: test-ends
 test-ends: tools/venv.sh  ## The tests on both ends of the version ranges
 	PYTHON="$${PYTHON_LOW:-3.11}" tools/venv.sh .venv-low '.[test]' jax==0.10.2 jaxlib==0.10.2

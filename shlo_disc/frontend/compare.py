@@ -29,9 +29,9 @@ LAYOUT = frozenset(
         "reshape", "broadcast_in_dim", "squeeze", "expand_dims", "convert_element_type", "copy",
         "copy_p", "slice", "dynamic_slice", "gather", "concatenate", "transpose", "rev", "pad",
         "iota", "split", "select_n", "clamp", "optimization_barrier", "stop_gradient", "name",
-        "dim_as_value", "dynamic_update_slice", "scatter", "lt", "le", "gt", "ge", "eq", "ne",
-        "le_to", "lt_to", "and", "or", "not", "rem", "sign", "broadcast", "pvary",
-        "sharding_constraint",
+        "dim_as_value", "dynamic_update_slice", "scatter", "scatter-add", "add_any", "lt", "le",
+        "gt", "ge", "eq", "ne", "le_to", "lt_to", "and", "or", "not", "rem", "sign", "broadcast",
+        "pvary", "sharding_constraint",
     )
 )  # fmt: skip
 """Operations that move values or belong to index arithmetic: JAX spells them by what it knows."""
@@ -167,7 +167,7 @@ class _Reader:
                     yield from inside
             elif any(value.is_data for value in operands) or (not operands and equation.effects):
                 results = [_DATA] * len(equation.outvars)
-                if name not in LAYOUT:
+                if name not in LAYOUT and not _is_index_arithmetic(name, equation):
                     yield self._event(equation, name, operands)
             else:
                 number = self._number(equation, [value.number for value in operands])
@@ -236,6 +236,12 @@ class _Reader:
             return float(function(equation, *operands))
         except (ArithmeticError, ValueError):
             return None
+
+
+def _is_index_arithmetic(name: str, equation: Any) -> bool:
+    """True if an operation may make a negative index positive, or bound it."""
+    kinds = {getattr(v.aval.dtype, "kind", "") for v in equation.outvars}
+    return name in ("add", "sub", "max", "min") and kinds <= {"i", "u"}
 
 
 def _divided(equation: Any, a: float, b: float) -> float:

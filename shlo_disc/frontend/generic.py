@@ -76,13 +76,13 @@ def _squeeze(original: Callable[..., Any], a: Any, axis: Any = None) -> Any:
 def _infer_scan_length(
     original: Callable[..., Any], xs_flat: list[Any], xs_avals: list[Any], length: Any
 ) -> Any:
-    if not _is_symbol(length):
+    lengths = [x.shape[0] for x in xs_flat if hasattr(x, "shape")]
+    if not any(map(_is_symbol, [length, *lengths])) or len(lengths) < len(xs_flat):
         return original(xs_flat, xs_avals, length)
-    if not all(length == x.shape[0] for x in xs_flat):
-        raise ValueError(
-            f"scan got `length` argument of {length} which disagrees with leading axis sizes "
-            f"{[x.shape[0] for x in xs_flat]}."
-        )
+    if length is None:
+        length = lengths[0]
+    if not all(length == other for other in lengths):
+        raise ValueError(f"scan got values with different leading axis sizes: {lengths}, {length}.")
     return length
 
 

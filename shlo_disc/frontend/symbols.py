@@ -109,8 +109,10 @@ class _Search(Generic[T]):
                 program = outcome.program
                 assert program is not None
                 final = choice.copy()
-                _settle(final, session.questions.values())
+                _merge(final, session.questions.values())
                 _settle_reshapes(final, self.jaxpr_of(program), self.be_sure)
+                # Last: a reshape may have made t // 4 a symbol, which another size can be.
+                _settle(final, session.questions.values())
                 seconds = time.perf_counter() - start
                 return Found(program, choice, final, self.traces, seconds)
             if not choice.live():

@@ -37,7 +37,7 @@ class Case:
 
 def shape_of(*dims: str) -> str:
     names = ", ".join(f'"{d}"' for d in dims)
-    return f'"disc.shape"() {{dims = [{names}]}} : () -> tensor<{len(dims)}xi64>'
+    return f'"disc.sizes"() {{dims = [{names}]}} : () -> tensor<{len(dims)}xi64>'
 
 
 CASES = [
@@ -209,7 +209,7 @@ CASES = [
          "%b = stablehlo.dynamic_broadcast_in_dim %d, %s, dims = [] : (tensor<f32>, "
          "tensor<1xi64>) -> tensor<?xf32>\n%y = stablehlo.divide %x, %b : tensor<?xf32>",
          "y: n f32", N),
-    Case("disc.shape", ("x: n,m i64",),
+    Case("disc.sizes", ("x: n,m i64",),
          f"%y = {shape_of('n', 'm', 'n*m', '4')}", "y: 4 i64"),
     Case("reduce", ("x: n,m f32", "z: f32"),
          "%y = stablehlo.reduce(%x init: %z) applies stablehlo.maximum across dimensions = [0] : "
@@ -245,7 +245,7 @@ def interpret(case: Case, env: dict[str, int], inputs: list[np.ndarray]) -> np.n
     """The result according to the StableHLO interpreter, at concrete sizes."""
     ins, out = [Tensor.parse(t) for t in case.operands], Tensor.parse(case.result)
     body = re.sub(
-        r'"disc.shape"\(\) \{dims = \[(.*?)\]\} : \(\) ->',
+        r'"disc.sizes"\(\) \{dims = \[(.*?)\]\} : \(\) ->',
         lambda m: (
             "stablehlo.constant dense<"
             + str([Expr.parse(s.strip(' "')).evaluate(env) for s in m[1].split(",")])

@@ -104,7 +104,7 @@ def instantiated(module, sizes):
             replace(scan, windowed(scan, analyze(copy), sizes))
         for guard in ops_of(copy, "disc.guard"):
             guard.erase()
-        for op in ops_of(copy, "disc.shape", "disc.dim"):
+        for op in ops_of(copy, "disc.shape", "disc.sizes", "disc.dim"):
             kind = ir.RankedTensorType(op.results[0].type)
             texts = [op.attributes["dim"]] if op.name == "disc.dim" else op.attributes["dims"]
             numbers = [Expr.parse(ir.StringAttr(t).value).evaluate(sizes) for t in texts]

@@ -1,0 +1,319 @@
+"""Questions a program asks about sizes: answered as under `jax.jit`, guarded, always heard."""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+import random
+import threading
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import export, lax
+
+import shlo_disc
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.frontend.questions import SizeScope, evaluate, size_of_call
+from tests.frontend.asking import random_function
+
+
+def F(*shape):
+    return np.sin(np.arange(1, 1 + int(np.prod(shape))) * 0.7).astype(np.float32).reshape(shape)
+
+
+def same(function, *calls, misses=None, rtol=1e-4, **options):
+    f = shlo_disc.jit(function, **options)
+    for args in calls:
+        want, got = jax.jit(function)(*args), f(*args)
+        assert jax.tree.structure(got) == jax.tree.structure(want)
+        for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+            assert (a.shape, a.dtype) == (b.shape, b.dtype)
+            np.testing.assert_allclose(a, b, rtol=rtol, atol=1e-5)
+    if misses is not None:
+        assert f.cache_info().misses == misses, f.guards()
+    return f
+
+
+def sizes(f):
+    return [(F(n),) for n in f]
+
+
+QUESTIONS = {  # the program, and how many versions the sizes 3, 6, 4, 9 need
+    "quotient": (lambda x: x * 2 if x.shape[0] // 6 else x, 2),
+    "remainder": (lambda x: x * (x.shape[0] % 3 or 7), 2),
+    "multiple": (lambda x: -x if not x.shape[0] % 3 else x, 2),
+    "float": (lambda x: x * 2 if x.shape[0] == 6.0 else x, 2),
+    "half": (lambda x: x * 2 if x.shape[0] < 4.5 else x, 2),
+    "numpy": (lambda x: x * 2 if np.int16(4) == x.shape[0] else x, 2),
+    "order of tuples": (lambda x: x * 2 if (x.shape[0], 1) < (5, 0) else x, 2),
+    "bits": (lambda x: x * 2 if x.shape[0] & 1 else x, 2),
+    "rounded": (lambda x: x[: round(x.shape[0]) // 2], 1),
+    "traced": (lambda x: jnp.where(x.shape[0] == x.argmax() + 3, x, -x), 1),
+    "array": (lambda x: (np.arange(5) == x.shape[0]) * x[0], 1),
+    "power": (lambda x: x * x.shape[0] ** -0.5, 1),
+    "root": (lambda x: x / np.sqrt(x.shape[0]), 1),
+    "isinstance": (lambda x: x * (2 if isinstance(x.shape[0], int) else 3), 4),
+    "type": (lambda x: x * {int: 2.0}.get(type(x.shape[0]), 3.0), 4),
+    "set": (lambda x: x * (2 if x.shape[0] in {4, 9} else 3), 4),
+    "text": (lambda x: x * len(f"{x.shape[0] * 3}"), 3),
+    "index": (lambda x: x * [5, 6, 7][operator.index(x.shape[0]) % 3], 4),
+    "weak index": (lambda x: x * [5, 6, 7][x.shape[0] % 3], 2),
+    "caught": (lambda x: x * caught(lambda: int(x.shape[0])), 4),
+}
+
+
+def caught(question):
+    try:
+        return question()
+    except Exception:
+        return 0
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_a_question_is_answered_with_the_size_of_the_call(name):
+    function, versions = QUESTIONS[name]
+    same(function, *sizes((3, 6, 4, 9)), misses=versions)
+
+
+def test_a_loop_over_a_question_ends():
+    def f(x):
+        n = x.shape[0]
+        while n % 2 == 0:
+            n, x = n // 2, x + 1
+        return x
+
+    same(f, *sizes((4, 12, 5, 20)), misses=2)
+
+
+def test_a_question_from_another_thread_is_heard():
+    def f(x):
+        found = []
+        thread = threading.Thread(target=lambda: found.append(x.shape[0] == 4))
+        thread.start()
+        thread.join()
+        return x * 2 if found[0] else x
+
+    made = same(f, *sizes((5, 4, 3)), misses=2)
+    assert any("d0 != 4: the program compares d0 with 4" in guard for guard in made.guards())
+
+
+def test_a_guard_names_its_question_and_line():
+    def f(x):
+        return x * 2 if x.shape[0] % 4 == 1 else x
+
+    made = same(f, *sizes((4, 8, 6)), misses=1)
+    line = f.__code__.co_firstlineno + 1
+    assert made.guards() == [
+        f"mod(d0, 4) != 1: the program compares mod(d0, 4) with 1 ({__file__}:{line})"
+    ]
+
+
+def test_ordinary_programs_have_no_guards():
+    def f(x, w):
+        y = jax.nn.softmax(x @ w / x.shape[1])
+        return (y - y.mean(0)) * jnp.tril(jnp.ones((y.shape[0], y.shape[1])))
+
+    made = same(f, (F(3, 4), F(4, 5)), (F(1, 2), F(2, 1)), (F(6, 6), F(6, 6)), misses=1)
+    assert made.guards() == ["d1 == d2 (dimension 0 of w): _dot_general_shape_rule of JAX compares "
+                             f"d1 with d2 ({__file__}:{f.__code__.co_firstlineno + 1})"] or (
+        not made.guards()
+    )  # fmt: skip
+
+
+def test_static_fields_hold_the_size_of_each_call():
+    @dataclasses.dataclass
+    class Box:
+        x: Any
+        n: Any
+
+    jax.tree_util.register_dataclass(Box, data_fields=["x"], meta_fields=["n"])
+    f = shlo_disc.jit(lambda x: Box(x, (x.shape[0] * 2, {"half": x.shape[0] // 2})))
+    for n in (5, 8):
+        assert f(F(n)).n == (2 * n, {"half": n // 2})
+    assert f.cache_info().misses == 1
+
+
+def test_a_size_kept_by_the_program_is_named(caplog):
+    kept = []
+    f = shlo_disc.jit(lambda x: kept.append(x.shape[0]) or x + 1)
+    f(F(3))
+    assert kept[-1] == 3
+    assert type(kept[-1]) is int  # the last trace of a new version is one with numbers
+    with caplog.at_level("WARNING", "shlo_disc"):
+        assert int(kept[0]) == 3
+    assert "was kept by the program beyond its trace" in caplog.text
+
+
+@pytest.mark.parametrize("kind", ["vjp", "jvp", "vmap"])
+def test_rules_of_derived_programs_ask(kind):
+    made = {"vjp": _with_vjp, "jvp": _with_jvp, "vmap": _with_vmap}[kind]()
+    f = shlo_disc.jit(lambda x: made(x).sum() if kind != "vmap" else made(x) + 0)
+    g = jax.jit(lambda x: made(x).sum() if kind != "vmap" else made(x) + 0)
+    for n in (5, 4, 3, 4):
+        if kind == "vmap":
+            np.testing.assert_allclose(jax.vmap(f)(F(n, 3)), jax.vmap(g)(F(n, 3)), rtol=1e-5)
+        else:
+            np.testing.assert_allclose(jax.grad(f)(F(n)), jax.grad(g)(F(n)), rtol=1e-5)
+    assert any("in derived programs" in guard for guard in f.guards())
+
+
+def _with_vjp():
+    @jax.custom_vjp
+    def op(x):
+        return x * 2
+
+    op.defvjp(lambda x: (x * 2, x), lambda x, g: (g * 10,) if x.shape[0] == 4 else (g * 3,))
+    return op
+
+
+def _with_jvp():
+    @jax.custom_jvp
+    def op(x):
+        return x * 2
+
+    op.defjvp(lambda p, t: (op(*p), t[0] * (10.0 if p[0].shape[0] == 4 else 3.0)))
+    return op
+
+
+def _with_vmap():
+    @jax.custom_batching.custom_vmap
+    def op(x):
+        return x * 2
+
+    op.def_vmap(lambda size, _, x: (x * (10.0 if size == 4 else 2.0), True))
+    return op
+
+
+def test_checked_compares_at_every_new_shape():
+    known = {5}  # what is asked of the program itself, not of a size, is not seen
+
+    def f(x):
+        return x * (2 if type(x.shape[0]) is not int or x.shape[0] in known else 3)
+
+    g = shlo_disc.jit(f, dynamic="checked")
+    for n in (5, 6, 7, 5):
+        np.testing.assert_allclose(g(F(n)), jax.jit(f)(F(n)), rtol=1e-6)
+
+
+# ---- functions of JAX that want constant sizes ---------------------------------------------------
+
+GENERIC = {
+    "squeeze": lambda x: jnp.squeeze(x[:, None]),
+    "scan": lambda x: lax.scan(lambda c, _: (c * 0.5 + 1, None), 0.0, None, length=x.shape[0])[0],
+    "scan of rows": lambda x: lax.scan(lambda c, v: (c + v, c), 0.0, x, length=x.shape[0])[1],
+    "associative_scan": lambda x: lax.associative_scan(jnp.add, x),
+    "reverse": lambda x: lax.associative_scan(jnp.maximum, x, reverse=True),
+    "pairs": lambda x: lax.associative_scan(
+        lambda a, b: (a[0] * b[0], b[0] * a[1] + b[1]), (jnp.cos(x), x)
+    )[1],
+    "searchsorted": lambda x: jnp.searchsorted(jnp.sort(x), x),
+    "from the right": lambda x: jnp.searchsorted(jnp.sort(x), x, side="right"),
+    "permutation": lambda x: jax.random.permutation(jax.random.key(0), x),
+    "convolve": lambda x: jnp.convolve(x, jnp.arange(3.0), "same"),
+    "correlate": lambda x: jnp.correlate(x, jnp.arange(3.0), "full"),
+    "interp": lambda x: jnp.interp(0.3, jnp.arange(x.shape[0]) * 1.0, x),
+    "wrap": lambda x: jnp.pad(x, 2, mode="wrap"),
+    "logspace": lambda x: jnp.logspace(0.0, 1.0, x.shape[0]) * x,
+}
+
+
+@pytest.mark.parametrize("name", GENERIC)
+def test_functions_of_jax_are_generic(name):
+    same(GENERIC[name], *sizes((6, 7, 12, 33)), misses=1)
+
+
+def test_bisection_of_the_smallest_arrays_and_of_nan():
+    def f(x, q):
+        return jnp.searchsorted(x, q), jnp.searchsorted(x, q, side="right")
+
+    q = np.array([-9.0, 0.0, 0.5, 9.0, np.nan, np.inf], np.float32)
+    arrays = [np.sort(F(n)) for n in (1, 2, 5)]
+    arrays.append(np.array([0.0, 0.5, np.nan, np.nan], np.float32))
+    same(f, *[(x, q) for x in arrays])
+
+
+# ---- arguments with many leaves ------------------------------------------------------------------
+
+
+def test_a_cache_of_many_leaves_is_no_set_of_parameters():
+    def f(cache, x):
+        for k in cache:
+            x = x + jnp.einsum("bt,btd->bd", jax.nn.softmax(jnp.einsum("bd,btd->bt", x, k)), k)
+        return x
+
+    calls = [([F(b, t, 4)] * 18, F(b, 4)) for b, t in ((1, 5), (1, 6), (3, 9))]
+    same(f, *calls, misses=1)
+
+
+def test_sizes_equal_by_accident_are_symbols_of_their_own():
+    calls = [(F(8, 8), F(8, 8)), (F(3, 8), F(8, 5)), (F(2, 4), F(4, 7))]
+    same(lambda x, w: jnp.tanh(x @ w), *calls, misses=1)
+
+
+# ---- the scope itself ----------------------------------------------------------------------------
+
+
+def test_sizes_of_plain_exports_behave_as_before():
+    SizeScope((), {})  # the class of sizes is patched from here on
+    (b,) = export.symbolic_shape("b")
+    assert bool(b)
+    assert not b == 4  # noqa: SIM201 - the operator is what is tested
+    assert str(b) == "b"
+    assert size_of_call(b) is None
+    with pytest.raises(TypeError, match="cannot be interpreted as an integer"):
+        range(b)
+    with pytest.raises(TypeError, match=r"float\(\) argument"):
+        float(b)
+    with pytest.raises(jax.errors.InconclusiveDimensionOperation):
+        _ = b > 4
+    assert not hasattr(b, "real")
+
+
+def test_values_of_sizes_are_exact():
+    hints = {"a": 70000, "b": 3}
+    scope = SizeScope((), hints)
+    texts = ["a*a*a + b", "floordiv(a, b) - mod(a, b)", "max(a, b)*min(a, b)", "-a + 5", "a^4"]
+    for text in texts:
+        (size,) = export.symbolic_shape(text, scope=scope)
+        assert evaluate(size, hints) == Expr.parse(text).evaluate(hints)
+
+
+# ---- random functions ----------------------------------------------------------------------------
+
+SIZES = (1, 2, 3, 4, 5, 7, 8, 9)
+
+
+def check_random(seed):
+    made = random_function(seed)
+    f, rng = shlo_disc.jit(made.function), random.Random(seed)
+    for _ in range(4):
+        n, m, p = (rng.choice(SIZES) for _ in range(3))
+        args = F(n, m), F(m if rng.random() < 0.2 else p), np.int32(rng.randrange(10))
+        want, got = outcome(jax.jit(made.function), args), outcome(f, args)
+        assert type(got) is type(want) or isinstance(got, Exception) == isinstance(want, Exception)
+        if not isinstance(want, Exception):
+            note = f"seed {seed}, shapes {[a.shape for a in args]}\n{made.text}"
+            assert (got.shape, got.dtype) == (want.shape, want.dtype), note
+            np.testing.assert_allclose(got, want, rtol=1e-3, atol=1e-4, err_msg=note)
+
+
+def outcome(f, args):
+    try:
+        return f(*args)
+    except Exception as error:
+        return error
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_functions_ask(seed):
+    check_random(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(1000, 3000, 50))
+def test_many_random_functions_ask(first):
+    for seed in range(first, first + 50):
+        check_random(seed)
