@@ -6,6 +6,7 @@ with jax and jaxlib 0.10.2 (Python 3.11) and 0.12.0.1 (Python 3.12);
 
 * `trace_context`: the part of `jax.config` a trace depends on (x64, matmul precision, ...), which
   belongs in cache keys.
+* `checking`: a context of our own in JAX's cache keys (public `jax.make_user_context`).
 * `disable_jit`: `jax.disable_jit()` asks to run the function as Python.
 * `ArrayImpl`: the one concrete array class; `type(x) is ArrayImpl` costs a fraction of isinstance.
 * `shaped_array`, `batched_device_put`: NumPy memory as a jax.Array, without a copy and uncommitted.
@@ -62,6 +63,7 @@ __all__ = [
     "Literal",
     "SymbolicScope",
     "batched_device_put",
+    "checking",
     "collect_garbage",
     "cpu_sharding",
     "disable_jit",
@@ -143,6 +145,9 @@ JAX_TYPES: tuple[type, ...] = (_jax.PjitFunction,)
 
 trace_context = _config.trace_context
 """`() -> tuple`: hashable; equal when a function would be traced alike."""
+
+checking = jax.make_user_context(None)
+"""`with checking(True)`: JAX does not take the trace of another `jax.jit` of the function."""
 
 disable_jit = _config.disable_jit
 """`.value` is true inside `with jax.disable_jit()`."""

@@ -23,6 +23,9 @@ PARAMETER_LEAVES = 16
 change. The trace tells parameters from other arguments (`parameters.py`); with the constants right
 at once, it need not be repeated. """
 
+PARAMETER_SHAPES = 3
+"""Parameters have matrices, biases and scales: at least so many shapes."""
+
 _TAKEN = re.compile(r"d(\d+)\Z")
 
 
@@ -350,9 +353,17 @@ def _parameters_note(leaves: Sequence[Leaf], groups: frozenset[int]) -> Note:
 
 
 def parameter_groups(leaves: Sequence[Leaf]) -> frozenset[int]:
-    """The arguments (by `Leaf.group`) that have as many leaves as parameters do."""
+    """The arguments (by `Leaf.group`) that have as many leaves and shapes as parameters do.
+
+    Caches of keys and values, and batches with many features, have many leaves of few shapes.
+    """
     counts = Counter(leaf.group for leaf in leaves)
-    return frozenset(group for group, count in counts.items() if count >= PARAMETER_LEAVES)
+    shapes = Counter(group for group, _ in {(leaf.group, leaf.shape) for leaf in leaves})
+    return frozenset(
+        group
+        for group, count in counts.items()
+        if count >= PARAMETER_LEAVES and shapes[group] >= PARAMETER_SHAPES
+    )
 
 
 def data_groups(leaves: Sequence[Leaf], weights: set[int]) -> frozenset[int]:

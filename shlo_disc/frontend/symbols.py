@@ -96,6 +96,7 @@ class _Search(Generic[T]):
     def run(self, choice: Choice) -> Found[T]:
         """Trace and edit until the program can be traced."""
         start = time.perf_counter()
+        refined = False
         outcome = self.attempt(choice)
         while True:
             if self.traces > _LIMIT:
@@ -113,6 +114,13 @@ class _Search(Generic[T]):
                 _settle_reshapes(final, self.jaxpr_of(program), self.be_sure)
                 # Last: a reshape may have made t // 4 a symbol, which another size can be.
                 _settle(final, session.questions.values())
+                if not refined and final.dims != choice.dims and _has_remainders(final):
+                    # With multiples known from the start, JAX writes no remainders.
+                    refined = True
+                    final.guards = [g for g in final.guards if g.stated or g.relation == ">="]
+                    choice = final
+                    outcome = self.attempt(choice)
+                    continue
                 seconds = time.perf_counter() - start
                 return Found(program, choice, final, self.traces, seconds)
             if not choice.live():
@@ -389,6 +397,14 @@ def _settle(choice: Choice, questions: Iterable[Question]) -> None:
         if a == b or (question.relation == "!=" and never_equal(a, b)):
             continue
         choice.guard(a, question.relation, b, question.reason, question.where)
+
+
+def _has_remainders(choice: Choice) -> bool:
+    """True if sizes are tied by equations with quotients or remainders."""
+    return any(
+        guard.relation == "==" and any(atom.op for atom in (guard.left - guard.right).atoms())
+        for guard in choice.guards
+    )
 
 
 def _settle_reshapes(choice: Choice, jaxpr: Any, be_sure: Callable[[], None]) -> None:

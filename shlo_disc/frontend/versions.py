@@ -34,7 +34,7 @@ from shlo_disc.frontend.questions import SizeScope
 from shlo_disc.frontend.stated import stated_pattern, stated_shapes
 from shlo_disc.frontend.structure import has_sizes, tree_at
 from shlo_disc.frontend.symbols import Found, choose_symbols
-from shlo_disc.jax_private import export_whole, key_impl, trace_context
+from shlo_disc.jax_private import checking, export_whole, key_impl, trace_context
 
 __all__ = ["RECOMPILE_LIMIT", "Call", "Family", "Options", "Version", "inlining"]
 
@@ -569,7 +569,7 @@ def check(options: Options, call: Call) -> Any:
     args, kwargs = call.blueprint().with_leaves(specs)
     outer, _tracing.active = _tracing.active, True
     try:
-        with comparing():
+        with comparing(), checking(True):
             return options.jitted.trace(*args, **kwargs)
     finally:
         _tracing.active = outer

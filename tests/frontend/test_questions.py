@@ -58,7 +58,7 @@ QUESTIONS = {  # the program, and how many versions the sizes 3, 6, 4, 9 need
     "isinstance": (lambda x: x * (2 if isinstance(x.shape[0], int) else 3), 4),
     "type": (lambda x: x * {int: 2.0}.get(type(x.shape[0]), 3.0), 4),
     "set": (lambda x: x * (2 if x.shape[0] in {4, 9} else 3), 4),
-    "text": (lambda x: x * len(f"{x.shape[0] * 3}"), 3),
+    "text": (lambda x: x * len(f"{x.shape[0] * 3}"), 4),
     "index": (lambda x: x * [5, 6, 7][operator.index(x.shape[0]) % 3], 4),
     "weak index": (lambda x: x * [5, 6, 7][x.shape[0] % 3], 2),
     "caught": (lambda x: x * caught(lambda: int(x.shape[0])), 4),
