@@ -337,7 +337,7 @@ _UNKNOWN_IS_FINE = frozenset(
 """Functions of JAX that are right for every size when an unknown `==` is False: most look for a
 short cut (nothing to slice, nothing to broadcast)."""
 
-_EQUALITY_IS_NEEDED = frozenset(["cmp_shape_shd_mat_memsp", "divide_shape_sizes"])
+_EQUALITY_IS_NEEDED = frozenset(["cmp_shape_shd_mat_memsp"])
 """Functions in those files whose caller raises when sizes are not known to be equal."""
 
 _UNITS_ARE_FINE = frozenset(
@@ -372,6 +372,8 @@ def _policy(frame: FrameType | None) -> tuple[str, str]:
     name = frame.f_code.co_name
     if name in _EQUALITY_IS_NEEDED:
         return "hint", name
+    if name == "divide_shape_sizes":
+        return "units", name  # for an unknown remainder it names the sizes that must be multiples
     if name in _UNKNOWN_IS_FINE or os.path.basename(frame.f_code.co_filename) in _IDENTITY_FILES:
         return "unknown", name
     return ("units" if name in _UNITS_ARE_FINE else "hint"), name
@@ -515,6 +517,8 @@ def _equal(size: Any, other: Any, frame: FrameType | None) -> Any:
             asked.session.unknown.append((size, other))
             return False
         who = f"{name} of JAX"
+        if policy == "units" and asked.value(difference) != 0:
+            return False  # sizes that had to be equal raise; others take the general way
     same = asked.value(difference) == 0
     reason = f"{who} compares {as_expr(size)} with {as_expr(other)}"
     asked.note(size, "==" if same else "!=", other, reason)
