@@ -306,6 +306,57 @@ def _spelled_callee(code: CodeType, at: int) -> tuple[str, ...] | None:
     return tuple(path) or None
 
 
+_ranges: dict[tuple[CodeType, int], range | None] = {}
+
+
+def _range_asked(frame: FrameType | None) -> range | None:
+    """The range of a question `n in range(1, 100)` with numbers for bounds; or None.
+
+    Python compares a size with each member in turn, which would make the size a constant.
+    """
+    if frame is None:
+        return None
+    key = frame.f_code, frame.f_lasti
+    if key not in _ranges:
+        _ranges[key] = _spelled_range(*key)
+    builtin = "range" not in frame.f_globals and "range" not in frame.f_locals
+    return _ranges[key] if builtin else None
+
+
+def _spelled_range(code: CodeType, at: int) -> range | None:
+    before = [i for i in dis.get_instructions(code) if i.offset < at]
+    here = next((i for i in dis.get_instructions(code) if i.offset == at), None)
+    if here is None or here.opname != "CONTAINS_OP" or not before:
+        return None
+    call = before.pop()
+    if call.opname != "CALL" or _spelled_callee(code, call.offset) != ("range",):
+        return None
+    bounds: list[int] = []
+    while before and before[-1].opname in ("PRECALL", "LOAD_CONST"):
+        instruction = before.pop()
+        if instruction.opname == "LOAD_CONST":
+            bounds.insert(0, instruction.argval)
+    given = len(bounds) == call.arg and all(type(bound) is int for bound in bounds)
+    return range(*bounds) if given and bounds[2:] != [0] else None
+
+
+def _in_range(asked: _Asked, size: Any, members: range) -> bool:
+    value = asked.value(size)
+    reason = f"the program asks whether {as_expr(size)} is in {members}"
+    low, high = sorted((members[0], members[-1]))  # an empty range compares nothing
+    if value < low:
+        asked.note(low - 1, ">=", size, reason)
+    elif value > high:
+        asked.note(size, ">=", high + 1, reason)
+    else:
+        asked.note(size, ">=", low, reason)
+        asked.note(high, ">=", size, reason)
+        if abs(members.step) != 1:
+            inside = value in members
+            asked.note((size - low) % abs(members.step), "==" if inside else "!=", 0, reason)
+    return value in members
+
+
 # ---- JAX's own questions ------------------------------------------------------------------------
 
 _HELPERS = frozenset(
@@ -510,6 +561,8 @@ def _equal(size: Any, other: Any, frame: FrameType | None) -> Any:
         return False
     asked = _Asked(size, frame)
     who = "the program"
+    if asked.by_program and (members := _range_asked(asked.frame)) is not None:
+        return _in_range(asked, size, members)
     if not asked.by_program:
         policy, name = _policy(asked.frame)
         unit = not isinstance(other, DimExpr) and other in (-1, 0, 1)

@@ -58,6 +58,8 @@ QUESTIONS = {  # the program, and how many versions the sizes 3, 6, 4, 9 need
     "isinstance": (lambda x: x * (2 if isinstance(x.shape[0], int) else 3), 4),
     "type": (lambda x: x * {int: 2.0}.get(type(x.shape[0]), 3.0), 4),
     "set": (lambda x: x * (2 if x.shape[0] in {4, 9} else 3), 4),
+    "range": (lambda x: x * (2 if x.shape[0] in range(1, 100) else 3), 1),
+    "steps": (lambda x: x * (2 if x.shape[0] in range(3, 8, 3) else 3), 3),
     "text": (lambda x: x * len(f"{x.shape[0] * 3}"), 4),
     "index": (lambda x: x * [5, 6, 7][operator.index(x.shape[0]) % 3], 4),
     "weak index": (lambda x: x * [5, 6, 7][x.shape[0] % 3], 2),
