@@ -146,7 +146,7 @@ JAX_TYPES: tuple[type, ...] = (_jax.PjitFunction,)
 trace_context = _config.trace_context
 """`() -> tuple`: hashable; equal when a function would be traced alike."""
 
-checking = jax.make_user_context(None)
+checking: Any = jax.make_user_context(None)  # type: ignore[no-untyped-call]
 """`with checking(True)`: JAX does not take the trace of another `jax.jit` of the function."""
 
 disable_jit = _config.disable_jit
