@@ -569,23 +569,36 @@ def check(spec: Spec) -> None:
         got = jax.tree.leaves_with_path(f(*args))
         want = jax.tree.leaves(reference(*args))
         exact: list[Any] | None = None
+        # What is zero but for rounding, as the gradient of a bias in front of a norm, is measured
+        # by the others.
+        largest = max(_scale(x) for x in want)
         for number, ((path, ours), theirs) in enumerate(zip(got, want, strict=True)):
             where = f"result{jax.tree_util.keystr(path)} at {b} x {t}"
             assert (ours.shape, ours.dtype) == (theirs.shape, theirs.dtype), where
             if _near(ours, theirs, 2e-5):
                 continue
-            if spec.flavour == "flax":  # which draws other numbers for other types
-                assert _near(ours, theirs, 1e-3), where
+            if spec.flavour == "flax" and _draws(spec):  # other numbers for other types
+                assert _near(ours, theirs, 1e-3, 1e-5 * largest), where
                 continue
             if exact is None:
                 exact = _in_double(program, args)
-            _judge(ours, theirs, exact[number], where)
+            _judge(ours, theirs, exact[number], where, 1e-6 * largest)
 
 
-def _near(a: Any, b: Any, tolerance: float) -> bool:
+def _draws(spec: Spec) -> bool:
+    """Does a layer of flax drop something?"""
+    return any(name == "Dropout" or (name == "attention" and last[-1] > 0)
+               for name, *last in spec.layers)  # fmt: skip
+
+
+def _scale(x: Any) -> float:
+    x = np.asarray(x, np.float64)
+    return float(np.abs(x[np.isfinite(x)]).max(initial=0.0))
+
+
+def _near(a: Any, b: Any, tolerance: float, floor: float = 1e-9) -> bool:
     a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
-    scale = np.abs(b[np.isfinite(b)]).max(initial=0.0)
-    return np.allclose(a, b, rtol=0, atol=tolerance * scale + 1e-9, equal_nan=True)
+    return np.allclose(a, b, rtol=0, atol=tolerance * _scale(b) + floor, equal_nan=True)
 
 
 def _in_double(program: Program, args: tuple[Any, ...]) -> list[Any]:
@@ -596,13 +609,13 @@ def _in_double(program: Program, args: tuple[Any, ...]) -> list[Any]:
         return [np.asarray(x) for x in jax.tree.leaves(jax.jit(program)(*jax.tree.map(wide, args)))]
 
 
-def _judge(ours: Any, theirs: Any, exact: Any, where: str) -> None:
+def _judge(ours: Any, theirs: Any, exact: Any, where: str, floor: float) -> None:
     """Rounding grows through a deep program: ours may be off as far as XLA's is, and some."""
     exact = np.asarray(exact, np.float64)
-    scale = np.abs(exact[np.isfinite(exact)]).max(initial=0.0)
+    scale = _scale(exact)
     errors = [np.abs(np.asarray(x, np.float64) - exact).max(initial=0.0) for x in (ours, theirs)]
     assert np.isfinite(errors).all(), f"{where}: not finite: {errors}"
-    limit = 8 * errors[1] + 1e-4 * scale + 1e-7
+    limit = 8 * errors[1] + 1e-4 * scale + floor + 1e-9
     assert errors[0] <= limit, f"{where}: error {errors[0]:.3g}, XLA's {errors[1]:.3g}, {scale:.3g}"
 
 
