@@ -101,3 +101,34 @@ def test_a_cache_of_keys():
     found = kernels(function, *cache(2, 3, 7, 4, 2))
     assert [kind for kind in found if kind != "host"] == ["loop", "dynamic_update_slice"]
     check(function, [cache(2, 3, 7, 4, 2), cache(2, 4, 9, 8, 20), cache(3, 2, 5, 16, -1)])
+
+
+OWN_PLACES = {
+    "array, places and updates": lambda y: y.at[y].max(y),
+    "places and updates": lambda y: jnp.zeros(5, y.dtype).at[y].add(y),
+    "array and updates": lambda y: y.at[jnp.array([1, 0])].multiply(y),
+    "array and places": lambda y: y.at[y].set(7),
+    "places computed from updates": lambda y: jnp.ones(5, y.dtype).at[y * 2 + 1].multiply(y),
+    "moved places": lambda y: jnp.zeros(5, y.dtype).at[y[::-1]].add(y),
+    "one element": lambda y: jnp.arange(5, dtype=y.dtype).at[y[1]].multiply(y[1]),
+    "start and slice": lambda y: lax.dynamic_update_slice(jnp.arange(5, dtype=y.dtype), y, (y[0],)),
+    "array, start and slice": lambda y: lax.dynamic_update_slice(y, y, (y[0],)),
+    "read as well": lambda y: (y.at[y].add(y), y + 1),
+}
+
+
+def test_one_value_that_is_array_places_and_updates():
+    """Few integers are computed where they are needed, but places and arrays are in memory."""
+
+    def function(x, start):
+        sources = [
+            x[1:3],
+            lax.dynamic_slice_in_dim(x, start, 2),
+            x[::-1][:2],
+            jnp.concatenate([x[:1], x[3:4]]),
+            jnp.stack([x.sum() % 5, x.max()]),
+        ]
+        return [[use(y) for y in sources] for use in OWN_PLACES.values()]
+
+    arrays = [np.arange(n, dtype=np.int32) % 3 for n in (5, 9)]
+    check(function, [(x, np.int32(len(x) - 4)) for x in arrays])
