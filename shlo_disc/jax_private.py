@@ -37,7 +37,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -75,6 +75,7 @@ __all__ = [
     "manual_axes",
     "replace_function",
     "reshapes_of",
+    "scan_operands",
     "shaped_array",
     "size_as_array",
     "trace_context",
@@ -96,6 +97,14 @@ Literal = _core.Literal
 def equation_line(equation: Any) -> str:
     """`model.py:7`: the line of the program an equation comes from."""
     return _source_info.summarize(equation.source_info).split(" (")[0]
+
+
+def scan_operands(params: Mapping[str, Any]) -> tuple[int, int]:
+    """How many operands of a `scan` equation are constants of its body, and how many its state."""
+    if "ft_in" in params:  # since JAX 0.11
+        fixed, state, _ = params["ft_in"].unpack()
+        return len(list(fixed)), len(list(state))
+    return params["num_consts"], params["num_carry"]
 
 
 _FUNCTIONS_OF_SIZES = {

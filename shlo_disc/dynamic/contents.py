@@ -6,6 +6,7 @@ tells what they hold. Entries are in row-major order; see `arithmetic.py` for on
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -259,7 +260,8 @@ def _reduce(s: ShapeAnalysis, op: ir.Operation, kind: IntegerType) -> Entries | 
         return None
     axes = attr.integers(op, "dimensions")
     kept = [k for k in range(array.ndim) if k not in axes]
-    rows = array.transpose([*kept, *axes]).reshape(kind.elements, -1)
+    many = math.prod(array.shape[axis] for axis in axes)
+    rows = array.transpose([*kept, *axes]).reshape(kind.elements, many)
     return tuple(_fold(s, step.name, first[0], row, kind) for row in rows)
 
 

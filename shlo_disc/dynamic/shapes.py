@@ -528,13 +528,14 @@ def _branches(s: ShapeAnalysis, op: ir.Operation) -> None:
         shape = s.shape(rows[0][index])
         for row in rows[1:]:
             for axis, size in enumerate(s.shape(row[index])):
-                if not s.constraints.equal(shape[axis], size):
+                if s.constraints.implies(shape[axis], "==", size) is False:
                     raise refuse(
                         op,
                         f"the branches give {shape[axis]} and {size} for dimension {axis} of "
                         f"result {index}, a size that depends on data",
                         "pad both to one size",
                     )
+                s.require_equal(op, shape[axis], size)
         s._shapes[result] = shape
         entries = {s._contents.get(row[index]) for row in rows}
         common = entries.pop()

@@ -20,7 +20,7 @@ import numpy as np
 
 from shlo_disc.frontend.generic import MARK
 from shlo_disc.frontend.questions import evaluate
-from shlo_disc.jax_private import Literal, equation_line
+from shlo_disc.jax_private import Literal, equation_line, scan_operands
 
 __all__ = ["INLINED", "LAYOUT", "difference"]
 
@@ -196,8 +196,7 @@ class _Reader:
                 for values in zip(*branches, strict=True)
             ]
         if name == "scan":
-            fixed = params["num_consts"]
-            carried = params["num_carry"]
+            fixed, carried = scan_operands(params)
             body_of, first = params["jaxpr"], operands[:fixed]
             state, rest = operands[fixed : fixed + carried], operands[fixed + carried :]
         else:

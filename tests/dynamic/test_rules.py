@@ -832,6 +832,20 @@ def test_branches_of_different_size_are_refused():
         '%r = "stablehlo.case"(%n) ({stablehlo.return %x : tensor<?xf32>}, '
         "{stablehlo.return %y : tensor<?xf32>}) : (tensor<i32>) -> tensor<?xf32>"
     )
-    arguments = {"x": ("tensor<?xf32>", "b"), "y": ("tensor<?xf32>", "t"), "n": ("tensor<i32>", "")}
-    with pytest.raises(UnsupportedError, match="the branches give b and t for dimension 0"):
+    arguments = {
+        "x": ("tensor<?xf32>", "b"),
+        "y": ("tensor<?xf32>", "b + 1"),
+        "n": ("tensor<i32>", ""),
+    }
+    with pytest.raises(UnsupportedError, match=r"the branches give b and b \+ 1 for dimension 0"):
         run(function(arguments, body, [("%r", "tensor<?xf32>")]))
+
+
+def test_branches_that_may_be_of_one_size_are_guarded():
+    body = (
+        '%r = "stablehlo.case"(%n) ({stablehlo.return %x : tensor<?xf32>}, '
+        "{stablehlo.return %y : tensor<?xf32>}) : (tensor<i32>) -> tensor<?xf32>"
+    )
+    arguments = {"x": ("tensor<?xf32>", "b"), "y": ("tensor<?xf32>", "t"), "n": ("tensor<i32>", "")}
+    made = run(function(arguments, body, [("%r", "tensor<?xf32>")]))
+    assert made.guards == ["b == t"]

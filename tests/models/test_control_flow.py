@@ -5,7 +5,9 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
+import shlo_disc
 from tests.models.harness import check, check_bits, normal, rng_of
 
 SIZES = (5, 1, 64, 97)
@@ -51,6 +53,20 @@ def test_branch_that_returns_its_argument():
 
     cases = [(np.bool_(f), normal(rng_of(n), n)) for n in SIZES for f in (True, False)]
     check_bits(maybe, cases)
+
+
+def test_branches_whose_sizes_are_equal_in_this_call():
+    def half_or_largest(flag, x):
+        return jax.lax.cond(flag, lambda v: v, lambda v: v.max(0, keepdims=True), x[::2])
+
+    function = shlo_disc.jit(half_or_largest)
+    for n in (1, 2):  # (n + 1) // 2 is 1
+        x = normal(rng_of(n), n)
+        for flag in (True, False):
+            np.testing.assert_array_equal(function(flag, x), half_or_largest(flag, x))
+    assert function.cache_info().misses == 1
+    with pytest.raises(TypeError, match="cond branches"):
+        function(True, normal(rng_of(3), 3))
 
 
 def test_cond_inside_a_scan():

@@ -256,3 +256,15 @@ def test_arithmetic_of_arrays_wraps():
         )
 
     check_bits(run, [(np.ones(n, np.float32), np.int32(2000 + n)) for n in (3, 8, 40, 300)])
+
+
+def test_reductions_of_no_numbers():
+    def program(x):
+        v = jnp.full((x.shape[0] - x.shape[0], 2), x.shape[0], "int32")
+        w = jnp.full((0, 0), x.shape[1], "uint32")
+        return (
+            v.sum(0), v.max(1, initial=3), v.prod(), v[:, ::-1].T.sum(1), jnp.sort(v, 0),
+            lax.reduce(w, jnp.array(5, w.dtype), lax.bitwise_and, (1,)), w.sum(0), w.sum(),
+        )  # fmt: skip
+
+    check_bits(program, matrices())
