@@ -12,9 +12,10 @@ import jax
 from jax import export
 
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.frontend import methods
 from shlo_disc.frontend.leaves import Leaf, abstract
 from shlo_disc.frontend.plan import Guard, Note, Pattern
-from shlo_disc.frontend.questions import SizeScope
+from shlo_disc.frontend.sizes import SizeScope
 
 __all__ = ["PARAMETER_LEAVES", "Choice", "data_groups", "first_choice"]
 
@@ -246,6 +247,7 @@ class Choice:
     def specs(self) -> tuple[list[jax.ShapeDtypeStruct], SizeScope]:
         """The abstract value of every leaf, in one new symbolic scope, and the scope."""
         constraints = [f"{g.left} >= {g.right}" for g in self.guards if g.relation == ">="]
+        methods.install()
         scope = SizeScope(constraints, self.hints)
         found = []
         for leaf, shape in zip(self.leaves, self.dims, strict=True):

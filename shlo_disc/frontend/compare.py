@@ -19,7 +19,7 @@ import jax
 import numpy as np
 
 from shlo_disc.frontend.generic import MARK
-from shlo_disc.frontend.questions import evaluate
+from shlo_disc.frontend.sizes import evaluate
 from shlo_disc.jax_private import Literal, equation_line, scan_operands
 
 __all__ = ["INLINED", "LAYOUT", "difference"]

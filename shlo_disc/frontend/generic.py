@@ -22,6 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from shlo_disc.frontend.sizes import is_size
 from shlo_disc.jax_private import replace_function, use_length
 
 __all__ = ["MARK", "REPLACED", "comparing", "install"]
@@ -49,14 +50,8 @@ def comparing() -> Iterator[None]:
         _comparing.active = before
 
 
-def _is_symbol(size: Any) -> bool:
-    from shlo_disc.frontend.questions import is_size  # noqa: PLC0415 - it installs this module
-
-    return is_size(size)
-
-
 def _has_symbols(*shapes: Sequence[Any]) -> bool:
-    return any(_is_symbol(size) for shape in shapes for size in shape)
+    return any(is_size(size) for shape in shapes for size in shape)
 
 
 def _marked(name: str, function: Callable[..., Any], *arrays: Any) -> Any:
@@ -77,7 +72,7 @@ def _infer_scan_length(
     original: Callable[..., Any], xs_flat: list[Any], xs_avals: list[Any], length: Any
 ) -> Any:
     lengths = [x.shape[0] for x in xs_flat if hasattr(x, "shape")]
-    if not any(map(_is_symbol, [length, *lengths])) or len(lengths) < len(xs_flat):
+    if not any(map(is_size, [length, *lengths])) or len(lengths) < len(xs_flat):
         return original(xs_flat, xs_avals, length)
     if length is None:
         length = lengths[0]
@@ -90,7 +85,7 @@ def _concrete_or_error(
     original: Callable[..., Any], force: Any, value: Any, *rest: Any, **named: Any
 ) -> Any:
     # `num` of logspace and geomspace; linspace takes a symbol.
-    return value if _is_symbol(value) else original(force, value, *rest, **named)
+    return value if is_size(value) else original(force, value, *rest, **named)
 
 
 def _searchsorted_scan_impl(
@@ -180,7 +175,7 @@ def _associative_scan(
     for constant sizes takes n.
     """
     leaves, tree = jax.tree.flatten(elems)
-    symbolic = bool(leaves) and _is_symbol(np.shape(leaves[0])[axis])
+    symbolic = bool(leaves) and is_size(np.shape(leaves[0])[axis])
     if not symbolic and not _comparing.active:
         return original(fn, elems, reverse=reverse, axis=axis)
 
@@ -243,7 +238,7 @@ REPLACED: dict[str, Callable[..., Any]] = {
 def _length(value: Any) -> Any:
     """`len`, which for an array of symbolic size cannot give the symbol."""
     shape = getattr(value, "shape", None)
-    return shape[0] if shape and _is_symbol(shape[0]) else len(value)
+    return shape[0] if shape and is_size(shape[0]) else len(value)
 
 
 def install() -> None:

@@ -268,8 +268,9 @@ class JitFunction(ral.Dispatcher):
         with self._lock:  # two threads that need the same version compile it once
             version = self._version(call)
             known = version.is_compiled
-            if known and self._options.checked:
-                version = self._families[call.family].confirmed(call, version)
+            family = self._families[call.family]
+            if known and family.checked:
+                version = family.confirmed(call, version)
                 known = version.is_compiled
             return version, version.executable, known
 

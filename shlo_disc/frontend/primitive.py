@@ -31,7 +31,7 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.frontend.leaves import abstract
 from shlo_disc.frontend.plan import Pattern
-from shlo_disc.frontend.questions import Question, SizeScope
+from shlo_disc.frontend.sizes import Question, SizeScope
 from shlo_disc.jax_private import (
     ArrayImpl,
     export_whole,

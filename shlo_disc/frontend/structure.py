@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 
-from shlo_disc.frontend.questions import evaluate
+from shlo_disc.frontend.sizes import evaluate
 from shlo_disc.jax_private import DimExpr
 
 __all__ = ["has_sizes", "tree_at"]

@@ -25,7 +25,7 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.frontend.choice import Choice
 from shlo_disc.frontend.messages import ShapeError
-from shlo_disc.frontend.questions import Question, Session, as_expr, never_equal
+from shlo_disc.frontend.sizes import Question, Session, as_expr, never_equal
 from shlo_disc.jax_private import reshapes_of
 
 __all__ = ["Found", "choose_symbols"]

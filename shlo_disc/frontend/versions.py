@@ -30,7 +30,7 @@ from shlo_disc.frontend.leaves import (
 from shlo_disc.frontend.parameters import weights
 from shlo_disc.frontend.plan import Guard, Pattern, Shapes
 from shlo_disc.frontend.primitive import CompiledCall, Program, compiled_once
-from shlo_disc.frontend.questions import SizeScope
+from shlo_disc.frontend.sizes import SizeScope
 from shlo_disc.frontend.stated import stated_pattern, stated_shapes
 from shlo_disc.frontend.structure import has_sizes, tree_at
 from shlo_disc.frontend.symbols import Found, choose_symbols
@@ -395,6 +395,13 @@ class Family:
     versions: list[Version] = field(default_factory=list)
     _data: frozenset[int] = frozenset()
     """Arguments with many leaves that are no parameters."""
+    _differs: bool = False
+    """True once the program did something else with numbers than with symbols, unheard."""
+
+    @property
+    def checked(self) -> bool:
+        """True if every new shape is compared with a trace at its sizes."""
+        return self.options.checked or self._differs
 
     def find(self, call: Call) -> Version | None:
         """The newest version that fits; newer ones are more general."""
@@ -502,7 +509,9 @@ class Family:
                 choice = first_choice(call.leaves, dynamic, said, options.constraints, (), data)
                 found = search(choice)
         if found.traced.live():
-            found = _confirmed(found, search, check(options, call), dynamic is not True)
+            sure = _confirmed(found, search, check(options, call), dynamic is not True)
+            self._differs |= sure is not found  # its answer at other sizes may differ, too
+            found = sure
 
         def again(choice: Choice) -> Traced:
             specs, scope = choice.specs()

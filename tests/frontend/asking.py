@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import functools
 import math
 import numbers
@@ -66,6 +67,25 @@ NAMES: dict[str, Any] = {
 }
 
 
+class Grade(enum.IntEnum):
+    TWO = 2
+    FIVE = 5
+
+
+def matched(n):
+    match n:
+        case 2 | 3:
+            return 2
+        case 4:
+            return 4
+    return 0
+
+
+@functools.singledispatch
+def single(n):
+    return type(n).__name__
+
+
 class Asking(NamedTuple):
     """A function of `x: f32[n, m]`, `y: f32[p]`, `k: i32[]`, and its text."""
 
@@ -77,7 +97,8 @@ def random_function(seed: int) -> Asking:
     """The function of a seed."""
     text = _Writer(random.Random(seed)).function()
     names = dict(NAMES)
-    exec(compile(text, f"<asking {seed}>", "exec"), names)
+    # As `python -c` and `exec` of a text name it, or by a name of its own.
+    exec(compile(text, f"<asking {seed}>" if seed % 2 else "<string>", "exec"), names)
     return Asking(text, names["f"])
 
 
@@ -159,6 +180,29 @@ class _Writer:
                 f"np.log2(abs({e}) + 1) > 2", f"{e} <= {c} <= {g}", f"divmod({e}, 3) == (1, {c})",
                 f"{c} in {{{e}, {g}}}", f"dict.fromkeys([{e}]).keys() == {{{c}}}",
                 f"jnp.array_equal(x[0], y) is None or {e} == {c}", f"slice({e}) == slice({c})",
+                f"{e} == {c} + 0j", f"np.complex64({c}) == {e}", f"{e} == Fraction({c})",
+                f"{e} < Fraction({c}, 2)", f"Fraction({c}, 2) <= {e}", f"{e} == Decimal({c})",
+                f"Decimal('{c}.5') > {e}", f"{e} < 2**70", f"{e} == 1e300", f"{e} < float('nan')",
+                f"{e} == np.float16({c})", f"ml_dtypes.bfloat16({c}.5) > {e}", f"np.float32({c}.5) > {e}",
+                f"{e} == True", f"{e} == Grade.TWO", f"matched({e}) == 2", f"single({e}) == 'int'",
+                f"operator.eq({e}, {c})", f"({e}).__eq__({c}) is True", f"sorted([{e}, {g}, 4])[1] == {c}",
+                f"[1, 2, {c}].count({e}) == 1", f"bisect.bisect([1, 4, 8], {e}) == 2",
+                f"collections.Counter([{e}, {g}])[{c}] == 1", f"json.dumps({e}) == '{c}'",
+                f"np.isclose({e}, {c})", f"np.any(np.array([1, {c}]) == {e})", f"np.isin({e}, [1, {c}])",
+                f"np.unique([{e}, {g}]).size == 1", f"np.equal({e}, {c})", f"np.maximum({e}, {g}) == {c}",
+                f"math.prod(x.shape) % {d} == 1", f"statistics.mean([{e}, {g}]) == {c}",
+                f"Decimal({e}) == {c}", f"Fraction({e}, 2) == {c}", f"random.Random(0).randrange(abs({e}) + 1) > 1",
+                f"pow({e}, 2, 5) == 1", f"math.gcd({e}, {d}) == {d}", f"math.isqrt(abs({e})) == {c}",
+                f"{e} & 1", f"{e} | 1 == {c}", f"{e} ^ {c}", f"{e} >> 1 == {c}", f"~({e}) == -{d}",
+                f"{d} // (abs({e}) + 1) == 1", f"{d} % (abs({e}) + 1) == 1", f"({e} == {c}) is True",
+                f"copy.deepcopy({e}) == {c}", f"pickle.loads(pickle.dumps({e})) == {c}", f"f'{{{e}:>3d}}' == '  {c}'",
+                "x.shape[::-1] == (3, 4)", "x.shape < (4, 4)", f"{c} in x.shape", "max(x.shape) == 4",
+                f"functools.reduce(operator.mul, x.shape) == {c}", f"x[1:].shape[0] == {c}",
+                f"jnp.arange(abs({e})).shape == ({c},)", f"len(range({e})) == {c}", f"range({e}) == range({c})",
+                f"np.abs({e}) == {c}", f"np.clip({e}, 1, 3) == 3", f"np.power({e}, 2) == {c}", f"np.gcd({e}, 6) == 2",
+                f"2.0 ** ({e}) == 8", f"bin({e}) == '0b11'", f"'abcdefgh'[:{e}] == 'abc'",
+                f"jax.ShapeDtypeStruct(x.shape, x.dtype) == jax.ShapeDtypeStruct(({c}, 3), x.dtype)",
+                f"eval('n == {c}', {{'n': {e}}})",
             ]
         )  # fmt: skip
 

@@ -16,7 +16,8 @@ from jax import export, lax
 
 import shlo_disc
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.frontend.questions import SizeScope, evaluate, size_of_call
+from shlo_disc.frontend import methods
+from shlo_disc.frontend.sizes import SizeScope, evaluate, is_size
 from tests.frontend.asking import random_function
 
 
@@ -189,6 +190,31 @@ def _with_vmap():
     return op
 
 
+def test_a_function_that_asked_unheard_is_checked_at_every_new_shape():
+    four = 4
+
+    def unheard(x):  # an identity is no question
+        return x * 2 if x.shape[0] is four else x
+
+    same(unheard, *sizes((4, 6, 4, 5)), misses=2)
+    f = shlo_disc.jit(unheard)
+    f(F(6))
+    assert f.cache_info().misses == 1
+    f(F(4))  # only `dynamic="checked"` would know before it was found once
+    assert f.cache_info().misses == 1
+
+
+def test_objects_of_jax_that_have_shapes_are_compared():
+    def program(x):
+        mine = jax.eval_shape(lambda v: v, x)
+        three, four = (jax.ShapeDtypeStruct((n,), np.float32) for n in (3, 4))
+        if mine == three or mine in {four}:
+            return x * 2
+        return x
+
+    same(program, *sizes((6, 3, 5, 4, 9)))
+
+
 def test_checked_compares_at_every_new_shape():
     known = {5}  # what is asked of the program itself, not of a size, is not seen
 
@@ -259,12 +285,12 @@ def test_sizes_equal_by_accident_are_symbols_of_their_own():
 
 
 def test_sizes_of_plain_exports_behave_as_before():
-    SizeScope((), {})  # the class of sizes is patched from here on
+    methods.install()
     (b,) = export.symbolic_shape("b")
     assert bool(b)
     assert not b == 4  # noqa: SIM201 - the operator is what is tested
     assert str(b) == "b"
-    assert size_of_call(b) is None
+    assert not is_size(b)
     with pytest.raises(TypeError, match="cannot be interpreted as an integer"):
         range(b)
     with pytest.raises(TypeError, match=r"float\(\) argument"):

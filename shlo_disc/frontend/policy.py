@@ -1,0 +1,130 @@
+"""JAX's own questions about sizes: which of its functions are right with an unknown answer.
+
+JAX answers an unknown `==` of symbolic sizes with False and an unknown order with an error. The
+tables of this module name the functions of JAX that are prepared for that; the shape rules that are
+not get the answer of the call. They were found with the functions of JAX in `tests/frontend` and
+`tests/functions`; a function that no table names gets the answer of the call, which is right and
+makes a guard.
+"""
+
+from __future__ import annotations
+
+import os
+from types import FrameType
+
+from shlo_disc.frontend.askers import asking_function, is_of_jax
+
+__all__ = [
+    "checks_overflow",
+    "is_caught",
+    "is_likely_whole",
+    "is_probe",
+    "name_of_function",
+    "of_equality",
+]
+
+_IDENTITY_FILES = frozenset(
+    (
+        "util.py", "linear_util.py", "pjit.py", "partial_eval.py", "mlir.py", "tree_util.py",
+        "api_util.py", "dispatch.py", "config.py", "stages.py", "compiler.py", "core.py",
+        "custom_derivatives.py", "custom_batching.py", "custom_transpose.py",
+        "source_info_util.py", "profiler.py",
+    )
+)  # fmt: skip
+"""Files of JAX that compare sizes as keys of caches, or to save an operation."""
+
+_UNKNOWN_IS_FINE = frozenset(
+    (
+        "_broadcast_in_dim_fwd_rule", "_index_to_gather", "broadcast_in_dim", "_resize",
+        "_scale_and_translate", "filter_singleton_dims", "_compute_newshape",
+        "cancel_divide_tracers", "reshape",
+    )
+)  # fmt: skip
+"""Functions of JAX that are right for every size when an unknown `==` is False: most look for a
+short cut (nothing to slice, nothing to broadcast)."""
+
+_MORE_IS_NEEDED = {
+    "cmp_shape_shd_mat_memsp": "hint",  # its caller raises unless sizes are known to be equal
+    "divide_shape_sizes": "units",  # for an unknown remainder it names what must be a multiple
+}
+"""Functions in those files that are not content with an unknown answer."""
+
+_UNITS_ARE_FINE = frozenset(
+    (
+        "_try_broadcast_shapes", "broadcast_to", "_broadcast_in_dim_shape_rule",
+        "_broadcast_shapes_uncached", "_broadcast_arrays", "broadcast_shapes", "take_along_axis",
+        "_einsum", "matmul", "_matmul", "dot_general", "_dot_general_shape_rule", "_unbroadcast",
+        "_broadcast_in_dim_transpose_rule",
+    )
+)  # fmt: skip
+"""Functions of JAX that treat a size of 1 apart: an unknown size takes the general way, which asks
+for equality with its partner."""
+
+_WHOLE_IS_LIKELY = frozenset(("_dynamic_update_slice_shape_rule", "_dynamic_slice_shape_rule"))
+"""Functions of JAX that ask for an order. Equal sizes there mean that a dimension is taken whole,
+which is unlikely to change, and code for it is better."""
+
+_CATCHES = frozenset(
+    (
+        "fori_loop", "_top_k_abstract_eval", "definitely_equal", "_svd_gpu_lowering",
+        "_select_gpu_svd_impl",
+    )
+)  # fmt: skip
+"""Functions of JAX that catch an inconclusive comparison and go a general way."""
+
+_PROBES = frozenset(("is_constant_dim", "_convertible_to_int"))
+"""Functions of JAX that tell constants from symbols by trying `operator.index`."""
+
+_OVERFLOW_CHECKS = frozenset(("hijax.py:__init__",))
+"""Functions of JAX that make an index type of a size, only to see whether the type overflows."""
+
+
+def of_equality(frame: FrameType | None) -> str:
+    """How an unknown `==` of JAX, asked at `frame`, is answered.
+
+    `unknown`: with False, as JAX does. `units`: the same for comparisons with -1, 0 and 1.
+    `hint`: with the sizes of the call.
+    """
+    function = asking_function(frame)
+    if function is None or not is_of_jax(function):
+        return "unknown"
+    name = function.f_code.co_name
+    file = os.path.basename(function.f_code.co_filename)
+    if name in _MORE_IS_NEEDED:
+        return _MORE_IS_NEEDED[name]
+    if name in _UNKNOWN_IS_FINE or file in _IDENTITY_FILES:
+        return "unknown"
+    return "units" if name in _UNITS_ARE_FINE else "hint"
+
+
+def name_of_function(frame: FrameType | None) -> str:
+    """The name of the function of JAX that asks."""
+    function = asking_function(frame)
+    return function.f_code.co_name if function is not None else ""
+
+
+def is_likely_whole(frame: FrameType | None) -> bool:
+    """True for a function that asks whether a part may be the whole dimension."""
+    return name_of_function(frame) in _WHOLE_IS_LIKELY
+
+
+def is_caught(frame: FrameType | None, depth: int = 6) -> bool:
+    """True if a caller in JAX is prepared for an inconclusive comparison."""
+    while frame is not None and depth:
+        if frame.f_code.co_name in _CATCHES and is_of_jax(frame):
+            return True
+        frame, depth = frame.f_back, depth - 1
+    return False
+
+
+def is_probe(frame: FrameType | None) -> bool:
+    """True for a function that expects an error from a size that is no constant."""
+    return frame is not None and frame.f_code.co_name in _PROBES
+
+
+def checks_overflow(frame: FrameType | None) -> bool:
+    """True for a function that needs a number only to see whether an index type holds it."""
+    if frame is None:
+        return False
+    file = os.path.basename(frame.f_code.co_filename)
+    return f"{file}:{frame.f_code.co_name}" in _OVERFLOW_CHECKS

@@ -1,0 +1,171 @@
+"""Symbolic sizes that know their values in the call at hand, and what was asked of them.
+
+Sizes of a trace belong to a :class:`SizeScope`. The scope travels with its sizes, so questions from
+other threads and from rules of derived programs reach the trace they belong to; `questions.py`
+answers them.
+"""
+
+from __future__ import annotations
+
+import operator
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.relations import holds
+from shlo_disc.jax_private import DimExpr, SymbolicScope
+
+__all__ = [
+    "Question",
+    "Session",
+    "SizeScope",
+    "as_expr",
+    "evaluate",
+    "is_size",
+    "never_equal",
+    "text_of",
+]
+
+_text: Callable[[Any], str] = DimExpr.__str__  # before questions.py replaces the method
+
+
+@dataclass(frozen=True)
+class Question:
+    """One answered question: what is true of the sizes of the call that was traced."""
+
+    left: Expr
+    relation: str
+    """`==`, `!=` or `>=`."""
+    right: Expr
+    reason: str
+    where: str
+    """`model.py:7`: the line that asked."""
+    needs_number: bool = False
+    """The program needs a Python number (`int`, `hash`, text): the sizes are best constants."""
+    by_program: bool = True
+    """False: a rule of JAX asked."""
+
+
+@dataclass
+class Session:
+    """What was asked during one trace."""
+
+    hints: Mapping[str, int]
+    questions: dict[tuple[Expr, str, Expr], Question] = field(default_factory=dict)
+    unknown: list[tuple[Any, Any]] = field(default_factory=list)
+    """Pairs of sizes of which JAX was told that they may differ."""
+    refused: list[tuple[str, str]] = field(default_factory=list)
+    """(size, line) wherever JAX tried to read a number from a size."""
+    converted: list[tuple[str, str]] = field(default_factory=list)
+    """(size, line) wherever the program made a traced number of a size."""
+
+
+class SizeScope(SymbolicScope):
+    """A scope of symbolic sizes that knows the value of each symbol in the call at hand."""
+
+    def __init__(self, constraints: Sequence[str], hints: Mapping[str, int]) -> None:
+        self._session = Session(dict(hints))
+        self._lock = threading.RLock()
+        self.answers: list[Question] = []
+        """What was asked while programs were derived from the one first traced."""
+        self.is_open = False
+        self.warned: set[tuple[str, str]] = set()
+        """Sizes kept beyond their trace, and lines, of which a warning was logged."""
+        self.grows = False
+        """True while answers may become constraints of the scope (not in derived programs)."""
+        super().__init__(constraints)
+
+    @property
+    def session(self) -> Session:
+        """The trace under way, or the last one."""
+        return self._session
+
+    def allows(self, sizes: Mapping[str, int]) -> bool:
+        """True if the answers given to rules of derived programs are true of `sizes`, too."""
+        return all(
+            holds(q.left, q.relation, q.right, sizes)
+            for q in self.answers
+            if q.left.symbols() | q.right.symbols() <= sizes.keys()
+        )
+
+    @contextmanager
+    def asking(self, hints: Mapping[str, int], *, grows: bool = False) -> Iterator[Session]:
+        """One trace at the sizes `hints`; traces of one scope follow each other."""
+        with self._lock:
+            before = self._session, self.is_open, self.grows
+            self._session, self.is_open, self.grows = Session(dict(hints)), True, grows
+            try:
+                yield self._session
+            finally:
+                kept = self._session
+                self._session, self.is_open, self.grows = before
+                if not self.is_open:
+                    self._session = kept  # a size the program kept answers with these sizes
+
+    def constrain(self, left: Expr, right: Expr) -> None:
+        """Let JAX know that `left >= right` for the rest of the trace."""
+        if not self.grows:
+            return
+        self.grows = False  # parsing asks questions
+        try:
+            self._parse_and_process_explicit_constraint(f"{left} >= {right}")
+            self._bounds_cache.clear()
+            self._decision_initial_state = None
+        finally:
+            self.grows = True
+
+
+# ---- values -------------------------------------------------------------------------------------
+
+
+def evaluate(size: Any, hints: Mapping[str, int]) -> int:
+    """The value of a symbolic or constant size; raises KeyError for an unknown symbol."""
+    if not isinstance(size, DimExpr):
+        return operator.index(size)
+    total = 0
+    for term, coefficient in size._sorted_terms:
+        for factor, power in term._factors:
+            coefficient *= _factor(factor, hints) ** power
+        total += coefficient
+    return int(total)
+
+
+def _factor(factor: Any, hints: Mapping[str, int]) -> int:
+    if factor.var is not None:
+        return hints[factor.var]
+    a, b = (evaluate(operand, hints) for operand in factor.operands)
+    return int(_OPERATIONS[factor.operation](a, b))
+
+
+_OPERATIONS: dict[str, Callable[[int, int], int]] = {
+    "floordiv": operator.floordiv,
+    "mod": operator.mod,
+    "max": max,
+    "min": min,
+}
+
+
+def is_size(value: Any) -> bool:
+    """True for a symbolic size of a scope of ours."""
+    return isinstance(value, DimExpr) and type(value.scope) is SizeScope
+
+
+def as_expr(size: Any) -> Expr:
+    """A symbolic or constant size as an expression."""
+    return Expr.parse(_text(size)) if isinstance(size, DimExpr) else Expr.const(size)
+
+
+def never_equal(a: Expr, b: Expr) -> bool:
+    """True if a difference of sizes is no zero: symbols are at least 1, so all signs agree."""
+    difference = a - b
+    signs = {coefficient > 0 for _, coefficient in difference.terms}
+    plain = all(not atom.op for atom in difference.atoms())
+    return plain and len(signs) == 1
+
+
+def text_of(size: Any) -> str:
+    """The text of a symbolic size, `2*d0 + 1`; no question of the program."""
+    return str(_text(size))
