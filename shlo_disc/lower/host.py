@@ -325,8 +325,10 @@ class _Run:
     def _plan(self, op: ir.Operation, kind: str) -> tuple[KernelPlan, tuple[str, ...]]:
         """The emitter's plan, and what was decided of its variants; equal fusions on equal shapes
         share one.
+
+        Emitters read starts and paddings from operands with known elements, which the key holds.
         """
-        shapes = [self.shapes.shape(v) for v in op.operands]
+        shapes = [(self.shapes.shape(v), self.shapes.entries(v)) for v in op.operands]
         key = (_structure(op), *shapes)
         found = self.plans.get(key)
         if found is None:

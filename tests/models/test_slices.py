@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import shlo_disc
-from tests.models.harness import check_bits, kernels, normal, rng_of
+from tests.models.harness import check, check_bits, kernels, normal, rng_of
 
 
 def gates(x, w):
@@ -88,3 +88,29 @@ def test_starts_computed_from_sizes_by_any_operation():
         return [jax.lax.dynamic_slice_in_dim(x, start(n), m - 1, 1) for start in starts]
 
     check_bits(cut, [(normal(rng_of(*s), *s),) for s in ((5, 7), (3, 4), (9, 2))])
+
+
+def test_operations_that_differ_in_a_constant_operand_only():
+    """Starts and paddings are operands: equal fusions with other constants have other kernels."""
+
+    def cut(x):
+        return [jax.lax.slice_in_dim(x, start, 4, stride=4) for start in (1, 2, 3)]
+
+    def padded(x, w):
+        def one(low, high):
+            return jax.lax.conv_general_dilated(x, w, (1,), [(low, high)])
+
+        n = x.shape[2]
+        return one(0, 2), one(1, 1), one(2, 0), one(n, 2), one(2, n)
+
+    check_bits(cut, [(normal(rng_of(*s), *s),) for s in ((5, 7), (4, 3), (6, 1))])
+    w = normal(rng_of(3), 4, 2, 3)
+    check(padded, [(normal(rng_of(*s), *s), w) for s in ((1, 2, 7), (3, 2, 9), (2, 2, 6))])
+
+
+def test_products_of_slices_in_a_chain():
+    def chain(x):
+        return (x[0:2:2] @ x[1:3:2]) @ x[2:3:2]
+
+    cases = [(normal(rng_of(n), 3, n, n),) for n in (4, 7, 2)]
+    check(chain, cases, shapes=("3, n, n",))
