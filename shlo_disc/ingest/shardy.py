@@ -59,7 +59,7 @@ def _without_attributes(text: str) -> str:
             char = text[end]
             if char == '"':
                 quoted = not quoted
-            elif not quoted:
+            elif not quoted and text[end - 1 : end + 1] != "->":
                 depth += _BRACKETS.get(char, 0)
             end += 1
             if depth == 0:

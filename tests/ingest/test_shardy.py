@@ -57,3 +57,12 @@ def test_a_program_divided_over_devices_is_refused_with_its_line():
     )
     with pytest.raises(UnsupportedError, match=r"^line 2: sdy.manual_computation: a program div"):
         ingest(text, new_context())
+
+
+def test_attributes_with_arrows_go_whole():
+    """JAX says of a call of LAPACK how it may be divided."""
+    rule = "#sdy.op_sharding_rule<([i, j])->([k, l], []) {i=4, j=4, k=4, l=4}, custom>"
+    text = f'%0 = stablehlo.custom_call @f(%x) {{sdy.sharding_rule = {rule}, a = "->"}}'
+    assert without_shardy(text) == text.replace(rule, "unit")
+    module = ingest(export.export(jax.jit(jnp.linalg.cholesky))(jnp.eye(4)), new_context())
+    assert "lapack_spotrf_ffi" in str(module)
