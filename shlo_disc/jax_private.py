@@ -22,11 +22,12 @@ with jax and jaxlib 0.10.2 (Python 3.11) and 0.12.0.1 (Python 3.12);
 * `register_exclusion` (twice): our frames stay out of locations and tracebacks. `summarize`: the
   line of an equation.
 * `Literal`: numbers in jaxprs, to compare two traces.
-* `replace_function`, `use_length`: functions of JAX that want constant sizes
+* `replace_function`, `use_length`, `use_index`: functions of JAX that want constant sizes
   (`frontend/generic.py`).
 * `jaxprs_in_params`: nested jaxprs, to find every reshape.
 * `export_whole`: `jax.export.export` that leaves `erfc` and `erf_inv` whole, by lowering rules of
   ours: serialising expands each into a hundred operations, slower and less exact than ours.
+  `psum`, `pmax` and `pmin` over axes of `jax.vmap` get rules that take symbolic sizes.
 * `auto_insert_reshard`, `standard_vma_rule`, `ManualAxisType`, `get_cur_mesh_sharding`: what
   `shard_map` needs a primitive to say of its result; without it the gradient of `shard_map(f)` is
   silently wrong.
@@ -35,6 +36,7 @@ with jax and jaxlib 0.10.2 (Python 3.11) and 0.12.0.1 (Python 3.12);
 from __future__ import annotations
 
 import functools
+import operator
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -49,7 +51,10 @@ from jax._src import traceback_util as _traceback
 from jax._src import util as _util
 from jax._src.array import ArrayImpl
 from jax._src.export import shape_poly as _shape_poly
+from jax._src.interpreters import mlir as _mlir
+from jax._src.lax import convolution as _convolution
 from jax._src.lax import lax as _lax
+from jax._src.lax import parallel as _parallel
 from jax._src.lax import special as _special
 from jax._src.lib.mlir import ir as _ir  # type: ignore[attr-defined]
 from jax._src.lib.mlir.dialects import chlo as _chlo
@@ -79,6 +84,7 @@ __all__ = [
     "shaped_array",
     "size_as_array",
     "trace_context",
+    "use_index",
     "use_length",
     "varying_alike",
     "wide_device_put",
@@ -114,6 +120,7 @@ _FUNCTIONS_OF_SIZES = {
     "_infer_scan_length": "jax._src.lax.control_flow.loops",
     "associative_scan": "jax._src.lax.control_flow.loops",
     "concrete_or_error": "jax._src.core",
+    "_const": "jax._src.lax.lax",
 }
 _MODULES_THAT_COUNT = (
     "jax._src.numpy.lax_numpy",
@@ -144,6 +151,22 @@ def use_length(length: Callable[[Any], Any]) -> None:
     for name in _MODULES_THAT_COUNT:
         if name in sys.modules:
             sys.modules[name].__dict__.setdefault("len", length)
+
+
+class _Operator:
+    """The module `operator` with another `index`."""
+
+    def __init__(self, index: Callable[[Any], Any]) -> None:
+        self.index = index
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(operator, name)
+
+
+def use_index(index: Callable[[Any], Any]) -> None:
+    """Let JAX's module of convolutions use `index` instead of `operator.index`."""
+    if getattr(_convolution, "operator", None) is operator:
+        vars(_convolution)["operator"] = _Operator(index)
 
 
 size_as_array = _shape_poly._dim_as_value
@@ -199,6 +222,30 @@ def _whole(name: str, op: Any) -> Any:
     return rule
 
 
+def _reduction(reducer: Any, prim: Any, function: Any) -> Any:
+    """A lowering rule of a collective: over axes of the array alone it is a plain reduction.
+
+    `jax.vmap` with an `axis_name` makes such collectives. JAX's own rule reads their shape as
+    numbers.
+    """
+
+    def rule(context: Any, x: Any, *, axes: Any, axis_index_groups: Any) -> Any:
+        if all(isinstance(axis, int) for axis in axes):
+            lowered = _mlir.lower_fun(lambda x: function(x, axes), multiple_results=False)
+            return lowered(context, x)
+        original: Any = _parallel._allreduce_lowering
+        return original(
+            reducer, function, context, x, axes=axes, axis_index_groups=axis_index_groups
+        )
+
+    return prim, rule
+
+
+_REDUCTIONS = (
+    _reduction(_lax.add_p, _parallel.psum_p, _lax.reduce_sum),
+    _reduction(_lax.max_p, _parallel.pmax_p, _lax.reduce_max),
+    _reduction(_lax.min_p, _parallel.pmin_p, _lax.reduce_min),
+)
 _WHOLE = (
     (_special.erfc_p, _whole("chlo.erfc", _chlo.erfc)),
     (_special.erf_inv_p, _whole("chlo.erf_inv", _chlo.erf_inv)),
@@ -215,7 +262,7 @@ def export_whole(jitted: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> An
         jitted,
         platforms=["cpu"],
         disabled_checks=_UNCHECKED,
-        _override_lowering_rules=_WHOLE,
+        _override_lowering_rules=(*_WHOLE, *_REDUCTIONS),
     )
     return export(*args, **kwargs)
 

@@ -74,8 +74,9 @@ def difference(
         mine, theirs = _type(a, hints), _type(b, {})
         if mine != theirs:
             return f"result {number} is {_shown(mine)}, but {_shown(theirs)} at these sizes", ""
-    ours = list(_Reader(hints).events(symbolic))
-    want = list(_Reader({}).events(concrete))
+    readers = _Reader(hints), _Reader({})
+    ours = list(readers[0].events(symbolic))
+    want = list(readers[1].events(concrete))
     for a, b in zip(ours, want, strict=False):
         if a.name != b.name or not _same_numbers(a.numbers, b.numbers):
             return _told(a, b), a.where
@@ -86,8 +87,14 @@ def difference(
         extra = more[len(fewer)]
         which = "a symbol" if more is ours else "a number"
         return f"{extra.name} is computed only where the size is {which}", extra.where
+    for kind in sorted((readers[0].inside ^ readers[1].inside) - {_INTERLEAVED}):
+        which = "a symbol" if kind in readers[0].inside else "a number"
+        return f"{' '.join(kind)} is computed only where the size is {which}", ""
     return None
 
+
+_INTERLEAVED = ("add",)
+"""How the recursion of `lax.associative_scan` puts its halves together."""
 
 _SHAPE_FREE = frozenset(("while", "scan", "loop", "cond"))
 
@@ -124,6 +131,11 @@ def _close(x: float, y: float) -> bool:
     return x == y or (math.isnan(x) and math.isnan(y)) or math.isclose(x, y, rel_tol=1e-4)
 
 
+def _kind(event: _Event) -> tuple[str, ...]:
+    """The name and the numbers of an operation, without its place and its shapes."""
+    return event.name, *(f"{x:.3g}" for x in event.numbers if x is not None)
+
+
 class _Value(NamedTuple):
     """What is known of a value: whether it depends on data, and its number if it is one."""
 
@@ -140,6 +152,8 @@ class _Reader:
 
     def __init__(self, hints: Mapping[str, int]) -> None:
         self.hints = hints
+        self.inside: set[tuple[str, ...]] = set()
+        """Kinds of operations in programs that are written in two ways, however often."""
 
     def events(self, closed: Any) -> Iterator[_Event]:
         """The operations of a closed jaxpr whose arguments are all data."""
@@ -155,7 +169,8 @@ class _Reader:
             results: list[_Value]
             if name in INLINED and str(equation.params.get("name", "")).startswith(MARK):
                 results = [_DATA] * len(equation.outvars)
-                yield self._event(equation, equation.params["name"], [])
+                body, bound = _opened(equation.params[INLINED[name]], operands)
+                self.inside.update(map(_kind, self._run(body, bound)))
             elif name in INLINED:
                 inner = equation.params[INLINED[name]]
                 body, bound = _opened(inner, operands)
@@ -167,12 +182,26 @@ class _Reader:
                     yield from inside
             elif any(value.is_data for value in operands) or (not operands and equation.effects):
                 results = [_DATA] * len(equation.outvars)
-                if name not in LAYOUT and not _is_index_arithmetic(name, equation):
+                if not (
+                    name in LAYOUT
+                    or _is_index_arithmetic(name, equation)
+                    or self._sums_single_elements(name, equation)
+                ):
                     yield self._event(equation, name, operands)
             else:
                 number = self._number(equation, [value.number for value in operands])
                 results = [_Value(False, number)] * len(equation.outvars)
             values.update(zip(equation.outvars, results, strict=True))
+
+    def _sums_single_elements(self, name: str, equation: Any) -> bool:
+        """True for a sum over dimensions of size 1.
+
+        The derivative of a broadcast sums over a symbol; where the size is 1, no broadcast is seen.
+        """
+        if name != "reduce_sum":
+            return False
+        shape = equation.invars[0].aval.shape
+        return all(evaluate(shape[axis], self.hints) == 1 for axis in equation.params["axes"])
 
     def _event(self, equation: Any, name: str, operands: Sequence[_Value]) -> _Event:
         types = tuple(_type(variable.aval, self.hints) for variable in equation.outvars)

@@ -2,9 +2,10 @@
 
 A few functions of JAX read a number from a size although an answer for every size exists:
 `jnp.squeeze` without axes, `lax.scan(length=n)`, `lax.associative_scan`, `jnp.searchsorted`,
-`jax.random.permutation`. For arrays whose sizes are symbols of shlo_disc they are replaced by the
-functions of this module; every other call reaches JAX's own function. `len` of an array, where
-functions of `jax.numpy` ask for it (`convolve`, `interp`), gives the symbol.
+`jax.random.permutation`, `lax.pmean` of a batch. For arrays whose sizes are symbols of shlo_disc
+they are replaced by the functions of this module; every other call reaches JAX's own function.
+`len` of an array, where functions of `jax.numpy` ask for it (`convolve`, `interp`), gives the
+symbol. The padding of a convolution may be a symbol, too: derivatives of strided ones need it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import functools
 import logging
 import math
+import operator
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -23,9 +25,9 @@ import numpy as np
 from jax import lax
 
 from shlo_disc.frontend.sizes import is_size
-from shlo_disc.jax_private import replace_function, use_length
+from shlo_disc.jax_private import replace_function, size_as_array, use_index, use_length
 
-__all__ = ["MARK", "REPLACED", "comparing", "install"]
+__all__ = ["MARK", "REPLACED", "install", "marking"]
 
 _log = logging.getLogger("shlo_disc")
 
@@ -33,21 +35,24 @@ MARK = "shlo_disc_generic_"
 """Names of inner programs that are written in two ways begin with this."""
 
 
-class _Comparing(threading.local):
+class _Marking(threading.local):
     active = False
 
 
-_comparing = _Comparing()
+_marking = _Marking()
 
 
 @contextmanager
-def comparing() -> Iterator[None]:
-    """Traces inside mark the functions that a trace with symbols writes in another way."""
-    before, _comparing.active = _comparing.active, True
+def marking() -> Iterator[None]:
+    """Traces inside mark the functions that may be written in another way for symbols.
+
+    Traces with symbols do so, too: there a size may be a constant.
+    """
+    before, _marking.active = _marking.active, True
     try:
         yield
     finally:
-        _comparing.active = before
+        _marking.active = before
 
 
 def _has_symbols(*shapes: Sequence[Any]) -> bool:
@@ -158,6 +163,17 @@ def _last_size(rounds: int) -> int:
     return low
 
 
+def _const(original: Callable[..., Any], example: Any, value: Any) -> Any:
+    """A number of the type of `example`: `lax.psum(1, axis)` makes one of a batch's size."""
+    if not is_size(value):
+        return original(example, value)
+    if isinstance(example, int):
+        return value
+    if isinstance(example, float):
+        return value / 1  # a weakly typed float
+    return size_as_array(value).astype(lax.dtype(example))
+
+
 _MAX_LEVELS = 31
 """Doublings up to the largest size that 32-bit indices reach."""
 
@@ -176,12 +192,14 @@ def _associative_scan(
     """
     leaves, tree = jax.tree.flatten(elems)
     symbolic = bool(leaves) and is_size(np.shape(leaves[0])[axis])
-    if not symbolic and not _comparing.active:
+    if not symbolic and not _marking.active:
         return original(fn, elems, reverse=reverse, axis=axis)
 
     def scan(*arrays: Any) -> Any:
         values = jax.tree.unflatten(tree, arrays)
         if not symbolic:
+            if np.shape(arrays[0])[axis] < 2:
+                fn(values, values)  # for the comparison: JAX needs nothing of it
             return original(fn, values, reverse=reverse, axis=axis)
         return _doubling(fn, values, reverse, axis)
 
@@ -231,6 +249,7 @@ REPLACED: dict[str, Callable[..., Any]] = {
     "_infer_scan_length": _infer_scan_length,
     "associative_scan": _associative_scan,
     "concrete_or_error": _concrete_or_error,
+    "_const": _const,
 }
 """The replacement of every function, by the function's name in JAX."""
 
@@ -241,9 +260,15 @@ def _length(value: Any) -> Any:
     return shape[0] if shape and is_size(shape[0]) else len(value)
 
 
+def _index(value: Any) -> Any:
+    """`operator.index`, which cannot give the symbol."""
+    return value if is_size(value) else operator.index(value)
+
+
 def install() -> None:
     """Put the replacements in place, once; a function this JAX does not have is left out."""
     use_length(_length)
+    use_index(_index)
     for name, replacement in REPLACED.items():
         if not replace_function(name, replacement):
             _log.info("this JAX has no function %s; sizes it asks for are constants", name)

@@ -17,10 +17,12 @@ from shlo_disc.frontend.askers import asking_function, is_of_jax
 __all__ = [
     "checks_overflow",
     "is_caught",
+    "is_for_messages",
     "is_likely_whole",
     "is_probe",
     "name_of_function",
     "of_equality",
+    "raises_unless_equal",
 ]
 
 _IDENTITY_FILES = frozenset(
@@ -54,7 +56,7 @@ _UNITS_ARE_FINE = frozenset(
         "_try_broadcast_shapes", "broadcast_to", "_broadcast_in_dim_shape_rule",
         "_broadcast_shapes_uncached", "_broadcast_arrays", "broadcast_shapes", "take_along_axis",
         "_einsum", "matmul", "_matmul", "dot_general", "_dot_general_shape_rule", "_unbroadcast",
-        "_broadcast_in_dim_transpose_rule",
+        "_broadcast_in_dim_transpose_rule", "broadcast_batcher",
     )
 )  # fmt: skip
 """Functions of JAX that treat a size of 1 apart: an unknown size takes the general way, which asks
@@ -79,6 +81,44 @@ _OVERFLOW_CHECKS = frozenset(("hijax.py:__init__",))
 """Functions of JAX that make an index type of a size, only to see whether the type overflows."""
 
 
+_DESCRIBE = frozenset(("fun_sourceinfo", "_flatten_fwd", "_run_python_pjit"))
+"""Functions of JAX that ask a callable for its text, to name the callable in messages."""
+
+_ONE_OR_ERROR = frozenset(
+    (("flax/core/lift.py", "inner"), ("optax/microbatching/_microbatching.py", "_reshape_all_args"))
+)
+"""Functions of libraries that make a set of sizes, and raise unless it has one member.
+
+Sizes of one value have one hash, so Python compares them with `==`, and the answers are guards. A
+set of two members, of which no question tells, ends in the error.
+"""
+
+
+def _batched_alike(frame: FrameType) -> bool:
+    """True if all operands at a `broadcast_batcher` have their batch in the same place.
+
+    Only then does the function use that their shapes are equal, as the primitive needs.
+    """
+    return len({place for place in frame.f_locals.get("dims", ()) if place is not None}) <= 1
+
+
+def is_for_messages(frame: FrameType | None) -> bool:
+    """True if JAX asks for a text to describe a function; the text decides nothing."""
+    while frame is not None:
+        if frame.f_code.co_name in _DESCRIBE and is_of_jax(frame):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def raises_unless_equal(frame: FrameType | None) -> bool:
+    """True if a library's function makes a set of sizes that have to be equal."""
+    if frame is None:
+        return False
+    file = frame.f_code.co_filename.replace(os.sep, "/")
+    return ("/".join(file.split("/")[-3:]), frame.f_code.co_name) in _ONE_OR_ERROR
+
+
 def of_equality(frame: FrameType | None) -> str:
     """How an unknown `==` of JAX, asked at `frame`, is answered.
 
@@ -94,6 +134,8 @@ def of_equality(frame: FrameType | None) -> str:
         return _MORE_IS_NEEDED[name]
     if name in _UNKNOWN_IS_FINE or file in _IDENTITY_FILES:
         return "unknown"
+    if name == "broadcast_batcher" and not _batched_alike(function):
+        return "unknown"  # it moves the batch to the front, whatever the sizes are
     return "units" if name in _UNITS_ARE_FINE else "hint"
 
 

@@ -295,6 +295,8 @@ def number(size: Any, how: str, frame: FrameType | None) -> int | None:
         if how != REPEATS:
             asked.session.refused.append((text_of(size), asked.where))
             return None
+    elif how == THE_TEXT and policy.is_for_messages(frame):
+        return None
     reason = f"{asked.who} uses {how} of {as_expr(size)}"
     asked.note(size, "==", value, reason, needs_number=True)
     return value

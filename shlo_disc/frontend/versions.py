@@ -16,7 +16,7 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.errors import ShapeMismatchError, UnsupportedError
 from shlo_disc.frontend.choice import Choice, data_groups, first_choice
 from shlo_disc.frontend.compare import difference
-from shlo_disc.frontend.generic import comparing
+from shlo_disc.frontend.generic import marking
 from shlo_disc.frontend.leaves import (
     Leaf,
     abstract,
@@ -480,7 +480,8 @@ class Family:
             args, kwargs = blueprint.with_leaves(specs)
             outer, _tracing.active = _tracing.active, True
             try:
-                jaxpr = options.jitted.trace(*args, **kwargs).jaxpr
+                with marking():
+                    jaxpr = options.jitted.trace(*args, **kwargs).jaxpr
                 _refuse(options.name, jaxpr, len(specs))
                 # JAX has kept the trace, so this only lowers it.
                 return export_whole(options.jitted, args, kwargs), jaxpr
@@ -578,7 +579,7 @@ def check(options: Options, call: Call) -> Any:
     args, kwargs = call.blueprint().with_leaves(specs)
     outer, _tracing.active = _tracing.active, True
     try:
-        with comparing(), checking(True):
+        with marking(), checking(True):
             return options.jitted.trace(*args, **kwargs)
     finally:
         _tracing.active = outer

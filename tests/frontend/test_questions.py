@@ -253,6 +253,87 @@ def test_functions_of_jax_are_generic(name):
     same(GENERIC[name], *sizes((6, 7, 12, 33)), misses=1)
 
 
+def mapped(function):
+    return jax.vmap(function, axis_name="batch")
+
+
+def over_a_batch(x):
+    """Collectives over a mapped axis, and its size."""
+    psum, pmean, pmax, pmin = lax.psum, lax.pmean, lax.pmax, lax.pmin
+    return (
+        mapped(lambda v: v - pmean(v, "batch"))(x),
+        mapped(lambda v: pmax(v, "batch") * v - pmin(v, "batch"))(x),
+        mapped(lambda v: v / psum(1, "batch") + psum(1.0, "batch") * lax.axis_index("batch"))(x),
+        mapped(lambda v: lax.all_gather(v, "batch").sum() * lax.axis_size("batch") - v)(x),
+        jax.grad(lambda x: (mapped(lambda v: psum(v**2, "batch") * v)(x) ** 2).sum())(x),
+        mapped(jax.grad(lambda v: pmean(jnp.sin(v), "batch") ** 2))(x),
+    )
+
+
+def test_collectives_over_a_mapped_axis():
+    same(over_a_batch, *sizes((6, 7, 3, 33)), misses=1)
+    same(jax.vmap(over_a_batch), *[(F(n, n + 2),) for n in (4, 3, 7)], misses=1)
+
+
+@pytest.mark.parametrize("first", [3, 1])
+def test_derivatives_of_an_associative_scan(first):
+    """The two ways to write a scan keep different values for the derivative."""
+
+    def f(x):
+        scanned = lax.associative_scan(jnp.multiply, x)
+        constant = lax.associative_scan(jnp.add, jnp.cos(x[0]) * jnp.arange(4.0))
+        return (scanned**2).sum() + (constant**2).sum()
+
+    same(jax.value_and_grad(f), *sizes((first, 5, 8, 2)), misses=1 if first > 1 else 2)
+
+
+def test_a_question_in_the_function_of_an_associative_scan():
+    def f(x):
+        times = 2 if isinstance(x.shape[0], int) else 3
+        return lax.associative_scan(lambda a, b: jnp.maximum(a, b * times), x)
+
+    for order in ((4, 2, 5), (1, 4)):
+        same(f, *sizes(order))
+
+
+def test_a_first_batch_of_one_row():
+    """Nothing is broadcast at these sizes, so JAX sums nothing in the derivative."""
+
+    def loss(w, b, x):
+        return (jnp.tanh(x @ w + b) ** 2).sum()
+
+    calls = [(F(4, 3), F(3), F(n, 4)) for n in (1, 5, 2)]
+    same(jax.value_and_grad(loss, argnums=(0, 1)), *calls, misses=1)
+
+
+class Layer:
+    """A callable that shows its arrays, as modules of equinox do."""
+
+    def __init__(self, data):
+        self.data = data
+
+    def __call__(self, x):
+        return (self.data * x).sum()
+
+    def __repr__(self):
+        return f"Layer({self.data.shape})"
+
+
+def test_a_function_is_described_without_a_guard():
+    f = same(lambda x, y: jax.vmap(Layer(x))(y), *[(F(n), F(n, n)) for n in (3, 5, 4)], misses=1)
+    assert not any("text" in guard for guard in f.guards())
+    g = shlo_disc.jit(lambda x: x * len(repr(Layer(x))))
+    g(F(3))
+    assert any("text" in guard for guard in g.guards())
+
+
+def test_batches_in_different_places():
+    """JAX moves a batch to the front where the places differ: no size is asked for."""
+    f = jax.vmap(lambda a, b: jnp.where(a > 0, a * b, b).sum(), in_axes=(1, 0))
+    same(f, *[(F(n, m), F(m, n)) for n, m in ((4, 4), (3, 5), (6, 2))], misses=1)
+    same(f, *[(F(n, m), F(m, n)) for n, m in ((2, 5), (3, 3))], misses=1)
+
+
 def test_bisection_of_the_smallest_arrays_and_of_nan():
     def f(x, q):
         return jnp.searchsorted(x, q), jnp.searchsorted(x, q, side="right")

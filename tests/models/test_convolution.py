@@ -125,3 +125,18 @@ def test_gradient_of_the_network():
 
     params = {k: v for k, v in params.items() if k != "dense"}
     check(jax.grad(loss), [(params, image(b, h)) for b, h in ((2, 12), (1, 9), (3, 17))])
+
+
+@pytest.mark.parametrize(
+    ("size", "stride", "padding"),
+    [(3, 2, "SAME"), *(pytest.param(*of, marks=pytest.mark.slow)
+                       for of in ((1, 2, "SAME"), (2, 3, "VALID"), (4, 2, "VALID")))],
+)  # fmt: skip
+def test_gradient_of_a_strided_convolution(size, stride, padding):
+    """Its padding depends on the sizes of the image."""
+
+    def loss(x, w):
+        return (conv(x, w, stride, padding) ** 2).sum()
+
+    w = normal(rng_of(size), size, size, 3, 4, scale=0.3)
+    check(jax.grad(loss, argnums=(0, 1)), [(image(b, h), w) for b, h in ((2, 8), (1, 5), (3, 9))])
