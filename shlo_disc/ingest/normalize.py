@@ -9,6 +9,7 @@ from typing import Any
 from shlo_disc.errors import InvalidModuleError, UnsupportedError
 from shlo_disc.ingest.check import check_calls, check_normal_form
 from shlo_disc.ingest.chlo import expand_chlo, expand_composites, unpark
+from shlo_disc.ingest.concatenations import split_concatenations
 from shlo_disc.ingest.slices import gather_slices, saturate_starts
 from shlo_disc.ingest.windows import expand_windows
 from shlo_disc.locations import argument_name, source_line
@@ -54,6 +55,8 @@ def normalize(
         expand_windows(module)
     if "stablehlo.real_dynamic_slice" in present:
         gather_slices(module)
+    if "stablehlo.concatenate" in present:
+        split_concatenations(module)
     main = _entry(module)
     _drop_tokens(main, present)
     _fix_platform(main, platforms)

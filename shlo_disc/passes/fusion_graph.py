@@ -13,6 +13,7 @@ from shlo_disc.mlir import ir
 from shlo_disc.passes.op_classes import (
     CONTROL,
     CUSTOM_CALL_KIND,
+    DENSE_KINDS,
     ELEMENTWISE,
     EXPENSIVE,
     FREE,
@@ -39,6 +40,13 @@ __all__ = [
 MAX_CLUSTER_OPS = 160
 """A bound on code size: LLVM's time grows faster than the kernel (measured: 160 element-wise ops
 take about 60 ms at O3). Doubling it gains nothing on the models in `examples/`."""
+
+MAX_EMITTED_OPS = 640
+"""Ops a kernel contains, counting an op once for every index it is computed at.
+
+`concatenate([x, x])` computes `x` at two indices, so nested ones double the code; every reduction
+of a row computes what it reads anew. Fusions of the models in `examples/` have less than half.
+"""
 
 MAX_CLUSTER_INPUTS = 40
 
@@ -181,6 +189,8 @@ class Graph:
             return "it is computed again there, where it is read in memory, too"
         if len(union.members) > MAX_CLUSTER_OPS:
             return f"more than {MAX_CLUSTER_OPS} ops"
+        if self._emits_too_much(union):
+            return f"more than {MAX_EMITTED_OPS} ops, counted at every index they are computed at"
         if self.parts and len({self.parts[index] for index in union.members}) > 1:
             return "no kernel could be written for both"
         inputs = self.inputs(union.members)
@@ -192,6 +202,37 @@ class Graph:
         if not self.acyclic(union.members):
             return "another kernel stands between them"
         return None
+
+    def _emits_too_much(self, union: Cluster) -> bool:
+        """Whether the kernel of `union` would contain more than `MAX_EMITTED_OPS` ops."""
+        if union.kind in DENSE_KINDS or len(union.members) < 3:
+            return False
+        if all(self.nodes[i].role == "elementwise" for i in union.members):
+            return False
+        swept = union.kind in ("column", "row")
+        indices: dict[int, set[int]] = {}
+        """Of every member the indices it is computed at, each as a hash of how it came about."""
+        total = 0
+        for member in sorted(union.members, reverse=True):
+            node = self.nodes[member]
+            mine = indices.setdefault(member, set())
+            if node.users - union.members:
+                mine.add(0)
+            total += len(mine)
+            if total > MAX_EMITTED_OPS:
+                return True
+            same = node.role == "elementwise"
+            # A row's reductions are computed once, in a sweep of their own.
+            at = {hash((member, -1))} if swept and node.role == "loop" else mine
+            for position, value in enumerate(node.operands):
+                key = (-1, self.of_value.get(value, -1)) if same else (member, position)
+                for base, chain in self.bases(value):
+                    source = self.of_value.get(base, -1)
+                    if source not in union.members:
+                        continue
+                    moved = at if same and not chain else {hash((one, key)) for one in at}
+                    indices.setdefault(source, set()).update(moved)
+        return False
 
     def same(self, a: Shape, b: Shape) -> bool:
         """Proved equal."""
