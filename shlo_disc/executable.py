@@ -149,7 +149,7 @@ class Executable:
             packable=sorted(host.packed_arguments),
             guards=[
                 *(check.message for check in program.checks),
-                *([TOO_LARGE] if program.size_arguments else []),
+                TOO_LARGE,
             ],
             donated=sorted(donated),
             reuses=list(host.reuses),

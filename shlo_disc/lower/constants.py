@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 import ml_dtypes
@@ -9,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shlo_disc.errors import UnsupportedError
+from shlo_disc.locations import source_line
 from shlo_disc.mlir import ir
 
 __all__ = ["constant_bytes"]
@@ -35,7 +37,14 @@ def constant_bytes(op: ir.Operation) -> npt.NDArray[np.uint8]:
     shape = tuple(kind.shape)
     value = op.attributes["value"]
     if isinstance(value, ir.DenseElementsAttr) and value.is_splat:
-        array = np.full(shape, _scalar(value.get_splat_value(), dtype), dtype)
+        try:
+            array = np.full(shape, _scalar(value.get_splat_value(), dtype), dtype)
+        except MemoryError as error:
+            raise MemoryError(
+                f"{source_line(op)}: a constant of type {kind} takes "
+                f"{math.prod(shape) * dtype.itemsize} bytes, which cannot be allocated; compute "
+                "less of it, or broadcast a number where it is used"
+            ) from error
     elif str(kind.element_type) in ("bf16", "f16"):
         array = _from_text(value, dtype, shape)
     else:

@@ -60,10 +60,14 @@ def prepare(
     total = w.once(f"arith.addi {total}, {largest} : i64")
     w.store(total, "%arena", 0, "i64")
     status = w.const(0)
+    # Products of sizes may wrap in i64: an array without elements has sizes of any number. So may
+    # elements that are sizes, which no memory bounds.
+    arrays = [*slots, *(size for sizes in workspaces for size in sizes)]
     if program.size_arguments:
-        # Elements are not bounded by memory as sizes are: products of them may wrap in i64.
-        arrays = [Expr.product(shape) for shape in program.results]
-        arrays += [*slots, *(size for sizes in workspaces for size in sizes)]
+        arrays += [Expr.product(shape) for shape in program.results]
+    else:
+        arrays = [size for size in arrays if _multiplies(size)]
+    if arrays:
         too_large = w.const(len(program.checks) + 1)
         for size in dict.fromkeys(arrays):
             limit = w.once(f"arith.constant {MOST_BYTES:.1f} : f64")
@@ -76,6 +80,15 @@ def prepare(
         "func.func @prepare(%sizes: !llvm.ptr, %symbols: !llvm.ptr, %results: !llvm.ptr, "
         "%arena: !llvm.ptr) -> i64",
         f"{status} : i64",
+    )
+
+
+def _multiplies(size: Expr) -> bool:
+    """Whether `size` multiplies sizes with each other."""
+    return any(
+        sum(power for _, power in monomial) > 1
+        or any(_multiplies(argument) for atom, _ in monomial for argument in atom.args)
+        for monomial, _ in size.terms
     )
 
 

@@ -1,5 +1,7 @@
 #include "py_executable.h"
 
+#include <algorithm>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -63,6 +65,18 @@ PyObject* raise_guard_error(const Executable& executable, int64_t guard, CallArg
   return nullptr;
 }
 
+PyObject* raise_no_memory_for_result(const ProgramSpec& spec, size_t result, const int64_t* shape) {
+  const ResultSpec& of = spec.results[result];
+  std::string text = std::string(dtype_name(of.dtype)) + "[";
+  for (int64_t i = 0; i < of.rank; ++i) text += (i == 0 ? "" : ",") + std::to_string(shape[i]);
+  const int64_t bytes = array_bytes(of.dtype, of.rank, shape);
+  const std::string size = bytes < 0 ? "2^63 bytes or more" : std::to_string(bytes) + " bytes";
+  return PyErr_Format(PyExc_MemoryError,
+                      "%s: result %zu is %s] and takes %s, which cannot be allocated; call with "
+                      "smaller arrays or return less",
+                      spec.name.c_str(), result, text.c_str(), size.c_str());
+}
+
 }  // namespace
 
 PyObject* PyExecutable::call(disc_run host, Marks* marks, JaxBridge* bridge,
@@ -84,7 +98,10 @@ PyObject* PyExecutable::call(disc_run host, Marks* marks, JaxBridge* bridge,
   const int64_t* shape = sizes.data();
   for (size_t i = 0; i < count; ++i) {
     bytes[i] = array_bytes(spec.results[i].dtype, spec.results[i].rank, shape);
-    if (bytes[i] < 0 || arena_bytes < 0) {
+    const bool possible = std::all_of(shape, shape + spec.results[i].rank,
+                                      [](int64_t size) { return size >= 0; });
+    if (possible && bytes[i] < 0) return raise_no_memory_for_result(spec, i, shape);
+    if (!possible || arena_bytes < 0) {
       return PyErr_Format(PyExc_RuntimeError,
                           "%s computed an impossible size for result %zu; this is a bug of "
                           "shlo_disc: a guard is missing",
@@ -111,21 +128,37 @@ PyObject* PyExecutable::call(disc_run host, Marks* marks, JaxBridge* bridge,
   for (const auto& [argument, result] : spec.reuses) {
     if (reused[result]) pointers[result] = arguments.pointers()[argument];
   }
-  bool done = true;
+  bool done = true, has_arena = false;
+  size_t refused = count;  // the result there is no memory for
   {
     const WithoutGil without_gil;
     for (size_t i = 0; done && i < count; ++i) {
       if (pointers[i] != nullptr) continue;
       done = blocks.acquire(i, bytes[i]);
       if (done) pointers[i] = blocks.data(i);
+      else refused = i;
     }
     const ScopedBlock arena(done ? pool_acquire(static_cast<size_t>(arena_bytes), Hold::kCall)
                                  : nullptr);
-    done = arena.get() != nullptr &&
+    has_arena = arena.get() != nullptr;
+    done = has_arena &&
            executable_->run(host, marks, arguments.pointers(), pointers.data(), symbols.data(),
                             arena.get()->data, arguments.owners());
   }
-  if (!done) return PyErr_NoMemory();
+  if (refused != count) {
+    shape = sizes.data();
+    for (size_t i = 0; i < refused; ++i) shape += spec.results[i].rank;
+    return raise_no_memory_for_result(spec, refused, shape);
+  }
+  if (!done) {
+    return has_arena ? PyErr_Format(PyExc_MemoryError,
+                                    "%s: the working memory of a kernel cannot be allocated",
+                                    spec.name.c_str())
+                     : PyErr_Format(PyExc_MemoryError,
+                                    "%s: temporary values take %lld bytes, which cannot be "
+                                    "allocated; call with smaller arrays",
+                                    spec.name.c_str(), static_cast<long long>(arena_bytes));
+  }
   if (spec.donates && !arguments.forget_foreign()) return nullptr;
 
   PyRef list(PyList_New(static_cast<Py_ssize_t>(count)));
