@@ -1,0 +1,187 @@
+"""Runs many small jobs in child processes, so that a crash or a hang costs one job.
+
+Used by the random programs (`tests/fuzz`) and the sweep over functions (`tests/functions`).
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import multiprocessing
+import multiprocessing.connection
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+__all__ = ["Ended", "Server", "outcomes", "prepare"]
+
+Job = TypeVar("Job")
+
+BATCH = 20
+"""Jobs of one child: starting a child takes as long as two jobs."""
+
+LIMIT_S = 180
+"""A job takes one to two seconds; on a busy machine ten."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A job without an outcome."""
+
+    kind: str
+    """crash or hang."""
+    message: str
+
+
+def prepare() -> None:
+    """Set what children inherit; called before JAX computes anything."""
+    os.environ["JAX_PLATFORMS"] = "cpu"
+    os.environ.setdefault("SHLO_DISC_SPEC", "1")
+    flags = os.environ.get("XLA_FLAGS", "")
+    for flag in ("--xla_backend_optimization_level=0", "--xla_allow_excess_precision=false"):
+        if flag not in flags:
+            flags = f"{flags} {flag}".strip()
+    os.environ["XLA_FLAGS"] = flags
+
+
+def outcomes(
+    work: Callable[[Job], Any],
+    jobs: Sequence[Job],
+    processes: int,
+    *,
+    limit_s: float = LIMIT_S,
+    stop: Callable[[], bool] = lambda: False,
+) -> Iterator[tuple[Job, Any]]:
+    """Every job and what `work` returns for it, or :class:`Ended`, as they come.
+
+    `work` is a function of a module and the jobs are distinct: both are pickled.
+    """
+    waiting = list(jobs)
+    children: list[_Child] = []
+    slow: list[Job] = []
+    try:
+        while (waiting or children) and not stop():
+            while waiting and len(children) < processes:
+                children.append(_Child(work, waiting[:BATCH]))
+                del waiting[:BATCH]
+            ready = multiprocessing.connection.wait([c.pipe for c in children], timeout=1)
+            for child in list(children):
+                ended: Ended | None = None
+                if child.pipe in ready:
+                    try:
+                        outcome = child.pipe.recv()
+                        child.since = time.monotonic()
+                        yield child.left.pop(0), outcome
+                        continue
+                    except EOFError:
+                        child.process.join()
+                        if child.left:
+                            ended = _crash(child.process.exitcode)
+                elif time.monotonic() - child.since > limit_s:
+                    ended = _hang(limit_s)
+                else:
+                    continue
+                children.remove(child)
+                _end(child.process)
+                if ended:
+                    job, *rest = child.left
+                    if ended.kind == "hang" and job not in slow:
+                        slow.append(job)  # a busy machine: once more
+                        rest.append(job)
+                    else:
+                        yield job, ended
+                    waiting[:0] = rest
+    finally:
+        for child in children:
+            _end(child.process)
+
+
+class Server:
+    """Does one job after the other in a process of its own, a new one after a crash."""
+
+    def __init__(self, work: Callable[[Any], Any], limit_s: float = LIMIT_S) -> None:
+        self._work = work
+        self._limit_s = limit_s
+        self._process: Any = None
+        self._pipe: Any = None
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, *args: object) -> None:
+        self._end()
+
+    def outcome(self, job: Any) -> Any:
+        """What `work` returns for the job, or :class:`Ended`."""
+        if self._process is None:
+            context = _context()
+            self._pipe, theirs = context.Pipe()
+            self._process = context.Process(target=_serve, args=(self._work, theirs))
+            self._process.start()
+            theirs.close()
+        try:
+            self._pipe.send(job)
+            if self._pipe.poll(self._limit_s):
+                return self._pipe.recv()
+            ended = _hang(self._limit_s)
+        except (EOFError, ConnectionError):
+            self._process.join()
+            ended = _crash(self._process.exitcode)
+        self._end()
+        return ended
+
+    def _end(self) -> None:
+        if self._process is not None:
+            _end(self._process)
+            self._pipe.close()
+            self._process = None
+
+
+class _Child:
+    """A process that does some of the jobs."""
+
+    def __init__(self, work: Callable[[Any], Any], jobs: list[Any]) -> None:
+        context = _context()
+        self.left = jobs
+        self.pipe, theirs = context.Pipe(duplex=False)
+        self.process = context.Process(target=_do, args=(work, jobs, theirs))
+        self.process.start()
+        theirs.close()
+        self.since = time.monotonic()
+
+
+def _context() -> Any:
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["jax.numpy", "shlo_disc"])
+    return context
+
+
+def _do(work: Callable[[Any], Any], jobs: Sequence[Any], pipe: Any) -> None:
+    faulthandler.disable()  # a crash prints no stack here: its job is known
+    for job in jobs:
+        pipe.send(work(job))
+
+
+def _serve(work: Callable[[Any], Any], pipe: Any) -> None:
+    faulthandler.disable()
+    while True:
+        try:
+            job = pipe.recv()
+        except EOFError:
+            return
+        pipe.send(work(job))
+
+
+def _crash(code: int | None) -> Ended:
+    return Ended("crash", f"the process ended with {code}")
+
+
+def _hang(limit_s: float) -> Ended:
+    return Ended("hang", f"no answer after {limit_s} s")
+
+
+def _end(process: Any) -> None:
+    if process.is_alive():
+        process.kill()
+    process.join()

@@ -1,0 +1,37 @@
+"""`python -m tests.functions -j 2`: every function of the table beside `jax.jit`."""
+
+from __future__ import annotations
+
+import collections
+import re
+
+import click
+
+from tests import children
+
+
+@click.command()
+@click.option("-j", "--jobs", default=2, show_default=True, help="Processes.")
+@click.option("--only", default="", help="Names that match this regular expression.")
+@click.option("-v", "--verbose", is_flag=True, help="Every function as it is done.")
+def main(jobs: int, only: str, verbose: bool) -> None:
+    """Print what became of every function; exit status 1 if one is wrong or too many recompile."""
+    children.prepare()
+    from tests.functions.sweep import run, summary
+    from tests.functions.table import names, unlisted
+
+    chosen = [name for name in names() if re.search(only, name)]
+    found = {}
+    for name, finding in run(chosen, jobs):
+        found[name] = finding
+        if verbose or finding.state != "one compilation":
+            count = f" ({finding.compilations})" if finding.compilations else ""
+            print(f"{name}: {finding.state}{count} {finding.message}"[:600], flush=True)
+    text, good = summary(found)
+    missing = [] if only else unlisted()
+    print("\n".join([*missing, text]))
+    raise SystemExit(0 if good and not missing else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,110 @@
+"""One function through `shlo_disc.jit` beside `jax.jit`, at every pair of sizes of its case."""
+
+from __future__ import annotations
+
+import re
+import traceback
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+import shlo_disc
+from tests.functions.cases import arrays
+from tests.functions.table import function_of, case_of
+from tests.models.harness import allowed_error, error_of, in_float64, is_float
+
+__all__ = ["GOOD", "Finding", "check"]
+
+GOOD = ("one compilation", "more compilations", "unsupported")
+
+UNSUPPORTED = re.compile(
+    r"complex|stablehlo\.fft|custom_call @|calls back into Python|float8|lapack|type .* not"
+)
+"""An UnsupportedError has to name one of these: an operation or a type that is not compiled."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What became of a function."""
+
+    state: str
+    """One of `GOOD`, or: wrong, error, refused (by `jax.jit`), crash, hang."""
+    message: str = ""
+    compilations: int = 0
+
+
+def check(name: str) -> Finding:
+    """Call the function at every pair of sizes."""
+    case, function = case_of(name), function_of(name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        calls = [arrays(case, n, m) for n, m in case.sizes]
+        reference = jax.jit(function)
+        try:
+            expected = [jax.block_until_ready(reference(*call)) for call in calls]
+        except Exception as error:
+            return Finding("refused", _text(error))
+        f = shlo_disc.jit(function)
+        for call, want in zip(calls, expected, strict=True):
+            try:
+                got = jax.block_until_ready(f(*call))
+            except shlo_disc.UnsupportedError as error:
+                known = UNSUPPORTED.search(str(error))
+                return Finding("unsupported" if known else "error", _text(error))
+            except Exception as error:
+                return Finding("error", _text(error))
+            if found := _difference(function, call, got, want, case.exact):
+                return Finding("wrong", f"{[np.shape(a) for a in call]}: {found}")
+    count = f.cache_info().misses
+    if count > 1:
+        return Finding("more compilations", "; ".join(f.guards()), count)
+    return Finding("one compilation", "", count)
+
+
+def _difference(function: Any, call: list[Any], got: Any, want: Any, exact: bool) -> str:
+    """What is wrong with a result; the empty text if nothing is."""
+    ours, theirs = jax.tree.structure(got), jax.tree.structure(want)
+    if ours != theirs:
+        return f"structure {ours} instead of {theirs}"
+    truth: list[Any] = []
+    for index, (g, w) in enumerate(zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True)):
+        if not isinstance(g, jax.Array):
+            return f"result {index} is a {type(g).__name__}"
+        if (g.shape, g.dtype, g.weak_type) != (w.shape, w.dtype, w.weak_type):
+            return f"result {index} is {g.aval} instead of {w.aval}"
+        if jax.dtypes.issubdtype(g.dtype, jax.dtypes.prng_key):
+            g, w = jax.random.key_data(g), jax.random.key_data(w)
+        g, w = np.asarray(g), np.asarray(w)
+        if exact or not is_float(g):
+            if not np.array_equal(g, w, equal_nan=is_float(g)):
+                return f"result {index}: {_shown(g)} instead of {_shown(w)}"
+            continue
+        eps = float(jax.numpy.finfo(g.dtype).eps)
+        if error_of(g, w.astype(np.float64)) <= 4 * eps * _largest(w):
+            continue
+        # Rounding that grows, as in linear algebra: we may err twice as much as XLA does.
+        truth = truth or jax.tree.leaves(in_float64(function)(*call))
+        exactly = np.asarray(truth[index], np.float64)
+        error, theirs_error = error_of(g, exactly), error_of(w, exactly)
+        if not error <= 4 * allowed_error(theirs_error, exactly, eps):
+            return f"result {index} is off by {error:.3g}, XLA by {theirs_error:.3g}: {_shown(g)} instead of {_shown(w)}"
+    return ""
+
+
+def _largest(array: np.ndarray) -> float:
+    finite = array[np.isfinite(array)].astype(np.float64)
+    return float(np.abs(finite).max(initial=0.0))
+
+
+def _shown(array: np.ndarray) -> str:
+    return np.array2string(array, threshold=12, edgeitems=3).replace("\n", "")
+
+
+def _text(error: Exception) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = [f for f in frames if "shlo_disc/" in f.filename] or frames
+    where = f"{ours[-1].filename.split('shlo_disc/')[-1]}:{ours[-1].lineno}"
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:400]} ({where})"
