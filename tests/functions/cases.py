@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
-__all__ = ["SIZES", "Case", "Leave", "arrays", "case", "each", "sampled"]
+__all__ = ["SIZES", "Case", "Leave", "arrays", "case", "each"]
 
 SIZES = ((5, 4), (1, 6), (9, 1), (70, 3))
 """The sizes n and m of the four calls."""
@@ -43,11 +43,6 @@ def case(*given: Any, **options: Any) -> Case:
 def each(names: str, *given: Any, **options: Any) -> dict[str, Case]:
     """The same arguments for every name."""
     return {name: case(*given, **options) for name in names.split()}
-
-
-def sampled(names: str, *arguments: str) -> dict[str, Case]:
-    """Random functions of a key and arrays, whose results have the shape of the last array."""
-    return {name: case("key:", *arguments, exact=True) for name in names.split()}
 
 
 def _real(rng: Any, shape: Any) -> np.ndarray:
@@ -85,6 +80,11 @@ def _probabilities(rng: Any, shape: Any) -> np.ndarray:
     return (parts / parts.sum(-1, keepdims=True)).astype(np.float32)
 
 
+def _keys(_: Any, shape: Any) -> jax.Array:
+    key = jax.random.key(7)
+    return jax.random.split(key, shape) if shape else key
+
+
 KINDS: dict[str, Callable[..., Any]] = {
     "real": _real,
     "positive": _uniform(0.1, 3),
@@ -107,7 +107,7 @@ KINDS: dict[str, Callable[..., Any]] = {
     "symmetric": _symmetric,
     "lower": lambda rng, shape: np.tril(_well(rng, shape)),
     "probabilities": _probabilities,
-    "key": lambda rng, shape: jax.random.split(jax.random.key(7), shape) if shape else jax.random.key(7),
+    "key": _keys,
 }  # fmt: skip
 """What numbers an argument has; `index(n)` is an integer in [0, n)."""
 

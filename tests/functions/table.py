@@ -7,7 +7,14 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from tests.functions import table_lax, table_linalg, table_nn, table_numpy, table_random, table_scipy
+from tests.functions import (
+    table_lax,
+    table_linalg,
+    table_nn,
+    table_numpy,
+    table_random,
+    table_scipy,
+)
 from tests.functions.cases import Case, Leave
 
 __all__ = ["MODULES", "case_of", "function_of", "names", "public", "unlisted"]
@@ -43,7 +50,10 @@ def case_of(name: str) -> Case:
 def function_of(name: str) -> Callable[..., Any]:
     """What is compiled: the function of arrays of a case."""
     module, last = _split(name)
-    public_function = getattr(importlib.import_module(module), last.partition("/")[0])
+
+    def public_function(*values: Any) -> Any:
+        return getattr(importlib.import_module(module), last.partition("/")[0])(*values)
+
     return case_of(name).function or public_function
 
 
@@ -67,7 +77,10 @@ def unlisted() -> list[str]:
         covered = {name.partition("/")[0] for name in cases}
         left_out = {name for several in leave.values() for name in several.split()}
         known = public(module).keys()
-        found += [f"{module}.{n}: neither in the table nor left out" for n in sorted(known - covered - left_out)]
+        found += [
+            f"{module}.{n}: neither in the table nor left out"
+            for n in sorted(known - covered - left_out)
+        ]
         found += [f"{module}.{n}: not public" for n in sorted((covered | left_out) - known)]
         found += [f"{module}.{n}: in the table and left out" for n in sorted(covered & left_out)]
     return found

@@ -11,7 +11,7 @@ __all__ = ["LAX", "LEFT_OUT"]
 
 ELEMENTWISE = {
     **each(
-        "abs asinh atan bessel_i0e bessel_i1e cbrt ceil conj cos cosh digamma erf erfc exp exp2 expm1 floor "
+        "abs asinh atan bessel_i0e bessel_i1e cbrt ceil cos cosh digamma erf erfc exp exp2 expm1 floor "
         "is_finite lgamma logistic neg round sign sin sinh square tan tanh",
         "n m",
     ),
@@ -30,7 +30,10 @@ ELEMENTWISE = {
     "clamp/arrays": case("n m", "n m", "n m"),
     "complex": case("n m", "n m"),
     "conj": case("n m"),
-    **each("imag real", "n m"),
+    **{
+        name: case(lambda x, y, f=getattr(lax, name): f(lax.complex(x, y)), "n m", "n m")
+        for name in ("imag", "real")
+    },
     "integer_pow": case(lambda x: lax.integer_pow(x, 3), "n m"),
     "nextafter": case("n m", "n m"),
     "polygamma": case(lambda x: lax.polygamma(jnp.full_like(x, 2.0), x), "positive: n m"),
@@ -112,9 +115,7 @@ REDUCTIONS = {
     "associative_scan": case(lambda x: lax.associative_scan(jnp.maximum, x), "n m"),
 }  # fmt: skip
 
-ROWS = lax.GatherDimensionNumbers(
-    offset_dims=(1,), collapsed_slice_dims=(0,), start_index_map=(0,)
-)
+ROWS = lax.GatherDimensionNumbers(offset_dims=(1,), collapsed_slice_dims=(0,), start_index_map=(0,))
 INTO_ROWS = lax.ScatterDimensionNumbers(
     update_window_dims=(1,), inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,)
 )

@@ -94,10 +94,10 @@ REDUCTIONS = {
     "sort_complex": case("n"),
     "sort/descending": case(lambda x: jnp.sort(x, axis=0, descending=True), "n m"),
     "argsort/descending": case(lambda x: jnp.argsort(x, descending=True), "index(4): n m"),
-    "unwrap": case("n m"),
-    "diff": case("n m"),
+    "unwrap": case("n m+1"),
+    "diff": case("n m+1"),
     "diff/second": case(lambda x: jnp.diff(x, n=2, axis=0, prepend=0.0, append=x[:1]), "n m"),
-    "ediff1d": case("n"),
+    "ediff1d": case("n+1"),
     "gradient": case("n+1 m+1"),
 }  # fmt: skip
 
@@ -236,13 +236,13 @@ PRODUCTS = {
     "convolve/same": case(lambda x, y: jnp.convolve(x, y, mode="same"), "n", "3"),
     "correlate": case(lambda x, y: jnp.correlate(x, y, mode="full"), "n", "m"),
     "corrcoef": case("n+1 m+1"),
-    "cov": case("n m+1"),
+    "cov": case("n+1 m+1"),
     "cov/two": case("n+1", "n+1"),
     "poly": case("n", sizes=((5, 4), (1, 6), (9, 1), (12, 3))),
     "polyadd": case("n", "m"),
     "polysub": case("n", "m"),
     "polymul": case("n", "m"),
-    "polyder": case("n"),
+    "polyder": case("n+1"),
     "polyint": case("n"),
     "polyval": case("m", "n"),
     "polydiv": case("n", "2"),
@@ -256,7 +256,7 @@ CREATION = {
     "arange/step": case(lambda x: jnp.arange(1, 2 * x.shape[0], 2), "n m"),
     "arange/float": case(lambda x: jnp.arange(x.shape[0], dtype="float32"), "n"),
     **{
-        name: case(lambda x, f=getattr(jnp, name): f(x.shape[0]), "n")
+        name: case(lambda x, name=name: getattr(jnp, name)(x.shape[0]), "n")
         for name in "bartlett blackman hamming hanning eye identity tri".split()
     },
     "kaiser": case(lambda x: jnp.kaiser(x.shape[0], 3.0), "n"),

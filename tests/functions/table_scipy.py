@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import jax.numpy as jnp
 import jax.scipy.ndimage
 import jax.scipy.optimize
-import jax.scipy.signal as signal
 import jax.scipy.sparse.linalg as iterative
-import jax.scipy.special as special
-from jax.scipy import stats
+from jax.scipy import signal, special, stats
 
 from tests.functions.cases import Case, Leave, case, each
 
@@ -45,8 +42,8 @@ SPECIAL = {
 
 SIGNAL = {
     **each("convolve correlate", "n", "m"),
-    "convolve/two": case(lambda x, y: signal.convolve(x, y, mode="same"), "n m", "3 2"),
-    **each("convolve2d correlate2d", "n m", "3 2"),
+    "convolve/two": case(lambda x, y: signal.convolve(x, y, mode="same"), "n+2 m+1", "3 2"),
+    **each("convolve2d correlate2d", "n+2 m+1", "3 2"),
     "fftconvolve": case("n", "m"),
     "detrend": case("n m+1"),
     "detrend/constant": case(lambda x: signal.detrend(x, type="constant"), "n m"),
