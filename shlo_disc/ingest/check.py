@@ -91,9 +91,9 @@ def check_normal_form(module: ir.Module) -> None:
             seen.add(kind)
 
     def visit(op: ir.Operation) -> None:
-        _check_op(op)
-        for result in op.results:
+        for result in op.results:  # first: the bindings cannot read constants of other types
             check(result.type, op)
+        _check_op(op)
         for region in op.regions:
             for block in region:
                 for argument in block.arguments:

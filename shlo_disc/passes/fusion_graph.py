@@ -9,6 +9,7 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.reductions import reduction_runs
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.errors import UnsupportedError
+from shlo_disc.locations import source_line
 from shlo_disc.mlir import ir
 from shlo_disc.passes.op_classes import (
     CONTROL,
@@ -398,8 +399,8 @@ def opaque_kind(op: ir.Operation) -> str:
     elif name in OPAQUE_KIND:
         return OPAQUE_KIND[name]
     raise UnsupportedError(
-        f"{name} is not supported yet (at {op.location}); keep this part of the program outside "
-        "shlo_disc.jit or express it with operations listed in docs/ops.md"
+        f"{source_line(op)}: {name} is not supported yet; keep this part of the program outside "
+        "shlo_disc.jit"
     )
 
 

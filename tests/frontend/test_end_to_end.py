@@ -96,3 +96,19 @@ def test_stages_of_the_real_compiler():
 def test_what_the_compiler_does_not_cover_is_an_error():
     with pytest.raises(shlo_disc.UnsupportedError, match="f8E4M3FN"):
         shlo_disc.jit(lambda x: x + x)(jnp.ones(3, jnp.float8_e4m3fn))
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (jnp.linalg.matrix_rank, r"\.py:\d+: lapack_sgesdd_ffi is not supported yet"),
+        (jnp.linalg.cholesky, r"\.py:\d+: lapack_spotrf_ffi is not supported yet"),
+        (jnp.linalg.eigvals, "complex<f32> is not compiled"),
+        (lambda x: (x * 1j).real, "complex<f32> is not compiled"),
+        (lambda x: jax.lax.linalg.ormqr(x, x[0], x), r"custom_call @lapack_sormqr_ffi is not supp"),
+    ],
+    ids=["sharding rule", "lapack", "complex constant", "complex", "not exported"],
+)
+def test_linear_algebra_and_complex_numbers_are_refused_by_name(function, said):
+    with pytest.raises(shlo_disc.UnsupportedError, match=said):
+        shlo_disc.jit(function)(F(4, 4))

@@ -32,8 +32,14 @@ def test_constraints_of_exported_and_lowered_programs_go(mesh):
         assert "stablehlo.add" in text
 
 
-def test_attributes_go_whatever_they_hold():
-    attribute = '#sdy.sharding<@mesh, [{"x":(1)2, "]"}, {}], replicated={"y"}>'
+@pytest.mark.parametrize(
+    "attribute",
+    [
+        '#sdy.sharding<@mesh, [{"x":(1)2, "]"}, {}], replicated={"y"}>',
+        "#sdy.op_sharding_rule<([i, j])->([k], [m, n]) {i=5, j=4, k=5, m=4, n=5}, custom>",
+    ],
+)
+def test_attributes_go_whatever_they_hold(attribute):
     text = (
         f'func.func @main(%a: tensor<4xf32> {{sdy.sharding = {attribute}, jax.name = "a"}})'
         " -> tensor<4xf32> {\n  return %a : tensor<4xf32>\n}"
