@@ -22,7 +22,7 @@ with jax and jaxlib 0.10.2 (Python 3.11) and 0.12.0.1 (Python 3.12);
 * `register_exclusion` (twice): our frames stay out of locations and tracebacks. `summarize`: the
   line of an equation.
 * `Literal`: numbers in jaxprs, to compare two traces.
-* `replace_function`, `use_length`, `use_index`: functions of JAX that want constant sizes
+* `replace_function`, `use_builtins`, `use_index`: functions of JAX that want constant sizes
   (`frontend/generic.py`).
 * `jaxprs_in_params`: nested jaxprs, to find every reshape.
 * `export_whole`: `jax.export.export` that leaves `erfc` and `erf_inv` whole, by lowering rules of
@@ -62,6 +62,7 @@ from jax._src.lib.mlir.dialects import hlo as _hlo  # type: ignore[attr-defined]
 from jaxlib import _jax
 
 __all__ = [
+    "CACHE_TYPE",
     "JAX_TYPES",
     "ArrayImpl",
     "DimExpr",
@@ -78,14 +79,16 @@ __all__ = [
     "is_library_file",
     "key_impl",
     "manual_axes",
+    "max_size",
+    "min_size",
     "replace_function",
     "reshapes_of",
     "scan_operands",
     "shaped_array",
     "size_as_array",
     "trace_context",
+    "use_builtins",
     "use_index",
-    "use_length",
     "varying_alike",
     "wide_device_put",
 ]
@@ -114,7 +117,21 @@ def scan_operands(params: Mapping[str, Any]) -> tuple[int, int]:
 
 
 _FUNCTIONS_OF_SIZES = {
+    "_conv": "jax._src.numpy.lax_numpy",
+    "_convolve_nd": "jax._src.scipy.signal",
+    "_linspace": "jax._src.numpy.array_creation",
+    "_pad_symmetric_or_reflect": "jax._src.numpy.lax_numpy",
+    "_pad_wrap": "jax._src.numpy.lax_numpy",
     "_squeeze": "jax._src.numpy.lax_numpy",
+    "_tile_to_size": "jax._src.numpy.lax_numpy",
+    "bartlett": "jax._src.numpy.window_functions",
+    "blackman": "jax._src.numpy.window_functions",
+    "hamming": "jax._src.numpy.window_functions",
+    "hanning": "jax._src.numpy.window_functions",
+    "kaiser": "jax._src.numpy.window_functions",
+    "polyadd": "jax._src.numpy.polynomial",
+    "resize": "jax._src.numpy.lax_numpy",
+    "scan": "jax._src.lax.control_flow.loops",
     "_searchsorted_scan_impl": "jax._src.numpy.hijax",
     "_shuffle": "jax._src.random.core",
     "_infer_scan_length": "jax._src.lax.control_flow.loops",
@@ -122,12 +139,7 @@ _FUNCTIONS_OF_SIZES = {
     "concrete_or_error": "jax._src.core",
     "_const": "jax._src.lax.lax",
 }
-_MODULES_THAT_COUNT = (
-    "jax._src.numpy.lax_numpy",
-    "jax._src.numpy.hijax",
-    "jax._src.numpy.polynomial",
-    "jax._src.random.core",
-)
+_MODULES_THAT_COUNT = ("jax._src.numpy.", "jax._src.scipy.", "jax._src.random.", "jax._src.nn.")
 
 
 def replace_function(name: str, replacement: Callable[..., Any]) -> bool:
@@ -146,11 +158,19 @@ def replace_function(name: str, replacement: Callable[..., Any]) -> bool:
     return True
 
 
-def use_length(length: Callable[[Any], Any]) -> None:
-    """Let modules of JAX that ask for `len` of arrays use `length` instead."""
-    for name in _MODULES_THAT_COUNT:
-        if name in sys.modules:
-            sys.modules[name].__dict__.setdefault("len", length)
+_counted: set[str] = set()
+
+
+def use_builtins(builtins: Mapping[str, Callable[..., Any]]) -> None:
+    """Let modules of JAX that count elements use these functions for Python's of the same name.
+
+    Modules loaded later are found by another call.
+    """
+    for name in [n for n in sys.modules if n.startswith(_MODULES_THAT_COUNT)]:
+        if name not in _counted:
+            _counted.add(name)
+            for key, function in builtins.items():
+                vars(sys.modules[name]).setdefault(key, function)
 
 
 class _Operator:
@@ -171,6 +191,12 @@ def use_index(index: Callable[[Any], Any]) -> None:
 
 size_as_array = _shape_poly._dim_as_value
 """`(size) -> array`: a symbolic size as a traced integer."""
+
+min_size = _core.min_dim
+max_size = _core.max_dim
+
+CACHE_TYPE: type = type(_util.weakref_lru_cache(lambda key: key))
+"""The type of JAX's caches that are written in C++."""
 
 JAX_TYPES: tuple[type, ...] = (_jax.PjitFunction,)
 """Types of callables whose C++ code hashes and compares static arguments."""
@@ -246,7 +272,16 @@ _REDUCTIONS = (
     _reduction(_lax.max_p, _parallel.pmax_p, _lax.reduce_max),
     _reduction(_lax.min_p, _parallel.pmin_p, _lax.reduce_min),
 )
+
+
+def _inlined(context: Any, *args: Any, jaxpr: Any, **_: Any) -> Any:
+    """The lowering rule of `lax.composite`: what it computes; JAX's own has no symbolic sizes."""
+    rule = _mlir.lower_fun(_core.jaxpr_as_fun(jaxpr), multiple_results=True)
+    return rule(context, *args)
+
+
 _WHOLE = (
+    (_lax.composite_p, _inlined),
     (_special.erfc_p, _whole("chlo.erfc", _chlo.erfc)),
     (_special.erf_inv_p, _whole("chlo.erf_inv", _chlo.erf_inv)),
 )

@@ -19,13 +19,14 @@ import ml_dtypes
 import numpy as np
 import opt_einsum
 
-from shlo_disc.jax_private import JAX_TYPES, is_library_file
+from shlo_disc.jax_private import CACHE_TYPE, JAX_TYPES, is_library_file
 
 __all__ = [
     "Asker",
     "asker_of",
     "asking_function",
     "calls_cache",
+    "compares_keys",
     "line_of",
     "line_of_program",
     "range_asked",
@@ -155,6 +156,11 @@ def _calls_jax(frame: FrameType) -> bool:
 def calls_cache(frame: FrameType | None) -> bool:
     """True if the frame is at a call of a `functools.lru_cache`; a miss of it runs the function."""
     return frame is not None and isinstance(_callee(frame), functools._lru_cache_wrapper)
+
+
+def compares_keys(frame: FrameType) -> bool:
+    """True if a frame of JAX is at a call of a cache, which compares sizes as keys."""
+    return isinstance(_callee(frame), (CACHE_TYPE, functools._lru_cache_wrapper))
 
 
 def _callee(frame: FrameType) -> Any:

@@ -158,6 +158,7 @@ class Choice:
         self, a: Expr, b: Expr, reason: str, where: str, *, even_fixed: bool = False
     ) -> dict[str, Expr] | None:
         """Two sizes that are equal in this call become equal always; the replacements, or None."""
+        a, b = _within_bounds(a, b), _within_bounds(b, a)
         if a == b:
             return {}
         for mod, zero in ((a, b), (b, a)):
@@ -386,3 +387,20 @@ def data_groups(leaves: Sequence[Leaf], weights: set[int]) -> frozenset[int]:
         for group in groups - sure
         if not {leaves[k].shape for k in members[group] if leaves[k].shape} <= known
     )
+
+
+def _within_bounds(size: Expr, other: Expr) -> Expr:
+    """`e` for a size `max(e, 2)` that equals 4, or `min(e, 8)`: the bound is not reached."""
+    while len(size.terms) == 1 and other.is_const:
+        (monomial, coefficient), *_ = size.terms
+        if coefficient != 1 or len(monomial) != 1 or monomial[0][1] != 1:
+            break
+        atom = monomial[0][0]
+        bounds = [k for k, bound in enumerate(atom.args) if bound.is_const]
+        if atom.op not in ("max", "min") or len(bounds) != 1:
+            break
+        bound = atom.args[bounds[0]].value
+        if bound >= other.value if atom.op == "max" else bound <= other.value:
+            break
+        size = atom.args[1 - bounds[0]]
+    return size

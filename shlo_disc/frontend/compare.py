@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from shlo_disc.frontend.generic import MARK
+from shlo_disc.frontend.marks import CLOSED, MARK
 from shlo_disc.frontend.sizes import evaluate
 from shlo_disc.jax_private import Literal, equation_line, scan_operands
 
@@ -167,7 +167,11 @@ class _Reader:
             operands = [_read(values, atom) for atom in equation.invars]
             name = equation.primitive.name
             results: list[_Value]
-            if name in INLINED and str(equation.params.get("name", "")).startswith(MARK):
+            called = str(equation.params.get("name", "")) if name in INLINED else ""
+            if called.startswith(CLOSED):
+                results = [_DATA] * len(equation.outvars)
+                yield self._event(equation, called, [])
+            elif called.startswith(MARK):
                 results = [_DATA] * len(equation.outvars)
                 body, bound = _opened(equation.params[INLINED[name]], operands)
                 self.inside.update(map(_kind, self._run(body, bound)))

@@ -3,20 +3,18 @@
 A few functions of JAX read a number from a size although an answer for every size exists:
 `jnp.squeeze` without axes, `lax.scan(length=n)`, `lax.associative_scan`, `jnp.searchsorted`,
 `jax.random.permutation`, `lax.pmean` of a batch. For arrays whose sizes are symbols of shlo_disc
-they are replaced by the functions of this module; every other call reaches JAX's own function.
-`len` of an array, where functions of `jax.numpy` ask for it (`convolve`, `interp`), gives the
-symbol. The padding of a convolution may be a symbol, too: derivatives of strided ones need it.
+they are replaced by the functions of this module and of `generic_numpy.py`; every other call
+reaches JAX's own function. `len` of an array, where functions of `jax.numpy` and the like ask for
+it, gives the symbol, and `min` and `max` of symbols are symbolic sizes. The padding of a
+convolution may be a symbol, too: derivatives of strided ones need it.
 """
 
 from __future__ import annotations
 
 import functools
-import logging
 import math
 import operator
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -24,51 +22,26 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from shlo_disc.frontend import generic_numpy
+from shlo_disc.frontend.marks import has_symbols, is_marking, marked
 from shlo_disc.frontend.sizes import is_size
-from shlo_disc.jax_private import replace_function, size_as_array, use_index, use_length
+from shlo_disc.jax_private import (
+    max_size,
+    min_size,
+    replace_function,
+    size_as_array,
+    use_builtins,
+    use_index,
+)
 
-__all__ = ["MARK", "REPLACED", "install", "marking"]
-
-_log = logging.getLogger("shlo_disc")
-
-MARK = "shlo_disc_generic_"
-"""Names of inner programs that are written in two ways begin with this."""
-
-
-class _Marking(threading.local):
-    active = False
-
-
-_marking = _Marking()
-
-
-@contextmanager
-def marking() -> Iterator[None]:
-    """Traces inside mark the functions that may be written in another way for symbols.
-
-    Traces with symbols do so, too: there a size may be a constant.
-    """
-    before, _marking.active = _marking.active, True
-    try:
-        yield
-    finally:
-        _marking.active = before
-
-
-def _has_symbols(*shapes: Sequence[Any]) -> bool:
-    return any(is_size(size) for shape in shapes for size in shape)
-
-
-def _marked(name: str, function: Callable[..., Any], *arrays: Any) -> Any:
-    function.__name__ = function.__qualname__ = f"{MARK}{name}"
-    return jax.jit(function)(*arrays)
+__all__ = ["REPLACED", "install"]
 
 
 # ---- replacements: each takes JAX's function first ----------------------------------------------
 
 
 def _squeeze(original: Callable[..., Any], a: Any, axis: Any = None) -> Any:
-    if axis is None and _has_symbols(np.shape(a)):
+    if axis is None and has_symbols(np.shape(a)):
         axis = tuple(k for k, size in enumerate(np.shape(a)) if size == 1)
     return original(a, axis)
 
@@ -84,6 +57,23 @@ def _infer_scan_length(
     if not all(length == other for other in lengths):
         raise ValueError(f"scan got values with different leading axis sizes: {lengths}, {length}.")
     return length
+
+
+def _scan(
+    original: Callable[..., Any],
+    f: Callable[..., Any],
+    init: Any,
+    xs: Any = None,
+    length: Any = None,
+    reverse: bool = False,
+    unroll: int | bool = 1,
+    **named: Any,
+) -> Any:
+    """A loop of symbolic length is not unrolled."""
+    lengths = [length, *(np.shape(x)[0] for x in jax.tree.leaves(xs) if np.ndim(x))]
+    if any(map(is_size, lengths)):
+        unroll = 1
+    return original(f, init, xs, length, reverse, unroll, **named)
 
 
 def _concrete_or_error(
@@ -102,7 +92,7 @@ def _searchsorted_scan_impl(
     unrolled: bool,
 ) -> Any:
     """Bisection with as many rounds as the binary digits of the size."""
-    if not _has_symbols(np.shape(sorted_arr)):
+    if not has_symbols(np.shape(sorted_arr)):
         return original(sorted_arr, query, side=side, dtype=dtype, unrolled=unrolled)
     if query.ndim > 0:
         one = functools.partial(
@@ -144,9 +134,10 @@ def _rounds(count: int) -> int:
 
 def _shuffle(original: Callable[..., Any], key: Any, x: Any, axis: int) -> Any:
     """`jax.random.permutation`: sort by random keys, as often as JAX does for such a size."""
-    if not _has_symbols(np.shape(x)):
+    if not has_symbols(np.shape(x)):
         return original(key, x, axis)
-    rounds = next(k for k in range(8) if x.size <= _last_size(k))  # the answer is a guard
+    # The answer is a guard. One element, of which JAX sorts none, stays where it is.
+    rounds = next(k for k in range(1, 8) if x.size <= _last_size(k))
     for _ in range(rounds):
         key, subkey = jax.random.split(key)
         _, x = lax.sort_key_val(jax.random.bits(subkey, x.shape, np.uint32), x, axis)
@@ -192,7 +183,7 @@ def _associative_scan(
     """
     leaves, tree = jax.tree.flatten(elems)
     symbolic = bool(leaves) and is_size(np.shape(leaves[0])[axis])
-    if not symbolic and not _marking.active:
+    if not symbolic and not is_marking():
         return original(fn, elems, reverse=reverse, axis=axis)
 
     def scan(*arrays: Any) -> Any:
@@ -203,7 +194,7 @@ def _associative_scan(
             return original(fn, values, reverse=reverse, axis=axis)
         return _doubling(fn, values, reverse, axis)
 
-    return _marked("associative_scan", scan, *leaves)
+    return marked("associative_scan", scan, *leaves)
 
 
 def _doubling(fn: Callable[..., Any], elems: Any, reverse: bool, axis: int) -> Any:
@@ -250,6 +241,8 @@ REPLACED: dict[str, Callable[..., Any]] = {
     "associative_scan": _associative_scan,
     "concrete_or_error": _concrete_or_error,
     "_const": _const,
+    "scan": _scan,
+    **generic_numpy.REPLACED,
 }
 """The replacement of every function, by the function's name in JAX."""
 
@@ -265,10 +258,28 @@ def _index(value: Any) -> Any:
     return value if is_size(value) else operator.index(value)
 
 
+def _extreme(builtin: Callable[..., Any], of_two: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    """`min` or `max`; of symbolic sizes a symbolic size, and not the answer for this call."""
+
+    def extreme(*values: Any, **named: Any) -> Any:
+        if len(values) == 1 and not named:
+            values = tuple(values[0])
+        if not named and any(map(is_size, values)):
+            return functools.reduce(of_two, values)
+        return builtin(*values, **named) if len(values) > 1 else builtin(values, **named)
+
+    return extreme
+
+
+_BUILTINS = {"len": _length, "min": _extreme(min, min_size), "max": _extreme(max, max_size)}
+
+_installed: set[str] = set()
+
+
 def install() -> None:
-    """Put the replacements in place, once; a function this JAX does not have is left out."""
-    use_length(_length)
+    """Put the replacements in place; called again when more of JAX may have been imported."""
+    use_builtins(_BUILTINS)
     use_index(_index)
-    for name, replacement in REPLACED.items():
-        if not replace_function(name, replacement):
-            _log.info("this JAX has no function %s; sizes it asks for are constants", name)
+    for name in REPLACED.keys() - _installed:
+        if replace_function(name, REPLACED[name]):
+            _installed.add(name)

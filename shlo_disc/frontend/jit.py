@@ -20,6 +20,7 @@ from jax import export
 
 from shlo_disc import ral
 from shlo_disc.errors import ShapeMismatchError
+from shlo_disc.frontend import generic
 from shlo_disc.frontend.leaves import Leaf, concrete, needs_no_conversion, positional_names
 from shlo_disc.frontend.primitive import CompiledCall, call_program
 from shlo_disc.frontend.stages import Compiled, Lowered
@@ -142,6 +143,7 @@ class JitFunction(ral.Dispatcher):
         if texts and shapes is None:
             raise ValueError("constraints need shapes, which give the sizes their names")
         # Calls that `_entries` knows run without Python where no argument needs a conversion.
+        generic.install()
         super().__init__(
             array_type=ArrayImpl,
             flatten=_flatten,

@@ -57,8 +57,8 @@ def install() -> None:
         if not _installed:
             for name, method in _methods().items():
                 setattr(DimExpr, name, method)
-            generic.install()
             _installed.append(True)
+        generic.install()
 
 
 def _methods() -> dict[str, Any]:

@@ -11,14 +11,17 @@ from __future__ import annotations
 
 import os
 from types import FrameType
+from typing import Any
 
-from shlo_disc.frontend.askers import asking_function, is_of_jax
+from shlo_disc.frontend import marks
+from shlo_disc.frontend.askers import asking_function, compares_keys, is_of_jax
 
 __all__ = [
     "checks_overflow",
     "is_caught",
     "is_for_messages",
     "is_likely_whole",
+    "is_more_than_one",
     "is_probe",
     "name_of_function",
     "of_equality",
@@ -39,7 +42,7 @@ _UNKNOWN_IS_FINE = frozenset(
     (
         "_broadcast_in_dim_fwd_rule", "_index_to_gather", "broadcast_in_dim", "_resize",
         "_scale_and_translate", "filter_singleton_dims", "_compute_newshape",
-        "cancel_divide_tracers", "reshape",
+        "cancel_divide_tracers", "reshape", "diagonal",
     )
 )  # fmt: skip
 """Functions of JAX that are right for every size when an unknown `==` is False: most look for a
@@ -57,10 +60,15 @@ _UNITS_ARE_FINE = frozenset(
         "_broadcast_shapes_uncached", "_broadcast_arrays", "broadcast_shapes", "take_along_axis",
         "_einsum", "matmul", "_matmul", "dot_general", "_dot_general_shape_rule", "_unbroadcast",
         "_broadcast_in_dim_transpose_rule", "broadcast_batcher",
+        "vectorize.py:wrapped",
     )
 )  # fmt: skip
 """Functions of JAX that treat a size of 1 apart: an unknown size takes the general way, which asks
 for equality with its partner."""
+
+_IS_EVEN = frozenset(["rfftfreq"])
+"""Functions of JAX with a case for odd and one for even sizes, where that for even ones is right
+for all."""
 
 _WHOLE_IS_LIKELY = frozenset(("_dynamic_update_slice_shape_rule", "_dynamic_slice_shape_rule"))
 """Functions of JAX that ask for an order. Equal sizes there mean that a dimension is taken whole,
@@ -123,7 +131,7 @@ def of_equality(frame: FrameType | None) -> str:
     """How an unknown `==` of JAX, asked at `frame`, is answered.
 
     `unknown`: with False, as JAX does. `units`: the same for comparisons with -1, 0 and 1.
-    `hint`: with the sizes of the call.
+    `hint`: with the sizes of the call. `equal`: with True, which is right for all.
     """
     function = asking_function(frame)
     if function is None or not is_of_jax(function):
@@ -136,7 +144,11 @@ def of_equality(frame: FrameType | None) -> str:
         return "unknown"
     if name == "broadcast_batcher" and not _batched_alike(function):
         return "unknown"  # it moves the batch to the front, whatever the sizes are
-    return "units" if name in _UNITS_ARE_FINE else "hint"
+    if compares_keys(function):
+        return "unknown"
+    if name in _IS_EVEN:
+        return "equal"
+    return "units" if {name, f"{file}:{name}"} & _UNITS_ARE_FINE else "hint"
 
 
 def name_of_function(frame: FrameType | None) -> str:
@@ -148,6 +160,12 @@ def name_of_function(frame: FrameType | None) -> str:
 def is_likely_whole(frame: FrameType | None) -> bool:
     """True for a function that asks whether a part may be the whole dimension."""
     return name_of_function(frame) in _WHOLE_IS_LIKELY
+
+
+def is_more_than_one(frame: FrameType | None, bound: Any) -> bool:
+    """True if a function that asks whether a size is more than 1 shall hear that it is."""
+    unit = isinstance(bound, int) and bound in (0, 1)
+    return unit and marks.is_more_than_one(name_of_function(frame))
 
 
 def is_caught(frame: FrameType | None, depth: int = 6) -> bool:

@@ -46,6 +46,8 @@ _log = logging.getLogger("shlo_disc")
 Original = Callable[..., Any]
 """JAX's own method of the same name."""
 
+_at_least: Original = DimExpr.__ge__  # before methods.py replaces the method
+
 
 class _Asked:
     """One question about a size of ours: the asker, and the sizes that answer."""
@@ -145,8 +147,14 @@ def equal(size: Any, other: Any, frame: FrameType | None, original: Original) ->
             return False
         if treated == "units" and not same:
             return False  # sizes that had to be equal raise; others take the general way
+        if treated == "equal":
+            return True
     reason = f"{asked.who} compares {as_expr(size)} with {as_expr(other)}"
-    asked.note(size, "==" if same else "!=", other, reason)
+    zero = not isinstance(other, DimExpr) and other == 0
+    if zero and not same and not asked.by_program and _is_at_least(size, 0, _at_least):
+        asked.note(size, ">=", 1, reason)  # as a bound it decides more
+    else:
+        asked.note(size, "==" if same else "!=", other, reason)
     return same
 
 
@@ -232,6 +240,8 @@ def ordered(size: Any, name: str, other: Any, frame: FrameType | None, original:
             raise
         if not is_ours(size) or (isinstance(other, DimExpr) and not is_ours(other)):
             raise
+    if not asked.by_program and policy.is_more_than_one(asked.frame, other):
+        return name in ("__gt__", "__ge__")
     mine, theirs = asked.value(size), asked.value(other)
     answer = ORDER[name](mine, theirs)
     low, high = (size, other) if name in ("__lt__", "__le__") else (other, size)
@@ -256,15 +266,15 @@ def truth(size: Any, frame: FrameType | None, at_least: Original) -> bool:
         return True
     asked = _Asked(size, frame)
     value = asked.value(size)
-    if value == 0 or not _is_known_nonzero(size, at_least):
+    if value == 0 or not _is_at_least(size, 1, at_least):
         reason = f"{asked.who} asks bool({as_expr(size)})"
         asked.note(size, "==" if value == 0 else "!=", 0, reason)
     return value != 0
 
 
-def _is_known_nonzero(size: Any, at_least: Original) -> bool:
+def _is_at_least(size: Any, bound: int, at_least: Original) -> bool:
     try:
-        return bool(at_least(size, 1))
+        return bool(at_least(size, bound))
     except jax.errors.InconclusiveDimensionOperation:
         return False
 

@@ -202,7 +202,14 @@ class _Search(Generic[T]):
             if outcome.error is None or outcome.error.fingerprint != error.fingerprint:
                 choice.__dict__.update(trial.__dict__)
                 return outcome
-        # Several sizes together, then: those that were named, or all of them.
+        # Several sizes together, then: as equal as they are in this call, or numbers, those that
+        # were named or all of them.
+        trial = choice.copy()
+        if trial.merge_equal_sizes():
+            outcome = self.attempt(trial)
+            if outcome.error is None or outcome.error.fingerprint != error.fingerprint:
+                choice.__dict__.update(trial.__dict__)
+                return outcome
         if not choice.pin(
             named or [s for s in choice.live() if s in pinnable], error.sentence, error.where
         ):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,7 +17,6 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.errors import ShapeMismatchError, UnsupportedError
 from shlo_disc.frontend.choice import Choice, data_groups, first_choice
 from shlo_disc.frontend.compare import difference
-from shlo_disc.frontend.generic import marking
 from shlo_disc.frontend.leaves import (
     Leaf,
     abstract,
@@ -27,6 +27,7 @@ from shlo_disc.frontend.leaves import (
     top_level_of,
     type_of,
 )
+from shlo_disc.frontend.marks import marking
 from shlo_disc.frontend.parameters import weights
 from shlo_disc.frontend.plan import Guard, Pattern, Shapes
 from shlo_disc.frontend.primitive import CompiledCall, Program, compiled_once
@@ -43,6 +44,9 @@ _log = logging.getLogger("shlo_disc")
 RECOMPILE_LIMIT = 8
 """More versions than this of one function earn a warning, as in torch.compile."""
 
+
+_CUSTOM_CALL = re.compile(r"no compatibility guarantees.*?custom_call @([\w.]+)", re.DOTALL)
+"""JAX exports no custom calls but those it knows; shlo_disc compiles none of the others."""
 
 _CALLBACK = (
     "{} calls back into Python (jax.debug.print, jax.pure_callback, io_callback; here {}); move "
@@ -480,7 +484,8 @@ class Family:
             args, kwargs = blueprint.with_leaves(specs)
             outer, _tracing.active = _tracing.active, True
             try:
-                with marking():
+                # JAX shall not take inner traces of others, which have no marks.
+                with marking(), checking("symbols"):
                     jaxpr = options.jitted.trace(*args, **kwargs).jaxpr
                 _refuse(options.name, jaxpr, len(specs))
                 # JAX has kept the trace, so this only lowers it.
@@ -489,6 +494,14 @@ class Family:
                 if "host_callbacks" not in str(error):
                     raise
                 raise UnsupportedError(_CALLBACK.format(options.name, "pure_callback")) from error
+            except ValueError as error:
+                called = _CUSTOM_CALL.search(str(error))
+                if called is None:
+                    raise
+                raise UnsupportedError(
+                    f"{options.name}: custom_call @{called[1]} is not supported yet; keep this "
+                    "part of the program outside shlo_disc.jit"
+                ) from error
             finally:
                 _tracing.active = outer
 

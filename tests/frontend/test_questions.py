@@ -10,9 +10,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import jax.scipy.signal as jsp
 import numpy as np
 import pytest
 from jax import export, lax
+from jax._src import util
 
 import shlo_disc
 from shlo_disc.dynamic.expr import Expr
@@ -332,6 +334,121 @@ def test_batches_in_different_places():
     f = jax.vmap(lambda a, b: jnp.where(a > 0, a * b, b).sum(), in_axes=(1, 0))
     same(f, *[(F(n, m), F(m, n)) for n, m in ((4, 4), (3, 5), (6, 2))], misses=1)
     same(f, *[(F(n, m), F(m, n)) for n, m in ((2, 5), (3, 3))], misses=1)
+
+
+ALL_SIZES = {  # right for one element too
+    "borders": lambda x: [
+        jnp.pad(x, (2, 3), mode=mode) for mode in ("reflect", "symmetric", "wrap", "linear_ramp")
+    ],
+    "repeats": lambda x: [jnp.resize(x, 7), jnp.resize(x, (x.shape[0] + 1, 2))],
+    "intervals": lambda x: [
+        jnp.linspace(0.0, x[0], x.shape[0]),
+        jnp.linspace(x[:2].max(), 9, x.shape[0], endpoint=False),
+        jnp.linspace(x, x + 1, x.shape[0], axis=-1),
+        jnp.linspace(x[0], 1, x.shape[0], retstep=True),
+        jnp.linspace(0, 9, x.shape[0], dtype=int),
+    ],
+    "windows": lambda x: [
+        jnp.hanning(x.shape[0]) + jnp.hamming(x.shape[0]) + jnp.bartlett(x.shape[0]),
+        jnp.blackman(x.shape[0]) * jnp.kaiser(x.shape[0], 3.0),
+    ],
+    "polynomials": lambda x: [
+        jnp.polyadd(x, jnp.ones(3)),
+        jnp.polysub(jnp.ones(4), x),
+        jnp.polyval(x, 0.5),
+    ],
+    "diagonals": lambda x: [
+        jnp.diagonal(jnp.outer(x, jnp.arange(4.0))),
+        jnp.fill_diagonal(jnp.outer(x, jnp.arange(5.0)), 7.0, inplace=False),
+        jnp.diag(jnp.outer(jnp.arange(6.0), x), -1),
+    ],
+    "permutation": lambda x: jax.random.permutation(jax.random.key(0), x),
+    "vectorized": lambda x: jnp.vectorize(jnp.dot, signature="(k),(k)->()")(x[:, None], x[:, None]),
+    "an unrolled loop": lambda x: lax.scan(lambda c, v: (c * v, c), 1.0, x, unroll=4),
+    "a composite": lax.composite(lambda y: y * 2 + 1, "my.line"),
+    "constant sizes": lambda x: [  # whose functions are written in two ways all the same
+        x * lax.associative_scan(jnp.add, jnp.arange(4.0))[-1],
+        x + jnp.linspace(0.0, 1.0, 3).sum(),
+        x + jnp.pad(jnp.arange(3.0), 2, mode="reflect").sum(),
+    ],
+}
+
+
+@pytest.mark.parametrize("name", ALL_SIZES)
+def test_functions_of_jax_are_generic_for_one_element_too(name):
+    same(ALL_SIZES[name], *sizes((6, 1, 12, 33)), misses=1)
+
+
+@pytest.mark.parametrize("op", ["convolve", "correlate"])
+def test_convolutions_of_two_symbolic_sizes(op):
+    def f(x, y):
+        found = [getattr(jnp, op)(x, y, mode=mode) for mode in ("full", "same", "valid")]
+        return [*found, getattr(jsp, op)(x, y, mode="full"), getattr(jnp, op)(x, jnp.arange(4))]
+
+    same(f, *[(F(n), F(m)) for n, m in ((6, 4), (1, 5), (5, 1), (4, 6), (3, 4), (33, 7))], misses=1)
+
+
+def test_convolutions_in_two_dimensions():
+    def f(x, y):
+        return [jsp.convolve2d(x, y, mode=mode) for mode in ("full", "same", "valid")]
+
+    same(f, *[(F(n, n + 1), F(m, 2)) for n, m in ((6, 4), (4, 1), (7, 3), (9, 4))], misses=1)
+
+
+def test_a_function_taken_before_it_was_replaced_is_right_too():
+    shlo_disc.jit(jnp.sin)  # replaces them
+    early = jnp.hanning.__wrapped__
+
+    def f(x):
+        return jnp.hanning(x.shape[0]) + early(x.shape[0])
+
+    same(f, *sizes((6, 1, 12, 33)), misses=2)
+
+
+def test_sizes_that_jax_wants_equal_are_one_symbol():
+    def f(x, y):
+        return jnp.lexsort((x, y)), jnp.diag_indices_from(jnp.outer(x, y))
+
+    same(f, *[(F(n), F(n)) for n in (6, 1, 12, 33)], misses=1)
+
+
+def test_a_size_with_a_bound_that_is_not_reached_is_the_size_within():
+    def f(x):
+        rows = jnp.concatenate([x, x])[: x.shape[0] - 2]
+        window = lax.reduce_window(rows, -jnp.inf, lax.max, (3,), (1,), "VALID")
+        return lax.cond(x[0] > 0, lambda: window + 1, lambda: jnp.ones(2))
+
+    same(f, *sizes((6,)), misses=1)
+
+
+def test_a_cache_of_jax_asks_no_question():
+    """Keys with equal hashes are compared; sizes in other keys are no answers."""
+    source = """
+def look_up(cache, anchor, size):
+    return cache(anchor, size)
+
+def hash_of(size):
+    return hash(size)
+"""
+    scope = {}
+    exec(compile(source, f"{jax.__path__[0]}/_src/invented.py", "exec"), scope)
+
+    class Anchor:
+        pass
+
+    @util.weakref_lru_cache
+    def cache(anchor, size):
+        return size
+
+    anchor = Anchor()
+
+    def f(x):
+        size = x.shape[0]
+        scope["look_up"](cache, anchor, scope["hash_of"](size))
+        scope["look_up"](cache, anchor, size)
+        return x * 2
+
+    assert same(f, *sizes((6, 7)), misses=1).guards() == []
 
 
 def test_bisection_of_the_smallest_arrays_and_of_nan():

@@ -1,0 +1,303 @@
+"""Functions of `jax.numpy` that want a constant size, written for a symbolic one.
+
+Each takes JAX's function first, and computes what that function computes for every size.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from shlo_disc.frontend.marks import has_symbols, more_than_one, written_twice
+from shlo_disc.frontend.sizes import is_size
+from shlo_disc.jax_private import max_size, min_size, size_as_array
+
+__all__ = ["REPLACED"]
+
+
+def _array(size: Any) -> Any:
+    """A size as a number that can be compared without a question."""
+    return size_as_array(size) if is_size(size) else jnp.asarray(size)
+
+
+# ---- borders ------------------------------------------------------------------------------------
+
+
+def _bordered(array: Any, pad_width: Any, place: Callable[[Any, Any], Any]) -> Any:
+    """`array` between rows of its own; `place(position, size)` is where the row at a position
+    outside comes from.
+    """
+    for axis, (before, after) in enumerate(pad_width):
+        size = array.shape[axis]
+        parts = [array]
+        if is_size(before) or before > 0:
+            rows = place(jnp.arange(before) - _array(before), _array(size))
+            parts.insert(0, jnp.take(array, rows, axis=axis, mode="clip"))
+        if is_size(after) or after > 0:
+            rows = place(jnp.arange(after) + _array(size), _array(size))
+            parts.append(jnp.take(array, rows, axis=axis, mode="clip"))
+        array = lax.concatenate(parts, axis)
+    return array
+
+
+def _is_bordered_by_symbol(array: Any, pad_width: Any) -> bool:
+    """True if an axis of symbolic size, which is not 0, gets a border."""
+    return any(
+        (is_size(size) or has_symbols(width)) and not _is_nothing(width)
+        for size, width in zip(array.shape, pad_width, strict=True)
+    ) and all(size != 0 for size in array.shape)
+
+
+def _is_nothing(width: Sequence[Any]) -> bool:
+    return not has_symbols(width) and not any(width)
+
+
+def _pad_wrap(original: Callable[..., Any], array: Any, pad_width: Any) -> Any:
+    return written_twice(
+        "pad_wrap",
+        _is_bordered_by_symbol(array, pad_width),
+        lambda x: _bordered(x, pad_width, jnp.remainder),
+        lambda x: original(x, pad_width),
+        array,
+    )
+
+
+def _pad_symmetric_or_reflect(
+    original: Callable[..., Any], array: Any, pad_width: Any, mode: str, reflect_type: str
+) -> Any:
+    """Rows outside repeat those inside, forwards and backwards in turn."""
+    if reflect_type != "even":
+        return original(array, pad_width, mode, reflect_type)
+
+    def place(t: Any, size: Any) -> Any:
+        if mode == "reflect":  # the outermost rows are not repeated; one row alone is
+            period = jnp.maximum(2 * (size - 1), 1)
+            t = jnp.remainder(t, period)
+            return jnp.minimum(t, period - t)
+        t = jnp.remainder(t, 2 * size)
+        return jnp.minimum(t, 2 * size - 1 - t)
+
+    return written_twice(
+        "pad_mirror",
+        _is_bordered_by_symbol(array, pad_width),
+        lambda x: _bordered(x, pad_width, place),
+        lambda x: original(x, pad_width, mode, reflect_type),
+        array,
+    )
+
+
+# ---- repeats ------------------------------------------------------------------------------------
+
+
+def _repeated(array: Any, size: Any) -> Any:
+    """`size` elements of a vector, over and over."""
+    return jnp.take(array, jnp.arange(size) % _array(array.shape[0]), mode="clip")
+
+
+def _tile_to_size(original: Callable[..., Any], arr: Any, size: Any) -> Any:
+    return written_twice(
+        "tile_to_size",
+        has_symbols(arr.shape, (size,)) and arr.size != 0,
+        lambda x: _repeated(x, size),
+        lambda x: original(x, size),
+        arr,
+    )
+
+
+def _resize(original: Callable[..., Any], a: Any, new_shape: Any) -> Any:
+    sizes = tuple(new_shape) if np.iterable(new_shape) else (new_shape,)
+    symbolic = has_symbols(np.shape(a), sizes) and not any(
+        size == 0 for size in (*np.shape(a), *sizes)
+    )
+    return written_twice(
+        "resize",
+        symbolic,
+        lambda x: _repeated(jnp.ravel(x), functools.reduce(operator.mul, sizes, 1)).reshape(sizes),
+        lambda x: original(x, new_shape),
+        a,
+    )
+
+
+# ---- vectors of two sizes -----------------------------------------------------------------------
+
+
+def _conv(
+    original: Callable[..., Any],
+    x: Any,
+    y: Any,
+    mode: str,
+    op: str,
+    precision: Any,
+    preferred_element_type: Any = None,
+) -> Any:
+    """The full convolution, of which the other modes are parts."""
+    symbolic = np.ndim(x) == np.ndim(y) == 1 and has_symbols(np.shape(x), np.shape(y))
+    if symbolic and any(jnp.iscomplexobj(v) for v in (x, y)):
+        symbolic = False  # a correlation conjugates the shorter operand
+    options = (mode, op, precision, preferred_element_type)
+    return written_twice(
+        op,
+        symbolic and mode in ("full", "same", "valid") and x.shape[0] != 0 and y.shape[0] != 0,
+        lambda a, b: _convolved(a, b, *options),
+        lambda a, b: original(a, b, *options),
+        x,
+        y,
+    )
+
+
+def _convolved(x: Any, y: Any, mode: str, op: str, precision: Any, element_type: Any) -> Any:
+    dtype = jnp.result_type(x, y)
+    if element_type is None and not jnp.issubdtype(dtype, np.inexact):
+        dtype = jnp.result_type(float)
+    n, m = x.shape[0], y.shape[0]
+    x = lax.pad(x.astype(dtype), jnp.zeros((), dtype), ((m - 1, m - 1, 0),))
+    y = y.astype(dtype) if op == "correlate" else jnp.flip(y.astype(dtype))
+    whole = lax.conv_general_dilated(
+        x[None, None, :],
+        y[None, None, :],
+        (1,),
+        [(0, 0)],
+        precision=precision,
+        preferred_element_type=element_type,
+    )[0, 0]
+    if mode == "full":
+        return whole
+    longer, shorter = max_size(n, m), min_size(n, m)
+    if mode == "valid":
+        return lax.dynamic_slice(whole, (_array(shorter - 1),), (longer - shorter + 1,))
+    start = _array(shorter - 1 - shorter // 2)
+    if op == "correlate":  # JAX exchanges the operands, and turns the result around
+        start = jnp.where(_array(n) < _array(m), _array(shorter // 2), start)
+    return lax.dynamic_slice(whole, (start,), (longer,))
+
+
+def _convolve_nd(
+    original: Callable[..., Any], in1: Any, in2: Any, mode: str, *, precision: Any
+) -> Any:
+    """`jax.scipy.signal.convolve`; in "same" the first operand gives the sizes."""
+    symbolic = np.ndim(in1) == np.ndim(in2) and has_symbols(in1.shape, in2.shape)
+
+    def convolved(x: Any, y: Any) -> Any:
+        if x.ndim == 1 and mode == "same":
+            whole = _convolved(x, y, "full", "convolve", precision, None)
+            return lax.dynamic_slice(whole, (_array((y.shape[0] - 1) // 2),), x.shape)
+        if x.ndim == 1:
+            return _convolved(x, y, mode, "convolve", precision, None)
+        return _convolved_nd(x, y, mode, precision)
+
+    return written_twice(
+        "convolve_nd",
+        symbolic and mode in ("full", "same", "valid") and in1.size != 0 and in2.size != 0,
+        convolved,
+        lambda x, y: original(x, y, mode, precision=precision),
+        in1,
+        in2,
+    )
+
+
+def _convolved_nd(x: Any, y: Any, mode: str, precision: Any) -> Any:
+    second = y.shape
+    if not all(a >= b for a, b in zip(x.shape, y.shape, strict=True)):
+        if not all(a <= b for a, b in zip(x.shape, y.shape, strict=True)):
+            raise ValueError("One input must be smaller than the other in every dimension.")
+        x, y = y, x
+    dtype = jnp.result_type(x, y)
+    if not jnp.issubdtype(dtype, np.inexact):
+        dtype = jnp.result_type(float)
+    padding = {
+        "valid": [(0, 0) for _ in second],
+        "same": [
+            (s - 1 - (o - 1) // 2, s - o + (o - 1) // 2)
+            for s, o in zip(y.shape, second, strict=True)
+        ],
+        "full": [(s - 1, s - 1) for s in y.shape],
+    }[mode]
+    x = lax.pad(x.astype(dtype), jnp.zeros((), dtype), [(low, high, 0) for low, high in padding])
+    y = jnp.flip(y.astype(dtype))
+    return lax.conv_general_dilated(
+        x[None, None], y[None, None], (1,) * x.ndim, "VALID", precision=precision
+    )[0, 0]
+
+
+def _polyadd(original: Callable[..., Any], a1: Any, a2: Any) -> Any:
+    symbolic = np.ndim(a1) == np.ndim(a2) == 1 and has_symbols(np.shape(a1), np.shape(a2))
+
+    def added(a: Any, b: Any) -> Any:
+        dtype, size = jnp.result_type(a, b), max_size(a.shape[0], b.shape[0])
+        parts = [
+            lax.pad(v.astype(dtype), jnp.zeros((), dtype), ((size - v.shape[0], 0, 0),))
+            for v in (a, b)
+        ]
+        return parts[0] + parts[1]
+
+    return written_twice("polyadd", symbolic, added, original, a1, a2)
+
+
+# ---- one element is another formula -------------------------------------------------------------
+
+
+def _plain(original: Callable[..., Any]) -> Callable[..., Any]:
+    """The function without its `jax.jit`, which would keep this trace for other callers."""
+    plain: Callable[..., Any] = getattr(original, "__wrapped__", original)
+    return plain
+
+
+def _window(original: Callable[..., Any], M: Any, *beta: Any) -> Any:
+    if not is_size(M):
+        return original(M, *beta)
+    with more_than_one(original.__name__):
+        window = _plain(original)(M, *beta)
+    return jnp.where(_array(M) == 1, jnp.ones_like(window), window)
+
+
+def _linspace(
+    original: Callable[..., Any],
+    start: Any,
+    stop: Any,
+    num: Any = 50,
+    endpoint: bool = True,
+    retstep: bool = False,
+    dtype: Any = None,
+    axis: int = 0,
+    **named: Any,
+) -> Any:
+    def for_any_number(a: Any, b: Any) -> Any:
+        with more_than_one("_linspace"):
+            found, step = _plain(original)(a, b, num, endpoint, True, dtype, axis, **named)
+        if endpoint:  # which the only element is not
+            is_one = _array(num) == 1
+            found = jnp.where(is_one, original(a, b, 1, True, False, dtype, axis, **named), found)
+            step = jnp.where(is_one, jnp.nan, step)
+        return (found, step) if retstep else found
+
+    def by_jax(a: Any, b: Any) -> Any:
+        return original(a, b, num, endpoint, retstep, dtype, axis, **named)
+
+    # JAX's only step is a scalar, whatever the bounds are.
+    plain = not retstep or np.ndim(start) == np.ndim(stop) == 0
+    symbolic = is_size(num) and plain and num != 0
+    return written_twice("linspace", symbolic, for_any_number, by_jax, start, stop)
+
+
+REPLACED: dict[str, Callable[..., Any]] = {
+    "_conv": _conv,
+    "_convolve_nd": _convolve_nd,
+    "_linspace": _linspace,
+    "_pad_symmetric_or_reflect": _pad_symmetric_or_reflect,
+    "_pad_wrap": _pad_wrap,
+    "_tile_to_size": _tile_to_size,
+    "bartlett": _window,
+    "blackman": _window,
+    "hamming": _window,
+    "hanning": _window,
+    "kaiser": _window,
+    "polyadd": _polyadd,
+    "resize": _resize,
+}
+"""The replacement of every function, by the function's name in JAX."""
