@@ -21,15 +21,19 @@ help:  ## This list
 setup: $(VENV)/.installed  ## Make .venv and install the project for development
 
 $(VENV)/.installed: $(SOURCES) tools/venv.sh
-	tools/venv.sh $(VENV) '.[test]'
+	tools/venv.sh $(VENV) '.[test,libraries]'
 
 $(VENV)/.installed-dev: $(VENV)/.installed
-	tools/venv.sh $(VENV) '.[test,dev]'
+	tools/venv.sh $(VENV) '.[test,libraries,dev]'
 	touch $@
 
 .PHONY: demo
 demo: $(VENV)/.installed  ## Compile BERT once and run it at 20+ shapes beside jax.jit
 	$(RUN) examples/demo.py
+
+.PHONY: train
+train: $(VENV)/.installed  ## Train a small GPT of flax with batches of random shape
+	$(RUN) examples/train_gpt.py
 
 .PHONY: test
 test: $(VENV)/.installed  ## The tests, without those marked slow

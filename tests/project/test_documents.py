@@ -25,6 +25,8 @@ BLOCKS = [
 
 @pytest.mark.parametrize("block", BLOCKS)
 def test_python_blocks_run(block):
+    for library in re.findall(r"^(?:import|from) (equinox|flax|numpyro|optax)\b", block, re.M):
+        pytest.importorskip(library, reason="needs the extra: pip install '.[libraries]'")
     exec(compile(block, "<documentation>", "exec"), {})
 
 
