@@ -156,13 +156,17 @@ def _convolved(x: Any, y: Any, mode: str, op: str, precision: Any, element_type:
     if element_type is None and not jnp.issubdtype(dtype, np.inexact):
         dtype = jnp.result_type(float)
     n, m = x.shape[0], y.shape[0]
-    x = lax.pad(x.astype(dtype), jnp.zeros((), dtype), ((m - 1, m - 1, 0),))
+    x, padding = x.astype(dtype), [(0, 0)]
+    if is_size(m):
+        x = lax.pad(x, jnp.zeros((), dtype), ((m - 1, m - 1, 0),))
+    else:
+        padding = [(m - 1, m - 1)]
     y = y.astype(dtype) if op == "correlate" else jnp.flip(y.astype(dtype))
     whole = lax.conv_general_dilated(
         x[None, None, :],
         y[None, None, :],
         (1,),
-        [(0, 0)],
+        padding,
         precision=precision,
         preferred_element_type=element_type,
     )[0, 0]

@@ -65,7 +65,8 @@ def check_case(case: Case, function: Callable[..., Any]) -> Finding:
                 return Finding("wrong", f"{[np.shape(a) for a in call]}: {found}")
     count = f.cache_info().misses
     if count > 1:
-        return Finding("more compilations", "; ".join(f.guards()), count)
+        why = case.reason and f"[{case.reason}] "
+        return Finding("more compilations", why + "; ".join(f.guards()), count)
     return Finding("one compilation", "", count)
 
 

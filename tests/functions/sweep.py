@@ -21,11 +21,18 @@ def run(names: Sequence[str], jobs: int) -> Iterator[tuple[str, Finding]]:
 
 
 def summary(found: Mapping[str, Finding]) -> tuple[str, bool]:
-    """A table of counts, and whether the functions are as they should be."""
+    """A table of counts, and whether the functions are as they should be.
+
+    Those that need several compilations have their reason in the table.
+    """
     counts = collections.Counter(finding.state for finding in found.values())
     supported = counts["one compilation"] + counts["more compilations"]
     share = counts["one compilation"] / supported if supported else 1.0
-    bad = [name for name, finding in found.items() if finding.state not in GOOD]
+    bad = [
+        f"{name}: {finding.state}: {finding.message}"[:500]
+        for name, finding in found.items()
+        if finding.state not in GOOD or (finding.compilations > 1 and finding.message[:1] != "[")
+    ]
     lines = [f"{state:20}{count:5}" for state, count in counts.most_common()]
     lines.append(f"{share:.1%} of {supported} supported functions need one compilation")
-    return "\n".join(lines), not bad and share >= SHARE
+    return "\n".join([*bad, *lines]), not bad and share >= SHARE

@@ -133,7 +133,7 @@ LOOKUPS = {
     ),
     "gather": case(lambda x, i: lax.gather(x, i, ROWS, (1, x.shape[1]), mode="clip"), "n m", "index(n): 7 1"),
     "index_in_dim": case(lambda x: lax.index_in_dim(x, -1, 0), "n m"),
-    "index_take": case(lambda x, i: lax.index_take(x, i, (0,)), "n m", "index(n): 1 5"),
+    "index_take": case(lambda x, i: lax.index_take(x, [i], (0,)), "n m", "index(n): 5", reason="JAX puts the sizes into an array of NumPy"),
     **{
         name: case(lambda x, i, y, f=getattr(lax, name): f(x, i, y, INTO_ROWS), "n m", "index(n): 3 1", "3 m")
         for name in "scatter_add scatter_max scatter_min scatter_mul scatter_sub".split()
@@ -192,7 +192,7 @@ CONTROL = {
     "while_loop": case(lambda x: lax.while_loop(lambda y: y.sum() < 50, lambda y: y * 2, x), "positive: n m"),
     "scan": case(lambda c, x: lax.scan(lambda a, b: (a * 0.5 + b, a.sum()), c, x), "m", "n m"),
     "map": case(lambda x: lax.map(lambda row: row / (1 + abs(row).sum()), x), "n m"),
-    "map/batches": case(lambda x: lax.map(jnp.sin, x, batch_size=2), "n m"),
+    "map/batches": case(lambda x: lax.map(jnp.sin, x, batch_size=2), "n m", reason="no whole batches, or no rest, are other programs"),
     "custom_linear_solve": case(
         lambda d, b: lax.custom_linear_solve(lambda x: d * x, b, lambda _, y: y / d, symmetric=True), "above: n", "n"
     ),

@@ -60,7 +60,7 @@ FFT = {
 
 LAX_LINALG = {
     "cholesky": case("definite: n n", sizes=SMALL),
-    "cholesky_update": case("definite: n n", "n", sizes=SMALL),
+    "cholesky_update": case("definite: n n", "n", sizes=SMALL, reason="a Python loop over the rows"),
     **each("eig hessenberg schur", "well: n n", sizes=SMALL),
     "eigh": case("symmetric: n n", sizes=SMALL),
     "householder_product": case("n+4 n", "n", sizes=SMALL),
@@ -96,7 +96,7 @@ SCIPY_LINALG = {
     "funm": case(lambda x: jsl.funm(x, jnp.exp), "well: n n", sizes=SMALL),
     "eigh": case("symmetric: n n", sizes=SMALL),
     "eigh_tridiagonal": case(
-        lambda d, e: jsl.eigh_tridiagonal(d, e, eigvals_only=True), "n+1", "n", sizes=SMALL
+        lambda d, e: jsl.eigh_tridiagonal(d, e, eigvals_only=True), "n+1", "n", reason="bounds of its loops are Python numbers", sizes=SMALL
     ),
     "lu_solve": case(
         lambda lu, b: jsl.lu_solve((lu, jnp.arange(lu.shape[0])), b), "well: n n", "n m", sizes=SMALL

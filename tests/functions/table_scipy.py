@@ -43,7 +43,8 @@ SPECIAL = {
 SIGNAL = {
     **each("convolve correlate", "n", "m"),
     "convolve/two": case(lambda x, y: signal.convolve(x, y, mode="same"), "n+2 m+1", "3 2"),
-    **each("convolve2d correlate2d", "n+2 m+1", "3 2"),
+    "convolve2d": case("n+2 m+1", "3 2"),
+    "correlate2d": case("n+2 m+1", "3 2", reason="which operand is larger is asked with <= and =="),
     "fftconvolve": case("n", "m"),
     "detrend": case("n m+1"),
     "detrend/constant": case(lambda x: signal.detrend(x, type="constant"), "n m"),

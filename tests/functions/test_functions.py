@@ -125,11 +125,13 @@ def test_an_error_is_unsupported_only_if_it_names_what_is_not_compiled(monkeypat
 
 
 def test_the_summary_asks_for_nearly_one_compilation_each():
-    one, more = checks.Finding("one compilation"), checks.Finding("more compilations")
+    one = checks.Finding("one compilation", "", 1)
+    more = checks.Finding("more compilations", "[a Python loop] d0 = 3", 4)
     many = {f"f{k}": one for k in range(100)}
     assert summary(many)[1]
     assert summary({**many, "g": more})[1]
     assert not summary({**many, **{f"g{k}": more for k in range(5)}})[1]
+    assert not summary({**many, "g": checks.Finding("more compilations", "d0 = 3", 4)})[1]
     assert not summary({**many, "g": checks.Finding("wrong", "off by 1")})[1]
     assert SHARE == 0.97
 
