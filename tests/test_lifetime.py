@@ -22,6 +22,14 @@ from shlo_disc.lower.cpu import codegen
 X = np.linspace(-1, 1, 35, dtype=np.float32).reshape(5, 7)
 
 
+@pytest.fixture(autouse=True)
+def no_recent_code() -> Iterator[None]:
+    """Code is freed with its function: none is kept for programs that come back."""
+    before = codegen.RECENT.resize(0)
+    yield
+    codegen.RECENT.resize(before)
+
+
 @contextmanager
 def no_garbage_collector() -> Iterator[None]:
     gc.collect()
@@ -277,6 +285,11 @@ def compile_and_drop(k: int) -> None:
     shlo_disc.jit(lambda x: jnp.sort(jnp.tanh(x) * c, 1) @ x.T)(X)
 
 
+def small(k: int) -> None:
+    c = 1.5 + k
+    shlo_disc.jit(lambda x: jnp.tanh(x) * c + (x @ x.T).sum())(X)
+
+
 def the_same(k: int) -> None:
     shlo_disc.jit(lambda x: x * 2 + 1)(X)
 
@@ -301,12 +314,18 @@ def grown(cycle: Any, warm: int, count: int) -> tuple[float, int]:
     return resident_mib() - before, mappings() - places
 
 
-@pytest.mark.parametrize(("cycle", "count"), [(the_same, 24), (compile_and_drop, 6)])
+@pytest.mark.parametrize(("cycle", "count"), [(the_same, 12), (small, 5)])
 def test_memory_of_functions_that_are_gone(cycle, count):
-    mib, places = grown(cycle, 4, count)
-    # A kernel that stays takes 0.8 MiB and six mappings; the sort alone has nine.
+    mib, places = grown(cycle, 3, count)
+    # A kernel that stays takes 0.8 MiB and six mappings; every function has three.
     assert places < 20
     assert mib < 0.5 * count + 6
+
+
+def test_memory_of_functions_whose_code_is_kept_for_a_while():
+    codegen.RECENT.resize(8 << 20)  # eight engines
+    _, places = grown(small, 4, 5)
+    assert places < 20
 
 
 @pytest.mark.slow

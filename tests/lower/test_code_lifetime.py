@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import subprocess
+import sys
 import threading
 import weakref
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -19,6 +22,14 @@ func.func @KERNEL(%args: !llvm.ptr) -> i64 {{
   return %answer : i64
 }}
 """
+
+
+@pytest.fixture(autouse=True)
+def no_recent_code() -> Iterator[None]:
+    """Code is freed with its last owner: none is kept for texts that come back."""
+    before = codegen.RECENT.resize(0)
+    yield
+    codegen.RECENT.resize(before)
 
 
 def called(function: codegen.Function) -> int:
@@ -124,3 +135,71 @@ def test_memory_of_many_functions_that_are_gone():
     codegen._trim()
     assert mappings() - count < 20  # six for each engine that stays
     assert resident_bytes() - before < 80 * 200_000  # a stripped engine takes 780 kB
+
+
+HOST = """
+func.func @prepare() -> i64 {{
+  %a = arith.constant {0} : i64
+  return %a : i64
+}}
+func.func @run() -> i64 {{
+  %a = arith.constant {0} : i64
+  return %a : i64
+}}
+"""
+
+
+def test_recent_texts_are_compiled_once(monkeypatch):
+    compiled = []
+    original = codegen._compile
+    monkeypatch.setattr(
+        codegen, "_compile", lambda *a, **k: (compiled.append(a[0]), original(*a, **k))[1]
+    )
+    codegen.RECENT.resize(8 << 20)
+    for _ in range(2):
+        (function,) = codegen.compile_functions([ANSWER.format(9501)])
+        prepare, run = codegen.compile_host(HOST.format(9502))
+        assert [called(f) for f in (function, prepare, run)] == [9501, 9502, 9502]
+        del function, prepare, run
+    assert len(compiled) == 2
+
+
+def test_the_oldest_code_goes_first():
+    codegen.RECENT.resize(3 * codegen._ENGINE_BYTES + (1 << 19))
+    texts = [ANSWER.format(9600 + k) for k in range(5)]
+
+    def alive() -> list[bool]:
+        return [codegen.function_name(text) in codegen._functions for text in texts]
+
+    for text in texts[:3]:
+        codegen.compile_functions([text])
+    codegen.compile_functions([texts[0]])  # is used again
+    codegen.compile_functions([texts[3]])
+    assert alive() == [True, False, True, True, False]
+    (used,) = codegen.compile_functions([texts[2]])
+    codegen.RECENT.resize(0)
+    assert alive() == [False, False, True, False, False]
+    assert called(used) == 9602
+
+
+END = """
+import atexit
+from tests.lower.test_code_lifetime import ANSWER, codegen
+(kept,) = codegen.compile_functions([ANSWER.format(9701)])
+class AtTheEnd:
+    def __del__(self, functions=[kept]):
+        functions.clear()
+codegen.RECENT.resize(0)
+codegen.last = AtTheEnd()
+del kept
+import sys
+sys.modules["codegen kept"] = codegen._Engine.__new__(codegen._Engine)
+"""
+
+
+def test_the_interpreter_ends_in_silence():
+    """Code that is alive then is freed when the names of its module may be gone."""
+    done = subprocess.run(
+        [sys.executable, "-c", END], capture_output=True, text=True, timeout=120, check=True
+    )
+    assert done.stderr == ""

@@ -6,8 +6,9 @@ a foreign call releases the GIL, so that several threads generate code at once, 
 writes more of it.
 
 A :class:`Function` owns the machine code behind its address. Executables own the functions of their
-kernels and of their host program; programs alive at the same time share equal kernels, and the code
-of a kernel is freed with the last program that uses it.
+kernels and of their host program; programs alive at the same time share equal kernels. The code of
+a kernel is freed with the last program that uses it, except for the most recent ones (`RECENT`): a
+function that is made, called and dropped in a loop is compiled once.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import sys
 import tempfile
 import threading
 import weakref
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -38,8 +40,10 @@ from shlo_disc.mlir import PassManager, ir, new_context, run_pipeline, walk
 
 __all__ = [
     "PIPELINE",
+    "RECENT",
     "Builder",
     "Function",
+    "Recent",
     "assembly",
     "compile_functions",
     "compile_host",
@@ -158,17 +162,16 @@ class _Engine:
             _handle(module), opt_level, 0, None, keep_object, False
         )
         if not self.handle.pointer:
-            raise InternalError(
-                "LLVM did not accept a generated module; set SHLO_DISC_DUMP to keep it"
-            )
+            raise InternalError("LLVM did not accept a generated module")
 
     def address(self, name: str) -> int:
         """The address of a function of the module, compiled by now; 0 for an unknown name."""
         return _capi().mlirExecutionEngineLookup(self.handle, _string(name)) or 0
 
-    def __del__(self) -> None:
-        # When the interpreter ends, a thread it no longer waits for may still run this code.
-        if self.handle.pointer and not sys.is_finalizing():
+    def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+        # When the interpreter ends, a thread it no longer waits for may still run this code, and
+        # the names of this module may be gone.
+        if not is_finalizing() and self.handle.pointer:
             self._destroy(self.handle)
             if next(_freed) % _ENGINES_A_TRIM == 0:
                 _trim()
@@ -189,6 +192,62 @@ class Function:
 
 _functions: weakref.WeakValueDictionary[str, Function] = weakref.WeakValueDictionary()
 """Kernels in use somewhere, by name."""
+
+_ENGINE_BYTES = 1 << 20
+"""Resident memory of an engine beside its code (measured: 0.9 to 1.1 MB)."""
+
+
+class Recent:
+    """The functions asked for most recently, kept alive up to a number of bytes.
+
+    Every entry owns one engine and stands for one text; `key` names the text.
+    """
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit_bytes = limit_bytes
+        self._lock = threading.Lock()
+        self._entries: OrderedDict[str, tuple[Function, ...]] = OrderedDict()
+        self._bytes = 0
+
+    def get(self, key: str) -> tuple[Function, ...] | None:
+        """The functions of `key`, which become the most recent ones."""
+        with self._lock:
+            if key in self._entries:
+                self._entries.move_to_end(key)
+            return self._entries.get(key)
+
+    def add(self, key: str, functions: tuple[Function, ...]) -> None:
+        """Keep `functions`; the oldest ones go where there are too many bytes."""
+        gone: list[tuple[Function, ...]] = []  # freed without the lock
+        with self._lock:
+            if key in self._entries:
+                self._entries.move_to_end(key)
+                return
+            self._entries[key] = functions
+            self._bytes += _kept_bytes(functions)
+            self._drop(self._limit_bytes, gone)
+
+    def resize(self, limit_bytes: int) -> int:
+        """Set the limit; returns the one before."""
+        gone: list[tuple[Function, ...]] = []
+        with self._lock:
+            before, self._limit_bytes = self._limit_bytes, limit_bytes
+            self._drop(limit_bytes, gone)
+        return before
+
+    def _drop(self, limit_bytes: int, gone: list[tuple[Function, ...]]) -> None:
+        while self._bytes > limit_bytes:
+            _, functions = self._entries.popitem(last=False)
+            self._bytes -= _kept_bytes(functions)
+            gone.append(functions)
+
+
+def _kept_bytes(functions: tuple[Function, ...]) -> int:
+    return _ENGINE_BYTES + sum(function.size_bytes for function in functions)
+
+
+RECENT = Recent(32 << 20)
+"""Of this process."""
 
 
 class Builder:
@@ -229,6 +288,7 @@ class Builder:
             known = _functions.get(name)
             if known is not None:
                 self._found[name] = known
+                RECENT.add(name, (known,))
             else:
                 heapq.heappush(self._waiting, (-len(text), name, text))
                 self._begun[name] = self._pool.submit(self._longest)
@@ -247,7 +307,8 @@ class Builder:
             return
         with self._lock:
             # Another thread may have compiled the same text meanwhile: then its code is shared.
-            self._found[name] = _functions.setdefault(name, made)
+            made = self._found[name] = _functions.setdefault(name, made)
+        RECENT.add(name, (made,))
 
     def functions(self, texts: Sequence[str]) -> list[Function]:
         """The functions of `texts`; waits for all that were added.
@@ -272,7 +333,12 @@ def compile_functions(texts: Sequence[str], opt_level: int = 3) -> list[Function
 
 def compile_host(text: str) -> tuple[Function, Function]:
     """`prepare` and `run` of the host program `text`."""
-    prepare, run = _compile(text, ["prepare", "run"], opt_level=1)
+    key = "host " + function_name(text)
+    known = RECENT.get(key)
+    if known is None:
+        known = tuple(_compile(text, ["prepare", "run"], opt_level=1))
+        RECENT.add(key, known)
+    prepare, run = known
     return prepare, run
 
 
