@@ -21,6 +21,7 @@ __all__ = [
     "needs_no_conversion",
     "not_an_array",
     "positional_names",
+    "refuse_wide_array",
     "top_level_of",
     "type_of",
 ]
@@ -74,6 +75,27 @@ def type_of(value: Any) -> tuple[tuple[int, ...], Any, bool] | None:
     if hasattr(value, "__jax_array__"):
         return type_of(value.__jax_array__())
     return None
+
+
+_WIDE = frozenset(np.dtype(name) for name in ("int64", "uint64", "float64", "complex128"))
+
+
+def refuse_wide_array(value: Any, names: Callable[[], Sequence[str]], index: int) -> None:
+    """Raise TypeError for a jax.Array of 64 bits where x64 is off.
+
+    `jax.jit` computes with such an array in 32 or in 64 bits, as each operation has it. Exported
+    programs are in 32 bits, and a silent conversion would cut numbers off.
+    """
+    if not isinstance(value, jax.Array) or value.dtype not in _WIDE:
+        return
+    if not jax.config.jax_enable_x64:  # type: ignore[attr-defined]
+        name = names()[index]
+        narrow = jax.dtypes.canonicalize_dtype(value.dtype)
+        raise TypeError(
+            f"argument {name} is a jax.Array of dtype {value.dtype}, made while x64 was on, and "
+            f"x64 is off in this call; pass {name}.astype('{narrow}'), or call with "
+            "jax.enable_x64(True)"
+        )
 
 
 def not_an_array(value: Any, name: str) -> TypeError:

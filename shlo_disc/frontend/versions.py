@@ -24,6 +24,7 @@ from shlo_disc.frontend.leaves import (
     leaf_names,
     not_an_array,
     positional_names,
+    refuse_wide_array,
     top_level_of,
     type_of,
 )
@@ -122,6 +123,7 @@ class Call:
             type_ = type_of(value)
             if type_ is None:
                 raise not_an_array(value, self.names[index])
+            refuse_wide_array(value, lambda: self.names, index)
             self.types.append(type_)
         self.shapes = tuple(shape for shape, _, _ in self.types)
         kinds = tuple((len(shape), dtype, weak) for shape, dtype, weak in self.types)
@@ -401,6 +403,8 @@ class Family:
     """Arguments with many leaves that are no parameters."""
     _differs: bool = False
     """True once the program did something else with numbers than with symbols, unheard."""
+    _chosen: dict[tuple[tuple[int, ...], ...], Version] = field(default_factory=dict)
+    """Versions for the very shapes at which an older one fits, but may not be used."""
 
     @property
     def checked(self) -> bool:
@@ -408,8 +412,15 @@ class Family:
         return self.options.checked or self._differs
 
     def find(self, call: Call) -> Version | None:
-        """The newest version that fits; newer ones are more general."""
-        for version in reversed(self.versions):
+        """The version for these shapes: the oldest one that fits.
+
+        Versions may add in different orders. Later versions change nothing for shapes that ran,
+        however they are called: a result's bits do not depend on other calls.
+        """
+        chosen = self._chosen.get(call.shapes)
+        if chosen is not None:
+            return chosen
+        for version in self.versions:
             if version.pattern.solve(call.shapes) is not None:
                 return version
         return None
@@ -449,7 +460,9 @@ class Family:
         _log.warning(
             "%s: compiling for shapes %s only, because %s", self.options.name, call.shapes, why
         )
-        version = self._traced(call, False, [None] * len(call.leaves), [])
+        version = self._chosen[call.shapes] = self._traced(
+            call, False, [None] * len(call.leaves), []
+        )
         self.versions.append(version)
         return version
 
@@ -464,7 +477,9 @@ class Family:
             call.shapes,
             *problem,
         )
-        version = self._traced(call, False, [None] * len(call.leaves), [])
+        version = self._chosen[call.shapes] = self._traced(
+            call, False, [None] * len(call.leaves), []
+        )
         self.versions.append(version)
         return version
 

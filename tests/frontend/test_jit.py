@@ -491,3 +491,47 @@ def test_an_object_with_an_array_inside():
     assert f(Wrapped(ones(3))).shape == (3,)
     assert f(Wrapped(ones(5))).shape == (5,)
     assert f.cache_info().misses == 1
+
+
+def test_a_shape_that_ran_keeps_its_version():
+    """A later version may fit it, too, and add in another order."""
+
+    def version_of(f, *shapes):
+        f._forget_entries()
+        outer = jax.jit(f)
+        arrays = [np.ones(shape, np.float32) for shape in shapes]
+        f(*arrays)
+        outer(*arrays)
+        return next(reversed(f._entries.values())).version
+
+    f = shlo_disc.jit(lambda x, y: (x + y).sum())
+    pairs = [((1,), (1,)), ((3,), (3,)), ((1,), (4,)), ((5,), (1,))]
+    versions = [version_of(f, *pair) for pair in pairs]
+    compiled = f.cache_info().misses
+    assert compiled == 3
+    patterns = [version.pattern for version in versions]
+    fitting = [p for p in dict.fromkeys(patterns) if p.solve(pairs[0]) is not None]
+    assert len(fitting) > 1
+    assert [version_of(f, *pair) for pair in pairs] == versions
+    assert f.cache_info().misses == compiled
+
+
+@pytest.mark.parametrize("dtype", ["int64", "uint64", "float64"])
+def test_arrays_of_64_bits_without_x64(dtype):
+    """A jax.Array would be cut to 32 bits; NumPy's arrays are converted, as by jax.jit."""
+    host = np.array([2**40 + 3, 2, 7]).astype(dtype)
+    f = shlo_disc.jit(lambda x: {"twice": x["w"] * 2})
+    with jax.enable_x64(True):
+        wide = jnp.asarray(host)
+        np.testing.assert_array_equal(f({"w": wide})["twice"], host * 2)
+    with jax.enable_x64(False):
+        narrow = dtype[:-2] + "32"
+        for _ in range(2):
+            with pytest.raises(TypeError, match=rf"argument x\['w'\] .* {dtype}.*'{narrow}'"):
+                f({"w": wide})
+            for array in (host, wide.astype(narrow)):
+                ours, theirs = f({"w": array})["twice"], jax.jit(lambda x: x * 2)(array)
+                assert ours.dtype == theirs.dtype == narrow
+                np.testing.assert_array_equal(ours, theirs)
+    with jax.enable_x64(True):
+        np.testing.assert_array_equal(f({"w": wide})["twice"], host * 2)
