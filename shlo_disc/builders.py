@@ -97,10 +97,32 @@ def pad(
 
 
 def number_of(value: ir.Value) -> int | None:
-    """The number a rank-0 value is known to be here."""
+    """The integer a rank-0 value is known to be here, after every conversion on the way to it."""
+    types = [_integer_type(value)]
     op = producer(value)
     while op is not None and op.name in ("stablehlo.convert", "stablehlo.reshape"):
+        types.append(_integer_type(op.operands[0]))
         op = producer(op.operands[0])
     if op is None or op.name != "stablehlo.constant" or not op.attributes["value"].is_splat:
         return None
-    return int(op.attributes["value"].get_splat_value().value)
+    known = [kind for kind in types if kind is not None]
+    if len(known) < len(types):
+        return None  # a float or a truth value is on the way
+    number = int(op.attributes["value"].get_splat_value().value)
+    for kind in reversed(known):
+        number = _fitted(number, kind)
+    return number
+
+
+def _integer_type(value: ir.Value) -> ir.IntegerType | None:
+    element = ir.RankedTensorType(value.type).element_type
+    if not isinstance(element, ir.IntegerType) or element.width == 1:
+        return None
+    return ir.IntegerType(element)
+
+
+def _fitted(number: int, kind: ir.IntegerType) -> int:
+    """`number` in the bits of `kind`."""
+    number %= 1 << kind.width
+    signed = not kind.is_unsigned and number >> (kind.width - 1)
+    return number - (1 << kind.width) if signed else number

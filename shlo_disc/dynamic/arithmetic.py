@@ -388,4 +388,18 @@ def evaluate(
     if name in BITS_READ:
         read = arithmetic.fit(operands[0], width, BITS_READ[name])
         operands = (read, *operands[1:])
-    return arithmetic.fit(ELEMENTWISE[name](arithmetic, *operands), width, is_unsigned)
+    found = arithmetic.fit(ELEMENTWISE[name](arithmetic, *operands), width, is_unsigned)
+    # The host computes terms in i64. A sum wraps there as it does in the program's own type; the
+    # operands of a `min`, a `max` or a division do not.
+    if isinstance(found, Expr) and any(map(_is_wide_within, found.atoms())):
+        return None
+    return found
+
+
+def _is_wide_within(atom: Atom) -> bool:
+    """Whether an operand of `atom` has a number that i64 does not hold."""
+    return any(
+        not -(1 << 63) <= coefficient < 1 << 63
+        for argument in atom.args
+        for _, coefficient in argument.terms
+    ) or any(_is_wide_within(inner) for argument in atom.args for inner in argument.atoms())

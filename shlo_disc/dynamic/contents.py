@@ -102,6 +102,8 @@ def _constant(s: ShapeAnalysis, op: ir.Operation, kind: IntegerType) -> Entries 
         return ()
     if value.is_splat:
         number = int(value.get_splat_value().value)
+        if kind.is_unsigned:
+            number %= 1 << kind.width  # the bindings read ui64 as i64
         return (bool(number) if kind.width == 1 else Expr.const(number),) * kind.elements
     numbers = np.array(value).reshape(-1)
     if kind.width == 1:

@@ -268,3 +268,28 @@ def test_reductions_of_no_numbers():
         )  # fmt: skip
 
     check_bits(program, matrices())
+
+
+WIDE_UNSIGNED = """func.func @main(%x: tensor<?xf32>)
+    -> (tensor<ui64>, tensor<ui64>, tensor<ui64>, tensor<i1>, tensor<ui64>, tensor<ui64>) {
+  %n = stablehlo.get_dimension_size %x, dim = 0 : (tensor<?xf32>) -> tensor<i32>
+  %u = stablehlo.convert %n : (tensor<i32>) -> tensor<ui64>
+  %m = stablehlo.constant dense<18446744073709551615> : tensor<ui64>
+  %h = stablehlo.constant dense<9223372036854775808> : tensor<ui64>
+  %a = stablehlo.minimum %u, %m : tensor<ui64>
+  %b = stablehlo.maximum %u, %h : tensor<ui64>
+  %c = stablehlo.add %u, %m : tensor<ui64>
+  %d = stablehlo.compare LT, %u, %m : (tensor<ui64>, tensor<ui64>) -> tensor<i1>
+  %e = stablehlo.remainder %m, %u : tensor<ui64>
+  %f = stablehlo.divide %m, %u : tensor<ui64>
+  return %a, %b, %c, %d, %e, %f
+    : tensor<ui64>, tensor<ui64>, tensor<ui64>, tensor<i1>, tensor<ui64>, tensor<ui64>
+}"""
+
+
+def test_sizes_beside_numbers_that_only_ui64_holds():
+    executable = shlo_disc.compile(WIDE_UNSIGNED)
+    top = 2**64 - 1
+    for n in (1, 7, 40):
+        found = [int(np.asarray(r)) for r in executable(np.ones(n, np.float32))]
+        assert found == [n, 2**63, n - 1, 1, top % n, top // n]
