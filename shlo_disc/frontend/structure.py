@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,7 +28,10 @@ def tree_at(tree: Any, hints: Mapping[str, int]) -> Any:
     data = tree.node_data()
     if data is None:
         return tree
-    children = [tree_at(child, hints) for child in tree.children()]
+    before = tree.children()
+    children = [tree_at(child, hints) for child in before]
+    if not _holds(data[1]) and all(map(operator.is_, children, before)):
+        return tree  # JAX makes another kind of node of a named tuple with a flattening of its own
     return jax.tree_util.PyTreeDef.from_node_data_and_children(
         jax.tree_util.default_registry, (data[0], _at(data[1], hints)), children
     )

@@ -200,6 +200,15 @@ def test_step_of_variational_inference(guide):
 
 
 @pytest.mark.slow
+def test_step_with_an_optimizer_of_numpyro():
+    """Its state is a named tuple with a flattening of its own; several particles."""
+    guide = AutoNormal(logistic_regression)
+    svi = SVI(logistic_regression, guide, numpyro.optim.Adam(1e-2), Trace_ELBO(num_particles=3))
+    state = svi.init(jax.random.PRNGKey(1), *labelled(3, 0, np.random.default_rng(0)))
+    check(svi.update, lambda b, t, rng: (state, *labelled(b, t, rng)), tolerance=1e-3)
+
+
+@pytest.mark.slow
 def test_leapfrog():
     energy, z = potential(hierarchical, grouped(3, 0, np.random.default_rng(0)))
 
