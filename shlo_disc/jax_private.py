@@ -124,6 +124,8 @@ _FUNCTIONS_OF_SIZES = {
     "_pad_wrap": "jax._src.numpy.lax_numpy",
     "_squeeze": "jax._src.numpy.lax_numpy",
     "_tile_to_size": "jax._src.numpy.lax_numpy",
+    "int_dtype_for_dim": "jax._src.lax.utils",
+    "int_dtype_for_shape": "jax._src.lax.utils",
     "bartlett": "jax._src.numpy.window_functions",
     "blackman": "jax._src.numpy.window_functions",
     "hamming": "jax._src.numpy.window_functions",

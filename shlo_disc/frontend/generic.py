@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -233,7 +233,19 @@ def _doubling(fn: Callable[..., Any], elems: Any, reverse: bool, axis: int) -> A
     return jax.tree.map(lambda x: lax.rev(x, (axis,)), elems) if reverse else elems
 
 
+def _index_dtype(original: Callable[..., Any], sizes: Any, *, signed: bool) -> Any:
+    """The type JAX takes for places in dimensions of these sizes, in 64-bit mode, too."""
+    dims = tuple(sizes) if isinstance(sizes, Sequence) else (sizes,)
+    if not any(map(is_size, dims)) or not jax.config.jax_enable_x64:  # type: ignore[attr-defined]
+        return original(sizes, signed=signed)
+    narrow, wide = (np.int32, np.int64) if signed else (np.uint32, np.uint64)
+    fits = all(size <= np.iinfo(narrow).max for size in dims)  # questions, which become guards
+    return np.dtype(narrow if fits else wide)
+
+
 REPLACED: dict[str, Callable[..., Any]] = {
+    "int_dtype_for_dim": _index_dtype,
+    "int_dtype_for_shape": _index_dtype,
     "_squeeze": _squeeze,
     "_searchsorted_scan_impl": _searchsorted_scan_impl,
     "_shuffle": _shuffle,

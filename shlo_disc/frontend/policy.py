@@ -23,6 +23,7 @@ __all__ = [
     "is_likely_whole",
     "is_more_than_one",
     "is_probe",
+    "may_raise",
     "name_of_function",
     "of_equality",
     "raises_unless_equal",
@@ -69,6 +70,14 @@ for equality with its partner."""
 _IS_EVEN = frozenset(["rfftfreq"])
 """Functions of JAX with a case for odd and one for even sizes, where that for even ones is right
 for all."""
+
+_RAISE = frozenset(
+    (
+        "_try_broadcast_shapes", "_broadcast_shapes_uncached", "_dot_general_shape_rule",
+        "_broadcast_in_dim_shape_rule", "broadcast_shapes", "broadcast_to",
+    )
+)  # fmt: skip
+"""Those of them that raise where sizes differ; a caller may catch the error (`array_equiv`)."""
 
 _WHOLE_IS_LIKELY = frozenset(("_dynamic_update_slice_shape_rule", "_dynamic_slice_shape_rule"))
 """Functions of JAX that ask for an order. Equal sizes there mean that a dimension is taken whole,
@@ -155,6 +164,11 @@ def name_of_function(frame: FrameType | None) -> str:
     """The name of the function of JAX that asks."""
     function = asking_function(frame)
     return function.f_code.co_name if function is not None else ""
+
+
+def may_raise(frame: FrameType | None) -> bool:
+    """True for a function that raises an error where sizes are not equal."""
+    return name_of_function(frame) in _RAISE
 
 
 def is_likely_whole(frame: FrameType | None) -> bool:

@@ -145,8 +145,8 @@ def equal(size: Any, other: Any, frame: FrameType | None, original: Original) ->
         if treated == "unknown" or (treated == "units" and unit) or not asked.scope.is_open:
             asked.session.unknown.append((size, other))
             return False
-        if treated == "units" and not same:
-            return False  # sizes that had to be equal raise; others take the general way
+        if treated == "units" and not same and not policy.may_raise(asked.frame):
+            return False  # the general way, which is right for equal sizes, too
         if treated == "equal":
             return True
     reason = f"{asked.who} compares {as_expr(size)} with {as_expr(other)}"
@@ -155,6 +155,10 @@ def equal(size: Any, other: Any, frame: FrameType | None, original: Original) ->
         asked.note(size, ">=", 1, reason)  # as a bound it decides more
     else:
         asked.note(size, "==" if same else "!=", other, reason)
+    if not same and not asked.by_program and policy.may_raise(asked.frame):
+        for part in (size, other):  # where the error is caught: a size of 1 would fit
+            if asked.value(part) != 1:
+                asked.note(part, "!=", 1, reason)
     return same
 
 

@@ -206,6 +206,38 @@ def test_a_function_that_asked_unheard_is_checked_at_every_new_shape():
     assert f.cache_info().misses == 1
 
 
+@pytest.mark.parametrize("dtype", ["int64", "uint64", "uint32", "int16"])
+def test_places_far_outside_in_64_bit_mode(dtype):
+    far = np.array([2, -1, 0, 7, 2**31, 2**31 + 1, 2**32 + 1, 2**62 + 3, -(2**31)])
+
+    def program(x, i):
+        along = jnp.take_along_axis(x, i[: x.shape[0]], 0, mode="clip")
+        return (
+            x[i],
+            x.at[i].set(0.0, mode="drop"),
+            along,
+            x[i[0]],
+            jnp.argsort(x),
+            jnp.unique(x, size=2),
+        )
+
+    with jax.enable_x64(True):
+        same(program, *((F(n), far.astype(dtype)) for n in (3, 9, 8)), misses=1)
+
+
+def test_shapes_that_do_not_fit_may_be_caught():
+    def fits(x, y):
+        try:
+            return x @ y, x[:, 0] + y
+        except (TypeError, ValueError):
+            return x.sum(), jnp.array_equiv(x, y)
+
+    same(
+        fits,
+        *((F(n, m), F(k)) for n, m, k in ((3, 4, 5), (3, 4, 4), (8, 8, 8), (1, 4, 4), (2, 7, 3))),
+    )
+
+
 def test_objects_of_jax_that_have_shapes_are_compared():
     def program(x):
         mine = jax.eval_shape(lambda v: v, x)

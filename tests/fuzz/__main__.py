@@ -36,7 +36,7 @@ def main(
     end = time.monotonic() + 60 * minutes if minutes else float("inf")
     failures: dict[str, list[tuple[int, object]]] = collections.defaultdict(list)
     compilations: collections.Counter[int] = collections.Counter()
-    illegal = done = 0
+    illegal = done = optimised = 0
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -55,6 +55,7 @@ def main(
                 illegal += 1
             elif outcome.failure is None:
                 compilations[outcome.compilations] += 1
+                optimised += outcome.optimised
             else:
                 found = outcome.failure
                 failures[f"{found.kind}: {found.signature}"].append((number, found))
@@ -63,6 +64,8 @@ def main(
                 )
     known = " ".join(f"{k}:{v}" for k, v in sorted(compilations.items()))
     console.print(f"{done} programs, {illegal} refused by JAX, compilations {known}")
+    if optimised:
+        console.print(f"{optimised} differ from jax.jit, but not from JAX without it")
     for signature, many in sorted(failures.items(), key=lambda f: -len(f[1])):
         seeds_text = " ".join(str(n) for n, _ in many[:12])
         console.print(f"{len(many)} x {signature} (seeds {seeds_text})", markup=False)

@@ -358,6 +358,8 @@ def _converting(real: Real) -> Rule:
         operands = [rounded(dtype, environment[n], 1) for n in names]
         if None in operands:
             return None
+        if real is _product and any(f.special for f in operands):
+            return None  # XLA takes x * converted bool for a selection: infinity times 0 is 0
         found = real(*operands)
         result = found and rounded(dtype, found, 1)
         return [result] if result else None
@@ -571,8 +573,10 @@ def reduction(s: Scope) -> Draft | None:
         options += [(f"jnp.prod($0, {where})", exact(float("inf")))]
         dims = f"{tuple(axes)}"
         for name, start in (("or", "0"), ("and", "-1"), ("xor", "0")):
-            start = "0" if is_unsigned(x.dtype) else start
-            text = f"lax.reduce($0, jnp.array({start}, $0.dtype), lax.bitwise_{name}, {dims})"
+            # XLA leaves the start out of a reduction of one element, so it has to be neutral.
+            text = (
+                f"lax.reduce($0, jnp.array({start}).astype($0.dtype), lax.bitwise_{name}, {dims})"
+            )
             options.append((text, exact(float("inf"))))
     text, rule = s.rng.choice(options)
     return Draft(text, [x], rule)
@@ -680,6 +684,8 @@ def window(s: Scope) -> Draft | None:
 
     def rule(environment, names, types):
         f = environment[names[0]]
+        if f.special:  # XLA's windows of some shapes take the larger of 7 and NaN for 7
+            return None
         return [
             _in_type(
                 types[0][0],
