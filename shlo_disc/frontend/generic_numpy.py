@@ -124,6 +124,23 @@ def _resize(original: Callable[..., Any], a: Any, new_shape: Any) -> Any:
     )
 
 
+def _packbits(
+    original: Callable[..., Any], a: Any, axis: int | None = None, bitorder: str = "big"
+) -> Any:
+    """Zeros behind the last bits, none of them where the bits fill whole bytes."""
+
+    def packed(x: Any) -> Any:
+        x, place = (x, axis % x.ndim) if axis is not None else (jnp.ravel(x), 0)
+        size = x.shape[place]
+        widths = [(0, 0, 0)] * x.ndim
+        widths[place] = (0, 8 * ((size + 7) // 8) - size, 0)
+        return original(lax.pad(x, jnp.zeros((), x.dtype), widths), place, bitorder)
+
+    return written_twice(
+        "packbits", has_symbols(np.shape(a)), packed, lambda x: original(x, axis, bitorder), a
+    )
+
+
 # ---- vectors of two sizes -----------------------------------------------------------------------
 
 
@@ -243,6 +260,17 @@ def _polyadd(original: Callable[..., Any], a1: Any, a2: Any) -> Any:
     return written_twice("polyadd", symbolic, added, original, a1, a2)
 
 
+def _diagonal(
+    original: Callable[..., Any], a: Any, offset: Any = 0, axis1: int = 0, axis2: int = 1
+) -> Any:
+    """For constant sizes JAX has another branch for squares, which other platforms take."""
+
+    def by_jax(x: Any) -> Any:
+        return original(x, offset, axis1, axis2)
+
+    return written_twice("diagonal", has_symbols(np.shape(a)), by_jax, by_jax, a)
+
+
 # ---- one element is another formula -------------------------------------------------------------
 
 
@@ -297,10 +325,12 @@ REPLACED: dict[str, Callable[..., Any]] = {
     "_pad_wrap": _pad_wrap,
     "_tile_to_size": _tile_to_size,
     "bartlett": _window,
+    "diagonal": _diagonal,
     "blackman": _window,
     "hamming": _window,
     "hanning": _window,
     "kaiser": _window,
+    "packbits": _packbits,
     "polyadd": _polyadd,
     "resize": _resize,
 }

@@ -167,6 +167,7 @@ SHAPES = {
     "kron": case("n m", "m 2"),
     "packbits": case("bit: n m"),
     "packbits/axis": case(lambda x: jnp.packbits(x, axis=0, bitorder="little"), "bit: n m"),
+    "packbits/whole": case("bit: 8*n m"),
     "unpackbits": case("byte: n m"),
 }  # fmt: skip
 
