@@ -143,13 +143,21 @@ class _Emitter:
         waiting = [len(sources) for sources in before]
         ready = [(max(u.members), k) for k, u in enumerate(units) if not waiting[k]]
         heapify(ready)
+        ordered = 0
         while ready:
             _, k = heappop(ready)
+            ordered += 1
             yield units[k]
             for follower in after[k]:
                 waiting[follower] -= 1
                 if not waiting[follower]:
                     heappush(ready, (max(units[follower].members), follower))
+        if ordered < len(units):
+            stuck = next(unit for unit, count in zip(units, waiting, strict=True) if count)
+            op = self.graph.nodes[stuck.members[0]].op
+            raise InternalError(
+                f"{source_line(op)}: the kernel of {op.name} reads what another computes from it"
+            )
 
     def _sources(self, index: int, unit: Unit) -> Iterator[tuple[int, bool]]:
         """(node that a node of a unit reads, does it read what is in memory): free ops are computed

@@ -177,9 +177,7 @@ class Costs(Graph):
         nodes = [self.nodes[i] for i in work.members]
         outer = [n.index for n in nodes if n.users - work.members]
         alone = outer == [source] and self.outside_users(work) == {node.index}
-        # One value may be the array, its places and its update: only the update is computed there.
-        in_memory = self.read_in_memory({node.index})
-        if not alone or work.members & (self.kept | in_memory):
+        if not alone or work.members & self.kept:
             return "it is read at other places, too"
         if node.op.name == "stablehlo.dynamic_update_slice" and is_run(node.op, self.shapes):
             return "it is computed where it belongs"

@@ -188,6 +188,8 @@ class Graph:
         whole = Cluster("", (), members=union.members).inherit(union, *parts)
         if whole.clones & (whole.in_place | self.read_in_memory(union.members)):
             return "it is computed again there, where it is read in memory, too"
+        if self._reads_itself_in_memory(union):
+            return "it is read in memory, through integers that another kernel computes"
         if len(union.members) > MAX_CLUSTER_OPS:
             return f"more than {MAX_CLUSTER_OPS} ops"
         if self._emits_too_much(union):
@@ -197,12 +199,27 @@ class Graph:
         inputs = self.inputs(union.members)
         if inputs > MAX_CLUSTER_INPUTS:
             return f"more than {MAX_CLUSTER_INPUTS} inputs"
-        results = sum(bool(self.nodes[i].users - union.members) for i in union.members)
+        results = sum(
+            len(self.nodes[i].op.results)
+            for i in union.members
+            if i in self.kept or self.nodes[i].users - union.members
+        )
         if inputs + results > MAX_CLUSTER_ARRAYS:
             return f"more than {MAX_CLUSTER_ARRAYS} arrays read and written"
         if not self.acyclic(union.members):
             return "another kernel stands between them"
         return None
+
+    def _reads_itself_in_memory(self, union: Cluster) -> bool:
+        """Whether an op needs in memory a value that this kernel would compute.
+
+        Free ops hide such a path from `acyclic`: few integers that one op reads in memory and
+        another computes itself are a kernel of their own. Contractions compute their operands.
+        """
+        readers = {
+            i for i in union.members if OPAQUE_KIND.get(self.nodes[i].op.name) not in DENSE_KINDS
+        }
+        return not union.members.isdisjoint(self.read_in_memory(readers))
 
     def _emits_too_much(self, union: Cluster) -> bool:
         """Whether the kernel of `union` would contain more than `MAX_EMITTED_OPS` ops."""
@@ -290,15 +307,18 @@ class Graph:
 
     def inputs(self, members: set[int]) -> int:
         """How many values a kernel of these nodes reads."""
-        return len(
-            {
-                base
-                for index in members
-                for value in self.nodes[index].operands
-                for base, _ in self.bases(value)
-                if self.of_value.get(base) not in members
-            }
-        )
+        read: set[ir.Value] = set()
+        for index in members:
+            node = self.nodes[index]
+            hard = HARD_OPERANDS.get(node.op.name, ())
+            for position, value in enumerate(node.operands):
+                if position in hard and self.of_value.get(value) in self.needed:
+                    read.add(value)
+                    continue
+                for base, _ in self.bases(value):
+                    if self.of_value.get(base) not in members:
+                        read.add(base)
+        return len(read)
 
     def read_in_memory(self, members: set[int]) -> set[int]:
         """The nodes whose values these nodes read at arbitrary indices (`HARD_OPERANDS`)."""

@@ -132,3 +132,40 @@ def test_one_value_that_is_array_places_and_updates():
 
     arrays = [np.arange(n, dtype=np.int32) % 3 for n in (5, 9)]
     check(function, [(x, np.int32(len(x) - 4)) for x in arrays])
+
+
+OWN_LOOK_UPS = {
+    "array and places": lambda y: y[y],
+    "filled": lambda y: y.at[y].get(mode="fill", fill_value=7),
+    "read as it is, too": lambda y: y.astype("float32") * y[y].astype("float32"),
+    "twice": lambda y: y[y[y]],
+    "moved": lambda y: y[::-1][y] + y[y][::-1],
+    "windows of it": lambda y: lax.reduce_window(y, y.dtype.type(0), lax.add, (2,), (1,), "SAME"),
+    "windows of a look-up": lambda y: lax.reduce_window(
+        y.at[y].get(mode="fill", fill_value=1), y.dtype.type(0), lax.max, (2,), (1,), "SAME"
+    ).astype("int8"),
+    "updates, too": lambda y: y.at[y].add(y[y]),
+}
+
+FEW_INTEGERS = {
+    "sizes": lambda x, k: jnp.array([x.shape[0], k, x.shape[0] + k], "int32"),
+    "sizes through floats": lambda x, k: jnp.abs(
+        jnp.array([x.shape[0], k, x.shape[0]], "float32")
+    ).astype("uint32"),
+    "sums": lambda x, k: jnp.stack([x.sum() + k, x.max(), x[0]]).astype("int32"),
+    "running totals": lambda x, k: jnp.cumsum(jnp.array([x.shape[0], k, 1], "int32")),
+}
+
+
+def test_one_value_that_is_array_and_places():
+    """What is read in memory is not computed in the kernel that reads it."""
+
+    def function(x):
+        # Every use has its own integers: what others read is stored in any case.
+        return [
+            use(few(x, k))
+            for few in FEW_INTEGERS.values()
+            for k, use in enumerate(OWN_LOOK_UPS.values())
+        ]
+
+    check(function, [(np.arange(n, dtype=np.float32) % 3,) for n in (5, 9)])
