@@ -133,6 +133,8 @@ class Choice:
         """Add a guard; False when it is there already or says nothing."""
         if not (left.symbols() | right.symbols()):
             return False
+        if relation == "==":
+            left, relation, right = _as_order(left, right)
         known = {(g.left, g.relation, g.right) for g in self.guards}
         if (left, relation, right) in known or (
             relation != ">=" and (right, relation, left) in known
@@ -387,6 +389,16 @@ def data_groups(leaves: Sequence[Leaf], weights: set[int]) -> frozenset[int]:
         for group in groups - sure
         if not {leaves[k].shape for k in members[group] if leaves[k].shape} <= known
     )
+
+
+def _as_order(a: Expr, b: Expr) -> tuple[Expr, str, Expr]:
+    """`t == min(t, 512)` as `512 >= t`; other equations as they are."""
+    for size, bounded in ((a, b), (b, a)):
+        atom = bounded.lone_atom
+        if atom is not None and atom.op in ("min", "max") and size in atom.args:
+            other = atom.args[atom.args[0] == size]
+            return (other, ">=", size) if atom.op == "min" else (size, ">=", other)
+    return a, "==", b
 
 
 def _within_bounds(size: Expr, other: Expr) -> Expr:

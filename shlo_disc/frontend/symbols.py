@@ -409,7 +409,8 @@ def _settle(choice: Choice, questions: Iterable[Question]) -> None:
 def _has_remainders(choice: Choice) -> bool:
     """True if sizes are tied by equations with quotients or remainders."""
     return any(
-        guard.relation == "==" and any(atom.op for atom in (guard.left - guard.right).atoms())
+        guard.relation == "=="
+        and any(atom.op in ("floordiv", "mod") for atom in (guard.left - guard.right).atoms())
         for guard in choice.guards
     )
 

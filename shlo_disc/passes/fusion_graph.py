@@ -46,7 +46,7 @@ MAX_EMITTED_OPS = 640
 """Ops a kernel contains, counting an op once for every index it is computed at.
 
 `concatenate([x, x])` computes `x` at two indices, so nested ones double the code; every reduction
-of a row computes what it reads anew. Fusions of the models in `examples/` have less than half.
+of a row computes what it reads anew.
 """
 
 MAX_CLUSTER_INPUTS = 40

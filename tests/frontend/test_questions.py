@@ -206,6 +206,16 @@ def test_a_function_that_asked_unheard_is_checked_at_every_new_shape():
     assert f.cache_info().misses == 1
 
 
+def test_a_bound_that_is_not_reached_costs_no_trace(caplog):
+    def program(x, mask):
+        return (x + jnp.ones(16)[: x.shape[0]]) * mask
+
+    with caplog.at_level("DEBUG", "shlo_disc"):
+        f = same(program, *((F(n), F(n)) for n in (5, 3, 16)), misses=1)
+    assert "program: 1 traces" in caplog.text
+    assert any(line.startswith("16 >= d0") for line in f.guards())
+
+
 @pytest.mark.parametrize("dtype", ["int64", "uint64", "uint32", "int16"])
 def test_places_far_outside_in_64_bit_mode(dtype):
     far = np.array([2, -1, 0, 7, 2**31, 2**31 + 1, 2**32 + 1, 2**62 + 3, -(2**31)])
