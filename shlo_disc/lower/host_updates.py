@@ -15,21 +15,42 @@ from shlo_disc.passes.op_classes import RESHAPES
 
 __all__ = ["stored_update", "update_address"]
 
+_DYNAMIC_UPDATE_SLICE = "stablehlo.dynamic_update_slice"
+
 
 def stored_update(value: ir.Value) -> ir.Operation:
-    """The fusion marked `disc.stored` whose update `value` is, perhaps in another shape.
+    """The fusion marked `disc.stored` whose update has the buffer of `value`.
 
     Raises InternalError where there is none.
     """
     waiting = [value]
     while waiting:
         for use in waiting.pop().uses:
-            op = use.owner.operation
-            if op.name in RESHAPES:
-                waiting.append(op.results[0])
-            elif "disc.stored" in op.attributes and use.operand_number:
+            op, position = use.owner.operation, use.operand_number
+            if "disc.stored" in op.attributes and position == _update_position(op):
                 return op
+            waiting += _same_buffer(op, position)
     raise InternalError(f"no dynamic_update_slice stores {value}")
+
+
+def _update_position(fusion: ir.Operation) -> int:
+    """The operand of `fusion` that its `dynamic_update_slice` writes; its starts are others."""
+    block = fusion.regions[0].blocks[0]
+    update = next(v for v in block.operations if v.operation.name == _DYNAMIC_UPDATE_SLICE)
+    return list(block.arguments).index(update.operation.operands[1])
+
+
+def _same_buffer(op: ir.Operation, position: int) -> list[ir.Value]:
+    """The results of `op` that live where its operand lives, as plan-buffers decided."""
+    if op.name in RESHAPES:
+        return [op.results[0]]
+    if op.name == "disc.fusion" and not position:
+        places = ir.ArrayAttr(op.attributes["disc.buffers"])
+        return [op.results[0]] if ir.StringAttr(places[0]).value == "inplace" else []
+    if op.name == "stablehlo.while":
+        carry = ir.StringAttr(ir.ArrayAttr(op.attributes["disc.carries"])[position]).value
+        return [op.results[position]] if carry in ("same", "inplace:init") else []
+    return []
 
 
 def update_address(
@@ -38,7 +59,7 @@ def update_address(
     """Where the update of `fusion` begins; start indices are clamped, as specified."""
     registers = scalar_registers(w, fusion, pointers)
     ops = [view.operation for view in fusion.regions[0].blocks[0].operations]
-    update = next(op for op in ops if op.name == "stablehlo.dynamic_update_slice")
+    update = next(op for op in ops if op.name == _DYNAMIC_UPDATE_SLICE)
     sizes, window = (shapes.shape(update.operands[k]) for k in (0, 1))
     element = element_bytes(ir.RankedTensorType(update.operands[0].type).element_type)
     address = pointers[fusion.operands[0]]

@@ -146,3 +146,50 @@ def test_a_value_that_outlives_its_place():
         return a, new + a[0]
 
     check(function, cases(1))
+
+
+CHANGES = {
+    "scatter": lambda row, i: row.at[i].max(3),
+    "two scatters": lambda row, i: row.at[i].add(2).at[0].multiply(3),
+    "slice": lambda row, i: lax.dynamic_update_slice(row, row[:1] * 0 + 5, (i,)),
+    "reshape and scatter": lambda row, i: row.reshape(1, -1).at[0, i].min(1),
+    "loop": lambda row, i: lax.fori_loop(0, 3, lambda k, r: r.at[k % i].add(k), row),
+    "loop and scatter": lambda row, i: (
+        lax.fori_loop(0, i, lambda k, r: lax.dynamic_update_slice(r, r[:1] + k, (k % 2,)), row)
+        .at[0]
+        .set(7)
+    ),
+}
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_result_that_is_changed_in_place(reverse):
+    """What makes a row may be computed where the row is stored, and is changed there."""
+
+    def function(xs, i):
+        def step(total, x):
+            rows = [change(x * (2 + k), i) for k, change in enumerate(CHANGES.values())]
+            looked_up = [change(lax.dynamic_index_in_dim(xs, i, keepdims=False) + k, i)
+                         for k, change in enumerate(CHANGES.values())]  # fmt: skip
+            return total + 1, (*rows, *looked_up)
+
+        return lax.scan(step, jnp.zeros((), xs.dtype), xs, reverse=reverse)
+
+    arrays = [rng_of(shape).integers(0, 9, shape).astype(np.float32) for shape in ((4, 3), (3, 7))]
+    check(function, [(x, np.int32(2)) for x in arrays])
+
+
+def test_a_stacked_place_where_another_result_is_stored():
+    """A start may be a result, too: both have a place, each its own."""
+
+    def function(xs, places):
+        def step(c, x):
+            buffer, k = c
+            place = lax.dynamic_index_in_dim(places, k, keepdims=False)
+            row = jnp.tanh(x).reshape(1, -1)
+            buffer = lax.dynamic_update_slice(buffer, row, (place, place * 0))
+            return (buffer, k + 1), (place, place + 1)
+
+        return lax.scan(step, (xs * 2, 0), xs)
+
+    check(function, [(x, np.arange(len(x), dtype=np.int32)[::-1] * 2 % 3) for (x,) in cases(1)])
