@@ -278,8 +278,9 @@ _REDUCTIONS = (
 )
 
 
-def _inlined(context: Any, *args: Any, jaxpr: Any, **_: Any) -> Any:
+def _inlined(context: Any, *args: Any, **params: Any) -> Any:
     """The lowering rule of `lax.composite`: what it computes; JAX's own has no symbolic sizes."""
+    jaxpr = params["jaxpr"] if "jaxpr" in params else params["call_jaxpr"]  # since JAX 0.11
     rule = _mlir.lower_fun(_core.jaxpr_as_fun(jaxpr), multiple_results=True)
     return rule(context, *args)
 

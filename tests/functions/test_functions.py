@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -65,10 +66,12 @@ def test_every_function_is_right_and_nearly_all_need_one_compilation():
     assert good, text
 
 
+@pytest.mark.skipif(not jax.__version__.startswith("0.10."), reason="the table is of JAX 0.10")
 def test_every_public_function_is_in_the_table_or_left_out_with_a_reason():
     assert not unlisted()
 
 
+@pytest.mark.skipif(not jax.__version__.startswith("0.10."), reason="the table is of JAX 0.10")
 def test_a_new_public_function_is_found(monkeypatch):
     monkeypatch.setattr(jnp, "brand_new", lambda x: x, raising=False)
     assert unlisted() == ["jax.numpy.brand_new: neither in the table nor left out"]
