@@ -243,6 +243,8 @@ class Constraints:
             if self._is_nonnegative(b - a):
                 return b if atom.op == "max" else a
             return folded
+        if not b.terms:  # without a value where the facts hold
+            return Expr({((atom, 1),): 1})
         quotient, rest = a // b, a % b
         result = quotient if atom.op == "floordiv" else rest
         head = _division(rest, quotient)

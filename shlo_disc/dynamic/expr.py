@@ -271,7 +271,10 @@ class Expr:
         return total
 
     def substitute(self, env: Mapping[str, Expr | int]) -> Expr:
-        """The expression with symbols replaced, all at once."""
+        """The expression with symbols replaced, all at once.
+
+        A division by what becomes 0 has no value and stays as it is.
+        """
         if self.symbols().isdisjoint(env):
             return self
         return self.rebuild(lambda atom: _replaced(atom, env))
@@ -546,6 +549,8 @@ def _replaced(atom: Atom, env: Mapping[str, Expr | int]) -> Expr:
     if not atom.op:
         return Expr.of(env[atom.key]) if atom.key in env else Expr.symbol(atom.key)
     a, b = (arg.substitute(env) for arg in atom.args)
+    if atom.op in ("floordiv", "mod") and not b.terms:
+        return Expr({((atom, 1),): 1})
     return _BUILD[atom.op](a, b)
 
 

@@ -340,3 +340,20 @@ def test_without_a_witness_answers_are_proofs():
     assert not known._witnesses._points
     assert known.at_least(b + 1, 1)
     assert not known.equal(b, 2)
+
+
+@pytest.mark.parametrize("known", ["b == 0", "b <= 0", "b == t, t == 0", "a == b, b == 0"])
+@pytest.mark.parametrize(
+    "text", ["floordiv(a, b)", "mod(a, b)", "max(1, floordiv(2*a + 1, b*t + 3*b))"]
+)
+def test_a_division_by_a_size_that_is_0_stays_a_division(known, text):
+    """No size is computed so where the facts hold: every question has an answer."""
+    constraints, expr = facts(*known.split(", ")), Expr.parse(text)
+    kept = constraints.canonical(expr)
+    assert constraints.canonical(kept) == kept
+    assert {atom.op for atom in kept.atoms()} & {"floordiv", "mod", "max"}
+    assert constraints.equal(expr, expr)
+    constraints.bounds(expr)
+    constraints.at_least(expr, Expr.parse("t"))
+    substituted = expr.substitute({"b": 0})
+    assert substituted.evaluate({"a": 5, "b": 2, "t": 0}) == expr.evaluate({"a": 5, "b": 2, "t": 0})

@@ -215,3 +215,22 @@ def test_few_channels_in_the_last_dimension(dtype, channels):
         cases = [(values(*s, channels).astype(dtype), scale) for s in ((3, 10), (1, 1), (2, 61))]
         stated = (f"n, m, {channels}", f"{channels}")
         check_bits(channelwise, cases, op_by_op=dtype == np.float16, shapes=stated)
+
+
+EMPTY = {
+    "repeated": lambda x: jnp.repeat(x, 2, axis=1) + 1,
+    "repeated beside tiled": lambda x: jnp.repeat(x, 2, axis=1) * jnp.tile(x, (1, 2)),
+    "interleaved": lambda x: jnp.stack([x, x + 1], -1).reshape(len(x), 2 * x.shape[1]) * 2,
+    "repeated rows": lambda x: jnp.repeat(x + 1, 3, axis=0) * 2,
+    "product": lambda x: jnp.repeat(x, 2, axis=1) @ jnp.repeat(x, 2, axis=1).T,
+    "sums": lambda x: jnp.repeat(x + 1, 2, axis=1).sum(1),
+}
+
+
+@pytest.mark.parametrize("function", EMPTY.values(), ids=EMPTY)
+def test_empty_arrays_that_repeat(function):
+    """A size that is 0 and known divides nothing."""
+    compiled = shlo_disc.jit(function)
+    for shape in [(1, 0), (3, 0), (0, 2), (2, 3)]:
+        x = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+        np.testing.assert_array_equal(compiled(x), jax.jit(function)(x))

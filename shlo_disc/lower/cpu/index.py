@@ -375,23 +375,31 @@ def _is_one(sizes: Sequence[Expr]) -> bool:
     return all(s.is_const and s.value == 1 for s in sizes)
 
 
+def _is_zero(size: Expr) -> bool:
+    return size.is_const and size.value == 0
+
+
 def refine(
     factors: Sequence[Expr],
     wanted: Iterable[tuple[int, int, Expr]],
     equal: Callable[[Expr, Expr], bool],
 ) -> list[Expr]:
-    """`factors` cut finer where a wish falls inside one and divides it exactly."""
+    """`factors` cut finer where a wish falls inside one and divides it exactly; nothing is cut
+    where a size is 0, for there is no element.
+    """
+    if any(_is_zero(factor) for factor in factors):
+        return list(factors)
     cuts: dict[int, Expr] = {}
     for i, j, suffix in wanted:
         after = Expr.const(1)
         for k in range(j - 1, i - 1, -1):
             inner = suffix // after if not suffix.is_const or after.is_const else None
-            if inner is None or not equal(inner * after, suffix):
+            if inner is None or _is_zero(inner) or not equal(inner * after, suffix):
                 break
             factor = factors[k]
             if not (inner.is_const and factor.is_const) or inner.value < factor.value:
-                outer = factor // inner if not (inner.is_const and inner.value == 0) else None
-                if outer is not None and equal(outer * inner, factor) and k not in cuts:
+                outer = factor // inner
+                if equal(outer * inner, factor) and k not in cuts:
                     if not (outer.is_const and outer.value == 1):
                         cuts[k] = inner
                     break
