@@ -569,6 +569,7 @@ def check(spec: Spec) -> None:
         got = jax.tree.leaves_with_path(f(*args))
         want = jax.tree.leaves(reference(*args))
         exact: list[Any] | None = None
+        other: list[Any] = []
         # What is zero but for rounding, as the gradient of a bias in front of a norm, is measured
         # by the others.
         largest = max(_scale(x) for x in want)
@@ -578,7 +579,10 @@ def check(spec: Spec) -> None:
             if _near(ours, theirs, 2e-5):
                 continue
             if spec.flavour == "flax" and not _has_double(spec):
-                assert _near(ours, theirs, 1e-3, 1e-5 * largest), where
+                if not _near(ours, theirs, 1e-3, 1e-5 * largest):
+                    other = other or _optimised(program, args)
+                    spread = np.abs(np.asarray(other[number]) - np.asarray(theirs)).max()
+                    assert _near(ours, theirs, 1e-3, 8 * float(spread)), where
                 continue
             if exact is None:
                 exact = _in_double(program, args)
@@ -610,6 +614,16 @@ def _in_double(program: Program, args: tuple[Any, ...]) -> list[Any]:
 
     with jax.enable_x64(True):
         return [np.asarray(x) for x in jax.tree.leaves(jax.jit(program)(*jax.tree.map(wide, args)))]
+
+
+def _optimised(program: Program, args: tuple[Any, ...]) -> list[Any]:
+    """Results of XLA that were rounded elsewhere: how far rounding alone may go.
+
+    Tests run XLA without optimisation.
+    """
+    options = {"xla_backend_optimization_level": 3}
+    compiled = jax.jit(program, compiler_options=options).lower(*args).compile()
+    return jax.tree.leaves(compiled(*args))
 
 
 def _judge(ours: Any, theirs: Any, exact: Any, where: str, floor: float) -> None:
