@@ -163,6 +163,7 @@ class Stateful(eqx.Module):
         return self.linear2(x), state
 
 
+@pytest.mark.slow
 def test_batch_norm_state():
     model, state = eqx.nn.make_with_state(Stateful)(KEY)
     params, static = eqx.partition(model, eqx.is_inexact_array)

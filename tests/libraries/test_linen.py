@@ -208,11 +208,11 @@ def sequences(b, t, rng):
 @pytest.mark.parametrize(
     "cell",
     [
-        "LSTMCell",
+        pytest.param("LSTMCell", marks=pytest.mark.slow),
         pytest.param("OptimizedLSTMCell", marks=pytest.mark.slow),
         pytest.param("GRUCell", marks=pytest.mark.slow),
         pytest.param("MGUCell", marks=pytest.mark.slow),
-        pytest.param("SimpleCell", marks=pytest.mark.slow),
+        "SimpleCell",
     ],
 )
 def test_recurrent_classifier_trains(cell):
