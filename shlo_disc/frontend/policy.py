@@ -10,6 +10,7 @@ makes a guard.
 from __future__ import annotations
 
 import os
+import reprlib
 from types import FrameType
 from typing import Any
 
@@ -101,6 +102,8 @@ _OVERFLOW_CHECKS = frozenset(("hijax.py:__init__",))
 _DESCRIBE = frozenset(("fun_sourceinfo", "_flatten_fwd", "_run_python_pjit"))
 """Functions of JAX that ask a callable for its text, to name the callable in messages."""
 
+_TEXTS = frozenset(("__repr__", "__str__", "__format__"))
+
 _ONE_OR_ERROR = frozenset(
     (("flax/core/lift.py", "inner"), ("optax/microbatching/_microbatching.py", "_reshape_all_args"))
 )
@@ -120,12 +123,17 @@ def _batched_alike(frame: FrameType) -> bool:
 
 
 def is_for_messages(frame: FrameType | None) -> bool:
-    """True if JAX asks for a text to describe a function; the text decides nothing."""
-    while frame is not None:
-        if frame.f_code.co_name in _DESCRIBE and is_of_jax(frame):
-            return True
-        frame = frame.f_back
-    return False
+    """True if JAX asks for a text to describe a function; the text decides nothing.
+
+    The functions that do so may also run the program's functions, whose texts decide.
+    """
+    called = None
+    while frame is not None and not is_of_jax(frame):
+        called, frame = frame, frame.f_back
+    if frame is None or called is None or frame.f_code.co_name not in _DESCRIBE:
+        return False
+    code = called.f_code  # of a dataclass: a function of reprlib that calls `__repr__`
+    return code.co_name in _TEXTS or code.co_filename == reprlib.__file__
 
 
 def raises_unless_equal(frame: FrameType | None) -> bool:

@@ -371,6 +371,35 @@ def test_a_function_is_described_without_a_guard():
     assert any("text" in guard for guard in g.guards())
 
 
+@dataclasses.dataclass
+class Described:
+    data: jax.Array
+
+    def __call__(self, x):
+        return (self.data * x).sum()
+
+
+def test_the_text_of_a_dataclass_is_no_question_of_jax():
+    shapes = [(F(n), F(n, n)) for n in (3, 5, 4)]
+    f = same(lambda x, y: jax.vmap(Described(x.shape[0] * x))(y), *shapes, misses=1)
+    assert not any("text" in guard for guard in f.guards())
+
+
+@pytest.mark.parametrize("text", [str, lambda n: repr(slice(n)), lambda n: f"{n:02d}"])
+def test_texts_in_forward_rules_are_heard(text):
+    known = text(4)
+
+    @jax.custom_vjp
+    def scaled(x):
+        return x * 1
+
+    def forward(x):
+        return x * (2 if text(x.shape[0]) == known else 3), x
+
+    scaled.defvjp(forward, lambda x, g: (g * 5,))
+    same(jax.value_and_grad(lambda v: scaled(v).sum()), *sizes((3, 4, 5, 4)))
+
+
 def test_batches_in_different_places():
     """JAX moves a batch to the front where the places differ: no size is asked for."""
     f = jax.vmap(lambda a, b: jnp.where(a > 0, a * b, b).sum(), in_axes=(1, 0))
