@@ -27,6 +27,7 @@ __all__ = [
     "asking_function",
     "calls_cache",
     "compares_keys",
+    "is_of_jax",
     "line_of",
     "line_of_program",
     "range_asked",

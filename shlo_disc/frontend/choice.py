@@ -403,11 +403,7 @@ def _as_order(a: Expr, b: Expr) -> tuple[Expr, str, Expr]:
 
 def _within_bounds(size: Expr, other: Expr) -> Expr:
     """`e` for a size `max(e, 2)` that equals 4, or `min(e, 8)`: the bound is not reached."""
-    while len(size.terms) == 1 and other.is_const:
-        (monomial, coefficient), *_ = size.terms
-        if coefficient != 1 or len(monomial) != 1 or monomial[0][1] != 1:
-            break
-        atom = monomial[0][0]
+    while other.is_const and (atom := size.lone_atom) is not None:
         bounds = [k for k, bound in enumerate(atom.args) if bound.is_const]
         if atom.op not in ("max", "min") or len(bounds) != 1:
             break

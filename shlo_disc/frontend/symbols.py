@@ -202,14 +202,7 @@ class _Search(Generic[T]):
             if outcome.error is None or outcome.error.fingerprint != error.fingerprint:
                 choice.__dict__.update(trial.__dict__)
                 return outcome
-        # Several sizes together, then: as equal as they are in this call, or numbers, those that
-        # were named or all of them.
-        trial = choice.copy()
-        if trial.merge_equal_sizes():
-            outcome = self.attempt(trial)
-            if outcome.error is None or outcome.error.fingerprint != error.fingerprint:
-                choice.__dict__.update(trial.__dict__)
-                return outcome
+        # Several sizes as numbers, then: those that were named, or all of them.
         if not choice.pin(
             named or [s for s in choice.live() if s in pinnable], error.sentence, error.where
         ):
@@ -237,6 +230,7 @@ class _Search(Generic[T]):
         for symbol in dict.fromkeys([*(s for s in choice.live() if s in named), *choice.live()]):
             if symbol not in choice.fixed:
                 yield functools.partial(_pinned, symbol, error)
+        yield Choice.merge_equal_sizes  # several together, as equal as they are in this call
 
 
 def _unified(sizes: tuple[Expr, Expr], error: ShapeError, choice: Choice) -> bool:

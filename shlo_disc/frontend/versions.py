@@ -460,11 +460,7 @@ class Family:
         _log.warning(
             "%s: compiling for shapes %s only, because %s", self.options.name, call.shapes, why
         )
-        version = self._chosen[call.shapes] = self._traced(
-            call, False, [None] * len(call.leaves), []
-        )
-        self.versions.append(version)
-        return version
+        return self._for_these_shapes(call)
 
     def confirmed(self, call: Call, version: Version) -> Version:
         """`version`, or one for the very shapes of a call at which the program differs from it."""
@@ -477,9 +473,11 @@ class Family:
             call.shapes,
             *problem,
         )
-        version = self._chosen[call.shapes] = self._traced(
-            call, False, [None] * len(call.leaves), []
-        )
+        return self._for_these_shapes(call)
+
+    def _for_these_shapes(self, call: Call) -> Version:
+        version = self._traced(call, False, [None] * len(call.leaves), [])
+        self._chosen[call.shapes] = version
         self.versions.append(version)
         return version
 
