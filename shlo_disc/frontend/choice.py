@@ -15,7 +15,7 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.frontend import methods
 from shlo_disc.frontend.leaves import Leaf, abstract
 from shlo_disc.frontend.plan import Guard, Note, Pattern
-from shlo_disc.frontend.sizes import SizeScope
+from shlo_disc.frontend.sizes import SizeScope, is_narrow
 
 __all__ = ["PARAMETER_LEAVES", "Choice", "data_groups", "first_choice"]
 
@@ -249,7 +249,11 @@ class Choice:
 
     def specs(self) -> tuple[list[jax.ShapeDtypeStruct], SizeScope]:
         """The abstract value of every leaf, in one new symbolic scope, and the scope."""
-        constraints = [f"{g.left} >= {g.right}" for g in self.guards if g.relation == ">="]
+        constraints = [
+            f"{g.left} >= {g.right}"
+            for g in self.guards
+            if g.relation == ">=" and is_narrow(g.left, g.right)
+        ]
         methods.install()
         scope = SizeScope(constraints, self.hints)
         found = []

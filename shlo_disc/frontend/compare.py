@@ -289,7 +289,7 @@ _ARITHMETIC: dict[str, Callable[..., Any]] = {
     "neg": lambda _, a: -a,
     "max": lambda _, a, b: max(a, b),
     "min": lambda _, a, b: min(a, b),
-    "pow": lambda _, a, b: a**b,
+    "pow": lambda _, a, b: math.pow(a, b),
     "integer_pow": lambda e, a: a ** e.params["y"],
     "sqrt": lambda _, a: np.sqrt(a),
     "rsqrt": lambda _, a: 1 / np.sqrt(a),

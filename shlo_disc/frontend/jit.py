@@ -1,8 +1,8 @@
 """`shlo_disc.jit`: a JAX function compiled once for all shapes.
 
 A call is looked up by structure, dtypes and shapes: a shape seen before costs one dictionary
-look-up. A new shape is tested against the versions compiled so far, which takes microseconds; only
-a call that fits none of them compiles another, more general one.
+look-up. A new shape is tested against the versions compiled so far, in C++ where no argument needs
+a conversion; only a call that fits none of them compiles another, more general one.
 """
 
 from __future__ import annotations
@@ -257,11 +257,15 @@ class JitFunction(ral.Dispatcher):
                 version = self._families[call.family].specialised(call, error)
             entry, known = _Entry(version, version.executable, call), False
             results = entry.run(call.values)
-        if len(self._entries) >= _MAX_ENTRIES:
+        if len(self._entries) + len(self._found()) >= _MAX_ENTRIES:
             self._forget_entries()
         self._entries[key] = entry
         if fast and entry.native is not None:
             self._add(call.args, call.kwargs, entry.native)
+            family = self._families.get(call.family)
+            if family is not None:  # the cache may have been cleared meanwhile
+                family.update_offers()
+                self._offer(call.args, call.kwargs, family.offers)
         self._hits += known
         return results
 
@@ -366,6 +370,12 @@ class JitFunction(ral.Dispatcher):
             if values is not None:
                 sizes = dict(zip(pattern.symbols, values, strict=True))
                 calls.append((sizes, entry.calls + 1))
+        offered = version.offer[1] if version.offer is not None else None
+        for found in self._found():
+            if offered is not None and found.version is offered:
+                values = pattern.solve(found.shapes or ())
+                assert values is not None, (pattern, found.shapes)
+                calls.append((dict(zip(pattern.symbols, values, strict=True)), found.calls))
         assumed = [*(guard.note for guard in pattern.guards), *pattern.notes]
         notes = list(dict.fromkeys(str(note) for note in assumed))
         return {**version.executable.describe(calls=calls), "assumes": notes}
@@ -395,11 +405,14 @@ class JitFunction(ral.Dispatcher):
     def cache_info(self) -> CacheInfo:
         """Calls answered by what was compiled already, compilations, None, versions kept."""
         versions = sum(len(family.versions) for family in self._families.values())
-        hits = self._hits + sum(entry.calls for entry in list(self._entries.values()))
-        return CacheInfo(hits, self._compiler.count, None, versions)
+        return CacheInfo(self._all_hits(), self._compiler.count, None, versions)
+
+    def _all_hits(self) -> int:
+        calls = [entry.calls for entry in list(self._entries.values())]
+        return self._hits + sum(calls) + sum(entry.calls for entry in self._found())
 
     def _forget_entries(self) -> None:
-        self._hits += sum(entry.calls for entry in list(self._entries.values()))
+        self._hits = self._all_hits()
         self._entries.clear()
         self._forget()
 

@@ -47,6 +47,8 @@ _UFUNC_METHODS = frozenset(
 )  # fmt: skip
 """What NumPy calls on the objects in an array of objects: `np.sqrt(n)` calls `n.sqrt()`."""
 
+_DIVISIONS = ("floordiv", "mod", "divmod", "truediv")
+
 _lock = threading.Lock()
 _installed: list[bool] = []
 
@@ -68,6 +70,7 @@ def _methods() -> dict[str, Any]:
         name: getattr(DimExpr, name, None)
         for name in (
             "__eq__", "__hash__", "__mul__", "__rmul__", "__pow__", "__jax_array__", *_PINS, *ORDER,
+            *(f"__{r}{name}__" for name in _DIVISIONS for r in ("", "r")),
         )
     }  # fmt: skip
 
@@ -121,11 +124,39 @@ def _methods() -> dict[str, Any]:
         value = questions.number(self, THE_TEXT, frame_of(1)) if is_size(self) else None
         return format(text_of(self) if value is None else value, spec)
 
+    def divided(name: str) -> Any:
+        whole = name != "truediv"
+
+        def divide(self: Any, other: Any) -> Any:
+            if is_size(other):
+                questions.divides(other, frame_of(1), original["__ge__"], whole=whole)
+            elif type(other) in (int, float) and other == 0 and is_size(self):
+                raise ZeroDivisionError("division by zero")
+            return original[f"__{name}__"](self, other)
+
+        return divide
+
+    def divides(name: str) -> Any:
+        whole = name != "truediv"
+
+        def divide(self: Any, other: Any) -> Any:
+            if is_size(self) and isinstance(other, (int, float, np.number)):
+                questions.divides(self, frame_of(1), original["__ge__"], whole=whole)
+            return original[f"__r{name}__"](self, other)
+
+        return divide
+
     def power(self: Any, exponent: Any, modulo: Any = None) -> Any:
         plain = isinstance(exponent, (float, np.floating)) or (
             isinstance(exponent, (int, np.integer)) and exponent < 0
         )
         if plain and modulo is None and is_size(self) and asker_of(frame_of(1)).by_program:
+            if exponent < 0:
+                questions.divides(self, frame_of(1), original["__ge__"], whole=False)
+            if exponent % 1 and not self >= 0:  # a complex number in Python
+                value = questions.number(self, "a fractional power", frame_of(1))
+                if value is not None:
+                    return value**exponent
             return (self / 1) ** exponent  # a weakly typed float, as n ** -0.5 is in Python
         return original["__pow__"](self, exponent, modulo)
 
@@ -235,6 +266,8 @@ def _methods() -> dict[str, Any]:
         "__ror__": bitwise(operator.or_),
         "__xor__": bitwise(operator.xor),
         "__rxor__": bitwise(operator.xor),
+        **{f"__{name}__": divided(name) for name in _DIVISIONS},
+        **{f"__r{name}__": divides(name) for name in _DIVISIONS},
         **{name: ordered(name) for name in ORDER},
         **{name: pinned(name) for name in _PINS},
     }

@@ -1,39 +1,28 @@
 """What a compiled version assumes of the argument sizes, and the test of a call against it.
 
 A :class:`Pattern` gives every axis of every leaf as an expression over symbols (`b`, `4*k`, `768`),
-plus guards between expressions. From it comes one generated Python function that solves the symbols
-from a call's shapes and tests everything; for 200 leaves it takes tens of microseconds, so that a
-new shape costs far less than a millisecond.
+plus guards between expressions. Its C++ form, :class:`shlo_disc.ral.SizePattern`, solves the
+symbols from a call's shapes and tests everything; the dispatcher runs it before any Python.
 """
 
 from __future__ import annotations
 
 import itertools
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
+from shlo_disc import ral
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.relations import holds
 
-__all__ = ["SYMBOL_NAME", "Guard", "Note", "Pattern", "Shapes"]
+__all__ = ["Guard", "Note", "Pattern", "Shapes"]
 
 Shapes = Sequence[tuple[int, ...]]
 """The shape of every leaf, in order."""
 
 MANY = 8
 """From here on arrays of constant sizes in a row are counted, not listed."""
-
-SYMBOL_NAME = re.compile(r"\b(?!(?:floordiv|mod|min|max)\b)[A-Za-z_]\w*")
-_FUNCTIONS: dict[str, Any] = {
-    "__builtins__": {},
-    "floordiv": lambda a, b: a // b,
-    "mod": lambda a, b: a % b,
-    "min": min,
-    "max": max,
-}
 
 
 @dataclass(frozen=True)
@@ -143,45 +132,46 @@ class Pattern:
             return False
 
     @cached_property
-    def solve(self) -> Callable[[Shapes], tuple[int, ...] | None]:
-        """Shapes to the values of `symbols`, or None when the shapes do not fit the pattern."""
-        lines = ["def solve(shapes):"]
-        whole: dict[int, tuple[int, ...]] = {}
+    def native(self) -> ral.SizePattern:
+        """The pattern in C++.
+
+        Raises ValueError when the shapes do not determine every symbol, OverflowError when a
+        coefficient takes more than 64 bits.
+        """
+        place: dict[tuple[int, int], int] = {}
         for leaf, shape in enumerate(self.dims):
-            if any(size is None or not size.is_const for size in shape):
-                lines.append(f" s{leaf} = shapes[{leaf}]")
-            elif shape:
-                whole[leaf] = tuple(size.value for size in shape if size is not None)
-        # Fixed shapes go in one comparison of tuples each.
-        lines += [f" if shapes[{leaf}] != {sizes}: return None" for leaf, sizes in whole.items()]
+            for axis in range(len(shape)):
+                place[leaf, axis] = len(place)
+        number = {symbol: index for index, symbol in enumerate(self.symbols)}
+        steps = []
         for leaf, axis, size, symbol in self._steps:
-            if leaf in whole:
-                continue
-            at = f"s{leaf}[{axis}]"
-            if symbol is None:
-                lines.append(f" if {at} != {_python(size)}: return None")
-                continue
-            factor, rest = _split(size, symbol)
-            name = _python(Expr.symbol(symbol))
-            if rest == 0 and factor == 1:
-                lines.append(f" {name} = {at}")
-                lines.append(f" if {name} < 1: return None")
-            else:
-                lines.append(f" {name} = {at} - ({_python(rest)})")
-                lines.append(f" if {name} % {factor} or {name} < {factor}: return None")
-                lines.append(f" {name} //= {factor}")
-        for guard in self.guards:
-            relation = f"{_python(guard.left)} {guard.relation} {_python(guard.right)}"
-            lines.append(f" if not ({relation}): return None")
-        values = "".join(f"{_python(Expr.symbol(symbol))}," for symbol in self.symbols)
-        lines.append(f" return ({values})")
-        scope = dict(_FUNCTIONS)
-        exec("\n".join(lines), scope)  # our own expressions, printed by Expr
-        solve: Callable[[Shapes], tuple[int, ...] | None] = scope["solve"]
-        return solve
+            factor, rest = (1, size) if symbol is None else _split(size, symbol)
+            solved = -1 if symbol is None else number[symbol]
+            steps.append((place[leaf, axis], solved, factor, _code(rest, number)))
+        guards = [
+            (
+                _code(guard.left, number),
+                ral.SIZE_RELATIONS[guard.relation],
+                _code(guard.right, number),
+            )
+            for guard in self.guards
+        ]
+        return ral.SizePattern([len(shape) for shape in self.dims], len(number), steps, guards)
+
+    def solve(self, shapes: Shapes) -> tuple[int, ...] | None:
+        """Shapes to the values of `symbols`, or None when the shapes do not fit the pattern."""
+        try:
+            return self.native.solve(shapes)
+        except OverflowError:  # Python's numbers have any width
+            values, broken = self._tested(shapes)
+            return None if broken else tuple(values[symbol] for symbol in self.symbols)
 
     def mismatch(self, shapes: Shapes) -> str | None:
         """The first thing in which `shapes` break the pattern, as a sentence; None if they fit."""
+        return self._tested(shapes)[1]
+
+    def _tested(self, shapes: Shapes) -> tuple[dict[str, int], str | None]:
+        """The values of the symbols solved, and the first thing that does not fit."""
         values: dict[str, int] = {}
         origin: dict[str, str] = {}
         for leaf, axis, size, symbol in self._steps:
@@ -189,28 +179,30 @@ class Pattern:
             place = f"argument {self.names[leaf]}: dimension {axis} is {actual}"
             if symbol is not None:
                 factor, rest = _split(size, symbol)
-                value, remainder = divmod(actual - rest.evaluate(values), factor)
+                if (known := _value(rest, values)) is None:
+                    return values, f"{place}, but {size} divides by 0"
+                value, remainder = divmod(actual - known, factor)
                 if remainder:
-                    return f"{place}, but {size} is a multiple of {factor}" + _plus(rest)
+                    return values, f"{place}, but {size} is a multiple of {factor}" + _plus(rest)
                 if value < 1:
                     least = str(factor) if rest == 0 else f"{factor} + {rest}"
-                    return f"{place}, but {size} is at least {least}"
+                    return values, f"{place}, but {size} is at least {least}"
                 values[symbol] = value
                 origin[symbol] = f"dimension {axis} of argument {self.names[leaf]}"
-            elif (expected := size.evaluate(values)) != actual:
+            elif (expected := _value(size, values)) != actual:
                 if size.is_const:
-                    return f"{place}, but must be {expected}"
-                return (
-                    f"{place}, but {size} = {expected} ({_origins(size.symbols(), values, origin)})"
-                )
+                    return values, f"{place}, but must be {expected}"
+                text = f"{size} = {expected}" if expected is not None else f"{size} divides by 0"
+                return values, f"{place}, but {text} ({_origins(size.symbols(), values, origin)})"
         for guard in self.guards:
-            if not guard.holds(values):
-                left, right = guard.left.evaluate(values), guard.right.evaluate(values)
+            left, right = _value(guard.left, values), _value(guard.right, values)
+            if left is None or right is None or not guard.holds(values):
+                test = f"{left} {guard.relation} {right} is false"
+                if left is None or right is None:
+                    test = "a size is divided by 0"
                 sources = _origins(guard.symbols(), values, origin)
-                return (
-                    f"{guard} does not hold: {left} {guard.relation} {right} is false ({sources})"
-                )
-        return None
+                return values, f"{guard} does not hold: {test} ({sources})"
+        return values, None
 
     def text(self) -> str:
         """One line a leaf (many of constant sizes in a row share one), a guard and a note."""
@@ -263,5 +255,29 @@ def _split(size: Expr, symbol: str) -> tuple[int, Expr]:
     raise ValueError(f"{size} is not linear in {symbol}")
 
 
-def _python(size: Expr) -> str:
-    return "(" + SYMBOL_NAME.sub(r"v_\g<0>", str(size)).replace("^", "**") + ")"
+def _value(size: Expr, values: Mapping[str, int]) -> int | None:
+    """The number; None where a size is divided by 0."""
+    try:
+        return size.evaluate(values)
+    except ZeroDivisionError:
+        return None
+
+
+def _code(size: Expr, number: Mapping[str, int]) -> list[int]:
+    """The expression in the postfix form of :class:`shlo_disc.ral.SizePattern`."""
+    operations = ral.SIZE_OPERATIONS
+    code: list[int] = []
+    for index, (monomial, coefficient) in enumerate(size.terms or (((), 0),)):
+        if abs(coefficient) >= 1 << 63:
+            raise OverflowError(f"a coefficient of {size} takes more than 64 bits")
+        code += [operations["constant"], coefficient]
+        for atom, power in monomial:
+            if atom.op:
+                factor = [x for argument in atom.args for x in _code(argument, number)]
+                factor.append(operations[atom.op])
+            else:
+                factor = [operations["symbol"], number[atom.key]]
+            code += [*factor, operations["*"]] * power
+        if index:
+            code.append(operations["+"])
+    return code

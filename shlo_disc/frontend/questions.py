@@ -39,7 +39,17 @@ from shlo_disc.frontend.sizes import (
 )
 from shlo_disc.jax_private import DimExpr, size_as_array
 
-__all__ = ["ORDER", "REPEATS", "THE_TEXT", "equal", "is_ours", "number", "ordered", "truth"]
+__all__ = [
+    "ORDER",
+    "REPEATS",
+    "THE_TEXT",
+    "divides",
+    "equal",
+    "is_ours",
+    "number",
+    "ordered",
+    "truth",
+]
 
 _log = logging.getLogger("shlo_disc")
 
@@ -281,6 +291,32 @@ def _is_at_least(size: Any, bound: int, at_least: Original) -> bool:
         return bool(at_least(size, bound))
     except jax.errors.InconclusiveDimensionOperation:
         return False
+
+
+def divides(size: Any, frame: FrameType | None, at_least: Original, *, whole: bool) -> None:
+    """Ask what a division by a size of ours asks; raises ZeroDivisionError where the size is 0.
+
+    A quotient that is rounded down (`whole`) depends on the divisor's sign, too: traced integers
+    round to zero.
+    """
+    if not is_ours(size) or not size.scope.is_open:
+        return
+    if _is_at_least(size, 1, at_least) or _is_at_least(-size, 1, at_least):
+        return
+    asked = _Asked(size, frame)
+    value = asked.value(size)
+    reason = f"{asked.who} divides by {as_expr(size)}"
+    if value == 0:
+        asked.note(size, "==", 0, reason)
+        raise ZeroDivisionError(
+            "integer division or modulo by zero" if whole else "division by zero"
+        )
+    if not whole:
+        asked.note(size, "!=", 0, reason)
+    elif value > 0:
+        asked.note(size, ">=", 1, reason)
+    else:
+        asked.note(-1, ">=", size, reason)
 
 
 # ---- numbers ------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ answers them.
 from __future__ import annotations
 
 import operator
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,6 +25,7 @@ __all__ = [
     "SizeScope",
     "as_expr",
     "evaluate",
+    "is_narrow",
     "is_size",
     "never_equal",
     "text_of",
@@ -107,7 +109,7 @@ class SizeScope(SymbolicScope):
 
     def constrain(self, left: Expr, right: Expr) -> None:
         """Let JAX know that `left >= right` for the rest of the trace."""
-        if not self.grows:
+        if not self.grows or not is_narrow(left, right):
             return
         self.grows = False  # parsing asks questions
         try:
@@ -116,6 +118,11 @@ class SizeScope(SymbolicScope):
             self._decision_initial_state = None
         finally:
             self.grows = True
+
+
+def is_narrow(*sizes: Expr) -> bool:
+    """True if all numbers in the sizes have 32 bits: JAX lowers no constraint with wider ones."""
+    return all(int(n) < 1 << 31 for size in sizes for n in re.findall(r"\b\d+", str(size)))
 
 
 # ---- values -------------------------------------------------------------------------------------

@@ -13,11 +13,12 @@ import jax
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.errors import ShapeMismatchError
 from shlo_disc.frontend.leaves import Leaf
-from shlo_disc.frontend.plan import SYMBOL_NAME, Guard, Pattern
+from shlo_disc.frontend.plan import Guard, Pattern
 
 __all__ = ["parse_constraint", "parse_likely", "stated_pattern", "stated_shapes"]
 
 _RELATION = re.compile(r"(.+?)(>=|<=|==|>|<)(.+)")
+_SYMBOL = re.compile(r"\b(?!(?:floordiv|mod|min|max)\b)[A-Za-z_]\w*")
 
 
 def parse_constraint(text: str) -> Guard:
@@ -54,7 +55,7 @@ def parse_likely(
     Raises ValueError for a symbol that `shapes` does not name and for what is no size.
     """
     texts = " ".join(filter(_is_text, jax.tree.leaves(shapes)))
-    stated = set(SYMBOL_NAME.findall(texts)) - {"_"}  # `_` is the size of the call
+    stated = set(_SYMBOL.findall(texts)) - {"_"}  # `_` is the size of the call
     found = {}
     for name, given in (likely or {}).items():
         if name not in stated:

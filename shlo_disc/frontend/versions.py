@@ -13,6 +13,7 @@ from typing import Any
 import jax
 from jax import export
 
+from shlo_disc import ral
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.errors import ShapeMismatchError, UnsupportedError
 from shlo_disc.frontend.choice import Choice, data_groups, first_choice
@@ -245,6 +246,7 @@ class Version:
         self._has_static_sizes = has_sizes(self.exported.out_tree)
         self._compilation = _Compilation(options, call, found)
         self._root = _Root(options, call, found, trace, self._compilation)
+        self._offer: tuple[ral.SizePattern, ral.DispatchEntry] | None = None
 
     @property
     def is_compiled(self) -> bool:
@@ -281,6 +283,26 @@ class Version:
     def keys(self) -> tuple[tuple[int, str], ...]:
         """(index, PRNG implementation) of results that are typed keys; they run as integers."""
         return self._root.keys
+
+    @property
+    def offer(self) -> tuple[ral.SizePattern, ral.DispatchEntry] | None:
+        """The version for the C++ dispatcher, which tests and runs it at new sizes.
+
+        None when Python is needed: to compile it, to make typed keys or a structure with sizes of
+        the results, or for numbers of more than 64 bits.
+        """
+        if self._offer is None and self.is_compiled and not self.keys:
+            executable = self.executable
+            if not self._has_static_sizes and hasattr(executable, "dispatch_entry"):
+                tree: Any = self.exported.out_tree
+                only = jax.tree_util.treedef_is_leaf(tree)
+                try:
+                    pattern = self.pattern.native
+                except OverflowError:
+                    return None
+                entry = executable.dispatch_entry(None if only else tree.unflatten)
+                self._offer = (pattern, entry)
+        return self._offer
 
     @cached_property
     def program(self) -> Program:
@@ -405,6 +427,21 @@ class Family:
     """True once the program did something else with numbers than with symbols, unheard."""
     _chosen: dict[tuple[tuple[int, ...], ...], Version] = field(default_factory=dict)
     """Versions for the very shapes at which an older one fits, but may not be used."""
+    offers: list[tuple[ral.SizePattern, ral.DispatchEntry]] = field(default_factory=list)
+    """Versions among which the C++ dispatcher finds the one for new sizes, as `find` would."""
+
+    def update_offers(self) -> None:
+        """Make `offers` anew; to be called when versions came, or one was compiled.
+
+        It ends before the first version that needs Python: an older one must not be passed by.
+        """
+        rows = []
+        if not self.checked and not self._chosen:
+            for version in self.versions:
+                if version.offer is None:
+                    break
+                rows.append(version.offer)
+        self.offers[:] = rows
 
     @property
     def checked(self) -> bool:
@@ -452,6 +489,7 @@ class Family:
         version = self._traced(call, options.dynamic, said, before)
         self._report(call, version)
         self.versions.append(version)
+        self.update_offers()
         return version
 
     def specialised(self, call: Call, why: ShapeMismatchError) -> Version:
@@ -479,6 +517,7 @@ class Family:
         version = self._traced(call, False, [None] * len(call.leaves), [])
         self._chosen[call.shapes] = version
         self.versions.append(version)
+        self.update_offers()
         return version
 
     def _traced(

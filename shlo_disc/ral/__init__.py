@@ -16,12 +16,15 @@ from typing import Any
 
 from shlo_disc import flags
 from shlo_disc.ral._ral import (
+    SIZE_OPERATIONS,
+    SIZE_RELATIONS,
     ArgumentError,
     DispatchEntry,
     Dispatcher,
     Executable,
     GuardError,
     JaxBridge,
+    SizePattern,
     num_threads,
     pack_clear,
     pack_stats,
@@ -34,12 +37,15 @@ from shlo_disc.ral._ral import ffi_handler as _ffi_handler
 
 __all__ = [
     "FFI_TARGET",
+    "SIZE_OPERATIONS",
+    "SIZE_RELATIONS",
     "ArgumentError",
     "DispatchEntry",
     "Dispatcher",
     "Executable",
     "GuardError",
     "JaxBridge",
+    "SizePattern",
     "ffi_handler",
     "include_dir",
     "num_threads",

@@ -116,9 +116,49 @@ class DispatchEntry:
     def calls(self) -> int:
         """How often it ran without an error."""
 
+    @property
+    def version(self) -> DispatchEntry | None:
+        """The entry of the version, for one a `Dispatcher` made itself."""
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...] | None:
+        """The shapes of the arguments, for one a `Dispatcher` made itself."""
+
+SIZE_OPERATIONS: dict[str, int]
+"""Operations of a `SizePattern`'s expressions: constant, symbol, +, *, floordiv, mod, min, max."""
+SIZE_RELATIONS: dict[str, int]
+"""Relations of a `SizePattern`'s guards: ==, !=, <, <=, > and >=."""
+
+class SizePattern:
+    """Sizes of arguments as expressions of symbols, and guards.
+
+    An expression is a list of numbers in postfix form: the operations "constant" and "symbol" are
+    followed by a value or the symbol's number, the others take the two results before them. A
+    division by 0 has no value: no sizes fit.
+    ranks: one for each argument. steps: rows of the size's place among all sizes of all arguments,
+    the number of the symbol that `size == factor * symbol + expression` gives (-1: size must equal
+    the expression), factor, and expression; an expression reads symbols of earlier steps. guards:
+    rows of expression, relation and expression.
+    Raises ValueError for anything out of range.
+    """
+
+    def __init__(
+        self,
+        ranks: Sequence[int],
+        symbols: int,
+        steps: Sequence[tuple[int, int, int, Sequence[int]]],
+        guards: Sequence[tuple[Sequence[int], int, Sequence[int]]],
+    ) -> None: ...
+    def solve(self, shapes: Sequence[Sequence[int]]) -> tuple[int, ...] | None:
+        """The symbols' values, each at least 1; None when the shapes do not fit.
+
+        Raises OverflowError when 64 bits are too narrow to tell; ValueError for other ranks.
+        """
+
 class Dispatcher:
     """Runs calls of concrete `jax.Array`s, numpy arrays and Python numbers that are like one added
-    before; a subclass has `_call_slowly` for the others, and for what does not fit.
+    before, or whose sizes fit a version offered; a subclass has `_call_slowly` for the others, and
+    for what does not fit.
 
     array_type: the concrete class of arrays. flatten: `((args, kwargs)) -> (leaves, structure)`.
     trace_context: `() -> ` a hashable that differs where a function would be traced differently.
@@ -143,8 +183,22 @@ class Dispatcher:
     def _add(self, args: tuple[Any, ...], kwargs: dict[str, Any], entry: DispatchEntry, /) -> None:
         """Run `entry` from now on; no effect when a leaf is of another kind."""
 
+    def _offer(
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        versions: list[tuple[SizePattern, DispatchEntry]],
+        /,
+    ) -> None:
+        """From now on a call like this one, but for its sizes, runs the first of `versions` that
+        they fit. The list may be changed later. No effect when a leaf is of another kind.
+        """
+
+    def _found(self) -> list[DispatchEntry]:
+        """The entries made for sizes that fitted an offered version."""
+
     def _forget(self) -> None:
-        """Run no entry any more."""
+        """Run no entry and no version any more."""
 
 def ffi_handler() -> dict[str, Any]: ...
 def ffi_registered() -> int: ...

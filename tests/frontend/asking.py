@@ -148,6 +148,7 @@ class _Writer:
                 f"{a} ** 2", f"abs({a} - {b})", f"({a} >> 1)", f"({a} & 3)", f"({a} << 1)",
                 f"divmod({a}, {c})[0]", f"round({a})", f"math.floor({a})", f"({a} * {b})",
                 f"sum([{a}, {c}])", f"sorted([{a}, {b}])[0]", f"({a} ^ {c})",
+                f"({a} // ({b} - {c}))", f"({c} * {a} % ({b} + 1 - {c}))",
             ]
         )  # fmt: skip
 
@@ -202,7 +203,8 @@ class _Writer:
                 f"np.abs({e}) == {c}", f"np.clip({e}, 1, 3) == 3", f"np.power({e}, 2) == {c}", f"np.gcd({e}, 6) == 2",
                 f"2.0 ** ({e}) == 8", f"bin({e}) == '0b11'", f"'abcdefgh'[:{e}] == 'abc'",
                 f"jax.ShapeDtypeStruct(x.shape, x.dtype) == jax.ShapeDtypeStruct(({c}, 3), x.dtype)",
-                f"eval('n == {c}', {{'n': {e}}})",
+                f"eval('n == {c}', {{'n': {e}}})", f"attempt(lambda: {e} // {g}, 0) == {c}",
+                f"{e} * 2**{4 * c} > 2**{8 * d}", f"attempt(lambda: {d} / {e}, 0) > 1",
             ]
         )  # fmt: skip
 
@@ -218,5 +220,7 @@ class _Writer:
                 f"r + (x[{e} % 2] if {g} > {c} else x[0]).sum()", f"r / float(abs({e}) + 1)",
                 f"r + np.sqrt(abs({e}) + 1)", f"r * jnp.zeros(({e}) % 5).size", f"r + (k < {e})",
                 f"r * jnp.ones((abs({e}) % 4, 2)).sum()", f"r + jnp.float32({e})", f"r + k * ({e})",
+                f"r * attempt(lambda: ({e}) ** -1, 3)", f"r * attempt(lambda: {g} / ({e} - {c}), 3)",
+                f"r + jnp.zeros(abs({g}) // ({e} + 1)).size",
             ]
         )  # fmt: skip

@@ -12,7 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shlo_disc import ral
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.relations import RELATIONS
 from shlo_disc.frontend.plan import Guard, Note, Pattern
 
 SIZES = ["b", "t", "4*t", "b + 3", "b*t", "2*b + t", "5", "floordiv(t, 2)", "min(b, t)", "b^2"]
@@ -68,6 +70,73 @@ def test_sizes_that_do_not_determine_their_symbols():
 def test_a_size_of_zero_fits_no_symbol():
     assert pattern("b, 4").solve([(0, 4)]) is None
     assert pattern("0, t").solve([(0, 4)]) == (4,)
+
+
+def test_numbers_of_more_than_64_bits_are_exact():
+    made = pattern("b", "b^9", guards=[("b^30", ">=", f"{1 << 70}")])
+    assert made.solve([(8,), (8**9,)]) == (8,)
+    assert made.solve([(8,), (8**9 + 1,)]) is None
+    assert made.solve([(5,), (5**9,)]) is None
+    wide = pattern("b", guards=[(f"{1 << 64}*b", ">=", f"{1 << 66}")])
+    assert wide.solve([(4,)]) == (4,)
+    assert wide.solve([(3,)]) is None
+
+
+def test_a_division_by_zero_fits_nothing():
+    made = pattern("b, t", guards=[("floordiv(t, b - 2)", ">=", "1")])
+    assert made.solve([(3, 4)]) == (3, 4)
+    assert made.solve([(2, 4)]) is None
+    assert made.mismatch([(2, 4)]) == (
+        "floordiv(t, b - 2) >= 1 does not hold: a size is divided by 0 (b = 2 was read from "
+        "dimension 0 of argument x, t = 4 was read from dimension 1 of argument x)"
+    )
+    sizes = pattern("b, t", "mod(t, b - 2)")
+    assert sizes.solve([(2, 4), (0,)]) is None
+    assert "mod(t, b - 2) divides by 0 (b = 2" in sizes.mismatch([(2, 4), (0,)])
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("values", [(-3, 2), (2, 2), (2, -3)])
+def test_relations_and_signs_are_those_of_python(relation, values):
+    a, b = values
+    made = pattern("t", guards=[(f"{a}*t", relation, f"{b}*t")])
+    assert (made.solve([(7,)]) == (7,)) == RELATIONS[relation](a * 7, b * 7)
+    for text, value in ((f"mod({a}*t, {b}*t + 1)", (a * 7) % (b * 7 + 1)),
+                        (f"floordiv({a}*t, {b}*t + 1)", (a * 7) // (b * 7 + 1))):  # fmt: skip
+        assert pattern("t", guards=[(text, "==", str(value))]).solve([(7,)]) == (7,)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.integers(-1, 3), max_size=3),
+    st.integers(-1, 2),
+    st.lists(
+        st.tuples(
+            st.integers(0, 5),
+            st.integers(-2, 2),
+            st.integers(-1, 2),
+            st.lists(st.integers(-1, 8), max_size=5),
+        ),
+        max_size=3,
+    ),
+    st.lists(
+        st.tuples(
+            st.lists(st.integers(0, 8), max_size=4),
+            st.integers(-1, 6),
+            st.lists(st.integers(0, 8), max_size=4),
+        ),
+        max_size=2,
+    ),
+)
+def test_the_native_pattern_refuses_what_it_cannot_run(ranks, symbols, steps, guards):
+    try:
+        made = ral.SizePattern(ranks, symbols, steps, guards)
+    except ValueError:
+        return
+    found = made.solve([[2] * rank for rank in ranks])
+    assert found is None or len(found) == symbols
+    with pytest.raises(ValueError, match="ranks"):
+        made.solve([[2] * (rank + 1) for rank in [*ranks, 0]])
 
 
 MESSAGES = [

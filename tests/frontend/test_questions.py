@@ -83,6 +83,42 @@ def test_a_question_is_answered_with_the_size_of_the_call(name):
     same(function, *sizes((3, 6, 4, 9)), misses=versions)
 
 
+DIVISIONS = {  # the program of n and m, and how many versions the sizes below need
+    "quotient": (lambda n, m: n // (m - 4), 2),
+    "question": (lambda n, m: 2 if n // (m - 1) > 2 else 3, 2),
+    "remainder": (lambda n, m: 2 if n % (m - 4) >= 1 else 3, 2),
+    "both": (lambda n, m: sum(divmod(n, m - 4)), 2),
+    "of a number": (lambda n, m: 7 // (m - 4), 2),
+    "fraction": (lambda n, m: n / (m - 4), 1),
+    "inverse": (lambda n, m: (m - 4) ** -1, 1),
+    "root": (lambda n, m: (m - 1) ** -0.5, 1),
+    "caught": (lambda n, m: caught(lambda: n // (m - 4)), 3),
+    "constant": (lambda n, m: n // 0, 0),
+    "shape": (lambda n, m: jnp.ones(n // (m - 1)), 1),
+    "rows": (lambda n, m: jnp.ones(n * (m - 1)).reshape(m - 1, -1).sum(0), 1),
+    "places": (lambda n, m: jnp.roll(jnp.arange(n - 1), 1), 1),
+    "wide numbers": (lambda n, m: 2 if n * 10**12 > 2**43 else 3, 2),
+}
+
+
+@pytest.mark.parametrize("name", DIVISIONS)
+def test_divisions_are_those_of_numbers(name):
+    function, versions = DIVISIONS[name]
+
+    def program(x, y):
+        return jnp.asarray(function(x.shape[0], y.shape[0]), np.float32) + x.sum()
+
+    f = shlo_disc.jit(program)
+    for n, m in ((8, 3), (9, 7), (5, 4), (12, 6), (8, 1), (9, 2)):
+        args = F(n), F(m)
+        want, got = outcome(jax.jit(program), args), outcome(f, args)
+        if isinstance(want, Exception):
+            assert type(got) is type(want) is ZeroDivisionError
+        else:
+            np.testing.assert_allclose(got, want, rtol=1e-5)
+    assert f.cache_info().misses == versions, f.guards()
+
+
 def test_a_loop_over_a_question_ends():
     def f(x):
         n = x.shape[0]

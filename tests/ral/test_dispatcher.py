@@ -13,6 +13,7 @@ import pytest
 
 import shlo_disc
 from shlo_disc import jax_private, ral
+from shlo_disc.frontend import jit
 
 
 def scaled(p, x):
@@ -106,8 +107,102 @@ def test_shapes_dtypes_and_weak_types_are_told_apart():
         for x in arrays:
             out = f(x)
             assert (out.shape, out.dtype) == (x.shape, x.dtype)
-    assert entries(f) == [2] * 5
+    assert entries(f) == [2] * 4
+    assert [(found.shapes, found.calls) for found in f._found()] == [(((4,),), 3)]
     assert f(arrays[4]).weak_type == (arrays[4] * 2).weak_type
+
+
+@pytest.fixture
+def slow_calls(monkeypatch):
+    """The shapes of the first argument of every call that Python looks at."""
+    seen = []
+    before = jit.JitFunction._call_slowly
+
+    def noted(self, *args, **kwargs):
+        seen.append(np.shape(jax.tree.leaves((args, kwargs))[0]))
+        return before(self, *args, **kwargs)
+
+    monkeypatch.setattr(jit.JitFunction, "_call_slowly", noted)
+    return seen
+
+
+def test_new_sizes_of_a_version_run_without_python(slow_calls):
+    def f(p, x):
+        half = x * 3 if x.shape[0] % 2 else x / 2
+        return {"half": half, "sum": x.shape[0] + p["y"]}
+
+    jitted, plain = shlo_disc.jit(f), jax.jit(f)
+    p = {"y": jnp.ones(5)}
+    for n in (4, 5, 6, 7, 9, 8, 1, 6):
+        for x in (jnp.arange(4.0 * n).reshape(n, 4), np.ones((n, 2 * n), np.float32)):
+            for have, want in zip(*map(jax.tree.leaves, (jitted(p, x), plain(p, x))), strict=True):
+                np.testing.assert_array_equal(have, want)
+    # A version of even and one of odd sizes, and the first call of NumPy arrays.
+    assert slow_calls == [(5,)] * 3
+    assert jitted.cache_info() == (14, 2, None, 2)
+    assert len(jitted._found()) == 11
+    assert jitted(p, jnp.ones((0, 4)))["half"].shape == (0, 4)  # fits none: a third version
+    assert jitted.cache_info().misses == 3
+    jitted.cache_clear()
+    assert jitted._found() == []
+    assert jitted.cache_info() == (0, 0, None, 0)
+
+
+def test_sizes_that_need_more_than_64_bits_are_tested_by_python(slow_calls):
+    def f(x):
+        n = x.shape[0]
+        return x + (1.0 if n**40 > 1 << 90 else 2.0)
+
+    jitted, sizes = shlo_disc.jit(f), (3, 4, 5, 6, 7)
+    for n in sizes:
+        np.testing.assert_array_equal(jitted(jnp.zeros(n)), f(np.zeros(n)))
+    assert jitted.cache_info().misses == 2
+    assert (7,) in slow_calls
+
+
+def test_sizes_that_make_a_guard_divide_by_zero_fit_no_version():
+    def f(x, y):
+        return x * 2 if x.shape[0] // (y.shape[0] - 1) > 2 else x * 3
+
+    jitted = shlo_disc.jit(f)
+    for n, m in ((8, 3), (9, 4), (4, 4)):
+        np.testing.assert_array_equal(jitted(jnp.ones(n), jnp.ones(m)), f(np.ones(n), np.ones(m)))
+    with pytest.raises(ZeroDivisionError):
+        jitted(jnp.ones(8), jnp.ones(1))
+
+
+def test_what_is_checked_at_every_shape_is_never_found(slow_calls):
+    f = shlo_disc.jit(lambda x: x * (2 if isinstance(x.shape[0], int) else 3), dynamic="checked")
+    for n in (2, 3, 4, 3):
+        np.testing.assert_array_equal(f(jnp.ones(n)), np.full(n, 2.0))
+    assert slow_calls == [(2,), (3,), (4,)]
+    assert f._found() == []
+
+    # Only the comparison sees this question: from then on every new shape is compared.
+    g = shlo_disc.jit(lambda x: x * x.shape[0] if type(x.shape[0]) is int else x)
+    for n in (2, 3, 4):
+        np.testing.assert_array_equal(g(jnp.ones(n)), np.full(n, float(n)))
+    assert g._found() == []
+
+
+def test_results_with_sizes_in_their_structure_need_python(slow_calls):
+    f = shlo_disc.jit(lambda x: Holder(x + 1, x.shape[0]))
+    for n in (2, 3, 4):
+        assert f(jnp.ones(n)).static == n
+    assert slow_calls == [(2,), (3,), (4,)]
+
+
+def test_sizes_found_are_forgotten_at_the_limit(monkeypatch):
+    monkeypatch.setattr(jit, "_MAX_ENTRIES", 6)
+    f = shlo_disc.jit(lambda x: x * 2)
+    for n in range(2, 10):
+        f(jnp.ones(n))
+    assert len(f._found()) == 7
+    f(np.ones(2, np.float32))  # new for Python
+    assert f._found() == []
+    for n in range(2, 10):
+        np.testing.assert_array_equal(f(jnp.ones(n)), np.full(n, 2.0))
+    assert f.cache_info() == (16, 1, None, 1)
 
 
 def test_configuration_and_disable_jit_are_respected():

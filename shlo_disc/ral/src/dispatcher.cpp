@@ -2,9 +2,12 @@
 
 #include <utility>
 
+#include "small_vector.h"
+
 namespace shlo_disc {
 namespace {
 
+constexpr size_t kMaxFound = 4096;  // entries for new sizes, until Python has all forgotten
 constexpr size_t kMaxAvals = 4096;  // asking again costs half a microsecond: forgetting all is fine
 
 struct Names {
@@ -31,6 +34,34 @@ bool are_same_items(PyObject* a, PyObject* b) {
   return true;
 }
 
+// The sizes of all arguments, one after the other, as a tuple of tuples.
+PyRef as_shapes(const SizePattern& pattern, const int64_t* sizes) {
+  PyRef all(PyTuple_New(static_cast<Py_ssize_t>(pattern.ranks().size())));
+  if (!all) return PyRef();
+  Py_ssize_t leaf = 0;
+  for (const int64_t rank : pattern.ranks()) {
+    PyRef shape(PyTuple_New(rank));
+    if (!shape) return PyRef();
+    for (int64_t axis = 0; axis < rank; ++axis) {
+      PyObject* const size = PyLong_FromLongLong(*sizes++);
+      if (size == nullptr) return PyRef();
+      PyTuple_SET_ITEM(shape.get(), axis, size);
+    }
+    PyTuple_SET_ITEM(all.get(), leaf++, shape.release());
+  }
+  return all;
+}
+
+// Sizes of a tuple of Python integers, appended. False with an error set.
+bool append_sizes(PyObject* shape, std::vector<int64_t>* sizes) {
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(shape); ++i) {
+    const int64_t size = PyLong_AsLongLong(PyTuple_GET_ITEM(shape, i));
+    if (size == -1 && PyErr_Occurred()) return false;
+    sizes->push_back(size);
+  }
+  return true;
+}
+
 }  // namespace
 
 Dispatcher::Dispatcher(PyRef array_type, PyRef flatten, PyRef trace_context, PyRef disable_jit)
@@ -39,17 +70,20 @@ Dispatcher::Dispatcher(PyRef array_type, PyRef flatten, PyRef trace_context, PyR
       trace_context_(std::move(trace_context)),
       disable_jit_(std::move(disable_jit)),
       table_(PyDict_New()),
+      offers_(PyDict_New()),
       numbers_(PyDict_New()) {}
 
 Dispatcher::~Dispatcher() { forget_avals(); }
 
 void Dispatcher::forget_avals() {
   const auto old = std::exchange(avals_, {});
-  for (const auto& [aval, number] : old) Py_DECREF(aval);
+  for (const auto& [aval, type] : old) Py_DECREF(aval);
 }
 
 void Dispatcher::clear() {
   PyDict_Clear(table_.get());
+  PyDict_Clear(offers_.get());
+  const auto found = std::exchange(found_, {});
   PyDict_Clear(numbers_.get());
   last_context_ = PyRef();
   forget_avals();
@@ -57,12 +91,14 @@ void Dispatcher::clear() {
 
 int Dispatcher::traverse(visitproc visit, void* arg) const {
   for (const PyRef* const part : {&array_type_, &flatten_, &trace_context_, &disable_jit_, &table_,
-                                  &numbers_, &last_context_, &last_number_}) {
+                                  &offers_, &numbers_, &last_context_, &last_number_}) {
     Py_VISIT(part->get());
   }
-  for (const auto& [aval, number] : avals_) {
+  for (const PyRef& entry : found_) Py_VISIT(entry.get());
+  for (const auto& [aval, type] : avals_) {
     Py_VISIT(aval);
-    Py_VISIT(number.get());
+    Py_VISIT(type.number.get());
+    Py_VISIT(type.kind.get());
   }
   return 0;
 }
@@ -97,8 +133,11 @@ bool Dispatcher::is_leaf(PyObject* object) const {
          PyLong_CheckExact(object) || PyBool_Check(object) || PyComplex_CheckExact(object);
 }
 
-PyRef Dispatcher::type_number(PyObject* leaf) {
-  if (is_jax(leaf)) return jax_number(leaf);
+PyRef Dispatcher::type_number(PyObject* leaf, std::vector<int64_t>*) {
+  if (is_jax(leaf)) {
+    const ArrayType* const type = jax_type(leaf);
+    return type == nullptr ? PyRef() : PyRef::borrow(type->number.get());
+  }
   auto* const kind = reinterpret_cast<PyObject*>(Py_TYPE(leaf));
   if (!PyArray_CheckExact(leaf)) return number_of(kind);
   auto* const array = reinterpret_cast<PyArrayObject*>(leaf);
@@ -109,25 +148,75 @@ PyRef Dispatcher::type_number(PyObject* leaf) {
   return type ? number_of(type.get()) : PyRef();
 }
 
-PyRef Dispatcher::jax_number(PyObject* array) {
-  PyRef aval(PyObject_GetAttr(array, names().aval));
-  if (!aval) return PyRef();
-  const auto found = avals_.find(aval.get());
-  if (found != avals_.end()) return PyRef::borrow(found->second.get());
-
-  PyRef type(PyTuple_New(3));
-  if (!type) return PyRef();
-  PyObject* const attributes[] = {names().shape, names().dtype, names().weak_type};
-  for (Py_ssize_t i = 0; i < 3; ++i) {
-    PyObject* const value = PyObject_GetAttr(array, attributes[i]);
-    if (value == nullptr) return PyRef();
-    PyTuple_SET_ITEM(type.get(), i, value);
+PyRef Dispatcher::kind_number(PyObject* leaf, std::vector<int64_t>* sizes) {
+  if (is_jax(leaf)) {
+    const ArrayType* const type = jax_type(leaf);
+    if (type == nullptr) return PyRef();
+    sizes->insert(sizes->end(), type->sizes.begin(), type->sizes.end());
+    return PyRef::borrow(type->kind.get());
   }
-  PyRef number = number_of(type.get());
-  if (!number) return PyRef();
+  auto* const kind = reinterpret_cast<PyObject*>(Py_TYPE(leaf));
+  if (!PyArray_CheckExact(leaf)) return number_of(kind);
+  auto* const array = reinterpret_cast<PyArrayObject*>(leaf);
+  sizes->insert(sizes->end(), PyArray_DIMS(array), PyArray_DIMS(array) + PyArray_NDIM(array));
+  const PyRef rank(PyLong_FromLong(PyArray_NDIM(array)));
+  if (!rank) return PyRef();
+  auto* const dtype = reinterpret_cast<PyObject*>(PyArray_DESCR(array));
+  const PyRef type(PyTuple_Pack(3, rank.get(), dtype, kind));
+  return type ? number_of(type.get()) : PyRef();
+}
+
+const Dispatcher::ArrayType* Dispatcher::jax_type(PyObject* array) {
+  PyRef aval(PyObject_GetAttr(array, names().aval));
+  if (!aval) return nullptr;
+  const auto found = avals_.find(aval.get());
+  if (found != avals_.end()) return &found->second;
+
+  const PyRef shape(PyObject_GetAttr(array, names().shape));
+  const PyRef dtype(shape ? PyObject_GetAttr(array, names().dtype) : nullptr);
+  const PyRef weak(dtype ? PyObject_GetAttr(array, names().weak_type) : nullptr);
+  if (!weak) return nullptr;
+  if (!PyTuple_Check(shape.get())) {
+    PyErr_SetString(PyExc_TypeError, "the shape of an array must be a tuple");
+    return nullptr;
+  }
+  ArrayType type;
+  if (!append_sizes(shape.get(), &type.sizes)) return nullptr;
+  const PyRef rank(PyLong_FromSsize_t(PyTuple_GET_SIZE(shape.get())));
+  const PyRef exact(PyTuple_Pack(3, shape.get(), dtype.get(), weak.get()));
+  const PyRef kind(rank ? PyTuple_Pack(3, rank.get(), dtype.get(), weak.get()) : nullptr);
+  if (!exact || !kind) return nullptr;
+  type.number = number_of(exact.get());
+  if (type.number) type.kind = number_of(kind.get());
+  if (!type.kind) return nullptr;
   if (avals_.size() >= kMaxAvals) forget_avals();
-  if (avals_.emplace(aval.get(), PyRef::borrow(number.get())).second) aval.release();
-  return number;
+  const auto [place, is_new] = avals_.emplace(aval.get(), std::move(type));
+  if (is_new) aval.release();
+  return &place->second;
+}
+
+PyRef Dispatcher::key_of(const Call& call,
+                         PyRef (Dispatcher::*number)(PyObject*, std::vector<int64_t>*),
+                         std::vector<int64_t>* sizes) {
+  const Py_ssize_t count = call.count();
+  PyRef key(PyTuple_New(2 + count));
+  if (!key) return PyRef();
+  PyTuple_SET_ITEM(key.get(), 0, Py_NewRef(call.tree.get()));
+  PyTuple_SET_ITEM(key.get(), 1, Py_NewRef(call.context.get()));
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    PyRef item = (this->*number)(call.leaf(i), sizes);
+    if (!item) return PyRef();
+    PyTuple_SET_ITEM(key.get(), 2 + i, item.release());
+  }
+  return key;
+}
+
+PyRef Dispatcher::exact_key(const Call& call) {
+  return key_of(call, &Dispatcher::type_number, nullptr);
+}
+
+PyRef Dispatcher::kind_key(const Call& call, std::vector<int64_t>* sizes) {
+  return key_of(call, &Dispatcher::kind_number, sizes);
 }
 
 bool Dispatcher::describe(PyObject* args, PyObject* kwargs, Call* out) {
@@ -150,23 +239,47 @@ bool Dispatcher::describe(PyObject* args, PyObject* kwargs, Call* out) {
     tree = PyRef::borrow(PyTuple_GET_ITEM(pair.get(), 1));
   }
   if (!tree) return false;
-  const Py_ssize_t count = PySequence_Fast_GET_SIZE(out->leaves.get());
+  const Py_ssize_t count = out->count();
   for (Py_ssize_t i = 0; i < count; ++i) {
-    if (!is_leaf(PySequence_Fast_GET_ITEM(out->leaves.get(), i))) return true;
+    if (!is_leaf(out->leaf(i))) return true;
   }
-  PyRef context = context_number();
-  if (!context) return false;
-  PyRef key(PyTuple_New(2 + count));
-  if (!key) return false;
-  PyTuple_SET_ITEM(key.get(), 0, tree.release());
-  PyTuple_SET_ITEM(key.get(), 1, context.release());
-  for (Py_ssize_t i = 0; i < count; ++i) {
-    PyRef number = type_number(PySequence_Fast_GET_ITEM(out->leaves.get(), i));
-    if (!number) return false;
-    PyTuple_SET_ITEM(key.get(), 2 + i, number.release());
+  out->tree = std::move(tree);
+  out->context = context_number();
+  return static_cast<bool>(out->context);
+}
+
+PyRef Dispatcher::fitting(const Call& call, PyObject* key) {
+  if (PyDict_GET_SIZE(offers_.get()) == 0 || found_.size() >= kMaxFound) {
+    return PyRef::borrow(Py_None);
   }
-  out->key = std::move(key);
-  return true;
+  std::vector<int64_t> sizes;
+  const PyRef kind = kind_key(call, &sizes);
+  if (!kind) return PyRef();
+  const PyRef versions = PyRef::borrow(PyDict_GetItemWithError(offers_.get(), kind.get()));
+  if (!versions) return PyErr_Occurred() ? PyRef() : PyRef::borrow(Py_None);
+
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(versions.get()); ++i) {
+    const PyRef pair = PyRef::borrow(PyList_GET_ITEM(versions.get(), i));
+    const bool is_pair = PyTuple_CheckExact(pair.get()) && PyTuple_GET_SIZE(pair.get()) == 2;
+    const SizePattern* const pattern =
+        is_pair ? size_pattern(PyTuple_GET_ITEM(pair.get(), 0)) : nullptr;
+    if (pattern == nullptr || pattern->sizes() != sizes.size()) {
+      PyErr_SetString(PyExc_TypeError, "offered versions must be pairs of a SizePattern for such "
+                                       "arguments and a DispatchEntry");
+      return PyRef();
+    }
+    SmallVector<int64_t, 32> values(pattern->symbols());
+    const Fit fit = pattern->solve(sizes.data(), values.data());
+    if (fit == Fit::kUnknown) break;  // Python's numbers have any width
+    if (fit == Fit::kNo) continue;
+    PyRef shapes = as_shapes(*pattern, sizes.data());
+    if (!shapes) return PyRef();
+    PyRef entry(new_dispatch_entry(PyTuple_GET_ITEM(pair.get(), 1), std::move(shapes)));
+    if (!entry || PyDict_SetItem(table_.get(), key, entry.get()) < 0) return PyRef();
+    found_.push_back(PyRef::borrow(entry.get()));
+    return entry;
+  }
+  return PyRef::borrow(Py_None);
 }
 
 PyObject* Dispatcher::call(PyObject* args, PyObject* kwargs) {
@@ -176,14 +289,18 @@ PyObject* Dispatcher::call(PyObject* args, PyObject* kwargs) {
   if (off.get() != Py_False) Py_RETURN_NOTIMPLEMENTED;
   Call call;
   if (!describe(args, kwargs, &call)) return nullptr;
-  if (!call.key) Py_RETURN_NOTIMPLEMENTED;
-  PyObject* const found = PyDict_GetItemWithError(table_.get(), call.key.get());
-  if (found == nullptr) {
+  if (!call.context) Py_RETURN_NOTIMPLEMENTED;
+  const PyRef key = exact_key(call);
+  if (!key) return nullptr;
+  // It stays alive: the call releases the GIL.
+  PyRef found = PyRef::borrow(PyDict_GetItemWithError(table_.get(), key.get()));
+  if (!found) {
     if (PyErr_Occurred()) return nullptr;
-    Py_RETURN_NOTIMPLEMENTED;
+    found = fitting(call, key.get());
+    if (!found) return nullptr;
+    if (found.get() == Py_None) Py_RETURN_NOTIMPLEMENTED;
   }
-  const PyRef alive = PyRef::borrow(found);  // the call releases the GIL
-  DispatchEntry* const entry = dispatch_entry(found);
+  DispatchEntry* const entry = dispatch_entry(found.get());
   if (entry == nullptr) {
     PyErr_SetString(PyExc_TypeError, "not a DispatchEntry");
     return nullptr;
@@ -198,7 +315,27 @@ PyObject* Dispatcher::call(PyObject* args, PyObject* kwargs) {
 bool Dispatcher::add(PyObject* args, PyObject* kwargs, PyObject* entry) {
   Call call;
   if (!describe(args, kwargs, &call)) return false;
-  return !call.key || PyDict_SetItem(table_.get(), call.key.get(), entry) == 0;
+  if (!call.context) return true;
+  const PyRef key = exact_key(call);
+  return key && PyDict_SetItem(table_.get(), key.get(), entry) == 0;
+}
+
+bool Dispatcher::offer(PyObject* args, PyObject* kwargs, PyObject* versions) {
+  Call call;
+  if (!describe(args, kwargs, &call)) return false;
+  if (!call.context) return true;
+  std::vector<int64_t> sizes;
+  const PyRef key = kind_key(call, &sizes);
+  return key && PyDict_SetItem(offers_.get(), key.get(), versions) == 0;
+}
+
+PyObject* Dispatcher::found() const {
+  PyRef list(PyList_New(static_cast<Py_ssize_t>(found_.size())));
+  if (!list) return nullptr;
+  for (size_t i = 0; i < found_.size(); ++i) {
+    PyList_SET_ITEM(list.get(), static_cast<Py_ssize_t>(i), Py_NewRef(found_[i].get()));
+  }
+  return list.release();
 }
 
 }  // namespace shlo_disc

@@ -5,10 +5,12 @@
 #include <cstdint>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "jax_bridge.h"
 #include "py_executable.h"
 #include "py_support.h"
+#include "size_pattern.h"
 
 namespace shlo_disc {
 
@@ -25,6 +27,9 @@ struct DispatchEntry {
   const PyExecutable* const executable;
   JaxBridge* const bridge;  // lives as long as the process
   const PyRef unflatten;    // list of results -> the function's structure; None: the only result
+  // Of an entry the dispatcher made itself: the entry of the version, and the shapes; else null.
+  PyRef version;
+  PyRef shapes;
   int64_t calls = 0;
 };
 
@@ -44,42 +49,73 @@ class Dispatcher {
   // From now on calls like this one run `entry` (a Python object around a DispatchEntry). False
   // with an error set; true without effect when some argument is none of these.
   bool add(PyObject* args, PyObject* kwargs, PyObject* entry);
+  // From now on a call like this one, but for its sizes, runs the first of `versions` that they fit:
+  // a list of pairs (SizePattern, DispatchEntry), which the caller may change later. As `add`.
+  bool offer(PyObject* args, PyObject* kwargs, PyObject* versions);
+  // The entries made for sizes that fitted an offered version, as a list. Null with an error set.
+  PyObject* found() const;
   void clear();
   // For Python's garbage collector: keys may hold a static value that holds the function.
   int traverse(visitproc visit, void* arg) const;
 
  private:
-  // Leaves and the key of a call; an empty key without an error: not for us.
+  // Leaves of a call and what it is looked up by, but for the leaves' types; no context without an
+  // error: not for us.
   struct Call {
     PyRef leaves;
-    PyRef key;
+    PyRef tree;
+    PyRef context;
+
+    Py_ssize_t count() const { return PySequence_Fast_GET_SIZE(leaves.get()); }
+    PyObject* leaf(Py_ssize_t i) const { return PySequence_Fast_GET_ITEM(leaves.get(), i); }
+  };
+  // Numbers stand for types, which are dearer to hash and compare.
+  struct ArrayType {
+    PyRef number;  // of shape, dtype and weak type
+    PyRef kind;    // of rank, dtype and weak type
+    std::vector<int64_t> sizes;
   };
   bool describe(PyObject* args, PyObject* kwargs, Call* out);
   bool is_jax(PyObject* object) const;
   bool is_leaf(PyObject* object) const;
-  // Numbers, cheaper to hash and compare than what they stand for: shape, dtype and kind of a leaf;
-  // the configuration of JAX. Null with an error set.
-  PyRef type_number(PyObject* leaf);
-  PyRef jax_number(PyObject* array);
+  // The key of a call among those of the same types; or of the same types but for the sizes, which
+  // are then appended to `sizes`. Null with an error set.
+  PyRef exact_key(const Call& call);
+  PyRef kind_key(const Call& call, std::vector<int64_t>* sizes);
+  PyRef key_of(const Call& call, PyRef (Dispatcher::*number)(PyObject*, std::vector<int64_t>*),
+               std::vector<int64_t>* sizes);
+  // Numbers of a leaf's type and kind; of the configuration of JAX. Null with an error set.
+  PyRef type_number(PyObject* leaf, std::vector<int64_t>* unused);
+  PyRef kind_number(PyObject* leaf, std::vector<int64_t>* sizes);
+  const ArrayType* jax_type(PyObject* array);  // valid until the next call of it
   PyRef context_number();
   PyRef number_of(PyObject* value);
   void forget_avals();
+  // A new entry for a call whose sizes fit an offered version, in the table from now on. None when
+  // there is no such version; null with an error set.
+  PyRef fitting(const Call& call, PyObject* key);
 
   const PyRef array_type_;
   const PyRef flatten_;
   const PyRef trace_context_;
   const PyRef disable_jit_;
-  PyRef table_;  // dict
+  PyRef table_;   // dict from exact keys to entries
+  PyRef offers_;  // dict from kind keys to lists of versions
+  std::vector<PyRef> found_;
   PyRef numbers_;  // dict from values to their numbers
   int64_t next_ = 0;  // no number is used again: a key may be under way while all is forgotten
   PyRef last_context_, last_number_;
   // Those of avals seen, which are alive for it: JAX gives arrays of equal types equal ones, and
   // often the same. Asking them is three calls into Python.
-  std::unordered_map<PyObject*, PyRef> avals_;
+  std::unordered_map<PyObject*, ArrayType> avals_;
 };
 
-// The entry inside a Python object made by the module; null without an error for another object.
+// The entry or the pattern inside a Python object made by the module; null without an error for
+// another object.
 DispatchEntry* dispatch_entry(PyObject* object);
+const SizePattern* size_pattern(PyObject* object);
+// A Python object around a new entry that runs as `version` does. Null with an error set.
+PyObject* new_dispatch_entry(PyObject* version, PyRef shapes);
 
 }  // namespace shlo_disc
 

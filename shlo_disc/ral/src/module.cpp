@@ -21,6 +21,8 @@
 #include "jax_bridge.h"
 #include "pack_cache.h"
 #include "py_executable.h"
+#include "size_pattern.h"
+#include "small_vector.h"
 #include "thread_pool.h"
 
 namespace nb = nanobind;
@@ -189,6 +191,10 @@ nb::object new_error(const char* name, const char* doc, PyObject* base, PyObject
   return nb::borrow(type);
 }
 
+nb::object object_or_none(const PyRef& object) {
+  return object ? nb::borrow(object.get()) : nb::none();
+}
+
 // `Dispatcher.__call__`.
 PyObject* call_dispatcher(PyObject* self, PyObject* args, PyObject* kwargs) {
   static PyObject* const slow_name = PyUnicode_InternFromString("_call_slowly");
@@ -231,19 +237,81 @@ PyType_Slot dispatcher_slots[] = {{Py_tp_call, reinterpret_cast<void*>(&call_dis
 int traverse_entry(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(self));
   if (!nb::inst_ready(self)) return 0;
-  Py_VISIT(nb::inst_ptr<DispatchEntry>(self)->executable_object.get());
-  Py_VISIT(nb::inst_ptr<DispatchEntry>(self)->unflatten.get());
+  const DispatchEntry* const entry = nb::inst_ptr<DispatchEntry>(self);
+  for (const PyRef* const part :
+       {&entry->executable_object, &entry->unflatten, &entry->version, &entry->shapes}) {
+    Py_VISIT(part->get());
+  }
   return 0;
 }
 
 PyType_Slot entry_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(&traverse_entry)},
                              {0, nullptr}};
 
+using StepRow = std::tuple<size_t, int64_t, int64_t, SizePattern::Code>;
+using GuardRow = std::tuple<SizePattern::Code, int64_t, SizePattern::Code>;
+
+void init_pattern(SizePattern* self, std::vector<int64_t> ranks, int64_t symbols,
+                  std::vector<StepRow> steps, std::vector<GuardRow> guards) {
+  std::vector<SizePattern::Step> step_list;
+  for (auto& [size, symbol, factor, code] : steps) {
+    step_list.push_back({size, symbol, factor, std::move(code)});
+  }
+  std::vector<SizePattern::Guard> guard_list;
+  for (auto& [left, relation, right] : guards) {
+    guard_list.push_back({std::move(left), relation, std::move(right)});
+  }
+  new (self) SizePattern(std::move(ranks), symbols, std::move(step_list), std::move(guard_list));
+}
+
+// The symbols' values as a tuple, or None.
+nb::object solve(const SizePattern& self, const std::vector<std::vector<int64_t>>& shapes) {
+  bool fits = shapes.size() == self.ranks().size();
+  std::vector<int64_t> sizes;
+  for (size_t i = 0; fits && i < shapes.size(); ++i) {
+    fits = static_cast<int64_t>(shapes[i].size()) == self.ranks()[i];
+    sizes.insert(sizes.end(), shapes[i].begin(), shapes[i].end());
+  }
+  if (!fits) throw nb::value_error("the ranks of the shapes are not those of the pattern");
+  SmallVector<int64_t, 32> values(self.symbols());
+  const Fit fit = self.solve(sizes.data(), values.data());
+  if (fit == Fit::kNo) return nb::none();
+  if (fit == Fit::kUnknown) {
+    PyErr_SetString(PyExc_OverflowError, "sizes of the pattern take more than 64 bits");
+    throw nb::python_error();
+  }
+  nb::object result = checked(PyTuple_New(static_cast<Py_ssize_t>(self.symbols())));
+  for (size_t i = 0; i < self.symbols(); ++i) {
+    PyTuple_SET_ITEM(result.ptr(), static_cast<Py_ssize_t>(i),
+                     nb::int_(values[i]).release().ptr());
+  }
+  return result;
+}
+
 }  // namespace
 
 DispatchEntry* dispatch_entry(PyObject* object) {
   const nb::handle handle(object);
   return nb::isinstance<DispatchEntry>(handle) ? nb::inst_ptr<DispatchEntry>(handle) : nullptr;
+}
+
+const SizePattern* size_pattern(PyObject* object) {
+  const nb::handle handle(object);
+  return nb::isinstance<SizePattern>(handle) ? nb::inst_ptr<SizePattern>(handle) : nullptr;
+}
+
+PyObject* new_dispatch_entry(PyObject* version, PyRef shapes) {
+  const DispatchEntry* const like = dispatch_entry(version);
+  if (like == nullptr) {
+    PyErr_SetString(PyExc_TypeError, "not a DispatchEntry");
+    return nullptr;
+  }
+  auto entry = std::make_unique<DispatchEntry>(PyRef::borrow(like->executable_object.get()),
+                                               like->executable, like->bridge,
+                                               PyRef::borrow(like->unflatten.get()));
+  entry->version = PyRef::borrow(version);
+  entry->shapes = std::move(shapes);
+  return nb::cast(entry.release(), nb::rv_policy::take_ownership).release().ptr();
 }
 
 }  // namespace shlo_disc
@@ -304,7 +372,30 @@ NB_MODULE(_ral, m) {
             new (self) DispatchEntry(owned(executable), native, &bridge, owned(unflatten));
           },
           "executable"_a, "bridge"_a, "unflatten"_a.none())
-      .def_ro("calls", &DispatchEntry::calls);
+      .def_ro("calls", &DispatchEntry::calls)
+      .def_prop_ro("version", [](const DispatchEntry& self) { return object_or_none(self.version); })
+      .def_prop_ro("shapes", [](const DispatchEntry& self) { return object_or_none(self.shapes); });
+
+  nb::class_<SizePattern>(m, "SizePattern")
+      .def("__init__", &init_pattern, "ranks"_a, "symbols"_a, "steps"_a, "guards"_a)
+      .def("solve", &solve, "shapes"_a);
+  nb::dict operations;
+  for (const auto& [name, value] :
+       {std::pair("constant", SizePattern::kConstant), std::pair("symbol", SizePattern::kSymbol),
+        std::pair("+", SizePattern::kAdd), std::pair("*", SizePattern::kMultiply),
+        std::pair("floordiv", SizePattern::kFloorDivide), std::pair("mod", SizePattern::kModulo),
+        std::pair("min", SizePattern::kMin), std::pair("max", SizePattern::kMax)}) {
+    operations[name] = static_cast<int64_t>(value);
+  }
+  m.attr("SIZE_OPERATIONS") = operations;
+  nb::dict relations;
+  for (const auto& [name, value] :
+       {std::pair("==", SizePattern::kEqual), std::pair("!=", SizePattern::kNotEqual),
+        std::pair("<", SizePattern::kLess), std::pair("<=", SizePattern::kLessEqual),
+        std::pair(">", SizePattern::kGreater), std::pair(">=", SizePattern::kGreaterEqual)}) {
+    relations[name] = static_cast<int64_t>(value);
+  }
+  m.attr("SIZE_RELATIONS") = relations;
 
   nb::class_<Dispatcher>(m, "Dispatcher", nb::type_slots(dispatcher_slots))
       .def(
@@ -319,6 +410,11 @@ NB_MODULE(_ral, m) {
            [](Dispatcher& self, nb::tuple args, nb::dict kwargs, nb::handle entry) {
              if (!self.add(args.ptr(), kwargs.ptr(), entry.ptr())) throw nb::python_error();
            })
+      .def("_offer",
+           [](Dispatcher& self, nb::tuple args, nb::dict kwargs, nb::list versions) {
+             if (!self.offer(args.ptr(), kwargs.ptr(), versions.ptr())) throw nb::python_error();
+           })
+      .def("_found", [](const Dispatcher& self) { return checked(self.found()); })
       .def("_forget", &Dispatcher::clear);
 
   m.def("ffi_handler", [] {
