@@ -19,7 +19,7 @@ import numpy as np
 from jax import export
 
 from shlo_disc import ral
-from shlo_disc.errors import ShapeMismatchError
+from shlo_disc.errors import ShapeMismatchError, UnsupportedError
 from shlo_disc.frontend import generic
 from shlo_disc.frontend.leaves import Leaf, concrete, needs_no_conversion, positional_names
 from shlo_disc.frontend.primitive import CompiledCall, call_program
@@ -278,7 +278,11 @@ class JitFunction(ral.Dispatcher):
             if known and family.checked:
                 version = family.confirmed(call, version)
                 known = version.is_compiled
-            return version, version.executable, known
+            try:
+                return version, version.executable, known
+            except UnsupportedError as error:  # perhaps only with symbols
+                version = family.without_symbols(call, version, error)
+                return version, version.executable, False
 
     def _version(self, call: Call) -> Version:
         with self._lock:

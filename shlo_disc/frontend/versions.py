@@ -31,7 +31,7 @@ from shlo_disc.frontend.leaves import (
 )
 from shlo_disc.frontend.marks import marking
 from shlo_disc.frontend.parameters import weights
-from shlo_disc.frontend.plan import Guard, Pattern, Shapes
+from shlo_disc.frontend.plan import Guard, Note, Pattern, Shapes
 from shlo_disc.frontend.primitive import CompiledCall, Program, compiled_once
 from shlo_disc.frontend.sizes import SizeScope
 from shlo_disc.frontend.stated import stated_pattern, stated_shapes
@@ -46,6 +46,8 @@ _log = logging.getLogger("shlo_disc")
 RECOMPILE_LIMIT = 8
 """More versions than this of one function earn a warning, as in torch.compile."""
 
+
+_EVERY_SIZE = "every size is a constant"
 
 _CUSTOM_CALL = re.compile(r"no compatibility guarantees.*?custom_call @([\w.]+)", re.DOTALL)
 """JAX exports no custom calls but those it knows; shlo_disc compiles none of the others."""
@@ -423,6 +425,8 @@ class Family:
     versions: list[Version] = field(default_factory=list)
     _data: frozenset[int] = frozenset()
     """Arguments with many leaves that are no parameters."""
+    _refused: Note | None = None
+    """Why the program is refused with symbols, where it is not with constants."""
     _differs: bool = False
     """True once the program did something else with numbers than with symbols, unheard."""
     _chosen: dict[tuple[tuple[int, ...], ...], Version] = field(default_factory=dict)
@@ -486,6 +490,8 @@ class Family:
             for sizes, leaf in zip(stated, call.leaves, strict=True)
         ]
         before = [version.pattern for version in self.versions]
+        if self._refused is not None:
+            return self._for_these_shapes(call, self._refused)
         version = self._traced(call, options.dynamic, said, before)
         self._report(call, version)
         self.versions.append(version)
@@ -495,26 +501,49 @@ class Family:
     def specialised(self, call: Call, why: ShapeMismatchError) -> Version:
         """A version for the very shapes of a call that the compiled program refused."""
         check(self.options, call)  # the function itself may refuse them too, and say so better
-        _log.warning(
-            "%s: compiling for shapes %s only, because %s", self.options.name, call.shapes, why
-        )
-        return self._for_these_shapes(call)
+        return self._for_these_shapes(call, Note(_EVERY_SIZE, str(why)))
+
+    def without_symbols(self, call: Call, version: Version, why: UnsupportedError) -> Version:
+        """A version for the very shapes of a call, compiled, in place of one that is refused.
+
+        Later sizes get versions of their own, too. Raises `why` when constants are refused as well,
+        or were not allowed.
+        """
+        if self.options.dynamic is True or not version.pattern.symbols:
+            raise why
+        self.versions.remove(version)
+        note = Note(_EVERY_SIZE, str(why))
+        made = self._for_these_shapes(call, note)
+        try:
+            made.executable  # noqa: B018 - compiles
+        except UnsupportedError:
+            self.versions.remove(made)
+            del self._chosen[call.shapes]
+            raise why from None
+        self._refused = note
+        return made
 
     def confirmed(self, call: Call, version: Version) -> Version:
         """`version`, or one for the very shapes of a call at which the program differs from it."""
         concrete = check(self.options, call)
         if (problem := version.unlike(call, concrete)) is None:
             return version
-        _log.warning(
-            "%s: compiling for shapes %s only, because the program differs there: %s (%s)",
+        text, where = problem
+        return self._for_these_shapes(
+            call, Note(_EVERY_SIZE, f"the program differs at other sizes: {text}", where)
+        )
+
+    def _for_these_shapes(self, call: Call, why: Note) -> Version:
+        version = self._traced(call, False, [None] * len(call.leaves), [])
+        version.pattern = replace(version.pattern, notes=(*version.pattern.notes, why))
+        _log.log(
+            logging.INFO if why is self._refused else logging.WARNING,  # the first one was told
+            "%s: compiling for shapes %s only, because %s%s",
             self.options.name,
             call.shapes,
-            *problem,
+            why.reason,
+            f" ({why.where})" if why.where else "",
         )
-        return self._for_these_shapes(call)
-
-    def _for_these_shapes(self, call: Call) -> Version:
-        version = self._traced(call, False, [None] * len(call.leaves), [])
         self._chosen[call.shapes] = version
         self.versions.append(version)
         self.update_offers()

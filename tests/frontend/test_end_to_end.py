@@ -112,3 +112,26 @@ def test_what_the_compiler_does_not_cover_is_an_error():
 def test_linear_algebra_and_complex_numbers_are_refused_by_name(function, said):
     with pytest.raises(shlo_disc.UnsupportedError, match=said):
         shlo_disc.jit(function)(F(4, 4))
+
+
+def test_what_is_refused_with_symbols_is_compiled_for_each_shape(caplog):
+    def pooled(x, y):
+        stride = (y.shape[0],)  # strides of windows cannot be symbols
+        return jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (2,), stride, "SAME")
+
+    f = shlo_disc.jit(pooled)
+    for n, m in ((8, 2), (9, 3), (8, 2), (8, 3)):
+        compare(f(F(n), F(m)), jax.jit(pooled)(F(n), F(m)))
+    assert f.cache_info() == (1, 3, None, 3)
+    assert len([r for r in caplog.records if "strides of a window" in r.message]) == 1
+    assert f.explain().count("every size is a constant: ") == 3
+    with pytest.raises(shlo_disc.UnsupportedError, match="strides of a window"):
+        shlo_disc.jit(pooled, dynamic=True)(F(8), F(2))
+
+
+def test_what_is_refused_with_constants_too_is_refused():
+    f = shlo_disc.jit(lambda x, y: jax.lax.complex(x, x)[: y.shape[0]])
+    for n in (4, 5, 4):
+        with pytest.raises(shlo_disc.UnsupportedError, match="complex"):
+            f(F(n), F(3))
+    assert f.cache_info() == (0, 0, None, 0)
