@@ -290,6 +290,55 @@ def test_few_rows_read_columns_along_k_in_place() -> None:
             dot.check(emitted, {"b": 3, "m": m, "k": k, "n": n})
 
 
+def variants(steps: Sequence[Step], env: dict[str, int]) -> set[str]:
+    """The kernels that run at the sizes of `env`; "panels": those of a Pack."""
+    found: set[str] = set()
+    for step in steps:
+        if isinstance(step, If):
+            found |= variants(step.then if step.condition.holds(env) else step.otherwise, env)
+        elif isinstance(step, Pack):
+            found.add("panels")
+        else:
+            found.add(step.kernel.name)
+    return found
+
+
+WIDE = Target(vector_bytes=64, cores=2, features=frozenset({"avx2", "fma", "avx512f"}))
+NARROW = Target(vector_bytes=32, cores=2, features=frozenset({"avx2", "fma"}))
+
+
+@pytest.mark.parametrize("target", [WIDE, NARROW])
+def test_few_rows_read_a_shared_right_operand_in_place(target: Target) -> None:
+    steps = emit(symbolic("mk,nk", "", "k"), target).plan.steps
+    for m, k, n, in_place in [
+        (1, 3, 9, True),
+        (2, 255, 9, True),
+        (3, 255, 9, False),
+        (3, 256, 9, True),
+        (5, 256, 9216, True),
+        (5, 256, 9217, False),
+        (2, 256, 9217, True),
+        (6, 256, 9, False),
+    ]:
+        assert ("panels" not in variants(steps, {"m": m, "k": k, "n": n})) == in_place, (m, k, n)
+
+
+def test_fewer_rows_than_a_register_tile_has_are_few() -> None:
+    # 96 columns have tiles of 8 rows.
+    steps = emit(Dot("mk,nk", "", "k", {"m": "m", "k": "300", "n": "96"}), WIDE).plan.steps
+    assert variants(steps, {"m": 7}) == {"dense_dots"}
+    assert variants(steps, {"m": 8}) == {"panels"}
+
+
+@pytest.mark.parametrize("target", [None, NARROW])
+@pytest.mark.parametrize("types", [("f32",) * 3, ("bf16", "bf16", "f32"), ("f64",) * 3])
+def test_every_number_of_rows_in_place(target: Target | None, types: tuple[str, str, str]) -> None:
+    dot = symbolic("mk,nk", "", "k", lhs_type=types[0], rhs_type=types[1], type=types[2])
+    emitted = emit(dot, target)
+    for m, (k, n) in itertools.product(range(1, 8), [(256, 8), (263, 70)]):
+        dot.check(emitted, {"m": m, "k": k, "n": n})
+
+
 def test_non_finite_values_stay_in_their_rows_and_columns() -> None:
     emitted = emit(MATMUL)
     x, y = sample((9, 20), "f32"), sample((20, 70), "f32", 1)

@@ -177,6 +177,20 @@ def test_products_in_every_layout():
     check([product(spec, seed=k) for k, spec in enumerate(LAYOUTS)], ROWS)
 
 
+def deep() -> list[Program]:
+    """Products so deep that up to five rows read the weight in place, packed before or not."""
+    wide = {"preferred_element_type": np.float32}
+    return [
+        product("mk,nk->mn", k=300),
+        product("mk,nk->mn", jnp.bfloat16, k=256, **wide),
+        with_weight(lambda x, w: jax.nn.gelu(x @ w.T), (53, 300), k=300),
+    ]
+
+
+def test_deep_products_of_few_rows():
+    check(deep(), (3, 5, 6))
+
+
 def with_weight(
     function: Callable[..., Any], *weights: tuple[int, ...], k: int = 77, dtype: Any = np.float32
 ) -> Program:

@@ -25,6 +25,11 @@ class Target:
         """Elements in one vector register."""
         return max(1, self.vector_bytes // element_bytes)
 
+    @property
+    def vector_registers(self) -> int:
+        """Number of vector registers."""
+        return 32 if self.vector_bytes == 64 else 16
+
     @staticmethod
     def host() -> Target:
         """See :func:`host_target`."""

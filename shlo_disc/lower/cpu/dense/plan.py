@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.lower.cpu.dense.dots import GROUP, write_dots
+from shlo_disc.lower.cpu.dense.dots import GROUP, dots_scratch_bytes, write_dots
 from shlo_disc.lower.cpu.dense.epilogue import BandEpilogue, Epilogue
 from shlo_disc.lower.cpu.dense.gemm import pack_kernel, write_gemm
 from shlo_disc.lower.cpu.dense.narrow import narrow_launch
@@ -31,6 +31,7 @@ from shlo_disc.lower.cpu.elemental import Arguments
 from shlo_disc.lower.cpu.elements import Element, element_of
 from shlo_disc.lower.cpu.target import Target
 from shlo_disc.lower.kernel import (
+    All,
     Buffer,
     Condition,
     If,
@@ -60,8 +61,24 @@ FEWEST_ROWS = 2
 """Rows up to which B is read in place although panels of it may be kept, where its columns run
 along K. Sums are then of another order, so sizes alone decide. Time in place against that with kept
 panels and with panels made in the call (two cores of a Sapphire Rapids, B of 768 x 768 to 768 x
-30000): one row 0.6 to 1.0 and 0.4 to 0.6, two rows 0.8 to 1.2 and 0.6 to 0.7, three rows 0.9 to 1.6
-and 0.8 to 1.0."""
+30000): one row 0.6 to 1.0 and 0.4 to 0.6, two rows 0.8 to 1.2 and 0.6 to 0.7."""
+
+IN_PLACE_ROWS = 7
+"""Rows up to which the same holds where B is neither shallow nor large, but fewer than a register
+tile has: panels are at their best with a whole tile. Time in place against that with kept panels
+and with panels made in the call (one core of an EPYC with AVX-512, B of 256 x 768 to 768 x 3072):
+tiles of 6 rows: three rows 0.98 to 1.1 and 0.5 to 0.6, four 0.75 to 0.85 and 0.4 to 0.5, five 0.9
+to 1.0 and 0.4 to 0.6, six 1.16 and 0.6. Tiles of 8 rows: four 1.04 to 1.1 and 0.45 to 0.6, others
+0.7 to 1.03 and 0.45 to 0.65."""
+
+IN_PLACE_DEPTH = 256
+"""Products in a sum from which on it holds. Adding up the lanes costs as much as 16 products a sum:
+with 64, three rows take 1.2 of the time with kept panels."""
+
+IN_PLACE_BYTES = 9 << 20
+"""Bytes of B up to which it holds: what is in L3 and in reach of the TLB. Kept panels lie in huge
+pages and are read in one run: with 12 MiB in place takes up to 1.3 of their time, with 36 MiB 2 to
+4. Panels made in the call then cost little: memory is slower than the copy."""
 
 
 def emit_dense(fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> KernelPlan:
@@ -261,10 +278,10 @@ class Planner:
         """B in place where too few rows would pay for a copy of it."""
         if self.b_in_place:
             few = Condition(self.m, "<=", Expr.const(FEW_ROWS * self.tile.rows))
-            return _if(few, (self._launch("direct"),), otherwise)
+            return _if((few,), (self._launch("direct"),), otherwise)
         if self._are_runs:
             few = Condition(self.m, "<=", Expr.const(self.tile.rows))
-            return _if(few, (self._dots(),), otherwise)
+            return _if((few,), (self._dots(),), otherwise)
         return otherwise
 
     @property
@@ -282,7 +299,8 @@ class Planner:
         arguments.buffers = [self.a_buffer, self.b_buffer, self.out]
         finish = self.finish(arguments, min(GROUP, lanes)) if self.finish is not None else None
         gemm = replace(self.gemm, a_mode="direct", b_mode="direct", finish=finish)
-        text, params = write_dots(gemm, self._sizes())
+        registers = self.target.vector_registers
+        text, params = write_dots(gemm, self._sizes(), registers)
         some = Expr.min(self.m, 1) * Expr.min(self.n, 1)
         launch = Launch(
             Kernel(f"{self.label}_dots", text),
@@ -290,6 +308,7 @@ class Planner:
             params,
             p.batches * at.m_count * at.n_count * some,
             at.n * (self.m * (self.depth // (2 * lanes) + 2) + self.depth // lanes) + 50,
+            Expr.const(0 if finish is None else dots_scratch_bytes(registers)),
         )
         return self._then_rows(launch, gemm)
 
@@ -304,8 +323,15 @@ class Planner:
         pack = (self._pack(),)
         if self.b_in_place or not self._are_runs:
             return pack
-        fewest = Condition(self.p.batches * self.m, "<=", Expr.const(FEWEST_ROWS))
-        return _if(fewest, (self._dots(),), pack)
+        p, dots = self.p, (self._dots(),)
+        rows = p.batches * self.m
+        few = (
+            Condition(rows, "<=", Expr.const(min(IN_PLACE_ROWS, self.tile.rows - 1))),
+            Condition(self.depth, ">=", Expr.const(IN_PLACE_DEPTH)),
+            Condition(self.n * self.depth * p.b.bytes, "<=", Expr.const(IN_PLACE_BYTES)),
+        )
+        fewest = (Condition(rows, "<=", Expr.const(FEWEST_ROWS)),)
+        return _if(fewest, dots, _if(few, dots, pack))
 
     def _with_own_panels(self) -> Launch:
         """For calls without the panels that others have: the same sums, from panels of its own.
@@ -469,9 +495,13 @@ def is_unit(size: Expr, stride: Expr) -> bool:
 
 
 def _if(
-    condition: Condition, then: tuple[Step, ...], otherwise: tuple[Step, ...]
+    conditions: Sequence[Condition], then: tuple[Step, ...], otherwise: tuple[Step, ...]
 ) -> tuple[Step, ...]:
-    """A choice, made now when both sides are numbers (conditions here are all <=)."""
-    if condition.lhs.is_const and condition.rhs.is_const:
-        return then if condition.lhs.value <= condition.rhs.value else otherwise
-    return (If(condition, then, otherwise),)
+    """`then` where all `conditions` hold; those of numbers are decided now."""
+    known = [x for x in conditions if x.lhs.is_const and x.rhs.is_const]
+    if not all(x.holds({}) for x in known):
+        return otherwise
+    left = tuple(x for x in conditions if x not in known)
+    if not left:
+        return then
+    return (If(All(left) if len(left) > 1 else left[0], then, otherwise),)
