@@ -122,7 +122,7 @@ _TABLE = (
         "0",
         _SWITCH,
         "1 verifies the module after every pass (on in the tests); a pass that breaks the IR is "
-        "named.",
+        "named. It also compares what planner and emitter make of every fusion.",
     ),
     Flag(
         "SHLO_DISC_SPLIT",

@@ -199,7 +199,7 @@ class _Run:
         kind, _, rest = text.partition(":")
         if kind == "update":
             assert result is not None
-            update = stored_update(result)
+            update = stored_update(result, self.shapes)
             return update_address(self.w, update, self.pointers, self.shapes)
         if kind == "slot":
             return self.slots[int(rest)]

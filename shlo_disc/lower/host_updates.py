@@ -8,17 +8,17 @@ from shlo_disc.dynamic.memory import element_bytes
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.dynamic.views import dense_strides
 from shlo_disc.errors import InternalError
+from shlo_disc.locations import source_line
 from shlo_disc.lower.host_scalars import scalar_registers
 from shlo_disc.lower.host_writer import HostWriter
 from shlo_disc.mlir import ir
 from shlo_disc.passes.op_classes import RESHAPES
+from shlo_disc.passes.records import update_of
 
 __all__ = ["stored_update", "update_address"]
 
-_DYNAMIC_UPDATE_SLICE = "stablehlo.dynamic_update_slice"
 
-
-def stored_update(value: ir.Value) -> ir.Operation:
+def stored_update(value: ir.Value, shapes: ShapeAnalysis) -> ir.Operation:
     """The fusion marked `disc.stored` whose update has the buffer of `value`.
 
     Raises InternalError where there is none.
@@ -27,17 +27,24 @@ def stored_update(value: ir.Value) -> ir.Operation:
     while waiting:
         for use in waiting.pop().uses:
             op, position = use.owner.operation, use.operand_number
-            if "disc.stored" in op.attributes and position == _update_position(op):
+            if "disc.stored" in op.attributes and position == _update_position(op, shapes):
                 return op
             waiting += _same_buffer(op, position)
     raise InternalError(f"no dynamic_update_slice stores {value}")
 
 
-def _update_position(fusion: ir.Operation) -> int:
+def _update_in(fusion: ir.Operation, shapes: ShapeAnalysis) -> ir.Operation:
+    """The `dynamic_update_slice` of a fusion marked `disc.stored`."""
+    update = update_of(fusion, shapes)
+    if update is None:
+        raise InternalError(f"{source_line(fusion)}: a fusion is stored that updates nothing")
+    return update
+
+
+def _update_position(fusion: ir.Operation, shapes: ShapeAnalysis) -> int:
     """The operand of `fusion` that its `dynamic_update_slice` writes; its starts are others."""
-    block = fusion.regions[0].blocks[0]
-    update = next(v for v in block.operations if v.operation.name == _DYNAMIC_UPDATE_SLICE)
-    return list(block.arguments).index(update.operation.operands[1])
+    arguments = list(fusion.regions[0].blocks[0].arguments)
+    return arguments.index(_update_in(fusion, shapes).operands[1])
 
 
 def _same_buffer(op: ir.Operation, position: int) -> list[ir.Value]:
@@ -58,8 +65,7 @@ def update_address(
 ) -> str:
     """Where the update of `fusion` begins; start indices are clamped, as specified."""
     registers = scalar_registers(w, fusion, pointers)
-    ops = [view.operation for view in fusion.regions[0].blocks[0].operations]
-    update = next(op for op in ops if op.name == _DYNAMIC_UPDATE_SLICE)
+    update = _update_in(fusion, shapes)
     sizes, window = (shapes.shape(update.operands[k]) for k in (0, 1))
     element = element_bytes(ir.RankedTensorType(update.operands[0].type).element_type)
     address = pointers[fusion.operands[0]]

@@ -16,6 +16,7 @@ from shlo_disc.dynamic.memory import value_bytes
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.mlir import ir, stablehlo
 from shlo_disc.passes.op_classes import FREE, INDEX_MOVING, TRANSCENDENTAL
+from shlo_disc.passes.records import update_of
 
 __all__ = ["Work", "work_of"]
 
@@ -71,7 +72,7 @@ def work_of(fusion: ir.Operation, shapes: ShapeAnalysis) -> Work:
     for operand, argument in zip(fusion.operands, block.arguments, strict=True):
         reads = reads + _bytes_read(operand, argument, shapes)
     # What is changed in place is written where it is changed.
-    changed = _changed_in_place(block)
+    changed = _changed_in_place(fusion, shapes)
     for result in fusion.results:
         writes = writes + value_bytes(changed or result, shapes)
     if changed is not None:
@@ -94,14 +95,13 @@ def _bytes_read(operand: ir.Value, argument: ir.Value, shapes: ShapeAnalysis) ->
     return parts if parts == whole else Expr.min(whole, parts)
 
 
-def _changed_in_place(block: ir.Block) -> ir.Value | None:
-    """The update of a fusion that changes part of its operand 0."""
-    for view in block.operations:
-        op = view.operation
-        if op.name == "stablehlo.dynamic_update_slice" and op.operands[0] == block.arguments[0]:
-            update: ir.Value = op.operands[1]
-            return update
-    return None
+def _changed_in_place(fusion: ir.Operation, shapes: ShapeAnalysis) -> ir.Value | None:
+    """The update of a fusion that writes a slice of its operand 0."""
+    op = update_of(fusion, shapes)
+    if op is None or op.name != "stablehlo.dynamic_update_slice":
+        return None
+    update: ir.Value = op.operands[1]
+    return update if op.operands[0] == fusion.regions[0].blocks[0].arguments[0] else None
 
 
 def _elementwise(op: ir.Operation, shapes: ShapeAnalysis) -> Expr:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+import dataclasses
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
+from shlo_disc import flags
 from shlo_disc.dialect import Fusion, Yield
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.errors import InternalError
 from shlo_disc.locations import source_line
 from shlo_disc.mlir import ir
 from shlo_disc.passes.fusion_cost import Costs
-from shlo_disc.passes.fusion_graph import Cluster, opaque_kind
+from shlo_disc.passes.fusion_graph import opaque_kind
 from shlo_disc.passes.op_classes import (
     DENSE_KINDS,
-    FREE,
     HARD_OPERANDS,
     IN_PLACE_KINDS,
     RESHAPES,
@@ -23,8 +25,20 @@ from shlo_disc.passes.op_classes import (
     is_integer_scalar,
     is_splat_constant,
 )
+from shlo_disc.passes.records import Record, match
+from shlo_disc.passes.region import Region, carried
 
-__all__ = ["emit_fusions"]
+__all__ = ["Made", "check_records", "emit_fusions"]
+
+
+@dataclass(frozen=True)
+class Made:
+    """A fusion, and what the planner makes of it."""
+
+    fusion: ir.Operation
+    planned: Record | str | None
+    """The record matched before there was a fusion, about its ops now; or why there was none. Of
+    fusions without a kernel, and where nobody asks (`SHLO_DISC_SPEC`): None."""
 
 
 @dataclass
@@ -48,27 +62,44 @@ def _clones_free(unit: Unit) -> bool:
     )
 
 
-def emit_fusions(graph: Costs) -> int:
-    """Replace clusters by fusions and order the block; returns the number of fusions."""
+def emit_fusions(graph: Costs) -> list[Made]:
+    """Replace clusters by fusions and order the block."""
     return _Emitter(graph).emit()
+
+
+def check_records(fusions: Iterable[Made], shapes: ShapeAnalysis) -> None:
+    """Raises InternalError for a fusion that is another one to its emitter than to the planner."""
+    for made in fusions:
+        if made.planned is None:
+            continue
+        kind = ir.StringAttr(made.fusion.attributes["kind"]).value
+        found = match(kind, Region.of(made.fusion, shapes))
+        where = f"{source_line(made.fusion)}: a fusion of kind {kind}"
+        if isinstance(found, str) or isinstance(made.planned, str):
+            if found != made.planned:
+                raise InternalError(f"{where} was planned as {made.planned}, and is {found}")
+            continue
+        for field in dataclasses.fields(found):
+            planned = getattr(made.planned, field.name)
+            if getattr(found, field.name) != planned:
+                raise InternalError(f"{where} has another {field.name} than was planned: {planned}")
 
 
 class _Emitter:
     def __init__(self, graph: Costs) -> None:
         self.graph = graph
+        self.now: dict[ir.Value, ir.Value] = {}
+        """Values that are results of fusions now."""
 
-    def emit(self) -> int:
+    def emit(self) -> list[Made]:
         """See `emit_fusions`."""
-        made = 0
+        made: list[Made] = []
         terminator = self.graph.nodes[-1].op
         fused: set[int] = set()
         units = self._units()
-        self.cloned: dict[int, list[Cluster]] = {}
-        for cluster in dict.fromkeys(self.graph.cluster_of.values()):
-            for index in cluster.clones:
-                self.cloned.setdefault(index, []).append(cluster)
         # Before values are replaced by results of fusions.
         self.not_fused = {unit.members[0]: self._reasons(unit) for unit in units}
+        self.planned = {unit.members[0]: self._record(unit) for unit in units}
         for unit in self._ordered(units):
             if unit.kind is None:
                 self.graph.nodes[unit.members[0]].op.move_before(terminator)
@@ -90,6 +121,16 @@ class _Emitter:
                     )
                 node.op.erase()
         return made
+
+    def _region(self, unit: Unit) -> Region:
+        members, free = frozenset(unit.members), _clones_free(unit)
+        return self.graph.region(members, unit.clones, clone_free=free, given=unit.given)
+
+    def _record(self, unit: Unit) -> Record | str | None:
+        """What the planner makes of a unit; None where nobody asks."""
+        if unit.kind is None or not flags.spec_checks():
+            return None
+        return match(unit.kind, self._region(unit))
 
     def _units(self) -> list[Unit]:
         units: list[Unit] = []
@@ -172,22 +213,13 @@ class _Emitter:
             cloned = self.graph.nodes[source].role == "free" and _clones_free(unit)
             yield source, not cloned or (position in hard and index in unit.members)
 
-    def _fuse(self, unit: Unit, terminator: ir.Operation) -> bool:
-        """Make the fusion, unless every reader computes its values itself."""
+    def _fuse(self, unit: Unit, terminator: ir.Operation) -> list[Made]:
+        """Make the fusion; none where every reader computes its values itself."""
+        region = self._region(unit)
         ops = [self.graph.nodes[i].op for i in unit.members]
-        inside = {result for op in ops for result in op.results}
-        clone = _clones_free(unit)
-        outputs = [
-            result
-            for op in ops
-            for result in op.results
-            if self._escapes(result, set(unit.members))
-        ]
+        outputs, sequence, inputs = region.results, region.ops, list(region.inputs)
         if not outputs:
-            return False
-        again = {result for i in unit.clones for result in self.graph.nodes[i].op.results}
-        free = again | self.graph.recomputed
-        inputs, sequence = _gather(ops, inside, free, clone_free=clone)
+            return []
         if unit.kind in IN_PLACE_KINDS and ops[-1].operands[0] in inputs:
             # Where plan-buffers looks for what is changed.
             inputs.remove(ops[-1].operands[0])
@@ -212,16 +244,22 @@ class _Emitter:
             types = [v.type for v in inputs]
             block = fusion.regions[0].blocks.append(*types, arg_locs=[location] * len(types))
         inner = dict(zip(inputs, block.arguments, strict=True))
+        clones: dict[ir.Operation, ir.Operation] = {}
         with ir.InsertionPoint(block), location:
             for op in sequence:
-                clone = op.clone().operation
+                clone = clones[op] = op.clone().operation
                 for position, value in enumerate(op.operands):
                     clone.operands[position] = inner[value]
                 inner.update(zip(op.results, clone.results, strict=True))
             Yield([inner[o] for o in outputs])
+        planned = self.planned[unit.members[0]]
+        if planned is not None:
+            before = {old: inner[new] for old, new in self.now.items() if new in inner}
+            planned = carried(planned, inner | before, clones) if kind.value != "host" else None
         for old, new in zip(outputs, fusion.results, strict=True):
             old.replace_all_uses_with(new)
-        return True
+            self.now[old] = new
+        return [Made(fusion, planned)]
 
     def _because(
         self, unit: Unit, ops: Sequence[ir.Operation], outputs: Sequence[ir.Value]
@@ -247,39 +285,6 @@ class _Emitter:
                         found[f"{name}: {reason}"] = None
         return list(found)
 
-    def _escapes(self, result: ir.Value, inside: set[int]) -> bool:
-        """Is `result` read by anything that is not cloned into this or another kernel?"""
-        made = self.graph.of_value[result]
-        stack = [result]
-        while stack:
-            for use in stack.pop().uses:
-                owner = use.owner.operation
-                index = self.graph.of_value.get(owner.results[0]) if len(owner.results) else None
-                if index in inside or self._computes(index, made):
-                    if index is not None and self._is_read_by_clones(index, made):
-                        return True
-                    continue
-                if (
-                    index is None
-                    or self.graph.nodes[index].role != "free"
-                    or index in self.graph.needed
-                ):
-                    return True
-                stack.extend(owner.results)
-        return False
-
-    def _is_read_by_clones(self, reader: int, made: int) -> bool:
-        """Does another kernel compute the value of `reader` again, but not that of `made`?"""
-        return any(
-            made not in cluster.clones and made not in cluster.members
-            for cluster in self.cloned.get(reader, ())
-        )
-
-    def _computes(self, reader: int | None, made: int) -> bool:
-        """Does the cluster of a node compute the value of another by itself?"""
-        cluster = None if reader is None else self.graph.cluster_of.get(reader)
-        return cluster is not None and made in cluster.clones
-
 
 def _is_used(value: ir.Value) -> bool:
     return any(True for _ in value.uses)
@@ -290,42 +295,6 @@ def _on_host(unit: Unit, inputs: Sequence[ir.Value], sequence: Sequence[ir.Opera
     if unit.kind != "loop" or not all(is_integer_scalar(value) for value in inputs):
         return False
     return all(op.name == "disc.shape" or is_host_scalar(op) for op in sequence)
-
-
-def _gather(
-    ops: Sequence[ir.Operation],
-    inside: set[ir.Value],
-    free_values: Container[ir.Value],
-    *,
-    clone_free: bool,
-) -> tuple[list[ir.Value], list[ir.Operation]]:
-    """(inputs, ops to clone in order) of the fusion that holds `ops`."""
-    inputs: dict[ir.Value, None] = {}
-    sequence: list[ir.Operation] = []
-    done: set[ir.Value] = set()
-
-    def need(value: ir.Value, hard: bool) -> None:
-        if value in inside or value in done:
-            return
-        done.add(value)
-        owner = value.owner
-        op = None if isinstance(owner, ir.Block) else owner.operation
-        metadata = op is not None and op.name == "disc.shape"
-        free = op is not None and (op.name in FREE or is_splat_constant(op) or value in free_values)
-        if metadata or (free and clone_free and not hard):
-            assert op is not None
-            for operand in op.operands:
-                need(operand, hard=False)
-            sequence.append(op)
-        else:
-            inputs[value] = None
-
-    for op in ops:
-        hard = HARD_OPERANDS.get(op.name, ())
-        for position, value in enumerate(op.operands):
-            need(value, hard=position in hard)
-        sequence.append(op)
-    return list(inputs), sequence
 
 
 def _describe(ops: Sequence[ir.Operation]) -> str:

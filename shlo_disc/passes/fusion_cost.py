@@ -20,11 +20,11 @@ from shlo_disc.mlir import ir
 from shlo_disc.passes.fusion_graph import (
     MAX_CLUSTER_INPUTS,
     Cluster,
-    Graph,
     Node,
     Shape,
     opaque_kind,
 )
+from shlo_disc.passes.fusion_region import Regions
 from shlo_disc.passes.op_classes import EXPENSIVE, GATHERS, HARD_OPERANDS, RESHAPES
 from shlo_disc.passes.plan_updates import is_run
 from shlo_disc.passes.rules import takes_one_window
@@ -41,7 +41,7 @@ _UPDATES = {"stablehlo.dynamic_update_slice": 1, "stablehlo.scatter": 2}
 """Ops that write into an array, and which operand they write; scatters of one array."""
 
 
-class Costs(Graph):
+class Costs(Regions):
     """Decides what is recomputed and what shares a launch; `Planner` has made the clusters."""
 
     def bytes_of(self, value: ir.Value) -> Expr:
@@ -80,6 +80,7 @@ class Costs(Graph):
             for reader in readers:
                 reader.clones |= chain
                 reader.because.append(note)
+        self._cloned = None
 
     def _readers(self, node: Node, cluster: Cluster) -> list[Cluster]:
         """The other clusters that read a value, if all of them could compute it; else none."""

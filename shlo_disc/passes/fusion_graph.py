@@ -13,7 +13,6 @@ from shlo_disc.locations import source_line
 from shlo_disc.mlir import ir
 from shlo_disc.passes.op_classes import (
     CONTROL,
-    CUSTOM_CALL_KIND,
     DENSE_KINDS,
     ELEMENTWISE,
     EXPENSIVE,
@@ -25,6 +24,7 @@ from shlo_disc.passes.op_classes import (
     OPAQUE_KIND,
     RESHAPES,
     is_splat_constant,
+    own_kind,
 )
 
 __all__ = [
@@ -80,8 +80,6 @@ class Cluster:
     """Decisions of the cost model, for `explain()`."""
     given: int = -1
     """Kind `dense` with rows: the node whose value the row work reads."""
-    bands: bool = False
-    """Kind `dense`: are the sums read in it in parts that lie side by side (`jnp.split`)?"""
 
     @property
     def runs(self) -> list[Shape]:
@@ -411,13 +409,11 @@ def _role(op: ir.Operation) -> str:
 
 def opaque_kind(op: ir.Operation) -> str:
     """The kind of the kernel that is one op alone; raises UnsupportedError where there is none."""
+    if (kind := own_kind(op)) is not None:
+        return kind
     name = op.name
     if name == "stablehlo.custom_call":
         name = ir.StringAttr(op.attributes["call_target_name"]).value
-        if name in CUSTOM_CALL_KIND:
-            return CUSTOM_CALL_KIND[name]
-    elif name in OPAQUE_KIND:
-        return OPAQUE_KIND[name]
     raise UnsupportedError(
         f"{source_line(op)}: {name} is not supported yet; keep this part of the program outside "
         "shlo_disc.jit"

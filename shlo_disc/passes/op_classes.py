@@ -28,6 +28,7 @@ __all__ = [
     "is_host_scalar",
     "is_integer_scalar",
     "is_splat_constant",
+    "own_kind",
     "size_operands",
 ]
 
@@ -202,6 +203,14 @@ CUSTOM_CALL_KIND = {
     "stablehlo.dynamic_top_k": "top_k",
 }
 """Likewise for `stablehlo.custom_call`, by its target."""
+
+
+def own_kind(op: ir.Operation) -> str | None:
+    """The kind of a fusion around `op`, where it has an emitter of its own."""
+    if op.name != "stablehlo.custom_call":
+        return OPAQUE_KIND.get(op.name)
+    return CUSTOM_CALL_KIND.get(ir.StringAttr(op.attributes["call_target_name"]).value)
+
 
 HOST_SCALARS = frozenset(
     f"stablehlo.{name}"

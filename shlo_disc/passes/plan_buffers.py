@@ -39,8 +39,9 @@ from shlo_disc.dynamic.shapes import ShapeAnalysis, analyze
 from shlo_disc.mlir import ir, walk
 from shlo_disc.passes.base import Pass
 from shlo_disc.passes.donation import donated_reuses
-from shlo_disc.passes.op_classes import CONTROL, IN_PLACE_KINDS, RESHAPES
+from shlo_disc.passes.op_classes import CONTROL, RESHAPES
 from shlo_disc.passes.plan_updates import place_updates
+from shlo_disc.passes.records import update_of
 
 __all__ = ["PlanBuffers", "forget_buffers"]
 
@@ -201,14 +202,14 @@ class _Planner:
 
     def changes_operand(self, op: ir.Operation) -> bool:
         """Does the fusion change a copy of its operand 0, and read that for nothing else?"""
-        return _in_place_candidate(op)
+        return _in_place_candidate(op, self.shapes)
 
     # -- in place -------------------------------------------------------------------------------
 
     def _plan_in_place(self, block: ir.Block) -> None:
         for view in block.operations:
             op = view.operation
-            if _in_place_candidate(op):
+            if _in_place_candidate(op, self.shapes):
                 self._try_in_place(op)
             elif op.name in CONTROL:
                 if op.name == "stablehlo.while":
@@ -308,7 +309,11 @@ class _Planner:
             if not _is_fusion_result(value):
                 return False
             op = value.owner.operation
-            if not _in_place_candidate(op) or op.block != argument.owner or value in self.place:
+            if (
+                not _in_place_candidate(op, self.shapes)
+                or op.block != argument.owner
+                or value in self.place
+            ):
                 return False
             source = self.root(op.operands[0])
             if not self._dies_at(source, op):
@@ -470,21 +475,18 @@ class _Planner:
         return f"slot:{slot_of[op.results[0], index]}"
 
 
-def _in_place_candidate(op: ir.Operation) -> bool:
+def _in_place_candidate(op: ir.Operation, shapes: ShapeAnalysis) -> bool:
     """Does the fusion change a copy of its operand 0, and read that operand for nothing else?"""
-    if (
-        op.name != "disc.fusion"
-        or ir.StringAttr(op.attributes["kind"]).value not in IN_PLACE_KINDS
-        or len(op.results) != 1
-        or not len(op.operands)
-    ):
+    if op.name != "disc.fusion" or len(op.results) != 1 or not len(op.operands):
+        return False
+    update = update_of(op, shapes)
+    if update is None:
         return False
     block = op.regions[0].blocks[0]
-    ops = [view.operation for view in block.operations]
     changed = block.arguments[0]
     # Also the update or the indices: they would be read after parts of them were overwritten.
-    reads = sum(value == changed for inner in ops for value in inner.operands)
-    return bool(reads == 1 and ops[-2].operands[0] == changed)
+    reads = sum(value == changed for view in block.operations for value in view.operation.operands)
+    return bool(reads == 1 and update.operands[0] == changed)
 
 
 def _is_fusion_result(value: ir.Value) -> bool:

@@ -7,7 +7,8 @@ from shlo_disc.dynamic.views import SPREADS, VIEWS, View, band_of, view_of
 from shlo_disc.mlir import ir, producer
 from shlo_disc.passes.fusion_cost import CHEAP_OPS, Costs
 from shlo_disc.passes.fusion_graph import Cluster, Node, squeezed
-from shlo_disc.passes.match_attention import dot_sides, is_mix, is_score, key_side
+from shlo_disc.passes.match_attention import is_score, key_side
+from shlo_disc.passes.match_dense import DenseRecord, Sums, dot_sides, sums_of
 from shlo_disc.passes.op_classes import (
     EXPENSIVE,
     FREE,
@@ -44,7 +45,7 @@ class DensePlanner(Costs):
             members |= views
             in_place |= base
         taken: Cluster | None = None
-        last = self._behind_transposes(dot)
+        last = self.nodes[self.of_value[self._sums(claimed).total]]
         epilogue = self._epilogue(last)
         reason = epilogue if isinstance(epilogue, str) else None
         if isinstance(epilogue, Cluster):
@@ -59,8 +60,7 @@ class DensePlanner(Costs):
         cluster = Cluster(kind, dot.shapes[0], members=members, in_place=in_place)
         if taken is not None:
             cluster.inherit(taken)
-        for index in members:
-            self.cluster_of[index] = cluster
+        self.replace(cluster, claimed, *([] if taken is None else [taken]))
 
     def attention(self, mix: Node) -> None:
         """Two dots and the row cluster between them become one cluster (`match_attention`)."""
@@ -71,7 +71,7 @@ class DensePlanner(Costs):
             if middle is None or middle.kind != "row" or behind.kind != "dense":
                 continue
             front = self._scores_of(middle)
-            reason = self._no_attention(front, middle, mix, number)
+            reason = self._no_attention(front, middle, mix)
             if reason is not None:
                 self.why[source, mix.index] = reason
                 continue
@@ -93,7 +93,7 @@ class DensePlanner(Costs):
         a batch dimension), and the nodes of these: an attention reads them where they are.
         """
         score = self._dot_of(front)
-        keys = key_side(score.op, self._order_of(front))
+        keys = key_side(self._sums(front))
         assert keys is not None
         found, in_place = set[int](), set[int]()
         repeats: list[Expr] = []
@@ -155,16 +155,10 @@ class DensePlanner(Costs):
             for cluster in group[1:]:
                 both = Cluster("dense", union.space, members=union.members | cluster.members)
                 both.inherit(union, cluster)
-                if self._reads(union, cluster) or self._reads(cluster, union):
-                    continue  # a result is computed from one product
                 if self.misfit(both) is not None:
                     continue
                 self.replace(both, union, cluster)
                 union = both
-
-    def _reads(self, one: Cluster, other: Cluster) -> bool:
-        """Does `one` read what `other` computes?"""
-        return any(not one.members.isdisjoint(self.nodes[i].users) for i in other.members)
 
     def _seen(self, value: ir.Value) -> tuple[object, ...]:
         """What `value` is a view of, and how: equal for copies of one view."""
@@ -185,18 +179,14 @@ class DensePlanner(Costs):
             mine = self.cluster_of.get(dot.index)
             if mine is None or mine.kind != "dense" or dot.op.name != "stablehlo.dot_general":
                 continue
-            if not self._is_row_major(mine):
-                continue
             # Its one result so far: what others read.
             outer = [i for i in mine.members if self.nodes[i].users - mine.members]
             if len(outer) != 1 or outer[0] in self.kept:
                 continue
             total = self.nodes[outer[0]]
             for cluster in self._loops_on(total):
-                reason = self._no_bands(cluster, total)
                 union = Cluster("dense", mine.space, members=mine.members | cluster.members)
-                union.bands = True
-                reason = reason or self.misfit(union, mine, cluster)
+                reason = self._no_bands(cluster) or self.misfit(union, mine, cluster)
                 if reason is None:
                     union.inherit(mine, cluster)
                     self.replace(union, mine, cluster)
@@ -206,15 +196,6 @@ class DensePlanner(Costs):
     def _apart(self, source: Node, readers: set[int], reason: str) -> None:
         """Keep why `readers` are not in the kernel of `source`."""
         self.why.update(dict.fromkeys([(source.index, reader) for reader in readers], reason))
-
-    def _is_row_major(self, cluster: Cluster) -> bool:
-        """Do the columns of the one product in it come from its right operand, in their order?"""
-        nodes = [self.nodes[i] for i in cluster.members]
-        dots = [node for node in nodes if node.op.name == "stablehlo.dot_general"]
-        order = self._order_of(cluster)
-        if len(dots) != 1 or order != list(range(len(order))):
-            return False
-        return len(dot_sides(dots[0].op)[1].free) == 1
 
     def _loops_on(self, total: Node) -> list[Cluster]:
         """The loop clusters that read slices of `total`."""
@@ -229,35 +210,11 @@ class DensePlanner(Costs):
         results = list(self.nodes[index].op.results)
         return band_of(results[0], total.op.results[0], self.shapes) if results else None
 
-    def _no_bands(self, cluster: Cluster, total: Node) -> str | None:
-        """Why `cluster`, which reads slices of `total`, is not computed in its kernel."""
+    def _no_bands(self, cluster: Cluster) -> str | None:
+        """Why `cluster`, which reads slices of sums, is not to be computed in their kernel."""
         if cluster.members & self.kept:
             return "it is read at other places, too"
-        late: set[int] = set()
-        counts: set[int] = set()
-        for index in sorted(cluster.members):
-            node = self.nodes[index]
-            band = self._band(index, total)
-            if band is not None:
-                counts.add(band[1])
-                if not self.same(node.shapes[0], cluster.space):
-                    return "its parts have other sizes than what is computed from them"
-                late.add(index)
-                continue
-            for value in node.operands:
-                for base, chain in self.bases(value):
-                    source = self.of_value.get(base)
-                    if source == total.index:
-                        return "it is read in other parts, too"
-                    if source not in late:
-                        continue
-                    here = self.same(node.shapes[0], cluster.space)
-                    if chain or node.role != "elementwise" or not here:
-                        return "an element would need sums at other places"
-                    late.add(index)
-        if len(counts) != 1 or cluster.space[-1].is_one:
-            return "it is cut into parts of several widths, or of one column"
-        return None
+        return "it is cut into parts of one column" if cluster.space[-1].is_one else None
 
     def row_work(self) -> None:
         """A dot takes in the row cluster that reads its outcome row by row: a layer-norm. The rows
@@ -268,7 +225,8 @@ class DensePlanner(Costs):
             if mine is None or mine.kind != "dense" or dot.op.name != "stablehlo.dot_general":
                 continue
             outer = [i for i in mine.members if self.nodes[i].users - mine.members]
-            if len(outer) != 1 or mine.bands:
+            before = self.record(mine)
+            if len(outer) != 1 or (isinstance(before, DenseRecord) and before.bands):
                 continue
             total = self.nodes[outer[0]]
             clusters = (self.cluster_of.get(index) for index in sorted(total.users))
@@ -288,9 +246,6 @@ class DensePlanner(Costs):
         """Why the rows of `row`, which reads `total`, are not computed behind the product."""
         if total.index in self.kept or row.members & self.kept:
             return "it is read at other places, too"
-        batch = dot_sides(dot.op)[0].batch
-        if batch or not self._is_row_major(mine):
-            return "the rows of the product are in another order"
         if Expr.product(total.shapes[0]) == 0:
             return "it has no elements"
         *rows, columns = total.shapes[0]
@@ -301,15 +256,6 @@ class DensePlanner(Costs):
             return "a long sum is cut into parts"
         if self.inputs(mine.members | row.members) > MOST_ROW_WORK_INPUTS:
             return f"more than {MOST_ROW_WORK_INPUTS} inputs of a product and its rows"
-        for index in row.members:
-            node = self.nodes[index]
-            for value in node.operands:
-                for base, chain in self.bases(value):
-                    if self.of_value.get(base) != total.index:
-                        continue
-                    in_place = self.only_units_change(base, chain, row)
-                    if node.role == "moving" or not in_place:
-                        return "a row would need elements of another row"
         return None
 
     def _is_long(self, dot: Node) -> bool:
@@ -329,6 +275,7 @@ class DensePlanner(Costs):
             if work is None or work is mine or work.kind != "loop":
                 continue
             union = Cluster("dense", mine.space, members=mine.members | work.members)
+            union.given = mine.given
             reason = self._no_prologue(work, mine, dot) or self.misfit(union, mine, work)
             if reason is not None:
                 self.why[source, dot.index] = reason
@@ -339,8 +286,6 @@ class DensePlanner(Costs):
     def _no_prologue(self, work: Cluster, mine: Cluster, dot: Node) -> str | None:
         """Why the right operand of `dot`, computed by `work`, is not computed in its kernel."""
         nodes = [self.nodes[i] for i in work.members]
-        if mine.bands or mine.reduced:
-            return "the product has other work behind it"
         if sum(self.nodes[i].op.name == "stablehlo.dot_general" for i in mine.members) > 1:
             return "several products share a kernel"
         if self.outside_users(work) != {dot.index} or work.members & self.kept:
@@ -351,46 +296,21 @@ class DensePlanner(Costs):
             return "computed in every block of the product it would cost more than stored"
         if len(nodes) > CHEAP_OPS:
             return f"more than {CHEAP_OPS} ops would be computed in every block of the product"
-        outer = [n for n in nodes if n.users - work.members]
-        if len(outer) != 1 or outer[0].op.results[0] != dot.operands[1]:
-            return "the product does not read it as it is computed"
-        left = dot.operands[0]
-        if any(self.of_value.get(base) in work.members for base, _ in self.bases(left)):
-            return "it is the left operand, too"
-        order, side = self._order_of(mine), dot_sides(dot.op)[1]
-        if order != list(range(len(order))):
-            return "the result of the product is transposed"
-        # A block is copied row by row of K, along neighbouring columns.
-        wanted = [*side.batch, *side.contracting, *side.free]
-        units = all(self.shapes.shape(dot.operands[1])[d].is_one for d in side.free)
-        if units or not side.contracting or wanted != list(range(len(wanted))):
-            return "its dimensions are not in the order in which blocks are copied"
+        if all(self.shapes.shape(dot.operands[1])[d].is_one for d in dot_sides(dot.op)[1].free):
+            return "it has one column"
         return None
 
-    def _no_attention(
-        self, front: Cluster | None, middle: Cluster, mix: Node, number: int
-    ) -> str | None:
-        """Why operand `number` of `mix`, the outcome of `middle`, is not mixed in its kernel."""
+    def _no_attention(self, front: Cluster | None, middle: Cluster, mix: Node) -> str | None:
+        """Why `middle`, whose outcome `mix` reads, is not computed in its kernel."""
         if front is not None and front.members & self.kept:
             return "the scores are read at other places, too"
         if front is None:
             return "it is not row work on one product alone, so this is no attention"
-        if not self.outside_users(middle) <= {mix.index}:
-            return "the weights are read at other places, too"
         if middle.reduced != (len(middle.space) - 1,):
             return "the rows have several dimensions"
-        if self.level(self.shapes.shape(mix.operands[number]), middle) != "full":
-            return "the weights are read in other dimensions"
-        if not self._same_type(self._dot_of(front), middle, mix):
-            return "scores, weights and result are not all f32 or all f64"
-        values = mix.operands[1 - number]
-        if any(self.of_value.get(base) in middle.members for base, _ in self.bases(values)):
-            return "the values are the weights, too"
         behind = self.cluster_of[mix.index]
-        shapes = [self.shapes.shape(v) for v in mix.operands]
-        reason = is_mix(mix.op, number, self._order_of(behind), shapes)
         union = Cluster("attention", (), members=front.members | middle.members | behind.members)
-        return reason or self.misfit(union, front, middle, behind)
+        return self.misfit(union, front, middle, behind)
 
     def _scores_of(self, row: Cluster) -> Cluster | None:
         """The dense cluster whose sums, read by nobody else, the row cluster works on."""
@@ -410,7 +330,7 @@ class DensePlanner(Costs):
             if set(names) <= {"stablehlo.dot_general", *VIEWS}:
                 dot = self._dot_of(cluster)
                 shapes = [self.shapes.shape(v) for v in dot.operands]
-                if is_score(dot.op, self._order_of(cluster), shapes) is None:
+                if is_score(self._sums(cluster), shapes) is None:
                     return cluster
         return None
 
@@ -418,25 +338,11 @@ class DensePlanner(Costs):
         nodes = (self.nodes[i] for i in cluster.members)
         return next(n for n in nodes if n.op.name == "stablehlo.dot_general")
 
-    def _order_of(self, cluster: Cluster) -> list[int]:
-        """Which dimension of the dot each dimension behind its transposes is."""
-        node = self._dot_of(cluster)
-        order = list(range(len(node.shapes[0])))
-        while len(node.users) == 1:
-            (index,) = node.users
-            node = self.nodes[index]
-            if index not in cluster.members or node.op.name != "stablehlo.transpose":
-                break
-            order = [order[d] for d in ir.DenseI64ArrayAttr(node.op.attributes["permutation"])]
-        return order
-
-    def _same_type(self, score: Node, row: Cluster, mix: Node) -> bool:
-        """Scores, weights and sums are of one type that is computed with as it is."""
-        values = [*score.op.results, *mix.op.results]
-        values += [r for i in row.members for r in self.nodes[i].op.results
-                   if mix.index in self.nodes[i].users]  # fmt: skip
-        types = {str(ir.ShapedType(v.type).element_type) for v in values}
-        return types in ({"f32"}, {"f64"})
+    def _sums(self, cluster: Cluster) -> Sums:
+        """The sums of the first contraction of a cluster, which has one."""
+        nodes = (self.nodes[i] for i in sorted(cluster.members))
+        op = next(n.op for n in nodes if contraction_kind(n.op) is not None)
+        return sums_of(op, self.region(cluster.members, cluster.clones))
 
     def claim(self, dot: Node) -> None:
         """Transposes of its result alone are the dot's: it writes in any order."""
@@ -452,10 +358,6 @@ class DensePlanner(Costs):
         assert kind is not None
         cluster = Cluster(kind, dot.shapes[0], members=members)
         self.cluster_of.update(dict.fromkeys(members, cluster))
-
-    def _behind_transposes(self, dot: Node) -> Node:
-        """The dot, or the last of the transposes it has claimed."""
-        return self.nodes[max(self.cluster_of[dot.index].members)]
 
     def _views(self, value: ir.Value, dot: Node) -> tuple[set[int], set[int]]:
         """The ops that make `value` a view of what is in memory and that only `dot` reads, and the
@@ -500,8 +402,8 @@ class DensePlanner(Costs):
         return {self.of_value.get(op.results[0]) if len(op.results) else None for op in users}
 
     def _epilogue(self, dot: Node) -> Cluster | str:
-        """The loop cluster over exactly a dense result's elements that alone reads it, with one
-        result; or why what reads it is not computed in its kernel.
+        """The loop cluster over exactly a dense result's elements that alone reads it; or why what
+        reads it is not computed in its kernel.
         """
         clusters = {id(c): c for i in dot.users if (c := self.cluster_of.get(i)) is not None}
         several = len(clusters) != 1 or any(i not in self.cluster_of for i in dot.users)
@@ -512,19 +414,4 @@ class DensePlanner(Costs):
             return f"a product takes in element-wise work, not a {cluster.kind} kernel"
         if not self.same(cluster.space, dot.shapes[0]):
             return "it has other elements than the product"
-        # What is computed from sums is so where they are; the rest is, at any index, from inputs.
-        late = {dot.index}
-        for index in sorted(cluster.members):
-            node = self.nodes[index]
-            for value in node.operands:
-                for base, chain in self.bases(value):
-                    if self.of_value.get(base) not in late:
-                        continue
-                    here = self.same(node.shapes[0], cluster.space)
-                    if chain or node.role != "elementwise" or not here:
-                        return "an element would need sums at other places"
-                    late.add(index)
-        outside = [i for i in cluster.members if self.nodes[i].users - cluster.members]
-        if len(outside) != 1 or outside[0] not in late:
-            return "it has several results"
         return cluster

@@ -28,7 +28,7 @@ from shlo_disc import flags
 from shlo_disc.dynamic.shapes import ShapeAnalysis, analyze
 from shlo_disc.mlir import ir
 from shlo_disc.passes.base import Pass
-from shlo_disc.passes.emit_fusions import emit_fusions
+from shlo_disc.passes.emit_fusions import Made, check_records, emit_fusions
 from shlo_disc.passes.fusion_graph import (
     Cluster,
     Node,
@@ -49,19 +49,23 @@ class PlanFusion(Pass):
     def run(self, module: ir.Module) -> int:
         """Plan every block of `main`; returns the number of fusions made."""
         shapes = analyze(module)
+        made: list[Made] = []
         with module.context:
-            return sum(
-                _plan_block(func.regions[0].blocks[0], shapes)
-                for func in module.body.operations
-                if func.operation.name == "func.func"
-            )
+            for func in module.body.operations:
+                if func.operation.name == "func.func":
+                    made += _plan_block(func.regions[0].blocks[0], shapes)
+            if flags.spec_checks():
+                check_records(made, analyze(module))
+        return len(made)
 
 
-def _plan_block(block: ir.Block, shapes: ShapeAnalysis) -> int:
-    made = 0
+def _plan_block(block: ir.Block, shapes: ShapeAnalysis) -> list[Made]:
+    made: list[Made] = []
     for op in block.operations:
         if op.operation.name in CONTROL:
-            made += sum(_plan_block(b, shapes) for r in op.operation.regions for b in r.blocks)
+            for region in op.operation.regions:
+                for inner in region.blocks:
+                    made += _plan_block(inner, shapes)
     planner = Planner(block, shapes)
     if flags.fusion():
         planner.cluster()

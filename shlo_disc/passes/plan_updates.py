@@ -14,6 +14,7 @@ from typing import Protocol
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.mlir import ir, producer
 from shlo_disc.passes.op_classes import is_host_scalar, is_integer_scalar
+from shlo_disc.passes.records import update_of
 
 __all__ = ["is_run", "place_updates"]
 
@@ -37,18 +38,17 @@ def place_updates(block: ir.Block, loop: ir.Operation | None, live: _Planner) ->
     """
     for view in list(block.operations):
         op = view.operation
-        if op.name == "disc.fusion" and ir.StringAttr(op.attributes["kind"]).value == _KIND:
-            _place(op, loop, live)
+        update = update_of(op, live.shapes) if op.name == "disc.fusion" else None
+        if update is not None and update.name == "stablehlo.dynamic_update_slice":
+            _place(op, update, loop, live)
 
 
-_KIND = "dynamic_update_slice"
-
-
-def _place(op: ir.Operation, loop: ir.Operation | None, live: _Planner) -> None:
+def _place(
+    op: ir.Operation, update: ir.Operation, loop: ir.Operation | None, live: _Planner
+) -> None:
     if live.place.get(op.results[0]) != "inplace":
         return
     inner = op.regions[0].blocks[0]
-    update = next(v.operation for v in inner.operations if v.operation.name == "stablehlo." + _KIND)
     arguments = list(inner.arguments)
     if update.operands[1] not in arguments or not is_run(update, live.shapes):
         return

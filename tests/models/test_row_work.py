@@ -138,3 +138,16 @@ def test_from_many_threads():
 
 def test_gradient():
     check(jax.grad(lambda *a: jnp.sum(post_norm(*a) ** 3), (0, 1)), [case(5, 12, 9)])
+
+
+def test_a_reduction_in_front_of_the_rows():
+    """The sums of `y` are added where the product is, and are none of its rows."""
+
+    def function(x, w, y):
+        return jax.nn.softmax(x @ w + y.sum(0))
+
+    def arguments(m, k, n):
+        return *case(m, k, n)[:2], normal(rng_of(m, n), 3, m, n)
+
+    assert kernels(function, *arguments(5, 8, 16)) == ["dense"]
+    check(function, [arguments(5, 8, 16), arguments(33, 70, 100)])

@@ -40,11 +40,13 @@ from shlo_disc.lower.cpu.dense.walk import walk
 from shlo_disc.lower.cpu.elemental import Arguments
 from shlo_disc.lower.cpu.elements import Element, element_of
 from shlo_disc.lower.cpu.index import Index, Ix
-from shlo_disc.lower.cpu.row_plan import Plan, analyze_rows, choose_row_lanes
+from shlo_disc.lower.cpu.row_plan import Plan, choose_row_lanes, plan_rows
 from shlo_disc.lower.cpu.row_writer import RowWriter, write_rows
 from shlo_disc.lower.cpu.target import Target
 from shlo_disc.lower.kernel import Condition, If, Input, Kernel, KernelPlan, Launch, Output
 from shlo_disc.mlir import ir
+from shlo_disc.passes.match_attention import AttentionRecord
+from shlo_disc.passes.records import record_of
 
 __all__ = ["emit_attention"]
 
@@ -149,23 +151,25 @@ class _Kernel:
     def __init__(self, fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> None:
         self.shapes, self.target = shapes, target
         self.block = fusion.regions[0].blocks[0]
-        a = self.at = take_apart(fusion, shapes)
+        record = self.record = record_of(fusion, shapes, AttentionRecord)
+        a = self.at = take_apart(record, shapes)
         inputs = list(self.block.arguments)
-        q, k, v = (element_of(x.base) for x in (a.q, a.k, a.v))
-        p = self.compute = element_of(a.scores)
-        compute_element(a.mix, p, v, element_of(a.mix.results[0]))
+        views = record.queries, record.keys, record.values
+        q, k, v = (element_of(x.base) for x in views)
+        p = self.compute = element_of(record.score.total)
+        compute_element(record.mix.op, p, v, element_of(record.mix.op.results[0]))
         fma = "fma" in target.features or target.vector_bytes == 64
         moves = [tuple(bool(getattr(x, n) != ZERO) for x in a.batch) for n in ("q", "k", "v")]
         mine = Operand("s_a", q, 1, 1, is_unit(a.m.size, a.m.q), is_unit(a.depth, a.q_depth),
-                       moves[0], a.q.first != ZERO)  # fmt: skip
+                       moves[0], record.queries.first != ZERO)  # fmt: skip
         keys = Operand("s_b", k, 1, 1, is_unit(a.keys, a.k_key), is_unit(a.depth, a.k_depth),
-                       moves[1], a.k.first != ZERO)  # fmt: skip
+                       moves[1], record.keys.first != ZERO)  # fmt: skip
         weights = Operand("v_a", p, 1, 1, False, True, (False,) * len(a.batch))
         values = Operand("v_b", v, 1, 1, is_unit(a.width, a.v_width), is_unit(a.keys, a.v_key),
-                         moves[2], a.v.first != ZERO)  # fmt: skip
+                         moves[2], record.values.first != ZERO)  # fmt: skip
         in_place = q.storage == p.register and mine.k_unit
         self.arguments = Arguments()
-        places = [Input(inputs.index(x.base)) for x in (a.q, a.k, a.v)]
+        places = [Input(inputs.index(x.base)) for x in views]
         self.arguments.buffers = [*places, Output(0)]
         self.score = Gemm(
             mine, keys, p, p, choose_tile(a.keys, p, target), "direct" if in_place else "scratch",
@@ -173,13 +177,13 @@ class _Kernel:
         )  # fmt: skip
         tile = choose_tile(a.width, p, target)
         finish = None
-        if a.root != a.total:
+        if record.root != record.mix.total:
             finish = Epilogue(self._dense(p, v), self.block, shapes, self.arguments, tile.lanes)
         self.mix = Gemm(
-            weights, values, element_of(a.root), p, tile, "direct", "packed", c_unit=True, fma=fma,
-            finish=finish,
+            weights, values, element_of(record.root), p, tile, "direct", "packed", c_unit=True,
+            fma=fma, finish=finish,
         )  # fmt: skip
-        self.plan = analyze_rows(self.block, shapes, [a.weights], frozenset([a.scores]))
+        self.plan = plan_rows(record.rows, self.block, shapes)
         self.lanes = choose_row_lanes(self.plan, target)
         self.separate = _reads_again(self.plan)
         self.batches = Expr.product(x.size for x in a.batch)
@@ -196,13 +200,13 @@ class _Kernel:
             n=(Axis(a.width, b=a.v_width, c=ONE),),
             k=(Axis(a.keys, a=ONE, b=a.v_key),),
             a_input=-1,
-            b_input=list(self.block.arguments).index(a.v.base),
+            b_input=list(self.block.arguments).index(self.record.values.base),
             a=p,
             b=v,
-            c=element_of(a.total),
+            c=element_of(self.record.mix.total),
             compute=p,
         )
-        return Dense(problem, a.mix, a.total, a.root)
+        return Dense(problem, self.record.mix, self.record.root)
 
     def _measure(self) -> None:
         """The numbers the text takes as parameters."""
@@ -213,7 +217,8 @@ class _Kernel:
             "s_ar0": a.m.q, "s_ak0": a.q_depth, "s_br0": a.k_key, "s_bk0": a.k_depth,
             "v_M": a.m.size, "v_N": a.width, "v_K": a.keys, "v_c_m": a.m.c, "v_c_n": ONE,
             "v_ar0": self.padded, "v_br0": a.v_width, "v_bk0": a.v_key, "row_m": a.m.row,
-            "s_a_first": a.q.first, "s_b_first": a.k.first, "v_b_first": a.v.first,
+            "s_a_first": self.record.queries.first, "s_b_first": self.record.keys.first,
+            "v_b_first": self.record.values.first,
         }  # fmt: skip
         for i, x in enumerate(a.batch):
             self.sizes |= {f"s_s{i}": x.size, f"s_a{i}": x.q, f"s_b{i}": x.k, f"v_b{i}": x.v,

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.dynamic.views import View, dense_strides, view_of
-from shlo_disc.lower.cpu.dense.problem import after_transposes, operand_view
+from shlo_disc.dynamic.views import dense_strides
 from shlo_disc.mlir import ir
-from shlo_disc.passes.match_attention import dot_sides
+from shlo_disc.passes.match_attention import AttentionRecord
+from shlo_disc.passes.match_dense import dot_sides
 
 __all__ = ["Attention", "Row", "take_apart"]
 
@@ -34,16 +34,14 @@ class Row:
 
 @dataclass(frozen=True)
 class Attention:
-    """A fusion taken apart."""
+    """The sizes and steps of what a record has found."""
 
+    record: AttentionRecord
     batch: tuple[Row, ...]
     m: Row
     keys: Expr
     depth: Expr
     width: Expr
-    q: View
-    k: View
-    v: View
     q_depth: Expr
     """Step of Q along the contracted dimension; likewise `k_depth`."""
     k_depth: Expr
@@ -51,87 +49,68 @@ class Attention:
     """Step of K along the keys; likewise `v_key`."""
     v_key: Expr
     v_width: Expr
-    scores: ir.Value
-    weights: ir.Value
-    mix: ir.Operation
-    total: ir.Value
-    root: ir.Value
 
 
-def _dims(value: ir.Value, shapes: ShapeAnalysis) -> tuple[list[Expr], dict[int, int]]:
-    """The sizes of `value` without those that are always 1, and where its dimensions went."""
-    sizes: list[Expr] = []
-    places: dict[int, int] = {}
-    for axis, size in enumerate(shapes.shape(value)):
-        if not size.is_one:
-            places[axis] = len(sizes)
-            sizes.append(size)
-    return sizes, places
+def _lines(value: ir.Value, shapes: ShapeAnalysis) -> dict[int, int]:
+    """The dimensions of scores or weights but the keys, without those that are always 1, and their
+    numbers among these.
+    """
+    *sizes, _ = shapes.shape(value)
+    kept = [axis for axis, size in enumerate(sizes) if not size.is_one]
+    return {axis: number for number, axis in enumerate(kept)}
 
 
-def take_apart(fusion: ir.Operation, shapes: ShapeAnalysis) -> Attention:
-    """The attention behind a fusion planned by `plan-fusion`."""
-    block = fusion.regions[0].blocks[0]
-    inputs = list(block.arguments)
-    ops = [view.operation for view in block.operations]
-    score, mix = (op for op in ops if op.name == "stablehlo.dot_general")
-    (root,) = ops[-1].operands
+def take_apart(record: AttentionRecord, shapes: ShapeAnalysis) -> Attention:
+    """The steps of an attention."""
+    score, mix, v = record.score, record.mix, record.values
+    q, k = record.queries, record.keys
+    sides = dot_sides(score.op)
+    mine, theirs = sides[1 - record.key_side], sides[record.key_side]
 
-    # The scores: which operand each of their dimensions comes from.
-    left, right = (operand_view(v, inputs, shapes, spread=True) for v in score.operands)
-    lhs, rhs = dot_sides(score)
-    pairs = list(zip(lhs.batch, rhs.batch, strict=True))
-    steps = [(left.strides[i], right.strides[j]) for i, j in pairs]
-    steps += [(left.strides[i], ZERO) for i in lhs.free]
-    steps += [(ZERO, right.strides[j]) for j in rhs.free]
-    scores, order = after_transposes(score.results[0])
-    sizes, places = _dims(scores, shapes)
-    steps = [steps[axis] for place, axis in enumerate(order) if place in places]
-    repeats = [left.repeat(i) * right.repeat(j) for i, j in pairs]  # those of K: Q has none
-    repeats += [ONE] * (len(order) - len(pairs))
-    k_repeats = [repeats[axis] for place, axis in enumerate(order) if place in places]
-    depths = [(left.strides[i], right.strides[j]) for i, j in
-              zip(lhs.contracting, rhs.contracting, strict=True)]  # fmt: skip
-    ((left_depth, right_depth),) = depths
-    depth = left.sizes[lhs.contracting[0]]
-    if steps[-1][1] == ZERO:  # the keys are the left operand's
-        steps = [(b, a) for a, b in steps]
-        left, right, left_depth, right_depth = right, left, right_depth, left_depth
+    # The scores: the step of each of their dimensions in Q and K.
+    pairs = list(zip(mine.batch, theirs.batch, strict=True))
+    steps: dict[int, tuple[Expr, Expr]] = {}
+    repeats: dict[int, Expr] = {}
+    for axis, (i, j) in enumerate(pairs):
+        steps[axis] = q.strides[i], k.strides[j]
+        repeats[axis] = q.repeat(i) * k.repeat(j)  # those of K: Q has none
+    steps |= {axis: (q.strides[i], ZERO) for axis, i in zip(mine.results, mine.free, strict=True)}
+    steps |= {a: (ZERO, k.strides[j]) for a, j in zip(theirs.results, theirs.free, strict=True)}
+    (q_depth,), (k_depth,) = mine.contracting, theirs.contracting
+    places = _lines(score.total, shapes)
+    sizes = [shapes.shape(score.total)[place] for place in places]
+    keys = shapes.shape(score.total)[-1]
+    k_key = steps[score.order[-1]][1]
 
-    # The mix: the weights are the operand that is no view of an input.
-    values = list(mix.operands)
-    number = 0 if view_of(values[0], inputs, shapes, spread=True) is None else 1
-    weights = values[number]
-    v = operand_view(values[1 - number], inputs, shapes, spread=True)
-    sides = dot_sides(mix)
-    mine, theirs = sides[number], sides[1 - number]
-    _, weight_places = _dims(weights, shapes)
-    moved = {weight_places[p]: (v.strides[d], v.repeat(d)) for p, d in
-             zip(mine.batch, theirs.batch, strict=True) if p in weight_places}  # fmt: skip
-    total, order = after_transposes(mix.results[0])
-    strides = dense_strides(shapes.shape(total))
-    place_of = {axis: strides[place] for place, axis in enumerate(order)}
+    # The mix: the step of each of these dimensions in V and the result.
+    sides = dot_sides(mix.op)
+    mine, theirs = sides[record.weight_side], sides[1 - record.weight_side]
+    lines = _lines(record.weights, shapes)
+    moved = {lines[p]: (v.strides[d], v.repeat(d)) for p, d in
+             zip(mine.batch, theirs.batch, strict=True) if p in lines}  # fmt: skip
+    strides = dense_strides(shapes.shape(mix.total))
+    place_of = {axis: strides[place] for place, axis in enumerate(mix.order)}
     out: dict[int, Expr] = {}
     for axis, p in enumerate(mine.batch):
-        if p in weight_places:
-            out[weight_places[p]] = place_of[axis]
+        if p in lines:
+            out[lines[p]] = place_of[axis]
     for axis, p in zip(mine.results, mine.free, strict=True):
-        if p in weight_places:
-            out[weight_places[p]] = place_of[axis]
+        if p in lines:
+            out[lines[p]] = place_of[axis]
     widths = [d for d in theirs.free if not v.sizes[d].is_one]
     width = v.sizes[widths[0]] if widths else ONE
     v_width = v.strides[widths[0]] if widths else ONE
 
     rows: list[Row] = []
-    for i, size in enumerate(sizes[:-1]):
+    for place, i in places.items():
+        axis = score.order[place]
         v_step, v_repeat = moved.get(i, (ZERO, ONE))
-        whole = Row(size, *steps[i], v_step, out[i], Expr.product(sizes[i + 1 : -1]))
-        rows += _cut(whole, k_repeats[i], v_repeat)
+        whole = Row(sizes[i], *steps[axis], v_step, out[i], Expr.product(sizes[i + 1 :]))
+        rows += _cut(whole, repeats.get(axis, ONE), v_repeat)
     batch, m = _choose_m(rows, shapes)
     return Attention(
-        tuple(batch), m, sizes[-1], depth, width, left, right, v,
-        left_depth, right_depth, steps[-1][1], v.strides[theirs.contracting[0]], v_width,
-        scores, weights, mix, total, root,
+        record, tuple(batch), m, keys, q.sizes[q_depth], width,
+        q.strides[q_depth], k.strides[k_depth], k_key, v.strides[theirs.contracting[0]], v_width,
     )  # fmt: skip
 
 

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.dynamic.views import dense_strides
-from shlo_disc.errors import InternalError
 from shlo_disc.lower.cpu.dense import Planner
 from shlo_disc.lower.cpu.dense.epilogue import Epilogue
 from shlo_disc.lower.cpu.dense.operands import Finish
@@ -25,7 +24,6 @@ from shlo_disc.lower.cpu.dense.problem import (
     Axis,
     Dense,
     Problem,
-    after_transposes,
     compute_element,
     normalized,
 )
@@ -37,6 +35,8 @@ from shlo_disc.lower.cpu.target import Target
 from shlo_disc.lower.cpu.text import vector_type
 from shlo_disc.lower.kernel import Buffer, Input, Kernel, KernelPlan, Launch, Step, Workspace
 from shlo_disc.mlir import ir, stablehlo
+from shlo_disc.passes.match_dense import ConvRecord, Sums
+from shlo_disc.passes.records import record_of
 
 __all__ = ["emit_conv"]
 
@@ -51,11 +51,8 @@ def emit_conv(fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> Ke
     data.
     """
     block = fusion.regions[0].blocks[0]
-    names = ("stablehlo.convolution", "stablehlo.dynamic_conv")
-    convolutions = [v.operation for v in block.operations if v.operation.name in names]
-    if len(convolutions) != 1:
-        raise InternalError(f"a conv fusion with {len(convolutions)} convolutions: {fusion}")
-    (op,) = convolutions
+    record = record_of(fusion, shapes, ConvRecord)
+    op, root = record.sums.op, record.root
     inputs = list(block.arguments)
     window = _Window.of(op, fusion, inputs, shapes)
     lhs, rhs = (inputs.index(v) for v in op.operands[:2])
@@ -69,10 +66,8 @@ def emit_conv(fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> Ke
         # The kernel reads whole vectors of no padding; room for one keeps a zero size valid.
         workspaces, image = (bytes_ + 64,), Workspace(0)
         steps = (_pad(window, element, Input(lhs), image, target),)
-    root = block.operations[len(block.operations) - 1].operation.operands[0]
-    total, order = after_transposes(op.results[0])
-    problem = _problem(op, window, shapes, lhs, rhs, (total, order))
-    dense = Dense(problem, op, total, root)
+    problem = _problem(record.sums, window, shapes, lhs, rhs)
+    dense = Dense(problem, record.sums, root)
 
     def finish(arguments: Arguments, lanes: int) -> Finish:
         return Epilogue(dense, block, shapes, arguments, lanes)
@@ -84,7 +79,7 @@ def emit_conv(fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> Ke
         target,
         a_buffer=buffers[problem.a_input],
         b_buffer=buffers[problem.b_input],
-        finish=finish if root != total else None,
+        finish=finish if root != dense.total else None,
         result=element_of(root),
         label="conv",
         # The image is another one in every call.
@@ -171,24 +166,17 @@ class _Window:
         return tuple(sizes)
 
 
-def _problem(
-    op: ir.Operation,
-    window: _Window,
-    shapes: ShapeAnalysis,
-    lhs: int,
-    rhs: int,
-    result: tuple[ir.Value, list[int]],
-) -> Problem:
-    """`result`: the sums as they are stored, and which dimension of the convolution each is."""
+def _problem(sums: Sums, window: _Window, shapes: ShapeAnalysis, lhs: int, rhs: int) -> Problem:
+    """The contraction; `lhs`, `rhs`: operand numbers of the fusion."""
+    op = sums.op
     n = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
     groups = ir.IntegerAttr(op.attributes["feature_group_count"]).value
     batch_groups = ir.IntegerAttr(op.attributes["batch_group_count"]).value
     sizes = window.padded_sizes if window.is_padded else window.sizes
     kernel, out = shapes.shape(op.operands[1]), shapes.shape(op.results[0])
     ps, ks = dense_strides(sizes), dense_strides(kernel)
-    total, order = result
-    stored = dense_strides(shapes.shape(total))
-    cs = [stored[order.index(d)] for d in range(len(order))]
+    stored = dense_strides(shapes.shape(sums.total))
+    cs = [stored[sums.order.index(d)] for d in range(len(sums.order))]
     image_batch, image_feature = n.input_batch_dimension, n.input_feature_dimension
     in_feature, out_feature = n.kernel_input_feature_dimension, n.kernel_output_feature_dimension
     c_batch, c_feature = n.output_batch_dimension, n.output_feature_dimension

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.errors import InternalError
 from shlo_disc.lower.cpu import cost, staging
 from shlo_disc.lower.cpu.elemental import Arguments, Elemental
 from shlo_disc.lower.cpu.elements import element_of
@@ -26,6 +25,8 @@ from shlo_disc.lower.cpu.target import Target
 from shlo_disc.lower.cpu.text import Text
 from shlo_disc.lower.kernel import Kernel, KernelPlan, Launch, Output
 from shlo_disc.mlir import ir
+from shlo_disc.passes.match_single import LoopRecord
+from shlo_disc.passes.records import record_of
 
 __all__ = ["ELEMENTAL_OPS", "choose_lanes", "emit", "fusion_name", "odometer", "shape_tile_space"]
 
@@ -55,17 +56,10 @@ def emit(fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> KernelP
     Raises UnsupportedError for an op or element type no rule covers.
     """
     block = fusion.regions[0].blocks[0]
-    roots = list(block.operations[len(block.operations) - 1].operation.operands)
+    record = record_of(fusion, shapes, LoopRecord)
+    roots, shape, constraints = record.roots, record.space, shapes.constraints
     if not roots:
         return KernelPlan(())
-    shape = tuple(shapes.shape(roots[0]))
-    constraints = shapes.constraints
-    for root in roots[1:]:
-        if not constraints.product_equal(shapes.shape(root), shape):
-            raise InternalError(
-                f"results of one loop fusion with different element counts: {shape} and "
-                f"{shapes.shape(root)}"
-            )
     lanes = choose_lanes(block, target)
     heavy = any(view.operation.name in REDUCTIONS for view in block.operations)
     if heavy:  # Several vectors at once hide the latency of the accumulation.

@@ -30,14 +30,16 @@ from shlo_disc.lower.cpu import cost
 from shlo_disc.lower.cpu.index import refine
 from shlo_disc.lower.cpu.loop import choose_lanes, fusion_name
 from shlo_disc.lower.cpu.row_layouts import ColumnWriter, PartsWriter
-from shlo_disc.lower.cpu.row_plan import Layout, Plan, analyze_rows, choose_row_lanes
+from shlo_disc.lower.cpu.row_plan import Plan, choose_row_lanes, plan_rows
 from shlo_disc.lower.cpu.row_split import SPLIT_COLUMNS, SPLIT_PARTS, SPLIT_ROWS, SplitRows
 from shlo_disc.lower.cpu.row_stages import stages_of
 from shlo_disc.lower.cpu.row_writer import RowWriter, write_rows
 from shlo_disc.lower.cpu.target import Target
 from shlo_disc.lower.kernel import All, Condition, If, KernelPlan, Step
 from shlo_disc.mlir import ir
+from shlo_disc.passes.match_rows import Layout, RowRecord
 from shlo_disc.passes.op_classes import TALL_COLUMNS
+from shlo_disc.passes.records import record_of
 
 __all__ = ["emit"]
 
@@ -86,9 +88,8 @@ class _Emitter:
 
     def __init__(self, fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> None:
         self.block, self.shapes, self.target = fusion.regions[0].blocks[0], shapes, target
-        last = self.block.operations[len(self.block.operations) - 1].operation
-        self.roots = list(last.operands)
-        self.plan = analyze_rows(self.block, shapes, self.roots)
+        self.record = record_of(fusion, shapes, RowRecord)
+        self.plan = plan_rows(self.record, self.block, shapes)
         self.name = fusion_name(fusion, ir.StringAttr(fusion.attributes["kind"]).value)
         self.workspaces: list[Expr] = []
 
@@ -121,7 +122,7 @@ class _Emitter:
         tasks = bounds(whole.extent)[0]
         if never_long or (split.few is not None and tasks is not None and tasks >= split.few):
             return (whole,)
-        again = analyze_rows(self.block, shapes, self.roots, keep=False)
+        again = plan_rows(self.record, self.block, shapes, keep=False)
         factors = writer.space.factors[: writer.rank]
         pieces = SplitRows(again, stages_of(again), factors, lanes, self.name, self.target)
         self.workspaces = pieces.workspaces

@@ -1,29 +1,24 @@
-"""What a row kernel does, before any text: sweeps over a row, and what is kept between them.
-
-Dimensions are kept, reduced, kept, ... in turn. With one run of each the rows are *whole*; with
-reduced ones in front of the last kept ones, too, they are in *parts*; with kept ones behind, they
-are columns, *side by side*.
+"""What a row kernel does, before any text: sweeps over a row (those of the record, see
+`passes/match_rows.py`), and what is kept between them.
 """
 
 from __future__ import annotations
 
-import enum
 from dataclasses import dataclass, field
 
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.dynamic.reductions import reduction_runs
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.errors import InternalError
 from shlo_disc.lower.cpu import cost
 from shlo_disc.lower.cpu.elements import Element, element_of
 from shlo_disc.lower.cpu.loop import choose_lanes
 from shlo_disc.lower.cpu.moves import MOVES
-from shlo_disc.lower.cpu.reduction import reduced_dims, takes_any_order
+from shlo_disc.lower.cpu.reduction import takes_any_order
 from shlo_disc.lower.cpu.scalar import SCALAR_OPS
 from shlo_disc.lower.cpu.target import Target
 from shlo_disc.mlir import ir, producer
+from shlo_disc.passes.match_rows import Layout, RowRecord
 
-__all__ = ["Kept", "Layout", "Plan", "Sweep", "analyze_rows", "choose_row_lanes"]
+__all__ = ["Kept", "Plan", "Sweep", "choose_row_lanes", "plan_rows"]
 
 
 _FREE = frozenset(
@@ -38,14 +33,6 @@ _FREE = frozenset(
     }
 )
 """Ops that cost nothing at a given index."""
-
-
-class Layout(enum.Enum):
-    """Where the elements of a row are; see the module."""
-
-    WHOLE = enum.auto()
-    PARTS = enum.auto()
-    SIDE_BY_SIDE = enum.auto()
 
 
 @dataclass
@@ -79,25 +66,42 @@ class Sweep:
 class Plan:
     """What a row kernel does, before any text."""
 
+    record: RowRecord
     block: ir.Block
     shapes: ShapeAnalysis
     layout: Layout
-    rows: tuple[Expr, ...]
-    """The kept dimensions in front."""
+    """As in the record, unless the kernel cuts its rows; likewise `parts` and `cols`."""
     parts: Expr
-    """How many parts a row has: 1 but where rows are in parts."""
-    apart: Expr
-    """How many rows there are between two parts of one, or side by side: 1 where rows are whole."""
     cols: Expr
-    """Columns of a part."""
-    roots: list[ir.Value]
     sweeps: list[Sweep]
-    row_outputs: list[int]
-    kept: list[Kept]
-    slots: list[Element]
+    kept: list[Kept] = field(default_factory=list)
+    slots: list[Element] = field(default_factory=list)
     """The widest element of each scratch row."""
-    given: frozenset[ir.Value] = frozenset()
-    """Values that are in memory although an op of the fusion computes them."""
+
+    @property
+    def rows(self) -> tuple[Expr, ...]:
+        """The kept dimensions in front."""
+        return self.record.rows
+
+    @property
+    def apart(self) -> Expr:
+        """How many rows there are between two parts of one, or side by side."""
+        return self.record.apart
+
+    @property
+    def roots(self) -> tuple[ir.Value, ...]:
+        """What is computed."""
+        return self.record.roots
+
+    @property
+    def row_outputs(self) -> list[int]:
+        """The roots that have one element a row."""
+        return [k for k, sweep in enumerate(self.record.swept) if sweep is None]
+
+    @property
+    def given(self) -> tuple[ir.Value, ...]:
+        """Values that are in memory although an op of the fusion computes them."""
+        return self.record.given
 
     @property
     def space(self) -> tuple[Expr, ...]:
@@ -136,71 +140,21 @@ def choose_row_lanes(plan: Plan, target: Target) -> int:
     return lanes
 
 
-def _runs(op: ir.Operation, shapes: ShapeAnalysis) -> list[tuple[Expr, ...]]:
-    """What a reduction keeps and reduces in turn, at least one run of each."""
-    runs = reduction_runs(shapes.shape(op.operands[0]), reduced_dims(op))
-    return runs if len(runs) > 1 else [*runs, ()]
-
-
-def analyze_rows(
-    block: ir.Block,
-    shapes: ShapeAnalysis,
-    roots: list[ir.Value],
-    given: frozenset[ir.Value] = frozenset(),
-    keep: bool = True,
-) -> Plan:
-    """The sweeps that compute `roots`, values of a fusion's block, from its arguments and `given`.
+def plan_rows(record: RowRecord, block: ir.Block, shapes: ShapeAnalysis, keep: bool = True) -> Plan:
+    """The sweeps of a record, about values in the `block` of a fusion.
 
     Without `keep`, every sweep computes what it needs from the arguments.
-
-    Raises InternalError where they are no row fusion.
     """
-    ops = [view.operation for view in block.operations]
-    first = next((op for op in ops if op.name == "stablehlo.reduce"), None)
-    if first is None:
-        raise InternalError("a row fusion without a reduction")
-    runs = _runs(first, shapes)
-    one = Expr.const(1)
-    rows, *products = runs[0], *map(Expr.product, runs[1:])
-    match products:
-        case [cols]:
-            layout, parts, apart = Layout.WHOLE, one, one
-        case [cols, apart]:
-            layout, parts = Layout.SIDE_BY_SIDE, one
-        case [parts, apart, cols]:
-            layout = Layout.PARTS
-        case _:
-            raise InternalError(f"no row fusion has such a reduction: {first}")
-    equal = shapes.constraints.product_equal
-    level: dict[ir.Value, int] = {}
-    reduces: list[tuple[ir.Operation, int]] = []
-    for op in ops[:-1]:
-        here = max((level.get(v, 0) for v in op.operands), default=0)
-        its = _runs(op, shapes) if op.name == "stablehlo.reduce" else []
-        if len(its) == len(runs) and all(map(equal, its, runs)):
-            reduces.append((op, here))
-            here += 1
-        for result in op.results:
-            level[result] = here
-    full = [bool(equal(shapes.shape(r), [*rows, *products])) for r in roots]
-    for root, is_full in zip(roots, full, strict=True):
-        if not is_full and not equal(shapes.shape(root), [*rows, apart]):
-            raise InternalError(
-                f"a result of a row fusion is neither full nor a row value: {shapes.shape(root)}"
-            )
-    sweeps = [Sweep() for _ in range(1 + max(level.get(r, 0) for r in roots))]
-    sweeps += [Sweep() for _ in range(1 + max(p for _, p in reduces) - len(sweeps))]
-    for k, (root, is_full) in enumerate(zip(roots, full, strict=True)):
-        if is_full:
-            sweeps[level.get(root, 0)].outputs.append(k)
-    row_outputs = [k for k, is_full in enumerate(full) if not is_full]
-    plan = Plan(
-        block, shapes, layout, rows, parts, apart, cols, roots, sweeps, row_outputs, [], [], given
-    )
-    for op, sweep in reduces:
-        # Side by side, columns are reduced in order anyway.
-        simple = takes_any_order(op) or layout is Layout.SIDE_BY_SIDE
-        (sweeps[sweep].simple if simple else sweeps[sweep].general).append(op)
+    sweeps = [Sweep() for _ in record.sweeps]
+    for sweep, reductions in zip(sweeps, record.sweeps, strict=True):
+        for op in reductions:
+            # Side by side, columns are reduced in order anyway.
+            simple = takes_any_order(op) or record.layout is Layout.SIDE_BY_SIDE
+            (sweep.simple if simple else sweep.general).append(op)
+    for k, number in enumerate(record.swept):
+        if number is not None:
+            sweeps[number].outputs.append(k)
+    plan = Plan(record, block, shapes, record.layout, record.parts, record.cols, sweeps)
     if keep:
         _choose_kept(plan)
     return plan

@@ -23,13 +23,14 @@ from shlo_disc.lower.cpu.loop import ceil_div
 from shlo_disc.lower.cpu.math import emit_math
 from shlo_disc.lower.cpu.reduction import Reducer
 from shlo_disc.lower.cpu.row_layouts import ColumnWriter, PartsWriter
-from shlo_disc.lower.cpu.row_plan import Layout, Plan, Sweep
+from shlo_disc.lower.cpu.row_plan import Plan, Sweep
 from shlo_disc.lower.cpu.row_stages import Relative, Stage
 from shlo_disc.lower.cpu.row_writer import RowWriter
 from shlo_disc.lower.cpu.target import Target
 from shlo_disc.lower.cpu.text import Loop, element_type, lanes_of
 from shlo_disc.lower.kernel import Launch, Workspace
 from shlo_disc.mlir import ir
+from shlo_disc.passes.match_rows import Layout
 
 __all__ = ["SPLIT_COLUMNS", "SPLIT_PARTS", "SPLIT_ROWS", "SplitRows"]
 

@@ -14,6 +14,8 @@ from shlo_disc.lower.cpu.target import Target
 from shlo_disc.lower.cpu.text import Text
 from shlo_disc.lower.kernel import Buffer, Kernel, Launch, Output, Workspace
 from shlo_disc.mlir import ir
+from shlo_disc.passes.match_single import SingleRecord
+from shlo_disc.passes.records import record_of
 
 __all__ = ["Single", "ceil_div", "digits", "offset"]
 
@@ -34,13 +36,10 @@ class Single:
 
     @staticmethod
     def of(fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> Single:
-        """The op of `fusion`: the last one, free ops (constants) may stand in front."""
-        block = fusion.regions[0].blocks[0]
-        ops = [view.operation for view in block.operations]
-        op, end = ops[-2], ops[-1]
-        yielded = list(end.operands)
-        results = [Output(yielded.index(r)) if r in yielded else None for r in op.results]
-        return Single(fusion, op, shapes, target, results)
+        """The op of `fusion` that has an emitter of its own."""
+        record = record_of(fusion, shapes, SingleRecord)
+        results = [None if number is None else Output(number) for number in record.results]
+        return Single(fusion, record.op, shapes, target, results)
 
     def shape(self, value: ir.Value) -> tuple[Expr, ...]:
         """The symbolic sizes of an operand or result of the op."""

@@ -15,7 +15,7 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.errors import InternalError
 from shlo_disc.lower.cpu.dense.places import tile_space
-from shlo_disc.lower.cpu.dense.problem import Axis, Bands, Dense
+from shlo_disc.lower.cpu.dense.problem import Axis, Dense
 from shlo_disc.lower.cpu.dense.text import SizedText
 from shlo_disc.lower.cpu.elemental import Arguments, Elemental
 from shlo_disc.lower.cpu.elements import Element, element_of
@@ -24,6 +24,7 @@ from shlo_disc.lower.cpu.scalar import SCALAR_OPS, convert
 from shlo_disc.lower.cpu.text import vector_type
 from shlo_disc.lower.kernel import Buffer, Output
 from shlo_disc.mlir import ir, producer
+from shlo_disc.passes.match_dense import Bands
 
 __all__ = ["BandEpilogue", "Epilogue"]
 
@@ -117,7 +118,7 @@ class BandEpilogue(Epilogue):
                 self._store(b, bands.whole, self.dense.root, values[-1], axes, mask)
         axes = self._axes(place, row, column)
         emitter, here = self._emitter(Elemental, b, axes, mask, bands.results[0][0])
-        for part, band in bands.parts.items():
+        for part, band in bands.parts:
             emitter.overrides[part] = lambda *_, band=band: values[band]
         for root, number in bands.results:
             value = b.broadcast(emitter.value_at(root, here, mask), self.lanes)
@@ -130,7 +131,7 @@ class BandEpilogue(Epilogue):
             self._ask(b, self._whole_axes(b, place, row, column, band), mask)
         axes = self._axes(place, row, column)
         emitter, here = self._emitter(_Asking, b, axes, mask, bands.results[0][0])
-        for part in bands.parts:
+        for part, _ in bands.parts:
             emitter.overrides[part] = lambda *_, part=part: emitter.nothing(part)
         for root, _ in bands.results:
             emitter.value_at(root, here, mask)

@@ -19,7 +19,6 @@ from shlo_disc.lower.cpu.dense.problem import (
     Problem,
     Steps,
     analyze_dense,
-    row_input,
     steps,
 )
 from shlo_disc.lower.cpu.dense.prologue import Prologue
@@ -47,6 +46,9 @@ from shlo_disc.lower.kernel import (
     Workspace,
 )
 from shlo_disc.mlir import ir
+from shlo_disc.passes.match_dense import DenseRecord
+from shlo_disc.passes.match_rows import RowRecord
+from shlo_disc.passes.records import record_of
 
 __all__ = ["Planner", "Scratch", "emit_dense", "is_unit"]
 
@@ -91,8 +93,9 @@ def emit_dense(fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> K
     Raises UnsupportedError for an element type that is not compiled.
     """
     block = fusion.regions[0].blocks[0]
+    record = record_of(fusion, shapes, DenseRecord)
     planners = []
-    for number, dense in enumerate(analyze_dense(fusion, shapes)):
+    for number, dense in enumerate(analyze_dense(record, list(block.arguments), shapes)):
         out = Output(number)
 
         def fill(arguments: Arguments, lanes: int, dense: Dense = dense) -> Fill:
@@ -103,8 +106,8 @@ def emit_dense(fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> K
 
         if dense.bands is not None:
             return _banded(dense, block, shapes, target)
-        if "given" in fusion.attributes:
-            return _with_rows(dense, fusion, shapes, target)
+        if record.rows is not None:
+            return _with_rows(dense, record.rows, block, shapes, target)
         planners.append(
             Planner(
                 dense.problem,
@@ -135,19 +138,18 @@ def _banded(dense: Dense, block: ir.Block, shapes: ShapeAnalysis, target: Target
 
 
 def _with_rows(
-    dense: Dense, fusion: ir.Operation, shapes: ShapeAnalysis, target: Target
+    dense: Dense, record: RowRecord, block: ir.Block, shapes: ShapeAnalysis, target: Target
 ) -> KernelPlan:
     """The plan of a product with row work behind it."""
-    block = fusion.regions[0].blocks[0]
-    given = row_input(fusion)
-    dense = replace(dense, root=given)
+    given = dense.root
     yielded = list(block.operations[len(block.operations) - 1].operation.operands)
     memory = Output(yielded.index(given)) if given in yielded else Workspace(0)
+    outputs = [Output(yielded.index(root)) for root in record.roots]
 
     def finish(arguments: Arguments, lanes: int) -> Finish:
         return Epilogue(dense, block, shapes, arguments, lanes)
 
-    rows = RowWork(fusion, shapes, target, given, memory)
+    rows = RowWork(record, block, shapes, target, outputs, given, memory)
     steps = Planner(
         dense.problem, shapes, target, finish=finish if given != dense.total else None,
         result=element_of(given), out=memory, rows=rows,

@@ -15,28 +15,22 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from shlo_disc.dynamic.attributes import integers
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.dynamic.views import View, band_of, dense_strides, view_of
-from shlo_disc.errors import InternalError
+from shlo_disc.dynamic.views import dense_strides
 from shlo_disc.lower.cpu.elements import ELEMENTS, Element, element_of, unsupported
 from shlo_disc.mlir import ir
-from shlo_disc.passes.match_attention import dot_sides
+from shlo_disc.passes.match_dense import Bands, DenseRecord, Product, Sums, dot_sides
 
 __all__ = [
     "Axis",
-    "Bands",
     "Dense",
     "Problem",
     "Steps",
-    "after_transposes",
     "analyze_dense",
     "compute_element",
     "magnitude",
     "normalized",
-    "operand_view",
-    "row_input",
     "steps",
 ]
 
@@ -105,117 +99,50 @@ class Problem:
 
 @dataclass(frozen=True)
 class Dense:
-    """A fusion taken apart."""
+    """A product of a fusion: its record (`sums`, `root`, `bands`) and its problem."""
 
     problem: Problem
-    dot: ir.Operation
-    total: ir.Value
-    """The sums in the order of the result: the dot, or the transpose behind it."""
+    sums: Sums
     root: ir.Value
-    """`total`, or computed from it element by element: the result, where there are no bands."""
+    """The result, where there are no bands."""
     bands: Bands | None = None
 
-
-@dataclass(frozen=True)
-class Bands:
-    """What is computed from parts of `Dense.root` that lie side by side."""
-
-    parts: dict[ir.Value, int]
-    """Slices of `root`, and which band each is."""
-    results: tuple[tuple[ir.Value, int], ...]
-    """Results with the shape of a band, and their numbers."""
-    whole: int | None
-    """The number of `root` as a result; None where nobody else reads it."""
+    @property
+    def total(self) -> ir.Value:
+        """The sums in the order in which they are stored."""
+        return self.sums.total
 
 
-def analyze_dense(fusion: ir.Operation, shapes: ShapeAnalysis) -> list[Dense]:
-    """The problem behind every result of a fusion: a dot_general, transposes around it,
-    element-wise ops behind.
+def analyze_dense(
+    record: DenseRecord, inputs: Sequence[ir.Value], shapes: ShapeAnalysis
+) -> list[Dense]:
+    """The problem behind every product of a fusion with these `inputs`.
 
-    Raises UnsupportedError for element types that are not compiled, InternalError for a fusion of
-    another form.
+    Raises UnsupportedError for element types that are not compiled.
     """
-    block = fusion.regions[0].blocks[0]
-    roots = list(block.operations[len(block.operations) - 1].operation.operands)
-    ops = [view.operation for view in block.operations]
-    if "given" in fusion.attributes:
-        # A result may be computed by the row work alone, from other values than the product.
-        return [_analyze_root(fusion, row_input(fusion), shapes)]
-    if sum(op.name == "stablehlo.dot_general" for op in ops) == 1:
-        bands = _bands(ops, roots, shapes)
-        if bands is not None:
-            return [bands]
-    return [_analyze_root(fusion, root, shapes) for root in roots]
-
-
-def row_input(fusion: ir.Operation) -> ir.Value:
-    """The value of a dense fusion that its row work reads, as `plan-fusion` says."""
-    place = ir.IntegerAttr(fusion.attributes["given"]).value
-    return fusion.regions[0].blocks[0].operations[place].operation.results[0]
-
-
-def _bands(
-    ops: Sequence[ir.Operation], roots: Sequence[ir.Value], shapes: ShapeAnalysis
-) -> Dense | None:
-    """The fusion as one product that is read in bands; None where it is not."""
-    late: set[ir.Value] = set()
-    parts: dict[ir.Value, int] = {}
-    count, whole = 1, None
-    for op in ops:
-        if op.name == "stablehlo.dot_general":
-            late.update(op.results)
-        elif any(value in late for value in op.operands) and len(op.results):
-            band = band_of(op.results[0], op.operands[0], shapes)
-            if band is None:
-                late.update(op.results)
-                continue
-            whole = op.operands[0]
-            parts[op.results[0]], count = band
-    if whole is None:
-        return None
-    dense = _analyze_root(ops[0].block.owner.operation, whole, shapes)
-    p = dense.problem
-    (n,) = p.n
-    width = shapes.shape(next(iter(parts)))[-1]
-    problem = replace(p, n=(replace(n, size=width),), bands=count)
-    results = tuple((root, k) for k, root in enumerate(roots) if root != whole)
-    number = next((k for k, root in enumerate(roots) if root == whole), None)
-    return replace(dense, problem=problem, bands=Bands(parts, results, number))
-
-
-def _analyze_root(fusion: ir.Operation, root: ir.Value, shapes: ShapeAnalysis) -> Dense:
-    block = fusion.regions[0].blocks[0]
-    dots: dict[ir.Value, ir.Operation] = {}
-    stack, seen = [root], set[ir.Value]()
-    while stack:
-        value = stack.pop()
-        if value in seen or isinstance(value.owner, ir.Block):
-            continue
-        seen.add(value)
-        op = value.owner.operation
-        if op.name == "stablehlo.dot_general":
-            dots[value] = op
-        else:
-            stack.extend(op.operands)
-    if len(dots) != 1:
-        raise InternalError(f"a result of a dense fusion with {len(dots)} dot_general: {fusion}")
-    (dot,) = dots.values()
-    total, order = after_transposes(dot.results[0])
-    out = dense_strides(shapes.shape(total))
-    strides = [out[order.index(d)] for d in range(len(order))]
-    return Dense(_problem(dot, list(block.arguments), strides, shapes), dot, total, root)
+    alone = record.bands is None and record.rows is None
+    found = [
+        Dense(_problem(x, inputs, shapes, alone and not x.computed), x.sums, x.root)
+        for x in record.products
+    ]
+    if record.bands is None:
+        return found
+    (dense,) = found
+    problem, bands = dense.problem, record.bands
+    (n,) = problem.n
+    width = shapes.shape(bands.parts[0][0])[-1]
+    problem = replace(problem, n=(replace(n, size=width),), bands=bands.count)
+    return [replace(dense, problem=problem, bands=bands)]
 
 
 def _problem(
-    dot: ir.Operation, inputs: Sequence[ir.Value], out: Sequence[Expr], shapes: ShapeAnalysis
+    product: Product, inputs: Sequence[ir.Value], shapes: ShapeAnalysis, may_swap: bool
 ) -> Problem:
-    """The problem of `dot` whose result dimensions have strides `out`."""
-    left, right = dot.operands
-    made = right if view_of(right, inputs, shapes) is None else None
-    lhs = operand_view(left, inputs, shapes)
-    rhs = operand_view(right, inputs if made is None else [right], shapes)
+    """The problem of a product as it is stored. `may_swap`: see `normalized`."""
+    dot, order, lhs, rhs = product.sums.op, product.sums.order, product.left, product.right
+    out = dense_strides(shapes.shape(product.sums.total))
+    left = iter(out[order.index(d)] for d in range(len(order)))
     mine, theirs = dot_sides(dot)
-    left = iter(out)
     batch = tuple(
         Axis(lhs.sizes[i], lhs.strides[i], rhs.strides[j], next(left))
         for i, j in zip(mine.batch, theirs.batch, strict=True)
@@ -228,17 +155,22 @@ def _problem(
     )
     a, b, c = (element_of(v) for v in (*dot.operands, dot.results[0]))
     compute = compute_element(dot, a, b, c)
-    lhs_input, rhs_input = (
-        inputs.index(lhs.base),
-        -1 if made is not None else inputs.index(rhs.base),
-    )
     problem = Problem(
-        batch, m, n, k, lhs_input, rhs_input, a, b, c, compute, lhs.first, rhs.first, b_value=made
+        batch,
+        m,
+        n,
+        k,
+        inputs.index(lhs.base),
+        -1 if product.computed else inputs.index(rhs.base),
+        a,
+        b,
+        c,
+        compute,
+        lhs.first,
+        rhs.first,
+        b_value=rhs.base if product.computed else None,
     )
-    found = normalized(problem, shapes)
-    if made is not None and found.b_input != -1:
-        raise InternalError(f"the operands of {dot} change places, one of them computed")
-    return found
+    return normalized(problem, shapes, may_swap)
 
 
 def compute_element(op: ir.Operation, a: Element, b: Element, c: Element) -> Element:
@@ -250,27 +182,6 @@ def compute_element(op: ir.Operation, a: Element, b: Element, c: Element) -> Ele
             op, f"{a.name} x {b.name} summed as {c.name}", "use a float preferred_element_type"
         )
     return ELEMENTS["i64" if c.bits == 64 else "i32"]
-
-
-def operand_view(
-    value: ir.Value, inputs: Sequence[ir.Value], shapes: ShapeAnalysis, spread: bool = False
-) -> View:
-    """`value` in the memory of an operand of the fusion, which is the view's base."""
-    view = view_of(value, inputs, shapes, spread)
-    if view is None:
-        raise InternalError(f"a dense fusion cannot read its operand in place: {value}")
-    return view
-
-
-def after_transposes(result: ir.Value) -> tuple[ir.Value, list[int]]:
-    """`result` behind the transposes that follow it, and which of its dimensions each one is."""
-    last, order = result, list(range(ir.ShapedType(result.type).rank))
-    while True:
-        uses = list(last.uses)
-        if len(uses) != 1 or uses[0].owner.operation.name != "stablehlo.transpose":
-            return last, order
-        op = uses[0].owner.operation
-        last, order = op.results[0], [order[d] for d in integers(op, "permutation")]
 
 
 def _swapped(p: Problem) -> Problem:
@@ -292,9 +203,14 @@ def _swapped(p: Problem) -> Problem:
     )
 
 
-def normalized(problem: Problem, shapes: ShapeAnalysis) -> Problem:
-    """`problem` with all axes in the form the module describes."""
-    if _holds_innermost(problem.m) and not _holds_innermost([*problem.n, *problem.batch]):
+def normalized(problem: Problem, shapes: ShapeAnalysis, may_swap: bool = True) -> Problem:
+    """`problem` with all axes in the form the module describes.
+
+    `may_swap`: may the operands change places? Not where B is computed, and not where other work
+    follows that takes M as rows, N as columns.
+    """
+    others = [*problem.n, *problem.batch]
+    if may_swap and _holds_innermost(problem.m) and not _holds_innermost(others):
         problem = _swapped(problem)
     equal = shapes.constraints.equal
     *outer_m, m = _groups(problem.m, equal)

@@ -23,12 +23,13 @@ from shlo_disc.lower.cpu.dense.tiles import Blocks
 from shlo_disc.lower.cpu.elemental import Arguments
 from shlo_disc.lower.cpu.elements import element_of
 from shlo_disc.lower.cpu.index import Index
-from shlo_disc.lower.cpu.row_plan import Plan, analyze_rows, choose_row_lanes
+from shlo_disc.lower.cpu.row_plan import Plan, choose_row_lanes, plan_rows
 from shlo_disc.lower.cpu.row_writer import RowWriter, write_rows
 from shlo_disc.lower.cpu.target import Target
 from shlo_disc.lower.cpu.text import Text
 from shlo_disc.lower.kernel import Kernel, Launch, Output, Workspace
 from shlo_disc.mlir import ir
+from shlo_disc.passes.match_rows import RowRecord
 
 __all__ = ["RowWork"]
 
@@ -40,9 +41,12 @@ GROUP = 16384
 class RowWork:
     """The row work of a dense fusion; `given` is computed by the product and stored in `memory`."""
 
-    fusion: ir.Operation
+    record: RowRecord
+    block: ir.Block
     shapes: ShapeAnalysis
     target: Target
+    outputs: Sequence[Output]
+    """Where the roots of the row work go."""
     given: ir.Value
     memory: Output | Workspace
 
@@ -94,18 +98,14 @@ class RowWork:
     @functools.cached_property
     def _rows(self) -> Launch:
         """The row work by itself: every variant of the product calls it."""
-        block = self.fusion.regions[0].blocks[0]
-        yielded = list(block.operations[len(block.operations) - 1].operation.operands)
-        outputs = [Output(k) for k, root in enumerate(yielded) if root != self.given]
-        roots = [root for root in yielded if root != self.given]
-        plan = analyze_rows(block, self.shapes, roots, frozenset([self.given]))
+        plan = plan_rows(self.record, self.block, self.shapes)
         lanes = choose_row_lanes(plan, self.target)
 
         def write(factors: Sequence[Expr]) -> RowWriter:
-            return _Behind(plan, factors, lanes, outputs, self.memory).write()
+            return _Behind(plan, factors, lanes, self.outputs, self.memory).write()
 
         writer = write_rows(plan, self.shapes, write)
-        time = cost.of_rows(block, self.shapes, plan.cols, self.target)
+        time = cost.of_rows(self.block, self.shapes, plan.cols, self.target)
         return writer.launch("rows", time)
 
 
