@@ -163,6 +163,8 @@ class BandEpilogue(Epilogue):
     ) -> None:
         emitter, _ = self._emitter(Elemental, b, axes, mask, root)
         flat = emitter.space.flat(0, len(emitter.space.tiles))
+        if flat.is_uniform:  # one column
+            value = b.extract(value, 0)
         emitter.store(Output(number), element_of(root), value, flat, mask)
 
 

@@ -1,0 +1,63 @@
+"""Kernels for sizes that are likely to be 1: dimensions vanish, but every op keeps its part."""
+
+from __future__ import annotations
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import shlo_disc
+from tests.models.harness import normal, rng_of
+
+
+def attention(q, k, v):
+    return jax.nn.softmax(jnp.einsum("bhmd,bhnd->bhmn", q, k) * 0.3 + 1.0) @ v
+
+
+def dequantised(x, w):
+    return x @ (w * 0.5 + 1.0)
+
+
+def gates(x, w):
+    a, b = jnp.split(x @ w, 2, -1)
+    return jnp.tanh(a) * b
+
+
+def softmax_of_product(x, w, y):
+    return jax.nn.softmax(x @ w + y)
+
+
+def layer_norm_of_product(x, w, y):
+    z = x @ w + y
+    return z * jax.lax.rsqrt((z * z).mean(-1, keepdims=True) + 1.0), z
+
+
+CASES = [
+    (attention, ("b,h,m,d", "b,h,n,d", "b,h,n,d"), "mn"),
+    (dequantised, ("b,k", "k,n"), "n"),
+    (gates, ("b,k", "k,2*n"), "bn"),
+    (softmax_of_product, ("b,k", "k,n", "b,n"), "bn"),
+    (layer_norm_of_product, ("b,k", "k,n", "b,n"), "bn"),
+]
+"""A function that is one fusion, the sizes of its arguments, and which may be 1."""
+
+
+@pytest.mark.parametrize("row", CASES, ids=lambda row: row[0].__name__)
+def test_likely_sizes_of_one(row):
+    function, shapes, ones = row
+    f = shlo_disc.jit(function, shapes=shapes, likely=dict.fromkeys(ones, 1))
+    for given in itertools.product((1, 5), repeat=len(ones)):
+        sizes = dict.fromkeys("bhmn", 3) | {"d": 8, "k": 9} | dict(zip(ones, given, strict=True))
+        arguments = [
+            normal(rng_of(*given, number), *(eval(size, sizes) for size in text.split(",")))
+            for number, text in enumerate(shapes)
+        ]
+        expected = jax.jit(function)(*arguments)
+        for a, b in zip(*map(jax.tree.leaves, (f(*arguments), expected)), strict=True):
+            np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-5)
+    assert f.cache_info().misses == 1
+    (kernel,) = f.lower(*arguments).compile().executable.describe()["kernels"]
+    assert kernel["kind"] in ("attention", "dense")
