@@ -119,6 +119,7 @@ def scan_operands(params: Mapping[str, Any]) -> tuple[int, int]:
 _FUNCTIONS_OF_SIZES = {
     "_conv": "jax._src.numpy.lax_numpy",
     "_convolve_nd": "jax._src.scipy.signal",
+    "_einsum": "jax._src.numpy.einsum",
     "_linspace": "jax._src.numpy.array_creation",
     "_pad_symmetric_or_reflect": "jax._src.numpy.lax_numpy",
     "_pad_wrap": "jax._src.numpy.lax_numpy",

@@ -23,7 +23,7 @@ import numpy as np
 from jax import lax
 
 from shlo_disc.frontend import generic_numpy
-from shlo_disc.frontend.marks import has_symbols, is_marking, marked
+from shlo_disc.frontend.marks import has_symbols, is_marking, marked, written_twice
 from shlo_disc.frontend.sizes import is_size
 from shlo_disc.jax_private import (
     max_size,
@@ -134,14 +134,23 @@ def _rounds(count: int) -> int:
 
 def _shuffle(original: Callable[..., Any], key: Any, x: Any, axis: int) -> Any:
     """`jax.random.permutation`: sort by random keys, as often as JAX does for such a size."""
-    if not has_symbols(np.shape(x)):
-        return original(key, x, axis)
-    # The answer is a guard. One element, of which JAX sorts none, stays where it is.
-    rounds = next(k for k in range(1, 8) if x.size <= _last_size(k))
-    for _ in range(rounds):
-        key, subkey = jax.random.split(key)
-        _, x = lax.sort_key_val(jax.random.bits(subkey, x.shape, np.uint32), x, axis)
-    return x
+
+    def sorted_often(key: Any, x: Any) -> Any:
+        # The answer is a guard. One element, of which JAX sorts none, stays where it is.
+        rounds = next(k for k in range(1, 8) if x.size <= _last_size(k))
+        for _ in range(rounds):
+            key, subkey = jax.random.split(key)
+            _, x = lax.sort_key_val(jax.random.bits(subkey, x.shape, np.uint32), x, axis)
+        return x
+
+    return written_twice(
+        "shuffle",
+        has_symbols(np.shape(x)),
+        sorted_often,
+        lambda key, x: original(key, x, axis),
+        key,
+        x,
+    )
 
 
 @functools.cache

@@ -317,9 +317,38 @@ def _linspace(
     return written_twice("linspace", symbolic, for_any_number, by_jax, start, stop)
 
 
+# ---- products -----------------------------------------------------------------------------------
+
+
+def _einsum(
+    original: Callable[..., Any],
+    operands: Sequence[Any],
+    contractions: Sequence[Any],
+    precision: Any,
+    preferred_element_type: Any,
+    dot_general: Any = lax.dot_general,
+    out_sharding: Any = None,
+) -> Any:
+    """Several products are in the order that is best for the sizes, which JAX guesses for symbols.
+
+    Any order is right.
+    """
+
+    def product(*arrays: Any) -> Any:
+        return original(
+            list(arrays), contractions, precision, preferred_element_type, dot_general, out_sharding
+        )
+
+    if len(contractions) < 2 or dot_general is not lax.dot_general:
+        return product(*operands)
+    symbolic = has_symbols(*(np.shape(x) for x in operands))
+    return written_twice("einsum", symbolic, product, product, *operands)
+
+
 REPLACED: dict[str, Callable[..., Any]] = {
     "_conv": _conv,
     "_convolve_nd": _convolve_nd,
+    "_einsum": _einsum,
     "_linspace": _linspace,
     "_pad_symmetric_or_reflect": _pad_symmetric_or_reflect,
     "_pad_wrap": _pad_wrap,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import re
 import threading
@@ -34,17 +35,21 @@ from shlo_disc.frontend.parameters import weights
 from shlo_disc.frontend.plan import Guard, Note, Pattern, Shapes
 from shlo_disc.frontend.primitive import CompiledCall, Program, compiled_once
 from shlo_disc.frontend.sizes import SizeScope
+from shlo_disc.frontend.spellings import advice
 from shlo_disc.frontend.stated import stated_pattern, stated_shapes
 from shlo_disc.frontend.structure import has_sizes, tree_at
 from shlo_disc.frontend.symbols import Found, choose_symbols
 from shlo_disc.jax_private import checking, export_whole, key_impl, trace_context
 
-__all__ = ["RECOMPILE_LIMIT", "Call", "Family", "Options", "Version", "inlining"]
+__all__ = ["DIFFERS", "RECOMPILE_LIMIT", "Call", "Family", "Options", "Version", "inlining"]
 
 _log = logging.getLogger("shlo_disc")
 
 RECOMPILE_LIMIT = 8
 """More versions than this of one function earn a warning, as in torch.compile."""
+
+DIFFERS = "the program differs where the size is a number"
+"""How the reason of a size begins that is a constant because of the comparison with numbers."""
 
 
 _EVERY_SIZE = "every size is a constant"
@@ -63,6 +68,9 @@ Traced = tuple[export.Exported, Any]
 
 Trace = Callable[[Choice], Traced]
 """Traces a function once more, with a given choice of symbols."""
+
+Concrete = Callable[[Shapes], Any]
+"""Traces a function at numbers, without symbols."""
 
 
 class _Tracing(threading.local):
@@ -255,9 +263,10 @@ class Version:
         """Has it been compiled yet?"""
         return self._compilation.is_done
 
-    def unlike(self, call: Call, concrete: Any) -> tuple[str, str] | None:
+    def unlike(self, shapes: Shapes, concrete_at: Concrete) -> tuple[str, str] | None:
         """How the version differs from a trace at the sizes of a call, and the line; or None."""
-        return _unlike((self.exported, self.jaxpr), self.traced_sizes(call.shapes), concrete)
+        program = self.exported, self.jaxpr
+        return _problem(program, self._traced, self.pattern, shapes, concrete_at)
 
     def out_tree(self, shapes: Shapes) -> Any:
         """The structure of the results of a call with arguments of these shapes."""
@@ -267,9 +276,7 @@ class Version:
 
     def traced_sizes(self, shapes: Shapes) -> dict[str, int]:
         """The symbols of the trace and their values in a call that fits the pattern."""
-        values = self._traced.solve(shapes)
-        assert values is not None, (self.name, shapes)
-        return dict(zip(self._traced.symbols, values, strict=True))
+        return _sizes(self._traced, shapes)
 
     @property
     def likely(self) -> dict[str, tuple[int, ...]]:
@@ -525,8 +532,8 @@ class Family:
 
     def confirmed(self, call: Call, version: Version) -> Version:
         """`version`, or one for the very shapes of a call at which the program differs from it."""
-        concrete = check(self.options, call)
-        if (problem := version.unlike(call, concrete)) is None:
+        problem = version.unlike(call.shapes, lambda shapes: check(self.options, call, shapes))
+        if problem is None:
             return version
         text, where = problem
         return self._for_these_shapes(
@@ -604,7 +611,8 @@ class Family:
                 choice = first_choice(call.leaves, dynamic, said, options.constraints, (), data)
                 found = search(choice)
         if found.traced.live():
-            sure = _confirmed(found, search, check(options, call), dynamic is not True)
+            concrete_at = functools.cache(lambda shapes: check(options, call, shapes))
+            sure = _confirmed(found, search, call.shapes, concrete_at, dynamic is not True)
             self._differs |= sure is not found  # its answer at other sizes may differ, too
             found = sure
 
@@ -643,10 +651,10 @@ class Family:
     def _tell(self, version: Version) -> None:
         """Name the lines, once each, where the program itself makes a size a constant."""
         for note in version.pattern.notes:
-            advice = _advice(note.reason)
-            if advice and note.where not in self.options.told:
+            spelling = advice(note.reason)
+            if spelling and note.where not in self.options.told:
                 self.options.told.add(note.where)
-                _log.warning("%s: %s; %s", self.options.name, note, advice)
+                _log.warning("%s: %s; %s", self.options.name, note, spelling)
 
 
 def _refuse(name: str, jaxpr: Any, arguments: int) -> None:
@@ -667,9 +675,15 @@ def _refuse(name: str, jaxpr: Any, arguments: int) -> None:
             raise UnsupportedError(_CALLBACK.format(name, kind))
 
 
-def check(options: Options, call: Call) -> Any:
-    """The function traced with the call's own sizes; raises what the function raises then."""
-    specs = [abstract(leaf.shape, leaf.dtype, leaf.weak_type) for leaf in call.leaves]
+def check(options: Options, call: Call, shapes: Shapes | None = None) -> Any:
+    """The function traced with the call's own sizes, or those of `shapes`.
+
+    Raises what the function raises then.
+    """
+    specs = [
+        abstract(shape, leaf.dtype, leaf.weak_type)
+        for shape, leaf in zip(shapes or call.shapes, call.leaves, strict=True)
+    ]
     args, kwargs = call.blueprint().with_leaves(specs)
     outer, _tracing.active = _tracing.active, True
     try:
@@ -686,15 +700,21 @@ _TRIALS = 6
 def _confirmed(
     found: Found[Traced],
     search: Callable[[Choice], Found[Traced]],
-    concrete: Any,
+    shapes: Shapes,
+    concrete_at: Concrete,
     may_pin: bool,
 ) -> Found[Traced]:
     """`found`, or what is found with constants where the program does something else with them."""
-    problem = _unlike(found.program, found.traced.hints, concrete)
+
+    def problem_of(found: Found[Traced]) -> tuple[str, str] | None:
+        traced, pattern = found.traced.pattern, found.choice.pattern
+        return _problem(found.program, traced, pattern, shapes, concrete_at)
+
+    problem = problem_of(found)
     if problem is None:
         return found
     text, where = problem
-    reason = f"the program differs where the size is a number: {text}"
+    reason = f"{DIFFERS}: {text}"
     if not may_pin:
         raise jax.errors.InconclusiveDimensionOperation(
             f"{reason} ({where}); dynamic=True keeps every size a symbol"
@@ -705,7 +725,7 @@ def _confirmed(
         trial = found.traced.copy()
         trial.pin([symbol], reason, where)
         again = search(trial)
-        if _unlike(again.program, again.traced.hints, concrete) is None:
+        if problem_of(again) is None:
             return again
     trial = found.traced.copy()
     if not trial.pin(symbols, reason, where):
@@ -715,22 +735,60 @@ def _confirmed(
     return search(trial)
 
 
-def _unlike(program: Traced, hints: Mapping[str, int], concrete: Any) -> tuple[str, str] | None:
+def _problem(
+    program: Traced, traced: Pattern, pattern: Pattern, shapes: Shapes, concrete_at: Concrete
+) -> tuple[str, str] | None:
+    """How a program differs from a trace at the sizes of a call, and the line; or None.
+
+    JAX spells operations of dimensions of size 1 in another way. Such a difference only counts if
+    the programs differ at larger sizes, too.
+    """
+    sizes, concrete = _sizes(traced, shapes), concrete_at(shapes)
+    problem = _unlike(program, sizes, concrete)
+    if problem is None or 1 not in sizes.values():
+        return problem
+    larger = _larger(pattern, shapes)
+    if larger is None or _unlike(program, sizes, concrete, units=False) is not None:
+        return problem
+    try:
+        concrete = concrete_at(larger)
+    except Exception:  # the function refuses these sizes, for a reason that no guard tells
+        return problem
+    return problem if _unlike(program, _sizes(traced, larger), concrete) else None
+
+
+def _sizes(traced: Pattern, shapes: Shapes) -> dict[str, int]:
+    values = traced.solve(shapes)
+    assert values is not None, (traced, shapes)
+    return dict(zip(traced.symbols, values, strict=True))
+
+
+_LARGER = (2, 11, 101)
+"""What sizes of 1 are replaced by: the first that fits the pattern, and the numbers after it."""
+
+
+def _larger(pattern: Pattern, shapes: Shapes) -> Shapes | None:
+    """Shapes that fit the pattern, with other sizes for symbols of 1; None if none is found."""
+    sizes = _sizes(pattern, shapes)
+    units = [symbol for symbol, value in sizes.items() if value == 1]
+    for first in _LARGER:
+        sizes.update({symbol: first + k for k, symbol in enumerate(units)})
+        found = tuple(
+            tuple(
+                value if size is None else size.evaluate(sizes)
+                for size, value in zip(*pair, strict=True)
+            )
+            for pair in zip(pattern.dims, shapes, strict=True)
+        )
+        if pattern.solve(found) is not None:
+            return found
+    return None
+
+
+def _unlike(
+    program: Traced, hints: Mapping[str, int], concrete: Any, *, units: bool = True
+) -> tuple[str, str] | None:
     exported, jaxpr = program
     if tree_at(exported.out_tree, hints) != concrete.out_tree:
         return f"the result is {exported.out_tree}, but {concrete.out_tree} at these sizes", ""
-    return difference(jaxpr, hints, concrete.jaxpr)
-
-
-_SPELLINGS = {
-    "a Python integer": "jnp.arange(n), jnp.ones(n) and lax.fori_loop(0, n, ...) keep a symbol",
-    "int": "arithmetic on the size itself keeps a symbol",
-    "float": "x / n needs no float(n), and n ** 0.5 keeps a symbol where math.sqrt(n) does not",
-    "the hash": "comparisons with == keep a symbol for other sizes, where sets and dicts do not",
-    "the text": "texts of sizes belong outside the function",
-}
-"""For each way to ask for a number: a spelling that does not need the number."""
-
-
-def _advice(reason: str) -> str:
-    return next((text for how, text in _SPELLINGS.items() if f"uses {how} of" in reason), "")
+    return difference(jaxpr, hints, concrete.jaxpr, units=units)

@@ -23,8 +23,21 @@ console = Console()
 @click.option("--shrink/--no-shrink", default=True, show_default=True, help="Make failures small.")
 @click.option("--minutes", default=0.0, help="Stop after this time (0: when all are checked).")
 @click.option("--show", is_flag=True, help="Print the program of --seed and end.")
+@click.option(
+    "--alarms",
+    is_flag=True,
+    help="Only trace, and count false alarms (tests/alarms.py): these programs, and those of the "
+    "other tools.",
+)
 def main(
-    count: int, seed: int, jobs: int, out: str, shrink: bool, minutes: float, show: bool
+    count: int,
+    seed: int,
+    jobs: int,
+    out: str,
+    shrink: bool,
+    minutes: float,
+    show: bool,
+    alarms: bool,
 ) -> None:
     """Check random typed programs; every kind of failure is made small and written to a file."""
     batches.prepare()
@@ -33,9 +46,12 @@ def main(
     if show:
         print(generate(seed).script())
         return
+    if alarms:
+        raise SystemExit(_count_alarms(range(seed, seed + count), jobs))
     end = time.monotonic() + 60 * minutes if minutes else float("inf")
     failures: dict[str, list[tuple[int, object]]] = collections.defaultdict(list)
     compilations: collections.Counter[int] = collections.Counter()
+    alarming: dict[int, tuple[str, ...]] = {}
     illegal = done = optimised = 0
     columns = (
         TextColumn("{task.description}"),
@@ -56,6 +72,8 @@ def main(
             elif outcome.failure is None:
                 compilations[outcome.compilations] += 1
                 optimised += outcome.optimised
+                if outcome.alarms:
+                    alarming[number] = outcome.alarms
             else:
                 found = outcome.failure
                 failures[f"{found.kind}: {found.signature}"].append((number, found))
@@ -66,6 +84,9 @@ def main(
     console.print(f"{done} programs, {illegal} refused by JAX, compilations {known}")
     if optimised:
         console.print(f"{optimised} differ from jax.jit, but not from JAX without it")
+    console.print(f"{len(alarming)} have a size that only the comparison made a constant")
+    for number, notes in sorted(alarming.items()):
+        console.print(f"seed {number}: {'; '.join(notes)}", markup=False, soft_wrap=True)
     for signature, many in sorted(failures.items(), key=lambda f: -len(f[1])):
         seeds_text = " ".join(str(n) for n, _ in many[:12])
         console.print(f"{len(many)} x {signature} (seeds {seeds_text})", markup=False)
@@ -73,6 +94,26 @@ def main(
         for signature, many in failures.items():
             _write(Path(out), signature, [n for n, _ in many])
     raise SystemExit(1 if failures else 0)
+
+
+def _count_alarms(seeds: range, jobs: int) -> int:
+    """Trace all programs and print the false alarms; the exit status."""
+    from tests.alarms import KINDS, summary, trace
+    from tests.alarms import jobs as all_jobs
+    from tests.children import Ended, outcomes
+
+    found: dict[str, dict[str, tuple[str, ...] | None]] = {kind: {} for kind in KINDS}
+    listed = all_jobs(seeds)
+    with Progress(TextColumn("traced"), BarColumn(), MofNCompleteColumn(), console=console) as bar:
+        task = bar.add_task("traced", total=len(listed))
+        for (kind, which), programs in outcomes(trace, listed, jobs, limit_s=600):
+            bar.advance(task)
+            if isinstance(programs, Ended):
+                programs = {f"{which}: {programs.message}": None}
+            found[kind] |= programs
+    text, good = summary(found)
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
+    return 0 if good else 1
 
 
 def _write(folder: Path, signature: str, seeds: list[int]) -> None:

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import shlo_disc
+from tests.alarms import pinned
 from tests.fuzz.program import Program
 
 __all__ = ["Failure", "Outcome", "check"]
@@ -37,6 +38,8 @@ class Outcome:
     """False: JAX itself refuses the program."""
     optimised: bool = False
     """True where `jax.jit` differs from JAX op by op, with which shlo_disc agrees."""
+    alarms: tuple[str, ...] = ()
+    """Sizes that the comparison with numbers made constants (`tests/alarms.py`)."""
 
 
 def check(program: Program, compare: bool = True) -> Outcome:
@@ -76,7 +79,7 @@ def _checked(program: Program) -> Outcome:
                 return Outcome(failure)
         if turn == 0:
             inputs = [[jnp.asarray(a) for a in arrays] for arrays in inputs]
-    return Outcome(None, f.cache_info().misses, optimised=optimised)
+    return Outcome(None, f.cache_info().misses, optimised=optimised, alarms=pinned(f))
 
 
 def _agrees_op_by_op(program: Program, got: Any, arrays: list[Any]) -> bool:

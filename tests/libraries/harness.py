@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import shlo_disc
+from tests import alarms
 
 REASON = "needs the extra: pip install '.[libraries]'"
 
@@ -39,20 +40,26 @@ def check(
     *,
     tolerance: float = 1e-4,
     most: int = 9,
+    count: int = 4,
     **options: Any,
 ) -> Any:
-    """`function`, compiled once, agrees with `jax.jit` at four shapes.
+    """`function`, compiled once, agrees with `jax.jit` at `count` shapes.
 
     `arguments` makes the arguments of a call from (batch, length, generator). A difference is
     measured against the largest number of its array, or a hundredth of the largest number of all:
     gradients that are zero but for rounding have no scale of their own.
     """
     name = inspect.stack()[1].function
+    chosen = shapes(name, count, most)
+    if alarms.tracing.active:
+        calls = [arguments(b, t, np.random.default_rng([b, t])) for b, t in chosen]
+        alarms.tracing.traced(function, calls, options)
     f, g = shlo_disc.jit(function, **options), jax.jit(function, **options)
-    for batch, length in shapes(name, most=most):
+    for batch, length in chosen:
         args = arguments(batch, length, np.random.default_rng([batch, length]))
         close(f(*args), g(*args), f"{name}, {batch} x {length}", tolerance)
     assert f.cache_info().misses == 1, f.explain()
+    assert not alarms.pinned(f)
     return f
 
 
