@@ -13,9 +13,11 @@ from tests import children
 @click.option("-j", "--jobs", default=2, show_default=True, help="Processes.")
 @click.option("--only", default="", help="Names that match this regular expression.")
 @click.option("-v", "--verbose", is_flag=True, help="Every function as it is done.")
-def main(jobs: int, only: str, verbose: bool) -> None:
+@click.option("--store", is_flag=True, help="Write results.json, then run `make fix`.")
+def main(jobs: int, only: str, verbose: bool, store: bool) -> None:
     """Print what became of every function; exit status 1 if one is wrong or too many recompile."""
     children.prepare()
+    from tests.functions import results
     from tests.functions.sweep import run, summary
     from tests.functions.table import names, unlisted
 
@@ -26,6 +28,8 @@ def main(jobs: int, only: str, verbose: bool) -> None:
         if verbose or finding.state != "one compilation":
             count = f" ({finding.compilations})" if finding.compilations else ""
             print(f"{name}: {finding.state}{count} {finding.message}"[:600], flush=True)
+    if store:
+        results.store(found)
     text, good = summary(found)
     missing = [] if only else unlisted()
     print("\n".join([*missing, text]))

@@ -13,6 +13,7 @@ import jax
 import numpy as np
 
 import shlo_disc
+from tests.alarms import pinned
 from tests.functions.cases import Case, arrays
 from tests.functions.table import case_of, function_of
 from tests.models.harness import allowed_error, error_of, in_float64, is_float
@@ -35,6 +36,10 @@ class Finding:
     """One of `GOOD`, or: wrong, error, refused (by `jax.jit`), crash, hang."""
     message: str = ""
     compilations: int = 0
+    because: tuple[str, ...] = ()
+    """What shlo_disc says of the sizes that made several compilations of one."""
+    alarms: tuple[str, ...] = ()
+    """Sizes that the comparison with numbers made constants (`tests/alarms.py`)."""
 
 
 def check(name: str) -> Finding:
@@ -66,8 +71,29 @@ def check_case(case: Case, function: Callable[..., Any]) -> Finding:
     count = f.cache_info().misses
     if count > 1:
         why = case.reason and f"[{case.reason}] "
-        return Finding("more compilations", why + "; ".join(f.guards()), count)
-    return Finding("one compilation", "", count)
+        text = why + "; ".join(f.guards())
+        return Finding("more compilations", text, count, _because(f, calls), pinned(f))
+    return Finding("one compilation", "", count, alarms=pinned(f))
+
+
+def _because(f: Any, calls: list[list[Any]]) -> tuple[str, ...]:
+    """What the first version assumes that another one does not, without sizes and places."""
+    first, *others = ({str(note) for note in _assumed(f, call)} for call in calls)
+    apart = first.difference(set.intersection(*others))
+    found = (note.reason for note in _assumed(f, calls[0]) if str(note) in apart)
+    return tuple(dict.fromkeys(map(_with_letters, found)))
+
+
+def _with_letters(reason: str) -> str:
+    """The symbols of a reason are n, m, ..., as they come."""
+    symbols = dict.fromkeys(re.findall(r"\bd\d+\b", reason))
+    letters = dict(zip(symbols, "nmkjhi", strict=False))
+    return re.sub(r"\bd\d+\b", lambda match: letters.get(match[0], match[0]), reason)
+
+
+def _assumed(f: Any, call: list[Any]) -> list[Any]:
+    pattern = f.lower(*call).pattern
+    return [*(guard.note for guard in pattern.guards), *pattern.notes]
 
 
 def _difference(function: Any, call: list[Any], got: Any, want: Any, exact: bool) -> str:

@@ -34,5 +34,8 @@ def summary(found: Mapping[str, Finding]) -> tuple[str, bool]:
         if finding.state not in GOOD or (finding.compilations > 1 and finding.message[:1] != "[")
     ]
     lines = [f"{state:20}{count:5}" for state, count in counts.most_common()]
+    alarming = {name: finding.alarms for name, finding in found.items() if finding.alarms}
+    lines.append(f"{len(alarming)} have a size that only the comparison made a constant")
+    lines += [f"{name}: {'; '.join(alarms)}" for name, alarms in alarming.items()]
     lines.append(f"{share:.1%} of {supported} supported functions need one compilation")
     return "\n".join([*bad, *lines]), not bad and share >= SHARE

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +14,7 @@ import pytest
 from tests import children
 from tests.children import Ended, outcomes
 from tests.functions import check as checks
+from tests.functions import results
 from tests.functions.cases import SIZES, arrays, case
 from tests.functions.check import check, check_case
 from tests.functions.sweep import SHARE, run, summary
@@ -62,8 +64,10 @@ def test_a_sample_is_right_with_one_compilation(listed):
 @pytest.mark.slow
 @pytest.mark.usefixtures("environment")
 def test_every_function_is_right_and_nearly_all_need_one_compilation():
-    text, good = summary(dict(run(names(), jobs=2)))
+    found = dict(run(names(), jobs=2))
+    text, good = summary(found)
     assert good, text
+    assert results.entries(found) == results.read(), "python -m tests.functions --store"
 
 
 @pytest.mark.skipif(not jax.__version__.startswith("0.10."), reason="the table is of JAX 0.10")
@@ -137,6 +141,37 @@ def test_the_summary_asks_for_nearly_one_compilation_each():
     assert not summary({**many, "g": checks.Finding("more compilations", "d0 = 3", 4)})[1]
     assert not summary({**many, "g": checks.Finding("wrong", "off by 1")})[1]
     assert SHARE == 0.97
+
+
+def test_what_is_kept_of_the_sweep():
+    refused = (
+        "UnsupportedError: /a/table.py:55: stablehlo.fft: element type complex<f32> is not "
+        "compiled (these are: f32); compute with real parts (ingest/check.py:158)"
+    )
+    found = {
+        "one": checks.Finding("one compilation", "", 1),
+        "more": checks.Finding("more compilations", "[why] d0 = 3", 4, ("uses int of n",)),
+        "fft": checks.Finding("unsupported", refused),
+    }
+    assert results.entries(found) == {
+        "fft": {"unsupported": "element type complex<f32> is not compiled"},
+        "more": {"compilations": 4, "because": ["uses int of n"]},
+    }
+
+
+@pytest.mark.skipif(not jax.__version__.startswith("0.10."), reason="the table is of JAX 0.10")
+def test_stored_results_are_of_cases():
+    entries = results.read()
+    assert entries.keys() <= set(names())
+    several = {name for name, entry in entries.items() if "compilations" in entry}
+    assert several == {name for name in names() if case_of(name).reason}
+
+
+def test_the_reason_is_what_another_call_breaks():
+    one = case(lambda x: x * x.shape[0] if x.shape[0] < 6 else x.sum(int(x.shape[1]) - 4), "n m")
+    finding = check_case(replace(one, sizes=((5, 4), (7, 4))), one.function)
+    assert finding.compilations == 2
+    assert finding.because == ("the program asks whether n < 6",)
 
 
 def crash_or_hang(job):

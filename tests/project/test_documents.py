@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import re
 from pathlib import Path
 
@@ -36,6 +37,23 @@ def test_env_page_is_the_table():
     assert result.exit_code == 0
     result = CliRunner().invoke(env_table.main, ["--check", str(ROOT / "README.md")])
     assert result.exit_code == 1
+
+
+@pytest.fixture
+def differs():
+    """`tools/differs.py` as a module."""
+    spec = importlib.util.spec_from_file_location("differs", ROOT / "tools/differs.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_what_differs_is_as_generated(differs):
+    text = differs.PAGE.read_text()
+    assert differs.page(text) == text
+    assert differs.page(text.replace("| `range(n)`", "| ")) == text
+    with pytest.raises(ValueError, match="lost its marks"):
+        differs.page(text.replace(differs.END, ""))
 
 
 def test_flags_are_sorted_and_every_variable_in_the_sources_is_one():
