@@ -218,7 +218,8 @@ def sequences(b, t, rng):
 def test_recurrent_classifier_trains(cell):
     model = Classifier(getattr(nn, cell)(8), reverse=cell == "GRUCell")
     params = model.init(KEY, jnp.zeros((1, 3), "i4"), jnp.array([2]))
-    optimizer = optax.adam(1e-3, eps=1e-4)
+    default = cell == "SimpleCell"  # in every run of the tests, so it is small
+    optimizer = optax.sgd(1e-1) if default else optax.adam(1e-3, eps=1e-4)
     state = optimizer.init(params)
 
     def step(params, state, words, lengths, labels):
@@ -229,7 +230,12 @@ def test_recurrent_classifier_trains(cell):
         updates, state = optimizer.update(grads, state, params)
         return loss, grads, optax.apply_updates(params, updates), state
 
-    check(step, lambda b, t, rng: (params, state, *sequences(b, t, rng)), tolerance=1e-3)
+    check(
+        step,
+        lambda b, t, rng: (params, state, *sequences(b, t, rng)),
+        tolerance=1e-3,
+        count=2 if default else 4,
+    )
 
 
 class DecoderLSTMCell(nn.RNNCellBase):

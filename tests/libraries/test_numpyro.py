@@ -40,6 +40,7 @@ def gradient_of(model):
     return jax.value_and_grad(lambda params, *data: log_density(model, data, {}, params)[0])
 
 
+@pytest.mark.slow
 def test_log_density_of_a_logistic_regression():
     check(gradient_of(logistic_regression), lambda b, t, rng: (WEIGHTS, *labelled(b, t, rng)))
 
@@ -91,7 +92,7 @@ HIERARCHY = {
 
 
 def test_log_density_of_a_hierarchical_model():
-    check(gradient_of(hierarchical), lambda b, t, rng: (HIERARCHY, *grouped(b, t, rng)))
+    check(gradient_of(hierarchical), lambda b, t, rng: (HIERARCHY, *grouped(b, t, rng)), count=2)
 
 
 def potential(model, example):
@@ -194,9 +195,16 @@ def test_potential_of(name):
     [AutoNormal, pytest.param(AutoLaplaceApproximation, marks=pytest.mark.slow)],
 )
 def test_step_of_variational_inference(guide):
-    svi = SVI(logistic_regression, guide(logistic_regression), optax.adam(1e-2), Trace_ELBO())
+    default = guide is AutoNormal  # in every run of the tests, so it is small
+    optimizer = optax.sgd(1e-2) if default else optax.adam(1e-2)
+    svi = SVI(logistic_regression, guide(logistic_regression), optimizer, Trace_ELBO())
     state = svi.init(jax.random.PRNGKey(1), *labelled(3, 0, np.random.default_rng(0)))
-    check(svi.update, lambda b, t, rng: (state, *labelled(b, t, rng)), tolerance=1e-3)
+    check(
+        svi.update,
+        lambda b, t, rng: (state, *labelled(b, t, rng)),
+        tolerance=1e-3,
+        count=2 if default else 4,
+    )
 
 
 @pytest.mark.slow

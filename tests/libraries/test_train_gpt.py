@@ -37,12 +37,12 @@ def model_of(example, rate):
 
 
 def test_losses_are_those_of_jax(example):
-    data = data_of(example, 3)
-    assert len({text.shape for text in data}) == 3
+    data = data_of(example, 2)
+    assert len({text.shape for text in data}) == 2
     ours = example.train("shlo_disc", data, model_of(example, 0.1), again=1)
     theirs = example.train("jax", data, model_of(example, 0.1))
-    assert (ours.compilations, theirs.compilations) == (1, 3)
-    assert (ours.compiled, theirs.compiled) == ([0], [0, 1, 2])
+    assert (ours.compilations, theirs.compilations) == (1, 2)
+    assert (ours.compiled, theirs.compiled) == ([0], [0, 1])
     np.testing.assert_allclose(ours.losses, theirs.losses, rtol=1e-4)
     assert theirs.losses[0] == pytest.approx(np.log(256), rel=0.2)
     assert example.table_of({"shlo_disc": ours, "jax": theirs}, 3).row_count == 2

@@ -33,7 +33,12 @@ def assert_compiled(f: Any, times: int) -> None:
 
 def kernels(function, *args):
     """The kinds of the fusions a function becomes."""
-    text = shlo_disc.jit(function).lower(*args).as_text("disc")
+    return kernels_of(shlo_disc.jit(function), *args)
+
+
+def kernels_of(f, *args):
+    """The same of a compiled function, in the version for these arguments."""
+    text = f.lower(*args).as_text("disc")
     return [line.split('"')[1] for line in text.split("kind = ")[1:]]
 
 
@@ -120,7 +125,18 @@ def check(
     `truth` computes the float64 reference from float64 arguments; by default it is `fn` itself
     run by XLA in float64. `options` go to `shlo_disc.jit`.
     """
-    f = compiled(fn, **options)
+    check_with(compiled(fn, **options), fn, cases, truth=truth, misses=misses)
+
+
+def check_with(
+    f: Callable[..., Any],
+    fn: Callable[..., Any],
+    cases: Sequence[Arguments],
+    *,
+    truth: Callable[..., Any] | None = None,
+    misses: int = 1,
+) -> None:
+    """The same for `f`, which is `fn` compiled and may be used again."""
     reference = truth or in_float64(fn)
     for args in cases:
         got = f(*args)

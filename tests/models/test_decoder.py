@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tests.models.harness import check, compiled, normal, rng_of
+from tests.models.harness import assert_compiled, check, check_with, compiled, normal, rng_of
 
 VOCABULARY, HIDDEN, HEADS = 101, 32, 4
 HEAD = HIDDEN // HEADS
@@ -89,18 +89,26 @@ def tokens(b: int, *t: int):
     return rng_of(b, *t).integers(0, VOCABULARY, (b, *t), np.int32)
 
 
-def test_prefill_at_every_batch_and_length():
+def test_prefill_and_decode_steps_at_every_size():
+    """Prompts of any length, steps at any place of any cache, and step by step the whole prompt."""
     params = parameters()
-    check(prefill, [(params, tokens(b, t)) for b, t in ((3, 10), (1, 1), (2, 37), (1, 64))])
-
-
-def test_decode_step_at_any_position_batch_and_cache_size():
-    params = parameters()
+    whole, step = compiled(prefill), compiled(decode)
+    check_with(
+        whole, prefill, [(params, tokens(b, t)) for b, t in ((3, 10), (1, 1), (2, 37), (1, 64))]
+    )
     cases = []
     for b, size, position in ((3, 10, 4), (1, 1, 0), (2, 64, 63), (5, 17, 16)):
         cache = normal(rng_of(b, size), 2, 2, b, size, HEADS, HEAD)
         cases.append((params, tokens(b), cache, np.int32(position)))
-    check(decode, cases)
+    check_with(step, decode, cases)
+    ids = tokens(2, 12)
+    expected = np.asarray(whole(params, ids))
+    cache = jnp.zeros((2, 2, 2, 12, HEADS, HEAD), jnp.float32)
+    for t in range(12):
+        logits, cache = step(params, ids[:, t], cache, np.int32(t))
+        np.testing.assert_allclose(np.asarray(logits), expected[:, t], rtol=2e-4, atol=2e-4)
+    assert_compiled(whole, 1)
+    assert_compiled(step, 1)
 
 
 def test_update_position_past_the_end_is_clamped():
@@ -111,17 +119,6 @@ def test_update_position_past_the_end_is_clamped():
     for size, position in ((9, 100), (9, -3), (17, 16), (4, 3)):
         cases.append((normal(rng_of(size), size, 6), np.ones((3, 6), "f4"), np.int32(position)))
     check(update, cases)
-
-
-def test_token_by_token_equals_the_whole_prompt():
-    params = parameters()
-    ids = tokens(2, 12)
-    whole = np.asarray(compiled(prefill)(params, ids))
-    step = compiled(decode)
-    cache = jnp.zeros((2, 2, 2, 12, HEADS, HEAD), jnp.float32)
-    for t in range(12):
-        logits, cache = step(params, ids[:, t], cache, np.int32(t))
-        np.testing.assert_allclose(np.asarray(logits), whole[:, t], rtol=2e-4, atol=2e-4)
 
 
 def test_caller_keeps_the_old_cache():
