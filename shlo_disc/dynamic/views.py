@@ -145,6 +145,8 @@ def _reshape(op: ir.Operation, x: View, shapes: ShapeAnalysis) -> View | None:
     """Every run of the operand's dimensions is cut into dimensions of the result. A dimension that
     a broadcast has made goes into the one before it.
     """
+    if ZERO in x.sizes:
+        return None  # an array without elements has no runs
     equal = shapes.constraints.equal
     sizes = tuple(shapes.shape(op.results[0]))
     runs: list[tuple[Expr, Expr]] = []

@@ -248,6 +248,8 @@ class DensePlanner(Costs):
             return "it is read at other places, too"
         if Expr.product(total.shapes[0]) == 0:
             return "it has no elements"
+        if not total.shapes[0]:
+            return "it is one sum"
         *rows, columns = total.shapes[0]
         wanted = [squeezed(tuple(rows)), (columns,)]
         if columns.is_one or len(row.runs) != 2 or not all(map(self.same, row.runs, wanted)):

@@ -156,3 +156,14 @@ def test_repeated_heads():
 def test_no_view(body):
     with new_context():
         assert _of(body, "tensor<4x6xf32>", "%x: tensor<4x6xf32>") is None
+
+
+def test_a_dimension_repeated_zero_times():
+    text = """func.func @main(%x: tensor<2xf32>) -> tensor<0xf32> {
+  %wide = stablehlo.broadcast_in_dim %x, dims = [0] : (tensor<2xf32>) -> tensor<2x1xf32>
+  %none = stablehlo.slice %wide [0:2, 0:0] : (tensor<2x1xf32>) -> tensor<2x0xf32>
+  %y = stablehlo.reshape %none : (tensor<2x0xf32>) -> tensor<0xf32>
+  return %y : tensor<0xf32>
+}"""
+    with new_context():
+        assert _view(text, spread=True) is None

@@ -116,6 +116,15 @@ def test_rows_in_another_order_are_a_kernel_of_their_own():
     check(function, [(x, w)])
 
 
+def test_rows_of_one_sum():
+    def function(x, y, w):
+        total = x @ y  # has no dimensions
+        return jax.nn.softmax(w * total), (w + total).sum(), jnp.argmax(w - total, 0)
+
+    r = rng_of(1)
+    check(function, [(normal(r, n), normal(r, n), normal(r, m, n)) for n, m in ((4, 3), (1, 1))])
+
+
 def test_from_many_threads():
     """Calls at the same time have counters of their own."""
     f = shlo_disc.jit(post_norm)
