@@ -272,23 +272,28 @@ class JitFunction(ral.Dispatcher):
     def _ready_version(self, call: Call) -> tuple[Version, CompiledCall, bool]:
         """The version for a call, compiled, and whether it was so before."""
         with self._lock:  # two threads that need the same version compile it once
-            version = self._version(call)
-            known = version.is_compiled
-            family = self._families[call.family]
-            if known and family.checked:
+            family = self._family(call)
+            version = family.find(call)
+            if version is None:
+                version = family.new(call)
+            elif family.checked:
                 version = family.confirmed(call, version)
-                known = version.is_compiled
+            known = version.is_compiled
             try:
                 return version, version.executable, known
             except UnsupportedError as error:  # perhaps only with symbols
                 version = family.without_symbols(call, version, error)
                 return version, version.executable, False
 
+    def _family(self, call: Call) -> Family:
+        family = self._families.get(call.family)
+        if family is None:
+            family = self._families[call.family] = Family(self._options)
+        return family
+
     def _version(self, call: Call) -> Version:
         with self._lock:
-            family = self._families.get(call.family)
-            if family is None:
-                family = self._families[call.family] = Family(self._options)
+            family = self._family(call)
             return family.find(call) or family.new(call)
 
     def _traced_call(self, call: Call) -> Any:

@@ -508,7 +508,9 @@ class Family:
     def specialised(self, call: Call, why: ShapeMismatchError) -> Version:
         """A version for the very shapes of a call that the compiled program refused."""
         check(self.options, call)  # the function itself may refuse them too, and say so better
-        return self._for_these_shapes(call, Note(_EVERY_SIZE, str(why)))
+        note = Note(_EVERY_SIZE, str(why))
+        self._tell_shapes(call, note)
+        return self._for_these_shapes(call, note)
 
     def without_symbols(self, call: Call, version: Version, why: UnsupportedError) -> Version:
         """A version for the very shapes of a call, compiled, in place of one that is refused.
@@ -528,6 +530,7 @@ class Family:
             del self._chosen[call.shapes]
             raise why from None
         self._refused = note
+        self._tell_shapes(call, note)
         return made
 
     def confirmed(self, call: Call, version: Version) -> Version:
@@ -536,21 +539,23 @@ class Family:
         if problem is None:
             return version
         text, where = problem
-        return self._for_these_shapes(
-            call, Note(_EVERY_SIZE, f"the program differs at other sizes: {text}", where)
+        note = Note(_EVERY_SIZE, f"the program differs at other sizes: {text}", where)
+        self._tell_shapes(call, note)
+        return self._for_these_shapes(call, note)
+
+    def _tell_shapes(self, call: Call, why: Note) -> None:
+        place = f" ({why.where})" if why.where else ""
+        _log.warning(
+            "%s: compiling for shapes %s only, because %s%s",
+            self.options.name,
+            call.shapes,
+            why.reason,
+            place,
         )
 
     def _for_these_shapes(self, call: Call, why: Note) -> Version:
         version = self._traced(call, False, [None] * len(call.leaves), [])
         version.pattern = replace(version.pattern, notes=(*version.pattern.notes, why))
-        _log.log(
-            logging.INFO if why is self._refused else logging.WARNING,  # the first one was told
-            "%s: compiling for shapes %s only, because %s%s",
-            self.options.name,
-            call.shapes,
-            why.reason,
-            f" ({why.where})" if why.where else "",
-        )
         self._chosen[call.shapes] = version
         self.versions.append(version)
         self.update_offers()

@@ -305,6 +305,10 @@ def test_checked_compares_at_every_new_shape():
     for n in (5, 6, 7, 5):
         np.testing.assert_allclose(g(F(n)), jax.jit(f)(F(n)), rtol=1e-6)
 
+    lowered = shlo_disc.jit(f, dynamic="checked")
+    lowered.lower(F(5))
+    np.testing.assert_allclose(lowered(F(6)), jax.jit(f)(F(6)), rtol=1e-6)
+
 
 # ---- functions of JAX that want constant sizes ---------------------------------------------------
 
