@@ -144,6 +144,26 @@ def test_groups_of_queries_are_one_kernel(way):
         )
 
 
+def test_positions_or_heads_that_share_keys_are_the_rows():
+    """Of one position and many heads the heads are: keys and values are read once for them."""
+    rng = np.random.default_rng(8)
+    compiled = shlo_disc.jit(by_library)
+    # The sizes of the first call are equal where those of others are not.
+    for b, t, s, heads, group, d in [
+        (2, 3, 3, 2, 1, 8), (2, 70, 9, 2, 1, 8), (1, 1, 40, 3, 1, 8), (3, 1, 33, 2, 4, 8),
+        (1, 2, 5, 1, 7, 8), (2, 1, 130, 2, 2, 8), (2, 3, 17, 2, 4, 8), (1, 65, 65, 2, 3, 8),
+    ]:  # fmt: skip
+        q = rng.standard_normal((b, t, heads * group, d)).astype(np.float32)
+        k, v = (rng.standard_normal((b, s, heads, d)).astype(np.float32) for _ in range(2))
+        with jax.enable_x64(True):
+            want = jax.jit(by_library)(*(jnp.asarray(a, jnp.float64) for a in (q, k, v)))
+        np.testing.assert_allclose(compiled(q, k, v), want, rtol=2e-5, atol=2e-5)
+    assert compiled.cache_info().misses == 1
+    assert "((attention_rows if floordiv(d2, d6) <= 2 [2:2], else attention) if d1 <= 2 [4:4]" in (
+        compiled.explain()
+    )
+
+
 def repeated(q, k, v):
     """Keys and values repeated for every query head of their group."""
     k, v = (jnp.repeat(x, 3, axis=2) for x in (k, v))

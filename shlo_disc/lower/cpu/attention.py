@@ -23,7 +23,7 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.errors import InternalError
 from shlo_disc.lower.cpu.attention_few import FEW_ROWS, FewRows, reads_in_place
-from shlo_disc.lower.cpu.attention_problem import take_apart
+from shlo_disc.lower.cpu.attention_problem import Attention, take_apart
 from shlo_disc.lower.cpu.dense.epilogue import Epilogue
 from shlo_disc.lower.cpu.dense.gemm import Writer, copy_panel
 from shlo_disc.lower.cpu.dense.operands import Gemm, Operand
@@ -43,7 +43,7 @@ from shlo_disc.lower.cpu.index import Index, Ix
 from shlo_disc.lower.cpu.row_plan import Plan, choose_row_lanes, plan_rows
 from shlo_disc.lower.cpu.row_writer import RowWriter, write_rows
 from shlo_disc.lower.cpu.target import Target
-from shlo_disc.lower.kernel import Condition, If, Input, Kernel, KernelPlan, Launch, Output
+from shlo_disc.lower.kernel import Condition, If, Input, Kernel, KernelPlan, Launch, Output, Step
 from shlo_disc.mlir import ir
 from shlo_disc.passes.match_attention import AttentionRecord
 from shlo_disc.passes.records import record_of
@@ -67,12 +67,23 @@ def emit_attention(fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) 
 
     Raises UnsupportedError for an element type no rule covers.
     """
-    blocks = _Blocks(fusion, shapes, target)
+    record = record_of(fusion, shapes, AttentionRecord)
+    problem = take_apart(record, shapes)
+    assert problem is not None
+    blocks = _Blocks(fusion, problem, shapes, target)
     if not reads_in_place(blocks.score, blocks.mix):
         return KernelPlan((blocks.launch(),))
-    rows = _Rows(fusion, shapes, target)
-    few = Condition(rows.at.m.size, "<=", Expr.const(FEW_ROWS))
-    return KernelPlan((If(few, (rows.launch(),), (blocks.launch(),)),))
+    rows: Step = _Rows(fusion, problem, shapes, target).launch()
+    heads = take_apart(record, shapes, turned=True)
+    if heads is not None:
+        # One position, and many heads that share keys: these are read once for all of them.
+        shared = _Blocks(fusion, heads, shapes, target).launch()
+        rows = If(_few(heads), (rows,), (shared,))
+    return KernelPlan((If(_few(problem), (rows,), (blocks.launch(),)),))
+
+
+def _few(problem: Attention) -> Condition:
+    return Condition(problem.m.size, "<=", Expr.const(FEW_ROWS))
 
 
 class _Scores(RowWriter):
@@ -148,11 +159,13 @@ def _reads_again(plan: Plan) -> bool:
 class _Kernel:
     """What both kernels of a fusion have: their operands, and the row program between products."""
 
-    def __init__(self, fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> None:
+    def __init__(
+        self, fusion: ir.Operation, problem: Attention, shapes: ShapeAnalysis, target: Target
+    ) -> None:
         self.shapes, self.target = shapes, target
         self.block = fusion.regions[0].blocks[0]
-        record = self.record = record_of(fusion, shapes, AttentionRecord)
-        a = self.at = take_apart(record, shapes)
+        a = self.at = problem
+        record = self.record = problem.record
         inputs = list(self.block.arguments)
         views = record.queries, record.keys, record.values
         q, k, v = (element_of(x.base) for x in views)

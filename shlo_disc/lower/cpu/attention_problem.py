@@ -60,8 +60,15 @@ def _lines(value: ir.Value, shapes: ShapeAnalysis) -> dict[int, int]:
     return {axis: number for number, axis in enumerate(kept)}
 
 
-def take_apart(record: AttentionRecord, shapes: ShapeAnalysis) -> Attention:
-    """The steps of an attention."""
+def take_apart(
+    record: AttentionRecord, shapes: ShapeAnalysis, turned: bool = False
+) -> Attention | None:
+    """The steps of an attention.
+
+    Queries that read the same keys and values are its rows: positions, and heads that share keys.
+    Where these are not one run in memory, positions are rows; `turned`: the heads are. None when
+    there is no second run.
+    """
     score, mix, v = record.score, record.mix, record.values
     q, k = record.queries, record.keys
     sides = dot_sides(score.op)
@@ -107,7 +114,10 @@ def take_apart(record: AttentionRecord, shapes: ShapeAnalysis) -> Attention:
         v_step, v_repeat = moved.get(i, (ZERO, ONE))
         whole = Row(sizes[i], *steps[axis], v_step, out[i], Expr.product(sizes[i + 1 :]))
         rows += _cut(whole, repeats.get(axis, ONE), v_repeat)
-    batch, m = _choose_m(rows, shapes)
+    chosen = _choose_m(rows, shapes, turned)
+    if chosen is None:
+        return None
+    batch, m = chosen
     return Attention(
         record, tuple(batch), m, keys, q.sizes[q_depth], width,
         q.strides[q_depth], k.strides[k_depth], k_key, v.strides[theirs.contracting[0]], v_width,
@@ -130,8 +140,13 @@ def _cut(row: Row, k_repeat: Expr, v_repeat: Expr) -> list[Row]:
     ]
 
 
-def _choose_m(rows: Sequence[Row], shapes: ShapeAnalysis) -> tuple[list[Row], Row]:
-    """(what is a batch dimension, the rows): runs of dimensions in which K and V do not move."""
+def _choose_m(
+    rows: Sequence[Row], shapes: ShapeAnalysis, turned: bool
+) -> tuple[list[Row], Row] | None:
+    """(what is a batch dimension, the rows): runs of dimensions in which K and V do not move.
+
+    `turned`: the rows are the second run, None without one.
+    """
     equal = shapes.constraints.equal
     runs: list[list[int]] = []
     for i, x in enumerate(rows):
@@ -145,10 +160,19 @@ def _choose_m(rows: Sequence[Row], shapes: ShapeAnalysis) -> tuple[list[Row], Ro
             runs[-1].append(i)
         else:
             runs.append([i])
-    if not runs:
-        return list(rows), Row(ONE, ZERO, ZERO, ZERO, ZERO, ZERO)
-    # Symbolic sizes tend to be the larger ones.
-    best = min(runs, key=lambda run: all(rows[i].size.is_const for i in run))
-    size = Expr.product(rows[i].size for i in best)
-    batch = [x for i, x in enumerate(rows) if i not in best]
-    return batch, replace(rows[best[-1]], size=size)
+    runs.sort(key=lambda run: _smallness([rows[i].size for i in run]))
+    if len(runs) <= turned:
+        return None if turned else (list(rows), Row(ONE, ZERO, ZERO, ZERO, ZERO, ZERO))
+    chosen = runs[turned]
+    size = Expr.product(rows[i].size for i in chosen)
+    batch = [x for i, x in enumerate(rows) if i not in chosen]
+    return batch, replace(rows[chosen[-1]], size=size)
+
+
+def _smallness(sizes: Sequence[Expr]) -> int:
+    """How small the product of sizes tends to be: symbols are lengths, numbers and quotients of
+    symbols counts of heads.
+    """
+    if all(size.is_const for size in sizes):
+        return 2
+    return int(not any(any(not atom.op for atom in size.atoms()) for size in sizes))
