@@ -47,7 +47,8 @@ _UFUNC_METHODS = frozenset(
 )  # fmt: skip
 """What NumPy calls on the objects in an array of objects: `np.sqrt(n)` calls `n.sqrt()`."""
 
-_DIVISIONS = ("floordiv", "mod", "divmod", "truediv")
+_DIVISIONS = ("__floordiv__", "__mod__", "__divmod__", "__truediv__")
+_REFLECTED = ("__rfloordiv__", "__rmod__", "__rdivmod__", "__rtruediv__")
 
 _lock = threading.Lock()
 _installed: list[bool] = []
@@ -70,7 +71,7 @@ def _methods() -> dict[str, Any]:
         name: getattr(DimExpr, name, None)
         for name in (
             "__eq__", "__hash__", "__mul__", "__rmul__", "__pow__", "__jax_array__", *_PINS, *ORDER,
-            *(f"__{r}{name}__" for name in _DIVISIONS for r in ("", "r")),
+            *_DIVISIONS, *_REFLECTED,
         )
     }  # fmt: skip
 
@@ -124,25 +125,18 @@ def _methods() -> dict[str, Any]:
         value = questions.number(self, THE_TEXT, frame_of(1)) if is_size(self) else None
         return format(text_of(self) if value is None else value, spec)
 
-    def divided(name: str) -> Any:
-        whole = name != "truediv"
+    def division(name: str, *, reflected: bool = False) -> Any:
+        whole = not name.endswith("truediv__")
 
         def divide(self: Any, other: Any) -> Any:
-            if is_size(other):
-                questions.divides(other, frame_of(1), original["__ge__"], whole=whole)
-            elif type(other) in (int, float) and other == 0 and is_size(self):
+            by = self if reflected else other
+            if is_size(by):
+                # Arrays are divided as arrays are: by zero, too.
+                if isinstance(other, (DimExpr, int, float, np.number)):
+                    questions.divides(by, frame_of(1), original["__ge__"], whole=whole)
+            elif type(by) in (int, float) and by == 0 and is_size(self):
                 raise ZeroDivisionError("division by zero")
-            return original[f"__{name}__"](self, other)
-
-        return divide
-
-    def divides(name: str) -> Any:
-        whole = name != "truediv"
-
-        def divide(self: Any, other: Any) -> Any:
-            if is_size(self) and isinstance(other, (int, float, np.number)):
-                questions.divides(self, frame_of(1), original["__ge__"], whole=whole)
-            return original[f"__r{name}__"](self, other)
+            return original[name](self, other)
 
         return divide
 
@@ -266,8 +260,8 @@ def _methods() -> dict[str, Any]:
         "__ror__": bitwise(operator.or_),
         "__xor__": bitwise(operator.xor),
         "__rxor__": bitwise(operator.xor),
-        **{f"__{name}__": divided(name) for name in _DIVISIONS},
-        **{f"__r{name}__": divides(name) for name in _DIVISIONS},
+        **{name: division(name) for name in _DIVISIONS},
+        **{name: division(name, reflected=True) for name in _REFLECTED},
         **{name: ordered(name) for name in ORDER},
         **{name: pinned(name) for name in _PINS},
     }

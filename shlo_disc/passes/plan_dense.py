@@ -248,11 +248,10 @@ class DensePlanner(Costs):
             return "it is read at other places, too"
         if Expr.product(total.shapes[0]) == 0:
             return "it has no elements"
-        if not total.shapes[0]:
-            return "it is one sum"
-        *rows, columns = total.shapes[0]
-        wanted = [squeezed(tuple(rows)), (columns,)]
-        if columns.is_one or len(row.runs) != 2 or not all(map(self.same, row.runs, wanted)):
+        rows, columns = total.shapes[0][:-1], total.shapes[0][-1:]  # none of them in one sum
+        wanted = [squeezed(rows), columns]
+        one = any(size.is_one for size in columns)
+        if one or len(row.runs) != 2 or not all(map(self.same, row.runs, wanted)):
             return "the rows are others"
         if self._is_long(dot):
             return "a long sum is cut into parts"

@@ -68,14 +68,12 @@ def emit_attention(fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) 
     Raises UnsupportedError for an element type no rule covers.
     """
     record = record_of(fusion, shapes, AttentionRecord)
-    problem = take_apart(record, shapes)
-    assert problem is not None
+    problem, *others = take_apart(record, shapes)
     blocks = _Blocks(fusion, problem, shapes, target)
     if not reads_in_place(blocks.score, blocks.mix):
         return KernelPlan((blocks.launch(),))
     rows: Step = _Rows(fusion, problem, shapes, target).launch()
-    heads = take_apart(record, shapes, turned=True)
-    if heads is not None:
+    for heads in others[:1]:
         # One position, and many heads that share keys: these are read once for all of them.
         shared = _Blocks(fusion, heads, shapes, target).launch()
         rows = If(_few(heads), (rows,), (shared,))

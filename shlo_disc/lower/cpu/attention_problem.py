@@ -60,14 +60,11 @@ def _lines(value: ir.Value, shapes: ShapeAnalysis) -> dict[int, int]:
     return {axis: number for number, axis in enumerate(kept)}
 
 
-def take_apart(
-    record: AttentionRecord, shapes: ShapeAnalysis, turned: bool = False
-) -> Attention | None:
-    """The steps of an attention.
+def take_apart(record: AttentionRecord, shapes: ShapeAnalysis) -> list[Attention]:
+    """The steps of an attention: one choice of its rows or several, the longest rows first.
 
     Queries that read the same keys and values are its rows: positions, and heads that share keys.
-    Where these are not one run in memory, positions are rows; `turned`: the heads are. None when
-    there is no second run.
+    Where these are not one run in memory, the first choice takes the positions.
     """
     score, mix, v = record.score, record.mix, record.values
     q, k = record.queries, record.keys
@@ -114,14 +111,13 @@ def take_apart(
         v_step, v_repeat = moved.get(i, (ZERO, ONE))
         whole = Row(sizes[i], *steps[axis], v_step, out[i], Expr.product(sizes[i + 1 :]))
         rows += _cut(whole, repeats.get(axis, ONE), v_repeat)
-    chosen = _choose_m(rows, shapes, turned)
-    if chosen is None:
-        return None
-    batch, m = chosen
-    return Attention(
-        record, tuple(batch), m, keys, q.sizes[q_depth], width,
-        q.strides[q_depth], k.strides[k_depth], k_key, v.strides[theirs.contracting[0]], v_width,
-    )  # fmt: skip
+    return [
+        Attention(
+            record, tuple(batch), m, keys, q.sizes[q_depth], width, q.strides[q_depth],
+            k.strides[k_depth], k_key, v.strides[theirs.contracting[0]], v_width,
+        )
+        for batch, m in _choices_of_m(rows, shapes)
+    ]  # fmt: skip
 
 
 def _cut(row: Row, k_repeat: Expr, v_repeat: Expr) -> list[Row]:
@@ -140,13 +136,8 @@ def _cut(row: Row, k_repeat: Expr, v_repeat: Expr) -> list[Row]:
     ]
 
 
-def _choose_m(
-    rows: Sequence[Row], shapes: ShapeAnalysis, turned: bool
-) -> tuple[list[Row], Row] | None:
-    """(what is a batch dimension, the rows): runs of dimensions in which K and V do not move.
-
-    `turned`: the rows are the second run, None without one.
-    """
+def _choices_of_m(rows: Sequence[Row], shapes: ShapeAnalysis) -> list[tuple[list[Row], Row]]:
+    """(what is a batch dimension, the rows): runs of dimensions in which K and V do not move."""
     equal = shapes.constraints.equal
     runs: list[list[int]] = []
     for i, x in enumerate(rows):
@@ -161,12 +152,15 @@ def _choose_m(
         else:
             runs.append([i])
     runs.sort(key=lambda run: _smallness([rows[i].size for i in run]))
-    if len(runs) <= turned:
-        return None if turned else (list(rows), Row(ONE, ZERO, ZERO, ZERO, ZERO, ZERO))
-    chosen = runs[turned]
-    size = Expr.product(rows[i].size for i in chosen)
-    batch = [x for i, x in enumerate(rows) if i not in chosen]
-    return batch, replace(rows[chosen[-1]], size=size)
+    if not runs:
+        return [(list(rows), Row(ONE, ZERO, ZERO, ZERO, ZERO, ZERO))]
+    return [
+        (
+            [x for i, x in enumerate(rows) if i not in run],
+            replace(rows[run[-1]], size=Expr.product(rows[i].size for i in run)),
+        )
+        for run in runs
+    ]
 
 
 def _smallness(sizes: Sequence[Expr]) -> int:
