@@ -24,6 +24,7 @@ with jax and jaxlib 0.10.2 (Python 3.11) and 0.12.0.1 (Python 3.12);
 * `Literal`: numbers in jaxprs, to compare two traces.
 * `replace_function`, `use_builtins`, `use_index`: functions of JAX that want constant sizes
   (`frontend/generic.py`).
+* `IndexSlice`: the class of `jax.ds`. `canonicalize_slice`: start, step and size of a Python slice.
 * `jaxprs_in_params`: nested jaxprs, to find every reshape.
 * `export_whole`: `jax.export.export` that leaves `erfc` and `erf_inv` whole, by lowering rules of
   ours: serialising expands each into a hundred operations, slower and less exact than ours.
@@ -46,6 +47,7 @@ import jax
 from jax import export as _export
 from jax._src import config as _config
 from jax._src import core as _core
+from jax._src import indexing as _indexing
 from jax._src import source_info_util as _source_info
 from jax._src import traceback_util as _traceback
 from jax._src import util as _util
@@ -66,9 +68,11 @@ __all__ = [
     "JAX_TYPES",
     "ArrayImpl",
     "DimExpr",
+    "IndexSlice",
     "Literal",
     "SymbolicScope",
     "batched_device_put",
+    "canonicalize_slice",
     "checking",
     "collect_garbage",
     "cpu_sharding",
@@ -103,6 +107,13 @@ Literal = _core.Literal
 """A number in a jaxpr."""
 
 
+IndexSlice = _indexing.Slice
+"""`(start, size, stride=1)`: the slice that `jax.ds` makes."""
+
+canonicalize_slice = _core.canonicalize_slice
+"""`(slice, size) -> (start, step, size)`; the sizes may be symbols."""
+
+
 def equation_line(equation: Any) -> str:
     """`model.py:7`: the line of the program an equation comes from."""
     return _source_info.summarize(equation.source_info).split(" (")[0]
@@ -117,6 +128,9 @@ def scan_operands(params: Mapping[str, Any]) -> tuple[int, int]:
 
 
 _FUNCTIONS_OF_SIZES = {
+    "NDIndexer.normalize_indices": "jax._src.numpy.indexing",
+    "NDIndexer.to_dynamic_slice": "jax._src.numpy.indexing",
+    "_normalize_index": "jax._src.numpy.indexing",
     "_conv": "jax._src.numpy.lax_numpy",
     "_convolve_nd": "jax._src.scipy.signal",
     "_einsum": "jax._src.numpy.einsum",
@@ -148,15 +162,25 @@ _MODULES_THAT_COUNT = ("jax._src.numpy.", "jax._src.scipy.", "jax._src.random.",
 
 
 def replace_function(name: str, replacement: Callable[..., Any]) -> bool:
-    """Replace a function of JAX in every module that has it; False if this JAX has none.
+    """Replace a function or method of JAX wherever it is found; False if this JAX has none.
 
-    `name`: one of those in `_FUNCTIONS_OF_SIZES`. `replacement` takes JAX's function first.
+    `name`: one of those in `_FUNCTIONS_OF_SIZES`; a function is replaced in every module that has
+    it. `replacement` takes JAX's function first.
     """
     home = sys.modules.get(_FUNCTIONS_OF_SIZES[name])
-    original = getattr(home, name, None)
+    owner, _, attribute = name.rpartition(".")
+    home = getattr(home, owner, None) if owner else home
+    original = getattr(home, attribute, None)
     if original is None:
         return False
-    wrapper = functools.wraps(original)(functools.partial(replacement, original))
+
+    @functools.wraps(original)
+    def wrapper(*args: Any, **named: Any) -> Any:
+        return replacement(original, *args, **named)
+
+    if owner:
+        setattr(home, attribute, wrapper)
+        return True
     for key, module in list(sys.modules.items()):
         if key.split(".")[0] == "jax" and getattr(module, "__dict__", {}).get(name) is original:
             setattr(module, name, wrapper)

@@ -3,7 +3,7 @@
 A few functions of JAX read a number from a size although an answer for every size exists:
 `jnp.squeeze` without axes, `lax.scan(length=n)`, `lax.associative_scan`, `jnp.searchsorted`,
 `jax.random.permutation`, `lax.pmean` of a batch. For arrays whose sizes are symbols of shlo_disc
-they are replaced by the functions of this module and of `generic_numpy.py`; every other call
+they are replaced by the functions of this module and of `generic_*.py`; every other call
 reaches JAX's own function. `len` of an array, where functions of `jax.numpy` and the like ask for
 it, gives the symbol, and `min` and `max` of symbols are symbolic sizes. The padding of a
 convolution may be a symbol, too: derivatives of strided ones need it.
@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from shlo_disc.frontend import generic_numpy
+from shlo_disc.frontend import generic_indexing, generic_numpy
 from shlo_disc.frontend.marks import has_symbols, is_marking, marked, written_twice
 from shlo_disc.frontend.sizes import is_size
 from shlo_disc.jax_private import (
@@ -171,6 +171,7 @@ def _const(original: Callable[..., Any], example: Any, value: Any) -> Any:
         return value
     if isinstance(example, float):
         return value / 1  # a weakly typed float
+    generic_indexing.check_fits(value, lax.dtype(example))
     return size_as_array(value).astype(lax.dtype(example))
 
 
@@ -263,6 +264,7 @@ REPLACED: dict[str, Callable[..., Any]] = {
     "concrete_or_error": _concrete_or_error,
     "_const": _const,
     "scan": _scan,
+    **generic_indexing.REPLACED,
     **generic_numpy.REPLACED,
 }
 """The replacement of every function, by the function's name in JAX."""

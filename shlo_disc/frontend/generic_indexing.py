@@ -1,0 +1,83 @@
+"""Indexing of arrays whose sizes are symbols, in the ops JAX takes for constant sizes.
+
+`x[i, 1:]` of a traced scalar `i` is a `dynamic_slice` where sizes are constants and a `gather`
+where one is a symbol. The two differ out of bounds: a slice of several elements counts negative
+starts from the end, and unsigned or narrow places are 32-bit integers before they are compared
+with sizes. Here symbolic sizes take the `dynamic_slice`, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from jax import lax
+from jax import numpy as jnp
+
+from shlo_disc.frontend.marks import has_symbols
+from shlo_disc.frontend.sizes import is_size
+from shlo_disc.jax_private import IndexSlice, canonicalize_slice
+
+__all__ = ["REPLACED", "check_fits"]
+
+
+def check_fits(size: Any, dtype: Any) -> None:
+    """Raise `OverflowError`, as JAX does for constants, if 8 or 16 bits cannot hold a symbol.
+
+    The question becomes a guard. No array reaches the sizes that 32 bits cannot hold.
+    """
+    if not is_size(size) or not jnp.issubdtype(dtype, np.integer):
+        return
+    limits = np.iinfo(dtype)
+    if limits.bits < 32 and not size <= limits.max:
+        raise OverflowError(f"Python integer {size} out of bounds for {np.dtype(dtype).name}")
+
+
+def _as_dynamic_slice(part: Any, size: Any) -> Any:
+    """The slice of a parsed index over an axis of `size` elements, by its first element."""
+    start, step, count = canonicalize_slice(part.index, size)
+    first = start if step == 1 else start - count + 1
+    return part._replace(index=IndexSlice(first, count), typ=type(part.typ).DYNAMIC_SLICE)
+
+
+def _to_dynamic_slice(original: Callable[..., Any], indexer: Any, **named: Any) -> Any:
+    """JAX's method asks Python's slices for numbers; slices over symbolic axes become `jax.ds`."""
+    kinds = {part.typ.name for part in indexer.indices}
+    if not has_symbols(indexer.shape) or not kinds & {"ARRAY", "DYNAMIC_SLICE"}:
+        return original(indexer, **named)
+    indexer = indexer.expand_ellipses()
+    parts = list(indexer.indices)
+    reversed_axes = []
+    for place, part in enumerate(parts):
+        axis = part.consumed_axes[0] if part.typ.name == "SLICE" else None
+        if axis is None or not is_size(indexer.shape[axis]) or part.index.step not in (None, 1, -1):
+            continue
+        if part.index.step == -1:
+            reversed_axes.append(axis)
+        parts[place] = _as_dynamic_slice(part, indexer.shape[axis])
+    found = original(type(indexer)(indices=parts, shape=indexer.shape), **named)
+    return found._replace(rev_axes=[*found.rev_axes, *reversed_axes])
+
+
+def _normalize_indices(original: Callable[..., Any], indexer: Any) -> Any:
+    for part in indexer.indices:
+        if part.typ.name == "ARRAY":
+            dtype = lax.dtype(part.index)
+            if not jnp.issubdtype(dtype, np.unsignedinteger):
+                check_fits(indexer.shape[part.consumed_axes[0]], dtype)
+    return original(indexer)
+
+
+def _normalize_index(original: Callable[..., Any], index: Any, axis_size: Any) -> Any:
+    if not jnp.issubdtype(lax.dtype(index), np.unsignedinteger):
+        check_fits(axis_size, lax.dtype(index))
+    return original(index, axis_size)
+
+
+REPLACED: dict[str, Callable[..., Any]] = {
+    "NDIndexer.normalize_indices": _normalize_indices,
+    "NDIndexer.to_dynamic_slice": _to_dynamic_slice,
+    "_normalize_index": _normalize_index,
+}
+"""The replacement of every function and method, by its name in JAX."""
