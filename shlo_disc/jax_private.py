@@ -150,6 +150,7 @@ _FUNCTIONS_OF_SIZES = {
     "packbits": "jax._src.numpy.lax_numpy",
     "polyadd": "jax._src.numpy.polynomial",
     "resize": "jax._src.numpy.lax_numpy",
+    "fori_loop": "jax._src.lax.control_flow.loops",
     "scan": "jax._src.lax.control_flow.loops",
     "_searchsorted_scan_impl": "jax._src.numpy.hijax",
     "_shuffle": "jax._src.random.core",

@@ -6,7 +6,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import jax
 from jax import export
@@ -258,10 +257,8 @@ class Choice:
         scope = SizeScope(constraints, self.hints)
         found = []
         for leaf, shape in zip(self.leaves, self.dims, strict=True):
-            sizes: Any = leaf.shape
-            if any(not size.is_const for size in shape):
-                text = "(" + ", ".join(str(size) for size in shape) + ",)"
-                sizes = export.symbolic_shape(text, scope=scope)
+            text = "(" + "".join(f"{size}, " for size in shape) + ")"
+            sizes = export.symbolic_shape(text, scope=scope)
             found.append(abstract(sizes, leaf.dtype, leaf.weak_type))
         return found, scope
 

@@ -1,12 +1,12 @@
 """Functions of JAX that want a constant size, written for a symbolic one.
 
 A few functions of JAX read a number from a size although an answer for every size exists:
-`jnp.squeeze` without axes, `lax.scan(length=n)`, `lax.associative_scan`, `jnp.searchsorted`,
-`jax.random.permutation`, `lax.pmean` of a batch. For arrays whose sizes are symbols of shlo_disc
-they are replaced by the functions of this module and of `generic_*.py`; every other call
-reaches JAX's own function. `len` of an array, where functions of `jax.numpy` and the like ask for
-it, gives the symbol, and `min` and `max` of symbols are symbolic sizes. The padding of a
-convolution may be a symbol, too: derivatives of strided ones need it.
+`jnp.squeeze` without axes, `lax.scan(length=n)`, `lax.fori_loop`, `lax.associative_scan`,
+`jnp.searchsorted`, `jax.random.permutation`, `lax.pmean` of a batch. For arrays whose sizes are
+symbols of shlo_disc they are replaced by the functions of this module and of `generic_*.py`; every
+other call reaches JAX's own function. `len` of an array, where functions of `jax.numpy` and the
+like ask for it, gives the symbol, and `min` and `max` of symbols are symbolic sizes. The padding of
+a convolution may be a symbol, too: derivatives of strided ones need it.
 """
 
 from __future__ import annotations
@@ -74,6 +74,30 @@ def _scan(
     if any(map(is_size, lengths)):
         unroll = 1
     return original(f, init, xs, length, reverse, unroll, **named)
+
+
+def _fori_loop(
+    original: Callable[..., Any],
+    lower: Any,
+    upper: Any,
+    body_fun: Callable[[Any, Any], Any],
+    init_val: Any,
+    **named: Any,
+) -> Any:
+    """A loop between symbolic sizes is a `scan`, as between constants: it has a derivative."""
+    bounds = (lower, upper)
+    traced = any(isinstance(bound, jax.core.Tracer) for bound in bounds)
+    if traced or not any(map(is_size, bounds)):
+        return original(lower, upper, body_fun, init_val, **named)
+    lower, upper = (bound if is_size(bound) else int(bound) for bound in bounds)
+
+    def step(state: tuple[Any, Any], _: None) -> tuple[tuple[Any, Any], None]:
+        k, value = state
+        return (k + 1, body_fun(k, value)), None
+
+    first = size_as_array(lower) if is_size(lower) else lower
+    (_, result), _ = lax.scan(step, (first, init_val), None, max_size(upper - lower, 0))
+    return result
 
 
 def _concrete_or_error(
@@ -261,6 +285,7 @@ REPLACED: dict[str, Callable[..., Any]] = {
     "_shuffle": _shuffle,
     "_infer_scan_length": _infer_scan_length,
     "associative_scan": _associative_scan,
+    "fori_loop": _fori_loop,
     "concrete_or_error": _concrete_or_error,
     "_const": _const,
     "scan": _scan,

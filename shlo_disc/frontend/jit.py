@@ -22,7 +22,8 @@ from shlo_disc import ral
 from shlo_disc.errors import ShapeMismatchError, UnsupportedError
 from shlo_disc.frontend import generic
 from shlo_disc.frontend.leaves import Leaf, concrete, needs_no_conversion, positional_names
-from shlo_disc.frontend.primitive import CompiledCall, call_program
+from shlo_disc.frontend.primitive import call_program
+from shlo_disc.frontend.program import CompiledCall
 from shlo_disc.frontend.stages import Compiled, Lowered
 from shlo_disc.frontend.stated import parse_constraint, parse_likely
 from shlo_disc.frontend.versions import Call, Family, Options, Version, inlining

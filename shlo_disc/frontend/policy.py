@@ -28,6 +28,7 @@ __all__ = [
     "name_of_function",
     "of_equality",
     "raises_unless_equal",
+    "runs_at_zero",
 ]
 
 _IDENTITY_FILES = frozenset(
@@ -68,6 +69,9 @@ _UNITS_ARE_FINE = frozenset(
 """Functions of JAX that treat a size of 1 apart: an unknown size takes the general way, which asks
 for equality with its partner."""
 
+_RUNS_AT_ZERO = frozenset(["_scan_impl"])
+"""Functions of JAX that leave out a loop of no rounds; the loop is right for those, too."""
+
 _IS_EVEN = frozenset(["rfftfreq"])
 """Functions of JAX with a case for odd and one for even sizes, where that for even ones is right
 for all."""
@@ -86,8 +90,7 @@ which is unlikely to change, and code for it is better."""
 
 _CATCHES = frozenset(
     (
-        "fori_loop", "_top_k_abstract_eval", "definitely_equal", "_svd_gpu_lowering",
-        "_select_gpu_svd_impl",
+        "_top_k_abstract_eval", "definitely_equal", "_svd_gpu_lowering", "_select_gpu_svd_impl",
     )
 )  # fmt: skip
 """Functions of JAX that catch an inconclusive comparison and go a general way."""
@@ -188,6 +191,11 @@ def is_more_than_one(frame: FrameType | None, bound: Any) -> bool:
     """True if a function that asks whether a size is more than 1 shall hear that it is."""
     unit = isinstance(bound, int) and bound in (0, 1)
     return unit and marks.is_more_than_one(name_of_function(frame))
+
+
+def runs_at_zero(frame: FrameType | None) -> bool:
+    """True for a function that is right for a count of 0 when it hears that there is one more."""
+    return name_of_function(frame) in _RUNS_AT_ZERO
 
 
 def is_caught(frame: FrameType | None, depth: int = 6) -> bool:

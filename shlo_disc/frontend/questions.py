@@ -280,6 +280,8 @@ def truth(size: Any, frame: FrameType | None, at_least: Original) -> bool:
         return True
     asked = _Asked(size, frame)
     value = asked.value(size)
+    if not asked.by_program and policy.runs_at_zero(asked.frame):
+        return True
     if value == 0 or not _is_at_least(size, 1, at_least):
         reason = f"{asked.who} asks bool({as_expr(size)})"
         asked.note(size, "==" if value == 0 else "!=", 0, reason)

@@ -8,7 +8,7 @@ from typing import Any
 from jax import export
 
 from shlo_disc.frontend.plan import Pattern
-from shlo_disc.frontend.primitive import CompiledCall
+from shlo_disc.frontend.program import CompiledCall
 
 __all__ = ["Compiled", "Lowered"]
 

@@ -33,7 +33,7 @@ from shlo_disc.frontend.leaves import (
 from shlo_disc.frontend.marks import marking
 from shlo_disc.frontend.parameters import weights
 from shlo_disc.frontend.plan import Guard, Note, Pattern, Shapes
-from shlo_disc.frontend.primitive import CompiledCall, Program, compiled_once
+from shlo_disc.frontend.program import CompiledCall, Program, Sizes, compiled_once
 from shlo_disc.frontend.sizes import SizeScope
 from shlo_disc.frontend.spellings import advice
 from shlo_disc.frontend.stated import stated_pattern, stated_shapes
@@ -352,6 +352,7 @@ class _Root:
         self._leaves = call.leaves
         self._jaxpr = found.program[1]
         self._choice = found.choice
+        self._keeps_symbols = options.dynamic is True
         self._was_merged = found.choice.dims != found.traced.dims
         self._trace = trace
         self._compilation = compilation
@@ -368,12 +369,25 @@ class _Root:
             return self._made(self._trace(self._choice)[1], self._choice)
         return self._made(self._jaxpr, self._choice)
 
-    def anew(self, sizes: tuple[tuple[str, int], ...]) -> Program:
-        """The program traced at other sizes that fit the pattern."""
-        choice = replace(self._choice, hints=dict(sizes))
-        return self._made(self._trace(choice)[1], choice)
+    def anew(self, sizes: Sizes, constants: frozenset[str]) -> Program:
+        """The program traced at other sizes that fit the pattern, some as constants.
 
-    def _made(self, jaxpr: Any, choice: Choice) -> Program:
+        Raises InconclusiveDimensionOperation for sizes the user wants to stay symbols.
+        """
+        symbols = self._choice.pattern.symbols
+        choice = replace(
+            self._choice.copy(), hints={s: value for s, value in sizes if s in symbols}
+        )
+        if constants and (self._keeps_symbols or constants & choice.fixed):
+            raise jax.errors.InconclusiveDimensionOperation(
+                f"{self._name}: a derivative or batch needs the numbers of "
+                f"{', '.join(sorted(constants))}, which were stated to be symbols"
+            )
+        choice.pin(sorted(constants), "a rule of JAX needs its number", "")
+        known = tuple((name, value) for name, value in sizes if name in constants)
+        return self._made(self._trace(choice)[1], choice, known)
+
+    def _made(self, jaxpr: Any, choice: Choice, constants: Sizes = ()) -> Program:
         scopes = (
             size.scope
             for aval in jaxpr.in_avals
@@ -390,6 +404,7 @@ class _Root:
             self._compilation.likely,
             choice.hints,
             again=self.anew,
+            constants=constants,
         )
         if self.keys or any(leaf.is_key for leaf in self._leaves):
             return self._without_keys(program, choice)
@@ -420,7 +435,7 @@ class _Root:
                 specs,
                 "raw",
                 executable=self._compilation.executable,
-                again=lambda fresh, _: fresh,
+                again=lambda fresh, *_: fresh,
             )
 
 

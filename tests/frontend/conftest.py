@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from shlo_disc.frontend import jit as jit_module
-from shlo_disc.frontend import primitive
+from shlo_disc.frontend import primitive, program
 
 
 class Standin:
@@ -87,5 +87,5 @@ def standin(request, monkeypatch):
         return Standin.made
     monkeypatch.setattr(jit_module, "_compile", Standin)
     monkeypatch.setattr(primitive, "_ffi_call", _as_call)
-    primitive._programs.clear()
+    program._programs.clear()
     return Standin.made

@@ -8,6 +8,8 @@ from jax import lax
 
 import shlo_disc
 
+REAL = True  # the stand-in runs places of any type as 32 bits
+
 
 def elements(x, i):
     """Every way to write an index that is a slice of constant size for JAX."""

@@ -1,0 +1,608 @@
+"""Programs with symbolic sizes, and those JAX derives from them.
+
+Derived programs are made with public JAX (`jax.linearize`, `jax.linear_transpose`, `jax.vmap`) on
+symbolic shapes, so nothing here depends on how JAX represents them. Where a rule of JAX refuses
+symbols, the sizes in its way become constants: the program is traced anew with their numbers, once
+for every value.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import export
+from jax.extend.core import jaxpr_as_fun
+
+from shlo_disc import flags
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.errors import UnsupportedError
+from shlo_disc.frontend.leaves import abstract
+from shlo_disc.frontend.messages import ShapeError
+from shlo_disc.frontend.plan import Pattern
+from shlo_disc.frontend.sizes import Question, SizeScope
+from shlo_disc.jax_private import export_whole, held_weakly
+
+if TYPE_CHECKING:
+    from shlo_disc.report.profile import Profile
+
+__all__ = ["CompiledCall", "Program", "Sizes", "compiled_once"]
+
+_log = logging.getLogger("shlo_disc")
+
+Sizes = tuple[tuple[str, int], ...]
+"""The values of a program's symbols, by name."""
+
+
+class CompiledCall(Protocol):
+    """What a program is compiled to (`shlo_disc.executable.Executable`)."""
+
+    @property
+    def fingerprint(self) -> int:
+        """The attribute that names the program to the FFI target."""
+
+    def call_leaves(self, leaves: Sequence[Any]) -> list[Any]:
+        """Run on concrete arrays."""
+
+    def as_text(self, stage: str = "disc") -> str:
+        """The program at a stage of compilation."""
+
+    def describe(
+        self,
+        sizes: Mapping[str, int] | None = None,
+        calls: Sequence[tuple[Mapping[str, int], int]] = (),
+    ) -> dict[str, Any]:
+        """Its kernels and memory, as data (`report.describe`)."""
+
+    def profile(self, *arrays: Any) -> Profile:
+        """Times of its kernels."""
+
+    def cost_analysis(self, sizes: Mapping[str, int] | None = None) -> dict[str, str | int]:
+        """Operations and bytes of a call."""
+
+    def memory_analysis(self, sizes: Mapping[str, int] | None = None) -> dict[str, str | int]:
+        """Bytes of arguments, results and temporary memory."""
+
+
+_TRIALS = 6
+"""Sizes that are tried one by one as constants when an error of JAX names none."""
+
+
+class _OtherFormError(Exception):
+    """A program traced anew is called in another way: JAX keeps other values for a derivative."""
+
+
+class Anew(Protocol):
+    """Traces a program once more."""
+
+    def __call__(self, sizes: Sizes, constants: frozenset[str]) -> Program:
+        """The program traced at `sizes`, with the symbols `constants` as these numbers.
+
+        Raises whatever the trace raises, and InconclusiveDimensionOperation for a symbol that the
+        user wants to stay one.
+        """
+
+
+class Program:
+    """A function of arrays with symbolic sizes, traced; compiled when it is first run."""
+
+    def __init__(
+        self,
+        jaxpr: Any,
+        symbols: Sequence[str],
+        scope: SizeScope,
+        name: str,
+        compile: Callable[..., CompiledCall],
+        executable: Callable[[], CompiledCall] | None = None,
+        likely: Mapping[str, tuple[int, ...]] | None = None,
+        traced_at: Mapping[str, int] | None = None,
+        *,
+        again: Anew,
+        constants: Sizes = (),
+        batches: Sequence[str] = (),
+    ) -> None:
+        self.jaxpr = jaxpr
+        """Closed; its arguments are exactly the program's."""
+        self.symbols = tuple(symbols)
+        self.constants = constants
+        """Symbols of the function that are numbers here, because a rule of JAX needs them."""
+        self.batches = tuple(batches)
+        """Those of `symbols` that are sizes of batches."""
+        self.scope = scope
+        self.name = name
+        self.likely = dict(likely or {})
+        """Values of symbols to have specialised kernels for, in derived programs too."""
+        self._compile = compile
+        self._given = executable
+        self._traced_at = dict(traced_at or {})
+        self._again = again
+        self._siblings: list[Program] = []
+        self._derived: dict[Any, Any] = {}
+        self._needs: dict[Any, frozenset[str]] = {}
+        """The symbols that have to be constants for a derived program, by its key."""
+        self._reasons: list[Question] = []
+        self._exported: export.Exported | None = None
+        self._ran_at: Sizes | None = None
+        """Values for which :meth:`at` is this program, as was found last."""
+        self._lock = threading.RLock()
+
+    @property
+    def in_avals(self) -> list[Any]:
+        """The abstract arguments."""
+        return list(self.jaxpr.in_avals)
+
+    @property
+    def out_avals(self) -> list[Any]:
+        """The abstract results."""
+        return list(self.jaxpr.out_avals)
+
+    @property
+    def run(self) -> Callable[..., list[Any]]:
+        """The program as a JAX function of flat arguments."""
+        function: Callable[..., list[Any]] = jaxpr_as_fun(self.jaxpr)
+        return function
+
+    @cached_property
+    def needs_carrier(self) -> bool:
+        """Is there a symbol that the shapes of the arguments do not determine?"""
+        dims = tuple(tuple(Expr.parse(str(size)) for size in aval.shape) for aval in self.in_avals)
+        pattern = Pattern(tuple("" for _ in dims), dims)
+        return not pattern.is_solvable or set(pattern.symbols) != set(self.symbols)
+
+    def at(self, sizes: Sizes) -> Program:
+        """The program to run for these values of the symbols.
+
+        It is this one if JAX can lower it, and asks nothing that has another answer for them.
+        """
+        if self._given is not None or sizes == self._ran_at:
+            return self
+        program, _ = self._found("lowered", sizes, lambda program, _: program._lower())
+        program._ran_at = sizes
+        return program
+
+    def _lower(self) -> None:
+        if self._given is None and self._exported is None:
+            specs = [_spec(aval) for aval in self.in_avals]
+            run = self.run
+            count = len(specs)
+            if self.needs_carrier:
+                # An argument without elements whose sizes are the symbols.
+                text = "(" + "".join(f"{symbol}, " for symbol in self.symbols) + "0)"
+                carrier = export.symbolic_shape(text, scope=self.scope)
+                specs.append(abstract(carrier, np.float32))
+
+            def call(*args: Any) -> list[Any]:
+                return run(*args[:count])
+
+            call.__name__ = call.__qualname__ = self.name
+            self._exported = export_whole(jax.jit(call, keep_unused=True), specs, {})
+
+    @cached_property
+    def executable(self) -> CompiledCall:
+        """The program, compiled; equal programs are compiled once. See :meth:`at`."""
+        if self._given is not None:
+            return self._given()
+        if self._exported is None:
+            with self.scope.asking(self._traced_at):
+                self._lower()
+        assert self._exported is not None
+        likely = {"likely": self.likely} if self.likely else {}
+        return compiled_once(self._exported, self._compile, name=self.name, **likely)
+
+    def result_avals(self, sizes: Sizes) -> list[Any]:
+        """The results for these values of the symbols."""
+        values = dict(sizes)
+        return [
+            aval.update(shape=tuple(Expr.parse(str(s)).evaluate(values) for s in aval.shape))
+            for aval in self.out_avals
+        ]
+
+    # -- derived programs -----------------------------------------------------------------------
+
+    def _fits(self, values: Mapping[str, int]) -> bool:
+        """True if what the program assumes of the sizes is true of `values`."""
+        return self.scope.allows(values) and all(values[name] == v for name, v in self.constants)
+
+    def _memo(self, key: Any, sizes: Sizes, make: _Make, more: tuple[str, ...] = ()) -> Any:
+        return self._found(key, sizes, make, more)[1]
+
+    def _found(
+        self, key: Any, sizes: Sizes, make: _Make, more: tuple[str, ...] = ()
+    ) -> tuple[Program, Any]:
+        """What `make` derives, for these values of the symbols, and the program it is derived from.
+
+        `make` gets a program and those of `more`, the symbols it adds, that shall be constants.
+
+        Rules of the user (`custom_jvp`, `custom_vmap`) may ask about sizes, and JAX keeps what a
+        rule traced. Sizes that break an answer therefore get the program traced anew; so do sizes
+        that a rule needs as numbers.
+        """
+        values = dict(sizes)
+        with self._lock:
+            needs = self._needs.get(key, frozenset())
+            own = needs.difference(more)
+            for program in (self, *self._siblings):
+                if program._fits(values) and own <= {name for name, _ in program.constants}:
+                    break
+            else:
+                program = self._anew(sizes, own)
+                self._siblings.append(program)
+        try:
+            return program, program._made(key, values, make, needs.intersection(more))
+        except UnsupportedError:
+            raise
+        except Exception as error:
+            return self._with_constants(key, sizes, make, more, program, error)
+
+    def _anew(self, sizes: Sizes, constants: frozenset[str]) -> Program:
+        """The program at these sizes, with these and its own constants as numbers."""
+        program = self._again(sizes, constants.union(name for name, _ in self.constants))
+        values = dict(sizes)
+        if _signature(program, values) != _signature(self, values):
+            raise _OtherFormError("the program has other arguments with constant sizes")
+        return program
+
+    def _made(
+        self, key: Any, values: Mapping[str, int], make: _Make, constants: frozenset[str]
+    ) -> Any:
+        full = key, tuple((name, values[name]) for name in sorted(constants))
+        with self._lock:
+            if full not in self._derived:
+                with self.scope.asking(values) as session:
+                    made = make(self, constants)
+                self._derived[full] = made
+                self.scope.answers += session.questions.values()
+            return self._derived[full]
+
+    def _with_constants(
+        self,
+        key: Any,
+        sizes: Sizes,
+        make: _Make,
+        more: tuple[str, ...],
+        program: Program,
+        error: Exception,
+    ) -> tuple[Program, Any]:
+        """What `make` derives with constants for the sizes in JAX's way; raises without any.
+
+        Those the error names are tried first, then those of batches, then each alone. An error that
+        stays when all sizes are constants is one of the user's program.
+        """
+        values = dict(sizes)
+        every = frozenset((*program.symbols, *more))
+        problem = ShapeError(error, {name: values[name] for name in every})
+
+        def attempt(constants: frozenset[str]) -> tuple[Program, Any]:
+            own = constants.difference(more)
+            fresh = program._anew(sizes, own) if own else program
+            return fresh, fresh._made(key, values, make, constants.intersection(more))
+
+        def first(trials: Iterable[frozenset[str]]) -> tuple[frozenset[str], Program, Any] | None:
+            for constants in trials:
+                try:
+                    return constants, *attempt(constants)
+                except UnsupportedError:
+                    raise
+                except Exception as other:
+                    _log.debug("%s: not with %s: %s", self.name, sorted(constants), other)
+                    if constants == every and not isinstance(other, _OtherFormError):
+                        error.add_note(f"with constant sizes: {other}")
+                        raise error from other
+            return None
+
+        one = problem.must_be_constant()
+        named = one.symbols() if one is not None else every.intersection(problem.named())
+        batches = frozenset((*program.batches, *more))
+        found = first(s for s in dict.fromkeys((named, batches)) if s and s != every)
+        whole = first([every]) if found is None else None
+        if found is None and len(every) > 1:
+            last = (*program.symbols, *more)[: -_TRIALS - 1 : -1]
+            found = first(frozenset([name]) for name in last)
+        found = found or whole
+        if found is None:
+            raise error
+        constants, fresh, made = found
+        with self._lock:
+            if fresh is not program:
+                self._siblings.append(fresh)
+            self._needs[key] = self._needs.get(key, frozenset()) | constants
+            self._reasons += [
+                Question(
+                    Expr.symbol(name),
+                    "==",
+                    Expr.const(values[name]),
+                    problem.sentence,
+                    problem.where,
+                )
+                for name in sorted(constants)
+            ]
+        _log.warning(
+            "%s: %s made a constant in a derived program, compiled again for other values: %s",
+            self.name,
+            ", ".join(sorted(constants)) + (" is" if len(constants) == 1 else " are"),
+            problem.sentence,
+        )
+        return fresh, made
+
+    def questions(self) -> list[Question]:
+        """What was asked about sizes in programs derived from this one, and their constants."""
+        found: dict[Question, None] = {}
+        for program in self._relatives():
+            found.update(dict.fromkeys((*program.scope.answers, *program._reasons)))
+        return list(found)
+
+    def _relatives(self) -> Iterator[Program]:
+        for program in (self, *self._siblings):
+            yield program
+            for derived in list(program._derived.values()):
+                for inner in _programs_of(derived):
+                    yield from inner._relatives()
+
+    def derive(
+        self,
+        function: Callable[..., Any],
+        specs: Sequence[Any],
+        suffix: str,
+        more: Mapping[str, int | None] | None = None,
+        *,
+        executable: Callable[[], CompiledCall] | None = None,
+        again: Callable[[Program, Sizes, frozenset[str]], Program],
+    ) -> Program:
+        """`function` of flat arrays as a program in this scope.
+
+        `more`: symbols it adds, or the values of those that are constants. `again` derives it once
+        more, from this program traced anew.
+        """
+        function.__name__ = function.__qualname__ = name = f"{self.name}_{suffix}"
+        anew, added = self._again, dict(more or {})
+
+        def from_the_start(sizes: Sizes, constants: frozenset[str]) -> Program:
+            # Holds neither this program nor the derived one: they hold each other already.
+            return again(anew(sizes, constants.difference(added)), sizes, constants)
+
+        jaxpr = jax.jit(function, keep_unused=True).trace(*specs).jaxpr
+        batches = [name for name, value in added.items() if value is None]
+        return Program(
+            jaxpr,
+            (*self.symbols, *batches),
+            self.scope,
+            name,
+            self._compile,
+            executable,
+            self.likely,
+            self.scope.session.hints,
+            again=from_the_start,
+            constants=(
+                *self.constants,
+                *((name, value) for name, value in added.items() if value is not None),
+            ),
+            batches=(*self.batches, *batches),
+        )
+
+    def linearized(self, nonzero: tuple[bool, ...], sizes: Sizes) -> _Linearized:
+        """The program with what its derivative needs, and the derivative itself.
+
+        `nonzero`: which arguments have tangents.
+        """
+        linear: _Linearized = self._memo(
+            ("linearized", nonzero), sizes, lambda program, _: _Linearized(program, nonzero)
+        )
+        return linear
+
+    def transposed(
+        self, linear: tuple[bool, ...], nonzero: tuple[bool, ...], sizes: Sizes
+    ) -> Program:
+        """`(other arguments, cotangents) -> cotangents of the linear arguments`."""
+
+        def make(program: Program, _: frozenset[str]) -> Program:
+            specs = [_spec(aval) for aval in program.in_avals]
+            out = [_spec(aval) for aval, nz in zip(program.out_avals, nonzero, strict=True) if nz]
+            rest = [spec for spec, is_linear in zip(specs, linear, strict=True) if not is_linear]
+            into = [spec for spec, is_linear in zip(specs, linear, strict=True) if is_linear]
+
+            def transpose(*args: Any) -> Any:
+                known, cotangents = args[: len(rest)], list(args[len(rest) :])
+
+                def function(*unknown: Any) -> list[Any]:
+                    results = program.run(*_merged(linear, unknown, known))
+                    return [x for x, nz in zip(results, nonzero, strict=True) if nz]
+
+                return jax.linear_transpose(function, *into)(cotangents)
+
+            return program.derive(
+                transpose,
+                [*rest, *out],
+                "transpose",
+                again=lambda fresh, at, _: fresh.transposed(linear, nonzero, at),
+            )
+
+        program: Program = self._memo(("transposed", linear, nonzero), sizes, make)
+        return program
+
+    def batched(
+        self,
+        axes: tuple[int | None, ...],
+        count: int,
+        sizes: Sizes,
+        constants: frozenset[str] = frozenset(),
+    ) -> tuple[Program, str]:
+        """The program over a batch of `count`, results with the batch in front; and the symbol of
+        its size, which is a constant if it is one of `constants`.
+        """
+        taken = {*self.symbols, *(name for name, _ in self.constants)}
+        symbol = next(name for k in range(len(taken) + 1) if (name := f"v{k}") not in taken)
+
+        def make(program: Program, constants: frozenset[str]) -> Program:
+            size: Any = count
+            if symbol not in constants:
+                (size,) = export.symbolic_shape(symbol, scope=program.scope)
+            specs = []
+            for aval, axis in zip(program.in_avals, axes, strict=True):
+                shape = list(aval.shape)
+                if axis is not None:
+                    shape.insert(axis, size)
+                specs.append(_spec(aval.update(shape=tuple(shape))))
+
+            def batch(*args: Any) -> Any:
+                return jax.vmap(program.run, in_axes=axes)(*args)
+
+            return program.derive(
+                batch,
+                specs,
+                "vmap",
+                {symbol: count if symbol in constants else None},
+                again=lambda fresh, at, names: fresh.batched(axes, dict(at)[symbol], at, names)[0],
+            )
+
+        key = "batched", axes
+        with self._lock:
+            if symbol in constants:
+                self._needs[key] = self._needs.get(key, frozenset()) | {symbol}
+        return self._memo(key, (*sizes, (symbol, count)), make, (symbol,)), symbol
+
+    def __repr__(self) -> str:
+        return f"<{self.name} of {', '.join(str(aval) for aval in self.in_avals)}>"
+
+
+held_weakly(Program)
+
+
+class _Linearized:
+    """A program split: `forward` gives results and residuals, `tangent` is linear."""
+
+    def __init__(self, program: Program, nonzero: tuple[bool, ...]) -> None:
+        shape_of: list[Any] = []
+        count = len(program.out_avals)
+        self.smooth = tuple(_is_smooth(aval) for aval in program.out_avals)
+
+        def forward(*args: Any) -> Any:
+            known = [x for x, nz in zip(args, nonzero, strict=True) if not nz]
+
+            def function(*unknown: Any) -> list[Any]:
+                return program.run(*_merged(nonzero, unknown, known))
+
+            unknown = [x for x, nz in zip(args, nonzero, strict=True) if nz]
+            results, linear = jax.linearize(function, *unknown)
+            residuals, tree = jax.tree.flatten(linear)
+            shape_of.append(tree)
+            return [*results, *residuals]
+
+        specs = [_spec(aval) for aval in program.in_avals]
+        full = program.derive(
+            forward,
+            specs,
+            "forward",
+            again=lambda fresh, at, _: fresh.linearized(nonzero, at).forward,
+        )
+        tree = shape_of[-1]
+        self._place_residuals(full, count)
+        keep = [*range(count), *self._kept]
+
+        def trimmed(*args: Any) -> list[Any]:
+            results = full.run(*args)
+            return [results[k] for k in keep]
+
+        self.forward = full.derive(trimmed, specs, "", again=lambda fresh, *_: fresh)
+        self.forward.name = full.name
+        residuals = [_spec(aval) for aval in full.out_avals[count:]]
+        tangents = [_spec(aval) for aval, nz in zip(program.in_avals, nonzero, strict=True) if nz]
+
+        def tangent(*args: Any) -> list[Any]:
+            linear = jax.tree.unflatten(tree, args[: len(residuals)])
+            results = linear(*args[len(residuals) :])
+            return [x for x, smooth in zip(results, self.smooth, strict=True) if smooth]
+
+        self.tangent = program.derive(
+            tangent,
+            [*residuals, *tangents],
+            "tangent",
+            again=lambda fresh, at, _: fresh.linearized(nonzero, at).tangent,
+        )
+
+    def _place_residuals(self, full: Program, count: int) -> None:
+        """Residuals that are arguments or results need not be results of their own (weights!)."""
+        inner = getattr(full.jaxpr, "jaxpr", full.jaxpr)
+        arguments = {id(v): k for k, v in enumerate(inner.invars)}
+        results = {id(v): k for k, v in reversed(list(enumerate(inner.outvars)))}
+        self._kept: list[int] = []
+        self._sources: list[tuple[str, int]] = []
+        for k in range(count, len(inner.outvars)):
+            variable = inner.outvars[k]
+            first = results[id(variable)]
+            if id(variable) in arguments:
+                self._sources.append(("argument", arguments[id(variable)]))
+            elif first < count:
+                self._sources.append(("result", first))
+            elif first in self._kept:
+                self._sources.append(("result", count + self._kept.index(first)))
+            else:
+                self._kept.append(k)
+                self._sources.append(("result", count + len(self._kept) - 1))
+
+    def residuals(self, arguments: Sequence[Any], results: Sequence[Any]) -> list[Any]:
+        """The residuals out of the arguments and results of `forward`."""
+        places = {"argument": arguments, "result": results}
+        return [places[kind][k] for kind, k in self._sources]
+
+
+_Make: TypeAlias = Callable[[Program, frozenset[str]], Any]
+
+
+def _signature(program: Program, values: Mapping[str, int]) -> list[Any]:
+    """The types of arguments and results at these values of the symbols."""
+    return [
+        (tuple(Expr.parse(str(size)).evaluate(values) for size in aval.shape), aval.dtype)
+        for aval in (*program.in_avals, *program.out_avals)
+    ]
+
+
+def _programs_of(derived: Any) -> tuple[Program, ...]:
+    if isinstance(derived, _Linearized):
+        return derived.forward, derived.tangent
+    return (derived,) if isinstance(derived, Program) else ()
+
+
+def _spec(aval: Any) -> jax.ShapeDtypeStruct:
+    return abstract(aval.shape, aval.dtype, aval.weak_type)
+
+
+def _merged(mask: Sequence[bool], chosen: Sequence[Any], others: Sequence[Any]) -> list[Any]:
+    a, b = iter(chosen), iter(others)
+    return [next(a) if use else next(b) for use in mask]
+
+
+def _is_smooth(aval: Any) -> bool:
+    return bool(jnp.issubdtype(aval.dtype, np.inexact))
+
+
+# ---- compiled programs, by their bytes --------------------------------------------------------
+
+_programs: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
+_pending: dict[str, threading.Lock] = {}
+_programs_lock = threading.Lock()
+
+
+def compiled_once(
+    exported: export.Exported, compile: Callable[..., CompiledCall], **options: Any
+) -> CompiledCall:
+    """`compile(exported, **options)`; equal programs alive at the same time are compiled once."""
+    digest = hashlib.sha256(exported.mlir_module_serialized)
+    digest.update(repr((sorted(options.items()), flags.fusion())).encode())
+    key = digest.hexdigest()
+    with _programs_lock:
+        lock = _pending.setdefault(key, threading.Lock())
+    with lock:  # programs that differ are compiled side by side
+        found: CompiledCall | None = _programs.get(key)
+        if found is None:
+            found = _programs[key] = compile(exported, **options)
+    with _programs_lock:
+        _pending.pop(key, None)
+    return found

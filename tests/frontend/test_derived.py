@@ -1,0 +1,123 @@
+"""Derivatives and batches where a rule of JAX refuses symbols: the sizes in its way become
+constants, and nothing else does."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import shlo_disc
+
+REAL = True
+
+
+def F(*shape):
+    return np.random.default_rng(sum(shape)).standard_normal(shape).astype(np.float32)
+
+
+def compare(ours, expected):
+    def close(a, b):
+        assert (a.shape, a.dtype) == (b.shape, b.dtype)
+        np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)
+
+    jax.tree.map(close, ours, expected)
+
+
+def conv(x, w):
+    layout = ("NHWC", "HWIO", "NHWC")
+    return lax.conv_general_dilated(x[None], w, (1, 1), "SAME", dimension_numbers=layout)[0]
+
+
+def test_a_derivative_that_needs_a_number_is_compiled_for_each(caplog):
+    f = shlo_disc.jit(jnp.prod)
+    for n in (6, 8, 6):
+        compare(jax.grad(f)(F(n)), jax.grad(jnp.prod)(F(n)))
+        compare(jax.jit(jax.grad(f))(F(n)), jax.grad(jnp.prod)(F(n)))
+    # Two programs for the derivative at each of two sizes; the function itself is not called.
+    assert f.cache_info().misses == 2 * 2
+    assert f.cache_info().currsize == 1
+    assert any("d0 == 6 in derived programs" in line for line in f.guards())
+    assert caplog.text.count("d0 is made a constant in a derived program") == 1
+
+
+def test_only_the_batch_is_a_constant_for_kernels_of_their_own():
+    f = shlo_disc.jit(conv)
+    batch, reference = jax.vmap(f), jax.vmap(conv)
+    for b, height in ((3, 5), (3, 6), (3, 4), (2, 4)):
+        arguments = F(b, height, 5, 2), F(b, 3, 3, 2, 3)
+        compare(batch(*arguments), reference(*arguments))
+    assert f.cache_info().misses == 2  # for batches of 3 and of 2
+    compare(jax.jit(batch)(*arguments), reference(*arguments))
+
+
+def test_batches_of_derivatives_and_derivatives_of_batches():
+    def loss(g):
+        return lambda x, w: (g(x, w) ** 2).sum()
+
+    f = shlo_disc.jit(conv)
+    for b in (3, 2):
+        arguments = F(b, 5, 5, 2), F(b, 3, 3, 2, 3)
+        expected = jax.vmap(jax.grad(loss(conv), (0, 1)))(*arguments)
+        compare(jax.vmap(jax.grad(loss(f), (0, 1)))(*arguments), expected)
+        whole = lambda x, w: jax.vmap(loss(f))(x, w).sum()  # noqa: E731
+        compare(jax.grad(whole, (0, 1))(*arguments), expected)
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        lambda x: lax.fori_loop(0, x.shape[0], lambda i, c: c + jnp.sin(x[i]) * i, 0.0),
+        lambda x: lax.fori_loop(x.shape[0] - 2, x.shape[0] + 1, lambda i, c: c * x[i - 2], x[0]),
+        lambda x: lax.fori_loop(5, x.shape[0], lambda i, c: c + x[i] * i, 1.0),
+        lambda x: lax.fori_loop(1, x.shape[0] // 2, lambda i, c: c * x[-i], 2.0),
+    ],
+    ids=["all", "from", "some", "half"],
+)
+def test_a_loop_between_sizes_has_a_derivative(loop):
+    f, grad = shlo_disc.jit(jax.value_and_grad(loop)), jax.value_and_grad(shlo_disc.jit(loop))
+    for n in (4, 3, 7, 6):
+        x = np.linspace(0.5, 1, n, dtype=np.float32)
+        expected = jax.jit(jax.value_and_grad(loop))(x)
+        compare(f(x), expected)
+        compare(grad(x), expected)
+    # Without rounds, the shape rules of what a derivative keeps want another program.
+    assert f.cache_info().misses <= 2
+
+
+def test_an_error_of_the_program_stays():
+    def endless(x):
+        return lax.while_loop(lambda c: c.sum() < 5, lambda c: c + 1, x).sum()
+
+    with pytest.raises(ValueError, match="Reverse-mode differentiation does not work"):
+        jax.grad(shlo_disc.jit(endless))(F(3))
+
+
+@pytest.mark.parametrize("options", [{"shapes": ("n",)}, {"dynamic": True}])
+def test_sizes_stated_to_be_symbols_stay_symbols(options):
+    f = shlo_disc.jit(jnp.prod, **options)
+    compare(f(F(3)), jnp.prod(F(3)))
+    with pytest.raises(jax.errors.InconclusiveDimensionOperation) as caught:
+        jax.grad(f)(F(3))
+    assert "stated to be symbols" in str(caught.value.__notes__)
+
+
+def test_programs_of_constants_die_with_their_function():
+    f = shlo_disc.jit(jnp.prod)
+    compare(jax.grad(f)(F(5)), jax.grad(jnp.prod)(F(5)))
+    ((version,),) = (family.versions for family in f._families.values())
+    programs = [weakref.ref(program) for program in version.program._relatives()]
+    assert len(programs) > 3
+    gc.collect()
+    gc.disable()
+    try:
+        jax.clear_caches()
+        del f, version
+        assert not any(program() for program in programs)
+    finally:
+        gc.enable()
