@@ -24,10 +24,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.lower.cpu.target import host_target
 
 __all__ = ["If", "Loop", "Text", "element_type", "lanes_of", "vector_type"]
 
 _STRUCT = "!llvm.struct<(ptr, ptr, i64, array<1 x i64>, array<1 x i64>)>"
+_HANGS_LLVM = "vector<64xi8>"
 _VECTOR = re.compile(r"vector<(\d+)x(\w+)>")
 
 
@@ -447,7 +449,12 @@ class Text:
         ta, tb = self._types[a], self._types[b]
         type_ = vector_type(len(lanes), element_type(ta))
         right = f"vector.shuffle {a}, {b} {list(lanes)} : {ta}, {tb}"
-        return self.define(right, type_, [a, b])
+        moved = self.define(right, type_, [a, b])
+        if type_ != _HANGS_LLVM or "avx512vbmi" not in host_target().features:
+            return moved
+        # LLVM moves arithmetic before such a shuffle and behind it again, for ever: hide the bytes.
+        hidden = f'llvm.inline_asm "", "=v,0" {moved} : ({type_}) -> {type_}'
+        return self.define(hidden, type_, [moved])
 
     # ---------------------------------------------------------------- index arithmetic
 
