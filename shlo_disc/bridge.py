@@ -26,6 +26,7 @@ def jax_bridge(wide: bool = False) -> ral.JaxBridge:
         batched_device_put=(
             jax_private.wide_device_put if wide else jax_private.batched_device_put
         ),
+        unguarded_device_put=jax_private.unguarded_device_put,
         device=device,
         cpu_sharding=jax_private.cpu_sharding,
         collect_garbage=jax_private.collect_garbage,

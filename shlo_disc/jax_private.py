@@ -7,6 +7,8 @@ with jax and jaxlib 0.10.2 (Python 3.11) and 0.12.0.1 (Python 3.12);
 * `trace_context`: the part of `jax.config` a trace depends on (x64, matmul precision, ...), which
   belongs in cache keys.
 * `checking`: a context of our own in JAX's cache keys (public `jax.make_user_context`).
+* `usual_states`, `is_staging`, `numbers_sought`: is JAX tracing, or looking for NaN; then a call
+  takes Python. `unguarded_device_put`: results under a transfer guard.
 * `disable_jit`: `jax.disable_jit()` asks to run the function as Python.
 * `ArrayImpl`: the one concrete array class; `type(x) is ArrayImpl` costs a fraction of isinstance.
 * `shaped_array`, `batched_device_put`: NumPy memory as a jax.Array, without a copy and uncommitted.
@@ -25,6 +27,7 @@ with jax and jaxlib 0.10.2 (Python 3.11) and 0.12.0.1 (Python 3.12);
 * `replace_function`, `use_builtins`, `use_index`: functions of JAX that want constant sizes
   (`frontend/generic.py`).
 * `IndexSlice`: the class of `jax.ds`. `canonicalize_slice`: start, step and size of a Python slice.
+* `check_by_jaxpr`: how `checkify` looks for errors inside a primitive of ours.
 * `jaxprs_in_params`: nested jaxprs, to find every reshape.
 * `export_whole`: `jax.export.export` that leaves `erfc` and `erf_inv` whole, by lowering rules of
   ours: serialising expands each into a hundred operations, slower and less exact than ours.
@@ -37,6 +40,7 @@ with jax and jaxlib 0.10.2 (Python 3.11) and 0.12.0.1 (Python 3.12);
 from __future__ import annotations
 
 import functools
+import inspect
 import operator
 import os
 import sys
@@ -45,6 +49,7 @@ from typing import Any
 
 import jax
 from jax import export as _export
+from jax._src import checkify as _checkify
 from jax._src import config as _config
 from jax._src import core as _core
 from jax._src import indexing as _indexing
@@ -54,6 +59,7 @@ from jax._src import util as _util
 from jax._src.array import ArrayImpl
 from jax._src.export import shape_poly as _shape_poly
 from jax._src.interpreters import mlir as _mlir
+from jax._src.interpreters import partial_eval as _partial_eval
 from jax._src.lax import convolution as _convolution
 from jax._src.lax import lax as _lax
 from jax._src.lax import parallel as _parallel
@@ -73,6 +79,7 @@ __all__ = [
     "SymbolicScope",
     "batched_device_put",
     "canonicalize_slice",
+    "check_by_jaxpr",
     "checking",
     "collect_garbage",
     "cpu_sharding",
@@ -81,18 +88,22 @@ __all__ = [
     "export_whole",
     "held_weakly",
     "is_library_file",
+    "is_staging",
     "key_impl",
     "manual_axes",
     "max_size",
     "min_size",
+    "numbers_sought",
     "replace_function",
     "reshapes_of",
     "scan_operands",
     "shaped_array",
     "size_as_array",
     "trace_context",
+    "unguarded_device_put",
     "use_builtins",
     "use_index",
+    "usual_states",
     "varying_alike",
     "wide_device_put",
 ]
@@ -237,6 +248,30 @@ trace_context = _config.trace_context
 checking: Any = jax.make_user_context(None)  # type: ignore[no-untyped-call]
 """`with checking(True)`: JAX does not take the trace of another `jax.jit` of the function."""
 
+usual_states: list[tuple[Any, Any]] = [
+    (_core.trace_state_strong_ref, _core.eval_trace),
+    (_config.debug_nans, False),
+    (_config.debug_infs, False),
+]
+"""Pairs of an object and its `.value` where JAX neither traces nor looks for NaN and infinity."""
+
+
+def is_staging() -> bool:
+    """True while this thread traces a program, which operations on concrete arrays belong to."""
+    trace: Any = _core.trace_state_strong_ref.value
+    while trace is not None and trace is not _core.eval_trace:
+        if isinstance(trace, _partial_eval.DynamicJaxprTrace):
+            return True
+        trace = getattr(trace, "parent_trace", None)
+    return False
+
+
+def numbers_sought() -> tuple[bool, bool]:
+    """(NaN, infinity): what `jax.debug_nans` and `jax.debug_infs` look for in results."""
+    nans, infinities = (state.value for state, _ in usual_states[1:])
+    return bool(nans), bool(infinities)
+
+
 disable_jit = _config.disable_jit
 """`.value` is true inside `with jax.disable_jit()`."""
 
@@ -258,6 +293,12 @@ def wide_device_put(*args: Any) -> Any:
         return batched_device_put(*args)
     with x64(True):
         return batched_device_put(*args)
+
+
+def unguarded_device_put(*args: Any) -> Any:
+    """`wide_device_put` under any transfer guard: our results already are where they belong."""
+    with jax.transfer_guard_host_to_device("allow"):
+        return wide_device_put(*args)
 
 
 collect_garbage = _jax.collect_garbage
@@ -331,6 +372,27 @@ def export_whole(jitted: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> An
         _override_lowering_rules=(*_WHOLE, *_REDUCTIONS),
     )
     return export(*args, **kwargs)
+
+
+_CHECKS_HAVE_CONTEXT = "ctx" in inspect.signature(_checkify.checkify_jaxpr).parameters
+
+
+def check_by_jaxpr(primitive: Any, jaxpr_of: Callable[..., Any]) -> None:
+    """Let `checkify` look for errors of arithmetic and places in `jaxpr_of(**parameters)`.
+
+    The jaxpr computes what `primitive` does with these parameters. Without such errors to look for
+    the primitive runs as it is: it has no checks of the user's inside.
+    """
+
+    def rule(*arguments: Any, **parameters: Any) -> Any:
+        count = 3 if _CHECKS_HAVE_CONTEXT else 2  # since JAX 0.12
+        *context, error, errors = arguments[:count]
+        values = arguments[count:]
+        if errors <= _checkify.user_checks:
+            return error, primitive.bind(*values, **parameters)
+        return _checkify.checkify_jaxpr(*context, jaxpr_of(**parameters), errors, error, *values)
+
+    _checkify.error_checks[primitive] = rule
 
 
 @functools.cache

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import logging
 import threading
 import types
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -26,14 +27,30 @@ from shlo_disc.frontend.primitive import call_program
 from shlo_disc.frontend.program import CompiledCall
 from shlo_disc.frontend.stages import Compiled, Lowered
 from shlo_disc.frontend.stated import parse_constraint, parse_likely
-from shlo_disc.frontend.versions import Call, Family, Options, Version, inlining
-from shlo_disc.jax_private import ArrayImpl, disable_jit, trace_context
+from shlo_disc.frontend.versions import (
+    Call,
+    Family,
+    Options,
+    PartOfOuterError,
+    Version,
+    inlining,
+)
+from shlo_disc.jax_private import (
+    ArrayImpl,
+    disable_jit,
+    is_staging,
+    numbers_sought,
+    trace_context,
+    usual_states,
+)
 from shlo_disc.report.render import render
 
 if TYPE_CHECKING:
     from shlo_disc.report.profile import Profile
 
 __all__ = ["CacheInfo", "JitFunction", "jit"]
+
+_log = logging.getLogger("shlo_disc")
 
 _MAX_ENTRIES = 4096
 """Shapes one function remembers; a forgotten one costs microseconds to test again."""
@@ -149,7 +166,7 @@ class JitFunction(ral.Dispatcher):
             array_type=ArrayImpl,
             flatten=_flatten,
             trace_context=trace_context,
-            disable_jit=disable_jit,
+            usual=usual_states,
         )
         functools.update_wrapper(self, function)
         self._static_nums, self._static_names = _static(function, static_argnums, static_argnames)
@@ -157,6 +174,7 @@ class JitFunction(ral.Dispatcher):
         if (both := set(nums) & set(self._static_nums)) or set(names) & set(self._static_names):
             raise ValueError(f"arguments cannot be static and donated: {sorted(both) or names}")
         self._has_static = bool(self._static_nums or self._static_names)
+        self._donates = bool(nums or names)
         jitted = jax.jit(
             function,
             static_argnums=self._static_nums or None,
@@ -180,6 +198,8 @@ class JitFunction(ral.Dispatcher):
         self._lock = threading.RLock()
         self._entries: dict[tuple[Any, ...], _Entry] = {}
         self._families: dict[tuple[Any, ...], Family] = {}
+        self._fallbacks: dict[str, None] = {}
+        """What XLA runs in place of a program of ours, and why."""
         self._hits = 0
         """Calls that `calls` of no entry counts."""
 
@@ -189,8 +209,31 @@ class JitFunction(ral.Dispatcher):
         """A call the dispatcher does not know, or that fails."""
         if disable_jit.value:
             return self._options.function(*args, **kwargs)
-        if self._has_static:
-            return self._call_with_static(args, kwargs)
+        if is_staging():
+            return self._in_a_trace(Call(self._options, args, kwargs, *self._split(args, kwargs)))
+        call = self._call_with_static if self._has_static else self._call_without_static
+        results = call(args, kwargs)
+        if any(sought := numbers_sought()):
+            self._look_for(*sought, results, args, kwargs)
+        return results
+
+    def _look_for(
+        self, nans: bool, infinities: bool, results: Any, args: Any, kwargs: dict[str, Any]
+    ) -> None:
+        """Raise FloatingPointError for NaN or infinity in the results, as JAX does."""
+        for leaf in jax.tree.leaves(results):
+            if type(leaf) is not ArrayImpl or not jax.numpy.issubdtype(leaf.dtype, np.inexact):
+                continue
+            numbers = np.asarray(leaf)
+            for sought, test, what in ((nans, np.isnan, "nan"), (infinities, np.isinf, "inf")):
+                if sought and test(numbers).any():
+                    if not self._donates:
+                        self._options.jitted(*args, **kwargs)  # it names the operation
+                    raise FloatingPointError(
+                        f"invalid value ({what}) encountered in {self._options.name}"
+                    )
+
+    def _call_without_static(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         leaves, tree = _flatten((args, kwargs))
         key = [tree, trace_context()]
         for leaf in leaves:
@@ -247,8 +290,11 @@ class JitFunction(ral.Dispatcher):
         others like it.
         """
         if any(isinstance(value, jax.core.Tracer) for value in call.values):
-            return self._traced_call(call)
-        version, executable, known = self._ready_version(call)
+            return self._in_a_trace(call)
+        try:
+            version, executable, known = self._ready_version(call)
+        except PartOfOuterError as why:
+            return self._part_of_outer(call, why)
         entry = _Entry(version, executable, call)
         try:
             results = entry.run(call.values)
@@ -297,6 +343,12 @@ class JitFunction(ral.Dispatcher):
             family = self._family(call)
             return family.find(call) or family.new(call)
 
+    def _in_a_trace(self, call: Call) -> Any:
+        try:
+            return self._traced_call(call)
+        except PartOfOuterError as why:
+            return self._part_of_outer(call, why)
+
     def _traced_call(self, call: Call) -> Any:
         """Inside a transformation of JAX: one equation that calls the compiled program."""
         if inlining() or any(
@@ -316,6 +368,17 @@ class JitFunction(ral.Dispatcher):
         for index, implementation in version.keys:
             results[index] = jax.random.wrap_key_data(results[index], impl=implementation)
         return jax.tree.unflatten(version.out_tree(call.shapes), results)
+
+    def _part_of_outer(self, call: Call, why: PartOfOuterError) -> Any:
+        """The call as `jax.jit` makes it, for a function that is a part of the program around it.
+
+        It is told once, and listed by :meth:`explain`.
+        """
+        text = f"runs as a part of the program around it, which XLA compiles: {why}"
+        if text not in self._fallbacks:
+            self._fallbacks[text] = None
+            _log.warning("%s %s", self._options.name, text)
+        return self._options.jitted(*call.args, **call.kwargs)
 
     # -- looking inside -------------------------------------------------------------------------
 
@@ -354,7 +417,7 @@ class JitFunction(ral.Dispatcher):
     def explain(self, format: str = "text") -> str:
         """Every version: the sizes of each argument, what is assumed of them, why, and which line
         of the program asked for it; of compiled versions also :meth:`Executable.explain`, with the
-        number of calls that took each variant.
+        number of calls that took each variant. Text also tells what XLA runs instead, and why.
 
         `format`: "text", "json" (a list of the compiled versions) or "html" (one self-contained
         page with their graphs of kernels). Raises ValueError for another.
@@ -363,9 +426,9 @@ class JitFunction(ral.Dispatcher):
         if format != "text":
             compiled = [version for version in versions if version.is_compiled]
             return render([self._described(version) for version in compiled], format)
-        if not versions:
+        if not versions and not self._fallbacks:
             return f"{self._options.name} has not been called yet"
-        parts = []
+        parts = [f"{self._options.name} {text}" for text in self._fallbacks]
         for number, version in enumerate(versions, 1):
             parts.append(f"version {number} of {version}")
             if version.is_compiled:

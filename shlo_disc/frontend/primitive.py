@@ -22,7 +22,7 @@ from jax.interpreters import ad, batching, mlir
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.frontend.leaves import abstract
 from shlo_disc.frontend.program import CompiledCall, Program, Sizes
-from shlo_disc.jax_private import ArrayImpl, manual_axes, varying_alike
+from shlo_disc.jax_private import ArrayImpl, check_by_jaxpr, manual_axes, varying_alike
 
 __all__ = ["call_p", "call_program"]
 
@@ -150,3 +150,4 @@ ad.primitive_transposes[call_p] = _transpose
 batching.primitive_batchers[call_p] = _batch
 mlir.register_lowering(call_p, _lower_elsewhere)
 mlir.register_lowering(call_p, _lower_on_cpu, platform="cpu")
+check_by_jaxpr(call_p, lambda program, sizes: program.with_numbers(sizes).jaxpr)

@@ -205,6 +205,27 @@ class Program:
             for aval in self.out_avals
         ]
 
+    def with_numbers(self, sizes: Sizes) -> Program:
+        """The same program with a constant for every symbol.
+
+        Raises UnsupportedError where JAX derives another one from constant sizes, and where the
+        user wants sizes to stay symbols.
+        """
+        names = frozenset(self.symbols)
+        for program in (self, *self._siblings):
+            if not program.symbols and program._fits(dict(sizes)):
+                return program
+        try:
+            program = self._anew(sizes, names)
+        except (_OtherFormError, jax.errors.InconclusiveDimensionOperation) as error:
+            raise UnsupportedError(
+                f"{self.name} cannot be looked into by checkify ({error}); call checkify inside "
+                "shlo_disc.jit"
+            ) from error
+        with self._lock:
+            self._siblings.append(program)
+        return program
+
     # -- derived programs -----------------------------------------------------------------------
 
     def _fits(self, values: Mapping[str, int]) -> bool:

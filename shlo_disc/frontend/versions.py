@@ -603,6 +603,11 @@ class Family:
                     raise
                 raise UnsupportedError(_CALLBACK.format(options.name, "pure_callback")) from error
             except ValueError as error:
+                if "checkify.check" in str(error):
+                    raise PartOfOuterError(
+                        f"{options.name} has a checkify.check, which the checkify.checkify around "
+                        "it collects; call checkify inside shlo_disc.jit"
+                    ) from error
                 called = _CUSTOM_CALL.search(str(error))
                 if called is None:
                     raise
@@ -677,17 +682,21 @@ class Family:
                 _log.warning("%s: %s; %s", self.options.name, note, spelling)
 
 
+class PartOfOuterError(UnsupportedError):
+    """The function only has a meaning as part of the program that JAX is tracing around it."""
+
+
 def _refuse(name: str, jaxpr: Any, arguments: int) -> None:
     """Raise UnsupportedError for what can be traced but not compiled on its own."""
     if len(jaxpr.in_avals) != arguments:
-        raise UnsupportedError(
+        raise PartOfOuterError(
             f"{name} reads a value that an outer transformation of JAX is tracing (a variable of "
             "the function around it); pass it as an argument"
         )
     for effect in jaxpr.effects:
         kind = type(effect).__name__
         if kind == "NamedAxisEffect":
-            raise UnsupportedError(
+            raise PartOfOuterError(
                 f"{name} uses the axis name {effect.name!r} of an outer vmap or shard_map; move "
                 "the collective outside shlo_disc.jit"
             )

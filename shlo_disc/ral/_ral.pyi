@@ -26,7 +26,8 @@ class JaxBridge:
     array_type: the concrete class of arrays. shaped_array: `(shape, dtype, weak_type) -> aval`.
     batched_device_put: `(aval, sharding, [ndarray], [device], committed) -> array`, zero-copy.
     device: where uncommitted results live. cpu_sharding: the sharding of one device, None when its
-    memory is not the host's. collect_garbage: drops buffers JAX is done with. The two names are
+    memory is not the host's. unguarded_device_put: `batched_device_put` where a transfer guard
+    refuses it. collect_garbage: drops buffers JAX is done with. The two names are
     attributes: is an array committed; the device of a single-device sharding.
     """
 
@@ -38,6 +39,7 @@ class JaxBridge:
         batched_device_put: Callable[..., Any],
         device: Any,
         cpu_sharding: Callable[[Any], Any],
+        unguarded_device_put: Callable[..., Any] | None = None,
         collect_garbage: Callable[[], None] | None = None,
         committed_name: str = "_committed",
         device_name: str = "_device",
@@ -162,7 +164,7 @@ class Dispatcher:
 
     array_type: the concrete class of arrays. flatten: `((args, kwargs)) -> (leaves, structure)`.
     trace_context: `() -> ` a hashable that differs where a function would be traced differently.
-    disable_jit: `.value` is true where nothing may be compiled.
+    usual: pairs of an object and its usual `.value`; elsewhere calls are never looked up.
     """
 
     def __init__(
@@ -171,7 +173,7 @@ class Dispatcher:
         array_type: type,
         flatten: Callable[[Any], tuple[list[Any], Any]],
         trace_context: Callable[[], Any],
-        disable_jit: Any,
+        usual: Sequence[tuple[Any, Any]],
     ) -> None: ...
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The function's result.

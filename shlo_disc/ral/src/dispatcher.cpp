@@ -64,11 +64,12 @@ bool append_sizes(PyObject* shape, std::vector<int64_t>* sizes) {
 
 }  // namespace
 
-Dispatcher::Dispatcher(PyRef array_type, PyRef flatten, PyRef trace_context, PyRef disable_jit)
+Dispatcher::Dispatcher(PyRef array_type, PyRef flatten, PyRef trace_context,
+                       std::vector<std::pair<PyRef, PyRef>> usual)
     : array_type_(std::move(array_type)),
       flatten_(std::move(flatten)),
       trace_context_(std::move(trace_context)),
-      disable_jit_(std::move(disable_jit)),
+      usual_(std::move(usual)),
       table_(PyDict_New()),
       offers_(PyDict_New()),
       numbers_(PyDict_New()) {}
@@ -90,9 +91,13 @@ void Dispatcher::clear() {
 }
 
 int Dispatcher::traverse(visitproc visit, void* arg) const {
-  for (const PyRef* const part : {&array_type_, &flatten_, &trace_context_, &disable_jit_, &table_,
-                                  &offers_, &numbers_, &last_context_, &last_number_}) {
+  for (const PyRef* const part : {&array_type_, &flatten_, &trace_context_, &table_, &offers_,
+                                  &numbers_, &last_context_, &last_number_}) {
     Py_VISIT(part->get());
+  }
+  for (const auto& [state, value] : usual_) {
+    Py_VISIT(state.get());
+    Py_VISIT(value.get());
   }
   for (const PyRef& entry : found_) Py_VISIT(entry.get());
   for (const auto& [aval, type] : avals_) {
@@ -284,9 +289,11 @@ PyRef Dispatcher::fitting(const Call& call, PyObject* key) {
 
 PyObject* Dispatcher::call(PyObject* args, PyObject* kwargs) {
   if (PyDict_GET_SIZE(table_.get()) == 0) Py_RETURN_NOTIMPLEMENTED;
-  const PyRef off(PyObject_GetAttr(disable_jit_.get(), names().value));
-  if (!off) return nullptr;
-  if (off.get() != Py_False) Py_RETURN_NOTIMPLEMENTED;
+  for (const auto& [state, value] : usual_) {
+    const PyRef now(PyObject_GetAttr(state.get(), names().value));
+    if (!now) return nullptr;
+    if (now.get() != value.get()) Py_RETURN_NOTIMPLEMENTED;
+  }
   Call call;
   if (!describe(args, kwargs, &call)) return nullptr;
   if (!call.context) Py_RETURN_NOTIMPLEMENTED;

@@ -38,7 +38,8 @@ struct DispatchEntry {
 class Dispatcher {
  public:
   // See _ral.pyi for what each must be.
-  Dispatcher(PyRef array_type, PyRef flatten, PyRef trace_context, PyRef disable_jit);
+  Dispatcher(PyRef array_type, PyRef flatten, PyRef trace_context,
+             std::vector<std::pair<PyRef, PyRef>> usual);
   ~Dispatcher();
   Dispatcher(const Dispatcher&) = delete;
   Dispatcher& operator=(const Dispatcher&) = delete;
@@ -98,7 +99,7 @@ class Dispatcher {
   const PyRef array_type_;
   const PyRef flatten_;
   const PyRef trace_context_;
-  const PyRef disable_jit_;
+  const std::vector<std::pair<PyRef, PyRef>> usual_;
   PyRef table_;   // dict from exact keys to entries
   PyRef offers_;  // dict from kind keys to lists of versions
   std::vector<PyRef> found_;

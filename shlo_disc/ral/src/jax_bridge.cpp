@@ -248,6 +248,10 @@ PyObject* JaxBridge::wrap(PyRef owner, PyArray_Descr* descr, DType dtype, bool w
   PyObject* const args[] = {aval.get(), place->sharding.get(), arrays.get(), place->tuple.get(),
                             device != nullptr ? Py_True : Py_False};
   PyRef result(PyObject_Vectorcall(hooks_.batched_device_put.get(), args, 5, nullptr));
+  if (!result && hooks_.unguarded_device_put.get() != Py_None) {
+    PyErr_Clear();  // perhaps a transfer guard: nothing is transferred
+    result = PyRef(PyObject_Vectorcall(hooks_.unguarded_device_put.get(), args, 5, nullptr));
+  }
   const bool known =
       result && (PyArray_SIZE(memory) == 0 ||
                  remember(result.get(), PyArray_DATA(memory), dtype, aval.get(), device));

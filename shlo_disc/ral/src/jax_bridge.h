@@ -23,6 +23,7 @@ struct JaxHooks {
   PyRef array_type;          // the concrete class of single-device arrays
   PyRef shaped_array;        // (shape, dtype, weak_type) -> aval
   PyRef batched_device_put;  // (aval, sharding, [ndarray], [device], committed) -> array
+  PyRef unguarded_device_put;  // the same where transfers are refused; may be None
   PyRef device;              // where uncommitted results live
   PyRef cpu_sharding;        // (device) -> its sharding, None when memory is not the host's
   PyRef collect_garbage;     // () -> None: drops buffers JAX has finished with; may be None

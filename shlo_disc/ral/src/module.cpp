@@ -335,14 +335,17 @@ NB_MODULE(_ral, m) {
           "__init__",
           [](JaxBridge* self, nb::object array_type, nb::object shaped_array,
              nb::object batched_device_put, nb::object device, nb::object cpu_sharding,
-             nb::object collect_garbage, nb::str committed_name, nb::str device_name) {
+             nb::object unguarded_device_put, nb::object collect_garbage, nb::str committed_name,
+             nb::str device_name) {
             new (self) JaxBridge(JaxHooks{owned(array_type), owned(shaped_array),
-                                          owned(batched_device_put), owned(device),
-                                          owned(cpu_sharding), owned(collect_garbage),
-                                          owned(committed_name), owned(device_name)});
+                                          owned(batched_device_put), owned(unguarded_device_put),
+                                          owned(device), owned(cpu_sharding),
+                                          owned(collect_garbage), owned(committed_name),
+                                          owned(device_name)});
           },
           nb::kw_only(), "array_type"_a, "shaped_array"_a, "batched_device_put"_a, "device"_a,
-          "cpu_sharding"_a, "collect_garbage"_a = nb::none(), "committed_name"_a = "_committed",
+          "cpu_sharding"_a, "unguarded_device_put"_a = nb::none(),
+          "collect_garbage"_a = nb::none(), "committed_name"_a = "_committed",
           "device_name"_a = "_device");
 
   nb::class_<PyExecutable>(m, "Executable")
@@ -401,11 +404,15 @@ NB_MODULE(_ral, m) {
       .def(
           "__init__",
           [](Dispatcher* self, nb::object array_type, nb::object flatten, nb::object trace_context,
-             nb::object disable_jit) {
+             const std::vector<std::pair<nb::object, nb::object>>& usual) {
+            std::vector<std::pair<PyRef, PyRef>> states;
+            for (const auto& [state, value] : usual) {
+              states.emplace_back(owned(state), owned(value));
+            }
             new (self) Dispatcher(owned(array_type), owned(flatten), owned(trace_context),
-                                  owned(disable_jit));
+                                  std::move(states));
           },
-          nb::kw_only(), "array_type"_a, "flatten"_a, "trace_context"_a, "disable_jit"_a)
+          nb::kw_only(), "array_type"_a, "flatten"_a, "trace_context"_a, "usual"_a)
       .def("_add",
            [](Dispatcher& self, nb::tuple args, nb::dict kwargs, nb::handle entry) {
              if (!self.add(args.ptr(), kwargs.ptr(), entry.ptr())) throw nb::python_error();
