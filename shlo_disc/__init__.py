@@ -12,8 +12,10 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from shlo_disc.errors import (
+    DeletedArrayError,
     InternalError,
     InvalidModuleError,
+    NumberRangeError,
     ShapeMismatchError,
     ShloDiscError,
     UnsupportedError,
@@ -26,10 +28,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CacheInfo",
+    "DeletedArrayError",
     "Executable",
     "InternalError",
     "InvalidModuleError",
     "JitFunction",
+    "NumberRangeError",
     "ShapeMismatchError",
     "ShloDiscError",
     "UnsupportedError",

@@ -6,10 +6,11 @@ The only module below the front end that imports JAX, and only when a call needs
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 from shlo_disc import ral
 
-__all__ = ["jax_bridge", "register_ffi_target"]
+__all__ = ["donated_twice", "jax_bridge", "register_ffi_target"]
 
 
 @functools.cache
@@ -40,3 +41,22 @@ def register_ffi_target() -> None:
 
     jax.devices("cpu")  # a target registered before the backend exists can stop it from starting
     jax.ffi.register_ffi_target(ral.FFI_TARGET, ral.ffi_handler(), platform="cpu")
+
+
+@functools.cache
+def _donated_twice() -> type[Exception]:
+    import jax  # noqa: PLC0415
+
+    from shlo_disc.errors import ShloDiscError  # noqa: PLC0415
+
+    base: Any = jax.errors.JaxRuntimeError
+
+    class DonatedTwiceError(base, ShloDiscError, TypeError):  # type: ignore[misc]
+        """An array is donated and is another argument, too."""
+
+    return DonatedTwiceError
+
+
+def donated_twice(text: str) -> Exception:
+    """The error for an array that is donated and is another argument, too; JAX's class."""
+    return _donated_twice()(text)

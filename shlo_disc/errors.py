@@ -6,8 +6,10 @@ A message says what, where (`model.py:7`), the values, how we know, and what to 
 from __future__ import annotations
 
 __all__ = [
+    "DeletedArrayError",
     "InternalError",
     "InvalidModuleError",
+    "NumberRangeError",
     "ShapeMismatchError",
     "ShloDiscError",
     "UnsupportedError",
@@ -31,6 +33,16 @@ class UnsupportedError(ShloDiscError, NotImplementedError):
 
 class ShapeMismatchError(ShloDiscError, TypeError):
     """The arguments of a call break a shape constraint of the compiled program."""
+
+
+class DeletedArrayError(ShloDiscError, RuntimeError, ValueError):
+    """An argument's memory was given up: by `delete()` (RuntimeError in JAX) or by an earlier call
+    that it was donated to (ValueError in JAX).
+    """
+
+
+class NumberRangeError(ShloDiscError, OverflowError):
+    """A Python number does not fit the dtype the program has for it."""
 
 
 class InternalError(ShloDiscError, RuntimeError):

@@ -12,10 +12,15 @@ import numpy as np
 import numpy.typing as npt
 
 from shlo_disc import ral
-from shlo_disc.bridge import jax_bridge, register_ffi_target
+from shlo_disc.bridge import donated_twice, jax_bridge, register_ffi_target
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.program import ShapeProgram
-from shlo_disc.errors import ShapeMismatchError, UnsupportedError
+from shlo_disc.errors import (
+    DeletedArrayError,
+    NumberRangeError,
+    ShapeMismatchError,
+    UnsupportedError,
+)
 from shlo_disc.lower.cpu import codegen
 from shlo_disc.lower.host import HostProgram
 from shlo_disc.lower.host_prepare import TOO_LARGE
@@ -26,6 +31,9 @@ from shlo_disc.report.profile import Profile, profile
 from shlo_disc.report.render import render
 
 __all__ = ["ArraySpec", "Executable", "MarkedCall", "Signature"]
+
+_CLASSES: dict[str, type[Exception]] = {"deleted": DeletedArrayError, "value": NumberRangeError}
+"""The error of each kind of `ral.ArgumentError`; of others it is TypeError."""
 
 _DTYPES: dict[str, np.dtype[Any]] = {
     "i1": np.dtype(np.bool_),
@@ -209,7 +217,10 @@ class Executable:
             where = f"argument {index} ({self.program.names[index]!r}): " if index >= 0 else ""
             if kind in ("rank", "size"):
                 raise ShapeMismatchError(f"{self.name}: {where}{what}") from None
-            raise TypeError(f"{self.name}: {where}{what}") from None
+            text = f"{self.name}: {where}{what}"
+            if kind == "donated":
+                raise donated_twice(text) from None
+            raise _CLASSES.get(kind, TypeError)(text) from None
 
     @property
     def fingerprint(self) -> int:

@@ -27,6 +27,7 @@ with jax and jaxlib 0.10.2 (Python 3.11) and 0.12.0.1 (Python 3.12);
 * `replace_function`, `use_builtins`, `use_index`: functions of JAX that want constant sizes
   (`frontend/generic.py`).
 * `IndexSlice`: the class of `jax.ds`. `canonicalize_slice`: start, step and size of a Python slice.
+* `parsed_module`: text as JAX's MLIR module, for `compiler_ir`.
 * `check_by_jaxpr`: how `checkify` looks for errors inside a primitive of ours.
 * `jaxprs_in_params`: nested jaxprs, to find every reshape.
 * `export_whole`: `jax.export.export` that leaves `erfc` and `erf_inv` whole, by lowering rules of
@@ -94,6 +95,7 @@ __all__ = [
     "max_size",
     "min_size",
     "numbers_sought",
+    "parsed_module",
     "replace_function",
     "reshapes_of",
     "scan_operands",
@@ -375,6 +377,12 @@ def export_whole(jitted: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> An
 
 
 _CHECKS_HAVE_CONTEXT = "ctx" in inspect.signature(_checkify.checkify_jaxpr).parameters
+
+
+def parsed_module(text: str) -> Any:
+    """A module of StableHLO text, as an object of JAX's MLIR bindings."""
+    with _mlir.make_ir_context():
+        return _ir.Module.parse(text)
 
 
 def check_by_jaxpr(primitive: Any, jaxpr_of: Callable[..., Any]) -> None:

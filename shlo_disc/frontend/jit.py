@@ -22,10 +22,16 @@ from jax import export
 from shlo_disc import ral
 from shlo_disc.errors import ShapeMismatchError, UnsupportedError
 from shlo_disc.frontend import generic
-from shlo_disc.frontend.leaves import Leaf, concrete, needs_no_conversion, positional_names
+from shlo_disc.frontend.leaves import (
+    Leaf,
+    abstract,
+    concrete,
+    needs_no_conversion,
+    positional_names,
+)
 from shlo_disc.frontend.primitive import call_program
 from shlo_disc.frontend.program import CompiledCall
-from shlo_disc.frontend.stages import Compiled, Lowered
+from shlo_disc.frontend.stages import Compiled, Lowered, Traced
 from shlo_disc.frontend.stated import parse_constraint, parse_likely
 from shlo_disc.frontend.versions import (
     Call,
@@ -157,8 +163,19 @@ class JitFunction(ral.Dispatcher):
             raise TypeError(f"shlo_disc.jit needs a function, got {function!r}")
         if dynamic not in (True, False, "auto", "checked"):
             raise ValueError(f"dynamic must be 'auto', 'checked', True or False, got {dynamic!r}")
-        texts = [constraints] if isinstance(constraints, str) else list(constraints)
-        if texts and shapes is None:
+        constraints = [constraints] if isinstance(constraints, str) else list(constraints)
+        self._given: dict[str, Any] = {
+            "shapes": shapes,
+            "constraints": constraints,
+            "likely": likely,
+            "dynamic": dynamic,
+            "static_argnums": static_argnums,
+            "static_argnames": static_argnames,
+            "donate_argnums": donate_argnums,
+            "donate_argnames": donate_argnames,
+            "name": name,
+        }
+        if constraints and shapes is None:
             raise ValueError("constraints need shapes, which give the sizes their names")
         # Calls that `_entries` knows run without Python where no argument needs a conversion.
         generic.install()
@@ -168,7 +185,10 @@ class JitFunction(ral.Dispatcher):
             trace_context=trace_context,
             usual=usual_states,
         )
-        functools.update_wrapper(self, function)
+        functools.update_wrapper(self, function, updated=())
+        for key, value in vars(function).items() if hasattr(function, "__dict__") else ():
+            if not hasattr(type(self), key):  # what the function has under another name
+                self.__dict__.setdefault(key, value)
         self._static_nums, self._static_names = _static(function, static_argnums, static_argnames)
         nums, names = _static(function, donate_argnums, donate_argnames)
         if (both := set(nums) & set(self._static_nums)) or set(names) & set(self._static_names):
@@ -189,7 +209,7 @@ class JitFunction(ral.Dispatcher):
             dynamic="auto" if dynamic == "checked" else dynamic,
             checked=dynamic == "checked",
             shapes=shapes,
-            constraints=tuple(parse_constraint(text) for text in texts),
+            constraints=tuple(parse_constraint(text) for text in constraints),
             compile=self._compiler,
             likely=parse_likely(likely, shapes),
             donate_nums=frozenset(nums),
@@ -382,6 +402,15 @@ class JitFunction(ral.Dispatcher):
 
     # -- looking inside -------------------------------------------------------------------------
 
+    def trace(self, *args: Any, **kwargs: Any) -> Traced:
+        """The function traced with these arguments (arrays or `jax.ShapeDtypeStruct`s)."""
+        traced = self._described_by_jax(args, kwargs)
+        return Traced(lambda: traced, lambda: self.lower(*args, **kwargs))
+
+    def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
+        """The results for these arguments as `jax.ShapeDtypeStruct`s; nothing runs."""
+        return self._options.jitted.eval_shape(*args, **kwargs)
+
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """The version for these arguments (arrays or `jax.ShapeDtypeStruct`s), traced.
 
@@ -390,6 +419,16 @@ class JitFunction(ral.Dispatcher):
         positions, named, static = self._split(args, kwargs)
         call = Call(self._options, args, kwargs, positions, named, static)
         version = self._version(call)
+        values = version.pattern.solve(call.shapes)
+        assert values is not None, (version, call.shapes)
+        sizes = dict(zip(version.pattern.symbols, values, strict=True))
+        # Without the arrays, which need not stay alive.
+        specs = call.blueprint().with_leaves(
+            [abstract(leaf.shape, leaf.dtype, leaf.weak_type) for leaf in call.leaves]
+        )
+
+        def trace() -> jax.stages.Traced:
+            return self._described_by_jax(*specs)
 
         def compiled() -> Compiled:
             return Compiled(
@@ -397,9 +436,23 @@ class JitFunction(ral.Dispatcher):
                 version.executable,
                 version.pattern,
                 lambda args, kwargs: self._call_version(version, args, kwargs),
+                trace,
+                sizes,
             )
 
-        return Lowered(version.name, version.exported, version.pattern, compiled)
+        return Lowered(version.name, version.exported, version.pattern, compiled, trace)
+
+    def _described_by_jax(self, args: Any, kwargs: dict[str, Any]) -> jax.stages.Traced:
+        options = self._options
+        jitted = jax.jit(
+            options.function,
+            static_argnums=self._static_nums or None,
+            static_argnames=self._static_names or None,
+            donate_argnums=tuple(options.donate_nums) or None,
+            donate_argnames=tuple(options.donate_names) or None,
+            keep_unused=True,
+        )
+        return jitted.trace(*args, **kwargs)
 
     def _call_version(self, version: Version, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         positions, named, static = self._split(args, kwargs)
@@ -503,8 +556,16 @@ class JitFunction(ral.Dispatcher):
         """As a method: `self` is the first argument, a pytree or static."""
         return self if instance is None else types.MethodType(self, instance)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For `copy` and `pickle`: the function and its options, not what was compiled."""
+        return _remade, (self._options.function, self._given)
+
     def __repr__(self) -> str:
         return f"<shlo_disc.jit of {self._options.function!r}>"
+
+
+def _remade(function: Callable[..., Any], options: dict[str, Any]) -> JitFunction:
+    return JitFunction(function, **options)
 
 
 def _type_of(leaf: Any) -> tuple[Any, Any, Any]:
@@ -561,6 +622,13 @@ def jit(
     donate_argnums: int | Iterable[int] | None = None,
     donate_argnames: str | Iterable[str] | None = None,
     name: str | None = None,
+    in_shardings: Any = None,
+    out_shardings: Any = None,
+    keep_unused: bool = False,
+    device: jax.Device | None = None,
+    backend: str | None = None,
+    inline: bool = False,
+    compiler_options: Mapping[str, Any] | None = None,
 ) -> Callable[[Callable[..., Any]], JitFunction]: ...
 
 
@@ -578,6 +646,13 @@ def jit(
     donate_argnums: int | Iterable[int] | None = None,
     donate_argnames: str | Iterable[str] | None = None,
     name: str | None = None,
+    in_shardings: Any = None,
+    out_shardings: Any = None,
+    keep_unused: bool = False,
+    device: jax.Device | None = None,
+    backend: str | None = None,
+    inline: bool = False,
+    compiler_options: Mapping[str, Any] | None = None,
 ) -> JitFunction: ...
 
 
@@ -594,6 +669,13 @@ def jit(
     donate_argnums: int | Iterable[int] | None = None,
     donate_argnames: str | Iterable[str] | None = None,
     name: str | None = None,
+    in_shardings: Any = None,
+    out_shardings: Any = None,
+    keep_unused: bool = False,
+    device: jax.Device | None = None,
+    backend: str | None = None,
+    inline: bool = False,
+    compiler_options: Mapping[str, Any] | None = None,
 ) -> JitFunction | Callable[[Callable[..., Any]], JitFunction]:
     """`fun`, compiled once and run at every shape. A decorator, or called with the function.
 
@@ -620,7 +702,14 @@ def jit(
         nothing is donated. An array that numpy or DLPack looks at is left as it is.
     static_argnums, static_argnames: arguments that are part of the program, hashed; as in
     `jax.jit`. name: for messages and `as_text`; by default the function's.
+    in_shardings, out_shardings, device, backend: as in `jax.jit`, but only the first CPU device;
+        another raises UnsupportedError.
+    keep_unused, inline, compiler_options: taken for the sake of `jax.jit`'s users. Every argument
+        is kept, calls in outer programs are never inlined, and options of XLA are not read.
     """
+    _refuse_placement(device, backend, in_shardings, out_shardings)
+    if compiler_options:
+        _log.warning("shlo_disc.jit does not read compiler_options: they are XLA's")
     options: dict[str, Any] = {
         "shapes": shapes,
         "constraints": constraints,
@@ -635,3 +724,18 @@ def jit(
     if fun is None:
         return lambda function: JitFunction(function, **options)
     return JitFunction(fun, **options)
+
+
+def _refuse_placement(device: Any, backend: str | None, *shardings: Any) -> None:
+    """Raise UnsupportedError for a place that is not the first CPU device."""
+    home = jax.local_devices(backend="cpu")[0]
+    places = [device, *jax.tree.leaves(shardings, is_leaf=lambda s: hasattr(s, "device_set"))]
+    for place in places:
+        found = getattr(place, "device_set", {place})
+        if place is not None and found != {home}:
+            raise UnsupportedError(
+                f"shlo_disc.jit runs on {home}, not on {place}; use jax.jit there, or shard_map "
+                "around the function"
+            )
+    if backend not in (None, "cpu"):
+        raise UnsupportedError(f"shlo_disc.jit runs on the CPU, not on {backend!r}")
