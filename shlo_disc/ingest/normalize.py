@@ -401,15 +401,31 @@ _IDENTITY_CALLS = frozenset({"Sharding", "annotate_device_placement", "MoveToHos
 
 
 def _drop_no_ops(module: ir.Module) -> None:
-    """Remove `optimization_barrier` (a fence in XLA's own pipeline) and XLA's annotations."""
+    """Remove XLA's annotations; barriers stay before single arrays that may be computed again.
+
+    They are fences of `jax.checkpoint` (see `passes/drop_barriers.py`). Of several operands each
+    gets one of its own: what is invariant in a loop can leave the loop without the others.
+    """
     for op in ops_of(module, "stablehlo.optimization_barrier"):
-        replace(op, *op.operands)
+        with at(op):
+            replace(op, *(_behind_barrier(value) for value in op.operands))
     for op in ops_of(module, "stablehlo.custom_call"):
         target = ir.StringAttr(op.attributes["call_target_name"]).value
         if target in _IDENTITY_CALLS and [v.type for v in op.operands] == [
             v.type for v in op.results
         ]:
             replace(op, *op.operands)
+
+
+def _behind_barrier(value: ir.Value) -> ir.Value:
+    """The value behind a barrier; a number or size itself, which must stay in sight."""
+    type_ = ir.RankedTensorType(value.type)
+    if type_.rank == 0 or isinstance(type_.element_type, ir.IntegerType):
+        return value
+    barrier = ir.Operation.create(
+        "stablehlo.optimization_barrier", results=[value.type], operands=[value]
+    )
+    return barrier.results[0]
 
 
 def _forget_hints(module: ir.Module) -> set[str]:

@@ -1,11 +1,11 @@
 """Take Shardy out of MLIR text: it says where arrays lie, not what is computed.
 
     sdy.mesh @mesh = <["x"=4]>                            ==>  (nothing)
-    %2 = sdy.sharding_constraint %1 <@mesh, [...]> : T    ==>  %2 = stablehlo.optimization_barrier %1 : T
+    %2 = sdy.sharding_constraint %1 <@mesh, [...]> : T    ==>  %2 = "stablehlo.custom_call"(%1) {call_target_name = "Sharding"} : (T) -> T
     {sdy.sharding = #sdy.sharding<@mesh, [...]>}          ==>  {sdy.sharding = unit}
 
 Text, because no bindings at hand know the `sdy` dialect, so that such a module cannot be parsed. Later
-steps drop the barriers and the attributes.
+steps drop these calls and the attributes.
 """  # noqa: E501 - the example
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["without_shardy"]
 _MESH = re.compile(r"^\s*sdy\.mesh @.*$", re.MULTILINE)
 _CONSTRAINT = re.compile(
     r"^(\s*%[\w.]+ = )sdy\.(?:sharding_constraint|reshard|propagation_barrier) (%[\w.#]+).*?"
-    r"( : tensor<.*)$",
+    r" : (tensor<[^>]*>)(.*)$",
     re.MULTILINE,
 )
 _ATTRIBUTE = re.compile(r"#sdy\.\w+(?=<)")
@@ -36,7 +36,9 @@ def without_shardy(text: str) -> str:
     if "sdy." not in text:
         return text
     text = _without_attributes(_MESH.sub("", text))
-    text = _CONSTRAINT.sub(r"\1stablehlo.optimization_barrier \2\3", text)
+    text = _CONSTRAINT.sub(
+        r'\1"stablehlo.custom_call"(\2) {call_target_name = "Sharding"} : (\3) -> \3\4', text
+    )
     found = _OTHER.search(text)
     if found is not None:
         line = text.count("\n", 0, found.start()) + 1

@@ -21,6 +21,7 @@ from shlo_disc.passes import (  # noqa: F401 - imported for their registration
     simplify_algebra,
 )
 from shlo_disc.passes.base import Pass, named, register, registry
+from shlo_disc.passes.drop_barriers import DropBarriers
 from shlo_disc.passes.pipeline import CLEANUP
 from shlo_disc.passes.plan_buffers import PlanBuffers
 from shlo_disc.passes.plan_fusion import PlanFusion
@@ -31,6 +32,7 @@ from shlo_disc.passes.stack_results import StackResults
 __all__ = ["PLANNING", "pipeline_of", "registry"]
 
 PLANNING: tuple[Pass, ...] = (
+    DropBarriers(),  # after the last cse, which would undo it; the planner need not know them
     SinkConstants(),  # after the last cse, which would undo it; before bodies move into kernels
     SinkViews(),  # likewise
     StackResults(),  # after all that rebuilds loops

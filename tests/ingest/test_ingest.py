@@ -197,13 +197,14 @@ def test_kept_chlo_ops_stay_beside_expanded_ones(form):
     assert int(ir.IntegerAttr(top_k.attributes["k"]).value) == 2
 
 
-def test_barriers_and_annotations_go():
+def test_barriers_stay_before_arrays_of_floats_one_for_each():
     def f(x):
-        y, z = jax.lax.optimization_barrier((x, x + 1))
-        return y * z
+        y, z, n = jax.lax.optimization_barrier((x, x + 1, jnp.arange(4)))
+        return y * z + n
 
-    _, names = normal(export.export(jax.jit(f))(spec(4)))
-    assert "stablehlo.optimization_barrier" not in names
+    module, _ = normal(export.export(jax.jit(f))(spec(4)))
+    barriers = ops_of(module, "stablehlo.optimization_barrier")
+    assert [len(op.operands) for op in barriers] == [1, 1]
 
 
 def test_control_flow_keeps_its_regions_and_calls_inside_are_inlined():

@@ -1,0 +1,37 @@
+"""drop-barriers: what is computed again for less memory is known by now to be computed again.
+
+    %b = optimization_barrier %x
+    %y = sine %b                     ==>    %y = sine %x
+
+Why     `jax.checkpoint` computes values again in a derivative. A barrier before them keeps `cse`
+        from taking those of the forward part, which would then stay in memory.
+Needs   `cse` done: it would undo this.   Keeps   every result.
+Cost    O(ops).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from shlo_disc.mlir import ir, ops_of, replace
+from shlo_disc.passes.base import Pass, register
+
+__all__ = ["DropBarriers"]
+
+
+@dataclass(frozen=True)
+class DropBarriers(Pass):
+    """See the module."""
+
+    name: ClassVar[str] = "drop-barriers"
+
+    def run(self, module: ir.Module) -> int:
+        """Rewrite `module`; the number of barriers."""
+        barriers = ops_of(module, "stablehlo.optimization_barrier")
+        for op in barriers:
+            replace(op, *op.operands)
+        return len(barriers)
+
+
+register(DropBarriers())
