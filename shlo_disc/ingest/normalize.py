@@ -418,9 +418,10 @@ def _drop_no_ops(module: ir.Module) -> None:
 
 
 def _behind_barrier(value: ir.Value) -> ir.Value:
-    """The value behind a barrier; a number or size itself, which must stay in sight."""
+    """The value behind a barrier; what may be a size itself, which must stay in sight."""
     type_ = ir.RankedTensorType(value.type)
-    if type_.rank == 0 or isinstance(type_.element_type, ir.IntegerType):
+    element = type_.element_type
+    if type_.rank == 0 or (type_.rank == 1 and getattr(element, "is_signless", False)):
         return value
     barrier = ir.Operation.create(
         "stablehlo.optimization_barrier", results=[value.type], operands=[value]

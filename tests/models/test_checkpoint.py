@@ -20,7 +20,7 @@ def chain(w, x, again):
         return jnp.tanh(jnp.exp(jnp.sin(h @ v)))
 
     step = jax.checkpoint(block) if again else block
-    for k in range(12):
+    for k in range(6):
         x = step(x, w[k])
     return x.sum()
 
@@ -35,7 +35,7 @@ def recurrent(w, x, again):
 
 
 CASES = {
-    "chain": (chain, lambda n: (F(12, 16, 16) / 4, F(n, 16)), (512, 3)),
+    "chain": (chain, lambda n: (F(6, 16, 16) / 4, F(n, 16)), (512, 3)),
     "recurrent": (recurrent, lambda n: (F(2, 16, 16) / 4, F(n, 4, 16)), (64, 5)),
 }
 
@@ -60,7 +60,7 @@ def test_a_derived_program_saves_memory_too():
     sizes = {}
     for again in (False, True):
         f = shlo_disc.jit(functools.partial(chain, again=again))
-        w, x = F(12, 16, 16) / 4, F(256, 16)
+        w, x = F(6, 16, 16) / 4, F(256, 16)
         kept = jax.linearize(f, w, x)[1]
         sizes[again] = sum(leaf.nbytes for leaf in jax.tree.leaves(kept))
     assert sizes[True] < 0.5 * sizes[False]

@@ -10,7 +10,7 @@ import pytest
 import shlo_disc
 
 
-@pytest.mark.parametrize("count", [20, 64, 200])
+@pytest.mark.parametrize("count", [20, 64, pytest.param(200, marks=pytest.mark.slow)])
 def test_many_small_arrays_one_by_one(count):
     f = shlo_disc.jit(lambda p: jax.tree.map(lambda x: x + 1.0, p))
     arrays = {f"w{k}": jnp.full((4, 3), float(k)) for k in range(count)}

@@ -23,7 +23,7 @@ def run(seed, flavour):
         pytest.fail(report(seed, found, error), pytrace=False)
 
 
-@pytest.mark.parametrize("seed", [3, 7, 11])
+@pytest.mark.parametrize("seed", [3, 7])
 def test_a_sample(seed):
     run(seed, "jax")
 
