@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from shlo_disc.errors import (
     DeletedArrayError,
+    DeviceError,
     InternalError,
     InvalidModuleError,
     NumberRangeError,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CacheInfo",
     "DeletedArrayError",
+    "DeviceError",
     "Executable",
     "InternalError",
     "InvalidModuleError",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 __all__ = [
     "DeletedArrayError",
+    "DeviceError",
     "InternalError",
     "InvalidModuleError",
     "NumberRangeError",
@@ -39,6 +40,10 @@ class DeletedArrayError(ShloDiscError, RuntimeError, ValueError):
     """An argument's memory was given up: by `delete()` (RuntimeError in JAX) or by an earlier call
     that it was donated to (ValueError in JAX).
     """
+
+
+class DeviceError(ShloDiscError, ValueError, TypeError):
+    """An argument lies on a device, or on several, where the program does not run."""
 
 
 class NumberRangeError(ShloDiscError, OverflowError):

@@ -17,6 +17,7 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.program import ShapeProgram
 from shlo_disc.errors import (
     DeletedArrayError,
+    DeviceError,
     NumberRangeError,
     ShapeMismatchError,
     UnsupportedError,
@@ -32,7 +33,11 @@ from shlo_disc.report.render import render
 
 __all__ = ["ArraySpec", "Executable", "MarkedCall", "Signature"]
 
-_CLASSES: dict[str, type[Exception]] = {"deleted": DeletedArrayError, "value": NumberRangeError}
+_CLASSES: dict[str, type[Exception]] = {
+    "deleted": DeletedArrayError,
+    "device": DeviceError,
+    "value": NumberRangeError,
+}
 """The error of each kind of `ral.ArgumentError`; of others it is TypeError."""
 
 _DTYPES: dict[str, np.dtype[Any]] = {

@@ -158,11 +158,14 @@ class JitFunction(ral.Dispatcher):
         donate_argnums: int | Iterable[int] | None = None,
         donate_argnames: str | Iterable[str] | None = None,
         name: str | None = None,
+        on_unsupported: str = "error",
     ) -> None:
         if not callable(function):
             raise TypeError(f"shlo_disc.jit needs a function, got {function!r}")
         if dynamic not in (True, False, "auto", "checked"):
             raise ValueError(f"dynamic must be 'auto', 'checked', True or False, got {dynamic!r}")
+        if on_unsupported not in ("error", "xla"):
+            raise ValueError(f"on_unsupported must be 'error' or 'xla', got {on_unsupported!r}")
         constraints = [constraints] if isinstance(constraints, str) else list(constraints)
         self._given: dict[str, Any] = {
             "shapes": shapes,
@@ -174,6 +177,7 @@ class JitFunction(ral.Dispatcher):
             "donate_argnums": donate_argnums,
             "donate_argnames": donate_argnames,
             "name": name,
+            "on_unsupported": on_unsupported,
         }
         if constraints and shapes is None:
             raise ValueError("constraints need shapes, which give the sizes their names")
@@ -218,6 +222,9 @@ class JitFunction(ral.Dispatcher):
         self._lock = threading.RLock()
         self._entries: dict[tuple[Any, ...], _Entry] = {}
         self._families: dict[tuple[Any, ...], Family] = {}
+        self._may_use_xla = on_unsupported == "xla"
+        self._families_of_xla: set[tuple[Any, ...]] = set()
+        """Those of calls that XLA runs, because we cannot compile them."""
         self._fallbacks: dict[str, None] = {}
         """What XLA runs in place of a program of ours, and why."""
         self._hits = 0
@@ -311,10 +318,14 @@ class JitFunction(ral.Dispatcher):
         """
         if any(isinstance(value, jax.core.Tracer) for value in call.values):
             return self._in_a_trace(call)
+        if call.family in self._families_of_xla:
+            return self._options.jitted(*call.args, **call.kwargs)
         try:
             version, executable, known = self._ready_version(call)
         except PartOfOuterError as why:
             return self._part_of_outer(call, why)
+        except UnsupportedError as why:
+            return self._by_xla(call, why)
         entry = _Entry(version, executable, call)
         try:
             results = entry.run(call.values)
@@ -364,10 +375,14 @@ class JitFunction(ral.Dispatcher):
             return family.find(call) or family.new(call)
 
     def _in_a_trace(self, call: Call) -> Any:
+        if call.family in self._families_of_xla:
+            return self._options.jitted(*call.args, **call.kwargs)
         try:
             return self._traced_call(call)
         except PartOfOuterError as why:
             return self._part_of_outer(call, why)
+        except UnsupportedError as why:
+            return self._by_xla(call, why)
 
     def _traced_call(self, call: Call) -> Any:
         """Inside a transformation of JAX: one equation that calls the compiled program."""
@@ -376,7 +391,8 @@ class JitFunction(ral.Dispatcher):
         ):
             # Part of another program with symbolic sizes, which is compiled as a whole.
             return self._options.jitted(*call.args, **call.kwargs)
-        version = self._version(call)
+        # Where XLA may run the call, it has to be known now whether we can compile it.
+        version = self._ready_version(call)[0] if self._may_use_xla else self._version(call)
         values = version.pattern.solve(call.shapes)
         assert values is not None, (version, call.shapes)
         raw = [
@@ -394,11 +410,25 @@ class JitFunction(ral.Dispatcher):
 
         It is told once, and listed by :meth:`explain`.
         """
-        text = f"runs as a part of the program around it, which XLA compiles: {why}"
+        self._tell(f"runs as a part of the program around it, which XLA compiles: {why}")
+        return self._options.jitted(*call.args, **call.kwargs)
+
+    def _by_xla(self, call: Call, why: UnsupportedError) -> Any:
+        """The call as `jax.jit` makes it, where `on_unsupported` allows that; told like the others.
+
+        Raises `why` where it does not.
+        """
+        if not self._may_use_xla:
+            raise why
+        self._families_of_xla.add(call.family)
+        self._families.pop(call.family, None)
+        self._tell(f"runs as jax.jit runs it, once compiled for every shape: {why}")
+        return self._options.jitted(*call.args, **call.kwargs)
+
+    def _tell(self, text: str) -> None:
         if text not in self._fallbacks:
             self._fallbacks[text] = None
             _log.warning("%s %s", self._options.name, text)
-        return self._options.jitted(*call.args, **call.kwargs)
 
     # -- looking inside -------------------------------------------------------------------------
 
@@ -547,6 +577,7 @@ class JitFunction(ral.Dispatcher):
         with self._lock:
             self._forget_entries()
             self._families.clear()
+            self._families_of_xla.clear()
             self._hits = self._compiler.count = 0
 
     clear_cache = cache_clear
@@ -622,6 +653,7 @@ def jit(
     donate_argnums: int | Iterable[int] | None = None,
     donate_argnames: str | Iterable[str] | None = None,
     name: str | None = None,
+    on_unsupported: str = "error",
     in_shardings: Any = None,
     out_shardings: Any = None,
     keep_unused: bool = False,
@@ -646,6 +678,7 @@ def jit(
     donate_argnums: int | Iterable[int] | None = None,
     donate_argnames: str | Iterable[str] | None = None,
     name: str | None = None,
+    on_unsupported: str = "error",
     in_shardings: Any = None,
     out_shardings: Any = None,
     keep_unused: bool = False,
@@ -669,6 +702,7 @@ def jit(
     donate_argnums: int | Iterable[int] | None = None,
     donate_argnames: str | Iterable[str] | None = None,
     name: str | None = None,
+    on_unsupported: str = "error",
     in_shardings: Any = None,
     out_shardings: Any = None,
     keep_unused: bool = False,
@@ -702,6 +736,9 @@ def jit(
         nothing is donated. An array that numpy or DLPack looks at is left as it is.
     static_argnums, static_argnames: arguments that are part of the program, hashed; as in
     `jax.jit`. name: for messages and `as_text`; by default the function's.
+    on_unsupported: "error" raises UnsupportedError for a function with an operation, type or effect
+        that is not compiled; "xla" runs it as `jax.jit` does, logs that once, and `explain()` tells
+        it. A derivative or batch that is not compiled raises all the same.
     in_shardings, out_shardings, device, backend: as in `jax.jit`, but only the first CPU device;
         another raises UnsupportedError.
     keep_unused, inline, compiler_options: taken for the sake of `jax.jit`'s users. Every argument
@@ -720,6 +757,7 @@ def jit(
         "donate_argnums": donate_argnums,
         "donate_argnames": donate_argnames,
         "name": name,
+        "on_unsupported": on_unsupported,
     }
     if fun is None:
         return lambda function: JitFunction(function, **options)

@@ -688,6 +688,11 @@ class PartOfOuterError(UnsupportedError):
 
 def _refuse(name: str, jaxpr: Any, arguments: int) -> None:
     """Raise UnsupportedError for what can be traced but not compiled on its own."""
+    kinds = {type(effect).__name__ for effect in jaxpr.effects}
+    if kinds & {"ReadEffect", "WriteEffect", "AccumEffect"}:
+        raise UnsupportedError(
+            f"{name} reads or writes a jax.Ref; pass its value as an argument and return the next"
+        )
     if len(jaxpr.in_avals) != arguments:
         raise PartOfOuterError(
             f"{name} reads a value that an outer transformation of JAX is tracing (a variable of "

@@ -1,0 +1,85 @@
+"""`on_unsupported`: what is not compiled is an error, or runs as under `jax.jit`, which is told."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import shlo_disc
+
+REAL = True
+
+X = np.linspace(1, 2, 6, dtype=np.float32)
+
+
+def printing(x):
+    jax.debug.print("sum {}", x.sum())
+    return x * 2
+
+
+def by_python(x):
+    return jax.pure_callback(np.sin, jax.ShapeDtypeStruct(x.shape, x.dtype), x) + 1
+
+
+def spectrum(x):
+    return jnp.abs(jnp.fft.rfft(x))
+
+
+def solution(x):
+    return jnp.linalg.solve(jnp.outer(x, x) + jnp.eye(x.shape[0]), x)
+
+
+PROGRAMS = [printing, by_python, spectrum, solution]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_xla_runs_what_is_not_compiled(program, caplog):
+    f = shlo_disc.jit(program, on_unsupported="xla")
+    for x in (X, X[:4], X):
+        np.testing.assert_allclose(f(x), jax.jit(program)(x), rtol=1e-5)
+    np.testing.assert_allclose(jax.jit(lambda x: f(x) + 1)(X), program(X) + 1, rtol=1e-5)
+    (told,) = caplog.messages
+    assert told.startswith(f"{program.__name__} runs as jax.jit runs it")
+    assert told in f.explain()
+    assert f.cache_info().misses == 0
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_by_default_it_is_an_error(program):
+    with pytest.raises(shlo_disc.UnsupportedError):
+        shlo_disc.jit(program)(X)
+
+
+def test_derivatives_and_batches_of_what_xla_runs():
+    f = shlo_disc.jit(lambda x: spectrum(x).sum(), on_unsupported="xla")
+    expected = jax.grad(lambda x: spectrum(x).sum())(X)
+    np.testing.assert_allclose(jax.grad(f)(X), expected, rtol=1e-4)
+    np.testing.assert_allclose(jax.vmap(f)(np.stack([X, X]))[0], spectrum(X).sum(), rtol=1e-5)
+
+
+def test_what_is_compiled_is_ours():
+    f = shlo_disc.jit(lambda x: x * 2, on_unsupported="xla")
+    np.testing.assert_array_equal(f(X), X * 2)
+    assert f.cache_info().misses == 1
+    assert "jax.jit" not in f.explain()
+
+
+def test_a_reference():
+    state = jax.new_ref(jnp.zeros(6))
+
+    def count(x):
+        state[...] += x
+        return state[...] * 2
+
+    with pytest.raises(shlo_disc.UnsupportedError, match=r"jax\.Ref"):
+        shlo_disc.jit(count)(X)
+    f = shlo_disc.jit(count, on_unsupported="xla")
+    for k in (1, 2):
+        np.testing.assert_allclose(f(X), X * 2 * k)
+
+
+def test_a_bad_value():
+    with pytest.raises(ValueError, match="on_unsupported"):
+        shlo_disc.jit(lambda x: x, on_unsupported="ignore")
