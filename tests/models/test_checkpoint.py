@@ -53,7 +53,7 @@ def test_less_memory_and_the_same_gradients(name):
         assert f.cache_info().misses == 1
         memory = f.lower(*make(sizes[0])).compile().memory_analysis()
         temporary.append(memory["temp_size_in_bytes"])
-    assert temporary[1] <= 0.7 * temporary[0], temporary
+    assert temporary[1] <= 0.75 * temporary[0], temporary
 
 
 def test_a_derived_program_saves_memory_too():
