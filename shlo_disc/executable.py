@@ -33,9 +33,12 @@ from shlo_disc.report.render import render
 
 __all__ = ["ArraySpec", "Executable", "MarkedCall", "Signature"]
 
-_CLASSES: dict[str, type[Exception]] = {
+_CLASSES: dict[str, Callable[[str], Exception]] = {
     "deleted": DeletedArrayError,
     "device": DeviceError,
+    "donated": donated_twice,
+    "rank": ShapeMismatchError,
+    "size": ShapeMismatchError,
     "value": NumberRangeError,
 }
 """The error of each kind of `ral.ArgumentError`; of others it is TypeError."""
@@ -220,12 +223,7 @@ class Executable:
         except ral.ArgumentError as error:
             index, kind, what = error.args
             where = f"argument {index} ({self.program.names[index]!r}): " if index >= 0 else ""
-            if kind in ("rank", "size"):
-                raise ShapeMismatchError(f"{self.name}: {where}{what}") from None
-            text = f"{self.name}: {where}{what}"
-            if kind == "donated":
-                raise donated_twice(text) from None
-            raise _CLASSES.get(kind, TypeError)(text) from None
+            raise _CLASSES.get(kind, TypeError)(f"{self.name}: {where}{what}") from None
 
     @property
     def fingerprint(self) -> int:

@@ -60,18 +60,21 @@ def _to_dynamic_slice(original: Callable[..., Any], indexer: Any, **named: Any) 
     return found._replace(rev_axes=[*found.rev_axes, *reversed_axes])
 
 
+def _check_negative(size: Any, index: Any) -> None:
+    """:func:`check_fits` for the size that JAX adds to signed places below zero."""
+    if not jnp.issubdtype(lax.dtype(index), np.unsignedinteger):
+        check_fits(size, lax.dtype(index))
+
+
 def _normalize_indices(original: Callable[..., Any], indexer: Any) -> Any:
     for part in indexer.indices:
         if part.typ.name == "ARRAY":
-            dtype = lax.dtype(part.index)
-            if not jnp.issubdtype(dtype, np.unsignedinteger):
-                check_fits(indexer.shape[part.consumed_axes[0]], dtype)
+            _check_negative(indexer.shape[part.consumed_axes[0]], part.index)
     return original(indexer)
 
 
 def _normalize_index(original: Callable[..., Any], index: Any, axis_size: Any) -> Any:
-    if not jnp.issubdtype(lax.dtype(index), np.unsignedinteger):
-        check_fits(axis_size, lax.dtype(index))
+    _check_negative(axis_size, index)
     return original(index, axis_size)
 
 

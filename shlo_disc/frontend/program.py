@@ -211,20 +211,14 @@ class Program:
         Raises UnsupportedError where JAX derives another one from constant sizes, and where the
         user wants sizes to stay symbols.
         """
-        names = frozenset(self.symbols)
-        for program in (self, *self._siblings):
-            if not program.symbols and program._fits(dict(sizes)):
-                return program
+        self._need("numbers", frozenset(self.symbols))
         try:
-            program = self._anew(sizes, names)
+            return self._found("numbers", sizes, lambda *_: None)[0]
         except (_OtherFormError, jax.errors.InconclusiveDimensionOperation) as error:
             raise UnsupportedError(
                 f"{self.name} cannot be looked into by checkify ({error}); call checkify inside "
                 "shlo_disc.jit"
             ) from error
-        with self._lock:
-            self._siblings.append(program)
-        return program
 
     # -- derived programs -----------------------------------------------------------------------
 
@@ -262,6 +256,11 @@ class Program:
             raise
         except Exception as error:
             return self._with_constants(key, sizes, make, more, program, error)
+
+    def _need(self, key: Any, names: frozenset[str]) -> None:
+        """Let these symbols be constants from now on in what is derived as `key`."""
+        with self._lock:
+            self._needs[key] = self._needs.get(key, frozenset()) | names
 
     def _anew(self, sizes: Sizes, constants: frozenset[str]) -> Program:
         """The program at these sizes, with these and its own constants as numbers."""
@@ -334,7 +333,7 @@ class Program:
         with self._lock:
             if fresh is not program:
                 self._siblings.append(fresh)
-            self._needs[key] = self._needs.get(key, frozenset()) | constants
+            self._need(key, constants)
             self._reasons += [
                 Question(
                     Expr.symbol(name),
@@ -484,9 +483,7 @@ class Program:
             )
 
         key = "batched", axes
-        with self._lock:
-            if symbol in constants:
-                self._needs[key] = self._needs.get(key, frozenset()) | {symbol}
+        self._need(key, constants & {symbol})
         return self._memo(key, (*sizes, (symbol, count)), make, (symbol,)), symbol
 
     def __repr__(self) -> str:
