@@ -318,14 +318,10 @@ class JitFunction(ral.Dispatcher):
         """
         if any(isinstance(value, jax.core.Tracer) for value in call.values):
             return self._in_a_trace(call)
-        if call.family in self._families_of_xla:
-            return self._options.jitted(*call.args, **call.kwargs)
-        try:
-            version, executable, known = self._ready_version(call)
-        except PartOfOuterError as why:
-            return self._part_of_outer(call, why)
-        except UnsupportedError as why:
-            return self._by_xla(call, why)
+        return self._or_by_jax(call, lambda: self._first_call(key, call, fast))
+
+    def _first_call(self, key: tuple[Any, ...], call: Call, fast: bool) -> Any:
+        version, executable, known = self._ready_version(call)
         entry = _Entry(version, executable, call)
         try:
             results = entry.run(call.values)
@@ -375,14 +371,7 @@ class JitFunction(ral.Dispatcher):
             return family.find(call) or family.new(call)
 
     def _in_a_trace(self, call: Call) -> Any:
-        if call.family in self._families_of_xla:
-            return self._options.jitted(*call.args, **call.kwargs)
-        try:
-            return self._traced_call(call)
-        except PartOfOuterError as why:
-            return self._part_of_outer(call, why)
-        except UnsupportedError as why:
-            return self._by_xla(call, why)
+        return self._or_by_jax(call, lambda: self._traced_call(call))
 
     def _traced_call(self, call: Call) -> Any:
         """Inside a transformation of JAX: one equation that calls the compiled program."""
@@ -405,36 +394,46 @@ class JitFunction(ral.Dispatcher):
             results[index] = jax.random.wrap_key_data(results[index], impl=implementation)
         return jax.tree.unflatten(version.out_tree(call.shapes), results)
 
-    def _part_of_outer(self, call: Call, why: PartOfOuterError) -> Any:
-        """The call as `jax.jit` makes it, for a function that is a part of the program around it.
+    def _or_by_jax(self, call: Call, run: Callable[[], Any]) -> Any:
+        """`run()`, or the call as `jax.jit` makes it; that is told once, and by :meth:`explain`.
 
-        It is told once, and listed by :meth:`explain`.
+        JAX runs a function that is a part of the program around it, and where `on_unsupported`
+        allows that, one that we cannot compile; else UnsupportedError is raised.
         """
-        self._tell(f"runs as a part of the program around it, which XLA compiles: {why}")
-        return self._options.jitted(*call.args, **call.kwargs)
+        if call.family not in self._families_of_xla:
+            try:
+                return run()
+            except PartOfOuterError as why:
+                text = f"runs as a part of the program around it, which XLA compiles: {why}"
+            except UnsupportedError as why:
+                if not self._may_use_xla:
+                    raise
+                self._families_of_xla.add(call.family)
+                self._families.pop(call.family, None)
+                text = f"runs as jax.jit runs it, once compiled for every shape: {why}"
+            if text not in self._fallbacks:
+                self._fallbacks[text] = None
+                _log.warning("%s %s", self._options.name, text)
+        return self._as_jax(*call.args, **call.kwargs)
 
-    def _by_xla(self, call: Call, why: UnsupportedError) -> Any:
-        """The call as `jax.jit` makes it, where `on_unsupported` allows that; told like the others.
-
-        Raises `why` where it does not.
-        """
-        if not self._may_use_xla:
-            raise why
-        self._families_of_xla.add(call.family)
-        self._families.pop(call.family, None)
-        self._tell(f"runs as jax.jit runs it, once compiled for every shape: {why}")
-        return self._options.jitted(*call.args, **call.kwargs)
-
-    def _tell(self, text: str) -> None:
-        if text not in self._fallbacks:
-            self._fallbacks[text] = None
-            _log.warning("%s %s", self._options.name, text)
+    @functools.cached_property
+    def _as_jax(self) -> Any:
+        """`jax.jit` of the function with its static and donated arguments."""
+        options = self._options
+        return jax.jit(
+            options.function,
+            static_argnums=self._static_nums or None,
+            static_argnames=self._static_names or None,
+            donate_argnums=tuple(options.donate_nums) or None,
+            donate_argnames=tuple(options.donate_names) or None,
+            keep_unused=True,
+        )
 
     # -- looking inside -------------------------------------------------------------------------
 
     def trace(self, *args: Any, **kwargs: Any) -> Traced:
         """The function traced with these arguments (arrays or `jax.ShapeDtypeStruct`s)."""
-        traced = self._described_by_jax(args, kwargs)
+        traced = self._as_jax.trace(*args, **kwargs)
         return Traced(lambda: traced, lambda: self.lower(*args, **kwargs))
 
     def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
@@ -457,8 +456,8 @@ class JitFunction(ral.Dispatcher):
             [abstract(leaf.shape, leaf.dtype, leaf.weak_type) for leaf in call.leaves]
         )
 
-        def trace() -> jax.stages.Traced:
-            return self._described_by_jax(*specs)
+        def trace() -> Any:
+            return self._as_jax.trace(*specs[0], **specs[1])
 
         def compiled() -> Compiled:
             return Compiled(
@@ -471,18 +470,6 @@ class JitFunction(ral.Dispatcher):
             )
 
         return Lowered(version.name, version.exported, version.pattern, compiled, trace)
-
-    def _described_by_jax(self, args: Any, kwargs: dict[str, Any]) -> jax.stages.Traced:
-        options = self._options
-        jitted = jax.jit(
-            options.function,
-            static_argnums=self._static_nums or None,
-            static_argnames=self._static_names or None,
-            donate_argnums=tuple(options.donate_nums) or None,
-            donate_argnames=tuple(options.donate_names) or None,
-            keep_unused=True,
-        )
-        return jitted.trace(*args, **kwargs)
 
     def _call_version(self, version: Version, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         positions, named, static = self._split(args, kwargs)

@@ -80,6 +80,16 @@ def test_a_reference():
         np.testing.assert_allclose(f(X), X * 2 * k)
 
 
+def test_donated_arguments_are_deleted():
+    def whole(x):
+        return jnp.abs(jnp.fft.fft(x))
+
+    f = shlo_disc.jit(whole, on_unsupported="xla", donate_argnums=0)
+    x = jnp.asarray(X)
+    np.testing.assert_allclose(f(x), whole(X), rtol=1e-5)
+    assert x.is_deleted()
+
+
 def test_a_bad_value():
     with pytest.raises(ValueError, match="on_unsupported"):
         shlo_disc.jit(lambda x: x, on_unsupported="ignore")
