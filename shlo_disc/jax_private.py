@@ -475,9 +475,10 @@ _traceback.register_exclusion(_HERE)
 
 def reshapes_of(jaxpr: Any) -> Iterator[tuple[list[str], list[str], str]]:
     """(operand sizes, result sizes, `model.py:7`) of every reshape of symbolic sizes, nested
-    too.
+    too; equal sizes are told once.
     """
     todo = [getattr(jaxpr, "jaxpr", jaxpr)]
+    seen: set[tuple[str, str]] = set()
     while todo:
         inner = todo.pop()
         for equation in inner.eqns:
@@ -485,5 +486,9 @@ def reshapes_of(jaxpr: Any) -> Iterator[tuple[list[str], list[str], str]]:
                 before = equation.invars[0].aval.shape
                 after = equation.outvars[0].aval.shape
                 if any(isinstance(size, DimExpr) for size in (*before, *after)):
-                    yield [*map(str, before)], [*map(str, after)], equation_line(equation)
+                    texts = [*map(str, before)], [*map(str, after)]
+                    key = ", ".join(texts[0]), ", ".join(texts[1])
+                    if key not in seen:
+                        seen.add(key)
+                        yield *texts, equation_line(equation)
             todo += list(_core.jaxprs_in_params(equation.params))

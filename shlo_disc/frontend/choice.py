@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import jax
 from jax import export
@@ -255,10 +257,14 @@ class Choice:
         ]
         methods.install()
         scope = SizeScope(constraints, self.hints)
+
+        @functools.cache  # a model has hundreds of leaves and few sizes; parsing takes 0.1 ms
+        def size_of(size: Expr) -> Any:
+            return size.value if size.is_const else export.symbolic_shape(str(size), scope=scope)[0]
+
         found = []
         for leaf, shape in zip(self.leaves, self.dims, strict=True):
-            text = "(" + "".join(f"{size}, " for size in shape) + ")"
-            sizes = export.symbolic_shape(text, scope=scope)
+            sizes = tuple(map(size_of, shape))
             found.append(abstract(sizes, leaf.dtype, leaf.weak_type))
         return found, scope
 

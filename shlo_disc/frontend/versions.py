@@ -595,9 +595,9 @@ class Family:
                 # JAX shall not take inner traces of others, which have no marks.
                 with marking(), checking("symbols"):
                     jaxpr = options.jitted.trace(*args, **kwargs).jaxpr
-                _refuse(options.name, jaxpr, len(specs))
-                # JAX has kept the trace, so this only lowers it.
-                return export_whole(options.jitted, args, kwargs), jaxpr
+                    _refuse(options.name, jaxpr, len(specs))
+                    # JAX has kept the trace under this context, so this only lowers it.
+                    return export_whole(options.jitted, args, kwargs), jaxpr
             except NotImplementedError as error:
                 if "host_callbacks" not in str(error):
                     raise

@@ -215,6 +215,21 @@ def test_lowering_does_not_compile_and_calls_share(standin):
     assert f.cache_info().misses == 1
 
 
+def test_a_compilation_runs_the_function_twice():
+    """Once with symbols, and once at the call's sizes for the comparison."""
+    runs = []
+
+    @shlo_disc.jit
+    def f(x, w):
+        runs.append(isinstance(x.shape[0], int))
+        return jnp.tanh(x @ w).sum(0)
+
+    for rows in (3, 7, 1):
+        f(ones(rows, 4), ones(4, 5))
+    assert runs == [False, True]
+    assert f.cache_info().misses == 1
+
+
 def test_compiled_refuses_what_it_is_not_for():
     compiled = shlo_disc.jit(lambda x, y: x + y).lower(ones(3), ones(3)).compile()
     with pytest.raises(shlo_disc.ShapeMismatchError, match="argument y: dimension 0 is 4, but"):
