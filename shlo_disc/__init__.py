@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from shlo_disc.errors import (
     DeletedArrayError,
     DeviceError,
+    ForkError,
     InternalError,
     InvalidModuleError,
     NumberRangeError,
@@ -26,12 +27,14 @@ if TYPE_CHECKING:
     from shlo_disc.compile import compile
     from shlo_disc.executable import Executable
     from shlo_disc.frontend.jit import CacheInfo, JitFunction, jit
+    from shlo_disc.process import stats, trim
 
 __all__ = [
     "CacheInfo",
     "DeletedArrayError",
     "DeviceError",
     "Executable",
+    "ForkError",
     "InternalError",
     "InvalidModuleError",
     "JitFunction",
@@ -42,6 +45,8 @@ __all__ = [
     "__version__",
     "compile",
     "jit",
+    "stats",
+    "trim",
 ]
 
 __version__ = "0.1.0"
@@ -52,6 +57,8 @@ _LAZY = {
     "JitFunction": "shlo_disc.frontend.jit",
     "compile": "shlo_disc.compile",
     "jit": "shlo_disc.frontend.jit",
+    "stats": "shlo_disc.process",
+    "trim": "shlo_disc.process",
 }
 """Loaded when first used: the tools work on MLIR alone and start without JAX."""
 

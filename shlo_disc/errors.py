@@ -8,6 +8,7 @@ from __future__ import annotations
 __all__ = [
     "DeletedArrayError",
     "DeviceError",
+    "ForkError",
     "InternalError",
     "InvalidModuleError",
     "NumberRangeError",
@@ -44,6 +45,10 @@ class DeletedArrayError(ShloDiscError, RuntimeError, ValueError):
 
 class DeviceError(ShloDiscError, ValueError, TypeError):
     """An argument lies on a device, or on several, where the program does not run."""
+
+
+class ForkError(ShloDiscError, RuntimeError):
+    """A function needs a compilation in a process that was forked after JAX had compiled."""
 
 
 class NumberRangeError(ShloDiscError, OverflowError):

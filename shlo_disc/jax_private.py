@@ -70,6 +70,8 @@ from jax._src.lib.mlir.dialects import chlo as _chlo
 from jax._src.lib.mlir.dialects import hlo as _hlo  # type: ignore[attr-defined]
 from jaxlib import _jax
 
+from shlo_disc.errors import ForkError
+
 __all__ = [
     "CACHE_TYPE",
     "JAX_TYPES",
@@ -365,8 +367,25 @@ _UNCHECKED = [
 ]
 
 
+_lowers_in: list[int] = []
+"""The process in which JAX first lowered for us: its threads for MLIR exist only there."""
+
+
 def export_whole(jitted: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """The `jax.export.Exported` of a call, for the CPU and for our ingest only."""
+    """The `jax.export.Exported` of a call, for the CPU and for our ingest only.
+
+    Raises ForkError in a child forked since the first one: JAX would wait for threads of its parent
+    for ever.
+    """
+    if not _lowers_in:
+        _lowers_in.append(os.getpid())
+    if _lowers_in[0] != os.getpid():
+        name = getattr(jitted, "__name__", "the function")
+        raise ForkError(
+            f"{name} needs a compilation in a forked process, where JAX's threads do not exist. "
+            "Call it with such arguments before the fork (or JitFunction.warmup), or "
+            "start the process by multiprocessing's 'spawn' or 'forkserver'"
+        )
     export = _export.export(
         jitted,
         platforms=["cpu"],

@@ -19,7 +19,7 @@ import jax
 import pytest
 
 import shlo_disc
-from shlo_disc.frontend.versions import DIFFERS
+from shlo_disc.frontend.tracing import DIFFERS
 
 __all__ = ["SHARE", "Job", "jobs", "pinned", "summary", "trace"]
 

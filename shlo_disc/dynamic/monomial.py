@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import functools
-import threading
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
+
+from shlo_disc import locks
 
 if TYPE_CHECKING:
     from shlo_disc.dynamic.expr import Expr
@@ -58,7 +59,7 @@ class Atom:
 
 
 _atoms: WeakValueDictionary[str, Atom] = WeakValueDictionary()
-_atoms_lock = threading.Lock()
+_atoms_lock = locks.lock()
 
 
 def intern(op: str, key: str, args: tuple[Expr, ...] = ()) -> Atom:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
-import threading
+import time
 import types
+import weakref
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
@@ -19,9 +20,11 @@ import jax
 import numpy as np
 from jax import export
 
-from shlo_disc import ral
+from shlo_disc import locks, ral
 from shlo_disc.errors import ShapeMismatchError, UnsupportedError
 from shlo_disc.frontend import generic
+from shlo_disc.frontend.call import Call, Options
+from shlo_disc.frontend.family import Family
 from shlo_disc.frontend.leaves import (
     Leaf,
     abstract,
@@ -29,18 +32,13 @@ from shlo_disc.frontend.leaves import (
     needs_no_conversion,
     positional_names,
 )
+from shlo_disc.frontend.nesting import is_nested
 from shlo_disc.frontend.primitive import call_program
 from shlo_disc.frontend.program import CompiledCall
 from shlo_disc.frontend.stages import Compiled, Lowered, Traced
 from shlo_disc.frontend.stated import parse_constraint, parse_likely
-from shlo_disc.frontend.versions import (
-    Call,
-    Family,
-    Options,
-    PartOfOuterError,
-    Version,
-    inlining,
-)
+from shlo_disc.frontend.tracing import PartOfOuterError
+from shlo_disc.frontend.versions import Version
 from shlo_disc.jax_private import (
     ArrayImpl,
     disable_jit,
@@ -54,7 +52,7 @@ from shlo_disc.report.render import render
 if TYPE_CHECKING:
     from shlo_disc.report.profile import Profile
 
-__all__ = ["CacheInfo", "JitFunction", "jit"]
+__all__ = ["CacheInfo", "JitFunction", "jit", "living"]
 
 _log = logging.getLogger("shlo_disc")
 
@@ -62,6 +60,16 @@ _MAX_ENTRIES = 4096
 """Shapes one function remembers; a forgotten one costs microseconds to test again."""
 
 _flatten = jax.tree_util.default_registry.flatten
+
+
+_living: weakref.WeakSet[JitFunction] = weakref.WeakSet()
+_living_lock = locks.lock()
+
+
+def living() -> list[JitFunction]:
+    """The functions of :func:`jit` that somebody still holds."""
+    with _living_lock:
+        return list(_living)
 
 
 class CacheInfo(NamedTuple):
@@ -91,7 +99,7 @@ class _Compiler:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = locks.lock()
         self.count = 0
 
     def __call__(self, exported: export.Exported, **options: Any) -> CompiledCall:
@@ -159,6 +167,7 @@ class JitFunction(ral.Dispatcher):
         donate_argnames: str | Iterable[str] | None = None,
         name: str | None = None,
         on_unsupported: str = "error",
+        background: bool = False,
     ) -> None:
         if not callable(function):
             raise TypeError(f"shlo_disc.jit needs a function, got {function!r}")
@@ -178,6 +187,7 @@ class JitFunction(ral.Dispatcher):
             "donate_argnames": donate_argnames,
             "name": name,
             "on_unsupported": on_unsupported,
+            "background": background,
         }
         if constraints and shapes is None:
             raise ValueError("constraints need shapes, which give the sizes their names")
@@ -219,7 +229,8 @@ class JitFunction(ral.Dispatcher):
             donate_nums=frozenset(nums),
             donate_names=frozenset(names),
         )
-        self._lock = threading.RLock()
+        self._lock = locks.lock()
+        """Of the tables of versions and calls; not held while anything is traced or compiled."""
         self._entries: dict[tuple[Any, ...], _Entry] = {}
         self._families: dict[tuple[Any, ...], Family] = {}
         self._may_use_xla = on_unsupported == "xla"
@@ -227,8 +238,11 @@ class JitFunction(ral.Dispatcher):
         """Those of calls that XLA runs, because we cannot compile them."""
         self._fallbacks: dict[str, None] = {}
         """What XLA runs in place of a program of ours, and why."""
+        self._background = background
         self._hits = 0
         """Calls that `calls` of no entry counts."""
+        with _living_lock:
+            _living.add(self)
 
     # -- calling --------------------------------------------------------------------------------
 
@@ -237,7 +251,7 @@ class JitFunction(ral.Dispatcher):
         if disable_jit.value:
             return self._options.function(*args, **kwargs)
         if is_staging():
-            return self._in_a_trace(Call(self._options, args, kwargs, *self._split(args, kwargs)))
+            return self._in_a_trace(self._describe(args, kwargs))
         call = self._call_with_static if self._has_static else self._call_without_static
         results = call(args, kwargs)
         if any(sought := numbers_sought()):
@@ -312,6 +326,9 @@ class JitFunction(ral.Dispatcher):
                 ) from None
         return positions, named, tuple(static)
 
+    def _describe(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+        return Call(self._options, args, kwargs, *self._split(args, kwargs))
+
     def _new_call(self, key: tuple[Any, ...], call: Call, fast: bool = False) -> Any:
         """A call of types and sizes that are new, or of tracers; `fast`: the dispatcher may run
         others like it.
@@ -321,74 +338,62 @@ class JitFunction(ral.Dispatcher):
         return self._or_by_jax(call, lambda: self._first_call(key, call, fast))
 
     def _first_call(self, key: tuple[Any, ...], call: Call, fast: bool) -> Any:
-        version, executable, known = self._ready_version(call)
+        start = time.perf_counter()
+        family = self._family(call)
+        found = family.find(call)
+        known = found is not None and found.is_compiled
+        if self._background and not known and family.version(call).compiles_meanwhile():
+            return self._as_jax(*call.args, **call.kwargs)
+        version, executable = family.ready(call)
         entry = _Entry(version, executable, call)
         try:
             results = entry.run(call.values)
         except ShapeMismatchError as error:
             # The compiled program knows of a condition that JAX did not tell us about.
-            with self._lock:
-                version = self._families[call.family].specialised(call, error)
+            version = family.specialised(call, error)
             entry, known = _Entry(version, version.executable, call), False
             results = entry.run(call.values)
-        if len(self._entries) + len(self._found()) >= _MAX_ENTRIES:
-            self._forget_entries()
-        self._entries[key] = entry
-        if fast and entry.native is not None:
-            self._add(call.args, call.kwargs, entry.native)
-            family = self._families.get(call.family)
-            if family is not None:  # the cache may have been cleared meanwhile
+        if not known:
+            seconds = time.perf_counter() - start
+            _log.info("%s: the first call took %.2f s", self._options.name, seconds)
+        with self._lock:
+            if self._families.get(call.family) is not family:
+                return results  # the cache was cleared meanwhile
+            if len(self._entries) + len(self._found()) >= _MAX_ENTRIES:
+                self._forget_entries()
+            self._entries[key] = entry
+            if fast and entry.native is not None:
+                self._add(call.args, call.kwargs, entry.native)
                 family.update_offers()
                 self._offer(call.args, call.kwargs, family.offers)
-        self._hits += known
+            self._hits += known
         return results
 
-    def _ready_version(self, call: Call) -> tuple[Version, CompiledCall, bool]:
-        """The version for a call, compiled, and whether it was so before."""
-        with self._lock:  # two threads that need the same version compile it once
-            family = self._family(call)
-            version = family.find(call)
-            if version is None:
-                version = family.new(call)
-            elif family.checked:
-                version = family.confirmed(call, version)
-            known = version.is_compiled
-            try:
-                return version, version.executable, known
-            except UnsupportedError as error:  # perhaps only with symbols
-                version = family.without_symbols(call, version, error)
-                return version, version.executable, False
-
     def _family(self, call: Call) -> Family:
-        family = self._families.get(call.family)
-        if family is None:
-            family = self._families[call.family] = Family(self._options)
-        return family
-
-    def _version(self, call: Call) -> Version:
         with self._lock:
-            family = self._family(call)
-            return family.find(call) or family.new(call)
+            family = self._families.get(call.family)
+            if family is None:
+                family = self._families[call.family] = Family(self._options)
+            return family
 
     def _in_a_trace(self, call: Call) -> Any:
         return self._or_by_jax(call, lambda: self._traced_call(call))
 
     def _traced_call(self, call: Call) -> Any:
         """Inside a transformation of JAX: one equation that calls the compiled program."""
-        if inlining() or any(
+        if is_nested() or any(
             export.is_symbolic_dim(size) for shape in call.shapes for size in shape
         ):
             # Part of another program with symbolic sizes, which is compiled as a whole.
             return self._options.jitted(*call.args, **call.kwargs)
         # Where XLA may run the call, it has to be known now whether we can compile it.
-        version = self._ready_version(call)[0] if self._may_use_xla else self._version(call)
-        values = version.pattern.solve(call.shapes)
-        assert values is not None, (version, call.shapes)
+        family = self._family(call)
+        version = family.ready(call)[0] if self._may_use_xla else family.version(call)
         raw = [
             jax.random.key_data(value) if leaf.is_key else jax.numpy.asarray(value)
             for value, leaf in zip(call.values, version.leaves, strict=True)
         ]
-        dims = tuple(zip(version.pattern.symbols, values, strict=True))
+        dims = tuple(version.pattern.values(call.shapes).items())
         results = list(call_program(raw, version.program, dims))
         for index, implementation in version.keys:
             results[index] = jax.random.wrap_key_data(results[index], impl=implementation)
@@ -445,12 +450,9 @@ class JitFunction(ral.Dispatcher):
 
         A version that fits is used; otherwise one is made, and calls will use it.
         """
-        positions, named, static = self._split(args, kwargs)
-        call = Call(self._options, args, kwargs, positions, named, static)
-        version = self._version(call)
-        values = version.pattern.solve(call.shapes)
-        assert values is not None, (version, call.shapes)
-        sizes = dict(zip(version.pattern.symbols, values, strict=True))
+        call = self._describe(args, kwargs)
+        version = self._family(call).version(call)
+        sizes = version.pattern.values(call.shapes)
         # Without the arrays, which need not stay alive.
         specs = call.blueprint().with_leaves(
             [abstract(leaf.shape, leaf.dtype, leaf.weak_type) for leaf in call.leaves]
@@ -472,8 +474,7 @@ class JitFunction(ral.Dispatcher):
         return Lowered(version.name, version.exported, version.pattern, compiled, trace)
 
     def _call_version(self, version: Version, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        positions, named, static = self._split(args, kwargs)
-        call = Call(self._options, args, kwargs, positions, named, static)
+        call = self._describe(args, kwargs)
         family = self._families.get(call.family)
         if family is None or version not in family.versions:
             raise TypeError(
@@ -483,6 +484,35 @@ class JitFunction(ral.Dispatcher):
         if broken is not None:
             raise ShapeMismatchError(f"{version.name}: {broken}")
         return _Entry(version, version.executable, call).run(call.values)
+
+    def warmup(self, *calls: tuple[Any, ...] | Mapping[str, Any]) -> None:
+        """Compile what these calls need, now; nothing runs.
+
+        A call is a tuple of positional arguments or a dict of keyword arguments; arrays may be
+        `jax.ShapeDtypeStruct`s. One compilation serves many sizes: a call for each kind of
+        arguments is enough, with sizes that differ from each other and from 1. Raises what the
+        calls would raise; with `background=True` a function is compiled here all the same.
+        """
+        for given in calls:
+            args, kwargs = ((), dict(given)) if isinstance(given, Mapping) else (given, {})
+            call = self._describe(args, kwargs)
+            try:
+                self._family(call).ready(call)
+            except UnsupportedError:
+                if not self._may_use_xla:
+                    raise
+
+    def statistics(self) -> dict[str, Any]:
+        """The row of this function in :func:`shlo_disc.stats`."""
+        versions = [v for family in list(self._families.values()) for v in family.versions]
+        return {
+            "name": self._options.name,
+            "versions": len(versions),
+            "compilations": self._compiler.count,
+            "hits": self._all_hits(),
+            "compiling": sum(version.is_compiling for version in versions),
+            "by_xla": bool(self._families_of_xla),
+        }
 
     def explain(self, format: str = "text") -> str:
         """Every version: the sizes of each argument, what is assumed of them, why, and which line
@@ -495,17 +525,19 @@ class JitFunction(ral.Dispatcher):
         versions = [v for family in self._families.values() for v in family.versions]
         if format != "text":
             compiled = [version for version in versions if version.is_compiled]
-            return render([self._described(version) for version in compiled], format)
+            return render([self._row(version) for version in compiled], format)
         if not versions and not self._fallbacks:
             return f"{self._options.name} has not been called yet"
         parts = [f"{self._options.name} {text}" for text in self._fallbacks]
         for number, version in enumerate(versions, 1):
             parts.append(f"version {number} of {version}")
+            if version.is_compiling:
+                parts[-1] += "\nis being compiled; jax.jit runs its calls meanwhile"
             if version.is_compiled:
-                parts[-1] += f"\n{render([self._described(version)], format)}"
+                parts[-1] += f"\n{render([self._row(version)], format)}"
         return "\n\n".join(parts)
 
-    def _described(self, version: Version) -> dict[str, Any]:
+    def _row(self, version: Version) -> dict[str, Any]:
         pattern = version.pattern
         calls = []
         for entry in list(self._entries.values()):
@@ -516,9 +548,7 @@ class JitFunction(ral.Dispatcher):
         offered = version.offer[1] if version.offer is not None else None
         for found in self._found():
             if offered is not None and found.version is offered:
-                values = pattern.solve(found.shapes or ())
-                assert values is not None, (pattern, found.shapes)
-                calls.append((dict(zip(pattern.symbols, values, strict=True)), found.calls))
+                calls.append((pattern.values(found.shapes or ()), found.calls))
         assumed = [*(guard.note for guard in pattern.guards), *pattern.notes]
         notes = list(dict.fromkeys(str(note) for note in assumed))
         return {**version.executable.describe(calls=calls), "assumes": notes}
@@ -528,9 +558,8 @@ class JitFunction(ral.Dispatcher):
 
         Compiles if need be. Raises what a call raises.
         """
-        positions, named, static = self._split(args, kwargs)
-        call = Call(self._options, args, kwargs, positions, named, static)
-        version, executable, _ = self._ready_version(call)
+        call = self._describe(args, kwargs)
+        version, executable = self._family(call).ready(call)
         leaves = [concrete(x, leaf) for x, leaf in zip(call.values, version.leaves, strict=True)]
         return executable.profile(*leaves)
 
@@ -641,6 +670,7 @@ def jit(
     donate_argnames: str | Iterable[str] | None = None,
     name: str | None = None,
     on_unsupported: str = "error",
+    background: bool = False,
     in_shardings: Any = None,
     out_shardings: Any = None,
     keep_unused: bool = False,
@@ -666,6 +696,7 @@ def jit(
     donate_argnames: str | Iterable[str] | None = None,
     name: str | None = None,
     on_unsupported: str = "error",
+    background: bool = False,
     in_shardings: Any = None,
     out_shardings: Any = None,
     keep_unused: bool = False,
@@ -690,6 +721,7 @@ def jit(
     donate_argnames: str | Iterable[str] | None = None,
     name: str | None = None,
     on_unsupported: str = "error",
+    background: bool = False,
     in_shardings: Any = None,
     out_shardings: Any = None,
     keep_unused: bool = False,
@@ -723,6 +755,9 @@ def jit(
         nothing is donated. An array that numpy or DLPack looks at is left as it is.
     static_argnums, static_argnames: arguments that are part of the program, hashed; as in
     `jax.jit`. name: for messages and `as_text`; by default the function's.
+    background: where a call needs a compilation, a thread compiles while `jax.jit` runs the call
+        and others like it; results may then differ in the last bits from later ones. Inside other
+        transformations of JAX, calls wait.
     on_unsupported: "error" raises UnsupportedError for a function with an operation, type or effect
         that is not compiled; "xla" runs it as `jax.jit` does, logs that once, and `explain()` tells
         it. A derivative or batch that is not compiled raises all the same.
@@ -745,6 +780,7 @@ def jit(
         "donate_argnames": donate_argnames,
         "name": name,
         "on_unsupported": on_unsupported,
+        "background": background,
     }
     if fun is None:
         return lambda function: JitFunction(function, **options)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import operator
 import sys
-import threading
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
@@ -17,6 +16,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from shlo_disc import locks
 from shlo_disc.frontend import generic, policy, questions
 from shlo_disc.frontend.askers import asker_of, calls_cache, line_of_program
 from shlo_disc.frontend.questions import ORDER, REPEATS, THE_TEXT, is_ours
@@ -50,7 +50,7 @@ _UFUNC_METHODS = frozenset(
 _DIVISIONS = ("__floordiv__", "__mod__", "__divmod__", "__truediv__")
 _REFLECTED = ("__rfloordiv__", "__rmod__", "__rdivmod__", "__rtruediv__")
 
-_lock = threading.Lock()
+_lock = locks.lock()
 _installed: list[bool] = []
 
 

@@ -166,6 +166,12 @@ class Pattern:
             values, broken = self._tested(shapes)
             return None if broken else tuple(values[symbol] for symbol in self.symbols)
 
+    def values(self, shapes: Shapes) -> dict[str, int]:
+        """The symbols and their values in shapes that fit."""
+        values = self.solve(shapes)
+        assert values is not None, (self, shapes)
+        return dict(zip(self.symbols, values, strict=True))
+
     def mismatch(self, shapes: Shapes) -> str | None:
         """The first thing in which `shapes` break the pattern, as a sentence; None if they fit."""
         return self._tested(shapes)[1]

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -22,11 +21,12 @@ import numpy as np
 from jax import export
 from jax.extend.core import jaxpr_as_fun
 
-from shlo_disc import flags
+from shlo_disc import flags, locks
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.errors import UnsupportedError
+from shlo_disc.errors import ForkError, UnsupportedError
 from shlo_disc.frontend.leaves import abstract
 from shlo_disc.frontend.messages import ShapeError
+from shlo_disc.frontend.nesting import nested
 from shlo_disc.frontend.plan import Pattern
 from shlo_disc.frontend.sizes import Question, SizeScope
 from shlo_disc.jax_private import export_whole, held_weakly
@@ -132,7 +132,7 @@ class Program:
         self._exported: export.Exported | None = None
         self._ran_at: Sizes | None = None
         """Values for which :meth:`at` is this program, as was found last."""
-        self._lock = threading.RLock()
+        self._lock = locks.reentrant_lock()
 
     @property
     def in_avals(self) -> list[Any]:
@@ -252,7 +252,7 @@ class Program:
                 self._siblings.append(program)
         try:
             return program, program._made(key, values, make, needs.intersection(more))
-        except UnsupportedError:
+        except (UnsupportedError, ForkError):
             raise
         except Exception as error:
             return self._with_constants(key, sizes, make, more, program, error)
@@ -276,7 +276,7 @@ class Program:
         full = key, tuple((name, values[name]) for name in sorted(constants))
         with self._lock:
             if full not in self._derived:
-                with self.scope.asking(values) as session:
+                with nested(), self.scope.asking(values) as session:
                     made = make(self, constants)
                 self._derived[full] = made
                 self.scope.answers += session.questions.values()
@@ -309,7 +309,7 @@ class Program:
             for constants in trials:
                 try:
                     return constants, *attempt(constants)
-                except UnsupportedError:
+                except (UnsupportedError, ForkError):
                     raise
                 except Exception as other:
                     _log.debug("%s: not with %s: %s", self.name, sorted(constants), other)
@@ -604,8 +604,8 @@ def _is_smooth(aval: Any) -> bool:
 # ---- compiled programs, by their bytes --------------------------------------------------------
 
 _programs: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
-_pending: dict[str, threading.Lock] = {}
-_programs_lock = threading.Lock()
+_pending: dict[str, Any] = {}
+_programs_lock = locks.lock()
 
 
 def compiled_once(
@@ -616,7 +616,7 @@ def compiled_once(
     digest.update(repr((sorted(options.items()), flags.fusion())).encode())
     key = digest.hexdigest()
     with _programs_lock:
-        lock = _pending.setdefault(key, threading.Lock())
+        lock = _pending.setdefault(key, locks.lock())
     with lock:  # programs that differ are compiled side by side
         found: CompiledCall | None = _programs.get(key)
         if found is None:

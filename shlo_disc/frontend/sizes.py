@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import operator
 import re
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from shlo_disc import locks
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.relations import holds
 from shlo_disc.jax_private import DimExpr, SymbolicScope
@@ -70,7 +70,7 @@ class SizeScope(SymbolicScope):
 
     def __init__(self, constraints: Sequence[str], hints: Mapping[str, int]) -> None:
         self._session = Session(dict(hints))
-        self._lock = threading.RLock()
+        self._lock = locks.reentrant_lock()
         self.answers: list[Question] = []
         """What was asked while programs were derived from the one first traced."""
         self.is_open = False

@@ -22,7 +22,7 @@ from typing import Any, Generic, TypeVar
 import jax
 
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.errors import UnsupportedError
+from shlo_disc.errors import ForkError, UnsupportedError
 from shlo_disc.frontend.choice import Choice
 from shlo_disc.frontend.messages import ShapeError
 from shlo_disc.frontend.sizes import Question, Session, as_expr, never_equal
@@ -167,7 +167,7 @@ class _Search(Generic[T]):
         with scope.asking(choice.hints, grows=True) as session:
             try:
                 program = self.trace(specs)
-            except UnsupportedError:
+            except (UnsupportedError, ForkError):
                 raise
             except Exception as error:
                 # Whatever it is: with no symbols left to blame, run() raises it.

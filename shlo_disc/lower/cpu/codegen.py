@@ -22,7 +22,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -34,6 +33,7 @@ from typing import Any
 
 from torch_mlir import _mlir_libs
 
+from shlo_disc import locks
 from shlo_disc.errors import InternalError, UnsupportedError
 from shlo_disc.lower.refused import KernelsRefused
 from shlo_disc.mlir import PassManager, ir, new_context, run_pipeline, walk
@@ -205,7 +205,7 @@ class Recent:
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes
-        self._lock = threading.Lock()
+        self._lock = locks.lock()
         self._entries: OrderedDict[str, tuple[Function, ...]] = OrderedDict()
         self._bytes = 0
 
@@ -235,6 +235,19 @@ class Recent:
             self._drop(limit_bytes, gone)
         return before
 
+    def clear(self) -> int:
+        """Keep nothing; returns the bytes of what was kept."""
+        gone: list[tuple[Function, ...]] = []
+        with self._lock:
+            before = self._bytes
+            self._drop(0, gone)
+        return before
+
+    def stats(self) -> dict[str, int]:
+        """`entries` and `bytes`."""
+        with self._lock:
+            return {"entries": len(self._entries), "bytes": self._bytes}
+
     def _drop(self, limit_bytes: int, gone: list[tuple[Function, ...]]) -> None:
         while self._bytes > limit_bytes:
             _, functions = self._entries.popitem(last=False)
@@ -261,7 +274,7 @@ class Builder:
     def __init__(self, opt_level: int = 3) -> None:
         self._opt_level = opt_level
         self._pool = ThreadPoolExecutor(min(len(os.sched_getaffinity(0)), 8))
-        self._lock = threading.Lock()
+        self._lock = locks.lock()
         self._waiting: list[tuple[int, str, str]] = []
         self._begun: dict[str, Future[None]] = {}
         self._found: dict[str, Function] = {}

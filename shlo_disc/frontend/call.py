@@ -1,0 +1,140 @@
+"""One call of a function, described: options, structure, types and names of its arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import jax
+
+from shlo_disc.frontend.leaves import (
+    Leaf,
+    leaf_names,
+    not_an_array,
+    positional_names,
+    refuse_wide_array,
+    top_level_of,
+    type_of,
+)
+from shlo_disc.frontend.plan import Guard
+from shlo_disc.frontend.program import CompiledCall
+from shlo_disc.jax_private import trace_context
+
+__all__ = ["Blueprint", "Call", "Options"]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What :func:`shlo_disc.jit` was told."""
+
+    function: Callable[..., Any]
+    jitted: Any
+    """`jax.jit` of the function: it gives names, locations and static arguments, never a result."""
+    name: str
+    dynamic: bool | str
+    shapes: Sequence[Any] | Mapping[str, Any] | None
+    constraints: tuple[Guard, ...]
+    compile: Callable[..., CompiledCall]
+    likely: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    donate_nums: frozenset[int] = frozenset()
+    """Positions of positional arguments that a call may overwrite."""
+    donate_names: frozenset[str] = frozenset()
+    checked: bool = False
+    """Every new shape is compared with a trace at its sizes."""
+    told: set[str] = field(default_factory=set, compare=False)
+    """Lines of the program that a message was logged for."""
+
+
+class Call:
+    """One call of a function: its array leaves, and everything else about it."""
+
+    def __init__(
+        self,
+        options: Options,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        positions: Sequence[int],
+        named: dict[str, Any],
+        static: tuple[Hashable, ...],
+    ) -> None:
+        self.args = args
+        self.kwargs = kwargs
+        self.positions = positions
+        """Where the positional arguments that are not static stand."""
+        self.named = named
+        """The keyword arguments that are not static."""
+        self.dynamic = [args[k] for k in positions]
+        self._function = options.function
+        self._options = options
+        self.values, self.tree = jax.tree.flatten((tuple(self.dynamic), named))
+        self.types = []
+        for index, value in enumerate(self.values):
+            type_ = type_of(value)
+            if type_ is None:
+                raise not_an_array(value, self.names[index])
+            refuse_wide_array(value, lambda: self.names, index)
+            self.types.append(type_)
+        self.shapes = tuple(shape for shape, _, _ in self.types)
+        kinds = tuple((len(shape), dtype, weak) for shape, dtype, weak in self.types)
+        self.family = (self.tree, kinds, static, trace_context())
+        """What versions are for: structure, ranks, dtypes, static arguments, configuration."""
+
+    @cached_property
+    def top_names(self) -> list[str]:
+        """The parameters that take the positional arguments that are not static."""
+        return positional_names(self._function, self.positions)
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The path of each leaf."""
+        return leaf_names(self._function, self.dynamic, self.named, self.positions)
+
+    @cached_property
+    def leaves(self) -> tuple[Leaf, ...]:
+        """Type and name of each leaf; a call that finds a version does not need them."""
+        groups = top_level_of(self.dynamic, self.named)
+        return tuple(
+            Leaf(name, *type_, group)
+            for name, type_, group in zip(self.names, self.types, groups, strict=True)
+        )
+
+    @cached_property
+    def donated(self) -> tuple[int, ...]:
+        """The leaves the user has given up."""
+        options = self._options
+        tops = [
+            place in options.donate_nums
+            or place - len(self.args) in options.donate_nums
+            or name in options.donate_names
+            for place, name in zip(self.positions, self.top_names, strict=True)
+        ]
+        tops += [name in options.donate_names for name in sorted(self.named)]
+        return tuple(k for k, leaf in enumerate(self.leaves) if tops[leaf.group])
+
+    def blueprint(self) -> Blueprint:
+        """The call without its arrays."""
+        args = tuple(None if k in self.positions else x for k, x in enumerate(self.args))
+        kwargs = {name: x for name, x in self.kwargs.items() if name not in self.named}
+        return Blueprint(args, kwargs, self.tree, tuple(self.positions))
+
+
+@dataclass(frozen=True)
+class Blueprint:
+    """A call without its arrays: what is needed to trace the function again."""
+
+    args: tuple[Any, ...]
+    """Positional arguments; None where arrays are."""
+    kwargs: dict[str, Any]
+    """Static keyword arguments."""
+    tree: Any
+    positions: tuple[int, ...]
+
+    def with_leaves(self, leaves: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
+        """The arguments with abstract arrays as leaves."""
+        dynamic, named = jax.tree.unflatten(self.tree, leaves)
+        args = list(self.args)
+        for place, value in zip(self.positions, dynamic, strict=True):
+            args[place] = value
+        return args, {**self.kwargs, **named}

@@ -1,0 +1,285 @@
+"""The versions of a function for one structure and types of arguments: found, or made."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from shlo_disc import locks, ral
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.errors import ShapeMismatchError, UnsupportedError
+from shlo_disc.frontend.call import Call, Options
+from shlo_disc.frontend.choice import Choice, data_groups, first_choice
+from shlo_disc.frontend.nesting import one_at_a_time
+from shlo_disc.frontend.parameters import weights
+from shlo_disc.frontend.plan import Note, Pattern
+from shlo_disc.frontend.program import CompiledCall
+from shlo_disc.frontend.spellings import advice
+from shlo_disc.frontend.stated import stated_pattern, stated_shapes
+from shlo_disc.frontend.symbols import Found, choose_symbols
+from shlo_disc.frontend.tracing import Traced, check, confirmed, trace_with_symbols
+from shlo_disc.frontend.versions import Version
+
+__all__ = ["RECOMPILE_LIMIT", "Family"]
+
+_log = logging.getLogger("shlo_disc")
+
+RECOMPILE_LIMIT = 8
+"""More versions than this of one function earn a warning, as in torch.compile."""
+
+_EVERY_SIZE = "every size is a constant"
+
+
+@dataclass
+class Family:
+    """The versions for one structure, dtypes, static arguments and configuration.
+
+    Versions are looked for without a lock; one thread at a time traces a new one. Nobody waits for
+    a version that does not fit his call, beyond its trace.
+    """
+
+    options: Options
+    versions: tuple[Version, ...] = ()
+    _data: frozenset[int] = frozenset()
+    """Arguments with many leaves that are no parameters."""
+    _refused: Note | None = None
+    """Why the program is refused with symbols, where it is not with constants."""
+    _differs: bool = False
+    """True once the program did something else with numbers than with symbols, unheard."""
+    _chosen: dict[tuple[tuple[int, ...], ...], Version] = field(default_factory=dict)
+    """Versions for the very shapes at which an older one fits, but may not be used."""
+    offers: list[tuple[ral.SizePattern, ral.DispatchEntry]] = field(default_factory=list)
+    """Versions among which the C++ dispatcher finds the one for new sizes, as `find` would."""
+    _tracing: Any = field(default_factory=locks.reentrant_lock)
+
+    def version(self, call: Call) -> Version:
+        """The version for a call, traced; it may have to be compiled.
+
+        Raises what the function raises when it is traced, ShapeMismatchError when the call breaks
+        what was stated, UnsupportedError for what is not compiled.
+        """
+        version = self.find(call)
+        if version is not None and not self.checked:
+            return version
+        with one_at_a_time(self._tracing):
+            version = self.find(call)  # another thread may have made it
+            if version is None:
+                return self._new(call)
+            return self._confirmed(call, version) if self.checked else version
+
+    def ready(self, call: Call) -> tuple[Version, CompiledCall]:
+        """The version for a call, and what it is compiled to."""
+        version = self.version(call)
+        try:
+            return version, version.executable
+        except UnsupportedError as error:  # perhaps only with symbols
+            version = self._without_symbols(call, version, error)
+            return version, version.executable
+
+    def update_offers(self) -> None:
+        """Make `offers` anew; to be called when versions came, or one was compiled.
+
+        It ends before the first version that needs Python: an older one must not be passed by.
+        """
+        rows = []
+        if not self.checked and not self._chosen:
+            for version in self.versions:
+                if version.offer is None:
+                    break
+                rows.append(version.offer)
+        self.offers[:] = rows
+
+    @property
+    def checked(self) -> bool:
+        """True if every new shape is compared with a trace at its sizes."""
+        return self.options.checked or self._differs
+
+    def find(self, call: Call) -> Version | None:
+        """The version for these shapes: the oldest one that fits.
+
+        Versions may add in different orders. Later versions change nothing for shapes that ran,
+        however they are called: a result's bits do not depend on other calls.
+        """
+        chosen = self._chosen.get(call.shapes)
+        if chosen is not None:
+            return chosen
+        for version in self.versions:
+            if version.pattern.solve(call.shapes) is not None:
+                return version
+        return None
+
+    def _new(self, call: Call) -> Version:
+        """A new version, traced but not compiled, which `find` returns from now on."""
+        options = self.options
+        stated = stated_shapes(
+            options.shapes, call.dynamic, call.named, call.top_names, call.leaves
+        )
+        rules = stated_pattern(stated, options.constraints, call.leaves)
+        broken = rules.mismatch(call.shapes)
+        if broken is not None:
+            raise ShapeMismatchError(f"{options.name}: {broken}")
+        # `_` is the size at hand, as in jax.export.
+        said = [
+            None
+            if sizes is None
+            else tuple(
+                Expr.const(value) if size is None else size
+                for size, value in zip(sizes, leaf.shape, strict=True)
+            )
+            for sizes, leaf in zip(stated, call.leaves, strict=True)
+        ]
+        before = [version.pattern for version in self.versions]
+        if self._refused is not None:
+            return self._for_these_shapes(call, self._refused)
+        version = self._traced(call, options.dynamic, said, before)
+        self._report(call, version)
+        self._add(version)
+        return version
+
+    def _add(self, version: Version) -> None:
+        self.versions = (*self.versions, version)
+        self.update_offers()
+
+    def specialised(self, call: Call, why: ShapeMismatchError) -> Version:
+        """A version for the very shapes of a call that the compiled program refused."""
+        check(self.options, call)  # the function itself may refuse them too, and say so better
+        return self._told_for_these_shapes(call, Note(_EVERY_SIZE, str(why)))
+
+    def _without_symbols(self, call: Call, version: Version, why: UnsupportedError) -> Version:
+        """A version for the very shapes of a call, compiled, in place of one that is refused.
+
+        Later sizes get versions of their own, too. Raises `why` when constants are refused as well,
+        or were not allowed.
+        """
+        if self.options.dynamic is True or not version.pattern.symbols:
+            raise why
+        with one_at_a_time(self._tracing):
+            if version not in self.versions:  # another thread was here
+                return self.version(call)
+            self._remove(version)
+            note = Note(_EVERY_SIZE, str(why))
+            made = self._for_these_shapes(call, note)
+            try:
+                made.executable  # noqa: B018 - compiles
+            except UnsupportedError:
+                self._remove(made)
+                raise why from None
+            self._refused = note
+            self._tell_shapes(call, note)
+            return made
+
+    def _remove(self, version: Version) -> None:
+        self.versions = tuple(v for v in self.versions if v is not version)
+        self._chosen = {at: v for at, v in self._chosen.items() if v is not version}
+
+    def _confirmed(self, call: Call, version: Version) -> Version:
+        """`version`, or one for the very shapes of a call at which the program differs from it."""
+        problem = version.unlike(call.shapes, lambda shapes: check(self.options, call, shapes))
+        if problem is None:
+            return version
+        text, where = problem
+        note = Note(_EVERY_SIZE, f"the program differs at other sizes: {text}", where)
+        return self._told_for_these_shapes(call, note)
+
+    def _told_for_these_shapes(self, call: Call, why: Note) -> Version:
+        with one_at_a_time(self._tracing):
+            self._tell_shapes(call, why)
+            return self._for_these_shapes(call, why)
+
+    def _tell_shapes(self, call: Call, why: Note) -> None:
+        place = f" ({why.where})" if why.where else ""
+        _log.warning(
+            "%s: compiling for shapes %s only, because %s%s",
+            self.options.name,
+            call.shapes,
+            why.reason,
+            place,
+        )
+
+    def _for_these_shapes(self, call: Call, why: Note) -> Version:
+        version = self._traced(call, False, [None] * len(call.leaves), [])
+        version.pattern = replace(version.pattern, notes=(*version.pattern.notes, why))
+        self._chosen[call.shapes] = version
+        self._add(version)
+        return version
+
+    def _traced(
+        self,
+        call: Call,
+        dynamic: bool | str,
+        said: Sequence[Sequence[Expr | None] | None],
+        before: Sequence[Pattern],
+    ) -> Version:
+        options = self.options
+        choice = first_choice(call.leaves, dynamic, said, options.constraints, before, self._data)
+
+        blueprint = call.blueprint()
+
+        def trace(specs: Sequence[Any]) -> Traced:
+            return trace_with_symbols(options, blueprint, specs)
+
+        def search(start: Choice) -> Found[Traced]:
+            return choose_symbols(
+                start,
+                trace,
+                lambda traced: traced[1],
+                lambda: check(options, call),
+                may_pin=dynamic is not True,
+            )
+
+        found = search(choice)
+        if not before and dynamic == "auto":
+            # An argument with many leaves was taken for parameters; its use says more.
+            data = data_groups(call.leaves, weights(found.program[1]))
+            if data:
+                self._data = data
+                choice = first_choice(call.leaves, dynamic, said, options.constraints, (), data)
+                found = search(choice)
+        if found.traced.live():
+            concrete_at = functools.cache(lambda shapes: check(options, call, shapes))
+            sure = confirmed(found, search, call.shapes, concrete_at, dynamic is not True)
+            self._differs |= sure is not found  # its answer at other sizes may differ, too
+            found = sure
+
+        def again(choice: Choice) -> Traced:
+            specs, scope = choice.specs()
+            with scope.asking(choice.hints, grows=True):
+                return trace(specs)
+
+        _log.debug("%s: %d traces, %.0f ms", options.name, found.traces, found.seconds * 1e3)
+        return Version(options, call, found, again)
+
+    def _report(self, call: Call, version: Version) -> None:
+        name, count = self.options.name, len(self.versions)
+        if not count:
+            _log.info("%s: version 1\n%s", name, version.pattern.text())
+            self._tell(version)
+            return
+        self._tell(version)
+        reason = self.versions[-1].pattern.mismatch(call.shapes)
+        _log.info(
+            "%s: compiling version %d, because %s\n%s",
+            name,
+            count + 1,
+            reason,
+            version.pattern.text(),
+        )
+        if count == RECOMPILE_LIMIT:
+            _log.warning(
+                "%s: more than %d versions; the last one because %s. f.explain() tells what makes "
+                "sizes constants; dynamic=True turns that into errors.",
+                name,
+                RECOMPILE_LIMIT,
+                reason,
+            )
+
+    def _tell(self, version: Version) -> None:
+        """Name the lines, once each, where the program itself makes a size a constant."""
+        for note in version.pattern.notes:
+            spelling = advice(note.reason)
+            if spelling and note.where not in self.options.told:
+                self.options.told.add(note.where)
+                _log.warning("%s: %s; %s", self.options.name, note, spelling)

@@ -1,0 +1,42 @@
+"""Whether this thread traces a function of ours: others called inside are part of it.
+
+A trace never waits for another function's trace, so no threads wait in a circle.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+
+__all__ = ["is_nested", "nested", "one_at_a_time"]
+
+
+class _State(threading.local):
+    nested = False
+
+
+_state = _State()
+
+
+@contextmanager
+def nested() -> Iterator[None]:
+    """Our functions that are called inside become part of the program that is being traced."""
+    before, _state.nested = _state.nested, True
+    try:
+        yield
+    finally:
+        _state.nested = before
+
+
+def is_nested() -> bool:
+    """True inside :func:`nested`."""
+    return _state.nested
+
+
+def one_at_a_time(lock: AbstractContextManager[None]) -> AbstractContextManager[None]:
+    """`lock`; nothing inside :func:`nested`, where waiting may close a circle.
+
+    What the lock guards may then be made twice: by this thread, and by the one that holds the lock.
+    """
+    return nullcontext() if _state.nested else lock

@@ -1,0 +1,226 @@
+"""A function traced with symbols, and compared with a trace at the sizes of a call."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+from jax import export
+
+from shlo_disc.errors import UnsupportedError
+from shlo_disc.frontend.call import Blueprint, Call, Options
+from shlo_disc.frontend.choice import Choice
+from shlo_disc.frontend.compare import difference
+from shlo_disc.frontend.leaves import abstract
+from shlo_disc.frontend.marks import marking
+from shlo_disc.frontend.nesting import nested
+from shlo_disc.frontend.plan import Pattern, Shapes
+from shlo_disc.frontend.structure import tree_at
+from shlo_disc.frontend.symbols import Found
+from shlo_disc.jax_private import checking, export_whole
+
+__all__ = [
+    "DIFFERS",
+    "Concrete",
+    "PartOfOuterError",
+    "Trace",
+    "Traced",
+    "check",
+    "confirmed",
+    "problem_of",
+    "trace_with_symbols",
+]
+
+_log = logging.getLogger("shlo_disc")
+
+DIFFERS = "the program differs where the size is a number"
+"""How the reason of a size begins that is a constant because of the comparison with numbers."""
+
+_CUSTOM_CALL = re.compile(r"no compatibility guarantees.*?custom_call @([\w.]+)", re.DOTALL)
+"""JAX exports no custom calls but those it knows; shlo_disc compiles none of the others."""
+
+_CALLBACK = (
+    "{} calls back into Python (jax.debug.print, jax.pure_callback, io_callback; here {}); move "
+    "that outside shlo_disc.jit"
+)
+
+Traced = tuple[export.Exported, Any]
+"""An exported program and its jaxpr."""
+
+Trace = Callable[[Choice], Traced]
+"""Traces a function once more, with a given choice of symbols."""
+
+Concrete = Callable[[Shapes], Any]
+"""Traces a function at numbers, without symbols."""
+
+
+def trace_with_symbols(options: Options, blueprint: Blueprint, specs: Sequence[Any]) -> Traced:
+    """The function traced and lowered with abstract arrays of symbolic sizes as leaves.
+
+    Raises UnsupportedError for what is not compiled, PartOfOuterError for what has no meaning
+    without the program around it, and what the function raises.
+    """
+    args, kwargs = blueprint.with_leaves(specs)
+    try:
+        # JAX shall not take inner traces of others, which have no marks.
+        with nested(), marking(), checking("symbols"):
+            jaxpr = options.jitted.trace(*args, **kwargs).jaxpr
+            _refuse(options.name, jaxpr, len(specs))
+            # JAX has kept the trace under this context, so this only lowers it.
+            return export_whole(options.jitted, args, kwargs), jaxpr
+    except NotImplementedError as error:
+        if "host_callbacks" not in str(error):
+            raise
+        raise UnsupportedError(_CALLBACK.format(options.name, "pure_callback")) from error
+    except ValueError as error:
+        if "checkify.check" in str(error):
+            raise PartOfOuterError(
+                f"{options.name} has a checkify.check, which the checkify.checkify around "
+                "it collects; call checkify inside shlo_disc.jit"
+            ) from error
+        called = _CUSTOM_CALL.search(str(error))
+        if called is None:
+            raise
+        raise UnsupportedError(
+            f"{options.name}: custom_call @{called[1]} is not supported yet; keep this "
+            "part of the program outside shlo_disc.jit"
+        ) from error
+
+
+class PartOfOuterError(UnsupportedError):
+    """The function only has a meaning as part of the program that JAX is tracing around it."""
+
+
+def _refuse(name: str, jaxpr: Any, arguments: int) -> None:
+    """Raise UnsupportedError for what can be traced but not compiled on its own."""
+    kinds = {type(effect).__name__ for effect in jaxpr.effects}
+    if kinds & {"ReadEffect", "WriteEffect", "AccumEffect"}:
+        raise UnsupportedError(
+            f"{name} reads or writes a jax.Ref; pass its value as an argument and return the next"
+        )
+    if len(jaxpr.in_avals) != arguments:
+        raise PartOfOuterError(
+            f"{name} reads a value that an outer transformation of JAX is tracing (a variable of "
+            "the function around it); pass it as an argument"
+        )
+    for effect in jaxpr.effects:
+        kind = type(effect).__name__
+        if kind == "NamedAxisEffect":
+            raise PartOfOuterError(
+                f"{name} uses the axis name {effect.name!r} of an outer vmap or shard_map; move "
+                "the collective outside shlo_disc.jit"
+            )
+        if "Callback" in kind or "Debug" in kind or "IO" in kind:
+            raise UnsupportedError(_CALLBACK.format(name, kind))
+
+
+def check(options: Options, call: Call, shapes: Shapes | None = None) -> Any:
+    """The function traced with the call's own sizes, or those of `shapes`.
+
+    Raises what the function raises then.
+    """
+    specs = [
+        abstract(shape, leaf.dtype, leaf.weak_type)
+        for shape, leaf in zip(shapes or call.shapes, call.leaves, strict=True)
+    ]
+    args, kwargs = call.blueprint().with_leaves(specs)
+    with nested(), marking(), checking(True):
+        return options.jitted.trace(*args, **kwargs)
+
+
+_TRIALS = 6
+"""Sizes that are tried one by one when a program does something else with numbers."""
+
+
+def confirmed(
+    found: Found[Traced],
+    search: Callable[[Choice], Found[Traced]],
+    shapes: Shapes,
+    concrete_at: Concrete,
+    may_pin: bool,
+) -> Found[Traced]:
+    """`found`, or what is found with constants where the program does something else with them."""
+
+    def problem_in(found: Found[Traced]) -> tuple[str, str] | None:
+        traced, pattern = found.traced.pattern, found.choice.pattern
+        return problem_of(found.program, traced, pattern, shapes, concrete_at)
+
+    problem = problem_in(found)
+    if problem is None:
+        return found
+    text, where = problem
+    reason = f"{DIFFERS}: {text}"
+    if not may_pin:
+        raise jax.errors.InconclusiveDimensionOperation(
+            f"{reason} ({where}); dynamic=True keeps every size a symbol"
+        )
+    _log.debug("%s (%s)", reason, where)
+    symbols = [s for s in found.traced.live() if s not in found.traced.fixed]
+    for symbol in symbols[:_TRIALS] if len(symbols) > 1 else ():
+        trial = found.traced.copy()
+        trial.pin([symbol], reason, where)
+        again = search(trial)
+        if problem_in(again) is None:
+            return again
+    trial = found.traced.copy()
+    if not trial.pin(symbols, reason, where):
+        raise jax.errors.InconclusiveDimensionOperation(
+            f"{reason} ({where}), but its sizes were stated in `shapes`"
+        )
+    return search(trial)
+
+
+def problem_of(
+    program: Traced, traced: Pattern, pattern: Pattern, shapes: Shapes, concrete_at: Concrete
+) -> tuple[str, str] | None:
+    """How a program differs from a trace at the sizes of a call, and the line; or None.
+
+    JAX spells operations of dimensions of size 1 in another way. Such a difference only counts if
+    the programs differ at larger sizes, too.
+    """
+    sizes, concrete = traced.values(shapes), concrete_at(shapes)
+    problem = _unlike(program, sizes, concrete)
+    if problem is None or 1 not in sizes.values():
+        return problem
+    larger = _larger(pattern, shapes)
+    if larger is None or _unlike(program, sizes, concrete, units=False) is not None:
+        return problem
+    try:
+        concrete = concrete_at(larger)
+    except Exception:  # the function refuses these sizes, for a reason that no guard tells
+        return problem
+    return problem if _unlike(program, traced.values(larger), concrete) else None
+
+
+_LARGER = (2, 11, 101)
+"""What sizes of 1 are replaced by: the first that fits the pattern, and the numbers after it."""
+
+
+def _larger(pattern: Pattern, shapes: Shapes) -> Shapes | None:
+    """Shapes that fit the pattern, with other sizes for symbols of 1; None if none is found."""
+    sizes = pattern.values(shapes)
+    units = [symbol for symbol, value in sizes.items() if value == 1]
+    for first in _LARGER:
+        sizes.update({symbol: first + k for k, symbol in enumerate(units)})
+        found = tuple(
+            tuple(
+                value if size is None else size.evaluate(sizes)
+                for size, value in zip(*pair, strict=True)
+            )
+            for pair in zip(pattern.dims, shapes, strict=True)
+        )
+        if pattern.solve(found) is not None:
+            return found
+    return None
+
+
+def _unlike(
+    program: Traced, hints: Mapping[str, int], concrete: Any, *, units: bool = True
+) -> tuple[str, str] | None:
+    exported, jaxpr = program
+    if tree_at(exported.out_tree, hints) != concrete.out_tree:
+        return f"the result is {exported.out_tree}, but {concrete.out_tree} at these sizes", ""
+    return difference(jaxpr, hints, concrete.jaxpr, units=units)

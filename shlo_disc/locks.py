@@ -1,0 +1,66 @@
+"""Locks that a forked child may take.
+
+`os.fork` copies a lock as it is; the thread that held it does not exist in the child, which would
+wait for ever. Locks made here are free in a child. What they guard is whole there: a fork happens
+between two bytecodes, and every guarded change that matters is one operation of a container.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+__all__ = ["lock", "reentrant_lock"]
+
+
+class _ForkedLock:
+    """A lock as a context manager, made anew in a forked child."""
+
+    __slots__ = ("__weakref__", "_inner", "_make")
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make = make
+        self._inner = make()
+        _locks.add(self)
+
+    def __enter__(self) -> None:
+        self._inner.acquire()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._inner.release()
+
+    def renew(self) -> None:
+        """Forget the thread that holds the lock, unless that is this one."""
+        is_mine = getattr(self._inner, "_is_owned", None)  # of reentrant locks
+        if is_mine is None or not is_mine():
+            self._inner = self._make()
+
+
+_locks: weakref.WeakSet[_ForkedLock] = weakref.WeakSet()
+
+
+def _renew_all() -> None:
+    for each in list(_locks):
+        each.renew()
+
+
+os.register_at_fork(after_in_child=_renew_all)
+
+
+def lock() -> _ForkedLock:
+    """A lock for `with`."""
+    return _ForkedLock(threading.Lock)
+
+
+def reentrant_lock() -> _ForkedLock:
+    """A lock for `with` that the thread that holds it may take again."""
+    return _ForkedLock(threading.RLock)
