@@ -30,6 +30,31 @@ def dispatch(console: Console, quick: bool) -> None:
     tree = {"layers": [{"w": jnp.ones(4), "b": jnp.ones(4)} for _ in range(32)]}
     shapes = [jnp.ones(n) for n in range(2, 34)]
 
+    class Model:
+        def __init__(self, function):
+            self.apply = function(lambda self, x: x + 1.0, static_argnums=0)
+
+        def __call__(self, x):
+            return self.apply(self, x)
+
+    models = Model(shlo_disc.jit), Model(jax.jit)
+    power = [jit(lambda x, n: x**n, static_argnums=1) for jit in (shlo_disc.jit, jax.jit)]
+    draw = [jit(lambda k, x: x + jax.random.bits(k) % 2) for jit in (shlo_disc.jit, jax.jit)]
+    key = jax.random.key(0)
+    tokens = np.zeros(8, np.int64)
+    compiled = ours.lower(x).compile(), theirs.lower(x).compile()
+
+    def fan(x):
+        return [x + float(k) for k in range(64)]
+
+    fans = shlo_disc.jit(fan), jax.jit(fan)
+
+    def total(leaves):
+        return sum(leaf[0] for leaf in leaves)
+
+    totals = shlo_disc.jit(total), jax.jit(total)
+    leaves = [jnp.ones(4) for _ in range(150)]
+
     def in_turn(step):
         """Every result is the next call's argument, as in training and decoding."""
         state = x
@@ -42,6 +67,13 @@ def dispatch(console: Console, quick: bool) -> None:
     cases = {
         "one array": (lambda: ours(x), lambda: theirs(x)),
         "one numpy array": (lambda: ours(host), lambda: theirs(host)),
+        "static self": (lambda: models[0](x), lambda: models[1](x)),
+        "static argument": (lambda: power[0](x, 2), lambda: power[1](x, 2)),
+        "typed key": (lambda: draw[0](key, x), lambda: draw[1](key, x)),
+        "int64 numpy array": (lambda: ours(tokens), lambda: theirs(tokens)),
+        "compiled object": (lambda: compiled[0](x), lambda: compiled[1](x)),
+        "150 arrays in, one out": (lambda: totals[0](leaves), lambda: totals[1](leaves)),
+        "one array in, 64 out": (lambda: fans[0](x), lambda: fans[1](x)),
         "64 arrays in a pytree": (lambda: ours_deep(tree), lambda: theirs_deep(tree)),
         "32 shapes in turn, one call": (
             lambda: [ours(a) for a in shapes],

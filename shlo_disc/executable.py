@@ -198,11 +198,15 @@ class Executable:
         results: list[npt.NDArray[Any]] = self._checked(self._native.run_numpy, leaves)
         return results
 
-    def dispatch_entry(self, unflatten: Callable[[list[Any]], Any] | None) -> ral.DispatchEntry:
+    def dispatch_entry(
+        self,
+        unflatten: Callable[[list[Any]], Any] | None,
+        dtypes: tuple[np.dtype[Any] | None, ...],
+    ) -> ral.DispatchEntry:
         """For `ral.Dispatcher`: calls without a Python frame of ours. They raise errors of `ral`;
         `call_leaves` explains them.
         """
-        return ral.DispatchEntry(self._native, self._bridge, unflatten)
+        return ral.DispatchEntry(self._native, self._bridge, unflatten, dtypes)
 
     def call_marked(self, run: codegen.Function, leaves: Sequence[Any]) -> MarkedCall:
         """As `call_leaves`, by the host program `run` (see `report.profile`)."""

@@ -15,6 +15,7 @@ with jax and jaxlib 0.10.2 (Python 3.11) and 0.12.0.1 (Python 3.12);
 * `enable_x64`: while it is off, `batched_device_put` halves 64-bit elements; see `wide_device_put`.
 * `cpu_sharding`: the sharding of one device (public `SingleDeviceSharding`, kept).
 * `collect_garbage`: lets go of buffers whose arrays died in another thread.
+* `KeyArray`, `prngs`: typed keys with their words, taken and made without a primitive's call.
 * `key_impl`: `dtype._impl.name` of typed PRNG keys, to wrap raw results.
 * `weakref_cache_key_types`: the types of parameters that JAX's caches hold weakly.
 * `_canonicalize_dimension`: replaced for symbolic sizes, so that a trace leaves no reference cycle.
@@ -70,6 +71,11 @@ from jax._src.lib.mlir.dialects import chlo as _chlo
 from jax._src.lib.mlir.dialects import hlo as _hlo  # type: ignore[attr-defined]
 from jaxlib import _jax
 
+try:
+    from jax._src.random import prng as _prng
+except ImportError:  # where other versions have it
+    from jax._src import prng as _prng  # type: ignore[attr-defined,no-redef]
+
 from shlo_disc.errors import ForkError
 
 __all__ = [
@@ -78,6 +84,7 @@ __all__ = [
     "ArrayImpl",
     "DimExpr",
     "IndexSlice",
+    "KeyArray",
     "Literal",
     "SymbolicScope",
     "batched_device_put",
@@ -93,6 +100,7 @@ __all__ = [
     "is_library_file",
     "is_staging",
     "key_impl",
+    "key_of_words",
     "manual_axes",
     "max_size",
     "min_size",
@@ -239,6 +247,9 @@ size_as_array = _shape_poly._dim_as_value
 
 min_size = _core.min_dim
 max_size = _core.max_dim
+
+KeyArray: Any = _prng.PRNGKeyArray
+"""The class of concrete arrays of typed keys: `_base_array` has the words, `_impl` the PRNG."""
 
 CACHE_TYPE: type = type(_util.weakref_lru_cache(lambda key: key))
 """The type of JAX's caches that are written in C++."""
@@ -441,6 +452,11 @@ def manual_axes(primitive: str, arguments: Any, results: list[Any]) -> list[Any]
     sharding = core.get_cur_mesh_sharding()
     manual = core.ManualAxisType(varying=varying)
     return [aval.update(sharding=sharding, manual_axis_type=manual) for aval in results]
+
+
+def key_of_words(implementation: str, words: jax.Array) -> Any:
+    """`jax.random.wrap_key_data` of a concrete array, without a primitive's call."""
+    return KeyArray(_prng.prngs[implementation], words)
 
 
 def key_impl(dtype: Any) -> str:

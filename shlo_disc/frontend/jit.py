@@ -31,16 +31,18 @@ from shlo_disc.frontend.leaves import (
     concrete,
     needs_no_conversion,
     positional_names,
+    runs_natively,
 )
 from shlo_disc.frontend.nesting import is_nested
 from shlo_disc.frontend.primitive import call_program
 from shlo_disc.frontend.program import CompiledCall
-from shlo_disc.frontend.stages import Compiled, Lowered, Traced
+from shlo_disc.frontend.stages import Compiled, Lowered, Traced, VersionCalls
 from shlo_disc.frontend.stated import parse_constraint, parse_likely
 from shlo_disc.frontend.tracing import PartOfOuterError
 from shlo_disc.frontend.versions import Version
 from shlo_disc.jax_private import (
     ArrayImpl,
+    KeyArray,
     disable_jit,
     is_staging,
     numbers_sought,
@@ -60,6 +62,15 @@ _MAX_ENTRIES = 4096
 """Shapes one function remembers; a forgotten one costs microseconds to test again."""
 
 _flatten = jax.tree_util.default_registry.flatten
+
+_DISPATCHED: dict[str, Any] = {
+    "array_type": ArrayImpl,
+    "key_type": KeyArray,
+    "flatten": _flatten,
+    "trace_context": trace_context,
+    "usual": usual_states,
+}
+"""What :class:`shlo_disc.ral.Dispatcher` needs to know of JAX."""
 
 
 _living: weakref.WeakSet[JitFunction] = weakref.WeakSet()
@@ -116,6 +127,7 @@ class _Entry:
 
     def __init__(self, version: Version, executable: CompiledCall, call: Call) -> None:
         plain = all(map(needs_no_conversion, call.values, version.leaves))
+        native = all(map(runs_natively, call.values))
         self.call = executable.call_leaves
         self.leaves: tuple[Leaf, ...] | None = None if plain else version.leaves
         """None when no argument needs a conversion."""
@@ -125,10 +137,7 @@ class _Entry:
         self.version = version
         self.shapes = call.shapes
         self.slow_calls = 0
-        self.native: ral.DispatchEntry | None = None
-        if plain and not self.keys and hasattr(executable, "dispatch_entry"):
-            only = jax.tree_util.treedef_is_leaf(tree)
-            self.native = executable.dispatch_entry(None if only else self.unflatten)
+        self.native = version.dispatch_entry(tree) if native else None
 
     @property
     def calls(self) -> int:
@@ -193,17 +202,17 @@ class JitFunction(ral.Dispatcher):
             raise ValueError("constraints need shapes, which give the sizes their names")
         # Calls that `_entries` knows run without Python where no argument needs a conversion.
         generic.install()
-        super().__init__(
-            array_type=ArrayImpl,
-            flatten=_flatten,
-            trace_context=trace_context,
-            usual=usual_states,
-        )
+        self._static_nums, self._static_names = _static(function, static_argnums, static_argnames)
+        self._setting = {
+            **_DISPATCHED,
+            "static_nums": self._static_nums,
+            "static_names": tuple(sorted(self._static_names)),
+        }
+        super().__init__(**self._setting)
         functools.update_wrapper(self, function, updated=())
         for key, value in vars(function).items() if hasattr(function, "__dict__") else ():
             if not hasattr(type(self), key):  # what the function has under another name
                 self.__dict__.setdefault(key, value)
-        self._static_nums, self._static_names = _static(function, static_argnums, static_argnames)
         nums, names = _static(function, donate_argnums, donate_argnames)
         if (both := set(nums) & set(self._static_nums)) or set(names) & set(self._static_names):
             raise ValueError(f"arguments cannot be static and donated: {sorted(both) or names}")
@@ -285,7 +294,7 @@ class JitFunction(ral.Dispatcher):
         entry = self._entries.get(tuple(key))
         if entry is None:
             call = Call(self._options, args, kwargs, range(len(args)), kwargs, ())
-            return self._new_call(tuple(key), call, fast=True)
+            return self._new_call(tuple(key), call)
         entry.slow_calls += 1
         return entry.run(leaves)
 
@@ -329,15 +338,13 @@ class JitFunction(ral.Dispatcher):
     def _describe(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         return Call(self._options, args, kwargs, *self._split(args, kwargs))
 
-    def _new_call(self, key: tuple[Any, ...], call: Call, fast: bool = False) -> Any:
-        """A call of types and sizes that are new, or of tracers; `fast`: the dispatcher may run
-        others like it.
-        """
+    def _new_call(self, key: tuple[Any, ...], call: Call) -> Any:
+        """A call of types and sizes that are new, or of tracers."""
         if any(isinstance(value, jax.core.Tracer) for value in call.values):
             return self._in_a_trace(call)
-        return self._or_by_jax(call, lambda: self._first_call(key, call, fast))
+        return self._or_by_jax(call, lambda: self._first_call(key, call))
 
-    def _first_call(self, key: tuple[Any, ...], call: Call, fast: bool) -> Any:
+    def _first_call(self, key: tuple[Any, ...], call: Call) -> Any:
         start = time.perf_counter()
         family = self._family(call)
         found = family.find(call)
@@ -362,7 +369,7 @@ class JitFunction(ral.Dispatcher):
             if len(self._entries) + len(self._found()) >= _MAX_ENTRIES:
                 self._forget_entries()
             self._entries[key] = entry
-            if fast and entry.native is not None:
+            if entry.native is not None:
                 self._add(call.args, call.kwargs, entry.native)
                 family.update_offers()
                 self._offer(call.args, call.kwargs, family.offers)
@@ -462,18 +469,18 @@ class JitFunction(ral.Dispatcher):
             return self._as_jax.trace(*specs[0], **specs[1])
 
         def compiled() -> Compiled:
-            return Compiled(
-                version.name,
-                version.executable,
-                version.pattern,
-                lambda args, kwargs: self._call_version(version, args, kwargs),
-                trace,
-                sizes,
+            calls = VersionCalls(
+                lambda args, kwargs: self._call_version(version, args, kwargs), **self._setting
             )
+            executable, pattern = version.executable, version.pattern
+            return Compiled(version.name, executable, pattern, calls, trace, sizes)
 
         return Lowered(version.name, version.exported, version.pattern, compiled, trace)
 
-    def _call_version(self, version: Version, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _call_version(
+        self, version: Version, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Any, ral.DispatchEntry | None, Any]:
+        """The results, and what runs more calls like this one."""
         call = self._describe(args, kwargs)
         family = self._families.get(call.family)
         if family is None or version not in family.versions:
@@ -483,7 +490,8 @@ class JitFunction(ral.Dispatcher):
         broken = version.pattern.mismatch(call.shapes)
         if broken is not None:
             raise ShapeMismatchError(f"{version.name}: {broken}")
-        return _Entry(version, version.executable, call).run(call.values)
+        entry = _Entry(version, version.executable, call)
+        return entry.run(call.values), entry.native, version.offer
 
     def warmup(self, *calls: tuple[Any, ...] | Mapping[str, Any]) -> None:
         """Compile what these calls need, now; nothing runs.

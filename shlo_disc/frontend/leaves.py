@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from shlo_disc.jax_private import ArrayImpl
+from shlo_disc.jax_private import ArrayImpl, KeyArray
 
 __all__ = [
     "Leaf",
@@ -18,10 +18,12 @@ __all__ = [
     "concrete",
     "is_key_dtype",
     "leaf_names",
+    "native_dtypes",
     "needs_no_conversion",
     "not_an_array",
     "positional_names",
     "refuse_wide_array",
+    "runs_natively",
     "top_level_of",
     "type_of",
 ]
@@ -119,6 +121,19 @@ def needs_no_conversion(value: Any, leaf: Leaf) -> bool:
     if type(value) is np.ndarray:
         return bool(value.dtype == leaf.dtype)
     return type(value) is ArrayImpl or type(value) in _SCALARS
+
+
+def runs_natively(value: Any) -> bool:
+    """Does the C++ dispatcher take such a value? It converts NumPy's and unwraps typed keys."""
+    kind = type(value)
+    if kind is KeyArray:
+        return type(value._base_array) is ArrayImpl and len(value._impl.key_shape) == 1
+    return kind in (ArrayImpl, np.ndarray, *_SCALARS) or isinstance(value, np.generic)
+
+
+def native_dtypes(leaves: Sequence[Leaf]) -> tuple[np.dtype[Any] | None, ...]:
+    """What the C++ dispatcher converts arrays and scalars of NumPy to."""
+    return tuple(None if leaf.is_key else np.dtype(leaf.dtype) for leaf in leaves)
 
 
 def concrete(value: Any, leaf: Leaf) -> Any:

@@ -12,12 +12,19 @@ import jax
 from jax import export
 from jax.experimental.layout import Format, Layout
 
+from shlo_disc import ral
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.frontend.plan import Pattern
 from shlo_disc.frontend.program import CompiledCall
 from shlo_disc.jax_private import parsed_module
 
-__all__ = ["Compiled", "Lowered", "Traced"]
+__all__ = ["Compiled", "Lowered", "Traced", "VersionCalls"]
+
+FirstCall = Callable[
+    [tuple[Any, ...], dict[str, Any]],
+    tuple[Any, ral.DispatchEntry | None, tuple[ral.SizePattern, ral.DispatchEntry] | None],
+]
+"""`(args, kwargs) -> (results, what runs calls of these sizes, what runs those of others)`."""
 
 
 class _OfCall:
@@ -98,6 +105,29 @@ class Traced(_OfCall):
         return f"<shlo_disc.Traced {self.fun_name}>"
 
 
+class VersionCalls(ral.Dispatcher):
+    """Calls of one version: those like an earlier one run without Python.
+
+    `first(args, kwargs)` runs a call and returns its results and what the dispatcher needs for more
+    like it: a `ral.DispatchEntry`, and the version with the pattern of its sizes; None for none.
+    """
+
+    def __init__(self, first: FirstCall, **setting: Any) -> None:
+        super().__init__(**setting)
+        self._first = first
+        self.slow = 0
+        """Calls that took Python."""
+
+    def _call_slowly(self, *args: Any, **kwargs: Any) -> Any:
+        self.slow += 1
+        results, entry, offer = self._first(args, kwargs)
+        if entry is not None:
+            self._add(args, kwargs, entry)
+        if offer is not None:
+            self._offer(args, kwargs, [offer])
+        return results
+
+
 class Compiled(_OfCall):
     """A compiled version: callable like the function, but never compiles another."""
 
@@ -106,7 +136,7 @@ class Compiled(_OfCall):
         name: str,
         executable: CompiledCall,
         pattern: Pattern,
-        call: Callable[..., Any],
+        calls: VersionCalls,
         trace: Callable[[], jax.stages.Traced],
         sizes: Mapping[str, int],
     ) -> None:
@@ -118,11 +148,11 @@ class Compiled(_OfCall):
         """What it assumes of the sizes."""
         self.sizes = dict(sizes)
         """The values of its symbols in the call it was lowered for."""
-        self._call = call
+        self.calls = calls
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run; raises ShapeMismatchError for sizes this version is not for."""
-        return self._call(args, kwargs)
+        return self.calls(*args, **kwargs)
 
     call = __call__
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import threading
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -15,14 +17,14 @@ from jax import export
 from shlo_disc import locks, ral
 from shlo_disc.frontend.call import Call, Options
 from shlo_disc.frontend.choice import Choice
-from shlo_disc.frontend.leaves import abstract, is_key_dtype
+from shlo_disc.frontend.leaves import abstract, is_key_dtype, native_dtypes
 from shlo_disc.frontend.plan import Shapes
 from shlo_disc.frontend.program import CompiledCall, Program, Sizes, compiled_once
 from shlo_disc.frontend.sizes import SizeScope
 from shlo_disc.frontend.structure import has_sizes, tree_at
 from shlo_disc.frontend.symbols import Found
 from shlo_disc.frontend.tracing import Concrete, Trace, Traced, problem_of
-from shlo_disc.jax_private import key_impl
+from shlo_disc.jax_private import key_impl, key_of_words
 
 __all__ = ["Version"]
 
@@ -170,21 +172,33 @@ class Version:
     def offer(self) -> tuple[ral.SizePattern, ral.DispatchEntry] | None:
         """The version for the C++ dispatcher, which tests and runs it at new sizes.
 
-        None when Python is needed: to compile it, to make typed keys or a structure with sizes of
-        the results, or for numbers of more than 64 bits.
+        None when Python is needed: to compile it, to make a structure with sizes of the results,
+        or for numbers of more than 64 bits.
         """
-        if self._offer is None and self.is_compiled and not self.keys:
-            executable = self.executable
-            if not self._has_static_sizes and hasattr(executable, "dispatch_entry"):
-                tree: Any = self.exported.out_tree
-                only = jax.tree_util.treedef_is_leaf(tree)
-                try:
-                    pattern = self.pattern.native
-                except OverflowError:
-                    return None
-                entry = executable.dispatch_entry(None if only else tree.unflatten)
-                self._offer = (pattern, entry)
+        if self._offer is None and self.is_compiled and not self._has_static_sizes:
+            try:
+                pattern = self.pattern.native
+            except OverflowError:
+                return None
+            entry = self.dispatch_entry(self.exported.out_tree)
+            self._offer = None if entry is None else (pattern, entry)
         return self._offer
+
+    def dispatch_entry(self, tree: Any) -> ral.DispatchEntry | None:
+        """For the C++ dispatcher: a call with results in the structure `tree`.
+
+        None for an executable that only Python runs.
+        """
+        executable = self.executable
+        if not hasattr(executable, "dispatch_entry"):
+            return None
+        finish = tree.unflatten
+        if self.keys:
+            finish = functools.partial(_with_keys, finish, self.keys)
+        elif jax.tree_util.treedef_is_leaf(tree):
+            finish = None
+        entry: ral.DispatchEntry = executable.dispatch_entry(finish, native_dtypes(self.leaves))
+        return entry
 
     @cached_property
     def program(self) -> Program:
@@ -204,6 +218,15 @@ class Version:
         return (
             f"{self.name}: {', '.join(self.pattern.symbols) or 'no symbols'}\n{self.pattern.text()}"
         )
+
+
+def _with_keys(
+    unflatten: Callable[[list[Any]], Any], keys: Sequence[tuple[int, str]], results: list[Any]
+) -> Any:
+    """The results in the function's structure, typed keys made of integers."""
+    for index, implementation in keys:
+        results[index] = key_of_words(implementation, results[index])
+    return unflatten(results)
 
 
 class _Root:

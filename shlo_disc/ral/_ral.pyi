@@ -105,7 +105,8 @@ class Executable:
 
 class DispatchEntry:
     """What a `Dispatcher` runs; `unflatten` makes the function's result of the list of results,
-    None of which there is one and which is the function's.
+    None of which there is one and which is the function's. dtypes: what arrays and scalars of NumPy
+    are converted to, one for each leaf; None for one that is a typed key.
     """
 
     def __init__(
@@ -113,6 +114,7 @@ class DispatchEntry:
         executable: Executable,
         bridge: JaxBridge,
         unflatten: Callable[[list[Any]], Any] | None,
+        dtypes: tuple[np.dtype[Any] | None, ...],
     ) -> None: ...
     @property
     def calls(self) -> int:
@@ -158,11 +160,14 @@ class SizePattern:
         """
 
 class Dispatcher:
-    """Runs calls of concrete `jax.Array`s, numpy arrays and Python numbers that are like one added
-    before, or whose sizes fit a version offered; a subclass has `_call_slowly` for the others, and
-    for what does not fit.
+    """Runs calls of concrete `jax.Array`s, typed PRNG keys, NumPy's arrays and scalars and Python
+    numbers that are like one added before, or whose sizes fit a version offered; a subclass has
+    `_call_slowly` for the others, and for what does not fit.
 
-    array_type: the concrete class of arrays. flatten: `((args, kwargs)) -> (leaves, structure)`.
+    array_type: the concrete class of arrays. key_type: that of typed keys, which hold one in
+    `_base_array`, with words in its last dimension. static_nums, static_names (sorted): arguments
+    whose types and values are part of what a call is like. flatten: `((args, kwargs)) ->
+    (leaves, structure)`.
     trace_context: `() -> ` a hashable that differs where a function would be traced differently.
     usual: pairs of an object and its usual `.value`; elsewhere calls are never looked up.
     """
@@ -171,9 +176,12 @@ class Dispatcher:
         self,
         *,
         array_type: type,
+        key_type: type,
         flatten: Callable[[Any], tuple[list[Any], Any]],
         trace_context: Callable[[], Any],
         usual: Sequence[tuple[Any, Any]],
+        static_nums: Sequence[int],
+        static_names: tuple[str, ...],
     ) -> None: ...
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The function's result.

@@ -157,7 +157,7 @@ COMMON = {
 }
 
 
-@settings(max_examples=6, **COMMON)
+@settings(max_examples=4, **COMMON)
 @given(programs().filter(settled))
 def test_fused_and_unfused_agree(program):
     check(program)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import weakref
 from concurrent.futures import ThreadPoolExecutor
@@ -49,15 +50,123 @@ def test_numpy_arrays_and_numbers_run_without_python():
         f(wide, 1 << 40)
 
 
-def test_what_must_be_converted_goes_the_other_way():
+def test_numpy_is_converted_without_python():
     f = shlo_disc.jit(lambda x: x * 2)
-    values = [np.ones(3), np.float32(3), np.ones(3, np.float32).view(np.recarray)]
-    for x in values * 2:
-        assert f(x).dtype == jnp.float32
+    swapped = np.arange(3, dtype=">f4")
+    for x in (np.arange(3.0), swapped, np.float32(3), np.float64(0.1), np.arange(6.0)[::2]):
+        for _ in range(2):
+            result = f(x)
+            assert result.dtype == jnp.float32
+            np.testing.assert_array_equal(result, np.asarray(x, np.float32) * 2)
+    tokens = np.arange(12).reshape(3, 4)
+    g = shlo_disc.jit(lambda table, tokens: table[tokens])
+    table = jnp.arange(20.0)
+    for n in (3, 2, 3, 1):
+        np.testing.assert_array_equal(g(table, tokens[:n]), tokens[:n])
+    assert g.cache_info() == (3, 1, None, 1)
+    assert entries(g) == [1]
+    with pytest.raises(TypeError, match="object"):
+        f(np.array([None, 1]))
+
+
+def test_an_array_of_another_class_goes_the_other_way():
+    f = shlo_disc.jit(lambda x: x * 2)
+    for _ in range(2):
+        assert f(np.ones(3, np.float32).view(np.recarray)).dtype == jnp.float32
     assert entries(f) == []
     f(jnp.ones(3))
     f(jnp.ones(3))
     assert entries(f) == [1]
+
+
+class Scale:
+    """A static value, equal to others like it."""
+
+    def __init__(self, by):
+        self.by = by
+
+    def __eq__(self, other):
+        return isinstance(other, Scale) and other.by == self.by
+
+    def __hash__(self):
+        return hash(self.by)
+
+
+def test_static_arguments_run_without_python():
+    f = shlo_disc.jit(
+        lambda x, scale, *, shift=0, power=1: (x * scale.by + shift) ** power,
+        static_argnums=1,
+        static_argnames=("power", "shift"),
+    )
+    x = np.arange(4, dtype=np.float32)
+    for _ in range(3):
+        for by in (2, 3):
+            np.testing.assert_array_equal(f(x, Scale(by)), x * by)
+        np.testing.assert_array_equal(f(x[:2], Scale(2), shift=1), x[:2] * 2 + 1)
+        np.testing.assert_array_equal(f(x, Scale(2), power=2, shift=True), (x * 2 + 1) ** 2)
+    assert sorted(entries(f)) == [2] * 4
+    assert f.cache_info().misses == 4
+    # 1 and True are equal, but of other types: another program.
+    np.testing.assert_array_equal(f(x[:2], Scale(2), shift=True), x[:2] * 2 + 1)
+    assert f.cache_info().misses == 5
+    for _ in range(2):
+        with pytest.raises(ValueError, match="static argument scale is a list, which cannot be"):
+            f(x, [2])
+    np.testing.assert_array_equal(f(x[:3], Scale(3)), x[:3] * 3)  # new sizes, too
+    assert f.cache_info().misses == 5
+
+
+def test_static_self_runs_without_python():
+    class Model:
+        def __init__(self, by):
+            self.by = by
+
+        @functools.partial(shlo_disc.jit, static_argnums=(0, -1))
+        def apply(self, x, kind):
+            return x * self.by if kind == "scaled" else x
+
+    a, b = Model(2), Model(3)
+    x = jnp.arange(3.0)
+    for _ in range(3):
+        np.testing.assert_array_equal(a.apply(x, "scaled"), x * 2)
+        np.testing.assert_array_equal(b.apply(x, "scaled"), x * 3)
+        np.testing.assert_array_equal(b.apply(x, "other"), x)
+    assert entries(Model.__dict__["apply"]) == [2, 2, 2]
+
+
+@pytest.mark.parametrize("implementation", ["threefry2x32", "rbg"])
+def test_typed_keys_run_without_python(implementation):
+    def draw(key, x):
+        key, sub = jax.random.split(key)
+        return key, x + jax.random.uniform(sub, x.shape)
+
+    f, reference = shlo_disc.jit(draw), jax.jit(draw)
+    ours = theirs = jax.random.key(3, impl=implementation)
+    for n in (4, 4, 2, 7, 4):
+        ours, got = f(ours, jnp.zeros(n))
+        theirs, want = reference(theirs, jnp.zeros(n))
+        np.testing.assert_array_equal(got, want)
+        assert ours.dtype == theirs.dtype
+        np.testing.assert_array_equal(jax.random.key_data(ours), jax.random.key_data(theirs))
+    assert f.cache_info().misses == 1
+    assert entries(f) == [2]
+    many = shlo_disc.jit(jax.vmap(jax.random.bits))
+    for n in (3, 5, 3):
+        keys = jax.random.split(jax.random.key(0, impl=implementation), n)
+        np.testing.assert_array_equal(many(keys), jax.vmap(jax.random.bits)(keys))
+    assert many.cache_info() == (2, 1, None, 1)
+    assert entries(many) == [1]
+
+
+def test_compiled_objects_run_without_python():
+    f = shlo_disc.jit(lambda x, n: x * n, static_argnums=1)
+    compiled = f.lower(jnp.ones(3), 2).compile()
+    for size in (3, 4, 3, 5):
+        np.testing.assert_array_equal(compiled(jnp.ones(size), 2), 2 * np.ones(size))
+    assert compiled.calls.slow == 1
+    with pytest.raises(TypeError, match="other types or another structure"):
+        compiled(jnp.ones((3, 3)), 2)
+    assert f.cache_info().misses == 1
 
 
 def test_equal_types_are_one_entry_whatever_their_avals():
@@ -292,12 +401,15 @@ def test_keys_that_hold_the_dispatcher_are_collected(standins, bridge):
 
     f = Function(
         array_type=jax_private.ArrayImpl,
+        key_type=jax_private.KeyArray,
         flatten=jax.tree_util.default_registry.flatten,
         trace_context=jax_private.trace_context,
         usual=jax_private.usual_states,
+        static_nums=(),
+        static_names=(),
     )
     x = jnp.ones((2, 3))
-    f._add((Holder(x, f),), {}, ral.DispatchEntry(standins.add1(), bridge, None))
+    f._add((Holder(x, f),), {}, ral.DispatchEntry(standins.add1(), bridge, None, (None,)))
     np.testing.assert_array_equal(f(Holder(x, f)), x + 1)
     gone = weakref.ref(f)
     del f

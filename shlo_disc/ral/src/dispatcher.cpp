@@ -1,5 +1,6 @@
 #include "dispatcher.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "small_vector.h"
@@ -11,6 +12,8 @@ constexpr size_t kMaxFound = 4096;  // entries for new sizes, until Python has a
 constexpr size_t kMaxAvals = 4096;  // asking again costs half a microsecond: forgetting all is fine
 
 struct Names {
+  PyObject* base = PyUnicode_InternFromString("_base_array");
+  PyObject* impl = PyUnicode_InternFromString("_impl");
   PyObject* aval = PyUnicode_InternFromString("aval");
   PyObject* dtype = PyUnicode_InternFromString("dtype");
   PyObject* shape = PyUnicode_InternFromString("shape");
@@ -64,12 +67,10 @@ bool append_sizes(PyObject* shape, std::vector<int64_t>* sizes) {
 
 }  // namespace
 
-Dispatcher::Dispatcher(PyRef array_type, PyRef flatten, PyRef trace_context,
-                       std::vector<std::pair<PyRef, PyRef>> usual)
-    : array_type_(std::move(array_type)),
-      flatten_(std::move(flatten)),
-      trace_context_(std::move(trace_context)),
-      usual_(std::move(usual)),
+Dispatcher::Dispatcher(Setting setting, std::vector<int64_t> static_nums, PyRef static_names)
+    : setting_(std::move(setting)),
+      static_nums_(std::move(static_nums)),
+      static_names_(std::move(static_names)),
       table_(PyDict_New()),
       offers_(PyDict_New()),
       numbers_(PyDict_New()) {}
@@ -91,11 +92,12 @@ void Dispatcher::clear() {
 }
 
 int Dispatcher::traverse(visitproc visit, void* arg) const {
-  for (const PyRef* const part : {&array_type_, &flatten_, &trace_context_, &table_, &offers_,
-                                  &numbers_, &last_context_, &last_number_}) {
+  for (const PyRef* const part :
+       {&setting_.array_type, &setting_.key_type, &setting_.flatten, &setting_.trace_context,
+        &static_names_, &table_, &offers_, &numbers_, &last_context_, &last_number_}) {
     Py_VISIT(part->get());
   }
-  for (const auto& [state, value] : usual_) {
+  for (const auto& [state, value] : setting_.usual) {
     Py_VISIT(state.get());
     Py_VISIT(value.get());
   }
@@ -115,7 +117,7 @@ PyRef Dispatcher::number_of(PyObject* value) {
 }
 
 PyRef Dispatcher::context_number() {
-  PyRef context(PyObject_CallNoArgs(trace_context_.get()));
+  PyRef context(PyObject_CallNoArgs(setting_.trace_context.get()));
   if (!context) return PyRef();
   if (are_same_items(context.get(), last_context_.get())) {
     return PyRef::borrow(last_number_.get());
@@ -130,12 +132,17 @@ PyRef Dispatcher::context_number() {
 }
 
 bool Dispatcher::is_jax(PyObject* object) const {
-  return reinterpret_cast<PyObject*>(Py_TYPE(object)) == array_type_.get();
+  return reinterpret_cast<PyObject*>(Py_TYPE(object)) == setting_.array_type.get();
+}
+
+bool Dispatcher::is_key(PyObject* object) const {
+  return reinterpret_cast<PyObject*>(Py_TYPE(object)) == setting_.key_type.get();
 }
 
 bool Dispatcher::is_leaf(PyObject* object) const {
   return is_jax(object) || PyArray_CheckExact(object) || PyFloat_CheckExact(object) ||
-         PyLong_CheckExact(object) || PyBool_Check(object) || PyComplex_CheckExact(object);
+         PyLong_CheckExact(object) || PyBool_Check(object) || PyComplex_CheckExact(object) ||
+         PyArray_IsScalar(object, Generic) || is_key(object);
 }
 
 PyRef Dispatcher::type_number(PyObject* leaf, std::vector<int64_t>*) {
@@ -144,6 +151,7 @@ PyRef Dispatcher::type_number(PyObject* leaf, std::vector<int64_t>*) {
     return type == nullptr ? PyRef() : PyRef::borrow(type->number.get());
   }
   auto* const kind = reinterpret_cast<PyObject*>(Py_TYPE(leaf));
+  if (is_key(leaf)) return key_number(leaf, &Dispatcher::type_number, nullptr);
   if (!PyArray_CheckExact(leaf)) return number_of(kind);
   auto* const array = reinterpret_cast<PyArrayObject*>(leaf);
   const PyRef shape(PyArray_IntTupleFromIntp(PyArray_NDIM(array), PyArray_DIMS(array)));
@@ -161,6 +169,11 @@ PyRef Dispatcher::kind_number(PyObject* leaf, std::vector<int64_t>* sizes) {
     return PyRef::borrow(type->kind.get());
   }
   auto* const kind = reinterpret_cast<PyObject*>(Py_TYPE(leaf));
+  if (is_key(leaf)) {
+    PyRef number = key_number(leaf, &Dispatcher::kind_number, sizes);
+    if (number && !sizes->empty()) sizes->pop_back();  // the words of a key are no size of the array
+    return number;
+  }
   if (!PyArray_CheckExact(leaf)) return number_of(kind);
   auto* const array = reinterpret_cast<PyArrayObject*>(leaf);
   sizes->insert(sizes->end(), PyArray_DIMS(array), PyArray_DIMS(array) + PyArray_NDIM(array));
@@ -168,6 +181,16 @@ PyRef Dispatcher::kind_number(PyObject* leaf, std::vector<int64_t>* sizes) {
   if (!rank) return PyRef();
   auto* const dtype = reinterpret_cast<PyObject*>(PyArray_DESCR(array));
   const PyRef type(PyTuple_Pack(3, rank.get(), dtype, kind));
+  return type ? number_of(type.get()) : PyRef();
+}
+
+PyRef Dispatcher::key_number(PyObject* key, NumberOf number, std::vector<int64_t>* sizes) {
+  const PyRef base(PyObject_GetAttr(key, names().base));
+  const PyRef impl(base ? PyObject_GetAttr(key, names().impl) : nullptr);
+  if (!impl) return PyRef();
+  const PyRef words = (this->*number)(base.get(), sizes);
+  if (!words) return PyRef();
+  const PyRef type(PyTuple_Pack(2, impl.get(), words.get()));
   return type ? number_of(type.get()) : PyRef();
 }
 
@@ -200,9 +223,7 @@ const Dispatcher::ArrayType* Dispatcher::jax_type(PyObject* array) {
   return &place->second;
 }
 
-PyRef Dispatcher::key_of(const Call& call,
-                         PyRef (Dispatcher::*number)(PyObject*, std::vector<int64_t>*),
-                         std::vector<int64_t>* sizes) {
+PyRef Dispatcher::key_of(const Call& call, NumberOf number, std::vector<int64_t>* sizes) {
   const Py_ssize_t count = call.count();
   PyRef key(PyTuple_New(2 + count));
   if (!key) return PyRef();
@@ -224,7 +245,51 @@ PyRef Dispatcher::kind_key(const Call& call, std::vector<int64_t>* sizes) {
   return key_of(call, &Dispatcher::kind_number, sizes);
 }
 
+bool Dispatcher::has_static() const {
+  return !static_nums_.empty() || PyTuple_GET_SIZE(static_names_.get()) > 0;
+}
+
+bool Dispatcher::split(PyObject* args, PyObject* kwargs, PyRef* dynamic, PyRef* named,
+                       PyRef* statics) const {
+  const PyRef found(PyList_New(0)), rest(PyList_New(0));
+  if (!found || !rest) return false;
+  const auto keep = [&found](PyObject* place, PyObject* value) {
+    return place != nullptr && PyList_Append(found.get(), place) == 0 &&
+           PyList_Append(found.get(), reinterpret_cast<PyObject*>(Py_TYPE(value))) == 0 &&
+           PyList_Append(found.get(), value) == 0;
+  };
+  const Py_ssize_t count = PyTuple_GET_SIZE(args);
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    PyObject* const value = PyTuple_GET_ITEM(args, i);
+    const bool is_static = std::any_of(
+        static_nums_.begin(), static_nums_.end(),
+        [i, count](int64_t place) { return place == i || place + count == i; });
+    const PyRef place(is_static ? PyLong_FromSsize_t(i) : nullptr);
+    if (is_static ? !keep(place.get(), value) : PyList_Append(rest.get(), value) < 0) return false;
+  }
+  *named = kwargs == nullptr ? PyRef() : PyRef::borrow(kwargs);
+  for (Py_ssize_t i = 0; kwargs != nullptr && i < PyTuple_GET_SIZE(static_names_.get()); ++i) {
+    PyObject* const name = PyTuple_GET_ITEM(static_names_.get(), i);
+    const PyRef value = PyRef::borrow(PyDict_GetItemWithError(kwargs, name));
+    if (!value) {
+      if (PyErr_Occurred()) return false;
+      continue;
+    }
+    if (named->get() == kwargs) *named = PyRef(PyDict_Copy(kwargs));
+    if (!*named || PyDict_DelItem(named->get(), name) < 0 || !keep(name, value.get())) return false;
+  }
+  *dynamic = PyRef(PyList_AsTuple(rest.get()));
+  *statics = PyRef(PyList_AsTuple(found.get()));
+  return *dynamic && *statics;
+}
+
 bool Dispatcher::describe(PyObject* args, PyObject* kwargs, Call* out) {
+  PyRef dynamic, named, statics;
+  if (has_static()) {
+    if (!split(args, kwargs, &dynamic, &named, &statics)) return false;
+    args = dynamic.get();
+    kwargs = named.get();
+  }
   const Py_ssize_t positional = PyTuple_GET_SIZE(args);
   bool flat = kwargs == nullptr || PyDict_GET_SIZE(kwargs) == 0;
   for (Py_ssize_t i = 0; flat && i < positional; ++i) flat = is_leaf(PyTuple_GET_ITEM(args, i));
@@ -235,10 +300,10 @@ bool Dispatcher::describe(PyObject* args, PyObject* kwargs, Call* out) {
     out->leaves = PyRef::borrow(args);
     tree = PyRef(PyLong_FromSsize_t(positional));
   } else {
-    const PyRef named = kwargs == nullptr ? PyRef(PyDict_New()) : PyRef::borrow(kwargs);
-    const PyRef both(named ? PyTuple_Pack(2, args, named.get()) : nullptr);
+    const PyRef keywords = kwargs == nullptr ? PyRef(PyDict_New()) : PyRef::borrow(kwargs);
+    const PyRef both(keywords ? PyTuple_Pack(2, args, keywords.get()) : nullptr);
     if (!both) return false;
-    const PyRef pair(PyObject_CallOneArg(flatten_.get(), both.get()));
+    const PyRef pair(PyObject_CallOneArg(setting_.flatten.get(), both.get()));
     if (!pair) return false;
     out->leaves = PyRef::borrow(PyTuple_GET_ITEM(pair.get(), 0));
     tree = PyRef::borrow(PyTuple_GET_ITEM(pair.get(), 1));
@@ -246,7 +311,19 @@ bool Dispatcher::describe(PyObject* args, PyObject* kwargs, Call* out) {
   if (!tree) return false;
   const Py_ssize_t count = out->count();
   for (Py_ssize_t i = 0; i < count; ++i) {
-    if (!is_leaf(out->leaf(i))) return true;
+    PyObject* const leaf = out->leaf(i);
+    if (!is_leaf(leaf)) return true;
+    if (is_key(leaf)) {
+      const PyRef base(PyObject_GetAttr(leaf, names().base));
+      if (!base) return false;
+      if (!is_jax(base.get())) return true;  // a tracer
+    }
+    out->is_plain = out->is_plain && !(is_key(leaf) || PyArray_CheckExact(leaf) ||
+                                       PyArray_IsScalar(leaf, Generic));
+  }
+  if (statics) {
+    tree = PyRef(PyTuple_Pack(2, tree.get(), statics.get()));
+    if (!tree) return false;
   }
   out->tree = std::move(tree);
   out->context = context_number();
@@ -287,9 +364,48 @@ PyRef Dispatcher::fitting(const Call& call, PyObject* key) {
   return PyRef::borrow(Py_None);
 }
 
+PyRef Dispatcher::converted(const Call& call, const DispatchEntry& entry) const {
+  const Py_ssize_t count = call.count();
+  if (PyTuple_GET_SIZE(entry.dtypes.get()) != count) {
+    PyErr_SetString(PyExc_TypeError, "a DispatchEntry needs a dtype for every leaf");
+    return PyRef();
+  }
+  PyRef leaves(PyTuple_New(count));
+  if (!leaves) return PyRef();
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    PyObject* const leaf = call.leaf(i);
+    PyObject* const dtype = PyTuple_GET_ITEM(entry.dtypes.get(), i);
+    PyRef value;
+    if (is_key(leaf)) {
+      value = PyRef(PyObject_GetAttr(leaf, names().base));
+    } else if (PyArray_CheckExact(leaf) || PyArray_IsScalar(leaf, Generic)) {
+      if (!PyArray_DescrCheck(dtype)) {
+        PyErr_SetString(PyExc_TypeError, "a DispatchEntry needs dtypes of NumPy");
+        return PyRef();
+      }
+      auto* const descr = reinterpret_cast<PyArray_Descr*>(dtype);
+      const bool fits = PyArray_CheckExact(leaf) &&
+                        PyArray_EquivTypes(PyArray_DESCR(reinterpret_cast<PyArrayObject*>(leaf)),
+                                           descr);
+      if (!fits) {
+        Py_INCREF(dtype);  // PyArray_FromAny takes it
+        value = PyRef(PyArray_FromAny(leaf, descr, 0, 0, NPY_ARRAY_CARRAY | NPY_ARRAY_FORCECAST,
+                                      nullptr));
+      } else {
+        value = PyRef::borrow(leaf);
+      }
+    } else {
+      value = PyRef::borrow(leaf);
+    }
+    if (!value) return PyRef();
+    PyTuple_SET_ITEM(leaves.get(), i, value.release());
+  }
+  return leaves;
+}
+
 PyObject* Dispatcher::call(PyObject* args, PyObject* kwargs) {
   if (PyDict_GET_SIZE(table_.get()) == 0) Py_RETURN_NOTIMPLEMENTED;
-  for (const auto& [state, value] : usual_) {
+  for (const auto& [state, value] : setting_.usual) {
     const PyRef now(PyObject_GetAttr(state.get(), names().value));
     if (!now) return nullptr;
     if (now.get() != value.get()) Py_RETURN_NOTIMPLEMENTED;
@@ -302,7 +418,11 @@ PyObject* Dispatcher::call(PyObject* args, PyObject* kwargs) {
   // It stays alive: the call releases the GIL.
   PyRef found = PyRef::borrow(PyDict_GetItemWithError(table_.get(), key.get()));
   if (!found) {
-    if (PyErr_Occurred()) return nullptr;
+    if (PyErr_Occurred()) {
+      if (!has_static()) return nullptr;
+      PyErr_Clear();  // a static value that cannot be hashed; the slow way explains that
+      Py_RETURN_NOTIMPLEMENTED;
+    }
     found = fitting(call, key.get());
     if (!found) return nullptr;
     if (found.get() == Py_None) Py_RETURN_NOTIMPLEMENTED;
@@ -312,7 +432,9 @@ PyObject* Dispatcher::call(PyObject* args, PyObject* kwargs) {
     PyErr_SetString(PyExc_TypeError, "not a DispatchEntry");
     return nullptr;
   }
-  const PyRef results(entry->executable->call(entry->bridge, call.leaves.get()));
+  const PyRef leaves = call.is_plain ? PyRef::borrow(call.leaves.get()) : converted(call, *entry);
+  if (!leaves) return nullptr;
+  const PyRef results(entry->executable->call(entry->bridge, leaves.get()));
   if (!results) return nullptr;
   ++entry->calls;
   if (entry->unflatten.get() == Py_None) return Py_NewRef(PyList_GET_ITEM(results.get(), 0));

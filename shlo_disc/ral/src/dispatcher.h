@@ -17,29 +17,35 @@ namespace shlo_disc {
 // What runs for one structure, types and sizes of arguments.
 struct DispatchEntry {
   DispatchEntry(PyRef executable_object, const PyExecutable* executable, JaxBridge* bridge,
-                PyRef unflatten)
+                PyRef unflatten, PyRef dtypes)
       : executable_object(std::move(executable_object)),
         executable(executable),
         bridge(bridge),
-        unflatten(std::move(unflatten)) {}
+        unflatten(std::move(unflatten)),
+        dtypes(std::move(dtypes)) {}
 
   const PyRef executable_object;  // owns `executable`
   const PyExecutable* const executable;
   JaxBridge* const bridge;  // lives as long as the process
   const PyRef unflatten;    // list of results -> the function's structure; None: the only result
+  const PyRef dtypes;       // tuple: what NumPy's arrays and scalars are converted to, by leaf
   // Of an entry the dispatcher made itself: the entry of the version, and the shapes; else null.
   PyRef version;
   PyRef shapes;
   int64_t calls = 0;
 };
 
-// Looks up calls whose arguments are concrete jax.Arrays, numpy arrays and Python numbers. Needs the
-// GIL.
+// Looks up calls whose arguments are concrete jax.Arrays, typed PRNG keys, NumPy's arrays and scalars,
+// and Python numbers. Needs the GIL.
 class Dispatcher {
  public:
-  // See _ral.pyi for what each must be.
-  Dispatcher(PyRef array_type, PyRef flatten, PyRef trace_context,
-             std::vector<std::pair<PyRef, PyRef>> usual);
+  // What is the same for all functions. See _ral.pyi for what each must be.
+  struct Setting {
+    PyRef array_type, key_type, flatten, trace_context;
+    std::vector<std::pair<PyRef, PyRef>> usual;
+  };
+  // Static arguments by position (negative: from the end) and by name, a sorted tuple.
+  Dispatcher(Setting setting, std::vector<int64_t> static_nums, PyRef static_names);
   ~Dispatcher();
   Dispatcher(const Dispatcher&) = delete;
   Dispatcher& operator=(const Dispatcher&) = delete;
@@ -64,8 +70,9 @@ class Dispatcher {
   // error: not for us.
   struct Call {
     PyRef leaves;
-    PyRef tree;
+    PyRef tree;  // with the static arguments, if there are any
     PyRef context;
+    bool is_plain = true;  // no leaf may need a conversion
 
     Py_ssize_t count() const { return PySequence_Fast_GET_SIZE(leaves.get()); }
     PyObject* leaf(Py_ssize_t i) const { return PySequence_Fast_GET_ITEM(leaves.get(), i); }
@@ -77,17 +84,25 @@ class Dispatcher {
     std::vector<int64_t> sizes;
   };
   bool describe(PyObject* args, PyObject* kwargs, Call* out);
+  bool has_static() const;
+  // The dynamic arguments, and a tuple of (place, type, value) of each static one. False with an
+  // error set.
+  bool split(PyObject* args, PyObject* kwargs, PyRef* dynamic, PyRef* named, PyRef* statics) const;
+  // The leaves as the executable takes them. Null with an error set.
+  PyRef converted(const Call& call, const DispatchEntry& entry) const;
   bool is_jax(PyObject* object) const;
+  bool is_key(PyObject* object) const;
   bool is_leaf(PyObject* object) const;
   // The key of a call among those of the same types; or of the same types but for the sizes, which
   // are then appended to `sizes`. Null with an error set.
+  using NumberOf = PyRef (Dispatcher::*)(PyObject*, std::vector<int64_t>*);
   PyRef exact_key(const Call& call);
   PyRef kind_key(const Call& call, std::vector<int64_t>* sizes);
-  PyRef key_of(const Call& call, PyRef (Dispatcher::*number)(PyObject*, std::vector<int64_t>*),
-               std::vector<int64_t>* sizes);
+  PyRef key_of(const Call& call, NumberOf number, std::vector<int64_t>* sizes);
   // Numbers of a leaf's type and kind; of the configuration of JAX. Null with an error set.
   PyRef type_number(PyObject* leaf, std::vector<int64_t>* unused);
   PyRef kind_number(PyObject* leaf, std::vector<int64_t>* sizes);
+  PyRef key_number(PyObject* key, NumberOf number, std::vector<int64_t>* sizes);
   const ArrayType* jax_type(PyObject* array);  // valid until the next call of it
   PyRef context_number();
   PyRef number_of(PyObject* value);
@@ -96,10 +111,9 @@ class Dispatcher {
   // there is no such version; null with an error set.
   PyRef fitting(const Call& call, PyObject* key);
 
-  const PyRef array_type_;
-  const PyRef flatten_;
-  const PyRef trace_context_;
-  const std::vector<std::pair<PyRef, PyRef>> usual_;
+  const Setting setting_;
+  const std::vector<int64_t> static_nums_;
+  const PyRef static_names_;
   PyRef table_;   // dict from exact keys to entries
   PyRef offers_;  // dict from kind keys to lists of versions
   std::vector<PyRef> found_;

@@ -239,7 +239,8 @@ int traverse_entry(PyObject* self, visitproc visit, void* arg) {
   if (!nb::inst_ready(self)) return 0;
   const DispatchEntry* const entry = nb::inst_ptr<DispatchEntry>(self);
   for (const PyRef* const part :
-       {&entry->executable_object, &entry->unflatten, &entry->version, &entry->shapes}) {
+       {&entry->executable_object, &entry->unflatten, &entry->dtypes, &entry->version,
+        &entry->shapes}) {
     Py_VISIT(part->get());
   }
   return 0;
@@ -308,7 +309,8 @@ PyObject* new_dispatch_entry(PyObject* version, PyRef shapes) {
   }
   auto entry = std::make_unique<DispatchEntry>(PyRef::borrow(like->executable_object.get()),
                                                like->executable, like->bridge,
-                                               PyRef::borrow(like->unflatten.get()));
+                                               PyRef::borrow(like->unflatten.get()),
+                                               PyRef::borrow(like->dtypes.get()));
   entry->version = PyRef::borrow(version);
   entry->shapes = std::move(shapes);
   return nb::cast(entry.release(), nb::rv_policy::take_ownership).release().ptr();
@@ -370,11 +372,13 @@ NB_MODULE(_ral, m) {
   nb::class_<DispatchEntry>(m, "DispatchEntry", nb::type_slots(entry_slots))
       .def(
           "__init__",
-          [](DispatchEntry* self, nb::object executable, JaxBridge& bridge, nb::object unflatten) {
+          [](DispatchEntry* self, nb::object executable, JaxBridge& bridge, nb::object unflatten,
+             nb::tuple dtypes) {
             const auto* const native = nb::cast<const PyExecutable*>(executable);
-            new (self) DispatchEntry(owned(executable), native, &bridge, owned(unflatten));
+            new (self) DispatchEntry(owned(executable), native, &bridge, owned(unflatten),
+                                     owned(dtypes));
           },
-          "executable"_a, "bridge"_a, "unflatten"_a.none())
+          "executable"_a, "bridge"_a, "unflatten"_a.none(), "dtypes"_a)
       .def_ro("calls", &DispatchEntry::calls)
       .def_prop_ro("version", [](const DispatchEntry& self) { return object_or_none(self.version); })
       .def_prop_ro("shapes", [](const DispatchEntry& self) { return object_or_none(self.shapes); });
@@ -403,16 +407,20 @@ NB_MODULE(_ral, m) {
   nb::class_<Dispatcher>(m, "Dispatcher", nb::type_slots(dispatcher_slots))
       .def(
           "__init__",
-          [](Dispatcher* self, nb::object array_type, nb::object flatten, nb::object trace_context,
-             const std::vector<std::pair<nb::object, nb::object>>& usual) {
+          [](Dispatcher* self, nb::object array_type, nb::object key_type, nb::object flatten,
+             nb::object trace_context,
+             const std::vector<std::pair<nb::object, nb::object>>& usual,
+             std::vector<int64_t> static_nums, nb::tuple static_names) {
             std::vector<std::pair<PyRef, PyRef>> states;
             for (const auto& [state, value] : usual) {
               states.emplace_back(owned(state), owned(value));
             }
-            new (self) Dispatcher(owned(array_type), owned(flatten), owned(trace_context),
-                                  std::move(states));
+            new (self) Dispatcher({owned(array_type), owned(key_type), owned(flatten),
+                                   owned(trace_context), std::move(states)},
+                                  std::move(static_nums), owned(static_names));
           },
-          nb::kw_only(), "array_type"_a, "flatten"_a, "trace_context"_a, "usual"_a)
+          nb::kw_only(), "array_type"_a, "key_type"_a, "flatten"_a, "trace_context"_a, "usual"_a,
+          "static_nums"_a, "static_names"_a)
       .def("_add",
            [](Dispatcher& self, nb::tuple args, nb::dict kwargs, nb::handle entry) {
              if (!self.add(args.ptr(), kwargs.ptr(), entry.ptr())) throw nb::python_error();
