@@ -55,6 +55,10 @@ def dispatch(console: Console, quick: bool) -> None:
     totals = shlo_disc.jit(total), jax.jit(total)
     leaves = [jnp.ones(4) for _ in range(150)]
 
+    losses = [jit(lambda w, x: jnp.tanh(x @ w).sum()) for jit in (shlo_disc.jit, jax.jit)]
+    slopes = [jax.grad(loss) for loss in losses]
+    w, rows = jnp.ones((8, 8)), jnp.ones((4, 8))
+
     def in_turn(step):
         """Every result is the next call's argument, as in training and decoding."""
         state = x
@@ -74,6 +78,7 @@ def dispatch(console: Console, quick: bool) -> None:
         "compiled object": (lambda: compiled[0](x), lambda: compiled[1](x)),
         "150 arrays in, one out": (lambda: totals[0](leaves), lambda: totals[1](leaves)),
         "one array in, 64 out": (lambda: fans[0](x), lambda: fans[1](x)),
+        "gradient outside jit": (lambda: slopes[0](w, rows), lambda: slopes[1](w, rows)),
         "64 arrays in a pytree": (lambda: ours_deep(tree), lambda: theirs_deep(tree)),
         "32 shapes in turn, one call": (
             lambda: [ours(a) for a in shapes],

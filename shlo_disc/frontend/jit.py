@@ -397,7 +397,7 @@ class JitFunction(ral.Dispatcher):
         family = self._family(call)
         version = family.ready(call)[0] if self._may_use_xla else family.version(call)
         raw = [
-            jax.random.key_data(value) if leaf.is_key else jax.numpy.asarray(value)
+            jax.random.key_data(value) if leaf.is_key else _as_array(value)
             for value, leaf in zip(call.values, version.leaves, strict=True)
         ]
         dims = tuple(version.pattern.values(call.shapes).items())
@@ -617,6 +617,11 @@ class JitFunction(ral.Dispatcher):
 
     def __repr__(self) -> str:
         return f"<shlo_disc.jit of {self._options.function!r}>"
+
+
+def _as_array(value: Any) -> Any:
+    # JAX makes an equation of `asarray` of a tracer: a derivative then takes a third longer.
+    return value if isinstance(value, jax.core.Tracer) else jax.numpy.asarray(value)
 
 
 def _remade(function: Callable[..., Any], options: dict[str, Any]) -> JitFunction:
