@@ -7,8 +7,9 @@ with jax and jaxlib 0.10.2 (Python 3.11) and 0.12.0.1 (Python 3.12);
 * `trace_context`: the part of `jax.config` a trace depends on (x64, matmul precision, ...), which
   belongs in cache keys.
 * `checking`: a context of our own in JAX's cache keys (public `jax.make_user_context`).
-* `usual_states`, `is_staging`, `numbers_sought`: is JAX tracing, or looking for NaN; then a call
-  takes Python. `unguarded_device_put`: results under a transfer guard.
+* `usual_states`, `is_staging`, `numbers_sought`, `chosen_device`: is JAX tracing, looking for NaN,
+  or told where results go; then a call takes Python. `unguarded_device_put`: results under a
+  transfer guard.
 * `disable_jit`: `jax.disable_jit()` asks to run the function as Python.
 * `ArrayImpl`: the one concrete array class; `type(x) is ArrayImpl` costs a fraction of isinstance.
 * `shaped_array`, `batched_device_put`: NumPy memory as a jax.Array, without a copy and uncommitted.
@@ -50,6 +51,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
+import numpy as np
 from jax import export as _export
 from jax._src import checkify as _checkify
 from jax._src import config as _config
@@ -91,6 +93,7 @@ __all__ = [
     "canonicalize_slice",
     "check_by_jaxpr",
     "checking",
+    "chosen_device",
     "collect_garbage",
     "cpu_sharding",
     "disable_jit",
@@ -105,6 +108,7 @@ __all__ = [
     "max_size",
     "min_size",
     "numbers_sought",
+    "on_device",
     "parsed_module",
     "replace_function",
     "reshapes_of",
@@ -267,8 +271,10 @@ usual_states: list[tuple[Any, Any]] = [
     (_core.trace_state_strong_ref, _core.eval_trace),
     (_config.debug_nans, False),
     (_config.debug_infs, False),
+    (_config.default_device, None),
 ]
-"""Pairs of an object and its `.value` where JAX neither traces nor looks for NaN and infinity."""
+"""Pairs of an object and its `.value` where JAX neither traces nor looks for NaN and infinity, and
+puts results where it does by default."""
 
 
 def is_staging() -> bool:
@@ -283,8 +289,18 @@ def is_staging() -> bool:
 
 def numbers_sought() -> tuple[bool, bool]:
     """(NaN, infinity): what `jax.debug_nans` and `jax.debug_infs` look for in results."""
-    nans, infinities = (state.value for state, _ in usual_states[1:])
-    return bool(nans), bool(infinities)
+    return bool(_config.debug_nans.value), bool(_config.debug_infs.value)
+
+
+def chosen_device() -> Any:
+    """What `jax.default_device` says now: a device, the name of a platform, or None."""
+    return _config.default_device.value
+
+
+def on_device(array: Any, device: jax.Device) -> Any:
+    """`array`, uncommitted, as an uncommitted array of a CPU device; the memory is the same."""
+    sharding = cpu_sharding(device)
+    return unguarded_device_put(array.aval, sharding, [np.asarray(array)], [device], False)
 
 
 disable_jit = _config.disable_jit

@@ -21,7 +21,7 @@ import numpy as np
 from jax import export
 
 from shlo_disc import locks, ral
-from shlo_disc.errors import ShapeMismatchError, UnsupportedError
+from shlo_disc.errors import DeviceError, ShapeMismatchError, UnsupportedError
 from shlo_disc.frontend import generic
 from shlo_disc.frontend.call import Call, Options
 from shlo_disc.frontend.family import Family
@@ -31,6 +31,7 @@ from shlo_disc.frontend.leaves import (
     concrete,
     needs_no_conversion,
     positional_names,
+    refuse_place,
     runs_natively,
 )
 from shlo_disc.frontend.nesting import is_nested
@@ -43,9 +44,12 @@ from shlo_disc.frontend.versions import Version
 from shlo_disc.jax_private import (
     ArrayImpl,
     KeyArray,
+    chosen_device,
     disable_jit,
     is_staging,
+    key_of_words,
     numbers_sought,
+    on_device,
     trace_context,
     usual_states,
 )
@@ -262,10 +266,35 @@ class JitFunction(ral.Dispatcher):
         if is_staging():
             return self._in_a_trace(self._describe(args, kwargs))
         call = self._call_with_static if self._has_static else self._call_without_static
-        results = call(args, kwargs)
+        try:
+            if (device := chosen_device()) is None:
+                results = call(args, kwargs)
+            else:
+                results = self._call_there(device, lambda: call(args, kwargs))
+        except DeviceError as error:
+            self._tell_once(f"runs as jax.jit runs it on the devices of its arguments: {error}")
+            return self._as_jax(*args, **kwargs)
         if any(sought := numbers_sought()):
             self._look_for(*sought, results, args, kwargs)
         return results
+
+    def _call_there(self, device: Any, call: Callable[[], Any]) -> Any:
+        """A call under `jax.default_device(device)`: results that nothing commits go there.
+
+        Raises DeviceError for another device than a CPU.
+        """
+        place = jax.local_devices(backend=device)[0] if isinstance(device, str) else device
+        if place.platform != "cpu":
+            raise DeviceError(f"jax.default_device is {place}")
+        with jax.default_device(None):  # the same versions as elsewhere
+            results = call()
+        return jax.tree.map(lambda x: _placed(x, place), results)
+
+    def _tell_once(self, text: str) -> None:
+        """Log that XLA runs something in our place, and let :meth:`explain` tell it."""
+        if text not in self._fallbacks:
+            self._fallbacks[text] = None
+            _log.warning("%s %s", self._options.name, text)
 
     def _look_for(
         self, nans: bool, infinities: bool, results: Any, args: Any, kwargs: dict[str, Any]
@@ -342,6 +371,7 @@ class JitFunction(ral.Dispatcher):
         """A call of types and sizes that are new, or of tracers."""
         if any(isinstance(value, jax.core.Tracer) for value in call.values):
             return self._in_a_trace(call)
+        refuse_place(call.values, lambda: call.names)
         return self._or_by_jax(call, lambda: self._first_call(key, call))
 
     def _first_call(self, key: tuple[Any, ...], call: Call) -> Any:
@@ -423,9 +453,7 @@ class JitFunction(ral.Dispatcher):
                 self._families_of_xla.add(call.family)
                 self._families.pop(call.family, None)
                 text = f"runs as jax.jit runs it, once compiled for every shape: {why}"
-            if text not in self._fallbacks:
-                self._fallbacks[text] = None
-                _log.warning("%s %s", self._options.name, text)
+            self._tell_once(text)
         return self._as_jax(*call.args, **call.kwargs)
 
     @functools.cached_property
@@ -617,6 +645,13 @@ class JitFunction(ral.Dispatcher):
 
     def __repr__(self) -> str:
         return f"<shlo_disc.jit of {self._options.function!r}>"
+
+
+def _placed(result: Any, device: jax.Device) -> Any:
+    """A result on the default device; one on the device of a committed argument stays there."""
+    if type(result) is KeyArray:
+        return key_of_words(result._impl.name, _placed(result._base_array, device))
+    return result if result.committed else on_device(result, device)
 
 
 def _as_array(value: Any) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from shlo_disc.errors import DeviceError
 from shlo_disc.jax_private import ArrayImpl, KeyArray
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "needs_no_conversion",
     "not_an_array",
     "positional_names",
+    "refuse_place",
     "refuse_wide_array",
     "runs_natively",
     "top_level_of",
@@ -98,6 +100,20 @@ def refuse_wide_array(value: Any, names: Callable[[], Sequence[str]], index: int
             f"x64 is off in this call; pass {name}.astype('{narrow}'), or call with "
             "jax.enable_x64(True)"
         )
+
+
+def refuse_place(values: Sequence[Any], names: Callable[[], Sequence[str]]) -> None:
+    """Raise DeviceError for a jax.Array that does not lie in the memory of one CPU device."""
+    for index, value in enumerate(values):
+        array = value._base_array if type(value) is KeyArray else value
+        if type(array) is not ArrayImpl:
+            continue
+        devices = array.sharding.device_set
+        if len(devices) > 1:
+            raise DeviceError(f"argument {names()[index]} is spread over {len(devices)} devices")
+        (device,) = devices
+        if device.platform != "cpu":
+            raise DeviceError(f"argument {names()[index]} is on {device}")
 
 
 def not_an_array(value: Any, name: str) -> TypeError:
