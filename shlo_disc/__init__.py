@@ -26,7 +26,8 @@ from shlo_disc.errors import (
 if TYPE_CHECKING:
     from shlo_disc.compile import compile
     from shlo_disc.executable import Executable
-    from shlo_disc.frontend.jit import CacheInfo, JitFunction, jit
+    from shlo_disc.frontend.function import CacheInfo, JitFunction
+    from shlo_disc.frontend.jit import jit
     from shlo_disc.process import stats, trim
 
 __all__ = [
@@ -52,9 +53,9 @@ __all__ = [
 __version__ = "0.1.0"
 
 _LAZY = {
-    "CacheInfo": "shlo_disc.frontend.jit",
+    "CacheInfo": "shlo_disc.frontend.function",
     "Executable": "shlo_disc.executable",
-    "JitFunction": "shlo_disc.frontend.jit",
+    "JitFunction": "shlo_disc.frontend.function",
     "compile": "shlo_disc.compile",
     "jit": "shlo_disc.frontend.jit",
     "stats": "shlo_disc.process",

@@ -24,7 +24,7 @@ def stats() -> dict[str, Any]:
     - `threads`: of the pool that runs kernels.
     """
     functions = []
-    frontend = sys.modules.get("shlo_disc.frontend.jit")
+    frontend = sys.modules.get("shlo_disc.frontend.function")
     if frontend is not None:
         functions = [function.statistics() for function in frontend.living()]
     codegen = sys.modules.get("shlo_disc.lower.cpu.codegen")

@@ -9,8 +9,7 @@ import jax
 import numpy as np
 import pytest
 
-from shlo_disc.frontend import jit as jit_module
-from shlo_disc.frontend import primitive, program
+from shlo_disc.frontend import function, primitive, program
 
 
 class Standin:
@@ -85,7 +84,7 @@ def standin(request, monkeypatch):
     Standin.made = []
     if getattr(request.module, "REAL", False):
         return Standin.made
-    monkeypatch.setattr(jit_module, "_compile", Standin)
+    monkeypatch.setattr(function, "_compile", Standin)
     monkeypatch.setattr(primitive, "_ffi_call", _as_call)
     program._programs.clear()
     return Standin.made

@@ -194,8 +194,8 @@ import sys
 import jax, jax.numpy as jnp, numpy as np
 from jax.sharding import AxisType, PartitionSpec as P, NamedSharding
 from tests.frontend import conftest
-from shlo_disc.frontend import jit as jit_module, primitive
-jit_module._compile, primitive._ffi_call = conftest.Standin, conftest._as_call
+from shlo_disc.frontend import function, primitive
+function._compile, primitive._ffi_call = conftest.Standin, conftest._as_call
 import shlo_disc
 
 def f(w, x):

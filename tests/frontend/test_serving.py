@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import shlo_disc
-from shlo_disc.frontend import jit as jit_module
+from shlo_disc.frontend import function as module
 from tests.frontend.conftest import Standin
 
 SECONDS = 30
@@ -31,7 +31,7 @@ class Gate:
         self.entered, self._opened = threading.Event(), threading.Event()
         self._error = error
         self.closed = True
-        monkeypatch.setattr(jit_module, "_compile", self)
+        monkeypatch.setattr(module, "_compile", self)
 
     def __call__(self, exported, **options):
         if self.closed:

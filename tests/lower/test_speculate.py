@@ -99,7 +99,7 @@ def test_derivatives_and_batches_have_kernels_for_likely_sizes(monkeypatch):
         compiled.append(shlo_disc.compile(*args, **options))
         return compiled[-1]
 
-    monkeypatch.setattr("shlo_disc.frontend.jit._compile", recording)
+    monkeypatch.setattr("shlo_disc.frontend.function._compile", recording)
 
     def loss(x):
         return jnp.sum(normalise(x) ** 2)

@@ -14,7 +14,7 @@ import pytest
 
 import shlo_disc
 from shlo_disc import jax_private, ral
-from shlo_disc.frontend import jit
+from shlo_disc.frontend import function
 
 
 def scaled(p, x):
@@ -225,13 +225,13 @@ def test_shapes_dtypes_and_weak_types_are_told_apart():
 def slow_calls(monkeypatch):
     """The shapes of the first argument of every call that Python looks at."""
     seen = []
-    before = jit.JitFunction._call_slowly
+    before = function.JitFunction._call_slowly
 
     def noted(self, *args, **kwargs):
         seen.append(np.shape(jax.tree.leaves((args, kwargs))[0]))
         return before(self, *args, **kwargs)
 
-    monkeypatch.setattr(jit.JitFunction, "_call_slowly", noted)
+    monkeypatch.setattr(function.JitFunction, "_call_slowly", noted)
     return seen
 
 
@@ -302,7 +302,7 @@ def test_results_with_sizes_in_their_structure_need_python(slow_calls):
 
 
 def test_sizes_found_are_forgotten_at_the_limit(monkeypatch):
-    monkeypatch.setattr(jit, "_MAX_ENTRIES", 6)
+    monkeypatch.setattr(function, "_MAX_ENTRIES", 6)
     f = shlo_disc.jit(lambda x: x * 2)
     for n in range(2, 10):
         f(jnp.ones(n))
