@@ -10,6 +10,7 @@ with jax and jaxlib 0.10.2 (Python 3.11) and 0.12.0.1 (Python 3.12);
 * `usual_states`, `is_staging`, `numbers_sought`, `chosen_device`: is JAX tracing, looking for NaN,
   or told where results go; then a call takes Python. `unguarded_device_put`: results under a
   transfer guard.
+* `is_export`: is a module lowered that `jax.export` keeps.
 * `disable_jit`: `jax.disable_jit()` asks to run the function as Python.
 * `ArrayImpl`: the one concrete array class; `type(x) is ArrayImpl` costs a fraction of isinstance.
 * `shaped_array`, `batched_device_put`: NumPy memory as a jax.Array, without a copy and uncommitted.
@@ -100,6 +101,7 @@ __all__ = [
     "equation_line",
     "export_whole",
     "held_weakly",
+    "is_export",
     "is_library_file",
     "is_staging",
     "key_impl",
@@ -275,6 +277,11 @@ usual_states: list[tuple[Any, Any]] = [
 ]
 """Pairs of an object and its `.value` where JAX neither traces nor looks for NaN and infinity, and
 puts results where it does by default."""
+
+
+def is_export(context: Any) -> bool:
+    """True in a lowering rule whose module `jax.export` keeps."""
+    return bool(context.module_context.lowering_parameters.for_export)
 
 
 def is_staging() -> bool:

@@ -22,7 +22,13 @@ from jax.interpreters import ad, batching, mlir
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.frontend.leaves import abstract
 from shlo_disc.frontend.program import CompiledCall, Program, Sizes
-from shlo_disc.jax_private import ArrayImpl, check_by_jaxpr, manual_axes, varying_alike
+from shlo_disc.jax_private import (
+    ArrayImpl,
+    check_by_jaxpr,
+    is_export,
+    manual_axes,
+    varying_alike,
+)
 
 __all__ = ["call_p", "call_program"]
 
@@ -85,7 +91,17 @@ def _lower(*arguments: Any, program: Program, sizes: Sizes) -> Any:
 _lower_call = mlir.lower_fun(_lower, multiple_results=True)
 
 
+def _plain(*arguments: Any, program: Program, sizes: Sizes) -> Any:
+    return program.with_numbers(sizes).run(*arguments)
+
+
+_lower_plain = mlir.lower_fun(_plain, multiple_results=True)
+"""As the operations of the program: an exported module outlives our executables."""
+
+
 def _lower_on_cpu(context: Any, *arguments: Any, program: Program, sizes: Sizes) -> Any:
+    if is_export(context):
+        return _lower_plain(context, *arguments, program=program, sizes=sizes)
     # The module names the program by a number: until XLA has compiled it, and so found the program,
     # somebody must keep the program alive.
     context.module_context.add_keepalive(program.at(sizes).executable)
@@ -93,6 +109,8 @@ def _lower_on_cpu(context: Any, *arguments: Any, program: Program, sizes: Sizes)
 
 
 def _lower_elsewhere(context: Any, *arguments: Any, program: Program, sizes: Sizes) -> Any:
+    if is_export(context):
+        return _lower_plain(context, *arguments, program=program, sizes=sizes)
     raise UnsupportedError(
         f"{program.name} is compiled for the CPU, but was used in a jax.jit for "
         f"{', '.join(context.module_context.platforms)}. Call it outside that jit, or run the jit "

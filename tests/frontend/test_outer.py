@@ -152,3 +152,37 @@ def test_an_array_in_a_trace_is_a_part_of_it():
     np.testing.assert_array_equal(jax.vmap(outer)(np.ones(2, np.float32)), [[3, 5]] * 2)
     with jax.ensure_compile_time_eval():
         assert not isinstance(f(np.float32([1, 2])), jax.core.Tracer)
+
+
+def exported(program, *args):
+    """The `jax.export.Exported` of a program for two platforms, without our custom call."""
+    made = jax.export.export(jax.jit(program), platforms=("cpu", "cuda"))(*args)
+    assert "shlo_disc.call" not in made.mlir_module()
+    return made
+
+
+def test_an_export_has_the_operations_of_our_functions():
+    f = shlo_disc.jit(lambda w, x: jnp.tanh(x @ w) + x.shape[0])
+
+    def whole(w, x):
+        return f(w, x).sum() * 2
+
+    w, x, many = F(4, 4), F(3, 4), F(5, 3, 4)
+    for program, args in (
+        (whole, (w, x)),
+        (jax.value_and_grad(whole), (w, x)),
+        (jax.vmap(jax.grad(whole), (None, 0)), (w, many)),
+    ):
+        got, want = exported(program, *args).call(*args), program(*args)
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5), got, want)
+    key = jax.random.key(0)
+    draw = shlo_disc.jit(lambda key, x: x + jax.random.uniform(key, x.shape))
+    np.testing.assert_array_equal(exported(draw, key, x).call(key, x), draw(key, x))
+
+
+def test_an_export_with_symbolic_sizes_has_them_too():
+    f = shlo_disc.jit(lambda x: jnp.tanh(x) * x.shape[0])
+    spec = jax.ShapeDtypeStruct(jax.export.symbolic_shape("b, 4"), np.float32)
+    made = exported(lambda x: f(x) + 1, spec)
+    for rows in (2, 5):
+        np.testing.assert_allclose(made.call(F(rows, 4)), np.tanh(F(rows, 4)) * rows + 1, rtol=1e-5)
