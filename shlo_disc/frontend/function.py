@@ -244,7 +244,7 @@ class JitFunction(ral.Dispatcher):
             donate_nums=frozenset(nums),
             donate_names=frozenset(names),
         )
-        self._lock = locks.lock()
+        self._lock = locks.reentrant_lock()  # static values compare in the user's code
         """Of the tables of versions and calls; not held while anything is traced or compiled."""
         self._entries: dict[tuple[Any, ...], _Entry] = {}
         self._families: dict[tuple[Any, ...], Family] = {}
@@ -267,12 +267,11 @@ class JitFunction(ral.Dispatcher):
             return self._options.function(*args, **kwargs)
         if is_staging():
             return self._in_a_trace(self._describe(args, kwargs))
-        call = self._call_with_static if self._has_static else self._call_without_static
         try:
             if (device := chosen_device()) is None:
-                results = call(args, kwargs)
+                results = self._call_in_python(args, kwargs)
             else:
-                results = self._call_there(device, lambda: call(args, kwargs))
+                results = self._call_there(device, args, kwargs)
         except DeviceError as error:
             self._tell_once(f"runs as jax.jit runs it on the devices of its arguments: {error}")
             return self._as_jax(*args, **kwargs)
@@ -280,7 +279,7 @@ class JitFunction(ral.Dispatcher):
             self._look_for(*sought, results, args, kwargs)
         return results
 
-    def _call_there(self, device: Any, call: Callable[[], Any]) -> Any:
+    def _call_there(self, device: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call under `jax.default_device(device)`: results that nothing commits go there.
 
         Raises DeviceError for another device than a CPU.
@@ -289,7 +288,7 @@ class JitFunction(ral.Dispatcher):
         if place.platform != "cpu":
             raise DeviceError(f"jax.default_device is {place}")
         with jax.default_device(None):  # the same versions as elsewhere
-            results = call()
+            results = self._call_in_python(args, kwargs)
         return jax.tree.map(lambda x: _placed(x, place), results)
 
     def _tell_once(self, text: str) -> None:
@@ -314,31 +313,15 @@ class JitFunction(ral.Dispatcher):
                         f"invalid value ({what}) encountered in {self._options.name}"
                     )
 
-    def _call_without_static(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        leaves, tree = _flatten((args, kwargs))
-        key = [tree, trace_context()]
-        for leaf in leaves:
-            if type(leaf) is ArrayImpl:
-                key += (leaf.shape, leaf.dtype, leaf.weak_type)
-            else:
-                key += _type_of(leaf)
-        entry = self._entries.get(tuple(key))
-        if entry is None:
-            call = Call(self._options, args, kwargs, range(len(args)), kwargs, ())
-            return self._new_call(tuple(key), call)
-        entry.slow_calls += 1
-        return entry.run(leaves)
-
-    def _call_with_static(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _call_in_python(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         positions, named, static = self._split(args, kwargs)
         leaves, tree = _flatten((tuple(args[k] for k in positions), named))
-        key = [tree, trace_context(), static]
-        for leaf in leaves:
-            key += _type_of(leaf)
-        entry = self._entries.get(tuple(key))
+        types = [part for leaf in leaves for part in _type_of(leaf)]
+        key = (tree, trace_context(), static, *types)
+        entry = self._entries.get(key)
         if entry is None:
             call = Call(self._options, args, kwargs, positions, named, static)
-            return self._new_call(tuple(key), call)
+            return self._new_call(key, call)
         entry.slow_calls += 1
         return entry.run(leaves)
 
