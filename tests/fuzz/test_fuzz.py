@@ -16,7 +16,7 @@ from tests.fuzz.generate import generate
 from tests.fuzz.program import Argument, Block, Program, Step, Value
 from tests.fuzz.shrink import shrunk, tidy
 
-SAMPLE = range(8)
+SAMPLE = range(6)
 
 
 @pytest.fixture

@@ -23,9 +23,8 @@ def run(seed, flavour):
         pytest.fail(report(seed, found, error), pytrace=False)
 
 
-@pytest.mark.parametrize("seed", [3, 7])
-def test_a_sample(seed):
-    run(seed, "jax")
+def test_a_sample():
+    run(3, "jax")
 
 
 def test_a_sample_of_flax():
