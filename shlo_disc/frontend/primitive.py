@@ -56,8 +56,12 @@ def _carrier(program: Program, sizes: Sizes) -> tuple[int, ...]:
 
 
 def _evaluate(*arguments: Any, program: Program, sizes: Sizes) -> list[Any]:
-    leaves = [x if type(x) is ArrayImpl else np.asarray(x) for x in arguments]
     program = program.at(sizes)
+    # A tracer of a NumPy array has the type JAX gives it; the array may have another.
+    leaves = [
+        x if type(x) is ArrayImpl else np.asarray(x, aval.dtype)
+        for x, aval in zip(arguments, program.in_avals, strict=True)
+    ]
     executable = program.executable
     if program.needs_carrier:
         leaves.append(np.zeros(_carrier(program, sizes), np.float32))

@@ -121,3 +121,23 @@ def test_programs_of_constants_die_with_their_function():
         assert not any(program() for program in programs)
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("kind", [float, np.float64, np.float32, np.array])
+def test_derivatives_at_numbers_of_any_type(kind):
+    """JAX keeps a number as it is, of 64 bits, behind a tracer of 32."""
+
+    def function(x):
+        return jnp.sin(x) * x
+
+    x = kind(0.5)
+    f, g = shlo_disc.jit(function), jax.jit(function)
+    for derivative in (
+        jax.grad,
+        lambda h: jax.grad(jax.grad(h)),
+        lambda h: jax.grad(jax.grad(jax.grad(h))),
+        lambda h: lambda x: jax.jvp(jax.grad(h), (x,), (x,))[1],
+    ):
+        got, want = derivative(f)(x), derivative(g)(x)
+        assert got.dtype == want.dtype
+        np.testing.assert_allclose(got, want, rtol=1e-5)
