@@ -57,7 +57,7 @@ def dispatch(console: Console, quick: bool) -> None:
 
     losses = [jit(lambda w, x: jnp.tanh(x @ w).sum()) for jit in (shlo_disc.jit, jax.jit)]
     slopes = [jax.grad(loss) for loss in losses]
-    w, rows = jnp.ones((8, 8)), jnp.ones((4, 8))
+    w, few = jnp.ones((8, 8)), jnp.ones((4, 8))
 
     def in_turn(step):
         """Every result is the next call's argument, as in training and decoding."""
@@ -78,7 +78,7 @@ def dispatch(console: Console, quick: bool) -> None:
         "compiled object": (lambda: compiled[0](x), lambda: compiled[1](x)),
         "150 arrays in, one out": (lambda: totals[0](leaves), lambda: totals[1](leaves)),
         "one array in, 64 out": (lambda: fans[0](x), lambda: fans[1](x)),
-        "gradient outside jit": (lambda: slopes[0](w, rows), lambda: slopes[1](w, rows)),
+        "gradient outside jit": (lambda: slopes[0](w, few), lambda: slopes[1](w, few)),
         "64 arrays in a pytree": (lambda: ours_deep(tree), lambda: theirs_deep(tree)),
         "32 shapes in turn, one call": (
             lambda: [ours(a) for a in shapes],
