@@ -72,7 +72,10 @@ class Family:
 
     def ready(self, call: Call) -> tuple[Version, CompiledCall]:
         """The version for a call, and what it is compiled to."""
-        version = self.version(call)
+        return self.compiled(call, self.version(call))
+
+    def compiled(self, call: Call, version: Version) -> tuple[Version, CompiledCall]:
+        """`version` of a call and what it is compiled to; another one where it is refused."""
         try:
             return version, version.executable
         except UnsupportedError as error:  # perhaps only with symbols

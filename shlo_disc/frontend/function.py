@@ -127,7 +127,7 @@ class _Compiler:
 class _Entry:
     """What a call of known types and shapes does."""
 
-    __slots__ = ("call", "keys", "leaves", "native", "shapes", "slow_calls", "unflatten", "version")
+    __slots__ = ("call", "finish", "leaves", "native", "shapes", "slow_calls", "version")
 
     def __init__(self, version: Version, executable: CompiledCall, call: Call) -> None:
         plain = all(map(needs_no_conversion, call.values, version.leaves))
@@ -136,8 +136,7 @@ class _Entry:
         self.leaves: tuple[Leaf, ...] | None = None if plain else version.leaves
         """None when no argument needs a conversion."""
         tree: Any = version.out_tree(call.shapes)
-        self.unflatten = tree.unflatten
-        self.keys = version.keys
+        self.finish = version.finisher(tree)
         self.version = version
         self.shapes = call.shapes
         self.slow_calls = 0
@@ -152,10 +151,7 @@ class _Entry:
         """The results in the function's structure."""
         if self.leaves is not None:
             leaves = [concrete(x, leaf) for x, leaf in zip(leaves, self.leaves, strict=True)]
-        results = self.call(leaves)
-        for index, implementation in self.keys:
-            results[index] = jax.random.wrap_key_data(results[index], impl=implementation)
-        return self.unflatten(results)
+        return self.finish(self.call(leaves))
 
 
 class JitFunction(ral.Dispatcher):
@@ -362,11 +358,11 @@ class JitFunction(ral.Dispatcher):
     def _first_call(self, key: tuple[Any, ...], call: Call) -> Any:
         start = time.perf_counter()
         family = self._family(call)
-        found = family.find(call)
-        known = found is not None and found.is_compiled
-        if self._background and not known and family.version(call).compiles_meanwhile():
+        version = family.version(call)
+        known = version.is_compiled
+        if self._background and version.compiles_meanwhile():
             return self._as_jax(*call.args, **call.kwargs)
-        version, executable = family.ready(call)
+        version, executable = family.compiled(call, version)
         entry = _Entry(version, executable, call)
         try:
             results = entry.run(call.values)

@@ -184,6 +184,11 @@ class Version:
             self._offer = None if entry is None else (pattern, entry)
         return self._offer
 
+    def finisher(self, tree: Any) -> Callable[[list[Any]], Any]:
+        """Makes the function's result, in the structure `tree`, of what the executable gives."""
+        unflatten: Callable[[list[Any]], Any] = tree.unflatten
+        return functools.partial(_with_keys, unflatten, self.keys) if self.keys else unflatten
+
     def dispatch_entry(self, tree: Any) -> ral.DispatchEntry | None:
         """For the C++ dispatcher: a call with results in the structure `tree`.
 
@@ -192,11 +197,8 @@ class Version:
         executable = self.executable
         if not hasattr(executable, "dispatch_entry"):
             return None
-        finish = tree.unflatten
-        if self.keys:
-            finish = functools.partial(_with_keys, finish, self.keys)
-        elif jax.tree_util.treedef_is_leaf(tree):
-            finish = None
+        alone = not self.keys and jax.tree_util.treedef_is_leaf(tree)
+        finish = None if alone else self.finisher(tree)
         entry: ral.DispatchEntry = executable.dispatch_entry(finish, native_dtypes(self.leaves))
         return entry
 
