@@ -55,6 +55,15 @@ PyRef as_shapes(const SizePattern& pattern, const int64_t* sizes) {
   return all;
 }
 
+bool is_number(PyObject* object) {
+  return PyFloat_CheckExact(object) || PyLong_CheckExact(object) || PyBool_Check(object) ||
+         PyComplex_CheckExact(object);
+}
+
+bool is_numpy(PyObject* object) {
+  return PyArray_CheckExact(object) || PyArray_IsScalar(object, Generic);
+}
+
 // Sizes of a tuple of Python integers, appended. False with an error set.
 bool append_sizes(PyObject* shape, std::vector<int64_t>* sizes) {
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(shape); ++i) {
@@ -140,9 +149,7 @@ bool Dispatcher::is_key(PyObject* object) const {
 }
 
 bool Dispatcher::is_leaf(PyObject* object) const {
-  return is_jax(object) || PyArray_CheckExact(object) || PyFloat_CheckExact(object) ||
-         PyLong_CheckExact(object) || PyBool_Check(object) || PyComplex_CheckExact(object) ||
-         PyArray_IsScalar(object, Generic) || is_key(object);
+  return is_jax(object) || is_number(object) || is_numpy(object) || is_key(object);
 }
 
 PyRef Dispatcher::type_number(PyObject* leaf, std::vector<int64_t>*) {
@@ -312,14 +319,13 @@ bool Dispatcher::describe(PyObject* args, PyObject* kwargs, Call* out) {
   const Py_ssize_t count = out->count();
   for (Py_ssize_t i = 0; i < count; ++i) {
     PyObject* const leaf = out->leaf(i);
-    if (!is_leaf(leaf)) return true;
-    if (is_key(leaf)) {
-      const PyRef base(PyObject_GetAttr(leaf, names().base));
-      if (!base) return false;
-      if (!is_jax(base.get())) return true;  // a tracer
-    }
-    out->is_plain = out->is_plain && !(is_key(leaf) || PyArray_CheckExact(leaf) ||
-                                       PyArray_IsScalar(leaf, Generic));
+    if (is_jax(leaf) || is_number(leaf)) continue;
+    out->is_plain = false;
+    if (is_numpy(leaf)) continue;
+    if (!is_key(leaf)) return true;
+    const PyRef base(PyObject_GetAttr(leaf, names().base));
+    if (!base) return false;
+    if (!is_jax(base.get())) return true;  // a tracer
   }
   if (statics) {
     tree = PyRef(PyTuple_Pack(2, tree.get(), statics.get()));
@@ -378,7 +384,7 @@ PyRef Dispatcher::converted(const Call& call, const DispatchEntry& entry) const 
     PyRef value;
     if (is_key(leaf)) {
       value = PyRef(PyObject_GetAttr(leaf, names().base));
-    } else if (PyArray_CheckExact(leaf) || PyArray_IsScalar(leaf, Generic)) {
+    } else if (is_numpy(leaf)) {
       if (!PyArray_DescrCheck(dtype)) {
         PyErr_SetString(PyExc_TypeError, "a DispatchEntry needs dtypes of NumPy");
         return PyRef();
