@@ -1,4 +1,4 @@
-"""Runs many small jobs in child processes, so that a crash or a hang costs one job.
+"""Runs code in child processes; of many small jobs, a crash or a hang costs one.
 
 Used by the random programs (`tests/fuzz`) and the sweep over functions (`tests/functions`).
 """
@@ -9,12 +9,16 @@ import faulthandler
 import multiprocessing
 import multiprocessing.connection
 import os
+import subprocess
+import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
-__all__ = ["Ended", "Server", "outcomes", "prepare"]
+__all__ = ["Ended", "Server", "outcomes", "prepare", "python"]
 
 Job = TypeVar("Job")
 
@@ -185,3 +189,18 @@ def _end(process: Any) -> None:
     if process.is_alive():
         process.kill()
     process.join()
+
+
+def python(code: str, timeout: float = 60, **environment: str) -> str:
+    """What `code` prints in a Python of its own, which finds the project and its tests."""
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        env={**os.environ, "JAX_PLATFORMS": "cpu", **environment},
+        cwd=Path(__file__).parents[1],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import statistics
-import subprocess
-import sys
-import textwrap
 import threading
 import time
-from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import shlo_disc
+from tests.children import python
 
 THREADS = 16
 
@@ -26,21 +22,6 @@ def served(x, w):
 
 def expected(x, w):
     return np.tanh(x.astype(np.float64) @ w).sum(-1)
-
-
-def python(code: str) -> str:
-    """What a new process prints."""
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)],
-        env={**os.environ, "JAX_PLATFORMS": "cpu"},
-        cwd=Path(__file__).parents[1],
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
 
 
 def compiles_until(stop):
@@ -172,7 +153,7 @@ def test_a_forked_child_calls_what_was_compiled():
             ended.append(os.waitpid(child, 0)[1])
         print(ended)
     """
-    assert python(code) == str([0] * 8)
+    assert python(code, timeout=600) == str([0] * 8)
 
 
 @pytest.mark.parametrize("kind", ["lock", "reentrant_lock"])
@@ -202,7 +183,7 @@ def test_a_lock_held_by_another_thread_is_free_in_a_child(kind):
         thread.join()
         print(status)
     """
-    assert python(code) == "0"
+    assert python(code, timeout=600) == "0"
 
 
 def test_trim_gives_back_memory_and_later_calls_are_right():

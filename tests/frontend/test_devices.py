@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import textwrap
-from pathlib import Path
 
 import pytest
+
+from tests.children import python
 
 REAL = True
 
@@ -101,18 +99,6 @@ CHECKS = {
 @pytest.mark.parametrize("name", CHECKS)
 def test_devices(name):
     code = textwrap.dedent(PRELUDE) + textwrap.dedent(CHECKS[name])
-    environment = {
-        **os.environ,
-        "JAX_PLATFORMS": "cpu",
-        "XLA_FLAGS": "--xla_force_host_platform_device_count=4",
-    }
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=environment,
-        cwd=Path(__file__).parents[2],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    python(
+        code, timeout=300, XLA_FLAGS="--xla_force_host_platform_device_count=4"
+    )  # an assertion that fails ends the process

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import platform
-import subprocess
-import sys
-import textwrap
 import threading
 from pathlib import Path
 
@@ -17,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shlo_disc import ral
+from tests.children import python
 
 X86 = platform.machine() == "x86_64"
 FTZ_DAZ_ROUND_UP = 0x1F80 | 0x8040 | 0x4000
@@ -198,19 +195,6 @@ def test_callers_floating_point_environment(standins):
             assert (denormals == np.float32(1e-40)).all()
     finally:
         set_(before)
-
-
-def python(code: str, **environment: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
 
 
 @pytest.mark.parametrize(("setting", "threads"), [("1", "1"), ("5", "5")])
