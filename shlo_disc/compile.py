@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 import warnings
@@ -144,6 +145,18 @@ def compile_module(
     else:
         _log.info("compiled %s in %s", executable.name, times)
     return executable
+
+
+def examine(source: Any) -> None:
+    """Raise what :func:`compile` raises for a program it does not cover; no code is generated."""
+    module = ingest(source, new_context())
+    with module.context, ir.Location.unknown():
+        Pipeline([*CLEANUP, *PLANNING], dumps=DumpFolder.new(_module_name(module))).run(module)
+        main = main_function(module)
+        shapes = analyze(module)
+        program = ShapeProgram.of(main, shapes, _argument_names(main))
+        with contextlib.suppress(Refused):  # for which `compile` plans smaller kernels
+            emit_host(main, shapes, program, EMITTERS, host_target(), None, lambda _: None)
 
 
 @dataclass(frozen=True)

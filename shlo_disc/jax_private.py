@@ -26,7 +26,8 @@ with jax and jaxlib 0.10.2 (Python 3.11) and 0.12.0.1 (Python 3.12);
   as a traced number. `JAX_TYPES`: callables whose C++ code hashes and compares sizes.
 * `register_exclusion` (twice): our frames stay out of locations and tracebacks. `summarize`: the
   line of an equation.
-* `Literal`: numbers in jaxprs, to compare two traces.
+* `Literal`: numbers in jaxprs, to compare two traces. `Variable`, `is_jaxpr`, `equation_context`:
+  to take a jaxpr apart, and to run its equations.
 * `replace_function`, `use_builtins`, `use_index`: functions of JAX that want constant sizes
   (`frontend/generic.py`).
 * `IndexSlice`: the class of `jax.ds`. `canonicalize_slice`: start, step and size of a Python slice.
@@ -49,6 +50,7 @@ import operator
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import jax
@@ -90,6 +92,7 @@ __all__ = [
     "KeyArray",
     "Literal",
     "SymbolicScope",
+    "Variable",
     "batched_device_put",
     "canonicalize_slice",
     "check_by_jaxpr",
@@ -98,12 +101,15 @@ __all__ = [
     "collect_garbage",
     "cpu_sharding",
     "disable_jit",
+    "equation_context",
     "equation_line",
     "export_whole",
     "held_weakly",
     "is_export",
+    "is_jaxpr",
     "is_library_file",
     "is_staging",
+    "jaxprs_inside",
     "key_impl",
     "key_of_words",
     "manual_axes",
@@ -141,6 +147,32 @@ IndexSlice = _indexing.Slice
 
 canonicalize_slice = _core.canonicalize_slice
 """`(slice, size) -> (start, step, size)`; the sizes may be symbols."""
+
+
+Variable = _core.Var
+"""`(aval) -> variable` of a jaxpr."""
+
+
+def is_jaxpr(value: Any) -> bool:
+    """True for a jaxpr, open or closed."""
+    return isinstance(value, (_core.Jaxpr, _core.ClosedJaxpr))
+
+
+def jaxprs_inside(equation: Any) -> Iterator[Any]:
+    """The open jaxprs in the parameters of an equation."""
+    yield from _core.jaxprs_in_params(equation.params)
+
+
+@contextmanager
+def equation_context(equation: Any) -> Iterator[None]:
+    """What is bound inside has the place in the program, and the settings, of an equation."""
+    source = equation.source_info
+    stack = _source_info.current_name_stack() + source.name_stack
+    with (
+        _source_info.user_context(source.traceback, name_stack=stack),
+        equation.ctx.manager,
+    ):
+        yield
 
 
 def equation_line(equation: Any) -> str:
@@ -549,4 +581,4 @@ def reshapes_of(jaxpr: Any) -> Iterator[tuple[list[str], list[str], str]]:
                     if key not in seen:
                         seen.add(key)
                         yield *texts, equation_line(equation)
-            todo += list(_core.jaxprs_in_params(equation.params))
+            todo += list(jaxprs_inside(equation))

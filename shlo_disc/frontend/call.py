@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import jax
+from jax import export
 
 from shlo_disc.frontend.leaves import (
     Leaf,
@@ -22,7 +23,23 @@ from shlo_disc.frontend.plan import Guard
 from shlo_disc.frontend.program import CompiledCall
 from shlo_disc.jax_private import trace_context
 
-__all__ = ["Blueprint", "Call", "Options"]
+__all__ = ["Blueprint", "Call", "Compiler", "Options"]
+
+
+class Compiler(Protocol):
+    """The seam to the compiler."""
+
+    def __call__(self, exported: export.Exported, **options: Any) -> CompiledCall:
+        """:func:`shlo_disc.compile` of an exported program, counted as a compilation."""
+
+    def part(self, exported: export.Exported, **options: Any) -> CompiledCall:
+        """The same, for a part of a program that is counted as a whole."""
+
+    def examine(self, exported: export.Exported) -> None:
+        """Raise UnsupportedError for a program that cannot be compiled."""
+
+    def counted(self) -> None:
+        """Count a program whose parts are compiled."""
 
 
 @dataclass(frozen=True)
@@ -36,11 +53,13 @@ class Options:
     dynamic: bool | str
     shapes: Sequence[Any] | Mapping[str, Any] | None
     constraints: tuple[Guard, ...]
-    compile: Callable[..., CompiledCall]
+    compile: Compiler
     likely: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     donate_nums: frozenset[int] = frozenset()
     """Positions of positional arguments that a call may overwrite."""
     donate_names: frozenset[str] = frozenset()
+    may_use_xla: bool = False
+    """XLA runs what we cannot compile (`on_unsupported="xla"`)."""
     checked: bool = False
     """Every new shape is compared with a trace at its sizes."""
     told: set[str] = field(default_factory=set, compare=False)
@@ -112,6 +131,11 @@ class Call:
         ]
         tops += [name in options.donate_names for name in sorted(self.named)]
         return tuple(k for k, leaf in enumerate(self.leaves) if tops[leaf.group])
+
+    @property
+    def is_concrete(self) -> bool:
+        """True if every argument has a value: none is a tracer or abstract."""
+        return not any(isinstance(x, (jax.core.Tracer, jax.ShapeDtypeStruct)) for x in self.values)
 
     def blueprint(self) -> Blueprint:
         """The call without its arrays."""

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from shlo_disc import locks, ral
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.errors import ShapeMismatchError, UnsupportedError
+from shlo_disc.errors import ForkError, ShapeMismatchError, UnsupportedError
 from shlo_disc.frontend.call import Call, Options
 from shlo_disc.frontend.choice import Choice, data_groups, first_choice
+from shlo_disc.frontend.fresh import FreshSizes, learned
 from shlo_disc.frontend.nesting import one_at_a_time
 from shlo_disc.frontend.parameters import weights
 from shlo_disc.frontend.plan import Note, Pattern
@@ -20,7 +21,14 @@ from shlo_disc.frontend.program import CompiledCall
 from shlo_disc.frontend.spellings import advice
 from shlo_disc.frontend.stated import stated_pattern, stated_shapes
 from shlo_disc.frontend.symbols import Found, choose_symbols
-from shlo_disc.frontend.tracing import Traced, check, confirmed, trace_with_symbols
+from shlo_disc.frontend.tracing import (
+    PartOfOuterError,
+    RefError,
+    Traced,
+    check,
+    confirmed,
+    trace_with_symbols,
+)
 from shlo_disc.frontend.versions import Version
 
 __all__ = ["RECOMPILE_LIMIT", "Family"]
@@ -49,6 +57,8 @@ class Family:
     """Why the program is refused with symbols, where it is not with constants."""
     _differs: bool = False
     """True once the program did something else with numbers than with symbols, unheard."""
+    _whole: bool = True
+    """False once versions run in parts, because XLA runs some of them."""
     _chosen: dict[tuple[tuple[int, ...], ...], Version] = field(default_factory=dict)
     """Versions for the very shapes at which an older one fits, but may not be used."""
     offers: list[tuple[ral.SizePattern, ral.DispatchEntry]] = field(default_factory=list)
@@ -67,7 +77,7 @@ class Family:
         with one_at_a_time(self._tracing):
             version = self.find(call)  # another thread may have made it
             if version is None:
-                return self._new(call)
+                return self._new_or_in_parts(call)
             return self._confirmed(call, version) if self.checked else version
 
     def ready(self, call: Call) -> tuple[Version, CompiledCall]:
@@ -79,7 +89,12 @@ class Family:
         try:
             return version, version.executable
         except UnsupportedError as error:  # perhaps only with symbols
-            version = self._without_symbols(call, version, error)
+            try:
+                version = self._without_symbols(call, version, error)
+            except UnsupportedError:
+                if not self.options.may_use_xla:
+                    raise
+                version = self._in_parts(call)
             return version, version.executable
 
     def update_offers(self) -> None:
@@ -113,6 +128,28 @@ class Family:
             if version.pattern.solve(call.shapes) is not None:
                 return version
         return None
+
+    def _new_or_in_parts(self, call: Call) -> Version:
+        """A new version; one that runs in parts where it cannot be compiled as a whole."""
+        try:
+            return self._new(call)
+        except (PartOfOuterError, RefError):
+            raise
+        except UnsupportedError:
+            if not self.options.may_use_xla:
+                raise
+            return self._in_parts(call)
+
+    def _in_parts(self, call: Call) -> Version:
+        """A version some parts of which XLA runs, in place of the one for this call."""
+        with one_at_a_time(self._tracing):
+            self._whole = False
+            found = self.find(call)
+            if found is not None:
+                if found.is_in_parts:  # another thread was here
+                    return found
+                self._remove(found)
+            return self._new(call)
 
     def _new(self, call: Call) -> Version:
         """A new version, traced but not compiled, which `find` returns from now on."""
@@ -148,7 +185,8 @@ class Family:
 
     def specialised(self, call: Call, why: ShapeMismatchError) -> Version:
         """A version for the very shapes of a call that the compiled program refused."""
-        check(self.options, call)  # the function itself may refuse them too, and say so better
+        # The function itself may refuse them too, and say so better.
+        check(self.options, call, FreshSizes())
         return self._told_for_these_shapes(call, Note(_EVERY_SIZE, str(why)))
 
     def _without_symbols(self, call: Call, version: Version, why: UnsupportedError) -> Version:
@@ -180,7 +218,9 @@ class Family:
 
     def _confirmed(self, call: Call, version: Version) -> Version:
         """`version`, or one for the very shapes of a call at which the program differs from it."""
-        problem = version.unlike(call.shapes, lambda shapes: check(self.options, call, shapes))
+        problem = version.unlike(
+            call.shapes, lambda shapes: check(self.options, call, FreshSizes(version.fresh), shapes)
+        )
         if problem is None:
             return version
         text, where = problem
@@ -217,40 +257,49 @@ class Family:
         before: Sequence[Pattern],
     ) -> Version:
         options = self.options
-        choice = first_choice(call.leaves, dynamic, said, options.constraints, before, self._data)
-
-        blueprint = call.blueprint()
+        blueprint, fresh = call.blueprint(), FreshSizes()
 
         def trace(specs: Sequence[Any]) -> Traced:
-            return trace_with_symbols(options, blueprint, specs)
+            return trace_with_symbols(options, blueprint, specs, fresh, whole=self._whole)
 
-        def search(start: Choice) -> Found[Traced]:
+        def search(start: Choice | None = None) -> Found[Traced]:
+            data = self._data
             return choose_symbols(
-                start,
+                start
+                or first_choice(call.leaves, dynamic, said, options.constraints, before, data),
                 trace,
                 lambda traced: traced[1],
-                lambda: check(options, call),
+                lambda: check(options, call, fresh),
                 may_pin=dynamic is not True,
             )
 
-        found = search(choice)
+        try:
+            found = search()
+        except (UnsupportedError, ForkError):
+            raise
+        except Exception:
+            if not fresh.assumed or not call.is_concrete:
+                raise
+            # Perhaps because of what was assumed of sizes from data.
+            fresh = learned(lambda: options.function(*call.args, **call.kwargs))
+            found = search()
         if not before and dynamic == "auto":
             # An argument with many leaves was taken for parameters; its use says more.
             data = data_groups(call.leaves, weights(found.program[1]))
             if data:
                 self._data = data
-                choice = first_choice(call.leaves, dynamic, said, options.constraints, (), data)
-                found = search(choice)
+                found = search()
         if found.traced.live():
-            concrete_at = functools.cache(lambda shapes: check(options, call, shapes))
+            concrete_at = functools.cache(lambda shapes: check(options, call, fresh, shapes))
             sure = confirmed(found, search, call.shapes, concrete_at, dynamic is not True)
             self._differs |= sure is not found  # its answer at other sizes may differ, too
             found = sure
 
-        def again(choice: Choice) -> Traced:
+        def again(choice: Choice, known: Mapping[int, int] | None = None) -> Traced:
             specs, scope = choice.specs()
+            sizes = fresh if known is None else FreshSizes(known)
             with scope.asking(choice.hints, grows=True):
-                return trace(specs)
+                return trace_with_symbols(options, blueprint, specs, sizes, whole=self._whole)
 
         _log.debug("%s: %d traces, %.0f ms", options.name, found.traces, found.seconds * 1e3)
         return Version(options, call, found, again)

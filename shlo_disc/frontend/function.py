@@ -100,7 +100,6 @@ class CacheInfo(NamedTuple):
 
 
 def _compile(exported: export.Exported, **options: Any) -> CompiledCall:
-    """The seam to the compiler."""
     from shlo_disc.compile import compile  # noqa: PLC0415 - MLIR is loaded when first needed
 
     return compile(exported, **options)
@@ -118,10 +117,21 @@ class _Compiler:
         self.count = 0
 
     def __call__(self, exported: export.Exported, **options: Any) -> CompiledCall:
-        executable = _compile(exported, **options)
+        executable = self.part(exported, **options)
+        self.counted()
+        return executable
+
+    def part(self, exported: export.Exported, **options: Any) -> CompiledCall:
+        return _compile(exported, **options)
+
+    def examine(self, exported: export.Exported) -> None:
+        from shlo_disc.compile import examine  # noqa: PLC0415 - as above
+
+        examine(exported)
+
+    def counted(self) -> None:
         with self._lock:
             self.count += 1
-        return executable
 
 
 class _Entry:
@@ -239,12 +249,12 @@ class JitFunction(ral.Dispatcher):
             likely=parse_likely(likely, shapes),
             donate_nums=frozenset(nums),
             donate_names=frozenset(names),
+            may_use_xla=on_unsupported == "xla",
         )
         self._lock = locks.reentrant_lock()  # static values compare in the user's code
         """Of the tables of versions and calls; not held while anything is traced or compiled."""
         self._entries: dict[tuple[Any, ...], _Entry] = {}
         self._families: dict[tuple[Any, ...], Family] = {}
-        self._may_use_xla = on_unsupported == "xla"
         self._families_of_xla: set[tuple[Any, ...]] = set()
         """Those of calls that XLA runs, because we cannot compile them."""
         self._fallbacks: dict[str, None] = {}
@@ -371,6 +381,7 @@ class JitFunction(ral.Dispatcher):
             version = family.specialised(call, error)
             entry, known = _Entry(version, version.executable, call), False
             results = entry.run(call.values)
+        self._tell_parts(version)
         if not known:
             seconds = time.perf_counter() - start
             _log.info("%s: the first call took %.2f s", self._options.name, seconds)
@@ -386,6 +397,11 @@ class JitFunction(ral.Dispatcher):
                 self._offer(call.args, call.kwargs, family.offers)
             self._hits += known
         return results
+
+    def _tell_parts(self, version: Version) -> None:
+        """Tell what XLA runs of a version that runs in parts."""
+        if version.is_in_parts and (told := version.in_parts.told):
+            self._tell_once(f"runs in parts; XLA runs, compiled for every shape: {'; '.join(told)}")
 
     def _family(self, call: Call) -> Family:
         with self._lock:
@@ -406,13 +422,20 @@ class JitFunction(ral.Dispatcher):
             return self._options.jitted(*call.args, **call.kwargs)
         # Where XLA may run the call, it has to be known now whether we can compile it.
         family = self._family(call)
-        version = family.ready(call)[0] if self._may_use_xla else family.version(call)
+        version = family.ready(call)[0] if self._options.may_use_xla else family.version(call)
+        if version.is_in_parts:
+            self._tell_parts(version)
+            if not version.in_parts.keeps_rules:
+                raise UnsupportedError("XLA runs a part of a custom_jvp or custom_vjp function")
         raw = [
             jax.random.key_data(value) if leaf.is_key else _as_array(value)
             for value, leaf in zip(call.values, version.leaves, strict=True)
         ]
         dims = tuple(version.pattern.values(call.shapes).items())
-        results = list(call_program(raw, version.program, dims))
+        if version.is_in_parts:
+            results = version.in_parts.run(raw, dict(dims))
+        else:
+            results = list(call_program(raw, version.program, dims))
         for index, implementation in version.keys:
             results[index] = jax.random.wrap_key_data(results[index], impl=implementation)
         return jax.tree.unflatten(version.out_tree(call.shapes), results)
@@ -429,7 +452,7 @@ class JitFunction(ral.Dispatcher):
             except PartOfOuterError as why:
                 text = f"runs as a part of the program around it, which XLA compiles: {why}"
             except UnsupportedError as why:
-                if not self._may_use_xla:
+                if not self._options.may_use_xla:
                     raise
                 self._families_of_xla.add(call.family)
                 self._families.pop(call.family, None)
@@ -516,7 +539,7 @@ class JitFunction(ral.Dispatcher):
             try:
                 self._family(call).ready(call)
             except UnsupportedError:
-                if not self._may_use_xla:
+                if not self._options.may_use_xla:
                     raise
 
     def statistics(self) -> dict[str, Any]:
@@ -542,20 +565,27 @@ class JitFunction(ral.Dispatcher):
         versions = [v for family in self._families.values() for v in family.versions]
         if format != "text":
             compiled = [version for version in versions if version.is_compiled]
-            return render([self._row(version) for version in compiled], format)
+            return render([row for version in compiled for row in self._rows(version)], format)
         if not versions and not self._fallbacks:
             return f"{self._options.name} has not been called yet"
-        parts = [f"{self._options.name} {text}" for text in self._fallbacks]
+        told = [f"{self._options.name} {text}" for text in self._fallbacks]
         for number, version in enumerate(versions, 1):
-            parts.append(f"version {number} of {version}")
+            told.append(f"version {number} of {version}")
             if version.is_compiling:
-                parts[-1] += "\nis being compiled; jax.jit runs its calls meanwhile"
+                told[-1] += "\nis being compiled; jax.jit runs its calls meanwhile"
             if version.is_compiled:
-                parts[-1] += f"\n{render([self._row(version)], format)}"
-        return "\n\n".join(parts)
+                told[-1] += f"\n{render(self._rows(version), format)}"
+        return "\n\n".join(told)
 
-    def _row(self, version: Version) -> dict[str, Any]:
+    def _rows(self, version: Version) -> list[dict[str, Any]]:
+        """The compiled programs of a version: one, or those of its parts."""
         pattern = version.pattern
+        if version.is_in_parts:
+            programs = [program.executable for program in version.in_parts.programs]
+            return [
+                {**program.describe(), "assumes": list(map(str, pattern.notes))}
+                for program in programs
+            ]
         calls = []
         for entry in list(self._entries.values()):
             values = pattern.solve(entry.shapes) if entry.version is version else None
@@ -568,7 +598,7 @@ class JitFunction(ral.Dispatcher):
                 calls.append((pattern.values(found.shapes or ()), found.calls))
         assumed = [*(guard.note for guard in pattern.guards), *pattern.notes]
         notes = list(dict.fromkeys(str(note) for note in assumed))
-        return {**version.executable.describe(calls=calls), "assumes": notes}
+        return [{**version.executable.describe(calls=calls), "assumes": notes}]
 
     def profile(self, *args: Any, **kwargs: Any) -> Profile:
         """Time every kernel of a call with these arguments, beside the floor of this machine.

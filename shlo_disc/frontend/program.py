@@ -122,7 +122,8 @@ class Program:
         """Values of symbols to have specialised kernels for, in derived programs too."""
         self._compile = compile
         self._given = executable
-        self._traced_at = dict(traced_at or {})
+        self.traced_at = dict(traced_at or {})
+        """The values of the symbols in the trace."""
         self._again = again
         self._siblings: list[Program] = []
         self._derived: dict[Any, Any] = {}
@@ -190,12 +191,20 @@ class Program:
         """The program, compiled; equal programs are compiled once. See :meth:`at`."""
         if self._given is not None:
             return self._given()
+        options: dict[str, Any] = {"likely": self.likely} if self.likely else {}
+        weak = [bool(aval.weak_type) for aval in self.out_avals]
+        if any(weak):
+            options["weak_results"] = weak
+        return compiled_once(self.exported, self._compile, name=self.name, **options)
+
+    @property
+    def exported(self) -> export.Exported:
+        """The program as the compiler takes it, with a carrier of its symbols if need be."""
         if self._exported is None:
-            with self.scope.asking(self._traced_at):
+            with self.scope.asking(self.traced_at):
                 self._lower()
         assert self._exported is not None
-        likely = {"likely": self.likely} if self.likely else {}
-        return compiled_once(self._exported, self._compile, name=self.name, **likely)
+        return self._exported
 
     def result_avals(self, sizes: Sizes) -> list[Any]:
         """The results for these values of the symbols."""

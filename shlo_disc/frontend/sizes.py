@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import operator
 import re
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -28,6 +29,7 @@ __all__ = [
     "is_narrow",
     "is_size",
     "never_equal",
+    "open_scope",
     "text_of",
 ]
 
@@ -55,7 +57,7 @@ class Question:
 class Session:
     """What was asked during one trace."""
 
-    hints: Mapping[str, int]
+    hints: dict[str, int]
     questions: dict[tuple[Expr, str, Expr], Question] = field(default_factory=dict)
     unknown: list[tuple[Any, Any]] = field(default_factory=list)
     """Pairs of sizes of which JAX was told that they may differ."""
@@ -63,6 +65,31 @@ class Session:
     """(size, line) wherever JAX tried to read a number from a size."""
     converted: list[tuple[str, str]] = field(default_factory=list)
     """(size, line) wherever the program made a traced number of a size."""
+    fresh: set[str] = field(default_factory=set)
+    """Symbols of sizes that the program reads from data; their hints are assumed."""
+
+    def take_fresh(self) -> list[Question]:
+        """The questions that speak of fresh sizes; they are removed."""
+        found = [
+            (key, question)
+            for key, question in self.questions.items()
+            if (question.left.symbols() | question.right.symbols()) & self.fresh
+        ]
+        for key, _ in found:
+            del self.questions[key]
+        return [question for _, question in found]
+
+
+class _Open(threading.local):
+    scope: SizeScope | None = None
+
+
+_open = _Open()
+
+
+def open_scope() -> SizeScope | None:
+    """The scope whose trace is under way in this thread."""
+    return _open.scope
 
 
 class SizeScope(SymbolicScope):
@@ -78,6 +105,13 @@ class SizeScope(SymbolicScope):
         """Sizes kept beyond their trace, and lines, of which a warning was logged."""
         self.grows = False
         """True while answers may become constraints of the scope (not in derived programs)."""
+        self.constrained = {
+            symbol
+            for text in constraints
+            for size in text.split(">=")
+            for symbol in Expr.parse(size).symbols()
+        }
+        """The symbols of constraints, which JAX wants to know in every program it lowers."""
         super().__init__(constraints)
 
     @property
@@ -99,9 +133,11 @@ class SizeScope(SymbolicScope):
         with self._lock:
             before = self._session, self.is_open, self.grows
             self._session, self.is_open, self.grows = Session(dict(hints)), True, grows
+            outer, _open.scope = _open.scope, self
             try:
                 yield self._session
             finally:
+                _open.scope = outer
                 kept = self._session
                 self._session, self.is_open, self.grows = before
                 if not self.is_open:
@@ -109,8 +145,11 @@ class SizeScope(SymbolicScope):
 
     def constrain(self, left: Expr, right: Expr) -> None:
         """Let JAX know that `left >= right` for the rest of the trace."""
-        if not self.grows or not is_narrow(left, right):
+        symbols = left.symbols() | right.symbols()
+        # Sizes that are read from data are not known in programs that run before.
+        if not self.grows or not is_narrow(left, right) or symbols & self._session.fresh:
             return
+        self.constrained |= symbols
         self.grows = False  # parsing asks questions
         try:
             self._parse_and_process_explicit_constraint(f"{left} >= {right}")

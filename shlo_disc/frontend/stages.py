@@ -16,6 +16,7 @@ from shlo_disc import ral
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.frontend.plan import Pattern
 from shlo_disc.frontend.program import CompiledCall
+from shlo_disc.frontend.tracing import InParts
 from shlo_disc.jax_private import parsed_module
 
 __all__ = ["Compiled", "Lowered", "Traced", "VersionCalls"]
@@ -220,7 +221,7 @@ class Lowered(_OfCall):
     def __init__(
         self,
         name: str,
-        exported: export.Exported,
+        exported: export.Exported | InParts,
         pattern: Pattern,
         compile: Callable[[], Compiled],
         trace: Callable[[], jax.stages.Traced],

@@ -12,7 +12,7 @@ import jax
 from shlo_disc.frontend.sizes import evaluate
 from shlo_disc.jax_private import DimExpr
 
-__all__ = ["has_sizes", "tree_at"]
+__all__ = ["has_sizes", "parts_of", "tree_at"]
 
 
 def has_sizes(tree: Any) -> bool:
@@ -37,7 +37,8 @@ def tree_at(tree: Any, hints: Mapping[str, int]) -> Any:
     )
 
 
-def _parts(value: Any) -> list[Any]:
+def parts_of(value: Any) -> list[Any]:
+    """The values inside a container, a slice or a dataclass; none for another value."""
     if isinstance(value, (tuple, list, set, frozenset)):
         return list(value)
     if isinstance(value, dict):
@@ -50,7 +51,7 @@ def _parts(value: Any) -> list[Any]:
 
 
 def _holds(value: Any) -> bool:
-    return isinstance(value, DimExpr) or any(map(_holds, _parts(value)))
+    return isinstance(value, DimExpr) or any(map(_holds, parts_of(value)))
 
 
 def _at(value: Any, hints: Mapping[str, int]) -> Any:
@@ -59,7 +60,7 @@ def _at(value: Any, hints: Mapping[str, int]) -> Any:
     if not _holds(value):
         return value
     if isinstance(value, slice):
-        return slice(*(_at(part, hints) for part in _parts(value)))
+        return slice(*(_at(part, hints) for part in parts_of(value)))
     if isinstance(value, dict):
         return {_at(k, hints): _at(v, hints) for k, v in value.items()}
     if isinstance(value, tuple) and hasattr(value, "_fields"):

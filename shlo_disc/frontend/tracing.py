@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import jax
 from jax import export
@@ -14,10 +15,12 @@ from shlo_disc.errors import UnsupportedError
 from shlo_disc.frontend.call import Blueprint, Call, Options
 from shlo_disc.frontend.choice import Choice
 from shlo_disc.frontend.compare import difference
+from shlo_disc.frontend.fresh import FreshSizes, assuming, reads_of
 from shlo_disc.frontend.leaves import abstract
 from shlo_disc.frontend.marks import marking
 from shlo_disc.frontend.nesting import nested
 from shlo_disc.frontend.plan import Pattern, Shapes
+from shlo_disc.frontend.sizes import Question, open_scope
 from shlo_disc.frontend.structure import tree_at
 from shlo_disc.frontend.symbols import Found
 from shlo_disc.jax_private import checking, export_whole
@@ -25,7 +28,9 @@ from shlo_disc.jax_private import checking, export_whole
 __all__ = [
     "DIFFERS",
     "Concrete",
+    "InParts",
     "PartOfOuterError",
+    "RefError",
     "Trace",
     "Traced",
     "check",
@@ -47,30 +52,92 @@ _CALLBACK = (
     "that outside shlo_disc.jit"
 )
 
-Traced = tuple[export.Exported, Any]
-"""An exported program and its jaxpr."""
 
-Trace = Callable[[Choice], Traced]
-"""Traces a function once more, with a given choice of symbols."""
+@dataclass(frozen=True)
+class InParts:
+    """A traced program that is not exported as a whole; it runs in parts (`segmented.py`)."""
+
+    out_tree: Any
+    out_avals: tuple[Any, ...]
+    symbols: Mapping[int, str] = field(default_factory=dict)
+    """Of sizes that are read from data, by the index of the read; those without are numbers."""
+    assumed: Mapping[int, int] = field(default_factory=dict)
+    """The values of these sizes in the trace."""
+    questions: tuple[Question, ...] = ()
+    """What the trace was told about these sizes."""
+
+    @property
+    def fresh(self) -> dict[str, int]:
+        """The values of the symbols of sizes that are read from data."""
+        return {symbol: self.assumed[index] for index, symbol in self.symbols.items()}
+
+    def mlir_module(self) -> str:
+        """There is no one module; raises UnsupportedError."""
+        raise UnsupportedError("the program runs in parts; see as_text() of what is compiled")
+
+
+Traced = tuple[export.Exported | InParts, Any]
+"""An exported program, or one that runs in parts, and its jaxpr."""
+
+
+class Trace(Protocol):
+    """Traces a function once more."""
+
+    def __call__(self, choice: Choice, known: Mapping[int, int] | None = None) -> Traced:
+        """With a given choice of symbols. `known`: sizes read from data, by the index of the read;
+        None for those of the first trace.
+        """
+
 
 Concrete = Callable[[Shapes], Any]
 """Traces a function at numbers, without symbols."""
 
 
-def trace_with_symbols(options: Options, blueprint: Blueprint, specs: Sequence[Any]) -> Traced:
+def trace_with_symbols(
+    options: Options,
+    blueprint: Blueprint,
+    specs: Sequence[Any],
+    fresh: FreshSizes,
+    *,
+    whole: bool = True,
+) -> Traced:
     """The function traced and lowered with abstract arrays of symbolic sizes as leaves.
 
-    Raises UnsupportedError for what is not compiled, PartOfOuterError for what has no meaning
-    without the program around it, and what the function raises.
+    A program that reads sizes from data, for which `fresh` are assumed, runs in parts; so does any
+    without `whole`. Raises UnsupportedError for what is not compiled, PartOfOuterError for what has
+    no meaning without the program around it, and what the function raises.
     """
     args, kwargs = blueprint.with_leaves(specs)
+    scope = open_scope()
+    questions: list[Question] = []
+    # JAX shall not take inner traces of others, which have no marks, or other sizes from data.
+    with nested(), marking(), checking(("symbols", *fresh.assumed.items())), assuming(fresh):
+        try:
+            traced = options.jitted.trace(*args, **kwargs)
+        finally:
+            if scope is not None:
+                questions = scope.session.take_fresh()
+        jaxpr = traced.jaxpr
+        _refuse_outer(options.name, jaxpr, len(specs))
+        if (reads := reads_of(jaxpr)) or not whole:
+            in_parts = InParts(
+                traced.out_tree,
+                tuple(jaxpr.out_avals),
+                {k: str(size) for k, size in reads.items() if not isinstance(size, int)},
+                {k: fresh.assumed[k] for k in reads},
+                tuple(questions),
+            )
+            return in_parts, jaxpr
+        _refuse(options.name, jaxpr)
+        # JAX has kept the trace under this context, so this only lowers it.
+        return _exported(options, args, kwargs), jaxpr
+
+
+def _exported(options: Options, args: Any, kwargs: Any) -> export.Exported:
+    """A traced call as the compiler takes it."""
     try:
-        # JAX shall not take inner traces of others, which have no marks.
-        with nested(), marking(), checking("symbols"):
-            jaxpr = options.jitted.trace(*args, **kwargs).jaxpr
-            _refuse(options.name, jaxpr, len(specs))
-            # JAX has kept the trace under this context, so this only lowers it.
-            return export_whole(options.jitted, args, kwargs), jaxpr
+        exported: export.Exported = export_whole(options.jitted, args, kwargs)
+        return exported
     except NotImplementedError as error:
         if "host_callbacks" not in str(error):
             raise
@@ -94,11 +161,15 @@ class PartOfOuterError(UnsupportedError):
     """The function only has a meaning as part of the program that JAX is tracing around it."""
 
 
-def _refuse(name: str, jaxpr: Any, arguments: int) -> None:
-    """Raise UnsupportedError for what can be traced but not compiled on its own."""
+class RefError(UnsupportedError):
+    """The function reads or writes a `jax.Ref`."""
+
+
+def _refuse_outer(name: str, jaxpr: Any, arguments: int) -> None:
+    """Raise UnsupportedError for what is no function of its arguments."""
     kinds = {type(effect).__name__ for effect in jaxpr.effects}
     if kinds & {"ReadEffect", "WriteEffect", "AccumEffect"}:
-        raise UnsupportedError(
+        raise RefError(
             f"{name} reads or writes a jax.Ref; pass its value as an argument and return the next"
         )
     if len(jaxpr.in_avals) != arguments:
@@ -107,27 +178,33 @@ def _refuse(name: str, jaxpr: Any, arguments: int) -> None:
             "the function around it); pass it as an argument"
         )
     for effect in jaxpr.effects:
-        kind = type(effect).__name__
-        if kind == "NamedAxisEffect":
+        if type(effect).__name__ == "NamedAxisEffect":
             raise PartOfOuterError(
                 f"{name} uses the axis name {effect.name!r} of an outer vmap or shard_map; move "
                 "the collective outside shlo_disc.jit"
             )
+
+
+def _refuse(name: str, jaxpr: Any) -> None:
+    """Raise UnsupportedError for what can be traced but not compiled."""
+    for effect in jaxpr.effects:
+        kind = type(effect).__name__
         if "Callback" in kind or "Debug" in kind or "IO" in kind:
             raise UnsupportedError(_CALLBACK.format(name, kind))
 
 
-def check(options: Options, call: Call, shapes: Shapes | None = None) -> Any:
+def check(options: Options, call: Call, fresh: FreshSizes, shapes: Shapes | None = None) -> Any:
     """The function traced with the call's own sizes, or those of `shapes`.
 
-    Raises what the function raises then.
+    `fresh` are the sizes it reads from data. Raises what the function raises then.
     """
     specs = [
         abstract(shape, leaf.dtype, leaf.weak_type)
         for shape, leaf in zip(shapes or call.shapes, call.leaves, strict=True)
     ]
     args, kwargs = call.blueprint().with_leaves(specs)
-    with nested(), marking(), checking(True):
+    fresh = FreshSizes(fresh.assumed, constant=True)
+    with nested(), marking(), checking(("numbers", *fresh.assumed.items())), assuming(fresh):
         return options.jitted.trace(*args, **kwargs)
 
 
@@ -221,6 +298,8 @@ def _unlike(
     program: Traced, hints: Mapping[str, int], concrete: Any, *, units: bool = True
 ) -> tuple[str, str] | None:
     exported, jaxpr = program
+    if isinstance(exported, InParts):
+        hints = {**hints, **exported.fresh}
     if tree_at(exported.out_tree, hints) != concrete.out_tree:
         return f"the result is {exported.out_tree}, but {concrete.out_tree} at these sizes", ""
     return difference(jaxpr, hints, concrete.jaxpr, units=units)

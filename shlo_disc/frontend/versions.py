@@ -6,7 +6,7 @@ import functools
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -18,12 +18,13 @@ from shlo_disc import locks, ral
 from shlo_disc.frontend.call import Call, Options
 from shlo_disc.frontend.choice import Choice
 from shlo_disc.frontend.leaves import abstract, is_key_dtype, native_dtypes
-from shlo_disc.frontend.plan import Shapes
+from shlo_disc.frontend.plan import Pattern, Shapes
 from shlo_disc.frontend.program import CompiledCall, Program, Sizes, compiled_once
+from shlo_disc.frontend.segmented import Segmented, Trial
 from shlo_disc.frontend.sizes import SizeScope
 from shlo_disc.frontend.structure import has_sizes, tree_at
 from shlo_disc.frontend.symbols import Found
-from shlo_disc.frontend.tracing import Concrete, Trace, Traced, problem_of
+from shlo_disc.frontend.tracing import Concrete, InParts, Trace, Traced, problem_of
 from shlo_disc.jax_private import key_impl, key_of_words
 
 __all__ = ["Version"]
@@ -90,6 +91,7 @@ class _Compilation:
             _log.info("%s was compiled in %.2f s", name, time.perf_counter() - start)
 
     def executable(self) -> CompiledCall:
+        assert not isinstance(self.exported, InParts)
         with self._lock:
             if self._executable is None:
                 options = self._options
@@ -122,12 +124,14 @@ class Version:
         self._has_static_sizes = has_sizes(self.exported.out_tree)
         self._compilation = _Compilation(options, call, found)
         self._root = _Root(options, call, found, trace, self._compilation)
+        self._in_parts: Segmented | None = None
+        self._lock = locks.lock()
         self._offer: tuple[ral.SizePattern, ral.DispatchEntry] | None = None
 
     @property
     def is_compiled(self) -> bool:
         """Has it been compiled yet?"""
-        return self._compilation.is_done
+        return self._in_parts is not None if self.is_in_parts else self._compilation.is_done
 
     def unlike(self, shapes: Shapes, concrete_at: Concrete) -> tuple[str, str] | None:
         """How the version differs from a trace at the sizes of a call, and the line; or None."""
@@ -151,12 +155,30 @@ class Version:
 
     @property
     def executable(self) -> CompiledCall:
-        """The compiled program."""
-        return self._compilation.executable()
+        """The compiled program; raises UnsupportedError."""
+        return self.in_parts if self.is_in_parts else self._compilation.executable()
+
+    @property
+    def is_in_parts(self) -> bool:
+        """True if the version runs in parts: XLA runs some of it, or sizes come from data."""
+        return isinstance(self.exported, InParts)
+
+    @property
+    def in_parts(self) -> Segmented:
+        """The parts of a version that runs in parts, compiled."""
+        with self._lock:
+            if self._in_parts is None:
+                self._in_parts = self._root.in_parts(self.pattern)
+            return self._in_parts
+
+    @property
+    def fresh(self) -> Mapping[int, int]:
+        """What the trace assumed of sizes from data, by the index of their read."""
+        return self.exported.assumed if isinstance(self.exported, InParts) else {}
 
     def compiles_meanwhile(self) -> bool:
         """Have a thread compile the version; True until it has."""
-        return self._compilation.begin()
+        return not self.is_in_parts and self._compilation.begin()
 
     @property
     def is_compiling(self) -> bool:
@@ -245,6 +267,9 @@ class _Root:
         trace: Trace,
         compilation: _Compilation,
     ) -> None:
+        self._options = options
+        self._donated = call.donated
+        self._fresh = found.program[0] if isinstance(found.program[0], InParts) else None
         self._compile = options.compile
         self._name = options.name
         self._leaves = call.leaves
@@ -266,6 +291,32 @@ class _Root:
             # Rules of transformations compare sizes, too: they need equal sizes as one symbol.
             return self._made(self._trace(self._choice)[1], self._choice)
         return self._made(self._jaxpr, self._choice)
+
+    def in_parts(self, pattern: Pattern) -> Segmented:
+        """The program in parts, compiled."""
+        choice = self._choice
+
+        def retrace(sizes: Mapping[str, int], known: Mapping[int, int]) -> Trial:
+            at = replace(choice.copy(), hints={s: sizes[s] for s in choice.pattern.symbols})
+            told, jaxpr = self._trace(at, known)
+            assert isinstance(told, InParts)
+            return Trial(self._made(jaxpr, at), told)
+
+        told = self._fresh
+        assert told is not None
+        if self._was_merged:
+            first = retrace(choice.hints, told.assumed)
+        else:
+            first = Trial(self._made(self._jaxpr, choice), told)
+        return Segmented(
+            self._name,
+            pattern,
+            first,
+            retrace,
+            self._options.compile,
+            may_use_xla=self._options.may_use_xla,
+            donated=self._donated,
+        )
 
     def anew(self, sizes: Sizes, constants: frozenset[str]) -> Program:
         """The program traced at other sizes that fit the pattern, some as constants.
