@@ -24,6 +24,7 @@ from shlo_disc.errors import (
 )
 
 if TYPE_CHECKING:
+    from shlo_disc import numpy
     from shlo_disc.compile import compile
     from shlo_disc.executable import Executable
     from shlo_disc.frontend.function import CacheInfo, JitFunction
@@ -46,6 +47,7 @@ __all__ = [
     "__version__",
     "compile",
     "jit",
+    "numpy",
     "stats",
     "trim",
 ]
@@ -65,6 +67,8 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "numpy":
+        return importlib.import_module("shlo_disc.numpy")
     if name in _LAZY:
         return getattr(importlib.import_module(_LAZY[name]), name)
     raise AttributeError(f"module 'shlo_disc' has no attribute {name!r}")

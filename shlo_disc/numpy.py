@@ -43,10 +43,9 @@ def flatnonzero(a: ArrayLike, *, size: int | None = None, fill_value: Any = None
     mask = jnp.ravel(jnp.asarray(a) != 0)
     ends = jnp.cumsum(mask.astype(jnp.int32))
     places = read_size(ends[-1] if mask.shape[0] else np.int32(0))
-    # Element number k is the first at which k + 1 elements are true.
     everywhere = jnp.arange(mask.shape[0], dtype=jnp.int32)
-    targets = jnp.where(mask, ends - 1, places.shape[0])
-    return jnp.zeros_like(places).at[targets].set(everywhere, mode="drop", unique_indices=True)
+    targets = jnp.where(mask, ends - 1, places.shape[0])  # every place is written once
+    return places.at[targets].set(everywhere, mode="drop", wrap_negative_indices=False)
 
 
 def nonzero(
@@ -181,5 +180,5 @@ def repeat(
     ends = jnp.cumsum(counts)
     places = read_size(ends[-1] if array.shape[axis] else np.int32(0))
     # Result number k is the slice in whose run k lies: as many runs end at or before k.
-    starts = jnp.zeros_like(places).at[ends].add(1, mode="drop")
+    starts = jnp.zeros_like(places).at[ends].add(1, mode="drop", wrap_negative_indices=False)
     return jnp.take(array, jnp.cumsum(starts), axis=axis, mode="clip")

@@ -490,8 +490,7 @@ class JitFunction(ral.Dispatcher):
         A version that fits is used; otherwise one is made, and calls will use it.
         """
         call = self._describe(args, kwargs)
-        version = self._family(call).version(call)
-        sizes = version.pattern.values(call.shapes)
+        found = self._family(call).version(call)
         # Without the arrays, which need not stay alive.
         specs = call.blueprint().with_leaves(
             [abstract(leaf.shape, leaf.dtype, leaf.weak_type) for leaf in call.leaves]
@@ -501,13 +500,15 @@ class JitFunction(ral.Dispatcher):
             return self._as_jax.trace(*specs[0], **specs[1])
 
         def compiled() -> Compiled:
+            again = self._describe(tuple(specs[0]), specs[1])
+            version, executable = self._family(again).compiled(again, found)
             calls = VersionCalls(
                 lambda args, kwargs: self._call_version(version, args, kwargs), **self._setting
             )
-            executable, pattern = version.executable, version.pattern
-            return Compiled(version.name, executable, pattern, calls, trace, sizes)
+            sizes = version.pattern.values(again.shapes)
+            return Compiled(version.name, executable, version.pattern, calls, trace, sizes)
 
-        return Lowered(version.name, version.exported, version.pattern, compiled, trace)
+        return Lowered(found.name, found.exported, found.pattern, compiled, trace)
 
     def _call_version(
         self, version: Version, args: tuple[Any, ...], kwargs: dict[str, Any]
