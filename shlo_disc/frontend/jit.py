@@ -120,8 +120,9 @@ def jit(
         and others like it; results may then differ in the last bits from later ones. Inside other
         transformations of JAX, calls wait.
     on_unsupported: "error" raises UnsupportedError for a function with an operation, type or effect
-        that is not compiled; "xla" runs it as `jax.jit` does, logs that once, and `explain()` tells
-        it. A derivative or batch that is not compiled raises all the same.
+        that is not compiled; with "xla" XLA runs those operations, compiled for each shape, and we
+        the others. This is logged once, and `explain()` tells it. A derivative or batch that is not
+        compiled raises all the same.
     in_shardings, out_shardings, device, backend: as in `jax.jit`, but only the first CPU device;
         another raises UnsupportedError.
     keep_unused, inline, compiler_options: taken for the sake of `jax.jit`'s users. Every argument
