@@ -8,7 +8,7 @@
 
 Equations go to the earliest part of their kind that their operands allow, so that there are few
 parts. Equations without operands (`iota`, broadcasts of numbers) are repeated in every part that
-reads them. Equations with effects keep their order.
+reads them. Equations with effects keep their order, and so do reads of sizes.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def partition(flat: Flat, kinds: Sequence[str], fresh: Mapping[str, Any]) -> lis
     needs = [_needs(equation, maker, fresh) for equation in equations]
     free = [False] * len(equations)
     depth = [0] * len(equations)
-    last_effect = 0
+    last_effect = last_read = 0
     for k, equation in enumerate(equations):
         makers = _placed(needs[k], needs, free)
         free[k] = (
@@ -123,6 +123,8 @@ def partition(flat: Flat, kinds: Sequence[str], fresh: Mapping[str, Any]) -> lis
         depth[k] = max((depth[m] + (alone or kinds[m] != kinds[k]) for m in makers), default=0)
         if equation.effects:
             depth[k] = last_effect = max(depth[k], last_effect)
+        if kinds[k] == READ:  # which sizes are read may depend on those read before
+            depth[k] = last_read = max(depth[k], last_read)
     groups: dict[tuple[int, str], list[int]] = {}
     for k in range(len(equations)):
         if not free[k]:

@@ -61,13 +61,14 @@ class Kinds:
         return Kinds(self.flat, {**self.reasons, **more}, keeps_rules=self.keeps_rules)
 
     def told(self) -> list[str]:
-        """`fft (model.py:7): why`, once for each line."""
-        found: dict[str, None] = {}
+        """`fft (model.py:7), abs (model.py:8): why`, once for each reason."""
+        found: dict[str, dict[str, None]] = {}
         for index, reason in sorted(self.reasons.items()):
             equation = self.flat.equations[index]
             line = equation_line(equation)
-            found[f"{equation.primitive.name}{f' ({line})' if line else ''}: {reason}"] = None
-        return list(found)
+            where = f"{equation.primitive.name}{f' ({line})' if line else ''}"
+            found.setdefault(reason, {})[where] = None
+        return [f"{', '.join(where)}: {reason}" for reason, where in found.items()]
 
 
 def kinds_of(closed: Any, refuse: Callable[[Flat, Part], Exception | None]) -> Kinds:

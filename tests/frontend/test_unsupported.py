@@ -34,7 +34,7 @@ def solution(x):
 BY_XLA = {
     printing: "debug_print",
     by_python: "pure_callback (",
-    spectrum: "fft: element type complex64 is not compiled",
+    spectrum: "fft, abs (",
     solution: "lu: lapack_sgetrf_ffi is not supported yet",
 }
 PROGRAMS = list(BY_XLA)

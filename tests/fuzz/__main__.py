@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import os
 import time
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from tests.fuzz import batches
+from tests.fuzz.cut import SHARE
 
 console = Console()
 
@@ -23,6 +25,12 @@ console = Console()
 @click.option("--shrink/--no-shrink", default=True, show_default=True, help="Make failures small.")
 @click.option("--minutes", default=0.0, help="Stop after this time (0: when all are checked).")
 @click.option("--show", is_flag=True, help="Print the program of --seed and end.")
+@click.option(
+    "--cut",
+    "share",
+    default=0.0,
+    help="Run programs in parts: XLA runs this share of their equations, chosen at random.",
+)
 @click.option(
     "--alarms",
     is_flag=True,
@@ -37,9 +45,12 @@ def main(
     shrink: bool,
     minutes: float,
     show: bool,
+    share: float,
     alarms: bool,
 ) -> None:
     """Check random typed programs; every kind of failure is made small and written to a file."""
+    if share:
+        os.environ[SHARE] = str(share)
     batches.prepare()
     from tests.fuzz.generate import generate
 

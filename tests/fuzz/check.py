@@ -14,6 +14,7 @@ import numpy as np
 
 import shlo_disc
 from tests.alarms import pinned
+from tests.fuzz.cut import cut
 from tests.fuzz.program import Program
 
 __all__ = ["Failure", "Outcome", "check"]
@@ -47,19 +48,20 @@ def check(program: Program, compare: bool = True) -> Outcome:
 
     Without `compare` every call is made once and only errors are told, which is cheaper.
     """
-    with jax.enable_x64(program.x64), warnings.catch_warnings():
+    with jax.enable_x64(program.x64), warnings.catch_warnings(), cut(program.seed) as is_cut:
         warnings.simplefilter("ignore")
-        return _checked(program) if compare else _called(program)
+        fallback = "xla" if is_cut else "error"
+        return _checked(program, fallback) if compare else _called(program)
 
 
-def _checked(program: Program) -> Outcome:
+def _checked(program: Program, fallback: str) -> Outcome:
     inputs = [program.inputs(call) for call in range(program.calls)]
     reference = jax.jit(program.function())
     try:
         expected = [jax.block_until_ready(reference(*arrays)) for arrays in inputs]
     except Exception as error:
         return Outcome(Failure("illegal", type(error).__name__, str(error)), legal=False)
-    f = shlo_disc.jit(program.function())
+    f = shlo_disc.jit(program.function(), on_unsupported=fallback)
     found: list[Any] = []
     optimised = False
     for turn in range(ROUNDS):
