@@ -7,9 +7,12 @@ with jax and jaxlib 0.10.2 (Python 3.11) and 0.12.0.1 (Python 3.12);
 * `trace_context`: the part of `jax.config` a trace depends on (x64, matmul precision, ...), which
   belongs in cache keys.
 * `checking`: a context of our own in JAX's cache keys (public `jax.make_user_context`).
-* `usual_states`, `is_staging`, `numbers_sought`, `chosen_device`: is JAX tracing, looking for NaN,
-  or told where results go; then a call takes Python. `unguarded_device_put`: results under a
-  transfer guard.
+* `usual_states`, `is_staging`, `is_transforming`, `numbers_sought`, `chosen_device`: is JAX
+  tracing, looking for NaN, or told where results go; then a call takes Python.
+  `unguarded_device_put`: results under a transfer guard.
+* `closed_over`: the values of outer traces that a traced function reads (`Traced._consts`).
+  `retyped`: such a value has another type while a function is traced (`Tracer.aval`);
+  `are_plain`: it has nothing but a shape and a dtype.
 * `is_export`: is a module lowered that `jax.export` keeps.
 * `disable_jit`: `jax.disable_jit()` asks to run the function as Python.
 * `ArrayImpl`: the one concrete array class; `type(x) is ArrayImpl` costs a fraction of isinstance.
@@ -49,6 +52,7 @@ import operator
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import jax
@@ -90,11 +94,13 @@ __all__ = [
     "KeyArray",
     "Literal",
     "SymbolicScope",
+    "are_plain",
     "batched_device_put",
     "canonicalize_slice",
     "check_by_jaxpr",
     "checking",
     "chosen_device",
+    "closed_over",
     "collect_garbage",
     "cpu_sharding",
     "disable_jit",
@@ -104,6 +110,7 @@ __all__ = [
     "is_export",
     "is_library_file",
     "is_staging",
+    "is_transforming",
     "key_impl",
     "key_of_words",
     "manual_axes",
@@ -114,6 +121,7 @@ __all__ = [
     "parsed_module",
     "replace_function",
     "reshapes_of",
+    "retyped",
     "scan_operands",
     "shaped_array",
     "size_as_array",
@@ -292,6 +300,45 @@ def is_staging() -> bool:
             return True
         trace = getattr(trace, "parent_trace", None)
     return False
+
+
+def is_transforming() -> bool:
+    """True in this thread inside any transformation of JAX: operations do not simply run."""
+    return _core.trace_state_strong_ref.value is not _core.eval_trace
+
+
+def closed_over(traced: Any) -> list[Any]:
+    """The values that became the first arguments of `traced.jaxpr`: those of outer traces.
+
+    Constant arrays are among them where one is a tracer; without tracers the list is empty.
+    """
+    return list(traced._consts)
+
+
+def are_plain(tracers: Sequence[Any]) -> bool:
+    """True if shape, dtype and weak type are all that the tracers are: no mesh, no axes."""
+    return all(tracer.aval == _plain(tracer) for tracer in tracers)
+
+
+def _plain(spec: Any) -> Any:
+    return shaped_array(spec.shape, spec.dtype, weak_type=spec.weak_type)
+
+
+@contextmanager
+def retyped(tracers: Sequence[Any], specs: Sequence[Any]) -> Iterator[None]:
+    """Inside, each tracer has the shape, dtype and weak type of its spec, and no other property.
+
+    For functions that are traced inside and read the tracers; no equation of the trace that a
+    tracer belongs to may be made meanwhile.
+    """
+    before = [tracer.aval for tracer in tracers]
+    try:
+        for tracer, spec in zip(tracers, specs, strict=True):
+            tracer.aval = _plain(spec)
+        yield
+    finally:
+        for tracer, aval in zip(tracers, before, strict=True):
+            tracer.aval = aval
 
 
 def numbers_sought() -> tuple[bool, bool]:

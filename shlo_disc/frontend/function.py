@@ -23,23 +23,24 @@ from shlo_disc import locks, ral
 from shlo_disc.errors import DeviceError, ShapeMismatchError, UnsupportedError
 from shlo_disc.frontend import generic
 from shlo_disc.frontend.call import Call, Options
+from shlo_disc.frontend.captured import with_captured
 from shlo_disc.frontend.family import Family
 from shlo_disc.frontend.leaves import (
     Leaf,
     abstract,
+    as_array,
     concrete,
     needs_no_conversion,
     positional_names,
     refuse_place,
     runs_natively,
 )
-from shlo_disc.frontend.nesting import is_nested
+from shlo_disc.frontend.nesting import PartOfOuterError, is_nested
 from shlo_disc.frontend.primitive import call_program
 from shlo_disc.frontend.program import CompiledCall
 from shlo_disc.frontend.stages import Compiled, Lowered, Traced, VersionCalls
 from shlo_disc.frontend.stated import parse_constraint, parse_likely
 from shlo_disc.frontend.statics import static_arguments
-from shlo_disc.frontend.tracing import PartOfOuterError
 from shlo_disc.frontend.versions import Version
 from shlo_disc.jax_private import (
     ArrayImpl,
@@ -47,6 +48,7 @@ from shlo_disc.jax_private import (
     chosen_device,
     disable_jit,
     is_staging,
+    is_transforming,
     key_of_words,
     numbers_sought,
     on_device,
@@ -245,6 +247,8 @@ class JitFunction(ral.Dispatcher):
         self._entries: dict[tuple[Any, ...], _Entry] = {}
         self._families: dict[tuple[Any, ...], Family] = {}
         self._may_use_xla = on_unsupported == "xla"
+        self._capturing: set[tuple[Any, ...]] = set()
+        """Those of calls that read variables of outer traces, without these variables."""
         self._families_of_xla: set[tuple[Any, ...]] = set()
         """Those of calls that XLA runs, because we cannot compile them."""
         self._fallbacks: dict[str, None] = {}
@@ -310,6 +314,8 @@ class JitFunction(ral.Dispatcher):
                     )
 
     def _call_in_python(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self._capturing and is_transforming():
+            return self._in_a_trace(self._describe(args, kwargs))
         positions, named, static = self._split(args, kwargs)
         leaves, tree = _flatten((tuple(args[k] for k in positions), named))
         types = [part for leaf in leaves for part in _type_of(leaf)]
@@ -353,7 +359,14 @@ class JitFunction(ral.Dispatcher):
         if any(isinstance(value, jax.core.Tracer) for value in call.values):
             return self._in_a_trace(call)
         refuse_place(call.values, lambda: call.names)
-        return self._or_by_jax(call, lambda: self._first_call(key, call))
+        return self._or_by_jax(call, lambda: self._call_on_arrays(key, call))
+
+    def _call_on_arrays(self, key: tuple[Any, ...], call: Call) -> Any:
+        if is_transforming():
+            call = self._with_captured(call)
+            if call.captured:
+                return self._traced_call(call)
+        return self._first_call(key, call)
 
     def _first_call(self, key: tuple[Any, ...], call: Call) -> Any:
         start = time.perf_counter()
@@ -391,17 +404,34 @@ class JitFunction(ral.Dispatcher):
         with self._lock:
             family = self._families.get(call.family)
             if family is None:
-                family = self._families[call.family] = Family(self._options)
+                family = Family(self._options, captures=bool(call.captured))
+                self._families[call.family] = family
             return family
+
+    def _with_captured(self, call: Call) -> Call:
+        """The call with the variables of outer traces that the function reads as further leaves."""
+        family = self._families.get(call.family)
+        if family is not None and family.versions and call.family not in self._capturing:
+            return call
+        try:
+            found = with_captured(self._options, call)
+        except PartOfOuterError:
+            raise
+        except Exception as error:  # tracing for a version raises it, unless the call has a mistake
+            _log.debug("%s: no trace at the sizes of a call: %s", self._options.name, error)
+            return call
+        if found.captured:
+            self._capturing.add(call.family)
+        return found
 
     def _in_a_trace(self, call: Call) -> Any:
         return self._or_by_jax(call, lambda: self._traced_call(call))
 
     def _traced_call(self, call: Call) -> Any:
         """Inside a transformation of JAX: one equation that calls the compiled program."""
-        if is_nested() or any(
-            export.is_symbolic_dim(size) for shape in call.shapes for size in shape
-        ):
+        if not (is_nested() or call.is_symbolic or call.captured):
+            call = self._with_captured(call)
+        if is_nested() or call.is_symbolic:
             # Part of another program with symbolic sizes, which is compiled as a whole.
             return self._options.jitted(*call.args, **call.kwargs)
         # Where XLA may run the call, it has to be known now whether we can compile it.
@@ -412,6 +442,8 @@ class JitFunction(ral.Dispatcher):
             for value, leaf in zip(call.values, version.leaves, strict=True)
         ]
         dims = tuple(version.pattern.values(call.shapes).items())
+        if call.captured:
+            version.remember(dims, call.at_numbers.jaxpr)
         results = list(call_program(raw, version.program, dims))
         for index, implementation in version.keys:
             results[index] = jax.random.wrap_key_data(results[index], impl=implementation)
@@ -611,6 +643,7 @@ class JitFunction(ral.Dispatcher):
             self._forget_entries()
             self._families.clear()
             self._families_of_xla.clear()
+            self._capturing.clear()
             self._hits = self._compiler.count = 0
 
     clear_cache = cache_clear
@@ -650,7 +683,7 @@ def _type_of(leaf: Any) -> tuple[Any, Any, Any]:
         return leaf.shape, leaf.dtype, leaf.weak_type
     if isinstance(leaf, (jax.Array, np.ndarray, np.generic)):
         return leaf.shape, leaf.dtype, type(leaf)
-    if hasattr(leaf, "__jax_array__"):
-        shape, dtype, _ = _type_of(leaf.__jax_array__())
+    if (array := as_array(leaf)) is not None:
+        shape, dtype, _ = _type_of(array)
         return shape, dtype, type(leaf)
     return None, None, type(leaf)

@@ -12,11 +12,12 @@ from jax import export
 
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.frontend.call import Blueprint, Call, Options
+from shlo_disc.frontend.captured import hoisted
 from shlo_disc.frontend.choice import Choice
 from shlo_disc.frontend.compare import difference
 from shlo_disc.frontend.leaves import abstract
 from shlo_disc.frontend.marks import marking
-from shlo_disc.frontend.nesting import nested
+from shlo_disc.frontend.nesting import PartOfOuterError, nested
 from shlo_disc.frontend.plan import Pattern, Shapes
 from shlo_disc.frontend.structure import tree_at
 from shlo_disc.frontend.symbols import Found
@@ -63,14 +64,20 @@ def trace_with_symbols(options: Options, blueprint: Blueprint, specs: Sequence[A
     Raises UnsupportedError for what is not compiled, PartOfOuterError for what has no meaning
     without the program around it, and what the function raises.
     """
-    args, kwargs = blueprint.with_leaves(specs)
+    kwargs: dict[str, Any]
     try:
         # JAX shall not take inner traces of others, which have no marks.
         with nested(), marking(), checking("symbols"):
-            jaxpr = options.jitted.trace(*args, **kwargs).jaxpr
+            if blueprint.captured:
+                jitted, traced = hoisted(options, blueprint, specs)
+                args, kwargs = list(specs), {}
+            else:
+                args, kwargs = blueprint.with_leaves(specs)
+                jitted, traced = options.jitted, options.jitted.trace(*args, **kwargs)
+            jaxpr = traced.jaxpr
             _refuse(options.name, jaxpr, len(specs))
             # JAX has kept the trace under this context, so this only lowers it.
-            return export_whole(options.jitted, args, kwargs), jaxpr
+            return export_whole(jitted, args, kwargs), jaxpr
     except NotImplementedError as error:
         if "host_callbacks" not in str(error):
             raise
@@ -88,10 +95,6 @@ def trace_with_symbols(options: Options, blueprint: Blueprint, specs: Sequence[A
             f"{options.name}: custom_call @{called[1]} is not supported yet; keep this "
             "part of the program outside shlo_disc.jit"
         ) from error
-
-
-class PartOfOuterError(UnsupportedError):
-    """The function only has a meaning as part of the program that JAX is tracing around it."""
 
 
 def _refuse(name: str, jaxpr: Any, arguments: int) -> None:
@@ -122,12 +125,17 @@ def check(options: Options, call: Call, shapes: Shapes | None = None) -> Any:
 
     Raises what the function raises then.
     """
+    if call.at_numbers is not None and shapes in (None, call.shapes):
+        return call.at_numbers
     specs = [
         abstract(shape, leaf.dtype, leaf.weak_type)
         for shape, leaf in zip(shapes or call.shapes, call.leaves, strict=True)
     ]
-    args, kwargs = call.blueprint().with_leaves(specs)
+    blueprint = call.blueprint()
     with nested(), marking(), checking(True):
+        if blueprint.captured:
+            return hoisted(options, blueprint, specs).traced
+        args, kwargs = blueprint.with_leaves(specs)
         return options.jitted.trace(*args, **kwargs)
 
 
