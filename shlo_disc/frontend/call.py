@@ -29,7 +29,7 @@ __all__ = ["Blueprint", "Call", "Options"]
 
 @dataclass(frozen=True)
 class Options:
-    """What :func:`shlo_disc.jit` was told."""
+    """A function under :func:`shlo_disc.jit`: what its traces and versions need of its options."""
 
     function: Callable[..., Any]
     jitted: Any

@@ -12,7 +12,7 @@ import logging
 import time
 import types
 import weakref
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -36,6 +36,7 @@ from shlo_disc.frontend.leaves import (
     runs_natively,
 )
 from shlo_disc.frontend.nesting import PartOfOuterError, is_nested
+from shlo_disc.frontend.options import JitOptions
 from shlo_disc.frontend.primitive import call_program
 from shlo_disc.frontend.program import CompiledCall
 from shlo_disc.frontend.stages import Compiled, Lowered, Traced, VersionCalls
@@ -164,48 +165,14 @@ class JitFunction(ral.Dispatcher):
     the compiler does not cover), and what the function itself raises when it is traced.
     """
 
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        *,
-        shapes: Sequence[Any] | Mapping[str, Any] | None = None,
-        constraints: str | Iterable[str] = (),
-        likely: Mapping[str, int | Iterable[int]] | None = None,
-        dynamic: bool | str = "auto",
-        static_argnums: int | Iterable[int] | None = None,
-        static_argnames: str | Iterable[str] | None = None,
-        donate_argnums: int | Iterable[int] | None = None,
-        donate_argnames: str | Iterable[str] | None = None,
-        name: str | None = None,
-        on_unsupported: str = "error",
-        background: bool = False,
-    ) -> None:
+    def __init__(self, function: Callable[..., Any], options: JitOptions) -> None:
         if not callable(function):
             raise TypeError(f"shlo_disc.jit needs a function, got {function!r}")
-        if dynamic not in (True, False, "auto", "checked"):
-            raise ValueError(f"dynamic must be 'auto', 'checked', True or False, got {dynamic!r}")
-        if on_unsupported not in ("error", "xla"):
-            raise ValueError(f"on_unsupported must be 'error' or 'xla', got {on_unsupported!r}")
-        constraints = [constraints] if isinstance(constraints, str) else list(constraints)
-        self._given: dict[str, Any] = {
-            "shapes": shapes,
-            "constraints": constraints,
-            "likely": likely,
-            "dynamic": dynamic,
-            "static_argnums": static_argnums,
-            "static_argnames": static_argnames,
-            "donate_argnums": donate_argnums,
-            "donate_argnames": donate_argnames,
-            "name": name,
-            "on_unsupported": on_unsupported,
-            "background": background,
-        }
-        if constraints and shapes is None:
-            raise ValueError("constraints need shapes, which give the sizes their names")
+        self._given = options
         # Calls that `_entries` knows run without Python where no argument needs a conversion.
         generic.install()
         self._static_nums, self._static_names = static_arguments(
-            function, static_argnums, static_argnames
+            function, options.static_argnums, options.static_argnames
         )
         self._setting = {
             **_DISPATCHED,
@@ -217,7 +184,7 @@ class JitFunction(ral.Dispatcher):
         for key, value in vars(function).items() if hasattr(function, "__dict__") else ():
             if not hasattr(type(self), key):  # what the function has under another name
                 self.__dict__.setdefault(key, value)
-        nums, names = static_arguments(function, donate_argnums, donate_argnames)
+        nums, names = static_arguments(function, options.donate_argnums, options.donate_argnames)
         if (both := set(nums) & set(self._static_nums)) or set(names) & set(self._static_names):
             raise ValueError(f"arguments cannot be static and donated: {sorted(both) or names}")
         self._has_static = bool(self._static_nums or self._static_names)
@@ -232,13 +199,13 @@ class JitFunction(ral.Dispatcher):
         self._options = Options(
             function=function,
             jitted=jitted,
-            name=str(name or getattr(function, "__name__", type(function).__name__)),
-            dynamic="auto" if dynamic == "checked" else dynamic,
-            checked=dynamic == "checked",
-            shapes=shapes,
-            constraints=tuple(parse_constraint(text) for text in constraints),
+            name=str(options.name or getattr(function, "__name__", type(function).__name__)),
+            dynamic="auto" if options.dynamic == "checked" else options.dynamic,
+            checked=options.dynamic == "checked",
+            shapes=options.shapes,
+            constraints=tuple(parse_constraint(text) for text in options.constraints),
             compile=self._compiler,
-            likely=parse_likely(likely, shapes),
+            likely=parse_likely(options.likely, options.shapes),
             donate_nums=frozenset(nums),
             donate_names=frozenset(names),
         )
@@ -246,14 +213,14 @@ class JitFunction(ral.Dispatcher):
         """Of the tables of versions and calls; not held while anything is traced or compiled."""
         self._entries: dict[tuple[Any, ...], _Entry] = {}
         self._families: dict[tuple[Any, ...], Family] = {}
-        self._may_use_xla = on_unsupported == "xla"
+        self._may_use_xla = options.on_unsupported == "xla"
         self._capturing: set[tuple[Any, ...]] = set()
         """Those of calls that read variables of outer traces, without these variables."""
         self._families_of_xla: set[tuple[Any, ...]] = set()
         """Those of calls that XLA runs, because we cannot compile them."""
         self._fallbacks: dict[str, None] = {}
         """What XLA runs in place of a program of ours, and why."""
-        self._background = background
+        self._background = options.background
         self._hits = 0
         """Calls that `calls` of no entry counts."""
         with _living_lock:
@@ -458,16 +425,21 @@ class JitFunction(ral.Dispatcher):
         if call.family not in self._families_of_xla:
             try:
                 return run()
-            except PartOfOuterError as why:
-                text = f"runs as a part of the program around it, which XLA compiles: {why}"
             except UnsupportedError as why:
-                if not self._may_use_xla:
-                    raise
-                self._families_of_xla.add(call.family)
-                self._families.pop(call.family, None)
-                text = f"runs as jax.jit runs it, once compiled for every shape: {why}"
-            self._tell_once(text)
+                self._leave_to_jax(call, why)
         return self._as_jax(*call.args, **call.kwargs)
+
+    def _leave_to_jax(self, call: Call, why: UnsupportedError) -> None:
+        """JAX is to run a call and others like it, which is told; raises `why` where it is not."""
+        if isinstance(why, PartOfOuterError):
+            text = f"runs as a part of the program around it, which XLA compiles: {why}"
+        elif self._may_use_xla:
+            self._families_of_xla.add(call.family)
+            self._families.pop(call.family, None)
+            text = f"runs as jax.jit runs it, once compiled for every shape: {why}"
+        else:
+            raise why
+        self._tell_once(text)
 
     @functools.cached_property
     def _as_jax(self) -> Any:
@@ -540,16 +512,20 @@ class JitFunction(ral.Dispatcher):
         A call is a tuple of positional arguments or a dict of keyword arguments; arrays may be
         `jax.ShapeDtypeStruct`s. One compilation serves many sizes: a call for each kind of
         arguments is enough, with sizes that differ from each other and from 1. Raises what the
-        calls would raise; with `background=True` a function is compiled here all the same.
+        calls would raise; with `background=True` a function is compiled here all the same. What
+        XLA will run in place of our program is told as in a call.
         """
         for given in calls:
             args, kwargs = ((), dict(given)) if isinstance(given, Mapping) else (given, {})
             call = self._describe(args, kwargs)
+            if call.family in self._families_of_xla:
+                continue
             try:
                 self._family(call).ready(call)
-            except UnsupportedError:
+            except UnsupportedError as why:
                 if not self._may_use_xla:
                     raise
+                self._leave_to_jax(call, why)
 
     def statistics(self) -> dict[str, Any]:
         """The row of this function in :func:`shlo_disc.stats`."""
@@ -655,7 +631,7 @@ class JitFunction(ral.Dispatcher):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """For `copy` and `pickle`: the function and its options, not what was compiled."""
-        return _remade, (self._options.function, self._given)
+        return JitFunction, (self._options.function, self._given)
 
     def __repr__(self) -> str:
         return f"<shlo_disc.jit of {self._options.function!r}>"
@@ -671,10 +647,6 @@ def _placed(result: Any, device: jax.Device) -> Any:
 def _as_array(value: Any) -> Any:
     # JAX makes an equation of `asarray` of a tracer: a derivative then takes a third longer.
     return value if isinstance(value, jax.core.Tracer) else jax.numpy.asarray(value)
-
-
-def _remade(function: Callable[..., Any], options: dict[str, Any]) -> JitFunction:
-    return JitFunction(function, **options)
 
 
 def _type_of(leaf: Any) -> tuple[Any, Any, Any]:

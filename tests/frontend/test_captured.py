@@ -118,10 +118,16 @@ def rules_of_the_user(jit):
     return lambda w, b, x: jnp.sum(jit(lambda y: slow(halved(y, w) + b))(x))
 
 
-def an_argument_too(jit):
+def arguments_and_constants_too(jit):
+    table = jnp.arange(3.0) + 1
+
     def outer(w, b, x):
         y = x * 2
-        return jit(lambda z: jnp.sum(jnp.tanh(z @ w) + jnp.sin(y @ w) * (z == y).sum() + b))(y)
+
+        def inner(z):
+            return jnp.sum(jnp.tanh(z * table @ w) + jnp.sin(y @ w) * (z == y).sum() + b)
+
+        return jit(inner)(y)
 
     return outer
 
@@ -142,7 +148,7 @@ PROGRAMS = [
     loops_and_branches,
     programs_inside,
     rules_of_the_user,
-    an_argument_too,
+    arguments_and_constants_too,
     a_size_of_it,
 ]
 AROUND = {

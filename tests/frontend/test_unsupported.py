@@ -52,6 +52,19 @@ def test_by_default_it_is_an_error(program):
         shlo_disc.jit(program)(X)
 
 
+def test_a_warmup_tells_what_xla_will_run(caplog):
+    f = shlo_disc.jit(spectrum, on_unsupported="xla")
+    for _ in range(2):
+        f.warmup((jax.ShapeDtypeStruct((6,), np.float32),))
+    f(X)
+    (told,) = caplog.messages
+    assert told.startswith("spectrum runs as jax.jit runs it")
+    assert told in f.explain()
+    assert f.statistics()["by_xla"]
+    with pytest.raises(shlo_disc.UnsupportedError):
+        shlo_disc.jit(spectrum).warmup((X,))
+
+
 def test_derivatives_and_batches_of_what_xla_runs():
     f = shlo_disc.jit(lambda x: spectrum(x).sum(), on_unsupported="xla")
     expected = jax.grad(lambda x: spectrum(x).sum())(X)
