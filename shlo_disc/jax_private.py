@@ -13,6 +13,8 @@ with jax and jaxlib 0.10.2 (Python 3.11) and 0.12.0.1 (Python 3.12);
 * `closed_over`: the values of outer traces that a traced function reads (`Traced._consts`).
   `retyped`: such a value has another type while a function is traced (`Tracer.aval`);
   `are_plain`: it has nothing but a shape and a dtype.
+* `named_axes`: the axes of outer programs that a jaxpr needs (`NamedAxisEffect`, `shard_map_p`).
+  `batched_by`: a batching rule that is told the name of its axis.
 * `is_export`: is a module lowered that `jax.export` keeps.
 * `disable_jit`: `jax.disable_jit()` asks to run the function as Python.
 * `ArrayImpl`: the one concrete array class; `type(x) is ArrayImpl` costs a fraction of isinstance.
@@ -67,6 +69,7 @@ from jax._src import traceback_util as _traceback
 from jax._src import util as _util
 from jax._src.array import ArrayImpl
 from jax._src.export import shape_poly as _shape_poly
+from jax._src.interpreters import batching as _batching
 from jax._src.interpreters import mlir as _mlir
 from jax._src.interpreters import partial_eval as _partial_eval
 from jax._src.lax import convolution as _convolution
@@ -76,6 +79,7 @@ from jax._src.lax import special as _special
 from jax._src.lib.mlir import ir as _ir  # type: ignore[attr-defined]
 from jax._src.lib.mlir.dialects import chlo as _chlo
 from jax._src.lib.mlir.dialects import hlo as _hlo  # type: ignore[attr-defined]
+from jax._src.shard_map import shard_map_p as _shard_map_p
 from jaxlib import _jax
 
 try:
@@ -95,6 +99,7 @@ __all__ = [
     "Literal",
     "SymbolicScope",
     "are_plain",
+    "batched_by",
     "batched_device_put",
     "canonicalize_slice",
     "check_by_jaxpr",
@@ -116,6 +121,7 @@ __all__ = [
     "manual_axes",
     "max_size",
     "min_size",
+    "named_axes",
     "numbers_sought",
     "on_device",
     "parsed_module",
@@ -339,6 +345,40 @@ def retyped(tracers: Sequence[Any], specs: Sequence[Any]) -> Iterator[None]:
     finally:
         for tracer, aval in zip(tracers, before, strict=True):
             tracer.aval = aval
+
+
+def named_axes(jaxpr: Any) -> frozenset[Any]:
+    """The names of axes of outer programs (`vmap`, `shard_map`) that a jaxpr speaks of.
+
+    Effects tell most; some collectives have none in JAX (`ppermute`).
+    """
+    names = {effect.name for effect in jaxpr.effects if isinstance(effect, _core.NamedAxisEffect)}
+    todo = [getattr(jaxpr, "jaxpr", jaxpr)]
+    while todo:
+        for equation in todo.pop().eqns:
+            if equation.primitive is _shard_map_p:  # names axes of its own inside
+                continue
+            given = equation.params.get("axis_name", ())
+            given = given if isinstance(given, (tuple, list, frozenset)) else (given,)
+            names.update(name for name in given if not isinstance(name, int))
+            todo += list(_core.jaxprs_in_params(equation.params))
+    return frozenset(names)
+
+
+def batched_by(primitive: Any, rule: Callable[..., tuple[list[Any], list[int]]]) -> None:
+    """Let `rule(axis_name, size, arguments, axes, **parameters)` batch `primitive`.
+
+    `axis_name` is None for an axis without a name; at least one argument is batched.
+    """
+
+    def batch(data: Any, arguments: Any, axes: Any, **parameters: Any) -> Any:
+        if all(axis is None for axis in axes):
+            results = primitive.bind(*arguments, **parameters)
+            return results, [None] * len(results)
+        name = None if data.name is _core.no_axis_name else data.name
+        return rule(name, data.size, arguments, axes, **parameters)
+
+    _batching.fancy_primitive_batchers[primitive] = batch
 
 
 def numbers_sought() -> tuple[bool, bool]:

@@ -27,6 +27,7 @@ from shlo_disc.frontend.captured import with_captured
 from shlo_disc.frontend.family import Family
 from shlo_disc.frontend.leaves import (
     Leaf,
+    RefArgumentError,
     abstract,
     as_array,
     concrete,
@@ -67,6 +68,9 @@ _log = logging.getLogger("shlo_disc")
 
 _MAX_ENTRIES = 4096
 """Shapes one function remembers; a forgotten one costs microseconds to test again."""
+
+_PART_OF_OUTER = "runs as a part of the program around it, which XLA compiles"
+_BY_JAX = "runs as jax.jit runs it, once compiled for every shape"
 
 _flatten = jax.tree_util.default_registry.flatten
 
@@ -232,15 +236,24 @@ class JitFunction(ral.Dispatcher):
         """A call the dispatcher does not know, or that fails."""
         if disable_jit.value:
             return self._options.function(*args, **kwargs)
-        if is_staging():
-            return self._in_a_trace(self._describe(args, kwargs))
         try:
+            if is_staging():
+                return self._in_a_trace(self._describe(args, kwargs))
             if (device := chosen_device()) is None:
                 results = self._call_in_python(args, kwargs)
             else:
                 results = self._call_there(device, args, kwargs)
         except DeviceError as error:
             self._tell_once(f"runs as jax.jit runs it on the devices of its arguments: {error}")
+            return self._as_jax(*args, **kwargs)
+        except RefArgumentError as error:
+            leaves = jax.tree.leaves((args, kwargs))
+            if any(isinstance(x, jax.core.Tracer) and isinstance(x, jax.Ref) for x in leaves):
+                self._tell_once(f"{_PART_OF_OUTER}: {error}")
+            elif self._may_use_xla:
+                self._tell_once(f"{_BY_JAX}: {error}")
+            else:
+                raise
             return self._as_jax(*args, **kwargs)
         if any(sought := numbers_sought()):
             self._look_for(*sought, results, args, kwargs)
@@ -432,11 +445,11 @@ class JitFunction(ral.Dispatcher):
     def _leave_to_jax(self, call: Call, why: UnsupportedError) -> None:
         """JAX is to run a call and others like it, which is told; raises `why` where it is not."""
         if isinstance(why, PartOfOuterError):
-            text = f"runs as a part of the program around it, which XLA compiles: {why}"
+            text = f"{_PART_OF_OUTER}: {why}"
         elif self._may_use_xla:
             self._families_of_xla.add(call.family)
             self._families.pop(call.family, None)
-            text = f"runs as jax.jit runs it, once compiled for every shape: {why}"
+            text = f"{_BY_JAX}: {why}"
         else:
             raise why
         self._tell_once(text)

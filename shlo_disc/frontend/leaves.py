@@ -10,11 +10,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from shlo_disc.errors import DeviceError
+from shlo_disc.errors import DeviceError, UnsupportedError
 from shlo_disc.jax_private import ArrayImpl, KeyArray
 
 __all__ = [
     "Leaf",
+    "RefArgumentError",
     "abstract",
     "as_array",
     "concrete",
@@ -128,8 +129,16 @@ def refuse_place(values: Sequence[Any], names: Callable[[], Sequence[str]]) -> N
             raise DeviceError(f"argument {names()[index]} is on {device}")
 
 
-def not_an_array(value: Any, name: str) -> TypeError:
+class RefArgumentError(UnsupportedError):
+    """An argument is a `jax.Ref`."""
+
+
+def not_an_array(value: Any, name: str) -> Exception:
     """The error for an argument leaf that is no array."""
+    if isinstance(value, jax.Ref):
+        return RefArgumentError(
+            f"argument {name} is a jax.Ref; pass its value as an argument and return the next"
+        )
     described = type(value).__name__
     if isinstance(value, (np.ndarray, np.generic)):
         described += f" of dtype {value.dtype}"

@@ -21,7 +21,7 @@ from shlo_disc.frontend.nesting import PartOfOuterError, nested
 from shlo_disc.frontend.plan import Pattern, Shapes
 from shlo_disc.frontend.structure import tree_at
 from shlo_disc.frontend.symbols import Found
-from shlo_disc.jax_private import checking, export_whole
+from shlo_disc.jax_private import checking, export_whole, named_axes
 
 __all__ = [
     "DIFFERS",
@@ -109,13 +109,13 @@ def _refuse(name: str, jaxpr: Any, arguments: int) -> None:
             f"{name} reads a value that an outer transformation of JAX is tracing (a variable of "
             "the function around it); pass it as an argument"
         )
+    for axis in named_axes(jaxpr):
+        raise PartOfOuterError(
+            f"{name} uses the axis name {axis!r} of an outer vmap or shard_map; move the "
+            "collective outside shlo_disc.jit"
+        )
     for effect in jaxpr.effects:
         kind = type(effect).__name__
-        if kind == "NamedAxisEffect":
-            raise PartOfOuterError(
-                f"{name} uses the axis name {effect.name!r} of an outer vmap or shard_map; move "
-                "the collective outside shlo_disc.jit"
-            )
         if "Callback" in kind or "Debug" in kind or "IO" in kind:
             raise UnsupportedError(_CALLBACK.format(name, kind))
 

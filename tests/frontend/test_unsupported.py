@@ -93,6 +93,33 @@ def test_a_reference():
         np.testing.assert_allclose(f(X), X * 2 * k)
 
 
+def test_a_reference_as_an_argument():
+    def count(state, x):
+        state[...] += x
+        return x * 2
+
+    state = jax.new_ref(jnp.zeros(6))
+    with pytest.raises(shlo_disc.UnsupportedError, match=r"argument state is a jax\.Ref"):
+        shlo_disc.jit(count)(state, X)
+    f = shlo_disc.jit(count, on_unsupported="xla")
+    for k in (1, 2):
+        np.testing.assert_allclose(f(state, X), X * 2)
+        np.testing.assert_allclose(state[...], X * k)
+    assert "argument state is a jax.Ref" in f.explain()
+
+
+def test_a_reference_of_the_program_around():
+    f = shlo_disc.jit(lambda state, x: state[...] + x)
+
+    def outer(x):
+        state = jax.new_ref(x)
+        state[...] *= 3
+        return f(state, x)
+
+    np.testing.assert_allclose(jax.jit(outer)(X), X * 4)
+    assert "runs as a part of the program around it" in f.explain()
+
+
 def test_donated_arguments_are_deleted():
     def whole(x):
         return jnp.abs(jnp.fft.fft(x))
