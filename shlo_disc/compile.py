@@ -111,7 +111,7 @@ def compile_module(
             program = ShapeProgram.of(main, shapes, _argument_names(main))
             times.done("shapes")
             try:
-                native = _native(main, shapes, program, builder, likely, times)
+                native = _native(main, shapes, program, builder, likely, times, dumps)
                 break
             except Refused as refused:
                 records += replanning.split(refused, shapes)
@@ -175,8 +175,12 @@ def _native(
     builder: codegen.Builder,
     likely: Mapping[str, Sequence[int]] | None,
     times: StageTimes,
+    dumps: DumpFolder | None,
 ) -> _Native:
-    """Raises Refused with the fusions that have no kernel or one that does not compile."""
+    """Raises Refused with the fusions that have no kernel or one that does not compile.
+
+    Texts that do not compile are written to `dumps`.
+    """
     host = emit_host(
         main, shapes, program, EMITTERS, host_target(), likely, lambda k: builder.add(k.text)
     )
@@ -186,9 +190,17 @@ def _native(
         try:
             kernels = builder.functions([kernel.text for kernel in host.kernels])
         except KernelsRefused as refused:
+            if dumps is not None:
+                for text, error in refused.errors.items():
+                    dumps.write_refused(codegen.function_name(text), text, error)
             raise refused_by(host, main, refused) from refused
         times.done("kernels")  # what they take beyond their emission
-        entry_points = entries.result()
+        try:
+            entry_points = entries.result()
+        except Exception as error:
+            if dumps is not None:
+                dumps.write_refused("host", host.text, error)
+            raise
         times.done("host")  # what it takes beyond the kernels
     return _Native(host, kernels, entry_points)
 

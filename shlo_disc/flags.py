@@ -87,7 +87,8 @@ _TABLE = (
         "",
         _PATH,
         "Directory that gets a folder for each compilation with `NN-pass.mlir` after every pass, "
-        "with source locations; each file is a valid input of `disc-opt`.",
+        "with source locations; each file is a valid input of `disc-opt`. A kernel that LLVM "
+        "refuses is `refused-NAME.mlir` there, below the error.",
     ),
     Flag(
         "SHLO_DISC_FUSION",

@@ -7,9 +7,14 @@ with jax and jaxlib 0.10.2 (Python 3.11) and 0.12.0.1 (Python 3.12);
 * `trace_context`: the part of `jax.config` a trace depends on (x64, matmul precision, ...), which
   belongs in cache keys.
 * `checking`: a context of our own in JAX's cache keys (public `jax.make_user_context`).
-* `usual_states`, `is_staging`, `numbers_sought`, `chosen_device`: is JAX tracing, looking for NaN,
-  or told where results go; then a call takes Python. `unguarded_device_put`: results under a
-  transfer guard.
+* `usual_states`, `is_staging`, `is_transforming`, `numbers_sought`, `chosen_device`: is JAX
+  tracing, looking for NaN, or told where results go; then a call takes Python.
+  `unguarded_device_put`: results under a transfer guard.
+* `closed_over`: the values of outer traces that a traced function reads (`Traced._consts`).
+  `retyped`: such a value has another type while a function is traced (`Tracer.aval`);
+  `are_plain`: it has nothing but a shape and a dtype.
+* `named_axes`: the axes of outer programs that a jaxpr needs (`NamedAxisEffect`, `shard_map_p`).
+  `batched_by`: a batching rule that is told the name of its axis.
 * `is_export`: is a module lowered that `jax.export` keeps.
 * `disable_jit`: `jax.disable_jit()` asks to run the function as Python.
 * `ArrayImpl`: the one concrete array class; `type(x) is ArrayImpl` costs a fraction of isinstance.
@@ -65,6 +70,7 @@ from jax._src import traceback_util as _traceback
 from jax._src import util as _util
 from jax._src.array import ArrayImpl
 from jax._src.export import shape_poly as _shape_poly
+from jax._src.interpreters import batching as _batching
 from jax._src.interpreters import mlir as _mlir
 from jax._src.interpreters import partial_eval as _partial_eval
 from jax._src.lax import convolution as _convolution
@@ -74,6 +80,7 @@ from jax._src.lax import special as _special
 from jax._src.lib.mlir import ir as _ir  # type: ignore[attr-defined]
 from jax._src.lib.mlir.dialects import chlo as _chlo
 from jax._src.lib.mlir.dialects import hlo as _hlo  # type: ignore[attr-defined]
+from jax._src.shard_map import shard_map_p as _shard_map_p
 from jaxlib import _jax
 
 try:
@@ -93,11 +100,14 @@ __all__ = [
     "Literal",
     "SymbolicScope",
     "Variable",
+    "are_plain",
+    "batched_by",
     "batched_device_put",
     "canonicalize_slice",
     "check_by_jaxpr",
     "checking",
     "chosen_device",
+    "closed_over",
     "collect_garbage",
     "cpu_sharding",
     "disable_jit",
@@ -109,17 +119,20 @@ __all__ = [
     "is_jaxpr",
     "is_library_file",
     "is_staging",
+    "is_transforming",
     "jaxprs_inside",
     "key_impl",
     "key_of_words",
     "manual_axes",
     "max_size",
     "min_size",
+    "named_axes",
     "numbers_sought",
     "on_device",
     "parsed_module",
     "replace_function",
     "reshapes_of",
+    "retyped",
     "scan_operands",
     "shaped_array",
     "size_as_array",
@@ -324,6 +337,79 @@ def is_staging() -> bool:
             return True
         trace = getattr(trace, "parent_trace", None)
     return False
+
+
+def is_transforming() -> bool:
+    """True in this thread inside any transformation of JAX: operations do not simply run."""
+    return _core.trace_state_strong_ref.value is not _core.eval_trace
+
+
+def closed_over(traced: Any) -> list[Any]:
+    """The values that became the first arguments of `traced.jaxpr`: those of outer traces.
+
+    Constant arrays are among them where one is a tracer; without tracers the list is empty.
+    """
+    return list(traced._consts)
+
+
+def are_plain(tracers: Sequence[Any]) -> bool:
+    """True if shape, dtype and weak type are all that the tracers are: no mesh, no axes."""
+    return all(tracer.aval == _plain(tracer) for tracer in tracers)
+
+
+def _plain(spec: Any) -> Any:
+    return shaped_array(spec.shape, spec.dtype, weak_type=spec.weak_type)
+
+
+@contextmanager
+def retyped(tracers: Sequence[Any], specs: Sequence[Any]) -> Iterator[None]:
+    """Inside, each tracer has the shape, dtype and weak type of its spec, and no other property.
+
+    For functions that are traced inside and read the tracers; no equation of the trace that a
+    tracer belongs to may be made meanwhile.
+    """
+    before = [tracer.aval for tracer in tracers]
+    try:
+        for tracer, spec in zip(tracers, specs, strict=True):
+            tracer.aval = _plain(spec)
+        yield
+    finally:
+        for tracer, aval in zip(tracers, before, strict=True):
+            tracer.aval = aval
+
+
+def named_axes(jaxpr: Any) -> frozenset[Any]:
+    """The names of axes of outer programs (`vmap`, `shard_map`) that a jaxpr speaks of.
+
+    Effects tell most; some collectives have none in JAX (`ppermute`).
+    """
+    names = {effect.name for effect in jaxpr.effects if isinstance(effect, _core.NamedAxisEffect)}
+    todo = [getattr(jaxpr, "jaxpr", jaxpr)]
+    while todo:
+        for equation in todo.pop().eqns:
+            if equation.primitive is _shard_map_p:  # names axes of its own inside
+                continue
+            given = equation.params.get("axis_name", ())
+            given = given if isinstance(given, (tuple, list, frozenset)) else (given,)
+            names.update(name for name in given if not isinstance(name, int))
+            todo += list(_core.jaxprs_in_params(equation.params))
+    return frozenset(names)
+
+
+def batched_by(primitive: Any, rule: Callable[..., tuple[list[Any], list[int]]]) -> None:
+    """Let `rule(axis_name, size, arguments, axes, **parameters)` batch `primitive`.
+
+    `axis_name` is None for an axis without a name; at least one argument is batched.
+    """
+
+    def batch(data: Any, arguments: Any, axes: Any, **parameters: Any) -> Any:
+        if all(axis is None for axis in axes):
+            results = primitive.bind(*arguments, **parameters)
+            return results, [None] * len(results)
+        name = None if data.name is _core.no_axis_name else data.name
+        return rule(name, data.size, arguments, axes, **parameters)
+
+    _batching.fancy_primitive_batchers[primitive] = batch
 
 
 def numbers_sought() -> tuple[bool, bool]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -44,7 +45,7 @@ class Compiler(Protocol):
 
 @dataclass(frozen=True)
 class Options:
-    """What :func:`shlo_disc.jit` was told."""
+    """A function under :func:`shlo_disc.jit`: what its traces and versions need of its options."""
 
     function: Callable[..., Any]
     jitted: Any
@@ -87,6 +88,11 @@ class Call:
         self.dynamic = [args[k] for k in positions]
         self._function = options.function
         self._options = options
+        self.captured: tuple[Any, ...] = ()
+        """Tracers of outer traces that the function reads: the last of `values`."""
+        self._captured_names: list[str] = []
+        self.at_numbers: Any = None
+        """The program traced at the sizes of the call, a `jax.stages.Traced`, if it is known."""
         self.values, self.tree = jax.tree.flatten((tuple(self.dynamic), named))
         self.types = []
         for index, value in enumerate(self.values):
@@ -105,19 +111,47 @@ class Call:
         """The parameters that take the positional arguments that are not static."""
         return positional_names(self._function, self.positions)
 
+    def capturing(self, tracers: Sequence[Any], names: Sequence[str]) -> Call:
+        """The same call with tracers of outer traces, arrays that it reads, as further leaves."""
+        call = copy.copy(self)
+        for derived in ("names", "leaves", "donated"):
+            vars(call).pop(derived, None)
+        call.captured = tuple(tracers)
+        call._captured_names = list(names)
+        call.values = [*self.values, *tracers]
+        types = [type_ for type_ in map(type_of, tracers) if type_ is not None]
+        call.types = [*self.types, *types]
+        call.shapes = tuple(shape for shape, _, _ in call.types)
+        tree, kinds, *rest = self.family
+        more = tuple((len(shape), dtype, weak) for shape, dtype, weak in types)
+        call.family = (tree, kinds + more, *rest)
+        return call
+
     @cached_property
     def names(self) -> list[str]:
         """The path of each leaf."""
-        return leaf_names(self._function, self.dynamic, self.named, self.positions)
+        own = leaf_names(self._function, self.dynamic, self.named, self.positions)
+        return [*own, *self._captured_names]
 
     @cached_property
     def leaves(self) -> tuple[Leaf, ...]:
         """Type and name of each leaf; a call that finds a version does not need them."""
         groups = top_level_of(self.dynamic, self.named)
+        groups += [len(self.dynamic) + len(self.named)] * len(self.captured)
         return tuple(
             Leaf(name, *type_, group)
             for name, type_, group in zip(self.names, self.types, groups, strict=True)
         )
+
+    @property
+    def is_symbolic(self) -> bool:
+        """True if a size is symbolic: the call is a part of a program of `jax.export`, or ours."""
+        return any(export.is_symbolic_dim(size) for shape in self.shapes for size in shape)
+
+    @property
+    def own_leaves(self) -> tuple[Leaf, ...]:
+        """Those of `leaves` that are no captured variables."""
+        return self.leaves[: len(self.leaves) - len(self.captured)]
 
     @cached_property
     def donated(self) -> tuple[int, ...]:
@@ -130,6 +164,7 @@ class Call:
             for place, name in zip(self.positions, self.top_names, strict=True)
         ]
         tops += [name in options.donate_names for name in sorted(self.named)]
+        tops.append(False)  # captured variables
         return tuple(k for k, leaf in enumerate(self.leaves) if tops[leaf.group])
 
     @property
@@ -141,7 +176,7 @@ class Call:
         """The call without its arrays."""
         args = tuple(None if k in self.positions else x for k, x in enumerate(self.args))
         kwargs = {name: x for name, x in self.kwargs.items() if name not in self.named}
-        return Blueprint(args, kwargs, self.tree, tuple(self.positions))
+        return Blueprint(args, kwargs, self.tree, tuple(self.positions), self.captured)
 
 
 @dataclass(frozen=True)
@@ -154,6 +189,8 @@ class Blueprint:
     """Static keyword arguments."""
     tree: Any
     positions: tuple[int, ...]
+    captured: tuple[Any, ...] = ()
+    """Tracers that the function reads; `with_leaves` takes no leaves for them."""
 
     def with_leaves(self, leaves: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
         """The arguments with abstract arrays as leaves."""

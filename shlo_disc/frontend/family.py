@@ -50,6 +50,8 @@ class Family:
     """
 
     options: Options
+    captures: bool = False
+    """The function reads variables of outer traces: no version knows what else it reads there."""
     versions: tuple[Version, ...] = ()
     _data: frozenset[int] = frozenset()
     """Arguments with many leaves that are no parameters."""
@@ -113,7 +115,7 @@ class Family:
     @property
     def checked(self) -> bool:
         """True if every new shape is compared with a trace at its sizes."""
-        return self.options.checked or self._differs
+        return self.options.checked or self._differs or self.captures
 
     def find(self, call: Call) -> Version | None:
         """The version for these shapes: the oldest one that fits.
@@ -155,8 +157,9 @@ class Family:
         """A new version, traced but not compiled, which `find` returns from now on."""
         options = self.options
         stated = stated_shapes(
-            options.shapes, call.dynamic, call.named, call.top_names, call.leaves
+            options.shapes, call.dynamic, call.named, call.top_names, call.own_leaves
         )
+        stated += [None] * len(call.captured)
         rules = stated_pattern(stated, options.constraints, call.leaves)
         broken = rules.mismatch(call.shapes)
         if broken is not None:

@@ -12,7 +12,7 @@ import logging
 import time
 import types
 import weakref
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -23,23 +23,26 @@ from shlo_disc import locks, ral
 from shlo_disc.errors import DeviceError, ShapeMismatchError, UnsupportedError
 from shlo_disc.frontend import generic
 from shlo_disc.frontend.call import Call, Options
+from shlo_disc.frontend.captured import with_captured
 from shlo_disc.frontend.family import Family
 from shlo_disc.frontend.leaves import (
     Leaf,
+    RefArgumentError,
     abstract,
+    as_array,
     concrete,
     needs_no_conversion,
     positional_names,
     refuse_place,
     runs_natively,
 )
-from shlo_disc.frontend.nesting import is_nested
+from shlo_disc.frontend.nesting import PartOfOuterError, is_nested
+from shlo_disc.frontend.options import JitOptions
 from shlo_disc.frontend.primitive import call_program
 from shlo_disc.frontend.program import CompiledCall
 from shlo_disc.frontend.stages import Compiled, Lowered, Traced, VersionCalls
 from shlo_disc.frontend.stated import parse_constraint, parse_likely
 from shlo_disc.frontend.statics import static_arguments
-from shlo_disc.frontend.tracing import PartOfOuterError
 from shlo_disc.frontend.versions import Version
 from shlo_disc.jax_private import (
     ArrayImpl,
@@ -47,6 +50,7 @@ from shlo_disc.jax_private import (
     chosen_device,
     disable_jit,
     is_staging,
+    is_transforming,
     key_of_words,
     numbers_sought,
     on_device,
@@ -64,6 +68,9 @@ _log = logging.getLogger("shlo_disc")
 
 _MAX_ENTRIES = 4096
 """Shapes one function remembers; a forgotten one costs microseconds to test again."""
+
+_PART_OF_OUTER = "runs as a part of the program around it, which XLA compiles"
+_BY_JAX = "runs as jax.jit runs it, once compiled for every shape"
 
 _flatten = jax.tree_util.default_registry.flatten
 
@@ -172,48 +179,14 @@ class JitFunction(ral.Dispatcher):
     the compiler does not cover), and what the function itself raises when it is traced.
     """
 
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        *,
-        shapes: Sequence[Any] | Mapping[str, Any] | None = None,
-        constraints: str | Iterable[str] = (),
-        likely: Mapping[str, int | Iterable[int]] | None = None,
-        dynamic: bool | str = "auto",
-        static_argnums: int | Iterable[int] | None = None,
-        static_argnames: str | Iterable[str] | None = None,
-        donate_argnums: int | Iterable[int] | None = None,
-        donate_argnames: str | Iterable[str] | None = None,
-        name: str | None = None,
-        on_unsupported: str = "error",
-        background: bool = False,
-    ) -> None:
+    def __init__(self, function: Callable[..., Any], options: JitOptions) -> None:
         if not callable(function):
             raise TypeError(f"shlo_disc.jit needs a function, got {function!r}")
-        if dynamic not in (True, False, "auto", "checked"):
-            raise ValueError(f"dynamic must be 'auto', 'checked', True or False, got {dynamic!r}")
-        if on_unsupported not in ("error", "xla"):
-            raise ValueError(f"on_unsupported must be 'error' or 'xla', got {on_unsupported!r}")
-        constraints = [constraints] if isinstance(constraints, str) else list(constraints)
-        self._given: dict[str, Any] = {
-            "shapes": shapes,
-            "constraints": constraints,
-            "likely": likely,
-            "dynamic": dynamic,
-            "static_argnums": static_argnums,
-            "static_argnames": static_argnames,
-            "donate_argnums": donate_argnums,
-            "donate_argnames": donate_argnames,
-            "name": name,
-            "on_unsupported": on_unsupported,
-            "background": background,
-        }
-        if constraints and shapes is None:
-            raise ValueError("constraints need shapes, which give the sizes their names")
+        self._given = options
         # Calls that `_entries` knows run without Python where no argument needs a conversion.
         generic.install()
         self._static_nums, self._static_names = static_arguments(
-            function, static_argnums, static_argnames
+            function, options.static_argnums, options.static_argnames
         )
         self._setting = {
             **_DISPATCHED,
@@ -225,7 +198,7 @@ class JitFunction(ral.Dispatcher):
         for key, value in vars(function).items() if hasattr(function, "__dict__") else ():
             if not hasattr(type(self), key):  # what the function has under another name
                 self.__dict__.setdefault(key, value)
-        nums, names = static_arguments(function, donate_argnums, donate_argnames)
+        nums, names = static_arguments(function, options.donate_argnums, options.donate_argnames)
         if (both := set(nums) & set(self._static_nums)) or set(names) & set(self._static_names):
             raise ValueError(f"arguments cannot be static and donated: {sorted(both) or names}")
         self._has_static = bool(self._static_nums or self._static_names)
@@ -240,26 +213,28 @@ class JitFunction(ral.Dispatcher):
         self._options = Options(
             function=function,
             jitted=jitted,
-            name=str(name or getattr(function, "__name__", type(function).__name__)),
-            dynamic="auto" if dynamic == "checked" else dynamic,
-            checked=dynamic == "checked",
-            shapes=shapes,
-            constraints=tuple(parse_constraint(text) for text in constraints),
+            name=str(options.name or getattr(function, "__name__", type(function).__name__)),
+            dynamic="auto" if options.dynamic == "checked" else options.dynamic,
+            checked=options.dynamic == "checked",
+            shapes=options.shapes,
+            constraints=tuple(parse_constraint(text) for text in options.constraints),
             compile=self._compiler,
-            likely=parse_likely(likely, shapes),
+            likely=parse_likely(options.likely, options.shapes),
             donate_nums=frozenset(nums),
             donate_names=frozenset(names),
-            may_use_xla=on_unsupported == "xla",
+            may_use_xla=options.on_unsupported == "xla",
         )
         self._lock = locks.reentrant_lock()  # static values compare in the user's code
         """Of the tables of versions and calls; not held while anything is traced or compiled."""
         self._entries: dict[tuple[Any, ...], _Entry] = {}
         self._families: dict[tuple[Any, ...], Family] = {}
+        self._capturing: set[tuple[Any, ...]] = set()
+        """Those of calls that read variables of outer traces, without these variables."""
         self._families_of_xla: set[tuple[Any, ...]] = set()
         """Those of calls that XLA runs, because we cannot compile them."""
         self._fallbacks: dict[str, None] = {}
         """What XLA runs in place of a program of ours, and why."""
-        self._background = background
+        self._background = options.background
         self._hits = 0
         """Calls that `calls` of no entry counts."""
         with _living_lock:
@@ -271,15 +246,24 @@ class JitFunction(ral.Dispatcher):
         """A call the dispatcher does not know, or that fails."""
         if disable_jit.value:
             return self._options.function(*args, **kwargs)
-        if is_staging():
-            return self._in_a_trace(self._describe(args, kwargs))
         try:
+            if is_staging():
+                return self._in_a_trace(self._describe(args, kwargs))
             if (device := chosen_device()) is None:
                 results = self._call_in_python(args, kwargs)
             else:
                 results = self._call_there(device, args, kwargs)
         except DeviceError as error:
             self._tell_once(f"runs as jax.jit runs it on the devices of its arguments: {error}")
+            return self._as_jax(*args, **kwargs)
+        except RefArgumentError as error:
+            leaves = jax.tree.leaves((args, kwargs))
+            if any(isinstance(x, jax.core.Tracer) and isinstance(x, jax.Ref) for x in leaves):
+                self._tell_once(f"{_PART_OF_OUTER}: {error}")
+            elif self._options.may_use_xla:
+                self._tell_once(f"{_BY_JAX}: {error}")
+            else:
+                raise
             return self._as_jax(*args, **kwargs)
         if any(sought := numbers_sought()):
             self._look_for(*sought, results, args, kwargs)
@@ -320,6 +304,8 @@ class JitFunction(ral.Dispatcher):
                     )
 
     def _call_in_python(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self._capturing and is_transforming():
+            return self._in_a_trace(self._describe(args, kwargs))
         positions, named, static = self._split(args, kwargs)
         leaves, tree = _flatten((tuple(args[k] for k in positions), named))
         types = [part for leaf in leaves for part in _type_of(leaf)]
@@ -363,7 +349,14 @@ class JitFunction(ral.Dispatcher):
         if any(isinstance(value, jax.core.Tracer) for value in call.values):
             return self._in_a_trace(call)
         refuse_place(call.values, lambda: call.names)
-        return self._or_by_jax(call, lambda: self._first_call(key, call))
+        return self._or_by_jax(call, lambda: self._call_on_arrays(key, call))
+
+    def _call_on_arrays(self, key: tuple[Any, ...], call: Call) -> Any:
+        if is_transforming():
+            call = self._with_captured(call)
+            if call.captured:
+                return self._traced_call(call)
+        return self._first_call(key, call)
 
     def _first_call(self, key: tuple[Any, ...], call: Call) -> Any:
         start = time.perf_counter()
@@ -407,17 +400,34 @@ class JitFunction(ral.Dispatcher):
         with self._lock:
             family = self._families.get(call.family)
             if family is None:
-                family = self._families[call.family] = Family(self._options)
+                family = Family(self._options, captures=bool(call.captured))
+                self._families[call.family] = family
             return family
+
+    def _with_captured(self, call: Call) -> Call:
+        """The call with the variables of outer traces that the function reads as further leaves."""
+        family = self._families.get(call.family)
+        if family is not None and family.versions and call.family not in self._capturing:
+            return call
+        try:
+            found = with_captured(self._options, call)
+        except PartOfOuterError:
+            raise
+        except Exception as error:  # tracing for a version raises it, unless the call has a mistake
+            _log.debug("%s: no trace at the sizes of a call: %s", self._options.name, error)
+            return call
+        if found.captured:
+            self._capturing.add(call.family)
+        return found
 
     def _in_a_trace(self, call: Call) -> Any:
         return self._or_by_jax(call, lambda: self._traced_call(call))
 
     def _traced_call(self, call: Call) -> Any:
         """Inside a transformation of JAX: one equation that calls the compiled program."""
-        if is_nested() or any(
-            export.is_symbolic_dim(size) for shape in call.shapes for size in shape
-        ):
+        if not (is_nested() or call.is_symbolic or call.captured):
+            call = self._with_captured(call)
+        if is_nested() or call.is_symbolic:
             # Part of another program with symbolic sizes, which is compiled as a whole.
             return self._options.jitted(*call.args, **call.kwargs)
         # Where XLA may run the call, it has to be known now whether we can compile it.
@@ -432,6 +442,8 @@ class JitFunction(ral.Dispatcher):
             for value, leaf in zip(call.values, version.leaves, strict=True)
         ]
         dims = tuple(version.pattern.values(call.shapes).items())
+        if call.captured:
+            version.remember(dims, call.at_numbers.jaxpr)
         if version.is_in_parts:
             results = version.in_parts.run(raw, dict(dims))
         else:
@@ -449,16 +461,21 @@ class JitFunction(ral.Dispatcher):
         if call.family not in self._families_of_xla:
             try:
                 return run()
-            except PartOfOuterError as why:
-                text = f"runs as a part of the program around it, which XLA compiles: {why}"
             except UnsupportedError as why:
-                if not self._options.may_use_xla:
-                    raise
-                self._families_of_xla.add(call.family)
-                self._families.pop(call.family, None)
-                text = f"runs as jax.jit runs it, once compiled for every shape: {why}"
-            self._tell_once(text)
+                self._leave_to_jax(call, why)
         return self._as_jax(*call.args, **call.kwargs)
+
+    def _leave_to_jax(self, call: Call, why: UnsupportedError) -> None:
+        """JAX is to run a call and others like it, which is told; raises `why` where it is not."""
+        if isinstance(why, PartOfOuterError):
+            text = f"{_PART_OF_OUTER}: {why}"
+        elif self._options.may_use_xla:
+            self._families_of_xla.add(call.family)
+            self._families.pop(call.family, None)
+            text = f"{_BY_JAX}: {why}"
+        else:
+            raise why
+        self._tell_once(text)
 
     @functools.cached_property
     def _as_jax(self) -> Any:
@@ -532,16 +549,20 @@ class JitFunction(ral.Dispatcher):
         A call is a tuple of positional arguments or a dict of keyword arguments; arrays may be
         `jax.ShapeDtypeStruct`s. One compilation serves many sizes: a call for each kind of
         arguments is enough, with sizes that differ from each other and from 1. Raises what the
-        calls would raise; with `background=True` a function is compiled here all the same.
+        calls would raise; with `background=True` a function is compiled here all the same. What
+        XLA will run in place of our program is told as in a call.
         """
         for given in calls:
             args, kwargs = ((), dict(given)) if isinstance(given, Mapping) else (given, {})
             call = self._describe(args, kwargs)
+            if call.family in self._families_of_xla:
+                continue
             try:
-                self._family(call).ready(call)
-            except UnsupportedError:
+                self._tell_parts(self._family(call).ready(call)[0])
+            except UnsupportedError as why:
                 if not self._options.may_use_xla:
                     raise
+                self._leave_to_jax(call, why)
 
     def statistics(self) -> dict[str, Any]:
         """The row of this function in :func:`shlo_disc.stats`."""
@@ -642,6 +663,7 @@ class JitFunction(ral.Dispatcher):
             self._forget_entries()
             self._families.clear()
             self._families_of_xla.clear()
+            self._capturing.clear()
             self._hits = self._compiler.count = 0
 
     clear_cache = cache_clear
@@ -653,7 +675,7 @@ class JitFunction(ral.Dispatcher):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """For `copy` and `pickle`: the function and its options, not what was compiled."""
-        return _remade, (self._options.function, self._given)
+        return JitFunction, (self._options.function, self._given)
 
     def __repr__(self) -> str:
         return f"<shlo_disc.jit of {self._options.function!r}>"
@@ -671,17 +693,13 @@ def _as_array(value: Any) -> Any:
     return value if isinstance(value, jax.core.Tracer) else jax.numpy.asarray(value)
 
 
-def _remade(function: Callable[..., Any], options: dict[str, Any]) -> JitFunction:
-    return JitFunction(function, **options)
-
-
 def _type_of(leaf: Any) -> tuple[Any, Any, Any]:
     """(shape, dtype, kind) of a leaf that need not be a jax.Array; kinds keep conversions apart."""
     if type(leaf) is ArrayImpl:
         return leaf.shape, leaf.dtype, leaf.weak_type
     if isinstance(leaf, (jax.Array, np.ndarray, np.generic)):
         return leaf.shape, leaf.dtype, type(leaf)
-    if hasattr(leaf, "__jax_array__"):
-        shape, dtype, _ = _type_of(leaf.__jax_array__())
+    if (array := as_array(leaf)) is not None:
+        shape, dtype, _ = _type_of(array)
         return shape, dtype, type(leaf)
     return None, None, type(leaf)

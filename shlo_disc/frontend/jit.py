@@ -2,94 +2,50 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, overload
+import inspect
+from collections.abc import Callable
+from typing import Any, ParamSpec, Protocol, cast, overload
 
-import jax
-
-from shlo_disc.errors import UnsupportedError
 from shlo_disc.frontend.function import JitFunction
+from shlo_disc.frontend.options import JitOptions
 
 __all__ = ["jit"]
 
-_log = logging.getLogger("shlo_disc")
+_Options = ParamSpec("_Options")
 
 
-@overload
+class _Jit(Protocol[_Options]):
+    """A decorator with options, which may also be called with the function."""
+
+    @overload
+    def __call__(
+        self, fun: None = None, /, *args: _Options.args, **options: _Options.kwargs
+    ) -> Callable[[Callable[..., Any]], JitFunction]: ...
+
+    @overload
+    def __call__(
+        self, fun: Callable[..., Any], /, *args: _Options.args, **options: _Options.kwargs
+    ) -> JitFunction: ...
+
+
+def _with_options(
+    options: Callable[_Options, JitOptions],
+) -> Callable[[Callable[..., Any]], _Jit[_Options]]:
+    """Give `function(fun=None, /, **given)` the parameters of `options` as its signature."""
+
+    def decorate(function: Callable[..., Any]) -> _Jit[_Options]:
+        own = inspect.signature(function)
+        first, *_ = own.parameters.values()
+        parameters = [first, *inspect.signature(options).parameters.values()]
+        vars(function)["__signature__"] = own.replace(parameters=parameters)
+        return cast("_Jit[_Options]", function)
+
+    return decorate
+
+
+@_with_options(JitOptions)
 def jit(
-    fun: None = None,
-    /,
-    *,
-    shapes: Sequence[Any] | Mapping[str, Any] | None = None,
-    constraints: str | Iterable[str] = (),
-    likely: Mapping[str, int | Iterable[int]] | None = None,
-    dynamic: bool | str = "auto",
-    static_argnums: int | Iterable[int] | None = None,
-    static_argnames: str | Iterable[str] | None = None,
-    donate_argnums: int | Iterable[int] | None = None,
-    donate_argnames: str | Iterable[str] | None = None,
-    name: str | None = None,
-    on_unsupported: str = "error",
-    background: bool = False,
-    in_shardings: Any = None,
-    out_shardings: Any = None,
-    keep_unused: bool = False,
-    device: jax.Device | None = None,
-    backend: str | None = None,
-    inline: bool = False,
-    compiler_options: Mapping[str, Any] | None = None,
-) -> Callable[[Callable[..., Any]], JitFunction]: ...
-
-
-@overload
-def jit(
-    fun: Callable[..., Any],
-    /,
-    *,
-    shapes: Sequence[Any] | Mapping[str, Any] | None = None,
-    constraints: str | Iterable[str] = (),
-    likely: Mapping[str, int | Iterable[int]] | None = None,
-    dynamic: bool | str = "auto",
-    static_argnums: int | Iterable[int] | None = None,
-    static_argnames: str | Iterable[str] | None = None,
-    donate_argnums: int | Iterable[int] | None = None,
-    donate_argnames: str | Iterable[str] | None = None,
-    name: str | None = None,
-    on_unsupported: str = "error",
-    background: bool = False,
-    in_shardings: Any = None,
-    out_shardings: Any = None,
-    keep_unused: bool = False,
-    device: jax.Device | None = None,
-    backend: str | None = None,
-    inline: bool = False,
-    compiler_options: Mapping[str, Any] | None = None,
-) -> JitFunction: ...
-
-
-def jit(
-    fun: Callable[..., Any] | None = None,
-    /,
-    *,
-    shapes: Sequence[Any] | Mapping[str, Any] | None = None,
-    constraints: str | Iterable[str] = (),
-    likely: Mapping[str, int | Iterable[int]] | None = None,
-    dynamic: bool | str = "auto",
-    static_argnums: int | Iterable[int] | None = None,
-    static_argnames: str | Iterable[str] | None = None,
-    donate_argnums: int | Iterable[int] | None = None,
-    donate_argnames: str | Iterable[str] | None = None,
-    name: str | None = None,
-    on_unsupported: str = "error",
-    background: bool = False,
-    in_shardings: Any = None,
-    out_shardings: Any = None,
-    keep_unused: bool = False,
-    device: jax.Device | None = None,
-    backend: str | None = None,
-    inline: bool = False,
-    compiler_options: Mapping[str, Any] | None = None,
+    fun: Callable[..., Any] | None = None, /, **given: Any
 ) -> JitFunction | Callable[[Callable[..., Any]], JitFunction]:
     """`fun`, compiled once and run at every shape. A decorator, or called with the function.
 
@@ -128,37 +84,10 @@ def jit(
     keep_unused, inline, compiler_options: taken for the sake of `jax.jit`'s users. Every argument
         is kept, calls in outer programs are never inlined, and options of XLA are not read.
     """
-    _refuse_placement(device, backend, in_shardings, out_shardings)
-    if compiler_options:
-        _log.warning("shlo_disc.jit does not read compiler_options: they are XLA's")
-    options: dict[str, Any] = {
-        "shapes": shapes,
-        "constraints": constraints,
-        "likely": likely,
-        "dynamic": dynamic,
-        "static_argnums": static_argnums,
-        "static_argnames": static_argnames,
-        "donate_argnums": donate_argnums,
-        "donate_argnames": donate_argnames,
-        "name": name,
-        "on_unsupported": on_unsupported,
-        "background": background,
-    }
+    known = inspect.signature(jit).parameters
+    if unknown := [name for name in given if name not in known]:
+        raise TypeError(f"shlo_disc.jit has no option {', '.join(unknown)}")
+    options = JitOptions(**given)
     if fun is None:
-        return lambda function: JitFunction(function, **options)
-    return JitFunction(fun, **options)
-
-
-def _refuse_placement(device: Any, backend: str | None, *shardings: Any) -> None:
-    """Raise UnsupportedError for a place that is not the first CPU device."""
-    home = jax.local_devices(backend="cpu")[0]
-    places = [device, *jax.tree.leaves(shardings, is_leaf=lambda s: hasattr(s, "device_set"))]
-    for place in places:
-        found = getattr(place, "device_set", {place})
-        if place is not None and found != {home}:
-            raise UnsupportedError(
-                f"shlo_disc.jit runs on {home}, not on {place}; use jax.jit there, or shard_map "
-                "around the function"
-            )
-    if backend not in (None, "cpu"):
-        raise UnsupportedError(f"shlo_disc.jit runs on the CPU, not on {backend!r}")
+        return lambda function: JitFunction(function, options)
+    return JitFunction(fun, options)

@@ -10,13 +10,16 @@ from typing import Any
 import jax
 import numpy as np
 
-from shlo_disc.errors import DeviceError
+from shlo_disc.errors import DeviceError, UnsupportedError
 from shlo_disc.jax_private import ArrayImpl, KeyArray
 
 __all__ = [
     "Leaf",
+    "RefArgumentError",
     "abstract",
+    "as_array",
     "concrete",
+    "is_canonical",
     "is_key_dtype",
     "leaf_names",
     "native_dtypes",
@@ -76,12 +79,23 @@ def type_of(value: Any) -> tuple[tuple[int, ...], Any, bool] | None:
             value = np.empty(value.shape, value.dtype.newbyteorder("="))
         aval = jax.typeof(value)
         return tuple(aval.shape), aval.dtype, bool(aval.weak_type)
-    if hasattr(value, "__jax_array__"):
-        return type_of(value.__jax_array__())
+    if (array := as_array(value)) is not None:
+        return type_of(array)
     return None
 
 
+def as_array(value: Any) -> Any:
+    """What `__jax_array__` of an object makes of it; None if it has no such method."""
+    method = getattr(value, "__jax_array__", None)  # tracers have None there
+    return None if method is None else method()
+
+
 _WIDE = frozenset(np.dtype(name) for name in ("int64", "uint64", "float64", "complex128"))
+
+
+def is_canonical(dtype: Any) -> bool:
+    """True if operations keep the dtype: no dtype of 64 bits while x64 is off."""
+    return dtype not in _WIDE or bool(jax.config.jax_enable_x64)  # type: ignore[attr-defined]
 
 
 def refuse_wide_array(value: Any, names: Callable[[], Sequence[str]], index: int) -> None:
@@ -90,16 +104,15 @@ def refuse_wide_array(value: Any, names: Callable[[], Sequence[str]], index: int
     `jax.jit` computes with such an array in 32 or in 64 bits, as each operation has it. Exported
     programs are in 32 bits, and a silent conversion would cut numbers off.
     """
-    if not isinstance(value, jax.Array) or value.dtype not in _WIDE:
+    if not isinstance(value, jax.Array) or is_canonical(value.dtype):
         return
-    if not jax.config.jax_enable_x64:  # type: ignore[attr-defined]
-        name = names()[index]
-        narrow = jax.dtypes.canonicalize_dtype(value.dtype)
-        raise TypeError(
-            f"argument {name} is a jax.Array of dtype {value.dtype}, made while x64 was on, and "
-            f"x64 is off in this call; pass {name}.astype('{narrow}'), or call with "
-            "jax.enable_x64(True)"
-        )
+    name = names()[index]
+    narrow = jax.dtypes.canonicalize_dtype(value.dtype)
+    raise TypeError(
+        f"argument {name} is a jax.Array of dtype {value.dtype}, made while x64 was on, and "
+        f"x64 is off in this call; pass {name}.astype('{narrow}'), or call with "
+        "jax.enable_x64(True)"
+    )
 
 
 def refuse_place(values: Sequence[Any], names: Callable[[], Sequence[str]]) -> None:
@@ -116,8 +129,16 @@ def refuse_place(values: Sequence[Any], names: Callable[[], Sequence[str]]) -> N
             raise DeviceError(f"argument {names()[index]} is on {device}")
 
 
-def not_an_array(value: Any, name: str) -> TypeError:
+class RefArgumentError(UnsupportedError):
+    """An argument is a `jax.Ref`."""
+
+
+def not_an_array(value: Any, name: str) -> Exception:
     """The error for an argument leaf that is no array."""
+    if isinstance(value, jax.Ref):
+        return RefArgumentError(
+            f"argument {name} is a jax.Ref; pass its value as an argument and return the next"
+        )
     described = type(value).__name__
     if isinstance(value, (np.ndarray, np.generic)):
         described += f" of dtype {value.dtype}"
@@ -160,8 +181,8 @@ def concrete(value: Any, leaf: Leaf) -> Any:
         return jax.random.key_data(value)
     if isinstance(value, jax.Array):
         return value
-    if hasattr(value, "__jax_array__"):
-        return value.__jax_array__()
+    if (array := as_array(value)) is not None:
+        return array
     return np.asarray(value, leaf.dtype, order="C")
 
 

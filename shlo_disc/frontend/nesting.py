@@ -9,7 +9,13 @@ import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
-__all__ = ["is_nested", "nested", "one_at_a_time"]
+from shlo_disc.errors import UnsupportedError
+
+__all__ = ["PartOfOuterError", "is_nested", "nested", "one_at_a_time"]
+
+
+class PartOfOuterError(UnsupportedError):
+    """The function only has a meaning as part of the program that JAX is tracing around it."""
 
 
 class _State(threading.local):

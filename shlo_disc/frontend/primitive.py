@@ -10,20 +10,21 @@ gradient of a sum gets only a scalar.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import Primitive
-from jax.interpreters import ad, batching, mlir
+from jax.interpreters import ad, mlir
 
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.frontend.leaves import abstract
 from shlo_disc.frontend.program import CompiledCall, Program, Sizes
 from shlo_disc.jax_private import (
     ArrayImpl,
+    batched_by,
     check_by_jaxpr,
     is_export,
     manual_axes,
@@ -39,7 +40,12 @@ call_p.multiple_results = True
 
 
 def call_program(arguments: Sequence[Any], program: Program, sizes: Sizes) -> list[Any]:
-    """The results of a program under whatever transformations are in force."""
+    """The results of a program under whatever transformations are in force.
+
+    A program that needs axes of the program around it becomes a part of that.
+    """
+    if program.needs_axes:
+        return program.with_numbers(sizes).run(*arguments)
     # All arguments must vary over the same manual axes, or gradients under shard_map are wrong.
     arguments = varying_alike(arguments)
     results: list[Any] = call_p.bind(*arguments, program=program, sizes=sizes)
@@ -151,16 +157,19 @@ def _transpose(
 
 
 def _batch(
-    arguments: Sequence[Any], axes: Sequence[Any], *, program: Program, sizes: Sizes
+    axis_name: Hashable,
+    size: int,
+    arguments: Sequence[Any],
+    axes: Sequence[Any],
+    *,
+    program: Program,
+    sizes: Sizes,
 ) -> tuple[list[Any], list[int]]:
     places = tuple(None if axis is None else int(axis) for axis in axes)
-    size = next(
-        x.shape[axis] for x, axis in zip(arguments, places, strict=True) if axis is not None
-    )
     if size == 0:  # symbols are at least 1, and there is nothing to compute
         empty = [jnp.zeros((0, *a.shape), a.dtype) for a in program.result_avals(sizes)]
         return empty, [0] * len(empty)
-    batched, symbol = program.batched(places, size, sizes)
+    batched, symbol = program.batched(places, size, sizes, axis_name=axis_name)
     results = call_program(arguments, batched, (*sizes, (symbol, size)))
     return results, [0] * len(results)
 
@@ -169,7 +178,7 @@ call_p.def_impl(_evaluate)
 call_p.def_abstract_eval(_abstract)
 ad.primitive_jvps[call_p] = _jvp
 ad.primitive_transposes[call_p] = _transpose
-batching.primitive_batchers[call_p] = _batch
+batched_by(call_p, _batch)
 mlir.register_lowering(call_p, _lower_elsewhere)
 mlir.register_lowering(call_p, _lower_on_cpu, platform="cpu")
 check_by_jaxpr(call_p, lambda program, sizes: program.with_numbers(sizes).jaxpr)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -29,7 +29,7 @@ from shlo_disc.frontend.messages import ShapeError
 from shlo_disc.frontend.nesting import nested
 from shlo_disc.frontend.plan import Pattern
 from shlo_disc.frontend.sizes import Question, SizeScope
-from shlo_disc.jax_private import export_whole, held_weakly
+from shlo_disc.jax_private import export_whole, held_weakly, named_axes
 
 if TYPE_CHECKING:
     from shlo_disc.report.profile import Profile
@@ -158,6 +158,14 @@ class Program:
         pattern = Pattern(tuple("" for _ in dims), dims)
         return not pattern.is_solvable or set(pattern.symbols) != set(self.symbols)
 
+    @cached_property
+    def needs_axes(self) -> bool:
+        """True for a program with collectives over axes of the program around it.
+
+        Rules of the user may have them (`custom_vjp`) where the function itself has none.
+        """
+        return bool(named_axes(self.jaxpr))
+
     def at(self, sizes: Sizes) -> Program:
         """The program to run for these values of the symbols.
 
@@ -225,8 +233,8 @@ class Program:
             return self._found("numbers", sizes, lambda *_: None)[0]
         except (_OtherFormError, jax.errors.InconclusiveDimensionOperation) as error:
             raise UnsupportedError(
-                f"{self.name} cannot be looked into by checkify ({error}); call checkify inside "
-                "shlo_disc.jit"
+                f"{self.name} cannot be a part of the program around it ({error}); call that, "
+                "checkify or a vmap with an axis name, inside shlo_disc.jit"
             ) from error
 
     # -- derived programs -----------------------------------------------------------------------
@@ -398,6 +406,11 @@ class Program:
             return again(anew(sizes, constants.difference(added)), sizes, constants)
 
         jaxpr = jax.jit(function, keep_unused=True).trace(*specs).jaxpr
+        if len(jaxpr.in_avals) != len(specs):
+            raise UnsupportedError(
+                f"a custom_jvp or custom_vjp rule of {self.name} reads a variable of the program "
+                "around it; pass it as an argument of the rule's function"
+            )
         batches = [name for name, value in added.items() if value is None]
         return Program(
             jaxpr,
@@ -462,9 +475,12 @@ class Program:
         count: int,
         sizes: Sizes,
         constants: frozenset[str] = frozenset(),
+        axis_name: Hashable = None,
     ) -> tuple[Program, str]:
         """The program over a batch of `count`, results with the batch in front; and the symbol of
         its size, which is a constant if it is one of `constants`.
+
+        `axis_name`: what rules of the user may call the axis of the batch.
         """
         taken = {*self.symbols, *(name for name, _ in self.constants)}
         symbol = next(name for k in range(len(taken) + 1) if (name := f"v{k}") not in taken)
@@ -481,17 +497,19 @@ class Program:
                 specs.append(_spec(aval.update(shape=tuple(shape))))
 
             def batch(*args: Any) -> Any:
-                return jax.vmap(program.run, in_axes=axes)(*args)
+                return jax.vmap(program.run, in_axes=axes, axis_name=axis_name)(*args)
 
             return program.derive(
                 batch,
                 specs,
                 "vmap",
                 {symbol: count if symbol in constants else None},
-                again=lambda fresh, at, names: fresh.batched(axes, dict(at)[symbol], at, names)[0],
+                again=lambda fresh, at, names: fresh.batched(
+                    axes, dict(at)[symbol], at, names, axis_name
+                )[0],
             )
 
-        key = "batched", axes
+        key = "batched", axes, axis_name
         self._need(key, constants & {symbol})
         return self._memo(key, (*sizes, (symbol, count)), make, (symbol,)), symbol
 

@@ -13,17 +13,18 @@ from jax import export
 
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.frontend.call import Blueprint, Call, Options
+from shlo_disc.frontend.captured import hoisted
 from shlo_disc.frontend.choice import Choice
 from shlo_disc.frontend.compare import difference
 from shlo_disc.frontend.fresh import FreshSizes, assuming, reads_of
 from shlo_disc.frontend.leaves import abstract
 from shlo_disc.frontend.marks import marking
-from shlo_disc.frontend.nesting import nested
+from shlo_disc.frontend.nesting import PartOfOuterError, nested
 from shlo_disc.frontend.plan import Pattern, Shapes
 from shlo_disc.frontend.sizes import Question, open_scope
 from shlo_disc.frontend.structure import tree_at
 from shlo_disc.frontend.symbols import Found
-from shlo_disc.jax_private import checking, export_whole
+from shlo_disc.jax_private import checking, export_whole, named_axes
 
 __all__ = [
     "DIFFERS",
@@ -107,19 +108,28 @@ def trace_with_symbols(
     without `whole`. Raises UnsupportedError for what is not compiled, PartOfOuterError for what has
     no meaning without the program around it, and what the function raises.
     """
-    args, kwargs = blueprint.with_leaves(specs)
     scope = open_scope()
     questions: list[Question] = []
+    kwargs: dict[str, Any]
     # JAX shall not take inner traces of others, which have no marks, or other sizes from data.
     with nested(), marking(), checking(("symbols", *fresh.assumed.items())), assuming(fresh):
         try:
-            traced = options.jitted.trace(*args, **kwargs)
+            if blueprint.captured:
+                jitted, traced = hoisted(options, blueprint, specs)
+                args, kwargs = list(specs), {}
+            else:
+                args, kwargs = blueprint.with_leaves(specs)
+                jitted, traced = options.jitted, options.jitted.trace(*args, **kwargs)
         finally:
             if scope is not None:
                 questions = scope.session.take_fresh()
         jaxpr = traced.jaxpr
         _refuse_outer(options.name, jaxpr, len(specs))
         if (reads := reads_of(jaxpr)) or not whole:
+            if blueprint.captured:
+                raise PartOfOuterError(
+                    f"{options.name} runs in parts, and reads variables of the program around it"
+                )
             in_parts = InParts(
                 traced.out_tree,
                 tuple(jaxpr.out_avals),
@@ -130,35 +140,31 @@ def trace_with_symbols(
             return in_parts, jaxpr
         _refuse(options.name, jaxpr)
         # JAX has kept the trace under this context, so this only lowers it.
-        return _exported(options, args, kwargs), jaxpr
+        return _exported(options.name, jitted, args, kwargs), jaxpr
 
 
-def _exported(options: Options, args: Any, kwargs: Any) -> export.Exported:
+def _exported(name: str, jitted: Any, args: Any, kwargs: Any) -> export.Exported:
     """A traced call as the compiler takes it."""
     try:
-        exported: export.Exported = export_whole(options.jitted, args, kwargs)
+        exported: export.Exported = export_whole(jitted, args, kwargs)
         return exported
     except NotImplementedError as error:
         if "host_callbacks" not in str(error):
             raise
-        raise UnsupportedError(_CALLBACK.format(options.name, "pure_callback")) from error
+        raise UnsupportedError(_CALLBACK.format(name, "pure_callback")) from error
     except ValueError as error:
         if "checkify.check" in str(error):
             raise PartOfOuterError(
-                f"{options.name} has a checkify.check, which the checkify.checkify around "
+                f"{name} has a checkify.check, which the checkify.checkify around "
                 "it collects; call checkify inside shlo_disc.jit"
             ) from error
         called = _CUSTOM_CALL.search(str(error))
         if called is None:
             raise
         raise UnsupportedError(
-            f"{options.name}: custom_call @{called[1]} is not supported yet; keep this "
+            f"{name}: custom_call @{called[1]} is not supported yet; keep this "
             "part of the program outside shlo_disc.jit"
         ) from error
-
-
-class PartOfOuterError(UnsupportedError):
-    """The function only has a meaning as part of the program that JAX is tracing around it."""
 
 
 class RefError(UnsupportedError):
@@ -177,12 +183,11 @@ def _refuse_outer(name: str, jaxpr: Any, arguments: int) -> None:
             f"{name} reads a value that an outer transformation of JAX is tracing (a variable of "
             "the function around it); pass it as an argument"
         )
-    for effect in jaxpr.effects:
-        if type(effect).__name__ == "NamedAxisEffect":
-            raise PartOfOuterError(
-                f"{name} uses the axis name {effect.name!r} of an outer vmap or shard_map; move "
-                "the collective outside shlo_disc.jit"
-            )
+    for axis in named_axes(jaxpr):
+        raise PartOfOuterError(
+            f"{name} uses the axis name {axis!r} of an outer vmap or shard_map; move the "
+            "collective outside shlo_disc.jit"
+        )
 
 
 def _refuse(name: str, jaxpr: Any) -> None:
@@ -198,13 +203,18 @@ def check(options: Options, call: Call, fresh: FreshSizes, shapes: Shapes | None
 
     `fresh` are the sizes it reads from data. Raises what the function raises then.
     """
+    if call.at_numbers is not None and shapes in (None, call.shapes):
+        return call.at_numbers
     specs = [
         abstract(shape, leaf.dtype, leaf.weak_type)
         for shape, leaf in zip(shapes or call.shapes, call.leaves, strict=True)
     ]
-    args, kwargs = call.blueprint().with_leaves(specs)
+    blueprint = call.blueprint()
     fresh = FreshSizes(fresh.assumed, constant=True)
     with nested(), marking(), checking(("numbers", *fresh.assumed.items())), assuming(fresh):
+        if blueprint.captured:
+            return hoisted(options, blueprint, specs).traced
+        args, kwargs = blueprint.with_leaves(specs)
         return options.jitted.trace(*args, **kwargs)
 
 

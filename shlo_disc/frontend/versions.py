@@ -46,9 +46,11 @@ class _Compilation:
         pattern = found.choice.pattern
         self._sizes = found.choice.texts()
         """The sizes of every argument, for the compiler: equal sizes have equal names."""
+        # No more of the options: a program outlives the function, and the tracers it may read.
+        self._name, self._compile = options.name, options.compile
         given = options.likely
         self.likely = {name: given[name] for name in given if name in pattern.symbols}
-        self._options = options
+        self._unlikely = sorted(given.keys() - self.likely.keys())
         self._names = [leaf.name for leaf in call.leaves]
         self._donated = call.donated
         self._executable: CompiledCall | None = None
@@ -74,14 +76,14 @@ class _Compilation:
             if self._thread is None:
                 # Python waits for it at exit: it must not run while JAX is taken down.
                 self._thread = threading.Thread(
-                    target=self._try, name=f"shlo_disc compiles {self._options.name}", daemon=False
+                    target=self._try, name=f"shlo_disc compiles {self._name}", daemon=False
                 )
                 self._thread.start()
         return self.is_under_way
 
     def _try(self) -> None:
         start = time.perf_counter()
-        name = self._options.name
+        name = self._name
         _log.info("%s is compiled in the background; jax.jit runs it meanwhile", name)
         try:
             self.executable()
@@ -94,14 +96,13 @@ class _Compilation:
         assert not isinstance(self.exported, InParts)
         with self._lock:
             if self._executable is None:
-                options = self._options
-                if gone := sorted(options.likely.keys() - self.likely.keys()):
+                if self._unlikely:
                     _log.info("%s: %s is no symbol of this version, so none of its likely sizes "
-                              "has a kernel", options.name, ", ".join(gone))  # fmt: skip
+                              "has a kernel", self._name, ", ".join(self._unlikely))  # fmt: skip
                 self._executable = compiled_once(
                     self.exported,
-                    options.compile,
-                    name=options.name,
+                    self._compile,
+                    name=self._name,
                     names=self._names,
                     weak_results=[bool(aval.weak_type) for aval in self.exported.out_avals],
                     shapes=self._sizes,
@@ -127,6 +128,16 @@ class Version:
         self._in_parts: Segmented | None = None
         self._lock = locks.lock()
         self._offer: tuple[ral.SizePattern, ral.DispatchEntry] | None = None
+        if call.captured:
+            self.program  # noqa: B018 - while the captured variables can be read
+            self._root.forget_function()
+
+    def remember(self, sizes: Sizes, jaxpr: Any) -> None:
+        """`jaxpr` is the program at these sizes, for programs derived from it that need numbers.
+
+        For versions with captured variables, whose function cannot be traced later.
+        """
+        self._root.at_numbers[sizes] = jaxpr
 
     @property
     def is_compiled(self) -> bool:
@@ -267,7 +278,7 @@ class _Root:
         trace: Trace,
         compilation: _Compilation,
     ) -> None:
-        self._options = options
+        self._may_use_xla = options.may_use_xla
         self._donated = call.donated
         self._fresh = found.program[0] if isinstance(found.program[0], InParts) else None
         self._compile = options.compile
@@ -277,7 +288,9 @@ class _Root:
         self._choice = found.choice
         self._keeps_symbols = options.dynamic is True
         self._was_merged = found.choice.dims != found.traced.dims
-        self._trace = trace
+        self._trace: Trace | None = trace
+        self.at_numbers: dict[Sizes, Any] = {}
+        """Jaxprs by the sizes they were traced at, where the function cannot be traced again."""
         self._compilation = compilation
         self.keys = tuple(
             (index, key_impl(aval.dtype))
@@ -289,16 +302,17 @@ class _Root:
         """The program as it was traced."""
         if self._was_merged:
             # Rules of transformations compare sizes, too: they need equal sizes as one symbol.
-            return self._made(self._trace(self._choice)[1], self._choice)
+            return self._made(self._traced(self._choice), self._choice)
         return self._made(self._jaxpr, self._choice)
 
     def in_parts(self, pattern: Pattern) -> Segmented:
         """The program in parts, compiled."""
-        choice = self._choice
+        choice, trace = self._choice, self._trace
+        assert trace is not None, "functions with captured variables do not run in parts"
 
         def retrace(sizes: Mapping[str, int], known: Mapping[int, int]) -> Trial:
             at = replace(choice.copy(), hints={s: sizes[s] for s in choice.pattern.symbols})
-            told, jaxpr = self._trace(at, known)
+            told, jaxpr = trace(at, known)
             assert isinstance(told, InParts)
             return Trial(self._made(jaxpr, at), told)
 
@@ -313,17 +327,28 @@ class _Root:
             pattern,
             first,
             retrace,
-            self._options.compile,
-            may_use_xla=self._options.may_use_xla,
+            self._compile,
+            may_use_xla=self._may_use_xla,
             donated=self._donated,
         )
+
+    def forget_function(self) -> None:
+        """Let go of the function: from now on programs at other sizes come from `at_numbers`."""
+        self._trace = None
+
+    def _traced(self, choice: Choice) -> Any:
+        assert self._trace is not None, "the program of a version is made once"
+        return self._trace(choice)[1]
 
     def anew(self, sizes: Sizes, constants: frozenset[str]) -> Program:
         """The program traced at other sizes that fit the pattern, some as constants.
 
-        Raises InconclusiveDimensionOperation for sizes the user wants to stay symbols.
+        All sizes are constants where the function reads captured variables. Raises
+        InconclusiveDimensionOperation for sizes the user wants to stay symbols.
         """
         symbols = self._choice.pattern.symbols
+        if self._trace is None:
+            constants = frozenset(symbols)
         choice = replace(
             self._choice.copy(), hints={s: value for s, value in sizes if s in symbols}
         )
@@ -334,7 +359,8 @@ class _Root:
             )
         choice.pin(sorted(constants), "a rule of JAX needs its number", "")
         known = tuple((name, value) for name, value in sizes if name in constants)
-        return self._made(self._trace(choice)[1], choice, known)
+        jaxpr = self.at_numbers[sizes] if self._trace is None else self._traced(choice)
+        return self._made(jaxpr, choice, known)
 
     def _made(self, jaxpr: Any, choice: Choice, constants: Sizes = ()) -> Program:
         scopes = (

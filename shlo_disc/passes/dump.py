@@ -1,4 +1,5 @@
-"""Where `SHLO_DISC_DUMP` puts the module after every pass: a new folder for each compilation.
+"""Where `SHLO_DISC_DUMP` puts the module after every pass, and texts that LLVM refuses: a new
+folder for each compilation.
 
 The directory may be one that other programs and users write to, such as `/tmp/dump`: a folder is
 ours because we made it, and a file in it is created, never opened, so no link is followed and
@@ -58,8 +59,23 @@ class DumpFolder:
         Raises OSError, with the flag's value in its message, where that fails.
         """
         text = str(module.operation.get_asm(enable_debug_info=True))
+        self._create(f"{number:02}-{name}.mlir", text)
+
+    def write_refused(self, name: str, text: str, error: Exception) -> None:
+        """Write `text`, which does not compile, and above it the error to `refused-NAME.mlir`.
+
+        The error names the file from now on; a text that was written before is not written again.
+        Raises OSError, with the flag's value in its message, where that fails.
+        """
+        file = f"refused-{name}.mlir"
+        if not (self.path / file).exists():
+            above = "".join(f"// {line}\n" for line in str(error).splitlines())
+            self._create(file, above + text)
+            error.add_note(f"its text is {self.path / file}")
+
+    def _create(self, name: str, text: str) -> None:
         create = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        path = self.path / f"{number:02}-{name}.mlir"
+        path = self.path / name
         try:
             with os.fdopen(os.open(path, create, 0o600), "w") as file:
                 file.write(text)

@@ -17,10 +17,11 @@ class Standin:
 
     made: ClassVar[list[Standin]] = []
 
-    def __init__(self, exported, name=None, names=(), weak_results=(), shapes=None):
+    def __init__(self, exported, name=None, names=(), weak_results=(), shapes=None, **more):
         self.exported = exported
         self.name = name
         self.names = list(names)
+        self.more = more
         self.calls = 0
         self.fingerprint = id(self)
         self._call = jax.jit(exported.call)

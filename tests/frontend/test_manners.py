@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import inspect
 import pickle
 
 import jax
@@ -88,6 +89,36 @@ def test_copies(remade):
     for n in (2, 3):
         np.testing.assert_array_equal(again(jnp.ones(n), jnp.ones(n))[0], np.full(n, 2))
     assert (again.cache_info().currsize, f.cache_info().currsize) == (3, 0)
+
+
+def test_options_of_every_kind_are_copied():
+    f = shlo_disc.jit(
+        double,
+        donate_argnums=iter([0]),
+        on_unsupported="xla",
+        background=True,
+        device=jax.devices("cpu")[0],
+    )
+    again = pickle.loads(pickle.dumps(copy.copy(f)))
+    arguments = (jnp.ones(3), jnp.ones(3))
+    assert again.lower(*arguments).donate_argnums == (0,)
+    before, after = f._given, again._given
+    assert (after.device, before.device) == (None, jax.devices("cpu")[0])
+    assert (after.on_unsupported, after.background) == ("xla", True)
+
+
+def test_the_signature_has_every_option():
+    parameters = inspect.signature(shlo_disc.jit).parameters
+    assert set(inspect.signature(jax.jit).parameters) <= set(parameters)
+    fun, *options = parameters.values()
+    assert (fun.kind, fun.default) == (fun.POSITIONAL_ONLY, None)
+    assert {option.kind for option in options} == {fun.KEYWORD_ONLY}
+    assert parameters["dynamic"].default == "auto"
+    for option in options:
+        assert option.name in shlo_disc.jit.__doc__
+    for call in (shlo_disc.jit, lambda **given: shlo_disc.jit(double, **given)):
+        with pytest.raises(TypeError, match=r"shlo_disc\.jit has no option static_args, shape"):
+            call(static_args=0, shape="n")
 
 
 def test_a_callable_object_keeps_its_attributes_and_we_ours():

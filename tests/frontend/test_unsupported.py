@@ -61,6 +61,19 @@ def test_by_default_it_is_an_error(program):
         shlo_disc.jit(program)(X)
 
 
+def test_a_warmup_tells_what_xla_will_run(caplog):
+    f = shlo_disc.jit(spectrum, on_unsupported="xla")
+    for _ in range(2):
+        f.warmup((jax.ShapeDtypeStruct((6,), np.float32),))
+    f(X)
+    (told,) = caplog.messages
+    assert told.startswith("spectrum runs in parts")
+    assert told in f.explain()
+    assert f.statistics()["by_xla"]
+    with pytest.raises(shlo_disc.UnsupportedError):
+        shlo_disc.jit(spectrum).warmup((X,))
+
+
 def test_derivatives_and_batches_of_what_xla_runs():
     f = shlo_disc.jit(lambda x: spectrum(x).sum(), on_unsupported="xla")
     expected = jax.grad(lambda x: spectrum(x).sum())(X)
@@ -87,6 +100,33 @@ def test_a_reference():
     f = shlo_disc.jit(count, on_unsupported="xla")
     for k in (1, 2):
         np.testing.assert_allclose(f(X), X * 2 * k)
+
+
+def test_a_reference_as_an_argument():
+    def count(state, x):
+        state[...] += x
+        return x * 2
+
+    state = jax.new_ref(jnp.zeros(6))
+    with pytest.raises(shlo_disc.UnsupportedError, match=r"argument state is a jax\.Ref"):
+        shlo_disc.jit(count)(state, X)
+    f = shlo_disc.jit(count, on_unsupported="xla")
+    for k in (1, 2):
+        np.testing.assert_allclose(f(state, X), X * 2)
+        np.testing.assert_allclose(state[...], X * k)
+    assert "argument state is a jax.Ref" in f.explain()
+
+
+def test_a_reference_of_the_program_around():
+    f = shlo_disc.jit(lambda state, x: state[...] + x)
+
+    def outer(x):
+        state = jax.new_ref(x)
+        state[...] *= 3
+        return f(state, x)
+
+    np.testing.assert_allclose(jax.jit(outer)(X), X * 4)
+    assert "runs as a part of the program around it" in f.explain()
 
 
 def test_donated_arguments_are_deleted():

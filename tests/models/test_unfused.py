@@ -18,7 +18,7 @@ import shlo_disc
 from shlo_disc import flags
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.errors import InternalError, UnsupportedError
-from shlo_disc.lower.cpu import EMITTERS
+from shlo_disc.lower.cpu import EMITTERS, codegen
 from shlo_disc.lower.kernel import Kernel, KernelPlan, Launch
 from shlo_disc.passes.op_classes import FREE
 from tests.models.harness import normal, rng_of
@@ -161,7 +161,7 @@ def test_all_kinds_by_all_sorts_of_mistakes(monkeypatch):
     )
 
 
-def test_a_kernel_that_does_not_compile(monkeypatch):
+def test_a_kernel_that_does_not_compile(monkeypatch, tmp_path):
     emit = EMITTERS["row"]
 
     def emit_nonsense(fusion, shapes, target):
@@ -173,8 +173,30 @@ def test_a_kernel_that_does_not_compile(monkeypatch):
         return KernelPlan((launch, *plan.steps), plan.workspaces)
 
     monkeypatch.setitem(EMITTERS, "row", emit_nonsense)
-    executable = check()
+    with flags.overridden(dump=tmp_path):
+        executable = check()
     assert {unfused.kind for unfused in executable.unfused} == {"row"}
+    (dumped,) = tmp_path.glob("another-*/refused-*.mlir")
+    told, text = dumped.read_text().split("func.func @KERNEL")
+    assert "nonsense" in told
+    assert all(line.startswith("// ") for line in told.splitlines())
+    assert text == "() { nonsense }"
+
+
+def test_a_host_program_that_does_not_compile(monkeypatch, tmp_path):
+    def refused(_):
+        raise InternalError("broken host")
+
+    monkeypatch.setattr(codegen, "compile_host", refused)
+    with (
+        flags.overridden(dump=tmp_path),
+        pytest.raises(InternalError, match="broken host") as raised,
+    ):
+        shlo_disc.jit(lambda x: x * 1.375)(np.ones(3, np.float32))
+    (dumped,) = tmp_path.glob("*/refused-host.mlir")
+    assert dumped.read_text().startswith("// broken host\n")
+    assert "func.func @run" in dumped.read_text()
+    assert raised.value.__notes__ == [f"its text is {dumped}"]
 
 
 def test_a_mistake_is_an_error_in_tests(monkeypatch):
