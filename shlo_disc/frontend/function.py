@@ -573,7 +573,7 @@ class JitFunction(ral.Dispatcher):
             "compilations": self._compiler.count,
             "hits": self._all_hits(),
             "compiling": sum(version.is_compiling for version in versions),
-            "by_xla": bool(self._families_of_xla),
+            "by_xla": bool(self._families_of_xla) or any(v.needs_xla for v in versions),
         }
 
     def explain(self, format: str = "text") -> str:

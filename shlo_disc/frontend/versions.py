@@ -183,6 +183,11 @@ class Version:
             return self._in_parts
 
     @property
+    def needs_xla(self) -> bool:
+        """True if XLA runs a part of the version, which is compiled."""
+        return self.is_compiled and self.is_in_parts and bool(self.in_parts.told)
+
+    @property
     def fresh(self) -> Mapping[int, int]:
         """What the trace assumed of sizes from data, by the index of their read."""
         return self.exported.assumed if isinstance(self.exported, InParts) else {}
