@@ -193,11 +193,12 @@ def train(
     model: GPT,
     advance: Callable[[float], object] = lambda _: None,
     again: int = 0,
+    forget: int = 0,
 ) -> Run:
     """Train `model` on `data`; `advance` is told the loss after each step.
 
     `again`: how many of the last batches are trained on once more, to time steps that do not
-    compile.
+    compile. `forget`: after how many compilations `jax.jit` lets go of all it compiled (0: never).
     """
     jit, prepare = COMPILERS[compiler]
     traces = 0
@@ -224,6 +225,8 @@ def train(
         run.seconds.append(seconds)
         if traces > before:
             run.compiled.append(number)
+            if forget and compiler == "jax" and len(run.compiled) % forget == 0:
+                jax.clear_caches()
         advance(loss)
     run.compilations = step.cache_info().misses if compiler == "shlo_disc" else traces
     if again:
@@ -277,7 +280,7 @@ def draw(runs: dict[str, Run], path: Path) -> None:
     figure.savefig(path, metadata={"Date": None})
 
 
-def store(runs: dict[str, Run], shapes: int, model: GPT, multiple: int) -> Path:
+def store(runs: dict[str, Run], shapes: int, model: GPT, multiple: int, forget: int) -> Path:
     """Write the figures to benchmarks/results/, with the machine and the versions."""
     sys.path.insert(0, str(ROOT))
     from benchmarks.harness import write  # noqa: PLC0415 - only in a checkout
@@ -296,7 +299,7 @@ def store(runs: dict[str, Run], shapes: int, model: GPT, multiple: int) -> Path:
     libraries = {name: importlib.metadata.version(name) for name in ("flax", "optax")}
     sizes = {
         "layers": model.layers, "width": model.width, "batch": BATCHES, "length": LENGTHS,
-        "multiple": multiple,
+        "multiple": multiple, "jax_forgets_after": forget,
     }  # fmt: skip
     steps = len(next(iter(runs.values())).losses)
     return write(
@@ -313,12 +316,18 @@ def store(runs: dict[str, Run], shapes: int, model: GPT, multiple: int) -> Path:
 @click.option("--width", default=128, show_default=True)
 @click.option("--seed", default=0, show_default=True)
 @click.option("--multiple", default=1, show_default=True, help="Lengths are multiples of this.")
+@click.option(
+    "--forget",
+    default=0,
+    help="jax.jit lets go of what it compiled after so many compilations: some hundreds take more "
+    "memory mappings than a process may have. No steps are timed again.",
+)
 @click.option("--tolerance", default=0.02, show_default=True, help="Of the losses of a step.")
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw seconds over steps (SVG).")
 @click.option("--store", "storing", is_flag=True, help="Write to benchmarks/results/.")
 def main(
     compiler: str, compare: bool, steps: int, layers: int, width: int, seed: int,
-    multiple: int, tolerance: float, plot: Path | None, storing: bool,
+    multiple: int, forget: int, tolerance: float, plot: Path | None, storing: bool,
 ) -> None:  # fmt: skip
     """Train the GPT, by one compiler or by all of them."""
     if plot is not None:
@@ -339,10 +348,11 @@ def main(
             def advance(loss: float, task: Any = task) -> None:
                 progress.update(task, advance=1, loss=f"{loss:.3f}")
 
-            runs[name] = train(name, data, model, advance, again=min(20, steps))
+            again = 0 if forget else min(20, steps)
+            runs[name] = train(name, data, model, advance, again, forget)
     console.print(table_of(runs, shapes))
     if storing:
-        console.print(f"written: {store(runs, shapes, model, multiple)}")
+        console.print(f"written: {store(runs, shapes, model, multiple, forget)}")
     if plot is not None:
         draw(runs, plot)
     if compare:
