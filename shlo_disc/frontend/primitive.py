@@ -20,13 +20,16 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 from shlo_disc.errors import UnsupportedError
+from shlo_disc.frontend.devices import Blocks, mesh_of
 from shlo_disc.frontend.leaves import abstract
 from shlo_disc.frontend.program import CompiledCall, Program, Sizes
 from shlo_disc.jax_private import (
     ArrayImpl,
     check_by_jaxpr,
+    device_count,
     is_export,
     manual_axes,
+    on_many_devices,
     varying_alike,
 )
 
@@ -95,6 +98,11 @@ def _lower(*arguments: Any, program: Program, sizes: Sizes) -> Any:
 _lower_call = mlir.lower_fun(_lower, multiple_results=True)
 
 
+def _run(program: Program, sizes: Sizes, arguments: Sequence[Any]) -> Sequence[Any]:
+    results: Sequence[Any] = _lower(*arguments, program=program, sizes=sizes)
+    return results
+
+
 def _plain(*arguments: Any, program: Program, sizes: Sizes) -> Any:
     return program.with_numbers(sizes).run(*arguments)
 
@@ -108,6 +116,12 @@ def _lower_on_cpu(context: Any, *arguments: Any, program: Program, sizes: Sizes)
         return _lower_plain(context, *arguments, program=program, sizes=sizes)
     # The module names the program by a number: until XLA has compiled it, and so found the program,
     # somebody must keep the program alive.
+    mesh = mesh_of(device_count(context))
+    if mesh is not None:
+        blocks = Blocks(program.at(sizes), sizes, _run)
+        context.module_context.add_keepalive(blocks.executable)
+        lower = mlir.lower_fun(blocks, multiple_results=True)
+        return lower(on_many_devices(context, mesh), *arguments)
     context.module_context.add_keepalive(program.at(sizes).executable)
     return _lower_call(context, *arguments, program=program, sizes=sizes)
 

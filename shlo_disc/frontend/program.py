@@ -27,8 +27,10 @@ from shlo_disc.errors import ForkError, UnsupportedError
 from shlo_disc.frontend.leaves import abstract
 from shlo_disc.frontend.messages import ShapeError
 from shlo_disc.frontend.nesting import nested
-from shlo_disc.frontend.plan import Pattern
+from shlo_disc.frontend.plan import Guard, Pattern
 from shlo_disc.frontend.sizes import Question, SizeScope
+from shlo_disc.frontend.splits import Split, split_along
+from shlo_disc.frontend.whole_sizes import number_types, with_numbers_given
 from shlo_disc.jax_private import export_whole, held_weakly
 
 if TYPE_CHECKING:
@@ -108,6 +110,7 @@ class Program:
         again: Anew,
         constants: Sizes = (),
         batches: Sequence[str] = (),
+        guards: Sequence[Guard] = (),
     ) -> None:
         self.jaxpr = jaxpr
         """Closed; its arguments are exactly the program's."""
@@ -116,6 +119,8 @@ class Program:
         """Symbols of the function that are numbers here, because a rule of JAX needs them."""
         self.batches = tuple(batches)
         """Those of `symbols` that are sizes of batches."""
+        self.guards = tuple(guards)
+        """What the version assumes of sizes."""
         self.scope = scope
         self.name = name
         self.likely = dict(likely or {})
@@ -205,6 +210,10 @@ class Program:
             for aval in self.out_avals
         ]
 
+    def shapes(self, sizes: Sizes) -> list[tuple[int, ...]]:
+        """The shapes of arguments, then of results, for these values of the symbols."""
+        return [shape for shape, _ in _signature(self, dict(sizes))]
+
     def with_numbers(self, sizes: Sizes) -> Program:
         """The same program with a constant for every symbol.
 
@@ -219,6 +228,59 @@ class Program:
                 f"{self.name} cannot be looked into by checkify ({error}); call checkify inside "
                 "shlo_disc.jit"
             ) from error
+
+    # -- blocks of a program --------------------------------------------------------------------
+
+    @cached_property
+    def splits(self) -> dict[str, Split | str]:
+        """Each symbol, with how the program is split along it, or the reason why it is not."""
+        return {symbol: split_along(self.jaxpr, symbol) for symbol in self.symbols}
+
+    def runs_at(self, sizes: Sizes) -> bool:
+        """True if this very program computes what it stands for at `sizes`, those of a block."""
+        values = dict(sizes)
+        known = [guard for guard in self.guards if guard.symbols() <= values.keys()]
+        if not self._fits(values) or not all(guard.holds(values) for guard in known):
+            return False
+        return self.at(sizes) is self
+
+    def with_whole_sizes(self, sizes: Sizes) -> Program:
+        """The program with more arguments, the numbers `numbers(sizes)` of the whole.
+
+        A block computes with them in place of its own sizes.
+        """
+
+        def make(program: Program, _: frozenset[str]) -> Program:
+            numbers = program._numbers
+            specs = [_spec(aval) for aval in program.in_avals]
+            types = number_types(program.jaxpr, numbers)
+
+            def blocks(*args: Any) -> list[Any]:
+                given = dict(zip(numbers, args[len(specs) :], strict=True))
+                return with_numbers_given(program.jaxpr, args[: len(specs)], given)
+
+            return program.derive(
+                blocks,
+                [*specs, *(abstract((), dtype) for dtype in types)],
+                "blocks",
+                again=lambda fresh, at, _: fresh.with_whole_sizes(at),
+            )
+
+        program: Program = self._memo("blocks", sizes, make)
+        return program
+
+    @cached_property
+    def _numbers(self) -> list[Expr]:
+        """The sizes that blocks need of the whole, in the order of the arguments."""
+        found = {
+            n for split in self.splits.values() if isinstance(split, Split) for n in split.numbers
+        }
+        return sorted(found, key=str)
+
+    def numbers(self, sizes: Sizes) -> list[int]:
+        """The values of the arguments that :meth:`with_whole_sizes` adds."""
+        values = dict(sizes)
+        return [size.evaluate(values) for size in self._numbers]
 
     # -- derived programs -----------------------------------------------------------------------
 
@@ -405,6 +467,7 @@ class Program:
                 *((name, value) for name, value in added.items() if value is not None),
             ),
             batches=(*self.batches, *batches),
+            guards=self.guards,
         )
 
     def linearized(self, nonzero: tuple[bool, ...], sizes: Sizes) -> _Linearized:

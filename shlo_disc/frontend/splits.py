@@ -1,9 +1,9 @@
 """Along which symbols a program may be split, and what becomes of its arguments and results.
 
-:func:`split_along` follows the states of values (`parts.py`) through a jaxpr with symbolic sizes. If
-every operation has a rule for what it is given, the program computes the same from blocks as from
-the whole, at all sizes that its guards allow. So a program that may be split along each of several
-symbols may be split along all of them.
+:func:`split_along` follows the states of values (`parts.py`) through a jaxpr with symbolic sizes.
+If every operation has a rule for what it is given, the program computes the same from blocks as
+from the whole, at all sizes that its guards allow. So a program that may be split along each of
+several symbols may be split along all of them.
 
 A size that the program uses as a number (`x / n`) is that of the whole in every block.
 `Split.numbers` lists such sizes, and `Program.with_whole_sizes` makes them arguments.
@@ -46,6 +46,11 @@ class Split:
     results: tuple[State, ...]
     numbers: frozenset[Expr]
     """Sizes with the symbol that the program uses as numbers."""
+
+    @property
+    def states(self) -> tuple[State, ...]:
+        """Those of arguments, then those of results."""
+        return self.arguments + self.results
 
 
 def split_along(jaxpr: Any, symbol: str) -> Split | str:

@@ -1,0 +1,189 @@
+"""A program on several devices: blocks of it where its arguments are cut along a split symbol.
+
+XLA's partitioner decides how arrays are cut. Shardy is told by a rule which dimensions belong
+together, and asks :class:`Blocks` what one device then runs. Whatever the proposal, that is the
+program on blocks along symbols of `Program.splits`; other dimensions are gathered first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.experimental import custom_partitioning as _custom
+
+from shlo_disc.frontend.blocks import Grid, numbers_along
+from shlo_disc.frontend.parts import SUM, Kind
+from shlo_disc.frontend.program import CompiledCall, Program, Sizes
+from shlo_disc.frontend.splits import Split
+from shlo_disc.jax_private import sharding_of_tiles, tiles_of
+
+__all__ = ["Blocks", "mesh_of"]
+
+_partitioned: Any = _custom.custom_partitioning
+_compound: Any = _custom.CompoundFactor
+_mapping: Any = _custom.ArrayMapping
+_psum: Any = jax.lax.psum
+_AXIS = "shlo_disc_devices"
+
+Run = Callable[[Program, Sizes, Sequence[Any]], Sequence[Any]]
+"""Runs a program at sizes, in a trace, on arguments of these sizes."""
+
+
+def mesh_of(count: int) -> jax.sharding.Mesh | None:
+    """A mesh that stands for any `count` CPU devices; None for one, and where JAX has fewer."""
+    if count == 1:
+        return None
+    devices = jax.devices("cpu")[:count]
+    return jax.sharding.Mesh(np.array(devices), (_AXIS,)) if len(devices) == count else None
+
+
+class Blocks:
+    """A program for several devices, at the sizes of the whole."""
+
+    def __init__(self, program: Program, sizes: Sizes, run: Run) -> None:
+        self._sizes = sizes
+        self._run = run
+        self._program = program
+        self._numbers: list[int] = []
+        found = [split for split in program.splits.values() if isinstance(split, Split)]
+        if any(split.numbers for split in found):
+            with_numbers = program.with_whole_sizes(sizes)
+            if with_numbers.constants == program.constants and with_numbers.runs_at(sizes):
+                self._program, self._numbers = with_numbers, program.numbers(sizes)
+            else:
+                found = [split for split in found if not split.numbers]
+        values = dict(sizes)
+        self._splits = [split for split in found if values[split.symbol] > 1]
+        self._shapes = program.shapes(sizes)
+        self._count = len(program.in_avals)
+
+    @property
+    def executable(self) -> CompiledCall:
+        """What every device runs."""
+        return self._program.executable
+
+    def __call__(self, *arguments: Any) -> Any:
+        """The results for arguments of the sizes of the whole, in a trace."""
+        if not self._splits:
+            return self._whole(*arguments)
+        call = _partitioned(self._whole)
+        call.def_partition(
+            self._partition,
+            infer_sharding_from_operands=self._infer,
+            decode_shardings=False,
+            sharding_rule=self._rule(),
+        )
+        return call(*arguments)
+
+    def _whole(self, *arguments: Any) -> tuple[Any, ...]:
+        return self._at(self._sizes, arguments)
+
+    def _at(self, sizes: Sizes, arguments: Sequence[Any]) -> tuple[Any, ...]:
+        types = [aval.dtype for aval in self._program.in_avals[self._count :]]
+        numbers = [np.asarray(n, dtype) for n, dtype in zip(self._numbers, types, strict=True)]
+        return tuple(self._run(self._program, sizes, [*arguments, *numbers]))
+
+    # -- what the partitioner asks ----------------------------------------------------------------
+
+    def _rule(self) -> Any:
+        """Which dimensions are cut alike, for Shardy; all others are not cut."""
+        values = dict(self._sizes)
+        sizes: dict[str, int] = {}
+        kept, alone = [], set()
+        mappings = []
+        for index, shape in enumerate(self._shapes):
+            factors: list[Any] = []
+            for axis, size in enumerate(shape):
+                number = next(
+                    (k for k, split in enumerate(self._splits) if split.states[index] == axis), None
+                )
+                other = f"u{index}x{axis}"
+                if number is None:
+                    factors.append(other)
+                    kept.append(other)
+                    continue
+                factor, count = f"f{number}", values[self._splits[number].symbol]
+                if size == count:
+                    factors.append(factor)
+                    alone.add(factor)
+                else:
+                    factors.append(_compound(factor, other))
+                    kept.append(other)
+                    sizes |= {factor: count, other: size // count}
+            mappings.append(_mapping(*factors))
+        sizes = {factor: size for factor, size in sizes.items() if factor not in alone}
+        return _custom.SdyShardingRule(
+            tuple(mappings[: self._count]),
+            tuple(mappings[self._count :]),
+            need_replication_factors=tuple(kept),
+            **sizes,
+        )
+
+    def _infer(self, mesh: Any, arguments: Sequence[Any], results: Any) -> Any:
+        """Shardings of the results, where GSPMD asks in place of Shardy."""
+        grid = self._grid(mesh.size, [*arguments, *([None] * len(results))])
+        return tuple(self._shardings(mesh, grid)[self._count :])
+
+    def _partition(self, mesh: Any, arguments: Sequence[Any], results: Sequence[Any]) -> Any:
+        """What one device runs, and how arguments and results are cut."""
+        grid = self._grid(mesh.size, [*arguments, *results])
+        sizes = _sizes_of(grid, self._sizes)
+        summed = [
+            [s.symbol for s in self._splits if s.symbol in grid.numbers and s.results[k] is SUM]
+            for k in range(len(results))
+        ]
+
+        def block(*parts: Any) -> tuple[Any, ...]:
+            made = self._at(sizes, parts)
+            return tuple(
+                _psum(x, _AXIS, axis_index_groups=grid.groups(over)) if over else x
+                for x, over in zip(made, summed, strict=True)
+            )
+
+        shardings = self._shardings(mesh, grid)
+        return mesh, block, tuple(shardings[self._count :]), tuple(shardings[: self._count])
+
+    def _grid(self, devices: int, proposed: Sequence[Any]) -> Grid:
+        """The blocks that the proposed shardings ask for, as far as the program has such."""
+        grid = Grid(devices, {})
+        tiles = [
+            None if x is None else tiles_of(x.sharding, len(shape))
+            for x, shape in zip(proposed, self._shapes, strict=True)
+        ]
+        for split in self._splits:
+            for cut, axis in zip(tiles, split.states, strict=True):
+                if cut is None or isinstance(axis, Kind) or cut.shape[axis] == 1:
+                    continue
+                numbers = numbers_along(cut, axis)
+                new = Grid(devices, {**grid.numbers, split.symbol: numbers})
+                if self._may_have(new):
+                    grid = new
+                    break
+        return grid
+
+    def _may_have(self, grid: Grid) -> bool:
+        values = dict(self._sizes)
+        chosen = [split for split in self._splits if split.symbol in grid.numbers]
+        for states in zip(*(split.states for split in chosen), strict=True):
+            axes = [axis for axis in states if not isinstance(axis, Kind)]
+            if len(set(axes)) < len(axes):
+                return False
+        even = all(values[s] % grid.count(s) == 0 for s in grid.numbers)
+        return even and grid.is_even and self._program.runs_at(_sizes_of(grid, self._sizes))
+
+    def _shardings(self, mesh: jax.sharding.Mesh, grid: Grid) -> list[jax.sharding.Sharding]:
+        devices = list(mesh.devices.flat)
+        made = []
+        for index, shape in enumerate(self._shapes):
+            states = {split.symbol: split.states[index] for split in self._splits}
+            axes = {s: axis for s, axis in states.items() if not isinstance(axis, Kind)}
+            made.append(sharding_of_tiles(grid.tiles(len(shape), axes), devices))
+        return made
+
+
+def _sizes_of(grid: Grid, sizes: Sizes) -> Sizes:
+    """The sizes of a block."""
+    return tuple((symbol, value // grid.count(symbol)) for symbol, value in sizes)
