@@ -25,6 +25,7 @@ __all__ = ["Blocks", "mesh_of"]
 _partitioned: Any = _custom.custom_partitioning
 _compound: Any = _custom.CompoundFactor
 _mapping: Any = _custom.ArrayMapping
+_rule_of: Any = _custom.SdyShardingRule
 _psum: Any = jax.lax.psum
 _AXIS = "shlo_disc_devices"
 
@@ -115,7 +116,7 @@ class Blocks:
                     sizes |= {factor: count, other: size // count}
             mappings.append(_mapping(*factors))
         sizes = {factor: size for factor, size in sizes.items() if factor not in alone}
-        return _custom.SdyShardingRule(
+        return _rule_of(
             tuple(mappings[: self._count]),
             tuple(mappings[self._count :]),
             need_replication_factors=tuple(kept),
