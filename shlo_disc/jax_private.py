@@ -113,7 +113,6 @@ __all__ = [
     "is_staging",
     "key_impl",
     "key_of_words",
-    "manual_axes",
     "max_size",
     "min_size",
     "numbers_sought",
@@ -128,6 +127,7 @@ __all__ = [
     "size_as_array",
     "tiles_of",
     "trace_context",
+    "under_mesh",
     "unguarded_device_put",
     "use_builtins",
     "use_index",
@@ -488,13 +488,20 @@ def varying_alike(arguments: Any) -> list[Any]:
     return list(core.auto_insert_reshard(*arguments))
 
 
-def manual_axes(primitive: str, arguments: Any, results: list[Any]) -> list[Any]:
-    """The avals `results` as they are under the mesh in force, given the arguments' avals."""
+def under_mesh(
+    primitive: str, arguments: Any, results: list[Any], specs: Sequence[Any]
+) -> list[Any]:
+    """The avals `results` as they are under the mesh in force, given the arguments' avals.
+
+    `specs`: how each result is sharded over explicit axes.
+    """
     core: Any = _core
     varying = core.standard_vma_rule(primitive, *arguments)
-    sharding = core.get_cur_mesh_sharding()
     manual = core.ManualAxisType(varying=varying)
-    return [aval.update(sharding=sharding, manual_axis_type=manual) for aval in results]
+    return [
+        aval.update(sharding=core.get_cur_mesh_sharding(spec), manual_axis_type=manual)
+        for aval, spec in zip(results, specs, strict=True)
+    ]
 
 
 def device_count(context: Any) -> int:

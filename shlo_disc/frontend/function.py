@@ -36,6 +36,7 @@ from shlo_disc.frontend.leaves import (
 from shlo_disc.frontend.nesting import is_nested
 from shlo_disc.frontend.primitive import call_program
 from shlo_disc.frontend.program import CompiledCall
+from shlo_disc.frontend.sharding_types import is_sharded, result_specs
 from shlo_disc.frontend.stages import Compiled, Lowered, Traced, VersionCalls
 from shlo_disc.frontend.stated import parse_constraint, parse_likely
 from shlo_disc.frontend.statics import static_arguments
@@ -411,6 +412,12 @@ class JitFunction(ral.Dispatcher):
             jax.random.key_data(value) if leaf.is_key else _as_array(value)
             for value, leaf in zip(call.values, version.leaves, strict=True)
         ]
+        types = [jax.typeof(x) for x in raw]
+        if is_sharded(*types) and result_specs(version.program, types) is None:
+            raise PartOfOuterError(
+                "arguments are sharded, by their types, over dimensions that blocks of the "
+                f"function do not have: {', '.join(str(t) for t in types if is_sharded(t))}"
+            )
         dims = tuple(version.pattern.values(call.shapes).items())
         results = list(call_program(raw, version.program, dims))
         for index, implementation in version.keys:

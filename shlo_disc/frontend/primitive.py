@@ -23,13 +23,20 @@ from shlo_disc.errors import UnsupportedError
 from shlo_disc.frontend.devices import Blocks, mesh_of
 from shlo_disc.frontend.leaves import abstract
 from shlo_disc.frontend.program import CompiledCall, Program, Sizes
+from shlo_disc.frontend.sharding_types import (
+    is_sharded,
+    replicated,
+    result_specs,
+    with_type_of,
+    without_shards,
+)
 from shlo_disc.jax_private import (
     ArrayImpl,
     check_by_jaxpr,
     device_count,
     is_export,
-    manual_axes,
     on_many_devices,
+    under_mesh,
     varying_alike,
 )
 
@@ -45,12 +52,19 @@ def call_program(arguments: Sequence[Any], program: Program, sizes: Sizes) -> li
     """The results of a program under whatever transformations are in force."""
     # All arguments must vary over the same manual axes, or gradients under shard_map are wrong.
     arguments = varying_alike(arguments)
+    types = [jax.typeof(x) for x in arguments]
+    if is_sharded(*types) and result_specs(program, types) is None:
+        arguments = [without_shards(x) for x in arguments]
     results: list[Any] = call_p.bind(*arguments, program=program, sizes=sizes)
     return results
 
 
 def _abstract(*arguments: Any, program: Program, sizes: Sizes) -> list[Any]:
-    return manual_axes("shlo_disc_call", arguments, program.result_avals(sizes))
+    results = program.result_avals(sizes)
+    specs = result_specs(program, arguments) if is_sharded(*arguments) else None
+    if specs is None:
+        specs = [replicated(len(aval.shape)) for aval in results]
+    return under_mesh("shlo_disc_call", arguments, results, specs)
 
 
 def _carrier(program: Program, sizes: Sizes) -> tuple[int, ...]:
@@ -148,7 +162,9 @@ def _jvp(
     slopes = iter(call_program([*residuals, *moving], linear.tangent, sizes))
     outputs = results[: len(program.out_avals)]
     return outputs, [
-        next(slopes) if smooth else ad.Zero(jax.typeof(x).to_tangent_aval())
+        with_type_of(next(slopes), jax.typeof(x))
+        if smooth
+        else ad.Zero(jax.typeof(x).to_tangent_aval())
         for x, smooth in zip(outputs, linear.smooth, strict=True)
     ]
 
@@ -161,7 +177,10 @@ def _transpose(
     known = [x for x, is_linear in zip(arguments, linear, strict=True) if not is_linear]
     given = [c for c, nz in zip(cotangents, nonzero, strict=True) if nz]
     back = iter(call_program([*known, *given], program.transposed(linear, nonzero, sizes), sizes))
-    return [next(back) if is_linear else None for is_linear in linear]
+    return [
+        with_type_of(next(back), x.aval) if isinstance(x, ad.UndefinedPrimal) else None
+        for x in arguments
+    ]
 
 
 def _batch(
