@@ -36,7 +36,7 @@ from shlo_disc.frontend.leaves import (
 from shlo_disc.frontend.nesting import is_nested
 from shlo_disc.frontend.primitive import call_program
 from shlo_disc.frontend.program import CompiledCall
-from shlo_disc.frontend.sharding_types import is_sharded, result_specs
+from shlo_disc.frontend.sharding_types import is_sharded, result_specs, runs_in_blocks
 from shlo_disc.frontend.stages import Compiled, Lowered, Traced, VersionCalls
 from shlo_disc.frontend.stated import parse_constraint, parse_likely
 from shlo_disc.frontend.statics import static_arguments
@@ -270,8 +270,7 @@ class JitFunction(ral.Dispatcher):
             else:
                 results = self._call_there(device, args, kwargs)
         except DeviceError as error:
-            self._tell_once(f"runs as jax.jit runs it on the devices of its arguments: {error}")
-            return self._as_jax(*args, **kwargs)
+            return self._on_devices(error, args, kwargs)
         if any(sought := numbers_sought()):
             self._look_for(*sought, results, args, kwargs)
         return results
@@ -287,6 +286,28 @@ class JitFunction(ral.Dispatcher):
         with jax.default_device(None):  # the same versions as elsewhere
             results = self._call_in_python(args, kwargs)
         return jax.tree.map(lambda x: _placed(x, place), results)
+
+    def _on_devices(self, why: DeviceError, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call with arguments elsewhere than on one CPU device, under `jax.jit`.
+
+        Where they are sharded along dimensions that blocks of the function have, JAX compiles for
+        new shapes one call of ours for each device; else it compiles the function.
+        """
+        try:
+            if self._has_blocks(self._describe(args, kwargs)):
+                return self._in_jax(*args, **kwargs)
+        except UnsupportedError as error:
+            why = DeviceError(f"{why}; {error}")
+        self._tell_once(f"runs as jax.jit runs it on the devices of its arguments: {why}")
+        return self._as_jax(*args, **kwargs)
+
+    def _has_blocks(self, call: Call) -> bool:
+        arrays = [x._base_array if type(x) is KeyArray else x for x in call.values]
+        places = [x.sharding.device_set for x in arrays if type(x) is ArrayImpl]
+        if self._background or any(device.platform != "cpu" for p in places for device in p):
+            return False
+        version = self._family(call).version(call)
+        return runs_in_blocks(version.program, arrays)
 
     def _tell_once(self, text: str) -> None:
         """Log that XLA runs something in our place, and let :meth:`explain` tell it."""
@@ -447,9 +468,22 @@ class JitFunction(ral.Dispatcher):
     @functools.cached_property
     def _as_jax(self) -> Any:
         """`jax.jit` of the function with its static and donated arguments."""
+        return self._under_jax(self._options.function)
+
+    @functools.cached_property
+    def _in_jax(self) -> Any:
+        """`jax.jit` of a call of ours with its static and donated arguments."""
+
+        @functools.wraps(self._options.function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return self(*args, **kwargs)
+
+        return self._under_jax(call)
+
+    def _under_jax(self, function: Callable[..., Any]) -> Any:
         options = self._options
         return jax.jit(
-            options.function,
+            function,
             static_argnums=self._static_nums or None,
             static_argnames=self._static_names or None,
             donate_argnums=tuple(options.donate_nums) or None,

@@ -16,7 +16,14 @@ from shlo_disc.frontend.parts import Kind
 from shlo_disc.frontend.program import Program
 from shlo_disc.frontend.splits import Split
 
-__all__ = ["is_sharded", "replicated", "result_specs", "with_type_of", "without_shards"]
+__all__ = [
+    "is_sharded",
+    "replicated",
+    "result_specs",
+    "runs_in_blocks",
+    "with_type_of",
+    "without_shards",
+]
 
 _spec: Any = PartitionSpec
 _reshard: Any = jax.sharding.reshard
@@ -68,6 +75,19 @@ def replicated(rank: int) -> PartitionSpec:
     """The spec of an array that is not sharded."""
     made: PartitionSpec = _spec(*([None] * rank))
     return made
+
+
+def runs_in_blocks(program: Program, arrays: Sequence[Any]) -> bool:
+    """True if the program may be split along every dimension in which these arrays are sharded."""
+    found = [split for split in program.splits.values() if isinstance(split, Split)]
+    for index, array in enumerate(arrays):
+        if not isinstance(array, jax.Array):
+            continue
+        part = array.sharding.shard_shape(array.shape)
+        for axis, (size, whole) in enumerate(zip(part, array.shape, strict=True)):
+            if size != whole and not any(split.arguments[index] == axis for split in found):
+                return False
+    return True
 
 
 def _listed(names: Any) -> Sequence[str]:
