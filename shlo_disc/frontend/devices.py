@@ -11,13 +11,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.experimental import custom_partitioning as _custom
 
 from shlo_disc.frontend.blocks import Grid, numbers_along
 from shlo_disc.frontend.parts import SUM, Kind
-from shlo_disc.frontend.program import CompiledCall, Program, Sizes
+from shlo_disc.frontend.program import Program, Sizes
 from shlo_disc.frontend.splits import Split
+from shlo_disc.frontend.staged import Staged
 from shlo_disc.jax_private import sharding_of_tiles, tiles_of
 
 __all__ = ["Blocks", "mesh_of"]
@@ -28,6 +30,9 @@ _mapping: Any = _custom.ArrayMapping
 _rule_of: Any = _custom.SdyShardingRule
 _psum: Any = jax.lax.psum
 _AXIS = "shlo_disc_devices"
+
+MOST_STAGES = 16
+"""A program in more stages is not split: each is compiled by itself, and waits for all blocks."""
 
 Run = Callable[[Program, Sizes, Sequence[Any]], Sequence[Any]]
 """Runs a program at sizes, in a trace, on arguments of these sizes."""
@@ -48,29 +53,21 @@ class Blocks:
         self._sizes = sizes
         self._run = run
         self._program = program
-        self._numbers: list[int] = []
-        found = [split for split in program.splits.values() if isinstance(split, Split)]
-        if any(split.numbers for split in found):
-            with_numbers = program.with_whole_sizes(sizes)
-            if with_numbers.constants == program.constants and with_numbers.runs_at(sizes):
-                self._program, self._numbers = with_numbers, program.numbers(sizes)
-            else:
-                found = [split for split in found if not split.numbers]
         values = dict(sizes)
-        self._splits = [split for split in found if values[split.symbol] > 1]
+        self._splits = [
+            split
+            for split in program.splits.values()
+            if isinstance(split, Split) and values[split.symbol] > 1
+        ]
         self._shapes = program.shapes(sizes)
+        self._types = [aval.dtype for aval in program.out_avals]
         self._count = len(program.in_avals)
-
-    @property
-    def executable(self) -> CompiledCall:
-        """What every device runs."""
-        return self._program.executable
 
     def __call__(self, *arguments: Any) -> Any:
         """The results for arguments of the sizes of the whole, in a trace."""
         if not self._splits:
-            return self._whole(*arguments)
-        call = _partitioned(self._whole)
+            return self._run(self._program, self._sizes, arguments)
+        call = _partitioned(self._stand_in)
         call.def_partition(
             self._partition,
             infer_sharding_from_operands=self._infer,
@@ -79,13 +76,56 @@ class Blocks:
         )
         return call(*arguments)
 
-    def _whole(self, *arguments: Any) -> tuple[Any, ...]:
-        return self._at(self._sizes, arguments)
+    def _stand_in(self, *arguments: Any) -> tuple[Any, ...]:
+        """Arrays of the results' types: JAX asks for no more on several devices."""
+        shapes = self._shapes[self._count :]
+        return tuple(jnp.zeros(*pair) for pair in zip(shapes, self._types, strict=True))
 
-    def _at(self, sizes: Sizes, arguments: Sequence[Any]) -> tuple[Any, ...]:
-        types = [aval.dtype for aval in self._program.in_avals[self._count :]]
-        numbers = [np.asarray(n, dtype) for n, dtype in zip(self._numbers, types, strict=True)]
-        return tuple(self._run(self._program, sizes, [*arguments, *numbers]))
+    # -- what a device runs -----------------------------------------------------------------------
+
+    def _in_stages(self, grid: Grid) -> Staged | None:
+        """The program of a block, if blocks need more than their parts of arguments."""
+        symbols = frozenset(grid.numbers)
+        chosen = [split for split in self._splits if split.symbol in symbols]
+        if not any(split.numbers or split.cuts for split in chosen):
+            return None
+        return self._program.staged(self._sizes, symbols)
+
+    def _runs(self, staged: Staged | None, grid: Grid) -> bool:
+        """True if the program of a block stands for the same as that of the whole."""
+        if staged is None:
+            return True
+        sizes = _sizes_of(grid, self._sizes)
+        return (
+            grid.numbers.keys() <= staged.splits.keys()
+            and len(staged.stages) <= MOST_STAGES
+            and all(
+                stage.program.constants == self._program.constants and stage.program.runs_at(sizes)
+                for stage in staged.stages
+            )
+        )
+
+    def _block(
+        self, staged: Staged | None, grid: Grid, arguments: Sequence[Any]
+    ) -> tuple[Any, ...]:
+        """The results of one block, in a trace; what is a sum over blocks is added up."""
+        sizes, splits = _sizes_of(grid, self._sizes), self._splits
+        if staged is None:
+            made = self._run(self._program, sizes, arguments)
+        else:
+            splits = list(staged.splits.values())
+            numbers = staged.number_values(dict(self._sizes))
+            values = dict(zip(staged.arguments, [*arguments, *numbers], strict=True))
+            for stage in staged.stages:
+                outputs = self._run(stage.program, sizes, [values[v] for v in stage.inputs])
+                for v, x in zip(stage.outputs, outputs, strict=True):
+                    over = [split.symbol for split in splits if v in split.cuts]
+                    values[v] = _added(x, grid, over)
+            made = [staged.value(v, values) for v in staged.results]
+        return tuple(
+            _added(x, grid, [split.symbol for split in splits if split.results[k] is SUM])
+            for k, x in enumerate(made)
+        )
 
     # -- what the partitioner asks ----------------------------------------------------------------
 
@@ -125,41 +165,39 @@ class Blocks:
 
     def _infer(self, mesh: Any, arguments: Sequence[Any], results: Any) -> Any:
         """Shardings of the results, where GSPMD asks in place of Shardy."""
-        grid = self._grid(mesh.size, [*arguments, *([None] * len(results))])
+        grid, _ = self._grid(mesh.size, [*arguments, *([None] * len(results))])
         return tuple(self._shardings(mesh, grid)[self._count :])
 
     def _partition(self, mesh: Any, arguments: Sequence[Any], results: Sequence[Any]) -> Any:
         """What one device runs, and how arguments and results are cut."""
-        grid = self._grid(mesh.size, [*arguments, *results])
-        sizes = _sizes_of(grid, self._sizes)
-        summed = [
-            [s.symbol for s in self._splits if s.symbol in grid.numbers and s.results[k] is SUM]
-            for k in range(len(results))
-        ]
+        grid, staged = self._grid(mesh.size, [*arguments, *results])
 
         def block(*parts: Any) -> tuple[Any, ...]:
-            made = self._at(sizes, parts)
-            return tuple(
-                _psum(x, _AXIS, axis_index_groups=grid.groups(over)) if over else x
-                for x, over in zip(made, summed, strict=True)
-            )
+            return self._block(staged, grid, parts)
 
         shardings = self._shardings(mesh, grid)
         return mesh, block, tuple(shardings[self._count :]), tuple(shardings[: self._count])
 
-    def _grid(self, devices: int, proposed: Sequence[Any]) -> Grid:
+    def _grid(self, devices: int, proposed: Sequence[Any]) -> tuple[Grid, Staged | None]:
         """The blocks that the proposed shardings ask for, as far as the program has such."""
-        grid = Grid(devices, {})
         tiles = [
             None if x is None else tiles_of(x.sharding, len(shape))
             for x, shape in zip(proposed, self._shapes, strict=True)
         ]
-        for split in self._splits:
+        grid = self._grid_of(devices, tiles, self._splits)
+        staged = self._in_stages(grid)
+        if self._runs(staged, grid):
+            return grid, staged
+        alone = [split for split in self._splits if not split.numbers and not split.cuts]
+        return self._grid_of(devices, tiles, alone), None
+
+    def _grid_of(self, devices: int, tiles: Sequence[Any], splits: Sequence[Split]) -> Grid:
+        grid = Grid(devices, {})
+        for split in splits:
             for cut, axis in zip(tiles, split.states, strict=True):
                 if cut is None or isinstance(axis, Kind) or cut.shape[axis] == 1:
                     continue
-                numbers = numbers_along(cut, axis)
-                new = Grid(devices, {**grid.numbers, split.symbol: numbers})
+                new = Grid(devices, {**grid.numbers, split.symbol: numbers_along(cut, axis)})
                 if self._may_have(new):
                     grid = new
                     break
@@ -167,8 +205,8 @@ class Blocks:
 
     def _may_have(self, grid: Grid) -> bool:
         values = dict(self._sizes)
-        chosen = [split for split in self._splits if split.symbol in grid.numbers]
-        for states in zip(*(split.states for split in chosen), strict=True):
+        chosen = [split.states for split in self._splits if split.symbol in grid.numbers]
+        for states in zip(*chosen, strict=True):
             axes = [axis for axis in states if not isinstance(axis, Kind)]
             if len(set(axes)) < len(axes):
                 return False
@@ -188,3 +226,9 @@ class Blocks:
 def _sizes_of(grid: Grid, sizes: Sizes) -> Sizes:
     """The sizes of a block."""
     return tuple((symbol, value // grid.count(symbol)) for symbol, value in sizes)
+
+
+def _added(value: Any, grid: Grid, symbols: Sequence[str]) -> Any:
+    """The sum of the values of all blocks along these symbols."""
+    over = [symbol for symbol in symbols if symbol in grid.numbers]
+    return _psum(value, _AXIS, axis_index_groups=grid.groups(over)) if over else value

@@ -132,8 +132,9 @@ def _lower_on_cpu(context: Any, *arguments: Any, program: Program, sizes: Sizes)
     # somebody must keep the program alive.
     mesh = mesh_of(device_count(context))
     if mesh is not None:
-        blocks = Blocks(program.at(sizes), sizes, _run)
-        context.module_context.add_keepalive(blocks.executable)
+        program = program.at(sizes)
+        blocks = Blocks(program, sizes, _run)
+        context.module_context.add_keepalive(blocks)
         lower = mlir.lower_fun(blocks, multiple_results=True)
         return lower(on_many_devices(context, mesh), *arguments)
     context.module_context.add_keepalive(program.at(sizes).executable)

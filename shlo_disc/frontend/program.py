@@ -30,7 +30,7 @@ from shlo_disc.frontend.nesting import nested
 from shlo_disc.frontend.plan import Guard, Pattern
 from shlo_disc.frontend.sizes import Question, SizeScope
 from shlo_disc.frontend.splits import Split, split_along
-from shlo_disc.frontend.whole_sizes import number_types, with_numbers_given
+from shlo_disc.frontend.staged import Staged
 from shlo_disc.jax_private import export_whole, held_weakly
 
 if TYPE_CHECKING:
@@ -244,43 +244,28 @@ class Program:
             return False
         return self.at(sizes) is self
 
-    def with_whole_sizes(self, sizes: Sizes) -> Program:
-        """The program with more arguments, the numbers `numbers(sizes)` of the whole.
+    def staged(self, sizes: Sizes, symbols: frozenset[str]) -> Staged:
+        """The program of a block along `symbols`, in stages between which blocks add up sums.
 
-        A block computes with them in place of its own sizes.
+        The program may be split along each of the symbols.
         """
 
-        def make(program: Program, _: frozenset[str]) -> Program:
-            numbers = program._numbers
-            specs = [_spec(aval) for aval in program.in_avals]
-            types = number_types(program.jaxpr, numbers)
+        def make(program: Program, _: frozenset[str]) -> Staged:
+            every = [program.splits[symbol] for symbol in sorted(symbols)]
+            splits = [split for split in every if isinstance(split, Split)]
 
-            def blocks(*args: Any) -> list[Any]:
-                given = dict(zip(numbers, args[len(specs) :], strict=True))
-                return with_numbers_given(program.jaxpr, args[: len(specs)], given)
+            def stage(function: Callable[..., Any], avals: Sequence[Any], number: int) -> Program:
+                return program.derive(
+                    function,
+                    [_spec(aval) for aval in avals],
+                    f"stage{number}",
+                    again=lambda fresh, at, _: fresh.staged(at, symbols).stages[number].program,
+                )
 
-            return program.derive(
-                blocks,
-                [*specs, *(abstract((), dtype) for dtype in types)],
-                "blocks",
-                again=lambda fresh, at, _: fresh.with_whole_sizes(at),
-            )
+            return Staged(program.jaxpr, splits, stage)
 
-        program: Program = self._memo("blocks", sizes, make)
-        return program
-
-    @cached_property
-    def _numbers(self) -> list[Expr]:
-        """The sizes that blocks need of the whole, in the order of the arguments."""
-        found = {
-            n for split in self.splits.values() if isinstance(split, Split) for n in split.numbers
-        }
-        return sorted(found, key=str)
-
-    def numbers(self, sizes: Sizes) -> list[int]:
-        """The values of the arguments that :meth:`with_whole_sizes` adds."""
-        values = dict(sizes)
-        return [size.evaluate(values) for size in self._numbers]
+        staged: Staged = self._memo(("staged", symbols), sizes, make)
+        return staged
 
     # -- derived programs -----------------------------------------------------------------------
 
@@ -648,6 +633,8 @@ def _signature(program: Program, values: Mapping[str, int]) -> list[Any]:
 def _programs_of(derived: Any) -> tuple[Program, ...]:
     if isinstance(derived, _Linearized):
         return derived.forward, derived.tangent
+    if isinstance(derived, Staged):
+        return tuple(stage.program for stage in derived.stages)
     return (derived,) if isinstance(derived, Program) else ()
 
 

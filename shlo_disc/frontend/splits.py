@@ -5,8 +5,10 @@ If every operation has a rule for what it is given, the program computes the sam
 from the whole, at all sizes that its guards allow. So a program that may be split along each of
 several symbols may be split along all of them.
 
-A size that the program uses as a number (`x / n`) is that of the whole in every block.
-`Split.numbers` lists such sizes, and `Program.with_whole_sizes` makes them arguments.
+Two things may be wanted from other blocks. A size that the program uses as a number (`x / n`) is
+that of the whole; `Split.numbers` lists such sizes. A `SUM` that the program uses in another way
+than a sum is added up over the blocks first; `Split.cuts` lists such values. `staged.py` makes a
+program with both.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import numpy as np
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.frontend.part_rules import RULES
 from shlo_disc.frontend.parts import (
+    SUM,
     WHOLE,
     ZERO,
     CannotSplitError,
@@ -46,6 +49,8 @@ class Split:
     results: tuple[State, ...]
     numbers: frozenset[Expr]
     """Sizes with the symbol that the program uses as numbers."""
+    cuts: frozenset[Any]
+    """Variables that are `SUM` until they are added up over the blocks, and `WHOLE` then."""
 
     @property
     def states(self) -> tuple[State, ...]:
@@ -64,22 +69,33 @@ def split_along(jaxpr: Any, symbol: str) -> Split | str:
         if state is None:
             return f"argument {index} has more dimensions of {symbol}, or not a multiple of it"
         given.append(state)
-    follow = _Follow(symbol)
-    try:
-        results = follow.run(jaxpr.jaxpr, given)
-    except CannotSplitError as why:
-        return str(why)
+    cuts: set[Any] = set()
+    while True:
+        follow = _Follow(symbol, cuts)
+        try:
+            results = follow.run(jaxpr.jaxpr, given)
+        except CannotSplitError as why:
+            return str(why)
+        if follow.wanted <= cuts:
+            break
+        cuts |= follow.wanted  # all that reads such a value reads the whole of it
     states = tuple(WHOLE if state is ZERO else state for state in results)
-    return Split(symbol, tuple(given), states, frozenset(follow.numbers))
+    added = frozenset(follow.added)
+    return Split(symbol, tuple(given), states, frozenset(follow.numbers), added)
 
 
 class _Follow:
     """Follows states along one symbol."""
 
-    def __init__(self, symbol: str) -> None:
+    def __init__(self, symbol: str, cuts: set[Any]) -> None:
         self._symbol = symbol
         self._loops = 0
+        self._cuts = cuts
         self.numbers: set[Expr] = set()
+        self.wanted: set[Any] = set()
+        """Variables of sums that something wants the whole of."""
+        self.added: set[Any] = set()
+        """Those of `cuts` that are sums."""
 
     def run(self, jaxpr: Any, given: Sequence[State]) -> list[State]:
         """The states of a jaxpr's results; raises CannotSplitError."""
@@ -87,10 +103,24 @@ class _Follow:
         states.update(zip(jaxpr.invars, given, strict=True))
 
         def read(atom: Any) -> State:
-            return _number(atom.val) if isinstance(atom, Literal) else states[atom]
+            if isinstance(atom, Literal):
+                return _number(atom.val)
+            if states[atom] is SUM and atom in self._cuts and not self._loops:
+                self.added.add(atom)
+                return WHOLE
+            return states[atom]
 
         for equation in jaxpr.eqns:
-            found = self._equation(equation, [read(atom) for atom in equation.invars])
+            known = [read(atom) for atom in equation.invars]
+            try:
+                found = self._equation(equation, known)
+            except CannotSplitError:
+                if SUM not in known or self._loops:
+                    raise
+                pairs = zip(equation.invars, known, strict=True)
+                self.wanted.update(atom for atom, state in pairs if state is SUM)
+                wholes = [WHOLE if state is SUM else state for state in known]
+                found = self._equation(equation, wholes)
             for variable, state in zip(equation.outvars, found, strict=True):
                 states[variable] = checked(equation, state, variable.aval.shape, self._symbol)
         return [read(atom) for atom in jaxpr.outvars]
