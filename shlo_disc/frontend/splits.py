@@ -13,7 +13,8 @@ program with both.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -177,6 +178,15 @@ class _Follow:
 
     # -- control flow -----------------------------------------------------------------------------
 
+    @contextmanager
+    def _inside(self) -> Iterator[None]:
+        """In a jaxpr of control flow, where blocks are on their own."""
+        self._loops += 1
+        try:
+            yield
+        finally:
+            self._loops -= 1
+
     def _rounds(
         self,
         equation: Any,
@@ -184,17 +194,14 @@ class _Follow:
         body: Callable[[Sequence[State]], list[State]],
     ) -> tuple[list[State], list[State]]:
         """What a loop carries in every round, and the states of all that its body then returns."""
-        self._loops += 1
-        try:
-            while True:
+        while True:
+            with self._inside():
                 results = body(carried)
-                pairs = zip(carried, results[: len(carried)], strict=True)
-                new = [joined(equation, pair) for pair in pairs]
-                if new == list(carried):
-                    return new, results
-                carried = new
-        finally:
-            self._loops -= 1
+            pairs = zip(carried, results[: len(carried)], strict=True)
+            new = [joined(equation, pair) for pair in pairs]
+            if new == list(carried):
+                return new, results
+            carried = new
 
     def scan(self, equation: Any, given: Sequence[State]) -> list[State]:
         """`lax.scan`: arrays that are scanned lose their first dimension in the body."""
@@ -221,7 +228,8 @@ class _Follow:
             given[tests + rest :],
             lambda states: self.run(params["body_jaxpr"].jaxpr, [*fixed, *states]),
         )
-        go_on = self.run(params["cond_jaxpr"].jaxpr, [*given[:tests], *carried])
+        with self._inside():
+            go_on = self.run(params["cond_jaxpr"].jaxpr, [*given[:tests], *carried])
         if not plain(go_on):
             raise CannotSplitError(equation, "goes on as the values of a block say")
         return carried
@@ -230,11 +238,8 @@ class _Follow:
         """`lax.cond`: every block must take the same branch."""
         if not plain(given[:1]):
             raise CannotSplitError(equation, "branches as the values of a block say")
-        self._loops += 1
-        try:
+        with self._inside():
             rows = [self.run(branch.jaxpr, given[1:]) for branch in equation.params["branches"]]
-        finally:
-            self._loops -= 1
         return [joined(equation, states) for states in zip(*rows, strict=True)]
 
 

@@ -14,19 +14,20 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
+from jax.extend.core import jaxpr_as_fun
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.frontend.parts import SUM, WHOLE, Kind
 from shlo_disc.frontend.splits import Split, split_along
-from shlo_disc.frontend.whole_sizes import number_types, with_numbers_given
+from shlo_disc.frontend.staged import Staged
 
 SIZES = {"b": 6, "t": 8, "n": 4, "m": 2}
 BLOCKS = 2
 
 
-def traced(function, *shapes):
+def traced(function, *shapes, constraints=()):
     """The closed jaxpr of a function of arrays of these sizes; those with an `i` are integers."""
-    scope = jax.export.SymbolicScope()
+    scope = jax.export.SymbolicScope(constraints)
     specs = []
     for shape in shapes:
         sizes = jax.export.symbolic_shape(shape.lstrip("i"), scope=scope)
@@ -35,34 +36,26 @@ def traced(function, *shapes):
     return jax.jit(function).trace(*specs).jaxpr
 
 
-def split(function, *shapes, along):
-    return split_along(traced(function, *shapes).jaxpr_ if False else traced(function, *shapes), along)
-
-
 # ---- blocks make the whole ----------------------------------------------------------------------
 
 
-class Blocks:
-    """A jaxpr that JAX compiles once for each sizes, and its results for blocks."""
+class Runnable:
+    """A function of arrays with the symbols of `jaxpr`, which JAX compiles once for each sizes."""
 
-    def __init__(self, jaxpr, numbers):
-        self.jaxpr, self.numbers = jaxpr, sorted(numbers, key=str)
-        self.types = number_types(jaxpr, self.numbers)
-        specs = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in jaxpr.in_avals]
-        count = len(specs)
-        specs += [jax.ShapeDtypeStruct((), dtype) for dtype in self.types]
+    def __init__(self, jaxpr, function, avals):
+        sizes = {str(s): s for a in jaxpr.in_avals for s in a.shape if str(s) in SIZES}
+        self.symbols = list(sizes)
+        count = len(avals)
+        specs = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in avals]
+        # Its shape shows every symbol; those of the arguments need not.
+        carrier = jax.ShapeDtypeStruct((*sizes.values(), 0), np.float32)
+        jitted = jax.jit(lambda *args: function(*args[:count]), keep_unused=True)
+        exported = jax.export.export(jitted, platforms=["cpu"])(*specs, carrier)
+        self.call = jax.jit(exported.call)
 
-        def program(*args):
-            given = dict(zip(self.numbers, args[count:], strict=True))
-            return with_numbers_given(jaxpr, args[:count], given)
-
-        jitted = jax.jit(program, keep_unused=True)
-        self.call = jax.jit(jax.export.export(jitted, platforms=["cpu"])(*specs).call)
-
-    def __call__(self, arrays):
-        sizes = [n.evaluate(SIZES) for n in self.numbers]
-        numbers = [np.asarray(n, dtype) for n, dtype in zip(sizes, self.types, strict=True)]
-        return [np.asarray(x) for x in self.call(*arrays, *numbers)]
+    def __call__(self, arrays, sizes):
+        carrier = np.zeros((*(sizes[s] for s in self.symbols), 0), np.float32)
+        return [np.asarray(x) for x in self.call(*arrays, carrier)]
 
 
 def arrays_for(jaxpr, seed):
@@ -75,9 +68,40 @@ def arrays_for(jaxpr, seed):
             yield generator.standard_normal(shape).astype(aval.dtype)
 
 
+def total(parts):
+    return sum(np.asarray(part, np.float64) for part in parts).astype(parts[0].dtype)
+
+
+def in_blocks(jaxpr, along, arrays):
+    """The results of each block, in the stages that `Staged` makes, and their states."""
+
+    staged = Staged(jaxpr, [along], lambda function, avals, _: Runnable(jaxpr, function, avals))
+    (split,) = staged.splits.values()
+    cut = [
+        [x] * BLOCKS if isinstance(state, Kind) else np.split(x, BLOCKS, state)
+        for x, state in zip(arrays, along.arguments, strict=True)
+    ]
+    numbers = staged.number_values(SIZES)
+    values = [
+        dict(zip(staged.arguments, [*block, *numbers], strict=True))
+        for block in zip(*cut, strict=True)
+    ]
+    sizes = {**SIZES, along.symbol: SIZES[along.symbol] // BLOCKS}
+    for stage in staged.stages:
+        for known in values:
+            made = stage.program([known[v] for v in stage.inputs], sizes)
+            known.update(zip(stage.outputs, made, strict=True))
+        for v in split.cuts.intersection(stage.outputs):
+            whole = total([known[v] for known in values])
+            for known in values:
+                known[v] = whole
+    results = [[staged.value(v, known) for v in staged.results] for known in values]
+    return split.results, results, len(staged.stages)
+
+
 def joined(state, parts):
     if state is SUM:
-        return sum(np.asarray(part, np.float64) for part in parts)
+        return total(parts)
     if state is WHOLE:
         for part in parts:
             np.testing.assert_allclose(part, parts[0], rtol=1e-5)
@@ -85,17 +109,133 @@ def joined(state, parts):
     return np.concatenate(parts, state)
 
 
-def check(jaxpr, found, seed=0):
-    """The results of blocks make the results of the whole."""
-    arrays, run = list(arrays_for(jaxpr, seed)), Blocks(jaxpr, found.numbers)
-    cut = [
-        [x] * BLOCKS if isinstance(state, Kind) else np.split(x, BLOCKS, state)
-        for x, state in zip(arrays, found.arguments, strict=True)
-    ]
-    whole = run(arrays)
-    parts = [run(block) for block in zip(*cut, strict=True)]
-    for state, want, pieces in zip(found.results, whole, zip(*parts, strict=True), strict=True):
-        np.testing.assert_allclose(joined(state, pieces), want, rtol=2e-4, atol=2e-4)
+def check(jaxpr, along, whole, arrays):
+    """The results of blocks make the results of the whole; how many stages they take."""
+    states, blocks, stages = in_blocks(jaxpr, along, arrays)
+    for state, want, parts in zip(states, whole, zip(*blocks, strict=True), strict=True):
+        np.testing.assert_allclose(joined(state, parts), want, rtol=2e-4, atol=2e-4)
+    return stages
+
+
+# ---- cases --------------------------------------------------------------------------------------
+
+
+def attention(q, k, v):
+    scores = jnp.einsum("bqd,bkd->bqk", q, k)
+    return jnp.einsum("bqk,bkd->bqd", jax.nn.softmax(scores), v)
+
+
+def recurrent(w, x):
+    def step(h, row):
+        h = jnp.tanh(h @ w + row)
+        return h, h
+
+    return lax.scan(step, jnp.zeros((x.shape[1], x.shape[2])), x)[1]
+
+
+def mean_loss(w, x):
+    return ((jnp.tanh(x @ w) - 1) ** 2).mean()
+
+
+def step(w, x):
+    return w - 0.1 * jax.grad(mean_loss)(w, x)
+
+
+CASES = {  # results' states, stages, uses sizes of the whole; or the reason of a refusal
+    "elements": (lambda x: jnp.tanh(x) * 2, ["b, n"], "b", ([0], 0, False)),
+    "transpose": (lambda x: x.T + 1, ["b, n"], "b", ([1], 0, False)),
+    "rows": (lambda x: jax.nn.softmax(x, -1), ["b, n"], "b", ([0], 0, False)),
+    "columns": (lambda x: jax.nn.softmax(x, -1), ["b, n"], "n", "reduce_max needs all"),
+    "product": (lambda x, w: x @ w, ["b, n", "n, m"], "m", ([1], 0, False)),
+    "contracted": (lambda x, w: x @ w, ["b, n", "n, m"], "n", ([SUM], 0, False)),
+    "contracted first": (lambda x, w: jnp.tanh(x @ w), ["b, n", "n, m"], "n", ([WHOLE], 1, False)),
+    "batched": (attention, ["b, t, n", "b, m, n", "b, m, n"], "b", ([0], 0, False)),
+    "queries": (attention, ["b, t, n", "b, m, n", "b, m, n"], "t", ([1], 0, False)),
+    "keys": (attention, ["b, t, n", "b, m, n", "b, m, n"], "m", "reduce_max needs all"),
+    "merged": (lambda x: x.reshape(-1, x.shape[2]), ["b, t, n"], "b", ([0], 0, False)),
+    "merged behind": (lambda x: x.reshape(-1, x.shape[2]), ["b, t, n"], "t", "reshape needs all"),
+    "looked up": (lambda w, i: w[i], ["n, m", "ib"], "b", ([0], 0, False)),
+    "table": (lambda w, i: w[i], ["n, m", "ib"], "n", "reads or writes at places"),
+    "recurrent": (recurrent, ["n, n", "t, b, n"], "b", ([1], 0, False)),
+    "time": (recurrent, ["n, n", "t, b, n"], "t", "scan runs along"),
+    "square": (recurrent, ["n, n", "t, b, n"], "n", "more dimensions of n"),
+    "mean": (lambda x: x.mean(), ["b, n"], "b", ([SUM], 0, True)),
+    "loss": (mean_loss, ["n, m", "b, n"], "b", ([SUM], 0, True)),
+    "gradient": (jax.grad(mean_loss), ["n, m", "b, n"], "b", ([SUM], 0, True)),
+    "training step": (step, ["n, m", "b, n"], "b", ([WHOLE], 1, True)),
+    "centred": (lambda x: x - x.mean(0), ["b, n"], "b", ([0], 1, True)),
+    "counted": (lambda x: x + jnp.arange(x.shape[0]), ["b"], "b", "iota counts along"),
+    "count": (lambda x: x * x.shape[0], ["b"], "b", ([0], 0, True)),
+    "count in a loop": (
+        lambda x: lax.fori_loop(0, 3, lambda _, x: x * x.shape[0], x),
+        ["b"],
+        "b",
+        "number b",
+    ),
+    "a part": (lambda x: lax.slice_in_dim(x, 1, x.shape[0]), ["b"], "b", "slice"),
+    "half": (lambda x: lax.slice_in_dim(x, 0, x.shape[0] // 2), ["2*b"], "b", "slice"),
+    "no multiple": (jnp.tanh, ["b + 3"], "b", "not a multiple"),
+    "sorted": (lambda x: jnp.sort(x, 0), ["b, n"], "b", "sort runs along"),
+    "random": (
+        lambda x: x + jax.random.uniform(jax.random.key(0), x.shape),
+        ["b, n"],
+        "b",
+        "uses b",
+    ),
+    "branch on data": (
+        lambda x: lax.cond(x[0, 0] > 0, jnp.sin, jnp.cos, x),
+        ["b, n"],
+        "b",
+        "slice",
+    ),
+    "loop on sums": (
+        lambda x: lax.while_loop(lambda c: c.sum() < 9, lambda c: c * 2, x),
+        ["b"],
+        "b",
+        "lt is not linear",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_case(name):
+    function, shapes, symbol, expected = CASES[name]
+    jaxpr = traced(function, *shapes)
+    split = split_along(jaxpr, symbol)
+    if isinstance(expected, str):
+        assert isinstance(split, str), split
+        assert expected in split
+        return
+    states, cuts, numbers = expected
+    assert isinstance(split, Split), split
+    assert (list(split.results), len(split.cuts), bool(split.numbers)) == (states, cuts, numbers)
+
+
+def test_blocks_of_a_training_step_make_the_whole():
+    jaxpr = traced(step, "n, m", "b, n")
+    arrays = list(arrays_for(jaxpr, 0))
+    whole = [step(*arrays)]
+    assert check(jaxpr, split_along(jaxpr, "b"), whole, arrays) == 2
+    (number,) = split_along(jaxpr, "b").numbers
+    assert "b" in number.symbols()
+
+
+def test_a_place_that_is_a_size_is_not_split():
+    """Neither the operand nor the result shows the symbol."""
+
+    def function(x, y):
+        return x * 2, lax.slice_in_dim(y, x.shape[0], x.shape[0] + 3)
+
+    jaxpr = traced(function, "b", "t", constraints=["t >= b + 3"])
+    assert "slice uses b" in split_along(jaxpr, "b")
+
+
+def test_an_unknown_operation_is_not_split():
+    def function(x):
+        return lax.linalg.cholesky(x), lax.reduce(x, 0.0, lambda a, b: a + b * b, [1])
+
+    jaxpr = traced(function, "b, 4, 4")
+    assert "uses b" in split_along(jaxpr, "b")
 
 
 # ---- random programs ----------------------------------------------------------------------------
@@ -213,9 +353,7 @@ def spread(r, values):
     x = r.choice([v for v in values if v.ndim < 3])
     size = r.choice([s for v in values for s in v.shape])
     at = r.randrange(x.ndim + 1)
-    return jnp.broadcast_to(
-        jnp.expand_dims(x, at), (*x.shape[:at], size, *x.shape[at:])
-    )
+    return jnp.broadcast_to(jnp.expand_dims(x, at), (*x.shape[:at], size, *x.shape[at:]))
 
 
 def pooled(r, values):
@@ -248,7 +386,7 @@ OPS = {
     "max": one(jnp.max),
     "argmax": one(lambda x, k: jnp.argmax(x, k).astype(x.dtype)),
     "cumsum": one(jnp.cumsum),
-    "cummax": one(lambda x, k: lax.cummax(x, k)),
+    "cummax": one(lax.cummax),
     "sort": one(jnp.sort),
     "top": one(lambda x, k: lax.top_k(x, 1)[0]),
     "softmax": one(jax.nn.softmax),
@@ -303,15 +441,35 @@ def program(seed, names):
 
 
 def sampled(seeds):
+    """Programs are split along each symbol; what was tried, and what was found."""
     names, found = Counter(), Counter()
     for seed in seeds:
         jaxpr = traced(program(seed, names), *SHAPES)
+        arrays, whole = list(arrays_for(jaxpr, seed)), None
         for symbol in SIZES:
             split = split_along(jaxpr, symbol)
             if isinstance(split, str):
                 found["refused"] += 1
                 continue
-            check(jaxpr, split, seed)
-            found.update(str(s) if isinstance(s, Kind) else "axis" for s in split.results)
+            kinds = [s for s in split.results if s is not WHOLE]
+            if not kinds and not split.cuts:
+                found["nothing"] += 1
+                continue
+            if whole is None:
+                whole = Runnable(jaxpr, jaxpr_as_fun(jaxpr), jaxpr.in_avals)(arrays, SIZES)
+            found["stages"] += check(jaxpr, split, whole, arrays) > 1
+            found.update("sum" if s is SUM else "axis" for s in kinds)
             found["numbers"] += bool(split.numbers)
     return names, found
+
+
+def test_blocks_of_random_programs_make_the_whole():
+    names, found = sampled(range(8))
+    assert len(names) > 15
+    assert min(found[kind] for kind in ("axis", "sum", "stages", "refused", "numbers")) > 0, found
+
+
+@pytest.mark.slow
+def test_blocks_of_many_random_programs_make_the_whole():
+    names, _ = sampled(range(1000, 1200))
+    assert names.keys() == OPS.keys()
