@@ -35,7 +35,7 @@ with jax and jaxlib 0.10.2 (Python 3.11) and 0.12.0.1 (Python 3.12);
 * `bound`: runs one equation, at its source line.
 * `on_many_devices`, `device_count`, `tiles_of`, `sharding_of_tiles`: `custom_partitioning` for an
   equation of ours, in the partitioner's own terms: which device has which tile of an array.
-* `jaxprs_in_params`: nested jaxprs, to find every reshape.
+* `jaxprs_in_params`: nested jaxprs, to find every equation.
 * `export_whole`: `jax.export.export` that leaves `erfc` and `erf_inv` whole, by lowering rules of
   ours: serialising expands each into a hundred operations, slower and less exact than ours.
   `psum`, `pmax` and `pmin` over axes of `jax.vmap` get rules that take symbolic sizes.
@@ -106,6 +106,7 @@ __all__ = [
     "device_count",
     "disable_jit",
     "equation_line",
+    "equations_of",
     "export_whole",
     "held_weakly",
     "is_export",
@@ -607,22 +608,28 @@ _source_info.register_exclusion(_HERE)
 _traceback.register_exclusion(_HERE)
 
 
+def equations_of(jaxpr: Any) -> Iterator[Any]:
+    """Every equation of a jaxpr and of those nested in it."""
+    todo = [getattr(jaxpr, "jaxpr", jaxpr)]
+    while todo:
+        inner = todo.pop()
+        yield from inner.eqns
+        for equation in inner.eqns:
+            todo += list(_core.jaxprs_in_params(equation.params))
+
+
 def reshapes_of(jaxpr: Any) -> Iterator[tuple[list[str], list[str], str]]:
     """(operand sizes, result sizes, `model.py:7`) of every reshape of symbolic sizes, nested
     too; equal sizes are told once.
     """
-    todo = [getattr(jaxpr, "jaxpr", jaxpr)]
     seen: set[tuple[str, str]] = set()
-    while todo:
-        inner = todo.pop()
-        for equation in inner.eqns:
-            if equation.primitive.name == "reshape":
-                before = equation.invars[0].aval.shape
-                after = equation.outvars[0].aval.shape
-                if any(isinstance(size, DimExpr) for size in (*before, *after)):
-                    texts = [*map(str, before)], [*map(str, after)]
-                    key = ", ".join(texts[0]), ", ".join(texts[1])
-                    if key not in seen:
-                        seen.add(key)
-                        yield *texts, equation_line(equation)
-            todo += list(_core.jaxprs_in_params(equation.params))
+    for equation in equations_of(jaxpr):
+        if equation.primitive.name == "reshape":
+            before = equation.invars[0].aval.shape
+            after = equation.outvars[0].aval.shape
+            if any(isinstance(size, DimExpr) for size in (*before, *after)):
+                texts = [*map(str, before)], [*map(str, after)]
+                key = ", ".join(texts[0]), ", ".join(texts[1])
+                if key not in seen:
+                    seen.add(key)
+                    yield *texts, equation_line(equation)

@@ -248,6 +248,8 @@ class JitFunction(ral.Dispatcher):
         self._may_use_xla = on_unsupported == "xla"
         self._families_of_xla: set[tuple[Any, ...]] = set()
         """Those of calls that XLA runs, because we cannot compile them."""
+        self._on_several: dict[tuple[Any, ...], str] = {}
+        """Why calls with arguments on several devices cannot run in blocks; empty if they can."""
         self._fallbacks: dict[str, None] = {}
         """What XLA runs in place of a program of ours, and why."""
         self._background = background
@@ -293,21 +295,30 @@ class JitFunction(ral.Dispatcher):
         Where they are sharded along dimensions that blocks of the function have, JAX compiles for
         new shapes one call of ours for each device; else it compiles the function.
         """
-        try:
-            if self._has_blocks(self._describe(args, kwargs)):
-                return self._in_jax(*args, **kwargs)
-        except UnsupportedError as error:
-            why = DeviceError(f"{why}; {error}")
-        self._tell_once(f"runs as jax.jit runs it on the devices of its arguments: {why}")
+        call = self._describe(args, kwargs)
+        arrays = [x._base_array if type(x) is KeyArray else x for x in call.values]
+        places = tuple(x.sharding if type(x) is ArrayImpl else None for x in arrays)
+        key = call.family, call.shapes, places
+        if (text := self._on_several.get(key)) is None:
+            text = self._why_not_in_blocks(call, arrays, why)
+            if len(self._on_several) >= _MAX_ENTRIES:
+                self._on_several.clear()
+            self._on_several[key] = text
+        if not text:
+            return self._in_jax(*args, **kwargs)
+        self._tell_once(f"runs as jax.jit runs it on the devices of its arguments: {text}")
         return self._as_jax(*args, **kwargs)
 
-    def _has_blocks(self, call: Call) -> bool:
-        arrays = [x._base_array if type(x) is KeyArray else x for x in call.values]
+    def _why_not_in_blocks(self, call: Call, arrays: Sequence[Any], why: DeviceError) -> str:
+        """Why a call cannot run in blocks on the devices of these arrays; empty if it can."""
         places = [x.sharding.device_set for x in arrays if type(x) is ArrayImpl]
         if self._background or any(device.platform != "cpu" for p in places for device in p):
-            return False
-        version = self._family(call).version(call)
-        return runs_in_blocks(version.program, arrays)
+            return str(why)
+        try:
+            program = self._family(call).version(call).program
+        except UnsupportedError as error:
+            return f"{why}; {error}"
+        return "" if runs_in_blocks(program, arrays) else str(why)
 
     def _tell_once(self, text: str) -> None:
         """Log that XLA runs something in our place, and let :meth:`explain` tell it."""
@@ -652,6 +663,7 @@ class JitFunction(ral.Dispatcher):
             self._forget_entries()
             self._families.clear()
             self._families_of_xla.clear()
+            self._on_several.clear()
             self._hits = self._compiler.count = 0
 
     clear_cache = cache_clear

@@ -160,7 +160,7 @@ CASES = {  # results' states, stages, uses sizes of the whole; or the reason of 
     "time": (recurrent, ["n, n", "t, b, n"], "t", "scan runs along"),
     "running": (lambda x: jnp.cumsum(x, 0), ["b, n"], "b", "cumsum needs all"),
     "running rows": (lambda x: jnp.cumsum(x, 1), ["b, n"], "b", ([0], 0, False)),
-    "ratio": (lambda x, y: x.sum() / y.sum(), ["b", "b"], "b", ([SUM], 1, False)),
+    "ratio": (lambda x, y: x.sum() / y.sum(), ["b", "b"], "b", ([WHOLE], 2, False)),
     "counts": (
         lambda x, i: jnp.zeros((9, x.shape[1])).at[i].add(x),
         ["b, n", "ib"],
