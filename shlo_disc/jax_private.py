@@ -39,7 +39,7 @@ with jax and jaxlib 0.10.2 (Python 3.11) and 0.12.0.1 (Python 3.12);
 * `export_whole`: `jax.export.export` that leaves `erfc` and `erf_inv` whole, by lowering rules of
   ours: serialising expands each into a hundred operations, slower and less exact than ours.
   `psum`, `pmax` and `pmin` over axes of `jax.vmap` get rules that take symbolic sizes.
-* `auto_insert_reshard`, `standard_vma_rule`, `ManualAxisType`, `get_cur_mesh_sharding`: what
+* `auto_insert_reshard`, `standard_vma_rule`, `ManualAxisType`: what
   `shard_map` needs a primitive to say of its result; without it the gradient of `shard_map(f)` is
   silently wrong.
 """
@@ -135,6 +135,7 @@ __all__ = [
     "usual_states",
     "varying_alike",
     "wide_device_put",
+    "without_mesh",
 ]
 
 DimExpr = _shape_poly._DimExpr
@@ -159,11 +160,22 @@ def equation_line(equation: Any) -> str:
     return _source_info.summarize(equation.source_info).split(" (")[0]
 
 
+def without_mesh() -> Any:
+    """A context in which types of arrays name no mesh."""
+    mesh: Any = jax.sharding.AbstractMesh
+    context: Any = jax.sharding.use_abstract_mesh
+    return context(mesh((), ()))
+
+
 def bound(equation: Any, arguments: Sequence[Any]) -> list[Any]:
-    """The results of an equation for these arguments, under the transformations in force."""
+    """The results of an equation for these arguments, under the transformations in force.
+
+    The mesh under which it was traced is left.
+    """
     info = equation.source_info
     name_stack = _source_info.current_name_stack() + info.name_stack
-    with _source_info.user_context(info.traceback, name_stack=name_stack), equation.ctx.manager:
+    user = _source_info.user_context(info.traceback, name_stack=name_stack)
+    with user, equation.ctx.manager, without_mesh():
         primitive = equation.primitive
         results = primitive.bind(*arguments, **primitive.get_bind_params(equation.params))
     return list(results) if primitive.multiple_results else [results]
@@ -492,15 +504,17 @@ def varying_alike(arguments: Any) -> list[Any]:
 def under_mesh(
     primitive: str, arguments: Any, results: list[Any], specs: Sequence[Any]
 ) -> list[Any]:
-    """The avals `results` as they are under the mesh in force, given the arguments' avals.
+    """The avals `results` as they are under the mesh of the arguments, or else the one in force.
 
     `specs`: how each result is sharded over explicit axes.
     """
     core: Any = _core
     varying = core.standard_vma_rule(primitive, *arguments)
     manual = core.ManualAxisType(varying=varying)
+    meshes = (aval.sharding.mesh for aval in arguments if not aval.sharding.mesh.empty)
+    mesh = next(meshes, None) or jax.sharding.get_abstract_mesh()
     return [
-        aval.update(sharding=core.get_cur_mesh_sharding(spec), manual_axis_type=manual)
+        aval.update(sharding=jax.sharding.NamedSharding(mesh, spec), manual_axis_type=manual)
         for aval, spec in zip(results, specs, strict=True)
     ]
 

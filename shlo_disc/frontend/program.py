@@ -31,7 +31,7 @@ from shlo_disc.frontend.plan import Guard, Pattern
 from shlo_disc.frontend.sizes import Question, SizeScope
 from shlo_disc.frontend.splits import Split, split_along
 from shlo_disc.frontend.staged import Staged
-from shlo_disc.jax_private import export_whole, held_weakly
+from shlo_disc.jax_private import export_whole, held_weakly, without_mesh
 
 if TYPE_CHECKING:
     from shlo_disc.report.profile import Profile
@@ -262,7 +262,8 @@ class Program:
                     again=lambda fresh, at, _: fresh.staged(at, symbols).stages[number].program,
                 )
 
-            return Staged(program.jaxpr, splits, stage)
+            with without_mesh():
+                return Staged(program.jaxpr, splits, stage)
 
         staged: Staged = self._memo(("staged", symbols), sizes, make)
         return staged
