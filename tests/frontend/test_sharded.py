@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import textwrap
 
-import pytest
-
 from tests.children import python
 
 REAL = True
@@ -120,6 +118,7 @@ CHECKS = {
         rows = [(on(square, F(8, 4), "i"), on(square, F(4, 8), None, "j"))]
         check(lambda x, w: jnp.tanh(x @ w), rows)
         check(lambda x: x.mean(), [(on(line, F(8, 4), "i"),)], ["all-reduce"])
+        jax.config.update("jax_use_shardy_partitioner", True)
     """,
     "explicit meshes": """
         line = jax.make_mesh((4,), ("i",))
@@ -184,9 +183,17 @@ CHECKS = {
 }
 
 
-@pytest.mark.parametrize("name", CHECKS)
-def test_sharded(name):
-    code = textwrap.dedent(PRELUDE) + textwrap.dedent(CHECKS[name])
-    python(
-        code, timeout=300, XLA_FLAGS="--xla_force_host_platform_device_count=4"
-    )  # an assertion that fails ends the process
+def in_one_process(checks, **environment):
+    """Run `PRELUDE` and then each check, in a process with four devices; a check says its name."""
+    bodies = [
+        f"def check_{k}():\n{textwrap.indent(textwrap.dedent(code), '    ')}\n"
+        f"print({name!r}, file=sys.stderr)\ncheck_{k}()\n"
+        for k, (name, code) in enumerate(checks.items())
+    ]
+    flags = "--xla_force_host_platform_device_count=4"
+    code = "import sys\n" + textwrap.dedent(PRELUDE) + "".join(bodies)
+    return python(code, timeout=500, **{"XLA_FLAGS": flags, **environment})
+
+
+def test_sharded():
+    in_one_process(CHECKS)  # an assertion that fails ends the process

@@ -407,7 +407,7 @@ OPS = {
     "softmax": one(jax.nn.softmax),
     "flip": one(jnp.flip),
     "double": one(lambda x, k: jnp.concatenate([x, x * 2], k)),
-    "split": one(lambda x, k: jnp.split(x, 2, k)[1]),
+    "split": one(lambda x, k: lax.split(x, [1, x.shape[k] - 1], k)[1]),
     "norm": one(lambda x, k: x - x.mean(k, keepdims=True)),
     "moved": one(lambda x, k: jnp.moveaxis(x, k, 0)),
     "contraction": contraction,
