@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
+from pathlib import Path
 
 from tests.children import python
 
@@ -196,4 +198,8 @@ def in_one_process(checks, **environment):
 
 
 def test_sharded():
-    in_one_process(CHECKS)  # an assertion that fails ends the process
+    page = (Path(__file__).parents[2] / "docs/devices.md").read_text()
+    blocks = re.findall(r"^```python\n(.*?)^```", page, re.M | re.S)
+    documented = "\n".join(f"exec({block!r}, {{}})" for block in blocks)
+    # An assertion that fails ends the process.
+    in_one_process({**CHECKS, "docs/devices.md": documented})

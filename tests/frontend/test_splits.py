@@ -317,7 +317,7 @@ def added_at(r, values):
 def updated(r, values):
     x, y = two_alike(r, values)
     axis = axis_of(r, x)
-    part = lax.dynamic_slice_in_dim(y, 1, 2, axis)
+    part = lax.dynamic_slice_in_dim(y, 1, 1, axis)
     return lax.dynamic_update_slice_in_dim(x, part * 2, r.choice([0, 1]), axis)
 
 
