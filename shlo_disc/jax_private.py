@@ -38,11 +38,14 @@ with jax and jaxlib 0.10.2 (Python 3.11) and 0.12.0.1 (Python 3.12);
 * `IndexSlice`: the class of `jax.ds`. `canonicalize_slice`: start, step and size of a Python slice.
 * `parsed_module`: text as JAX's MLIR module, for `compiler_ir`.
 * `check_by_jaxpr`: how `checkify` looks for errors inside a primitive of ours.
-* `jaxprs_in_params`: nested jaxprs, to find every reshape.
+* `bound`: runs one equation, at its source line.
+* `on_many_devices`, `device_count`, `tiles_of`, `sharding_of_tiles`: `custom_partitioning` for an
+  equation of ours, in the partitioner's own terms: which device has which tile of an array.
+* `jaxprs_in_params`: nested jaxprs, to find every equation.
 * `export_whole`: `jax.export.export` that leaves `erfc` and `erf_inv` whole, by lowering rules of
   ours: serialising expands each into a hundred operations, slower and less exact than ours.
   `psum`, `pmax` and `pmin` over axes of `jax.vmap` get rules that take symbolic sizes.
-* `auto_insert_reshard`, `standard_vma_rule`, `ManualAxisType`, `get_cur_mesh_sharding`: what
+* `auto_insert_reshard`, `standard_vma_rule`, `ManualAxisType`: what
   `shard_map` needs a primitive to say of its result; without it the gradient of `shard_map(f)` is
   silently wrong.
 """
@@ -65,6 +68,7 @@ from jax._src import checkify as _checkify
 from jax._src import config as _config
 from jax._src import core as _core
 from jax._src import indexing as _indexing
+from jax._src import sharding_impls as _sharding_impls
 from jax._src import source_info_util as _source_info
 from jax._src import traceback_util as _traceback
 from jax._src import util as _util
@@ -77,6 +81,7 @@ from jax._src.lax import convolution as _convolution
 from jax._src.lax import lax as _lax
 from jax._src.lax import parallel as _parallel
 from jax._src.lax import special as _special
+from jax._src.lib import xla_client as _xla  # type: ignore[attr-defined]
 from jax._src.lib.mlir import ir as _ir  # type: ignore[attr-defined]
 from jax._src.lib.mlir.dialects import chlo as _chlo
 from jax._src.lib.mlir.dialects import hlo as _hlo  # type: ignore[attr-defined]
@@ -103,6 +108,7 @@ __all__ = [
     "are_plain",
     "batched_by",
     "batched_device_put",
+    "bound",
     "canonicalize_slice",
     "check_by_jaxpr",
     "checking",
@@ -110,9 +116,11 @@ __all__ = [
     "closed_over",
     "collect_garbage",
     "cpu_sharding",
+    "device_count",
     "disable_jit",
     "equation_context",
     "equation_line",
+    "equations_of",
     "export_whole",
     "held_weakly",
     "is_export",
@@ -123,26 +131,30 @@ __all__ = [
     "jaxprs_inside",
     "key_impl",
     "key_of_words",
-    "manual_axes",
     "max_size",
     "min_size",
     "named_axes",
     "numbers_sought",
     "on_device",
+    "on_many_devices",
     "parsed_module",
     "replace_function",
     "reshapes_of",
     "retyped",
     "scan_operands",
     "shaped_array",
+    "sharding_of_tiles",
     "size_as_array",
+    "tiles_of",
     "trace_context",
+    "under_mesh",
     "unguarded_device_put",
     "use_builtins",
     "use_index",
     "usual_states",
     "varying_alike",
     "wide_device_put",
+    "without_mesh",
 ]
 
 DimExpr = _shape_poly._DimExpr
@@ -191,6 +203,27 @@ def equation_context(equation: Any) -> Iterator[None]:
 def equation_line(equation: Any) -> str:
     """`model.py:7`: the line of the program an equation comes from."""
     return _source_info.summarize(equation.source_info).split(" (")[0]
+
+
+def without_mesh() -> Any:
+    """A context in which types of arrays name no mesh."""
+    mesh: Any = jax.sharding.AbstractMesh
+    context: Any = jax.sharding.use_abstract_mesh
+    return context(mesh((), ()))
+
+
+def bound(equation: Any, arguments: Sequence[Any]) -> list[Any]:
+    """The results of an equation for these arguments, under the transformations in force.
+
+    The mesh under which it was traced is left.
+    """
+    info = equation.source_info
+    name_stack = _source_info.current_name_stack() + info.name_stack
+    user = _source_info.user_context(info.traceback, name_stack=name_stack)
+    with user, equation.ctx.manager, without_mesh():
+        primitive = equation.primitive
+        results = primitive.bind(*arguments, **primitive.get_bind_params(equation.params))
+    return list(results) if primitive.multiple_results else [results]
 
 
 def scan_operands(params: Mapping[str, Any]) -> tuple[int, int]:
@@ -586,13 +619,71 @@ def varying_alike(arguments: Any) -> list[Any]:
     return list(core.auto_insert_reshard(*arguments))
 
 
-def manual_axes(primitive: str, arguments: Any, results: list[Any]) -> list[Any]:
-    """The avals `results` as they are under the mesh in force, given the arguments' avals."""
+def under_mesh(
+    primitive: str, arguments: Any, results: list[Any], specs: Sequence[Any]
+) -> list[Any]:
+    """The avals `results` as they are under the mesh of the arguments, or else the one in force.
+
+    `specs`: how each result is sharded over explicit axes.
+    """
     core: Any = _core
     varying = core.standard_vma_rule(primitive, *arguments)
-    sharding = core.get_cur_mesh_sharding()
     manual = core.ManualAxisType(varying=varying)
-    return [aval.update(sharding=sharding, manual_axis_type=manual) for aval in results]
+    meshes = (aval.sharding.mesh for aval in arguments if not aval.sharding.mesh.empty)
+    mesh = next(meshes, None) or jax.sharding.get_abstract_mesh()
+    return [
+        aval.update(sharding=jax.sharding.NamedSharding(mesh, spec), manual_axis_type=manual)
+        for aval, spec in zip(results, specs, strict=True)
+    ]
+
+
+def device_count(context: Any) -> int:
+    """How many devices XLA's partitioner has for an equation that is lowered; 1 without it."""
+    axes = context.module_context.axis_context
+    return int(axes.num_devices) if isinstance(axes, _sharding_impls.ShardingContext) else 1
+
+
+def on_many_devices(context: Any, mesh: jax.sharding.Mesh) -> Any:
+    """`context` for the lowering of `custom_partitioning`, which then gets `mesh`.
+
+    JAX would have it know the program's devices and their only mesh. Our shardings speak of
+    places in the program's list of devices, whichever they are.
+    """
+    axes = _sharding_impls.ShardingContext(mesh.size, tuple(mesh.devices.flat), mesh.abstract_mesh)
+    return context.replace(module_context=context.module_context.replace(axis_context=axes))
+
+
+def tiles_of(sharding: Any, rank: int) -> np.ndarray[Any, Any] | None:
+    """The places in the list of devices, by tile: an array of `rank` dimensions and replicas.
+
+    None where the array is not cut in tiles, or in others than an array of devices.
+    """
+    if sharding is None:
+        return None
+    tiles = sharding._to_xla_hlo_sharding(rank)
+    if not tiles.is_tiled() or any(
+        kind != _xla.OpSharding.Type.REPLICATED for kind in tiles.subgroup_types()
+    ):
+        return None
+    shape = (*tiles.tile_assignment_dimensions()[:rank], -1)
+    return np.array(tiles.tile_assignment_devices()).reshape(shape)
+
+
+def sharding_of_tiles(
+    tiles: np.ndarray[Any, Any], devices: Sequence[jax.Device]
+) -> jax.sharding.Sharding:
+    """The sharding of an array with such :func:`tiles_of`."""
+    made = _xla.OpSharding()
+    if tiles.size == tiles.shape[-1]:
+        made.type = _xla.OpSharding.Type.REPLICATED
+    else:
+        made.type = _xla.OpSharding.Type.OTHER
+        shape = tiles.shape if tiles.shape[-1] > 1 else tiles.shape[:-1]
+        made.tile_assignment_dimensions = list(shape)
+        made.tile_assignment_devices = [int(place) for place in tiles.flat]
+        made.replicate_on_last_tile_dim = tiles.shape[-1] > 1
+    sharding: jax.sharding.Sharding = _sharding_impls.GSPMDSharding(devices, made)
+    return sharding
 
 
 def key_of_words(implementation: str, words: jax.Array) -> Any:
@@ -649,22 +740,28 @@ _source_info.register_exclusion(_HERE)
 _traceback.register_exclusion(_HERE)
 
 
+def equations_of(jaxpr: Any) -> Iterator[Any]:
+    """Every equation of a jaxpr and of those nested in it."""
+    todo = [getattr(jaxpr, "jaxpr", jaxpr)]
+    while todo:
+        inner = todo.pop()
+        yield from inner.eqns
+        for equation in inner.eqns:
+            todo += list(_core.jaxprs_in_params(equation.params))
+
+
 def reshapes_of(jaxpr: Any) -> Iterator[tuple[list[str], list[str], str]]:
     """(operand sizes, result sizes, `model.py:7`) of every reshape of symbolic sizes, nested
     too; equal sizes are told once.
     """
-    todo = [getattr(jaxpr, "jaxpr", jaxpr)]
     seen: set[tuple[str, str]] = set()
-    while todo:
-        inner = todo.pop()
-        for equation in inner.eqns:
-            if equation.primitive.name == "reshape":
-                before = equation.invars[0].aval.shape
-                after = equation.outvars[0].aval.shape
-                if any(isinstance(size, DimExpr) for size in (*before, *after)):
-                    texts = [*map(str, before)], [*map(str, after)]
-                    key = ", ".join(texts[0]), ", ".join(texts[1])
-                    if key not in seen:
-                        seen.add(key)
-                        yield *texts, equation_line(equation)
-            todo += list(jaxprs_inside(equation))
+    for equation in equations_of(jaxpr):
+        if equation.primitive.name == "reshape":
+            before = equation.invars[0].aval.shape
+            after = equation.outvars[0].aval.shape
+            if any(isinstance(size, DimExpr) for size in (*before, *after)):
+                texts = [*map(str, before)], [*map(str, after)]
+                key = ", ".join(texts[0]), ", ".join(texts[1])
+                if key not in seen:
+                    seen.add(key)
+                    yield *texts, equation_line(equation)

@@ -40,6 +40,7 @@ from shlo_disc.frontend.nesting import PartOfOuterError, is_nested
 from shlo_disc.frontend.options import JitOptions
 from shlo_disc.frontend.primitive import call_program
 from shlo_disc.frontend.program import CompiledCall
+from shlo_disc.frontend.sharding_types import is_sharded, result_specs, runs_in_blocks
 from shlo_disc.frontend.stages import Compiled, Lowered, Traced, VersionCalls
 from shlo_disc.frontend.stated import parse_constraint, parse_likely
 from shlo_disc.frontend.statics import static_arguments
@@ -232,6 +233,8 @@ class JitFunction(ral.Dispatcher):
         """Those of calls that read variables of outer traces, without these variables."""
         self._families_of_xla: set[tuple[Any, ...]] = set()
         """Those of calls that XLA runs, because we cannot compile them."""
+        self._on_several: dict[tuple[Any, ...], str] = {}
+        """Why calls with arguments on several devices cannot run in blocks; empty if they can."""
         self._fallbacks: dict[str, None] = {}
         """What XLA runs in place of a program of ours, and why."""
         self._background = options.background
@@ -254,8 +257,7 @@ class JitFunction(ral.Dispatcher):
             else:
                 results = self._call_there(device, args, kwargs)
         except DeviceError as error:
-            self._tell_once(f"runs as jax.jit runs it on the devices of its arguments: {error}")
-            return self._as_jax(*args, **kwargs)
+            return self._on_devices(error, args, kwargs)
         except RefArgumentError as error:
             leaves = jax.tree.leaves((args, kwargs))
             if any(isinstance(x, jax.core.Tracer) and isinstance(x, jax.Ref) for x in leaves):
@@ -280,6 +282,39 @@ class JitFunction(ral.Dispatcher):
         with jax.default_device(None):  # the same versions as elsewhere
             results = self._call_in_python(args, kwargs)
         return jax.tree.map(lambda x: _placed(x, place), results)
+
+    def _on_devices(self, why: DeviceError, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call with arguments elsewhere than on one CPU device, under `jax.jit`.
+
+        Where they are sharded along dimensions that blocks of the function have, JAX compiles for
+        new shapes one call of ours for each device; else it compiles the function.
+        """
+        call = self._describe(args, kwargs)
+        arrays = [x._base_array if type(x) is KeyArray else x for x in call.values]
+        places = tuple(x.sharding if type(x) is ArrayImpl else None for x in arrays)
+        key = call.family, call.shapes, places
+        if (text := self._on_several.get(key)) is None:
+            text = self._why_not_in_blocks(call, arrays, why)
+            if len(self._on_several) >= _MAX_ENTRIES:
+                self._on_several.clear()
+            self._on_several[key] = text
+        if not text:
+            return self._in_jax(*args, **kwargs)
+        self._tell_once(f"runs as jax.jit runs it on the devices of its arguments: {text}")
+        return self._as_jax(*args, **kwargs)
+
+    def _why_not_in_blocks(self, call: Call, arrays: Sequence[Any], why: DeviceError) -> str:
+        """Why a call cannot run in blocks on the devices of these arrays; empty if it can."""
+        places = [x.sharding.device_set for x in arrays if type(x) is ArrayImpl]
+        if self._background or any(device.platform != "cpu" for p in places for device in p):
+            return str(why)
+        try:
+            version = self._family(call).version(call)
+        except UnsupportedError as error:
+            return f"{why}; {error}"
+        if version.is_in_parts or not runs_in_blocks(version.program, arrays):
+            return str(why)
+        return ""
 
     def _tell_once(self, text: str) -> None:
         """Log that XLA runs something in our place, and let :meth:`explain` tell it."""
@@ -441,6 +476,14 @@ class JitFunction(ral.Dispatcher):
             jax.random.key_data(value) if leaf.is_key else _as_array(value)
             for value, leaf in zip(call.values, version.leaves, strict=True)
         ]
+        types = [jax.typeof(x) for x in raw]
+        if is_sharded(*types) and (
+            version.is_in_parts or result_specs(version.program, types) is None
+        ):
+            raise PartOfOuterError(
+                "arguments are sharded, by their types, over dimensions that blocks of the "
+                f"function do not have: {', '.join(str(t) for t in types if is_sharded(t))}"
+            )
         dims = tuple(version.pattern.values(call.shapes).items())
         if call.captured:
             version.remember(dims, call.at_numbers.jaxpr)
@@ -480,9 +523,22 @@ class JitFunction(ral.Dispatcher):
     @functools.cached_property
     def _as_jax(self) -> Any:
         """`jax.jit` of the function with its static and donated arguments."""
+        return self._under_jax(self._options.function)
+
+    @functools.cached_property
+    def _in_jax(self) -> Any:
+        """`jax.jit` of a call of ours with its static and donated arguments."""
+
+        @functools.wraps(self._options.function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return self(*args, **kwargs)
+
+        return self._under_jax(call)
+
+    def _under_jax(self, function: Callable[..., Any]) -> Any:
         options = self._options
         return jax.jit(
-            options.function,
+            function,
             static_argnums=self._static_nums or None,
             static_argnames=self._static_names or None,
             donate_argnums=tuple(options.donate_nums) or None,
@@ -664,6 +720,7 @@ class JitFunction(ral.Dispatcher):
             self._families.clear()
             self._families_of_xla.clear()
             self._capturing.clear()
+            self._on_several.clear()
             self._hits = self._compiler.count = 0
 
     clear_cache = cache_clear

@@ -20,14 +20,24 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, mlir
 
 from shlo_disc.errors import UnsupportedError
+from shlo_disc.frontend.devices import Blocks, mesh_of
 from shlo_disc.frontend.leaves import abstract
 from shlo_disc.frontend.program import CompiledCall, Program, Sizes
+from shlo_disc.frontend.sharding_types import (
+    is_sharded,
+    replicated,
+    result_specs,
+    with_type_of,
+    without_shards,
+)
 from shlo_disc.jax_private import (
     ArrayImpl,
     batched_by,
     check_by_jaxpr,
+    device_count,
     is_export,
-    manual_axes,
+    on_many_devices,
+    under_mesh,
     varying_alike,
 )
 
@@ -48,12 +58,19 @@ def call_program(arguments: Sequence[Any], program: Program, sizes: Sizes) -> li
         return program.with_numbers(sizes).run(*arguments)
     # All arguments must vary over the same manual axes, or gradients under shard_map are wrong.
     arguments = varying_alike(arguments)
+    types = [jax.typeof(x) for x in arguments]
+    if is_sharded(*types) and result_specs(program, types) is None:
+        arguments = [without_shards(x) for x in arguments]
     results: list[Any] = call_p.bind(*arguments, program=program, sizes=sizes)
     return results
 
 
 def _abstract(*arguments: Any, program: Program, sizes: Sizes) -> list[Any]:
-    return manual_axes("shlo_disc_call", arguments, program.result_avals(sizes))
+    results = program.result_avals(sizes)
+    specs = result_specs(program, arguments) if is_sharded(*arguments) else None
+    if specs is None:
+        specs = [replicated(len(aval.shape)) for aval in results]
+    return under_mesh("shlo_disc_call", arguments, results, specs)
 
 
 def _carrier(program: Program, sizes: Sizes) -> tuple[int, ...]:
@@ -101,6 +118,11 @@ def _lower(*arguments: Any, program: Program, sizes: Sizes) -> Any:
 _lower_call = mlir.lower_fun(_lower, multiple_results=True)
 
 
+def _run(program: Program, sizes: Sizes, arguments: Sequence[Any]) -> Sequence[Any]:
+    results: Sequence[Any] = _lower(*arguments, program=program, sizes=sizes)
+    return results
+
+
 def _plain(*arguments: Any, program: Program, sizes: Sizes) -> Any:
     return program.with_numbers(sizes).run(*arguments)
 
@@ -114,6 +136,13 @@ def _lower_on_cpu(context: Any, *arguments: Any, program: Program, sizes: Sizes)
         return _lower_plain(context, *arguments, program=program, sizes=sizes)
     # The module names the program by a number: until XLA has compiled it, and so found the program,
     # somebody must keep the program alive.
+    mesh = mesh_of(device_count(context))
+    if mesh is not None:
+        program = program.at(sizes)
+        blocks = Blocks(program, sizes, _run)
+        context.module_context.add_keepalive(blocks)
+        lower = mlir.lower_fun(blocks, multiple_results=True)
+        return lower(on_many_devices(context, mesh), *arguments)
     context.module_context.add_keepalive(program.at(sizes).executable)
     return _lower_call(context, *arguments, program=program, sizes=sizes)
 
@@ -140,7 +169,9 @@ def _jvp(
     slopes = iter(call_program([*residuals, *moving], linear.tangent, sizes))
     outputs = results[: len(program.out_avals)]
     return outputs, [
-        next(slopes) if smooth else ad.Zero(jax.typeof(x).to_tangent_aval())
+        with_type_of(next(slopes), jax.typeof(x))
+        if smooth
+        else ad.Zero(jax.typeof(x).to_tangent_aval())
         for x, smooth in zip(outputs, linear.smooth, strict=True)
     ]
 
@@ -153,7 +184,10 @@ def _transpose(
     known = [x for x, is_linear in zip(arguments, linear, strict=True) if not is_linear]
     given = [c for c, nz in zip(cotangents, nonzero, strict=True) if nz]
     back = iter(call_program([*known, *given], program.transposed(linear, nonzero, sizes), sizes))
-    return [next(back) if is_linear else None for is_linear in linear]
+    return [
+        with_type_of(next(back), x.aval) if isinstance(x, ad.UndefinedPrimal) else None
+        for x in arguments
+    ]
 
 
 def _batch(

@@ -27,9 +27,11 @@ from shlo_disc.errors import ForkError, UnsupportedError
 from shlo_disc.frontend.leaves import abstract
 from shlo_disc.frontend.messages import ShapeError
 from shlo_disc.frontend.nesting import nested
-from shlo_disc.frontend.plan import Pattern
+from shlo_disc.frontend.plan import Guard, Pattern
 from shlo_disc.frontend.sizes import Question, SizeScope
-from shlo_disc.jax_private import export_whole, held_weakly, named_axes
+from shlo_disc.frontend.splits import Split, split_along
+from shlo_disc.frontend.staged import Staged
+from shlo_disc.jax_private import export_whole, held_weakly, named_axes, without_mesh
 
 if TYPE_CHECKING:
     from shlo_disc.report.profile import Profile
@@ -108,6 +110,7 @@ class Program:
         again: Anew,
         constants: Sizes = (),
         batches: Sequence[str] = (),
+        guards: Sequence[Guard] = (),
     ) -> None:
         self.jaxpr = jaxpr
         """Closed; its arguments are exactly the program's."""
@@ -116,6 +119,8 @@ class Program:
         """Symbols of the function that are numbers here, because a rule of JAX needs them."""
         self.batches = tuple(batches)
         """Those of `symbols` that are sizes of batches."""
+        self.guards = tuple(guards)
+        """What the version assumes of sizes."""
         self.scope = scope
         self.name = name
         self.likely = dict(likely or {})
@@ -222,6 +227,10 @@ class Program:
             for aval in self.out_avals
         ]
 
+    def shapes(self, sizes: Sizes) -> list[tuple[int, ...]]:
+        """The shapes of arguments, then of results, for these values of the symbols."""
+        return [shape for shape, _ in _signature(self, dict(sizes))]
+
     def with_numbers(self, sizes: Sizes) -> Program:
         """The same program with a constant for every symbol.
 
@@ -236,6 +245,45 @@ class Program:
                 f"{self.name} cannot be a part of the program around it ({error}); call that, "
                 "checkify or a vmap with an axis name, inside shlo_disc.jit"
             ) from error
+
+    # -- blocks of a program --------------------------------------------------------------------
+
+    @cached_property
+    def splits(self) -> dict[str, Split | str]:
+        """Each symbol, with how the program is split along it, or the reason why it is not."""
+        return {symbol: split_along(self.jaxpr, symbol) for symbol in self.symbols}
+
+    def runs_at(self, sizes: Sizes) -> bool:
+        """True if this very program computes what it stands for at `sizes`, those of a block."""
+        values = dict(sizes)
+        known = [guard for guard in self.guards if guard.symbols() <= values.keys()]
+        if not self._fits(values) or not all(guard.holds(values) for guard in known):
+            return False
+        return self.at(sizes) is self
+
+    def staged(self, sizes: Sizes, symbols: frozenset[str]) -> Staged:
+        """The program of a block along `symbols`, in stages between which blocks add up sums.
+
+        The program may be split along each of the symbols.
+        """
+
+        def make(program: Program, _: frozenset[str]) -> Staged:
+            every = [program.splits[symbol] for symbol in sorted(symbols)]
+            splits = [split for split in every if isinstance(split, Split)]
+
+            def stage(function: Callable[..., Any], avals: Sequence[Any], number: int) -> Program:
+                return program.derive(
+                    function,
+                    [_spec(aval) for aval in avals],
+                    f"stage{number}",
+                    again=lambda fresh, at, _: fresh.staged(at, symbols).stages[number].program,
+                )
+
+            with without_mesh():
+                return Staged(program.jaxpr, splits, stage)
+
+        staged: Staged = self._memo(("staged", symbols), sizes, make)
+        return staged
 
     # -- derived programs -----------------------------------------------------------------------
 
@@ -427,6 +475,7 @@ class Program:
                 *((name, value) for name, value in added.items() if value is not None),
             ),
             batches=(*self.batches, *batches),
+            guards=self.guards,
         )
 
     def linearized(self, nonzero: tuple[bool, ...], sizes: Sizes) -> _Linearized:
@@ -612,6 +661,8 @@ def _signature(program: Program, values: Mapping[str, int]) -> list[Any]:
 def _programs_of(derived: Any) -> tuple[Program, ...]:
     if isinstance(derived, _Linearized):
         return derived.forward, derived.tangent
+    if isinstance(derived, Staged):
+        return tuple(stage.program for stage in derived.stages)
     return (derived,) if isinstance(derived, Program) else ()
 
 

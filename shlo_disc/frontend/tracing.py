@@ -21,10 +21,17 @@ from shlo_disc.frontend.leaves import abstract
 from shlo_disc.frontend.marks import marking
 from shlo_disc.frontend.nesting import PartOfOuterError, nested
 from shlo_disc.frontend.plan import Pattern, Shapes
+from shlo_disc.frontend.sharding_types import is_sharded
 from shlo_disc.frontend.sizes import Question, open_scope
 from shlo_disc.frontend.structure import tree_at
 from shlo_disc.frontend.symbols import Found
-from shlo_disc.jax_private import checking, export_whole, named_axes
+from shlo_disc.jax_private import (
+    checking,
+    equation_line,
+    equations_of,
+    export_whole,
+    named_axes,
+)
 
 __all__ = [
     "DIFFERS",
@@ -183,6 +190,12 @@ def _refuse_outer(name: str, jaxpr: Any, arguments: int) -> None:
             f"{name} reads a value that an outer transformation of JAX is tracing (a variable of "
             "the function around it); pass it as an argument"
         )
+    placing = next((e for e in equations_of(jaxpr) if _places_arrays(e)), None)
+    if placing is not None:
+        raise PartOfOuterError(
+            f"{name} places arrays on several devices ({placing.primitive.name}, "
+            f"{equation_line(placing)}); compile what runs on one device"
+        )
     for axis in named_axes(jaxpr):
         raise PartOfOuterError(
             f"{name} uses the axis name {axis!r} of an outer vmap or shard_map; move the "
@@ -196,6 +209,24 @@ def _refuse(name: str, jaxpr: Any) -> None:
         kind = type(effect).__name__
         if "Callback" in kind or "Debug" in kind or "IO" in kind:
             raise UnsupportedError(_CALLBACK.format(name, kind))
+
+
+_PLACES = {
+    "mesh_cast": "dst_sharding",
+    "reshard": "dst_sharding",
+    "shard_map": "mesh",
+    "sharding_constraint": "sharding",
+}
+"""Primitives that say where arrays are, and the parameter that has the mesh or is it."""
+
+
+def _places_arrays(equation: Any) -> bool:
+    """True if an equation says how arrays are spread over several devices."""
+    place = equation.params.get(_PLACES.get(equation.primitive.name, ""))
+    if place is not None:
+        mesh = getattr(place, "mesh", place)
+        return getattr(mesh, "size", 0) > 1 or getattr(place, "num_devices", 1) > 1
+    return any(is_sharded(v.aval) for v in equation.outvars if hasattr(v.aval, "sharding"))
 
 
 def check(options: Options, call: Call, fresh: FreshSizes, shapes: Shapes | None = None) -> Any:

@@ -385,6 +385,7 @@ class _Root:
             choice.hints,
             again=self.anew,
             constants=constants,
+            guards=choice.pattern.guards,
         )
         if self.keys or any(leaf.is_key for leaf in self._leaves):
             return self._without_keys(program, choice)

@@ -15,7 +15,7 @@ PRELUDE = """
     import numpy as np
     import jax
     import jax.numpy as jnp
-    from jax.sharding import NamedSharding, PartitionSpec as P
+    from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
     import shlo_disc
 
     a, b, *_ = jax.devices()
@@ -39,17 +39,41 @@ PRELUDE = """
 """
 
 CHECKS = {
-    "sharded arguments run as under jax.jit": """
+    "sharded arguments run in blocks": """
         mesh = jax.make_mesh((4,), ("i",))
         spread = jax.device_put(x, NamedSharding(mesh, P("i")))
         alike(spread)
-        assert f.cache_info().misses == 0
-        assert "argument x is spread over 4 devices" in f.explain()
-        alike(x)
         assert f.cache_info().misses == 1
-        alike(spread)  # of a shape that is compiled now
+        assert "runs as jax.jit" not in f.explain()
+        alike(x)
+        alike(spread)
         alike(jax.device_put(x[:3], NamedSharding(mesh, P())))
         assert f.cache_info().misses == 1
+    """,
+    "what has no blocks runs as under jax.jit": """
+        mesh = jax.make_mesh((4,), ("i",), axis_types=(AxisType.Auto,))
+        sort = lambda x: jnp.sort(x, 0)
+        ours = shlo_disc.jit(sort)
+        for n in (4, 8, 8):
+            spread = jax.device_put(np.ones((n, 3), np.float32), NamedSharding(mesh, P("i")))
+            alike(spread, f=ours, g=jax.jit(sort))
+        assert ours.cache_info().misses == 0
+        assert ours.explain().count("argument x is spread over 4 devices") == 1
+    """,
+    "a function that places arrays runs as under jax.jit": """
+        mesh = jax.make_mesh((4,), ("i",), axis_types=(AxisType.Auto,))
+        def placed(x):
+            return jax.lax.with_sharding_constraint(x * 2, NamedSharding(mesh, P("i")))
+        def mapped(x):
+            total = lambda x: jax.lax.psum(x, "i")
+            return jax.shard_map(total, mesh=mesh, in_specs=P("i"), out_specs=P())(x)
+        for function in (placed, mapped):
+            ours, theirs = shlo_disc.jit(function), jax.jit(function)
+            alike(x, f=ours, g=theirs)
+            alike(jax.device_put(x, NamedSharding(mesh, P("i"))), f=ours, g=theirs)
+            alike(x, f=jax.jit(lambda x: ours(x) + 1), g=jax.jit(lambda x: theirs(x) + 1))
+            assert "places arrays on several devices" in ours.explain()
+            assert ours.cache_info().misses == 0
     """,
     "results follow the default device": """
         alike(x)

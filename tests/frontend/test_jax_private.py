@@ -132,3 +132,31 @@ def test_erfc_and_erf_inv_are_exported_whole():
     text = str(jax_private.export_whole(jax.jit(f), (spec,), {}).mlir_module())
     assert text.count("@shlo_disc.parked.chlo.erf") == 2
     assert "stablehlo.multiply" not in text
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 4), (4, 1, 1), (2, 1, 2), (2, 2, 1)])
+def test_shardings_and_tiles_are_two_forms_of_one(shape):
+    tiles = np.array([2, 0, 3, 1]).reshape(shape)
+    made = jax_private.sharding_of_tiles(tiles, jax.devices() * 4)
+    found = jax_private.tiles_of(made, 2)
+    if shape[-1] == 4:
+        assert found is None
+    else:  # replicas have no order
+        np.testing.assert_array_equal(np.sort(found), np.sort(tiles))
+    assert jax_private.tiles_of(None, 2) is None
+
+
+def test_an_equation_is_bound_without_its_mesh():
+    mesh = jax.make_mesh((1,), ("i",))
+    with jax.set_mesh(mesh):
+        jaxpr = jax.jit(lambda x: jnp.sin(x) * 1).trace(jnp.ones(3)).jaxpr
+    equation, _ = jax_private.equations_of(jaxpr)
+    seen = []
+
+    def run(x):
+        (result,) = jax_private.bound(equation, [x])
+        seen.append(jax.typeof(result).sharding.mesh.empty)
+        return result
+
+    np.testing.assert_allclose(jax.jit(run)(np.ones(3, np.float32)), np.sin(np.ones(3)), rtol=1e-6)
+    assert seen == [True]
