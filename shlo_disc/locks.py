@@ -14,10 +14,10 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
-__all__ = ["lock", "reentrant_lock"]
+__all__ = ["Lock", "lock", "reentrant_lock"]
 
 
-class _ForkedLock:
+class Lock:
     """A lock as a context manager, made anew in a forked child."""
 
     __slots__ = ("__weakref__", "_inner", "_make")
@@ -38,6 +38,14 @@ class _ForkedLock:
     ) -> None:
         self._inner.release()
 
+    def take_now(self) -> bool:
+        """Take the lock unless another thread holds it; True if it is ours, until `give_back`."""
+        return bool(self._inner.acquire(blocking=False))
+
+    def give_back(self) -> None:
+        """Release the lock."""
+        self._inner.release()
+
     def renew(self) -> None:
         """Forget the thread that holds the lock, unless that is this one."""
         is_mine = getattr(self._inner, "_is_owned", None)  # of reentrant locks
@@ -45,7 +53,7 @@ class _ForkedLock:
             self._inner = self._make()
 
 
-_locks: weakref.WeakSet[_ForkedLock] = weakref.WeakSet()
+_locks: weakref.WeakSet[Lock] = weakref.WeakSet()
 
 
 def _renew_all() -> None:
@@ -56,11 +64,11 @@ def _renew_all() -> None:
 os.register_at_fork(after_in_child=_renew_all)
 
 
-def lock() -> _ForkedLock:
+def lock() -> Lock:
     """A lock for `with`."""
-    return _ForkedLock(threading.Lock)
+    return Lock(threading.Lock)
 
 
-def reentrant_lock() -> _ForkedLock:
+def reentrant_lock() -> Lock:
     """A lock for `with` that the thread that holds it may take again."""
-    return _ForkedLock(threading.RLock)
+    return Lock(threading.RLock)

@@ -1,6 +1,7 @@
 """Whether this thread traces a function of ours: others called inside are part of it.
 
-A trace never waits for another function's trace, so no threads wait in a circle.
+A trace never waits for another one: not for another function's, nor for what another thread derives
+from a program. So no threads wait in a circle.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
+from shlo_disc import locks
 from shlo_disc.errors import UnsupportedError
 
-__all__ = ["PartOfOuterError", "is_nested", "nested", "one_at_a_time"]
+__all__ = ["BusyError", "PartOfOuterError", "in_turn", "is_nested", "nested", "one_at_a_time"]
 
 
 class PartOfOuterError(UnsupportedError):
@@ -46,3 +48,22 @@ def one_at_a_time(lock: AbstractContextManager[None]) -> AbstractContextManager[
     What the lock guards may then be made twice: by this thread, and by the one that holds the lock.
     """
     return nullcontext() if _state.nested else lock
+
+
+class BusyError(Exception):
+    """Another thread holds a lock for which a trace may not wait."""
+
+
+@contextmanager
+def in_turn(lock: locks.Lock) -> Iterator[None]:
+    """`lock`, which may be waited for; inside :func:`nested` BusyError is raised instead."""
+    if not _state.nested:
+        with lock:
+            yield
+        return
+    if not lock.take_now():
+        raise BusyError
+    try:
+        yield
+    finally:
+        lock.give_back()

@@ -26,7 +26,7 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.errors import ForkError, UnsupportedError
 from shlo_disc.frontend.leaves import abstract
 from shlo_disc.frontend.messages import ShapeError
-from shlo_disc.frontend.nesting import nested
+from shlo_disc.frontend.nesting import BusyError, in_turn, nested
 from shlo_disc.frontend.plan import Guard, Pattern
 from shlo_disc.frontend.sizes import Question, SizeScope
 from shlo_disc.frontend.splits import Split, split_along
@@ -138,7 +138,11 @@ class Program:
         self._exported: export.Exported | None = None
         self._ran_at: Sizes | None = None
         """Values for which :meth:`at` is this program, as was found last."""
-        self._lock = locks.reentrant_lock()
+        self._compiled: CompiledCall | None = None
+        self._turn = locks.reentrant_lock()
+        """Held while something is derived, by code of the user too."""
+        self._tables = locks.lock()
+        """Held while the fields above are read and written."""
 
     @property
     def in_avals(self) -> list[Any]:
@@ -199,11 +203,15 @@ class Program:
             call.__name__ = call.__qualname__ = self.name
             self._exported = export_whole(jax.jit(call, keep_unused=True), specs, {})
 
-    @cached_property
+    @property
     def executable(self) -> CompiledCall:
         """The program, compiled; equal programs are compiled once. See :meth:`at`."""
-        if self._given is not None:
-            return self._given()
+        # No `cached_property`: in Python 3.11 it has one lock for the programs of all threads.
+        if self._compiled is None:
+            self._compiled = self._compile_now() if self._given is None else self._given()
+        return self._compiled
+
+    def _compile_now(self) -> CompiledCall:
         options: dict[str, Any] = {"likely": self.likely} if self.likely else {}
         weak = [bool(aval.weak_type) for aval in self.out_avals]
         if any(weak):
@@ -306,25 +314,42 @@ class Program:
         that a rule needs as numbers.
         """
         values = dict(sizes)
-        with self._lock:
+        with self._tables:
             needs = self._needs.get(key, frozenset())
-            own = needs.difference(more)
-            for program in (self, *self._siblings):
-                if program._fits(values) and own <= {name for name, _ in program.constants}:
-                    break
-            else:
-                program = self._anew(sizes, own)
-                self._siblings.append(program)
+        own = needs.difference(more)
         try:
-            return program, program._made(key, values, make, needs.intersection(more))
+            program = self._fitting(sizes, own)
+        except BusyError:  # a program of this thread alone, for which nobody waits
+            program = self._anew(sizes, own)
+        try:
+            try:
+                return program, program._made(key, values, make, needs.intersection(more))
+            except BusyError:
+                program = self._anew(sizes, own)
+                return program, program._made(key, values, make, needs.intersection(more))
         except (UnsupportedError, ForkError):
             raise
         except Exception as error:
             return self._with_constants(key, sizes, make, more, program, error)
 
+    def _fitting(self, sizes: Sizes, own: frozenset[str]) -> Program:
+        """The program at these sizes, with the constants `own`: this one, or it traced anew."""
+        values = dict(sizes)
+        with in_turn(self._turn):
+            for program in (self, *self._siblings):
+                if program._fits(values) and own <= {name for name, _ in program.constants}:
+                    return program
+            program = self._anew(sizes, own)
+            self._add(program)
+            return program
+
+    def _add(self, sibling: Program) -> None:
+        with self._tables:
+            self._siblings.append(sibling)
+
     def _need(self, key: Any, names: frozenset[str]) -> None:
         """Let these symbols be constants from now on in what is derived as `key`."""
-        with self._lock:
+        with self._tables:
             self._needs[key] = self._needs.get(key, frozenset()) | names
 
     def _anew(self, sizes: Sizes, constants: frozenset[str]) -> Program:
@@ -339,9 +364,9 @@ class Program:
         self, key: Any, values: Mapping[str, int], make: _Make, constants: frozenset[str]
     ) -> Any:
         full = key, tuple((name, values[name]) for name in sorted(constants))
-        with self._lock:
+        with in_turn(self._turn):
             if full not in self._derived:
-                with nested(), self.scope.asking(values) as session:
+                with self.scope.asking(values) as session, nested():
                     made = make(self, constants)
                 self._derived[full] = made
                 self.scope.answers += session.questions.values()
@@ -368,7 +393,11 @@ class Program:
         def attempt(constants: frozenset[str]) -> tuple[Program, Any]:
             own = constants.difference(more)
             fresh = program._anew(sizes, own) if own else program
-            return fresh, fresh._made(key, values, make, constants.intersection(more))
+            try:
+                return fresh, fresh._made(key, values, make, constants.intersection(more))
+            except BusyError:
+                fresh = program._anew(sizes, own)
+                return fresh, fresh._made(key, values, make, constants.intersection(more))
 
         def first(trials: Iterable[frozenset[str]]) -> tuple[frozenset[str], Program, Any] | None:
             for constants in trials:
@@ -395,10 +424,10 @@ class Program:
         if found is None:
             raise error
         constants, fresh, made = found
-        with self._lock:
-            if fresh is not program:
-                self._siblings.append(fresh)
-            self._need(key, constants)
+        if fresh is not program:
+            self._add(fresh)
+        self._need(key, constants)
+        with self._tables:
             self._reasons += [
                 Question(
                     Expr.symbol(name),

@@ -18,6 +18,7 @@ from typing import Any
 from shlo_disc import locks
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.relations import holds
+from shlo_disc.frontend.nesting import in_turn
 from shlo_disc.jax_private import DimExpr, SymbolicScope
 
 __all__ = [
@@ -129,8 +130,11 @@ class SizeScope(SymbolicScope):
 
     @contextmanager
     def asking(self, hints: Mapping[str, int], *, grows: bool = False) -> Iterator[Session]:
-        """One trace at the sizes `hints`; traces of one scope follow each other."""
-        with self._lock:
+        """One trace at the sizes `hints`; traces of one scope follow each other.
+
+        Raises BusyError as :func:`in_turn` does.
+        """
+        with in_turn(self._lock):
             before = self._session, self.is_open, self.grows
             self._session, self.is_open, self.grows = Session(dict(hints)), True, grows
             outer, _open.scope = _open.scope, self

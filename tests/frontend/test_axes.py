@@ -168,6 +168,21 @@ def test_under_shard_map():
     close(programs(shlo_disc.jit), programs(jax.jit))
 
 
+def test_rules_with_collectives_under_shard_map():
+    mesh = jax.make_mesh((1,), ("i",), axis_types=(AxisType.Auto,))
+    spec = PartitionSpec("i")
+    rules = [summed_gradient(), moved_tangent()]
+
+    def programs(jit):
+        for rule in rules:
+            f = jit(lambda x, rule=rule: rule(x * 2) * 3)
+            slope = jax.grad(lambda x, f=f: f(x).sum())
+            mapped = jax.shard_map(slope, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False)
+            yield jax.jit(mapped)(F(4, 3))
+
+    close([*programs(shlo_disc.jit)], [*programs(jax.jit)])
+
+
 def test_names_of_scopes_change_nothing():
     def programs(jit):
         scoped = jit(jax.named_scope("inner")(lambda x: jnp.sin(x) * 2))

@@ -15,10 +15,14 @@ from jax import export
 from shlo_disc import jax_private
 from shlo_disc.jax_private import (
     ArrayImpl,
+    are_plain,
+    checking,
+    closed_over,
     cpu_sharding,
     is_library_file,
     key_impl,
     reshapes_of,
+    retyped,
     shaped_array,
     trace_context,
 )
@@ -50,6 +54,35 @@ def test_the_table_names_what_is_exported():
     ):
         assert f"`{name}`" in jax_private.__doc__
         assert name in jax_private.__all__
+
+
+def test_tracers_of_an_outer_trace_are_the_first_arguments_and_may_change_their_type():
+    table = jnp.arange(3.0)
+
+    def outer(w):
+        def read(x):
+            return x * w.shape[0] + w[0] + table
+
+        spec = jax.ShapeDtypeStruct((3,), np.float32)
+        traced = jax.jit(read).trace(spec)
+        values = closed_over(traced)
+        assert {id(value) for value in values} == {id(w), id(table)}
+        assert len(traced.jaxpr.in_avals) == len(values) + 1
+        assert are_plain([w])
+        other = jax.ShapeDtypeStruct(sizes("n, 3"), np.float32)
+        with retyped([w], [other]), checking(object()):
+            assert str(w.shape) == "(n, 3)"
+            inner = jax.make_jaxpr(lambda: w * 2)()
+            assert str(inner.out_avals[0].shape) == "(n, 3)"
+        with pytest.raises(KeyError), retyped([w], [other]):
+            raise KeyError  # of a trace that fails
+        assert w.shape == (4, 3)
+        return read(table)
+
+    for wrap in (jax.jit, lambda f: jax.grad(lambda w: f(w).sum())):
+        wrap(outer)(jnp.ones((4, 3)))
+    jax.vmap(outer)(jnp.ones((2, 4, 3)))
+    assert closed_over(jax.jit(lambda x: x + table).trace(1.0)) == []
 
 
 def test_trace_context_changes_with_the_configuration():

@@ -65,8 +65,9 @@ def test_a_warmup_tells_what_xla_will_run(caplog):
     f = shlo_disc.jit(spectrum, on_unsupported="xla")
     for _ in range(2):
         f.warmup((jax.ShapeDtypeStruct((6,), np.float32),))
-    f(X)
     (told,) = caplog.messages
+    f(X)
+    assert caplog.messages == [told]
     assert told.startswith("spectrum runs in parts")
     assert told in f.explain()
     assert f.statistics()["by_xla"]
