@@ -15,10 +15,9 @@ import numpy as np
 from jax import export
 from jax.extend.core import ClosedJaxpr
 
-from shlo_disc.dynamic.expr import Expr
 from shlo_disc.frontend.compare import INLINED
 from shlo_disc.frontend.leaves import abstract
-from shlo_disc.frontend.sizes import evaluate
+from shlo_disc.frontend.sizes import as_expr, evaluate
 from shlo_disc.frontend.structure import parts_of
 from shlo_disc.jax_private import DimExpr, Literal, equation_context, is_jaxpr, size_as_array
 
@@ -28,10 +27,10 @@ Values = dict[Any, Any]
 """The values of the variables of a jaxpr."""
 
 
-def run_equations(equations: Sequence[Any], values: Values, sizes: Mapping[str, int]) -> None:
+def run_equations(equations: Sequence[Any], values: Values, sizes: Mapping[str, Any]) -> None:
     """Bind equations once more, with `sizes` for their symbols; the results are put in `values`.
 
-    Symbols that `sizes` does not have stay symbols. Raises what JAX raises for these sizes.
+    `sizes`: a number or a symbolic size for every symbol. Raises what JAX raises for these sizes.
     """
     for equation in equations:
         name = equation.primitive.name
@@ -53,8 +52,8 @@ def run_equations(equations: Sequence[Any], values: Values, sizes: Mapping[str, 
         values.update(zip(equation.outvars, results, strict=True))
 
 
-def closed_at(closed: Any, sizes: Mapping[str, int]) -> Any:
-    """A closed jaxpr traced once more with `sizes` for its symbols."""
+def closed_at(closed: Any, sizes: Mapping[str, Any]) -> Any:
+    """A closed jaxpr traced once more with a number or a symbolic size for every symbol."""
 
     def run(*arguments: Any) -> list[Any]:
         return _call(closed, arguments, sizes)
@@ -97,7 +96,7 @@ def read(values: Mapping[Any, Any], atom: Any) -> Any:
     return atom.val if isinstance(atom, Literal) else values[atom]
 
 
-def _call(inner: Any, operands: Sequence[Any], sizes: Mapping[str, int]) -> list[Any]:
+def _call(inner: Any, operands: Sequence[Any], sizes: Mapping[str, Any]) -> list[Any]:
     jaxpr = getattr(inner, "jaxpr", inner)
     values: Values = dict(zip(jaxpr.invars, operands, strict=True))
     values.update(zip(jaxpr.constvars, getattr(inner, "consts", ()), strict=True))
@@ -105,19 +104,20 @@ def _call(inner: Any, operands: Sequence[Any], sizes: Mapping[str, int]) -> list
     return [read(values, atom) for atom in jaxpr.outvars]
 
 
-def _size(size: Any, sizes: Mapping[str, int]) -> Any:
-    """A size with numbers for some or all of its symbols."""
+def _size(size: Any, sizes: Mapping[str, Any]) -> Any:
+    """A size with others for its symbols."""
     if not isinstance(size, DimExpr):
         return size
-    if size._get_vars() <= sizes.keys():
+    others = [sizes[name] for name in size._get_vars()]
+    scope = next((other.scope for other in others if isinstance(other, DimExpr)), None)
+    if scope is None:
         return evaluate(size, sizes)
-    known = {name: Expr.const(value) for name, value in sizes.items()}
-    text = str(Expr.parse(str(size)).substitute(known))
-    return export.symbolic_shape(text, scope=size.scope)[0]
+    text = str(as_expr(size).substitute({name: as_expr(sizes[name]) for name in size._get_vars()}))
+    return export.symbolic_shape(text, scope=scope)[0]
 
 
-def _at(value: Any, sizes: Mapping[str, int]) -> Any:
-    """A parameter of an equation with numbers for its symbols."""
+def _at(value: Any, sizes: Mapping[str, Any]) -> Any:
+    """A parameter of an equation with other sizes for its symbols."""
     if isinstance(value, DimExpr):
         return _size(value, sizes)
     if next(symbols_in(value), None) is None:

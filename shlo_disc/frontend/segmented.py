@@ -13,6 +13,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax import export
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from shlo_disc import locks
@@ -355,10 +356,17 @@ def _part_program(
     symbols = sorted(symbols_of_part(part) | scope.constrained)
 
     def again(sizes: Sizes, constants: frozenset[str]) -> Program:
-        known = tuple((symbol, value) for symbol, value in sizes if symbol in constants)
-        with scope.asking(dict(sizes)):
-            fixed = closed_at(jaxpr, dict(known))
-        return _part_program(fixed, scope, name, compiler, dict(sizes), likely, known)
+        known = {symbol: value for symbol, value in sizes if symbol in constants}
+        fresh = scope.anew(dict(sizes), known)
+        others: dict[str, Any] = dict(known)
+        for symbol in symbols:
+            if symbol not in known:
+                (others[symbol],) = export.symbolic_shape(symbol, scope=fresh)
+        with fresh.asking(dict(sizes)):
+            fixed = closed_at(jaxpr, others)
+        return _part_program(
+            fixed, fresh, name, compiler, dict(sizes), likely, tuple(known.items())
+        )
 
     return Program(
         jaxpr,

@@ -106,13 +106,11 @@ class SizeScope(SymbolicScope):
         """Sizes kept beyond their trace, and lines, of which a warning was logged."""
         self.grows = False
         """True while answers may become constraints of the scope (not in derived programs)."""
-        self.constrained = {
-            symbol
-            for text in constraints
-            for size in text.split(">=")
-            for symbol in Expr.parse(size).symbols()
-        }
-        """The symbols of constraints, which JAX wants to know in every program it lowers."""
+        self._bounds = [
+            (Expr.parse(left), Expr.parse(right))
+            for left, right in (text.split(">=") for text in constraints)
+        ]
+        """Pairs of which JAX knows that the first is at least the second."""
         super().__init__(constraints)
 
     @property
@@ -147,13 +145,26 @@ class SizeScope(SymbolicScope):
                 if not self.is_open:
                     self._session = kept  # a size the program kept answers with these sizes
 
+    @property
+    def constrained(self) -> frozenset[str]:
+        """The symbols of constraints, which JAX wants to know in every program it lowers."""
+        every = (size.symbols() for bound in self._bounds for size in bound)
+        return frozenset[str]().union(*every)
+
+    def anew(self, hints: Mapping[str, int], constants: Mapping[str, int]) -> SizeScope:
+        """A scope with the same constraints, where the symbols `constants` are numbers."""
+        known = {name: Expr.const(value) for name, value in constants.items()}
+        bounds = [(a.substitute(known), b.substitute(known)) for a, b in self._bounds]
+        kept = [f"{a} >= {b}" for a, b in bounds if a.symbols() | b.symbols()]
+        return SizeScope(kept, {s: v for s, v in hints.items() if s not in known})
+
     def constrain(self, left: Expr, right: Expr) -> None:
         """Let JAX know that `left >= right` for the rest of the trace."""
         symbols = left.symbols() | right.symbols()
         # Sizes that are read from data are not known in programs that run before.
         if not self.grows or not is_narrow(left, right) or symbols & self._session.fresh:
             return
-        self.constrained |= symbols
+        self._bounds.append((left, right))
         self.grows = False  # parsing asks questions
         try:
             self._parse_and_process_explicit_constraint(f"{left} >= {right}")

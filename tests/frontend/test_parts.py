@@ -148,8 +148,9 @@ def test_equations_at_sizes(name):
         got = jax.extend.core.jaxpr_as_fun(found)(x)
         for ours, theirs in zip(got, jax.tree.leaves(function(x)), strict=True):
             np.testing.assert_allclose(ours, theirs, rtol=1e-6)
-    some = closed_at(closed, {"m": 3})
-    assert {str(s) for aval in some.in_avals for s in aval.shape} == {"n", "3"}
+    (other,) = export.symbolic_shape("k")
+    some = closed_at(closed, {"m": 3, "n": 2 * other + 1})
+    assert {str(s) for aval in some.in_avals for s in aval.shape} == {"2*k + 1", "3"}
 
 
 # ---- whole functions -----------------------------------------------------------------------------
