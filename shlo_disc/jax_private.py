@@ -32,7 +32,8 @@ with jax and jaxlib 0.10.2 (Python 3.11) and 0.12.0.1 (Python 3.12);
 * `IndexSlice`: the class of `jax.ds`. `canonicalize_slice`: start, step and size of a Python slice.
 * `parsed_module`: text as JAX's MLIR module, for `compiler_ir`.
 * `check_by_jaxpr`: how `checkify` looks for errors inside a primitive of ours.
-* `jaxprs_in_params`: nested jaxprs, to find every reshape.
+* `jaxprs_in_params`: nested jaxprs, to find every reshape and callback. `bind_equation`,
+  `read_atom`: a jaxpr computed equation by equation (`frontend/leaving.py`).
 * `export_whole`: `jax.export.export` that leaves `erfc` and `erf_inv` whole, by lowering rules of
   ours: serialising expands each into a hundred operations, slower and less exact than ours.
   `psum`, `pmax` and `pmin` over axes of `jax.vmap` get rules that take symbolic sizes.
@@ -91,6 +92,7 @@ __all__ = [
     "Literal",
     "SymbolicScope",
     "batched_device_put",
+    "bind_equation",
     "canonicalize_slice",
     "check_by_jaxpr",
     "checking",
@@ -104,6 +106,7 @@ __all__ = [
     "is_export",
     "is_library_file",
     "is_staging",
+    "jaxprs_of",
     "key_impl",
     "key_of_words",
     "manual_axes",
@@ -112,6 +115,7 @@ __all__ = [
     "numbers_sought",
     "on_device",
     "parsed_module",
+    "read_atom",
     "replace_function",
     "reshapes_of",
     "scan_operands",
@@ -529,6 +533,26 @@ def is_library_file(file: str) -> bool:
 # Locations in modules, and tracebacks, then show the user's lines without ours around them.
 _source_info.register_exclusion(_HERE)
 _traceback.register_exclusion(_HERE)
+
+
+def jaxprs_of(equation: Any) -> list[Any]:
+    """The jaxprs in the parameters of an equation, open ones."""
+    return [getattr(inner, "jaxpr", inner) for inner in _core.jaxprs_in_params(equation.params)]
+
+
+def read_atom(values: Mapping[Any, Any], atom: Any) -> Any:
+    """The value of an operand or result of a jaxpr, given those of its variables."""
+    return atom.val if isinstance(atom, _core.Literal) else values[atom]
+
+
+def bind_equation(equation: Any, arguments: Sequence[Any]) -> list[Any]:
+    """The results of one equation of a jaxpr, traced with its own source line."""
+    stack = _source_info.current_name_stack() + equation.source_info.name_stack
+    info = equation.source_info.traceback
+    primitive = equation.primitive
+    with _source_info.user_context(info, name_stack=stack), equation.ctx.manager:
+        found = primitive.bind(*arguments, **primitive.get_bind_params(equation.params))
+    return list(found) if primitive.multiple_results else [found]
 
 
 def reshapes_of(jaxpr: Any) -> Iterator[tuple[list[str], list[str], str]]:

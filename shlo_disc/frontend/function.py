@@ -33,6 +33,7 @@ from shlo_disc.frontend.leaves import (
     refuse_place,
     runs_natively,
 )
+from shlo_disc.frontend.leaving import CallbackError, leaving
 from shlo_disc.frontend.nesting import is_nested
 from shlo_disc.frontend.primitive import call_program
 from shlo_disc.frontend.program import CompiledCall
@@ -247,6 +248,8 @@ class JitFunction(ral.Dispatcher):
         self._may_use_xla = on_unsupported == "xla"
         self._families_of_xla: set[tuple[Any, ...]] = set()
         """Those of calls that XLA runs, because we cannot compile them."""
+        self._families_leaving: set[tuple[Any, ...]] = set()
+        """Those whose program calls back into Python in branches: `_leaving` runs them."""
         self._fallbacks: dict[str, None] = {}
         """What XLA runs in place of a program of ours, and why."""
         self._background = background
@@ -423,18 +426,70 @@ class JitFunction(ral.Dispatcher):
         JAX runs a function that is a part of the program around it, and where `on_unsupported`
         allows that, one that we cannot compile; else UnsupportedError is raised.
         """
+        if call.family in self._families_leaving:
+            return self._call_leaving(call)
         if call.family not in self._families_of_xla:
             try:
                 return run()
+            except CallbackError as why:
+                if self._may_leave(call):
+                    return self._call_leaving(call)
+                if not self._may_use_xla:
+                    raise
+                text = self._left_to_xla(call, why)
             except PartOfOuterError as why:
                 text = f"runs as a part of the program around it, which XLA compiles: {why}"
             except UnsupportedError as why:
                 if not self._may_use_xla:
                     raise
-                self._families_of_xla.add(call.family)
-                self._families.pop(call.family, None)
-                text = f"runs as jax.jit runs it, once compiled for every shape: {why}"
+                text = self._left_to_xla(call, why)
             self._tell_once(text)
+        return self._as_jax(*call.args, **call.kwargs)
+
+    def _left_to_xla(self, call: Call, why: UnsupportedError) -> str:
+        self._families_of_xla.add(call.family)
+        self._families.pop(call.family, None)
+        return f"runs as jax.jit runs it, once compiled for every shape: {why}"
+
+    # -- callbacks in branches ------------------------------------------------------------------
+
+    @functools.cached_property
+    def _leaving(self) -> JitFunction:
+        """The function without its callbacks; it also tells whether a call needs one."""
+        given = {**self._given, "donate_argnums": None, "donate_argnames": None}
+        given |= {"name": self._options.name, "on_unsupported": "error", "background": False}
+        return JitFunction(leaving(self._options.function), **given)
+
+    def _may_leave(self, call: Call) -> bool:
+        """True if every callback of the function is in a branch; then calls try without them."""
+        if self._donates:
+            return False
+        try:
+            self._leaving._family(call).version(call)
+        except UnsupportedError:
+            return False
+        self._families_leaving.add(call.family)
+        self._families.pop(call.family, None)
+        return True
+
+    def _call_leaving(self, call: Call) -> Any:
+        """A call of compiled code, made once more as `jax.jit` makes it where it needs a callback.
+
+        Inside a transformation it is a part of the program around it.
+        """
+        if is_staging() or any(isinstance(value, jax.core.Tracer) for value in call.values):
+            self._tell_once(
+                "runs as a part of the program around it, which XLA compiles: it calls back into "
+                "Python in a branch"
+            )
+            return self._as_jax(*call.args, **call.kwargs)
+        left, results = self._leaving(*call.args, **call.kwargs)
+        if not left:
+            return results
+        self._tell_once(
+            "took a branch that calls back into Python; jax.jit runs such calls, once compiled for "
+            "every shape"
+        )
         return self._as_jax(*call.args, **call.kwargs)
 
     @functools.cached_property
@@ -515,6 +570,11 @@ class JitFunction(ral.Dispatcher):
             call = self._describe(args, kwargs)
             try:
                 self._family(call).ready(call)
+            except CallbackError:
+                if self._may_leave(call):
+                    self._leaving.warmup(given)
+                elif not self._may_use_xla:
+                    raise
             except UnsupportedError:
                 if not self._may_use_xla:
                     raise
@@ -540,6 +600,13 @@ class JitFunction(ral.Dispatcher):
         page with their graphs of kernels). Raises ValueError for another.
         """
         versions = [v for family in self._families.values() for v in family.versions]
+        if self._families_leaving:
+            inner: str = self._leaving.explain(format)
+            if format != "text":
+                return inner
+            told = [f"{self._options.name} {text}" for text in self._fallbacks]
+            told.append(f"{self._options.name} is compiled without its callbacks into Python")
+            return "\n\n".join([*told, inner])
         if format != "text":
             compiled = [version for version in versions if version.is_compiled]
             return render([self._row(version) for version in compiled], format)
@@ -589,12 +656,20 @@ class JitFunction(ral.Dispatcher):
                 found.update(dict.fromkeys(str(guard.note) for guard in pattern.guards))
                 found.update(dict.fromkeys(str(note) for note in pattern.notes))
                 found.update(dict.fromkeys(version.asked_by_rules()))
+        if self._families_leaving:
+            found.update(dict.fromkeys(self._leaving.guards()))
         return list(found)
 
     def cache_info(self) -> CacheInfo:
         """Calls answered by what was compiled already, compilations, None, versions kept."""
         versions = sum(len(family.versions) for family in self._families.values())
-        return CacheInfo(self._all_hits(), self._compiler.count, None, versions)
+        own = CacheInfo(self._all_hits(), self._compiler.count, None, versions)
+        if not self._families_leaving:
+            return own
+        inner = self._leaving.cache_info()
+        return CacheInfo(
+            own.hits + inner.hits, own.misses + inner.misses, None, versions + inner.currsize
+        )
 
     def _all_hits(self) -> int:
         calls = [entry.calls for entry in list(self._entries.values())]
@@ -611,6 +686,8 @@ class JitFunction(ral.Dispatcher):
             self._forget_entries()
             self._families.clear()
             self._families_of_xla.clear()
+            self._families_leaving.clear()
+            self.__dict__.pop("_leaving", None)
             self._hits = self._compiler.count = 0
 
     clear_cache = cache_clear

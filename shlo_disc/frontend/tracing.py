@@ -15,6 +15,7 @@ from shlo_disc.frontend.call import Blueprint, Call, Options
 from shlo_disc.frontend.choice import Choice
 from shlo_disc.frontend.compare import difference
 from shlo_disc.frontend.leaves import abstract
+from shlo_disc.frontend.leaving import CallbackError
 from shlo_disc.frontend.marks import marking
 from shlo_disc.frontend.nesting import nested
 from shlo_disc.frontend.plan import Pattern, Shapes
@@ -74,7 +75,7 @@ def trace_with_symbols(options: Options, blueprint: Blueprint, specs: Sequence[A
     except NotImplementedError as error:
         if "host_callbacks" not in str(error):
             raise
-        raise UnsupportedError(_CALLBACK.format(options.name, "pure_callback")) from error
+        raise CallbackError(_CALLBACK.format(options.name, "pure_callback")) from error
     except ValueError as error:
         if "checkify.check" in str(error):
             raise PartOfOuterError(
