@@ -431,12 +431,13 @@ class JitFunction(ral.Dispatcher):
         if call.family not in self._families_of_xla:
             try:
                 return run()
-            except CallbackError as why:
-                if self._may_leave(call):
+            except CallbackError as callback:
+                refused = self._prepare_leaving(call, callback)
+                if refused is None:
                     return self._call_leaving(call)
                 if not self._may_use_xla:
-                    raise
-                text = self._left_to_xla(call, why)
+                    raise refused from None
+                text = self._left_to_xla(call, refused)
             except PartOfOuterError as why:
                 text = f"runs as a part of the program around it, which XLA compiles: {why}"
             except UnsupportedError as why:
@@ -460,17 +461,22 @@ class JitFunction(ral.Dispatcher):
         given |= {"name": self._options.name, "on_unsupported": "error", "background": False}
         return JitFunction(leaving(self._options.function), **given)
 
-    def _may_leave(self, call: Call) -> bool:
-        """True if every callback of the function is in a branch; then calls try without them."""
+    def _prepare_leaving(self, call: Call, why: CallbackError) -> UnsupportedError | None:
+        """Let calls of this family run without their callbacks; or why they cannot.
+
+        They cannot if a callback is not in a branch, or something else is not compiled.
+        """
         if self._donates:
-            return False
+            return why
         try:
             self._leaving._family(call).version(call)
-        except UnsupportedError:
-            return False
+        except CallbackError:
+            return why
+        except UnsupportedError as other:
+            return other
         self._families_leaving.add(call.family)
         self._families.pop(call.family, None)
-        return True
+        return None
 
     def _call_leaving(self, call: Call) -> Any:
         """A call of compiled code, made once more as `jax.jit` makes it where it needs a callback.
@@ -483,7 +489,14 @@ class JitFunction(ral.Dispatcher):
                 "Python in a branch"
             )
             return self._as_jax(*call.args, **call.kwargs)
-        left, results = self._leaving(*call.args, **call.kwargs)
+        try:
+            left, results = self._leaving(*call.args, **call.kwargs)
+        except UnsupportedError as why:
+            if not self._may_use_xla:
+                raise
+            self._families_leaving.discard(call.family)
+            self._tell_once(self._left_to_xla(call, why))
+            return self._as_jax(*call.args, **call.kwargs)
         if not left:
             return results
         self._tell_once(
@@ -570,11 +583,12 @@ class JitFunction(ral.Dispatcher):
             call = self._describe(args, kwargs)
             try:
                 self._family(call).ready(call)
-            except CallbackError:
-                if self._may_leave(call):
+            except CallbackError as why:
+                refused = self._prepare_leaving(call, why)
+                if refused is None:
                     self._leaving.warmup(given)
                 elif not self._may_use_xla:
-                    raise
+                    raise refused from None
             except UnsupportedError:
                 if not self._may_use_xla:
                     raise

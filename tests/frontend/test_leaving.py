@@ -97,3 +97,18 @@ def test_what_is_not_compiled_without_its_callback(options):
     f = shlo_disc.jit(program, on_unsupported="xla", **options)
     np.testing.assert_array_equal(f(jnp.ones(3)), np.ones(3) * (1 if options else 100))
     assert f.statistics()["by_xla"]
+
+
+@pytest.mark.parametrize("other", [jnp.fft.fft, jnp.linalg.cholesky])
+def test_what_else_is_not_compiled_is_told(other):
+    def program(x):
+        return jnp.abs(other(jnp.eye(3) + 0 * checked(x).sum()))
+
+    x = np.arange(4, dtype=np.float32)
+    with pytest.raises(shlo_disc.UnsupportedError, match=r"complex|lapack"):
+        shlo_disc.jit(program)(x)
+    f = shlo_disc.jit(program, on_unsupported="xla")
+    for _ in range(2):
+        np.testing.assert_allclose(f(x), program(x), rtol=1e-5)
+    assert f.statistics()["by_xla"]
+    assert "complex" in f.explain() or "lapack" in f.explain()
