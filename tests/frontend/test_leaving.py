@@ -31,7 +31,7 @@ def everywhere(x):
         lambda z: jax.lax.cond(z > 8, lambda: hundredfold(z / z), lambda: z + 1),
         jnp.where(total > 5, 100, total),
     )
-    return {"y": jax.checkpoint(jnp.sin)(y), "rows": rows, "z": z}
+    return {"y": jax.checkpoint(jnp.sin)(y), "total": total, "rows": rows, "z": z}
 
 
 def test_branches_with_callbacks_that_are_taken_and_not(caplog):
