@@ -31,14 +31,14 @@ with jax and jaxlib 0.10.2 (Python 3.11) and 0.12.0.1 (Python 3.12);
   as a traced number. `JAX_TYPES`: callables whose C++ code hashes and compares sizes.
 * `register_exclusion` (twice): our frames stay out of locations and tracebacks. `summarize`: the
   line of an equation.
-* `Literal`: numbers in jaxprs, to compare two traces. `Variable`, `is_jaxpr`, `equation_context`:
-  to take a jaxpr apart, and to run its equations.
+* `Literal`: numbers in jaxprs, to compare two traces. `Variable`, `is_jaxpr`:
+  to take a jaxpr apart.
 * `replace_function`, `use_builtins`, `use_index`: functions of JAX that want constant sizes
   (`frontend/generic.py`).
 * `IndexSlice`: the class of `jax.ds`. `canonicalize_slice`: start, step and size of a Python slice.
 * `parsed_module`: text as JAX's MLIR module, for `compiler_ir`.
 * `check_by_jaxpr`: how `checkify` looks for errors inside a primitive of ours.
-* `bound`: runs one equation, at its source line.
+* `bind_equation`: runs one equation, at its source line.
 * `on_many_devices`, `device_count`, `tiles_of`, `sharding_of_tiles`: `custom_partitioning` for an
   equation of ours, in the partitioner's own terms: which device has which tile of an array.
 * `jaxprs_in_params`: nested jaxprs, to find every equation.
@@ -108,7 +108,7 @@ __all__ = [
     "are_plain",
     "batched_by",
     "batched_device_put",
-    "bound",
+    "bind_equation",
     "canonicalize_slice",
     "check_by_jaxpr",
     "checking",
@@ -118,7 +118,6 @@ __all__ = [
     "cpu_sharding",
     "device_count",
     "disable_jit",
-    "equation_context",
     "equation_line",
     "equations_of",
     "export_whole",
@@ -188,18 +187,6 @@ def jaxprs_inside(equation: Any) -> Iterator[Any]:
     yield from _core.jaxprs_in_params(equation.params)
 
 
-@contextmanager
-def equation_context(equation: Any) -> Iterator[None]:
-    """What is bound inside has the place in the program, and the settings, of an equation."""
-    source = equation.source_info
-    stack = _source_info.current_name_stack() + source.name_stack
-    with (
-        _source_info.user_context(source.traceback, name_stack=stack),
-        equation.ctx.manager,
-    ):
-        yield
-
-
 def equation_line(equation: Any) -> str:
     """`model.py:7`: the line of the program an equation comes from."""
     return _source_info.summarize(equation.source_info).split(" (")[0]
@@ -212,17 +199,20 @@ def without_mesh() -> Any:
     return context(mesh((), ()))
 
 
-def bound(equation: Any, arguments: Sequence[Any]) -> list[Any]:
+def bind_equation(
+    equation: Any, arguments: Sequence[Any], params: Mapping[str, Any] | None = None
+) -> list[Any]:
     """The results of an equation for these arguments, under the transformations in force.
 
-    The mesh under which it was traced is left.
+    The mesh under which it was traced is left. `params`: other parameters than its own.
     """
     info = equation.source_info
     name_stack = _source_info.current_name_stack() + info.name_stack
     user = _source_info.user_context(info.traceback, name_stack=name_stack)
     with user, equation.ctx.manager, without_mesh():
         primitive = equation.primitive
-        results = primitive.bind(*arguments, **primitive.get_bind_params(equation.params))
+        given = primitive.get_bind_params(equation.params if params is None else params)
+        results = primitive.bind(*arguments, **given)
     return list(results) if primitive.multiple_results else [results]
 
 
@@ -425,11 +415,11 @@ def named_axes(jaxpr: Any) -> frozenset[Any]:
             given = equation.params.get("axis_name", ())
             given = given if isinstance(given, (tuple, list, frozenset)) else (given,)
             names.update(name for name in given if not isinstance(name, int))
-            todo += list(_core.jaxprs_in_params(equation.params))
+            todo += list(jaxprs_inside(equation))
     return frozenset(names)
 
 
-def batched_by(primitive: Any, rule: Callable[..., tuple[list[Any], list[int]]]) -> None:
+def batched_by(primitive: Any, rule: Callable[..., tuple[list[Any], list[int | None]]]) -> None:
     """Let `rule(axis_name, size, arguments, axes, **parameters)` batch `primitive`.
 
     `axis_name` is None for an axis without a name; at least one argument is batched.
@@ -747,7 +737,7 @@ def equations_of(jaxpr: Any) -> Iterator[Any]:
         inner = todo.pop()
         yield from inner.eqns
         for equation in inner.eqns:
-            todo += list(_core.jaxprs_in_params(equation.params))
+            todo += list(jaxprs_inside(equation))
 
 
 def reshapes_of(jaxpr: Any) -> Iterator[tuple[list[str], list[str], str]]:

@@ -19,7 +19,7 @@ from shlo_disc.frontend.compare import INLINED
 from shlo_disc.frontend.leaves import abstract
 from shlo_disc.frontend.sizes import as_expr, evaluate
 from shlo_disc.frontend.structure import parts_of
-from shlo_disc.jax_private import DimExpr, Literal, equation_context, is_jaxpr, size_as_array
+from shlo_disc.jax_private import DimExpr, Literal, bind_equation, is_jaxpr, size_as_array
 
 __all__ = ["closed_at", "read", "run_equations", "symbols_in", "symbols_of"]
 
@@ -35,20 +35,16 @@ def run_equations(equations: Sequence[Any], values: Values, sizes: Mapping[str, 
     for equation in equations:
         name = equation.primitive.name
         operands = [read(values, atom) for atom in equation.invars]
-        with equation_context(equation):
-            if name == "dim_as_value":
-                size = _size(equation.params["dim"], sizes)
-                dtype = equation.outvars[0].aval.dtype
-                is_number = not isinstance(size, DimExpr)
-                results = [np.asarray(size, dtype) if is_number else size_as_array(size)]
-            elif name in INLINED:
-                results = _call(equation.params[INLINED[name]], operands, sizes)
-            else:
-                params = {key: _at(value, sizes) for key, value in equation.params.items()}
-                bound = equation.primitive.get_bind_params(params)
-                results = equation.primitive.bind(*operands, **bound)
-                if not equation.primitive.multiple_results:
-                    results = [results]
+        if name == "dim_as_value":
+            size = _size(equation.params["dim"], sizes)
+            dtype = equation.outvars[0].aval.dtype
+            is_number = not isinstance(size, DimExpr)
+            results = [np.asarray(size, dtype) if is_number else size_as_array(size)]
+        elif name in INLINED:
+            results = _call(equation.params[INLINED[name]], operands, sizes)
+        else:
+            params = {key: _at(value, sizes) for key, value in equation.params.items()}
+            results = bind_equation(equation, operands, params)
         values.update(zip(equation.outvars, results, strict=True))
 
 

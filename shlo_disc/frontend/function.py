@@ -7,6 +7,7 @@ a conversion; only a call that fits none of them compiles another, more general 
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import logging
 import time
@@ -36,6 +37,7 @@ from shlo_disc.frontend.leaves import (
     refuse_place,
     runs_natively,
 )
+from shlo_disc.frontend.leaving import CallbackError, leaving
 from shlo_disc.frontend.nesting import PartOfOuterError, is_nested
 from shlo_disc.frontend.options import JitOptions
 from shlo_disc.frontend.primitive import call_program
@@ -235,6 +237,8 @@ class JitFunction(ral.Dispatcher):
         """Those of calls that XLA runs, because we cannot compile them."""
         self._on_several: dict[tuple[Any, ...], str] = {}
         """Why calls with arguments on several devices cannot run in blocks; empty if they can."""
+        self._families_leaving: set[tuple[Any, ...]] = set()
+        """Those whose program calls back into Python in branches: `_leaving` runs them."""
         self._fallbacks: dict[str, None] = {}
         """What XLA runs in place of a program of ours, and why."""
         self._background = options.background
@@ -501,9 +505,19 @@ class JitFunction(ral.Dispatcher):
         JAX runs a function that is a part of the program around it, and where `on_unsupported`
         allows that, one that we cannot compile; else UnsupportedError is raised.
         """
+        if call.family in self._families_leaving:
+            return self._call_leaving(call)
         if call.family not in self._families_of_xla:
             try:
                 return run()
+            except CallbackError as callback:
+                refused = self._prepare_leaving(call, callback)
+                if refused is None:
+                    return self._call_leaving(call)
+                if not self._options.may_use_xla:
+                    raise refused from None
+                self._family(call).gives_callbacks_to_xla = True
+                return self._or_by_jax(call, run)
             except UnsupportedError as why:
                 self._leave_to_jax(call, why)
         return self._as_jax(*call.args, **call.kwargs)
@@ -519,6 +533,63 @@ class JitFunction(ral.Dispatcher):
         else:
             raise why
         self._tell_once(text)
+
+    # -- callbacks in branches ------------------------------------------------------------------
+
+    @functools.cached_property
+    def _leaving(self) -> JitFunction:
+        """The function without its callbacks; it also tells whether a call needs one."""
+        given = dataclasses.replace(
+            self._given,
+            donate_argnums=None,
+            donate_argnames=None,
+            name=self._options.name,
+            on_unsupported="error",
+            background=False,
+        )
+        return JitFunction(leaving(self._options.function), given)
+
+    def _prepare_leaving(self, call: Call, why: CallbackError) -> UnsupportedError | None:
+        """Let calls of this family run without their callbacks; or why they cannot.
+
+        They cannot if a callback is not in a branch, or something else is not compiled.
+        """
+        if self._donates:
+            return why
+        try:
+            self._leaving._family(call).version(call)
+        except CallbackError:
+            return why
+        except UnsupportedError as other:
+            return other
+        self._families_leaving.add(call.family)
+        self._families.pop(call.family, None)
+        return None
+
+    def _call_leaving(self, call: Call) -> Any:
+        """A call of compiled code, made once more as `jax.jit` makes it where it needs a callback.
+
+        Inside a transformation it is a part of the program around it.
+        """
+        if is_staging() or any(isinstance(value, jax.core.Tracer) for value in call.values):
+            self._tell_once(
+                "runs as a part of the program around it, which XLA compiles: it calls back into "
+                "Python in a branch"
+            )
+            return self._as_jax(*call.args, **call.kwargs)
+        try:
+            left, results = self._leaving(*call.args, **call.kwargs)
+        except UnsupportedError as why:
+            self._families_leaving.discard(call.family)
+            self._leave_to_jax(call, why)
+            return self._as_jax(*call.args, **call.kwargs)
+        if not left:
+            return results
+        self._tell_once(
+            "took a branch that calls back into Python; jax.jit runs such calls, once compiled for "
+            "every shape"
+        )
+        return self._as_jax(*call.args, **call.kwargs)
 
     @functools.cached_property
     def _as_jax(self) -> Any:
@@ -615,6 +686,15 @@ class JitFunction(ral.Dispatcher):
                 continue
             try:
                 self._tell_parts(self._family(call).ready(call)[0])
+            except CallbackError as why:
+                refused = self._prepare_leaving(call, why)
+                if refused is None:
+                    self._leaving.warmup(given)
+                elif not self._options.may_use_xla:
+                    raise refused from None
+                else:
+                    self._family(call).gives_callbacks_to_xla = True
+                    self._tell_parts(self._family(call).ready(call)[0])
             except UnsupportedError as why:
                 if not self._options.may_use_xla:
                     raise
@@ -641,6 +721,13 @@ class JitFunction(ral.Dispatcher):
         page with their graphs of kernels). Raises ValueError for another.
         """
         versions = [v for family in self._families.values() for v in family.versions]
+        if self._families_leaving:
+            inner: str = self._leaving.explain(format)
+            if format != "text":
+                return inner
+            told = [f"{self._options.name} {text}" for text in self._fallbacks]
+            told.append(f"{self._options.name} is compiled without its callbacks into Python")
+            return "\n\n".join([*told, inner])
         if format != "text":
             compiled = [version for version in versions if version.is_compiled]
             return render([row for version in compiled for row in self._rows(version)], format)
@@ -697,12 +784,20 @@ class JitFunction(ral.Dispatcher):
                 found.update(dict.fromkeys(str(guard.note) for guard in pattern.guards))
                 found.update(dict.fromkeys(str(note) for note in pattern.notes))
                 found.update(dict.fromkeys(version.asked_by_rules()))
+        if self._families_leaving:
+            found.update(dict.fromkeys(self._leaving.guards()))
         return list(found)
 
     def cache_info(self) -> CacheInfo:
         """Calls answered by what was compiled already, compilations, None, versions kept."""
         versions = sum(len(family.versions) for family in self._families.values())
-        return CacheInfo(self._all_hits(), self._compiler.count, None, versions)
+        own = CacheInfo(self._all_hits(), self._compiler.count, None, versions)
+        if not self._families_leaving:
+            return own
+        inner = self._leaving.cache_info()
+        return CacheInfo(
+            own.hits + inner.hits, own.misses + inner.misses, None, versions + inner.currsize
+        )
 
     def _all_hits(self) -> int:
         calls = [entry.calls for entry in list(self._entries.values())]
@@ -721,6 +816,8 @@ class JitFunction(ral.Dispatcher):
             self._families_of_xla.clear()
             self._capturing.clear()
             self._on_several.clear()
+            self._families_leaving.clear()
+            self.__dict__.pop("_leaving", None)
             self._hits = self._compiler.count = 0
 
     clear_cache = cache_clear

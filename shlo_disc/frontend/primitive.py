@@ -162,17 +162,21 @@ def _jvp(
 ) -> tuple[list[Any], list[Any]]:
     # Two calls, so that partial evaluation can run the first and keep the second for later.
     nonzero = tuple(type(t) is not ad.Zero for t in tangents)
-    linear = program.linearized(nonzero, sizes)
-    results = call_program(primals, linear.forward, sizes)
-    residuals = linear.residuals(primals, results)
     moving = [t for t, nz in zip(tangents, nonzero, strict=True) if nz]
-    slopes = iter(call_program([*residuals, *moving], linear.tangent, sizes))
+    linear = program.linearized(nonzero, sizes)
+    if linear is None:
+        results = call_program([*primals, *moving], program.pushed_forward(nonzero, sizes), sizes)
+        slopes = iter(results[len(program.out_avals) :])
+    else:
+        results = call_program(primals, linear.forward, sizes)
+        residuals = linear.residuals(primals, results)
+        slopes = iter(call_program([*residuals, *moving], linear.tangent, sizes))
     outputs = results[: len(program.out_avals)]
     return outputs, [
         with_type_of(next(slopes), jax.typeof(x))
         if smooth
         else ad.Zero(jax.typeof(x).to_tangent_aval())
-        for x, smooth in zip(outputs, linear.smooth, strict=True)
+        for x, smooth in zip(outputs, program.smooth, strict=True)
     ]
 
 
@@ -198,14 +202,35 @@ def _batch(
     *,
     program: Program,
     sizes: Sizes,
-) -> tuple[list[Any], list[int]]:
+) -> tuple[list[Any], list[int | None]]:
     places = tuple(None if axis is None else int(axis) for axis in axes)
-    if size == 0:  # symbols are at least 1, and there is nothing to compute
-        empty = [jnp.zeros((0, *a.shape), a.dtype) for a in program.result_avals(sizes)]
-        return empty, [0] * len(empty)
+    # A result that no batched argument changes has no batch: `out_axes=None` may ask for that.
+    depends = program.depends(tuple(axis is not None for axis in places))
+    where = [0 if changes else None for changes in depends]
+    if size == 0:  # symbols are at least 1
+        return _of_no_batch(arguments, places, depends, program, sizes), where
     batched, symbol = program.batched(places, size, sizes, axis_name=axis_name)
     results = call_program(arguments, batched, (*sizes, (symbol, size)))
-    return results, [0] * len(results)
+    return results, where
+
+
+def _of_no_batch(
+    arguments: Sequence[Any],
+    axes: Sequence[int | None],
+    depends: Sequence[bool],
+    program: Program,
+    sizes: Sizes,
+) -> list[Any]:
+    """The results for a batch of size 0: empty, or what the arguments without a batch give."""
+    empty = [jnp.zeros((0, *a.shape), a.dtype) for a in program.result_avals(sizes)]
+    if all(depends):
+        return empty
+    one = [
+        x if axis is None else jnp.zeros((*x.shape[:axis], *x.shape[axis + 1 :]), x.dtype)
+        for x, axis in zip(arguments, axes, strict=True)
+    ]
+    results = call_program(one, program, sizes)
+    return [e if changes else r for e, changes, r in zip(empty, depends, results, strict=True)]
 
 
 call_p.def_impl(_evaluate)

@@ -24,6 +24,7 @@ from jax.extend.core import jaxpr_as_fun
 from shlo_disc import flags, locks
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.errors import ForkError, UnsupportedError
+from shlo_disc.frontend.dependence import dependent
 from shlo_disc.frontend.leaves import abstract
 from shlo_disc.frontend.messages import ShapeError
 from shlo_disc.frontend.nesting import BusyError, in_turn, nested
@@ -76,6 +77,10 @@ class CompiledCall(Protocol):
 
 _TRIALS = 6
 """Sizes that are tried one by one as constants when an error of JAX names none."""
+
+
+_NO_LINEARIZATION = "Linearization failed to produce known values"
+"""How JAX says that an operation has a derivative in forward mode only."""
 
 
 class _OtherFormError(Exception):
@@ -132,6 +137,7 @@ class Program:
         self._again = again
         self._siblings: list[Program] = []
         self._derived: dict[Any, Any] = {}
+        self._depends: dict[tuple[bool, ...], tuple[bool, ...]] = {}
         self._needs: dict[Any, frozenset[str]] = {}
         """The symbols that have to be constants for a derived program, by its key."""
         self._reasons: list[Question] = []
@@ -153,6 +159,18 @@ class Program:
     def out_avals(self) -> list[Any]:
         """The abstract results."""
         return list(self.jaxpr.out_avals)
+
+    @cached_property
+    def smooth(self) -> tuple[bool, ...]:
+        """Which results have tangents: those of floating point."""
+        return tuple(_is_smooth(aval) for aval in self.out_avals)
+
+    def depends(self, moving: tuple[bool, ...]) -> tuple[bool, ...]:
+        """For every result: False only if no argument in `moving` can change it."""
+        found = self._depends.get(moving)
+        if found is None:
+            found = self._depends[moving] = dependent(self.jaxpr, moving)
+        return found
 
     @property
     def run(self) -> Callable[..., list[Any]]:
@@ -408,8 +426,8 @@ class Program:
                 except Exception as other:
                     _log.debug("%s: not with %s: %s", self.name, sorted(constants), other)
                     if constants == every and not isinstance(other, _OtherFormError):
-                        error.add_note(f"with constant sizes: {other}")
-                        raise error from other
+                        other.add_note(f"with symbolic sizes: {error}")
+                        raise other from error
             return None
 
         one = problem.must_be_constant()
@@ -507,15 +525,58 @@ class Program:
             guards=self.guards,
         )
 
-    def linearized(self, nonzero: tuple[bool, ...], sizes: Sizes) -> _Linearized:
+    def linearized(self, nonzero: tuple[bool, ...], sizes: Sizes) -> _Linearized | None:
         """The program with what its derivative needs, and the derivative itself.
 
-        `nonzero`: which arguments have tangents.
+        None if JAX cannot split them (`lax.reduce_window` of a function that is no known one):
+        there is no reverse mode, and :meth:`pushed_forward` has the derivative. `nonzero`: which
+        arguments have tangents.
         """
-        linear: _Linearized = self._memo(
-            ("linearized", nonzero), sizes, lambda program, _: _Linearized(program, nonzero)
-        )
+
+        def make(program: Program, _: frozenset[str]) -> _Linearized | None:
+            try:
+                return _Linearized(program, nonzero)
+            except ValueError as error:
+                if _NO_LINEARIZATION not in str(error):
+                    raise
+                return None
+
+        linear: _Linearized | None = self._memo(("linearized", nonzero), sizes, make)
         return linear
+
+    def _split(self, nonzero: tuple[bool, ...], sizes: Sizes) -> _Linearized:
+        linear = self.linearized(nonzero, sizes)
+        assert linear is not None
+        return linear
+
+    def pushed_forward(self, nonzero: tuple[bool, ...], sizes: Sizes) -> Program:
+        """`(arguments, tangents) -> (results, tangents of the smooth ones)`."""
+
+        def make(program: Program, _: frozenset[str]) -> Program:
+            specs = [_spec(aval) for aval in program.in_avals]
+            moving = [spec for spec, nz in zip(specs, nonzero, strict=True) if nz]
+
+            def push(*args: Any) -> list[Any]:
+                arguments, tangents = args[: len(specs)], args[len(specs) :]
+                known = [x for x, nz in zip(arguments, nonzero, strict=True) if not nz]
+
+                def function(*unknown: Any) -> list[Any]:
+                    return program.run(*_merged(nonzero, unknown, known))
+
+                unknown = [x for x, nz in zip(arguments, nonzero, strict=True) if nz]
+                results, slopes = jax.jvp(function, unknown, list(tangents))
+                kept = zip(slopes, program.smooth, strict=True)
+                return [*results, *(x for x, smooth in kept if smooth)]
+
+            return program.derive(
+                push,
+                [*specs, *moving],
+                "jvp",
+                again=lambda fresh, at, _: fresh.pushed_forward(nonzero, at),
+            )
+
+        program: Program = self._memo(("pushed forward", nonzero), sizes, make)
+        return program
 
     def transposed(
         self, linear: tuple[bool, ...], nonzero: tuple[bool, ...], sizes: Sizes
@@ -555,8 +616,8 @@ class Program:
         constants: frozenset[str] = frozenset(),
         axis_name: Hashable = None,
     ) -> tuple[Program, str]:
-        """The program over a batch of `count`, results with the batch in front; and the symbol of
-        its size, which is a constant if it is one of `constants`.
+        """The program over a batch of `count`, and the symbol of its size, a constant if it is one
+        of `constants`. Results that depend on the batch have it in front.
 
         `axis_name`: what rules of the user may call the axis of the batch.
         """
@@ -574,8 +635,11 @@ class Program:
                     shape.insert(axis, size)
                 specs.append(_spec(aval.update(shape=tuple(shape))))
 
+            depends = program.depends(tuple(axis is not None for axis in axes))
+
             def batch(*args: Any) -> Any:
-                return jax.vmap(program.run, in_axes=axes, axis_name=axis_name)(*args)
+                results = jax.vmap(program.run, in_axes=axes, axis_name=axis_name)(*args)
+                return [x if d else x[0] for x, d in zip(results, depends, strict=True)]
 
             return program.derive(
                 batch,
@@ -604,7 +668,6 @@ class _Linearized:
     def __init__(self, program: Program, nonzero: tuple[bool, ...]) -> None:
         shape_of: list[Any] = []
         count = len(program.out_avals)
-        self.smooth = tuple(_is_smooth(aval) for aval in program.out_avals)
 
         def forward(*args: Any) -> Any:
             known = [x for x, nz in zip(args, nonzero, strict=True) if not nz]
@@ -623,7 +686,7 @@ class _Linearized:
             forward,
             specs,
             "forward",
-            again=lambda fresh, at, _: fresh.linearized(nonzero, at).forward,
+            again=lambda fresh, at, _: fresh._split(nonzero, at).forward,
         )
         tree = shape_of[-1]
         self._place_residuals(full, count)
@@ -641,13 +704,13 @@ class _Linearized:
         def tangent(*args: Any) -> list[Any]:
             linear = jax.tree.unflatten(tree, args[: len(residuals)])
             results = linear(*args[len(residuals) :])
-            return [x for x, smooth in zip(results, self.smooth, strict=True) if smooth]
+            return [x for x, smooth in zip(results, program.smooth, strict=True) if smooth]
 
         self.tangent = program.derive(
             tangent,
             [*residuals, *tangents],
             "tangent",
-            again=lambda fresh, at, _: fresh.linearized(nonzero, at).tangent,
+            again=lambda fresh, at, _: fresh._split(nonzero, at).tangent,
         )
 
     def _place_residuals(self, full: Program, count: int) -> None:

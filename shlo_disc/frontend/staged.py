@@ -16,7 +16,7 @@ import numpy as np
 from shlo_disc.frontend.leaves import abstract
 from shlo_disc.frontend.splits import Split, split_along
 from shlo_disc.frontend.whole_sizes import number_types, with_numbers_given
-from shlo_disc.jax_private import Literal, bound
+from shlo_disc.jax_private import Literal, bind_equation
 
 __all__ = ["Stage", "Staged"]
 
@@ -116,7 +116,7 @@ def _function(
         values = {**constants, **dict(zip(inputs, arguments, strict=True))}
         for equation in equations:
             given = [v.val if isinstance(v, Literal) else values[v] for v in equation.invars]
-            values.update(zip(equation.outvars, bound(equation, given), strict=True))
+            values.update(zip(equation.outvars, bind_equation(equation, given), strict=True))
         return [values[v] for v in outputs]
 
     return run

@@ -18,6 +18,7 @@ from shlo_disc.frontend.choice import Choice
 from shlo_disc.frontend.compare import difference
 from shlo_disc.frontend.fresh import FreshSizes, assuming, reads_of
 from shlo_disc.frontend.leaves import abstract
+from shlo_disc.frontend.leaving import CallbackError
 from shlo_disc.frontend.marks import marking
 from shlo_disc.frontend.nesting import PartOfOuterError, nested
 from shlo_disc.frontend.plan import Pattern, Shapes
@@ -158,7 +159,7 @@ def _exported(name: str, jitted: Any, args: Any, kwargs: Any) -> export.Exported
     except NotImplementedError as error:
         if "host_callbacks" not in str(error):
             raise
-        raise UnsupportedError(_CALLBACK.format(name, "pure_callback")) from error
+        raise CallbackError(_CALLBACK.format(name, "pure_callback")) from error
     except ValueError as error:
         if "checkify.check" in str(error):
             raise PartOfOuterError(

@@ -12,7 +12,7 @@ from typing import Any
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.frontend.sizes import as_expr
 from shlo_disc.frontend.splits import CALLS, called
-from shlo_disc.jax_private import Literal, bound
+from shlo_disc.jax_private import Literal, bind_equation
 
 __all__ = ["number_types", "with_numbers_given"]
 
@@ -53,6 +53,6 @@ def with_numbers_given(
         elif name in CALLS:
             results = with_numbers_given(called(equation), given, numbers)
         else:
-            results = bound(equation, given)
+            results = bind_equation(equation, given)
         values.update(zip(equation.outvars, results, strict=True))
     return [read(atom) for atom in jaxpr.jaxpr.outvars]

@@ -141,3 +141,39 @@ def test_derivatives_at_numbers_of_any_type(kind):
         got, want = derivative(f)(x), derivative(g)(x)
         assert got.dtype == want.dtype
         np.testing.assert_allclose(got, want, rtol=1e-5)
+
+
+def test_a_function_with_a_derivative_in_forward_mode_only():
+    """JAX has no reverse mode for a window of a function that it does not know."""
+
+    def windows(x):
+        one = jnp.ones((), x.dtype)
+        return lax.reduce_window(jnp.sin(x), one, lax.add, (2,), (1,), "VALID")
+
+    f = shlo_disc.jit(windows)
+    for n in (6, 9):
+        x, slope = F(n), F(n + 1)[:n]
+        compare(jax.jvp(f, (x,), (slope,)), jax.jvp(windows, (x,), (slope,)))
+    assert f.cache_info().misses == 1
+    push = jax.jit(lambda x, slope: jax.jvp(f, (x,), (slope,)))
+    compare(push(x, slope), jax.jvp(windows, (x,), (slope,)))
+    for g in (f, windows):
+        with pytest.raises(ValueError, match="reverse-mode"):
+            jax.grad(lambda x, g=g: g(x).sum())(F(4))
+
+
+def test_an_error_that_no_constant_mends_is_the_one_that_jax_raises():
+    """Not the complaint about a symbol with which the search for constants began."""
+
+    @jax.custom_jvp
+    def product(x):
+        return jnp.prod(x)
+
+    @product.defjvp
+    def _(primals, tangents):
+        jax.grad(jnp.prod)(primals[0])  # needs a number
+        raise KeyError("of the rule")
+
+    for f in (jax.jit(product), shlo_disc.jit(product)):
+        with pytest.raises(KeyError, match="of the rule"):
+            jax.jvp(f, (F(6),), (F(6),))

@@ -233,3 +233,20 @@ def test_shard_map_and_its_gradient():
         check=False,
     )
     assert done.stdout == "fine\n", done.stderr[-2000:]
+
+
+def test_results_without_a_batch():
+    """`out_axes=None` wants results that no batched argument changes to have no batch."""
+
+    def parts(x, y):
+        double = jax.jit(lambda a, b: (a * 2, b))(y, x)
+        return jnp.sin(x) + y, jax.checkpoint(jnp.cos)(y), jax.nn.relu(y), double
+
+    f = shlo_disc.jit(parts)
+    axes, out = (0, None), (0, None, None, (None, 0))
+    for size in (3, 2, 0):
+        x, y = np.ones((size, 4), np.float32), np.ones(4, np.float32)
+        expected = jax.vmap(parts, axes, out)(x, y)
+        for batch in (jax.vmap(f, axes, out), jax.jit(jax.vmap(f, axes, out))):
+            jax.tree.map(np.testing.assert_allclose, batch(x, y), expected)
+    assert f.cache_info().misses <= 2  # the batches, and the function itself for the empty one

@@ -26,7 +26,9 @@ BLOCKS = [
 
 @pytest.mark.parametrize("block", BLOCKS)
 def test_python_blocks_run(block):
-    for library in re.findall(r"^(?:import|from) (equinox|flax|numpyro|optax)\b", block, re.M):
+    for library in re.findall(
+        r"^(?:import|from) (diffrax|equinox|flax|jraph|numpyro|optax|optimistix)\b", block, re.M
+    ):
         pytest.importorskip(library, reason="needs the extra: pip install '.[libraries]'")
     exec(compile(block, "<documentation>", "exec"), {})
 
