@@ -828,8 +828,15 @@ class JitFunction(ral.Dispatcher):
         return self if instance is None else types.MethodType(self, instance)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """For `copy` and `pickle`: the function and its options, not what was compiled."""
-        return JitFunction, (self._options.function, self._given)
+        """For `copy` and cloudpickle: the function and its options, not what was compiled.
+
+        `pickle` refuses it, as it refuses functions of `jax.jit`: the maker is local.
+        """
+
+        def remade(function: Callable[..., Any], options: JitOptions) -> JitFunction:
+            return JitFunction(function, options)
+
+        return remade, (self._options.function, self._given)
 
     def __repr__(self) -> str:
         return f"<shlo_disc.jit of {self._options.function!r}>"
