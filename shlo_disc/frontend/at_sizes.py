@@ -15,7 +15,7 @@ import numpy as np
 from jax import export
 from jax.extend.core import ClosedJaxpr
 
-from shlo_disc.frontend.compare import INLINED
+from shlo_disc.frontend.calls import CALLS, called
 from shlo_disc.frontend.leaves import abstract
 from shlo_disc.frontend.sizes import as_expr, evaluate
 from shlo_disc.frontend.structure import parts_of
@@ -40,8 +40,8 @@ def run_equations(equations: Sequence[Any], values: Values, sizes: Mapping[str, 
             dtype = equation.outvars[0].aval.dtype
             is_number = not isinstance(size, DimExpr)
             results = [np.asarray(size, dtype) if is_number else size_as_array(size)]
-        elif name in INLINED:
-            results = _call(equation.params[INLINED[name]], operands, sizes)
+        elif name in CALLS:
+            results = _call(called(equation), operands, sizes)
         else:
             params = {key: _at(value, sizes) for key, value in equation.params.items()}
             results = bind_equation(equation, operands, params)
@@ -92,10 +92,10 @@ def read(values: Mapping[Any, Any], atom: Any) -> Any:
     return atom.val if isinstance(atom, Literal) else values[atom]
 
 
-def _call(inner: Any, operands: Sequence[Any], sizes: Mapping[str, Any]) -> list[Any]:
-    jaxpr = getattr(inner, "jaxpr", inner)
+def _call(closed: Any, operands: Sequence[Any], sizes: Mapping[str, Any]) -> list[Any]:
+    jaxpr = closed.jaxpr
     values: Values = dict(zip(jaxpr.invars, operands, strict=True))
-    values.update(zip(jaxpr.constvars, getattr(inner, "consts", ()), strict=True))
+    values.update(zip(jaxpr.constvars, closed.consts, strict=True))
     run_equations(jaxpr.eqns, values, sizes)
     return [read(values, atom) for atom in jaxpr.outvars]
 

@@ -18,11 +18,12 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from shlo_disc.frontend.calls import CALLS, called
 from shlo_disc.frontend.marks import CLOSED, MARK
 from shlo_disc.frontend.sizes import evaluate
 from shlo_disc.jax_private import Literal, equation_line, scan_operands
 
-__all__ = ["INLINED", "LAYOUT", "difference"]
+__all__ = ["LAYOUT", "difference"]
 
 LAYOUT = frozenset(
     (
@@ -36,19 +37,8 @@ LAYOUT = frozenset(
 )  # fmt: skip
 """Operations that move values or belong to index arithmetic: JAX spells them by what it knows."""
 
-INLINED = {
-    "pjit": "jaxpr",
-    "jit": "jaxpr",
-    "closed_call": "call_jaxpr",
-    "core_call": "call_jaxpr",
-    "remat": "jaxpr",
-    "remat2": "jaxpr",
-    "checkpoint": "jaxpr",
-    "custom_jvp_call": "call_jaxpr",
-    "custom_vjp_call": "call_jaxpr",
-    "custom_vjp_call_jaxpr": "fun_jaxpr",
-}
-"""Calls whose body is part of the program, and the parameter that holds it."""
+INLINED = CALLS - {"composite"}
+"""Calls whose body is part of the program; a composite is one operation."""
 
 
 class _Event(NamedTuple):
@@ -175,18 +165,17 @@ class _Reader:
             operands = [_read(values, atom) for atom in equation.invars]
             name = equation.primitive.name
             results: list[_Value]
-            called = str(equation.params.get("name", "")) if name in INLINED else ""
-            if called.startswith(CLOSED):
+            function = str(equation.params.get("name", "")) if name in INLINED else ""
+            if function.startswith(CLOSED):
                 results = [_DATA] * len(equation.outvars)
                 # Without types: a derivative keeps what its program computes on the way.
-                yield _Event(called, (), (), equation_line(equation))
-            elif called.startswith(MARK):
+                yield _Event(function, (), (), equation_line(equation))
+            elif function.startswith(MARK):
                 results = [_DATA] * len(equation.outvars)
-                body, bound = _opened(equation.params[INLINED[name]], operands)
+                body, bound = _opened(called(equation), operands)
                 self.inside.update(map(_kind, self._run(body, bound)))
             elif name in INLINED:
-                inner = equation.params[INLINED[name]]
-                body, bound = _opened(inner, operands)
+                body, bound = _opened(called(equation), operands)
                 yield from self._run(body, bound)
                 results = [_read(bound, atom) for atom in body.outvars]
             elif name in ("scan", "while", "cond"):

@@ -7,6 +7,8 @@ from typing import Any
 
 from jax.extend import core
 
+from shlo_disc.frontend.calls import CALLS, called
+
 __all__ = ["dependent"]
 
 
@@ -16,31 +18,18 @@ def dependent(jaxpr: Any, moving: Sequence[bool]) -> tuple[bool, ...]:
     A call of another jaxpr (`jit`, `custom_jvp`, `checkpoint`) is looked into. Results of loops and
     branches depend on all that goes in.
     """
-    inner = getattr(jaxpr, "jaxpr", jaxpr)
+    inner = jaxpr.jaxpr
     changing = {v for v, moves in zip(inner.invars, moving, strict=True) if moves}
     for equation in inner.eqns:
         given = [_changes(v, changing) for v in equation.invars]
         if not any(given):
             continue
-        called = _called(equation)
-        results = [True] * len(equation.outvars) if called is None else dependent(called, given)
+        results: Sequence[bool] = [True] * len(equation.outvars)
+        if equation.primitive.name in CALLS:
+            results = dependent(called(equation), given)
         changing.update(v for v, moves in zip(equation.outvars, results, strict=True) if moves)
     return tuple(_changes(v, changing) for v in inner.outvars)
 
 
 def _changes(value: Any, changing: set[Any]) -> bool:
     return not isinstance(value, core.Literal) and value in changing
-
-
-_CALLS = {
-    "checkpoint": "jaxpr",
-    "custom_jvp_call": "call_jaxpr",
-    "jit": "jaxpr",
-    "remat2": "jaxpr",
-}
-"""Name of a primitive that computes what a jaxpr does -> the parameter that holds the jaxpr."""
-
-
-def _called(equation: Any) -> Any:
-    """The jaxpr that an equation is a call of; None for all others."""
-    return equation.params.get(_CALLS.get(equation.primitive.name, ""))

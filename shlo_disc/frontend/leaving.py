@@ -19,7 +19,7 @@ from jax.extend.core import jaxpr_as_fun
 
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.frontend.at_sizes import read
-from shlo_disc.frontend.compare import INLINED
+from shlo_disc.frontend.calls import CALLS, called
 from shlo_disc.jax_private import bind_equation, jaxprs_inside, scan_operands
 
 __all__ = ["CallbackError", "leaving"]
@@ -97,9 +97,9 @@ def _without(equation: Any, given: list[Any], in_branch: bool) -> tuple[Any, lis
             raise CallbackError("jax.pure_callback outside a branch")
         avals = [variable.aval for variable in equation.outvars]
         return jnp.ones((), bool), [jnp.zeros(aval.shape, aval.dtype) for aval in avals]
-    if name in INLINED:
-        inner = params[INLINED[name]]
-        return _run(getattr(inner, "jaxpr", inner), getattr(inner, "consts", ()), given, in_branch)
+    if name in CALLS:
+        inner = called(equation)
+        return _run(inner.jaxpr, inner.consts, given, in_branch)
     if name == "cond":
         branches = [_branch(branch) for branch in params["branches"]]
         left, results = lax.switch(given[0], branches, *given[1:])

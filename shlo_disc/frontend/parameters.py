@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from shlo_disc.frontend.compare import INLINED
+from shlo_disc.frontend.calls import CALLS, called
 from shlo_disc.jax_private import Literal
 
 __all__ = ["weights"]
@@ -41,11 +41,11 @@ def _follow(jaxpr: Any, origin: dict[Any, int], found: set[int]) -> None:
         operands = [_origin(origin, atom) for atom in equation.invars]
         if all(operand is None for operand in operands):
             continue
-        if name in INLINED or name in ("scan", "while", "cond"):
+        if name in CALLS or name in ("scan", "while", "cond"):
             for body, inputs in _bodies(name, equation, operands):
                 inside = {v: k for v, k in zip(body.invars, inputs, strict=True) if k is not None}
                 _follow(body, inside, found)
-                if name in INLINED:
+                if name in CALLS:
                     for result, atom in zip(equation.outvars, body.outvars, strict=True):
                         if (source := _origin(inside, atom)) is not None:
                             origin[result] = source
@@ -82,5 +82,5 @@ def _bodies(
     if name == "while":
         first = params["cond_nconsts"]
         return [(params["body_jaxpr"].jaxpr, operands[first:])]
-    body = params["jaxpr"] if name == "scan" else params[INLINED[name]]
-    return [(getattr(body, "jaxpr", body), operands)]
+    body = params["jaxpr"] if name == "scan" else called(equation)
+    return [(body.jaxpr, operands)]

@@ -20,7 +20,7 @@ from typing import Any
 from jax.extend.core import ClosedJaxpr, DebugInfo, Jaxpr
 
 from shlo_disc.frontend.at_sizes import symbols_in, symbols_of
-from shlo_disc.frontend.compare import INLINED
+from shlo_disc.frontend.calls import called
 from shlo_disc.jax_private import Literal, Variable
 
 __all__ = [
@@ -69,11 +69,11 @@ def flatten(closed: Any, opens: Callable[[Any], bool]) -> Flat:
 
     def body(inner: Any, operands: Sequence[Any] | None) -> tuple[list[Any], list[Any]]:
         """The equations of a jaxpr, and its results, in variables of the whole."""
-        jaxpr = getattr(inner, "jaxpr", inner)
+        jaxpr = inner.jaxpr
         known: dict[Any, Any] = {}
         if operands is not None:  # a body may be shared by several calls
             known.update(zip(jaxpr.invars, operands, strict=True))
-        for variable, value in zip(jaxpr.constvars, getattr(inner, "consts", ()), strict=True):
+        for variable, value in zip(jaxpr.constvars, inner.consts, strict=True):
             constants[variable] = value
 
         def named(atom: Any) -> Any:
@@ -83,7 +83,7 @@ def flatten(closed: Any, opens: Callable[[Any], bool]) -> Flat:
         for equation in jaxpr.eqns:
             inputs = [named(atom) for atom in equation.invars]
             if opens(equation):
-                inside, results = body(equation.params[INLINED[equation.primitive.name]], inputs)
+                inside, results = body(called(equation), inputs)
                 found += inside
                 known.update(zip(equation.outvars, results, strict=True))
                 continue
@@ -95,7 +95,7 @@ def flatten(closed: Any, opens: Callable[[Any], bool]) -> Flat:
         return found, [named(atom) for atom in jaxpr.outvars]
 
     equations, results = body(closed, None)
-    arguments = tuple(getattr(closed, "jaxpr", closed).invars)
+    arguments = tuple(closed.jaxpr.invars)
     return Flat(tuple(equations), arguments, tuple(results), constants)
 
 

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.frontend.calls import CALLS, called
 from shlo_disc.frontend.sizes import as_expr
 from shlo_disc.frontend.split_rules import RULES
 from shlo_disc.frontend.split_states import (
@@ -38,7 +39,7 @@ from shlo_disc.frontend.split_states import (
 )
 from shlo_disc.jax_private import Literal, scan_operands
 
-__all__ = ["CALLS", "Split", "called", "split_along"]
+__all__ = ["Split", "split_along"]
 
 
 @dataclass(frozen=True)
@@ -249,42 +250,11 @@ _CONTROL: Mapping[str, Callable[[_Follow, Any, Sequence[State]], Sequence[State]
     "cond": _Follow.cond,
 }
 
-CALLS = frozenset(
-    (
-        "jit",
-        "pjit",
-        "closed_call",
-        "core_call",
-        "remat2",
-        "checkpoint",
-        "composite",
-        "custom_jvp_call",
-        "custom_vjp_call",
-        "custom_vjp_call_jaxpr",
-    )
-)
-"""Primitives that compute what a jaxpr among their parameters does."""
-
 _REPEATING = frozenset({"broadcast_in_dim", "iota"})
 
 _SIZES_ARE_SHAPES = frozenset(
     {"broadcast_in_dim", "reshape", "dynamic_slice", "gather", "split", "iota"}
 )
-
-
-def called(equation: Any) -> Any:
-    """The closed jaxpr that an equation of `CALLS` computes."""
-    params = equation.params
-    jaxpr = next(params[key] for key in ("call_jaxpr", "jaxpr", "fun_jaxpr") if key in params)
-    return jaxpr if hasattr(jaxpr, "jaxpr") else _Closed(jaxpr)
-
-
-@dataclass(frozen=True)
-class _Closed:
-    """A jaxpr that has no constants of its own (that of `checkpoint`)."""
-
-    jaxpr: Any
-    consts: Sequence[Any] = ()
 
 
 def _number(value: Any) -> State:

@@ -14,7 +14,7 @@ import numpy as np
 from jax.extend.core import DropVar
 
 from shlo_disc.errors import UnsupportedError
-from shlo_disc.frontend.compare import INLINED
+from shlo_disc.frontend.calls import CALLS, called
 from shlo_disc.frontend.fresh import read_size_p
 from shlo_disc.frontend.partition import COMPILED, READ, XLA, Flat, Part, flatten, partition
 from shlo_disc.jax_private import Literal, equation_line, jaxprs_inside
@@ -82,7 +82,7 @@ def kinds_of(closed: Any, refuse: Callable[[Flat, Part], Exception | None]) -> K
 
     def opens(equation: Any) -> bool:
         name = equation.primitive.name
-        return name in _PLAIN or (name in INLINED and id(_body(equation)) in opened)
+        return name in _PLAIN or (name in CALLS and id(called(equation).jaxpr) in opened)
 
     while True:
         flat = flatten(closed, opens)
@@ -93,16 +93,11 @@ def kinds_of(closed: Any, refuse: Callable[[Flat, Part], Exception | None]) -> K
                 index = {id(e): k for k, e in enumerate(flat.equations)}
                 kinds.reasons.update((index[e], why) for e, why in found.items())
         calls = [e for k, e in enumerate(flat.equations)
-                 if k in kinds.reasons and e.primitive.name in INLINED]  # fmt: skip
+                 if k in kinds.reasons and e.primitive.name in CALLS]  # fmt: skip
         if not calls:
             return Kinds(flat, kinds.reasons, keeps_rules=keeps_rules)
-        opened.update(id(_body(call)) for call in calls)
+        opened.update(id(called(call).jaxpr) for call in calls)
         keeps_rules &= not any(call.primitive.name in _RULES for call in calls)
-
-
-def _body(call: Any) -> Any:
-    inner = call.params[INLINED[call.primitive.name]]
-    return getattr(inner, "jaxpr", inner)
 
 
 def _seen_at_once(flat: Flat) -> dict[int, str]:
@@ -111,7 +106,7 @@ def _seen_at_once(flat: Flat) -> dict[int, str]:
         if equation.primitive is read_size_p:
             continue
         for inner in _all_equations([equation]):
-            if inner.primitive is read_size_p and equation.primitive.name not in INLINED:
+            if inner.primitive is read_size_p and equation.primitive.name not in CALLS:
                 raise UnsupportedError(
                     f"{equation_line(inner)}: a size that depends on data is read inside "
                     f"{equation.primitive.name}; read it outside, or give a bound: size="

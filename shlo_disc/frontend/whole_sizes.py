@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.frontend.calls import CALLS, called
 from shlo_disc.frontend.sizes import as_expr
-from shlo_disc.frontend.splits import CALLS, called
 from shlo_disc.jax_private import Literal, bind_equation
 
 __all__ = ["number_types", "with_numbers_given"]

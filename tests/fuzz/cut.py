@@ -10,6 +10,7 @@ from unittest import mock
 
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.frontend import tracing, unsupported
+from shlo_disc.frontend.calls import CALLS
 
 __all__ = ["SHARE", "cut"]
 
@@ -32,7 +33,7 @@ def cut(seed: int) -> Iterator[bool]:
         chosen = {
             k: "left out at random"
             for k, equation in enumerate(flat.equations)
-            if rng.random() < share and equation.primitive.name not in unsupported.INLINED
+            if rng.random() < share and equation.primitive.name not in CALLS
         }
         return chosen | original(flat)
 
