@@ -33,6 +33,7 @@ from shlo_disc.frontend.leaves import (
     refuse_place,
     runs_natively,
 )
+from shlo_disc.frontend.lowered import LoweredModule
 from shlo_disc.frontend.nesting import is_nested
 from shlo_disc.frontend.primitive import call_program
 from shlo_disc.frontend.program import CompiledCall
@@ -99,10 +100,12 @@ class CacheInfo(NamedTuple):
     currsize: int
 
 
-def _compile(exported: export.Exported, **options: Any) -> CompiledCall:
+def _compile(
+    lowered: LoweredModule, shapes: Sequence[Sequence[str]] | None = None, **options: Any
+) -> CompiledCall:
     from shlo_disc.compile import compile  # noqa: PLC0415 - MLIR is loaded when first needed
 
-    return compile(exported, **options)
+    return compile(lowered.source(shapes), **options)
 
 
 class _Compiler:
@@ -116,18 +119,18 @@ class _Compiler:
         self._lock = locks.lock()
         self.count = 0
 
-    def __call__(self, exported: export.Exported, **options: Any) -> CompiledCall:
-        executable = self.part(exported, **options)
+    def __call__(self, lowered: LoweredModule, **options: Any) -> CompiledCall:
+        executable = self.part(lowered, **options)
         self.counted()
         return executable
 
-    def part(self, exported: export.Exported, **options: Any) -> CompiledCall:
-        return _compile(exported, **options)
+    def part(self, lowered: LoweredModule, **options: Any) -> CompiledCall:
+        return _compile(lowered, **options)
 
-    def examine(self, exported: export.Exported) -> None:
+    def examine(self, lowered: LoweredModule) -> None:
         from shlo_disc.compile import examine  # noqa: PLC0415 - as above
 
-        examine(exported)
+        examine(lowered.source())
 
     def counted(self) -> None:
         with self._lock:
@@ -508,7 +511,7 @@ class JitFunction(ral.Dispatcher):
             sizes = version.pattern.values(again.shapes)
             return Compiled(version.name, executable, version.pattern, calls, trace, sizes)
 
-        return Lowered(found.name, found.exported, found.pattern, compiled, trace)
+        return Lowered(found.name, found.lowered, found.pattern, compiled, trace)
 
     def _call_version(
         self, version: Version, args: tuple[Any, ...], kwargs: dict[str, Any]
