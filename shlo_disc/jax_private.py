@@ -132,6 +132,7 @@ __all__ = [
     "scan_operands",
     "shaped_array",
     "size_as_array",
+    "size_named",
     "stablehlo_version",
     "trace_context",
     "unguarded_device_put",
@@ -498,6 +499,11 @@ def constraints_of(scope: Any) -> list[tuple[Any, str]]:
     """The explicit constraints of a scope: `(t - 2, ">=")` is `t - 2 >= 0`."""
     spelling = {_shape_poly.Comparator.EQ: "==", _shape_poly.Comparator.GEQ: ">="}
     return [(c.diff, spelling[c.cmp]) for c in scope._explicit_constraints]
+
+
+def size_named(symbol: str, scope: Any) -> Any:
+    """The size of that name: another one where the scope was told that they are equal."""
+    return DimExpr._from_var(symbol, scope)
 
 
 def generic_text(module: Any, large: int) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +30,7 @@ from shlo_disc.jax_private import (
     parsed_module,
     plain_text,
     portable_artifact,
+    size_named,
     stablehlo_version,
 )
 
@@ -45,9 +46,9 @@ CALLBACK = (
     "that outside shlo_disc.jit"
 )
 
-LARGE = 1 << 18
-"""Elements of a constant from which on a portable artifact is handed over: it takes 50 ms more than
-text for a program like BERT, but no more for constants, which text doubles and reads slowly."""
+LARGE = 1 << 16
+"""Elements a constant may have in text, which doubles them: a million take 45 ms there, 5 in a
+portable artifact. That takes 70 ms more for a program like BERT, which has no such constant."""
 
 Condition = tuple[Expr, str, Expr]
 """`lhs op rhs` of sizes."""
@@ -189,17 +190,24 @@ def lowered_module(
     in_avals = tuple(lowering.in_avals[k] for k in lowering.kept)
     sizes = (size for aval in in_avals for size in aval.shape)
     scope = next((size.scope for size in sizes if export.is_symbolic_dim(size)), None)
-    zero = Expr.const(0)
     made = LoweredModule(
         _written(lowering.module),
         in_avals,
         lowering.out_avals,
         lowering.out_tree,
-        () if scope is None
-        else tuple((as_expr(left), relation, zero) for left, relation in constraints_of(scope)),
+        () if scope is None else tuple(_conditions(scope)),
     )  # fmt: skip
     made.source()  # raises where the arguments do not determine the symbols
     return made
+
+
+def _conditions(scope: Any) -> Iterator[Condition]:
+    """The constraints of the scope."""
+    for size, relation in constraints_of(scope):
+        left = as_expr(size)
+        # JAX knows a symbol that equals another size by that size alone.
+        equal = {symbol: as_expr(size_named(symbol, scope)) for symbol in left.symbols()}
+        yield left.substitute(equal), relation, Expr.const(0)
 
 
 def _written(module: Any) -> str | bytes:
