@@ -190,13 +190,10 @@ def lowered_module(
     in_avals = tuple(lowering.in_avals[k] for k in lowering.kept)
     sizes = (size for aval in in_avals for size in aval.shape)
     scope = next((size.scope for size in sizes if export.is_symbolic_dim(size)), None)
+    conditions = () if scope is None else tuple(_conditions(scope))
     made = LoweredModule(
-        _written(lowering.module),
-        in_avals,
-        lowering.out_avals,
-        lowering.out_tree,
-        () if scope is None else tuple(_conditions(scope)),
-    )  # fmt: skip
+        _written(lowering.module), in_avals, lowering.out_avals, lowering.out_tree, conditions
+    )
     made.source()  # raises where the arguments do not determine the symbols
     return made
 

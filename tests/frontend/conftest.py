@@ -86,6 +86,14 @@ def _as_call(executable, results, sizes):
     return call
 
 
+def use_standin(replace):
+    """Run programs on the stand-in; `replace` is `setattr`, or a monkeypatch's."""
+    replace(function, "_compile", Standin)
+    replace(tracing, "lowered_module", _exported)
+    replace(program, "lowered_module", _exported)
+    replace(primitive, "_ffi_call", _as_call)
+
+
 @pytest.fixture(autouse=True, scope="session")
 def quick_xla():
     """XLA only says what is right here; most of the time would go into its optimisations."""
@@ -104,9 +112,6 @@ def standin(request, monkeypatch):
     Standin.made = []
     if getattr(request.module, "REAL", False):
         return Standin.made
-    monkeypatch.setattr(function, "_compile", Standin)
-    monkeypatch.setattr(tracing, "lowered_module", _exported)
-    monkeypatch.setattr(program, "lowered_module", _exported)
-    monkeypatch.setattr(primitive, "_ffi_call", _as_call)
+    use_standin(monkeypatch.setattr)
     program._programs.clear()
     return Standin.made
