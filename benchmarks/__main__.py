@@ -10,6 +10,7 @@ from rich.console import Console
 from benchmarks import (
     bert,
     dispatch,
+    hand_over,
     kernel_counts,
     kernels,
     memory,
@@ -28,6 +29,7 @@ SUITES: dict[str, Callable[[Console, bool], None]] = {
     "conv": kernels.convolutions,
     "dispatch": dispatch.dispatch,
     "gemm": kernels.gemm,
+    "hand_over": hand_over.hand_over,
     "kernel_counts": kernel_counts.kernel_counts,
     "memory": memory.memory,
     "micro": micro.micro,

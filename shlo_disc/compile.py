@@ -58,6 +58,7 @@ def compile(
     name: str | None = None,
     shapes: Sequence[Sequence[str] | None] | None = None,
     names: Sequence[str] | None = None,
+    constraints: Sequence[str] = (),
     weak_results: Sequence[bool] = (),
     likely: Mapping[str, Sequence[int]] | None = None,
     donated: Sequence[int] = (),
@@ -66,10 +67,11 @@ def compile(
 
     `source`: a `jax.export.Exported`, StableHLO as MLIR text, bytecode or portable artifact, or
     the path of a file with one of them. `shapes` and `names` describe the arguments when the
-    source does not (see :func:`shlo_disc.ingest.ingest`). `weak_results` tells which results are
-    weakly typed in JAX. `likely` gives values of symbols to have specialised kernels for.
-    `donated`: arguments whose arrays a call may overwrite and deletes; a warning names those whose
-    memory no result can use. `target` is "cpu".
+    source does not (see :func:`shlo_disc.ingest.ingest`). `constraints` are relations of the sizes,
+    such as "t >= 2": a call that breaks one raises ShapeMismatchError. `weak_results` tells which
+    results are weakly typed in JAX. `likely` gives values of symbols to have specialised kernels
+    for. `donated`: arguments whose arrays a call may overwrite and deletes; a warning names those
+    whose memory no result can use. `target` is "cpu".
 
     Raises InvalidModuleError (malformed program), UnsupportedError (an op, type or target that is
     not covered), OSError (a file that cannot be read), ValueError (`likely` names no symbol).
@@ -78,7 +80,7 @@ def compile(
         raise UnsupportedError(f"target {target!r} is not supported; use target='cpu'")
     times = StageTimes()
     context = new_context()
-    module = ingest(source, context, shapes=shapes, names=names)
+    module = ingest(source, context, shapes=shapes, names=names, constraints=constraints)
     times.done("ingest")
     return compile_module(
         module, name=name, times=times, weak_results=weak_results, likely=likely, donated=donated

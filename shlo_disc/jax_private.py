@@ -42,9 +42,12 @@ with jax and jaxlib 0.10.2 (Python 3.11) and 0.12.0.1 (Python 3.12);
 * `on_many_devices`, `device_count`, `tiles_of`, `sharding_of_tiles`: `custom_partitioning` for an
   equation of ours, in the partitioner's own terms: which device has which tile of an array.
 * `jaxprs_in_params`: nested jaxprs, to find every equation.
-* `export_whole`: `jax.export.export` that leaves `erfc` and `erf_inv` whole, by lowering rules of
-  ours: serialising expands each into a hundred operations, slower and less exact than ours.
-  `psum`, `pmax` and `pmin` over axes of `jax.vmap` get rules that take symbolic sizes.
+* `lower_whole`: what `jax.export.export` does first, `Traced.lower` for an export; the rest of it
+  (a copy, a wrapper that solves sizes, checks, the artifact) took three times as long. `erfc` and
+  `erf_inv` are left whole, by lowering rules of ours: serialising expands each into a hundred
+  operations, slower and less exact than ours. `psum`, `pmax` and `pmin` over axes of `jax.vmap` get
+  rules that take symbolic sizes. `portable_artifact`: a module as `jax.export` serialises it.
+* `constraints_of`: the relations of sizes that a scope was told.
 * `auto_insert_reshard`, `standard_vma_rule`, `ManualAxisType`: what
   `shard_map` needs a primitive to say of its result; without it the gradient of `shard_map(f)` is
   silently wrong.
@@ -59,11 +62,10 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jax import export as _export
 from jax._src import checkify as _checkify
 from jax._src import config as _config
 from jax._src import core as _core
@@ -73,6 +75,7 @@ from jax._src import source_info_util as _source_info
 from jax._src import traceback_util as _traceback
 from jax._src import util as _util
 from jax._src.array import ArrayImpl
+from jax._src.export import _export as _export_module
 from jax._src.export import shape_poly as _shape_poly
 from jax._src.interpreters import batching as _batching
 from jax._src.interpreters import mlir as _mlir
@@ -98,11 +101,13 @@ from shlo_disc.errors import ForkError
 __all__ = [
     "CACHE_TYPE",
     "JAX_TYPES",
+    "LEFT_OUT",
     "ArrayImpl",
     "DimExpr",
     "IndexSlice",
     "KeyArray",
     "Literal",
+    "Lowering",
     "SymbolicScope",
     "Variable",
     "are_plain",
@@ -115,12 +120,13 @@ __all__ = [
     "chosen_device",
     "closed_over",
     "collect_garbage",
+    "constraints_of",
     "cpu_sharding",
     "device_count",
     "disable_jit",
     "equation_line",
     "equations_of",
-    "export_whole",
+    "generic_text",
     "held_weakly",
     "is_export",
     "is_jaxpr",
@@ -130,6 +136,7 @@ __all__ = [
     "jaxprs_inside",
     "key_impl",
     "key_of_words",
+    "lower_whole",
     "max_size",
     "min_size",
     "named_axes",
@@ -137,6 +144,8 @@ __all__ = [
     "on_device",
     "on_many_devices",
     "parsed_module",
+    "plain_text",
+    "portable_artifact",
     "replace_function",
     "reshapes_of",
     "retyped",
@@ -144,6 +153,8 @@ __all__ = [
     "shaped_array",
     "sharding_of_tiles",
     "size_as_array",
+    "size_named",
+    "stablehlo_version",
     "tiles_of",
     "trace_context",
     "under_mesh",
@@ -536,18 +547,28 @@ _WHOLE = (
     (_special.erfc_p, _whole("chlo.erfc", _chlo.erfc)),
     (_special.erf_inv_p, _whole("chlo.erf_inv", _chlo.erf_inv)),
 )
-_UNCHECKED = [
-    _export.DisabledSafetyCheck.custom_call(f"shlo_disc.parked.{name}")
-    for name in ("chlo.erfc", "chlo.erf_inv")
-]
-
 
 _lowers_in: list[int] = []
 """The process in which JAX first lowered for us: its threads for MLIR exist only there."""
 
 
-def export_whole(jitted: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """The `jax.export.Exported` of a call, for the CPU and for our ingest only.
+class Lowering(NamedTuple):
+    """A function that JAX has lowered for the CPU."""
+
+    module: Any
+    """Of JAX's MLIR bindings; JAX keeps it, too. `main` takes the symbols, by name, then arrays."""
+    in_avals: tuple[Any, ...]
+    """The arguments of the function, in order."""
+    out_avals: tuple[Any, ...]
+    out_tree: Any
+    kept: tuple[int, ...]
+    """The arguments that `main` takes."""
+    calls_back: bool
+    """Does it call Python?"""
+
+
+def lower_whole(jitted: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Lowering:
+    """A call traced and lowered, for our ingest only.
 
     Raises ForkError in a child forked since the first one: JAX would wait for threads of its parent
     for ever.
@@ -561,22 +582,80 @@ def export_whole(jitted: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> An
             "Call it with such arguments before the fork (or JitFunction.warmup), or "
             "start the process by multiprocessing's 'spawn' or 'forkserver'"
         )
-    export = _export.export(
-        jitted,
-        platforms=["cpu"],
-        disabled_checks=_UNCHECKED,
-        _override_lowering_rules=(*_WHOLE, *_REDUCTIONS),
+    rules: Any = (*_WHOLE, *_REDUCTIONS)
+    parameters = _mlir.LoweringParameters(
+        override_lowering_rules=rules,
+        for_export=True,
+        hoist_constants_as_args=False,
+        export_ignore_forward_compatibility=_config.export_ignore_forward_compatibility.value,
     )
-    return export(*args, **kwargs)
+    lowered = jitted.trace(*args, **kwargs).lower(
+        lowering_platforms=("cpu",), _private_parameters=parameters
+    )
+    found = lowered._lowering.compile_args
+    in_avals = tuple(jax.tree.leaves(lowered.in_avals))
+    return Lowering(
+        lowered._lowering.stablehlo(),
+        in_avals,
+        tuple(found["global_out_avals"]),
+        lowered.out_tree,
+        tuple(sorted(found["kept_var_idx"])),
+        bool(found["host_callbacks"] or found["keepalive"]),
+    )
+
+
+def constraints_of(scope: Any) -> list[tuple[Any, str]]:
+    """The explicit constraints of a scope: `(t - 2, ">=")` is `t - 2 >= 0`."""
+    spelling = {_shape_poly.Comparator.EQ: "==", _shape_poly.Comparator.GEQ: ">="}
+    return [(c.diff, spelling[c.cmp]) for c in scope._explicit_constraints]
+
+
+def size_named(symbol: str, scope: Any) -> Any:
+    """The size of that name: another one where the scope was told that they are equal."""
+    return DimExpr._from_var(symbol, scope)
+
+
+def generic_text(module: Any, large: int) -> str:
+    """The text of a module in generic form with locations; constants of more than `large` elements
+    are LEFT_OUT.
+    """
+    text: str = module.operation.get_asm(
+        enable_debug_info=True, print_generic_op_form=True, large_elements_limit=large
+    )
+    return text
+
+
+def plain_text(module: Any) -> str:
+    """The text of a module as people write it, with locations and every constant."""
+    text: str = module.operation.get_asm(enable_debug_info=True)
+    return text
+
+
+LEFT_OUT = "dense_resource<__elided__>"
+"""How a constant is printed that is left out."""
+
+
+def portable_artifact(module: Any) -> bytes:
+    """The module as bytes that other versions of StableHLO can read."""
+    data: bytes = _export_module._module_to_bytecode(module)
+    return data
+
+
+def stablehlo_version() -> str:
+    """Of JAX's MLIR, such as "1.17.0"."""
+    version: str = _hlo.get_current_version()
+    return version
 
 
 _CHECKS_HAVE_CONTEXT = "ctx" in inspect.signature(_checkify.checkify_jaxpr).parameters
 
 
-def parsed_module(text: str) -> Any:
-    """A module of StableHLO text, as an object of JAX's MLIR bindings."""
+def parsed_module(data: str | bytes) -> Any:
+    """A module of StableHLO text or a portable artifact, as an object of JAX's MLIR bindings."""
     with _mlir.make_ir_context():
-        return _ir.Module.parse(text)
+        if isinstance(data, bytes):
+            return _jax.mlir.deserialize_portable_artifact(data)
+        return _ir.Module.parse(data)
 
 
 def check_by_jaxpr(primitive: Any, jaxpr_of: Callable[..., Any]) -> None:

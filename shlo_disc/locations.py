@@ -10,14 +10,16 @@ __all__ = ["argument_name", "op_name", "source_line"]
 # The bindings build locations but have no accessors, so the printed form is the only way in.
 # JAX keeps user frames only and prints the innermost one first.
 _FILE_LINE = re.compile(r'"((?:[^"\\]|\\.)*)":(\d+):(\d+)')
+# What no line made, literals and the return: JAX gives it the line that called the function.
+_CALL = re.compile(r'loc\("jit\([^"/]*\)"\(')
 _NAME = re.compile(r'loc\("((?:[^"\\]|\\.)*)"[()]')
 
 
 def source_line(where: Any) -> str:
     """`model.py:7` for an operation, value or location; "unknown location" without debug info."""
-    location = getattr(where, "location", where)
-    found = _FILE_LINE.search(str(location))
-    if found is None:
+    location = str(getattr(where, "location", where))
+    found = _FILE_LINE.search(location)
+    if found is None or _CALL.match(location):
         return "unknown location"
     file, line, column = found.groups()
     return f"{_unescaped(file)}:{line}" if file != "-" else f"<module>:{line}:{column}"

@@ -6,7 +6,6 @@ the oracle in tests. It runs when a check has failed, never in the steady state.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -16,7 +15,7 @@ from shlo_disc.dynamic.shapes import Guard, ShapeAnalysis
 from shlo_disc.errors import InvalidModuleError, ShapeMismatchError, UnsupportedError
 from shlo_disc.mlir import ir
 
-__all__ = ["Check", "ShapeProgram", "Solve", "parse_constraint", "size_symbol"]
+__all__ = ["Check", "ShapeProgram", "Solve", "size_symbol"]
 
 
 @dataclass(frozen=True)
@@ -293,14 +292,3 @@ def _trivial(guard: Guard) -> bool:
 
 def _shape_text(shape: Sequence[Expr]) -> str:
     return "[" + ", ".join(map(str, shape)) + "]"
-
-
-def parse_constraint(text: str) -> tuple[Expr, str, Expr]:
-    """(lhs, op, rhs) of a constraint in `jax.export` notation such as "mod(t, 4) == 0" or "b >= 4".
-
-    Raises ValueError with the text when it is not one.
-    """
-    parts = re.split(r"(==|!=|<=|>=|<|>)", text)
-    if len(parts) != 3:
-        raise ValueError(f"{text!r} is not a constraint such as 'b >= 4' or 'mod(t, 4) == 0'")
-    return Expr.parse(parts[0]), parts[1], Expr.parse(parts[2])

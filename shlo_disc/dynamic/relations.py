@@ -1,13 +1,14 @@
-"""`lhs op rhs` on symbolic sizes, for given values of the symbols."""
+"""`lhs op rhs` on symbolic sizes: its text, and its truth for given values of the symbols."""
 
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable, Mapping
 
 from shlo_disc.dynamic.expr import Expr
 
-__all__ = ["RELATIONS", "holds"]
+__all__ = ["RELATIONS", "holds", "parse_constraint"]
 
 RELATIONS: dict[str, Callable[[int, int], bool]] = {
     "==": operator.eq,
@@ -23,3 +24,14 @@ RELATIONS: dict[str, Callable[[int, int], bool]] = {
 def holds(lhs: Expr, relation: str, rhs: Expr, sizes: Mapping[str, int]) -> bool:
     """Is it true for these values? Raises KeyError for a symbol without one."""
     return RELATIONS[relation](lhs.evaluate(sizes), rhs.evaluate(sizes))
+
+
+def parse_constraint(text: str) -> tuple[Expr, str, Expr]:
+    """(lhs, op, rhs) of a constraint in `jax.export` notation such as "mod(t, 4) == 0" or "b >= 4".
+
+    Raises ValueError with the text when it is not one.
+    """
+    parts = re.split(r"(==|!=|<=|>=|<|>)", text)
+    if len(parts) != 3:
+        raise ValueError(f"{text!r} is not a constraint such as 'b >= 4' or 'mod(t, 4) == 0'")
+    return Expr.parse(parts[0]), parts[1], Expr.parse(parts[2])

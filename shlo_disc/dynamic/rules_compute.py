@@ -405,7 +405,11 @@ def _custom_call(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
         indices = ir.DenseIntElementsAttr(op.attributes["indices_of_shape_operands"])
         return [s.sizes_operand(op, int(i)) for i in indices]
     if any(DYNAMIC in s.declared(r) for r in op.results):
-        raise refuse(op, f"@{target} does not say the sizes of its results", "give them statically")
+        raise refuse(
+            op,
+            f"@{target} is not known, and does not say the sizes of its results",
+            "keep this part of the program outside shlo_disc.jit",
+        )
     return [tuple(_consts(s.declared(r))) for r in op.results]
 
 

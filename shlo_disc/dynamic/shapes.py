@@ -22,6 +22,7 @@ from shlo_disc.dynamic.arithmetic import Condition, Entry, SizeArithmetic
 from shlo_disc.dynamic.constraints import Constraints
 from shlo_disc.dynamic.contents import MAX_ELEMENTS, Entries, IntegerType, follow
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.relations import parse_constraint
 from shlo_disc.dynamic.rules import DYNAMIC, MOVING_RULES, Rule, Shape, refuse
 from shlo_disc.dynamic.rules_compute import COMPUTE_RULES
 from shlo_disc.dynamic.size_sources import GLOBAL, SizeFromData, sources_of_size
@@ -29,10 +30,13 @@ from shlo_disc.errors import InvalidModuleError, UnsupportedError
 from shlo_disc.locations import source_line
 from shlo_disc.mlir import ir
 
-__all__ = ["RULES", "SIZE_SYMBOLS", "Guard", "ShapeAnalysis", "analyze"]
+__all__ = ["CONSTRAINTS", "RULES", "SIZE_SYMBOLS", "Guard", "ShapeAnalysis", "analyze"]
 
 SIZE_SYMBOLS = "disc.size_symbols"
 """On an argument whose elements are sizes: their symbols."""
+
+CONSTRAINTS = "disc.constraints"
+"""On `main`: relations of the sizes that every call must satisfy."""
 
 RULES: dict[str, Rule] = {**MOVING_RULES, **COMPUTE_RULES}
 """Op name -> result shapes from operand shapes; ops with regions that run are in REGION_RULES."""
@@ -233,7 +237,10 @@ class ShapeAnalysis:
             self.arguments.append(shape)
             if SIZE_SYMBOLS in attributes or argument in self.sized:
                 self._size_argument(argument, index, attributes)
-        for guard in known[len(self.guards) :]:  # arguments give the same ones again
+        if CONSTRAINTS in func.attributes:
+            for text in ir.ArrayAttr(func.attributes[CONSTRAINTS]):
+                self._constraint(ir.StringAttr(text).value)
+        for guard in known[len(self.guards) :]:  # what is above gives the same ones again
             self._assume(guard)
         self._block(block)
         self._finish()
@@ -266,6 +273,19 @@ class ShapeAnalysis:
                 )
                 self._assume(Guard(written[axis], "==", Expr.const(n), message))
         return tuple(written)
+
+    def _constraint(self, text: str) -> None:
+        """What was stated of the sizes: a guard, and then a fact, if not implied."""
+        try:
+            lhs, relation, rhs = parse_constraint(text)
+        except ValueError as error:
+            raise InvalidModuleError(str(error)) from None
+        lhs, rhs = self.constraints.canonical(lhs), self.constraints.canonical(rhs)
+        implied = self.constraints.implies(lhs, relation, rhs)
+        if implied is False:
+            lhs, relation, rhs = Expr.const(0), "==", Expr.const(1)
+        if implied is not True:
+            self._assume(Guard(lhs, relation, rhs, f"the program is compiled for {text}"))
 
     def _size_argument(self, argument: ir.Value, index: int, attributes: Any) -> None:
         """The elements of `argument` are sizes: a symbol for each, at least 0."""

@@ -20,6 +20,7 @@ from shlo_disc.frontend.leaves import (
     top_level_of,
     type_of,
 )
+from shlo_disc.frontend.lowered import LoweredModule
 from shlo_disc.frontend.plan import Guard
 from shlo_disc.frontend.program import CompiledCall
 from shlo_disc.jax_private import trace_context
@@ -30,13 +31,16 @@ __all__ = ["Blueprint", "Call", "Compiler", "Options"]
 class Compiler(Protocol):
     """The seam to the compiler."""
 
-    def __call__(self, exported: export.Exported, **options: Any) -> CompiledCall:
-        """:func:`shlo_disc.compile` of an exported program, counted as a compilation."""
+    def __call__(self, lowered: LoweredModule, **options: Any) -> CompiledCall:
+        """:func:`shlo_disc.compile` of a lowered program, counted as a compilation.
 
-    def part(self, exported: export.Exported, **options: Any) -> CompiledCall:
+        `shapes` may equate symbols of the program.
+        """
+
+    def part(self, lowered: LoweredModule, **options: Any) -> CompiledCall:
         """The same, for a part of a program that is counted as a whole."""
 
-    def examine(self, exported: export.Exported) -> None:
+    def examine(self, lowered: LoweredModule) -> None:
         """Raise UnsupportedError for a program that cannot be compiled."""
 
     def counted(self) -> None:

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import numpy as np
-from jax import export
 
 from shlo_disc import locks, ral
 from shlo_disc.errors import DeviceError, ShapeMismatchError, UnsupportedError
@@ -38,6 +37,7 @@ from shlo_disc.frontend.leaves import (
     runs_natively,
 )
 from shlo_disc.frontend.leaving import CallbackError, leaving
+from shlo_disc.frontend.lowered import LoweredModule
 from shlo_disc.frontend.nesting import PartOfOuterError, is_nested
 from shlo_disc.frontend.options import JitOptions
 from shlo_disc.frontend.primitive import call_program
@@ -109,10 +109,12 @@ class CacheInfo(NamedTuple):
     currsize: int
 
 
-def _compile(exported: export.Exported, **options: Any) -> CompiledCall:
+def _compile(
+    lowered: LoweredModule, shapes: Sequence[Sequence[str]] | None = None, **options: Any
+) -> CompiledCall:
     from shlo_disc.compile import compile  # noqa: PLC0415 - MLIR is loaded when first needed
 
-    return compile(exported, **options)
+    return compile(lowered.source(shapes), **options)
 
 
 class _Compiler:
@@ -126,18 +128,18 @@ class _Compiler:
         self._lock = locks.lock()
         self.count = 0
 
-    def __call__(self, exported: export.Exported, **options: Any) -> CompiledCall:
-        executable = self.part(exported, **options)
+    def __call__(self, lowered: LoweredModule, **options: Any) -> CompiledCall:
+        executable = self.part(lowered, **options)
         self.counted()
         return executable
 
-    def part(self, exported: export.Exported, **options: Any) -> CompiledCall:
-        return _compile(exported, **options)
+    def part(self, lowered: LoweredModule, **options: Any) -> CompiledCall:
+        return _compile(lowered, **options)
 
-    def examine(self, exported: export.Exported) -> None:
+    def examine(self, lowered: LoweredModule) -> None:
         from shlo_disc.compile import examine  # noqa: PLC0415 - as above
 
-        examine(exported)
+        examine(lowered.source())
 
     def counted(self) -> None:
         with self._lock:
@@ -652,7 +654,7 @@ class JitFunction(ral.Dispatcher):
             sizes = version.pattern.values(again.shapes)
             return Compiled(version.name, executable, version.pattern, calls, trace, sizes)
 
-        return Lowered(found.name, found.exported, found.pattern, compiled, trace)
+        return Lowered(found.name, found.lowered, found.pattern, compiled, trace)
 
     def _call_version(
         self, version: Version, args: tuple[Any, ...], kwargs: dict[str, Any]

@@ -16,7 +16,7 @@ from shlo_disc import ral
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.relations import holds
 
-__all__ = ["Guard", "Note", "Pattern", "Shapes"]
+__all__ = ["Guard", "Note", "Pattern", "Shapes", "split"]
 
 Shapes = Sequence[tuple[int, ...]]
 """The shape of every leaf, in order."""
@@ -94,7 +94,7 @@ class Pattern:
         return tuple(sorted(found))
 
     @cached_property
-    def _steps(self) -> list[tuple[int, int, Expr, str | None]]:
+    def steps(self) -> list[tuple[int, int, Expr, str | None]]:
         """(leaf, axis, expression, symbol to solve or None), in an order that can be executed."""
         steps: list[tuple[int, int, Expr, str | None]] = []
         waiting = [
@@ -127,7 +127,7 @@ class Pattern:
     def is_solvable(self) -> bool:
         """Do the shapes determine every symbol?"""
         try:
-            return bool(self._steps) or True
+            return bool(self.steps) or True
         except ValueError:
             return False
 
@@ -144,8 +144,8 @@ class Pattern:
                 place[leaf, axis] = len(place)
         number = {symbol: index for index, symbol in enumerate(self.symbols)}
         steps = []
-        for leaf, axis, size, symbol in self._steps:
-            factor, rest = (1, size) if symbol is None else _split(size, symbol)
+        for leaf, axis, size, symbol in self.steps:
+            factor, rest = (1, size) if symbol is None else split(size, symbol)
             solved = -1 if symbol is None else number[symbol]
             steps.append((place[leaf, axis], solved, factor, _code(rest, number)))
         guards = [
@@ -180,11 +180,11 @@ class Pattern:
         """The values of the symbols solved, and the first thing that does not fit."""
         values: dict[str, int] = {}
         origin: dict[str, str] = {}
-        for leaf, axis, size, symbol in self._steps:
+        for leaf, axis, size, symbol in self.steps:
             actual = shapes[leaf][axis]
             place = f"argument {self.names[leaf]}: dimension {axis} is {actual}"
             if symbol is not None:
-                factor, rest = _split(size, symbol)
+                factor, rest = split(size, symbol)
                 if (known := _value(rest, values)) is None:
                     return values, f"{place}, but {size} divides by 0"
                 value, remainder = divmod(actual - known, factor)
@@ -247,13 +247,13 @@ def _origins(symbols: frozenset[str], values: dict[str, int], origin: dict[str, 
 def _linear(size: Expr, symbol: str) -> bool:
     """Is `size` = factor * symbol + rest, with factor > 0 and `symbol` not in rest?"""
     try:
-        factor, rest = _split(size, symbol)
+        factor, rest = split(size, symbol)
     except ValueError:
         return False
     return factor > 0 and symbol not in rest.symbols()
 
 
-def _split(size: Expr, symbol: str) -> tuple[int, Expr]:
+def split(size: Expr, symbol: str) -> tuple[int, Expr]:
     """(factor, rest) with size = factor * symbol + rest; raises ValueError."""
     for monomial, coefficient in size.terms:
         if len(monomial) == 1 and monomial[0][0].key == symbol and monomial[0][1] == 1:

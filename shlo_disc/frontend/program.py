@@ -26,13 +26,14 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.errors import ForkError, UnsupportedError
 from shlo_disc.frontend.dependence import dependent
 from shlo_disc.frontend.leaves import abstract
+from shlo_disc.frontend.lowered import LoweredModule, lowered_module
 from shlo_disc.frontend.messages import ShapeError
 from shlo_disc.frontend.nesting import BusyError, in_turn, nested
 from shlo_disc.frontend.plan import Guard, Pattern
 from shlo_disc.frontend.sizes import Question, SizeScope
 from shlo_disc.frontend.splits import Split, split_along
 from shlo_disc.frontend.staged import Staged
-from shlo_disc.jax_private import export_whole, held_weakly, named_axes, without_mesh
+from shlo_disc.jax_private import held_weakly, named_axes, without_mesh
 
 if TYPE_CHECKING:
     from shlo_disc.report.profile import Profile
@@ -141,7 +142,7 @@ class Program:
         self._needs: dict[Any, frozenset[str]] = {}
         """The symbols that have to be constants for a derived program, by its key."""
         self._reasons: list[Question] = []
-        self._exported: export.Exported | None = None
+        self._lowered: LoweredModule | None = None
         self._ran_at: Sizes | None = None
         """Values for which :meth:`at` is this program, as was found last."""
         self._compiled: CompiledCall | None = None
@@ -205,7 +206,7 @@ class Program:
         return program
 
     def _lower(self) -> None:
-        if self._given is None and self._exported is None:
+        if self._given is None and self._lowered is None:
             specs = [_spec(aval) for aval in self.in_avals]
             run = self.run
             count = len(specs)
@@ -219,7 +220,8 @@ class Program:
                 return run(*args[:count])
 
             call.__name__ = call.__qualname__ = self.name
-            self._exported = export_whole(jax.jit(call, keep_unused=True), specs, {})
+            jitted = jax.jit(call, keep_unused=True)
+            self._lowered = lowered_module(self.name, jitted, specs, {})
 
     @property
     def executable(self) -> CompiledCall:
@@ -234,16 +236,16 @@ class Program:
         weak = [bool(aval.weak_type) for aval in self.out_avals]
         if any(weak):
             options["weak_results"] = weak
-        return compiled_once(self.exported, self._compile, name=self.name, **options)
+        return compiled_once(self.lowered, self._compile, name=self.name, **options)
 
     @property
-    def exported(self) -> export.Exported:
+    def lowered(self) -> LoweredModule:
         """The program as the compiler takes it, with a carrier of its symbols if need be."""
-        if self._exported is None:
+        if self._lowered is None:
             with self.scope.asking(self.traced_at):
                 self._lower()
-        assert self._exported is not None
-        return self._exported
+        assert self._lowered is not None
+        return self._lowered
 
     def result_avals(self, sizes: Sizes) -> list[Any]:
         """The results for these values of the symbols."""
@@ -779,18 +781,20 @@ _programs_lock = locks.lock()
 
 
 def compiled_once(
-    exported: export.Exported, compile: Callable[..., CompiledCall], **options: Any
+    lowered: LoweredModule, compile: Callable[..., CompiledCall], **options: Any
 ) -> CompiledCall:
-    """`compile(exported, **options)`; equal programs alive at the same time are compiled once."""
-    digest = hashlib.sha256(exported.mlir_module_serialized)
-    digest.update(repr((sorted(options.items()), flags.fusion())).encode())
+    """`compile(lowered, **options)`; equal programs alive at the same time are compiled once."""
+    data = lowered.data
+    digest = hashlib.sha256(data.encode() if isinstance(data, str) else data)
+    known = lowered.dims, lowered.constraints
+    digest.update(repr((known, sorted(options.items()), flags.fusion())).encode())
     key = digest.hexdigest()
     with _programs_lock:
         lock = _pending.setdefault(key, locks.lock())
     with lock:  # programs that differ are compiled side by side
         found: CompiledCall | None = _programs.get(key)
         if found is None:
-            found = _programs[key] = compile(exported, **options)
+            found = _programs[key] = compile(lowered, **options)
     with _programs_lock:
         _pending.pop(key, None)
     return found

@@ -214,7 +214,7 @@ class _Variant:
 
         def refuse(flat: Flat, part: Part) -> Exception | None:
             try:
-                compiler.examine(self._program(flat, part, "part", compiler).exported)
+                compiler.examine(self._program(flat, part, "part", compiler).lowered)
             except ForkError:
                 raise
             except Exception as error:

@@ -9,15 +9,14 @@ from functools import cached_property
 from typing import Any
 
 import jax
-from jax import export
 from jax.experimental.layout import Format, Layout
 
 from shlo_disc import ral
 from shlo_disc.errors import UnsupportedError
+from shlo_disc.frontend.lowered import LoweredModule
 from shlo_disc.frontend.plan import Pattern
 from shlo_disc.frontend.program import CompiledCall
 from shlo_disc.frontend.tracing import InParts
-from shlo_disc.jax_private import parsed_module
 
 __all__ = ["Compiled", "Lowered", "Traced", "VersionCalls"]
 
@@ -221,15 +220,15 @@ class Lowered(_OfCall):
     def __init__(
         self,
         name: str,
-        exported: export.Exported | InParts,
+        lowered: LoweredModule | InParts,
         pattern: Pattern,
         compile: Callable[[], Compiled],
         trace: Callable[[], jax.stages.Traced],
     ) -> None:
         super().__init__(trace)
         self.name = name
-        self.exported = exported
-        """The `jax.export.Exported` that the compiler gets."""
+        self.lowered = lowered
+        """What the compiler gets."""
         self.pattern = pattern
         """What the version assumes of the sizes."""
         self._compile = compile
@@ -240,7 +239,7 @@ class Lowered(_OfCall):
         All but "stablehlo" compile the version, if a call has not done so.
         """
         if stage == "stablehlo":
-            return str(self.exported.mlir_module())
+            return self.lowered.mlir_module()
         return self._compile().as_text(stage)
 
     def compiler_ir(self, dialect: str | None = None) -> Any:
@@ -250,7 +249,7 @@ class Lowered(_OfCall):
         """
         if dialect not in (None, "stablehlo"):
             raise ValueError(f"there is no {dialect!r} of this program, only 'stablehlo'")
-        return parsed_module(self.exported.mlir_module())
+        return self.lowered.module()
 
     def cost_analysis(self) -> dict[str, Any]:
         """See :meth:`Compiled.cost_analysis`; compiles the version, if a call has not done so."""

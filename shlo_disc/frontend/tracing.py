@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import jax
-from jax import export
 
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.frontend.call import Blueprint, Call, Options
@@ -18,7 +16,7 @@ from shlo_disc.frontend.choice import Choice
 from shlo_disc.frontend.compare import difference
 from shlo_disc.frontend.fresh import FreshSizes, assuming, reads_of
 from shlo_disc.frontend.leaves import abstract
-from shlo_disc.frontend.leaving import CallbackError
+from shlo_disc.frontend.lowered import CALLBACK, LoweredModule, lowered_module
 from shlo_disc.frontend.marks import marking
 from shlo_disc.frontend.nesting import PartOfOuterError, nested
 from shlo_disc.frontend.plan import Pattern, Shapes
@@ -30,7 +28,6 @@ from shlo_disc.jax_private import (
     checking,
     equation_line,
     equations_of,
-    export_whole,
     named_axes,
 )
 
@@ -53,18 +50,10 @@ _log = logging.getLogger("shlo_disc")
 DIFFERS = "the program differs where the size is a number"
 """How the reason of a size begins that is a constant because of the comparison with numbers."""
 
-_CUSTOM_CALL = re.compile(r"no compatibility guarantees.*?custom_call @([\w.]+)", re.DOTALL)
-"""JAX exports no custom calls but those it knows; shlo_disc compiles none of the others."""
-
-_CALLBACK = (
-    "{} calls back into Python (jax.debug.print, jax.pure_callback, io_callback; here {}); move "
-    "that outside shlo_disc.jit"
-)
-
 
 @dataclass(frozen=True)
 class InParts:
-    """A traced program that is not exported as a whole; it runs in parts (`segmented.py`)."""
+    """A traced program that is not lowered as a whole; it runs in parts (`segmented.py`)."""
 
     out_tree: Any
     out_avals: tuple[Any, ...]
@@ -80,13 +69,17 @@ class InParts:
         """The values of the symbols of sizes that are read from data."""
         return {symbol: self.assumed[index] for index, symbol in self.symbols.items()}
 
-    def mlir_module(self) -> str:
+    def module(self) -> Any:
         """There is no one module; raises UnsupportedError."""
         raise UnsupportedError("the program runs in parts; see as_text() of what is compiled")
 
+    def mlir_module(self) -> str:
+        """As :meth:`module`."""
+        return str(self.module())
 
-Traced = tuple[export.Exported | InParts, Any]
-"""An exported program, or one that runs in parts, and its jaxpr."""
+
+Traced = tuple[LoweredModule | InParts, Any]
+"""A lowered program, or one that runs in parts, and its jaxpr."""
 
 
 class Trace(Protocol):
@@ -148,31 +141,20 @@ def trace_with_symbols(
             return in_parts, jaxpr
         _refuse(options.name, jaxpr)
         # JAX has kept the trace under this context, so this only lowers it.
-        return _exported(options.name, jitted, args, kwargs), jaxpr
+        return _lowered(options.name, jitted, args, kwargs), jaxpr
 
 
-def _exported(name: str, jitted: Any, args: Any, kwargs: Any) -> export.Exported:
+def _lowered(name: str, jitted: Any, args: Any, kwargs: Any) -> LoweredModule:
     """A traced call as the compiler takes it."""
     try:
-        exported: export.Exported = export_whole(jitted, args, kwargs)
-        return exported
-    except NotImplementedError as error:
-        if "host_callbacks" not in str(error):
-            raise
-        raise CallbackError(_CALLBACK.format(name, "pure_callback")) from error
+        return lowered_module(name, jitted, args, kwargs)
     except ValueError as error:
         if "checkify.check" in str(error):
             raise PartOfOuterError(
                 f"{name} has a checkify.check, which the checkify.checkify around "
                 "it collects; call checkify inside shlo_disc.jit"
             ) from error
-        called = _CUSTOM_CALL.search(str(error))
-        if called is None:
-            raise
-        raise UnsupportedError(
-            f"{name}: custom_call @{called[1]} is not supported yet; keep this "
-            "part of the program outside shlo_disc.jit"
-        ) from error
+        raise
 
 
 class RefError(UnsupportedError):
@@ -209,7 +191,7 @@ def _refuse(name: str, jaxpr: Any) -> None:
     for effect in jaxpr.effects:
         kind = type(effect).__name__
         if "Callback" in kind or "Debug" in kind or "IO" in kind:
-            raise UnsupportedError(_CALLBACK.format(name, kind))
+            raise UnsupportedError(CALLBACK.format(name, kind))
 
 
 _PLACES = {
@@ -339,9 +321,9 @@ def _larger(pattern: Pattern, shapes: Shapes) -> Shapes | None:
 def _unlike(
     program: Traced, hints: Mapping[str, int], concrete: Any, *, units: bool = True
 ) -> tuple[str, str] | None:
-    exported, jaxpr = program
-    if isinstance(exported, InParts):
-        hints = {**hints, **exported.fresh}
-    if tree_at(exported.out_tree, hints) != concrete.out_tree:
-        return f"the result is {exported.out_tree}, but {concrete.out_tree} at these sizes", ""
+    lowered, jaxpr = program
+    if isinstance(lowered, InParts):
+        hints = {**hints, **lowered.fresh}
+    if tree_at(lowered.out_tree, hints) != concrete.out_tree:
+        return f"the result is {lowered.out_tree}, but {concrete.out_tree} at these sizes", ""
     return difference(jaxpr, hints, concrete.jaxpr, units=units)

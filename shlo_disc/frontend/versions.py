@@ -42,7 +42,7 @@ class _Compilation:
     """
 
     def __init__(self, options: Options, call: Call, found: Found[Traced]) -> None:
-        self.exported = found.program[0]
+        self.lowered = found.program[0]
         pattern = found.choice.pattern
         self._sizes = found.choice.texts()
         """The sizes of every argument, for the compiler: equal sizes have equal names."""
@@ -93,18 +93,18 @@ class _Compilation:
             _log.info("%s was compiled in %.2f s", name, time.perf_counter() - start)
 
     def executable(self) -> CompiledCall:
-        assert not isinstance(self.exported, InParts)
+        assert not isinstance(self.lowered, InParts)
         with self._lock:
             if self._executable is None:
                 if self._unlikely:
                     _log.info("%s: %s is no symbol of this version, so none of its likely sizes "
                               "has a kernel", self._name, ", ".join(self._unlikely))  # fmt: skip
                 self._executable = compiled_once(
-                    self.exported,
+                    self.lowered,
                     self._compile,
                     name=self._name,
                     names=self._names,
-                    weak_results=[bool(aval.weak_type) for aval in self.exported.out_avals],
+                    weak_results=[bool(aval.weak_type) for aval in self.lowered.out_avals],
                     shapes=self._sizes,
                     **({"likely": self.likely} if self.likely else {}),
                     **({"donated": self._donated} if self._donated else {}),
@@ -120,9 +120,9 @@ class Version:
         self.leaves = call.leaves
         self.donated = call.donated
         self.pattern = found.choice.pattern
-        self.exported, self.jaxpr = found.program
+        self.lowered, self.jaxpr = found.program
         self._traced = found.traced.pattern
-        self._has_static_sizes = has_sizes(self.exported.out_tree)
+        self._has_static_sizes = has_sizes(self.lowered.out_tree)
         self._compilation = _Compilation(options, call, found)
         self._root = _Root(options, call, found, trace, self._compilation)
         self._in_parts: Segmented | None = None
@@ -146,14 +146,14 @@ class Version:
 
     def unlike(self, shapes: Shapes, concrete_at: Concrete) -> tuple[str, str] | None:
         """How the version differs from a trace at the sizes of a call, and the line; or None."""
-        program = self.exported, self.jaxpr
+        program = self.lowered, self.jaxpr
         return problem_of(program, self._traced, self.pattern, shapes, concrete_at)
 
     def out_tree(self, shapes: Shapes) -> Any:
         """The structure of the results of a call with arguments of these shapes."""
         if not self._has_static_sizes:
-            return self.exported.out_tree
-        return tree_at(self.exported.out_tree, self.traced_sizes(shapes))
+            return self.lowered.out_tree
+        return tree_at(self.lowered.out_tree, self.traced_sizes(shapes))
 
     def traced_sizes(self, shapes: Shapes) -> dict[str, int]:
         """The symbols of the trace and their values in a call that fits the pattern."""
@@ -172,7 +172,7 @@ class Version:
     @property
     def is_in_parts(self) -> bool:
         """True if the version runs in parts: XLA runs some of it, or sizes come from data."""
-        return isinstance(self.exported, InParts)
+        return isinstance(self.lowered, InParts)
 
     @property
     def in_parts(self) -> Segmented:
@@ -190,7 +190,7 @@ class Version:
     @property
     def fresh(self) -> Mapping[int, int]:
         """What the trace assumed of sizes from data, by the index of their read."""
-        return self.exported.assumed if isinstance(self.exported, InParts) else {}
+        return self.lowered.assumed if isinstance(self.lowered, InParts) else {}
 
     def compiles_meanwhile(self) -> bool:
         """Have a thread compile the version; True until it has."""
@@ -218,7 +218,7 @@ class Version:
                 pattern = self.pattern.native
             except OverflowError:
                 return None
-            entry = self.dispatch_entry(self.exported.out_tree)
+            entry = self.dispatch_entry(self.lowered.out_tree)
             self._offer = None if entry is None else (pattern, entry)
         return self._offer
 
@@ -299,7 +299,7 @@ class _Root:
         self._compilation = compilation
         self.keys = tuple(
             (index, key_impl(aval.dtype))
-            for index, aval in enumerate(compilation.exported.out_avals)
+            for index, aval in enumerate(compilation.lowered.out_avals)
             if is_key_dtype(aval.dtype)
         )
 

@@ -11,40 +11,51 @@ from typing import Any
 import numpy as np
 
 from shlo_disc.ingest.chlo import KEPT_CHLO
-from shlo_disc.ingest.normalize import OTHERS, normalize
-from shlo_disc.ingest.source import read
+from shlo_disc.ingest.normalize import normalize
+from shlo_disc.ingest.sizes import OTHERS, Shapes
+from shlo_disc.ingest.source import JaxModule, read
 from shlo_disc.mlir import ir
 
-__all__ = ["KEPT_CHLO", "ingest"]
+__all__ = ["KEPT_CHLO", "OTHERS", "JaxModule", "ingest"]
 
 
 def ingest(
     source: Any,
     context: ir.Context,
     *,
-    shapes: Sequence[Sequence[str] | None] | None = None,
+    shapes: Shapes | None = None,
     names: Sequence[str] | None = None,
     platforms: Sequence[str] = (),
+    constraints: Sequence[str] = (),
 ) -> ir.Module:
     """The program in `source` as one module in normal form, verified, in `context`.
 
-    `source`: a `jax.export.Exported`, MLIR text, bytes (text, bytecode or portable artifact), or
-    the path of a file with one of them. `context` is one of `mlir.new_context()`.
+    `source`: a `jax.export.Exported`, a JaxModule, MLIR text, bytes (text, bytecode or portable
+    artifact), or the path of a file with one of them. `context` is one of `mlir.new_context()`.
 
     `shapes[i]` are the sizes of array argument i in `jax.export` notation (None: as its type
     says; a trailing "..." stands for sizes the type gives), and `names[i]` is its path for
-    messages; both come from an Exported by themselves. A module from
+    messages; both come from an Exported by themselves, shapes from a JaxModule, too. A module from
     `jax.jit(f).trace(...).lower()` has leading size arguments and needs `shapes` to find them.
+    `constraints` are relations of the sizes, such as "t >= 2" or "mod(t, 4) == 0", that every call
+    must satisfy: the compiler relies on them.
 
     Raises InvalidModuleError (malformed, with the line), UnsupportedError (with the operation and
     its source line), OSError (a file that cannot be read).
     """
     module = read(source, context)
-    if shapes is None:
+    more: dict[str, Any] = {}
+    if isinstance(source, JaxModule):
+        more = {"own": source.own, "sizes": source.sizes}
+        shapes = source.shapes if shapes is None else shapes
+        constraints = (*source.constraints, *constraints)
+    elif shapes is None:
         shapes = _exported_shapes(source)
     platforms = platforms or tuple(getattr(source, "platforms", ()))
     with context, ir.Location.unknown():
-        normalize(module, shapes=shapes, names=names, platforms=platforms)
+        normalize(
+            module, shapes=shapes, names=names, platforms=platforms, constraints=constraints, **more
+        )
     return module
 
 

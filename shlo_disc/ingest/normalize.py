@@ -2,42 +2,45 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from shlo_disc.errors import InvalidModuleError, UnsupportedError
+from shlo_disc.ingest.arguments import constant, erase_arguments, global_name, set_signature
 from shlo_disc.ingest.check import check_calls, check_normal_form
 from shlo_disc.ingest.chlo import expand_chlo, expand_composites, unpark
 from shlo_disc.ingest.concatenations import split_concatenations
+from shlo_disc.ingest.sizes import Shapes, constrain, describe, solve_sizes
 from shlo_disc.ingest.slices import gather_slices, saturate_starts
 from shlo_disc.ingest.windows import expand_windows
 from shlo_disc.locations import argument_name, source_line
 from shlo_disc.mlir import at, ir, ops_of, replace, run_pipeline, walk
 
-__all__ = ["OTHERS", "PLATFORM", "normalize"]
+__all__ = ["PLATFORM", "normalize"]
 
 PLATFORM = "cpu"
 """The entry of a multi-platform export's platforms that is compiled."""
 
-OTHERS = "..."
-"""At the end of a given shape: the other sizes are as the type says."""
-
-_GLOBAL = "jax.global_constant"
 _PLATFORM_INDEX = "_platform_index"
 
 
 def normalize(
     module: ir.Module,
     *,
-    shapes: Sequence[Sequence[str] | None] | None = None,
+    shapes: Shapes | None = None,
     names: Sequence[str | None] | None = None,
     platforms: Sequence[str] = (),
+    constraints: Sequence[str] = (),
+    own: Shapes | None = None,
+    sizes: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Rewrite `module` into normal form.
 
     `shapes` and `names` describe the array arguments of `main` (size arguments, tokens and the
     platform index not counted); `platforms` are those of a multi-platform export, in order.
+    `constraints` are relations of the sizes that every call must satisfy. The module itself may
+    have other symbols: `own` are the shapes in these, `sizes` their values in those of `shapes`.
 
     Raises InvalidModuleError or UnsupportedError.
     """
@@ -62,8 +65,9 @@ def normalize(
     _fix_platform(main, platforms)
     if "stablehlo.case" in present:
         _take_known_branches(main)
-    _describe(main, shapes, argument_names)
-    _solve_sizes(main)
+    describe(main, shapes, argument_names)
+    solve_sizes(main, own, sizes)
+    constrain(main, constraints)
     if present & {"stablehlo.custom_call", "stablehlo.optimization_barrier"}:
         _drop_no_ops(module)
     if any(name.startswith("chlo.") for name in present):
@@ -135,17 +139,9 @@ def _argument_names(module: ir.Module, main: Any) -> list[str | None]:
     return [argument_name(a) for a in inner.arguments if not _is_extra(inner, a.arg_number)]
 
 
-def _argument_attributes(function: Any, index: int) -> dict[str, ir.Attribute]:
-    if "arg_attrs" not in function.operation.attributes:
-        return {}
-    return {a.name: a.attr for a in ir.DictAttr(function.arg_attrs[index])}
-
-
 def _is_extra(function: Any, index: int) -> bool:
     """Is this no array of the user's: a size, the platform index or a token?"""
-    if _GLOBAL in _argument_attributes(function, index):
-        return True
-    return _is_token(function.arguments[index].type)
+    return global_name(function, index) is not None or _is_token(function.arguments[index].type)
 
 
 def _is_token(kind: ir.Type) -> bool:
@@ -153,28 +149,6 @@ def _is_token(kind: ir.Type) -> bool:
 
 
 # --- arguments that are not arrays ------------------------------------------------------------
-
-
-def _erase_arguments(main: Any, replacements: dict[int, Callable[[], ir.Value]]) -> None:
-    """Replace arguments by values built at the start of the body."""
-    block = main.operation.regions[0].blocks[0]
-    attributes = [_argument_attributes(main, i) for i in range(len(main.arguments))]
-    for index, build in replacements.items():
-        with ir.InsertionPoint.at_block_begin(block), main.operation.location:
-            value = build()
-        main.arguments[index].replace_all_uses_with(value)
-    for index in sorted(replacements, reverse=True):
-        block.erase_argument(index)
-        del attributes[index]
-    _set_signature(main, [a.type for a in block.arguments], main.type.results)
-    main.operation.attributes["arg_attrs"] = ir.ArrayAttr.get(
-        [ir.DictAttr.get(a) for a in attributes]
-    )
-
-
-def _set_signature(main: Any, inputs: Sequence[ir.Type], results: Sequence[ir.Type]) -> None:
-    kind = ir.FunctionType.get(list(inputs), list(results))
-    main.operation.attributes["function_type"] = ir.TypeAttr.get(kind)
 
 
 def _drop_tokens(main: Any, present: set[str]) -> None:
@@ -186,7 +160,7 @@ def _drop_tokens(main: Any, present: set[str]) -> None:
         return ir.Operation.create("stablehlo.after_all", results=[kind], operands=[]).results[0]
 
     if tokens:
-        _erase_arguments(main, dict.fromkeys(tokens, token))
+        erase_arguments(main, dict.fromkeys(tokens, token))
     block = main.operation.regions[0].blocks[0]
     returned = block.operations[len(block.operations) - 1]
     kept = [i for i, v in enumerate(returned.operands) if not _is_token(v.type)]
@@ -198,7 +172,7 @@ def _drop_tokens(main: Any, present: set[str]) -> None:
         with at(returned):
             ir.Operation.create("func.return", operands=values)
         returned.operation.erase()
-        _set_signature(main, [a.type for a in block.arguments], [v.type for v in values])
+        set_signature(main, [a.type for a in block.arguments], [v.type for v in values])
         if attributes is not None:
             main.operation.attributes["res_attrs"] = ir.ArrayAttr.get(attributes)
     if tokens or present & _TOKENS:
@@ -223,7 +197,7 @@ def _erase_dead_tokens(main: Any) -> None:
 def _fix_platform(main: Any, platforms: Sequence[str]) -> None:
     """Make the platform index a constant."""
     index = next(
-        (i for i in range(len(main.arguments)) if _global_name(main, i) == _PLATFORM_INDEX),
+        (i for i in range(len(main.arguments)) if global_name(main, i) == _PLATFORM_INDEX),
         None,
     )
     if index is None:
@@ -237,18 +211,7 @@ def _fix_platform(main: Any, platforms: Sequence[str]) -> None:
         )
     chosen = list(platforms).index(PLATFORM)
 
-    def constant() -> ir.Value:
-        return _constant(chosen, kind)
-
-    _erase_arguments(main, {index: constant})
-
-
-def _constant(number: int, kind: ir.Type) -> ir.Value:
-    element = ir.RankedTensorType(kind).element_type
-    value = ir.DenseElementsAttr.get_splat(kind, ir.IntegerAttr.get(element, number))
-    return ir.Operation.create(
-        "stablehlo.constant", results=[kind], attributes={"value": value}
-    ).results[0]
+    erase_arguments(main, {index: lambda: constant(chosen, kind)})
 
 
 def _take_known_branches(main: Any) -> None:
@@ -278,120 +241,6 @@ def _case_index(op: ir.Operation) -> int | None:
         return None
     splat = ir.DenseElementsAttr(owner.attributes["value"]).get_splat_value()
     return int(ir.IntegerAttr(splat).value)
-
-
-def _global_name(main: Any, index: int) -> str | None:
-    attribute = _argument_attributes(main, index).get(_GLOBAL)
-    return None if attribute is None else str(ir.StringAttr(attribute).value)
-
-
-# --- what is known of the arguments -----------------------------------------------------------
-
-
-def _describe(
-    main: Any,
-    shapes: Sequence[Sequence[str] | None] | None,
-    names: Sequence[str | None],
-) -> None:
-    """Attach `disc.shape` and `disc.name` to the array arguments."""
-    arrays = [i for i in range(len(main.arguments)) if _global_name(main, i) is None]
-    attributes = [_argument_attributes(main, i) for i in range(len(main.arguments))]
-    for index in range(len(attributes)):
-        if symbol := _global_name(main, index):
-            attributes[index]["disc.name"] = ir.StringAttr.get(symbol)
-    if shapes is not None and len(shapes) != len(arrays):
-        raise ValueError(f"{len(shapes)} shapes were given for {len(arrays)} array arguments")
-    for position, index in enumerate(arrays):
-        own = attributes[index]
-        if shapes is not None and (shape := shapes[position]) is not None:
-            kind = main.arguments[index].type
-            if len(shape) and shape[-1] == OTHERS:
-                shape = [*shape[:-1], *(str(n) for n in kind.shape[len(shape) - 1 :])]
-            if len(shape) != kind.rank:
-                raise ValueError(f"shape {tuple(shape)} was given for argument {position}: {kind}")
-            own["disc.shape"] = ir.ArrayAttr.get([ir.StringAttr.get(str(s)) for s in shape])
-        if position < len(names) and (name := names[position]):
-            own["disc.name"] = ir.StringAttr.get(name)
-    if attributes:
-        main.operation.attributes["arg_attrs"] = ir.ArrayAttr.get(
-            [ir.DictAttr.get(a) for a in attributes]
-        )
-
-
-_LINEAR = re.compile(r"(?:(?P<k>\d+)\*)?(?P<s>[A-Za-z_]\w*)(?: (?P<sign>[+-]) (?P<c>\d+))?")
-
-
-def _solve_sizes(main: Any) -> None:
-    """Replace leading size arguments (`jax.global_constant`) by sizes of the array arguments.
-
-    A size argument is found as `s`, `k*s` or `k*s + c` in some `disc.shape`. One that is not stays
-    an argument, which a call passes.
-    """
-    wanted = {
-        i: name for i in range(len(main.arguments)) if (name := _global_name(main, i)) is not None
-    }
-    if not wanted:
-        return
-    places = _size_places(main)
-    replacements: dict[int, Callable[[], ir.Value]] = {}
-    for index, symbol in wanted.items():
-        if symbol not in places:
-            continue
-        argument, axis, factor, offset = places[symbol]
-        kind = main.arguments[index].type
-
-        def build(
-            value: ir.Value = main.arguments[argument],
-            axis: int = axis,
-            factor: int = factor,
-            offset: int = offset,
-            kind: ir.Type = kind,
-        ) -> ir.Value:
-            return _size(value, axis, factor, offset, kind)
-
-        replacements[index] = build
-    if replacements:
-        _erase_arguments(main, replacements)
-
-
-def _size_places(main: Any) -> dict[str, tuple[int, int, int, int]]:
-    """Symbol -> (argument, axis, factor, offset) where that size is factor * symbol + offset."""
-    places: dict[str, tuple[int, int, int, int]] = {}
-    for index in range(len(main.arguments)):
-        shape = _argument_attributes(main, index).get("disc.shape")
-        for axis, text in enumerate(ir.ArrayAttr(shape) if shape is not None else ()):
-            found = _LINEAR.fullmatch(ir.StringAttr(text).value)
-            if found is None:
-                continue
-            factor = int(found["k"] or 1)
-            offset = int(found["c"] or 0) * (-1 if found["sign"] == "-" else 1)
-            place = (index, axis, factor, offset)
-            best = places.get(found["s"])
-            if best is None or (factor, abs(offset)) < (best[2], abs(best[3])):
-                places[found["s"]] = place
-    return places
-
-
-def _size(value: ir.Value, axis: int, factor: int, offset: int, kind: ir.Type) -> ir.Value:
-    i32 = ir.RankedTensorType.get([], ir.IntegerType.get_signless(32))
-    dimension = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), axis)
-    size = ir.Operation.create(
-        "stablehlo.get_dimension_size",
-        results=[i32],
-        operands=[value],
-        attributes={"dimension": dimension},
-    ).results[0]
-    if kind != i32:
-        size = ir.Operation.create("stablehlo.convert", results=[kind], operands=[size]).results[0]
-    if offset:
-        size = ir.Operation.create(
-            "stablehlo.subtract", results=[kind], operands=[size, _constant(offset, kind)]
-        ).results[0]
-    if factor != 1:
-        size = ir.Operation.create(
-            "stablehlo.divide", results=[kind], operands=[size, _constant(factor, kind)]
-        ).results[0]
-    return size
 
 
 # --- ops without an effect here ---------------------------------------------------------------

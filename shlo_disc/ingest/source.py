@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from shlo_disc.ingest.shardy import without_shardy
 from shlo_disc.ingest.trial import try_in_child
 from shlo_disc.mlir import ir, parse_module, stablehlo
 
-__all__ = ["MAX_BYTES", "MAX_NESTING", "read"]
+__all__ = ["MAX_BYTES", "MAX_NESTING", "JaxModule", "read"]
 
 MAX_BYTES = 2**31
 """MLIR's own offsets into a source are 32 bits."""
@@ -33,11 +34,28 @@ _MAGIC = b"ML\xefR"
 _PORTABLE = b"StableHLO_v"
 
 
+@dataclass(frozen=True)
+class JaxModule:
+    """A module that JAX lowered in this process, hence trusted, with sizes as leading arguments."""
+
+    data: str | bytes
+    """MLIR text, or a portable artifact."""
+    own: Sequence[Sequence[str]] = ()
+    """The sizes of every array argument in the symbols of the module."""
+    shapes: Sequence[Sequence[str]] = ()
+    """The same in the symbols to compile for."""
+    sizes: Mapping[str, str] = field(default_factory=dict)
+    """The values of the module's symbols in these."""
+    constraints: Sequence[str] = ()
+    """Relations of these that every call must satisfy, such as "t >= 2"."""
+
+
 def read(source: Any, context: ir.Context, *, own: bool = False) -> ir.Module:
     """The module in `source`, verified, in `context`, not yet normalised.
 
-    `source`: a `jax.export.Exported`, MLIR text, bytes (text, bytecode or portable artifact), or
-    the path of a file with one of them. A `str` without a line break that names a file is a path.
+    `source`: a `jax.export.Exported`, a JaxModule, MLIR text, bytes (text, bytecode or portable
+    artifact), or the path of a file with one of them. A `str` without a line break that names a
+    file is a path.
     `own` lets operations of unknown dialects in, as our own dumps have them (`disc.fusion`).
 
     Raises InvalidModuleError with the line for what MLIR does not accept, OSError for a file
@@ -55,6 +73,10 @@ def read(source: Any, context: ir.Context, *, own: bool = False) -> ir.Module:
 
 
 def _read(source: Any, context: ir.Context) -> ir.Module:
+    if isinstance(source, JaxModule):
+        if isinstance(source.data, bytes):
+            return _portable(source.data, context)
+        return _parsed(without_shardy(source.data), context)
     artifact = getattr(source, "mlir_module_serialized", None)
     if isinstance(artifact, bytes):  # made by JAX in this process, hence trusted
         if b"sdy." in artifact or b"\x00sdy\x00" in artifact:  # only JAX can print that dialect

@@ -5,6 +5,7 @@
     %y = dynamic_reshape %z, %s                  %y = dynamic_reshape %z, %s
     %f = convert %b : f32                        %d = disc.dim {dim = "b"};  %f = convert %d : f32
     custom_call @shape_assertion(%ok, ...)       disc.guard {lhs = "b", op = ">=", rhs = "1"}
+    main {disc.constraints = ["b >= 1"]}         the same
 
 Why     Planning, buffer sizes and kernels need sizes as terms they can compare; the host program
         computes them once per call, so as data flow the arithmetic is dead weight.
@@ -27,7 +28,7 @@ from typing import ClassVar
 from shlo_disc import dialect
 from shlo_disc.dynamic.arithmetic import exceeds
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.dynamic.shapes import SIZE_SYMBOLS, Guard, ShapeAnalysis, analyze
+from shlo_disc.dynamic.shapes import CONSTRAINTS, SIZE_SYMBOLS, Guard, ShapeAnalysis, analyze
 from shlo_disc.mlir import ir, ops_of, producer, run_pipeline, walk
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.op_classes import RESULT_SHAPE_OPERAND, size_operands
@@ -60,6 +61,8 @@ class ResolveShapes(Pass):
         changed += sum(_resolve(op, state) for op in ops)
         # Ops go only now: a value that is gone could lend its address to another in `analysis`.
         changed += _place_guards(module, analysis.guards, state.block)
+        if CONSTRAINTS in main.operation.attributes:
+            del main.operation.attributes[CONSTRAINTS]
         if changed:
             # Operands that became constants make some dynamic ops static.
             run_pipeline(

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.dynamic.program import ShapeProgram, parse_constraint, size_symbol
+from shlo_disc.dynamic.program import ShapeProgram, size_symbol
+from shlo_disc.dynamic.relations import parse_constraint
 from shlo_disc.errors import InvalidModuleError, ShapeMismatchError, UnsupportedError
 from tests.dynamic.helpers import function, run
 

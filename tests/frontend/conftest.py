@@ -3,21 +3,41 @@ tested."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
 
 import jax
 import numpy as np
 import pytest
+from jax import export
 
-from shlo_disc.frontend import function, primitive, program
+from shlo_disc import jax_private
+from shlo_disc.frontend import function, primitive, program, tracing
+from shlo_disc.frontend.lowered import LoweredModule, lowered_module
+
+
+@dataclass(frozen=True)
+class Exported(LoweredModule):
+    """A lowered program that JAX has exported, too, so that XLA can run it at any size."""
+
+    exported: Any = None
+
+
+def _exported(name, jitted, args, kwargs):
+    made = lowered_module(name, jitted, args, kwargs)
+    rules = (jax_private._WHOLE[0], *jax_private._REDUCTIONS)
+    exported = export.export(jitted, platforms=["cpu"], _override_lowering_rules=rules)
+    known = {field.name: getattr(made, field.name) for field in fields(LoweredModule)}
+    return Exported(**known, exported=exported(*args, **kwargs))
 
 
 class Standin:
-    """What the compiler makes of an export, as far as the front end can tell."""
+    """What the compiler makes of a program, as far as the front end can tell."""
 
     made: ClassVar[list[Standin]] = []
 
-    def __init__(self, exported, name=None, names=(), weak_results=(), shapes=None, **more):
+    def __init__(self, lowered, name=None, names=(), weak_results=(), shapes=None, **more):
+        exported = lowered.exported
         self.exported = exported
         self.name = name
         self.names = list(names)
@@ -67,6 +87,14 @@ def _as_call(executable, results, sizes):
     return call
 
 
+def use_standin(replace):
+    """Run programs on the stand-in; `replace` is `setattr`, or a monkeypatch's."""
+    replace(function, "_compile", Standin)
+    replace(tracing, "lowered_module", _exported)
+    replace(program, "lowered_module", _exported)
+    replace(primitive, "_ffi_call", _as_call)
+
+
 @pytest.fixture(autouse=True, scope="session")
 def quick_xla():
     """XLA only says what is right here; most of the time would go into its optimisations."""
@@ -85,7 +113,6 @@ def standin(request, monkeypatch):
     Standin.made = []
     if getattr(request.module, "REAL", False):
         return Standin.made
-    monkeypatch.setattr(function, "_compile", Standin)
-    monkeypatch.setattr(primitive, "_ffi_call", _as_call)
+    use_standin(monkeypatch.setattr)
     program._programs.clear()
     return Standin.made

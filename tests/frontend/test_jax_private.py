@@ -157,12 +157,12 @@ def test_reshapes_are_found_in_nested_jaxprs():
     assert all("test_jax_private.py:" in where for _, _, where in found)
 
 
-def test_erfc_and_erf_inv_are_exported_whole():
+def test_erfc_and_erf_inv_are_lowered_whole():
     def f(x):
         return jax.lax.erfc(x) + jax.lax.erf_inv(x)
 
     spec = jax.ShapeDtypeStruct(sizes("b, 4"), jnp.float32)
-    text = str(jax_private.export_whole(jax.jit(f), (spec,), {}).mlir_module())
+    text = str(jax_private.lower_whole(jax.jit(f), (spec,), {}).module)
     assert text.count("@shlo_disc.parked.chlo.erf") == 2
     assert "stablehlo.multiply" not in text
 

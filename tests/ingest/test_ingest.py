@@ -10,6 +10,7 @@ import pytest
 from jax import export
 
 from shlo_disc.errors import UnsupportedError
+from shlo_disc.frontend.lowered import lowered_module
 from shlo_disc.ingest import KEPT_CHLO, ingest
 from shlo_disc.locations import op_name, source_line
 from shlo_disc.mlir import ir, new_context, ops_of, stablehlo, walk
@@ -251,3 +252,14 @@ def test_all_of_it_is_valid_for_the_interpreter():
         argument = ir.DenseElementsAttr.get(jnp.arange(3.0).__array__())
         (result,) = stablehlo.eval_module(module, [argument])
     assert [round(float(v), 4) for v in result] == [0.0, 2.3504, 7.2537]
+
+
+def test_what_no_line_made_has_no_line():
+    """JAX gives a literal the line that called the function."""
+    lowered = lowered_module("f", jax.jit(lambda x: jnp.pad(x, 1)), [spec(3)], {})
+    module, _ = normal(lowered.source())
+    (constant,) = ops_of(module, "stablehlo.constant")
+    assert op_name(constant) == "jit(<lambda>)"
+    assert source_line(constant) == "unknown location"
+    (pad,) = ops_of(module, "stablehlo.pad")
+    assert source_line(pad).startswith(__file__)

@@ -1,0 +1,138 @@
+"""What the front end hands to the compiler, beside what `jax.export` would."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import export
+
+import shlo_disc
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.errors import ShapeMismatchError, UnsupportedError
+from shlo_disc.frontend import lowered as module
+from shlo_disc.frontend.lowered import lowered_module
+from shlo_disc.frontend.sizes import SizeScope
+
+REAL = True
+
+BIG = np.random.default_rng(0).standard_normal((300, 300)).astype(np.float32)
+
+
+def specs(*shapes, constraints=(), dtype=np.float32):
+    scope = export.SymbolicScope(constraints)
+    return [
+        jax.ShapeDtypeStruct(export.symbolic_shape(shape, scope=scope), dtype) for shape in shapes
+    ]
+
+
+def test_constraints_of_the_scope_are_told():
+    given = specs("b, t", constraints=["t >= 2", "mod(b, 4) == 0", "t <= 512"])
+    made = lowered_module("f", jax.jit(lambda x: x[:, 1:] * 2), given, {})
+    assert made.dims == ((Expr.symbol("b"), Expr.symbol("t")),)
+    told = made.source().constraints
+    assert "t - 2 >= 0" in told
+    assert "-t + 512 >= 0" in told
+    assert "mod(b, 4) == 0" in told
+
+
+def test_a_constraint_on_a_size_no_argument_has():
+    scope = SizeScope(["q >= 2"], {"b": 3, "q": 2})
+    (b,) = export.symbolic_shape("b", scope=scope)
+    with pytest.raises(ValueError, match="no argument has the size q"):
+        lowered_module("f", jax.jit(lambda x: x), [jax.ShapeDtypeStruct((b,), np.float32)], {})
+
+
+def test_sizes_that_arguments_do_not_determine():
+    with pytest.raises(ValueError, match="do not determine"):
+        lowered_module("f", jax.jit(lambda x: x), specs("b*t"), {})
+
+
+PROGRAMS = {
+    "attention": (
+        lambda x: jax.nn.softmax(x @ x.T / 3) @ x,
+        ["t, 8"],
+        [(5, 8)],
+    ),
+    "scan": (lambda x: jax.lax.scan(lambda c, r: (c + r, c * r), x[0], x), ["t, d"], [(7, 3)]),
+    "sums": (lambda x, y: jnp.concatenate([x, y]) * x.shape[0], ["a", "a + c"], [(2,), (5,)]),
+    "large constant": (lambda x: x @ BIG, ["b, 300"], [(3, 300)]),
+    "key": (lambda x: x + jax.random.uniform(jax.random.key(3), x.shape), ["b, 5"], [(4, 5)]),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_same_kernels_as_of_an_export(name):
+    function, shapes, sizes = PROGRAMS[name]
+    jitted, given = jax.jit(function), specs(*shapes)
+    made = lowered_module(name, jitted, given, {})
+    assert isinstance(made.data, str) == (name != "large constant" and module._reads_text())
+    ours = shlo_disc.compile(made.source())
+    theirs = shlo_disc.compile(export.export(jitted)(*given))
+    assert str(ours.as_text("kernels")) == str(theirs.as_text("kernels"))
+    arguments = [np.linspace(0, 1, np.prod(s), dtype=np.float32).reshape(s) for s in sizes]
+    for got, want in zip(ours(*arguments), theirs(*arguments), strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
+def test_text_with_locations_for_a_key_too():
+    def draw(key, x):
+        return x + jax.random.normal(key, x.shape)
+
+    f = shlo_disc.jit(draw)
+    key, x = jax.random.key(1), np.ones((3, 4), np.float32)
+    np.testing.assert_allclose(f(key, x), draw(key, x), rtol=1e-5)
+    assert "test_lowered.py:" in str(f.explain())
+    assert "<module>" not in str(f.explain())
+
+
+def test_a_newer_stablehlo_of_jax_is_read_as_an_artifact(monkeypatch):
+    given = specs("b, t", constraints=["t >= 2"])
+    jitted = jax.jit(lambda x: jnp.tanh(x[:, 1:]) + x.shape[0])
+    text, reads = lowered_module("f", jitted, given, {}), module._reads_text()
+    monkeypatch.setattr(module, "stablehlo_version", lambda: "99.0.0")
+    module._reads_text.cache_clear()
+    try:
+        artifact = lowered_module("f", jitted, given, {})
+    finally:
+        module._reads_text.cache_clear()
+    assert isinstance(text.data, str) == reads
+    assert isinstance(artifact.data, bytes)
+    assert artifact.source().constraints == text.source().constraints
+    x = np.ones((3, 4), np.float32)
+    for made in (text, artifact):
+        executable = shlo_disc.compile(made.source())
+        np.testing.assert_allclose(executable(x)[0], np.tanh(x[:, 1:]) + 3, rtol=1e-6)
+        with pytest.raises(ShapeMismatchError, match="compiled for t - 2 >= 0"):
+            executable(np.ones((3, 1), np.float32))
+        assert "jax.global_constant" in made.mlir_module()
+
+
+def test_the_text_of_a_version_can_be_compiled():
+    f = shlo_disc.jit(lambda x: x[:, 1:] * x.shape[1], constraints=["t >= 3"], shapes=["b, t"])
+    x = np.ones((2, 5), np.float32)
+    text = f.lower(x).as_text()
+    assert 'disc.shape = ["b", "t"]' in text
+    assert "disc.constraints" in text
+    again = shlo_disc.compile(text)
+    np.testing.assert_array_equal(again(x)[0], x[:, 1:] * 5)
+    with pytest.raises(ShapeMismatchError):
+        again(np.ones((2, 2), np.float32))
+    assert "stablehlo.multiply" in str(f.lower(x).compiler_ir())
+
+
+def test_callbacks_are_refused():
+    def f(x):
+        return jax.pure_callback(np.sum, jax.ShapeDtypeStruct((), x.dtype), x)
+
+    with pytest.raises(UnsupportedError, match=r"f calls back into Python .* here pure_callback"):
+        lowered_module("f", jax.jit(f), specs("3"), {})
+
+
+def test_unknown_custom_calls_are_refused_with_their_line():
+    def f(x):
+        return jax.ffi.ffi_call("nobody_knows", jax.ShapeDtypeStruct(x.shape, x.dtype))(x)
+
+    with pytest.raises(UnsupportedError, match=r"test_lowered\.py:\d+: nobody_knows is not supp"):
+        shlo_disc.jit(f)(np.ones(3, np.float32))
