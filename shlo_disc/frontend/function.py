@@ -24,24 +24,20 @@ from shlo_disc.errors import DeviceError, ShapeMismatchError, UnsupportedError
 from shlo_disc.frontend import generic
 from shlo_disc.frontend.call import Call, Options
 from shlo_disc.frontend.captured import with_captured
+from shlo_disc.frontend.compiler import CountingCompiler
+from shlo_disc.frontend.entries import Entry, type_parts
 from shlo_disc.frontend.family import Family
 from shlo_disc.frontend.leaves import (
-    Leaf,
     RefArgumentError,
     abstract,
-    as_array,
     concrete,
-    needs_no_conversion,
     positional_names,
     refuse_place,
-    runs_natively,
 )
 from shlo_disc.frontend.leaving import CallbackError, leaving
-from shlo_disc.frontend.lowered import LoweredModule
 from shlo_disc.frontend.nesting import PartOfOuterError, is_nested
 from shlo_disc.frontend.options import JitOptions
 from shlo_disc.frontend.primitive import call_program
-from shlo_disc.frontend.program import CompiledCall
 from shlo_disc.frontend.sharding_types import is_sharded, result_specs, runs_in_blocks
 from shlo_disc.frontend.stages import Compiled, Lowered, Traced, VersionCalls
 from shlo_disc.frontend.stated import parse_constraint, parse_likely
@@ -109,73 +105,6 @@ class CacheInfo(NamedTuple):
     currsize: int
 
 
-def _compile(
-    lowered: LoweredModule, shapes: Sequence[Sequence[str]] | None = None, **options: Any
-) -> CompiledCall:
-    from shlo_disc.compile import compile  # noqa: PLC0415 - MLIR is loaded when first needed
-
-    return compile(lowered.source(shapes), **options)
-
-
-class _Compiler:
-    """The seam to the compiler, which counts.
-
-    Versions and programs hold this object and not the function, which would then only be freed by
-    Python's garbage collector.
-    """
-
-    def __init__(self) -> None:
-        self._lock = locks.lock()
-        self.count = 0
-
-    def __call__(self, lowered: LoweredModule, **options: Any) -> CompiledCall:
-        executable = self.part(lowered, **options)
-        self.counted()
-        return executable
-
-    def part(self, lowered: LoweredModule, **options: Any) -> CompiledCall:
-        return _compile(lowered, **options)
-
-    def examine(self, lowered: LoweredModule) -> None:
-        from shlo_disc.compile import examine  # noqa: PLC0415 - as above
-
-        examine(lowered.source())
-
-    def counted(self) -> None:
-        with self._lock:
-            self.count += 1
-
-
-class _Entry:
-    """What a call of known types and shapes does."""
-
-    __slots__ = ("call", "finish", "leaves", "native", "shapes", "slow_calls", "version")
-
-    def __init__(self, version: Version, executable: CompiledCall, call: Call) -> None:
-        plain = all(map(needs_no_conversion, call.values, version.leaves))
-        native = all(map(runs_natively, call.values))
-        self.call = executable.call_leaves
-        self.leaves: tuple[Leaf, ...] | None = None if plain else version.leaves
-        """None when no argument needs a conversion."""
-        tree: Any = version.out_tree(call.shapes)
-        self.finish = version.finisher(tree)
-        self.version = version
-        self.shapes = call.shapes
-        self.slow_calls = 0
-        self.native = version.dispatch_entry(tree) if native else None
-
-    @property
-    def calls(self) -> int:
-        """Calls after the first."""
-        return self.slow_calls + (self.native.calls if self.native is not None else 0)
-
-    def run(self, leaves: list[Any]) -> Any:
-        """The results in the function's structure."""
-        if self.leaves is not None:
-            leaves = [concrete(x, leaf) for x, leaf in zip(leaves, self.leaves, strict=True)]
-        return self.finish(self.call(leaves))
-
-
 class JitFunction(ral.Dispatcher):
     """A function under :func:`jit`; call it as the function itself.
 
@@ -214,7 +143,7 @@ class JitFunction(ral.Dispatcher):
             static_argnames=self._static_names or None,
             keep_unused=True,
         )
-        self._compiler = _Compiler()
+        self._compiler = CountingCompiler()
         self._options = Options(
             function=function,
             jitted=jitted,
@@ -231,7 +160,7 @@ class JitFunction(ral.Dispatcher):
         )
         self._lock = locks.reentrant_lock()  # static values compare in the user's code
         """Of the tables of versions and calls; not held while anything is traced or compiled."""
-        self._entries: dict[tuple[Any, ...], _Entry] = {}
+        self._entries: dict[tuple[Any, ...], Entry] = {}
         self._families: dict[tuple[Any, ...], Family] = {}
         self._capturing: set[tuple[Any, ...]] = set()
         """Those of calls that read variables of outer traces, without these variables."""
@@ -349,7 +278,7 @@ class JitFunction(ral.Dispatcher):
             return self._in_a_trace(self._describe(args, kwargs))
         positions, named, static = self._split(args, kwargs)
         leaves, tree = _flatten((tuple(args[k] for k in positions), named))
-        types = [part for leaf in leaves for part in _type_of(leaf)]
+        types = [part for leaf in leaves for part in type_parts(leaf)]
         key = (tree, trace_context(), static, *types)
         entry = self._entries.get(key)
         if entry is None:
@@ -407,13 +336,13 @@ class JitFunction(ral.Dispatcher):
         if self._background and version.compiles_meanwhile():
             return self._as_jax(*call.args, **call.kwargs)
         version, executable = family.compiled(call, version)
-        entry = _Entry(version, executable, call)
+        entry = Entry(version, executable, call)
         try:
             results = entry.run(call.values)
         except ShapeMismatchError as error:
             # The compiled program knows of a condition that JAX did not tell us about.
             version = family.specialised(call, error)
-            entry, known = _Entry(version, version.executable, call), False
+            entry, known = Entry(version, version.executable, call), False
             results = entry.run(call.values)
         self._tell_parts(version)
         if not known:
@@ -669,7 +598,7 @@ class JitFunction(ral.Dispatcher):
         broken = version.pattern.mismatch(call.shapes)
         if broken is not None:
             raise ShapeMismatchError(f"{version.name}: {broken}")
-        entry = _Entry(version, version.executable, call)
+        entry = Entry(version, version.executable, call)
         return entry.run(call.values), entry.native, version.offer
 
     def warmup(self, *calls: tuple[Any, ...] | Mapping[str, Any]) -> None:
@@ -854,15 +783,3 @@ def _placed(result: Any, device: jax.Device) -> Any:
 def _as_array(value: Any) -> Any:
     # JAX makes an equation of `asarray` of a tracer: a derivative then takes a third longer.
     return value if isinstance(value, jax.core.Tracer) else jax.numpy.asarray(value)
-
-
-def _type_of(leaf: Any) -> tuple[Any, Any, Any]:
-    """(shape, dtype, kind) of a leaf that need not be a jax.Array; kinds keep conversions apart."""
-    if type(leaf) is ArrayImpl:
-        return leaf.shape, leaf.dtype, leaf.weak_type
-    if isinstance(leaf, (jax.Array, np.ndarray, np.generic)):
-        return leaf.shape, leaf.dtype, type(leaf)
-    if (array := as_array(leaf)) is not None:
-        shape, dtype, _ = _type_of(array)
-        return shape, dtype, type(leaf)
-    return None, None, type(leaf)

@@ -12,7 +12,7 @@ import pytest
 from jax import export
 
 from shlo_disc import jax_private
-from shlo_disc.frontend import function, primitive, program, tracing
+from shlo_disc.frontend import compiler, primitive, program, tracing
 from shlo_disc.frontend.lowered import LoweredModule, lowered_module
 
 
@@ -89,7 +89,7 @@ def _as_call(executable, results, sizes):
 
 def use_standin(replace):
     """Run programs on the stand-in; `replace` is `setattr`, or a monkeypatch's."""
-    replace(function, "_compile", Standin)
+    replace(compiler, "_compile", Standin)
     replace(tracing, "lowered_module", _exported)
     replace(program, "lowered_module", _exported)
     replace(primitive, "_ffi_call", _as_call)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import shlo_disc
-from shlo_disc.frontend import function
+from shlo_disc.frontend import compiler
 from shlo_disc.lower.kernel import If, Launch, Pack
 from shlo_disc.lower.speculate import MAX_VARIANTS
 
@@ -96,13 +96,13 @@ def test_likely_sizes_have_kernels_and_all_sizes_the_same_results():
 def test_derivatives_and_batches_have_kernels_for_likely_sizes(monkeypatch):
     compiled = []
 
-    compile_ = function._compile
+    compile_ = compiler._compile
 
     def recording(*args, **options):
         compiled.append(compile_(*args, **options))
         return compiled[-1]
 
-    monkeypatch.setattr(function, "_compile", recording)
+    monkeypatch.setattr(compiler, "_compile", recording)
 
     def loss(x):
         return jnp.sum(normalise(x) ** 2)
