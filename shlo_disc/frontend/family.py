@@ -265,9 +265,10 @@ class Family:
     ) -> Version:
         options = self.options
         blueprint, fresh = call.blueprint(), FreshSizes()
+        whole = self._whole  # versions hold `again`, which must not hold the family
 
         def trace(specs: Sequence[Any]) -> Traced:
-            return trace_with_symbols(options, blueprint, specs, fresh, whole=self._whole)
+            return trace_with_symbols(options, blueprint, specs, fresh, whole=whole)
 
         def search(start: Choice | None = None) -> Found[Traced]:
             data = self._data
@@ -306,7 +307,7 @@ class Family:
             specs, scope = choice.specs()
             sizes = fresh if known is None else FreshSizes(known)
             with scope.asking(choice.hints, grows=True):
-                return trace_with_symbols(options, blueprint, specs, sizes, whole=self._whole)
+                return trace_with_symbols(options, blueprint, specs, sizes, whole=whole)
 
         _log.debug("%s: %d traces, %.0f ms", options.name, found.traces, found.seconds * 1e3)
         return Version(options, call, found, again)

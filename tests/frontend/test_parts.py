@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import random
+import weakref
 
 import jax
 import jax.numpy as jnp
@@ -356,3 +358,28 @@ def test_read_is_a_part_of_its_own():
     kinds = [READ if "read" in e.primitive.name else COMPILED for e in flat.equations]
     parts = partition(flat, kinds, {})
     assert [p.kind for p in parts] == [COMPILED, READ, COMPILED]
+
+
+@pytest.mark.parametrize("kind", ["xla", "sizes"])
+def test_parts_die_with_their_function(kind):
+    def function(x):
+        y = jnp.tanh(x)
+        if kind == "xla":
+            return jnp.abs(jnp.fft.fft(y))
+        return y[shlo_disc.numpy.flatnonzero(y > 0)] * 2
+
+    f = in_parts(function)
+    ((x,),) = rows(3)
+    f(x.ravel())
+    ((version,),) = (family.versions for family in f._families.values())
+    parts = version.in_parts
+    held = [weakref.ref(parts), *(weakref.ref(program) for program in parts.programs)]
+    held += [weakref.ref(program.executable) for program in parts.programs]
+    gc.collect()
+    gc.disable()
+    try:
+        jax.clear_caches()
+        del f, version, parts
+        assert not any(made() for made in held)
+    finally:
+        gc.enable()
