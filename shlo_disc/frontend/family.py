@@ -257,10 +257,11 @@ class Family:
         before: Sequence[Pattern],
     ) -> Version:
         options = self.options
+        whole = self._whole  # what is kept by a version must not keep the family, which holds it
         blueprint, fresh = call.blueprint(), FreshSizes()
 
         def trace(specs: Sequence[Any]) -> Traced:
-            return trace_with_symbols(options, blueprint, specs, fresh, whole=self._whole)
+            return trace_with_symbols(options, blueprint, specs, fresh, whole=whole)
 
         def search(start: Choice | None = None) -> Found[Traced]:
             data = self._data
@@ -299,7 +300,7 @@ class Family:
             specs, scope = choice.specs()
             sizes = fresh if known is None else FreshSizes(known)
             with scope.asking(choice.hints, grows=True):
-                return trace_with_symbols(options, blueprint, specs, sizes, whole=self._whole)
+                return trace_with_symbols(options, blueprint, specs, sizes, whole=whole)
 
         _log.debug("%s: %d traces, %.0f ms", options.name, found.traces, found.seconds * 1e3)
         return Version(options, call, found, again)
