@@ -264,7 +264,6 @@ class Family:
         before: Sequence[Pattern],
     ) -> Version:
         options = self.options
-        whole = self._whole  # what is kept by a version must not keep the family, which holds it
         blueprint, fresh = call.blueprint(), FreshSizes()
         whole = self._whole  # versions hold `again`, which must not hold the family
 

@@ -187,7 +187,7 @@ def test_an_equation_is_bound_without_its_mesh():
     seen = []
 
     def run(x):
-        (result,) = jax_private.bound(equation, [x])
+        (result,) = jax_private.bind_equation(equation, [x])
         seen.append(jax.typeof(result).sharding.mesh.empty)
         return result
 
