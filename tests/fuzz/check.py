@@ -50,18 +50,18 @@ def check(program: Program, compare: bool = True) -> Outcome:
     """
     with jax.enable_x64(program.x64), warnings.catch_warnings(), cut(program.seed) as is_cut:
         warnings.simplefilter("ignore")
-        fallback = "xla" if is_cut else "error"
-        return _checked(program, fallback) if compare else _called(program)
+        options = {"on_unsupported": "xla"} if is_cut else {}
+        return _checked(program, options) if compare else _called(program)
 
 
-def _checked(program: Program, fallback: str) -> Outcome:
+def _checked(program: Program, options: dict[str, str]) -> Outcome:
     inputs = [program.inputs(call) for call in range(program.calls)]
     reference = jax.jit(program.function())
     try:
         expected = [jax.block_until_ready(reference(*arrays)) for arrays in inputs]
     except Exception as error:
         return Outcome(Failure("illegal", type(error).__name__, str(error)), legal=False)
-    f = shlo_disc.jit(program.function(), on_unsupported=fallback)
+    f = shlo_disc.jit(program.function(), **options)
     found: list[Any] = []
     optimised = False
     for turn in range(ROUNDS):

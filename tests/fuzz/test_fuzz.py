@@ -9,8 +9,10 @@ import jax
 import pytest
 
 import shlo_disc
+from shlo_disc.frontend import at_sizes
 from tests.fuzz import batches, control, ops
 from tests.fuzz.check import check
+from tests.fuzz.cut import SHARE
 from tests.fuzz.facts import Facts
 from tests.fuzz.generate import generate
 from tests.fuzz.program import Argument, Block, Program, Step, Value
@@ -146,3 +148,25 @@ def test_a_program_is_made_small():
     assert fails(small)
     assert len(small.block.steps) <= 2, small.source()
     assert small.calls == 1
+
+
+@pytest.mark.usefixtures("children")
+def test_programs_cut_at_random_are_as_with_jax(monkeypatch):
+    monkeypatch.setenv(SHARE, "0.3")
+    assert_right(range(100, 102), jobs=1)
+
+
+def test_a_wrong_cut_is_found(monkeypatch):
+    """XLA's share is run at the sizes of the call: numbers of another call are a difference."""
+    monkeypatch.setenv(SHARE, "1")
+    first = {}
+
+    def stale(size, sizes):
+        return first.setdefault(str(size), original(size, sizes))
+
+    original = at_sizes._size
+    monkeypatch.setattr(at_sizes, "_size", stale)
+    program = one_step("jnp.full($0.shape, 2.0) + $0")
+    assert check(program).failure.kind in ("difference", "error")
+    monkeypatch.setattr(at_sizes, "_size", original)
+    assert check(program).failure is None
