@@ -89,6 +89,7 @@ from jax._src.lib.mlir import ir as _ir  # type: ignore[attr-defined]
 from jax._src.lib.mlir.dialects import chlo as _chlo
 from jax._src.lib.mlir.dialects import hlo as _hlo  # type: ignore[attr-defined]
 from jax._src.shard_map import shard_map_p as _shard_map_p
+from jax.extend.core import ClosedJaxpr, Jaxpr
 from jaxlib import _jax
 
 try:
@@ -190,7 +191,7 @@ Variable = _core.Var
 
 def is_jaxpr(value: Any) -> bool:
     """True for a jaxpr, open or closed."""
-    return isinstance(value, (_core.Jaxpr, _core.ClosedJaxpr))
+    return isinstance(value, (Jaxpr, ClosedJaxpr))  # one class since JAX 0.12
 
 
 def jaxprs_inside(equation: Any) -> Iterator[Any]:
