@@ -20,7 +20,7 @@ from shlo_disc.frontend.program import Program, Sizes
 from shlo_disc.frontend.split_states import SUM, Kind
 from shlo_disc.frontend.splits import Split
 from shlo_disc.frontend.staged import Staged
-from shlo_disc.jax_private import sharding_of_tiles, tiles_of
+from shlo_disc.jax_private import sharding_of_tiles, tiles_of, without_mesh
 
 __all__ = ["Blocks", "mesh_of"]
 
@@ -173,7 +173,8 @@ class Blocks:
         grid, staged = self._grid(mesh.size, [*arguments, *results])
 
         def block(*parts: Any) -> tuple[Any, ...]:
-            return self._block(staged, grid, parts)
+            with without_mesh():  # JAX would give the adder of a sum a sharding
+                return self._block(staged, grid, parts)
 
         shardings = self._shardings(mesh, grid)
         return mesh, block, tuple(shardings[self._count :]), tuple(shardings[: self._count])

@@ -268,8 +268,8 @@ _ELEMENTWISE = _names(
     "abs acos acosh and asin asinh atan atan2 atanh bessel_i0e bessel_i1e cbrt ceil clamp clz "
     "complex conj cos cosh digamma eq eq_to erf erf_inv erfc exp exp2 expm1 floor ge gt igamma "
     "igamma_grad_a igammac imag integer_pow is_finite le le_to lgamma log log1p logistic lt lt_to "
-    "max min ne nextafter not or polygamma population_count pow random_gamma_grad real "
-    "reduce_precision regularized_incomplete_beta rem round rsqrt shift_left "
+    "max min ne nextafter not one_minus_square or polygamma population_count pow random_gamma_grad "
+    "real reduce_precision regularized_incomplete_beta rem round rsqrt shift_left "
     "shift_right_arithmetic shift_right_logical sign sin sinh sqrt square tan tanh threefry2x32 "
     "xor zeta"
 )
