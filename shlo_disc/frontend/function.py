@@ -38,7 +38,12 @@ from shlo_disc.frontend.leaving import CallbackError, leaving
 from shlo_disc.frontend.nesting import PartOfOuterError, is_nested
 from shlo_disc.frontend.options import JitOptions
 from shlo_disc.frontend.primitive import call_program
-from shlo_disc.frontend.sharding_types import is_sharded, result_specs, runs_in_blocks
+from shlo_disc.frontend.sharding_types import (
+    is_sharded,
+    may_be_sharded,
+    result_specs,
+    runs_in_blocks,
+)
 from shlo_disc.frontend.stages import Compiled, Lowered, Traced, VersionCalls
 from shlo_disc.frontend.stated import parse_constraint, parse_likely
 from shlo_disc.frontend.statics import static_arguments
@@ -411,14 +416,8 @@ class JitFunction(ral.Dispatcher):
             jax.random.key_data(value) if leaf.is_key else _as_array(value)
             for value, leaf in zip(call.values, version.leaves, strict=True)
         ]
-        types = [jax.typeof(x) for x in raw]
-        if is_sharded(*types) and (
-            version.is_in_parts or result_specs(version.program, types) is None
-        ):
-            raise PartOfOuterError(
-                "arguments are sharded, by their types, over dimensions that blocks of the "
-                f"function do not have: {', '.join(str(t) for t in types if is_sharded(t))}"
-            )
+        if may_be_sharded():
+            _refuse_shards(version, [jax.typeof(x) for x in raw])
         dims = tuple(version.pattern.values(call.shapes).items())
         if call.captured:
             version.remember(dims, call.at_numbers.jaxpr)
@@ -778,6 +777,15 @@ def _placed(result: Any, device: jax.Device) -> Any:
     if type(result) is KeyArray:
         return key_of_words(result._impl.name, _placed(result._base_array, device))
     return result if result.committed else on_device(result, device)
+
+
+def _refuse_shards(version: Version, types: Sequence[Any]) -> None:
+    """Raise PartOfOuterError for types that are sharded where the function has no blocks."""
+    if is_sharded(*types) and (version.is_in_parts or result_specs(version.program, types) is None):
+        raise PartOfOuterError(
+            "arguments are sharded, by their types, over dimensions that blocks of the "
+            f"function do not have: {', '.join(str(t) for t in types if is_sharded(t))}"
+        )
 
 
 def _as_array(value: Any) -> Any:

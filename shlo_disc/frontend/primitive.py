@@ -25,6 +25,7 @@ from shlo_disc.frontend.leaves import abstract
 from shlo_disc.frontend.program import CompiledCall, Program, Sizes
 from shlo_disc.frontend.sharding_types import (
     is_sharded,
+    may_be_sharded,
     replicated,
     result_specs,
     with_type_of,
@@ -58,9 +59,10 @@ def call_program(arguments: Sequence[Any], program: Program, sizes: Sizes) -> li
         return program.with_numbers(sizes).run(*arguments)
     # All arguments must vary over the same manual axes, or gradients under shard_map are wrong.
     arguments = varying_alike(arguments)
-    types = [jax.typeof(x) for x in arguments]
-    if is_sharded(*types) and result_specs(program, types) is None:
-        arguments = [without_shards(x) for x in arguments]
+    if may_be_sharded():
+        types = [jax.typeof(x) for x in arguments]
+        if is_sharded(*types) and result_specs(program, types) is None:
+            arguments = [without_shards(x) for x in arguments]
     results: list[Any] = call_p.bind(*arguments, program=program, sizes=sizes)
     return results
 
@@ -173,9 +175,7 @@ def _jvp(
         slopes = iter(call_program([*residuals, *moving], linear.tangent, sizes))
     outputs = results[: len(program.out_avals)]
     return outputs, [
-        with_type_of(next(slopes), jax.typeof(x))
-        if smooth
-        else ad.Zero(jax.typeof(x).to_tangent_aval())
+        with_type_of(next(slopes), x) if smooth else ad.Zero(jax.typeof(x).to_tangent_aval())
         for x, smooth in zip(outputs, program.smooth, strict=True)
     ]
 
@@ -189,7 +189,7 @@ def _transpose(
     given = [c for c, nz in zip(cotangents, nonzero, strict=True) if nz]
     back = iter(call_program([*known, *given], program.transposed(linear, nonzero, sizes), sizes))
     return [
-        with_type_of(next(back), x.aval) if isinstance(x, ad.UndefinedPrimal) else None
+        with_type_of(next(back), x) if isinstance(x, ad.UndefinedPrimal) else None
         for x in arguments
     ]
 

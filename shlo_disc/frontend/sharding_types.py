@@ -6,6 +6,7 @@ those of the results sharded alike that are split along the same symbol.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ from shlo_disc.frontend.splits import Split
 
 __all__ = [
     "is_sharded",
+    "may_be_sharded",
     "replicated",
     "result_specs",
     "runs_in_blocks",
@@ -27,6 +29,16 @@ __all__ = [
 
 _spec: Any = PartitionSpec
 _reshard: Any = jax.sharding.reshard
+
+
+def may_be_sharded() -> bool:
+    """False if no array can be sharded by its type: one device, and no mesh in force."""
+    return _several_devices() or not jax.sharding.get_abstract_mesh().empty
+
+
+@functools.cache
+def _several_devices() -> bool:
+    return jax.device_count() > 1
 
 
 def is_sharded(*types: Any) -> bool:
@@ -101,9 +113,11 @@ def without_shards(value: Any) -> Any:
     return _reshard(value, replicated(aval.ndim))
 
 
-def with_type_of(value: Any, aval: Any) -> Any:
-    """`value`, sharded as the type `aval` says."""
-    mine = jax.typeof(value)
+def with_type_of(value: Any, other: Any) -> Any:
+    """`value`, sharded as the type of `other` says: an array, or what stands for one in JAX."""
+    if not may_be_sharded():
+        return value
+    mine, aval = jax.typeof(value), other.aval
     if not is_sharded(mine, aval) or mine.sharding == aval.sharding:
         return value
     return _reshard(value, aval.sharding.spec)
