@@ -25,12 +25,11 @@ from jax.interpreters import ad, batching
 
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.frontend.sizes import open_scope
-from shlo_disc.jax_private import equation_line, jaxprs_inside, shaped_array
+from shlo_disc.jax_private import equation_line, equations_of, shaped_array
 
 __all__ = [
     "FreshSizes",
     "assuming",
-    "is_traced_by_us",
     "learned",
     "read_size",
     "read_size_p",
@@ -108,11 +107,6 @@ def learned(run: Callable[[], Any]) -> FreshSizes:
     return sizes
 
 
-def is_traced_by_us() -> bool:
-    """True while a function of ours is traced, whose sizes may come from data."""
-    return _state.sizes is not None
-
-
 def read_size(count: Any) -> jax.Array:
     """`0, 1, ..., count - 1` as int32 for a scalar integer `count` that is computed from data.
 
@@ -163,16 +157,13 @@ def reads_of(jaxpr: Any) -> dict[int, Any]:
     symbol for two sizes.
     """
     found: dict[int, Any] = {}
-    todo = [getattr(jaxpr, "jaxpr", jaxpr)]
-    while todo:
-        for equation in todo.pop().eqns:
-            if equation.primitive is read_size_p:
-                index = equation.params["index"]
-                if index in found:
-                    raise UnsupportedError(
-                        f"{equation_line(equation)}: a size is read from data inside a function "
-                        "under jax.jit that is called twice; remove that jax.jit"
-                    )
-                found[index] = equation.params["size"]
-            todo += list(jaxprs_inside(equation))
+    for equation in equations_of(jaxpr):
+        if equation.primitive is read_size_p:
+            index = equation.params["index"]
+            if index in found:
+                raise UnsupportedError(
+                    f"{equation_line(equation)}: a size is read from data inside a function under "
+                    "jax.jit that is called twice; remove that jax.jit"
+                )
+            found[index] = equation.params["size"]
     return found

@@ -441,12 +441,8 @@ class JitFunction(ral.Dispatcher):
             try:
                 return run()
             except CallbackError as callback:
-                refused = self._prepare_leaving(call, callback)
-                if refused is None:
+                if self._leaves(call, callback):
                     return self._call_leaving(call)
-                if not self._options.may_use_xla:
-                    raise refused from None
-                self._family(call).gives_callbacks_to_xla = True
                 return self._or_by_jax(call, run)
             except UnsupportedError as why:
                 self._leave_to_jax(call, why)
@@ -479,22 +475,27 @@ class JitFunction(ral.Dispatcher):
         )
         return JitFunction(leaving(self._options.function), given)
 
-    def _prepare_leaving(self, call: Call, why: CallbackError) -> UnsupportedError | None:
-        """Let calls of this family run without their callbacks; or why they cannot.
+    def _leaves(self, call: Call, why: CallbackError) -> bool:
+        """True if calls of this family run without their callbacks from now on.
 
-        They cannot if a callback is not in a branch, or something else is not compiled.
+        Not if a callback is outside a branch, or something else is not compiled: then False if XLA
+        runs the callbacks, and otherwise the reason is raised.
         """
-        if self._donates:
-            return why
-        try:
-            self._leaving._family(call).version(call)
-        except CallbackError:
-            return why
-        except UnsupportedError as other:
-            return other
-        self._families_leaving.add(call.family)
-        self._families.pop(call.family, None)
-        return None
+        refused: UnsupportedError = why
+        if not self._donates:
+            try:
+                self._leaving._family(call).version(call)
+            except UnsupportedError as other:
+                # Of callbacks, the error of the whole function says more.
+                refused = why if isinstance(other, CallbackError) else other
+            else:
+                self._families_leaving.add(call.family)
+                self._families.pop(call.family, None)
+                return True
+        if not self._options.may_use_xla:
+            raise refused from None
+        self._family(call).gives_callbacks_to_xla = True
+        return False
 
     def _call_leaving(self, call: Call) -> Any:
         """A call of compiled code, made once more as `jax.jit` makes it where it needs a callback.
@@ -616,14 +617,10 @@ class JitFunction(ral.Dispatcher):
                 continue
             try:
                 self._tell_parts(self._family(call).ready(call)[0])
-            except CallbackError as why:
-                refused = self._prepare_leaving(call, why)
-                if refused is None:
+            except CallbackError as callback:
+                if self._leaves(call, callback):
                     self._leaving.warmup(given)
-                elif not self._options.may_use_xla:
-                    raise refused from None
                 else:
-                    self._family(call).gives_callbacks_to_xla = True
                     self._tell_parts(self._family(call).ready(call)[0])
             except UnsupportedError as why:
                 if not self._options.may_use_xla:

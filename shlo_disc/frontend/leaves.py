@@ -26,6 +26,7 @@ __all__ = [
     "needs_no_conversion",
     "not_an_array",
     "positional_names",
+    "raw_spec",
     "refuse_place",
     "refuse_wide_array",
     "runs_natively",
@@ -65,6 +66,14 @@ def abstract(shape: Any, dtype: Any, weak_type: bool = False) -> jax.ShapeDtypeS
     spec: Any = jax.ShapeDtypeStruct
     result: jax.ShapeDtypeStruct = spec(shape, dtype, weak_type=weak_type)
     return result
+
+
+def raw_spec(aval: Any) -> jax.ShapeDtypeStruct:
+    """The abstract array that stands for `aval`: of words, where that is an array of typed keys."""
+    raw = aval
+    if is_key_dtype(aval.dtype):
+        raw = jax.eval_shape(jax.random.key_data, abstract(aval.shape, aval.dtype))
+    return abstract(raw.shape, raw.dtype, raw.weak_type)
 
 
 def type_of(value: Any) -> tuple[tuple[int, ...], Any, bool] | None:

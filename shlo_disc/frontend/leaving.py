@@ -9,7 +9,7 @@ a pure function, so nothing is seen of the first attempt.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -20,7 +20,7 @@ from jax.extend.core import jaxpr_as_fun
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.frontend.at_sizes import read
 from shlo_disc.frontend.calls import CALLS, called
-from shlo_disc.jax_private import bind_equation, jaxprs_inside, scan_operands
+from shlo_disc.jax_private import bind_equation, equations_of, jaxprs_inside, scan_operands
 
 __all__ = ["CallbackError", "leaving"]
 
@@ -78,15 +78,11 @@ def _run(
 
 
 def _calls_back(equation: Any) -> bool:
-    return any(name == _CALLBACK for name in _names(equation))
-
-
-def _names(equation: Any) -> Iterator[str]:
-    """The primitives inside an equation."""
-    for jaxpr in jaxprs_inside(equation):
-        for inner in jaxpr.eqns:
-            yield inner.primitive.name
-            yield from _names(inner)
+    return any(
+        inner.primitive.name == _CALLBACK
+        for jaxpr in jaxprs_inside(equation)
+        for inner in equations_of(jaxpr)
+    )
 
 
 def _without(equation: Any, given: list[Any], in_branch: bool) -> tuple[Any, list[Any]]:

@@ -31,6 +31,7 @@ __all__ = [
     "Part",
     "closed_part",
     "flatten",
+    "part_of",
     "partition",
     "symbols_of_part",
 ]
@@ -176,19 +177,25 @@ def _with_boundaries(flat: Flat, groups: Sequence[tuple[str, Sequence[int]]]) ->
     read_later: set[Any] = {v for v in flat.results if not isinstance(v, Literal)}
     parts: list[Part] = []
     for kind, group in reversed(groups):
-        equations = tuple(flat.equations[k] for k in group)
-        made = dict.fromkeys(v for equation in equations for v in equation.outvars)
-        inputs = dict.fromkeys(
-            a
-            for equation in equations
-            for a in equation.invars
-            if not isinstance(a, Literal) and a not in made and a not in flat.constants
-        )
-        outputs = tuple(v for v in made if v in read_later)
-        parts.append(Part(kind, equations, tuple(inputs), outputs))
+        equations = [flat.equations[k] for k in group]
+        outputs = [v for e in equations for v in e.outvars if v in read_later]
+        part = part_of(flat, kind, equations, outputs)
+        parts.append(part)
         read_later -= set(outputs)  # earlier parts that repeat an equation keep it to themselves
-        read_later |= inputs.keys()
+        read_later |= set(part.inputs)
     return parts[::-1]
+
+
+def part_of(flat: Flat, kind: str, equations: Sequence[Any], outputs: Iterable[Any]) -> Part:
+    """A part with what its equations read from others; constants of the program aside."""
+    made = {v for equation in equations for v in equation.outvars}
+    inputs = dict.fromkeys(
+        a
+        for equation in equations
+        for a in equation.invars
+        if not isinstance(a, Literal) and a not in made and a not in flat.constants
+    )
+    return Part(kind, tuple(equations), tuple(inputs), tuple(outputs))
 
 
 def closed_part(flat: Flat, part: Part) -> ClosedJaxpr:

@@ -21,7 +21,7 @@ from shlo_disc.dynamic.relations import holds
 from shlo_disc.errors import ForkError, UnsupportedError
 from shlo_disc.frontend.at_sizes import closed_at, read, run_equations
 from shlo_disc.frontend.call import Compiler
-from shlo_disc.frontend.leaves import abstract, is_key_dtype
+from shlo_disc.frontend.leaves import is_key_dtype, raw_spec
 from shlo_disc.frontend.partition import (
     COMPILED,
     READ,
@@ -385,12 +385,7 @@ def _without_keys(closed: ClosedJaxpr) -> Any:
     """The jaxpr on raw key data in place of typed keys."""
     if not any(is_key_dtype(aval.dtype) for aval in (*closed.in_avals, *closed.out_avals)):
         return closed
-    specs = []
-    for aval in closed.in_avals:
-        raw = aval
-        if is_key_dtype(aval.dtype):
-            raw = jax.eval_shape(jax.random.key_data, abstract(aval.shape, aval.dtype))
-        specs.append(abstract(raw.shape, raw.dtype, raw.weak_type))
+    specs = [raw_spec(aval) for aval in closed.in_avals]
 
     def function(*arguments: Any) -> list[Any]:
         wrapped = [

@@ -16,8 +16,17 @@ from jax.extend.core import DropVar
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.frontend.calls import CALLS, called
 from shlo_disc.frontend.fresh import read_size_p
-from shlo_disc.frontend.partition import COMPILED, READ, XLA, Flat, Part, flatten, partition
-from shlo_disc.jax_private import Literal, equation_line, jaxprs_inside
+from shlo_disc.frontend.partition import (
+    COMPILED,
+    READ,
+    XLA,
+    Flat,
+    Part,
+    flatten,
+    part_of,
+    partition,
+)
+from shlo_disc.jax_private import equation_line, equations_of, jaxprs_inside
 
 __all__ = ["Kinds", "kinds_of"]
 
@@ -105,7 +114,8 @@ def _seen_at_once(flat: Flat) -> dict[int, str]:
     for index, equation in enumerate(flat.equations):
         if equation.primitive is read_size_p:
             continue
-        for inner in _all_equations([equation]):
+        nested = (e for jaxpr in jaxprs_inside(equation) for e in equations_of(jaxpr))
+        for inner in (equation, *nested):
             if inner.primitive is read_size_p and equation.primitive.name not in CALLS:
                 raise UnsupportedError(
                     f"{equation_line(inner)}: a size that depends on data is read inside "
@@ -133,25 +143,12 @@ def _plain_reason(equation: Any) -> str | None:
     return None
 
 
-def _all_equations(equations: Sequence[Any]) -> Iterator[Any]:
-    for equation in equations:
-        yield equation
-        for inner in jaxprs_inside(equation):
-            yield from _all_equations(inner.eqns)
-
-
 def _refused(
     flat: Flat, equations: Sequence[Any], refuse: Callable[[Flat, Part], Exception | None]
 ) -> Iterator[tuple[int, str]]:
     """(id, why) of the equations that cannot be compiled."""
-    made = [v for e in equations for v in e.outvars if not isinstance(v, DropVar)]
-    inputs = dict.fromkeys(
-        a
-        for e in equations
-        for a in e.invars
-        if not isinstance(a, Literal) and a not in made and a not in flat.constants
-    )
-    why = refuse(flat, Part(COMPILED, tuple(equations), tuple(inputs), tuple(made)))
+    made = (v for e in equations for v in e.outvars if not isinstance(v, DropVar))
+    why = refuse(flat, part_of(flat, COMPILED, equations, made))
     if why is None:
         return
     half = len(equations) // 2

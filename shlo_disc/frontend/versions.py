@@ -17,7 +17,7 @@ from jax import export
 from shlo_disc import locks, ral
 from shlo_disc.frontend.call import Call, Options
 from shlo_disc.frontend.choice import Choice
-from shlo_disc.frontend.leaves import abstract, is_key_dtype, native_dtypes
+from shlo_disc.frontend.leaves import is_key_dtype, native_dtypes, raw_spec
 from shlo_disc.frontend.plan import Pattern, Shapes
 from shlo_disc.frontend.program import CompiledCall, Program, Sizes, compiled_once
 from shlo_disc.frontend.segmented import Segmented, Trial
@@ -393,12 +393,7 @@ class _Root:
 
     def _without_keys(self, program: Program, choice: Choice) -> Program:
         """The same program on raw key data, as the executable has it."""
-        specs = []
-        for aval in program.in_avals:
-            raw = aval
-            if is_key_dtype(aval.dtype):
-                raw = jax.eval_shape(jax.random.key_data, abstract(aval.shape, aval.dtype))
-            specs.append(abstract(raw.shape, raw.dtype, raw.weak_type))
+        specs = [raw_spec(aval) for aval in program.in_avals]
 
         def function(*arguments: Any) -> list[Any]:
             wrapped = [
