@@ -27,6 +27,7 @@ from shlo_disc.passes.dump import DumpFolder
 from shlo_disc.passes.pipeline import CLEANUP
 from shlo_disc.passes.table import PLANNING
 from shlo_disc.replan import Replanning, refused_by
+from shlo_disc.threads import lets_others_run
 
 __all__ = ["StageTimes", "compile", "compile_module", "main_function"]
 
@@ -51,6 +52,7 @@ class StageTimes:
         return f"{sum(self.ms.values()):.0f} ms ({parts})"
 
 
+@lets_others_run
 def compile(
     source: Any,
     *,
@@ -87,6 +89,7 @@ def compile(
     )
 
 
+@lets_others_run
 def compile_module(
     module: ir.Module,
     *,
@@ -149,6 +152,7 @@ def compile_module(
     return executable
 
 
+@lets_others_run
 def examine(source: Any) -> None:
     """Raise what :func:`compile` raises for a program it does not cover; no code is generated."""
     module = ingest(source, new_context())

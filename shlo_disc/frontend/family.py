@@ -31,6 +31,7 @@ from shlo_disc.frontend.tracing import (
     trace_with_symbols,
 )
 from shlo_disc.frontend.versions import Version
+from shlo_disc.threads import lets_others_run
 
 __all__ = ["RECOMPILE_LIMIT", "Family"]
 
@@ -146,6 +147,7 @@ class Family:
                 raise
             return self._in_parts(call)
 
+    @lets_others_run
     def _in_parts(self, call: Call) -> Version:
         """A version some parts of which XLA runs, in place of the one for this call."""
         with one_at_a_time(self._tracing):
@@ -157,6 +159,7 @@ class Family:
                 self._remove(found)
             return self._new(call)
 
+    @lets_others_run
     def _new(self, call: Call) -> Version:
         """A new version, traced but not compiled, which `find` returns from now on."""
         options = self.options

@@ -34,6 +34,7 @@ from shlo_disc.frontend.sizes import Question, SizeScope
 from shlo_disc.frontend.splits import Split, split_along
 from shlo_disc.frontend.staged import Staged
 from shlo_disc.jax_private import held_weakly, named_axes, without_mesh
+from shlo_disc.threads import lets_others_run
 
 if TYPE_CHECKING:
     from shlo_disc.report.profile import Profile
@@ -380,6 +381,7 @@ class Program:
             raise _OtherFormError("the program has other arguments with constant sizes")
         return program
 
+    @lets_others_run
     def _made(
         self, key: Any, values: Mapping[str, int], make: _Make, constants: frozenset[str]
     ) -> Any:

@@ -26,6 +26,7 @@ from shlo_disc.frontend.structure import has_sizes, tree_at
 from shlo_disc.frontend.symbols import Found
 from shlo_disc.frontend.tracing import Concrete, InParts, Trace, Traced, problem_of
 from shlo_disc.jax_private import key_impl, key_of_words
+from shlo_disc.threads import lets_others_run
 
 __all__ = ["Version"]
 
@@ -93,23 +94,27 @@ class _Compilation:
             _log.info("%s was compiled in %.2f s", name, time.perf_counter() - start)
 
     def executable(self) -> CompiledCall:
-        assert not isinstance(self.lowered, InParts)
         with self._lock:
             if self._executable is None:
-                if self._unlikely:
-                    _log.info("%s: %s is no symbol of this version, so none of its likely sizes "
-                              "has a kernel", self._name, ", ".join(self._unlikely))  # fmt: skip
-                self._executable = compiled_once(
-                    self.lowered,
-                    self._compile,
-                    name=self._name,
-                    names=self._names,
-                    weak_results=[bool(aval.weak_type) for aval in self.lowered.out_avals],
-                    shapes=self._sizes,
-                    **({"likely": self.likely} if self.likely else {}),
-                    **({"donated": self._donated} if self._donated else {}),
-                )
+                self._executable = self._compiled()
             return self._executable
+
+    @lets_others_run
+    def _compiled(self) -> CompiledCall:
+        assert not isinstance(self.lowered, InParts)
+        if self._unlikely:
+            _log.info("%s: %s is no symbol of this version, so none of its likely sizes has a "
+                      "kernel", self._name, ", ".join(self._unlikely))  # fmt: skip
+        return compiled_once(
+            self.lowered,
+            self._compile,
+            name=self._name,
+            names=self._names,
+            weak_results=[bool(aval.weak_type) for aval in self.lowered.out_avals],
+            shapes=self._sizes,
+            **({"likely": self.likely} if self.likely else {}),
+            **({"donated": self._donated} if self._donated else {}),
+        )
 
 
 class Version:

@@ -1,0 +1,135 @@
+"""Other threads get the interpreter soon while something is compiled (`shlo_disc/threads.py`)."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import threading
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import shlo_disc
+from shlo_disc.threads import SWITCH_SECONDS, lets_others_run
+from tests.children import python
+
+
+@pytest.fixture
+def usual():
+    """Python's interval before a test, which must be there after it."""
+    before = sys.getswitchinterval()
+    assert before > SWITCH_SECONDS
+    yield before
+    assert sys.getswitchinterval() == pytest.approx(before)
+
+
+def is_short():
+    return sys.getswitchinterval() == pytest.approx(SWITCH_SECONDS)
+
+
+@pytest.mark.usefixtures("usual")
+def test_traces_compilations_and_derivatives_are_interrupted(monkeypatch):
+    seen = []
+    compiler = importlib.import_module("shlo_disc.compile")  # the package has a function of that name
+    whole = compiler.compile_module
+
+    def watched(*args, **kwargs):
+        seen.append(("compiles", is_short()))
+        return whole(*args, **kwargs)
+
+    monkeypatch.setattr(compiler, "compile_module", watched)
+
+    @jax.custom_vjp
+    def twice(x):
+        return 2 * x
+
+    def backward(_, slope):
+        seen.append(("derives", is_short()))
+        return (2 * slope,)
+
+    twice.defvjp(lambda x: (2 * x, None), backward)
+
+    @shlo_disc.jit
+    def f(x):
+        seen.append(("traces", is_short()))
+        return twice(x).sum()
+
+    x = jnp.ones(3)
+    f(x)
+    jax.grad(f)(x)
+    assert {kind for kind, _ in seen} == {"traces", "compiles", "derives"}
+    assert all(short for _, short in seen), seen
+
+
+def test_the_last_of_several_restores(usual):
+    inside, leave = threading.Barrier(3), threading.Event()
+
+    @lets_others_run
+    def work():
+        inside.wait(30)
+        leave.wait(30)
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    inside.wait(30)
+    assert is_short()
+    assert lets_others_run(lambda: 7)() == 7
+    assert is_short()  # two are still inside
+    leave.set()
+    for thread in threads:
+        thread.join()
+
+
+def test_errors_restore(usual):
+    @lets_others_run
+    def fails():
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        fails()
+
+
+def test_an_interval_that_is_set_meanwhile_stays(usual):
+    @lets_others_run
+    def sets():
+        sys.setswitchinterval(0.02)
+
+    sets()
+    assert sys.getswitchinterval() == pytest.approx(0.02)
+    sys.setswitchinterval(usual)
+
+
+def test_a_shorter_interval_stays(usual):
+    sys.setswitchinterval(1e-5)
+    lets_others_run(lambda: None)()
+    assert sys.getswitchinterval() == pytest.approx(1e-5)
+    sys.setswitchinterval(usual)
+
+
+def test_a_forked_child_has_the_usual_interval():
+    code = """
+        import os, sys, threading, warnings
+        warnings.simplefilter("ignore")
+        from shlo_disc.threads import lets_others_run
+
+        inside, leave, before = threading.Event(), threading.Event(), sys.getswitchinterval()
+
+        @lets_others_run
+        def work():
+            inside.set()
+            leave.wait()
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        inside.wait()
+        child = os.fork()
+        if child == 0:
+            os._exit(abs(sys.getswitchinterval() - before) > 1e-6)
+        status = os.waitpid(child, 0)[1]
+        leave.set()
+        thread.join()
+        print(status, abs(sys.getswitchinterval() - before) < 1e-6)
+    """
+    assert python(code) == "0 True"
