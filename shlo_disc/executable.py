@@ -163,6 +163,7 @@ class Executable:
             symbols=len(program.steps),
             pack_layouts=host.pack_keys,
             packable=sorted(host.packed_arguments),
+            unread=[k for k in host.unread_arguments if k not in self.donated],
             guards=[
                 *(check.message for check in program.checks),
                 TOO_LARGE,

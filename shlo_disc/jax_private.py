@@ -129,6 +129,7 @@ __all__ = [
     "equations_of",
     "generic_text",
     "held_weakly",
+    "inputs_used",
     "is_export",
     "is_jaxpr",
     "is_library_file",
@@ -603,6 +604,13 @@ def lower_whole(jitted: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Low
         tuple(sorted(found["kept_var_idx"])),
         bool(found["host_callbacks"] or found["keepalive"]),
     )
+
+
+def inputs_used(jaxpr: Any) -> list[bool]:
+    """Which arguments of a closed jaxpr something needs; `jax.jit` drops the others."""
+    closed = getattr(jaxpr, "jaxpr", jaxpr)
+    used: list[bool] = _partial_eval.dce_jaxpr(closed, [True] * len(closed.outvars))[1]
+    return used
 
 
 def constraints_of(scope: Any) -> list[tuple[Any, str]]:

@@ -66,10 +66,11 @@ def jit(
         that breaks what was assumed compiles another version. A new version is compared with a
         trace at the sizes of its first call; "checked" does so at every new shape. True raises
         instead where a size has to be a constant. False compiles for each shape.
-    donate_argnums, donate_argnames: arguments a call deletes, so that results can take their
-        memory (an update of a slice is then done in place). As in `jax.jit`; only the memory of
-        arrays that shlo_disc made is taken over, and inside `jax.jit` and other transformations
-        nothing is donated. An array that numpy or DLPack looks at is left as it is.
+    donate_argnums, donate_argnames: arguments a call deletes where a result has their type and
+        sizes, so that it can take their memory (an update of a slice is then done in place). As in
+        `jax.jit`, others are kept, with a warning where they are used. Only the memory of arrays
+        that shlo_disc made is taken over, and inside `jax.jit` and other transformations nothing
+        is donated. An array that numpy or DLPack looks at is left as it is.
     static_argnums, static_argnames: arguments that are part of the program, hashed; as in
     `jax.jit`. name: for messages and `as_text`; by default the function's.
     background: where a call needs a compilation, a thread compiles while `jax.jit` runs the call

@@ -17,6 +17,7 @@ from jax import export
 from shlo_disc import locks, ral
 from shlo_disc.frontend.call import Call, Options
 from shlo_disc.frontend.choice import Choice
+from shlo_disc.frontend.donations import taken_over, warn_of_kept
 from shlo_disc.frontend.leaves import is_key_dtype, native_dtypes, raw_spec
 from shlo_disc.frontend.plan import Pattern, Shapes
 from shlo_disc.frontend.program import CompiledCall, Program, Sizes, compiled_once
@@ -42,7 +43,9 @@ class _Compilation:
     A version and its :class:`Program` both hold this object, so neither needs to hold the other.
     """
 
-    def __init__(self, options: Options, call: Call, found: Found[Traced]) -> None:
+    def __init__(
+        self, options: Options, call: Call, found: Found[Traced], donated: tuple[int, ...]
+    ) -> None:
         self.lowered = found.program[0]
         pattern = found.choice.pattern
         self._sizes = found.choice.texts()
@@ -53,7 +56,7 @@ class _Compilation:
         self.likely = {name: given[name] for name in given if name in pattern.symbols}
         self._unlikely = sorted(given.keys() - self.likely.keys())
         self._names = [leaf.name for leaf in call.leaves]
-        self._donated = call.donated
+        self._donated = donated
         self._executable: CompiledCall | None = None
         self._lock = locks.lock()
         self._thread: threading.Thread | None = None
@@ -123,13 +126,14 @@ class Version:
     def __init__(self, options: Options, call: Call, found: Found[Traced], trace: Trace) -> None:
         self.name = options.name
         self.leaves = call.leaves
-        self.donated = call.donated
         self.pattern = found.choice.pattern
         self.lowered, self.jaxpr = found.program
+        donated, kept = taken_over(call.donated, self.jaxpr, found.choice.current)
+        warn_of_kept(self.name, [call.leaves[k].name for k in kept])
         self._traced = found.traced.pattern
         self._has_static_sizes = has_sizes(self.lowered.out_tree)
-        self._compilation = _Compilation(options, call, found)
-        self._root = _Root(options, call, found, trace, self._compilation)
+        self._compilation = _Compilation(options, call, found, donated)
+        self._root = _Root(options, call, found, trace, self._compilation, donated)
         self._in_parts: Segmented | None = None
         self._lock = locks.lock()
         self._offer: tuple[ral.SizePattern, ral.DispatchEntry] | None = None
@@ -287,9 +291,10 @@ class _Root:
         found: Found[Traced],
         trace: Trace,
         compilation: _Compilation,
+        donated: tuple[int, ...],
     ) -> None:
         self._may_use_xla = options.may_use_xla
-        self._donated = call.donated
+        self._donated = donated
         self._fresh = found.program[0] if isinstance(found.program[0], InParts) else None
         self._compile = options.compile
         self._name = options.name

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -61,6 +62,7 @@ CHUNK_NS = 6000
 
 _DIMS = re.compile(r'\bdims? = (\["[^\]]*\]|"[^"]*")')
 _SYMBOL = re.compile(r"[A-Za-z_]\w*")
+_NAME = re.compile(r"%\w+")
 
 
 @dataclass
@@ -73,6 +75,8 @@ class HostProgram:
     pack_keys: list[str]
     packed_arguments: set[int]
     """Main arguments some kernel wants packed."""
+    unread_arguments: tuple[int, ...]
+    """Main arguments whose memory the program does not touch; it may ask for their sizes."""
     uses: list[KernelUse]
     sites: list[Site]
     """Every launch in the text, in order of its comments `// launch N` and `// launched N`."""
@@ -111,6 +115,7 @@ def emit_host(
         run.constants,
         list(run.pack_slots),
         run.packed_arguments,
+        tuple(run.unread(run_text)),
         run.record.uses,
         run.sites,
         tuple(run.slot_sizes),
@@ -180,6 +185,14 @@ class _Run:
             "func.func @run(%ctx: !llvm.ptr, %args: !llvm.ptr, %results: !llvm.ptr, "
             "%symbols: !llvm.ptr, %arena: !llvm.ptr)"
         )
+
+    def unread(self, text: str) -> Iterator[int]:
+        """The arguments whose address nothing in `text` has but the line that names it."""
+        used = Counter(_NAME.findall(text))
+        read = self.packed_arguments.union(self.program.size_arguments)
+        for index, argument in enumerate(self.func.regions[0].blocks[0].arguments):
+            if used[self.pointers[argument]] == 1 and index not in read:
+                yield index
 
     # -- memory ---------------------------------------------------------------------------------
 

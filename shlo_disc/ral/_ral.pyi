@@ -54,7 +54,8 @@ class Executable:
     may be packed. guards: what each guard asks, for messages. donated: arguments whose arrays a
     call deletes. reuses: pairs (donated argument, result) that may share memory, where nothing else
     refers to it. keep_alive: owns the machine code. size_arguments: integer arguments of static
-    sizes whose elements `prepare` gets, behind the sizes of all arguments.
+    sizes whose elements `prepare` gets, behind the sizes of all arguments. unread: arguments whose
+    memory no code looks at; a call takes deleted arrays for them, as JAX does.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class Executable:
         reuses: Sequence[tuple[int, int]] = ...,
         keep_alive: object = None,
         size_arguments: Sequence[int] = ...,
+        unread: Sequence[int] = ...,
     ) -> None: ...
     @property
     def name(self) -> str: ...

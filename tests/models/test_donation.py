@@ -179,11 +179,96 @@ def test_results_are_those_without_donation(function):
 
 def test_unusable_donations_are_named_once():
     f = shlo_disc.jit(lambda x: x.sum(), donate_argnums=0)
-    with pytest.warns(UserWarning, match=r"no result can use the memory of donated arguments x: "):
+    with pytest.warns(UserWarning, match=r"no result can use the memory of donated arguments x; "):
         f(jnp.ones((3, 4)))
+    x = jnp.ones((3, 4))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        f(jnp.ones((3, 4)))
+        f(x)
+    assert not x.is_deleted()
+
+
+TAKEN = {
+    "unused": lambda p, q: p + 1,
+    "unused though it would fit": lambda p, q: p.sum() + jnp.ones(q.shape),
+    "size alone": lambda p, q: p + q.shape[0],
+    "value computed for nothing": lambda p, q: (jnp.sin(q), p + 1)[1],
+    "no result of its size": lambda p, q: p + q.sum(),
+    "no result of its type": lambda p, q: (p, q > 0),
+    "one result for two": lambda p, q: p[:1] * q,
+    "result": lambda p, q: (p, q * 2),
+    "the argument itself": lambda p, q: (q, p),
+    "a later result": lambda p, q: (p[0] + q, q.sum(), q - 1),
+    "a loop's state": lambda p, q: jax.lax.fori_loop(0, 3, lambda _, y: y * 2 + p[0], q),
+    "a branch": lambda p, q: jax.lax.cond(p[0] > 0, lambda: q, lambda: q + p[0]),
+}
+
+
+@pytest.mark.parametrize("name", TAKEN)
+@pytest.mark.parametrize("numbers", [1, (0, 1)])
+def test_arrays_are_deleted_that_jax_deletes(name, numbers):
+    deleted = []
+    for jit in (jax.jit, shlo_disc.jit):
+        f = jit(TAKEN[name], donate_argnums=numbers)
+        for size in (4, 6):
+            p, q = jnp.ones(3), jnp.ones(size)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                f(p, q)
+            deleted.append((p.is_deleted(), q.is_deleted()))
+    assert deleted[:2] == deleted[2:]
+
+
+def test_equal_sizes_of_a_version_are_one_size_here():
+    f = shlo_disc.jit(lambda w, g: g - 0.1 * w, donate_argnums=0)
+    for n in (3, 5):
+        w = jnp.ones((n, 4))
+        f(w, jnp.ones((n, 4)))
+        assert w.is_deleted()
+    assert f.cache_info().misses == 1
+
+
+def outcome(function, *args):
+    """The first array of the result, or None where an array was deleted."""
+    try:
+        return np.asarray(jax.tree.leaves(function(*args))[0])
+    except (RuntimeError, ValueError) as error:
+        return None if "deleted" in str(error) else error
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_a_deleted_array_is_taken_where_jax_takes_it(name):
+    found = []
+    for jit in (jax.jit, shlo_disc.jit):
+        known, new = jit(TAKEN[name]), jit(TAKEN[name])
+        nested = jit(lambda tree: TAKEN[name](tree["p"], tree["q"]))
+        p, q = jnp.ones(3), jnp.ones(4)
+        known(p, q)
+        known(p, q)
+        q.delete()
+        found.append(
+            [
+                outcome(known, p, q),
+                outcome(known, np.ones(3, np.float32), q),
+                outcome(new, p, q),
+                outcome(nested, {"p": p, "q": q}),
+            ]
+        )
+    assert [a is None for a in found[0]] == [a is None for a in found[1]]
+    for theirs, ours in zip(*found, strict=True):
+        if ours is not None:
+            np.testing.assert_array_equal(ours, theirs)
+
+
+def test_an_array_that_is_not_read_is_not_waited_for():
+    slow = jax.jit(lambda x: jax.lax.fori_loop(0, 300, lambda _, y: jnp.tanh(y @ y), x))
+    f = shlo_disc.jit(lambda p, q: p * q.shape[0])
+    p, q = jnp.ones(3), jnp.ones((400, 400))
+    slow(q).block_until_ready()
+    f(p, q)
+    late = slow(q)
+    f(p, late)
+    assert not late.is_ready()
 
 
 def test_static_and_donated_exclude_each_other():

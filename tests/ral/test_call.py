@@ -253,6 +253,33 @@ def test_bad_executables_are_refused(standins):
         standins.copy(ml_dtypes.int4, 1)
     with pytest.raises(IndexError):
         standins.add1(packable=[1])
+    with pytest.raises(IndexError, match="unread"):
+        standins.add1(unread=[1])
+
+
+def test_an_unread_argument_needs_its_type_alone(standins, bridge):
+    exe = standins.executable(
+        "copy",
+        [("float32", (-1,), "x"), ("float32", (-1,), "y")],
+        [("float32", 1, False)],
+        prepare="copy1",
+        constants=[np.array([4])],
+        unread=[1],
+    )
+    x, y = jnp.arange(3.0), jnp.ones(5)
+    for _ in range(3):  # the first time, with a record, and from a record
+        np.testing.assert_array_equal(exe.call(bridge, [x, y])[0], x)
+    y.delete()
+    np.testing.assert_array_equal(exe.call(bridge, [x, y])[0], x)
+    other = jnp.ones(6)
+    other.delete()
+    np.testing.assert_array_equal(exe.call(bridge, [x, other])[0], x)
+    for bad in (jnp.ones((2, 2)), jnp.ones(3, jnp.int32)):
+        bad.delete()
+        with pytest.raises(ral.ArgumentError):
+            exe.call(bridge, [x, bad])
+    with pytest.raises(ral.ArgumentError, match="deleted"):
+        exe.call(bridge, [other, x])
 
 
 def test_errors_leak_nothing(standins, bridge):

@@ -33,6 +33,7 @@ struct ArgumentSpec {
   std::string name;            // the argument's path, for messages
   bool packable = false;
   bool donated = false;
+  bool unread = false;  // no code looks at its memory, so it need not have any
 };
 
 struct ResultSpec {

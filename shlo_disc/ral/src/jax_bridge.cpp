@@ -191,8 +191,20 @@ bool JaxBridge::read(Py_ssize_t index, PyObject* array, bool want_record, JaxArg
     *out = {known->data, known->type, known->device, known};
     return known->data != nullptr ? is_alive(index, array) : pointer(index, array, &out->data);
   }
+  return wait(index, array) && describe(index, array, want_record, out) &&
+         pointer(index, array, &out->data);
+}
+
+bool JaxBridge::look(Py_ssize_t index, PyObject* array, bool want_record, JaxArgument* out) {
+  if (ArrayRecord* known = array_record(array)) {
+    *out = {nullptr, known->type, known->device, known};
+    return true;
+  }
+  return describe(index, array, want_record, out);
+}
+
+bool JaxBridge::describe(Py_ssize_t index, PyObject* array, bool want_record, JaxArgument* out) {
   bool is_committed = false;
-  if (!wait(index, array)) return false;
   const Device* const device = device_of(index, array);
   if (device == nullptr || !committed(array, &is_committed)) return false;
   *out = {nullptr, type_of(index, PyRef(PyObject_GetAttr(array, names().aval))),
@@ -202,7 +214,7 @@ bool JaxBridge::read(Py_ssize_t index, PyObject* array, bool want_record, JaxArg
     out->record = new_array_record(array, out->type, out->device);
     if (out->record == nullptr) return false;
   }
-  return pointer(index, array, &out->data);
+  return true;
 }
 
 PyObject* JaxBridge::result_aval(PyArray_Descr* descr, DType dtype, bool weak_type, int64_t rank,

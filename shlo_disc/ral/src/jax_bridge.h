@@ -53,6 +53,9 @@ class JaxBridge {
   // Waits until the array is ready. False with ArgumentError set when it cannot be used.
   bool read(Py_ssize_t index, PyObject* array, bool want_record, JaxArgument* out);
 
+  // As `read`, but its memory is not looked at: it may be deleted, `data` is null.
+  bool look(Py_ssize_t index, PyObject* array, bool want_record, JaxArgument* out);
+
   // Deletes some of the arguments, as their method does; none when one is deleted already (by another
   // thread). False: that, an ArgumentError, or another Python error.
   bool forget(PyObject* const* arrays, const std::vector<size_t>& which);
@@ -78,6 +81,7 @@ class JaxBridge {
   const Device* device_of(Py_ssize_t index, PyObject* array);
   const Device* known_device(PyObject* device);
   bool committed(PyObject* array, bool* out);
+  bool describe(Py_ssize_t index, PyObject* array, bool want_record, JaxArgument* out);
   bool wait(Py_ssize_t index, PyObject* array);
   bool pointer(Py_ssize_t index, PyObject* array, void** out);
   bool is_alive(Py_ssize_t index, PyObject* array);

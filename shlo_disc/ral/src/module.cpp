@@ -65,7 +65,8 @@ void init_executable(
     std::vector<ResultRow> results, int64_t symbols, std::vector<std::string> pack_layouts,
     const std::vector<int64_t>& packable, std::vector<std::string> guards,
     const std::vector<int64_t>& donated, const std::vector<std::pair<int64_t, int64_t>>& reuses,
-    const nb::object& keep_alive, const std::vector<int64_t>& size_arguments) {
+    const nb::object& keep_alive, const std::vector<int64_t>& size_arguments,
+    const std::vector<int64_t>& unread) {
   if (prepare == 0 || run == 0) throw nb::value_error("prepare and run must be addresses");
   drop_waiting_references();
   if (symbols < 0) throw nb::value_error("symbols must not be negative");
@@ -96,6 +97,12 @@ void init_executable(
     }
     spec.arguments[static_cast<size_t>(i)].donated = spec.donates = true;
   }
+  for (const int64_t i : unread) {
+    if (i < 0 || i >= static_cast<int64_t>(spec.arguments.size())) {
+      throw nb::index_error("unread names an argument that does not exist");
+    }
+    spec.arguments[static_cast<size_t>(i)].unread = true;
+  }
   for (const int64_t i : size_arguments) {
     if (i < 0 || i >= static_cast<int64_t>(spec.arguments.size())) {
       throw nb::index_error("size_arguments names an argument that does not exist");
@@ -106,6 +113,7 @@ void init_executable(
     if (!is_static || argument.dtype < DType::kInt8 || argument.dtype > DType::kUInt64) {
       throw nb::value_error("a size argument must be an integer array of static sizes");
     }
+    if (argument.unread) throw nb::value_error("a size argument is read");
     spec.size_arguments.push_back(static_cast<size_t>(i));
   }
   for (const auto& [argument, result] : reuses) {
@@ -356,7 +364,7 @@ NB_MODULE(_ral, m) {
            "pack_layouts"_a = std::vector<std::string>(), "packable"_a = std::vector<int64_t>(),
            "guards"_a = std::vector<std::string>(), "donated"_a = std::vector<int64_t>(),
            "reuses"_a = std::vector<std::pair<int64_t, int64_t>>(), "keep_alive"_a = nb::none(),
-           "size_arguments"_a = std::vector<int64_t>())
+           "size_arguments"_a = std::vector<int64_t>(), "unread"_a = std::vector<int64_t>())
       .def("call",
            [](const PyExecutable& self, JaxBridge& bridge, nb::handle leaves) {
              return checked(self.call(&bridge, leaves.ptr()));

@@ -188,11 +188,14 @@ bool CallArguments::read_jax(size_t index, PyObject* leaf) {
   const PyObject* const before = std::exchange(last_seen_[index], leaf);
   const bool again = before == leaf;
   JaxArgument argument;
-  if (!bridge_->read(static_cast<Py_ssize_t>(index), leaf, packable || again, &argument)) {
-    return false;
+  const auto position = static_cast<Py_ssize_t>(index);
+  if (executable_.spec().arguments[index].unread) {
+    if (!bridge_->look(position, leaf, again, &argument)) return false;
+  } else {
+    if (!bridge_->read(position, leaf, packable || again, &argument)) return false;
+    // Another thread may delete the array; its memory stays as long as the call.
+    memory_[index] = owner_at(argument.data).release();
   }
-  // Another thread may delete the array; its memory stays as long as the call.
-  memory_[index] = owner_at(argument.data).release();
   if (memory_[index] != nullptr) {
     bridge_->came_back(argument.record != nullptr && argument.record->data != nullptr);
   }
