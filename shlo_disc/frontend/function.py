@@ -30,6 +30,7 @@ from shlo_disc.frontend.family import Family
 from shlo_disc.frontend.leaves import (
     RefArgumentError,
     abstract,
+    arrays_of,
     concrete,
     positional_names,
     refuse_place,
@@ -230,9 +231,9 @@ class JitFunction(ral.Dispatcher):
         new shapes one call of ours for each device; else it compiles the function.
         """
         call = self._describe(args, kwargs)
-        arrays = [x._base_array if type(x) is KeyArray else x for x in call.values]
-        places = tuple(x.sharding if type(x) is ArrayImpl else None for x in arrays)
-        key = call.family, call.shapes, places
+        arrays = arrays_of(call.values)
+        places = [None if x is None else (x.sharding, x.committed) for x in arrays]
+        key = call.family, call.shapes, *places
         if (text := self._on_several.get(key)) is None:
             text = self._why_not_in_blocks(call, arrays, why)
             if len(self._on_several) >= _MAX_ENTRIES:
@@ -245,16 +246,32 @@ class JitFunction(ral.Dispatcher):
 
     def _why_not_in_blocks(self, call: Call, arrays: Sequence[Any], why: DeviceError) -> str:
         """Why a call cannot run in blocks on the devices of these arrays; empty if it can."""
-        places = [x.sharding.device_set for x in arrays if type(x) is ArrayImpl]
-        if self._background or any(device.platform != "cpu" for p in places for device in p):
+        places = [frozenset(() if x is None else x.sharding.device_set) for x in arrays]
+        if self._background or any(d.platform != "cpu" for place in places for d in place):
             return str(why)
         try:
             version = self._family(call).version(call)
         except UnsupportedError as error:
             return f"{why}; {error}"
+        used = {places[k] for k in version.used}
+        placed = [p for x, p in zip(arrays, places, strict=True) if x is not None and x.committed]
+        if not used.issuperset(placed):
+            return f"{why}; arguments that are not used are elsewhere"
         if version.is_in_parts or not runs_in_blocks(version.program, arrays):
             return str(why)
         return ""
+
+    def _uses_one_device(self, call: Call) -> bool:
+        """True if only arguments that the function does not use are not on one CPU device."""
+        arrays = arrays_of(call.values)
+        if self._given.keep_unused or len({a.sharding for a in arrays if a is not None}) < 2:
+            return False
+        try:
+            used = self._family(call).version(call).used
+            refuse_place([call.values[k] for k in used], lambda: call.names)
+        except (DeviceError, UnsupportedError):
+            return False
+        return True
 
     def _tell_once(self, text: str) -> None:
         """Log that XLA runs something in our place, and let :meth:`explain` tell it."""
@@ -323,7 +340,11 @@ class JitFunction(ral.Dispatcher):
         """A call of types and sizes that are new, or of tracers."""
         if any(isinstance(value, jax.core.Tracer) for value in call.values):
             return self._in_a_trace(call)
-        refuse_place(call.values, lambda: call.names)
+        try:
+            refuse_place(call.values, lambda: call.names)
+        except DeviceError:
+            if not self._uses_one_device(call):
+                raise
         return self._or_by_jax(call, lambda: self._call_on_arrays(key, call))
 
     def _call_on_arrays(self, key: tuple[Any, ...], call: Call) -> Any:
@@ -545,7 +566,7 @@ class JitFunction(ral.Dispatcher):
             static_argnames=self._static_names or None,
             donate_argnums=tuple(options.donate_nums) or None,
             donate_argnames=tuple(options.donate_names) or None,
-            keep_unused=True,
+            keep_unused=self._given.keep_unused,
         )
 
     # -- looking inside -------------------------------------------------------------------------

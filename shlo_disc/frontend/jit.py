@@ -82,8 +82,9 @@ def jit(
         compiled raises all the same.
     in_shardings, out_shardings, device, backend: as in `jax.jit`, but only the first CPU device;
         another raises UnsupportedError.
-    keep_unused, inline, compiler_options: taken for the sake of `jax.jit`'s users. Every argument
-        is kept, calls in outer programs are never inlined, and options of XLA are not read.
+    keep_unused, inline, compiler_options: taken for the sake of `jax.jit`'s users. An argument that
+        is not used is never looked at, calls in outer programs are never inlined, and options of
+        XLA are not read.
     """
     known = inspect.signature(jit).parameters
     if unknown := [name for name in given if name not in known]:

@@ -17,6 +17,7 @@ __all__ = [
     "Leaf",
     "RefArgumentError",
     "abstract",
+    "arrays_of",
     "as_array",
     "concrete",
     "is_canonical",
@@ -124,11 +125,16 @@ def refuse_wide_array(value: Any, names: Callable[[], Sequence[str]], index: int
     )
 
 
+def arrays_of(values: Sequence[Any]) -> list[Any]:
+    """The jax.Array that holds each value, None for those of NumPy and of Python."""
+    arrays = [value._base_array if type(value) is KeyArray else value for value in values]
+    return [array if type(array) is ArrayImpl else None for array in arrays]
+
+
 def refuse_place(values: Sequence[Any], names: Callable[[], Sequence[str]]) -> None:
     """Raise DeviceError for a jax.Array that does not lie in the memory of one CPU device."""
-    for index, value in enumerate(values):
-        array = value._base_array if type(value) is KeyArray else value
-        if type(array) is not ArrayImpl:
+    for index, array in enumerate(arrays_of(values)):
+        if array is None:
             continue
         devices = array.sharding.device_set
         if len(devices) > 1:

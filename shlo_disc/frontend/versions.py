@@ -26,7 +26,7 @@ from shlo_disc.frontend.sizes import SizeScope
 from shlo_disc.frontend.structure import has_sizes, tree_at
 from shlo_disc.frontend.symbols import Found
 from shlo_disc.frontend.tracing import Concrete, InParts, Trace, Traced, problem_of
-from shlo_disc.jax_private import key_impl, key_of_words
+from shlo_disc.jax_private import inputs_used, key_impl, key_of_words
 from shlo_disc.threads import lets_others_run
 
 __all__ = ["Version"]
@@ -147,6 +147,11 @@ class Version:
         For versions with captured variables, whose function cannot be traced later.
         """
         self._root.at_numbers[sizes] = jaxpr
+
+    @cached_property
+    def used(self) -> tuple[int, ...]:
+        """The arguments whose elements the program needs; `jax.jit` takes any for the others."""
+        return tuple(k for k, is_used in enumerate(inputs_used(self.jaxpr)) if is_used)
 
     @property
     def is_compiled(self) -> bool:

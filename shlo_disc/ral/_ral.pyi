@@ -55,7 +55,8 @@ class Executable:
     call deletes. reuses: pairs (donated argument, result) that may share memory, where nothing else
     refers to it. keep_alive: owns the machine code. size_arguments: integer arguments of static
     sizes whose elements `prepare` gets, behind the sizes of all arguments. unread: arguments whose
-    memory no code looks at; a call takes deleted arrays for them, as JAX does.
+    memory no code looks at; a call takes deleted arrays and those of other devices for them, as
+    JAX does.
     """
 
     def __init__(

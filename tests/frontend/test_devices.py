@@ -107,6 +107,31 @@ CHECKS = {
                 errors.append(str(error)[:40])
         assert len(errors) == 2 and errors[0] == errors[1], errors
     """,
+    "what is not used may be anywhere": """
+        mesh = jax.make_mesh((4,), ("i",))
+        places = [a, b, NamedSharding(mesh, P("i"))]
+        values = [jnp.ones(4), *(jax.device_put(jnp.ones(4), place) for place in places)]
+        functions = [lambda p, q: p + 1, lambda p, q: p * q.shape[0], lambda p, q: p + q]
+        for number, function in enumerate(functions):
+            ours, theirs = shlo_disc.jit(function), jax.jit(function)
+            for p in values:
+                for q in values:
+                    try:
+                        theirs(p, q)
+                    except ValueError:
+                        assert number == 2
+                        try:
+                            ours(p, q)
+                        except ValueError:
+                            continue
+                        raise AssertionError("taken")
+                    alike(p, q, f=ours, g=theirs)
+                    alike(p, q, f=ours, g=theirs)
+            # what is not used does not even make a call one of several devices
+            if number < 2:
+                found = ours(values[1], values[3])
+                assert found.devices() == {a} and found.committed
+    """,
     "NaN is found on another device": """
         h = shlo_disc.jit(lambda x: jnp.log(x - 5))
         with jax.default_device(b), jax.debug_nans(True):

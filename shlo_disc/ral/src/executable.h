@@ -33,7 +33,7 @@ struct ArgumentSpec {
   std::string name;            // the argument's path, for messages
   bool packable = false;
   bool donated = false;
-  bool unread = false;  // no code looks at its memory, so it need not have any
+  bool unread = false;  // no code looks at its memory: it may be anywhere, or deleted
 };
 
 struct ResultSpec {

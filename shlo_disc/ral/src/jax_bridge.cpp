@@ -195,12 +195,13 @@ bool JaxBridge::read(Py_ssize_t index, PyObject* array, bool want_record, JaxArg
          pointer(index, array, &out->data);
 }
 
-bool JaxBridge::look(Py_ssize_t index, PyObject* array, bool want_record, JaxArgument* out) {
-  if (ArrayRecord* known = array_record(array)) {
-    *out = {nullptr, known->type, known->device, known};
-    return true;
-  }
-  return describe(index, array, want_record, out);
+bool JaxBridge::look(Py_ssize_t index, PyObject* array, JaxArgument* out) {
+  ArrayRecord* const known = array_record(array);
+  *out = {nullptr,
+          known != nullptr ? known->type
+                           : type_of(index, PyRef(PyObject_GetAttr(array, names().aval))),
+          nullptr, nullptr};
+  return out->type != nullptr;
 }
 
 bool JaxBridge::describe(Py_ssize_t index, PyObject* array, bool want_record, JaxArgument* out) {

@@ -53,8 +53,8 @@ class JaxBridge {
   // Waits until the array is ready. False with ArgumentError set when it cannot be used.
   bool read(Py_ssize_t index, PyObject* array, bool want_record, JaxArgument* out);
 
-  // As `read`, but its memory is not looked at: it may be deleted, `data` is null.
-  bool look(Py_ssize_t index, PyObject* array, bool want_record, JaxArgument* out);
+  // The type alone: the array may be deleted or on any device.
+  bool look(Py_ssize_t index, PyObject* array, JaxArgument* out);
 
   // Deletes some of the arguments, as their method does; none when one is deleted already (by another
   // thread). False: that, an ArgumentError, or another Python error.

@@ -190,7 +190,7 @@ bool CallArguments::read_jax(size_t index, PyObject* leaf) {
   JaxArgument argument;
   const auto position = static_cast<Py_ssize_t>(index);
   if (executable_.spec().arguments[index].unread) {
-    if (!bridge_->look(position, leaf, again, &argument)) return false;
+    if (!bridge_->look(position, leaf, &argument)) return false;
   } else {
     if (!bridge_->read(position, leaf, packable || again, &argument)) return false;
     // Another thread may delete the array; its memory stays as long as the call.
