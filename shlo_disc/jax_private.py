@@ -46,7 +46,8 @@ with jax and jaxlib 0.10.2 (Python 3.11) and 0.12.0.1 (Python 3.12);
   (a copy, a wrapper that solves sizes, checks, the artifact) took three times as long. `erfc` and
   `erf_inv` are left whole, by lowering rules of ours: serialising expands each into a hundred
   operations, slower and less exact than ours. `psum`, `pmax` and `pmin` over axes of `jax.vmap` get
-  rules that take symbolic sizes. `portable_artifact`: a module as `jax.export` serialises it.
+  rules that take symbolic sizes. Callbacks get rules that raise (JAX's say "std::bad_cast" for
+  symbols). `portable_artifact`: a module as `jax.export` serialises it.
 * `constraints_of`: the relations of sizes that a scope was told.
 * `auto_insert_reshard`, `standard_vma_rule`, `ManualAxisType`: what
   `shard_map` needs a primitive to say of its result; without it the gradient of `shard_map(f)` is
@@ -66,6 +67,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jax._src import callback as _callback
 from jax._src import checkify as _checkify
 from jax._src import config as _config
 from jax._src import core as _core
@@ -108,6 +110,7 @@ __all__ = [
     "IndexSlice",
     "KeyArray",
     "Literal",
+    "LoweredCallbackError",
     "Lowering",
     "SymbolicScope",
     "Variable",
@@ -550,6 +553,21 @@ _WHOLE = (
     (_special.erf_inv_p, _whole("chlo.erf_inv", _chlo.erf_inv)),
 )
 
+
+class LoweredCallbackError(Exception):
+    """A program that is lowered for us calls back into Python; the text names the primitive."""
+
+
+def _no_callback(primitive: Any) -> tuple[Any, Any]:
+    # JAX's own rules fail for symbolic sizes, in words of their own.
+    def rule(*_: Any, **__: Any) -> Any:
+        raise LoweredCallbackError(primitive.name)
+
+    return primitive, rule
+
+
+_CALLBACKS = tuple(map(_no_callback, (_callback.pure_callback_p, _callback.io_callback_p)))
+
 _lowers_in: list[int] = []
 """The process in which JAX first lowered for us: its threads for MLIR exist only there."""
 
@@ -572,8 +590,8 @@ class Lowering(NamedTuple):
 def lower_whole(jitted: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Lowering:
     """A call traced and lowered, for our ingest only.
 
-    Raises ForkError in a child forked since the first one: JAX would wait for threads of its parent
-    for ever.
+    Raises LoweredCallbackError for a program that calls back into Python, and ForkError in a child
+    forked since the first one: JAX would wait for threads of its parent for ever.
     """
     if not _lowers_in:
         _lowers_in.append(os.getpid())
@@ -584,7 +602,7 @@ def lower_whole(jitted: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Low
             "Call it with such arguments before the fork (or JitFunction.warmup), or "
             "start the process by multiprocessing's 'spawn' or 'forkserver'"
         )
-    rules: Any = (*_WHOLE, *_REDUCTIONS)
+    rules: Any = (*_WHOLE, *_REDUCTIONS, *_CALLBACKS)
     parameters = _mlir.LoweringParameters(
         override_lowering_rules=rules,
         for_export=True,

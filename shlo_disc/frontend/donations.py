@@ -20,7 +20,7 @@ def taken_over(
     """Those of the `donated` arguments of a jaxpr that a call deletes, and those without a use.
 
     As with `jax.jit`, an argument is taken over for a result of the same type and sizes, each for
-    one, in order (`_set_up_aliases` of `jax._src.interpreters.mlir`). The others stay: those
+    one, in order (`_set_up_aliases` of its lowering to MLIR). The others stay: those
     without such a result, which come second, and those that the program does not use. `current`
     maps sizes of the trace to those of the version, in which equal sizes have one name.
     """

@@ -24,6 +24,7 @@ from shlo_disc.frontend.plan import Pattern, split
 from shlo_disc.frontend.sizes import as_expr
 from shlo_disc.jax_private import (
     LEFT_OUT,
+    LoweredCallbackError,
     constraints_of,
     generic_text,
     lower_whole,
@@ -43,7 +44,7 @@ _log = logging.getLogger("shlo_disc")
 
 CALLBACK = (
     "{} calls back into Python (jax.debug.print, jax.pure_callback, io_callback; here {}); move "
-    "that outside shlo_disc.jit"
+    "that outside shlo_disc.jit, or have XLA run it: on_unsupported='xla'"
 )
 
 LARGE = 1 << 16
@@ -184,9 +185,12 @@ def lowered_module(
     Raises CallbackError for one that calls back into Python, ForkError as
     :func:`shlo_disc.jax_private.lower_whole` does, and what JAX raises.
     """
-    lowering = lower_whole(jitted, args, dict(kwargs))
+    try:
+        lowering = lower_whole(jitted, args, dict(kwargs))
+    except LoweredCallbackError as error:
+        raise CallbackError(CALLBACK.format(name, error)) from None
     if lowering.calls_back:
-        raise CallbackError(CALLBACK.format(name, "pure_callback"))
+        raise CallbackError(CALLBACK.format(name, "a primitive that JAX does not name"))
     in_avals = tuple(lowering.in_avals[k] for k in lowering.kept)
     sizes = (size for aval in in_avals for size in aval.shape)
     scope = next((size.scope for size in sizes if export.is_symbolic_dim(size)), None)

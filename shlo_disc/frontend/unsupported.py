@@ -16,6 +16,7 @@ from jax.extend.core import DropVar
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.frontend.calls import CALLS, called
 from shlo_disc.frontend.fresh import read_size_p
+from shlo_disc.frontend.leaving import CallbackError
 from shlo_disc.frontend.partition import (
     COMPILED,
     READ,
@@ -33,6 +34,7 @@ __all__ = ["Kinds", "kinds_of"]
 _PLAIN = frozenset(("pjit", "jit", "closed_call", "core_call"))
 """Calls that mean no more than the equations inside."""
 
+_CALLS_BACK = "it calls back into Python"
 _LOCATION = re.compile(r"^\S+:\d+(:\d+)?: ")
 """`model.py:7: ` in front of a message."""
 
@@ -132,7 +134,7 @@ def _plain_reason(equation: Any) -> str | None:
     if equation.primitive is read_size_p:
         return "it reads a size from data"  # the call around it is opened
     if "callback" in equation.primitive.name:
-        return "it calls back into Python"
+        return _CALLS_BACK
     if equation.effects:
         kinds = sorted({type(effect).__name__ for effect in equation.effects})
         return f"it has an effect ({', '.join(kinds)})"
@@ -160,5 +162,6 @@ def _refused(
     if found:
         yield from found
     else:  # one equation, or several that only fail together
-        text = _LOCATION.sub("", str(why).splitlines()[0].split(";")[0])
+        plain = _LOCATION.sub("", str(why).splitlines()[0].split(";")[0])
+        text = _CALLS_BACK if isinstance(why, CallbackError) else plain
         yield from ((id(equation), text) for equation in equations)

@@ -476,8 +476,8 @@ def test_a_condition_only_the_compiler_knows(standin, monkeypatch, caplog):
 
 
 REFUSED = [
-    (lambda: shlo_disc.jit(lambda x: jax.debug.print("{}", x))(ones(3)), "<lambda> calls back into Python (jax.debug.print, jax.pure_callback, io_callback; here DebugEffect); move that outside shlo_disc.jit"),
-    (lambda: shlo_disc.jit(lambda x: jax.pure_callback(np.sin, x, x))(ones(3)), "<lambda> calls back into Python (jax.debug.print, jax.pure_callback, io_callback; here pure_callback); move that outside shlo_disc.jit"),
+    (lambda: shlo_disc.jit(lambda x: jax.debug.print("{}", x))(ones(3)), "<lambda> calls back into Python (jax.debug.print, jax.pure_callback, io_callback; here DebugEffect); move that outside shlo_disc.jit, or have XLA run it: on_unsupported='xla'"),
+    (lambda: shlo_disc.jit(lambda x: jax.pure_callback(np.sin, x, x))(ones(3)), "<lambda> calls back into Python (jax.debug.print, jax.pure_callback, io_callback; here pure_callback); move that outside shlo_disc.jit, or have XLA run it: on_unsupported='xla'"),
 ]  # fmt: skip
 
 

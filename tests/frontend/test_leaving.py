@@ -6,8 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.extend.core import Primitive
+from jax.interpreters import mlir
 
 import shlo_disc
+from shlo_disc.frontend.leaving import CallbackError
 
 REAL = True
 
@@ -95,6 +98,34 @@ def test_what_is_not_compiled_without_its_callback(options):
     f = shlo_disc.jit(program, on_unsupported="xla", **options)
     np.testing.assert_array_equal(f(jnp.ones(3)), np.ones(3) * (1 if options else 100))
     assert f.statistics()["by_xla"]
+
+
+def test_a_callback_that_only_lowering_shows():
+    """A primitive whose implementation calls back, as `lineax.linear_solve` does for its errors."""
+    hidden = Primitive("hidden")
+
+    def implementation(x):
+        found = jax.ShapeDtypeStruct(x.shape, x.dtype)
+        return jax.pure_callback(lambda x: np.asarray(x) * 3, found, x)
+
+    hidden.def_impl(implementation)
+    hidden.def_abstract_eval(lambda x: x)
+    mlir.register_lowering(hidden, mlir.lower_fun(implementation, multiple_results=False))
+
+    def program(x):
+        return jnp.tanh(hidden.bind(x * 2)) + x.shape[0]
+
+    for size in (3, 5):
+        x = jnp.linspace(-1, 1, size)
+        with pytest.raises(CallbackError, match=r"here pure_callback.*on_unsupported='xla'"):
+            shlo_disc.jit(program)(x)
+    f = shlo_disc.jit(program, on_unsupported="xla")
+    for size in (3, 5):
+        x = jnp.linspace(-1, 1, size)
+        np.testing.assert_allclose(f(x), np.tanh(x * 6) + size, rtol=1e-5)
+    assert f.cache_info().misses == 1
+    (told,) = [line for line in f.explain().splitlines() if "hidden" in line]
+    assert "it calls back into Python" in told
 
 
 @pytest.mark.parametrize("other", [jnp.fft.fft, jnp.linalg.cholesky])
