@@ -87,8 +87,14 @@ def check_normal_form(module: ir.Module) -> None:
 
     def check(kind: ir.Type, op: ir.Operation) -> None:
         if kind not in seen:
-            _check_type(kind, op)
+            _check_type(kind, f"{source_line(op)}: {op.name}")
             seen.add(kind)
+
+    # First: what the user passes says more than the first operation that reads it.
+    for main in _functions(module):
+        for index, argument in enumerate(main.arguments):
+            _check_type(argument.type, f"argument {_described(main, index)}")
+            seen.add(argument.type)
 
     def visit(op: ir.Operation) -> None:
         for result in op.results:  # first: the bindings cannot read constants of other types
@@ -103,6 +109,16 @@ def check_normal_form(module: ir.Module) -> None:
     if len(module.body.operations) != 1:
         names = [op.operation.name for op in module.body.operations]
         raise UnsupportedError(f"a module must hold one function; this one holds {names}")
+
+
+def _described(main: Any, index: int) -> str:
+    """`0 ('x')`, or the number alone."""
+    if "arg_attrs" not in main.attributes:
+        return str(index)
+    attributes = ir.DictAttr(ir.ArrayAttr(main.attributes["arg_attrs"])[index])
+    if "disc.name" not in attributes:
+        return str(index)
+    return f"{index} ('{ir.StringAttr(attributes['disc.name']).value}')"
 
 
 def _check_op(op: ir.Operation) -> None:
@@ -136,8 +152,7 @@ def _called_computations(op: ir.Operation) -> ir.ArrayAttr:
     return ir.ArrayAttr(op.attributes["called_computations"])
 
 
-def _check_type(kind: ir.Type, op: ir.Operation) -> None:
-    where = f"{source_line(op)}: {op.name}"
+def _check_type(kind: ir.Type, where: str) -> None:
     if not isinstance(kind, ir.RankedTensorType):
         what = "an unranked tensor" if isinstance(kind, ir.UnrankedTensorType) else "no array"
         raise UnsupportedError(
@@ -174,5 +189,8 @@ def _check_type(kind: ir.Type, op: ir.Operation) -> None:
 _ELEMENTS = frozenset(
     ["bf16", "f16", "f32", "f64", "i1", "i8", "i16", "i32", "i64", "ui8", "ui16", "ui32", "ui64"]
 )
-_ADVICE = "compute with real and imaginary parts, or keep this part outside shlo_disc.jit"
+_ADVICE = (
+    "compute with real and imaginary parts, or have XLA run it: "
+    "shlo_disc.jit(..., on_unsupported='xla')"
+)
 _FRAME = frozenset({"builtin.module", "func.func", "func.return"})
