@@ -88,7 +88,7 @@ def walk(op: Any, visit: Callable[[ir.Operation], None]) -> None:
 
     op.operation.walk(callback)
     if raised:
-        raise raised[0]
+        raise raised.pop()  # a list that held it would be held by its own traceback
 
 
 def ops_of(root: Any, *names: str) -> list[ir.Operation]:

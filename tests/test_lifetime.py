@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import threading
 import weakref
@@ -18,6 +19,7 @@ import pytest
 
 import shlo_disc
 from shlo_disc.lower.cpu import codegen
+from shlo_disc.mlir import ir
 
 X = np.linspace(-1, 1, 35, dtype=np.float32).reshape(5, 7)
 
@@ -104,6 +106,48 @@ def test_a_dropped_function_frees_its_code_without_the_garbage_collector(make):
         del f
         assert traces.alive() == [False, False]
         assert set(codegen._functions) <= before
+
+
+def attention(x):
+    scores = jnp.where(x > 0, x @ x.T @ x, -jnp.inf)
+    return jax.nn.softmax(scores, -1) @ jax.nn.gelu(x.T @ x)
+
+
+COMPILED = {
+    "rows": lambda x: jax.nn.softmax(x, -1) - x.mean(0) + x.std(0),
+    "long rows": lambda x: jnp.cumsum(jax.nn.logsumexp(jnp.outer(x, x), -1) / x.sum()),
+    "attention": attention,
+    "concatenation": lambda x: jnp.concatenate([x, x * 2, x[:1]], 0)[:, ::2],
+    "window": lambda x: jax.lax.reduce_window(x, 0.0, jax.lax.add, (2, 2), (1, 2), "SAME"),
+    "scatter": lambda x: x.at[x[:, 0].astype(int)].add(1.0).sum(1),
+    "pool": jax.grad(
+        lambda x: jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (2, 2), (1, 1), "VALID").sum()
+    ),
+    "sort": lambda x: (jnp.sort(x, 0), jnp.argsort(x, 1)),
+    "loop": lambda x: jax.lax.fori_loop(0, 3, lambda i, y: jnp.tanh(y @ y.T @ y) * i, x),
+    "branches": lambda x: jax.lax.switch(2, [jnp.sin, jnp.cos, jnp.tanh], x[0]),
+    "refused": lambda x: jnp.abs(jnp.fft.fft(x)),
+    "callback": lambda x: jax.pure_callback(np.sin, jax.typeof(x), x),
+}
+
+
+@pytest.mark.parametrize("name", COMPILED)
+def test_a_compilation_leaves_nothing_to_the_garbage_collector(name):
+    """A context of MLIR takes four megabytes, and big ones are seldom collected."""
+
+    def calls() -> None:
+        function = COMPILED[name]
+        with contextlib.suppress(shlo_disc.UnsupportedError):
+            shlo_disc.jit(function)(X)
+        if name in ("rows", "attention", "refused"):
+            f = shlo_disc.jit(lambda x: function(x).sum(), on_unsupported="xla")
+            jax.grad(f)(jnp.asarray(X))
+
+    calls()
+    with no_garbage_collector():
+        before = ir.Context._get_live_count()
+        calls()
+        assert ir.Context._get_live_count() == before
 
 
 def test_functions_with_static_and_donated_arguments_are_freed():

@@ -96,12 +96,16 @@ class Family:
             return version, version.executable
         except UnsupportedError as error:  # perhaps only with symbols
             try:
-                version = self._without_symbols(call, version, error)
+                made = self._without_symbols(call, version, str(error))
             except UnsupportedError:
                 if not self.options.may_use_xla:
                     raise
-                version = self._in_parts(call)
-            return version, version.executable
+                made = None
+            if made is None:
+                if not self.options.may_use_xla:
+                    raise
+                made = self._in_parts(call)
+            return made, made.executable
 
     def update_offers(self) -> None:
         """Make `offers` anew; to be called when versions came, or one was compiled.
@@ -199,25 +203,25 @@ class Family:
         check(self.options, call, FreshSizes())
         return self._told_for_these_shapes(call, Note(_EVERY_SIZE, str(why)))
 
-    def _without_symbols(self, call: Call, version: Version, why: UnsupportedError) -> Version:
+    def _without_symbols(self, call: Call, version: Version, why: str) -> Version | None:
         """A version for the very shapes of a call, compiled, in place of one that is refused.
 
-        Later sizes get versions of their own, too. Raises `why` when constants are refused as well,
-        or were not allowed.
+        Later sizes get versions of their own, too. None where constants are refused as well, or are
+        not allowed.
         """
         if self.options.dynamic is True or not version.pattern.symbols:
-            raise why
+            return None
         with one_at_a_time(self._tracing):
             if version not in self.versions:  # another thread was here
                 return self.version(call)
             self._remove(version)
-            note = Note(_EVERY_SIZE, str(why))
+            note = Note(_EVERY_SIZE, why)
             made = self._for_these_shapes(call, note)
             try:
                 made.executable  # noqa: B018 - compiles
             except UnsupportedError:
                 self._remove(made)
-                raise why from None
+                return None
             self._refused = note
             self._tell_shapes(call, note)
             return made

@@ -466,11 +466,12 @@ class JitFunction(ral.Dispatcher):
                     return self._call_leaving(call)
                 return self._or_by_jax(call, run)
             except UnsupportedError as why:
-                self._leave_to_jax(call, why)
+                if not self._leave_to_jax(call, why):
+                    raise
         return self._as_jax(*call.args, **call.kwargs)
 
-    def _leave_to_jax(self, call: Call, why: UnsupportedError) -> None:
-        """JAX is to run a call and others like it, which is told; raises `why` where it is not."""
+    def _leave_to_jax(self, call: Call, why: UnsupportedError) -> bool:
+        """True if JAX is to run a call and others like it, which is told."""
         if isinstance(why, PartOfOuterError):
             text = f"{_PART_OF_OUTER}: {why}"
         elif self._options.may_use_xla:
@@ -478,8 +479,9 @@ class JitFunction(ral.Dispatcher):
             self._families.pop(call.family, None)
             text = f"{_BY_JAX}: {why}"
         else:
-            raise why
+            return False
         self._tell_once(text)
+        return True
 
     # -- callbacks in branches ------------------------------------------------------------------
 
@@ -514,7 +516,10 @@ class JitFunction(ral.Dispatcher):
                 self._families.pop(call.family, None)
                 return True
         if not self._options.may_use_xla:
-            raise refused from None
+            try:
+                raise refused from None
+            finally:
+                del refused, why  # this frame is in their traceback
         self._family(call).gives_callbacks_to_xla = True
         return False
 

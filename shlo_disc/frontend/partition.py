@@ -67,37 +67,43 @@ class Part:
 def flatten(closed: Any, opens: Callable[[Any], bool]) -> Flat:
     """The equations of a closed jaxpr, with the bodies of those calls for which `opens` is true."""
     constants: dict[Any, Any] = {}
-
-    def body(inner: Any, operands: Sequence[Any] | None) -> tuple[list[Any], list[Any]]:
-        """The equations of a jaxpr, and its results, in variables of the whole."""
-        jaxpr = inner.jaxpr
-        known: dict[Any, Any] = {}
-        if operands is not None:  # a body may be shared by several calls
-            known.update(zip(jaxpr.invars, operands, strict=True))
-        for variable, value in zip(jaxpr.constvars, inner.consts, strict=True):
-            constants[variable] = value
-
-        def named(atom: Any) -> Any:
-            return atom if isinstance(atom, Literal) else known.get(atom, atom)
-
-        found: list[Any] = []
-        for equation in jaxpr.eqns:
-            inputs = [named(atom) for atom in equation.invars]
-            if opens(equation):
-                inside, results = body(called(equation), inputs)
-                found += inside
-                known.update(zip(equation.outvars, results, strict=True))
-                continue
-            outputs = list(equation.outvars)
-            if operands is not None:
-                outputs = [Variable(variable.aval) for variable in outputs]
-                known.update(zip(equation.outvars, outputs, strict=True))
-            found.append(equation.replace(invars=inputs, outvars=outputs))
-        return found, [named(atom) for atom in jaxpr.outvars]
-
-    equations, results = body(closed, None)
+    equations, results = _body(closed, None, opens, constants)
     arguments = tuple(closed.jaxpr.invars)
     return Flat(tuple(equations), arguments, tuple(results), constants)
+
+
+def _body(
+    closed: Any,
+    operands: Sequence[Any] | None,
+    opens: Callable[[Any], bool],
+    constants: dict[Any, Any],
+) -> tuple[list[Any], list[Any]]:
+    """The equations of a jaxpr that is called with `operands`, and its results, in variables of the
+    whole; its constants are added to `constants`. No operands: it is the whole.
+    """
+    jaxpr = closed.jaxpr
+    known: dict[Any, Any] = {}
+    if operands is not None:  # a body may be shared by several calls
+        known.update(zip(jaxpr.invars, operands, strict=True))
+    constants.update(zip(jaxpr.constvars, closed.consts, strict=True))
+
+    def named(atom: Any) -> Any:
+        return atom if isinstance(atom, Literal) else known.get(atom, atom)
+
+    found: list[Any] = []
+    for equation in jaxpr.eqns:
+        inputs = [named(atom) for atom in equation.invars]
+        if opens(equation):
+            inside, results = _body(called(equation), inputs, opens, constants)
+            found += inside
+            known.update(zip(equation.outvars, results, strict=True))
+            continue
+        outputs = list(equation.outvars)
+        if operands is not None:
+            outputs = [Variable(variable.aval) for variable in outputs]
+            known.update(zip(equation.outvars, outputs, strict=True))
+        found.append(equation.replace(invars=inputs, outvars=outputs))
+    return found, [named(atom) for atom in jaxpr.outvars]
 
 
 def partition(flat: Flat, kinds: Sequence[str], fresh: Mapping[str, Any]) -> list[Part]:

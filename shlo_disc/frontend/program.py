@@ -444,7 +444,10 @@ class Program:
             found = first(frozenset([name]) for name in last)
         found = found or whole
         if found is None:
-            raise error
+            try:
+                raise error
+            finally:
+                del error, problem  # this frame is in its traceback
         constants, fresh, made = found
         if fresh is not program:
             self._add(fresh)

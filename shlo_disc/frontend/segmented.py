@@ -231,7 +231,12 @@ class _Variant:
             if not late:
                 break
             if not may_use_xla:
-                raise next(s.error for s in self.steps if s.error)
+                refused = next(s.error for s in self.steps if s.error)
+                self.steps = []
+                try:
+                    raise refused
+                finally:
+                    del refused  # this frame is in its traceback
             kinds = kinds.with_reasons(late)
 
     def _step(self, part: Part, compiler: Compiler) -> _Step:

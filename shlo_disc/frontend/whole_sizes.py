@@ -20,15 +20,13 @@ __all__ = ["number_types", "with_numbers_given"]
 def number_types(jaxpr: Any, numbers: Sequence[Expr]) -> list[Any]:
     """The dtypes that a closed jaxpr gives these sizes."""
     found: dict[Expr, Any] = {}
-
-    def look(inner: Any) -> None:
-        for equation in inner.eqns:
+    waiting = [jaxpr.jaxpr]
+    while waiting:
+        for equation in waiting.pop().eqns:
             if equation.primitive.name == "dim_as_value":
                 found[as_expr(equation.params["dim"])] = equation.outvars[0].aval.dtype
             elif equation.primitive.name in CALLS:
-                look(called(equation).jaxpr)
-
-    look(jaxpr.jaxpr)
+                waiting.append(called(equation).jaxpr)
     return [found[size] for size in numbers]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from shlo_disc.errors import InvalidModuleError, UnsupportedError
@@ -30,27 +30,35 @@ def check_calls(module: ir.Module) -> None:
     for name, function in functions.items():
         calls[name], sizes[name] = _calls_and_size(function, functions)
     total: dict[str, int] = {}
-
-    def inlined_size(name: str, path: tuple[str, ...]) -> int:
-        if name in path:
-            cycle = " -> ".join((*path[path.index(name) :], name))
-            raise UnsupportedError(
-                f"{source_line(functions[name].operation)}: function @{name} calls itself "
-                f"({cycle}); use stablehlo.while"
-            )
-        if name not in total:
-            total[name] = sizes[name] + sum(
-                inlined_size(callee, (*path, name)) for callee in calls[name]
-            )
-            if total[name] > MAX_OPS:
-                raise InvalidModuleError(
-                    f"{source_line(functions[name].operation)}: function @{name} has "
-                    f"{total[name]} operations with its calls inlined; the limit is {MAX_OPS}"
-                )
-        return total[name]
-
     for name in functions:
-        inlined_size(name, ())
+        _add_inlined_size(name, (), functions, calls, sizes, total)
+
+
+def _add_inlined_size(
+    name: str,
+    path: tuple[str, ...],
+    functions: Mapping[str, Any],
+    calls: Mapping[str, Sequence[str]],
+    sizes: Mapping[str, int],
+    total: dict[str, int],
+) -> None:
+    """Add to `total` the operations of a function with its calls inlined; `path`: its callers."""
+    if name in path:
+        cycle = " -> ".join((*path[path.index(name) :], name))
+        raise UnsupportedError(
+            f"{source_line(functions[name].operation)}: function @{name} calls itself "
+            f"({cycle}); use stablehlo.while"
+        )
+    if name in total:
+        return
+    for callee in calls[name]:
+        _add_inlined_size(callee, (*path, name), functions, calls, sizes, total)
+    total[name] = sizes[name] + sum(total[callee] for callee in calls[name])
+    if total[name] > MAX_OPS:
+        raise InvalidModuleError(
+            f"{source_line(functions[name].operation)}: function @{name} has "
+            f"{total[name]} operations with its calls inlined; the limit is {MAX_OPS}"
+        )
 
 
 def _functions(module: ir.Module) -> Iterable[Any]:

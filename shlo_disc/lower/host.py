@@ -648,21 +648,22 @@ def _is_injective(size: Expr) -> bool:
 
 def _structure(fusion: ir.Operation) -> tuple[object, ...]:
     """A hashable form of what determines a fusion's kernel: equal for equal computations."""
-    numbers: dict[ir.Value, int] = {}
+    reduced, given = (fusion.attributes.get(name, None) for name in ("reduced", "given"))
+    return fusion.attributes["kind"], reduced, given, _form(fusion.regions[0].blocks[0], {})
 
-    def block_form(block: ir.Block) -> tuple[object, ...]:
-        for argument in block.arguments:
-            numbers[argument] = len(numbers)
-        kinds = tuple(argument.type for argument in block.arguments)
-        return (kinds, *(op_form(view.operation) for view in block.operations))
 
-    def op_form(op: ir.Operation) -> tuple[object, ...]:
+def _form(block: ir.Block, numbers: dict[ir.Value, int]) -> tuple[object, ...]:
+    """The same of a block; values have numbers in the order in which they are made."""
+    for argument in block.arguments:
+        numbers[argument] = len(numbers)
+    found: list[object] = [tuple(argument.type for argument in block.arguments)]
+    for view in block.operations:
+        op = view.operation
         operands = tuple(numbers[value] for value in op.operands)
-        regions = tuple(block_form(block) for region in op.regions for block in region.blocks)
+        regions = tuple(_form(inner, numbers) for region in op.regions for inner in region.blocks)
         for result in op.results:
             numbers[result] = len(numbers)
         attributes = tuple((name, op.attributes[name]) for name in op.attributes)
-        return (op.name, operands, attributes, tuple(r.type for r in op.results), regions)
-
-    reduced, given = (fusion.attributes.get(name, None) for name in ("reduced", "given"))
-    return fusion.attributes["kind"], reduced, given, block_form(fusion.regions[0].blocks[0])
+        types = tuple(result.type for result in op.results)
+        found.append((op.name, operands, attributes, types, regions))
+    return tuple(found)

@@ -369,21 +369,17 @@ class Graph:
     def _materialized(self) -> set[int]:
         """Free ops whose value must exist in memory: somebody outside a kernel reads it."""
         needed: set[int] = set()
-
-        def need(value: ir.Value) -> None:
-            index = self.of_value.get(value)
-            if index is None or self.nodes[index].role != "free" or index in needed:
-                return
-            needed.add(index)
-            if self.nodes[index].op.name in RESHAPES:
-                need(self.nodes[index].operands[0])
-
         for node in self.nodes:
+            waiting = [node.operands[k] for k in HARD_OPERANDS.get(node.op.name, ())]
             if node.role in ("opaque", "control", "return"):
-                for value in node.operands:
-                    need(value)
-            for position in HARD_OPERANDS.get(node.op.name, ()):
-                need(node.operands[position])
+                waiting += node.operands
+            while waiting:
+                index = self.of_value.get(waiting.pop())
+                if index is None or self.nodes[index].role != "free" or index in needed:
+                    continue
+                needed.add(index)
+                if self.nodes[index].op.name in RESHAPES:
+                    waiting.append(self.nodes[index].operands[0])
         return needed
 
 
@@ -432,21 +428,20 @@ def _captures(op: ir.Operation) -> list[ir.Value]:
     """Values the regions of `op` use but do not define."""
     inside: set[ir.Value] = set()
     used: dict[ir.Value, None] = {}
+    _look_into(op, inside, used)
+    return [value for value in used if value not in inside]
 
-    def visit(block: ir.Block) -> None:
-        inside.update(block.arguments)
-        for view in block.operations:
-            inner = view.operation
-            used.update(dict.fromkeys(inner.operands))
-            inside.update(inner.results)
-            for region in inner.regions:
-                for nested in region.blocks:
-                    visit(nested)
 
+def _look_into(op: ir.Operation, inside: set[ir.Value], used: dict[ir.Value, None]) -> None:
+    """Add the values that the regions of `op` define, and those that they use, in order."""
     for region in op.regions:
         for block in region.blocks:
-            visit(block)
-    return [value for value in used if value not in inside]
+            inside.update(block.arguments)
+            for view in block.operations:
+                inner = view.operation
+                used.update(dict.fromkeys(inner.operands))
+                inside.update(inner.results)
+                _look_into(inner, inside, used)
 
 
 def squeezed(shape: Shape) -> Shape:

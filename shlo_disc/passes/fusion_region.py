@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
 
 from shlo_disc.mlir import ir
 from shlo_disc.passes.fusion_graph import Cluster, Graph
@@ -17,6 +18,20 @@ _NONE: frozenset[int] = frozenset()
 _GROWN = frozenset({"attention", "conv", "dense", "dynamic_update_slice", "scatter"})
 """Kinds to which ops are joined only if there is a record of them. What joins a `row` or `column`
 is looked at op by op (`plan_rows.py`), any ops over one space are a `loop`."""
+
+
+@dataclass
+class _Contents:
+    """A fusion being put together."""
+
+    done: set[ir.Value]
+    """Values that were looked at."""
+    again: set[ir.Value]
+    """Those of other fusions that are computed once more."""
+    clone_free: bool
+    """Are free ops computed in it, too?"""
+    sequence: list[ir.Operation] = field(default_factory=list)
+    inputs: dict[ir.Value, None] = field(default_factory=dict)
 
 
 class Regions(Graph):
@@ -60,34 +75,32 @@ class Regions(Graph):
         ops = [self.nodes[i].op for i in sorted(members)]
         results = tuple(r for op in ops for r in op.results if self._escapes(r, members))
         again = {result for i in clones for result in self.nodes[i].op.results}
-        inputs: dict[ir.Value, None] = {}
-        sequence: list[ir.Operation] = []
-        done = {result for op in ops for result in op.results}
-
-        def need(value: ir.Value, hard: bool) -> None:
-            if value in done:
-                return
-            done.add(value)
-            owner = value.owner
-            op = None if isinstance(owner, ir.Block) else owner.operation
-            metadata = op is not None and op.name == "disc.shape"
-            free = op is not None and (op.name in FREE or is_splat_constant(op))
-            free = free or value in again or value in self.recomputed
-            if metadata or (free and clone_free and not hard):
-                assert op is not None
-                for operand in op.operands:
-                    need(operand, hard=False)
-                sequence.append(op)
-            else:
-                inputs[value] = None
-
+        contents = _Contents({result for op in ops for result in op.results}, again, clone_free)
         for op in ops:
             hard = HARD_OPERANDS.get(op.name, ())
             for position, value in enumerate(op.operands):
-                need(value, hard=position in hard)
-            sequence.append(op)
+                self._need(value, contents, hard=position in hard)
+            contents.sequence.append(op)
         of = None if given < 0 else self.nodes[given].op.results[0]
-        return Region(tuple(sequence), tuple(inputs), results, self.shapes, of)
+        return Region(tuple(contents.sequence), tuple(contents.inputs), results, self.shapes, of)
+
+    def _need(self, value: ir.Value, contents: _Contents, *, hard: bool) -> None:
+        """Have `value` in a fusion: computed there, or as an input."""
+        if value in contents.done:
+            return
+        contents.done.add(value)
+        owner = value.owner
+        op = None if isinstance(owner, ir.Block) else owner.operation
+        metadata = op is not None and op.name == "disc.shape"
+        free = op is not None and (op.name in FREE or is_splat_constant(op))
+        free = free or value in contents.again or value in self.recomputed
+        if metadata or (free and contents.clone_free and not hard):
+            assert op is not None
+            for operand in op.operands:
+                self._need(operand, contents, hard=False)
+            contents.sequence.append(op)
+        else:
+            contents.inputs[value] = None
 
     def _escapes(self, result: ir.Value, inside: AbstractSet[int]) -> bool:
         """Is `result` read by anything that is not cloned into this or another kernel?"""

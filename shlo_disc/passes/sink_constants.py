@@ -50,45 +50,54 @@ def _sink(op: ir.Operation, block: ir.Block) -> int:
     """Copy what `block` reads from outside of `op` to its beginning."""
     inside: set[ir.Value] = set()
     operations: list[ir.Operation] = []
-
-    def enter(inner: ir.Block) -> None:
-        inside.update(inner.arguments)
-        for view in inner.operations:
-            operations.append(view.operation)
-            inside.update(view.operation.results)
-            for region in view.operation.regions:
-                for nested in region.blocks:
-                    enter(nested)
-
-    enter(block)
-    first = operations[0]
-    copies: dict[ir.Value, ir.Value] = {}
-    count = 0
-
-    def copy(value: ir.Value) -> ir.Value:
-        nonlocal count
-        if value not in copies:
-            owner = value.owner
-            if isinstance(owner, ir.Block) or len(owner.operation.regions):
-                raise UnsupportedError(
-                    f"{source_line(op)}: the computation inside {op.name} reads a value from "
-                    "outside that is not constant; pass it in or compute it inside"
-                )
-            source = owner.operation
-            operands = [copy(v) for v in source.operands]
-            with ir.InsertionPoint(first), source.location:
-                made = source.clone().operation
-            for position, operand in enumerate(operands):
-                made.operands[position] = operand
-            copies.update(zip(source.results, made.results, strict=True))
-            count += 1
-        return copies[value]
-
+    _enter(block, inside, operations)
+    copies = _Copies(op, operations[0])
     for inner in operations:
         for position, value in enumerate(inner.operands):
             if value not in inside:
-                inner.operands[position] = copy(value)
-    return count
+                inner.operands[position] = copies.of(value)
+    return copies.count
+
+
+def _enter(block: ir.Block, inside: set[ir.Value], operations: list[ir.Operation]) -> None:
+    """Add the values that `block` and the blocks in it define, and its operations, in order."""
+    inside.update(block.arguments)
+    for view in block.operations:
+        operations.append(view.operation)
+        inside.update(view.operation.results)
+        for region in view.operation.regions:
+            for nested in region.blocks:
+                _enter(nested, inside, operations)
+
+
+class _Copies:
+    """Copies of values outside of `holder`, at the beginning of a block inside."""
+
+    def __init__(self, holder: ir.Operation, first: ir.Operation) -> None:
+        self._holder, self._first = holder, first
+        self._known: dict[ir.Value, ir.Value] = {}
+        self.count = 0
+        """Operations that were copied."""
+
+    def of(self, value: ir.Value) -> ir.Value:
+        """The copy of a value; raises UnsupportedError for one that is not constant."""
+        if value not in self._known:
+            owner = value.owner
+            if isinstance(owner, ir.Block) or len(owner.operation.regions):
+                raise UnsupportedError(
+                    f"{source_line(self._holder)}: the computation inside {self._holder.name} "
+                    "reads a value from outside that is not constant; pass it in or compute it "
+                    "inside"
+                )
+            source = owner.operation
+            operands = [self.of(v) for v in source.operands]
+            with ir.InsertionPoint(self._first), source.location:
+                made = source.clone().operation
+            for position, operand in enumerate(operands):
+                made.operands[position] = operand
+            self._known.update(zip(source.results, made.results, strict=True))
+            self.count += 1
+        return self._known[value]
 
 
 register(SinkConstants())

@@ -133,25 +133,26 @@ def _reads_again(plan: Plan) -> bool:
     if not written:
         return False
     kept = {item.value for item in plan.kept}
-
-    def reaches(value: ir.Value, seen: set[ir.Value]) -> bool:
-        if value == scores:
-            return True
-        if value in seen or value in kept or isinstance(value.owner, ir.Block):
-            return False
-        seen.add(value)
-        op = value.owner.operation
-        if op.name == "stablehlo.reduce":
-            return False
-        return any(reaches(v, seen) for v in op.operands)
-
     for sweep in plan.sweeps[min(written) + 1 :]:
         wanted = [plan.roots[k] for k in sweep.outputs]
         for op in (*sweep.simple, *sweep.general):
             wanted += list(op.operands)[: len(op.operands) // 2]
-        if any(reaches(v, set()) for v in wanted):
+        if any(_reaches(v, scores, set(kept)) for v in wanted):
             return True
     return False
+
+
+def _reaches(value: ir.Value, scores: ir.Value, seen: set[ir.Value]) -> bool:
+    """Is `value` computed from `scores`, not by a reduction or by way of what is in `seen`?"""
+    if value == scores:
+        return True
+    if value in seen or isinstance(value.owner, ir.Block):
+        return False
+    seen.add(value)
+    op = value.owner.operation
+    if op.name == "stablehlo.reduce":
+        return False
+    return any(_reaches(v, scores, seen) for v in op.operands)
 
 
 class _Kernel:
@@ -253,7 +254,9 @@ class _Kernel:
                 rows.row(loop.index, loop.index)
             return rows
 
-        return write_rows(self.plan, self.shapes, write).space.factors[:-1]
+        rows = write_rows(self.plan, self.shapes, write)
+        rows.b.forget()
+        return rows.space.factors[:-1]
 
     def _begin(self) -> None:
         """The text up to its tasks: where everything is."""

@@ -70,6 +70,10 @@ class Elemental:
         """Operands read with a large or irregular step between lanes."""
         self.tail: str | None = None
         """The mask of the loop's last, partial vector: at least its first lane is on."""
+        b.at_end(self._forget)
+
+    def _forget(self) -> None:
+        self.overrides = {}
 
     # ---------------------------------------------------------------- questions
 

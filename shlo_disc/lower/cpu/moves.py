@@ -9,6 +9,7 @@ masked and the value selected.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from shlo_disc.dynamic.attributes import integers
 from shlo_disc.dynamic.expr import Expr
@@ -241,28 +242,39 @@ def _concatenate(e: Elemental, op: ir.Operation, value: ir.Value, index: Index, 
     if len(pieces) == 1:
         return e.value_at(pieces[0], index, mask)
     groups, own = carry(e, index, [OWN if d == axis else d for d in range(rank)])
-    ix, b = own[axis], e.b
+    return _Pieces(e, axis, index, groups, own[axis]).value(pieces, Expr.const(0), mask)
 
-    def part(k: int, start: Expr, m: Mask) -> str:
-        """The value of pieces k.. at an index not below `start`."""
-        piece = pieces[k]
+
+@dataclass(frozen=True)
+class _Pieces:
+    """What a concatenation has at one index."""
+
+    e: Elemental
+    axis: int
+    index: Index
+    groups: dict[int, Group]
+    """The index along the other dimensions."""
+    along: Ix
+    """The index along the axis."""
+
+    def value(self, pieces: Sequence[ir.Value], start: Expr, mask: Mask) -> str:
+        """The value of `pieces`, which begin at `start`, at an index not below that."""
+        e, b = self.e, self.e.b
+        piece, *others = pieces
         sizes = e.shape(piece)
 
-        def inside(m: Mask) -> str:
-            at = (
-                ix
-                if start.is_const and start.value == 0
-                else e.space.add(ix, b.sub(0, b.param(start)))
-            )
-            return e.value_at(piece, assemble(sizes, groups, {axis: at}), m)
+        def inside(mask: Mask) -> str:
+            is_first = start.is_const and start.value == 0
+            at = self.along if is_first else e.space.add(self.along, b.sub(0, b.param(start)))
+            return e.value_at(piece, assemble(sizes, self.groups, {self.axis: at}), mask)
 
-        if k == len(pieces) - 1:
-            return inside(m)
-        end = start + sizes[axis]
-        before = e.below(ix, b.param(end))
-        return _within(e, index, m, before, inside, lambda rest: part(k + 1, end, rest))
-
-    return part(0, Expr.const(0), mask)
+        if not others:
+            return inside(mask)
+        end = start + sizes[self.axis]
+        before = e.below(self.along, b.param(end))
+        return _within(
+            e, self.index, mask, before, inside, lambda rest: self.value(others, end, rest)
+        )
 
 
 def _empty(e: Elemental, value: ir.Value, axis: int) -> bool:

@@ -214,20 +214,30 @@ def _reduce(e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask:
             runs[-1].append(d)
         else:
             runs.append([d])
+    found = _runs(e, reducer, runs, groups, mask, reducer.init(e.width(index, mask)))
+    return _pick(e, op, value, index, mask, reducer.finish(found))
 
-    def nest(runs: Sequence[list[int]], found: dict[int, Group], accs: list[str]) -> list[str]:
-        if not runs:
-            at = assemble(sizes, found, {})
-            return reducer.step(accs, [e.value_at(v, at, mask) for v in reducer.inputs])
-        first, last = runs[0][0], runs[0][-1] + 1
-        count = e.b.param(Expr.product(sizes[first:last]))
-        with e.b.loop(0, count, 1, accs, hint="k") as loop:
-            run = Group(tuple(sizes[first:last]), Ix(loop.index))
-            loop.yield_(*nest(runs[1:], {**found, first: run}, loop.args))
-        return loop.results
 
-    lanes = e.width(index, mask)
-    return _pick(e, op, value, index, mask, reducer.finish(nest(runs, groups, reducer.init(lanes))))
+def _runs(
+    e: Elemental,
+    reducer: Reducer,
+    runs: Sequence[list[int]],
+    found: dict[int, Group],
+    mask: str | None,
+    accs: list[str],
+) -> list[str]:
+    """The accumulators after loops over `runs` of dimensions, inside those that were `found`."""
+    sizes = e.shape(reducer.inputs[0])
+    if not runs:
+        at = assemble(sizes, found, {})
+        return reducer.step(accs, [e.value_at(v, at, mask) for v in reducer.inputs])
+    first, last = runs[0][0], runs[0][-1] + 1
+    count = e.b.param(Expr.product(sizes[first:last]))
+    with e.b.loop(0, count, 1, accs, hint="k") as loop:
+        run = Group(tuple(sizes[first:last]), Ix(loop.index))
+        inside = {**found, first: run}
+        loop.yield_(*_runs(e, reducer, runs[1:], inside, mask, loop.args))
+    return loop.results
 
 
 def _list(op: ir.Operation, name: str, rank: int) -> list[int]:
@@ -237,55 +247,74 @@ def _list(op: ir.Operation, name: str, rank: int) -> list[int]:
 def _reduce_window(
     e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: str | None
 ) -> str:
-    reducer, b = Reducer(e, op), e.b
-    sizes = e.shape(reducer.inputs[0])
-    rank = len(sizes)
-    windows, strides = _list(op, "window_dimensions", rank), _list(op, "window_strides", rank)
-    spread, dilation = _list(op, "base_dilations", rank), _list(op, "window_dilations", rank)
-    padding = [0] * (2 * rank)
-    if "padding" in op.attributes:
-        padding = [int(v) for v in ir.DenseIntElementsAttr(op.attributes["padding"])]
+    return _pick(e, op, value, index, mask, _Window(e, op, index, mask).results())
 
-    def plain(d: int) -> bool:
-        return windows[d] == strides[d] == spread[d] == 1 and padding[2 * d : 2 * d + 2] == [0, 0]
 
-    groups, own = carry(e, index, [d if plain(d) else OWN for d in range(rank)])
+class _Window:
+    """The elements of a window, reduced one after the other."""
 
-    def nest(d: int, dims: dict[int, Ix], inside: str | None, accs: list[str]) -> list[str]:
-        if d == rank:
-            place = assemble(sizes, groups, dims)
-            values = [e.value_at(v, place, e.both(mask, inside)) for v in reducer.inputs]
+    def __init__(self, e: Elemental, op: ir.Operation, index: Index, mask: str | None) -> None:
+        self.e, self.index, self.mask = e, index, mask
+        self.reducer = Reducer(e, op)
+        self.sizes = e.shape(self.reducer.inputs[0])
+        rank = self.rank = len(self.sizes)
+        self.windows = _list(op, "window_dimensions", rank)
+        self.strides = _list(op, "window_strides", rank)
+        self.spread = _list(op, "base_dilations", rank)
+        self.dilation = _list(op, "window_dilations", rank)
+        self.padding = [0] * (2 * rank)
+        if "padding" in op.attributes:
+            self.padding = [int(v) for v in ir.DenseIntElementsAttr(op.attributes["padding"])]
+        kept = [d if self._is_plain(d) else OWN for d in range(rank)]
+        self.groups, self.own = carry(e, index, kept)
+
+    def _is_plain(self, d: int) -> bool:
+        alone = self.windows[d] == self.strides[d] == self.spread[d] == 1
+        return alone and self.padding[2 * d : 2 * d + 2] == [0, 0]
+
+    def results(self) -> list[str]:
+        """What the reduction gives."""
+        start = self.reducer.init(self.e.width(self.index, self.mask))
+        return self.reducer.finish(self._nest(0, {}, None, start))
+
+    def _nest(self, d: int, dims: dict[int, Ix], inside: str | None, accs: list[str]) -> list[str]:
+        """The accumulators after loops over dimension `d` and those behind it."""
+        e, b = self.e, self.e.b
+        if d == self.rank:
+            place = assemble(self.sizes, self.groups, dims)
+            inputs, inits = self.reducer.inputs, self.reducer.inits
+            values = [e.value_at(v, place, e.both(self.mask, inside)) for v in inputs]
             if inside is not None:  # Padding holds the init values, and is reduced like the rest.
-                pads = [e.value_at(v, (), None) for v in reducer.inits]
+                pads = [e.value_at(v, (), None) for v in inits]
                 values = [e.choose(inside, v, p) for v, p in zip(values, pads, strict=True)]
-            return reducer.step(accs, values)
-        if d not in own:
-            return nest(d + 1, dims, inside, accs)
-
-        def at(k: str | None, accs: list[str]) -> list[str]:
-            here = e.space.scale(own[d], strides[d])
-            if k is not None:
-                here = e.space.add(here, b.mul(k, dilation[d]))
-            here, ok = e.space.add(here, -padding[2 * d]), inside
-            if spread[d] > 1:
-                ok = e.both(ok, e.at_least(here, b.constant(0, "index")))
-                name = e.space.name_of(here)
-                step = b.constant(spread[d], b.type_of(name))
-                quotient = b.op("arith.divsi", name, step)
-                ok = e.both(ok, b.cmpi("eq", b.op("arith.muli", quotient, step), name))
-                here = e.space.uniform(quotient)
-            if spread[d] > 1 or padding[2 * d] or padding[2 * d + 1]:
-                ok = e.both(ok, e.below(here, b.param(sizes[d])))
-            return nest(d + 1, {**dims, d: here}, ok, accs)
-
-        if windows[d] == 1:
-            return at(None, accs)
-        with b.loop(0, windows[d], 1, accs, hint="w") as loop:
-            loop.yield_(*at(loop.index, loop.args))
+            return self.reducer.step(accs, values)
+        if d not in self.own:
+            return self._nest(d + 1, dims, inside, accs)
+        if self.windows[d] == 1:
+            return self._at(d, dims, inside, None, accs)
+        with b.loop(0, self.windows[d], 1, accs, hint="w") as loop:
+            loop.yield_(*self._at(d, dims, inside, loop.index, loop.args))
         return loop.results
 
-    results = reducer.finish(nest(0, {}, None, reducer.init(e.width(index, mask))))
-    return _pick(e, op, value, index, mask, results)
+    def _at(
+        self, d: int, dims: dict[int, Ix], inside: str | None, k: str | None, accs: list[str]
+    ) -> list[str]:
+        """The same at place `k` of the window along dimension `d`; None: it has one place."""
+        e, b = self.e, self.e.b
+        here = e.space.scale(self.own[d], self.strides[d])
+        if k is not None:
+            here = e.space.add(here, b.mul(k, self.dilation[d]))
+        here, ok = e.space.add(here, -self.padding[2 * d]), inside
+        if self.spread[d] > 1:
+            ok = e.both(ok, e.at_least(here, b.constant(0, "index")))
+            name = e.space.name_of(here)
+            step = b.constant(self.spread[d], b.type_of(name))
+            quotient = b.op("arith.divsi", name, step)
+            ok = e.both(ok, b.cmpi("eq", b.op("arith.muli", quotient, step), name))
+            here = e.space.uniform(quotient)
+        if self.spread[d] > 1 or self.padding[2 * d] or self.padding[2 * d + 1]:
+            ok = e.both(ok, e.below(here, b.param(self.sizes[d])))
+        return self._nest(d + 1, {**dims, d: here}, ok, accs)
 
 
 REDUCTIONS = {"stablehlo.reduce": _reduce, "stablehlo.reduce_window": _reduce_window}

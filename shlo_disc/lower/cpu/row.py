@@ -141,6 +141,7 @@ class _Emitter:
             factors = refine(space.factors, space.wanted, self.shapes.constraints.equal)
             cols = factors[-1]
             if cols != plan.cols and (not cols.is_const or cols.value >= lanes):
+                writer.b.forget()
                 cut = replace(plan, layout=Layout.PARTS, parts=factors[-2], cols=cols)
                 return self._whole(cut, lanes)
         return writer

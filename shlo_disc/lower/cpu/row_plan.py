@@ -170,54 +170,64 @@ def _targets(plan: Plan, sweep: Sweep) -> list[ir.Value]:
 
 def _choose_kept(plan: Plan) -> None:
     """Decide which full-size values are stored by the sweep that computes them first."""
-    equal = plan.shapes.constraints.product_equal
-    first: dict[ir.Value, int] = {}
-    uses: dict[ir.Value, set[int]] = {}
-    kept: dict[ir.Value, Kept] = {}
-
-    def is_full(value: ir.Value) -> bool:
-        return bool(equal(plan.shapes.shape(value), plan.space))
-
-    def price(value: ir.Value, seen: set[ir.Value]) -> float:
-        """Cycles a vector to compute `value` again, loads included, from what is kept."""
-        if value in seen or not is_full(value):
-            return 0
-        seen.add(value)
-        op = producer(value)
-        if op is None or value in kept or value in plan.given:
-            return 1
-        if op.name in _FREE:
-            return sum(price(v, seen) for v in op.operands)
-        return cost.op_cycles(op) + sum(price(v, seen) for v in op.operands)
-
-    def visit(value: ir.Value, sweep: int, seen: set[ir.Value]) -> None:
-        if value in seen or value in plan.given:
-            return
-        seen.add(value)
-        op = producer(value)
-        if op is None or op.name not in SCALAR_OPS or not is_full(value):
-            if op is not None and op.name in MOVES and is_full(value):
-                for operand in op.operands:
-                    visit(operand, sweep, seen)
-            return
-        if value in first and first[value] < sweep:
-            uses.setdefault(value, set()).add(sweep)
-            if value in kept:
-                kept[value].last = sweep
-                return
-            later = len(plan.sweeps) - 1 - first[value]
-            if (price(value, set()) - 1) * min(later, len(uses[value]) + 1) > 1.5:
-                kept[value] = Kept(value, first[value], sweep)
-                return
-        first.setdefault(value, sweep)
-        for operand in op.operands:
-            visit(operand, sweep, seen)
-
+    choice = _Choice(plan)
     for number, sweep in enumerate(plan.sweeps):
         seen: set[ir.Value] = set()
         for value in _targets(plan, sweep):
-            visit(value, number, seen)
-    _place(plan, list(kept.values()))
+            choice.visit(value, number, seen)
+    _place(plan, list(choice.kept.values()))
+
+
+@dataclass
+class _Choice:
+    """Which full-size values of a plan are stored."""
+
+    plan: Plan
+    first: dict[ir.Value, int] = field(default_factory=dict)
+    """The sweep that computes a value first."""
+    uses: dict[ir.Value, set[int]] = field(default_factory=dict)
+    """The sweeps that need it later."""
+    kept: dict[ir.Value, Kept] = field(default_factory=dict)
+
+    def _is_full(self, value: ir.Value) -> bool:
+        shapes = self.plan.shapes
+        return bool(shapes.constraints.product_equal(shapes.shape(value), self.plan.space))
+
+    def _price(self, value: ir.Value, seen: set[ir.Value]) -> float:
+        """Cycles a vector to compute `value` again, loads included, from what is kept."""
+        if value in seen or not self._is_full(value):
+            return 0
+        seen.add(value)
+        op = producer(value)
+        if op is None or value in self.kept or value in self.plan.given:
+            return 1
+        below = sum(self._price(v, seen) for v in op.operands)
+        return below if op.name in _FREE else cost.op_cycles(op) + below
+
+    def visit(self, value: ir.Value, sweep: int, seen: set[ir.Value]) -> None:
+        """Look at a value that a sweep needs, and at what it is computed from."""
+        if value in seen or value in self.plan.given:
+            return
+        seen.add(value)
+        op = producer(value)
+        if op is None or op.name not in SCALAR_OPS or not self._is_full(value):
+            if op is not None and op.name in MOVES and self._is_full(value):
+                for operand in op.operands:
+                    self.visit(operand, sweep, seen)
+            return
+        if value in self.first and self.first[value] < sweep:
+            uses = self.uses.setdefault(value, set())
+            uses.add(sweep)
+            if value in self.kept:
+                self.kept[value].last = sweep
+                return
+            later = len(self.plan.sweeps) - 1 - self.first[value]
+            if (self._price(value, set()) - 1) * min(later, len(uses) + 1) > 1.5:
+                self.kept[value] = Kept(value, self.first[value], sweep)
+                return
+        self.first.setdefault(value, sweep)
+        for operand in op.operands:
+            self.visit(operand, sweep, seen)
 
 
 def _place(plan: Plan, kept: list[Kept]) -> None:

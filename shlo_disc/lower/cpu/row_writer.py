@@ -42,6 +42,7 @@ def write_rows(plan: Plan, shapes: ShapeAnalysis, write: Callable[[Sequence[Expr
         finer = refine(factors, rows_only, shapes.constraints.equal)
         if finer == factors:
             break
+        writer.b.forget()
         factors, writer = finer, write(finer)
     merged: list[Expr] = []
     for k, factor in enumerate(factors):
@@ -49,7 +50,10 @@ def write_rows(plan: Plan, shapes: ShapeAnalysis, write: Callable[[Sequence[Expr
             merged[-1] = merged[-1] * factor
         else:
             merged.append(factor)
-    return writer if merged == factors else write(merged)
+    if merged == factors:
+        return writer
+    writer.b.forget()
+    return write(merged)
 
 
 class RowWriter:

@@ -11,6 +11,7 @@ The copy of the first operand is the first step of the plan (`KernelPlan.copies_
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 
 from shlo_disc.dynamic.expr import Expr
@@ -114,24 +115,26 @@ class _Scatter:
             free = [d for d in self.scattered if d not in self.batching]
             moved = [d for d in range(run) if d in self.window]
 
-            def over(rest: Sequence[int], index: dict[int, str], body: _Body) -> None:
-                if not rest:
-                    body(index)
-                    return
-                with b.loop(0, b.param(self.update_sizes[rest[0]], opaque=True), 1) as loop:
-                    over(rest[1:], {**index, rest[0]: loop.index}, body)
-
             def window(index: dict[int, str]) -> None:
                 starts = self._starts(e, index)
                 with b.if_(self._inside(e, starts)):
-                    over(moved, index, lambda i: self._apply(e, places, i, starts, first, last))
+                    apply = functools.partial(self._apply, e, places)
+                    self._over(e, moved, index, lambda i: apply(i, starts, first, last))
 
-            over(free, index, window)
+            self._over(e, free, index, window)
         updates = Expr.product(self.update_sizes[d] for d in (*free, *moved))
         bytes_ = sum(x.bytes for x in elements)
         cost = updates * (Expr.min(length, Expr.const(_CHUNK)) * bytes_ // 8 + 8) + 20
         extent = Expr.product(task_sizes)
         return single.launch(e, "scatter", extent, cost)
+
+    def _over(self, e: Elemental, rest: Sequence[int], index: dict[int, str], body: _Body) -> None:
+        """Loops over the dimensions `rest` of the update, around `body`."""
+        if not rest:
+            body(index)
+            return
+        with e.b.loop(0, e.b.param(self.update_sizes[rest[0]], opaque=True), 1) as loop:
+            self._over(e, rest[1:], {**index, rest[0]: loop.index}, body)
 
     def _starts(self, e: Elemental, index: dict[int, str]) -> dict[int, str]:
         """Where the window starts in the indexed operand dimensions."""

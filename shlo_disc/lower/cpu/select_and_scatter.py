@@ -83,6 +83,42 @@ class _Scatter:
         with b.loop(0, b.param(self.source_sizes[rest[0]], opaque=True), 1) as loop:
             self._nest(e, result, rest[1:], {**index, rest[0]: loop.index})
 
+    def _best(
+        self,
+        e: Elemental,
+        rest: Sequence[int],
+        place: dict[int, str],
+        inside: str,
+        best: list[str],
+    ) -> list[str]:
+        """(is there one, value, place) of the element chosen in the part of a window whose
+        dimensions `rest` begin at `place`; `best` is that of the parts before.
+        """
+        b = e.b
+        if rest:
+            d = rest[0]
+            with b.loop(0, self.window[d], 1, best, hint="w") as loop:
+                at = b.add(place[d], loop.index)
+                within = b.cmpi("ult", at, b.param(self.sizes[d]))
+                ok = b.op("arith.andi", inside, within)
+                loop.yield_(*self._best(e, rest[1:], {**place, d: at}, ok, loop.args))
+            return loop.results
+        found, value, flat = best
+        here = offset(b, [place[d] for d in range(len(self.sizes))], dense_strides(self.sizes))
+        with b.if_(inside) as branch:
+            candidate = self.single.read(e, self.operand, here)
+            select = self.single.op.regions[0].blocks[0]
+            (keep,) = emit_region(e, select, [value, candidate])
+            keep = b.op("arith.andi", found, keep)
+            branch.yield_(
+                b.constant(True, "i1"),
+                b.select(keep, value, candidate),
+                b.select(keep, flat, here),
+            )
+            with branch.otherwise():
+                branch.yield_(*best)
+        return branch.results
+
     def _one(self, e: Elemental, result: Output, source: list[str]) -> None:
         """One source element: choose in its window, then combine."""
         b, op = e.b, self.single.op
@@ -93,35 +129,8 @@ class _Scatter:
         ]
         nothing = b.constant(0, element.register)
         start = [b.constant(False, "i1"), nothing, b.constant(0, "index")]
-
-        def visit(
-            rest: Sequence[int], place: dict[int, str], inside: str, best: list[str]
-        ) -> list[str]:
-            if rest:
-                d = rest[0]
-                with b.loop(0, self.window[d], 1, best, hint="w") as loop:
-                    at = b.add(corner[d], loop.index)
-                    within = b.cmpi("ult", at, b.param(self.sizes[d]))
-                    ok = b.op("arith.andi", inside, within)
-                    loop.yield_(*visit(rest[1:], {**place, d: at}, ok, loop.args))
-                return loop.results
-            found, value, flat = best
-            here = offset(b, [place[d] for d in range(len(self.sizes))], dense_strides(self.sizes))
-            with b.if_(inside) as branch:
-                candidate = self.single.read(e, self.operand, here)
-                (keep,) = emit_region(e, op.regions[0].blocks[0], [value, candidate])
-                keep = b.op("arith.andi", found, keep)
-                branch.yield_(
-                    b.constant(True, "i1"),
-                    b.select(keep, value, candidate),
-                    b.select(keep, flat, here),
-                )
-                with branch.otherwise():
-                    branch.yield_(*best)
-            return branch.results
-
-        fixed = {d: corner[d] for d in self.free}
-        found, _, flat = visit(self.moving, fixed, b.constant(True, "i1"), start)
+        place = dict(enumerate(corner))
+        found, _, flat = self._best(e, self.moving, place, b.constant(True, "i1"), start)
         with b.if_(found):
             memory = b.memref(e.arguments.slot(result), element.storage)
             old = e.as_register(b.load(memory, flat, readonly=False), element)

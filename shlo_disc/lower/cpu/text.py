@@ -138,6 +138,7 @@ class Text:
 
     def __init__(self) -> None:
         self._regions = [_Region(barrier=True)]
+        self._at_end: list[Callable[[], object]] = []
         self._entry: list[str] = []
         self._counts: dict[str, int] = {}
         self._types: dict[str, str] = {}
@@ -679,8 +680,24 @@ class Text:
 
     # ---------------------------------------------------------------- the end
 
+    def at_end(self, forget: Callable[[], object]) -> None:
+        """Have `forget` called when the text is finished, or given up."""
+        self._at_end.append(forget)
+
+    def forget(self) -> None:
+        """Forget what is known of values. Nothing can be written afterwards.
+
+        What writes a text and what the text remembers refer to each other, and to the MLIR module:
+        these circles are cut, so that the module is freed without Python's collector.
+        """
+        self._regions[0].known.clear()
+        while self._at_end:
+            self._at_end.pop()()
+
     def finish(self) -> tuple[str, tuple[Expr, ...]]:
-        """The text of the function, and the sizes it expects as params, in order."""
+        """The text of the function, and the sizes it expects as params, in order. Nothing can be
+        written afterwards.
+        """
         if len(self._regions) != 1:
             raise ValueError("a region is still open")
         head = (
@@ -688,6 +705,7 @@ class Text:
             "%scratch: !llvm.ptr) {"
         )
         lines = [*self._entry, *self._regions[0].lines, "return"]
+        self.forget()
         return "\n".join([head, *("  " + line for line in lines), "}\n"]), tuple(self._params)
 
 
