@@ -61,3 +61,31 @@ def test_likely_sizes_of_one(row):
     assert f.cache_info().misses == 1
     (kernel,) = f.lower(*arguments).compile().executable.describe()["kernels"]
     assert kernel["kind"] in ("attention", "dense")
+
+
+ROWS = {
+    "argmin of columns": lambda m: jnp.argmin(m, 0),
+    "argmin of rows": lambda m: jnp.argmin(m, 1),
+    "argmax in the middle": lambda m: jnp.argmax(m[None], 1),
+    "softmax of columns": lambda m: jax.nn.softmax(m, 0),
+    "softmax of rows": lambda m: jax.nn.softmax(m, 1),
+    "both": lambda m: m - m.std(0) * m.mean(1),
+    "sum behind it": lambda m: jnp.cumsum(m, 0) + m.max(0),
+    "outer and inner": lambda m: (m[:, None] * m).var((0, 2)) + m.sum(0),
+    "logsumexp": lambda m: jax.nn.logsumexp(m, 0) * m.sum(1),
+    "norm": lambda m: m / jnp.linalg.norm(m, axis=0),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_sizes_that_a_constraint_makes_one(name):
+    """Results of one element a row are as large as those of one an element."""
+    function, half = ROWS[name], "floordiv(n + 1, 2)"
+    traced = shlo_disc.jit(lambda _, m: function(m), shapes=["n", f"{half}, {half}"])
+    text = traced.lower(np.ones(7, np.float32), np.ones((4, 4), np.float32)).as_text()
+    compiled = shlo_disc.compile(text, constraints=[f"{half} == 1"])
+    assert not compiled.unfused
+    m = np.full((1, 1), 2.5, np.float32)
+    for n in (1, 2):
+        (found,) = compiled(np.ones(n, np.float32), m)
+        np.testing.assert_allclose(found, function(m), rtol=1e-6)

@@ -49,7 +49,9 @@ class _Apart(RowWriter):
         return self.space.add(self.space.scale(row, self.plan.apart), self.across)
 
     def is_line(self, index: Index) -> bool:
-        """Whether `index` is this row's."""
+        """Whether `index` is this row's; that of its element is, where it has one alone."""
+        if self.has_one_element and self.is_element(index):
+            return True
         groups = self.space.joined(index)
         if self.plan.apart.is_one:
             return self.is_flat(groups, 0, self.rank)

@@ -130,9 +130,14 @@ class RowWriter:
             return Ix(row)
         return Ix(self.b.add(self.b.mul(row, pieces), piece))
 
+    @property
+    def has_one_element(self) -> bool:
+        """Is a row proved to have one element? That may follow from a constraint."""
+        return self.space.same(self.plan.length, Expr.const(1))
+
     def is_line(self, index: Index) -> bool:
         """Whether `index` is this row's; that of its element is, where it has one alone."""
-        if self.plan.length.is_one and self.is_element(index):
+        if self.has_one_element and self.is_element(index):
             return True
         return self.is_flat(self.space.joined(index), 0, self.rank)
 
