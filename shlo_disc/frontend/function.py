@@ -466,11 +466,11 @@ class JitFunction(ral.Dispatcher):
                     return self._call_leaving(call)
                 return self._or_by_jax(call, run)
             except UnsupportedError as why:
-                if not self._leave_to_jax(call, why):
+                if not self._is_left_to_jax(call, why):
                     raise
         return self._as_jax(*call.args, **call.kwargs)
 
-    def _leave_to_jax(self, call: Call, why: UnsupportedError) -> bool:
+    def _is_left_to_jax(self, call: Call, why: UnsupportedError) -> bool:
         """True if JAX is to run a call and others like it, which is told."""
         if isinstance(why, PartOfOuterError):
             text = f"{_PART_OF_OUTER}: {why}"
@@ -538,7 +538,8 @@ class JitFunction(ral.Dispatcher):
             left, results = self._leaving(*call.args, **call.kwargs)
         except UnsupportedError as why:
             self._families_leaving.discard(call.family)
-            self._leave_to_jax(call, why)
+            if not self._is_left_to_jax(call, why):
+                raise
             return self._as_jax(*call.args, **call.kwargs)
         if not left:
             return results
@@ -649,9 +650,8 @@ class JitFunction(ral.Dispatcher):
                 else:
                     self._tell_parts(self._family(call).ready(call)[0])
             except UnsupportedError as why:
-                if not self._options.may_use_xla:
+                if not self._options.may_use_xla or not self._is_left_to_jax(call, why):
                     raise
-                self._leave_to_jax(call, why)
 
     def statistics(self) -> dict[str, Any]:
         """The row of this function in :func:`shlo_disc.stats`."""
