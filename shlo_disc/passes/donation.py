@@ -19,10 +19,10 @@ __all__ = ["donated_reuses", "is_donated"]
 
 
 class _Liveness(Protocol):
-    uses: dict[ir.Value, list[int]]
     place: dict[ir.Value, str]
 
     def root(self, value: ir.Value) -> ir.Value: ...
+    def uses_of(self, root: ir.Value) -> list[int]: ...
     def start(self, op: ir.Operation) -> int: ...
     def changes_operand(self, op: ir.Operation) -> bool: ...
 
@@ -79,7 +79,7 @@ def _reads(op: ir.Operation, argument: ir.Value, live: _Liveness) -> bool:
 
 def _dead(argument: ir.Value, writer: ir.Operation, live: _Liveness) -> bool:
     """May `writer` write its result over the argument?"""
-    if any(position > live.start(writer) for position in live.uses[argument]):
+    if any(position > live.start(writer) for position in live.uses_of(argument)):
         return False
     places = [k for k, value in enumerate(writer.operands) if live.root(value) == argument]
     if not places:

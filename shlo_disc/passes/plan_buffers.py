@@ -107,6 +107,8 @@ class _Planner:
     alias: dict[ir.Value, ir.Value] = field(default_factory=dict)
     uses: dict[ir.Value, list[int]] = field(default_factory=lambda: defaultdict(list))
     """Root value -> end positions, in its own block, of the ops that use it."""
+    held: dict[ir.Value, list[ir.Value]] = field(default_factory=lambda: defaultdict(list))
+    """Root value -> results of loops that may be in its buffer, such as after no iteration."""
     place: dict[ir.Value, str] = field(default_factory=dict)
     """Fusion results with a place of their own: result:N, next:N or inplace."""
     case_claims: dict[ir.Value, tuple[ir.Operation, int]] = field(default_factory=dict)
@@ -198,7 +200,7 @@ class _Planner:
         own = (
             0 if isinstance(root.owner, ir.Block) else self.span[root.owner.operation.results[0]][1]
         )
-        return max([own, *self.uses[root]])
+        return max([own, *self.uses_of(root)])
 
     def changes_operand(self, op: ir.Operation) -> bool:
         """Does the fusion change a copy of its operand 0, and read that for nothing else?"""
@@ -233,7 +235,7 @@ class _Planner:
     def _dies_at(self, root: ir.Value, op: ir.Operation) -> bool:
         start = self.start(op)
         return (
-            all(position <= start for position in self.uses[root])
+            all(position <= start for position in self.uses_of(root))
             and sum(self.root(value) == root for value in op.operands) == 1
         )
 
@@ -241,6 +243,7 @@ class _Planner:
         self.place[result] = "inplace"
         self.alias[result] = root
         self.uses[root] = self.uses[root] + self.uses.pop(result, [])
+        self.held[root] = self.held[root] + self.held.pop(result, [])
 
     def _plan_carries(self, loop: ir.Operation) -> None:
         body = loop.regions[1].blocks[0]
@@ -268,16 +271,25 @@ class _Planner:
                 self.alias[loop.results[index]] = loop.operands[index]
                 root = self.root(loop.operands[index])
                 self.uses[root] = self.uses[root] + self.uses.pop(loop.results[index], [])
+                self.held[root] = self.held[root] + self.held.pop(loop.results[index], [])
             elif mode == "swap":
                 # No iteration: the result is the initial value.
-                root = self.root(loop.operands[index])
-                self.uses[root] = self.uses[root] + self.uses_seen_from(root, loop.results[index])
+                self.held[self.root(loop.operands[index])].append(loop.results[index])
 
-    def uses_seen_from(self, root: ir.Value, result: ir.Value) -> list[int]:
+    def uses_of(self, root: ir.Value) -> list[int]:
+        """Where the uses of a buffer end: of its value, and of results of loops that are in it
+        after no iteration, from loop to loop.
+        """
+        found = list(self.uses[root])
+        for result in self.held[root]:
+            found += self._uses_seen_from(root, result)
+        return found
+
+    def _uses_seen_from(self, root: ir.Value, result: ir.Value) -> list[int]:
         """Where the uses of `result` end, in the block that defines `root`."""
         home = root.owner if isinstance(root.owner, ir.Block) else root.owner.operation.block
         if result.owner.operation.block == home:
-            return self.uses[result]
+            return self.uses_of(self.root(result))
         return [self._position_in(root, result.owner.operation)]
 
     def _local(self, root: ir.Value, block: ir.Block) -> bool:
@@ -289,9 +301,8 @@ class _Planner:
             _is_fusion_result(init)
             and self.place.get(init, "").split(":")[0] != "next"
             and self._local(init, loop.block)
-            and all(position <= self.span[loop.results[0]][1] for position in self.uses[init])
+            and all(position <= self.span[loop.results[0]][1] for position in self.uses_of(init))
             and sum(self.root(value) == init for value in loop.operands) == 1
-            and len(self.uses[init]) == len([p for p in self.uses[init] if p <= self._end(loop)])
             and not self._captured(init, loop)
         )
 
@@ -299,7 +310,7 @@ class _Planner:
         return self.span[op.results[0]][1]
 
     def _captured(self, root: ir.Value, loop: ir.Operation) -> bool:
-        return sum(p == self._end(loop) for p in self.uses[root]) > 1
+        return sum(p == self._end(loop) for p in self.uses_of(root)) > 1
 
     def _carry_in_place(self, yielded: ir.Value, argument: ir.Value) -> bool:
         """Is `yielded` the carry itself after updates that each find it dead elsewhere?"""

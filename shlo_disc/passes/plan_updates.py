@@ -21,13 +21,13 @@ __all__ = ["is_run", "place_updates"]
 
 class _Planner(Protocol):
     shapes: ShapeAnalysis
-    uses: dict[ir.Value, list[int]]
+    held: dict[ir.Value, list[ir.Value]]
     place: dict[ir.Value, str]
     carries: dict[ir.Value, list[str]]
 
     def root(self, value: ir.Value) -> ir.Value: ...
     def start(self, op: ir.Operation) -> int: ...
-    def uses_seen_from(self, root: ir.Value, result: ir.Value) -> list[int]: ...
+    def uses_of(self, root: ir.Value) -> list[int]: ...
 
 
 def place_updates(block: ir.Block, loop: ir.Operation | None, live: _Planner) -> None:
@@ -132,9 +132,9 @@ def _is_quiet(
     source = producer(container)
     if (container.owner if source is None else source.block) != op.block:
         return False
-    if any(begin <= position < end for position in live.uses[container]):
+    if any(begin <= position < end for position in live.uses_of(container)):
         return False
-    last = max(live.uses[root], default=end)
+    last = max(live.uses_of(root), default=end)
     return not any(
         end < live.start(other) <= last
         for other in _changes(op.block, container, live)
@@ -158,4 +158,4 @@ def _read_where_stored(carried: list[int], stack: int, loop: ir.Operation, live:
     root = live.root(loop.results[stack])
     for k in carried:
         live.carries[loop.results[0]][k] = "stored"
-        live.uses[root] = live.uses[root] + live.uses_seen_from(root, loop.results[k])
+        live.held[root].append(loop.results[k])

@@ -103,3 +103,24 @@ def test_newton_iteration_per_element_by_vmap():
 
     cases = [(np.abs(normal(rng_of(n), n)).astype(np.float32) + 0.5,) for n in SIZES]
     check(jax.vmap(root), cases, truth=np.sqrt)
+
+
+@pytest.mark.parametrize("rounds", [(0, 0), (0, 2), (2, 0), (3, 1)])
+@pytest.mark.parametrize("between", [False, True])
+def test_a_value_that_comes_through_loops_of_no_rounds_is_kept(rounds, between):
+    """Without a round a loop's result is where its start is, from loop to loop."""
+
+    def program(seed, x, first, second):
+        start = jnp.tanh(seed).astype(jnp.float16).sum()
+        one = jax.lax.fori_loop(0, first, lambda i, _: start, start)
+        other = jnp.cumsum(x) if between else x
+        two = jax.lax.fori_loop(0, second, lambda i, _: start, one)
+        y = jax.lax.cummax(other * other)
+        return two, y + 1, jnp.sort(y) * 2, jnp.cumsum(y), two * 2
+
+    seed, x = np.float32(0.5), np.arange(5, dtype=np.float32)
+    sizes = [np.int32(n) for n in rounds]
+    for a, b in zip(
+        shlo_disc.jit(program)(seed, x, *sizes), jax.jit(program)(seed, x, *sizes), strict=True
+    ):
+        np.testing.assert_allclose(a, b, rtol=1e-6)
