@@ -280,17 +280,18 @@ class _Planner:
         """Where the uses of a buffer end: of its value, and of results of loops that are in it
         after no iteration, from loop to loop.
         """
-        found = list(self.uses[root])
-        for result in self.held[root]:
-            found += self._uses_seen_from(root, result)
-        return found
-
-    def _uses_seen_from(self, root: ir.Value, result: ir.Value) -> list[int]:
-        """Where the uses of `result` end, in the block that defines `root`."""
         home = root.owner if isinstance(root.owner, ir.Block) else root.owner.operation.block
-        if result.owner.operation.block == home:
-            return self.uses_of(self.root(result))
-        return [self._position_in(root, result.owner.operation)]
+        found, waiting = list[int](), [root]
+        while waiting:  # hundreds of loops may follow each other
+            value = waiting.pop()
+            found += self.uses[value]
+            for result in self.held[value]:
+                loop = result.owner.operation
+                if loop.block == home:
+                    waiting.append(self.root(result))
+                else:
+                    found.append(self._position_in(root, loop))
+        return found
 
     def _local(self, root: ir.Value, block: ir.Block) -> bool:
         return not isinstance(root.owner, ir.Block) and root.owner.operation.block == block
