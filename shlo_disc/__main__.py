@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from shlo_disc import flags, ral
-from shlo_disc.lower.cpu.target import Target
+from shlo_disc.lower.cpu.machine import Target
 
 __all__ = ["main", "report"]
 

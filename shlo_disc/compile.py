@@ -18,8 +18,8 @@ from shlo_disc.errors import UnsupportedError
 from shlo_disc.executable import Executable
 from shlo_disc.ingest import ingest
 from shlo_disc.lower.cpu import EMITTERS, codegen
-from shlo_disc.lower.cpu.target import host_target
-from shlo_disc.lower.host import HostProgram, emit_host
+from shlo_disc.lower.cpu.machine import host_target
+from shlo_disc.lower.host.program import HostProgram, emit_host
 from shlo_disc.lower.refused import KernelsRefused, Refused
 from shlo_disc.mlir import ir, new_context
 from shlo_disc.passes.base import Pipeline

@@ -23,8 +23,8 @@ from shlo_disc.errors import (
     UnsupportedError,
 )
 from shlo_disc.lower.cpu import codegen
-from shlo_disc.lower.host import HostProgram
-from shlo_disc.lower.host_prepare import TOO_LARGE
+from shlo_disc.lower.host.prepare import TOO_LARGE
+from shlo_disc.lower.host.program import HostProgram
 from shlo_disc.lower.refused import Unfused
 from shlo_disc.passes.base import PassRecord
 from shlo_disc.report.describe import describe, memory_formula, total_work

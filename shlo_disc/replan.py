@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from shlo_disc import flags
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.errors import UnsupportedError
-from shlo_disc.lower.host import HostProgram
-from shlo_disc.lower.kernel import kernels_of
+from shlo_disc.lower.host.program import HostProgram
+from shlo_disc.lower.plan import kernels_of
 from shlo_disc.lower.refused import KernelsRefused, Refused, Unfused, lines_of, reason_of, told
 from shlo_disc.mlir import ir
 from shlo_disc.passes.base import PassRecord, Pipeline

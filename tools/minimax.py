@@ -1,6 +1,6 @@
-"""Writes `shlo_disc/lower/cpu/math/tables.py`: minimax polynomials of the vector math.
+"""Writes `shlo_disc/lower/values/math/tables.py`: minimax polynomials of the vector math.
 
-    python tools/minimax.py > shlo_disc/lower/cpu/math/tables.py
+    python tools/minimax.py > shlo_disc/lower/values/math/tables.py
 
 Each polynomial is the best weighted one by Remez' exchange algorithm on a dense Chebyshev grid in
 60-digit arithmetic (mpmath). Coefficients are rounded to the element type one by one, lowest power

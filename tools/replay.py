@@ -22,8 +22,8 @@ from shlo_disc.dynamic.program import ShapeProgram
 from shlo_disc.dynamic.shapes import analyze
 from shlo_disc.errors import ShloDiscError
 from shlo_disc.lower.cpu import EMITTERS
-from shlo_disc.lower.cpu.target import Target
-from shlo_disc.lower.host import emit_host
+from shlo_disc.lower.cpu.machine import Target
+from shlo_disc.lower.host.program import emit_host
 from shlo_disc.lower.refused import Refused
 from shlo_disc.mlir import ir, new_context
 from shlo_disc.passes.base import Pipeline

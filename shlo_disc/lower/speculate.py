@@ -18,7 +18,7 @@ from shlo_disc.dynamic.constraints import Constraints
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.rules import Shape
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.lower.kernel import (
+from shlo_disc.lower.plan import (
     All,
     Buffer,
     Condition,

@@ -233,7 +233,7 @@ HOST_SCALARS = frozenset(
         "xor",
     ]
 ) | {"disc.dim", "disc.shape"}
-"""What the host program computes itself on integer scalars (`lower/host_scalars.py`)."""
+"""What the host program computes itself on integer scalars (`lower/host/scalars.py`)."""
 
 
 def is_integer_scalar(value: ir.Value) -> bool:

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.lower.host import HostProgram
-from shlo_disc.lower.kernel import If, Launch, Step
-from shlo_disc.lower.uses import KernelUse
+from shlo_disc.lower.host.program import HostProgram
+from shlo_disc.lower.host.uses import KernelUse
+from shlo_disc.lower.plan import If, Launch, Step
 from shlo_disc.lower.work import Work
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import numpy as np
 
 from shlo_disc import ral
 from shlo_disc.lower.cpu import codegen
-from shlo_disc.lower.cpu.target import host_target
+from shlo_disc.lower.cpu.machine import host_target
 
 __all__ = ["Machine", "machine"]
 

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shlo_disc.lower.cpu import codegen
-from shlo_disc.lower.host import HostProgram
+from shlo_disc.lower.host.program import HostProgram
 from shlo_disc.report.describe import describe
 from shlo_disc.report.machine import Machine, machine
 from shlo_disc.report.page import page

@@ -22,8 +22,8 @@ import numpy as np
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import analyze
 from shlo_disc.lower.cpu.codegen import Function, compile_functions
-from shlo_disc.lower.cpu.target import Target
-from shlo_disc.lower.kernel import (
+from shlo_disc.lower.cpu.machine import Target
+from shlo_disc.lower.plan import (
     Buffer,
     If,
     Input,
@@ -216,7 +216,7 @@ class _Runner:
     def __init__(
         self, env: dict[str, int], memory: dict[Buffer, Guarded], workspaces: Sequence[int]
     ) -> None:
-        from shlo_disc.lower.kernel import Workspace
+        from shlo_disc.lower.plan import Workspace
 
         self.env, self.memory = env, memory
         for i, size in enumerate(workspaces):

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from shlo_disc.errors import InternalError, UnsupportedError
 from shlo_disc.lower.cpu.dense import emit_dense
-from shlo_disc.lower.cpu.target import Target
-from shlo_disc.lower.kernel import If, KernelPlan, Launch, Pack, Step
+from shlo_disc.lower.cpu.machine import Target
+from shlo_disc.lower.plan import If, KernelPlan, Launch, Pack, Step
 from tests.lower.helpers import DTYPES, Emitted, fusion_text, plan_of, run, sample, tensor
 
 SIZES = [0, 1, 2, 3, 5, 7, 13, 16, 17, 31, 48, 64, 65, 100, 127, 128]

@@ -12,9 +12,9 @@ import pytest
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.errors import InternalError
 from shlo_disc.lower.cpu.loop import emit
-from shlo_disc.lower.cpu.moves import MOVES
-from shlo_disc.lower.cpu.reduction import REDUCTIONS
-from shlo_disc.lower.cpu.target import Target
+from shlo_disc.lower.cpu.machine import Target
+from shlo_disc.lower.values.data_movement import MOVES
+from shlo_disc.lower.values.reduction import REDUCTIONS
 from shlo_disc.mlir import ir, new_context, stablehlo
 from tests.lower.helpers import DTYPES, Tensor, fusion_text, plan_of, run, sample
 

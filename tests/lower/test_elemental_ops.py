@@ -17,7 +17,7 @@ import pytest
 
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.lower.cpu.loop import emit
-from shlo_disc.lower.cpu.scalar import SCALAR_OPS
+from shlo_disc.lower.values.elementwise import SCALAR_OPS
 from tests.lower.helpers import (
     DTYPES,
     fusion_text,

@@ -7,7 +7,7 @@ import pytest
 
 import shlo_disc
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.lower.host_writer import HostWriter
+from shlo_disc.lower.host.writer import HostWriter
 
 
 def run(text: str, *arrays: object) -> list[np.ndarray]:

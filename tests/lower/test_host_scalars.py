@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import shlo_disc
-from shlo_disc.lower import host_scalars
+from shlo_disc.lower.host import scalars
 from shlo_disc.passes.op_classes import HOST_SCALARS
 
 TYPES = {"i8": np.int8, "ui8": np.uint8, "i16": np.int16, "i32": np.int32, "ui32": np.uint32,
@@ -102,6 +102,6 @@ def test_logic_on_flags():
 
 
 def test_the_planner_asks_for_what_the_host_can():
-    extremes = {name for name, _ in host_scalars._EXTREMES}
-    known = {*host_scalars._BINARY, *extremes, *host_scalars._SAME, *host_scalars._OTHERS}
+    extremes = {name for name, _ in scalars._EXTREMES}
+    known = {*scalars._BINARY, *extremes, *scalars._SAME, *scalars._OTHERS}
     assert known | {"disc.dim", "disc.shape", "stablehlo.constant"} == HOST_SCALARS

@@ -9,8 +9,8 @@ import pytest
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.lower.cpu import EMITTERS
 from shlo_disc.lower.cpu.loop import ELEMENTAL_OPS, emit
-from shlo_disc.lower.cpu.target import Target
-from shlo_disc.lower.kernel import Input, Output
+from shlo_disc.lower.cpu.machine import Target
+from shlo_disc.lower.plan import Input, Output
 from shlo_disc.passes.op_classes import ELEMENTWISE, FREE, INDEX_MOVING, LOOP_BEARING
 from tests.lower.helpers import DTYPES, fusion_text, plan_of, run, sample
 

@@ -12,9 +12,9 @@ from scipy import special
 
 from shlo_disc.errors import InternalError
 from shlo_disc.lower.cpu.codegen import Function, compile_functions
-from shlo_disc.lower.cpu.math import FUNCTIONS, ULP, emit_math, exponential
-from shlo_disc.lower.cpu.target import Target
-from shlo_disc.lower.cpu.text import Text, vector_type
+from shlo_disc.lower.cpu.machine import Target
+from shlo_disc.lower.values.builder import KernelBuilder, vector_type
+from shlo_disc.lower.values.math import FUNCTIONS, ULP, emit_math, exponential
 
 mp.mp.prec = 250
 DTYPE = {"f32": np.float32, "f64": np.float64}
@@ -66,7 +66,7 @@ DOUBLE: dict[str, Callable[..., np.ndarray]] = {
 def function(name: str, element: str, lanes: int) -> Callable[..., None]:
     """A kernel over whole vectors (or scalars): result, then arguments."""
     if (name, element, lanes) not in _compiled:
-        b = Text()
+        b = KernelBuilder()
         memories = [b.memref(i, element) for i in range(3 if name in TWO else 2)]
         with b.loop(b.lo, b.hi, max(1, lanes)) as loop:
             if lanes:
@@ -97,7 +97,7 @@ def ours(name: str, *args: np.ndarray, lanes: int = 16) -> np.ndarray:
 def test_every_function_has_a_bound_and_a_reference():
     assert set(ULP) == set(FUNCTIONS) == set(EXACT)
     with pytest.raises(InternalError, match="gamma"):
-        emit_math(Text(), "gamma", [], "f32")
+        emit_math(KernelBuilder(), "gamma", [], "f32")
 
 
 @pytest.mark.parametrize("name", ONE)

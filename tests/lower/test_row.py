@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.lower.cpu.machine import Target
 from shlo_disc.lower.cpu.row import emit
-from shlo_disc.lower.cpu.target import Target
-from shlo_disc.lower.kernel import Launch
+from shlo_disc.lower.plan import Launch
 from tests.lower.helpers import DTYPES, Emitted, fusion_text, plan_of, run, sample
 
 COLS = (0, 1, 2, 7, 16, 17, 63, 64, 65, 100, 1000)

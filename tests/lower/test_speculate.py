@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import shlo_disc
 from shlo_disc.frontend import compiler
-from shlo_disc.lower.kernel import If, Launch, Pack
+from shlo_disc.lower.plan import If, Launch, Pack
 from shlo_disc.lower.speculate import MAX_VARIANTS
 
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import shlo_disc
-from shlo_disc.lower.cpu.target import host_target
-from shlo_disc.lower.kernel import If, Launch
+from shlo_disc.lower.cpu.machine import host_target
+from shlo_disc.lower.plan import If, Launch
 
 
 def taken(steps, sizes):

@@ -19,7 +19,7 @@ from shlo_disc import flags
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.errors import InternalError, UnsupportedError
 from shlo_disc.lower.cpu import EMITTERS, codegen
-from shlo_disc.lower.kernel import Kernel, KernelPlan, Launch
+from shlo_disc.lower.plan import Kernel, KernelPlan, Launch
 from shlo_disc.passes.op_classes import FREE
 from tests.models.harness import normal, rng_of
 

@@ -18,7 +18,7 @@ import pytest
 import shlo_disc
 from shlo_disc.dynamic.arithmetic import ELEMENTWISE
 from shlo_disc.dynamic.contents import CONTENTS
-from shlo_disc.lower.constants import constant_bytes
+from shlo_disc.lower.host.constants import constant_bytes
 from shlo_disc.mlir import ir, new_context, stablehlo
 from shlo_disc.passes.base import Pipeline
 from shlo_disc.passes.fold_constants import RULES as FOLDED

@@ -10,15 +10,15 @@ from shlo_disc.lower.cpu.attention import emit_attention
 from shlo_disc.lower.cpu.conv import emit_conv
 from shlo_disc.lower.cpu.dense import emit_dense
 from shlo_disc.lower.cpu.loop import ELEMENTAL_OPS
+from shlo_disc.lower.cpu.machine import Target
 from shlo_disc.lower.cpu.rng import emit_rng
 from shlo_disc.lower.cpu.scan import emit_scan
 from shlo_disc.lower.cpu.scatter import emit_scatter
 from shlo_disc.lower.cpu.select_and_scatter import emit_select_and_scatter
 from shlo_disc.lower.cpu.sort import emit_sort
-from shlo_disc.lower.cpu.target import Target
 from shlo_disc.lower.cpu.top_k import emit_top_k
 from shlo_disc.lower.cpu.update_slice import emit_dynamic_update_slice
-from shlo_disc.lower.kernel import KernelPlan
+from shlo_disc.lower.plan import KernelPlan
 from shlo_disc.mlir import ir
 
 __all__ = ["ELEMENTAL_OPS", "EMITTERS", "Target"]

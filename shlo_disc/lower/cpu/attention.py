@@ -23,27 +23,27 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.errors import InternalError
 from shlo_disc.lower.cpu.attention_few import FEW_ROWS, FewRows, reads_in_place
-from shlo_disc.lower.cpu.attention_problem import Attention, take_apart
 from shlo_disc.lower.cpu.dense.epilogue import Epilogue
 from shlo_disc.lower.cpu.dense.gemm import Writer, copy_panel
 from shlo_disc.lower.cpu.dense.operands import Gemm, Operand
 from shlo_disc.lower.cpu.dense.plan import Scratch, is_unit
-from shlo_disc.lower.cpu.dense.problem import (
+from shlo_disc.lower.cpu.dense.tiles import K_BLOCK_BYTES, ceil_div, choose_tile
+from shlo_disc.lower.cpu.dense.walk import walk
+from shlo_disc.lower.cpu.machine import Target
+from shlo_disc.lower.cpu.row_writer import RowWriter, write_rows
+from shlo_disc.lower.cpu.sized_builder import SizedBuilder
+from shlo_disc.lower.plan import Condition, If, Input, Kernel, KernelPlan, Launch, Output, Step
+from shlo_disc.lower.schedule.attention import Attention, take_apart
+from shlo_disc.lower.schedule.contraction import (
     Axis,
     Dense,
     Problem,
     compute_element,
 )
-from shlo_disc.lower.cpu.dense.text import SizedText
-from shlo_disc.lower.cpu.dense.tiles import K_BLOCK_BYTES, ceil_div, choose_tile
-from shlo_disc.lower.cpu.dense.walk import walk
-from shlo_disc.lower.cpu.elemental import Arguments
-from shlo_disc.lower.cpu.elements import Element, element_of
-from shlo_disc.lower.cpu.index import Index, Ix
-from shlo_disc.lower.cpu.row_plan import Plan, choose_row_lanes, plan_rows
-from shlo_disc.lower.cpu.row_writer import RowWriter, write_rows
-from shlo_disc.lower.cpu.target import Target
-from shlo_disc.lower.kernel import Condition, If, Input, Kernel, KernelPlan, Launch, Output, Step
+from shlo_disc.lower.schedule.row_reduction import Plan, choose_row_lanes, plan_rows
+from shlo_disc.lower.values.elemental import Arguments
+from shlo_disc.lower.values.elements import Element, element_of
+from shlo_disc.lower.values.index import Index, Ix
 from shlo_disc.mlir import ir
 from shlo_disc.passes.match_attention import AttentionRecord
 from shlo_disc.passes.records import record_of
@@ -88,7 +88,7 @@ class _Scores(RowWriter):
     """The row program over scores in scratch memory, the weights written over them."""
 
     def __init__(
-        self, plan: Plan, factors: Sequence[Expr], lanes: int, b: SizedText, arguments: Arguments
+        self, plan: Plan, factors: Sequence[Expr], lanes: int, b: SizedBuilder, arguments: Arguments
     ) -> None:
         super().__init__(plan, factors, lanes, b, arguments)
         self.line = ""
@@ -247,7 +247,7 @@ class _Kernel:
         """The row dimensions the row program needs apart (see `write_rows`)."""
 
         def write(factors: Sequence[Expr]) -> _Scores:
-            b = SizedText({})
+            b = SizedBuilder({})
             rows = _Scores(self.plan, factors, self.lanes, b, Arguments())
             rows.before = rows.after = b.scratch(self.compute.storage)
             with b.loop(b.lo, b.hi, 1, hint="row") as loop:
@@ -261,7 +261,7 @@ class _Kernel:
     def _begin(self) -> None:
         """The text up to its tasks: where everything is."""
         factors = self._factors()
-        b = self.b = SizedText(self.sizes)
+        b = self.b = SizedBuilder(self.sizes)
         storage = self.compute.storage
         score, mix = self.score, self.mix
         s = self.s = Writer(score, b, "s_")

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from shlo_disc.lower.cpu.dense.gemm import Writer
 from shlo_disc.lower.cpu.dense.operands import Gemm
 from shlo_disc.lower.cpu.dense.tile_writer import multiply_add
-from shlo_disc.lower.cpu.text import vector_type
+from shlo_disc.lower.values.builder import vector_type
 
 __all__ = ["FEW_ROWS", "FewRows", "reads_in_place"]
 

@@ -20,20 +20,20 @@ from shlo_disc.dynamic.views import dense_strides
 from shlo_disc.lower.cpu.dense import Planner
 from shlo_disc.lower.cpu.dense.epilogue import Epilogue
 from shlo_disc.lower.cpu.dense.operands import Finish
-from shlo_disc.lower.cpu.dense.problem import (
+from shlo_disc.lower.cpu.loop import odometer
+from shlo_disc.lower.cpu.machine import Target
+from shlo_disc.lower.cpu.sized_builder import SizedBuilder
+from shlo_disc.lower.plan import Buffer, Input, Kernel, KernelPlan, Launch, Step, Workspace
+from shlo_disc.lower.schedule.contraction import (
     Axis,
     Dense,
     Problem,
     compute_element,
     normalized,
 )
-from shlo_disc.lower.cpu.dense.text import SizedText
-from shlo_disc.lower.cpu.elemental import Arguments
-from shlo_disc.lower.cpu.elements import Element, element_of, unsupported
-from shlo_disc.lower.cpu.loop import odometer
-from shlo_disc.lower.cpu.target import Target
-from shlo_disc.lower.cpu.text import vector_type
-from shlo_disc.lower.kernel import Buffer, Input, Kernel, KernelPlan, Launch, Step, Workspace
+from shlo_disc.lower.values.builder import vector_type
+from shlo_disc.lower.values.elemental import Arguments
+from shlo_disc.lower.values.elements import Element, element_of, unsupported
 from shlo_disc.mlir import ir, stablehlo
 from shlo_disc.passes.match_dense import ConvRecord, Sums
 from shlo_disc.passes.records import record_of
@@ -230,7 +230,7 @@ def _pad(window: _Window, element: Element, source: Buffer, to: Buffer, target: 
     named |= {f"s{d}": size for d, size in enumerate(sizes)}
     named |= {f"stride{d}": stride for d, stride in enumerate(dense_strides(sizes))}
     named |= {f"low{d}": window.low[i] for d, i in spatial.items()}
-    b = SizedText(named)
+    b = SizedBuilder(named)
     x, out = b.memref(0, element.storage), b.memref(1, element.storage)
     lanes = target.lanes(element.bytes)
     nothing = b.constant(0, vector_type(lanes, element.storage))

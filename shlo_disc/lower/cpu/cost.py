@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.lower.cpu.elements import element_of
-from shlo_disc.lower.cpu.target import Target
+from shlo_disc.lower.cpu.machine import Target
+from shlo_disc.lower.values.elements import element_of
 from shlo_disc.mlir import ir
 
 __all__ = ["is_expensive", "of_block", "op_cycles"]

@@ -14,16 +14,17 @@ from dataclasses import dataclass
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.lower.cpu import cost, staging
-from shlo_disc.lower.cpu.elemental import Arguments, Elemental
-from shlo_disc.lower.cpu.elements import element_of
-from shlo_disc.lower.cpu.index import Ix, Space, refine
-from shlo_disc.lower.cpu.moves import MOVES
-from shlo_disc.lower.cpu.reduction import REDUCTIONS
-from shlo_disc.lower.cpu.scalar import SCALAR_OPS
-from shlo_disc.lower.cpu.target import Target
-from shlo_disc.lower.cpu.text import Text
-from shlo_disc.lower.kernel import Kernel, KernelPlan, Launch, Output
+from shlo_disc.lower.cpu import cost
+from shlo_disc.lower.cpu import transposed_staging as staging
+from shlo_disc.lower.cpu.machine import Target
+from shlo_disc.lower.plan import Kernel, KernelPlan, Launch, Output
+from shlo_disc.lower.values.builder import KernelBuilder
+from shlo_disc.lower.values.data_movement import MOVES
+from shlo_disc.lower.values.elemental import Arguments, Elemental
+from shlo_disc.lower.values.elements import element_of
+from shlo_disc.lower.values.elementwise import SCALAR_OPS
+from shlo_disc.lower.values.index import Ix, Space, refine
+from shlo_disc.lower.values.reduction import REDUCTIONS
 from shlo_disc.mlir import ir
 from shlo_disc.passes.match_single import LoopRecord
 from shlo_disc.passes.records import record_of
@@ -157,7 +158,9 @@ def shape_tile_space(
     return out, 1, written if out == factors else write(out)
 
 
-def odometer(b: Text, sizes: Sequence[str], body: Callable[[str, list[str]], None]) -> None:
+def odometer(
+    b: KernelBuilder, sizes: Sequence[str], body: Callable[[str, list[str]], None]
+) -> None:
     """Write the task loop; `body(task, digits)` with the task number in mixed radix `sizes`."""
     if len(sizes) <= 1:
         with b.loop(b.lo, b.hi, 1, hint="task") as loop:
@@ -183,7 +186,7 @@ def odometer(b: Text, sizes: Sequence[str], body: Callable[[str, list[str]], Non
 
 
 def vector_loop(
-    b: Text,
+    b: KernelBuilder,
     space: Space,
     first: str,
     last: str,
@@ -219,7 +222,7 @@ def _write(
     within: int = 1,
 ) -> Written:
     """The kernel; `within`: the size of the last factor where lanes run over the last two."""
-    b, arguments = Text(), Arguments()
+    b, arguments = KernelBuilder(), Arguments()
     space = Space(b, shapes.constraints, factors, lanes)
     e = Elemental(b, space, shapes, block, arguments)
     outputs = [Output(i) for i in range(len(roots))]

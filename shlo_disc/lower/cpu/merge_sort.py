@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.lower.cpu.text import Text
+from shlo_disc.lower.values.builder import KernelBuilder
 
 __all__ = ["MergeSort"]
 
@@ -27,7 +27,7 @@ class MergeSort:
 
     def __init__(
         self,
-        b: Text,
+        b: KernelBuilder,
         storages: Sequence[tuple[str, int]],
         size: Expr,
         less: Callable[[Record, Record], str],

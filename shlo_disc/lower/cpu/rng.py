@@ -10,12 +10,12 @@ from __future__ import annotations
 from shlo_disc.dynamic import attributes as attr
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.lower.cpu.elemental import Elemental
-from shlo_disc.lower.cpu.elements import element_of, unsupported
-from shlo_disc.lower.cpu.single import Single, ceil_div
-from shlo_disc.lower.cpu.target import Target
-from shlo_disc.lower.cpu.text import Text
-from shlo_disc.lower.kernel import KernelPlan, Launch, Output
+from shlo_disc.lower.cpu.machine import Target
+from shlo_disc.lower.cpu.single_op import Single, ceil_div
+from shlo_disc.lower.plan import KernelPlan, Launch, Output
+from shlo_disc.lower.values.builder import KernelBuilder
+from shlo_disc.lower.values.elemental import Elemental
+from shlo_disc.lower.values.elements import element_of, unsupported
 from shlo_disc.mlir import ir, stablehlo
 
 __all__ = ["emit_rng"]
@@ -38,7 +38,7 @@ def _u32(value: int) -> int:
 class _Words:
     """32-bit arithmetic on registers of any number of lanes."""
 
-    def __init__(self, b: Text, lanes: int) -> None:
+    def __init__(self, b: KernelBuilder, lanes: int) -> None:
         self.b, self.lanes = b, lanes
 
     def add(self, x: str, y: str) -> str:
@@ -150,7 +150,7 @@ class _Rng:
 
     # ---------------------------------------------------------------- Threefry
 
-    def _split(self, b: Text) -> tuple[str, str]:
+    def _split(self, b: KernelBuilder) -> tuple[str, str]:
         """(size, elements after it) of the dimension XLA halves: the first even one, else the
         largest.
         """

@@ -27,15 +27,15 @@ from dataclasses import dataclass, replace
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.lower.cpu import cost
-from shlo_disc.lower.cpu.index import refine
 from shlo_disc.lower.cpu.loop import choose_lanes, fusion_name
+from shlo_disc.lower.cpu.machine import Target
 from shlo_disc.lower.cpu.row_layouts import ColumnWriter, PartsWriter
-from shlo_disc.lower.cpu.row_plan import Plan, choose_row_lanes, plan_rows
 from shlo_disc.lower.cpu.row_split import SPLIT_COLUMNS, SPLIT_PARTS, SPLIT_ROWS, SplitRows
-from shlo_disc.lower.cpu.row_stages import stages_of
 from shlo_disc.lower.cpu.row_writer import RowWriter, write_rows
-from shlo_disc.lower.cpu.target import Target
-from shlo_disc.lower.kernel import All, Condition, If, KernelPlan, Step
+from shlo_disc.lower.plan import All, Condition, If, KernelPlan, Step
+from shlo_disc.lower.schedule.online_stages import stages_of
+from shlo_disc.lower.schedule.row_reduction import Plan, choose_row_lanes, plan_rows
+from shlo_disc.lower.values.index import refine
 from shlo_disc.mlir import ir
 from shlo_disc.passes.match_rows import Layout, RowRecord
 from shlo_disc.passes.op_classes import TALL_COLUMNS

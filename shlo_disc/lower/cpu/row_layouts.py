@@ -16,10 +16,10 @@ from typing import ClassVar
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.errors import InternalError
-from shlo_disc.lower.cpu.index import Group, Index, Ix
 from shlo_disc.lower.cpu.loop import ceil_div, odometer
-from shlo_disc.lower.cpu.reduction import Reducer
 from shlo_disc.lower.cpu.row_writer import RowWriter
+from shlo_disc.lower.values.index import Group, Index, Ix
+from shlo_disc.lower.values.reduction import Reducer
 
 __all__ = ["ColumnWriter", "PartsWriter"]
 

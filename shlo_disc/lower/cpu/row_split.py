@@ -18,17 +18,17 @@ from typing import Self
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.errors import InternalError
 from shlo_disc.lower.cpu import cost
-from shlo_disc.lower.cpu.index import Index, Ix
 from shlo_disc.lower.cpu.loop import ceil_div
-from shlo_disc.lower.cpu.math import emit_math
-from shlo_disc.lower.cpu.reduction import Reducer
+from shlo_disc.lower.cpu.machine import Target
 from shlo_disc.lower.cpu.row_layouts import ColumnWriter, PartsWriter
-from shlo_disc.lower.cpu.row_plan import Plan, Sweep
-from shlo_disc.lower.cpu.row_stages import Relative, Stage
 from shlo_disc.lower.cpu.row_writer import RowWriter
-from shlo_disc.lower.cpu.target import Target
-from shlo_disc.lower.cpu.text import Loop, element_type, lanes_of
-from shlo_disc.lower.kernel import Launch, Workspace
+from shlo_disc.lower.plan import Launch, Workspace
+from shlo_disc.lower.schedule.online_stages import Relative, Stage
+from shlo_disc.lower.schedule.row_reduction import Plan, Sweep
+from shlo_disc.lower.values.builder import Loop, element_type, lanes_of
+from shlo_disc.lower.values.index import Index, Ix
+from shlo_disc.lower.values.math import emit_math
+from shlo_disc.lower.values.reduction import Reducer
 from shlo_disc.mlir import ir
 from shlo_disc.passes.match_rows import Layout
 

@@ -9,19 +9,19 @@ from typing import ClassVar, Self, TypeVar
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.errors import InternalError
-from shlo_disc.lower.cpu.elemental import Arguments, Elemental
-from shlo_disc.lower.cpu.elements import Element, element_of
-from shlo_disc.lower.cpu.index import Index, Ix, Space, refine
 from shlo_disc.lower.cpu.loop import ceil_div, odometer
-from shlo_disc.lower.cpu.reduction import Reducer
-from shlo_disc.lower.cpu.row_plan import Kept, Plan, Sweep
-from shlo_disc.lower.cpu.text import Text, lanes_of
-from shlo_disc.lower.kernel import (
+from shlo_disc.lower.plan import (
     Input,
     Kernel,
     Launch,
     Output,
 )
+from shlo_disc.lower.schedule.row_reduction import Kept, Plan, Sweep
+from shlo_disc.lower.values.builder import KernelBuilder, lanes_of
+from shlo_disc.lower.values.elemental import Arguments, Elemental
+from shlo_disc.lower.values.elements import Element, element_of
+from shlo_disc.lower.values.index import Index, Ix, Space, refine
+from shlo_disc.lower.values.reduction import Reducer
 from shlo_disc.mlir import ir
 
 __all__ = ["RowWriter", "write_rows"]
@@ -64,11 +64,11 @@ class RowWriter:
         plan: Plan,
         factors: Sequence[Expr],
         lanes: int,
-        b: Text | None = None,
+        b: KernelBuilder | None = None,
         arguments: Arguments | None = None,
     ) -> None:
         self.plan, self.lanes = plan, lanes
-        self.b, self.arguments = b or Text(), arguments or Arguments()
+        self.b, self.arguments = b or KernelBuilder(), arguments or Arguments()
         self.outputs: Sequence[Output] = [Output(k) for k in range(len(plan.roots))]
         """Where each root goes."""
         self.first_scratch = Expr.const(0)

@@ -14,13 +14,13 @@ from collections.abc import Callable, Sequence
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.lower.cpu.elemental import Elemental
-from shlo_disc.lower.cpu.elements import element_of
-from shlo_disc.lower.cpu.index import Group, Ix
-from shlo_disc.lower.cpu.reduction import Reducer
-from shlo_disc.lower.cpu.single import Single, ceil_div
-from shlo_disc.lower.cpu.target import Target
-from shlo_disc.lower.kernel import KernelPlan, Launch
+from shlo_disc.lower.cpu.machine import Target
+from shlo_disc.lower.cpu.single_op import Single, ceil_div
+from shlo_disc.lower.plan import KernelPlan, Launch
+from shlo_disc.lower.values.elemental import Elemental
+from shlo_disc.lower.values.elements import element_of
+from shlo_disc.lower.values.index import Group, Ix
+from shlo_disc.lower.values.reduction import Reducer
 from shlo_disc.mlir import ir
 
 __all__ = ["emit_scan"]

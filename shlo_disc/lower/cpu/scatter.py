@@ -17,12 +17,12 @@ from collections.abc import Callable, Sequence
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.dynamic.views import dense_strides
-from shlo_disc.lower.cpu.elemental import Elemental, emit_region
-from shlo_disc.lower.cpu.elements import element_of
-from shlo_disc.lower.cpu.index import Group, Ix
-from shlo_disc.lower.cpu.single import Single, ceil_div, digits, offset
-from shlo_disc.lower.cpu.target import Target
-from shlo_disc.lower.kernel import Buffer, Input, KernelPlan, Launch
+from shlo_disc.lower.cpu.machine import Target
+from shlo_disc.lower.cpu.single_op import Single, ceil_div, digits, offset
+from shlo_disc.lower.plan import Buffer, Input, KernelPlan, Launch
+from shlo_disc.lower.values.elemental import Elemental, emit_region
+from shlo_disc.lower.values.elements import element_of
+from shlo_disc.lower.values.index import Group, Ix
 from shlo_disc.mlir import ir, stablehlo
 
 __all__ = ["emit_scatter"]

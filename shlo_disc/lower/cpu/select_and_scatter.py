@@ -13,11 +13,11 @@ from shlo_disc.dynamic import attributes as attr
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.dynamic.views import dense_strides
-from shlo_disc.lower.cpu.elemental import Elemental, emit_region
-from shlo_disc.lower.cpu.elements import element_of
-from shlo_disc.lower.cpu.single import Single, digits, offset
-from shlo_disc.lower.cpu.target import Target
-from shlo_disc.lower.kernel import KernelPlan, Launch, Output
+from shlo_disc.lower.cpu.machine import Target
+from shlo_disc.lower.cpu.single_op import Single, digits, offset
+from shlo_disc.lower.plan import KernelPlan, Launch, Output
+from shlo_disc.lower.values.elemental import Elemental, emit_region
+from shlo_disc.lower.values.elements import element_of
 from shlo_disc.mlir import ir
 
 __all__ = ["emit_select_and_scatter"]

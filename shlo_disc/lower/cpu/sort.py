@@ -8,12 +8,12 @@ from __future__ import annotations
 from shlo_disc.dynamic import attributes as attr
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.lower.cpu.elemental import emit_region
-from shlo_disc.lower.cpu.elements import element_of
+from shlo_disc.lower.cpu.machine import Target
 from shlo_disc.lower.cpu.merge_sort import MergeSort
-from shlo_disc.lower.cpu.single import Single
-from shlo_disc.lower.cpu.target import Target
-from shlo_disc.lower.kernel import KernelPlan
+from shlo_disc.lower.cpu.single_op import Single
+from shlo_disc.lower.plan import KernelPlan
+from shlo_disc.lower.values.elemental import emit_region
+from shlo_disc.lower.values.elements import element_of
 from shlo_disc.mlir import ir
 
 __all__ = ["emit_sort"]

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.lower.cpu.elemental import Elemental
-from shlo_disc.lower.cpu.elements import Element, element_of
-from shlo_disc.lower.cpu.index import Group, Ix
+from shlo_disc.lower.cpu.machine import Target
 from shlo_disc.lower.cpu.merge_sort import MergeSort
-from shlo_disc.lower.cpu.single import Single
-from shlo_disc.lower.cpu.target import Target
-from shlo_disc.lower.cpu.text import lanes_of, like
-from shlo_disc.lower.kernel import Condition, If, KernelPlan, Launch
+from shlo_disc.lower.cpu.single_op import Single
+from shlo_disc.lower.plan import Condition, If, KernelPlan, Launch
+from shlo_disc.lower.values.builder import lanes_of, like
+from shlo_disc.lower.values.elemental import Elemental
+from shlo_disc.lower.values.elements import Element, element_of
+from shlo_disc.lower.values.index import Group, Ix
 from shlo_disc.mlir import ir
 
 __all__ = ["emit_top_k"]

@@ -9,11 +9,11 @@ from __future__ import annotations
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.dynamic.views import dense_strides
-from shlo_disc.lower.cpu.elements import element_of
-from shlo_disc.lower.cpu.index import Group, Ix
-from shlo_disc.lower.cpu.single import Single, ceil_div, digits, offset
-from shlo_disc.lower.cpu.target import Target
-from shlo_disc.lower.kernel import Input, KernelPlan, Output
+from shlo_disc.lower.cpu.machine import Target
+from shlo_disc.lower.cpu.single_op import Single, ceil_div, digits, offset
+from shlo_disc.lower.plan import Input, KernelPlan, Output
+from shlo_disc.lower.values.elements import element_of
+from shlo_disc.lower.values.index import Group, Ix
 from shlo_disc.mlir import ir
 
 __all__ = ["emit_dynamic_update_slice"]

@@ -15,14 +15,14 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.errors import InternalError
 from shlo_disc.lower.cpu.dense.places import tile_space
-from shlo_disc.lower.cpu.dense.problem import Axis, Dense
-from shlo_disc.lower.cpu.dense.text import SizedText
-from shlo_disc.lower.cpu.elemental import Arguments, Elemental
-from shlo_disc.lower.cpu.elements import Element, element_of
-from shlo_disc.lower.cpu.index import Index, Ix
-from shlo_disc.lower.cpu.scalar import SCALAR_OPS, convert
-from shlo_disc.lower.cpu.text import vector_type
-from shlo_disc.lower.kernel import Buffer, Output
+from shlo_disc.lower.cpu.sized_builder import SizedBuilder
+from shlo_disc.lower.plan import Buffer, Output
+from shlo_disc.lower.schedule.contraction import Axis, Dense
+from shlo_disc.lower.values.builder import vector_type
+from shlo_disc.lower.values.elemental import Arguments, Elemental
+from shlo_disc.lower.values.elements import Element, element_of
+from shlo_disc.lower.values.elementwise import SCALAR_OPS, convert
+from shlo_disc.lower.values.index import Index, Ix
 from shlo_disc.mlir import ir, producer
 from shlo_disc.passes.match_dense import Bands
 
@@ -50,12 +50,14 @@ class Epilogue:
         return any(Expr.product(x) not in (p.columns, Expr.const(1)) for x in sizes)
 
     def __call__(
-        self, b: SizedText, sums: str, place: list[str], row: str, column: str, mask: str
+        self, b: SizedBuilder, sums: str, place: list[str], row: str, column: str, mask: str
     ) -> str:
         """See `Finish`."""
         return self.at(b, sums, self._axes(place, row, column), mask)
 
-    def at(self, b: SizedText, sums: str, axes: Sequence[tuple[Axis, Ix]], mask: str | None) -> str:
+    def at(
+        self, b: SizedBuilder, sums: str, axes: Sequence[tuple[Axis, Ix]], mask: str | None
+    ) -> str:
         """Like a call, at an index along any axes of the result, one of them in lanes."""
         dense, p = self.dense, self.dense.problem
         emitter, here = self._emitter(Elemental, b, axes, mask)
@@ -69,11 +71,11 @@ class Epilogue:
         emitter.overrides[dense.total] = known
         return b.broadcast(emitter.value_at(dense.root, here, mask), self.lanes)
 
-    def ask(self, b: SizedText, place: list[str], row: str, column: str, mask: str) -> None:
+    def ask(self, b: SizedBuilder, place: list[str], row: str, column: str, mask: str) -> None:
         """See `Finish`."""
         self._ask(b, self._axes(place, row, column), mask)
 
-    def _ask(self, b: SizedText, axes: Sequence[tuple[Axis, Ix]], mask: str) -> None:
+    def _ask(self, b: SizedBuilder, axes: Sequence[tuple[Axis, Ix]], mask: str) -> None:
         emitter, here = self._emitter(_Asking, b, axes, mask)
         emitter.overrides[self.dense.total] = lambda *_: emitter.nothing(self.dense.total)
         emitter.value_at(self.dense.root, here, mask)
@@ -88,7 +90,7 @@ class Epilogue:
     def _emitter(
         self,
         kind: type[E],
-        b: SizedText,
+        b: SizedBuilder,
         axes: Sequence[tuple[Axis, Ix]],
         mask: str | None,
         root: ir.Value | None = None,
@@ -106,7 +108,13 @@ class BandEpilogue(Epilogue):
     """A `FinishBands`: computes the results of `dense.bands`."""
 
     def write(
-        self, b: SizedText, sums: Sequence[str], place: list[str], row: str, column: str, mask: str
+        self,
+        b: SizedBuilder,
+        sums: Sequence[str],
+        place: list[str],
+        row: str,
+        column: str,
+        mask: str,
     ) -> None:
         """See `FinishBands`."""
         bands = self._checked()
@@ -124,7 +132,7 @@ class BandEpilogue(Epilogue):
             value = b.broadcast(emitter.value_at(root, here, mask), self.lanes)
             self._store(b, number, root, value, axes, mask)
 
-    def ask(self, b: SizedText, place: list[str], row: str, column: str, mask: str) -> None:
+    def ask(self, b: SizedBuilder, place: list[str], row: str, column: str, mask: str) -> None:
         """See `Finish`."""
         bands = self._checked()
         for band in range(self.dense.problem.bands):
@@ -142,7 +150,7 @@ class BandEpilogue(Epilogue):
         return self.dense.bands
 
     def _whole_axes(
-        self, b: SizedText, place: list[str], row: str, column: str, band: int
+        self, b: SizedBuilder, place: list[str], row: str, column: str, band: int
     ) -> list[tuple[Axis, Ix]]:
         """The axes of `dense.root`, at a column of a band."""
         *others, (axis, at) = self._axes(place, row, column)
@@ -154,7 +162,7 @@ class BandEpilogue(Epilogue):
 
     def _store(
         self,
-        b: SizedText,
+        b: SizedBuilder,
         number: int,
         root: ir.Value,
         value: str,

@@ -19,24 +19,24 @@ from dataclasses import replace
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.cpu.dense.operands import Fill, Finish, Gemm, Operand
 from shlo_disc.lower.cpu.dense.repack import Source, repack
-from shlo_disc.lower.cpu.dense.text import SizedText
 from shlo_disc.lower.cpu.dense.tile_writer import Ahead, Place, TileWriter
 from shlo_disc.lower.cpu.dense.walk import Walk, walk
-from shlo_disc.lower.cpu.scalar import convert
-from shlo_disc.lower.cpu.text import lanes_of
+from shlo_disc.lower.cpu.sized_builder import SizedBuilder
+from shlo_disc.lower.values.builder import lanes_of
+from shlo_disc.lower.values.elementwise import convert
 
 __all__ = ["Writer", "copy_panel", "pack_kernel", "write_gemm"]
 
 
 def write_gemm(gemm: Gemm, sizes: dict[str, Expr]) -> tuple[str, tuple[Expr, ...]]:
     """The kernel over arguments (A, B, C, ...), and its parameters."""
-    return Writer(gemm, SizedText(sizes)).write()
+    return Writer(gemm, SizedBuilder(sizes)).write()
 
 
 class Writer(TileWriter):
     """Writes a kernel over tasks of `MC` x `NC` elements of C."""
 
-    def __init__(self, gemm: Gemm, b: SizedText, prefix: str = "") -> None:
+    def __init__(self, gemm: Gemm, b: SizedBuilder, prefix: str = "") -> None:
         """See :class:`TileWriter`."""
         super().__init__(gemm, b, prefix)
         self.batch_digits: list[str] = []
@@ -324,7 +324,7 @@ class Writer(TileWriter):
 
 
 def copy_panel(
-    b: SizedText,
+    b: SizedBuilder,
     gemm: Gemm,
     memory: str,
     base: str,
@@ -355,7 +355,7 @@ def copy_panel(
 
 def pack_kernel(gemm: Gemm, sizes: dict[str, Expr]) -> tuple[str, tuple[Expr, ...]]:
     """The kernel that writes all panels of B; arguments (B, panels), a task a panel."""
-    b, operand = SizedText(sizes), gemm.b
+    b, operand = SizedBuilder(sizes), gemm.b
     memory, panels = b.memref(0, operand.element.storage), b.memref(1, gemm.compute.register)
     zero, depth = b.constant(0, "index"), b.size("K")
     along_k = walk(b, operand, "k", zero, depth)

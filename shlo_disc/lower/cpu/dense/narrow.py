@@ -11,19 +11,19 @@ from collections.abc import Callable, Sequence
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.cpu.dense.operands import Finish
-from shlo_disc.lower.cpu.dense.problem import Axis, Problem
 from shlo_disc.lower.cpu.dense.repack import as_number, load_as
-from shlo_disc.lower.cpu.dense.text import SizedText
 from shlo_disc.lower.cpu.dense.tile_writer import multiply_add
 from shlo_disc.lower.cpu.dense.tiles import ceil_div
-from shlo_disc.lower.cpu.elemental import Arguments
-from shlo_disc.lower.cpu.elements import Element
-from shlo_disc.lower.cpu.index import Ix
 from shlo_disc.lower.cpu.loop import odometer
-from shlo_disc.lower.cpu.scalar import convert
-from shlo_disc.lower.cpu.target import Target
-from shlo_disc.lower.cpu.text import lanes_of, vector_type
-from shlo_disc.lower.kernel import Buffer, Kernel, Launch
+from shlo_disc.lower.cpu.machine import Target
+from shlo_disc.lower.cpu.sized_builder import SizedBuilder
+from shlo_disc.lower.plan import Buffer, Kernel, Launch
+from shlo_disc.lower.schedule.contraction import Axis, Problem
+from shlo_disc.lower.values.builder import lanes_of, vector_type
+from shlo_disc.lower.values.elemental import Arguments
+from shlo_disc.lower.values.elements import Element
+from shlo_disc.lower.values.elementwise import convert
+from shlo_disc.lower.values.index import Ix
 
 __all__ = ["narrow_launch"]
 
@@ -88,13 +88,13 @@ class _Writer:
             sizes |= {f"k{i}": axis.size, f"ka{i}": axis.a, f"kb{i}": axis.b}
         self.sizes = sizes
 
-    def _open(self, axes: Sequence[Axis], along: Axis | None = None) -> SizedText:
+    def _open(self, axes: Sequence[Axis], along: Axis | None = None) -> SizedBuilder:
         p = self.p
         for i, axis in enumerate(axes):
             self.sizes |= {f"s{i}": axis.size, f"a{i}": axis.a, f"b{i}": axis.b, f"c{i}": axis.c}
         if along is not None:
             self.sizes |= {"V": along.size, "va": along.a, "vb": along.b}
-        b = self.b = SizedText(self.sizes)
+        b = self.b = SizedBuilder(self.sizes)
         self.a_in, self.b_in = b.memref(0, p.a.storage), b.memref(1, p.b.storage)
         self.c_out = b.memref(2, self.element.storage)
         return b

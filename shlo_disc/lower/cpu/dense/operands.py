@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from shlo_disc.lower.cpu.dense.problem import Axis
-from shlo_disc.lower.cpu.dense.text import SizedText
 from shlo_disc.lower.cpu.dense.tiles import Tile
-from shlo_disc.lower.cpu.elements import Element
-from shlo_disc.lower.cpu.index import Ix
+from shlo_disc.lower.cpu.sized_builder import SizedBuilder
+from shlo_disc.lower.schedule.contraction import Axis
+from shlo_disc.lower.values.elements import Element
+from shlo_disc.lower.values.index import Ix
 
 __all__ = ["Fill", "Finish", "FinishBands", "Gemm", "Operand"]
 
@@ -19,7 +19,7 @@ class Finish(Protocol):
     """Computes result elements from finished sums."""
 
     def __call__(
-        self, b: SizedText, sums: str, place: list[str], row: str, column: str, mask: str
+        self, b: SizedBuilder, sums: str, place: list[str], row: str, column: str, mask: str
     ) -> str:
         """`sums`: a vector of the compute type, in the columns from `column` on of `row`.
 
@@ -33,11 +33,13 @@ class Finish(Protocol):
         """Does it read other memory than a vector of columns?"""
         ...
 
-    def at(self, b: SizedText, sums: str, axes: Sequence[tuple[Axis, Ix]], mask: str | None) -> str:
+    def at(
+        self, b: SizedBuilder, sums: str, axes: Sequence[tuple[Axis, Ix]], mask: str | None
+    ) -> str:
         """Like a call, at an index along any axes of the result, one of them in lanes."""
         ...
 
-    def ask(self, b: SizedText, place: list[str], row: str, column: str, mask: str) -> None:
+    def ask(self, b: SizedBuilder, place: list[str], row: str, column: str, mask: str) -> None:
         """Prefetch what a call for this place will read."""
         ...
 
@@ -46,7 +48,13 @@ class FinishBands(Finish, Protocol):
     """Computes results from the finished sums of all bands."""
 
     def write(
-        self, b: SizedText, sums: Sequence[str], place: list[str], row: str, column: str, mask: str
+        self,
+        b: SizedBuilder,
+        sums: Sequence[str],
+        place: list[str],
+        row: str,
+        column: str,
+        mask: str,
     ) -> None:
         """Like a call with a vector of every band, `column` the one in each; stores the results."""
         ...
@@ -56,7 +64,7 @@ class Fill(Protocol):
     """Computes elements of B that are not in memory."""
 
     def __call__(
-        self, b: SizedText, place: list[str], k: str, column: str, mask: str | None
+        self, b: SizedBuilder, place: list[str], k: str, column: str, mask: str | None
     ) -> str:
         """A vector of the compute type: B at `k`, columns from `column` on. Lanes off in `mask` may
         hold anything.

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.lower.cpu.dense.problem import magnitude
-from shlo_disc.lower.cpu.dense.text import SizedText
-from shlo_disc.lower.cpu.index import Ix, Space
+from shlo_disc.lower.cpu.sized_builder import SizedBuilder
+from shlo_disc.lower.schedule.contraction import magnitude
+from shlo_disc.lower.values.index import Ix, Space
 
 __all__ = ["tile_space"]
 
 
 def tile_space(
-    b: SizedText, shapes: ShapeAnalysis, axes: Sequence[tuple[Expr, Expr, Ix]], lanes: int
+    b: SizedBuilder, shapes: ShapeAnalysis, axes: Sequence[tuple[Expr, Expr, Ix]], lanes: int
 ) -> tuple[Space, int]:
     """The tile space of one array at one place, and how many factors it has.
 

@@ -8,28 +8,18 @@ from dataclasses import dataclass, replace
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.lower.cpu.dense.dots import GROUP, dots_scratch_bytes, write_dots
 from shlo_disc.lower.cpu.dense.epilogue import BandEpilogue, Epilogue
 from shlo_disc.lower.cpu.dense.gemm import pack_kernel, write_gemm
+from shlo_disc.lower.cpu.dense.horizontal import side_by_side
+from shlo_disc.lower.cpu.dense.inner_products import GROUP, dots_scratch_bytes, write_dots
 from shlo_disc.lower.cpu.dense.narrow import narrow_launch
 from shlo_disc.lower.cpu.dense.operands import Fill, Finish, FinishBands, Gemm, Operand
-from shlo_disc.lower.cpu.dense.problem import (
-    Axis,
-    Dense,
-    Problem,
-    Steps,
-    analyze_dense,
-    steps,
-)
 from shlo_disc.lower.cpu.dense.prologue import Prologue
 from shlo_disc.lower.cpu.dense.row_work import RowWork
-from shlo_disc.lower.cpu.dense.siblings import side_by_side
 from shlo_disc.lower.cpu.dense.split import combine_launch, split_steps
 from shlo_disc.lower.cpu.dense.tiles import Blocks, at_least_one, blocks, ceil_div, choose_tile
-from shlo_disc.lower.cpu.elemental import Arguments
-from shlo_disc.lower.cpu.elements import Element, element_of
-from shlo_disc.lower.cpu.target import Target
-from shlo_disc.lower.kernel import (
+from shlo_disc.lower.cpu.machine import Target
+from shlo_disc.lower.plan import (
     All,
     Buffer,
     Condition,
@@ -45,6 +35,16 @@ from shlo_disc.lower.kernel import (
     Step,
     Workspace,
 )
+from shlo_disc.lower.schedule.contraction import (
+    Axis,
+    Dense,
+    Problem,
+    Steps,
+    analyze_dense,
+    steps,
+)
+from shlo_disc.lower.values.elemental import Arguments
+from shlo_disc.lower.values.elements import Element, element_of
 from shlo_disc.mlir import ir
 from shlo_disc.passes.match_dense import DenseRecord
 from shlo_disc.passes.match_rows import RowRecord

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.lower.cpu.dense.places import tile_space
-from shlo_disc.lower.cpu.dense.problem import Problem
-from shlo_disc.lower.cpu.dense.text import SizedText
-from shlo_disc.lower.cpu.elemental import Arguments, Elemental
-from shlo_disc.lower.cpu.index import Ix
-from shlo_disc.lower.cpu.scalar import convert
+from shlo_disc.lower.cpu.sized_builder import SizedBuilder
+from shlo_disc.lower.schedule.contraction import Problem
+from shlo_disc.lower.values.elemental import Arguments, Elemental
+from shlo_disc.lower.values.elementwise import convert
+from shlo_disc.lower.values.index import Ix
 from shlo_disc.mlir import ir
 
 __all__ = ["Prologue"]
@@ -37,7 +37,7 @@ class Prologue:
         self.arguments, self.lanes = arguments, lanes
 
     def __call__(
-        self, b: SizedText, place: list[str], k: str, column: str, mask: str | None
+        self, b: SizedBuilder, place: list[str], k: str, column: str, mask: str | None
     ) -> str:
         """See `Fill`."""
         p, value = self.p, self.p.b_value

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.lower.cpu.elements import ELEMENTS, Element
-from shlo_disc.lower.cpu.scalar import convert
-from shlo_disc.lower.cpu.text import Text, vector_type
+from shlo_disc.lower.values.builder import KernelBuilder, vector_type
+from shlo_disc.lower.values.elements import ELEMENTS, Element
+from shlo_disc.lower.values.elementwise import convert
 
 __all__ = ["PREFETCH_ROWS", "Source", "as_number", "load_as", "repack", "transpose"]
 
@@ -41,7 +41,7 @@ class Source:
 
 
 def repack(
-    b: Text,
+    b: KernelBuilder,
     source: Source,
     memory: str,
     base: str,
@@ -69,7 +69,7 @@ def repack(
 
 
 def _copy(
-    b: Text,
+    b: KernelBuilder,
     source: Source,
     memory: str,
     base: str,
@@ -95,7 +95,7 @@ def _copy(
 
 
 def _gathered(
-    b: Text,
+    b: KernelBuilder,
     source: Source,
     memory: str,
     base: str,
@@ -141,7 +141,7 @@ def _gathered(
 
 
 def _transposed(
-    b: Text,
+    b: KernelBuilder,
     source: Source,
     memory: str,
     base: str,
@@ -177,7 +177,7 @@ def _transposed(
 
 
 def _one_by_one(
-    b: Text,
+    b: KernelBuilder,
     source: Source,
     memory: str,
     base: str,
@@ -204,7 +204,7 @@ def _one_by_one(
 
 
 def load_as(
-    b: Text,
+    b: KernelBuilder,
     memory: str,
     element: Element,
     at: str,
@@ -225,7 +225,7 @@ def as_number(element: Element) -> Element:
     return ELEMENTS["ui8"] if element.kind == "b" else element
 
 
-def transpose(b: Text, rows: list[str]) -> list[str]:
+def transpose(b: KernelBuilder, rows: list[str]) -> list[str]:
     """The columns of a square of registers: one exchange of halves per power of two.
 
     After step h, bit h of the row number and of the lane number have changed places.

@@ -20,14 +20,14 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.lower.cpu import cost
 from shlo_disc.lower.cpu.dense.tiles import Blocks
-from shlo_disc.lower.cpu.elemental import Arguments
-from shlo_disc.lower.cpu.elements import element_of
-from shlo_disc.lower.cpu.index import Index
-from shlo_disc.lower.cpu.row_plan import Plan, choose_row_lanes, plan_rows
+from shlo_disc.lower.cpu.machine import Target
 from shlo_disc.lower.cpu.row_writer import RowWriter, write_rows
-from shlo_disc.lower.cpu.target import Target
-from shlo_disc.lower.cpu.text import Text
-from shlo_disc.lower.kernel import Kernel, Launch, Output, Workspace
+from shlo_disc.lower.plan import Kernel, Launch, Output, Workspace
+from shlo_disc.lower.schedule.row_reduction import Plan, choose_row_lanes, plan_rows
+from shlo_disc.lower.values.builder import KernelBuilder
+from shlo_disc.lower.values.elemental import Arguments
+from shlo_disc.lower.values.elements import element_of
+from shlo_disc.lower.values.index import Index
 from shlo_disc.mlir import ir
 from shlo_disc.passes.match_rows import RowRecord
 
@@ -120,7 +120,7 @@ class _Behind(RowWriter):
         outputs: Sequence[Output],
         memory: Output | Workspace,
     ) -> None:
-        super().__init__(plan, factors, lanes, Text(), Arguments())
+        super().__init__(plan, factors, lanes, KernelBuilder(), Arguments())
         self.outputs = outputs
         (given,) = plan.given
         element = element_of(given)

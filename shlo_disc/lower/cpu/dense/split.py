@@ -13,11 +13,11 @@ from dataclasses import replace
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.cpu.dense.gemm import Writer
 from shlo_disc.lower.cpu.dense.operands import Finish, Gemm
-from shlo_disc.lower.cpu.dense.problem import Axis, Problem
-from shlo_disc.lower.cpu.dense.text import SizedText
-from shlo_disc.lower.cpu.elemental import Arguments
-from shlo_disc.lower.cpu.target import Target
-from shlo_disc.lower.kernel import All, Condition, If, Kernel, Launch, Output, Step, Workspace
+from shlo_disc.lower.cpu.machine import Target
+from shlo_disc.lower.cpu.sized_builder import SizedBuilder
+from shlo_disc.lower.plan import All, Condition, If, Kernel, Launch, Output, Step, Workspace
+from shlo_disc.lower.schedule.contraction import Axis, Problem
+from shlo_disc.lower.values.elemental import Arguments
 from shlo_disc.passes.op_classes import LONG_SUM
 
 __all__ = ["combine_launch", "split_steps"]
@@ -137,7 +137,7 @@ def combine_launch(
     lanes = gemm.tile.lanes
     gemm = replace(gemm, finish=None if finish is None else finish(arguments, lanes))
     sizes = sizes | {"part": problem.batches * problem.rows * problem.columns}
-    text, params = _Sum(gemm, SizedText(sizes)).add_up(parts)
+    text, params = _Sum(gemm, SizedBuilder(sizes)).add_up(parts)
     return Launch(
         Kernel(f"{label}_sum", text),
         tuple(arguments.buffers),

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from shlo_disc.lower.cpu.dense.operands import Gemm
 from shlo_disc.lower.cpu.dense.repack import PREFETCH_ROWS
-from shlo_disc.lower.cpu.dense.text import SizedText
 from shlo_disc.lower.cpu.dense.walk import Walk, digits_offset
-from shlo_disc.lower.cpu.elements import Element
-from shlo_disc.lower.cpu.text import Text, vector_type
+from shlo_disc.lower.cpu.sized_builder import SizedBuilder
+from shlo_disc.lower.values.builder import KernelBuilder, vector_type
+from shlo_disc.lower.values.elements import Element
 
 __all__ = ["Ahead", "Place", "TileWriter", "multiply_add"]
 
@@ -60,7 +60,7 @@ class Place:
 class TileWriter:
     """Writes the products of one tile; `Writer` says where it is and what it reads."""
 
-    def __init__(self, gemm: Gemm, b: SizedText, prefix: str = "") -> None:
+    def __init__(self, gemm: Gemm, b: SizedBuilder, prefix: str = "") -> None:
         """`prefix` is in front of the names of all sizes, where a kernel has several products."""
         self.g, self.b, self.prefix = gemm, b, prefix
         self.compute = gemm.compute.register
@@ -274,7 +274,7 @@ class TileWriter:
         return b.mul(self.size("many"), b.add(down, b.sub(n, n0)))
 
 
-def multiply_add(b: Text, x: str, y: str, total: str, compute: Element, fma: bool) -> str:
+def multiply_add(b: KernelBuilder, x: str, y: str, total: str, compute: Element, fma: bool) -> str:
     """`total + x * y`, rounded once where the machine does that in hardware."""
     if not compute.is_float:
         return b.op("arith.addi", total, b.op("arith.muli", x, y))

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.lower.cpu.elements import Element
-from shlo_disc.lower.cpu.target import Target
+from shlo_disc.lower.cpu.machine import Target
+from shlo_disc.lower.values.elements import Element
 
 __all__ = ["Blocks", "Tile", "blocks", "ceil_div", "choose_tile"]
 

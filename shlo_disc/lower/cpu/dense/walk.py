@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from shlo_disc.lower.cpu.dense.operands import Operand
-from shlo_disc.lower.cpu.dense.text import SizedText
+from shlo_disc.lower.cpu.sized_builder import SizedBuilder
 
 __all__ = ["Walk", "digits_offset", "walk"]
 
 
-def digits_offset(b: SizedText, name: str, count: int, index: str) -> str:
+def digits_offset(b: SizedBuilder, name: str, count: int, index: str) -> str:
     """The offset of `index` in mixed radix: sizes `{name}s1`, ..., strides `{name}0`, ...."""
     total, rest = b.constant(0, "index"), index
     for step in range(count - 1, -1, -1):
@@ -31,7 +31,7 @@ class Walk:
     table: str | None = None
 
 
-def walk(b: SizedText, operand: Operand, side: str, start: str, count: str) -> Walk:
+def walk(b: SizedBuilder, operand: Operand, side: str, start: str, count: str) -> Walk:
     """The walk of `count` rows (`side` r) or along K (k) from `start` on.
 
     Walks of one step are multiplications, others are written to a table in scratch memory.

@@ -1,0 +1,150 @@
+"""What the emitters of fusions with one op share: operands, results, copies, fills."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.lower.cpu.machine import Target
+from shlo_disc.lower.plan import Buffer, Kernel, Launch, Output, Workspace
+from shlo_disc.lower.values.builder import KernelBuilder
+from shlo_disc.lower.values.elemental import Arguments, Elemental
+from shlo_disc.lower.values.elements import Element, element_of
+from shlo_disc.lower.values.index import Group, Space
+from shlo_disc.mlir import ir
+from shlo_disc.passes.match_single import SingleRecord
+from shlo_disc.passes.records import record_of
+
+__all__ = ["Single", "ceil_div", "digits", "offset"]
+
+COPY_CHUNK = 16384
+"""Elements a task copies: a few microseconds."""
+
+
+@dataclass
+class Single:
+    """A fusion of one op."""
+
+    fusion: ir.Operation
+    op: ir.Operation
+    shapes: ShapeAnalysis
+    target: Target
+    results: list[Output | None]
+    """Where each result of the op goes; None when nobody reads it."""
+
+    @staticmethod
+    def of(fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> Single:
+        """The op of `fusion` that has an emitter of its own."""
+        record = record_of(fusion, shapes, SingleRecord)
+        results = [None if number is None else Output(number) for number in record.results]
+        return Single(fusion, record.op, shapes, target, results)
+
+    def shape(self, value: ir.Value) -> tuple[Expr, ...]:
+        """The symbolic sizes of an operand or result of the op."""
+        return tuple(self.shapes.shape(value))
+
+    def kernel(self, lanes: int) -> Elemental:
+        """A new kernel; `lanes` of vectors it reads."""
+        b = KernelBuilder()
+        space = Space(b, self.shapes.constraints, [], lanes)
+        return Elemental(b, space, self.shapes, self.fusion.regions[0].blocks[0], Arguments())
+
+    def launch(
+        self, e: Elemental, name: str, extent: Expr, cost: Expr, scratch: Expr | int = 0
+    ) -> Launch:
+        """The finished kernel of `e` over `extent` tasks."""
+        text, params = e.b.finish()
+        if isinstance(scratch, int):
+            scratch = Expr.const(scratch)
+        buffers = tuple(e.arguments.buffers)
+        return Launch(Kernel(name, text), buffers, params, extent, cost, scratch)
+
+    def places(self, values: Sequence[ir.Value]) -> tuple[list[Buffer], tuple[Expr, ...]]:
+        """A buffer for each result of the op, in a workspace when nobody reads it: (buffers,
+        bytes of the workspaces).
+        """
+        buffers: list[Buffer] = []
+        sizes: list[Expr] = []
+        for place, value in zip(self.results, values, strict=True):
+            if place is None:
+                buffers.append(Workspace(len(sizes)))
+                sizes.append(Expr.product(self.shape(value)) * element_of(value).bytes)
+            else:
+                buffers.append(place)
+        return buffers, tuple(sizes)
+
+    def read(self, e: Elemental, value: ir.Value, flat: str) -> str:
+        """Element `flat` of an operand (a scalar register)."""
+        sizes = self.shape(value)
+        index = (Group(sizes, e.space.uniform(flat)),) if sizes else ()
+        return e.value_at(value, index, None)
+
+    def copy(self, source: ir.Value, target: Buffer) -> Launch:
+        """A launch that copies an operand of the op (or repeats a constant) into a buffer."""
+        element = element_of(source)
+
+        def body(e: Elemental, flat: str, mask: str | None) -> str:
+            ix = e.space.uniform(flat)
+            group = Group(self.shape(source), type(ix)(ix.base, 1))
+            return e.value_at(source, (group,) if self.shape(source) else (), mask)
+
+        return self.fill(target, element, Expr.product(self.shape(source)), body, "copy")
+
+    def fill(
+        self,
+        target: Buffer,
+        element: Element,
+        count: Expr,
+        body: Callable[[Elemental, str, str | None], str],
+        name: str,
+    ) -> Launch:
+        """A launch that writes `body(kernel, flat index of the first lane, mask)` to a buffer."""
+        lanes = self.target.lanes(element.bytes)
+        e = self.kernel(lanes)
+        b = e.b
+        n = b.param(count, opaque=True)
+        first = b.mul(b.lo, COPY_CHUNK)
+        last = b.min(b.mul(b.hi, COPY_CHUNK), n)
+        whole = b.sub(last, b.rem(b.sub(last, first), lanes))
+
+        def step(at: str, mask: str | None) -> None:
+            value = body(e, at, mask)
+            ix = e.space.uniform(at)
+            e.store(target, element, b.broadcast(value, lanes), type(ix)(ix.base, 1), mask)
+
+        with b.loop(first, whole, lanes, hint="j") as loop:
+            step(loop.index, None)
+        with b.if_(b.cmpi("slt", whole, last)):
+            step(whole, b.mask(b.sub(last, whole), lanes))
+        cost = Expr.min(count, Expr.const(COPY_CHUNK)) * element.bytes // 10 + 10
+        return self.launch(e, name, ceil_div(count, COPY_CHUNK), cost)
+
+
+def ceil_div(size: Expr, by: int) -> Expr:
+    """Rounded up."""
+    return (size + (by - 1)) // by
+
+
+def digits(b: KernelBuilder, number: str, sizes: Sequence[Expr]) -> list[str]:
+    """`number` in mixed radix `sizes` (the first is not reduced)."""
+    out: list[str] = []
+    rest = number
+    for k in range(len(sizes) - 1, 0, -1):
+        size = sizes[k]
+        if size.is_const and size.value == 1:
+            out.insert(0, b.constant(0, "index"))
+            continue
+        radix = b.max(b.param(size), 1)
+        out.insert(0, b.rem(rest, radix))
+        rest = b.div(rest, radix)
+    return [rest, *out] if sizes else []
+
+
+def offset(b: KernelBuilder, index: Sequence[str], steps: Sequence[Expr]) -> str:
+    """The sum of index times step."""
+    total = b.constant(0, "index")
+    for at, step in zip(index, steps, strict=True):
+        total = b.add(total, b.mul(at, b.param(step)))
+    return total

@@ -1,0 +1,174 @@
+"""Operands read across the lanes (transposes): a tile of them is turned in registers first.
+
+A lane that steps through an operand with a large stride touches one cache line an element. Where
+such an operand is contiguous along another factor u of the tile space, a task takes BLOCK values
+of u at once: it loads square blocks along u, transposes them with shuffles and puts them
+into scratch memory, one row per value of u; the loop over the lanes then reads scratch.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.lower.cpu.machine import host_target
+from shlo_disc.lower.plan import Input
+from shlo_disc.lower.values.builder import vector_type
+from shlo_disc.lower.values.elemental import Elemental
+from shlo_disc.lower.values.elements import element_of
+from shlo_disc.lower.values.index import Group, Index, Ix
+from shlo_disc.mlir import ir
+
+__all__ = ["BLOCK", "COLUMNS", "Staged", "fill", "find", "scratch_bytes", "use"]
+
+BLOCK = 16
+"""Values of u in a tile: a cache line of f32."""
+
+COLUMNS = 256
+"""Values of the innermost factor in a tile: 16 KiB of f32 stay in L1 with their source lines."""
+
+
+AHEAD = 48
+"""Lines asked for in advance: each is in a page of its own, where the hardware sees no stream."""
+
+
+@dataclass(frozen=True)
+class Staged:
+    """An operand turned at one index, contiguous along factor `along`."""
+
+    value: ir.Value
+    index: Index
+    along: int
+
+
+def find(e: Elemental) -> list[Staged]:
+    """The operands worth turning, from the reads seen while a kernel was written."""
+    found: list[Staged] = []
+    inner = len(e.space.factors) - 1
+    for value, index in e.reads:
+        place = _in_tiles(e, index)
+        if place is None:
+            continue
+        tiles = [g.at.tile for g in place if g.at.tile is not None]
+        along = tiles[-1][1] - 1
+        crosses = any(i <= inner < j for i, j in tiles) and along != inner
+        size = e.space.factors[along]
+        if crosses and not (size.is_const and size.value < BLOCK // 2):
+            found.append(Staged(value, place, along))
+    return [s for s in found if s.along == found[0].along]
+
+
+def _in_tiles(e: Elemental, index: Index) -> Index | None:
+    """`index` in factors of the tile space only, without names of the kernel it was seen in."""
+    groups = e.space.joined(index)
+    if not groups or any(g.at.tile is None for g in groups):
+        return None
+    return tuple(Group(g.sizes, Ix("", tile=g.at.tile)) for g in groups)
+
+
+def _row_bytes(staged: Staged) -> int:
+    return COLUMNS * element_of(staged.value).bytes
+
+
+def scratch_bytes(staged: list[Staged]) -> Expr:
+    """Scratch memory of all tiles."""
+    return Expr.const(sum(BLOCK * _row_bytes(s) for s in staged))
+
+
+def _memory(e: Elemental, staged: list[Staged], k: int) -> str:
+    offset = sum(BLOCK * _row_bytes(s) for s in staged[:k])
+    return e.b.scratch(element_of(staged[k].value).storage, offset)
+
+
+def fill(
+    e: Elemental,
+    staged: list[Staged],
+    set_tile: Callable[[str, str], None],
+    first: str,
+    last: str,
+    start: str,
+    count: str,
+) -> None:
+    """Turn columns first..last-1 of `count` rows from `start` on (of factor `along`) into scratch.
+
+    `set_tile(u, v)` makes u and v the current indices of the two factors.
+    """
+    b = e.b
+    widths = [_width(element_of(item.value).bytes) for item in staged]
+    columns = max(widths)
+
+    def turn(k: int, column: str) -> None:
+        """Blocks of operand k at `columns` columns from `column` on."""
+        item, width = staged[k], widths[k]
+        element = element_of(item.value)
+        source = b.memref(e.arguments.slot(Input(e.inputs[item.value])), element.storage)
+        nothing = b.constant(0, vector_type(width, element.storage))
+        memory = _memory(e, staged, k)
+
+        def place(u: str, v: str) -> str:
+            set_tile(u, v)
+            return e.space.linear(item.index).base
+
+        for v0, u0 in itertools.product(range(0, columns, width), range(0, BLOCK, width)):
+            rows = b.mask(b.sub(count, u0), width)
+            block = []
+            for i in range(v0, v0 + width):
+                v = b.add(column, i)
+                if not u0:
+                    ahead = place(start, b.add(v, AHEAD))
+                    b.prefetch(source, ahead)
+                    b.prefetch(source, b.add(ahead, BLOCK - 1))
+                inside = b.broadcast(b.cmpi("slt", v, last), width)
+                mask = b.op("arith.andi", rows, inside)
+                block.append(b.masked_load(source, place(b.add(start, u0), v), mask, nothing))
+            to = b.add(b.sub(column, first), v0)
+            for i, row in enumerate(_transposed(e, block)):
+                b.vector_store(row, memory, b.add(to, (u0 + i) * COLUMNS))
+
+    with b.loop(first, last, columns, hint="turn") as loop:
+        for k in range(len(staged)):
+            turn(k, loop.index)
+
+
+def _width(element_bytes: int) -> int:
+    """Lanes of a block turned in registers: all of its rows must fit into them."""
+    return min(BLOCK, max(4, host_target().vector_bytes // element_bytes))
+
+
+def _transposed(e: Elemental, rows: list[str]) -> list[str]:
+    """N vectors of n lanes, a power of two, exchanged by recursive halving (Eklundh 1972)."""
+    n, step = len(rows), 1
+    while step < n:
+        for i in range(n):
+            if i & step:
+                continue
+            a, c = rows[i], rows[i + step]
+            low = [k if not k & step else n + k - step for k in range(n)]
+            high = [k + step if not k & step else n + k for k in range(n)]
+            rows[i], rows[i + step] = e.b.shuffle(a, c, low), e.b.shuffle(a, c, high)
+        step *= 2
+    return rows
+
+
+def use(e: Elemental, staged: list[Staged], row: str, first: str) -> None:
+    """From now on the turned operands are read from scratch, at `row` of the tile."""
+
+    def reader(k: int) -> Callable[[Index, str | None], str | None]:
+        item = staged[k]
+
+        def read(index: Index, mask: str | None) -> str | None:
+            if _in_tiles(e, index) != item.index:
+                return None
+            inner = e.space.tiles[-1]
+            base = e.b.add(e.b.mul(row, COLUMNS), e.b.sub(inner.base, first))
+            loaded = e.load_from(
+                _memory(e, staged, k), Ix(base, inner.stride), mask, readonly=False
+            )
+            return e.as_register(loaded, element_of(item.value))
+
+        return read
+
+    for k, item in enumerate(staged):
+        e.overrides[item.value] = reader(k)

@@ -1,0 +1,101 @@
+"""Addresses of updates that are computed at their place in a larger array (see plan-buffers)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from shlo_disc.dynamic.memory import element_bytes
+from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.dynamic.views import dense_strides
+from shlo_disc.errors import InternalError
+from shlo_disc.locations import source_line
+from shlo_disc.lower.host.scalars import scalar_registers
+from shlo_disc.lower.host.writer import HostWriter
+from shlo_disc.mlir import ir
+from shlo_disc.passes.op_classes import RESHAPES
+from shlo_disc.passes.records import update_of
+
+__all__ = ["stored_update", "update_address"]
+
+
+def stored_update(value: ir.Value, shapes: ShapeAnalysis) -> ir.Operation:
+    """The fusion marked `disc.stored` whose update has the buffer of `value`.
+
+    Raises InternalError where there is none.
+    """
+    waiting = [value]
+    while waiting:
+        for use in waiting.pop().uses:
+            op, position = use.owner.operation, use.operand_number
+            if "disc.stored" in op.attributes and position == _update_position(op, shapes):
+                return op
+            waiting += _same_buffer(op, position)
+    raise InternalError(f"no dynamic_update_slice stores {value}")
+
+
+def _update_in(fusion: ir.Operation, shapes: ShapeAnalysis) -> ir.Operation:
+    """The `dynamic_update_slice` of a fusion marked `disc.stored`."""
+    update = update_of(fusion, shapes)
+    if update is None:
+        raise InternalError(f"{source_line(fusion)}: a fusion is stored that updates nothing")
+    return update
+
+
+def _update_position(fusion: ir.Operation, shapes: ShapeAnalysis) -> int:
+    """The operand of `fusion` that its `dynamic_update_slice` writes; its starts are others."""
+    arguments = list(fusion.regions[0].blocks[0].arguments)
+    return arguments.index(_update_in(fusion, shapes).operands[1])
+
+
+def _same_buffer(op: ir.Operation, position: int) -> list[ir.Value]:
+    """The results of `op` that live where its operand lives, as plan-buffers decided."""
+    if op.name in RESHAPES:
+        return [op.results[0]]
+    if op.name == "disc.fusion" and not position:
+        places = ir.ArrayAttr(op.attributes["disc.buffers"])
+        return [op.results[0]] if ir.StringAttr(places[0]).value == "inplace" else []
+    if op.name == "stablehlo.while":
+        carry = ir.StringAttr(ir.ArrayAttr(op.attributes["disc.carries"])[position]).value
+        return [op.results[position]] if carry in ("same", "inplace:init") else []
+    return []
+
+
+def update_address(
+    w: HostWriter, fusion: ir.Operation, pointers: Mapping[ir.Value, str], shapes: ShapeAnalysis
+) -> str:
+    """Where the update of `fusion` begins; start indices are clamped, as specified."""
+    registers = scalar_registers(w, fusion, pointers)
+    update = _update_in(fusion, shapes)
+    sizes, window = (shapes.shape(update.operands[k]) for k in (0, 1))
+    element = element_bytes(ir.RankedTensorType(update.operands[0].type).element_type)
+    address = pointers[fusion.operands[0]]
+    for d, stride in enumerate(dense_strides(sizes)):
+        room = sizes[d] - window[d]
+        if room == 0:
+            continue
+        start = update.operands[2 + d]
+        at = _as_i64(w, registers[start], start.type)
+        at = _define(w, f"arith.maxsi {at}, {w.const(0)} : i64")
+        at = _define(w, f"arith.minsi {at}, {w.size(room)} : i64")
+        at = _define(w, f"arith.muli {at}, {w.size(stride * element)} : i64")
+        address = _define(
+            w, f"llvm.getelementptr {address}[{at}] : (!llvm.ptr, i64) -> !llvm.ptr, i8"
+        )
+    return address
+
+
+def _define(w: HostWriter, right: str) -> str:
+    name = w.fresh("at")
+    w.line(f"{name} = {right}")
+    return name
+
+
+def _as_i64(w: HostWriter, register: str, kind: ir.Type) -> str:
+    element = ir.RankedTensorType(kind).element_type
+    if element.width == 64:
+        most = w.const((1 << 63) - 1)
+        return (
+            _define(w, f"arith.minui {register}, {most} : i64") if element.is_unsigned else register
+        )
+    name = "arith.extui" if element.is_unsigned else "arith.extsi"
+    return _define(w, f"{name} {register} : i{element.width} to i64")

@@ -1,0 +1,193 @@
+"""What an emitter gives back: a plan of kernel launches for one `disc.fusion`.
+
+The plan is data. The host program (`lower/host/`) turns it into native code; `explain()` and the
+tests read it. Sizes are symbolic expressions (`shlo_disc.dynamic.expr.Expr`) over the
+symbols of the program; nothing here knows a concrete size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.relations import holds
+
+__all__ = [
+    "All",
+    "Buffer",
+    "Condition",
+    "If",
+    "Input",
+    "Kernel",
+    "KernelPlan",
+    "Launch",
+    "Output",
+    "Pack",
+    "Packed",
+    "Part",
+    "Step",
+    "Workspace",
+    "kernels_of",
+]
+
+
+@dataclass(frozen=True)
+class Input:
+    """Operand `index` of the fusion (dense, row-major)."""
+
+    index: int
+
+
+@dataclass(frozen=True)
+class Output:
+    """Result `index` of the fusion (dense, row-major)."""
+
+    index: int
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """Temporary block `index` of `KernelPlan.workspaces` (64-byte aligned, uninitialised)."""
+
+    index: int
+
+
+@dataclass(frozen=True)
+class Packed:
+    """The packed copy of Input(operand), in `Part.fill` and `Pack.then`."""
+
+    operand: int
+
+
+Buffer = Input | Output | Workspace | Packed
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One machine function, as MLIR text.
+
+    `text` holds `func.func @KERNEL(%args: !llvm.ptr, %params: !llvm.ptr, %lo: i64, %hi: i64,
+    %scratch: !llvm.ptr)` that computes the tasks `lo <= i < hi` of its launch. `args` is an array
+    of data pointers, `params` an array of i64, `scratch` per-worker memory of
+    `Launch.scratch_bytes` (64-byte aligned). Identical texts are compiled once, so sizes enter
+    as `params`, named by position.
+    """
+
+    name: str
+    """A readable hint for `explain()` and profiles, e.g. "row_softmax"; need not be unique."""
+    text: str
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Run `kernel` over `extent` independent tasks, in parallel where it pays."""
+
+    kernel: Kernel
+    args: tuple[Buffer, ...]
+    params: tuple[Expr, ...]
+    extent: Expr
+    cost: Expr
+    """Estimated nanoseconds of one task on one core; the host derives the grain from it."""
+    scratch_bytes: Expr = field(default_factory=lambda: Expr.const(0))
+    zeroed: tuple[Buffer, Expr] | None = None
+    """A buffer whose first bytes, so many, are zero when the launch begins."""
+    calls: tuple[Kernel, ...] = ()
+    """Kernels that `kernel` calls: their addresses stand in front of the buffers in `args`."""
+
+
+@dataclass(frozen=True)
+class Condition:
+    """`lhs op rhs` on run-time sizes; op is one of == != < <= > >=."""
+
+    lhs: Expr
+    op: str
+    rhs: Expr
+
+    def holds(self, sizes: Mapping[str, int]) -> bool:
+        """Is it true for these values of the symbols?"""
+        return holds(self.lhs, self.op, self.rhs, sizes)
+
+    def __str__(self) -> str:
+        return f"{self.lhs} {self.op} {self.rhs}"
+
+
+@dataclass(frozen=True)
+class All:
+    """Several conditions, at least one, that must all hold."""
+
+    conditions: tuple[Condition, ...]
+
+    def holds(self, sizes: Mapping[str, int]) -> bool:
+        """Are all true for these values of the symbols?"""
+        return all(condition.holds(sizes) for condition in self.conditions)
+
+    def __str__(self) -> str:
+        return " and ".join(map(str, self.conditions))
+
+
+@dataclass(frozen=True)
+class If:
+    """A choice between variants, made at run time: exactly one of the two sides runs."""
+
+    condition: Condition | All
+    then: tuple[Step, ...]
+    otherwise: tuple[Step, ...]
+
+
+@dataclass(frozen=True)
+class Part:
+    """An operand in another layout: `bytes` of it, written by `fill` as `Packed(operand)`."""
+
+    operand: int
+    key: str
+    """Names the layout: equal keys on one buffer share one packed copy across kernels."""
+    bytes: Expr
+    fill: Launch
+    elements: Expr
+    """How many elements of the operand are in it."""
+
+
+@dataclass(frozen=True)
+class Pack:
+    """Use of operands in another layout, where the runtime can keep copies in it.
+
+    When every operand is an immutable argument (or a constant), the runtime keeps a packed copy
+    beside its buffer; `fill` runs at most once per buffer, and `then` reads the copies. Where the
+    runtime has no copy in a call, `otherwise` runs; where it never can have one, `never`.
+
+    Whether there is a copy depends on earlier calls, and results must not: `otherwise` rounds as
+    `then` does. `never` is free to differ, because it is chosen when the program is compiled.
+    """
+
+    parts: tuple[Part, ...]
+    then: tuple[Step, ...]
+    otherwise: tuple[Step, ...]
+    never: tuple[Step, ...]
+
+
+Step = Launch | If | Pack
+
+
+def kernels_of(steps: tuple[Step, ...]) -> Iterator[Kernel]:
+    """Every kernel in a plan, those that fill packed copies too."""
+    for step in steps:
+        if isinstance(step, Launch):
+            yield from (step.kernel, *step.calls)
+            continue
+        if isinstance(step, Pack):
+            yield from kernels_of(tuple(part.fill for part in step.parts))
+        yield from kernels_of(step.then)
+        yield from kernels_of(step.otherwise)
+
+
+@dataclass(frozen=True)
+class KernelPlan:
+    """Everything that computes one fusion, in order."""
+
+    steps: tuple[Step, ...]
+    workspaces: tuple[Expr, ...] = ()
+    """Bytes of each temporary block; blocks live only during this plan."""
+    copies_operand: bool = False
+    """The first step copies Input(0) to Output(0), later steps change Output(0) only: the host
+    drops that step when the buffer planner made both one buffer."""

@@ -1,0 +1,290 @@
+"""What a `dense` fusion computes: C[batch, m, n] = sum over k of A[batch, m, k] * B[batch, k, n].
+
+Each side of a `dot_general` has groups of dimensions in any order. Dimensions of M that are one run
+of C are one axis (A may walk through them in steps of its own); what is left of M beyond the
+innermost such axis joins the batch, where the other operand simply does not move. Likewise N. The
+operands change places when the innermost dimension of the result comes from the left one: the
+kernel writes consecutive elements along N.
+
+Convolutions are problems of this form too, with strides of A that overlap (`conv.py`).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.dynamic.views import dense_strides
+from shlo_disc.lower.values.elements import ELEMENTS, Element, element_of, unsupported
+from shlo_disc.mlir import ir
+from shlo_disc.passes.match_dense import Bands, DenseRecord, Product, Sums, dot_sides
+
+__all__ = [
+    "Axis",
+    "Dense",
+    "Problem",
+    "Steps",
+    "analyze_dense",
+    "compute_element",
+    "magnitude",
+    "normalized",
+    "steps",
+]
+
+ZERO, ONE = Expr.const(0), Expr.const(1)
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A dimension of the iteration space and the step it makes in each array, in elements."""
+
+    size: Expr
+    a: Expr = ZERO
+    b: Expr = ZERO
+    c: Expr = ZERO
+
+
+Steps = tuple[tuple[Expr, Expr], ...]
+"""(size, stride) of each digit of an index, outermost first, at least one."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """See the module. `a_input` and `b_input` are operand numbers of the fusion."""
+
+    batch: tuple[Axis, ...]
+    m: tuple[Axis, ...]
+    """One axis of C; several only where A walks through them in steps of its own. Likewise `n`."""
+    n: tuple[Axis, ...]
+    k: tuple[Axis, ...]
+    a_input: int
+    b_input: int
+    a: Element
+    b: Element
+    c: Element
+    compute: Element
+    a_first: Expr = ZERO
+    """Offset of A[0, 0, 0]; likewise `b_first`."""
+    b_first: Expr = ZERO
+    bands: int = 1
+    """N is one of so many bands of equal width: column j of band g is column g * N + j of B, and
+    of the sums."""
+    b_value: ir.Value | None = None
+    """B is this value, computed in the fusion while it is copied (`prologue.py`), with strides as
+    if it were stored; None: it is operand `b_input`."""
+
+    @property
+    def rows(self) -> Expr:
+        """Size of M."""
+        return Expr.product(x.size for x in self.m)
+
+    @property
+    def columns(self) -> Expr:
+        """Size of N."""
+        return Expr.product(x.size for x in self.n)
+
+    @property
+    def depth(self) -> Expr:
+        """Number of products in a sum."""
+        return Expr.product(x.size for x in self.k)
+
+    @property
+    def batches(self) -> Expr:
+        """Number of (A, B, C) matrices."""
+        return Expr.product(x.size for x in self.batch)
+
+
+@dataclass(frozen=True)
+class Dense:
+    """A product of a fusion: its record (`sums`, `root`, `bands`) and its problem."""
+
+    problem: Problem
+    sums: Sums
+    root: ir.Value
+    """The result, where there are no bands."""
+    bands: Bands | None = None
+
+    @property
+    def total(self) -> ir.Value:
+        """The sums in the order in which they are stored."""
+        return self.sums.total
+
+
+def analyze_dense(
+    record: DenseRecord, inputs: Sequence[ir.Value], shapes: ShapeAnalysis
+) -> list[Dense]:
+    """The problem behind every product of a fusion with these `inputs`.
+
+    Raises UnsupportedError for element types that are not compiled.
+    """
+    alone = record.bands is None and record.rows is None
+    found = [
+        Dense(_problem(x, inputs, shapes, alone and not x.computed), x.sums, x.root)
+        for x in record.products
+    ]
+    if record.bands is None:
+        return found
+    (dense,) = found
+    problem, bands = dense.problem, record.bands
+    (n,) = problem.n
+    width = shapes.shape(bands.parts[0][0])[-1]
+    problem = replace(problem, n=(replace(n, size=width),), bands=bands.count)
+    return [replace(dense, problem=problem, bands=bands)]
+
+
+def _problem(
+    product: Product, inputs: Sequence[ir.Value], shapes: ShapeAnalysis, may_swap: bool
+) -> Problem:
+    """The problem of a product as it is stored. `may_swap`: see `normalized`."""
+    dot, order, lhs, rhs = product.sums.op, product.sums.order, product.left, product.right
+    out = dense_strides(shapes.shape(product.sums.total))
+    left = iter(out[order.index(d)] for d in range(len(order)))
+    mine, theirs = dot_sides(dot)
+    batch = tuple(
+        Axis(lhs.sizes[i], lhs.strides[i], rhs.strides[j], next(left))
+        for i, j in zip(mine.batch, theirs.batch, strict=True)
+    )
+    m = tuple(Axis(lhs.sizes[i], a=lhs.strides[i], c=next(left)) for i in mine.free)
+    n = tuple(Axis(rhs.sizes[j], b=rhs.strides[j], c=next(left)) for j in theirs.free)
+    k = tuple(
+        Axis(lhs.sizes[i], a=lhs.strides[i], b=rhs.strides[j])
+        for i, j in zip(mine.contracting, theirs.contracting, strict=True)
+    )
+    a, b, c = (element_of(v) for v in (*dot.operands, dot.results[0]))
+    compute = compute_element(dot, a, b, c)
+    problem = Problem(
+        batch,
+        m,
+        n,
+        k,
+        inputs.index(lhs.base),
+        -1 if product.computed else inputs.index(rhs.base),
+        a,
+        b,
+        c,
+        compute,
+        lhs.first,
+        rhs.first,
+        b_value=rhs.base if product.computed else None,
+    )
+    return normalized(problem, shapes, may_swap)
+
+
+def compute_element(op: ir.Operation, a: Element, b: Element, c: Element) -> Element:
+    """The type sums are kept in: at least f32 for floats, at least 32 bits for integers."""
+    if c.is_float:
+        return ELEMENTS["f64" if "f64" in (a.name, b.name, c.name) else "f32"]
+    if a.is_float or b.is_float:
+        unsupported(
+            op, f"{a.name} x {b.name} summed as {c.name}", "use a float preferred_element_type"
+        )
+    return ELEMENTS["i64" if c.bits == 64 else "i32"]
+
+
+def _swapped(p: Problem) -> Problem:
+    def swap(axes: Sequence[Axis]) -> tuple[Axis, ...]:
+        return tuple(Axis(x.size, x.b, x.a, x.c) for x in axes)
+
+    return replace(
+        p,
+        batch=swap(p.batch),
+        m=swap(p.n),
+        n=swap(p.m),
+        k=swap(p.k),
+        a_input=p.b_input,
+        b_input=p.a_input,
+        a=p.b,
+        b=p.a,
+        a_first=p.b_first,
+        b_first=p.a_first,
+    )
+
+
+def normalized(problem: Problem, shapes: ShapeAnalysis, may_swap: bool = True) -> Problem:
+    """`problem` with all axes in the form the module describes.
+
+    `may_swap`: may the operands change places? Not where B is computed, and not where other work
+    follows that takes M as rows, N as columns.
+    """
+    others = [*problem.n, *problem.batch]
+    if may_swap and _holds_innermost(problem.m) and not _holds_innermost(others):
+        problem = _swapped(problem)
+    equal = shapes.constraints.equal
+    *outer_m, m = _groups(problem.m, equal)
+    *outer_n, n = _groups(problem.n, equal)
+    batch = [*problem.batch, *itertools.chain(*outer_m, *outer_n)]
+    k = sorted(_relevant(problem.k), key=lambda x: magnitude(x.a), reverse=True)
+    return replace(
+        problem,
+        batch=tuple(_merged(_by_c(batch), equal)),
+        m=tuple(m),
+        n=tuple(n),
+        k=tuple(_merged(k, equal)) or (Axis(ONE),),
+    )
+
+
+def steps(axes: Sequence[Axis], array: str, shapes: ShapeAnalysis) -> Steps:
+    """How an index over `axes` moves through one array: neighbours of one run are one step."""
+    equal = shapes.constraints.equal
+    found: list[tuple[Expr, Expr]] = []
+    for axis in axes:
+        size, stride = axis.size, getattr(axis, array)
+        if found and _same(found[-1][1], stride * size, equal):
+            found[-1] = (found[-1][0] * size, stride)
+        else:
+            found.append((size, stride))
+    return tuple(found)
+
+
+Equal = Callable[[Expr, Expr], bool]
+
+
+def _same(x: Expr, y: Expr, equal: Equal) -> bool:
+    return bool(x == y or equal(x, y))
+
+
+def _holds_innermost(axes: Sequence[Axis]) -> bool:
+    """Do `axes` hold the innermost dimension of the result? (Size 1 counts for nobody.)"""
+    return any(x.c == ONE and not x.size.is_one for x in axes)
+
+
+def _relevant(axes: Sequence[Axis]) -> list[Axis]:
+    return [x for x in axes if not x.size.is_one]
+
+
+def _by_c(axes: Sequence[Axis]) -> list[Axis]:
+    return sorted(_relevant(axes), key=lambda x: magnitude(x.c), reverse=True)
+
+
+def magnitude(stride: Expr) -> tuple[int, int]:
+    """An order of strides that is right for the strides of one dense array."""
+    degree = max((sum(p for _, p in monomial) for monomial, _ in stride.terms), default=0)
+    return degree, max((abs(c) for _, c in stride.terms), default=0)
+
+
+def _groups(axes: Sequence[Axis], equal: Equal) -> list[list[Axis]]:
+    """`axes` in the order of C, cut where C is no single run; at least one group."""
+    groups: list[list[Axis]] = []
+    for axis in _by_c(axes):
+        if groups and _same(groups[-1][-1].c, axis.c * axis.size, equal):
+            groups[-1].append(axis)
+        else:
+            groups.append([axis])
+    return groups or [[Axis(ONE)]]
+
+
+def _merged(axes: Sequence[Axis], equal: Equal) -> list[Axis]:
+    """Neighbours of one run of memory, in every array, as one axis."""
+    merged: list[Axis] = []
+    for axis in axes:
+        if merged and all(
+            _same(getattr(merged[-1], array), getattr(axis, array) * axis.size, equal)
+            for array in "abc"
+        ):
+            merged[-1] = Axis(merged[-1].size * axis.size, axis.a, axis.b, axis.c)
+        else:
+            merged.append(axis)
+    return merged

@@ -1,0 +1,259 @@
+"""What a row kernel does, before any text: sweeps over a row (those of the record, see
+`passes/match_rows.py`), and what is kept between them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.lower.cpu import cost
+from shlo_disc.lower.cpu.loop import choose_lanes
+from shlo_disc.lower.cpu.machine import Target
+from shlo_disc.lower.values.data_movement import MOVES
+from shlo_disc.lower.values.elements import Element, element_of
+from shlo_disc.lower.values.elementwise import SCALAR_OPS
+from shlo_disc.lower.values.reduction import takes_any_order
+from shlo_disc.mlir import ir, producer
+from shlo_disc.passes.match_rows import Layout, RowRecord
+
+__all__ = ["Kept", "Plan", "Sweep", "choose_row_lanes", "plan_rows"]
+
+
+_FREE = frozenset(
+    {
+        "disc.dim",
+        "disc.sizes",
+        "stablehlo.broadcast_in_dim",
+        "stablehlo.constant",
+        "stablehlo.dynamic_broadcast_in_dim",
+        "stablehlo.dynamic_reshape",
+        "stablehlo.reshape",
+    }
+)
+"""Ops that cost nothing at a given index."""
+
+
+@dataclass
+class Kept:
+    """A full-size value stored by one sweep and loaded by later ones."""
+
+    value: ir.Value
+    first: int
+    """The sweep that stores it."""
+    last: int
+    """The last sweep that loads it."""
+    output: int | None = None
+    """The result whose row holds it; None: scratch."""
+    slot: int = -1
+    """Which scratch row."""
+
+
+@dataclass
+class Sweep:
+    """One pass over the columns."""
+
+    simple: list[ir.Operation] = field(default_factory=list)
+    """Reductions that take columns in any order."""
+    general: list[ir.Operation] = field(default_factory=list)
+    """Reductions by runs of columns."""
+    outputs: list[int] = field(default_factory=list)
+    keeps: list[Kept] = field(default_factory=list)
+
+
+@dataclass
+class Plan:
+    """What a row kernel does, before any text."""
+
+    record: RowRecord
+    block: ir.Block
+    shapes: ShapeAnalysis
+    layout: Layout
+    """As in the record, unless the kernel cuts its rows; likewise `parts` and `cols`."""
+    parts: Expr
+    cols: Expr
+    sweeps: list[Sweep]
+    kept: list[Kept] = field(default_factory=list)
+    slots: list[Element] = field(default_factory=list)
+    """The widest element of each scratch row."""
+
+    @property
+    def rows(self) -> tuple[Expr, ...]:
+        """The kept dimensions in front."""
+        return self.record.rows
+
+    @property
+    def apart(self) -> Expr:
+        """How many rows there are between two parts of one, or side by side."""
+        return self.record.apart
+
+    @property
+    def roots(self) -> tuple[ir.Value, ...]:
+        """What is computed."""
+        return self.record.roots
+
+    @property
+    def row_outputs(self) -> list[int]:
+        """The roots that have one element a row."""
+        return [k for k, sweep in enumerate(self.record.swept) if sweep is None]
+
+    @property
+    def given(self) -> tuple[ir.Value, ...]:
+        """Values that are in memory although an op of the fusion computes them."""
+        return self.record.given
+
+    @property
+    def space(self) -> tuple[Expr, ...]:
+        """The sizes of a full-size value."""
+        return (*self.rows, self.parts, self.apart, self.cols)
+
+    @property
+    def lines(self) -> tuple[Expr, ...]:
+        """The sizes of what has one element a row."""
+        return (*self.rows, self.apart)
+
+    @property
+    def length(self) -> Expr:
+        """How many elements a row has."""
+        return self.parts * self.cols
+
+    @property
+    def cut(self) -> Expr:
+        """What a long row is cut along: its parts, else its columns."""
+        return self.parts if self.layout is Layout.PARTS else self.cols
+
+    def elements(self, count: Expr | int, lanes: int) -> Expr:
+        """How many elements a task sweeps that takes `count` along `cut`, with so many lanes."""
+        each = {Layout.PARTS: self.cols, Layout.SIDE_BY_SIDE: Expr.const(lanes)}
+        return each.get(self.layout, Expr.const(1)) * count
+
+
+def choose_row_lanes(plan: Plan, target: Target) -> int:
+    """Several vectors at once hide latency; fewer when the work itself needs registers."""
+    base = choose_lanes(plan.block, target)
+    expensive = any(cost.is_expensive(view.operation) for view in plan.block.operations)
+    lanes = base * (2 if expensive else 4)
+    if plan.cols.is_const:
+        while lanes > 4 and lanes // 2 >= plan.cols.value:
+            lanes //= 2
+    return lanes
+
+
+def plan_rows(record: RowRecord, block: ir.Block, shapes: ShapeAnalysis, keep: bool = True) -> Plan:
+    """The sweeps of a record, about values in the `block` of a fusion.
+
+    Without `keep`, every sweep computes what it needs from the arguments.
+    """
+    sweeps = [Sweep() for _ in record.sweeps]
+    for sweep, reductions in zip(sweeps, record.sweeps, strict=True):
+        for op in reductions:
+            # Side by side, columns are reduced in order anyway.
+            simple = takes_any_order(op) or record.layout is Layout.SIDE_BY_SIDE
+            (sweep.simple if simple else sweep.general).append(op)
+    for k, number in enumerate(record.swept):
+        if number is not None:
+            sweeps[number].outputs.append(k)
+    plan = Plan(record, block, shapes, record.layout, record.parts, record.cols, sweeps)
+    if keep:
+        _choose_kept(plan)
+    return plan
+
+
+def _targets(plan: Plan, sweep: Sweep) -> list[ir.Value]:
+    """The full-size values a sweep needs."""
+    values = [plan.roots[k] for k in sweep.outputs]
+    for op in (*sweep.simple, *sweep.general):
+        values += list(op.operands)[: len(op.operands) // 2]
+    return values
+
+
+def _choose_kept(plan: Plan) -> None:
+    """Decide which full-size values are stored by the sweep that computes them first."""
+    choice = _Choice(plan)
+    for number, sweep in enumerate(plan.sweeps):
+        seen: set[ir.Value] = set()
+        for value in _targets(plan, sweep):
+            choice.visit(value, number, seen)
+    _place(plan, list(choice.kept.values()))
+
+
+@dataclass
+class _Choice:
+    """Which full-size values of a plan are stored."""
+
+    plan: Plan
+    first: dict[ir.Value, int] = field(default_factory=dict)
+    """The sweep that computes a value first."""
+    uses: dict[ir.Value, set[int]] = field(default_factory=dict)
+    """The sweeps that need it later."""
+    kept: dict[ir.Value, Kept] = field(default_factory=dict)
+
+    def _is_full(self, value: ir.Value) -> bool:
+        shapes = self.plan.shapes
+        return bool(shapes.constraints.product_equal(shapes.shape(value), self.plan.space))
+
+    def _price(self, value: ir.Value, seen: set[ir.Value]) -> float:
+        """Cycles a vector to compute `value` again, loads included, from what is kept."""
+        if value in seen or not self._is_full(value):
+            return 0
+        seen.add(value)
+        op = producer(value)
+        if op is None or value in self.kept or value in self.plan.given:
+            return 1
+        below = sum(self._price(v, seen) for v in op.operands)
+        return below if op.name in _FREE else cost.op_cycles(op) + below
+
+    def visit(self, value: ir.Value, sweep: int, seen: set[ir.Value]) -> None:
+        """Look at a value that a sweep needs, and at what it is computed from."""
+        if value in seen or value in self.plan.given:
+            return
+        seen.add(value)
+        op = producer(value)
+        if op is None or op.name not in SCALAR_OPS or not self._is_full(value):
+            if op is not None and op.name in MOVES and self._is_full(value):
+                for operand in op.operands:
+                    self.visit(operand, sweep, seen)
+            return
+        if value in self.first and self.first[value] < sweep:
+            uses = self.uses.setdefault(value, set())
+            uses.add(sweep)
+            if value in self.kept:
+                self.kept[value].last = sweep
+                return
+            later = len(self.plan.sweeps) - 1 - self.first[value]
+            if (self._price(value, set()) - 1) * min(later, len(uses) + 1) > 1.5:
+                self.kept[value] = Kept(value, self.first[value], sweep)
+                return
+        self.first.setdefault(value, sweep)
+        for operand in op.operands:
+            self.visit(operand, sweep, seen)
+
+
+def _place(plan: Plan, kept: list[Kept]) -> None:
+    """Give every kept value a row to live in: the result's own, or a scratch row."""
+    busy: list[tuple[int | None, int, int, int]] = []  # (output, slot, first, last)
+    store_sweep = {k: n for n, sweep in enumerate(plan.sweeps) for k in sweep.outputs}
+    for item in sorted(kept, key=lambda k: k.first):
+        element = element_of(item.value)
+        own = next((k for k in store_sweep if plan.roots[k] == item.value), None)
+        if own is not None:
+            item.output = own
+        else:
+            for k, sweep in store_sweep.items():
+                free = not any(o == k and last > item.first for o, _, _, last in busy)
+                fits = element_of(plan.roots[k]) == element and element.kind != "b"
+                others = any(i.output == k and i.value == plan.roots[k] for i in kept)
+                if free and fits and not others and sweep >= item.last:
+                    item.output = k
+                    break
+        if item.output is None:
+            taken = {s for o, s, _, last in busy if o is None and last > item.first}
+            item.slot = next(s for s in range(len(kept)) if s not in taken)
+            if item.slot == len(plan.slots):
+                plan.slots.append(element)
+            elif element.bytes > plan.slots[item.slot].bytes:
+                plan.slots[item.slot] = element
+        busy.append((item.output, item.slot, item.first, item.last))
+        plan.sweeps[item.first].keeps.append(item)
+    plan.kept = kept

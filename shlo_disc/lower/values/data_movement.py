@@ -1,0 +1,428 @@
+"""Operations that only move elements: which element of which operand is element i of the result.
+
+Most rules say, per dimension of the result, which operand dimension it passes through to unchanged
+(`carry`); runs of such dimensions keep one flat index. The others get an index of their own.
+Where an element may not exist in the operand (padding, pieces of a concatenation), the load is
+masked and the value selected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from shlo_disc.dynamic.attributes import integers
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.lower.values.elemental import RULES, Elemental, emit_region
+from shlo_disc.lower.values.elements import ELEMENTS, element_of
+from shlo_disc.lower.values.elementwise import convert
+from shlo_disc.lower.values.gathers import gather
+from shlo_disc.lower.values.index import Group, Index, Ix
+from shlo_disc.lower.values.index_propagation import DROP, OWN, Mask, assemble, carry
+from shlo_disc.mlir import ir
+
+__all__ = ["MOVES"]
+
+# ------------------------------------------------------------------ reshapes, broadcasts, ...
+
+
+def _reshape(e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask) -> str:
+    operand = op.operands[0]
+    return e.value_at(operand, e.space.reshape(index, e.shape(operand)), mask)
+
+
+def _broadcast(e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask) -> str:
+    operand = op.operands[0]
+    sizes, out = e.shape(operand), e.shape(value)
+    mapping = [DROP] * len(out)
+    dims: dict[int, Ix] = {}
+    unknown: dict[int, int] = {}
+    for o, d in enumerate(integers(op, "broadcast_dimensions")):
+        if e.space.same(sizes[o], out[d]):
+            mapping[d] = o
+        elif sizes[o].is_one or out[d].is_one:
+            dims[o] = e.space.zero()
+        else:
+            mapping[d] = OWN
+            unknown[d] = o
+    groups, own = carry(e, index, mapping)
+    for d, o in unknown.items():
+        dims[o] = _expanded(e, own[d], sizes[o])
+    return e.value_at(operand, assemble(sizes, groups, dims), mask)
+
+
+def _expanded(e: Elemental, ix: Ix, size: Expr) -> Ix:
+    """0 when the operand's size is 1 at run time, else the index."""
+    b = e.b
+    is_one = b.cmpi("eq", b.param(size), b.constant(1, "index"))
+    if ix.is_uniform:
+        return Ix(b.select(is_one, b.constant(0, "index"), ix.base))
+    lanes = e.space.lanes_of(ix)
+    return e.space.uniform(b.select(is_one, b.constant(0, b.type_of(lanes)), lanes))
+
+
+def _transpose(e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask) -> str:
+    groups, _ = carry(e, index, integers(op, "permutation"))
+    return e.value_at(op.operands[0], assemble(e.shape(op.operands[0]), groups, {}), mask)
+
+
+def _reverse(e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask) -> str:
+    turned, sizes = set(integers(op, "dimensions")), e.shape(value)
+    groups, own = carry(e, index, [OWN if d in turned else d for d in range(len(sizes))])
+    dims = {d: e.space.negate_from(e.b.sub(e.b.param(sizes[d]), 1), ix) for d, ix in own.items()}
+    return e.value_at(op.operands[0], assemble(sizes, groups, dims), mask)
+
+
+# ------------------------------------------------------------------ slices
+
+
+def _scaled(e: Elemental, ix: Ix, by: Expr | str) -> Ix:
+    """Index * by."""
+    if isinstance(by, Expr):
+        return e.space.scale(ix, by)
+    if ix.is_uniform:
+        return Ix(e.b.mul(ix.base, by))
+    return e.space.uniform(e.b.mul(e.space.lanes_of(ix), by))
+
+
+def _name(e: Elemental, size: Expr | str) -> str:
+    return size if isinstance(size, str) else e.b.param(size)
+
+
+def _strided(
+    e: Elemental,
+    operand: ir.Value,
+    value: ir.Value,
+    index: Index,
+    starts: Sequence[Expr | str],
+    strides: Sequence[Expr | str],
+    mask: Mask,
+) -> str:
+    sizes, out = e.shape(operand), e.shape(value)
+
+    def kept(d: int) -> bool:
+        start, stride = starts[d], strides[d]
+        whole = isinstance(start, Expr) and start.is_const and start.value == 0
+        return (
+            whole and isinstance(stride, Expr) and stride.is_one and e.space.same(sizes[d], out[d])
+        )
+
+    groups, own = carry(e, index, [d if kept(d) else OWN for d in range(len(out))])
+    dims = {
+        d: e.space.add(_scaled(e, ix, strides[d]), _name(e, starts[d])) for d, ix in own.items()
+    }
+    return e.value_at(operand, assemble(sizes, groups, dims), mask)
+
+
+def _slice(e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask) -> str:
+    starts = [Expr.const(k) for k in integers(op, "start_indices")]
+    strides = [Expr.const(k) for k in integers(op, "strides")]
+    return _strided(e, op.operands[0], value, index, starts, strides, mask)
+
+
+def _real_dynamic_slice(
+    e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask
+) -> str:
+    operand, start, _, stride = op.operands
+    rank = len(e.shape(operand))
+    starts = [e.entry(start, d) for d in range(rank)]
+    strides = [e.entry(stride, d) for d in range(rank)]
+    return _strided(e, operand, value, index, starts, strides, mask)
+
+
+def clamped_start(e: Elemental, start: str, size: Expr, window: Expr) -> Expr | str:
+    """The start of a window of `window` elements clamped into a dimension of `size`."""
+    if e.space.same(size, window):
+        return Expr.const(0)
+    b = e.b
+    return b.max(b.min(start, b.param(size - window)), 0)
+
+
+def _dynamic_slice(
+    e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask
+) -> str:
+    operand, *starts = op.operands
+    sizes, out = e.shape(operand), e.shape(value)
+    places: list[Expr | str] = [
+        Expr.const(0) if e.space.same(n, w) else clamped_start(e, e.scalar(s), n, w)
+        for s, n, w in zip(starts, sizes, out, strict=True)
+    ]
+    ones = [Expr.const(1)] * len(out)
+    return _strided(e, operand, value, index, places, ones, mask)
+
+
+# ------------------------------------------------------------------ parts that may not exist
+
+
+def _within(
+    e: Elemental,
+    index: Index,
+    mask: Mask,
+    condition: str | None,
+    inside: Callable[[Mask], str],
+    outside: Callable[[Mask], str],
+) -> str:
+    """`inside` where `condition`, else `outside`; each loads only where it is chosen."""
+    if condition is None:
+        return inside(mask)
+    b = e.b
+    if b.type_of(condition) == "i1":
+        lanes = e.width(index, mask)
+        return e.branch(condition, lambda: inside(mask), lambda: outside(mask), lanes)
+    a = inside(e.both(mask, condition))
+    c = outside(e.both(mask, e.unless(condition)))
+    return e.choose(condition, a, c)
+
+
+def _pad_with(
+    e: Elemental,
+    op: ir.Operation,
+    value: ir.Value,
+    index: Index,
+    mask: Mask,
+    low: Sequence[Expr | str],
+    interior: Sequence[Expr | str],
+) -> str:
+    operand, padding = op.operands[0], op.operands[1]
+    sizes, out = e.shape(operand), e.shape(value)
+
+    def is_zero(x: Expr | str) -> bool:
+        return isinstance(x, Expr) and bool(x.is_const) and x.value == 0
+
+    def kept(d: int) -> bool:
+        return is_zero(low[d]) and is_zero(interior[d]) and e.space.same(sizes[d], out[d])
+
+    groups, own = carry(e, index, [d if kept(d) else OWN for d in range(len(out))])
+    condition: str | None = None
+    dims: dict[int, Ix] = {}
+    for d, ix in own.items():
+        b = e.b
+        at = ix
+        if not is_zero(low[d]):
+            at = e.space.negate_from(_name(e, low[d]), ix)  # low - i, turned below
+            at = e.space.negate_from(b.constant(0, "index"), at)
+        if not is_zero(interior[d]):
+            step = b.add(_name(e, interior[d]), 1)
+            condition = e.both(condition, e.at_least(at, b.constant(0, "index")))
+            name = e.space.name_of(at)
+            # Negative lanes divide to anything: they are masked off already.
+            at = e.space.uniform(b.op("arith.divsi", name, b.broadcast(step, _lanes(e, name))))
+            back = b.op("arith.muli", e.space.name_of(at), b.broadcast(step, _lanes(e, name)))
+            condition = e.both(condition, b.cmpi("eq", back, name))
+        condition = e.both(condition, e.below(at, b.param(sizes[d])))
+        dims[d] = at
+
+    def inside(m: Mask) -> str:
+        return e.value_at(operand, assemble(sizes, groups, dims), m)
+
+    return _within(e, index, mask, condition, inside, lambda m: e.value_at(padding, (), None))
+
+
+def _lanes(e: Elemental, name: str) -> int:
+    return e.lanes if e.b.type_of(name) != "index" else 0
+
+
+def _pad(e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask) -> str:
+    low = [Expr.const(k) for k in integers(op, "edge_padding_low")]
+    interior = [Expr.const(k) for k in integers(op, "interior_padding")]
+    return _pad_with(e, op, value, index, mask, low, interior)
+
+
+def _dynamic_pad(e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask) -> str:
+    rank = len(e.shape(value))
+    low = [e.entry(op.operands[2], d) for d in range(rank)]
+    interior = [e.entry(op.operands[4], d) for d in range(rank)]
+    return _pad_with(e, op, value, index, mask, low, interior)
+
+
+def _concatenate(e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask) -> str:
+    axis = ir.IntegerAttr(op.attributes["dimension"]).value
+    rank = len(e.shape(value))
+    pieces = [v for v in op.operands if not _empty(e, v, axis)] or [op.operands[0]]
+    if len(pieces) == 1:
+        return e.value_at(pieces[0], index, mask)
+    groups, own = carry(e, index, [OWN if d == axis else d for d in range(rank)])
+    return _Pieces(e, axis, index, groups, own[axis]).value(pieces, Expr.const(0), mask)
+
+
+@dataclass(frozen=True)
+class _Pieces:
+    """What a concatenation has at one index."""
+
+    e: Elemental
+    axis: int
+    index: Index
+    groups: dict[int, Group]
+    """The index along the other dimensions."""
+    along: Ix
+    """The index along the axis."""
+
+    def value(self, pieces: Sequence[ir.Value], start: Expr, mask: Mask) -> str:
+        """The value of `pieces`, which begin at `start`, at an index not below that."""
+        e, b = self.e, self.e.b
+        piece, *others = pieces
+        sizes = e.shape(piece)
+
+        def inside(mask: Mask) -> str:
+            is_first = start.is_const and start.value == 0
+            at = self.along if is_first else e.space.add(self.along, b.sub(0, b.param(start)))
+            return e.value_at(piece, assemble(sizes, self.groups, {self.axis: at}), mask)
+
+        if not others:
+            return inside(mask)
+        end = start + sizes[self.axis]
+        before = e.below(self.along, b.param(end))
+        return _within(
+            e, self.index, mask, before, inside, lambda rest: self.value(others, end, rest)
+        )
+
+
+def _empty(e: Elemental, value: ir.Value, axis: int) -> bool:
+    size = e.shape(value)[axis]
+    return bool(size.is_const and size.value == 0)
+
+
+def _dynamic_update_slice(
+    e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask
+) -> str:
+    operand, update, *starts = op.operands
+    sizes, window = e.shape(operand), e.shape(update)
+    whole = [e.space.same(n, w) for n, w in zip(sizes, window, strict=True)]
+    groups, own = carry(e, index, [d if w else OWN for d, w in enumerate(whole)])
+    condition: str | None = None
+    dims: dict[int, Ix] = {}
+    for d, ix in own.items():
+        start = clamped_start(e, e.scalar(starts[d]), sizes[d], window[d])
+        dims[d] = e.space.add(ix, e.b.sub(0, _name(e, start)))
+        condition = e.both(condition, e.below(dims[d], e.b.param(window[d])))
+    return _within(
+        e,
+        index,
+        mask,
+        condition,
+        lambda m: e.value_at(update, assemble(window, groups, dims), m),
+        lambda m: e.value_at(operand, index, m),
+    )
+
+
+# ------------------------------------------------------------------ values from no operand
+
+
+def _iota(e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask) -> str:
+    axis = ir.IntegerAttr(op.attributes["iota_dimension"]).value
+    rank = len(e.shape(value))
+    _, own = carry(e, index, [OWN if d == axis else DROP for d in range(rank)])
+    element = element_of(value)
+    if not element.is_float:
+        return e.from_index(own[axis], element)
+    return convert(e.b, e.from_index(own[axis], ELEMENTS["i64"]), ELEMENTS["i64"], element)
+
+
+def _constant(e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask) -> str:
+    return e.splat(op)
+
+
+def _dim(e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask) -> str:
+    size = Expr.parse(ir.StringAttr(op.attributes["dim"]).value)
+    element = element_of(value)
+    if not element.is_float:
+        return e.from_index(Ix(e.b.param(size)), element)
+    return convert(
+        e.b, e.from_index(Ix(e.b.param(size)), ELEMENTS["i64"]), ELEMENTS["i64"], element
+    )
+
+
+def _sizes(e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask) -> str:
+    """A 1-D tensor of sizes used as data: select by position."""
+    sizes = [Expr.parse(ir.StringAttr(d).value) for d in op.attributes["dims"]]
+    element = element_of(value)
+    (ix,) = e.space.dims(index)
+    result = e.from_index(Ix(e.b.param(sizes[0])), element)
+    for k, size in enumerate(sizes[1:], 1):
+        here = e.at_least(ix, e.b.constant(k, "index"))
+        result = e.choose(here, e.from_index(Ix(e.b.param(size)), element), result)
+    return result
+
+
+# ------------------------------------------------------------------ others
+
+
+def _bitcast_convert(
+    e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask
+) -> str:
+    """Between widths: the narrow side has one more, innermost dimension, lowest bits first."""
+    operand = op.operands[0]
+    source, target = element_of(operand), element_of(value)
+    b = e.b
+    if source.bits < target.bits:
+        ratio = target.bits // source.bits
+        total = ""
+        for k in range(ratio):
+            last = Group((Expr.const(ratio),), e.space.uniform(b.constant(k, "index")))
+            part = e.value_at(operand, (*index, last), mask)
+            wide = b.cast("arith.extui", _as_bits(e, part, source.bits), f"i{target.bits}")
+            by = b.constant(k * source.bits, b.type_of(wide))
+            wide = b.op("arith.shli", wide, by) if k else wide
+            total = b.op("arith.ori", total, wide) if total else wide
+        return _from_bits(e, total, target.register)
+    rank = len(e.shape(value))
+    groups, own = carry(e, index, [*range(rank - 1), OWN])
+    whole = e.value_at(operand, assemble(e.shape(operand), groups, {}), mask)
+    bits = _as_bits(e, whole, source.bits)
+    by = e.from_index(e.space.scale(own[rank - 1], target.bits), ELEMENTS[f"i{source.bits}"])
+    lanes = max(_width(e, bits), _width(e, by))
+    shifted = b.op("arith.shrui", b.broadcast(bits, lanes), b.broadcast(by, lanes))
+    return _from_bits(e, b.cast("arith.trunci", shifted, f"i{target.bits}"), target.register)
+
+
+def _width(e: Elemental, register: str) -> int:
+    return e.lanes if e.b.type_of(register).startswith("vector") else 0
+
+
+def _as_bits(e: Elemental, register: str, bits: int) -> str:
+    type_ = e.b.type_of(register)
+    lanes = _width(e, register)
+    wanted = f"vector<{lanes}xi{bits}>" if lanes else f"i{bits}"
+    return register if type_ == wanted else e.b.bitcast(register, wanted)
+
+
+def _from_bits(e: Elemental, register: str, element: str) -> str:
+    lanes = _width(e, register)
+    wanted = f"vector<{lanes}x{element}>" if lanes else element
+    return register if e.b.type_of(register) == wanted else e.b.bitcast(register, wanted)
+
+
+def _map(e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask) -> str:
+    args = [e.value_at(v, index, mask) for v in op.operands]
+    lanes = max(_width(e, a) for a in args)
+    block = op.regions[0].blocks[0]
+    return emit_region(e, block, [e.b.broadcast(a, lanes) for a in args])[0]
+
+
+MOVES = {
+    "disc.dim": _dim,
+    "disc.sizes": _sizes,
+    "stablehlo.bitcast_convert": _bitcast_convert,
+    "stablehlo.broadcast_in_dim": _broadcast,
+    "stablehlo.concatenate": _concatenate,
+    "stablehlo.constant": _constant,
+    "stablehlo.dynamic_broadcast_in_dim": _broadcast,
+    "stablehlo.dynamic_gather": gather,
+    "stablehlo.dynamic_iota": _iota,
+    "stablehlo.dynamic_pad": _dynamic_pad,
+    "stablehlo.dynamic_reshape": _reshape,
+    "stablehlo.dynamic_slice": _dynamic_slice,
+    "stablehlo.dynamic_update_slice": _dynamic_update_slice,
+    "stablehlo.gather": gather,
+    "stablehlo.iota": _iota,
+    "stablehlo.map": _map,
+    "stablehlo.pad": _pad,
+    "stablehlo.real_dynamic_slice": _real_dynamic_slice,
+    "stablehlo.reshape": _reshape,
+    "stablehlo.reverse": _reverse,
+    "stablehlo.slice": _slice,
+    "stablehlo.transpose": _transpose,
+}
+"""Every op whose elements come from operands at other indices, or from none."""
+
+RULES.update(MOVES)

@@ -1,0 +1,438 @@
+"""The value of any tensor of a fusion at any index, as registers.
+
+`Elemental.value_at(value, index, mask)` emits what computes one element (uniform index) or one
+element a lane, recursively from the consumer to the operands of the fusion, and is memoised by
+(value, index, mask) as long as the result is in scope. Lanes off in `mask` touch no memory and
+may hold anything. An index that is the same in all lanes gives a scalar register.
+
+The design is XLA's elemental IR emitter (`xla/service/elemental_ir_emitter.cc`), with lanes and
+symbolic sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.errors import InternalError
+from shlo_disc.lower.plan import Buffer, Input
+from shlo_disc.lower.values.builder import KernelBuilder, lanes_of, vector_type
+from shlo_disc.lower.values.elements import Element, element_of, unsupported
+from shlo_disc.lower.values.elementwise import SCALAR_OPS, emit_scalar
+from shlo_disc.lower.values.index import Group, Index, Ix, Space
+from shlo_disc.mlir import ir, producer
+
+__all__ = ["Arguments", "Elemental", "Rule", "emit_region"]
+
+Rule = Callable[["Elemental", ir.Operation, ir.Value, Index, "str | None"], str]
+"""How an op that moves or loops computes one element: (emitter, op, result, index, mask)."""
+
+RULES: dict[str, Rule] = {}
+"""Filled by `moves.py` and `reduction.py`: op name to rule."""
+
+
+_CLOSE = 4
+"""Vectors that are loaded whole and sorted, at most, where lanes are near each other."""
+
+
+class Arguments:
+    """The pointers a kernel takes, in order of first use."""
+
+    def __init__(self) -> None:
+        self.buffers: list[Buffer] = []
+
+    def slot(self, buffer: Buffer) -> int:
+        """The position of `buffer` among the launch arguments."""
+        if buffer not in self.buffers:
+            self.buffers.append(buffer)
+        return self.buffers.index(buffer)
+
+
+class Elemental:
+    """Emits values of one fusion into one kernel."""
+
+    def __init__(
+        self,
+        b: KernelBuilder,
+        space: Space,
+        shapes: ShapeAnalysis,
+        block: ir.Block,
+        arguments: Arguments,
+    ) -> None:
+        self.b, self.space, self.shapes, self.arguments = b, space, shapes, arguments
+        self.lanes = space.lanes
+        self.block = block
+        self.inputs = {argument: i for i, argument in enumerate(block.arguments)}
+        self.overrides: dict[ir.Value, Callable[[Index, str | None], str | None]] = {}
+        """Values that may be had elsewhere (a row scalar, a scratch row); None: compute it."""
+        self.reads: list[tuple[ir.Value, Index]] = []
+        """Operands read with a large or irregular step between lanes."""
+        self.tail: str | None = None
+        """The mask of the loop's last, partial vector: at least its first lane is on."""
+        b.at_end(self._forget)
+
+    def _forget(self) -> None:
+        self.overrides = {}
+
+    # ---------------------------------------------------------------- questions
+
+    def shape(self, value: ir.Value) -> tuple[Expr, ...]:
+        """The symbolic sizes of a value."""
+        return tuple(self.shapes.shape(value))
+
+    def source(self, value: ir.Value) -> ir.Operation | None:
+        """What computes `value`, looking through the operands of the fusion."""
+        if value in self.inputs:
+            value = self.block.owner.operands[self.inputs[value]]
+        return producer(value)
+
+    def constants(self, value: ir.Value) -> tuple[Expr, ...] | None:
+        """The elements of an integer tensor known from sizes or constants; None of any other."""
+        if value in self.inputs:
+            value = self.block.owner.operands[self.inputs[value]]
+        op = producer(value)
+        if op is not None and op.name in ("disc.shape", "disc.sizes"):
+            return tuple(Expr.parse(ir.StringAttr(d).value) for d in op.attributes["dims"])
+        if op is not None and op.name == "disc.dim":
+            return (Expr.parse(ir.StringAttr(op.attributes["dim"]).value),)
+        found = self.shapes.contents(value)
+        return None if found is None else tuple(found)
+
+    # ---------------------------------------------------------------- values
+
+    def value_at(self, value: ir.Value, index: Index, mask: str | None = None) -> str:
+        """The register of `value` at `index`; see the module."""
+        known = self.b.recall((self, value, index, mask))
+        if known is not None:
+            return str(known)
+        # Element-wise chains are walked with a stack of our own: they can be long.
+        stack = [value]
+        while stack:
+            top = stack[-1]
+            if self.b.recall((self, top, index, mask)) is not None:
+                stack.pop()
+                continue
+            op = None if top in self.overrides or top in self.inputs else producer(top)
+            if op is not None and op.name in SCALAR_OPS and not _changes_width(op):
+                waiting = [
+                    v
+                    for v in op.operands
+                    if self._at(op, v, index) is index
+                    and self.b.recall((self, v, index, mask)) is None
+                    and _is_scalar_op(v)
+                    and v not in self.overrides
+                ]
+                if waiting:
+                    stack += waiting
+                    continue
+                args = [self.value_at(v, self._at(op, v, index), mask) for v in op.operands]
+                result = emit_scalar(self.b, op, args)
+            else:
+                result = self._other(top, op, index, mask)
+            self.b.remember((self, top, index, mask), result, self.b.depth_of(result))
+            stack.pop()
+        return str(self.b.recall((self, value, index, mask)))
+
+    def _at(self, op: ir.Operation, operand: ir.Value, index: Index) -> Index:
+        """The index of an element-wise op's operand: rank-0 ones of select and clamp are shared."""
+        rank = ir.ShapedType(operand.type).rank
+        return () if rank == 0 and ir.ShapedType(op.results[0].type).rank else index
+
+    def _other(
+        self, value: ir.Value, op: ir.Operation | None, index: Index, mask: str | None
+    ) -> str:
+        if value in self.overrides:
+            found = self.overrides[value](index, mask)
+            if found is not None:
+                return found
+        if value in self.inputs:
+            source = self.source(value)
+            if source is None or source.name != "disc.dim":
+                at = self.space.linear(index)
+                far = at.vector is not None and at.offsets is None
+                if far or abs(at.stride) > _CLOSE:
+                    self.reads.append((value, index))
+                return self.load(Input(self.inputs[value]), element_of(value), at, mask)
+            op = source
+        op = op or producer(value)
+        if op is None:
+            raise InternalError(f"a value of a fusion has no producer: {value}")
+        if op.name in SCALAR_OPS and not _changes_width(op):
+            args = [self.value_at(v, self._at(op, v, index), mask) for v in op.operands]
+            return emit_scalar(self.b, op, args)
+        if (rule := RULES.get(op.name)) is None:
+            unsupported(
+                op, "not computed element by element", "see ELEMENTAL_OPS for what a loop may hold"
+            )
+        return rule(self, op, value, index, mask)
+
+    def scalar(self, value: ir.Value, mask: str | None = None) -> str:
+        """A rank-0 integer tensor as index."""
+        if (known := self.constants(value)) is not None:
+            return self.b.param(known[0])
+        return self.to_index(self.value_at(value, (), None), element_of(value))
+
+    def entry(self, value: ir.Value, k: int) -> str | Expr:
+        """Element `k` of a rank-1 integer tensor: an Expr, or the name of an index."""
+        if (known := self.constants(value)) is not None:
+            return known[k]
+        at = self.space.uniform(self.b.constant(k, "index"))
+        index = (Group(self.shape(value), at),)
+        return self.to_index(self.value_at(value, index, None), element_of(value))
+
+    def to_index(self, register: str, element: Element) -> str:
+        """An integer register as index (scalar or lanes).
+
+        An index has 63 bits and a sign: unsigned integers beyond that become the largest index,
+        which every clamp and every check of bounds treats alike.
+        """
+        if element.bits == 64 and not element.is_signed:
+            most = self.b.constant(2**63 - 1, self.b.type_of(register))
+            register = self.b.op("arith.minui", register, most)
+        name = "arith.index_cast" if element.is_signed else "arith.index_castui"
+        return self.b.cast(name, register, "index")
+
+    def from_index(self, ix: Ix, element: Element) -> str:
+        """An index as integer register of `element` (wraps)."""
+        target = element.register
+        if ix.is_uniform:
+            return self.b.cast("arith.index_cast", ix.base, target)
+        if ix.vector is not None:
+            return self.b.cast("arith.index_cast", ix.vector, target)
+        base = self.b.broadcast(self.b.cast("arith.index_cast", ix.base, target), self.lanes)
+        steps = self.b.dense([ix.stride * k for k in range(self.lanes)], target)
+        return self.b.op("arith.addi", base, steps)
+
+    # ---------------------------------------------------------------- masks
+
+    def both(self, a: str | None, b: str | None) -> str | None:
+        """Lanes on in both masks (None: all are)."""
+        if a is None or b is None:
+            return a if b is None else b
+        first, second = self.b.lanes_known(a), self.b.lanes_known(b)
+        if first is not None and second is not None:
+            return self.b.dense([bool(x and y) for x, y in zip(first, second, strict=True)], "i1")
+        lanes = max(lanes_of(self.b.type_of(a)), lanes_of(self.b.type_of(b)))
+        return self.b.op("arith.andi", self.b.broadcast(a, lanes), self.b.broadcast(b, lanes))
+
+    def unless(self, mask: str) -> str:
+        """The other lanes."""
+        known = self.b.lanes_known(mask)
+        if known is not None:
+            return self.b.dense([not lane for lane in known], "i1")
+        true = self.b.constant(True, self.b.type_of(mask))
+        return self.b.op("arith.xori", mask, true)
+
+    def below(self, ix: Ix, size: str) -> str:
+        """0 <= index < size, for any signed index (one unsigned comparison)."""
+        base, most = self.b.value_of(ix.base), self.b.value_of(size)
+        if ix.offsets is not None and base is not None and most is not None:
+            return self.b.dense([0 <= base + o < most for o in ix.offsets], "i1")
+        x = self.space.name_of(ix)
+        return self.b.cmpi("ult", x, self.b.broadcast(size, lanes_of(self.b.type_of(x))))
+
+    def at_least(self, ix: Ix, low: str) -> str:
+        """Index >= low, signed."""
+        x = self.space.name_of(ix)
+        return self.b.cmpi("sge", x, self.b.broadcast(low, lanes_of(self.b.type_of(x))))
+
+    def choose(self, condition: str, a: str, b: str) -> str:
+        """Select where any of the three may be scalar."""
+        text = self.b
+        lanes = max(lanes_of(text.type_of(v)) for v in (condition, a, b))
+        return text.select(condition, text.broadcast(a, lanes), text.broadcast(b, lanes))
+
+    def branch(
+        self, condition: str, then: Callable[[], str], otherwise: Callable[[], str], lanes: int
+    ) -> str:
+        """One of two values by a scalar condition; only the chosen one is computed."""
+        with self.b.if_(condition) as branch:
+            branch.yield_(self.b.broadcast(then(), lanes))
+            with branch.otherwise():
+                branch.yield_(self.b.broadcast(otherwise(), lanes))
+        return branch.results[0]
+
+    def width(self, index: Index, mask: str | None) -> int:
+        """Lanes a value at `index` has at most."""
+        uniform = all(self.space.force(g.at).is_uniform for g in index)
+        return 0 if uniform and (mask is None or mask == self.tail) else self.lanes
+
+    # ---------------------------------------------------------------- memory
+
+    def load(self, buffer: Buffer, element: Element, at: Ix, mask: str | None) -> str:
+        """One element a lane (or one for all) of a dense buffer; masked-off lanes read nothing."""
+        memory = self.b.memref(self.arguments.slot(buffer), element.storage)
+        return self.as_register(self.load_from(memory, at, mask, readonly=True), element)
+
+    def load_from(self, memory: str, at: Ix, mask: str | None, readonly: bool) -> str:
+        """Like :meth:`load` from a memref, as it lies in memory."""
+        b, lanes = self.b, self.lanes
+        storage = b.type_of(memory)[len("memref<?x") : -1]
+        if at.is_uniform:
+            if mask is None or mask == self.tail:
+                return b.load(memory, at.base, readonly)
+            return self._guarded_load(memory, at.base, mask, storage)
+        vector = vector_type(lanes, storage)
+        if mask is not None:
+            mask = b.broadcast(mask, lanes)
+        if at.vector is None and at.stride in (1, -1):
+            first = at.base if at.stride == 1 else b.sub(at.base, lanes - 1)
+            order = list(range(lanes - 1, -1, -1))
+            if mask is None:
+                loaded = b.vector_load(memory, first, lanes, readonly)
+            else:
+                on = mask if at.stride == 1 else b.shuffle(mask, mask, order)
+                loaded = b.masked_load(memory, first, on, b.constant(0, vector), readonly)
+            return loaded if at.stride == 1 else b.shuffle(loaded, loaded, order)
+        close = self._load_close(memory, at, mask, readonly)
+        if close is not None:
+            return close
+        on = mask or b.constant(True, vector_type(lanes, "i1"))
+        if at.vector is None:
+            offsets = b.dense([at.stride * k for k in range(lanes)], "index")
+            return b.gather(memory, at.base, offsets, on, b.constant(0, vector), readonly)
+        return b.gather(memory, 0, at.vector, on, b.constant(0, vector), readonly)
+
+    def _load_close(self, memory: str, at: Ix, mask: str | None, readonly: bool) -> str | None:
+        """A load of lanes that are known to be near each other, from whole vectors; else None.
+
+        Nothing in front of the first or behind the last lane that is on is read.
+        """
+        b, lanes = self.b, self.lanes
+        on = (True,) * lanes if mask is None else b.lanes_known(mask)
+        offsets = at.offsets or tuple(at.stride * lane for lane in range(lanes))
+        if on is None or not any(on) or (at.vector is not None and at.offsets is None):
+            return None
+        wanted = [offset for offset, is_on in zip(offsets, on, strict=True) if is_on]
+        low, span = min(wanted), max(wanted) - min(wanted) + 1
+        if span > _CLOSE * lanes:
+            return None
+        starts = [low + k * lanes for k in range(-(-span // lanes))]
+        if span >= lanes:
+            starts[-1] = low + span - lanes
+        found = ""
+        for start in starts:
+            first = b.add(at.base, start)
+            if span >= lanes:
+                loaded = b.vector_load(memory, first, lanes, readonly)
+            else:
+                nothing = b.constant(0, b.type_of(memory)[len("memref<?x") : -1])
+                near = b.dense([n < span for n in range(lanes)], "i1")
+                loaded = b.masked_load(memory, first, near, b.broadcast(nothing, lanes), readonly)
+            # Lanes of later vectors are picked later, those that are off are anything.
+            here = [is_on and o >= start for o, is_on in zip(offsets, on, strict=True)]
+            order = [
+                lanes + o - start if mine and o - start < lanes else n
+                for n, (o, mine) in enumerate(zip(offsets, here, strict=True))
+            ]
+            found = b.shuffle(found or loaded, loaded, order)
+        return found
+
+    def _guarded_load(self, memory: str, index: str, mask: str, storage: str) -> str:
+        """A scalar load that reads memory only when some lane wants it (else any valid address)."""
+        b = self.b
+        if lanes := lanes_of(b.type_of(mask)):
+            mask = b.define(
+                f"vector.reduction <or>, {mask} : vector<{lanes}xi1> into i1", "i1", [mask]
+            )
+        type_ = b.type_of(memory)
+        whole = b.define(
+            f"memref.extract_aligned_pointer_as_index {memory} : {type_} -> index",
+            "index",
+            [memory],
+        )
+        size = 8 if storage.endswith("64") else int(storage[1:]) // 8
+        address = b.add(whole, b.mul(index, size))
+        spare = b.define("llvm.ptrtoint %args : !llvm.ptr to i64", "i64", ["%args"])
+        raw = b.select(mask, b.cast("arith.index_cast", address, "i64"), spare)
+        pointer = b.define(f"llvm.inttoptr {raw} : i64 to !llvm.ptr", "!llvm.ptr", [raw])
+        return b.define(f"llvm.load {pointer} : !llvm.ptr -> {storage}", storage, [pointer])
+
+    def as_register(self, loaded: str, element: Element) -> str:
+        """An element as it lies in memory, as values are carried."""
+        if element.kind != "b":
+            return loaded
+        return self.b.cmpi("ne", loaded, self.b.constant(0, self.b.type_of(loaded)))
+
+    def store(self, buffer: Buffer, element: Element, value: str, at: Ix, mask: str | None) -> None:
+        """Write one element a lane, or one element when `at` is uniform."""
+        memory = self.b.memref(self.arguments.slot(buffer), element.storage)
+        if element.kind == "b":
+            value = self.b.cast("arith.extui", value, "i8")
+        self.store_to(memory, value, at, mask)
+
+    def store_to(self, memory: str, value: str, at: Ix, mask: str | None) -> None:
+        """Like :meth:`store` into a memref, as it lies in memory."""
+        b = self.b
+        if at.is_uniform:
+            b.store(value, memory, at.base)
+            return
+        value = b.broadcast(value, self.lanes)
+        if at.vector is None and at.stride == 1:
+            if mask is None:
+                b.vector_store(value, memory, at.base)
+            else:
+                b.masked_store(value, memory, at.base, b.broadcast(mask, self.lanes))
+            return
+        on = vector_type(self.lanes, "i1")
+        mask = b.constant(True, on) if mask is None else b.broadcast(mask, self.lanes)
+        b.scatter(value, memory, 0, self.space.lanes_of(at), mask)
+
+    # ---------------------------------------------------------------- splat constants
+
+    def splat(self, op: ir.Operation) -> str:
+        """The register of a splat constant."""
+        attribute, element = op.attributes["value"], element_of(op.results[0])
+        if not (isinstance(attribute, ir.DenseElementsAttr) and attribute.is_splat):
+            raise InternalError(f"a dense constant inside a fusion must be an operand of it: {op}")
+        value = attribute.get_splat_value()
+        if isinstance(value, ir.FloatAttr):
+            if element.is_half:
+                return self.b.constant(_half_bits(value.value, element.name), "i16")
+            return self.b.constant(value.value, element.register)
+        if isinstance(value, ir.BoolAttr):
+            return self.b.constant(bool(value.value), "i1")
+        return self.b.constant(int(ir.IntegerAttr(value).value), element.register)
+
+
+def _half_bits(value: float, name: str) -> int:
+    import ml_dtypes  # noqa: PLC0415 - only 16-bit constants need it
+    import numpy as np  # noqa: PLC0415
+
+    dtype = np.dtype(ml_dtypes.bfloat16 if name == "bf16" else np.float16)
+    return int(np.array(value, dtype).view(np.int16))
+
+
+def _is_scalar_op(value: ir.Value) -> bool:
+    op = producer(value)
+    return op is not None and op.name in SCALAR_OPS
+
+
+def _changes_width(op: ir.Operation) -> bool:
+    """A bitcast_convert between element widths: it moves indices too."""
+    if op.name != "stablehlo.bitcast_convert":
+        return False
+    return bool(element_of(op.operands[0]).bits != element_of(op.results[0]).bits)
+
+
+def emit_region(e: Elemental, block: ir.Block, args: Sequence[str]) -> list[str]:
+    """The results of a region of rank-0 StableHLO ops (the body of a reduce) on registers."""
+    env = dict(zip(block.arguments, args, strict=True))
+
+    def value(v: ir.Value) -> str:
+        return env[v] if v in env else e.value_at(v, (), None)
+
+    for view in block.operations:
+        op = view.operation
+        if op.name == "stablehlo.return":
+            return [value(v) for v in op.operands]
+        if op.name == "stablehlo.constant":
+            env[op.results[0]] = e.splat(op)
+        elif op.name in SCALAR_OPS:
+            env[op.results[0]] = emit_scalar(e.b, op, [value(v) for v in op.operands])
+        elif op.name in ("stablehlo.reshape", "stablehlo.broadcast_in_dim"):
+            env[op.results[0]] = value(op.operands[0])
+        else:
+            unsupported(op, "not computed inside a reduction", "move it out of the reducer")
+    raise InternalError("a region without stablehlo.return")

@@ -1,0 +1,155 @@
+"""Element types: how a StableHLO element lies in memory and in registers.
+
+`ui32` becomes the signless `i32` (operations carry the sign), `i1` is a byte in memory, and the
+16-bit floats are carried as their bits (`i16`) and widened to f32 where they are computed
+with, so that moving data never changes a NaN and no code generator needs 16-bit arithmetic.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NoReturn
+
+from shlo_disc.errors import UnsupportedError
+from shlo_disc.locations import source_line
+from shlo_disc.lower.values.builder import KernelBuilder, like
+from shlo_disc.mlir import ir
+
+__all__ = [
+    "ELEMENTS",
+    "Element",
+    "element_of",
+    "from_compute",
+    "round_odd",
+    "to_compute",
+    "unsupported",
+]
+
+
+@dataclass(frozen=True)
+class Element:
+    """One StableHLO element type."""
+
+    name: str
+    kind: str
+    """f(loat), i(nt), u(nsigned) or b(ool)."""
+    bits: int
+
+    @property
+    def bytes(self) -> int:
+        """Size in memory."""
+        return max(1, self.bits // 8)
+
+    @property
+    def storage(self) -> str:
+        """The type of an element of a memref."""
+        return "i8" if self.kind == "b" else self.register
+
+    @property
+    def register(self) -> str:
+        """The type values are carried in."""
+        if self.kind == "f":
+            return "i16" if self.bits == 16 else self.name
+        return f"i{self.bits}"
+
+    @property
+    def compute(self) -> str:
+        """The type arithmetic is done in."""
+        return "f32" if self.kind == "f" and self.bits == 16 else self.register
+
+    @property
+    def is_float(self) -> bool:
+        """f16, bf16, f32, f64."""
+        return self.kind == "f"
+
+    @property
+    def is_half(self) -> bool:
+        """f16 or bf16."""
+        return self.kind == "f" and self.bits == 16
+
+    @property
+    def is_signed(self) -> bool:
+        """Signed integer."""
+        return self.kind == "i"
+
+
+ELEMENTS: dict[str, Element] = {
+    e.name: e
+    for e in (
+        Element("bf16", "f", 16),
+        Element("f16", "f", 16),
+        Element("f32", "f", 32),
+        Element("f64", "f", 64),
+        Element("i1", "b", 1),
+        *(Element(f"i{n}", "i", n) for n in (8, 16, 32, 64)),
+        *(Element(f"ui{n}", "u", n) for n in (8, 16, 32, 64)),
+    )
+}
+"""The element types the CPU emitters compile, by name."""
+
+
+def unsupported(op: ir.Operation, what: str, advice: str) -> NoReturn:
+    """Raise UnsupportedError with the operation, its source line and what to do."""
+    raise UnsupportedError(f"{op.name} at {source_line(op)}: {what}; {advice}")
+
+
+def element_of(value: ir.Value) -> Element:
+    """The element type of a tensor value; raises UnsupportedError for one we do not compile."""
+    name = str(ir.ShapedType(value.type).element_type)
+    if (element := ELEMENTS.get(name)) is None:
+        owner = value.owner
+        if isinstance(owner, ir.Block):  # name the first op that reads the operand
+            owner = next((use.owner for use in value.uses), owner.owner)
+        known = ", ".join(sorted(ELEMENTS))
+        unsupported(
+            owner.operation, f"element type {name} is not compiled", f"convert to one of {known}"
+        )
+    return element
+
+
+def to_compute(b: KernelBuilder, value: str, element: Element) -> str:
+    """`value` widened to the type it is computed in (exact)."""
+    if not element.is_half:
+        return value
+    if element.name == "f16":
+        return b.cast("arith.extf", b.bitcast(value, like(b.type_of(value), "f16")), "f32")
+    wide = b.cast("arith.extui", value, "i32")
+    bits = b.op("arith.shli", wide, b.constant(16, b.type_of(wide)))
+    return b.bitcast(bits, like(b.type_of(bits), "f32"))
+
+
+def from_compute(b: KernelBuilder, value: str, element: Element) -> str:
+    """`value` rounded (to nearest even) from the type it was computed in."""
+    if not element.is_half:
+        return value
+    if element.name == "f16":
+        half = b.cast("arith.truncf", value, "f16")
+        return b.bitcast(half, like(b.type_of(half), "i16"))
+    # Integer rounding, not vcvtneps2bf16: that instruction flushes denormals.
+    type_ = like(b.type_of(value), "i32")
+    bits = b.bitcast(value, type_)
+    high = b.op("arith.shrui", bits, b.constant(16, type_))
+    even = b.op("arith.andi", high, b.constant(1, type_))
+    bias = b.op("arith.addi", even, b.constant(0x7FFF, type_))
+    rounded = b.op("arith.shrui", b.op("arith.addi", bits, bias), b.constant(16, type_))
+    quiet = b.op("arith.ori", high, b.constant(0x40, type_))
+    nan = b.cmpf("uno", value, value)
+    return b.cast("arith.trunci", b.select(nan, quiet, rounded), "i16")
+
+
+def round_odd(b: KernelBuilder, value: str) -> str:
+    """f64 -> f32 rounded to odd, so that a second rounding to 16 bits is the only one.
+
+    Source: S. Boldo, G. Melquiond, "Emulation of FMA and correctly rounded sums" (2008).
+    """
+    single = b.cast("arith.truncf", value, "f32")
+    back = b.cast("arith.extf", single, "f64")
+    type_ = like(b.type_of(single), "i32")
+    bits = b.bitcast(single, type_)
+    size = b.op("math.absf", value)
+    above = b.cmpf("ogt", b.op("math.absf", back), size)
+    below = b.op("arith.subi", bits, b.constant(1, type_))
+    toward_zero = b.select(above, below, bits)
+    odd = b.op("arith.ori", toward_zero, b.constant(1, type_))
+    inexact = b.cmpf("one", back, value)
+    return b.bitcast(b.select(inexact, odd, bits), b.type_of(single))

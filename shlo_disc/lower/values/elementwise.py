@@ -1,0 +1,550 @@
+"""Element-wise operations on registers: one row per StableHLO op, scalar or any number of lanes.
+
+A rule takes `(b, op, args, ins, out)`: the text, the operation (attributes, location), the operand
+registers (all scalar or all of one number of lanes), their element types and the result's. Results
+are rounded to the result type after every operation, integers never trap.
+
+Source: StableHLO specification, one section per op; conversions saturate as XLA's do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from shlo_disc.lower.values.builder import KernelBuilder, lanes_of, like
+from shlo_disc.lower.values.elements import (
+    Element,
+    element_of,
+    from_compute,
+    round_odd,
+    to_compute,
+    unsupported,
+)
+from shlo_disc.lower.values.math import emit_math
+from shlo_disc.mlir import ir, stablehlo
+
+__all__ = ["SCALAR_OPS", "convert", "emit_scalar", "reduce_precision"]
+
+Rule = Callable[[KernelBuilder, ir.Operation, list[str], list[Element], Element], str]
+
+_MATH = {
+    "chlo.erf": "erf",
+    "chlo.erf_inv": "erf_inv",
+    "chlo.erfc": "erfc",
+    "stablehlo.atan2": "atan2",
+    "stablehlo.cbrt": "cbrt",
+    "stablehlo.cosine": "cos",
+    "stablehlo.exponential": "exp",
+    "stablehlo.exponential_minus_one": "expm1",
+    "stablehlo.log": "log",
+    "stablehlo.log_plus_one": "log1p",
+    "stablehlo.logistic": "logistic",
+    "stablehlo.rsqrt": "rsqrt",
+    "stablehlo.sine": "sin",
+    "stablehlo.tan": "tan",
+    "stablehlo.tanh": "tanh",
+}
+"""Ops computed by `math.emit_math`, and the name they have there."""
+
+
+def emit_scalar(b: KernelBuilder, op: ir.Operation, args: Sequence[str]) -> str:
+    """The register of `op`'s result from its operands' (scalars are broadcast where lanes meet)."""
+    ins = [element_of(v) for v in op.operands]
+    out = element_of(op.results[0])
+    lanes = max((lanes_of(b.type_of(a)) for a in args), default=0)
+    return SCALAR_OPS[op.name](b, op, [b.broadcast(a, lanes) for a in args], ins, out)
+
+
+def _math(
+    b: KernelBuilder, op: ir.Operation, args: list[str], ins: list[Element], out: Element
+) -> str:
+    if not out.is_float:
+        unsupported(op, f"no {out.name} form", "convert the operand to a float")
+    wide = [to_compute(b, a, e) for a, e in zip(args, ins, strict=True)]
+    return from_compute(b, emit_math(b, _MATH[op.name], wide, b.type_of(wide[0])), out)
+
+
+def _zero(b: KernelBuilder, like_value: str, value: float = 0) -> str:
+    return b.constant(value, b.type_of(like_value))
+
+
+# ------------------------------------------------------------------ arithmetic
+
+
+def _arith(float_op: str | None, int_op: str | None, bool_op: str | None = None) -> Rule:
+    """A binary operation that is one `arith` op per kind of element."""
+
+    def rule(
+        b: KernelBuilder, op: ir.Operation, args: list[str], ins: list[Element], out: Element
+    ) -> str:
+        name = {"f": float_op, "i": int_op, "u": int_op, "b": bool_op}[out.kind]
+        if name is None:
+            unsupported(op, f"no {out.name} form", "convert the operands first")
+        wide = [to_compute(b, a, out) for a in args]
+        return from_compute(b, b.op(name, *wide), out)
+
+    return rule
+
+
+def _extremum(float_op: str, signed: str, unsigned: str, boolean: str) -> Rule:
+    """Maximum or minimum; floats propagate NaN and order -0 below +0."""
+
+    def rule(
+        b: KernelBuilder, op: ir.Operation, args: list[str], ins: list[Element], out: Element
+    ) -> str:
+        name = {"f": float_op, "i": signed, "u": unsigned, "b": boolean}[out.kind]
+        wide = [to_compute(b, a, out) for a in args]
+        return from_compute(b, b.op(name, *wide), out)
+
+    return rule
+
+
+_maximum = _extremum("arith.maximumf", "arith.maxsi", "arith.maxui", "arith.ori")
+_minimum = _extremum("arith.minimumf", "arith.minsi", "arith.minui", "arith.andi")
+
+
+def _clamp(
+    b: KernelBuilder, op: ir.Operation, args: list[str], ins: list[Element], out: Element
+) -> str:
+    low, x, high = args
+    return _minimum(b, op, [_maximum(b, op, [x, low], ins, out), high], ins, out)
+
+
+def _divisor(b: KernelBuilder, x: str, y: str, e: Element) -> tuple[str, str]:
+    """(a divisor that cannot trap, whether y is 0): x / -1, x / 0 become x / 1, repaired later."""
+    zero = b.cmpi("eq", y, _zero(b, y))
+    unsafe = zero
+    if e.is_signed:
+        minus_one = b.cmpi("eq", y, _zero(b, y, -1))
+        unsafe = b.op("arith.ori", zero, minus_one)
+    return b.select(unsafe, _zero(b, y, 1), y), zero
+
+
+def _quotient(b: KernelBuilder, x: str, y: str, e: Element) -> str:
+    """Integer x / y truncated, y neither 0 nor -1.
+
+    Up to 32 bits go through f64 when the divisor is no constant: the quotient of two integers below
+    2^32 is at least 2^-32 (relative) away from the next integer, far more than half an ulp of f64,
+    and vectors have no integer division.
+    """
+    if e.bits > 32 or not lanes_of(b.type_of(x)) or b.is_constant(y):
+        return b.op("arith.divsi" if e.is_signed else "arith.divui", x, y)
+    to, back = ("arith.sitofp", "arith.fptosi") if e.is_signed else ("arith.uitofp", "arith.fptoui")
+    quotient = b.op("arith.divf", b.cast(to, x, "f64"), b.cast(to, y, "f64"))
+    return b.cast(back, quotient, e.register)
+
+
+def _divide(
+    b: KernelBuilder, op: ir.Operation, args: list[str], ins: list[Element], out: Element
+) -> str:
+    x, y = args
+    if out.is_float:
+        return _arith("arith.divf", None)(b, op, args, ins, out)
+    if out.kind == "b":
+        unsupported(op, "no i1 form", "use `and`")
+    safe, zero = _divisor(b, x, y, out)
+    quotient = _quotient(b, x, safe, out)
+    if out.is_signed:
+        negated = b.op("arith.subi", _zero(b, x), x)
+        quotient = b.select(b.cmpi("eq", y, _zero(b, y, -1)), negated, quotient)
+    return b.select(zero, _zero(b, y, -1), quotient)
+
+
+def _remainder(
+    b: KernelBuilder, op: ir.Operation, args: list[str], ins: list[Element], out: Element
+) -> str:
+    x, y = args
+    if out.is_float:
+        wide = [to_compute(b, a, out) for a in args]
+        return from_compute(b, _fmod(b, *wide), out)
+    if out.kind == "b":
+        unsupported(op, "no i1 form", "convert the operands to an integer type")
+    safe, zero = _divisor(b, x, y, out)
+    quotient = _quotient(b, x, safe, out)
+    rest = b.op("arith.subi", x, b.op("arith.muli", quotient, safe))
+    return b.select(zero, x, rest)
+
+
+def _any(b: KernelBuilder, condition: str) -> str:
+    """Whether any lane is true (scalar i1)."""
+    lanes = lanes_of(b.type_of(condition))
+    if not lanes:
+        return condition
+    right = f"vector.reduction <or>, {condition} : vector<{lanes}xi1> into i1"
+    return b.define(right, "i1", [condition])
+
+
+def _fmod(b: KernelBuilder, x: str, y: str) -> str:
+    """C's fmod, exact: shift-and-subtract with 20 quotient bits a step.
+
+    r and d = y * 2^k (k >= 0 so that r < 2^21 d) are floats; q = trunc(r / d) < 2^21 may be one too
+    large, and r - q*d is a multiple of the smaller ulp and below d in magnitude, so the fma is
+    exact.
+    """
+    type_ = b.type_of(x)
+    element = "f64" if "f64" in type_ else "f32"
+    bits = 64 if element == "f64" else 32
+    mantissa = 52 if bits == 64 else 23
+    bias = 1023 if bits == 64 else 127
+    itype = like(type_, f"i{bits}")
+    a, d = b.op("math.absf", x), b.op("math.absf", y)
+    infinity = b.constant(float("inf"), type_)
+    zero = b.constant(0.0, type_)
+    finite = b.op("arith.andi", b.cmpf("olt", a, infinity), b.cmpf("ogt", d, zero))
+    regular = b.op("arith.andi", finite, b.cmpf("olt", d, infinity))
+    start = b.select(regular, a, zero)
+    by = b.select(regular, d, b.constant(1.0, type_))
+
+    def exponent(v: str) -> str:
+        raw = b.op("arith.shrui", b.bitcast(v, itype), b.constant(mantissa, itype))
+        return b.op("arith.maxsi", raw, b.constant(1, itype))
+
+    def power(k: str) -> str:
+        biased = b.op("arith.addi", k, b.constant(bias, itype))
+        return b.bitcast(b.op("arith.shli", biased, b.constant(mantissa, itype)), type_)
+
+    def step(carried: list[str]) -> list[str]:
+        (r,) = carried
+        gap = b.op("arith.subi", exponent(r), exponent(by))
+        k = b.op("arith.subi", gap, b.constant(20, itype))
+        k = b.op("arith.maxsi", k, b.constant(0, itype))
+        # 2^k may overflow a float: two factors.
+        half = b.op("arith.shrui", k, b.constant(1, itype))
+        rest = b.op("arith.subi", k, half)
+        scaled = b.op("arith.mulf", b.op("arith.mulf", by, power(half)), power(rest))
+        q = b.op("math.trunc", b.op("arith.divf", r, scaled))
+        left = b.op("math.fma", b.op("arith.negf", q), scaled, r)
+        low = b.cmpf("olt", left, zero)
+        left = b.select(low, b.op("arith.addf", left, scaled), left)
+        return [b.select(b.cmpf("oge", r, by), left, r)]
+
+    (r,) = b.while_([start], lambda c: _any(b, b.cmpf("oge", c[0], by)), step)
+    signed = b.op("math.copysign", r, x)
+    # x mod inf is x; inf mod y, x mod 0 and NaN are NaN.
+    endless = b.op("arith.andi", b.cmpf("olt", a, infinity), b.cmpf("oeq", d, infinity))
+    other = b.select(endless, x, b.constant(float("nan"), type_))
+    return b.select(regular, signed, other)
+
+
+def _power(
+    b: KernelBuilder, op: ir.Operation, args: list[str], ins: list[Element], out: Element
+) -> str:
+    if out.is_float:
+        wide = [to_compute(b, a, out) for a in args]
+        return from_compute(b, emit_math(b, "pow", wide, b.type_of(wide[0])), out)
+    if out.kind == "b":
+        unsupported(op, "no i1 form", "convert the operands to an integer type")
+    x, y = args
+    zero, one, minus = (_zero(b, x, v) for v in (0, 1, -1))
+    count = y
+    if out.is_signed:
+        negative = b.cmpi("slt", y, zero)
+        count = b.select(negative, zero, y)
+
+    def step(carried: list[str]) -> list[str]:
+        result, base, left = carried
+        odd = b.cmpi("ne", b.op("arith.andi", left, one), zero)
+        times = b.select(odd, b.op("arith.muli", result, base), result)
+        return [times, b.op("arith.muli", base, base), b.op("arith.shrui", left, one)]
+
+    init = [one, x, count]
+    result = b.while_(init, lambda c: _any(b, b.cmpi("ne", c[2], zero)), step)[0]
+    if not out.is_signed:
+        return result
+    odd = b.cmpi("ne", b.op("arith.andi", y, one), zero)
+    of_minus = b.select(b.cmpi("eq", x, minus), b.select(odd, minus, one), zero)
+    return b.select(negative, b.select(b.cmpi("eq", x, one), one, of_minus), result)
+
+
+def _abs(
+    b: KernelBuilder, op: ir.Operation, args: list[str], ins: list[Element], out: Element
+) -> str:
+    (x,) = args
+    if out.is_half:
+        return b.op("arith.andi", x, _zero(b, x, 0x7FFF))
+    if out.is_float:
+        return b.op("math.absf", x)
+    return b.op("arith.maxsi", x, b.op("arith.subi", _zero(b, x), x)) if out.is_signed else x
+
+
+def _negate(
+    b: KernelBuilder, op: ir.Operation, args: list[str], ins: list[Element], out: Element
+) -> str:
+    (x,) = args
+    if out.is_half:
+        return b.op("arith.xori", x, _zero(b, x, 0x8000))
+    if out.is_float:
+        return b.op("arith.negf", x)
+    return b.op("arith.subi", _zero(b, x), x)
+
+
+def _sign(
+    b: KernelBuilder, op: ir.Operation, args: list[str], ins: list[Element], out: Element
+) -> str:
+    x = to_compute(b, args[0], out)
+    one = _zero(b, x, 1)
+    if out.is_float:
+        nonzero = b.cmpf("one", x, _zero(b, x))
+        return from_compute(b, b.select(nonzero, b.op("math.copysign", one, x), x), out)
+    positive = b.op("arith.minui" if not out.is_signed else "arith.minsi", x, one)
+    return b.op("arith.maxsi", positive, _zero(b, x, -1)) if out.is_signed else positive
+
+
+def _float_unary(name: str) -> Rule:
+    def rule(
+        b: KernelBuilder, op: ir.Operation, args: list[str], ins: list[Element], out: Element
+    ) -> str:
+        if not out.is_float:
+            unsupported(op, f"no {out.name} form", "convert the operand to a float")
+        return from_compute(b, b.op(name, to_compute(b, args[0], out)), out)
+
+    return rule
+
+
+# ------------------------------------------------------------------ bits
+
+
+def _not(
+    b: KernelBuilder, op: ir.Operation, args: list[str], ins: list[Element], out: Element
+) -> str:
+    ones = _zero(b, args[0], True if out.kind == "b" else -1)
+    return b.op("arith.xori", args[0], ones)
+
+
+def _bits(name: str) -> Rule:
+    def rule(
+        b: KernelBuilder, op: ir.Operation, args: list[str], ins: list[Element], out: Element
+    ) -> str:
+        return b.op(name, *args)
+
+    return rule
+
+
+def _shift(name: str) -> Rule:
+    """Shifts by the width or more give 0, or the sign for the arithmetic shift."""
+
+    def rule(
+        b: KernelBuilder, op: ir.Operation, args: list[str], ins: list[Element], out: Element
+    ) -> str:
+        x, by = args
+        last = _zero(b, by, out.bits - 1)
+        if name == "arith.shrsi":
+            return b.op(name, x, b.op("arith.minui", by, last))
+        inside = b.cmpi("ule", by, last)
+        return b.select(inside, b.op(name, x, b.op("arith.minui", by, last)), _zero(b, x))
+
+    return rule
+
+
+# ------------------------------------------------------------------ comparison and choice
+
+_FLOAT_PREDICATE = {"EQ": "oeq", "NE": "une", "GE": "oge", "GT": "ogt", "LE": "ole", "LT": "olt"}
+_INT_PREDICATE = {"EQ": "eq", "NE": "ne", "GE": "ge", "GT": "gt", "LE": "le", "LT": "lt"}
+
+
+def _total_order(b: KernelBuilder, x: str, bits: int) -> str:
+    """Integers in the order of IEEE-754 totalOrder: negative floats with other bits flipped."""
+    type_ = like(b.type_of(x), f"i{bits}")
+    raw = b.bitcast(x, type_)
+    sign = b.op("arith.shrsi", raw, b.constant(bits - 1, type_))
+    flip = b.op("arith.shrui", sign, b.constant(1, type_))
+    return b.op("arith.xori", raw, flip)
+
+
+def _compare(
+    b: KernelBuilder, op: ir.Operation, args: list[str], ins: list[Element], out: Element
+) -> str:
+    attributes = op.attributes
+    direction = stablehlo.ComparisonDirectionAttr(attributes["comparison_direction"]).value
+    element = ins[0]
+    total = (
+        "compare_type" in attributes
+        and stablehlo.ComparisonTypeAttr(attributes["compare_type"]).value == "TOTALORDER"
+    )
+    if element.is_float and total:
+        x, y = (_total_order(b, a, element.bits) for a in args)
+        return b.cmpi(_signed(direction), x, y)
+    if element.is_float:
+        x, y = (to_compute(b, a, element) for a in args)
+        return b.cmpf(_FLOAT_PREDICATE[direction], x, y)
+    predicate = _INT_PREDICATE[direction]
+    if direction not in ("EQ", "NE"):
+        predicate = ("s" if element.is_signed else "u") + predicate
+    return b.cmpi(predicate, *args)
+
+
+def _signed(direction: str) -> str:
+    word = _INT_PREDICATE[direction]
+    return word if direction in ("EQ", "NE") else "s" + word
+
+
+def _select(
+    b: KernelBuilder, op: ir.Operation, args: list[str], ins: list[Element], out: Element
+) -> str:
+    return b.select(*args)
+
+
+def _is_finite(
+    b: KernelBuilder, op: ir.Operation, args: list[str], ins: list[Element], out: Element
+) -> str:
+    x = to_compute(b, args[0], ins[0])
+    return b.cmpf("olt", b.op("math.absf", x), _zero(b, x, float("inf")))
+
+
+# ------------------------------------------------------------------ conversion
+
+
+def convert(b: KernelBuilder, x: str, source: Element, target: Element) -> str:
+    """`x` converted as stablehlo.convert: floats to integers saturate, NaN becomes 0."""
+    if source == target:
+        return x
+    if target.kind == "b":
+        if source.is_float:
+            wide = to_compute(b, x, source)
+            return b.cmpf("une", wide, _zero(b, wide))
+        return b.cmpi("ne", x, _zero(b, x))
+    if source.is_float:
+        wide = to_compute(b, x, source)
+        if target.is_float:
+            return _float_to_float(b, wide, source, target)
+        name = "llvm.fptosi.sat" if target.is_signed else "llvm.fptoui.sat"
+        of = b.type_of(wide)
+        type_ = like(of, target.register)
+        call = f'llvm.call_intrinsic "{name}"({wide}) : ({of}) -> {type_}'
+        return b.define(call, type_, [wide])
+    if target.is_float:
+        return _int_to_float(b, x, source, target)
+    if target.bits > source.bits:
+        return b.cast("arith.extsi" if source.is_signed else "arith.extui", x, target.register)
+    return b.cast("arith.trunci", x, target.register) if target.bits < source.bits else x
+
+
+def _float_to_float(b: KernelBuilder, x: str, source: Element, target: Element) -> str:
+    if target.name == "f64":
+        return b.cast("arith.extf", x, "f64")
+    if source.name == "f64":
+        x = round_odd(b, x) if target.is_half else b.cast("arith.truncf", x, "f32")
+    return from_compute(b, x, target)
+
+
+def _int_to_float(b: KernelBuilder, x: str, source: Element, target: Element) -> str:
+    name = "arith.sitofp" if source.is_signed else "arith.uitofp"
+    if source.bits == 64 and (target.is_half or target.name == "f64"):
+        # MLIR rewrites arith.truncf(arith.sitofp(x)) to one arith.sitofp, which rounds once where
+        # the program rounds twice. LLVM does so only where the inner conversion is exact.
+        name = name.replace("arith", "llvm")
+    if target.is_half and source.bits >= 32:
+        if source.bits == 64 and target.name == "bf16":  # beyond 2**53, f16 has only inf
+            x = _sticky(b, x, source)
+        return from_compute(b, round_odd(b, b.cast(name, x, "f64")), target)
+    return from_compute(b, b.cast(name, x, target.compute), target)
+
+
+def _sticky(b: KernelBuilder, x: str, source: Element) -> str:
+    """A 64-bit integer as one that f64 holds and that rounds alike to 8 bits: rounded to odd."""
+    type_ = b.type_of(x)
+    limit = b.constant(1 << 53, type_)
+    shifted = b.op("arith.addi", x, limit) if source.is_signed else x
+    large = b.cmpi("ugt", shifted, b.constant(1 << 54, type_) if source.is_signed else limit)
+    zero = b.constant(0, type_)
+    lost = b.cmpi("ne", b.op("arith.andi", x, b.constant((1 << 11) - 1, type_)), zero)
+    odd = b.select(lost, b.constant(1 << 11, type_), zero)
+    kept = b.op("arith.andi", x, b.constant(-(1 << 11), type_))
+    return b.select(large, b.op("arith.ori", kept, odd), x)
+
+
+def _convert(
+    b: KernelBuilder, op: ir.Operation, args: list[str], ins: list[Element], out: Element
+) -> str:
+    return convert(b, args[0], ins[0], out)
+
+
+def _bitcast(
+    b: KernelBuilder, op: ir.Operation, args: list[str], ins: list[Element], out: Element
+) -> str:
+    (x,) = args
+    if "b" in (ins[0].kind, out.kind) and ins[0] != out:
+        unsupported(op, "bits of i1", "convert instead")
+    type_ = like(b.type_of(x), out.register)
+    return x if b.type_of(x) == type_ else b.bitcast(x, type_)
+
+
+def reduce_precision(b: KernelBuilder, x: str, exponent_bits: int, mantissa_bits: int) -> str:
+    """`x` (f32 or f64) rounded to a float with fewer exponent and mantissa bits, as XLA does it."""
+    type_ = b.type_of(x)
+    wide = "f64" in type_
+    bits, mantissa, exponent = (64, 52, 11) if wide else (32, 23, 8)
+    itype = like(type_, f"i{bits}")
+
+    def const(value: int) -> str:
+        return b.constant(value - (1 << bits) if value >= 1 << (bits - 1) else value, itype)
+
+    raw = b.bitcast(x, itype)
+    if mantissa_bits < mantissa:
+        drop = mantissa - mantissa_bits
+        last = b.op("arith.andi", b.op("arith.shrui", raw, const(drop)), const(1))
+        rounding = b.op("arith.addi", last, const((1 << (drop - 1)) - 1))
+        keep = ((1 << bits) - 1) ^ ((1 << drop) - 1)
+        raw = b.op("arith.andi", b.op("arith.addi", raw, rounding), const(keep))
+    if exponent_bits < exponent:
+        sign_mask = 1 << (bits - 1)
+        exponent_mask = ((1 << exponent) - 1) << mantissa
+        bias = (1 << (exponent - 1)) - 1
+        reduced = (1 << (exponent_bits - 1)) - 1
+        field = b.op("arith.andi", raw, const(exponent_mask))
+        overflow = b.cmpi("ugt", field, const((bias + reduced) << mantissa))
+        underflow = b.cmpi("ule", field, const((bias - reduced) << mantissa))
+        sign = b.op("arith.andi", raw, const(sign_mask))
+        raw = b.select(overflow, b.op("arith.ori", sign, const(exponent_mask)), raw)
+        raw = b.select(underflow, sign, raw)
+    result = b.bitcast(raw, type_)
+    nan = x if mantissa_bits > 0 else b.constant(float("inf"), type_)
+    return b.select(b.cmpf("uno", x, x), nan, result)
+
+
+def _reduce_precision(
+    b: KernelBuilder, op: ir.Operation, args: list[str], ins: list[Element], out: Element
+) -> str:
+    e = ir.IntegerAttr(op.attributes["exponent_bits"]).value
+    m = ir.IntegerAttr(op.attributes["mantissa_bits"]).value
+    if out.is_half and e >= (5 if out.name == "f16" else 8):
+        e = 8  # all exponents of the type, its denormals included
+    return from_compute(b, reduce_precision(b, to_compute(b, args[0], out), e, m), out)
+
+
+SCALAR_OPS: dict[str, Rule] = {
+    **dict.fromkeys(_MATH, _math),
+    "stablehlo.abs": _abs,
+    "stablehlo.add": _arith("arith.addf", "arith.addi", "arith.ori"),
+    "stablehlo.and": _bits("arith.andi"),
+    "stablehlo.bitcast_convert": _bitcast,
+    "stablehlo.ceil": _float_unary("math.ceil"),
+    "stablehlo.clamp": _clamp,
+    "stablehlo.compare": _compare,
+    "stablehlo.convert": _convert,
+    "stablehlo.count_leading_zeros": _bits("math.ctlz"),
+    "stablehlo.divide": _divide,
+    "stablehlo.floor": _float_unary("math.floor"),
+    "stablehlo.is_finite": _is_finite,
+    "stablehlo.maximum": _maximum,
+    "stablehlo.minimum": _minimum,
+    "stablehlo.multiply": _arith("arith.mulf", "arith.muli", "arith.andi"),
+    "stablehlo.negate": _negate,
+    "stablehlo.not": _not,
+    "stablehlo.or": _bits("arith.ori"),
+    "stablehlo.popcnt": _bits("math.ctpop"),
+    "stablehlo.power": _power,
+    "stablehlo.reduce_precision": _reduce_precision,
+    "stablehlo.remainder": _remainder,
+    "stablehlo.round_nearest_afz": _float_unary("math.round"),
+    "stablehlo.round_nearest_even": _float_unary("math.roundeven"),
+    "stablehlo.select": _select,
+    "stablehlo.shift_left": _shift("arith.shli"),
+    "stablehlo.shift_right_arithmetic": _shift("arith.shrsi"),
+    "stablehlo.shift_right_logical": _shift("arith.shrui"),
+    "stablehlo.sign": _sign,
+    "stablehlo.sqrt": _float_unary("math.sqrt"),
+    "stablehlo.subtract": _arith("arith.subf", "arith.subi"),
+    "stablehlo.xor": _bits("arith.xori"),
+}
+"""Every op computed element by element from operands at the same index."""

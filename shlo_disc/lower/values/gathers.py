@@ -1,0 +1,83 @@
+"""Gather: which element of the operand an index of the result means."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shlo_disc.dynamic.attributes import integers
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.lower.values.elemental import Elemental
+from shlo_disc.lower.values.elements import element_of
+from shlo_disc.lower.values.index import Index, Ix
+from shlo_disc.lower.values.index_propagation import OWN, Mask, assemble, carry
+from shlo_disc.mlir import ir, stablehlo
+
+__all__ = ["gather"]
+
+
+def gather(e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask) -> str:
+    """The rule of gather and dynamic_gather."""
+    operand, starts = op.operands[0], op.operands[1]
+    numbers = stablehlo.GatherDimensionNumbers(op.attributes["dimension_numbers"])
+    sizes, start_sizes, out = e.shape(operand), e.shape(starts), e.shape(value)
+    removed = set(numbers.collapsed_slice_dims) | set(numbers.operand_batching_dims)
+    offset_dims = list(numbers.offset_dims)
+    offset_of = [d for d in range(len(sizes)) if d not in removed]
+    windows = _windows(e, op, value, offset_dims, offset_of, removed)
+    # A window as large as its dimension starts at 0: its index passes through.
+    moving = set(numbers.start_index_map)
+    mapping = [OWN] * len(out)
+    for d, o in zip(offset_dims, offset_of, strict=True):
+        if o not in moving or e.space.same(windows[o], sizes[o]):
+            mapping[d] = o if e.space.same(out[d], sizes[o]) else OWN
+    groups, own = carry(e, index, mapping)
+    batch = [own[d] for d in range(len(out)) if d not in offset_dims]
+    vector_dim = numbers.index_vector_dim
+    b, space = e.b, e.space
+    dims: dict[int, Ix] = {}
+    for d, o in zip(offset_dims, offset_of, strict=True):
+        if mapping[d] == OWN:
+            dims[o] = own[d]
+    start_dims = [d for d in range(len(start_sizes)) if d != vector_dim]
+    for o, s in zip(
+        numbers.operand_batching_dims, numbers.start_indices_batching_dims, strict=True
+    ):
+        dims[o] = batch[start_dims.index(s)]
+    for k, o in enumerate(numbers.start_index_map):
+        if space.same(windows[o], sizes[o]):
+            continue
+        at = list(batch)
+        if vector_dim < len(start_sizes):
+            at.insert(vector_dim, space.uniform(b.constant(k, "index")))
+        register = e.value_at(starts, space.of_dims(start_sizes, at), mask)
+        raw = e.to_index(register, element_of(starts))
+        top = b.param(sizes[o] - windows[o])
+        clamped = b.max(b.min(raw, top), 0)
+        here = space.uniform(clamped)
+        dims[o] = space.add(here, dims[o]) if o in dims else here
+    for o in range(len(sizes)):
+        if (
+            o not in groups
+            and o not in dims
+            and not any(g <= o < g + len(groups[g].sizes) for g in groups)
+        ):
+            dims[o] = space.zero()
+    return e.value_at(operand, assemble(sizes, groups, dims), mask)
+
+
+def _windows(
+    e: Elemental,
+    op: ir.Operation,
+    value: ir.Value,
+    offset_dims: Sequence[int],
+    offset_of: Sequence[int],
+    removed: set[int],
+) -> dict[int, Expr]:
+    """The slice size of every operand dimension: 1 where removed, else that of the result."""
+    out = e.shape(value)
+    windows = {o: out[d] for d, o in zip(offset_dims, offset_of, strict=True)}
+    if "slice_sizes" in op.attributes:
+        static = integers(op, "slice_sizes")
+        return windows | {o: Expr.const(static[o]) for o in removed}
+    # Removed dimensions have slice size 1 (or 0, and then the result is empty).
+    return windows | {o: Expr.const(1) for o in removed}

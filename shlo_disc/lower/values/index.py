@@ -1,0 +1,410 @@
+"""Where a value is read: indices of values in terms of the tile space of a kernel.
+
+The *tile space* is a list of sizes (factors); the loops of a kernel run over it, the last factor
+in vector lanes. An index of a value is a tuple of *groups*: consecutive dimensions with one flat
+index. Groups are cut only where an operation needs a dimension of its own, so dimensions
+that every access keeps together stay one factor, and reshapes mostly only regroup.
+
+A flat index (:class:`Ix`) is `base + stride * lane` with a stride known now, or any value per lane.
+`Ix.tile = (i, j)` says that it counts exactly the factors i..j-1 of the tile space; cutting it
+where a factor ends costs nothing, elsewhere it costs a division. :class:`Space` records both: the
+boundaries used (the others need not be loops) and those wished for (factors to cut finer).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from shlo_disc.dynamic.constraints import Constraints
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.lower.values.builder import KernelBuilder, lanes_of
+
+__all__ = ["Group", "Index", "Ix", "Space", "refine"]
+
+
+@dataclass(frozen=True)
+class Ix:
+    """A flat index in every lane; see the module."""
+
+    base: str
+    stride: int = 0
+    vector: str | None = None
+    """Lanes of index when they are not affine; `base` and `stride` then mean nothing."""
+    multiple: int = 1
+    """A known divisor of `base` (0: base is 0)."""
+    tile: tuple[int, int] | None = None
+    offsets: tuple[int, ...] | None = None
+    """What `vector` adds to `base` in every lane, where that is known now."""
+
+    @property
+    def is_uniform(self) -> bool:
+        """The same in every lane."""
+        return self.vector is None and self.stride == 0
+
+
+@dataclass(frozen=True)
+class Group:
+    """Consecutive dimensions of `sizes` and the flat index over them."""
+
+    sizes: tuple[Expr, ...]
+    at: Ix
+
+
+Index = tuple[Group, ...]
+"""Where a value is read: groups that cover its dimensions in order."""
+
+
+class Space:
+    """The tile space of a kernel being written, and arithmetic on indices."""
+
+    def __init__(
+        self,
+        b: KernelBuilder,
+        constraints: Constraints,
+        factors: Sequence[Expr],
+        lanes: int,
+    ) -> None:
+        self.b, self.constraints, self.lanes = b, constraints, lanes
+        self.factors = list(factors)
+        self.tiles: list[Ix] = []
+        """The index of each factor; set by whoever writes the loops."""
+        self.flats: dict[tuple[int, int], str] = {}
+        """Flat bases that need no arithmetic (the task number)."""
+        self.columns: tuple[int, Ix] | None = None
+        """(k, index): the flat index over factor k and all behind it, where lanes run over them."""
+        self.used: set[int] = set()
+        """Boundaries between factors that some access needs."""
+        self.wanted: list[tuple[int, int, Expr]] = []
+        """(i, j, suffix): a cut of factors i..j-1 where what follows has `suffix` elements."""
+
+    # ---------------------------------------------------------------- sizes
+
+    def product(self, sizes: Iterable[Expr]) -> Expr:
+        """Number of elements."""
+        return Expr.product(sizes)
+
+    def same(self, a: Expr, b: Expr) -> bool:
+        """Proved equal."""
+        return bool(a == b or self.constraints.equal(a, b))
+
+    def same_count(self, xs: Sequence[Expr], ys: Sequence[Expr]) -> bool:
+        """Proved to have equally many elements."""
+        return tuple(xs) == tuple(ys) or bool(self.constraints.product_equal(xs, ys))
+
+    def divisible(self, size: Expr, by: int) -> bool:
+        """Proved divisible."""
+        if size.is_const:
+            return bool(size.value % by == 0)
+        return bool(self.constraints.divisible(size, by))
+
+    def fills_vectors(self, size: Expr) -> bool:
+        """Is `size` proved a whole number of vectors? Never where an element is computed alone."""
+        return bool(self.lanes) and self.divisible(size, self.lanes)
+
+    def positive(self, size: Expr) -> str:
+        """The size as index, 1 when it is 0 (a divisor that cannot trap)."""
+        name = self.b.param(size)
+        low = self.constraints.bounds(size)[0]
+        if low is not None and low >= 1:
+            return name
+        return self.b.max(name, 1)
+
+    # ---------------------------------------------------------------- indices
+
+    def zero(self) -> Ix:
+        """Index 0."""
+        return Ix(self.b.constant(0, "index"), multiple=0)
+
+    def uniform(self, name: str) -> Ix:
+        """The scalar or vector index `name`."""
+        if lanes_of(self.b.type_of(name)):
+            return Ix(self.b.constant(0, "index"), vector=name)
+        value = self.b.value_of(name)
+        return Ix(name, multiple=1 if value is None else value)
+
+    def steps(self, base: str, offsets: Sequence[int], multiple: int = 1) -> Ix:
+        """`base + offsets[lane]`; `multiple` is a known divisor of `base`."""
+        first, step = offsets[0], offsets[1] - offsets[0]
+        if all(o == first + step * k for k, o in enumerate(offsets)):
+            return Ix(self.b.add(base, first), step, multiple=math.gcd(multiple, first))
+        known = self.b.dense(offsets, "index")
+        vector = known if self.b.value_of(base) == 0 else self.b.add(base, known)
+        return Ix(base, vector=vector, multiple=multiple, offsets=tuple(offsets))
+
+    def lanes_of(self, ix: Ix) -> str:
+        """The index as one vector."""
+        if ix.vector is not None:
+            return ix.vector
+        base = self.b.broadcast(ix.base, self.lanes)
+        if ix.stride == 0:
+            return base
+        steps = self.b.dense([ix.stride * k for k in range(self.lanes)], "index")
+        return self.b.op("arith.addi", base, steps) if self.b.value_of(ix.base) != 0 else steps
+
+    def name_of(self, ix: Ix) -> str:
+        """The index as one name: scalar when uniform, else a vector."""
+        return ix.base if ix.is_uniform else self.lanes_of(ix)
+
+    def add(self, x: Ix, y: Ix | int | str) -> Ix:
+        """Their sum; `y` may also be the name of an index."""
+        if isinstance(y, int):
+            y = Ix(self.b.constant(y, "index"), multiple=y)
+        elif isinstance(y, str):
+            y = self.uniform(y)
+        if y.multiple == 0 and y.is_uniform:
+            return x
+        if x.multiple == 0 and x.is_uniform:
+            return y
+        if x.vector is None and y.vector is None:
+            base = self.b.add(x.base, y.base)
+            return Ix(base, x.stride + y.stride, multiple=math.gcd(x.multiple, y.multiple))
+        a, c = self._offsets(x), self._offsets(y)
+        if a is not None and c is not None:
+            multiple = math.gcd(x.multiple, y.multiple)
+            return self.steps(
+                self.b.add(x.base, y.base), [p + q for p, q in zip(a, c, strict=True)], multiple
+            )
+        return self.uniform(self.b.add(self.name_of(x), self.name_of(y)))
+
+    def _offsets(self, x: Ix) -> Sequence[int] | None:
+        if x.vector is not None:
+            return x.offsets
+        return [x.stride * lane for lane in range(self.lanes)]
+
+    def scale(self, x: Ix, by: Expr | int) -> Ix:
+        """The product `x * by`."""
+        if isinstance(by, Expr) and by.is_const:
+            by = by.value
+        if by == 1:
+            return x
+        if by == 0 or (x.multiple == 0 and x.is_uniform):
+            return self.zero()
+        if isinstance(by, int):
+            if x.vector is None:
+                return Ix(self.b.mul(x.base, by), x.stride * by, multiple=abs(x.multiple * by))
+            if x.offsets is not None:
+                scaled = [o * by for o in x.offsets]
+                return self.steps(self.b.mul(x.base, by), scaled, abs(x.multiple * by))
+            return self.uniform(self.b.mul(x.vector, by))
+        known = self.lanes if self.fills_vectors(by) else 1
+        if x.is_uniform:
+            return Ix(self.b.mul(x.base, self.b.param(by)), multiple=x.multiple * known)
+        return self.uniform(self.b.mul(self.lanes_of(x), self.b.param(by)))
+
+    def negate_from(self, top: str, x: Ix) -> Ix:
+        """The difference `top - x`."""
+        if x.vector is None:
+            return Ix(self.b.sub(top, x.base), -x.stride)
+        return self.uniform(self.b.sub(top, x.vector))
+
+    def divide(self, x: Ix, by: Expr | int) -> tuple[Ix, Ix]:
+        """(x // by, x mod by), x not negative; by 0 is taken for 1."""
+        if isinstance(by, int):
+            by = Expr.const(by)
+        if by.is_const and by.value == 1:
+            return x, self.zero()
+        divisor = self.positive(by)
+        b = self.b
+        aligned = math.gcd(x.multiple, by.value) if by.is_const else 1
+        if not by.is_const and self.fills_vectors(by) and x.multiple % self.lanes == 0:
+            aligned = self.lanes
+        if x.is_uniform:
+            return Ix(b.div(x.base, divisor)), Ix(b.rem(x.base, divisor), multiple=aligned)
+        if x.vector is None and x.stride == 1 and aligned % self.lanes == 0:
+            return Ix(b.div(x.base, divisor)), Ix(b.rem(x.base, divisor), 1, multiple=aligned)
+        whole = self.lanes_of(x)
+        quotient = self._vector_quotient(whole, divisor)
+        rest = b.sub(whole, b.mul(quotient, divisor))
+        return self.uniform(quotient), self.uniform(rest)
+
+    def _vector_quotient(self, x: str, divisor: str) -> str:
+        """Lanes of x // divisor through f64: exact below 2^51; vectors have no integer division."""
+        b = self.b
+        value = b.value_of(divisor)
+        if value is not None and value & (value - 1) == 0:
+            shift = b.constant(value.bit_length() - 1, b.type_of(x))
+            return b.op("arith.shrui", x, shift)
+        top = b.cast("arith.sitofp", b.cast("arith.index_cast", x, "i64"), "f64")
+        raw = b.define(f"arith.index_cast {divisor} : index to i64", "i64", [divisor])
+        bottom = b.broadcast(b.cast("arith.sitofp", raw, "f64"), self.lanes)
+        quotient = b.cast("arith.fptosi", b.op("arith.divf", top, bottom), "i64")
+        return b.cast("arith.index_cast", quotient, "index")
+
+    def flat(self, i: int, j: int) -> Ix:
+        """The flat index over factors i..j-1."""
+        if i == j:
+            return self.zero()
+        if (i, j) in self.flats:
+            base = self.flats[i, j]
+            return Ix(base, multiple=1, tile=(i, j))
+        if j == i + 1:
+            return replace(self.tiles[i], tile=(i, j))
+        if self.columns is not None and j == len(self.factors) and i <= self.columns[0]:
+            k, columns = self.columns
+            head = self.scale(replace(self.flat(i, k), tile=None), self.product(self.factors[k:]))
+            return replace(self.add(head, columns), tile=(i, j))
+        head = self.flat(i, j - 1)
+        ix = self.add(self.scale(replace(head, tile=None), self.factors[j - 1]), self.tiles[j - 1])
+        return replace(ix, tile=(i, j))
+
+    # ---------------------------------------------------------------- groups
+
+    def root(self, sizes: Sequence[Expr], i: int, j: int) -> Index:
+        """A value whose elements are counted by factors i..j-1."""
+        return (Group(tuple(sizes), self.flat_lazy(i, j)),)
+
+    def flat_lazy(self, i: int, j: int) -> Ix:
+        """Like :meth:`flat`, but computed only where it is used (`base` is empty until then)."""
+        return Ix("", tile=(i, j))
+
+    def force(self, ix: Ix) -> Ix:
+        """`ix` with its base computed."""
+        if ix.base == "" and ix.tile is not None:
+            return self.flat(*ix.tile)
+        return ix
+
+    def cut_group(self, group: Group, at: int) -> tuple[Group, Group]:
+        """`group` in two, the second from its dimension `at` on."""
+        left, right = group.sizes[:at], group.sizes[at:]
+        x = group.at
+        if _is_one(left):
+            return Group(left, self.zero()), Group(right, x)
+        if _is_one(right):
+            return Group(left, x), Group(right, self.zero())
+        if x.tile is not None:
+            i, j = x.tile
+            for k in range(j - 1, i, -1):
+                if self.same_count(self.factors[k:j], right):
+                    self.used.add(k)
+                    return Group(left, self.flat_lazy(i, k)), Group(right, self.flat_lazy(k, j))
+            self.wanted.append((i, j, self.product(right)))
+        quotient, rest = self.divide(self.force(x), self.product(right))
+        return Group(left, quotient), Group(right, rest)
+
+    def cut(self, index: Index, boundaries: Iterable[int]) -> Index:
+        """`index` with a group boundary in front of each of these dimensions."""
+        cuts, out, start = set(boundaries), [], 0
+        for group in index:
+            done = 0
+            for k in range(1, len(group.sizes)):
+                if start + k in cuts:
+                    left, group = self.cut_group(group, k - done)
+                    out.append(left)
+                    done = k
+            out.append(group)
+            start += done + len(group.sizes)
+        return tuple(out)
+
+    def dims(self, index: Index) -> list[Ix]:
+        """The index of every dimension on its own."""
+        rank = sum(len(g.sizes) for g in index)
+        pieces = self.cut(index, range(1, rank))
+        return [self.force(g.at) for g in pieces if g.sizes]
+
+    def of_dims(self, sizes: Sequence[Expr], dims: Sequence[Ix]) -> Index:
+        """One group a dimension."""
+        return tuple(Group((s,), d) for s, d in zip(sizes, dims, strict=True))
+
+    def merge(self, a: Group, b: Group) -> Group:
+        """Two neighbours as one group."""
+        sizes = a.sizes + b.sizes
+        if _is_one(a.sizes):
+            return Group(sizes, b.at)
+        if _is_one(b.sizes):
+            return Group(sizes, a.at)
+        ta, tb = a.at.tile, b.at.tile
+        if ta is not None and tb is not None and ta[1] == tb[0]:
+            return Group(sizes, self.flat_lazy(ta[0], tb[1]))
+        scaled = self.scale(self.force(a.at), self.product(b.sizes))
+        return Group(sizes, replace(self.add(scaled, self.force(b.at)), tile=None))
+
+    def reshape(self, index: Index, sizes: Sequence[Expr]) -> Index:
+        """The index of the same element in a value of `sizes` with equally many elements."""
+        groups, out, taken = list(index), [], 0
+        while groups:
+            group = groups.pop(0)
+            end = self._aligned(group.sizes, sizes, taken, last=not groups)
+            while end is None:
+                group = self.merge(group, groups.pop(0))
+                end = self._aligned(group.sizes, sizes, taken, last=not groups)
+            out.append(Group(tuple(sizes[taken:end]), group.at))
+            taken = end
+        if not out:
+            return (Group(tuple(sizes), self.zero()),) if sizes else ()
+        return tuple(g for g in out if g.sizes)
+
+    def _aligned(
+        self, sizes: Sequence[Expr], new: Sequence[Expr], start: int, last: bool
+    ) -> int | None:
+        """Where the dimensions of `new` from `start` on have as many elements as `sizes`."""
+        if last:
+            return len(new)
+        return next(
+            (e for e in range(start, len(new) + 1) if self.same_count(sizes, new[start:e])), None
+        )
+
+    def joined(self, index: Index) -> Index:
+        """Neighbouring groups merged where that is free."""
+        out: list[Group] = []
+        for group in index:
+            if out and (m := self._free_merge(out[-1], group)) is not None:
+                out[-1] = m
+            else:
+                out.append(group)
+        return tuple(out)
+
+    def _free_merge(self, a: Group, b: Group) -> Group | None:
+        ta, tb = a.at.tile, b.at.tile
+        neighbours = ta is not None and tb is not None and ta[1] == tb[0]
+        return self.merge(a, b) if neighbours or _is_one(a.sizes) or _is_one(b.sizes) else None
+
+    def linear(self, index: Index) -> Ix:
+        """The offset of an element in a dense row-major buffer."""
+        groups = self.joined(index)
+        total, after = self.zero(), Expr.const(1)
+        for group in reversed(groups):
+            total = self.add(self.scale(self.force(group.at), after), total)
+            after = after * self.product(group.sizes)
+        return total
+
+
+def _is_one(sizes: Sequence[Expr]) -> bool:
+    """Whether these dimensions certainly hold one element."""
+    return all(s.is_const and s.value == 1 for s in sizes)
+
+
+def _is_zero(size: Expr) -> bool:
+    return size.is_const and size.value == 0
+
+
+def refine(
+    factors: Sequence[Expr],
+    wanted: Iterable[tuple[int, int, Expr]],
+    equal: Callable[[Expr, Expr], bool],
+) -> list[Expr]:
+    """`factors` cut finer where a wish falls inside one and divides it exactly; nothing is cut
+    where a size is 0, for there is no element.
+    """
+    if any(_is_zero(factor) for factor in factors):
+        return list(factors)
+    cuts: dict[int, Expr] = {}
+    for i, j, suffix in wanted:
+        after = Expr.const(1)
+        for k in range(j - 1, i - 1, -1):
+            inner = suffix // after if not suffix.is_const or after.is_const else None
+            if inner is None or _is_zero(inner) or not equal(inner * after, suffix):
+                break
+            factor = factors[k]
+            if not (inner.is_const and factor.is_const) or inner.value < factor.value:
+                outer = factor // inner
+                if equal(outer * inner, factor) and k not in cuts:
+                    if not (outer.is_const and outer.value == 1):
+                        cuts[k] = inner
+                    break
+            after = after * factor
+    out: list[Expr] = []
+    for k, factor in enumerate(factors):
+        out += [factor // cuts[k], cuts[k]] if k in cuts else [factor]
+    return out

@@ -1,0 +1,78 @@
+"""erf, erfc, erf_inv.
+
+erfc through (1 + 2a) exp(a^2) erfc(a), which is smooth in (a - k) / (a + k): M. Shepherd and
+J. Laframboise, "Chebyshev approximation of (1 + 2x) exp(x^2) erfc x" (1981). erf_inv as a function
+of w = -log(1 - x^2): M. Giles, "Approximating the erfinv function" (2010).
+"""
+
+from __future__ import annotations
+
+from shlo_disc.lower.values.math.exponential import (
+    exp_reduced,
+    expm1_reduced,
+    power_of_two,
+    scale,
+    split,
+)
+from shlo_disc.lower.values.math.logarithm import log
+from shlo_disc.lower.values.math.num import Num, fma, horner, select, squared
+from shlo_disc.lower.values.math.tables import TABLES
+
+__all__ = ["erf", "erf_inv", "erfc"]
+
+_INFINITY = float("inf")
+
+
+def _erf_small(x: Num) -> Num:
+    """erf(x), |x| < 0.95."""
+    return fma(x, horner(squared(x), TABLES["erf", x.dtype]), x)
+
+
+def erf(x: Num) -> Num:
+    """The error function."""
+    a = x.abs()
+    if x.is_double:
+        large = 1.0 - _erfc_positive(a.at_most(6.0))
+        return select(a >= 1.0, large.copysign(x), _erf_small(x))
+    # -expm1(log(erfc(a))): one polynomial for all of it, exact near 0.
+    a = a.at_most(4.0)
+    first, *rest = TABLES["erf_log", "f32"]
+    _, n, r = split(-fma(a, first, a * a * horner(a, rest)))
+    power = power_of_two(n, "f32")
+    return fma(-power, expm1_reduced(r), 1.0 - power).copysign(x)
+
+
+def _erfc_positive(a: Num) -> Num:
+    """erfc(a), 0 <= a <= 27.3 (10.1 for f32)."""
+    k = 4.0 if a.is_double else 2.0
+    g = horner((a - k) / (a + k), TABLES["erfc", a.dtype])
+    square = a * a
+    _, n, r = split(-square)
+    r = r - fma(a, a, -square)
+    return scale(exp_reduced(r) * g / fma(a, 2.0, 1.0), n)
+
+
+def erfc(x: Num) -> Num:
+    """1 - erf(x)."""
+    a = x.abs()
+    positive = _erfc_positive(a.at_most(27.3 if x.is_double else 10.1))
+    large = select(x < 0.0, 2.0 - positive, positive)
+    return select(a < 0.45, 1.0 - _erf_small(x), large)
+
+
+def erf_inv(x: Num) -> Num:
+    """The inverse of the error function: infinite at -1 and 1, NaN beyond."""
+    dtype = x.dtype
+    w = -log(fma(-x, x, 1.0))  # infinite at the ends, NaN beyond
+    root = w.sqrt()
+    if x.is_double:
+        p = horner(w - 1.5, TABLES["erf_inv", dtype])
+        tail = horner(root - 3.25, TABLES["erf_inv_tail", dtype])
+        far = horner(root - 5.0, TABLES["erf_inv_far", dtype])
+        p = select(w < 6.25, p, select(w < 16.0, tail, far))
+    else:
+        p = horner(w, TABLES["erf_inv", dtype])
+        p = select(w < 5.0, p, horner(root - 3.0, TABLES["erf_inv_tail", dtype]))
+    return select(
+        w.equals(_INFINITY), x * _INFINITY, select(w.is_nan(), w, fma(x, p, x).copysign(x))
+    )

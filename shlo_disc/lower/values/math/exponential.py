@@ -1,0 +1,136 @@
+"""exp, expm1, tanh, logistic.
+
+All reduce x = n log(2) + r with |r| <= log(2) / 2 (W. Cody and W. Waite, "Software Manual for the
+Elementary Functions", 1980) and share the polynomial of exp(r) - 1.
+"""
+
+from __future__ import annotations
+
+import math
+
+from shlo_disc.lower.cpu.machine import host_target
+from shlo_disc.lower.values.math.num import Num, fma, horner, select
+from shlo_disc.lower.values.math.tables import TABLES
+
+__all__ = [
+    "LN2_HIGH",
+    "LN2_LOW",
+    "exp",
+    "exp_reduced",
+    "expm1",
+    "expm1_reduced",
+    "logistic",
+    "power_of_two",
+    "scale",
+    "split",
+    "tanh",
+]
+
+LN2_HIGH = {"f32": float.fromhex("0x1.62e4p-1"), "f64": float.fromhex("0x1.62e42fefa3800p-1")}
+"""log(2) with trailing zeros, so that n * LN2_HIGH is exact."""
+LN2_LOW = {"f32": float.fromhex("0x1.7f7d1cp-20"), "f64": float.fromhex("0x1.ef35793c76730p-45")}
+"""log(2) - LN2_HIGH."""
+_MAGIC = {"f32": 1.5 * 2.0**23, "f64": 1.5 * 2.0**52}
+"""Adding it rounds to an integer and leaves that integer in the low bits."""
+_MAGIC_BITS = {"f32": 0x4B400000, "f64": 0x4338000000000000}
+_BIAS = {"f32": 127, "f64": 1023}
+_MANTISSA = {"f32": 23, "f64": 52}
+
+
+def split(x: Num) -> tuple[Num, Num, Num]:
+    """(n as float, n as integer, r) with x = n log(2) + r; |x| < 2^20."""
+    shifted = fma(x, 1 / math.log(2), _MAGIC[x.dtype])
+    n = shifted - _MAGIC[x.dtype]
+    r = fma(n, -LN2_HIGH[x.dtype], x)
+    r = fma(n, -LN2_LOW[x.dtype], r)
+    return n, shifted.bits() - _MAGIC_BITS[x.dtype], r
+
+
+def expm1_reduced(r: Num) -> Num:
+    """exp(r) - 1 for |r| <= log(2) / 2."""
+    return fma(r * r, horner(r, TABLES["exp", r.dtype]), r)
+
+
+def exp_reduced(r: Num) -> Num:
+    """exp(r) for |r| <= log(2) / 2."""
+    return expm1_reduced(r) + 1.0
+
+
+def power_of_two(n: Num, dtype: str) -> Num:
+    """2^n of integers in the range of normal floats."""
+    return ((n + _BIAS[dtype]) << _MANTISSA[dtype]).floats()
+
+
+def _scales_at_once(x: Num) -> bool:
+    """Is :func:`scale` one instruction? Then a way around it saves nothing."""
+    return bool(x.lanes) and {"avx512f", "avx512dq"} <= host_target().features
+
+
+def scale(x: Num, n: Num) -> Num:
+    """X * 2^n, also where the result is denormal or infinite; |n| < 250 (f32), 2000 (f64)."""
+    if _scales_at_once(x):
+        right = f'llvm.call_intrinsic "llvm.ldexp"({x.name}, {n.name})'  # vscalef
+        types = f"({x.type}, {n.type}) -> {x.type}"
+        return Num(x.b, x.b.define(f"{right} : {types}", x.type, [x.name, n.name]))
+    half = n.sar(1)
+    return x * power_of_two(half, x.dtype) * power_of_two(n - half, x.dtype)
+
+
+def exp(x: Num) -> Num:
+    """e^x."""
+    if _scales_at_once(x):
+        return _exp_any(x)
+    return x.choose(_is_ordinary(x), _exp_ordinary, _exp_any)
+
+
+def _is_ordinary(x: Num) -> Num:
+    """Whether e^x is a normal number and 2^n by itself too; False for NaN."""
+    return x.abs() <= (87.0 if x.dtype == "f32" else 708.0)
+
+
+def _exp_ordinary(x: Num) -> Num:
+    _, n, r = split(x)
+    return (exp_reduced(r).bits() + (n << _MANTISSA[x.dtype])).floats()
+
+
+def _exp_any(x: Num) -> Num:
+    vanishes, safe = _vanishing(x)
+    _, n, r = split(safe.at_most(89.0 if x.dtype == "f32" else 710.0))
+    return select(vanishes, 0.0, scale(exp_reduced(r), n))
+
+
+def _vanishing(x: Num) -> tuple[Num, Num]:
+    """(is e^x 0?, `x` where it is not, else 0).
+
+    An instruction that underflows takes a hundred cycles, and a masked softmax is full of them.
+    """
+    vanishes = x < (-104.5 if x.dtype == "f32" else -746.0)
+    return vanishes, select(vanishes, 0.0, x)
+
+
+def expm1(x: Num) -> Num:
+    """e^x - 1 without cancellation."""
+    low, high, tiny = (-18.0, 89.0, 2.0**-26) if x.dtype == "f32" else (-39.0, 710.0, 2.0**-55)
+    _, n, r = split(x.at_most(high).at_least(low))
+    e = expm1_reduced(r)
+    half = power_of_two(n - 1, x.dtype)  # 2^n itself may overflow
+    result = fma(half, e, half - 0.5)
+    result = result + result
+    # Keeps -0 and denormals; NaN reaches the result through e.
+    return select(x.abs() < tiny, x, result)
+
+
+def tanh(x: Num) -> Num:
+    """With t = e^2|x| - 1: t / (t + 2)."""
+    limit = 9.5 if x.dtype == "f32" else 20.0
+    a = x.abs()
+    _, n, r = split((a + a).at_most(2 * limit))
+    power = power_of_two(n, x.dtype)
+    t = fma(power, expm1_reduced(r), power - 1.0)
+    return (t / (t + 2.0)).copysign(x)  # -0 stays
+
+
+def logistic(x: Num) -> Num:
+    """1 / (1 + e^-x), exact to the last denormal: e^x / (1 + e^x) for negative x."""
+    e = exp(-x.abs())
+    return select(x < 0.0, e, 1.0) / (e + 1.0)

@@ -1,0 +1,108 @@
+"""x^y.
+
+f64: y log(x) in double-double arithmetic, as the error of the logarithm is multiplied by up to 745;
+f32: everything in f64. Double-double formulas: T. J. Dekker, "A floating-point technique for
+extending the available precision" (1971), with fma; the scheme is that of SLEEF's `pow_u1`.
+Special cases: C99, annex F.9.4.4.
+"""
+
+from __future__ import annotations
+
+from shlo_disc.lower.values.math.exponential import (
+    LN2_HIGH,
+    LN2_LOW,
+    exp_reduced,
+    power_of_two,
+    scale,
+    split,
+)
+from shlo_disc.lower.values.math.logarithm import normalise, split_log
+from shlo_disc.lower.values.math.num import Num, fma, horner, select
+from shlo_disc.lower.values.math.tables import TABLES
+
+__all__ = ["power"]
+
+_INFINITY = float("inf")
+_NAN = float("nan")
+_THIRDS = (2.0 / 3.0, float.fromhex("0x1.5555555555555p-55"))
+"""2/3 as an unevaluated sum."""
+
+
+def _two_sum(a: Num, b: Num) -> tuple[Num, Num]:
+    """A + b as an unevaluated sum; a is 0 or the larger."""
+    high = a + b
+    return high, (a - high) + b
+
+
+def _log_double(x: Num) -> tuple[Num, Num]:
+    """log(x) of positive finite f64 as an unevaluated sum, relative error 2^-64."""
+    scaled, shift = normalise(x)
+    k, m = split_log(scaled)
+    k = k + shift
+    one = m.constant(1.0)
+    denominator, below = m + one, m
+    back = denominator - one
+    below = (m - back) + (one - (denominator - back))
+    inverse = one / denominator
+    numerator = m - one
+    s = numerator * inverse
+    rest = fma(-s, denominator, numerator)
+    s_low = fma(-s, below, rest) * inverse
+    z = s * s
+    z_low = fma(s, s, -z) + (s + s) * s_low
+    t = z * horner(z, TABLES["log_dd", "f64"])
+    u, u_low = _two_sum(z.constant(_THIRDS[0]), t)
+    u_low = u_low + _THIRDS[1]
+    v = s * z
+    v_low = fma(s, z, -v) + fma(s, z_low, s_low * z)
+    w = v * u
+    w_low = fma(v, u, -w) + fma(v, u_low, v_low * u)
+    high, low = _two_sum(k * LN2_HIGH["f64"], s + s)
+    high, more = _two_sum(high, w)
+    low = low + more + (s_low + s_low) + w_low + k * LN2_LOW["f64"]
+    return _two_sum(high, low)
+
+
+def _positive_double(x: Num, y: Num) -> Num:
+    """x^y of positive finite x."""
+    high, low = _log_double(x)
+    product = high * y
+    rest = fma(high, y, -product) + low * y
+    rest = select(product.abs() < 1000.0, rest, 0.0)
+    _, n, r = split(product.at_most(720.0).at_least(-760.0))
+    return scale(exp_reduced(r + rest), n)
+
+
+def _positive_single(x: Num, y: Num) -> Num:
+    """x^y of positive finite f32 x, through f64."""
+    wide, exponent = x.cast("arith.extf", "f64"), y.cast("arith.extf", "f64")
+    k, m = split_log(wide)
+    f = m - 1.0
+    s = f / (f + 2.0)
+    z = s * s
+    odd = fma(s * z, horner(z, TABLES["log_short", "f64"]), s + s)
+    logarithm = fma(k, LN2_HIGH["f64"] + LN2_LOW["f64"], odd)
+    product = (logarithm * exponent).at_most(100.0).at_least(-120.0)
+    _, n, r = split(product)
+    result = horner(r, TABLES["exp_short", "f64"]) * power_of_two(n, "f64")
+    return result.cast("arith.truncf", "f32")
+
+
+def power(x: Num, y: Num) -> Num:
+    """x^y with the special cases of C99."""
+    a = x.abs()
+    positive = _positive_double(a, y) if x.is_double else _positive_single(a, y)
+    one = x.constant(1.0)
+    positive = select(a.equals(1.0), one, positive)
+    is_zero, is_infinite = a.equals(0.0), a.equals(_INFINITY)
+    grows = is_zero ^ (y > 0.0)  # 0^-1 and inf^1 are inf
+    positive = select(is_zero | is_infinite, select(grows, x.constant(_INFINITY), 0.0), positive)
+    # Halves of odd integers are not integers; floats from 2^53 (2^24) on are even integers.
+    integer = y.rint().equals(y)
+    half = y * 0.5
+    odd = integer & half.rint().differs(half)
+    sign = x.bits() & (-1 << (63 if x.is_double else 31))
+    result = select(odd, (positive.bits() | sign).floats(), positive)
+    undefined = (x < 0.0) & ~integer & ~is_infinite
+    result = select(undefined | x.is_nan() | y.is_nan(), x.constant(_NAN), result)
+    return select(y.equals(0.0) | x.equals(1.0), one, result)
