@@ -10,20 +10,15 @@ from rich.console import Console
 from rich.table import Table
 
 from shlo_disc import flags, ral
-from shlo_disc.lower.cpu.machine import Target
+from shlo_disc.lower.target import parse
 
 __all__ = ["main", "report"]
 
 _PACKAGES = ("shlo_disc", "jax", "jaxlib", "torch-mlir", "numpy", "ml_dtypes")
-_FEATURES = ("sse4_2", "avx", "avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512vl",
-             "avx512_bf16", "avx512_fp16", "amx_tile")  # fmt: skip
-"""Instruction sets that change what is generated; /proc/cpuinfo lists a hundred more."""
 
 
 def report() -> dict[str, dict[str, str]]:
     """Section -> name -> value; what :func:`main` prints."""
-    target = Target.host()
-    present = [name for name in _FEATURES if name in target.features]
     return {
         "Versions": {
             "Python": platform.python_version(),
@@ -31,10 +26,7 @@ def report() -> dict[str, dict[str, str]]:
         },
         "Machine": {
             "Processor": _processor(),
-            "Features": " ".join(present) or "none known",
-            "Vector registers": f"{8 * target.vector_bytes} bits",
-            "L1d / L2 per core": f"{target.l1_bytes // 1024} / {target.l2_bytes // 1024} KiB",
-            "Cores this process may use": str(target.cores),
+            **parse("cpu").details(),
             "Threads of the pool": str(ral.num_threads()),
         },
         "Caches of this process": {

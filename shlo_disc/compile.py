@@ -14,13 +14,11 @@ from typing import Any
 from shlo_disc import flags
 from shlo_disc.dynamic.program import ShapeProgram
 from shlo_disc.dynamic.shapes import ShapeAnalysis, analyze
-from shlo_disc.errors import UnsupportedError
 from shlo_disc.executable import Executable
 from shlo_disc.ingest import ingest
-from shlo_disc.lower.cpu import EMITTERS, codegen
-from shlo_disc.lower.cpu.machine import host_target
 from shlo_disc.lower.host.program import HostProgram, emit_host
 from shlo_disc.lower.refused import KernelsRefused, Refused
+from shlo_disc.lower.target import CodeGenerator, Function, Target, parse
 from shlo_disc.mlir import ir, new_context
 from shlo_disc.passes.base import Pipeline
 from shlo_disc.passes.dump import DumpFolder
@@ -73,19 +71,25 @@ def compile(
     such as "t >= 2": a call that breaks one raises ShapeMismatchError. `weak_results` tells which
     results are weakly typed in JAX. `likely` gives values of symbols to have specialised kernels
     for. `donated`: arguments whose arrays a call may overwrite and deletes; a warning names those
-    whose memory no result can use. `target` is "cpu".
+    whose memory no result can use. `target` is "cpu", this machine's, or a level of it that other
+    machines have too: "cpu:avx512", "cpu:avx2" or "cpu:sse2".
 
     Raises InvalidModuleError (malformed program), UnsupportedError (an op, type or target that is
     not covered), OSError (a file that cannot be read), ValueError (`likely` names no symbol).
     """
-    if target != "cpu":
-        raise UnsupportedError(f"target {target!r} is not supported; use target='cpu'")
+    made_for = parse(target)
     times = StageTimes()
     context = new_context()
     module = ingest(source, context, shapes=shapes, names=names, constraints=constraints)
     times.done("ingest")
     return compile_module(
-        module, name=name, times=times, weak_results=weak_results, likely=likely, donated=donated
+        module,
+        target=made_for,
+        name=name,
+        times=times,
+        weak_results=weak_results,
+        likely=likely,
+        donated=donated,
     )
 
 
@@ -93,6 +97,7 @@ def compile(
 def compile_module(
     module: ir.Module,
     *,
+    target: Target | None = None,
     name: str | None = None,
     times: StageTimes | None = None,
     weak_results: Sequence[bool] = (),
@@ -101,8 +106,9 @@ def compile_module(
 ) -> Executable:
     """The executable of an ingested module, which is rewritten in place."""
     times = times or StageTimes()
+    target = target or parse("cpu")
     context = module.context
-    with context, ir.Location.unknown(), codegen.Builder() as builder:
+    with context, ir.Location.unknown(), target.generator() as builder:
         stablehlo = _asm(module)
         _mark_donated(main_function(module), donated)
         name = name or _module_name(module)
@@ -116,7 +122,7 @@ def compile_module(
             program = ShapeProgram.of(main, shapes, _argument_names(main))
             times.done("shapes")
             try:
-                native = _native(main, shapes, program, builder, likely, times, dumps)
+                native = _native(main, shapes, program, target, builder, likely, times, dumps)
                 break
             except Refused as refused:
                 records += replanning.split(refused, shapes)
@@ -126,6 +132,7 @@ def compile_module(
     host = native.host
     executable = Executable(
         name=name,
+        target=target,
         program=program,
         host=host,
         kernels=native.kernels,
@@ -162,7 +169,7 @@ def examine(source: Any) -> None:
         shapes = analyze(module)
         program = ShapeProgram.of(main, shapes, _argument_names(main))
         with contextlib.suppress(Refused):  # for which `compile` plans smaller kernels
-            emit_host(main, shapes, program, EMITTERS, host_target(), None, lambda _: None)
+            emit_host(main, shapes, program, parse("cpu"), None, lambda _: None)
 
 
 @dataclass(frozen=True)
@@ -170,15 +177,16 @@ class _Native:
     """A program as machine code."""
 
     host: HostProgram
-    kernels: list[codegen.Function]
-    entry_points: tuple[codegen.Function, codegen.Function]
+    kernels: list[Function]
+    entry_points: tuple[Function, Function]
 
 
 def _native(
     main: ir.Operation,
     shapes: ShapeAnalysis,
     program: ShapeProgram,
-    builder: codegen.Builder,
+    target: Target,
+    builder: CodeGenerator,
     likely: Mapping[str, Sequence[int]] | None,
     times: StageTimes,
     dumps: DumpFolder | None,
@@ -187,18 +195,16 @@ def _native(
 
     Texts that do not compile are written to `dumps`.
     """
-    host = emit_host(
-        main, shapes, program, EMITTERS, host_target(), likely, lambda k: builder.add(k.text)
-    )
+    host = emit_host(main, shapes, program, target, likely, lambda k: builder.add(k.text))
     times.done("emit")
     with ThreadPoolExecutor(1) as pool:
-        entries = pool.submit(codegen.compile_host, host.text)
+        entries = pool.submit(target.compile_host, host.text)
         try:
-            kernels = builder.functions([kernel.text for kernel in host.kernels])
+            kernels = list(builder.functions([kernel.text for kernel in host.kernels]))
         except KernelsRefused as refused:
             if dumps is not None:
                 for text, error in refused.errors.items():
-                    dumps.write_refused(codegen.function_name(text), text, error)
+                    dumps.write_refused(target.function_name(text), text, error)
             raise refused_by(host, main, refused) from refused
         times.done("kernels")  # what they take beyond their emission
         try:

@@ -22,10 +22,10 @@ from shlo_disc.errors import (
     ShapeMismatchError,
     UnsupportedError,
 )
-from shlo_disc.lower.cpu import codegen
 from shlo_disc.lower.host.prepare import TOO_LARGE
 from shlo_disc.lower.host.program import HostProgram
 from shlo_disc.lower.refused import Unfused
+from shlo_disc.lower.target import Function, Target
 from shlo_disc.passes.base import PassRecord
 from shlo_disc.report.describe import describe, memory_formula, total_work
 from shlo_disc.report.profile import Profile, profile
@@ -102,10 +102,11 @@ class Executable:
         self,
         *,
         name: str,
+        target: Target,
         program: ShapeProgram,
         host: HostProgram,
-        kernels: Sequence[codegen.Function],
-        entry_points: tuple[codegen.Function, codegen.Function],
+        kernels: Sequence[Function],
+        entry_points: tuple[Function, Function],
         texts: dict[str, str],
         passes: Sequence[PassRecord],
         stage_ms: dict[str, float],
@@ -115,6 +116,7 @@ class Executable:
         unfused: Sequence[Unfused] = (),
     ) -> None:
         self.name = name
+        self.target = target
         self.program = program
         self.host = host
         self.donated = frozenset(donated)
@@ -209,7 +211,7 @@ class Executable:
         """
         return ral.DispatchEntry(self._native, self._bridge, unflatten, dtypes)
 
-    def call_marked(self, run: codegen.Function, leaves: Sequence[Any]) -> MarkedCall:
+    def call_marked(self, run: Function, leaves: Sequence[Any]) -> MarkedCall:
         """As `call_leaves`, by the host program `run` (see `report.profile`)."""
         return MarkedCall(*self._checked(self._native.profile, run.address, self._bridge, leaves))
 
@@ -261,13 +263,12 @@ class Executable:
         texts = [kernel.text for kernel in self.host.kernels]
         if stage == "kernels":
             return "\n".join(
-                f"// {k.name}\n" + k.text.replace("@KERNEL", f"@{codegen.function_name(k.text)}")
+                f"// {k.name}\n"
+                + k.text.replace("@KERNEL", f"@{self.target.function_name(k.text)}")
                 for k in self.host.kernels
             )
-        if stage == "llvm":
-            return codegen.llvm_text(texts)
-        if stage == "asm":
-            return codegen.assembly(texts)
+        if stage in self.target.views:
+            return self.target.views[stage](texts)
         raise ValueError(f"no stage {stage!r}; stages: {', '.join(STAGES)}")
 
     def explain(

@@ -27,13 +27,13 @@ def stats() -> dict[str, Any]:
     frontend = sys.modules.get("shlo_disc.frontend.function")
     if frontend is not None:
         functions = [function.statistics() for function in frontend.living()]
-    codegen = sys.modules.get("shlo_disc.lower.cpu.codegen")
+    code = [cache.stats() for cache in _code()]
     return {
         "functions": functions,
         **{key: sum(row[key] for row in functions) for key in ("compilations", "hits", "versions")},
         "pool": ral.pool_stats(),
         "packs": ral.pack_stats(),
-        "machine_code": {"entries": 0, "bytes": 0} if codegen is None else codegen.RECENT.stats(),
+        "machine_code": {key: sum(row[key] for row in code) for key in ("entries", "bytes")},
         "threads": ral.num_threads(),
     }
 
@@ -45,8 +45,7 @@ def trim() -> int:
     machine code that no program uses go. Nothing that a later call needs is lost but time.
     """
     before = _held()
-    codegen = sys.modules.get("shlo_disc.lower.cpu.codegen")
-    code = 0 if codegen is None else codegen.RECENT.clear()
+    code = sum(int(cache.clear()) for cache in _code())
     ral.pack_clear()  # its blocks become idle
     ral.pool_trim()
     return code + max(before - _held(), 0)  # other threads may have taken memory meanwhile
@@ -55,3 +54,11 @@ def trim() -> int:
 def _held() -> int:
     pool = ral.pool_stats()
     return pool["in_use_bytes"] + pool["idle_bytes"]
+
+
+def _code() -> list[Any]:
+    """The caches of machine code of the targets in use (`lower.target.CodeCache`)."""
+    targets = sys.modules.get("shlo_disc.lower.target")  # nothing was compiled without it
+    if targets is None:
+        return []
+    return list({id(target.code): target.code for target in targets.loaded()}.values())

@@ -5,13 +5,14 @@
     python tools/replay.py /tmp/dumps /tmp/after                   # at another
     diff -r /tmp/before /tmp/after                                 # "no change" is a fact
 
-Each program gives one file a target: the planned module, the text of every kernel and of the host
-program. No machine code is made, so the targets need not be this machine.
+Each program gives one file a machine: the planned module, the text of every kernel and of the host
+program. No machine code is made, so the machines need not be this one.
 """
 
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -21,8 +22,8 @@ from shlo_disc.compile import main_function
 from shlo_disc.dynamic.program import ShapeProgram
 from shlo_disc.dynamic.shapes import analyze
 from shlo_disc.errors import ShloDiscError
-from shlo_disc.lower.cpu import EMITTERS
-from shlo_disc.lower.cpu.machine import Target
+from shlo_disc.lower.cpu import target as cpu
+from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.host.program import emit_host
 from shlo_disc.lower.refused import Refused
 from shlo_disc.mlir import ir, new_context
@@ -31,16 +32,16 @@ from shlo_disc.passes.pipeline import CLEANUP
 from shlo_disc.passes.table import PLANNING
 
 AVX2 = frozenset({"avx", "avx2", "bmi2", "f16c", "fma"})
-TARGETS = {
-    "avx2": Target(vector_bytes=32, features=AVX2),
-    "avx512": Target(
+MACHINES = {
+    "avx2": Machine(vector_bytes=32, features=AVX2),
+    "avx512": Machine(
         vector_bytes=64, features=AVX2 | {"avx512f", "avx512bw", "avx512dq", "avx512vl"}
     ),
 }
 
 
-def replay(text: str, target: Target) -> str:
-    """The planned module and all texts of the program `text` for `target`, or the error."""
+def replay(text: str, machine: Machine) -> str:
+    """The planned module and all texts of the program `text` for `machine`, or the error."""
     with new_context(), ir.Location.unknown():
         module = ir.Module.parse(text)
         try:
@@ -49,7 +50,7 @@ def replay(text: str, target: Target) -> str:
             shapes = analyze(module)
             names = [f"args[{k}]" for k in range(len(main.regions[0].blocks[0].arguments))]
             program = ShapeProgram.of(main, shapes, names)
-            host = emit_host(main, shapes, program, EMITTERS, target)
+            host = emit_host(main, shapes, program, replace(cpu(""), machine=machine))
         except (ShloDiscError, Refused) as error:
             return f"{type(error).__name__}: {error}\n"
         planned = str(module.operation.get_asm(large_elements_limit=16))
@@ -66,12 +67,12 @@ def main(corpus: Path, out: Path) -> None:
     for path in sorted(corpus.rglob("00-input.mlir")):
         text = path.read_text(encoding="utf-8")
         programs[hashlib.sha256(text.encode()).hexdigest()[:16]] = text
-    for name, target in TARGETS.items():
+    for name, machine in MACHINES.items():
         folder = out / name
         folder.mkdir(parents=True)
         for digest, text in track(sorted(programs.items()), name):
-            (folder / f"{digest}.txt").write_text(replay(text, target), encoding="utf-8")
-    click.echo(f"{len(programs)} programs, {len(TARGETS)} targets")
+            (folder / f"{digest}.txt").write_text(replay(text, machine), encoding="utf-8")
+    click.echo(f"{len(programs)} programs, {len(MACHINES)} machines")
 
 
 if __name__ == "__main__":

@@ -21,11 +21,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from shlo_disc.lower.cpu import codegen
 from shlo_disc.lower.host.program import HostProgram
 from shlo_disc.report.describe import describe
-from shlo_disc.report.machine import Machine, machine
 from shlo_disc.report.page import page
+from shlo_disc.report.peak import Peak, peak
 
 if TYPE_CHECKING:
     from shlo_disc.executable import Executable
@@ -54,7 +53,7 @@ class KernelTime:
     bytes_moved: int
     """Read and written by one run."""
     floor_ms: float
-    """No less is possible on this machine: see `Machine.floor_ms`; all runs together."""
+    """No less is possible on this machine: see `Peak.floor_ms`; all runs together."""
 
     @property
     def of_floor(self) -> float:
@@ -74,7 +73,7 @@ class Profile:
     marked_ms: float
     """Median of marked calls, from the first to the last instruction of the host program."""
     kernels: tuple[KernelTime, ...]
-    machine: Machine
+    peak: Peak
     dropped: int
     """Marks there was no room for, in all calls."""
     program: dict[str, Any]
@@ -114,9 +113,9 @@ class Profile:
             f"{self.name}{' at ' + at if at else ''}: {self.call_ms:.3f} ms a call "
             f"({self.calls} calls); {self.marked_ms:.3f} ms marked, of which kernels "
             f"{inside:.3f} ms, {inside / floor if floor else float('inf'):.2f} x their floor",
-            f"machine: {self.machine.gflops:.0f} GFLOP/s float32, "
+            f"machine: {self.peak.gflops:.0f} GFLOP/s float32, "
             + ", ".join(
-                f"{speed:.0f} GB/s up to {_size(size)}" for size, speed in self.machine.bandwidth
+                f"{speed:.0f} GB/s up to {_size(size)}" for size, speed in self.peak.bandwidth
             ),
         ]
         if self.dropped:
@@ -134,7 +133,7 @@ class Profile:
             "call_ms": self.call_ms,
             "marked_ms": self.marked_ms,
             "dropped_marks": self.dropped,
-            "machine": vars(self.machine),
+            "machine": vars(self.peak),
             "kernels": [{**vars(kernel), "of_floor": kernel.of_floor if kernel.floor_ms else None}
                         for kernel in self.kernels],
             "program": self.program,
@@ -222,7 +221,7 @@ def profile(executable: Executable, leaves: Sequence[Any], calls: int | None = N
     """
     if calls is not None and calls < 1:
         raise ValueError(f"a profile needs at least one call, got calls={calls}")
-    _, run = codegen.compile_host(marked_host(executable.host.text))
+    _, run = executable.target.compile_host(marked_host(executable.host.text))
     program = executable.program
     elements = [int(n) for k in program.size_arguments for n in np.asarray(leaves[k]).reshape(-1)]
     sizes, _ = program.evaluate([np.shape(leaf) for leaf in leaves], elements)
@@ -244,7 +243,7 @@ def profile(executable: Executable, leaves: Sequence[Any], calls: int | None = N
     runs = [_Run.of(call.marks, call.begin, executable.host) for call in marked]
     lengths = [(call.end - call.begin) / 1e6 for call in marked]
     median = sorted(range(calls), key=lambda k: lengths[k])[calls // 2]
-    limits = machine()
+    limits = peak(executable.target.name)
     launched: defaultdict[int, Counter[str]] = defaultdict(Counter)
     for use_index, function, _, _, _ in runs[median].events:
         launched[use_index][function] += 1
@@ -278,7 +277,7 @@ def profile(executable: Executable, leaves: Sequence[Any], calls: int | None = N
         call_ms=statistics.median(ordinary),
         marked_ms=statistics.median(lengths),
         kernels=tuple(kernels),
-        machine=limits,
+        peak=limits,
         dropped=sum(call.dropped for call in marked),
         program=describe(executable, sizes),
         events=tuple(runs[median].events),

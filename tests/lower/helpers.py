@@ -22,7 +22,7 @@ import numpy as np
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import analyze
 from shlo_disc.lower.cpu.codegen import Function, compile_functions
-from shlo_disc.lower.cpu.machine import Target
+from shlo_disc.lower.cpu.machine import Machine, host_machine
 from shlo_disc.lower.plan import (
     Buffer,
     If,
@@ -134,17 +134,17 @@ class Emitted:
     """Sizes of every operand."""
 
 
-Emit = Callable[[ir.Operation, object, Target], KernelPlan]
+Emit = Callable[[ir.Operation, object, Machine], KernelPlan]
 
 
-def plan_of(emit: Emit, text: str, target: Target | None = None) -> Emitted:
+def plan_of(emit: Emit, text: str, machine: Machine | None = None) -> Emitted:
     """The plan `emit` gives for the one fusion in `text`."""
     with new_context(), ir.Location.unknown():
         module = ir.Module.parse(text)
         module.operation.verify()
         shapes = analyze(module)
         (fusion,) = ops_of(module, "disc.fusion")
-        plan = emit(fusion, shapes, target or Target.host())
+        plan = emit(fusion, shapes, machine or host_machine())
         results = [
             (tuple(shapes.shape(r)), str(ir.ShapedType(r.type).element_type))
             for r in fusion.results

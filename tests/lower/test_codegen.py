@@ -28,9 +28,9 @@ def compilations(monkeypatch):
     names = []
     compile_ = codegen._compile
 
-    def recording(text, wanted, opt_level):
+    def recording(text, wanted, *options):
         names.extend(wanted)
-        return compile_(text, wanted, opt_level)
+        return compile_(text, wanted, *options)
 
     monkeypatch.setattr(codegen, "_compile", recording)
     return names

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from shlo_disc.errors import InternalError, UnsupportedError
 from shlo_disc.lower.cpu.dense import emit_dense
-from shlo_disc.lower.cpu.machine import Target
+from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.plan import If, KernelPlan, Launch, Pack, Step
 from tests.lower.helpers import DTYPES, Emitted, fusion_text, plan_of, run, sample, tensor
 
@@ -108,7 +108,7 @@ def symbolic(spec: str, batch: str, contract: str, **kwargs: object) -> Dot:
     return Dot(spec, batch, contract, {c: c for c in spec if c != ","}, **kwargs)  # type: ignore[arg-type]
 
 
-def emit(dot: Dot, target: Target | None = None) -> Emitted:
+def emit(dot: Dot, target: Machine | None = None) -> Emitted:
     return plan_of(emit_dense, dot.text(), target)
 
 
@@ -273,7 +273,7 @@ def test_types(lhs: str, rhs: str, out: str) -> None:
 @pytest.mark.parametrize("width", [16, 32])
 @pytest.mark.parametrize("features", [frozenset(), frozenset({"avx2", "fma"})])
 def test_narrower_targets(width: int, features: frozenset[str]) -> None:
-    target = Target(vector_bytes=width, cores=4, features=features)
+    target = Machine(vector_bytes=width, cores=4, features=features)
     for spec in ("mk,kn", "km,nk"):
         dot = symbolic(spec, "", "k")
         emitted = emit(dot, target)
@@ -303,12 +303,12 @@ def variants(steps: Sequence[Step], env: dict[str, int]) -> set[str]:
     return found
 
 
-WIDE = Target(vector_bytes=64, cores=2, features=frozenset({"avx2", "fma", "avx512f"}))
-NARROW = Target(vector_bytes=32, cores=2, features=frozenset({"avx2", "fma"}))
+WIDE = Machine(vector_bytes=64, cores=2, features=frozenset({"avx2", "fma", "avx512f"}))
+NARROW = Machine(vector_bytes=32, cores=2, features=frozenset({"avx2", "fma"}))
 
 
 @pytest.mark.parametrize("target", [WIDE, NARROW])
-def test_few_rows_read_a_shared_right_operand_in_place(target: Target) -> None:
+def test_few_rows_read_a_shared_right_operand_in_place(target: Machine) -> None:
     steps = emit(symbolic("mk,nk", "", "k"), target).plan.steps
     for m, k, n, in_place in [
         (1, 3, 9, True),
@@ -332,7 +332,7 @@ def test_fewer_rows_than_a_register_tile_has_are_few() -> None:
 
 @pytest.mark.parametrize("target", [None, NARROW])
 @pytest.mark.parametrize("types", [("f32",) * 3, ("bf16", "bf16", "f32"), ("f64",) * 3])
-def test_every_number_of_rows_in_place(target: Target | None, types: tuple[str, str, str]) -> None:
+def test_every_number_of_rows_in_place(target: Machine | None, types: tuple[str, str, str]) -> None:
     dot = symbolic("mk,nk", "", "k", lhs_type=types[0], rhs_type=types[1], type=types[2])
     emitted = emit(dot, target)
     for m, (k, n) in itertools.product(range(1, 8), [(256, 8), (263, 70)]):

@@ -12,7 +12,7 @@ import pytest
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.errors import InternalError
 from shlo_disc.lower.cpu.loop import emit
-from shlo_disc.lower.cpu.machine import Target
+from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.values.data_movement import MOVES
 from shlo_disc.lower.values.reduction import REDUCTIONS
 from shlo_disc.mlir import ir, new_context, stablehlo
@@ -297,7 +297,7 @@ def inputs_of(case: Case, env: dict[str, int]) -> list[np.ndarray]:
 @pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c.op}-{CASES.index(c)}")
 def test_move_matches_the_interpreter(case: Case, vector_bytes: int) -> None:
     text = fusion_text("loop", case.operands, case.body, [case.result])
-    emitted = plan_of(emit, text, Target(vector_bytes=vector_bytes))
+    emitted = plan_of(emit, text, Machine(vector_bytes=vector_bytes))
     for env in case.sizes:
         inputs = inputs_of(case, env)
         want = interpret(case, env, inputs)

@@ -9,7 +9,7 @@ import pytest
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.lower.cpu import EMITTERS
 from shlo_disc.lower.cpu.loop import ELEMENTAL_OPS, emit
-from shlo_disc.lower.cpu.machine import Target
+from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.plan import Input, Output
 from shlo_disc.passes.op_classes import ELEMENTWISE, FREE, INDEX_MOVING, LOOP_BEARING
 from tests.lower.helpers import DTYPES, fusion_text, plan_of, run, sample
@@ -72,7 +72,7 @@ def test_a_transpose_goes_through_tiles(dtype: str, width: int) -> None:
     body = f"""%t = stablehlo.transpose %x, dims = [1, 0] : ({t}) -> {t}
     %r = stablehlo.maximum %t, %y : {t}"""
     text = fusion_text("loop", [f"x: n,m {dtype}", f"y: m,n {dtype}"], body, [f"r: m,n {dtype}"])
-    emitted = plan_of(emit, text, Target(vector_bytes=width))
+    emitted = plan_of(emit, text, Machine(vector_bytes=width))
     (launch,) = emitted.plan.steps
     assert "vector.shuffle" in launch.kernel.text
     assert "gather" not in launch.kernel.text

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.lower.cpu.machine import Target
+from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.row import emit
 from shlo_disc.lower.plan import Launch
 from tests.lower.helpers import DTYPES, Emitted, fusion_text, plan_of, run, sample
@@ -70,7 +70,7 @@ def test_three_sweeps_like_softmax(width: int) -> None:
     text = fusion_text(
         "row", ["x: n,m f32", "mask: m f32"], CHAIN, ["y: n,m f32"], "rows = 1 : i64"
     )
-    emitted = plan_of(emit, text, Target(vector_bytes=width))
+    emitted = plan_of(emit, text, Machine(vector_bytes=width))
     for n, m in [(3, m) for m in COLS] + [(0, 5), (1, 33)]:
         x, mask = sample((n, m), "f32"), sample((m,), "f32", 1)
         (y,) = run(emitted, [x, mask])
@@ -225,7 +225,7 @@ ARGMAX = """%z = stablehlo.constant dense<0xFF800000> : tensor<f32>
 @pytest.mark.parametrize("width", WIDTHS)
 def test_arg_max_takes_the_first_of_equals_and_the_first_nan(width: int) -> None:
     text = fusion_text("row", ["x: n,m f32"], ARGMAX, ["v: n f32", "y: n i32"], "rows = 1 : i64")
-    emitted = plan_of(emit, text, Target(vector_bytes=width))
+    emitted = plan_of(emit, text, Machine(vector_bytes=width))
     for m in (1, 2, 7, 16, 33, 100, 1000):
         x = np.round(sample((5, m), "f32"))
         x[4, m // 2 :: 3] = np.nan

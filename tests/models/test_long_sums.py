@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import shlo_disc
-from shlo_disc.lower.cpu.machine import host_target
+from shlo_disc.lower.cpu.machine import host_machine
 from shlo_disc.lower.plan import If, Launch
 
 
@@ -58,7 +58,7 @@ def test_integers_are_exact():
     np.testing.assert_array_equal(f(x, w), x.astype(np.int32) @ w.astype(np.int32))
 
 
-@pytest.mark.skipif(host_target().cores < 2, reason="one core has nothing to share")
+@pytest.mark.skipif(host_machine().cores < 2, reason="one core has nothing to share")
 def test_the_cut_is_taken_where_it_pays():
     f = shlo_disc.jit(lambda x, w: x @ w)
     x, w = jnp.ones((3, 50)), jnp.ones((50, 5))

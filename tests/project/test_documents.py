@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import importlib.util
 import re
 from pathlib import Path
@@ -86,22 +85,6 @@ def test_the_report_has_versions_machine_and_settings():
     assert list(sections) == ["Versions", "Machine", "Caches of this process", "Settings"]
     assert sections["Versions"]["torch-mlir"].isdigit()
     assert set(sections["Settings"]) == {flag.name for flag in FLAGS.values()}
-
-
-ORDER = ("ingest", "dynamic", "passes", "lower", "ral")
-
-
-def test_a_stage_never_imports_a_later_one():
-    wrong = []
-    for place, stage in enumerate(ORDER):
-        later = tuple(f"shlo_disc.{s}" for s in ORDER[place + 1 :])
-        for path in (ROOT / "shlo_disc" / stage).rglob("*.py"):
-            for node in ast.walk(ast.parse(path.read_text())):
-                names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-                if isinstance(node, ast.Import):
-                    names = [alias.name for alias in node.names]
-                wrong += [f"{path.name}: {n}" for n in names if (n + ".").startswith(later)]
-    assert wrong == []
 
 
 def test_only_one_module_uses_private_names_of_jax():

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import shlo_disc
-from shlo_disc.report.machine import machine
+from shlo_disc.report.peak import peak
 from shlo_disc.report.profile import marked_host
 
 
@@ -99,7 +99,7 @@ def test_no_call_is_no_profile():
 
 
 def test_the_machine_is_faster_the_smaller_the_data():
-    found = machine()
+    found = peak("cpu")
     speeds = [speed for _, speed in found.bandwidth]
     assert found.gflops > 1
     assert speeds[0] > speeds[-1] > 0.5

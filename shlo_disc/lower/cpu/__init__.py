@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.lower.cpu import loop, row
+from shlo_disc.lower.cpu import codegen, loop, row
 from shlo_disc.lower.cpu.attention import emit_attention
 from shlo_disc.lower.cpu.conv import emit_conv
 from shlo_disc.lower.cpu.dense import emit_dense
 from shlo_disc.lower.cpu.loop import ELEMENTAL_OPS
-from shlo_disc.lower.cpu.machine import Target
+from shlo_disc.lower.cpu.machine import Machine, machine_of
+from shlo_disc.lower.cpu.probes import probes
 from shlo_disc.lower.cpu.rng import emit_rng
 from shlo_disc.lower.cpu.scan import emit_scan
 from shlo_disc.lower.cpu.scatter import emit_scatter
@@ -19,11 +20,12 @@ from shlo_disc.lower.cpu.sort import emit_sort
 from shlo_disc.lower.cpu.top_k import emit_top_k
 from shlo_disc.lower.cpu.update_slice import emit_dynamic_update_slice
 from shlo_disc.lower.plan import KernelPlan
+from shlo_disc.lower.target import Target
 from shlo_disc.mlir import ir
 
-__all__ = ["ELEMENTAL_OPS", "EMITTERS", "Target"]
+__all__ = ["ELEMENTAL_OPS", "EMITTERS", "Machine", "target"]
 
-EMITTERS: dict[str, Callable[[ir.Operation, ShapeAnalysis, Target], KernelPlan]] = {
+EMITTERS: dict[str, Callable[[ir.Operation, ShapeAnalysis, Machine], KernelPlan]] = {
     "attention": emit_attention,
     "column": row.emit,
     "conv": emit_conv,
@@ -39,3 +41,38 @@ EMITTERS: dict[str, Callable[[ir.Operation, ShapeAnalysis, Target], KernelPlan]]
     "top_k": emit_top_k,
 }
 """The emitter of every kind of fusion."""
+
+
+def target(architecture: str) -> Target:
+    """The CPU of this process, used as `architecture` (see `machine_of`; "": as it is)."""
+    machine = machine_of(architecture)
+    return Target(
+        name=f"cpu:{architecture}" if architecture else "cpu",
+        machine=machine,
+        emitters=EMITTERS,
+        generator=lambda: codegen.Builder(machine=machine),
+        compile_host=codegen.compile_host,
+        views={
+            "llvm": lambda texts: codegen.llvm_text(texts, machine),
+            "asm": lambda texts: codegen.assembly(texts, machine),
+        },
+        function_name=lambda text: codegen.function_name(text, machine),
+        code=codegen.RECENT,
+        probes=lambda: probes(machine),
+        details=lambda: _details(machine),
+    )
+
+
+_FEATURES = ("sse4_2", "avx", "avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512vl",
+             "avx512_bf16", "avx512_fp16", "amx_tile")  # fmt: skip
+"""Instruction sets that change what is generated; /proc/cpuinfo lists a hundred more."""
+
+
+def _details(machine: Machine) -> dict[str, str]:
+    present = [name for name in _FEATURES if name in machine.features]
+    return {
+        "Features": " ".join(present) or "none known",
+        "Vector registers": f"{8 * machine.vector_bytes} bits",
+        "L1d / L2 per core": f"{machine.l1_bytes // 1024} / {machine.l2_bytes // 1024} KiB",
+        "Cores this process may use": str(machine.cores),
+    }

@@ -22,16 +22,18 @@ from collections.abc import Sequence
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.errors import InternalError
+from shlo_disc.lower.cpu import cost
 from shlo_disc.lower.cpu.attention_few import FEW_ROWS, FewRows, reads_in_place
+from shlo_disc.lower.cpu.builder import SizedBuilder
 from shlo_disc.lower.cpu.dense.epilogue import Epilogue
 from shlo_disc.lower.cpu.dense.gemm import Writer, copy_panel
 from shlo_disc.lower.cpu.dense.operands import Gemm, Operand
 from shlo_disc.lower.cpu.dense.plan import Scratch, is_unit
-from shlo_disc.lower.cpu.dense.tiles import K_BLOCK_BYTES, ceil_div, choose_tile
+from shlo_disc.lower.cpu.dense.tiles import K_BLOCK_BYTES, choose_tile
 from shlo_disc.lower.cpu.dense.walk import walk
-from shlo_disc.lower.cpu.machine import Target
+from shlo_disc.lower.cpu.lanes import choose_row_lanes
+from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.row_writer import RowWriter, write_rows
-from shlo_disc.lower.cpu.sized_builder import SizedBuilder
 from shlo_disc.lower.plan import Condition, If, Input, Kernel, KernelPlan, Launch, Output, Step
 from shlo_disc.lower.schedule.attention import Attention, take_apart
 from shlo_disc.lower.schedule.contraction import (
@@ -40,7 +42,8 @@ from shlo_disc.lower.schedule.contraction import (
     Problem,
     compute_element,
 )
-from shlo_disc.lower.schedule.row_reduction import Plan, choose_row_lanes, plan_rows
+from shlo_disc.lower.schedule.iteration_space import ceil_div
+from shlo_disc.lower.schedule.row_reduction import Plan, plan_rows
 from shlo_disc.lower.values.elemental import Arguments
 from shlo_disc.lower.values.elements import Element, element_of
 from shlo_disc.lower.values.index import Index, Ix
@@ -62,20 +65,20 @@ read from L1 no more often."""
 TASKS_PER_CORE = 4
 
 
-def emit_attention(fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> KernelPlan:
+def emit_attention(fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine) -> KernelPlan:
     """The plan of an `attention` fusion, planned by `plan-fusion`.
 
     Raises UnsupportedError for an element type no rule covers.
     """
     record = record_of(fusion, shapes, AttentionRecord)
     problem, *others = take_apart(record, shapes)
-    blocks = _Blocks(fusion, problem, shapes, target)
+    blocks = _Blocks(fusion, problem, shapes, machine)
     if not reads_in_place(blocks.score, blocks.mix):
         return KernelPlan((blocks.launch(),))
-    rows: Step = _Rows(fusion, problem, shapes, target).launch()
+    rows: Step = _Rows(fusion, problem, shapes, machine).launch()
     for heads in others[:1]:
         # One position, and many heads that share keys: these are read once for all of them.
-        shared = _Blocks(fusion, heads, shapes, target).launch()
+        shared = _Blocks(fusion, heads, shapes, machine).launch()
         rows = If(_few(heads), (rows,), (shared,))
     return KernelPlan((If(_few(problem), (rows,), (blocks.launch(),)),))
 
@@ -159,9 +162,9 @@ class _Kernel:
     """What both kernels of a fusion have: their operands, and the row program between products."""
 
     def __init__(
-        self, fusion: ir.Operation, problem: Attention, shapes: ShapeAnalysis, target: Target
+        self, fusion: ir.Operation, problem: Attention, shapes: ShapeAnalysis, machine: Machine
     ) -> None:
-        self.shapes, self.target = shapes, target
+        self.shapes, self.machine = shapes, machine
         self.block = fusion.regions[0].blocks[0]
         a = self.at = problem
         record = self.record = problem.record
@@ -170,7 +173,6 @@ class _Kernel:
         q, k, v = (element_of(x.base) for x in views)
         p = self.compute = element_of(record.score.total)
         compute_element(record.mix.op, p, v, element_of(record.mix.op.results[0]))
-        fma = "fma" in target.features or target.vector_bytes == 64
         moves = [tuple(bool(getattr(x, n) != ZERO) for x in a.batch) for n in ("q", "k", "v")]
         mine = Operand("s_a", q, 1, 1, is_unit(a.m.size, a.m.q), is_unit(a.depth, a.q_depth),
                        moves[0], record.queries.first != ZERO)  # fmt: skip
@@ -184,19 +186,19 @@ class _Kernel:
         places = [Input(inputs.index(x.base)) for x in views]
         self.arguments.buffers = [*places, Output(0)]
         self.score = Gemm(
-            mine, keys, p, p, choose_tile(a.keys, p, target), "direct" if in_place else "scratch",
-            "packed", c_unit=True, fma=fma,
+            mine, keys, p, p, choose_tile(a.keys, p, machine), "direct" if in_place else "scratch",
+            "packed", c_unit=True, machine=machine,
         )  # fmt: skip
-        tile = choose_tile(a.width, p, target)
+        tile = choose_tile(a.width, p, machine)
         finish = None
         if record.root != record.mix.total:
             finish = Epilogue(self._dense(p, v), self.block, shapes, self.arguments, tile.lanes)
         self.mix = Gemm(
             weights, values, element_of(record.root), p, tile, "direct", "packed", c_unit=True,
-            fma=fma, finish=finish,
+            machine=machine, finish=finish,
         )  # fmt: skip
-        self.plan = plan_rows(record.rows, self.block, shapes)
-        self.lanes = choose_row_lanes(self.plan, target)
+        self.plan = plan_rows(record.rows, self.block, shapes, cost.op_cycles)
+        self.lanes = choose_row_lanes(self.plan, machine)
         self.separate = _reads_again(self.plan)
         self.batches = Expr.product(x.size for x in a.batch)
         self.scratch = Scratch()
@@ -247,7 +249,7 @@ class _Kernel:
         """The row dimensions the row program needs apart (see `write_rows`)."""
 
         def write(factors: Sequence[Expr]) -> _Scores:
-            b = SizedBuilder({})
+            b = SizedBuilder(self.machine, {})
             rows = _Scores(self.plan, factors, self.lanes, b, Arguments())
             rows.before = rows.after = b.scratch(self.compute.storage)
             with b.loop(b.lo, b.hi, 1, hint="row") as loop:
@@ -261,7 +263,7 @@ class _Kernel:
     def _begin(self) -> None:
         """The text up to its tasks: where everything is."""
         factors = self._factors()
-        b = self.b = SizedBuilder(self.sizes)
+        b = self.b = SizedBuilder(self.machine, self.sizes)
         storage = self.compute.storage
         score, mix = self.score, self.mix
         s = self.s = Writer(score, b, "s_")
@@ -341,7 +343,7 @@ class _Blocks(_Kernel):
         fit = Expr.const(SCORE_BYTES) // (Expr.max(self.padded, 1) * (unit * item))
         rows = Expr.max(Expr.min(fit, MOST_STEPS), 1) * unit
         # Enough tasks for all cores, but as few as that: each packs K and V.
-        share = (a.m.size * self.batches) // (TASKS_PER_CORE * self.target.cores)
+        share = (a.m.size * self.batches) // (TASKS_PER_CORE * self.machine.cores)
         per_task = Expr.max(ceil_div(Expr.min(share, a.m.size), rows), 1) * rows
         self.tasks_of_batch = Expr.max(ceil_div(a.m.size, per_task), 1)
         k_block = _even(a.depth, K_BLOCK_BYTES // item)

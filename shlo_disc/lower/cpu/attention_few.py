@@ -59,7 +59,7 @@ class FewRows:
 
             x = load(s.a_in, query)
             return [
-                multiply_add(b, x, load(self.keys, row), total, s.g.compute, s.g.fma)
+                multiply_add(b, x, load(self.keys, row), total, s.g.compute)
                 for row, total in zip(rows, sums, strict=True)
             ]
 
@@ -109,7 +109,7 @@ class FewRows:
                     for x in starts
                 ]
                 pairs = zip(values, key.args, strict=True)
-                key.yield_(*(multiply_add(b, factor, x, y, v.g.compute, v.g.fma) for x, y in pairs))
+                key.yield_(*(multiply_add(b, factor, x, y, v.g.compute) for x, y in pairs))
             on = mask if mask is not None else b.constant(True, vector_type(lanes, "i1"))
             for i, total in enumerate(key.results):
                 v.write_result(total, m, b.add(first, i * lanes), on)

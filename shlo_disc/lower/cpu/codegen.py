@@ -35,6 +35,7 @@ from torch_mlir import _mlir_libs
 
 from shlo_disc import locks
 from shlo_disc.errors import InternalError, UnsupportedError
+from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.refused import KernelsRefused
 from shlo_disc.mlir import PassManager, ir, new_context, run_pipeline, walk
 
@@ -111,9 +112,37 @@ def _string(text: str) -> _StringRef:
     return _StringRef(data, len(data))
 
 
-def function_name(text: str) -> str:
-    """The symbol a kernel text gets: equal texts get equal names."""
-    return "k" + hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
+def function_name(text: str, machine: Machine | None = None) -> str:
+    """The symbol a kernel text gets on `machine`: equal texts get equal names."""
+    key = text if machine is None else f"{_features(machine)}{text}"
+    return "k" + hashlib.blake2b(key.encode(), digest_size=12).hexdigest()
+
+
+def _features(machine: Machine) -> str:
+    """The attribute of LLVM functions that keeps LLVM from using what `machine` is without."""
+    if not machine.without:
+        return ""
+    names = ", ".join(f'"-{_LLVM_NAMES.get(name, name)}"' for name in sorted(machine.without))
+    return f"#llvm.target_features<[{names}]>"
+
+
+_LLVM_NAMES = {
+    "avx512_bf16": "avx512bf16",
+    "avx512_bitalg": "avx512bitalg",
+    "avx512_fp16": "avx512fp16",
+    "avx512_vbmi2": "avx512vbmi2",
+    "avx512_vnni": "avx512vnni",
+    "avx512_vp2intersect": "avx512vp2intersect",
+    "avx512_vpopcntdq": "avx512vpopcntdq",
+    "avx512ifma": "avx512ifma",
+    "avx512vbmi": "avx512vbmi",
+    "avx_vnni": "avxvnni",
+    "amx_bf16": "amx-bf16",
+    "amx_int8": "amx-int8",
+    "amx_tile": "amx-tile",
+    "bmi1": "bmi",
+}
+"""Features of /proc/cpuinfo that LLVM calls otherwise."""
 
 
 def lower_to_llvm(text: str, context: ir.Context) -> ir.Module:
@@ -271,8 +300,8 @@ class Builder:
     again; the builder keeps the functions it gave names for.
     """
 
-    def __init__(self, opt_level: int = 3) -> None:
-        self._opt_level = opt_level
+    def __init__(self, opt_level: int = 3, machine: Machine | None = None) -> None:
+        self._opt_level, self._machine = opt_level, machine
         self._pool = ThreadPoolExecutor(min(len(os.sched_getaffinity(0)), 8))
         self._lock = locks.lock()
         self._waiting: list[tuple[int, str, str]] = []
@@ -294,7 +323,7 @@ class Builder:
 
     def add(self, text: str) -> str:
         """Have `text` compiled; the symbol it gets."""
-        name = function_name(text)
+        name = function_name(text, self._machine)
         with self._lock:
             if name in self._found or name in self._begun:
                 return name
@@ -312,7 +341,7 @@ class Builder:
         with self._lock:
             _, name, text = heapq.heappop(self._waiting)
         try:
-            (made,) = _compile(_with_names({name: text}), [name], self._opt_level)
+            (made,) = _compile(_with_names({name: text}), [name], self._opt_level, self._machine)
         except MemoryError:
             raise
         except Exception as error:  # told by `functions`, which knows whether it is wanted
@@ -338,9 +367,11 @@ class Builder:
         return [self._found[name] for name in names]
 
 
-def compile_functions(texts: Sequence[str], opt_level: int = 3) -> list[Function]:
+def compile_functions(
+    texts: Sequence[str], machine: Machine | None = None, opt_level: int = 3
+) -> list[Function]:
     """The functions in `texts` (see :class:`Builder`)."""
-    with Builder(opt_level) as builder:
+    with Builder(opt_level, machine) as builder:
         return builder.functions(texts)
 
 
@@ -359,20 +390,34 @@ def _with_names(functions: dict[str, str]) -> str:
     return "\n".join(t.replace("@KERNEL", f"@{n}") for n, t in functions.items())
 
 
-def _engine(text: str, opt_level: int, *, keep_object: bool) -> _Engine:
+def _engine(text: str, opt_level: int, machine: Machine | None, *, keep_object: bool) -> _Engine:
+    module = _lowered(text, machine)
+    return _Engine(module, opt_level, keep_object=keep_object)
+
+
+def _lowered(text: str, machine: Machine | None) -> ir.Module:
+    """The module of `text` in the LLVM dialect, for `machine` (None: this process's)."""
     module = lower_to_llvm(text, new_context())
     _refuse_foreign_ops(module)
-    return _Engine(module, opt_level, keep_object=keep_object)
+    if machine is not None and machine.without:
+        with module.context:
+            features = ir.Attribute.parse(_features(machine))
+            for view in module.body.operations:
+                if view.operation.name == "llvm.func":
+                    view.operation.attributes["target_features"] = features
+    return module
 
 
 _END = "end_of_code"
 
 
-def _compile(text: str, names: Sequence[str], opt_level: int) -> list[Function]:
+def _compile(
+    text: str, names: Sequence[str], opt_level: int, machine: Machine | None = None
+) -> list[Function]:
     """The functions `names`, in their order; `text` defines them in this order."""
     # LLVM lays functions out in their order: one more tells where the last ends.
     text += f"\nfunc.func @{_END}() {{\nreturn\n}}\n"
-    engine = _engine(text, opt_level, keep_object=False)
+    engine = _engine(text, opt_level, machine, keep_object=False)
     every = [*names, _END]
     addresses = [engine.address(name) for name in every]
     if not all(addresses):
@@ -396,24 +441,23 @@ def _refuse_foreign_ops(module: ir.Module) -> None:
     walk(module, visit)
 
 
-def llvm_text(texts: Sequence[str]) -> str:
+def llvm_text(texts: Sequence[str], machine: Machine | None = None) -> str:
     """LLVM IR (before LLVM's own optimisation) of kernel texts, as text."""
     # Only here: its classes of operations take longer to load than a kernel to compile.
     from torch_mlir.dialects import llvm as llvm_dialect  # noqa: PLC0415
 
-    functions = {function_name(text): text for text in texts}
-    module = lower_to_llvm(_with_names(functions), new_context())
-    _refuse_foreign_ops(module)
+    functions = {function_name(text, machine): text for text in texts}
+    module = _lowered(_with_names(functions), machine)
     return str(llvm_dialect.translate_module_to_llvmir(module.operation))
 
 
-def assembly(texts: Sequence[str]) -> str:
+def assembly(texts: Sequence[str], machine: Machine | None = None) -> str:
     """Machine code of kernel texts, disassembled by binutils' `objdump`.
 
     Raises UnsupportedError when `objdump` is not installed.
     """
-    functions = {function_name(text): text for text in texts}
-    engine = _engine(_with_names(functions), 3, keep_object=True)
+    functions = {function_name(text, machine): text for text in texts}
+    engine = _engine(_with_names(functions), 3, machine, keep_object=True)
     for name in functions:
         engine.address(name)  # compiles the module
     with tempfile.TemporaryDirectory() as folder:

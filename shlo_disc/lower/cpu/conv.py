@@ -11,39 +11,31 @@ Source: StableHLO specification, `convolution`; M. Dukhan, "The indirect convolu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.dynamic.views import dense_strides
+from shlo_disc.lower.cpu.builder import SizedBuilder
 from shlo_disc.lower.cpu.dense import Planner
 from shlo_disc.lower.cpu.dense.epilogue import Epilogue
 from shlo_disc.lower.cpu.dense.operands import Finish
 from shlo_disc.lower.cpu.loop import odometer
-from shlo_disc.lower.cpu.machine import Target
-from shlo_disc.lower.cpu.sized_builder import SizedBuilder
+from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.plan import Buffer, Input, Kernel, KernelPlan, Launch, Step, Workspace
 from shlo_disc.lower.schedule.contraction import (
-    Axis,
     Dense,
-    Problem,
-    compute_element,
-    normalized,
 )
+from shlo_disc.lower.schedule.convolution import Window, convolution_problem
 from shlo_disc.lower.values.builder import vector_type
 from shlo_disc.lower.values.elemental import Arguments
-from shlo_disc.lower.values.elements import Element, element_of, unsupported
-from shlo_disc.mlir import ir, stablehlo
-from shlo_disc.passes.match_dense import ConvRecord, Sums
+from shlo_disc.lower.values.elements import Element, element_of
+from shlo_disc.mlir import ir
+from shlo_disc.passes.match_dense import ConvRecord
 from shlo_disc.passes.records import record_of
 
 __all__ = ["emit_conv"]
 
-ZERO, ONE = Expr.const(0), Expr.const(1)
 
-
-def emit_conv(fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> KernelPlan:
+def emit_conv(fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine) -> KernelPlan:
     """The plan of a `conv` fusion: one stablehlo.convolution or dynamic_conv, perhaps with
     transposes and element-wise ops behind it.
 
@@ -54,7 +46,7 @@ def emit_conv(fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> Ke
     record = record_of(fusion, shapes, ConvRecord)
     op, root = record.sums.op, record.root
     inputs = list(block.arguments)
-    window = _Window.of(op, fusion, inputs, shapes)
+    window = Window.of(op, fusion, inputs, shapes)
     lhs, rhs = (inputs.index(v) for v in op.operands[:2])
     element = element_of(op.operands[0])
     steps: tuple[Step, ...] = ()
@@ -65,8 +57,8 @@ def emit_conv(fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> Ke
         bytes_ = Expr.product(sizes) * element.bytes
         # The kernel reads whole vectors of no padding; room for one keeps a zero size valid.
         workspaces, image = (bytes_ + 64,), Workspace(0)
-        steps = (_pad(window, element, Input(lhs), image, target),)
-    problem = _problem(record.sums, window, shapes, lhs, rhs)
+        steps = (_pad(window, element, Input(lhs), image, machine),)
+    problem = convolution_problem(record.sums, window, shapes, lhs, rhs)
     dense = Dense(problem, record.sums, root)
 
     def finish(arguments: Arguments, lanes: int) -> Finish:
@@ -76,7 +68,7 @@ def emit_conv(fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> Ke
     planner = Planner(
         problem,
         shapes,
-        target,
+        machine,
         a_buffer=buffers[problem.a_input],
         b_buffer=buffers[problem.b_input],
         finish=finish if root != dense.total else None,
@@ -89,139 +81,7 @@ def emit_conv(fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> Ke
     return KernelPlan(steps, workspaces)
 
 
-@dataclass(frozen=True)
-class _Window:
-    """The attributes of a convolution; by spatial dimension, in their order."""
-
-    sizes: tuple[Expr, ...]
-    """Of the input, all dimensions."""
-    spatial: tuple[int, ...]
-    """The spatial dimensions of the input."""
-    strides: tuple[int, ...]
-    low: tuple[Expr, ...]
-    high: tuple[Expr, ...]
-    lhs_dilation: tuple[int, ...]
-    rhs_dilation: tuple[int, ...]
-    reversal: tuple[bool, ...]
-
-    @staticmethod
-    def of(
-        op: ir.Operation, fusion: ir.Operation, inputs: Sequence[ir.Value], shapes: ShapeAnalysis
-    ) -> _Window:
-        numbers = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
-        spatial = tuple(numbers.input_spatial_dimensions)
-        rank = len(spatial)
-
-        def array(name: str) -> tuple[int, ...]:
-            if name not in op.attributes:
-                return (1,) * rank
-            return tuple(int(x) for x in ir.DenseI64ArrayAttr(op.attributes[name]))
-
-        reversal = (False,) * rank
-        if "window_reversal" in op.attributes:
-            reversal = tuple(
-                bool(x) for x in ir.DenseBoolArrayAttr(op.attributes["window_reversal"])
-            )
-        padding = [ZERO] * (2 * rank)
-        if op.name == "stablehlo.dynamic_conv":
-            value = op.operands[2]
-            found = shapes.elements(value)
-            if found is None and value in inputs:
-                found = shapes.elements(fusion.operands[inputs.index(value)])
-            if found is None:
-                unsupported(
-                    op,
-                    "padding computed from data",
-                    "compute it from shapes, or pad with jnp.pad first",
-                )
-            padding = list(found)
-        elif "padding" in op.attributes:
-            attribute = ir.DenseIntElementsAttr(op.attributes["padding"])
-            padding = [Expr.const(int(attribute[i])) for i in range(2 * rank)]
-        return _Window(
-            tuple(shapes.shape(op.operands[0])),
-            spatial,
-            array("window_strides"),
-            tuple(padding[0::2]),
-            tuple(padding[1::2]),
-            array("lhs_dilation"),
-            array("rhs_dilation"),
-            reversal,
-        )
-
-    @property
-    def is_padded(self) -> bool:
-        """Does the input need a copy with zeros (or with its edges cut off)?"""
-        return any(x != 0 for x in (*self.low, *self.high)) or any(
-            d != 1 for d in self.lhs_dilation
-        )
-
-    @property
-    def padded_sizes(self) -> tuple[Expr, ...]:
-        """Sizes of that copy."""
-        sizes = list(self.sizes)
-        for i, d in enumerate(self.spatial):
-            dilated = Expr.max((sizes[d] - 1) * self.lhs_dilation[i] + 1, 0)
-            sizes[d] = Expr.max(dilated + self.low[i] + self.high[i], 0)
-        return tuple(sizes)
-
-
-def _problem(sums: Sums, window: _Window, shapes: ShapeAnalysis, lhs: int, rhs: int) -> Problem:
-    """The contraction; `lhs`, `rhs`: operand numbers of the fusion."""
-    op = sums.op
-    n = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
-    groups = ir.IntegerAttr(op.attributes["feature_group_count"]).value
-    batch_groups = ir.IntegerAttr(op.attributes["batch_group_count"]).value
-    sizes = window.padded_sizes if window.is_padded else window.sizes
-    kernel, out = shapes.shape(op.operands[1]), shapes.shape(op.results[0])
-    ps, ks = dense_strides(sizes), dense_strides(kernel)
-    stored = dense_strides(shapes.shape(sums.total))
-    cs = [stored[sums.order.index(d)] for d in range(len(sums.order))]
-    image_batch, image_feature = n.input_batch_dimension, n.input_feature_dimension
-    in_feature, out_feature = n.kernel_input_feature_dimension, n.kernel_output_feature_dimension
-    c_batch, c_feature = n.output_batch_dimension, n.output_feature_dimension
-    parts = groups * batch_groups
-    columns = kernel[out_feature] // parts
-    rows = out[c_batch]
-    batch = []
-    for count, a_step in (
-        (groups, ps[image_feature] * kernel[in_feature]),
-        (batch_groups, ps[image_batch] * rows),
-    ):
-        steps = (a_step, ks[out_feature] * columns, cs[c_feature] * columns)
-        batch.append(Axis(Expr.const(count), *steps))
-    m = [Axis(rows, a=ps[image_batch], c=cs[c_batch])]
-    k = []
-    first = ZERO
-    for i, d in enumerate(window.spatial):
-        kd, od = n.kernel_spatial_dimensions[i], n.output_spatial_dimensions[i]
-        m.append(Axis(out[od], a=ps[d] * window.strides[i], c=cs[od]))
-        b_step = ks[kd]
-        if window.reversal[i]:
-            first = first + (kernel[kd] - 1) * b_step
-            b_step = -b_step
-        k.append(Axis(kernel[kd], a=ps[d] * window.rhs_dilation[i], b=b_step))
-    k.append(Axis(kernel[in_feature], a=ps[image_feature], b=ks[in_feature]))
-    a, b, c = (element_of(v) for v in (*op.operands[:2], op.results[0]))
-    return normalized(
-        Problem(
-            batch=tuple(batch),
-            m=tuple(m),
-            n=(Axis(columns, b=ks[out_feature], c=cs[c_feature]),),
-            k=tuple(k),
-            a_input=lhs,
-            b_input=rhs,
-            a=a,
-            b=b,
-            c=c,
-            compute=compute_element(op, a, b, c),
-            b_first=first,
-        ),
-        shapes,
-    )
-
-
-def _pad(window: _Window, element: Element, source: Buffer, to: Buffer, target: Target) -> Launch:
+def _pad(window: Window, element: Element, source: Buffer, to: Buffer, machine: Machine) -> Launch:
     """Write the input with the zeros of padding and dilation; a task is a line of the result."""
     sizes, padded = window.sizes, window.padded_sizes
     last = len(sizes) - 1
@@ -230,9 +90,9 @@ def _pad(window: _Window, element: Element, source: Buffer, to: Buffer, target: 
     named |= {f"s{d}": size for d, size in enumerate(sizes)}
     named |= {f"stride{d}": stride for d, stride in enumerate(dense_strides(sizes))}
     named |= {f"low{d}": window.low[i] for d, i in spatial.items()}
-    b = SizedBuilder(named)
+    b = SizedBuilder(machine, named)
     x, out = b.memref(0, element.storage), b.memref(1, element.storage)
-    lanes = target.lanes(element.bytes)
+    lanes = machine.lanes(element.bytes)
     nothing = b.constant(0, vector_type(lanes, element.storage))
     size, width = b.size(f"s{last}"), b.size(f"p{last}")
 

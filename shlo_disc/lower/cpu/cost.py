@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.lower.cpu.machine import Target
+from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.mlir import ir
 
@@ -49,7 +49,7 @@ def is_expensive(op: ir.Operation) -> bool:
     return op_cycles(op) >= 8
 
 
-def of_block(block: ir.Block, shapes: ShapeAnalysis, elements: Expr, target: Target) -> Expr:
+def of_block(block: ir.Block, shapes: ShapeAnalysis, elements: Expr, machine: Machine) -> Expr:
     """Nanoseconds to compute `elements` elements of every value of a fusion, on one core.
 
     A reduction inside multiplies the work by the elements it reduces.
@@ -68,16 +68,16 @@ def of_block(block: ir.Block, shapes: ShapeAnalysis, elements: Expr, target: Tar
     for argument in block.arguments:
         traffic += element_of(argument).bytes
     # At 3 GHz, and 10 GB/s of memory traffic a core: picoseconds an element.
-    picoseconds = cycles * 333 * 4 // target.vector_bytes + traffic * 100
+    picoseconds = cycles * 333 * 4 // machine.vector_bytes + traffic * 100
     return (elements * times * picoseconds) // 1000 + 10
 
 
-def of_rows(block: ir.Block, shapes: ShapeAnalysis, cols: Expr, target: Target) -> Expr:
+def of_rows(block: ir.Block, shapes: ShapeAnalysis, cols: Expr, machine: Machine) -> Expr:
     """Nanoseconds of one row of a row fusion."""
     cycles, traffic = 4, 0
     for view in block.operations:
         cycles += op_cycles(view.operation)
     for argument in block.arguments:
         traffic += element_of(argument).bytes
-    picoseconds = cycles * 333 * 4 // target.vector_bytes + traffic * 100
+    picoseconds = cycles * 333 * 4 // machine.vector_bytes + traffic * 100
     return (cols * picoseconds) // 1000 + 20

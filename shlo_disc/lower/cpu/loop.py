@@ -16,20 +16,23 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.lower.cpu import cost
 from shlo_disc.lower.cpu import transposed_staging as staging
-from shlo_disc.lower.cpu.machine import Target
+from shlo_disc.lower.cpu.builder import CpuBuilder
+from shlo_disc.lower.cpu.lanes import choose_lanes
+from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.plan import Kernel, KernelPlan, Launch, Output
+from shlo_disc.lower.schedule.iteration_space import ceil_div, shape_tile_space
 from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.data_movement import MOVES
 from shlo_disc.lower.values.elemental import Arguments, Elemental
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.elementwise import SCALAR_OPS
-from shlo_disc.lower.values.index import Ix, Space, refine
+from shlo_disc.lower.values.index import Ix, Space
 from shlo_disc.lower.values.reduction import REDUCTIONS
 from shlo_disc.mlir import ir
 from shlo_disc.passes.match_single import LoopRecord
 from shlo_disc.passes.records import record_of
 
-__all__ = ["ELEMENTAL_OPS", "choose_lanes", "emit", "fusion_name", "odometer", "shape_tile_space"]
+__all__ = ["ELEMENTAL_OPS", "emit", "fusion_name", "odometer"]
 
 ELEMENTAL_OPS: frozenset[str] = frozenset({*SCALAR_OPS, *MOVES, *REDUCTIONS})
 """Op names a fusion of kind `loop` may hold."""
@@ -51,7 +54,7 @@ class Written:
     """Operands worth turning (see `staging.py`)."""
 
 
-def emit(fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> KernelPlan:
+def emit(fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine) -> KernelPlan:
     """The plan of a `loop` fusion.
 
     Raises UnsupportedError for an op or element type no rule covers.
@@ -61,14 +64,14 @@ def emit(fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> KernelP
     roots, shape, constraints = record.roots, record.space, shapes.constraints
     if not roots:
         return KernelPlan(())
-    lanes = choose_lanes(block, target)
+    lanes = choose_lanes(block, machine)
     heavy = any(view.operation.name in REDUCTIONS for view in block.operations)
     if heavy:  # Several vectors at once hide the latency of the accumulation.
         lanes *= 4
     chunk = lanes if heavy else max(lanes, CHUNK)
 
     def write(factors: Sequence[Expr], within: int = 1) -> Written:
-        return _write(block, roots, shapes, factors, lanes, chunk, within=within)
+        return _write(machine, block, roots, shapes, factors, lanes, chunk, within=within)
 
     factors, within, done = shape_tile_space(
         [s for s in shape if not s.is_one], write, lanes, constraints.equal
@@ -81,7 +84,7 @@ def emit(fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> KernelP
     if staged:
         along = staged[0].along
         scratch, chunk = staging.scratch_bytes(staged), staging.COLUMNS
-        done = _write(block, roots, shapes, factors, lanes, chunk, staged)
+        done = _write(machine, block, roots, shapes, factors, lanes, chunk, staged)
         factors = [ceil_div(f, staging.BLOCK) if k == along else f for k, f in enumerate(factors)]
     extent = Expr.product(factors[:-1]) * ceil_div(inner, chunk)
     launch = Launch(
@@ -89,7 +92,7 @@ def emit(fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> KernelP
         tuple(done.arguments.buffers),
         done.params,
         extent,
-        cost.of_block(block, shapes, Expr.min(inner, Expr.const(chunk)), target)
+        cost.of_block(block, shapes, Expr.min(inner, Expr.const(chunk)), machine)
         * (staging.BLOCK if staged else 1),
         scratch,
     )
@@ -101,61 +104,6 @@ def fusion_name(fusion: ir.Operation, kind: str) -> str:
     if "name" in fusion.attributes:
         return f"{kind}_{ir.StringAttr(fusion.attributes['name']).value}"
     return kind
-
-
-def ceil_div(size: Expr, by: int) -> Expr:
-    """Rounded up."""
-    return (size + (by - 1)) // by
-
-
-def choose_lanes(block: ir.Block, target: Target) -> int:
-    """One vector register of the widest float computed with (of the widest integer without any)."""
-    floats, others = [], [1]
-    values = list(block.arguments)
-    for view in block.operations:
-        values += [] if view.operation.name.startswith("disc.") else view.operation.results
-    for value in values:
-        element = element_of(value)
-        if element.is_float:
-            floats.append(8 if element.bits == 64 else 4)
-        elif ir.ShapedType(value.type).rank:  # a scalar index costs no lanes
-            others.append(element.bytes)
-    return target.lanes(max(floats) if floats else max(others))
-
-
-def shape_tile_space(
-    sizes: Sequence[Expr],
-    write: Callable[..., Written],
-    lanes: int,
-    equal: Callable[[Expr, Expr], bool],
-) -> tuple[list[Expr], int, Written]:
-    """The factors of the tile space: `sizes` cut where accesses ask for it, else collapsed.
-
-    With them the size of the last factor where lanes run over the last two, else 1.
-    """
-    factors = list(sizes)
-    written = write(factors)
-    for _ in range(3):
-        finer = refine(factors, written.space.wanted, equal)
-        if finer == factors:
-            break
-        factors, written = finer, write(finer)
-    space = written.space
-    out: list[Expr] = []
-    for k, factor in enumerate(factors):
-        if k and k not in space.used:
-            out[-1] = out[-1] * factor
-        else:
-            out.append(factor)
-    # A tiny innermost factor leaves most lanes empty. One that divides the lanes has an index known
-    # in every lane; else rather divide lane by lane.
-    tiny = len(out) > 1 and out[-1].is_const and out[-1].value <= lanes // 4
-    if tiny and out[-1].value > 1 and lanes % out[-1].value == 0:
-        return out, out[-1].value, write(out, out[-1].value)
-    while len(out) > 1 and out[-1].is_const and out[-1].value <= lanes // 4:
-        last = out.pop()
-        out[-1] = out[-1] * last
-    return out, 1, written if out == factors else write(out)
 
 
 def odometer(
@@ -212,6 +160,7 @@ def vector_loop(
 
 
 def _write(
+    machine: Machine,
     block: ir.Block,
     roots: Sequence[ir.Value],
     shapes: ShapeAnalysis,
@@ -222,7 +171,7 @@ def _write(
     within: int = 1,
 ) -> Written:
     """The kernel; `within`: the size of the last factor where lanes run over the last two."""
-    b, arguments = KernelBuilder(), Arguments()
+    b, arguments = CpuBuilder(machine), Arguments()
     space = Space(b, shapes.constraints, factors, lanes)
     e = Elemental(b, space, shapes, block, arguments)
     outputs = [Output(i) for i in range(len(roots))]
@@ -297,7 +246,7 @@ def _write(
 
         start = b.mul(rows[along], staging.BLOCK)
         count = b.min(b.sub(b.param(factors[along]), start), staging.BLOCK)
-        staging.fill(e, list(staged), set_tile, first, last, start, count)
+        staging.fill(e, machine, list(staged), set_tile, first, last, start, count)
         with b.loop(0, count, 1, hint="u") as loop:
             rows = [*rows[:along], b.add(start, loop.index), *rows[along + 1 :]]
             staging.use(e, list(staged), loop.index, first)

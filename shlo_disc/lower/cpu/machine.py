@@ -1,17 +1,30 @@
-"""What the emitters must know of the machine they write for."""
+"""What the emitters must know of the CPU they write for."""
 
 from __future__ import annotations
 
 import functools
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-__all__ = ["Target", "host_target"]
+from shlo_disc.errors import UnsupportedError
+
+__all__ = ["ARCHITECTURES", "Machine", "host_machine", "machine_of"]
+
+_AVX2 = frozenset({"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe"})
+ARCHITECTURES: dict[str, tuple[int, frozenset[str]]] = {
+    "sse2": (16, frozenset()),
+    "avx2": (32, _AVX2),
+    "avx512": (64, _AVX2 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}),
+}
+"""Name of a level of x86-64 to its vector bytes and what it has beyond SSE2.
+
+Source: the levels x86-64-v3 and x86-64-v4 of the System V ABI.
+"""
 
 
 @dataclass(frozen=True)
-class Target:
+class Machine:
     """A CPU: vector width, caches, instruction set features."""
 
     vector_bytes: int = 64
@@ -20,6 +33,8 @@ class Target:
     cores: int = 1
     features: frozenset[str] = frozenset()
     """Names as in /proc/cpuinfo: avx2, fma, avx512f, ..."""
+    without: frozenset[str] = frozenset()
+    """Features that this process's CPU has and that generated code must not use."""
 
     def lanes(self, element_bytes: int) -> int:
         """Elements in one vector register."""
@@ -30,18 +45,43 @@ class Target:
         """Number of vector registers."""
         return 32 if self.vector_bytes == 64 else 16
 
-    @staticmethod
-    def host() -> Target:
-        """See :func:`host_target`."""
-        return host_target()
+    @property
+    def has_fma(self) -> bool:
+        """Whether a multiply-add is one instruction, rounded once."""
+        return "fma" in self.features or self.vector_bytes == 64
+
+
+def machine_of(architecture: str) -> Machine:
+    """The machine this process runs on, used as one of :data:`ARCHITECTURES` ("": as it is).
+
+    Raises UnsupportedError for another name, and where this machine lacks a feature.
+    """
+    host = host_machine()
+    if not architecture:
+        return host
+    if architecture not in ARCHITECTURES:
+        raise UnsupportedError(
+            f"target 'cpu:{architecture}' is unknown; architectures: {', '.join(ARCHITECTURES)}"
+        )
+    vector_bytes, features = ARCHITECTURES[architecture]
+    if missing := features - host.features:
+        raise UnsupportedError(
+            f"target 'cpu:{architecture}' needs {', '.join(sorted(missing))}; this CPU has none"
+        )
+    beyond = frozenset(name for name in host.features - features if name.startswith(_VECTOR))
+    return replace(host, vector_bytes=vector_bytes, features=features | {"sse2"}, without=beyond)
+
+
+_VECTOR = ("amx", "avx", "bmi", "f16c", "fma")
+"""How the names of features begin that change what is generated."""
 
 
 @functools.cache
-def host_target() -> Target:
+def host_machine() -> Machine:
     """The machine this process runs on; a plain SSE2 machine where nothing can be read."""
     features = _host_features()
     width = 64 if "avx512f" in features else 32 if "avx2" in features else 16
-    return Target(
+    return Machine(
         vector_bytes=width,
         l1_bytes=_cache_bytes(1, 32 * 1024),
         l2_bytes=_cache_bytes(2, 1024 * 1024),

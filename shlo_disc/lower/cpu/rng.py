@@ -10,9 +10,10 @@ from __future__ import annotations
 from shlo_disc.dynamic import attributes as attr
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.lower.cpu.machine import Target
-from shlo_disc.lower.cpu.single_op import Single, ceil_div
+from shlo_disc.lower.cpu.machine import Machine
+from shlo_disc.lower.cpu.single_op import Single
 from shlo_disc.lower.plan import KernelPlan, Launch, Output
+from shlo_disc.lower.schedule.iteration_space import ceil_div
 from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.elemental import Elemental
 from shlo_disc.lower.values.elements import element_of, unsupported
@@ -26,9 +27,9 @@ _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _WEYL = (0x9E3779B9, 0xBB67AE85)
 
 
-def emit_rng(fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> KernelPlan:
+def emit_rng(fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine) -> KernelPlan:
     """The plan of an `rng_bit_generator` or a call of @stablehlo.dynamic_rng_bit_generator."""
-    return KernelPlan(tuple(_Rng(Single.of(fusion, shapes, target)).steps()))
+    return KernelPlan(tuple(_Rng(Single.of(fusion, shapes, machine)).steps()))
 
 
 def _u32(value: int) -> int:

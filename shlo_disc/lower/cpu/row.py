@@ -22,20 +22,23 @@ fit a cache: see `row_split.py`. The choice depends on sizes alone.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.lower.cpu import cost
-from shlo_disc.lower.cpu.loop import choose_lanes, fusion_name
-from shlo_disc.lower.cpu.machine import Target
+from shlo_disc.lower.cpu.builder import CpuBuilder
+from shlo_disc.lower.cpu.lanes import choose_lanes, choose_row_lanes
+from shlo_disc.lower.cpu.loop import fusion_name
+from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.row_layouts import ColumnWriter, PartsWriter
 from shlo_disc.lower.cpu.row_split import SPLIT_COLUMNS, SPLIT_PARTS, SPLIT_ROWS, SplitRows
 from shlo_disc.lower.cpu.row_writer import RowWriter, write_rows
 from shlo_disc.lower.plan import All, Condition, If, KernelPlan, Step
+from shlo_disc.lower.schedule.iteration_space import refine
 from shlo_disc.lower.schedule.online_stages import stages_of
-from shlo_disc.lower.schedule.row_reduction import Plan, choose_row_lanes, plan_rows
-from shlo_disc.lower.values.index import refine
+from shlo_disc.lower.schedule.row_reduction import Plan, plan_rows
 from shlo_disc.mlir import ir
 from shlo_disc.passes.match_rows import Layout, RowRecord
 from shlo_disc.passes.op_classes import TALL_COLUMNS
@@ -67,12 +70,12 @@ class _Split:
     """... where there are fewer tasks than this; None: however many there are."""
 
 
-def emit(fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> KernelPlan:
+def emit(fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine) -> KernelPlan:
     """The plan of a `row` or `column` fusion.
 
     Raises UnsupportedError for an op or element type no rule covers.
     """
-    emitter = _Emitter(fusion, shapes, target)
+    emitter = _Emitter(fusion, shapes, machine)
     wide, narrow = emitter.lanes()
     if narrow == wide:
         return KernelPlan(emitter.steps(wide), tuple(emitter.workspaces))
@@ -86,10 +89,10 @@ def emit(fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> KernelP
 class _Emitter:
     """The launches of one fusion."""
 
-    def __init__(self, fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> None:
-        self.block, self.shapes, self.target = fusion.regions[0].blocks[0], shapes, target
+    def __init__(self, fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine) -> None:
+        self.block, self.shapes, self.machine = fusion.regions[0].blocks[0], shapes, machine
         self.record = record_of(fusion, shapes, RowRecord)
-        self.plan = plan_rows(self.record, self.block, shapes)
+        self.plan = plan_rows(self.record, self.block, shapes, cost.op_cycles)
         self.name = fusion_name(fusion, ir.StringAttr(fusion.attributes["kind"]).value)
         self.workspaces: list[Expr] = []
 
@@ -97,12 +100,12 @@ class _Emitter:
         """How many lanes a kernel has, and how many where they would not be filled: lanes that are
         off cost as much as the others, or more.
         """
-        plan, one = self.plan, choose_lanes(self.block, self.target)
+        plan, one = self.plan, choose_lanes(self.block, self.machine)
         if plan.layout is not Layout.SIDE_BY_SIDE:
-            wide = choose_row_lanes(plan, self.target)
+            wide = choose_row_lanes(plan, self.machine)
             may_be_few = plan.layout is Layout.PARTS and not plan.cols.is_const
             return wide, min(one, wide) if may_be_few else wide
-        wide = one * min(8, max(1, _PANEL_BYTES // self.target.vector_bytes))
+        wide = one * min(8, max(1, _PANEL_BYTES // self.machine.vector_bytes))
         wide = max(one, min(wide, _MOST_COLUMNS))
         if not plan.apart.is_const:
             return wide, one
@@ -114,7 +117,7 @@ class _Emitter:
     def steps(self, lanes: int) -> tuple[Step, ...]:
         """All of it with vectors of `lanes`."""
         plan, shapes, writer = self.plan, self.shapes, self._whole(self.plan, lanes)
-        time = cost.of_rows(self.block, shapes, plan.elements(plan.cut, lanes), self.target)
+        time = cost.of_rows(self.block, shapes, plan.elements(plan.cut, lanes), self.machine)
         whole = writer.launch(self.name, time)
         split, bounds = _split(plan), shapes.constraints.bounds
         highest = [(bounds(c.lhs)[1], c.rhs.value) for c in split.long]
@@ -122,9 +125,9 @@ class _Emitter:
         tasks = bounds(whole.extent)[0]
         if never_long or (split.few is not None and tasks is not None and tasks >= split.few):
             return (whole,)
-        again = plan_rows(self.record, self.block, shapes, keep=False)
+        again = plan_rows(self.record, self.block, shapes, None)
         factors = writer.space.factors[: writer.rank]
-        pieces = SplitRows(again, stages_of(again), factors, lanes, self.name, self.target)
+        pieces = SplitRows(again, stages_of(again), factors, lanes, self.name, self.machine)
         self.workspaces = pieces.workspaces
         long = split.long[0] if len(split.long) == 1 else All(split.long)
         step = If(long, tuple(pieces.launches), (whole,))
@@ -135,7 +138,11 @@ class _Emitter:
     def _whole(self, plan: Plan, lanes: int) -> RowWriter:
         """Rows that are not cut; in parts where something is read along some trailing columns."""
         make = _WRITERS[plan.layout]
-        writer = write_rows(plan, self.shapes, lambda factors: make(plan, factors, lanes).write())
+
+        def write(factors: Sequence[Expr]) -> RowWriter:
+            return make(plan, factors, lanes, CpuBuilder(self.machine)).write()
+
+        writer = write_rows(plan, self.shapes, write)
         if plan.layout is Layout.WHOLE:
             space = writer.space
             factors = refine(space.factors, space.wanted, self.shapes.constraints.equal)

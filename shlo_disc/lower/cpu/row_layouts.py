@@ -16,8 +16,9 @@ from typing import ClassVar
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.errors import InternalError
-from shlo_disc.lower.cpu.loop import ceil_div, odometer
+from shlo_disc.lower.cpu.loop import odometer
 from shlo_disc.lower.cpu.row_writer import RowWriter
+from shlo_disc.lower.schedule.iteration_space import ceil_div
 from shlo_disc.lower.values.index import Group, Index, Ix
 from shlo_disc.lower.values.reduction import Reducer
 

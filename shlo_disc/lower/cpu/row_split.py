@@ -18,11 +18,12 @@ from typing import Self
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.errors import InternalError
 from shlo_disc.lower.cpu import cost
-from shlo_disc.lower.cpu.loop import ceil_div
-from shlo_disc.lower.cpu.machine import Target
+from shlo_disc.lower.cpu.builder import CpuBuilder
+from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.row_layouts import ColumnWriter, PartsWriter
 from shlo_disc.lower.cpu.row_writer import RowWriter
 from shlo_disc.lower.plan import Launch, Workspace
+from shlo_disc.lower.schedule.iteration_space import ceil_div
 from shlo_disc.lower.schedule.online_stages import Relative, Stage
 from shlo_disc.lower.schedule.row_reduction import Plan, Sweep
 from shlo_disc.lower.values.builder import Loop, element_type, lanes_of
@@ -61,9 +62,9 @@ class SplitRows:
         factors: Sequence[Expr],
         lanes: int,
         name: str,
-        target: Target,
+        machine: Machine,
     ) -> None:
-        self.plan, self.stages = plan, stages
+        self.plan, self.stages, self.machine = plan, stages, machine
         self.lines = Expr.product(plan.lines)
         self.piece = _PIECE[plan.layout]
         self.pieces = ceil_div(plan.cut, self.piece)
@@ -72,7 +73,7 @@ class SplitRows:
         self.launches: list[Launch] = []
         pieces, combine = _WRITERS[plan.layout]
         elements = plan.elements(self.piece, lanes)
-        time = cost.of_rows(plan.block, plan.shapes, elements, target)
+        time = cost.of_rows(plan.block, plan.shapes, elements, machine)
         for number in range(len(stages)):
             part = pieces(self, number, factors, lanes).write()
             self.launches.append(part.launch(f"{name}_pieces", time, self.pieces))
@@ -94,7 +95,7 @@ class _Stage(RowWriter):
     """What the kernels of a stage have in common: values in workspaces."""
 
     def __init__(self, split: SplitRows, number: int, factors: Sequence[Expr], lanes: int) -> None:
-        super().__init__(split.plan, factors, lanes)
+        super().__init__(split.plan, factors, lanes, CpuBuilder(split.machine))
         self.split, self.stage = split, split.stages[number]
         self.earlier = split.stages[:number]
         self.last_to_reduce = not any(s.reductions for s in split.stages[number + 1 :])

@@ -9,18 +9,20 @@ from typing import ClassVar, Self, TypeVar
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.errors import InternalError
-from shlo_disc.lower.cpu.loop import ceil_div, odometer
+from shlo_disc.lower.cpu.builder import CpuBuilder
+from shlo_disc.lower.cpu.loop import odometer
 from shlo_disc.lower.plan import (
     Input,
     Kernel,
     Launch,
     Output,
 )
+from shlo_disc.lower.schedule.iteration_space import ceil_div, refine
 from shlo_disc.lower.schedule.row_reduction import Kept, Plan, Sweep
-from shlo_disc.lower.values.builder import KernelBuilder, lanes_of
+from shlo_disc.lower.values.builder import lanes_of
 from shlo_disc.lower.values.elemental import Arguments, Elemental
 from shlo_disc.lower.values.elements import Element, element_of
-from shlo_disc.lower.values.index import Index, Ix, Space, refine
+from shlo_disc.lower.values.index import Index, Ix, Space
 from shlo_disc.lower.values.reduction import Reducer
 from shlo_disc.mlir import ir
 
@@ -64,11 +66,11 @@ class RowWriter:
         plan: Plan,
         factors: Sequence[Expr],
         lanes: int,
-        b: KernelBuilder | None = None,
+        b: CpuBuilder,
         arguments: Arguments | None = None,
     ) -> None:
         self.plan, self.lanes = plan, lanes
-        self.b, self.arguments = b or KernelBuilder(), arguments or Arguments()
+        self.b, self.arguments = b, arguments or Arguments()
         self.outputs: Sequence[Output] = [Output(k) for k in range(len(plan.roots))]
         """Where each root goes."""
         self.first_scratch = Expr.const(0)

@@ -14,9 +14,10 @@ from collections.abc import Callable, Sequence
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.lower.cpu.machine import Target
-from shlo_disc.lower.cpu.single_op import Single, ceil_div
+from shlo_disc.lower.cpu.machine import Machine
+from shlo_disc.lower.cpu.single_op import Single
 from shlo_disc.lower.plan import KernelPlan, Launch
+from shlo_disc.lower.schedule.iteration_space import ceil_div
 from shlo_disc.lower.values.elemental import Elemental
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.index import Group, Ix
@@ -32,12 +33,12 @@ COLUMNS = 4
 """Vectors of neighbouring columns a task takes: two cache lines of a row."""
 
 
-def emit_scan(fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> KernelPlan:
+def emit_scan(fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine) -> KernelPlan:
     """The plan of a `disc.scan`.
 
     Raises UnsupportedError for an element type or a reducer that is not compiled.
     """
-    single = Single.of(fusion, shapes, target)
+    single = Single.of(fusion, shapes, machine)
     axis = int(single.op.attributes["dimension"].value)
     inner = Expr.product(single.shape(single.op.operands[0])[axis + 1 :])
     within = inner.is_const and inner.value == 1
@@ -57,7 +58,7 @@ class _Scan:
         self.outer, self.inner = Expr.product(sizes[:axis]), Expr.product(sizes[axis + 1 :])
         self.reverse = bool(op.attributes["reverse"].value)
         self.element = element_of(self.value)
-        lanes = single.target.lanes(max(self.element.bytes, 4)) * self.vectors
+        lanes = single.machine.lanes(max(self.element.bytes, 4)) * self.vectors
         self.e: Elemental = single.kernel(lanes)
         self.lanes, self.b = lanes, self.e.b
         self.reducer = Reducer(self.e, op)

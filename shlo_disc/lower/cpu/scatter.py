@@ -17,9 +17,10 @@ from collections.abc import Callable, Sequence
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.dynamic.views import dense_strides
-from shlo_disc.lower.cpu.machine import Target
-from shlo_disc.lower.cpu.single_op import Single, ceil_div, digits, offset
+from shlo_disc.lower.cpu.machine import Machine
+from shlo_disc.lower.cpu.single_op import Single, digits, offset
 from shlo_disc.lower.plan import Buffer, Input, KernelPlan, Launch
+from shlo_disc.lower.schedule.iteration_space import ceil_div
 from shlo_disc.lower.values.elemental import Elemental, emit_region
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.index import Group, Ix
@@ -33,9 +34,9 @@ _CHUNK = 512
 """Elements of a task along the contiguous run; every task reads all indices."""
 
 
-def emit_scatter(fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> KernelPlan:
+def emit_scatter(fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine) -> KernelPlan:
     """The plan of a `scatter`: all dimension numbers, operands and update computations."""
-    scatter = _Scatter(Single.of(fusion, shapes, target))
+    scatter = _Scatter(Single.of(fusion, shapes, machine))
     places, workspaces = scatter.single.places(list(scatter.single.op.results))
     copies = [scatter.single.copy(v, p) for v, p in zip(scatter.operands, places, strict=True)]
     launch = scatter.launch(places)
@@ -98,7 +99,7 @@ class _Scatter:
         """The updates."""
         single, run = self.single, self.run
         elements = [element_of(v) for v in self.operands]
-        lanes = single.target.lanes(max(x.bytes for x in elements))
+        lanes = single.machine.lanes(max(x.bytes for x in elements))
         if run == len(self.update_sizes):
             lanes = 0  # one element at a time
         e = single.kernel(lanes)

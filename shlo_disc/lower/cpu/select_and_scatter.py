@@ -13,7 +13,7 @@ from shlo_disc.dynamic import attributes as attr
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.dynamic.views import dense_strides
-from shlo_disc.lower.cpu.machine import Target
+from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.single_op import Single, digits, offset
 from shlo_disc.lower.plan import KernelPlan, Launch, Output
 from shlo_disc.lower.values.elemental import Elemental, emit_region
@@ -24,10 +24,10 @@ __all__ = ["emit_select_and_scatter"]
 
 
 def emit_select_and_scatter(
-    fusion: ir.Operation, shapes: ShapeAnalysis, target: Target
+    fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine
 ) -> KernelPlan:
     """The plan of a `select_and_scatter`."""
-    single = Single.of(fusion, shapes, target)
+    single = Single.of(fusion, shapes, machine)
     operand, _, init = list(single.op.operands)
     result = Output(0)
     element = element_of(operand)

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.lower.cpu.machine import Target
+from shlo_disc.lower.cpu.builder import CpuBuilder
+from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.plan import Buffer, Kernel, Launch, Output, Workspace
+from shlo_disc.lower.schedule.iteration_space import ceil_div
 from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.elemental import Arguments, Elemental
 from shlo_disc.lower.values.elements import Element, element_of
@@ -17,7 +19,7 @@ from shlo_disc.mlir import ir
 from shlo_disc.passes.match_single import SingleRecord
 from shlo_disc.passes.records import record_of
 
-__all__ = ["Single", "ceil_div", "digits", "offset"]
+__all__ = ["Single", "digits", "offset"]
 
 COPY_CHUNK = 16384
 """Elements a task copies: a few microseconds."""
@@ -30,16 +32,16 @@ class Single:
     fusion: ir.Operation
     op: ir.Operation
     shapes: ShapeAnalysis
-    target: Target
+    machine: Machine
     results: list[Output | None]
     """Where each result of the op goes; None when nobody reads it."""
 
     @staticmethod
-    def of(fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> Single:
+    def of(fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine) -> Single:
         """The op of `fusion` that has an emitter of its own."""
         record = record_of(fusion, shapes, SingleRecord)
         results = [None if number is None else Output(number) for number in record.results]
-        return Single(fusion, record.op, shapes, target, results)
+        return Single(fusion, record.op, shapes, machine, results)
 
     def shape(self, value: ir.Value) -> tuple[Expr, ...]:
         """The symbolic sizes of an operand or result of the op."""
@@ -47,7 +49,7 @@ class Single:
 
     def kernel(self, lanes: int) -> Elemental:
         """A new kernel; `lanes` of vectors it reads."""
-        b = KernelBuilder()
+        b = CpuBuilder(self.machine)
         space = Space(b, self.shapes.constraints, [], lanes)
         return Elemental(b, space, self.shapes, self.fusion.regions[0].blocks[0], Arguments())
 
@@ -101,7 +103,7 @@ class Single:
         name: str,
     ) -> Launch:
         """A launch that writes `body(kernel, flat index of the first lane, mask)` to a buffer."""
-        lanes = self.target.lanes(element.bytes)
+        lanes = self.machine.lanes(element.bytes)
         e = self.kernel(lanes)
         b = e.b
         n = b.param(count, opaque=True)
@@ -120,11 +122,6 @@ class Single:
             step(whole, b.mask(b.sub(last, whole), lanes))
         cost = Expr.min(count, Expr.const(COPY_CHUNK)) * element.bytes // 10 + 10
         return self.launch(e, name, ceil_div(count, COPY_CHUNK), cost)
-
-
-def ceil_div(size: Expr, by: int) -> Expr:
-    """Rounded up."""
-    return (size + (by - 1)) // by
 
 
 def digits(b: KernelBuilder, number: str, sizes: Sequence[Expr]) -> list[str]:

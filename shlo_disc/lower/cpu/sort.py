@@ -8,7 +8,7 @@ from __future__ import annotations
 from shlo_disc.dynamic import attributes as attr
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.lower.cpu.machine import Target
+from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.merge_sort import MergeSort
 from shlo_disc.lower.cpu.single_op import Single
 from shlo_disc.lower.plan import KernelPlan
@@ -19,9 +19,9 @@ from shlo_disc.mlir import ir
 __all__ = ["emit_sort"]
 
 
-def emit_sort(fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> KernelPlan:
+def emit_sort(fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine) -> KernelPlan:
     """The plan of a `sort`: any dimension, operands and comparator."""
-    single = Single.of(fusion, shapes, target)
+    single = Single.of(fusion, shapes, machine)
     op = single.op
     operands = list(op.operands)
     sizes = single.shape(operands[0])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.lower.cpu.machine import Target
+from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.merge_sort import MergeSort
 from shlo_disc.lower.cpu.single_op import Single
 from shlo_disc.lower.plan import Condition, If, KernelPlan, Launch
@@ -25,9 +25,9 @@ _LIST = 64
 """Longest list of the insertion variant."""
 
 
-def emit_top_k(fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> KernelPlan:
+def emit_top_k(fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine) -> KernelPlan:
     """The plan of a `chlo.top_k` or a call of @stablehlo.dynamic_top_k."""
-    top = _TopK(Single.of(fusion, shapes, target))
+    top = _TopK(Single.of(fusion, shapes, machine))
     if top.k.is_const:
         return KernelPlan((top.by_list() if top.k.value <= _LIST else top.by_sorting(),))
     small = Condition(top.k, "<=", Expr.const(_LIST))
@@ -83,7 +83,7 @@ class _TopK:
             b.store(position, memory, at)
 
     def by_list(self) -> Launch:
-        lanes = self.single.target.lanes(self.element.bytes)
+        lanes = self.single.machine.lanes(self.element.bytes)
         e = self.single.kernel(lanes)
         b = e.b
         n, k = b.param(self.n, opaque=True), b.param(self.k)

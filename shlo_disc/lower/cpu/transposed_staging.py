@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.lower.cpu.machine import host_target
+from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.plan import Input
 from shlo_disc.lower.values.builder import vector_type
 from shlo_disc.lower.values.elemental import Elemental
@@ -84,6 +84,7 @@ def _memory(e: Elemental, staged: list[Staged], k: int) -> str:
 
 def fill(
     e: Elemental,
+    machine: Machine,
     staged: list[Staged],
     set_tile: Callable[[str, str], None],
     first: str,
@@ -96,7 +97,7 @@ def fill(
     `set_tile(u, v)` makes u and v the current indices of the two factors.
     """
     b = e.b
-    widths = [_width(element_of(item.value).bytes) for item in staged]
+    widths = [_width(machine, element_of(item.value).bytes) for item in staged]
     columns = max(widths)
 
     def turn(k: int, column: str) -> None:
@@ -132,9 +133,9 @@ def fill(
             turn(k, loop.index)
 
 
-def _width(element_bytes: int) -> int:
+def _width(machine: Machine, element_bytes: int) -> int:
     """Lanes of a block turned in registers: all of its rows must fit into them."""
-    return min(BLOCK, max(4, host_target().vector_bytes // element_bytes))
+    return min(BLOCK, max(4, machine.vector_bytes // element_bytes))
 
 
 def _transposed(e: Elemental, rows: list[str]) -> list[str]:

@@ -9,9 +9,10 @@ from __future__ import annotations
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.dynamic.views import dense_strides
-from shlo_disc.lower.cpu.machine import Target
-from shlo_disc.lower.cpu.single_op import Single, ceil_div, digits, offset
+from shlo_disc.lower.cpu.machine import Machine
+from shlo_disc.lower.cpu.single_op import Single, digits, offset
 from shlo_disc.lower.plan import Input, KernelPlan, Output
+from shlo_disc.lower.schedule.iteration_space import ceil_div
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.index import Group, Ix
 from shlo_disc.mlir import ir
@@ -23,16 +24,16 @@ _CHUNK = 4096
 
 
 def emit_dynamic_update_slice(
-    fusion: ir.Operation, shapes: ShapeAnalysis, target: Target
+    fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine
 ) -> KernelPlan:
     """The plan of a `dynamic_update_slice`; start indices are clamped, as specified."""
-    single = Single.of(fusion, shapes, target)
+    single = Single.of(fusion, shapes, machine)
     op = single.op
     operand, update, *starts = list(op.operands)
     sizes, window = single.shape(operand), single.shape(update)
     element = element_of(operand)
     result = Output(0)
-    lanes = target.lanes(element.bytes)
+    lanes = machine.lanes(element.bytes)
     e = single.kernel(lanes)
     b = e.b
     # Dimensions from `cut` on are one contiguous run of operand and update.

@@ -12,7 +12,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -46,6 +45,7 @@ from shlo_disc.lower.plan import (
 )
 from shlo_disc.lower.refused import Refused
 from shlo_disc.lower.speculate import Likely, Speculation
+from shlo_disc.lower.target import Target
 from shlo_disc.mlir import ir
 from shlo_disc.passes.op_classes import RESHAPES
 
@@ -53,8 +53,6 @@ __all__ = ["HostProgram", "emit_host"]
 
 _Places = Mapping[Buffer, str]
 """The addresses of a plan's temporary blocks and packed copies."""
-
-Emitter = Callable[[ir.Operation, ShapeAnalysis, Any], KernelPlan]
 
 CHUNK_NS = 6000
 """Work worth giving to another thread. Waking one takes 2 to 5 us on the machines tried
@@ -92,8 +90,7 @@ def emit_host(
     func: ir.Operation,
     shapes: ShapeAnalysis,
     program: ShapeProgram,
-    emitters: Mapping[str, Emitter],
-    target: Any,
+    target: Target,
     likely: Likely | None = None,
     written: Callable[[Kernel], object] | None = None,
 ) -> HostProgram:
@@ -104,7 +101,7 @@ def emit_host(
     for, ValueError when `likely` names no symbol of the program.
     """
     speculation = Speculation(shapes, likely or {})
-    run = _Run(func, shapes, program, emitters, target, speculation, written)
+    run = _Run(func, shapes, program, target, speculation, written)
     run_text = run.emit()
     if run.refused:
         raise Refused(run.refused)
@@ -139,8 +136,7 @@ class _Run:
     func: ir.Operation
     shapes: ShapeAnalysis
     program: ShapeProgram
-    emitters: Mapping[str, Emitter]
-    target: Any
+    target: Target
     speculation: Speculation
     written: Callable[[Kernel], object] | None
     kernels: dict[str, Kernel] = field(default_factory=dict)
@@ -345,13 +341,14 @@ class _Run:
         key = (_structure(op), *shapes)
         found = self.plans.get(key)
         if found is None:
-            emitter = self.emitters.get(kind)
+            emitter = self.target.emitters.get(kind)
             if emitter is None:
                 raise UnsupportedError(
-                    f"no CPU kernel for {kind} (at {op.location}); keep it outside shlo_disc.jit"
+                    f"target {self.target.name} has no kernel for {kind} (at {op.location}); "
+                    "keep it outside shlo_disc.jit"
                 )
             found = self.plans[key] = self.speculation.plan(
-                op, lambda shapes: emitter(op, shapes, self.target)
+                op, lambda shapes: emitter(op, shapes, self.target.machine)
             )
         return found
 

@@ -288,3 +288,32 @@ def _merged(axes: Sequence[Axis], equal: Equal) -> list[Axis]:
         else:
             merged.append(axis)
     return merged
+
+
+def split_problem(p: Problem, parts: int) -> Problem | None:
+    """The problem with K cut into `parts`, its results dense and unfinished; None: K has no stride.
+
+    Right where `parts` divides the depth.
+    """
+    if len(p.k) != 1 or (p.depth.is_const and p.depth.value % parts):
+        return None
+    (k,) = p.k
+    depth = k.size // parts
+    rows, columns = p.rows, p.columns
+    batch = [Axis(Expr.const(parts), k.a * depth, k.b * depth, p.batches * rows * columns)]
+    return replace(
+        p,
+        batch=(*batch, *_dense(p.batch, rows * columns)),
+        m=_dense(p.m, columns),
+        n=_dense(p.n, Expr.const(1)),
+        k=(replace(k, size=depth),),
+        c=p.compute,
+    )
+
+
+def _dense(axes: tuple[Axis, ...], step: Expr) -> tuple[Axis, ...]:
+    out: list[Axis] = []
+    for axis in reversed(axes):
+        out.insert(0, replace(axis, c=step))
+        step = step * axis.size
+    return tuple(out)

@@ -4,13 +4,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.lower.cpu import cost
-from shlo_disc.lower.cpu.loop import choose_lanes
-from shlo_disc.lower.cpu.machine import Target
 from shlo_disc.lower.values.data_movement import MOVES
 from shlo_disc.lower.values.elements import Element, element_of
 from shlo_disc.lower.values.elementwise import SCALAR_OPS
@@ -18,7 +16,7 @@ from shlo_disc.lower.values.reduction import takes_any_order
 from shlo_disc.mlir import ir, producer
 from shlo_disc.passes.match_rows import Layout, RowRecord
 
-__all__ = ["Kept", "Plan", "Sweep", "choose_row_lanes", "plan_rows"]
+__all__ = ["Kept", "Plan", "Sweep", "plan_rows"]
 
 
 _FREE = frozenset(
@@ -129,21 +127,17 @@ class Plan:
         return each.get(self.layout, Expr.const(1)) * count
 
 
-def choose_row_lanes(plan: Plan, target: Target) -> int:
-    """Several vectors at once hide latency; fewer when the work itself needs registers."""
-    base = choose_lanes(plan.block, target)
-    expensive = any(cost.is_expensive(view.operation) for view in plan.block.operations)
-    lanes = base * (2 if expensive else 4)
-    if plan.cols.is_const:
-        while lanes > 4 and lanes // 2 >= plan.cols.value:
-            lanes //= 2
-    return lanes
+Cycles = Callable[[ir.Operation], int]
+"""Cycles of one op on one vector register of a target."""
 
 
-def plan_rows(record: RowRecord, block: ir.Block, shapes: ShapeAnalysis, keep: bool = True) -> Plan:
+def plan_rows(
+    record: RowRecord, block: ir.Block, shapes: ShapeAnalysis, cycles: Cycles | None
+) -> Plan:
     """The sweeps of a record, about values in the `block` of a fusion.
 
-    Without `keep`, every sweep computes what it needs from the arguments.
+    `cycles` decides which full-size values a sweep keeps for later ones. With None, every sweep
+    computes what it needs from the arguments.
     """
     sweeps = [Sweep() for _ in record.sweeps]
     for sweep, reductions in zip(sweeps, record.sweeps, strict=True):
@@ -155,8 +149,8 @@ def plan_rows(record: RowRecord, block: ir.Block, shapes: ShapeAnalysis, keep: b
         if number is not None:
             sweeps[number].outputs.append(k)
     plan = Plan(record, block, shapes, record.layout, record.parts, record.cols, sweeps)
-    if keep:
-        _choose_kept(plan)
+    if cycles is not None:
+        _choose_kept(plan, cycles)
     return plan
 
 
@@ -168,9 +162,9 @@ def _targets(plan: Plan, sweep: Sweep) -> list[ir.Value]:
     return values
 
 
-def _choose_kept(plan: Plan) -> None:
+def _choose_kept(plan: Plan, cycles: Cycles) -> None:
     """Decide which full-size values are stored by the sweep that computes them first."""
-    choice = _Choice(plan)
+    choice = _Choice(plan, cycles)
     for number, sweep in enumerate(plan.sweeps):
         seen: set[ir.Value] = set()
         for value in _targets(plan, sweep):
@@ -183,6 +177,7 @@ class _Choice:
     """Which full-size values of a plan are stored."""
 
     plan: Plan
+    cycles: Cycles
     first: dict[ir.Value, int] = field(default_factory=dict)
     """The sweep that computes a value first."""
     uses: dict[ir.Value, set[int]] = field(default_factory=dict)
@@ -202,7 +197,7 @@ class _Choice:
         if op is None or value in self.kept or value in self.plan.given:
             return 1
         below = sum(self._price(v, seen) for v in op.operands)
-        return below if op.name in _FREE else cost.op_cycles(op) + below
+        return below if op.name in _FREE else self.cycles(op) + below
 
     def visit(self, value: ir.Value, sweep: int, seen: set[ir.Value]) -> None:
         """Look at a value that a sweep needs, and at what it is computed from."""

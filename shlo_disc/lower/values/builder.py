@@ -24,12 +24,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.lower.cpu.machine import host_target
 
 __all__ = ["If", "KernelBuilder", "Loop", "element_type", "lanes_of", "vector_type"]
 
 _STRUCT = "!llvm.struct<(ptr, ptr, i64, array<1 x i64>, array<1 x i64>)>"
-_HANGS_LLVM = "vector<64xi8>"
 _VECTOR = re.compile(r"vector<(\d+)x(\w+)>")
 
 
@@ -253,7 +251,7 @@ class KernelBuilder:
         `barrier` keeps pure operations inside (when the loop may run zero times and they read
         memory that then does not exist).
         """
-        lo, hi, step = self._index(lo), self._index(hi), self._index(step)
+        lo, hi, step = self.index(lo), self.index(hi), self.index(step)
         self._open(barrier)
         types = [self._types[v] for v in init]
         loop = Loop(self.fresh(hint, "index"), [self.fresh("acc", t) for t in types])
@@ -439,6 +437,10 @@ class KernelBuilder:
         type_ = vector_type(lanes, source)
         return self.define(f"vector.broadcast {scalar} : {source} to {type_}", type_, [scalar])
 
+    def has_ldexp(self, type_: str) -> bool:
+        """Is `x * 2^n` on `type_` one instruction? A target says so; see `math/exponential.py`."""
+        return False
+
     def extract(self, vector: str, lane: int) -> str:
         """One lane, known now."""
         type_ = self._types[vector]
@@ -450,21 +452,17 @@ class KernelBuilder:
         ta, tb = self._types[a], self._types[b]
         type_ = vector_type(len(lanes), element_type(ta))
         right = f"vector.shuffle {a}, {b} {list(lanes)} : {ta}, {tb}"
-        moved = self.define(right, type_, [a, b])
-        if type_ != _HANGS_LLVM or "avx512vbmi" not in host_target().features:
-            return moved
-        # LLVM moves arithmetic before such a shuffle and behind it again, for ever: hide the bytes.
-        hidden = f'llvm.inline_asm "", "=v,0" {moved} : ({type_}) -> {type_}'
-        return self.define(hidden, type_, [moved])
+        return self.define(right, type_, [a, b])
 
     # ---------------------------------------------------------------- index arithmetic
 
-    def _index(self, value: str | int) -> str:
+    def index(self, value: str | int) -> str:
+        """`value` as the name of an index."""
         return self.constant(value, "index") if isinstance(value, int) else value
 
     def _pair(self, a: str | int, b: str | int) -> tuple[str, str, int | None, int | None]:
         """Both operands as names of one (scalar or vector) index type, and their values."""
-        a, b = self._index(a), self._index(b)
+        a, b = self.index(a), self.index(b)
         lanes = max(lanes_of(self._types[a]), lanes_of(self._types[b]))
         va, vb = self._values.get(a), self._values.get(b)
         return self.broadcast(a, lanes), self.broadcast(b, lanes), va, vb
@@ -473,51 +471,51 @@ class KernelBuilder:
         """The sum on index (or lanes of index); ints welcome; folds constants and zero."""
         x, y, va, vb = self._pair(a, b)
         if va is not None and vb is not None and not lanes_of(self._types[x]):
-            return self._index(va + vb)
+            return self.index(va + vb)
         return x if vb == 0 else y if va == 0 else self.op("arith.addi", x, y)
 
     def sub(self, a: str | int, b: str | int) -> str:
         """The difference on index."""
         x, y, va, vb = self._pair(a, b)
         if va is not None and vb is not None and not lanes_of(self._types[x]):
-            return self._index(va - vb)
+            return self.index(va - vb)
         return x if vb == 0 else self.op("arith.subi", x, y)
 
     def mul(self, a: str | int, b: str | int) -> str:
         """The product on index."""
         x, y, va, vb = self._pair(a, b)
         if va is not None and vb is not None and not lanes_of(self._types[x]):
-            return self._index(va * vb)
+            return self.index(va * vb)
         if 0 in (va, vb) and not lanes_of(self._types[x]):
-            return self._index(0)
+            return self.index(0)
         return x if vb == 1 else y if va == 1 else self.op("arith.muli", x, y)
 
     def div(self, a: str | int, b: str | int) -> str:
         """The quotient of non-negative a and positive b."""
         x, y, va, vb = self._pair(a, b)
         if va is not None and vb and not lanes_of(self._types[x]):
-            return self._index(va // vb)
+            return self.index(va // vb)
         return x if vb == 1 else self.op("arith.divui", x, y)
 
     def rem(self, a: str | int, b: str | int) -> str:
         """The remainder of non-negative a and positive b."""
         x, y, va, vb = self._pair(a, b)
         if va is not None and vb and not lanes_of(self._types[x]):
-            return self._index(va % vb)
+            return self.index(va % vb)
         return self.op("arith.remui", x, y)
 
     def min(self, a: str | int, b: str | int) -> str:
         """The smaller, signed."""
         x, y, va, vb = self._pair(a, b)
         if va is not None and vb is not None and not lanes_of(self._types[x]):
-            return self._index(min(va, vb))
+            return self.index(min(va, vb))
         return self.op("arith.minsi", x, y)
 
     def max(self, a: str | int, b: str | int) -> str:
         """The larger, signed."""
         x, y, va, vb = self._pair(a, b)
         if va is not None and vb is not None and not lanes_of(self._types[x]):
-            return self._index(max(va, vb))
+            return self.index(max(va, vb))
         return self.op("arith.maxsi", x, y)
 
     # ---------------------------------------------------------------- memory
@@ -533,15 +531,17 @@ class KernelBuilder:
         if size.is_const and not opaque:
             return self.constant(size.value, "index")
         if size not in self._params:
-            at = self._enter(
-                "p",
-                f"llvm.getelementptr %params[{len(self._params)}] : (!llvm.ptr) -> !llvm.ptr, i64",
-                "!llvm.ptr",
-            )
-            raw = self._enter("n", f"llvm.load {at} : !llvm.ptr -> i64", "i64")
-            name = self._enter("n", f"arith.index_cast {raw} : i64 to index", "index")
-            self._params[size] = name
+            self._params[size] = self._load_param(len(self._params))
         return self._params[size]
+
+    def _load_param(self, number: int) -> str:
+        at = self._enter(
+            "p",
+            f"llvm.getelementptr %params[{number}] : (!llvm.ptr) -> !llvm.ptr, i64",
+            "!llvm.ptr",
+        )
+        raw = self._enter("n", f"llvm.load {at} : !llvm.ptr -> i64", "i64")
+        return self._enter("n", f"arith.index_cast {raw} : i64 to index", "index")
 
     def pointer(self, arg: int) -> str:
         """The data pointer of launch argument `arg`."""
@@ -561,7 +561,7 @@ class KernelBuilder:
 
     def scratch(self, element: str, offset_bytes: str | int = 0) -> str:
         """The worker's scratch memory from `offset_bytes` on, as `memref<?xELEMENT>`."""
-        offset = self._index(offset_bytes)
+        offset = self.index(offset_bytes)
         if self._values.get(offset) == 0:
             return self.memref_at("%scratch", element)
         raw = self.define(f"arith.index_cast {offset} : index to i64", "i64", [offset])
@@ -585,17 +585,17 @@ class KernelBuilder:
 
     def load(self, memory: str, index: str | int, readonly: bool = True) -> str:
         """One element. `readonly`: nothing in this kernel writes it, so the load may move."""
-        index, type_ = self._index(index), self._types[memory]
+        index, type_ = self.index(index), self._types[memory]
         right = f"memref.load {memory}[{index}] : {type_}"
         return self.define(right, _pointee(type_), [memory, index], pure=readonly)
 
     def store(self, value: str, memory: str, index: str | int) -> None:
         """Write one element."""
-        self.emit(f"memref.store {value}, {memory}[{self._index(index)}] : {self._types[memory]}")
+        self.emit(f"memref.store {value}, {memory}[{self.index(index)}] : {self._types[memory]}")
 
     def vector_load(self, memory: str, index: str | int, lanes: int, readonly: bool = True) -> str:
         """`lanes` consecutive elements, no alignment asked for."""
-        index, type_ = self._index(index), self._types[memory]
+        index, type_ = self.index(index), self._types[memory]
         vector = vector_type(lanes, _pointee(type_))
         right = f"vector.load {memory}[{index}] : {type_}, {vector}"
         return self.define(right, vector, [memory, index], pure=readonly)
@@ -603,20 +603,20 @@ class KernelBuilder:
     def vector_store(self, value: str, memory: str, index: str | int) -> None:
         """Write consecutive elements."""
         types = f"{self._types[memory]}, {self._types[value]}"
-        self.emit(f"vector.store {value}, {memory}[{self._index(index)}] : {types}")
+        self.emit(f"vector.store {value}, {memory}[{self.index(index)}] : {types}")
 
     def prefetch(self, memory: str, index: str | int) -> None:
         """Ask for an element's cache line in L2; the index may be out of bounds."""
         type_ = self._types[memory]
         self.emit(
-            f"memref.prefetch {memory}[{self._index(index)}], read, locality<2>, data : {type_}"
+            f"memref.prefetch {memory}[{self.index(index)}], read, locality<2>, data : {type_}"
         )
 
     def masked_load(
         self, memory: str, index: str | int, mask: str, other: str, readonly: bool = True
     ) -> str:
         """Consecutive elements where `mask`, lanes of `other` elsewhere (memory not touched)."""
-        index, type_, vector = self._index(index), self._types[memory], self._types[other]
+        index, type_, vector = self.index(index), self._types[memory], self._types[other]
         right = (
             f"vector.maskedload {memory}[{index}], {mask}, {other} : "
             f"{type_}, {self._types[mask]}, {vector} into {vector}"
@@ -624,23 +624,9 @@ class KernelBuilder:
         return self.define(right, vector, [memory, index, mask, other], pure=readonly)
 
     def masked_store(self, value: str, memory: str, index: str | int, mask: str) -> None:
-        """Write consecutive elements where `mask`.
-
-        Without AVX-512 a masked store is slow (vmaskmov: 18 uops on Zen, 16-bit lanes one by one),
-        so all lanes on, which is what most masks are, gets a store of its own.
-        """
-        types = f"{self._types[memory]}, {self._types[mask]}, {self._types[value]}"
-        at = self._index(index)
-        masked = f"vector.maskedstore {memory}[{at}], {mask}, {value} : {types}"
-        vector, on = self._types[value], self._types[mask]
-        if lanes_of(vector) * int(element_type(vector)[1:]) >= 512:
-            self.emit(masked)
-            return
-        whole = self.define(f"vector.reduction <and>, {mask} : {on} into i1", "i1", [mask])
-        with self.if_(whole) as branch:
-            self.vector_store(value, memory, at)
-            with branch.otherwise():
-                self.emit(masked)
+        """Write consecutive elements where `mask`."""
+        types = ", ".join(self._types[v] for v in (memory, mask, value))
+        self.emit(f"vector.maskedstore {memory}[{self.index(index)}], {mask}, {value} : {types}")
 
     def gather(
         self,
@@ -652,7 +638,7 @@ class KernelBuilder:
         readonly: bool = True,
     ) -> str:
         """Elements at `index + offsets` (lanes of index or iN) where `mask`, else `other`."""
-        index, vector = self._index(index), self._types[other]
+        index, vector = self.index(index), self._types[other]
         right = (
             f"vector.gather {memory}[{index}] [{offsets}], {mask}, {other} : "
             f"{self._types[memory]}, {self._types[offsets]}, {self._types[mask]}, {vector} "
@@ -665,12 +651,12 @@ class KernelBuilder:
         """Write lanes at `index + offsets` where `mask`, in lane order."""
         types = ", ".join(self._types[v] for v in (memory, offsets, mask, value))
         self.emit(
-            f"vector.scatter {memory}[{self._index(index)}] [{offsets}], {mask}, {value} : {types}"
+            f"vector.scatter {memory}[{self.index(index)}] [{offsets}], {mask}, {value} : {types}"
         )
 
     def mask(self, count: str | int, lanes: int) -> str:
         """True in the first `count` lanes."""
-        count = self._index(count)
+        count = self.index(count)
         type_ = vector_type(lanes, "i1")
         return self.define(f"vector.create_mask {count} : {type_}", type_, [count], hint="mask")
 

@@ -14,14 +14,14 @@ boundaries used (the others need not be loops) and those wished for (factors to 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from shlo_disc.dynamic.constraints import Constraints
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.values.builder import KernelBuilder, lanes_of
 
-__all__ = ["Group", "Index", "Ix", "Space", "refine"]
+__all__ = ["Group", "Index", "Ix", "Space"]
 
 
 @dataclass(frozen=True)
@@ -373,38 +373,3 @@ class Space:
 def _is_one(sizes: Sequence[Expr]) -> bool:
     """Whether these dimensions certainly hold one element."""
     return all(s.is_const and s.value == 1 for s in sizes)
-
-
-def _is_zero(size: Expr) -> bool:
-    return size.is_const and size.value == 0
-
-
-def refine(
-    factors: Sequence[Expr],
-    wanted: Iterable[tuple[int, int, Expr]],
-    equal: Callable[[Expr, Expr], bool],
-) -> list[Expr]:
-    """`factors` cut finer where a wish falls inside one and divides it exactly; nothing is cut
-    where a size is 0, for there is no element.
-    """
-    if any(_is_zero(factor) for factor in factors):
-        return list(factors)
-    cuts: dict[int, Expr] = {}
-    for i, j, suffix in wanted:
-        after = Expr.const(1)
-        for k in range(j - 1, i - 1, -1):
-            inner = suffix // after if not suffix.is_const or after.is_const else None
-            if inner is None or _is_zero(inner) or not equal(inner * after, suffix):
-                break
-            factor = factors[k]
-            if not (inner.is_const and factor.is_const) or inner.value < factor.value:
-                outer = factor // inner
-                if equal(outer * inner, factor) and k not in cuts:
-                    if not (outer.is_const and outer.value == 1):
-                        cuts[k] = inner
-                    break
-            after = after * factor
-    out: list[Expr] = []
-    for k, factor in enumerate(factors):
-        out += [factor // cuts[k], cuts[k]] if k in cuts else [factor]
-    return out

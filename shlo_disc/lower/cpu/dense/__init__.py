@@ -2,7 +2,7 @@
 
 ========================  ====================================================================
 `problem.py`              what is computed: batch, M, N and K axes with their strides
-`tiles.py`                register and cache tiles for a target, task sizes as expressions
+`tiles.py`                register and cache tiles for a machine, task sizes as expressions
 `text.py`                 kernel text whose sizes are all parameters
 `repack.py`               copies between layouts: panels of B, rows of A
 `gemm.py`                 the kernel

@@ -14,8 +14,8 @@ from typing import TypeVar
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.errors import InternalError
+from shlo_disc.lower.cpu.builder import SizedBuilder
 from shlo_disc.lower.cpu.dense.places import tile_space
-from shlo_disc.lower.cpu.sized_builder import SizedBuilder
 from shlo_disc.lower.plan import Buffer, Output
 from shlo_disc.lower.schedule.contraction import Axis, Dense
 from shlo_disc.lower.values.builder import vector_type

@@ -17,11 +17,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.lower.cpu.builder import SizedBuilder
 from shlo_disc.lower.cpu.dense.operands import Fill, Finish, Gemm, Operand
 from shlo_disc.lower.cpu.dense.repack import Source, repack
 from shlo_disc.lower.cpu.dense.tile_writer import Ahead, Place, TileWriter
 from shlo_disc.lower.cpu.dense.walk import Walk, walk
-from shlo_disc.lower.cpu.sized_builder import SizedBuilder
 from shlo_disc.lower.values.builder import lanes_of
 from shlo_disc.lower.values.elementwise import convert
 
@@ -30,7 +30,7 @@ __all__ = ["Writer", "copy_panel", "pack_kernel", "write_gemm"]
 
 def write_gemm(gemm: Gemm, sizes: dict[str, Expr]) -> tuple[str, tuple[Expr, ...]]:
     """The kernel over arguments (A, B, C, ...), and its parameters."""
-    return Writer(gemm, SizedBuilder(sizes)).write()
+    return Writer(gemm, SizedBuilder(gemm.machine, sizes)).write()
 
 
 class Writer(TileWriter):
@@ -355,7 +355,7 @@ def copy_panel(
 
 def pack_kernel(gemm: Gemm, sizes: dict[str, Expr]) -> tuple[str, tuple[Expr, ...]]:
     """The kernel that writes all panels of B; arguments (B, panels), a task a panel."""
-    b, operand = SizedBuilder(sizes), gemm.b
+    b, operand = SizedBuilder(gemm.machine, sizes), gemm.b
     memory, panels = b.memref(0, operand.element.storage), b.memref(1, gemm.compute.register)
     zero, depth = b.constant(0, "index"), b.size("K")
     along_k = walk(b, operand, "k", zero, depth)

@@ -9,11 +9,11 @@ in each lane.
 from __future__ import annotations
 
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.lower.cpu.builder import SizedBuilder
 from shlo_disc.lower.cpu.dense.gemm import Writer
 from shlo_disc.lower.cpu.dense.operands import Gemm
 from shlo_disc.lower.cpu.dense.repack import load_as
 from shlo_disc.lower.cpu.dense.tile_writer import multiply_add
-from shlo_disc.lower.cpu.sized_builder import SizedBuilder
 from shlo_disc.lower.values.builder import KernelBuilder, lanes_of, vector_type
 
 __all__ = ["GROUP", "add_up", "dots_scratch_bytes", "write_dots"]
@@ -38,7 +38,7 @@ def write_dots(gemm: Gemm, sizes: dict[str, Expr], registers: int) -> tuple[str,
 
     `registers`: the number of vector registers, 16 or 32.
     """
-    return _Dots(gemm, SizedBuilder(sizes), registers).write()
+    return _Dots(gemm, SizedBuilder(gemm.machine, sizes), registers).write()
 
 
 def dots_scratch_bytes(registers: int) -> int:
@@ -138,7 +138,7 @@ class _Dots(Writer):
                 y = load_as(b, self.b_in, g.b.element, b.add(start, k), lanes, g.compute, mask)
                 for r, x in enumerate(xs):
                     i = r * len(starts) + c
-                    out[i] = multiply_add(b, x, y, sums[i], g.compute, g.fma)
+                    out[i] = multiply_add(b, x, y, sums[i], g.compute)
             return out
 
         zero = b.constant(0, vector_type(lanes, g.compute.register))

@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.lower.cpu.builder import SizedBuilder
 from shlo_disc.lower.cpu.dense.operands import Finish
 from shlo_disc.lower.cpu.dense.repack import as_number, load_as
 from shlo_disc.lower.cpu.dense.tile_writer import multiply_add
-from shlo_disc.lower.cpu.dense.tiles import ceil_div
 from shlo_disc.lower.cpu.loop import odometer
-from shlo_disc.lower.cpu.machine import Target
-from shlo_disc.lower.cpu.sized_builder import SizedBuilder
+from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.plan import Buffer, Kernel, Launch
 from shlo_disc.lower.schedule.contraction import Axis, Problem
+from shlo_disc.lower.schedule.iteration_space import ceil_div
 from shlo_disc.lower.values.builder import lanes_of, vector_type
 from shlo_disc.lower.values.elemental import Arguments
 from shlo_disc.lower.values.elements import Element
@@ -38,7 +38,7 @@ CHAINS = 4
 
 def narrow_launch(
     problem: Problem,
-    target: Target,
+    machine: Machine,
     args: tuple[Buffer, Buffer, Buffer],
     label: str,
     result: Element,
@@ -51,11 +51,13 @@ def narrow_launch(
     p = problem
     shallow = p.depth.is_const and p.depth.value <= SHALLOW and len(p.k) > 1
     if _is(p.rows, 1) and not _is(p.columns, 1) and shallow and p.n[-1].c == ONE:
-        return _Writer(p, target, args, result, finish).lanes([*p.batch, *p.n[:-1]], p.n[-1], label)
+        return _Writer(p, machine, args, result, finish).lanes(
+            [*p.batch, *p.n[:-1]], p.n[-1], label
+        )
     if not _is(p.columns, 1):
         return None
     axes = [x for x in (*p.batch, *p.m) if not _is(x.size, 1)]
-    writer = _Writer(p, target, args, result, finish)
+    writer = _Writer(p, machine, args, result, finish)
     if _is(p.rows, 1) and len(p.k) == 1 and all(s == ONE for s in (p.k[0].a, p.k[0].b)):
         return writer.inner_product(axes, label) if finish is None else None
     along = [x for x in axes if x.c == ONE]
@@ -72,7 +74,7 @@ class _Writer:
     def __init__(
         self,
         problem: Problem,
-        target: Target,
+        machine: Machine,
         args: tuple[Buffer, Buffer, Buffer],
         result: Element,
         finish: Callable[[Arguments, int], Finish] | None,
@@ -80,8 +82,8 @@ class _Writer:
         p = self.p = problem
         self.arguments, self.element = Arguments(), result
         self.arguments.buffers = list(args)
-        self.fma = "fma" in target.features or target.vector_bytes == 64
-        self.width = target.lanes(p.compute.bytes)
+        self.machine = machine
+        self.width = machine.lanes(p.compute.bytes)
         self.finish = finish
         sizes = {"a_first": p.a_first, "b_first": p.b_first, "K": p.depth}
         for i, axis in enumerate(p.k):
@@ -94,7 +96,7 @@ class _Writer:
             self.sizes |= {f"s{i}": axis.size, f"a{i}": axis.a, f"b{i}": axis.b, f"c{i}": axis.c}
         if along is not None:
             self.sizes |= {"V": along.size, "va": along.a, "vb": along.b}
-        b = self.b = SizedBuilder(self.sizes)
+        b = self.b = SizedBuilder(self.machine, self.sizes)
         self.a_in, self.b_in = b.memref(0, p.a.storage), b.memref(1, p.b.storage)
         self.c_out = b.memref(2, self.element.storage)
         return b
@@ -177,7 +179,7 @@ class _Writer:
             lanes = lanes_of(b.type_of(init[0]))
             x = self._along(self.a_in, self.p.a, a, v, "va", along.a, mask, lanes)
             y = self._along(self.b_in, self.p.b, other, v, "vb", along.b, mask, lanes)
-            return [multiply_add(b, x, y, init[0], self.p.compute, self.fma)]
+            return [multiply_add(b, x, y, init[0], self.p.compute)]
         with b.loop(0, b.size(f"k{level}"), 1, init, hint="k") as loop:
             next_a = b.add(a, b.mul(loop.index, b.size(f"ka{level}")))
             next_b = b.add(other, b.mul(loop.index, b.size(f"kb{level}")))
@@ -226,7 +228,7 @@ class _Writer:
                     load_as(b, m, e, b.add(base, at), self.width, p.compute, mask)
                     for m, e, base in ((self.a_in, p.a, a), (self.b_in, p.b, other))
                 )
-                out.append(multiply_add(b, x, y, total, p.compute, self.fma))
+                out.append(multiply_add(b, x, y, total, p.compute))
             return out
 
         def task(_: str, digits: list[str]) -> None:

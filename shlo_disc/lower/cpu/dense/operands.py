@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from shlo_disc.lower.cpu.builder import SizedBuilder
 from shlo_disc.lower.cpu.dense.tiles import Tile
-from shlo_disc.lower.cpu.sized_builder import SizedBuilder
+from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.schedule.contraction import Axis
 from shlo_disc.lower.values.elements import Element
 from shlo_disc.lower.values.index import Ix
@@ -116,7 +117,7 @@ class Gemm:
     b_mode: str
     """direct, scratch or packed."""
     c_unit: bool
-    fma: bool
+    machine: Machine
     finish: Finish | None = None
     """Computes the result from the sums (None: it is the sum, converted)."""
     bands: int = 1

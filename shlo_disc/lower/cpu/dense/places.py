@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.lower.cpu.sized_builder import SizedBuilder
+from shlo_disc.lower.cpu.builder import SizedBuilder
 from shlo_disc.lower.schedule.contraction import magnitude
 from shlo_disc.lower.values.index import Ix, Space
 

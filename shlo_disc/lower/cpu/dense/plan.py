@@ -17,8 +17,8 @@ from shlo_disc.lower.cpu.dense.operands import Fill, Finish, FinishBands, Gemm, 
 from shlo_disc.lower.cpu.dense.prologue import Prologue
 from shlo_disc.lower.cpu.dense.row_work import RowWork
 from shlo_disc.lower.cpu.dense.split import combine_launch, split_steps
-from shlo_disc.lower.cpu.dense.tiles import Blocks, at_least_one, blocks, ceil_div, choose_tile
-from shlo_disc.lower.cpu.machine import Target
+from shlo_disc.lower.cpu.dense.tiles import Blocks, at_least_one, blocks, choose_tile
+from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.plan import (
     All,
     Buffer,
@@ -43,6 +43,7 @@ from shlo_disc.lower.schedule.contraction import (
     analyze_dense,
     steps,
 )
+from shlo_disc.lower.schedule.iteration_space import ceil_div
 from shlo_disc.lower.values.elemental import Arguments
 from shlo_disc.lower.values.elements import Element, element_of
 from shlo_disc.mlir import ir
@@ -83,7 +84,7 @@ pages and are read in one run: with 12 MiB in place takes up to 1.3 of their tim
 4. Panels made in the call then cost little: memory is slower than the copy."""
 
 
-def emit_dense(fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> KernelPlan:
+def emit_dense(fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine) -> KernelPlan:
     """The plan of a `dense` fusion: for every result a dot_general, perhaps transposes in front and
     behind, then element-wise ops.
 
@@ -105,14 +106,14 @@ def emit_dense(fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> K
             return Epilogue(dense, block, shapes, arguments, lanes)
 
         if dense.bands is not None:
-            return _banded(dense, block, shapes, target)
+            return _banded(dense, block, shapes, machine)
         if record.rows is not None:
-            return _with_rows(dense, record.rows, block, shapes, target)
+            return _with_rows(dense, record.rows, block, shapes, machine)
         planners.append(
             Planner(
                 dense.problem,
                 shapes,
-                target,
+                machine,
                 finish=finish if dense.root != dense.total else None,
                 result=element_of(dense.root),
                 out=out,
@@ -127,18 +128,18 @@ def emit_dense(fusion: ir.Operation, shapes: ShapeAnalysis, target: Target) -> K
     return KernelPlan(tuple(step for plan in plans for step in plan))
 
 
-def _banded(dense: Dense, block: ir.Block, shapes: ShapeAnalysis, target: Target) -> KernelPlan:
+def _banded(dense: Dense, block: ir.Block, shapes: ShapeAnalysis, machine: Machine) -> KernelPlan:
     """The plan of a product that is read in bands."""
 
     def finish(arguments: Arguments, lanes: int) -> FinishBands:
         return BandEpilogue(dense, block, shapes, arguments, lanes)
 
     element = element_of(dense.root)
-    return Planner(dense.problem, shapes, target, finish_bands=finish, result=element).plan()
+    return Planner(dense.problem, shapes, machine, finish_bands=finish, result=element).plan()
 
 
 def _with_rows(
-    dense: Dense, record: RowRecord, block: ir.Block, shapes: ShapeAnalysis, target: Target
+    dense: Dense, record: RowRecord, block: ir.Block, shapes: ShapeAnalysis, machine: Machine
 ) -> KernelPlan:
     """The plan of a product with row work behind it."""
     given = dense.root
@@ -149,9 +150,9 @@ def _with_rows(
     def finish(arguments: Arguments, lanes: int) -> Finish:
         return Epilogue(dense, block, shapes, arguments, lanes)
 
-    rows = RowWork(record, block, shapes, target, outputs, given, memory)
+    rows = RowWork(record, block, shapes, machine, outputs, given, memory)
     steps = Planner(
-        dense.problem, shapes, target, finish=finish if given != dense.total else None,
+        dense.problem, shapes, machine, finish=finish if given != dense.total else None,
         result=element_of(given), out=memory, rows=rows,
     ).steps()  # fmt: skip
     return KernelPlan(steps, rows.workspaces())
@@ -180,7 +181,7 @@ class Planner:
         self,
         problem: Problem,
         shapes: ShapeAnalysis,
-        target: Target,
+        machine: Machine,
         *,
         a_buffer: Buffer | None = None,
         b_buffer: Buffer | None = None,
@@ -195,14 +196,14 @@ class Planner:
     ) -> None:
         p = self.p = problem
         self.out, self.shapes, self.rows = out, shapes, rows
-        self.target, self.label, self.keep_b = target, label, keep_b
+        self.machine, self.label, self.keep_b = machine, label, keep_b
         self.finish, self.finish_bands = finish, finish_bands
         self.a_buffer = a_buffer or Input(p.a_input)
         # What is computed is read from nowhere: any buffer will do.
         self.b_buffer = b_buffer or (Input(p.b_input) if p.b_value is None else out)
         self.fill = None if p.b_value is None else fill
         self.m, self.n, self.depth = p.rows, p.columns, p.depth
-        self.tile = choose_tile(self.n, p.compute, target)
+        self.tile = choose_tile(self.n, p.compute, machine)
         self.walks = _Walks(
             steps(p.m, "a", shapes),
             steps(p.k, "a", shapes),
@@ -224,14 +225,14 @@ class Planner:
             a_mode="direct" if in_place else "scratch",
             b_mode="packed",
             c_unit=is_unit(self.n, p.n[-1].c),
-            fma="fma" in target.features or target.vector_bytes == 64,
+            machine=machine,
             bands=p.bands,
             then_rows=rows is not None,
         )
         self.run = self.walks.a_k[-1][0]
         run = self.run if in_place and a.k_steps > 1 else ONE
         self.blocks: Blocks = blocks(
-            self.m, self.n, self.depth, p.batches, self.tile, p.compute, target.cores, run, p.bands
+            self.m, self.n, self.depth, p.batches, self.tile, p.compute, machine.cores, run, p.bands
         )
 
     # ---------------------------------------------------------------- steps
@@ -244,7 +245,7 @@ class Planner:
         """The steps of :meth:`plan`."""
         if self.fill is None and self.p.bands == 1 and self.rows is None:
             args = (self.a_buffer, self.b_buffer, self.out)
-            narrow = narrow_launch(self.p, self.target, args, self.label, self.gemm.c, self.finish)
+            narrow = narrow_launch(self.p, self.machine, args, self.label, self.gemm.c, self.finish)
             if narrow is not None:
                 return (narrow,)
         if self.fill is not None:
@@ -264,7 +265,7 @@ class Planner:
         def partial(cut: Problem) -> tuple[Step, ...]:
             label = f"{self.label}_part"
             return Planner(
-                cut, self.shapes, self.target, a_buffer=self.a_buffer, b_buffer=self.b_buffer,
+                cut, self.shapes, self.machine, a_buffer=self.a_buffer, b_buffer=self.b_buffer,
                 label=label, keep_b=False, out=Workspace(0),
             ).steps()  # fmt: skip
 
@@ -274,7 +275,7 @@ class Planner:
             )
 
         tasks = p.batches * at.m_count * at.n_count
-        return split_steps(p, self.target, steps, tasks, partial, combine)
+        return split_steps(p, self.machine, steps, tasks, partial, combine)
 
     def _unless_few(self, otherwise: tuple[Step, ...]) -> tuple[Step, ...]:
         """B in place where too few rows would pay for a copy of it."""
@@ -301,7 +302,7 @@ class Planner:
         arguments.buffers = [self.a_buffer, self.b_buffer, self.out]
         finish = self.finish(arguments, min(GROUP, lanes)) if self.finish is not None else None
         gemm = replace(self.gemm, a_mode="direct", b_mode="direct", finish=finish)
-        registers = self.target.vector_registers
+        registers = self.machine.vector_registers
         text, params = write_dots(gemm, self._sizes(), registers)
         some = Expr.min(self.m, 1) * Expr.min(self.n, 1)
         launch = Launch(

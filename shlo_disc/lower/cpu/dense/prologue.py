@@ -11,8 +11,8 @@ small enough to stay in cache (measured: 1.0 to 1.2 of the time of two kernels).
 from __future__ import annotations
 
 from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.lower.cpu.builder import SizedBuilder
 from shlo_disc.lower.cpu.dense.places import tile_space
-from shlo_disc.lower.cpu.sized_builder import SizedBuilder
 from shlo_disc.lower.schedule.contraction import Problem
 from shlo_disc.lower.values.elemental import Arguments, Elemental
 from shlo_disc.lower.values.elementwise import convert

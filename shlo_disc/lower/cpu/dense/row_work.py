@@ -19,13 +19,13 @@ from dataclasses import dataclass, replace
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.lower.cpu import cost
+from shlo_disc.lower.cpu.builder import CpuBuilder
 from shlo_disc.lower.cpu.dense.tiles import Blocks
-from shlo_disc.lower.cpu.machine import Target
+from shlo_disc.lower.cpu.lanes import choose_row_lanes
+from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.row_writer import RowWriter, write_rows
 from shlo_disc.lower.plan import Kernel, Launch, Output, Workspace
-from shlo_disc.lower.schedule.row_reduction import Plan, choose_row_lanes, plan_rows
-from shlo_disc.lower.values.builder import KernelBuilder
-from shlo_disc.lower.values.elemental import Arguments
+from shlo_disc.lower.schedule.row_reduction import Plan, plan_rows
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.index import Index
 from shlo_disc.mlir import ir
@@ -44,7 +44,7 @@ class RowWork:
     record: RowRecord
     block: ir.Block
     shapes: ShapeAnalysis
-    target: Target
+    machine: Machine
     outputs: Sequence[Output]
     """Where the roots of the row work go."""
     given: ir.Value
@@ -71,7 +71,7 @@ class RowWork:
             "param_count": Expr.const(len(product.params)),
         }
         loads = "".join(_LOAD.format(name=name, place=k) for k, name in enumerate(own))
-        pause = _PAUSE if "sse2" in self.target.features else ""
+        pause = _PAUSE if "sse2" in self.machine.features else ""
         counters = Workspace(1 if isinstance(self.memory, Workspace) else 0)
         text = _WRAPPER.replace("LOADS", loads).replace("OWN", str(len(own)))
         text = text.replace("PAUSE", pause)
@@ -81,7 +81,7 @@ class RowWork:
             calls=(product.kernel, rows.kernel),
             args=(counters, *product.args, *rows.args),
             params=(*own.values(), *product.params, *rows.params),
-            extent=product.extent + self.target.cores,
+            extent=product.extent + self.machine.cores,
             cost=product.cost + rows.cost,
             scratch_bytes=Expr.max(product.scratch_bytes, rows.scratch_bytes),
             zeroed=(counters, (at.m_count + 1) * 8),
@@ -98,14 +98,15 @@ class RowWork:
     @functools.cached_property
     def _rows(self) -> Launch:
         """The row work by itself: every variant of the product calls it."""
-        plan = plan_rows(self.record, self.block, self.shapes)
-        lanes = choose_row_lanes(plan, self.target)
+        plan = plan_rows(self.record, self.block, self.shapes, cost.op_cycles)
+        lanes = choose_row_lanes(plan, self.machine)
 
         def write(factors: Sequence[Expr]) -> RowWriter:
-            return _Behind(plan, factors, lanes, self.outputs, self.memory).write()
+            b = CpuBuilder(self.machine)
+            return _Behind(plan, factors, lanes, b, self.outputs, self.memory).write()
 
         writer = write_rows(plan, self.shapes, write)
-        time = cost.of_rows(self.block, self.shapes, plan.cols, self.target)
+        time = cost.of_rows(self.block, self.shapes, plan.cols, self.machine)
         return writer.launch("rows", time)
 
 
@@ -117,10 +118,11 @@ class _Behind(RowWriter):
         plan: Plan,
         factors: Sequence[Expr],
         lanes: int,
+        b: CpuBuilder,
         outputs: Sequence[Output],
         memory: Output | Workspace,
     ) -> None:
-        super().__init__(plan, factors, lanes, KernelBuilder(), Arguments())
+        super().__init__(plan, factors, lanes, b)
         self.outputs = outputs
         (given,) = plan.given
         element = element_of(given)

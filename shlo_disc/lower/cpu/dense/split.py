@@ -11,12 +11,12 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.lower.cpu.builder import SizedBuilder
 from shlo_disc.lower.cpu.dense.gemm import Writer
 from shlo_disc.lower.cpu.dense.operands import Finish, Gemm
-from shlo_disc.lower.cpu.machine import Target
-from shlo_disc.lower.cpu.sized_builder import SizedBuilder
+from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.plan import All, Condition, If, Kernel, Launch, Output, Step, Workspace
-from shlo_disc.lower.schedule.contraction import Axis, Problem
+from shlo_disc.lower.schedule.contraction import Problem, split_problem
 from shlo_disc.lower.values.elemental import Arguments
 from shlo_disc.passes.op_classes import LONG_SUM
 
@@ -26,46 +26,17 @@ MOST = 1 << 12
 """Result elements up to which it is: more of them are enough tasks, and the block stays small."""
 
 
-def parts_of(target: Target) -> int:
+def parts_of(machine: Machine) -> int:
     """How many parts: two a core, a power of two, so that it divides most sums."""
     parts = 2
-    while parts < 2 * target.cores and parts < 32:
+    while parts < 2 * machine.cores and parts < 32:
         parts *= 2
     return parts
 
 
-def split_problem(p: Problem, parts: int) -> Problem | None:
-    """The problem with K cut into `parts`, its results dense and unfinished; None: K has no stride.
-
-    Right where `parts` divides the depth.
-    """
-    if len(p.k) != 1 or (p.depth.is_const and p.depth.value % parts):
-        return None
-    (k,) = p.k
-    depth = k.size // parts
-    rows, columns = p.rows, p.columns
-    batch = [Axis(Expr.const(parts), k.a * depth, k.b * depth, p.batches * rows * columns)]
-    return replace(
-        p,
-        batch=(*batch, *_dense(p.batch, rows * columns)),
-        m=_dense(p.m, columns),
-        n=_dense(p.n, Expr.const(1)),
-        k=(replace(k, size=depth),),
-        c=p.compute,
-    )
-
-
-def _dense(axes: tuple[Axis, ...], step: Expr) -> tuple[Axis, ...]:
-    out: list[Axis] = []
-    for axis in reversed(axes):
-        out.insert(0, replace(axis, c=step))
-        step = step * axis.size
-    return tuple(out)
-
-
 def split_steps(
     problem: Problem,
-    target: Target,
+    machine: Machine,
     general: tuple[Step, ...],
     tasks: Expr,
     partial: Callable[[Problem], tuple[Step, ...]],
@@ -75,19 +46,19 @@ def split_steps(
 
     `partial` plans the split problem into Workspace(0), `combine` adds up that many parts.
     """
-    parts = parts_of(target)
+    parts = parts_of(machine)
     elements = problem.batches * problem.rows * problem.columns
     too_short = problem.depth.is_const and problem.depth.value < LONG_SUM
     too_many = elements.is_const and elements.value > MOST
     cut = None if too_short or too_many else split_problem(problem, parts)
-    if cut is None or target.cores < 2:
+    if cut is None or machine.cores < 2:
         return general, ()
     conditions = All(
         (
             Condition(problem.depth, ">=", Expr.const(LONG_SUM)),
             Condition(problem.depth % parts, "==", Expr.const(0)),
             Condition(elements, "<=", Expr.const(MOST)),
-            Condition(tasks, "<", Expr.const(target.cores)),
+            Condition(tasks, "<", Expr.const(machine.cores)),
         )
     )
     room = Expr.min(elements, MOST) * (parts * problem.compute.bytes) + 64
@@ -137,7 +108,7 @@ def combine_launch(
     lanes = gemm.tile.lanes
     gemm = replace(gemm, finish=None if finish is None else finish(arguments, lanes))
     sizes = sizes | {"part": problem.batches * problem.rows * problem.columns}
-    text, params = _Sum(gemm, SizedBuilder(sizes)).add_up(parts)
+    text, params = _Sum(gemm, SizedBuilder(gemm.machine, sizes)).add_up(parts)
     return Launch(
         Kernel(f"{label}_sum", text),
         tuple(arguments.buffers),

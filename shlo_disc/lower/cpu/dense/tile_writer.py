@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from shlo_disc.lower.cpu.builder import CpuBuilder, SizedBuilder
 from shlo_disc.lower.cpu.dense.operands import Gemm
 from shlo_disc.lower.cpu.dense.repack import PREFETCH_ROWS
 from shlo_disc.lower.cpu.dense.walk import Walk, digits_offset
-from shlo_disc.lower.cpu.sized_builder import SizedBuilder
-from shlo_disc.lower.values.builder import KernelBuilder, vector_type
+from shlo_disc.lower.values.builder import vector_type
 from shlo_disc.lower.values.elements import Element
 
 __all__ = ["Ahead", "Place", "TileWriter", "multiply_add"]
@@ -238,7 +238,7 @@ class TileWriter:
             factor = b.broadcast(scalar, lanes)
             for v, value in enumerate(values):
                 i = r * g.tile.vectors + v
-                sums[i] = multiply_add(b, factor, value, sums[i], g.compute, g.fma)
+                sums[i] = multiply_add(b, factor, value, sums[i], g.compute)
         return [*following, *sums]
 
     def _a_start(self, row: str, at: Place) -> str:
@@ -274,10 +274,10 @@ class TileWriter:
         return b.mul(self.size("many"), b.add(down, b.sub(n, n0)))
 
 
-def multiply_add(b: KernelBuilder, x: str, y: str, total: str, compute: Element, fma: bool) -> str:
+def multiply_add(b: CpuBuilder, x: str, y: str, total: str, compute: Element) -> str:
     """`total + x * y`, rounded once where the machine does that in hardware."""
     if not compute.is_float:
         return b.op("arith.addi", total, b.op("arith.muli", x, y))
-    if fma:
+    if b.machine.has_fma:
         return b.op("math.fma", x, y, total)
     return b.op("arith.addf", total, b.op("arith.mulf", x, y))

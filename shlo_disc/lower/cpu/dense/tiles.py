@@ -10,10 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.lower.cpu.machine import Target
+from shlo_disc.lower.cpu.machine import Machine
+from shlo_disc.lower.schedule.iteration_space import ceil_div
 from shlo_disc.lower.values.elements import Element
 
-__all__ = ["Blocks", "Tile", "blocks", "ceil_div", "choose_tile"]
+__all__ = ["Blocks", "Tile", "blocks", "choose_tile"]
 
 
 @dataclass(frozen=True)
@@ -55,10 +56,10 @@ TASKS_PER_CORE = 4
 """Tasks to aim for where M is too small to give enough."""
 
 
-def choose_tile(n: Expr, compute: Element, target: Target) -> Tile:
+def choose_tile(n: Expr, compute: Element, machine: Machine) -> Tile:
     """The tile that wastes the fewest columns of `n`; of equals the faster (see `_TILES_32`)."""
-    lanes = target.lanes(compute.bytes)
-    table = _TILES_32 if target.vector_bytes == 64 else _TILES_16
+    lanes = machine.lanes(compute.bytes)
+    table = _TILES_32 if machine.vector_bytes == 64 else _TILES_16
     if not n.is_const:
         vectors = max(table)
     else:
@@ -82,11 +83,6 @@ class Blocks:
     m_count: Expr
     n_count: Expr
     k_count: Expr
-
-
-def ceil_div(a: Expr, b: Expr | int) -> Expr:
-    """Rounded up; b is at least 1."""
-    return (a + b - 1) // b
 
 
 def at_least_one(size: Expr) -> Expr:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from shlo_disc.lower.cpu.builder import SizedBuilder
 from shlo_disc.lower.cpu.dense.operands import Operand
-from shlo_disc.lower.cpu.sized_builder import SizedBuilder
 
 __all__ = ["Walk", "digits_offset", "walk"]
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 
-from shlo_disc.lower.cpu.machine import host_target
 from shlo_disc.lower.values.math.num import Num, fma, horner, select
 from shlo_disc.lower.values.math.tables import TABLES
 
@@ -63,7 +62,7 @@ def power_of_two(n: Num, dtype: str) -> Num:
 
 def _scales_at_once(x: Num) -> bool:
     """Is :func:`scale` one instruction? Then a way around it saves nothing."""
-    return bool(x.lanes) and {"avx512f", "avx512dq"} <= host_target().features
+    return x.b.has_ldexp(x.type)
 
 
 def scale(x: Num, n: Num) -> Num:

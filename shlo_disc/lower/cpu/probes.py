@@ -1,87 +1,21 @@
-"""What this machine can do: operations a second and bytes a second, measured in this process.
-
-The kernels that measure are generated and run as all others are (same code generator, same
-threads), so the floor they give is one that a better kernel could really reach.
-"""
+"""Kernels that measure a CPU: multiply-adds in registers, and reads of memory."""
 
 from __future__ import annotations
 
-import ctypes
-import functools
-import time
-from dataclasses import dataclass
+from shlo_disc.lower.cpu.machine import Machine
+from shlo_disc.lower.target import Probes
 
-import numpy as np
-
-from shlo_disc import ral
-from shlo_disc.lower.cpu import codegen
-from shlo_disc.lower.cpu.machine import host_target
-
-__all__ = ["Machine", "machine"]
+__all__ = ["probes"]
 
 _CHAINS = 12
 """Independent multiply-adds in flight: latency 4 times 2 a cycle, and some to spare."""
 _STEPS = 2048
 
 
-@dataclass(frozen=True)
-class Machine:
-    """Measured with all threads of the runtime."""
-
-    gflops: float
-    """Float32 multiply-adds in registers, two operations each, in 1e9 a second."""
-    bandwidth: tuple[tuple[int, float], ...]
-    """(bytes of the array read again and again, 1e9 bytes a second), by size."""
-
-    def gigabytes_per_second(self, touched: int) -> float:
-        """Reading speed of data of this size that was touched before."""
-        for size, speed in self.bandwidth:
-            if touched <= size:
-                return speed
-        return self.bandwidth[-1][1]
-
-    def floor_ms(self, flops: float, moved: float) -> float:
-        """No kernel that does these operations and moves these bytes is faster, in ms.
-
-        Operations are counted at the float32 rate; bytes at that of the cache they fit in.
-        """
-        speed = self.gigabytes_per_second(int(moved))
-        return max(flops / self.gflops, moved / speed) / 1e6
-
-
-@functools.cache
-def machine() -> Machine:
-    """Measured once in a process, in about half a second."""
-    lanes = host_target().vector_bytes // 4
-    products, reads = codegen.compile_functions([_products(lanes), _reads(lanes)])
-    tasks = ral.num_threads() * 8
-    flops = 2.0 * lanes * _CHAINS * _STEPS * tasks * 16
-    gflops = flops / _best(products, 0, 16, tasks * 16, 8) / 1e9
-    bandwidth = []
-    for size in (1 << 17, 1 << 19, 1 << 22, 1 << 24, 1 << 28):
-        data = np.ones(size // 4, np.float32)
-        # Small arrays again and again in one launch: threads cost microseconds.
-        block = max(4096, min(1 << 16, size // tasks)) // 4
-        repeat = max(1, (1 << 24) // size)
-        count = size // 4 // block
-        seconds = _best(reads, data.ctypes.data, block, count * repeat, 8, count)
-        bandwidth.append((size, size * repeat / seconds / 1e9))
-    return Machine(gflops, tuple(bandwidth))
-
-
-def _best(
-    kernel: codegen.Function, data: int, block: int, extent: int, attempts: int, count: int = 1
-) -> float:
-    arguments = (ctypes.c_void_p * 1)(data)
-    sizes = (ctypes.c_int64 * 2)(block, count)
-    times = []
-    for _ in range(attempts):
-        start = time.perf_counter()
-        ral.parallel_for(
-            kernel.address, ctypes.addressof(arguments), ctypes.addressof(sizes), extent, 1, 4096
-        )
-        times.append(time.perf_counter() - start)
-    return min(times)
+def probes(machine: Machine) -> Probes:
+    """The kernels for `machine`."""
+    lanes = machine.lanes(4)
+    return Probes(_products(lanes), 2 * lanes * _CHAINS * _STEPS, _reads(lanes))
 
 
 _HEAD = (

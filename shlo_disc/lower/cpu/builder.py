@@ -1,0 +1,91 @@
+"""Kernel builders of the CPU: what a builder asks of the machine, and sizes that are parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.lower.cpu.machine import Machine
+from shlo_disc.lower.values.builder import KernelBuilder, element_type, lanes_of, vector_type
+
+__all__ = ["CpuBuilder", "SizedBuilder"]
+
+_HANGS_LLVM = "vector<64xi8>"
+_WHOLE_REGISTER_BITS = 512
+"""Masked stores of at least so many bits are AVX-512's, which are as fast as whole ones."""
+
+
+class CpuBuilder(KernelBuilder):
+    """Builds a kernel for one machine."""
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__()
+        self.machine = machine
+
+    def has_ldexp(self, type_: str) -> bool:
+        """See `KernelBuilder.has_ldexp`: `vscalef` of AVX-512."""
+        return bool(lanes_of(type_)) and {"avx512f", "avx512dq"} <= self.machine.features
+
+    def shuffle(self, a: str, b: str, lanes: Sequence[int]) -> str:
+        """`vector.shuffle`: lanes of a, then of b."""
+        moved = super().shuffle(a, b, lanes)
+        type_ = vector_type(len(lanes), element_type(self.type_of(a)))
+        if type_ != _HANGS_LLVM or "avx512vbmi" not in self.machine.features:
+            return moved
+        # LLVM moves arithmetic before such a shuffle and behind it again, for ever: hide the bytes.
+        hidden = f'llvm.inline_asm "", "=v,0" {moved} : ({type_}) -> {type_}'
+        return self.define(hidden, type_, [moved])
+
+    def masked_store(self, value: str, memory: str, index: str | int, mask: str) -> None:
+        """Write consecutive elements where `mask`.
+
+        Without AVX-512 a masked store is slow (vmaskmov: 18 uops on Zen, 16-bit lanes one by one),
+        so all lanes on, which is what most masks are, gets a store of its own.
+        """
+        vector, on = self.type_of(value), self.type_of(mask)
+        if lanes_of(vector) * int(element_type(vector)[1:]) >= _WHOLE_REGISTER_BITS:
+            super().masked_store(value, memory, index, mask)
+            return
+        index = self.index(index)
+        whole = self.define(f"vector.reduction <and>, {mask} : {on} into i1", "i1", [mask])
+        with self.if_(whole) as branch:
+            self.vector_store(value, memory, index)
+            with branch.otherwise():
+                super().masked_store(value, memory, index, mask)
+
+
+class SizedBuilder(CpuBuilder):
+    """A builder with named sizes that are parameters even where the program knows them.
+
+    Layers differ in sizes, not in kernels: with every size a parameter their texts are equal and
+    are compiled once. Parameters are kept apart even when their values are equal, since in another
+    layer they need not be. :meth:`param` stays for sizes that are part of the text on purpose.
+    """
+
+    def __init__(self, machine: Machine, sizes: Mapping[str, Expr]) -> None:
+        super().__init__(machine)
+        self._named = dict(sizes)
+        self._slots: dict[str | Expr, str] = {}
+        self._order: list[Expr] = []
+
+    def size(self, name: str) -> str:
+        """The size called `name` (KeyError: not given), as index."""
+        return self._slot(name, self._named[name])
+
+    def param(self, size: Expr | int, opaque: bool = False) -> str:
+        """As `KernelBuilder.param`: constants are part of the text unless `opaque`."""
+        size = Expr.of(size)
+        if size.is_const and not opaque:
+            return self.constant(size.value, "index")
+        return self._slot(size, size)
+
+    def _slot(self, key: str | Expr, size: Expr) -> str:
+        if key not in self._slots:
+            self._slots[key] = self._load_param(len(self._order))
+            self._order.append(size)
+        return self._slots[key]
+
+    def finish(self) -> tuple[str, tuple[Expr, ...]]:
+        """The text of the function, and the sizes it expects as params, in order."""
+        text, _ = super().finish()
+        return text, tuple(self._order)

@@ -1,0 +1,37 @@
+"""How many elements the vectors of a kernel hold."""
+
+from __future__ import annotations
+
+from shlo_disc.lower.cpu import cost
+from shlo_disc.lower.cpu.machine import Machine
+from shlo_disc.lower.schedule.row_reduction import Plan
+from shlo_disc.lower.values.elements import element_of
+from shlo_disc.mlir import ir
+
+__all__ = ["choose_lanes", "choose_row_lanes"]
+
+
+def choose_lanes(block: ir.Block, machine: Machine) -> int:
+    """One vector register of the widest float computed with (of the widest integer without any)."""
+    floats, others = [], [1]
+    values = list(block.arguments)
+    for view in block.operations:
+        values += [] if view.operation.name.startswith("disc.") else view.operation.results
+    for value in values:
+        element = element_of(value)
+        if element.is_float:
+            floats.append(8 if element.bits == 64 else 4)
+        elif ir.ShapedType(value.type).rank:  # a scalar index costs no lanes
+            others.append(element.bytes)
+    return machine.lanes(max(floats) if floats else max(others))
+
+
+def choose_row_lanes(plan: Plan, machine: Machine) -> int:
+    """Several vectors at once hide latency; fewer when the work itself needs registers."""
+    base = choose_lanes(plan.block, machine)
+    expensive = any(cost.is_expensive(view.operation) for view in plan.block.operations)
+    lanes = base * (2 if expensive else 4)
+    if plan.cols.is_const:
+        while lanes > 4 and lanes // 2 >= plan.cols.value:
+            lanes //= 2
+    return lanes

@@ -1,0 +1,145 @@
+"""What programs are compiled for: the registry of targets, and all that a target offers.
+
+Code outside `lower/cpu` asks a :class:`Target`, which `parse` finds by name. A row of the registry
+is a module with a function `target(architecture: str) -> Target`.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.errors import UnsupportedError
+from shlo_disc.lower.plan import KernelPlan
+from shlo_disc.mlir import ir
+
+__all__ = [
+    "CodeCache",
+    "CodeGenerator",
+    "Emitter",
+    "Function",
+    "Probes",
+    "Target",
+    "loaded",
+    "parse",
+]
+
+_MODULES = {"cpu": "shlo_disc.lower.cpu"}
+"""Family of a target to the module that has it."""
+
+Emitter = Callable[[ir.Operation, ShapeAnalysis, Any], KernelPlan]
+"""Gives the plan of a `disc.fusion`. The last argument is the target's `machine`."""
+
+
+class Function(Protocol):
+    """Machine code of one function. It stays in memory as long as this object lives."""
+
+    @property
+    def name(self) -> str:
+        """The symbol of the function."""
+
+    @property
+    def address(self) -> int:
+        """Where the code is."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the code, constants aside."""
+
+
+class CodeGenerator(Protocol):
+    """A context that compiles kernel texts while more are written."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+    def add(self, text: str) -> str:
+        """Have `text` compiled; returns the symbol of its function."""
+
+    def functions(self, texts: Sequence[str]) -> Sequence[Function]:
+        """The functions of `texts`, in order. Raises KernelsRefused if some do not compile."""
+
+
+class CodeCache(Protocol):
+    """Machine code that a target keeps in this process for programs compiled again."""
+
+    def stats(self) -> dict[str, int]:
+        """`entries`, and their `bytes`."""
+
+    def clear(self) -> int:
+        """Keep nothing; returns the bytes of what was kept."""
+
+
+@dataclass(frozen=True)
+class Probes:
+    """Kernel texts that measure what a machine can do."""
+
+    products: str
+    """Each task runs independent float32 multiply-adds in registers."""
+    flops: int
+    """Operations of one task of `products`."""
+    reads: str
+    """Task i reads block `i mod params[1]` of `params[0]` float32 elements."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A machine that programs are compiled for."""
+
+    name: str
+    """As `parse` takes it, the architecture included: "cpu:avx512"."""
+    machine: Any
+    """What the emitters ask: a record of the target's own."""
+    emitters: Mapping[str, Emitter]
+    """The emitter of every kind of fusion."""
+    generator: Callable[[], CodeGenerator]
+    compile_host: Callable[[str], tuple[Function, Function]]
+    """`prepare` and `run` of a host program's text."""
+    views: Mapping[str, Callable[[Sequence[str]], str]]
+    """What kernel texts are compiled to, for reading: the name of a form to a function of texts."""
+    function_name: Callable[[str], str]
+    """The symbol that a kernel text gets: equal texts get equal names."""
+    code: CodeCache
+    probes: Callable[[], Probes]
+    details: Callable[[], dict[str, str]]
+    """Facts of the machine, by name, for bug reports."""
+
+
+_known: dict[str, Target] = {}
+
+
+def parse(text: str) -> Target:
+    """The target "FAMILY" or "FAMILY:ARCHITECTURE", such as "cpu" (this machine) or "cpu:avx2".
+
+    Raises UnsupportedError for an unknown family, and for an architecture that the family does not
+    know or this machine cannot run.
+    """
+    family, _, architecture = text.partition(":")
+    if family not in _MODULES:
+        known = ", ".join(repr(name) for name in _MODULES)
+        raise UnsupportedError(f"target {text!r} is not supported; targets: {known}")
+    target = _target(family, architecture)
+    _known[target.name] = target
+    return target
+
+
+@functools.cache
+def _target(family: str, architecture: str) -> Target:
+    made: Target = importlib.import_module(_MODULES[family]).target(architecture)
+    return made
+
+
+def loaded() -> list[Target]:
+    """The targets that this process has asked for."""
+    return list(_known.values())
