@@ -60,6 +60,7 @@ check: $(VENV)/.installed-dev  ## Style, types and documentation
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	$(RUN) -m shlo_disc.tools.env_table --check docs/env.md
+	$(RUN) -m shlo_disc.tools.coverage_table --check docs/coverage.md
 	$(RUN) tools/differs.py --check
 	$(MAKE) --no-print-directory docs
 
@@ -74,6 +75,7 @@ fix: $(VENV)/.installed-dev  ## Format, and mend what ruff can
 	$(VENV)/bin/ruff check --fix .
 	$(VENV)/bin/ruff format .
 	$(RUN) -m shlo_disc.tools.env_table > docs/env.md
+	$(RUN) -m shlo_disc.tools.coverage_table > docs/coverage.md
 	$(RUN) tools/differs.py
 
 .PHONY: docs

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import time
 import warnings
@@ -23,7 +22,7 @@ from shlo_disc.mlir import ir, new_context
 from shlo_disc.passes.base import Pipeline
 from shlo_disc.passes.dump import DumpFolder
 from shlo_disc.passes.pipeline import CLEANUP
-from shlo_disc.passes.table import PLANNING
+from shlo_disc.passes.table import planning
 from shlo_disc.replan import Replanning, refused_by
 from shlo_disc.threads import lets_others_run
 
@@ -113,10 +112,10 @@ def compile_module(
         _mark_donated(main_function(module), donated)
         name = name or _module_name(module)
         dumps = DumpFolder.new(name)
-        records = Pipeline([*CLEANUP, *PLANNING], dumps=dumps).run(module)
+        records = Pipeline([*CLEANUP, *planning(target.model)], dumps=dumps).run(module)
         times.done("passes")
         main = main_function(module)
-        replanning = Replanning(module, main, len(records), dumps)
+        replanning = Replanning(module, main, target.model, len(records), dumps)
         while True:
             shapes = analyze(module)
             program = ShapeProgram.of(main, shapes, _argument_names(main))
@@ -160,16 +159,25 @@ def compile_module(
 
 
 @lets_others_run
-def examine(source: Any) -> None:
-    """Raise what :func:`compile` raises for a program it does not cover; no code is generated."""
+def examine(source: Any, *, raise_refused: bool = False) -> None:
+    """Raise what :func:`compile` raises for a program it does not cover; no code is generated.
+
+    With `raise_refused`, also what an emitter raises for one fusion, where `compile` would plan
+    smaller kernels.
+    """
     module = ingest(source, new_context())
     with module.context, ir.Location.unknown():
-        Pipeline([*CLEANUP, *PLANNING], dumps=DumpFolder.new(_module_name(module))).run(module)
+        target = parse("cpu")
+        dumps = DumpFolder.new(_module_name(module))
+        Pipeline([*CLEANUP, *planning(target.model)], dumps=dumps).run(module)
         main = main_function(module)
         shapes = analyze(module)
         program = ShapeProgram.of(main, shapes, _argument_names(main))
-        with contextlib.suppress(Refused):  # for which `compile` plans smaller kernels
-            emit_host(main, shapes, program, parse("cpu"), None, lambda _: None)
+        try:
+            emit_host(main, shapes, program, target, None, lambda _: None)
+        except Refused as refused:
+            if raise_refused:
+                raise refused.fusions[0][1] from refused
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
@@ -15,6 +14,7 @@ from shlo_disc import ral
 from shlo_disc.bridge import donated_twice, jax_bridge, register_ffi_target
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.program import ShapeProgram
+from shlo_disc.element_types import ELEMENT_TYPES
 from shlo_disc.errors import (
     DeletedArrayError,
     DeviceError,
@@ -42,16 +42,6 @@ _CLASSES: dict[str, Callable[[str], Exception]] = {
     "value": NumberRangeError,
 }
 """The error of each kind of `ral.ArgumentError`; of others it is TypeError."""
-
-_DTYPES: dict[str, np.dtype[Any]] = {
-    "i1": np.dtype(np.bool_),
-    **{f"i{w}": np.dtype(f"int{w}") for w in (8, 16, 32, 64)},
-    **{f"ui{w}": np.dtype(f"uint{w}") for w in (8, 16, 32, 64)},
-    "f16": np.dtype(np.float16),
-    "bf16": np.dtype(ml_dtypes.bfloat16),
-    "f32": np.dtype(np.float32),
-    "f64": np.dtype(np.float64),
-}
 
 
 @dataclass(frozen=True)
@@ -366,9 +356,9 @@ def _value(size: Expr, sizes: Mapping[str, int] | None) -> str | int:
 
 
 def _dtype(element: str) -> np.dtype[Any]:
-    if element not in _DTYPES:
+    if element not in ELEMENT_TYPES:
         raise UnsupportedError(
             f"arguments and results of element type {element} are not supported; convert them to "
             "f32, f64, bf16, f16, i1 or an 8 to 64 bit integer"
         )
-    return _DTYPES[element]
+    return ELEMENT_TYPES[element].dtype

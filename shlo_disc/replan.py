@@ -14,6 +14,7 @@ from shlo_disc.lower.refused import KernelsRefused, Refused, Unfused, lines_of, 
 from shlo_disc.mlir import ir
 from shlo_disc.passes.base import PassRecord, Pipeline
 from shlo_disc.passes.dump import DumpFolder
+from shlo_disc.passes.machine_model import MachineModel
 from shlo_disc.passes.plan_buffers import PlanBuffers, forget_buffers
 from shlo_disc.passes.split_fusion import split_fusion
 
@@ -29,11 +30,16 @@ class Replanning:
     """Splits the fusions of one program and keeps what was split."""
 
     def __init__(
-        self, module: ir.Module, main: ir.Operation, passes: int, dumps: DumpFolder | None = None
+        self,
+        module: ir.Module,
+        main: ir.Operation,
+        machine: MachineModel,
+        passes: int,
+        dumps: DumpFolder | None = None,
     ) -> None:
         """`passes`: how many have run, for the numbers of dumps."""
         self._passes, self._dumps = passes, dumps
-        self._module, self._main = module, main
+        self._module, self._main, self._machine = module, main, machine
         self._origins: list[tuple[str, str, tuple[str, ...], str]] = []
 
     def split(self, refused: Refused, shapes: ShapeAnalysis) -> list[PassRecord]:
@@ -47,7 +53,9 @@ class Replanning:
                 raise told(fusion, error) from error
             # An op that is not supported shows at once which one it is.
             number = self._number(fusion, error)
-            parts = split_fusion(fusion, shapes, singly=isinstance(error, UnsupportedError))
+            parts = split_fusion(
+                fusion, shapes, self._machine, singly=isinstance(error, UnsupportedError)
+            )
             if not parts:
                 raise told(fusion, error) from error
             i64 = ir.IntegerType.get_signless(64)

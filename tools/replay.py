@@ -29,7 +29,7 @@ from shlo_disc.lower.refused import Refused
 from shlo_disc.mlir import ir, new_context
 from shlo_disc.passes.base import Pipeline
 from shlo_disc.passes.pipeline import CLEANUP
-from shlo_disc.passes.table import PLANNING
+from shlo_disc.passes.table import planning
 
 AVX2 = frozenset({"avx", "avx2", "bmi2", "f16c", "fma"})
 MACHINES = {
@@ -45,7 +45,7 @@ def replay(text: str, machine: Machine) -> str:
     with new_context(), ir.Location.unknown():
         module = ir.Module.parse(text)
         try:
-            Pipeline([*CLEANUP, *PLANNING]).run(module)
+            Pipeline([*CLEANUP, *planning(cpu("").model)]).run(module)
             main = main_function(module)
             shapes = analyze(module)
             names = [f"args[{k}]" for k in range(len(main.regions[0].blocks[0].arguments))]

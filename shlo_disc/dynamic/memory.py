@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.element_types import ELEMENT_TYPES
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.mlir import ir
 
@@ -12,17 +13,9 @@ __all__ = ["element_bytes", "value_bytes"]
 
 def element_bytes(element: ir.Type) -> int:
     """Bytes of one element in memory; raises UnsupportedError for types without a layout."""
-    if isinstance(element, ir.IntegerType):
-        if element.width == 1:
-            return 1
-        if element.width in (8, 16, 32, 64):
-            return int(element.width) // 8
-    elif isinstance(element, ir.F64Type):
-        return 8
-    elif isinstance(element, ir.F32Type):
-        return 4
-    elif isinstance(element, ir.F16Type | ir.BF16Type):
-        return 2
+    known = ELEMENT_TYPES.get(str(element))
+    if known is not None:
+        return known.bytes
     raise UnsupportedError(
         f"element type {element} is not supported; convert to f32, f64, bf16, f16, i1 or an 8 to "
         "64 bit integer first"

@@ -17,6 +17,7 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.locations import source_line
 from shlo_disc.mlir import ir
+from shlo_disc.ops import Role, names
 
 if TYPE_CHECKING:
     from shlo_disc.dynamic.shapes import ShapeAnalysis
@@ -49,18 +50,12 @@ def refuse(op: ir.Operation, why: str, advice: str) -> UnsupportedError:
 
 # -- the shape of an operand --------------------------------------------------------------------
 
-_ELEMENTWISE = """abs add and atan2 cbrt ceil compare complex convert cosine count_leading_zeros
-    divide exponential exponential_minus_one floor imag is_finite log log_plus_one logistic map
-    maximum minimum multiply negate not or popcnt power real reduce_precision remainder
-    round_nearest_afz round_nearest_even rsqrt shift_left shift_right_arithmetic
-    shift_right_logical sign sine sqrt subtract tan tanh uniform_dequantize uniform_quantize xor
-    chlo._asin_acos_kernel chlo.acos chlo.acosh chlo.asin chlo.asinh chlo.atan chlo.atanh
-    chlo.bessel_i1e chlo.conj chlo.cosh chlo.digamma chlo.erf chlo.erf_inv chlo.erfc chlo.is_inf
-    chlo.is_neg_inf chlo.is_pos_inf chlo.lgamma chlo.next_after chlo.polygamma chlo.sinh
-    chlo.square chlo.tan chlo.zeta"""
+_OTHER_RULES = {"stablehlo.bitcast_convert", "stablehlo.clamp", "stablehlo.select"}
+_ELEMENTWISE = names(lambda row: row.role is Role.ELEMENTWISE) - _OTHER_RULES
 
 
-@_rule(*_ELEMENTWISE.split())
+@_rule(*sorted(_ELEMENTWISE), "complex", "imag", "map", "real", "uniform_dequantize")
+@_rule("uniform_quantize")
 def _elementwise(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
     return [s.same_shape(op, list(op.operands))]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from shlo_disc.element_types import ELEMENT_TYPES
 from shlo_disc.errors import InvalidModuleError, UnsupportedError
 from shlo_disc.ingest.chlo import KEPT_CHLO
 from shlo_disc.locations import source_line
@@ -176,11 +177,11 @@ def _check_type(kind: ir.Type, where: str) -> None:
             f"{where}: quantized type {kind.element_type}; dequantize in the program (integers "
             "with explicit scales) or run `stablehlo-legalize-quant-to-math` first"
         )
-    if element not in _ELEMENTS:
+    if element not in ELEMENT_TYPES:
         advice = _ADVICE if element.startswith("complex") else "convert it first"
         raise UnsupportedError(
             f"{where}: element type {element} is not compiled (these are: "
-            f"{', '.join(sorted(_ELEMENTS))}); {advice}"
+            f"{', '.join(sorted(ELEMENT_TYPES))}); {advice}"
         )
     if kind.rank > MAX_RANK:
         raise InvalidModuleError(f"{where}: rank {kind.rank} is above the limit of {MAX_RANK}")
@@ -194,9 +195,6 @@ def _check_type(kind: ir.Type, where: str) -> None:
         )
 
 
-_ELEMENTS = frozenset(
-    ["bf16", "f16", "f32", "f64", "i1", "i8", "i16", "i32", "i64", "ui8", "ui16", "ui32", "ui64"]
-)
 _ADVICE = (
     "compute with real and imaginary parts, or have XLA run it: "
     "shlo_disc.jit(..., on_unsupported='xla')"

@@ -12,10 +12,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shlo_disc.mlir import at, ir, ops_of, run_pipeline, walk
+from shlo_disc.ops import Role, names
 
 __all__ = ["KEPT_CHLO", "PARKED", "expand_chlo", "expand_composites", "unpark"]
 
-KEPT_CHLO = frozenset({"chlo.erf", "chlo.erf_inv", "chlo.erfc", "chlo.top_k"})
+KEPT_CHLO = names(lambda row: row.name.startswith("chlo.") and row.role is not Role.EXPANDED)
 """CHLO ops that stay: `lower/` computes them, faster and more exactly than their expansion."""
 
 PARKED = "shlo_disc.parked."

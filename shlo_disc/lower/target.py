@@ -17,6 +17,7 @@ from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.lower.plan import KernelPlan
 from shlo_disc.mlir import ir
+from shlo_disc.passes.machine_model import MachineModel
 
 __all__ = [
     "CodeCache",
@@ -101,6 +102,8 @@ class Target:
     """As `parse` takes it, the architecture included: "cpu:avx512"."""
     machine: Any
     """What the emitters ask: a record of the target's own."""
+    model: MachineModel
+    """What the fusion planner asks."""
     emitters: Mapping[str, Emitter]
     """The emitter of every kind of fusion."""
     generator: Callable[[], CodeGenerator]

@@ -15,30 +15,10 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.memory import value_bytes
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.mlir import ir, stablehlo
-from shlo_disc.passes.op_classes import FREE, INDEX_MOVING, TRANSCENDENTAL
+from shlo_disc.ops import Flops, row_of
 from shlo_disc.passes.records import update_of
 
-__all__ = ["Work", "work_of"]
-
-_MOVES = (
-    FREE
-    | INDEX_MOVING
-    | {
-        "chlo.top_k",
-        "stablehlo.constant",
-        "stablehlo.custom_call",
-        "stablehlo.dynamic_update_slice",
-        "stablehlo.rng_bit_generator",
-        "stablehlo.sort",
-    }
-)
-"""No arithmetic (a sort's comparisons are not a polynomial of its sizes and are left out)."""
-
-_TAKES_PART = frozenset(
-    f"stablehlo.{name}"
-    for name in ["dynamic_gather", "dynamic_slice", "gather", "real_dynamic_slice", "slice"]
-)
-"""Reads as much of operand 0 as it gives."""
+__all__ = ["FLOPS", "Work", "work_of"]
 
 
 @dataclass(frozen=True)
@@ -64,10 +44,13 @@ def work_of(fusion: ir.Operation, shapes: ShapeAnalysis) -> Work:
         op = view.operation
         if not len(op.results) or op.name.startswith("disc."):
             continue
-        if op.name in TRANSCENDENTAL:
+        count = row_of(op).flops
+        if count is Flops.TRANSCENDENTAL:
             transcendentals = transcendentals + _elements(op.results[0], shapes)
-        elif op.name not in _MOVES:
-            flops = flops + _FLOPS.get(op.name, _elementwise)(op, shapes)
+        elif count is Flops.ELEMENTS:
+            flops = flops + _elements(op.results[0], shapes)
+        elif count is Flops.OWN:
+            flops = flops + FLOPS[op.name](op, shapes)
     reads, writes = zero, zero
     for operand, argument in zip(fusion.operands, block.arguments, strict=True):
         reads = reads + _bytes_read(operand, argument, shapes)
@@ -89,7 +72,7 @@ def _bytes_read(operand: ir.Value, argument: ir.Value, shapes: ShapeAnalysis) ->
     parts = Expr.const(0)
     for use in argument.uses:
         user = use.owner.operation
-        if user.name not in _TAKES_PART or use.operand_number != 0:
+        if not row_of(user).reads_part or use.operand_number != 0:
             return whole
         parts = parts + value_bytes(user.results[0], shapes)
     return parts if parts == whole else Expr.min(whole, parts)
@@ -102,10 +85,6 @@ def _changed_in_place(fusion: ir.Operation, shapes: ShapeAnalysis) -> ir.Value |
         return None
     update: ir.Value = op.operands[1]
     return update if op.operands[0] == fusion.regions[0].blocks[0].arguments[0] else None
-
-
-def _elementwise(op: ir.Operation, shapes: ShapeAnalysis) -> Expr:
-    return _elements(op.results[0], shapes)
 
 
 def _body(op: ir.Operation) -> int:
@@ -144,7 +123,7 @@ def _scatter(op: ir.Operation, shapes: ShapeAnalysis) -> Expr:
     return _elements(op.operands[len(op.operands) - 1], shapes) * _body(op)
 
 
-_FLOPS: dict[str, Callable[[ir.Operation, ShapeAnalysis], Expr]] = {
+FLOPS: dict[str, Callable[[ir.Operation, ShapeAnalysis], Expr]] = {
     "stablehlo.convolution": _convolution,
     "stablehlo.dot_general": _dot,
     "stablehlo.dynamic_conv": _convolution,
@@ -153,3 +132,5 @@ _FLOPS: dict[str, Callable[[ir.Operation, ShapeAnalysis], Expr]] = {
     "stablehlo.scatter": _scatter,
     "stablehlo.select_and_scatter": _scatter,
 }
+"""Operations of ops whose row says `Flops.OWN`. The comparisons of a sort are no polynomial of
+sizes; they count nothing."""

@@ -18,8 +18,8 @@ from shlo_disc.passes.fusion_cost import Costs
 from shlo_disc.passes.fusion_graph import opaque_kind
 from shlo_disc.passes.op_classes import (
     DENSE_KINDS,
-    HARD_OPERANDS,
     IN_PLACE_KINDS,
+    MATERIALIZED_OPERANDS,
     RESHAPES,
     is_host_scalar,
     is_integer_scalar,
@@ -205,13 +205,13 @@ class _Emitter:
         in the kernels that read them, even when another reader needs them in memory.
         """
         node = self.graph.nodes[index]
-        hard = HARD_OPERANDS.get(node.op.name, ())
+        materialized = MATERIALIZED_OPERANDS.get(node.op.name, ())
         for position, value in enumerate(node.operands):
             source = self.graph.of_value.get(value)
             if source is None:
                 continue
             cloned = self.graph.nodes[source].role == "free" and _clones_free(unit)
-            yield source, not cloned or (position in hard and index in unit.members)
+            yield source, not cloned or (position in materialized and index in unit.members)
 
     def _fuse(self, unit: Unit, terminator: ir.Operation) -> list[Made]:
         """Make the fusion; none where every reader computes its values itself."""

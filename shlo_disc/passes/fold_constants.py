@@ -23,7 +23,10 @@ from typing import Any, ClassVar
 import ml_dtypes
 import numpy as np
 
+from shlo_disc.element_types import ELEMENT_TYPES
 from shlo_disc.mlir import ir, producer
+from shlo_disc.ops import OPS, names
+from shlo_disc.ops.folding import Array
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.rules import Facts, apply_rules
 
@@ -32,73 +35,7 @@ __all__ = ["MAX_ELEMENTS", "RULES", "FoldConstants"]
 MAX_ELEMENTS = 1024
 """Of a constant made by folding, unless all its elements are equal."""
 
-Array = np.ndarray[Any, np.dtype[Any]]
-
-_DTYPES: dict[str, Any] = {
-    "bf16": ml_dtypes.bfloat16,
-    "f16": np.float16,
-    "f32": np.float32,
-    "f64": np.float64,
-    "i1": np.bool_,
-    **{f"i{n}": np.dtype(f"int{n}") for n in (8, 16, 32, 64)},
-    **{f"ui{n}": np.dtype(f"uint{n}") for n in (8, 16, 32, 64)},
-}
-
-
-def _wide(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
-    """`function` of floats, evaluated in f64."""
-    return lambda x: function(x.astype(np.float64))
-
-
-def _first_zero(a: Array, b: Array) -> Array:
-    """Where both are zeros and the first one is -0.0: NumPy takes either, IEEE 754 orders them."""
-    zeros: Array = (a == 0) & (b == 0) & np.signbit(a)
-    return zeros
-
-
-def _maximum(a: Array, b: Array) -> Array:
-    return np.where(_first_zero(a, b), b, np.where(_first_zero(b, a), a, np.maximum(a, b)))
-
-
-def _minimum(a: Array, b: Array) -> Array:
-    return np.where(_first_zero(a, b), a, np.where(_first_zero(b, a), b, np.minimum(a, b)))
-
-
-def _cbrt(x: Array) -> Array:
-    return np.cbrt(x)
-
-
-_UNARY: dict[str, Callable[[Array], Array]] = {
-    "stablehlo.abs": np.abs,
-    "stablehlo.cbrt": _wide(_cbrt),
-    "stablehlo.ceil": np.ceil,
-    "stablehlo.cosine": _wide(np.cos),
-    "stablehlo.exponential": _wide(np.exp),
-    "stablehlo.exponential_minus_one": _wide(np.expm1),
-    "stablehlo.floor": np.floor,
-    "stablehlo.is_finite": np.isfinite,
-    "stablehlo.log": _wide(np.log),
-    "stablehlo.log_plus_one": _wide(np.log1p),
-    "stablehlo.negate": np.negative,
-    "stablehlo.not": np.invert,
-    "stablehlo.rsqrt": _wide(lambda x: 1 / np.sqrt(x)),
-    "stablehlo.sign": lambda x: np.where(np.isnan(x) | (x == 0), x, np.sign(x)).astype(x.dtype),
-    "stablehlo.sine": _wide(np.sin),
-    "stablehlo.sqrt": np.sqrt,
-    "stablehlo.tan": _wide(np.tan),
-    "stablehlo.tanh": _wide(np.tanh),
-}
-
-_BINARY: dict[str, Callable[[Array, Array], Array]] = {
-    "stablehlo.add": np.add,
-    "stablehlo.and": np.bitwise_and,
-    "stablehlo.maximum": _maximum,
-    "stablehlo.minimum": _minimum,
-    "stablehlo.multiply": np.multiply,
-    "stablehlo.or": np.bitwise_or,
-    "stablehlo.subtract": np.subtract,
-    "stablehlo.xor": np.bitwise_xor,
-}
+_DTYPES = {name: row.dtype for name, row in ELEMENT_TYPES.items()}
 
 _COMPARE: dict[str, Callable[[Array, Array], Array]] = {
     "EQ": np.equal,
@@ -170,14 +107,10 @@ def _evaluate(op: ir.Operation, arrays: list[Array]) -> Array | None:
     to = np.dtype(_DTYPES[str(op.results[0].type.element_type)])
     # What is an overflow or an invalid operation to NumPy is inf or NaN to the program.
     with np.errstate(all="ignore"):
-        if op.name in _UNARY:
-            return _cast(_UNARY[op.name](arrays[0]), to)
-        if op.name in _BINARY:
-            return _cast(_BINARY[op.name](*arrays), to)
-        if op.name == "stablehlo.divide" and to.kind not in "iu":
-            return _cast(np.divide(*arrays), to)
-        if op.name == "stablehlo.select":
-            return _cast(np.where(*arrays), to)
+        fold = OPS[op.name].fold
+        if fold is not None:
+            traps = op.name == "stablehlo.divide" and to.kind in "iu"
+            return None if traps else _cast(fold(*arrays), to)
         if op.name == "stablehlo.compare":
             return _compare(op, arrays)
         if op.name == "stablehlo.convert":
@@ -270,12 +203,9 @@ def _spread(number: Array, result: ir.Value, facts: Facts) -> ir.Value:
 
 
 _ELEMENTWISE = (
-    *_UNARY,
-    *_BINARY,
+    *sorted(names(lambda row: row.fold is not None)),
     "stablehlo.compare",
     "stablehlo.convert",
-    "stablehlo.divide",
-    "stablehlo.select",
 )
 RULES = {
     **dict.fromkeys(_ELEMENTWISE, (elementwise,)),

@@ -16,35 +16,29 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from shlo_disc.element_types import FLOATS
 from shlo_disc.mlir import ir
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.rules import Facts, apply_rules, defined_by
 
 __all__ = ["RULES", "FoldConverts", "represents"]
 
-_FLOATS: dict[str, tuple[int, int, int]] = {
-    "bf16": (8, -126, 127),
-    "f16": (11, -14, 15),
-    "f32": (24, -126, 127),
-    "f64": (53, -1022, 1023),
-}
-"""Bits of the significand, smallest normal and largest exponent."""
-
 
 def represents(wide: ir.Type, narrow: ir.Type) -> bool:
     """Is every value of `narrow` a value of `wide`?"""
     if wide == narrow:
         return True
-    to, origin = _FLOATS.get(str(wide)), _FLOATS.get(str(narrow))
+    to, origin = FLOATS.get(str(wide)), FLOATS.get(str(narrow))
     if to and origin:
-        # Denormals of `narrow` reach down to 2**(smallest - bits + 1).
-        return to[0] >= origin[0] and to[2] >= origin[2] and to[1] - to[0] <= origin[1] - origin[0]
+        # Denormals of `narrow` reach down to 2**(smallest - precision + 1).
+        deep = to.smallest - to.precision <= origin.smallest - origin.precision
+        return deep and to.precision >= origin.precision and to.largest >= origin.largest
     if not isinstance(narrow, ir.IntegerType):
         return False
     unsigned = bool(narrow.is_unsigned) or narrow.width == 1
     bits = int(narrow.width) if unsigned else int(narrow.width) - 1
     if to:
-        return bits <= to[0] and bits <= to[2]
+        return bits <= to.precision and bits <= to.largest
     if not isinstance(wide, ir.IntegerType) or wide.width == 1:
         return False
     if wide.is_unsigned:

@@ -18,24 +18,17 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.memory import value_bytes
 from shlo_disc.mlir import ir
 from shlo_disc.passes.fusion_graph import (
-    MAX_CLUSTER_INPUTS,
     Cluster,
     Node,
     Shape,
     opaque_kind,
 )
 from shlo_disc.passes.fusion_region import Regions
-from shlo_disc.passes.op_classes import EXPENSIVE, GATHERS, HARD_OPERANDS, RESHAPES
+from shlo_disc.passes.op_classes import EXPENSIVE, GATHERS, MATERIALIZED_OPERANDS, RESHAPES
 from shlo_disc.passes.plan_updates import is_run
 from shlo_disc.passes.rules import takes_one_window
 
 __all__ = ["Costs"]
-
-CHEAP_OPS = 8
-"""Element-wise ops that take about the time of a load from L2."""
-
-SMALL = 1 << 16
-"""Elements up to which a launch is worth saving: 256 KiB take about as long as waking a thread."""
 
 _UPDATES = {"stablehlo.dynamic_update_slice": 1, "stablehlo.scatter": 2}
 """Ops that write into an array, and which operand they write; scatters of one array."""
@@ -89,7 +82,7 @@ class Costs(Regions):
             reader = self.cluster_of.get(index)
             if reader is None or reader.kind not in ("loop", "row"):
                 return []
-            hard = HARD_OPERANDS.get(self.nodes[index].op.name, ())
+            materialized = MATERIALIZED_OPERANDS.get(self.nodes[index].op.name, ())
             for position, value in enumerate(self.nodes[index].operands):
                 for base, chain in self.bases(value):
                     if self.of_value.get(base) != node.index:
@@ -97,9 +90,9 @@ class Costs(Regions):
                     # Broadcast, it would be computed several times an element; a slice is a load
                     # in either case.
                     spread = any(op.name not in RESHAPES for op in chain) and not _is_slice(node)
-                    if spread or position in hard:
+                    if spread or position in materialized:
                         return []
-            if self.inputs(reader.members | {node.index}) >= MAX_CLUSTER_INPUTS:
+            if self.inputs(reader.members | {node.index}) >= self.machine.most_inputs:
                 return []
             if reader not in readers:
                 readers.append(reader)
@@ -124,7 +117,7 @@ class Costs(Regions):
                 continue
             if self.nodes[index].role != "elementwise" or op.name in EXPENSIVE:
                 return None
-            if len(chain) > CHEAP_OPS:
+            if len(chain) > self.machine.cheap_ops:
                 return None
             for value in self.nodes[index].operands:
                 sources = {self.of_value.get(base, -1) for base, _ in self.bases(value)}
@@ -182,7 +175,7 @@ class Costs(Regions):
             return "it is read at other places, too"
         if node.op.name == "stablehlo.dynamic_update_slice" and is_run(node.op, self.shapes):
             return "it is computed where it belongs"
-        if len(nodes) > CHEAP_OPS or any(
+        if len(nodes) > self.machine.cheap_ops or any(
             n.role not in ("elementwise", "moving") or n.op.name in EXPENSIVE for n in nodes
         ):
             return "updates that may meet follow each other: costly work would wait for them"
@@ -194,7 +187,7 @@ class Costs(Regions):
         """
         groups: dict[tuple[str, Shape, tuple[Shape, ...]], list[Cluster]] = {}
         for cluster in dict.fromkeys(self.cluster_of.values()):
-            sizes = _small_results(cluster)
+            sizes = _small_results(cluster, self.machine.small_elements)
             if sizes:
                 key = (cluster.kind, sizes, tuple(cluster.runs[1::2]))
                 groups.setdefault(key, []).append(cluster)
@@ -214,14 +207,14 @@ class Costs(Regions):
                 union = both
 
 
-def _small_results(cluster: Cluster) -> Shape | None:
+def _small_results(cluster: Cluster, most: int) -> Shape | None:
     """The sizes of what a loop or column cluster computes, where they are static and small."""
     if cluster.kind not in ("column", "loop"):
         return None
     sizes = tuple(size for run in cluster.runs[::2] for size in run)
     if not sizes or not all(size.is_const for size in sizes):
         return None
-    return sizes if Expr.product(sizes).value <= SMALL else None
+    return sizes if Expr.product(sizes).value <= most else None
 
 
 def _is_slice(node: Node) -> bool:

@@ -11,20 +11,16 @@ from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.locations import source_line
 from shlo_disc.mlir import ir
+from shlo_disc.ops import Role, row_of
+from shlo_disc.passes.machine_model import MachineModel
 from shlo_disc.passes.op_classes import (
-    CONTROL,
     DENSE_KINDS,
-    ELEMENTWISE,
     EXPENSIVE,
     FREE,
-    HARD_OPERANDS,
-    HOST,
-    INDEX_MOVING,
-    LOOP_BEARING,
+    MATERIALIZED_OPERANDS,
     OPAQUE_KIND,
     RESHAPES,
     is_splat_constant,
-    own_kind,
 )
 
 __all__ = [
@@ -37,26 +33,6 @@ __all__ = [
     "opaque_kind",
     "squeezed",
 ]
-
-MAX_CLUSTER_OPS = 160
-"""A bound on code size: LLVM's time grows faster than the kernel (measured: 160 element-wise ops
-take about 60 ms at O3). Doubling it gains nothing on the models in `examples/`."""
-
-MAX_EMITTED_OPS = 640
-"""Ops a kernel contains, counting an op once for every index it is computed at.
-
-`concatenate([x, x])` computes `x` at two indices, so nested ones double the code; every reduction
-of a row computes what it reads anew.
-"""
-
-MAX_CLUSTER_INPUTS = 40
-
-MAX_CLUSTER_ARRAYS = 60
-"""Inputs and results: a launch passes at most 64 buffers."""
-
-MAX_INDEX_OPS = 8
-"""Element-wise ops on indices that a kernel computes rather than reads: about the time of a load
-from L2."""
 
 Shape = tuple[Expr, ...]
 
@@ -112,8 +88,14 @@ class Node:
 class Graph:
     """One block: its ops, who reads whom, and the cluster each op is in."""
 
-    def __init__(self, block: ir.Block, shapes: ShapeAnalysis, free_indices: bool = True) -> None:
-        self.shapes = shapes
+    def __init__(
+        self,
+        block: ir.Block,
+        shapes: ShapeAnalysis,
+        machine: MachineModel,
+        free_indices: bool = True,
+    ) -> None:
+        self.shapes, self.machine = shapes, machine
         self._free_indices = free_indices
         """May values computed from indices alone be computed by every kernel that reads them?"""
         self.parts: Mapping[int, int] = {}
@@ -163,16 +145,26 @@ class Graph:
         if free or (role == "elementwise" and op.name not in EXPENSIVE):
             known = [self.from_indices.get(v) for v in op.operands]
             count = sum(k for k in known if k is not None) + (not free)
-            if None not in known and count <= MAX_INDEX_OPS:
+            if None not in known and count <= self.machine.index_ops:
                 self.from_indices.update(dict.fromkeys(op.results, count))
                 return "free" if role == "elementwise" else role
         cheap = role == "elementwise" and op.name not in EXPENSIVE
-        if (cheap or op.name == "stablehlo.concatenate") and _is_position(op.results[0]):
+        if (cheap or op.name == "stablehlo.concatenate") and self._is_position(op.results[0]):
             count = 1 + sum(self.small.get(v, 0) for v in op.operands)
-            if count <= MAX_INDEX_OPS:
+            if count <= self.machine.index_ops:
                 self.small[op.results[0]] = count
                 return "free"
         return role
+
+    def _is_position(self, value: ir.Value) -> bool:
+        """A handful of integers."""
+        kind = ir.RankedTensorType(value.type)
+        if kind.rank > 1 or not isinstance(kind.element_type, ir.IntegerType):
+            return False
+        return bool(
+            kind.has_static_shape
+            and (not kind.rank or kind.get_dim_size(0) <= self.machine.index_ops)
+        )
 
     def replace(self, union: Cluster, *parts: Cluster) -> None:
         """`union` takes the place of clusters it is made of."""
@@ -188,22 +180,23 @@ class Graph:
             return "it is computed again there, where it is read in memory, too"
         if self._reads_itself_in_memory(union):
             return "it is read in memory, through integers that another kernel computes"
-        if len(union.members) > MAX_CLUSTER_OPS:
-            return f"more than {MAX_CLUSTER_OPS} ops"
+        if len(union.members) > self.machine.most_ops:
+            return f"more than {self.machine.most_ops} ops"
         if self._emits_too_much(union):
-            return f"more than {MAX_EMITTED_OPS} ops, counted at every index they are computed at"
+            most = self.machine.most_emitted_ops
+            return f"more than {most} ops, counted at every index they are computed at"
         if self.parts and len({self.parts[index] for index in union.members}) > 1:
             return "no kernel could be written for both"
         inputs = self.inputs(union.members)
-        if inputs > MAX_CLUSTER_INPUTS:
-            return f"more than {MAX_CLUSTER_INPUTS} inputs"
+        if inputs > self.machine.most_inputs:
+            return f"more than {self.machine.most_inputs} inputs"
         results = sum(
             len(self.nodes[i].op.results)
             for i in union.members
             if i in self.kept or self.nodes[i].users - union.members
         )
-        if inputs + results > MAX_CLUSTER_ARRAYS:
-            return f"more than {MAX_CLUSTER_ARRAYS} arrays read and written"
+        if inputs + results > self.machine.most_arrays:
+            return f"more than {self.machine.most_arrays} arrays read and written"
         if not self.acyclic(union.members):
             return "another kernel stands between them"
         return None
@@ -220,7 +213,7 @@ class Graph:
         return not union.members.isdisjoint(self.read_in_memory(readers))
 
     def _emits_too_much(self, union: Cluster) -> bool:
-        """Whether the kernel of `union` would contain more than `MAX_EMITTED_OPS` ops."""
+        """Whether the text of `union` would be too long: `MachineModel.most_emitted_ops`."""
         if union.kind in DENSE_KINDS or len(union.members) < 3:
             return False
         if all(self.nodes[i].role == "elementwise" for i in union.members):
@@ -235,7 +228,7 @@ class Graph:
             if node.users - union.members:
                 mine.add(0)
             total += len(mine)
-            if total > MAX_EMITTED_OPS:
+            if total > self.machine.most_emitted_ops:
                 return True
             same = node.role == "elementwise"
             # A row's reductions are computed once, in a sweep of their own.
@@ -308,9 +301,9 @@ class Graph:
         read: set[ir.Value] = set()
         for index in members:
             node = self.nodes[index]
-            hard = HARD_OPERANDS.get(node.op.name, ())
+            materialized = MATERIALIZED_OPERANDS.get(node.op.name, ())
             for position, value in enumerate(node.operands):
-                if position in hard and self.of_value.get(value) in self.needed:
+                if position in materialized and self.of_value.get(value) in self.needed:
                     read.add(value)
                     continue
                 for base, _ in self.bases(value):
@@ -319,11 +312,11 @@ class Graph:
         return len(read)
 
     def read_in_memory(self, members: set[int]) -> set[int]:
-        """The nodes whose values these nodes read at arbitrary indices (`HARD_OPERANDS`)."""
+        """The nodes whose values these nodes read at arbitrary indices (`Op.materialized`)."""
         return {
             self.of_value.get(base, -1)
             for index in members
-            for position in HARD_OPERANDS.get(self.nodes[index].op.name, ())
+            for position in MATERIALIZED_OPERANDS.get(self.nodes[index].op.name, ())
             for base, _ in self.bases(self.nodes[index].operands[position])
         }
 
@@ -370,7 +363,7 @@ class Graph:
         """Free ops whose value must exist in memory: somebody outside a kernel reads it."""
         needed: set[int] = set()
         for node in self.nodes:
-            waiting = [node.operands[k] for k in HARD_OPERANDS.get(node.op.name, ())]
+            waiting = [node.operands[k] for k in MATERIALIZED_OPERANDS.get(node.op.name, ())]
             if node.role in ("opaque", "control", "return"):
                 waiting += node.operands
             while waiting:
@@ -383,30 +376,31 @@ class Graph:
         return needed
 
 
+_ROLES = {
+    Role.CONTROL: "control",
+    Role.ELEMENTWISE: "elementwise",
+    Role.FREE: "free",
+    Role.HOST: "host",
+    Role.LOOP: "loop",
+    Role.MOVING: "moving",
+    Role.OWN: "opaque",
+    Role.RETURN: "return",
+}
+
+
 def _role(op: ir.Operation) -> str:
-    name = op.name
-    if name in ELEMENTWISE:
-        return "elementwise"
-    if name in INDEX_MOVING:
-        return "moving"
-    if name in LOOP_BEARING:
-        return "loop"
-    if name in FREE:
-        return "free"
-    if name in CONTROL:
-        return "control"
-    if name in HOST or name == "stablehlo.constant":
-        return "host"
-    if name in ("disc.yield", "func.return", "stablehlo.return"):
-        return "return"
-    opaque_kind(op)
-    return "opaque"
+    role = _ROLES.get(row_of(op).role)
+    if role is None:
+        opaque_kind(op)  # raises
+        raise AssertionError
+    return role
 
 
 def opaque_kind(op: ir.Operation) -> str:
     """The kind of the kernel that is one op alone; raises UnsupportedError where there is none."""
-    if (kind := own_kind(op)) is not None:
-        return kind
+    row = row_of(op)
+    if row.kind:
+        return row.kind
     name = op.name
     if name == "stablehlo.custom_call":
         name = ir.StringAttr(op.attributes["call_target_name"]).value
@@ -414,14 +408,6 @@ def opaque_kind(op: ir.Operation) -> str:
         f"{source_line(op)}: {name} is not supported yet; keep this part of the program outside "
         "shlo_disc.jit, or have XLA run it: on_unsupported='xla'"
     )
-
-
-def _is_position(value: ir.Value) -> bool:
-    """A handful of integers."""
-    kind = ir.RankedTensorType(value.type)
-    if kind.rank > 1 or not isinstance(kind.element_type, ir.IntegerType):
-        return False
-    return bool(kind.has_static_shape and (not kind.rank or kind.get_dim_size(0) <= MAX_INDEX_OPS))
 
 
 def _captures(op: ir.Operation) -> list[ir.Value]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from shlo_disc.mlir import ir
 from shlo_disc.passes.fusion_graph import Cluster, Graph
-from shlo_disc.passes.op_classes import FREE, HARD_OPERANDS, is_splat_constant
+from shlo_disc.passes.op_classes import FREE, MATERIALIZED_OPERANDS, is_splat_constant
 from shlo_disc.passes.records import Record, match
 from shlo_disc.passes.region import Region
 
@@ -77,9 +77,9 @@ class Regions(Graph):
         again = {result for i in clones for result in self.nodes[i].op.results}
         contents = _Contents({result for op in ops for result in op.results}, again, clone_free)
         for op in ops:
-            hard = HARD_OPERANDS.get(op.name, ())
+            materialized = MATERIALIZED_OPERANDS.get(op.name, ())
             for position, value in enumerate(op.operands):
-                self._need(value, contents, hard=position in hard)
+                self._need(value, contents, hard=position in materialized)
             contents.sequence.append(op)
         of = None if given < 0 else self.nodes[given].op.results[0]
         return Region(tuple(contents.sequence), tuple(contents.inputs), results, self.shapes, of)

@@ -77,8 +77,8 @@ def match_attention(region: Region) -> AttentionRecord | str:
         return "the weights are read in other dimensions"
     types = {str(ir.ShapedType(v.type).element_type) for v in
              (score.results[0], weights, mix.results[0])}  # fmt: skip
-    if types not in ({"f32"}, {"f64"}):
-        return "scores, weights and result are not all f32 or all f64"
+    if len(types) != 1:
+        return "scores, weights and result have different element types"
     keys = key_side(first)
     assert keys is not None
     views = [

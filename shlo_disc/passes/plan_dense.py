@@ -5,23 +5,19 @@ from __future__ import annotations
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.views import SPREADS, VIEWS, View, band_of, view_of
 from shlo_disc.mlir import ir, producer
-from shlo_disc.passes.fusion_cost import CHEAP_OPS, Costs
+from shlo_disc.passes.fusion_cost import Costs
 from shlo_disc.passes.fusion_graph import Cluster, Node, squeezed
 from shlo_disc.passes.match_attention import is_score, key_side
 from shlo_disc.passes.match_dense import DenseRecord, Sums, dot_sides, sums_of
 from shlo_disc.passes.op_classes import (
     EXPENSIVE,
     FREE,
-    LONG_SUM,
     RESHAPES,
     is_splat_constant,
 )
 from shlo_disc.passes.sink_views import chain_of
 
 __all__ = ["DensePlanner", "contraction_kind"]
-
-MOST_ROW_WORK_INPUTS = 20
-"""Arrays that a product and the rows behind it read: a launch passes them to both."""
 
 
 def contraction_kind(op: ir.Operation) -> str | None:
@@ -255,15 +251,15 @@ class DensePlanner(Costs):
             return "the rows are others"
         if self._is_long(dot):
             return "a long sum is cut into parts"
-        if self.inputs(mine.members | row.members) > MOST_ROW_WORK_INPUTS:
-            return f"more than {MOST_ROW_WORK_INPUTS} inputs of a product and its rows"
+        if self.inputs(mine.members | row.members) > self.machine.most_row_work_inputs:
+            return f"more than {self.machine.most_row_work_inputs} inputs of a product and its rows"
         return None
 
     def _is_long(self, dot: Node) -> bool:
         """May the sums be so long that they are cut into parts?"""
         shape = self.shapes.shape(dot.operands[0])
         depth = Expr.product(shape[d] for d in dot_sides(dot.op)[0].contracting)
-        return bool(depth.is_const and depth.value >= LONG_SUM)
+        return bool(depth.is_const and depth.value >= self.machine.long_sum)
 
     def prologues(self) -> None:
         """A dot computes cheap element-wise work on its right operand while it copies blocks."""
@@ -295,8 +291,9 @@ class DensePlanner(Costs):
             return "a product computes element-wise work only"
         if any(n.op.name in EXPENSIVE for n in nodes):
             return "computed in every block of the product it would cost more than stored"
-        if len(nodes) > CHEAP_OPS:
-            return f"more than {CHEAP_OPS} ops would be computed in every block of the product"
+        if len(nodes) > self.machine.cheap_ops:
+            most = self.machine.cheap_ops
+            return f"more than {most} ops would be computed in every block of the product"
         if all(self.shapes.shape(dot.operands[1])[d].is_one for d in dot_sides(dot.op)[1].free):
             return "it has one column"
         return None
@@ -309,6 +306,9 @@ class DensePlanner(Costs):
             return "it is not row work on one product alone, so this is no attention"
         if middle.reduced != (len(middle.space) - 1,):
             return "the rows have several dimensions"
+        element = str(ir.ShapedType(mix.op.results[0].type).element_type)
+        if element not in self.machine.attention_types:
+            return f"the target has no attention of {element}"
         behind = self.cluster_of[mix.index]
         union = Cluster("attention", (), members=front.members | middle.members | behind.members)
         return self.misfit(union, front, middle, behind)

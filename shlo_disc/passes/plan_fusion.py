@@ -33,7 +33,8 @@ from shlo_disc.passes.fusion_graph import (
     Cluster,
     Node,
 )
-from shlo_disc.passes.op_classes import CONTROL, DENSE_KINDS, HARD_OPERANDS, RESHAPES
+from shlo_disc.passes.machine_model import MachineModel
+from shlo_disc.passes.op_classes import CONTROL, DENSE_KINDS, MATERIALIZED_OPERANDS, RESHAPES
 from shlo_disc.passes.plan_dense import contraction_kind
 from shlo_disc.passes.plan_rows import RowPlanner
 
@@ -45,6 +46,8 @@ class PlanFusion(Pass):
     """See the module."""
 
     name: ClassVar[str] = "plan-fusion"
+    machine: MachineModel
+    """Decides what pays."""
 
     def run(self, module: ir.Module) -> int:
         """Plan every block of `main`; returns the number of fusions made."""
@@ -53,20 +56,20 @@ class PlanFusion(Pass):
         with module.context:
             for func in module.body.operations:
                 if func.operation.name == "func.func":
-                    made += _plan_block(func.regions[0].blocks[0], shapes)
+                    made += _plan_block(func.regions[0].blocks[0], shapes, self.machine)
             if flags.spec_checks():
                 check_records(made, analyze(module))
         return len(made)
 
 
-def _plan_block(block: ir.Block, shapes: ShapeAnalysis) -> list[Made]:
+def _plan_block(block: ir.Block, shapes: ShapeAnalysis, machine: MachineModel) -> list[Made]:
     made: list[Made] = []
     for op in block.operations:
         if op.operation.name in CONTROL:
             for region in op.operation.regions:
                 for inner in region.blocks:
-                    made += _plan_block(inner, shapes)
-    planner = Planner(block, shapes)
+                    made += _plan_block(inner, shapes, machine)
+    planner = Planner(block, shapes, machine)
     if flags.fusion():
         planner.cluster()
     else:
@@ -135,9 +138,9 @@ class Planner(RowPlanner):
                     self._join_producers(node)
 
     def _join_producers(self, node: Node) -> None:
-        hard = HARD_OPERANDS.get(node.op.name, ())
+        materialized = MATERIALIZED_OPERANDS.get(node.op.name, ())
         for position, value in enumerate(node.operands):
-            if position in hard:
+            if position in materialized:
                 continue
             for base, chain in self.bases(value):
                 theirs = self.cluster_of.get(self.of_value.get(base, -1))

@@ -14,16 +14,13 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.reductions import reduction_runs
 from shlo_disc.mlir import ir
 from shlo_disc.passes.fusion_graph import Cluster, Node, Shape, broadcast_dims, dimensions
-from shlo_disc.passes.op_classes import FREE, GATHERS, RESHAPES, TALL_COLUMNS
+from shlo_disc.passes.op_classes import FREE, GATHERS, RESHAPES
 from shlo_disc.passes.plan_dense import DensePlanner
 
 __all__ = ["RowPlanner"]
 
 _LEVELS = {"elementwise": ("full", "flat", "row"), "moving": ("full", "row")}
 """What the members of a cluster may be, by their role."""
-
-MIN_COLUMNS = 16
-"""Of rows that are apart: shorter ones would leave lanes empty."""
 
 _SLICES = frozenset(
     {"stablehlo.dynamic_slice", "stablehlo.pad", "stablehlo.real_dynamic_slice", "stablehlo.slice"}
@@ -41,9 +38,14 @@ class RowPlanner(DensePlanner):
         if node.op.name == "stablehlo.reduce":
             shape, dims = self.shapes.shape(node.operands[0]), tuple(dimensions(node.op))
             runs = reduction_runs(shape, dims)
-            if dims and (len(runs) < 3 or (len(runs) == 4 and _is_row(runs[-1]))):
+            if dims and (len(runs) < 3 or (len(runs) == 4 and self._is_row(runs[-1]))):
                 return Cluster("row", shape, dims, {node.index})
         return Cluster("loop", node.shapes[0], members={node.index})
+
+    def _is_row(self, sizes: Shape) -> bool:
+        """Are these enough columns to lie in the lanes?"""
+        columns = Expr.product(sizes)
+        return not columns.is_const or bool(columns.value >= self.machine.least_columns)
 
     def columns(self) -> None:
         """Reductions with kept dimensions behind them, what they read and what reads them."""
@@ -125,7 +127,7 @@ class RowPlanner(DensePlanner):
     def _may_be_tall(self, column: Cluster) -> bool:
         """May there be so many rows that they are cut into pieces?"""
         high = self.shapes.constraints.bounds(Expr.product(column.runs[1]))[1]
-        return high is None or high >= TALL_COLUMNS
+        return high is None or high >= self.machine.tall_columns
 
     # ---------------------------------------------------------------- legality
 
@@ -206,9 +208,3 @@ class RowPlanner(DensePlanner):
 def _is_start(node: Node, position: int) -> bool:
     """Does this operand say where a gather reads?"""
     return position == 1 and node.op.name in GATHERS
-
-
-def _is_row(sizes: Shape) -> bool:
-    """Are these enough columns to lie in the lanes?"""
-    columns = Expr.product(sizes)
-    return not columns.is_const or bool(columns.value >= MIN_COLUMNS)

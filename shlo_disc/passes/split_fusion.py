@@ -18,6 +18,7 @@ from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.mlir import ir
 from shlo_disc.passes.emit_fusions import emit_fusions
 from shlo_disc.passes.fusion_graph import Node
+from shlo_disc.passes.machine_model import MachineModel
 from shlo_disc.passes.plan_dense import contraction_kind
 from shlo_disc.passes.plan_fusion import Planner
 
@@ -27,17 +28,17 @@ _WORK = ("elementwise", "loop", "moving", "opaque")
 
 
 def split_fusion(
-    fusion: ir.Operation, shapes: ShapeAnalysis, singly: bool = False
+    fusion: ir.Operation, shapes: ShapeAnalysis, machine: MachineModel, singly: bool = False
 ) -> list[ir.Operation]:
     """Put smaller fusions in the place of `fusion`, which is erased; they in order.
 
     None are made of a fusion that computes one op, and it stays. `singly`: one op a fusion.
     """
     block = fusion.regions[0].blocks[0]
-    planner = Planner(block, shapes)
+    planner = Planner(block, shapes, machine)
     work = _work(planner)
     if len(work) < 2:  # indices are computed in every kernel, unless that is what cannot be written
-        planner = Planner(block, shapes, free_indices=False)
+        planner = Planner(block, shapes, machine, free_indices=False)
         work = _work(planner)
     if len(work) < 2:
         return []

@@ -22,6 +22,7 @@ from shlo_disc.passes import (  # noqa: F401 - imported for their registration
 )
 from shlo_disc.passes.base import Pass, named, register, registry
 from shlo_disc.passes.drop_barriers import DropBarriers
+from shlo_disc.passes.machine_model import MachineModel
 from shlo_disc.passes.pipeline import CLEANUP
 from shlo_disc.passes.plan_buffers import PlanBuffers
 from shlo_disc.passes.plan_fusion import PlanFusion
@@ -29,32 +30,39 @@ from shlo_disc.passes.sink_constants import SinkConstants
 from shlo_disc.passes.sink_views import SinkViews
 from shlo_disc.passes.stack_results import StackResults
 
-__all__ = ["PLANNING", "pipeline_of", "registry"]
+__all__ = ["passes", "pipeline_of", "planning"]
 
-PLANNING: tuple[Pass, ...] = (
-    DropBarriers(),  # after the last cse, which would undo it; the planner need not know them
-    SinkConstants(),  # after the last cse, which would undo it; before bodies move into kernels
-    SinkViews(),  # likewise
-    StackResults(),  # after all that rebuilds loops
-    PlanFusion(),
-    PlanBuffers(),
+_BEFORE: tuple[Pass, ...] = (
+    register(DropBarriers()),  # after the last cse, which would undo it
+    register(SinkConstants()),  # likewise; before bodies move into kernels
+    register(SinkViews()),  # likewise
+    register(StackResults()),  # after all that rebuilds loops
 )
-"""What follows CLEANUP."""
-
-for _pass in PLANNING:
-    if _pass.name not in registry():
-        register(_pass)
-
-_GROUPS: dict[str, tuple[Pass, ...]] = {"cleanup": CLEANUP, "planning": PLANNING}
+_AFTER = register(PlanBuffers())
 
 
-def pipeline_of(text: str) -> list[Pass]:
+def planning(machine: MachineModel) -> tuple[Pass, ...]:
+    """The passes that follow CLEANUP, for a machine."""
+    return (*_BEFORE, PlanFusion(machine), _AFTER)
+
+
+def passes(machine: MachineModel) -> dict[str, Pass]:
+    """Every pass by name, sorted."""
+    every = registry() | {a_pass.name: a_pass for a_pass in planning(machine)}
+    return dict(sorted(every.items()))
+
+
+def pipeline_of(text: str, machine: MachineModel) -> list[Pass]:
     """The passes in `cse,resolve-shapes`; `cleanup` and `planning` stand for those groups.
 
     Raises ValueError for a name that no pass has.
     """
-    names = [name.strip() for name in text.split(",") if name.strip()]
-    passes: list[Pass] = []
-    for name in names:
-        passes.extend(_GROUPS[name] if name in _GROUPS else [named(name)])
-    return passes
+    groups = {"cleanup": CLEANUP, "planning": planning(machine)}
+    known = passes(machine)
+    found: list[Pass] = []
+    for name in (name.strip() for name in text.split(",")):
+        if name in groups:
+            found.extend(groups[name])
+        elif name:
+            found.append(known[name] if name in known else named(name))
+    return found

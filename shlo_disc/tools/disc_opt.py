@@ -71,10 +71,12 @@ def main(
     output: IO[str],
 ) -> None:
     """See the module."""
-    from shlo_disc.passes import table  # noqa: PLC0415 - after --help, which needs none of it
-
     if list_passes:
-        click.echo("\n".join(table.registry()), file=output)
+        # After --help, which needs none of it.
+        from shlo_disc.lower.target import parse  # noqa: PLC0415
+        from shlo_disc.passes import table  # noqa: PLC0415
+
+        click.echo("\n".join(table.passes(parse("cpu").model)), file=output)
         return
     if until and pipeline:
         raise click.UsageError("--until and --pass-pipeline exclude each other")
@@ -110,10 +112,12 @@ def _run(
     """The module after the passes named in `pipeline`, as text."""
     from shlo_disc.ingest import ingest  # noqa: PLC0415
     from shlo_disc.ingest.source import read  # noqa: PLC0415
+    from shlo_disc.lower.target import parse  # noqa: PLC0415
     from shlo_disc.passes import table  # noqa: PLC0415
 
     first, _, rest = pipeline.partition(",")
-    passes = table.pipeline_of(rest if first.strip() == "ingest" else pipeline)
+    wanted = rest if first.strip() == "ingest" else pipeline
+    passes = table.pipeline_of(wanted, parse("cpu").model)
     names = frozenset(p.name for p in passes)
     unknown = print_after - names - {"all"}
     if unknown:

@@ -19,6 +19,7 @@ from shlo_disc.dynamic.shapes import analyze
 from shlo_disc.errors import InternalError
 from shlo_disc.ingest import ingest
 from shlo_disc.lower.cpu import EMITTERS
+from shlo_disc.lower.cpu.model import MODEL
 from shlo_disc.mlir import ir, new_context, ops_of
 from shlo_disc.passes import emit_fusions
 from shlo_disc.passes.base import Pipeline
@@ -27,7 +28,7 @@ from shlo_disc.passes.match_single import SingleRecord
 from shlo_disc.passes.pipeline import CLEANUP
 from shlo_disc.passes.records import MATCHERS, match, record_of
 from shlo_disc.passes.region import Region, carried
-from shlo_disc.passes.table import PLANNING
+from shlo_disc.passes.table import planning
 
 
 def softmax_of_product(x, w, y):
@@ -93,7 +94,7 @@ def planned(name):
         jax.ShapeDtypeStruct(export.symbolic_shape(text, scope=scope), "float32") for text in sizes
     ]
     module = ingest(export.export(jax.jit(function))(*arguments), ir.Context.current)
-    Pipeline([*CLEANUP, *PLANNING]).run(module)
+    Pipeline([*CLEANUP, *planning(MODEL)]).run(module)
     fusions = ops_of(module, "disc.fusion")
     found = [f for f in fusions if ir.StringAttr(f.attributes["kind"]).value == kind]
     assert found, module

@@ -11,6 +11,7 @@ from shlo_disc.lower.cpu.conv import emit_conv
 from shlo_disc.lower.cpu.dense import emit_dense
 from shlo_disc.lower.cpu.loop import ELEMENTAL_OPS
 from shlo_disc.lower.cpu.machine import Machine, machine_of
+from shlo_disc.lower.cpu.model import MODEL
 from shlo_disc.lower.cpu.probes import probes
 from shlo_disc.lower.cpu.rng import emit_rng
 from shlo_disc.lower.cpu.scan import emit_scan
@@ -49,6 +50,7 @@ def target(architecture: str) -> Target:
     return Target(
         name=f"cpu:{architecture}" if architecture else "cpu",
         machine=machine,
+        model=MODEL,
         emitters=EMITTERS,
         generator=lambda: codegen.Builder(machine=machine),
         compile_host=codegen.compile_host,

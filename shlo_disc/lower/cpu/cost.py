@@ -12,41 +12,14 @@ from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.mlir import ir
+from shlo_disc.ops import row_of
 
-__all__ = ["is_expensive", "of_block", "op_cycles"]
-
-_CYCLES = {
-    "chlo.erf": 25,
-    "chlo.erf_inv": 40,
-    "chlo.erfc": 40,
-    "stablehlo.atan2": 40,
-    "stablehlo.cbrt": 30,
-    "stablehlo.cosine": 30,
-    "stablehlo.divide": 8,
-    "stablehlo.exponential": 15,
-    "stablehlo.exponential_minus_one": 20,
-    "stablehlo.log": 20,
-    "stablehlo.log_plus_one": 25,
-    "stablehlo.logistic": 25,
-    "stablehlo.power": 50,
-    "stablehlo.remainder": 40,
-    "stablehlo.rsqrt": 15,
-    "stablehlo.sine": 30,
-    "stablehlo.sqrt": 10,
-    "stablehlo.tan": 40,
-    "stablehlo.tanh": 25,
-}
-_GATHERS = frozenset({"stablehlo.concatenate", "stablehlo.pad", "stablehlo.transpose"})
+__all__ = ["of_block", "op_cycles"]
 
 
 def op_cycles(op: ir.Operation) -> int:
     """Cycles of one op on one vector register."""
-    return _CYCLES.get(op.name, 4 if op.name in _GATHERS else 1)
-
-
-def is_expensive(op: ir.Operation) -> bool:
-    """Worth more than a store and a load of its result in L1."""
-    return op_cycles(op) >= 8
+    return row_of(op).cycles
 
 
 def of_block(block: ir.Block, shapes: ShapeAnalysis, elements: Expr, machine: Machine) -> Expr:

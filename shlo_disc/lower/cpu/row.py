@@ -32,6 +32,7 @@ from shlo_disc.lower.cpu.builder import CpuBuilder
 from shlo_disc.lower.cpu.lanes import choose_lanes, choose_row_lanes
 from shlo_disc.lower.cpu.loop import fusion_name
 from shlo_disc.lower.cpu.machine import Machine
+from shlo_disc.lower.cpu.model import TALL_COLUMNS
 from shlo_disc.lower.cpu.row_layouts import ColumnWriter, PartsWriter
 from shlo_disc.lower.cpu.row_split import SPLIT_COLUMNS, SPLIT_PARTS, SPLIT_ROWS, SplitRows
 from shlo_disc.lower.cpu.row_writer import RowWriter, write_rows
@@ -41,7 +42,6 @@ from shlo_disc.lower.schedule.online_stages import stages_of
 from shlo_disc.lower.schedule.row_reduction import Plan, plan_rows
 from shlo_disc.mlir import ir
 from shlo_disc.passes.match_rows import Layout, RowRecord
-from shlo_disc.passes.op_classes import TALL_COLUMNS
 from shlo_disc.passes.records import record_of
 
 __all__ = ["emit"]

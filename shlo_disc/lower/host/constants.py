@@ -5,36 +5,26 @@ from __future__ import annotations
 import math
 import re
 
-import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
+from shlo_disc.element_types import ELEMENT_TYPES
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.locations import source_line
 from shlo_disc.mlir import ir
 
 __all__ = ["constant_bytes"]
 
-_DTYPES: dict[str, np.dtype[np.generic]] = {
-    "f64": np.dtype(np.float64),
-    "f32": np.dtype(np.float32),
-    "f16": np.dtype(np.float16),
-    "bf16": np.dtype(ml_dtypes.bfloat16),
-    "i1": np.dtype(np.bool_),
-    **{f"i{w}": np.dtype(f"int{w}") for w in (8, 16, 32, 64)},
-    **{f"ui{w}": np.dtype(f"uint{w}") for w in (8, 16, 32, 64)},
-}
-
 
 def constant_bytes(op: ir.Operation) -> npt.NDArray[np.uint8]:
     """The value of a static-shape constant, dense and row-major; `i1` is one byte per element."""
     kind = ir.RankedTensorType(op.results[0].type)
-    dtype = _DTYPES.get(str(kind.element_type))
-    if dtype is None:
+    element = ELEMENT_TYPES.get(str(kind.element_type))
+    if element is None:
         raise UnsupportedError(
             f"a constant of element type {kind.element_type} is not supported (at {op.location})"
         )
-    shape = tuple(kind.shape)
+    dtype, shape = element.dtype, tuple(kind.shape)
     value = op.attributes["value"]
     if isinstance(value, ir.DenseElementsAttr) and value.is_splat:
         try:

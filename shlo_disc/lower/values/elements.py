@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NoReturn
 
+from shlo_disc.element_types import ELEMENT_TYPES
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.locations import source_line
 from shlo_disc.lower.values.builder import KernelBuilder, like
@@ -73,19 +74,8 @@ class Element:
         return self.kind == "i"
 
 
-ELEMENTS: dict[str, Element] = {
-    e.name: e
-    for e in (
-        Element("bf16", "f", 16),
-        Element("f16", "f", 16),
-        Element("f32", "f", 32),
-        Element("f64", "f", 64),
-        Element("i1", "b", 1),
-        *(Element(f"i{n}", "i", n) for n in (8, 16, 32, 64)),
-        *(Element(f"ui{n}", "u", n) for n in (8, 16, 32, 64)),
-    )
-}
-"""The element types the CPU emitters compile, by name."""
+ELEMENTS = {name: Element(name, row.kind, row.bits) for name, row in ELEMENT_TYPES.items()}
+"""The element types that kernels compute with, by name."""
 
 
 def unsupported(op: ir.Operation, what: str, advice: str) -> NoReturn:

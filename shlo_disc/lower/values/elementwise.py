@@ -22,29 +22,11 @@ from shlo_disc.lower.values.elements import (
 )
 from shlo_disc.lower.values.math import emit_math
 from shlo_disc.mlir import ir, stablehlo
+from shlo_disc.ops import OPS, names
 
 __all__ = ["SCALAR_OPS", "convert", "emit_scalar", "reduce_precision"]
 
 Rule = Callable[[KernelBuilder, ir.Operation, list[str], list[Element], Element], str]
-
-_MATH = {
-    "chlo.erf": "erf",
-    "chlo.erf_inv": "erf_inv",
-    "chlo.erfc": "erfc",
-    "stablehlo.atan2": "atan2",
-    "stablehlo.cbrt": "cbrt",
-    "stablehlo.cosine": "cos",
-    "stablehlo.exponential": "exp",
-    "stablehlo.exponential_minus_one": "expm1",
-    "stablehlo.log": "log",
-    "stablehlo.log_plus_one": "log1p",
-    "stablehlo.logistic": "logistic",
-    "stablehlo.rsqrt": "rsqrt",
-    "stablehlo.sine": "sin",
-    "stablehlo.tan": "tan",
-    "stablehlo.tanh": "tanh",
-}
-"""Ops computed by `math.emit_math`, and the name they have there."""
 
 
 def emit_scalar(b: KernelBuilder, op: ir.Operation, args: Sequence[str]) -> str:
@@ -61,7 +43,7 @@ def _math(
     if not out.is_float:
         unsupported(op, f"no {out.name} form", "convert the operand to a float")
     wide = [to_compute(b, a, e) for a, e in zip(args, ins, strict=True)]
-    return from_compute(b, emit_math(b, _MATH[op.name], wide, b.type_of(wide[0])), out)
+    return from_compute(b, emit_math(b, OPS[op.name].math, wide, b.type_of(wide[0])), out)
 
 
 def _zero(b: KernelBuilder, like_value: str, value: float = 0) -> str:
@@ -513,7 +495,7 @@ def _reduce_precision(
 
 
 SCALAR_OPS: dict[str, Rule] = {
-    **dict.fromkeys(_MATH, _math),
+    **dict.fromkeys(names(lambda row: bool(row.math)), _math),
     "stablehlo.abs": _abs,
     "stablehlo.add": _arith("arith.addf", "arith.addi", "arith.ori"),
     "stablehlo.and": _bits("arith.andi"),

@@ -15,10 +15,10 @@ from shlo_disc.lower.cpu.builder import SizedBuilder
 from shlo_disc.lower.cpu.dense.gemm import Writer
 from shlo_disc.lower.cpu.dense.operands import Finish, Gemm
 from shlo_disc.lower.cpu.machine import Machine
+from shlo_disc.lower.cpu.model import LONG_SUM
 from shlo_disc.lower.plan import All, Condition, If, Kernel, Launch, Output, Step, Workspace
 from shlo_disc.lower.schedule.contraction import Problem, split_problem
 from shlo_disc.lower.values.elemental import Arguments
-from shlo_disc.passes.op_classes import LONG_SUM
 
 __all__ = ["combine_launch", "split_steps"]
 

@@ -1,0 +1,36 @@
+"""The op table: one row for every op, found by its name. No stage has facts of ops elsewhere.
+
+Each stage has its own table of *rules* by the same names: shapes (`dynamic/rules*.py`), emitters of
+elements (`lower/values/`), matchers and emitters of kernels (by `Op.kind`). Tests hold all of them
+against this table, and docs/coverage.md is printed from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from shlo_disc.mlir import ir
+from shlo_disc.ops import elementwise, others
+from shlo_disc.ops.row import Flops, Op, Role
+
+__all__ = ["OPS", "Flops", "Op", "Role", "names", "row_of"]
+
+OPS: dict[str, Op] = {row.name: row for row in (*elementwise.ROWS, *others.ROWS)}
+"""Every row by name."""
+
+
+def row_of(op: ir.Operation) -> Op:
+    """The row of `op`; of a custom call that of its target, where the table has it.
+
+    An op of no row has one that refuses it.
+    """
+    name = op.name
+    if name == "stablehlo.custom_call":
+        target = f"@{ir.StringAttr(op.attributes['call_target_name']).value}"
+        name = target if target in OPS else name
+    return OPS.get(name) or Op(name, Role.UNSUPPORTED, note="unknown")
+
+
+def names(where: Callable[[Op], bool]) -> frozenset[str]:
+    """The names of all rows for which `where` holds."""
+    return frozenset(name for name, row in OPS.items() if where(row))

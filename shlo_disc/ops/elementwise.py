@@ -1,0 +1,81 @@
+"""Rows of element-wise ops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from shlo_disc.ops import folding
+from shlo_disc.ops.row import Flops, Op, Role
+
+__all__ = ["ROWS"]
+
+
+def _op(name: str, **row: Any) -> Op:
+    return Op(name if "." in name else f"stablehlo.{name}", Role.ELEMENTWISE, **row)
+
+
+def _math(name: str, function: str, cycles: int, fold: Callable[..., Any] | None = None) -> Op:
+    """A transcendental function of floats; `fold` is evaluated in float64."""
+    folder = None if fold is None else folding.wide(fold)
+    flops = Flops.TRANSCENDENTAL
+    return _op(name, math=function, cycles=cycles, fold=folder, flops=flops, types="f")
+
+
+ROWS = (
+    # arithmetic
+    _op("abs", fold=np.abs, types="fi"),
+    _op("add", fold=np.add, on_host=True),
+    _op("divide", fold=np.divide, cycles=8, types="fiu"),
+    _op("maximum", fold=folding.maximum, on_host=True),
+    _op("minimum", fold=folding.minimum, on_host=True),
+    _op("multiply", fold=np.multiply, on_host=True),
+    _op("negate", fold=np.negative, types="fiu"),
+    _op("power", math="pow", cycles=50, flops=Flops.TRANSCENDENTAL, types="fiu"),
+    _op("remainder", cycles=40, types="fiu"),
+    _op("sign", fold=folding.sign, types="fi"),
+    _op("subtract", fold=np.subtract, on_host=True, types="fiu"),
+    # rounding
+    _op("ceil", fold=np.ceil, types="f"),
+    _op("floor", fold=np.floor, types="f"),
+    _op("reduce_precision", types="f"),
+    _op("round_nearest_afz", types="f"),
+    _op("round_nearest_even", types="f"),
+    # bits and logic
+    _op("and", fold=np.bitwise_and, on_host=True, types="biu"),
+    _op("count_leading_zeros", types="iu"),
+    _op("not", fold=np.invert, types="biu"),
+    _op("or", fold=np.bitwise_or, on_host=True, types="biu"),
+    _op("popcnt", types="iu"),
+    _op("shift_left", types="iu"),
+    _op("shift_right_arithmetic", types="iu"),
+    _op("shift_right_logical", types="iu"),
+    _op("xor", fold=np.bitwise_xor, on_host=True, types="biu"),
+    # comparison and choice
+    _op("clamp"),
+    _op("compare", on_host=True),
+    _op("is_finite", fold=np.isfinite, types="f"),
+    _op("select", fold=np.where, on_host=True),
+    # conversion
+    _op("bitcast_convert", note="bits of i1 only as i1"),
+    _op("convert", on_host=True),
+    # functions
+    _math("atan2", "atan2", 40),
+    _math("cbrt", "cbrt", 30, np.cbrt),
+    _math("chlo.erf", "erf", 25),
+    _math("chlo.erf_inv", "erf_inv", 40),
+    _math("chlo.erfc", "erfc", 40),
+    _math("cosine", "cos", 30, np.cos),
+    _math("exponential", "exp", 15, np.exp),
+    _math("exponential_minus_one", "expm1", 20, np.expm1),
+    _math("log", "log", 20, np.log),
+    _math("log_plus_one", "log1p", 25, np.log1p),
+    _math("logistic", "logistic", 25),
+    _math("rsqrt", "rsqrt", 15, lambda x: 1 / np.sqrt(x)),
+    _math("sine", "sin", 30, np.sin),
+    _op("sqrt", fold=np.sqrt, cycles=10, flops=Flops.TRANSCENDENTAL, types="f"),
+    _math("tan", "tan", 40, np.tan),
+    _math("tanh", "tanh", 25, np.tanh),
+)

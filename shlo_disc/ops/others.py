@@ -1,0 +1,120 @@
+"""Rows of all ops that are not element-wise, and of known custom calls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shlo_disc.ops.row import Flops, Op, Role
+
+__all__ = ["ROWS"]
+
+
+def _op(role: Role, name: str, **row: Any) -> Op:
+    return Op(name if name.startswith(("@", "chlo.", "disc.", "func.")) else f"stablehlo.{name}",
+              role, **row)  # fmt: skip
+
+
+def _moving(name: str, **row: Any) -> Op:
+    return _op(Role.MOVING, name, flops=Flops.NONE, **row)
+
+
+def _free(name: str, **row: Any) -> Op:
+    return _op(Role.FREE, name, flops=Flops.NONE, **row)
+
+
+def _own(name: str, kind: str, flops: Flops = Flops.ELEMENTS, **row: Any) -> Op:
+    return _op(Role.OWN, name, kind=kind, flops=flops, **row)
+
+
+def _expanded(note: str, *names: str) -> tuple[Op, ...]:
+    return tuple(_op(Role.EXPANDED, name, note=note) for name in names)
+
+
+def _unsupported(note: str, *names: str) -> tuple[Op, ...]:
+    return tuple(_op(Role.UNSUPPORTED, name, note=note) for name in names)
+
+
+ROWS = (
+    # data movement
+    _moving("concatenate", cycles=4),
+    _moving("dynamic_gather", materialized=(0, 2), size_operands=(2,), reads_part=True),
+    _moving("dynamic_pad", size_operands=(2, 3, 4)),
+    _moving("dynamic_slice", reads_part=True),
+    _moving("gather", materialized=(0,), reads_part=True),
+    _moving("pad", cycles=4),
+    _moving("real_dynamic_slice", size_operands=(1, 2, 3), reads_part=True,
+            note="bounds computed from data give a result of unknown size"),
+    _moving("reverse"),
+    _moving("slice", reads_part=True),
+    _moving("transpose", cycles=4),
+    # free inside a kernel
+    _free("disc.dim", on_host=True),
+    _free("disc.sizes"),
+    _free("broadcast_in_dim", on_host=True),
+    _free("dynamic_broadcast_in_dim", result_shape=1, on_host=True),
+    _free("dynamic_iota", result_shape=0),
+    _free("dynamic_reshape", result_shape=1, on_host=True),
+    _free("iota"),
+    _free("reshape", on_host=True),
+    # reductions
+    _op(Role.LOOP, "reduce", flops=Flops.OWN),
+    _op(Role.LOOP, "reduce_window", materialized=(0,), flops=Flops.OWN),
+    # kernels of their own
+    _own("chlo.top_k", "top_k", Flops.NONE),
+    _own("@stablehlo.dynamic_top_k", "top_k", Flops.NONE, size_operands=(1,)),
+    _own("convolution", "conv", Flops.OWN, materialized=(0, 1)),
+    _own("disc.scan", "scan"),
+    _own("dot_general", "dense", Flops.OWN, materialized=(0, 1)),
+    _own("dynamic_conv", "conv", Flops.OWN, materialized=(0, 1, 2), size_operands=(2,),
+         note="padding computed from data"),
+    _own("dynamic_update_slice", "dynamic_update_slice", Flops.NONE, materialized=(0,)),
+    _own("rng_bit_generator", "rng", Flops.NONE, types="iu"),
+    _own("@stablehlo.dynamic_rng_bit_generator", "rng", Flops.NONE, size_operands=(1,),
+         types="iu"),
+    _own("scatter", "scatter", Flops.OWN, materialized=(0, 1)),
+    _own("select_and_scatter", "select_and_scatter", Flops.OWN),
+    _own("sort", "sort", Flops.NONE),
+    # host and control flow
+    _op(Role.HOST, "constant", flops=Flops.NONE, on_host=True),
+    _op(Role.HOST, "disc.empty"),
+    _op(Role.HOST, "disc.fusion"),
+    _op(Role.HOST, "disc.guard"),
+    _op(Role.HOST, "disc.shape", on_host=True),
+    _op(Role.CONTROL, "case"),
+    _op(Role.CONTROL, "if"),
+    _op(Role.CONTROL, "while"),
+    _op(Role.RETURN, "disc.yield"),
+    _op(Role.RETURN, "func.return"),
+    _op(Role.RETURN, "return"),
+    # rewritten before planning
+    *_expanded("ingest: sizes of arguments", "get_dimension_size"),
+    *_expanded("drop-barriers", "optimization_barrier"),
+    *_expanded("ingest: inlined", "composite"),
+    *_expanded("ingest: tokens order nothing here", "after_all", "create_token"),
+    *_expanded("inlined element-wise region", "map"),
+    *_expanded("expand-windows", "disc.reduce_window", "@stablehlo.dynamic_reduce_window"),
+    *_expanded(
+        "ingest: chlo-legalize-to-stablehlo",
+        "chlo._asin_acos_kernel", "chlo.acos", "chlo.acosh", "chlo.asin", "chlo.asinh",
+        "chlo.atan", "chlo.atanh", "chlo.bessel_i1e", "chlo.broadcast_acos",
+        "chlo.broadcast_add", "chlo.conj", "chlo.constant", "chlo.cosh", "chlo.digamma",
+        "chlo.is_inf", "chlo.is_neg_inf", "chlo.is_pos_inf", "chlo.lgamma", "chlo.next_after",
+        "chlo.polygamma", "chlo.sinh", "chlo.square", "chlo.tan", "chlo.zeta",
+    ),
+    # refused
+    *_unsupported("complex numbers", "complex", "fft", "imag", "real"),
+    *_unsupported("collectives of one program", "all_gather", "all_reduce", "all_to_all",
+                  "collective_broadcast", "collective_permute", "cross-replica-sum",
+                  "partition_id", "reduce_scatter", "replica_id"),
+    *_unsupported("decompositions", "cholesky", "triangular_solve"),
+    *_unsupported("not expanded yet", "batch_norm_grad", "batch_norm_inference",
+                  "batch_norm_training", "broadcast", "dot", "einsum", "torch_index_select",
+                  "unary_einsum"),
+    *_unsupported("quantized types", "uniform_dequantize", "uniform_quantize"),
+    *_unsupported("its numbers are not defined; use rng_bit_generator", "rng"),
+    *_unsupported("bounded dynamic sizes; slice to the size instead", "set_dimension_size"),
+    *_unsupported("tuples; give results one by one", "get_tuple_element", "tuple"),
+    *_unsupported("talks to another program", "infeed", "outfeed", "recv", "send"),
+    *_unsupported("unknown target; see on_unsupported='xla'", "custom_call"),
+    *_unsupported("approximate selection", "@stablehlo.dynamic_approx_top_k", "@ApproxTopK"),
+)  # fmt: skip

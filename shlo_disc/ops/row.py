@@ -1,0 +1,96 @@
+"""What a row of the op table says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+__all__ = ["Flops", "Op", "Role"]
+
+
+class Role(Enum):
+    """What the fusion planner may do with an op."""
+
+    ELEMENTWISE = "elementwise"
+    """Result element i depends on operand elements i only. Rank-0 operands of `select` and `clamp`
+    are read by every element."""
+    MOVING = "moving"
+    """Result element i is one operand element at another index, or a padding value."""
+    FREE = "free"
+    """Costs nothing inside a kernel: cloned into every consumer, never computed by itself."""
+    LOOP = "loop"
+    """A result element needs a loop over operand elements."""
+    OWN = "own kernel"
+    """Has an emitter of its own, found by `Op.kind`."""
+    CONTROL = "control flow"
+    """Has regions that the host program runs."""
+    HOST = "host"
+    """Read by the host program only."""
+    RETURN = "terminator"
+    """Ends a region."""
+    EXPANDED = "expanded"
+    """Rewritten into other ops before the planner; `Op.note` says by which step."""
+    UNSUPPORTED = "unsupported"
+    """Refused; `Op.note` says why."""
+
+
+class Flops(Enum):
+    """How the arithmetic operations of an op are counted (`lower/work.py`)."""
+
+    NONE = "none"
+    """The op moves data."""
+    ELEMENTS = "elements"
+    """One an element of the result."""
+    TRANSCENDENTAL = "transcendental"
+    """Elements are counted as transcendental functions, not as operations."""
+    OWN = "own"
+    """A formula of the op's own."""
+
+
+@dataclass(frozen=True)
+class Op:
+    """One StableHLO, CHLO or `disc` op, or one known target of `stablehlo.custom_call`."""
+
+    name: str
+    """Such as "stablehlo.add"; a custom call is "@" and its target."""
+    role: Role
+    kind: str = ""
+    """Role OWN: the kind of the fusion, by which matchers and emitters are found."""
+    materialized: tuple[int, ...] = ()
+    """Operands read at arbitrary or repeated indices: never computed inside the consumer."""
+    result_shape: int | None = None
+    """The operand that is the shape of the result."""
+    size_operands: tuple[int, ...] = ()
+    """Other operands that kernels get as terms where they are computed from sizes."""
+    cycles: int = 1
+    """Cycles of a vector register of an x86 CPU, right within a factor of three."""
+    flops: Flops = Flops.ELEMENTS
+    reads_part: bool = False
+    """Reads only as many elements of operand 0 as the result has."""
+    on_host: bool = False
+    """The host program computes the op on integer scalars (`lower/host/scalars.py`)."""
+    math: str = ""
+    """The function of `lower/values/math` that computes an element."""
+    fold: Callable[..., Any] | None = None
+    """The value on NumPy arrays; `fold-constants` rounds the value to the result's type once."""
+    types: str = "bfiu"
+    """Kinds of element types that are compiled (`ElementType.kind`)."""
+    note: str = ""
+    """Roles EXPANDED and UNSUPPORTED: by which step, or why. Otherwise what is not covered."""
+
+    def __post_init__(self) -> None:
+        if self.role is Role.OWN and not self.kind:
+            raise ValueError(f"{self.name}: an op with a kernel of its own needs a kind")
+        if self.role in (Role.EXPANDED, Role.UNSUPPORTED) and not self.note:
+            raise ValueError(f"{self.name}: {self.role.value} needs a note")
+
+    @property
+    def is_expensive(self) -> bool:
+        """Worth more than a store and a load of the result: storing beats computing again."""
+        return self.cycles >= EXPENSIVE_CYCLES
+
+
+EXPENSIVE_CYCLES = 8
+"""A store and a load of a vector register that stays in L1."""

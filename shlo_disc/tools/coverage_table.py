@@ -1,0 +1,59 @@
+"""Print `docs/coverage.md` from the op table; `--check FILE` compares instead."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from shlo_disc.element_types import ELEMENT_TYPES
+from shlo_disc.ops import OPS, Op, Role
+
+__all__ = ["main", "page"]
+
+_HEAD = """# Coverage
+
+<!-- Printed by `python -m shlo_disc.tools.coverage_table` from `shlo_disc/ops/`; do not edit. -->
+
+Every op of StableHLO, with the way it is compiled. A program with a refused op raises
+`UnsupportedError`; under `shlo_disc.jit(..., on_unsupported="xla")` XLA runs that part.
+`@name` is a target of `stablehlo.custom_call`.
+
+| Op | Compiled as | Element types | Note |
+|---|---|---|---|
+"""
+_KINDS = {"b": "i1", "f": "floats", "i": "signed", "u": "unsigned"}
+_TAIL = """
+Element types: {names}. Signed and unsigned integers have 8 to 64 bits.
+"""
+
+
+def _row(row: Op) -> str:
+    refused = row.role is Role.UNSUPPORTED
+    how = "refused" if refused else f"`{row.kind}` kernel" if row.kind else row.role.value
+    types = "any" if set(row.types) == set(_KINDS) else ", ".join(_KINDS[k] for k in row.types)
+    covered = "" if refused or row.role in (Role.EXPANDED, Role.CONTROL, Role.RETURN) else types
+    return f"| `{row.name}` | {how} | {covered} | {row.note} |\n"
+
+
+def page() -> str:
+    """The whole text of `docs/coverage.md`."""
+    rows = sorted(OPS.values(), key=lambda row: (row.name.split(".")[-1], row.name))
+    names = ", ".join(ELEMENT_TYPES)
+    return _HEAD + "".join(map(_row, rows)) + _TAIL.format(names=names)
+
+
+@click.command(help=__doc__)
+@click.option("--check", "path", type=click.Path(exists=True, dir_okay=False))
+def main(path: str | None) -> None:
+    """See the module."""
+    if path is None:
+        click.echo(page(), nl=False)
+    elif Path(path).read_text(encoding="utf-8") != page():
+        click.echo(f"{path} is not what shlo_disc/ops says; run `make fix`", err=True)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,142 @@
+"""The op table against the rules of every stage: no half-filled row, no rule without a row."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from shlo_disc.compile import examine
+from shlo_disc.dynamic.rules_compute import CUSTOM_CALLS
+from shlo_disc.dynamic.shapes import REGION_RULES, RULES
+from shlo_disc.element_types import ELEMENT_TYPES
+from shlo_disc.errors import UnsupportedError
+from shlo_disc.lower import work
+from shlo_disc.lower.host import scalars
+from shlo_disc.lower.target import parse
+from shlo_disc.lower.values.data_movement import MOVES
+from shlo_disc.lower.values.elementwise import SCALAR_OPS
+from shlo_disc.lower.values.math import FUNCTIONS, ULP
+from shlo_disc.lower.values.reduction import REDUCTIONS
+from shlo_disc.mlir import ir, new_context
+from shlo_disc.ops import OPS, Flops, Op, Role, names
+from shlo_disc.passes.records import MATCHERS
+from shlo_disc.tools import coverage_table
+
+STABLEHLO = """abs add after_all all_gather all_reduce all_to_all and atan2 batch_norm_grad
+    batch_norm_inference batch_norm_training bitcast_convert broadcast broadcast_in_dim case cbrt
+    ceil cholesky clamp collective_broadcast collective_permute compare complex composite
+    concatenate constant convert convolution cosine count_leading_zeros create_token
+    cross-replica-sum custom_call divide dot dot_general dynamic_broadcast_in_dim dynamic_conv
+    dynamic_gather dynamic_iota dynamic_pad dynamic_reshape dynamic_slice dynamic_update_slice
+    einsum exponential exponential_minus_one fft floor gather get_dimension_size
+    get_tuple_element if imag infeed iota is_finite log log_plus_one logistic map maximum minimum
+    multiply negate not optimization_barrier or outfeed pad partition_id popcnt power real
+    real_dynamic_slice recv reduce reduce_precision reduce_scatter reduce_window remainder
+    replica_id reshape return reverse rng rng_bit_generator round_nearest_afz round_nearest_even
+    rsqrt scatter select select_and_scatter send set_dimension_size shift_left
+    shift_right_arithmetic shift_right_logical sign sine slice sort sqrt subtract tan tanh
+    torch_index_select transpose triangular_solve tuple unary_einsum uniform_dequantize
+    uniform_quantize while xor"""
+"""Ops of the StableHLO specification, and the deprecated ones that its dialect still reads."""
+
+
+def of(*roles: Role) -> frozenset[str]:
+    return names(lambda row: row.role in roles)
+
+
+def test_every_op_of_stablehlo_has_a_row():
+    assert {f"stablehlo.{name}" for name in STABLEHLO.split()} <= set(OPS)
+
+
+def test_every_supported_row_has_its_rules():
+    assert of(Role.ELEMENTWISE) <= {*SCALAR_OPS, *MOVES}
+    assert of(Role.MOVING, Role.FREE) <= set(MOVES)
+    assert of(Role.LOOP) <= set(REDUCTIONS)
+    assert of(Role.CONTROL) <= set(REGION_RULES)
+    shaped = of(Role.ELEMENTWISE, Role.MOVING, Role.FREE, Role.LOOP, Role.OWN)
+    calls = {name for name in shaped if name.startswith("@")}
+    assert shaped - calls <= {*RULES, *REGION_RULES}
+    assert calls <= {f"@{name}" for name in CUSTOM_CALLS}
+    kinds = {row.kind for row in OPS.values() if row.kind}
+    assert kinds <= set(MATCHERS)
+    assert kinds <= set(parse("cpu").emitters)
+
+
+def test_every_rule_has_a_row():
+    rules = {*RULES, *REGION_RULES, *SCALAR_OPS, *MOVES, *REDUCTIONS, *work.FLOPS}
+    assert rules <= set(OPS)
+    assert {f"@{name}" for name in CUSTOM_CALLS} <= set(OPS)
+    # A shape rule that only ops ingest expands would have is never asked for.
+    gone = {name for name, row in OPS.items() if row.note.startswith("ingest: chlo")}
+    assert not gone & rules
+
+
+def test_columns_point_at_something():
+    assert {row.math for row in OPS.values() if row.math} | {"sqrt"} == set(FUNCTIONS) == set(ULP)
+    assert names(lambda row: row.flops is Flops.OWN) == set(work.FLOPS)
+    extremes = {name for name, _ in scalars._EXTREMES}
+    known = {*scalars._BINARY, *extremes, *scalars._SAME, *scalars._OTHERS}
+    known |= {"disc.dim", "disc.shape", "stablehlo.constant"}
+    assert names(lambda row: row.on_host) == known
+
+
+@pytest.mark.parametrize("role", [Role.OWN, Role.EXPANDED, Role.UNSUPPORTED])
+def test_a_half_filled_row_is_refused(role):
+    with pytest.raises(ValueError, match=r"stablehlo\.new"):
+        Op("stablehlo.new", role)
+
+
+def test_the_coverage_page_is_the_table():
+    page = Path(__file__).parents[1] / "docs/coverage.md"
+    assert page.read_text(encoding="utf-8") == coverage_table.page()
+    assert CliRunner().invoke(coverage_table.main, ["--check", str(page)]).exit_code == 0
+    other = CliRunner().invoke(coverage_table.main, ["--check", str(page.with_name("env.md"))])
+    assert other.exit_code == 1
+
+
+ATTRIBUTES = {
+    "stablehlo.compare": "{comparison_direction = #stablehlo<comparison_direction LT>}",
+    "stablehlo.reduce_precision": "{exponent_bits = 5 : i32, mantissa_bits = 2 : i32}",
+}
+OPERANDS = {"stablehlo.clamp": 3, "stablehlo.select": 3}
+RESULTS = {"stablehlo.compare": "i1", "stablehlo.is_finite": "i1"}
+TWO = """add and atan2 compare divide maximum minimum multiply or power remainder shift_left
+    shift_right_arithmetic shift_right_logical subtract xor"""
+BINARY = {f"stablehlo.{name}" for name in TWO.split()}
+
+
+def program(name: str, element: str) -> str | None:
+    """A function of one element-wise op on arrays of `element`; None where StableHLO has none."""
+    count = OPERANDS.get(name, 2 if name in BINARY else 1)
+    kind = f"tensor<?x{element}>"
+    kinds = [kind] * count
+    if name == "stablehlo.select":
+        kinds[0] = "tensor<?xi1>"
+    arguments = ", ".join(f"%a{k}: {t}" for k, t in enumerate(kinds))
+    operands = ", ".join(f"%a{k}" for k in range(count))
+    result = f"tensor<?x{RESULTS.get(name, element)}>"
+    text = (
+        f"func.func public @main({arguments}) -> {result} {{\n"
+        f'  %r = "{name}"({operands}) {ATTRIBUTES.get(name, "")} '
+        f": ({', '.join(kinds)}) -> {result}\n  return %r : {result}\n}}"
+    )
+    with new_context(), ir.Location.unknown():
+        try:
+            return text if ir.Module.parse(text).operation.verify() else None
+        except ir.MLIRError:
+            return None
+
+
+@pytest.mark.parametrize("name", sorted(of(Role.ELEMENTWISE)))
+def test_element_types_of_an_op_are_those_that_compile(name):
+    for element, row in ELEMENT_TYPES.items():
+        text = program(name, element)
+        if text is None:
+            continue
+        if row.kind in OPS[name].types:
+            examine(text, raise_refused=True)
+        else:
+            with pytest.raises(UnsupportedError):
+                examine(text, raise_refused=True)
