@@ -20,7 +20,7 @@ from shlo_disc.passes import (  # noqa: F401 - imported for their registration
     simplify,
     simplify_algebra,
 )
-from shlo_disc.passes.base import Pass, named, register, registry
+from shlo_disc.passes.base import Pass, named, registry
 from shlo_disc.passes.drop_barriers import DropBarriers
 from shlo_disc.passes.machine_model import MachineModel
 from shlo_disc.passes.pipeline import CLEANUP
@@ -33,12 +33,12 @@ from shlo_disc.passes.stack_results import StackResults
 __all__ = ["passes", "pipeline_of", "planning"]
 
 _BEFORE: tuple[Pass, ...] = (
-    register(DropBarriers()),  # after the last cse, which would undo it
-    register(SinkConstants()),  # likewise; before bodies move into kernels
-    register(SinkViews()),  # likewise
-    register(StackResults()),  # after all that rebuilds loops
+    DropBarriers(),  # after the last cse, which would undo it
+    SinkConstants(),  # likewise; before bodies move into kernels
+    SinkViews(),  # likewise
+    StackResults(),  # after all that rebuilds loops
 )
-_AFTER = register(PlanBuffers())
+_AFTER = PlanBuffers()
 
 
 def planning(machine: MachineModel) -> tuple[Pass, ...]:
