@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
-__all__ = ["ELEMENT_TYPES", "FLOATS", "ElementType"]
+__all__ = ["ELEMENT_TYPES", "FLOATS", "ElementType", "FloatFormat", "Special"]
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,17 @@ class ElementType:
     """f(loat), i(nteger), u(nsigned integer) or b(oolean)."""
     bits: int
     dtype: np.dtype[Any]
-    """The NumPy type with this layout in memory."""
+    """The NumPy type with this layout in memory: of 2, 4 and 6 bits an element has a byte."""
+
+    @property
+    def is_packed_by_jax(self) -> bool:
+        """Whether `jax.Array`s on a CPU hold several elements in a byte; NumPy's hold one."""
+        return self.kind != "b" and self.bits in (2, 4)
+
+    @property
+    def is_known_to_jax(self) -> bool:
+        """Whether a `jax.Array` can have this type."""
+        return self.bits != 6
 
     @property
     def bytes(self) -> int:
@@ -29,9 +40,28 @@ class ElementType:
         return self.dtype.itemsize
 
 
+class Special(Enum):
+    """What a floating-point format has besides finite numbers, and where."""
+
+    IEEE = "ieee"
+    """Infinities and NaNs in the largest exponent."""
+    FN = "fn"
+    """No infinity; NaN has all bits of exponent and significand set."""
+    FINITE = "finite"
+    """Neither; conversions saturate, and NaN becomes a zero."""
+    FNUZ = "fnuz"
+    """No infinity, no negative zero: its bits are the only NaN."""
+    SCALE = "scale"
+    """Powers of two without sign and zero; all bits set is NaN."""
+
+
 @dataclass(frozen=True)
 class FloatFormat:
-    """What a binary floating-point type can represent."""
+    """What a binary floating-point type can represent, and how its bits lie.
+
+    The bits are sign, exponent, fraction, from the highest on. Source: the names of LLVM's
+    APFloat formats; `ml_dtypes` converts as this project does.
+    """
 
     precision: int
     """Bits of the significand, the implicit one included."""
@@ -39,6 +69,17 @@ class FloatFormat:
     """Exponent of the smallest normal number."""
     largest: int
     """Exponent of the largest number."""
+    special: Special = Special.IEEE
+
+    @property
+    def fraction(self) -> int:
+        """Bits of the significand that are stored."""
+        return self.precision - 1
+
+    @property
+    def bias(self) -> int:
+        """What is added to an exponent before it is stored."""
+        return 1 - self.smallest if self.special is not Special.SCALE else -self.smallest
 
 
 def _row(name: str, kind: str, bits: int, dtype: Any) -> ElementType:
@@ -52,7 +93,20 @@ ELEMENT_TYPES: dict[str, ElementType] = {
         _row("f16", "f", 16, np.float16),
         _row("f32", "f", 32, np.float32),
         _row("f64", "f", 64, np.float64),
+        _row("f4E2M1FN", "f", 4, ml_dtypes.float4_e2m1fn),
+        _row("f6E2M3FN", "f", 6, ml_dtypes.float6_e2m3fn),
+        _row("f6E3M2FN", "f", 6, ml_dtypes.float6_e3m2fn),
+        _row("f8E3M4", "f", 8, ml_dtypes.float8_e3m4),
+        _row("f8E4M3", "f", 8, ml_dtypes.float8_e4m3),
+        _row("f8E4M3B11FNUZ", "f", 8, ml_dtypes.float8_e4m3b11fnuz),
+        _row("f8E4M3FN", "f", 8, ml_dtypes.float8_e4m3fn),
+        _row("f8E4M3FNUZ", "f", 8, ml_dtypes.float8_e4m3fnuz),
+        _row("f8E5M2", "f", 8, ml_dtypes.float8_e5m2),
+        _row("f8E5M2FNUZ", "f", 8, ml_dtypes.float8_e5m2fnuz),
+        _row("f8E8M0FNU", "f", 8, ml_dtypes.float8_e8m0fnu),
         _row("i1", "b", 1, np.bool_),
+        *(_row(f"i{n}", "i", n, getattr(ml_dtypes, f"int{n}")) for n in (2, 4)),
+        *(_row(f"ui{n}", "u", n, getattr(ml_dtypes, f"uint{n}")) for n in (2, 4)),
         *(_row(f"i{n}", "i", n, f"int{n}") for n in (8, 16, 32, 64)),
         *(_row(f"ui{n}", "u", n, f"uint{n}") for n in (8, 16, 32, 64)),
     )
@@ -64,5 +118,16 @@ FLOATS: dict[str, FloatFormat] = {
     "f16": FloatFormat(11, -14, 15),
     "f32": FloatFormat(24, -126, 127),
     "f64": FloatFormat(53, -1022, 1023),
+    "f4E2M1FN": FloatFormat(2, 0, 2, Special.FINITE),
+    "f6E2M3FN": FloatFormat(4, 0, 2, Special.FINITE),
+    "f6E3M2FN": FloatFormat(3, -2, 4, Special.FINITE),
+    "f8E3M4": FloatFormat(5, -2, 3),
+    "f8E4M3": FloatFormat(4, -6, 7),
+    "f8E4M3B11FNUZ": FloatFormat(4, -10, 4, Special.FNUZ),
+    "f8E4M3FN": FloatFormat(4, -6, 8, Special.FN),
+    "f8E4M3FNUZ": FloatFormat(4, -7, 7, Special.FNUZ),
+    "f8E5M2": FloatFormat(3, -14, 15),
+    "f8E5M2FNUZ": FloatFormat(3, -15, 15, Special.FNUZ),
+    "f8E8M0FNU": FloatFormat(1, -127, 127, Special.SCALE),
 }
 """By name of the element type."""

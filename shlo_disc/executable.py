@@ -14,7 +14,7 @@ from shlo_disc import ral
 from shlo_disc.bridge import donated_twice, jax_bridge, register_ffi_target
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.program import ShapeProgram
-from shlo_disc.element_types import ELEMENT_TYPES
+from shlo_disc.element_types import ELEMENT_TYPES, ElementType
 from shlo_disc.errors import (
     DeletedArrayError,
     DeviceError,
@@ -121,6 +121,10 @@ class Executable:
         """Milliseconds of each stage of the compilation."""
         self._texts = dict(texts)
         arguments, results = types
+        self._packed = frozenset(
+            k for k, (element, _) in enumerate(arguments) if _type(element).is_packed_by_jax
+        )
+        self._known_to_jax = all(_type(element).is_known_to_jax for element, _ in results)
         self.signature = Signature(
             tuple(
                 ArraySpec(path, _dtype(element), tuple(map(str, sizes)))
@@ -171,14 +175,20 @@ class Executable:
         """Run on arrays in the order of `signature.arguments`; the results as `jax.Array`s.
 
         Takes `jax.Array`, numpy, Python scalars and CPU arrays with `__dlpack__`, without copying
-        where layout and alignment allow. 64-bit results are 64-bit arrays, also while
-        `jax_enable_x64` is off. Raises ShapeMismatchError (sizes that break a constraint),
-        TypeError (number, dtype or rank of arguments).
+        where layout and alignment allow. JAX packs elements of 2 and 4 bits, so its arrays of them
+        are copied. 64-bit results are 64-bit arrays, also while `jax_enable_x64` is off. Results
+        are numpy arrays if one has a type that JAX lacks (6-bit floats). Raises
+        ShapeMismatchError (sizes that break a constraint), TypeError (number, dtype or rank of
+        arguments).
         """
         return tuple(self.call_leaves(arrays))
 
     def call_leaves(self, leaves: Sequence[Any]) -> list[Any]:
         """As calling, from and to lists."""
+        if self._packed:
+            leaves = [np.asarray(x) if k in self._packed else x for k, x in enumerate(leaves)]
+        if not self._known_to_jax:
+            return self.run_numpy(leaves)
         results: list[Any] = self._checked(self._native.call, self._bridge, leaves)
         return results
 
@@ -355,10 +365,14 @@ def _value(size: Expr, sizes: Mapping[str, int] | None) -> str | int:
     return size.evaluate(sizes)
 
 
-def _dtype(element: str) -> np.dtype[Any]:
+def _type(element: str) -> ElementType:
     if element not in ELEMENT_TYPES:
         raise UnsupportedError(
             f"arguments and results of element type {element} are not supported; convert them to "
-            "f32, f64, bf16, f16, i1 or an 8 to 64 bit integer"
+            f"one of {', '.join(ELEMENT_TYPES)}"
         )
-    return ELEMENT_TYPES[element].dtype
+    return ELEMENT_TYPES[element]
+
+
+def _dtype(element: str) -> np.dtype[Any]:
+    return _type(element).dtype

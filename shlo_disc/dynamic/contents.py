@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from shlo_disc.dense_elements import elements_of
 from shlo_disc.dynamic import attributes as attr
 from shlo_disc.dynamic.arithmetic import BITS_READ, ELEMENTWISE, Condition, Entry, evaluate
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.element_types import ELEMENT_TYPES
 from shlo_disc.mlir import ir, stablehlo
 
 if TYPE_CHECKING:
@@ -105,7 +107,7 @@ def _constant(s: ShapeAnalysis, op: ir.Operation, kind: IntegerType) -> Entries 
         if kind.is_unsigned:
             number %= 1 << kind.width  # the bindings read ui64 as i64
         return (bool(number) if kind.width == 1 else Expr.const(number),) * kind.elements
-    numbers = np.array(value).reshape(-1)
+    numbers = elements_of(value, ELEMENT_TYPES[str(value.type.element_type)])
     if kind.width == 1:
         return tuple(bool(n) for n in numbers)
     return tuple(Expr.const(int(n)) for n in numbers)

@@ -35,7 +35,12 @@ __all__ = ["MAX_ELEMENTS", "RULES", "FoldConstants"]
 MAX_ELEMENTS = 1024
 """Of a constant made by folding, unless all its elements are equal."""
 
-_DTYPES = {name: row.dtype for name, row in ELEMENT_TYPES.items()}
+_DTYPES = {
+    name: row.dtype
+    for name, row in ELEMENT_TYPES.items()
+    if row.kind == "b" or row.bits >= (16 if row.kind == "f" else 8)
+}
+"""Without types that the bindings of MLIR cannot read."""
 
 _COMPARE: dict[str, Callable[[Array, Array], Array]] = {
     "EQ": np.equal,

@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from shlo_disc.element_types import FLOATS
+from shlo_disc.element_types import FLOATS, Special
 from shlo_disc.mlir import ir
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.rules import Facts, apply_rules, defined_by
@@ -32,7 +32,9 @@ def represents(wide: ir.Type, narrow: ir.Type) -> bool:
     if to and origin:
         # Denormals of `narrow` reach down to 2**(smallest - precision + 1).
         deep = to.smallest - to.precision <= origin.smallest - origin.precision
-        return deep and to.precision >= origin.precision and to.largest >= origin.largest
+        # Others lack infinities, NaN or -0.0.
+        same = to.special in (Special.IEEE, origin.special)
+        return same and deep and to.precision >= origin.precision and to.largest >= origin.largest
     if not isinstance(narrow, ir.IntegerType):
         return False
     unsigned = bool(narrow.is_unsigned) or narrow.width == 1

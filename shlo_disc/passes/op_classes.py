@@ -83,6 +83,9 @@ def is_host_scalar(op: ir.Operation) -> bool:
     """Can the host program compute the results of `op`, integer scalars, from its operands?"""
     if op.name not in HOST_SCALARS or not all(map(is_integer_scalar, op.results)):
         return False
+    if any(1 < value.type.element_type.width < 8 for value in (*op.operands, *op.results)
+           if is_integer_scalar(value)):  # fmt: skip
+        return False
     if op.name == "stablehlo.convert":
         to_flag = ir.RankedTensorType(op.results[0].type).element_type.width == 1
         return is_integer_scalar(op.operands[0]) and not to_flag

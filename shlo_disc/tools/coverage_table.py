@@ -25,7 +25,10 @@ Every op of StableHLO, with the way it is compiled. A program with a refused op 
 """
 _KINDS = {"b": "i1", "f": "floats", "i": "signed", "u": "unsigned"}
 _TAIL = """
-Element types: {names}. Signed and unsigned integers have 8 to 64 bits.
+Element types: {names}.
+
+Signed and unsigned integers have 2 to 64 bits. Elements of fewer than 8 bits have a byte each in
+memory. `shlo_disc.jit` takes no arrays of 2 and 4 bits, which JAX packs.
 """
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import re
 
 import numpy as np
 import numpy.typing as npt
 
+from shlo_disc.dense_elements import elements_of
 from shlo_disc.element_types import ELEMENT_TYPES
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.locations import source_line
@@ -35,10 +35,8 @@ def constant_bytes(op: ir.Operation) -> npt.NDArray[np.uint8]:
                 f"{math.prod(shape) * dtype.itemsize} bytes, which cannot be allocated; compute "
                 "less of it, or broadcast a number where it is used"
             ) from error
-    elif str(kind.element_type) in ("bf16", "f16"):
-        array = _from_text(value, dtype, shape)
     else:
-        array = np.array(value).astype(dtype, copy=False).reshape(shape)
+        array = elements_of(value, element).reshape(shape)
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).copy()
 
 
@@ -50,21 +48,3 @@ def _scalar(attribute: ir.Attribute, dtype: np.dtype[np.generic]) -> object:
     # A signless 64-bit splat of a ui64 tensor reads as a negative number.
     value = int(ir.IntegerAttr(attribute).value)
     return value % (1 << (8 * dtype.itemsize)) if dtype.kind == "u" else value
-
-
-def _from_text(
-    value: ir.Attribute, dtype: np.dtype[np.generic], shape: tuple[int, ...]
-) -> npt.NDArray[np.generic]:
-    """16-bit floats have no buffer protocol in the bindings: read the printed form."""
-    text = str(value).partition("<")[2].rpartition(">")[0].rpartition(">")[0]
-    if text.startswith('"0x'):
-        return np.frombuffer(bytes.fromhex(text[3:-1]), dtype).reshape(shape)
-    bits = np.dtype(np.uint16)
-    numbers = re.findall(r"0x[0-9A-Fa-f]+|[-+\w.]+", text)
-    out = np.empty(len(numbers), dtype)
-    for index, number in enumerate(numbers):
-        if number.startswith("0x"):
-            out.view(bits)[index] = int(number, 16)
-        else:
-            out[index] = float(number)
-    return out.reshape(shape)

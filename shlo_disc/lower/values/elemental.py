@@ -13,12 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.element_types import ELEMENT_TYPES
 from shlo_disc.errors import InternalError
 from shlo_disc.lower.plan import Buffer, Input
 from shlo_disc.lower.values.builder import KernelBuilder, lanes_of, vector_type
-from shlo_disc.lower.values.elements import Element, element_of, unsupported
+from shlo_disc.lower.values.elements import Element, element_of, unsupported, wrap
 from shlo_disc.lower.values.elementwise import SCALAR_OPS, emit_scalar
 from shlo_disc.lower.values.index import Group, Index, Ix, Space
 from shlo_disc.mlir import ir, producer
@@ -187,6 +190,7 @@ class Elemental:
         An index has 63 bits and a sign: unsigned integers beyond that become the largest index,
         which every clamp and every check of bounds treats alike.
         """
+        register = wrap(self.b, register, element)
         if element.bits == 64 and not element.is_signed:
             most = self.b.constant(2**63 - 1, self.b.type_of(register))
             register = self.b.op("arith.minui", register, most)
@@ -388,20 +392,18 @@ class Elemental:
             raise InternalError(f"a dense constant inside a fusion must be an operand of it: {op}")
         value = attribute.get_splat_value()
         if isinstance(value, ir.FloatAttr):
-            if element.is_half:
-                return self.b.constant(_half_bits(value.value, element.name), "i16")
+            if element.is_narrow:
+                return self.b.constant(_bits_of(value.value, element.name), element.register)
             return self.b.constant(value.value, element.register)
         if isinstance(value, ir.BoolAttr):
             return self.b.constant(bool(value.value), "i1")
         return self.b.constant(int(ir.IntegerAttr(value).value), element.register)
 
 
-def _half_bits(value: float, name: str) -> int:
-    import ml_dtypes  # noqa: PLC0415 - only 16-bit constants need it
-    import numpy as np  # noqa: PLC0415
-
-    dtype = np.dtype(ml_dtypes.bfloat16 if name == "bf16" else np.float16)
-    return int(np.array(value, dtype).view(np.int16))
+def _bits_of(value: float, name: str) -> int:
+    """The bits of a narrow float as a signed integer of its register's width."""
+    row = ELEMENT_TYPES[name]
+    return int(np.array(value, row.dtype).view(f"int{8 * row.bytes}"))
 
 
 def _is_scalar_op(value: ir.Value) -> bool:

@@ -1,8 +1,10 @@
 """Element types: how a StableHLO element lies in memory and in registers.
 
-`ui32` becomes the signless `i32` (operations carry the sign), `i1` is a byte in memory, and the
-16-bit floats are carried as their bits (`i16`) and widened to f32 where they are computed
+`ui32` becomes the signless `i32` (operations carry the sign), `i1` is a byte in memory. Floats of
+16 bits and fewer are carried as their bits (`i16`, `i8`) and widened to f32 where they are computed
 with, so that moving data never changes a NaN and no code generator needs 16-bit arithmetic.
+Integers of 2 and 4 bits lie in a byte each, in memory and in registers. Its upper bits are
+undefined, as for `ml_dtypes`: what computes with them extends them first (`wrap`).
 """
 
 from __future__ import annotations
@@ -10,10 +12,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NoReturn
 
-from shlo_disc.element_types import ELEMENT_TYPES
+from shlo_disc.element_types import ELEMENT_TYPES, FLOATS, FloatFormat
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.locations import source_line
 from shlo_disc.lower.values.builder import KernelBuilder, like
+from shlo_disc.lower.values.narrow_floats import narrowed, widened
 from shlo_disc.mlir import ir
 
 __all__ = [
@@ -24,6 +27,7 @@ __all__ = [
     "round_odd",
     "to_compute",
     "unsupported",
+    "wrap",
 ]
 
 
@@ -50,23 +54,33 @@ class Element:
     def register(self) -> str:
         """The type values are carried in."""
         if self.kind == "f":
-            return "i16" if self.bits == 16 else self.name
-        return f"i{self.bits}"
+            return self.name if self.bits > 16 else "i16" if self.bits == 16 else "i8"
+        return "i1" if self.kind == "b" else f"i{self.width}"
 
     @property
     def compute(self) -> str:
         """The type arithmetic is done in."""
-        return "f32" if self.kind == "f" and self.bits == 16 else self.register
+        return "f32" if self.is_narrow else self.register
 
     @property
     def is_float(self) -> bool:
-        """f16, bf16, f32, f64."""
+        """A floating-point type."""
         return self.kind == "f"
 
     @property
-    def is_half(self) -> bool:
-        """f16 or bf16."""
-        return self.kind == "f" and self.bits == 16
+    def is_narrow(self) -> bool:
+        """A float that is carried as its bits: of 16 bits or fewer."""
+        return self.kind == "f" and self.bits <= 16
+
+    @property
+    def width(self) -> int:
+        """Bits of the register of an integer or a narrow float: at least 8."""
+        return max(8, self.bits)
+
+    @property
+    def format(self) -> FloatFormat:
+        """Of a float; KeyError for other types."""
+        return FLOATS[self.name]
 
     @property
     def is_signed(self) -> bool:
@@ -99,8 +113,10 @@ def element_of(value: ir.Value) -> Element:
 
 def to_compute(b: KernelBuilder, value: str, element: Element) -> str:
     """`value` widened to the type it is computed in (exact)."""
-    if not element.is_half:
-        return value
+    if not element.is_narrow:
+        return wrap(b, value, element)
+    if element.bits < 16:
+        return widened(b, value, element.format, element.bits)
     if element.name == "f16":
         return b.cast("arith.extf", b.bitcast(value, like(b.type_of(value), "f16")), "f32")
     wide = b.cast("arith.extui", value, "i32")
@@ -110,8 +126,10 @@ def to_compute(b: KernelBuilder, value: str, element: Element) -> str:
 
 def from_compute(b: KernelBuilder, value: str, element: Element) -> str:
     """`value` rounded (to nearest even) from the type it was computed in."""
-    if not element.is_half:
+    if not element.is_narrow:
         return value
+    if element.bits < 16:
+        return narrowed(b, value, element.format, element.bits)
     if element.name == "f16":
         half = b.cast("arith.truncf", value, "f16")
         return b.bitcast(half, like(b.type_of(half), "i16"))
@@ -125,6 +143,17 @@ def from_compute(b: KernelBuilder, value: str, element: Element) -> str:
     quiet = b.op("arith.ori", high, b.constant(0x40, type_))
     nan = b.cmpf("uno", value, value)
     return b.cast("arith.trunci", b.select(nan, quiet, rounded), "i16")
+
+
+def wrap(b: KernelBuilder, value: str, element: Element) -> str:
+    """An integer of 2 or 4 bits with the upper bits of its register defined; others as they are."""
+    if element.is_float or element.kind == "b" or element.bits == element.width:
+        return value
+    type_ = b.type_of(value)
+    if not element.is_signed:
+        return b.op("arith.andi", value, b.constant((1 << element.bits) - 1, type_))
+    unused = b.constant(element.width - element.bits, type_)
+    return b.op("arith.shrsi", b.op("arith.shli", value, unused), unused)
 
 
 def round_odd(b: KernelBuilder, value: str) -> str:

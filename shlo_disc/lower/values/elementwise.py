@@ -10,7 +10,9 @@ Source: StableHLO specification, one section per op; conversions saturate as XLA
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
+from shlo_disc.element_types import Special
 from shlo_disc.lower.values.builder import KernelBuilder, lanes_of, like
 from shlo_disc.lower.values.elements import (
     Element,
@@ -19,6 +21,7 @@ from shlo_disc.lower.values.elements import (
     round_odd,
     to_compute,
     unsupported,
+    wrap,
 )
 from shlo_disc.lower.values.math import emit_math
 from shlo_disc.mlir import ir, stablehlo
@@ -34,7 +37,8 @@ def emit_scalar(b: KernelBuilder, op: ir.Operation, args: Sequence[str]) -> str:
     ins = [element_of(v) for v in op.operands]
     out = element_of(op.results[0])
     lanes = max((lanes_of(b.type_of(a)) for a in args), default=0)
-    return SCALAR_OPS[op.name](b, op, [b.broadcast(a, lanes) for a in args], ins, out)
+    args = [wrap(b, b.broadcast(a, lanes), e) for a, e in zip(args, ins, strict=True)]
+    return SCALAR_OPS[op.name](b, op, args, ins, out)
 
 
 def _math(
@@ -238,12 +242,18 @@ def _power(
     return b.select(negative, b.select(b.cmpi("eq", x, one), one, of_minus), result)
 
 
+_SIGNED = (Special.IEEE, Special.FN, Special.FINITE)
+"""Formats in which the sign is a bit of its own, for every number and NaN."""
+
+
 def _abs(
     b: KernelBuilder, op: ir.Operation, args: list[str], ins: list[Element], out: Element
 ) -> str:
     (x,) = args
-    if out.is_half:
-        return b.op("arith.andi", x, _zero(b, x, 0x7FFF))
+    if out.is_narrow and out.format.special in _SIGNED:
+        return b.op("arith.andi", x, _zero(b, x, (1 << out.bits - 1) - 1))
+    if out.is_narrow:
+        return from_compute(b, b.op("math.absf", to_compute(b, x, out)), out)
     if out.is_float:
         return b.op("math.absf", x)
     return b.op("arith.maxsi", x, b.op("arith.subi", _zero(b, x), x)) if out.is_signed else x
@@ -253,8 +263,10 @@ def _negate(
     b: KernelBuilder, op: ir.Operation, args: list[str], ins: list[Element], out: Element
 ) -> str:
     (x,) = args
-    if out.is_half:
-        return b.op("arith.xori", x, _zero(b, x, 0x8000))
+    if out.is_narrow and out.format.special in _SIGNED:
+        return b.op("arith.xori", x, _zero(b, x, 1 << out.bits - 1))
+    if out.is_narrow:
+        return from_compute(b, b.op("arith.negf", to_compute(b, x, out)), out)
     if out.is_float:
         return b.op("arith.negf", x)
     return b.op("arith.subi", _zero(b, x), x)
@@ -302,6 +314,27 @@ def _bits(name: str) -> Rule:
     return rule
 
 
+def _own_bits(b: KernelBuilder, x: str, e: Element) -> str:
+    """An integer with zeros in the bits of the register that are not bits of its type."""
+    if e.bits == e.width:
+        return x
+    return b.op("arith.andi", x, _zero(b, x, (1 << e.bits) - 1))
+
+
+def _leading_zeros(
+    b: KernelBuilder, op: ir.Operation, args: list[str], ins: list[Element], out: Element
+) -> str:
+    count = b.op("math.ctlz", _own_bits(b, args[0], out))
+    unused = out.width - out.bits
+    return b.op("arith.subi", count, _zero(b, count, unused)) if unused else count
+
+
+def _population(
+    b: KernelBuilder, op: ir.Operation, args: list[str], ins: list[Element], out: Element
+) -> str:
+    return b.op("math.ctpop", _own_bits(b, args[0], out))
+
+
 def _shift(name: str) -> Rule:
     """Shifts by the width or more give 0, or the sign for the arithmetic shift."""
 
@@ -311,8 +344,12 @@ def _shift(name: str) -> Rule:
         x, by = args
         last = _zero(b, by, out.bits - 1)
         if name == "arith.shrsi":
+            if out.bits < out.width and not out.is_signed:  # its highest bit is the sign here
+                x = wrap(b, x, replace(out, kind="i"))
             return b.op(name, x, b.op("arith.minui", by, last))
         inside = b.cmpi("ule", by, last)
+        if name == "arith.shrui":
+            x = _own_bits(b, x, out)
         return b.select(inside, b.op(name, x, b.op("arith.minui", by, last)), _zero(b, x))
 
     return rule
@@ -344,7 +381,10 @@ def _compare(
         and stablehlo.ComparisonTypeAttr(attributes["compare_type"]).value == "TOTALORDER"
     )
     if element.is_float and total:
-        x, y = (_total_order(b, a, element.bits) for a in args)
+        bits = element.bits
+        if bits < 16:  # as f32, which orders them alike
+            args, bits = [to_compute(b, a, element) for a in args], 32
+        x, y = (_total_order(b, a, bits) for a in args)
         return b.cmpi(_signed(direction), x, y)
     if element.is_float:
         x, y = (to_compute(b, a, element) for a in args)
@@ -380,6 +420,7 @@ def convert(b: KernelBuilder, x: str, source: Element, target: Element) -> str:
     """`x` converted as stablehlo.convert: floats to integers saturate, NaN becomes 0."""
     if source == target:
         return x
+    x = wrap(b, x, source)
     if target.kind == "b":
         if source.is_float:
             wide = to_compute(b, x, source)
@@ -393,30 +434,43 @@ def convert(b: KernelBuilder, x: str, source: Element, target: Element) -> str:
         of = b.type_of(wide)
         type_ = like(of, target.register)
         call = f'llvm.call_intrinsic "{name}"({wide}) : ({of}) -> {type_}'
-        return b.define(call, type_, [wide])
+        return _saturated(b, b.define(call, type_, [wide]), target)
     if target.is_float:
         return _int_to_float(b, x, source, target)
-    if target.bits > source.bits:
-        return b.cast("arith.extsi" if source.is_signed else "arith.extui", x, target.register)
-    return b.cast("arith.trunci", x, target.register) if target.bits < source.bits else x
+    have = 1 if source.kind == "b" else source.width
+    if target.width > have:
+        x = b.cast("arith.extsi" if source.is_signed else "arith.extui", x, target.register)
+    elif target.width < have:
+        x = b.cast("arith.trunci", x, target.register)
+    return x
+
+
+def _saturated(b: KernelBuilder, x: str, e: Element) -> str:
+    """An integer of 8 bits brought into the range of a type of fewer."""
+    if e.bits == e.width:
+        return x
+    if not e.is_signed:
+        return b.op("arith.minui", x, _zero(b, x, (1 << e.bits) - 1))
+    most = 1 << e.bits - 1
+    return b.op("arith.maxsi", b.op("arith.minsi", x, _zero(b, x, most - 1)), _zero(b, x, -most))
 
 
 def _float_to_float(b: KernelBuilder, x: str, source: Element, target: Element) -> str:
     if target.name == "f64":
         return b.cast("arith.extf", x, "f64")
     if source.name == "f64":
-        x = round_odd(b, x) if target.is_half else b.cast("arith.truncf", x, "f32")
+        x = round_odd(b, x) if target.is_narrow else b.cast("arith.truncf", x, "f32")
     return from_compute(b, x, target)
 
 
 def _int_to_float(b: KernelBuilder, x: str, source: Element, target: Element) -> str:
     name = "arith.sitofp" if source.is_signed else "arith.uitofp"
-    if source.bits == 64 and (target.is_half or target.name == "f64"):
+    if source.bits == 64 and (target.is_narrow or target.name == "f64"):
         # MLIR rewrites arith.truncf(arith.sitofp(x)) to one arith.sitofp, which rounds once where
         # the program rounds twice. LLVM does so only where the inner conversion is exact.
         name = name.replace("arith", "llvm")
-    if target.is_half and source.bits >= 32:
-        if source.bits == 64 and target.name == "bf16":  # beyond 2**53, f16 has only inf
+    if target.is_narrow and source.bits >= 32:
+        if source.bits == 64 and target.format.largest >= 53:  # others have no such numbers
             x = _sticky(b, x, source)
         return from_compute(b, round_odd(b, b.cast(name, x, "f64")), target)
     return from_compute(b, b.cast(name, x, target.compute), target)
@@ -447,6 +501,10 @@ def _bitcast(
     (x,) = args
     if "b" in (ins[0].kind, out.kind) and ins[0] != out:
         unsupported(op, "bits of i1", "convert instead")
+    if out.bits < 8:
+        if ins[0].bits != out.bits:
+            unsupported(op, "bits packed in a byte", "use integers of 8 bits and shifts")
+        return _own_bits(b, x, out) if out.is_float else x
     type_ = like(b.type_of(x), out.register)
     return x if b.type_of(x) == type_ else b.bitcast(x, type_)
 
@@ -489,7 +547,7 @@ def _reduce_precision(
 ) -> str:
     e = ir.IntegerAttr(op.attributes["exponent_bits"]).value
     m = ir.IntegerAttr(op.attributes["mantissa_bits"]).value
-    if out.is_half and e >= (5 if out.name == "f16" else 8):
+    if out.is_narrow and e >= (5 if out.name == "f16" else 8):
         e = 8  # all exponents of the type, its denormals included
     return from_compute(b, reduce_precision(b, to_compute(b, args[0], out), e, m), out)
 
@@ -504,7 +562,7 @@ SCALAR_OPS: dict[str, Rule] = {
     "stablehlo.clamp": _clamp,
     "stablehlo.compare": _compare,
     "stablehlo.convert": _convert,
-    "stablehlo.count_leading_zeros": _bits("math.ctlz"),
+    "stablehlo.count_leading_zeros": _leading_zeros,
     "stablehlo.divide": _divide,
     "stablehlo.floor": _float_unary("math.floor"),
     "stablehlo.is_finite": _is_finite,
@@ -514,7 +572,7 @@ SCALAR_OPS: dict[str, Rule] = {
     "stablehlo.negate": _negate,
     "stablehlo.not": _not,
     "stablehlo.or": _bits("arith.ori"),
-    "stablehlo.popcnt": _bits("math.ctpop"),
+    "stablehlo.popcnt": _population,
     "stablehlo.power": _power,
     "stablehlo.reduce_precision": _reduce_precision,
     "stablehlo.remainder": _remainder,

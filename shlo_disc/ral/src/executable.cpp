@@ -23,6 +23,10 @@ constexpr DTypeRow kDTypes[] = {
     {"bool", 1},    {"int8", 1},    {"int16", 2},    {"int32", 4},   {"int64", 8},
     {"uint8", 1},   {"uint16", 2},  {"uint32", 4},   {"uint64", 8},  {"float16", 2},
     {"bfloat16", 2}, {"float32", 4}, {"float64", 8}, {"complex64", 8}, {"complex128", 16},
+    {"float4_e2m1fn", 1}, {"float6_e2m3fn", 1}, {"float6_e3m2fn", 1}, {"float8_e3m4", 1},
+    {"float8_e4m3", 1}, {"float8_e4m3b11fnuz", 1}, {"float8_e4m3fn", 1}, {"float8_e4m3fnuz", 1},
+    {"float8_e5m2", 1}, {"float8_e5m2fnuz", 1}, {"float8_e8m0fnu", 1},
+    {"int2", 1}, {"int4", 1}, {"uint2", 1}, {"uint4", 1},
 };
 static_assert(sizeof(kDTypes) / sizeof(kDTypes[0]) == kDTypeCount, "one row per DType");
 

@@ -19,6 +19,9 @@ namespace shlo_disc {
 enum class DType : uint8_t {
   kBool, kInt8, kInt16, kInt32, kInt64, kUInt8, kUInt16, kUInt32, kUInt64,
   kFloat16, kBFloat16, kFloat32, kFloat64, kComplex64, kComplex128,
+  kFloat4E2M1FN, kFloat6E2M3FN, kFloat6E3M2FN, kFloat8E3M4, kFloat8E4M3, kFloat8E4M3B11FNUZ,
+  kFloat8E4M3FN, kFloat8E4M3FNUZ, kFloat8E5M2, kFloat8E5M2FNUZ, kFloat8E8M0FNU,
+  kInt2, kInt4, kUInt2, kUInt4,  // a byte each
   kOther,  // anything else: never accepted
 };
 constexpr size_t kDTypeCount = static_cast<size_t>(DType::kOther);

@@ -92,6 +92,14 @@ DType dtype_of(DataType type) {
     case DataType::kF32: return DType::kFloat32;
     case DataType::kF64: return DType::kFloat64;
     case DataType::kC64: return DType::kComplex64;
+    case DataType::kF8E3M4: return DType::kFloat8E3M4;
+    case DataType::kF8E4M3: return DType::kFloat8E4M3;
+    case DataType::kF8E4M3B11FNUZ: return DType::kFloat8E4M3B11FNUZ;
+    case DataType::kF8E4M3FN: return DType::kFloat8E4M3FN;
+    case DataType::kF8E4M3FNUZ: return DType::kFloat8E4M3FNUZ;
+    case DataType::kF8E5M2: return DType::kFloat8E5M2;
+    case DataType::kF8E5M2FNUZ: return DType::kFloat8E5M2FNUZ;
+    case DataType::kF8E8M0FNU: return DType::kFloat8E8M0FNU;
     case DataType::kC128: return DType::kComplex128;
     default: return DType::kOther;
   }

@@ -43,6 +43,14 @@ enum class DataType : int {
   kC64 = 15,
   kBF16 = 16,
   kC128 = 18,
+  kF8E5M2 = 19,
+  kF8E4M3FN = 20,
+  kF8E4M3B11FNUZ = 23,
+  kF8E5M2FNUZ = 24,
+  kF8E4M3FNUZ = 25,
+  kF8E4M3 = 28,
+  kF8E3M4 = 29,
+  kF8E8M0FNU = 33,
 };
 
 enum class AttributeType : int { kArray = 1, kDictionary = 2, kScalar = 3, kString = 4 };
