@@ -69,7 +69,8 @@ def test_every_rule_has_a_row():
     assert rules <= set(OPS)
     assert {f"@{name}" for name in CUSTOM_CALLS} <= set(OPS)
     # A shape rule that only ops ingest expands would have is never asked for.
-    gone = {name for name, row in OPS.items() if row.note.startswith("ingest: chlo")}
+    gone = {name for name, row in OPS.items() if row.note.startswith("ingest:")}
+    gone -= {"stablehlo.get_dimension_size"}  # resolve-shapes reads those of arguments
     assert not gone & rules
 
 

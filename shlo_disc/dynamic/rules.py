@@ -54,8 +54,7 @@ _OTHER_RULES = {"stablehlo.bitcast_convert", "stablehlo.clamp", "stablehlo.selec
 _ELEMENTWISE = names(lambda row: row.role is Role.ELEMENTWISE) - _OTHER_RULES
 
 
-@_rule(*sorted(_ELEMENTWISE), "complex", "imag", "map", "real", "uniform_dequantize")
-@_rule("uniform_quantize")
+@_rule(*sorted(_ELEMENTWISE), "complex", "imag", "real")
 def _elementwise(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
     return [s.same_shape(op, list(op.operands))]
 
@@ -72,7 +71,7 @@ def _clamp(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
     return [s.same_shape(op, [value, *(v for v in (low, high) if s.shape(v))])]
 
 
-@_rule("cholesky", "reverse", "collective_broadcast", "collective_permute", "cross-replica-sum")
+@_rule("cholesky", "reverse")
 def _like_first(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
     shape = s.shape(op.operands[0])
     if op.name == "stablehlo.cholesky":
@@ -80,7 +79,7 @@ def _like_first(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
     return [shape]
 
 
-@_rule("all_reduce", "optimization_barrier")
+@_rule("optimization_barrier")
 def _like_each(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
     return [s.shape(v) for v in op.operands]
 
@@ -101,7 +100,7 @@ def _bitcast(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
     return [shape]
 
 
-@_rule("get_dimension_size", "partition_id", "replica_id")
+@_rule("get_dimension_size")
 def _scalar(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
     return [()]
 
@@ -206,12 +205,6 @@ def _broadcast_size(s: ShapeAnalysis, op: ir.Operation, size: Expr, result: Expr
         s.require_equal(op, size, result)
     else:
         s.require(op, (size - 1) * (size - result), "==", ZERO)
-
-
-@_rule("broadcast")
-def _broadcast(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
-    new = [Expr.const(n) for n in attr.integers(op, "broadcast_sizes")]
-    return [(*new, *s.shape(op.operands[0]))]
 
 
 @_rule("transpose")
@@ -320,38 +313,3 @@ def _reduce(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
     source = s.same_shape(op, list(op.operands)[:count])
     gone = set(attr.integers(op, "dimensions"))
     return [tuple(n for k, n in enumerate(source) if k not in gone)] * count
-
-
-@_rule("all_gather")
-def _all_gather(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
-    axis, members = attr.integer(op, "all_gather_dim"), _group_size(op)
-    return [_with(s.shape(v), axis, s.shape(v)[axis] * members) for v in op.operands]
-
-
-@_rule("reduce_scatter")
-def _reduce_scatter(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
-    axis, members = attr.integer(op, "scatter_dimension"), _group_size(op)
-    shape = s.shape(op.operands[0])
-    s.require_equal(op, shape[axis] % members, ZERO)
-    return [_with(shape, axis, s.constraints.canonical(shape[axis] // members))]
-
-
-@_rule("all_to_all")
-def _all_to_all(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
-    split, join = attr.integer(op, "split_dimension"), attr.integer(op, "concat_dimension")
-    count = attr.integer(op, "split_count")
-    shapes = []
-    for value in op.operands:
-        shape = s.shape(value)
-        s.require_equal(op, shape[split] % count, ZERO)
-        shape = _with(shape, split, s.constraints.canonical(shape[split] // count))
-        shapes.append(_with(shape, join, shape[join] * count))
-    return shapes
-
-
-def _group_size(op: ir.Operation) -> int:
-    return int(ir.RankedTensorType(op.attributes["replica_groups"].type).shape[1])
-
-
-def _with(shape: Shape, axis: int, size: Expr) -> Shape:
-    return (*shape[:axis], size, *shape[axis + 1 :])

@@ -230,15 +230,6 @@ def _dynamic_gather(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
     return _gathered(s, op, s.sizes_operand(op, 2))
 
 
-@_rule("torch_index_select")
-def _index_select(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
-    axis, batch = attr.integer(op, "dim"), attr.integer(op, "batch_dims")
-    operand, index = s.shape(op.operands[0]), s.shape(op.operands[1])
-    for a, b in zip(operand[:batch], index[:batch], strict=True):
-        s.require_equal(op, a, b)
-    return [(*operand[:axis], *index[batch:], *operand[axis + 1 :])]
-
-
 @_rule("scatter")
 def _scatter(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
     count = len(op.results)
@@ -294,25 +285,6 @@ def _dot_general(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
     )
 
 
-@_rule("dot")
-def _dot(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
-    rank = len(s.shape(op.operands[0]))
-    return _contracted(s, op, ([], []), ([rank - 1], [0]))
-
-
-@_rule("einsum", "unary_einsum")
-def _einsum(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
-    terms, arrow, result = attr.text(op, "einsum_config").replace(" ", "").partition("->")
-    letters: dict[str, Expr] = {}
-    inputs = terms.split(",")
-    if not arrow or "." in terms or len(inputs) != len(op.operands):
-        raise refuse(op, f"the form {terms + arrow + result!r}", "use dot_general")
-    for term, value in zip(inputs, op.operands, strict=True):
-        for letter, size in zip(term, s.shape(value), strict=True):
-            letters[letter] = s.require_equal(op, letters.get(letter, size), size)
-    return [tuple(letters[letter] for letter in result)]
-
-
 # -- matrices, transforms, statistics -----------------------------------------------------------
 
 
@@ -339,35 +311,6 @@ def _fft(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
     if kind == "RFFT":
         return [(*head, *length[:-1], length[-1] // 2 + 1)]
     return [(*head, *length)]
-
-
-@_rule("batch_norm_inference")
-def _batch_norm_inference(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
-    return [_features(s, op, list(op.operands)[1:])[0]]
-
-
-@_rule("batch_norm_training")
-def _batch_norm_training(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
-    shape, feature = _features(s, op, list(op.operands)[1:])
-    return [shape, feature, feature]
-
-
-@_rule("batch_norm_grad")
-def _batch_norm_grad(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
-    values = list(op.operands)
-    shape, feature = _features(s, op, values[1:4])
-    s.same_shape(op, [values[0], values[4]])
-    return [shape, feature, feature]
-
-
-def _features(
-    s: ShapeAnalysis, op: ir.Operation, vectors: Sequence[ir.Value]
-) -> tuple[Shape, Shape]:
-    shape = s.shape(op.operands[0])
-    feature = shape[attr.integer(op, "feature_index")]
-    for value in vectors:
-        s.require_equal(op, feature, s.shape(value)[0])
-    return shape, (feature,)
 
 
 @_rule("rng")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from shlo_disc.builders import create, dimension, vector
 from shlo_disc.mlir import at, ir, ops_of, run_pipeline, walk
 from shlo_disc.ops import Role, names
 
@@ -73,6 +74,7 @@ def expand_chlo(module: ir.Module) -> int:
     for op in found:
         if op.name in KEPT_CHLO:
             _park(op)
+    _broadcast_operands(module)
     # Broadcasting CHLO ops expand to shape dialect arithmetic, which the second pass takes back.
     run_pipeline(
         module,
@@ -80,6 +82,63 @@ def expand_chlo(module: ir.Module) -> int:
     )
     unpark(module)
     return len(others)
+
+
+_BINARY = frozenset(
+    f"chlo.broadcast_{name}"
+    for name in [
+        "add", "and", "atan2", "divide", "maximum", "minimum", "multiply", "or", "power",
+        "remainder", "shift_left", "shift_right_arithmetic", "shift_right_logical", "subtract",
+        "xor",
+    ]
+)  # fmt: skip
+
+
+def _broadcast_operands(module: ir.Module) -> None:
+    """A binary op becomes one of StableHLO if an operand is a scalar, or both have one rank.
+
+    Sizes of 1 in a type are broadcast. Two run-time sizes must be equal: each call checks those
+    that are not proved so. Upstream's expansion computes the common shape at run time, with ops
+    that nothing expands.
+    """
+    for op in ops_of(module, *sorted(_BINARY)):
+        kinds = [ir.RankedTensorType(value.type) for value in op.operands]
+        if kinds[0].rank != kinds[1].rank and min(k.rank for k in kinds) > 0:
+            continue
+        with at(op):
+            a, b = op.operands
+            operands = [_broadcast_to(a, b), _broadcast_to(b, a)]
+            name = op.name.replace("chlo.broadcast_", "stablehlo.")
+            new = create(name, operands, op.results[0].type)
+        op.results[0].replace_all_uses_with(new)
+        op.erase()
+
+
+def _broadcast_to(value: ir.Value, other: ir.Value) -> ir.Value:
+    """`value`, a scalar or of the rank of `other`, with the sizes of `other` for its own 1s."""
+    kind, wide = ir.RankedTensorType(value.type), ir.RankedTensorType(other.type)
+    if not wide.rank:
+        return value
+    if kind.rank:
+        sizes = [n if m == 1 else m for m, n in zip(kind.shape, wide.shape, strict=True)]
+        if sizes == list(kind.shape):
+            return value
+        source = [other if m == 1 else value for m in kind.shape]
+        dims = list(range(kind.rank))
+    else:
+        sizes, dims = list(wide.shape), []
+        source = [other] * wide.rank
+    result = ir.RankedTensorType.get(sizes, kind.element_type)
+    attribute = ir.DenseI64ArrayAttr.get(dims)
+    if result.has_static_shape and kind.has_static_shape:
+        return create("stablehlo.broadcast_in_dim", [value], result, broadcast_dimensions=attribute)
+    shape = vector([dimension(v, d) for d, v in enumerate(source)])
+    return create(
+        "stablehlo.dynamic_broadcast_in_dim",
+        [value, shape],
+        result,
+        broadcast_dimensions=attribute,
+    )
 
 
 def unpark(module: ir.Module) -> int:

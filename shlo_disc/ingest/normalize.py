@@ -11,6 +11,8 @@ from shlo_disc.ingest.arguments import constant, erase_arguments, global_name, s
 from shlo_disc.ingest.check import check_calls, check_normal_form
 from shlo_disc.ingest.chlo import expand_chlo, expand_composites, unpark
 from shlo_disc.ingest.concatenations import split_concatenations
+from shlo_disc.ingest.expand_ops import RULES as EXPANDED
+from shlo_disc.ingest.expand_ops import expand_ops
 from shlo_disc.ingest.sizes import Shapes, constrain, describe, solve_sizes
 from shlo_disc.ingest.slices import gather_slices, saturate_starts
 from shlo_disc.ingest.windows import expand_windows
@@ -52,6 +54,12 @@ def normalize(
     expand_composites(module, [op for op in early if op.name == "stablehlo.composite"])
     _flatten(module)
     present = _forget_hints(module)  # a walk costs 3 ms on BERT: only look for what is there
+    if _is_quantized(module, present):
+        run_pipeline(module, "func.func(stablehlo-legalize-quant-to-math)")
+        present = _forget_hints(module)
+    if not present.isdisjoint(EXPANDED):
+        expand_ops(module, present)
+        present = _forget_hints(module)
     if "stablehlo.custom_call" in present:
         unpark(module)
     if present & {"stablehlo.custom_call", "stablehlo.dynamic_conv"}:
@@ -74,6 +82,16 @@ def normalize(
         expand_chlo(module)
     module.operation.verify()
     check_normal_form(module)
+
+
+def _is_quantized(module: ir.Module, present: set[str]) -> bool:
+    """Whether a value may have a quantized type: an argument, a constant, or what it is made of."""
+    if present & {"stablehlo.uniform_quantize", "stablehlo.uniform_dequantize"}:
+        return True
+    values = [a for function in _functions(module) for a in function.arguments]
+    values += [op.results[0] for op in ops_of(module, "stablehlo.constant")]
+    kinds = {value.type for value in values}
+    return any("!quant." in str(kind) for kind in kinds)
 
 
 # --- functions --------------------------------------------------------------------------------

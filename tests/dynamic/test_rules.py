@@ -117,23 +117,8 @@ row(
     ["b, t"],
 )
 QUANTIZED = "tensor<?x?x!quant.uniform<i8:f32, 1.0>>"
-row("stablehlo.uniform_quantize", one("stablehlo.uniform_quantize", ["%x"], QUANTIZED), ["b, t"])
-row(
-    "stablehlo.uniform_dequantize",
-    (
-        f"%z = stablehlo.uniform_quantize %x : ({F}) -> {QUANTIZED}\n"
-        f"%r = stablehlo.uniform_dequantize %z : ({QUANTIZED}) -> {F}",
-        [("%r", F)],
-    ),
-    ["b, t"],
-)
 SCALARS = "^bb0(%a: tensor<f32>, %e: tensor<f32>):\n"
 ADD = SCALARS + "%z = stablehlo.add %a, %e : tensor<f32>\nstablehlo.return %z : tensor<f32>\n"
-row(
-    "stablehlo.map",
-    one("stablehlo.map", ["%x", "%y"], F, "dimensions = array<i64: 0, 1>", ADD),
-    ["b, t"],
-)
 row("stablehlo.select", one("stablehlo.select", ["%p", "%x", "%y"], F), ["b, t"])
 row("stablehlo.clamp", one("stablehlo.clamp", ["%s", "%x", "%s"], F), ["b, t"])
 row("stablehlo.clamp", one("stablehlo.clamp", ["%x", "%x", "%y"], F), ["b, t"])
@@ -146,16 +131,6 @@ row(
     ["b, 4, 4"],
 )
 row("stablehlo.optimization_barrier", one("stablehlo.optimization_barrier", ["%x"], F), ["b, t"])
-row(
-    "stablehlo.partition_id",
-    ("%r = stablehlo.partition_id : tensor<ui32>", [("%r", "tensor<ui32>")]),
-    [""],
-)
-row(
-    "stablehlo.replica_id",
-    ("%r = stablehlo.replica_id : tensor<ui32>", [("%r", "tensor<ui32>")]),
-    [""],
-)
 row(
     "stablehlo.get_dimension_size",
     one("stablehlo.get_dimension_size", ["%x"], "tensor<i32>", "dimension = 0 : i64"),
@@ -324,11 +299,6 @@ row(
     "t^2 - 6*t + 5 == 0",
 )
 row(
-    "stablehlo.broadcast",
-    one("stablehlo.broadcast", ["%v"], "tensor<3x?xf32>", "broadcast_sizes = array<i64: 3>"),
-    ["3, t"],
-)
-row(
     "stablehlo.transpose",
     one("stablehlo.transpose", ["%w"], "tensor<8x?x?xf32>", "permutation = array<i64: 2, 0, 1>"),
     ["8, b, t"],
@@ -455,11 +425,6 @@ row(
     setup=SIZES,
 )
 row(
-    "stablehlo.torch_index_select",
-    one("stablehlo.torch_index_select", ["%x", "%k"], F, "dim = 1 : i64, batch_dims = 0 : i64"),
-    ["b, k"],
-)
-row(
     "stablehlo.scatter",
     (
         f'%r = "stablehlo.scatter"(%x, %k, %y) <{{scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1], inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}}> ({{{ADD}}}) : ({F}, tensor<?xi32>, {F}) -> {F}',
@@ -486,17 +451,6 @@ row(
         [("%r", "tensor<?x8xf32>")],
     ),
     ["b, 8"],
-)
-row("stablehlo.dot", one("stablehlo.dot", ["%x", "%v"], "tensor<?xf32>"), ["b"])
-row(
-    "stablehlo.einsum",
-    one("stablehlo.einsum", ["%w", "%x"], "tensor<8x?xf32>", 'einsum_config = "btc,bt->cb"'),
-    ["8, b"],
-)
-row(
-    "stablehlo.unary_einsum",
-    one("stablehlo.unary_einsum", ["%x"], F, 'einsum_config = "bt->tb"'),
-    ["t, b"],
 )
 row(
     "stablehlo.triangular_solve",
@@ -531,27 +485,6 @@ row(
 )
 NORM = "epsilon = 0.1 : f32, feature_index = 1 : i64"
 row(
-    "stablehlo.batch_norm_inference",
-    one("stablehlo.batch_norm_inference", ["%x", "%v", "%v", "%v", "%v"], F, NORM),
-    ["b, t"],
-)
-row(
-    "stablehlo.batch_norm_training",
-    (
-        f'%r, %g, %h = "stablehlo.batch_norm_training"(%x, %v, %v) <{{{NORM}}}> : ({F}, tensor<?xf32>, tensor<?xf32>) -> ({F}, tensor<?xf32>, tensor<?xf32>)',
-        [("%r", F), ("%g", "tensor<?xf32>")],
-    ),
-    ["b, t", "t"],
-)
-row(
-    "stablehlo.batch_norm_grad",
-    (
-        f'%r, %g, %h = "stablehlo.batch_norm_grad"(%x, %v, %v, %v, %y) <{{{NORM}}}> : ({F}, tensor<?xf32>, tensor<?xf32>, tensor<?xf32>, {F}) -> ({F}, tensor<?xf32>, tensor<?xf32>)',
-        [("%r", F), ("%h", "tensor<?xf32>")],
-    ),
-    ["b, t", "t"],
-)
-row(
     "stablehlo.rng_bit_generator",
     (
         "%g, %r = stablehlo.rng_bit_generator %u, algorithm = THREE_FRY : (tensor<2xui64>) -> (tensor<2xui64>, tensor<5xui32>)",
@@ -562,45 +495,6 @@ row(
 
 # Between devices.
 GROUPS = "replica_groups = dense<[[0, 1, 2, 3]]> : tensor<1x4xi64>"
-row(
-    "stablehlo.all_gather",
-    one("stablehlo.all_gather", ["%x"], F, f"all_gather_dim = 1 : i64, {GROUPS}"),
-    ["b, 4*t"],
-)
-row("stablehlo.all_reduce", one("stablehlo.all_reduce", ["%x"], F, GROUPS, ADD), ["b, t"])
-row(
-    "stablehlo.reduce_scatter",
-    one("stablehlo.reduce_scatter", ["%x"], F, f"scatter_dimension = 1 : i64, {GROUPS}", ADD),
-    ["b, floordiv(t, 4)"],
-    "mod(t, 4) == 0",
-)
-row(
-    "stablehlo.all_to_all",
-    one(
-        "stablehlo.all_to_all",
-        ["%x"],
-        F,
-        f"split_dimension = 1 : i64, concat_dimension = 0 : i64, split_count = 4 : i64, {GROUPS}",
-    ),
-    ["4*b, floordiv(t, 4)"],
-    "mod(t, 4) == 0",
-)
-row(
-    "stablehlo.collective_broadcast",
-    one("stablehlo.collective_broadcast", ["%x"], F, GROUPS),
-    ["b, t"],
-)
-row(
-    "stablehlo.collective_permute",
-    one(
-        "stablehlo.collective_permute",
-        ["%x"],
-        F,
-        "source_target_pairs = dense<[[0, 1]]> : tensor<1x2xi64>",
-    ),
-    ["b, t"],
-)
-row("stablehlo.cross-replica-sum", one("stablehlo.cross-replica-sum", ["%x"], F, GROUPS), ["b, t"])
 
 # Custom calls.
 row(

@@ -177,7 +177,6 @@ def test_calls_that_multiply_are_refused_before_they_are_inlined():
     ("kind", "message", "error"),
     [
         ("tensor<*xf32>", "unranked", ShloDiscError),
-        ("tensor<4x!quant.uniform<i8:f32, 0.5:3>>", "quantized type", UnsupportedError),
         (f"tensor<{'1x' * 33}f32>", "rank 33 is above the limit of 32", InvalidModuleError),
         ("tensor<1048576x1048576x1048576xf32>", "the limit is 281474976710656", InvalidModuleError),
         ("tensor<?x4xf32, #stablehlo.bounds<4, ?>>", "has an encoding", UnsupportedError),

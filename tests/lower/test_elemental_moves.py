@@ -192,11 +192,6 @@ CASES = [
          "offset_dims = [1], collapsed_slice_dims = [0], start_index_map = [0], "
          "index_vector_dim = 1>}> : (tensor<9x?xf32>, tensor<?x1xi32>, tensor<2xi64>) -> "
          "tensor<?x?xf32>", "y: n,m f32", NM, (-3, 12)),
-    Case("map", ("x: 37 f32", "z: 37 f32"),
-         '%y = "stablehlo.map"(%x, %z) ({\n^bb0(%a: tensor<f32>, %b: tensor<f32>):\n'
-         "%c = stablehlo.multiply %a, %b : tensor<f32>\n%d = stablehlo.negate %c : tensor<f32>\n"
-         "stablehlo.return %d : tensor<f32>}) {dimensions = array<i64: 0>} : "
-         "(tensor<37xf32>, tensor<37xf32>) -> tensor<37xf32>", "y: 37 f32", [{}]),
     Case("constant", ("x: n i32",),
          "%c = stablehlo.constant dense<-7> : tensor<i32>\n"
          f"%s = {shape_of('n')}\n"

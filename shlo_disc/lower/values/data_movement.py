@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from shlo_disc.dynamic.attributes import integers
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.lower.values.elemental import RULES, Elemental, emit_region
+from shlo_disc.lower.values.elemental import RULES, Elemental
 from shlo_disc.lower.values.elements import ELEMENTS, element_of
 from shlo_disc.lower.values.elementwise import convert
 from shlo_disc.lower.values.gathers import gather
@@ -392,13 +392,6 @@ def _from_bits(e: Elemental, register: str, element: str) -> str:
     return register if e.b.type_of(register) == wanted else e.b.bitcast(register, wanted)
 
 
-def _map(e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask) -> str:
-    args = [e.value_at(v, index, mask) for v in op.operands]
-    lanes = max(_width(e, a) for a in args)
-    block = op.regions[0].blocks[0]
-    return emit_region(e, block, [e.b.broadcast(a, lanes) for a in args])[0]
-
-
 MOVES = {
     "disc.dim": _dim,
     "disc.sizes": _sizes,
@@ -415,7 +408,6 @@ MOVES = {
     "stablehlo.dynamic_update_slice": _dynamic_update_slice,
     "stablehlo.gather": gather,
     "stablehlo.iota": _iota,
-    "stablehlo.map": _map,
     "stablehlo.pad": _pad,
     "stablehlo.real_dynamic_slice": _real_dynamic_slice,
     "stablehlo.reshape": _reshape,

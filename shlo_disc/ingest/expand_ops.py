@@ -1,0 +1,428 @@
+"""Ops that others say in full: rewritten when a program is taken in, one rule a name.
+
+    "stablehlo.dot"(%x, %y)                 ==>  dot_general %x, %y, contracting_dims = [1] x [0]
+    "stablehlo.batch_norm_inference"(...)   ==>  (x - mean) * rsqrt(variance + eps) * scale + offset
+    "stablehlo.all_reduce"(%x) of one device ==>  %x
+
+Source: the StableHLO specification, section by op name; the ops it has dropped since (`dot`,
+`einsum`, `torch_index_select`, ...) as the XLA operation semantics define them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from shlo_disc.builders import create, dimension, integer, shape_of, vector
+from shlo_disc.errors import InvalidModuleError, UnsupportedError
+from shlo_disc.locations import source_line
+from shlo_disc.mlir import at, ir, ops_of, producer
+
+__all__ = ["RULES", "expand_ops"]
+
+Values = list[ir.Value]
+Rule = Callable[[ir.Operation], Values]
+
+_DYNAMIC = ir.ShapedType.get_dynamic_size()
+
+
+def expand_ops(module: ir.Module, present: set[str]) -> None:
+    """None of the ops in :data:`RULES` is left; `present` names the ops that the module has."""
+    for name in (name for name in RULES if name in present):
+        for op in ops_of(module, name):
+            with at(op):
+                new = RULES[name](op)
+            for result, value in zip(op.results, new, strict=True):
+                result.replace_all_uses_with(value)
+            op.erase()
+
+
+# --- what rules are built from ------------------------------------------------------------------
+
+
+def _type(value: ir.Value) -> ir.RankedTensorType:
+    return ir.RankedTensorType(value.type)
+
+
+def _with_shape(sizes: Sequence[int], like: ir.Value) -> ir.RankedTensorType:
+    return ir.RankedTensorType.get(list(sizes), _type(like).element_type)
+
+
+def _integers(op: ir.Operation, name: str) -> list[int]:
+    return [int(n) for n in ir.DenseI64ArrayAttr(op.attributes[name])]
+
+
+def _number(op: ir.Operation, name: str) -> int:
+    return int(ir.IntegerAttr(op.attributes[name]).value)
+
+
+def _i32() -> ir.RankedTensorType:
+    return ir.RankedTensorType.get([], ir.IntegerType.get_signless(32))
+
+
+def _splat(number: float, like: ir.Value) -> ir.Value:
+    """A scalar constant of the element type of `like`."""
+    element = _type(like).element_type
+    value = ir.DenseElementsAttr.get_splat(
+        ir.RankedTensorType.get([], element), ir.FloatAttr.get(element, number)
+    )
+    return create("stablehlo.constant", [], value.type, value=value)
+
+
+def _spread(value: ir.Value, dims: Sequence[int], like: ir.Value) -> ir.Value:
+    """`value` broadcast along `dims` to the shape of `like`."""
+    return _broadcast(value, dims, _with_shape(_type(like).shape, value), lambda: shape_of(like))
+
+
+def _broadcast(
+    value: ir.Value, dims: Sequence[int], kind: ir.RankedTensorType, shape: Callable[[], ir.Value]
+) -> ir.Value:
+    attribute = ir.DenseI64ArrayAttr.get(list(dims))
+    if kind.has_static_shape and _type(value).has_static_shape:
+        return create("stablehlo.broadcast_in_dim", [value], kind, broadcast_dimensions=attribute)
+    return create(
+        "stablehlo.dynamic_broadcast_in_dim",
+        [value, shape()],
+        kind,
+        broadcast_dimensions=attribute,
+    )
+
+
+def _binary(name: str, a: ir.Value, b: ir.Value) -> ir.Value:
+    return create(f"stablehlo.{name}", [a, b], a.type)
+
+
+def _sum(value: ir.Value, dims: Sequence[int]) -> ir.Value:
+    """The sum over `dims`."""
+    if not dims:
+        return value
+    kind = _type(value)
+    kept = [n for d, n in enumerate(kind.shape) if d not in dims]
+    result = ir.RankedTensorType.get(kept, kind.element_type)
+    element = kind.element_type
+    if isinstance(element, ir.IntegerType):
+        zero = integer(0, ir.RankedTensorType.get([], element))
+    else:
+        zero = _splat(0.0, value)
+    op = ir.Operation.create(
+        "stablehlo.reduce",
+        results=[result],
+        operands=[value, zero],
+        attributes={"dimensions": ir.DenseI64ArrayAttr.get(sorted(dims))},
+        regions=1,
+    )
+    block = op.regions[0].blocks.append(zero.type, zero.type)
+    with ir.InsertionPoint(block):
+        total = create("stablehlo.add", list(block.arguments), zero.type)
+        ir.Operation.create("stablehlo.return", operands=[total])
+    return op.results[0]
+
+
+# --- products -----------------------------------------------------------------------------------
+
+
+def _dot_general(
+    lhs: ir.Value,
+    rhs: ir.Value,
+    kind: ir.Type,
+    batch: tuple[Sequence[int], Sequence[int]],
+    contracting: tuple[Sequence[int], Sequence[int]],
+    op: ir.Operation,
+) -> ir.Value:
+    numbers = ir.Attribute.parse(
+        "#stablehlo.dot<"
+        f"lhs_batching_dimensions = {list(batch[0])}, rhs_batching_dimensions = {list(batch[1])}, "
+        f"lhs_contracting_dimensions = {list(contracting[0])}, "
+        f"rhs_contracting_dimensions = {list(contracting[1])}>"
+    )
+    attributes = {"dot_dimension_numbers": numbers}
+    if "precision_config" in op.attributes:
+        attributes["precision_config"] = op.attributes["precision_config"]
+    return create("stablehlo.dot_general", [lhs, rhs], kind, **attributes)
+
+
+def _dot(op: ir.Operation) -> Values:
+    lhs, rhs = op.operands
+    last = _type(lhs).rank - 1
+    return [_dot_general(lhs, rhs, op.results[0].type, ([], []), ([last], [0]), op)]
+
+
+def _einsum(op: ir.Operation) -> Values:
+    text = ir.StringAttr(op.attributes["einsum_config"]).value.replace(" ", "")
+    sides, _, result = text.partition("->")
+    labels = sides.split(",")
+    if len(labels) != len(op.operands) or "..." in text or not set(result) <= set(sides):
+        raise UnsupportedError(f"{source_line(op)}: {op.name} of {text!r}; write a dot_general")
+    terms = []
+    for value, names in zip(op.operands, labels, strict=True):
+        if len(set(names)) < len(names) or len(names) != _type(value).rank:
+            raise UnsupportedError(
+                f"{source_line(op)}: {op.name} of {text!r}: every dimension needs a label of its "
+                "own; take the diagonal first"
+            )
+        alone = [d for d, n in enumerate(names) if n not in result and sides.count(n) == 1]
+        kept = "".join(n for d, n in enumerate(names) if d not in alone)
+        terms.append((_sum(value, alone), kept))
+    value, names = terms[0]
+    if len(terms) == 2:
+        value, names = _product(terms[0], terms[1], result, op)
+    order = [names.index(n) for n in result]
+    if order != list(range(len(order))):
+        permutation = ir.DenseI64ArrayAttr.get(order)
+        kind = _with_shape([_type(value).shape[d] for d in order], value)
+        value = create("stablehlo.transpose", [value], kind, permutation=permutation)
+    if value.type != op.results[0].type:
+        raise InvalidModuleError(
+            f"{source_line(op)}: {op.name} of {text!r} has type {value.type}, not the declared one"
+        )
+    return [value]
+
+
+def _product(
+    left: tuple[ir.Value, str], right: tuple[ir.Value, str], result: str, op: ir.Operation
+) -> tuple[ir.Value, str]:
+    (lhs, a), (rhs, b) = left, right
+    batch = [n for n in a if n in b and n in result]
+    summed = [n for n in a if n in b and n not in result]
+    names = batch + [n for n in a if n not in b] + [n for n in b if n not in a]
+    sizes = dict(zip(a, _type(lhs).shape, strict=True)) | {
+        n: size for n, size in zip(b, _type(rhs).shape, strict=True) if n not in a
+    }
+    kind = _with_shape([sizes[n] for n in names], op.results[0])
+    value = _dot_general(
+        lhs,
+        rhs,
+        kind,
+        ([a.index(n) for n in batch], [b.index(n) for n in batch]),
+        ([a.index(n) for n in summed], [b.index(n) for n in summed]),
+        op,
+    )
+    return value, "".join(names)
+
+
+# --- batch norm ---------------------------------------------------------------------------------
+
+
+def _moments(op: ir.Operation) -> tuple[ir.Value, int, list[int], ir.Value]:
+    """(operand, feature dimension, the others, number of elements of a feature as float)."""
+    x, feature = op.operands[0], _number(op, "feature_index")
+    others = [d for d in range(_type(x).rank) if d != feature]
+    count = integer(1, _i32())
+    for d in others:
+        count = _binary("multiply", count, dimension(x, d))
+    scalar = ir.RankedTensorType.get([], _type(x).element_type)
+    number = create("stablehlo.convert", [count], scalar)
+    return x, feature, others, number
+
+
+def _deviation(variance: ir.Value, op: ir.Operation) -> ir.Value:
+    """The square root of the variance and epsilon."""
+    epsilon = _splat(float(ir.FloatAttr(op.attributes["epsilon"]).value), variance)
+    total = _binary("add", variance, _spread(epsilon, [], variance))
+    return create("stablehlo.sqrt", [total], total.type)
+
+
+def _normalized(
+    x: ir.Value,
+    scale: ir.Value,
+    offset: ir.Value,
+    mean: ir.Value,
+    variance: ir.Value,
+    op: ir.Operation,
+) -> ir.Value:
+    feature = [_number(op, "feature_index")]
+    centered = _binary("subtract", x, _spread(mean, feature, x))
+    normal = _binary("divide", centered, _spread(_deviation(variance, op), feature, x))
+    scaled = _binary("multiply", _spread(scale, feature, x), normal)
+    return _binary("add", scaled, _spread(offset, feature, x))
+
+
+def _batch_norm_inference(op: ir.Operation) -> Values:
+    x, scale, offset, mean, variance = op.operands
+    return [_normalized(x, scale, offset, mean, variance, op)]
+
+
+def _batch_norm_training(op: ir.Operation) -> Values:
+    x, feature, others, count = _moments(op)
+    _, scale, offset = op.operands
+    total = _sum(x, others)
+    mean = _binary("divide", total, _spread(count, [], total))
+    centered = _binary("subtract", x, _spread(mean, [feature], x))
+    squares = _sum(_binary("multiply", centered, centered), others)
+    variance = _binary("divide", squares, _spread(count, [], squares))
+    return [_normalized(x, scale, offset, mean, variance, op), mean, variance]
+
+
+def _batch_norm_grad(op: ir.Operation) -> Values:
+    """Source: the specification of `batch_norm_grad`, its Python definition line by line."""
+    x, feature, others, count = _moments(op)
+    _, scale, mean, variance, gradient = op.operands
+
+    def wide(value: ir.Value) -> ir.Value:
+        return _spread(value, [feature], x)
+
+    centered = _binary("subtract", x, wide(mean))
+    deviation = _deviation(variance, op)
+    number = _spread(count, [], x)
+    i1 = _binary("multiply", gradient, number)
+    i2 = wide(_sum(gradient, others))
+    i3 = wide(_sum(_binary("multiply", gradient, centered), others))
+    i4 = _binary("multiply", i3, centered)
+    square = _binary("multiply", wide(deviation), wide(deviation))
+    i5 = _binary("divide", i4, square)
+    i6 = _binary("subtract", _binary("subtract", i1, i2), i5)
+    factor = _binary("divide", _binary("divide", wide(scale), wide(deviation)), number)
+    grad_operand = _binary("multiply", factor, i6)
+    normal = _binary("divide", centered, wide(deviation))
+    grad_scale = _sum(_binary("multiply", gradient, normal), others)
+    return [grad_operand, grad_scale, _sum(gradient, others)]
+
+
+# --- data movement ------------------------------------------------------------------------------
+
+
+def _broadcast_op(op: ir.Operation) -> Values:
+    (x,) = op.operands
+    front = _integers(op, "broadcast_sizes")
+    rank = _type(x).rank
+    dims = list(range(len(front), len(front) + rank))
+
+    def shape() -> ir.Value:
+        return vector([integer(n, _i32()) for n in front] + [dimension(x, k) for k in range(rank)])
+
+    return [_broadcast(x, dims, _type(op.results[0]), shape)]
+
+
+def _torch_index_select(op: ir.Operation) -> Values:
+    x, index = op.operands
+    rank, dim, batch = _type(x).rank, _number(op, "dim"), _number(op, "batch_dims")
+    count = _type(index).rank
+    common = list(range(batch))
+    # Of the result: the operand's dimensions in front of `dim`, the index's, the operand's rest.
+    offsets = [*range(batch, dim), *range(dim + count - batch, rank + count - batch - 1)]
+    numbers = ir.Attribute.parse(
+        f"#stablehlo.gather<offset_dims = {offsets}, collapsed_slice_dims = [{dim}], "
+        f"operand_batching_dims = {common}, start_indices_batching_dims = {common}, "
+        f"start_index_map = [{dim}], index_vector_dim = {count}>"
+    )
+    whole = [d for d in range(rank) if d != dim and d >= batch]
+    attributes = {"dimension_numbers": numbers}
+    if all(_type(x).shape[d] != _DYNAMIC for d in whole):
+        sizes = [int(_type(x).shape[d]) if d in whole else 1 for d in range(rank)]
+        attributes["slice_sizes"] = ir.DenseI64ArrayAttr.get(sizes)
+        return [create("stablehlo.gather", [x, index], op.results[0].type, **attributes)]
+    one = integer(1, _i32())
+    lengths = vector([dimension(x, d) if d in whole else one for d in range(rank)])
+    kind = op.results[0].type
+    return [create("stablehlo.dynamic_gather", [x, index, lengths], kind, **attributes)]
+
+
+# --- regions of scalars -------------------------------------------------------------------------
+
+
+def _map(op: ir.Operation) -> Values:
+    """The ops of the region, on arrays."""
+    like = op.operands[0]
+    block = op.regions[0].blocks[0]
+    known = dict(zip(block.arguments, op.operands, strict=True))
+
+    def wide(value: ir.Value) -> ir.Value:
+        if value not in known:  # a scalar of outside
+            known[value] = _spread(value, [], like)
+        return known[value]
+
+    for view in block.operations:
+        inner = view.operation
+        if inner.name == "stablehlo.return":
+            return [wide(value) for value in inner.operands]
+        if inner.name == "stablehlo.constant":
+            copy = inner.clone()
+            known[inner.results[0]] = _spread(copy.results[0], [], like)
+            continue
+        if len(inner.regions) or any(_type(r).rank for r in inner.results):
+            raise UnsupportedError(
+                f"{source_line(inner)}: {inner.name} in the computation of a map; write the "
+                "computation on arrays"
+            )
+        kinds = [_with_shape(_type(like).shape, result) for result in inner.results]
+        new = ir.Operation.create(
+            inner.name,
+            results=kinds,
+            operands=[wide(value) for value in inner.operands],
+            attributes=dict(inner.attributes.items()),
+        )
+        known.update(zip(inner.results, new.results, strict=True))
+    raise InvalidModuleError(f"{source_line(op)}: a map whose computation returns nothing")
+
+
+# --- one device ---------------------------------------------------------------------------------
+
+
+def _refuse_groups(op: ir.Operation) -> None:
+    """Raise UnsupportedError for a collective of several devices."""
+    name = "source_target_pairs" if op.name.endswith("permute") else "replica_groups"
+    groups = ir.DenseIntElementsAttr(op.attributes[name])
+    if math.prod(ir.RankedTensorType(groups.type).shape) > 1 and not (
+        name == "source_target_pairs" and {int(n) for n in groups} == {0}
+    ):
+        raise UnsupportedError(
+            f"{source_line(op)}: {op.name} between several devices; compile the program of one, "
+            "or use shlo_disc.jit inside jax.shard_map"
+        )
+
+
+def _collective(op: ir.Operation) -> Values:
+    """Of one device, which gives what it has."""
+    _refuse_groups(op)
+    for operand, result in zip(op.operands, op.results, strict=True):
+        if operand.type != result.type:
+            raise InvalidModuleError(f"{source_line(op)}: {op.name} of one device keeps the type")
+    return list(op.operands)
+
+
+def _device_id(op: ir.Operation) -> Values:
+    return [integer(0, op.results[0].type)]
+
+
+def _element(op: ir.Operation) -> Values:
+    made = producer(op.operands[0])
+    if made is None or made.name != "stablehlo.tuple":
+        raise UnsupportedError(
+            f"{source_line(op)}: {op.name} of a tuple that is an argument or a result of control "
+            "flow; give its elements one by one"
+        )
+    return [made.operands[_number(op, "index")]]
+
+
+def _tuple(op: ir.Operation) -> Values:
+    if any(True for _ in op.results[0].uses):
+        raise UnsupportedError(
+            f"{source_line(op)}: {op.name}: the tuple leaves the function or enters control flow; "
+            "give its elements one by one"
+        )
+    return list(op.results)
+
+
+RULES: dict[str, Rule] = {
+    "stablehlo.all_gather": _collective,
+    "stablehlo.all_reduce": _collective,
+    "stablehlo.all_to_all": _collective,
+    "stablehlo.batch_norm_grad": _batch_norm_grad,
+    "stablehlo.batch_norm_inference": _batch_norm_inference,
+    "stablehlo.batch_norm_training": _batch_norm_training,
+    "stablehlo.broadcast": _broadcast_op,
+    "stablehlo.collective_broadcast": _collective,
+    "stablehlo.collective_permute": _collective,
+    "stablehlo.cross-replica-sum": _collective,
+    "stablehlo.dot": _dot,
+    "stablehlo.einsum": _einsum,
+    "stablehlo.get_tuple_element": _element,
+    "stablehlo.map": _map,
+    "stablehlo.partition_id": _device_id,
+    "stablehlo.reduce_scatter": _collective,
+    "stablehlo.replica_id": _device_id,
+    "stablehlo.torch_index_select": _torch_index_select,
+    "stablehlo.tuple": _tuple,
+    "stablehlo.unary_einsum": _einsum,
+}
+"""Values for the results of an op, built in front of the op. `tuple` comes after what reads one."""
