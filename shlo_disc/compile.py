@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import time
 import warnings
 from collections.abc import Mapping, Sequence
@@ -13,13 +14,15 @@ from typing import Any
 from shlo_disc import flags
 from shlo_disc.dynamic.program import ShapeProgram
 from shlo_disc.dynamic.shapes import ShapeAnalysis, analyze
+from shlo_disc.errors import UnsupportedError
 from shlo_disc.executable import Executable
 from shlo_disc.ingest import ingest
 from shlo_disc.lower.host.program import HostProgram, emit_host
+from shlo_disc.lower.plan import Kernel
 from shlo_disc.lower.refused import KernelsRefused, Refused
 from shlo_disc.lower.target import CodeGenerator, Function, Target, parse
 from shlo_disc.mlir import ir, new_context
-from shlo_disc.passes.base import Pipeline
+from shlo_disc.passes.base import Pass, Pipeline
 from shlo_disc.passes.dump import DumpFolder
 from shlo_disc.passes.pipeline import CLEANUP
 from shlo_disc.passes.table import planning
@@ -102,8 +105,13 @@ def compile_module(
     weak_results: Sequence[bool] = (),
     likely: Mapping[str, Sequence[int]] | None = None,
     donated: Sequence[int] = (),
+    passes: Sequence[Pass] | None = None,
 ) -> Executable:
-    """The executable of an ingested module, which is rewritten in place."""
+    """The executable of an ingested module, which is rewritten in place.
+
+    `passes`: those that run on it, by default all. A module that some of them have rewritten
+    before needs the others only.
+    """
     times = times or StageTimes()
     target = target or parse("cpu")
     context = module.context
@@ -112,7 +120,9 @@ def compile_module(
         _mark_donated(main_function(module), donated)
         name = name or _module_name(module)
         dumps = DumpFolder.new(name)
-        records = Pipeline([*CLEANUP, *planning(target.model)], dumps=dumps).run(module)
+        if passes is None:
+            passes = [*CLEANUP, *planning(target.model)]
+        records = Pipeline(passes, dumps=dumps, to_the_end=True).run(module)
         times.done("passes")
         main = main_function(module)
         replanning = Replanning(module, main, target.model, len(records), dumps)
@@ -155,7 +165,25 @@ def compile_module(
         _log.warning("compiled %s in %s", executable.name, times)
     else:
         _log.info("compiled %s in %s", executable.name, times)
+    if flags.debug_level() >= _CODE:
+        _print_code(executable)
     return executable
+
+
+_CODE = 5
+"""Level of `SHLO_DISC_DEBUG` that shows the code of kernels."""
+
+
+def _print_code(executable: Executable) -> None:
+    """LLVM IR and assembly of every kernel, to stderr."""
+    if not executable.host.kernels:
+        return
+    for stage in executable.target.views:
+        try:
+            text = executable.as_text(stage)
+        except UnsupportedError as error:  # without binutils there is no assembly
+            text = str(error)
+        print(f"// {executable.name}: {stage}\n{text}", file=sys.stderr)
 
 
 @lets_others_run
@@ -169,7 +197,8 @@ def examine(source: Any, *, raise_refused: bool = False) -> None:
     with module.context, ir.Location.unknown():
         target = parse("cpu")
         dumps = DumpFolder.new(_module_name(module))
-        Pipeline([*CLEANUP, *planning(target.model)], dumps=dumps).run(module)
+        passes = [*CLEANUP, *planning(target.model)]
+        Pipeline(passes, dumps=dumps, to_the_end=True).run(module)
         main = main_function(module)
         shapes = analyze(module)
         program = ShapeProgram.of(main, shapes, _argument_names(main))
@@ -201,9 +230,18 @@ def _native(
 ) -> _Native:
     """Raises Refused with the fusions that have no kernel or one that does not compile.
 
-    Texts that do not compile are written to `dumps`.
+    Texts are written to `dumps`, those that do not compile below the error.
     """
-    host = emit_host(main, shapes, program, target, likely, lambda k: builder.add(k.text))
+
+    def written(kernel: Kernel) -> None:
+        if dumps is not None:  # first: LLVM may crash on it
+            symbol = target.function_name(kernel.text)
+            dumps.write_kernel(kernel.name, symbol, kernel.text.replace("@KERNEL", f"@{symbol}"))
+        builder.add(kernel.text)
+
+    host = emit_host(main, shapes, program, target, likely, written)
+    if dumps is not None:
+        dumps.write_host(host.text)
     times.done("emit")
     with ThreadPoolExecutor(1) as pool:
         entries = pool.submit(target.compile_host, host.text)

@@ -80,15 +80,17 @@ _TABLE = (
         "0",
         _LEVEL,
         "What goes to stderr: 1 one line a compilation, 2 one line a pass, 3 the IR that passes "
-        "changed, 4 the whole IR after every pass, 5 LLVM IR and assembly too.",
+        "changed, 4 the whole IR after every pass, 5 also LLVM IR (before LLVM's passes) and "
+        "assembly of every kernel.",
     ),
     Flag(
         "SHLO_DISC_DUMP",
         "",
         _PATH,
         "Directory that gets a folder for each compilation with `NN-pass.mlir` after every pass, "
-        "with source locations; each file is a valid input of `disc-opt`. A kernel that LLVM "
-        "refuses is `refused-NAME.mlir` there, below the error.",
+        "with source locations; each file is a valid input of `disc-opt` and `disc-run`. The text "
+        "of each kernel is `kernel-NAME.mlir` there, the host program `host.mlir` (`host-2.mlir` "
+        "after fusions were split), a text that LLVM refuses `refused-NAME.mlir`, below the error.",
     ),
     Flag(
         "SHLO_DISC_FUSION",

@@ -64,7 +64,9 @@ class Replanning:
                 part.attributes["why"] = ir.ArrayAttr.get([*self._why(part, number)])
         forget_buffers(self._module)
         self._passes += 1
-        again = Pipeline([PlanBuffers()], first_number=self._passes, dumps=self._dumps)
+        again = Pipeline(
+            [PlanBuffers()], first_number=self._passes, dumps=self._dumps, to_the_end=True
+        )
         return again.run(self._module)
 
     def done(self, name: str) -> tuple[Unfused, ...]:

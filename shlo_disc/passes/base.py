@@ -14,7 +14,7 @@ from typing import ClassVar, TextIO, TypeVar
 from shlo_disc import dialect, flags
 from shlo_disc.errors import InternalError, ShloDiscError
 from shlo_disc.mlir import ir, run_pipeline, walk
-from shlo_disc.passes.dump import DumpFolder
+from shlo_disc.passes.dump import PASSES_LEFT, DumpFolder
 from shlo_disc.passes.verify import verify_operands, verify_shapes
 
 __all__ = ["Pass", "PassRecord", "Pipeline", "Upstream", "named", "register", "registry"]
@@ -107,6 +107,8 @@ class Pipeline:
     """Number of the first dump file, so that stages can share one folder."""
     dumps: DumpFolder | None = None
     """The folder of this compilation; without one a run makes its own if the flag asks for it."""
+    to_the_end: bool = False
+    """Nothing but lowering follows: dumps say which passes are left (`disc.passes_left`)."""
 
     def run(self, module: ir.Module) -> list[PassRecord]:
         """Run every pass on `module`, in place; what each did, in order.
@@ -119,10 +121,12 @@ class Pipeline:
         dump = self.dumps or DumpFolder.new("module")
         out = self.stream or sys.stderr
         records = []
+        if self.passes and PASSES_LEFT in module.operation.attributes:
+            del module.operation.attributes[PASSES_LEFT]  # of the dump it was read from
         if spec:
             _verify(module, "the stage before the passes")
         if dump is not None:
-            dump.write(self.first_number, "input", module)
+            dump.write(self.first_number, "input", module, self._left(0))
         for number, a_pass in enumerate(self.passes, self.first_number + 1):
             before = _text(module) if debug == _DIFF else ""
             ops = _op_count(module) if debug >= _LINES else 0
@@ -134,7 +138,7 @@ class Pipeline:
                 _verify(module, f"pass {a_pass.name}")
             records.append(PassRecord(a_pass.name, changed, time_ms))
             if dump is not None:
-                dump.write(number, a_pass.name, module)
+                dump.write(number, a_pass.name, module, self._left(number - self.first_number))
             if debug >= _LINES:
                 print(
                     f"{number:02} {a_pass.name:24} {changed:5} changed  "
@@ -146,6 +150,10 @@ class Pipeline:
             elif debug == _DIFF:
                 out.writelines(_diff(before, _text(module), a_pass.name))
         return records
+
+    def _left(self, done: int) -> list[str] | None:
+        """The names of the passes after the first `done`; None if they are not all there are."""
+        return [p.name for p in self.passes[done:]] if self.to_the_end else None
 
 
 _LINES, _DIFF, _WHOLE = 2, 3, 4

@@ -10,7 +10,12 @@ import pytest
 
 import shlo_disc
 from shlo_disc import flags
+from shlo_disc.lower.cpu import codegen
+from shlo_disc.mlir import ir, new_context
 from shlo_disc.passes import dump
+from shlo_disc.passes.base import Pipeline, named
+from shlo_disc.passes.pipeline import CLEANUP
+from shlo_disc.passes.table import PLANNING
 
 TEXT = """
 module @a_step {
@@ -39,7 +44,7 @@ def test_each_compilation_has_a_folder_of_its_own(tmp_path):
     assert files(first) == files(second)
     assert files(first)[0] == "00-input.mlir"
     assert len(files(first)) > 10
-    for path in first.iterdir():
+    for path in first.glob("[0-9]*.mlir"):
         assert "stablehlo.tanh" in path.read_text()
 
 
@@ -124,6 +129,79 @@ def test_threads_do_not_share_folders(tmp_path):
         for thread in threads:
             thread.join()
     assert len(set(made)) == 80
+
+
+def test_kernels_and_host_program_are_written_once(tmp_path):
+    twice = """
+    func.func @main(%x: tensor<?xf32>) -> (tensor<?xf32>, tensor<?xf32>, tensor<f32>) {
+      %z = stablehlo.constant dense<0.0> : tensor<f32>
+      %a = stablehlo.tanh %x : tensor<?xf32>
+      %s = stablehlo.reduce(%a init: %z) applies stablehlo.add across dimensions = [0]
+          : (tensor<?xf32>, tensor<f32>) -> tensor<f32>
+      %b = stablehlo.reverse %a, dims = [0] : tensor<?xf32>
+      return %a, %b, %s : tensor<?xf32>, tensor<?xf32>, tensor<f32>
+    }"""
+    with flags.overridden(dump=tmp_path, fusion=0):
+        executable = shlo_disc.compile(twice)
+    (folder,) = tmp_path.iterdir()
+    kernels = sorted(folder.glob("kernel-*.mlir"))
+    texts = [path.read_text() for path in kernels]
+    assert len(texts) == len(set(texts)) == len(executable.host.kernels) > 2
+    for path, text in zip(kernels, texts, strict=True):
+        symbol = path.stem.rpartition("-")[2]
+        assert f"func.func @{symbol}(" in text
+        assert text in executable.as_text("kernels")
+        assert path.stat().st_mode & 0o077 == 0
+    assert (folder / "host.mlir").read_text() == executable.as_text("host")
+
+
+def test_texts_of_one_name_are_written_once_and_never_through_links(tmp_path):
+    with flags.overridden(dump=tmp_path):
+        folder = dump.DumpFolder.new("x")
+    for _ in range(2):
+        folder.write_kernel("a/b c", "k1", "text")
+    assert files(folder.path) == ["kernel-a_b_c-k1.mlir"]
+    for _ in range(3):
+        folder.write_host("host")
+    assert files(folder.path)[:3] == ["host-2.mlir", "host-3.mlir", "host.mlir"]
+    (folder.path / "kernel-y-k2.mlir").symlink_to(tmp_path / "victim")
+    with pytest.raises(FileExistsError, match="SHLO_DISC_DUMP is"):
+        folder.write_kernel("y", "k2", "text")
+    assert not (tmp_path / "victim").exists()
+
+
+def test_dumps_say_which_passes_are_left(tmp_path):
+    with flags.overridden(dump=tmp_path):
+        shlo_disc.compile(TEXT)
+    names = [p.name for p in (*CLEANUP, *PLANNING)]
+    (folder,) = tmp_path.iterdir()
+    paths = sorted(folder.glob("[0-9]*.mlir"))
+    assert len(paths) == len(names) + 1
+    for done, path in enumerate(paths):
+        left = ", ".join(f'"{name}"' for name in names[done:])
+        assert f"module @a_step attributes {{disc.passes_left = [{left}]}}" in path.read_text()
+
+
+def test_a_pipeline_that_is_not_all_leaves_no_claim(tmp_path):
+    with new_context(), ir.Location.unknown(), flags.overridden(dump=tmp_path):
+        module = ir.Module.parse(TEXT)
+        module.operation.attributes[dump.PASSES_LEFT] = ir.ArrayAttr.get([])
+        Pipeline([named("cse")]).run(module)
+    (folder,) = tmp_path.iterdir()
+    assert not any(dump.PASSES_LEFT in path.read_text() for path in folder.iterdir())
+
+
+@pytest.mark.parametrize(("level", "shown"), [(4, False), (5, True)])
+def test_level_five_shows_llvm_ir_and_assembly(capsys, level, shown):
+    with flags.overridden(debug=level):
+        executable = shlo_disc.compile(TEXT)
+    written = capsys.readouterr().err
+    (kernel,) = executable.host.kernels
+    symbol = codegen.function_name(kernel.text)
+    assert "// after plan-buffers" in written
+    assert (f"define void @{symbol}(" in written) == shown
+    assembly = f"<{symbol}>:" in written or "needs objdump" in written
+    assert assembly == shown
 
 
 def _new_folder(place):
