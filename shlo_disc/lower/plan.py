@@ -81,7 +81,10 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Launch:
-    """Run `kernel` over `extent` independent tasks, in parallel where it pays."""
+    """Run `kernel` over `extent` tasks, in parallel where it pays.
+
+    Tasks are independent, in any order, unless `ordered`.
+    """
 
     kernel: Kernel
     args: tuple[Buffer, ...]
@@ -94,6 +97,9 @@ class Launch:
     """A buffer whose first bytes, so many, are zero when the launch begins."""
     calls: tuple[Kernel, ...] = ()
     """Kernels that `kernel` calls: their addresses stand in front of the buffers in `args`."""
+    ordered: bool = False
+    """A task may wait until tasks of lower numbers are done. The runtime promises that these were
+    begun before (see `parallel_for` in `ral/include/disc_ral.h`)."""
 
 
 @dataclass(frozen=True)

@@ -3,37 +3,26 @@
     plan = plan_of(emit, fusion_text("loop", ["x: n,4 f32"], BODY, ["y: n,4 f32"]))
     (y,) = run(plan, [x], {"n": 3})
 
-Arrays lie flush against inaccessible memory, so that reading or writing one element too many
-ends the test run; tasks are run in several uneven pieces, so that they must be independent.
+Plans run as `shlo_disc/debug/launch.py` says: arrays lie flush against inaccessible memory, and
+tasks run in uneven chunks, in a random order where a launch is not ordered. A fault, or a loop
+without end, is the failure of a test: kernels run in a process of their own.
 """
 
 from __future__ import annotations
 
-import ctypes
 import functools
-import mmap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import ml_dtypes
 import numpy as np
 
+from shlo_disc.debug.launch import run_plan
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import analyze
 from shlo_disc.lower.cpu.codegen import Function, compile_functions
 from shlo_disc.lower.cpu.machine import Machine, host_machine
-from shlo_disc.lower.plan import (
-    Buffer,
-    If,
-    Input,
-    KernelPlan,
-    Launch,
-    Output,
-    Pack,
-    Packed,
-    Step,
-)
+from shlo_disc.lower.plan import KernelPlan
 from shlo_disc.mlir import ir, new_context, ops_of
 
 DTYPES: dict[str, np.dtype] = {
@@ -45,13 +34,6 @@ DTYPES: dict[str, np.dtype] = {
     **{f"i{n}": np.dtype(f"int{n}") for n in (8, 16, 32, 64)},
     **{f"ui{n}": np.dtype(f"uint{n}") for n in (8, 16, 32, 64)},
 }
-
-_libc = ctypes.CDLL(None, use_errno=True)
-_libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-_FUNCTION = ctypes.CFUNCTYPE(
-    None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p
-)
-_FILL = 0xA5
 
 
 @functools.lru_cache(maxsize=64)
@@ -152,29 +134,6 @@ def plan_of(emit: Emit, text: str, machine: Machine | None = None) -> Emitted:
         return Emitted(plan, results, [tuple(shapes.shape(o)) for o in fusion.operands])
 
 
-class Guarded:
-    """Memory of `size` bytes that ends where inaccessible memory begins."""
-
-    def __init__(self, size: int, align: int = 1) -> None:
-        page = mmap.PAGESIZE
-        room = (size + align + page - 1) // page * page
-        self._map = mmap.mmap(-1, room + page)
-        whole = np.frombuffer(self._map, np.uint8)
-        start = whole.ctypes.data
-        if _libc.mprotect(start + room, page, 0) != 0:
-            raise OSError(ctypes.get_errno(), "mprotect")
-        offset = (room - size) // align * align
-        self.bytes = whole[offset : offset + size]
-        self.bytes[:] = _FILL
-        self.address = start + offset
-        self._before = whole[:offset]
-        self._before[:] = _FILL
-
-    def check(self) -> None:
-        """Nothing was written in front of it."""
-        assert (self._before == _FILL).all(), "a kernel wrote in front of its buffer"
-
-
 def symbols_of(emitted: Emitted, inputs: Sequence[np.ndarray]) -> dict[str, int]:
     """Symbol values read from operand sizes that are a single symbol."""
     found: dict[str, int] = {}
@@ -186,72 +145,26 @@ def symbols_of(emitted: Emitted, inputs: Sequence[np.ndarray]) -> dict[str, int]
 
 
 def run(
-    emitted: Emitted, inputs: Sequence[np.ndarray], symbols: dict[str, int] | None = None
+    emitted: Emitted,
+    inputs: Sequence[np.ndarray],
+    symbols: dict[str, int] | None = None,
+    seed: int = 0,
 ) -> list[np.ndarray]:
-    """The results of the plan; `symbols` defaults to what the input shapes say."""
+    """The results of the plan; `symbols` defaults to what the input shapes say.
+
+    `seed` decides in which order independent tasks run. Raises KernelFault.
+    """
     env = symbols_of(emitted, inputs) | (symbols or {})
     for sizes, array in zip(emitted.symbols, inputs, strict=True):
         assert tuple(s.evaluate(env) for s in sizes) == array.shape, (sizes, array.shape, env)
-    memory: dict[Buffer, Guarded] = {}
-    for i, array in enumerate(inputs):
-        memory[Input(i)] = Guarded(array.nbytes)
-        memory[Input(i)].bytes[:] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-    shapes = [tuple(s.evaluate(env) for s in sizes) for sizes, _ in emitted.results]
-    for i, (shape, (_, name)) in enumerate(zip(shapes, emitted.results, strict=True)):
-        memory[Output(i)] = Guarded(int(np.prod(shape, dtype=np.int64)) * DTYPES[name].itemsize)
-    runner = _Runner(env, memory, [w.evaluate(env) for w in emitted.plan.workspaces])
-    runner.steps(emitted.plan.steps)
-    for i, array in enumerate(inputs):
-        same = memory[Input(i)].bytes.tobytes() == np.ascontiguousarray(array).tobytes()
-        assert same, f"a kernel wrote to operand {i}"
-    for guarded in memory.values():
-        guarded.check()
-    return [
-        memory[Output(i)].bytes.view(DTYPES[name]).reshape(shape).copy()
-        for i, (shape, (_, name)) in enumerate(zip(shapes, emitted.results, strict=True))
+    results = [
+        (tuple(s.evaluate(env) for s in sizes), DTYPES[name]) for sizes, name in emitted.results
     ]
+    return run_plan(emitted.plan, env, inputs, results, _compiled_all, seed)
 
 
-class _Runner:
-    def __init__(
-        self, env: dict[str, int], memory: dict[Buffer, Guarded], workspaces: Sequence[int]
-    ) -> None:
-        from shlo_disc.lower.plan import Workspace
-
-        self.env, self.memory = env, memory
-        for i, size in enumerate(workspaces):
-            memory[Workspace(i)] = Guarded(size, align=64)
-
-    def steps(self, steps: Sequence[Step]) -> None:
-        for step in steps:
-            if isinstance(step, Launch):
-                self.launch(step)
-            elif isinstance(step, If):
-                self.steps(step.then if step.condition.holds(self.env) else step.otherwise)
-            elif isinstance(step, Pack):
-                for part in step.parts:
-                    room = Guarded(part.bytes.evaluate(self.env), align=64)
-                    self.memory[Packed(part.operand)] = room
-                    self.launch(part.fill)
-                self.steps(step.then)
-
-    def launch(self, launch: Launch) -> None:
-        function = _compiled(launch.kernel.text)
-        extent = launch.extent.evaluate(self.env)
-        assert launch.cost.evaluate(self.env) >= 0
-        if extent <= 0:
-            return
-        pointers = (ctypes.c_void_p * max(1, len(launch.args)))(
-            *(self.memory[a].address for a in launch.args)
-        )
-        values = [p.evaluate(self.env) for p in launch.params]
-        params = (ctypes.c_int64 * max(1, len(values)))(*values)
-        kernel = _FUNCTION(function.address)
-        cuts = sorted({0, extent // 3, extent - extent // 4, extent})
-        for lo, hi in pairwise(cuts):
-            scratch = Guarded(launch.scratch_bytes.evaluate(self.env), align=64)
-            kernel(ctypes.addressof(pointers), ctypes.addressof(params), lo, hi, scratch.address)
-            scratch.check()
+def _compiled_all(texts: Sequence[str]) -> list[Function]:
+    return [_compiled(text) for text in texts]
 
 
 def special_values(dtype: str) -> np.ndarray:

@@ -21,7 +21,11 @@ typedef void (*disc_kernel)(void* const* args, const int64_t* params, int64_t lo
 struct disc_context {
   size_t struct_size; /* 0: sizeof(disc_context) at the runtime */
   /* 1: run `kernel` over [0, extent) in chunks of at least `grain` tasks, on the process-wide pool when
-   * more than one chunk results; returns when all are done. extent <= 0 does nothing. */
+   * more than one chunk results; returns when all are done. extent <= 0 does nothing.
+   * Chunks may run at the same time, and end in any order. They begin in ascending order: a chunk is
+   * taken after all chunks of lower tasks were taken, each by a thread that runs it at once to its
+   * end, and one thread alone runs the tasks in ascending order. So a task may wait, without sleeping,
+   * until tasks of lower numbers are done (launches of `Launch.ordered`), never for higher ones. */
   void (*parallel_for)(disc_context* ctx, disc_kernel kernel, void* const* args,
                        const int64_t* params, int64_t extent, int64_t grain,
                        int64_t scratch_bytes);

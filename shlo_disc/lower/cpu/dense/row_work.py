@@ -7,7 +7,8 @@ finished rows, and these are in cache.
 
 Source: the fix-up of tiles by whoever comes last in M. Osama et al., "Stream-K: work-centric
 parallel decomposition for dense matrix-matrix multiplication on the GPU" (2023), with waiting in
-place of the last: the tasks of a launch are taken in order, so what is waited for is being done.
+place of the last. The launch is ordered (`Launch.ordered`): what a task waits for is being done by
+another thread, or done.
 """
 
 from __future__ import annotations
@@ -85,6 +86,7 @@ class RowWork:
             cost=product.cost + rows.cost,
             scratch_bytes=Expr.max(product.scratch_bytes, rows.scratch_bytes),
             zeroed=(counters, (at.m_count + 1) * 8),
+            ordered=True,
         )
 
     def workspaces(self) -> tuple[Expr, ...]:
