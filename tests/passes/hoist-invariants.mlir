@@ -1,13 +1,6 @@
-// RUN: disc-opt %s --pass-pipeline=hoist-invariants --split-input-file | filecheck %s
+// RUN: disc-opt %s --pass-pipeline=hoist-invariants --split-input-file | expect
 
 // The product leaves with the broadcast it reads; the other broadcast and the counter stay.
-// CHECK-LABEL: func.func @main
-// CHECK: %[[B:.+]] = stablehlo.broadcast_in_dim %arg1, dims = [1]
-// CHECK: %[[P:.+]] = stablehlo.multiply %arg2, %[[B]]
-// CHECK: stablehlo.while
-// CHECK: do {
-// CHECK: stablehlo.broadcast_in_dim %arg1, dims = [0]
-// CHECK: stablehlo.add %{{.+}}, %[[P]]
 func.func @main(%x: tensor<4x4xf32>, %b: tensor<4xf32>, %w: tensor<4x4xf32>) -> tensor<4x4xf32> {
   %zero = stablehlo.constant dense<0> : tensor<i32>
   %three = stablehlo.constant dense<3> : tensor<i32>
@@ -27,16 +20,32 @@ func.func @main(%x: tensor<4x4xf32>, %b: tensor<4xf32>, %w: tensor<4x4xf32>) -> 
   }
   return %r#1 : tensor<4x4xf32>
 }
+// EXPECT:
+//   module {
+//     func.func @main(%arg0: tensor<4x4xf32>, %arg1: tensor<4xf32>, %arg2: tensor<4x4xf32>) -> tensor<4x4xf32> {
+//       %c = stablehlo.constant dense<0> : tensor<i32>
+//       %c_0 = stablehlo.constant dense<3> : tensor<i32>
+//       %c_1 = stablehlo.constant dense<1> : tensor<i32>
+//       %0 = stablehlo.broadcast_in_dim %arg1, dims = [1] : (tensor<4xf32>) -> tensor<4x4xf32>
+//       %1 = stablehlo.multiply %arg2, %0 : tensor<4x4xf32>
+//       %2:2 = stablehlo.while(%iterArg = %c, %iterArg_2 = %arg0) : tensor<i32>, tensor<4x4xf32>
+//       cond {
+//         %3 = stablehlo.compare LT, %iterArg, %c_0 : (tensor<i32>, tensor<i32>) -> tensor<i1>
+//         stablehlo.return %3 : tensor<i1>
+//       } do {
+//         %3 = stablehlo.broadcast_in_dim %arg1, dims = [0] : (tensor<4xf32>) -> tensor<4x4xf32>
+//         %4 = stablehlo.add %iterArg_2, %1 : tensor<4x4xf32>
+//         %5 = stablehlo.add %4, %3 : tensor<4x4xf32>
+//         %6 = stablehlo.add %iterArg, %c_1 : tensor<i32>
+//         stablehlo.return %6, %5 : tensor<i32>, tensor<4x4xf32>
+//       }
+//       return %2#1 : tensor<4x4xf32>
+//     }
+//   }
 
 // -----
 
 // Out of two loops; an integer division stays, for it may trap.
-// CHECK-LABEL: func.func @main
-// CHECK: %[[E:.+]] = stablehlo.exponential %arg0
-// CHECK: stablehlo.while
-// CHECK: stablehlo.while
-// CHECK: stablehlo.divide %arg1, %arg1
-// CHECK: stablehlo.add %{{.+}}, %[[E]]
 func.func @main(%x: tensor<4xf32>, %n: tensor<i32>) -> tensor<4xf32> {
   %zero = stablehlo.constant dense<0> : tensor<i32>
   %three = stablehlo.constant dense<3> : tensor<i32>
@@ -60,3 +69,29 @@ func.func @main(%x: tensor<4xf32>, %n: tensor<i32>) -> tensor<4xf32> {
   }
   return %r#1 : tensor<4xf32>
 }
+// EXPECT:
+//   module {
+//     func.func @main(%arg0: tensor<4xf32>, %arg1: tensor<i32>) -> tensor<4xf32> {
+//       %c = stablehlo.constant dense<0> : tensor<i32>
+//       %c_0 = stablehlo.constant dense<3> : tensor<i32>
+//       %0 = stablehlo.exponential %arg0 : tensor<4xf32>
+//       %1:2 = stablehlo.while(%iterArg = %c, %iterArg_1 = %arg0) : tensor<i32>, tensor<4xf32>
+//       cond {
+//         %2 = stablehlo.compare LT, %iterArg, %c_0 : (tensor<i32>, tensor<i32>) -> tensor<i1>
+//         stablehlo.return %2 : tensor<i1>
+//       } do {
+//         %2:2 = stablehlo.while(%iterArg_2 = %iterArg, %iterArg_3 = %iterArg_1) : tensor<i32>, tensor<4xf32>
+//         cond {
+//           %3 = stablehlo.compare LT, %iterArg_2, %c_0 : (tensor<i32>, tensor<i32>) -> tensor<i1>
+//           stablehlo.return %3 : tensor<i1>
+//         } do {
+//           %3 = stablehlo.divide %arg1, %arg1 : tensor<i32>
+//           %4 = stablehlo.add %iterArg_2, %3 : tensor<i32>
+//           %5 = stablehlo.add %iterArg_3, %0 : tensor<4xf32>
+//           stablehlo.return %4, %5 : tensor<i32>, tensor<4xf32>
+//         }
+//         stablehlo.return %2#0, %2#1 : tensor<i32>, tensor<4xf32>
+//       }
+//       return %1#1 : tensor<4xf32>
+//     }
+//   }

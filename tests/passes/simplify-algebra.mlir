@@ -1,11 +1,6 @@
-// RUN: disc-opt %s --pass-pipeline=simplify-algebra --split-input-file | filecheck %s
+// RUN: disc-opt %s --pass-pipeline=simplify-algebra --split-input-file | expect
 
 // Softmax leaves maximum(-inf, x); attention divides by a power of two.
-// CHECK-LABEL: func.func @main
-// CHECK: %[[C:.+]] = stablehlo.constant dense<1.250000e-01> : tensor<f32>
-// CHECK: %[[B:.+]] = stablehlo.dynamic_broadcast_in_dim %[[C]]
-// CHECK: stablehlo.multiply %arg0, %[[B]]
-// CHECK-NEXT: return
 func.func @main(%x: tensor<?xf32> {disc.shape = ["b"]}) -> tensor<?xf32> {
   %s = "disc.shape"() {dims = ["b"]} : () -> tensor<1xi32>
   %inf = stablehlo.constant dense<0xFF800000> : tensor<f32>
@@ -16,12 +11,20 @@ func.func @main(%x: tensor<?xf32> {disc.shape = ["b"]}) -> tensor<?xf32> {
   %4 = stablehlo.divide %2, %3 : tensor<?xf32>
   return %4 : tensor<?xf32>
 }
+// EXPECT:
+//   module {
+//     func.func @main(%arg0: tensor<?xf32> {disc.shape = ["b"]}) -> tensor<?xf32> {
+//       %cst = stablehlo.constant dense<1.250000e-01> : tensor<f32>
+//       %0 = "disc.shape"() {dims = ["b"]} : () -> tensor<1xi64>
+//       %1 = stablehlo.dynamic_broadcast_in_dim %cst, %0, dims = [] : (tensor<f32>, tensor<1xi64>) -> tensor<?xf32>
+//       %2 = stablehlo.multiply %arg0, %1 : tensor<?xf32>
+//       return %2 : tensor<?xf32>
+//     }
+//   }
 
 // -----
 
 // Exact for every float.
-// CHECK-LABEL: func.func @main
-// CHECK-NEXT: return %arg0, %arg0, %arg0, %arg0, %arg0
 func.func @main(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) {
   %zero = stablehlo.constant dense<0.0> : tensor<4xf32>
   %minus_zero = stablehlo.constant dense<-0.0> : tensor<4xf32>
@@ -34,17 +37,16 @@ func.func @main(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>, tensor<4xf3
   %e = stablehlo.negate %n : tensor<4xf32>
   return %a, %b, %c, %d, %e : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
 }
+// EXPECT:
+//   module {
+//     func.func @main(%arg0: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) {
+//       return %arg0, %arg0, %arg0, %arg0, %arg0 : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
+//     }
+//   }
 
 // -----
 
 // Wrong for some float, right for integers.
-// CHECK-LABEL: func.func @main
-// CHECK-DAG: stablehlo.add %arg0
-// CHECK-DAG: stablehlo.subtract %arg0, %cst
-// CHECK-DAG: stablehlo.multiply %arg0
-// CHECK-DAG: stablehlo.subtract %arg0, %arg0
-// CHECK-DAG: stablehlo.divide %arg0
-// CHECK: return %{{.+}}, %{{.+}}, %{{.+}}, %{{.+}}, %{{.+}}, %arg1, %[[Z:.+]], %[[Z]]
 func.func @main(%x: tensor<4xf32>, %i: tensor<4xi32>) -> (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xi32>, tensor<4xi32>, tensor<4xi32>) {
   %zero = stablehlo.constant dense<0.0> : tensor<4xf32>
   %minus_zero = stablehlo.constant dense<-0.0> : tensor<4xf32>
@@ -60,3 +62,18 @@ func.func @main(%x: tensor<4xf32>, %i: tensor<4xi32>) -> (tensor<4xf32>, tensor<
   %h = stablehlo.subtract %i, %i : tensor<4xi32>
   return %a, %b, %c, %d, %e, %f, %g, %h : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xi32>, tensor<4xi32>, tensor<4xi32>
 }
+// EXPECT:
+//   module {
+//     func.func @main(%arg0: tensor<4xf32>, %arg1: tensor<4xi32>) -> (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xi32>, tensor<4xi32>, tensor<4xi32>) {
+//       %cst = stablehlo.constant dense<0.000000e+00> : tensor<4xf32>
+//       %cst_0 = stablehlo.constant dense<-0.000000e+00> : tensor<4xf32>
+//       %cst_1 = stablehlo.constant dense<3.000000e+00> : tensor<4xf32>
+//       %c = stablehlo.constant dense<0> : tensor<4xi32>
+//       %0 = stablehlo.add %arg0, %cst : tensor<4xf32>
+//       %1 = stablehlo.subtract %arg0, %cst_0 : tensor<4xf32>
+//       %2 = stablehlo.multiply %arg0, %cst : tensor<4xf32>
+//       %3 = stablehlo.subtract %arg0, %arg0 : tensor<4xf32>
+//       %4 = stablehlo.divide %arg0, %cst_1 : tensor<4xf32>
+//       return %0, %1, %2, %3, %4, %arg1, %c, %c : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xi32>, tensor<4xi32>, tensor<4xi32>
+//     }
+//   }
