@@ -127,13 +127,13 @@ class Executable:
         self._known_to_jax = all(_type(element).is_known_to_jax for element, _ in results)
         self.signature = Signature(
             tuple(
-                ArraySpec(path, _dtype(element), tuple(map(str, sizes)))
+                ArraySpec(path, dtype_of(element), tuple(map(str, sizes)))
                 for path, (element, _), sizes in zip(
                     program.names, arguments, program.arguments, strict=True
                 )
             ),
             tuple(
-                ArraySpec(f"result[{i}]", _dtype(element), tuple(map(str, sizes)))
+                ArraySpec(f"result[{i}]", dtype_of(element), tuple(map(str, sizes)))
                 for i, ((element, _), sizes) in enumerate(
                     zip(results, program.results, strict=True)
                 )
@@ -149,11 +149,11 @@ class Executable:
             kernels=[kernel.address for kernel in kernels],
             constants=host.constants,
             arguments=[
-                (_dtype(element), sizes, path)
+                (dtype_of(element), sizes, path)
                 for path, (element, sizes) in zip(program.names, arguments, strict=True)
             ],
             results=[
-                (_dtype(element), len(sizes), w)
+                (dtype_of(element), len(sizes), w)
                 for (element, sizes), w in zip(results, weak, strict=True)
             ],
             symbols=len(program.steps),
@@ -374,5 +374,6 @@ def _type(element: str) -> ElementType:
     return ELEMENT_TYPES[element]
 
 
-def _dtype(element: str) -> np.dtype[Any]:
+def dtype_of(element: str) -> np.dtype[Any]:
+    """The NumPy type of an element type of MLIR; raises UnsupportedError if there is none."""
     return _type(element).dtype

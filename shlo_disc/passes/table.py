@@ -30,7 +30,7 @@ from shlo_disc.passes.sink_constants import SinkConstants
 from shlo_disc.passes.sink_views import SinkViews
 from shlo_disc.passes.stack_results import StackResults
 
-__all__ = ["passes", "pipeline_of", "planning"]
+__all__ = ["NEEDED", "passes", "pipeline_of", "planning"]
 
 _BEFORE: tuple[Pass, ...] = (
     DropBarriers(),  # after the last cse, which would undo it
@@ -39,6 +39,19 @@ _BEFORE: tuple[Pass, ...] = (
     StackResults(),  # after all that rebuilds loops
 )
 _AFTER = PlanBuffers()
+
+NEEDED = frozenset(
+    {
+        "forward-carried",
+        "expand-windows",
+        "resolve-shapes",
+        "drop-barriers",
+        "sink-constants",
+        "plan-fusion",
+        "plan-buffers",
+    }
+)
+"""The passes without which some programs cannot be lowered; the others only make better code."""
 
 
 def planning(machine: MachineModel) -> tuple[Pass, ...]:

@@ -11,11 +11,12 @@ import pytest
 import shlo_disc
 from shlo_disc import flags
 from shlo_disc.lower.cpu import codegen
+from shlo_disc.lower.target import parse
 from shlo_disc.mlir import ir, new_context
 from shlo_disc.passes import dump
 from shlo_disc.passes.base import Pipeline, named
 from shlo_disc.passes.pipeline import CLEANUP
-from shlo_disc.passes.table import PLANNING
+from shlo_disc.passes.table import planning
 
 TEXT = """
 module @a_step {
@@ -173,7 +174,7 @@ def test_texts_of_one_name_are_written_once_and_never_through_links(tmp_path):
 def test_dumps_say_which_passes_are_left(tmp_path):
     with flags.overridden(dump=tmp_path):
         shlo_disc.compile(TEXT)
-    names = [p.name for p in (*CLEANUP, *PLANNING)]
+    names = [p.name for p in (*CLEANUP, *planning(parse("cpu").model))]
     (folder,) = tmp_path.iterdir()
     paths = sorted(folder.glob("[0-9]*.mlir"))
     assert len(paths) == len(names) + 1
