@@ -94,8 +94,8 @@ def test_stages_of_the_real_compiler():
 
 
 def test_what_the_compiler_does_not_cover_is_an_error():
-    with pytest.raises(shlo_disc.UnsupportedError, match="f8E4M3FN"):
-        shlo_disc.jit(lambda x: x + x)(jnp.ones(3, jnp.float8_e4m3fn))
+    with pytest.raises(shlo_disc.UnsupportedError, match="int4: JAX packs"):
+        shlo_disc.jit(lambda x: x + x)(jnp.ones(3, jnp.int4))
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,8 @@ from __future__ import annotations
 import functools
 import itertools
 import logging
+import sys
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -18,8 +20,9 @@ import shlo_disc
 from shlo_disc import flags
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.errors import InternalError, UnsupportedError
-from shlo_disc.lower.cpu import EMITTERS, codegen
+from shlo_disc.lower.cpu import EMITTERS
 from shlo_disc.lower.plan import Kernel, KernelPlan, Launch
+from shlo_disc.lower.target import parse
 from shlo_disc.passes.op_classes import FREE
 from tests.models.harness import normal, rng_of
 
@@ -187,7 +190,8 @@ def test_a_host_program_that_does_not_compile(monkeypatch, tmp_path):
     def refused(_):
         raise InternalError("broken host")
 
-    monkeypatch.setattr(codegen, "compile_host", refused)
+    broken = replace(parse("cpu"), compile_host=refused)
+    monkeypatch.setattr(sys.modules["shlo_disc.compile"], "parse", lambda _: broken)
     with (
         flags.overridden(dump=tmp_path),
         pytest.raises(InternalError, match="broken host") as raised,

@@ -53,7 +53,7 @@ def target(architecture: str) -> Target:
         model=MODEL,
         emitters=EMITTERS,
         generator=lambda: codegen.Builder(machine=machine),
-        compile_host=lambda text: codegen.compile_host(text),
+        compile_host=codegen.compile_host,
         views={
             "llvm": lambda texts: codegen.llvm_text(texts, machine),
             "asm": lambda texts: codegen.assembly(texts, machine),
