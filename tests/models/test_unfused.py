@@ -6,9 +6,9 @@ Emitters are broken on purpose: they refuse whatever computes more than a few op
 from __future__ import annotations
 
 import functools
+import importlib
 import itertools
 import logging
-import sys
 from dataclasses import replace
 
 import jax
@@ -191,7 +191,7 @@ def test_a_host_program_that_does_not_compile(monkeypatch, tmp_path):
         raise InternalError("broken host")
 
     broken = replace(parse("cpu"), compile_host=refused)
-    monkeypatch.setattr(sys.modules["shlo_disc.compile"], "parse", lambda _: broken)
+    monkeypatch.setattr(importlib.import_module("shlo_disc.compile"), "parse", lambda _: broken)
     with (
         flags.overridden(dump=tmp_path),
         pytest.raises(InternalError, match="broken host") as raised,
