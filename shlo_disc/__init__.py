@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from shlo_disc.errors import (
     DeletedArrayError,
     DeviceError,
+    ForeignCallError,
     ForkError,
     InternalError,
     InvalidModuleError,
@@ -36,6 +37,7 @@ __all__ = [
     "DeletedArrayError",
     "DeviceError",
     "Executable",
+    "ForeignCallError",
     "ForkError",
     "InternalError",
     "InvalidModuleError",
@@ -84,3 +86,7 @@ class _Package(types.ModuleType):
 
 
 sys.modules[__name__].__class__ = _Package
+
+if "jax" in sys.modules:
+    # It notes the FFI handlers that are registered from here on (`jax_private.ffi_handlers`).
+    importlib.import_module("shlo_disc.jax_private")

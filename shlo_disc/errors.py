@@ -8,6 +8,7 @@ from __future__ import annotations
 __all__ = [
     "DeletedArrayError",
     "DeviceError",
+    "ForeignCallError",
     "ForkError",
     "InternalError",
     "InvalidModuleError",
@@ -49,6 +50,10 @@ class DeviceError(ShloDiscError, ValueError, TypeError):
 
 class ForkError(ShloDiscError, RuntimeError):
     """A function needs a compilation in a process that was forked after JAX had compiled."""
+
+
+class ForeignCallError(ShloDiscError, RuntimeError):
+    """A handler of an XLA FFI target that a program calls has returned an error."""
 
 
 class NumberRangeError(ShloDiscError, OverflowError):

@@ -18,12 +18,15 @@ from shlo_disc.element_types import ELEMENT_TYPES, ElementType
 from shlo_disc.errors import (
     DeletedArrayError,
     DeviceError,
+    ForeignCallError,
     NumberRangeError,
     ShapeMismatchError,
     UnsupportedError,
 )
+from shlo_disc.ffi_targets import FfiTarget, ffi_target
 from shlo_disc.lower.host.prepare import TOO_LARGE
 from shlo_disc.lower.host.program import HostProgram
+from shlo_disc.lower.plan import FfiCall
 from shlo_disc.lower.refused import Unfused
 from shlo_disc.lower.target import Function, Target
 from shlo_disc.passes.base import PassRecord
@@ -31,7 +34,7 @@ from shlo_disc.report.describe import describe, memory_formula, total_work
 from shlo_disc.report.profile import Profile, profile
 from shlo_disc.report.render import render
 
-__all__ = ["ArraySpec", "Executable", "MarkedCall", "Signature"]
+__all__ = ["ArraySpec", "Executable", "MarkedCall", "Signature", "foreign_call_error"]
 
 _CLASSES: dict[str, Callable[[str], Exception]] = {
     "deleted": DeletedArrayError,
@@ -42,6 +45,27 @@ _CLASSES: dict[str, Callable[[str], Exception]] = {
     "value": NumberRangeError,
 }
 """The error of each kind of `ral.ArgumentError`; of others it is TypeError."""
+
+
+_CODES = {
+    1: "CANCELLED",
+    2: "UNKNOWN",
+    3: "INVALID_ARGUMENT",
+    4: "DEADLINE_EXCEEDED",
+    5: "NOT_FOUND",
+    6: "ALREADY_EXISTS",
+    7: "PERMISSION_DENIED",
+    8: "RESOURCE_EXHAUSTED",
+    9: "FAILED_PRECONDITION",
+    10: "ABORTED",
+    11: "OUT_OF_RANGE",
+    12: "UNIMPLEMENTED",
+    13: "INTERNAL",
+    14: "UNAVAILABLE",
+    15: "DATA_LOSS",
+    16: "UNAUTHENTICATED",
+}
+"""`XLA_FFI_Error_Code` as messages of XLA name it."""
 
 
 @dataclass(frozen=True)
@@ -142,6 +166,8 @@ class Executable:
         self._has_wide_results = any(r.dtype.itemsize == 8 for r in self.signature.results)
         weak = list(weak_results) or [False] * len(results)
         prepare, run = entry_points
+        targets = {call.target: ffi_target(call.target, where) for call, where in host.foreign}
+        foreign = [_foreign_call(call, targets[call.target], where) for call, where in host.foreign]
         self._native = ral.Executable(
             name=name,
             prepare=prepare.address,
@@ -166,8 +192,9 @@ class Executable:
             ],
             donated=sorted(donated),
             reuses=list(host.reuses),
-            **({"size_arguments": sizes} if (sizes := list(program.size_arguments)) else {}),
-            keep_alive=(prepare, run, *kernels),
+            size_arguments=list(program.size_arguments),
+            keep_alive=(prepare, run, *kernels, *targets.values()),
+            foreign=foreign,
         )
         self._fingerprint: int | None = None
 
@@ -227,6 +254,8 @@ class Executable:
                 raise explained from None
             got = f"{shapes}" + "".join(f", sizes {e}" for e in elements if e)
             raise ShapeMismatchError(f"{self.name}: {error.args[1]}, got {got}") from None
+        except ral.ForeignError as error:
+            raise foreign_call_error(error) from None
         except ral.ArgumentError as error:
             index, kind, what = error.args
             where = f"argument {index} ({self.program.names[index]!r}): " if index >= 0 else ""
@@ -363,6 +392,33 @@ def _value(size: Expr, sizes: Mapping[str, int] | None) -> str | int:
     if sizes is None:
         return size.value if size.is_const else str(size)
     return size.evaluate(sizes)
+
+
+def foreign_call_error(error: ral.ForeignError) -> ForeignCallError:
+    """The error of a user for one of the runtime."""
+    where, message, code = error.args
+    return ForeignCallError(f"{where} failed: {message} ({_CODES.get(code, code)})")
+
+
+def _foreign_call(call: FfiCall, target: FfiTarget, where: str) -> ral.ForeignCall:
+    """Raises UnsupportedError where the handler cannot be called, or its first stage fails."""
+    buffers = [(_type(e).dtype, rank) for e, rank in zip(call.elements, call.ranks, strict=True)]
+    count = len(call.operands)
+    try:
+        return ral.ForeignCall(
+            target=call.target,
+            where=where,
+            handlers=list(target.addresses),
+            operands=buffers[:count],
+            results=buffers[count:],
+            attributes=[attribute.row for attribute in call.attributes],
+            size_attributes=[position for position, _ in call.size_attributes],
+            state_types=list(target.types),
+        )
+    except RuntimeError as error:
+        raise UnsupportedError(
+            f"{where}: FFI target @{call.target} cannot be called: {error}"
+        ) from None
 
 
 def _type(element: str) -> ElementType:

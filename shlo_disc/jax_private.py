@@ -41,6 +41,11 @@ with jax and jaxlib 0.10.2 (Python 3.11) and 0.12.0.1 (Python 3.12);
 * `bind_equation`: runs one equation, at its source line.
 * `on_many_devices`, `device_count`, `tiles_of`, `sharding_of_tiles`: `custom_partitioning` for an
   equation of ours, in the partitioner's own terms: which device has which tile of an array.
+* `ffi_handlers`, `ffi_types`: the FFI targets XLA knows (`xla_client.custom_call_targets`), LAPACK
+  among them, whose functions jaxlib takes from SciPy on first use (`jaxlib.lapack`). XLA does not
+  tell the handlers of stages before the last one, nor how a state is deleted:
+  `register_custom_call_target` and `register_custom_type` note those.
+* `qr_p`, `hessenberg_p`: lowering rules for symbolic sizes.
 * `jaxprs_in_params`: nested jaxprs, to find every equation.
 * `lower_whole`: what `jax.export.export` does first, `Traced.lower` for an export; the rest of it
   (a copy, a wrapper that solves sizes, checks, the artifact) took three times as long. `erfc` and
@@ -84,6 +89,7 @@ from jax._src.interpreters import mlir as _mlir
 from jax._src.interpreters import partial_eval as _partial_eval
 from jax._src.lax import convolution as _convolution
 from jax._src.lax import lax as _lax
+from jax._src.lax import linalg as _linalg_module
 from jax._src.lax import parallel as _parallel
 from jax._src.lax import special as _special
 from jax._src.lib import xla_client as _xla  # type: ignore[attr-defined]
@@ -93,6 +99,7 @@ from jax._src.lib.mlir.dialects import hlo as _hlo  # type: ignore[attr-defined]
 from jax._src.shard_map import shard_map_p as _shard_map_p
 from jax.extend.core import ClosedJaxpr, Jaxpr
 from jaxlib import _jax
+from jaxlib import lapack as _lapack_module
 
 try:
     from jax._src.random import prng as _prng
@@ -246,6 +253,12 @@ _FUNCTIONS_OF_SIZES = {
     "_normalize_index": "jax._src.numpy.indexing",
     "_conv": "jax._src.numpy.lax_numpy",
     "_convolve_nd": "jax._src.scipy.signal",
+    "_det": "jax._src.numpy.linalg",
+    "_det_2x2": "jax._src.numpy.linalg",
+    "_det_3x3": "jax._src.numpy.linalg",
+    "_slogdet_lu": "jax._src.numpy.linalg",
+    "_slogdet_small": "jax._src.numpy.linalg",
+    "matrix_rank": "jax._src.numpy.linalg",
     "_einsum": "jax._src.numpy.einsum",
     "_linspace": "jax._src.numpy.array_creation",
     "_pad_symmetric_or_reflect": "jax._src.numpy.lax_numpy",
@@ -547,7 +560,62 @@ def _inlined(context: Any, *args: Any, **params: Any) -> Any:
     return rule(context, *args)
 
 
+_linalg: Any = _linalg_module  # untyped
+_lapack: Any = _lapack_module
+
+
+def _qr(a: Any, *, pivoting: bool, full_matrices: bool, use_magma: bool | None) -> Any:
+    """What JAX's `_qr_lowering` computes, without asking which of the sizes is the larger one."""
+    *batch, m, n = a.shape
+    if all(map(_core.is_constant_dim, (m, n))):
+        return _linalg._qr_lowering(
+            a, pivoting=pivoting, full_matrices=full_matrices, use_magma=use_magma
+        )
+    order: tuple[Any, ...] = ()
+    if pivoting:
+        free = jax.lax.full((*batch, n), 0, np.dtype(np.int32))
+        r, pivots, taus = _linalg.geqp3(a, free, use_magma=use_magma)
+        order = (jax.lax.max(pivots - 1, np.int32(0)),)  # LAPACK is not called for no rows
+    else:
+        r, taus = _linalg.geqrf(a)
+    k = min_size(m, n)
+    q = r[..., :k]
+    if full_matrices:
+        pads = [(0, 0, 0)] * (len(batch) + 1) + [(0, m - k, 0)]
+        q = jax.lax.pad(q, np.zeros((), r.dtype), pads)
+    else:
+        r = r[..., :k, :]
+    return _linalg.householder_product(q, taus), _linalg._triu(r), *order
+
+
+def _hessenberg(context: Any, a: Any) -> Any:
+    """JAX's `_hessenberg_cpu_lowering`, for symbolic sizes, too: LAPACK takes the size as an
+    attribute, which `shlo_disc.size_attributes` gives as (operand, dimension).
+    """
+    (given,) = context.avals_in
+    *batch, n, _ = given.shape
+    if _core.is_constant_dim(n):
+        return _linalg._hessenberg_cpu_lowering(context, a)
+    info = _core.ShapedArray(tuple(batch), np.dtype(np.int32))
+    rule = _linalg._linalg_ffi_lowering(
+        _lapack.prepare_lapack_call("gehrd_ffi", given.dtype),
+        avals_out=[*context.avals_out, info],
+        operand_output_aliases={0: 0},
+    )
+    results = rule(context, a, low=np.int32(1), high=np.int32(0))
+    place = _ir.DenseI64ArrayAttr.get([0, len(batch)])
+    results[0].owner.attributes["shlo_disc.size_attributes"] = _ir.DictAttr.get({"high": place})
+    zero = _mlir.full_like_aval(context, 0, info)
+    ok = _mlir.compare_hlo(results[2], zero, "EQ", "SIGNED")
+    return [
+        _linalg._replace_not_ok_with_nan(context, tuple(batch), ok, x, aval)
+        for x, aval in zip(results[:2], context.avals_out, strict=True)
+    ]
+
+
 _WHOLE = (
+    (_linalg.qr_p, _mlir.lower_fun(_qr)),
+    (_linalg.hessenberg_p, _hessenberg),
     (_lax.composite_p, _inlined),
     (_special.erfc_p, _whole("chlo.erfc", _chlo.erfc)),
     (_special.erf_inv_p, _whole("chlo.erf_inv", _chlo.erf_inv)),
@@ -780,6 +848,55 @@ def sharding_of_tiles(
         made.replicate_on_last_tile_dim = tiles.shape[-1] > 1
     sharding: jax.sharding.Sharding = _sharding_impls.GSPMDSharding(devices, made)
     return sharding
+
+
+_ffi_stages: dict[str, dict[str, Any]] = {}
+"""The capsules of targets with more stages than one, by name: XLA tells of the last one alone."""
+
+ffi_types: list[tuple[Any, Any]] = []
+"""Capsules (type id, type info) of the states of handlers, registered since this module exists."""
+
+
+def _record_ffi() -> None:
+    """Note what is registered from here on, besides registering it."""
+
+    def is_cpu(platform: str) -> bool:
+        return platform.lower() in ("cpu", "host")
+
+    register_target, register_type = _xla.register_custom_call_target, _xla.register_custom_type
+
+    @functools.wraps(register_target)
+    def target(name: Any, fn: Any, platform: str = "cpu", *rest: Any, **named: Any) -> Any:
+        done = register_target(name, fn, platform, *rest, **named)
+        if is_cpu(platform) and isinstance(fn, dict) and len(fn) > 1:
+            _ffi_stages[name if isinstance(name, str) else name.decode()] = dict(fn)
+        return done
+
+    @functools.wraps(register_type)
+    def type_(type_name: str, type_id: Any, platform: str = "cpu") -> Any:
+        done = register_type(type_name, type_id, platform)
+        if is_cpu(platform) and isinstance(type_id, dict) and type_id.get("type_info") is not None:
+            ffi_types.append((type_id["type_id"], type_id["type_info"]))
+        return done
+
+    _xla.register_custom_call_target = target
+    _xla.register_custom_type = type_
+
+
+_record_ffi()
+
+
+def ffi_handlers(name: str) -> Any:
+    """What is registered with XLA for the CPU as FFI target `name`: capsules by stage; one capsule
+    for a target of the API before FFI; None.
+
+    Stages other than `execute` are known of targets registered since this module was imported.
+    """
+    jax.devices("cpu")  # until there is a backend, registrations wait in Python
+    if name.startswith("lapack_"):
+        _lapack.prepare_lapack_call("potrf", np.dtype(np.float32))  # all functions, from SciPy
+    found = _xla.custom_call_targets("cpu").get(name)
+    return _ffi_stages.get(name, found) if isinstance(found, dict) else found
 
 
 def key_of_words(implementation: str, words: jax.Array) -> Any:

@@ -346,7 +346,15 @@ def _custom_call(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
         return rule(s, op)
     if "indices_of_shape_operands" in op.attributes:
         indices = ir.DenseIntElementsAttr(op.attributes["indices_of_shape_operands"])
-        return [s.sizes_operand(op, int(i)) for i in indices]
+        found = [s.sizes_operand(op, int(i)) for i in indices]
+        if "disc.result_orders" not in op.attributes:
+            return found
+        orders = [
+            ir.DenseI64ArrayAttr(o) for o in ir.ArrayAttr(op.attributes["disc.result_orders"])
+        ]
+        return [
+            tuple(sizes[axis] for axis in order) for sizes, order in zip(found, orders, strict=True)
+        ]
     if any(DYNAMIC in s.declared(r) for r in op.results):
         raise refuse(
             op,

@@ -21,6 +21,7 @@ import numpy as np
 
 from shlo_disc import locks, ral
 from shlo_disc.errors import DeviceError, ShapeMismatchError, UnsupportedError
+from shlo_disc.executable import foreign_call_error
 from shlo_disc.frontend import generic
 from shlo_disc.frontend.call import Call, Options
 from shlo_disc.frontend.captured import with_captured
@@ -211,6 +212,10 @@ class JitFunction(ral.Dispatcher):
         if any(sought := numbers_sought()):
             self._look_for(*sought, results, args, kwargs)
         return results
+
+    def _foreign_error(self, error: ral.ForeignError) -> Exception:
+        """What the dispatcher raises where an FFI handler has failed."""
+        return foreign_call_error(error)
 
     def _call_there(self, device: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call under `jax.default_device(device)`: results that nothing commits go there.

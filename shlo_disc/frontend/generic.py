@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from shlo_disc.frontend import generic_indexing, generic_numpy
+from shlo_disc.frontend import generic_indexing, generic_linalg, generic_numpy
 from shlo_disc.frontend.marks import has_symbols, is_marking, marked, written_twice
 from shlo_disc.frontend.sizes import is_size
 from shlo_disc.jax_private import (
@@ -290,6 +290,7 @@ REPLACED: dict[str, Callable[..., Any]] = {
     "_const": _const,
     "scan": _scan,
     **generic_indexing.REPLACED,
+    **generic_linalg.REPLACED,
     **generic_numpy.REPLACED,
 }
 """The replacement of every function, by the function's name in JAX."""

@@ -63,11 +63,15 @@ _UNITS_ARE_FINE = frozenset(
         "_broadcast_shapes_uncached", "_broadcast_arrays", "broadcast_shapes", "take_along_axis",
         "_einsum", "matmul", "_matmul", "dot_general", "_dot_general_shape_rule", "_unbroadcast",
         "_broadcast_in_dim_transpose_rule", "broadcast_batcher",
-        "vectorize.py:wrapped",
+        "vectorize.py:wrapped", "_generic_lu_pivots_to_permutation", "_solve",
     )
 )  # fmt: skip
 """Functions of JAX that treat a size of 1 apart: an unknown size takes the general way, which asks
 for equality with its partner."""
+
+_SMALL_IS_FINE = frozenset(("det", "slogdet"))
+"""Functions of JAX with formulas of their own for small sizes: `generic_linalg.py` chooses those
+when the program runs."""
 
 _RUNS_AT_ZERO = frozenset(["_scan_impl"])
 """Functions of JAX that leave out a loop of no rounds; the loop is right for those, too."""
@@ -151,7 +155,8 @@ def of_equality(frame: FrameType | None) -> str:
     """How an unknown `==` of JAX, asked at `frame`, is answered.
 
     `unknown`: with False, as JAX does. `units`: the same for comparisons with -1, 0 and 1.
-    `hint`: with the sizes of the call. `equal`: with True, which is right for all.
+    `small`: the same for comparisons with numbers. `hint`: with the sizes of the call. `equal`:
+    with True, which is right for all.
     """
     function = asking_function(frame)
     if function is None or not is_of_jax(function):
@@ -168,6 +173,8 @@ def of_equality(frame: FrameType | None) -> str:
         return "unknown"
     if name in _IS_EVEN:
         return "equal"
+    if name in _SMALL_IS_FINE:
+        return "small"
     return "units" if {name, f"{file}:{name}"} & _UNITS_ARE_FINE else "hint"
 
 

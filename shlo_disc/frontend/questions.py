@@ -151,8 +151,9 @@ def equal(size: Any, other: Any, frame: FrameType | None, original: Original) ->
             return _in_range(asked, size, members)
     else:
         treated = policy.of_equality(asked.frame)
-        unit = not isinstance(other, DimExpr) and other in (-1, 0, 1)
-        if treated == "unknown" or (treated == "units" and unit) or not asked.scope.is_open:
+        number = not isinstance(other, DimExpr)
+        unknown = number and (treated == "small" or (treated == "units" and other in (-1, 0, 1)))
+        if treated == "unknown" or unknown or not asked.scope.is_open:
             asked.session.unknown.append((size, other))
             return False
         if treated == "units" and not same and not policy.may_raise(asked.frame):

@@ -13,6 +13,8 @@ from shlo_disc.ingest.chlo import expand_chlo, expand_composites, unpark
 from shlo_disc.ingest.concatenations import split_concatenations
 from shlo_disc.ingest.expand_ops import RULES as EXPANDED
 from shlo_disc.ingest.expand_ops import expand_ops
+from shlo_disc.ingest.foreign_calls import CONFIGURATION, expand_foreign_calls
+from shlo_disc.ingest.linear_algebra import call_lapack
 from shlo_disc.ingest.sizes import Shapes, constrain, describe, solve_sizes
 from shlo_disc.ingest.slices import gather_slices, saturate_starts
 from shlo_disc.ingest.windows import expand_windows
@@ -78,6 +80,11 @@ def normalize(
     constrain(main, constraints)
     if present & {"stablehlo.custom_call", "stablehlo.optimization_barrier"}:
         _drop_no_ops(module)
+    lapack = present & {"stablehlo.cholesky", "stablehlo.triangular_solve"}
+    if lapack:
+        call_lapack(module)
+    if lapack or "stablehlo.custom_call" in present:
+        expand_foreign_calls(module)
     if any(name.startswith("chlo.") for name in present):
         expand_chlo(module)
     module.operation.verify()
@@ -303,7 +310,8 @@ def _forget_hints(module: ir.Module) -> set[str]:
     def forget(op: ir.Operation) -> None:
         names.add(op.name)
         for name in [n for n in op.attributes if n.startswith(("mhlo.", "sdy."))]:
-            del op.attributes[name]
+            if name != CONFIGURATION:
+                del op.attributes[name]
 
     walk(module, forget)
     return names

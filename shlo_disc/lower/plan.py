@@ -17,6 +17,9 @@ __all__ = [
     "All",
     "Buffer",
     "Condition",
+    "FfiAlias",
+    "FfiAttribute",
+    "FfiCall",
     "If",
     "Input",
     "Kernel",
@@ -172,7 +175,59 @@ class Pack:
     never: tuple[Step, ...]
 
 
-Step = Launch | If | Pack
+@dataclass(frozen=True)
+class FfiAttribute:
+    """An attribute of an FFI call, in the terms of `XLA_FFI_Attrs`."""
+
+    name: str
+    kind: int
+    """`XLA_FFI_AttrType`."""
+    data_type: int = 0
+    """`XLA_FFI_DataType` of a scalar, or of the elements of an array."""
+    size: int = 0
+    """Elements of an array."""
+    bytes: bytes = b""
+    """The elements, or the text of a string."""
+    entries: tuple[FfiAttribute, ...] = ()
+    """Of a dictionary."""
+
+    @property
+    def row(self) -> tuple[object, ...]:
+        """As `ral.ForeignCall` takes it."""
+        if self.entries or self.kind == 2:
+            return self.name, self.kind, [entry.row for entry in self.entries]
+        return self.name, self.kind, self.data_type, self.size, self.bytes
+
+
+@dataclass(frozen=True)
+class FfiAlias:
+    """The handler finds operand `operand` where it writes result `result`."""
+
+    operand: int
+    result: int
+    bytes: Expr
+
+
+@dataclass(frozen=True)
+class FfiCall:
+    """Call a handler of XLA's FFI, on the thread that runs the host program."""
+
+    target: str
+    attributes: tuple[FfiAttribute, ...]
+    """In the order of their names."""
+    elements: tuple[str, ...]
+    """The element types of the operands, then of the results."""
+    ranks: tuple[int, ...]
+    operands: tuple[Buffer, ...]
+    results: tuple[Buffer, ...]
+    sizes: tuple[Expr, ...]
+    """The logical sizes of operands and results, one after the other."""
+    aliases: tuple[FfiAlias, ...]
+    size_attributes: tuple[tuple[int, Expr], ...] = ()
+    """Attributes, by position, that are sizes."""
+
+
+Step = Launch | If | Pack | FfiCall
 
 
 def kernels_of(steps: tuple[Step, ...]) -> Iterator[Kernel]:
@@ -180,6 +235,8 @@ def kernels_of(steps: tuple[Step, ...]) -> Iterator[Kernel]:
     for step in steps:
         if isinstance(step, Launch):
             yield from (step.kernel, *step.calls)
+            continue
+        if isinstance(step, FfiCall):
             continue
         if isinstance(step, Pack):
             yield from kernels_of(tuple(part.fill for part in step.parts))

@@ -22,6 +22,7 @@ from shlo_disc.lower.plan import (
     All,
     Buffer,
     Condition,
+    FfiCall,
     If,
     KernelPlan,
     Launch,
@@ -174,7 +175,7 @@ def _needed(
                 reasons.append(f"one variant: {step.condition} {always} holds")
                 out += _needed(step.then if known else step.otherwise, constraints, reasons)
                 continue
-        if not isinstance(step, Launch):
+        if not isinstance(step, Launch | FfiCall):
             step = replace(
                 step,
                 then=_needed(step.then, constraints, reasons),
@@ -199,7 +200,7 @@ def _kernels(steps: Sequence[Step]) -> set[str]:
     for step in steps:
         if isinstance(step, Launch):
             found.update(kernel.text for kernel in (step.kernel, *step.calls))
-        else:
+        elif not isinstance(step, FfiCall):
             found |= _kernels(step.then) | _kernels(step.otherwise)
         if isinstance(step, Pack):
             found |= _kernels(step.never)
@@ -236,6 +237,9 @@ def _moved(steps: tuple[Step, ...], places: Mapping[Buffer, Buffer]) -> tuple[St
     for step in steps:
         if isinstance(step, Launch):
             out.append(launch(step))
+            continue
+        if isinstance(step, FfiCall):  # a plan with one has no variants
+            out.append(step)
             continue
         then, otherwise = _moved(step.then, places), _moved(step.otherwise, places)
         if isinstance(step, Pack):

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from shlo_disc.mlir import ir
 from shlo_disc.ops import elementwise, others
+from shlo_disc.ops.ffi import is_ffi_call
 from shlo_disc.ops.row import Flops, Op, Role
 
 __all__ = ["OPS", "Flops", "Op", "Role", "names", "row_of"]
@@ -20,12 +21,15 @@ OPS: dict[str, Op] = {row.name: row for row in (*elementwise.ROWS, *others.ROWS)
 
 
 def row_of(op: ir.Operation) -> Op:
-    """The row of `op`; of a custom call that of its target, where the table has it.
+    """The row of `op`; of a custom call that of its target, where the table has it, and of calls of
+    XLA's FFI that of all such calls.
 
     An op of no row has one that refuses it.
     """
     name = op.name
-    if name == "stablehlo.custom_call":
+    if is_ffi_call(op):
+        name = "@ffi"
+    elif name == "stablehlo.custom_call":
         target = f"@{ir.StringAttr(op.attributes['call_target_name']).value}"
         name = target if target in OPS else name
     return OPS.get(name) or Op(name, Role.UNSUPPORTED, note="unknown")

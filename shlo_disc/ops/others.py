@@ -61,6 +61,7 @@ ROWS = (
     _op(Role.LOOP, "reduce_window", materialized=(0,), flops=Flops.OWN),
     # kernels of their own
     _own("chlo.top_k", "top_k", Flops.NONE),
+    _own("@ffi", "ffi", Flops.NONE, note="handlers that need XLA's own runtime; side effects"),
     _own("@stablehlo.dynamic_top_k", "top_k", Flops.NONE, size_operands=(1,)),
     _own("convolution", "conv", Flops.OWN, materialized=(0, 1)),
     _own("disc.scan", "scan"),
@@ -88,6 +89,7 @@ ROWS = (
     _op(Role.RETURN, "return"),
     # rewritten before planning
     *_expanded("ingest: sizes of arguments", "get_dimension_size"),
+    *_expanded("ingest: calls of LAPACK", "cholesky", "triangular_solve"),
     *_expanded("drop-barriers", "optimization_barrier"),
     *_expanded("ingest: inlined", "composite"),
     *_expanded("ingest: tokens order nothing here", "after_all", "create_token"),
@@ -112,7 +114,6 @@ ROWS = (
     ),
     # refused
     *_unsupported("complex numbers", "complex", "fft", "imag", "real"),
-    *_unsupported("decompositions", "cholesky", "triangular_solve"),
     *_unsupported("its numbers are not defined; use rng_bit_generator", "rng"),
     *_unsupported("bounded dynamic sizes; slice to the size instead", "set_dimension_size"),
     *_unsupported("talks to another program", "infeed", "outfeed", "recv", "send"),

@@ -7,7 +7,8 @@ what the emitters in `lower/` accept.
 from __future__ import annotations
 
 from shlo_disc.mlir import ir
-from shlo_disc.ops import OPS, Flops, Role, names, row_of
+from shlo_disc.ops import OPS, Flops, Role, ffi, names, row_of
+from shlo_disc.ops.ffi import is_ffi_call
 
 __all__ = [
     "CONTROL",
@@ -64,6 +65,8 @@ def size_operands(op: ir.Operation) -> tuple[int, ...]:
     """The positions of operands that are read as sizes, not as data: a `disc.shape` may be there
     and nowhere else.
     """
+    if is_ffi_call(op):
+        return ffi.size_operands(op)
     row = row_of(op)
     return row.size_operands if row.result_shape is None else (row.result_shape,)
 

@@ -13,8 +13,9 @@ What it writes:
 `disc.arena`          on `main`: the size in bytes of every slot, symbolic
 `disc.buffers`        on a fusion, `case` or `if`, per result: `slot:N` (arena), `result:N`
                       (the caller's result), `next:N` (the next value of loop carry N),
-                      `inplace` (the buffer of operand 0, which dies here), `update` (its
-                      place in the array that a `dynamic_update_slice` changes)
+                      `inplace` (the buffer of operand 0, which dies here; `inplace:K`: of
+                      operand K), `update` (its place in the array that a
+                      `dynamic_update_slice` changes)
 `disc.stored`         on a `dynamic_update_slice`: there is nothing left to do, see `update`
 `disc.carries`        on a `while`, per carried value: `same` (never changes), `swap:A,B`
                       (alternates between two slots), `inplace:PLACE` (one buffer,
@@ -37,11 +38,12 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.memory import value_bytes
 from shlo_disc.dynamic.shapes import ShapeAnalysis, analyze
 from shlo_disc.mlir import ir, walk
+from shlo_disc.ops import ffi
 from shlo_disc.passes.base import Pass
 from shlo_disc.passes.donation import donated_reuses
 from shlo_disc.passes.op_classes import CONTROL, RESHAPES
 from shlo_disc.passes.plan_updates import place_updates
-from shlo_disc.passes.records import update_of
+from shlo_disc.passes.records import ffi_call_of, update_of
 
 __all__ = ["PlanBuffers", "forget_buffers"]
 
@@ -213,6 +215,8 @@ class _Planner:
             op = view.operation
             if _in_place_candidate(op, self.shapes):
                 self._try_in_place(op)
+            elif (call := ffi_call_of(op)) is not None:
+                self._share_aliases(op, call)
             elif op.name in CONTROL:
                 if op.name == "stablehlo.while":
                     self._plan_carries(op)
@@ -232,6 +236,20 @@ class _Planner:
         if owner.operation.block == op.block and self._dies_at(root, op):
             self._share(result, root)
 
+    def _share_aliases(self, op: ir.Operation, call: ir.Operation) -> None:
+        """Operands of an FFI call that its handler changes, and that die here: no copies."""
+        arguments, given = list(op.regions[0].blocks[0].arguments), region_results(op)
+        for operand, number in ffi.aliases(call):
+            if call.results[number] not in given or call.operands[operand] not in arguments:
+                continue
+            result = op.results[given.index(call.results[number])]
+            position = arguments.index(call.operands[operand])
+            root = self.root(op.operands[position])
+            if result in self.place or not _is_fusion_result(root):
+                continue
+            if self._local(root, op.block) and self._dies_at(root, op):
+                self._share(result, root, f"inplace:{position}")
+
     def _dies_at(self, root: ir.Value, op: ir.Operation) -> bool:
         start = self.start(op)
         return (
@@ -239,8 +257,8 @@ class _Planner:
             and sum(self.root(value) == root for value in op.operands) == 1
         )
 
-    def _share(self, result: ir.Value, root: ir.Value) -> None:
-        self.place[result] = "inplace"
+    def _share(self, result: ir.Value, root: ir.Value, place: str = "inplace") -> None:
+        self.place[result] = place
         self.alias[result] = root
         self.uses[root] = self.uses[root] + self.uses.pop(result, [])
         self.held[root] = self.held[root] + self.held.pop(result, [])
@@ -499,6 +517,12 @@ def _in_place_candidate(op: ir.Operation, shapes: ShapeAnalysis) -> bool:
     # Also the update or the indices: they would be read after parts of them were overwritten.
     reads = sum(value == changed for view in block.operations for value in view.operation.operands)
     return bool(reads == 1 and update.operands[0] == changed)
+
+
+def region_results(fusion: ir.Operation) -> list[ir.Value]:
+    """What the region of a fusion gives out, in the order of its results."""
+    block = fusion.regions[0].blocks[0]
+    return list(block.operations[len(block.operations) - 1].operation.operands)
 
 
 def _is_fusion_result(value: ir.Value) -> bool:

@@ -14,7 +14,7 @@ from typing import Protocol
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.mlir import ir, producer
 from shlo_disc.passes.op_classes import is_host_scalar, is_integer_scalar
-from shlo_disc.passes.records import update_of
+from shlo_disc.passes.records import ffi_call_of, update_of
 
 __all__ = ["is_run", "place_updates"]
 
@@ -146,7 +146,8 @@ def _changes(block: ir.Block, container: ir.Value, live: _Planner) -> Iterator[i
     """The ops of `block` that may write into `container`: in place, or step by step."""
     for view in block.operations:
         op = view.operation
-        changed = list(op.operands)[: 1 if op.name == "disc.fusion" else None]
+        fusion = op.name == "disc.fusion" and ffi_call_of(op) is None
+        changed = list(op.operands)[: 1 if fusion else None]
         if op.name in ("disc.fusion", "stablehlo.while") and any(
             live.root(value) == container for value in changed
         ):

@@ -21,10 +21,10 @@ from shlo_disc.passes.match_attention import AttentionRecord, match_attention
 from shlo_disc.passes.match_dense import ConvRecord, DenseRecord, match_conv, match_dense
 from shlo_disc.passes.match_rows import RowRecord, match_rows
 from shlo_disc.passes.match_single import LoopRecord, SingleRecord, match_loop, match_single
-from shlo_disc.passes.op_classes import IN_PLACE_KINDS
+from shlo_disc.passes.op_classes import IN_PLACE_KINDS, own_kind
 from shlo_disc.passes.region import Region
 
-__all__ = ["MATCHERS", "Record", "match", "record_of", "update_of"]
+__all__ = ["MATCHERS", "Record", "ffi_call_of", "match", "record_of", "update_of"]
 
 Record = AttentionRecord | ConvRecord | DenseRecord | LoopRecord | RowRecord | SingleRecord
 R = TypeVar("R", bound=Record)
@@ -35,6 +35,7 @@ MATCHERS: Mapping[str, Callable[[Region], Record | str]] = {
     "conv": match_conv,
     "dense": match_dense,
     "dynamic_update_slice": match_single,
+    "ffi": match_single,
     "loop": match_loop,
     "rng": match_single,
     "row": match_rows,
@@ -61,6 +62,14 @@ def update_of(fusion: ir.Operation, shapes: ShapeAnalysis) -> ir.Operation | Non
         return None
     found = match(kind, Region.of(fusion, shapes))
     return found.op if isinstance(found, SingleRecord) else None
+
+
+def ffi_call_of(op: ir.Operation) -> ir.Operation | None:
+    """The FFI call of a `disc.fusion` of kind `ffi`; None for other ops."""
+    if op.name != "disc.fusion" or ir.StringAttr(op.attributes["kind"]).value != "ffi":
+        return None
+    block = op.regions[0].blocks[0]
+    return next(v.operation for v in block.operations if own_kind(v.operation) == "ffi")
 
 
 def record_of(fusion: ir.Operation, shapes: ShapeAnalysis, type_: type[R]) -> R:

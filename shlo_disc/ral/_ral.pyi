@@ -20,6 +20,35 @@ class GuardError(ValueError):
 
     args: tuple[int, str, tuple[tuple[int, ...], ...]]
 
+class ForeignError(RuntimeError):
+    """A handler of XLA's FFI has failed. `args` is `(where, message, code)`."""
+
+    args: tuple[str, str, int]
+
+class ForeignCall:
+    """One call of a handler of XLA's FFI in a program.
+
+    handlers: addresses by stage (instantiate, prepare, initialize, execute), 0 where there is none.
+    operands, results: rows `(dtype, rank)`. attributes: rows `(name, XLA_FFI_AttrType,
+    XLA_FFI_DataType, elements, bytes)`, of dictionaries `(name, XLA_FFI_AttrType, rows)`.
+    size_attributes: positions of integer scalars among them that every call gives.
+    state_types: addresses of XLA_FFI_TypeId and XLA_FFI_TypeInfo, to delete states. Runs the
+    instantiate stage; raises RuntimeError where that fails.
+    """
+
+    def __init__(
+        self,
+        *,
+        target: str,
+        where: str,
+        handlers: Sequence[int],
+        operands: Sequence[tuple[np.dtype[Any], int]],
+        results: Sequence[tuple[np.dtype[Any], int]],
+        attributes: list[Any],
+        size_attributes: Sequence[int] = ...,
+        state_types: Sequence[tuple[int, int]] = ...,
+    ) -> None: ...
+
 class JaxBridge:
     """How to read and make `jax.Array`s; its parts come from `shlo_disc.jax_private`.
 
@@ -56,7 +85,7 @@ class Executable:
     refers to it. keep_alive: owns the machine code. size_arguments: integer arguments of static
     sizes whose elements `prepare` gets, behind the sizes of all arguments. unread: arguments whose
     memory no code looks at; a call takes deleted arrays and those of other devices for them, as
-    JAX does.
+    JAX does. foreign: the handlers of XLA's FFI that it calls, in the order of their numbers.
     """
 
     def __init__(
@@ -78,6 +107,7 @@ class Executable:
         keep_alive: object = None,
         size_arguments: Sequence[int] = ...,
         unread: Sequence[int] = ...,
+        foreign: Sequence[ForeignCall] = ...,
     ) -> None: ...
     @property
     def name(self) -> str: ...

@@ -13,19 +13,25 @@ from shlo_disc.errors import UnsupportedError
 from shlo_disc.locations import source_line
 from shlo_disc.mlir import ir
 
-__all__ = ["constant_bytes"]
+__all__ = ["array_of", "constant_bytes"]
 
 
 def constant_bytes(op: ir.Operation) -> npt.NDArray[np.uint8]:
     """The value of a static-shape constant, dense and row-major; `i1` is one byte per element."""
     kind = ir.RankedTensorType(op.results[0].type)
+    return array_of(op.attributes["value"], kind, op).reshape(-1).view(np.uint8).copy()
+
+
+def array_of(
+    value: ir.Attribute, kind: ir.RankedTensorType, op: ir.Operation
+) -> npt.NDArray[np.generic]:
+    """The elements of a dense attribute of type `kind`, contiguous; `op` is named in errors."""
     element = ELEMENT_TYPES.get(str(kind.element_type))
     if element is None:
         raise UnsupportedError(
             f"a constant of element type {kind.element_type} is not supported (at {op.location})"
         )
     dtype, shape = element.dtype, tuple(kind.shape)
-    value = op.attributes["value"]
     if isinstance(value, ir.DenseElementsAttr) and value.is_splat:
         try:
             array = np.full(shape, _scalar(value.get_splat_value(), dtype), dtype)
@@ -37,7 +43,7 @@ def constant_bytes(op: ir.Operation) -> npt.NDArray[np.uint8]:
             ) from error
     else:
         array = elements_of(value, element).reshape(shape)
-    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).copy()
+    return np.ascontiguousarray(array)
 
 
 def _scalar(attribute: ir.Attribute, dtype: np.dtype[np.generic]) -> object:

@@ -21,7 +21,9 @@ from shlo_disc.dynamic.memory import value_bytes
 from shlo_disc.dynamic.program import ShapeProgram
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.errors import UnsupportedError
+from shlo_disc.locations import source_line
 from shlo_disc.lower.host.constants import constant_bytes
+from shlo_disc.lower.host.foreign import emit_foreign, has_foreign, unless_failed
 from shlo_disc.lower.host.prepare import prepare
 from shlo_disc.lower.host.scalars import emit_scalars
 from shlo_disc.lower.host.updates import stored_update, update_address
@@ -31,6 +33,7 @@ from shlo_disc.lower.plan import (
     All,
     Buffer,
     Condition,
+    FfiCall,
     If,
     Input,
     Kernel,
@@ -84,6 +87,8 @@ class HostProgram:
     """Bytes of the temporary blocks of a kernel, for every kernel that has some."""
     reuses: tuple[tuple[int, int], ...]
     """(donated argument, result): the result may be in the argument's memory."""
+    foreign: list[tuple[FfiCall, str]] = field(default_factory=list)
+    """Calls of FFI handlers, each with its source line."""
 
 
 def emit_host(
@@ -118,6 +123,7 @@ def emit_host(
         tuple(run.slot_sizes),
         tuple(run.workspaces),
         tuple(run.reuses),
+        run.foreign,
     )
 
 
@@ -147,6 +153,7 @@ class _Run:
     sites: list[Site] = field(default_factory=list)
     plans: dict[object, tuple[KernelPlan, tuple[str, ...]]] = field(default_factory=dict)
     workspaces: dict[tuple[Expr, ...], None] = field(default_factory=dict)
+    foreign: list[tuple[FfiCall, str]] = field(default_factory=list)
     refused: list[tuple[ir.Operation, Exception]] = field(default_factory=list)
     """Fusions no kernel could be written for; the text is of no use then."""
 
@@ -157,6 +164,7 @@ class _Run:
         """Values the runtime may pack."""
         self.next: dict[int, str] = {}
         self.record = UseRecorder(self.shapes)
+        self.foreign_calls = has_foreign(self.func)
         self.reuses: list[tuple[int, int]] = []
         if "disc.reuses" in self.func.attributes:
             for text in ir.ArrayAttr(self.func.attributes["disc.reuses"]):
@@ -216,7 +224,7 @@ class _Run:
             return self._result(int(rest))
         if kind == "next":
             return self.next[int(rest)]
-        return self.pointers[op.operands[0]]
+        return self.pointers[op.operands[int(rest or 0)]]
 
     def _copy(self, destination: str, value: ir.Value) -> None:
         source = self.pointers[value]
@@ -372,7 +380,7 @@ class _Run:
         for step in steps:
             if isinstance(step, Pack) and self._packable(step, op) is None:
                 out += self._possible(step.never, op)
-            elif isinstance(step, Launch):
+            elif isinstance(step, Launch | FfiCall):
                 out.append(step)
             else:
                 then = self._possible(step.then, op)
@@ -394,6 +402,8 @@ class _Run:
         for step in steps:
             if isinstance(step, Launch):
                 self._launch(step, op, places)
+            elif isinstance(step, FfiCall):
+                self._foreign(step, op, places)
             elif isinstance(step, If):
                 self.w.line(f"scf.if {self._condition(step.condition)} {{")
                 self._steps(step.then, op, places)
@@ -452,6 +462,16 @@ class _Run:
             "(!llvm.ptr, !llvm.ptr, !llvm.ptr, !llvm.ptr, i64, i64, i64) -> ()"
         )
         w.line(f"// launched {site}")
+
+    def _foreign(self, call: FfiCall, op: ir.Operation, places: _Places) -> None:
+        site = len(self.sites)
+        self.sites.append(Site(len(self.record.uses) - 1, f"@{call.target}", packs=False))
+        self.w.line(f"// launch {site}")
+        operands = [self._buffer(buffer, op, places) for buffer in call.operands]
+        results = [self._buffer(buffer, op, places) for buffer in call.results]
+        emit_foreign(self.w, len(self.foreign), call, operands, results)
+        self.foreign.append((call, source_line(op)))
+        self.w.line(f"// launched {site}")
 
     def _kernel(self, kernel: Kernel) -> str:
         """The address of a kernel, which is compiled once for equal texts."""
@@ -565,6 +585,8 @@ class _Run:
         self._block(condition)
         flag = condition.operations[len(condition.operations) - 1].operation.operands[0]
         go = self._load_flag(flag)
+        if self.foreign_calls:
+            go = unless_failed(w, go)
         tail = f" {', '.join(names)} : {types}" if names else ""
         w.line(f"scf.condition({go}){tail}")
         w.line("} do {")

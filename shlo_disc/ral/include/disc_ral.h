@@ -41,6 +41,10 @@ struct disc_context {
   const void* const* constants; /* 5: the executable's constants */
   /* 6: host programs made for profiling only: launch site `site` begins (end = 0), is done (1) */
   void (*mark)(disc_context* ctx, int64_t site, int64_t end);
+  /* 7: run FFI call `call` of the executable. `buffers`: operands, then results; `sizes`: the logical
+   * sizes of each in turn, then the attributes that are sizes. After a failure this does nothing but to zero the results. */
+  void (*foreign)(disc_context* ctx, int64_t call, void* const* buffers, const int64_t* sizes);
+  int64_t failed; /* 8: is 1 once a call has failed: loops end, results do not matter any more */
 };
 
 /* Generated, one pair per executable.

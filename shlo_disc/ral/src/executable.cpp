@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "foreign_call.h"
 #include "fp_env.h"
 #include "thread_pool.h"
 
@@ -50,7 +51,8 @@ struct CallContext {
   PackOwner* const* owners;
   const std::unique_ptr<PackOwner>* constant_owners;
   Marks* marks;
-  bool out_of_memory;
+  const std::shared_ptr<const ForeignCall>* foreign;
+  RunFailure* failure;
   std::vector<CallPack> packs;
 };
 
@@ -70,7 +72,7 @@ void context_parallel_for(disc_context* context, disc_kernel kernel, void* const
                           const int64_t* params, int64_t extent, int64_t grain,
                           int64_t scratch_bytes) {
   if (!parallel_for(kernel, args, params, extent, grain, scratch_bytes)) {
-    call_of(context).out_of_memory = true;
+    call_of(context).failure->out_of_memory = true;
   }
 }
 
@@ -114,7 +116,7 @@ void context_packed_done(disc_context* context, int64_t argument, int64_t slot, 
     if (pack.block.get() != nullptr && pack.block.get()->data == filled) return;
   }
   // A pack that may be incomplete is never published; the call fails anyway.
-  if (!call.out_of_memory) owner_of(call, argument)->publish(call.pack_keys[slot]);
+  if (!call.failure->out_of_memory) owner_of(call, argument)->publish(call.pack_keys[slot]);
 }
 
 void context_mark(disc_context* context, int64_t site, int64_t end) {
@@ -129,6 +131,27 @@ void context_mark(disc_context* context, int64_t site, int64_t end) {
   } catch (const std::bad_alloc&) {
     ++marks->dropped;  // generated code cannot be unwound
   }
+}
+
+void context_foreign(disc_context* context, int64_t number, void* const* buffers,
+                     const int64_t* sizes) {
+  CallContext& call = call_of(context);
+  const ForeignCall& foreign = *call.foreign[number];
+  RunFailure& failure = *call.failure;
+  if (context->failed == 0) {
+    try {
+      const std::unique_ptr<ForeignFailure> failed = foreign.run(buffers, sizes);
+      if (failed == nullptr) return;
+      failure.foreign = number;
+      failure.code = failed->code;
+      failure.message = std::move(failed->message);
+    } catch (const std::bad_alloc&) {  // generated code cannot be unwound
+      failure.out_of_memory = true;
+    }
+    context->failed = 1;
+  }
+  // What follows in the program reads them.
+  foreign.clear_results(buffers, sizes);
 }
 
 }  // namespace
@@ -257,18 +280,26 @@ std::string Executable::describe_guard(int64_t guard) const {
   return "guard " + std::to_string(guard) + " does not hold";
 }
 
+std::string Executable::describe_foreign(int64_t foreign) const {
+  const ForeignSpec& spec = spec_.foreign[static_cast<size_t>(foreign)]->spec();
+  return spec.where + ": @" + spec.target;
+}
+
 bool Executable::run(disc_run host, Marks* marks, void* const* arguments, void* const* results,
-                     const int64_t* symbols, void* arena, PackOwner* const* owners) const {
+                     const int64_t* symbols, void* arena, PackOwner* const* owners,
+                     RunFailure* failure) const {
   const DefaultFpEnv fp_env;
   CallContext call{{sizeof(disc_context), &context_parallel_for, &context_packed,
-                    &context_packed_done, spec_.kernels.data(), constants_.data(), &context_mark},
-                   pack_keys_.data(), owners, constant_owners_.data(), marks, false, {}};
+                    &context_packed_done, spec_.kernels.data(), constants_.data(), &context_mark,
+                    &context_foreign, 0},
+                   pack_keys_.data(), owners, constant_owners_.data(), marks, spec_.foreign.data(),
+                   failure, {}};
   std::shared_lock<std::shared_mutex> reading(pack_readers(), std::defer_lock);
   if (!pack_keys_.empty()) reading.lock();
   if (marks != nullptr) marks->begin = now_nanoseconds();
   host(&call.base, arguments, results, symbols, arena);
   if (marks != nullptr) marks->end = now_nanoseconds();
-  return !call.out_of_memory;
+  return !failure->out_of_memory && failure->foreign < 0;
 }
 
 }  // namespace shlo_disc

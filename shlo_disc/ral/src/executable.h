@@ -15,6 +15,8 @@
 
 namespace shlo_disc {
 
+class ForeignCall;
+
 // Element types, as they lie in memory (booleans are one byte, 0 or 1).
 enum class DType : uint8_t {
   kBool, kInt8, kInt16, kInt32, kInt64, kUInt8, kUInt16, kUInt32, kUInt64,
@@ -60,6 +62,15 @@ struct ProgramSpec {
   bool donates = false;                   // is any argument donated
   std::vector<std::string> pack_layouts;  // by slot
   std::vector<std::string> guards;        // what each guard asks, for messages
+  std::vector<std::shared_ptr<const ForeignCall>> foreign;  // calls of XLA FFI handlers
+};
+
+// Why a run ended early.
+struct RunFailure {
+  bool out_of_memory = false;
+  int64_t foreign = -1;  // the FFI call that failed
+  int code = 0;          // XLA_FFI_Error_Code of its error
+  std::string message;   // of its error
 };
 
 // What a run of a host program made for profiling tells: its marks in order.
@@ -112,16 +123,20 @@ class Executable {
     return spec_.prepare(argument_sizes, symbols, result_sizes, arena_bytes);
   }
 
-  // False: out of memory. `owners` has one entry per argument (null: not packable in this call);
-  // null when no argument is.
+  // False: `failure` tells why. `owners` has one entry per argument (null: not packable in this
+  // call); null when no argument is.
   bool run(void* const* arguments, void* const* results, const int64_t* symbols, void* arena,
-           PackOwner* const* owners) const {
-    return run(spec_.run, nullptr, arguments, results, symbols, arena, owners);
+           PackOwner* const* owners, RunFailure* failure) const {
+    return run(spec_.run, nullptr, arguments, results, symbols, arena, owners, failure);
   }
 
   // As run, by another host program of the same kernels that reports to `marks`.
   bool run(disc_run host, Marks* marks, void* const* arguments, void* const* results,
-           const int64_t* symbols, void* arena, PackOwner* const* owners) const;
+           const int64_t* symbols, void* arena, PackOwner* const* owners,
+           RunFailure* failure) const;
+
+  // "linalg.py:7: @lapack_spotrf_ffi"; `foreign` is that of a RunFailure.
+  std::string describe_foreign(int64_t foreign) const;
 
  private:
   const ProgramSpec spec_;

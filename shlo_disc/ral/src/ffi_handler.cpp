@@ -34,15 +34,6 @@ Registry& registry() {
   return *instance;
 }
 
-// XLA counts a struct's size up to its last field, without padding.
-template <typename Args, typename Field>
-size_t size_up_to(Field Args::*last) {
-  const Args args{};
-  return static_cast<size_t>(reinterpret_cast<const char*>(&(args.*last)) -
-                             reinterpret_cast<const char*>(&args)) +
-         sizeof(Field);
-}
-
 Error* error(const CallFrame* frame, ErrorCode code, const std::string& message) {
   ErrorCreateArgs args{size_up_to(&ErrorCreateArgs::code), nullptr, message.c_str(), code};
   return frame->api->create_error(&args);
@@ -243,8 +234,13 @@ Error* execute(CallFrame* frame) {
   }
 
   const ScopedBlock arena(pool_acquire(static_cast<size_t>(arena_bytes), Hold::kCall));
+  RunFailure failure;
   if (arena.get() == nullptr || !executable->run(pointers.data(), results.data(), symbols.data(),
-                                                 arena.get()->data, nullptr)) {
+                                                 arena.get()->data, nullptr, &failure)) {
+    if (failure.foreign >= 0) {
+      return error(frame, static_cast<ErrorCode>(failure.code),
+                   executable->describe_foreign(failure.foreign) + ": " + failure.message);
+    }
     return error(frame, ErrorCode::kResourceExhausted,
                  "shlo_disc: out of memory (" + std::to_string(arena_bytes) +
                      " bytes of temporaries)");

@@ -18,6 +18,8 @@
 
 #include "dispatcher.h"
 #include "ffi_handler.h"
+#include "foreign_api.h"
+#include "foreign_call.h"
 #include "jax_bridge.h"
 #include "pack_cache.h"
 #include "py_executable.h"
@@ -59,6 +61,74 @@ void add_constant(Executable& executable, const nb::object& value) {
   }
 }
 
+// A ForeignCall as Python holds it.
+struct SharedForeignCall {
+  std::shared_ptr<const ForeignCall> call;
+};
+
+using BufferRow = std::pair<nb::object, int64_t>;
+
+ForeignBuffer foreign_buffer(const BufferRow& row) {
+  if (row.second < 0) throw nb::value_error("a rank must not be negative");
+  return {checked_dtype(row.first), row.second};
+}
+
+// Rows (name, type, dtype, elements, bytes), of dictionaries (name, type, rows).
+std::vector<ForeignAttribute> foreign_attributes(nb::handle rows) {
+  std::vector<ForeignAttribute> attributes;
+  for (const nb::handle row : rows) {
+    ForeignAttribute attribute;
+    attribute.name = nb::cast<std::string>(row[0]);
+    attribute.type = static_cast<xla_ffi::AttributeType>(nb::cast<int>(row[1]));
+    if (attribute.type == xla_ffi::AttributeType::kDictionary) {
+      attribute.entries = foreign_attributes(row[2]);
+    } else {
+      attribute.dtype = static_cast<xla_ffi::DataType>(nb::cast<int>(row[2]));
+      attribute.size = nb::cast<size_t>(row[3]);
+      const nb::bytes bytes = nb::cast<nb::bytes>(row[4]);
+      attribute.bytes.assign(bytes.c_str(), bytes.size());
+    }
+    attributes.push_back(std::move(attribute));
+  }
+  return attributes;
+}
+
+// handlers: addresses by stage, 0 where there is none.
+void init_foreign_call(SharedForeignCall* self, std::string target, std::string where,
+                       const std::vector<uint64_t>& handlers, const std::vector<BufferRow>& operands,
+                       const std::vector<BufferRow>& results, nb::list attributes,
+                       const std::vector<size_t>& size_attributes,
+                       const std::vector<std::pair<uint64_t, uint64_t>>& state_types) {
+  if (handlers.size() != xla_ffi::kStages) throw nb::value_error("one handler for every stage");
+  for (const auto& [id, info] : state_types) {
+    know_state_type(*function_at<const xla_ffi::TypeId*>(id),
+                    *function_at<const xla_ffi::TypeInfo*>(info));
+  }
+  ForeignSpec spec;
+  spec.is_lapack = target.rfind("lapack_", 0) == 0;
+  spec.target = std::move(target);
+  spec.where = std::move(where);
+  for (size_t i = 0; i < handlers.size(); ++i) {
+    spec.handlers[i] = handlers[i] == 0 ? nullptr : function_at<xla_ffi::Handler*>(handlers[i]);
+  }
+  for (const BufferRow& row : operands) spec.operands.push_back(foreign_buffer(row));
+  for (const BufferRow& row : results) spec.results.push_back(foreign_buffer(row));
+  spec.attributes = foreign_attributes(attributes);
+  for (const size_t position : size_attributes) {
+    if (position >= spec.attributes.size() ||
+        spec.attributes[position].type != xla_ffi::AttributeType::kScalar) {
+      throw nb::value_error("a size attribute must be a scalar");
+    }
+    spec.size_attributes.push_back(position);
+  }
+  std::shared_ptr<const ForeignCall> call;
+  {
+    const nb::gil_scoped_release without_gil;
+    call = std::make_shared<const ForeignCall>(std::move(spec));
+  }
+  new (self) SharedForeignCall{std::move(call)};
+}
+
 void init_executable(
     PyExecutable* self, std::string name, uint64_t prepare, uint64_t run, const std::vector<uint64_t>& kernels,
     const std::vector<nb::object>& constants, std::vector<ArgumentRow> arguments,
@@ -66,7 +136,7 @@ void init_executable(
     const std::vector<int64_t>& packable, std::vector<std::string> guards,
     const std::vector<int64_t>& donated, const std::vector<std::pair<int64_t, int64_t>>& reuses,
     const nb::object& keep_alive, const std::vector<int64_t>& size_arguments,
-    const std::vector<int64_t>& unread) {
+    const std::vector<int64_t>& unread, const std::vector<SharedForeignCall>& foreign) {
   if (prepare == 0 || run == 0) throw nb::value_error("prepare and run must be addresses");
   drop_waiting_references();
   if (symbols < 0) throw nb::value_error("symbols must not be negative");
@@ -78,6 +148,7 @@ void init_executable(
   spec.symbols = symbols;
   spec.pack_layouts = std::move(pack_layouts);
   spec.guards = std::move(guards);
+  for (const SharedForeignCall& call : foreign) spec.foreign.push_back(call.call);
   for (const uint64_t kernel : kernels) spec.kernels.push_back(function_at<disc_kernel>(kernel));
 
   std::vector<PyRef> argument_descrs;
@@ -203,6 +274,19 @@ nb::object object_or_none(const PyRef& object) {
   return object ? nb::borrow(object.get()) : nb::none();
 }
 
+// A ForeignError becomes what `_foreign_error` makes of it; always null.
+PyObject* raise_explained(PyObject* self) {
+  PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
+  PyErr_Fetch(&type, &value, &trace);
+  PyErr_NormalizeException(&type, &value, &trace);
+  const PyRef owned_type(type), error(value), owned_trace(trace);
+  const PyRef explained(PyObject_CallMethod(self, "_foreign_error", "O", error.get()));
+  if (explained) {
+    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(explained.get())), explained.get());
+  }
+  return nullptr;
+}
+
 // `Dispatcher.__call__`.
 PyObject* call_dispatcher(PyObject* self, PyObject* args, PyObject* kwargs) {
   static PyObject* const slow_name = PyUnicode_InternFromString("_call_slowly");
@@ -213,6 +297,7 @@ PyObject* call_dispatcher(PyObject* self, PyObject* args, PyObject* kwargs) {
   try {
     PyRef result(nb::inst_ptr<Dispatcher>(self)->call(args, kwargs));
     if (!result) {
+      if (PyErr_ExceptionMatches(errors().foreign)) return raise_explained(self);
       if (!PyErr_ExceptionMatches(errors().argument) && !PyErr_ExceptionMatches(errors().guard)) {
         return nullptr;
       }
@@ -358,13 +443,24 @@ NB_MODULE(_ral, m) {
           "collect_garbage"_a = nb::none(), "committed_name"_a = "_committed",
           "device_name"_a = "_device");
 
+  m.attr("ForeignError") = new_error(
+      "ForeignError", "An XLA FFI handler has failed; args: (where, message, code).",
+      PyExc_RuntimeError, &errors().foreign);
+
+  nb::class_<SharedForeignCall>(m, "ForeignCall")
+      .def("__init__", &init_foreign_call, nb::kw_only(), "target"_a, "where"_a, "handlers"_a,
+           "operands"_a, "results"_a, "attributes"_a,
+           "size_attributes"_a = std::vector<size_t>(),
+           "state_types"_a = std::vector<std::pair<uint64_t, uint64_t>>());
+
   nb::class_<PyExecutable>(m, "Executable")
       .def("__init__", &init_executable, nb::kw_only(), "name"_a, "prepare"_a, "run"_a, "kernels"_a,
            "constants"_a, "arguments"_a, "results"_a, "symbols"_a,
            "pack_layouts"_a = std::vector<std::string>(), "packable"_a = std::vector<int64_t>(),
            "guards"_a = std::vector<std::string>(), "donated"_a = std::vector<int64_t>(),
            "reuses"_a = std::vector<std::pair<int64_t, int64_t>>(), "keep_alive"_a = nb::none(),
-           "size_arguments"_a = std::vector<int64_t>(), "unread"_a = std::vector<int64_t>())
+           "size_arguments"_a = std::vector<int64_t>(), "unread"_a = std::vector<int64_t>(),
+           "foreign"_a = std::vector<SharedForeignCall>())
       .def("call",
            [](const PyExecutable& self, JaxBridge& bridge, nb::handle leaves) {
              return checked(self.call(&bridge, leaves.ptr()));

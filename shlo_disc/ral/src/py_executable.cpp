@@ -65,6 +65,18 @@ PyObject* raise_guard_error(const Executable& executable, int64_t guard, CallArg
   return nullptr;
 }
 
+PyObject* raise_foreign_error(const Executable& executable, const RunFailure& failure) {
+  const std::string where = executable.describe_foreign(failure.foreign);
+  const PyRef message(PyUnicode_DecodeUTF8(failure.message.data(),
+                                           static_cast<Py_ssize_t>(failure.message.size()),
+                                           "backslashreplace"));
+  if (!message) return nullptr;
+  const PyRef args(Py_BuildValue("(s#Oi)", where.data(), static_cast<Py_ssize_t>(where.size()),
+                                 message.get(), failure.code));
+  if (args) PyErr_SetObject(errors().foreign, args.get());
+  return nullptr;
+}
+
 PyObject* raise_no_memory_for_result(const ProgramSpec& spec, size_t result, const int64_t* shape) {
   const ResultSpec& of = spec.results[result];
   std::string text = std::string(dtype_name(of.dtype)) + "[";
@@ -129,6 +141,7 @@ PyObject* PyExecutable::call(disc_run host, Marks* marks, JaxBridge* bridge,
     if (reused[result]) pointers[result] = arguments.pointers()[argument];
   }
   bool done = true, has_arena = false;
+  RunFailure failure;
   size_t refused = count;  // the result there is no memory for
   {
     const WithoutGil without_gil;
@@ -143,13 +156,14 @@ PyObject* PyExecutable::call(disc_run host, Marks* marks, JaxBridge* bridge,
     has_arena = arena.get() != nullptr;
     done = has_arena &&
            executable_->run(host, marks, arguments.pointers(), pointers.data(), symbols.data(),
-                            arena.get()->data, arguments.owners());
+                            arena.get()->data, arguments.owners(), &failure);
   }
   if (refused != count) {
     shape = sizes.data();
     for (size_t i = 0; i < refused; ++i) shape += spec.results[i].rank;
     return raise_no_memory_for_result(spec, refused, shape);
   }
+  if (failure.foreign >= 0) return raise_foreign_error(*executable_, failure);
   if (!done) {
     return has_arena ? PyErr_Format(PyExc_MemoryError,
                                     "%s: the working memory of a kernel cannot be allocated",

@@ -66,6 +66,7 @@ void drop_waiting_references();
 struct Errors {
   PyObject* argument;  // ArgumentError(index, kind, what), a TypeError
   PyObject* guard;     // GuardError(index, what, sizes, elements), a ValueError
+  PyObject* foreign;   // ForeignError(where, message, code), a RuntimeError
 };
 Errors& errors();
 

@@ -1,4 +1,5 @@
-// The part of XLA's FFI C ABI (version 0.3) that one CPU handler needs.
+// XLA's FFI C ABI (version 0.3), as far as CPU programs need it: to be a handler
+// (`ffi_handler.cpp`) and to call handlers (`foreign_call.cpp`).
 //
 // Declared here because the names in XLA's header change between jaxlib releases (0.10 and 0.12 do
 // not compile each other's handlers) while the ABI does not: one build serves them all.
@@ -15,15 +16,20 @@ namespace shlo_disc::xla_ffi {
 constexpr int kMajor = 0;
 constexpr int kMinor = 3;
 
-struct Error;    // owned by XLA
+// Opaque to handlers: each belongs to the caller that made it (XLA, or foreign_call.cpp).
+struct Error;
 struct Context;  // of one execution
+struct Future;   // of an asynchronous handler
 
-enum class Stage : int { kInstantiate = 0, kExecute = 3 };
+enum class Stage : int { kInstantiate = 0, kPrepare = 1, kInitialize = 2, kExecute = 3 };
+constexpr int kStages = 4;
 
 enum class ErrorCode : int {
   kInvalidArgument = 3,
   kNotFound = 5,
+  kAlreadyExists = 6,
   kResourceExhausted = 8,
+  kUnimplemented = 12,
   kInternal = 13,
 };
 
@@ -53,6 +59,8 @@ enum class DataType : int {
   kF8E8M0FNU = 33,
 };
 
+constexpr int kBufferArgument = 1;  // the one type of arguments and results
+
 enum class AttributeType : int { kArray = 1, kDictionary = 2, kScalar = 3, kString = 4 };
 
 struct Extension {
@@ -69,10 +77,15 @@ struct Version {
   int minor_version;
 };
 
+struct TypeId {  // 0: not registered yet
+  int64_t type_id;
+};
+
 struct Metadata {
   size_t struct_size;
   Version api_version;
   uint32_t traits;
+  TypeId state_type_id;  // later than the rest; struct_size does not count it
 };
 
 struct MetadataExtension {
@@ -87,13 +100,22 @@ struct ErrorCreateArgs {
   ErrorCode code;
 };
 
+struct ErrorMessageArgs {
+  size_t struct_size;
+  Extension* extension_start;
+  Error* error;
+  const char* message;  // out
+};
+
+struct ErrorDestroyArgs {
+  size_t struct_size;
+  Extension* extension_start;
+  Error* error;
+};
+
 struct ByteSpan {
   const char* ptr;
   size_t len;
-};
-
-struct TypeId {  // 0: not registered yet
-  int64_t type_id;
 };
 
 struct TypeInfo {
@@ -128,17 +150,104 @@ struct StateGetArgs {
   void* state;  // out
 };
 
-struct Api {  // more functions follow
+struct ContextGetArgs {  // user data of an execution
+  size_t struct_size;
+  Extension* extension_start;
+  Context* context;
+  TypeId* type_id;
+  void* data;  // out
+};
+
+struct MemoryAllocateArgs {
+  size_t struct_size;
+  Extension* extension_start;
+  Context* context;
+  size_t size;
+  size_t alignment;
+  void* data;  // out
+};
+
+struct MemoryFreeArgs {
+  size_t struct_size;
+  Extension* extension_start;
+  Context* context;
+  size_t size;
+  void* data;
+};
+
+struct ScheduleArgs {
+  size_t struct_size;
+  Extension* extension_start;
+  Context* context;
+  void (*task)(void* data);
+  void* data;
+};
+
+struct NumThreadsArgs {
+  size_t struct_size;
+  Extension* extension_start;
+  Context* context;
+  int64_t* num_threads;  // out
+};
+
+struct FutureCreateArgs {
+  size_t struct_size;
+  Extension* extension_start;
+  Future* future;  // out
+};
+
+struct FutureSetAvailableArgs {
+  size_t struct_size;
+  Extension* extension_start;
+  Future* future;
+};
+
+struct FutureSetErrorArgs {
+  size_t struct_size;
+  Extension* extension_start;
+  Future* future;
+  Error* error;  // taken over
+};
+
+struct RunIdArgs {
+  size_t struct_size;
+  Extension* extension_start;
+  Context* context;
+  int64_t run_id;  // out
+};
+
+struct DeviceOrdinalArgs {
+  size_t struct_size;
+  Extension* extension_start;
+  Context* context;
+  int32_t device_ordinal;  // out
+};
+
+using Refused = Error*(void* args);  // a function of the table that only says no
+
+struct Api {  // more functions may follow
   size_t struct_size;
   Extension* extension_start;
   Version api_version;
-  void* internal_api;
+  const void* internal_api;
   Error* (*create_error)(ErrorCreateArgs* args);
-  void* unused[4];  // message of an error, destroy one, register a handler, get the stream
+  void (*error_message)(ErrorMessageArgs* args);
+  void (*destroy_error)(ErrorDestroyArgs* args);
+  Refused* register_handler;
+  Refused* get_stream;
   Error* (*register_type)(TypeRegisterArgs* args);
-  void* get_context;
+  Error* (*get_context)(ContextGetArgs* args);
   Error* (*set_state)(StateSetArgs* args);
   Error* (*get_state)(StateGetArgs* args);
+  Error* (*allocate_memory)(MemoryAllocateArgs* args);
+  Error* (*free_memory)(MemoryFreeArgs* args);
+  Error* (*schedule)(ScheduleArgs* args);
+  Error* (*num_threads)(NumThreadsArgs* args);
+  Error* (*create_future)(FutureCreateArgs* args);
+  Error* (*set_future_available)(FutureSetAvailableArgs* args);
+  Error* (*set_future_error)(FutureSetErrorArgs* args);
+  Error* (*get_run_id)(RunIdArgs* args);
+  Error* (*get_device_ordinal)(DeviceOrdinalArgs* args);
 };
 
 struct Buffer {
@@ -187,7 +296,19 @@ struct CallFrame {
   Args args;
   Args rets;
   Attributes attrs;
+  Future* future;  // out; struct_size does not count it
 };
+
+using Handler = Error*(CallFrame* frame);
+
+// XLA counts a struct's size up to its last field, without padding.
+template <typename Struct, typename Field>
+size_t size_up_to(Field Struct::*last) {
+  const Struct value{};
+  return static_cast<size_t>(reinterpret_cast<const char*>(&(value.*last)) -
+                             reinterpret_cast<const char*>(&value)) +
+         sizeof(Field);
+}
 
 }  // namespace shlo_disc::xla_ffi
 

@@ -1,0 +1,79 @@
+"""Which XLA FFI targets are registered with JAX, and where their handlers are.
+
+Targets are looked up when a program is compiled: `jax.ffi.register_ffi_target` may come at any time
+before that. LAPACK is registered by jaxlib itself, and gets its functions from SciPy.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from typing import Any
+
+from shlo_disc.errors import UnsupportedError
+
+__all__ = ["STAGES", "FfiTarget", "ffi_target"]
+
+STAGES = ("instantiate", "prepare", "initialize", "execute")
+"""The stages of a handler, in the order of XLA's `XLA_FFI_ExecutionStage`."""
+
+_OF_XLA = frozenset(
+    (
+        "xla_buffer_python_cpu_callback",
+        "xla_ffi_partitioned_python_cpu_callback",
+        "xla_ffi_python_cpu_callback",
+    )
+)
+"""Handlers that reach into XLA's own runtime: they work only when XLA calls them."""
+
+_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_pointer.restype, _pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+_name = ctypes.pythonapi.PyCapsule_GetName
+_name.restype, _name.argtypes = ctypes.c_char_p, [ctypes.py_object]
+
+
+@dataclass(frozen=True)
+class FfiTarget:
+    """A registered target."""
+
+    name: str
+    addresses: tuple[int, ...]
+    """Of its handlers, one for each of `STAGES`; 0 where there is none."""
+    owners: tuple[Any, ...]
+    """The capsules; they may own what the handlers need."""
+    types: tuple[tuple[int, int], ...] = ()
+    """Addresses of `XLA_FFI_TypeId` and `XLA_FFI_TypeInfo` of states that a handler may leave."""
+
+
+def ffi_target(name: str, where: str) -> FfiTarget:
+    """The target that JAX knows by `name`; `where` is the source line of a call, for messages.
+
+    Raises UnsupportedError where none is registered for the CPU, where it is of the API before
+    FFI, and for those that only XLA can call.
+    """
+    advice = "keep it outside shlo_disc.jit, or have XLA run it: on_unsupported='xla'"
+    if name in _OF_XLA:
+        raise UnsupportedError(f"{where}: custom_call @{name} calls back into Python; {advice}")
+    from shlo_disc import jax_private  # noqa: PLC0415 - programs without calls work without JAX
+
+    found = jax_private.ffi_handlers(name)
+    if found is None:
+        raise UnsupportedError(
+            f"{where}: custom_call @{name}: no FFI target of this name is registered for the CPU; "
+            f"register it before the program is compiled: jax.ffi.register_ffi_target({name!r}, "
+            "..., platform='cpu')"
+        )
+    if not isinstance(found, dict):
+        raise UnsupportedError(
+            f"{where}: custom_call @{name} is registered with the API that FFI has replaced "
+            f"(api_version=0); {advice}"
+        )
+    capsules = [found.get(stage) for stage in STAGES]
+    addresses = tuple(map(_address, capsules))
+    types = tuple((_address(a), _address(b)) for a, b in jax_private.ffi_types)
+    owners = tuple(c for c in capsules if c is not None)
+    return FfiTarget(name, addresses, owners, types if len(owners) > 1 else ())
+
+
+def _address(capsule: Any) -> int:
+    return 0 if capsule is None else int(_pointer(capsule, _name(capsule)) or 0)

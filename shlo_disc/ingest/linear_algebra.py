@@ -1,0 +1,218 @@
+"""`stablehlo.cholesky` and `stablehlo.triangular_solve` become calls of LAPACK.
+
+    %l = cholesky %a, lower = true
+    ==>
+    %r:2 = custom_call @lapack_spotrf_ffi(%a) {mhlo.backend_config = {uplo = 76 : ui8}, ...}
+    %l = select(%r#1 == 0, %r#0, NaN)
+
+JAX lowers its own functions to such calls for CPUs; other front ends emit the two operations. The
+calls are those of JAX, with the functions that jaxlib registers: fast for every size. 16-bit floats
+are computed in f32.
+
+The triangle of a Cholesky factor that the specification leaves open keeps the operand's elements. A
+matrix that is not positive definite gives NaN, as in JAX.
+
+Source: cholesky and triangular_solve in the StableHLO specification; jax/_src/lax/linalg.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from shlo_disc.builders import compare, convert, create, dimension, vector
+from shlo_disc.errors import UnsupportedError
+from shlo_disc.ingest.foreign_calls import CONFIGURATION
+from shlo_disc.locations import source_line
+from shlo_disc.mlir import at, ir, ops_of, replace, stablehlo
+
+__all__ = ["call_lapack"]
+
+_PREFIXES = {"f32": "s", "f64": "d", "complex<f32>": "c", "complex<f64>": "z"}
+_TRANSPOSED = {"NO_TRANSPOSE": "N", "TRANSPOSE": "T", "ADJOINT": "C"}
+
+
+def call_lapack(module: ir.Module) -> int:
+    """No such operation is left; how many there were.
+
+    Raises UnsupportedError for an element type LAPACK does not compute with.
+    """
+    found = ops_of(module, "stablehlo.cholesky", "stablehlo.triangular_solve")
+    for op in found:
+        with at(op):
+            solved = _cholesky(op) if op.name == "stablehlo.cholesky" else _triangular_solve(op)
+            replace(op, solved)
+    return len(found)
+
+
+def _cholesky(op: ir.Operation) -> ir.Value:
+    (a,) = op.operands
+    shape = list(ir.RankedTensorType(a.type).shape)
+    rank = len(shape)
+    _must_be_equal(op, (a, rank - 2), (a, rank - 1))
+    wide = _computed(op, a)
+    i32 = ir.IntegerType.get_signless(32)
+    batch = ir.RankedTensorType.get(shape[:-2], i32)
+    factor, info = _call(
+        op, "potrf", [wide], [wide.type, batch], {"uplo": "L" if _flag(op, "lower") else "U"}, 0
+    )
+    zero = _broadcast(_number(0, i32), info, [])
+    ok = compare("EQ", info, zero, _with_element(batch, ir.IntegerType.get_signless(1)))
+    ok = _broadcast(ok, factor, list(range(rank - 2)))
+    element = ir.RankedTensorType(factor.type).element_type
+    nan = _broadcast(_number(float("nan"), element), factor, [])
+    chosen = create("stablehlo.select", [ok, factor, nan], factor.type)
+    return convert(chosen, a.type)
+
+
+def _triangular_solve(op: ir.Operation) -> ir.Value:
+    a, b = op.operands
+    rank = ir.RankedTensorType(a.type).rank
+    left = _flag(op, "left_side")
+    _must_be_equal(op, (a, rank - 2), (a, rank - 1))
+    _must_be_equal(op, (a, rank - 1), (b, rank - 2 if left else rank - 1))
+    for axis in range(rank - 2):
+        _must_be_equal(op, (a, axis), (b, axis))
+    wide = _computed(op, b)
+    transpose = stablehlo.TransposeAttr(op.attributes["transpose_a"]).value
+    asked = {
+        "side": "L" if left else "R",
+        "uplo": "L" if _flag(op, "lower") else "U",
+        "trans_x": _TRANSPOSED[transpose],
+        "diag": "U" if _flag(op, "unit_diagonal") else "N",
+    }
+    (x,) = _call(op, "trsm", [_computed(op, a), wide], [wide.type], asked, 1)
+    return convert(x, b.type)
+
+
+def _call(
+    op: ir.Operation,
+    function: str,
+    operands: Sequence[ir.Value],
+    types: Sequence[ir.Type],
+    asked: dict[str, str],
+    alias: int,
+) -> list[ir.Value]:
+    """A call of LAPACK as JAX writes it; result 0 is in the place of operand `alias`."""
+    element = str(ir.RankedTensorType(operands[0].type).element_type)
+    ui8 = ir.IntegerType.get_unsigned(8)
+    config = {name: ir.IntegerAttr.get(ui8, ord(value)) for name, value in asked.items()}
+    attributes: dict[str, ir.Attribute] = {
+        "call_target_name": ir.StringAttr.get(f"lapack_{_PREFIXES[element]}{function}_ffi"),
+        CONFIGURATION: ir.DictAttr.get(config),
+        "output_operand_aliases": ir.ArrayAttr.get(
+            [stablehlo.OutputOperandAlias.get([0] if len(types) > 1 else [], alias, [])]
+        ),
+    }
+    sizes: list[ir.Value] = []
+    if not all(map(_is_static, types)):
+        of = operands[alias]
+        sizes = [_sizes(of, ir.RankedTensorType(kind).rank) for kind in types]
+        places = range(len(operands), len(operands) + len(sizes))
+        attributes["indices_of_shape_operands"] = ir.DenseIntElementsAttr.get(np.array(places))
+    layouts = [_layout(value.type, columns=True) for value in operands]
+    layouts += [_layout(value.type, columns=False) for value in sizes]
+    attributes["operand_layouts"] = ir.ArrayAttr.get(layouts)
+    attributes["result_layouts"] = ir.ArrayAttr.get(
+        [_layout(kind, columns=number == 0) for number, kind in enumerate(types)]
+    )
+    call = ir.Operation.create(
+        "stablehlo.custom_call",
+        results=list(types),
+        operands=[*operands, *sizes],
+        attributes=attributes,
+    )
+    return list(call.results)
+
+
+def _layout(kind: ir.Type, *, columns: bool) -> ir.Attribute:
+    """From the fastest dimension to the slowest; of matrices the rows are the fastest."""
+    order = list(range(ir.RankedTensorType(kind).rank))[::-1]
+    if columns:
+        order[:2] = order[1::-1]
+    return ir.DenseIntElementsAttr.get(np.array(order, np.int64), type=ir.IndexType.get())
+
+
+def _sizes(value: ir.Value, rank: int) -> ir.Value:
+    """The first `rank` sizes of `value`, as a vector."""
+    if rank:
+        return vector([dimension(value, axis) for axis in range(rank)])
+    none = ir.DenseIntElementsAttr.get(np.zeros(0, np.int32))
+    return create("stablehlo.constant", [], none.type, value=none)
+
+
+def _broadcast(value: ir.Value, like: ir.Value, dims: list[int]) -> ir.Value:
+    element = ir.RankedTensorType(value.type).element_type
+    kind = _with_element(like.type, element)
+    places = ir.DenseI64ArrayAttr.get(dims)
+    if _is_static(kind):
+        return create("stablehlo.broadcast_in_dim", [value], kind, broadcast_dimensions=places)
+    shape = _sizes(like, ir.RankedTensorType(kind).rank)
+    name = "stablehlo.dynamic_broadcast_in_dim"
+    return create(name, [value, shape], kind, broadcast_dimensions=places)
+
+
+def _must_be_equal(op: ir.Operation, a: tuple[ir.Value, int], b: tuple[ir.Value, int]) -> None:
+    """A guard where only the sizes of a call tell; the verifier has looked at the others."""
+    kinds = [ir.RankedTensorType(value.type) for value, _ in (a, b)]
+    if not any(k.is_dynamic_dim(axis) for k, (_, axis) in zip(kinds, (a, b), strict=True)):
+        return
+    sizes = [dimension(value, axis) for value, axis in (a, b)]
+    i1 = ir.RankedTensorType.get([], ir.IntegerType.get_signless(1))
+    same = compare("EQ", sizes[0], sizes[1], i1)
+    text = f"{source_line(op)}: {op.name}: sizes {{0}} and {{1}} must be equal"
+    ir.Operation.create(
+        "stablehlo.custom_call",
+        results=[],
+        operands=[same, *sizes],
+        attributes={
+            "call_target_name": ir.StringAttr.get("shape_assertion"),
+            "error_message": ir.StringAttr.get(text),
+            "has_side_effect": ir.BoolAttr.get(True),
+        },
+    )
+
+
+def _computed(op: ir.Operation, value: ir.Value) -> ir.Value:
+    """`value` in a type LAPACK computes with."""
+    kind = ir.RankedTensorType(value.type)
+    element = str(kind.element_type)
+    if element in ("bf16", "f16"):
+        return convert(value, _with_element(kind, ir.F32Type.get()))
+    if element not in _PREFIXES:
+        raise UnsupportedError(
+            f"{source_line(op)}: {op.name} of element type {element} is not supported; convert to "
+            "f32 or f64"
+        )
+    return value
+
+
+def _flag(op: ir.Operation, name: str) -> bool:
+    return name in op.attributes and bool(ir.BoolAttr(op.attributes[name]).value)
+
+
+def _is_static(kind: ir.Type) -> bool:
+    return bool(ir.RankedTensorType(kind).has_static_shape)
+
+
+def _with_element(kind: ir.Type, element: ir.Type) -> ir.RankedTensorType:
+    return ir.RankedTensorType.get(list(ir.RankedTensorType(kind).shape), element)
+
+
+def _number(number: float, element: ir.Type) -> ir.Value:
+    kind = ir.RankedTensorType.get([], element)
+    value = ir.Attribute.parse(f"dense<{_text(number, element)}> : {kind}")
+    return create("stablehlo.constant", [], kind, value=value)
+
+
+def _text(number: float, element: ir.Type) -> str:
+    """A NaN is written as its bits, of a complex number twice."""
+    if isinstance(element, ir.IntegerType):
+        return str(number)
+    bits = {"f32": "0x7FC00000", "f64": "0x7FF8000000000000"}
+    name = str(element)
+    if name in bits:
+        return bits[name]
+    part = bits[name.removeprefix("complex<").removesuffix(">")]
+    return f"({part}, {part})"

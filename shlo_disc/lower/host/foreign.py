@@ -1,0 +1,60 @@
+"""Calls of XLA FFI handlers in the host program, through `disc_context.foreign`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shlo_disc.lower.host.writer import HostWriter
+from shlo_disc.lower.plan import FfiCall
+from shlo_disc.mlir import ir, walk
+from shlo_disc.passes.records import ffi_call_of
+
+__all__ = ["emit_foreign", "has_foreign", "unless_failed"]
+
+_FOREIGN, _FAILED = 7, 8
+"""Fields of `disc_context`."""
+
+
+def has_foreign(func: ir.Operation) -> bool:
+    """Does `func` call a handler?"""
+    found: list[ir.Operation] = []
+    walk(func, lambda op: found.append(op) if ffi_call_of(op) is not None else None)
+    return bool(found)
+
+
+def emit_foreign(
+    w: HostWriter, number: int, call: FfiCall, operands: Sequence[str], results: Sequence[str]
+) -> None:
+    """Call handler `number` of the executable on the addresses of `operands` and `results`.
+
+    An operand that the handler changes is copied to where the result will be, unless plan-buffers
+    made both one buffer.
+    """
+    operands = list(operands)
+    for alias in call.aliases:
+        source, destination = operands[alias.operand], results[alias.result]
+        if source != destination:
+            w.line(
+                f'"llvm.intr.memcpy"({destination}, {source}, {w.size(alias.bytes)}) '
+                "<{isVolatile = false}> : (!llvm.ptr, !llvm.ptr, i64) -> ()"
+            )
+            operands[alias.operand] = destination
+    buffers = w.array(len(operands) + len(results), "!llvm.ptr", f"buffers of {number}")
+    for position, address in enumerate((*operands, *results)):
+        w.store(address, buffers, position, "!llvm.ptr")
+    handler = w.pointer("%ctx", _FOREIGN)
+    sizes = w.sizes_array([*call.sizes, *(size for _, size in call.size_attributes)])
+    w.line(
+        f"llvm.call {handler}(%ctx, {w.const(number)}, {buffers}, {sizes}) : "
+        "!llvm.ptr, (!llvm.ptr, i64, !llvm.ptr, !llvm.ptr) -> ()"
+    )
+
+
+def unless_failed(w: HostWriter, go: str) -> str:
+    """The i1 `go`, false once a call has failed: what a loop computes may then never end it."""
+    address = w.element_address("%ctx", _FAILED, "i64")
+    failed, still, both = w.fresh("failed"), w.fresh("still"), w.fresh("go")
+    w.line(f"{failed} = llvm.load {address} : !llvm.ptr -> i64")
+    w.line(f"{still} = arith.cmpi eq, {failed}, {w.const(0)} : i64")
+    w.line(f"{both} = arith.andi {go}, {still} : i1")
+    return both

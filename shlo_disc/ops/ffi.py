@@ -1,0 +1,41 @@
+"""What the attributes of an FFI call say (`ingest/foreign_calls.py` writes them).
+
+A custom call with the attribute `disc.ffi` calls a handler of XLA's FFI, whatever its target is.
+"""
+
+from __future__ import annotations
+
+from shlo_disc.mlir import ir, stablehlo
+
+__all__ = ["CONFIGURATION", "SIZE_ATTRIBUTES", "aliases", "is_ffi_call", "size_operands"]
+
+CONFIGURATION = "disc.ffi"
+"""The attributes that the handler reads, as a dictionary."""
+
+SIZE_ATTRIBUTES = "shlo_disc.size_attributes"
+"""Integer attributes that are sizes of operands: for each name (operand, logical dimension)."""
+
+
+def is_ffi_call(op: ir.Operation) -> bool:
+    """Does `op` call a handler of XLA's FFI?"""
+    return op.name == "stablehlo.custom_call" and CONFIGURATION in op.attributes
+
+
+def size_operands(op: ir.Operation) -> tuple[int, ...]:
+    """The operands that are sizes of the results; the handler does not see them."""
+    if "indices_of_shape_operands" not in op.attributes:
+        return ()
+    indices = ir.DenseIntElementsAttr(op.attributes["indices_of_shape_operands"])
+    return tuple(int(i) for i in indices)
+
+
+def aliases(op: ir.Operation) -> list[tuple[int, int]]:
+    """(operand, result) that are in one place in memory: the handler changes the operand."""
+    if "output_operand_aliases" not in op.attributes:
+        return []
+    found = []
+    for attribute in ir.ArrayAttr(op.attributes["output_operand_aliases"]):
+        alias = stablehlo.OutputOperandAlias(attribute)
+        of_result = list(alias.output_tuple_indices)
+        found.append((int(alias.operand_index), int(of_result[0]) if of_result else 0))
+    return found

@@ -1,0 +1,294 @@
+#include "foreign_call.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <stdexcept>
+#include <utility>
+
+#include "foreign_api.h"
+#include "small_vector.h"
+
+namespace shlo_disc {
+namespace {
+
+using namespace xla_ffi;  // NOLINT: this file speaks nothing else
+
+// What handlers may rely on: XLA's buffers on CPUs are aligned to 16 bytes at least. Ours are,
+// too, but for arguments of the user's (NumPy) and slices that are computed in place.
+constexpr uintptr_t kAlignment = 16;
+
+DataType data_type(DType dtype) {
+  switch (dtype) {
+    case DType::kBool: return DataType::kPred;
+    case DType::kInt8: return DataType::kS8;
+    case DType::kInt16: return DataType::kS16;
+    case DType::kInt32: return DataType::kS32;
+    case DType::kInt64: return DataType::kS64;
+    case DType::kUInt8: return DataType::kU8;
+    case DType::kUInt16: return DataType::kU16;
+    case DType::kUInt32: return DataType::kU32;
+    case DType::kUInt64: return DataType::kU64;
+    case DType::kFloat16: return DataType::kF16;
+    case DType::kBFloat16: return DataType::kBF16;
+    case DType::kFloat32: return DataType::kF32;
+    case DType::kFloat64: return DataType::kF64;
+    case DType::kComplex64: return DataType::kC64;
+    case DType::kComplex128: return DataType::kC128;
+    case DType::kFloat8E3M4: return DataType::kF8E3M4;
+    case DType::kFloat8E4M3: return DataType::kF8E4M3;
+    case DType::kFloat8E4M3B11FNUZ: return DataType::kF8E4M3B11FNUZ;
+    case DType::kFloat8E4M3FN: return DataType::kF8E4M3FN;
+    case DType::kFloat8E4M3FNUZ: return DataType::kF8E4M3FNUZ;
+    case DType::kFloat8E5M2: return DataType::kF8E5M2;
+    case DType::kFloat8E5M2FNUZ: return DataType::kF8E5M2FNUZ;
+    case DType::kFloat8E8M0FNU: return DataType::kF8E8M0FNU;
+    default: return DataType::kInvalid;  // of less than a byte: XLA has other forms in memory
+  }
+}
+
+std::unique_ptr<ForeignFailure> failure(Error* error) {
+  if (error == nullptr) return nullptr;
+  ForeignError taken = take_error(error);
+  return std::make_unique<ForeignFailure>(ForeignFailure{taken.code, std::move(taken.message)});
+}
+
+std::unique_ptr<ForeignFailure> out_of_memory() {
+  return std::make_unique<ForeignFailure>(ForeignFailure{
+      static_cast<int>(ErrorCode::kResourceExhausted), "shlo_disc: out of memory"});
+}
+
+// Calls a handler and waits until it is done; null: it succeeded.
+std::unique_ptr<ForeignFailure> call(Handler* handler, CallFrame* frame) {
+  Error* error = handler(frame);
+  if (error == nullptr && frame->future != nullptr) error = wait_for(frame->future);
+  return failure(error);
+}
+
+// Asks a handler which version of the API its headers were: what they say, or 0.0.
+Version version_of(Handler* handler) {
+  struct Room {
+    Metadata metadata;
+    char spare[64];  // newer headers may write more
+  };
+  Room room{};
+  room.metadata.struct_size = sizeof(Metadata);
+  room.metadata.api_version.struct_size = size_up_to(&Version::minor_version);
+  MetadataExtension extension{
+      {size_up_to(&MetadataExtension::metadata), kMetadataExtension, nullptr}, &room.metadata};
+  CallFrame frame{};
+  frame.struct_size = size_up_to(&CallFrame::attrs);
+  frame.extension_start = &extension.base;
+  frame.api = foreign_api();
+  frame.stage = Stage::kExecute;
+  if (failure(handler(&frame)) != nullptr) return Version{};
+  return room.metadata.api_version;
+}
+
+// A buffer at an address that handlers may rely on.
+class AlignedCopy {
+ public:
+  AlignedCopy() = default;
+  ~AlignedCopy() { std::free(data_); }
+  AlignedCopy(const AlignedCopy&) = delete;
+  AlignedCopy& operator=(const AlignedCopy&) = delete;
+
+  // False: out of memory.
+  bool copy(const void* from, size_t bytes) {
+    data_ = std::aligned_alloc(64, (bytes + 64) & ~size_t{63});
+    if (data_ == nullptr) return false;
+    std::memcpy(data_, from, bytes);
+    return true;
+  }
+  void* get() const { return data_; }
+
+ private:
+  void* data_ = nullptr;
+};
+
+bool is_aligned(const void* data) { return reinterpret_cast<uintptr_t>(data) % kAlignment == 0; }
+
+}  // namespace
+
+// The attributes as handlers read them; addresses in it stay as they are.
+class ForeignCall::Attributes {
+ public:
+  explicit Attributes(const std::vector<ForeignAttribute>& attributes) {
+    for (const ForeignAttribute& one : attributes) {
+      names_.push_back(std::make_unique<ByteSpan>(ByteSpan{one.name.data(), one.name.size()}));
+      types_.push_back(one.type);
+      name_pointers_.push_back(names_.back().get());
+      values_.push_back(value(one));
+    }
+    view_ = {size_up_to(&xla_ffi::Attributes::values),
+             nullptr,
+             static_cast<int64_t>(values_.size()),
+             types_.data(),
+             name_pointers_.data(),
+             values_.data()};
+  }
+  const xla_ffi::Attributes& view() const { return view_; }
+
+ private:
+  void* value(const ForeignAttribute& one) {
+    void* const bytes = const_cast<char*>(one.bytes.data());
+    switch (one.type) {
+      case AttributeType::kScalar:
+        scalars_.push_back(std::make_unique<Scalar>(Scalar{one.dtype, bytes}));
+        return scalars_.back().get();
+      case AttributeType::kArray:
+        arrays_.push_back(std::make_unique<Array>(Array{one.dtype, one.size, bytes}));
+        return arrays_.back().get();
+      case AttributeType::kString:
+        strings_.push_back(
+            std::make_unique<ByteSpan>(ByteSpan{one.bytes.data(), one.bytes.size()}));
+        return strings_.back().get();
+      case AttributeType::kDictionary:
+        inner_.push_back(std::make_unique<Attributes>(one.entries));
+        return const_cast<xla_ffi::Attributes*>(&inner_.back()->view());
+    }
+    return nullptr;
+  }
+
+  std::vector<std::unique_ptr<ByteSpan>> names_;
+  std::vector<ByteSpan*> name_pointers_;
+  std::vector<AttributeType> types_;
+  std::vector<void*> values_;
+  std::vector<std::unique_ptr<Scalar>> scalars_;
+  std::vector<std::unique_ptr<Array>> arrays_;
+  std::vector<std::unique_ptr<ByteSpan>> strings_;
+  std::vector<std::unique_ptr<Attributes>> inner_;
+  xla_ffi::Attributes view_{};
+};
+
+ForeignCall::ForeignCall(ForeignSpec spec)
+    : spec_(std::move(spec)), attributes_(std::make_shared<Attributes>(spec_.attributes)) {
+  for (const auto* buffers : {&spec_.operands, &spec_.results}) {
+    for (const ForeignBuffer& buffer : *buffers) {
+      if (data_type(buffer.dtype) != DataType::kInvalid) continue;
+      throw std::runtime_error(std::string("arrays of ") + dtype_name(buffer.dtype) +
+                               " are not given to handlers");
+    }
+  }
+  Handler* const execute = spec_.handlers[static_cast<int>(Stage::kExecute)];
+  if (execute == nullptr) throw std::runtime_error("it has no execute handler");
+  const Version version = version_of(execute);
+  // Minor versions only add what a handler may use; where one does, `call` tells.
+  if (version.major_version != kMajor) {
+    throw std::runtime_error("its headers are of XLA FFI " +
+                             std::to_string(version.major_version) + "." +
+                             std::to_string(version.minor_version) + "; shlo_disc calls " +
+                             std::to_string(kMajor) + ".x");
+  }
+  Handler* const instantiate = spec_.handlers[static_cast<int>(Stage::kInstantiate)];
+  if (instantiate == nullptr) return;
+  ForeignContext context;
+  CallFrame frame{};
+  frame.struct_size = size_up_to(&CallFrame::attrs);
+  frame.api = foreign_api();
+  frame.context = opaque(&context);
+  frame.stage = Stage::kInstantiate;
+  frame.args.struct_size = frame.rets.struct_size = size_up_to(&Args::values);
+  frame.attrs = attributes_->view();
+  if (const auto failed = call(instantiate, &frame)) throw std::runtime_error(failed->message);
+  const ForeignState& state = context.states[static_cast<int>(Stage::kInstantiate)];
+  state_ = state.data;
+  state_type_ = state.type_id;
+}
+
+ForeignCall::~ForeignCall() { delete_state({state_, state_type_}); }
+
+std::unique_ptr<ForeignFailure> ForeignCall::run(void* const* buffers,
+                                                 const int64_t* sizes) const {
+  static std::atomic<int64_t> runs{0};
+  const size_t operands = spec_.operands.size(), count = operands + spec_.results.size();
+  SmallVector<Buffer, 16> described(count);
+  SmallVector<void*, 16> pointers(count);
+  SmallVector<int, 16> types(count);
+  std::unique_ptr<AlignedCopy[]> copies;
+  SmallVector<size_t, 16> bytes(count);
+  const int64_t* const all_sizes = sizes;
+  for (size_t i = 0; i < count; ++i) {
+    const ForeignBuffer& of = i < operands ? spec_.operands[i] : spec_.results[i - operands];
+    bytes[i] = static_cast<size_t>(array_bytes(of.dtype, of.rank, sizes));
+    described[i] = {size_up_to(&Buffer::dims),      nullptr, data_type(of.dtype), buffers[i], of.rank,
+                    const_cast<int64_t*>(sizes)};
+    pointers[i] = &described[i];
+    types[i] = kBufferArgument;
+    sizes += of.rank;
+    if (is_aligned(buffers[i])) continue;
+    if (copies == nullptr) copies.reset(new (std::nothrow) AlignedCopy[count]);
+    if (copies == nullptr) return out_of_memory();
+    // A result may be in the memory of an operand.
+    size_t first = 0;
+    while (buffers[first] != buffers[i]) ++first;
+    if (first == i && !copies[i].copy(buffers[i], bytes[i])) return out_of_memory();
+    described[i].data = described[first].data = copies[first].get();
+  }
+  // XLA computes no empty results, either, and LAPACK calls an empty matrix an error.
+  const auto is_empty = [](size_t size) { return size == 0; };
+  if (count != operands && (spec_.is_lapack ? bytes[operands] == 0
+                                            : std::all_of(bytes.data() + operands, bytes.end(),
+                                                          is_empty))) {
+    clear_results(buffers, all_sizes);
+    return nullptr;
+  }
+  ForeignContext context;
+  context.run_id = ++runs;
+  context.states[static_cast<int>(Stage::kInstantiate)] = {state_, state_type_};
+  // The size attributes of this call, in a copy of the list of values.
+  xla_ffi::Attributes attributes = attributes_->view();
+  const size_t sized = spec_.size_attributes.size();
+  SmallVector<void*, 16> values(sized == 0 ? 0 : static_cast<size_t>(attributes.size));
+  SmallVector<Scalar, 4> scalars(sized);
+  SmallVector<int64_t, 4> numbers(sized);  // little-endian: its first bytes are the narrow number
+  if (sized != 0) {
+    std::copy_n(attributes.values, attributes.size, values.data());
+    attributes.values = values.data();
+  }
+  for (size_t i = 0; i < sized; ++i) {
+    void*& value = values[spec_.size_attributes[i]];
+    numbers[i] = sizes[i];
+    scalars[i] = {static_cast<const Scalar*>(value)->dtype, &numbers[i]};
+    value = &scalars[i];
+  }
+  std::unique_ptr<ForeignFailure> failed;
+  for (const Stage stage : {Stage::kPrepare, Stage::kInitialize, Stage::kExecute}) {
+    Handler* const handler = spec_.handlers[static_cast<int>(stage)];
+    if (handler == nullptr || failed != nullptr) continue;
+    CallFrame frame{};
+    frame.struct_size = size_up_to(&CallFrame::attrs);
+    frame.api = foreign_api();
+    frame.context = opaque(&context);
+    frame.stage = stage;
+    const size_t args_size = size_up_to(&Args::values);
+    frame.args = {args_size, nullptr, static_cast<int64_t>(operands), types.data(),
+                  pointers.data()};
+    frame.rets = {args_size, nullptr, static_cast<int64_t>(count - operands), types.data(),
+                  pointers.data() + operands};
+    frame.attrs = attributes;
+    failed = call(handler, &frame);
+  }
+  for (const Stage stage : {Stage::kInitialize, Stage::kPrepare}) {
+    delete_state(context.states[static_cast<int>(stage)]);
+  }
+  for (size_t i = operands; copies != nullptr && i < count; ++i) {
+    if (described[i].data != buffers[i]) {
+      std::memcpy(buffers[i], described[i].data, bytes[i]);
+    }
+  }
+  return failed;
+}
+
+void ForeignCall::clear_results(void* const* buffers, const int64_t* sizes) const {
+  for (const ForeignBuffer& of : spec_.operands) sizes += of.rank;
+  buffers += spec_.operands.size();
+  for (const ForeignBuffer& of : spec_.results) {
+    std::memset(*buffers++, 0, static_cast<size_t>(array_bytes(of.dtype, of.rank, sizes)));
+    sizes += of.rank;
+  }
+}
+
+}  // namespace shlo_disc

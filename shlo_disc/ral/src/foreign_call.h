@@ -1,0 +1,78 @@
+// Calls of XLA FFI handlers from compiled programs: LAPACK as jaxlib registers it, and targets of
+// the user's. The ABI is XLA's (xla_ffi_abi.h); here we are the caller.
+#ifndef SHLO_DISC_RAL_FOREIGN_CALL_H_
+#define SHLO_DISC_RAL_FOREIGN_CALL_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "executable.h"
+#include "xla_ffi_abi.h"
+
+namespace shlo_disc {
+
+// The value of an attribute. `bytes` holds the elements of scalars and arrays, or a string.
+struct ForeignAttribute {
+  std::string name;
+  xla_ffi::AttributeType type;
+  xla_ffi::DataType dtype{};
+  size_t size = 0;  // elements of an array
+  std::string bytes;
+  std::vector<ForeignAttribute> entries;  // of a dictionary
+};
+
+struct ForeignBuffer {
+  DType dtype;
+  int64_t rank;
+};
+
+struct ForeignSpec {
+  std::string target;
+  std::string where;  // the source line of the op, for messages
+  xla_ffi::Handler* handlers[xla_ffi::kStages] = {};  // by stage; null: nothing to do
+  std::vector<ForeignBuffer> operands;
+  std::vector<ForeignBuffer> results;
+  std::vector<ForeignAttribute> attributes;
+  bool is_lapack = false;  // the first result is a matrix, and with it everything is empty
+  std::vector<size_t> size_attributes;  // scalars among them that every call gives
+};
+
+// Why a call failed. The code is one of XLA_FFI_Error_Code.
+struct ForeignFailure {
+  int code;
+  std::string message;
+};
+
+// One op of a program that calls a handler. Immutable, so any number of threads may run it at once.
+class ForeignCall {
+ public:
+  // Checks the version of the handler's headers and runs its `instantiate` stage. Throws
+  // std::runtime_error where one of them fails.
+  explicit ForeignCall(ForeignSpec spec);
+  ForeignCall(const ForeignCall&) = delete;
+  ForeignCall& operator=(const ForeignCall&) = delete;
+  ~ForeignCall();
+
+  const ForeignSpec& spec() const { return spec_; }
+
+  // Runs the other stages. `buffers`: the operands, then the results; `sizes`: the logical sizes of
+  // each in turn, then the size attributes. Null on success.
+  std::unique_ptr<ForeignFailure> run(void* const* buffers, const int64_t* sizes) const;
+
+  // Sets every byte of the results to zero, when what they hold does not matter any more.
+  void clear_results(void* const* buffers, const int64_t* sizes) const;
+
+ private:
+  class Attributes;
+
+  const ForeignSpec spec_;
+  const std::shared_ptr<const Attributes> attributes_;
+  void* state_ = nullptr;  // that the instantiate stage has left
+  int64_t state_type_ = 0;
+};
+
+}  // namespace shlo_disc
+
+#endif  // SHLO_DISC_RAL_FOREIGN_CALL_H_

@@ -1,0 +1,1 @@
+"""XLA FFI targets called from compiled programs: LAPACK, and targets of the user's."""
