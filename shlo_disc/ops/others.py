@@ -61,7 +61,8 @@ ROWS = (
     _op(Role.LOOP, "reduce_window", materialized=(0,), flops=Flops.OWN),
     # kernels of their own
     _own("chlo.top_k", "top_k", Flops.NONE),
-    _own("@ffi", "ffi", Flops.NONE, note="handlers that need XLA's own runtime; side effects"),
+    _own("@ffi", "ffi", Flops.NONE,
+         note="any FFI target; not those with a side effect or of XLA's own runtime"),
     _own("@stablehlo.dynamic_top_k", "top_k", Flops.NONE, size_operands=(1,)),
     _own("convolution", "conv", Flops.OWN, materialized=(0, 1)),
     _own("disc.scan", "scan"),
