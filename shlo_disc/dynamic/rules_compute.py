@@ -15,6 +15,7 @@ from shlo_disc.dynamic.size_sources import SizeFromData
 from shlo_disc.errors import InvalidModuleError
 from shlo_disc.locations import source_line
 from shlo_disc.mlir import ir, stablehlo
+from shlo_disc.ops import ffi
 
 if TYPE_CHECKING:
     from shlo_disc.dynamic.shapes import ShapeAnalysis
@@ -341,20 +342,12 @@ def _call(name: str) -> Callable[[Rule], Rule]:
 def _custom_call(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
     """By target, or by JAX's `indices_of_shape_operands`: one shape operand per result."""
     target = attr.text(op, "call_target_name")
-    rule = CUSTOM_CALLS.get(target)
+    rule = CUSTOM_CALLS.get(ffi.ANY_TARGET[1:] if ffi.is_ffi_call(op) else target)
     if rule is not None:
         return rule(s, op)
     if "indices_of_shape_operands" in op.attributes:
         indices = ir.DenseIntElementsAttr(op.attributes["indices_of_shape_operands"])
-        found = [s.sizes_operand(op, int(i)) for i in indices]
-        if "disc.result_orders" not in op.attributes:
-            return found
-        orders = [
-            ir.DenseI64ArrayAttr(o) for o in ir.ArrayAttr(op.attributes["disc.result_orders"])
-        ]
-        return [
-            tuple(sizes[axis] for axis in order) for sizes, order in zip(found, orders, strict=True)
-        ]
+        return [s.sizes_operand(op, int(i)) for i in indices]
     if any(DYNAMIC in s.declared(r) for r in op.results):
         raise refuse(
             op,
@@ -362,6 +355,24 @@ def _custom_call(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
             "keep this part of the program outside shlo_disc.jit",
         )
     return [tuple(_consts(s.declared(r))) for r in op.results]
+
+
+@_call(ffi.ANY_TARGET[1:])
+def _ffi_call(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+    """Shape operands give logical sizes; results are in the order of their memory."""
+    at = ffi.size_operands(op)
+    if not at:
+        if any(DYNAMIC in s.declared(r) for r in op.results):
+            target = attr.text(op, "call_target_name")
+            raise refuse(
+                op, f"@{target} does not say the sizes of its results", "give shape operands"
+            )
+        return [tuple(_consts(s.declared(r))) for r in op.results]
+    orders = [ir.DenseI64ArrayAttr(o) for o in ir.ArrayAttr(op.attributes["disc.result_orders"])]
+    return [
+        tuple(sizes[axis] for axis in order)
+        for sizes, order in zip((s.sizes_operand(op, k) for k in at), orders, strict=True)
+    ]
 
 
 @_call("stablehlo.dynamic_reduce_window")

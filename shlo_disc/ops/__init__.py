@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from shlo_disc.mlir import ir
-from shlo_disc.ops import elementwise, others
-from shlo_disc.ops.ffi import is_ffi_call
+from shlo_disc.ops import elementwise, ffi, others
 from shlo_disc.ops.row import Flops, Op, Role
 
 __all__ = ["OPS", "Flops", "Op", "Role", "names", "row_of"]
@@ -27,8 +26,8 @@ def row_of(op: ir.Operation) -> Op:
     An op of no row has one that refuses it.
     """
     name = op.name
-    if is_ffi_call(op):
-        name = "@ffi"
+    if ffi.is_ffi_call(op):
+        name = ffi.ANY_TARGET
     elif name == "stablehlo.custom_call":
         target = f"@{ir.StringAttr(op.attributes['call_target_name']).value}"
         name = target if target in OPS else name

@@ -7,7 +7,17 @@ from __future__ import annotations
 
 from shlo_disc.mlir import ir, stablehlo
 
-__all__ = ["CONFIGURATION", "SIZE_ATTRIBUTES", "aliases", "is_ffi_call", "size_operands"]
+__all__ = [
+    "ANY_TARGET",
+    "CONFIGURATION",
+    "SIZE_ATTRIBUTES",
+    "aliases",
+    "is_ffi_call",
+    "size_operands",
+]
+
+ANY_TARGET = "@any FFI target"
+"""The row of FFI calls in the op table."""
 
 CONFIGURATION = "disc.ffi"
 """The attributes that the handler reads, as a dictionary."""

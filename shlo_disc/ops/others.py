@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from shlo_disc.ops.ffi import ANY_TARGET
 from shlo_disc.ops.row import Flops, Op, Role
 
 __all__ = ["ROWS"]
@@ -61,8 +62,8 @@ ROWS = (
     _op(Role.LOOP, "reduce_window", materialized=(0,), flops=Flops.OWN),
     # kernels of their own
     _own("chlo.top_k", "top_k", Flops.NONE),
-    _own("@ffi", "ffi", Flops.NONE,
-         note="any FFI target; not those with a side effect or of XLA's own runtime"),
+    _own(ANY_TARGET, "ffi", Flops.NONE,
+         note="side effects; handlers of XLA's own runtime"),
     _own("@stablehlo.dynamic_top_k", "top_k", Flops.NONE, size_operands=(1,)),
     _own("convolution", "conv", Flops.OWN, materialized=(0, 1)),
     _own("disc.scan", "scan"),
