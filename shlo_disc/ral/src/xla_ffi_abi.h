@@ -34,6 +34,7 @@ enum class ErrorCode : int {
 };
 
 enum class DataType : int {
+  kInvalid = 0,
   kPred = 1,
   kS8 = 2,
   kS16 = 3,
