@@ -540,6 +540,17 @@ row(
     setup=SIZES,
 )
 row(
+    "any FFI target",
+    (
+        "%r = stablehlo.custom_call @handler(%x, %bt) {disc.ffi = {}, disc.operand_orders = [array<i64: 1, 0>], "
+        "disc.result_orders = [array<i64: 1, 0>], indices_of_shape_operands = dense<1> : tensor<1xi64>}"
+        f" : ({F}, tensor<2xi32>) -> {F}",
+        [("%r", F)],
+    ),
+    ["t, b"],
+    setup=SIZES,
+)
+row(
     "stablehlo.dynamic_rng_bit_generator",
     (
         "%g, %r = stablehlo.custom_call @stablehlo.dynamic_rng_bit_generator(%u, %bt) : (tensor<2xui64>, tensor<2xi32>) -> (tensor<2xui64>, tensor<?x?xui32>)",

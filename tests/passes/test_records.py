@@ -67,6 +67,7 @@ PROGRAMS = {
     "products": ("dense", lambda x, v, w: (x @ v, x @ w), "b,k", "k,n", "k,n"),
     "product in bands": ("dense", gates, "b,k", "k,2*n"),
     "product and rows": ("dense", softmax_of_product, "b,k", "k,n", "b,n"),
+    "handler": ("ffi", lambda x: lax.linalg.lu(x)[0], "b,n,n"),
     "loop": ("loop", lambda x: (jnp.tanh(x), x.reshape(-1) + 1), "b,n"),
     "random bits": ("rng", lambda x: lax.rng_bit_generator(x.astype("uint32"), (8,)), "4"),
     "row": ("row", jax.nn.softmax, "b,n"),
