@@ -128,16 +128,16 @@ def test_a_callback_that_only_lowering_shows():
     assert "it calls back into Python" in told
 
 
-@pytest.mark.parametrize("other", [jnp.fft.fft, jnp.linalg.cholesky])
+@pytest.mark.parametrize("other", [jnp.fft.fft, jnp.linalg.eigvals])
 def test_what_else_is_not_compiled_is_told(other):
     def program(x):
         return jnp.abs(other(jnp.eye(3) + 0 * checked(x).sum()))
 
     x = np.arange(4, dtype=np.float32)
-    with pytest.raises(shlo_disc.UnsupportedError, match=r"complex|lapack"):
+    with pytest.raises(shlo_disc.UnsupportedError, match="complex"):
         shlo_disc.jit(program)(x)
     f = shlo_disc.jit(program, on_unsupported="xla")
     for _ in range(2):
         np.testing.assert_allclose(f(x), program(x), rtol=1e-5)
     assert f.statistics()["by_xla"]
-    assert "complex" in f.explain() or "lapack" in f.explain()
+    assert "complex" in f.explain()
