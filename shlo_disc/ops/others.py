@@ -91,7 +91,7 @@ ROWS = (
     _op(Role.RETURN, "return"),
     # rewritten before planning
     *_expanded("ingest: sizes of arguments", "get_dimension_size"),
-    *_expanded("ingest: calls of LAPACK", "cholesky", "triangular_solve"),
+    *_expanded("calls of LAPACK, made by ingest", "cholesky", "triangular_solve"),
     *_expanded("drop-barriers", "optimization_barrier"),
     *_expanded("ingest: inlined", "composite"),
     *_expanded("ingest: tokens order nothing here", "after_all", "create_token"),

@@ -24,7 +24,7 @@ from tests.harnesses.ways import WAYS, call_of
 FEW = (
     "reduce_window_add_dtypes_shape_float32",
     "scatter_min_no_xla_unique_indices_shape_float16",
-    "cholesky_shape_float32",
+    "eig_shape_float32",
 )
 """One harness of each beginning is in the default tests: windows of a function that JAX may not
 know, scatters with a derivative, and one that XLA runs."""
