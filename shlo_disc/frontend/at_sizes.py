@@ -71,7 +71,7 @@ def symbols_in(value: Any) -> Iterator[str]:
             yield from symbols_in(variable.aval)
         for equation in inner.eqns:
             yield from symbols_of(equation)
-    elif hasattr(value, "shape") and hasattr(value, "dtype"):
+    elif hasattr(value, "shape") and hasattr(value, "dtype") and not isinstance(value, type):
         for size in value.shape:
             yield from symbols_in(size)
     else:

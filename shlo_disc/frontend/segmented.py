@@ -274,7 +274,11 @@ class _Variant:
                 results = step.run([values[v] for v in step.part.inputs], all_sizes)
                 values.update(zip(step.part.outputs, results, strict=True))
         results = [read(values, atom) for atom in flat.results]
-        return [x if isinstance(x, (jax.Array, jax.core.Tracer)) else _AS_ARRAY(x) for x in results]
+        # A tracer that is an argument may stand for an array of NumPy, as under vmap.
+        given = {id(leaf) for leaf in leaves if isinstance(leaf, jax.core.Tracer)}
+        return [
+            x if isinstance(x, jax.Array) and id(x) not in given else _AS_ARRAY(x) for x in results
+        ]
 
     def _read(
         self, step: _Step, values: dict[Any, Any], known: dict[int, int], sizes: dict[str, int]

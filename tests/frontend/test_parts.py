@@ -134,6 +134,7 @@ PROGRAMS_OF_SIZES = {
     "custom": lambda x: jax.nn.relu(x) + jax.nn.logsumexp(x, 1, keepdims=True),
     "gather": lambda x: x[jnp.argsort(x[:, 0])] @ jnp.ones((x.shape[1], 3)),
     "remat": jax.checkpoint(lambda x: jnp.tanh(x).sum(0)),
+    "type": lambda x: jax.lax.conj_p.bind(x, input_dtype=np.float32).imag,
 }
 
 
@@ -153,6 +154,12 @@ def test_equations_at_sizes(name):
     (other,) = export.symbolic_shape("k")
     some = closed_at(closed, {"m": 3, "n": 2 * other + 1})
     assert {str(s) for aval in some.in_avals for s in aval.shape} == {"2*k + 1", "3"}
+
+
+def test_an_argument_returned_under_vmap_is_an_array_of_jax():
+    printed = in_parts(lambda x: (jax.debug.print("{}", x.sum()), x)[1])
+    given = np.ones((3, 2), np.float32)
+    assert type(jax.vmap(printed)(given)) is type(jax.vmap(jax.jit(lambda x: x))(given))
 
 
 # ---- whole functions -----------------------------------------------------------------------------
