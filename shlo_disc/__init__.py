@@ -27,6 +27,7 @@ from shlo_disc.errors import (
 if TYPE_CHECKING:
     from shlo_disc import numpy
     from shlo_disc.compile import compile
+    from shlo_disc.data_sized import DataSizedExecutable
     from shlo_disc.executable import Executable
     from shlo_disc.frontend.function import CacheInfo, JitFunction
     from shlo_disc.frontend.jit import jit
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CacheInfo",
+    "DataSizedExecutable",
     "DeletedArrayError",
     "DeviceError",
     "Executable",
@@ -58,6 +60,7 @@ __version__ = "0.1.0"
 
 _LAZY = {
     "CacheInfo": "shlo_disc.frontend.function",
+    "DataSizedExecutable": "shlo_disc.data_sized",
     "Executable": "shlo_disc.executable",
     "JitFunction": "shlo_disc.frontend.function",
     "compile": "shlo_disc.compile",

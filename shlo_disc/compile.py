@@ -12,8 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shlo_disc import flags
+from shlo_disc.data_sized import DataSizedExecutable
 from shlo_disc.dynamic.program import ShapeProgram
 from shlo_disc.dynamic.shapes import ShapeAnalysis, analyze
+from shlo_disc.dynamic.size_sources import SizeFromData
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.executable import Executable
 from shlo_disc.ingest import ingest
@@ -25,11 +27,12 @@ from shlo_disc.mlir import ir, new_context
 from shlo_disc.passes.base import Pass, Pipeline
 from shlo_disc.passes.dump import DumpFolder
 from shlo_disc.passes.pipeline import CLEANUP
+from shlo_disc.passes.split_at_data import split_at_data
 from shlo_disc.passes.table import planning
 from shlo_disc.replan import Replanning, refused_by
 from shlo_disc.threads import lets_others_run
 
-__all__ = ["StageTimes", "compile", "compile_module", "main_function"]
+__all__ = ["StageTimes", "compile", "compile_module", "compile_one", "main_function"]
 
 _log = logging.getLogger("shlo_disc")
 
@@ -56,15 +59,15 @@ class StageTimes:
 def compile(
     source: Any,
     *,
-    target: str = "cpu",
     name: str | None = None,
     shapes: Sequence[Sequence[str] | None] | None = None,
     names: Sequence[str] | None = None,
     constraints: Sequence[str] = (),
-    weak_results: Sequence[bool] = (),
     likely: Mapping[str, Sequence[int]] | None = None,
+    weak_results: Sequence[bool] = (),
     donated: Sequence[int] = (),
-) -> Executable:
+    target: str = "cpu",
+) -> Executable | DataSizedExecutable:
     """The executable of a program, for every shape its dynamic sizes allow.
 
     `source`: a `jax.export.Exported`, StableHLO as MLIR text, bytecode or portable artifact, or
@@ -76,23 +79,108 @@ def compile(
     whose memory no result can use. `target` is "cpu", this machine's, or a level of it that other
     machines have too: "cpu:avx512", "cpu:avx2" or "cpu:sse2".
 
+    The result is a :class:`DataSizedExecutable` if the program computes sizes from data.
+
     Raises InvalidModuleError (malformed program), UnsupportedError (an op, type or target that is
     not covered), OSError (a file that cannot be read), ValueError (`likely` names no symbol).
     """
-    made_for = parse(target)
+    stated = _Stated(source, shapes, names, constraints)
+    options = _Options(target, weak_results, likely, donated)
+    try:
+        return _compile_one(stated, options, name)
+    except SizeFromData:
+        return _compile_chain(stated, options, name)
+
+
+@lets_others_run
+def compile_one(
+    source: Any,
+    *,
+    name: str | None = None,
+    shapes: Sequence[Sequence[str] | None] | None = None,
+    names: Sequence[str] | None = None,
+    constraints: Sequence[str] = (),
+    likely: Mapping[str, Sequence[int]] | None = None,
+    weak_results: Sequence[bool] = (),
+    donated: Sequence[int] = (),
+    target: str = "cpu",
+) -> Executable:
+    """As :func:`compile`, but raises UnsupportedError for a size that is computed from data."""
+    stated = _Stated(source, shapes, names, constraints)
+    return _compile_one(stated, _Options(target, weak_results, likely, donated), name)
+
+
+@dataclass(frozen=True)
+class _Stated:
+    """A program and what its user says of its arguments."""
+
+    source: Any
+    shapes: Sequence[Sequence[str] | None] | None
+    names: Sequence[str] | None
+    constraints: Sequence[str]
+
+    def ingested(self) -> ir.Module:
+        """A new module, in a context of its own."""
+        return ingest(
+            self.source,
+            new_context(),
+            shapes=self.shapes,
+            names=self.names,
+            constraints=self.constraints,
+        )
+
+
+@dataclass(frozen=True)
+class _Options:
+    """How a program is compiled."""
+
+    target: str
+    weak_results: Sequence[bool]
+    likely: Mapping[str, Sequence[int]] | None
+    donated: Sequence[int]
+
+
+def _compile_one(stated: _Stated, options: _Options, name: str | None) -> Executable:
+    target = parse(options.target)
     times = StageTimes()
-    context = new_context()
-    module = ingest(source, context, shapes=shapes, names=names, constraints=constraints)
+    module = stated.ingested()
     times.done("ingest")
     return compile_module(
         module,
-        target=made_for,
+        target=target,
         name=name,
         times=times,
-        weak_results=weak_results,
-        likely=likely,
-        donated=donated,
+        weak_results=options.weak_results,
+        likely=options.likely,
+        donated=options.donated,
     )
+
+
+def _compile_chain(stated: _Stated, options: _Options, name: str | None) -> DataSizedExecutable:
+    """Several programs in turn; each knows the sizes that those before it computed."""
+    module = stated.ingested()
+    with module.context, ir.Location.unknown():
+        programs = split_at_data(module)
+        symbols = [analyze(program).symbols for program in programs]
+    name = name or _module_name(module)
+    likely = options.likely or {}
+    if unknown := set(likely).difference(*symbols):
+        raise ValueError(f"{name}: likely: no size is called {', '.join(sorted(unknown))}")
+    _log.info("%s: sizes from data, computed by %d programs in turn", name, len(programs))
+    executables = []
+    for number, (program, known) in enumerate(zip(programs, symbols, strict=True), 1):
+        is_last = number == len(programs)
+        executables.append(
+            compile_module(
+                program,
+                target=parse(options.target),
+                name=f"{name}_{number}",
+                weak_results=options.weak_results if is_last else (),
+                likely={s: likely[s] for s in known if s in likely},
+                donated=options.donated if is_last else (),
+            )
+        )
+    return DataSizedExecutable(name, executables)
 
 
 @lets_others_run

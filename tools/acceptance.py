@@ -168,49 +168,13 @@ def run_export(data: Any) -> None:
             compare(results[i], want, "close", tolerance, f"{shapes['dims']}, result {i}")
 
 
-def named_sizes(text: str, count: int) -> str:
-    """JAX's old convention, the first arguments are sizes, written in its present one."""
-    head, main, rest = text.partition("@main(")
-    for i in range(count):
-        rest = rest.replace(
-            f"%arg{i}: tensor<i64>", f'%arg{i}: tensor<i64> {{jax.global_constant = "d{i}"}}', 1
-        )
-    return head + main + rest
-
-
-def stated_shapes(
-    types: list[str], arrays: list[np.ndarray], sizes: list[np.ndarray]
-) -> list[list[str]]:
-    """The shapes of the array arguments in terms of the sizes d0, d1, ... given with them."""
-
-    def stated(size: int) -> str:
-        for i, value in enumerate(sizes):
-            if size == int(value):
-                return f"d{i}"
-        raise ValueError(f"size {size} is none of the sizes given")
-
-    found = []
-    for text, array in zip(types, arrays, strict=True):
-        dynamic = [part == "?" for part in text[len("tensor<") :].split("x")[: array.ndim]]
-        found.append(
-            [
-                stated(n) if is_open else str(n)
-                for n, is_open in zip(array.shape, dynamic, strict=True)
-            ]
-        )
-    return found
-
-
 def run_stablehlo(entry: dict[str, Any], text: bytes, data: Any) -> None:
     """One case of stablehlo_*.zip."""
     import shlo_disc  # noqa: PLC0415 - only a worker needs it
 
     ins = [typed(data[f"in{i}"], dtype) for i, dtype in enumerate(entry["in_dtypes"])]
-    count = entry["n_dim_args"]
-    program = named_sizes(text.decode(), count)
-    shapes = stated_shapes(entry["arg_types"][count:], ins[count:], ins[:count]) if count else None
-    executable = shlo_disc.compile(program, name=entry["name"], shapes=shapes)
-    results = executable.run_numpy(ins[count:])
+    executable = shlo_disc.compile(text.decode(), name=entry["name"])
+    results = executable.run_numpy(ins)
     for check in entry["checks"]:
         i = check["out"]
         want = typed(data[f"out{i}"], entry["out_dtypes"][i])

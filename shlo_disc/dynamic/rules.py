@@ -118,11 +118,6 @@ def _empty(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
     return [tuple(s.parsed(d) for d in ir.ArrayAttr(op.attributes["dims"]))]
 
 
-@_rule("set_dimension_size")
-def _set_dimension_size(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
-    raise refuse(op, "bounded dynamic sizes are not supported", "slice to the size instead")
-
-
 # -- shapes given as operands -------------------------------------------------------------------
 
 

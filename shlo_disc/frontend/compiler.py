@@ -15,9 +15,9 @@ __all__ = ["CountingCompiler"]
 def _compile(
     lowered: LoweredModule, shapes: Sequence[Sequence[str]] | None = None, **options: Any
 ) -> CompiledCall:
-    from shlo_disc.compile import compile  # noqa: PLC0415 - MLIR is loaded when first needed
+    from shlo_disc.compile import compile_one  # noqa: PLC0415 - MLIR is loaded when first needed
 
-    return compile(lowered.source(shapes), **options)
+    return compile_one(lowered.source(shapes), **options)
 
 
 class CountingCompiler:

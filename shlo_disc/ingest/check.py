@@ -168,9 +168,7 @@ def _check_type(kind: ir.Type, where: str) -> None:
             f"{where}: type {kind} is {what}; shlo_disc compiles arrays of known rank"
         )
     if kind.encoding is not None:
-        raise UnsupportedError(
-            f"{where}: type {kind} has an encoding (sparse or bounded); use a plain dense tensor"
-        )
+        raise UnsupportedError(f"{where}: type {kind} has an encoding; use a plain dense tensor")
     element = str(kind.element_type)
     if element.startswith("!quant"):
         raise UnsupportedError(

@@ -355,6 +355,24 @@ def _map(op: ir.Operation) -> Values:
     raise InvalidModuleError(f"{source_line(op)}: a map whose computation returns nothing")
 
 
+# --- sizes --------------------------------------------------------------------------------------
+
+
+def _set_dimension_size(op: ir.Operation) -> Values:
+    """The first elements of the dimension; the size is at most the operand's."""
+    value, size = op.operands
+    axis = _number(op, "dimension")
+    limits = [dimension(value, k) for k in range(_type(value).rank)]
+    limits[axis] = size
+    kind = op.results[0].type
+    ones = [integer(1, _i32()) for _ in limits]
+    starts = [integer(0, _i32()) for _ in limits]
+    sliced = create(
+        "stablehlo.real_dynamic_slice", [value, *map(vector, (starts, limits, ones))], kind
+    )
+    return [sliced]
+
+
 # --- one device ---------------------------------------------------------------------------------
 
 
@@ -421,6 +439,7 @@ RULES: dict[str, Rule] = {
     "stablehlo.partition_id": _device_id,
     "stablehlo.reduce_scatter": _collective,
     "stablehlo.replica_id": _device_id,
+    "stablehlo.set_dimension_size": _set_dimension_size,
     "stablehlo.torch_index_select": _torch_index_select,
     "stablehlo.tuple": _tuple,
     "stablehlo.unary_einsum": _einsum,

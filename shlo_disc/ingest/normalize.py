@@ -8,6 +8,7 @@ from typing import Any
 
 from shlo_disc.errors import InvalidModuleError, UnsupportedError
 from shlo_disc.ingest.arguments import constant, erase_arguments, global_name, set_signature
+from shlo_disc.ingest.bounds import bounds_of_arguments, drop_bounds, has_bounds
 from shlo_disc.ingest.check import check_calls, check_normal_form
 from shlo_disc.ingest.chlo import expand_chlo, expand_composites, unpark
 from shlo_disc.ingest.concatenations import split_concatenations
@@ -59,6 +60,9 @@ def normalize(
     if _is_quantized(module, present):
         run_pipeline(module, "func.func(stablehlo-legalize-quant-to-math)")
         present = _forget_hints(module)
+    has_bounded_types = has_bounds(_functions(module), present)
+    if has_bounded_types:
+        drop_bounds(module, _entry(module))
     if not present.isdisjoint(EXPANDED):
         expand_ops(module, present)
         present = _forget_hints(module)
@@ -77,7 +81,7 @@ def normalize(
         _take_known_branches(main)
     describe(main, shapes, argument_names)
     solve_sizes(main, own, sizes)
-    constrain(main, constraints)
+    constrain(main, [*constraints, *(bounds_of_arguments(main) if has_bounded_types else ())])
     if present & {"stablehlo.custom_call", "stablehlo.optimization_barrier"}:
         _drop_no_ops(module)
     lapack = present & {"stablehlo.cholesky", "stablehlo.triangular_solve"}

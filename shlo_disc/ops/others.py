@@ -98,7 +98,8 @@ ROWS = (
     *_expanded(
         "ingest: expand_ops",
         "batch_norm_grad", "batch_norm_inference", "batch_norm_training", "broadcast", "dot",
-        "einsum", "get_tuple_element", "map", "torch_index_select", "tuple", "unary_einsum",
+        "einsum", "get_tuple_element", "map", "set_dimension_size", "torch_index_select", "tuple",
+        "unary_einsum",
     ),
     *_expanded("ingest: expand_ops; of one device", "all_gather", "all_reduce", "all_to_all",
                "collective_broadcast", "collective_permute", "cross-replica-sum", "partition_id",
@@ -117,7 +118,6 @@ ROWS = (
     # refused
     *_unsupported("complex numbers", "complex", "fft", "imag", "real"),
     *_unsupported("its numbers are not defined; use rng_bit_generator", "rng"),
-    *_unsupported("bounded dynamic sizes; slice to the size instead", "set_dimension_size"),
     *_unsupported("talks to another program", "infeed", "outfeed", "recv", "send"),
     *_unsupported("unknown target; see on_unsupported='xla'", "custom_call"),
     *_unsupported("approximate selection", "@stablehlo.dynamic_approx_top_k", "@ApproxTopK"),

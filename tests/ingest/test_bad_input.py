@@ -179,7 +179,7 @@ def test_calls_that_multiply_are_refused_before_they_are_inlined():
         ("tensor<*xf32>", "unranked", ShloDiscError),
         (f"tensor<{'1x' * 33}f32>", "rank 33 is above the limit of 32", InvalidModuleError),
         ("tensor<1048576x1048576x1048576xf32>", "the limit is 281474976710656", InvalidModuleError),
-        ("tensor<?x4xf32, #stablehlo.bounds<4, ?>>", "has an encoding", UnsupportedError),
+        ('tensor<?x4xf32, "sparse">', "has an encoding", UnsupportedError),
     ],
 )
 def test_types_we_do_not_compile(kind, message, error):
