@@ -4,7 +4,8 @@
         {called_computations = [@add]}
     ==>
     dynamic_pad, then stablehlo.reduce_window    where the window itself is constant
-    disc.reduce_window                           where one axis has a window known at run time
+    disc.reduce_window of one axis after the other
+                                                 where windows or strides are known at run time
                                                  (`cumsum` along a dynamic axis)
 
     stablehlo.dynamic_conv %x, %w, %padding           ==>  dynamic_pad, then stablehlo.convolution
@@ -12,21 +13,24 @@
 Why     JAX writes both; the padding is a matrix and the reducer a function, and neither exists
         behind this stage.
 Needs   calls inlined, so that the rows of the padding can be seen.
-Keeps   every result.
+Keeps   every result. A reduction is associative, so axes may follow each other; the specification
+        lets the initial value occur any number of times.
 Cost    O(windows).
 Source  StableHLO spec, reduce_window and convolution; JAX's `mlir.reduce_window`.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from dataclasses import replace as replace_fields
 from typing import Any
 
 import numpy as np
 
 from shlo_disc import dialect
-from shlo_disc.builders import convert, create, integer, number_of, pad
+from shlo_disc.builders import convert, create, integer, number_of, pad, shape_of, vector
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.locations import source_line
 from shlo_disc.mlir import at, ir, ops_of, producer, replace
@@ -72,7 +76,7 @@ class _Window:
     inits: list[ir.Value]
     window: list[ir.Value]
     """One rank-0 value an axis."""
-    strides: list[int]
+    strides: list[ir.Value]
     base_dilations: list[int]
     window_dilations: list[int]
     low: list[ir.Value]
@@ -88,12 +92,12 @@ class _Window:
             ir.FlatSymbolRefAttr(a).value
             for a in ir.ArrayAttr(op.attributes["called_computations"])
         ]
-        low, high = _padding_columns(values[-1], op)
+        low, high = _padding_columns(values[-1])
         return _Window(
             inputs=values[:count],
             inits=values[count : 2 * count],
             window=_elements(values[2 * count]),
-            strides=_constants(values[2 * count + 1], op, "strides"),
+            strides=_elements(values[2 * count + 1]),
             base_dilations=_constants(values[2 * count + 2], op, "base dilations"),
             window_dilations=_constants(values[2 * count + 3], op, "window dilations"),
             low=low,
@@ -103,56 +107,100 @@ class _Window:
 
 
 def _expand(op: ir.Operation, w: _Window) -> list[ir.Value]:
-    sizes = [number_of(v) for v in w.window]
-    known = [s for s in sizes if s is not None]
-    if len(known) == len(sizes):
-        return _reduce_window(op, w, _padded(w, w.low, w.high), known)
-    axes = [k for k, s in enumerate(sizes) if s is None]
-    others = [s for s in sizes if s is not None]
-    if len(axes) > 1 or any(s != 1 for s in (*others, *w.strides, *w.window_dilations)):
+    sizes, strides = ([number_of(v) for v in values] for values in (w.window, w.strides))
+    axes = [k for k, known in enumerate(zip(sizes, strides, strict=True)) if None in known]
+    if any(w.window_dilations[k] != 1 for k in axes):
         raise UnsupportedError(
-            f"{source_line(op)}: a window whose size is known only at run time must span one axis, "
-            "with stride and dilation 1; make the window size static"
+            f"{source_line(op)}: a window whose size or stride is known only at run time is "
+            "dilated; make size and stride static"
         )
-    return _one_axis(op, w, axes[0])
+    for axis in axes:
+        w = _one_axis(op, w, axis)
+    window = [1 if k in axes else n for k, n in enumerate(sizes)]
+    step = [1 if k in axes else n for k, n in enumerate(strides)]
+    results = list(w.inputs)
+    if not axes or any(n != 1 for n in (*window, *step)) or not _is_unpadded(w):
+        # Without an axis of run-time size there is no None.
+        results = _reduce_window(op, w, [n or 0 for n in window], [n or 0 for n in step])
+    for result, declared in zip(results, op.results, strict=True):
+        result.set_type(declared.type)
+    return results
 
 
-def _padded(w: _Window, low: Sequence[ir.Value], high: Sequence[ir.Value]) -> list[ir.Value]:
+def _is_unpadded(w: _Window) -> bool:
+    return all(number_of(v) == 0 for v in (*w.low, *w.high)) and set(w.base_dilations) <= {1}
+
+
+def _padded(w: _Window) -> list[ir.Value]:
     between = [d - 1 for d in w.base_dilations]
-    return [pad(x, init, low, high, between) for x, init in zip(w.inputs, w.inits, strict=True)]
+    pairs = zip(w.inputs, w.inits, strict=True)
+    return [pad(x, init, w.low, w.high, between) for x, init in pairs]
 
 
-def _one_axis(op: ir.Operation, w: _Window, axis: int) -> list[ir.Value]:
-    """A window over one axis, of a size known at run time: its padding stays with the op, so that
-    a window over all that comes before an element can be told.
+def _one_axis(op: ir.Operation, w: _Window, axis: int) -> _Window:
+    """What is left to do when windows over `axis` are reduced.
+
+    Its padding stays with the op, so that a window over all that comes before an element can be
+    told.
     """
     i32 = ir.RankedTensorType.get([], ir.IntegerType.get_signless(32))
     zero = integer(0, i32)
-    low, high = list(w.low), list(w.high)
-    ends = [low[axis], high[axis]]
-    if w.base_dilations[axis] == 1:
-        low[axis] = high[axis] = zero
-    else:
+    inputs, ends = list(w.inputs), [w.low[axis], w.high[axis]]
+    if (dilation := w.base_dilations[axis]) != 1:
+        rank = range(len(w.low))
+        low, high = ([v if k == axis else zero for k in rank] for v in ends)
+        between = [dilation - 1 if k == axis else 0 for k in rank]
+        pairs = zip(inputs, w.inits, strict=True)
+        inputs = [pad(x, init, low, high, between) for x, init in pairs]
         ends = [zero, zero]
-    new = dialect.ReduceWindow(
-        [*_padded(w, low, high), *w.inits, *(convert(v, i32) for v in (w.window[axis], *ends))],
-        [r.type for r in op.results],
-        axis,
-    )
+    kinds = [_open(x.type, axis) for x in inputs]
+    scalars = [convert(v, i32) for v in (w.window[axis], *ends)]
+    new = dialect.ReduceWindow([*inputs, *w.inits, *scalars], kinds, axis)
     _fill_body(new, w, op.location)
-    return list(new.results)
+    results = [_every(x, axis, w.strides[axis]) for x in new.results]
+
+    def done(values: Sequence[Any], value: Any) -> list[Any]:
+        return [value if k == axis else v for k, v in enumerate(values)]
+
+    return replace_fields(
+        w,
+        inputs=results,
+        low=done(w.low, zero),
+        high=done(w.high, zero),
+        base_dilations=done(w.base_dilations, 1),
+    )
+
+
+def _open(kind: ir.Type, axis: int) -> ir.RankedTensorType:
+    """`kind` with a dynamic size of `axis`."""
+    tensor = ir.RankedTensorType(kind)
+    shape = list(tensor.shape)
+    shape[axis] = ir.ShapedType.get_dynamic_size()
+    return ir.RankedTensorType.get(shape, tensor.element_type)
+
+
+def _every(x: ir.Value, axis: int, stride: ir.Value) -> ir.Value:
+    """The elements 0, stride, 2 * stride, ... of an axis."""
+    if number_of(stride) == 1:
+        return x
+    i32 = ir.RankedTensorType.get([], ir.IntegerType.get_signless(32))
+    kind = ir.RankedTensorType(x.type)
+    rank = range(kind.rank)
+    starts = vector([integer(0, i32) for _ in rank])
+    steps = vector([stride if k == axis else integer(1, i32) for k in rank])
+    return create("stablehlo.real_dynamic_slice", [x, starts, shape_of(x), steps], kind)
 
 
 def _reduce_window(
-    op: ir.Operation, w: _Window, padded: Sequence[ir.Value], sizes: Sequence[int]
+    op: ir.Operation, w: _Window, sizes: Sequence[int], strides: Sequence[int]
 ) -> list[ir.Value]:
     new = ir.Operation.create(
         "stablehlo.reduce_window",
         results=[r.type for r in op.results],
-        operands=[*padded, *w.inits],
+        operands=[*_padded(w), *w.inits],
         attributes={
             "window_dimensions": ir.DenseI64ArrayAttr.get(list(sizes)),
-            "window_strides": ir.DenseI64ArrayAttr.get(w.strides),
+            "window_strides": ir.DenseI64ArrayAttr.get(list(strides)),
             "window_dilations": ir.DenseI64ArrayAttr.get(w.window_dilations),
         },
         regions=1,
@@ -187,7 +235,7 @@ def _expand_convolution(op: ir.Operation) -> ir.Value:
     rank = ir.RankedTensorType(x.type).rank
     i32 = ir.RankedTensorType.get([], ir.IntegerType.get_signless(32))
     low, high, interior = [integer(0, i32)] * rank, [integer(0, i32)] * rank, [0] * rank
-    columns = _padding_columns(padding, op)
+    columns = _padding_columns(padding)
     dilation = [1] * len(spatial)
     if "lhs_dilation" in op.attributes:
         dilation = list(ir.DenseI64ArrayAttr(op.attributes["lhs_dilation"]))
@@ -234,22 +282,16 @@ def _input_spatial_dimensions(text: str) -> list[int]:
 # --- paddings and constants ---------------------------------------------------------------------
 
 
-def _padding_columns(padding: ir.Value, op: ir.Operation) -> tuple[list[ir.Value], list[ir.Value]]:
+def _padding_columns(padding: ir.Value) -> tuple[list[ir.Value], list[ir.Value]]:
     """The two columns of a padding of type tensor<n x 2>, as rank-0 values."""
     elements = _elements(padding)
-    if not elements:
-        raise UnsupportedError(
-            f"{source_line(op)}: {op.name} has a padding that is not built from sizes; make it "
-            "static"
-        )
     return elements[0::2], elements[1::2]
 
 
 def _elements(value: ir.Value) -> list[ir.Value]:
     """The elements of a small integer tensor in row-major order, as rank-0 values.
 
-    Looks through concatenations along the first axis, reshapes and constants; any other vector is
-    sliced, and a matrix of another kind gives none.
+    Looks through concatenations along the first axis, reshapes and constants; others are sliced.
     """
     kind = ir.RankedTensorType(value.type)
     op = producer(value)
@@ -264,9 +306,12 @@ def _elements(value: ir.Value) -> list[ir.Value]:
     rows = op is not None and op.name == "stablehlo.concatenate"
     if op is not None and rows and int(ir.IntegerAttr(op.attributes["dimension"]).value) == 0:
         return [e for operand in op.operands for e in _elements(operand)]
+    count = math.prod(kind.shape)
     if kind.rank != 1:
-        return []
-    return [_element(value, k, scalar) for k in range(int(kind.shape[0]))]
+        value = create(
+            "stablehlo.reshape", [value], ir.RankedTensorType.get([count], kind.element_type)
+        )
+    return [_element(value, k, scalar) for k in range(count)]
 
 
 def _element(value: ir.Value, index: int, scalar: ir.Type) -> ir.Value:

@@ -113,16 +113,18 @@ def test_complex_numbers_are_refused_by_name(function, said):
 
 def test_what_is_refused_with_symbols_is_compiled_for_each_shape(caplog):
     def pooled(x, y):
-        stride = (y.shape[0],)  # strides of windows cannot be symbols
-        return jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (2,), stride, "SAME")
+        spread = (y.shape[0],)  # dilations of windows cannot be symbols
+        return jax.lax.reduce_window(
+            x, -jnp.inf, jax.lax.max, (2,), (1,), "SAME", window_dilation=spread
+        )
 
     f = shlo_disc.jit(pooled)
     for n, m in ((8, 2), (9, 3), (8, 2), (8, 3)):
         compare(f(F(n), F(m)), jax.jit(pooled)(F(n), F(m)))
     assert f.cache_info() == (1, 3, None, 3)
-    assert len([r for r in caplog.records if "strides of a window" in r.message]) == 1
+    assert len([r for r in caplog.records if "window dilations of a window" in r.message]) == 1
     assert f.explain().count("every size is a constant: ") == 3
-    with pytest.raises(shlo_disc.UnsupportedError, match="strides of a window"):
+    with pytest.raises(shlo_disc.UnsupportedError, match="window dilations of a window"):
         shlo_disc.jit(pooled, dynamic=True)(F(8), F(2))
 
 

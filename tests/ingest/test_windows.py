@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from jax import export
 
+import shlo_disc
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.ingest import ingest
 from shlo_disc.mlir import new_context, ops_of, walk
@@ -62,22 +64,80 @@ def test_a_convolution_with_padding_from_sizes_is_padded_first():
     assert "padding" not in convolution.attributes
 
 
-def test_a_window_of_run_time_size_with_a_stride_is_refused():
-    def strided(x):
-        return jax.lax.reduce_window(x, 0.0, jax.lax.add, (x.shape[0], 1), (2, 1), "VALID")
-
-    with pytest.raises(
-        UnsupportedError, match=r"test_windows.py:\d+: a window whose size is known"
-    ):
-        ingested(strided, "b", 4)
+def mean_pool(x, y):
+    """Windows of both axes from sizes, one step a window."""
+    window = (x.shape[0] // 2, y.shape[1])
+    return jax.lax.reduce_window(x, 0.0, jax.lax.add, window, window, "VALID") / 4
 
 
-def test_two_axes_of_run_time_size_are_refused():
-    def both(x):
-        return jax.lax.reduce_window(x, 0.0, jax.lax.add, x.shape, (1, 1), "VALID")
+def strided(x, y):
+    """A constant window along one axis; a stride from a size along the other, padded."""
+    start = jnp.float32(-jnp.inf)
+    return jax.lax.reduce_window(x, start, jax.lax.max, (2, 3), (y.shape[0], 2), "SAME")
 
-    with pytest.raises(UnsupportedError, match="must span one axis"):
-        ingested(both, "b", "t")
+
+def dilated(x, y):
+    padding = ((y.shape[1], 1), (0, 2))
+    return jax.lax.reduce_window(
+        x, 1.0, jax.lax.mul, (y.shape[0], x.shape[1]), (1, 1), padding, base_dilation=(2, 3)
+    )
+
+
+def two_results(x, y):
+    """The largest element of each window, and its place."""
+
+    def larger(a, b):
+        first = (a[0] > b[0]) | ((a[0] == b[0]) & (a[1] < b[1]))
+        return tuple(jnp.where(first, u, v) for u, v in zip(a, b, strict=True))
+
+    places = jax.lax.iota(jnp.int32, x.size).reshape(x.shape)
+    none = (jnp.float32(-jnp.inf), jnp.int32(2**31 - 1))
+    window = (y.shape[0], y.shape[1])
+    return jax.lax.reduce_window((x, places), none, larger, window, (1, y.shape[0]), "VALID")
+
+
+@pytest.mark.parametrize("f", [mean_pool, strided, dilated, two_results])
+def test_windows_and_strides_of_run_time_size(f):
+    ours, theirs = shlo_disc.jit(f), jax.jit(f)
+    for shape, sizes in (((8, 7), (2, 3)), ((5, 4), (3, 4)), ((6, 9), (4, 5))):
+        x = np.random.default_rng(0).standard_normal(shape).astype("f4")
+        y = np.zeros(sizes, "f4")
+        for got, want in zip(
+            jax.tree.leaves(ours(x, y)), jax.tree.leaves(theirs(x, y)), strict=True
+        ):
+            assert got.shape == want.shape
+            np.testing.assert_allclose(got, want, 1e-6, 1e-6)
+    assert ours.cache_info().misses == 1
+
+
+def test_a_dilated_window_of_run_time_size_is_refused():
+    def spread(x):
+        window = (x.shape[0] // 2, 1)
+        return jax.lax.reduce_window(
+            x, 0.0, jax.lax.add, window, (1, 1), "VALID", window_dilation=(2, 1)
+        )
+
+    with pytest.raises(UnsupportedError, match=r"test_windows.py:\d+: a window whose size or stri"):
+        ingested(spread, "2*b", 4)
+
+
+def test_padding_may_be_a_matrix_that_is_an_argument():
+    text = """
+    func.func @main(%x: tensor<1x?x1xf32>, %w: tensor<3x1x1xf32>, %p: tensor<1x2xi64>)
+        -> tensor<1x?x1xf32> {
+      %r = "stablehlo.dynamic_conv"(%x, %w, %p) <{
+        dimension_numbers = #stablehlo.conv<[b, 0, f]x[0, i, o]->[b, 0, f]>,
+        batch_group_count = 1 : i64, feature_group_count = 1 : i64}>
+        : (tensor<1x?x1xf32>, tensor<3x1x1xf32>, tensor<1x2xi64>) -> tensor<1x?x1xf32>
+      return %r : tensor<1x?x1xf32>
+    }
+    """
+    executable = shlo_disc.compile(text)
+    x, w = np.arange(5, dtype="f4"), np.float32([1, 2, 4])
+    for low, high in ((0, 0), (1, 2), (3, 0)):
+        (got,) = executable.run_numpy([x[None, :, None], w[:, None, None], np.array([[low, high]])])
+        want = np.correlate(np.pad(x, (low, high)), w, "valid")
+        np.testing.assert_array_equal(got[0, :, 0], want)
 
 
 def test_the_reducer_of_an_unused_window_is_dropped():
