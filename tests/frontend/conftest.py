@@ -25,7 +25,9 @@ class Exported(LoweredModule):
 
 def _exported(name, jitted, args, kwargs):
     made = lowered_module(name, jitted, args, kwargs)
-    rules = (jax_private._WHOLE[0], *jax_private._REDUCTIONS)
+    # Those that XLA can run: it knows neither our CHLO nor attributes that are sizes.
+    whole = [rule for rule in jax_private._WHOLE if rule[0].name == "composite"]
+    rules = (*whole, *jax_private._REDUCTIONS)
     exported = export.export(jitted, platforms=["cpu"], _override_lowering_rules=rules)
     known = {field.name: getattr(made, field.name) for field in fields(LoweredModule)}
     return Exported(**known, exported=exported(*args, **kwargs))

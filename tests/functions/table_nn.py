@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import jax
 from jax.nn import initializers
 
@@ -49,9 +51,10 @@ INITIALIZERS = {
         name: initial(name)
         for name in (
             "glorot_normal glorot_uniform he_normal he_uniform kaiming_normal kaiming_uniform lecun_normal "
-            "lecun_uniform normal truncated_normal uniform xavier_normal xavier_uniform orthogonal"
+            "lecun_uniform normal truncated_normal uniform xavier_normal xavier_uniform"
         ).split()
     },
+    "orthogonal": replace(initial("orthogonal"), reason="wide weights are the transposed ones of tall ones"),
     "constant": case(lambda key, x: initializers.constant(2.0)(key, x.shape, "float32"), "key:", "n m"),
     "delta_orthogonal": case(
         lambda key: initializers.delta_orthogonal()(key, (3, 3, 4, 4), "float32"), "key:"

@@ -46,7 +46,7 @@ SIGNAL = {
     "convolve2d": case("n+2 m+1", "3 2"),
     "correlate2d": case("n+2 m+1", "3 2", reason="which operand is larger is asked with <= and =="),
     "fftconvolve": case("n", "m"),
-    "detrend": case("n m+1"),
+    "detrend": case("n m+1", reason="the ends of the pieces are sizes in an array of NumPy"),
     "detrend/constant": case(lambda x: signal.detrend(x, type="constant"), "n m"),
     "csd": case(lambda x, y: signal.csd(x, y, nperseg=8), "n+16", "n+16"),
     "istft": case(lambda x: signal.istft(x, nperseg=8), "5 n+2"),
