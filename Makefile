@@ -47,6 +47,14 @@ test-all: $(VENV)/.installed  ## All tests, the slow ones too
 trust: $(VENV)/.installed  ## Programs of ../shared that went wrong once, beside jax.jit (TRUST=--all: all)
 	$(RUN) tools/trust.py $(TRUST)
 
+.PHONY: acceptance
+acceptance: $(VENV)/.installed  ## Programs of others, with their results, in ../shared (SAMPLE=60: so many)
+	$(RUN) tools/acceptance.py "$${SHLO_DISC_SHARED:-../shared}/acceptance" $(if $(SAMPLE),--sample $(SAMPLE))
+
+.PHONY: fuzz
+fuzz: $(VENV)/.installed  ## Random programs beside jax.jit (COUNT=3000)
+	$(RUN) -m tests.fuzz --count $(or $(COUNT),3000) --seed $(or $(SEED),0) -j $(JOBS)
+
 .PHONY: test-ends
 test-ends: tools/venv.sh  ## The tests on both ends of the version ranges
 	PYTHON="$${PYTHON_LOW:-3.11}" tools/venv.sh .venv-low '.[test]' jax==0.10.2 jaxlib==0.10.2

@@ -20,8 +20,9 @@ from benchmarks import (
     sweep,
     trace,
 )
-from benchmarks.harness import host, report, versions
+from benchmarks.harness import report
 from benchmarks.models import suite
+from benchmarks.store import host, versions
 
 SUITES: dict[str, Callable[[Console, bool], None]] = {
     "attention": kernels.attention,

@@ -19,7 +19,8 @@ from rich.console import Console
 from rich.table import Table
 
 import shlo_disc
-from benchmarks.harness import SETTLE, Case, compare, milliseconds, write
+from benchmarks.harness import SETTLE, Case, compare, milliseconds
+from benchmarks.store import write
 
 STEADY = ((1, 16), (1, 128), (8, 128), (1, 384))
 

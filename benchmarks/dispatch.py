@@ -11,7 +11,8 @@ from rich.console import Console
 from rich.table import Table
 
 import shlo_disc
-from benchmarks.harness import interleaved, write
+from benchmarks.harness import interleaved
+from benchmarks.store import write
 
 
 def dispatch(console: Console, quick: bool) -> None:

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.bert import model as bert
-from benchmarks.harness import write
+from benchmarks.store import write
 from shlo_disc.frontend.lowered import lowered_module
 from shlo_disc.ingest import ingest
 from shlo_disc.ingest.source import read

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
-import importlib.metadata
-import json
 import os
-import platform
 import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
 import jax
@@ -22,6 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.peers.client import Peers, available
+from benchmarks.store import write
 from benchmarks.targets import DYNAMIC, TARGETS
 
 __all__ = [
@@ -30,17 +26,12 @@ __all__ = [
     "Remote",
     "Spread",
     "compare",
-    "host",
     "interleaved",
     "judged",
     "measure_peaks",
     "milliseconds",
     "report",
-    "versions",
-    "write",
 ]
-
-RESULTS = Path(__file__).parent / "results"
 
 Thunk = Callable[[], Any]
 
@@ -171,56 +162,6 @@ def measure_peaks() -> Peaks:
 
 _SOURCE = np.ones(1 << 25, np.float32)
 _SINK = np.empty_like(_SOURCE)
-
-
-def host() -> dict[str, Any]:
-    """The machine: model, cores, vector extensions."""
-    model, flags = platform.processor(), ""
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        for line in cpuinfo.read_text().splitlines():
-            key, _, value = line.partition(":")
-            if key.strip() == "model name":
-                model = value.strip()
-            elif key.strip() == "flags":
-                flags = value
-    wanted = ("avx2", "fma", "avx512f", "avx512_bf16", "avx512_fp16", "amx_tile", "avx512_vnni")
-    return {
-        "cpu": model,
-        "cores": os.cpu_count(),
-        "flags": [flag for flag in wanted if flag in flags.split()],
-        "threads": os.environ.get("SHLO_DISC_NUM_THREADS", "one per core"),
-        "load": os.getloadavg()[0],
-    }
-
-
-def versions() -> dict[str, str]:
-    """Of Python and of what takes part."""
-    names = ("shlo_disc", "jax", "jaxlib", "numpy", "torch-mlir")
-    found = {"python": platform.python_version()}
-    for name in names:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            found[name] = "source tree"
-    return found
-
-
-def write(suite: str, rows: Sequence[Mapping[str, Any]], **more: Any) -> Path:
-    """Store the results of a suite as JSON with machine, versions and date."""
-    RESULTS.mkdir(exist_ok=True)
-    now = datetime.datetime.now(datetime.UTC)
-    path = RESULTS / f"{suite}-{now:%Y%m%d-%H%M%S}.json"
-    content = {
-        "suite": suite,
-        "date": now.isoformat(timespec="seconds"),
-        "machine": host(),
-        "versions": versions(),
-        **more,
-        "rows": list(rows),
-    }
-    path.write_text(json.dumps(content, indent=1, default=vars) + "\n")
-    return path
 
 
 @dataclass(frozen=True)

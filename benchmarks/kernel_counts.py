@@ -12,8 +12,8 @@ from rich.table import Table
 
 import shlo_disc
 from benchmarks.bert import model as bert
-from benchmarks.harness import write
 from benchmarks.models.suite import MODELS
+from benchmarks.store import write
 
 MOST = {
     "BERT": 0.28,

@@ -11,7 +11,8 @@ from rich.console import Console
 from rich.table import Table
 
 import shlo_disc
-from benchmarks.harness import interleaved, measure_peaks, write
+from benchmarks.harness import interleaved, measure_peaks
+from benchmarks.store import write
 
 SHAPES = ((4096, 768), (64, 64))
 

@@ -13,7 +13,8 @@ from rich.table import Table
 
 import shlo_disc
 import shlo_disc.numpy as snp
-from benchmarks.harness import interleaved, write
+from benchmarks.harness import interleaved
+from benchmarks.store import write
 
 WIDTH, HIDDEN, LAYERS = 256, 1024, 2
 BATCHES = ((8, 64), (12, 100), (16, 128), (32, 256), (64, 96))

@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.harness import RESULTS, judged
+from benchmarks.harness import judged
+from benchmarks.store import latest
 from benchmarks.targets import TARGETS
 
-__all__ = ["latest", "targets"]
-
-
-def latest(suite: str) -> dict[str, Any] | None:
-    """The content of the youngest file of a suite."""
-    files = sorted(RESULTS.glob(f"{suite}-2*.json"))
-    if not files:
-        return None
-    content: dict[str, Any] = json.loads(files[-1].read_text())
-    return content
+__all__ = ["targets"]
 
 
 def targets(console: Console, suites: Collection[str]) -> None:

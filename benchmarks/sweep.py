@@ -17,8 +17,9 @@ from rich.console import Console
 from rich.table import Table
 
 import shlo_disc
-from benchmarks.harness import interleaved, write
+from benchmarks.harness import interleaved
 from benchmarks.micro import FUNCTIONS, TWO_ARRAYS
+from benchmarks.store import write
 
 SIZES = (0, 1, 2, 3, 5, 7, 13, 16, 17, 31, 64, 100, 127, 128, 255, 512, 1000)
 

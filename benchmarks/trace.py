@@ -17,8 +17,9 @@ from rich.table import Table
 
 import shlo_disc
 from benchmarks.bert import model
-from benchmarks.harness import milliseconds, write
+from benchmarks.harness import milliseconds
 from benchmarks.peers.client import Peers, available
+from benchmarks.store import write
 
 
 def _bucket(size: int) -> int:

@@ -283,7 +283,7 @@ def draw(runs: dict[str, Run], path: Path) -> None:
 def store(runs: dict[str, Run], shapes: int, model: GPT, multiple: int, forget: int) -> Path:
     """Write the figures to benchmarks/results/, with the machine and the versions."""
     sys.path.insert(0, str(ROOT))
-    from benchmarks.harness import write  # noqa: PLC0415 - only in a checkout
+    from benchmarks.store import write  # noqa: PLC0415 - only in a checkout
 
     rows = [
         {

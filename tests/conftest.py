@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Iterator
 
 import pytest
 
@@ -19,7 +18,7 @@ os.environ["XLA_FLAGS"] = (
 
 
 @pytest.fixture(autouse=True, scope="module")
-def frozen() -> Iterator[None]:
+def frozen() -> None:
     """What earlier modules left is out of the collector's sight.
 
     JAX keeps millions of objects of a test run: a collection among them took three seconds, and
@@ -27,4 +26,3 @@ def frozen() -> Iterator[None]:
     """
     gc.collect()
     gc.freeze()
-    yield

@@ -1,5 +1,6 @@
 """Run outside programs, with inputs and expected results, through shlo_disc.compile.
 
+    make acceptance                                 # all of ../shared/acceptance
     python tools/acceptance.py FOLDER [--only jax_export] [--match REGEX] [--json FILE]
 
 FOLDER holds zips of two forms. `jax_export.zip`: one npz a program with a portable artifact
@@ -7,7 +8,8 @@ FOLDER holds zips of two forms. `jax_export.zip`: one npz a program with a porta
 `stablehlo_*.zip`: `manifest.json` and an MLIR text and npz for every case.
 
 Cases run in worker processes, so that a crash or a hang is one failed case. The summary counts
-failures by reason, most frequent first; the JSON file has every case.
+failures by reason, most frequent first; the JSON file has every case. The exit status is 1 if a
+case fails by more than rounding: sums of products in another order than the expectation's.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from __future__ import annotations
 import io
 import json
 import queue
+import random
 import re
 import subprocess
 import sys
@@ -38,6 +41,15 @@ from rich.table import Table
 NATIVE_RTOL = {"float64": 1e-15, "complex128": 1e-15, "float32": 1e-6, "complex64": 1e-6,
                "float16": 1e-3, "bfloat16": 1e-2}  # fmt: skip
 """What JAX's own tests allow by default between two ways to compute one result."""
+
+
+ROUNDING = "wrong by rounding (beside the largest value)"
+
+FORMS = (
+    "jax_export", "stablehlo_dynamic", "stablehlo_interpret", "stablehlo_math",
+    "stablehlo_quantized", "stablehlo_static",
+)  # fmt: skip
+"""The archives run by default."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +156,7 @@ def compare(got: np.ndarray, want: np.ndarray, mode: str, tol: float, what: str)
             # the largest value of the result.
             error = np.abs(wide_got - wide_want)[wrong].max()
             if error <= 32 * ml_dtypes.finfo(want.dtype).eps * np.abs(wide_want).max():
-                reason = "wrong by rounding (beside the largest value)"
+                reason = ROUNDING
         raise Mismatch(reason, f"{what} {where}: {at[0]} instead of {at[1]} ({count})")
 
 
@@ -325,6 +337,7 @@ def show(outcomes: list[Outcome], console: Console, examples: int) -> None:
                 required=False)  # fmt: skip
 @click.option("--only", multiple=True, help="Archives to run, without .zip.")
 @click.option("--match", default="", help="Run the cases whose name has this pattern.")
+@click.option("--sample", default=0, help="Run so many cases, always the same ones.")
 @click.option("--jobs", default=2, show_default=True)
 @click.option("--timeout", default=60.0, show_default=True, help="Seconds for one case.")
 @click.option("--json", "target", type=click.Path(path_type=Path), help="Write every outcome here.")
@@ -335,6 +348,7 @@ def main(
     folder: Path | None,
     only: tuple[str, ...],
     match: str,
+    sample: int,
     jobs: int,
     timeout: float,
     target: Path | None,
@@ -348,8 +362,15 @@ def main(
         return
     if folder is None:
         raise click.UsageError("FOLDER is missing")
-    archives = [a for a in sorted(folder.glob("*.zip")) if not only or a.stem in only]
+    if not folder.is_dir():
+        print(f"{folder} is not here: nothing to run")
+        return
+    archives = [
+        a for a in sorted(folder.glob("*.zip")) if (a.stem in only if only else a.stem in FORMS)
+    ]
     cases = [c for a in archives for c in cases_of(a) if re.search(match, c.name)]
+    if sample:
+        cases = random.Random(sample).sample(cases, min(sample, len(cases)))  # the same every time
     # Wide enough for a reason when the output is a file.
     console = Console(width=None if sys.stdout.isatty() else 200)
     start = time.perf_counter()
@@ -363,6 +384,7 @@ def main(
     console.print(f"{passed} of {len(outcomes)} passed in {time.perf_counter() - start:.0f} s")
     if target is not None:
         target.write_text(json.dumps([asdict(o) for o in outcomes], indent=1))
+    raise SystemExit(any(not o.passed and o.reason != ROUNDING for o in outcomes))
 
 
 if __name__ == "__main__":

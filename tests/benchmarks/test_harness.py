@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
+import csv
 
 import jax
 import numpy as np
 import pytest
 
-from benchmarks import bert, harness, micro, report_all
+from benchmarks import bert, harness, micro, report_all, store
 from benchmarks.harness import Case, compare, interleaved, judged, report
 from benchmarks.models.suite import MODELS
 from benchmarks.peers.client import Peers, available, flat
@@ -61,17 +61,25 @@ def test_targets_name_cases():
 
 
 def test_a_suite_prints_and_stores_its_rows(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(harness, "RESULTS", tmp_path)
-    monkeypatch.setattr(report_all, "RESULTS", tmp_path)
+    monkeypatch.setattr(store, "RESULTS", tmp_path)
     monkeypatch.setattr(harness, "measure_peaks", lambda: harness.Peaks(100.0, 10.0))
     x = jax.numpy.ones(4)
     case = Case("1 x 16", {"ours": lambda: x + 1, "jax.jit": lambda: x + 2}, read_bytes=1e3)
-    compare(report(), "bert", "a title", [case], seconds=0.01)
-    stored = report_all.latest("bert")
+    for _ in range(2):
+        compare(report(), "bert", "a title", [case], seconds=0.01)
+    (path,) = tmp_path.glob("bert-*.json")  # of the latest run
+    assert path.stem.endswith(store.machine_name(store.host()))
+    stored = store.latest("bert")
     assert stored["rows"][0]["case"] == "1 x 16"
     assert stored["rows"][0]["target_xla"] == 2.0
     assert stored["rows"][0]["floor_ms"] == pytest.approx(1e-4)
-    assert json.dumps(stored)
+    assert len(path.read_text().splitlines()) < 40
+    with (tmp_path / "history.csv").open() as file:
+        first, second = csv.DictReader(file)
+    assert first["rows"] == second["rows"] == "1"
+    assert float(second["xla_over_ours"]) == pytest.approx(
+        stored["rows"][0]["ratios"]["jax.jit"], 0.01
+    )
     report_all.targets(report(), ["bert"])
     text = capsys.readouterr().out
     assert "a title" in text
