@@ -45,7 +45,8 @@ with jax and jaxlib 0.10.2 (Python 3.11) and 0.12.0.1 (Python 3.12);
   among them, whose functions jaxlib takes from SciPy on first use (`jaxlib.lapack`). XLA does not
   tell the handlers of stages before the last one, nor how a state is deleted:
   `register_custom_call_target` and `register_custom_type` note those.
-* `qr_p`, `hessenberg_p`: lowering rules for symbolic sizes.
+* `qr_p`, `hessenberg_p`: lowering rules for symbolic sizes. `reduce_window_p`: one without calls in
+  reducers.
 * `jaxprs_in_params`: nested jaxprs, to find every equation.
 * `lower_whole`: what `jax.export.export` does first, `Traced.lower` for an export; the rest of it
   (a copy, a wrapper that solves sizes, checks, the artifact) took three times as long. `erfc` and
@@ -92,6 +93,7 @@ from jax._src.lax import lax as _lax
 from jax._src.lax import linalg as _linalg_module
 from jax._src.lax import parallel as _parallel
 from jax._src.lax import special as _special
+from jax._src.lax import windowed_reductions as _windowed
 from jax._src.lib import xla_client as _xla  # type: ignore[attr-defined]
 from jax._src.lib.mlir import ir as _ir  # type: ignore[attr-defined]
 from jax._src.lib.mlir.dialects import chlo as _chlo
@@ -107,6 +109,7 @@ except ImportError:  # where other versions have it
     from jax._src import prng as _prng  # type: ignore[attr-defined,no-redef]
 
 from shlo_disc.errors import ForkError
+from shlo_disc.frontend.calls import CALLS, called
 
 __all__ = [
     "CACHE_TYPE",
@@ -560,6 +563,35 @@ def _inlined(context: Any, *args: Any, **params: Any) -> Any:
     return rule(context, *args)
 
 
+def _window(context: Any, *args: Any, jaxpr: Any, consts: Any, **params: Any) -> Any:
+    """JAX's lowering rule of `reduce_window`, of a reducer without calls: for a window of symbolic
+    size the reducer is a function, and JAX corrupts memory where that one calls another.
+    """
+    kinds = [shaped_array(v.aval.shape, v.aval.dtype) for v in jaxpr.invars]
+    flat = jax.make_jaxpr(lambda *values: _run_inlined(jaxpr, consts, values))(*kinds)
+    rule: Any = _windowed._generic_reduce_window_lower
+    return rule(context, *args, jaxpr=flat.jaxpr, consts=flat.consts, **params)
+
+
+def _run_inlined(jaxpr: Any, consts: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+    """The results of a jaxpr, whose calls are not equations of the trace."""
+    known: dict[Any, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
+    known.update(zip(jaxpr.invars, values, strict=True))
+
+    def read(atom: Any) -> Any:
+        return atom.val if isinstance(atom, Literal) else known[atom]
+
+    for equation in jaxpr.eqns:
+        inputs = [read(atom) for atom in equation.invars]
+        if equation.primitive.name in CALLS:
+            body = called(equation)
+            results = _run_inlined(body.jaxpr, body.consts, inputs)
+        else:
+            results = bind_equation(equation, inputs)
+        known.update(zip(equation.outvars, results, strict=True))
+    return [read(atom) for atom in jaxpr.outvars]
+
+
 _linalg: Any = _linalg_module  # untyped
 _lapack: Any = _lapack_module
 
@@ -617,6 +649,7 @@ _WHOLE = (
     (_linalg.qr_p, _mlir.lower_fun(_qr)),
     (_linalg.hessenberg_p, _hessenberg),
     (_lax.composite_p, _inlined),
+    (_windowed.reduce_window_p, _window),
     (_special.erfc_p, _whole("chlo.erfc", _chlo.erfc)),
     (_special.erf_inv_p, _whole("chlo.erf_inv", _chlo.erf_inv)),
 )

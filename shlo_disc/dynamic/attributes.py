@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from shlo_disc.mlir import ir
 
-__all__ = ["integer", "integers", "integers_or", "pairs", "text"]
+__all__ = [
+    "integer",
+    "integers",
+    "integers_or",
+    "pairs",
+    "text",
+]
 
 
 def integer(op: ir.Operation, name: str, default: int | None = None) -> int:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from shlo_disc.comparisons import comparison
 from shlo_disc.dense_elements import elements_of
 from shlo_disc.dynamic import attributes as attr
 from shlo_disc.dynamic.arithmetic import BITS_READ, ELEMENTWISE, Condition, Entry, evaluate
@@ -166,7 +167,7 @@ def _compare(s: ShapeAnalysis, op: ir.Operation, kind: IntegerType) -> Entries |
     operands = _known(s, op)
     if operands is None:
         return None
-    direction = stablehlo.ComparisonDirectionAttr(op.attributes["comparison_direction"]).value
+    direction = comparison(op)
     return tuple(s.arithmetic.compare(direction, a, b) for a, b in zip(*operands, strict=True))
 
 

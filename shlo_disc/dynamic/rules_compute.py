@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from shlo_disc.contractions import dot_sides
 from shlo_disc.dynamic import attributes as attr
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.rules import DYNAMIC, ONE, ZERO, Rule, Shape, refuse
@@ -264,11 +265,11 @@ def _top_k(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
 
 
 def _contracted(
-    s: ShapeAnalysis, op: ir.Operation, batch: tuple[list[int], list[int]],
-    contracting: tuple[list[int], list[int]],
+    s: ShapeAnalysis, op: ir.Operation, batch: tuple[Sequence[int], Sequence[int]],
+    contracting: tuple[Sequence[int], Sequence[int]],
 ) -> list[Shape]:  # fmt: skip
     lhs, rhs = (s.shape(v) for v in list(op.operands)[:2])
-    for a, b in zip(batch[0] + contracting[0], batch[1] + contracting[1], strict=True):
+    for a, b in zip((*batch[0], *contracting[0]), (*batch[1], *contracting[1]), strict=True):
         s.require_equal(op, lhs[a], rhs[b])
     rows = [n for k, n in enumerate(lhs) if k not in (*batch[0], *contracting[0])]
     columns = [n for k, n in enumerate(rhs) if k not in (*batch[1], *contracting[1])]
@@ -277,13 +278,8 @@ def _contracted(
 
 @_rule("dot_general")
 def _dot_general(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
-    n = stablehlo.DotDimensionNumbers(op.attributes["dot_dimension_numbers"])
-    return _contracted(
-        s,
-        op,
-        (list(n.lhs_batching_dimensions), list(n.rhs_batching_dimensions)),
-        (list(n.lhs_contracting_dimensions), list(n.rhs_contracting_dimensions)),
-    )
+    left, right = dot_sides(op)
+    return _contracted(s, op, (left.batch, right.batch), (left.contracting, right.contracting))
 
 
 # -- matrices, transforms, statistics -----------------------------------------------------------
@@ -398,17 +394,6 @@ def _dynamic_top_k(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
     s.require(op, k, ">=", ZERO)
     s.require(op, shape[-1], ">=", k)
     return [(*shape[:-1], k)] * 2
-
-
-@_call("stablehlo.dynamic_approx_top_k")
-def _dynamic_approx_top_k(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
-    """Operands: inputs, initial values, k; the reduction dimension is in the configuration."""
-    count = len(op.results)
-    (k,) = s.sizes_operand(op, 2 * count)
-    config = ir.DictAttr(op.attributes["mhlo.backend_config"])
-    axis = int(config["reduction_dim"].value)
-    shape = s.same_shape(op, list(op.operands)[:count])
-    return [(*shape[:axis], k, *shape[axis + 1 :])] * count
 
 
 @_call("stablehlo.dynamic_rng_bit_generator")

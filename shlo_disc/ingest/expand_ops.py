@@ -14,6 +14,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from shlo_disc.builders import create, dimension, integer, shape_of, vector
+from shlo_disc.contractions import dot_numbers
 from shlo_disc.errors import InvalidModuleError, UnsupportedError
 from shlo_disc.locations import source_line
 from shlo_disc.mlir import at, ir, ops_of, producer
@@ -129,13 +130,7 @@ def _dot_general(
     contracting: tuple[Sequence[int], Sequence[int]],
     op: ir.Operation,
 ) -> ir.Value:
-    numbers = ir.Attribute.parse(
-        "#stablehlo.dot<"
-        f"lhs_batching_dimensions = {list(batch[0])}, rhs_batching_dimensions = {list(batch[1])}, "
-        f"lhs_contracting_dimensions = {list(contracting[0])}, "
-        f"rhs_contracting_dimensions = {list(contracting[1])}>"
-    )
-    attributes = {"dot_dimension_numbers": numbers}
+    attributes = {"dot_dimension_numbers": dot_numbers(batch, contracting)}
     if "precision_config" in op.attributes:
         attributes["precision_config"] = op.attributes["precision_config"]
     return create("stablehlo.dot_general", [lhs, rhs], kind, **attributes)

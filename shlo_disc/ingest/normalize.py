@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from shlo_disc.errors import InvalidModuleError, UnsupportedError
+from shlo_disc.ingest.approx_top_k import expand_approx_top_k
 from shlo_disc.ingest.arguments import constant, erase_arguments, global_name, set_signature
 from shlo_disc.ingest.bounds import bounds_of_arguments, drop_bounds, has_bounds
 from shlo_disc.ingest.check import check_calls, check_normal_form
@@ -70,6 +71,7 @@ def normalize(
         unpark(module)
     if present & {"stablehlo.custom_call", "stablehlo.dynamic_conv"}:
         expand_windows(module)
+        expand_approx_top_k(module)
     if "stablehlo.real_dynamic_slice" in present:
         gather_slices(module)
     if "stablehlo.concatenate" in present:

@@ -32,8 +32,14 @@ import numpy as np
 from shlo_disc import dialect
 from shlo_disc.builders import convert, create, integer, number_of, pad, shape_of, vector
 from shlo_disc.errors import UnsupportedError
+from shlo_disc.ingest.computations import (
+    called_by,
+    computations,
+    drop_computations,
+    fill_region,
+)
 from shlo_disc.locations import source_line
-from shlo_disc.mlir import at, ir, ops_of, producer, replace
+from shlo_disc.mlir import at, ir, ops_of, producer, replace, stablehlo
 
 __all__ = ["expand_windows"]
 
@@ -42,7 +48,7 @@ _DYNAMIC_REDUCE_WINDOW = "stablehlo.dynamic_reduce_window"
 
 def expand_windows(module: ir.Module) -> int:
     """No `dynamic_reduce_window` or `dynamic_conv` is left; how many there were."""
-    functions = {f.name.value: f for f in module.body.operations if f.operation.name == "func.func"}
+    functions = computations(module)
     windows = [
         op
         for op in ops_of(module, "stablehlo.custom_call")
@@ -51,21 +57,12 @@ def expand_windows(module: ir.Module) -> int:
     for op in windows:
         with at(op):
             replace(op, *_expand(op, _Window.of(op, functions)))
-    _drop_reducers(module, functions)
+    drop_computations(module, functions)
     convolutions = ops_of(module, "stablehlo.dynamic_conv")
     for op in convolutions:
         with at(op):
             replace(op, _expand_convolution(op))
     return len(windows) + len(convolutions)
-
-
-def _drop_reducers(module: ir.Module, functions: dict[str, Any]) -> None:
-    """Erase the functions nobody calls any more (`symbol-dce` refuses operations of `disc`)."""
-    calls = ops_of(module, "func.call", "stablehlo.custom_call")
-    text = " ".join(str(a) for op in calls for a in op.attributes.values())
-    for name, function in functions.items():
-        if name != "main" and f"@{name}" not in text:
-            function.operation.erase()
 
 
 @dataclass(frozen=True)
@@ -88,10 +85,6 @@ class _Window:
     def of(op: ir.Operation, functions: dict[str, Any]) -> _Window:
         values = list(op.operands)
         count = (len(values) - 5) // 2
-        called = [
-            ir.FlatSymbolRefAttr(a).value
-            for a in ir.ArrayAttr(op.attributes["called_computations"])
-        ]
         low, high = _padding_columns(values[-1])
         return _Window(
             inputs=values[:count],
@@ -102,7 +95,7 @@ class _Window:
             window_dilations=_constants(values[2 * count + 3], op, "window dilations"),
             low=low,
             high=high,
-            reducer=functions[called[0]],
+            reducer=called_by(op, functions),
         )
 
 
@@ -156,7 +149,7 @@ def _one_axis(op: ir.Operation, w: _Window, axis: int) -> _Window:
     kinds = [_open(x.type, axis) for x in inputs]
     scalars = [convert(v, i32) for v in (w.window[axis], *ends)]
     new = dialect.ReduceWindow([*inputs, *w.inits, *scalars], kinds, axis)
-    _fill_body(new, w, op.location)
+    fill_region(new, w.reducer, op.location)
     results = [_every(x, axis, w.strides[axis]) for x in new.results]
 
     def done(values: Sequence[Any], value: Any) -> list[Any]:
@@ -205,24 +198,8 @@ def _reduce_window(
         },
         regions=1,
     )
-    _fill_body(new, w, op.location)
+    fill_region(new, w.reducer, op.location)
     return list(new.results)
-
-
-def _fill_body(new: ir.Operation, w: _Window, location: ir.Location) -> None:
-    """The reducer as the region of `new`."""
-    scalars = [i.type for i in (*w.inits, *w.inits)]
-    block = new.regions[0].blocks.append(*scalars, arg_locs=[location] * len(scalars))
-    body = w.reducer.operation.regions[0].blocks[0]
-    of: dict[ir.Value, ir.Value] = dict(zip(body.arguments, block.arguments, strict=True))
-    *ops, end = (view.operation for view in body.operations)
-    with ir.InsertionPoint(block):
-        for op in ops:
-            copy = op.clone().operation
-            for k, operand in enumerate(op.operands):
-                copy.operands[k] = of[operand]
-            of.update(zip(op.results, copy.results, strict=True))
-        ir.Operation.create("stablehlo.return", operands=[of[v] for v in end.operands])
 
 
 # --- convolution --------------------------------------------------------------------------------
@@ -230,8 +207,8 @@ def _fill_body(new: ir.Operation, w: _Window, location: ir.Location) -> None:
 
 def _expand_convolution(op: ir.Operation) -> ir.Value:
     x, weights, padding = op.operands
-    text = str(op.attributes["dimension_numbers"])
-    spatial = _input_spatial_dimensions(text)
+    numbers = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
+    spatial = list(numbers.input_spatial_dimensions)
     rank = ir.RankedTensorType(x.type).rank
     i32 = ir.RankedTensorType.get([], ir.IntegerType.get_signless(32))
     low, high, interior = [integer(0, i32)] * rank, [integer(0, i32)] * rank, [0] * rank
@@ -271,12 +248,6 @@ def _zero(element: ir.Type, op: ir.Operation) -> ir.Attribute:
         f"{source_line(op)}: stablehlo.dynamic_conv of {element}; convolve real and imaginary "
         "parts apart"
     )
-
-
-def _input_spatial_dimensions(text: str) -> list[int]:
-    """From `#stablehlo.conv<[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]>`: axis of 0, axis of 1, ..."""
-    names = [n.strip() for n in text.partition("[")[2].partition("]")[0].split(",")]
-    return [names.index(str(k)) for k in range(len(names) - 2)]
 
 
 # --- paddings and constants ---------------------------------------------------------------------

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from shlo_disc.contractions import dot_sides
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.memory import value_bytes
 from shlo_disc.dynamic.shapes import ShapeAnalysis
@@ -93,9 +94,8 @@ def _body(op: ir.Operation) -> int:
 
 
 def _dot(op: ir.Operation, shapes: ShapeAnalysis) -> Expr:
-    numbers = stablehlo.DotDimensionNumbers(op.attributes["dot_dimension_numbers"])
     lhs = shapes.shape(op.operands[0])
-    summed = Expr.product(lhs[axis] for axis in numbers.lhs_contracting_dimensions)
+    summed = Expr.product(lhs[axis] for axis in dot_sides(op)[0].contracting)
     return _elements(op.results[0], shapes) * summed * 2
 
 

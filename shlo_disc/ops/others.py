@@ -92,6 +92,7 @@ ROWS = (
     # rewritten before planning
     *_expanded("ingest: sizes of arguments", "get_dimension_size"),
     *_expanded("calls of LAPACK, made by ingest", "cholesky", "triangular_solve"),
+    *_expanded("ingest: approx_top_k", "@stablehlo.dynamic_approx_top_k", "@ApproxTopK"),
     *_expanded("drop-barriers", "optimization_barrier"),
     *_expanded("ingest: inlined", "composite"),
     *_expanded("ingest: tokens order nothing here", "after_all", "create_token"),
@@ -120,5 +121,4 @@ ROWS = (
     *_unsupported("its numbers are not defined; use rng_bit_generator", "rng"),
     *_unsupported("talks to another program", "infeed", "outfeed", "recv", "send"),
     *_unsupported("unknown target; see on_unsupported='xla'", "custom_call"),
-    *_unsupported("approximate selection", "@stablehlo.dynamic_approx_top_k", "@ApproxTopK"),
 )  # fmt: skip

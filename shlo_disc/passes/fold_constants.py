@@ -23,6 +23,7 @@ from typing import Any, ClassVar
 import ml_dtypes
 import numpy as np
 
+from shlo_disc.comparisons import comparison, is_total_order
 from shlo_disc.element_types import ELEMENT_TYPES
 from shlo_disc.mlir import ir, producer
 from shlo_disc.ops import OPS, names
@@ -124,12 +125,7 @@ def _evaluate(op: ir.Operation, arrays: list[Array]) -> Array | None:
 
 
 def _compare(op: ir.Operation, arrays: list[Array]) -> Array | None:
-    kind = str(op.attributes["compare_type"]) if "compare_type" in op.attributes else ""
-    if "TOTALORDER" in kind:
-        return None
-    # The binding has no accessor; the printed form is `#stablehlo<comparison_direction EQ>`.
-    direction = str(op.attributes["comparison_direction"]).rstrip(">").split()[-1]
-    return _COMPARE[direction](*arrays)
+    return None if is_total_order(op) else _COMPARE[comparison(op)](*arrays)
 
 
 def _convert(x: Array, to: np.dtype[Any]) -> Array | None:

@@ -13,11 +13,11 @@ Source  StableHLO spec, transpose_c3 and dot_general (the order of its result's 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from shlo_disc.mlir import ir, stablehlo
+from shlo_disc.contractions import dot_numbers, dot_sides
+from shlo_disc.mlir import ir
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.rules import Facts, apply_rules, defined_by, permutation
 
@@ -59,9 +59,7 @@ def of_unit_dimensions(op: ir.Operation, facts: Facts) -> ir.Value | None:
 
 def into_dot(op: ir.Operation, facts: Facts) -> ir.Value | None:
     """dot_general(transpose(x), y) ==> dot_general(x, y), if x's free dimensions stay in order."""
-    numbers = stablehlo.DotDimensionNumbers(op.attributes["dot_dimension_numbers"])
-    batch = [list(numbers.lhs_batching_dimensions), list(numbers.rhs_batching_dimensions)]
-    contract = [list(numbers.lhs_contracting_dimensions), list(numbers.rhs_contracting_dimensions)]
+    sides = list(dot_sides(op))
     operands = list(op.operands)
     changed = False
     for side in (0, 1):
@@ -69,24 +67,26 @@ def into_dot(op: ir.Operation, facts: Facts) -> ir.Value | None:
         if inner is None:
             continue
         dims = permutation(inner)
-        new_batch = [dims[d] for d in batch[side]]
-        new_contract = [dims[d] for d in contract[side]]
-        taken = {*batch[side], *contract[side]}
-        free = [dims[d] for d in range(len(dims)) if d not in taken]
-        if free != sorted(free):
+        moved = replace(
+            sides[side],
+            **{
+                name: tuple(dims[d] for d in getattr(sides[side], name))
+                for name in ("batch", "contracting", "free")
+            },
+        )
+        if list(moved.free) != sorted(moved.free):
             continue
-        batch[side], contract[side], operands[side] = new_batch, new_contract, inner.operands[0]
+        sides[side], operands[side] = moved, inner.operands[0]
         changed = True
     if not changed:
         return None
     attributes = dict(op.attributes.items())
-    attributes["dot_dimension_numbers"] = _dot_numbers(batch, contract)
+    left, right = sides
+    attributes["dot_dimension_numbers"] = dot_numbers(
+        (left.batch, right.batch), (left.contracting, right.contracting)
+    )
     result = op.results[0]
     return facts.build(op.name, operands, result.type, facts.shape(result), attributes)
-
-
-def _dot_numbers(batch: Sequence[list[int]], contract: Sequence[list[int]]) -> ir.Attribute:
-    return stablehlo.DotDimensionNumbers.get(batch[0], batch[1], contract[0], contract[1])
 
 
 RULES = {

@@ -21,7 +21,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from shlo_disc import dialect
+from shlo_disc.contractions import dot_numbers, dot_sides
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.loops import counted
 from shlo_disc.dynamic.shapes import ShapeAnalysis, analyze
 from shlo_disc.mlir import at, ir, ops_of, producer, stablehlo
 from shlo_disc.passes.base import Pass, register
@@ -89,22 +91,18 @@ def _is_slice(op: ir.Operation) -> bool:
 
 def _is_projection(dot: ir.Operation) -> bool:
     """Does it contract the last dimension of its left operand with a matrix?"""
-    numbers = stablehlo.DotDimensionNumbers(dot.attributes["dot_dimension_numbers"])
-    left, right = (ir.ShapedType(v.type).rank for v in dot.operands)
-    return (
-        not list(numbers.lhs_batching_dimensions)
-        and list(numbers.lhs_contracting_dimensions) == [left - 1]
-        and len(list(numbers.rhs_contracting_dimensions)) == 1
-        and right == 2
-    )
+    left, right = dot_sides(dot)
+    last = len(left.free)
+    return not left.batch and left.contracting == (last,) and len(right.free) == 1
 
 
 def _hoist(loop: ir.Operation, shapes: ShapeAnalysis) -> int:
-    count = _trip_count(loop, shapes)
-    if count is None:
+    loop_counts = counted(loop, shapes)
+    if loop_counts is None:
         return 0
+    count = loop_counts.steps
     made = 0
-    products: dict[tuple[ir.Value, ir.Value, str], ir.Value] = {}
+    products: dict[tuple[ir.Value, ir.Value, tuple[int, ...]], ir.Value] = {}
     for candidate in _candidates(loop):
         dot, reshape, slice_ = candidate.dot, candidate.reshape, candidate.slice_
         array, weight = slice_.operands[0], dot.operands[1]
@@ -112,7 +110,7 @@ def _hoist(loop: ir.Operation, shapes: ShapeAnalysis) -> int:
             continue
         if len(shapes.shape(reshape.results[0])) != len(shapes.shape(array)) - 1:
             continue
-        key = (array, weight, str(dot.attributes["dot_dimension_numbers"]))
+        key = (array, weight, dot_sides(dot)[1].contracting)
         if key not in products:
             products[key] = _product(loop, dot, array, weight)
         _read_back(candidate, products[key], shapes)
@@ -130,39 +128,6 @@ def _takes_one_of(
     return all(equal(a, b) for a, b in zip(whole[1:], part[1:], strict=True))
 
 
-def _trip_count(loop: ir.Operation, shapes: ShapeAnalysis) -> Expr | None:
-    """`n` of a loop `for i from 0 while i < n in steps of 1`."""
-    condition, body = loop.regions[0].blocks[0], loop.regions[1].blocks[0]
-    test = producer(_last(condition).operands[0])
-    if test is None or test.name != "stablehlo.compare":
-        return None
-    direction = stablehlo.ComparisonDirectionAttr(test.attributes["comparison_direction"]).value
-    arguments = list(condition.arguments)
-    if direction != "LT" or test.operands[0] not in arguments:
-        return None
-    number = arguments.index(test.operands[0])
-    step = producer(_last(body).operands[number])
-    if step is None or step.name != "stablehlo.add":
-        return None
-    terms = list(step.operands)
-    if body.arguments[number] not in terms:
-        return None
-    terms.remove(body.arguments[number])
-    if _number(terms[0], shapes) != 1 or _number(loop.operands[number], shapes) != 0:
-        return None
-    return _number(test.operands[1], shapes)
-
-
-def _last(block: ir.Block) -> ir.Operation:
-    return block.operations[len(block.operations) - 1].operation
-
-
-def _number(value: ir.Value, shapes: ShapeAnalysis) -> Expr | None:
-    """A rank-0 integer known from sizes."""
-    found = shapes.contents(value)
-    return found[0] if found is not None and len(found) == 1 else None
-
-
 def _sizes(type_: ir.Type) -> list[int]:
     """As a type has them: unknown ones are a number below 0."""
     return list(ir.RankedTensorType(type_).shape)
@@ -170,12 +135,12 @@ def _sizes(type_: ir.Type) -> list[int]:
 
 def _product(loop: ir.Operation, dot: ir.Operation, array: ir.Value, weight: ir.Value) -> ir.Value:
     """The product of all entries of `array`, in front of `loop`."""
-    numbers = stablehlo.DotDimensionNumbers(dot.attributes["dot_dimension_numbers"])
+    _, right = dot_sides(dot)
     element = ir.RankedTensorType(dot.results[0].type).element_type
     sizes = [*_sizes(array.type)[:-1], _sizes(dot.results[0].type)[-1]]
     attributes = dict(dot.attributes.items())
-    attributes["dot_dimension_numbers"] = stablehlo.DotDimensionNumbers.get(
-        [], [], [len(sizes) - 1], list(numbers.rhs_contracting_dimensions)
+    attributes["dot_dimension_numbers"] = dot_numbers(
+        ((), ()), ((len(sizes) - 1,), right.contracting)
     )
     with ir.InsertionPoint(loop), dot.location:
         return ir.Operation.create(

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from shlo_disc.contractions import dot_sides
 from shlo_disc.dynamic.attributes import integers
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.views import View, band_of, view_of
-from shlo_disc.mlir import ir, stablehlo
+from shlo_disc.mlir import ir
 from shlo_disc.passes.match_rows import Layout, RowRecord, match_rows
 from shlo_disc.passes.op_classes import ELEMENTWISE
 from shlo_disc.passes.region import Region
@@ -22,9 +23,7 @@ __all__ = [
     "ConvRecord",
     "DenseRecord",
     "Product",
-    "Side",
     "Sums",
-    "dot_sides",
     "match_conv",
     "match_dense",
     "no_epilogue",
@@ -34,31 +33,6 @@ __all__ = [
 CONVOLUTIONS = ("stablehlo.convolution", "stablehlo.dynamic_conv")
 ELSEWHERE = "an element would need sums at other places"
 SEVERAL = "it has several results"
-
-
-@dataclass(frozen=True)
-class Side:
-    """The dimensions of one operand of a dot_general."""
-
-    batch: tuple[int, ...]
-    contracting: tuple[int, ...]
-    free: tuple[int, ...]
-    results: tuple[int, ...]
-    """Which dimension of the result each free one is."""
-
-
-def dot_sides(dot: ir.Operation) -> tuple[Side, Side]:
-    """The left and the right side of a dot_general."""
-    n = stablehlo.DotDimensionNumbers(dot.attributes["dot_dimension_numbers"])
-    batches = tuple(n.lhs_batching_dimensions), tuple(n.rhs_batching_dimensions)
-    contractings = tuple(n.lhs_contracting_dimensions), tuple(n.rhs_contracting_dimensions)
-    sides, first = [], len(batches[0])
-    for value, batch, contracting in zip(dot.operands, batches, contractings, strict=True):
-        rank = ir.ShapedType(value.type).rank
-        free = tuple(d for d in range(rank) if d not in (*batch, *contracting))
-        sides.append(Side(batch, contracting, free, tuple(range(first, first + len(free)))))
-        first += len(free)
-    return sides[0], sides[1]
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from shlo_disc.contractions import dot_sides
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.views import SPREADS, VIEWS, View, band_of, view_of
 from shlo_disc.mlir import ir, producer
 from shlo_disc.passes.fusion_cost import Costs
 from shlo_disc.passes.fusion_graph import Cluster, Node, squeezed
 from shlo_disc.passes.match_attention import is_score, key_side
-from shlo_disc.passes.match_dense import DenseRecord, Sums, dot_sides, sums_of
+from shlo_disc.passes.match_dense import DenseRecord, Sums, sums_of
 from shlo_disc.passes.op_classes import (
     EXPENSIVE,
     FREE,
@@ -141,7 +142,7 @@ class DensePlanner(Costs):
             cluster = self.cluster_of.get(node.index)
             if node.op.name == "stablehlo.dot_general" and cluster and cluster.kind == "dense":
                 names = tuple(self.nodes[i].op.name for i in sorted(cluster.members))
-                numbers = str(node.op.attributes["dot_dimension_numbers"])
+                numbers = dot_sides(node.op)
                 types = tuple(str(v.type) for v in node.operands)
                 rhs = self.shapes.shape(node.operands[1])
                 key = (*self._seen(node.operands[0]), numbers, types, rhs, names)

@@ -19,13 +19,12 @@ from typing import ClassVar
 
 from shlo_disc import dialect
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.loops import along, counted, returned
 from shlo_disc.dynamic.shapes import ShapeAnalysis, analyze
 from shlo_disc.mlir import at, ir, ops_of, producer
 from shlo_disc.passes.base import Pass
 
 __all__ = ["StackResults"]
-
-_INVERTED = {"stablehlo.add": 1, "stablehlo.subtract": -1}
 
 
 @dataclass(frozen=True)
@@ -44,16 +43,15 @@ class StackResults(Pass):
 
 
 def _stack(loop: ir.Operation, shapes: ShapeAnalysis) -> int:
-    counted = _counter(loop, shapes)
-    if counted is None:
+    count = counted(loop, shapes)
+    if count is None:
         return 0
-    counter, steps = counted
     body = loop.regions[1].blocks[0]
-    returned = body.operations[len(body.operations) - 1].operation
+    counter = body.arguments[count.counter]
     stacked = [
         k
-        for k, last in enumerate(returned.operands)
-        if _writes_all(loop, k, last, body.arguments[counter], steps, shapes)
+        for k, last in enumerate(returned(body).operands)
+        if _writes_all(loop, k, last, counter, count.steps, shapes)
     ]
     if not stacked:
         return 0
@@ -63,44 +61,6 @@ def _stack(loop: ir.Operation, shapes: ShapeAnalysis) -> int:
             initial = loop.operands[k]
             loop.operands[k] = dialect.empty(shapes.shape(initial), initial.type)
     return len(stacked)
-
-
-def _counter(loop: ir.Operation, shapes: ShapeAnalysis) -> tuple[int, Expr] | None:
-    """(the carried value that is 0, 1, 2, ..., how many steps the loop takes)."""
-    condition, body = (region.blocks[0] for region in loop.regions)
-    flag = condition.operations[len(condition.operations) - 1].operation.operands[0]
-    compare = producer(flag)
-    if compare is None or compare.name != "stablehlo.compare":
-        return None
-    less = "LT" in str(compare.attributes["comparison_direction"])
-    arguments = list(condition.arguments)
-    steps = shapes.elements(compare.operands[1])
-    if not less or compare.operands[0] not in arguments or steps is None or len(steps) != 1:
-        return None
-    k = arguments.index(compare.operands[0])
-    start = shapes.elements(loop.operands[k])
-    returned = body.operations[len(body.operations) - 1].operation
-    step = _along(returned.operands[k], body.arguments[k], shapes)
-    if start is None or start[0] != 0 or step is None or step != (Expr.const(1), 1):
-        return None
-    return k, steps[0]
-
-
-def _along(value: ir.Value, counter: ir.Value, shapes: ShapeAnalysis) -> tuple[Expr, int] | None:
-    """`value` as `offset + sign * counter`; None for another form."""
-    if value == counter:
-        return Expr.const(0), 1
-    known = shapes.elements(value)
-    if known is not None and len(known) == 1:
-        return known[0], 0
-    op = producer(value)
-    if op is None or op.name not in _INVERTED:
-        return None
-    left, right = (_along(operand, counter, shapes) for operand in op.operands)
-    if left is None or right is None:
-        return None
-    sign = _INVERTED[op.name]
-    return left[0] + right[0] * sign, left[1] + right[1] * sign
 
 
 def _writes_all(
@@ -128,7 +88,7 @@ def _writes_all(
     whole = all(equal(a, b) for a, b in zip(sizes[1:], window[1:], strict=True))
     if not sizes or not window[0].is_one or not whole or not equal(sizes[0], steps):
         return False
-    place = _along(op.operands[2], counter, shapes)
+    place = along(op.operands[2], counter, shapes)
     if place is None:
         return False
     offset, sign = place

@@ -560,15 +560,6 @@ row(
     setup=SIZES,
 )
 row(
-    "stablehlo.dynamic_approx_top_k",
-    (
-        f"%r, %h = stablehlo.custom_call @stablehlo.dynamic_approx_top_k(%x, %i, %s, %n, %b) {{mhlo.backend_config = {{reduction_dim = 1 : i64}}}} : ({F}, {INT}, tensor<f32>, tensor<i32>, tensor<i32>) -> ({F}, {INT})",
-        [("%r", F), ("%h", INT)],
-    ),
-    ["b, b", "b, b"],
-    setup=SIZES,
-)
-row(
     "stablehlo.dynamic_reduce_window",
     (
         "%wide = stablehlo.concatenate %one, %two, dim = 0 : (tensor<2xi32>, tensor<2xi32>) -> tensor<4xi32>\n"
@@ -630,27 +621,11 @@ def test_rule(name, body, results, shapes, guards):
     assert made.guards == guards
 
 
-REFUSED = {"stablehlo.set_dimension_size"}
-"""Rules that only raise; tested below."""
-
-
 def test_every_rule_is_exercised():
-    assert set(ROWS) | REFUSED == {*RULES, *REGION_RULES, *CUSTOM_CALLS}
+    assert set(ROWS) == {*RULES, *REGION_RULES, *CUSTOM_CALLS}
 
 
 # -- what is refused, and how it is said -------------------------------------------------------
-
-
-def test_bounded_sizes_are_refused():
-    with pytest.raises(UnsupportedError, match=r"stablehlo\.set_dimension_size: bounded dynamic"):
-        run(
-            function(
-                {"v": ("tensor<?xf32>", None), "n": ("tensor<i32>", None)},
-                '%r = "stablehlo.set_dimension_size"(%v, %n) <{dimension = 0 : i64}> : '
-                "(tensor<?xf32>, tensor<i32>) -> tensor<?xf32>",
-                [("%r", "tensor<?xf32>")],
-            )
-        )
 
 
 def test_a_size_from_data_names_the_op_and_the_line():

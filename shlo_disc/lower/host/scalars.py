@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from shlo_disc.comparisons import comparison
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.errors import InternalError
 from shlo_disc.lower.host.writer import HostWriter
@@ -125,8 +126,7 @@ def _text(op: ir.Operation, given: list[str], type_: str) -> str:
 
 
 def _compare(op: ir.Operation, given: list[str], _: str, signed: bool) -> str:
-    text = str(op.attributes["comparison_direction"])
-    direction = next(name for name in _PREDICATES if name in text)
+    direction = comparison(op)
     predicate = _PREDICATES[direction]
     if direction not in ("EQ", "NE"):
         predicate = ("s" if signed else "u") + predicate

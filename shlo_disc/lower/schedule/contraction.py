@@ -15,12 +15,13 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from shlo_disc.contractions import dot_sides
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.dynamic.views import dense_strides
 from shlo_disc.lower.values.elements import ELEMENTS, Element, element_of, unsupported
 from shlo_disc.mlir import ir
-from shlo_disc.passes.match_dense import Bands, DenseRecord, Product, Sums, dot_sides
+from shlo_disc.passes.match_dense import Bands, DenseRecord, Product, Sums
 
 __all__ = [
     "Axis",

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from shlo_disc.comparisons import comparison, is_total_order
 from shlo_disc.element_types import Special
 from shlo_disc.lower.values.builder import KernelBuilder, lanes_of, like
 from shlo_disc.lower.values.elements import (
@@ -24,7 +25,7 @@ from shlo_disc.lower.values.elements import (
     wrap,
 )
 from shlo_disc.lower.values.math import emit_math
-from shlo_disc.mlir import ir, stablehlo
+from shlo_disc.mlir import ir
 from shlo_disc.ops import OPS, names
 
 __all__ = ["SCALAR_OPS", "convert", "emit_scalar", "reduce_precision"]
@@ -373,13 +374,8 @@ def _total_order(b: KernelBuilder, x: str, bits: int) -> str:
 def _compare(
     b: KernelBuilder, op: ir.Operation, args: list[str], ins: list[Element], out: Element
 ) -> str:
-    attributes = op.attributes
-    direction = stablehlo.ComparisonDirectionAttr(attributes["comparison_direction"]).value
+    direction, total = comparison(op), is_total_order(op)
     element = ins[0]
-    total = (
-        "compare_type" in attributes
-        and stablehlo.ComparisonTypeAttr(attributes["compare_type"]).value == "TOTALORDER"
-    )
     if element.is_float and total:
         bits = element.bits
         if bits < 16:  # as f32, which orders them alike

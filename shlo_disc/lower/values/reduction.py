@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from shlo_disc.comparisons import comparison
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.values.builder import lanes_of
 from shlo_disc.lower.values.elemental import RULES, Elemental, emit_region
@@ -110,7 +111,7 @@ def _is_arg_reduce(op: ir.Operation) -> bool:
             )
         name = inner.name.removeprefix("stablehlo.")
         if name == "compare":
-            name = str(inner.attributes["comparison_direction"]).split()[-1].rstrip(">")
+            name = comparison(inner)
         known[inner.results[0]] = f"{name}({operands})"
     return False
 

@@ -1,0 +1,70 @@
+"""Loops that count: which carried value counts, and how many steps they take.
+
+while (i = 0; i < n; i = i + 1)  ==>  the counter is the carried value i, the steps are n
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shlo_disc.comparisons import comparison
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.mlir import ir, producer
+
+__all__ = ["Counted", "along", "counted", "returned"]
+
+_SIGNS = {"stablehlo.add": 1, "stablehlo.subtract": -1}
+
+
+@dataclass(frozen=True)
+class Counted:
+    """A `while` whose carried value number `counter` is 0, 1, 2, ... up to `steps` - 1."""
+
+    counter: int
+    steps: Expr
+
+
+def counted(loop: ir.Operation, shapes: ShapeAnalysis) -> Counted | None:
+    """The counter of a `while` from 0 in steps of 1; None for another loop."""
+    condition, body = (region.blocks[0] for region in loop.regions)
+    test = producer(returned(condition).operands[0])
+    if test is None or test.name != "stablehlo.compare" or comparison(test) != "LT":
+        return None
+    arguments = list(condition.arguments)
+    steps = _number(test.operands[1], shapes)
+    if test.operands[0] not in arguments or steps is None:
+        return None
+    k = arguments.index(test.operands[0])
+    step = along(returned(body).operands[k], body.arguments[k], shapes)
+    if _number(loop.operands[k], shapes) != 0 or step != (Expr.const(1), 1):
+        return None
+    return Counted(k, steps)
+
+
+def along(value: ir.Value, counter: ir.Value, shapes: ShapeAnalysis) -> tuple[Expr, int] | None:
+    """(offset, factor) of `value`, which is offset + factor * counter; None for another form."""
+    if value == counter:
+        return Expr.const(0), 1
+    known = _number(value, shapes)
+    if known is not None:
+        return known, 0
+    op = producer(value)
+    if op is None or op.name not in _SIGNS:
+        return None
+    left, right = (along(operand, counter, shapes) for operand in op.operands)
+    if left is None or right is None:
+        return None
+    sign = _SIGNS[op.name]
+    return left[0] + right[0] * sign, left[1] + right[1] * sign
+
+
+def returned(block: ir.Block) -> ir.Operation:
+    """The terminator of a block."""
+    return block.operations[len(block.operations) - 1].operation
+
+
+def _number(value: ir.Value, shapes: ShapeAnalysis) -> Expr | None:
+    """An integer of one element that is known from sizes."""
+    found = shapes.elements(value)
+    return found[0] if found is not None and len(found) == 1 else None

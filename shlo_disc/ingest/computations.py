@@ -1,0 +1,45 @@
+"""Functions that custom calls name, as regions of operations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shlo_disc.mlir import ir, ops_of
+
+__all__ = ["called_by", "computations", "drop_computations", "fill_region"]
+
+
+def computations(module: ir.Module) -> dict[str, Any]:
+    """The functions of a module, by name."""
+    return {f.name.value: f for f in module.body.operations if f.operation.name == "func.func"}
+
+
+def called_by(op: ir.Operation, functions: dict[str, Any]) -> Any:
+    """The function that a custom call names as its computation."""
+    (name,) = ir.ArrayAttr(op.attributes["called_computations"])
+    return functions[ir.FlatSymbolRefAttr(name).value]
+
+
+def drop_computations(module: ir.Module, functions: dict[str, Any]) -> None:
+    """Erase the functions nobody calls any more (`symbol-dce` refuses operations of `disc`)."""
+    calls = ops_of(module, "func.call", "stablehlo.custom_call")
+    text = " ".join(str(a) for op in calls for a in op.attributes.values())
+    for name, function in functions.items():
+        if name != "main" and f"@{name}" not in text:
+            function.operation.erase()
+
+
+def fill_region(new: ir.Operation, function: Any, location: ir.Location) -> None:
+    """The body of `function` as the region of `new`."""
+    body = function.operation.regions[0].blocks[0]
+    kinds = [argument.type for argument in body.arguments]
+    block = new.regions[0].blocks.append(*kinds, arg_locs=[location] * len(kinds))
+    of: dict[ir.Value, ir.Value] = dict(zip(body.arguments, block.arguments, strict=True))
+    *ops, end = (view.operation for view in body.operations)
+    with ir.InsertionPoint(block):
+        for op in ops:
+            copy = op.clone().operation
+            for k, operand in enumerate(op.operands):
+                copy.operands[k] = of[operand]
+            of.update(zip(op.results, copy.results, strict=True))
+        ir.Operation.create("stablehlo.return", operands=[of[v] for v in end.operands])
