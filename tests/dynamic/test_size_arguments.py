@@ -9,6 +9,7 @@ import pytest
 from jax import export
 
 import shlo_disc
+from shlo_disc.compile import compile_one
 from shlo_disc.errors import ShapeMismatchError, UnsupportedError
 
 INTEGERS = {f"{p}{n}": np.dtype(f"{q}int{n}") for p, q in (("i", ""), ("ui", "u"))
@@ -187,7 +188,7 @@ def test_arrays_no_machine_can_hold_are_refused_before_they_wrap():
         "stablehlo.select %p, %n, %m : tensor<i1>, tensor<i32>",
     ],
 )
-def test_a_size_of_data_is_refused(size):
+def test_a_size_of_data_is_refused_in_one_program(size):
     text = f"""
       func.func @main(%f: tensor<f32>, %p: tensor<i1>, %n: tensor<i32>, %m: tensor<i32>)
           -> tensor<?xf32> {{
@@ -197,7 +198,10 @@ def test_a_size_of_data_is_refused(size):
         return %1 : tensor<?xf32>
       }}"""
     with pytest.raises(UnsupportedError, match="dynamic_iota: operand 0 is a size that depends"):
-        shlo_disc.compile(text)
+        compile_one(text)
+    f, p, n, m = np.float32(3.5), np.bool_(False), np.int32(2), np.int32(3)
+    (iota,) = shlo_disc.compile(text).run_numpy((f, p, n, m))  # by two programs
+    np.testing.assert_array_equal(iota, np.arange(3, dtype="f4"))
 
 
 def test_an_integer_that_is_no_size_stays_data():
