@@ -5,12 +5,13 @@ Sizes are rank-0 tensors of i32, as JAX has them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from shlo_disc.mlir import ir, producer
 
 __all__ = [
+    "broadcast",
     "compare",
     "convert",
     "create",
@@ -18,7 +19,9 @@ __all__ = [
     "integer",
     "number_of",
     "pad",
+    "scalar",
     "shape_of",
+    "spread",
     "vector",
 ]
 
@@ -35,6 +38,43 @@ def integer(number: int, kind: ir.Type) -> ir.Value:
     element = ir.RankedTensorType(kind).element_type
     value = ir.DenseElementsAttr.get_splat(kind, ir.IntegerAttr.get(element, number))
     return create("stablehlo.constant", [], kind, value=value)
+
+
+def scalar(number: float, element: ir.Type) -> ir.Value:
+    """A rank-0 constant of a float or complex type; its imaginary part is zero."""
+    kind = ir.RankedTensorType.get([], element)
+    if isinstance(element, ir.ComplexType):
+        part = ir.FloatAttr.get(ir.ComplexType(element).element_type, number)
+        text = str(part).partition(" : ")[0]
+        value = ir.Attribute.parse(f"dense<({text}, 0.0)> : {kind}")
+    else:
+        value = ir.DenseElementsAttr.get_splat(kind, ir.FloatAttr.get(element, number))
+    return create("stablehlo.constant", [], kind, value=value)
+
+
+def spread(value: ir.Value, dims: Sequence[int], like: ir.Value) -> ir.Value:
+    """`value` broadcast along `dims` to the shape of `like`."""
+    element = ir.RankedTensorType(value.type).element_type
+    kind = ir.RankedTensorType.get(ir.RankedTensorType(like.type).shape, element)
+    return broadcast(value, dims, kind, lambda: shape_of(like))
+
+
+def broadcast(
+    value: ir.Value, dims: Sequence[int], kind: ir.RankedTensorType, shape: Callable[[], ir.Value]
+) -> ir.Value:
+    """`value` broadcast along `dims` to `kind`, whose sizes `shape` gives where the type does not.
+
+    Dimension k of `value` is dimension `dims[k]` of the result.
+    """
+    attribute = ir.DenseI64ArrayAttr.get(list(dims))
+    if kind.has_static_shape and ir.RankedTensorType(value.type).has_static_shape:
+        return create("stablehlo.broadcast_in_dim", [value], kind, broadcast_dimensions=attribute)
+    return create(
+        "stablehlo.dynamic_broadcast_in_dim",
+        [value, shape()],
+        kind,
+        broadcast_dimensions=attribute,
+    )
 
 
 def compare(direction: str, a: ir.Value, b: ir.Value, i1: ir.Type) -> ir.Value:

@@ -13,6 +13,7 @@ from typing import Any
 
 from shlo_disc import flags
 from shlo_disc.data_sized import DataSizedExecutable
+from shlo_disc.dialect import complex_arguments, complex_results
 from shlo_disc.dynamic.program import ShapeProgram
 from shlo_disc.dynamic.shapes import ShapeAnalysis, analyze
 from shlo_disc.dynamic.size_sources import SizeFromData
@@ -396,14 +397,20 @@ def _argument_names(main: ir.Operation) -> list[str]:
 
 
 def _types(main: ir.Operation) -> tuple[list[tuple[str, list[int]]], list[tuple[str, list[int]]]]:
-    """Element type and sizes (-1: dynamic) of every argument and result."""
+    """Element type and sizes (-1: dynamic) of every argument and result, as callers see them."""
     kind = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value)
 
-    def describe(type_: ir.Type) -> tuple[str, list[int]]:
+    def describe(type_: ir.Type, is_complex: bool) -> tuple[str, list[int]]:
         tensor = ir.RankedTensorType(type_)
         sizes = [
             -1 if tensor.is_dynamic_dim(k) else tensor.get_dim_size(k) for k in range(tensor.rank)
         ]
-        return str(tensor.element_type), sizes
+        element = str(tensor.element_type)
+        return (f"complex<{element}>", sizes[:-1]) if is_complex else (element, sizes)
 
-    return [describe(t) for t in kind.inputs], [describe(t) for t in kind.results]
+    taken = complex_arguments(main)
+    given = complex_results(main)
+    return (
+        [describe(t, k in taken) for k, t in enumerate(kind.inputs)],
+        [describe(t, k in given) for k, t in enumerate(kind.results)],
+    )

@@ -34,11 +34,14 @@ from torch_mlir import ir
 
 __all__ = [
     "ATTRIBUTES",
+    "COMPLEX",
     "Fusion",
     "Guard",
     "ReduceWindow",
     "Scan",
     "Yield",
+    "complex_arguments",
+    "complex_results",
     "dim",
     "empty",
     "shape",
@@ -59,6 +62,12 @@ ATTRIBUTES: dict[str, tuple[str, ...]] = {
     "disc.yield": (),
 }
 """Every operation and the attributes it must have."""
+
+COMPLEX = "disc.complex"
+"""Mark of an argument or result of `main` with a last dimension of size 2.
+
+Callers see complex numbers of one dimension less in the same memory.
+"""
 
 _PURE = ("disc.dim", "disc.shape", "disc.sizes")
 
@@ -160,6 +169,23 @@ def tidy(module: ir.Module) -> int:
     for op in (*gone, *unused):
         op.erase()
     return len(gone) + len(unused)
+
+
+def complex_arguments(main: ir.Operation) -> frozenset[int]:
+    """The arguments that callers see as complex numbers."""
+    return _marked(main, "arg_attrs")
+
+
+def complex_results(main: ir.Operation) -> frozenset[int]:
+    """The results that callers see as complex numbers."""
+    return _marked(main, "res_attrs")
+
+
+def _marked(main: ir.Operation, attributes: str) -> frozenset[int]:
+    if attributes not in main.attributes:
+        return frozenset()
+    given = enumerate(ir.ArrayAttr(main.attributes[attributes]))
+    return frozenset(k for k, own in given if COMPLEX in ir.DictAttr(own))
 
 
 def verify(module: ir.Module) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-__all__ = ["ELEMENT_TYPES", "FLOATS", "ElementType", "FloatFormat", "Special"]
+__all__ = ["COMPLEX_TYPES", "ELEMENT_TYPES", "FLOATS", "ElementType", "FloatFormat", "Special"]
 
 
 @dataclass(frozen=True)
@@ -112,6 +112,12 @@ ELEMENT_TYPES: dict[str, ElementType] = {
     )
 }
 """By name."""
+
+COMPLEX_TYPES: dict[str, np.dtype[Any]] = {
+    "complex<f32>": np.dtype(np.complex64),
+    "complex<f64>": np.dtype(np.complex128),
+}
+"""Of arguments and results; kernels see pairs of real numbers (`ingest/complex_numbers`)."""
 
 FLOATS: dict[str, FloatFormat] = {
     "bf16": FloatFormat(8, -126, 127),

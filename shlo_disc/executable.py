@@ -14,7 +14,7 @@ from shlo_disc import ral
 from shlo_disc.bridge import donated_twice, jax_bridge, register_ffi_target
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.program import ShapeProgram
-from shlo_disc.element_types import ELEMENT_TYPES, ElementType
+from shlo_disc.element_types import COMPLEX_TYPES, ELEMENT_TYPES
 from shlo_disc.errors import (
     DeletedArrayError,
     DeviceError,
@@ -146,9 +146,9 @@ class Executable:
         self._texts = dict(texts)
         arguments, results = types
         self._packed = frozenset(
-            k for k, (element, _) in enumerate(arguments) if _type(element).is_packed_by_jax
+            k for k, (element, _) in enumerate(arguments) if _is_packed_by_jax(element)
         )
-        self._known_to_jax = all(_type(element).is_known_to_jax for element, _ in results)
+        self._known_to_jax = all(_is_known_to_jax(element) for element, _ in results)
         self.signature = Signature(
             tuple(
                 ArraySpec(path, dtype_of(element), tuple(map(str, sizes)))
@@ -163,7 +163,9 @@ class Executable:
                 )
             ),
         )
-        self._has_wide_results = any(r.dtype.itemsize == 8 for r in self.signature.results)
+        self._has_wide_results = any(
+            r.dtype.itemsize == (16 if r.dtype.kind == "c" else 8) for r in self.signature.results
+        )
         weak = list(weak_results) or [False] * len(results)
         prepare, run = entry_points
         targets = {call.target: ffi_target(call.target, where) for call, where in host.foreign}
@@ -402,7 +404,7 @@ def foreign_call_error(error: ral.ForeignError) -> ForeignCallError:
 
 def _foreign_call(call: FfiCall, target: FfiTarget, where: str) -> ral.ForeignCall:
     """Raises UnsupportedError where the handler cannot be called, or its first stage fails."""
-    buffers = [(_type(e).dtype, rank) for e, rank in zip(call.elements, call.ranks, strict=True)]
+    buffers = [(dtype_of(e), rank) for e, rank in zip(call.elements, call.ranks, strict=True)]
     count = len(call.operands)
     try:
         return ral.ForeignCall(
@@ -421,15 +423,22 @@ def _foreign_call(call: FfiCall, target: FfiTarget, where: str) -> ral.ForeignCa
         ) from None
 
 
-def _type(element: str) -> ElementType:
-    if element not in ELEMENT_TYPES:
-        raise UnsupportedError(
-            f"arguments and results of element type {element} are not supported; convert them to "
-            f"one of {', '.join(ELEMENT_TYPES)}"
-        )
-    return ELEMENT_TYPES[element]
-
-
 def dtype_of(element: str) -> np.dtype[Any]:
     """The NumPy type of an element type of MLIR; raises UnsupportedError if there is none."""
-    return _type(element).dtype
+    if element in COMPLEX_TYPES:
+        return COMPLEX_TYPES[element]
+    if element not in ELEMENT_TYPES:
+        known = ", ".join((*ELEMENT_TYPES, *COMPLEX_TYPES))
+        raise UnsupportedError(
+            f"arguments and results of element type {element} are not supported; convert them to "
+            f"one of {known}"
+        )
+    return ELEMENT_TYPES[element].dtype
+
+
+def _is_packed_by_jax(element: str) -> bool:
+    return element in ELEMENT_TYPES and ELEMENT_TYPES[element].is_packed_by_jax
+
+
+def _is_known_to_jax(element: str) -> bool:
+    return element not in ELEMENT_TYPES or ELEMENT_TYPES[element].is_known_to_jax

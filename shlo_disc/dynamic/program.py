@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from shlo_disc.dialect import complex_arguments, complex_results
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.relations import RELATIONS, holds
 from shlo_disc.dynamic.shapes import Guard, ShapeAnalysis
@@ -98,8 +99,15 @@ class ShapeProgram:
         """
         block = main.regions[0].blocks[0]
         last = block.operations[len(block.operations) - 1].operation
-        results = tuple(shapes.shape(v) for v in last.operands)
-        arguments = tuple(shapes.arguments)
+        taken, given = complex_arguments(main), complex_results(main)
+        # Callers see complex numbers where the program has pairs of numbers.
+        results = tuple(
+            shapes.shape(v)[:-1] if k in given else shapes.shape(v)
+            for k, v in enumerate(last.operands)
+        )
+        arguments = tuple(
+            shape[:-1] if k in taken else shape for k, shape in enumerate(shapes.arguments)
+        )
         paths = tuple(names) or tuple(f"args[{i}]" for i in range(len(arguments)))
         steps = tuple(_solve(arguments, shapes.size_arguments))
         checks = tuple(_checks(arguments, paths, steps, shapes))

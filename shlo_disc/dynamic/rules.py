@@ -54,7 +54,7 @@ _OTHER_RULES = {"stablehlo.bitcast_convert", "stablehlo.clamp", "stablehlo.selec
 _ELEMENTWISE = names(lambda row: row.role is Role.ELEMENTWISE) - _OTHER_RULES
 
 
-@_rule(*sorted(_ELEMENTWISE), "complex", "imag", "real")
+@_rule(*sorted(_ELEMENTWISE))
 def _elementwise(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
     return [s.same_shape(op, list(op.operands))]
 

@@ -1,6 +1,6 @@
 """Which equations of a program cannot be compiled.
 
-Effects, callbacks and complex numbers are seen at once. For all others the compiler is asked, for
+Effects and callbacks are seen at once. For all others the compiler is asked, for
 parts and then for halves of parts, without generating code.
 """
 
@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 from jax.extend.core import DropVar
 
 from shlo_disc.errors import UnsupportedError
@@ -138,10 +137,6 @@ def _plain_reason(equation: Any) -> str | None:
     if equation.effects:
         kinds = sorted({type(effect).__name__ for effect in equation.effects})
         return f"it has an effect ({', '.join(kinds)})"
-    for atom in (*equation.invars, *equation.outvars):
-        dtype = getattr(atom.aval, "dtype", None)
-        if isinstance(dtype, np.dtype) and dtype.kind == "c":
-            return f"element type {dtype} is not compiled"
     return None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from shlo_disc.element_types import ELEMENT_TYPES
+from shlo_disc.element_types import COMPLEX_TYPES, ELEMENT_TYPES
 from shlo_disc.errors import InvalidModuleError, UnsupportedError
 from shlo_disc.ingest.chlo import KEPT_CHLO
 from shlo_disc.locations import source_line
@@ -176,10 +176,9 @@ def _check_type(kind: ir.Type, where: str) -> None:
             "with explicit scales) or run `stablehlo-legalize-quant-to-math` first"
         )
     if element not in ELEMENT_TYPES:
-        advice = _ADVICE if element.startswith("complex") else "convert it first"
         raise UnsupportedError(
             f"{where}: element type {element} is not compiled (these are: "
-            f"{', '.join(sorted(ELEMENT_TYPES))}); {advice}"
+            f"{', '.join(sorted((*ELEMENT_TYPES, *COMPLEX_TYPES)))}); convert it first"
         )
     if kind.rank > MAX_RANK:
         raise InvalidModuleError(f"{where}: rank {kind.rank} is above the limit of {MAX_RANK}")
@@ -193,8 +192,4 @@ def _check_type(kind: ir.Type, where: str) -> None:
         )
 
 
-_ADVICE = (
-    "compute with real and imaginary parts, or have XLA run it: "
-    "shlo_disc.jit(..., on_unsupported='xla')"
-)
 _FRAME = frozenset({"builtin.module", "func.func", "func.return"})

@@ -13,7 +13,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from shlo_disc.builders import create, dimension, integer, shape_of, vector
+from shlo_disc.builders import (
+    broadcast,
+    create,
+    dimension,
+    integer,
+    scalar,
+    spread,
+    vector,
+)
 from shlo_disc.contractions import dot_numbers
 from shlo_disc.errors import InvalidModuleError, UnsupportedError
 from shlo_disc.locations import source_line
@@ -61,34 +69,6 @@ def _i32() -> ir.RankedTensorType:
     return ir.RankedTensorType.get([], ir.IntegerType.get_signless(32))
 
 
-def _splat(number: float, like: ir.Value) -> ir.Value:
-    """A scalar constant of the element type of `like`."""
-    element = _type(like).element_type
-    value = ir.DenseElementsAttr.get_splat(
-        ir.RankedTensorType.get([], element), ir.FloatAttr.get(element, number)
-    )
-    return create("stablehlo.constant", [], value.type, value=value)
-
-
-def _spread(value: ir.Value, dims: Sequence[int], like: ir.Value) -> ir.Value:
-    """`value` broadcast along `dims` to the shape of `like`."""
-    return _broadcast(value, dims, _with_shape(_type(like).shape, value), lambda: shape_of(like))
-
-
-def _broadcast(
-    value: ir.Value, dims: Sequence[int], kind: ir.RankedTensorType, shape: Callable[[], ir.Value]
-) -> ir.Value:
-    attribute = ir.DenseI64ArrayAttr.get(list(dims))
-    if kind.has_static_shape and _type(value).has_static_shape:
-        return create("stablehlo.broadcast_in_dim", [value], kind, broadcast_dimensions=attribute)
-    return create(
-        "stablehlo.dynamic_broadcast_in_dim",
-        [value, shape()],
-        kind,
-        broadcast_dimensions=attribute,
-    )
-
-
 def _binary(name: str, a: ir.Value, b: ir.Value) -> ir.Value:
     return create(f"stablehlo.{name}", [a, b], a.type)
 
@@ -104,7 +84,7 @@ def _sum(value: ir.Value, dims: Sequence[int]) -> ir.Value:
     if isinstance(element, ir.IntegerType):
         zero = integer(0, ir.RankedTensorType.get([], element))
     else:
-        zero = _splat(0.0, value)
+        zero = scalar(0.0, _type(value).element_type)
     op = ir.Operation.create(
         "stablehlo.reduce",
         results=[result],
@@ -212,8 +192,10 @@ def _moments(op: ir.Operation) -> tuple[ir.Value, int, list[int], ir.Value]:
 
 def _deviation(variance: ir.Value, op: ir.Operation) -> ir.Value:
     """The square root of the variance and epsilon."""
-    epsilon = _splat(float(ir.FloatAttr(op.attributes["epsilon"]).value), variance)
-    total = _binary("add", variance, _spread(epsilon, [], variance))
+    epsilon = scalar(
+        float(ir.FloatAttr(op.attributes["epsilon"]).value), _type(variance).element_type
+    )
+    total = _binary("add", variance, spread(epsilon, [], variance))
     return create("stablehlo.sqrt", [total], total.type)
 
 
@@ -226,10 +208,10 @@ def _normalized(
     op: ir.Operation,
 ) -> ir.Value:
     feature = [_number(op, "feature_index")]
-    centered = _binary("subtract", x, _spread(mean, feature, x))
-    normal = _binary("divide", centered, _spread(_deviation(variance, op), feature, x))
-    scaled = _binary("multiply", _spread(scale, feature, x), normal)
-    return _binary("add", scaled, _spread(offset, feature, x))
+    centered = _binary("subtract", x, spread(mean, feature, x))
+    normal = _binary("divide", centered, spread(_deviation(variance, op), feature, x))
+    scaled = _binary("multiply", spread(scale, feature, x), normal)
+    return _binary("add", scaled, spread(offset, feature, x))
 
 
 def _batch_norm_inference(op: ir.Operation) -> Values:
@@ -241,10 +223,10 @@ def _batch_norm_training(op: ir.Operation) -> Values:
     x, feature, others, count = _moments(op)
     _, scale, offset = op.operands
     total = _sum(x, others)
-    mean = _binary("divide", total, _spread(count, [], total))
-    centered = _binary("subtract", x, _spread(mean, [feature], x))
+    mean = _binary("divide", total, spread(count, [], total))
+    centered = _binary("subtract", x, spread(mean, [feature], x))
     squares = _sum(_binary("multiply", centered, centered), others)
-    variance = _binary("divide", squares, _spread(count, [], squares))
+    variance = _binary("divide", squares, spread(count, [], squares))
     return [_normalized(x, scale, offset, mean, variance, op), mean, variance]
 
 
@@ -254,11 +236,11 @@ def _batch_norm_grad(op: ir.Operation) -> Values:
     _, scale, mean, variance, gradient = op.operands
 
     def wide(value: ir.Value) -> ir.Value:
-        return _spread(value, [feature], x)
+        return spread(value, [feature], x)
 
     centered = _binary("subtract", x, wide(mean))
     deviation = _deviation(variance, op)
-    number = _spread(count, [], x)
+    number = spread(count, [], x)
     i1 = _binary("multiply", gradient, number)
     i2 = wide(_sum(gradient, others))
     i3 = wide(_sum(_binary("multiply", gradient, centered), others))
@@ -285,7 +267,7 @@ def _broadcast_op(op: ir.Operation) -> Values:
     def shape() -> ir.Value:
         return vector([integer(n, _i32()) for n in front] + [dimension(x, k) for k in range(rank)])
 
-    return [_broadcast(x, dims, _type(op.results[0]), shape)]
+    return [broadcast(x, dims, _type(op.results[0]), shape)]
 
 
 def _torch_index_select(op: ir.Operation) -> Values:
@@ -323,7 +305,7 @@ def _map(op: ir.Operation) -> Values:
 
     def wide(value: ir.Value) -> ir.Value:
         if value not in known:  # a scalar of outside
-            known[value] = _spread(value, [], like)
+            known[value] = spread(value, [], like)
         return known[value]
 
     for view in block.operations:
@@ -332,7 +314,7 @@ def _map(op: ir.Operation) -> Values:
             return [wide(value) for value in inner.operands]
         if inner.name == "stablehlo.constant":
             copy = inner.clone()
-            known[inner.results[0]] = _spread(copy.results[0], [], like)
+            known[inner.results[0]] = spread(copy.results[0], [], like)
             continue
         if len(inner.regions) or any(_type(r).rank for r in inner.results):
             raise UnsupportedError(

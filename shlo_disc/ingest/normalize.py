@@ -12,6 +12,7 @@ from shlo_disc.ingest.arguments import constant, erase_arguments, global_name, s
 from shlo_disc.ingest.bounds import bounds_of_arguments, drop_bounds, has_bounds
 from shlo_disc.ingest.check import check_calls, check_normal_form
 from shlo_disc.ingest.chlo import expand_chlo, expand_composites, unpark
+from shlo_disc.ingest.complex_numbers import is_complex, split_complex_numbers
 from shlo_disc.ingest.concatenations import split_concatenations
 from shlo_disc.ingest.expand_ops import RULES as EXPANDED
 from shlo_disc.ingest.expand_ops import expand_ops
@@ -58,7 +59,8 @@ def normalize(
     expand_composites(module, [op for op in early if op.name == "stablehlo.composite"])
     _flatten(module)
     present = _forget_hints(module)  # a walk costs 3 ms on BERT: only look for what is there
-    if _is_quantized(module, present):
+    kinds = _source_types(module)
+    if any("!quant." in str(kind) for kind in kinds):
         run_pipeline(module, "func.func(stablehlo-legalize-quant-to-math)")
         present = _forget_hints(module)
     has_bounded_types = has_bounds(_functions(module), present)
@@ -93,18 +95,33 @@ def normalize(
         expand_foreign_calls(module)
     if any(name.startswith("chlo.") for name in present):
         expand_chlo(module)
+    if any(map(is_complex, kinds)) or present & {"stablehlo.real", "stablehlo.imag"}:
+        split_complex_numbers(main)
     module.operation.verify()
     check_normal_form(module)
 
 
-def _is_quantized(module: ir.Module, present: set[str]) -> bool:
-    """Whether a value may have a quantized type: an argument, a constant, or what it is made of."""
-    if present & {"stablehlo.uniform_quantize", "stablehlo.uniform_dequantize"}:
-        return True
-    values = [a for function in _functions(module) for a in function.arguments]
-    values += [op.results[0] for op in ops_of(module, "stablehlo.constant")]
-    kinds = {value.type for value in values}
-    return any("!quant." in str(kind) for kind in kinds)
+def _source_types(module: ir.Module) -> set[ir.Type]:
+    """The types of arguments and of what is made from no value or one of another element type.
+
+    A value has a quantized or complex type only if one of these has.
+    """
+    kinds = {a.type for function in _functions(module) for a in function.arguments}
+
+    def visit(op: ir.Operation) -> None:
+        if op.name in _SOURCES:
+            kinds.update(r.type for r in op.results)
+
+    walk(module, visit)
+    return kinds
+
+
+_SOURCES = frozenset(
+    {"chlo.constant", "stablehlo.bitcast_convert", "stablehlo.complex", "stablehlo.composite",
+     "stablehlo.constant", "stablehlo.convert", "stablehlo.custom_call", "stablehlo.dynamic_iota",
+     "stablehlo.fft", "stablehlo.iota", "stablehlo.rng", "stablehlo.uniform_dequantize",
+     "stablehlo.uniform_quantize"}
+)  # fmt: skip
 
 
 # --- functions --------------------------------------------------------------------------------

@@ -75,8 +75,9 @@ class Op:
     """The function of `lower/values/math` that computes an element."""
     fold: Callable[..., Any] | None = None
     """The value on NumPy arrays; `fold-constants` rounds the value to the result's type once."""
-    types: str = "bfiu"
-    """Kinds of element types that are compiled (`ElementType.kind`)."""
+    types: str = "bcfiu"
+    """Kinds of element types that are compiled (`ElementType.kind`), and c(omplex): pairs of floats
+    from `ingest/complex_numbers` on."""
     note: str = ""
     """Roles EXPANDED and UNSUPPORTED: by which step, or why. Otherwise what is not covered."""
 

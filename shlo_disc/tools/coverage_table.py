@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from shlo_disc.element_types import ELEMENT_TYPES
+from shlo_disc.element_types import COMPLEX_TYPES, ELEMENT_TYPES
 from shlo_disc.ops import OPS, Op, Role
 
 __all__ = ["main", "page"]
@@ -23,12 +23,13 @@ Every op of StableHLO, with the way it is compiled. A program with a refused op 
 | Op | Compiled as | Element types | Note |
 |---|---|---|---|
 """
-_KINDS = {"b": "i1", "f": "floats", "i": "signed", "u": "unsigned"}
+_KINDS = {"b": "i1", "c": "complex", "f": "floats", "i": "signed", "u": "unsigned"}
 _TAIL = """
 Element types: {names}.
 
 Signed and unsigned integers have 2 to 64 bits. Elements of fewer than 8 bits have a byte each in
-memory. `shlo_disc.jit` takes no arrays of 2 and 4 bits, which JAX packs.
+memory. Complex numbers are computed as real and imaginary parts. `shlo_disc.jit` takes no arrays of
+2 and 4 bits, which JAX packs.
 """
 
 
@@ -43,7 +44,7 @@ def _row(row: Op) -> str:
 def page() -> str:
     """The whole text of `docs/coverage.md`."""
     rows = sorted(OPS.values(), key=lambda row: (row.name.split(".")[-1], row.name))
-    names = ", ".join(ELEMENT_TYPES)
+    names = ", ".join((*ELEMENT_TYPES, *COMPLEX_TYPES))
     return _HEAD + "".join(map(_row, rows)) + _TAIL.format(names=names)
 
 

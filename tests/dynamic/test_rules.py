@@ -96,9 +96,6 @@ for op in ["and", "or", "xor", "shift_left", "shift_right_arithmetic", "shift_ri
     row(f"stablehlo.{op}", one(f"stablehlo.{op}", ["%i", "%j"], INT), ["b, t"])
 row("stablehlo.is_finite", one("stablehlo.is_finite", ["%x"], B), ["b, t"])
 row("stablehlo.convert", one("stablehlo.convert", ["%x"], "tensor<?x?xf64>"), ["b, t"])
-row("stablehlo.complex", one("stablehlo.complex", ["%x", "%y"], C), ["b, t"])
-row("stablehlo.real", one("stablehlo.real", ["%c"], F), ["b, t"])
-row("stablehlo.imag", one("stablehlo.imag", ["%c"], F), ["b, t"])
 row(
     "stablehlo.reduce_precision",
     one(

@@ -1,0 +1,181 @@
+"""One rule for every StableHLO op that may be complex, by name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from shlo_disc.builders import convert, create
+from shlo_disc.errors import UnsupportedError
+from shlo_disc.ingest.complex_numbers import arithmetic, boundary, products, regions
+from shlo_disc.ingest.complex_numbers.planes import Planes, is_complex, plane_type
+from shlo_disc.ingest.complex_numbers.reals import Frame, Part, Truth
+from shlo_disc.ingest.complex_numbers.rewriter import New, Rewriter, Rule, on_each_plane
+from shlo_disc.locations import source_line
+from shlo_disc.mlir import ir
+
+__all__ = ["RULES"]
+
+
+# --- functions of elements ------------------------------------------------------------------------
+
+
+def _function(function: Callable[..., Part]) -> Rule:
+    def rule(rewriter: Rewriter, op: ir.Operation) -> Sequence[New]:
+        return [arithmetic.on_planes(function, *map(rewriter.planes, op.operands))]
+
+    return rule
+
+
+def _abs(rewriter: Rewriter, op: ir.Operation) -> Sequence[New]:
+    z = rewriter.planes(op.operands[0])
+    frame = Frame(z.re)
+    return [arithmetic.absolute_of((frame.of(z.re), frame.of(z.im))).value]
+
+
+def _complex(rewriter: Rewriter, op: ir.Operation) -> Sequence[New]:
+    return [Planes(*op.operands)]
+
+
+def _real(rewriter: Rewriter, op: ir.Operation) -> Sequence[New]:
+    (z,) = op.operands
+    return [rewriter.planes(z).re if is_complex(z.type) else z]
+
+
+def _imag(rewriter: Rewriter, op: ir.Operation) -> Sequence[New]:
+    (z,) = op.operands
+    return [rewriter.planes(z).im if is_complex(z.type) else Frame(z).constant(0.0).value]
+
+
+def _compare(rewriter: Rewriter, op: ir.Operation) -> Sequence[New]:
+    """Equality of both parts, or lexicographic order."""
+    a, b = (rewriter.planes(v) for v in op.operands)
+    frame = Frame(a.re)
+    z, w = ((frame.of(p.re), frame.of(p.im)) for p in (a, b))
+    direction = re.findall("EQ|NE|LT|LE|GT|GE", str(op.attributes["comparison_direction"]))[-1]
+    return [_COMPARISONS[direction](z, w).value]
+
+
+_COMPARISONS: dict[str, Callable[[Part, Part], Truth]] = {
+    "EQ": lambda z, w: z[0].equals(w[0]) & z[1].equals(w[1]),
+    "NE": lambda z, w: z[0].differs(w[0]) | z[1].differs(w[1]),
+    "LT": arithmetic.less,
+    "LE": lambda z, w: arithmetic.less(z, w, or_equal=True),
+    "GT": lambda z, w: arithmetic.less(w, z),
+    "GE": lambda z, w: arithmetic.less(w, z, or_equal=True),
+}
+
+
+def _clamp(rewriter: Rewriter, op: ir.Operation) -> Sequence[New]:
+    """min(max(x, low), high) in lexicographic order; low and high may be scalars."""
+    low, x, high = (rewriter.planes(v) for v in op.operands)
+    frame = Frame(x.re)
+
+    def wide(z: Planes) -> Part:
+        return frame.spread(z.re), frame.spread(z.im)
+
+    above = arithmetic.BINARY["stablehlo.maximum"](wide(x), wide(low))
+    re, im = arithmetic.BINARY["stablehlo.minimum"](above, wide(high))
+    return [Planes(re.value, im.value)]
+
+
+def _convert(rewriter: Rewriter, op: ir.Operation) -> Sequence[New]:
+    """Of a real number the imaginary part is zero; a complex number loses it."""
+    (value,), kind = op.operands, op.results[0].type
+    plane = plane_type(kind)
+    if not is_complex(kind):
+        return [convert(rewriter.planes(value).re, kind)]
+    if is_complex(value.type):
+        z = rewriter.planes(value)
+        return [Planes(convert(z.re, plane), convert(z.im, plane))]
+    re = convert(value, plane)
+    return [Planes(re, Frame(re).constant(0.0).value)]
+
+
+def _bitcast_convert(rewriter: Rewriter, op: ir.Operation) -> Sequence[New]:
+    if op.operands[0].type != op.results[0].type:
+        raise UnsupportedError(
+            f"{source_line(op)}: {op.name} from {op.operands[0].type} to {op.results[0].type}; "
+            "convert the real and the imaginary part by themselves"
+        )
+    return [rewriter.planes(op.operands[0])]
+
+
+# --- sources and shapes ---------------------------------------------------------------------------
+
+
+def _iota(rewriter: Rewriter, op: ir.Operation) -> Sequence[New]:
+    re = create(
+        op.name, list(op.operands), plane_type(op.results[0].type), **dict(op.attributes.items())
+    )
+    return [Planes(re, Frame(re).constant(0.0).value)]
+
+
+def _dimension_size(rewriter: Rewriter, op: ir.Operation) -> Sequence[New]:
+    z = rewriter.planes(op.operands[0])
+    return [create(op.name, [z.re], op.results[0].type, **dict(op.attributes.items()))]
+
+
+def _custom_call(rewriter: Rewriter, op: ir.Operation) -> Sequence[New]:
+    target = ir.StringAttr(op.attributes["call_target_name"]).value
+    raise UnsupportedError(
+        f"{source_line(op)}: custom_call @{target} of complex numbers is not compiled; have XLA "
+        "run it: shlo_disc.jit(..., on_unsupported='xla')"
+    )
+
+
+def _refused(why: str) -> Rule:
+    def rule(rewriter: Rewriter, op: ir.Operation) -> Sequence[New]:
+        raise UnsupportedError(
+            f"{source_line(op)}: {op.name} is not compiled ({why}); have XLA run it: "
+            "shlo_disc.jit(..., on_unsupported='xla')"
+        )
+
+    return rule
+
+
+RULES: dict[str, Rule] = {
+    **{name: _function(f) for name, f in (arithmetic.UNARY | arithmetic.BINARY).items()},
+    **{
+        f"stablehlo.{name}": on_each_plane
+        for name in (
+            "add", "broadcast_in_dim", "concatenate", "dynamic_broadcast_in_dim",
+            "dynamic_gather", "dynamic_pad", "dynamic_reshape", "dynamic_slice",
+            "dynamic_update_slice", "gather", "negate", "optimization_barrier", "pad",
+            "real_dynamic_slice", "reshape", "reverse", "select", "slice", "subtract",
+            "transpose",
+        )
+    },
+    "stablehlo.abs": _abs,
+    "stablehlo.bitcast_convert": _bitcast_convert,
+    "stablehlo.case": regions.control_flow,
+    "stablehlo.cholesky": _refused("decompositions"),
+    "stablehlo.clamp": _clamp,
+    "stablehlo.compare": _compare,
+    "stablehlo.complex": _complex,
+    "stablehlo.constant": boundary.constant,
+    "stablehlo.convert": _convert,
+    "stablehlo.convolution": products.convolution,
+    "stablehlo.custom_call": _custom_call,
+    "stablehlo.dot_general": products.dot_general,
+    "stablehlo.dynamic_conv": products.convolution,
+    "stablehlo.dynamic_iota": _iota,
+    "stablehlo.fft": _refused("fft"),
+    "stablehlo.get_dimension_size": _dimension_size,
+    "stablehlo.if": regions.control_flow,
+    "stablehlo.imag": _imag,
+    "stablehlo.iota": _iota,
+    "stablehlo.real": _real,
+    "stablehlo.reduce": regions.reduction,
+    "stablehlo.reduce_window": regions.reduction,
+    "disc.reduce_window": regions.reduction,
+    "stablehlo.return": regions.terminator,
+    "stablehlo.rng": _refused("its numbers are not defined; use rng_bit_generator"),
+    "stablehlo.scatter": regions.scatter,
+    "stablehlo.select_and_scatter": regions.select_and_scatter,
+    "stablehlo.sort": regions.sort,
+    "stablehlo.triangular_solve": _refused("decompositions"),
+    "stablehlo.while": regions.control_flow,
+    "func.return": boundary.results_of_main,
+}  # fmt: skip
+"""What stands for the results of an op whose operands or results are complex."""
