@@ -158,14 +158,11 @@ def _sine_parts(z: Part) -> tuple[Part, Part]:
     sin, cos = x.sin(), x.cos()
     wild = ~x.is_finite
     at_zero, at_infinity = y.equals(0) & wild, y.is_infinite & wild
-
-    def crossed(trigonometric: Real, hyperbolic: Real) -> Real:
-        value = (trigonometric * hyperbolic) * k
-        return (at_zero | at_infinity).choose(y, value)
-
-    sine = x.equals(0).choose(x, (sin * c) * k), crossed(cos, s)
-    crossing = x.equals(0).choose(x.with_sign_of(x) * y.with_sign_of(y), crossed(sin, s))
-    cosine = at_infinity.choose(math.inf, (cos * c) * k), crossing
+    sine_im = (at_zero | at_infinity).choose(y, (cos * s) * k)
+    cosine_im = at_zero.choose(y, (sin * s) * k)
+    sine = x.equals(0).choose(x, (sin * c) * k), sine_im
+    unit = y.frame.constant(1.0).with_sign_of(y)
+    cosine = at_infinity.choose(math.inf, (cos * c) * k), x.equals(0).choose(x * unit, cosine_im)
     return sine, cosine
 
 
@@ -310,13 +307,24 @@ def _power(z: Part, w: Part) -> Part:
 
 
 def _atan2(z: Part, w: Part) -> Part:
-    """-i log((w + iz) / sqrt(w² + z²)). Source: StableHLO, atan2."""
-    (a, b), (c, d) = z, w
-    above = c - b, d + a
-    squares = [product(p, p) for p in (w, z)]
-    root = _sqrt((squares[0][0] + squares[1][0], squares[0][1] + squares[1][1]))
-    re, im = _log(quotient(above, root))
-    return im, -re
+    """-i log(p / sqrt(p q)) with p = w + iz and q = w - iz, since p q = w² + z².
+
+    That is -i log(p / q) / 2 = -i log1p(2iz / q) / 2, but for a multiple of pi in the real part:
+    each of arg p - arg q and arg p + arg q may leave (-pi, pi].
+    Source: StableHLO, atan2.
+    """
+    frame = z[0].frame
+    f = wide(frame)  # near a branch cut a rounding error is an error of pi
+    (a, b), (c, d) = ((x.converted(f), y.converted(f)) for x, y in (z, w))
+    p, q = (c - b, d + a), (c + b, d - a)
+    twice = quotient((-2 * b, 2 * a), q)
+    log, angle = _log_plus_one(twice)
+    first, second = p[1].atan2(p[0]), q[1].atan2(q[0])
+    leaves = [(total > math.pi) | (total <= -math.pi) for total in (first - second, first + second)]
+    turned = (angle <= 0).choose(angle * 0.5 + math.pi, angle * 0.5 - math.pi)
+    once = (leaves[0] | leaves[1]) & ~(leaves[0] & leaves[1])
+    re, im = once.choose(turned, angle * 0.5), log * -0.5
+    return re.converted(frame), im.converted(frame)
 
 
 # --- order ----------------------------------------------------------------------------------------

@@ -170,7 +170,6 @@ RULES: dict[str, Rule] = {
     "stablehlo.reduce_window": regions.reduction,
     "disc.reduce_window": regions.reduction,
     "stablehlo.return": regions.terminator,
-    "stablehlo.rng": _refused("its numbers are not defined; use rng_bit_generator"),
     "stablehlo.scatter": regions.scatter,
     "stablehlo.select_and_scatter": regions.select_and_scatter,
     "stablehlo.sort": regions.sort,
