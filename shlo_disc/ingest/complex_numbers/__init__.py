@@ -37,5 +37,5 @@ def split_complex_numbers(main: Any) -> None:
     rewriter = Rewriter(RULES)
     replace_arguments(rewriter, main)
     rewriter.block(block)
-    rewriter.erase_replaced()
+    rewriter.finish()
     mark_signature(main, results)

@@ -6,13 +6,15 @@ region computes the parts apart (a sum), the op becomes one for each.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 
+from shlo_disc.builders import create
 from shlo_disc.errors import UnsupportedError
-from shlo_disc.ingest.complex_numbers.planes import is_complex
+from shlo_disc.ingest.complex_numbers.planes import Planes, is_complex, plane_type, planes_of
 from shlo_disc.ingest.complex_numbers.rewriter import New, Rewriter, attributes_of
 from shlo_disc.locations import source_line
-from shlo_disc.mlir import ir
+from shlo_disc.mlir import at, ir, producer
 
 __all__ = ["control_flow", "reduction", "scatter", "select_and_scatter", "sort", "terminator"]
 
@@ -53,28 +55,75 @@ def sort(rewriter: Rewriter, op: ir.Operation) -> Sequence[New]:
 
 def reduction(rewriter: Rewriter, op: ir.Operation) -> Sequence[New]:
     """`reduce` and `reduce_window`: operands are inputs, initial values and what is not reduced."""
+    if (pairs := _reduced_pairs(rewriter, op)) is not None:
+        return [pairs]
     new = rewriter.rebuild(op, rewriter.flat(list(op.operands)))
-    count = len(new.results)
-    operands = list(new.operands)
-    rest = operands[2 * count :]
+    rewriter.finally_(lambda: _split(new, _operands_of_reduction))
+    return rewriter.results(op, list(new.results))
 
-    def of(group: Sequence[int]) -> list[ir.Value]:
-        return [operands[first + k] for first in (0, count) for k in group] + rest
 
-    return rewriter.results(op, _apart(new, of))
+def _operands_of_reduction(op: ir.Operation, group: Sequence[int]) -> list[ir.Value]:
+    count, operands = len(op.results), list(op.operands)
+    return [operands[first + k] for first in (0, count) for k in group] + operands[2 * count :]
+
+
+def _reduced_pairs(rewriter: Rewriter, op: ir.Operation) -> Planes | None:
+    """The sum of an array of pairs that the program has already; None for any other reduction.
+
+    One pass over contiguous memory, where sums of planes would take two with a stride.
+    """
+    if op.name != "stablehlo.reduce" or len(op.results) != 1:
+        return None
+    z, init = (rewriter.planes(v) for v in op.operands)
+    if z.pairs is None or not (_is_zero(init.re) and _is_zero(init.im)):
+        return None
+    if not _adds(op.regions[0].blocks[0]):
+        return None
+    kind = plane_type(op.results[0].type)
+    pairs = ir.RankedTensorType.get([*kind.shape, 2], kind.element_type)
+    new = ir.Operation.create(
+        op.name,
+        results=[pairs],
+        operands=[z.pairs, init.re],
+        attributes=attributes_of(op),
+        regions=1,
+    )
+    scalar = init.re.type
+    block = new.regions[0].blocks.append(scalar, scalar, arg_locs=[op.location] * 2)
+    with ir.InsertionPoint(block):
+        total = create("stablehlo.add", list(block.arguments), scalar)
+        ir.Operation.create("stablehlo.return", operands=[total])
+    return planes_of(new.results[0])
+
+
+def _is_zero(value: ir.Value) -> bool:
+    """True for a constant +0.0: one initial value then stands for both."""
+    op = producer(value)
+    if op is None or op.name != "stablehlo.constant":
+        return False
+    number = float(ir.FloatAttr(op.attributes["value"].get_splat_value()).value)
+    return number == 0 and math.copysign(1, number) > 0
+
+
+def _adds(block: ir.Block) -> bool:
+    """True if the block returns the sum of its two arguments."""
+    names = [view.operation.name for view in block.operations]
+    if names != ["stablehlo.add", "stablehlo.return"]:
+        return False
+    return set(block.operations[0].operands) == set(block.arguments)
 
 
 def scatter(rewriter: Rewriter, op: ir.Operation) -> Sequence[New]:
     """Operands are arrays, indices and updates."""
     new = rewriter.rebuild(op, rewriter.flat(list(op.operands)))
-    count = len(new.results)
-    operands = list(new.operands)
+    rewriter.finally_(lambda: _split(new, _operands_of_scatter))
+    return rewriter.results(op, list(new.results))
 
-    def of(group: Sequence[int]) -> list[ir.Value]:
-        arrays, updates = ([operands[first + k] for k in group] for first in (0, count + 1))
-        return [*arrays, operands[count], *updates]
 
-    return rewriter.results(op, _apart(new, of))
+def _operands_of_scatter(op: ir.Operation, group: Sequence[int]) -> list[ir.Value]:
+    count, operands = len(op.results), list(op.operands)
+    arrays, updates = ([operands[first + k] for k in group] for first in (0, count + 1))
+    return [*arrays, operands[count], *updates]
 
 
 def select_and_scatter(rewriter: Rewriter, op: ir.Operation) -> Sequence[New]:
@@ -86,29 +135,30 @@ def select_and_scatter(rewriter: Rewriter, op: ir.Operation) -> Sequence[New]:
 # --- parts that do not depend on each other -------------------------------------------------------
 
 
-def _apart(op: ir.Operation, operands_of: object) -> list[ir.Value]:
-    """The results of `op`, of several ops where its region computes them apart.
+def _split(
+    op: ir.Operation, operands_of: Callable[[ir.Operation, Sequence[int]], list[ir.Value]]
+) -> None:
+    """Make several ops of one whose region computes results apart.
 
-    `operands_of` gives the operands of an op that computes only these results.
+    `operands_of` gives the operands of an op that computes only some results.
     """
-    assert callable(operands_of)
     block = op.regions[0].blocks[0]
     groups = _independent(block, len(op.results))
     if len(groups) == 1:
-        return list(op.results)
-    values: dict[int, ir.Value] = {}
+        return
     for group in groups:
-        part = ir.Operation.create(
-            op.name,
-            results=[op.results[k].type for k in group],
-            operands=operands_of(group),
-            attributes=attributes_of(op),
-            regions=1,
-        )
-        _copy(block, part.regions[0], group, len(op.results))
-        values.update(zip(group, part.results, strict=True))
+        with at(op):
+            part = ir.Operation.create(
+                op.name,
+                results=[op.results[k].type for k in group],
+                operands=operands_of(op, group),
+                attributes=attributes_of(op),
+                regions=1,
+            )
+            _copy(block, part.regions[0], group, len(op.results))
+        for k, result in zip(group, part.results, strict=True):
+            op.results[k].replace_all_uses_with(result)
     op.erase()
-    return [values[k] for k in range(len(values))]
 
 
 def _independent(block: ir.Block, count: int) -> list[list[int]]:

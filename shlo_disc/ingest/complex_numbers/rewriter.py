@@ -25,6 +25,7 @@ class Rewriter:
         self._rules = rules
         self._planes: dict[ir.Value, Planes] = {}
         self._dead: list[Callable[[], object]] = []
+        self._last: list[Callable[[], object]] = []
 
     def planes(self, value: ir.Value) -> Planes:
         """Of a complex value that has been passed."""
@@ -122,11 +123,16 @@ class Rewriter:
             Planes(next(flat), next(flat)) if is_complex(r.type) else next(flat) for r in op.results
         ]
 
-    def erase_replaced(self) -> None:
+    def finally_(self, action: Callable[[], object]) -> None:
+        """Call `action` when nothing complex is left: it may look at whole blocks."""
+        self._last.append(action)
+
+    def finish(self) -> None:
         """Erase every op and argument that something else stands for now."""
-        for erase in reversed(self._dead):
-            erase()
+        for action in (*reversed(self._dead), *self._last):
+            action()
         self._dead.clear()
+        self._last.clear()
 
 
 def attributes_of(op: ir.Operation) -> dict[str, ir.Attribute]:
