@@ -3,7 +3,8 @@
 A result may take an argument's buffer when types and sizes are equal and the argument is dead by
 the time the result is written: no op after the one that writes it reads the argument, and that op
 either does not read it, changes it in place (an update of a slice, a scatter), or reads element i
-only to compute element i.
+only to compute element i. Of complex numbers (`dialect.COMPLEX`) that may be pair i: a vector of a
+kernel holds whole pairs.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def donated_reuses(
             k
             for k in donated
             if _same_type(block.arguments[k], root, shapes)
-            and _dead(block.arguments[k], writer, live)
+            and _dead(block.arguments[k], writer, live, shapes)
         ]
         # What is changed in place saves a copy; the rest only memory.
         fits.sort(key=lambda k: not _reads(writer, block.arguments[k], live))
@@ -77,7 +78,9 @@ def _reads(op: ir.Operation, argument: ir.Value, live: _Liveness) -> bool:
     return any(live.root(value) == argument for value in op.operands)
 
 
-def _dead(argument: ir.Value, writer: ir.Operation, live: _Liveness) -> bool:
+def _dead(
+    argument: ir.Value, writer: ir.Operation, live: _Liveness, shapes: ShapeAnalysis
+) -> bool:
     """May `writer` write its result over the argument?"""
     if any(position > live.start(writer) for position in live.uses_of(argument)):
         return False
@@ -88,7 +91,9 @@ def _dead(argument: ir.Value, writer: ir.Operation, live: _Liveness) -> bool:
         return places == [0]
     # An alias in another shape has other indices.
     same = all(writer.operands[k] == argument for k in places)
-    return same and all(_only_own_element(writer, k) for k in places)
+    return same and all(
+        _only_own_element(writer, k) or _only_own_pair(writer, k, shapes) for k in places
+    )
 
 
 def _only_own_element(fusion: ir.Operation, operand: int) -> bool:
@@ -116,3 +121,41 @@ def _only_own_element(fusion: ir.Operation, operand: int) -> bool:
                 return False
             depends.update(op.results)
     return True
+
+
+def _only_own_pair(fusion: ir.Operation, operand: int, shapes: ShapeAnalysis) -> bool:
+    """Does pair i of the one result, along a last dimension of size 2, need pair i only?
+
+    Values that depend on the operand are pairs, columns (a last dimension of size 1) or planes
+    (none), all of the same leading sizes; only slices, reshapes and a concatenation go between.
+    """
+    if ir.StringAttr(fusion.attributes["kind"]).value != "loop" or len(fusion.results) != 1:
+        return False
+    block = fusion.regions[0].blocks[0]
+    pairs = shapes.shape(block.arguments[operand])
+    if not pairs or not pairs[-1].is_const or pairs[-1].value != 2:
+        return False
+    plane, column = pairs[:-1], (*pairs[:-1], Expr.const(1))
+    depends = {block.arguments[operand]: pairs}
+    for view in block.operations:
+        op = view.operation
+        read = [value for value in op.operands if value in depends]
+        if not read or not len(op.results):
+            continue
+        before, after = depends[read[0]], shapes.shape(op.results[0])
+        if op.name in ELEMENTWISE:
+            known = before == after and all(depends[value] == after for value in read)
+        elif op.name in ("stablehlo.slice", "stablehlo.real_dynamic_slice"):
+            known = (before, after) == (pairs, column)
+        elif op.name in _RESHAPES:
+            known = len(read) == 1 and {before, after} <= {plane, column}
+        else:
+            known = op.name == "stablehlo.concatenate" and (before, after) == (column, pairs)
+        if not known:
+            return False
+        depends[op.results[0]] = after
+    last = block.operations[len(block.operations) - 1].operation
+    return depends.get(last.operands[0], pairs) == pairs and shapes.shape(last.operands[0]) == pairs
+
+
+_RESHAPES = frozenset({"stablehlo.reshape", "stablehlo.dynamic_reshape"})
