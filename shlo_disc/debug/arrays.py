@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from shlo_disc.executable import ArraySpec, Executable
 
-__all__ = ["random_arguments", "read", "write"]
+__all__ = ["as_complex", "as_pairs", "random_arguments", "read", "write"]
 
 Array = npt.NDArray[Any]
 
@@ -81,7 +81,23 @@ def _random(values: np.random.Generator, dtype: np.dtype[Any], shape: tuple[int,
         return values.integers(0, 2, shape).astype(np.bool_)
     if dtype.kind in "iu":
         return values.integers(0, LARGEST, shape).astype(dtype)
+    if dtype.kind == "c":
+        return as_complex(values.standard_normal((*shape, 2)).astype(f"f{dtype.itemsize // 2}"))
     return values.standard_normal(shape).astype(dtype)
+
+
+def as_pairs(array: Array) -> Array:
+    """A complex array as a program in normal form has it: a last dimension of size 2."""
+    if array.dtype.kind != "c":
+        return array
+    part = f"f{array.dtype.itemsize // 2}"
+    return np.ascontiguousarray(array).reshape(-1).view(part).reshape(*array.shape, 2)
+
+
+def as_complex(pairs: Array) -> Array:
+    """An array of pairs as the complex array in the same memory."""
+    whole = f"c{2 * pairs.dtype.itemsize}"
+    return np.ascontiguousarray(pairs).reshape(-1).view(whole).reshape(pairs.shape[:-1])
 
 
 def _typed(array: Array, spec: ArraySpec) -> Array:

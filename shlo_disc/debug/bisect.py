@@ -12,9 +12,11 @@ import numpy.typing as npt
 
 from shlo_disc.compile import main_function
 from shlo_disc.debug import reference
+from shlo_disc.debug.arrays import as_complex, as_pairs
 from shlo_disc.debug.compare import Difference, compare
 from shlo_disc.debug.interpreter import Interpreter, NoReferenceError
 from shlo_disc.debug.stage import Stage, load
+from shlo_disc.dialect import complex_results
 from shlo_disc.dynamic.program import ShapeProgram
 from shlo_disc.dynamic.shapes import analyze
 from shlo_disc.errors import ShapeMismatchError, ShloDiscError
@@ -123,5 +125,7 @@ def _by_reference(
         block = main.regions[0].blocks[0]
         last = block.operations[len(block.operations) - 1].operation
         dtypes = [dtype_of(str(ir.RankedTensorType(v.type).element_type)) for v in last.operands]
+        given = complex_results(main)
         reference.of_module(stage.module, sizes)
-        return interpreter.run(stage.module, arguments, dtypes)
+        results = interpreter.run(stage.module, [as_pairs(a) for a in arguments], dtypes)
+        return [as_complex(r) if k in given else r for k, r in enumerate(results)]

@@ -14,8 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from shlo_disc.compile import main_function
+from shlo_disc.debug.arrays import as_complex, as_pairs
 from shlo_disc.debug.launch import run_plan
 from shlo_disc.debug.memory import FILL
+from shlo_disc.dialect import complex_results
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis, analyze
 from shlo_disc.executable import Executable, dtype_of
@@ -80,8 +82,9 @@ class Walk:
         self.sizes, _ = program.evaluate([a.shape for a in arguments], elements)
         block = self._main.regions[0].blocks[0]
         self._ran = ran
-        self._values = dict(zip(block.arguments, arguments, strict=True))
-        return self._block(block)
+        self._values = dict(zip(block.arguments, map(as_pairs, arguments), strict=True))
+        given = complex_results(self._main)
+        return [as_complex(r) if k in given else r for k, r in enumerate(self._block(block))]
 
     def _block(self, block: ir.Block) -> list[Array]:
         """The operands of the terminator."""

@@ -78,9 +78,7 @@ def _reads(op: ir.Operation, argument: ir.Value, live: _Liveness) -> bool:
     return any(live.root(value) == argument for value in op.operands)
 
 
-def _dead(
-    argument: ir.Value, writer: ir.Operation, live: _Liveness, shapes: ShapeAnalysis
-) -> bool:
+def _dead(argument: ir.Value, writer: ir.Operation, live: _Liveness, shapes: ShapeAnalysis) -> bool:
     """May `writer` write its result over the argument?"""
     if any(position > live.start(writer) for position in live.uses_of(argument)):
         return False

@@ -140,6 +140,9 @@ def _difference(program: Program, got: Any, want: Any, call: int) -> Failure | N
 
 def _distance(got: np.ndarray, want: np.ndarray) -> float:
     """The largest difference; infinite where integers, NaN or infinities differ."""
+    if got.dtype.kind == "c":
+        parts = ((got.real, want.real), (got.imag, want.imag))
+        return max(_distance(a, b) for a, b in parts)
     if not jnp.issubdtype(got.dtype, np.floating):
         return 0.0 if np.array_equal(got, want) else np.inf
     got, want = got.astype(np.float64), want.astype(np.float64)
@@ -154,9 +157,8 @@ def _distance(got: np.ndarray, want: np.ndarray) -> float:
 def _instability(got: Any, first: Any, call: int, turn: int) -> Failure | None:
     for result, (g, w) in enumerate(zip(jax.tree.leaves(got), jax.tree.leaves(first), strict=True)):
         if np.asarray(g).tobytes() != np.asarray(w).tobytes():
-            if np.isnan(np.asarray(g, np.float64)).any() and not _distance(
-                np.asarray(g), np.asarray(w)
-            ):
+            wide = np.complex128 if g.dtype.kind == "c" else np.float64
+            if np.isnan(np.asarray(g, wide)).any() and not _distance(np.asarray(g), np.asarray(w)):
                 continue  # a NaN's payload is nobody's promise
             message = (
                 f"call {call}, result {result}, turn {turn}: not the first turn's bits\n{g}\n{w}"

@@ -17,6 +17,7 @@ __all__ = [
     "Facts",
     "bits_of",
     "is_bool",
+    "is_complex",
     "is_float",
     "is_signed",
     "is_unsigned",
@@ -26,7 +27,9 @@ __all__ = [
 ]
 
 _MANTISSA = {"bfloat16": 8, "float16": 11, "float32": 24, "float64": 53}
+_MANTISSA |= {"complex64": 24, "complex128": 53}
 _FLOAT_LIMIT = {"bfloat16": 1e6, "float16": 3e4, "float32": 1e6, "float64": 1e6}
+_FLOAT_LIMIT |= {"complex64": 1e6, "complex128": 1e6}
 _WORST = 0.25
 """Largest error of a value, in units of its magnitude, that still says something."""
 
@@ -67,7 +70,12 @@ EXACT_BOOL = Facts(1.0)
 
 
 def is_float(dtype: str) -> bool:
-    return "float" in dtype
+    """True for what is rounded: complex numbers, too."""
+    return "float" in dtype or is_complex(dtype)
+
+
+def is_complex(dtype: str) -> bool:
+    return "complex" in dtype
 
 
 def is_bool(dtype: str) -> bool:

@@ -41,8 +41,8 @@ MAX_ELEMENTS = 20_000
 MAX_RANK = 5
 
 DTYPES = ["bool", "int8", "int16", "int32", "uint8", "uint16", "uint32"]
-DTYPES += ["float16", "bfloat16", "float32"]
-DTYPES_X64 = [*DTYPES, "int64", "uint64", "float64"]
+DTYPES += ["float16", "bfloat16", "float32", "complex64"]
+DTYPES_X64 = [*DTYPES, "int64", "uint64", "float64", "complex128"]
 _SIZES = (1, 2, 3, 4, 5, 7, 8, 11, 13, 16, 17, 31, 32, 33)
 
 
@@ -262,6 +262,8 @@ def _argument(scope: Scope, sizes: list[tuple[int, ...]], special: bool) -> tupl
 def _kind(scope: Scope, dtype: str, special: bool) -> tuple[str, Facts]:
     if known.is_bool(dtype):
         return "bool", Facts(1)
+    if known.is_complex(dtype):
+        return ("normal", Facts(6, grain=None)) if scope.chance(0.5) else ("grid", Facts(6, 0, 3))
     if known.is_float(dtype):
         if special:
             return "special", Facts(4, grain=3, special=True)

@@ -6,7 +6,16 @@ import math
 from collections.abc import Callable, Sequence
 
 from tests.fuzz import facts as known
-from tests.fuzz.facts import Facts, is_bool, is_float, is_signed, is_unsigned, join, rounded
+from tests.fuzz.facts import (
+    Facts,
+    is_bool,
+    is_complex,
+    is_float,
+    is_signed,
+    is_unsigned,
+    join,
+    rounded,
+)
 from tests.fuzz.generate import CALLS, Draft, Rule, Scope
 from tests.fuzz.program import Value
 
@@ -77,7 +86,7 @@ def only_exact(rule: Rule, *which: int) -> Rule:
 
 
 def floats(v: Value) -> bool:
-    return is_float(v.dtype)
+    return is_float(v.dtype) and not is_complex(v.dtype)
 
 
 def integers(v: Value) -> bool:
@@ -89,7 +98,7 @@ def bools(v: Value) -> bool:
 
 
 def numbers(v: Value) -> bool:
-    return not is_bool(v.dtype)
+    return not is_bool(v.dtype) and not is_complex(v.dtype)
 
 
 def settled(v: Value) -> bool:
@@ -1224,11 +1233,12 @@ def random_bits(s: Scope) -> Draft | None:
 
 def draft(s: Scope) -> Draft | None:
     """A random step, by the weights of the table."""
-    from tests.fuzz import control
+    from tests.fuzz import complexes, control
 
-    makers = [*TABLE, *control.TABLE] if s.depth < 2 else list(TABLE)
-    weights = [*TABLE.values(), *control.TABLE.values()][: len(makers)]
-    return s.rng.choices(makers, weights)[0](s)
+    table = TABLE | complexes.TABLE
+    if s.depth < 2:
+        table |= control.TABLE
+    return s.rng.choices(list(table), list(table.values()))[0](s)
 
 
 TABLE: dict[Maker, float] = {

@@ -160,8 +160,9 @@ for inputs in CALLS * 2:
     ours, theirs = jax.tree.leaves(f(*inputs)), jax.tree.leaves(g(*inputs))
     for ours, theirs, tolerance in zip(ours, theirs, TOLERANCES):
         same = (ours.shape, ours.dtype) == (theirs.shape, theirs.dtype)
+        wide = "c16" if ours.dtype.kind == "c" else "f8"
         close = same and np.allclose(
-            np.asarray(ours, "f8"), np.asarray(theirs, "f8"), 0, tolerance, equal_nan=True
+            np.asarray(ours, wide), np.asarray(theirs, wide), 0, tolerance, equal_nan=True
         )
         print("ok   " if close else "WRONG", ours.aval, theirs.aval)
         if not close:
@@ -172,6 +173,12 @@ for inputs in CALLS * 2:
 def array(kind, dtype, shape, seed):
     """Numbers of a kind: grid and unit (multiples of 1/8), sign, normal, special, small, wide."""
     rng, dtype = np.random.default_rng(seed), jnp.dtype(dtype)
+    if dtype.kind == "c":
+        numbers = np.empty(shape, dtype)
+        numbers.real, numbers.imag = (
+            array(kind, f"float{4 * dtype.itemsize}", shape, seed + k) for k in (0, 1)
+        )
+        return numbers
     if dtype.kind == "b":
         return np.asarray(rng.random(shape) < 0.5)
     if kind == "wide":

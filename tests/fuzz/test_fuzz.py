@@ -10,7 +10,7 @@ import pytest
 
 import shlo_disc
 from shlo_disc.frontend import at_sizes
-from tests.fuzz import batches, control, ops
+from tests.fuzz import batches, complexes, control, ops
 from tests.fuzz.check import check
 from tests.fuzz.cut import SHARE
 from tests.fuzz.facts import Facts
@@ -66,7 +66,7 @@ def test_a_program_is_a_function_of_its_seed():
 
 def test_every_operation_is_drawn(monkeypatch):
     drawn = set()
-    for table in (ops.TABLE, control.TABLE):
+    for table in (ops.TABLE, complexes.TABLE, control.TABLE):
         for maker, weight in list(table.items()):
 
             def counted(scope, maker=maker):
@@ -77,7 +77,7 @@ def test_every_operation_is_drawn(monkeypatch):
 
             monkeypatch.delitem(table, maker)
             monkeypatch.setitem(table, counted, weight)
-    wanted = len(ops.TABLE) + len(control.TABLE)
+    wanted = len(ops.TABLE) + len(complexes.TABLE) + len(control.TABLE)
     for seed in range(60):
         generate(seed)
         if len(drawn) == wanted:
