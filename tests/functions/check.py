@@ -16,7 +16,7 @@ import shlo_disc
 from tests.alarms import pinned
 from tests.functions.cases import Case, arrays
 from tests.functions.table import case_of, function_of
-from tests.models.harness import allowed_error, error_of, in_float64, is_float
+from tests.models.harness import allowed_error, error_of, in_float64, is_float, widened
 
 __all__ = ["GOOD", "Finding", "check", "check_case"]
 
@@ -115,7 +115,7 @@ def _difference(function: Any, call: list[Any], got: Any, want: Any, exact: bool
                 return f"result {index}: {_shown(g)} instead of {_shown(w)}"
             continue
         eps = float(jax.numpy.finfo(g.dtype).eps)
-        apart = error_of(g, w.astype(np.float64))
+        apart = error_of(g, widened(w))
         if apart <= 4 * eps * _largest(w):
             continue
         if any(_is_key(argument) for argument in call):
@@ -124,7 +124,7 @@ def _difference(function: Any, call: list[Any], got: Any, want: Any, exact: bool
             continue
         # Rounding that grows, as in linear algebra: we may err twice as much as XLA does.
         truth = truth or jax.tree.leaves(in_float64(function)(*call))
-        exactly = np.asarray(truth[index], np.float64)
+        exactly = widened(truth[index])
         error, theirs_error = error_of(g, exactly), error_of(w, exactly)
         if not error <= 4 * allowed_error(theirs_error, exactly, eps):
             return (

@@ -636,7 +636,7 @@ def custom_reduction(s: Scope) -> Draft | None:
 
 
 def arg_reduction(s: Scope) -> Draft | None:
-    x = s.pick(lambda v: settled(v) and v.rank > 0)
+    x = s.pick(lambda v: settled(v) and v.rank > 0 and not is_complex(v.dtype))
     if x is None or (axis := some_axis(s, x, 1)) is None:
         return None
     name = s.rng.choice(["argmax", "argmin"])

@@ -53,13 +53,19 @@ def rng_of(*sizes: int) -> np.random.Generator:
 
 
 def is_float(x: Any) -> bool:
-    """Whether `x` holds floating-point numbers, the 8- and 16-bit kinds of ml_dtypes included."""
-    return jax.numpy.issubdtype(np.asarray(x).dtype, np.floating)
+    """Whether `x` holds floating-point or complex numbers, the narrow ones of ml_dtypes included."""
+    return jax.numpy.issubdtype(np.asarray(x).dtype, np.inexact)
+
+
+def widened(x: Any) -> np.ndarray:
+    """`x` in float64, or in complex128."""
+    array = np.asarray(x)
+    return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
 
 
 def float64_of(tree: Any) -> Any:
     """`tree` with its floating-point leaves widened to float64."""
-    return jax.tree.map(lambda x: np.asarray(x, np.float64) if is_float(x) else x, tree)
+    return jax.tree.map(lambda x: widened(x) if is_float(x) else x, tree)
 
 
 def in_float64(fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -74,7 +80,7 @@ def in_float64(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 def error_of(got: Any, truth: np.ndarray) -> float:
     """Largest absolute difference where both are finite; infinite when NaN or inf differ."""
-    got = np.asarray(got).astype(np.float64)
+    got = widened(got)
     finite = np.isfinite(truth)
     if not np.array_equal(got[~finite], truth[~finite], equal_nan=True):
         return np.inf
@@ -100,7 +106,7 @@ def assert_close(got: Any, xla: Any, truth: Any, what: str) -> None:
         if not is_float(g):
             np.testing.assert_array_equal(np.asarray(g), np.asarray(x), where)
             continue
-        t = np.asarray(t, np.float64)
+        t = widened(t)
         ours, theirs = error_of(g, t), error_of(x, t)
         allowed = allowed_error(theirs, t, float(jax.numpy.finfo(g.dtype).eps))
         assert ours <= allowed, f"{where}: error {ours:.3g}, XLA {theirs:.3g}, limit {allowed:.3g}"
