@@ -366,8 +366,11 @@ def _ffi_call(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
         return [tuple(_consts(s.declared(r))) for r in op.results]
     orders = [ir.DenseI64ArrayAttr(o) for o in ir.ArrayAttr(op.attributes["disc.result_orders"])]
     return [
-        tuple(sizes[axis] for axis in order)
-        for sizes, order in zip((s.sizes_operand(op, k) for k in at), orders, strict=True)
+        (
+            *(s.sizes_operand(op, k)[axis] for axis in order),
+            *([Expr.const(2)] if ffi.holds_pairs(result, order) else []),
+        )
+        for k, result, order in zip(at, op.results, orders, strict=True)
     ]
 
 

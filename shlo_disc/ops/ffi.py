@@ -5,6 +5,8 @@ A custom call with the attribute `disc.ffi` calls a handler of XLA's FFI, whatev
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from shlo_disc.mlir import ir, stablehlo
 
 __all__ = [
@@ -12,6 +14,7 @@ __all__ = [
     "CONFIGURATION",
     "SIZE_ATTRIBUTES",
     "aliases",
+    "holds_pairs",
     "is_ffi_call",
     "size_operands",
 ]
@@ -24,6 +27,14 @@ CONFIGURATION = "disc.ffi"
 
 SIZE_ATTRIBUTES = "shlo_disc.size_attributes"
 """Integer attributes that are sizes of operands: for each name (operand, logical dimension)."""
+
+
+def holds_pairs(value: ir.Value, order: Sequence[int]) -> bool:
+    """True if an operand or result of this memory order is complex numbers for the handler.
+
+    The program has pairs of numbers, one dimension more than the order says.
+    """
+    return int(ir.RankedTensorType(value.type).rank) == len(order) + 1
 
 
 def is_ffi_call(op: ir.Operation) -> bool:

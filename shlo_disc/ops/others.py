@@ -62,7 +62,7 @@ ROWS = (
     _op(Role.LOOP, "reduce_window", materialized=(0,), flops=Flops.OWN),
     # kernels of their own
     _own("chlo.top_k", "top_k", Flops.NONE, types="bfiu"),
-    _own(ANY_TARGET, "ffi", Flops.NONE, types="bfiu",
+    _own(ANY_TARGET, "ffi", Flops.NONE,
          note="side effects; handlers of XLA's own runtime"),
     _own("@stablehlo.dynamic_top_k", "top_k", Flops.NONE, size_operands=(1,),
          types="bfiu"),

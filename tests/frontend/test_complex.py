@@ -89,6 +89,14 @@ def derivatives(z, w):
     return jax.grad(energy, (0, 1))(z, w), jax.vmap(holomorphic)(z[:, 0])
 
 
+def decompositions(a, b):
+    """LAPACK reads arrays of pairs as complex numbers."""
+    square = a @ a.conj().T + jnp.eye(a.shape[0])
+    return (jnp.linalg.inv(square), jnp.linalg.solve(a, b), jnp.linalg.cholesky(square),
+            jnp.linalg.eigvalsh(square), jnp.sort(jnp.linalg.eigvals(square).real),
+            jax.scipy.linalg.solve_triangular(jnp.tril(a), b, lower=True))  # fmt: skip
+
+
 CASES: dict[str, Case] = {
     "elements": (elements, [(c(n), c(n), r(n)) for n in (5, 1, 0, 131)]),
     "moves": (moves, [(c(n), np.array([1, 0, 2, 1])) for n in (9, 3, 131)]),
@@ -97,6 +105,8 @@ CASES: dict[str, Case] = {
                             ((3, 5, 7), (1, 2, 1), (17, 64, 33), (0, 3, 2))]),
     "convolved": (convolved, [(c(n, 9, m, 3), c(3, 2, 3, 4), c(m)) for n, m in ((2, 8), (1, 11))]),
     "derivatives": (derivatives, [(c(n, k), c(k, 2)) for n, k in ((3, 5), (7, 2))]),
+    "decompositions": (decompositions, [(c(n, n) + 3 * np.eye(n, dtype="c8"), c(n, 2))
+                                        for n in (4, 7)]),
     "in batches": (jax.vmap(lambda a, b: (a @ b, a.sum())),
                    [(c(n, 3, k), c(n, k, 2)) for n, k in ((4, 5), (2, 7))]),
 }  # fmt: skip

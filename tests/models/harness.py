@@ -53,7 +53,7 @@ def rng_of(*sizes: int) -> np.random.Generator:
 
 
 def is_float(x: Any) -> bool:
-    """Whether `x` holds floating-point or complex numbers, the narrow ones of ml_dtypes included."""
+    """Whether `x` holds floating-point or complex numbers, ml_dtypes' narrow ones included."""
     return jax.numpy.issubdtype(np.asarray(x).dtype, np.inexact)
 
 

@@ -127,8 +127,11 @@ def _operands_of_scatter(op: ir.Operation, group: Sequence[int]) -> list[ir.Valu
 
 
 def select_and_scatter(rewriter: Rewriter, op: ir.Operation) -> Sequence[New]:
+    """Refused: StableHLO has no such op of several operands, which planes would be."""
     raise UnsupportedError(
-        f"{source_line(op)}: {op.name} of complex numbers is not compiled; select by a real array"
+        f"{source_line(op)}: {op.name} of complex numbers is not compiled: StableHLO has none of "
+        "two operands, which the real and the imaginary parts would be; select by a real array, or "
+        "have XLA run it: shlo_disc.jit(..., on_unsupported='xla')"
     )
 
 

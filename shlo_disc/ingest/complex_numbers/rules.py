@@ -8,11 +8,25 @@ from collections.abc import Callable, Sequence
 from shlo_disc.builders import convert, create
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.ingest.complex_numbers import arithmetic, boundary, products, regions
-from shlo_disc.ingest.complex_numbers.planes import Planes, is_complex, plane_type
+from shlo_disc.ingest.complex_numbers.planes import (
+    Planes,
+    is_complex,
+    pairs_of,
+    pairs_type,
+    plane_type,
+    planes_of,
+)
 from shlo_disc.ingest.complex_numbers.reals import Frame, Part, Truth
-from shlo_disc.ingest.complex_numbers.rewriter import New, Rewriter, Rule, on_each_plane
+from shlo_disc.ingest.complex_numbers.rewriter import (
+    New,
+    Rewriter,
+    Rule,
+    attributes_of,
+    on_each_plane,
+)
 from shlo_disc.locations import source_line
 from shlo_disc.mlir import ir
+from shlo_disc.ops.ffi import is_ffi_call
 
 __all__ = ["RULES"]
 
@@ -117,6 +131,20 @@ def _dimension_size(rewriter: Rewriter, op: ir.Operation) -> Sequence[New]:
 
 
 def _custom_call(rewriter: Rewriter, op: ir.Operation) -> Sequence[New]:
+    """A call of an XLA FFI handler takes pairs, which are complex numbers in memory."""
+    if is_ffi_call(op):
+        new = ir.Operation.create(
+            op.name,
+            results=[pairs_type(r.type) if is_complex(r.type) else r.type for r in op.results],
+            operands=[
+                pairs_of(rewriter.planes(v)) if is_complex(v.type) else v for v in op.operands
+            ],
+            attributes=attributes_of(op),
+        )
+        return [
+            planes_of(value) if is_complex(result.type) else value
+            for result, value in zip(op.results, new.results, strict=True)
+        ]
     target = ir.StringAttr(op.attributes["call_target_name"]).value
     raise UnsupportedError(
         f"{source_line(op)}: custom_call @{target} of complex numbers is not compiled; have XLA "
@@ -149,7 +177,6 @@ RULES: dict[str, Rule] = {
     "stablehlo.abs": _abs,
     "stablehlo.bitcast_convert": _bitcast_convert,
     "stablehlo.case": regions.control_flow,
-    "stablehlo.cholesky": _refused("decompositions"),
     "stablehlo.clamp": _clamp,
     "stablehlo.compare": _compare,
     "stablehlo.complex": _complex,
@@ -173,7 +200,6 @@ RULES: dict[str, Rule] = {
     "stablehlo.scatter": regions.scatter,
     "stablehlo.select_and_scatter": regions.select_and_scatter,
     "stablehlo.sort": regions.sort,
-    "stablehlo.triangular_solve": _refused("decompositions"),
     "stablehlo.while": regions.control_flow,
     "func.return": boundary.results_of_main,
 }  # fmt: skip

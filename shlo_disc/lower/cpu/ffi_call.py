@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -89,7 +89,7 @@ def emit_ffi(fusion: ir.Operation, shapes: ShapeAnalysis, target: Any) -> Kernel
     call = FfiCall(
         target=str(ir.StringAttr(op.attributes["call_target_name"]).value),
         attributes=attributes,
-        elements=tuple(str(ir.ShapedType(value.type).element_type) for value in values),
+        elements=tuple(map(_element, values, orders)),
         ranks=tuple(len(order) for order in orders),
         operands=tuple(buffers),
         results=tuple(results),
@@ -98,6 +98,12 @@ def emit_ffi(fusion: ir.Operation, shapes: ShapeAnalysis, target: Any) -> Kernel
         size_attributes=tuple(size_attributes),
     )
     return KernelPlan((call,), workspaces)
+
+
+def _element(value: ir.Value, order: Sequence[int]) -> str:
+    """The element type the handler is told."""
+    element = str(ir.ShapedType(value.type).element_type)
+    return f"complex<{element}>" if ffi.holds_pairs(value, order) else element
 
 
 def _attributes(found: ir.DictAttr, op: ir.Operation) -> Iterator[FfiAttribute]:
