@@ -17,6 +17,7 @@ import re
 from collections.abc import Sequence
 
 from shlo_disc.builders import create, dimension, integer, vector
+from shlo_disc.contractions import dot_numbers, dot_sides
 from shlo_disc.ingest.complex_numbers.planes import (
     Planes,
     is_complex,
@@ -32,7 +33,7 @@ from shlo_disc.ingest.complex_numbers.rewriter import (
     attributes_of,
     on_each_plane,
 )
-from shlo_disc.mlir import ir, stablehlo
+from shlo_disc.mlir import ir
 
 __all__ = ["convolution", "dot_general"]
 
@@ -44,13 +45,10 @@ def dot_general(rewriter: Rewriter, op: ir.Operation) -> Sequence[New]:
     if not all(is_complex(v.type) for v in op.operands):
         return on_each_plane(rewriter, op)
     lhs, rhs = (rewriter.planes(v) for v in op.operands)
-    numbers = stablehlo.DotDimensionNumbers(op.attributes["dot_dimension_numbers"])
-    batch = [list(numbers.lhs_batching_dimensions), list(numbers.rhs_batching_dimensions)]
-    summed = [list(numbers.lhs_contracting_dimensions), list(numbers.rhs_contracting_dimensions)]
-    free = [
-        [d for d in range(z.type.rank) if d not in batch[side] + summed[side]]
-        for side, z in enumerate((lhs, rhs))
-    ]
+    sides = dot_sides(op)
+    batch = [list(side.batch) for side in sides]
+    summed = [list(side.contracting) for side in sides]
+    free = [side.free for side in sides]
     turned = _is_much_smaller(lhs, rhs, free)
     operands, positions = [], []
     for side, z in enumerate((lhs, rhs)):
@@ -71,11 +69,7 @@ def dot_general(rewriter: Rewriter, op: ir.Operation) -> Sequence[New]:
     axis = len(batch[0]) + len(free[0]) if turned else kind.rank
     shape = [*kind.shape[:axis], 2, *kind.shape[axis:]]
     attributes = attributes_of(op) | {
-        "dot_dimension_numbers": ir.Attribute.parse(
-            "#stablehlo.dot<"
-            f"lhs_batching_dimensions = {batch[0]}, rhs_batching_dimensions = {batch[1]}, "
-            f"lhs_contracting_dimensions = {summed[0]}, rhs_contracting_dimensions = {summed[1]}>"
-        )
+        "dot_dimension_numbers": dot_numbers((batch[0], batch[1]), (summed[0], summed[1]))
     }
     result = create(
         op.name, operands, ir.RankedTensorType.get(shape, kind.element_type), **attributes
