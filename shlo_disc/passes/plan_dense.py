@@ -211,7 +211,8 @@ class DensePlanner(Costs):
         """Why `cluster`, which reads slices of sums, is not to be computed in their kernel."""
         if cluster.members & self.kept:
             return "it is read at other places, too"
-        return "it is cut into parts of one column" if cluster.space[-1].is_one else None
+        narrow = not cluster.space or cluster.space[-1].is_one
+        return "it is cut into parts of one column" if narrow else None
 
     def row_work(self) -> None:
         """A dot takes in the row cluster that reads its outcome row by row: a layer-norm. The rows
