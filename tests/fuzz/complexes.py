@@ -128,9 +128,14 @@ def parts(s: Scope) -> Draft | None:
     x = s.pick(lambda v: complexes(v) and _tame(v))
     if x is None:
         return None
-    text = s.rng.choice(["$0.real", "$0.imag", "jnp.abs($0)", "lax.real($0 * jnp.conj($0))"])
-    squared = "conj" in text
-    return Draft(text, [x], each(_square if squared else _same, 4))
+    texts: dict[str, tuple[Real, float]] = {
+        "$0.real": (_same, 0),
+        "$0.imag": (_same, 0),
+        "jnp.abs($0)": (lambda f: Facts(f.magnitude, f.error, None), 4),
+        "lax.real($0 * jnp.conj($0))": (_square, 4),
+    }
+    text = s.rng.choice(list(texts))
+    return Draft(text, [x], each(*texts[text]))
 
 
 def equal(s: Scope) -> Draft | None:
