@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "fft.h"
 #include "foreign_call.h"
 #include "fp_env.h"
 #include "thread_pool.h"
@@ -154,6 +155,14 @@ void context_foreign(disc_context* context, int64_t number, void* const* buffers
   foreign.clear_results(buffers, sizes);
 }
 
+void context_fft(disc_context* context, int64_t options, int64_t batch, int64_t length,
+                 void* const* buffers) {
+  if (context->failed != 0) return;
+  if (fft_transform(options, batch, length, buffers) == FftResult::kDone) return;
+  call_of(context).failure->out_of_memory = true;
+  context->failed = 1;
+}
+
 }  // namespace
 
 DType dtype_from_name(const std::string& name) {
@@ -291,7 +300,7 @@ bool Executable::run(disc_run host, Marks* marks, void* const* arguments, void* 
   const DefaultFpEnv fp_env;
   CallContext call{{sizeof(disc_context), &context_parallel_for, &context_packed,
                     &context_packed_done, spec_.kernels.data(), constants_.data(), &context_mark,
-                    &context_foreign, 0},
+                    &context_foreign, 0, &context_fft},
                    pack_keys_.data(), owners, constant_owners_.data(), marks, spec_.foreign.data(),
                    failure, {}};
   std::shared_lock<std::shared_mutex> reading(pack_readers(), std::defer_lock);

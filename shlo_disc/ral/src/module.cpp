@@ -18,6 +18,8 @@
 
 #include "dispatcher.h"
 #include "ffi_handler.h"
+#include "fft.h"
+#include "fft_plans.h"
 #include "foreign_api.h"
 #include "foreign_call.h"
 #include "jax_bridge.h"
@@ -382,6 +384,27 @@ nb::object solve(const SizePattern& self, const std::vector<std::vector<int64_t>
   return result;
 }
 
+bool run_fft_transform(int64_t options, int64_t batch, int64_t length,
+                       const std::vector<uint64_t>& buffers) {
+  const int64_t kind = options & kFftKind;
+  if (buffers.size() != (kind == kFftForward || kind == kFftInverse ? 4 : 3)) {
+    throw nb::value_error("a transform has four buffers, of reals three");
+  }
+  std::vector<void*> pointers;
+  for (const uint64_t address : buffers) pointers.push_back(function_at<void*>(address));
+  const nb::gil_scoped_release without_gil;
+  return fft_transform(options, batch, length, pointers.data()) == FftResult::kDone;
+}
+
+nb::dict fft_plan_statistics() {
+  const fft::PlanStats stats = fft::plan_stats();
+  nb::dict dict;
+  dict["plans"] = stats.plans;
+  dict["bytes"] = stats.bytes;
+  dict["limit_bytes"] = fft::kKeptBytes;
+  return dict;
+}
+
 }  // namespace
 
 DispatchEntry* dispatch_entry(PyObject* object) {
@@ -547,6 +570,9 @@ NB_MODULE(_ral, m) {
   m.def("threads_started", &pool_started);
   m.def("parallel_for", &run_parallel_for, "kernel"_a, "args"_a, "params"_a, "extent"_a, "grain"_a,
         "scratch_bytes"_a = 0, nb::call_guard<nb::gil_scoped_release>());
+  m.def("fft_transform", &run_fft_transform, "options"_a, "batch"_a, "length"_a, "buffers"_a);
+  m.def("fft_plan_stats", &fft_plan_statistics);
+  m.def("fft_forget_plans", &fft::forget_plans);
   m.def("pool_stats", &pool_statistics);
   m.def("pool_trim", &pool_trim, nb::call_guard<nb::gil_scoped_release>());
   m.def("pack_stats", &pack_statistics);
