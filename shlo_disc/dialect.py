@@ -13,6 +13,9 @@
                           (inputs, initial values, window, low and high padding), `dimension`
 `disc.scan`               element i is the reduction of elements up to i (from i on: `reverse`) of
                           `dimension`: (input, initial value)
+`disc.fft`                the Fourier transform of the last dimension, on planes of real and
+                          imaginary parts; `kind` as StableHLO has it: FFT and IFFT (re, im) ->
+                          (re, im), RFFT (x) -> (re, im), IRFFT (re, im, length) -> (x)
 `disc.empty`              an array whose elements nobody reads before they are written:
                           `{dims = ["b", "2*t"]}`
 `disc.guard`              a condition on symbolic sizes checked before a call runs:
@@ -35,6 +38,7 @@ from torch_mlir import ir
 __all__ = [
     "ATTRIBUTES",
     "COMPLEX",
+    "Fft",
     "Fusion",
     "Guard",
     "ReduceWindow",
@@ -53,6 +57,7 @@ __all__ = [
 ATTRIBUTES: dict[str, tuple[str, ...]] = {
     "disc.dim": ("dim",),
     "disc.empty": ("dims",),
+    "disc.fft": ("kind",),
     "disc.fusion": ("kind",),
     "disc.guard": ("lhs", "op", "rhs", "message"),
     "disc.reduce_window": ("dimension",),
@@ -114,6 +119,16 @@ def Scan(value: ir.Value, init: ir.Value, dimension: int, *, reverse: bool) -> A
         operands=[value, init],
         attributes={"dimension": _i64(dimension), "reverse": ir.BoolAttr.get(reverse)},
         regions=1,
+    )
+
+
+def Fft(kind: str, operands: Sequence[ir.Value], results: Sequence[ir.Type]) -> Any:
+    """A new `disc.fft`; `kind` is FFT, IFFT, RFFT or IRFFT."""
+    return ir.Operation.create(
+        "disc.fft",
+        results=list(results),
+        operands=list(operands),
+        attributes={"kind": ir.StringAttr.get(kind)},
     )
 
 
@@ -214,6 +229,8 @@ def _problem(op: ir.Operation) -> str | None:
         ir.RankedTensorType(op.results[0].type).get_dim_size(0)
     ):
         return "dims and the type of the result have different lengths"
+    if op.name == "disc.fft":
+        return _fft_problem(op)
     if op.name != "disc.fusion":
         return None
     if len(op.regions) != 1 or len(op.regions[0].blocks) != 1:
@@ -226,4 +243,23 @@ def _problem(op: ir.Operation) -> str | None:
         return "its block must end in disc.yield"
     if [v.type for v in last.operands] != [r.type for r in op.results]:
         return "disc.yield and the results have different types"
+    return None
+
+
+_FFT = {"FFT": (2, 2), "IFFT": (2, 2), "IRFFT": (3, 1), "RFFT": (1, 2)}
+"""Operands and results of a `disc.fft`, by kind."""
+
+
+def _fft_problem(op: ir.Operation) -> str | None:
+    kind = ir.StringAttr(op.attributes["kind"]).value
+    if kind not in _FFT:
+        return f"kind must be one of {', '.join(_FFT)}"
+    if (len(op.operands), len(op.results)) != _FFT[kind]:
+        return f"{kind} has {_FFT[kind][0]} operands and {_FFT[kind][1]} results"
+    types = [ir.RankedTensorType(value.type) for value in (*op.operands, *op.results)]
+    planes = [*types[: min(2, len(op.operands))], *types[len(op.operands) :]]
+    if len({(plane.rank, plane.element_type) for plane in planes}) != 1:
+        return "real and imaginary parts have different ranks or element types"
+    if str(planes[0].element_type) not in ("f32", "f64") or planes[0].rank == 0:
+        return "real and imaginary parts must be f32 or f64, of rank 1 at least"
     return None

@@ -310,6 +310,21 @@ def _fft(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
     return [(*head, *length)]
 
 
+@_rule("disc.fft")
+def _disc_fft(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+    kind = attr.text(op, "kind")
+    shape = s.same_shape(op, list(op.operands)[:2])
+    if kind == "RFFT":
+        shape = (*shape[:-1], shape[-1] // 2 + 1)
+    elif kind == "IRFFT":
+        length = s.scalar(op.operands[2])
+        if length is None:
+            raise SizeFromData.of(op, 2)
+        s.require_equal(op, shape[-1], length // 2 + 1)
+        shape = (*shape[:-1], length)
+    return [shape] * len(op.results)
+
+
 @_rule("rng")
 def _rng(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
     return [s.sizes_operand(op, 2)]

@@ -16,10 +16,12 @@ from shlo_disc.dynamic.relations import holds
 __all__ = [
     "All",
     "Buffer",
+    "Call",
     "Condition",
     "FfiAlias",
     "FfiAttribute",
     "FfiCall",
+    "FftCall",
     "If",
     "Input",
     "Kernel",
@@ -227,7 +229,24 @@ class FfiCall:
     """Attributes, by position, that are sizes."""
 
 
-Step = Launch | If | Pack | FfiCall
+@dataclass(frozen=True)
+class FftCall:
+    """Fourier transforms of rows by the runtime, which uses all threads."""
+
+    options: int
+    """As `fft_transform` takes them (`ral/src/fft.h`)."""
+    batch: Expr
+    """Rows."""
+    length: Expr
+    """Elements of a row; of the real row where one side is real."""
+    buffers: tuple[Buffer, ...]
+    """Operands, then results."""
+
+
+Call = FfiCall | FftCall
+"""Steps in which the host program calls the runtime; a plan with one has no variants."""
+
+Step = Launch | If | Pack | Call
 
 
 def kernels_of(steps: tuple[Step, ...]) -> Iterator[Kernel]:
@@ -236,7 +255,7 @@ def kernels_of(steps: tuple[Step, ...]) -> Iterator[Kernel]:
         if isinstance(step, Launch):
             yield from (step.kernel, *step.calls)
             continue
-        if isinstance(step, FfiCall):
+        if isinstance(step, Call):
             continue
         if isinstance(step, Pack):
             yield from kernels_of(tuple(part.fill for part in step.parts))

@@ -21,8 +21,8 @@ from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.lower.plan import (
     All,
     Buffer,
+    Call,
     Condition,
-    FfiCall,
     If,
     KernelPlan,
     Launch,
@@ -175,7 +175,7 @@ def _needed(
                 reasons.append(f"one variant: {step.condition} {always} holds")
                 out += _needed(step.then if known else step.otherwise, constraints, reasons)
                 continue
-        if not isinstance(step, Launch | FfiCall):
+        if not isinstance(step, Launch | Call):
             step = replace(
                 step,
                 then=_needed(step.then, constraints, reasons),
@@ -200,7 +200,7 @@ def _kernels(steps: Sequence[Step]) -> set[str]:
     for step in steps:
         if isinstance(step, Launch):
             found.update(kernel.text for kernel in (step.kernel, *step.calls))
-        elif not isinstance(step, FfiCall):
+        elif not isinstance(step, Call):
             found |= _kernels(step.then) | _kernels(step.otherwise)
         if isinstance(step, Pack):
             found |= _kernels(step.never)
@@ -238,7 +238,7 @@ def _moved(steps: tuple[Step, ...], places: Mapping[Buffer, Buffer]) -> tuple[St
         if isinstance(step, Launch):
             out.append(launch(step))
             continue
-        if isinstance(step, FfiCall):  # a plan with one has no variants
+        if isinstance(step, Call):  # a plan with one has no variants
             out.append(step)
             continue
         then, otherwise = _moved(step.then, places), _moved(step.otherwise, places)

@@ -67,6 +67,8 @@ ROWS = (
     _own("@stablehlo.dynamic_top_k", "top_k", Flops.NONE, size_operands=(1,),
          types="bfiu"),
     _own("convolution", "conv", Flops.OWN, materialized=(0, 1)),
+    _own("disc.fft", "fft", Flops.NONE, materialized=(0, 1), size_operands=(2,), types="f",
+         note="f32 and f64"),
     _own("disc.scan", "scan"),
     _own("dot_general", "dense", Flops.OWN, materialized=(0, 1)),
     _own("dynamic_conv", "conv", Flops.OWN, materialized=(0, 1, 2), size_operands=(2,),

@@ -316,8 +316,8 @@ class Graph:
         return {
             self.of_value.get(base, -1)
             for index in members
-            for position in MATERIALIZED_OPERANDS.get(self.nodes[index].op.name, ())
-            for base, _ in self.bases(self.nodes[index].operands[position])
+            for value in _read_in_memory(self.nodes[index])
+            for base, _ in self.bases(value)
         }
 
     def acyclic(self, members: set[int]) -> bool:
@@ -363,7 +363,7 @@ class Graph:
         """Free ops whose value must exist in memory: somebody outside a kernel reads it."""
         needed: set[int] = set()
         for node in self.nodes:
-            waiting = [node.operands[k] for k in MATERIALIZED_OPERANDS.get(node.op.name, ())]
+            waiting = _read_in_memory(node)
             if node.role in ("opaque", "control", "return"):
                 waiting += node.operands
             while waiting:
@@ -374,6 +374,12 @@ class Graph:
                 if self.nodes[index].op.name in RESHAPES:
                     waiting.append(self.nodes[index].operands[0])
         return needed
+
+
+def _read_in_memory(node: Node) -> list[ir.Value]:
+    """The operands that the row of the op calls `materialized`; an op may have fewer."""
+    positions = MATERIALIZED_OPERANDS.get(node.op.name, ())
+    return [value for k, value in enumerate(node.operands) if k in positions]
 
 
 _ROLES = {

@@ -24,7 +24,7 @@ from shlo_disc.passes.match_single import LoopRecord, SingleRecord, match_loop, 
 from shlo_disc.passes.op_classes import IN_PLACE_KINDS, own_kind
 from shlo_disc.passes.region import Region
 
-__all__ = ["MATCHERS", "Record", "ffi_call_of", "match", "record_of", "update_of"]
+__all__ = ["MATCHERS", "Record", "ffi_call_of", "match", "may_fail", "record_of", "update_of"]
 
 Record = AttentionRecord | ConvRecord | DenseRecord | LoopRecord | RowRecord | SingleRecord
 R = TypeVar("R", bound=Record)
@@ -36,6 +36,7 @@ MATCHERS: Mapping[str, Callable[[Region], Record | str]] = {
     "dense": match_dense,
     "dynamic_update_slice": match_single,
     "ffi": match_single,
+    "fft": match_single,
     "loop": match_loop,
     "rng": match_single,
     "row": match_rows,
@@ -70,6 +71,13 @@ def ffi_call_of(op: ir.Operation) -> ir.Operation | None:
         return None
     block = op.regions[0].blocks[0]
     return next(v.operation for v in block.operations if own_kind(v.operation) == "ffi")
+
+
+def may_fail(op: ir.Operation) -> bool:
+    """True if a run of the `disc.fusion` can end the call: a handler refuses, memory is not had."""
+    if op.name != "disc.fusion":
+        return False
+    return ir.StringAttr(op.attributes["kind"]).value in ("ffi", "fft")
 
 
 def record_of(fusion: ir.Operation, shapes: ShapeAnalysis, type_: type[R]) -> R:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.host.program import HostProgram
 from shlo_disc.lower.host.uses import KernelUse
-from shlo_disc.lower.plan import FfiCall, If, Launch, Step
+from shlo_disc.lower.plan import FfiCall, FftCall, If, Launch, Step
 from shlo_disc.lower.work import Work
 
 if TYPE_CHECKING:
@@ -140,6 +140,9 @@ def _variants(
             continue
         if isinstance(step, FfiCall):
             out.append({"launch": f"@{step.target}", "tasks": "1"})
+            continue
+        if isinstance(step, FftCall):
+            out.append({"launch": "fft", "tasks": str(step.batch)})
             continue
         node: Json
         if isinstance(step, If):

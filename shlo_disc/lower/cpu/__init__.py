@@ -10,6 +10,7 @@ from shlo_disc.lower.cpu.attention import emit_attention
 from shlo_disc.lower.cpu.conv import emit_conv
 from shlo_disc.lower.cpu.dense import emit_dense
 from shlo_disc.lower.cpu.ffi_call import emit_ffi
+from shlo_disc.lower.cpu.fft import emit_fft
 from shlo_disc.lower.cpu.loop import ELEMENTAL_OPS
 from shlo_disc.lower.cpu.machine import Machine, machine_of
 from shlo_disc.lower.cpu.model import MODEL
@@ -34,6 +35,7 @@ EMITTERS: dict[str, Callable[[ir.Operation, ShapeAnalysis, Machine], KernelPlan]
     "dense": emit_dense,
     "dynamic_update_slice": emit_dynamic_update_slice,
     "ffi": emit_ffi,
+    "fft": emit_fft,
     "loop": loop.emit,
     "rng": emit_rng,
     "row": row.emit,

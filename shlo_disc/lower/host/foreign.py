@@ -1,24 +1,26 @@
-"""Calls of XLA FFI handlers in the host program, through `disc_context.foreign`."""
+"""Calls of the runtime in the host program: XLA FFI handlers, Fourier transforms."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from shlo_disc.lower.host.writer import HostWriter
-from shlo_disc.lower.plan import FfiCall
+from shlo_disc.lower.plan import FfiCall, FftCall
 from shlo_disc.mlir import ir, walk
-from shlo_disc.passes.records import ffi_call_of
+from shlo_disc.passes.records import may_fail
 
-__all__ = ["emit_foreign", "has_foreign", "unless_failed"]
+__all__ = ["can_fail", "emit_fft", "emit_foreign", "unless_failed"]
 
-_FOREIGN, _FAILED = 7, 8
+_FOREIGN, _FAILED, _FFT = 7, 8, 9
 """Fields of `disc_context`."""
 
+_FFT_BUFFERS = 4
 
-def has_foreign(func: ir.Operation) -> bool:
-    """Does `func` call a handler?"""
+
+def can_fail(func: ir.Operation) -> bool:
+    """True if a step of `func` can end the call."""
     found: list[ir.Operation] = []
-    walk(func, lambda op: found.append(op) if ffi_call_of(op) is not None else None)
+    walk(func, lambda op: found.append(op) if may_fail(op) else None)
     return bool(found)
 
 
@@ -47,6 +49,19 @@ def emit_foreign(
     w.line(
         f"llvm.call {handler}(%ctx, {w.const(number)}, {buffers}, {sizes}) : "
         "!llvm.ptr, (!llvm.ptr, i64, !llvm.ptr, !llvm.ptr) -> ()"
+    )
+
+
+def emit_fft(w: HostWriter, call: FftCall, addresses: Sequence[str]) -> None:
+    """Transform rows of the operands at `addresses` into the results behind them."""
+    buffers = w.array(_FFT_BUFFERS, "!llvm.ptr", "buffers of transforms")
+    for position, address in enumerate(addresses):
+        w.store(address, buffers, position, "!llvm.ptr")
+    function = w.pointer("%ctx", _FFT)
+    w.line(
+        f"llvm.call {function}(%ctx, {w.const(call.options)}, {w.size(call.batch)}, "
+        f"{w.size(call.length)}, {buffers}) : !llvm.ptr, "
+        "(!llvm.ptr, i64, i64, i64, !llvm.ptr) -> ()"
     )
 
 

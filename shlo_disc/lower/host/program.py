@@ -23,7 +23,7 @@ from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.locations import source_line
 from shlo_disc.lower.host.constants import constant_bytes
-from shlo_disc.lower.host.foreign import emit_foreign, has_foreign, unless_failed
+from shlo_disc.lower.host.foreign import can_fail, emit_fft, emit_foreign, unless_failed
 from shlo_disc.lower.host.prepare import prepare
 from shlo_disc.lower.host.scalars import emit_scalars
 from shlo_disc.lower.host.updates import stored_update, update_address
@@ -32,8 +32,10 @@ from shlo_disc.lower.host.writer import HostWriter
 from shlo_disc.lower.plan import (
     All,
     Buffer,
+    Call,
     Condition,
     FfiCall,
+    FftCall,
     If,
     Input,
     Kernel,
@@ -164,7 +166,7 @@ class _Run:
         """Values the runtime may pack."""
         self.next: dict[int, str] = {}
         self.record = UseRecorder(self.shapes)
-        self.foreign_calls = has_foreign(self.func)
+        self.can_fail = can_fail(self.func)
         self.reuses: list[tuple[int, int]] = []
         if "disc.reuses" in self.func.attributes:
             for text in ir.ArrayAttr(self.func.attributes["disc.reuses"]):
@@ -380,7 +382,7 @@ class _Run:
         for step in steps:
             if isinstance(step, Pack) and self._packable(step, op) is None:
                 out += self._possible(step.never, op)
-            elif isinstance(step, Launch | FfiCall):
+            elif isinstance(step, Launch | Call):
                 out.append(step)
             else:
                 then = self._possible(step.then, op)
@@ -404,6 +406,8 @@ class _Run:
                 self._launch(step, op, places)
             elif isinstance(step, FfiCall):
                 self._foreign(step, op, places)
+            elif isinstance(step, FftCall):
+                self._fft(step, op, places)
             elif isinstance(step, If):
                 self.w.line(f"scf.if {self._condition(step.condition)} {{")
                 self._steps(step.then, op, places)
@@ -471,6 +475,13 @@ class _Run:
         results = [self._buffer(buffer, op, places) for buffer in call.results]
         emit_foreign(self.w, len(self.foreign), call, operands, results)
         self.foreign.append((call, source_line(op)))
+        self.w.line(f"// launched {site}")
+
+    def _fft(self, call: FftCall, op: ir.Operation, places: _Places) -> None:
+        site = len(self.sites)
+        self.sites.append(Site(len(self.record.uses) - 1, "fft", packs=False))
+        self.w.line(f"// launch {site}")
+        emit_fft(self.w, call, [self._buffer(buffer, op, places) for buffer in call.buffers])
         self.w.line(f"// launched {site}")
 
     def _kernel(self, kernel: Kernel) -> str:
@@ -585,7 +596,7 @@ class _Run:
         self._block(condition)
         flag = condition.operations[len(condition.operations) - 1].operation.operands[0]
         go = self._load_flag(flag)
-        if self.foreign_calls:
+        if self.can_fail:
             go = unless_failed(w, go)
         tail = f" {', '.join(names)} : {types}" if names else ""
         w.line(f"scf.condition({go}){tail}")

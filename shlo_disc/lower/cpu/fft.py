@@ -1,0 +1,35 @@
+"""Kind `fft`: rows of the last dimension, transformed by the runtime (`ral/src/fft.h`)."""
+
+from __future__ import annotations
+
+from shlo_disc.dynamic import attributes as attr
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.lower.cpu.machine import Machine
+from shlo_disc.lower.cpu.single_op import Single
+from shlo_disc.lower.plan import FftCall, Input, KernelPlan
+from shlo_disc.mlir import ir
+
+__all__ = ["DOUBLE", "KINDS", "VECTOR_SHIFT", "emit_fft"]
+
+KINDS = {"FFT": 0, "IFFT": 1, "RFFT": 2, "IRFFT": 3}
+DOUBLE = 4
+VECTOR_SHIFT = 3
+"""The bits of `FftCall.options`, as `ral/src/fft.h` has them."""
+
+
+def emit_fft(fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine) -> KernelPlan:
+    """The plan of a `disc.fft`: one call of the runtime, with vectors of `machine`."""
+    single = Single.of(fusion, shapes, machine)
+    op = single.op
+    kind = attr.text(op, "kind")
+    inputs = list(fusion.regions[0].blocks[0].arguments)
+    operands = [Input(inputs.index(value)) for value in list(op.operands)[:2]]
+    results, workspaces = single.places(list(op.results))
+    real = op.results[0] if kind == "IRFFT" else op.operands[0]
+    *outer, length = single.shape(real)
+    options = KINDS[kind] | machine.vector_bytes << VECTOR_SHIFT
+    if str(ir.RankedTensorType(real.type).element_type) == "f64":
+        options |= DOUBLE
+    call = FftCall(options, Expr.product(outer), length, (*operands, *results))
+    return KernelPlan((call,), workspaces)
