@@ -233,9 +233,62 @@ def _windows(op: ir.Operation, axis: int, window: int, low: int, high: int) -> N
     replace(op, *made.results)
 
 
+def _fft(op: ir.Operation, sizes: Sizes) -> None:
+    """Products with matrices of cosines and sines, in f64 and rounded once."""
+    kind = ir.StringAttr(op.attributes["kind"]).value
+    planes = list(op.operands)[:2]
+    real = ir.RankedTensorType((op.results[0] if kind == "IRFFT" else planes[0]).type)
+    matrices = _dft(kind, real.shape[-1])
+    f64 = ir.F64Type.get()
+    wide = [convert(p, ir.RankedTensorType.get(p.type.shape, f64)) for p in planes]
+    found = []
+    for result, row in zip(op.results, matrices, strict=True):
+        to = ir.RankedTensorType.get(result.type.shape, f64)
+        last = to.rank - 1
+        numbers = ir.Attribute.parse(
+            f"#stablehlo.dot<lhs_contracting_dimensions = [{last}], "
+            "rhs_contracting_dimensions = [0]>"
+        )
+        total = None
+        for plane, matrix in zip(wide, row, strict=True):
+            m = _constant(matrix, ir.RankedTensorType.get(matrix.shape, f64))
+            term = create("stablehlo.dot_general", [plane, m], to, dot_dimension_numbers=numbers)
+            total = term if total is None else create("stablehlo.add", [total, term], to)
+        assert total is not None
+        found.append(convert(total, result.type))
+    replace(op, *found)
+
+
+def _dft(kind: str, n: int) -> list[list[npt.NDArray[np.float64]]]:
+    """For each plane of the results the matrix with which each plane of the operands counts.
+
+    Source: the definition, X[k] = sum over j of x[j] (cos - i sin)(2 pi j k / n).
+    """
+    turns = np.outer(np.arange(n), np.arange(n)) % max(n, 1) / max(n, 1)
+    c, s = np.cos(2 * np.pi * turns), np.sin(2 * np.pi * turns)
+    half = n // 2 + 1
+    if kind == "FFT":
+        return [[c, s], [-s, c]]
+    if kind == "RFFT":
+        return [[c[:, :half]], [-s[:, :half]]]
+    c, s = c / max(n, 1), s / max(n, 1)
+    if kind == "IFFT":
+        return [[c, -s], [s, c]]
+    times = np.full((half, 1), 2.0)  # a result and its conjugate
+    times[0] = 1
+    ends = [0]
+    if n % 2 == 0:
+        times[-1] = 1
+        ends.append(half - 1)
+    s = s[:half].copy()
+    s[ends] = 0
+    return [[times * c[:half], -times * s]]
+
+
 _REWRITES: dict[str, Callable[[ir.Operation, Sizes], None]] = {
     "disc.dim": _sizes_as_data,
     "disc.empty": _nothing,
+    "disc.fft": _fft,
     "disc.fusion": _inline,
     "disc.guard": _erase,
     "disc.reduce_window": _window,

@@ -518,6 +518,32 @@ row(
     ["b, t + 1"],
 )
 row(
+    "disc.fft",
+    (
+        f'%r, %h = "disc.fft"(%x, %y) {{kind = "IFFT"}} : ({F}, {F}) -> ({F}, {F})',
+        [("%r", F), ("%h", F)],
+    ),
+    ["b, t", "b, t"],
+)
+row(
+    "disc.fft",
+    (
+        f'%r, %h = "disc.fft"(%q) {{kind = "RFFT"}} : (tensor<?x16xf32>) -> ({F}, {F})',
+        [("%r", F), ("%h", F)],
+    ),
+    ["b, 9", "b, 9"],
+)
+row(
+    "disc.fft",
+    (
+        f'%r = "disc.fft"(%x, %y, %b) {{kind = "IRFFT"}} : ({F}, {F}, tensor<i32>) -> {F}',
+        [("%r", F)],
+    ),
+    ["b, b"],
+    "t == floordiv(b, 2) + 1",
+    setup=SIZES,
+)
+row(
     "disc.scan",
     (
         f'%r = "disc.scan"(%x, %zf) ({{\n^bb0(%e: tensor<f32>, %f: tensor<f32>):\n%z = stablehlo.add %e, %f : tensor<f32>\nstablehlo.return %z : tensor<f32>\n}}) {{dimension = 1 : i64, reverse = false}} : ({F}, tensor<f32>) -> {F}',

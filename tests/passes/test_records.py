@@ -54,6 +54,13 @@ def pooled(x):
     return lax.reduce_window(x, -jnp.inf, lax.max, (1, 2), (1, 1), "VALID").sum()
 
 
+TRANSFORM = """func.func public @main(%x: tensor<?x?xf32>) -> tensor<?x?xf32> {
+  %r:2 = "disc.fft"(%x) {kind = "RFFT"} : (tensor<?x?xf32>) -> (tensor<?x?xf32>, tensor<?x?xf32>)
+  %y = stablehlo.add %r#0, %r#1 : tensor<?x?xf32>
+  return %y : tensor<?x?xf32>
+}"""
+"""JAX has no function that is one on real planes."""
+
 PROGRAMS = {
     "attention": ("attention", attention, "b,m,h,8", "b,h,n,8", "b,h,n,8"),
     "column": ("column", lambda x: x - x.mean(0), "b,8"),
@@ -68,6 +75,7 @@ PROGRAMS = {
     "product in bands": ("dense", gates, "b,k", "k,2*n"),
     "product and rows": ("dense", softmax_of_product, "b,k", "k,n", "b,n"),
     "handler": ("ffi", lambda x: lax.linalg.lu(x)[0], "b,n,n"),
+    "transform": ("fft", TRANSFORM),
     "loop": ("loop", lambda x: (jnp.tanh(x), x.reshape(-1) + 1), "b,n"),
     "random bits": ("rng", lambda x: lax.rng_bit_generator(x.astype("uint32"), (8,)), "4"),
     "row": ("row", jax.nn.softmax, "b,n"),
@@ -94,7 +102,10 @@ def planned(name):
     arguments = [
         jax.ShapeDtypeStruct(export.symbolic_shape(text, scope=scope), "float32") for text in sizes
     ]
-    module = ingest(export.export(jax.jit(function))(*arguments), ir.Context.current)
+    if isinstance(function, str):
+        module = ir.Module.parse(function)
+    else:
+        module = ingest(export.export(jax.jit(function))(*arguments), ir.Context.current)
     Pipeline([*CLEANUP, *planning(MODEL)]).run(module)
     fusions = ops_of(module, "disc.fusion")
     found = [f for f in fusions if ir.StringAttr(f.attributes["kind"]).value == kind]

@@ -46,38 +46,8 @@ struct Owner {
   Tables<T> tables;
 };
 
-template <typename Wide>
-struct WidePoint {
-  Wide re = 0, im = 0;
-};
-
-// The transform of n elements of `from`, `stride` apart, by decimation in time; n divides `order`.
-template <typename T, typename Point>
-void transform_wide(const Roots<T>& roots, int64_t order, const Point* from, int64_t stride,
-                    Point* to, int64_t n, const int64_t* radix) {
-  if (n == 1) {
-    *to = *from;
-    return;
-  }
-  const int64_t r = *radix, m = n / r;
-  for (int64_t q = 0; q < r; ++q) {
-    transform_wide<T>(roots, order, from + q * stride, stride * r, to + q * m, m, radix + 1);
-  }
-  Point terms[kMaxRadix];
-  for (int64_t k = 0; k < m; ++k) {
-    for (int64_t q = 0; q < r; ++q) terms[q] = to[q * m + k];
-    for (int64_t j = 0; j < r; ++j) {
-      Point sum;
-      for (int64_t q = 0; q < r; ++q) {
-        Point w;
-        roots(q * (k + j * m) % n * (order / n), &w.re, &w.im);
-        sum.re += terms[q].re * w.re - terms[q].im * w.im;
-        sum.im += terms[q].re * w.im + terms[q].im * w.re;
-      }
-      to[k + j * m] = sum;
-    }
-  }
-}
+// The transform of one row in double, by the kernels that every CPU has: tables are the same on all.
+void transform_in_double(int64_t n, double* re, double* im, double* to_re, double* to_im);
 
 template <typename T>
 class Planner {
@@ -200,21 +170,29 @@ class Planner {
     }
     core.chirp_re = re;
     core.chirp_im = im;
-    // In the wider type: errors of the filter would come on top of those of the convolution.
-    using Wide = typename Roots<T>::Wide;
-    std::vector<WidePoint<Wide>> conjugate(static_cast<size_t>(m)), filter(static_cast<size_t>(m));
-    for (int64_t j = 0; j < m; ++j) {
-      const int64_t k = std::min(j, m - j);
-      if (k < n) conjugate[static_cast<size_t>(j)] = {re[k], -im[k]};
+    Tables<double> temporary;
+    double* planes[4];
+    for (double*& plane : planes) plane = temporary.take(m);
+    square = 0;
+    std::fill_n(planes[0], m, 0.0);
+    std::fill_n(planes[1], m, 0.0);
+    for (int64_t j = 0; j < n; ++j) {  // the conjugate chirp, at j and at -j
+      double* const at_re = planes[0] + j;
+      double* const at_im = planes[1] + j;
+      roots(square, at_re, at_im);
+      *at_im = -*at_im;
+      if (j > 0) {
+        planes[0][m - j] = *at_re;
+        planes[1][m - j] = *at_im;
+      }
+      square = (square + 2 * j + 1) % (2 * n);
     }
-    const std::vector<int64_t> factors = radices(m);
-    transform_wide<T>(Roots<T>(m), m, conjugate.data(), 1, filter.data(), m, factors.data());
+    transform_in_double(m, planes[0], planes[1], planes[2], planes[3]);
     T* const filter_re = tables_.take(m);
     T* const filter_im = tables_.take(m);
     for (int64_t j = 0; j < m; ++j) {
-      const WidePoint<Wide> value = filter[static_cast<size_t>(j)];
-      filter_re[j] = static_cast<T>(value.re / static_cast<Wide>(m));
-      filter_im[j] = static_cast<T>(value.im / static_cast<Wide>(m));
+      filter_re[j] = static_cast<T>(planes[2][j] / static_cast<double>(m));
+      filter_im[j] = static_cast<T>(planes[3][j] / static_cast<double>(m));
     }
     core.filter_re = filter_re;
     core.filter_im = filter_im;
@@ -299,6 +277,25 @@ class Planner {
   Plan<T>& plan_;
   Tables<T>& tables_;
 };
+
+void transform_in_double(int64_t n, double* re, double* im, double* to_re, double* to_im) {
+  Owner<double> owner;
+  Planner<double>(owner).make(Kind::kComplex, n);
+  const Plan<double>& plan = owner.plan;
+  const Kernels<double>& kernels = baseline::kernels_double;
+  Tables<double> temporary;
+  double* const scratch = temporary.take(kernels.scratch_elements(plan));
+  Slot<double> slots[kSlots];
+  slots[kIn] = {re, im, 1};
+  slots[kOut] = {to_re, to_im, 1};
+  if (plan.within_lanes) {
+    kernels.group(plan, slots[kIn], n, slots[kOut], n, 1, 1.0, scratch);
+    return;
+  }
+  for (int i = 0; i < plan.steps; ++i) {
+    kernels.run_step(plan, plan.step[i], slots, 1.0, 0, plan.step[i].units, scratch);
+  }
+}
 
 class Plans {
  public:
