@@ -53,10 +53,11 @@ def _last(
     if kind == "RFFT" and not type_.is_dynamic_dim(len(outer)):
         size = size // 2 + 1
     if kind == "IRFFT":
-        static = isinstance(length, int)
-        size = length if static else ir.ShapedType.get_dynamic_size()
         i32 = ir.RankedTensorType.get([], ir.IntegerType.get_signless(32))
-        operands.append(integer(length, i32) if static else length)
+        size = ir.ShapedType.get_dynamic_size()
+        if isinstance(length, int):
+            size, length = length, integer(length, i32)
+        operands.append(length)
     result = ir.RankedTensorType.get([*outer, size], type_.element_type)
     return list(dialect.Fft(kind, operands, [result] * (1 if kind == "IRFFT" else 2)).results)
 

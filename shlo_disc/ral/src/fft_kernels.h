@@ -78,12 +78,20 @@ INLINE void write(const Slot<T>& slot, int64_t at, Complex<T> value, int64_t cou
 
 // ---- columns of a split transform --------------------------------------------------------------
 
+// The row that `count` columns take in the passes: whole vectors where they are fewer than one, or
+// where a pass may be in place.
+template <typename T>
+INLINE int64_t row_of(const Stockham<T>& f, int64_t count) {
+  return count >= kLanes<T> && f.passes > 1 ? count : rounded<T>(count);
+}
+
 // Passes over `count` neighbouring columns that begin at `at`, of rows `row` elements apart.
-// Results are rows of `lanes` elements in `result`, or go to `to` where that is not null.
+// Results are rows of row_of() elements in `result`, or go to `to` where that is not null.
 template <typename T>
 static void run_columns(const Stockham<T>& f, const Slot<T>& from, int64_t at, int64_t row,
-                        int64_t count, int64_t lanes, T scale, const Slot<T>* to, T* const* result,
-                        T* const* a, T* const* b) {
+                        int64_t count, T scale, const Slot<T>* to, T* const* result, T* const* a,
+                        T* const* b) {
+  const int64_t lanes = row_of(f, count);
   const bool whole = count == lanes;
   const T* xr = nullptr;
   const T* xi = nullptr;
@@ -92,7 +100,7 @@ static void run_columns(const Stockham<T>& f, const Slot<T>& from, int64_t at, i
     xr = from.re + at;
     xi = from.im + at;
   } else {
-    for (int64_t j = 0; j < f.n; ++j) {
+    for (int64_t j = 0; j < f.n; ++j) {  // what is stored behind a row, the next one overwrites
       for (int64_t t = 0; t < lanes; t += kLanes<T>) {
         const Complex<T> x = read(from, at + j * row + t, count - t);
         store(b[0] + j * lanes + t, x.re);
@@ -119,7 +127,7 @@ static void run_columns(const Stockham<T>& f, const Slot<T>& from, int64_t at, i
 
 template <typename T>
 static int64_t block_elements(const Smooth<T>& f) {
-  const int64_t one = rounded<T>(f.first.n) * rounded<T>(f.columns1);
+  const int64_t one = rounded<T>(f.first.n) * rounded<T>(f.columns1);  // of whole tiles
   const int64_t two = f.second.n * rounded<T>(f.columns2);
   return 6 * Arena<T>::plane(most(one, two));
 }
@@ -158,12 +166,13 @@ static void column_block(const Smooth<T>& f, const Slot<T>& from, const Slot<T>&
                          T* scratch) {
   const BlockPlanes<T> planes(f, scratch);
   const int64_t n1 = f.first.n, n2 = f.second.n, begin = block * f.columns1;
-  const int64_t count = least(f.columns1, n2 - begin), lanes = rounded<T>(count);
-  run_columns<T>(f.first, from, begin, n2, count, lanes, T(1),
-                 nullptr, planes.result, planes.a, planes.b);
-  for (int64_t c0 = 0; c0 < count; c0 += kLanes<T>) {
-    const int64_t rows = least(kLanes<T>, count - c0);
-    for (int64_t k0 = 0; k0 < n1; k0 += kLanes<T>) {
+  const int64_t count = least(f.columns1, n2 - begin), lanes = row_of(f.first, count);
+  run_columns<T>(f.first, from, begin, n2, count, T(1), nullptr, planes.result, planes.a, planes.b);
+  // Tiles at the end take some elements once more where there are enough.
+  for (int64_t c = 0; c < count; c += kLanes<T>) {
+    const int64_t c0 = most(least(c, count - kLanes<T>), 0), rows = least(kLanes<T>, count - c0);
+    for (int64_t k = 0; k < n1; k += kLanes<T>) {
+      const int64_t k0 = most(least(k, n1 - kLanes<T>), 0), width = n1 - k0;
       V<T> re[kLanes<T>], im[kLanes<T>];
       if (block == 0) {
         twiddle_tile<T, false>(f, block, k0, c0, lanes, planes.result, re, im);
@@ -172,7 +181,7 @@ static void column_block(const Smooth<T>& f, const Slot<T>& from, const Slot<T>&
       }
       transpose<T>(re);
       transpose<T>(im);
-      const int64_t at = (begin + c0) * n1 + k0, width = n1 - k0;
+      const int64_t at = (begin + c0) * n1 + k0;
       if (rows == kLanes<T> && width >= kLanes<T>) {
 #pragma GCC unroll 16
         for (int j = 0; j < static_cast<int>(kLanes<T>); ++j) {
@@ -195,8 +204,7 @@ static void row_block(const Smooth<T>& f, const Slot<T>& from, const Slot<T>& to
   const BlockPlanes<T> planes(f, scratch);
   const int64_t n1 = f.first.n, begin = block * f.columns2;
   const int64_t count = least(f.columns2, n1 - begin);
-  run_columns<T>(f.second, from, begin, n1, count, rounded<T>(count), scale, &to, planes.result,
-                 planes.a, planes.b);
+  run_columns<T>(f.second, from, begin, n1, count, scale, &to, planes.result, planes.a, planes.b);
 }
 
 // ---- element-wise steps: a unit is kChunk elements ---------------------------------------------
@@ -369,7 +377,8 @@ static void run_step(const Plan<T>& plan, const Step& step, const Slot<T>* slots
 template <typename T>
 static void gather_lanes(const T* from, int64_t from_row, int64_t elements, int64_t count, T* to) {
   constexpr int n = static_cast<int>(kLanes<T>);
-  for (int64_t j0 = 0; j0 < elements; j0 += n) {
+  for (int64_t j = 0; j < elements; j += n) {
+    const int64_t j0 = most(least(j, elements - n), 0);  // the last tile takes some once more
     V<T> tile[n];
     if (count == n && elements - j0 >= n) {
 #pragma GCC unroll 16
@@ -381,13 +390,14 @@ static void gather_lanes(const T* from, int64_t from_row, int64_t elements, int6
     }
     transpose<T>(tile);
 #pragma GCC unroll 16
-    for (int j = 0; j < n; ++j) store(to + (j0 + j) * n, tile[j]);
+    for (int i = 0; i < n; ++i) store(to + (j0 + i) * n, tile[i]);
   }
 }
 template <typename T>
 static void scatter_lanes(const T* from, int64_t elements, int64_t count, T* to, int64_t to_row) {
   constexpr int n = static_cast<int>(kLanes<T>);
-  for (int64_t j0 = 0; j0 < elements; j0 += n) {
+  for (int64_t first = 0; first < elements; first += n) {
+    const int64_t j0 = most(least(first, elements - n), 0);
     V<T> tile[n];
 #pragma GCC unroll 16
     for (int j = 0; j < n; ++j) tile[j] = load(from + (j0 + j) * n);

@@ -90,13 +90,15 @@ INLINE void dft_odd(Complex<T>* x, int radix, const T* roots) {
 
 enum Mode { kPlain, kTwiddled, kScaled };
 
-// Butterflies of `count` neighbouring lanes; rows are `x_row` and `y_row` apart. R: the radix, 0
-// where only the pass knows.
+// Butterflies of `count` neighbouring lanes, at least those of a vector. Where they are no multiple,
+// the last vector takes some once more, which gives the same bits. Rows are `x_row` and `y_row`
+// apart. R: the radix, 0 where only the pass knows.
 template <typename T, int R, Mode M>
 INLINE void butterflies(const Pass<T>& pass, const T* xr, const T* xi, int64_t x_row, T* yr, T* yi,
                         int64_t y_row, int64_t count, const T* w, T scale) {
   const int radix = R == 0 ? static_cast<int>(pass.radix) : R;
-  for (int64_t t = 0; t < count; t += kLanes<T>) {
+  for (int64_t next = 0; next < count; next += kLanes<T>) {
+    const int64_t t = next + kLanes<T> <= count ? next : count - kLanes<T>;
     Complex<T> x[R == 0 ? kMaxRadix : R];
     x[0] = {load(xr + t), load(xi + t)};
 #pragma GCC unroll 16
@@ -123,7 +125,8 @@ INLINE void butterflies(const Pass<T>& pass, const T* xr, const T* xi, int64_t x
   }
 }
 
-// One pass over rows of `lanes` elements (a multiple of a vector's).
+// One pass over rows of `lanes` elements, at least those of a vector. Where they are no multiple of
+// that, x and y may not overlap.
 template <typename T, int R>
 static void run_pass(const Pass<T>& pass, const T* xr, const T* xi, int64_t x_row, T* yr, T* yi,
                      int64_t y_row, int64_t lanes, T scale) {
