@@ -121,8 +121,9 @@ struct Plan {
   Step step[kMaxSteps];
   int64_t work_elements[kSlots] = {};  // of one plane of every slot that is temporary
 
-  int64_t in_elements() const { return kind == Kind::kComplexToReal ? n / 2 + 1 : n; }
-  int64_t out_elements() const { return kind == Kind::kRealToComplex ? n / 2 + 1 : n; }
+  // Inlined wherever they are called: a copy of one instruction set is not for all CPUs.
+  __attribute__((always_inline)) int64_t in_elements() const { return kind == Kind::kComplexToReal ? n / 2 + 1 : n; }
+  __attribute__((always_inline)) int64_t out_elements() const { return kind == Kind::kRealToComplex ? n / 2 + 1 : n; }
 };
 
 // What is compiled once for every instruction set.

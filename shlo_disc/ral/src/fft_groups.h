@@ -1,0 +1,169 @@
+// Groups of transforms, one a lane. Included inside the namespace of an
+// instruction set by fft_kernels.h only.
+
+// Element j of `count` rows becomes lane i of row j; `to` has room for whole tiles.
+template <typename T>
+static void gather_lanes(const T* from, int64_t from_row, int64_t elements, int64_t count, T* to) {
+  constexpr int n = static_cast<int>(kLanes<T>);
+  for (int64_t j = 0; j < elements; j += n) {
+    const int64_t j0 = most(least(j, elements - n), 0);  // the last tile takes some once more
+    V<T> tile[n];
+    if (count == n && elements - j0 >= n) {
+#pragma GCC unroll 16
+      for (int i = 0; i < n; ++i) tile[i] = load(from + i * from_row + j0);
+    } else {
+      for (int i = 0; i < n; ++i) {
+        tile[i] = i < count ? load_upto(from + i * from_row + j0, elements - j0) : V<T>{};
+      }
+    }
+    transpose<T>(tile);
+#pragma GCC unroll 16
+    for (int i = 0; i < n; ++i) store(to + (j0 + i) * n, tile[i]);
+  }
+}
+template <typename T>
+static void scatter_lanes(const T* from, int64_t elements, int64_t count, T* to, int64_t to_row) {
+  constexpr int n = static_cast<int>(kLanes<T>);
+  for (int64_t first = 0; first < elements; first += n) {
+    const int64_t j0 = most(least(first, elements - n), 0);
+    V<T> tile[n];
+#pragma GCC unroll 16
+    for (int j = 0; j < n; ++j) tile[j] = load(from + (j0 + j) * n);
+    transpose<T>(tile);
+    if (count == n && elements - j0 >= n) {
+#pragma GCC unroll 16
+      for (int i = 0; i < n; ++i) store(to + i * to_row + j0, tile[i]);
+    } else {
+      for (int i = 0; i < count; ++i) store_upto(to + i * to_row + j0, tile[i], elements - j0);
+    }
+  }
+}
+
+template <typename T>
+struct GroupPlanes {
+  T* in[2];
+  T* out[2];
+  T* chirped[2];
+  T* a[2];
+  T* b[2];
+
+  static int64_t rows(const Plan<T>& plan) {
+    return rounded<T>(most(plan.n + 2, plan.core.smooth.n) + 1);
+  }
+  static int64_t elements(const Plan<T>& plan) {
+    return 10 * Arena<T>::plane(rows(plan) * kLanes<T>);
+  }
+  GroupPlanes(const Plan<T>& plan, T* scratch) {
+    Arena<T> arena{scratch};
+    const int64_t size = rows(plan) * kLanes<T>;
+    T** const all[] = {in, out, chirped, a, b};
+    for (T** const pair : all) {
+      for (int i = 0; i < 2; ++i) pair[i] = arena.take(size);
+    }
+  }
+};
+
+// The complex transform of rows of lanes.
+template <typename T>
+static void group_core(const Core<T>& core, const T* xr, const T* xi, int64_t x_row, T* yr, T* yi,
+                       int64_t y_row, T scale, const GroupPlanes<T>& planes) {
+  constexpr int64_t n = kLanes<T>;
+  if (!core.chirped) {
+    run_stockham<T>(core.smooth.first, xr, xi, x_row, yr, yi, y_row, n, scale, planes.a, planes.b);
+    return;
+  }
+  T* const* const c = planes.chirped;
+  T* const* const b = planes.b;
+  const int64_t m = core.smooth.n;
+  for (int64_t j = 0; j < m; ++j) {
+    Complex<T> x = {};
+    if (j < core.n) {
+      x = times(Complex<T>{load(xr + j * x_row), load(xi + j * x_row)}, splat(core.chirp_re[j]),
+                splat(core.chirp_im[j]));
+    }
+    store(b[0] + j * n, x.re);
+    store(b[1] + j * n, x.im);
+  }
+  run_stockham<T>(core.smooth.first, b[0], b[1], n, c[0], c[1], n, n, T(1), planes.a, b);
+  for (int64_t j = 0; j < m; ++j) {
+    const Complex<T> x = times(Complex<T>{load(c[0] + j * n), load(c[1] + j * n)},
+                               splat(core.filter_re[j]), splat(core.filter_im[j]));
+    store(b[0] + j * n, x.re);
+    store(b[1] + j * n, x.im);
+  }
+  run_stockham<T>(core.smooth.first, b[1], b[0], n, c[1], c[0], n, n, T(1), planes.a, b);
+  for (int64_t j = 0; j < core.n; ++j) {
+    const Complex<T> y = times(Complex<T>{load(c[0] + j * n), load(c[1] + j * n)},
+                               splat(core.chirp_re[j]), splat(core.chirp_im[j]));
+    store(yr + j * y_row, y.re * splat(scale));
+    store(yi + j * y_row, y.im * splat(scale));
+  }
+}
+
+template <typename T>
+static void clear_lanes(T* row) {
+  store(row, V<T>{});
+}
+
+template <typename T>
+static void group(const Plan<T>& plan, const Slot<T>& from, int64_t from_row, const Slot<T>& to,
+                  int64_t to_row, int64_t count, T scale, T* scratch) {
+  constexpr int64_t n = kLanes<T>;
+  const GroupPlanes<T> g(plan, scratch);
+  const int64_t elements = plan.in_elements(), half = plan.n / 2;
+  gather_lanes<T>(from.re, from_row, elements, count, g.in[0]);
+  if (plan.kind != Kind::kRealToComplex) {
+    gather_lanes<T>(from.im, from_row, elements, count, g.in[1]);
+  }
+  if (plan.kind == Kind::kComplex) {
+    group_core<T>(plan.core, g.in[0], g.in[1], n, g.out[0], g.out[1], n, scale, g);
+  } else if (plan.kind == Kind::kRealToComplex && !plan.halved) {
+    for (int64_t j = 0; j < plan.n; ++j) clear_lanes(g.in[1] + j * n);
+    group_core<T>(plan.core, g.in[0], g.in[1], n, g.out[0], g.out[1], n, T(1), g);
+    clear_lanes(g.out[1]);
+  } else if (plan.kind == Kind::kRealToComplex) {
+    group_core<T>(plan.core, g.in[0], g.in[0] + n, 2 * n, g.out[0], g.out[1], n, T(1), g);
+    const V<T> re = load(g.out[0]), im = load(g.out[1]);
+    store(g.out[0], re + im);
+    store(g.out[0] + half * n, re - im);
+    clear_lanes(g.out[1]);
+    clear_lanes(g.out[1] + half * n);
+    for (int64_t k = 1; k <= half / 2; ++k) {
+      T* const p[] = {g.out[0] + k * n, g.out[1] + k * n, g.out[0] + (half - k) * n,
+                      g.out[1] + (half - k) * n};
+      Complex<T> a = {load(p[0]), load(p[1])}, b = {load(p[2]), load(p[3])};
+      post_real<T>(a, b, {splat(plan.real_re[k]), splat(plan.real_im[k])});
+      store(p[0], a.re);
+      store(p[1], a.im);
+      store(p[2], b.re);
+      store(p[3], b.im);
+    }
+  } else if (!plan.halved) {
+    clear_lanes(g.in[1]);
+    for (int64_t k = 1; k < elements; ++k) {
+      store(g.in[0] + (plan.n - k) * n, load(g.in[0] + k * n));
+      store(g.in[1] + (plan.n - k) * n, -load(g.in[1] + k * n));
+    }
+    group_core<T>(plan.core, g.in[1], g.in[0], n, g.out[1], g.out[0], n, scale, g);
+  } else {
+    const V<T> first = load(g.in[0]), last = load(g.in[0] + half * n);
+    store(g.in[0], first + last);
+    store(g.in[1], first - last);
+    for (int64_t k = 1; k <= half / 2; ++k) {
+      T* const p[] = {g.in[0] + k * n, g.in[1] + k * n, g.in[0] + (half - k) * n,
+                      g.in[1] + (half - k) * n};
+      Complex<T> a = {load(p[0]), load(p[1])}, b = {load(p[2]), load(p[3])};
+      pre_real<T>(a, b, {splat(plan.real_re[k]), splat(plan.real_im[k])});
+      store(p[0], a.re);
+      store(p[1], a.im);
+      store(p[2], b.re);
+      store(p[3], b.im);
+    }
+    // Rows 2 j are real parts, rows 2 j + 1 imaginary parts.
+    group_core<T>(plan.core, g.in[1], g.in[0], n, g.out[0] + n, g.out[0], 2 * n, scale, g);
+  }
+  scatter_lanes<T>(g.out[0], plan.out_elements(), count, to.re, to_row);
+  if (plan.kind != Kind::kComplexToReal) {
+    scatter_lanes<T>(g.out[1], plan.out_elements(), count, to.im, to_row);
+  }
+}
