@@ -14,6 +14,7 @@ import sys
 import numpy as np
 import pytest
 
+from shlo_disc.debug.memory import Guarded
 from shlo_disc.ral import _ral
 
 KINDS = {"FFT": 0, "IFFT": 1, "RFFT": 2, "IRFFT": 3}
@@ -35,15 +36,18 @@ def lengths_of(kind: str, n: int) -> tuple[int, int]:
     return {"RFFT": (n, half), "IRFFT": (half, n)}.get(kind, (n, n))
 
 
+def options_of(kind, dtype, vector_bytes=0):
+    return KINDS[kind] | (DOUBLE if dtype == np.float64 else 0) | vector_bytes << VECTOR_SHIFT
+
+
 def transform(kind, n, *planes, vector_bytes=0):
     """The planes of the transform of rows of planes."""
     planes = [np.ascontiguousarray(plane) for plane in planes]
     batch, dtype = planes[0].shape[0], planes[0].dtype
     count = 1 if kind == "IRFFT" else 2
     results = [np.full((batch, lengths_of(kind, n)[1]), 7e7, dtype) for _ in range(count)]
-    options = KINDS[kind] | (DOUBLE if dtype == np.float64 else 0) | vector_bytes << VECTOR_SHIFT
     addresses = [array.ctypes.data for array in (*planes, *results)]
-    assert _ral.fft_transform(options, batch, n, addresses)
+    assert _ral.fft_transform(options_of(kind, dtype, vector_bytes), batch, n, addresses)
     return results
 
 
@@ -130,6 +134,30 @@ def in_process(code, threads):
 def test_the_number_of_threads_changes_no_bit():
     code = "from tests.ral.test_fft import digest; print(digest())"
     assert in_process(code, 1) == digest()  # this process has a thread a core
+
+
+def between_inaccessible_pages():
+    """Transforms of arrays that end where memory ends have the results of others."""
+    for dtype in (np.float32, np.float64):
+        for kind in KINDS:
+            for n in (*SOME, 900, 16_384, 20_011):
+                planes = sample(kind, n, 3, dtype)
+                want = transform(kind, n, *planes)
+                given = [Guarded.of(plane) for plane in planes]
+                got = [Guarded(result.nbytes) for result in want]
+                addresses = [room.address for room in (*given, *got)]
+                assert _ral.fft_transform(options_of(kind, dtype), 3, n, addresses)
+                for room, result in zip(got, want, strict=True):
+                    assert room.bytes.tobytes() == result.tobytes()
+                for room, plane in zip(given, planes, strict=True):
+                    assert room.bytes.tobytes() == plane.tobytes()
+                assert all(room.is_intact() for room in (*given, *got)), (kind, n)
+    return "done"
+
+
+def test_nothing_outside_the_arrays_is_touched():
+    code = "from tests.ral import test_fft; print(test_fft.between_inaccessible_pages())"
+    assert in_process(code, 2) == "done"
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
