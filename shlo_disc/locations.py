@@ -1,48 +1,77 @@
-"""Where in the user's program an operation came from, for messages."""
+"""Where in the user's program an operation came from, for messages.
+
+Locations are never printed: those of a program may share parts, and their text is then exponential.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["argument_name", "op_name", "source_line"]
+from shlo_disc.mlir import ir
 
-# The bindings build locations but have no accessors, so the printed form is the only way in.
-# JAX keeps user frames only and prints the innermost one first.
-_FILE_LINE = re.compile(r'"((?:[^"\\]|\\.)*)":(\d+):(\d+)')
+__all__ = ["Place", "argument_name", "op_name", "place", "source_line"]
+
+Place = tuple[str, int, int]
+"""File, line and column, from 1; line 0 is none."""
+
+MAX_LOCATIONS = 1000
+"""Parts of one location that are looked at. JAX prints a call stack, of at most some hundreds."""
+
 # What no line made, literals and the return: JAX gives it the line that called the function.
-_CALL = re.compile(r'loc\("jit\([^"/]*\)"\(')
-_NAME = re.compile(r'loc\("((?:[^"\\]|\\.)*)"[()]')
+_CALL = re.compile(r'jit\([^"/]*\)')
 
 
 def source_line(where: Any) -> str:
     """`model.py:7` for an operation, value or location; "unknown location" without debug info."""
-    location = str(getattr(where, "location", where))
-    found = _FILE_LINE.search(location)
-    if found is None or _CALL.match(location):
+    location = getattr(where, "location", where)
+    if isinstance(location, ir.NameLoc) and _CALL.fullmatch(location.name_str):
         return "unknown location"
-    file, line, column = found.groups()
-    return f"{_unescaped(file)}:{line}" if file != "-" else f"<module>:{line}:{column}"
+    found = place(location)
+    if found is None:
+        return "unknown location"
+    file, line, column = found
+    return f"{file}:{line}" if file != "-" else f"<module>:{line}:{column}"
+
+
+def place(location: ir.Location) -> Place | None:
+    """File, line and column of the first part of `location` that has them; None without one.
+
+    JAX keeps user frames only and puts the innermost one first.
+    """
+    for part in _parts(location):
+        if isinstance(part, ir.FileLineColLoc):
+            return str(part.filename), int(part.start_line), int(part.start_col)
+    return None
 
 
 def op_name(where: Any) -> str | None:
     """The name JAX gave the operation (`jit(f)/dot_general`); None when there is none."""
-    found = _NAME.match(str(getattr(where, "location", where)))
-    return _unescaped(found[1]) if found else None
+    location = getattr(where, "location", where)
+    return str(location.name_str) if isinstance(location, ir.NameLoc) else None
 
 
 def argument_name(argument: Any) -> str | None:
     """The path of a function argument (`params['w'][0]`), which JAX keeps as its location."""
-    text = str(argument.location)
-    found = re.fullmatch(r'loc\("((?:[^"\\]|\\.)*)"\)', text)
-    return _unescaped(found[1]) if found else None
+    location = argument.location
+    is_name = isinstance(location, ir.NameLoc) and isinstance(location.child_loc, ir.UnknownLoc)
+    return str(location.name_str) if is_name else None
 
 
-def _unescaped(text: str) -> str:
-    # MLIR escapes a byte as a backslash and two hexadecimal digits.
-    raw = re.sub(
-        rb"\\(?:([0-9A-Fa-f]{2})|(.))",
-        lambda m: bytes([int(m[1], 16)]) if m[1] else m[2],
-        text.encode(),
-    )
-    return raw.decode(errors="replace")
+def _parts(location: ir.Location) -> Iterator[ir.Location]:
+    """`location` and its parts in the order MLIR prints them, at most MAX_LOCATIONS."""
+    if type(location) is ir.Location:  # those of diagnostics come as the base class
+        location = ir.Location.from_attr(location.attr, location.context)
+    waiting = [location]
+    for _ in range(MAX_LOCATIONS):
+        if not waiting:
+            return
+        part = waiting.pop()
+        yield part
+        if isinstance(part, ir.NameLoc):
+            waiting.append(part.child_loc)
+        elif isinstance(part, ir.CallSiteLoc):
+            waiting += [part.caller, part.callee]
+        elif isinstance(part, ir.FusedLoc):
+            waiting += reversed(part.locations)

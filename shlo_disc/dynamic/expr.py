@@ -34,8 +34,13 @@ from shlo_disc.dynamic.monomial import (
     times,
 )
 from shlo_disc.dynamic.notation import Tree, parse
+from shlo_disc.errors import UnsupportedError
 
-__all__ = ["Atom", "Expr", "Monomial"]
+__all__ = ["MAX_PRODUCT_TERMS", "Atom", "Expr", "Monomial"]
+
+MAX_PRODUCT_TERMS = 20_000
+"""Terms of one factor times those of the other: 20 ms. Sizes of real programs have below ten; the
+(a + ... + h)^60 that a hostile one may ask for has 10^9."""
 
 
 class Expr:
@@ -146,6 +151,12 @@ class Expr:
             return other
         if other == 1:
             return self
+        if len(self.terms) * len(other.terms) > MAX_PRODUCT_TERMS:
+            raise UnsupportedError(
+                f"a size is a product of {len(self.terms)} and {len(other.terms)} terms; the limit "
+                f"is {MAX_PRODUCT_TERMS} for the product of these counts. Make it of fewer sums of "
+                "sizes, or pass it as an integer argument"
+            )
         terms: Terms = {}
         for m, c in self.terms:
             for n, d in other.terms:

@@ -11,10 +11,21 @@ from shlo_disc.ingest.chlo import KEPT_CHLO
 from shlo_disc.locations import source_line
 from shlo_disc.mlir import ir, walk
 
-__all__ = ["MAX_ELEMENTS", "MAX_OPS", "MAX_RANK", "check_calls", "check_normal_form"]
+__all__ = [
+    "MAX_CALLS",
+    "MAX_ELEMENTS",
+    "MAX_OPS",
+    "MAX_RANK",
+    "check_attributes",
+    "check_calls",
+    "check_normal_form",
+]
 
 MAX_OPS = 1_000_000
 """After inlining. BERT-base has 6500; a million take minutes in every pass."""
+
+MAX_CALLS = 1_000
+"""Calls in calls. JAX programs nest below a hundred; inlining 5 000 took 18 s and 1 GB."""
 
 MAX_RANK = 32
 """More dimensions than any array library offers (NumPy: 64, XLA and JAX programs: below 12)."""
@@ -30,40 +41,96 @@ def check_calls(module: ir.Module) -> None:
     sizes: dict[str, int] = {}
     for name, function in functions.items():
         calls[name], sizes[name] = _calls_and_size(function, functions)
-    total: dict[str, int] = {}
-    for name in functions:
-        _add_inlined_size(name, (), functions, calls, sizes, total)
+    _check_inlined_sizes(functions, calls, sizes)
 
 
-def _add_inlined_size(
-    name: str,
-    path: tuple[str, ...],
-    functions: Mapping[str, Any],
-    calls: Mapping[str, Sequence[str]],
-    sizes: Mapping[str, int],
-    total: dict[str, int],
+def _check_inlined_sizes(
+    functions: Mapping[str, Any], calls: Mapping[str, Sequence[str]], sizes: Mapping[str, int]
 ) -> None:
-    """Add to `total` the operations of a function with its calls inlined; `path`: its callers."""
-    if name in path:
-        cycle = " -> ".join((*path[path.index(name) :], name))
-        raise UnsupportedError(
-            f"{source_line(functions[name].operation)}: function @{name} calls itself "
-            f"({cycle}); use stablehlo.while"
-        )
-    if name in total:
-        return
-    for callee in calls[name]:
-        _add_inlined_size(callee, (*path, name), functions, calls, sizes, total)
-    total[name] = sizes[name] + sum(total[callee] for callee in calls[name])
-    if total[name] > MAX_OPS:
-        raise InvalidModuleError(
-            f"{source_line(functions[name].operation)}: function @{name} has "
-            f"{total[name]} operations with its calls inlined; the limit is {MAX_OPS}"
-        )
+    """Refuse functions that call themselves, or are too large with their calls inlined."""
+    total: dict[str, int] = {}
+    path: dict[str, None] = {}
+    """The function looked at and its callers; a stack of our own, since chains may be long."""
+    waiting = [*functions][::-1]
+    while waiting:
+        name = waiting[-1]
+        if name in total:
+            waiting.pop()
+        elif name not in path:
+            path[name] = None
+            if len(path) > MAX_CALLS:
+                raise UnsupportedError(
+                    f"{source_line(functions[name].operation)}: the call of function @{name} is "
+                    f"nested in {len(path) - 1} others; the limit is {MAX_CALLS}. Inline some"
+                )
+            for callee in reversed(calls[name]):
+                if callee in path:
+                    _refuse_cycle(functions[callee], [*path], callee)
+                if callee not in total:
+                    waiting.append(callee)
+        else:
+            waiting.pop()
+            del path[name]
+            total[name] = sizes[name] + sum(total[callee] for callee in calls[name])
+            if total[name] > MAX_OPS:
+                raise InvalidModuleError(
+                    f"{source_line(functions[name].operation)}: function @{name} has "
+                    f"{total[name]} operations with its calls inlined; the limit is {MAX_OPS}"
+                )
+
+
+def _refuse_cycle(function: Any, path: list[str], name: str) -> None:
+    cycle = " -> ".join((*path[path.index(name) :], name))
+    raise UnsupportedError(
+        f"{source_line(function.operation)}: function @{name} calls itself "
+        f"({cycle}); use stablehlo.while"
+    )
 
 
 def _functions(module: ir.Module) -> Iterable[Any]:
     return [op for op in module.body.operations if op.operation.name == "func.func"]
+
+
+def check_attributes(module: ir.Module) -> None:
+    """Attributes of functions and arguments that ingest reads are of the documented types.
+
+    Raises InvalidModuleError for others, and for those of our passes.
+    """
+    for function in _functions(module):
+        attributes = function.operation.attributes
+        own = [(name, attributes[name], "") for name in attributes]
+        if "arg_attrs" in attributes:
+            for index, given in enumerate(function.arg_attrs):
+                own += [(a.name, a.attr, f" of argument {index}") for a in ir.DictAttr(given)]
+        for name, value, place in own:
+            what = _OURS.get(name)
+            if what is None and not name.startswith("disc."):
+                continue
+            where = f"{source_line(function.operation)}: attribute {name}{place}"
+            if what is None:
+                raise InvalidModuleError(
+                    f"{where} is one that only passes of shlo_disc may set; remove it"
+                    + (" and pass `donated` to compile" if name == "disc.donated" else "")
+                )
+            if not what[0](value):
+                raise InvalidModuleError(f"{where} is {str(value)[:80]}; it must be {what[1]}")
+
+
+def _is_string(value: ir.Attribute) -> bool:
+    return isinstance(value, ir.StringAttr)
+
+
+def _is_strings(value: ir.Attribute) -> bool:
+    return isinstance(value, ir.ArrayAttr) and all(isinstance(v, ir.StringAttr) for v in value)
+
+
+_OURS = {
+    "disc.constraints": (_is_strings, "an array of strings"),
+    "disc.name": (_is_string, "a string"),
+    "disc.shape": (_is_strings, "an array of strings"),
+    "jax.global_constant": (_is_string, "a string"),
+}
+"""Attributes that ingest reads (docs/architecture.md section 1): their types, in words too."""
 
 
 def _calls_and_size(function: Any, known: dict[str, Any]) -> tuple[list[str], int]:

@@ -10,7 +10,7 @@ from shlo_disc.errors import InvalidModuleError, UnsupportedError
 from shlo_disc.ingest.approx_top_k import expand_approx_top_k
 from shlo_disc.ingest.arguments import constant, erase_arguments, global_name, set_signature
 from shlo_disc.ingest.bounds import bounds_of_arguments, drop_bounds, has_bounds
-from shlo_disc.ingest.check import check_calls, check_normal_form
+from shlo_disc.ingest.check import check_attributes, check_calls, check_normal_form
 from shlo_disc.ingest.chlo import expand_chlo, expand_composites, unpark
 from shlo_disc.ingest.complex_numbers import is_complex, split_complex_numbers
 from shlo_disc.ingest.concatenations import split_concatenations
@@ -52,6 +52,7 @@ def normalize(
     Raises InvalidModuleError or UnsupportedError.
     """
     main = _entry(module)
+    check_attributes(module)
     check_calls(module)
     argument_names = _argument_names(module, main) if names is None else names
     early = ops_of(module, "stablehlo.composite", "stablehlo.real_dynamic_slice")
@@ -335,6 +336,12 @@ def _forget_hints(module: ir.Module) -> set[str]:
         for name in [n for n in op.attributes if n.startswith(("mhlo.", "sdy."))]:
             if name != CONFIGURATION:
                 del op.attributes[name]
+        internal = [n for n in op.attributes if n.startswith("disc.")]
+        if internal and op.name != "func.func":
+            raise InvalidModuleError(
+                f"{source_line(op)}: {op.name}: attribute {internal[0]} is one that only passes of "
+                "shlo_disc may set; remove it"
+            )
 
     walk(module, forget)
     return names

@@ -18,8 +18,10 @@ import numpy as np
 
 from shlo_disc import flags
 from shlo_disc.errors import InvalidModuleError
+from shlo_disc.ingest.aliases import check_aliases
 from shlo_disc.ingest.shardy import without_shardy
 from shlo_disc.ingest.trial import try_in_child
+from shlo_disc.locations import Place, place
 from shlo_disc.mlir import ir, parse_module, stablehlo
 
 __all__ = ["MAX_BYTES", "MAX_NESTING", "JaxModule", "read"]
@@ -146,6 +148,7 @@ def _text(text: str, context: ir.Context) -> ir.Module:
         raise InvalidModuleError(f"the module is not text: line {line} has a NUL character")
     _check_strings(text)
     _check_nesting(text)
+    check_aliases(text)
     _check_result_numbers(text)
     return _parsed(without_shardy(text), context)
 
@@ -197,14 +200,25 @@ def _check_result_numbers(text: str) -> None:
             )
 
 
+_PIECE = 1 << 22
+"""Characters looked at together."""
+
+
 def _check_nesting(text: str) -> None:
-    codes = np.frombuffer(text.encode(), np.uint8)
     step = np.zeros(256, np.int8)
     step[[ord(c) for c in "([{<"]] = 1
     step[[ord(c) for c in ")]}>"]] = -1
-    change = step[codes]
-    change[1:][(codes[1:] == ord(">")) & (codes[:-1] == ord("-"))] = 0  # the arrow
-    if np.cumsum(change, dtype=np.int32).max(initial=0) <= MAX_NESTING:
+    depth = deepest = 0
+    for start in range(0, len(text), _PIECE):  # of large constants several arrays would be GB
+        piece = text[max(start - 1, 0) : start + _PIECE].encode()
+        codes = np.frombuffer(piece, np.uint8)
+        change = step[codes]
+        change[1:][(codes[1:] == ord(">")) & (codes[:-1] == ord("-"))] = 0  # the arrow
+        if start:
+            change[0] = 0  # counted by the piece before
+        depths = depth + np.cumsum(change, dtype=np.int32)
+        deepest, depth = max(deepest, int(depths.max())), int(depths[-1])
+    if deepest <= MAX_NESTING:
         return
     # Brackets in strings and comments were counted too; only now pay for an exact look.
     depth = 0
@@ -241,13 +255,13 @@ def _portable(data: bytes, context: ir.Context) -> ir.Module:
 
 
 @contextmanager
-def _reported() -> Iterator[list[tuple[str, str]]]:
-    """Collect (location, message) of the errors MLIR reports, in place of printing them."""
-    messages: list[tuple[str, str]] = []
+def _reported() -> Iterator[list[tuple[Place | None, str]]]:
+    """Collect (place, message) of the errors MLIR reports, in place of printing them."""
+    messages: list[tuple[Place | None, str]] = []
 
     def handler(diagnostic: ir.Diagnostic) -> bool:
         if diagnostic.severity == ir.DiagnosticSeverity.ERROR:
-            messages.append((str(diagnostic.location), diagnostic.message))
+            messages.append((place(diagnostic.location), diagnostic.message))
         return True
 
     attached = ir.Context.current.attach_diagnostic_handler(handler)
@@ -257,17 +271,16 @@ def _reported() -> Iterator[list[tuple[str, str]]]:
         attached.detach()
 
 
-def _diagnosis(messages: list[tuple[str, str]], error: object) -> str:
+def _diagnosis(messages: list[tuple[Place | None, str]], error: object) -> str:
     """One line a found error: `line 3, column 5: what MLIR said`."""
     if isinstance(error, ir.MLIRError):
-        messages = [(str(d.location), d.message) for d in error.error_diagnostics] or messages
+        messages = [(place(d.location), d.message) for d in error.error_diagnostics] or messages
     lines = []
-    for location, message in messages:
-        place = re.search(r'"([^"]*)":(\d+):(\d+)', location)
+    for found, message in messages:
         where = ""
-        if place and place[2] != "0":
-            file = "" if place[1] == "-" else f"{place[1]}: "
-            where = f"{file}line {place[2]}, column {place[3]}: "
+        if found and found[1]:
+            file = "" if found[0] == "-" else f"{found[0]}: "
+            where = f"{file}line {found[1]}, column {found[2]}: "
         said = message.split(". If this is intended", 1)[0]  # advice on options of mlir-opt
         lines.append(f"{where}{said.strip()}")
     return "the module is malformed: " + ("\n".join(dict.fromkeys(lines)) or str(error))

@@ -19,7 +19,10 @@ __all__ = ["array_of", "constant_bytes"]
 def constant_bytes(op: ir.Operation) -> npt.NDArray[np.uint8]:
     """The value of a static-shape constant, dense and row-major; `i1` is one byte per element."""
     kind = ir.RankedTensorType(op.results[0].type)
-    return array_of(op.attributes["value"], kind, op).reshape(-1).view(np.uint8).copy()
+    array = array_of(op.attributes["value"], kind, op)
+    if not array.flags.owndata:  # the attribute's memory
+        array = array.copy()
+    return array.reshape(-1).view(np.uint8)
 
 
 def array_of(
@@ -34,16 +37,17 @@ def array_of(
     dtype, shape = element.dtype, tuple(kind.shape)
     if isinstance(value, ir.DenseElementsAttr) and value.is_splat:
         try:
-            array = np.full(shape, _scalar(value.get_splat_value(), dtype), dtype)
+            number = np.array(_scalar(value.get_splat_value(), dtype), dtype)
+            # Pages of zeros take no memory before somebody reads them.
+            zero = not number.tobytes().strip(b"\0")
+            return np.zeros(shape, dtype) if zero else np.full(shape, number, dtype)
         except MemoryError as error:
             raise MemoryError(
                 f"{source_line(op)}: a constant of type {kind} takes "
                 f"{math.prod(shape) * dtype.itemsize} bytes, which cannot be allocated; compute "
                 "less of it, or broadcast a number where it is used"
             ) from error
-    else:
-        array = elements_of(value, element).reshape(shape)
-    return np.ascontiguousarray(array)
+    return np.ascontiguousarray(elements_of(value, element).reshape(shape))
 
 
 def _scalar(attribute: ir.Attribute, dtype: np.dtype[np.generic]) -> object:
