@@ -22,6 +22,7 @@ from shlo_disc.passes.op_classes import (
     RESHAPES,
     is_splat_constant,
 )
+from shlo_disc.passes.spans import Spans
 
 __all__ = [
     "Cluster",
@@ -103,8 +104,8 @@ class Graph:
         self.nodes: list[Node] = []
         self.of_value: dict[ir.Value, int] = {}
         self.cluster_of: dict[int, Cluster] = {}
-        self.merged: set[Cluster] = set()
-        """Clusters of more than one member."""
+        self._spans = Spans(len(block.operations))
+        """Of the clusters of more than one member."""
         self._origins: dict[int, list[int]] = {}
         self._levels: dict[tuple[Shape, Shape, tuple[int, ...]], str | None] = {}
         self.from_indices: dict[ir.Value, int] = {}
@@ -169,8 +170,7 @@ class Graph:
     def replace(self, union: Cluster, *parts: Cluster) -> None:
         """`union` takes the place of clusters it is made of."""
         union.span = (min(union.members), max(union.members))
-        self.merged -= set(parts)
-        self.merged.add(union)
+        self._spans.add(*union.span)
         self.cluster_of.update(dict.fromkeys(union.members, union))
 
     def misfit(self, union: Cluster, *parts: Cluster) -> str | None:
@@ -324,10 +324,7 @@ class Graph:
         """No path leaves `members` and comes back, clusters counting as one node."""
         # A path back ends in an op younger than the oldest member; an older op can only lead to
         # one through a cluster that spans that age.
-        low = min(members)
-        spans = [c.span for c in self.merged]
-        while older := [a for a, b in spans if a < low < b]:
-            low = min(older)
+        low = self._spans.oldest(min(members))
         stack = [i for m in members for i in self.origins(m) if i not in members]
         seen: set[int] = set()
         while stack:

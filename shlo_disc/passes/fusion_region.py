@@ -43,7 +43,8 @@ class Regions(Graph):
     def replace(self, union: Cluster, *parts: Cluster) -> None:
         """See `Graph`."""
         super().replace(union, *parts)
-        self._cloned = None
+        if union.clones or any(part.clones for part in parts):
+            self._cloned = None
 
     def misfit(self, union: Cluster, *parts: Cluster) -> str | None:
         """See `Graph`; also where its kind has no record of these ops."""
