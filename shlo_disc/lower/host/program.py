@@ -51,7 +51,7 @@ from shlo_disc.lower.plan import (
 from shlo_disc.lower.refused import Refused
 from shlo_disc.lower.speculate import Likely, Speculation
 from shlo_disc.lower.target import Target
-from shlo_disc.mlir import ir
+from shlo_disc.mlir import ir, walk
 from shlo_disc.passes.op_classes import RESHAPES
 
 __all__ = ["HostProgram", "emit_host"]
@@ -63,7 +63,6 @@ CHUNK_NS = 6000
 """Work worth giving to another thread. Waking one takes 2 to 5 us on the machines tried
 (2026-11, 2-core Xeon); half of it halves the speed-up of 20 us kernels, double gains nothing."""
 
-_DIMS = re.compile(r'\bdims? = (\["[^\]]*\]|"[^"]*")')
 _SYMBOL = re.compile(r"[A-Za-z_]\w*")
 _NAME = re.compile(r"%\w+")
 
@@ -312,12 +311,13 @@ class _Run:
         origin = self.origin.get(op.operands[0]) if len(op.operands) == 1 else None
         if origin is None or kind not in ("column", "loop", "row"):
             return
-        text = str(op.regions[0].blocks[0])
         given = self.shapes.shape(op.operands[0])
-        asked = set(_SYMBOL.findall(" ".join(_DIMS.findall(text))))
+        asked = set(_SYMBOL.findall(" ".join(_dims_in(op))))
         if not asked - {"floordiv", "mod", "min", "max"} <= self._told_by(op.operands[0]):
             return
-        digest = hashlib.sha256(f"{origin.computed} {given} {text}".encode()).hexdigest()
+        # Not the text of the block: to number its values MLIR walks the whole function.
+        text = f"{origin.computed} {given} {_structure(op)}"
+        digest = hashlib.sha256(text.encode()).hexdigest()
         for number, result in enumerate(op.results):
             self.origin[result] = _Origin(origin.index, f" of {digest} {number}")
 
@@ -434,10 +434,9 @@ class _Run:
         self.sites.append(Site(len(self.record.uses) - 1, launch.kernel.name, packs))
         w.line(f"// launch {site}")
         kernel, *called = (self._kernel(k) for k in (launch.kernel, *launch.calls))
-        arguments = w.array(_MAX_ARGUMENTS, "!llvm.ptr", "arguments")
         given = [*called, *(self._buffer(buffer, op, places) for buffer in launch.args)]
-        if len(given) > _MAX_ARGUMENTS:
-            raise AssertionError(f"{launch.kernel.name}: {len(given)} buffers")
+        room = max(_ARGUMENTS, 1 << (len(given) - 1).bit_length())
+        arguments = w.array(room, "!llvm.ptr", "arguments")
         for position, address in enumerate(given):
             w.store(address, arguments, position, "!llvm.ptr")
         if launch.zeroed is not None:
@@ -668,12 +667,24 @@ class _Run:
             self._copy(self.pointers[result], value)
 
 
-_MAX_ARGUMENTS = 64
+_ARGUMENTS = 64
+"""Addresses an array for a launch has room for; of more there are arrays of powers of two."""
 
 
 def _is_injective(size: Expr) -> bool:
     """Does `size` tell its one symbol (`4*k`)?"""
     return len(size.symbols()) == 1 and not {"(", "^"} & set(str(size))
+
+
+def _dims_in(fusion: ir.Operation) -> list[str]:
+    """The sizes that `disc` operations in `fusion` name."""
+    found: list[str] = []
+
+    def visit(op: ir.Operation) -> None:
+        found.extend(str(op.attributes[name]) for name in ("dim", "dims") if name in op.attributes)
+
+    walk(fusion, visit)
+    return found
 
 
 def _structure(fusion: ir.Operation) -> tuple[object, ...]:
