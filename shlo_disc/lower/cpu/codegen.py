@@ -35,6 +35,7 @@ from torch_mlir import _mlir_libs
 
 from shlo_disc import locks
 from shlo_disc.errors import InternalError, UnsupportedError
+from shlo_disc.lower.cpu.host_parts import cut_long_functions, keep_parts, may_be_long
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.refused import KernelsRefused
 from shlo_disc.mlir import PassManager, ir, new_context, run_pipeline, walk
@@ -145,15 +146,23 @@ _LLVM_NAMES = {
 """Features of /proc/cpuinfo that LLVM calls otherwise."""
 
 
-def lower_to_llvm(text: str, context: ir.Context) -> ir.Module:
-    """The module of `text` lowered to the LLVM dialect, in `context`."""
+def lower_to_llvm(text: str, context: ir.Context, *, host: bool = False) -> ir.Module:
+    """The module of `text` lowered to the LLVM dialect, in `context`.
+
+    `host`: it is a host program, whose long functions are cut into parts.
+    """
+    cut = host and may_be_long(text)
     with context, ir.Location.unknown():
         module = ir.Module.parse(text)
+        if cut:
+            cut_long_functions(module)
         passes = PassManager.parse(f"builtin.module({PIPELINE})")
         done = _capi().mlirPassManagerRunOnOp(_handle(passes), _handle(module.operation))
         if not done.value:
             module = ir.Module.parse(text)
             run_pipeline(module, PIPELINE)  # raises with MLIR's messages
+        if cut:
+            keep_parts(module)
         return module
 
 
@@ -380,7 +389,7 @@ def compile_host(text: str) -> tuple[Function, Function]:
     key = "host " + function_name(text)
     known = RECENT.get(key)
     if known is None:
-        known = tuple(_compile(text, ["prepare", "run"], opt_level=1))
+        known = tuple(_compile(text, ["prepare", "run"], opt_level=1, host=True))
         RECENT.add(key, known)
     prepare, run = known
     return prepare, run
@@ -390,14 +399,21 @@ def _with_names(functions: dict[str, str]) -> str:
     return "\n".join(t.replace("@KERNEL", f"@{n}") for n, t in functions.items())
 
 
-def _engine(text: str, opt_level: int, machine: Machine | None, *, keep_object: bool) -> _Engine:
-    module = _lowered(text, machine)
+def _engine(
+    text: str,
+    opt_level: int,
+    machine: Machine | None,
+    *,
+    keep_object: bool,
+    host: bool = False,
+) -> _Engine:
+    module = _lowered(text, machine, host=host)
     return _Engine(module, opt_level, keep_object=keep_object)
 
 
-def _lowered(text: str, machine: Machine | None) -> ir.Module:
+def _lowered(text: str, machine: Machine | None, *, host: bool = False) -> ir.Module:
     """The module of `text` in the LLVM dialect, for `machine` (None: this process's)."""
-    module = lower_to_llvm(text, new_context())
+    module = lower_to_llvm(text, new_context(), host=host)
     _refuse_foreign_ops(module)
     if machine is not None and machine.without:
         with module.context:
@@ -412,12 +428,17 @@ _END = "end_of_code"
 
 
 def _compile(
-    text: str, names: Sequence[str], opt_level: int, machine: Machine | None = None
+    text: str,
+    names: Sequence[str],
+    opt_level: int,
+    machine: Machine | None = None,
+    *,
+    host: bool = False,
 ) -> list[Function]:
     """The functions `names`, in their order; `text` defines them in this order."""
     # LLVM lays functions out in their order: one more tells where the last ends.
     text += f"\nfunc.func @{_END}() {{\nreturn\n}}\n"
-    engine = _engine(text, opt_level, machine, keep_object=False)
+    engine = _engine(text, opt_level, machine, keep_object=False, host=host)
     every = [*names, _END]
     addresses = [engine.address(name) for name in every]
     if not all(addresses):
