@@ -45,8 +45,8 @@ with jax and jaxlib 0.10.2 (Python 3.11) and 0.12.0.1 (Python 3.12);
   among them, whose functions jaxlib takes from SciPy on first use (`jaxlib.lapack`). XLA does not
   tell the handlers of stages before the last one, nor how a state is deleted:
   `register_custom_call_target` and `register_custom_type` note those.
-* `qr_p`, `hessenberg_p`: lowering rules for symbolic sizes. `reduce_window_p`: one without calls in
-  reducers.
+* `qr_p`, `hessenberg_p`, `fft_p`: lowering rules for symbolic sizes. `reduce_window_p`: one
+  without calls in reducers.
 * `jaxprs_in_params`: nested jaxprs, to find every equation.
 * `lower_whole`: what `jax.export.export` does first, `Traced.lower` for an export; the rest of it
   (a copy, a wrapper that solves sizes, checks, the artifact) took three times as long. `erfc` and
@@ -89,6 +89,7 @@ from jax._src.interpreters import batching as _batching
 from jax._src.interpreters import mlir as _mlir
 from jax._src.interpreters import partial_eval as _partial_eval
 from jax._src.lax import convolution as _convolution
+from jax._src.lax import fft as _fft
 from jax._src.lax import lax as _lax
 from jax._src.lax import linalg as _linalg_module
 from jax._src.lax import parallel as _parallel
@@ -645,7 +646,23 @@ def _hessenberg(context: Any, a: Any) -> Any:
     ]
 
 
+def _dynamic_fft(context: Any, x: Any, *, fft_type: Any, fft_lengths: Any) -> Any:
+    """JAX's lowering rule of `fft`; a custom call of ours where a length is a symbol."""
+    if all(map(_core.is_constant_dim, fft_lengths)):
+        return _fft._fft_lowering(context, x, fft_type=fft_type, fft_lengths=fft_lengths)
+    (result,) = context.avals_out
+    lengths = _mlir.eval_dynamic_shape_as_vals(context, fft_lengths)
+    call = _mlir.custom_call(
+        "stablehlo.dynamic_fft",
+        result_types=[_mlir.aval_to_ir_type(context.module_context, result)],
+        operands=[x, *lengths],
+        backend_config=fft_type.name,
+    )
+    return call.results
+
+
 _WHOLE = (
+    (_fft.fft_p, _dynamic_fft),
     (_linalg.qr_p, _mlir.lower_fun(_qr)),
     (_linalg.hessenberg_p, _hessenberg),
     (_lax.composite_p, _inlined),

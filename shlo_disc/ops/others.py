@@ -108,7 +108,8 @@ ROWS = (
     *_expanded("ingest: expand_ops; of one device", "all_gather", "all_reduce", "all_to_all",
                "collective_broadcast", "collective_permute", "cross-replica-sum", "partition_id",
                "reduce_scatter", "replica_id"),
-    *_expanded("ingest: complex_numbers", "complex", "imag", "real"),
+    *_expanded("ingest: complex_numbers", "@stablehlo.dynamic_fft", "complex", "fft", "imag",
+               "real"),
     *_expanded("ingest: stablehlo-legalize-quant-to-math", "uniform_dequantize",
                "uniform_quantize"),
     *_expanded("expand-windows", "disc.reduce_window", "@stablehlo.dynamic_reduce_window"),
@@ -121,7 +122,6 @@ ROWS = (
         "chlo.polygamma", "chlo.sinh", "chlo.square", "chlo.tan", "chlo.zeta",
     ),
     # refused
-    *_unsupported("fft", "fft"),
     *_unsupported("its numbers are not defined; use rng_bit_generator", "rng"),
     *_unsupported("talks to another program", "infeed", "outfeed", "recv", "send"),
     *_unsupported("unknown target; see on_unsupported='xla'", "custom_call"),

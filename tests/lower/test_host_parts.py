@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import re
 
 import numpy as np
@@ -63,7 +62,7 @@ def test_parts_compute_what_the_whole_does(monkeypatch, whole, part):
     monkeypatch.setattr(host_parts, "PART_OPS", part)
     monkeypatch.setattr(codegen, "keep_parts", kept)
     # Host programs are kept by their texts, and this one has the same text each time.
-    monkeypatch.setattr(codegen, "RECENT", copy.copy(codegen.RECENT))
+    monkeypatch.setattr(codegen, "RECENT", codegen.Recent(1 << 20))
     monkeypatch.setattr(codegen.RECENT, "get", lambda _: None)
     executable = shlo_disc.compile(PROGRAM)
     for size in (0, 1, 7, 1000):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from shlo_disc.builders import convert, create
 from shlo_disc.errors import UnsupportedError
-from shlo_disc.ingest.complex_numbers import arithmetic, boundary, products, regions
+from shlo_disc.ingest.complex_numbers import arithmetic, boundary, products, regions, transforms
 from shlo_disc.ingest.complex_numbers.planes import (
     Planes,
     is_complex,
@@ -146,20 +146,12 @@ def _custom_call(rewriter: Rewriter, op: ir.Operation) -> Sequence[New]:
             for result, value in zip(op.results, new.results, strict=True)
         ]
     target = ir.StringAttr(op.attributes["call_target_name"]).value
+    if target == transforms.DYNAMIC_FFT:
+        return transforms.dynamic_fft(rewriter, op)
     raise UnsupportedError(
         f"{source_line(op)}: custom_call @{target} of complex numbers is not compiled; have XLA "
         "run it: shlo_disc.jit(..., on_unsupported='xla')"
     )
-
-
-def _refused(why: str) -> Rule:
-    def rule(rewriter: Rewriter, op: ir.Operation) -> Sequence[New]:
-        raise UnsupportedError(
-            f"{source_line(op)}: {op.name} is not compiled ({why}); have XLA run it: "
-            "shlo_disc.jit(..., on_unsupported='xla')"
-        )
-
-    return rule
 
 
 RULES: dict[str, Rule] = {
@@ -187,7 +179,7 @@ RULES: dict[str, Rule] = {
     "stablehlo.dot_general": products.dot_general,
     "stablehlo.dynamic_conv": products.convolution,
     "stablehlo.dynamic_iota": _iota,
-    "stablehlo.fft": _refused("fft"),
+    "stablehlo.fft": transforms.fft,
     "stablehlo.get_dimension_size": _dimension_size,
     "stablehlo.if": regions.control_flow,
     "stablehlo.imag": _imag,
