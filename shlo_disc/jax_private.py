@@ -63,6 +63,7 @@ with jax and jaxlib 0.10.2 (Python 3.11) and 0.12.0.1 (Python 3.12);
 from __future__ import annotations
 
 import functools
+import importlib
 import inspect
 import operator
 import os
@@ -99,6 +100,7 @@ from jax._src.lib import xla_client as _xla  # type: ignore[attr-defined]
 from jax._src.lib.mlir import ir as _ir  # type: ignore[attr-defined]
 from jax._src.lib.mlir.dialects import chlo as _chlo
 from jax._src.lib.mlir.dialects import hlo as _hlo  # type: ignore[attr-defined]
+from jax._src.numpy import fft as _numpy_fft
 from jax._src.shard_map import shard_map_p as _shard_map_p
 from jax.extend.core import ClosedJaxpr, Jaxpr
 from jaxlib import _jax
@@ -141,6 +143,7 @@ __all__ = [
     "disable_jit",
     "equation_line",
     "equations_of",
+    "fft_of_lengths",
     "generic_text",
     "held_weakly",
     "inputs_used",
@@ -263,6 +266,10 @@ _FUNCTIONS_OF_SIZES = {
     "_slogdet_lu": "jax._src.numpy.linalg",
     "_slogdet_small": "jax._src.numpy.linalg",
     "matrix_rank": "jax._src.numpy.linalg",
+    "_dct_deinterleave": "jax._src.scipy.fft",
+    "_fft_core": "jax._src.numpy.fft",
+    "_irfft_transpose": "jax._src.lax.fft",
+    "_rfft_transpose": "jax._src.lax.fft",
     "_einsum": "jax._src.numpy.einsum",
     "_linspace": "jax._src.numpy.array_creation",
     "_pad_symmetric_or_reflect": "jax._src.numpy.lax_numpy",
@@ -292,18 +299,21 @@ _FUNCTIONS_OF_SIZES = {
 _MODULES_THAT_COUNT = ("jax._src.numpy.", "jax._src.scipy.", "jax._src.random.", "jax._src.nn.")
 
 
-def replace_function(name: str, replacement: Callable[..., Any]) -> bool:
-    """Replace a function or method of JAX wherever it is found; False if this JAX has none.
+def replace_function(name: str, replacement: Callable[..., Any]) -> None:
+    """Replace a function or method of JAX wherever it is found, if this JAX has it.
 
     `name`: one of those in `_FUNCTIONS_OF_SIZES`; a function is replaced in every module that has
     it. `replacement` takes JAX's function first.
     """
-    home = sys.modules.get(_FUNCTIONS_OF_SIZES[name])
+    try:  # now, since a module imported while a program is traced comes too late
+        home: Any = importlib.import_module(_FUNCTIONS_OF_SIZES[name])
+    except ImportError:
+        return
     owner, _, attribute = name.rpartition(".")
     home = getattr(home, owner, None) if owner else home
     original = getattr(home, attribute, None)
     if original is None:
-        return False
+        return
 
     @functools.wraps(original)
     def wrapper(*args: Any, **named: Any) -> Any:
@@ -311,11 +321,10 @@ def replace_function(name: str, replacement: Callable[..., Any]) -> bool:
 
     if owner:
         setattr(home, attribute, wrapper)
-        return True
+        return
     for key, module in list(sys.modules.items()):
         if key.split(".")[0] == "jax" and getattr(module, "__dict__", {}).get(name) is original:
             setattr(module, name, wrapper)
-    return True
 
 
 _counted: set[str] = set()
@@ -351,6 +360,9 @@ def use_index(index: Callable[[Any], Any]) -> None:
 
 size_as_array = _shape_poly._dim_as_value
 """`(size) -> array`: a symbolic size as a traced integer."""
+
+fft_of_lengths = _numpy_fft._fft_core_nd
+"""`(array, kind, lengths)`: a transform over the last dimensions, which have these lengths."""
 
 min_size = _core.min_dim
 max_size = _core.max_dim
@@ -649,7 +661,7 @@ def _hessenberg(context: Any, a: Any) -> Any:
 def _dynamic_fft(context: Any, x: Any, *, fft_type: Any, fft_lengths: Any) -> Any:
     """JAX's lowering rule of `fft`; a custom call of ours where a length is a symbol."""
     if all(map(_core.is_constant_dim, fft_lengths)):
-        return _fft._fft_lowering(context, x, fft_type=fft_type, fft_lengths=fft_lengths)
+        return _fft._fft_lowering(context, x, fft_type=fft_type, fft_lengths=fft_lengths)  # type: ignore[no-untyped-call]
     (result,) = context.avals_out
     lengths = _mlir.eval_dynamic_shape_as_vals(context, fft_lengths)
     call = _mlir.custom_call(

@@ -71,6 +71,8 @@ def _functions() -> Iterator[str]:
     yield "|---|---|---|"
     for name, entry in sorted(more.items(), key=lambda item: (item[1]["compilations"], item[0])):
         yield _row(str(entry["compilations"]), f"`{_short(name)}`", "; ".join(entry["because"]))
+    if not refused:
+        return
     yield ""
     yield "| not supported, because of | functions |"
     yield "|---|---|"

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from shlo_disc.frontend import generic_indexing, generic_linalg, generic_numpy
+from shlo_disc.frontend import generic_fft, generic_indexing, generic_linalg, generic_numpy
 from shlo_disc.frontend.marks import has_symbols, is_marking, marked, written_twice
 from shlo_disc.frontend.sizes import is_size
 from shlo_disc.jax_private import (
@@ -289,6 +289,7 @@ REPLACED: dict[str, Callable[..., Any]] = {
     "concrete_or_error": _concrete_or_error,
     "_const": _const,
     "scan": _scan,
+    **generic_fft.REPLACED,
     **generic_indexing.REPLACED,
     **generic_linalg.REPLACED,
     **generic_numpy.REPLACED,
@@ -330,5 +331,5 @@ def install() -> None:
     use_builtins(_BUILTINS)
     use_index(_index)
     for name in REPLACED.keys() - _installed:
-        if replace_function(name, REPLACED[name]):
-            _installed.add(name)
+        replace_function(name, REPLACED[name])
+        _installed.add(name)

@@ -36,7 +36,7 @@ _IDENTITY_FILES = frozenset(
         "util.py", "linear_util.py", "pjit.py", "partial_eval.py", "mlir.py", "tree_util.py",
         "api_util.py", "dispatch.py", "config.py", "stages.py", "compiler.py", "core.py",
         "custom_derivatives.py", "custom_batching.py", "custom_transpose.py",
-        "source_info_util.py", "profiler.py",
+        "source_info_util.py", "profiler.py", "shape_poly_decision.py",
     )
 )  # fmt: skip
 """Files of JAX that compare sizes as keys of caches, or to save an operation."""

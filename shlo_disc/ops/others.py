@@ -124,5 +124,5 @@ ROWS = (
     # refused
     *_unsupported("its numbers are not defined; use rng_bit_generator", "rng"),
     *_unsupported("talks to another program", "infeed", "outfeed", "recv", "send"),
-    *_unsupported("unknown target; see on_unsupported='xla'", "custom_call"),
+    *_unsupported("its target is unknown", "custom_call"),
 )  # fmt: skip

@@ -408,8 +408,8 @@ def opaque_kind(op: ir.Operation) -> str:
     if name == "stablehlo.custom_call":
         name = ir.StringAttr(op.attributes["call_target_name"]).value
     raise UnsupportedError(
-        f"{source_line(op)}: {name} is not supported yet; keep this part of the program outside "
-        "shlo_disc.jit, or have XLA run it: on_unsupported='xla'"
+        f"{source_line(op)}: {name} is not compiled: {row.note}; keep this part of the program "
+        "outside shlo_disc.jit, or have XLA run it: on_unsupported='xla'"
     )
 
 

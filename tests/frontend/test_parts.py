@@ -16,6 +16,7 @@ from jax import export
 import shlo_disc
 from shlo_disc.frontend.at_sizes import closed_at, read, run_equations
 from shlo_disc.frontend.partition import COMPILED, READ, XLA, closed_part, flatten, partition
+from tests.refused import unchanged
 
 REAL = True
 
@@ -189,7 +190,7 @@ def test_many_kinds_of_values_between_parts():
     """Keys, integers, complex numbers, booleans, arguments and constants as results."""
 
     def function(x):
-        spectrum = jnp.fft.fft(x, axis=1)
+        spectrum = unchanged(jnp.fft.fft(x, axis=1).real) + 1j * x
         key = jax.random.key(x.shape[0])
         jax.debug.callback(lambda k: None, jax.random.key_data(key))
         noise = jax.random.uniform(jax.random.split(key)[0], x.shape)
@@ -227,7 +228,7 @@ def test_a_callback_in_a_loop_takes_the_loop(caplog):
 
 def test_calls_that_we_cannot_compile_inside_of_ours():
     def inner(x):
-        return jnp.abs(jnp.fft.fft(x, axis=1)) + x
+        return jnp.abs(unchanged(x)) + x
 
     def function(x):
         return jnp.tanh(shlo_disc.jit(inner)(x * 2))
@@ -243,7 +244,7 @@ def test_a_rule_of_the_user_keeps_its_derivative(caplog):
 
     @jax.custom_jvp
     def spectrum(x):
-        return jnp.abs(jnp.fft.fft(x, axis=1))
+        return jnp.abs(unchanged(x))
 
     spectrum.defjvp(lambda primals, tangents: (spectrum(*primals), 5 * tangents[0]))
 
@@ -252,7 +253,7 @@ def test_a_rule_of_the_user_keeps_its_derivative(caplog):
 
     ((x,),) = rows(4)
     f = alike(function, (x,))
-    assert "fft" in caplog.messages[0]
+    assert "rng_uniform" in caplog.messages[0]
     np.testing.assert_allclose(jax.grad(f)(x), jax.grad(function)(x), rtol=1e-5)
     assert "custom_jvp" in f.explain()
 
@@ -260,7 +261,7 @@ def test_a_rule_of_the_user_keeps_its_derivative(caplog):
 @pytest.mark.parametrize("way", ["grad", "vmap", "jit", "jvp", "grad of jit", "hessian"])
 def test_transformations(way):
     def function(x):
-        return jnp.sum(jnp.tanh(jnp.abs(jnp.fft.rfft(jnp.sin(x) + 2, axis=-1))) ** 2)
+        return jnp.sum(jnp.tanh(unchanged(jnp.sin(x) + 2)) ** 2)
 
     transform = {
         "grad": jax.grad,
@@ -310,14 +311,14 @@ def test_prints_come_in_order(capfd):
 
 
 def test_donated_arguments_and_those_that_are_results():
-    f = in_parts(lambda x, y: (x, jnp.fft.fft(y)), donate_argnums=(0, 1))
+    f = in_parts(lambda x, y: (x, unchanged(y) * 1j), donate_argnums=(0, 1))
     x, y = jnp.ones(3), jnp.arange(4.0)
     with pytest.warns(UserWarning, match="donated arguments y; these arrays are kept"):
         kept, spectrum = f(x, y)
     assert x.is_deleted()
     assert not y.is_deleted()  # no result is real and as long
     np.testing.assert_array_equal(kept, np.ones(3))
-    np.testing.assert_allclose(spectrum, np.fft.fft(np.arange(4)), rtol=1e-5)
+    np.testing.assert_allclose(spectrum, np.arange(4) * 1j, rtol=1e-5)
 
 
 def test_sizes_of_zero_and_one():
@@ -331,8 +332,8 @@ def test_static_arguments_and_questions(caplog):
     caplog.set_level(logging.ERROR)
 
     def function(x, scale):
-        y = jnp.fft.fft(x * scale)
-        return y.real if x.shape[0] % 2 else y.imag
+        y = unchanged(x * scale)
+        return y + 1 if x.shape[0] % 2 else y * 2
 
     f, g = (
         jit(function, static_argnums=1) for jit in (in_parts, jax.jit)
@@ -343,10 +344,10 @@ def test_static_arguments_and_questions(caplog):
 
 
 def test_what_a_program_in_parts_tells():
-    f = in_parts(lambda x: jnp.tanh(jnp.abs(jnp.fft.fft(jnp.sin(x)))))
+    f = in_parts(lambda x: jnp.tanh(unchanged(jnp.sin(x))))
     (x,) = (np.ones(5, np.float32),)
     compiled = f.lower(x).compile()
-    np.testing.assert_allclose(compiled(x), np.tanh(np.abs(np.fft.fft(np.sin(x)))), atol=1e-6)
+    np.testing.assert_allclose(compiled(x), np.tanh(np.sin(x)), atol=1e-6)
     assert compiled.as_text().count("// part") == 2
     assert any(key.startswith("part 2: ") for key in compiled.cost_analysis())
     assert len(f.explain("json")) > 100
@@ -373,7 +374,7 @@ def test_parts_die_with_their_function(kind):
     def function(x):
         y = jnp.tanh(x)
         if kind == "xla":
-            return jnp.abs(jnp.fft.fft(y))
+            return jnp.abs(unchanged(y))
         return y[shlo_disc.numpy.flatnonzero(y > 0)] * 2
 
     f = in_parts(function)

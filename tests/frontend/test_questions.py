@@ -18,7 +18,7 @@ from jax._src import util
 
 import shlo_disc
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.frontend import methods
+from shlo_disc.frontend import methods, policy
 from shlo_disc.frontend.sizes import SizeScope, evaluate, is_size
 from tests.frontend.asking import random_function
 
@@ -659,3 +659,12 @@ def test_random_functions_ask(seed):
 def test_many_random_functions_ask(first):
     for seed in range(first, first + 50):
         check_random(seed)
+
+
+def test_keys_of_jaxs_table_of_bounds_are_no_question():
+    """Python's hashes of -1 and -2 are equal, so `n - 1` and `n - 2` are compared as keys of it."""
+    decision = pytest.importorskip("jax._src.export.shape_poly_decision")
+    names = {}
+    code = "import sys\ndef bounds():\n    return sys._getframe()"
+    exec(compile(code, decision.__file__, "exec"), names)
+    assert policy.of_equality(names["bounds"]()) == "unknown"
