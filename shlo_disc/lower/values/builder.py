@@ -686,13 +686,20 @@ class KernelBuilder:
         """
         if len(self._regions) != 1:
             raise ValueError("a region is still open")
-        head = (
-            "func.func @KERNEL(%args: !llvm.ptr, %params: !llvm.ptr, %lo: i64, %hi: i64, "
-            "%scratch: !llvm.ptr) {"
-        )
-        lines = [*self._entry, *self._regions[0].lines, "return"]
+        head, *first = self.head()
+        lines = [*first, *self._entry, *self._regions[0].lines, "return"]
         self.forget()
         return "\n".join([head, *("  " + line for line in lines), "}\n"]), tuple(self._params)
+
+    def head(self) -> list[str]:
+        """The lines that open the function and define %args, %params, %lo, %hi and %scratch.
+
+        A target whose kernels are called otherwise (see `plan.Kernel`) overrides this.
+        """
+        return [
+            "func.func @KERNEL(%args: !llvm.ptr, %params: !llvm.ptr, %lo: i64, %hi: i64, "
+            "%scratch: !llvm.ptr) {"
+        ]
 
 
 def _pointee(memref: str) -> str:

@@ -1,0 +1,52 @@
+"""One fusion through two targets: what PTX threads compute, and what the CPU's kernel does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from shlo_disc.debug.launch import run_plan
+from shlo_disc.element_types import ELEMENT_TYPES
+from shlo_disc.lower.plan import Input, Launch, Output
+from tests.lower.helpers import Emitted, _compiled_all, symbols_of
+from tests.ptx.codegen import ptx_of
+from tests.ptx.interpreter import launch
+
+__all__ = ["run_cpu", "run_ptx"]
+
+
+def _results(emitted: Emitted, env: dict[str, int]) -> list[tuple[tuple[int, ...], np.dtype]]:
+    return [
+        (tuple(s.evaluate(env) for s in sizes), ELEMENT_TYPES[name].dtype)
+        for sizes, name in emitted.results
+    ]
+
+
+def run_cpu(emitted: Emitted, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """The results of a plan of the CPU's, between inaccessible pages."""
+    env = symbols_of(emitted, inputs)
+    return run_plan(emitted.plan, env, inputs, _results(emitted, env), _compiled_all)
+
+
+def run_ptx(emitted: Emitted, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """The results of a plan of launches of PTX. Raises PtxFault."""
+    env = symbols_of(emitted, inputs)
+    memory = {Input(k): array for k, array in enumerate(inputs)}
+    for k, (shape, dtype) in enumerate(_results(emitted, env)):
+        filled = np.full(shape, 0xA5, np.uint8).repeat(
+            dtype.itemsize
+        )  # nothing writes it: it shows
+        memory[Output(k)] = filled.view(dtype).reshape(shape)
+    for step in emitted.plan.steps:
+        assert isinstance(step, Launch)
+        arrays = [memory[buffer] for buffer in step.args]
+        after = launch(
+            ptx_of(step.kernel.text),
+            step.extent.evaluate(env),
+            arrays,
+            [isinstance(buffer, Output) for buffer in step.args],
+            [size.evaluate(env) for size in step.params],
+        )
+        memory |= dict(zip(step.args, after, strict=True))
+    return [memory[Output(k)] for k in range(len(emitted.results))]
