@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -23,15 +23,22 @@ def _results(emitted: Emitted, env: dict[str, int]) -> list[tuple[tuple[int, ...
     ]
 
 
-def run_cpu(emitted: Emitted, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """The results of a plan of the CPU's, between inaccessible pages."""
-    env = symbols_of(emitted, inputs)
+def run_cpu(
+    emitted: Emitted, inputs: Sequence[np.ndarray], symbols: Mapping[str, int] | None = None
+) -> list[np.ndarray]:
+    """The results of a plan of the CPU's, between inaccessible pages.
+
+    `symbols` has the sizes that no operand tells.
+    """
+    env = symbols_of(emitted, inputs) | dict(symbols or {})
     return run_plan(emitted.plan, env, inputs, _results(emitted, env), _compiled_all)
 
 
-def run_ptx(emitted: Emitted, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+def run_ptx(
+    emitted: Emitted, inputs: Sequence[np.ndarray], symbols: Mapping[str, int] | None = None
+) -> list[np.ndarray]:
     """The results of a plan of launches of PTX. Raises PtxFault."""
-    env = symbols_of(emitted, inputs)
+    env = symbols_of(emitted, inputs) | dict(symbols or {})
     memory = {Input(k): array for k, array in enumerate(inputs)}
     for k, (shape, dtype) in enumerate(_results(emitted, env)):
         filled = np.full(shape, 0xA5, np.uint8).repeat(
