@@ -1,0 +1,69 @@
+"""The emitter of `rng` fusions for PTX: a thread writes an element, or a block of Philox."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.lower.plan import Kernel, KernelPlan, Launch, Output
+from shlo_disc.lower.values.elemental import Arguments, Elemental
+from shlo_disc.lower.values.index import Group, Space
+from shlo_disc.lower.values.random_bits import RandomBits, Word, three_fry_cipher
+from shlo_disc.mlir import ir
+from shlo_disc.passes.match_single import SingleRecord
+from shlo_disc.passes.records import record_of
+from tests.ptx.builder import PtxBuilder
+
+__all__ = ["emit_rng"]
+
+
+def emit_rng(fusion: ir.Operation, shapes: ShapeAnalysis, machine: object) -> KernelPlan:
+    """The plan of an `rng_bit_generator`: its bits, then its new state."""
+    record = record_of(fusion, shapes, SingleRecord)
+    bits = RandomBits(record.op, shapes)
+    state, values = (None if k is None else Output(k) for k in record.results)
+    block = fusion.regions[0].blocks[0]
+
+    def written(extent: Expr, body: Callable[[Elemental, Word], None]) -> Launch:
+        b = PtxBuilder()
+        e = Elemental(b, Space(b, shapes.constraints, [], 0), shapes, block, Arguments())
+        sizes = e.shape(bits.state)
+
+        def word(k: int) -> str:
+            at = e.space.uniform(b.constant(k, "index"))
+            return e.value_at(bits.state, (Group(sizes, at),))
+
+        with b.if_(b.cmpi("slt", b.lo, b.hi)):
+            body(e, word)
+        text, params = b.finish()
+        buffers = tuple(e.arguments.buffers)
+        return Launch(Kernel("rng", text), buffers, params, extent, Expr.const(1))
+
+    def store(e: Elemental, value: str, at: str) -> None:
+        memory = e.b.memref(e.arguments.slot(values), bits.element.storage)
+        e.b.store(bits.stored(e.b, value), memory, at)
+
+    def three_fry(e: Elemental, word: Word) -> None:
+        element = bits.three_fry(e.b, three_fry_cipher(e.b, word))
+        store(e, element(e.b.lo), e.b.lo)
+
+    def philox(e: Elemental, word: Word) -> None:
+        b = e.b
+        for k, value in enumerate(bits.philox(b, word)(b.lo)):
+            at = b.add(b.mul(b.lo, bits.per_block), k)
+            with b.if_(b.cmpi("slt", at, b.param(bits.count))):
+                store(e, value, at)
+
+    def new_state(e: Elemental, word: Word) -> None:
+        memory = e.b.memref(e.arguments.slot(state), bits.state_element.storage)
+        for k, value in enumerate(bits.new_state(e.b, word)):
+            e.b.store(value, memory, k)
+
+    launches = []
+    if values is not None:
+        of_bits = (bits.blocks, philox) if bits.is_philox else (bits.count, three_fry)
+        launches.append(written(*of_bits))
+    if state is not None:
+        launches.append(written(Expr.const(1), new_state))
+    return KernelPlan(tuple(launches))
