@@ -6,7 +6,9 @@ XLA is what results are compared with; compiling it was a third of the time.
 from __future__ import annotations
 
 import gc
+import importlib.util
 import os
+import sys
 
 import pytest
 
@@ -15,6 +17,15 @@ os.environ.setdefault("SHLO_DISC_SPEC", "1")
 os.environ["XLA_FLAGS"] = (
     f"{os.environ.get('XLA_FLAGS', '')} --xla_backend_optimization_level=0".lstrip()
 )
+
+if "SHLO_DISC_TEST_RAL" in os.environ:  # a runtime built for a sanitizer (tools/sanitize.sh)
+    spec = importlib.util.spec_from_file_location(
+        "shlo_disc.ral._ral", os.environ["SHLO_DISC_TEST_RAL"]
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(sys.modules[spec.name])
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -296,20 +296,6 @@ def _triangular_solve(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
     return [b]
 
 
-@_rule("fft")
-def _fft(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
-    shape = s.shape(op.operands[0])
-    length = _consts(attr.integers(op, "fft_length"))
-    kind = stablehlo.FftTypeAttr(op.attributes["fft_type"]).value
-    head, tail = shape[: len(shape) - len(length)], list(shape[len(shape) - len(length) :])
-    for k, n in enumerate(length):
-        last = k == len(length) - 1
-        s.require_equal(op, tail[k], n // 2 + 1 if last and kind == "IRFFT" else n)
-    if kind == "RFFT":
-        return [(*head, *length[:-1], length[-1] // 2 + 1)]
-    return [(*head, *length)]
-
-
 @_rule("disc.fft")
 def _disc_fft(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
     kind = attr.text(op, "kind")

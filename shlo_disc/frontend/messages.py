@@ -10,11 +10,14 @@ import itertools
 import os
 import re
 from collections.abc import Iterator, Mapping
+from typing import TypeVar
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.jax_private import is_library_file
 
-__all__ = ["ShapeError", "user_line"]
+__all__ = ["ShapeError", "user_line", "without_frames"]
+
+_Error = TypeVar("_Error", bound=BaseException)
 
 _INCONCLUSIVE = re.compile(r"comparison '(.*?)' (>=|<=|>|<|==) '(.*?)' is inconclusive")
 _CONSTANT = re.compile(r"Symbolic dimension '(.*?)' used in a context that requires a constant")
@@ -158,6 +161,15 @@ def _split(text: str) -> list[str]:
         depth += (char in "([") - (char in ")]")
     parts.append(text[start:])
     return [part for part in parts if part.strip()]
+
+
+def without_frames(error: _Error) -> _Error:
+    """The error, to be kept: it and those behind it no longer hold the frames they came through."""
+    found: BaseException | None = error
+    while found is not None:
+        found.__traceback__ = None
+        found = found.__cause__ or found.__context__
+    return error
 
 
 def user_line(error: BaseException) -> str:

@@ -22,6 +22,7 @@ from shlo_disc.errors import ForkError, UnsupportedError
 from shlo_disc.frontend.at_sizes import closed_at, read, run_equations
 from shlo_disc.frontend.call import Compiler
 from shlo_disc.frontend.leaves import is_key_dtype, raw_spec
+from shlo_disc.frontend.messages import without_frames
 from shlo_disc.frontend.partition import (
     COMPILED,
     READ,
@@ -218,7 +219,7 @@ class _Variant:
             except ForkError:
                 raise
             except Exception as error:
-                return error
+                return without_frames(error)
             return None
 
         kinds = kinds_of(traced.program.jaxpr, refuse if may_use_xla else lambda *_: None)
@@ -248,7 +249,7 @@ class _Variant:
         try:
             program.executable  # noqa: B018 - compiles
         except UnsupportedError as error:
-            step.error = error
+            step.error = without_frames(error)
         return step
 
     def _program(self, flat: Flat, part: Part, suffix: str, compiler: Compiler) -> Program:

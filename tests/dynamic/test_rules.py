@@ -459,27 +459,6 @@ row(
     ),
     ["b, 4, 4"],
 )
-row(
-    "stablehlo.fft",
-    one(
-        "stablehlo.fft",
-        ["%q"],
-        "tensor<?x9xcomplex<f32>>",
-        "fft_type = #stablehlo<fft_type RFFT>, fft_length = array<i64: 16>",
-    ),
-    ["b, 9"],
-)
-row(
-    "stablehlo.fft",
-    one(
-        "stablehlo.fft",
-        ["%c"],
-        C,
-        "fft_type = #stablehlo<fft_type FFT>, fft_length = array<i64: 16>",
-    ),
-    ["b, 16"],
-    "t == 16",
-)
 NORM = "epsilon = 0.1 : f32, feature_index = 1 : i64"
 row(
     "stablehlo.rng_bit_generator",

@@ -27,7 +27,7 @@ FEW = (
     "eig_shape_float32",
 )
 """One harness of each beginning is in the default tests: windows of a function that JAX may not
-know, scatters with a derivative, and one that XLA runs."""
+know, scatters with a derivative, and LAPACK."""
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def test_a_few_harnesses_in_all_ways():
     assert good, "\n".join([*map(str, found.items()), text])
     states = Counter(finding.state for finding in found.values())
     assert states["equal"] >= 7
-    assert {job[0] for job, finding in found.items() if finding.state == "by XLA"} == {names[-1]}
+    assert "by XLA" not in states
 
 
 @pytest.mark.slow
