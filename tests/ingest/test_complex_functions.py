@@ -244,3 +244,19 @@ def test_poles_of_rsqrt():
     assert got[0].real == INF
     np.testing.assert_array_equal(got[1:], 0)
     np.testing.assert_array_equal(np.signbit(got[1:].imag), [True, False, True])
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_both_parts_of_roots_of_unlike_parts(dtype):
+    """The small part of a root is a number, maybe a denormal one, however small beside the other."""
+    form = np.finfo(dtype)
+    sizes = [float(form.max), float(form.tiny), 1.0, float(form.eps) * float(form.tiny), 1e-12]
+    sizes += [float(np.sqrt(form.tiny))]
+    z = np.array([complex(sign * a, b) for a in sizes for b in sizes for sign in (1, -1)], dtype)
+    got = evaluate(z, z)["sqrt"]
+    with mp.workdps(60):
+        for number, have in zip(z, got, strict=True):
+            want = mp.sqrt(mp.mpc(complex(number)))
+            for part, exact in ((have.real, want.real), (have.imag, want.imag)):
+                spacing = max(float(form.eps) * abs(exact), mp.mpf(float(form.smallest_subnormal)))
+                assert abs(mp.mpf(float(part)) - exact) <= 3 * spacing, (number, have)

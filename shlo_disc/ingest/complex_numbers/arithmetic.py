@@ -245,9 +245,9 @@ def _wide_sqrt(z: Part, large: bool) -> Part:
         a, b, root = x, y, None
     size = either(x, y).choose(math.inf, (a * a + b * b).sqrt())
     u = ((abs(a) + size) * 0.5).sqrt()
-    v = abs(b) / (u + u)
     if root is not None:
-        u, v = u * root, v * root
+        u = u * root
+    v = abs(y) / (u + u)  # y as it is: scaled with a far larger x it would be 0
     v = u.equals(0).choose(u, v)
     u, v = (y.is_infinite.choose(math.inf, part) for part in (u, v))
     swap = (x < 0) | (x.is_nan & y.is_infinite)
