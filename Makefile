@@ -37,7 +37,7 @@ train: $(VENV)/.installed  ## Train a small GPT of flax with batches of random s
 
 .PHONY: test
 test: $(VENV)/.installed  ## The tests, without those marked slow
-	$(RUN) -m pytest -q -n $(JOBS) -m 'not slow'
+	$(RUN) -m pytest -q -n $(JOBS) --dist loadfile -m 'not slow'
 
 .PHONY: test-all
 test-all: $(VENV)/.installed  ## All tests, the slow ones too
@@ -58,9 +58,9 @@ fuzz: $(VENV)/.installed  ## Random programs beside jax.jit (COUNT=3000)
 .PHONY: test-ends
 test-ends: tools/venv.sh  ## The tests on both ends of the version ranges
 	PYTHON="$${PYTHON_LOW:-3.11}" tools/venv.sh .venv-low '.[test]' jax==0.10.2 jaxlib==0.10.2
-	.venv-low/bin/python -m pytest -q -n $(JOBS) -m 'not slow'
+	.venv-low/bin/python -m pytest -q -n $(JOBS) --dist loadfile -m 'not slow'
 	PYTHON="$${PYTHON_HIGH:-3.13 3.12}" tools/venv.sh .venv-high '.[test]' jax==0.12.0.1 jaxlib==0.12.0.1
-	.venv-high/bin/python -m pytest -q -n $(JOBS) -m 'not slow'
+	.venv-high/bin/python -m pytest -q -n $(JOBS) --dist loadfile -m 'not slow'
 
 .PHONY: check
 check: $(VENV)/.installed-dev  ## Style, types and documentation

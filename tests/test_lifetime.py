@@ -132,7 +132,13 @@ COMPILED = {
 }
 
 
-@pytest.mark.parametrize("name", COMPILED)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(n, marks=pytest.mark.slow) if n in ("attention", "rows") else n
+        for n in COMPILED
+    ],
+)
 def test_a_compilation_leaves_nothing_to_the_garbage_collector(name):
     """A context of MLIR takes four megabytes, and big ones are seldom collected."""
 
@@ -367,6 +373,7 @@ def test_memory_of_functions_that_are_gone(cycle, count):
     assert mib < 0.5 * count + 6
 
 
+@pytest.mark.slow
 def test_memory_of_functions_whose_code_is_kept_for_a_while():
     codegen.RECENT.resize(8 << 20)  # eight engines
     _, places = grown(small, 4, 5)

@@ -165,7 +165,9 @@ def loss_at(place):
     return function
 
 
-@pytest.mark.parametrize("way", ["outside", "inside", "value"])
+@pytest.mark.parametrize(
+    "way", ["outside", "inside", pytest.param("value", marks=pytest.mark.slow)]
+)
 def test_gradients(way):
     f = {
         "outside": lambda: jax.grad(shlo_disc.jit(loss)),

@@ -17,7 +17,9 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name", ["dien", *(pytest.param(n, marks=pytest.mark.slow) for n in ("asr", "crnn"))]
+)
 def test_model_agrees_with_float64(name):
     model, shapes = CASES[name]
     params = model.init()
@@ -36,6 +38,7 @@ def test_model_agrees_with_float64(name):
     assert compiled.cache_info().misses <= 2  # a size 1 may be one that decides something
 
 
+@pytest.mark.slow
 def test_a_training_step_agrees_with_float64():
     model = transformer_training
     params = model.init()

@@ -10,6 +10,8 @@ import socket
 import textwrap
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
 from tests.children import python
 from tests.frontend.test_sharded import in_one_process
 
@@ -147,6 +149,7 @@ print("done")
 """
 
 
+@pytest.mark.slow
 def test_training_in_two_processes():
     with socket.socket() as free:
         free.bind(("localhost", 0))

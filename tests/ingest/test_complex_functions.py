@@ -248,7 +248,7 @@ def test_poles_of_rsqrt():
 
 @pytest.mark.parametrize("dtype", ["complex64", "complex128"])
 def test_both_parts_of_roots_of_unlike_parts(dtype):
-    """The small part of a root is a number, maybe a denormal one, however small beside the other."""
+    """The small part of a root is right however small it is; it may be denormal."""
     form = np.finfo(dtype)
     sizes = [float(form.max), float(form.tiny), 1.0, float(form.eps) * float(form.tiny), 1e-12]
     sizes += [float(np.sqrt(form.tiny))]

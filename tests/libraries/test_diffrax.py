@@ -38,6 +38,7 @@ def test_fixed_steps():
     assert "compiled without its callbacks" in f.explain()
 
 
+@pytest.mark.slow
 def test_an_error_of_the_solver_is_raised():
     f = shlo_disc.jit(lambda y0, end: solve(y0, y0, end, max_steps=8).ys)
     for n in (3, 5):
@@ -77,6 +78,7 @@ def test_adaptive_steps_saved_at_times():
         assert f.cache_info().misses == versions, f.guards()
 
 
+@pytest.mark.slow
 def test_fixed_point_and_minimum():
     def found(y, p):
         point = optx.fixed_point(

@@ -57,6 +57,7 @@ def network(params, graph):
     )(graph)
 
 
+@pytest.mark.slow
 def test_graph_network_trains():
     def loss_of(params, graph, labels):
         return jnp.mean((network(params, graph).globals[:, 0] - labels) ** 2)

@@ -212,7 +212,7 @@ def sequences(b, t, rng):
         pytest.param("OptimizedLSTMCell", marks=pytest.mark.slow),
         pytest.param("GRUCell", marks=pytest.mark.slow),
         pytest.param("MGUCell", marks=pytest.mark.slow),
-        "SimpleCell",
+        pytest.param("SimpleCell", marks=pytest.mark.slow),
     ],
 )
 def test_recurrent_classifier_trains(cell):

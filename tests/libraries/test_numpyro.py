@@ -192,7 +192,10 @@ def test_potential_of(name):
 
 @pytest.mark.parametrize(
     "guide",
-    [AutoNormal, pytest.param(AutoLaplaceApproximation, marks=pytest.mark.slow)],
+    [
+        pytest.param(guide, marks=pytest.mark.slow)
+        for guide in (AutoNormal, AutoLaplaceApproximation)
+    ],
 )
 def test_step_of_variational_inference(guide):
     default = guide is AutoNormal  # in every run of the tests, so it is small

@@ -40,7 +40,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [pytest.param("chain", marks=pytest.mark.slow), "recurrent"])
 def test_less_memory_and_the_same_gradients(name):
     loss, make, sizes = CASES[name]
     temporary = []

@@ -159,6 +159,7 @@ COMMON = {
 
 @settings(max_examples=4, **COMMON)
 @given(programs().filter(settled))
+@pytest.mark.slow
 def test_fused_and_unfused_agree(program):
     check(program)
 

@@ -13,7 +13,9 @@ from tests.models.harness import check
 
 
 @pytest.mark.parametrize("size", ["2", "?"])
-@pytest.mark.parametrize("count", [MOST_OPERANDS, MOST_OPERANDS + 1, 130, 700])
+@pytest.mark.parametrize(
+    "count", [MOST_OPERANDS, MOST_OPERANDS + 1, 130, pytest.param(700, marks=pytest.mark.slow)]
+)
 def test_one_concatenation_of_many_operands(count, size):
     """Operands repeat: an array passed to a kernel more than once is one array."""
     kinds = 40 if size == "2" else 3

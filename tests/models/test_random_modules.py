@@ -27,6 +27,7 @@ def test_a_sample():
     run(3, "jax")
 
 
+@pytest.mark.slow
 def test_a_sample_of_flax():
     pytest.importorskip("flax")
     run(1, "flax")

@@ -243,6 +243,7 @@ def test_what_is_around_products():
     check(around_products(), ROWS)
 
 
+@pytest.mark.slow
 def test_products_of_other_types():
     specs, types = ("mk,nk->mn", "bmk,nk->bmn"), (jnp.float16, jnp.bfloat16, np.int8)
     # Sums that are rounded to 16 bits would hide a difference.

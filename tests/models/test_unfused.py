@@ -153,6 +153,7 @@ ERRORS = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_all_kinds_by_all_sorts_of_mistakes(monkeypatch):
     for kind, error in zip(KINDS, ERRORS, strict=True):
         refuse(monkeypatch, kind, 1, error)
