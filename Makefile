@@ -43,6 +43,11 @@ test: $(VENV)/.installed  ## The tests, without those marked slow
 test-all: $(VENV)/.installed  ## All tests, the slow ones too
 	$(RUN) -m pytest -q -n $(JOBS)
 
+.PHONY: sanitize
+sanitize: $(VENV)/.installed  ## Tests with a runtime built for sanitizers of memory and of threads
+	VENV=$(VENV) tools/sanitize.sh address tests/ral tests/ffi
+	VENV=$(VENV) tools/sanitize.sh thread tests/ral/test_thread_pool.py tests/ral/test_buffer_pool.py
+
 .PHONY: trust
 trust: $(VENV)/.installed  ## Programs of ../shared that went wrong once, beside jax.jit (TRUST=--all: all)
 	$(RUN) tools/trust.py $(TRUST)

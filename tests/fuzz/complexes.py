@@ -187,6 +187,32 @@ def scatter(s: Scope) -> Draft | None:
     return Draft(text, [x], each(lambda f: Facts(3 * f.magnitude, 3 * f.error, None), 6))
 
 
+def transform(s: Scope) -> Draft | None:
+    """A Fourier transform: n numbers are added, inverse ones are divided by n after that."""
+    kinds = ("float32", "float64", "complex64", "complex128")
+    x = s.pick(lambda v: v.dtype in kinds and _tame(v) and v.rank > 0)
+    if x is None or (axis := some_axis(s, x, 1)) is None:
+        return None
+    count = max(x.sizes(axis))
+    size = f"$0.shape[{axis}]"
+    texts = [f"fft($0, axis={axis})", f"ifft($0, axis={axis}, n={size} + 3)"]
+    if complexes(x):
+        texts.append(f"irfft($0, axis={axis}, n={size})")
+        texts.append(f"hfft($0, axis={axis}, n=2 * {size} - 1)")
+    else:
+        texts.append(f"rfft($0, axis={axis})")
+        texts.append(f"rfft($0, axis={axis}, n={size} // 2 + 1)")
+    if x.rank > 1 and min(*x.sizes(-1), *x.sizes(-2)) > 0:
+        texts.append("fft2($0, norm='ortho')")
+        count = max(count, *(a * b for a, b in zip(x.sizes(-1), x.sizes(-2), strict=True)))
+
+    def real(f: Facts) -> Facts:
+        most = 2 * count + 3
+        return Facts(f.magnitude * most, f.error * most, None)
+
+    return Draft(f"jnp.fft.{s.rng.choice(texts)}", [x], each(real, 8))
+
+
 TABLE: dict[Maker, float] = {
     from_parts: 6,
     parts: 4,
@@ -196,4 +222,5 @@ TABLE: dict[Maker, float] = {
     total: 4,
     product: 4,
     scatter: 2,
+    transform: 3,
 }
