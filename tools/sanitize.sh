@@ -17,7 +17,7 @@ case $kind in
     ;;
   thread)
     flags=thread library=libtsan.so
-    export TSAN_OPTIONS=halt_on_error=0:exitcode=66:suppressions=$PWD/tools/tsan.txt
+    export TSAN_OPTIONS=halt_on_error=0:exitcode=66:report_mutex_bugs=0:detect_deadlocks=0:allocator_may_return_null=1:suppressions=$PWD/tools/tsan.txt:log_path=$PWD/build/thread/report
     ;;
   *)
     echo "usage: sanitize.sh address|thread [pytest arguments]" >&2
