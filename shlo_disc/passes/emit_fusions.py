@@ -14,8 +14,8 @@ from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.errors import InternalError
 from shlo_disc.locations import source_line
 from shlo_disc.mlir import ir
-from shlo_disc.passes.fusion_cost import Costs
-from shlo_disc.passes.fusion_graph import opaque_kind
+from shlo_disc.passes.fusion.graph import opaque_kind
+from shlo_disc.passes.fusion.partition import Partition
 from shlo_disc.passes.op_classes import (
     DENSE_KINDS,
     IN_PLACE_KINDS,
@@ -62,9 +62,9 @@ def _clones_free(unit: Unit) -> bool:
     )
 
 
-def emit_fusions(graph: Costs) -> list[Made]:
+def emit_fusions(partition: Partition) -> list[Made]:
     """Replace clusters by fusions and order the block."""
-    return _Emitter(graph).emit()
+    return _Emitter(partition).emit()
 
 
 def check_records(fusions: Iterable[Made], shapes: ShapeAnalysis) -> None:
@@ -86,8 +86,8 @@ def check_records(fusions: Iterable[Made], shapes: ShapeAnalysis) -> None:
 
 
 class _Emitter:
-    def __init__(self, graph: Costs) -> None:
-        self.graph = graph
+    def __init__(self, partition: Partition) -> None:
+        self.partition, self.graph = partition, partition.graph
         self.now: dict[ir.Value, ir.Value] = {}
         """Values that are results of fusions now."""
 
@@ -124,7 +124,7 @@ class _Emitter:
 
     def _region(self, unit: Unit) -> Region:
         members, free = frozenset(unit.members), _clones_free(unit)
-        return self.graph.region(members, unit.clones, clone_free=free, given=unit.given)
+        return self.partition.region(members, unit.clones, clone_free=free, given=unit.given)
 
     def _record(self, unit: Unit) -> Record | str | None:
         """What the planner makes of a unit; None where nobody asks."""
@@ -136,7 +136,7 @@ class _Emitter:
         units: list[Unit] = []
         seen: set[int] = set()
         for node in self.graph.nodes[:-1]:
-            cluster = self.graph.cluster_of.get(node.index)
+            cluster = self.partition.cluster_of.get(node.index)
             if node.index in seen:
                 continue
             if cluster is not None:
@@ -268,7 +268,7 @@ class _Emitter:
         inner = [r for op in ops for r in op.results if r not in outputs]
         if not inner:
             return list(unit.because)
-        moved = sum((self.graph.bytes_of(value) for value in inner), Expr.const(0)) * 2
+        moved = sum((self.partition.bytes_of(value) for value in inner), Expr.const(0)) * 2
         count = f"{len(inner)} value{'s' if len(inner) > 1 else ''}"
         return [f"fused: {count} never stored, {moved} bytes less to move", *unit.because]
 
@@ -279,7 +279,7 @@ class _Emitter:
             for value in self.graph.nodes[index].operands:
                 for base, _ in self.graph.bases(value):
                     source = self.graph.of_value.get(base, -1)
-                    reason = self.graph.why.get((source, index))
+                    reason = self.partition.why.get((source, index))
                     if reason is not None and source not in unit.members:
                         name = self.graph.nodes[source].op.name.removeprefix("stablehlo.")
                         found[f"{name}: {reason}"] = None

@@ -26,6 +26,7 @@ __all__ = [
     "RESHAPES",
     "RESULT_SHAPE_OPERAND",
     "TRANSCENDENTAL",
+    "contraction_kind",
     "is_host_scalar",
     "is_integer_scalar",
     "is_splat_constant",
@@ -74,6 +75,13 @@ def size_operands(op: ir.Operation) -> tuple[int, ...]:
 def own_kind(op: ir.Operation) -> str | None:
     """The kind of a fusion around `op`, where it has an emitter of its own."""
     return row_of(op).kind or None
+
+
+def contraction_kind(op: ir.Operation) -> str | None:
+    """The kind of fusion around a contraction: `dense`, `conv`; None for other ops."""
+    if op.name == "stablehlo.dot_general":
+        return "dense"
+    return "conv" if op.name in ("stablehlo.convolution", "stablehlo.dynamic_conv") else None
 
 
 def is_integer_scalar(value: ir.Value) -> bool:

@@ -17,10 +17,12 @@ from __future__ import annotations
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.mlir import ir
 from shlo_disc.passes.emit_fusions import emit_fusions
-from shlo_disc.passes.fusion_graph import Node
+from shlo_disc.passes.fusion import producers
+from shlo_disc.passes.fusion.driver import run, start
+from shlo_disc.passes.fusion.graph import Graph, Node
+from shlo_disc.passes.fusion.partition import Partition
 from shlo_disc.passes.machine_model import MachineModel
-from shlo_disc.passes.plan_dense import contraction_kind
-from shlo_disc.passes.plan_fusion import Planner
+from shlo_disc.passes.op_classes import contraction_kind
 
 __all__ = ["split_fusion"]
 
@@ -35,26 +37,28 @@ def split_fusion(
     None are made of a fusion that computes one op, and it stays. `singly`: one op a fusion.
     """
     block = fusion.regions[0].blocks[0]
-    planner = Planner(block, shapes, machine)
-    work = _work(planner)
+    graph = Graph(block, shapes, machine)
+    work = _work(graph)
     if len(work) < 2:  # indices are computed in every kernel, unless that is what cannot be written
-        planner = Planner(block, shapes, machine, free_indices=False)
-        work = _work(planner)
+        graph = Graph(block, shapes, machine, free_indices=False)
+        work = _work(graph)
     if len(work) < 2:
         return []
     if singly:
-        planner.cluster_apart({node.index: k for k, node in enumerate(work)})
+        parts = {node.index: k for k, node in enumerate(work)}
     elif any(_has_own_kernel(node) for node in work):
-        planner.cluster_apart()
+        parts = {}
     else:
-        half = {node.index: 2 * k // len(work) for k, node in enumerate(work)}
-        planner.cluster_apart(half)
-    emit_fusions(planner)
+        parts = {node.index: 2 * k // len(work) for k, node in enumerate(work)}
+    partition = Partition(graph, parts)
+    start(partition)
+    run(partition, [producers.rule])
+    emit_fusions(partition)
     return _hoisted(fusion)
 
 
-def _work(planner: Planner) -> list[Node]:
-    return [node for node in planner.nodes if node.role in _WORK]
+def _work(graph: Graph) -> list[Node]:
+    return [node for node in graph.nodes if node.role in _WORK]
 
 
 def _has_own_kernel(node: Node) -> bool:

@@ -1,0 +1,283 @@
+"""The ops of a block as a graph: who reads whom, in which role, with which shapes.
+
+Nothing here changes after construction. Which ops share a kernel is in a `Partition`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.errors import UnsupportedError
+from shlo_disc.locations import source_line
+from shlo_disc.mlir import ir
+from shlo_disc.ops import Role, row_of
+from shlo_disc.passes.machine_model import MachineModel
+from shlo_disc.passes.op_classes import (
+    EXPENSIVE,
+    FREE,
+    MATERIALIZED_OPERANDS,
+    RESHAPES,
+    is_splat_constant,
+)
+
+__all__ = [
+    "Graph",
+    "Node",
+    "Shape",
+    "broadcast_dims",
+    "dimensions",
+    "opaque_kind",
+    "squeezed",
+]
+
+Shape = tuple[Expr, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """One op of the block being planned."""
+
+    index: int
+    op: ir.Operation
+    role: str  # elementwise, moving, loop, opaque, control, free, host or return
+    operands: tuple[ir.Value, ...]
+    """Including what the regions of a control op capture."""
+    shapes: tuple[Shape, ...]
+    users: frozenset[int]
+    """Nodes that use a result, directly or through free ops."""
+
+
+class Graph:
+    """One block: its ops, and who reads whom."""
+
+    def __init__(
+        self,
+        block: ir.Block,
+        shapes: ShapeAnalysis,
+        machine: MachineModel,
+        free_indices: bool = True,
+    ) -> None:
+        self.shapes, self.machine = shapes, machine
+        self._free_indices = free_indices
+        """May values computed from indices alone be computed by every kernel that reads them?"""
+        self.of_value: dict[ir.Value, int] = {}
+        self._origins: dict[int, list[int]] = {}
+        self.from_indices: dict[ir.Value, int] = {}
+        """Values computed from indices and sizes alone, and by how many ops: cheaper computed in
+        every kernel than read (a causal mask)."""
+        self.small: dict[ir.Value, int] = {}
+        """Integers that say where to read, and by how many ops they are computed from data (the
+        counter of a loop): cheaper computed in every kernel, too."""
+        ops = [view.operation for view in block.operations]
+        roles = [self._role(op) for op in ops]
+        operands = [
+            (*op.operands, *(_captures(op) if role == "control" else ()))
+            for op, role in zip(ops, roles, strict=True)
+        ]
+        self.of_value.update((result, k) for k, op in enumerate(ops) for result in op.results)
+        users: list[set[int]] = [set() for _ in ops]
+        for index in reversed(range(len(ops))):
+            readers = users[index] if roles[index] == "free" else {index}
+            for value in operands[index]:
+                source = self.of_value.get(value)
+                if source is not None:
+                    users[source] |= readers
+        self.nodes = tuple(
+            Node(
+                index,
+                op,
+                roles[index],
+                operands[index],
+                () if roles[index] == "control" else tuple(map(shapes.shape, op.results)),
+                frozenset(users[index]),
+            )
+            for index, op in enumerate(ops)
+        )
+        self.recomputed = self.from_indices.keys() | self.small.keys()
+        self.needed = self._materialized()
+
+    def _role(self, op: ir.Operation) -> str:
+        role = _role(op)
+        if not self._free_indices:
+            return role
+        free = role == "free" or op.name == "disc.shape" or is_splat_constant(op)
+        if free or (role == "elementwise" and op.name not in EXPENSIVE):
+            known = [self.from_indices.get(v) for v in op.operands]
+            count = sum(k for k in known if k is not None) + (not free)
+            if None not in known and count <= self.machine.index_ops:
+                self.from_indices.update(dict.fromkeys(op.results, count))
+                return "free" if role == "elementwise" else role
+        cheap = role == "elementwise" and op.name not in EXPENSIVE
+        if (cheap or op.name == "stablehlo.concatenate") and self._is_position(op.results[0]):
+            count = 1 + sum(self.small.get(v, 0) for v in op.operands)
+            if count <= self.machine.index_ops:
+                self.small[op.results[0]] = count
+                return "free"
+        return role
+
+    def _is_position(self, value: ir.Value) -> bool:
+        """A handful of integers."""
+        kind = ir.RankedTensorType(value.type)
+        if kind.rank > 1 or not isinstance(kind.element_type, ir.IntegerType):
+            return False
+        return bool(
+            kind.has_static_shape
+            and (not kind.rank or kind.get_dim_size(0) <= self.machine.index_ops)
+        )
+
+    def same(self, a: Shape, b: Shape) -> bool:
+        """Proved equal."""
+        equal = self.shapes.constraints.equal
+        return len(a) == len(b) and all(x == y or equal(x, y) for x, y in zip(a, b, strict=True))
+
+    def bases(self, value: ir.Value) -> Iterator[tuple[ir.Value, list[ir.Operation]]]:
+        """Where `value` comes from through free ops: (base, those ops from the base on)."""
+        stack: list[tuple[ir.Value, list[ir.Operation]]] = [(value, [])]
+        while stack:
+            value, chain = stack.pop()
+            if value in self.from_indices:
+                continue
+            op = None if isinstance(value.owner, ir.Block) else value.owner.operation
+            if op is not None and value in self.small:
+                stack.extend((operand, [op, *chain]) for operand in reversed(list(op.operands)))
+            elif op is not None and op.name in FREE:
+                # The first operand alone is data; an iota of the block around this one has none.
+                stack.extend((operand, [op, *chain]) for operand in list(op.operands)[:1])
+            else:
+                yield value, chain
+
+    def inputs(self, members: AbstractSet[int]) -> int:
+        """How many values a kernel of these nodes reads."""
+        read: set[ir.Value] = set()
+        for index in members:
+            node = self.nodes[index]
+            materialized = MATERIALIZED_OPERANDS.get(node.op.name, ())
+            for position, value in enumerate(node.operands):
+                if position in materialized and self.of_value.get(value) in self.needed:
+                    read.add(value)
+                    continue
+                for base, _ in self.bases(value):
+                    if self.of_value.get(base) not in members:
+                        read.add(base)
+        return len(read)
+
+    def read_in_memory(self, members: AbstractSet[int]) -> set[int]:
+        """The nodes whose values these nodes read at arbitrary indices (`Op.materialized`)."""
+        return {
+            self.of_value.get(base, -1)
+            for index in members
+            for value in _read_in_memory(self.nodes[index])
+            for base, _ in self.bases(value)
+        }
+
+    def origins(self, index: int) -> list[int]:
+        """The nodes a node depends on, free ops (which move into every kernel) looked through."""
+        known = self._origins.get(index)
+        if known is None:
+            known = self._origins[index] = []
+            for source in self.sources(index):
+                free = self.nodes[source].role == "free"
+                known.extend(self.origins(source) if free else [source])
+        return known
+
+    def sources(self, index: int) -> Iterator[int]:
+        """The nodes whose values a node reads."""
+        for value in self.nodes[index].operands:
+            source = self.of_value.get(value)
+            if source is not None:
+                yield source
+
+    def _materialized(self) -> set[int]:
+        """Free ops whose value must exist in memory: somebody outside a kernel reads it."""
+        needed: set[int] = set()
+        for node in self.nodes:
+            waiting = _read_in_memory(node)
+            if node.role in ("opaque", "control", "return"):
+                waiting += node.operands
+            while waiting:
+                index = self.of_value.get(waiting.pop())
+                if index is None or self.nodes[index].role != "free" or index in needed:
+                    continue
+                needed.add(index)
+                if self.nodes[index].op.name in RESHAPES:
+                    waiting.append(self.nodes[index].operands[0])
+        return needed
+
+
+def _read_in_memory(node: Node) -> list[ir.Value]:
+    """The operands that the row of the op calls `materialized`; an op may have fewer."""
+    positions = MATERIALIZED_OPERANDS.get(node.op.name, ())
+    return [value for k, value in enumerate(node.operands) if k in positions]
+
+
+_ROLES = {
+    Role.CONTROL: "control",
+    Role.ELEMENTWISE: "elementwise",
+    Role.FREE: "free",
+    Role.HOST: "host",
+    Role.LOOP: "loop",
+    Role.MOVING: "moving",
+    Role.OWN: "opaque",
+    Role.RETURN: "return",
+}
+
+
+def _role(op: ir.Operation) -> str:
+    role = _ROLES.get(row_of(op).role)
+    if role is None:
+        opaque_kind(op)  # raises
+        raise AssertionError
+    return role
+
+
+def opaque_kind(op: ir.Operation) -> str:
+    """The kind of the kernel that is one op alone; raises UnsupportedError where there is none."""
+    row = row_of(op)
+    if row.kind:
+        return row.kind
+    name = op.name
+    if name == "stablehlo.custom_call":
+        name = ir.StringAttr(op.attributes["call_target_name"]).value
+    raise UnsupportedError(
+        f"{source_line(op)}: {name} is not compiled: {row.note}; keep this part of the program "
+        "outside shlo_disc.jit, or have XLA run it: on_unsupported='xla'"
+    )
+
+
+def _captures(op: ir.Operation) -> list[ir.Value]:
+    """Values the regions of `op` use but do not define."""
+    inside: set[ir.Value] = set()
+    used: dict[ir.Value, None] = {}
+    _look_into(op, inside, used)
+    return [value for value in used if value not in inside]
+
+
+def _look_into(op: ir.Operation, inside: set[ir.Value], used: dict[ir.Value, None]) -> None:
+    """Add the values that the regions of `op` define, and those that they use, in order."""
+    for region in op.regions:
+        for block in region.blocks:
+            inside.update(block.arguments)
+            for view in block.operations:
+                inner = view.operation
+                used.update(dict.fromkeys(inner.operands))
+                inside.update(inner.results)
+                _look_into(inner, inside, used)
+
+
+def squeezed(shape: Shape) -> Shape:
+    """`shape` without the dimensions that are always 1."""
+    return tuple(d for d in shape if not d.is_one)
+
+
+def dimensions(op: ir.Operation) -> list[int]:
+    """What a reduction reduces, in order."""
+    return sorted(ir.DenseI64ArrayAttr(op.attributes["dimensions"]))
+
+
+def broadcast_dims(op: ir.Operation) -> list[int]:
+    """Where the operand's dimensions are in the result."""
+    return list(ir.DenseI64ArrayAttr(op.attributes["broadcast_dimensions"]))

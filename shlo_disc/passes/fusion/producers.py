@@ -1,0 +1,77 @@
+"""Rule `producers`: element-wise work and row reductions join what computes their operands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from shlo_disc.passes.fusion.partition import Cluster, Partition
+from shlo_disc.passes.fusion.rows import in_rows, is_space
+from shlo_disc.passes.fusion.rule import FusionRule, Merge, Seed
+from shlo_disc.passes.op_classes import DENSE_KINDS, MATERIALIZED_OPERANDS, RESHAPES
+
+__all__ = ["rule"]
+
+
+def _seeds(p: Partition) -> Iterator[Seed]:
+    """(reader, source, position of the operand, number of its base) for every value read."""
+    for node in p.graph.nodes:
+        mine = p.cluster_of.get(node.index)
+        if mine is None or mine.kind in DENSE_KINDS:
+            continue
+        if node.role == "loop" and node.op.name != "stablehlo.reduce":
+            continue
+        materialized = MATERIALIZED_OPERANDS.get(node.op.name, ())
+        for position, value in enumerate(node.operands):
+            if position in materialized:
+                continue
+            for number, (base, _) in enumerate(p.graph.bases(value)):
+                source = p.graph.of_value.get(base, -1)
+                if source in p.cluster_of:
+                    yield node.index, source, position, number
+
+
+def _match(p: Partition, seed: Seed) -> Iterator[Merge]:
+    reader, source, *_ = seed
+    mine, theirs = p.cluster_of[reader], p.cluster_of[source]
+    if theirs is mine or theirs.kind in DENSE_KINDS:
+        return
+    members = theirs.members | mine.members
+    row = mine if mine.kind == "row" else theirs if theirs.kind == "row" else None
+    union = (
+        Cluster("loop", mine.space, members=members)
+        if row is None
+        else Cluster("row", row.space, row.reduced, members)
+    )
+    yield Merge(union, (mine, theirs), seed, source, frozenset({reader}))
+
+
+def _why_not(p: Partition, merge: Merge) -> str | None:
+    """Why the reader may not read the other's value inside a kernel."""
+    mine, theirs = merge.parts
+    if mine.kind == theirs.kind == "row" and not is_space(p, theirs.space, theirs.reduced, mine):
+        return "the rows are others"
+    if merge.union.kind == "row":
+        legal = in_rows(p, merge.union)
+        return None if legal else "a row would need elements of another row"
+    reader, _, position, number = merge.seed
+    node = p.graph.nodes[reader]
+    _, chain = list(p.graph.bases(node.operands[position]))[number]
+    direct = node.role == "elementwise" and not chain
+    if direct and p.graph.same(theirs.space, mine.space):
+        return None
+    # Computed at the consumer's index: only when nobody else needs it and no element is
+    # computed twice.
+    if not all(op.name in RESHAPES for op in chain):
+        return "it is broadcast: its elements would be computed several times"
+    if not p.outside_users(theirs) <= mine.members:
+        return "it is read at other places, too"
+    return None
+
+
+rule = FusionRule(
+    name="producers",
+    seeds=_seeds,
+    match=_match,
+    why_not=_why_not,
+    place="first of what is not a contraction: all later rules join whole loops and rows",
+)

@@ -1,0 +1,56 @@
+"""Rule `prologues`: a product computes cheap element-wise work on its right operand while it copies
+blocks (dequantisation).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from shlo_disc.contractions import dot_sides
+from shlo_disc.passes.fusion.partition import Cluster, Partition
+from shlo_disc.passes.fusion.products import DOT, products
+from shlo_disc.passes.fusion.rule import FusionRule, Merge, Seed
+from shlo_disc.passes.op_classes import EXPENSIVE
+
+__all__ = ["rule"]
+
+
+def _match(p: Partition, seed: Seed) -> Iterator[Merge]:
+    dot, mine = p.graph.nodes[seed[0]], p.cluster_of[seed[0]]
+    source = p.graph.of_value.get(dot.operands[1], -1)
+    work = p.cluster_of.get(source)
+    if work is None or work is mine or work.kind != "loop":
+        return
+    members = mine.members | work.members
+    union = Cluster("dense", mine.space, members=members, given=mine.given)
+    yield Merge(union, (mine, work), seed, source, frozenset(seed))
+
+
+def _why_not(p: Partition, merge: Merge) -> str | None:
+    """Why the right operand of a product is not computed in its kernel."""
+    graph, (mine, work) = p.graph, merge.parts
+    dot = graph.nodes[merge.seed[0]]
+    nodes = [graph.nodes[i] for i in work.members]
+    if sum(graph.nodes[i].op.name == DOT for i in mine.members) > 1:
+        return "several products share a kernel"
+    if p.outside_users(work) != {dot.index} or work.members & p.kept:
+        return "it is read at other places, too"
+    if any(n.role != "elementwise" for n in nodes):
+        return "a product computes element-wise work only"
+    if any(n.op.name in EXPENSIVE for n in nodes):
+        return "computed in every block of the product it would cost more than stored"
+    if len(nodes) > graph.machine.cheap_ops:
+        most = graph.machine.cheap_ops
+        return f"more than {most} ops would be computed in every block of the product"
+    if all(graph.shapes.shape(dot.operands[1])[d].is_one for d in dot_sides(dot.op)[1].free):
+        return "it has one column"
+    return None
+
+
+rule = FusionRule(
+    name="prologues",
+    seeds=lambda p: ((dot.index,) for dot in products(p)),
+    match=_match,
+    why_not=_why_not,
+    place="last of the products: whatever stands behind a product saves more than its operand",
+)

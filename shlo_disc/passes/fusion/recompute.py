@@ -1,0 +1,137 @@
+"""Rule `recompute`: values that are cheaper computed by every reader than stored.
+
+Memory-bound kernels take the time of the bytes they move. A value is computed again by every kernel
+that reads it, and never stored, when computing it is cheap and takes no more bytes of inputs than
+the value has; a slice always is. Sizes are symbolic: the constraints prove it, or it is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.mlir import ir
+from shlo_disc.passes.fusion.graph import Node
+from shlo_disc.passes.fusion.partition import Cluster, Partition
+from shlo_disc.passes.fusion.rule import Again, FusionRule, Seed, never
+from shlo_disc.passes.op_classes import EXPENSIVE, GATHERS, MATERIALIZED_OPERANDS, RESHAPES
+from shlo_disc.passes.rules import takes_one_window
+
+__all__ = ["rule"]
+
+
+def _seeds(p: Partition) -> Iterator[Seed]:
+    for node in p.graph.nodes:
+        cluster = p.cluster_of.get(node.index)
+        if cluster is not None and cluster.kind in ("loop", "row") and node.index not in p.kept:
+            yield (node.index,)
+
+
+def _match(p: Partition, seed: Seed) -> Iterator[Again]:
+    node, cluster = p.graph.nodes[seed[0]], p.cluster_of[seed[0]]
+    readers = _readers(p, node, cluster)
+    chain = _chain(p, node, cluster)
+    if not readers or chain is None or chain & cluster.clones:
+        return
+    sources = {p.graph.of_value.get(v, -1) for v in _input_values(p, chain)}
+    if sources & p.dropped or any(
+        chain & (reader.clones | p.graph.read_in_memory(reader.members)) for reader in readers
+    ):
+        return
+    inputs, stored = _bytes_read(p, chain), p.bytes_of(node.op.results[0])
+    if not p.graph.shapes.constraints.at_least(stored, inputs):
+        return
+    ops = [p.graph.nodes[i].op.name.split(".", 1)[1] for i in sorted(chain)]
+    note = (
+        f"{', '.join(dict.fromkeys(ops))} computed again here: reads {inputs} bytes, "
+        f"stored it would be {stored}"
+    )
+    yield Again(frozenset(chain), tuple(readers), seed, frozenset(sources), note)
+
+
+def _readers(p: Partition, node: Node, cluster: Cluster) -> list[Cluster]:
+    """The other clusters that read a value, if all of them could compute it; else none."""
+    readers: list[Cluster] = []
+    for index in node.users - cluster.members:
+        reader = p.cluster_of.get(index)
+        if reader is None or reader.kind not in ("loop", "row"):
+            return []
+        materialized = MATERIALIZED_OPERANDS.get(p.graph.nodes[index].op.name, ())
+        for position, value in enumerate(p.graph.nodes[index].operands):
+            for base, chain in p.graph.bases(value):
+                if p.graph.of_value.get(base) != node.index:
+                    continue
+                # Broadcast, it would be computed several times an element; a slice is a load
+                # in either case.
+                spread = any(op.name not in RESHAPES for op in chain) and not _is_slice(node)
+                if spread or position in materialized:
+                    return []
+        if p.graph.inputs(reader.members | {node.index}) >= p.graph.machine.most_inputs:
+            return []
+        if reader not in readers:
+            readers.append(reader)
+    return readers
+
+
+def _chain(p: Partition, node: Node, cluster: Cluster) -> set[int] | None:
+    """The cheap ops that compute a value from the inputs of its cluster; None: others do."""
+    chain: set[int] = set()
+    stack = [node.index]
+    while stack:
+        index = stack.pop()
+        if index in chain:
+            continue
+        op = p.graph.nodes[index].op
+        chain.add(index)
+        if _is_slice(p.graph.nodes[index]):
+            # It is a load: what it reads must be in memory, and its start given.
+            values = p.graph.nodes[index].operands
+            bases = (base for value in values for base, _ in p.graph.bases(value))
+            if any(p.graph.of_value.get(base, -1) in cluster.members for base in bases):
+                return None
+            continue
+        if p.graph.nodes[index].role != "elementwise" or op.name in EXPENSIVE:
+            return None
+        if len(chain) > p.graph.machine.cheap_ops:
+            return None
+        for value in p.graph.nodes[index].operands:
+            sources = {p.graph.of_value.get(base, -1) for base, _ in p.graph.bases(value)}
+            stack.extend(sources & cluster.members)
+    return chain
+
+
+def _input_values(p: Partition, chain: set[int]) -> set[ir.Value]:
+    return {
+        base
+        for index in chain
+        for value in p.graph.nodes[index].operands
+        for base, _ in p.graph.bases(value)
+        if p.graph.of_value.get(base) not in chain
+    }
+
+
+def _bytes_read(p: Partition, chain: set[int]) -> Expr:
+    """What computing a chain reads; of what it slices, the slices."""
+    slices = {i for i in chain if _is_slice(p.graph.nodes[i])}
+    values = _input_values(p, chain - slices)
+    if not values:
+        values = {result for i in slices for result in p.graph.nodes[i].op.results}
+    return sum((p.bytes_of(value) for value in values), Expr.const(0))
+
+
+def _is_slice(node: Node) -> bool:
+    """Is an element of it one element of its operand, at an index moved by scalars?"""
+    op = node.op
+    if op.name in ("stablehlo.dynamic_slice", "stablehlo.real_dynamic_slice", "stablehlo.slice"):
+        return True
+    return op.name in GATHERS and takes_one_window(op)
+
+
+rule = FusionRule(
+    name="recompute",
+    seeds=_seeds,
+    match=_match,
+    why_not=never,
+    place="after `producers`: it asks which kernels would read the value; before products, which "
+    "read in memory what is stored",
+)

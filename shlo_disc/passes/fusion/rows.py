@@ -1,0 +1,116 @@
+"""What a kernel of kind `row` or `column` may hold: members and how they read each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.reductions import reduction_runs
+from shlo_disc.mlir import ir
+from shlo_disc.passes.fusion.graph import Graph, Node, Shape, broadcast_dims, dimensions
+from shlo_disc.passes.fusion.partition import Cluster, Partition
+from shlo_disc.passes.op_classes import FREE, GATHERS, RESHAPES
+
+__all__ = ["in_rows", "is_space", "reduction"]
+
+_LEVELS = {"elementwise": ("full", "flat", "row"), "moving": ("full", "row")}
+"""What the members of a cluster may be, by their role."""
+
+
+def reduction(graph: Graph, node: Node) -> Cluster:
+    """The cluster of one op that loops: `row` for a reduction of trailing dimensions, and perhaps
+    of some further in front; `loop` for any other.
+    """
+    if node.op.name == "stablehlo.reduce":
+        shape, dims = graph.shapes.shape(node.operands[0]), tuple(dimensions(node.op))
+        runs = reduction_runs(shape, dims)
+        if dims and (len(runs) < 3 or (len(runs) == 4 and _is_row(graph, runs[-1]))):
+            return Cluster("row", shape, dims, {node.index})
+    return Cluster("loop", node.shapes[0], members={node.index})
+
+
+def _is_row(graph: Graph, sizes: Shape) -> bool:
+    """Are these enough columns to lie in the lanes?"""
+    columns = Expr.product(sizes)
+    return not columns.is_const or bool(columns.value >= graph.machine.least_columns)
+
+
+def is_space(p: Partition, shape: Shape, dims: Sequence[int], row: Cluster) -> bool:
+    """Is `shape`, of which `dims` are reduced, the cluster's space but for unit dimensions?"""
+    mine, its = reduction_runs(shape, dims), row.runs
+    return len(mine) == len(its) and all(map(p.graph.same, mine, its))
+
+
+def in_rows(p: Partition, row: Cluster) -> bool:
+    """Every member is full, flat or row, and reads members only at its own index."""
+    graph = p.graph
+    for index in row.members:
+        node = graph.nodes[index]
+        if node.role == "loop":
+            if node.op.name != "stablehlo.reduce":
+                return False
+            if not is_space(p, graph.shapes.shape(node.operands[0]), dimensions(node.op), row):
+                return False
+        elif p.level(node.shapes[0], row) not in _LEVELS[node.role]:
+            return False
+        for position, value in enumerate(node.operands):
+            for base, chain in graph.bases(value):
+                if graph.of_value.get(base) not in row.members:
+                    continue
+                if node.role == "moving":
+                    if _is_start(node, position) and _is_computed(graph, base, row):
+                        continue
+                    return False
+                if p.only_units_change(base, chain, row):
+                    continue
+                if node.role == "loop" or not _spreads_rows(p, base, chain, row):
+                    return False
+    return True
+
+
+def _is_computed(graph: Graph, value: ir.Value, row: Cluster) -> bool:
+    """Can `value` be computed wherever it is read, without a reduction of this cluster?"""
+    seen: set[int] = set()
+    pending = [value]
+    while pending:
+        index = graph.of_value.get(pending.pop(), -1)
+        if index not in row.members or index in seen:
+            continue
+        seen.add(index)
+        node = graph.nodes[index]
+        if node.role == "loop":
+            return False
+        pending += (base for v in node.operands for base, _ in graph.bases(v))
+    return True
+
+
+def _spreads_rows(
+    p: Partition, base: ir.Value, chain: Sequence[ir.Operation], row: Cluster
+) -> bool:
+    """`base` is a row value and `chain` only repeats it along the row, units not counted."""
+    if p.level(p.graph.shapes.shape(base), row) != "row":
+        return False
+    return all(
+        p.level(p.graph.shapes.shape(op.results[0]), row) in ("full", "row")
+        and (op.name in RESHAPES or _keeps_order(p, op, row))
+        for op in chain
+    )
+
+
+def _keeps_order(p: Partition, broadcast: ir.Operation, row: Cluster) -> bool:
+    """Are the operand's dimensions those of the result that are not reduced, in order?"""
+    if broadcast.name not in FREE:
+        return False
+    shape = p.graph.shapes.shape(broadcast.operands[0])
+    result = p.graph.shapes.shape(broadcast.results[0])
+    kept = [d for i, d in enumerate(broadcast_dims(broadcast)) if not shape[i].is_one]
+    others = [d for d, size in enumerate(result) if not size.is_one]
+    if p.level(shape, row) != p.level(result, row):
+        full = [d for d, size in enumerate(row.space) if not size.is_one]
+        others = [d for d, its in zip(others, full, strict=True) if its not in row.reduced]
+    return kept == others
+
+
+def _is_start(node: Node, position: int) -> bool:
+    """Does this operand say where a gather reads?"""
+    return position == 1 and node.op.name in GATHERS

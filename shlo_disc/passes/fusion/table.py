@@ -1,0 +1,37 @@
+"""The fusion rules in the order in which they run. A rule is a row here and a file of its own."""
+
+from __future__ import annotations
+
+from shlo_disc.passes.fusion import (
+    attention,
+    bands,
+    columns,
+    contractions,
+    producers,
+    prologues,
+    recompute,
+    row_work,
+    siblings,
+    side_by_side,
+    updates,
+)
+from shlo_disc.passes.fusion.rule import FusionRule
+
+__all__ = ["RULES"]
+
+RULES: tuple[FusionRule, ...] = (
+    contractions.transposed_results,
+    producers.rule,
+    recompute.rule,
+    contractions.contractions,
+    attention.rule,
+    siblings.rule,
+    bands.rule,
+    row_work.rule,
+    prologues.rule,
+    columns.columns,
+    columns.tall_columns,
+    updates.rule,
+    side_by_side.rule,
+)
+"""Each row says the reason for its place (`FusionRule.place`)."""
