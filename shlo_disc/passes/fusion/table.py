@@ -11,6 +11,7 @@ from shlo_disc.passes.fusion import (
     prologues,
     recompute,
     row_work,
+    shared_rows,
     siblings,
     side_by_side,
     updates,
@@ -32,6 +33,7 @@ RULES: tuple[FusionRule, ...] = (
     columns.columns,
     columns.tall_columns,
     updates.rule,
+    shared_rows.rule,
     side_by_side.rule,
 )
 """Each row says the reason for its place (`FusionRule.place`)."""
