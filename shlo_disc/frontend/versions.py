@@ -249,7 +249,8 @@ class Version:
         executable = self.executable
         if not hasattr(executable, "dispatch_entry"):
             return None
-        alone = not self.keys and jax.tree_util.treedef_is_leaf(tree)
+        # JAX calls an empty container a leaf too (`treedef_is_leaf`): it has no result.
+        alone = not self.keys and tree.num_nodes == tree.num_leaves == 1
         finish = None if alone else self.finisher(tree)
         entry: ral.DispatchEntry = executable.dispatch_entry(finish, native_dtypes(self.leaves))
         return entry

@@ -140,6 +140,8 @@ class DispatchEntry:
     """What a `Dispatcher` runs; `unflatten` makes the function's result of the list of results,
     None of which there is one and which is the function's. dtypes: what arrays and scalars of NumPy
     are converted to, one for each leaf; None for one that is a typed key.
+
+    Raises ValueError for no `unflatten` and an executable with no result or with several.
     """
 
     def __init__(

@@ -415,3 +415,11 @@ def test_keys_that_hold_the_dispatcher_are_collected(standins, bridge):
     del f
     gc.collect()
     assert gone() is None
+
+
+@pytest.mark.parametrize("results", [0, 2])
+def test_an_entry_without_unflatten_is_of_one_result(standins, bridge, results):
+    several = standins.pack()
+    none = standins.executable("add1", [("float32", (-1, -1), "x")], [], kernels=["add1_kernel"])
+    with pytest.raises(ValueError, match=f"with {results} results needs `unflatten`"):
+        ral.DispatchEntry(several if results else none, bridge, None, (None, None))

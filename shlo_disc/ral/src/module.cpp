@@ -502,6 +502,12 @@ NB_MODULE(_ral, m) {
           [](DispatchEntry* self, nb::object executable, JaxBridge& bridge, nb::object unflatten,
              nb::tuple dtypes) {
             const auto* const native = nb::cast<const PyExecutable*>(executable);
+            const size_t results = native->executable().spec().results.size();
+            if (unflatten.is_none() && results != 1) {
+              throw nb::value_error(("a DispatchEntry of an executable with " +
+                                     std::to_string(results) + " results needs `unflatten`")
+                                        .c_str());
+            }
             new (self) DispatchEntry(owned(executable), native, &bridge, owned(unflatten),
                                      owned(dtypes));
           },
