@@ -10,6 +10,7 @@ from shlo_disc.lower.plan import Kernel, KernelPlan, Launch, Output
 from shlo_disc.lower.values.elemental import Arguments, Elemental
 from shlo_disc.lower.values.index import Group, Space
 from shlo_disc.lower.values.random_bits import RandomBits, Word, three_fry_cipher
+from shlo_disc.lower.values.typed import IndexValue, Register
 from shlo_disc.mlir import ir
 from shlo_disc.passes.match_single import SingleRecord
 from shlo_disc.passes.records import record_of
@@ -30,35 +31,35 @@ def emit_rng(fusion: ir.Operation, shapes: ShapeAnalysis, machine: object) -> Ke
         e = Elemental(b, Space(b, shapes.constraints, [], 0), shapes, block, Arguments())
         sizes = e.shape(bits.state)
 
-        def word(k: int) -> str:
-            at = e.space.uniform(b.constant(k, "index"))
+        def word(k: int) -> Register:
+            at = e.space.uniform(b.index(k))
             return e.value_at(bits.state, (Group(sizes, at),))
 
-        with b.if_(b.cmpi("slt", b.lo, b.hi)):
+        with b.if_(b.lo < b.hi):
             body(e, word)
         text, params = b.finish()
         buffers = tuple(e.arguments.buffers)
         return Launch(Kernel("rng", text), buffers, params, extent, Expr.const(1))
 
-    def store(e: Elemental, value: str, at: str) -> None:
+    def store(e: Elemental, value: Register, at: IndexValue) -> None:
         memory = e.b.memref(e.arguments.slot(values), bits.element.storage)
-        e.b.store(bits.stored(e.b, value), memory, at)
+        memory.store(bits.stored(value), at)
 
     def three_fry(e: Elemental, word: Word) -> None:
-        element = bits.three_fry(e.b, three_fry_cipher(e.b, word))
+        element = bits.three_fry(e.b, three_fry_cipher(word))
         store(e, element(e.b.lo), e.b.lo)
 
     def philox(e: Elemental, word: Word) -> None:
         b = e.b
-        for k, value in enumerate(bits.philox(b, word)(b.lo)):
-            at = b.add(b.mul(b.lo, bits.per_block), k)
-            with b.if_(b.cmpi("slt", at, b.param(bits.count))):
+        for k, value in enumerate(bits.philox(word)(b.lo)):
+            at = b.lo * bits.per_block + k
+            with b.if_(at < b.param(bits.count)):
                 store(e, value, at)
 
     def new_state(e: Elemental, word: Word) -> None:
         memory = e.b.memref(e.arguments.slot(state), bits.state_element.storage)
         for k, value in enumerate(bits.new_state(e.b, word)):
-            e.b.store(value, memory, k)
+            memory.store(value, k)
 
     launches = []
     if values is not None:

@@ -47,6 +47,7 @@ from shlo_disc.lower.schedule.row_reduction import Plan, plan_rows
 from shlo_disc.lower.values.elemental import Arguments
 from shlo_disc.lower.values.elements import Element, element_of
 from shlo_disc.lower.values.index import Index, Ix
+from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register
 from shlo_disc.mlir import ir
 from shlo_disc.passes.match_attention import AttentionRecord
 from shlo_disc.passes.records import record_of
@@ -94,12 +95,15 @@ class _Scores(RowWriter):
         self, plan: Plan, factors: Sequence[Expr], lanes: int, b: SizedBuilder, arguments: Arguments
     ) -> None:
         super().__init__(plan, factors, lanes, b, arguments)
-        self.line = ""
-        self.before = self.after = ""
+        self.line: IndexValue
+        self.before: MemRef
+        """Where scores are read."""
+        self.after: MemRef
+        """Where weights are written."""
         (scores,) = plan.given
         self.e.overrides[scores] = self._score
 
-    def _score(self, index: Index, mask: str | None) -> str:
+    def _score(self, index: Index, mask: Mask | None) -> Register:
         if not self.is_element(index):
             raise InternalError("an attention reads its scores at another place")
         return self.e.load_from(self.before, self._place(), mask, readonly=False)
@@ -107,18 +111,20 @@ class _Scores(RowWriter):
     def _place(self) -> Ix:
         return self.space.add(self.space.tiles[-1], self.line)
 
-    def result(self, k: int) -> tuple[str, Ix]:
+    def result(self, k: int) -> tuple[MemRef, Ix]:
         return self.after, self._place()
 
-    def row(self, number: str, line: str) -> None:
+    def row(self, number: IndexValue, line: IndexValue) -> None:
         """One row: its flat number and where its scores are."""
         b, space = self.b, self.space
-        digits: list[str] = []
+        digits: list[IndexValue] = []
         rest = number
         for k in range(self.rank - 1, -1, -1):
-            size = b.max(b.param(space.factors[k]), 1) if k else ""
-            digits.insert(0, b.rem(rest, size) if k else rest)
-            rest = b.div(rest, size) if k else rest
+            digit = rest
+            if k:
+                size = b.max(b.param(space.factors[k]), 1)
+                digit, rest = rest % size, rest // size
+            digits.insert(0, digit)
         self.digits = [Ix(d) for d in digits]
         self.line = line
         space.flats = {(0, self.rank): number} if self.rank else {}
@@ -290,24 +296,24 @@ class _Kernel:
         a = self.at
         return a.keys * (a.depth + a.width) // 80 + a.keys // 2 + 20
 
-    def _row(self, m: str, first: str) -> None:
+    def _row(self, m: IndexValue, first: IndexValue) -> None:
         """The row work on row `m` of scores that begin at row `first`."""
         b = self.b
-        flat = b.add(self.row_base, b.mul(m, b.size("row_m")))
-        self.r.row(flat, b.mul(b.sub(m, first), self.s.size("c_m")))
+        flat = self.row_base + m * b.size("row_m")
+        self.r.row(flat, (m - first) * self.s.size("c_m"))
 
-    def _batch(self, batch: str) -> None:
+    def _batch(self, batch: IndexValue) -> None:
         """Where a batch entry begins in every array."""
         b, s, v = self.b, self.s, self.v
         digits = s.batch_digits = v.batch_digits = s.digits_of(batch)
         s.a_base = s.batch_offset("a", self.score.a.batch, self.score.a.first)
-        s.b_base = v.b_base = b.constant(0, "index")
+        s.b_base = v.b_base = b.index(0)
         self.k_base = s.batch_offset("b", self.score.b.batch, self.score.b.first)
         self.v_base = v.batch_offset("b", self.mix.b.batch, self.mix.b.first)
         v.c_base = v.batch_offset("c", (True,) * len(digits))
-        self.row_base = b.constant(0, "index")
+        self.row_base = b.index(0)
         for axis, digit in enumerate(digits):
-            self.row_base = b.add(self.row_base, b.mul(digit, b.size(f"row{axis}")))
+            self.row_base = self.row_base + digit * b.size(f"row{axis}")
 
 
 class _Rows(_Kernel):
@@ -322,7 +328,7 @@ class _Rows(_Kernel):
         with b.loop(b.lo, b.hi, 1, hint="task") as task:
             self._batch(task.index)
             with b.loop(0, s.size("M"), 1, hint="row") as row:
-                s.c_base = v.a_base = b.sub(0, b.mul(row.index, s.size("c_m")))
+                s.c_base = v.a_base = 0 - row.index * s.size("c_m")
                 few.scores(row.index, self.k_base)
                 self._row(row.index, row.index)
                 few.mix(row.index, self.v_base)
@@ -373,35 +379,35 @@ class _Blocks(_Kernel):
             s.a_mem = b.scratch(storage, b.size("s_a_scratch"))
         if not self.mix.c_holds_sums:
             v.sums = b.scratch(storage, b.size("v_c_scratch"))
-        with b.loop(b.lo, b.hi, 1, [b.constant(-1, "index")], hint="task") as task:
+        with b.loop(b.lo, b.hi, 1, [b.index(-1)], hint="task") as task:
             task.yield_(self._task(task.index, task.args[0]))
         packing = a.keys * (a.depth + a.width) // 4
         time = self.sizes["PER_TASK"] * self._row_time() + packing + 100
         return self._launch("attention", self.batches * self.tasks_of_batch, time)
 
-    def _task(self, task: str, packed: str) -> str:
+    def _task(self, task: IndexValue, packed: IndexValue) -> IndexValue:
         """One task; returns the number of the K and V that are packed after it."""
         b, s = self.b, self.s
         tasks = b.size("TASKS")
-        batch, part = b.div(task, tasks), b.rem(task, tasks)
+        batch, part = task // tasks, task % tasks
         self._batch(batch)
-        first = b.mul(part, b.size("PER_TASK"))
-        last = b.min(b.add(first, b.size("PER_TASK")), s.size("M"))
+        first = part * b.size("PER_TASK")
+        last = b.min(first + b.size("PER_TASK"), s.size("M"))
         return self._blocks(first, last, packed)
 
-    def _blocks(self, first: str, last: str, packed: str) -> str:
+    def _blocks(self, first: IndexValue, last: IndexValue, packed: IndexValue) -> IndexValue:
         """Blocks of rows over panels of K and V."""
         b, s, v = self.b, self.s, self.v
         number = self._number()
-        with b.if_(b.cmpi("ne", packed, number)):
+        with b.if_(packed.differs(number)):
             self._pack(s, self.k_in)
             self._pack(v, self.v_in)
         c_base = v.c_base
         with b.loop(first, last, b.size("ROWS"), hint="rows") as block:
             m0 = block.index
-            m1 = b.min(b.add(m0, b.size("ROWS")), last)
+            m1 = b.min(m0 + b.size("ROWS"), last)
             # Rows are numbered from the start of the batch entry, scores from that of the block.
-            s.c_base = v.a_base = b.sub(0, b.mul(m0, s.size("c_m")))
+            s.c_base = v.a_base = 0 - m0 * s.size("c_m")
             self._product(s, m0, m1)
             with b.loop(m0, m1, 1, hint="row") as row:
                 self._row(row.index, m0)
@@ -409,33 +415,33 @@ class _Blocks(_Kernel):
             self._product(v, m0, m1)
         return number
 
-    def _number(self) -> str:
+    def _number(self) -> IndexValue:
         """A number for the K and V of this batch entry."""
         b = self.b
-        number = b.constant(0, "index")
+        number = b.index(0)
         for axis, digit in enumerate(self.s.batch_digits):
             if self.score.b.batch[axis] or self.mix.b.batch[axis]:
-                number = b.add(b.mul(number, self.s.size(f"s{axis}")), digit)
+                number = number * self.s.size(f"s{axis}") + digit
         return number
 
-    def _pack(self, writer: Writer, memory: str) -> None:
+    def _pack(self, writer: Writer, memory: MemRef) -> None:
         """All panels of K (V)."""
         b, columns = self.b, writer.g.tile.columns
         base = self.k_base if writer is self.s else self.v_base
-        depth, zero = writer.size("K"), b.constant(0, "index")
+        depth, zero = writer.size("K"), b.index(0)
         along_k = walk(b, writer.g.b, "k", zero, depth)
         with b.loop(0, writer.size("N"), columns, hint="panel") as panel:
-            to = b.mul(panel.index, depth)
+            to = panel.index * depth
             copy_panel(
                 b, writer.g, memory, base, panel.index, writer.size("N"), along_k, depth,
                 writer.b_mem, to,
             )  # fmt: skip
 
-    def _product(self, writer: Writer, m0: str, m1: str) -> None:
+    def _product(self, writer: Writer, m0: IndexValue, m1: IndexValue) -> None:
         """The rows from `m0` to `m1` of one product, all blocks of K."""
-        b, zero = self.b, self.b.constant(0, "index")
+        b, zero = self.b, self.b.index(0)
         with b.loop(0, b.max(writer.size("K"), 1), writer.size("KC"), hint="k0") as kb:
-            depth = b.min(b.sub(writer.size("K"), kb.index), writer.size("KC"))
+            depth = b.min(writer.size("K") - kb.index, writer.size("KC"))
             if writer.g.a_mode == "scratch":
                 writer.copy_a(m0, m1, kb.index, depth)
             writer.block(m0, m1, zero, writer.size("N"), kb.index, depth)

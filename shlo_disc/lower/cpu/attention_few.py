@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from shlo_disc.lower.cpu.dense.gemm import Writer
 from shlo_disc.lower.cpu.dense.operands import Gemm
 from shlo_disc.lower.cpu.dense.tile_writer import multiply_add
-from shlo_disc.lower.values.builder import vector_type
+from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register
 
 __all__ = ["FEW_ROWS", "FewRows", "reads_in_place"]
 
@@ -37,85 +37,85 @@ class FewRows:
     weights [m, n] with values [n, width]; f32 or f64 (see `reads_in_place`).
     """
 
-    def __init__(self, score: Writer, mix: Writer, keys: str, values: str) -> None:
+    def __init__(self, score: Writer, mix: Writer, keys: MemRef, values: MemRef) -> None:
         """`keys`, `values`: their memrefs."""
         self.s, self.v, self.keys, self.values = score, mix, keys, values
         self.b = score.b
 
-    def scores(self, m: str, k_base: str) -> None:
+    def scores(self, m: IndexValue, k_base: IndexValue) -> None:
         """Row `m` of the scores, as many keys at once as there are lanes."""
         b, s, lanes = self.b, self.s, self.s.g.tile.lanes
         count, depth = s.size("N"), s.size("K")
-        whole = b.sub(depth, b.rem(depth, lanes))
-        query = b.add(s.a_base, b.mul(m, s.size("ar0")))
-        to = b.add(s.c_base, b.mul(m, s.size("c_m")))
-        zero, last = b.constant(0, s.vector), b.sub(count, 1)
+        whole = depth - depth % lanes
+        query = s.a_base + m * s.size("ar0")
+        to = s.c_base + m * s.size("c_m")
+        zero, last = b.constant(0, s.vector), count - 1
 
-        def step(at: str, sums: Sequence[str], rows: Sequence[str], mask: str | None) -> list[str]:
-            def load(memory: str, row: str) -> str:
+        def step(
+            at: IndexValue, sums: Sequence[Register], rows: Sequence[IndexValue], mask: Mask | None
+        ) -> list[Register]:
+            def load(memory: MemRef, row: IndexValue) -> Register:
                 if mask is None:
-                    return b.vector_load(memory, b.add(row, at), lanes)
-                return b.masked_load(memory, b.add(row, at), mask, zero)
+                    return memory.vector_load(row + at, lanes)
+                return memory.masked_load(row + at, mask, zero)
 
-            x = load(s.a_in, query)
+            x = load(MemRef.of(s.a_in), query)
             return [
                 multiply_add(b, x, load(self.keys, row), total, s.g.compute)
                 for row, total in zip(rows, sums, strict=True)
             ]
 
         with b.loop(0, count, lanes, hint="key") as key:
-            numbers = [b.min(b.add(key.index, i), last) for i in range(lanes)]
-            rows = [b.add(k_base, b.mul(n, s.size("br0"))) for n in numbers]
+            numbers = [b.min(key.index + i, last) for i in range(lanes)]
+            rows = [k_base + n * s.size("br0") for n in numbers]
             with b.loop(0, whole, lanes, [zero] * lanes, hint="d") as d:
                 d.yield_(*step(d.index, d.args, rows, None))
-            with b.if_(b.cmpi("slt", whole, depth)) as rest:
-                mask = b.mask(b.sub(depth, whole), lanes)
+            with b.if_(whole < depth) as rest:
+                mask = b.mask(depth - whole, lanes)
                 rest.yield_(*step(whole, d.results, rows, mask))
                 with rest.otherwise():
                     rest.yield_(*d.results)
-            mask = b.mask(b.sub(count, key.index), lanes)
-            b.masked_store(self._sums(rest.results), s.c_out, b.add(to, key.index), mask)
+            mask = b.mask(count - key.index, lanes)
+            s.c_out.masked_store(self._sums(rest.results), to + key.index, mask)
 
-    def _sums(self, vectors: Sequence[str]) -> str:
+    def _sums(self, vectors: Sequence[Register]) -> Register:
         """Lane i is the sum of the lanes of vector i: pairs of neighbours, then pairs of pairs."""
         b, found = self.b, list(vectors)
         lanes = len(found)
         even, odd = list(range(0, 2 * lanes, 2)), list(range(1, 2 * lanes, 2))
         while len(found) > 1:
             pairs = zip(found[::2], found[1::2], strict=True)
-            found = [
-                b.op("arith.addf", b.shuffle(x, y, even), b.shuffle(x, y, odd)) for x, y in pairs
-            ]
+            found = [b.shuffle(x, y, even) + b.shuffle(x, y, odd) for x, y in pairs]
         return found[0]
 
-    def mix(self, m: str, v_base: str) -> None:
+    def mix(self, m: IndexValue, v_base: IndexValue) -> None:
         """Row `m` of the result."""
         b, v, lanes = self.b, self.v, self.v.g.tile.lanes
         width = v.size("N")
-        weights = b.add(v.a_base, b.mul(m, v.size("ar0")))
+        weights = v.a_base + m * v.size("ar0")
         zero = b.constant(0, v.vector)
 
-        def run(first: str, count: int, mask: str | None) -> None:
+        def run(first: IndexValue, count: int, mask: Mask | None) -> None:
             """`count` vectors from column `first` on."""
             with b.loop(0, v.size("K"), 1, [zero] * count, hint="key") as key:
-                weight = b.load(v.a_mem, b.add(weights, key.index), readonly=False)
+                weight = v.a_mem.load(weights + key.index, readonly=False)
                 factor = b.broadcast(weight, lanes)
-                row = b.add(b.add(v_base, first), b.mul(key.index, v.size("bk0")))
-                starts = [b.add(row, i * lanes) for i in range(count)]
+                row = v_base + first + key.index * v.size("bk0")
+                starts = [row + i * lanes for i in range(count)]
                 values = [
-                    b.vector_load(self.values, x, lanes)
+                    self.values.vector_load(x, lanes)
                     if mask is None
-                    else b.masked_load(self.values, x, mask, zero)
+                    else self.values.masked_load(x, mask, zero)
                     for x in starts
                 ]
                 pairs = zip(values, key.args, strict=True)
                 key.yield_(*(multiply_add(b, factor, x, y, v.g.compute) for x, y in pairs))
-            on = mask if mask is not None else b.constant(True, vector_type(lanes, "i1"))
+            on = mask if mask is not None else b.flags(True, lanes)
             for i, total in enumerate(key.results):
-                v.write_result(total, m, b.add(first, i * lanes), on)
+                v.write_result(total, m, first + i * lanes, on)
 
-        many = b.sub(width, b.rem(width, CHAINS * lanes))
+        many = width - width % (CHAINS * lanes)
         with b.loop(0, many, CHAINS * lanes, hint="e") as e:
             run(e.index, CHAINS, None)
         with b.loop(many, width, lanes, hint="e") as e:
-            run(e.index, 1, b.mask(b.sub(width, e.index), lanes))
+            run(e.index, 1, b.mask(width - e.index, lanes))

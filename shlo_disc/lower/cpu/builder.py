@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.cpu.machine import Machine
-from shlo_disc.lower.values.builder import KernelBuilder, element_type, lanes_of, vector_type
+from shlo_disc.lower.values.builder import KernelBuilder, V
+from shlo_disc.lower.values.typed import IndexLike, IndexValue, Mask, MemRef, Register, lanes_of
 
 __all__ = ["CpuBuilder", "SizedBuilder"]
 
@@ -26,29 +27,26 @@ class CpuBuilder(KernelBuilder):
         """See `KernelBuilder.has_ldexp`: `vscalef` of AVX-512."""
         return bool(lanes_of(type_)) and {"avx512f", "avx512dq"} <= self.machine.features
 
-    def shuffle(self, a: str, b: str, lanes: Sequence[int]) -> str:
+    def shuffle(self, a: V, b: V, lanes: Sequence[int]) -> V:
         """`vector.shuffle`: lanes of a, then of b."""
         moved = super().shuffle(a, b, lanes)
-        type_ = vector_type(len(lanes), element_type(self.type_of(a)))
-        if type_ != _HANGS_LLVM or "avx512vbmi" not in self.machine.features:
+        if moved.type != _HANGS_LLVM or "avx512vbmi" not in self.machine.features:
             return moved
         # LLVM moves arithmetic before such a shuffle and behind it again, for ever: hide the bytes.
-        hidden = f'llvm.inline_asm "", "=v,0" {moved} : ({type_}) -> {type_}'
-        return self.define(hidden, type_, [moved])
+        hidden = f'llvm.inline_asm "", "=v,0" {moved} : ({moved.type}) -> {moved.type}'
+        return self.define(type(moved), hidden, moved.type, [moved])
 
-    def masked_store(self, value: str, memory: str, index: str | int, mask: str) -> None:
+    def masked_store(self, value: Register, memory: MemRef, index: IndexLike, mask: Mask) -> None:
         """Write consecutive elements where `mask`.
 
         Without AVX-512 a masked store is slow (vmaskmov: 18 uops on Zen, 16-bit lanes one by one),
         so all lanes on, which is what most masks are, gets a store of its own.
         """
-        vector, on = self.type_of(value), self.type_of(mask)
-        if lanes_of(vector) * int(element_type(vector)[1:]) >= _WHOLE_REGISTER_BITS:
+        if value.lanes * int(value.element[1:]) >= _WHOLE_REGISTER_BITS:
             super().masked_store(value, memory, index, mask)
             return
         index = self.index(index)
-        whole = self.define(f"vector.reduction <and>, {mask} : {on} into i1", "i1", [mask])
-        with self.if_(whole) as branch:
+        with self.if_(mask.all()) as branch:
             self.vector_store(value, memory, index)
             with branch.otherwise():
                 super().masked_store(value, memory, index, mask)
@@ -65,21 +63,21 @@ class SizedBuilder(CpuBuilder):
     def __init__(self, machine: Machine, sizes: Mapping[str, Expr]) -> None:
         super().__init__(machine)
         self._named = dict(sizes)
-        self._slots: dict[str | Expr, str] = {}
+        self._slots: dict[str | Expr, IndexValue] = {}
         self._order: list[Expr] = []
 
-    def size(self, name: str) -> str:
+    def size(self, name: str) -> IndexValue:
         """The size called `name` (KeyError: not given), as index."""
         return self._slot(name, self._named[name])
 
-    def param(self, size: Expr | int, opaque: bool = False) -> str:
+    def param(self, size: Expr | int, opaque: bool = False) -> IndexValue:
         """As `KernelBuilder.param`: constants are part of the text unless `opaque`."""
         size = Expr.of(size)
         if size.is_const and not opaque:
-            return self.constant(size.value, "index")
+            return self.index(size.value)
         return self._slot(size, size)
 
-    def _slot(self, key: str | Expr, size: Expr) -> str:
+    def _slot(self, key: str | Expr, size: Expr) -> IndexValue:
         if key not in self._slots:
             self._slots[key] = self._load_param(len(self._order))
             self._order.append(size)

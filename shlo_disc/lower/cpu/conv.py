@@ -25,9 +25,9 @@ from shlo_disc.lower.schedule.contraction import (
     Dense,
 )
 from shlo_disc.lower.schedule.convolution import Window, convolution_problem
-from shlo_disc.lower.values.builder import vector_type
 from shlo_disc.lower.values.elemental import Arguments
 from shlo_disc.lower.values.elements import Element, element_of
+from shlo_disc.lower.values.typed import IndexValue, Mask, vector_type
 from shlo_disc.mlir import ir
 from shlo_disc.passes.match_dense import ConvRecord
 from shlo_disc.passes.records import record_of
@@ -96,51 +96,49 @@ def _pad(window: Window, element: Element, source: Buffer, to: Buffer, machine: 
     nothing = b.constant(0, vector_type(lanes, element.storage))
     size, width = b.size(f"s{last}"), b.size(f"p{last}")
 
-    def inside(d: int, at: str) -> tuple[str, str]:
+    def inside(d: int, at: IndexValue) -> tuple[Mask, IndexValue]:
         """(whether an index of the padded input is one of the input, that index)."""
         dilation = window.lhs_dilation[spatial[d]]
-        shifted = b.sub(at, b.size(f"low{d}"))
-        index = b.op("arith.divsi", shifted, b.constant(dilation, "index"))
-        ok = b.cmpi("sge", shifted, b.constant(0, "index"))
-        ok = b.op("arith.andi", ok, b.cmpi("slt", index, b.size(f"s{d}")))
+        shifted = at - b.size(f"low{d}")
+        index = b.op("arith.divsi", shifted, b.index(dilation))
+        ok = shifted >= 0
+        ok = ok & (index < b.size(f"s{d}"))
         if dilation != 1:
-            ok = b.op("arith.andi", ok, b.cmpi("eq", b.mul(index, dilation), shifted))
+            ok = ok & (index * dilation).equals(shifted)
         return ok, index
 
-    def task(number: str, digits: list[str]) -> None:
-        line, base = b.mul(number, width), b.constant(0, "index")
-        exists = b.constant(True, "i1")
+    def task(number: IndexValue, digits: list[IndexValue]) -> None:
+        line, base = number * width, b.index(0)
+        exists = b.flags(True)
         for d in range(last):
             at = digits[d]
             if d in spatial:
                 ok, at = inside(d, at)
-                exists = b.op("arith.andi", exists, ok)
-            base = b.add(base, b.mul(at, b.size(f"stride{d}")))
-        low = b.size(f"low{last}") if last in spatial else b.constant(0, "index")
+                exists = exists & ok
+            base = base + at * b.size(f"stride{d}")
+        low = b.size(f"low{last}") if last in spatial else b.index(0)
         dilation = window.lhs_dilation[spatial[last]] if last in spatial else 1
-        count = b.select(exists, size, b.constant(0, "index"))
+        count = b.select(exists, size, b.index(0))
         if dilation == 1:
             with b.loop(0, width, lanes, hint="j") as j:
-                index = b.sub(j.index, low)
-                below = b.mask(b.sub(count, index), lanes)
-                above = b.mask(b.sub(0, index), lanes)
-                outside = b.op("arith.xori", above, b.constant(True, b.type_of(above)))
-                mask = b.op("arith.andi", below, outside)
-                value = b.masked_load(x, b.add(base, index), mask, nothing)
-                b.masked_store(
-                    value, out, b.add(line, j.index), b.mask(b.sub(width, j.index), lanes)
-                )
+                index = j.index - low
+                below = b.mask(count - index, lanes)
+                above = b.mask(0 - index, lanes)
+                outside = ~above
+                mask = below & outside
+                value = x.masked_load(base + index, mask, nothing)
+                out.masked_store(value, line + j.index, b.mask(width - j.index, lanes))
             return
         with b.loop(0, width, lanes, hint="j") as j:
-            mask = b.mask(b.sub(width, j.index), lanes)
-            b.masked_store(nothing, out, b.add(line, j.index), mask)
+            mask = b.mask(width - j.index, lanes)
+            out.masked_store(nothing, line + j.index, mask)
         with b.loop(0, count, 1, hint="i") as i:
-            at = b.add(b.mul(i.index, dilation), low)
+            at = i.index * dilation + low
             with b.if_(b.cmpi("ult", at, width)):
-                b.store(b.load(x, b.add(base, i.index)), out, b.add(line, at))
+                out.store(x.load(base + i.index), line + at)
 
     outer = [b.size(f"p{d}") for d in range(last)]
-    odometer(b, outer or [b.constant(1, "index")], task)
+    odometer(b, outer or [b.index(1)], task)
     text, params = b.finish()
     lines = Expr.product(padded[:last])
     return Launch(

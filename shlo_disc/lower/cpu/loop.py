@@ -28,6 +28,7 @@ from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.elementwise import SCALAR_OPS
 from shlo_disc.lower.values.index import Ix, Space
 from shlo_disc.lower.values.reduction import REDUCTIONS
+from shlo_disc.lower.values.typed import IndexValue, Mask
 from shlo_disc.mlir import ir
 from shlo_disc.passes.match_single import LoopRecord
 from shlo_disc.passes.records import record_of
@@ -107,28 +108,30 @@ def fusion_name(fusion: ir.Operation, kind: str) -> str:
 
 
 def odometer(
-    b: KernelBuilder, sizes: Sequence[str], body: Callable[[str, list[str]], None]
+    b: KernelBuilder,
+    sizes: Sequence[IndexValue],
+    body: Callable[[IndexValue, list[IndexValue]], None],
 ) -> None:
     """Write the task loop; `body(task, digits)` with the task number in mixed radix `sizes`."""
     if len(sizes) <= 1:
         with b.loop(b.lo, b.hi, 1, hint="task") as loop:
             body(loop.index, [loop.index])
         return
-    digits: list[str] = []
+    digits: list[IndexValue] = []
     rest = b.lo
     for size in reversed(sizes[1:]):
         radix = b.max(size, 1)
-        digits.insert(0, b.rem(rest, radix))
-        rest = b.div(rest, radix)
+        digits.insert(0, rest % radix)
+        rest = rest // radix
     digits.insert(0, rest)
     with b.loop(b.lo, b.hi, 1, digits, hint="task") as loop:
         body(loop.index, loop.args)
-        zero, following = b.constant(0, "index"), list(loop.args)
-        one = b.add(following[-1], 1)
+        zero, following = b.index(0), list(loop.args)
+        one = following[-1] + 1
         for k in range(len(sizes) - 1, 0, -1):
-            full = b.cmpi("eq", one, sizes[k])
+            full = one.equals(sizes[k])
             following[k] = b.select(full, zero, one)
-            one = b.select(full, b.add(following[k - 1], 1), following[k - 1])
+            one = b.select(full, following[k - 1] + 1, following[k - 1])
         following[0] = one
         loop.yield_(*following)
 
@@ -136,11 +139,11 @@ def odometer(
 def vector_loop(
     b: KernelBuilder,
     space: Space,
-    first: str,
-    last: str,
+    first: IndexValue,
+    last: IndexValue,
     size: Expr,
     lanes: int,
-    body: Callable[[Ix, str | None], None],
+    body: Callable[[Ix, Mask | None], None],
 ) -> None:
     """`body(index, mask)` for first <= index < last, `lanes` at a time.
 
@@ -151,12 +154,12 @@ def vector_loop(
         body(Ix(first, 1, multiple=0), b.mask(size.value, lanes))
         return
     divisible = space.divisible(size, lanes)
-    middle = last if divisible else b.sub(last, b.rem(b.sub(last, first), lanes))
+    middle = last if divisible else last - (last - first) % lanes
     with b.loop(first, middle, lanes, hint="j") as loop:
         body(Ix(loop.index, 1, multiple=lanes), None)
     if not divisible:
-        with b.if_(b.cmpi("slt", middle, last)):
-            body(Ix(middle, 1, multiple=lanes), b.mask(b.sub(last, middle), lanes))
+        with b.if_(middle < last):
+            body(Ix(middle, 1, multiple=lanes), b.mask(last - middle, lanes))
 
 
 def _write(
@@ -176,7 +179,7 @@ def _write(
     e = Elemental(b, space, shapes, block, arguments)
     outputs = [Output(i) for i in range(len(roots))]
 
-    def store_all(mask: str | None) -> None:
+    def store_all(mask: Mask | None) -> None:
         e.tail = mask
         count = len(space.factors)
         values = [
@@ -196,22 +199,22 @@ def _write(
         factors = [*factors[:-2], factors[-2] * size]
         size = factors[-1]
 
-    def at(rows: Sequence[str], ix: Ix) -> None:
+    def at(rows: Sequence[IndexValue], ix: Ix) -> None:
         """The current place: the digits of all factors but the last, and the columns."""
         space.tiles = [*(Ix(d) for d in rows), ix]
         if within > 1:
             lane = range(lanes)
-            outer = space.steps(b.div(ix.base, within), [n // within for n in lane])
-            inner = space.steps(b.constant(0, "index"), [n % within for n in lane], multiple=0)
+            outer = space.steps(ix.base // within, [n // within for n in lane])
+            inner = space.steps(b.index(0), [n % within for n in lane], multiple=0)
             space.tiles = [*space.tiles[:-1], outer, inner]
             space.columns = (len(rows), ix)
 
     n = b.param(size, opaque=size.is_const and size.value > lanes)
     if len(factors) == 1:
-        first = b.mul(b.lo, chunk)
-        last = b.min(b.mul(b.hi, chunk), n)
+        first = b.lo * chunk
+        last = b.min(b.hi * chunk, n)
 
-        def flat(ix: Ix, mask: str | None) -> None:
+        def flat(ix: Ix, mask: Mask | None) -> None:
             at([], ix)
             store_all(mask)
 
@@ -225,14 +228,14 @@ def _write(
     if not one_chunk:
         sizes.append(b.param(ceil_div(size, chunk)))
 
-    def task(number: str, digits: list[str]) -> None:
+    def task(number: IndexValue, digits: list[IndexValue]) -> None:
         rows = digits if one_chunk else digits[:-1]
         if one_chunk and not staged:
             space.flats[0, len(rows)] = number
-        first = b.constant(0, "index") if one_chunk else b.mul(digits[-1], chunk)
-        last = n if one_chunk else b.min(b.add(first, chunk), n)
+        first = b.index(0) if one_chunk else digits[-1] * chunk
+        last = n if one_chunk else b.min(first + chunk, n)
 
-        def inner(ix: Ix, mask: str | None) -> None:
+        def inner(ix: Ix, mask: Mask | None) -> None:
             at(rows, ix)
             store_all(mask)
 
@@ -240,15 +243,15 @@ def _write(
             vector_loop(b, space, first, last, size, lanes, inner)
             return
 
-        def set_tile(u: str, v: str) -> None:
+        def set_tile(u: IndexValue, v: IndexValue) -> None:
             space.tiles = [*(Ix(d) for d in rows), Ix(v)]
             space.tiles[along] = Ix(u)
 
-        start = b.mul(rows[along], staging.BLOCK)
-        count = b.min(b.sub(b.param(factors[along]), start), staging.BLOCK)
+        start = rows[along] * staging.BLOCK
+        count = b.min(b.param(factors[along]) - start, staging.BLOCK)
         staging.fill(e, machine, list(staged), set_tile, first, last, start, count)
         with b.loop(0, count, 1, hint="u") as loop:
-            rows = [*rows[:along], b.add(start, loop.index), *rows[along + 1 :]]
+            rows = [*rows[:along], start + loop.index, *rows[along + 1 :]]
             staging.use(e, list(staged), loop.index, first)
             vector_loop(b, space, first, last, size, lanes, inner)
 

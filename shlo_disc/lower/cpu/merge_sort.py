@@ -13,13 +13,17 @@ from collections.abc import Callable, Sequence
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.values.builder import KernelBuilder
+from shlo_disc.lower.values.typed import IndexValue, Mask, Register
 
-__all__ = ["MergeSort"]
+__all__ = ["Keys", "MergeSort"]
 
 _RUN = 16
 
-Record = list[str]
+Record = list[Register]
 """One register per array, as it lies in memory."""
+
+Keys = list[Register | None]
+"""A record with only the arrays that are compared."""
 
 
 class MergeSort:
@@ -30,7 +34,7 @@ class MergeSort:
         b: KernelBuilder,
         storages: Sequence[tuple[str, int]],
         size: Expr,
-        less: Callable[[Record, Record], str],
+        less: Callable[[Keys, Keys], Mask],
         keys: Sequence[bool],
     ) -> None:
         """`storages`: (MLIR type, bytes) of each array; `less(a, b)`: a must come before b, reads
@@ -52,86 +56,97 @@ class MergeSort:
             total = total + _block(size, bytes_)
         return total
 
-    def put(self, at: str, record: Record) -> None:
+    def put(self, at: IndexValue, record: Record) -> None:
         """Set record `at` before :meth:`sort`."""
         for memory, value in zip(self.memory, record, strict=True):
-            self.b.store(value, memory, at)
+            memory.store(value, at)
 
-    def get(self, at: str) -> Record:
+    def get(self, at: IndexValue) -> Record:
         """Record `at` of the half where :meth:`sort` left the result (an offset is included)."""
-        return [self.b.load(memory, at, readonly=False) for memory in self.memory]
+        return [memory.load(at, readonly=False) for memory in self.memory]
 
-    def sort(self) -> str:
+    def sort(self) -> IndexValue:
         """Sort; returns the offset of the first record in order."""
         b, n = self.b, self.n
         with b.loop(0, n, _RUN, hint="run") as runs:
-            last = b.min(b.add(runs.index, _RUN), n)
-            with b.loop(b.add(runs.index, 1), last, 1, hint="i") as i:
+            last = b.min(runs.index + _RUN, n)
+            with b.loop(runs.index + 1, last, 1, hint="i") as i:
                 self._insert(runs.index, i.index)
 
-        def go_on(carried: list[str]) -> str:
-            return b.cmpi("slt", carried[0], n)
+        def go_on(carried: list[IndexValue]) -> Mask:
+            return carried[0] < n
 
-        def widen(carried: list[str]) -> list[str]:
+        def widen(carried: list[IndexValue]) -> list[IndexValue]:
             width, source = carried
-            target = b.sub(n, source)
-            double = b.add(width, width)
+            target = n - source
+            double = width + width
             with b.loop(0, n, double, hint="low") as pairs:
                 low = pairs.index
-                middle = b.min(b.add(low, width), n)
-                high = b.min(b.add(low, double), n)
-                even = b.cmpi("eq", b.sub(high, middle), width)
+                middle = b.min(low + width, n)
+                high = b.min(low + double, n)
+                even = (high - middle).equals(width)
                 with b.if_(even) as branch:
                     self._merge_even(source, target, low, middle, width)
                     with branch.otherwise():
                         self._merge(source, target, low, middle, high)
             return [double, target]
 
-        run, zero = b.constant(_RUN, "index"), b.constant(0, "index")
+        run, zero = b.index(_RUN), b.index(0)
         return b.while_([run, zero], go_on, widen)[1]
 
-    def _insert(self, first: str, at: str) -> None:
+    def _insert(self, first: IndexValue, at: IndexValue) -> None:
         """Record `at` into the sorted records from `first` on."""
         b = self.b
         record = self.get(at)
 
-        def go_on(carried: list[str]) -> str:
+        def go_on(carried: list[IndexValue]) -> Mask:
             (j,) = carried
-            before = b.max(b.sub(j, 1), first)
-            smaller = self.less(record, self._read(before))
-            return b.op("arith.andi", b.cmpi("sgt", j, first), smaller)
+            before = b.max(j - 1, first)
+            smaller = self.less([*record], self._read(before))
+            return (j > first) & smaller
 
-        def shift(carried: list[str]) -> list[str]:
-            before = b.sub(carried[0], 1)
+        def shift(carried: list[IndexValue]) -> list[IndexValue]:
+            before = carried[0] - 1
             self.put(carried[0], self.get(before))
             return [before]
 
         (place,) = b.while_([at], go_on, shift)
         self.put(place, record)
 
-    def _read(self, at: str) -> Record:
+    def _read(self, at: IndexValue) -> Keys:
         """The record with only the arrays `less` reads."""
         return [
-            self.b.load(memory, at, readonly=False) if key else ""
+            memory.load(at, readonly=False) if key else None
             for memory, key in zip(self.memory, self.keys, strict=True)
         ]
 
-    def _choose(self, right_first: str, left: str, right: str, a: Record, b: Record) -> Record:
+    def _choose(
+        self, right_first: Mask, left: IndexValue, right: IndexValue, a: Keys, b: Keys
+    ) -> Record:
         """The record at `right` when `right_first`, else that at `left`; `a`, `b`: what is read."""
         at = self.b.select(right_first, right, left)
         return [
-            self.b.select(right_first, y, x) if key else self.b.load(memory, at, readonly=False)
-            for memory, key, x, y in zip(self.memory, self.keys, a, b, strict=True)
+            memory.load(at, readonly=False)
+            if x is None or y is None
+            else self.b.select(right_first, y, x)
+            for memory, x, y in zip(self.memory, a, b, strict=True)
         ]
 
-    def _merge_even(self, source: str, target: str, low: str, middle: str, width: str) -> None:
+    def _merge_even(
+        self,
+        source: IndexValue,
+        target: IndexValue,
+        low: IndexValue,
+        middle: IndexValue,
+        width: IndexValue,
+    ) -> None:
         b = self.b
-        left, right = b.add(source, low), b.add(source, middle)
-        left_end = b.sub(b.add(left, width), 1)
-        right_end = b.sub(b.add(right, width), 1)
-        out = b.add(target, low)
-        out_end = b.sub(b.add(out, b.add(width, width)), 1)
-        one, zero = b.constant(1, "index"), b.constant(0, "index")
+        left, right = source + low, source + middle
+        left_end = left + width - 1
+        right_end = right + width - 1
+        out = target + low
+        out_end = out + (width + width) - 1
+        one, zero = b.index(1), b.index(0)
         with b.loop(0, width, 1, [left, right, left_end, right_end], hint="k") as loop:
             i, j, p, q = loop.args
             x, y = self._read(i), self._read(j)
@@ -140,31 +155,38 @@ class MergeSort:
             last = self.less(v, u)  # the left record is the larger one
             front = self._choose(first, i, j, x, y)
             back = self._choose(last, q, p, v, u)
-            self.put(b.add(out, loop.index), front)
-            self.put(b.sub(out_end, loop.index), back)
+            self.put(out + loop.index, front)
+            self.put(out_end - loop.index, back)
             step, back_step = b.select(first, one, zero), b.select(last, one, zero)
             loop.yield_(
-                b.sub(b.add(i, 1), step),
-                b.add(j, step),
-                b.sub(p, back_step),
-                b.add(b.sub(q, 1), back_step),
+                i + 1 - step,
+                j + step,
+                p - back_step,
+                q - 1 + back_step,
             )
 
-    def _merge(self, source: str, target: str, low: str, middle: str, high: str) -> None:
+    def _merge(
+        self,
+        source: IndexValue,
+        target: IndexValue,
+        low: IndexValue,
+        middle: IndexValue,
+        high: IndexValue,
+    ) -> None:
         """Runs of any lengths (the right one may be empty)."""
         b = self.b
-        one, zero = b.constant(1, "index"), b.constant(0, "index")
+        one, zero = b.index(1), b.index(0)
         with b.loop(low, high, 1, [low, middle], hint="k") as loop:
             i, j = loop.args
-            left = b.add(source, b.min(i, b.sub(middle, 1)))
-            right = b.add(source, b.min(j, b.sub(high, 1)))
+            left = source + b.min(i, middle - 1)
+            right = source + b.min(j, high - 1)
             x, y = self._read(left), self._read(right)
-            left_done = b.cmpi("sge", i, middle)
-            before = b.op("arith.ori", left_done, self.less(y, x))
-            first = b.op("arith.andi", b.cmpi("slt", j, high), before)
-            self.put(b.add(target, loop.index), self._choose(first, left, right, x, y))
+            left_done = i >= middle
+            before = left_done | self.less(y, x)
+            first = (j < high) & before
+            self.put(target + loop.index, self._choose(first, left, right, x, y))
             step = b.select(first, one, zero)
-            loop.yield_(b.sub(b.add(i, 1), step), b.add(j, step))
+            loop.yield_(i + 1 - step, j + step)
 
 
 def _block(size: Expr, bytes_: int) -> Expr:

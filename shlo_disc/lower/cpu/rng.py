@@ -10,6 +10,7 @@ from shlo_disc.lower.plan import KernelPlan, Launch, Output
 from shlo_disc.lower.schedule.iteration_space import ceil_div
 from shlo_disc.lower.values.elemental import Elemental
 from shlo_disc.lower.values.random_bits import RandomBits, Word, three_fry_cipher
+from shlo_disc.lower.values.typed import IndexValue, Register
 from shlo_disc.mlir import ir
 
 __all__ = ["emit_rng"]
@@ -35,21 +36,21 @@ class _Rng:
 
     def _word(self, e: Elemental) -> Word:
         """Reads the words of the state (i64)."""
-        return lambda k: self.single.read(e, self.bits.state, e.b.constant(k, "index"))
+        return lambda k: self.single.read(e, self.bits.state, e.b.index(k))
 
-    def _store(self, e: Elemental, output: Output, value: str, at: str) -> None:
+    def _store(self, e: Elemental, output: Output, value: Register, at: IndexValue) -> None:
         """Element `at`, from 32 or 64 bits."""
-        value = self.bits.stored(e.b, value)
-        e.b.store(value, e.b.memref(e.arguments.slot(output), self.bits.element.storage), at)
+        value = self.bits.stored(value)
+        e.b.memref(e.arguments.slot(output), self.bits.element.storage).store(value, at)
 
     def _three_fry(self, output: Output) -> Launch:
         e, count = self.single.kernel(0), self.bits.count
         b = e.b
-        cipher = three_fry_cipher(b, self._word(e))
+        cipher = three_fry_cipher(self._word(e))
         n = b.param(count, opaque=True)
         element = self.bits.three_fry(b, cipher)
-        first = b.mul(b.lo, 512)
-        with b.loop(first, b.min(b.mul(b.hi, 512), n), 1, hint="j") as loop:
+        first = b.lo * 512
+        with b.loop(first, b.min(b.hi * 512, n), 1, hint="j") as loop:
             self._store(e, output, element(loop.index), loop.index)
         return self.single.launch(
             e, "three_fry", ceil_div(count, 512), Expr.min(count, Expr.const(512)) * 12
@@ -58,16 +59,16 @@ class _Rng:
     def _philox(self, output: Output) -> Launch:
         e, blocks = self.single.kernel(0), self.bits.blocks
         b = e.b
-        elements = self.bits.philox(b, self._word(e))
+        elements = self.bits.philox(self._word(e))
         n = b.param(self.bits.count, opaque=True)
-        first = b.mul(b.lo, 128)
-        last = b.min(b.mul(b.hi, 128), b.param(blocks, opaque=True))
+        first = b.lo * 128
+        last = b.min(b.hi * 128, b.param(blocks, opaque=True))
         with b.loop(first, last, 1, hint="j") as loop:
             values = elements(loop.index)
-            start = b.mul(loop.index, self.bits.per_block)
+            start = loop.index * self.bits.per_block
             for k, value in enumerate(values):
-                at = b.add(start, k)
-                with b.if_(b.cmpi("slt", at, n)):
+                at = start + k
+                with b.if_(at < n):
                     self._store(e, output, value, at)
         return self.single.launch(
             e, "philox", ceil_div(blocks, 128), Expr.min(blocks, Expr.const(128)) * 30
@@ -80,5 +81,5 @@ class _Rng:
         memory = b.memref(e.arguments.slot(output), self.bits.state_element.storage)
         with b.loop(b.lo, b.hi, 1, hint="task"):
             for k, word in enumerate(words):
-                b.store(word, memory, k)
+                memory.store(word, k)
         return self.single.launch(e, "rng_state", Expr.const(1), Expr.const(20))

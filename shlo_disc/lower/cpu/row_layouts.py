@@ -21,6 +21,7 @@ from shlo_disc.lower.cpu.row_writer import RowWriter
 from shlo_disc.lower.schedule.iteration_space import ceil_div
 from shlo_disc.lower.values.index import Group, Index, Ix
 from shlo_disc.lower.values.reduction import Reducer
+from shlo_disc.lower.values.typed import IndexValue, Mask, Register
 
 __all__ = ["ColumnWriter", "PartsWriter"]
 
@@ -42,11 +43,11 @@ class _Apart(RowWriter):
                 return (outer, inner) if cut else (inner,)
         raise InternalError(f"a value of a row fusion has other rows: {shape}")
 
-    def line_place(self, piece: str | None = None, pieces: str | None = None) -> Ix:
+    def line_place(self, piece: IndexValue | None = None, pieces: IndexValue | None = None) -> Ix:
         """The number of this row, or where its piece `piece` of `pieces` is among all pieces."""
         row = replace(self.space.flat(0, self.rank), tile=None)
         if piece is not None and pieces is not None:
-            row = Ix(self.b.add(self.b.mul(row.base, pieces), piece))
+            row = Ix(row.base * pieces + piece)
         return self.space.add(self.space.scale(row, self.plan.apart), self.across)
 
     def is_line(self, index: Index) -> bool:
@@ -68,11 +69,13 @@ class PartsWriter(_Apart):
         """The tile space over row factors: parts, rows between them, columns."""
         return [*rows, self.plan.parts, self.plan.apart, self.plan.cols]
 
-    def tasks(self, more: Sequence[str], work: Callable[[Sequence[str]], None]) -> None:
+    def tasks(
+        self, more: Sequence[IndexValue], work: Callable[[Sequence[IndexValue]], None]
+    ) -> None:
         """The task loop over rows and `more` sizes, whose digits `work` is given at each place."""
         sizes = [self.b.param(f) for f in self.space.factors[: self.rank]]
 
-        def task(number: str, digits: list[str]) -> None:
+        def task(number: IndexValue, digits: list[IndexValue]) -> None:
             self.digits = [Ix(d) for d in digits[: self.rank]]
             self.across = Ix(digits[-1])
             self.at_columns(self.space.zero(), self.space.zero())
@@ -85,25 +88,27 @@ class PartsWriter(_Apart):
         self.part = part
         self.space.tiles = [*self.digits, part, self.across, columns]
 
-    def at(self, ix: Ix, mask: str | None) -> None:
+    def at(self, ix: Ix, mask: Mask | None) -> None:
         """From now on, these are the current columns."""
         self.at_columns(self.part, ix)
         self.e.tail = mask
 
     def columns(
-        self, start: Sequence[str], body: Callable[[Ix, str | None, list[str]], list[str]]
-    ) -> list[str]:
+        self,
+        start: Sequence[Register],
+        body: Callable[[Ix, Mask | None, list[Register]], list[Register]],
+    ) -> list[Register]:
         """Run `body(columns, mask, accumulators)` over parts `first` to `last` of the row."""
         with self.b.loop(self.first, self.last, 1, list(start), hint="part") as loop:
             self.part = Ix(loop.index)
-            loop.yield_(*self.span(self.b.constant(0, "index"), self.cols, loop.args, body))
+            loop.yield_(*self.span(self.b.index(0), self.cols, loop.args, body))
         return loop.results
 
-    def in_order(self, reducer: Reducer) -> list[str]:
+    def in_order(self, reducer: Reducer) -> list[Register]:
         """Part after part."""
         with self.b.loop(self.first, self.last, 1, reducer.init(0), hint="part") as loop:
             self.part = Ix(loop.index)
-            found = self.span_in_order(reducer, self.b.constant(0, "index"), self.cols)
+            found = self.span_in_order(reducer, self.b.index(0), self.cols)
             loop.yield_(*reducer.merge(loop.args, found))
         return loop.results
 
@@ -127,13 +132,15 @@ class ColumnWriter(_Apart):
         """How many tasks there are."""
         return Expr.product(self.plan.rows) * ceil_div(self.plan.apart, self.lanes)
 
-    def tasks(self, more: Sequence[str], work: Callable[[Sequence[str]], None]) -> None:
+    def tasks(
+        self, more: Sequence[IndexValue], work: Callable[[Sequence[IndexValue]], None]
+    ) -> None:
         """The task loop over leading dimensions, `more` sizes and columns; see `RowWriter`."""
         b, lanes, columns = self.b, self.lanes, self.plan.apart
         sizes = [*(b.param(f) for f in self.space.factors[: self.rank]), *more]
         divisible = self.space.divisible(columns, lanes)
 
-        def at(digits: Sequence[str], start: str, mask: str | None) -> None:
+        def at(digits: Sequence[IndexValue], start: IndexValue, mask: Mask | None) -> None:
             overrides = dict(self.e.overrides)
             self.line_mask = self.e.tail = mask
             self.digits = [Ix(d) for d in digits[: self.rank]]
@@ -142,15 +149,15 @@ class ColumnWriter(_Apart):
             work(digits[self.rank : -1])
             self.e.overrides = overrides
 
-        def task(number: str, digits: list[str]) -> None:
-            start = b.mul(digits[-1], lanes)
-            left = b.sub(b.param(columns), start)
+        def task(number: IndexValue, digits: list[IndexValue]) -> None:
+            start = digits[-1] * lanes
+            left = b.param(columns) - start
             if divisible:
                 at(digits, start, None)
             elif columns.is_const and columns.value < lanes:
                 at(digits, start, b.mask(columns.value, lanes))
             else:
-                with b.if_(b.cmpi("sge", left, b.constant(lanes, "index"))) as branch:
+                with b.if_(left >= lanes) as branch:
                     at(digits, start, None)
                     with branch.otherwise():
                         at(digits, start, b.mask(left, lanes))
@@ -158,14 +165,16 @@ class ColumnWriter(_Apart):
         odometer(b, [*sizes, b.param(ceil_div(columns, lanes))], task)
 
     def columns(
-        self, start: Sequence[str], body: Callable[[Ix, str | None, list[str]], list[str]]
-    ) -> list[str]:
+        self,
+        start: Sequence[Register],
+        body: Callable[[Ix, Mask | None, list[Register]], list[Register]],
+    ) -> list[Register]:
         """Run `body(place, mask, accumulators)` from `first` to `last`, one after the other."""
         with self.b.loop(self.first, self.last, 1, list(start), hint="k") as loop:
             loop.yield_(*body(Ix(loop.index), self.line_mask, list(loop.args)))
         return loop.results
 
-    def at(self, ix: Ix, mask: str | None) -> None:
+    def at(self, ix: Ix, mask: Mask | None) -> None:
         """From now on, this is the current place in the columns."""
         self.space.tiles = [*self.digits, ix, self.across]
         self.e.tail = mask
@@ -173,9 +182,11 @@ class ColumnWriter(_Apart):
     def scratch_place(self) -> Ix:
         """Where the current elements are in scratch memory that holds these columns alone."""
         here = self.space.tiles[-2].base
-        return Ix(self.b.mul(here, self.lanes), 1, multiple=self.lanes)
+        return Ix(here * self.lanes, 1, multiple=self.lanes)
 
-    def across_lanes(self, reducer: Reducer, accs: Sequence[str], in_order: bool) -> list[str]:
+    def across_lanes(
+        self, reducer: Reducer, accs: Sequence[Register], in_order: bool
+    ) -> list[Register]:
         """Every lane is a column of its own."""
         return list(accs)
 

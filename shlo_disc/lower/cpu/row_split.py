@@ -26,10 +26,11 @@ from shlo_disc.lower.plan import Launch, Workspace
 from shlo_disc.lower.schedule.iteration_space import ceil_div
 from shlo_disc.lower.schedule.online_stages import Relative, Stage
 from shlo_disc.lower.schedule.row_reduction import Plan, Sweep
-from shlo_disc.lower.values.builder import Loop, element_type, lanes_of
+from shlo_disc.lower.values.builder import Loop
 from shlo_disc.lower.values.index import Index, Ix
 from shlo_disc.lower.values.math import emit_math
 from shlo_disc.lower.values.reduction import Reducer
+from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register, element_type, lanes_of
 from shlo_disc.mlir import ir
 from shlo_disc.passes.match_rows import Layout
 
@@ -107,39 +108,39 @@ class _Stage(RowWriter):
             reducer = Reducer(self.e, op)
             self.announce(reducer, self.get("row", reducer, row))
 
-    def get(self, what: str, reducer: Reducer, at: Ix) -> list[str]:
+    def get(self, what: str, reducer: Reducer, at: Ix) -> list[Register]:
         """Accumulators of a reduction from workspaces."""
         pairs = zip(reducer.op.results, _types(reducer), strict=True)
         return [self.get_one(what, value, type_, at) for value, type_ in pairs]
 
-    def put(self, what: str, reducer: Reducer, accumulators: Sequence[str], at: Ix) -> None:
+    def put(self, what: str, reducer: Reducer, accumulators: Sequence[Register], at: Ix) -> None:
         """Accumulators of a reduction to workspaces."""
         for value, register in zip(reducer.op.results, accumulators, strict=True):
             self.put_one(what, value, register, at)
 
-    def get_one(self, what: str, value: ir.Value, type_: str, at: Ix) -> str:
+    def get_one(self, what: str, value: ir.Value, type_: str, at: Ix) -> Register:
         memory = self._memory(what, value, type_)
         register = self.e.load_from(memory, at, self.line_mask, readonly=True)
         if type_ != "i1":
             return register
-        return self.b.cmpi("ne", register, self.b.constant(0, self.b.type_of(register)))
+        return register.differs(0)
 
-    def put_one(self, what: str, value: ir.Value, register: str, at: Ix) -> None:
-        type_ = element_type(self.b.type_of(register))
+    def put_one(self, what: str, value: ir.Value, register: Register, at: Ix) -> None:
+        type_ = register.element
         memory = self._memory(what, value, type_)
         stored = self.b.cast("arith.extui", register, "i8") if type_ == "i1" else register
         self.e.store_to(memory, stored, at, self.line_mask)
 
-    def _memory(self, what: str, value: ir.Value, type_: str) -> str:
+    def _memory(self, what: str, value: ir.Value, type_: str) -> MemRef:
         slot = self.arguments.slot(self.split.workspace(what, value, type_))
         return self.b.memref(slot, "i8" if type_ == "i1" else type_)
 
-    def columns_of(self, first: str, type_: str) -> str:
+    def columns_of(self, first: IndexValue, type_: str) -> Register:
         """How many elements a piece has that begins at `first`, as a float."""
         b = self.b
-        count = b.sub(b.min(b.add(first, self.split.piece), b.param(self.plan.cut)), first)
+        count = b.min(first + self.split.piece, b.param(self.plan.cut)) - first
         if self.plan.layout is Layout.PARTS:
-            count = b.mul(count, self.cols)
+            count = count * self.cols
         number = b.cast("arith.index_cast", count, "i32")
         return b.broadcast(b.cast("arith.sitofp", number, element_type(type_)), lanes_of(type_))
 
@@ -151,11 +152,11 @@ class _Pieces(_Stage):
         b, size = self.b, self.split.piece
         pieces = b.param(self.split.pieces)
 
-        def task(piece: str) -> None:
+        def task(piece: IndexValue) -> None:
             self.here = self.line_place(piece, pieces)
-            self.totals: dict[ir.Operation, str] = {}
-            self.first = b.mul(piece, size)
-            self.last = b.min(b.add(self.first, size), b.param(self.plan.cut))
+            self.totals: dict[ir.Operation, Register] = {}
+            self.first = piece * size
+            self.last = b.min(self.first + size, b.param(self.plan.cut))
             self.find_earlier()
             self.sweep(self.stage.sweep)
             if self.stage.relative:
@@ -166,7 +167,7 @@ class _Pieces(_Stage):
         self.tasks([pieces], lambda digits: task(*digits))
         return self
 
-    def found(self, reducer: Reducer, scalars: list[str]) -> None:
+    def found(self, reducer: Reducer, scalars: list[Register]) -> None:
         self.put("piece", reducer, scalars, self.here)
         self.totals[reducer.op] = scalars[0]
         if self.stage.relative:
@@ -179,16 +180,16 @@ class _Pieces(_Stage):
         b = self.b
         if relative.total is not None:
             total = self.totals[relative.total]
-            count = self.columns_of(self.first, b.type_of(total))
-            own = b.op("arith.divf", total, count)
+            count = self.columns_of(self.first, total.type)
+            own = total / count
         else:
             own = self.row_value(relative.row)
             # Nothing but -inf in this piece must not make the others NaN.
-            zero = b.constant(0.0, b.type_of(own))
-            own = b.select(b.cmpf("oeq", b.op("arith.subf", own, own), zero), own, zero)
+            zero = own.constant(0.0)
+            own = b.select((own - own).equals(zero), own, zero)
         self.put_one("reference", relative.reference, own, self.here)
 
-        def found(index: Index, mask: str | None) -> str | None:
+        def found(index: Index, mask: Mask | None) -> Register | None:
             if not self.is_element(index):
                 raise InternalError(f"a column is asked for out of its turn: {relative.op}")
             return b.broadcast(own, self.lanes)
@@ -215,40 +216,42 @@ class _Combine(_Stage):
                 own = self.get_one("reference", relative.reference, type_, at)
                 (part,) = self.get("piece", reducer, at)
                 term = self._seen_from(final, relative, own, part, number)
-                loop.yield_(self.b.op("arith.addf", loop.args[0], term))
+                loop.yield_(loop.args[0] + term)
             self._found(reducer, loop.results, row)
         if self.last_to_reduce:
             self.store_row_values()
 
     @contextlib.contextmanager
-    def _pieces(self, reducer: Reducer) -> Iterator[tuple[Loop, Ix, str]]:
+    def _pieces(self, reducer: Reducer) -> Iterator[tuple[Loop[Register], Ix, IndexValue]]:
         """A loop over the pieces of the row: (loop, place in workspaces, number in the row)."""
         b = self.b
         count = b.param(self.split.pieces)
         with b.loop(0, count, 1, reducer.neutral(self.line_lanes), hint="piece") as loop:
             yield loop, self.line_place(loop.index, count), loop.index
 
-    def _found(self, reducer: Reducer, accumulators: list[str], row: Ix) -> None:
+    def _found(self, reducer: Reducer, accumulators: list[Register], row: Ix) -> None:
         accumulators = self.publish(reducer, accumulators)
         if self.stage is not self.split.stages[-1]:
             self.put("row", reducer, accumulators, row)
 
-    def _seen_from(self, final: str, relative: Relative, own: str, part: str, number: str) -> str:
+    def _seen_from(
+        self, final: Register, relative: Relative, own: Register, part: Register, number: IndexValue
+    ) -> Register:
         """The sum `part` of a piece, taken relative to `own`, relative to `final`."""
-        b, type_ = self.b, self.b.type_of(part)
-        away = b.op("arith.subf", own, final)
+        b, type_ = self.b, part.type
+        away = own - final
         if relative.total is not None:
             # Both infinite after an overflow: then the sum is relative to `final` already.
-            same = b.cmpf("oeq", own, final)
+            same = own.equals(final)
             away = b.select(same, b.constant(0.0, type_), away)
-            count = self.columns_of(b.mul(number, self.split.piece), type_)
-            shift = b.op("arith.mulf", count, b.op("arith.mulf", away, away))
-            return b.op("arith.addf", part, shift)
-        scaled = b.op("arith.mulf", part, emit_math(b, "exp", [away], type_))
+            count = self.columns_of(number * self.split.piece, type_)
+            shift = count * (away * away)
+            return part + shift
+        scaled = part * emit_math("exp", [away])
         # The factor of a piece of nothing but -inf may be infinite.
         zero = b.constant(0.0, type_)
-        finite = b.cmpf("oeq", b.op("arith.subf", final, final), zero)
-        nothing = b.op("arith.andi", finite, b.cmpf("oeq", part, zero))
+        finite = (final - final).equals(zero)
+        nothing = finite & part.equals(zero)
         return b.select(nothing, zero, scaled)
 
 

@@ -19,11 +19,11 @@ from shlo_disc.lower.plan import (
 )
 from shlo_disc.lower.schedule.iteration_space import ceil_div, refine
 from shlo_disc.lower.schedule.row_reduction import Kept, Plan, Sweep
-from shlo_disc.lower.values.builder import lanes_of
 from shlo_disc.lower.values.elemental import Arguments, Elemental
 from shlo_disc.lower.values.elements import Element, element_of
 from shlo_disc.lower.values.index import Index, Ix, Space
 from shlo_disc.lower.values.reduction import Reducer
+from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register
 from shlo_disc.mlir import ir
 
 __all__ = ["RowWriter", "write_rows"]
@@ -80,7 +80,7 @@ class RowWriter:
         self.end = len(self.space.factors)
         self.e = Elemental(self.b, self.space, plan.shapes, plan.block, self.arguments)
         self.cols = self.b.param(plan.cols, opaque=plan.cols.is_const and plan.cols.value > lanes)
-        self.first, self.last = self.b.constant(0, "index"), self.b.param(plan.cut)
+        self.first, self.last = self.b.index(0), self.b.param(plan.cut)
         """What is swept: of the columns, or of the parts where the row is in parts."""
 
     def write(self) -> Self:
@@ -92,7 +92,7 @@ class RowWriter:
 
     side_by_side: ClassVar[bool] = False
     """Are there rows in the lanes, and not columns of one row?"""
-    line_mask: str | None = None
+    line_mask: Mask | None = None
     """Then, which rows are there, where not all are."""
 
     @property
@@ -109,11 +109,13 @@ class RowWriter:
         """How many tasks there are."""
         return Expr.product(self.plan.lines)
 
-    def tasks(self, more: Sequence[str], work: Callable[[Sequence[str]], None]) -> None:
+    def tasks(
+        self, more: Sequence[IndexValue], work: Callable[[Sequence[IndexValue]], None]
+    ) -> None:
         """The task loop over rows and `more` sizes, whose digits `work` is given at each place."""
         sizes = [*(self.b.param(f) for f in self.space.factors[: self.rank]), *more]
 
-        def task(number: str, digits: list[str]) -> None:
+        def task(number: IndexValue, digits: list[IndexValue]) -> None:
             self.digits = [Ix(d) for d in digits[: self.rank]]
             self.space.flats = {(0, self.rank): number} if self.rank and not more else {}
             self.space.tiles = [*self.digits, self.space.zero()]
@@ -125,12 +127,12 @@ class RowWriter:
         """Where a value of `shape`, one element a row, is read at this row."""
         return self.space.root(shape, 0, self.rank) if shape else ()
 
-    def line_place(self, piece: str | None = None, pieces: str | None = None) -> Ix:
+    def line_place(self, piece: IndexValue | None = None, pieces: IndexValue | None = None) -> Ix:
         """The number of this row, or of its piece `piece` of `pieces`."""
         row = self.space.force(self.space.flat_lazy(0, self.rank)).base
         if piece is None or pieces is None:
             return Ix(row)
-        return Ix(self.b.add(self.b.mul(row, pieces), piece))
+        return Ix(row * pieces + piece)
 
     @property
     def has_one_element(self) -> bool:
@@ -170,7 +172,7 @@ class RowWriter:
             at = self.line_place()
             self.e.store(self.outputs[k], element_of(root), value, at, self.line_mask)
 
-    def row_value(self, value: ir.Value) -> str:
+    def row_value(self, value: ir.Value) -> Register:
         """A value with one element a row, at this row."""
         return self.e.value_at(value, self.line_index(self.e.shape(value)), self.line_mask)
 
@@ -207,12 +209,12 @@ class RowWriter:
             reducers = [Reducer(self.e, op) for op in sweep.simple]
             start = [a for r in reducers for a in r.neutral(self.lanes)]
 
-            def body(ix: Ix, mask: str | None, accs: list[str]) -> list[str]:
+            def body(ix: Ix, mask: Mask | None, accs: list[Register]) -> list[Register]:
                 self.at(ix, mask)
                 if asks_ahead and mask is None:
                     self.ask_for_next_row()
                 full = self._values(sweep, mask)
-                new: list[str] = []
+                new: list[Register] = []
                 for reducer, own in zip(reducers, _shares(reducers, accs), strict=True):
                     stepped = reducer.step(own, [self._full(v, mask) for v in reducer.inputs])
                     if mask is not None and not self.line_lanes:
@@ -232,25 +234,25 @@ class RowWriter:
         """Let the caches fetch the inputs' columns that come next."""
         b = self.b
         here = self.space.force(self.space.flat_lazy(0, self.end))
-        following = b.add(here.base, self.cols)
+        following = here.base + self.cols
         space = (*self.space.factors[:-1], self.plan.cols)
         for index, argument in enumerate(self.plan.block.arguments):
             if Expr.product(self.e.shape(argument)) == Expr.product(space):
                 memory = b.memref(self.arguments.slot(Input(index)), element_of(argument).storage)
-                b.prefetch(memory, following)
+                memory.prefetch(following)
 
-    def at(self, ix: Ix, mask: str | None) -> None:
+    def at(self, ix: Ix, mask: Mask | None) -> None:
         """From now on, these are the current columns."""
         self.space.tiles = [*self.digits, ix]
         self.e.tail = mask
 
-    def _full(self, value: ir.Value, mask: str | None) -> str:
+    def _full(self, value: ir.Value, mask: Mask | None) -> Register:
         """A full-size value at the current columns."""
         index = self.space.root(self.e.shape(value), 0, self.end)
         return self.e.value_at(value, index, mask)
 
-    def _values(self, sweep: Sweep, mask: str | None) -> list[tuple[str, Kept | int]]:
-        found: list[tuple[str, Kept | int]] = []
+    def _values(self, sweep: Sweep, mask: Mask | None) -> list[tuple[Register, Kept | int]]:
+        found: list[tuple[Register, Kept | int]] = []
         for item in sweep.keeps:
             if item.output is None or self.plan.roots[item.output] != item.value:
                 found.append((self._full(item.value, mask), item))
@@ -258,7 +260,7 @@ class RowWriter:
         return found
 
     def _store(
-        self, sweep: Sweep, full: Sequence[tuple[str, Kept | int]], mask: str | None
+        self, sweep: Sweep, full: Sequence[tuple[Register, Kept | int]], mask: Mask | None
     ) -> None:
         for register, where in full:
             value = where.value if isinstance(where, Kept) else self.plan.roots[where]
@@ -277,7 +279,7 @@ class RowWriter:
                 memory, at = self.result(out)
                 self.e.store_to(memory, register, at, mask)
 
-    def result(self, k: int) -> tuple[str, Ix]:
+    def result(self, k: int) -> tuple[MemRef, Ix]:
         """Where the current columns of result `k` are: memref and index."""
         storage = element_of(self.plan.roots[k]).storage
         memory = self.b.memref(self.arguments.slot(self.outputs[k]), storage)
@@ -287,7 +289,7 @@ class RowWriter:
         """Where the current columns are in a scratch row."""
         return self.space.tiles[-1]
 
-    def _scratch(self, item: Kept) -> str:
+    def _scratch(self, item: Kept) -> MemRef:
         offset = self.first_scratch
         for element in self.plan.slots[: item.slot]:
             offset = offset + self._row_bytes(element)
@@ -296,7 +298,7 @@ class RowWriter:
     def _override(self, item: Kept) -> None:
         """From now on, the value at the current row and column is loaded."""
 
-        def load(index: Index, mask: str | None) -> str | None:
+        def load(index: Index, mask: Mask | None) -> Register | None:
             if not self.is_element(index):
                 return None
             element = element_of(item.value)
@@ -307,36 +309,38 @@ class RowWriter:
             register = self.e.load_from(memory, at, mask, readonly=False)
             if element.kind != "b":
                 return register
-            return self.b.cmpi("ne", register, self.b.constant(0, self.b.type_of(register)))
+            return register.differs(0)
 
         self.e.overrides[item.value] = load
 
     def columns(
-        self, start: Sequence[str], body: Callable[[Ix, str | None, list[str]], list[str]]
-    ) -> list[str]:
+        self,
+        start: Sequence[Register],
+        body: Callable[[Ix, Mask | None, list[Register]], list[Register]],
+    ) -> list[Register]:
         """Run `body(columns, mask, accumulators)` over columns `first` to `last` of the row."""
         return self.span(self.first, self.last, start, body)
 
     def span(
         self,
-        first: str,
-        last: str,
-        start: Sequence[str],
-        body: Callable[[Ix, str | None, list[str]], list[str]],
-    ) -> list[str]:
+        first: IndexValue,
+        last: IndexValue,
+        start: Sequence[Register],
+        body: Callable[[Ix, Mask | None, list[Register]], list[Register]],
+    ) -> list[Register]:
         """Run `body(columns, mask, accumulators)` over columns `first` to `last` of a run."""
         b, lanes, size = self.b, self.lanes, self.plan.cols
         if size.is_const and size.value < lanes:
             return body(Ix(first, 1, multiple=0), b.mask(size.value, lanes), list(start))
         divisible = self.space.divisible(size, lanes)
-        middle = last if divisible else b.sub(last, b.rem(b.sub(last, first), lanes))
+        middle = last if divisible else last - (last - first) % lanes
         with b.loop(first, middle, lanes, list(start), hint="j") as loop:
             new = body(Ix(loop.index, 1, multiple=lanes), None, list(loop.args))
             loop.yield_(*new)
         if divisible:
             return loop.results
-        with b.if_(b.cmpi("slt", middle, last)) as branch:
-            mask = b.mask(b.sub(last, middle), lanes)
+        with b.if_(middle < last) as branch:
+            mask = b.mask(last - middle, lanes)
             branch.yield_(*body(Ix(middle, 1, multiple=lanes), mask, list(loop.results)))
             if start:
                 with branch.otherwise():
@@ -345,17 +349,19 @@ class RowWriter:
 
     # ---------------------------------------------------------------- reductions
 
-    def in_order(self, reducer: Reducer) -> list[str]:
+    def in_order(self, reducer: Reducer) -> list[Register]:
         """Scalar accumulators over columns `first` to `last`, neighbours combined first."""
         return self.span_in_order(reducer, self.first, self.last)
 
-    def span_in_order(self, reducer: Reducer, first: str, last: str) -> list[str]:
+    def span_in_order(
+        self, reducer: Reducer, first: IndexValue, last: IndexValue
+    ) -> list[Register]:
         """Lane l reduces the l-th run of neighbouring columns, in order."""
         b, space, lanes = self.b, self.space, self.lanes
-        run = b.div(b.add(b.sub(last, first), lanes - 1), lanes)
-        start = b.add(b.mul(b.iota(lanes), run), first)
+        run = (last - first + (lanes - 1)) // lanes
+        start = b.iota(lanes) * run + first
         with b.loop(0, run, 1, reducer.init(lanes), hint="k") as loop:
-            column = b.add(start, loop.index)
+            column = start + loop.index
             mask = b.cmpi("ult", column, b.broadcast(last, lanes))
             self.at(space.uniform(column), None)
             values = [self._full(v, mask) for v in reducer.inputs]
@@ -363,14 +369,16 @@ class RowWriter:
             loop.yield_(*(b.select(mask, n, o) for n, o in zip(new, loop.args, strict=True)))
         return self.across_lanes(reducer, loop.results, in_order=True)
 
-    def found(self, reducer: Reducer, scalars: list[str]) -> None:
+    def found(self, reducer: Reducer, scalars: list[Register]) -> None:
         """What a sweep has found for a reduction."""
         self.publish(reducer, scalars)
 
-    def across_lanes(self, reducer: Reducer, accs: Sequence[str], in_order: bool) -> list[str]:
+    def across_lanes(
+        self, reducer: Reducer, accs: Sequence[Register], in_order: bool
+    ) -> list[Register]:
         """Scalar accumulators: the lanes as a balanced tree."""
         b = self.b
-        width = lanes_of(b.type_of(accs[0]))
+        width = accs[0].lanes
         parts = list(accs)
         while width > 1:
             half = width // 2
@@ -384,20 +392,20 @@ class RowWriter:
             width = half
         return [b.extract(p, 0) for p in parts]
 
-    def publish(self, reducer: Reducer, scalars: list[str]) -> list[str]:
+    def publish(self, reducer: Reducer, scalars: list[Register]) -> list[Register]:
         """Add the init value where it is still missing; the row values can be found now."""
         if reducer.simple is not None:
             scalars = reducer.merge(reducer.init(self.line_lanes), scalars)
         self.announce(reducer, scalars)
         return scalars
 
-    def announce(self, reducer: Reducer, scalars: Sequence[str]) -> None:
+    def announce(self, reducer: Reducer, scalars: Sequence[Register]) -> None:
         """The row values of a reduction can be found now."""
         for result, register in zip(reducer.op.results, reducer.finish(scalars), strict=True):
             self._announce(result, register)
 
-    def _announce(self, result: ir.Value, register: str) -> None:
-        def found(index: Index, mask: str | None) -> str | None:
+    def _announce(self, result: ir.Value, register: Register) -> None:
+        def found(index: Index, mask: Mask | None) -> Register | None:
             if self.is_line(index):
                 return register
             if Expr.product(self.plan.space) == 0:  # nothing runs, and all indices are equal
@@ -407,7 +415,7 @@ class RowWriter:
         self.e.overrides[result] = found
 
 
-def _shares(reducers: Sequence[Reducer], accumulators: Sequence[str]) -> list[list[str]]:
+def _shares(reducers: Sequence[Reducer], accumulators: Sequence[Register]) -> list[list[Register]]:
     """The accumulators of each reducer."""
     rest = iter(accumulators)
     return [list(itertools.islice(rest, reducer.count)) for reducer in reducers]

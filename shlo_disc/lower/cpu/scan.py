@@ -22,6 +22,7 @@ from shlo_disc.lower.values.elemental import Elemental
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.index import Group, Ix
 from shlo_disc.lower.values.reduction import Reducer
+from shlo_disc.lower.values.typed import IndexValue, Mask, Register
 from shlo_disc.mlir import ir
 
 __all__ = ["emit_scan"]
@@ -63,37 +64,37 @@ class _Scan:
         self.lanes, self.b = lanes, self.e.b
         self.reducer = Reducer(self.e, op)
 
-    def load(self, at: Ix, mask: str | None) -> list[str]:
+    def load(self, at: Ix, mask: Mask | None) -> list[Register]:
         """Elements as accumulators."""
         group = Group(self.single.shape(self.value), at)
         register = self.e.value_at(self.value, (group,), mask)
         return [self.b.broadcast(self.reducer.widen(register, 0), self.lanes)]
 
-    def store(self, value: Sequence[str], at: Ix, mask: str | None) -> None:
+    def store(self, value: Sequence[Register], at: Ix, mask: Mask | None) -> None:
         """Accumulators as elements of the result."""
         (place,) = self.single.results
         assert place is not None
         (register,) = self.reducer.finish(value)
         self.e.store(place, self.element, register, at, mask)
 
-    def merge(self, before: Sequence[str], after: Sequence[str]) -> list[str]:
+    def merge(self, before: Sequence[Register], after: Sequence[Register]) -> list[Register]:
         """The total of two neighbouring runs, `before` being nearer to where the scan begins."""
         pair = (after, before) if self.reverse else (before, after)
         return self.reducer.merge(*pair)
 
     def blocks(
         self,
-        first: str,
-        last: str,
+        first: IndexValue,
+        last: IndexValue,
         step: int,
-        body: Callable[[str, list[str], list[str]], list[str]],
-        total: list[str],
-    ) -> list[str]:
+        body: Callable[[IndexValue, list[Register], list[Register]], list[Register]],
+        total: list[Register],
+    ) -> list[Register]:
         """`body(index, total before the block, total in the block)` from `first` to `last`."""
         b = self.b
         with b.loop(first, last, step * BLOCK, total, hint="block") as block:
             before = list(block.args)
-            end = b.min(b.add(block.index, step * BLOCK), last)
+            end = b.min(block.index + step * BLOCK, last)
             own = self.reducer.neutral(self.lanes)
             with b.loop(block.index, end, step, own, hint="j") as j:
                 j.yield_(*body(j.index, before, list(j.args)))
@@ -107,29 +108,33 @@ class _Rows(_Scan):
     def launch(self) -> Launch:
         b = self.b
         n = b.param(self.size, opaque=True)
-        whole = b.sub(n, b.rem(n, self.lanes))
-        zero = b.constant(0, "index")
+        whole = n - n % self.lanes
+        zero = b.index(0)
         with b.loop(b.lo, b.hi, 1, hint="row") as row:
-            start = b.mul(row.index, n)
+            start = row.index * n
 
-            def step(at: str, before: list[str], own: list[str], mask: str | None) -> list[str]:
+            def step(
+                at: IndexValue, before: list[Register], own: list[Register], mask: Mask | None
+            ) -> list[Register]:
                 values = self._within(self._load(start, n, at, mask))
                 values = self.merge(own, values)
                 self._store(self.merge(before, values), start, n, at, mask)
                 return [b.broadcast(b.extract(v, self.lanes - 1), self.lanes) for v in values]
 
-            def whole_vector(at: str, before: list[str], own: list[str]) -> list[str]:
+            def whole_vector(
+                at: IndexValue, before: list[Register], own: list[Register]
+            ) -> list[Register]:
                 return step(at, before, own, None)
 
             first = self.reducer.init(self.lanes)
             total = self.blocks(zero, whole, self.lanes, whole_vector, first)
-            with b.if_(b.cmpi("slt", whole, n)):
-                mask = b.mask(b.sub(n, whole), self.lanes)
+            with b.if_(whole < n):
+                mask = b.mask(n - whole, self.lanes)
                 step(whole, total, self.reducer.neutral(self.lanes), mask)
         cost = self.size * 3 // self.lanes + 20
         return self.single.launch(self.e, "scan_rows", self.outer, cost)
 
-    def _within(self, values: list[str]) -> list[str]:
+    def _within(self, values: list[Register]) -> list[Register]:
         """The running totals inside one vector."""
         by = 1
         while by < self.lanes:
@@ -140,18 +145,27 @@ class _Rows(_Scan):
             by *= 2
         return values
 
-    def _load(self, start: str, n: str, at: str, mask: str | None) -> list[str]:
+    def _load(
+        self, start: IndexValue, n: IndexValue, at: IndexValue, mask: Mask | None
+    ) -> list[Register]:
         if not self.reverse:
-            return self.load(Ix(self.b.add(start, at), 1), mask)
-        last = self.b.sub(self.b.sub(self.b.add(start, n), 1), at)
+            return self.load(Ix(start + at, 1), mask)
+        last = start + n - 1 - at
         return self.load(Ix(last, -1), mask)
 
-    def _store(self, values: list[str], start: str, n: str, at: str, mask: str | None) -> None:
+    def _store(
+        self,
+        values: list[Register],
+        start: IndexValue,
+        n: IndexValue,
+        at: IndexValue,
+        mask: Mask | None,
+    ) -> None:
         b, turned = self.b, list(range(self.lanes - 1, -1, -1))
         if not self.reverse:
-            self.store(values, Ix(b.add(start, at), 1), mask)
+            self.store(values, Ix(start + at, 1), mask)
             return
-        first = b.sub(b.sub(b.add(start, n), at), self.lanes)
+        first = start + n - at - self.lanes
         on = None if mask is None else b.shuffle(mask, mask, turned)
         self.store([b.shuffle(v, v, turned) for v in values], Ix(first, 1), on)
 
@@ -165,23 +179,25 @@ class _Columns(_Scan):
         b = self.b
         n, inner = b.param(self.size, opaque=True), b.param(self.inner, opaque=True)
         count = b.param(Expr.max(ceil_div(self.inner, self.lanes), 1))
-        zero = b.constant(0, "index")
+        zero = b.index(0)
         with b.loop(b.lo, b.hi, 1, hint="task") as task:
-            outer, column = b.div(task.index, count), b.mul(b.rem(task.index, count), self.lanes)
-            start = b.add(b.mul(b.mul(outer, n), inner), column)
+            outer, column = task.index // count, task.index % count * self.lanes
+            start = outer * n * inner + column
 
-            def columns(mask: str | None) -> None:
-                def step(at: str, before: list[str], own: list[str]) -> list[str]:
-                    row = b.sub(b.sub(n, 1), at) if self.reverse else at
-                    place = Ix(b.add(start, b.mul(row, inner)), 1)
+            def columns(mask: Mask | None) -> None:
+                def step(
+                    at: IndexValue, before: list[Register], own: list[Register]
+                ) -> list[Register]:
+                    row = n - 1 - at if self.reverse else at
+                    place = Ix(start + row * inner, 1)
                     values = self.merge(own, self.load(place, mask))
                     self.store(self.merge(before, values), place, mask)
                     return values
 
                 self.blocks(zero, n, 1, step, self.reducer.init(self.lanes))
 
-            left = b.sub(inner, column)
-            with b.if_(b.cmpi("sge", left, b.constant(self.lanes, "index"))) as branch:
+            left = inner - column
+            with b.if_(left >= self.lanes) as branch:
                 columns(None)
                 with branch.otherwise():
                     columns(b.mask(left, self.lanes))

@@ -24,11 +24,12 @@ from shlo_disc.lower.schedule.iteration_space import ceil_div
 from shlo_disc.lower.values.elemental import Elemental, emit_region
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.index import Group, Ix
+from shlo_disc.lower.values.typed import IndexValue, Mask
 from shlo_disc.mlir import ir, stablehlo
 
 __all__ = ["emit_scatter"]
 
-_Body = Callable[[dict[int, str]], None]
+_Body = Callable[[dict[int, IndexValue]], None]
 
 _CHUNK = 512
 """Elements of a task along the contiguous run; every task reads all indices."""
@@ -111,12 +112,12 @@ class _Scatter:
         with b.loop(b.lo, b.hi, 1, hint="task") as task:
             *where, piece = digits(b, task.index, task_sizes)
             index = dict(zip(batch, where, strict=True))
-            first = b.mul(piece, _CHUNK)
-            last = b.min(b.add(first, _CHUNK), b.param(length, opaque=True))
+            first = piece * _CHUNK
+            last = b.min(first + _CHUNK, b.param(length, opaque=True))
             free = [d for d in self.scattered if d not in self.batching]
             moved = [d for d in range(run) if d in self.window]
 
-            def window(index: dict[int, str]) -> None:
+            def window(index: dict[int, IndexValue]) -> None:
                 starts = self._starts(e, index)
                 with b.if_(self._inside(e, starts)):
                     apply = functools.partial(self._apply, e, places)
@@ -129,7 +130,9 @@ class _Scatter:
         extent = Expr.product(task_sizes)
         return single.launch(e, "scatter", extent, cost)
 
-    def _over(self, e: Elemental, rest: Sequence[int], index: dict[int, str], body: _Body) -> None:
+    def _over(
+        self, e: Elemental, rest: Sequence[int], index: dict[int, IndexValue], body: _Body
+    ) -> None:
         """Loops over the dimensions `rest` of the update, around `body`."""
         if not rest:
             body(index)
@@ -137,7 +140,7 @@ class _Scatter:
         with e.b.loop(0, e.b.param(self.update_sizes[rest[0]], opaque=True), 1) as loop:
             self._over(e, rest[1:], {**index, rest[0]: loop.index}, body)
 
-    def _starts(self, e: Elemental, index: dict[int, str]) -> dict[int, str]:
+    def _starts(self, e: Elemental, index: dict[int, IndexValue]) -> dict[int, IndexValue]:
         """Where the window starts in the indexed operand dimensions."""
         b = e.b
         at = [index[d] for d in self.scattered]
@@ -145,45 +148,41 @@ class _Scatter:
         for k, o in enumerate(self.indexed):
             place = list(at)
             if self.vector_dim < len(self.index_sizes):
-                place.insert(self.vector_dim, b.constant(k, "index"))
+                place.insert(self.vector_dim, b.index(k))
             flat = offset(b, place, dense_strides(self.index_sizes))
             register = self.single.read(e, self.indices, flat)
             starts[o] = e.to_index(register, element_of(self.indices))
         return starts
 
-    def _inside(self, e: Elemental, starts: dict[int, str]) -> str:
+    def _inside(self, e: Elemental, starts: dict[int, IndexValue]) -> Mask:
         """Whether the whole window lies in the operand."""
         b = e.b
         extents = {o: self.update_sizes[d] for d, o in self.window.items()}
-        inside = b.constant(True, "i1")
+        inside = b.flags(True)
         for o, start in starts.items():
-            room = b.sub(b.param(self.sizes[o]), b.param(extents.get(o, Expr.const(1))))
+            room = b.param(self.sizes[o]) - b.param(extents.get(o, Expr.const(1)))
             # Two signed comparisons: `room` is negative where the operand is empty.
-            within = b.op(
-                "arith.andi",
-                b.cmpi("sge", start, b.constant(0, "index")),
-                b.cmpi("sle", start, room),
-            )
-            inside = b.op("arith.andi", inside, within)
+            within = (start >= 0) & (start <= room)
+            inside = inside & within
         return inside
 
     def _apply(
         self,
         e: Elemental,
         places: Sequence[Buffer],
-        index: dict[int, str],
-        starts: dict[int, str],
-        first: str,
-        last: str,
+        index: dict[int, IndexValue],
+        starts: dict[int, IndexValue],
+        first: IndexValue,
+        last: IndexValue,
     ) -> None:
         """One run of the update into the operand."""
         b = e.b
-        target = [b.constant(0, "index")] * len(self.sizes)
+        target = [b.index(0)] * len(self.sizes)
         for d, o in (*self.window.items(), *self.batching.items()):
             if d < self.run or d in self.batching:
                 target[o] = index[d]
         for o, start in starts.items():
-            target[o] = b.add(start, target[o])
+            target[o] = start + target[o]
         place = offset(b, target, dense_strides(self.sizes))
         source = offset(
             b, [index[d] for d in range(self.run)], dense_strides(self.update_sizes)[: self.run]
@@ -191,18 +190,18 @@ class _Scatter:
         if not e.lanes:
             self._combine(e, places, Ix(place), Ix(source), None)
             return
-        whole = b.sub(last, b.rem(b.sub(last, first), e.lanes))
+        whole = last - (last - first) % e.lanes
 
-        def step(at: str, mask: str | None) -> None:
-            self._combine(e, places, Ix(b.add(place, at), 1), Ix(b.add(source, at), 1), mask)
+        def step(at: IndexValue, mask: Mask | None) -> None:
+            self._combine(e, places, Ix(place + at, 1), Ix(source + at, 1), mask)
 
         with b.loop(first, whole, e.lanes, hint="j") as loop:
             step(loop.index, None)
-        with b.if_(b.cmpi("slt", whole, last)):
-            step(whole, b.mask(b.sub(last, whole), e.lanes))
+        with b.if_(whole < last):
+            step(whole, b.mask(last - whole, e.lanes))
 
     def _combine(
-        self, e: Elemental, places: Sequence[Buffer], to: Ix, source: Ix, mask: str | None
+        self, e: Elemental, places: Sequence[Buffer], to: Ix, source: Ix, mask: Mask | None
     ) -> None:
         """`operand = computation(operand, update)` for the elements of one vector."""
         b = e.b

@@ -18,6 +18,7 @@ from shlo_disc.lower.cpu.single_op import Single, digits, offset
 from shlo_disc.lower.plan import KernelPlan, Launch, Output
 from shlo_disc.lower.values.elemental import Elemental, emit_region
 from shlo_disc.lower.values.elements import element_of
+from shlo_disc.lower.values.typed import IndexValue, Mask, Register, Value
 from shlo_disc.mlir import ir
 
 __all__ = ["emit_select_and_scatter"]
@@ -32,7 +33,7 @@ def emit_select_and_scatter(
     result = Output(0)
     element = element_of(operand)
 
-    def initial(e: Elemental, flat: str, mask: str | None) -> str:
+    def initial(e: Elemental, flat: IndexValue, mask: Mask | None) -> Register:
         return e.value_at(init, (), None)
 
     count = Expr.product(single.shape(operand))
@@ -74,7 +75,7 @@ class _Scatter:
         return self.single.launch(e, "select_and_scatter", extent, steps * (area * 3 + 10) + 20)
 
     def _nest(
-        self, e: Elemental, result: Output, rest: Sequence[int], index: dict[int, str]
+        self, e: Elemental, result: Output, rest: Sequence[int], index: dict[int, IndexValue]
     ) -> None:
         b = e.b
         if not rest:
@@ -87,10 +88,10 @@ class _Scatter:
         self,
         e: Elemental,
         rest: Sequence[int],
-        place: dict[int, str],
-        inside: str,
-        best: list[str],
-    ) -> list[str]:
+        place: dict[int, IndexValue],
+        inside: Mask,
+        best: list[Value],
+    ) -> list[Value]:
         """(is there one, value, place) of the element chosen in the part of a window whose
         dimensions `rest` begin at `place`; `best` is that of the parts before.
         """
@@ -98,20 +99,20 @@ class _Scatter:
         if rest:
             d = rest[0]
             with b.loop(0, self.window[d], 1, best, hint="w") as loop:
-                at = b.add(place[d], loop.index)
+                at = place[d] + loop.index
                 within = b.cmpi("ult", at, b.param(self.sizes[d]))
-                ok = b.op("arith.andi", inside, within)
+                ok = inside & within
                 loop.yield_(*self._best(e, rest[1:], {**place, d: at}, ok, loop.args))
             return loop.results
-        found, value, flat = best
+        found, value, flat = Mask.of(best[0]), Register.of(best[1]), IndexValue.of(best[2])
         here = offset(b, [place[d] for d in range(len(self.sizes))], dense_strides(self.sizes))
-        with b.if_(inside) as branch:
+        with b.if_(inside, Value) as branch:
             candidate = self.single.read(e, self.operand, here)
             select = self.single.op.regions[0].blocks[0]
             (keep,) = emit_region(e, select, [value, candidate])
-            keep = b.op("arith.andi", found, keep)
+            keep = found & Mask.of(keep)
             branch.yield_(
-                b.constant(True, "i1"),
+                b.flags(True),
                 b.select(keep, value, candidate),
                 b.select(keep, flat, here),
             )
@@ -119,24 +120,24 @@ class _Scatter:
                 branch.yield_(*best)
         return branch.results
 
-    def _one(self, e: Elemental, result: Output, source: list[str]) -> None:
+    def _one(self, e: Elemental, result: Output, source: list[IndexValue]) -> None:
         """One source element: choose in its window, then combine."""
         b, op = e.b, self.single.op
         element = element_of(self.operand)
         corner = [
-            b.sub(b.mul(at, stride), low)
-            for at, stride, low in zip(source, self.stride, self.low, strict=True)
+            at * stride - low for at, stride, low in zip(source, self.stride, self.low, strict=True)
         ]
         nothing = b.constant(0, element.register)
-        start = [b.constant(False, "i1"), nothing, b.constant(0, "index")]
+        start: list[Value] = [b.flags(False), nothing, b.index(0)]
         place = dict(enumerate(corner))
-        found, _, flat = self._best(e, self.moving, place, b.constant(True, "i1"), start)
-        with b.if_(found):
+        found, _, chosen = self._best(e, self.moving, place, b.flags(True), start)
+        with b.if_(Mask.of(found)):
+            flat = IndexValue.of(chosen)
             memory = b.memref(e.arguments.slot(result), element.storage)
-            old = e.as_register(b.load(memory, flat, readonly=False), element)
+            old = e.as_register(memory.load(flat, readonly=False), element)
             at = offset(b, source, dense_strides(self.source_sizes))
             update = self.single.read(e, self.source, at)
             (new,) = emit_region(e, op.regions[1].blocks[0], [old, update])
             if element.kind == "b":
                 new = b.cast("arith.extui", new, "i8")
-            b.store(new, memory, flat)
+            memory.store(new, flat)

@@ -15,6 +15,7 @@ from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.elemental import Arguments, Elemental
 from shlo_disc.lower.values.elements import Element, element_of
 from shlo_disc.lower.values.index import Group, Space
+from shlo_disc.lower.values.typed import IndexValue, Mask, Register
 from shlo_disc.mlir import ir
 from shlo_disc.passes.match_single import SingleRecord
 from shlo_disc.passes.records import record_of
@@ -77,7 +78,7 @@ class Single:
                 buffers.append(place)
         return buffers, tuple(sizes)
 
-    def read(self, e: Elemental, value: ir.Value, flat: str) -> str:
+    def read(self, e: Elemental, value: ir.Value, flat: IndexValue) -> Register:
         """Element `flat` of an operand (a scalar register)."""
         sizes = self.shape(value)
         index = (Group(sizes, e.space.uniform(flat)),) if sizes else ()
@@ -87,7 +88,7 @@ class Single:
         """A launch that copies an operand of the op (or repeats a constant) into a buffer."""
         element = element_of(source)
 
-        def body(e: Elemental, flat: str, mask: str | None) -> str:
+        def body(e: Elemental, flat: IndexValue, mask: Mask | None) -> Register:
             ix = e.space.uniform(flat)
             group = Group(self.shape(source), type(ix)(ix.base, 1))
             return e.value_at(source, (group,) if self.shape(source) else (), mask)
@@ -99,7 +100,7 @@ class Single:
         target: Buffer,
         element: Element,
         count: Expr,
-        body: Callable[[Elemental, str, str | None], str],
+        body: Callable[[Elemental, IndexValue, Mask | None], Register],
         name: str,
     ) -> Launch:
         """A launch that writes `body(kernel, flat index of the first lane, mask)` to a buffer."""
@@ -107,41 +108,41 @@ class Single:
         e = self.kernel(lanes)
         b = e.b
         n = b.param(count, opaque=True)
-        first = b.mul(b.lo, COPY_CHUNK)
-        last = b.min(b.mul(b.hi, COPY_CHUNK), n)
-        whole = b.sub(last, b.rem(b.sub(last, first), lanes))
+        first = b.lo * COPY_CHUNK
+        last = b.min(b.hi * COPY_CHUNK, n)
+        whole = last - (last - first) % lanes
 
-        def step(at: str, mask: str | None) -> None:
+        def step(at: IndexValue, mask: Mask | None) -> None:
             value = body(e, at, mask)
             ix = e.space.uniform(at)
             e.store(target, element, b.broadcast(value, lanes), type(ix)(ix.base, 1), mask)
 
         with b.loop(first, whole, lanes, hint="j") as loop:
             step(loop.index, None)
-        with b.if_(b.cmpi("slt", whole, last)):
-            step(whole, b.mask(b.sub(last, whole), lanes))
+        with b.if_(whole < last):
+            step(whole, b.mask(last - whole, lanes))
         cost = Expr.min(count, Expr.const(COPY_CHUNK)) * element.bytes // 10 + 10
         return self.launch(e, name, ceil_div(count, COPY_CHUNK), cost)
 
 
-def digits(b: KernelBuilder, number: str, sizes: Sequence[Expr]) -> list[str]:
+def digits(b: KernelBuilder, number: IndexValue, sizes: Sequence[Expr]) -> list[IndexValue]:
     """`number` in mixed radix `sizes` (the first is not reduced)."""
-    out: list[str] = []
+    out: list[IndexValue] = []
     rest = number
     for k in range(len(sizes) - 1, 0, -1):
         size = sizes[k]
         if size.is_const and size.value == 1:
-            out.insert(0, b.constant(0, "index"))
+            out.insert(0, b.index(0))
             continue
         radix = b.max(b.param(size), 1)
-        out.insert(0, b.rem(rest, radix))
-        rest = b.div(rest, radix)
+        out.insert(0, rest % radix)
+        rest = rest // radix
     return [rest, *out] if sizes else []
 
 
-def offset(b: KernelBuilder, index: Sequence[str], steps: Sequence[Expr]) -> str:
+def offset(b: KernelBuilder, index: Sequence[IndexValue], steps: Sequence[Expr]) -> IndexValue:
     """The sum of index times step."""
-    total = b.constant(0, "index")
+    total = b.index(0)
     for at, step in zip(index, steps, strict=True):
-        total = b.add(total, b.mul(at, b.param(step)))
+        total = total + at * b.param(step)
     return total

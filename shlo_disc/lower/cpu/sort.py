@@ -9,11 +9,12 @@ from shlo_disc.dynamic import attributes as attr
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.lower.cpu.machine import Machine
-from shlo_disc.lower.cpu.merge_sort import MergeSort
+from shlo_disc.lower.cpu.merge_sort import Keys, MergeSort
 from shlo_disc.lower.cpu.single_op import Single
 from shlo_disc.lower.plan import KernelPlan
 from shlo_disc.lower.values.elemental import emit_region
 from shlo_disc.lower.values.elements import element_of
+from shlo_disc.lower.values.typed import Mask, Register
 from shlo_disc.mlir import ir
 
 __all__ = ["emit_sort"]
@@ -40,24 +41,27 @@ def emit_sort(fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine) -> 
     e = single.kernel(0)
     b = e.b
 
-    def less(x: list[str], y: list[str]) -> str:
+    def less(x: Keys, y: Keys) -> Mask:
         args = []
         for i, element in enumerate(elements):
             for value in (x[i], y[i]):
-                args.append(e.as_register(value, element) if keys[i] else b.constant(0, "i8"))
-        return emit_region(e, body, args)[0]
+                if keys[i]:
+                    args.append(e.as_register(Register.of(value), element))
+                else:
+                    args.append(b.constant(0, "i8"))
+        return Mask.of(emit_region(e, body, args)[0])
 
-    def in_memory(value: str, i: int) -> str:
+    def in_memory(value: Register, i: int) -> Register:
         return b.cast("arith.extui", value, "i8") if elements[i].kind == "b" else value
 
     sorter = MergeSort(b, storages, size, less, keys)
     step = b.param(inner)
     with b.loop(b.lo, b.hi, 1, hint="row") as row:
         divisor = e.space.positive(inner)
-        column = b.rem(row.index, divisor)
-        start = b.add(b.mul(b.mul(b.div(row.index, divisor), sorter.n), step), column)
+        column = row.index % divisor
+        start = row.index // divisor * sorter.n * step + column
         with b.loop(0, sorter.n, 1, hint="j") as loop:
-            at = b.add(start, b.mul(loop.index, step))
+            at = start + loop.index * step
             record = [in_memory(single.read(e, v, at), i) for i, v in enumerate(operands)]
             sorter.put(loop.index, record)
         first = sorter.sort()
@@ -66,8 +70,8 @@ def emit_sort(fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine) -> 
                 continue
             memory = b.memref(e.arguments.slot(place), elements[i].storage)
             with b.loop(0, sorter.n, 1, hint="j") as loop:
-                value = b.load(sorter.memory[i], b.add(first, loop.index), readonly=False)
-                b.store(value, memory, b.add(start, b.mul(loop.index, step)))
+                value = b.load(sorter.memory[i], first + loop.index, readonly=False)
+                memory.store(value, start + loop.index * step)
     scratch = MergeSort.scratch_bytes(storages, size)
     launch = single.launch(e, "sort", outer * inner, size * 40 + 20, scratch)
     return KernelPlan((launch,))

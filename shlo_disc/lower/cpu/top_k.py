@@ -10,13 +10,13 @@ from __future__ import annotations
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.lower.cpu.machine import Machine
-from shlo_disc.lower.cpu.merge_sort import MergeSort
+from shlo_disc.lower.cpu.merge_sort import Keys, MergeSort
 from shlo_disc.lower.cpu.single_op import Single
 from shlo_disc.lower.plan import Condition, If, KernelPlan, Launch
-from shlo_disc.lower.values.builder import lanes_of, like
 from shlo_disc.lower.values.elemental import Elemental
 from shlo_disc.lower.values.elements import Element, element_of
 from shlo_disc.lower.values.index import Group, Ix
+from shlo_disc.lower.values.typed import IndexValue, Mask, Register
 from shlo_disc.mlir import ir
 
 __all__ = ["emit_top_k"]
@@ -49,38 +49,38 @@ class _TopK:
         self.storages = [(self.key_type, bits // 8), ("i64", 8)]
         self.above = "sgt" if self.element.is_float or self.element.is_signed else "ugt"
 
-    def key(self, e: Elemental, value: str) -> str:
+    def key(self, e: Elemental, value: Register) -> Register:
         """An integer (or lanes of it) in the order of the element."""
         b = e.b
         if self.element.kind == "b":
             return b.cast("arith.extui", value, "i8")
-        type_ = like(b.type_of(value), self.key_type)
-        raw = value if b.type_of(value) == type_ else b.bitcast(value, type_)
+        type_ = value.like(self.key_type)
+        raw = value if value.type == type_ else b.bitcast(value, type_)
         return self.flipped(e, raw)
 
-    def flipped(self, e: Elemental, raw: str) -> str:
+    def flipped(self, e: Elemental, raw: Register) -> Register:
         """Negative floats with all bits but the sign turned over, and back."""
         if not self.element.is_float:
             return raw
-        b, type_ = e.b, e.b.type_of(raw)
-        sign = b.op("arith.shrsi", raw, b.constant(self.element.bits - 1, type_))
-        return b.op("arith.xori", raw, b.op("arith.shrui", sign, b.constant(1, type_)))
+        b, type_ = e.b, raw.type
+        sign = raw.sar(b.constant(self.element.bits - 1, type_))
+        return raw ^ sign >> b.constant(1, type_)
 
-    def store(self, e: Elemental, key: str, position: str, at: str) -> None:
+    def store(self, e: Elemental, key: Register, position: Register, at: IndexValue) -> None:
         """One result."""
         b = e.b
         values, positions = self.single.results
         if values is not None:
             memory = b.memref(e.arguments.slot(values), self.element.storage)
             raw = self.flipped(e, key)
-            if b.type_of(raw) != self.element.storage:
+            if raw.type != self.element.storage:
                 raw = b.bitcast(raw, self.element.storage)
-            b.store(raw, memory, at)
+            memory.store(raw, at)
         if positions is not None:
             memory = b.memref(e.arguments.slot(positions), self.positions.storage)
             if self.positions.bits < 64:
                 position = b.cast("arith.trunci", position, self.positions.storage)
-            b.store(position, memory, at)
+            memory.store(position, at)
 
     def by_list(self) -> Launch:
         lanes = self.single.machine.lanes(self.element.bytes)
@@ -90,60 +90,55 @@ class _TopK:
         keys = b.scratch(self.key_type)
         places = b.scratch("i64", _LIST * 8)
 
-        def insert(key: str, at: str, last: str) -> None:
+        def insert(key: Register, at: IndexValue, last: IndexValue) -> None:
             """Into the list, whose record `last` may be overwritten."""
 
-            def go_on(carried: list[str]) -> str:
+            def go_on(carried: list[IndexValue]) -> Mask:
                 (j,) = carried
-                before = b.load(keys, b.max(b.sub(j, 1), 0), readonly=False)
-                inside = b.cmpi("sgt", j, b.constant(0, "index"))
-                return b.op("arith.andi", inside, b.cmpi(self.above, key, before))
+                before = keys.load(b.max(j - 1, 0), readonly=False)
+                inside = j > 0
+                return inside & b.cmpi(self.above, key, before)
 
-            def shift(carried: list[str]) -> list[str]:
-                before = b.sub(carried[0], 1)
+            def shift(carried: list[IndexValue]) -> list[IndexValue]:
+                before = carried[0] - 1
                 for memory in (keys, places):
-                    b.store(b.load(memory, before, readonly=False), memory, carried[0])
+                    memory.store(memory.load(before, readonly=False), carried[0])
                 return [before]
 
             (place,) = b.while_([last], go_on, shift)
-            b.store(key, keys, place)
-            b.store(b.cast("arith.index_cast", at, "i64"), places, place)
+            keys.store(key, place)
+            places.store(b.cast("arith.index_cast", at, "i64"), place)
 
-        some = b.cmpi("sgt", k, b.constant(0, "index"))
+        some = k > 0
         with b.if_(some), b.loop(b.lo, b.hi, 1, hint="row") as row:
-            start = b.mul(row.index, n)
+            start = row.index * n
 
-            def one(at: str) -> str:
-                return self.key(e, self.single.read(e, self.operand, b.add(start, at)))
+            def one(at: IndexValue) -> Register:
+                return self.key(e, self.single.read(e, self.operand, start + at))
 
             with b.loop(0, k, 1, hint="j") as loop:
                 insert(one(loop.index), loop.index, loop.index)
-            worst_at = b.sub(k, 1)
+            worst_at = k - 1
 
-            def consider(first: str, last: str) -> None:
+            def consider(first: IndexValue, last: IndexValue) -> None:
                 with b.loop(first, last, 1, hint="j") as loop:
                     key = one(loop.index)
-                    worst = b.load(keys, worst_at, readonly=False)
+                    worst = keys.load(worst_at, readonly=False)
                     with b.if_(b.cmpi(self.above, key, worst)):
                         insert(key, loop.index, worst_at)
 
-            whole = b.sub(n, b.rem(b.sub(n, k), lanes))
+            whole = n - (n - k) % lanes
             with b.loop(k, whole, lanes, hint="v") as loop:
-                index = (Group(self.sizes, Ix(b.add(start, loop.index), 1)),)
+                index = (Group(self.sizes, Ix(start + loop.index, 1)),)
                 vector = self.key(e, e.value_at(self.operand, index, None))
-                worst = b.broadcast(b.load(keys, worst_at, readonly=False), lanes)
-                better = b.cmpi(self.above, vector, worst)
-                if lanes_of(b.type_of(better)):
-                    type_ = b.type_of(better)
-                    right = f"vector.reduction <or>, {better} : {type_} into i1"
-                    better = b.define(right, "i1", [better])
-                with b.if_(better):
-                    consider(loop.index, b.add(loop.index, lanes))
+                worst = b.broadcast(keys.load(worst_at, readonly=False), lanes)
+                with b.if_(b.cmpi(self.above, vector, worst).any()):
+                    consider(loop.index, loop.index + lanes)
             consider(whole, n)
-            out = b.mul(row.index, k)
+            out = row.index * k
             with b.loop(0, k, 1, hint="j") as loop:
-                key, place = (b.load(m, loop.index, readonly=False) for m in (keys, places))
-                self.store(e, key, place, b.add(out, loop.index))
+                key = keys.load(loop.index, readonly=False)
+                self.store(e, key, places.load(loop.index, readonly=False), out + loop.index)
         return self.single.launch(e, "top_k", self.rows, self.n + self.k * 20 + 20, _LIST * 16)
 
     def by_sorting(self) -> Launch:
@@ -151,20 +146,20 @@ class _TopK:
         b = e.b
         n, k = b.param(self.n, opaque=True), b.param(self.k)
 
-        def before(x: list[str], y: list[str]) -> str:
-            return b.cmpi(self.above, x[0], y[0])
+        def before(x: Keys, y: Keys) -> Mask:
+            return b.cmpi(self.above, Register.of(x[0]), Register.of(y[0]))
 
         sorter = MergeSort(b, self.storages, self.n, before, [True, False])
         with b.loop(b.lo, b.hi, 1, hint="row") as row:
-            start = b.mul(row.index, n)
+            start = row.index * n
             with b.loop(0, n, 1, hint="j") as loop:
-                value = self.single.read(e, self.operand, b.add(start, loop.index))
+                value = self.single.read(e, self.operand, start + loop.index)
                 position = b.cast("arith.index_cast", loop.index, "i64")
                 sorter.put(loop.index, [self.key(e, value), position])
             first = sorter.sort()
-            out = b.mul(row.index, k)
+            out = row.index * k
             with b.loop(0, k, 1, hint="j") as loop:
-                key, place = sorter.get(b.add(first, loop.index))
-                self.store(e, key, place, b.add(out, loop.index))
+                key, place = sorter.get(first + loop.index)
+                self.store(e, key, place, out + loop.index)
         scratch = MergeSort.scratch_bytes(self.storages, self.n)
         return self.single.launch(e, "top_k_sort", self.rows, self.n * 40 + 20, scratch)

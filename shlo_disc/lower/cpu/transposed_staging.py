@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.plan import Input
-from shlo_disc.lower.values.builder import vector_type
 from shlo_disc.lower.values.elemental import Elemental
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.index import Group, Index, Ix
+from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register, vector_type
 from shlo_disc.mlir import ir
 
 __all__ = ["BLOCK", "COLUMNS", "Staged", "fill", "find", "scratch_bytes", "use"]
@@ -65,7 +65,7 @@ def _in_tiles(e: Elemental, index: Index) -> Index | None:
     groups = e.space.joined(index)
     if not groups or any(g.at.tile is None for g in groups):
         return None
-    return tuple(Group(g.sizes, Ix("", tile=g.at.tile)) for g in groups)
+    return tuple(Group(g.sizes, Ix(None, tile=g.at.tile)) for g in groups)
 
 
 def _row_bytes(staged: Staged) -> int:
@@ -77,7 +77,7 @@ def scratch_bytes(staged: list[Staged]) -> Expr:
     return Expr.const(sum(BLOCK * _row_bytes(s) for s in staged))
 
 
-def _memory(e: Elemental, staged: list[Staged], k: int) -> str:
+def _memory(e: Elemental, staged: list[Staged], k: int) -> MemRef:
     offset = sum(BLOCK * _row_bytes(s) for s in staged[:k])
     return e.b.scratch(element_of(staged[k].value).storage, offset)
 
@@ -86,11 +86,11 @@ def fill(
     e: Elemental,
     machine: Machine,
     staged: list[Staged],
-    set_tile: Callable[[str, str], None],
-    first: str,
-    last: str,
-    start: str,
-    count: str,
+    set_tile: Callable[[IndexValue, IndexValue], None],
+    first: IndexValue,
+    last: IndexValue,
+    start: IndexValue,
+    count: IndexValue,
 ) -> None:
     """Turn columns first..last-1 of `count` rows from `start` on (of factor `along`) into scratch.
 
@@ -100,7 +100,7 @@ def fill(
     widths = [_width(machine, element_of(item.value).bytes) for item in staged]
     columns = max(widths)
 
-    def turn(k: int, column: str) -> None:
+    def turn(k: int, column: IndexValue) -> None:
         """Blocks of operand k at `columns` columns from `column` on."""
         item, width = staged[k], widths[k]
         element = element_of(item.value)
@@ -108,25 +108,25 @@ def fill(
         nothing = b.constant(0, vector_type(width, element.storage))
         memory = _memory(e, staged, k)
 
-        def place(u: str, v: str) -> str:
+        def place(u: IndexValue, v: IndexValue) -> IndexValue:
             set_tile(u, v)
             return e.space.linear(item.index).base
 
         for v0, u0 in itertools.product(range(0, columns, width), range(0, BLOCK, width)):
-            rows = b.mask(b.sub(count, u0), width)
+            rows = b.mask(count - u0, width)
             block = []
             for i in range(v0, v0 + width):
-                v = b.add(column, i)
+                v = column + i
                 if not u0:
-                    ahead = place(start, b.add(v, AHEAD))
-                    b.prefetch(source, ahead)
-                    b.prefetch(source, b.add(ahead, BLOCK - 1))
-                inside = b.broadcast(b.cmpi("slt", v, last), width)
-                mask = b.op("arith.andi", rows, inside)
-                block.append(b.masked_load(source, place(b.add(start, u0), v), mask, nothing))
-            to = b.add(b.sub(column, first), v0)
+                    ahead = place(start, v + AHEAD)
+                    source.prefetch(ahead)
+                    source.prefetch(ahead + (BLOCK - 1))
+                inside = b.broadcast(v < last, width)
+                mask = rows & inside
+                block.append(source.masked_load(place(start + u0, v), mask, nothing))
+            to = column - first + v0
             for i, row in enumerate(_transposed(e, block)):
-                b.vector_store(row, memory, b.add(to, (u0 + i) * COLUMNS))
+                memory.vector_store(row, to + (u0 + i) * COLUMNS)
 
     with b.loop(first, last, columns, hint="turn") as loop:
         for k in range(len(staged)):
@@ -138,7 +138,7 @@ def _width(machine: Machine, element_bytes: int) -> int:
     return min(BLOCK, max(4, machine.vector_bytes // element_bytes))
 
 
-def _transposed(e: Elemental, rows: list[str]) -> list[str]:
+def _transposed(e: Elemental, rows: list[Register]) -> list[Register]:
     """N vectors of n lanes, a power of two, exchanged by recursive halving (Eklundh 1972)."""
     n, step = len(rows), 1
     while step < n:
@@ -153,17 +153,17 @@ def _transposed(e: Elemental, rows: list[str]) -> list[str]:
     return rows
 
 
-def use(e: Elemental, staged: list[Staged], row: str, first: str) -> None:
+def use(e: Elemental, staged: list[Staged], row: IndexValue, first: IndexValue) -> None:
     """From now on the turned operands are read from scratch, at `row` of the tile."""
 
-    def reader(k: int) -> Callable[[Index, str | None], str | None]:
+    def reader(k: int) -> Callable[[Index, Mask | None], Register | None]:
         item = staged[k]
 
-        def read(index: Index, mask: str | None) -> str | None:
+        def read(index: Index, mask: Mask | None) -> Register | None:
             if _in_tiles(e, index) != item.index:
                 return None
             inner = e.space.tiles[-1]
-            base = e.b.add(e.b.mul(row, COLUMNS), e.b.sub(inner.base, first))
+            base = row * COLUMNS + (inner.base - first)
             loaded = e.load_from(
                 _memory(e, staged, k), Ix(base, inner.stride), mask, readonly=False
             )

@@ -15,6 +15,7 @@ from shlo_disc.lower.plan import Input, KernelPlan, Output
 from shlo_disc.lower.schedule.iteration_space import ceil_div
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.index import Group, Ix
+from shlo_disc.lower.values.typed import IndexValue, Mask
 from shlo_disc.mlir import ir
 
 __all__ = ["emit_dynamic_update_slice"]
@@ -45,26 +46,26 @@ def emit_dynamic_update_slice(
     steps, update_steps = dense_strides(sizes), dense_strides(window)
     begin = []
     for d, start in enumerate(starts):
-        top = b.sub(b.param(sizes[d]), b.param(window[d]))
+        top = b.param(sizes[d]) - b.param(window[d])
         begin.append(b.max(b.min(e.scalar(start), top), 0))
     base = offset(b, begin, steps)
     with b.loop(b.lo, b.hi, 1, hint="task") as task:
         *row, piece = digits(b, task.index, [*window[:cut], pieces])
-        to = b.add(base, offset(b, row, steps[:cut]))
+        to = base + offset(b, row, steps[:cut])
         source = offset(b, row, update_steps[:cut])
-        first = b.mul(piece, _CHUNK)
-        last = b.min(b.add(first, _CHUNK), b.param(run, opaque=True))
-        whole = b.sub(last, b.rem(b.sub(last, first), lanes))
+        first = piece * _CHUNK
+        last = b.min(first + _CHUNK, b.param(run, opaque=True))
+        whole = last - (last - first) % lanes
 
-        def step(at: str, mask: str | None) -> None:
-            index = (Group(window, Ix(b.add(source, at), 1)),) if window else ()
+        def step(at: IndexValue, mask: Mask | None) -> None:
+            index = (Group(window, Ix(source + at, 1)),) if window else ()
             value = e.value_at(update, index, mask)
-            e.store(result, element, b.broadcast(value, lanes), Ix(b.add(to, at), 1), mask)
+            e.store(result, element, b.broadcast(value, lanes), Ix(to + at, 1), mask)
 
         with b.loop(first, whole, lanes, hint="j") as loop:
             step(loop.index, None)
-        with b.if_(b.cmpi("slt", whole, last)):
-            step(whole, b.mask(b.sub(last, whole), lanes))
+        with b.if_(whole < last):
+            step(whole, b.mask(last - whole, lanes))
     extent = Expr.product(window[:cut]) * pieces
     cost = Expr.min(run, Expr.const(_CHUNK)) * element.bytes // 10 + 20
     launch = single.launch(e, "dynamic_update_slice", extent, cost)

@@ -1,17 +1,16 @@
-"""The text of one kernel while it is written: SSA names, regions, constants, sizes.
+"""The text of one kernel while it is written: regions, constants, sizes, operations.
 
-Every name knows its type and the region that defines it. A *pure* operation is put into the
-outermost region where its operands live, so loop-invariant code leaves its loop while it is
-written, and an operation written twice gives one name. Names are counted, never random: equal
-kernels have equal texts and are compiled once.
+Emitters handle typed values (`typed.py`); only this module and `typed.py` know MLIR's syntax. A
+*pure* operation is put into the outermost region where its operands live, so loop-invariant code
+leaves its loop while it is written, and an operation written twice gives one value. Names are
+counted, never random: equal kernels have equal texts and are compiled once.
 
     b = KernelBuilder()
-    x, n = b.memref(0, "f32"), b.param(size)
-    with b.loop(b.lo, b.hi, 1) as task:
+    x, y, n = b.memref(0, "f32"), b.memref(1, "f32"), b.param(size)
+    with b.loop(b.lo, b.hi) as task:
         with b.loop(0, n, 1, init=[zero], hint="j") as col:
-            v = b.load(x, b.add(b.mul(task.index, n), col.index))
-            col.yield_(b.op("arith.addf", col.args[0], v))
-        b.store(col.results[0], y, task.index)
+            col.yield_(col.args[0] + x.load(task.index * n + col.index))
+        y.store(col.results[0], task.index)
     text, params = b.finish()
 """
 
@@ -19,38 +18,35 @@ from __future__ import annotations
 
 import contextlib
 import math
-import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar, cast, overload
 
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.lower.values.typed import (
+    IndexLike,
+    IndexValue,
+    Mask,
+    MemRef,
+    Pointer,
+    Register,
+    Value,
+    element_type,
+    lanes_of,
+    vector_type,
+)
 
-__all__ = ["If", "KernelBuilder", "Loop", "element_type", "lanes_of", "vector_type"]
+__all__ = ["If", "KernelBuilder", "Loop"]
+
+V = TypeVar("V", bound=Value)
 
 _STRUCT = "!llvm.struct<(ptr, ptr, i64, array<1 x i64>, array<1 x i64>)>"
-_VECTOR = re.compile(r"vector<(\d+)x(\w+)>")
 
 
-def element_type(type_: str) -> str:
-    """`f32` of `vector<16xf32>` and of `f32`."""
-    match = _VECTOR.fullmatch(type_)
-    return match[2] if match else type_
-
-
-def lanes_of(type_: str) -> int:
-    """16 of `vector<16xf32>`; 0 of a scalar type."""
-    match = _VECTOR.fullmatch(type_)
-    return int(match[1]) if match else 0
-
-
-def vector_type(lanes: int, element: str) -> str:
-    """`vector<16xf32>`; the element itself when `lanes` is 0."""
-    return f"vector<{lanes}x{element}>" if lanes else element
-
-
-def like(type_: str, element: str) -> str:
-    """`element` with as many lanes as `type_`."""
-    return vector_type(lanes_of(type_), element)
+def _kind(element: str) -> type[Value]:
+    """The class of values of `element`."""
+    return IndexValue if element == "index" else Mask if element == "i1" else Register
 
 
 def _literal(value: float | bool, element: str) -> str:
@@ -85,35 +81,35 @@ class _Region:
     known: dict[object, object] = field(default_factory=dict)
 
 
-@dataclass
-class Loop:
+class Loop(Generic[V]):
     """An `scf.for` being written."""
 
-    index: str
-    args: list[str]
-    """The carried values inside the body."""
-    results: list[str] = field(default_factory=list)
-    """The carried values after the loop; filled when it is closed."""
-    yielded: tuple[str, ...] = ()
+    def __init__(self, index: IndexValue, args: list[V]) -> None:
+        self.index = index
+        self.args = args
+        """The carried values inside the body."""
+        self.results: list[V] = []
+        """The carried values after the loop; filled when it is closed."""
+        self.yielded: tuple[V, ...] = ()
 
-    def yield_(self, *values: str) -> None:
+    def yield_(self, *values: V) -> None:
         """What the next iteration (or the end) sees as `args`."""
         self.yielded = values
 
 
-@dataclass
-class If:
+class If(Generic[V]):
     """An `scf.if` being written; `with branch.otherwise():` writes the other side."""
 
-    text: KernelBuilder
-    results: list[str] = field(default_factory=list)
-    yielded: tuple[str, ...] = ()
-    else_lines: list[str] | None = None
-    else_yielded: tuple[str, ...] = ()
-    then_lines: list[str] = field(default_factory=list)
-    in_else: bool = False
+    def __init__(self, text: KernelBuilder) -> None:
+        self.text = text
+        self.results: list[V] = []
+        self.yielded: tuple[V, ...] = ()
+        self.else_lines: list[str] | None = None
+        self.else_yielded: tuple[V, ...] = ()
+        self.then_lines: list[str] = []
+        self.in_else = False
 
-    def yield_(self, *values: str) -> None:
+    def yield_(self, *values: V) -> None:
         """The results of the side being written."""
         if self.in_else:
             self.else_yielded = values
@@ -139,74 +135,52 @@ class KernelBuilder:
         self._at_end: list[Callable[[], object]] = []
         self._entry: list[str] = []
         self._counts: dict[str, int] = {}
-        self._types: dict[str, str] = {}
-        self._depths: dict[str, int] = {}
-        self._constants: dict[tuple[str, str], str] = {}
-        self._constant_names: set[str] = set()
-        self._values: dict[str, int] = {}
-        self._lanes: dict[str, tuple[float, ...]] = {}
-        self._params: dict[Expr, str] = {}
-        self._memrefs: dict[tuple[object, ...], str] = {}
-        for name, type_ in (
-            ("%args", "!llvm.ptr"),
-            ("%params", "!llvm.ptr"),
-            ("%scratch", "!llvm.ptr"),
-        ):
-            self._types[name] = type_
-            self._depths[name] = 0
-        self.lo = self._enter("lo_", "arith.index_cast %lo : i64 to index", "index")
+        self._constants: dict[tuple[str, str], Value] = {}
+        self._params: dict[Expr, IndexValue] = {}
+        self._pointers: dict[int, Pointer] = {}
+        self.args = Pointer(self, "%args", "!llvm.ptr", 0)
+        """The array of pointers to the kernel's arrays."""
+        self._scratch = Pointer(self, "%scratch", "!llvm.ptr", 0)
+        self.lo = self._enter(IndexValue, "lo_", "arith.index_cast %lo : i64 to index", "index")
         """The first task, as index."""
-        self.hi = self._enter("hi_", "arith.index_cast %hi : i64 to index", "index")
+        self.hi = self._enter(IndexValue, "hi_", "arith.index_cast %hi : i64 to index", "index")
         """One past the last task, as index."""
 
     # ---------------------------------------------------------------- names and regions
 
-    def fresh(self, hint: str = "v", type_: str = "") -> str:
-        """A new SSA name, defined in the current region by a line the caller emits."""
+    def fresh(self, kind: type[V], hint: str, type_: str, depth: int | None = None) -> V:
+        """A new value, defined in the current region (or at `depth`) by a line the caller emits."""
         count = self._counts.get(hint, 0)
         self._counts[hint] = count + 1
         name = f"%{hint}_{count}" if count else f"%{hint}"
-        self._types[name] = type_
-        self._depths[name] = len(self._regions) - 1
-        return name
-
-    def type_of(self, name: str) -> str:
-        """The type of an SSA name."""
-        return self._types[name]
-
-    def is_constant(self, name: str) -> bool:
-        """Whether `name` came from :meth:`constant` or :meth:`dense`."""
-        return name in self._constant_names
-
-    def depth_of(self, name: str) -> int:
-        """How many regions enclose the definition of `name`."""
-        return self._depths[name]
-
-    def value_of(self, name: str) -> int | None:
-        """The value of an index constant, None of anything else."""
-        return self._values.get(name)
+        return kind(self, name, type_, len(self._regions) - 1 if depth is None else depth)
 
     def emit(self, line: str) -> None:
         """Append a line (of a side effect, or defining fresh names) to the current region."""
         self._regions[-1].lines.append(line)
 
     def define(
-        self, right: str, type_: str, operands: Sequence[str], hint: str = "v", pure: bool = True
-    ) -> str:
-        """The name of `right`, an operation without its result; see the module on purity."""
+        self,
+        kind: type[V],
+        right: str,
+        type_: str,
+        operands: Sequence[Value],
+        hint: str = "v",
+        pure: bool = True,
+    ) -> V:
+        """The value of `right`, an operation without its result; see the module on purity."""
         depth = len(self._regions) - 1
         if pure:
-            depth = max((self._depths[o] for o in operands), default=0)
+            depth = max((o.depth for o in operands), default=0)
             depth = max(depth, self.barrier())
             for region in self._regions[: depth + 1]:
                 if (known := region.known.get(right)) is not None:
-                    return str(known)
-        name = self.fresh(hint, type_)
-        self._depths[name] = depth
-        self._regions[depth].lines.append(f"{name} = {right}")
+                    return cast("V", known)
+        value = self.fresh(kind, hint, type_, depth)
+        self._regions[depth].lines.append(f"{value.name} = {right}")
         if pure:
-            self._regions[depth].known[right] = name
-        return name
+            self._regions[depth].known[right] = value
+        return value
 
     def barrier(self) -> int:
         """The depth pure operations may rise to."""
@@ -229,23 +203,44 @@ class KernelBuilder:
     def _close(self) -> _Region:
         return self._regions.pop()
 
-    def _enter(self, hint: str, right: str, type_: str) -> str:
-        """A name defined at the function's entry, in front of everything else."""
-        name = self.fresh(hint, type_)
-        self._depths[name] = 0
-        self._entry.append(f"{name} = {right}")
-        return name
+    def _enter(self, kind: type[V], hint: str, right: str, type_: str) -> V:
+        """A value defined at the function's entry, in front of everything else."""
+        value = self.fresh(kind, hint, type_, 0)
+        self._entry.append(f"{value.name} = {right}")
+        return value
+
+    @overload
+    def loop(
+        self,
+        lo: IndexLike,
+        hi: IndexLike,
+        step: IndexLike = 1,
+        *,
+        hint: str = "i",
+        barrier: bool = False,
+    ) -> AbstractContextManager[Loop[Value]]: ...
+
+    @overload
+    def loop(
+        self,
+        lo: IndexLike,
+        hi: IndexLike,
+        step: IndexLike,
+        init: Sequence[V],
+        hint: str = "i",
+        barrier: bool = False,
+    ) -> AbstractContextManager[Loop[V]]: ...
 
     @contextlib.contextmanager
     def loop(
         self,
-        lo: str | int,
-        hi: str | int,
-        step: str | int = 1,
-        init: Sequence[str] = (),
+        lo: IndexLike,
+        hi: IndexLike,
+        step: IndexLike = 1,
+        init: Sequence[Value] = (),
         hint: str = "i",
         barrier: bool = False,
-    ) -> Iterator[Loop]:
+    ) -> Iterator[Loop[Any]]:
         """Write an `scf.for` over index; call `yield_` in it when it carries values.
 
         `barrier` keeps pure operations inside (when the loop may run zero times and they read
@@ -253,28 +248,32 @@ class KernelBuilder:
         """
         lo, hi, step = self.index(lo), self.index(hi), self.index(step)
         self._open(barrier)
-        types = [self._types[v] for v in init]
-        loop = Loop(self.fresh(hint, "index"), [self.fresh("acc", t) for t in types])
+        types = [v.type for v in init]
+        index = self.fresh(IndexValue, hint, "index")
+        loop = Loop(index, [self.fresh(type(v), "acc", v.type) for v in init])
         yield loop
         lines = self._close().lines
         if len(loop.yielded) != len(init):
             raise ValueError(f"the loop carries {len(init)} values, {len(loop.yielded)} yielded")
         head, tail = f"scf.for {loop.index} = {lo} to {hi} step {step}", []
         if init:
-            loop.results = self._results("for", types)
+            loop.results = self._results("for", init)
             pairs = ", ".join(f"{a} = {v}" for a, v in zip(loop.args, init, strict=True))
             head = f"{self._left(loop.results)} = {head} iter_args({pairs}) -> ({', '.join(types)})"
-            tail = [f"  scf.yield {', '.join(loop.yielded)} : {', '.join(types)}"]
+            tail = [f"  scf.yield {_names(loop.yielded)} : {', '.join(types)}"]
         self._regions[-1].lines += [head + " {", *("  " + line for line in lines), *tail, "}"]
 
-    @contextlib.contextmanager
-    def if_(self, condition: str, types: Sequence[str] | None = None) -> Iterator[If]:
-        """Write an `scf.if`; each side calls `yield_` when there are results.
+    @overload
+    def if_(self, condition: Mask) -> AbstractContextManager[If[Register]]: ...
 
-        Their types are what is yielded; `types` may say them again as a check.
-        """
+    @overload
+    def if_(self, condition: Mask, kind: type[V]) -> AbstractContextManager[If[V]]: ...
+
+    @contextlib.contextmanager
+    def if_(self, condition: Mask, kind: type[Value] = Register) -> Iterator[If[Any]]:
+        """Write an `scf.if`; each side calls `yield_` when there are results, of class `kind`."""
         self._open(barrier=True)
-        branch = If(self)
+        branch: If[Value] = If(self)
         yield branch
         rest = self._close().lines
         then, other = branch.then_lines, branch.else_lines
@@ -283,51 +282,40 @@ class KernelBuilder:
         elif rest:
             raise ValueError("nothing may follow the otherwise block")
         head = f"scf.if {condition}"
-        given = [self._types[v] for v in branch.yielded]
-        other_types = [self._types[v] for v in branch.else_yielded]
-        if given != other_types or (types is not None and list(types) != given):
-            raise ValueError(f"the sides of an if yield {given} and {other_types}")
-        types = given
+        types = [kind.of(v).type for v in branch.yielded]
+        if types != (other_types := [v.type for v in branch.else_yielded]):
+            raise ValueError(f"the sides of an if yield {types} and {other_types}")
         if types:
-            branch.results = self._results("if", types)
+            branch.results = self._results("if", branch.yielded)
             head = f"{self._left(branch.results)} = {head} -> ({', '.join(types)})"
             end = f" : {', '.join(types)}"
-            then = [*then, f"scf.yield {', '.join(branch.yielded)}{end}"]
-            other = [*(other or ()), f"scf.yield {', '.join(branch.else_yielded)}{end}"]
+            then = [*then, f"scf.yield {_names(branch.yielded)}{end}"]
+            other = [*(other or ()), f"scf.yield {_names(branch.else_yielded)}{end}"]
         lines = self._regions[-1].lines
         lines += [head + " {", *("  " + line for line in then)]
         if other:
             lines += ["} else {", *("  " + line for line in other)]
         lines.append("}")
 
-    @contextlib.contextmanager
-    def block(self, head: str, tail: str = "}") -> Iterator[None]:
-        """Any other operation with one region: `head` ends with `{`; nothing rises out of it."""
-        self._open(barrier=True)
-        yield
-        lines = self._close().lines
-        self._regions[-1].lines += [head, *("  " + line for line in lines), tail]
-
     def while_(
         self,
-        init: Sequence[str],
-        go_on: Callable[[list[str]], str],
-        step: Callable[[list[str]], list[str]],
-    ) -> list[str]:
-        """Write an `scf.while`: carried values after the last `step`; `go_on` gives a scalar i1."""
-        types = [self._types[v] for v in init]
-        kinds = ", ".join(types)
-        results = self._results("while", types)
+        init: Sequence[V],
+        go_on: Callable[[list[V]], Mask],
+        step: Callable[[list[V]], list[V]],
+    ) -> list[V]:
+        """Write an `scf.while`: carried values after the last `step`; `go_on` gives a scalar."""
+        kinds = ", ".join(v.type for v in init)
+        results = self._results("while", init)
         self._open(barrier=True)
-        before = [self.fresh("w", t) for t in types]
+        before = [self.fresh(type(v), "w", v.type) for v in init]
         condition = go_on(before)
-        first = [*self._close().lines, f"scf.condition({condition}) {', '.join(before)} : {kinds}"]
+        first = [*self._close().lines, f"scf.condition({condition}) {_names(before)} : {kinds}"]
         self._open(barrier=True)
-        after = [self.fresh("w", t) for t in types]
+        after = [self.fresh(type(v), "w", v.type) for v in init]
         yielded = step(after)
-        second = [*self._close().lines, f"scf.yield {', '.join(yielded)} : {kinds}"]
+        second = [*self._close().lines, f"scf.yield {_names(yielded)} : {kinds}"]
         pairs = ", ".join(f"{a} = {v}" for a, v in zip(before, init, strict=True))
-        block = ", ".join(f"{a}: {t}" for a, t in zip(after, types, strict=True))
+        block = ", ".join(f"{a}: {a.type}" for a in after)
         self._regions[-1].lines += [
             f"{self._left(results)} = scf.while ({pairs}) : ({kinds}) -> ({kinds}) {{",
             *("  " + line for line in first),
@@ -338,189 +326,241 @@ class KernelBuilder:
         ]
         return results
 
-    def _results(self, hint: str, types: Sequence[str]) -> list[str]:
-        stem = self.fresh(hint, types[0])
-        if len(types) == 1:
+    def _results(self, hint: str, like: Sequence[V]) -> list[V]:
+        """Results with the types of `like`, of one operation."""
+        stem = self.fresh(type(like[0]), hint, like[0].type)
+        if len(like) == 1:
             return [stem]
-        names = [f"{stem}#{i}" for i in range(len(types))]
-        for name, type_ in zip(names, types, strict=True):
-            self._types[name] = type_
-            self._depths[name] = len(self._regions) - 1
-        return names
+        return [type(v)(self, f"{stem.name}#{i}", v.type, stem.depth) for i, v in enumerate(like)]
 
     @staticmethod
-    def _left(results: Sequence[str]) -> str:
-        return results[0] if len(results) == 1 else f"{results[0].split('#')[0]}:{len(results)}"
+    def _left(results: Sequence[Value]) -> str:
+        stem = results[0].name
+        return stem if len(results) == 1 else f"{stem.split('#')[0]}:{len(results)}"
 
     # ---------------------------------------------------------------- operations
 
-    def constant(self, value: float | bool, type_: str) -> str:
-        """A scalar or splat constant at the function's entry; non-finite floats are exact."""
-        literal = _literal(value, element_type(type_))
+    def constant(self, value: float | bool, type_: str) -> Register:
+        """A scalar or splat constant at the function's entry; non-finite floats are exact.
+
+        Raises TypeError for indices: see :meth:`index`.
+        """
+        return Register.of(self._constant(value, type_))
+
+    def flags(self, value: bool, lanes: int = 0) -> Mask:
+        """A mask with the same value in every lane."""
+        return Mask.of(self._constant(value, vector_type(lanes, "i1")))
+
+    def index_constant(self, value: int, lanes: int) -> IndexValue:
+        """An index constant in every lane."""
+        return IndexValue.of(self._constant(value, vector_type(lanes, "index")))
+
+    def _constant(self, value: float | bool, type_: str) -> Value:
+        element, lanes = element_type(type_), lanes_of(type_)
+        literal = _literal(value, element)
         if (known := self._constants.get((literal, type_))) is not None:
             return known
         is_index = type_ == "index"
         hint = f"c{literal}".replace("-", "m") if is_index else "cst"
-        body = f"dense<{literal}>" if lanes_of(type_) else literal
+        body = f"dense<{literal}>" if lanes else literal
         suffix = "" if type_ == "i1" else f" : {type_}"
-        name = self._enter(hint, f"arith.constant {body}{suffix}", type_)
-        self._constants[literal, type_] = name
-        self._constant_names.add(name)
+        made = self._enter(_kind(element), hint, f"arith.constant {body}{suffix}", type_)
+        self._constants[literal, type_] = made
+        made.is_constant = True
         if is_index:
-            self._values[name] = int(value)
-        return name
+            IndexValue.of(made).known = int(value)
+        return made
 
-    def dense(self, values: Sequence[float | bool], element: str) -> str:
+    def dense(self, values: Sequence[float | bool], element: str) -> Register:
         """A vector constant with one value a lane."""
+        return Register.of(self._dense(values, element))
+
+    def dense_index(self, values: Sequence[int]) -> IndexValue:
+        """An index constant with one value a lane."""
+        return IndexValue.of(self._dense(values, "index"))
+
+    def dense_mask(self, values: Sequence[bool]) -> Mask:
+        """A constant mask."""
+        return Mask.of(self._dense(values, "i1"))
+
+    def _dense(self, values: Sequence[float | bool], element: str) -> Value:
         literal = ", ".join(_literal(v, element) for v in values)
         type_ = vector_type(len(values), element)
         if (known := self._constants.get((literal, type_))) is None:
-            known = self._enter("cst", f"arith.constant dense<[{literal}]> : {type_}", type_)
+            right = f"arith.constant dense<[{literal}]> : {type_}"
+            known = self._enter(_kind(element), "cst", right, type_)
             self._constants[literal, type_] = known
-            self._constant_names.add(known)
-            self._lanes[known] = tuple(values)
+            known.is_constant = True
+            known.constant_lanes = tuple(values)
         return known
 
-    def lanes_known(self, name: str) -> tuple[float, ...] | None:
-        """Every lane of a constant of :meth:`dense`; None of any other value."""
-        return self._lanes.get(name)
-
-    def op(self, name: str, *operands: str, type_: str = "", attrs: str = "") -> str:
+    def op(self, name: str, *operands: V, type_: str = "", attrs: str = "") -> V:
         """An operation whose operands and result have one type: `arith.addf %a, %b : T`.
 
         `attrs` goes in front of the colon (`fastmath<contract>`).
         """
-        type_ = type_ or self._types[operands[0]]
+        type_ = type_ or operands[0].type
         attrs = f" {attrs}" if attrs else ""
-        return self.define(f"{name} {', '.join(operands)}{attrs} : {type_}", type_, operands)
+        right = f"{name} {_names(operands)}{attrs} : {type_}"
+        return self.define(type(operands[0]), right, type_, operands)
 
-    def cast(self, name: str, operand: str, element: str) -> str:
-        """`name %x : T to E`, as many lanes as the operand has."""
-        source = self._types[operand]
-        type_ = like(source, element)
-        return self.define(f"{name} {operand} : {source} to {type_}", type_, [operand])
+    def intrinsic(self, name: str, *operands: Register, type_: str) -> Register:
+        """A call of an LLVM intrinsic that returns `type_`."""
+        types = ", ".join(v.type for v in operands)
+        right = f'llvm.call_intrinsic "{name}"({_names(operands)}) : ({types}) -> {type_}'
+        return self.define(Register, right, type_, operands)
 
-    def bitcast(self, operand: str, type_: str) -> str:
+    def cast(self, name: str, operand: Value, element: str) -> Register:
+        """`name %x : T to E`, as many lanes as the operand has; E is no index."""
+        return Register.of(self._cast(name, operand, element))
+
+    def to_index(self, name: str, operand: Register) -> IndexValue:
+        """`name %x : T to index`, as many lanes as the operand has."""
+        return IndexValue.of(self._cast(name, operand, "index"))
+
+    def _cast(self, name: str, operand: Value, element: str) -> Value:
+        type_ = operand.like(element)
+        right = f"{name} {operand} : {operand.type} to {type_}"
+        return self.define(_kind(element), right, type_, [operand])
+
+    def bitcast(self, operand: Register, type_: str) -> Register:
         """The same bits as another type (`vector.bitcast` where the number of lanes changes)."""
-        source = self._types[operand]
-        name = "arith" if lanes_of(source) == lanes_of(type_) else "vector"
-        return self.define(f"{name}.bitcast {operand} : {source} to {type_}", type_, [operand])
+        name = "arith" if operand.lanes == lanes_of(type_) else "vector"
+        right = f"{name}.bitcast {operand} : {operand.type} to {type_}"
+        kind = Mask if element_type(type_) == "i1" else Register
+        return self.define(kind, right, type_, [operand])
 
-    def cmpi(self, predicate: str, a: str, b: str) -> str:
+    def cmpi(self, predicate: str, a: V, b: V) -> Mask:
         """`arith.cmpi`: eq ne slt sle sgt sge ult ule ugt uge."""
         return self._compare("arith.cmpi", predicate, a, b)
 
-    def cmpf(self, predicate: str, a: str, b: str) -> str:
+    def cmpf(self, predicate: str, a: Register, b: Register) -> Mask:
         """`arith.cmpf`: oeq ogt oge olt ole one ord ueq ugt uge ult ule une uno."""
         return self._compare("arith.cmpf", predicate, a, b)
 
-    def _compare(self, name: str, predicate: str, a: str, b: str) -> str:
-        type_ = self._types[a]
-        right = f"{name} {predicate}, {a}, {b} : {type_}"
-        return self.define(right, like(type_, "i1"), [a, b])
+    def _compare(self, name: str, predicate: str, a: Value, b: Value) -> Mask:
+        right = f"{name} {predicate}, {a}, {b} : {a.type}"
+        return self.define(Mask, right, a.like("i1"), [a, b])
 
-    def select(self, condition: str, a: str, b: str) -> str:
+    def select(self, condition: Mask, a: V, b: V) -> V:
         """`arith.select`, scalar or lane-wise condition."""
-        if a == b:
+        if a is b:
             return a
-        type_, of = self._types[a], self._types[condition]
-        types = f"{of}, {type_}" if lanes_of(of) else type_
-        return self.define(
-            f"arith.select {condition}, {a}, {b} : {types}", type_, [condition, a, b]
-        )
+        types = f"{condition.type}, {a.type}" if condition.lanes else a.type
+        right = f"arith.select {condition}, {a}, {b} : {types}"
+        return self.define(type(a), right, a.type, [condition, a, b])
 
-    def broadcast(self, scalar: str, lanes: int) -> str:
+    def broadcast(self, scalar: V, lanes: int) -> V:
         """The scalar in every lane; a vector and `lanes` 0 are left alone."""
-        source = self._types[scalar]
-        if lanes_of(source) or not lanes:
+        if scalar.lanes or not lanes:
             return scalar
-        type_ = vector_type(lanes, source)
-        return self.define(f"vector.broadcast {scalar} : {source} to {type_}", type_, [scalar])
+        type_ = vector_type(lanes, scalar.type)
+        right = f"vector.broadcast {scalar} : {scalar.type} to {type_}"
+        return self.define(type(scalar), right, type_, [scalar])
+
+    def reduce_mask(self, how: str, mask: Mask) -> Mask:
+        """The lanes of a mask joined by `how` ("and", "or"); a scalar is left alone."""
+        if not mask.lanes:
+            return mask
+        return self.define(
+            Mask, f"vector.reduction <{how}>, {mask} : {mask.type} into i1", "i1", [mask]
+        )
 
     def has_ldexp(self, type_: str) -> bool:
         """Is `x * 2^n` on `type_` one instruction? A target says so; see `math/exponential.py`."""
         return False
 
-    def extract(self, vector: str, lane: int) -> str:
-        """One lane, known now."""
-        type_ = self._types[vector]
-        right = f"vector.extract {vector}[{lane}] : {element_type(type_)} from {type_}"
-        return self.define(right, element_type(type_), [vector])
+    def extract(self, vector: V, lane: IndexLike) -> V:
+        """One lane: `lane` is an int, or an index known at run time."""
+        operands: list[Value] = [vector]
+        operands += [lane] if isinstance(lane, IndexValue) else []
+        right = f"vector.extract {vector}[{lane}] : {vector.element} from {vector.type}"
+        return self.define(type(vector), right, vector.element, operands)
 
-    def shuffle(self, a: str, b: str, lanes: Sequence[int]) -> str:
+    def insert(self, value: V, vector: V, lane: IndexValue) -> V:
+        """`vector` with one lane replaced."""
+        right = f"vector.insert {value}, {vector}[{lane}] : {value.type} into {vector.type}"
+        return self.define(type(vector), right, vector.type, [value, vector, lane])
+
+    def shuffle(self, a: V, b: V, lanes: Sequence[int]) -> V:
         """`vector.shuffle`: lanes of a, then of b."""
-        ta, tb = self._types[a], self._types[b]
-        type_ = vector_type(len(lanes), element_type(ta))
-        right = f"vector.shuffle {a}, {b} {list(lanes)} : {ta}, {tb}"
-        return self.define(right, type_, [a, b])
+        type_ = vector_type(len(lanes), a.element)
+        right = f"vector.shuffle {a}, {b} {list(lanes)} : {a.type}, {b.type}"
+        return self.define(type(a), right, type_, [a, b])
 
     # ---------------------------------------------------------------- index arithmetic
 
-    def index(self, value: str | int) -> str:
-        """`value` as the name of an index."""
-        return self.constant(value, "index") if isinstance(value, int) else value
+    def index(self, value: IndexLike) -> IndexValue:
+        """An int as index constant; an index is left alone."""
+        return self.index_constant(value, 0) if isinstance(value, int) else value
 
-    def _pair(self, a: str | int, b: str | int) -> tuple[str, str, int | None, int | None]:
-        """Both operands as names of one (scalar or vector) index type, and their values."""
+    def _pair(
+        self, a: IndexLike, b: IndexLike
+    ) -> tuple[IndexValue, IndexValue, int | None, int | None]:
+        """Both operands as values of one (scalar or vector) index type, and what they are."""
         a, b = self.index(a), self.index(b)
-        lanes = max(lanes_of(self._types[a]), lanes_of(self._types[b]))
-        va, vb = self._values.get(a), self._values.get(b)
-        return self.broadcast(a, lanes), self.broadcast(b, lanes), va, vb
+        lanes = max(a.lanes, b.lanes)
+        return self.broadcast(a, lanes), self.broadcast(b, lanes), a.known, b.known
 
-    def add(self, a: str | int, b: str | int) -> str:
-        """The sum on index (or lanes of index); ints welcome; folds constants and zero."""
+    def add(self, a: IndexLike, b: IndexLike) -> IndexValue:
+        """The sum on index (or lanes of index); folds constants and zero."""
         x, y, va, vb = self._pair(a, b)
-        if va is not None and vb is not None and not lanes_of(self._types[x]):
+        if va is not None and vb is not None and not x.lanes:
             return self.index(va + vb)
         return x if vb == 0 else y if va == 0 else self.op("arith.addi", x, y)
 
-    def sub(self, a: str | int, b: str | int) -> str:
+    def sub(self, a: IndexLike, b: IndexLike) -> IndexValue:
         """The difference on index."""
         x, y, va, vb = self._pair(a, b)
-        if va is not None and vb is not None and not lanes_of(self._types[x]):
+        if va is not None and vb is not None and not x.lanes:
             return self.index(va - vb)
         return x if vb == 0 else self.op("arith.subi", x, y)
 
-    def mul(self, a: str | int, b: str | int) -> str:
+    def mul(self, a: IndexLike, b: IndexLike) -> IndexValue:
         """The product on index."""
         x, y, va, vb = self._pair(a, b)
-        if va is not None and vb is not None and not lanes_of(self._types[x]):
+        if va is not None and vb is not None and not x.lanes:
             return self.index(va * vb)
-        if 0 in (va, vb) and not lanes_of(self._types[x]):
+        if 0 in (va, vb) and not x.lanes:
             return self.index(0)
         return x if vb == 1 else y if va == 1 else self.op("arith.muli", x, y)
 
-    def div(self, a: str | int, b: str | int) -> str:
+    def div(self, a: IndexLike, b: IndexLike) -> IndexValue:
         """The quotient of non-negative a and positive b."""
         x, y, va, vb = self._pair(a, b)
-        if va is not None and vb and not lanes_of(self._types[x]):
+        if va is not None and vb and not x.lanes:
             return self.index(va // vb)
         return x if vb == 1 else self.op("arith.divui", x, y)
 
-    def rem(self, a: str | int, b: str | int) -> str:
+    def rem(self, a: IndexLike, b: IndexLike) -> IndexValue:
         """The remainder of non-negative a and positive b."""
         x, y, va, vb = self._pair(a, b)
-        if va is not None and vb and not lanes_of(self._types[x]):
+        if va is not None and vb and not x.lanes:
             return self.index(va % vb)
         return self.op("arith.remui", x, y)
 
-    def min(self, a: str | int, b: str | int) -> str:
+    def min(self, a: IndexLike, b: IndexLike) -> IndexValue:
         """The smaller, signed."""
         x, y, va, vb = self._pair(a, b)
-        if va is not None and vb is not None and not lanes_of(self._types[x]):
+        if va is not None and vb is not None and not x.lanes:
             return self.index(min(va, vb))
         return self.op("arith.minsi", x, y)
 
-    def max(self, a: str | int, b: str | int) -> str:
+    def max(self, a: IndexLike, b: IndexLike) -> IndexValue:
         """The larger, signed."""
         x, y, va, vb = self._pair(a, b)
-        if va is not None and vb is not None and not lanes_of(self._types[x]):
+        if va is not None and vb is not None and not x.lanes:
             return self.index(max(va, vb))
         return self.op("arith.maxsi", x, y)
 
+    def compare_indices(self, predicate: str, a: IndexLike, b: IndexLike) -> Mask:
+        """`arith.cmpi` of indices."""
+        x, y, _, _ = self._pair(a, b)
+        return self.cmpi(predicate, x, y)
+
     # ---------------------------------------------------------------- memory
 
-    def param(self, size: Expr | int, opaque: bool = False) -> str:
+    def param(self, size: Expr | int, opaque: bool = False) -> IndexValue:
         """A symbolic size as index: a kernel parameter, or a constant when it is one.
 
         `opaque` makes a constant a parameter too: as the bound of a loop it would be unrolled
@@ -529,140 +569,154 @@ class KernelBuilder:
         if isinstance(size, int):
             size = Expr.const(size)
         if size.is_const and not opaque:
-            return self.constant(size.value, "index")
+            return self.index(size.value)
         if size not in self._params:
             self._params[size] = self._load_param(len(self._params))
         return self._params[size]
 
-    def _load_param(self, number: int) -> str:
-        at = self._enter(
-            "p",
-            f"llvm.getelementptr %params[{number}] : (!llvm.ptr) -> !llvm.ptr, i64",
-            "!llvm.ptr",
-        )
-        raw = self._enter("n", f"llvm.load {at} : !llvm.ptr -> i64", "i64")
-        return self._enter("n", f"arith.index_cast {raw} : i64 to index", "index")
+    def _load_param(self, number: int) -> IndexValue:
+        right = f"llvm.getelementptr %params[{number}] : (!llvm.ptr) -> !llvm.ptr, i64"
+        at = self._enter(Pointer, "p", right, "!llvm.ptr")
+        raw = self._enter(Register, "n", f"llvm.load {at} : !llvm.ptr -> i64", "i64")
+        return self._enter(IndexValue, "n", f"arith.index_cast {raw} : i64 to index", "index")
 
-    def pointer(self, arg: int) -> str:
+    def pointer(self, arg: int) -> Pointer:
         """The data pointer of launch argument `arg`."""
-        key = ("pointer", arg)
-        if key not in self._memrefs:
-            at = "%args"
+        if arg not in self._pointers:
+            at = self.args
             if arg:
                 right = f"llvm.getelementptr %args[{arg}] : (!llvm.ptr) -> !llvm.ptr, !llvm.ptr"
-                at = self._enter("p", right, "!llvm.ptr")
+                at = self._enter(Pointer, "p", right, "!llvm.ptr")
             right = f"llvm.load {at} : !llvm.ptr -> !llvm.ptr"
-            self._memrefs[key] = self._enter("p", right, "!llvm.ptr")
-        return self._memrefs[key]
+            self._pointers[arg] = self._enter(Pointer, "p", right, "!llvm.ptr")
+        return self._pointers[arg]
 
-    def memref(self, arg: int, element: str) -> str:
+    def memref(self, arg: int, element: str) -> MemRef:
         """Launch argument `arg` as `memref<?xELEMENT>`."""
         return self.memref_at(self.pointer(arg), element)
 
-    def scratch(self, element: str, offset_bytes: str | int = 0) -> str:
+    def scratch(self, element: str, offset_bytes: IndexLike = 0) -> MemRef:
         """The worker's scratch memory from `offset_bytes` on, as `memref<?xELEMENT>`."""
         offset = self.index(offset_bytes)
-        if self._values.get(offset) == 0:
-            return self.memref_at("%scratch", element)
-        raw = self.define(f"arith.index_cast {offset} : index to i64", "i64", [offset])
+        if offset.known == 0:
+            return self.memref_at(self._scratch, element)
+        raw = self.cast("arith.index_cast", offset, "i64")
         right = f"llvm.getelementptr %scratch[{raw}] : (!llvm.ptr, i64) -> !llvm.ptr, i8"
-        return self.memref_at(self.define(right, "!llvm.ptr", [raw]), element)
+        return self.memref_at(self.define(Pointer, right, "!llvm.ptr", [raw]), element)
 
-    def memref_at(self, pointer: str, element: str) -> str:
+    def memref_at(self, pointer: Pointer, element: str) -> MemRef:
         """The memory from `pointer` on as `memref<?xELEMENT>` (its size is never asked for)."""
-        type_ = f"memref<?x{element}>"
+        type_ = f"{MemRef.prefix}{element}>"
         one = self._raw_constant(1)
-        value = self.define(f"llvm.mlir.poison : {_STRUCT}", _STRUCT, [])
-        fields = [("0", pointer), ("1", pointer), ("2", self._raw_constant(0)), ("3, 0", one)]
+        value = self.define(Value, f"llvm.mlir.poison : {_STRUCT}", _STRUCT, [])
+        fields: list[tuple[str, Value]] = [
+            ("0", pointer), ("1", pointer), ("2", self._raw_constant(0)), ("3, 0", one),
+        ]  # fmt: skip
         for place, part in [*fields, ("4, 0", one)]:
             right = f"llvm.insertvalue {part}, {value}[{place}] : {_STRUCT}"
-            value = self.define(right, _STRUCT, [part, value])
+            value = self.define(Value, right, _STRUCT, [part, value])
         right = f"builtin.unrealized_conversion_cast {value} : {_STRUCT} to {type_}"
-        return self.define(right, type_, [value], hint="m")
+        return self.define(MemRef, right, type_, [value], hint="m")
 
-    def _raw_constant(self, value: int) -> str:
-        return self.define(f"llvm.mlir.constant({value} : i64) : i64", "i64", [])
+    def _raw_constant(self, value: int) -> Register:
+        return self.define(Register, f"llvm.mlir.constant({value} : i64) : i64", "i64", [])
 
-    def load(self, memory: str, index: str | int, readonly: bool = True) -> str:
+    def load(self, memory: MemRef, index: IndexLike, readonly: bool = True) -> Register:
         """One element. `readonly`: nothing in this kernel writes it, so the load may move."""
-        index, type_ = self.index(index), self._types[memory]
-        right = f"memref.load {memory}[{index}] : {type_}"
-        return self.define(right, _pointee(type_), [memory, index], pure=readonly)
+        index = self.index(index)
+        right = f"memref.load {memory}[{index}] : {memory.type}"
+        return self.define(Register, right, memory.element, [memory, index], pure=readonly)
 
-    def store(self, value: str, memory: str, index: str | int) -> None:
+    def load_if(self, mask: Mask, memory: MemRef, index: IndexValue, size: int) -> Register:
+        """One element of `size` bytes where the scalar `mask`, else anything; the load may move.
+
+        Memory is not touched where `mask` is false: the arguments of the kernel are read there.
+        """
+        right = f"memref.extract_aligned_pointer_as_index {memory} : {memory.type} -> index"
+        whole = self.define(IndexValue, right, "index", [memory])
+        address = whole + index * size
+        right = "llvm.ptrtoint %args : !llvm.ptr to i64"
+        spare = self.define(Register, right, "i64", [self.args])
+        raw = self.select(mask, self.cast("arith.index_cast", address, "i64"), spare)
+        right = f"llvm.inttoptr {raw} : i64 to !llvm.ptr"
+        pointer = self.define(Pointer, right, "!llvm.ptr", [raw])
+        right = f"llvm.load {pointer} : !llvm.ptr -> {memory.element}"
+        return self.define(Register, right, memory.element, [pointer])
+
+    def store(self, value: Register, memory: MemRef, index: IndexLike) -> None:
         """Write one element."""
-        self.emit(f"memref.store {value}, {memory}[{self.index(index)}] : {self._types[memory]}")
+        self.emit(f"memref.store {value}, {memory}[{self.index(index)}] : {memory.type}")
 
-    def vector_load(self, memory: str, index: str | int, lanes: int, readonly: bool = True) -> str:
+    def vector_load(
+        self, memory: MemRef, index: IndexLike, lanes: int, readonly: bool = True
+    ) -> Register:
         """`lanes` consecutive elements, no alignment asked for."""
-        index, type_ = self.index(index), self._types[memory]
-        vector = vector_type(lanes, _pointee(type_))
-        right = f"vector.load {memory}[{index}] : {type_}, {vector}"
-        return self.define(right, vector, [memory, index], pure=readonly)
+        index, vector = self.index(index), vector_type(lanes, memory.element)
+        right = f"vector.load {memory}[{index}] : {memory.type}, {vector}"
+        return self.define(Register, right, vector, [memory, index], pure=readonly)
 
-    def vector_store(self, value: str, memory: str, index: str | int) -> None:
+    def vector_store(self, value: Register, memory: MemRef, index: IndexLike) -> None:
         """Write consecutive elements."""
-        types = f"{self._types[memory]}, {self._types[value]}"
+        types = f"{memory.type}, {value.type}"
         self.emit(f"vector.store {value}, {memory}[{self.index(index)}] : {types}")
 
-    def prefetch(self, memory: str, index: str | int) -> None:
+    def prefetch(self, memory: MemRef, index: IndexLike) -> None:
         """Ask for an element's cache line in L2; the index may be out of bounds."""
-        type_ = self._types[memory]
-        self.emit(
-            f"memref.prefetch {memory}[{self.index(index)}], read, locality<2>, data : {type_}"
-        )
+        at = f"{memory}[{self.index(index)}]"
+        self.emit(f"memref.prefetch {at}, read, locality<2>, data : {memory.type}")
 
     def masked_load(
-        self, memory: str, index: str | int, mask: str, other: str, readonly: bool = True
-    ) -> str:
+        self, memory: MemRef, index: IndexLike, mask: Mask, other: Register, readonly: bool = True
+    ) -> Register:
         """Consecutive elements where `mask`, lanes of `other` elsewhere (memory not touched)."""
-        index, type_, vector = self.index(index), self._types[memory], self._types[other]
+        index, vector = self.index(index), other.type
         right = (
             f"vector.maskedload {memory}[{index}], {mask}, {other} : "
-            f"{type_}, {self._types[mask]}, {vector} into {vector}"
+            f"{memory.type}, {mask.type}, {vector} into {vector}"
         )
-        return self.define(right, vector, [memory, index, mask, other], pure=readonly)
+        operands = [memory, index, mask, other]
+        return self.define(Register, right, vector, operands, pure=readonly)
 
-    def masked_store(self, value: str, memory: str, index: str | int, mask: str) -> None:
+    def masked_store(self, value: Register, memory: MemRef, index: IndexLike, mask: Mask) -> None:
         """Write consecutive elements where `mask`."""
-        types = ", ".join(self._types[v] for v in (memory, mask, value))
+        types = f"{memory.type}, {mask.type}, {value.type}"
         self.emit(f"vector.maskedstore {memory}[{self.index(index)}], {mask}, {value} : {types}")
 
     def gather(
         self,
-        memory: str,
-        index: str | int,
-        offsets: str,
-        mask: str,
-        other: str,
+        memory: MemRef,
+        index: IndexLike,
+        offsets: IndexValue | Register,
+        mask: Mask,
+        other: Register,
         readonly: bool = True,
-    ) -> str:
+    ) -> Register:
         """Elements at `index + offsets` (lanes of index or iN) where `mask`, else `other`."""
-        index, vector = self.index(index), self._types[other]
+        index, vector = self.index(index), other.type
         right = (
             f"vector.gather {memory}[{index}] [{offsets}], {mask}, {other} : "
-            f"{self._types[memory]}, {self._types[offsets]}, {self._types[mask]}, {vector} "
-            f"into {vector}"
+            f"{memory.type}, {offsets.type}, {mask.type}, {vector} into {vector}"
         )
         operands = [memory, index, offsets, mask, other]
-        return self.define(right, vector, operands, pure=readonly)
+        return self.define(Register, right, vector, operands, pure=readonly)
 
-    def scatter(self, value: str, memory: str, index: str | int, offsets: str, mask: str) -> None:
+    def scatter(
+        self, value: Register, memory: MemRef, index: IndexLike, offsets: IndexValue, mask: Mask
+    ) -> None:
         """Write lanes at `index + offsets` where `mask`, in lane order."""
-        types = ", ".join(self._types[v] for v in (memory, offsets, mask, value))
-        self.emit(
-            f"vector.scatter {memory}[{self.index(index)}] [{offsets}], {mask}, {value} : {types}"
-        )
+        types = f"{memory.type}, {offsets.type}, {mask.type}, {value.type}"
+        at = f"{memory}[{self.index(index)}] [{offsets}]"
+        self.emit(f"vector.scatter {at}, {mask}, {value} : {types}")
 
-    def mask(self, count: str | int, lanes: int) -> str:
+    def mask(self, count: IndexLike, lanes: int) -> Mask:
         """True in the first `count` lanes."""
         count = self.index(count)
         type_ = vector_type(lanes, "i1")
-        return self.define(f"vector.create_mask {count} : {type_}", type_, [count], hint="mask")
+        return self.define(Mask, f"vector.create_mask {count} : {type_}", type_, [count], "mask")
 
-    def iota(self, lanes: int, element: str = "index") -> str:
+    def iota(self, lanes: int) -> IndexValue:
         """0, 1, 2, ... lane by lane."""
-        return self.dense(range(lanes), element)
+        return self.dense_index(range(lanes))
 
     # ---------------------------------------------------------------- the end
 
@@ -689,12 +743,15 @@ class KernelBuilder:
         head, *first = self.head()
         lines = [*first, *self._entry, *self._regions[0].lines, "return"]
         self.forget()
-        return "\n".join([head, *("  " + line for line in lines), "}\n"]), tuple(self._params)
+        text = "\n".join([head, *("  " + line for line in lines), "}\n"])
+        return text, tuple(self._params)
 
     def head(self) -> list[str]:
         """The lines that open the function and define %args, %params, %lo, %hi and %scratch.
 
-        A target whose kernels are called otherwise (see `plan.Kernel`) overrides this.
+        A kernel runs tasks `%lo` to `%hi`; `%args` are pointers to arrays, `%params` sizes (i64),
+        `%scratch` is the worker's own memory. A target whose kernels are called otherwise (see
+        `plan.Kernel`) overrides this.
         """
         return [
             "func.func @KERNEL(%args: !llvm.ptr, %params: !llvm.ptr, %lo: i64, %hi: i64, "
@@ -702,6 +759,5 @@ class KernelBuilder:
         ]
 
 
-def _pointee(memref: str) -> str:
-    """`f32` of `memref<?xf32>`."""
-    return memref[len("memref<?x") : -1]
+def _names(values: Iterable[Value]) -> str:
+    return ", ".join([v.name for v in values])

@@ -8,6 +8,8 @@ masked and the value selected.
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -18,7 +20,8 @@ from shlo_disc.lower.values.elements import ELEMENTS, element_of
 from shlo_disc.lower.values.elementwise import convert
 from shlo_disc.lower.values.gathers import gather
 from shlo_disc.lower.values.index import Group, Index, Ix
-from shlo_disc.lower.values.index_propagation import DROP, OWN, Mask, assemble, carry
+from shlo_disc.lower.values.index_propagation import DROP, OWN, assemble, carry
+from shlo_disc.lower.values.typed import IndexValue, Mask, Register
 from shlo_disc.mlir import ir
 
 __all__ = ["MOVES"]
@@ -26,12 +29,16 @@ __all__ = ["MOVES"]
 # ------------------------------------------------------------------ reshapes, broadcasts, ...
 
 
-def _reshape(e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask) -> str:
+def _reshape(
+    e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask | None
+) -> Register:
     operand = op.operands[0]
     return e.value_at(operand, e.space.reshape(index, e.shape(operand)), mask)
 
 
-def _broadcast(e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask) -> str:
+def _broadcast(
+    e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask | None
+) -> Register:
     operand = op.operands[0]
     sizes, out = e.shape(operand), e.shape(value)
     mapping = [DROP] * len(out)
@@ -54,39 +61,43 @@ def _broadcast(e: Elemental, op: ir.Operation, value: ir.Value, index: Index, ma
 def _expanded(e: Elemental, ix: Ix, size: Expr) -> Ix:
     """0 when the operand's size is 1 at run time, else the index."""
     b = e.b
-    is_one = b.cmpi("eq", b.param(size), b.constant(1, "index"))
+    is_one = b.param(size).equals(1)
     if ix.is_uniform:
-        return Ix(b.select(is_one, b.constant(0, "index"), ix.base))
+        return Ix(b.select(is_one, b.index(0), ix.base))
     lanes = e.space.lanes_of(ix)
-    return e.space.uniform(b.select(is_one, b.constant(0, b.type_of(lanes)), lanes))
+    return e.space.uniform(b.select(is_one, lanes.constant(0), lanes))
 
 
-def _transpose(e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask) -> str:
+def _transpose(
+    e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask | None
+) -> Register:
     groups, _ = carry(e, index, integers(op, "permutation"))
     return e.value_at(op.operands[0], assemble(e.shape(op.operands[0]), groups, {}), mask)
 
 
-def _reverse(e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask) -> str:
+def _reverse(
+    e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask | None
+) -> Register:
     turned, sizes = set(integers(op, "dimensions")), e.shape(value)
     groups, own = carry(e, index, [OWN if d in turned else d for d in range(len(sizes))])
-    dims = {d: e.space.negate_from(e.b.sub(e.b.param(sizes[d]), 1), ix) for d, ix in own.items()}
+    dims = {d: e.space.negate_from(e.b.param(sizes[d]) - 1, ix) for d, ix in own.items()}
     return e.value_at(op.operands[0], assemble(sizes, groups, dims), mask)
 
 
 # ------------------------------------------------------------------ slices
 
 
-def _scaled(e: Elemental, ix: Ix, by: Expr | str) -> Ix:
+def _scaled(e: Elemental, ix: Ix, by: Expr | IndexValue) -> Ix:
     """Index * by."""
     if isinstance(by, Expr):
         return e.space.scale(ix, by)
     if ix.is_uniform:
-        return Ix(e.b.mul(ix.base, by))
-    return e.space.uniform(e.b.mul(e.space.lanes_of(ix), by))
+        return Ix(ix.base * by)
+    return e.space.uniform(e.space.lanes_of(ix) * by)
 
 
-def _name(e: Elemental, size: Expr | str) -> str:
-    return size if isinstance(size, str) else e.b.param(size)
+def _name(e: Elemental, size: Expr | IndexValue) -> IndexValue:
+    return size if isinstance(size, IndexValue) else e.b.param(size)
 
 
 def _strided(
@@ -94,10 +105,10 @@ def _strided(
     operand: ir.Value,
     value: ir.Value,
     index: Index,
-    starts: Sequence[Expr | str],
-    strides: Sequence[Expr | str],
-    mask: Mask,
-) -> str:
+    starts: Sequence[Expr | IndexValue],
+    strides: Sequence[Expr | IndexValue],
+    mask: Mask | None,
+) -> Register:
     sizes, out = e.shape(operand), e.shape(value)
 
     def kept(d: int) -> bool:
@@ -114,15 +125,17 @@ def _strided(
     return e.value_at(operand, assemble(sizes, groups, dims), mask)
 
 
-def _slice(e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask) -> str:
+def _slice(
+    e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask | None
+) -> Register:
     starts = [Expr.const(k) for k in integers(op, "start_indices")]
     strides = [Expr.const(k) for k in integers(op, "strides")]
     return _strided(e, op.operands[0], value, index, starts, strides, mask)
 
 
 def _real_dynamic_slice(
-    e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask
-) -> str:
+    e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask | None
+) -> Register:
     operand, start, _, stride = op.operands
     rank = len(e.shape(operand))
     starts = [e.entry(start, d) for d in range(rank)]
@@ -130,7 +143,7 @@ def _real_dynamic_slice(
     return _strided(e, operand, value, index, starts, strides, mask)
 
 
-def clamped_start(e: Elemental, start: str, size: Expr, window: Expr) -> Expr | str:
+def clamped_start(e: Elemental, start: IndexValue, size: Expr, window: Expr) -> Expr | IndexValue:
     """The start of a window of `window` elements clamped into a dimension of `size`."""
     if e.space.same(size, window):
         return Expr.const(0)
@@ -139,11 +152,11 @@ def clamped_start(e: Elemental, start: str, size: Expr, window: Expr) -> Expr | 
 
 
 def _dynamic_slice(
-    e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask
-) -> str:
+    e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask | None
+) -> Register:
     operand, *starts = op.operands
     sizes, out = e.shape(operand), e.shape(value)
-    places: list[Expr | str] = [
+    places: list[Expr | IndexValue] = [
         Expr.const(0) if e.space.same(n, w) else clamped_start(e, e.scalar(s), n, w)
         for s, n, w in zip(starts, sizes, out, strict=True)
     ]
@@ -157,16 +170,15 @@ def _dynamic_slice(
 def _within(
     e: Elemental,
     index: Index,
-    mask: Mask,
-    condition: str | None,
-    inside: Callable[[Mask], str],
-    outside: Callable[[Mask], str],
-) -> str:
+    mask: Mask | None,
+    condition: Mask | None,
+    inside: Callable[[Mask | None], Register],
+    outside: Callable[[Mask | None], Register],
+) -> Register:
     """`inside` where `condition`, else `outside`; each loads only where it is chosen."""
     if condition is None:
         return inside(mask)
-    b = e.b
-    if b.type_of(condition) == "i1":
+    if condition.type == "i1":
         lanes = e.width(index, mask)
         return e.branch(condition, lambda: inside(mask), lambda: outside(mask), lanes)
     a = inside(e.both(mask, condition))
@@ -179,63 +191,69 @@ def _pad_with(
     op: ir.Operation,
     value: ir.Value,
     index: Index,
-    mask: Mask,
-    low: Sequence[Expr | str],
-    interior: Sequence[Expr | str],
-) -> str:
+    mask: Mask | None,
+    low: Sequence[Expr | IndexValue],
+    interior: Sequence[Expr | IndexValue],
+) -> Register:
     operand, padding = op.operands[0], op.operands[1]
     sizes, out = e.shape(operand), e.shape(value)
 
-    def is_zero(x: Expr | str) -> bool:
+    def is_zero(x: Expr | IndexValue) -> bool:
         return isinstance(x, Expr) and bool(x.is_const) and x.value == 0
 
     def kept(d: int) -> bool:
         return is_zero(low[d]) and is_zero(interior[d]) and e.space.same(sizes[d], out[d])
 
     groups, own = carry(e, index, [d if kept(d) else OWN for d in range(len(out))])
-    condition: str | None = None
+    condition: Mask | None = None
     dims: dict[int, Ix] = {}
     for d, ix in own.items():
         b = e.b
         at = ix
         if not is_zero(low[d]):
             at = e.space.negate_from(_name(e, low[d]), ix)  # low - i, turned below
-            at = e.space.negate_from(b.constant(0, "index"), at)
+            at = e.space.negate_from(b.index(0), at)
         if not is_zero(interior[d]):
-            step = b.add(_name(e, interior[d]), 1)
-            condition = e.both(condition, e.at_least(at, b.constant(0, "index")))
+            step = _name(e, interior[d]) + 1
+            condition = e.both(condition, e.at_least(at, b.index(0)))
             name = e.space.name_of(at)
             # Negative lanes divide to anything: they are masked off already.
             at = e.space.uniform(b.op("arith.divsi", name, b.broadcast(step, _lanes(e, name))))
-            back = b.op("arith.muli", e.space.name_of(at), b.broadcast(step, _lanes(e, name)))
-            condition = e.both(condition, b.cmpi("eq", back, name))
+            back = e.space.name_of(at) * b.broadcast(step, _lanes(e, name))
+            condition = e.both(condition, back.equals(name))
         condition = e.both(condition, e.below(at, b.param(sizes[d])))
         dims[d] = at
 
-    def inside(m: Mask) -> str:
+    def inside(m: Mask | None) -> Register:
         return e.value_at(operand, assemble(sizes, groups, dims), m)
 
     return _within(e, index, mask, condition, inside, lambda m: e.value_at(padding, (), None))
 
 
-def _lanes(e: Elemental, name: str) -> int:
-    return e.lanes if e.b.type_of(name) != "index" else 0
+def _lanes(e: Elemental, name: IndexValue) -> int:
+    return e.lanes if name.type != "index" else 0
 
 
-def _pad(e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask) -> str:
+def _pad(
+    e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask | None
+) -> Register:
     low = [Expr.const(k) for k in integers(op, "edge_padding_low")]
     interior = [Expr.const(k) for k in integers(op, "interior_padding")]
     return _pad_with(e, op, value, index, mask, low, interior)
 
 
-def _dynamic_pad(e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask) -> str:
+def _dynamic_pad(
+    e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask | None
+) -> Register:
     rank = len(e.shape(value))
     low = [e.entry(op.operands[2], d) for d in range(rank)]
     interior = [e.entry(op.operands[4], d) for d in range(rank)]
     return _pad_with(e, op, value, index, mask, low, interior)
 
 
-def _concatenate(e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask) -> str:
+def _concatenate(
+    e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask | None
+) -> Register:
     axis = ir.IntegerAttr(op.attributes["dimension"]).value
     rank = len(e.shape(value))
     pieces = [v for v in op.operands if not _empty(e, v, axis)] or [op.operands[0]]
@@ -257,15 +275,15 @@ class _Pieces:
     along: Ix
     """The index along the axis."""
 
-    def value(self, pieces: Sequence[ir.Value], start: Expr, mask: Mask) -> str:
+    def value(self, pieces: Sequence[ir.Value], start: Expr, mask: Mask | None) -> Register:
         """The value of `pieces`, which begin at `start`, at an index not below that."""
         e, b = self.e, self.e.b
         piece, *others = pieces
         sizes = e.shape(piece)
 
-        def inside(mask: Mask) -> str:
+        def inside(mask: Mask | None) -> Register:
             is_first = start.is_const and start.value == 0
-            at = self.along if is_first else e.space.add(self.along, b.sub(0, b.param(start)))
+            at = self.along if is_first else e.space.add(self.along, 0 - b.param(start))
             return e.value_at(piece, assemble(sizes, self.groups, {self.axis: at}), mask)
 
         if not others:
@@ -283,17 +301,17 @@ def _empty(e: Elemental, value: ir.Value, axis: int) -> bool:
 
 
 def _dynamic_update_slice(
-    e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask
-) -> str:
+    e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask | None
+) -> Register:
     operand, update, *starts = op.operands
     sizes, window = e.shape(operand), e.shape(update)
     whole = [e.space.same(n, w) for n, w in zip(sizes, window, strict=True)]
     groups, own = carry(e, index, [d if w else OWN for d, w in enumerate(whole)])
-    condition: str | None = None
+    condition: Mask | None = None
     dims: dict[int, Ix] = {}
     for d, ix in own.items():
         start = clamped_start(e, e.scalar(starts[d]), sizes[d], window[d])
-        dims[d] = e.space.add(ix, e.b.sub(0, _name(e, start)))
+        dims[d] = e.space.add(ix, 0 - _name(e, start))
         condition = e.both(condition, e.below(dims[d], e.b.param(window[d])))
     return _within(
         e,
@@ -308,7 +326,9 @@ def _dynamic_update_slice(
 # ------------------------------------------------------------------ values from no operand
 
 
-def _iota(e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask) -> str:
+def _iota(
+    e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask | None
+) -> Register:
     axis = ir.IntegerAttr(op.attributes["iota_dimension"]).value
     rank = len(e.shape(value))
     _, own = carry(e, index, [OWN if d == axis else DROP for d in range(rank)])
@@ -318,11 +338,15 @@ def _iota(e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: M
     return convert(e.b, e.from_index(own[axis], ELEMENTS["i64"]), ELEMENTS["i64"], element)
 
 
-def _constant(e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask) -> str:
+def _constant(
+    e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask | None
+) -> Register:
     return e.splat(op)
 
 
-def _dim(e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask) -> str:
+def _dim(
+    e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask | None
+) -> Register:
     size = Expr.parse(ir.StringAttr(op.attributes["dim"]).value)
     element = element_of(value)
     if not element.is_float:
@@ -332,14 +356,16 @@ def _dim(e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Ma
     )
 
 
-def _sizes(e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask) -> str:
+def _sizes(
+    e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask | None
+) -> Register:
     """A 1-D tensor of sizes used as data: select by position."""
     sizes = [Expr.parse(ir.StringAttr(d).value) for d in op.attributes["dims"]]
     element = element_of(value)
     (ix,) = e.space.dims(index)
     result = e.from_index(Ix(e.b.param(sizes[0])), element)
     for k, size in enumerate(sizes[1:], 1):
-        here = e.at_least(ix, e.b.constant(k, "index"))
+        here = e.at_least(ix, e.b.index(k))
         result = e.choose(here, e.from_index(Ix(e.b.param(size)), element), result)
     return result
 
@@ -348,48 +374,48 @@ def _sizes(e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: 
 
 
 def _bitcast_convert(
-    e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask
-) -> str:
+    e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask | None
+) -> Register:
     """Between widths: the narrow side has one more, innermost dimension, lowest bits first."""
     operand = op.operands[0]
     source, target = element_of(operand), element_of(value)
     b = e.b
     if source.bits < target.bits:
         ratio = target.bits // source.bits
-        total = ""
+        parts = []
         for k in range(ratio):
-            last = Group((Expr.const(ratio),), e.space.uniform(b.constant(k, "index")))
+            last = Group((Expr.const(ratio),), e.space.uniform(b.index(k)))
             part = e.value_at(operand, (*index, last), mask)
             wide = b.cast("arith.extui", _as_bits(e, part, source.bits), f"i{target.bits}")
-            by = b.constant(k * source.bits, b.type_of(wide))
-            wide = b.op("arith.shli", wide, by) if k else wide
-            total = b.op("arith.ori", total, wide) if total else wide
-        return _from_bits(e, total, target.register)
+            by = wide.constant(k * source.bits)
+            wide = wide << by if k else wide
+            parts.append(wide)
+        return _from_bits(e, functools.reduce(operator.or_, parts), target.register)
     rank = len(e.shape(value))
     groups, own = carry(e, index, [*range(rank - 1), OWN])
     whole = e.value_at(operand, assemble(e.shape(operand), groups, {}), mask)
     bits = _as_bits(e, whole, source.bits)
     by = e.from_index(e.space.scale(own[rank - 1], target.bits), ELEMENTS[f"i{source.bits}"])
     lanes = max(_width(e, bits), _width(e, by))
-    shifted = b.op("arith.shrui", b.broadcast(bits, lanes), b.broadcast(by, lanes))
+    shifted = b.broadcast(bits, lanes) >> b.broadcast(by, lanes)
     return _from_bits(e, b.cast("arith.trunci", shifted, f"i{target.bits}"), target.register)
 
 
-def _width(e: Elemental, register: str) -> int:
-    return e.lanes if e.b.type_of(register).startswith("vector") else 0
+def _width(e: Elemental, register: Register) -> int:
+    return e.lanes if register.type.startswith("vector") else 0
 
 
-def _as_bits(e: Elemental, register: str, bits: int) -> str:
-    type_ = e.b.type_of(register)
+def _as_bits(e: Elemental, register: Register, bits: int) -> Register:
+    type_ = register.type
     lanes = _width(e, register)
     wanted = f"vector<{lanes}xi{bits}>" if lanes else f"i{bits}"
     return register if type_ == wanted else e.b.bitcast(register, wanted)
 
 
-def _from_bits(e: Elemental, register: str, element: str) -> str:
+def _from_bits(e: Elemental, register: Register, element: str) -> Register:
     lanes = _width(e, register)
     wanted = f"vector<{lanes}x{element}>" if lanes else element
-    return register if e.b.type_of(register) == wanted else e.b.bitcast(register, wanted)
+    return register if register.type == wanted else e.b.bitcast(register, wanted)
 
 
 MOVES = {

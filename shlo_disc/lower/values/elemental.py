@@ -12,6 +12,7 @@ symbolic sizes.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import cast
 
 import numpy as np
 
@@ -20,15 +21,16 @@ from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.element_types import ELEMENT_TYPES
 from shlo_disc.errors import InternalError
 from shlo_disc.lower.plan import Buffer, Input
-from shlo_disc.lower.values.builder import KernelBuilder, lanes_of, vector_type
+from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.elements import Element, element_of, unsupported, wrap
 from shlo_disc.lower.values.elementwise import SCALAR_OPS, emit_scalar
 from shlo_disc.lower.values.index import Group, Index, Ix, Space
+from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register, vector_type
 from shlo_disc.mlir import ir, producer
 
 __all__ = ["Arguments", "Elemental", "Rule", "emit_region"]
 
-Rule = Callable[["Elemental", ir.Operation, ir.Value, Index, "str | None"], str]
+Rule = Callable[["Elemental", ir.Operation, ir.Value, Index, Mask | None], Register]
 """How an op that moves or loops computes one element: (emitter, op, result, index, mask)."""
 
 RULES: dict[str, Rule] = {}
@@ -67,11 +69,11 @@ class Elemental:
         self.lanes = space.lanes
         self.block = block
         self.inputs = {argument: i for i, argument in enumerate(block.arguments)}
-        self.overrides: dict[ir.Value, Callable[[Index, str | None], str | None]] = {}
+        self.overrides: dict[ir.Value, Callable[[Index, Mask | None], Register | None]] = {}
         """Values that may be had elsewhere (a row scalar, a scratch row); None: compute it."""
         self.reads: list[tuple[ir.Value, Index]] = []
         """Operands read with a large or irregular step between lanes."""
-        self.tail: str | None = None
+        self.tail: Mask | None = None
         """The mask of the loop's last, partial vector: at least its first lane is on."""
         b.at_end(self._forget)
 
@@ -104,11 +106,11 @@ class Elemental:
 
     # ---------------------------------------------------------------- values
 
-    def value_at(self, value: ir.Value, index: Index, mask: str | None = None) -> str:
+    def value_at(self, value: ir.Value, index: Index, mask: Mask | None = None) -> Register:
         """The register of `value` at `index`; see the module."""
         known = self.b.recall((self, value, index, mask))
         if known is not None:
-            return str(known)
+            return cast("Register", known)
         # Element-wise chains are walked with a stack of our own: they can be long.
         stack = [value]
         while stack:
@@ -133,9 +135,9 @@ class Elemental:
                 result = emit_scalar(self.b, op, args)
             else:
                 result = self._other(top, op, index, mask)
-            self.b.remember((self, top, index, mask), result, self.b.depth_of(result))
+            self.b.remember((self, top, index, mask), result, result.depth)
             stack.pop()
-        return str(self.b.recall((self, value, index, mask)))
+        return cast("Register", self.b.recall((self, value, index, mask)))
 
     def _at(self, op: ir.Operation, operand: ir.Value, index: Index) -> Index:
         """The index of an element-wise op's operand: rank-0 ones of select and clamp are shared."""
@@ -143,8 +145,8 @@ class Elemental:
         return () if rank == 0 and ir.ShapedType(op.results[0].type).rank else index
 
     def _other(
-        self, value: ir.Value, op: ir.Operation | None, index: Index, mask: str | None
-    ) -> str:
+        self, value: ir.Value, op: ir.Operation | None, index: Index, mask: Mask | None
+    ) -> Register:
         if value in self.overrides:
             found = self.overrides[value](index, mask)
             if found is not None:
@@ -170,21 +172,21 @@ class Elemental:
             )
         return rule(self, op, value, index, mask)
 
-    def scalar(self, value: ir.Value, mask: str | None = None) -> str:
+    def scalar(self, value: ir.Value, mask: Mask | None = None) -> IndexValue:
         """A rank-0 integer tensor as index."""
         if (known := self.constants(value)) is not None:
             return self.b.param(known[0])
         return self.to_index(self.value_at(value, (), None), element_of(value))
 
-    def entry(self, value: ir.Value, k: int) -> str | Expr:
+    def entry(self, value: ir.Value, k: int) -> IndexValue | Expr:
         """Element `k` of a rank-1 integer tensor: an Expr, or the name of an index."""
         if (known := self.constants(value)) is not None:
             return known[k]
-        at = self.space.uniform(self.b.constant(k, "index"))
+        at = self.space.uniform(self.b.index(k))
         index = (Group(self.shape(value), at),)
         return self.to_index(self.value_at(value, index, None), element_of(value))
 
-    def to_index(self, register: str, element: Element) -> str:
+    def to_index(self, register: Register, element: Element) -> IndexValue:
         """An integer register as index (scalar or lanes).
 
         An index has 63 bits and a sign: unsigned integers beyond that become the largest index,
@@ -192,12 +194,12 @@ class Elemental:
         """
         register = wrap(self.b, register, element)
         if element.bits == 64 and not element.is_signed:
-            most = self.b.constant(2**63 - 1, self.b.type_of(register))
+            most = register.constant(2**63 - 1)
             register = self.b.op("arith.minui", register, most)
         name = "arith.index_cast" if element.is_signed else "arith.index_castui"
-        return self.b.cast(name, register, "index")
+        return self.b.to_index(name, register)
 
-    def from_index(self, ix: Ix, element: Element) -> str:
+    def from_index(self, ix: Ix, element: Element) -> Register:
         """An index as integer register of `element` (wraps)."""
         target = element.register
         if ix.is_uniform:
@@ -206,50 +208,54 @@ class Elemental:
             return self.b.cast("arith.index_cast", ix.vector, target)
         base = self.b.broadcast(self.b.cast("arith.index_cast", ix.base, target), self.lanes)
         steps = self.b.dense([ix.stride * k for k in range(self.lanes)], target)
-        return self.b.op("arith.addi", base, steps)
+        return base + steps
 
     # ---------------------------------------------------------------- masks
 
-    def both(self, a: str | None, b: str | None) -> str | None:
+    def both(self, a: Mask | None, b: Mask | None) -> Mask | None:
         """Lanes on in both masks (None: all are)."""
         if a is None or b is None:
             return a if b is None else b
-        first, second = self.b.lanes_known(a), self.b.lanes_known(b)
+        first, second = a.constant_lanes, b.constant_lanes
         if first is not None and second is not None:
-            return self.b.dense([bool(x and y) for x, y in zip(first, second, strict=True)], "i1")
-        lanes = max(lanes_of(self.b.type_of(a)), lanes_of(self.b.type_of(b)))
-        return self.b.op("arith.andi", self.b.broadcast(a, lanes), self.b.broadcast(b, lanes))
+            return self.b.dense_mask([bool(x and y) for x, y in zip(first, second, strict=True)])
+        lanes = max(a.lanes, b.lanes)
+        return self.b.broadcast(a, lanes) & self.b.broadcast(b, lanes)
 
-    def unless(self, mask: str) -> str:
+    def unless(self, mask: Mask) -> Mask:
         """The other lanes."""
-        known = self.b.lanes_known(mask)
+        known = mask.constant_lanes
         if known is not None:
-            return self.b.dense([not lane for lane in known], "i1")
-        true = self.b.constant(True, self.b.type_of(mask))
-        return self.b.op("arith.xori", mask, true)
+            return self.b.dense_mask([not lane for lane in known])
+        true = mask.constant(True)
+        return mask ^ true
 
-    def below(self, ix: Ix, size: str) -> str:
+    def below(self, ix: Ix, size: IndexValue) -> Mask:
         """0 <= index < size, for any signed index (one unsigned comparison)."""
-        base, most = self.b.value_of(ix.base), self.b.value_of(size)
+        base, most = ix.base.known, size.known
         if ix.offsets is not None and base is not None and most is not None:
-            return self.b.dense([0 <= base + o < most for o in ix.offsets], "i1")
+            return self.b.dense_mask([0 <= base + o < most for o in ix.offsets])
         x = self.space.name_of(ix)
-        return self.b.cmpi("ult", x, self.b.broadcast(size, lanes_of(self.b.type_of(x))))
+        return self.b.cmpi("ult", x, self.b.broadcast(size, x.lanes))
 
-    def at_least(self, ix: Ix, low: str) -> str:
+    def at_least(self, ix: Ix, low: IndexValue) -> Mask:
         """Index >= low, signed."""
         x = self.space.name_of(ix)
-        return self.b.cmpi("sge", x, self.b.broadcast(low, lanes_of(self.b.type_of(x))))
+        return x >= self.b.broadcast(low, x.lanes)
 
-    def choose(self, condition: str, a: str, b: str) -> str:
+    def choose(self, condition: Mask, a: Register, b: Register) -> Register:
         """Select where any of the three may be scalar."""
         text = self.b
-        lanes = max(lanes_of(text.type_of(v)) for v in (condition, a, b))
+        lanes = max(v.lanes for v in (condition, a, b))
         return text.select(condition, text.broadcast(a, lanes), text.broadcast(b, lanes))
 
     def branch(
-        self, condition: str, then: Callable[[], str], otherwise: Callable[[], str], lanes: int
-    ) -> str:
+        self,
+        condition: Mask,
+        then: Callable[[], Register],
+        otherwise: Callable[[], Register],
+        lanes: int,
+    ) -> Register:
         """One of two values by a scalar condition; only the chosen one is computed."""
         with self.b.if_(condition) as branch:
             branch.yield_(self.b.broadcast(then(), lanes))
@@ -257,54 +263,56 @@ class Elemental:
                 branch.yield_(self.b.broadcast(otherwise(), lanes))
         return branch.results[0]
 
-    def width(self, index: Index, mask: str | None) -> int:
+    def width(self, index: Index, mask: Mask | None) -> int:
         """Lanes a value at `index` has at most."""
         uniform = all(self.space.force(g.at).is_uniform for g in index)
         return 0 if uniform and (mask is None or mask == self.tail) else self.lanes
 
     # ---------------------------------------------------------------- memory
 
-    def load(self, buffer: Buffer, element: Element, at: Ix, mask: str | None) -> str:
+    def load(self, buffer: Buffer, element: Element, at: Ix, mask: Mask | None) -> Register:
         """One element a lane (or one for all) of a dense buffer; masked-off lanes read nothing."""
         memory = self.b.memref(self.arguments.slot(buffer), element.storage)
         return self.as_register(self.load_from(memory, at, mask, readonly=True), element)
 
-    def load_from(self, memory: str, at: Ix, mask: str | None, readonly: bool) -> str:
+    def load_from(self, memory: MemRef, at: Ix, mask: Mask | None, readonly: bool) -> Register:
         """Like :meth:`load` from a memref, as it lies in memory."""
         b, lanes = self.b, self.lanes
-        storage = b.type_of(memory)[len("memref<?x") : -1]
+        storage = memory.element
         if at.is_uniform:
             if mask is None or mask == self.tail:
-                return b.load(memory, at.base, readonly)
-            return self._guarded_load(memory, at.base, mask, storage)
+                return memory.load(at.base, readonly)
+            return self._guarded_load(memory, at.base, mask)
         vector = vector_type(lanes, storage)
         if mask is not None:
             mask = b.broadcast(mask, lanes)
         if at.vector is None and at.stride in (1, -1):
-            first = at.base if at.stride == 1 else b.sub(at.base, lanes - 1)
+            first = at.base if at.stride == 1 else at.base - (lanes - 1)
             order = list(range(lanes - 1, -1, -1))
             if mask is None:
-                loaded = b.vector_load(memory, first, lanes, readonly)
+                loaded = memory.vector_load(first, lanes, readonly)
             else:
                 on = mask if at.stride == 1 else b.shuffle(mask, mask, order)
-                loaded = b.masked_load(memory, first, on, b.constant(0, vector), readonly)
+                loaded = memory.masked_load(first, on, b.constant(0, vector), readonly)
             return loaded if at.stride == 1 else b.shuffle(loaded, loaded, order)
         close = self._load_close(memory, at, mask, readonly)
         if close is not None:
             return close
-        on = mask or b.constant(True, vector_type(lanes, "i1"))
+        on = b.flags(True, lanes) if mask is None else mask
         if at.vector is None:
-            offsets = b.dense([at.stride * k for k in range(lanes)], "index")
+            offsets = b.dense_index([at.stride * k for k in range(lanes)])
             return b.gather(memory, at.base, offsets, on, b.constant(0, vector), readonly)
         return b.gather(memory, 0, at.vector, on, b.constant(0, vector), readonly)
 
-    def _load_close(self, memory: str, at: Ix, mask: str | None, readonly: bool) -> str | None:
+    def _load_close(
+        self, memory: MemRef, at: Ix, mask: Mask | None, readonly: bool
+    ) -> Register | None:
         """A load of lanes that are known to be near each other, from whole vectors; else None.
 
         Nothing in front of the first or behind the last lane that is on is read.
         """
         b, lanes = self.b, self.lanes
-        on = (True,) * lanes if mask is None else b.lanes_known(mask)
+        on = (True,) * lanes if mask is None else mask.constant_lanes
         offsets = at.offsets or tuple(at.stride * lane for lane in range(lanes))
         if on is None or not any(on) or (at.vector is not None and at.offsets is None):
             return None
@@ -315,77 +323,63 @@ class Elemental:
         starts = [low + k * lanes for k in range(-(-span // lanes))]
         if span >= lanes:
             starts[-1] = low + span - lanes
-        found = ""
+        found: Register | None = None
         for start in starts:
-            first = b.add(at.base, start)
+            first = at.base + start
             if span >= lanes:
-                loaded = b.vector_load(memory, first, lanes, readonly)
+                loaded = memory.vector_load(first, lanes, readonly)
             else:
-                nothing = b.constant(0, b.type_of(memory)[len("memref<?x") : -1])
-                near = b.dense([n < span for n in range(lanes)], "i1")
-                loaded = b.masked_load(memory, first, near, b.broadcast(nothing, lanes), readonly)
+                nothing = b.constant(0, memory.element)
+                near = b.dense_mask([n < span for n in range(lanes)])
+                loaded = memory.masked_load(first, near, b.broadcast(nothing, lanes), readonly)
             # Lanes of later vectors are picked later, those that are off are anything.
             here = [is_on and o >= start for o, is_on in zip(offsets, on, strict=True)]
             order = [
                 lanes + o - start if mine and o - start < lanes else n
                 for n, (o, mine) in enumerate(zip(offsets, here, strict=True))
             ]
-            found = b.shuffle(found or loaded, loaded, order)
+            found = b.shuffle(loaded if found is None else found, loaded, order)
         return found
 
-    def _guarded_load(self, memory: str, index: str, mask: str, storage: str) -> str:
+    def _guarded_load(self, memory: MemRef, index: IndexValue, mask: Mask) -> Register:
         """A scalar load that reads memory only when some lane wants it (else any valid address)."""
-        b = self.b
-        if lanes := lanes_of(b.type_of(mask)):
-            mask = b.define(
-                f"vector.reduction <or>, {mask} : vector<{lanes}xi1> into i1", "i1", [mask]
-            )
-        type_ = b.type_of(memory)
-        whole = b.define(
-            f"memref.extract_aligned_pointer_as_index {memory} : {type_} -> index",
-            "index",
-            [memory],
-        )
-        size = 8 if storage.endswith("64") else int(storage[1:]) // 8
-        address = b.add(whole, b.mul(index, size))
-        spare = b.define("llvm.ptrtoint %args : !llvm.ptr to i64", "i64", ["%args"])
-        raw = b.select(mask, b.cast("arith.index_cast", address, "i64"), spare)
-        pointer = b.define(f"llvm.inttoptr {raw} : i64 to !llvm.ptr", "!llvm.ptr", [raw])
-        return b.define(f"llvm.load {pointer} : !llvm.ptr -> {storage}", storage, [pointer])
+        size = 8 if memory.element.endswith("64") else int(memory.element[1:]) // 8
+        return self.b.load_if(mask.any(), memory, index, size)
 
-    def as_register(self, loaded: str, element: Element) -> str:
+    def as_register(self, loaded: Register, element: Element) -> Register:
         """An element as it lies in memory, as values are carried."""
         if element.kind != "b":
             return loaded
-        return self.b.cmpi("ne", loaded, self.b.constant(0, self.b.type_of(loaded)))
+        return loaded.differs(0)
 
-    def store(self, buffer: Buffer, element: Element, value: str, at: Ix, mask: str | None) -> None:
+    def store(
+        self, buffer: Buffer, element: Element, value: Register, at: Ix, mask: Mask | None
+    ) -> None:
         """Write one element a lane, or one element when `at` is uniform."""
         memory = self.b.memref(self.arguments.slot(buffer), element.storage)
         if element.kind == "b":
             value = self.b.cast("arith.extui", value, "i8")
         self.store_to(memory, value, at, mask)
 
-    def store_to(self, memory: str, value: str, at: Ix, mask: str | None) -> None:
+    def store_to(self, memory: MemRef, value: Register, at: Ix, mask: Mask | None) -> None:
         """Like :meth:`store` into a memref, as it lies in memory."""
         b = self.b
         if at.is_uniform:
-            b.store(value, memory, at.base)
+            memory.store(value, at.base)
             return
         value = b.broadcast(value, self.lanes)
         if at.vector is None and at.stride == 1:
             if mask is None:
-                b.vector_store(value, memory, at.base)
+                memory.vector_store(value, at.base)
             else:
-                b.masked_store(value, memory, at.base, b.broadcast(mask, self.lanes))
+                memory.masked_store(value, at.base, b.broadcast(mask, self.lanes))
             return
-        on = vector_type(self.lanes, "i1")
-        mask = b.constant(True, on) if mask is None else b.broadcast(mask, self.lanes)
+        mask = b.flags(True, self.lanes) if mask is None else b.broadcast(mask, self.lanes)
         b.scatter(value, memory, 0, self.space.lanes_of(at), mask)
 
     # ---------------------------------------------------------------- splat constants
 
-    def splat(self, op: ir.Operation) -> str:
+    def splat(self, op: ir.Operation) -> Register:
         """The register of a splat constant."""
         attribute, element = op.attributes["value"], element_of(op.results[0])
         if not (isinstance(attribute, ir.DenseElementsAttr) and attribute.is_splat):
@@ -396,7 +390,7 @@ class Elemental:
                 return self.b.constant(_bits_of(value.value, element.name), element.register)
             return self.b.constant(value.value, element.register)
         if isinstance(value, ir.BoolAttr):
-            return self.b.constant(bool(value.value), "i1")
+            return self.b.flags(bool(value.value))
         return self.b.constant(int(ir.IntegerAttr(value).value), element.register)
 
 
@@ -418,11 +412,11 @@ def _changes_width(op: ir.Operation) -> bool:
     return bool(element_of(op.operands[0]).bits != element_of(op.results[0]).bits)
 
 
-def emit_region(e: Elemental, block: ir.Block, args: Sequence[str]) -> list[str]:
+def emit_region(e: Elemental, block: ir.Block, args: Sequence[Register]) -> list[Register]:
     """The results of a region of rank-0 StableHLO ops (the body of a reduce) on registers."""
     env = dict(zip(block.arguments, args, strict=True))
 
-    def value(v: ir.Value) -> str:
+    def value(v: ir.Value) -> Register:
         return env[v] if v in env else e.value_at(v, (), None)
 
     for view in block.operations:

@@ -15,8 +15,9 @@ from typing import NoReturn
 from shlo_disc.element_types import ELEMENT_TYPES, FLOATS, FloatFormat
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.locations import source_line
-from shlo_disc.lower.values.builder import KernelBuilder, like
+from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.narrow_floats import narrowed, widened
+from shlo_disc.lower.values.typed import Register
 from shlo_disc.mlir import ir
 
 __all__ = [
@@ -111,20 +112,20 @@ def element_of(value: ir.Value) -> Element:
     return element
 
 
-def to_compute(b: KernelBuilder, value: str, element: Element) -> str:
+def to_compute(b: KernelBuilder, value: Register, element: Element) -> Register:
     """`value` widened to the type it is computed in (exact)."""
     if not element.is_narrow:
         return wrap(b, value, element)
     if element.bits < 16:
         return widened(b, value, element.format, element.bits)
     if element.name == "f16":
-        return b.cast("arith.extf", b.bitcast(value, like(b.type_of(value), "f16")), "f32")
+        return b.cast("arith.extf", b.bitcast(value, value.like("f16")), "f32")
     wide = b.cast("arith.extui", value, "i32")
-    bits = b.op("arith.shli", wide, b.constant(16, b.type_of(wide)))
-    return b.bitcast(bits, like(b.type_of(bits), "f32"))
+    bits = wide << 16
+    return b.bitcast(bits, bits.like("f32"))
 
 
-def from_compute(b: KernelBuilder, value: str, element: Element) -> str:
+def from_compute(b: KernelBuilder, value: Register, element: Element) -> Register:
     """`value` rounded (to nearest even) from the type it was computed in."""
     if not element.is_narrow:
         return value
@@ -132,43 +133,43 @@ def from_compute(b: KernelBuilder, value: str, element: Element) -> str:
         return narrowed(b, value, element.format, element.bits)
     if element.name == "f16":
         half = b.cast("arith.truncf", value, "f16")
-        return b.bitcast(half, like(b.type_of(half), "i16"))
+        return b.bitcast(half, half.like("i16"))
     # Integer rounding, not vcvtneps2bf16: that instruction flushes denormals.
-    type_ = like(b.type_of(value), "i32")
+    type_ = value.like("i32")
     bits = b.bitcast(value, type_)
-    high = b.op("arith.shrui", bits, b.constant(16, type_))
-    even = b.op("arith.andi", high, b.constant(1, type_))
-    bias = b.op("arith.addi", even, b.constant(0x7FFF, type_))
-    rounded = b.op("arith.shrui", b.op("arith.addi", bits, bias), b.constant(16, type_))
-    quiet = b.op("arith.ori", high, b.constant(0x40, type_))
-    nan = b.cmpf("uno", value, value)
+    high = bits >> b.constant(16, type_)
+    even = high & b.constant(1, type_)
+    bias = even + b.constant(0x7FFF, type_)
+    rounded = bits + bias >> b.constant(16, type_)
+    quiet = high | b.constant(0x40, type_)
+    nan = value.is_nan()
     return b.cast("arith.trunci", b.select(nan, quiet, rounded), "i16")
 
 
-def wrap(b: KernelBuilder, value: str, element: Element) -> str:
+def wrap(b: KernelBuilder, value: Register, element: Element) -> Register:
     """An integer of 2 or 4 bits with the upper bits of its register defined; others as they are."""
     if element.is_float or element.kind == "b" or element.bits == element.width:
         return value
-    type_ = b.type_of(value)
+    type_ = value.type
     if not element.is_signed:
-        return b.op("arith.andi", value, b.constant((1 << element.bits) - 1, type_))
+        return value & b.constant((1 << element.bits) - 1, type_)
     unused = b.constant(element.width - element.bits, type_)
-    return b.op("arith.shrsi", b.op("arith.shli", value, unused), unused)
+    return (value << unused).sar(unused)
 
 
-def round_odd(b: KernelBuilder, value: str) -> str:
+def round_odd(b: KernelBuilder, value: Register) -> Register:
     """f64 -> f32 rounded to odd, so that a second rounding to 16 bits is the only one.
 
     Source: S. Boldo, G. Melquiond, "Emulation of FMA and correctly rounded sums" (2008).
     """
     single = b.cast("arith.truncf", value, "f32")
     back = b.cast("arith.extf", single, "f64")
-    type_ = like(b.type_of(single), "i32")
+    type_ = single.like("i32")
     bits = b.bitcast(single, type_)
-    size = b.op("math.absf", value)
-    above = b.cmpf("ogt", b.op("math.absf", back), size)
-    below = b.op("arith.subi", bits, b.constant(1, type_))
+    size = value.abs()
+    above = back.abs() > size
+    below = bits - b.constant(1, type_)
     toward_zero = b.select(above, below, bits)
-    odd = b.op("arith.ori", toward_zero, b.constant(1, type_))
+    odd = toward_zero | b.constant(1, type_)
     inexact = b.cmpf("one", back, value)
-    return b.bitcast(b.select(inexact, odd, bits), b.type_of(single))
+    return b.bitcast(b.select(inexact, odd, bits), single.type)

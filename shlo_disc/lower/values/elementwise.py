@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from shlo_disc.comparisons import comparison, is_total_order
 from shlo_disc.element_types import Special
-from shlo_disc.lower.values.builder import KernelBuilder, lanes_of, like
+from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.elements import (
     Element,
     element_of,
@@ -25,45 +25,39 @@ from shlo_disc.lower.values.elements import (
     wrap,
 )
 from shlo_disc.lower.values.math import emit_math
+from shlo_disc.lower.values.typed import Mask, Register, like
 from shlo_disc.mlir import ir
 from shlo_disc.ops import OPS, names
 
 __all__ = ["SCALAR_OPS", "convert", "emit_scalar", "reduce_precision"]
 
-Rule = Callable[[KernelBuilder, ir.Operation, list[str], list[Element], Element], str]
+Rule = Callable[[KernelBuilder, ir.Operation, list[Register], list[Element], Element], Register]
 
 
-def emit_scalar(b: KernelBuilder, op: ir.Operation, args: Sequence[str]) -> str:
+def emit_scalar(b: KernelBuilder, op: ir.Operation, args: Sequence[Register]) -> Register:
     """The register of `op`'s result from its operands' (scalars are broadcast where lanes meet)."""
     ins = [element_of(v) for v in op.operands]
     out = element_of(op.results[0])
-    lanes = max((lanes_of(b.type_of(a)) for a in args), default=0)
+    lanes = max((a.lanes for a in args), default=0)
     args = [wrap(b, b.broadcast(a, lanes), e) for a, e in zip(args, ins, strict=True)]
     return SCALAR_OPS[op.name](b, op, args, ins, out)
 
 
 def _math(
-    b: KernelBuilder, op: ir.Operation, args: list[str], ins: list[Element], out: Element
-) -> str:
+    b: KernelBuilder, op: ir.Operation, args: list[Register], ins: list[Element], out: Element
+) -> Register:
     if not out.is_float:
         unsupported(op, f"no {out.name} form", "convert the operand to a float")
     wide = [to_compute(b, a, e) for a, e in zip(args, ins, strict=True)]
-    return from_compute(b, emit_math(b, OPS[op.name].math, wide, b.type_of(wide[0])), out)
-
-
-def _zero(b: KernelBuilder, like_value: str, value: float = 0) -> str:
-    return b.constant(value, b.type_of(like_value))
-
-
-# ------------------------------------------------------------------ arithmetic
+    return from_compute(b, emit_math(OPS[op.name].math, wide), out)
 
 
 def _arith(float_op: str | None, int_op: str | None, bool_op: str | None = None) -> Rule:
     """A binary operation that is one `arith` op per kind of element."""
 
     def rule(
-        b: KernelBuilder, op: ir.Operation, args: list[str], ins: list[Element], out: Element
-    ) -> str:
+        b: KernelBuilder, op: ir.Operation, args: list[Register], ins: list[Element], out: Element
+    ) -> Register:
         name = {"f": float_op, "i": int_op, "u": int_op, "b": bool_op}[out.kind]
         if name is None:
             unsupported(op, f"no {out.name} form", "convert the operands first")
@@ -77,8 +71,8 @@ def _extremum(float_op: str, signed: str, unsigned: str, boolean: str) -> Rule:
     """Maximum or minimum; floats propagate NaN and order -0 below +0."""
 
     def rule(
-        b: KernelBuilder, op: ir.Operation, args: list[str], ins: list[Element], out: Element
-    ) -> str:
+        b: KernelBuilder, op: ir.Operation, args: list[Register], ins: list[Element], out: Element
+    ) -> Register:
         name = {"f": float_op, "i": signed, "u": unsigned, "b": boolean}[out.kind]
         wide = [to_compute(b, a, out) for a in args]
         return from_compute(b, b.op(name, *wide), out)
@@ -91,156 +85,147 @@ _minimum = _extremum("arith.minimumf", "arith.minsi", "arith.minui", "arith.andi
 
 
 def _clamp(
-    b: KernelBuilder, op: ir.Operation, args: list[str], ins: list[Element], out: Element
-) -> str:
+    b: KernelBuilder, op: ir.Operation, args: list[Register], ins: list[Element], out: Element
+) -> Register:
     low, x, high = args
     return _minimum(b, op, [_maximum(b, op, [x, low], ins, out), high], ins, out)
 
 
-def _divisor(b: KernelBuilder, x: str, y: str, e: Element) -> tuple[str, str]:
+def _divisor(b: KernelBuilder, y: Register, e: Element) -> tuple[Register, Mask]:
     """(a divisor that cannot trap, whether y is 0): x / -1, x / 0 become x / 1, repaired later."""
-    zero = b.cmpi("eq", y, _zero(b, y))
+    zero = y.equals(0)
     unsafe = zero
     if e.is_signed:
-        minus_one = b.cmpi("eq", y, _zero(b, y, -1))
-        unsafe = b.op("arith.ori", zero, minus_one)
-    return b.select(unsafe, _zero(b, y, 1), y), zero
+        minus_one = y.equals(-1)
+        unsafe = zero | minus_one
+    return b.select(unsafe, y.constant(1), y), zero
 
 
-def _quotient(b: KernelBuilder, x: str, y: str, e: Element) -> str:
+def _quotient(b: KernelBuilder, x: Register, y: Register, e: Element) -> Register:
     """Integer x / y truncated, y neither 0 nor -1.
 
     Up to 32 bits go through f64 when the divisor is no constant: the quotient of two integers below
     2^32 is at least 2^-32 (relative) away from the next integer, far more than half an ulp of f64,
     and vectors have no integer division.
     """
-    if e.bits > 32 or not lanes_of(b.type_of(x)) or b.is_constant(y):
+    if e.bits > 32 or not x.lanes or y.is_constant:
         return b.op("arith.divsi" if e.is_signed else "arith.divui", x, y)
     to, back = ("arith.sitofp", "arith.fptosi") if e.is_signed else ("arith.uitofp", "arith.fptoui")
-    quotient = b.op("arith.divf", b.cast(to, x, "f64"), b.cast(to, y, "f64"))
+    quotient = b.cast(to, x, "f64") / b.cast(to, y, "f64")
     return b.cast(back, quotient, e.register)
 
 
 def _divide(
-    b: KernelBuilder, op: ir.Operation, args: list[str], ins: list[Element], out: Element
-) -> str:
+    b: KernelBuilder, op: ir.Operation, args: list[Register], ins: list[Element], out: Element
+) -> Register:
     x, y = args
     if out.is_float:
         return _arith("arith.divf", None)(b, op, args, ins, out)
     if out.kind == "b":
         unsupported(op, "no i1 form", "use `and`")
-    safe, zero = _divisor(b, x, y, out)
+    safe, zero = _divisor(b, y, out)
     quotient = _quotient(b, x, safe, out)
     if out.is_signed:
-        negated = b.op("arith.subi", _zero(b, x), x)
-        quotient = b.select(b.cmpi("eq", y, _zero(b, y, -1)), negated, quotient)
-    return b.select(zero, _zero(b, y, -1), quotient)
+        negated = 0 - x
+        quotient = b.select(y.equals(-1), negated, quotient)
+    return b.select(zero, y.constant(-1), quotient)
 
 
 def _remainder(
-    b: KernelBuilder, op: ir.Operation, args: list[str], ins: list[Element], out: Element
-) -> str:
+    b: KernelBuilder, op: ir.Operation, args: list[Register], ins: list[Element], out: Element
+) -> Register:
     x, y = args
     if out.is_float:
         wide = [to_compute(b, a, out) for a in args]
         return from_compute(b, _fmod(b, *wide), out)
     if out.kind == "b":
         unsupported(op, "no i1 form", "convert the operands to an integer type")
-    safe, zero = _divisor(b, x, y, out)
+    safe, zero = _divisor(b, y, out)
     quotient = _quotient(b, x, safe, out)
-    rest = b.op("arith.subi", x, b.op("arith.muli", quotient, safe))
+    rest = x - quotient * safe
     return b.select(zero, x, rest)
 
 
-def _any(b: KernelBuilder, condition: str) -> str:
-    """Whether any lane is true (scalar i1)."""
-    lanes = lanes_of(b.type_of(condition))
-    if not lanes:
-        return condition
-    right = f"vector.reduction <or>, {condition} : vector<{lanes}xi1> into i1"
-    return b.define(right, "i1", [condition])
-
-
-def _fmod(b: KernelBuilder, x: str, y: str) -> str:
+def _fmod(b: KernelBuilder, x: Register, y: Register) -> Register:
     """C's fmod, exact: shift-and-subtract with 20 quotient bits a step.
 
     r and d = y * 2^k (k >= 0 so that r < 2^21 d) are floats; q = trunc(r / d) < 2^21 may be one too
     large, and r - q*d is a multiple of the smaller ulp and below d in magnitude, so the fma is
     exact.
     """
-    type_ = b.type_of(x)
+    type_ = x.type
     element = "f64" if "f64" in type_ else "f32"
     bits = 64 if element == "f64" else 32
     mantissa = 52 if bits == 64 else 23
     bias = 1023 if bits == 64 else 127
     itype = like(type_, f"i{bits}")
-    a, d = b.op("math.absf", x), b.op("math.absf", y)
+    a, d = x.abs(), y.abs()
     infinity = b.constant(float("inf"), type_)
     zero = b.constant(0.0, type_)
-    finite = b.op("arith.andi", b.cmpf("olt", a, infinity), b.cmpf("ogt", d, zero))
-    regular = b.op("arith.andi", finite, b.cmpf("olt", d, infinity))
+    finite = (a < infinity) & (d > zero)
+    regular = finite & (d < infinity)
     start = b.select(regular, a, zero)
     by = b.select(regular, d, b.constant(1.0, type_))
 
-    def exponent(v: str) -> str:
-        raw = b.op("arith.shrui", b.bitcast(v, itype), b.constant(mantissa, itype))
+    def exponent(v: Register) -> Register:
+        raw = b.bitcast(v, itype) >> b.constant(mantissa, itype)
         return b.op("arith.maxsi", raw, b.constant(1, itype))
 
-    def power(k: str) -> str:
-        biased = b.op("arith.addi", k, b.constant(bias, itype))
-        return b.bitcast(b.op("arith.shli", biased, b.constant(mantissa, itype)), type_)
+    def power(k: Register) -> Register:
+        biased = k + b.constant(bias, itype)
+        return b.bitcast(biased << b.constant(mantissa, itype), type_)
 
-    def step(carried: list[str]) -> list[str]:
+    def step(carried: list[Register]) -> list[Register]:
         (r,) = carried
-        gap = b.op("arith.subi", exponent(r), exponent(by))
-        k = b.op("arith.subi", gap, b.constant(20, itype))
+        gap = exponent(r) - exponent(by)
+        k = gap - b.constant(20, itype)
         k = b.op("arith.maxsi", k, b.constant(0, itype))
         # 2^k may overflow a float: two factors.
-        half = b.op("arith.shrui", k, b.constant(1, itype))
-        rest = b.op("arith.subi", k, half)
-        scaled = b.op("arith.mulf", b.op("arith.mulf", by, power(half)), power(rest))
-        q = b.op("math.trunc", b.op("arith.divf", r, scaled))
-        left = b.op("math.fma", b.op("arith.negf", q), scaled, r)
-        low = b.cmpf("olt", left, zero)
-        left = b.select(low, b.op("arith.addf", left, scaled), left)
-        return [b.select(b.cmpf("oge", r, by), left, r)]
+        half = k >> b.constant(1, itype)
+        rest = k - half
+        scaled = by * power(half) * power(rest)
+        q = b.op("math.trunc", r / scaled)
+        left = b.op("math.fma", -q, scaled, r)
+        low = left < zero
+        left = b.select(low, left + scaled, left)
+        return [b.select(r >= by, left, r)]
 
-    (r,) = b.while_([start], lambda c: _any(b, b.cmpf("oge", c[0], by)), step)
+    (r,) = b.while_([start], lambda c: (c[0] >= by).any(), step)
     signed = b.op("math.copysign", r, x)
     # x mod inf is x; inf mod y, x mod 0 and NaN are NaN.
-    endless = b.op("arith.andi", b.cmpf("olt", a, infinity), b.cmpf("oeq", d, infinity))
+    endless = (a < infinity) & d.equals(infinity)
     other = b.select(endless, x, b.constant(float("nan"), type_))
     return b.select(regular, signed, other)
 
 
 def _power(
-    b: KernelBuilder, op: ir.Operation, args: list[str], ins: list[Element], out: Element
-) -> str:
+    b: KernelBuilder, op: ir.Operation, args: list[Register], ins: list[Element], out: Element
+) -> Register:
     if out.is_float:
         wide = [to_compute(b, a, out) for a in args]
-        return from_compute(b, emit_math(b, "pow", wide, b.type_of(wide[0])), out)
+        return from_compute(b, emit_math("pow", wide), out)
     if out.kind == "b":
         unsupported(op, "no i1 form", "convert the operands to an integer type")
     x, y = args
-    zero, one, minus = (_zero(b, x, v) for v in (0, 1, -1))
+    zero, one, minus = (x.constant(v) for v in (0, 1, -1))
     count = y
     if out.is_signed:
-        negative = b.cmpi("slt", y, zero)
+        negative = y < zero
         count = b.select(negative, zero, y)
 
-    def step(carried: list[str]) -> list[str]:
+    def step(carried: list[Register]) -> list[Register]:
         result, base, left = carried
-        odd = b.cmpi("ne", b.op("arith.andi", left, one), zero)
-        times = b.select(odd, b.op("arith.muli", result, base), result)
-        return [times, b.op("arith.muli", base, base), b.op("arith.shrui", left, one)]
+        odd = (left & one).differs(zero)
+        times = b.select(odd, result * base, result)
+        return [times, base * base, left >> one]
 
     init = [one, x, count]
-    result = b.while_(init, lambda c: _any(b, b.cmpi("ne", c[2], zero)), step)[0]
+    result = b.while_(init, lambda c: c[2].differs(zero).any(), step)[0]
     if not out.is_signed:
         return result
-    odd = b.cmpi("ne", b.op("arith.andi", y, one), zero)
-    of_minus = b.select(b.cmpi("eq", x, minus), b.select(odd, minus, one), zero)
-    return b.select(negative, b.select(b.cmpi("eq", x, one), one, of_minus), result)
+    odd = (y & one).differs(zero)
+    of_minus = b.select(x.equals(minus), b.select(odd, minus, one), zero)
+    return b.select(negative, b.select(x.equals(one), one, of_minus), result)
 
 
 _SIGNED = (Special.IEEE, Special.FN, Special.FINITE)
@@ -248,47 +233,47 @@ _SIGNED = (Special.IEEE, Special.FN, Special.FINITE)
 
 
 def _abs(
-    b: KernelBuilder, op: ir.Operation, args: list[str], ins: list[Element], out: Element
-) -> str:
+    b: KernelBuilder, op: ir.Operation, args: list[Register], ins: list[Element], out: Element
+) -> Register:
     (x,) = args
     if out.is_narrow and out.format.special in _SIGNED:
-        return b.op("arith.andi", x, _zero(b, x, (1 << out.bits - 1) - 1))
+        return x & x.constant((1 << out.bits - 1) - 1)
     if out.is_narrow:
-        return from_compute(b, b.op("math.absf", to_compute(b, x, out)), out)
+        return from_compute(b, to_compute(b, x, out).abs(), out)
     if out.is_float:
-        return b.op("math.absf", x)
-    return b.op("arith.maxsi", x, b.op("arith.subi", _zero(b, x), x)) if out.is_signed else x
+        return x.abs()
+    return b.op("arith.maxsi", x, 0 - x) if out.is_signed else x
 
 
 def _negate(
-    b: KernelBuilder, op: ir.Operation, args: list[str], ins: list[Element], out: Element
-) -> str:
+    b: KernelBuilder, op: ir.Operation, args: list[Register], ins: list[Element], out: Element
+) -> Register:
     (x,) = args
     if out.is_narrow and out.format.special in _SIGNED:
-        return b.op("arith.xori", x, _zero(b, x, 1 << out.bits - 1))
+        return x ^ 1 << out.bits - 1
     if out.is_narrow:
-        return from_compute(b, b.op("arith.negf", to_compute(b, x, out)), out)
+        return from_compute(b, -to_compute(b, x, out), out)
     if out.is_float:
-        return b.op("arith.negf", x)
-    return b.op("arith.subi", _zero(b, x), x)
+        return -x
+    return 0 - x
 
 
 def _sign(
-    b: KernelBuilder, op: ir.Operation, args: list[str], ins: list[Element], out: Element
-) -> str:
+    b: KernelBuilder, op: ir.Operation, args: list[Register], ins: list[Element], out: Element
+) -> Register:
     x = to_compute(b, args[0], out)
-    one = _zero(b, x, 1)
+    one = x.constant(1)
     if out.is_float:
-        nonzero = b.cmpf("one", x, _zero(b, x))
+        nonzero = b.cmpf("one", x, x.constant(0))
         return from_compute(b, b.select(nonzero, b.op("math.copysign", one, x), x), out)
     positive = b.op("arith.minui" if not out.is_signed else "arith.minsi", x, one)
-    return b.op("arith.maxsi", positive, _zero(b, x, -1)) if out.is_signed else positive
+    return b.op("arith.maxsi", positive, x.constant(-1)) if out.is_signed else positive
 
 
 def _float_unary(name: str) -> Rule:
     def rule(
-        b: KernelBuilder, op: ir.Operation, args: list[str], ins: list[Element], out: Element
-    ) -> str:
+        b: KernelBuilder, op: ir.Operation, args: list[Register], ins: list[Element], out: Element
+    ) -> Register:
         if not out.is_float:
             unsupported(op, f"no {out.name} form", "convert the operand to a float")
         return from_compute(b, b.op(name, to_compute(b, args[0], out)), out)
@@ -300,39 +285,39 @@ def _float_unary(name: str) -> Rule:
 
 
 def _not(
-    b: KernelBuilder, op: ir.Operation, args: list[str], ins: list[Element], out: Element
-) -> str:
-    ones = _zero(b, args[0], True if out.kind == "b" else -1)
-    return b.op("arith.xori", args[0], ones)
+    b: KernelBuilder, op: ir.Operation, args: list[Register], ins: list[Element], out: Element
+) -> Register:
+    ones = args[0].constant(True if out.kind == "b" else -1)
+    return args[0] ^ ones
 
 
 def _bits(name: str) -> Rule:
     def rule(
-        b: KernelBuilder, op: ir.Operation, args: list[str], ins: list[Element], out: Element
-    ) -> str:
+        b: KernelBuilder, op: ir.Operation, args: list[Register], ins: list[Element], out: Element
+    ) -> Register:
         return b.op(name, *args)
 
     return rule
 
 
-def _own_bits(b: KernelBuilder, x: str, e: Element) -> str:
+def _own_bits(b: KernelBuilder, x: Register, e: Element) -> Register:
     """An integer with zeros in the bits of the register that are not bits of its type."""
     if e.bits == e.width:
         return x
-    return b.op("arith.andi", x, _zero(b, x, (1 << e.bits) - 1))
+    return x & x.constant((1 << e.bits) - 1)
 
 
 def _leading_zeros(
-    b: KernelBuilder, op: ir.Operation, args: list[str], ins: list[Element], out: Element
-) -> str:
+    b: KernelBuilder, op: ir.Operation, args: list[Register], ins: list[Element], out: Element
+) -> Register:
     count = b.op("math.ctlz", _own_bits(b, args[0], out))
     unused = out.width - out.bits
-    return b.op("arith.subi", count, _zero(b, count, unused)) if unused else count
+    return count - unused if unused else count
 
 
 def _population(
-    b: KernelBuilder, op: ir.Operation, args: list[str], ins: list[Element], out: Element
-) -> str:
+    b: KernelBuilder, op: ir.Operation, args: list[Register], ins: list[Element], out: Element
+) -> Register:
     return b.op("math.ctpop", _own_bits(b, args[0], out))
 
 
@@ -340,10 +325,10 @@ def _shift(name: str) -> Rule:
     """Shifts by the width or more give 0, or the sign for the arithmetic shift."""
 
     def rule(
-        b: KernelBuilder, op: ir.Operation, args: list[str], ins: list[Element], out: Element
-    ) -> str:
+        b: KernelBuilder, op: ir.Operation, args: list[Register], ins: list[Element], out: Element
+    ) -> Register:
         x, by = args
-        last = _zero(b, by, out.bits - 1)
+        last = by.constant(out.bits - 1)
         if name == "arith.shrsi":
             if out.bits < out.width and not out.is_signed:  # its highest bit is the sign here
                 x = wrap(b, x, replace(out, kind="i"))
@@ -351,7 +336,7 @@ def _shift(name: str) -> Rule:
         inside = b.cmpi("ule", by, last)
         if name == "arith.shrui":
             x = _own_bits(b, x, out)
-        return b.select(inside, b.op(name, x, b.op("arith.minui", by, last)), _zero(b, x))
+        return b.select(inside, b.op(name, x, b.op("arith.minui", by, last)), x.constant(0))
 
     return rule
 
@@ -362,18 +347,18 @@ _FLOAT_PREDICATE = {"EQ": "oeq", "NE": "une", "GE": "oge", "GT": "ogt", "LE": "o
 _INT_PREDICATE = {"EQ": "eq", "NE": "ne", "GE": "ge", "GT": "gt", "LE": "le", "LT": "lt"}
 
 
-def _total_order(b: KernelBuilder, x: str, bits: int) -> str:
+def _total_order(b: KernelBuilder, x: Register, bits: int) -> Register:
     """Integers in the order of IEEE-754 totalOrder: negative floats with other bits flipped."""
-    type_ = like(b.type_of(x), f"i{bits}")
+    type_ = x.like(f"i{bits}")
     raw = b.bitcast(x, type_)
-    sign = b.op("arith.shrsi", raw, b.constant(bits - 1, type_))
-    flip = b.op("arith.shrui", sign, b.constant(1, type_))
-    return b.op("arith.xori", raw, flip)
+    sign = raw.sar(b.constant(bits - 1, type_))
+    flip = sign >> b.constant(1, type_)
+    return raw ^ flip
 
 
 def _compare(
-    b: KernelBuilder, op: ir.Operation, args: list[str], ins: list[Element], out: Element
-) -> str:
+    b: KernelBuilder, op: ir.Operation, args: list[Register], ins: list[Element], out: Element
+) -> Register:
     direction, total = comparison(op), is_total_order(op)
     element = ins[0]
     if element.is_float and total:
@@ -397,22 +382,23 @@ def _signed(direction: str) -> str:
 
 
 def _select(
-    b: KernelBuilder, op: ir.Operation, args: list[str], ins: list[Element], out: Element
-) -> str:
-    return b.select(*args)
+    b: KernelBuilder, op: ir.Operation, args: list[Register], ins: list[Element], out: Element
+) -> Register:
+    condition, yes, no = args
+    return b.select(Mask.of(condition), yes, no)
 
 
 def _is_finite(
-    b: KernelBuilder, op: ir.Operation, args: list[str], ins: list[Element], out: Element
-) -> str:
+    b: KernelBuilder, op: ir.Operation, args: list[Register], ins: list[Element], out: Element
+) -> Register:
     x = to_compute(b, args[0], ins[0])
-    return b.cmpf("olt", b.op("math.absf", x), _zero(b, x, float("inf")))
+    return x.abs() < x.constant(float("inf"))
 
 
 # ------------------------------------------------------------------ conversion
 
 
-def convert(b: KernelBuilder, x: str, source: Element, target: Element) -> str:
+def convert(b: KernelBuilder, x: Register, source: Element, target: Element) -> Register:
     """`x` converted as stablehlo.convert: floats to integers saturate, NaN becomes 0."""
     if source == target:
         return x
@@ -420,17 +406,15 @@ def convert(b: KernelBuilder, x: str, source: Element, target: Element) -> str:
     if target.kind == "b":
         if source.is_float:
             wide = to_compute(b, x, source)
-            return b.cmpf("une", wide, _zero(b, wide))
-        return b.cmpi("ne", x, _zero(b, x))
+            return wide.differs(0)
+        return x.differs(0)
     if source.is_float:
         wide = to_compute(b, x, source)
         if target.is_float:
             return _float_to_float(b, wide, source, target)
         name = "llvm.fptosi.sat" if target.is_signed else "llvm.fptoui.sat"
-        of = b.type_of(wide)
-        type_ = like(of, target.register)
-        call = f'llvm.call_intrinsic "{name}"({wide}) : ({of}) -> {type_}'
-        return _saturated(b, b.define(call, type_, [wide]), target)
+        whole = b.intrinsic(name, wide, type_=wide.like(target.register))
+        return _saturated(b, whole, target)
     if target.is_float:
         return _int_to_float(b, x, source, target)
     have = 1 if source.kind == "b" else source.width
@@ -441,17 +425,17 @@ def convert(b: KernelBuilder, x: str, source: Element, target: Element) -> str:
     return x
 
 
-def _saturated(b: KernelBuilder, x: str, e: Element) -> str:
+def _saturated(b: KernelBuilder, x: Register, e: Element) -> Register:
     """An integer of 8 bits brought into the range of a type of fewer."""
     if e.bits == e.width:
         return x
     if not e.is_signed:
-        return b.op("arith.minui", x, _zero(b, x, (1 << e.bits) - 1))
+        return b.op("arith.minui", x, x.constant((1 << e.bits) - 1))
     most = 1 << e.bits - 1
-    return b.op("arith.maxsi", b.op("arith.minsi", x, _zero(b, x, most - 1)), _zero(b, x, -most))
+    return b.op("arith.maxsi", b.op("arith.minsi", x, x.constant(most - 1)), x.constant(-most))
 
 
-def _float_to_float(b: KernelBuilder, x: str, source: Element, target: Element) -> str:
+def _float_to_float(b: KernelBuilder, x: Register, source: Element, target: Element) -> Register:
     if target.name == "f64":
         return b.cast("arith.extf", x, "f64")
     if source.name == "f64":
@@ -459,7 +443,7 @@ def _float_to_float(b: KernelBuilder, x: str, source: Element, target: Element) 
     return from_compute(b, x, target)
 
 
-def _int_to_float(b: KernelBuilder, x: str, source: Element, target: Element) -> str:
+def _int_to_float(b: KernelBuilder, x: Register, source: Element, target: Element) -> Register:
     name = "arith.sitofp" if source.is_signed else "arith.uitofp"
     if source.bits == 64 and (target.is_narrow or target.name == "f64"):
         # MLIR rewrites arith.truncf(arith.sitofp(x)) to one arith.sitofp, which rounds once where
@@ -472,28 +456,28 @@ def _int_to_float(b: KernelBuilder, x: str, source: Element, target: Element) ->
     return from_compute(b, b.cast(name, x, target.compute), target)
 
 
-def _sticky(b: KernelBuilder, x: str, source: Element) -> str:
+def _sticky(b: KernelBuilder, x: Register, source: Element) -> Register:
     """A 64-bit integer as one that f64 holds and that rounds alike to 8 bits: rounded to odd."""
-    type_ = b.type_of(x)
+    type_ = x.type
     limit = b.constant(1 << 53, type_)
-    shifted = b.op("arith.addi", x, limit) if source.is_signed else x
+    shifted = x + limit if source.is_signed else x
     large = b.cmpi("ugt", shifted, b.constant(1 << 54, type_) if source.is_signed else limit)
     zero = b.constant(0, type_)
-    lost = b.cmpi("ne", b.op("arith.andi", x, b.constant((1 << 11) - 1, type_)), zero)
+    lost = (x & b.constant((1 << 11) - 1, type_)).differs(zero)
     odd = b.select(lost, b.constant(1 << 11, type_), zero)
-    kept = b.op("arith.andi", x, b.constant(-(1 << 11), type_))
-    return b.select(large, b.op("arith.ori", kept, odd), x)
+    kept = x & b.constant(-(1 << 11), type_)
+    return b.select(large, kept | odd, x)
 
 
 def _convert(
-    b: KernelBuilder, op: ir.Operation, args: list[str], ins: list[Element], out: Element
-) -> str:
+    b: KernelBuilder, op: ir.Operation, args: list[Register], ins: list[Element], out: Element
+) -> Register:
     return convert(b, args[0], ins[0], out)
 
 
 def _bitcast(
-    b: KernelBuilder, op: ir.Operation, args: list[str], ins: list[Element], out: Element
-) -> str:
+    b: KernelBuilder, op: ir.Operation, args: list[Register], ins: list[Element], out: Element
+) -> Register:
     (x,) = args
     if "b" in (ins[0].kind, out.kind) and ins[0] != out:
         unsupported(op, "bits of i1", "convert instead")
@@ -501,46 +485,48 @@ def _bitcast(
         if ins[0].bits != out.bits:
             unsupported(op, "bits packed in a byte", "use integers of 8 bits and shifts")
         return _own_bits(b, x, out) if out.is_float else x
-    type_ = like(b.type_of(x), out.register)
-    return x if b.type_of(x) == type_ else b.bitcast(x, type_)
+    type_ = x.like(out.register)
+    return x if x.type == type_ else b.bitcast(x, type_)
 
 
-def reduce_precision(b: KernelBuilder, x: str, exponent_bits: int, mantissa_bits: int) -> str:
+def reduce_precision(
+    b: KernelBuilder, x: Register, exponent_bits: int, mantissa_bits: int
+) -> Register:
     """`x` (f32 or f64) rounded to a float with fewer exponent and mantissa bits, as XLA does it."""
-    type_ = b.type_of(x)
+    type_ = x.type
     wide = "f64" in type_
     bits, mantissa, exponent = (64, 52, 11) if wide else (32, 23, 8)
     itype = like(type_, f"i{bits}")
 
-    def const(value: int) -> str:
+    def const(value: int) -> Register:
         return b.constant(value - (1 << bits) if value >= 1 << (bits - 1) else value, itype)
 
     raw = b.bitcast(x, itype)
     if mantissa_bits < mantissa:
         drop = mantissa - mantissa_bits
-        last = b.op("arith.andi", b.op("arith.shrui", raw, const(drop)), const(1))
-        rounding = b.op("arith.addi", last, const((1 << (drop - 1)) - 1))
+        last = raw >> const(drop) & const(1)
+        rounding = last + const((1 << (drop - 1)) - 1)
         keep = ((1 << bits) - 1) ^ ((1 << drop) - 1)
-        raw = b.op("arith.andi", b.op("arith.addi", raw, rounding), const(keep))
+        raw = raw + rounding & const(keep)
     if exponent_bits < exponent:
         sign_mask = 1 << (bits - 1)
         exponent_mask = ((1 << exponent) - 1) << mantissa
         bias = (1 << (exponent - 1)) - 1
         reduced = (1 << (exponent_bits - 1)) - 1
-        field = b.op("arith.andi", raw, const(exponent_mask))
+        field = raw & const(exponent_mask)
         overflow = b.cmpi("ugt", field, const((bias + reduced) << mantissa))
         underflow = b.cmpi("ule", field, const((bias - reduced) << mantissa))
-        sign = b.op("arith.andi", raw, const(sign_mask))
-        raw = b.select(overflow, b.op("arith.ori", sign, const(exponent_mask)), raw)
+        sign = raw & const(sign_mask)
+        raw = b.select(overflow, sign | const(exponent_mask), raw)
         raw = b.select(underflow, sign, raw)
     result = b.bitcast(raw, type_)
     nan = x if mantissa_bits > 0 else b.constant(float("inf"), type_)
-    return b.select(b.cmpf("uno", x, x), nan, result)
+    return b.select(x.is_nan(), nan, result)
 
 
 def _reduce_precision(
-    b: KernelBuilder, op: ir.Operation, args: list[str], ins: list[Element], out: Element
-) -> str:
+    b: KernelBuilder, op: ir.Operation, args: list[Register], ins: list[Element], out: Element
+) -> Register:
     e = ir.IntegerAttr(op.attributes["exponent_bits"]).value
     m = ir.IntegerAttr(op.attributes["mantissa_bits"]).value
     if out.is_narrow and e >= (5 if out.name == "f16" else 8):

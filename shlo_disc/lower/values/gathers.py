@@ -9,13 +9,16 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.values.elemental import Elemental
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.index import Index, Ix
-from shlo_disc.lower.values.index_propagation import OWN, Mask, assemble, carry
+from shlo_disc.lower.values.index_propagation import OWN, assemble, carry
+from shlo_disc.lower.values.typed import Mask, Register
 from shlo_disc.mlir import ir, stablehlo
 
 __all__ = ["gather"]
 
 
-def gather(e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask) -> str:
+def gather(
+    e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask | None
+) -> Register:
     """The rule of gather and dynamic_gather."""
     operand, starts = op.operands[0], op.operands[1]
     numbers = stablehlo.GatherDimensionNumbers(op.attributes["dimension_numbers"])
@@ -48,7 +51,7 @@ def gather(e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: 
             continue
         at = list(batch)
         if vector_dim < len(start_sizes):
-            at.insert(vector_dim, space.uniform(b.constant(k, "index")))
+            at.insert(vector_dim, space.uniform(b.index(k)))
         register = e.value_at(starts, space.of_dims(start_sizes, at), mask)
         raw = e.to_index(register, element_of(starts))
         top = b.param(sizes[o] - windows[o])

@@ -19,7 +19,9 @@ from dataclasses import dataclass, replace
 
 from shlo_disc.dynamic.constraints import Constraints
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.lower.values.builder import KernelBuilder, lanes_of
+from shlo_disc.errors import InternalError
+from shlo_disc.lower.values.builder import KernelBuilder
+from shlo_disc.lower.values.typed import IndexValue
 
 __all__ = ["Group", "Index", "Ix", "Space"]
 
@@ -28,15 +30,23 @@ __all__ = ["Group", "Index", "Ix", "Space"]
 class Ix:
     """A flat index in every lane; see the module."""
 
-    base: str
+    start: IndexValue | None
+    """`base`; None where :meth:`Space.force` is still to compute it."""
     stride: int = 0
-    vector: str | None = None
+    vector: IndexValue | None = None
     """Lanes of index when they are not affine; `base` and `stride` then mean nothing."""
     multiple: int = 1
     """A known divisor of `base` (0: base is 0)."""
     tile: tuple[int, int] | None = None
     offsets: tuple[int, ...] | None = None
     """What `vector` adds to `base` in every lane, where that is known now."""
+
+    @property
+    def base(self) -> IndexValue:
+        """What `stride` and `vector` add to (InternalError: not computed yet)."""
+        if self.start is None:
+            raise InternalError(f"the index over the factors {self.tile} is not computed yet")
+        return self.start
 
     @property
     def is_uniform(self) -> bool:
@@ -70,7 +80,7 @@ class Space:
         self.factors = list(factors)
         self.tiles: list[Ix] = []
         """The index of each factor; set by whoever writes the loops."""
-        self.flats: dict[tuple[int, int], str] = {}
+        self.flats: dict[tuple[int, int], IndexValue] = {}
         """Flat bases that need no arithmetic (the task number)."""
         self.columns: tuple[int, Ix] | None = None
         """(k, index): the flat index over factor k and all behind it, where lanes run over them."""
@@ -103,7 +113,7 @@ class Space:
         """Is `size` proved a whole number of vectors? Never where an element is computed alone."""
         return bool(self.lanes) and self.divisible(size, self.lanes)
 
-    def positive(self, size: Expr) -> str:
+    def positive(self, size: Expr) -> IndexValue:
         """The size as index, 1 when it is 0 (a divisor that cannot trap)."""
         name = self.b.param(size)
         low = self.constraints.bounds(size)[0]
@@ -115,58 +125,56 @@ class Space:
 
     def zero(self) -> Ix:
         """Index 0."""
-        return Ix(self.b.constant(0, "index"), multiple=0)
+        return Ix(self.b.index(0), multiple=0)
 
-    def uniform(self, name: str) -> Ix:
+    def uniform(self, name: IndexValue) -> Ix:
         """The scalar or vector index `name`."""
-        if lanes_of(self.b.type_of(name)):
-            return Ix(self.b.constant(0, "index"), vector=name)
-        value = self.b.value_of(name)
+        if name.lanes:
+            return Ix(self.b.index(0), vector=name)
+        value = name.known
         return Ix(name, multiple=1 if value is None else value)
 
-    def steps(self, base: str, offsets: Sequence[int], multiple: int = 1) -> Ix:
+    def steps(self, base: IndexValue, offsets: Sequence[int], multiple: int = 1) -> Ix:
         """`base + offsets[lane]`; `multiple` is a known divisor of `base`."""
         first, step = offsets[0], offsets[1] - offsets[0]
         if all(o == first + step * k for k, o in enumerate(offsets)):
-            return Ix(self.b.add(base, first), step, multiple=math.gcd(multiple, first))
-        known = self.b.dense(offsets, "index")
-        vector = known if self.b.value_of(base) == 0 else self.b.add(base, known)
+            return Ix(base + first, step, multiple=math.gcd(multiple, first))
+        known = self.b.dense_index(offsets)
+        vector = known if base.known == 0 else base + known
         return Ix(base, vector=vector, multiple=multiple, offsets=tuple(offsets))
 
-    def lanes_of(self, ix: Ix) -> str:
+    def lanes_of(self, ix: Ix) -> IndexValue:
         """The index as one vector."""
         if ix.vector is not None:
             return ix.vector
         base = self.b.broadcast(ix.base, self.lanes)
         if ix.stride == 0:
             return base
-        steps = self.b.dense([ix.stride * k for k in range(self.lanes)], "index")
-        return self.b.op("arith.addi", base, steps) if self.b.value_of(ix.base) != 0 else steps
+        steps = self.b.dense_index([ix.stride * k for k in range(self.lanes)])
+        return base + steps if ix.base.known != 0 else steps
 
-    def name_of(self, ix: Ix) -> str:
+    def name_of(self, ix: Ix) -> IndexValue:
         """The index as one name: scalar when uniform, else a vector."""
         return ix.base if ix.is_uniform else self.lanes_of(ix)
 
-    def add(self, x: Ix, y: Ix | int | str) -> Ix:
+    def add(self, x: Ix, y: Ix | int | IndexValue) -> Ix:
         """Their sum; `y` may also be the name of an index."""
         if isinstance(y, int):
-            y = Ix(self.b.constant(y, "index"), multiple=y)
-        elif isinstance(y, str):
+            y = Ix(self.b.index(y), multiple=y)
+        elif isinstance(y, IndexValue):
             y = self.uniform(y)
         if y.multiple == 0 and y.is_uniform:
             return x
         if x.multiple == 0 and x.is_uniform:
             return y
         if x.vector is None and y.vector is None:
-            base = self.b.add(x.base, y.base)
+            base = x.base + y.base
             return Ix(base, x.stride + y.stride, multiple=math.gcd(x.multiple, y.multiple))
         a, c = self._offsets(x), self._offsets(y)
         if a is not None and c is not None:
             multiple = math.gcd(x.multiple, y.multiple)
-            return self.steps(
-                self.b.add(x.base, y.base), [p + q for p, q in zip(a, c, strict=True)], multiple
-            )
-        return self.uniform(self.b.add(self.name_of(x), self.name_of(y)))
+            return self.steps(x.base + y.base, [p + q for p, q in zip(a, c, strict=True)], multiple)
+        return self.uniform(self.name_of(x) + self.name_of(y))
 
     def _offsets(self, x: Ix) -> Sequence[int] | None:
         if x.vector is not None:
@@ -183,21 +191,21 @@ class Space:
             return self.zero()
         if isinstance(by, int):
             if x.vector is None:
-                return Ix(self.b.mul(x.base, by), x.stride * by, multiple=abs(x.multiple * by))
+                return Ix(x.base * by, x.stride * by, multiple=abs(x.multiple * by))
             if x.offsets is not None:
                 scaled = [o * by for o in x.offsets]
-                return self.steps(self.b.mul(x.base, by), scaled, abs(x.multiple * by))
-            return self.uniform(self.b.mul(x.vector, by))
+                return self.steps(x.base * by, scaled, abs(x.multiple * by))
+            return self.uniform(x.vector * by)
         known = self.lanes if self.fills_vectors(by) else 1
         if x.is_uniform:
-            return Ix(self.b.mul(x.base, self.b.param(by)), multiple=x.multiple * known)
-        return self.uniform(self.b.mul(self.lanes_of(x), self.b.param(by)))
+            return Ix(x.base * self.b.param(by), multiple=x.multiple * known)
+        return self.uniform(self.lanes_of(x) * self.b.param(by))
 
-    def negate_from(self, top: str, x: Ix) -> Ix:
+    def negate_from(self, top: IndexValue, x: Ix) -> Ix:
         """The difference `top - x`."""
         if x.vector is None:
-            return Ix(self.b.sub(top, x.base), -x.stride)
-        return self.uniform(self.b.sub(top, x.vector))
+            return Ix(top - x.base, -x.stride)
+        return self.uniform(top - x.vector)
 
     def divide(self, x: Ix, by: Expr | int) -> tuple[Ix, Ix]:
         """(x // by, x mod by), x not negative; by 0 is taken for 1."""
@@ -206,31 +214,29 @@ class Space:
         if by.is_const and by.value == 1:
             return x, self.zero()
         divisor = self.positive(by)
-        b = self.b
         aligned = math.gcd(x.multiple, by.value) if by.is_const else 1
         if not by.is_const and self.fills_vectors(by) and x.multiple % self.lanes == 0:
             aligned = self.lanes
         if x.is_uniform:
-            return Ix(b.div(x.base, divisor)), Ix(b.rem(x.base, divisor), multiple=aligned)
+            return Ix(x.base // divisor), Ix(x.base % divisor, multiple=aligned)
         if x.vector is None and x.stride == 1 and aligned % self.lanes == 0:
-            return Ix(b.div(x.base, divisor)), Ix(b.rem(x.base, divisor), 1, multiple=aligned)
+            return Ix(x.base // divisor), Ix(x.base % divisor, 1, multiple=aligned)
         whole = self.lanes_of(x)
         quotient = self._vector_quotient(whole, divisor)
-        rest = b.sub(whole, b.mul(quotient, divisor))
+        rest = whole - quotient * divisor
         return self.uniform(quotient), self.uniform(rest)
 
-    def _vector_quotient(self, x: str, divisor: str) -> str:
+    def _vector_quotient(self, x: IndexValue, divisor: IndexValue) -> IndexValue:
         """Lanes of x // divisor through f64: exact below 2^51; vectors have no integer division."""
         b = self.b
-        value = b.value_of(divisor)
+        value = divisor.known
         if value is not None and value & (value - 1) == 0:
-            shift = b.constant(value.bit_length() - 1, b.type_of(x))
-            return b.op("arith.shrui", x, shift)
+            return b.op("arith.shrui", x, x.constant(value.bit_length() - 1))
         top = b.cast("arith.sitofp", b.cast("arith.index_cast", x, "i64"), "f64")
-        raw = b.define(f"arith.index_cast {divisor} : index to i64", "i64", [divisor])
+        raw = b.cast("arith.index_cast", divisor, "i64")
         bottom = b.broadcast(b.cast("arith.sitofp", raw, "f64"), self.lanes)
-        quotient = b.cast("arith.fptosi", b.op("arith.divf", top, bottom), "i64")
-        return b.cast("arith.index_cast", quotient, "index")
+        quotient = b.cast("arith.fptosi", top / bottom, "i64")
+        return b.to_index("arith.index_cast", quotient)
 
     def flat(self, i: int, j: int) -> Ix:
         """The flat index over factors i..j-1."""
@@ -257,11 +263,11 @@ class Space:
 
     def flat_lazy(self, i: int, j: int) -> Ix:
         """Like :meth:`flat`, but computed only where it is used (`base` is empty until then)."""
-        return Ix("", tile=(i, j))
+        return Ix(None, tile=(i, j))
 
     def force(self, ix: Ix) -> Ix:
         """`ix` with its base computed."""
-        if ix.base == "" and ix.tile is not None:
+        if ix.start is None and ix.tile is not None:
             return self.flat(*ix.tile)
         return ix
 

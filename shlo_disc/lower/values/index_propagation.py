@@ -9,14 +9,12 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.values.elemental import Elemental
 from shlo_disc.lower.values.index import Group, Index, Ix
 
-__all__ = ["DROP", "OWN", "Mask", "assemble", "carry"]
+__all__ = ["DROP", "OWN", "assemble", "carry"]
 
 DROP = -1
 """In a mapping: this result dimension is not asked of the operand."""
 OWN = -2
 """In a mapping: this result dimension needs an index of its own."""
-
-Mask = str | None
 
 
 def carry(

@@ -8,7 +8,8 @@ Source: S. Figueroa, "When is double rounding innocuous?" (1995).
 from __future__ import annotations
 
 from shlo_disc.element_types import FloatFormat, Special
-from shlo_disc.lower.values.builder import KernelBuilder, like
+from shlo_disc.lower.values.builder import KernelBuilder
+from shlo_disc.lower.values.typed import Register, like
 
 __all__ = ["narrowed", "widened"]
 
@@ -20,22 +21,24 @@ _INFINITY, _NAN = 0x7F800000, 0x7FC00000
 class _Bits:
     """Integer arithmetic on i32, scalar or in the lanes of a given register."""
 
-    def __init__(self, b: KernelBuilder, register: str) -> None:
-        self.b, self.type = b, like(b.type_of(register), "i32")
+    def __init__(self, b: KernelBuilder, register: Register) -> None:
+        self.b, self.type = b, register.like("i32")
 
-    def const(self, value: int) -> str:
+    def const(self, value: int) -> Register:
         return self.b.constant(value - (1 << 32) if value >= 1 << 31 else value, self.type)
 
-    def op(self, name: str, a: str, value: str | int) -> str:
+    def op(self, name: str, a: Register, value: Register | int) -> Register:
         """`arith.name` of `a` and a register or a constant."""
         return self.b.op(f"arith.{name}", a, self.const(value) if isinstance(value, int) else value)
 
-    def when(self, predicate: str, a: str, value: int, then: str | int, other: str) -> str:
+    def when(
+        self, predicate: str, a: Register, value: int, then: Register | int, other: Register
+    ) -> Register:
         """`then` where `a predicate value`, else `other`."""
         chosen = self.const(then) if isinstance(then, int) else then
         return self.b.select(self.b.cmpi(predicate, a, self.const(value)), chosen, other)
 
-    def float(self, register: str) -> str:
+    def float(self, register: Register) -> Register:
         """The f32 with these bits."""
         return self.b.bitcast(register, like(self.type, "f32"))
 
@@ -51,7 +54,7 @@ def _codes(f: FloatFormat, bits: int) -> tuple[int, int, int]:
     return magnitude, magnitude, 0
 
 
-def widened(b: KernelBuilder, value: str, f: FloatFormat, bits: int) -> str:
+def widened(b: KernelBuilder, value: Register, f: FloatFormat, bits: int) -> Register:
     """The f32 that is the float of format `f` with these bits (exact)."""
     i = _Bits(b, value)
     raw = b.cast("arith.extui", value, "i32")
@@ -64,7 +67,7 @@ def widened(b: KernelBuilder, value: str, f: FloatFormat, bits: int) -> str:
     # The bias of f32 is larger; a product with a power of two is exact, for denormals too.
     small = i.float(i.op("shli", magnitude, _FRACTION - f.fraction))
     scale = b.constant(2.0 ** (_BIAS - f.bias), like(i.type, "f32"))
-    number = b.bitcast(b.op("arith.mulf", small, scale), i.type)
+    number = b.bitcast(small * scale, i.type)
     largest, beyond, _ = _codes(f, bits)
     if f.special is Special.IEEE:
         number = i.when("ugt", magnitude, largest, _INFINITY, number)
@@ -77,7 +80,7 @@ def widened(b: KernelBuilder, value: str, f: FloatFormat, bits: int) -> str:
     return i.float(number)
 
 
-def narrowed(b: KernelBuilder, value: str, f: FloatFormat, bits: int) -> str:
+def narrowed(b: KernelBuilder, value: Register, f: FloatFormat, bits: int) -> Register:
     """The bits, in an i8, of an f32 rounded to nearest even in format `f`.
 
     Numbers beyond the largest become infinity; where there is none NaN, where there is no NaN
@@ -96,7 +99,7 @@ def narrowed(b: KernelBuilder, value: str, f: FloatFormat, bits: int) -> str:
     # Adding a number whose last bit is the smallest denormal rounds to multiples of that.
     anchor = 2.0 ** (f.smallest - f.fraction + _FRACTION)
     float_type = like(i.type, "f32")
-    sum_ = b.op("arith.addf", i.float(magnitude), b.constant(anchor, float_type))
+    sum_ = i.float(magnitude) + b.constant(anchor, float_type)
     anchor_bits = (_BIAS + f.smallest - f.fraction + _FRACTION) << _FRACTION
     denormal = i.op("subi", b.bitcast(sum_, i.type), anchor_bits)
     first_normal = (_BIAS + f.smallest) << _FRACTION
@@ -116,7 +119,7 @@ def narrowed(b: KernelBuilder, value: str, f: FloatFormat, bits: int) -> str:
     return b.cast("arith.trunci", i.op("ori", code, sign), "i8")
 
 
-def _scale(i: _Bits, raw: str, magnitude: str) -> str:
+def _scale(i: _Bits, raw: Register, magnitude: Register) -> Register:
     half = 1 << (_FRACTION - 1)
     code = i.op("shrui", i.op("addi", magnitude, half), _FRACTION)
     # 2^-127 is denormal in f32: the midpoint of it and 2^-126 is three quarters of the latter.

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 
 from shlo_disc.comparisons import comparison
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.lower.values.builder import lanes_of
 from shlo_disc.lower.values.elemental import RULES, Elemental, emit_region
 from shlo_disc.lower.values.elements import Element, element_of, from_compute, to_compute
 from shlo_disc.lower.values.index import Group, Index, Ix
 from shlo_disc.lower.values.index_propagation import OWN, assemble, carry
+from shlo_disc.lower.values.typed import IndexValue, Mask, Register
 from shlo_disc.mlir import ir, producer
 
 __all__ = ["REDUCTIONS", "Reducer", "reduced_dims", "simple_body", "takes_any_order"]
@@ -134,14 +134,14 @@ class Reducer:
         self.simple = simple_body(op)
         self._is_arg = _is_arg_reduce(op)
 
-    def init(self, lanes: int) -> list[str]:
+    def init(self, lanes: int) -> list[Register]:
         """Accumulators that hold the init values."""
         return [
             self.e.b.broadcast(self.widen(self.e.value_at(v, (), None), i), lanes)
             for i, v in enumerate(self.inits)
         ]
 
-    def neutral(self, lanes: int) -> list[str]:
+    def neutral(self, lanes: int) -> list[Register]:
         """Accumulators that hold the identity of a simple body, else the init values.
 
         The specification lets an implementation insert the init value anywhere in the schedule.
@@ -153,21 +153,21 @@ class Reducer:
         one = self.e.b.constant(value, element.compute)
         return [self.e.b.broadcast(one, lanes)]
 
-    def step(self, accumulators: Sequence[str], values: Sequence[str]) -> list[str]:
+    def step(self, accumulators: Sequence[Register], values: Sequence[Register]) -> list[Register]:
         """`body(accumulators, values)`; values as they come from `value_at`."""
         wide = [self.widen(v, i) for i, v in enumerate(values)]
         return self.merge(accumulators, wide)
 
-    def merge(self, a: Sequence[str], b: Sequence[str]) -> list[str]:
+    def merge(self, a: Sequence[Register], b: Sequence[Register]) -> list[Register]:
         """`body(a, b)` of two sets of accumulators."""
         text = self.e.b
-        lanes = max(lanes_of(text.type_of(v)) for v in (*a, *b))
+        lanes = max(v.lanes for v in (*a, *b))
         a, b = [text.broadcast(v, lanes) for v in a], [text.broadcast(v, lanes) for v in b]
         if self.simple is not None:
             return [text.op(_BODIES[self.simple][self.elements[0].kind], a[0], b[0])]
         return [text.broadcast(v, lanes) for v in emit_region(self.e, self.block, [*a, *b])]
 
-    def combine(self, a: Sequence[str], b: Sequence[str]) -> list[str]:
+    def combine(self, a: Sequence[Register], b: Sequence[Register]) -> list[Register]:
         """`body(a, b)` of accumulators of any columns; an arg-max wants the first ones first."""
         if not self._is_arg:
             return self.merge(a, b)
@@ -178,13 +178,13 @@ class Reducer:
         ]
         return self.merge([x for x, _ in pairs], [y for _, y in pairs])
 
-    def finish(self, accumulators: Sequence[str]) -> list[str]:
+    def finish(self, accumulators: Sequence[Register]) -> list[Register]:
         """The results in their own types."""
         if self.simple is None:
             return list(accumulators)
         return [from_compute(self.e.b, accumulators[0], self.elements[0])]
 
-    def widen(self, value: str, i: int) -> str:
+    def widen(self, value: Register, i: int) -> Register:
         """A value of operand `i`, as it comes from `value_at`, as accumulators hold it."""
         return value if self.simple is None else to_compute(self.e.b, value, self.elements[i])
 
@@ -194,15 +194,17 @@ def reduced_dims(op: ir.Operation) -> list[int]:
     return sorted(ir.DenseI64ArrayAttr(op.attributes["dimensions"]))
 
 
-def _pick(e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: str | None,
-          results: Sequence[str]) -> str:  # fmt: skip
+def _pick(e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask | None,
+          results: Sequence[Register]) -> Register:  # fmt: skip
     """Remember all results of `op` at this index; the one that was asked for."""
     for result, register in zip(op.results, results, strict=True):
-        e.b.remember((e, result, index, mask), register, e.b.depth_of(register))
+        e.b.remember((e, result, index, mask), register, register.depth)
     return results[list(op.results).index(value)]
 
 
-def _reduce(e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: str | None) -> str:
+def _reduce(
+    e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask | None
+) -> Register:
     reducer = Reducer(e, op)
     operand = reducer.inputs[0]
     sizes = e.shape(operand)
@@ -224,9 +226,9 @@ def _runs(
     reducer: Reducer,
     runs: Sequence[list[int]],
     found: dict[int, Group],
-    mask: str | None,
-    accs: list[str],
-) -> list[str]:
+    mask: Mask | None,
+    accs: list[Register],
+) -> list[Register]:
     """The accumulators after loops over `runs` of dimensions, inside those that were `found`."""
     sizes = e.shape(reducer.inputs[0])
     if not runs:
@@ -246,15 +248,15 @@ def _list(op: ir.Operation, name: str, rank: int) -> list[int]:
 
 
 def _reduce_window(
-    e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: str | None
-) -> str:
+    e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask | None
+) -> Register:
     return _pick(e, op, value, index, mask, _Window(e, op, index, mask).results())
 
 
 class _Window:
     """The elements of a window, reduced one after the other."""
 
-    def __init__(self, e: Elemental, op: ir.Operation, index: Index, mask: str | None) -> None:
+    def __init__(self, e: Elemental, op: ir.Operation, index: Index, mask: Mask | None) -> None:
         self.e, self.index, self.mask = e, index, mask
         self.reducer = Reducer(e, op)
         self.sizes = e.shape(self.reducer.inputs[0])
@@ -273,12 +275,14 @@ class _Window:
         alone = self.windows[d] == self.strides[d] == self.spread[d] == 1
         return alone and self.padding[2 * d : 2 * d + 2] == [0, 0]
 
-    def results(self) -> list[str]:
+    def results(self) -> list[Register]:
         """What the reduction gives."""
         start = self.reducer.init(self.e.width(self.index, self.mask))
         return self.reducer.finish(self._nest(0, {}, None, start))
 
-    def _nest(self, d: int, dims: dict[int, Ix], inside: str | None, accs: list[str]) -> list[str]:
+    def _nest(
+        self, d: int, dims: dict[int, Ix], inside: Mask | None, accs: list[Register]
+    ) -> list[Register]:
         """The accumulators after loops over dimension `d` and those behind it."""
         e, b = self.e, self.e.b
         if d == self.rank:
@@ -298,20 +302,25 @@ class _Window:
         return loop.results
 
     def _at(
-        self, d: int, dims: dict[int, Ix], inside: str | None, k: str | None, accs: list[str]
-    ) -> list[str]:
+        self,
+        d: int,
+        dims: dict[int, Ix],
+        inside: Mask | None,
+        k: IndexValue | None,
+        accs: list[Register],
+    ) -> list[Register]:
         """The same at place `k` of the window along dimension `d`; None: it has one place."""
         e, b = self.e, self.e.b
         here = e.space.scale(self.own[d], self.strides[d])
         if k is not None:
-            here = e.space.add(here, b.mul(k, self.dilation[d]))
+            here = e.space.add(here, k * self.dilation[d])
         here, ok = e.space.add(here, -self.padding[2 * d]), inside
         if self.spread[d] > 1:
-            ok = e.both(ok, e.at_least(here, b.constant(0, "index")))
+            ok = e.both(ok, e.at_least(here, b.index(0)))
             name = e.space.name_of(here)
-            step = b.constant(self.spread[d], b.type_of(name))
+            step = name.constant(self.spread[d])
             quotient = b.op("arith.divsi", name, step)
-            ok = e.both(ok, b.cmpi("eq", b.op("arith.muli", quotient, step), name))
+            ok = e.both(ok, (quotient * step).equals(name))
             here = e.space.uniform(quotient)
         if self.spread[d] > 1 or self.padding[2 * d] or self.padding[2 * d + 1]:
             ok = e.both(ok, e.below(here, b.param(self.sizes[d])))

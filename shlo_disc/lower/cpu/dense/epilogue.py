@@ -18,11 +18,11 @@ from shlo_disc.lower.cpu.builder import SizedBuilder
 from shlo_disc.lower.cpu.dense.places import tile_space
 from shlo_disc.lower.plan import Buffer, Output
 from shlo_disc.lower.schedule.contraction import Axis, Dense
-from shlo_disc.lower.values.builder import vector_type
 from shlo_disc.lower.values.elemental import Arguments, Elemental
 from shlo_disc.lower.values.elements import Element, element_of
 from shlo_disc.lower.values.elementwise import SCALAR_OPS, convert
 from shlo_disc.lower.values.index import Index, Ix
+from shlo_disc.lower.values.typed import IndexValue, Mask, Register, vector_type
 from shlo_disc.mlir import ir, producer
 from shlo_disc.passes.match_dense import Bands
 
@@ -50,20 +50,26 @@ class Epilogue:
         return any(Expr.product(x) not in (p.columns, Expr.const(1)) for x in sizes)
 
     def __call__(
-        self, b: SizedBuilder, sums: str, place: list[str], row: str, column: str, mask: str
-    ) -> str:
+        self,
+        b: SizedBuilder,
+        sums: Register,
+        place: list[IndexValue],
+        row: IndexValue,
+        column: IndexValue,
+        mask: Mask,
+    ) -> Register:
         """See `Finish`."""
         return self.at(b, sums, self._axes(place, row, column), mask)
 
     def at(
-        self, b: SizedBuilder, sums: str, axes: Sequence[tuple[Axis, Ix]], mask: str | None
-    ) -> str:
+        self, b: SizedBuilder, sums: Register, axes: Sequence[tuple[Axis, Ix]], mask: Mask | None
+    ) -> Register:
         """Like a call, at an index along any axes of the result, one of them in lanes."""
         dense, p = self.dense, self.dense.problem
         emitter, here = self._emitter(Elemental, b, axes, mask)
         total = convert(b, sums, p.compute, p.c)
 
-        def known(index: Index, _: str | None) -> str:
+        def known(index: Index, _: Mask | None) -> Register:
             if index != here:
                 raise InternalError(f"an epilogue reads its dot at another place: {dense.root}")
             return total
@@ -71,16 +77,25 @@ class Epilogue:
         emitter.overrides[dense.total] = known
         return b.broadcast(emitter.value_at(dense.root, here, mask), self.lanes)
 
-    def ask(self, b: SizedBuilder, place: list[str], row: str, column: str, mask: str) -> None:
+    def ask(
+        self,
+        b: SizedBuilder,
+        place: list[IndexValue],
+        row: IndexValue,
+        column: IndexValue,
+        mask: Mask,
+    ) -> None:
         """See `Finish`."""
         self._ask(b, self._axes(place, row, column), mask)
 
-    def _ask(self, b: SizedBuilder, axes: Sequence[tuple[Axis, Ix]], mask: str) -> None:
+    def _ask(self, b: SizedBuilder, axes: Sequence[tuple[Axis, Ix]], mask: Mask) -> None:
         emitter, here = self._emitter(_Asking, b, axes, mask)
         emitter.overrides[self.dense.total] = lambda *_: emitter.nothing(self.dense.total)
         emitter.value_at(self.dense.root, here, mask)
 
-    def _axes(self, place: list[str], row: str, column: str) -> list[tuple[Axis, Ix]]:
+    def _axes(
+        self, place: list[IndexValue], row: IndexValue, column: IndexValue
+    ) -> list[tuple[Axis, Ix]]:
         p = self.dense.problem
         axes = [(axis, Ix(at)) for axis, at in zip(p.batch, place, strict=True)]
         axes.append((Axis(p.rows, c=p.m[-1].c), Ix(row)))
@@ -92,7 +107,7 @@ class Epilogue:
         kind: type[E],
         b: SizedBuilder,
         axes: Sequence[tuple[Axis, Ix]],
-        mask: str | None,
+        mask: Mask | None,
         root: ir.Value | None = None,
     ) -> tuple[E, Index]:
         """An emitter, and the index of `root` (`dense.root`), at one place of the result."""
@@ -110,15 +125,15 @@ class BandEpilogue(Epilogue):
     def write(
         self,
         b: SizedBuilder,
-        sums: Sequence[str],
-        place: list[str],
-        row: str,
-        column: str,
-        mask: str,
+        sums: Sequence[Register],
+        place: list[IndexValue],
+        row: IndexValue,
+        column: IndexValue,
+        mask: Mask,
     ) -> None:
         """See `FinishBands`."""
         bands = self._checked()
-        values: list[str] = []
+        values: list[Register] = []
         for band, total in enumerate(sums):
             axes = self._whole_axes(b, place, row, column, band)
             values.append(self.at(b, total, axes, mask))
@@ -132,7 +147,14 @@ class BandEpilogue(Epilogue):
             value = b.broadcast(emitter.value_at(root, here, mask), self.lanes)
             self._store(b, number, root, value, axes, mask)
 
-    def ask(self, b: SizedBuilder, place: list[str], row: str, column: str, mask: str) -> None:
+    def ask(
+        self,
+        b: SizedBuilder,
+        place: list[IndexValue],
+        row: IndexValue,
+        column: IndexValue,
+        mask: Mask,
+    ) -> None:
         """See `Finish`."""
         bands = self._checked()
         for band in range(self.dense.problem.bands):
@@ -150,24 +172,29 @@ class BandEpilogue(Epilogue):
         return self.dense.bands
 
     def _whole_axes(
-        self, b: SizedBuilder, place: list[str], row: str, column: str, band: int
+        self,
+        b: SizedBuilder,
+        place: list[IndexValue],
+        row: IndexValue,
+        column: IndexValue,
+        band: int,
     ) -> list[tuple[Axis, Ix]]:
         """The axes of `dense.root`, at a column of a band."""
         *others, (axis, at) = self._axes(place, row, column)
         width = self.dense.problem.columns
-        moved = b.add(column, b.mul(b.param(width, opaque=True), band))
+        moved = column + b.param(width, opaque=True) * band
         multiple = self.lanes if self.shapes.constraints.divisible(width, self.lanes) else 1
         whole = replace(axis, size=axis.size * self.dense.problem.bands)
-        return [*others, (whole, replace(at, base=moved, multiple=multiple))]
+        return [*others, (whole, replace(at, start=moved, multiple=multiple))]
 
     def _store(
         self,
         b: SizedBuilder,
         number: int,
         root: ir.Value,
-        value: str,
+        value: Register,
         axes: Sequence[tuple[Axis, Ix]],
-        mask: str,
+        mask: Mask,
     ) -> None:
         emitter, _ = self._emitter(Elemental, b, axes, mask, root)
         flat = emitter.space.flat(0, len(emitter.space.tiles))
@@ -179,7 +206,7 @@ class BandEpilogue(Epilogue):
 class _Asking(Elemental):
     """Asks for the memory that values are loaded from (prefetch), and computes only where it is."""
 
-    def value_at(self, value: ir.Value, index: Index, mask: str | None = None) -> str:
+    def value_at(self, value: ir.Value, index: Index, mask: Mask | None = None) -> Register:
         if not element_of(value).is_float:
             return super().value_at(value, index, mask)
         op = None if value in self.overrides or value in self.inputs else producer(value)
@@ -189,14 +216,14 @@ class _Asking(Elemental):
             self.value_at(operand, self._at(op, operand, index), mask)
         return self.nothing(value)
 
-    def load(self, buffer: Buffer, element: Element, at: Ix, mask: str | None) -> str:
+    def load(self, buffer: Buffer, element: Element, at: Ix, mask: Mask | None) -> Register:
         if not element.is_float or at.is_uniform:
             return super().load(buffer, element, at, mask)
         if at.vector is None:
             memory = self.b.memref(self.arguments.slot(buffer), element.storage)
-            self.b.prefetch(memory, at.base)
+            memory.prefetch(at.base)
         return self.b.constant(0, vector_type(self.lanes, element.register))
 
-    def nothing(self, value: ir.Value) -> str:
+    def nothing(self, value: ir.Value) -> Register:
         """A register in place of a value that is not needed."""
         return self.b.constant(0, vector_type(self.lanes, element_of(value).register))

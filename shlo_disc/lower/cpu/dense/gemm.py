@@ -22,8 +22,8 @@ from shlo_disc.lower.cpu.dense.operands import Fill, Finish, Gemm, Operand
 from shlo_disc.lower.cpu.dense.repack import Source, repack
 from shlo_disc.lower.cpu.dense.tile_writer import Ahead, Place, TileWriter
 from shlo_disc.lower.cpu.dense.walk import Walk, walk
-from shlo_disc.lower.values.builder import lanes_of
 from shlo_disc.lower.values.elementwise import convert
+from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register
 
 __all__ = ["Writer", "copy_panel", "pack_kernel", "write_gemm"]
 
@@ -39,19 +39,18 @@ class Writer(TileWriter):
     def __init__(self, gemm: Gemm, b: SizedBuilder, prefix: str = "") -> None:
         """See :class:`TileWriter`."""
         super().__init__(gemm, b, prefix)
-        self.batch_digits: list[str] = []
-        self.c_out = ""
+        self.batch_digits: list[IndexValue] = []
 
     # ---------------------------------------------------------------- tasks
 
     def write(self) -> tuple[str, tuple[Expr, ...]]:
         """The text and its parameters."""
         g, b = self.g, self.b
-        self.a_in = b.memref(0, g.a.element.storage)
+        a_in = self.a_in = b.memref(0, g.a.element.storage)
         b_storage = self.compute if g.b_mode == "packed" else g.b.element.storage
-        self.b_in = b.memref(1, b_storage)
+        b_in = self.b_in = b.memref(1, b_storage)
         self.c_out = b.memref(2, g.c.storage)
-        self.a_mem, self.b_mem, self.sums = self.a_in, self.b_in, self.c_out
+        self.a_mem, self.b_mem, self.sums = a_in, b_in, self.c_out
         if g.b_mode == "scratch":
             self.b_mem = b.scratch(self.compute)
         if g.a_mode == "scratch":
@@ -59,15 +58,15 @@ class Writer(TileWriter):
         if not g.c_holds_sums:
             self.sums = b.scratch(self.compute, self.size("c_scratch"))
         copies = [mode == "scratch" for mode in (g.a_mode, g.b_mode)]
-        never = b.constant(-1, "index")
+        never = b.index(-1)
         init = [never] * sum(copies)
         with b.loop(b.lo, b.hi, 1, init, hint="task") as task:
             batch, m0, n0 = self._place(task.index)
-            m1 = b.min(b.add(m0, self.size("MC")), self.size("M"))
-            n1 = b.min(b.add(n0, self.size("NC")), self.size("N"))
+            m1 = b.min(m0 + self.size("MC"), self.size("M"))
+            n1 = b.min(n0 + self.size("NC"), self.size("N"))
             # K = 0 runs once: the sums are zero.
             with b.loop(0, b.max(self.size("K"), 1), self.size("KC"), task.args, hint="k0") as kb:
-                depth = b.min(b.sub(self.size("K"), kb.index), self.size("KC"))
+                depth = b.min(self.size("K") - kb.index, self.size("KC"))
                 kept = list(kb.args)
                 if g.b_mode == "scratch":
                     work = self._number(batch, n0, kb.index, "N", g.b)
@@ -82,110 +81,113 @@ class Writer(TileWriter):
             task.yield_(*kb.results)
         return b.finish()
 
-    def _place(self, task: str) -> tuple[str, str, str]:
+    def _place(self, task: IndexValue) -> tuple[IndexValue, IndexValue, IndexValue]:
         """(batch number, first row, first column)."""
-        b = self.b
         if not self.g.rows_first:
-            rest, j = b.div(task, self.size("NB")), b.rem(task, self.size("NB"))
-            batch, i = b.div(rest, self.size("MB")), b.rem(rest, self.size("MB"))
+            rest, j = task // self.size("NB"), task % self.size("NB")
+            batch, i = rest // self.size("MB"), rest % self.size("MB")
         else:
-            rest, i = b.div(task, self.size("MB")), b.rem(task, self.size("MB"))
-            batch, j = b.div(rest, self.size("NB")), b.rem(rest, self.size("NB"))
+            rest, i = task // self.size("MB"), task % self.size("MB")
+            batch, j = rest // self.size("NB"), rest % self.size("NB")
         self.batch_digits = self.digits_of(batch)
         self.a_base = self.batch_offset("a", self.g.a.batch, self.g.a.first)
         packed = self.g.b_mode == "packed"
         self.b_base = self.batch_offset("b", self.g.b.batch, self.g.b.first and not packed)
         self.c_base = self.batch_offset("c", (True,) * len(self.batch_digits))
-        return batch, b.mul(i, self.size("MC")), b.mul(j, self.size("NC"))
+        return batch, i * self.size("MC"), j * self.size("NC")
 
-    def digits_of(self, batch: str) -> list[str]:
+    def digits_of(self, batch: IndexValue) -> list[IndexValue]:
         """The index along every batch axis of batch entry number `batch`."""
         b, rest = self.b, batch
-        digits: list[str] = []
+        digits: list[IndexValue] = []
         for axis in range(len(self.g.a.batch) - 1, -1, -1):
-            size = b.max(self.size(f"s{axis}"), 1) if axis else ""
-            digits.insert(0, b.rem(rest, size) if axis else rest)
-            rest = b.div(rest, size) if axis else rest
+            digit = rest
+            if axis:
+                size = b.max(self.size(f"s{axis}"), 1)
+                digit, rest = rest % size, rest // size
+            digits.insert(0, digit)
         return digits
 
-    def batch_offset(self, array: str, moves: Sequence[bool], first: bool = False) -> str:
+    def batch_offset(self, array: str, moves: Sequence[bool], first: bool = False) -> IndexValue:
         """Where the present batch entry begins in `array` (a, b or c)."""
-        b = self.b
         total = self.size(f"{array}_first") if first else self.zero
         for axis, digit in enumerate(self.batch_digits):
             if moves[axis]:
-                total = b.add(total, b.mul(digit, self.size(f"{array}{axis}")))
+                total = total + digit * self.size(f"{array}{axis}")
         return total
 
-    def _number(self, batch: str, at: str, k0: str, side: str, operand: Operand) -> str:
+    def _number(
+        self, batch: IndexValue, at: IndexValue, k0: IndexValue, side: str, operand: Operand
+    ) -> IndexValue:
         """A number for the block of A or B that a task reads: equal blocks, equal numbers."""
         b = self.b
         number = batch if all(operand.batch) else self.zero
         if any(operand.batch) and not all(operand.batch):
             for axis, digit in enumerate(self.batch_digits):
                 if operand.batch[axis]:
-                    number = b.add(b.mul(number, self.size(f"s{axis}")), digit)
-        number = b.add(b.mul(number, b.size(side)), at)
-        return b.add(b.mul(number, b.max(self.size("K"), 1)), k0)
+                    number = number * self.size(f"s{axis}") + digit
+        number = number * b.size(side) + at
+        return number * b.max(self.size("K"), 1) + k0
 
-    def _once(self, done: str, work: str, copy: Callable[[], None]) -> None:
-        with self.b.if_(self.b.cmpi("ne", done, work)):
+    def _once(self, done: IndexValue, work: IndexValue, copy: Callable[[], None]) -> None:
+        with self.b.if_(done.differs(work)):
             copy()
 
     # ---------------------------------------------------------------- copies
 
-    def _copy_b(self, n0: str, n1: str, k0: str, depth: str) -> None:
+    def _copy_b(self, n0: IndexValue, n1: IndexValue, k0: IndexValue, depth: IndexValue) -> None:
         g, b = self.g, self.b
         if g.fill is not None:
             self._compute_b(g.fill, n0, n1, k0, depth)
             return
         along_k = walk(b, g.b, "k", k0, depth)
 
-        def copy(band: str) -> None:
-            aside = b.mul(band, self.size("N"))
+        def copy(band: IndexValue) -> None:
+            aside = band * self.size("N")
             with b.loop(n0, n1, g.tile.columns, hint="panel") as panel:
-                to = b.add(
-                    b.mul(band, self.size("b_band")),
-                    b.mul(b.mul(b.sub(panel.index, n0), g.bands), self.size("KC")),
+                to = band * self.size("b_band") + (panel.index - n0) * g.bands * self.size("KC")
+                n, end = panel.index + aside, n1 + aside
+                copy_panel(
+                    b, g, MemRef.of(self.b_in), self.b_base, n, end, along_k, depth, self.b_mem, to
                 )
-                n, end = b.add(panel.index, aside), b.add(n1, aside)
-                copy_panel(b, g, self.b_in, self.b_base, n, end, along_k, depth, self.b_mem, to)
 
         self._each_band(copy)
 
-    def copy_a(self, m0: str, m1: str, k0: str, depth: str) -> None:
+    def copy_a(self, m0: IndexValue, m1: IndexValue, k0: IndexValue, depth: IndexValue) -> None:
         """Copy rows of A to scratch memory, `depth` of K from `k0` on."""
         g, b = self.g, self.b
-        lanes, count = g.tile.lanes, b.sub(m1, m0)
+        lanes, count = g.tile.lanes, m1 - m0
         k, m = walk(b, g.a, "k", k0, depth), walk(b, g.a, "r", m0, count)
         source = Source(
-            self.a_in,
+            MemRef.of(self.a_in),
             g.a.element,
-            b.add(self.a_base, b.add(k.first, m.first)),
+            self.a_base + (k.first + m.first),
             u_offset=k.offset,
             w_offset=m.offset,
             u_unit=g.a.k_run,
             w_unit=g.a.row_run,
             u_table=k.table,
         )
-        room = b.mul(b.div(b.add(depth, lanes - 1), lanes), lanes)
+        room = (depth + (lanes - 1)) // lanes * lanes
         row = self.size("a_row")
         repack(b, source, self.a_mem, self.zero, row, depth, room, count, lanes, g.compute)
 
-    def _compute_b(self, fill: Fill, n0: str, n1: str, k0: str, depth: str) -> None:
+    def _compute_b(
+        self, fill: Fill, n0: IndexValue, n1: IndexValue, k0: IndexValue, depth: IndexValue
+    ) -> None:
         b, lanes, columns = self.b, self.g.tile.lanes, self.g.tile.columns
         with b.loop(n0, n1, columns, hint="panel") as panel:
-            start = b.mul(b.sub(panel.index, n0), self.size("KC"))
+            start = (panel.index - n0) * self.size("KC")
 
             def rows(*, whole: bool) -> None:
                 with b.loop(0, depth, 1, hint="w") as w, b.loop(0, columns, lanes, hint="u") as u:
-                    n = b.add(panel.index, u.index)
-                    mask = None if whole else b.mask(b.sub(self.size("N"), n), lanes)
-                    value = fill(b, self.batch_digits, b.add(k0, w.index), n, mask)
-                    to = b.add(start, b.mul(w.index, columns))
-                    b.vector_store(value, self.b_mem, b.add(to, u.index))
+                    n = panel.index + u.index
+                    mask = None if whole else b.mask(self.size("N") - n, lanes)
+                    value = fill(b, self.batch_digits, k0 + w.index, n, mask)
+                    to = start + w.index * columns
+                    self.b_mem.vector_store(value, to + u.index)
 
-            fits = b.cmpi("sge", self.size("N"), b.add(panel.index, columns))
+            fits = self.size("N") >= panel.index + columns
             with b.if_(fits) as branch:
                 rows(whole=True)
                 with branch.otherwise():
@@ -193,35 +195,43 @@ class Writer(TileWriter):
 
     # ---------------------------------------------------------------- compute
 
-    def block(self, m0: str, m1: str, n0: str, n1: str, k0: str, depth: str) -> None:
+    def block(
+        self,
+        m0: IndexValue,
+        m1: IndexValue,
+        n0: IndexValue,
+        n1: IndexValue,
+        k0: IndexValue,
+        depth: IndexValue,
+    ) -> None:
         """Rows `m0` to `m1`, columns `n0` to `n1` of C, `depth` of K from `k0` on."""
         g, b = self.g, self.b
-        first = b.cmpi("eq", k0, self.zero)
-        end = b.add(k0, self.size("KC"))
-        last = b.cmpi("sge", end, self.size("K"))
+        first = k0.equals(self.zero)
+        end = k0 + self.size("KC")
+        last = end >= self.size("K")
         rows = g.tile.rows
-        along_m = walk(b, g.a, "r", m0, b.sub(m1, m0)) if g.a_mode == "direct" else None
+        along_m = walk(b, g.a, "r", m0, m1 - m0) if g.a_mode == "direct" else None
         with b.loop(n0, n1, g.tile.columns, hint="n") as panel:
             n = panel.index
             columns = [
-                b.mask(b.sub(b.sub(self.size("N"), n), v * g.tile.lanes), g.tile.lanes)
+                b.mask(self.size("N") - n - v * g.tile.lanes, g.tile.lanes)
                 for v in range(g.tile.vectors)
             ]
-            whole = b.cmpi("sge", self.size("N"), b.add(n, g.tile.columns))
+            whole = self.size("N") >= n + g.tile.columns
             b_at = self.b_start(n, n0, k0)
             following = self._following(n, n0, n1, k0, last) if g.b_mode == "packed" else None
-            tiles = b.div(b.add(b.sub(m1, m0), rows - 1), rows)
-            step = b.div(b.add(tiles, g.tile.columns - 1), b.max(tiles, 1))
-            share = b.mul(depth, step)
+            tiles = (m1 - m0 + (rows - 1)) // rows
+            step = (tiles + (g.tile.columns - 1)) // b.max(tiles, 1)
+            share = depth * step
 
             with b.loop(m0, m1, rows, hint="m") as m:
                 ahead = None
                 if following is not None:
-                    done = b.mul(b.div(b.sub(m.index, m0), rows), share)
-                    ahead = Ahead(b.add(following, done), step, following)
+                    done = (m.index - m0) // rows * share
+                    ahead = Ahead(following + done, step, following)
                 finish = g.finish_bands or g.finish
                 if finish is not None and finish.reads_rows:
-                    with b.if_(b.op("arith.andi", last, b.cmpi("eq", n, n0))):
+                    with b.if_(last & n.equals(n0)):
                         self._ask(m.index, n0, n1, finish)
                 at = Place(
                     m.index, m0, n, n0, k0, depth, columns, whole, first, b_at, along_m, ahead,
@@ -232,7 +242,7 @@ class Writer(TileWriter):
                     with b.if_(last):
                         self._finish(m.index, m0, n, n0)
 
-    def _each_band(self, body: Callable[[str], None]) -> None:
+    def _each_band(self, body: Callable[[IndexValue], None]) -> None:
         """`body(number)` for every band of columns."""
         if self.g.bands == 1:
             body(self.zero)
@@ -240,35 +250,37 @@ class Writer(TileWriter):
         with self.b.loop(0, self.g.bands, 1, hint="band") as band:
             body(band.index)
 
-    def _tiles_of(self, band: str, *, at: Place, m1: str) -> None:
+    def _tiles_of(self, band: IndexValue, *, at: Place, m1: IndexValue) -> None:
         """The sums of a tile in one band."""
         b, ahead = self.b, at.ahead
         if self.g.bands > 1:
-            moved = b.mul(band, self.size("b_band"))
-            b_at, sums_at = b.add(at.b_at, moved), b.mul(band, self.size("c_band"))
+            moved = band * self.size("b_band")
+            b_at, sums_at = at.b_at + moved, band * self.size("c_band")
             if ahead is not None:
-                more = b.cmpi("slt", band, b.constant(self.g.bands - 1, "index"))
-                done = b.sub(ahead.start, ahead.panel)
-                beside = b.add(b.add(b_at, self.size("b_band")), done)
+                more = band < self.g.bands - 1
+                done = ahead.start - ahead.panel
+                beside = b_at + self.size("b_band") + done
                 ahead = replace(ahead, start=b.select(more, beside, ahead.start))
             at = replace(at, b_at=b_at, ahead=ahead, sums_at=sums_at)
-        self.tiles([*reversed(self.g.tile.heights)], b.sub(m1, at.m), at)
+        self.tiles([*reversed(self.g.tile.heights)], m1 - at.m, at)
 
-    def _following(self, n: str, n0: str, n1: str, k0: str, last: str) -> str:
+    def _following(
+        self, n: IndexValue, n0: IndexValue, n1: IndexValue, k0: IndexValue, last: Mask
+    ) -> IndexValue:
         """Where B is read after the panel of column `n`: in this block of K, the next one, or the
         next task (perhaps beyond the end).
         """
         g, b = self.g, self.b
-        in_next_block = self.b_start(n0, n0, b.add(k0, self.size("KC")))
+        in_next_block = self.b_start(n0, n0, k0 + self.size("KC"))
         in_next_task = self.b_start(n1, n0, self.zero)
-        after = b.add(n, g.tile.columns)
-        more = b.cmpi("slt", after, n1)
+        after = n + g.tile.columns
+        more = after < n1
         otherwise = b.select(last, in_next_task, in_next_block)
         return b.select(more, self.b_start(after, n0, k0), otherwise)
 
     # ---------------------------------------------------------------- results
 
-    def _ask(self, m: str, n0: str, n1: str, finish: Finish) -> None:
+    def _ask(self, m: IndexValue, n0: IndexValue, n1: IndexValue, finish: Finish) -> None:
         """Ask for the rows that `finish` reads; they arrive while the products are computed.
 
         A residual or the inputs of a recurrent step come from L3 or memory, and a panel takes a
@@ -276,73 +288,73 @@ class Writer(TileWriter):
         step. Asked for at the first panel, whole rows: memory likes neighbouring lines.
         """
         g, b = self.g, self.b
-        valid = b.min(b.constant(g.tile.rows, "index"), b.sub(self.size("M"), m))
+        valid = b.min(b.index(g.tile.rows), self.size("M") - m)
         line = max(g.tile.lanes, 64 // g.compute.bytes)
         with b.loop(0, valid, 1, hint="r") as r, b.loop(n0, n1, line, hint="j") as j:
-            mask = b.mask(b.sub(n1, j.index), g.tile.lanes)
-            finish.ask(b, self.batch_digits, b.add(m, r.index), j.index, mask)
+            mask = b.mask(n1 - j.index, g.tile.lanes)
+            finish.ask(b, self.batch_digits, m + r.index, j.index, mask)
 
-    def _finish(self, m: str, m0: str, n: str, n0: str) -> None:
+    def _finish(self, m: IndexValue, m0: IndexValue, n: IndexValue, n0: IndexValue) -> None:
         """Turn the finished sums of a tile into result elements."""
         g, b, lanes = self.g, self.b, self.g.tile.lanes
         base = self.kept_at(m, m0, n, n0)
-        valid = b.min(b.constant(g.tile.rows, "index"), b.sub(self.size("M"), m))
-        width = b.min(b.constant(g.tile.columns, "index"), b.sub(self.size("N"), n))
+        valid = b.min(b.index(g.tile.rows), self.size("M") - m)
+        width = b.min(b.index(g.tile.columns), self.size("N") - n)
         with b.loop(0, valid, 1, hint="r") as r:
-            row = b.add(m, r.index)
-            line = b.add(base, b.mul(r.index, self.size("c_row")))
+            row = m + r.index
+            line = base + r.index * self.size("c_row")
             with b.loop(0, width, lanes, hint="j") as j:
-                at = b.add(line, j.index)
-                column = b.add(n, j.index)
-                mask = b.mask(b.sub(width, j.index), lanes)
+                at = line + j.index
+                column = n + j.index
+                mask = b.mask(width - j.index, lanes)
                 apart = self.size("c_band") if g.bands > 1 else self.zero
-                starts = [b.add(at, b.mul(apart, band)) for band in range(g.bands)]
-                sums = [b.vector_load(self.sums, x, lanes, readonly=False) for x in starts]
+                starts = [at + apart * band for band in range(g.bands)]
+                sums = [self.sums.vector_load(x, lanes, readonly=False) for x in starts]
                 if g.finish_bands is not None:
                     g.finish_bands.write(b, sums, self.batch_digits, row, column, mask)
                 else:
                     self.write_result(sums[0], row, column, mask)
 
-    def write_result(self, sums: str, row: str, column: str, mask: str) -> None:
+    def write_result(self, sums: Register, row: IndexValue, column: IndexValue, mask: Mask) -> None:
         """Compute and store result elements from finished sums of neighbouring columns."""
         g, b = self.g, self.b
-        lanes = lanes_of(b.type_of(sums))
+        lanes = sums.lanes
         if g.finish is None:
             value = convert(b, sums, g.compute, g.c)
         else:
             value = g.finish(b, sums, self.batch_digits, row, column, mask)
         if g.c.kind == "b":
             value = b.cast("arith.extui", value, "i8")
-        line = b.add(self.c_base, b.mul(row, self.size("c_m")))
+        line = self.c_base + row * self.size("c_m")
         if g.c_unit:
-            b.masked_store(value, self.c_out, b.add(line, column), mask)
+            self.c_out.masked_store(value, line + column, mask)
             return
         stride = self.size("c_n")
-        base = b.add(line, b.mul(column, stride))
-        steps = b.op("arith.muli", b.iota(lanes), b.broadcast(stride, lanes))
+        base = line + column * stride
+        steps = b.iota(lanes) * b.broadcast(stride, lanes)
         b.scatter(value, self.c_out, base, steps, mask)
 
 
 def copy_panel(
     b: SizedBuilder,
     gemm: Gemm,
-    memory: str,
-    base: str,
-    n: str,
-    n_end: str,
+    memory: MemRef,
+    base: IndexValue,
+    n: IndexValue,
+    n_end: IndexValue,
     along_k: Walk,
-    depth: str,
-    to_memory: str,
-    to: str,
+    depth: IndexValue,
+    to_memory: MemRef,
+    to: IndexValue,
 ) -> None:
     """Copy the columns of B from n on (at most a panel), `depth` of K, into a panel at `to`."""
     operand, tile = gemm.b, gemm.tile
-    count = b.min(b.constant(tile.columns, "index"), b.sub(n_end, n))
+    count = b.min(b.index(tile.columns), n_end - n)
     along_n = walk(b, operand, "r", n, count)
     source = Source(
         memory,
         operand.element,
-        b.add(base, b.add(along_n.first, along_k.first)),
+        base + (along_n.first + along_k.first),
         u_offset=along_n.offset,
         w_offset=along_k.offset,
         u_unit=operand.row_run,
@@ -357,22 +369,22 @@ def pack_kernel(gemm: Gemm, sizes: dict[str, Expr]) -> tuple[str, tuple[Expr, ..
     """The kernel that writes all panels of B; arguments (B, panels), a task a panel."""
     b, operand = SizedBuilder(gemm.machine, sizes), gemm.b
     memory, panels = b.memref(0, operand.element.storage), b.memref(1, gemm.compute.register)
-    zero, depth = b.constant(0, "index"), b.size("K")
+    zero, depth = b.index(0), b.size("K")
     along_k = walk(b, operand, "k", zero, depth)
     with b.loop(b.lo, b.hi, 1, hint="task") as task:
         count = b.size("panels")
         # The panels of all bands side by side, in the order in which they are read.
-        aside = b.mul(b.rem(task.index, gemm.bands), b.size("N"))
-        number = b.div(task.index, gemm.bands)
-        rest, panel = b.div(number, count), b.rem(number, count)
+        aside = task.index % gemm.bands * b.size("N")
+        number = task.index // gemm.bands
+        rest, panel = number // count, number % count
         base = b.size("b_first") if operand.first else zero
         for axis in range(len(operand.batch) - 1, -1, -1):
             if operand.batch[axis]:
                 size = b.size(f"s{axis}")
-                base = b.add(base, b.mul(b.rem(rest, size), b.size(f"b{axis}")))
-                rest = b.div(rest, size)
-        to = b.mul(b.mul(task.index, depth), gemm.tile.columns)
-        n = b.add(b.mul(panel, gemm.tile.columns), aside)
-        end = b.add(b.size("N"), aside)
+                base = base + rest % size * b.size(f"b{axis}")
+                rest = rest // size
+        to = task.index * depth * gemm.tile.columns
+        n = panel * gemm.tile.columns + aside
+        end = b.size("N") + aside
         copy_panel(b, gemm, memory, base, n, end, along_k, depth, panels, to)
     return b.finish()

@@ -14,7 +14,8 @@ from shlo_disc.lower.cpu.dense.gemm import Writer
 from shlo_disc.lower.cpu.dense.operands import Gemm
 from shlo_disc.lower.cpu.dense.repack import load_as
 from shlo_disc.lower.cpu.dense.tile_writer import multiply_add
-from shlo_disc.lower.values.builder import KernelBuilder, lanes_of, vector_type
+from shlo_disc.lower.values.builder import KernelBuilder
+from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register, vector_type
 
 __all__ = ["GROUP", "add_up", "dots_scratch_bytes", "write_dots"]
 
@@ -60,61 +61,61 @@ class _Dots(Writer):
             self.sums = b.scratch(self.compute)
         with b.loop(b.lo, b.hi, 1, hint="task") as task:
             _, m0, n0 = self._place(task.index)
-            m1 = b.min(b.add(m0, b.size("MC")), b.size("M"))
-            n1 = b.min(b.add(n0, b.size("NC")), b.size("N"))
+            m1 = b.min(m0 + b.size("MC"), b.size("M"))
+            n1 = b.min(n0 + b.size("NC"), b.size("N"))
             with b.loop(n0, n1, group, hint="n") as n:
                 starts = self._starts(n.index, group)
                 # Hardware prefetch starts anew at every column.
                 step = b.size("br0")
-                ask = b.add(self.b_base, b.mul(b.add(n.index, group), step))
+                ask = self.b_base + (n.index + group) * step
                 for _ in range(group):
                     for number in range(FIRST_LINES):
-                        b.prefetch(self.b_in, b.add(ask, 64 // g.b.element.bytes * number))
-                    ask = b.add(ask, step)
+                        MemRef.of(self.b_in).prefetch(ask + 64 // g.b.element.bytes * number)
+                    ask = ask + step
                 m = m0
                 for height in HEIGHTS[self.registers]:
-                    end = b.sub(m1, b.rem(b.sub(m1, m), height))
+                    end = m1 - (m1 - m) % height
                     with b.loop(m, end, height, hint="m") as at:
                         self._rows(height, at.index, n.index, starts)
                     m = end
         return b.finish()
 
-    def _starts(self, n: str, count: int) -> list[str]:
+    def _starts(self, n: IndexValue, count: int) -> list[IndexValue]:
         """Where columns `n` to `n + count` of B begin; those beyond the last are the last."""
-        b, last = self.b, self.b.sub(self.b.size("N"), 1)
-        columns = [b.min(b.add(n, i), last) for i in range(count)]
-        return [b.add(self.b_base, b.mul(c, b.size("br0"))) for c in columns]
+        b, last = self.b, self.b.size("N") - 1
+        columns = [b.min(n + i, last) for i in range(count)]
+        return [self.b_base + c * b.size("br0") for c in columns]
 
-    def _rows(self, height: int, m: str, n: str, starts: list[str]) -> None:
+    def _rows(self, height: int, m: IndexValue, n: IndexValue, starts: list[IndexValue]) -> None:
         """Write the results of rows `m` to `m + height` in the group of columns from `n` on.
 
         `starts`: where these columns of B begin.
         """
         g, b, group = self.g, self.b, self.group
-        rows = [b.add(m, r) for r in range(height)]
-        lines = [b.add(self.a_base, b.mul(row, b.size("ar0"))) for row in rows]
+        rows = [m + r for r in range(height)]
+        lines = [self.a_base + row * b.size("ar0") for row in rows]
         count = group
         while count > 1 and height * count + height + 1 > self.registers:
             count //= 2
         with b.loop(0, group, count, hint="c") as c:
-            column = b.add(n, c.index)
+            column = n + c.index
             own = starts if count == group else self._starts(column, count)
-            mask = b.mask(b.sub(b.size("N"), column), count)
+            mask = b.mask(b.size("N") - column, count)
             for number, sums in enumerate(self._sums(lines, own)):
                 total = add_up(b, sums, count, g.compute.is_float)
                 if g.finish is None:
                     self.write_result(total, rows[number], column, mask)
                 else:
-                    b.vector_store(total, self.sums, b.add(c.index, number * group))
+                    self.sums.vector_store(total, c.index + number * group)
         if g.finish is None:
             return
         # A loop, not unrolled: the epilogue may be long.
-        mask = b.mask(b.sub(b.size("N"), n), group)
+        mask = b.mask(b.size("N") - n, group)
         with b.loop(0, height, 1, hint="r") as r:
-            total = b.vector_load(self.sums, b.mul(r.index, group), group, readonly=False)
-            self.write_result(total, b.add(m, r.index), n, mask)
+            total = self.sums.vector_load(r.index * group, group, readonly=False)
+            self.write_result(total, m + r.index, n, mask)
 
-    def _sums(self, lines: list[str], starts: list[str]) -> list[list[str]]:
+    def _sums(self, lines: list[IndexValue], starts: list[IndexValue]) -> list[list[Register]]:
         """The sums of every row (`lines`: where it begins in A) with every column (`starts`: in B).
 
         A list of columns for each row; each sum is still spread over the lanes of a vector. Lane i
@@ -123,19 +124,19 @@ class _Dots(Writer):
         """
         g, b, lanes = self.g, self.b, self.g.tile.lanes
         depth = b.size("K")
-        whole = b.sub(depth, b.rem(depth, lanes))
-        following = b.mul(b.size("br0"), self.group)
+        whole = depth - depth % lanes
+        following = b.size("br0") * self.group
 
-        def step(k: str, sums: list[str], mask: str | None) -> list[str]:
+        def step(k: IndexValue, sums: list[Register], mask: Mask | None) -> list[Register]:
             xs = [
-                load_as(b, self.a_in, g.a.element, b.add(line, k), lanes, g.compute, mask)
+                load_as(b, MemRef.of(self.a_in), g.a.element, line + k, lanes, g.compute, mask)
                 for line in lines
             ]
             out = list(sums)
             for c, start in enumerate(starts):
                 if len(lines) >= AHEAD_ROWS:
-                    b.prefetch(self.b_in, b.add(start, b.add(k, following)))
-                y = load_as(b, self.b_in, g.b.element, b.add(start, k), lanes, g.compute, mask)
+                    MemRef.of(self.b_in).prefetch(start + (k + following))
+                y = load_as(b, MemRef.of(self.b_in), g.b.element, start + k, lanes, g.compute, mask)
                 for r, x in enumerate(xs):
                     i = r * len(starts) + c
                     out[i] = multiply_add(b, x, y, sums[i], g.compute)
@@ -146,15 +147,15 @@ class _Dots(Writer):
         with b.loop(0, whole, lanes, init, hint="k") as k:
             k.yield_(*step(k.index, k.args, None))
         sums = k.results
-        with b.if_(b.cmpi("slt", whole, depth)) as rest:
-            rest.yield_(*step(whole, sums, b.mask(b.sub(depth, whole), lanes)))
+        with b.if_(whole < depth) as rest:
+            rest.yield_(*step(whole, sums, b.mask(depth - whole, lanes)))
             with rest.otherwise():
                 rest.yield_(*sums)
         flat, width = rest.results, len(starts)
         return [flat[r * width : (r + 1) * width] for r in range(len(lines))]
 
 
-def add_up(b: KernelBuilder, vectors: list[str], count: int, is_float: bool) -> str:
+def add_up(b: KernelBuilder, vectors: list[Register], count: int, is_float: bool) -> Register:
     """One vector whose lane i is the sum of all lanes of vectors[i]; `count` of them, a power of 2.
 
     In each step vector i and its partner give one: it keeps half of the lanes of each, added to
@@ -162,7 +163,7 @@ def add_up(b: KernelBuilder, vectors: list[str], count: int, is_float: bool) -> 
     number say whose sums it holds.
     """
     add = "arith.addf" if is_float else "arith.addi"
-    lanes = lanes_of(b.type_of(vectors[0]))
+    lanes = vectors[0].lanes
     half = lanes // 2
     while len(vectors) > 1:
         low = [j if not j & half else lanes + j for j in range(lanes)]

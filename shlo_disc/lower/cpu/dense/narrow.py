@@ -19,11 +19,11 @@ from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.plan import Buffer, Kernel, Launch
 from shlo_disc.lower.schedule.contraction import Axis, Problem
 from shlo_disc.lower.schedule.iteration_space import ceil_div
-from shlo_disc.lower.values.builder import lanes_of, vector_type
 from shlo_disc.lower.values.elemental import Arguments
 from shlo_disc.lower.values.elements import Element
 from shlo_disc.lower.values.elementwise import convert
 from shlo_disc.lower.values.index import Ix
+from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register, vector_type
 
 __all__ = ["narrow_launch"]
 
@@ -101,25 +101,25 @@ class _Writer:
         self.c_out = b.memref(2, self.element.storage)
         return b
 
-    def _bases(self, axes: Sequence[Axis], digits: Sequence[str]) -> list[str]:
+    def _bases(self, axes: Sequence[Axis], digits: Sequence[IndexValue]) -> list[IndexValue]:
         """Offsets in A, B and C of a place on the outer axes."""
         b, bases = self.b, []
         for array in "abc":
             first = getattr(self.p, f"{array}_first", 0)
-            base = b.size(f"{array}_first") if first != 0 else b.constant(0, "index")
+            base = b.size(f"{array}_first") if first != 0 else b.index(0)
             for i, axis in enumerate(axes):
                 if getattr(axis, array) != 0:
-                    base = b.add(base, b.mul(digits[i], b.size(f"{array}{i}")))
+                    base = base + digits[i] * b.size(f"{array}{i}")
             bases.append(base)
         return bases
 
     def _result(
-        self, value: str, axes: Sequence[tuple[Axis, Ix]] = (), mask: str | None = None
-    ) -> str:
+        self, value: Register, axes: Sequence[tuple[Axis, Ix]] = (), mask: Mask | None = None
+    ) -> Register:
         if self.finish is None:
             value = convert(self.b, value, self.p.compute, self.p.c)
         else:
-            finish = self.finish(self.arguments, lanes_of(self.b.type_of(value)))
+            finish = self.finish(self.arguments, value.lanes)
             value = finish.at(self.b, value, axes, mask)
         return self.b.cast("arith.extui", value, "i8") if self.element.kind == "b" else value
 
@@ -131,28 +131,28 @@ class _Writer:
         """
         b = self._open(axes, along)
         size, wide = b.size("V"), self.width * TOGETHER
-        whole = b.sub(size, b.rem(size, wide))
+        whole = size - size % wide
 
-        def task(_: str, digits: list[str]) -> None:
+        def task(_: IndexValue, digits: list[IndexValue]) -> None:
             a, other, c = self._bases(axes, digits)
 
-            def vector(v: str, lanes: int, mask: str | None) -> None:
+            def vector(v: IndexValue, lanes: int, mask: Mask | None) -> None:
                 zero = b.constant(0, vector_type(lanes, self.p.compute.register))
                 (total,) = self._sum(0, a, other, v, mask, along, [zero])
                 here = [(axis, Ix(at)) for axis, at in zip(axes, digits, strict=False)]
                 here.append((along, Ix(v, 1, multiple=lanes)))
                 value = self._result(total, here, mask)
                 if mask is None:
-                    b.vector_store(value, self.c_out, b.add(c, v))
+                    self.c_out.vector_store(value, c + v)
                 else:
-                    b.masked_store(value, self.c_out, b.add(c, v), mask)
+                    self.c_out.masked_store(value, c + v, mask)
 
             with b.loop(0, whole, wide, hint="v") as v:
                 vector(v.index, wide, None)
             with b.loop(whole, size, self.width, hint="v") as v:
-                vector(v.index, self.width, b.mask(b.sub(size, v.index), self.width))
+                vector(v.index, self.width, b.mask(size - v.index, self.width))
 
-        odometer(b, [b.size(f"s{i}") for i in range(len(axes))] or [b.constant(1, "index")], task)
+        odometer(b, [b.size(f"s{i}") for i in range(len(axes))] or [b.index(1)], task)
         text, params = b.finish()
         vectors = ceil_div(along.size, self.width)
         return Launch(
@@ -166,49 +166,49 @@ class _Writer:
     def _sum(
         self,
         level: int,
-        a: str,
-        other: str,
-        v: str,
-        mask: str | None,
+        a: IndexValue,
+        other: IndexValue,
+        v: IndexValue,
+        mask: Mask | None,
         along: Axis,
-        init: list[str],
-    ) -> list[str]:
+        init: list[Register],
+    ) -> list[Register]:
         """A loop for every axis of K, around one product."""
         b, k = self.b, self.p.k
         if level == len(k):
-            lanes = lanes_of(b.type_of(init[0]))
+            lanes = init[0].lanes
             x = self._along(self.a_in, self.p.a, a, v, "va", along.a, mask, lanes)
             y = self._along(self.b_in, self.p.b, other, v, "vb", along.b, mask, lanes)
             return [multiply_add(b, x, y, init[0], self.p.compute)]
         with b.loop(0, b.size(f"k{level}"), 1, init, hint="k") as loop:
-            next_a = b.add(a, b.mul(loop.index, b.size(f"ka{level}")))
-            next_b = b.add(other, b.mul(loop.index, b.size(f"kb{level}")))
+            next_a = a + loop.index * b.size(f"ka{level}")
+            next_b = other + loop.index * b.size(f"kb{level}")
             loop.yield_(*self._sum(level + 1, next_a, next_b, v, mask, along, loop.args))
         return loop.results
 
     def _along(
         self,
-        memory: str,
+        memory: MemRef,
         element: Element,
-        at: str,
-        v: str,
+        at: IndexValue,
+        v: IndexValue,
         name: str,
         stride: Expr,
-        mask: str | None,
+        mask: Mask | None,
         lanes: int,
-    ) -> str:
+    ) -> Register:
         """One element a lane from `at + v * stride` on."""
         b, compute = self.b, self.p.compute
         if stride == ONE:
-            return load_as(b, memory, element, b.add(at, v), lanes, compute, mask)
+            return load_as(b, memory, element, at + v, lanes, compute, mask)
         if stride == 0:
-            one = convert(b, b.load(memory, at), as_number(element), compute)
+            one = convert(b, memory.load(at), as_number(element), compute)
             return b.broadcast(one, lanes)
         step = b.size(name)
-        offsets = b.op("arith.muli", b.iota(lanes), b.broadcast(step, lanes))
-        start = b.add(at, b.mul(v, step))
+        offsets = b.iota(lanes) * b.broadcast(step, lanes)
+        start = at + v * step
         nothing = b.constant(0, vector_type(lanes, element.storage))
-        on = mask or b.constant(True, vector_type(lanes, "i1"))
+        on = b.flags(True, lanes) if mask is None else mask
         raw = b.gather(memory, start, offsets, on, nothing)
         return convert(b, raw, as_number(element), compute)
 
@@ -220,20 +220,26 @@ class _Writer:
         vector = vector_type(self.width, p.compute.register)
         depth, step = b.size("K"), self.width * CHAINS
 
-        def products(a: str, other: str, k: str, sums: list[str], mask: str | None) -> list[str]:
+        def products(
+            a: IndexValue,
+            other: IndexValue,
+            k: IndexValue,
+            sums: list[Register],
+            mask: Mask | None,
+        ) -> list[Register]:
             out = []
             for i, total in enumerate(sums):
-                at = b.add(k, i * self.width)
+                at = k + i * self.width
                 x, y = (
-                    load_as(b, m, e, b.add(base, at), self.width, p.compute, mask)
+                    load_as(b, m, e, base + at, self.width, p.compute, mask)
                     for m, e, base in ((self.a_in, p.a, a), (self.b_in, p.b, other))
                 )
                 out.append(multiply_add(b, x, y, total, p.compute))
             return out
 
-        def task(_: str, digits: list[str]) -> None:
+        def task(_: IndexValue, digits: list[IndexValue]) -> None:
             a, other, c = self._bases(axes, digits)
-            whole = b.sub(depth, b.rem(depth, step))
+            whole = depth - depth % step
             zeros = [b.constant(0, vector)] * CHAINS
             with b.loop(0, whole, step, zeros, hint="k") as k:
                 k.yield_(*products(a, other, k.index, k.args, None))
@@ -243,7 +249,7 @@ class _Writer:
                 half = len(sums) // 2
                 sums = [b.op(add, x, y) for x, y in zip(sums[:half], sums[half:], strict=True)]
             with b.loop(whole, depth, self.width, sums, hint="k") as k:
-                mask = b.mask(b.sub(depth, k.index), self.width)
+                mask = b.mask(depth - k.index, self.width)
                 k.yield_(*products(a, other, k.index, k.args, mask))
             (total,) = k.results
             lanes = self.width
@@ -251,9 +257,9 @@ class _Writer:
                 lanes //= 2
                 low = b.shuffle(total, total, range(lanes))
                 total = b.op(add, low, b.shuffle(total, total, range(lanes, 2 * lanes)))
-            b.store(self._result(b.extract(total, 0)), self.c_out, c)
+            self.c_out.store(self._result(b.extract(total, 0)), c)
 
-        odometer(b, [b.size(f"s{i}") for i in range(len(axes))] or [b.constant(1, "index")], task)
+        odometer(b, [b.size(f"s{i}") for i in range(len(axes))] or [b.index(1)], task)
         text, params = b.finish()
         return Launch(
             Kernel(f"{label}_inner", text),

@@ -12,6 +12,7 @@ from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.schedule.contraction import Axis
 from shlo_disc.lower.values.elements import Element
 from shlo_disc.lower.values.index import Ix
+from shlo_disc.lower.values.typed import IndexValue, Mask, Register
 
 __all__ = ["Fill", "Finish", "FinishBands", "Gemm", "Operand"]
 
@@ -20,8 +21,14 @@ class Finish(Protocol):
     """Computes result elements from finished sums."""
 
     def __call__(
-        self, b: SizedBuilder, sums: str, place: list[str], row: str, column: str, mask: str
-    ) -> str:
+        self,
+        b: SizedBuilder,
+        sums: Register,
+        place: list[IndexValue],
+        row: IndexValue,
+        column: IndexValue,
+        mask: Mask,
+    ) -> Register:
         """`sums`: a vector of the compute type, in the columns from `column` on of `row`.
 
         `place`: the index along every batch axis. Returns the vector of result registers; its
@@ -35,12 +42,19 @@ class Finish(Protocol):
         ...
 
     def at(
-        self, b: SizedBuilder, sums: str, axes: Sequence[tuple[Axis, Ix]], mask: str | None
-    ) -> str:
+        self, b: SizedBuilder, sums: Register, axes: Sequence[tuple[Axis, Ix]], mask: Mask | None
+    ) -> Register:
         """Like a call, at an index along any axes of the result, one of them in lanes."""
         ...
 
-    def ask(self, b: SizedBuilder, place: list[str], row: str, column: str, mask: str) -> None:
+    def ask(
+        self,
+        b: SizedBuilder,
+        place: list[IndexValue],
+        row: IndexValue,
+        column: IndexValue,
+        mask: Mask,
+    ) -> None:
         """Prefetch what a call for this place will read."""
         ...
 
@@ -51,11 +65,11 @@ class FinishBands(Finish, Protocol):
     def write(
         self,
         b: SizedBuilder,
-        sums: Sequence[str],
-        place: list[str],
-        row: str,
-        column: str,
-        mask: str,
+        sums: Sequence[Register],
+        place: list[IndexValue],
+        row: IndexValue,
+        column: IndexValue,
+        mask: Mask,
     ) -> None:
         """Like a call with a vector of every band, `column` the one in each; stores the results."""
         ...
@@ -65,8 +79,13 @@ class Fill(Protocol):
     """Computes elements of B that are not in memory."""
 
     def __call__(
-        self, b: SizedBuilder, place: list[str], k: str, column: str, mask: str | None
-    ) -> str:
+        self,
+        b: SizedBuilder,
+        place: list[IndexValue],
+        k: IndexValue,
+        column: IndexValue,
+        mask: Mask | None,
+    ) -> Register:
         """A vector of the compute type: B at `k`, columns from `column` on. Lanes off in `mask` may
         hold anything.
 

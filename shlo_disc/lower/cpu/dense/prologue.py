@@ -17,6 +17,7 @@ from shlo_disc.lower.schedule.contraction import Problem
 from shlo_disc.lower.values.elemental import Arguments, Elemental
 from shlo_disc.lower.values.elementwise import convert
 from shlo_disc.lower.values.index import Ix
+from shlo_disc.lower.values.typed import IndexValue, Mask, Register
 from shlo_disc.mlir import ir
 
 __all__ = ["Prologue"]
@@ -37,8 +38,13 @@ class Prologue:
         self.arguments, self.lanes = arguments, lanes
 
     def __call__(
-        self, b: SizedBuilder, place: list[str], k: str, column: str, mask: str | None
-    ) -> str:
+        self,
+        b: SizedBuilder,
+        place: list[IndexValue],
+        k: IndexValue,
+        column: IndexValue,
+        mask: Mask | None,
+    ) -> Register:
         """See `Fill`."""
         p, value = self.p, self.p.b_value
         assert value is not None

@@ -10,9 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.lower.values.builder import KernelBuilder, vector_type
+from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.elements import ELEMENTS, Element
 from shlo_disc.lower.values.elementwise import convert
+from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register, vector_type
 
 __all__ = ["PREFETCH_ROWS", "Source", "as_number", "load_as", "repack", "transpose"]
 
@@ -25,30 +26,30 @@ starts anew: 16 rows times a matrix in place take 0.6 of the time."""
 class Source:
     """Where the block comes from."""
 
-    memory: str
+    memory: MemRef
     """A memref of `element.storage`."""
     element: Element
-    base: str
+    base: IndexValue
     """Offset of the first element, in elements."""
-    u_offset: Callable[[str], str]
+    u_offset: Callable[[IndexValue], IndexValue]
     """From an index along `u` to its offset; likewise `w_offset`."""
-    w_offset: Callable[[str], str]
+    w_offset: Callable[[IndexValue], IndexValue]
     u_unit: bool
     """Neighbours along `u` are neighbours in memory; likewise `w_unit`."""
     w_unit: bool
-    u_table: str | None = None
+    u_table: MemRef | None = None
     """A memref<?xi64> that holds `u_offset`, when it is a table."""
 
 
 def repack(
     b: KernelBuilder,
     source: Source,
-    memory: str,
-    base: str,
-    w_stride: str | int,
-    u_count: str,
-    u_room: str | int,
-    w_count: str,
+    memory: MemRef,
+    base: IndexValue,
+    w_stride: IndexValue | int,
+    u_count: IndexValue,
+    u_room: IndexValue | int,
+    w_count: IndexValue,
     lanes: int,
     compute: Element,
 ) -> None:
@@ -64,45 +65,43 @@ def repack(
     elif source.u_table is not None and source.element.bits >= 32:
         _gathered(b, source, memory, base, w_stride, u_count, u_room, w_count, lanes, compute)
     else:
-        zero = b.constant(0, "index")
+        zero = b.index(0)
         _one_by_one(b, source, memory, base, w_stride, u_count, u_room, zero, w_count, compute)
 
 
 def _copy(
     b: KernelBuilder,
     source: Source,
-    memory: str,
-    base: str,
-    w_stride: str | int,
-    u_count: str,
-    u_room: str | int,
-    w_count: str,
+    memory: MemRef,
+    base: IndexValue,
+    w_stride: IndexValue | int,
+    u_count: IndexValue,
+    u_room: IndexValue | int,
+    w_count: IndexValue,
     lanes: int,
     compute: Element,
 ) -> None:
     with b.loop(0, w_count, 1, hint="w") as w:
-        line = b.add(source.base, source.w_offset(w.index))
-        ahead = b.add(
-            source.base, source.w_offset(b.min(b.add(w.index, PREFETCH_ROWS), b.sub(w_count, 1)))
-        )
-        to = b.add(base, b.mul(w.index, w_stride))
+        line = source.base + source.w_offset(w.index)
+        ahead = source.base + source.w_offset(b.min(w.index + PREFETCH_ROWS, w_count - 1))
+        to = base + w.index * w_stride
         with b.loop(0, u_room, lanes, hint="u") as u:
-            mask = b.mask(b.sub(u_count, u.index), lanes)
-            at = b.add(line, u.index)
-            b.prefetch(source.memory, b.add(ahead, u.index))
+            mask = b.mask(u_count - u.index, lanes)
+            at = line + u.index
+            source.memory.prefetch(ahead + u.index)
             value = load_as(b, source.memory, source.element, at, lanes, compute, mask)
-            b.vector_store(value, memory, b.add(to, u.index))
+            memory.vector_store(value, to + u.index)
 
 
 def _gathered(
     b: KernelBuilder,
     source: Source,
-    memory: str,
-    base: str,
-    w_stride: str | int,
-    u_count: str,
-    u_room: str | int,
-    w_count: str,
+    memory: MemRef,
+    base: IndexValue,
+    w_stride: IndexValue | int,
+    u_count: IndexValue,
+    u_room: IndexValue | int,
+    w_count: IndexValue,
     lanes: int,
     compute: Element,
 ) -> None:
@@ -117,106 +116,104 @@ def _gathered(
     nothing = b.constant(0, vector_type(lanes, storage))
     zeros = b.constant(0, vector_type(lanes, "i64"))
     with b.loop(0, u_room, lanes, hint="u") as u:
-        mask = b.mask(b.sub(u_count, u.index), lanes)
-        raw = b.masked_load(source.u_table, u.index, mask, zeros, readonly=False)
-        offsets = b.cast("arith.index_cast", raw, "index")
+        mask = b.mask(u_count - u.index, lanes)
+        raw = source.u_table.masked_load(u.index, mask, zeros, readonly=False)
+        offsets = b.to_index("arith.index_cast", raw)
         first = b.extract(offsets, 0)
-        run = b.cmpi("eq", offsets, b.op("arith.addi", b.broadcast(first, lanes), b.iota(lanes)))
-        flags = f"vector<{lanes}xi1>"
-        together = b.define(f"vector.reduction <and>, {run} : {flags} into i1", "i1", [run])
+        run = offsets.equals(b.broadcast(first, lanes) + b.iota(lanes))
 
-        def line(w: str) -> tuple[str, str]:
-            at = b.add(source.base, source.w_offset(w))
-            return at, b.add(b.add(base, u.index), b.mul(w, w_stride))
+        def line(w: IndexValue) -> tuple[IndexValue, IndexValue]:
+            at = source.base + source.w_offset(w)
+            return at, base + u.index + w * w_stride
 
-        with b.if_(together) as branch:
+        with b.if_(run.all()) as branch:
             with b.loop(0, w_count, 1, hint="w") as w:
                 at, to = line(w.index)
-                whole = b.vector_load(source.memory, b.add(at, first), lanes)
-                b.vector_store(convert(b, whole, as_number(source.element), compute), memory, to)
+                whole = source.memory.vector_load(at + first, lanes)
+                memory.vector_store(convert(b, whole, as_number(source.element), compute), to)
             with branch.otherwise(), b.loop(0, w_count, 1, hint="w") as w:
                 at, to = line(w.index)
                 each = b.gather(source.memory, at, offsets, mask, nothing)
-                b.vector_store(convert(b, each, as_number(source.element), compute), memory, to)
+                memory.vector_store(convert(b, each, as_number(source.element), compute), to)
 
 
 def _transposed(
     b: KernelBuilder,
     source: Source,
-    memory: str,
-    base: str,
-    w_stride: str | int,
-    u_count: str,
-    u_room: str | int,
-    w_count: str,
+    memory: MemRef,
+    base: IndexValue,
+    w_stride: IndexValue | int,
+    u_count: IndexValue,
+    u_room: IndexValue | int,
+    w_count: IndexValue,
     lanes: int,
     compute: Element,
 ) -> None:
-    whole = b.sub(w_count, b.rem(w_count, lanes))
-    last = b.sub(u_count, 1)
-    used = b.mul(b.div(b.add(last, lanes), lanes), lanes)
+    whole = w_count - w_count % lanes
+    last = u_count - 1
+    used = (last + lanes) // lanes * lanes
     with b.loop(0, used, lanes, hint="u") as u:
         # Beyond the last column the last one is read again.
-        columns = [b.min(b.add(u.index, i), last) for i in range(lanes)]
-        starts = [b.add(source.base, source.u_offset(c)) for c in columns]
+        columns = [b.min(u.index + i, last) for i in range(lanes)]
+        starts = [source.base + source.u_offset(c) for c in columns]
         with b.loop(0, whole, lanes, hint="w") as w:
             offset = source.w_offset(w.index)
             rows = [
-                load_as(b, source.memory, source.element, b.add(s, offset), lanes, compute)
+                load_as(b, source.memory, source.element, s + offset, lanes, compute)
                 for s in starts
             ]
             for j, row in enumerate(transpose(b, rows)):
-                to = b.add(base, b.mul(b.add(w.index, j), w_stride))
-                b.vector_store(row, memory, b.add(to, u.index))
+                to = base + (w.index + j) * w_stride
+                memory.vector_store(row, to + u.index)
     zeros = b.constant(0, vector_type(lanes, compute.register))
     with b.loop(0, whole, 1, hint="w") as w:
-        to = b.add(base, b.mul(w.index, w_stride))
+        to = base + w.index * w_stride
         with b.loop(used, u_room, lanes, hint="u") as u:
-            b.vector_store(zeros, memory, b.add(to, u.index))
+            memory.vector_store(zeros, to + u.index)
     _one_by_one(b, source, memory, base, w_stride, u_count, u_room, whole, w_count, compute)
 
 
 def _one_by_one(
     b: KernelBuilder,
     source: Source,
-    memory: str,
-    base: str,
-    w_stride: str | int,
-    u_count: str,
-    u_room: str | int,
-    w_first: str,
-    w_count: str,
+    memory: MemRef,
+    base: IndexValue,
+    w_stride: IndexValue | int,
+    u_count: IndexValue,
+    u_room: IndexValue | int,
+    w_first: IndexValue,
+    w_count: IndexValue,
     compute: Element,
 ) -> None:
     with b.loop(0, u_count, 1, hint="u") as u:
-        line = b.add(source.base, source.u_offset(u.index))
-        to = b.add(base, u.index)
+        line = source.base + source.u_offset(u.index)
+        to = base + u.index
         with b.loop(w_first, w_count, 1, hint="w") as w:
-            raw = b.load(source.memory, b.add(line, source.w_offset(w.index)))
+            raw = source.memory.load(line + source.w_offset(w.index))
             value = convert(b, raw, as_number(source.element), compute)
-            b.store(value, memory, b.add(to, b.mul(w.index, w_stride)))
+            memory.store(value, to + w.index * w_stride)
     # Whatever lay there may be a denormal, which costs as much as a hundred additions.
     zero = b.constant(0, compute.register)
     with b.loop(w_first, w_count, 1, hint="w") as w:
-        to = b.add(base, b.mul(w.index, w_stride))
+        to = base + w.index * w_stride
         with b.loop(u_count, u_room, 1, hint="u") as u:
-            b.store(zero, memory, b.add(to, u.index))
+            memory.store(zero, to + u.index)
 
 
 def load_as(
     b: KernelBuilder,
-    memory: str,
+    memory: MemRef,
     element: Element,
-    at: str,
+    at: IndexValue,
     lanes: int,
     compute: Element,
-    mask: str | None = None,
-) -> str:
+    mask: Mask | None = None,
+) -> Register:
     """`lanes` consecutive elements as `compute`; lanes off in `mask` are 0."""
     if mask is None:
-        raw = b.vector_load(memory, at, lanes)
+        raw = memory.vector_load(at, lanes)
     else:
-        raw = b.masked_load(memory, at, mask, b.constant(0, vector_type(lanes, element.storage)))
+        raw = memory.masked_load(at, mask, b.constant(0, vector_type(lanes, element.storage)))
     return convert(b, raw, as_number(element), compute)
 
 
@@ -225,7 +222,7 @@ def as_number(element: Element) -> Element:
     return ELEMENTS["ui8"] if element.kind == "b" else element
 
 
-def transpose(b: KernelBuilder, rows: list[str]) -> list[str]:
+def transpose(b: KernelBuilder, rows: list[Register]) -> list[Register]:
     """The columns of a square of registers: one exchange of halves per power of two.
 
     After step h, bit h of the row number and of the lane number have changed places.

@@ -29,6 +29,7 @@ from shlo_disc.lower.plan import Kernel, Launch, Output, Workspace
 from shlo_disc.lower.schedule.row_reduction import Plan, plan_rows
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.index import Index
+from shlo_disc.lower.values.typed import Mask, Register
 from shlo_disc.mlir import ir
 from shlo_disc.passes.match_rows import RowRecord
 
@@ -129,7 +130,7 @@ class _Behind(RowWriter):
         (given,) = plan.given
         element = element_of(given)
 
-        def load(index: Index, mask: str | None) -> str | None:
+        def load(index: Index, mask: Mask | None) -> Register | None:
             if not self.is_element(index):
                 return None
             storage = self.b.memref(self.arguments.slot(memory), element.storage)
@@ -137,7 +138,7 @@ class _Behind(RowWriter):
             register = self.e.load_from(storage, at, mask, readonly=False)
             if element.kind != "b":
                 return register
-            return self.b.cmpi("ne", register, self.b.constant(0, self.b.type_of(register)))
+            return register.differs(0)
 
         self.e.overrides[given] = load
 

@@ -76,17 +76,17 @@ class _Sum(Writer):
         self.c_out = b.memref(1, g.c.storage)
         rows, columns = self.size("M"), self.size("N")
         with b.loop(b.lo, b.hi, 1, hint="task") as task:
-            batch, row = b.div(task.index, rows), b.rem(task.index, rows)
+            batch, row = task.index // rows, task.index % rows
             self.batch_digits = self.digits_of(batch)
             self.c_base = self.batch_offset("c", (True,) * len(self.batch_digits))
-            line = b.mul(task.index, columns)
+            line = task.index * columns
             with b.loop(0, columns, lanes, hint="j") as j:
-                mask = b.mask(b.sub(columns, j.index), lanes)
+                mask = b.mask(columns - j.index, lanes)
                 zero = b.constant(0, self.vector)
                 total = zero
                 for part in range(parts):
-                    at = b.add(b.add(line, j.index), b.mul(self.size("part"), part))
-                    value = b.masked_load(self.sums, at, mask, zero)
+                    at = line + j.index + self.size("part") * part
+                    value = self.sums.masked_load(at, mask, zero)
                     add = "arith.addf" if g.compute.is_float else "arith.addi"
                     total = b.op(add, total, value)
                 self.write_result(total, row, j.index, mask)

@@ -13,8 +13,15 @@ from shlo_disc.lower.cpu.builder import CpuBuilder, SizedBuilder
 from shlo_disc.lower.cpu.dense.operands import Gemm
 from shlo_disc.lower.cpu.dense.repack import PREFETCH_ROWS
 from shlo_disc.lower.cpu.dense.walk import Walk, digits_offset
-from shlo_disc.lower.values.builder import vector_type
 from shlo_disc.lower.values.elements import Element
+from shlo_disc.lower.values.typed import (
+    IndexLike,
+    IndexValue,
+    Mask,
+    MemRef,
+    Register,
+    vector_type,
+)
 
 __all__ = ["Ahead", "Place", "TileWriter", "multiply_add"]
 
@@ -26,9 +33,9 @@ CHAINS = 8
 class Ahead:
     """What a tile asks for in advance: B from `start` on, `step` elements in a step along K."""
 
-    start: str
-    step: str
-    panel: str
+    start: IndexValue
+    step: IndexValue
+    panel: IndexValue
     """Where the panel begins that `start` is in."""
 
 
@@ -36,24 +43,24 @@ class Ahead:
 class Place:
     """Where a tile is: its first row and column, those of its task, its part of K."""
 
-    m: str
-    m0: str
-    n: str
-    n0: str
-    k0: str
-    depth: str
-    columns: list[str]
+    m: IndexValue
+    m0: IndexValue
+    n: IndexValue
+    n0: IndexValue
+    k0: IndexValue
+    depth: IndexValue
+    columns: list[Mask]
     """Masks of the columns that exist, by vector."""
-    whole: str
+    whole: Mask
     """Do all columns of the panel exist?"""
-    first: str
+    first: Mask
     """Is this the first block of K, so that there are no sums yet?"""
-    b_at: str
+    b_at: IndexValue
     along_m: Walk | None
     """How A's rows follow each other, when they are read in place."""
     ahead: Ahead | None
     """The tile's share of the panel that is read next."""
-    sums_at: str
+    sums_at: IndexValue
     """Where the sums of the band begin in scratch memory."""
 
 
@@ -65,40 +72,49 @@ class TileWriter:
         self.g, self.b, self.prefix = gemm, b, prefix
         self.compute = gemm.compute.register
         self.vector = vector_type(gemm.tile.lanes, self.compute)
-        self.zero = b.constant(0, "index")
-        self.a_in = self.b_in = self.a_mem = self.b_mem = self.sums = ""
+        self.zero = b.index(0)
+        self.a_in: MemRef | None = None
+        self.b_in: MemRef | None = None
+        """The arrays that are read, where there are any."""
+        self.c_out: MemRef
+        self.a_mem: MemRef
+        """A in the type that is computed with: `a_in`, or a copy in scratch memory."""
+        self.b_mem: MemRef
+        """The same of B."""
+        self.sums: MemRef
+        """Where sums are kept: `c_out`, or scratch memory."""
         self.a_base = self.b_base = self.c_base = self.zero
 
-    def size(self, name: str) -> str:
+    def size(self, name: str) -> IndexValue:
         """The size called `name`."""
         return self.b.size(self.prefix + name)
 
-    def tiles(self, heights: Sequence[int], left: str, at: Place) -> None:
+    def tiles(self, heights: Sequence[int], left: IndexValue, at: Place) -> None:
         """The rows that are left on the smallest height that holds them, or the largest."""
         b, (height, *more) = self.b, list(heights)
         if not more:
             self._tile(height, at)
             return
-        with b.if_(b.cmpi("sle", left, b.constant(height, "index"))) as branch:
+        with b.if_(left <= height) as branch:
             self._tile(height, at)
             with branch.otherwise():
                 self.tiles(more, left, at)
 
-    def b_start(self, n: str, n0: str, k0: str) -> str:
+    def b_start(self, n: IndexValue, n0: IndexValue, k0: IndexValue) -> IndexValue:
         """Where the panel of column `n` starts, of several bands that of the first."""
-        g, b = self.g, self.b
+        g, _b = self.g, self.b
         if g.b_mode == "scratch":
-            return b.mul(b.mul(b.sub(n, n0), g.bands), self.size("KC"))
+            return (n - n0) * g.bands * self.size("KC")
         if g.b_mode == "packed":
-            panel = b.mul(b.mul(n, g.bands), self.size("K"))
-            return b.add(b.add(self.b_base, panel), b.mul(k0, g.tile.columns))
-        return b.add(b.add(self.b_base, n), b.mul(k0, self.size("bk0")))
+            panel = n * g.bands * self.size("K")
+            return self.b_base + panel + k0 * g.tile.columns
+        return self.b_base + n + k0 * self.size("bk0")
 
     def _tile(self, height: int, at: Place) -> None:
         """Add `depth` products to the sums of `height` rows and one panel of columns."""
         g, b, lanes = self.g, self.b, self.g.tile.lanes
-        last_row = b.sub(self.size("M"), 1)
-        rows = [b.min(b.add(at.m, r), last_row) if r else at.m for r in range(height)]
+        last_row = self.size("M") - 1
+        rows = [b.min(at.m + r, last_row) if r else at.m for r in range(height)]
         a_at = [self._a_start(x, at) for x in rows]
         c_at = self._sums_at(rows, at)
         zero = b.constant(0, self.vector)
@@ -107,27 +123,25 @@ class TileWriter:
         sums = [zero] * (height * g.tile.vectors)
         if g.a_mode == "scratch" or g.a.k_steps == 1:
             k0 = self.zero if g.a_mode == "scratch" else at.k0
-            sums = self._products([b.add(a, k0) for a in a_at], at, self.zero, at.depth, sums)
+            sums = self._products([a + k0 for a in a_at], at, self.zero, at.depth, sums)
         else:
             # A block of K is whole runs of A.
             run = self.size("a_run")
             safe = b.max(run, 1)
-            first, runs = b.div(at.k0, safe), b.div(at.depth, safe)
+            first, runs = at.k0 // safe, at.depth // safe
             with b.loop(0, runs, 1, sums, hint="run") as outer:
-                offset = digits_offset(
-                    b, f"{g.a.array}k", g.a.k_steps - 1, b.add(first, outer.index)
-                )
-                starts = [b.add(a, offset) for a in a_at]
-                k = b.mul(outer.index, run)
+                offset = digits_offset(b, f"{g.a.array}k", g.a.k_steps - 1, first + outer.index)
+                starts = [a + offset for a in a_at]
+                k = outer.index * run
                 outer.yield_(*self._products(starts, at, k, run, outer.args))
             sums = outer.results
-        places = [(b.add(c, v * lanes), at.columns[v]) for c in c_at for v in range(g.tile.vectors)]
+        places = [(c + v * lanes, at.columns[v]) for c in c_at for v in range(g.tile.vectors)]
         # All loads before all stores: rows beyond the last are the last row again.
         self._store_sums(self._with_earlier(sums, places, at), places, at)
 
     def _with_earlier(
-        self, sums: Sequence[str], places: Sequence[tuple[str, str]], at: Place
-    ) -> list[str]:
+        self, sums: Sequence[Register], places: Sequence[tuple[IndexValue, Mask]], at: Place
+    ) -> list[Register]:
         """The sums of this block of K and those before it."""
         g, b = self.g, self.b
         add = "arith.addf" if g.compute.is_float else "arith.addi"
@@ -143,19 +157,19 @@ class TileWriter:
                 )
         return list(branch.results)
 
-    def _load_sums(self, place: str, columns: str, zero: str) -> str:
+    def _load_sums(self, place: IndexValue, columns: Mask, zero: Register) -> Register:
         if self.g.c_holds_sums:
-            return self.b.masked_load(self.sums, place, columns, zero, readonly=False)
-        return self.b.vector_load(self.sums, place, self.g.tile.lanes, readonly=False)
+            return self.sums.masked_load(place, columns, zero, readonly=False)
+        return self.sums.vector_load(place, self.g.tile.lanes, readonly=False)
 
     def _store_sums(
-        self, values: Sequence[str], places: Sequence[tuple[str, str]], at: Place
+        self, values: Sequence[Register], places: Sequence[tuple[IndexValue, Mask]], at: Place
     ) -> None:
         b = self.b
 
         def store_whole() -> None:
             for (place, _), value in zip(places, values, strict=True):
-                b.vector_store(value, self.sums, place)
+                self.sums.vector_store(value, place)
 
         if not self.g.c_holds_sums:  # scratch memory has room for whole panels
             store_whole()
@@ -164,41 +178,49 @@ class TileWriter:
             store_whole()
             with branch.otherwise():
                 for (place, columns), value in zip(places, values, strict=True):
-                    b.masked_store(value, self.sums, place, columns)
+                    self.sums.masked_store(value, place, columns)
 
     def _products(
-        self, a_at: Sequence[str], at: Place, k0: str, depth: str, init: Sequence[str]
-    ) -> list[str]:
+        self,
+        a_at: Sequence[IndexValue],
+        at: Place,
+        k0: IndexValue,
+        depth: IndexValue,
+        init: Sequence[Register],
+    ) -> list[Register]:
         """`init` plus `depth` products; A from `a_at` on, B from its k0-th row in the block on."""
         g, b = self.g, self.b
-        step: str | int = self.size("bk0") if g.b_mode == "direct" else g.tile.columns
+        step: IndexLike = self.size("bk0") if g.b_mode == "direct" else g.tile.columns
         # Carried, not computed from k: the unrolled loop then needs no address arithmetic.
-        places = [b.add(at.b_at, b.mul(k0, step))]
+        places = [at.b_at + k0 * step]
         if at.ahead is not None:
-            places.append(b.add(at.ahead.start, b.mul(k0, at.ahead.step)))
+            places.append(at.ahead.start + k0 * at.ahead.step)
+        split = len(places)
         chains = max(1, CHAINS // len(init))
         if chains == 1:
             with b.loop(0, depth, 1, [*places, *init], hint="k") as k:
-                k.yield_(*self._step(a_at, at, k.index, k.args, len(places), step))
-            return k.results[len(places) :]
+                places, sums = IndexValue.each_of(k.args[:split]), Register.each_of(k.args[split:])
+                places, sums = self._step(a_at, at, k.index, places, sums, step)
+                k.yield_(*places, *sums)
+            return Register.each_of(k.results[split:])
         # Few rows: several sums an element, of every n-th product, so that none waits for another.
         zero = b.constant(0, self.vector)
-        whole = b.sub(depth, b.rem(depth, chains))
+        whole = depth - depth % chains
         sums = [*init, *[zero] * (len(init) * (chains - 1))]
         with b.loop(0, whole, chains, [*places, *sums], hint="k") as k:
-            carried, parts = k.args[: len(places)], k.args[len(places) :]
-            out: list[str] = []
+            places, parts = IndexValue.each_of(k.args[:split]), Register.each_of(k.args[split:])
+            out: list[Register] = []
             for chain in range(chains):
                 mine = parts[chain * len(init) : (chain + 1) * len(init)]
-                index = b.add(k.index, chain)
-                after = self._step(a_at, at, index, [*carried, *mine], len(places), step)
-                carried, out = after[: len(places)], out + after[len(places) :]
-            k.yield_(*carried, *out)
-        results = k.results
-        places, sums = results[: len(places)], results[len(places) :]
+                places, after = self._step(a_at, at, k.index + chain, places, mine, step)
+                out += after
+            k.yield_(*places, *out)
+        places, sums = IndexValue.each_of(k.results[:split]), Register.each_of(k.results[split:])
         with b.loop(whole, depth, 1, [*places, *sums[: len(init)]], hint="k") as k:
-            k.yield_(*self._step(a_at, at, k.index, k.args, len(places), step))
-        sums[: len(init)] = k.results[len(places) :]
+            places, mine = IndexValue.each_of(k.args[:split]), Register.each_of(k.args[split:])
+            places, mine = self._step(a_at, at, k.index, places, mine, step)
+            k.yield_(*places, *mine)
+        sums[: len(init)] = Register.each_of(k.results[split:])
         add = "arith.addf" if g.compute.is_float else "arith.addi"
         while len(sums) > len(init):
             half = len(sums) // 2
@@ -207,77 +229,74 @@ class TileWriter:
 
     def _step(
         self,
-        a_at: Sequence[str],
+        a_at: Sequence[IndexValue],
         at: Place,
-        k: str,
-        carried: Sequence[str],
-        places: int,
-        step: str | int,
-    ) -> list[str]:
-        """One product added to every sum; `carried`: where B is, what is asked for, the sums."""
+        k: IndexValue,
+        places: Sequence[IndexValue],
+        sums: Sequence[Register],
+        step: IndexLike,
+    ) -> tuple[list[IndexValue], list[Register]]:
+        """One product added to every sum; `places`: where B is, and what is asked for."""
         g, b, lanes = self.g, self.b, self.g.tile.lanes
-        line, sums = carried[0], list(carried[places:])
-        following = [b.add(line, step)]
-        values = [
-            self._load_b(b.add(line, v * lanes), at.columns[v]) for v in range(g.tile.vectors)
-        ]
+        line, sums = places[0], list(sums)
+        following = [line + step]
+        values = [self._load_b(line + v * lanes, at.columns[v]) for v in range(g.tile.vectors)]
         if g.b_mode == "direct":
-            far = b.add(line, b.mul(self.size("bk0"), PREFETCH_ROWS))
+            far = line + self.size("bk0") * PREFETCH_ROWS
             for v in range(g.tile.vectors):
-                b.prefetch(self.b_mem, b.add(far, v * lanes))
+                self.b_mem.prefetch(far + v * lanes)
         if at.ahead is not None:
             # The hardware's own prefetch starts anew in every page and stands still while a
             # panel is read from L2: without this, few rows run at 0.7 of the speed.
             lines = max(1, g.tile.columns * g.compute.bytes // 64)
-            apart = b.div(at.ahead.step, lines)
+            apart = at.ahead.step // lines
             for number in range(lines):
-                b.prefetch(self.b_mem, b.add(carried[1], b.mul(apart, number)))
-            following.append(b.add(carried[1], at.ahead.step))
+                self.b_mem.prefetch(places[1] + apart * number)
+            following.append(places[1] + at.ahead.step)
         for r, a in enumerate(a_at):
-            scalar = b.load(self.a_mem, b.add(a, k), readonly=self.a_mem == self.a_in)
+            scalar = self.a_mem.load(a + k, readonly=self.a_mem is self.a_in)
             factor = b.broadcast(scalar, lanes)
             for v, value in enumerate(values):
                 i = r * g.tile.vectors + v
                 sums[i] = multiply_add(b, factor, value, sums[i], g.compute)
-        return [*following, *sums]
+        return following, sums
 
-    def _a_start(self, row: str, at: Place) -> str:
+    def _a_start(self, row: IndexValue, at: Place) -> IndexValue:
         """Where the elements of a row of A start (in scratch: those of this block of K)."""
-        b = self.b
         if at.along_m is None:
-            return b.mul(b.sub(row, at.m0), self.size("a_row"))
-        start = b.add(self.a_base, at.along_m.first)
-        return b.add(start, at.along_m.offset(b.sub(row, at.m0)))
+            return (row - at.m0) * self.size("a_row")
+        start = self.a_base + at.along_m.first
+        return start + at.along_m.offset(row - at.m0)
 
-    def _load_b(self, at: str, mask: str) -> str:
+    def _load_b(self, at: IndexValue, mask: Mask) -> Register:
         """Lanes of B; in place, the columns beyond the last are not there to be read."""
         g, b = self.g, self.b
         if g.b_mode == "direct":
-            return b.masked_load(self.b_mem, at, mask, b.constant(0, self.vector))
-        return b.vector_load(self.b_mem, at, g.tile.lanes, readonly=self.b_mem == self.b_in)
+            return self.b_mem.masked_load(at, mask, b.constant(0, self.vector))
+        return self.b_mem.vector_load(at, g.tile.lanes, readonly=self.b_mem is self.b_in)
 
-    def _sums_at(self, rows: Sequence[str], at: Place) -> list[str]:
+    def _sums_at(self, rows: Sequence[IndexValue], at: Place) -> list[IndexValue]:
         """Where the sums of each row are kept."""
-        b = self.b
         if self.g.c_holds_sums:
-            return [b.add(self.c_base, b.add(b.mul(x, self.size("c_m")), at.n)) for x in rows]
-        base = b.add(at.sums_at, self.kept_at(at.m, at.m0, at.n, at.n0))
-        return [b.add(base, b.mul(r, self.size("c_row"))) for r in range(len(rows))]
+            return [self.c_base + (x * self.size("c_m") + at.n) for x in rows]
+        base = at.sums_at + self.kept_at(at.m, at.m0, at.n, at.n0)
+        return [base + r * self.size("c_row") for r in range(len(rows))]
 
-    def kept_at(self, m: str, m0: str, n: str, n0: str) -> str:
+    def kept_at(self, m: IndexValue, m0: IndexValue, n: IndexValue, n0: IndexValue) -> IndexValue:
         """Where the sums of a tile are kept in scratch memory.
 
         One tile is enough when K is one block (`many` is 0), else the task's block of C is kept.
         """
-        b = self.b
-        down = b.mul(b.sub(m, m0), self.size("c_row"))
-        return b.mul(self.size("many"), b.add(down, b.sub(n, n0)))
+        down = (m - m0) * self.size("c_row")
+        return self.size("many") * (down + (n - n0))
 
 
-def multiply_add(b: CpuBuilder, x: str, y: str, total: str, compute: Element) -> str:
+def multiply_add(
+    b: CpuBuilder, x: Register, y: Register, total: Register, compute: Element
+) -> Register:
     """`total + x * y`, rounded once where the machine does that in hardware."""
     if not compute.is_float:
-        return b.op("arith.addi", total, b.op("arith.muli", x, y))
+        return total + x * y
     if b.machine.has_fma:
         return b.op("math.fma", x, y, total)
-    return b.op("arith.addf", total, b.op("arith.mulf", x, y))
+    return total + x * y

@@ -7,18 +7,20 @@ from dataclasses import dataclass
 
 from shlo_disc.lower.cpu.builder import SizedBuilder
 from shlo_disc.lower.cpu.dense.operands import Operand
+from shlo_disc.lower.values.typed import IndexValue, MemRef
 
 __all__ = ["Walk", "digits_offset", "walk"]
 
 
-def digits_offset(b: SizedBuilder, name: str, count: int, index: str) -> str:
+def digits_offset(b: SizedBuilder, name: str, count: int, index: IndexValue) -> IndexValue:
     """The offset of `index` in mixed radix: sizes `{name}s1`, ..., strides `{name}0`, ...."""
-    total, rest = b.constant(0, "index"), index
+    total, rest = b.index(0), index
     for step in range(count - 1, -1, -1):
-        size = b.max(b.size(f"{name}s{step}"), 1) if step else ""
-        digit = b.rem(rest, size) if step else rest
-        rest = b.div(rest, size) if step else rest
-        total = b.add(total, b.mul(digit, b.size(f"{name}{step}")))
+        digit = rest
+        if step:
+            size = b.max(b.size(f"{name}s{step}"), 1)
+            digit, rest = rest % size, rest // size
+        total = total + digit * b.size(f"{name}{step}")
     return total
 
 
@@ -26,12 +28,14 @@ def digits_offset(b: SizedBuilder, name: str, count: int, index: str) -> str:
 class Walk:
     """Offsets along rows or K from some index on: `first + offset(i)`, i from 0."""
 
-    first: str
-    offset: Callable[[str], str]
-    table: str | None = None
+    first: IndexValue
+    offset: Callable[[IndexValue], IndexValue]
+    table: MemRef | None = None
 
 
-def walk(b: SizedBuilder, operand: Operand, side: str, start: str, count: str) -> Walk:
+def walk(
+    b: SizedBuilder, operand: Operand, side: str, start: IndexValue, count: IndexValue
+) -> Walk:
     """The walk of `count` rows (`side` r) or along K (k) from `start` on.
 
     Walks of one step are multiplications, others are written to a table in scratch memory.
@@ -43,31 +47,31 @@ def walk(b: SizedBuilder, operand: Operand, side: str, start: str, count: str) -
         if unit:
             return Walk(start, lambda i: i)
         stride = b.size(f"{name}0")
-        return Walk(b.mul(start, stride), lambda i: b.mul(i, stride))
+        return Walk(start * stride, lambda i: i * stride)
     table = b.scratch("i64", b.size(f"table_{side}"))
-    sizes = ["", *(b.max(b.size(f"{name}s{i}"), 1) for i in range(1, count_steps))]
+    sizes = {i: b.max(b.size(f"{name}s{i}"), 1) for i in range(1, count_steps)}
     strides = [b.size(f"{name}{i}") for i in range(count_steps)]
     digits, rest = [start] * count_steps, start
     for i in range(count_steps - 1, 0, -1):
-        digits[i], rest = b.rem(rest, sizes[i]), b.div(rest, sizes[i])
+        digits[i], rest = rest % sizes[i], rest // sizes[i]
     digits[0] = rest
-    zero = b.constant(0, "index")
+    zero = b.index(0)
     with b.loop(0, count, 1, digits, hint="entry") as entry:
         offset = zero
         for digit, stride in zip(entry.args, strides, strict=True):
-            offset = b.add(offset, b.mul(digit, stride))
-        b.store(b.cast("arith.index_cast", offset, "i64"), table, entry.index)
+            offset = offset + digit * stride
+        table.store(b.cast("arith.index_cast", offset, "i64"), entry.index)
         following = list(entry.args)
-        up = b.add(following[-1], 1)
+        up = following[-1] + 1
         for i in range(count_steps - 1, 0, -1):
-            full = b.cmpi("eq", up, sizes[i])
+            full = up.equals(sizes[i])
             following[i] = b.select(full, zero, up)
-            more = b.add(following[i - 1], 1)
+            more = following[i - 1] + 1
             up = b.select(full, more, following[i - 1])
         following[0] = up
         entry.yield_(*following)
 
-    def look_up(i: str) -> str:
-        return b.cast("arith.index_cast", b.load(table, i, readonly=False), "index")
+    def look_up(i: IndexValue) -> IndexValue:
+        return b.to_index("arith.index_cast", table.load(i, readonly=False))
 
     return Walk(zero, look_up, table)

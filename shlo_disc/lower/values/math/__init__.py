@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from shlo_disc.errors import InternalError
-from shlo_disc.lower.values.builder import KernelBuilder, element_type
 from shlo_disc.lower.values.math import error, exponential, logarithm, power, roots, trigonometric
-from shlo_disc.lower.values.math.num import Num
+from shlo_disc.lower.values.typed import Register
 
 __all__ = ["FUNCTIONS", "ULP", "emit_math"]
 
-FUNCTIONS: dict[str, Callable[..., Num]] = {
+FUNCTIONS: dict[str, Callable[..., Register]] = {
     "atan2": trigonometric.atan2,
     "cbrt": roots.cbrt,
     "cos": trigonometric.cos,
@@ -59,11 +58,11 @@ ULP: dict[str, tuple[float, float]] = {
 """Largest error in units in the last place of the result, (f32, f64); tested."""
 
 
-def emit_math(b: KernelBuilder, name: str, args: Sequence[str], type_: str) -> str:
-    """The register of function `name` of registers of `type_` (f32, f64 or a vector of them).
+def emit_math(name: str, args: Sequence[Register]) -> Register:
+    """Function `name` of registers of one type (f32, f64 or a vector of them).
 
     Raises InternalError for a function or type there is no expansion for.
     """
-    if name not in FUNCTIONS or element_type(type_) not in ("f32", "f64"):
-        raise InternalError(f"no vector math for {name} on {type_}")
-    return FUNCTIONS[name](*(Num(b, a) for a in args)).name
+    if name not in FUNCTIONS or args[0].element not in ("f32", "f64"):
+        raise InternalError(f"no vector math for {name} on {args[0].type}")
+    return FUNCTIONS[name](*args)

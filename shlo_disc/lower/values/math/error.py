@@ -14,21 +14,22 @@ from shlo_disc.lower.values.math.exponential import (
     scale,
     split,
 )
+from shlo_disc.lower.values.math.formulas import fma, horner, select, squared
 from shlo_disc.lower.values.math.logarithm import log
-from shlo_disc.lower.values.math.num import Num, fma, horner, select, squared
 from shlo_disc.lower.values.math.tables import TABLES
+from shlo_disc.lower.values.typed import Register
 
 __all__ = ["erf", "erf_inv", "erfc"]
 
 _INFINITY = float("inf")
 
 
-def _erf_small(x: Num) -> Num:
+def _erf_small(x: Register) -> Register:
     """erf(x), |x| < 0.95."""
-    return fma(x, horner(squared(x), TABLES["erf", x.dtype]), x)
+    return fma(x, horner(squared(x), TABLES["erf", x.element]), x)
 
 
-def erf(x: Num) -> Num:
+def erf(x: Register) -> Register:
     """The error function."""
     a = x.abs()
     if x.is_double:
@@ -42,17 +43,17 @@ def erf(x: Num) -> Num:
     return fma(-power, expm1_reduced(r), 1.0 - power).copysign(x)
 
 
-def _erfc_positive(a: Num) -> Num:
+def _erfc_positive(a: Register) -> Register:
     """erfc(a), 0 <= a <= 27.3 (10.1 for f32)."""
     k = 4.0 if a.is_double else 2.0
-    g = horner((a - k) / (a + k), TABLES["erfc", a.dtype])
+    g = horner((a - k) / (a + k), TABLES["erfc", a.element])
     square = a * a
     _, n, r = split(-square)
     r = r - fma(a, a, -square)
     return scale(exp_reduced(r) * g / fma(a, 2.0, 1.0), n)
 
 
-def erfc(x: Num) -> Num:
+def erfc(x: Register) -> Register:
     """1 - erf(x)."""
     a = x.abs()
     positive = _erfc_positive(a.at_most(27.3 if x.is_double else 10.1))
@@ -60,9 +61,9 @@ def erfc(x: Num) -> Num:
     return select(a < 0.45, 1.0 - _erf_small(x), large)
 
 
-def erf_inv(x: Num) -> Num:
+def erf_inv(x: Register) -> Register:
     """The inverse of the error function: infinite at -1 and 1, NaN beyond."""
-    dtype = x.dtype
+    dtype = x.element
     w = -log(fma(-x, x, 1.0))  # infinite at the ends, NaN beyond
     root = w.sqrt()
     if x.is_double:

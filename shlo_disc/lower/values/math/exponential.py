@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 
-from shlo_disc.lower.values.math.num import Num, fma, horner, select
+from shlo_disc.lower.values.math.formulas import choose, fma, horner, select
 from shlo_disc.lower.values.math.tables import TABLES
+from shlo_disc.lower.values.typed import Mask, Register
 
 __all__ = [
     "LN2_HIGH",
@@ -36,100 +37,98 @@ _BIAS = {"f32": 127, "f64": 1023}
 _MANTISSA = {"f32": 23, "f64": 52}
 
 
-def split(x: Num) -> tuple[Num, Num, Num]:
+def split(x: Register) -> tuple[Register, Register, Register]:
     """(n as float, n as integer, r) with x = n log(2) + r; |x| < 2^20."""
-    shifted = fma(x, 1 / math.log(2), _MAGIC[x.dtype])
-    n = shifted - _MAGIC[x.dtype]
-    r = fma(n, -LN2_HIGH[x.dtype], x)
-    r = fma(n, -LN2_LOW[x.dtype], r)
-    return n, shifted.bits() - _MAGIC_BITS[x.dtype], r
+    shifted = fma(x, 1 / math.log(2), _MAGIC[x.element])
+    n = shifted - _MAGIC[x.element]
+    r = fma(n, -LN2_HIGH[x.element], x)
+    r = fma(n, -LN2_LOW[x.element], r)
+    return n, shifted.bits() - _MAGIC_BITS[x.element], r
 
 
-def expm1_reduced(r: Num) -> Num:
+def expm1_reduced(r: Register) -> Register:
     """exp(r) - 1 for |r| <= log(2) / 2."""
-    return fma(r * r, horner(r, TABLES["exp", r.dtype]), r)
+    return fma(r * r, horner(r, TABLES["exp", r.element]), r)
 
 
-def exp_reduced(r: Num) -> Num:
+def exp_reduced(r: Register) -> Register:
     """exp(r) for |r| <= log(2) / 2."""
     return expm1_reduced(r) + 1.0
 
 
-def power_of_two(n: Num, dtype: str) -> Num:
+def power_of_two(n: Register, dtype: str) -> Register:
     """2^n of integers in the range of normal floats."""
     return ((n + _BIAS[dtype]) << _MANTISSA[dtype]).floats()
 
 
-def _scales_at_once(x: Num) -> bool:
+def _scales_at_once(x: Register) -> bool:
     """Is :func:`scale` one instruction? Then a way around it saves nothing."""
     return x.b.has_ldexp(x.type)
 
 
-def scale(x: Num, n: Num) -> Num:
+def scale(x: Register, n: Register) -> Register:
     """X * 2^n, also where the result is denormal or infinite; |n| < 250 (f32), 2000 (f64)."""
     if _scales_at_once(x):
-        right = f'llvm.call_intrinsic "llvm.ldexp"({x.name}, {n.name})'  # vscalef
-        types = f"({x.type}, {n.type}) -> {x.type}"
-        return Num(x.b, x.b.define(f"{right} : {types}", x.type, [x.name, n.name]))
+        return x.b.intrinsic("llvm.ldexp", x, n, type_=x.type)  # vscalef
     half = n.sar(1)
-    return x * power_of_two(half, x.dtype) * power_of_two(n - half, x.dtype)
+    return x * power_of_two(half, x.element) * power_of_two(n - half, x.element)
 
 
-def exp(x: Num) -> Num:
+def exp(x: Register) -> Register:
     """e^x."""
     if _scales_at_once(x):
         return _exp_any(x)
-    return x.choose(_is_ordinary(x), _exp_ordinary, _exp_any)
+    return choose(x, _is_ordinary(x), _exp_ordinary, _exp_any)
 
 
-def _is_ordinary(x: Num) -> Num:
+def _is_ordinary(x: Register) -> Mask:
     """Whether e^x is a normal number and 2^n by itself too; False for NaN."""
-    return x.abs() <= (87.0 if x.dtype == "f32" else 708.0)
+    return x.abs() <= (87.0 if x.element == "f32" else 708.0)
 
 
-def _exp_ordinary(x: Num) -> Num:
+def _exp_ordinary(x: Register) -> Register:
     _, n, r = split(x)
-    return (exp_reduced(r).bits() + (n << _MANTISSA[x.dtype])).floats()
+    return (exp_reduced(r).bits() + (n << _MANTISSA[x.element])).floats()
 
 
-def _exp_any(x: Num) -> Num:
+def _exp_any(x: Register) -> Register:
     vanishes, safe = _vanishing(x)
-    _, n, r = split(safe.at_most(89.0 if x.dtype == "f32" else 710.0))
+    _, n, r = split(safe.at_most(89.0 if x.element == "f32" else 710.0))
     return select(vanishes, 0.0, scale(exp_reduced(r), n))
 
 
-def _vanishing(x: Num) -> tuple[Num, Num]:
+def _vanishing(x: Register) -> tuple[Mask, Register]:
     """(is e^x 0?, `x` where it is not, else 0).
 
     An instruction that underflows takes a hundred cycles, and a masked softmax is full of them.
     """
-    vanishes = x < (-104.5 if x.dtype == "f32" else -746.0)
+    vanishes = x < (-104.5 if x.element == "f32" else -746.0)
     return vanishes, select(vanishes, 0.0, x)
 
 
-def expm1(x: Num) -> Num:
+def expm1(x: Register) -> Register:
     """e^x - 1 without cancellation."""
-    low, high, tiny = (-18.0, 89.0, 2.0**-26) if x.dtype == "f32" else (-39.0, 710.0, 2.0**-55)
+    low, high, tiny = (-18.0, 89.0, 2.0**-26) if x.element == "f32" else (-39.0, 710.0, 2.0**-55)
     _, n, r = split(x.at_most(high).at_least(low))
     e = expm1_reduced(r)
-    half = power_of_two(n - 1, x.dtype)  # 2^n itself may overflow
+    half = power_of_two(n - 1, x.element)  # 2^n itself may overflow
     result = fma(half, e, half - 0.5)
     result = result + result
     # Keeps -0 and denormals; NaN reaches the result through e.
     return select(x.abs() < tiny, x, result)
 
 
-def tanh(x: Num) -> Num:
+def tanh(x: Register) -> Register:
     """With t = e^2|x| - 1: t / (t + 2)."""
-    limit = 9.5 if x.dtype == "f32" else 20.0
+    limit = 9.5 if x.element == "f32" else 20.0
     a = x.abs()
     _, n, r = split((a + a).at_most(2 * limit))
-    power = power_of_two(n, x.dtype)
+    power = power_of_two(n, x.element)
     t = fma(power, expm1_reduced(r), power - 1.0)
     return (t / (t + 2.0)).copysign(x)  # -0 stays
 
 
-def logistic(x: Num) -> Num:
+def logistic(x: Register) -> Register:
     """1 / (1 + e^-x), exact to the last denormal: e^x / (1 + e^x) for negative x."""
     e = exp(-x.abs())
     return select(x < 0.0, e, 1.0) / (e + 1.0)

@@ -16,9 +16,10 @@ from shlo_disc.lower.values.math.exponential import (
     scale,
     split,
 )
+from shlo_disc.lower.values.math.formulas import fma, horner, select
 from shlo_disc.lower.values.math.logarithm import normalise, split_log
-from shlo_disc.lower.values.math.num import Num, fma, horner, select
 from shlo_disc.lower.values.math.tables import TABLES
+from shlo_disc.lower.values.typed import Register
 
 __all__ = ["power"]
 
@@ -28,13 +29,13 @@ _THIRDS = (2.0 / 3.0, float.fromhex("0x1.5555555555555p-55"))
 """2/3 as an unevaluated sum."""
 
 
-def _two_sum(a: Num, b: Num) -> tuple[Num, Num]:
+def _two_sum(a: Register, b: Register) -> tuple[Register, Register]:
     """A + b as an unevaluated sum; a is 0 or the larger."""
     high = a + b
     return high, (a - high) + b
 
 
-def _log_double(x: Num) -> tuple[Num, Num]:
+def _log_double(x: Register) -> tuple[Register, Register]:
     """log(x) of positive finite f64 as an unevaluated sum, relative error 2^-64."""
     scaled, shift = normalise(x)
     k, m = split_log(scaled)
@@ -63,7 +64,7 @@ def _log_double(x: Num) -> tuple[Num, Num]:
     return _two_sum(high, low)
 
 
-def _positive_double(x: Num, y: Num) -> Num:
+def _positive_double(x: Register, y: Register) -> Register:
     """x^y of positive finite x."""
     high, low = _log_double(x)
     product = high * y
@@ -73,7 +74,7 @@ def _positive_double(x: Num, y: Num) -> Num:
     return scale(exp_reduced(r + rest), n)
 
 
-def _positive_single(x: Num, y: Num) -> Num:
+def _positive_single(x: Register, y: Register) -> Register:
     """x^y of positive finite f32 x, through f64."""
     wide, exponent = x.cast("arith.extf", "f64"), y.cast("arith.extf", "f64")
     k, m = split_log(wide)
@@ -88,7 +89,7 @@ def _positive_single(x: Num, y: Num) -> Num:
     return result.cast("arith.truncf", "f32")
 
 
-def power(x: Num, y: Num) -> Num:
+def power(x: Register, y: Register) -> Register:
     """x^y with the special cases of C99."""
     a = x.abs()
     positive = _positive_double(a, y) if x.is_double else _positive_single(a, y)

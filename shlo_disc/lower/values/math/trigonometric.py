@@ -11,9 +11,9 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 
-from shlo_disc.lower.values.builder import vector_type
-from shlo_disc.lower.values.math.num import Num, fma, horner, select, squared
+from shlo_disc.lower.values.math.formulas import fma, horner, select, squared
 from shlo_disc.lower.values.math.tables import TABLES
+from shlo_disc.lower.values.typed import Mask, Register
 
 __all__ = ["atan2", "cos", "sin", "tan"]
 
@@ -48,9 +48,9 @@ _WORDS = [
 """64 bits each, as signed numbers, with a word of zeros in front."""
 
 
-def _reduce(x: Num) -> tuple[Num, Num]:
+def _reduce(x: Register) -> tuple[Register, Register]:
     """(r, n modulo 4 or more, as integers)."""
-    dtype = x.dtype
+    dtype = x.element
     magic, magic_bits = _MAGIC[dtype]
     shifted = fma(x, 2 / math.pi, magic)
     n = shifted - magic
@@ -60,41 +60,32 @@ def _reduce(x: Num) -> tuple[Num, Num]:
     quadrant = shifted.bits() - magic_bits
     size = x.abs()
     large = (size > _BOUND[dtype]) & (size < float("inf"))
-    text = x.b
-    with text.if_(large.any().name) as branch:
+    with x.b.if_(large.any()) as branch:
         branch.yield_(*_reduce_lanes(x, large, r, quadrant))
         with branch.otherwise():
-            branch.yield_(r.name, quadrant.name)
-    return Num(text, branch.results[0]), Num(text, branch.results[1])
+            branch.yield_(r, quadrant)
+    return branch.results[0], branch.results[1]
 
 
-def _reduce_lanes(x: Num, large: Num, r: Num, quadrant: Num) -> tuple[str, str]:
+def _reduce_lanes(
+    x: Register, large: Mask, r: Register, quadrant: Register
+) -> tuple[Register, Register]:
     """R and quadrant with the lanes in `large` replaced."""
     b = x.b
     if not x.lanes:
-        new_r, new_quadrant = _reduce_large(x)
-        return new_r.name, new_quadrant.name
-    with b.loop(0, x.lanes, 1, [r.name, quadrant.name], hint="lane") as lanes:
-
-        def lane_of(v: Num) -> Num:
-            right = f"vector.extract {v.name}[{lanes.index}] : {v.dtype} from {v.type}"
-            return Num(b, b.define(right, v.dtype, [v.name, lanes.index]))
-
-        with b.if_(lane_of(large).name) as branch:
-            out = []
-            for value, whole in zip(_reduce_large(lane_of(x)), lanes.args, strict=True):
-                type_ = vector_type(x.lanes, value.dtype)
-                right = f"vector.insert {value.name}, {whole}[{lanes.index}] : {value.dtype}"
-                operands = [value.name, whole, lanes.index]
-                out.append(b.define(f"{right} into {type_}", type_, operands))
-            branch.yield_(*out)
+        return _reduce_large(x)
+    with b.loop(0, x.lanes, 1, [r, quadrant], hint="lane") as lanes:
+        with b.if_(b.extract(large, lanes.index)) as branch:
+            new = _reduce_large(b.extract(x, lanes.index))
+            pairs = zip(new, lanes.args, strict=True)
+            branch.yield_(*(b.insert(value, whole, lanes.index) for value, whole in pairs))
             with branch.otherwise():
                 branch.yield_(*lanes.args)
         lanes.yield_(*branch.results)
     return lanes.results[0], lanes.results[1]
 
 
-def _reduce_large(x: Num) -> tuple[Num, Num]:
+def _reduce_large(x: Register) -> tuple[Register, Register]:
     """The r and quadrant of one large finite number.
 
     x = m 2^(e - 52); bits of 2/pi that stand for multiples of 4 in the product are dropped, the
@@ -106,18 +97,12 @@ def _reduce_large(x: Num) -> tuple[Num, Num]:
     e = ((raw >> 52) & 0x7FF) - 1023
     m = (raw & ((1 << 52) - 1)) | (1 << 52)
     start = e + (64 - 54)
-    index = (start >> 6).cast("arith.index_cast", "index")
+    index = b.to_index("arith.index_cast", start >> 6)
     words = b.dense(_WORDS, "i64")
-    lanes = b.type_of(words)
-
-    def word(k: int) -> Num:
-        at = b.add(index.name, k)
-        right = f"vector.extract {words}[{at}] : i64 from {lanes}"
-        return Num(b, b.define(right, "i64", [words, at]))
 
     shift = start & 63
-    found = [word(k) for k in range(4)]
-    window = Num(b, b.constant(0, _PRODUCT))
+    found = [b.extract(words, index + k) for k in range(4)]
+    window = b.constant(0, _PRODUCT)
     for left, right in pairwise(found):
         # The lower word goes right by 64 - shift in two steps, as shift may be 0.
         piece = (left << shift) | ((right >> 1) >> (63 - shift))
@@ -144,34 +129,34 @@ def _reduce_large(x: Num) -> tuple[Num, Num]:
     return r.cast("arith.truncf", "f32"), quadrant.cast("arith.trunci", "i32")
 
 
-def _sin_cos(r: Num) -> tuple[Num, Num]:
+def _sin_cos(r: Register) -> tuple[Register, Register]:
     z = squared(r)
-    sine = fma(z * horner(z, TABLES["sin", r.dtype]), r, r).copysign(r)  # -0 stays
+    sine = fma(z * horner(z, TABLES["sin", r.element]), r, r).copysign(r)  # -0 stays
     half = 0.5 * z
     high = 1.0 - half
-    cosine = high + fma(z * z, horner(z, TABLES["cos", r.dtype]), (1.0 - high) - half)
+    cosine = high + fma(z * z, horner(z, TABLES["cos", r.element]), (1.0 - high) - half)
     return sine, cosine
 
 
-def _turned(r: Num, quadrant: Num) -> Num:
+def _turned(r: Register, quadrant: Register) -> Register:
     """sin(r + quadrant pi/2)."""
     sine, cosine = _sin_cos(r)
     chosen = select((quadrant & 1).differs(0), cosine, sine)
     return (chosen.bits() ^ ((quadrant & 2) << (62 if r.is_double else 30))).floats()
 
 
-def sin(x: Num) -> Num:
+def sin(x: Register) -> Register:
     """The sine."""
     return _turned(*_reduce(x))
 
 
-def cos(x: Num) -> Num:
+def cos(x: Register) -> Register:
     """The cosine."""
     r, quadrant = _reduce(x)
     return _turned(r, quadrant + 1)
 
 
-def tan(x: Num) -> Num:
+def tan(x: Register) -> Register:
     """The tangent: sin / cos, or -cos / sin in odd quadrants."""
     r, quadrant = _reduce(x)
     sine, cosine = _sin_cos(r)
@@ -185,16 +170,16 @@ _HALF_PI = {
 }
 
 
-def atan2(y: Num, x: Num) -> Num:
+def atan2(y: Register, x: Register) -> Register:
     """The angle of (x, y), with C99's special cases: atan of a ratio in [0, 1], then reflected."""
-    high, low = _HALF_PI[x.dtype]
+    high, low = _HALF_PI[x.element]
     ax, ay = x.abs(), y.abs()
     steep = ay > ax
     big, small = select(steep, ay, ax), select(steep, ax, ay)
     ratio = small / select(big.equals(0.0), 1.0, big)
     ratio = select(small.equals(float("inf")), 1.0, ratio)  # both are
     z = squared(ratio)
-    angle = fma(z * horner(z, TABLES["atan", x.dtype]), ratio, ratio)
+    angle = fma(z * horner(z, TABLES["atan", x.element]), ratio, ratio)
     angle = select(steep, (high - angle) + low, angle)
     # The sign bit, not x < 0: atan2(0, -0) is pi.
     angle = select(x.bits() < 0, (2 * high - angle) + 2 * low, angle)

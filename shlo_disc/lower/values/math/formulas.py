@@ -1,0 +1,64 @@
+"""What the formulas of this package share: fma, select, polynomials."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from shlo_disc.lower.values.typed import Mask, Register
+
+__all__ = ["choose", "fma", "horner", "select", "squared"]
+
+
+def fma(a: Register, b: Register | float, c: Register | float) -> Register:
+    """A * b + c, rounded once."""
+    return a.b.op("math.fma", a, a.same(b), a.same(c))
+
+
+def select(condition: Mask, a: Register | float, b: Register | float) -> Register:
+    """`a` where `condition`, else `b`; at least one of them is a register."""
+    like = a if isinstance(a, Register) else b
+    if not isinstance(like, Register):
+        raise TypeError("select wants at least one register")
+    return condition.b.select(condition, like.same(a), like.same(b))
+
+
+def choose(
+    x: Register,
+    easy: Mask,
+    fast: Callable[[Register], Register],
+    general: Callable[[Register], Register],
+) -> Register:
+    """`fast` of `x` when every lane is `easy`, else `general` of it: a branch.
+
+    A scalar goes the general way: a branch costs as much as what it saves there.
+    """
+    if not x.lanes:
+        return general(x)
+    with x.b.if_((~easy).any()) as branch:
+        branch.yield_(general(x))
+        with branch.otherwise():
+            branch.yield_(fast(x))
+    return branch.results[0]
+
+
+def squared(x: Register) -> Register:
+    """x^2, but not below 2^-60: powers of it must not become (slow) denormals, and polynomials in
+    it no longer change there.
+    """
+    return (x * x).at_least(2.0**-60)
+
+
+def horner(x: Register, coefficients: Sequence[float]) -> Register:
+    """A polynomial, lowest power first; long ones in two interleaved halves for latency."""
+    if len(coefficients) >= 8:
+        square = x * x
+        even, odd = (_chain(square, coefficients[k::2]) for k in (0, 1))
+        return fma(odd, x, even)
+    return _chain(x, coefficients)
+
+
+def _chain(x: Register, coefficients: Sequence[float]) -> Register:
+    result = x.constant(coefficients[-1])
+    for c in reversed(coefficients[:-1]):
+        result = fma(result, x, c)
+    return result
