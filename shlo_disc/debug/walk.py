@@ -25,7 +25,7 @@ from shlo_disc.lower.host.constants import constant_bytes
 from shlo_disc.lower.host.scalars import emit_scalars
 from shlo_disc.lower.host.uses import KernelUse
 from shlo_disc.lower.host.writer import HostWriter
-from shlo_disc.lower.plan import Input, Kernel, KernelPlan, Launch, Output
+from shlo_disc.lower.plan import SIGNATURE, Input, Kernel, KernelPlan, Launch, Output
 from shlo_disc.lower.target import Function
 from shlo_disc.mlir import ir
 from shlo_disc.passes.op_classes import RESHAPES
@@ -191,10 +191,7 @@ def _scalars(op: ir.Operation, symbols: Sequence[str]) -> KernelPlan:
     values = [*op.operands, *op.results]
     pointers = {value: writer.pointer("%args", index) for index, value in enumerate(values)}
     emit_scalars(writer, op, pointers)
-    text = writer.function(
-        "func.func @KERNEL(%args: !llvm.ptr, %params: !llvm.ptr, %lo: i64, %hi: i64, "
-        "%scratch: !llvm.ptr)"
-    )
+    text = writer.function(SIGNATURE)
     inputs = tuple(Input(k) for k in range(len(op.operands)))
     outputs = tuple(Output(k) for k in range(len(op.results)))
     params = tuple(Expr.symbol(name) for name in symbols)

@@ -14,6 +14,7 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.relations import holds
 
 __all__ = [
+    "SIGNATURE",
     "All",
     "Buffer",
     "Call",
@@ -68,13 +69,19 @@ class Packed:
 Buffer = Input | Output | Workspace | Packed
 
 
+SIGNATURE = (
+    "func.func @KERNEL(%args: !llvm.ptr, %params: !llvm.ptr, %lo: i64, %hi: i64, "
+    "%scratch: !llvm.ptr)"
+)
+"""How kernels of a CPU and of the host are called."""
+
+
 @dataclass(frozen=True)
 class Kernel:
     """One machine function, as MLIR text.
 
-    `text` holds `func.func @KERNEL(%args: !llvm.ptr, %params: !llvm.ptr, %lo: i64, %hi: i64,
-    %scratch: !llvm.ptr)` that computes the tasks `lo <= i < hi` of its launch. `args` is an array
-    of data pointers, `params` an array of i64, `scratch` per-worker memory of
+    `text` holds a function `SIGNATURE` that computes the tasks `lo <= i < hi` of its launch.
+    `args` is an array of data pointers, `params` an array of i64, `scratch` per-worker memory of
     `Launch.scratch_bytes` (64-byte aligned). Identical texts are compiled once, so sizes enter
     as `params`, named by position.
     """

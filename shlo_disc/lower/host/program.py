@@ -63,7 +63,6 @@ CHUNK_NS = 6000
 """Work worth giving to another thread. Waking one takes 2 to 5 us on the machines tried
 (2026-11, 2-core Xeon); half of it halves the speed-up of 20 us kernels, double gains nothing."""
 
-_SYMBOL = re.compile(r"[A-Za-z_]\w*")
 _NAME = re.compile(r"%\w+")
 
 
@@ -312,8 +311,7 @@ class _Run:
         if origin is None or kind not in ("column", "loop", "row"):
             return
         given = self.shapes.shape(op.operands[0])
-        asked = set(_SYMBOL.findall(" ".join(_dims_in(op))))
-        if not asked - {"floordiv", "mod", "min", "max"} <= self._told_by(op.operands[0]):
+        if not _symbols_in(op) <= self._told_by(op.operands[0]):
             return
         # Not the text of the block: to number its values MLIR walks the whole function.
         text = f"{origin.computed} {given} {_structure(op)}"
@@ -673,15 +671,20 @@ _ARGUMENTS = 64
 
 def _is_injective(size: Expr) -> bool:
     """Does `size` tell its one symbol (`4*k`)?"""
-    return len(size.symbols()) == 1 and not {"(", "^"} & set(str(size))
+    factors = [factor for monomial, _ in size.terms for factor in monomial]
+    return len(factors) == 1 and all(not atom.op and power == 1 for atom, power in factors)
 
 
-def _dims_in(fusion: ir.Operation) -> list[str]:
-    """The sizes that `disc` operations in `fusion` name."""
-    found: list[str] = []
+def _symbols_in(fusion: ir.Operation) -> set[str]:
+    """The symbols of the sizes that `disc` operations in `fusion` name."""
+    found: set[str] = set()
 
     def visit(op: ir.Operation) -> None:
-        found.extend(str(op.attributes[name]) for name in ("dim", "dims") if name in op.attributes)
+        sizes = list(ir.ArrayAttr(op.attributes["dims"])) if "dims" in op.attributes else []
+        if "dim" in op.attributes:
+            sizes.append(op.attributes["dim"])
+        for size in sizes:
+            found.update(Expr.parse(ir.StringAttr(size).value).symbols())
 
     walk(fusion, visit)
     return found

@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar, cast, overload
 
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.lower.plan import SIGNATURE
 from shlo_disc.lower.values.typed import (
     IndexLike,
     IndexValue,
@@ -749,14 +750,9 @@ class KernelBuilder:
     def head(self) -> list[str]:
         """The lines that open the function and define %args, %params, %lo, %hi and %scratch.
 
-        A kernel runs tasks `%lo` to `%hi`; `%args` are pointers to arrays, `%params` sizes (i64),
-        `%scratch` is the worker's own memory. A target whose kernels are called otherwise (see
-        `plan.Kernel`) overrides this.
+        A target whose kernels are called otherwise (see `plan.Kernel`) overrides this.
         """
-        return [
-            "func.func @KERNEL(%args: !llvm.ptr, %params: !llvm.ptr, %lo: i64, %hi: i64, "
-            "%scratch: !llvm.ptr) {"
-        ]
+        return [SIGNATURE + " {"]
 
 
 def _names(values: Iterable[Value]) -> str:

@@ -20,7 +20,7 @@ def _seeds(p: Partition) -> Iterator[Seed]:
     groups: dict[tuple[object, ...], list[int]] = {}
     for node in products(p):
         names = tuple(p.graph.nodes[i].op.name for i in sorted(p.cluster_of[node.index].members))
-        types = tuple(str(v.type) for v in node.operands)
+        types = tuple(v.type for v in node.operands)
         rhs = p.graph.shapes.shape(node.operands[1])
         key = (*_seen(p.graph, node.operands[0]), dot_sides(node.op), types, rhs, names)
         groups.setdefault(key, []).append(node.index)
