@@ -258,6 +258,7 @@ _FUNCTIONS_OF_SIZES = {
     "NDIndexer.normalize_indices": "jax._src.numpy.indexing",
     "NDIndexer.to_dynamic_slice": "jax._src.numpy.indexing",
     "_normalize_index": "jax._src.numpy.indexing",
+    "_parse_indices": "jax._src.numpy.indexing",
     "_conv": "jax._src.numpy.lax_numpy",
     "_convolve_nd": "jax._src.scipy.signal",
     "_det": "jax._src.numpy.linalg",

@@ -4,6 +4,9 @@
 where one is a symbol. The two differ out of bounds: a slice of several elements counts negative
 starts from the end, and unsigned or narrow places are 32-bit integers before they are compared
 with sizes. Here symbolic sizes take the `dynamic_slice`, too.
+
+A size that is a place (`x[n // 2]`, `x.at[n - 1]`) is a traced scalar, where a number would be a
+constant.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from jax import numpy as jnp
 
 from shlo_disc.frontend.marks import has_symbols
 from shlo_disc.frontend.sizes import is_size
-from shlo_disc.jax_private import IndexSlice, canonicalize_slice
+from shlo_disc.jax_private import IndexSlice, canonicalize_slice, size_as_array
 
 __all__ = ["REPLACED", "check_fits"]
 
@@ -32,6 +35,11 @@ def check_fits(size: Any, dtype: Any) -> None:
     limits = np.iinfo(dtype)
     if limits.bits < 32 and not size <= limits.max:
         raise OverflowError(f"Python integer {size} out of bounds for {np.dtype(dtype).name}")
+
+
+def _parse_indices(original: Callable[..., Any], indices: Any, shape: Any) -> Any:
+    """JAX's parsed indices; sizes among them, which JAX refuses, become arrays."""
+    return original(tuple(size_as_array(i) if is_size(i) else i for i in indices), shape)
 
 
 def _as_dynamic_slice(part: Any, size: Any) -> Any:
@@ -82,5 +90,6 @@ REPLACED: dict[str, Callable[..., Any]] = {
     "NDIndexer.normalize_indices": _normalize_indices,
     "NDIndexer.to_dynamic_slice": _to_dynamic_slice,
     "_normalize_index": _normalize_index,
+    "_parse_indices": _parse_indices,
 }
 """The replacement of every function and method, by its name in JAX."""

@@ -108,3 +108,39 @@ def test_a_place_in_a_loop():
     for shape in ((3, 4), (5, 2)):
         x = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
         np.testing.assert_array_equal(compiled(x), jax.jit(rows)(x))
+
+
+def places_of_sizes(x):
+    """Every way to write a place that is a size of `x`, in and out of bounds."""
+    n, m = x.shape
+    return {
+        "middle": x[n // 2],
+        "last": x[..., m - 1],
+        "first": x[-n, -m],
+        "behind": x[n],
+        "before": x[:, -m - 1],
+        "both": x[n // 2, m - 1],
+        "part": x[n // 2, 1:],
+        "array": x[n - 1, jnp.array([0, -1])],
+        "of arrays": x[jnp.array([0, n // 2])],
+        "none": x[None, n // 2, ...],
+        "of a slice": x[n // 2 :][(n - 1) // 3],
+        "fill": x.at[n].get(mode="fill", fill_value=7.0),
+        "set": x.at[n // 2].set(1.0),
+        "add": x.at[n - 1, m - 1].add(1.0),
+        "drop": x.at[n].mul(2.0, mode="drop"),
+        "clip": x.at[:, 2 * m].add(1.0, mode="clip"),
+        "median": jnp.sort(x, 0)[(n - 1) // 2],
+        "batch": jax.vmap(lambda row: row[m // 2])(x),
+        "derivative": jax.grad(lambda x: (x[n // 2] ** 2).sum())(x),
+        "of constants": jnp.arange(20)[n],
+        "rounds": lax.fori_loop(0, n // 2, lambda i, sum: sum + x[i] * x[n - 1 - i], x[0]),
+    }
+
+
+def test_a_size_is_a_place():
+    compiled, reference = shlo_disc.jit(places_of_sizes), jax.jit(places_of_sizes)
+    for n, m in [(5, 4), (8, 3), (1, 6), (17, 2)]:
+        x = jnp.asarray(np.random.default_rng(n).standard_normal((n, m), np.float32))
+        jax.tree.map(np.testing.assert_array_equal, compiled(x), reference(x))
+    assert compiled.cache_info().misses == 1
