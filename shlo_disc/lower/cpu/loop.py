@@ -19,6 +19,7 @@ from shlo_disc.lower.cpu import transposed_staging as staging
 from shlo_disc.lower.cpu.builder import CpuBuilder
 from shlo_disc.lower.cpu.lanes import choose_lanes
 from shlo_disc.lower.cpu.machine import Machine
+from shlo_disc.lower.cpu.strips import vector_loop
 from shlo_disc.lower.plan import Kernel, KernelPlan, Launch, Output
 from shlo_disc.lower.schedule.iteration_space import ceil_div, shape_tile_space
 from shlo_disc.lower.values.builder import KernelBuilder
@@ -28,7 +29,7 @@ from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.elementwise import SCALAR_OPS
 from shlo_disc.lower.values.index import Ix, Space
 from shlo_disc.lower.values.reduction import REDUCTIONS
-from shlo_disc.lower.values.typed import IndexValue, Mask
+from shlo_disc.lower.values.typed import IndexValue, Mask, Register
 from shlo_disc.mlir import ir
 from shlo_disc.passes.match_single import LoopRecord
 from shlo_disc.passes.records import record_of
@@ -136,32 +137,6 @@ def odometer(
         loop.yield_(*following)
 
 
-def vector_loop(
-    b: KernelBuilder,
-    space: Space,
-    first: IndexValue,
-    last: IndexValue,
-    size: Expr,
-    lanes: int,
-    body: Callable[[Ix, Mask | None], None],
-) -> None:
-    """`body(index, mask)` for first <= index < last, `lanes` at a time.
-
-    `first` is a multiple of lanes. When `size` (the whole extent) is proved divisible there is no
-    tail.
-    """
-    if size.is_const and size.value < lanes:
-        body(Ix(first, 1, multiple=0), b.mask(size.value, lanes))
-        return
-    divisible = space.divisible(size, lanes)
-    middle = last if divisible else last - (last - first) % lanes
-    with b.loop(first, middle, lanes, hint="j") as loop:
-        body(Ix(loop.index, 1, multiple=lanes), None)
-    if not divisible:
-        with b.if_(middle < last):
-            body(Ix(middle, 1, multiple=lanes), b.mask(last - middle, lanes))
-
-
 def _write(
     machine: Machine,
     block: ir.Block,
@@ -214,7 +189,7 @@ def _write(
         first = b.lo * chunk
         last = b.min(b.hi * chunk, n)
 
-        def flat(ix: Ix, mask: Mask | None) -> None:
+        def flat(ix: Ix, mask: Mask | None, _: list[Register]) -> None:
             at([], ix)
             store_all(mask)
 
@@ -235,7 +210,7 @@ def _write(
         first = b.index(0) if one_chunk else digits[-1] * chunk
         last = n if one_chunk else b.min(first + chunk, n)
 
-        def inner(ix: Ix, mask: Mask | None) -> None:
+        def inner(ix: Ix, mask: Mask | None, _: list[Register]) -> None:
             at(rows, ix)
             store_all(mask)
 

@@ -11,6 +11,7 @@ from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.errors import InternalError
 from shlo_disc.lower.cpu.builder import CpuBuilder
 from shlo_disc.lower.cpu.loop import odometer
+from shlo_disc.lower.cpu.strips import vector_loop
 from shlo_disc.lower.plan import (
     Input,
     Kernel,
@@ -329,23 +330,8 @@ class RowWriter:
         body: Callable[[Ix, Mask | None, list[Register]], list[Register]],
     ) -> list[Register]:
         """Run `body(columns, mask, accumulators)` over columns `first` to `last` of a run."""
-        b, lanes, size = self.b, self.lanes, self.plan.cols
-        if size.is_const and size.value < lanes:
-            return body(Ix(first, 1, multiple=0), b.mask(size.value, lanes), list(start))
-        divisible = self.space.divisible(size, lanes)
-        middle = last if divisible else last - (last - first) % lanes
-        with b.loop(first, middle, lanes, list(start), hint="j") as loop:
-            new = body(Ix(loop.index, 1, multiple=lanes), None, list(loop.args))
-            loop.yield_(*new)
-        if divisible:
-            return loop.results
-        with b.if_(middle < last) as branch:
-            mask = b.mask(last - middle, lanes)
-            branch.yield_(*body(Ix(middle, 1, multiple=lanes), mask, list(loop.results)))
-            if start:
-                with branch.otherwise():
-                    branch.yield_(*loop.results)
-        return branch.results
+        b, space, size = self.b, self.space, self.plan.cols
+        return vector_loop(b, space, first, last, size, self.lanes, body, start)
 
     # ---------------------------------------------------------------- reductions
 

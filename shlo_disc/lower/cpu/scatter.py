@@ -19,12 +19,13 @@ from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.dynamic.views import dense_strides
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.single_op import Single, digits, offset
+from shlo_disc.lower.cpu.strips import strips
 from shlo_disc.lower.plan import Buffer, Input, KernelPlan, Launch
 from shlo_disc.lower.schedule.iteration_space import ceil_div
 from shlo_disc.lower.values.elemental import Elemental, emit_region
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.index import Group, Ix
-from shlo_disc.lower.values.typed import IndexValue, Mask
+from shlo_disc.lower.values.typed import IndexValue, Mask, Register
 from shlo_disc.mlir import ir, stablehlo
 
 __all__ = ["emit_scatter"]
@@ -190,15 +191,11 @@ class _Scatter:
         if not e.lanes:
             self._combine(e, places, Ix(place), Ix(source), None)
             return
-        whole = last - (last - first) % e.lanes
 
-        def step(at: IndexValue, mask: Mask | None) -> None:
+        def step(at: IndexValue, mask: Mask | None, _: list[Register]) -> None:
             self._combine(e, places, Ix(place + at, 1), Ix(source + at, 1), mask)
 
-        with b.loop(first, whole, e.lanes, hint="j") as loop:
-            step(loop.index, None)
-        with b.if_(whole < last):
-            step(whole, b.mask(last - whole, e.lanes))
+        strips(b, first, last, e.lanes, step)
 
     def _combine(
         self, e: Elemental, places: Sequence[Buffer], to: Ix, source: Ix, mask: Mask | None

@@ -9,6 +9,7 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.lower.cpu.builder import CpuBuilder
 from shlo_disc.lower.cpu.machine import Machine
+from shlo_disc.lower.cpu.strips import strips
 from shlo_disc.lower.plan import Buffer, Kernel, Launch, Output, Workspace
 from shlo_disc.lower.schedule.iteration_space import ceil_div
 from shlo_disc.lower.values.builder import KernelBuilder
@@ -110,17 +111,13 @@ class Single:
         n = b.param(count, opaque=True)
         first = b.lo * COPY_CHUNK
         last = b.min(b.hi * COPY_CHUNK, n)
-        whole = last - (last - first) % lanes
 
-        def step(at: IndexValue, mask: Mask | None) -> None:
+        def step(at: IndexValue, mask: Mask | None, _: list[Register]) -> None:
             value = body(e, at, mask)
             ix = e.space.uniform(at)
             e.store(target, element, b.broadcast(value, lanes), type(ix)(ix.base, 1), mask)
 
-        with b.loop(first, whole, lanes, hint="j") as loop:
-            step(loop.index, None)
-        with b.if_(whole < last):
-            step(whole, b.mask(last - whole, lanes))
+        strips(b, first, last, lanes, step)
         cost = Expr.min(count, Expr.const(COPY_CHUNK)) * element.bytes // 10 + 10
         return self.launch(e, name, ceil_div(count, COPY_CHUNK), cost)
 

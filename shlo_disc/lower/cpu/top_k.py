@@ -12,6 +12,7 @@ from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.merge_sort import Keys, MergeSort
 from shlo_disc.lower.cpu.single_op import Single
+from shlo_disc.lower.cpu.strips import whole_strips
 from shlo_disc.lower.plan import Condition, If, KernelPlan, Launch
 from shlo_disc.lower.values.elemental import Elemental
 from shlo_disc.lower.values.elements import Element, element_of
@@ -127,14 +128,15 @@ class _TopK:
                     with b.if_(b.cmpi(self.above, key, worst)):
                         insert(key, loop.index, worst_at)
 
-            whole = n - (n - k) % lanes
-            with b.loop(k, whole, lanes, hint="v") as loop:
-                index = (Group(self.sizes, Ix(start + loop.index, 1)),)
-                vector = self.key(e, e.value_at(self.operand, index, None))
+            def vector(at: IndexValue, _: list[Register]) -> None:
+                index = (Group(self.sizes, Ix(start + at, 1)),)
+                key = self.key(e, e.value_at(self.operand, index, None))
                 worst = b.broadcast(keys.load(worst_at, readonly=False), lanes)
-                with b.if_(b.cmpi(self.above, vector, worst).any()):
-                    consider(loop.index, loop.index + lanes)
-            consider(whole, n)
+                with b.if_(b.cmpi(self.above, key, worst).any()):
+                    consider(at, at + lanes)
+
+            end = whole_strips(b, k, n, lanes, vector, hint="v")[0]
+            consider(end, n)
             out = row.index * k
             with b.loop(0, k, 1, hint="j") as loop:
                 key = keys.load(loop.index, readonly=False)

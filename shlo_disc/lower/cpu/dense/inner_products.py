@@ -14,6 +14,7 @@ from shlo_disc.lower.cpu.dense.gemm import Writer
 from shlo_disc.lower.cpu.dense.operands import Gemm
 from shlo_disc.lower.cpu.dense.repack import load_as
 from shlo_disc.lower.cpu.dense.tile_writer import multiply_add
+from shlo_disc.lower.cpu.strips import strips
 from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register, vector_type
 
@@ -124,10 +125,9 @@ class _Dots(Writer):
         """
         g, b, lanes = self.g, self.b, self.g.tile.lanes
         depth = b.size("K")
-        whole = depth - depth % lanes
         following = b.size("br0") * self.group
 
-        def step(k: IndexValue, sums: list[Register], mask: Mask | None) -> list[Register]:
+        def step(k: IndexValue, mask: Mask | None, sums: list[Register]) -> list[Register]:
             xs = [
                 load_as(b, MemRef.of(self.a_in), g.a.element, line + k, lanes, g.compute, mask)
                 for line in lines
@@ -144,14 +144,8 @@ class _Dots(Writer):
 
         zero = b.constant(0, vector_type(lanes, g.compute.register))
         init = [zero] * (len(lines) * len(starts))
-        with b.loop(0, whole, lanes, init, hint="k") as k:
-            k.yield_(*step(k.index, k.args, None))
-        sums = k.results
-        with b.if_(whole < depth) as rest:
-            rest.yield_(*step(whole, sums, b.mask(depth - whole, lanes)))
-            with rest.otherwise():
-                rest.yield_(*sums)
-        flat, width = rest.results, len(starts)
+        flat = strips(b, 0, depth, lanes, step, init, hint="k")
+        width = len(starts)
         return [flat[r * width : (r + 1) * width] for r in range(len(lines))]
 
 
