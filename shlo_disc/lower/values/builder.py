@@ -141,6 +141,8 @@ class KernelBuilder:
         self._pointers: dict[int, Pointer] = {}
         self.args = Pointer(self, "%args", "!llvm.ptr", 0)
         """The array of pointers to the kernel's arrays."""
+        self.params = Pointer(self, "%params", "!llvm.ptr", 0)
+        """The array of sizes, i64."""
         self._scratch = Pointer(self, "%scratch", "!llvm.ptr", 0)
         self.lo = self._enter(IndexValue, "lo_", "arith.index_cast %lo : i64 to index", "index")
         """The first task, as index."""
@@ -601,9 +603,13 @@ class KernelBuilder:
         offset = self.index(offset_bytes)
         if offset.known == 0:
             return self.memref_at(self._scratch, element)
-        raw = self.cast("arith.index_cast", offset, "i64")
-        right = f"llvm.getelementptr %scratch[{raw}] : (!llvm.ptr, i64) -> !llvm.ptr, i8"
-        return self.memref_at(self.define(Pointer, right, "!llvm.ptr", [raw]), element)
+        return self.memref_at(self.place(self._scratch, offset, "i8"), element)
+
+    def place(self, array: Pointer, index: IndexLike, element: str) -> Pointer:
+        """Where element `index` of `array` is; `element` is the LLVM type of its elements."""
+        raw = self.cast("arith.index_cast", self.index(index), "i64")
+        right = f"llvm.getelementptr {array}[{raw}] : (!llvm.ptr, i64) -> !llvm.ptr, {element}"
+        return self.define(Pointer, right, "!llvm.ptr", [array, raw])
 
     def memref_at(self, pointer: Pointer, element: str) -> MemRef:
         """The memory from `pointer` on as `memref<?xELEMENT>` (its size is never asked for)."""

@@ -123,7 +123,7 @@ def emit_dense(fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine) ->
     plans = [planner.steps() for planner in planners]
     if len(plans) == 1:
         return KernelPlan(*planners[0].split(plans[0]))
-    if (merged := side_by_side(plans)) is not None:
+    if (merged := side_by_side(plans, machine)) is not None:
         return KernelPlan(merged)
     return KernelPlan(tuple(step for plan in plans for step in plan))
 
