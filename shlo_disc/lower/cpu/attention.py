@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.errors import InternalError
 from shlo_disc.lower.cpu import cost
@@ -42,7 +42,6 @@ from shlo_disc.lower.schedule.contraction import (
     Problem,
     compute_element,
 )
-from shlo_disc.lower.schedule.iteration_space import ceil_div
 from shlo_disc.lower.schedule.row_reduction import Plan, plan_rows
 from shlo_disc.lower.values.elemental import Arguments
 from shlo_disc.lower.values.elements import Element, element_of
@@ -450,7 +449,7 @@ class _Blocks(_Kernel):
 def _common(a: int, b: int) -> int:
     """The smallest multiple of both that is 24 or more."""
     unit = next(n for n in range(max(a, b), a * b + 1) if n % a == 0 and n % b == 0)
-    return unit * -(-24 // unit)
+    return unit * ceil_div(24, unit)
 
 
 def _even(size: Expr, limit: int) -> Expr:

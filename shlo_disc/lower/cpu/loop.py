@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.lower.cpu import cost
 from shlo_disc.lower.cpu import transposed_staging as staging
@@ -21,7 +21,7 @@ from shlo_disc.lower.cpu.lanes import choose_lanes
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.strips import vector_loop
 from shlo_disc.lower.plan import Kernel, KernelPlan, Launch, Output
-from shlo_disc.lower.schedule.iteration_space import ceil_div, shape_tile_space
+from shlo_disc.lower.schedule.iteration_space import shape_tile_space
 from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.data_movement import MOVES
 from shlo_disc.lower.values.elemental import Arguments, Elemental

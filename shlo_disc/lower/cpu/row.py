@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.lower.cpu import cost
 from shlo_disc.lower.cpu.builder import CpuBuilder
@@ -110,7 +110,7 @@ class _Emitter:
         if not plan.apart.is_const:
             return wide, one
         columns = plan.apart.value
-        while wide > one and -(-columns // wide) * wide > 1.3 * columns:
+        while wide > one and ceil_div(columns, wide) * wide > 1.3 * columns:
             wide //= 2
         return wide, wide
 

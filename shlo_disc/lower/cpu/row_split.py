@@ -15,7 +15,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Self
 
-from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.errors import InternalError
 from shlo_disc.lower.cpu import cost
 from shlo_disc.lower.cpu.builder import CpuBuilder
@@ -23,7 +23,6 @@ from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.row_layouts import ColumnWriter, PartsWriter
 from shlo_disc.lower.cpu.row_writer import RowWriter
 from shlo_disc.lower.plan import Launch, Workspace
-from shlo_disc.lower.schedule.iteration_space import ceil_div
 from shlo_disc.lower.schedule.online_stages import Relative, Stage
 from shlo_disc.lower.schedule.row_reduction import Plan, Sweep
 from shlo_disc.lower.values.builder import Loop

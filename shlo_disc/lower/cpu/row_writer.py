@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import ClassVar, Self, TypeVar
 
-from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.errors import InternalError
 from shlo_disc.lower.cpu.builder import CpuBuilder
@@ -18,7 +18,7 @@ from shlo_disc.lower.plan import (
     Launch,
     Output,
 )
-from shlo_disc.lower.schedule.iteration_space import ceil_div, refine
+from shlo_disc.lower.schedule.iteration_space import refine
 from shlo_disc.lower.schedule.row_reduction import Kept, Plan, Sweep
 from shlo_disc.lower.values.elemental import Arguments, Elemental
 from shlo_disc.lower.values.elements import Element, element_of
@@ -344,7 +344,7 @@ class RowWriter:
     ) -> list[Register]:
         """Lane l reduces the l-th run of neighbouring columns, in order."""
         b, space, lanes = self.b, self.space, self.lanes
-        run = (last - first + (lanes - 1)) // lanes
+        run = (last - first).ceil_div(lanes)
         start = b.iota(lanes) * run + first
         with b.loop(0, run, 1, reducer.init(lanes), hint="k") as loop:
             column = start + loop.index

@@ -12,12 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.single_op import Single
 from shlo_disc.lower.plan import KernelPlan, Launch
-from shlo_disc.lower.schedule.iteration_space import ceil_div
 from shlo_disc.lower.values.elemental import Elemental
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.index import Group, Ix
@@ -108,7 +107,7 @@ class _Rows(_Scan):
     def launch(self) -> Launch:
         b = self.b
         n = b.param(self.size, opaque=True)
-        whole = n - n % self.lanes
+        whole = n.round_down(self.lanes)
         zero = b.index(0)
         with b.loop(b.lo, b.hi, 1, hint="row") as row:
             start = row.index * n

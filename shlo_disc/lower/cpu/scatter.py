@@ -14,14 +14,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 
-from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.dynamic.views import dense_strides
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.single_op import Single, digits, offset
 from shlo_disc.lower.cpu.strips import strips
 from shlo_disc.lower.plan import Buffer, Input, KernelPlan, Launch
-from shlo_disc.lower.schedule.iteration_space import ceil_div
 from shlo_disc.lower.values.elemental import Elemental, emit_region
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.index import Group, Ix

@@ -6,14 +6,13 @@ host drops it where the operand's buffer became the result's.
 
 from __future__ import annotations
 
-from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.dynamic.views import dense_strides
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.single_op import Single, digits, offset
 from shlo_disc.lower.cpu.strips import strips
 from shlo_disc.lower.plan import Input, KernelPlan, Output
-from shlo_disc.lower.schedule.iteration_space import ceil_div
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.index import Group, Ix
 from shlo_disc.lower.values.typed import IndexValue, Mask, Register

@@ -16,7 +16,7 @@ from typing import cast
 
 import numpy as np
 
-from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.element_types import ELEMENT_TYPES
 from shlo_disc.errors import InternalError
@@ -320,7 +320,7 @@ class Elemental:
         low, span = min(wanted), max(wanted) - min(wanted) + 1
         if span > _CLOSE * lanes:
             return None
-        starts = [low + k * lanes for k in range(-(-span // lanes))]
+        starts = [low + k * lanes for k in range(ceil_div(span, lanes))]
         if span >= lanes:
             starts[-1] = low + span - lanes
         found: Register | None = None

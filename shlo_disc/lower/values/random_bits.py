@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from shlo_disc.dynamic import attributes as attr
-from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.elements import element_of, unsupported
@@ -132,7 +132,7 @@ class RandomBits:
     @property
     def blocks(self) -> Expr:
         """How often Philox is computed."""
-        return (self.count + self.per_block - 1) // self.per_block
+        return ceil_div(self.count, self.per_block)
 
     def stored(self, value: Register) -> Register:
         """32 or 64 random bits as an element lies in memory."""

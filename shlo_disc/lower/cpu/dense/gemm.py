@@ -168,7 +168,7 @@ class Writer(TileWriter):
             w_unit=g.a.row_run,
             u_table=k.table,
         )
-        room = (depth + (lanes - 1)) // lanes * lanes
+        room = depth.round_up(lanes)
         row = self.size("a_row")
         repack(b, source, self.a_mem, self.zero, row, depth, room, count, lanes, g.compute)
 
@@ -220,7 +220,7 @@ class Writer(TileWriter):
             whole = self.size("N") >= n + g.tile.columns
             b_at = self.b_start(n, n0, k0)
             following = self._following(n, n0, n1, k0, last) if g.b_mode == "packed" else None
-            tiles = (m1 - m0 + (rows - 1)) // rows
+            tiles = (m1 - m0).ceil_div(rows)
             step = (tiles + (g.tile.columns - 1)) // b.max(tiles, 1)
             share = depth * step
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 
-from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.lower.cpu.builder import SizedBuilder
 from shlo_disc.lower.cpu.dense.operands import Finish
 from shlo_disc.lower.cpu.dense.repack import as_number, load_as
@@ -20,7 +20,6 @@ from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.strips import masked_strips, whole_strips
 from shlo_disc.lower.plan import Buffer, Kernel, Launch
 from shlo_disc.lower.schedule.contraction import Axis, Problem
-from shlo_disc.lower.schedule.iteration_space import ceil_div
 from shlo_disc.lower.values.elemental import Arguments
 from shlo_disc.lower.values.elements import Element
 from shlo_disc.lower.values.elementwise import convert

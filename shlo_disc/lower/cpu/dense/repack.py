@@ -149,9 +149,9 @@ def _transposed(
     lanes: int,
     compute: Element,
 ) -> None:
-    whole = w_count - w_count % lanes
+    whole = w_count.round_down(lanes)
     last = u_count - 1
-    used = (last + lanes) // lanes * lanes
+    used = u_count.round_up(lanes)
     with b.loop(0, used, lanes, hint="u") as u:
         # Beyond the last column the last one is read again.
         columns = [b.min(u.index + i, last) for i in range(lanes)]

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.lower.cpu.machine import Machine
-from shlo_disc.lower.schedule.iteration_space import ceil_div
 from shlo_disc.lower.values.elements import Element
 
 __all__ = ["Blocks", "Tile", "blocks", "choose_tile"]
@@ -64,7 +63,7 @@ def choose_tile(n: Expr, compute: Element, machine: Machine) -> Tile:
         vectors = max(table)
     else:
         widths = sorted(table, key=lambda v: (v != 3, -v))
-        vectors = min(widths, key=lambda v: -(-n.value // (v * lanes)) * v * _penalty(v))
+        vectors = min(widths, key=lambda v: ceil_div(n.value, v * lanes) * v * _penalty(v))
     return Tile(table[vectors], vectors, lanes)
 
 
