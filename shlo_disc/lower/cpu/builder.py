@@ -55,7 +55,7 @@ class CpuBuilder(KernelBuilder):
         Without AVX-512 a masked store is slow (vmaskmov: 18 uops on Zen, 16-bit lanes one by one),
         so all lanes on, which is what most masks are, gets a store of its own.
         """
-        if value.lanes * int(value.element[1:]) >= _WHOLE_REGISTER_BITS:
+        if value.lanes * value.element_bits >= _WHOLE_REGISTER_BITS:
             super().masked_store(value, memory, index, mask)
             return
         index = self.index(index)

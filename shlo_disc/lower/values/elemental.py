@@ -343,7 +343,7 @@ class Elemental:
 
     def _guarded_load(self, memory: MemRef, index: IndexValue, mask: Mask) -> Register:
         """A scalar load that reads memory only when some lane wants it (else any valid address)."""
-        size = 8 if memory.element.endswith("64") else int(memory.element[1:]) // 8
+        size = memory.element_bits // 8
         return self.b.load_if(mask.any(), memory, index, size)
 
     def as_register(self, loaded: Register, element: Element) -> Register:

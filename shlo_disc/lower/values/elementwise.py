@@ -154,8 +154,7 @@ def _fmod(b: KernelBuilder, x: Register, y: Register) -> Register:
     exact.
     """
     type_ = x.type
-    element = "f64" if "f64" in type_ else "f32"
-    bits = 64 if element == "f64" else 32
+    bits = 64 if x.is_double else 32
     mantissa = 52 if bits == 64 else 23
     bias = 1023 if bits == 64 else 127
     itype = like(type_, f"i{bits}")
@@ -494,8 +493,7 @@ def reduce_precision(
 ) -> Register:
     """`x` (f32 or f64) rounded to a float with fewer exponent and mantissa bits, as XLA does it."""
     type_ = x.type
-    wide = "f64" in type_
-    bits, mantissa, exponent = (64, 52, 11) if wide else (32, 23, 8)
+    bits, mantissa, exponent = (64, 52, 11) if x.is_double else (32, 23, 8)
     itype = like(type_, f"i{bits}")
 
     def const(value: int) -> Register:

@@ -137,7 +137,7 @@ class RandomBits:
     def stored(self, value: Register) -> Register:
         """32 or 64 random bits as an element lies in memory."""
         target = self.element.register
-        if int(value.type[1:]) > self.element.bits:
+        if value.element_bits > self.element.bits:
             value = value.cast("arith.trunci", f"i{self.element.bits}")
         return value if value.type == target else value.b.bitcast(value, target)
 

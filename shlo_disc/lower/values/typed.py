@@ -112,6 +112,11 @@ class Value:
         """`values`, all of this class (TypeError): what a loop carries may be of several."""
         return [cls.of(value) for value in values]
 
+    @property
+    def element_bits(self) -> int:
+        """Bits of an integer or float element; ValueError of any other."""
+        return int(self.element.lstrip("bfi"))
+
     def like(self, element: str) -> str:
         """The type of `element` in as many lanes as this has."""
         return vector_type(self.lanes, element)
@@ -348,11 +353,11 @@ class Register(Value):
 
     def bits(self) -> Register:
         """The bits of floats as integers of the same width."""
-        return self.b.bitcast(self, self.like("i" + self.element.lstrip("bf")))
+        return self.b.bitcast(self, self.like(f"i{self.element_bits}"))
 
     def floats(self) -> Register:
         """Bits as floats of the same width."""
-        return self.b.bitcast(self, self.like("f" + self.element[1:]))
+        return self.b.bitcast(self, self.like(f"f{self.element_bits}"))
 
     def cast(self, name: str, element: str) -> Register:
         """A conversion: `arith.sitofp`, `arith.extf`, ..."""
