@@ -53,7 +53,7 @@ class Written:
     arguments: Arguments
     space: Space
     staged: list[staging.Staged]
-    """Operands worth turning (see `staging.py`)."""
+    """Operands worth turning (see `transposed_staging.py`)."""
 
 
 def emit(fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine) -> KernelPlan:

@@ -1,4 +1,4 @@
-"""Writers of row kernels for rows that do not lie in memory as one run (see `row_plan.py`).
+"""Writers of row kernels for rows that do not lie in memory as one run (see `row_writer.py`).
 
 Rows *in parts*: what is kept is between what is reduced (batch-norm of channels in front of the
 pixels). A task is one row, and sweeps over its parts one after the other.

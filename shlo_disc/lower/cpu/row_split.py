@@ -6,7 +6,7 @@ The same for rows in parts, and for columns of a tall matrix.
     stage 2   the same with the values of stage 1, and so on; results where they can be had
 
 A piece fits L2, so what a stage reads twice it reads from memory once, and nothing full-size is
-kept between stages. `row_stages.py` says what is done in which stage.
+kept between stages. `schedule/online_stages.py` says what is done in which stage.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ Rule = Callable[["Elemental", ir.Operation, ir.Value, Index, Mask | None], Regis
 """How an op that moves or loops computes one element: (emitter, op, result, index, mask)."""
 
 RULES: dict[str, Rule] = {}
-"""Filled by `moves.py` and `reduction.py`: op name to rule."""
+"""Filled by `data_movement.py` and `reduction.py`: op name to rule."""
 
 
 _CLOSE = 4
