@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.lower.cpu.machine import Machine
-from shlo_disc.lower.cpu.single_op import Single
+from shlo_disc.lower.cpu.single_op import SingleOp
 from shlo_disc.lower.plan import KernelPlan, Launch
 from shlo_disc.lower.values.elemental import Elemental
 from shlo_disc.lower.values.elements import element_of
@@ -38,7 +38,7 @@ def emit_scan(fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine) -> 
 
     Raises UnsupportedError for an element type or a reducer that is not compiled.
     """
-    single = Single.of(fusion, shapes, machine)
+    single = SingleOp.of(fusion, shapes, machine)
     axis = int(single.op.attributes["dimension"].value)
     inner = Expr.product(single.shape(single.op.operands[0])[axis + 1 :])
     within = inner.is_const and inner.value == 1
@@ -50,7 +50,7 @@ class _Scan:
 
     vectors = 1
 
-    def __init__(self, single: Single, axis: int) -> None:
+    def __init__(self, single: SingleOp, axis: int) -> None:
         op = self.op = single.op
         self.single, self.value = single, op.operands[0]
         sizes = single.shape(self.value)

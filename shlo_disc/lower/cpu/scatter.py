@@ -18,7 +18,7 @@ from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.dynamic.views import dense_strides
 from shlo_disc.lower.cpu.machine import Machine
-from shlo_disc.lower.cpu.single_op import Single, digits, offset
+from shlo_disc.lower.cpu.single_op import SingleOp, digits, offset
 from shlo_disc.lower.cpu.strips import strips
 from shlo_disc.lower.plan import Buffer, Input, KernelPlan, Launch
 from shlo_disc.lower.values.elemental import Elemental, emit_region
@@ -37,7 +37,7 @@ _CHUNK = 512
 
 def emit_scatter(fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine) -> KernelPlan:
     """The plan of a `scatter`: all dimension numbers, operands and update computations."""
-    scatter = _Scatter(Single.of(fusion, shapes, machine))
+    scatter = _Scatter(SingleOp.of(fusion, shapes, machine))
     places, workspaces = scatter.single.places(list(scatter.single.op.results))
     copies = [scatter.single.copy(v, p) for v, p in zip(scatter.operands, places, strict=True)]
     launch = scatter.launch(places)
@@ -53,7 +53,7 @@ def emit_scatter(fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine) 
 
 
 class _Scatter:
-    def __init__(self, single: Single) -> None:
+    def __init__(self, single: SingleOp) -> None:
         self.single = single
         values = list(single.op.operands)
         count = len(single.op.results)

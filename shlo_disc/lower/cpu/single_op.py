@@ -20,15 +20,15 @@ from shlo_disc.mlir import ir
 from shlo_disc.passes.match_single import SingleRecord
 from shlo_disc.passes.records import record_of
 
-__all__ = ["Single", "digits", "offset"]
+__all__ = ["SingleOp", "digits", "offset"]
 
 COPY_CHUNK = 16384
 """Elements a task copies: a few microseconds."""
 
 
 @dataclass
-class Single:
-    """A fusion of one op."""
+class SingleOp:
+    """The op of a single-op fusion: sort, scatter, top_k, ..."""
 
     fusion: ir.Operation
     op: ir.Operation
@@ -38,11 +38,11 @@ class Single:
     """Where each result of the op goes; None when nobody reads it."""
 
     @staticmethod
-    def of(fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine) -> Single:
+    def of(fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine) -> SingleOp:
         """The op of `fusion` that has an emitter of its own."""
         record = record_of(fusion, shapes, SingleRecord)
         results = [None if number is None else Output(number) for number in record.results]
-        return Single(fusion, record.op, shapes, machine, results)
+        return SingleOp(fusion, record.op, shapes, machine, results)
 
     def shape(self, value: ir.Value) -> tuple[Expr, ...]:
         """The symbolic sizes of an operand or result of the op."""

@@ -11,7 +11,7 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.merge_sort import Keys, MergeSort
-from shlo_disc.lower.cpu.single_op import Single
+from shlo_disc.lower.cpu.single_op import SingleOp
 from shlo_disc.lower.cpu.strips import whole_strips
 from shlo_disc.lower.plan import Condition, If, KernelPlan, Launch
 from shlo_disc.lower.values.elemental import Elemental
@@ -28,7 +28,7 @@ _LIST = 64
 
 def emit_top_k(fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine) -> KernelPlan:
     """The plan of a `chlo.top_k` or a call of @stablehlo.dynamic_top_k."""
-    top = _TopK(Single.of(fusion, shapes, machine))
+    top = _TopK(SingleOp.of(fusion, shapes, machine))
     if top.k.is_const:
         return KernelPlan((top.by_list() if top.k.value <= _LIST else top.by_sorting(),))
     small = Condition(top.k, "<=", Expr.const(_LIST))
@@ -36,7 +36,7 @@ def emit_top_k(fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine) ->
 
 
 class _TopK:
-    def __init__(self, single: Single) -> None:
+    def __init__(self, single: SingleOp) -> None:
         self.single = single
         self.operand = single.op.operands[0]
         self.sizes = single.shape(self.operand)

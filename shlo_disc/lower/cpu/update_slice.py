@@ -10,7 +10,7 @@ from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.dynamic.views import dense_strides
 from shlo_disc.lower.cpu.machine import Machine
-from shlo_disc.lower.cpu.single_op import Single, digits, offset
+from shlo_disc.lower.cpu.single_op import SingleOp, digits, offset
 from shlo_disc.lower.cpu.strips import strips
 from shlo_disc.lower.plan import Input, KernelPlan, Output
 from shlo_disc.lower.values.elements import element_of
@@ -28,7 +28,7 @@ def emit_dynamic_update_slice(
     fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine
 ) -> KernelPlan:
     """The plan of a `dynamic_update_slice`; start indices are clamped, as specified."""
-    single = Single.of(fusion, shapes, machine)
+    single = SingleOp.of(fusion, shapes, machine)
     op = single.op
     operand, update, *starts = list(op.operands)
     sizes, window = single.shape(operand), single.shape(update)
