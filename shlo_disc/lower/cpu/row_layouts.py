@@ -120,7 +120,7 @@ class PartsWriter(_Apart):
 class ColumnWriter(_Apart):
     """Writes rows side by side: columns."""
 
-    side_by_side: ClassVar[bool] = True
+    rows_in_lanes: ClassVar[bool] = True
 
     def factors(self, rows: Sequence[Expr]) -> list[Expr]:
         """The tile space over factors of the leading dimensions: what is reduced, columns."""

@@ -91,7 +91,7 @@ class RowWriter:
 
     # ---------------------------------------------------------------- where the elements are
 
-    side_by_side: ClassVar[bool] = False
+    rows_in_lanes: ClassVar[bool] = False
     """Are there rows in the lanes, and not columns of one row?"""
     line_mask: Mask | None = None
     """Then, which rows are there, where not all are."""
@@ -99,7 +99,7 @@ class RowWriter:
     @property
     def line_lanes(self) -> int:
         """Lanes of a row value; 0: it is a scalar."""
-        return self.lanes if self.side_by_side else 0
+        return self.lanes if self.rows_in_lanes else 0
 
     def factors(self, rows: Sequence[Expr]) -> list[Expr]:
         """The tile space over row factors."""

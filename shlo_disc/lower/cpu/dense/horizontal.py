@@ -1,4 +1,4 @@
-"""Products of one size with one left operand (q, k, v of an attention) as one launch.
+"""Horizontal fusion of products: q, k, v of an attention, of one size, in one launch.
 
 Their kernels have one text and one set of parameters, and differ in their buffers. A wrapper around
 that text takes the arguments of all of them, one after the other, and gives every range of tasks
@@ -15,12 +15,14 @@ from shlo_disc.lower.cpu.builder import SizedBuilder
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.plan import If, Kernel, Launch, Pack, Step
 
-__all__ = ["side_by_side"]
+__all__ = ["fused_horizontally"]
 
 _ONE = "KERNEL_one"
 
 
-def side_by_side(plans: Sequence[tuple[Step, ...]], machine: Machine) -> tuple[Step, ...] | None:
+def fused_horizontally(
+    plans: Sequence[tuple[Step, ...]], machine: Machine
+) -> tuple[Step, ...] | None:
     """The plans run as one, launch by launch; None where they differ in more than buffers."""
     if len({len(plan) for plan in plans}) != 1:
         return None
@@ -40,16 +42,16 @@ def _merge(steps: tuple[Step, ...], machine: Machine) -> Step | None:
     if len(launches) == len(steps):
         return _launch(launches, machine)
     if len(choices) == len(steps):
-        then = side_by_side([choice.then for choice in choices], machine)
-        otherwise = side_by_side([choice.otherwise for choice in choices], machine)
+        then = fused_horizontally([choice.then for choice in choices], machine)
+        otherwise = fused_horizontally([choice.otherwise for choice in choices], machine)
         same = len({choice.condition for choice in choices}) == 1
         if not same or then is None or otherwise is None:
             return None
         return If(choices[0].condition, then, otherwise)
     if len(packs) == len(steps):
-        then = side_by_side([pack.then for pack in packs], machine)
-        otherwise = side_by_side([pack.otherwise for pack in packs], machine)
-        never = side_by_side([pack.never for pack in packs], machine)
+        then = fused_horizontally([pack.then for pack in packs], machine)
+        otherwise = fused_horizontally([pack.otherwise for pack in packs], machine)
+        never = fused_horizontally([pack.never for pack in packs], machine)
         if then is None or otherwise is None or never is None:
             return None
         parts = tuple(part for pack in packs for part in pack.parts)

@@ -10,7 +10,7 @@ from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.lower.cpu.dense.epilogue import BandEpilogue, Epilogue
 from shlo_disc.lower.cpu.dense.gemm import pack_kernel, write_gemm
-from shlo_disc.lower.cpu.dense.horizontal import side_by_side
+from shlo_disc.lower.cpu.dense.horizontal import fused_horizontally
 from shlo_disc.lower.cpu.dense.inner_products import GROUP, dots_scratch_bytes, write_dots
 from shlo_disc.lower.cpu.dense.narrow import narrow_launch
 from shlo_disc.lower.cpu.dense.operands import Fill, Finish, FinishBands, Gemm, Operand
@@ -122,7 +122,7 @@ def emit_dense(fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine) ->
     plans = [planner.steps() for planner in planners]
     if len(plans) == 1:
         return KernelPlan(*planners[0].split(plans[0]))
-    if (merged := side_by_side(plans, machine)) is not None:
+    if (merged := fused_horizontally(plans, machine)) is not None:
         return KernelPlan(merged)
     return KernelPlan(tuple(step for plan in plans for step in plan))
 
