@@ -137,15 +137,15 @@ class _Scores(RowWriter):
 def _reads_again(plan: Plan) -> bool:
     """Does a sweep read scores over which an earlier one has written?"""
     (scores,) = plan.given
-    written = [n for n, s in enumerate(plan.sweeps) if any(k.output is not None for k in s.keeps)]
+    written = [n for n, s in enumerate(plan.sweeps) if any(k.output is not None for k in s.stores)]
     if not written:
         return False
-    kept = {item.value for item in plan.kept}
+    stored = {item.value for item in plan.materialised}
     for sweep in plan.sweeps[min(written) + 1 :]:
         wanted = [plan.roots[k] for k in sweep.outputs]
         for op in (*sweep.simple, *sweep.general):
             wanted += list(op.operands)[: len(op.operands) // 2]
-        if any(_reaches(v, scores, set(kept)) for v in wanted):
+        if any(_reaches(v, scores, set(stored)) for v in wanted):
             return True
     return False
 

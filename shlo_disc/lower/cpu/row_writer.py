@@ -19,7 +19,7 @@ from shlo_disc.lower.plan import (
     Output,
 )
 from shlo_disc.lower.schedule.iteration_space import refine
-from shlo_disc.lower.schedule.row_reduction import Kept, Plan, Sweep
+from shlo_disc.lower.schedule.row_reduction import Materialised, Plan, Sweep
 from shlo_disc.lower.values.elemental import Arguments, Elemental
 from shlo_disc.lower.values.elements import Element, element_of
 from shlo_disc.lower.values.index import Index, Ix, Space
@@ -198,7 +198,7 @@ class RowWriter:
     # ---------------------------------------------------------------- sweeps
 
     def sweep(self, sweep: Sweep, asks_ahead: bool = False) -> None:
-        """One pass; general reductions read before this sweep's results overwrite a kept row.
+        """One pass over a row. General reductions come first: results may overwrite what they read.
 
         `asks_ahead`: ask for the next row of the inputs. The first sweep has read this row, and
         until it reads the next one memory would have nothing to do.
@@ -206,7 +206,7 @@ class RowWriter:
         for op in sweep.general:
             reducer = Reducer(self.e, op)
             self.found(reducer, self.in_order(reducer))
-        if sweep.simple or sweep.outputs or sweep.keeps:
+        if sweep.simple or sweep.outputs or sweep.stores:
             reducers = [Reducer(self.e, op) for op in sweep.simple]
             start = [a for r in reducers for a in r.neutral(self.lanes)]
 
@@ -228,7 +228,7 @@ class RowWriter:
             found = self.columns(start, body)
             for reducer, own in zip(reducers, _shares(reducers, found), strict=True):
                 self.found(reducer, self.across_lanes(reducer, own, in_order=False))
-        for item in sweep.keeps:
+        for item in sweep.stores:
             self._override(item)
 
     def ask_for_next_row(self) -> None:
@@ -252,28 +252,28 @@ class RowWriter:
         index = self.space.root(self.e.shape(value), 0, self.end)
         return self.e.value_at(value, index, mask)
 
-    def _values(self, sweep: Sweep, mask: Mask | None) -> list[tuple[Register, Kept | int]]:
-        found: list[tuple[Register, Kept | int]] = []
-        for item in sweep.keeps:
+    def _values(self, sweep: Sweep, mask: Mask | None) -> list[tuple[Register, Materialised | int]]:
+        found: list[tuple[Register, Materialised | int]] = []
+        for item in sweep.stores:
             if item.output is None or self.plan.roots[item.output] != item.value:
                 found.append((self._full(item.value, mask), item))
         found += [(self._full(self.plan.roots[k], mask), k) for k in sweep.outputs]
         return found
 
     def _store(
-        self, sweep: Sweep, full: Sequence[tuple[Register, Kept | int]], mask: Mask | None
+        self, sweep: Sweep, full: Sequence[tuple[Register, Materialised | int]], mask: Mask | None
     ) -> None:
         for register, where in full:
-            value = where.value if isinstance(where, Kept) else self.plan.roots[where]
+            value = where.value if isinstance(where, Materialised) else self.plan.roots[where]
             element = element_of(value)
-            if isinstance(where, Kept) and where.output is None:
+            if isinstance(where, Materialised) and where.output is None:
                 stored = register
                 if element.kind == "b":
                     stored = self.b.cast("arith.extui", register, "i8")
                 stored = self.b.broadcast(stored, self.lanes)
                 self.e.store_to(self._scratch(where), stored, self.scratch_place(), mask)
             else:
-                out = where.output if isinstance(where, Kept) else where
+                out = where.output if isinstance(where, Materialised) else where
                 assert out is not None
                 if element.kind == "b":
                     register = self.b.cast("arith.extui", register, "i8")
@@ -290,13 +290,13 @@ class RowWriter:
         """Where the current columns are in a scratch row."""
         return self.space.tiles[-1]
 
-    def _scratch(self, item: Kept) -> MemRef:
+    def _scratch(self, item: Materialised) -> MemRef:
         offset = self.first_scratch
         for element in self.plan.slots[: item.slot]:
             offset = offset + self._row_bytes(element)
         return self.b.scratch(element_of(item.value).storage, self.b.param(offset))
 
-    def _override(self, item: Kept) -> None:
+    def _override(self, item: Materialised) -> None:
         """From now on, the value at the current row and column is loaded."""
 
         def load(index: Index, mask: Mask | None) -> Register | None:
