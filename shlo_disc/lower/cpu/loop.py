@@ -23,7 +23,7 @@ from shlo_disc.lower.cpu.strips import vector_loop
 from shlo_disc.lower.plan import Kernel, KernelPlan, Launch, Output
 from shlo_disc.lower.schedule.iteration_space import shape_tile_space
 from shlo_disc.lower.values.builder import KernelBuilder
-from shlo_disc.lower.values.data_movement import MOVES
+from shlo_disc.lower.values.data_movement import DATA_MOVEMENT
 from shlo_disc.lower.values.elemental import Arguments, Elemental
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.elementwise import SCALAR_OPS
@@ -36,7 +36,7 @@ from shlo_disc.passes.records import record_of
 
 __all__ = ["ELEMENTAL_OPS", "emit", "fusion_name", "odometer"]
 
-ELEMENTAL_OPS: frozenset[str] = frozenset({*SCALAR_OPS, *MOVES, *REDUCTIONS})
+ELEMENTAL_OPS: frozenset[str] = frozenset({*SCALAR_OPS, *DATA_MOVEMENT, *REDUCTIONS})
 """Op names a fusion of kind `loop` may hold."""
 
 CHUNK = 4096

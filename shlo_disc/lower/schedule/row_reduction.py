@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.lower.values.data_movement import MOVES
+from shlo_disc.lower.values.data_movement import DATA_MOVEMENT
 from shlo_disc.lower.values.elements import Element, element_of
 from shlo_disc.lower.values.elementwise import SCALAR_OPS
 from shlo_disc.lower.values.reduction import takes_any_order
@@ -207,7 +207,7 @@ class _Choice:
         seen.add(value)
         op = producer(value)
         if op is None or op.name not in SCALAR_OPS or not self._is_full(value):
-            if op is not None and op.name in MOVES and self._is_full(value):
+            if op is not None and op.name in DATA_MOVEMENT and self._is_full(value):
                 for operand in op.operands:
                     self.visit(operand, sweep, seen)
             return

@@ -24,7 +24,7 @@ from shlo_disc.lower.values.index_propagation import DROP, OWN, assemble, carry
 from shlo_disc.lower.values.typed import IndexValue, Mask, Register
 from shlo_disc.mlir import ir
 
-__all__ = ["MOVES"]
+__all__ = ["DATA_MOVEMENT"]
 
 # ------------------------------------------------------------------ reshapes, broadcasts, ...
 
@@ -407,7 +407,7 @@ def _bitcast(register: Register, element: str) -> Register:
     return register if register.type == wanted else register.b.bitcast(register, wanted)
 
 
-MOVES = {
+DATA_MOVEMENT = {
     "disc.dim": _dim,
     "disc.sizes": _sizes,
     "stablehlo.bitcast_convert": _bitcast_convert,
@@ -432,4 +432,4 @@ MOVES = {
 }
 """Every op whose elements come from operands at other indices, or from none."""
 
-RULES.update(MOVES)
+RULES.update(DATA_MOVEMENT)
