@@ -16,16 +16,16 @@ from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register
 __all__ = ["FEW_ROWS", "FewRows", "reads_in_place"]
 
 FEW_ROWS = 2
-"""Rows up to which keys and values are not packed: over 4096 keys of 64 to 128 elements one row
-takes 0.2 to 0.7 of the time of packing, two 0.5 to 0.9, three as long."""
+"""Rows up to which keys and values are not packed. Time against packing, over 4096 keys of 64 to
+128 elements: one row 0.2 to 0.7, two rows 0.5 to 0.9, three rows 1."""
 
 CHAINS = 8
 """Vectors of a row of the result at once: as many sums that do not wait for each other."""
 
 
 def reads_in_place(score: Gemm, mix: Gemm) -> bool:
-    """Are rows of queries and keys runs along the depth, values along their width, all of them in
-    the type that is computed with?
+    """True if rows of queries and keys are runs along the depth, and values along their width. All
+    must have the type that is computed with.
     """
     as_is = all(
         x.element.storage == g.compute.register for g, x in ((score, score.b), (mix, mix.b))

@@ -1,10 +1,10 @@
 """Kind `loop`: every element of the results on its own, in vector lanes.
 
 The results have equally many elements; the shape of the first is the tile space. Dimensions that
-every access keeps together are collapsed (a purely element-wise fusion is one flat loop), reshapes
-that cut inside a dimension refine it; both are found by writing the kernel once and looking at the
-cuts it asked for. A task is a run of `chunk` elements of the innermost factor: a vector loop, then
-one masked vector.
+every access keeps together are collapsed: a purely element-wise fusion is one flat loop. Reshapes
+that cut inside a dimension refine it. The kernel is written once to find the cuts that its accesses
+ask for. A task is a run of `chunk` elements of the innermost factor: a vector loop, then one masked
+vector.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ ELEMENTAL_OPS: frozenset[str] = frozenset({*SCALAR_OPS, *DATA_MOVEMENT, *REDUCTI
 """Op names a fusion of kind `loop` may hold."""
 
 CHUNK = 4096
-"""Elements of a task along the innermost factor: about a microsecond of element-wise work, small
-enough to spread, large enough that a task's own overhead (10 ns) does not show."""
+"""Elements of a task along the innermost factor: about a microsecond of element-wise work. A task's
+own overhead (10 ns) does not show, and there are tasks enough for all cores."""
 
 
 @dataclass

@@ -50,7 +50,7 @@ class _Apart(RowWriter):
         return self.space.add(self.space.scale(row, self.plan.apart), self.across)
 
     def is_line(self, index: Index) -> bool:
-        """Whether `index` is this row's; that of its element is, where it has one alone."""
+        """True if `index` is this row's; that of its element is, if the row has one element."""
         if self.has_one_element and self.is_element(index):
             return True
         groups = self.space.joined(index)
@@ -128,7 +128,7 @@ class ColumnWriter(_Apart):
 
     @property
     def extent(self) -> Expr:
-        """How many tasks there are."""
+        """Number of tasks."""
         return Expr.product(self.plan.rows) * ceil_div(self.plan.apart, self.lanes)
 
     def tasks(

@@ -135,7 +135,7 @@ class _Stage(RowWriter):
         return self.b.memref(slot, "i8" if type_ == "i1" else type_)
 
     def columns_of(self, first: IndexValue, type_: str) -> Register:
-        """How many elements a piece has that begins at `first`, as a float."""
+        """Number of elements, as a float, of the piece that begins at `first`."""
         b = self.b
         count = b.min(first + self.split.piece, b.param(self.plan.cut)) - first
         if self.plan.layout is Layout.PARTS:

@@ -92,9 +92,9 @@ class RowWriter:
     # ---------------------------------------------------------------- where the elements are
 
     rows_in_lanes: ClassVar[bool] = False
-    """Are there rows in the lanes, and not columns of one row?"""
+    """True if lanes hold rows, and not columns of one row."""
     line_mask: Mask | None = None
-    """Then, which rows are there, where not all are."""
+    """The rows that exist, if lanes hold rows and not all of them exist."""
 
     @property
     def line_lanes(self) -> int:
@@ -107,7 +107,7 @@ class RowWriter:
 
     @property
     def extent(self) -> Expr:
-        """How many tasks there are."""
+        """Number of tasks."""
         return Expr.product(self.plan.lines)
 
     def tasks(
@@ -137,22 +137,22 @@ class RowWriter:
 
     @property
     def has_one_element(self) -> bool:
-        """Is a row proved to have one element? That may follow from a constraint."""
+        """True if a row is proved to have one element. That may follow from a constraint."""
         return self.space.same(self.plan.length, Expr.const(1))
 
     def is_line(self, index: Index) -> bool:
-        """Whether `index` is this row's; that of its element is, where it has one alone."""
+        """True if `index` is this row's; that of its element is, if the row has one element."""
         if self.has_one_element and self.is_element(index):
             return True
         return self.is_flat(self.space.joined(index), 0, self.rank)
 
     def is_element(self, index: Index) -> bool:
-        """Whether `index` is that of the current row and columns."""
+        """True if `index` is that of the current row and columns."""
         return self.is_flat(self.space.joined(index), 0, self.end)
 
     @staticmethod
     def is_flat(groups: Index, first: int, last: int) -> bool:
-        """Whether groups are the flat index over factors `first` to `last`."""
+        """True if groups are the flat index over factors `first` to `last`."""
         if first == last:
             return all(s.is_one for g in groups for s in g.sizes)
         return len(groups) == 1 and groups[0].at.tile == (first, last)

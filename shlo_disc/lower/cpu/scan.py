@@ -1,11 +1,11 @@
 """Kind `scan`: running totals along one dimension (`cumsum`, `cummax`, ...), in one pass.
 
-Along the innermost dimension a vector holds neighbours: every lane takes in those before it in
-log2(lanes) steps of shift and combine (Hillis and Steele, 1986), then the total of what came
-before. Along another dimension lanes are independent and the loop carries a vector of totals.
+Along the innermost dimension a vector holds neighbours. Every lane takes in those before it in
+log2(lanes) steps of shift and combine (Hillis and Steele, 1986), then the total before the vector.
+Along another dimension lanes are independent and the loop carries a vector of totals.
 
-Totals are kept in two levels, of a block and of the blocks before it: the rounding error of a sum
-of n elements grows with the length of the block plus n / block, not with n.
+Totals are kept in two levels, of a block and of the blocks before it. The rounding error of a sum
+of n elements grows with block + n / block, not with n.
 """
 
 from __future__ import annotations

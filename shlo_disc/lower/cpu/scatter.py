@@ -3,8 +3,8 @@
 Updates that share a place are combined in row-major order of the index tensor, so results do not
 depend on the number of threads. Tasks are what cannot meet: batching dimensions and pieces of the
 contiguous part of the update window whose position no index changes. A window that does not lie
-inside the operand entirely is skipped as a whole, as XLA does and JAX's `mode="drop"` relies on
-(the StableHLO specification speaks of elements; JAX is the program that must agree).
+inside the operand entirely is skipped as a whole. XLA does so, and JAX's `mode="drop"` relies on
+it; the StableHLO specification speaks of elements.
 
 The copy of the first operand is the first step of the plan (`KernelPlan.copies_operand`).
 """
@@ -155,7 +155,7 @@ class _Scatter:
         return starts
 
     def _inside(self, e: Elemental, starts: dict[int, IndexValue]) -> Mask:
-        """Whether the whole window lies in the operand."""
+        """True if the whole window lies in the operand."""
         b = e.b
         extents = {o: self.update_sizes[d] for d, o in self.window.items()}
         inside = b.flags(True)

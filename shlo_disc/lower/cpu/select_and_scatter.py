@@ -1,5 +1,5 @@
-"""Kind `select_and_scatter` (the gradient of max-pooling): fill with the initial value, then for
-each source element find the selected element of its window and combine the two there.
+"""Kind `select_and_scatter` (the gradient of max-pooling): fill with the initial value, then
+scatter. Each source element is combined with the selected element of its window.
 
 Windows may overlap, so the source is taken in row-major order; tasks are the elements of the
 dimensions without a window (batch, channels).

@@ -1,8 +1,8 @@
 """Kind `top_k`: the k largest of each row, in order, with their positions; ties by position.
 
 Floats are ordered as XLA's TopK orders them, by IEEE-754 totalOrder: -0 below +0, NaN (without
-sign) above infinity. Up to 64 elements by insertion into a list of the best so far, skipping whole
-vectors that hold nothing better; more by sorting the row.
+sign) above infinity. Up to 64 elements are inserted into a list of the best so far; whole vectors
+that hold nothing better are skipped. For more the row is sorted.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Kind `dynamic_update_slice`: copy the operand, then write the update into the copy.
 
-The copy is a launch of its own, the first of the plan (`KernelPlan.copies_operand`), so that the
-host drops it where the operand's buffer became the result's.
+The copy is a launch of its own, the first of the plan (`KernelPlan.copies_operand`). The host drops
+it where the operand's buffer became the result's.
 """
 
 from __future__ import annotations

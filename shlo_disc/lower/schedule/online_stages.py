@@ -10,7 +10,7 @@ put right when the pieces are combined:
   R. LeVeque, "Algorithms for computing the sample variance", 1983); c is any value of the row.
 
 `stages_of` is the one matcher of these forms. It belongs to the schedule and not to the records of
-`passes/`: a fusion is a row fusion whether or not its rows are split, and only split rows ask.
+`passes/`: only rows that are split ask, and a split changes no fusion.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def stages_of(plan: Plan) -> list[Stage]:
 
 
 def _agree(relatives: Sequence[Relative]) -> bool:
-    """Whether one value of a piece serves all sums relative to the same reference."""
+    """True if one value of a piece serves all sums relative to the same reference."""
     totals: dict[ir.Value, ir.Operation | None] = {}
     return all(totals.setdefault(r.reference, r.total) == r.total for r in relatives)
 
@@ -119,7 +119,7 @@ def _relative(plan: Plan, op: ir.Operation, before: Sequence[ir.Operation]) -> R
 
 
 def _is_maximum(row: ir.Value, columns: ir.Value, before: Sequence[ir.Operation]) -> bool:
-    """Whether `row` is made of the maximum of `columns`, so that no exponential overflows."""
+    """True if `row` is made of the maximum of `columns`, so that no exponential overflows."""
     found, waiting = False, [row]
     while waiting:
         op = producer(waiting.pop())

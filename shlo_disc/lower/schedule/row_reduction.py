@@ -45,7 +45,7 @@ class Materialised:
     output: int | None = None
     """The result whose row holds it; None: scratch."""
     slot: int = -1
-    """Which scratch row."""
+    """Number of its scratch row."""
 
 
 @dataclass
@@ -84,7 +84,7 @@ class Plan:
 
     @property
     def apart(self) -> Expr:
-        """How many rows there are between two parts of one, or side by side."""
+        """Number of rows between two parts of one row, or of columns that lie side by side."""
         return self.record.apart
 
     @property
@@ -114,7 +114,7 @@ class Plan:
 
     @property
     def length(self) -> Expr:
-        """How many elements a row has."""
+        """Number of elements of a row."""
         return self.parts * self.cols
 
     @property
@@ -123,7 +123,9 @@ class Plan:
         return self.parts if self.layout is Layout.PARTS else self.cols
 
     def elements(self, count: Expr | int, lanes: int) -> Expr:
-        """How many elements a task sweeps that takes `count` along `cut`, with so many lanes."""
+        """Number of elements that a task sweeps if it takes `count` along `cut` with `lanes`
+        lanes.
+        """
         each = {Layout.PARTS: self.cols, Layout.SIDE_BY_SIDE: Expr.const(lanes)}
         return each.get(self.layout, Expr.const(1)) * count
 

@@ -1,9 +1,9 @@
 """The text of one kernel while it is written: regions, constants, sizes, operations.
 
 Emitters handle typed values (`typed.py`); only this module and `typed.py` know MLIR's syntax. A
-*pure* operation is put into the outermost region where its operands live, so loop-invariant code
-leaves its loop while it is written, and an operation written twice gives one value. Names are
-counted, never random: equal kernels have equal texts and are compiled once.
+*pure* operation is put into the outermost region where its operands live: loop-invariant code
+leaves its loop while it is written. An operation written twice gives one value. Names are counted,
+never random: equal kernels have equal texts and are compiled once.
 
     b = KernelBuilder()
     x, y, n = b.memref(0, "f32"), b.memref(1, "f32"), b.param(size)
@@ -470,7 +470,9 @@ class KernelBuilder:
         )
 
     def has_ldexp(self, type_: str) -> bool:
-        """Is `x * 2^n` on `type_` one instruction? A target says so; see `math/exponential.py`."""
+        """True if `x * 2^n` on `type_` is one instruction of the target; see
+        `math/exponential.py`.
+        """
         return False
 
     def extract(self, vector: V, lane: IndexLike) -> V:

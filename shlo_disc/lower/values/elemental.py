@@ -1,9 +1,9 @@
 """The value of any tensor of a fusion at any index, as registers.
 
 `Elemental.value_at(value, index, mask)` emits what computes one element (uniform index) or one
-element a lane, recursively from the consumer to the operands of the fusion, and is memoised by
-(value, index, mask) as long as the result is in scope. Lanes off in `mask` touch no memory and
-may hold anything. An index that is the same in all lanes gives a scalar register.
+element a lane, recursively from the consumer to the operands of the fusion. It is memoised by
+(value, index, mask) as long as the result is in scope. Lanes off in `mask` touch no memory and may
+hold anything. An index that is the same in all lanes gives a scalar register.
 
 The design is XLA's elemental IR emitter (`xla/service/elemental_ir_emitter.cc`), with lanes and
 symbolic sizes.

@@ -1,8 +1,8 @@
 """Element-wise operations on registers: one row per StableHLO op, scalar or any number of lanes.
 
-A rule takes `(b, op, args, ins, out)`: the text, the operation (attributes, location), the operand
-registers (all scalar or all of one number of lanes), their element types and the result's. Results
-are rounded to the result type after every operation, integers never trap.
+A rule takes `(b, op, args, ins, out)`: builder, operation, operand registers, their element types
+and the result's. The registers are all scalar or all of one number of lanes. Results are rounded to
+the result type after every operation, integers never trap.
 
 Source: StableHLO specification, one section per op; conversions saturate as XLA's do.
 """

@@ -131,7 +131,7 @@ class RandomBits:
 
     @property
     def blocks(self) -> Expr:
-        """How often Philox is computed."""
+        """Number of Philox blocks."""
         return ceil_div(self.count, self.per_block)
 
     def stored(self, value: Register) -> Register:

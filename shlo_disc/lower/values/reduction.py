@@ -83,7 +83,7 @@ def simple_body(op: ir.Operation) -> str | None:
 
 
 def _is_arg_reduce(op: ir.Operation) -> bool:
-    """Whether `op` is an arg-max or arg-min over one trailing dimension as JAX writes it.
+    """True if `op` is an arg-max or arg-min over one trailing dimension as JAX writes it.
 
     (value, index) pairs; the first NaN wins, of equals the first. With `<` for arg-min:
     `pick = a > b or a != a`, `select(pick, a, b)`, `select(pick or (a == b and i < j), i, j)`.
@@ -117,7 +117,7 @@ def _is_arg_reduce(op: ir.Operation) -> bool:
 
 
 def takes_any_order(op: ir.Operation) -> bool:
-    """Whether columns may be reduced in any order."""
+    """True if columns may be reduced in any order."""
     return simple_body(op) is not None or _is_arg_reduce(op)
 
 

@@ -5,9 +5,9 @@ panels of columns, tiles of rows; a tile's accumulators are carried by the loop 
 the last are clamped to it: they compute and store the same values twice, so that rows need no
 masks; columns are masked.
 
-B is read from panels of `columns` columns, K after K (`packed`: they are there; `scratch`: the
-kernel copies its block first), or in place when its columns are neighbours (`direct`). A is read in
-place, one element broadcast at a time, or from rows copied to scratch (another type or layout).
+B is read from panels of `columns` columns, K after K. `packed`: they are there; `scratch`: the
+kernel copies its block first. B whose columns are neighbours is read in place (`direct`). A is read
+in place, one element broadcast at a time, or from rows copied to scratch (another type or layout).
 """
 
 from __future__ import annotations

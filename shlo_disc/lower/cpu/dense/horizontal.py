@@ -1,8 +1,8 @@
 """Horizontal fusion of products: q, k, v of an attention, of one size, in one launch.
 
 Their kernels have one text and one set of parameters, and differ in their buffers. A wrapper around
-that text takes the arguments of all of them, one after the other, and gives every range of tasks
-those of its product. One fork and join instead of several, and no core waits between them.
+that text takes the arguments of all products, one after the other. Every range of tasks gets those
+of its product. There is one fork and join instead of several, and no core waits between products.
 """
 
 from __future__ import annotations

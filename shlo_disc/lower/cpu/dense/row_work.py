@@ -1,9 +1,9 @@
 """Row work behind a product (layer-norm, softmax of logits) in the product's own launch.
 
 The tasks of the product come first, then one task for every core, in which rows are taken a few at
-a time. Rows wait until all blocks of columns of their block of rows are there, which other cores
-are at work on: no core is woken again, none waits for the last block of the product while there are
-finished rows, and these are in cache.
+a time. Rows wait until other cores have computed all blocks of columns of their block of rows. No
+core is woken again, and none waits for the last block of the product while there are finished rows.
+Finished rows are in cache.
 
 Source: the fix-up of tiles by whoever comes last in M. Osama et al., "Stream-K: work-centric
 parallel decomposition for dense matrix-matrix multiplication on the GPU" (2023), with waiting in

@@ -54,9 +54,9 @@ class Place:
     columns: list[Mask]
     """Masks of the columns that exist, by vector."""
     whole: Mask
-    """Do all columns of the panel exist?"""
+    """True if all columns of the panel exist."""
     first: Mask
-    """Is this the first block of K, so that there are no sums yet?"""
+    """True in the first block of K: there are no sums yet."""
     b_at: IndexValue
     along_m: Walk | None
     """How A's rows follow each other, when they are read in place."""

@@ -45,8 +45,9 @@ M_BLOCK = 128
 nothing measurable and halves the number of tasks."""
 
 K_BLOCK_BYTES = 384 * 4
-"""Bytes of a row of A, of a column of B, worked on at once. 256 floats lose 4 %, 2048 nothing until
-A and B leave L2; but every block is a sum of its own, and 1024 double BERT's error against 384."""
+"""Bytes of a row of A, of a column of B, worked on at once. With 256 floats 4 % are lost, with 2048
+nothing until A and B leave L2. Every block is a sum of its own: 1024 double BERT's error against
+384."""
 
 N_BLOCK = 384
 """Columns of a task, about, in elements of 4 bytes."""
