@@ -15,7 +15,7 @@ from shlo_disc.errors import UnsupportedError
 from shlo_disc.lower import work
 from shlo_disc.lower.host import scalars
 from shlo_disc.lower.target import parse
-from shlo_disc.lower.values.data_movement import MOVES
+from shlo_disc.lower.values.data_movement import DATA_MOVEMENT
 from shlo_disc.lower.values.elementwise import SCALAR_OPS
 from shlo_disc.lower.values.math import FUNCTIONS, ULP
 from shlo_disc.lower.values.reduction import REDUCTIONS
@@ -51,8 +51,8 @@ def test_every_op_of_stablehlo_has_a_row():
 
 
 def test_every_supported_row_has_its_rules():
-    assert of(Role.ELEMENTWISE) <= {*SCALAR_OPS, *MOVES}
-    assert of(Role.MOVING, Role.FREE) <= set(MOVES)
+    assert of(Role.ELEMENTWISE) <= {*SCALAR_OPS, *DATA_MOVEMENT}
+    assert of(Role.MOVING, Role.FREE) <= set(DATA_MOVEMENT)
     assert of(Role.LOOP) <= set(REDUCTIONS)
     assert of(Role.CONTROL) <= set(REGION_RULES)
     shaped = of(Role.ELEMENTWISE, Role.MOVING, Role.FREE, Role.LOOP, Role.OWN)
@@ -65,7 +65,7 @@ def test_every_supported_row_has_its_rules():
 
 
 def test_every_rule_has_a_row():
-    rules = {*RULES, *REGION_RULES, *SCALAR_OPS, *MOVES, *REDUCTIONS, *work.FLOPS}
+    rules = {*RULES, *REGION_RULES, *SCALAR_OPS, *DATA_MOVEMENT, *REDUCTIONS, *work.FLOPS}
     assert rules <= set(OPS)
     assert {f"@{name}" for name in CUSTOM_CALLS} <= set(OPS)
     # A shape rule that only ops ingest expands would have is never asked for.

@@ -20,7 +20,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Mapping
 from math import gcd
-from typing import Any
+from typing import Any, overload
 
 from shlo_disc.dynamic.monomial import (
     CACHE_SIZE,
@@ -36,7 +36,7 @@ from shlo_disc.dynamic.monomial import (
 from shlo_disc.dynamic.notation import Tree, parse
 from shlo_disc.errors import UnsupportedError
 
-__all__ = ["MAX_PRODUCT_TERMS", "Atom", "Expr", "Monomial"]
+__all__ = ["MAX_PRODUCT_TERMS", "Atom", "Expr", "Monomial", "ceil_div"]
 
 MAX_PRODUCT_TERMS = 20_000
 """Terms of one factor times those of the other: 20 ms. Sizes of real programs have below ten; the
@@ -563,6 +563,19 @@ def _replaced(atom: Atom, env: Mapping[str, Expr | int]) -> Expr:
     if atom.op in ("floordiv", "mod") and not b.terms:
         return Expr({((atom, 1),): 1})
     return _BUILD[atom.op](a, b)
+
+
+@overload
+def ceil_div(a: int, b: int) -> int: ...
+
+
+@overload
+def ceil_div(a: Expr, b: Expr | int) -> Expr: ...
+
+
+def ceil_div(a: Expr | int, b: Expr | int) -> Expr | int:
+    """The smallest integer that is not below a / b; b is at least 1."""
+    return (a + b - 1) // b
 
 
 # -- text ---------------------------------------------------------------------------------------

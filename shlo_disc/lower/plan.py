@@ -14,6 +14,7 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.relations import holds
 
 __all__ = [
+    "FUNCTION_TYPE",
     "SIGNATURE",
     "All",
     "Buffer",
@@ -69,11 +70,17 @@ class Packed:
 Buffer = Input | Output | Workspace | Packed
 
 
-SIGNATURE = (
-    "func.func @KERNEL(%args: !llvm.ptr, %params: !llvm.ptr, %lo: i64, %hi: i64, "
-    "%scratch: !llvm.ptr)"
-)
+_PARAMETERS = {
+    "%args": "!llvm.ptr",
+    "%params": "!llvm.ptr",
+    "%lo": "i64",
+    "%hi": "i64",
+    "%scratch": "!llvm.ptr",
+}
+SIGNATURE = f"func.func @KERNEL({', '.join(f'{name}: {t}' for name, t in _PARAMETERS.items())})"
 """How kernels of a CPU and of the host are called."""
+FUNCTION_TYPE = f"({', '.join(_PARAMETERS.values())}) -> ()"
+"""The type of a function `SIGNATURE`."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.expr import Expr, ceil_div
 
 SYMBOLS = ("a", "b", "t")
 
@@ -102,6 +102,14 @@ def test_ring_laws_hold_as_object_equality(x, y, z):
 def test_quotient_and_rest_make_up_the_dividend(tree, k):
     _, expr = tree
     assert ((expr // k) * k + expr % k - expr).vanishes
+
+
+@given(a=st.integers(-100, 100), b=st.integers(1, 9))
+def test_the_quotient_rounded_up_is_the_first_that_is_enough(a, b):
+    quotient = ceil_div(a, b)
+    assert (quotient - 1) * b < a <= quotient * b
+    assert ceil_div(Expr.const(a), b).value == quotient
+    assert ceil_div(Expr.symbol("a"), b).evaluate({"a": a}) == quotient
 
 
 @settings(max_examples=100, deadline=None)

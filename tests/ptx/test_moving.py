@@ -13,7 +13,7 @@ from shlo_disc.element_types import ELEMENT_TYPES
 from shlo_disc.lower.cpu.loop import emit
 from shlo_disc.lower.cpu.machine import Machine
 from tests.lower.helpers import dtype_name, fusion_text, plan_of
-from tests.lower.test_elemental_moves import CASES, Case, inputs_of
+from tests.lower.test_elemental_data_movement import CASES, Case, inputs_of
 from tests.ptx.run import run_cpu, run_ptx
 from tests.ptx.target import emit_loop
 from tests.ptx.values import difference, sample

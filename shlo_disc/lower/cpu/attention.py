@@ -4,12 +4,11 @@
     P = rows(S)                                           scale, mask, softmax: any row program
     C[batch, m, e] = sum over n of P[batch, m, n] * V[batch, n, e]
 
-One kernel: a task is a run of rows of one batch entry. It packs K and V into panels (once for all
-its neighbours of the same batch entry), then takes blocks of rows through all three stages while
-their scores stay in L2. Another, where a batch entry has few rows, reads K and V in place, one row
-after the other (`attention_few.py`).
-Rows are whole, so the row program is the one of kind `row`, in place over the scores, and any
-reduction is allowed in it; nothing of size m x n reaches memory.
+One kernel: a task is a run of rows of one batch entry. It packs K and V into panels, once for all
+its neighbours of the same batch entry. Blocks of rows then go through all three stages while their
+scores stay in L2. Another, where a batch entry has few rows, reads K and V in place, one row after
+the other (`attention_few.py`). Rows are whole: the row program is the one of kind `row`, in place
+over the scores, with any reduction. Nothing of size m x n reaches memory.
 
 Source: the three-stage tile is FlashAttention's (Dao et al., 2022) without the online softmax,
 which saves on-chip memory that a CPU has.
@@ -19,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.errors import InternalError
 from shlo_disc.lower.cpu import cost
@@ -42,7 +41,6 @@ from shlo_disc.lower.schedule.contraction import (
     Problem,
     compute_element,
 )
-from shlo_disc.lower.schedule.iteration_space import ceil_div
 from shlo_disc.lower.schedule.row_reduction import Plan, plan_rows
 from shlo_disc.lower.values.elemental import Arguments
 from shlo_disc.lower.values.elements import Element, element_of
@@ -60,8 +58,8 @@ SCORE_BYTES = 400 * 1024
 """Scores a task holds at once: they, a panel of K and one of V stay in L2."""
 
 MOST_STEPS = 4
-"""Row blocks are 1 to 4 times the rows both register tiles divide: beyond, panels of K and V are
-read from L1 no more often."""
+"""Row blocks are 1 to 4 times the rows that both register tiles divide. Larger ones would read
+panels of K and V from L1 as often."""
 
 TASKS_PER_CORE = 4
 
@@ -136,23 +134,25 @@ class _Scores(RowWriter):
 
 
 def _reads_again(plan: Plan) -> bool:
-    """Does a sweep read scores over which an earlier one has written?"""
+    """True if a sweep reads scores over which an earlier one has written."""
     (scores,) = plan.given
-    written = [n for n, s in enumerate(plan.sweeps) if any(k.output is not None for k in s.keeps)]
+    written = [n for n, s in enumerate(plan.sweeps) if any(k.output is not None for k in s.stores)]
     if not written:
         return False
-    kept = {item.value for item in plan.kept}
+    stored = {item.value for item in plan.materialised}
     for sweep in plan.sweeps[min(written) + 1 :]:
         wanted = [plan.roots[k] for k in sweep.outputs]
         for op in (*sweep.simple, *sweep.general):
             wanted += list(op.operands)[: len(op.operands) // 2]
-        if any(_reaches(v, scores, set(kept)) for v in wanted):
+        if any(_reaches(v, scores, set(stored)) for v in wanted):
             return True
     return False
 
 
 def _reaches(value: ir.Value, scores: ir.Value, seen: set[ir.Value]) -> bool:
-    """Is `value` computed from `scores`, not by a reduction or by way of what is in `seen`?"""
+    """True if `value` is computed from `scores` other than by a reduction or through values in
+    `seen`.
+    """
     if value == scores:
         return True
     if value in seen or isinstance(value.owner, ir.Block):
@@ -450,7 +450,7 @@ class _Blocks(_Kernel):
 def _common(a: int, b: int) -> int:
     """The smallest multiple of both that is 24 or more."""
     unit = next(n for n in range(max(a, b), a * b + 1) if n % a == 0 and n % b == 0)
-    return unit * -(-24 // unit)
+    return unit * ceil_div(24, unit)
 
 
 def _even(size: Expr, limit: int) -> Expr:

@@ -10,21 +10,22 @@ from collections.abc import Sequence
 from shlo_disc.lower.cpu.dense.gemm import Writer
 from shlo_disc.lower.cpu.dense.operands import Gemm
 from shlo_disc.lower.cpu.dense.tile_writer import multiply_add
+from shlo_disc.lower.cpu.strips import masked_strips, strips, whole_strips
 from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register
 
 __all__ = ["FEW_ROWS", "FewRows", "reads_in_place"]
 
 FEW_ROWS = 2
-"""Rows up to which keys and values are not packed: over 4096 keys of 64 to 128 elements one row
-takes 0.2 to 0.7 of the time of packing, two 0.5 to 0.9, three as long."""
+"""Rows up to which keys and values are not packed. Time against packing, over 4096 keys of 64 to
+128 elements: one row 0.2 to 0.7, two rows 0.5 to 0.9, three rows 1."""
 
 CHAINS = 8
 """Vectors of a row of the result at once: as many sums that do not wait for each other."""
 
 
 def reads_in_place(score: Gemm, mix: Gemm) -> bool:
-    """Are rows of queries and keys runs along the depth, values along their width, all of them in
-    the type that is computed with?
+    """True if rows of queries and keys are runs along the depth, and values along their width. All
+    must have the type that is computed with.
     """
     as_is = all(
         x.element.storage == g.compute.register for g, x in ((score, score.b), (mix, mix.b))
@@ -46,37 +47,29 @@ class FewRows:
         """Row `m` of the scores, as many keys at once as there are lanes."""
         b, s, lanes = self.b, self.s, self.s.g.tile.lanes
         count, depth = s.size("N"), s.size("K")
-        whole = depth - depth % lanes
         query = s.a_base + m * s.size("ar0")
         to = s.c_base + m * s.size("c_m")
         zero, last = b.constant(0, s.vector), count - 1
 
-        def step(
-            at: IndexValue, sums: Sequence[Register], rows: Sequence[IndexValue], mask: Mask | None
-        ) -> list[Register]:
-            def load(memory: MemRef, row: IndexValue) -> Register:
-                if mask is None:
-                    return memory.vector_load(row + at, lanes)
-                return memory.masked_load(row + at, mask, zero)
-
-            x = load(MemRef.of(s.a_in), query)
-            return [
-                multiply_add(b, x, load(self.keys, row), total, s.g.compute)
-                for row, total in zip(rows, sums, strict=True)
-            ]
-
         with b.loop(0, count, lanes, hint="key") as key:
             numbers = [b.min(key.index + i, last) for i in range(lanes)]
             rows = [k_base + n * s.size("br0") for n in numbers]
-            with b.loop(0, whole, lanes, [zero] * lanes, hint="d") as d:
-                d.yield_(*step(d.index, d.args, rows, None))
-            with b.if_(whole < depth) as rest:
-                mask = b.mask(depth - whole, lanes)
-                rest.yield_(*step(whole, d.results, rows, mask))
-                with rest.otherwise():
-                    rest.yield_(*d.results)
+
+            def step(at: IndexValue, mask: Mask | None, sums: Sequence[Register]) -> list[Register]:
+                def load(memory: MemRef, row: IndexValue) -> Register:
+                    if mask is None:
+                        return memory.vector_load(row + at, lanes)
+                    return memory.masked_load(row + at, mask, zero)
+
+                x = load(MemRef.of(s.a_in), query)
+                return [
+                    multiply_add(b, x, load(self.keys, row), total, s.g.compute)
+                    for row, total in zip(rows, sums, strict=True)
+                ]
+
+            products = strips(b, 0, depth, lanes, step, [zero] * lanes, hint="d")
             mask = b.mask(count - key.index, lanes)
-            s.c_out.masked_store(self._sums(rest.results), to + key.index, mask)
+            s.c_out.masked_store(self._sums(products), to + key.index, mask)
 
     def _sums(self, vectors: Sequence[Register]) -> Register:
         """Lane i is the sum of the lanes of vector i: pairs of neighbours, then pairs of pairs."""
@@ -114,8 +107,7 @@ class FewRows:
             for i, total in enumerate(key.results):
                 v.write_result(total, m, first + i * lanes, on)
 
-        many = width - width % (CHAINS * lanes)
-        with b.loop(0, many, CHAINS * lanes, hint="e") as e:
-            run(e.index, CHAINS, None)
-        with b.loop(many, width, lanes, hint="e") as e:
-            run(e.index, 1, b.mask(width - e.index, lanes))
+        end, _ = whole_strips(
+            b, 0, width, CHAINS * lanes, lambda at, _: run(at, CHAINS, None), hint="e"
+        )
+        masked_strips(b, end, width, lanes, lambda at, mask, _: run(at, 1, mask), hint="e")

@@ -1,4 +1,8 @@
-"""Kernel builders of the CPU: what a builder asks of the machine, and sizes that are parameters."""
+"""Kernel builders of the CPU.
+
+`CpuBuilder` adds what depends on the machine, and what kernels need that call other kernels and
+count with other threads. `SizedBuilder` has named sizes.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,17 @@ from collections.abc import Mapping, Sequence
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.cpu.machine import Machine
+from shlo_disc.lower.plan import FUNCTION_TYPE
 from shlo_disc.lower.values.builder import KernelBuilder, V
-from shlo_disc.lower.values.typed import IndexLike, IndexValue, Mask, MemRef, Register, lanes_of
+from shlo_disc.lower.values.typed import (
+    IndexLike,
+    IndexValue,
+    Mask,
+    MemRef,
+    Pointer,
+    Register,
+    lanes_of,
+)
 
 __all__ = ["CpuBuilder", "SizedBuilder"]
 
@@ -42,7 +55,7 @@ class CpuBuilder(KernelBuilder):
         Without AVX-512 a masked store is slow (vmaskmov: 18 uops on Zen, 16-bit lanes one by one),
         so all lanes on, which is what most masks are, gets a store of its own.
         """
-        if value.lanes * int(value.element[1:]) >= _WHOLE_REGISTER_BITS:
+        if value.lanes * value.element_bits >= _WHOLE_REGISTER_BITS:
             super().masked_store(value, memory, index, mask)
             return
         index = self.index(index)
@@ -50,6 +63,40 @@ class CpuBuilder(KernelBuilder):
             self.vector_store(value, memory, index)
             with branch.otherwise():
                 super().masked_store(value, memory, index, mask)
+
+    # ---------------------------------------------------------------- kernels and threads
+
+    def call(
+        self, kernel: Pointer | str, args: Pointer, params: Pointer, lo: IndexValue, hi: IndexValue
+    ) -> None:
+        """Run tasks `lo` to `hi` of another kernel, with this worker's scratch memory.
+
+        `kernel`: its address, or its symbol if it is a function of the same text.
+        """
+        first, last = (self.cast("arith.index_cast", at, "i64") for at in (lo, hi))
+        operands = f"({args}, {params}, {first}, {last}, {self._scratch})"
+        if isinstance(kernel, Pointer):
+            self.emit(f"llvm.call {kernel}{operands} : !llvm.ptr, {FUNCTION_TYPE}")
+        else:
+            self.emit(f"func.call @{kernel}{operands} : {FUNCTION_TYPE}")
+
+    def fetch_add(self, counter: Pointer, amount: int = 1) -> IndexValue:
+        """Add to an i64 that threads share (acquire and release); returns what was there before."""
+        by = self.constant(amount, "i64")
+        right = f"llvm.atomicrmw add {counter}, {by} acq_rel : !llvm.ptr, i64"
+        before = self.define(Register, right, "i64", [], pure=False)
+        return self.to_index("arith.index_cast", before)
+
+    def load_acquire(self, counter: Pointer) -> IndexValue:
+        """Read an i64 that threads share, and see what was written before it was changed."""
+        right = f"llvm.load {counter} atomic acquire {{alignment = 8 : i64}} : !llvm.ptr -> i64"
+        there = self.define(Register, right, "i64", [], pure=False)
+        return self.to_index("arith.index_cast", there)
+
+    def pause(self) -> None:
+        """Tell the core that this thread waits for another one, where it has a way to."""
+        if "sse2" in self.machine.features:
+            self.emit('llvm.call_intrinsic "llvm.x86.sse2.pause"() : () -> ()')
 
 
 class SizedBuilder(CpuBuilder):

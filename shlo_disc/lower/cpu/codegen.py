@@ -1,13 +1,12 @@
 """Machine code for the host CPU from MLIR text: MLIR -> LLVM -> object code in memory.
 
-Passes and the execution engine are driven through MLIR's C API rather than its Python binding, for
-two reasons: the binding's `raw_lookup` gives a packed wrapper instead of the function itself, and
-a foreign call releases the GIL, so that several threads generate code at once, while another
-writes more of it.
+Passes and the execution engine are driven through MLIR's C API rather than its Python binding. The
+binding's `raw_lookup` gives a packed wrapper instead of the function itself. A foreign call
+releases the GIL: several threads generate code at once, while another writes more kernels.
 
 A :class:`Function` owns the machine code behind its address. Executables own the functions of their
 kernels and of their host program; programs alive at the same time share equal kernels. The code of
-a kernel is freed with the last program that uses it, except for the most recent ones (`RECENT`): a
+a kernel is freed with the last program that uses it. The most recent ones (`RECENT`) are kept: a
 function that is made, called and dropped in a loop is compiled once.
 """
 
@@ -170,8 +169,8 @@ _freed = itertools.count(1)
 _ENGINES_A_TRIM = 32
 """After so many engines the pages that compilations left free go back to the system.
 
-LLVM's short-lived objects lie between JAX's long-lived ones, so the C library keeps up to 100 MB of
-free pages in a process that makes and drops functions. Giving them back takes about 10 ms; 32
+LLVM's short-lived objects lie between JAX's long-lived ones. In a process that makes and drops
+functions the C library keeps up to 100 MB of free pages. Giving them back takes about 10 ms; 32
 engines took over a second to compile.
 """
 

@@ -2,8 +2,8 @@
 
     out[n, o, x] = sum over t, i of padded[n, i, x * stride + t * rhs_dilation] * kernel[t, i, o]
 
-Only padding and lhs dilation need a copy of the input, with the zeros written out; with that every
-window is inside the array and strides say the rest: no im2col. Groups are batch axes.
+Only padding and lhs dilation need a copy of the input, with the zeros written out. Every window is
+then inside the array and strides say the rest: no im2col. Groups are batch axes.
 
 Source: StableHLO specification, `convolution`; M. Dukhan, "The indirect convolution algorithm"
 (2019), for the idea of a GEMM whose rows are found through a table of offsets.

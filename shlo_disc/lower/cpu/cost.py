@@ -1,8 +1,8 @@
 """Estimated time of element-wise work, for the host's choice of grain.
 
-Cycles per vector register and op, from reading the code generated for AVX-512 and AVX2; they need
-to be right within a factor of two or three only: they decide how many tasks make a worthwhile
-piece for another core (a few microseconds).
+Cycles per vector register and op, from reading the code generated for AVX-512 and AVX2. They decide
+how many tasks make a worthwhile piece for another core (a few microseconds). A factor of two or
+three does no harm.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from shlo_disc.dynamic.memory import value_bytes
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.locations import source_line
-from shlo_disc.lower.cpu.single_op import Single
+from shlo_disc.lower.cpu.single_op import SingleOp
 from shlo_disc.lower.host.constants import array_of
 from shlo_disc.lower.plan import (
     Buffer,
@@ -54,7 +54,7 @@ def emit_ffi(fusion: ir.Operation, shapes: ShapeAnalysis, target: Any) -> Kernel
 
     Raises UnsupportedError for an attribute of a type that FFI does not have.
     """
-    single = Single.of(fusion, shapes, target)
+    single = SingleOp.of(fusion, shapes, target)
     op = single.op
     sizes_at = ffi.size_operands(op)
     given = [k for k in range(len(op.operands)) if k not in sizes_at]

@@ -6,7 +6,7 @@ from shlo_disc.dynamic import attributes as attr
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.lower.cpu.machine import Machine
-from shlo_disc.lower.cpu.single_op import Single
+from shlo_disc.lower.cpu.single_op import SingleOp
 from shlo_disc.lower.plan import FftCall, Input, KernelPlan
 from shlo_disc.mlir import ir
 
@@ -20,7 +20,7 @@ VECTOR_SHIFT = 3
 
 def emit_fft(fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine) -> KernelPlan:
     """The plan of a `disc.fft`: one call of the runtime, with vectors of `machine`."""
-    single = Single.of(fusion, shapes, machine)
+    single = SingleOp.of(fusion, shapes, machine)
     op = single.op
     kind = attr.text(op, "kind")
     inputs = list(fusion.regions[0].blocks[0].arguments)

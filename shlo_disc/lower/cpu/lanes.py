@@ -1,4 +1,4 @@
-"""How many elements the vectors of a kernel hold."""
+"""Number of elements that the vectors of a kernel hold."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """Kind `loop`: every element of the results on its own, in vector lanes.
 
 The results have equally many elements; the shape of the first is the tile space. Dimensions that
-every access keeps together are collapsed (a purely element-wise fusion is one flat loop), reshapes
-that cut inside a dimension refine it; both are found by writing the kernel once and looking at the
-cuts it asked for. A task is a run of `chunk` elements of the innermost factor: a vector loop, then
-one masked vector.
+every access keeps together are collapsed: a purely element-wise fusion is one flat loop. Reshapes
+that cut inside a dimension refine it. The kernel is written once to find the cuts that its accesses
+ask for. A task is a run of `chunk` elements of the innermost factor: a vector loop, then one masked
+vector.
 """
 
 from __future__ import annotations
@@ -12,35 +12,36 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.lower.cpu import cost
 from shlo_disc.lower.cpu import transposed_staging as staging
 from shlo_disc.lower.cpu.builder import CpuBuilder
 from shlo_disc.lower.cpu.lanes import choose_lanes
 from shlo_disc.lower.cpu.machine import Machine
+from shlo_disc.lower.cpu.strips import vector_loop
 from shlo_disc.lower.plan import Kernel, KernelPlan, Launch, Output
-from shlo_disc.lower.schedule.iteration_space import ceil_div, shape_tile_space
+from shlo_disc.lower.schedule.iteration_space import shape_tile_space
 from shlo_disc.lower.values.builder import KernelBuilder
-from shlo_disc.lower.values.data_movement import MOVES
+from shlo_disc.lower.values.data_movement import DATA_MOVEMENT
 from shlo_disc.lower.values.elemental import Arguments, Elemental
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.elementwise import SCALAR_OPS
 from shlo_disc.lower.values.index import Ix, Space
 from shlo_disc.lower.values.reduction import REDUCTIONS
-from shlo_disc.lower.values.typed import IndexValue, Mask
+from shlo_disc.lower.values.typed import IndexValue, Mask, Register
 from shlo_disc.mlir import ir
 from shlo_disc.passes.match_single import LoopRecord
 from shlo_disc.passes.records import record_of
 
 __all__ = ["ELEMENTAL_OPS", "emit", "fusion_name", "odometer"]
 
-ELEMENTAL_OPS: frozenset[str] = frozenset({*SCALAR_OPS, *MOVES, *REDUCTIONS})
+ELEMENTAL_OPS: frozenset[str] = frozenset({*SCALAR_OPS, *DATA_MOVEMENT, *REDUCTIONS})
 """Op names a fusion of kind `loop` may hold."""
 
 CHUNK = 4096
-"""Elements of a task along the innermost factor: about a microsecond of element-wise work, small
-enough to spread, large enough that a task's own overhead (10 ns) does not show."""
+"""Elements of a task along the innermost factor: about a microsecond of element-wise work. A task's
+own overhead (10 ns) does not show, and there are tasks enough for all cores."""
 
 
 @dataclass
@@ -52,7 +53,7 @@ class Written:
     arguments: Arguments
     space: Space
     staged: list[staging.Staged]
-    """Operands worth turning (see `staging.py`)."""
+    """Operands worth turning (see `transposed_staging.py`)."""
 
 
 def emit(fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine) -> KernelPlan:
@@ -136,32 +137,6 @@ def odometer(
         loop.yield_(*following)
 
 
-def vector_loop(
-    b: KernelBuilder,
-    space: Space,
-    first: IndexValue,
-    last: IndexValue,
-    size: Expr,
-    lanes: int,
-    body: Callable[[Ix, Mask | None], None],
-) -> None:
-    """`body(index, mask)` for first <= index < last, `lanes` at a time.
-
-    `first` is a multiple of lanes. When `size` (the whole extent) is proved divisible there is no
-    tail.
-    """
-    if size.is_const and size.value < lanes:
-        body(Ix(first, 1, multiple=0), b.mask(size.value, lanes))
-        return
-    divisible = space.divisible(size, lanes)
-    middle = last if divisible else last - (last - first) % lanes
-    with b.loop(first, middle, lanes, hint="j") as loop:
-        body(Ix(loop.index, 1, multiple=lanes), None)
-    if not divisible:
-        with b.if_(middle < last):
-            body(Ix(middle, 1, multiple=lanes), b.mask(last - middle, lanes))
-
-
 def _write(
     machine: Machine,
     block: ir.Block,
@@ -214,7 +189,7 @@ def _write(
         first = b.lo * chunk
         last = b.min(b.hi * chunk, n)
 
-        def flat(ix: Ix, mask: Mask | None) -> None:
+        def flat(ix: Ix, mask: Mask | None, _: list[Register]) -> None:
             at([], ix)
             store_all(mask)
 
@@ -235,7 +210,7 @@ def _write(
         first = b.index(0) if one_chunk else digits[-1] * chunk
         last = n if one_chunk else b.min(first + chunk, n)
 
-        def inner(ix: Ix, mask: Mask | None) -> None:
+        def inner(ix: Ix, mask: Mask | None, _: list[Register]) -> None:
             at(rows, ix)
             store_all(mask)
 

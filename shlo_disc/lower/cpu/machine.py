@@ -47,7 +47,7 @@ class Machine:
 
     @property
     def has_fma(self) -> bool:
-        """Whether a multiply-add is one instruction, rounded once."""
+        """True if a multiply-add is one instruction, rounded once."""
         return "fma" in self.features or self.vector_bytes == 64
 
 
@@ -73,7 +73,7 @@ def machine_of(architecture: str) -> Machine:
 
 
 _VECTOR = ("amx", "avx", "bmi", "f16c", "fma")
-"""How the names of features begin that change what is generated."""
+"""Prefixes of the names of features that change what is generated."""
 
 
 @functools.cache

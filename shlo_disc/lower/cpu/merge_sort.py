@@ -1,8 +1,8 @@
 """A stable bottom-up merge sort of records (one element of each of several arrays), in scratch.
 
 Runs of 16 by insertion, then merges between two halves of the scratch memory. Two runs of equal
-length are merged from both ends at once: neither end can leave its run, so there are no bounds to
-check, and the two chains of dependent loads run side by side.
+length are merged from both ends at once. Neither end can leave its run, so there are no bounds to
+check. The two chains of dependent loads overlap.
 
 Source: the two-ended merge of O. Peters and L. Bergdoll, "driftsort" (2024).
 """

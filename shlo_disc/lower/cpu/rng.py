@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.lower.cpu.machine import Machine
-from shlo_disc.lower.cpu.single_op import Single
+from shlo_disc.lower.cpu.single_op import SingleOp
 from shlo_disc.lower.plan import KernelPlan, Launch, Output
-from shlo_disc.lower.schedule.iteration_space import ceil_div
 from shlo_disc.lower.values.elemental import Elemental
 from shlo_disc.lower.values.random_bits import RandomBits, Word, three_fry_cipher
 from shlo_disc.lower.values.typed import IndexValue, Register
@@ -18,11 +17,11 @@ __all__ = ["emit_rng"]
 
 def emit_rng(fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine) -> KernelPlan:
     """The plan of an `rng_bit_generator` or a call of @stablehlo.dynamic_rng_bit_generator."""
-    return KernelPlan(tuple(_Rng(Single.of(fusion, shapes, machine)).steps()))
+    return KernelPlan(tuple(_Rng(SingleOp.of(fusion, shapes, machine)).steps()))
 
 
 class _Rng:
-    def __init__(self, single: Single) -> None:
+    def __init__(self, single: SingleOp) -> None:
         self.single, self.bits = single, RandomBits(single.op, single.shapes)
 
     def steps(self) -> list[Launch]:

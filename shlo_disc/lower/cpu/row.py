@@ -1,20 +1,20 @@
 """Kinds `row` and `column`: element-wise work around reductions (softmax, layer-norm, batch-norm).
 
-`row`: of trailing dimensions, and perhaps of some in front of kept ones, too: the rows are then in
+`row`: of trailing dimensions. Some in front of kept ones may be reduced, too: the rows are then in
 parts (batch-norm of channels before pixels). `column`: of neighbours with kept dimensions behind
 them (batch-norm of pixels before channels, softmax along the first axis).
 
 A task is one row, or as many columns as there are lanes. A row is swept once per level of chained
-reductions, and once more for results that need the last of them: `x -> max -> exp(x - max) -> sum
--> quotient` is three sweeps. Row values live in registers; a full-size value used by a later sweep
-is kept, in the result's own row or in scratch memory, when computing it again costs more than
-storing and loading it.
+reductions, and once more for results that need the last of them. Thus `x -> max -> exp(x - max) ->
+sum -> quotient` is three sweeps. Row values live in registers. A full-size value used by a later
+sweep is materialised if computing it again costs more than storing and loading it. Its place is a
+result's own row or scratch memory.
 
-Order of a reduction: lane i of W accumulators takes columns i, i + W, ...; the lanes are then
-combined as a balanced tree and the init value comes last. W depends on the fusion and the machine's
-vector width only: results do not depend on the number of threads. A body that is not one known
-commutative operation (arg-max) gives lane i the i-th run of neighbouring columns instead, so that
-only associativity is used. Side by side, columns are reduced in order, first to last.
+Order of a reduction: lane i of W accumulators takes columns i, i + W, .... The lanes are then
+combined as a balanced tree, and the init value comes last. W depends on the fusion and the
+machine's vector width only: results do not depend on the number of threads. If the body is not one
+known commutative operation (arg-max), lane i takes the i-th run of neighbouring columns, and only
+associativity is used. Side by side, columns are reduced in order, first to last.
 
 Long rows are cut into pieces where there are few of them, and where what is swept again would not
 fit a cache: see `row_split.py`. The choice depends on sizes alone.
@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.lower.cpu import cost
 from shlo_disc.lower.cpu.builder import CpuBuilder
@@ -47,11 +47,13 @@ from shlo_disc.passes.records import record_of
 __all__ = ["emit"]
 
 _PANEL_BYTES = 256
-"""Of a matrix row that a task of columns reads: runs as short as a vector leave half of the
-bandwidth (batch-norm of 8192 x 256 in runs of 32, 64, 128, 256 bytes: 1.6, 1.0, 0.8, 0.7 ms)."""
+"""Bytes of a matrix row that a task of columns reads. Runs as short as a vector leave half of the
+bandwidth. Batch-norm of 8192 x 256 takes 1.6, 1.0, 0.8, 0.7 ms in runs of 32, 64, 128, 256
+bytes."""
 
 _MOST_COLUMNS = 64
-"""Of a task: with more, of small integers, code and the time to compile it grow for nothing."""
+"""Columns of a task: with more, of small integers, code and the time to compile it grow for
+nothing."""
 
 _WRITERS: dict[Layout, type[RowWriter]] = {
     Layout.WHOLE: RowWriter,
@@ -97,8 +99,8 @@ class _Emitter:
         self.workspaces: list[Expr] = []
 
     def lanes(self) -> tuple[int, int]:
-        """How many lanes a kernel has, and how many where they would not be filled: lanes that are
-        off cost as much as the others, or more.
+        """Lanes of a kernel, and lanes where these would not be filled. Lanes that are off cost as
+        much as the others, or more.
         """
         plan, one = self.plan, choose_lanes(self.block, self.machine)
         if plan.layout is not Layout.SIDE_BY_SIDE:
@@ -110,7 +112,7 @@ class _Emitter:
         if not plan.apart.is_const:
             return wide, one
         columns = plan.apart.value
-        while wide > one and -(-columns // wide) * wide > 1.3 * columns:
+        while wide > one and ceil_div(columns, wide) * wide > 1.3 * columns:
             wide //= 2
         return wide, wide
 

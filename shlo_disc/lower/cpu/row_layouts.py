@@ -1,4 +1,4 @@
-"""Writers of row kernels for rows that do not lie in memory as one run (see `row_plan.py`).
+"""Writers of row kernels for rows that do not lie in memory as one run (see `row_writer.py`).
 
 Rows *in parts*: what is kept is between what is reduced (batch-norm of channels in front of the
 pixels). A task is one row, and sweeps over its parts one after the other.
@@ -14,11 +14,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
-from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.errors import InternalError
 from shlo_disc.lower.cpu.loop import odometer
 from shlo_disc.lower.cpu.row_writer import RowWriter
-from shlo_disc.lower.schedule.iteration_space import ceil_div
 from shlo_disc.lower.values.index import Group, Index, Ix
 from shlo_disc.lower.values.reduction import Reducer
 from shlo_disc.lower.values.typed import IndexValue, Mask, Register
@@ -51,7 +50,7 @@ class _Apart(RowWriter):
         return self.space.add(self.space.scale(row, self.plan.apart), self.across)
 
     def is_line(self, index: Index) -> bool:
-        """Whether `index` is this row's; that of its element is, where it has one alone."""
+        """True if `index` is this row's; that of its element is, if the row has one element."""
         if self.has_one_element and self.is_element(index):
             return True
         groups = self.space.joined(index)
@@ -121,7 +120,7 @@ class PartsWriter(_Apart):
 class ColumnWriter(_Apart):
     """Writes rows side by side: columns."""
 
-    side_by_side: ClassVar[bool] = True
+    rows_in_lanes: ClassVar[bool] = True
 
     def factors(self, rows: Sequence[Expr]) -> list[Expr]:
         """The tile space over factors of the leading dimensions: what is reduced, columns."""
@@ -129,7 +128,7 @@ class ColumnWriter(_Apart):
 
     @property
     def extent(self) -> Expr:
-        """How many tasks there are."""
+        """Number of tasks."""
         return Expr.product(self.plan.rows) * ceil_div(self.plan.apart, self.lanes)
 
     def tasks(

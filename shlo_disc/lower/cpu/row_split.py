@@ -6,7 +6,7 @@ The same for rows in parts, and for columns of a tall matrix.
     stage 2   the same with the values of stage 1, and so on; results where they can be had
 
 A piece fits L2, so what a stage reads twice it reads from memory once, and nothing full-size is
-kept between stages. `row_stages.py` says what is done in which stage.
+kept between stages. `schedule/online_stages.py` says what is done in which stage.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Self
 
-from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.errors import InternalError
 from shlo_disc.lower.cpu import cost
 from shlo_disc.lower.cpu.builder import CpuBuilder
@@ -23,7 +23,6 @@ from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.row_layouts import ColumnWriter, PartsWriter
 from shlo_disc.lower.cpu.row_writer import RowWriter
 from shlo_disc.lower.plan import Launch, Workspace
-from shlo_disc.lower.schedule.iteration_space import ceil_div
 from shlo_disc.lower.schedule.online_stages import Relative, Stage
 from shlo_disc.lower.schedule.row_reduction import Plan, Sweep
 from shlo_disc.lower.values.builder import Loop
@@ -136,7 +135,7 @@ class _Stage(RowWriter):
         return self.b.memref(slot, "i8" if type_ == "i1" else type_)
 
     def columns_of(self, first: IndexValue, type_: str) -> Register:
-        """How many elements a piece has that begins at `first`, as a float."""
+        """Number of elements, as a float, of the piece that begins at `first`."""
         b = self.b
         count = b.min(first + self.split.piece, b.param(self.plan.cut)) - first
         if self.plan.layout is Layout.PARTS:

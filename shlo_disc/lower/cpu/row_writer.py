@@ -6,19 +6,20 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import ClassVar, Self, TypeVar
 
-from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.errors import InternalError
 from shlo_disc.lower.cpu.builder import CpuBuilder
 from shlo_disc.lower.cpu.loop import odometer
+from shlo_disc.lower.cpu.strips import vector_loop
 from shlo_disc.lower.plan import (
     Input,
     Kernel,
     Launch,
     Output,
 )
-from shlo_disc.lower.schedule.iteration_space import ceil_div, refine
-from shlo_disc.lower.schedule.row_reduction import Kept, Plan, Sweep
+from shlo_disc.lower.schedule.iteration_space import refine
+from shlo_disc.lower.schedule.row_reduction import Materialised, Plan, Sweep
 from shlo_disc.lower.values.elemental import Arguments, Elemental
 from shlo_disc.lower.values.elements import Element, element_of
 from shlo_disc.lower.values.index import Index, Ix, Space
@@ -90,15 +91,15 @@ class RowWriter:
 
     # ---------------------------------------------------------------- where the elements are
 
-    side_by_side: ClassVar[bool] = False
-    """Are there rows in the lanes, and not columns of one row?"""
+    rows_in_lanes: ClassVar[bool] = False
+    """True if lanes hold rows, and not columns of one row."""
     line_mask: Mask | None = None
-    """Then, which rows are there, where not all are."""
+    """The rows that exist, if lanes hold rows and not all of them exist."""
 
     @property
     def line_lanes(self) -> int:
         """Lanes of a row value; 0: it is a scalar."""
-        return self.lanes if self.side_by_side else 0
+        return self.lanes if self.rows_in_lanes else 0
 
     def factors(self, rows: Sequence[Expr]) -> list[Expr]:
         """The tile space over row factors."""
@@ -106,7 +107,7 @@ class RowWriter:
 
     @property
     def extent(self) -> Expr:
-        """How many tasks there are."""
+        """Number of tasks."""
         return Expr.product(self.plan.lines)
 
     def tasks(
@@ -136,22 +137,22 @@ class RowWriter:
 
     @property
     def has_one_element(self) -> bool:
-        """Is a row proved to have one element? That may follow from a constraint."""
+        """True if a row is proved to have one element. That may follow from a constraint."""
         return self.space.same(self.plan.length, Expr.const(1))
 
     def is_line(self, index: Index) -> bool:
-        """Whether `index` is this row's; that of its element is, where it has one alone."""
+        """True if `index` is this row's; that of its element is, if the row has one element."""
         if self.has_one_element and self.is_element(index):
             return True
         return self.is_flat(self.space.joined(index), 0, self.rank)
 
     def is_element(self, index: Index) -> bool:
-        """Whether `index` is that of the current row and columns."""
+        """True if `index` is that of the current row and columns."""
         return self.is_flat(self.space.joined(index), 0, self.end)
 
     @staticmethod
     def is_flat(groups: Index, first: int, last: int) -> bool:
-        """Whether groups are the flat index over factors `first` to `last`."""
+        """True if groups are the flat index over factors `first` to `last`."""
         if first == last:
             return all(s.is_one for g in groups for s in g.sizes)
         return len(groups) == 1 and groups[0].at.tile == (first, last)
@@ -197,7 +198,7 @@ class RowWriter:
     # ---------------------------------------------------------------- sweeps
 
     def sweep(self, sweep: Sweep, asks_ahead: bool = False) -> None:
-        """One pass; general reductions read before this sweep's results overwrite a kept row.
+        """One pass over a row. General reductions come first: results may overwrite what they read.
 
         `asks_ahead`: ask for the next row of the inputs. The first sweep has read this row, and
         until it reads the next one memory would have nothing to do.
@@ -205,7 +206,7 @@ class RowWriter:
         for op in sweep.general:
             reducer = Reducer(self.e, op)
             self.found(reducer, self.in_order(reducer))
-        if sweep.simple or sweep.outputs or sweep.keeps:
+        if sweep.simple or sweep.outputs or sweep.stores:
             reducers = [Reducer(self.e, op) for op in sweep.simple]
             start = [a for r in reducers for a in r.neutral(self.lanes)]
 
@@ -227,7 +228,7 @@ class RowWriter:
             found = self.columns(start, body)
             for reducer, own in zip(reducers, _shares(reducers, found), strict=True):
                 self.found(reducer, self.across_lanes(reducer, own, in_order=False))
-        for item in sweep.keeps:
+        for item in sweep.stores:
             self._override(item)
 
     def ask_for_next_row(self) -> None:
@@ -251,28 +252,28 @@ class RowWriter:
         index = self.space.root(self.e.shape(value), 0, self.end)
         return self.e.value_at(value, index, mask)
 
-    def _values(self, sweep: Sweep, mask: Mask | None) -> list[tuple[Register, Kept | int]]:
-        found: list[tuple[Register, Kept | int]] = []
-        for item in sweep.keeps:
+    def _values(self, sweep: Sweep, mask: Mask | None) -> list[tuple[Register, Materialised | int]]:
+        found: list[tuple[Register, Materialised | int]] = []
+        for item in sweep.stores:
             if item.output is None or self.plan.roots[item.output] != item.value:
                 found.append((self._full(item.value, mask), item))
         found += [(self._full(self.plan.roots[k], mask), k) for k in sweep.outputs]
         return found
 
     def _store(
-        self, sweep: Sweep, full: Sequence[tuple[Register, Kept | int]], mask: Mask | None
+        self, sweep: Sweep, full: Sequence[tuple[Register, Materialised | int]], mask: Mask | None
     ) -> None:
         for register, where in full:
-            value = where.value if isinstance(where, Kept) else self.plan.roots[where]
+            value = where.value if isinstance(where, Materialised) else self.plan.roots[where]
             element = element_of(value)
-            if isinstance(where, Kept) and where.output is None:
+            if isinstance(where, Materialised) and where.output is None:
                 stored = register
                 if element.kind == "b":
                     stored = self.b.cast("arith.extui", register, "i8")
                 stored = self.b.broadcast(stored, self.lanes)
                 self.e.store_to(self._scratch(where), stored, self.scratch_place(), mask)
             else:
-                out = where.output if isinstance(where, Kept) else where
+                out = where.output if isinstance(where, Materialised) else where
                 assert out is not None
                 if element.kind == "b":
                     register = self.b.cast("arith.extui", register, "i8")
@@ -289,13 +290,13 @@ class RowWriter:
         """Where the current columns are in a scratch row."""
         return self.space.tiles[-1]
 
-    def _scratch(self, item: Kept) -> MemRef:
+    def _scratch(self, item: Materialised) -> MemRef:
         offset = self.first_scratch
         for element in self.plan.slots[: item.slot]:
             offset = offset + self._row_bytes(element)
         return self.b.scratch(element_of(item.value).storage, self.b.param(offset))
 
-    def _override(self, item: Kept) -> None:
+    def _override(self, item: Materialised) -> None:
         """From now on, the value at the current row and column is loaded."""
 
         def load(index: Index, mask: Mask | None) -> Register | None:
@@ -329,23 +330,8 @@ class RowWriter:
         body: Callable[[Ix, Mask | None, list[Register]], list[Register]],
     ) -> list[Register]:
         """Run `body(columns, mask, accumulators)` over columns `first` to `last` of a run."""
-        b, lanes, size = self.b, self.lanes, self.plan.cols
-        if size.is_const and size.value < lanes:
-            return body(Ix(first, 1, multiple=0), b.mask(size.value, lanes), list(start))
-        divisible = self.space.divisible(size, lanes)
-        middle = last if divisible else last - (last - first) % lanes
-        with b.loop(first, middle, lanes, list(start), hint="j") as loop:
-            new = body(Ix(loop.index, 1, multiple=lanes), None, list(loop.args))
-            loop.yield_(*new)
-        if divisible:
-            return loop.results
-        with b.if_(middle < last) as branch:
-            mask = b.mask(last - middle, lanes)
-            branch.yield_(*body(Ix(middle, 1, multiple=lanes), mask, list(loop.results)))
-            if start:
-                with branch.otherwise():
-                    branch.yield_(*loop.results)
-        return branch.results
+        b, space, size = self.b, self.space, self.plan.cols
+        return vector_loop(b, space, first, last, size, self.lanes, body, start)
 
     # ---------------------------------------------------------------- reductions
 
@@ -358,7 +344,7 @@ class RowWriter:
     ) -> list[Register]:
         """Lane l reduces the l-th run of neighbouring columns, in order."""
         b, space, lanes = self.b, self.space, self.lanes
-        run = (last - first + (lanes - 1)) // lanes
+        run = (last - first).ceil_div(lanes)
         start = b.iota(lanes) * run + first
         with b.loop(0, run, 1, reducer.init(lanes), hint="k") as loop:
             column = start + loop.index

@@ -1,23 +1,22 @@
 """Kind `scan`: running totals along one dimension (`cumsum`, `cummax`, ...), in one pass.
 
-Along the innermost dimension a vector holds neighbours: every lane takes in those before it in
-log2(lanes) steps of shift and combine (Hillis and Steele, 1986), then the total of what came
-before. Along another dimension lanes are independent and the loop carries a vector of totals.
+Along the innermost dimension a vector holds neighbours. Every lane takes in those before it in
+log2(lanes) steps of shift and combine (Hillis and Steele, 1986), then the total before the vector.
+Along another dimension lanes are independent and the loop carries a vector of totals.
 
-Totals are kept in two levels, of a block and of the blocks before it: the rounding error of a sum
-of n elements grows with the length of the block plus n / block, not with n.
+Totals are kept in two levels, of a block and of the blocks before it. The rounding error of a sum
+of n elements grows with block + n / block, not with n.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.lower.cpu.machine import Machine
-from shlo_disc.lower.cpu.single_op import Single
+from shlo_disc.lower.cpu.single_op import SingleOp
 from shlo_disc.lower.plan import KernelPlan, Launch
-from shlo_disc.lower.schedule.iteration_space import ceil_div
 from shlo_disc.lower.values.elemental import Elemental
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.index import Group, Ix
@@ -39,7 +38,7 @@ def emit_scan(fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine) -> 
 
     Raises UnsupportedError for an element type or a reducer that is not compiled.
     """
-    single = Single.of(fusion, shapes, machine)
+    single = SingleOp.of(fusion, shapes, machine)
     axis = int(single.op.attributes["dimension"].value)
     inner = Expr.product(single.shape(single.op.operands[0])[axis + 1 :])
     within = inner.is_const and inner.value == 1
@@ -51,7 +50,7 @@ class _Scan:
 
     vectors = 1
 
-    def __init__(self, single: Single, axis: int) -> None:
+    def __init__(self, single: SingleOp, axis: int) -> None:
         op = self.op = single.op
         self.single, self.value = single, op.operands[0]
         sizes = single.shape(self.value)
@@ -108,7 +107,7 @@ class _Rows(_Scan):
     def launch(self) -> Launch:
         b = self.b
         n = b.param(self.size, opaque=True)
-        whole = n - n % self.lanes
+        whole = n.round_down(self.lanes)
         zero = b.index(0)
         with b.loop(b.lo, b.hi, 1, hint="row") as row:
             start = row.index * n

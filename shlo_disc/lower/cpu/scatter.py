@@ -3,8 +3,8 @@
 Updates that share a place are combined in row-major order of the index tensor, so results do not
 depend on the number of threads. Tasks are what cannot meet: batching dimensions and pieces of the
 contiguous part of the update window whose position no index changes. A window that does not lie
-inside the operand entirely is skipped as a whole, as XLA does and JAX's `mode="drop"` relies on
-(the StableHLO specification speaks of elements; JAX is the program that must agree).
+inside the operand entirely is skipped as a whole. XLA does so, and JAX's `mode="drop"` relies on
+it; the StableHLO specification speaks of elements.
 
 The copy of the first operand is the first step of the plan (`KernelPlan.copies_operand`).
 """
@@ -14,17 +14,17 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 
-from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.dynamic.views import dense_strides
 from shlo_disc.lower.cpu.machine import Machine
-from shlo_disc.lower.cpu.single_op import Single, digits, offset
+from shlo_disc.lower.cpu.single_op import SingleOp, digits, offset
+from shlo_disc.lower.cpu.strips import strips
 from shlo_disc.lower.plan import Buffer, Input, KernelPlan, Launch
-from shlo_disc.lower.schedule.iteration_space import ceil_div
 from shlo_disc.lower.values.elemental import Elemental, emit_region
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.index import Group, Ix
-from shlo_disc.lower.values.typed import IndexValue, Mask
+from shlo_disc.lower.values.typed import IndexValue, Mask, Register
 from shlo_disc.mlir import ir, stablehlo
 
 __all__ = ["emit_scatter"]
@@ -37,7 +37,7 @@ _CHUNK = 512
 
 def emit_scatter(fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine) -> KernelPlan:
     """The plan of a `scatter`: all dimension numbers, operands and update computations."""
-    scatter = _Scatter(Single.of(fusion, shapes, machine))
+    scatter = _Scatter(SingleOp.of(fusion, shapes, machine))
     places, workspaces = scatter.single.places(list(scatter.single.op.results))
     copies = [scatter.single.copy(v, p) for v, p in zip(scatter.operands, places, strict=True)]
     launch = scatter.launch(places)
@@ -53,7 +53,7 @@ def emit_scatter(fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine) 
 
 
 class _Scatter:
-    def __init__(self, single: Single) -> None:
+    def __init__(self, single: SingleOp) -> None:
         self.single = single
         values = list(single.op.operands)
         count = len(single.op.results)
@@ -155,7 +155,7 @@ class _Scatter:
         return starts
 
     def _inside(self, e: Elemental, starts: dict[int, IndexValue]) -> Mask:
-        """Whether the whole window lies in the operand."""
+        """True if the whole window lies in the operand."""
         b = e.b
         extents = {o: self.update_sizes[d] for d, o in self.window.items()}
         inside = b.flags(True)
@@ -190,15 +190,11 @@ class _Scatter:
         if not e.lanes:
             self._combine(e, places, Ix(place), Ix(source), None)
             return
-        whole = last - (last - first) % e.lanes
 
-        def step(at: IndexValue, mask: Mask | None) -> None:
+        def step(at: IndexValue, mask: Mask | None, _: list[Register]) -> None:
             self._combine(e, places, Ix(place + at, 1), Ix(source + at, 1), mask)
 
-        with b.loop(first, whole, e.lanes, hint="j") as loop:
-            step(loop.index, None)
-        with b.if_(whole < last):
-            step(whole, b.mask(last - whole, e.lanes))
+        strips(b, first, last, e.lanes, step)
 
     def _combine(
         self, e: Elemental, places: Sequence[Buffer], to: Ix, source: Ix, mask: Mask | None

@@ -1,5 +1,5 @@
-"""Kind `select_and_scatter` (the gradient of max-pooling): fill with the initial value, then for
-each source element find the selected element of its window and combine the two there.
+"""Kind `select_and_scatter` (the gradient of max-pooling): fill with the initial value, then
+scatter. Each source element is combined with the selected element of its window.
 
 Windows may overlap, so the source is taken in row-major order; tasks are the elements of the
 dimensions without a window (batch, channels).
@@ -14,7 +14,7 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.dynamic.views import dense_strides
 from shlo_disc.lower.cpu.machine import Machine
-from shlo_disc.lower.cpu.single_op import Single, digits, offset
+from shlo_disc.lower.cpu.single_op import SingleOp, digits, offset
 from shlo_disc.lower.plan import KernelPlan, Launch, Output
 from shlo_disc.lower.values.elemental import Elemental, emit_region
 from shlo_disc.lower.values.elements import element_of
@@ -28,7 +28,7 @@ def emit_select_and_scatter(
     fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine
 ) -> KernelPlan:
     """The plan of a `select_and_scatter`."""
-    single = Single.of(fusion, shapes, machine)
+    single = SingleOp.of(fusion, shapes, machine)
     operand, _, init = list(single.op.operands)
     result = Output(0)
     element = element_of(operand)
@@ -42,7 +42,7 @@ def emit_select_and_scatter(
 
 
 class _Scatter:
-    def __init__(self, single: Single) -> None:
+    def __init__(self, single: SingleOp) -> None:
         self.single, op = single, single.op
         self.operand, self.source = op.operands[0], op.operands[1]
         self.sizes, self.source_sizes = single.shape(self.operand), single.shape(self.source)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.lower.cpu.builder import CpuBuilder
 from shlo_disc.lower.cpu.machine import Machine
+from shlo_disc.lower.cpu.strips import strips
 from shlo_disc.lower.plan import Buffer, Kernel, Launch, Output, Workspace
-from shlo_disc.lower.schedule.iteration_space import ceil_div
 from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.elemental import Arguments, Elemental
 from shlo_disc.lower.values.elements import Element, element_of
@@ -20,15 +20,15 @@ from shlo_disc.mlir import ir
 from shlo_disc.passes.match_single import SingleRecord
 from shlo_disc.passes.records import record_of
 
-__all__ = ["Single", "digits", "offset"]
+__all__ = ["SingleOp", "digits", "offset"]
 
 COPY_CHUNK = 16384
 """Elements a task copies: a few microseconds."""
 
 
 @dataclass
-class Single:
-    """A fusion of one op."""
+class SingleOp:
+    """The op of a single-op fusion: sort, scatter, top_k, ..."""
 
     fusion: ir.Operation
     op: ir.Operation
@@ -38,11 +38,11 @@ class Single:
     """Where each result of the op goes; None when nobody reads it."""
 
     @staticmethod
-    def of(fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine) -> Single:
+    def of(fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine) -> SingleOp:
         """The op of `fusion` that has an emitter of its own."""
         record = record_of(fusion, shapes, SingleRecord)
         results = [None if number is None else Output(number) for number in record.results]
-        return Single(fusion, record.op, shapes, machine, results)
+        return SingleOp(fusion, record.op, shapes, machine, results)
 
     def shape(self, value: ir.Value) -> tuple[Expr, ...]:
         """The symbolic sizes of an operand or result of the op."""
@@ -110,17 +110,13 @@ class Single:
         n = b.param(count, opaque=True)
         first = b.lo * COPY_CHUNK
         last = b.min(b.hi * COPY_CHUNK, n)
-        whole = last - (last - first) % lanes
 
-        def step(at: IndexValue, mask: Mask | None) -> None:
+        def step(at: IndexValue, mask: Mask | None, _: list[Register]) -> None:
             value = body(e, at, mask)
             ix = e.space.uniform(at)
             e.store(target, element, b.broadcast(value, lanes), type(ix)(ix.base, 1), mask)
 
-        with b.loop(first, whole, lanes, hint="j") as loop:
-            step(loop.index, None)
-        with b.if_(whole < last):
-            step(whole, b.mask(last - whole, lanes))
+        strips(b, first, last, lanes, step)
         cost = Expr.min(count, Expr.const(COPY_CHUNK)) * element.bytes // 10 + 10
         return self.launch(e, name, ceil_div(count, COPY_CHUNK), cost)
 

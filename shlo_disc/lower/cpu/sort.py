@@ -10,7 +10,7 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.merge_sort import Keys, MergeSort
-from shlo_disc.lower.cpu.single_op import Single
+from shlo_disc.lower.cpu.single_op import SingleOp
 from shlo_disc.lower.plan import KernelPlan
 from shlo_disc.lower.values.elemental import emit_region
 from shlo_disc.lower.values.elements import element_of
@@ -22,7 +22,7 @@ __all__ = ["emit_sort"]
 
 def emit_sort(fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine) -> KernelPlan:
     """The plan of a `sort`: any dimension, operands and comparator."""
-    single = Single.of(fusion, shapes, machine)
+    single = SingleOp.of(fusion, shapes, machine)
     op = single.op
     operands = list(op.operands)
     sizes = single.shape(operands[0])

@@ -1,8 +1,8 @@
 """Kind `top_k`: the k largest of each row, in order, with their positions; ties by position.
 
 Floats are ordered as XLA's TopK orders them, by IEEE-754 totalOrder: -0 below +0, NaN (without
-sign) above infinity. Up to 64 elements by insertion into a list of the best so far, skipping whole
-vectors that hold nothing better; more by sorting the row.
+sign) above infinity. Up to 64 elements are inserted into a list of the best so far; whole vectors
+that hold nothing better are skipped. For more the row is sorted.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.merge_sort import Keys, MergeSort
-from shlo_disc.lower.cpu.single_op import Single
+from shlo_disc.lower.cpu.single_op import SingleOp
+from shlo_disc.lower.cpu.strips import whole_strips
 from shlo_disc.lower.plan import Condition, If, KernelPlan, Launch
 from shlo_disc.lower.values.elemental import Elemental
 from shlo_disc.lower.values.elements import Element, element_of
@@ -27,7 +28,7 @@ _LIST = 64
 
 def emit_top_k(fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine) -> KernelPlan:
     """The plan of a `chlo.top_k` or a call of @stablehlo.dynamic_top_k."""
-    top = _TopK(Single.of(fusion, shapes, machine))
+    top = _TopK(SingleOp.of(fusion, shapes, machine))
     if top.k.is_const:
         return KernelPlan((top.by_list() if top.k.value <= _LIST else top.by_sorting(),))
     small = Condition(top.k, "<=", Expr.const(_LIST))
@@ -35,7 +36,7 @@ def emit_top_k(fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine) ->
 
 
 class _TopK:
-    def __init__(self, single: Single) -> None:
+    def __init__(self, single: SingleOp) -> None:
         self.single = single
         self.operand = single.op.operands[0]
         self.sizes = single.shape(self.operand)
@@ -127,14 +128,15 @@ class _TopK:
                     with b.if_(b.cmpi(self.above, key, worst)):
                         insert(key, loop.index, worst_at)
 
-            whole = n - (n - k) % lanes
-            with b.loop(k, whole, lanes, hint="v") as loop:
-                index = (Group(self.sizes, Ix(start + loop.index, 1)),)
-                vector = self.key(e, e.value_at(self.operand, index, None))
+            def vector(at: IndexValue, _: list[Register]) -> None:
+                index = (Group(self.sizes, Ix(start + at, 1)),)
+                key = self.key(e, e.value_at(self.operand, index, None))
                 worst = b.broadcast(keys.load(worst_at, readonly=False), lanes)
-                with b.if_(b.cmpi(self.above, vector, worst).any()):
-                    consider(loop.index, loop.index + lanes)
-            consider(whole, n)
+                with b.if_(b.cmpi(self.above, key, worst).any()):
+                    consider(at, at + lanes)
+
+            end = whole_strips(b, k, n, lanes, vector, hint="v")[0]
+            consider(end, n)
             out = row.index * k
             with b.loop(0, k, 1, hint="j") as loop:
                 key = keys.load(loop.index, readonly=False)

@@ -1,9 +1,9 @@
 """Operands read across the lanes (transposes): a tile of them is turned in registers first.
 
 A lane that steps through an operand with a large stride touches one cache line an element. Where
-such an operand is contiguous along another factor u of the tile space, a task takes BLOCK values
-of u at once: it loads square blocks along u, transposes them with shuffles and puts them
-into scratch memory, one row per value of u; the loop over the lanes then reads scratch.
+such an operand is contiguous along another factor u of the tile space, a task takes BLOCK values of
+u at once. It loads square blocks along u, transposes them with shuffles and puts them into scratch
+memory, one row per value of u. The loop over the lanes then reads scratch.
 """
 
 from __future__ import annotations

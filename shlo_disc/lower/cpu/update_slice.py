@@ -1,21 +1,21 @@
 """Kind `dynamic_update_slice`: copy the operand, then write the update into the copy.
 
-The copy is a launch of its own, the first of the plan (`KernelPlan.copies_operand`), so that the
-host drops it where the operand's buffer became the result's.
+The copy is a launch of its own, the first of the plan (`KernelPlan.copies_operand`). The host drops
+it where the operand's buffer became the result's.
 """
 
 from __future__ import annotations
 
-from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.dynamic.views import dense_strides
 from shlo_disc.lower.cpu.machine import Machine
-from shlo_disc.lower.cpu.single_op import Single, digits, offset
+from shlo_disc.lower.cpu.single_op import SingleOp, digits, offset
+from shlo_disc.lower.cpu.strips import strips
 from shlo_disc.lower.plan import Input, KernelPlan, Output
-from shlo_disc.lower.schedule.iteration_space import ceil_div
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.index import Group, Ix
-from shlo_disc.lower.values.typed import IndexValue, Mask
+from shlo_disc.lower.values.typed import IndexValue, Mask, Register
 from shlo_disc.mlir import ir
 
 __all__ = ["emit_dynamic_update_slice"]
@@ -28,7 +28,7 @@ def emit_dynamic_update_slice(
     fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine
 ) -> KernelPlan:
     """The plan of a `dynamic_update_slice`; start indices are clamped, as specified."""
-    single = Single.of(fusion, shapes, machine)
+    single = SingleOp.of(fusion, shapes, machine)
     op = single.op
     operand, update, *starts = list(op.operands)
     sizes, window = single.shape(operand), single.shape(update)
@@ -55,17 +55,13 @@ def emit_dynamic_update_slice(
         source = offset(b, row, update_steps[:cut])
         first = piece * _CHUNK
         last = b.min(first + _CHUNK, b.param(run, opaque=True))
-        whole = last - (last - first) % lanes
 
-        def step(at: IndexValue, mask: Mask | None) -> None:
+        def step(at: IndexValue, mask: Mask | None, _: list[Register]) -> None:
             index = (Group(window, Ix(source + at, 1)),) if window else ()
             value = e.value_at(update, index, mask)
             e.store(result, element, b.broadcast(value, lanes), Ix(to + at, 1), mask)
 
-        with b.loop(first, whole, lanes, hint="j") as loop:
-            step(loop.index, None)
-        with b.if_(whole < last):
-            step(whole, b.mask(last - whole, lanes))
+        strips(b, first, last, lanes, step)
     extent = Expr.product(window[:cut]) * pieces
     cost = Expr.min(run, Expr.const(_CHUNK)) * element.bytes // 10 + 20
     launch = single.launch(e, "dynamic_update_slice", extent, cost)

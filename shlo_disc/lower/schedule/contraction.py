@@ -1,10 +1,10 @@
 """What a `dense` fusion computes: C[batch, m, n] = sum over k of A[batch, m, k] * B[batch, k, n].
 
 Each side of a `dot_general` has groups of dimensions in any order. Dimensions of M that are one run
-of C are one axis (A may walk through them in steps of its own); what is left of M beyond the
-innermost such axis joins the batch, where the other operand simply does not move. Likewise N. The
-operands change places when the innermost dimension of the result comes from the left one: the
-kernel writes consecutive elements along N.
+of C are one axis (A may walk through them in steps of its own). What is left of M beyond the
+innermost such axis joins the batch, where the other operand does not move. Likewise N. The operands
+change places when the innermost dimension of the result comes from the left one: the kernel writes
+consecutive elements along N.
 
 Convolutions are problems of this form too, with strides of A that overlap (`conv.py`).
 """
@@ -207,7 +207,7 @@ def _swapped(p: Problem) -> Problem:
 def normalized(problem: Problem, shapes: ShapeAnalysis, may_swap: bool = True) -> Problem:
     """`problem` with all axes in the form the module describes.
 
-    `may_swap`: may the operands change places? Not where B is computed, and not where other work
+    `may_swap`: the operands may change places. They may not if B is computed, or if other work
     follows that takes M as rows, N as columns.
     """
     others = [*problem.n, *problem.batch]
@@ -248,7 +248,7 @@ def _same(x: Expr, y: Expr, equal: Equal) -> bool:
 
 
 def _holds_innermost(axes: Sequence[Axis]) -> bool:
-    """Do `axes` hold the innermost dimension of the result? (Size 1 counts for nobody.)"""
+    """True if `axes` hold the innermost dimension of the result; axes of size 1 do not count."""
     return any(x.c == ONE and not x.size.is_one for x in axes)
 
 

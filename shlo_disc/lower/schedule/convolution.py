@@ -89,7 +89,7 @@ class Window:
 
     @property
     def is_padded(self) -> bool:
-        """Does the input need a copy with zeros (or with its edges cut off)?"""
+        """True if the input needs a copy with zeros, or with its edges cut off."""
         return any(x != 0 for x in (*self.low, *self.high)) or any(
             d != 1 for d in self.lhs_dilation
         )

@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar
 
 from shlo_disc.dynamic.expr import Expr
 
-__all__ = ["ceil_div", "refine", "shape_tile_space"]
+__all__ = ["refine", "shape_tile_space"]
 
 
 class Accesses(Protocol):
@@ -26,11 +26,6 @@ class Written(Protocol):
 
 
 W = TypeVar("W", bound=Written)
-
-
-def ceil_div(size: Expr, by: Expr | int) -> Expr:
-    """`size / by`, rounded up; `by` is at least 1."""
-    return (size + by - 1) // by
 
 
 def shape_tile_space(

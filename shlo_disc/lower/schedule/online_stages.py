@@ -1,13 +1,16 @@
 """Long rows in stages: what each of a few launches does to every piece of a row.
 
-One stage a sweep would read a row once per level of chained reductions. Two forms let the second
-of two chained sums be taken in the first one's stage, relative to a value of the piece alone, and
-be put right when the pieces are combined:
+One stage a sweep would read a row once per level of chained reductions. In two forms the second of
+two chained sums is taken in the first one's stage, relative to a value of the piece alone. It is
+put right when the pieces are combined:
 
 * `sum(exp(x - f(max x)))`: with r instead of f(max x), the sum is too large by exp(f(max x) - r)
   (M. Milakov, N. Gimelshein, "Online normalizer calculation for softmax", 2018).
 * `sum((x - c)^2)`: around the mean m of n columns it is smaller by n (m - c)^2 (T. Chan, G. Golub,
   R. LeVeque, "Algorithms for computing the sample variance", 1983); c is any value of the row.
+
+`stages_of` is the one matcher of these forms. It belongs to the schedule and not to the records of
+`passes/`: only rows that are split ask, and a split changes no fusion.
 """
 
 from __future__ import annotations
@@ -83,7 +86,7 @@ def stages_of(plan: Plan) -> list[Stage]:
 
 
 def _agree(relatives: Sequence[Relative]) -> bool:
-    """Whether one value of a piece serves all sums relative to the same reference."""
+    """True if one value of a piece serves all sums relative to the same reference."""
     totals: dict[ir.Value, ir.Operation | None] = {}
     return all(totals.setdefault(r.reference, r.total) == r.total for r in relatives)
 
@@ -116,7 +119,7 @@ def _relative(plan: Plan, op: ir.Operation, before: Sequence[ir.Operation]) -> R
 
 
 def _is_maximum(row: ir.Value, columns: ir.Value, before: Sequence[ir.Operation]) -> bool:
-    """Whether `row` is made of the maximum of `columns`, so that no exponential overflows."""
+    """True if `row` is made of the maximum of `columns`, so that no exponential overflows."""
     found, waiting = False, [row]
     while waiting:
         op = producer(waiting.pop())

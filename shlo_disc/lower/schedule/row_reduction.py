@@ -1,5 +1,5 @@
 """What a row kernel does, before any text: sweeps over a row (those of the record, see
-`passes/match_rows.py`), and what is kept between them.
+`passes/match_rows.py`), and which intermediates are materialised between them.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.lower.values.data_movement import MOVES
+from shlo_disc.lower.values.data_movement import DATA_MOVEMENT
 from shlo_disc.lower.values.elements import Element, element_of
 from shlo_disc.lower.values.elementwise import SCALAR_OPS
 from shlo_disc.lower.values.reduction import takes_any_order
 from shlo_disc.mlir import ir, producer
 from shlo_disc.passes.match_rows import Layout, RowRecord
 
-__all__ = ["Kept", "Plan", "Sweep", "plan_rows"]
+__all__ = ["Materialised", "Plan", "Sweep", "plan_rows"]
 
 
 _FREE = frozenset(
@@ -34,8 +34,8 @@ _FREE = frozenset(
 
 
 @dataclass
-class Kept:
-    """A full-size value stored by one sweep and loaded by later ones."""
+class Materialised:
+    """A materialised intermediate: a full-size value that one sweep stores and later ones load."""
 
     value: ir.Value
     first: int
@@ -45,7 +45,7 @@ class Kept:
     output: int | None = None
     """The result whose row holds it; None: scratch."""
     slot: int = -1
-    """Which scratch row."""
+    """Number of its scratch row."""
 
 
 @dataclass
@@ -57,7 +57,8 @@ class Sweep:
     general: list[ir.Operation] = field(default_factory=list)
     """Reductions by runs of columns."""
     outputs: list[int] = field(default_factory=list)
-    keeps: list[Kept] = field(default_factory=list)
+    stores: list[Materialised] = field(default_factory=list)
+    """Intermediates that later sweeps load."""
 
 
 @dataclass
@@ -72,7 +73,7 @@ class Plan:
     parts: Expr
     cols: Expr
     sweeps: list[Sweep]
-    kept: list[Kept] = field(default_factory=list)
+    materialised: list[Materialised] = field(default_factory=list)
     slots: list[Element] = field(default_factory=list)
     """The widest element of each scratch row."""
 
@@ -83,7 +84,7 @@ class Plan:
 
     @property
     def apart(self) -> Expr:
-        """How many rows there are between two parts of one, or side by side."""
+        """Number of rows between two parts of one row, or of columns that lie side by side."""
         return self.record.apart
 
     @property
@@ -113,7 +114,7 @@ class Plan:
 
     @property
     def length(self) -> Expr:
-        """How many elements a row has."""
+        """Number of elements of a row."""
         return self.parts * self.cols
 
     @property
@@ -122,7 +123,9 @@ class Plan:
         return self.parts if self.layout is Layout.PARTS else self.cols
 
     def elements(self, count: Expr | int, lanes: int) -> Expr:
-        """How many elements a task sweeps that takes `count` along `cut`, with so many lanes."""
+        """Number of elements that a task sweeps if it takes `count` along `cut` with `lanes`
+        lanes.
+        """
         each = {Layout.PARTS: self.cols, Layout.SIDE_BY_SIDE: Expr.const(lanes)}
         return each.get(self.layout, Expr.const(1)) * count
 
@@ -136,7 +139,7 @@ def plan_rows(
 ) -> Plan:
     """The sweeps of a record, about values in the `block` of a fusion.
 
-    `cycles` decides which full-size values a sweep keeps for later ones. With None, every sweep
+    `cycles` decides which full-size values a sweep stores for later ones. With None, every sweep
     computes what it needs from the arguments.
     """
     sweeps = [Sweep() for _ in record.sweeps]
@@ -150,7 +153,7 @@ def plan_rows(
             sweeps[number].outputs.append(k)
     plan = Plan(record, block, shapes, record.layout, record.parts, record.cols, sweeps)
     if cycles is not None:
-        _choose_kept(plan, cycles)
+        _choose_materialised(plan, cycles)
     return plan
 
 
@@ -162,14 +165,14 @@ def _targets(plan: Plan, sweep: Sweep) -> list[ir.Value]:
     return values
 
 
-def _choose_kept(plan: Plan, cycles: Cycles) -> None:
+def _choose_materialised(plan: Plan, cycles: Cycles) -> None:
     """Decide which full-size values are stored by the sweep that computes them first."""
     choice = _Choice(plan, cycles)
     for number, sweep in enumerate(plan.sweeps):
         seen: set[ir.Value] = set()
         for value in _targets(plan, sweep):
             choice.visit(value, number, seen)
-    _place(plan, list(choice.kept.values()))
+    _place(plan, list(choice.materialised.values()))
 
 
 @dataclass
@@ -182,19 +185,19 @@ class _Choice:
     """The sweep that computes a value first."""
     uses: dict[ir.Value, set[int]] = field(default_factory=dict)
     """The sweeps that need it later."""
-    kept: dict[ir.Value, Kept] = field(default_factory=dict)
+    materialised: dict[ir.Value, Materialised] = field(default_factory=dict)
 
     def _is_full(self, value: ir.Value) -> bool:
         shapes = self.plan.shapes
         return bool(shapes.constraints.product_equal(shapes.shape(value), self.plan.space))
 
     def _price(self, value: ir.Value, seen: set[ir.Value]) -> float:
-        """Cycles a vector to compute `value` again, loads included, from what is kept."""
+        """Cycles a vector to compute `value` again, loads of intermediates included."""
         if value in seen or not self._is_full(value):
             return 0
         seen.add(value)
         op = producer(value)
-        if op is None or value in self.kept or value in self.plan.given:
+        if op is None or value in self.materialised or value in self.plan.given:
             return 1
         below = sum(self._price(v, seen) for v in op.operands)
         return below if op.name in _FREE else self.cycles(op) + below
@@ -206,30 +209,30 @@ class _Choice:
         seen.add(value)
         op = producer(value)
         if op is None or op.name not in SCALAR_OPS or not self._is_full(value):
-            if op is not None and op.name in MOVES and self._is_full(value):
+            if op is not None and op.name in DATA_MOVEMENT and self._is_full(value):
                 for operand in op.operands:
                     self.visit(operand, sweep, seen)
             return
         if value in self.first and self.first[value] < sweep:
             uses = self.uses.setdefault(value, set())
             uses.add(sweep)
-            if value in self.kept:
-                self.kept[value].last = sweep
+            if value in self.materialised:
+                self.materialised[value].last = sweep
                 return
             later = len(self.plan.sweeps) - 1 - self.first[value]
             if (self._price(value, set()) - 1) * min(later, len(uses) + 1) > 1.5:
-                self.kept[value] = Kept(value, self.first[value], sweep)
+                self.materialised[value] = Materialised(value, self.first[value], sweep)
                 return
         self.first.setdefault(value, sweep)
         for operand in op.operands:
             self.visit(operand, sweep, seen)
 
 
-def _place(plan: Plan, kept: list[Kept]) -> None:
-    """Give every kept value a row to live in: the result's own, or a scratch row."""
+def _place(plan: Plan, intermediates: list[Materialised]) -> None:
+    """Give every materialised intermediate a row to live in: the result's own, or a scratch row."""
     busy: list[tuple[int | None, int, int, int]] = []  # (output, slot, first, last)
     store_sweep = {k: n for n, sweep in enumerate(plan.sweeps) for k in sweep.outputs}
-    for item in sorted(kept, key=lambda k: k.first):
+    for item in sorted(intermediates, key=lambda k: k.first):
         element = element_of(item.value)
         own = next((k for k in store_sweep if plan.roots[k] == item.value), None)
         if own is not None:
@@ -238,17 +241,17 @@ def _place(plan: Plan, kept: list[Kept]) -> None:
             for k, sweep in store_sweep.items():
                 free = not any(o == k and last > item.first for o, _, _, last in busy)
                 fits = element_of(plan.roots[k]) == element and element.kind != "b"
-                others = any(i.output == k and i.value == plan.roots[k] for i in kept)
+                others = any(i.output == k and i.value == plan.roots[k] for i in intermediates)
                 if free and fits and not others and sweep >= item.last:
                     item.output = k
                     break
         if item.output is None:
             taken = {s for o, s, _, last in busy if o is None and last > item.first}
-            item.slot = next(s for s in range(len(kept)) if s not in taken)
+            item.slot = next(s for s in range(len(intermediates)) if s not in taken)
             if item.slot == len(plan.slots):
                 plan.slots.append(element)
             elif element.bytes > plan.slots[item.slot].bytes:
                 plan.slots[item.slot] = element
         busy.append((item.output, item.slot, item.first, item.last))
-        plan.sweeps[item.first].keeps.append(item)
-    plan.kept = kept
+        plan.sweeps[item.first].stores.append(item)
+    plan.materialised = intermediates

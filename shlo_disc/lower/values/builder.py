@@ -1,9 +1,9 @@
 """The text of one kernel while it is written: regions, constants, sizes, operations.
 
 Emitters handle typed values (`typed.py`); only this module and `typed.py` know MLIR's syntax. A
-*pure* operation is put into the outermost region where its operands live, so loop-invariant code
-leaves its loop while it is written, and an operation written twice gives one value. Names are
-counted, never random: equal kernels have equal texts and are compiled once.
+*pure* operation is put into the outermost region where its operands live: loop-invariant code
+leaves its loop while it is written. An operation written twice gives one value. Names are counted,
+never random: equal kernels have equal texts and are compiled once.
 
     b = KernelBuilder()
     x, y, n = b.memref(0, "f32"), b.memref(1, "f32"), b.param(size)
@@ -141,6 +141,8 @@ class KernelBuilder:
         self._pointers: dict[int, Pointer] = {}
         self.args = Pointer(self, "%args", "!llvm.ptr", 0)
         """The array of pointers to the kernel's arrays."""
+        self.params = Pointer(self, "%params", "!llvm.ptr", 0)
+        """The array of sizes, i64."""
         self._scratch = Pointer(self, "%scratch", "!llvm.ptr", 0)
         self.lo = self._enter(IndexValue, "lo_", "arith.index_cast %lo : i64 to index", "index")
         """The first task, as index."""
@@ -468,7 +470,9 @@ class KernelBuilder:
         )
 
     def has_ldexp(self, type_: str) -> bool:
-        """Is `x * 2^n` on `type_` one instruction? A target says so; see `math/exponential.py`."""
+        """True if `x * 2^n` on `type_` is one instruction of the target; see
+        `math/exponential.py`.
+        """
         return False
 
     def extract(self, vector: V, lane: IndexLike) -> V:
@@ -601,9 +605,13 @@ class KernelBuilder:
         offset = self.index(offset_bytes)
         if offset.known == 0:
             return self.memref_at(self._scratch, element)
-        raw = self.cast("arith.index_cast", offset, "i64")
-        right = f"llvm.getelementptr %scratch[{raw}] : (!llvm.ptr, i64) -> !llvm.ptr, i8"
-        return self.memref_at(self.define(Pointer, right, "!llvm.ptr", [raw]), element)
+        return self.memref_at(self.place(self._scratch, offset, "i8"), element)
+
+    def place(self, array: Pointer, index: IndexLike, element: str) -> Pointer:
+        """Where element `index` of `array` is; `element` is the LLVM type of its elements."""
+        raw = self.cast("arith.index_cast", self.index(index), "i64")
+        right = f"llvm.getelementptr {array}[{raw}] : (!llvm.ptr, i64) -> !llvm.ptr, {element}"
+        return self.define(Pointer, right, "!llvm.ptr", [array, raw])
 
     def memref_at(self, pointer: Pointer, element: str) -> MemRef:
         """The memory from `pointer` on as `memref<?xELEMENT>` (its size is never asked for)."""

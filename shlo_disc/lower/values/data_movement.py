@@ -24,7 +24,7 @@ from shlo_disc.lower.values.index_propagation import DROP, OWN, assemble, carry
 from shlo_disc.lower.values.typed import IndexValue, Mask, Register
 from shlo_disc.mlir import ir
 
-__all__ = ["MOVES"]
+__all__ = ["DATA_MOVEMENT"]
 
 # ------------------------------------------------------------------ reshapes, broadcasts, ...
 
@@ -386,39 +386,28 @@ def _bitcast_convert(
         for k in range(ratio):
             last = Group((Expr.const(ratio),), e.space.uniform(b.index(k)))
             part = e.value_at(operand, (*index, last), mask)
-            wide = b.cast("arith.extui", _as_bits(e, part, source.bits), f"i{target.bits}")
+            wide = b.cast("arith.extui", _bitcast(part, f"i{source.bits}"), f"i{target.bits}")
             by = wide.constant(k * source.bits)
             wide = wide << by if k else wide
             parts.append(wide)
-        return _from_bits(e, functools.reduce(operator.or_, parts), target.register)
+        return _bitcast(functools.reduce(operator.or_, parts), target.register)
     rank = len(e.shape(value))
     groups, own = carry(e, index, [*range(rank - 1), OWN])
     whole = e.value_at(operand, assemble(e.shape(operand), groups, {}), mask)
-    bits = _as_bits(e, whole, source.bits)
+    bits = _bitcast(whole, f"i{source.bits}")
     by = e.from_index(e.space.scale(own[rank - 1], target.bits), ELEMENTS[f"i{source.bits}"])
-    lanes = max(_width(e, bits), _width(e, by))
+    lanes = max(bits.lanes, by.lanes)
     shifted = b.broadcast(bits, lanes) >> b.broadcast(by, lanes)
-    return _from_bits(e, b.cast("arith.trunci", shifted, f"i{target.bits}"), target.register)
+    return _bitcast(b.cast("arith.trunci", shifted, f"i{target.bits}"), target.register)
 
 
-def _width(e: Elemental, register: Register) -> int:
-    return e.lanes if register.type.startswith("vector") else 0
+def _bitcast(register: Register, element: str) -> Register:
+    """The bits of every lane as `element`, which has as many."""
+    wanted = register.like(element)
+    return register if register.type == wanted else register.b.bitcast(register, wanted)
 
 
-def _as_bits(e: Elemental, register: Register, bits: int) -> Register:
-    type_ = register.type
-    lanes = _width(e, register)
-    wanted = f"vector<{lanes}xi{bits}>" if lanes else f"i{bits}"
-    return register if type_ == wanted else e.b.bitcast(register, wanted)
-
-
-def _from_bits(e: Elemental, register: Register, element: str) -> Register:
-    lanes = _width(e, register)
-    wanted = f"vector<{lanes}x{element}>" if lanes else element
-    return register if register.type == wanted else e.b.bitcast(register, wanted)
-
-
-MOVES = {
+DATA_MOVEMENT = {
     "disc.dim": _dim,
     "disc.sizes": _sizes,
     "stablehlo.bitcast_convert": _bitcast_convert,
@@ -443,4 +432,4 @@ MOVES = {
 }
 """Every op whose elements come from operands at other indices, or from none."""
 
-RULES.update(MOVES)
+RULES.update(DATA_MOVEMENT)

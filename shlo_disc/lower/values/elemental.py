@@ -1,9 +1,9 @@
 """The value of any tensor of a fusion at any index, as registers.
 
 `Elemental.value_at(value, index, mask)` emits what computes one element (uniform index) or one
-element a lane, recursively from the consumer to the operands of the fusion, and is memoised by
-(value, index, mask) as long as the result is in scope. Lanes off in `mask` touch no memory and
-may hold anything. An index that is the same in all lanes gives a scalar register.
+element a lane, recursively from the consumer to the operands of the fusion. It is memoised by
+(value, index, mask) as long as the result is in scope. Lanes off in `mask` touch no memory and may
+hold anything. An index that is the same in all lanes gives a scalar register.
 
 The design is XLA's elemental IR emitter (`xla/service/elemental_ir_emitter.cc`), with lanes and
 symbolic sizes.
@@ -16,7 +16,7 @@ from typing import cast
 
 import numpy as np
 
-from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.element_types import ELEMENT_TYPES
 from shlo_disc.errors import InternalError
@@ -34,7 +34,7 @@ Rule = Callable[["Elemental", ir.Operation, ir.Value, Index, Mask | None], Regis
 """How an op that moves or loops computes one element: (emitter, op, result, index, mask)."""
 
 RULES: dict[str, Rule] = {}
-"""Filled by `moves.py` and `reduction.py`: op name to rule."""
+"""Filled by `data_movement.py` and `reduction.py`: op name to rule."""
 
 
 _CLOSE = 4
@@ -320,7 +320,7 @@ class Elemental:
         low, span = min(wanted), max(wanted) - min(wanted) + 1
         if span > _CLOSE * lanes:
             return None
-        starts = [low + k * lanes for k in range(-(-span // lanes))]
+        starts = [low + k * lanes for k in range(ceil_div(span, lanes))]
         if span >= lanes:
             starts[-1] = low + span - lanes
         found: Register | None = None
@@ -343,7 +343,7 @@ class Elemental:
 
     def _guarded_load(self, memory: MemRef, index: IndexValue, mask: Mask) -> Register:
         """A scalar load that reads memory only when some lane wants it (else any valid address)."""
-        size = 8 if memory.element.endswith("64") else int(memory.element[1:]) // 8
+        size = memory.element_bits // 8
         return self.b.load_if(mask.any(), memory, index, size)
 
     def as_register(self, loaded: Register, element: Element) -> Register:

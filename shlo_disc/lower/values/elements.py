@@ -2,9 +2,9 @@
 
 `ui32` becomes the signless `i32` (operations carry the sign), `i1` is a byte in memory. Floats of
 16 bits and fewer are carried as their bits (`i16`, `i8`) and widened to f32 where they are computed
-with, so that moving data never changes a NaN and no code generator needs 16-bit arithmetic.
-Integers of 2 and 4 bits lie in a byte each, in memory and in registers. Its upper bits are
-undefined, as for `ml_dtypes`: what computes with them extends them first (`wrap`).
+with. Moving data thus never changes a NaN, and no code generator needs 16-bit arithmetic. Integers
+of 2 and 4 bits lie in a byte each, in memory and in registers. Its upper bits are undefined, as for
+`ml_dtypes`: what computes with them extends them first (`wrap`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Element-wise operations on registers: one row per StableHLO op, scalar or any number of lanes.
 
-A rule takes `(b, op, args, ins, out)`: the text, the operation (attributes, location), the operand
-registers (all scalar or all of one number of lanes), their element types and the result's. Results
-are rounded to the result type after every operation, integers never trap.
+A rule takes `(b, op, args, ins, out)`: builder, operation, operand registers, their element types
+and the result's. The registers are all scalar or all of one number of lanes. Results are rounded to
+the result type after every operation, integers never trap.
 
 Source: StableHLO specification, one section per op; conversions saturate as XLA's do.
 """
@@ -154,8 +154,7 @@ def _fmod(b: KernelBuilder, x: Register, y: Register) -> Register:
     exact.
     """
     type_ = x.type
-    element = "f64" if "f64" in type_ else "f32"
-    bits = 64 if element == "f64" else 32
+    bits = 64 if x.is_double else 32
     mantissa = 52 if bits == 64 else 23
     bias = 1023 if bits == 64 else 127
     itype = like(type_, f"i{bits}")
@@ -494,8 +493,7 @@ def reduce_precision(
 ) -> Register:
     """`x` (f32 or f64) rounded to a float with fewer exponent and mantissa bits, as XLA does it."""
     type_ = x.type
-    wide = "f64" in type_
-    bits, mantissa, exponent = (64, 52, 11) if wide else (32, 23, 8)
+    bits, mantissa, exponent = (64, 52, 11) if x.is_double else (32, 23, 8)
     itype = like(type_, f"i{bits}")
 
     def const(value: int) -> Register:

@@ -1,13 +1,13 @@
 """Where a value is read: indices of values in terms of the tile space of a kernel.
 
-The *tile space* is a list of sizes (factors); the loops of a kernel run over it, the last factor
-in vector lanes. An index of a value is a tuple of *groups*: consecutive dimensions with one flat
-index. Groups are cut only where an operation needs a dimension of its own, so dimensions
-that every access keeps together stay one factor, and reshapes mostly only regroup.
+The *tile space* is a list of sizes (factors); the loops of a kernel run over it, the last factor in
+vector lanes. An index of a value is a tuple of *groups*: consecutive dimensions with one flat
+index. Groups are cut only where an operation needs a dimension of its own. Dimensions that every
+access keeps together stay one factor, and most reshapes only regroup.
 
 A flat index (:class:`Ix`) is `base + stride * lane` with a stride known now, or any value per lane.
-`Ix.tile = (i, j)` says that it counts exactly the factors i..j-1 of the tile space; cutting it
-where a factor ends costs nothing, elsewhere it costs a division. :class:`Space` records both: the
+`Ix.tile = (i, j)` says that it counts exactly the factors i..j-1 of the tile space. Cutting it
+where a factor ends costs nothing, elsewhere it costs a division. The class `Space` records the
 boundaries used (the others need not be loops) and those wished for (factors to cut finer).
 """
 
@@ -110,7 +110,9 @@ class Space:
         return bool(self.constraints.divisible(size, by))
 
     def fills_vectors(self, size: Expr) -> bool:
-        """Is `size` proved a whole number of vectors? Never where an element is computed alone."""
+        """True if `size` is proved a whole number of vectors; False where an element is computed
+        alone.
+        """
         return bool(self.lanes) and self.divisible(size, self.lanes)
 
     def positive(self, size: Expr) -> IndexValue:
@@ -377,5 +379,5 @@ class Space:
 
 
 def _is_one(sizes: Sequence[Expr]) -> bool:
-    """Whether these dimensions certainly hold one element."""
+    """True if these dimensions certainly hold one element."""
     return all(s.is_const and s.value == 1 for s in sizes)

@@ -1,7 +1,7 @@
 """Floats of at most 8 bits: between their bits in the low bits of an i8, and f32.
 
-Every format here is a subset of f32 in range and precision, so arithmetic in f32 that is rounded
-once more is arithmetic of the format: f32 has more than twice its precision and two bits.
+Every format here is a subset of f32 in range and precision. Arithmetic in f32 that is rounded once
+more is arithmetic of the format, as f32 has more than twice its precision and two bits.
 Source: S. Figueroa, "When is double rounding innocuous?" (1995).
 """
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from shlo_disc.dynamic import attributes as attr
-from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.elements import element_of, unsupported
@@ -131,13 +131,13 @@ class RandomBits:
 
     @property
     def blocks(self) -> Expr:
-        """How often Philox is computed."""
-        return (self.count + self.per_block - 1) // self.per_block
+        """Number of Philox blocks."""
+        return ceil_div(self.count, self.per_block)
 
     def stored(self, value: Register) -> Register:
         """32 or 64 random bits as an element lies in memory."""
         target = self.element.register
-        if int(value.type[1:]) > self.element.bits:
+        if value.element_bits > self.element.bits:
             value = value.cast("arith.trunci", f"i{self.element.bits}")
         return value if value.type == target else value.b.bitcast(value, target)
 

@@ -83,7 +83,7 @@ def simple_body(op: ir.Operation) -> str | None:
 
 
 def _is_arg_reduce(op: ir.Operation) -> bool:
-    """Whether `op` is an arg-max or arg-min over one trailing dimension as JAX writes it.
+    """True if `op` is an arg-max or arg-min over one trailing dimension as JAX writes it.
 
     (value, index) pairs; the first NaN wins, of equals the first. With `<` for arg-min:
     `pick = a > b or a != a`, `select(pick, a, b)`, `select(pick or (a == b and i < j), i, j)`.
@@ -117,7 +117,7 @@ def _is_arg_reduce(op: ir.Operation) -> bool:
 
 
 def takes_any_order(op: ir.Operation) -> bool:
-    """Whether columns may be reduced in any order."""
+    """True if columns may be reduced in any order."""
     return simple_body(op) is not None or _is_arg_reduce(op)
 
 
@@ -263,7 +263,7 @@ class _Window:
         rank = self.rank = len(self.sizes)
         self.windows = _list(op, "window_dimensions", rank)
         self.strides = _list(op, "window_strides", rank)
-        self.spread = _list(op, "base_dilations", rank)
+        self.base_dilations = _list(op, "base_dilations", rank)
         self.dilation = _list(op, "window_dilations", rank)
         self.padding = [0] * (2 * rank)
         if "padding" in op.attributes:
@@ -272,7 +272,7 @@ class _Window:
         self.groups, self.own = carry(e, index, kept)
 
     def _is_plain(self, d: int) -> bool:
-        alone = self.windows[d] == self.strides[d] == self.spread[d] == 1
+        alone = self.windows[d] == self.strides[d] == self.base_dilations[d] == 1
         return alone and self.padding[2 * d : 2 * d + 2] == [0, 0]
 
     def results(self) -> list[Register]:
@@ -315,14 +315,14 @@ class _Window:
         if k is not None:
             here = e.space.add(here, k * self.dilation[d])
         here, ok = e.space.add(here, -self.padding[2 * d]), inside
-        if self.spread[d] > 1:
+        if self.base_dilations[d] > 1:
             ok = e.both(ok, e.at_least(here, b.index(0)))
             name = e.space.name_of(here)
-            step = name.constant(self.spread[d])
+            step = name.constant(self.base_dilations[d])
             quotient = b.op("arith.divsi", name, step)
             ok = e.both(ok, (quotient * step).equals(name))
             here = e.space.uniform(quotient)
-        if self.spread[d] > 1 or self.padding[2 * d] or self.padding[2 * d + 1]:
+        if self.base_dilations[d] > 1 or self.padding[2 * d] or self.padding[2 * d + 1]:
             ok = e.both(ok, e.below(here, b.param(self.sizes[d])))
         return self._nest(d + 1, {**dims, d: here}, ok, accs)
 

@@ -9,8 +9,8 @@
 ==============  =================================================================================
 
 Every value knows its builder, its SSA name, its MLIR type and the region that defines it. An
-operator writes one operation; Python numbers become constants of the other operand's type. mypy
-tells indices, elements, masks and memory apart; element type and lanes are checked by MLIR.
+operator writes one operation; Python numbers become constants of the other operand's type. The type
+checker tells indices, elements, masks and memory apart; MLIR checks element type and lanes.
 
     row, n = task.index, b.param(size)
     value = x.load(row * n + col)                # MemRef.load wants an IndexValue
@@ -88,7 +88,7 @@ class Value:
         self.type = type_
         """The MLIR type, e.g. `vector<16xf32>`."""
         self.depth = depth
-        """How many regions enclose the definition."""
+        """Number of regions that enclose the definition."""
         self.element, self.lanes = _parts(type_)
         self.is_constant = False
         self.constant_lanes: tuple[float, ...] | None = None
@@ -111,6 +111,11 @@ class Value:
     def each_of(cls, values: Iterable[Value]) -> list[Self]:
         """`values`, all of this class (TypeError): what a loop carries may be of several."""
         return [cls.of(value) for value in values]
+
+    @property
+    def element_bits(self) -> int:
+        """Bits of an integer or float element; ValueError of any other."""
+        return int(self.element.lstrip("bfi"))
 
     def like(self, element: str) -> str:
         """The type of `element` in as many lanes as this has."""
@@ -186,11 +191,11 @@ class IndexValue(Value):
         return self.b.compare_indices("sge", self, other)
 
     def equals(self, other: IndexLike) -> Mask:
-        """Whether both are equal."""
+        """True if both are equal."""
         return self.b.compare_indices("eq", self, other)
 
     def differs(self, other: IndexLike) -> Mask:
-        """Whether they are not equal."""
+        """True if they are not equal."""
         return self.b.compare_indices("ne", self, other)
 
     def is_below(self, size: IndexLike) -> Mask:
@@ -217,12 +222,12 @@ class Register(Value):
 
     @property
     def is_float(self) -> bool:
-        """Whether it holds floats."""
+        """True if it holds floats."""
         return self.element[0] in "fb"
 
     @property
     def is_double(self) -> bool:
-        """Whether it holds f64."""
+        """True if it holds f64."""
         return self.element == "f64"
 
     # ---------------------------------------------------------------- arithmetic
@@ -348,11 +353,11 @@ class Register(Value):
 
     def bits(self) -> Register:
         """The bits of floats as integers of the same width."""
-        return self.b.bitcast(self, self.like("i" + self.element.lstrip("bf")))
+        return self.b.bitcast(self, self.like(f"i{self.element_bits}"))
 
     def floats(self) -> Register:
         """Bits as floats of the same width."""
-        return self.b.bitcast(self, self.like("f" + self.element[1:]))
+        return self.b.bitcast(self, self.like(f"f{self.element_bits}"))
 
     def cast(self, name: str, element: str) -> Register:
         """A conversion: `arith.sitofp`, `arith.extf`, ..."""
@@ -365,11 +370,11 @@ class Mask(Register):
     __slots__ = ()
 
     def any(self) -> Mask:
-        """Whether any lane is true, as scalar."""
+        """True if any lane is true, as scalar."""
         return self.b.reduce_mask("or", self)
 
     def all(self) -> Mask:
-        """Whether every lane is true, as scalar."""
+        """True if every lane is true, as scalar."""
         return self.b.reduce_mask("and", self)
 
 

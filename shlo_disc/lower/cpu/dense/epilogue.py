@@ -1,8 +1,8 @@
 """Element-wise work on the sums while they are in cache: bias, activation, residual.
 
-The finished sums of a register tile are read back from L1, one vector at a time, and everything up
-to the result of the fusion is computed by the element-wise emitter at that place. A loop, not
-the unrolled tile: an activation is 50 instructions, and they are in the kernel once.
+The finished sums of a register tile are read back from L1, one vector at a time. The element-wise
+emitter computes everything up to the result of the fusion there. A loop, not the unrolled tile: an
+activation is 50 instructions, and they are in the kernel once.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@ panels of columns, tiles of rows; a tile's accumulators are carried by the loop 
 the last are clamped to it: they compute and store the same values twice, so that rows need no
 masks; columns are masked.
 
-B is read from panels of `columns` columns, K after K (`packed`: they are there; `scratch`: the
-kernel copies its block first), or in place when its columns are neighbours (`direct`). A is read in
-place, one element broadcast at a time, or from rows copied to scratch (another type or layout).
+B is read from panels of `columns` columns, K after K. `packed`: they are there; `scratch`: the
+kernel copies its block first. B whose columns are neighbours is read in place (`direct`). A is read
+in place, one element broadcast at a time, or from rows copied to scratch (another type or layout).
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ class Writer(TileWriter):
             w_unit=g.a.row_run,
             u_table=k.table,
         )
-        room = (depth + (lanes - 1)) // lanes * lanes
+        room = depth.round_up(lanes)
         row = self.size("a_row")
         repack(b, source, self.a_mem, self.zero, row, depth, room, count, lanes, g.compute)
 
@@ -220,7 +220,7 @@ class Writer(TileWriter):
             whole = self.size("N") >= n + g.tile.columns
             b_at = self.b_start(n, n0, k0)
             following = self._following(n, n0, n1, k0, last) if g.b_mode == "packed" else None
-            tiles = (m1 - m0 + (rows - 1)) // rows
+            tiles = (m1 - m0).ceil_div(rows)
             step = (tiles + (g.tile.columns - 1)) // b.max(tiles, 1)
             share = depth * step
 

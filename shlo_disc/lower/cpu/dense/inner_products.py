@@ -1,9 +1,8 @@
 """Few rows against a B whose columns run along K: inner products, several columns at a time.
 
 B is read once, in place (attention scores of one token, a weight that is not kept packed). A vector
-holds neighbours along K; a register tile of rows and columns shares its loads. The accumulators of
-a row are then added up lane by lane in a tree of exchanges, which leaves one vector with a column
-in each lane.
+holds neighbours along K; a register tile of rows and columns shares its loads. A tree of exchanges
+then adds up the accumulators of a row and leaves one vector with a column in each lane.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from shlo_disc.lower.cpu.dense.gemm import Writer
 from shlo_disc.lower.cpu.dense.operands import Gemm
 from shlo_disc.lower.cpu.dense.repack import load_as
 from shlo_disc.lower.cpu.dense.tile_writer import multiply_add
+from shlo_disc.lower.cpu.strips import strips
 from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register, vector_type
 
@@ -29,9 +29,9 @@ FIRST_LINES = 3
 has not begun yet. Time of three rows against none: 0.92 to 0.98 in L3; eight lines 1.02 to 1.1."""
 AHEAD_ROWS = 4
 """Height from which on the loop prefetches the next group of columns. With so much work for each
-line, out-of-order execution does not run ahead to the next one. Time against no prefetch (a core of
-an EPYC): four and five rows 0.6 where B is in memory, 0.95 to 1.0 where B is in L3; three rows 1.15
-in L3."""
+line, out-of-order execution does not run ahead to the next one. Four and five rows take 0.6 of the
+time without prefetch where B is in memory, and 0.95 to 1.0 in L3. Three rows take 1.15 in L3 (a
+core of an EPYC)."""
 
 
 def write_dots(gemm: Gemm, sizes: dict[str, Expr], registers: int) -> tuple[str, tuple[Expr, ...]]:
@@ -124,10 +124,9 @@ class _Dots(Writer):
         """
         g, b, lanes = self.g, self.b, self.g.tile.lanes
         depth = b.size("K")
-        whole = depth - depth % lanes
         following = b.size("br0") * self.group
 
-        def step(k: IndexValue, sums: list[Register], mask: Mask | None) -> list[Register]:
+        def step(k: IndexValue, mask: Mask | None, sums: list[Register]) -> list[Register]:
             xs = [
                 load_as(b, MemRef.of(self.a_in), g.a.element, line + k, lanes, g.compute, mask)
                 for line in lines
@@ -144,14 +143,8 @@ class _Dots(Writer):
 
         zero = b.constant(0, vector_type(lanes, g.compute.register))
         init = [zero] * (len(lines) * len(starts))
-        with b.loop(0, whole, lanes, init, hint="k") as k:
-            k.yield_(*step(k.index, k.args, None))
-        sums = k.results
-        with b.if_(whole < depth) as rest:
-            rest.yield_(*step(whole, sums, b.mask(depth - whole, lanes)))
-            with rest.otherwise():
-                rest.yield_(*sums)
-        flat, width = rest.results, len(starts)
+        flat = strips(b, 0, depth, lanes, step, init, hint="k")
+        width = len(starts)
         return [flat[r * width : (r + 1) * width] for r in range(len(lines))]
 
 

@@ -7,18 +7,19 @@ vector holds neighbours along K.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 
-from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.lower.cpu.builder import SizedBuilder
 from shlo_disc.lower.cpu.dense.operands import Finish
 from shlo_disc.lower.cpu.dense.repack import as_number, load_as
 from shlo_disc.lower.cpu.dense.tile_writer import multiply_add
 from shlo_disc.lower.cpu.loop import odometer
 from shlo_disc.lower.cpu.machine import Machine
+from shlo_disc.lower.cpu.strips import masked_strips, whole_strips
 from shlo_disc.lower.plan import Buffer, Kernel, Launch
 from shlo_disc.lower.schedule.contraction import Axis, Problem
-from shlo_disc.lower.schedule.iteration_space import ceil_div
 from shlo_disc.lower.values.elemental import Arguments
 from shlo_disc.lower.values.elements import Element
 from shlo_disc.lower.values.elementwise import convert
@@ -131,7 +132,6 @@ class _Writer:
         """
         b = self._open(axes, along)
         size, wide = b.size("V"), self.width * TOGETHER
-        whole = size - size % wide
 
         def task(_: IndexValue, digits: list[IndexValue]) -> None:
             a, other, c = self._bases(axes, digits)
@@ -147,10 +147,10 @@ class _Writer:
                 else:
                     self.c_out.masked_store(value, c + v, mask)
 
-            with b.loop(0, whole, wide, hint="v") as v:
-                vector(v.index, wide, None)
-            with b.loop(whole, size, self.width, hint="v") as v:
-                vector(v.index, self.width, b.mask(size - v.index, self.width))
+            end = whole_strips(b, 0, size, wide, lambda v, _: vector(v, wide, None), hint="v")[0]
+            masked_strips(
+                b, end, size, self.width, lambda v, mask, _: vector(v, self.width, mask), hint="v"
+            )
 
         odometer(b, [b.size(f"s{i}") for i in range(len(axes))] or [b.index(1)], task)
         text, params = b.finish()
@@ -224,8 +224,8 @@ class _Writer:
             a: IndexValue,
             other: IndexValue,
             k: IndexValue,
-            sums: list[Register],
             mask: Mask | None,
+            sums: list[Register],
         ) -> list[Register]:
             out = []
             for i, total in enumerate(sums):
@@ -239,19 +239,17 @@ class _Writer:
 
         def task(_: IndexValue, digits: list[IndexValue]) -> None:
             a, other, c = self._bases(axes, digits)
-            whole = depth - depth % step
             zeros = [b.constant(0, vector)] * CHAINS
-            with b.loop(0, whole, step, zeros, hint="k") as k:
-                k.yield_(*products(a, other, k.index, k.args, None))
+            end, sums = whole_strips(
+                b, 0, depth, step, lambda k, sums: products(a, other, k, None, sums), zeros, "k"
+            )
             add = "arith.addf" if p.compute.is_float else "arith.addi"
-            sums = list(k.results)
             while len(sums) > 1:
                 half = len(sums) // 2
                 sums = [b.op(add, x, y) for x, y in zip(sums[:half], sums[half:], strict=True)]
-            with b.loop(whole, depth, self.width, sums, hint="k") as k:
-                mask = b.mask(depth - k.index, self.width)
-                k.yield_(*products(a, other, k.index, k.args, mask))
-            (total,) = k.results
+            (total,) = masked_strips(
+                b, end, depth, self.width, functools.partial(products, a, other), sums, "k"
+            )
             lanes = self.width
             while lanes > 1:
                 lanes //= 2

@@ -38,7 +38,7 @@ class Finish(Protocol):
 
     @property
     def reads_rows(self) -> bool:
-        """Does it read other memory than a vector of columns?"""
+        """True if it reads other memory than a vector of columns."""
         ...
 
     def at(
@@ -143,14 +143,14 @@ class Gemm:
     """Bands of columns; more than one want `finish_bands`, which stores the results."""
     finish_bands: FinishBands | None = None
     then_rows: bool = False
-    """Is there row work behind it?"""
+    """True if row work follows in the same launch."""
     fill: Fill | None = None
     """Computes B (mode scratch) instead of reading it."""
 
     @property
     def rows_first(self) -> bool:
-        """Are tasks counted along rows first? Along columns where rows are what is copied, and
-        where rows that are done early are worked on early (3 % of BERT at 8 x 128).
+        """True if tasks are counted along rows first. They are counted along columns if rows are
+        copied, and if rows that are done early are worked on early (3 % of BERT at 8 x 128).
         """
         if self.b_mode == "packed" and self.then_rows:
             return False

@@ -6,11 +6,11 @@ import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.lower.cpu.dense.epilogue import BandEpilogue, Epilogue
 from shlo_disc.lower.cpu.dense.gemm import pack_kernel, write_gemm
-from shlo_disc.lower.cpu.dense.horizontal import side_by_side
+from shlo_disc.lower.cpu.dense.horizontal import fused_horizontally
 from shlo_disc.lower.cpu.dense.inner_products import GROUP, dots_scratch_bytes, write_dots
 from shlo_disc.lower.cpu.dense.narrow import narrow_launch
 from shlo_disc.lower.cpu.dense.operands import Fill, Finish, FinishBands, Gemm, Operand
@@ -43,7 +43,6 @@ from shlo_disc.lower.schedule.contraction import (
     analyze_dense,
     steps,
 )
-from shlo_disc.lower.schedule.iteration_space import ceil_div
 from shlo_disc.lower.values.elemental import Arguments
 from shlo_disc.lower.values.elements import Element, element_of
 from shlo_disc.mlir import ir
@@ -57,22 +56,22 @@ ONE = Expr.const(1)
 FIRST = Output(0)
 
 FEW_ROWS = 4
-"""Tiles of rows up to which B is read in place when that is possible: a copy costs as much as about
-one more tile, and reads of B are slower in place (each row is in a page of its own)."""
+"""Tiles of rows up to which B is read in place when that is possible. A copy costs as much as about
+one more tile; reads in place are slower, since each row is in a page of its own."""
 
 FEWEST_ROWS = 2
 """Rows up to which B is read in place although panels of it may be kept, where its columns run
-along K. Sums are then of another order, so sizes alone decide. Time in place against that with kept
-panels and with panels made in the call (two cores of a Sapphire Rapids, B of 768 x 768 to 768 x
-30000): one row 0.6 to 1.0 and 0.4 to 0.6, two rows 0.8 to 1.2 and 0.6 to 0.7."""
+along K. Sums are then of another order, so sizes alone decide. Time in place against kept panels,
+and against panels made in the call. One row takes 0.6 to 1.0 and 0.4 to 0.6, two rows 0.8 to 1.2
+and 0.6 to 0.7. Measured on two cores of a Sapphire Rapids, B of 768 x 768 to 768 x 30000."""
 
 IN_PLACE_ROWS = 7
-"""Rows up to which the same holds where B is neither shallow nor large, but fewer than a register
-tile has: panels are at their best with a whole tile. Time in place against that with kept panels
-and with panels made in the call (one core of an EPYC with AVX-512, B of 256 x 768 to 768 x 3072):
-tiles of 6 rows: three rows 0.98 to 1.1 and 0.5 to 0.6, four 0.75 to 0.85 and 0.4 to 0.5, five 0.9
-to 1.0 and 0.4 to 0.6, six 1.16 and 0.6. Tiles of 8 rows: four 1.04 to 1.1 and 0.45 to 0.6, others
-0.7 to 1.03 and 0.45 to 0.65."""
+"""Rows, fewer than a register tile has, up to which the same holds where B is neither shallow nor
+large. With a whole tile panels are at their best. Time in place against kept panels, and against
+panels made in the call. Tiles of 6 rows: three rows 0.98 to 1.1 and 0.5 to 0.6, four 0.75 to 0.85
+and 0.4 to 0.5. Five take 0.9 to 1.0 and 0.4 to 0.6, six 1.16 and 0.6. Tiles of 8 rows: four 1.04 to
+1.1 and 0.45 to 0.6, others 0.7 to 1.03 and 0.45 to 0.65. Measured on one core of an EPYC with
+AVX-512, B of 256 x 768 to 768 x 3072."""
 
 IN_PLACE_DEPTH = 256
 """Products in a sum from which on it holds. Adding up the lanes costs as much as 16 products a sum:
@@ -80,8 +79,8 @@ with 64, three rows take 1.2 of the time with kept panels."""
 
 IN_PLACE_BYTES = 9 << 20
 """Bytes of B up to which it holds: what is in L3 and in reach of the TLB. Kept panels lie in huge
-pages and are read in one run: with 12 MiB in place takes up to 1.3 of their time, with 36 MiB 2 to
-4. Panels made in the call then cost little: memory is slower than the copy."""
+pages and are read in one run. In place takes up to 1.3 of their time with 12 MiB, and 2 to 4 with
+36 MiB. Panels made in the call then cost little: memory is slower than the copy."""
 
 
 def emit_dense(fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine) -> KernelPlan:
@@ -123,7 +122,7 @@ def emit_dense(fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine) ->
     plans = [planner.steps() for planner in planners]
     if len(plans) == 1:
         return KernelPlan(*planners[0].split(plans[0]))
-    if (merged := side_by_side(plans)) is not None:
+    if (merged := fused_horizontally(plans, machine)) is not None:
         return KernelPlan(merged)
     return KernelPlan(tuple(step for plan in plans for step in plan))
 
@@ -289,7 +288,7 @@ class Planner:
 
     @property
     def _are_runs(self) -> bool:
-        """Are the rows of A and the columns of B runs along K, at even distances?"""
+        """True if the rows of A and the columns of B are runs along K, at even distances."""
         a, b = self.gemm.a, self.gemm.b
         if self.p.bands > 1:
             return False
@@ -493,7 +492,7 @@ def _operand(
 
 
 def is_unit(size: Expr, stride: Expr) -> bool:
-    """Are neighbours of an axis neighbours in memory?"""
+    """True if neighbours of an axis are neighbours in memory."""
     return bool(stride == ONE or size.is_one)
 
 

@@ -1,9 +1,9 @@
 """Row work behind a product (layer-norm, softmax of logits) in the product's own launch.
 
 The tasks of the product come first, then one task for every core, in which rows are taken a few at
-a time. Rows wait until all blocks of columns of their block of rows are there, which other cores
-are at work on: no core is woken again, none waits for the last block of the product while there are
-finished rows, and these are in cache.
+a time. Rows wait until other cores have computed all blocks of columns of their block of rows. No
+core is woken again, and none waits for the last block of the product while there are finished rows.
+Finished rows are in cache.
 
 Source: the fix-up of tiles by whoever comes last in M. Osama et al., "Stream-K: work-centric
 parallel decomposition for dense matrix-matrix multiplication on the GPU" (2023), with waiting in
@@ -14,13 +14,13 @@ another thread, or done.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.lower.cpu import cost
-from shlo_disc.lower.cpu.builder import CpuBuilder
+from shlo_disc.lower.cpu.builder import CpuBuilder, SizedBuilder
 from shlo_disc.lower.cpu.dense.tiles import Blocks
 from shlo_disc.lower.cpu.lanes import choose_row_lanes
 from shlo_disc.lower.cpu.machine import Machine
@@ -29,7 +29,7 @@ from shlo_disc.lower.plan import Kernel, Launch, Output, Workspace
 from shlo_disc.lower.schedule.row_reduction import Plan, plan_rows
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.index import Index
-from shlo_disc.lower.values.typed import Mask, Register
+from shlo_disc.lower.values.typed import IndexValue, Mask, Pointer, Register
 from shlo_disc.mlir import ir
 from shlo_disc.passes.match_rows import RowRecord
 
@@ -72,17 +72,16 @@ class RowWork:
             "arg_count": Expr.const(len(product.args)),
             "param_count": Expr.const(len(product.params)),
         }
-        loads = "".join(_LOAD.format(name=name, place=k) for k, name in enumerate(own))
-        pause = _PAUSE if "sse2" in self.machine.features else ""
+        b = SizedBuilder(self.machine, own)
+        _in_one_launch(b, {name: b.size(name) for name in own})
+        text, params = b.finish()
         counters = Workspace(1 if isinstance(self.memory, Workspace) else 0)
-        text = _WRAPPER.replace("LOADS", loads).replace("OWN", str(len(own)))
-        text = text.replace("PAUSE", pause)
         return replace(
             product,
             kernel=Kernel(f"{product.kernel.name}_then_rows", text),
             calls=(product.kernel, rows.kernel),
             args=(counters, *product.args, *rows.args),
-            params=(*own.values(), *product.params, *rows.params),
+            params=(*params, *product.params, *rows.params),
             extent=product.extent + self.machine.cores,
             cost=product.cost + rows.cost,
             scratch_bytes=Expr.max(product.scratch_bytes, rows.scratch_bytes),
@@ -143,75 +142,49 @@ class _Behind(RowWriter):
         self.e.overrides[given] = load
 
 
-_PAUSE = 'llvm.call_intrinsic "llvm.x86.sse2.pause"() : () -> ()'
+def _in_one_launch(b: SizedBuilder, sizes: Mapping[str, IndexValue]) -> None:
+    """Write the kernel that runs a product's tasks, and rows when what they read is there.
 
-_LOAD = """\
-  %at_{name} = llvm.getelementptr %params[{place}] : (!llvm.ptr) -> !llvm.ptr, i64
-  %{name} = llvm.load %at_{name} : !llvm.ptr -> i64
-"""
+    Its arguments are the addresses of both kernels, the counters, then the arguments of the product
+    and of the rows. Its parameters are `sizes`, then those of the product and of the rows. The
+    counters are the number of the next group of rows, then of every block of rows the finished
+    tasks of the product.
+    """
+    product, row_work, ticket = (b.pointer(k) for k in range(3))
+    args, params = b.place(b.args, 3, "!llvm.ptr"), b.place(b.params, len(sizes), "i64")
+    done = b.place(ticket, 1, "i64")
+    end = b.min(b.hi, sizes["tasks"])
+    with b.if_(b.lo < end):
+        b.call(product, args, params, b.lo, end)
+        with b.loop(b.lo, end, hint="task") as task:
+            along, across = task.index % sizes["blocks"], task.index // sizes["n_count"]
+            block = b.select(sizes["order"].differs(0), along, across)
+            b.fetch_add(b.place(done, block, "i64"))
+    with b.if_(b.hi > sizes["tasks"]):
+        row_args = b.place(args, sizes["arg_count"], "!llvm.ptr")
+        row_params = b.place(params, sizes["param_count"], "i64")
 
-_WRAPPER = """\
-func.func @KERNEL(%args: !llvm.ptr, %params: !llvm.ptr, %lo: i64, %hi: i64, %scratch: !llvm.ptr) {
-  %zero = arith.constant 0 : i64
-  %one = arith.constant 1 : i64
-LOADS  %product = llvm.load %args : !llvm.ptr -> !llvm.ptr
-  %row_place = llvm.getelementptr %args[1] : (!llvm.ptr) -> !llvm.ptr, !llvm.ptr
-  %row_work = llvm.load %row_place : !llvm.ptr -> !llvm.ptr
-  %own_args = llvm.getelementptr %args[3] : (!llvm.ptr) -> !llvm.ptr, !llvm.ptr
-  %own_params = llvm.getelementptr %params[OWN] : (!llvm.ptr) -> !llvm.ptr, i64
-  %rows_first = arith.cmpi ne, %order, %zero : i64
-  %place = llvm.getelementptr %args[2] : (!llvm.ptr) -> !llvm.ptr, !llvm.ptr
-  %ticket = llvm.load %place : !llvm.ptr -> !llvm.ptr
-  %done = llvm.getelementptr %ticket[1] : (!llvm.ptr) -> !llvm.ptr, i64
-  %end = arith.minsi %hi, %tasks : i64
-  %has_tasks = arith.cmpi slt, %lo, %end : i64
-  scf.if %has_tasks {
-    llvm.call %product(%own_args, %own_params, %lo, %end, %scratch)
-        : !llvm.ptr, (!llvm.ptr, !llvm.ptr, i64, i64, !llvm.ptr) -> ()
-    scf.for %task = %lo to %end step %one : i64 {
-      %along = arith.remui %task, %blocks : i64
-      %across = arith.divui %task, %n_count : i64
-      %block = arith.select %rows_first, %along, %across : i64
-      %count = llvm.getelementptr %done[%block] : (!llvm.ptr, i64) -> !llvm.ptr, i64
-      %before = llvm.atomicrmw add %count, %one acq_rel : !llvm.ptr, i64
-    }
-  }
-  %has_rows = arith.cmpi sgt, %hi, %tasks : i64
-  scf.if %has_rows {
-    %row_args = llvm.getelementptr %own_args[%arg_count]
-        : (!llvm.ptr, i64) -> !llvm.ptr, !llvm.ptr
-    %row_params = llvm.getelementptr %own_params[%param_count]
-        : (!llvm.ptr, i64) -> !llvm.ptr, i64
-    scf.while : () -> () {
-      %number = llvm.atomicrmw add %ticket, %one acq_rel : !llvm.ptr, i64
-      %first = arith.muli %number, %group : i64
-      %some = arith.cmpi slt, %first, %rows : i64
-      scf.if %some {
-        %full = arith.addi %first, %group : i64
-        %behind = arith.minsi %full, %rows : i64
-        %last = arith.subi %behind, %one : i64
-        %from = arith.divui %first, %m_block : i64
-        %upto = arith.divui %last, %m_block : i64
-        %beyond = arith.addi %upto, %one : i64
-        scf.for %block = %from to %beyond step %one : i64 {
-          %count = llvm.getelementptr %done[%block] : (!llvm.ptr, i64) -> !llvm.ptr, i64
-          scf.while : () -> () {
-            %there = llvm.load %count atomic acquire {alignment = 8 : i64} : !llvm.ptr -> i64
-            %wait = arith.cmpi slt, %there, %needed : i64
-            scf.condition(%wait)
-          } do {
-            PAUSE
-            scf.yield
-          }
-        }
-        llvm.call %row_work(%row_args, %row_params, %first, %behind, %scratch)
-            : !llvm.ptr, (!llvm.ptr, !llvm.ptr, i64, i64, !llvm.ptr) -> ()
-      }
-      scf.condition(%some)
-    } do {
-      scf.yield
-    }
-  }
-  return
-}
-"""
+        def take() -> IndexValue:
+            """The first row of the next group."""
+            return b.fetch_add(ticket) * sizes["group"]
+
+        def work(taken: list[IndexValue]) -> list[IndexValue]:
+            (first,) = taken
+            behind = b.min(first + sizes["group"], sizes["rows"])
+            beyond = (behind - 1) // sizes["m_block"] + 1
+            with b.loop(first // sizes["m_block"], beyond, hint="block") as block:
+                _wait(b, b.place(done, block.index, "i64"), sizes["needed"])
+            b.call(row_work, row_args, row_params, first, behind)
+            return [take()]
+
+        b.while_([take()], lambda taken: taken[0] < sizes["rows"], work)
+
+
+def _wait(b: CpuBuilder, counter: Pointer, needed: IndexValue) -> None:
+    """Wait until other threads have raised `counter` to `needed`."""
+
+    def again(_: list[IndexValue]) -> list[IndexValue]:
+        b.pause()
+        return [b.load_acquire(counter)]
+
+    b.while_([b.load_acquire(counter)], lambda seen: seen[0] < needed, again)

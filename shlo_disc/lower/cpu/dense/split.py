@@ -1,8 +1,8 @@
 """Long sums with few results: K is cut into parts that run in parallel, and their sums are added.
 
-With fewer tasks than cores a product of a few rows and columns would run on one core. Cut into
-`S` equal parts along K it is a batched product whose results, one after the other in a temporary
-block, a second kernel adds up and turns into result elements.
+With fewer tasks than cores a product of a few rows and columns would run on one core. Cut into `S`
+equal parts along K it is a batched product, with its results one after the other in a temporary
+block. A second kernel adds them up and turns the sums into result elements.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MOST = 1 << 12
 
 
 def parts_of(machine: Machine) -> int:
-    """How many parts: two a core, a power of two, so that it divides most sums."""
+    """Number of parts: two a core, a power of two, so that it divides most sums."""
     parts = 2
     while parts < 2 * machine.cores and parts < 32:
         parts *= 2

@@ -13,6 +13,7 @@ from shlo_disc.lower.cpu.builder import CpuBuilder, SizedBuilder
 from shlo_disc.lower.cpu.dense.operands import Gemm
 from shlo_disc.lower.cpu.dense.repack import PREFETCH_ROWS
 from shlo_disc.lower.cpu.dense.walk import Walk, digits_offset
+from shlo_disc.lower.cpu.strips import whole_strips
 from shlo_disc.lower.values.elements import Element
 from shlo_disc.lower.values.typed import (
     IndexLike,
@@ -20,6 +21,7 @@ from shlo_disc.lower.values.typed import (
     Mask,
     MemRef,
     Register,
+    Value,
     vector_type,
 )
 
@@ -52,9 +54,9 @@ class Place:
     columns: list[Mask]
     """Masks of the columns that exist, by vector."""
     whole: Mask
-    """Do all columns of the panel exist?"""
+    """True if all columns of the panel exist."""
     first: Mask
-    """Is this the first block of K, so that there are no sums yet?"""
+    """True in the first block of K: there are no sums yet."""
     b_at: IndexValue
     along_m: Walk | None
     """How A's rows follow each other, when they are read in place."""
@@ -205,18 +207,20 @@ class TileWriter:
             return Register.each_of(k.results[split:])
         # Few rows: several sums an element, of every n-th product, so that none waits for another.
         zero = b.constant(0, self.vector)
-        whole = depth - depth % chains
         sums = [*init, *[zero] * (len(init) * (chains - 1))]
-        with b.loop(0, whole, chains, [*places, *sums], hint="k") as k:
-            places, parts = IndexValue.each_of(k.args[:split]), Register.each_of(k.args[split:])
+
+        def several(k: IndexValue, carried: list[Value]) -> list[Value]:
+            places, parts = IndexValue.each_of(carried[:split]), Register.each_of(carried[split:])
             out: list[Register] = []
             for chain in range(chains):
                 mine = parts[chain * len(init) : (chain + 1) * len(init)]
-                places, after = self._step(a_at, at, k.index + chain, places, mine, step)
+                places, after = self._step(a_at, at, k + chain, places, mine, step)
                 out += after
-            k.yield_(*places, *out)
-        places, sums = IndexValue.each_of(k.results[:split]), Register.each_of(k.results[split:])
-        with b.loop(whole, depth, 1, [*places, *sums[: len(init)]], hint="k") as k:
+            return [*places, *out]
+
+        end, carried = whole_strips(b, 0, depth, chains, several, [*places, *sums], hint="k")
+        places, sums = IndexValue.each_of(carried[:split]), Register.each_of(carried[split:])
+        with b.loop(end, depth, 1, [*places, *sums[: len(init)]], hint="k") as k:
             places, mine = IndexValue.each_of(k.args[:split]), Register.each_of(k.args[split:])
             places, mine = self._step(a_at, at, k.index, places, mine, step)
             k.yield_(*places, *mine)

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.lower.cpu.machine import Machine
-from shlo_disc.lower.schedule.iteration_space import ceil_div
 from shlo_disc.lower.values.elements import Element
 
 __all__ = ["Blocks", "Tile", "blocks", "choose_tile"]
@@ -46,8 +45,9 @@ M_BLOCK = 128
 nothing measurable and halves the number of tasks."""
 
 K_BLOCK_BYTES = 384 * 4
-"""Bytes of a row of A, of a column of B, worked on at once. 256 floats lose 4 %, 2048 nothing until
-A and B leave L2; but every block is a sum of its own, and 1024 double BERT's error against 384."""
+"""Bytes of a row of A, of a column of B, worked on at once. With 256 floats 4 % are lost, with 2048
+nothing until A and B leave L2. Every block is a sum of its own: 1024 double BERT's error against
+384."""
 
 N_BLOCK = 384
 """Columns of a task, about, in elements of 4 bytes."""
@@ -64,7 +64,7 @@ def choose_tile(n: Expr, compute: Element, machine: Machine) -> Tile:
         vectors = max(table)
     else:
         widths = sorted(table, key=lambda v: (v != 3, -v))
-        vectors = min(widths, key=lambda v: -(-n.value // (v * lanes)) * v * _penalty(v))
+        vectors = min(widths, key=lambda v: ceil_div(n.value, v * lanes) * v * _penalty(v))
     return Tile(table[vectors], vectors, lanes)
 
 

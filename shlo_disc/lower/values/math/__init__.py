@@ -1,8 +1,8 @@
 """Vector math of our own: elementary functions as `arith`, `math.fma` and `vector` operations.
 
 No library calls, no tables in memory; branch-free but for the reduction of very large angles. All
-functions take f32 or f64, scalar or any number of lanes, and are right for NaN, infinities, -0 and
-denormals (as arguments and as results). 16-bit floats are for the caller to widen.
+functions take f32 or f64, scalar or any number of lanes. They are right for NaN, infinities, -0 and
+denormals, as arguments and as results. The caller widens 16-bit floats.
 """
 
 from __future__ import annotations

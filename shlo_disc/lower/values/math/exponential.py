@@ -62,7 +62,7 @@ def power_of_two(n: Register, dtype: str) -> Register:
 
 
 def _scales_at_once(x: Register) -> bool:
-    """Is :func:`scale` one instruction? Then a way around it saves nothing."""
+    """True if :func:`scale` is one instruction: then a way around it saves nothing."""
     return x.b.has_ldexp(x.type)
 
 
@@ -82,7 +82,7 @@ def exp(x: Register) -> Register:
 
 
 def _is_ordinary(x: Register) -> Mask:
-    """Whether e^x is a normal number and 2^n by itself too; False for NaN."""
+    """True if e^x is a normal number and 2^n by itself too; False for NaN."""
     return x.abs() <= (87.0 if x.element == "f32" else 708.0)
 
 
@@ -98,7 +98,7 @@ def _exp_any(x: Register) -> Register:
 
 
 def _vanishing(x: Register) -> tuple[Mask, Register]:
-    """(is e^x 0?, `x` where it is not, else 0).
+    """(a mask of the lanes where e^x is 0, `x` with 0 in these lanes).
 
     An instruction that underflows takes a hundred cycles, and a masked softmax is full of them.
     """

@@ -13,7 +13,7 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.errors import InternalError
 from shlo_disc.lower.cpu.loop import emit
 from shlo_disc.lower.cpu.machine import Machine
-from shlo_disc.lower.values.data_movement import MOVES
+from shlo_disc.lower.values.data_movement import DATA_MOVEMENT
 from shlo_disc.lower.values.reduction import REDUCTIONS
 from shlo_disc.mlir import ir, new_context, stablehlo
 from tests.lower.helpers import DTYPES, Tensor, fusion_text, plan_of, run, sample
@@ -323,7 +323,7 @@ def test_every_rule_is_exercised() -> None:
     tested = {"stablehlo.bitcast_convert"} | {
         c.op if c.op.startswith("disc.") else f"stablehlo.{c.op}" for c in CASES
     }
-    assert tested == set(MOVES) | set(REDUCTIONS)
+    assert tested == set(DATA_MOVEMENT) | set(REDUCTIONS)
 
 
 def test_purely_element_wise_work_is_one_flat_loop() -> None:

@@ -1,0 +1,122 @@
+"""Every strip-mined loop visits each element once, in order, and nothing beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from shlo_disc.debug.launch import run_plan
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.lower.cpu.builder import CpuBuilder
+from shlo_disc.lower.cpu.machine import host_machine
+from shlo_disc.lower.cpu.strips import masked_strips, strips, whole_strips
+from shlo_disc.lower.plan import Input, Kernel, KernelPlan, Launch, Output
+from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register
+from tests.lower.helpers import _compiled_all as compiled
+
+LANES = 4
+ONE = Expr.const(1)
+FIRST, LAST = Expr.symbol("first"), Expr.symbol("last")
+SIZES = [(0, 0), (0, 1), (0, 3), (0, 4), (0, 5), (0, 8), (2, 2), (2, 5), (3, 14), (1, 17)]
+
+
+class Sums:
+    """Adds one to each element from `first` to `last`; lane i carries the sum of its elements."""
+
+    def __init__(self) -> None:
+        self.b = b = CpuBuilder(host_machine())
+        self.x, self.y, self.sums = b.memref(0, "f32"), b.memref(1, "f32"), b.memref(2, "f32")
+        self.zero = b.constant(0, f"vector<{LANES}xf32>")
+        self.first, self.last = b.param(FIRST), b.param(LAST)
+
+    def step(self, at: IndexValue, mask: Mask | None, carried: list[Register]) -> list[Register]:
+        if mask is None:
+            value = self.x.vector_load(at, LANES)
+            self.y.vector_store(value + 1.0, at)
+        else:
+            value = self.x.masked_load(at, mask, self.zero)
+            self.y.masked_store(value + 1.0, at, mask)
+        return [carried[0] + value]
+
+    def write(self, loops: Callable[[Sums], list[Register]]) -> Callable[[int, int], None]:
+        """A check of the kernel that `loops` writes, at `first` and `last`."""
+        with self.b.loop(self.b.lo, self.b.hi):
+            (total,) = loops(self)
+            self.sums.vector_store(total, 0)
+        text, params = self.b.finish()
+        args = (Input(0), Output(0), Output(1))
+        launch = Launch(Kernel("strips", text), args, params, ONE, ONE)
+
+        def check(first: int, last: int) -> None:
+            x = np.arange(1, last + 1, dtype=np.float32)
+            results = [((last,), x.dtype), ((LANES,), x.dtype)]
+            sizes = {"first": first, "last": last}
+            y, sums = run_plan(KernelPlan((launch,)), sizes, [x], results, compiled)
+            np.testing.assert_array_equal(y[first:], x[first:] + 1)
+            want = [x[first + lane :: LANES].sum() for lane in range(LANES)]
+            np.testing.assert_array_equal(sums, want)
+
+        return check
+
+
+def one_by_one(s: Sums, at: IndexValue, total: Register) -> list[Register]:
+    """What whole strips leave, with scalars: lane 0 first."""
+    lanes = s.b.iota(LANES)
+    with s.b.loop(at, s.last, 1, [total]) as loop:
+        value = s.x.load(loop.index)
+        MemRef.of(s.y).store(value + 1.0, loop.index)
+        own = lanes.equals(s.b.broadcast(loop.index - at, LANES))
+        wide = s.b.select(own, s.b.broadcast(value, LANES), s.zero)
+        loop.yield_(loop.args[0] + wide)
+    return loop.results
+
+
+def whole_then_scalars(s: Sums) -> list[Register]:
+    end, carried = whole_strips(
+        s.b, s.first, s.last, LANES, lambda at, sums: s.step(at, None, sums), [s.zero]
+    )
+    return one_by_one(s, end, carried[0])
+
+
+LOOPS = {
+    "strips": lambda s: strips(s.b, s.first, s.last, LANES, s.step, [s.zero]),
+    "masked": lambda s: masked_strips(s.b, s.first, s.last, LANES, s.step, [s.zero]),
+    "whole": whole_then_scalars,
+}
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_each_element_once(name):
+    check = Sums().write(LOOPS[name])
+    for first, last in SIZES:
+        check(first, last)
+
+
+def test_a_divisible_extent_has_no_masked_vector():
+    s = Sums()
+    strips(s.b, s.first, s.last, LANES, s.step, [s.zero], divisible=True)
+    text, _ = s.b.finish()
+    assert "scf.for" in text
+    assert "masked" not in text
+
+
+def test_from_zero_no_difference_is_written():
+    s = Sums()
+    whole_strips(s.b, 0, s.last, LANES, lambda at, sums: s.step(at, None, sums), [s.zero])
+    text, _ = s.b.finish()
+    assert text.count("arith.subi") == 1
+
+
+def test_a_body_that_carries_nothing_returns_nothing():
+    s = Sums()
+
+    def step(at: IndexValue, mask: Mask | None, carried: list[Register]) -> None:
+        assert carried == []
+        s.step(at, mask, [s.zero])
+
+    assert strips(s.b, s.first, s.last, LANES, step) == []
+    text, _ = s.b.finish()
+    assert "iter_args" not in text
+    assert "scf.yield" not in text
