@@ -36,7 +36,7 @@ def _seen(graph: Graph, value: ir.Value) -> tuple[object, ...]:
     how: list[object] = []
     for op in chain:
         how += [op.name, *list(op.operands)[1:]]
-        how += [(name, str(attribute)) for name, attribute in op.attributes.items()]
+        how += op.attributes.items()
     return chain[-1].operands[0], *how
 
 
