@@ -14,6 +14,7 @@ from typing import Protocol
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.mlir import ir
+from shlo_disc.passes.kinds import kind_of
 from shlo_disc.passes.op_classes import ELEMENTWISE, is_splat_constant
 
 __all__ = ["donated_reuses", "is_donated"]
@@ -96,7 +97,7 @@ def _dead(argument: ir.Value, writer: ir.Operation, live: _Liveness, shapes: Sha
 
 def _only_own_element(fusion: ir.Operation, operand: int) -> bool:
     """Does element i of the one result need element i of the operand, and no other?"""
-    if ir.StringAttr(fusion.attributes["kind"]).value != "loop" or len(fusion.results) != 1:
+    if not kind_of(fusion).is_by_element or len(fusion.results) != 1:
         return False
     block = fusion.regions[0].blocks[0]
     if block.arguments[operand].type != fusion.results[0].type:
@@ -127,7 +128,7 @@ def _only_own_pair(fusion: ir.Operation, operand: int, shapes: ShapeAnalysis) ->
     Values that depend on the operand are pairs, columns (a last dimension of size 1) or planes
     (none), all of the same leading sizes; only slices, reshapes and a concatenation go between.
     """
-    if ir.StringAttr(fusion.attributes["kind"]).value != "loop" or len(fusion.results) != 1:
+    if not kind_of(fusion).is_by_element or len(fusion.results) != 1:
         return False
     block = fusion.regions[0].blocks[0]
     pairs = shapes.shape(block.arguments[operand])

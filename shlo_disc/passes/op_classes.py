@@ -12,21 +12,17 @@ from shlo_disc.ops.ffi import is_ffi_call
 
 __all__ = [
     "CONTROL",
-    "DENSE_KINDS",
     "ELEMENTWISE",
     "EXPENSIVE",
     "FREE",
     "GATHERS",
     "HOST_SCALARS",
     "INDEX_MOVING",
-    "IN_PLACE_KINDS",
     "LOOP_BEARING",
     "MATERIALIZED_OPERANDS",
-    "OPAQUE_KIND",
     "RESHAPES",
     "RESULT_SHAPE_OPERAND",
     "TRANSCENDENTAL",
-    "contraction_kind",
     "is_host_scalar",
     "is_integer_scalar",
     "is_splat_constant",
@@ -43,7 +39,6 @@ CONTROL = names(lambda row: row.role is Role.CONTROL)
 HOST_SCALARS = names(lambda row: row.on_host)
 TRANSCENDENTAL = names(lambda row: row.flops is Flops.TRANSCENDENTAL)
 EXPENSIVE = names(lambda row: row.is_expensive)
-OPAQUE_KIND = {name: row.kind for name, row in OPS.items() if row.kind}
 MATERIALIZED_OPERANDS = {name: row.materialized for name, row in OPS.items() if row.materialized}
 RESULT_SHAPE_OPERAND = {
     name: row.result_shape for name, row in OPS.items() if row.result_shape is not None
@@ -54,12 +49,6 @@ GATHERS = frozenset({"stablehlo.dynamic_gather", "stablehlo.gather"})
 
 RESHAPES = frozenset({"stablehlo.reshape", "stablehlo.dynamic_reshape"})
 """Outside a kernel these are aliases of their operand."""
-
-IN_PLACE_KINDS = frozenset({"dynamic_update_slice", "scatter"})
-"""Fusions that copy operand 0 and then change some of it: without the copy when it dies here."""
-
-DENSE_KINDS = frozenset({"attention", "conv", "dense"})
-"""Kinds of fusions around contractions: they take in element-wise work behind them."""
 
 
 def size_operands(op: ir.Operation) -> tuple[int, ...]:
@@ -75,13 +64,6 @@ def size_operands(op: ir.Operation) -> tuple[int, ...]:
 def own_kind(op: ir.Operation) -> str | None:
     """The kind of a fusion around `op`, where it has an emitter of its own."""
     return row_of(op).kind or None
-
-
-def contraction_kind(op: ir.Operation) -> str | None:
-    """The kind of fusion around a contraction: `dense`, `conv`; None for other ops."""
-    if op.name == "stablehlo.dot_general":
-        return "dense"
-    return "conv" if op.name in ("stablehlo.convolution", "stablehlo.dynamic_conv") else None
 
 
 def is_integer_scalar(value: ir.Value) -> bool:

@@ -52,6 +52,7 @@ from shlo_disc.lower.refused import Refused
 from shlo_disc.lower.speculate import Likely, Speculation
 from shlo_disc.lower.target import Target
 from shlo_disc.mlir import ir, walk
+from shlo_disc.passes.kinds import Family, Kind, kind_of
 from shlo_disc.passes.op_classes import RESHAPES
 
 __all__ = ["HostProgram", "emit_host"]
@@ -271,24 +272,24 @@ class _Run:
         return self.w.pointer("%ctx", index)
 
     def _fusion(self, op: ir.Operation) -> None:
-        kind = ir.StringAttr(op.attributes["kind"]).value
+        kind = kind_of(op)
         places = [ir.StringAttr(p).value for p in ir.ArrayAttr(op.attributes["disc.buffers"])]
         for result, place in zip(op.results, places, strict=True):
             self.pointers[result] = self._place(place, op, result)
-        if kind == "host" or "disc.stored" in op.attributes:
-            if kind == "host":
+        if kind.on_host or "disc.stored" in op.attributes:
+            if kind.on_host:
                 emit_scalars(self.w, op, self.pointers)
             self.record.fusion(op, "host", KernelPlan(()), ())
             return
         try:
-            plan, decisions = self._plan(op, kind)
+            plan, decisions = self._plan(op, kind.name)
         except MemoryError:
             raise
         except Exception as error:  # whatever it is, the fusion may be planned again
             self.refused.append((op, error))
             return
         plan = replace(plan, steps=self._possible(plan.steps, op))
-        self.record.fusion(op, kind, plan, decisions)
+        self.record.fusion(op, kind.name, plan, decisions)
         steps = plan.steps
         blocks = self._places(plan.workspaces)
         if plan.copies_operand and places[0] == "inplace":
@@ -305,10 +306,10 @@ class _Run:
         self._steps(steps, op, blocks)
         self._derive(op, kind)
 
-    def _derive(self, op: ir.Operation, kind: str) -> None:
+    def _derive(self, op: ir.Operation, kind: Kind) -> None:
         """Results of one packable value alone (a slice of a weight) may be packed beside it."""
         origin = self.origin.get(op.operands[0]) if len(op.operands) == 1 else None
-        if origin is None or kind not in ("column", "loop", "row"):
+        if origin is None or kind.family is not Family.SPACE:
             return
         given = self.shapes.shape(op.operands[0])
         if not _symbols_in(op) <= self._told_by(op.operands[0]):

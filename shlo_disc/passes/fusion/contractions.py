@@ -13,7 +13,7 @@ from shlo_disc.passes.fusion.graph import Node
 from shlo_disc.passes.fusion.partition import Cluster, Partition
 from shlo_disc.passes.fusion.products import direct_users, in_memory, nodes_of, sums_of_cluster
 from shlo_disc.passes.fusion.rule import Apart, FusionRule, Merge, Seed, never
-from shlo_disc.passes.op_classes import contraction_kind
+from shlo_disc.passes.kinds import contraction_kind
 from shlo_disc.passes.sink_views import chain_of
 
 __all__ = ["contractions", "transposed_results"]

@@ -21,7 +21,7 @@ from shlo_disc.passes.fusion.legality import misfit
 from shlo_disc.passes.fusion.partition import Cluster, Partition
 from shlo_disc.passes.fusion.rows import reduction
 from shlo_disc.passes.fusion.rule import Again, Apart, FusionRule, Merge, Proposal, Seed
-from shlo_disc.passes.op_classes import contraction_kind
+from shlo_disc.passes.kinds import contraction_kind
 
 __all__ = ["run", "start"]
 

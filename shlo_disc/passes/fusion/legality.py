@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from shlo_disc.passes.fusion.partition import Cluster, Partition
-from shlo_disc.passes.op_classes import DENSE_KINDS, OPAQUE_KIND
+from shlo_disc.passes.kinds import KINDS, contraction_kind
 from shlo_disc.passes.records import match
 
 __all__ = ["misfit"]
 
-_GROWN = frozenset({"attention", "conv", "dense", "dynamic_update_slice", "scatter"})
-"""Kinds to which ops are joined only if there is a record of them. What joins a `row` or `column`
-is looked at op by op (`rows.py`), any ops over one space are a `loop`."""
-
 
 def misfit(p: Partition, union: Cluster, *parts: Cluster) -> str | None:
     """Why these ops cannot be one kernel; `parts`: what `union` will inherit from."""
-    if union.kind in _GROWN:
+    if KINDS[union.kind].grows_by_record:
         clones = union.clones.union(*(part.clones for part in parts))
         region = p.region(union.members, clones, given=union.given)
         if isinstance(found := match(union.kind, region), str):
@@ -55,20 +51,17 @@ def _reads_itself_in_memory(p: Partition, union: Cluster) -> bool:
     another computes itself are a kernel of their own. Contractions compute their operands.
     """
     graph = p.graph
-    readers = {
-        i for i in union.members if OPAQUE_KIND.get(graph.nodes[i].op.name) not in DENSE_KINDS
-    }
+    readers = {i for i in union.members if contraction_kind(graph.nodes[i].op) is None}
     return not union.members.isdisjoint(graph.read_in_memory(readers))
 
 
 def _emits_too_much(p: Partition, union: Cluster) -> bool:
     """Whether the text of `union` would be too long: `MachineModel.most_emitted_ops`."""
-    graph = p.graph
-    if union.kind in DENSE_KINDS or len(union.members) < 3:
+    graph, kind = p.graph, KINDS[union.kind]
+    if kind.is_contraction or len(union.members) < 3:
         return False
     if all(graph.nodes[i].role == "elementwise" for i in union.members):
         return False
-    swept = union.kind in ("column", "row")
     indices: dict[int, set[int]] = {}
     """Of every member the indices it is computed at, each as a hash of how it came about."""
     total = 0
@@ -82,7 +75,7 @@ def _emits_too_much(p: Partition, union: Cluster) -> bool:
             return True
         same = node.role == "elementwise"
         # A row's reductions are computed once, in a sweep of their own.
-        at = {hash((member, -1))} if swept and node.role == "loop" else mine
+        at = {hash((member, -1))} if kind.is_swept and node.role == "loop" else mine
         for position, value in enumerate(node.operands):
             key = (-1, graph.of_value.get(value, -1)) if same else (member, position)
             for base, chain in graph.bases(value):

@@ -8,8 +8,9 @@ from shlo_disc.dynamic.views import View, view_of
 from shlo_disc.mlir import ir, producer
 from shlo_disc.passes.fusion.graph import Graph, Node
 from shlo_disc.passes.fusion.partition import Cluster, Partition
+from shlo_disc.passes.kinds import contraction_kind
 from shlo_disc.passes.match_dense import Sums, sums_of
-from shlo_disc.passes.op_classes import FREE, RESHAPES, contraction_kind, is_splat_constant
+from shlo_disc.passes.op_classes import FREE, RESHAPES, is_splat_constant
 
 __all__ = [
     "DOT",
