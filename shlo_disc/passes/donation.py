@@ -13,7 +13,7 @@ from typing import Protocol
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.mlir import ir
+from shlo_disc.mlir import ir, terminator
 from shlo_disc.passes.kinds import kind_of
 from shlo_disc.passes.op_classes import ELEMENTWISE, is_splat_constant
 
@@ -45,7 +45,7 @@ def donated_reuses(
     donated = [k for k in range(len(block.arguments)) if is_donated(func, k)]
     if not donated:
         return []
-    last = block.operations[len(block.operations) - 1].operation
+    last = terminator(block)
     pairs: list[tuple[int, int]] = []
     for index, value in enumerate(last.operands):
         root = live.root(value)
@@ -153,7 +153,7 @@ def _only_own_pair(fusion: ir.Operation, operand: int, shapes: ShapeAnalysis) ->
         if not known:
             return False
         depends[op.results[0]] = after
-    last = block.operations[len(block.operations) - 1].operation
+    last = terminator(block)
     return depends.get(last.operands[0], pairs) == pairs and shapes.shape(last.operands[0]) == pairs
 
 

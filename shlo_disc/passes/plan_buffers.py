@@ -35,9 +35,10 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.loops import unchanged
 from shlo_disc.dynamic.memory import value_bytes
 from shlo_disc.dynamic.shapes import ShapeAnalysis, analyze
-from shlo_disc.mlir import ir, walk
+from shlo_disc.mlir import ir, terminator, walk
 from shlo_disc.ops import ffi
 from shlo_disc.passes.base import Pass
 from shlo_disc.passes.donation import donated_reuses
@@ -165,11 +166,8 @@ class _Planner:
                     for inner in region.blocks:
                         self._find_aliases(inner)
                 if op.name == "stablehlo.while":
-                    body = op.regions[1].blocks[0]
-                    last = body.operations[len(body.operations) - 1].operation
-                    for index, yielded in enumerate(last.operands):
-                        if self.root(yielded) == body.arguments[index]:
-                            self.alias[op.results[index]] = op.operands[index]
+                    for index in unchanged(op, self.root):
+                        self.alias[op.results[index]] = op.operands[index]
 
     def root(self, value: ir.Value) -> ir.Value:
         """The value whose buffer `value` is."""
@@ -265,12 +263,12 @@ class _Planner:
 
     def _plan_carries(self, loop: ir.Operation) -> None:
         body = loop.regions[1].blocks[0]
-        last = body.operations[len(body.operations) - 1].operation
+        same = unchanged(loop, self.root)
         modes: list[str] = []
         claimed: set[ir.Value] = set()
-        for index, yielded in enumerate(last.operands):
+        for index, yielded in enumerate(terminator(body).operands):
             argument = body.arguments[index]
-            if self.root(yielded) == argument:
+            if index in same:
                 modes.append("same")
             elif self._carry_in_place(yielded, argument):
                 init = self.root(loop.operands[index])
@@ -366,7 +364,7 @@ class _Planner:
     # -- results --------------------------------------------------------------------------------
 
     def _claim_results(self, block: ir.Block) -> None:
-        last = block.operations[len(block.operations) - 1].operation
+        last = terminator(block)
         for index, value in enumerate(last.operands):
             root = self.root(value)
             if root in self.place:
@@ -385,7 +383,7 @@ class _Planner:
             for region in op.regions:
                 for inner in region.blocks:
                     if op.name != "stablehlo.while":
-                        last = inner.operations[len(inner.operations) - 1].operation
+                        last = terminator(inner)
                         for index, value in enumerate(last.operands):
                             root = self.root(value)
                             local = self._local(root, inner) and _is_fusion_result(root)
@@ -521,8 +519,7 @@ def _in_place_candidate(op: ir.Operation, shapes: ShapeAnalysis) -> bool:
 
 def region_results(fusion: ir.Operation) -> list[ir.Value]:
     """What the region of a fusion gives out, in the order of its results."""
-    block = fusion.regions[0].blocks[0]
-    return list(block.operations[len(block.operations) - 1].operation.operands)
+    return list(terminator(fusion.regions[0].blocks[0]).operands)
 
 
 def _is_fusion_result(value: ir.Value) -> bool:

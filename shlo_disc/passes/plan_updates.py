@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.mlir import ir, producer
+from shlo_disc.mlir import ir, producer, terminator
 from shlo_disc.passes.op_classes import is_host_scalar, is_integer_scalar
 from shlo_disc.passes.records import ffi_call_of, update_of
 
@@ -90,8 +90,7 @@ def _carried(root: ir.Value, loop: ir.Operation | None, live: _Planner) -> list[
     """Which values of the next step `root` is."""
     if loop is None:
         return []
-    body = loop.regions[1].blocks[0]
-    last = body.operations[len(body.operations) - 1].operation
+    last = terminator(loop.regions[1].blocks[0])
     return [k for k, value in enumerate(last.operands) if live.root(value) == root]
 
 
