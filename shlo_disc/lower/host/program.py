@@ -60,10 +60,6 @@ __all__ = ["HostProgram", "emit_host"]
 _Places = Mapping[Buffer, str]
 """The addresses of a plan's temporary blocks and packed copies."""
 
-CHUNK_NS = 6000
-"""Work worth giving to another thread. Waking one takes 2 to 5 us on the machines tried
-(2026-11, 2-core Xeon); half of it halves the speed-up of 20 us kernels, double gains nothing."""
-
 _NAME = re.compile(r"%\w+")
 
 
@@ -492,11 +488,12 @@ class _Run:
         return self.w.pointer(self._context_field(4), self.kernel_index[kernel.text])
 
     def _grain(self, cost: Expr) -> str:
-        w = self.w
+        """The tasks worth giving to another thread, of `cost` ns each."""
+        w, worth = self.w, self.target.model.costs.chunk_ns
         if cost.is_const:
-            return w.const(max(1, -(-CHUNK_NS // max(1, cost.value))))
+            return w.const(max(1, -(-worth // max(1, cost.value))))
         positive = w.once(f"arith.maxsi {w.size(cost)}, {w.const(1)} : i64")
-        grown = w.once(f"arith.addi {positive}, {w.const(CHUNK_NS - 1)} : i64")
+        grown = w.once(f"arith.addi {positive}, {w.const(worth - 1)} : i64")
         return w.once(f"arith.divsi {grown}, {positive} : i64")
 
     def _buffer(self, buffer: Buffer, op: ir.Operation, places: _Places) -> str:

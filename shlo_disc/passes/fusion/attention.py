@@ -67,7 +67,7 @@ def _why_not(p: Partition, merge: Merge) -> str | None:
         return "the rows have several dimensions"
     mix = p.graph.nodes[merge.seed[0]]
     element = str(ir.ShapedType(mix.op.results[0].type).element_type)
-    if element not in p.graph.machine.attention_types:
+    if element not in p.graph.capabilities.attention_types:
         return f"the target has no attention of {element}"
     return None
 

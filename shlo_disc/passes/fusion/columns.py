@@ -124,7 +124,7 @@ def _tall(p: Partition, seed: Seed) -> Iterator[Merge]:
     if column is None:
         return
     high = p.graph.shapes.constraints.bounds(Expr.product(column.runs[1]))[1]
-    if high is None or high >= p.graph.machine.tall_columns:
+    if high is None or high >= p.graph.costs.tall_columns:
         yield Merge(column, (p.cluster_of[seed[0]],), seed)
 
 

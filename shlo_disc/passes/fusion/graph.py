@@ -61,7 +61,8 @@ class Graph:
         machine: MachineModel,
         free_indices: bool = True,
     ) -> None:
-        self.shapes, self.machine = shapes, machine
+        self.shapes = shapes
+        self.capabilities, self.costs = machine.capabilities, machine.costs
         self._free_indices = free_indices
         """May values computed from indices alone be computed by every kernel that reads them?"""
         self.of_value: dict[ir.Value, int] = {}
@@ -108,13 +109,13 @@ class Graph:
         if free or (role == "elementwise" and op.name not in EXPENSIVE):
             known = [self.from_indices.get(v) for v in op.operands]
             count = sum(k for k in known if k is not None) + (not free)
-            if None not in known and count <= self.machine.index_ops:
+            if None not in known and count <= self.costs.index_ops:
                 self.from_indices.update(dict.fromkeys(op.results, count))
                 return "free" if role == "elementwise" else role
         cheap = role == "elementwise" and op.name not in EXPENSIVE
         if (cheap or op.name == "stablehlo.concatenate") and self._is_position(op.results[0]):
             count = 1 + sum(self.small.get(v, 0) for v in op.operands)
-            if count <= self.machine.index_ops:
+            if count <= self.costs.index_ops:
                 self.small[op.results[0]] = count
                 return "free"
         return role
@@ -126,7 +127,7 @@ class Graph:
             return False
         return bool(
             kind.has_static_shape
-            and (not kind.rank or kind.get_dim_size(0) <= self.machine.index_ops)
+            and (not kind.rank or kind.get_dim_size(0) <= self.costs.index_ops)
         )
 
     def same(self, a: Shape, b: Shape) -> bool:

@@ -22,23 +22,23 @@ def misfit(p: Partition, union: Cluster, *parts: Cluster) -> str | None:
         return "it is computed again there, where it is read in memory, too"
     if _reads_itself_in_memory(p, union):
         return "it is read in memory, through integers that another kernel computes"
-    if len(union.members) > graph.machine.most_ops:
-        return f"more than {graph.machine.most_ops} ops"
+    if len(union.members) > graph.costs.most_ops:
+        return f"more than {graph.costs.most_ops} ops"
     if _emits_too_much(p, union):
-        most = graph.machine.most_emitted_ops
+        most = graph.costs.most_emitted_ops
         return f"more than {most} ops, counted at every index they are computed at"
     if p.parts and len({p.parts[index] for index in union.members}) > 1:
         return "no kernel could be written for both"
     inputs = graph.inputs(union.members)
-    if inputs > graph.machine.most_inputs:
-        return f"more than {graph.machine.most_inputs} inputs"
+    if inputs > graph.costs.most_inputs:
+        return f"more than {graph.costs.most_inputs} inputs"
     results = sum(
         len(graph.nodes[i].op.results)
         for i in union.members
         if i in p.kept or graph.nodes[i].users - union.members
     )
-    if inputs + results > graph.machine.most_arrays:
-        return f"more than {graph.machine.most_arrays} arrays read and written"
+    if inputs + results > graph.costs.most_arrays:
+        return f"more than {graph.costs.most_arrays} arrays read and written"
     if not p.acyclic(union.members):
         return "another kernel stands between them"
     return None
@@ -56,7 +56,7 @@ def _reads_itself_in_memory(p: Partition, union: Cluster) -> bool:
 
 
 def _emits_too_much(p: Partition, union: Cluster) -> bool:
-    """Whether the text of `union` would be too long: `MachineModel.most_emitted_ops`."""
+    """Whether the text of `union` would be too long: `Costs.most_emitted_ops`."""
     graph, kind = p.graph, KINDS[union.kind]
     if kind.is_contraction or len(union.members) < 3:
         return False
@@ -71,7 +71,7 @@ def _emits_too_much(p: Partition, union: Cluster) -> bool:
         if node.users - union.members:
             mine.add(0)
         total += len(mine)
-        if total > graph.machine.most_emitted_ops:
+        if total > graph.costs.most_emitted_ops:
             return True
         same = node.role == "elementwise"
         # A row's reductions are computed once, in a sweep of their own.

@@ -66,7 +66,7 @@ def _readers(p: Partition, node: Node, cluster: Cluster) -> list[Cluster]:
                 spread = any(op.name not in RESHAPES for op in chain) and not _is_slice(node)
                 if spread or position in materialized:
                     return []
-        if p.graph.inputs(reader.members | {node.index}) >= p.graph.machine.most_inputs:
+        if p.graph.inputs(reader.members | {node.index}) >= p.graph.costs.most_inputs:
             return []
         if reader not in readers:
             readers.append(reader)
@@ -92,7 +92,7 @@ def _chain(p: Partition, node: Node, cluster: Cluster) -> set[int] | None:
             continue
         if p.graph.nodes[index].role != "elementwise" or op.name in EXPENSIVE:
             return None
-        if len(chain) > p.graph.machine.cheap_ops:
+        if len(chain) > p.graph.costs.cheap_ops:
             return None
         for value in p.graph.nodes[index].operands:
             sources = {p.graph.of_value.get(base, -1) for base, _ in p.graph.bases(value)}

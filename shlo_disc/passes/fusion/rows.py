@@ -32,7 +32,7 @@ def reduction(graph: Graph, node: Node) -> Cluster:
 def _is_row(graph: Graph, sizes: Shape) -> bool:
     """Are these enough columns to lie in the lanes?"""
     columns = Expr.product(sizes)
-    return not columns.is_const or bool(columns.value >= graph.machine.least_columns)
+    return not columns.is_const or bool(columns.value >= graph.costs.least_columns)
 
 
 def is_space(p: Partition, shape: Shape, dims: Sequence[int], row: Cluster) -> bool:

@@ -18,7 +18,7 @@ def _seeds(p: Partition) -> Iterator[Seed]:
     """(a node of the first cluster of a group, one of another)."""
     groups: dict[tuple[str, Shape, tuple[Shape, ...]], list[int]] = {}
     for cluster in dict.fromkeys(p.cluster_of.values()):
-        sizes = _small_results(cluster, p.graph.machine.small_elements)
+        sizes = _small_results(cluster, p.graph.costs.small_elements)
         if sizes:
             key = (cluster.kind, sizes, tuple(cluster.runs[1::2]))
             groups.setdefault(key, []).append(min(cluster.members))
@@ -28,7 +28,7 @@ def _seeds(p: Partition) -> Iterator[Seed]:
 
 def _match(p: Partition, seed: Seed) -> Iterator[Merge]:
     mine, other = (p.cluster_of[index] for index in seed)
-    sizes = _small_results(mine, p.graph.machine.small_elements)
+    sizes = _small_results(mine, p.graph.costs.small_elements)
     text = " x ".join(map(str, sizes or ()))
     note = f"small kernels over {text} elements side by side: launches saved"
     union = Cluster(mine.kind, mine.space, mine.reduced, mine.members | other.members)
