@@ -1,10 +1,9 @@
 """Which results may be written into the memory of donated arguments; part of plan-buffers.
 
-A result may take an argument's buffer when types and sizes are equal and the argument is dead by
-the time the result is written: no op after the one that writes it reads the argument, and that op
-either does not read it, changes it in place (an update of a slice, a scatter), or reads element i
-only to compute element i. Of complex numbers (`dialect.COMPLEX`) that may be pair i: a vector of a
-kernel holds whole pairs.
+A result may take the buffer of an argument of equal type and size that is dead when the result is
+written. No op after the writer of the result reads the argument. The writer may change the argument
+in place (an update of a slice, a scatter), or read element i only to compute element i. Of complex
+numbers (`dialect.COMPLEX`) element i may be pair i: a vector of a kernel holds whole pairs.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ class _Liveness(Protocol):
 
 
 def is_donated(func: ir.Operation, index: int) -> bool:
-    """Has the user given up argument `index` of `main`?"""
+    """True if the caller gives up argument `index` of `main`."""
     if "arg_attrs" not in func.attributes:
         return False
     attributes = ir.DictAttr(ir.ArrayAttr(func.attributes["arg_attrs"])[index])
@@ -80,7 +79,7 @@ def _reads(op: ir.Operation, argument: ir.Value, live: _Liveness) -> bool:
 
 
 def _dead(argument: ir.Value, writer: ir.Operation, live: _Liveness, shapes: ShapeAnalysis) -> bool:
-    """May `writer` write its result over the argument?"""
+    """True if `writer` may write its result over the argument."""
     if any(position > live.start(writer) for position in live.uses_of(argument)):
         return False
     places = [k for k, value in enumerate(writer.operands) if live.root(value) == argument]
@@ -96,7 +95,7 @@ def _dead(argument: ir.Value, writer: ir.Operation, live: _Liveness, shapes: Sha
 
 
 def _only_own_element(fusion: ir.Operation, operand: int) -> bool:
-    """Does element i of the one result need element i of the operand, and no other?"""
+    """True if element i of the one result needs element i of the operand, and no other."""
     if not kind_of(fusion).is_by_element or len(fusion.results) != 1:
         return False
     block = fusion.regions[0].blocks[0]
@@ -123,10 +122,11 @@ def _only_own_element(fusion: ir.Operation, operand: int) -> bool:
 
 
 def _only_own_pair(fusion: ir.Operation, operand: int, shapes: ShapeAnalysis) -> bool:
-    """Does pair i of the one result, along a last dimension of size 2, need pair i only?
+    """True if pair i of the one result, along a last dimension of size 2, needs pair i only.
 
     Values that depend on the operand are pairs, columns (a last dimension of size 1) or planes
-    (none), all of the same leading sizes; only slices, reshapes and a concatenation go between.
+    (none), all of the same leading sizes. Slices, reshapes and a concatenation turn one into
+    another; other ops keep what they read.
     """
     if not kind_of(fusion).is_by_element or len(fusion.results) != 1:
         return False

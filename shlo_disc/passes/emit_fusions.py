@@ -198,8 +198,9 @@ class _Emitter:
             )
 
     def _sources(self, index: int, unit: Unit) -> Iterator[tuple[int, bool]]:
-        """(node that a node of a unit reads, does it read what is in memory): free ops are computed
-        in the kernels that read them, even when another reader needs them in memory.
+        """Pairs (node that a node of a unit reads, True if it reads that in memory).
+
+        Kernels compute the free ops they read, even when another reader needs these in memory.
         """
         node = self.graph.nodes[index]
         materialized = MATERIALIZED_OPERANDS.get(node.op.name, ())
@@ -288,7 +289,7 @@ def _is_used(value: ir.Value) -> bool:
 
 
 def _on_host(unit: Unit, inputs: Sequence[ir.Value], sequence: Sequence[ir.Operation]) -> bool:
-    """Is it integer arithmetic on scalars: a loop counter, a condition?"""
+    """True for integer arithmetic on scalars, such as a loop counter or a condition."""
     if unit.kind != "loop" or not all(is_integer_scalar(value) for value in inputs):
         return False
     return all(op.name == "disc.shape" or is_host_scalar(op) for op in sequence)

@@ -73,7 +73,7 @@ def is_integer_scalar(value: ir.Value) -> bool:
 
 
 def is_host_scalar(op: ir.Operation) -> bool:
-    """Can the host program compute the results of `op`, integer scalars, from its operands?"""
+    """True if the host program can compute the results of `op`, integer scalars."""
     if op.name not in HOST_SCALARS or not all(map(is_integer_scalar, op.results)):
         return False
     if any(1 < value.type.element_type.width < 8 for value in (*op.operands, *op.results)

@@ -2,8 +2,8 @@
 
     %1 = "disc.fusion"(%0) ...      ==>      %1 = "disc.fusion"(%0) ... {disc.buffers = ["slot:0"]}
 
-Why     One arena per call with symbolic offsets: no allocation while kernels run, dead tensors'
-        memory is used again, results are written where the caller reads them.
+Why     One arena per call with symbolic offsets: nothing is allocated while kernels run. The
+        memory of dead tensors is used again; results are written where the caller reads them.
 Needs   `plan-fusion`.   Keeps  every result.   Cost  O(values x slots).
 Source  Linear-scan over live intervals (Poletto and Sarkar, 1999), sizes compared symbolically.
 
@@ -203,7 +203,7 @@ class _Planner:
         return max([own, *self.uses_of(root)])
 
     def changes_operand(self, op: ir.Operation) -> bool:
-        """Does the fusion change a copy of its operand 0, and read that for nothing else?"""
+        """True if the fusion changes a copy of its operand 0, and reads it for nothing else."""
         return _in_place_candidate(op, self.shapes)
 
     # -- in place -------------------------------------------------------------------------------
@@ -293,8 +293,9 @@ class _Planner:
                 self.held[self.root(loop.operands[index])].append(loop.results[index])
 
     def uses_of(self, root: ir.Value) -> list[int]:
-        """Where the uses of a buffer end: of its value, and of results of loops that are in it
-        after no iteration, from loop to loop.
+        """Where the uses of a buffer end: of its value, and of loop results that may be in it.
+
+        After no iteration the result of a loop is its initial value, from loop to loop.
         """
         home = root.owner if isinstance(root.owner, ir.Block) else root.owner.operation.block
         found, waiting = list[int](), [root]
@@ -313,7 +314,7 @@ class _Planner:
         return not isinstance(root.owner, ir.Block) and root.owner.operation.block == block
 
     def _owned(self, init: ir.Value, loop: ir.Operation) -> bool:
-        """May the loop overwrite its initial value?"""
+        """True if the loop may overwrite its initial value."""
         return (
             _is_fusion_result(init)
             and self.place.get(init, "").split(":")[0] != "next"
@@ -330,7 +331,7 @@ class _Planner:
         return sum(p == self._end(loop) for p in self.uses_of(root)) > 1
 
     def _carry_in_place(self, yielded: ir.Value, argument: ir.Value) -> bool:
-        """Is `yielded` the carry itself after updates that each find it dead elsewhere?"""
+        """True if `yielded` is the carry after updates, each of which finds it dead elsewhere."""
         chain: list[tuple[ir.Operation, ir.Value]] = []
         value = self.root(yielded)
         while value != argument:
@@ -412,7 +413,7 @@ class _Planner:
                         self._request(inner)
 
     def _only_filled(self, op: ir.Operation) -> bool:
-        """Is the empty array nothing but the start of arrays that loops fill in place?"""
+        """True if the empty array only starts arrays that loops fill in place."""
         users = [use.owner.operation for use in op.results[0].uses]
         return all(
             user.name == "stablehlo.while" and self.carries[user.results[0]][k] == "inplace"
@@ -504,7 +505,7 @@ class _Planner:
 
 
 def _in_place_candidate(op: ir.Operation, shapes: ShapeAnalysis) -> bool:
-    """Does the fusion change a copy of its operand 0, and read that operand for nothing else?"""
+    """True if the fusion changes a copy of its operand 0, and reads it for nothing else."""
     if op.name != "disc.fusion" or len(op.results) != 1 or not len(op.operands):
         return False
     update = update_of(op, shapes)

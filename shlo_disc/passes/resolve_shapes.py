@@ -7,8 +7,8 @@
     custom_call @shape_assertion(%ok, ...)       disc.guard {lhs = "b", op = ">=", rhs = "1"}
     main {disc.constraints = ["b >= 1"]}         the same
 
-Why     Planning, buffer sizes and kernels need sizes as terms they can compare; the host program
-        computes them once per call, so as data flow the arithmetic is dead weight.
+Why     Planning, buffer sizes and kernels need sizes as terms they can compare. The host program
+        computes them once per call, so the arithmetic is of no use as data flow.
         Each integer has one owner. A `disc.shape` is read by shape rules alone and never lies in
         memory. A `disc.dim` or `disc.sizes` is data: whoever needs it computes it, on the host or
         in a kernel. Larger arrays of sizes are computed as the program says.
@@ -171,7 +171,7 @@ def _resolve(op: ir.Operation, state: _State) -> int:
 
 
 def _is_known_scalar(value: ir.Value, state: _State) -> bool:
-    """Will every reader of `value` get a `disc.dim` or a constant in its place?"""
+    """True if every reader of `value` will read a `disc.dim` or a constant in its place."""
     return _rank(value) == 0 and (
         state.analysis.contents(value) is not None or isinstance(state.analysis.truth(value), bool)
     )

@@ -71,7 +71,7 @@ def _writes_all(
     steps: Expr,
     shapes: ShapeAnalysis,
 ) -> bool:
-    """Is carried value `k` only written, one slice of dimension 0 a step, until all are?"""
+    """True if carried value `k` is only written, one slice of dimension 0 a step, until all are."""
     condition, body = (region.blocks[0] for region in loop.regions)
     carried, op = body.arguments[k], producer(last)
     if op is None or op.name != "stablehlo.dynamic_update_slice":

@@ -65,8 +65,9 @@ def _around(p: Partition, seed: Seed) -> Iterator[Merge | Apart]:
 
 
 def _views(p: Partition, value: ir.Value, dot: Node) -> tuple[set[int], set[int]]:
-    """The ops that make `value` a view of what is in memory and that only `dot` reads, and the
-    node of that; none where they are not.
+    """The ops that make `value` a view of a node in memory, and that node.
+
+    Only `dot` reads these ops. There are none, and no node, if `value` is no such view.
     """
     graph = p.graph
     chain = chain_of(value, graph.shapes)

@@ -64,15 +64,15 @@ class Graph:
         self.shapes = shapes
         self.capabilities, self.costs = machine.capabilities, machine.costs
         self._free_indices = free_indices
-        """May values computed from indices alone be computed by every kernel that reads them?"""
+        """True if kernels compute the values that they read and that depend on indices alone."""
         self.of_value: dict[ir.Value, int] = {}
         self._origins: dict[int, list[int]] = {}
         self.from_indices: dict[ir.Value, int] = {}
         """Values computed from indices and sizes alone, and by how many ops: cheaper computed in
         every kernel than read (a causal mask)."""
         self.small: dict[ir.Value, int] = {}
-        """Integers that say where to read, and by how many ops they are computed from data (the
-        counter of a loop): cheaper computed in every kernel, too."""
+        """Integers that say where to read, and by how many ops they are computed from data, such as
+        the counter of a loop. They are cheaper computed in every kernel, too."""
         ops = [view.operation for view in block.operations]
         roles = [self._role(op) for op in ops]
         operands = [

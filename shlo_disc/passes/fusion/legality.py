@@ -45,10 +45,10 @@ def misfit(p: Partition, union: Cluster, *parts: Cluster) -> str | None:
 
 
 def _reads_itself_in_memory(p: Partition, union: Cluster) -> bool:
-    """Whether an op needs in memory a value that this kernel would compute.
+    """True if an op needs in memory a value that this kernel would compute.
 
-    Free ops hide such a path from `acyclic`: few integers that one op reads in memory and
-    another computes itself are a kernel of their own. Contractions compute their operands.
+    Free ops hide such a path from `acyclic`. Integers that one op reads in memory, while another
+    computes them itself, are a kernel of their own. Contractions compute their operands.
     """
     graph = p.graph
     readers = {i for i in union.members if contraction_kind(graph.nodes[i].op) is None}
@@ -56,7 +56,7 @@ def _reads_itself_in_memory(p: Partition, union: Cluster) -> bool:
 
 
 def _emits_too_much(p: Partition, union: Cluster) -> bool:
-    """Whether the text of `union` would be too long: `Costs.most_emitted_ops`."""
+    """True if the text of `union` would be too long: `Costs.most_emitted_ops`."""
     graph, kind = p.graph, KINDS[union.kind]
     if kind.is_contraction or len(union.members) < 3:
         return False

@@ -56,8 +56,9 @@ def sums_of_cluster(p: Partition, cluster: Cluster) -> Sums:
 
 
 def in_memory(graph: Graph, value: ir.Value, base: ir.Value, spread: bool = False) -> View | None:
-    """`value` as a view of what `base` is in memory, which may have another shape; None where
-    kernels compute `base` themselves (an iota, a broadcast, a mask of positions).
+    """`value` as a view of what `base` is in memory, which may have another shape.
+
+    None if kernels compute `base` themselves: an iota, a broadcast, a mask of positions.
     """
     while (op := producer(base)) is not None and op.name in RESHAPES:
         base = op.operands[0]

@@ -58,7 +58,7 @@ def _why_not(p: Partition, merge: Merge) -> str | None:
 
 
 def _is_long(graph: Graph, dot: Node) -> bool:
-    """May the sums be so long that they are cut into parts?"""
+    """True if the sums may be so long that they are split."""
     shape = graph.shapes.shape(dot.operands[0])
     depth = Expr.product(shape[d] for d in dot_sides(dot.op)[0].contracting)
     return bool(depth.is_const and depth.value >= graph.costs.long_sum)

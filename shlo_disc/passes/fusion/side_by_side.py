@@ -1,5 +1,7 @@
-"""Rule `side-by-side`: small kernels over one static shape share a launch, though none reads from
-another; so do columns that sum up equally many rows to small static results.
+"""Rule `side-by-side`: small kernels over one static shape share a launch.
+
+None of them reads from another. Columns that sum up equally many rows to small static results share
+a launch, too.
 """
 
 from __future__ import annotations
