@@ -17,7 +17,7 @@ from shlo_disc.debug.walk import Ran, Walk
 from shlo_disc.executable import Executable
 from shlo_disc.mlir import ir, walk
 from shlo_disc.passes.kinds import kind_of
-from shlo_disc.passes.op_classes import FREE, INDEX_MOVING
+from shlo_disc.passes.op_classes import DATA_MOVEMENT, FREE
 
 __all__ = ["Checked", "Report", "check"]
 
@@ -25,7 +25,7 @@ Array = npt.NDArray[Any]
 
 _EXACT = (
     FREE
-    | INDEX_MOVING
+    | DATA_MOVEMENT
     | {"disc.shape", "disc.yield", "stablehlo.constant", "stablehlo.return"}
     | {
         f"stablehlo.{name}"

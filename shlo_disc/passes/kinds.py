@@ -15,13 +15,13 @@ from shlo_disc.mlir import ir
 from shlo_disc.passes.match_attention import AttentionRecord, match_attention
 from shlo_disc.passes.match_dense import ConvRecord, DenseRecord, match_conv, match_dense
 from shlo_disc.passes.match_rows import RowRecord, match_rows
-from shlo_disc.passes.match_single import LoopRecord, SingleRecord, match_loop, match_single
+from shlo_disc.passes.match_single_op import LoopRecord, SingleOpRecord, match_loop, match_single_op
 from shlo_disc.passes.op_classes import own_kind
 from shlo_disc.passes.region import Region
 
 __all__ = ["KINDS", "Family", "Kind", "Record", "contraction_kind", "kind_of"]
 
-Record = AttentionRecord | ConvRecord | DenseRecord | LoopRecord | RowRecord | SingleRecord
+Record = AttentionRecord | ConvRecord | DenseRecord | LoopRecord | RowRecord | SingleOpRecord
 
 
 class Family(Enum):
@@ -84,18 +84,18 @@ _ROWS = (
     Kind("column", Family.SPACE, match_rows, is_swept=True),
     Kind("conv", Family.CONTRACTION, match_conv),
     Kind("dense", Family.CONTRACTION, match_dense),
-    Kind("dynamic_update_slice", Family.SINGLE_OP, match_single, in_place=True),
-    Kind("ffi", Family.SINGLE_OP, match_single, can_fail=True),
-    Kind("fft", Family.SINGLE_OP, match_single, can_fail=True),
+    Kind("dynamic_update_slice", Family.SINGLE_OP, match_single_op, in_place=True),
+    Kind("ffi", Family.SINGLE_OP, match_single_op, can_fail=True),
+    Kind("fft", Family.SINGLE_OP, match_single_op, can_fail=True),
     Kind("host", Family.HOST, None),
     Kind("loop", Family.SPACE, match_loop, is_by_element=True),
-    Kind("rng", Family.SINGLE_OP, match_single),
+    Kind("rng", Family.SINGLE_OP, match_single_op),
     Kind("row", Family.SPACE, match_rows, is_swept=True),
-    Kind("scan", Family.SINGLE_OP, match_single),
-    Kind("scatter", Family.SINGLE_OP, match_single, in_place=True),
-    Kind("select_and_scatter", Family.SINGLE_OP, match_single),
-    Kind("sort", Family.SINGLE_OP, match_single),
-    Kind("top_k", Family.SINGLE_OP, match_single),
+    Kind("scan", Family.SINGLE_OP, match_single_op),
+    Kind("scatter", Family.SINGLE_OP, match_single_op, in_place=True),
+    Kind("select_and_scatter", Family.SINGLE_OP, match_single_op),
+    Kind("sort", Family.SINGLE_OP, match_single_op),
+    Kind("top_k", Family.SINGLE_OP, match_single_op),
 )
 
 KINDS = {row.name: row for row in _ROWS}

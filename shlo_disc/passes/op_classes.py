@@ -12,12 +12,12 @@ from shlo_disc.ops.ffi import is_ffi_call
 
 __all__ = [
     "CONTROL",
+    "DATA_MOVEMENT",
     "ELEMENTWISE",
     "EXPENSIVE",
     "FREE",
     "GATHERS",
     "HOST_SCALARS",
-    "INDEX_MOVING",
     "LOOP_BEARING",
     "MATERIALIZED_OPERANDS",
     "RESHAPES",
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 ELEMENTWISE = names(lambda row: row.role is Role.ELEMENTWISE)
-INDEX_MOVING = names(lambda row: row.role is Role.MOVING)
+DATA_MOVEMENT = names(lambda row: row.role is Role.MOVING)
 FREE = names(lambda row: row.role is Role.FREE)
 """Splat constants are free, too: see `is_splat_constant`."""
 LOOP_BEARING = names(lambda row: row.role is Role.LOOP)

@@ -17,7 +17,7 @@ from shlo_disc.errors import InternalError
 from shlo_disc.locations import source_line
 from shlo_disc.mlir import ir
 from shlo_disc.passes.kinds import KINDS, Record, kind_of
-from shlo_disc.passes.match_single import SingleRecord
+from shlo_disc.passes.match_single_op import SingleOpRecord
 from shlo_disc.passes.op_classes import own_kind
 from shlo_disc.passes.region import Region
 
@@ -42,7 +42,7 @@ def update_of(fusion: ir.Operation, shapes: ShapeAnalysis) -> ir.Operation | Non
     if not kind.in_place:
         return None
     found = match(kind.name, Region.of(fusion, shapes))
-    return found.op if isinstance(found, SingleRecord) else None
+    return found.op if isinstance(found, SingleOpRecord) else None
 
 
 def ffi_call_of(op: ir.Operation) -> ir.Operation | None:

@@ -26,7 +26,7 @@ from shlo_disc.passes.machine_model import MachineModel
 
 __all__ = ["split_fusion"]
 
-_WORK = ("elementwise", "loop", "moving", "opaque")
+_WORK = ("elementwise", "loop", "data_movement", "opaque")
 
 
 def split_fusion(

@@ -144,7 +144,7 @@ func.func @main(%x: tensor<?x8xf32> {disc.shape = ["n", "8"]}, %y: tensor<?x8xf3
 //         %2 = stablehlo.reduce(%arg3 init: %cst) applies stablehlo.add across dimensions = [0] : (tensor<?x8xf32>, tensor<f32>) -> tensor<8xf32>
 //         %3 = stablehlo.reduce(%arg4 init: %cst) applies stablehlo.add across dimensions = [0] : (tensor<?x8xf32>, tensor<f32>) -> tensor<8xf32>
 //         "disc.yield"(%2, %3) : (tensor<8xf32>, tensor<8xf32>) -> ()
-//       }) {kind = "column", name = "reduce", reduced = array<i64: 0>, why = ["small kernels over 8 elements side by side: launches saved"]} : (tensor<?x8xf32>, tensor<?x8xf32>) -> (tensor<8xf32>, tensor<8xf32>)
+//       }) {kind = "column", name = "reduce", reduced = array<i64: 0>, why = ["small kernels over 8 elements fused horizontally: launches saved"]} : (tensor<?x8xf32>, tensor<?x8xf32>) -> (tensor<8xf32>, tensor<8xf32>)
 //       %1 = "disc.fusion"(%arg2) ({
 //       ^bb0(%arg3: tensor<?x8xf32>):
 //         %cst = stablehlo.constant dense<0.000000e+00> : tensor<f32>

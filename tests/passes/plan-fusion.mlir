@@ -135,7 +135,7 @@ func.func public @main(%x: tensor<8x4xf32>, %y: tensor<8x4xf32>, %z: tensor<4x8x
 //         %2 = stablehlo.tanh %arg3 : tensor<8x4xf32>
 //         %3 = stablehlo.sine %arg4 : tensor<8x4xf32>
 //         "disc.yield"(%2, %3) : (tensor<8x4xf32>, tensor<8x4xf32>) -> ()
-//       }) {kind = "loop", name = "tanh_sine", why = ["small kernels over 8 x 4 elements side by side: launches saved"]} : (tensor<8x4xf32>, tensor<8x4xf32>) -> (tensor<8x4xf32>, tensor<8x4xf32>)
+//       }) {kind = "loop", name = "tanh_sine", why = ["small kernels over 8 x 4 elements fused horizontally: launches saved"]} : (tensor<8x4xf32>, tensor<8x4xf32>) -> (tensor<8x4xf32>, tensor<8x4xf32>)
 //       %1 = "disc.fusion"(%arg2) ({
 //       ^bb0(%arg3: tensor<4x8xf32>):
 //         %2 = stablehlo.cosine %arg3 : tensor<4x8xf32>
@@ -243,7 +243,7 @@ func.func public @main(%v: tensor<16xf32>, %x: tensor<?x16xf32> {disc.shape = ["
 //         %3 = stablehlo.negate %arg3 : tensor<16xf32>
 //         %4 = stablehlo.reverse %arg3, dims = [0] : tensor<16xf32>
 //         "disc.yield"(%3, %4) : (tensor<16xf32>, tensor<16xf32>) -> ()
-//       }) {kind = "loop", name = "negate_reverse", why = ["small kernels over 16 elements side by side: launches saved"]} : (tensor<16xf32>) -> (tensor<16xf32>, tensor<16xf32>)
+//       }) {kind = "loop", name = "negate_reverse", why = ["small kernels over 16 elements fused horizontally: launches saved"]} : (tensor<16xf32>) -> (tensor<16xf32>, tensor<16xf32>)
 //       %1 = "disc.fusion"(%arg1, %0#0) ({
 //       ^bb0(%arg3: tensor<?x16xf32>, %arg4: tensor<16xf32>):
 //         %3 = "disc.shape"() {dims = ["b", "16"]} : () -> tensor<2xi32>

@@ -26,7 +26,7 @@ from shlo_disc.passes import emit_fusions
 from shlo_disc.passes.base import Pipeline
 from shlo_disc.passes.kinds import KINDS
 from shlo_disc.passes.match_rows import Layout
-from shlo_disc.passes.match_single import LoopRecord, SingleRecord
+from shlo_disc.passes.match_single_op import LoopRecord, SingleOpRecord
 from shlo_disc.passes.pipeline import CLEANUP
 from shlo_disc.passes.records import match, record_of
 from shlo_disc.passes.region import Region, carried
@@ -172,7 +172,7 @@ def test_another_record_of_the_planner_is_an_error(monkeypatch, kind):
     def other(record, values, ops):
         if not isinstance(record, of_kind):
             return carried(record, values, ops)
-        if isinstance(record, SingleRecord):  # about an op and the numbers of its results
+        if isinstance(record, SingleOpRecord):  # about an op and the numbers of its results
             return dataclasses.replace(carried(record, values, ops), results=(7,))
         swapped = dict.fromkeys(values, next(iter(values.values())))
         return carried(record, swapped, ops)
@@ -210,7 +210,7 @@ def test_work_in_front_of_and_behind_a_product():
     assert names(product.right.base) == ["stablehlo.add"]
 
 
-def test_products_side_by_side():
+def test_horizontal_products():
     _, record = only_record("products")
     assert len({product.sums.op for product in record.products}) == 2
     assert record.products[0].left == record.products[1].left

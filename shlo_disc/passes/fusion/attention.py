@@ -156,5 +156,5 @@ rule = FusionRule(
     seeds=_seeds,
     match=_match,
     why_not=_why_not,
-    place="before `siblings` and `row-work`, which would take one of its products elsewhere",
+    place="before `horizontal-products` and `row-work`, which would take one of its products",
 )

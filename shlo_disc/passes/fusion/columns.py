@@ -76,7 +76,7 @@ def _apart_from(p: Partition, merge: Merge) -> str | None:
 
 def _in_place(p: Partition, column: Cluster) -> bool:
     """True if the kernel is legal and reads neighbours in memory as neighbours."""
-    moving = (n for i in column.members if (n := p.graph.nodes[i]).role == "moving")
+    moving = (n for i in column.members if (n := p.graph.nodes[i]).role == "data_movement")
     return in_rows(p, column) and all(n.op.name in _SLICES for n in moving)
 
 

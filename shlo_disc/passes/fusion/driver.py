@@ -35,7 +35,7 @@ def start(p: Partition) -> None:
     for node in p.graph.nodes:
         if node.index in p.cluster_of:
             continue
-        if node.role in ("elementwise", "moving"):
+        if node.role in ("elementwise", "data_movement"):
             p.begin(Cluster("loop", node.shapes[0], members={node.index}))
         elif node.role == "loop":
             p.begin(reduction(p.graph, node))

@@ -43,7 +43,7 @@ class Node:
 
     index: int
     op: ir.Operation
-    role: str  # elementwise, moving, loop, opaque, control, free, host or return
+    role: str  # elementwise, data_movement, loop, opaque, control, free, host or return
     operands: tuple[ir.Value, ...]
     """Including what the regions of a control op capture."""
     shapes: tuple[Shape, ...]
@@ -221,7 +221,7 @@ _ROLES = {
     Role.FREE: "free",
     Role.HOST: "host",
     Role.LOOP: "loop",
-    Role.MOVING: "moving",
+    Role.MOVING: "data_movement",
     Role.OWN: "opaque",
     Role.RETURN: "return",
 }

@@ -50,7 +50,7 @@ def _why_not(p: Partition, merge: Merge) -> str | None:
     if one or len(row.runs) != 2 or not all(map(p.graph.same, row.runs, wanted)):
         return "the rows are others"
     if _is_long(p.graph, dot):
-        return "a long sum is cut into parts"
+        return "a long sum is split"
     most = p.graph.costs.most_row_work_inputs
     if p.graph.inputs(mine.members | row.members) > most:
         return f"more than {most} inputs of a product and its rows"

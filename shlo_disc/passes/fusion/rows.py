@@ -13,7 +13,7 @@ from shlo_disc.passes.op_classes import FREE, GATHERS, RESHAPES
 
 __all__ = ["in_rows", "is_space", "reduction"]
 
-_LEVELS = {"elementwise": ("full", "flat", "row"), "moving": ("full", "row")}
+_LEVELS = {"elementwise": ("full", "flat", "row"), "data_movement": ("full", "row")}
 """What the members of a cluster may be, by their role."""
 
 
@@ -57,7 +57,7 @@ def in_rows(p: Partition, row: Cluster) -> bool:
             for base, chain in graph.bases(value):
                 if graph.of_value.get(base) not in row.members:
                     continue
-                if node.role == "moving":
+                if node.role == "data_movement":
                     if _is_start(node, position) and _is_computed(graph, base, row):
                         continue
                     return False

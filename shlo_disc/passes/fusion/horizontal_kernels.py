@@ -1,4 +1,4 @@
-"""Rule `side-by-side`: small kernels over one static shape share a launch.
+"""Rule `horizontal-kernels`: small kernels over one static shape share a launch.
 
 None of them reads from another. Columns that sum up equally many rows to small static results share
 a launch, too.
@@ -32,7 +32,7 @@ def _match(p: Partition, seed: Seed) -> Iterator[Merge]:
     mine, other = (p.cluster_of[index] for index in seed)
     sizes = _small_results(mine, p.graph.costs.small_elements)
     text = " x ".join(map(str, sizes or ()))
-    note = f"small kernels over {text} elements side by side: launches saved"
+    note = f"small kernels over {text} elements fused horizontally: launches saved"
     union = Cluster(mine.kind, mine.space, mine.reduced, mine.members | other.members)
     yield Merge(union, (mine, other), seed, note=note)
 
@@ -54,7 +54,7 @@ def _small_results(cluster: Cluster, most: int) -> Shape | None:
 
 
 rule = FusionRule(
-    name="side-by-side",
+    name="horizontal-kernels",
     seeds=_seeds,
     match=_match,
     why_not=_why_not,
