@@ -29,6 +29,7 @@ __all__ = [
     "replace",
     "run_pipeline",
     "stablehlo",
+    "terminator",
     "walk",
 ]
 
@@ -115,6 +116,11 @@ def producer(value: ir.Value) -> ir.Operation | None:
     """The operation that computes `value`; None for a block argument."""
     owner = value.owner
     return None if isinstance(owner, ir.Block) else owner.operation
+
+
+def terminator(block: ir.Block) -> ir.Operation:
+    """The last operation of `block`, which has one."""
+    return block.operations[len(block.operations) - 1].operation
 
 
 @contextlib.contextmanager

@@ -21,7 +21,7 @@ from shlo_disc.lower.values.math import FUNCTIONS, ULP
 from shlo_disc.lower.values.reduction import REDUCTIONS
 from shlo_disc.mlir import ir, new_context
 from shlo_disc.ops import OPS, Flops, Op, Role, names
-from shlo_disc.passes.records import MATCHERS
+from shlo_disc.passes.kinds import KINDS
 from shlo_disc.tools import coverage_table
 
 STABLEHLO = """abs add after_all all_gather all_reduce all_to_all and atan2 batch_norm_grad
@@ -60,7 +60,7 @@ def test_every_supported_row_has_its_rules():
     assert shaped - calls <= {*RULES, *REGION_RULES}
     assert calls <= {f"@{name}" for name in CUSTOM_CALLS}
     kinds = {row.kind for row in OPS.values() if row.kind}
-    assert kinds <= set(MATCHERS)
+    assert kinds <= set(KINDS)
     assert kinds <= set(parse("cpu").emitters)
 
 

@@ -13,10 +13,11 @@ from shlo_disc.debug import reference
 from shlo_disc.debug.compare import Difference, compare, tolerance
 from shlo_disc.debug.interpreter import Interpreter, NoReferenceError
 from shlo_disc.debug.stage import Stage
-from shlo_disc.debug.walk import Ran, Walk, kind_of
+from shlo_disc.debug.walk import Ran, Walk
 from shlo_disc.executable import Executable
 from shlo_disc.mlir import ir, walk
-from shlo_disc.passes.op_classes import FREE, INDEX_MOVING
+from shlo_disc.passes.kinds import kind_of
+from shlo_disc.passes.op_classes import DATA_MOVEMENT, FREE
 
 __all__ = ["Checked", "Report", "check"]
 
@@ -24,7 +25,7 @@ Array = npt.NDArray[Any]
 
 _EXACT = (
     FREE
-    | INDEX_MOVING
+    | DATA_MOVEMENT
     | {"disc.shape", "disc.yield", "stablehlo.constant", "stablehlo.return"}
     | {
         f"stablehlo.{name}"
@@ -130,7 +131,7 @@ def _beside(
         return Checked(
             number,
             run.use.name,
-            kind_of(run.fusion),
+            kind_of(run.fusion).name,
             run.use.where,
             run.iterations,
             tuple(differences),

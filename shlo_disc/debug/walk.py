@@ -28,10 +28,11 @@ from shlo_disc.lower.host.writer import HostWriter
 from shlo_disc.lower.plan import SIGNATURE, Input, Kernel, KernelPlan, Launch, Output
 from shlo_disc.lower.target import Function
 from shlo_disc.mlir import ir
+from shlo_disc.passes.kinds import kind_of
 from shlo_disc.passes.op_classes import RESHAPES
 from shlo_disc.replan import fusions_of
 
-__all__ = ["Ran", "Walk", "kind_of"]
+__all__ = ["Ran", "Walk"]
 
 Array = npt.NDArray[Any]
 
@@ -116,10 +117,10 @@ class Walk:
     def _plan(self, op: ir.Operation) -> KernelPlan:
         """The plan the program has; where the buffers make it needless, the emitter's."""
         target, kind = self.executable.target, kind_of(op)
-        if kind == "host":
+        if kind.on_host:
             return _scalars(op, self.executable.program.symbol_names)
         if "disc.stored" in op.attributes:
-            return target.emitters[kind](op, self.shapes, target.machine)
+            return target.emitters[kind.name](op, self.shapes, target.machine)
         return self._uses[op].plan
 
     def _code(self, texts: Sequence[str]) -> Sequence[Function]:
@@ -174,11 +175,6 @@ _RULES: dict[str, Callable[[Walk, ir.Operation], list[Array]]] = {
     **dict.fromkeys(RESHAPES, Walk._reshape),
 }
 """All others (`disc.shape`, `disc.guard`) compute nothing."""
-
-
-def kind_of(fusion: ir.Operation) -> str:
-    """What the planner made of it. The host program calls all it need not launch `host`."""
-    return str(ir.StringAttr(fusion.attributes["kind"]).value)
 
 
 def _dtype(value: ir.Value) -> np.dtype[Any]:

@@ -1,18 +1,19 @@
-"""Loops that count: which carried value counts, and how many steps they take.
+"""What a `while` does with the values it carries: which one counts, and which never change.
 
-while (i = 0; i < n; i = i + 1)  ==>  the counter is the carried value i, the steps are n
+while (i = 0, w = %w; i < n; i = i + 1, w = w)  ==>  i counts n steps, w is unchanged
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from shlo_disc.comparisons import comparison
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.mlir import ir, producer
+from shlo_disc.mlir import ir, producer, terminator
 
-__all__ = ["Counted", "along", "counted", "returned"]
+__all__ = ["Counted", "along", "counted", "unchanged"]
 
 _SIGNS = {"stablehlo.add": 1, "stablehlo.subtract": -1}
 
@@ -28,7 +29,7 @@ class Counted:
 def counted(loop: ir.Operation, shapes: ShapeAnalysis) -> Counted | None:
     """The counter of a `while` from 0 in steps of 1; None for another loop."""
     condition, body = (region.blocks[0] for region in loop.regions)
-    test = producer(returned(condition).operands[0])
+    test = producer(terminator(condition).operands[0])
     if test is None or test.name != "stablehlo.compare" or comparison(test) != "LT":
         return None
     arguments = list(condition.arguments)
@@ -36,7 +37,7 @@ def counted(loop: ir.Operation, shapes: ShapeAnalysis) -> Counted | None:
     if test.operands[0] not in arguments or steps is None:
         return None
     k = arguments.index(test.operands[0])
-    step = along(returned(body).operands[k], body.arguments[k], shapes)
+    step = along(terminator(body).operands[k], body.arguments[k], shapes)
     if _number(loop.operands[k], shapes) != 0 or step != (Expr.const(1), 1):
         return None
     return Counted(k, steps)
@@ -59,9 +60,18 @@ def along(value: ir.Value, counter: ir.Value, shapes: ShapeAnalysis) -> tuple[Ex
     return left[0] + right[0] * sign, left[1] + right[1] * sign
 
 
-def returned(block: ir.Block) -> ir.Operation:
-    """The terminator of a block."""
-    return block.operations[len(block.operations) - 1].operation
+def _itself(value: ir.Value) -> ir.Value:
+    return value
+
+
+def unchanged(loop: ir.Operation, root: Callable[[ir.Value], ir.Value] = _itself) -> frozenset[int]:
+    """The numbers of the carried values of a `while` that no step changes.
+
+    `root` gives the value whose elements another has, such as the operand of a reshape.
+    """
+    body = loop.regions[1].blocks[0]
+    carried = zip(body.arguments, terminator(body).operands, strict=True)
+    return frozenset(k for k, (before, after) in enumerate(carried) if root(after) == before)
 
 
 def _number(value: ir.Value, shapes: ShapeAnalysis) -> Expr | None:

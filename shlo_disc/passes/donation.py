@@ -1,10 +1,9 @@
 """Which results may be written into the memory of donated arguments; part of plan-buffers.
 
-A result may take an argument's buffer when types and sizes are equal and the argument is dead by
-the time the result is written: no op after the one that writes it reads the argument, and that op
-either does not read it, changes it in place (an update of a slice, a scatter), or reads element i
-only to compute element i. Of complex numbers (`dialect.COMPLEX`) that may be pair i: a vector of a
-kernel holds whole pairs.
+A result may take the buffer of an argument of equal type and size that is dead when the result is
+written. No op after the writer of the result reads the argument. The writer may change the argument
+in place (an update of a slice, a scatter), or read element i only to compute element i. Of complex
+numbers (`dialect.COMPLEX`) element i may be pair i: a vector of a kernel holds whole pairs.
 """
 
 from __future__ import annotations
@@ -13,7 +12,8 @@ from typing import Protocol
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.mlir import ir
+from shlo_disc.mlir import ir, terminator
+from shlo_disc.passes.kinds import kind_of
 from shlo_disc.passes.op_classes import ELEMENTWISE, is_splat_constant
 
 __all__ = ["donated_reuses", "is_donated"]
@@ -29,7 +29,7 @@ class _Liveness(Protocol):
 
 
 def is_donated(func: ir.Operation, index: int) -> bool:
-    """Has the user given up argument `index` of `main`?"""
+    """True if the caller gives up argument `index` of `main`."""
     if "arg_attrs" not in func.attributes:
         return False
     attributes = ir.DictAttr(ir.ArrayAttr(func.attributes["arg_attrs"])[index])
@@ -44,7 +44,7 @@ def donated_reuses(
     donated = [k for k in range(len(block.arguments)) if is_donated(func, k)]
     if not donated:
         return []
-    last = block.operations[len(block.operations) - 1].operation
+    last = terminator(block)
     pairs: list[tuple[int, int]] = []
     for index, value in enumerate(last.operands):
         root = live.root(value)
@@ -79,7 +79,7 @@ def _reads(op: ir.Operation, argument: ir.Value, live: _Liveness) -> bool:
 
 
 def _dead(argument: ir.Value, writer: ir.Operation, live: _Liveness, shapes: ShapeAnalysis) -> bool:
-    """May `writer` write its result over the argument?"""
+    """True if `writer` may write its result over the argument."""
     if any(position > live.start(writer) for position in live.uses_of(argument)):
         return False
     places = [k for k, value in enumerate(writer.operands) if live.root(value) == argument]
@@ -95,8 +95,8 @@ def _dead(argument: ir.Value, writer: ir.Operation, live: _Liveness, shapes: Sha
 
 
 def _only_own_element(fusion: ir.Operation, operand: int) -> bool:
-    """Does element i of the one result need element i of the operand, and no other?"""
-    if ir.StringAttr(fusion.attributes["kind"]).value != "loop" or len(fusion.results) != 1:
+    """True if element i of the one result needs element i of the operand, and no other."""
+    if not kind_of(fusion).is_by_element or len(fusion.results) != 1:
         return False
     block = fusion.regions[0].blocks[0]
     if block.arguments[operand].type != fusion.results[0].type:
@@ -122,12 +122,13 @@ def _only_own_element(fusion: ir.Operation, operand: int) -> bool:
 
 
 def _only_own_pair(fusion: ir.Operation, operand: int, shapes: ShapeAnalysis) -> bool:
-    """Does pair i of the one result, along a last dimension of size 2, need pair i only?
+    """True if pair i of the one result, along a last dimension of size 2, needs pair i only.
 
     Values that depend on the operand are pairs, columns (a last dimension of size 1) or planes
-    (none), all of the same leading sizes; only slices, reshapes and a concatenation go between.
+    (none), all of the same leading sizes. Slices, reshapes and a concatenation turn one into
+    another; other ops keep what they read.
     """
-    if ir.StringAttr(fusion.attributes["kind"]).value != "loop" or len(fusion.results) != 1:
+    if not kind_of(fusion).is_by_element or len(fusion.results) != 1:
         return False
     block = fusion.regions[0].blocks[0]
     pairs = shapes.shape(block.arguments[operand])
@@ -152,7 +153,7 @@ def _only_own_pair(fusion: ir.Operation, operand: int, shapes: ShapeAnalysis) ->
         if not known:
             return False
         depends[op.results[0]] = after
-    last = block.operations[len(block.operations) - 1].operation
+    last = terminator(block)
     return depends.get(last.operands[0], pairs) == pairs and shapes.shape(last.operands[0]) == pairs
 
 

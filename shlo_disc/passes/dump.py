@@ -4,9 +4,9 @@ host program: a new folder for each compilation.
 A module in a dump has the attribute `disc.passes_left`: the passes of its compilation that have not
 run yet. `disc-run` goes on from there.
 
-The directory may be one that other programs and users write to, such as `/tmp/dump`: a folder is
-ours because we made it, and a file in it is created, never opened, so no link is followed and
-nothing is overwritten.
+The directory may be one that other programs and users write to, such as `/tmp/dump`. A folder is
+ours because we made it. A file in it is created, never opened: no link is followed, and nothing is
+overwritten.
 """
 
 from __future__ import annotations

@@ -16,9 +16,8 @@ from shlo_disc.locations import source_line
 from shlo_disc.mlir import ir
 from shlo_disc.passes.fusion.graph import opaque_kind
 from shlo_disc.passes.fusion.partition import Partition
+from shlo_disc.passes.kinds import KINDS, kind_of
 from shlo_disc.passes.op_classes import (
-    DENSE_KINDS,
-    IN_PLACE_KINDS,
     MATERIALIZED_OPERANDS,
     RESHAPES,
     is_host_scalar,
@@ -56,10 +55,8 @@ class Unit:
 
 
 def _clones_free(unit: Unit) -> bool:
-    """Do kernels of this kind compute free ops themselves?"""
-    return (
-        unit.kind in DENSE_KINDS or unit.kind in ("column", "loop", "row") or len(unit.members) > 1
-    )
+    """True if the kernel computes free ops itself."""
+    return len(unit.members) > 1 or (unit.kind is not None and KINDS[unit.kind].clones_free)
 
 
 def emit_fusions(partition: Partition) -> list[Made]:
@@ -72,7 +69,7 @@ def check_records(fusions: Iterable[Made], shapes: ShapeAnalysis) -> None:
     for made in fusions:
         if made.planned is None:
             continue
-        kind = ir.StringAttr(made.fusion.attributes["kind"]).value
+        kind = kind_of(made.fusion).name
         found = match(kind, Region.of(made.fusion, shapes))
         where = f"{source_line(made.fusion)}: a fusion of kind {kind}"
         if isinstance(found, str) or isinstance(made.planned, str):
@@ -201,8 +198,9 @@ class _Emitter:
             )
 
     def _sources(self, index: int, unit: Unit) -> Iterator[tuple[int, bool]]:
-        """(node that a node of a unit reads, does it read what is in memory): free ops are computed
-        in the kernels that read them, even when another reader needs them in memory.
+        """Pairs (node that a node of a unit reads, True if it reads that in memory).
+
+        Kernels compute the free ops they read, even when another reader needs these in memory.
         """
         node = self.graph.nodes[index]
         materialized = MATERIALIZED_OPERANDS.get(node.op.name, ())
@@ -220,7 +218,7 @@ class _Emitter:
         outputs, sequence, inputs = region.results, region.ops, list(region.inputs)
         if not outputs:
             return []
-        if unit.kind in IN_PLACE_KINDS and ops[-1].operands[0] in inputs:
+        if unit.kind is not None and KINDS[unit.kind].in_place and ops[-1].operands[0] in inputs:
             # Where plan-buffers looks for what is changed.
             inputs.remove(ops[-1].operands[0])
             inputs.insert(0, ops[-1].operands[0])
@@ -255,7 +253,7 @@ class _Emitter:
         planned = self.planned[unit.members[0]]
         if planned is not None:
             before = {old: inner[new] for old, new in self.now.items() if new in inner}
-            planned = carried(planned, inner | before, clones) if kind.value != "host" else None
+            planned = None if kind_of(fusion).on_host else carried(planned, inner | before, clones)
         for old, new in zip(outputs, fusion.results, strict=True):
             old.replace_all_uses_with(new)
             self.now[old] = new
@@ -291,7 +289,7 @@ def _is_used(value: ir.Value) -> bool:
 
 
 def _on_host(unit: Unit, inputs: Sequence[ir.Value], sequence: Sequence[ir.Operation]) -> bool:
-    """Is it integer arithmetic on scalars: a loop counter, a condition?"""
+    """True for integer arithmetic on scalars, such as a loop counter or a condition."""
     if unit.kind != "loop" or not all(is_integer_scalar(value) for value in inputs):
         return False
     return all(op.name == "disc.shape" or is_host_scalar(op) for op in sequence)

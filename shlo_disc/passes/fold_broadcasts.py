@@ -82,8 +82,8 @@ def of_added_unit_dimensions(op: ir.Operation, facts: Facts) -> ir.Value | None:
 def added_unit_dimensions(small: Sizes, large: Sizes, facts: Facts) -> list[int] | None:
     """Where each dimension of `small` is in `large`, when all others of `large` are 1; else None.
 
-    The first fit is right: if sizes s, with s != 1, can match at two places, skipping the first
-    one would leave a dimension that is not 1.
+    The first fit is right. A size that is not 1 may match at two places; skipping the first would
+    leave a dimension that is not 1.
     """
     places: list[int] = []
     for axis, size in enumerate(large):

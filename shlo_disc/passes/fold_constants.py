@@ -8,8 +8,8 @@ Why     Expansions of library functions compute on constants for every element.
 Needs   `resolve-shapes`.
 Keeps   every result; transcendental functions are evaluated in f64 and rounded once, which no
         kernel does better. Integer division by zero is left alone.
-Cost    O(ops); a constant that is not a splat is made only up to MAX_ELEMENTS elements, so that
-        folding never makes a program larger than it was.
+Cost    O(ops). Folding never makes a program larger: a constant that is not a splat has at most
+        MAX_ELEMENTS elements.
 Source  StableHLO spec of each op; integers wrap.
 """
 

@@ -25,7 +25,7 @@ __all__ = ["RULES", "FoldConverts", "represents"]
 
 
 def represents(wide: ir.Type, narrow: ir.Type) -> bool:
-    """Is every value of `narrow` a value of `wide`?"""
+    """True if every value of `narrow` is a value of `wide`."""
     if wide == narrow:
         return True
     to, origin = FLOATS.get(str(wide)), FLOATS.get(str(narrow))
@@ -73,7 +73,7 @@ def of_exact_convert(op: ir.Operation, facts: Facts) -> ir.Value | None:
 
 
 def _saturates(source: ir.Type, middle: ir.Type, result: ir.Type) -> bool:
-    """Does a conversion by the float `middle` saturate where a direct one wraps?"""
+    """True if a conversion by the float `middle` saturates where a direct one wraps."""
     integers = [isinstance(kind, ir.IntegerType) for kind in (source, middle, result)]
     return integers == [True, False, True] and result.width > 1 and not represents(result, source)
 

@@ -2,8 +2,8 @@
 
     reduce(%x [b, 1], %init, add) over 1  ==>  add %init, (reshape %x [b])
 
-Why     Derivatives of `keepdims` reductions sum over the unit dimension a broadcast stretched; as a
-        reduction of its own it ends a row fusion (the gradient of a layer norm was five kernels).
+Why     Derivatives of `keepdims` reductions sum over the unit dimension that a broadcast stretched.
+        Such a reduction ends a row fusion: the gradient of a layer norm was five kernels.
 Needs   `resolve-shapes`.
 Keeps   every result, bit for bit: the initial value still takes part (0.0 + -0.0 is 0.0).
 Cost    O(reductions).

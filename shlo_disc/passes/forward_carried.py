@@ -16,7 +16,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from shlo_disc.mlir import at, ir, ops_of
+from shlo_disc.dynamic.loops import unchanged
+from shlo_disc.mlir import at, ir, ops_of, terminator
 from shlo_disc.passes.base import Pass, register
 
 __all__ = ["ForwardCarried"]
@@ -35,11 +36,11 @@ class ForwardCarried(Pass):
 
 def _forward(loop: ir.Operation) -> int:
     condition, body = (region.blocks[0] for region in loop.regions)
-    returned = body.operations[len(body.operations) - 1].operation
+    same = unchanged(loop)
     kept: list[int] = []
-    for k, (initial, last) in enumerate(zip(loop.operands, returned.operands, strict=True)):
+    for k, initial in enumerate(loop.operands):
         inside = body.arguments[k]
-        if last == inside:
+        if k in same:
             inside.replace_all_uses_with(initial)
             condition.arguments[k].replace_all_uses_with(initial)
             loop.results[k].replace_all_uses_with(initial)
@@ -67,7 +68,7 @@ def _rebuild(loop: ir.Operation, kept: list[int]) -> None:
     """The same loop, carrying only the values in `kept`."""
     gone = sorted(set(range(len(loop.operands))) - set(kept), reverse=True)
     body = loop.regions[1].blocks[0]
-    returned = body.operations[len(body.operations) - 1].operation
+    returned = terminator(body)
     values = [returned.operands[k] for k in kept]
     with at(returned):
         ir.Operation.create("stablehlo.return", operands=values)

@@ -12,8 +12,8 @@ Keeps   every result. Loops that run zero times compute a little in vain; intege
 Cost    O(ops in loops), inner loops first, so that a value can leave several.
 Source  Loop-invariant code motion; MLIR's own does not know `stablehlo.while` as a loop.
 
-Operations that are free inside a kernel (broadcasts, reshapes, iota, splats) leave only with
-something that is not: alone they would turn into arrays in memory.
+Operations that are free inside a kernel (broadcasts, reshapes, iota, splats) leave only together
+with a reader that is not free. Alone they would turn into arrays in memory.
 """
 
 from __future__ import annotations

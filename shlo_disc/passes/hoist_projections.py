@@ -5,12 +5,12 @@
     %ys = dot_general %xs, %w
     while i < n { %y = dynamic_slice %ys, i }
 
-Why     A recurrent layer multiplies one step's few rows by a weight at a time; all steps together
+Why     A recurrent layer multiplies one step's few rows by a weight at a time. All steps together
         are one large product at the speed of large products, and the loop has one kernel less.
 Needs   `hoist-invariants` (the weight stands before the loop), `resolve-shapes`.
 Keeps   every result up to the order in which a dot_general adds. The loop must run once for every
-        entry of `%xs`: `i` from 0 in steps of 1 while it is below the size of `%xs`, as `lax.scan`
-        has it, so that nothing is computed in vain; where it reads is of no account.
+        entry of `%xs`, so that nothing is computed in vain. So `i` counts from 0 in steps of 1 up
+        to the size of `%xs`, as in `lax.scan`. Where the loop reads does not matter.
 Cost    O(ops in loops).
 Source  Appleyard et al., "Optimizing performance of recurrent neural networks on GPUs" (2016).
 """
@@ -90,7 +90,7 @@ def _is_slice(op: ir.Operation) -> bool:
 
 
 def _is_projection(dot: ir.Operation) -> bool:
-    """Does it contract the last dimension of its left operand with a matrix?"""
+    """True if `dot` contracts the last dimension of its left operand with a matrix."""
     left, right = dot_sides(dot)
     last = len(left.free)
     return not left.batch and left.contracting == (last,) and len(right.free) == 1
@@ -121,7 +121,7 @@ def _hoist(loop: ir.Operation, shapes: ShapeAnalysis) -> int:
 def _takes_one_of(
     whole: tuple[Expr, ...], part: tuple[Expr, ...], count: Expr, shapes: ShapeAnalysis
 ) -> bool:
-    """Is `part` one entry of the `count` along the first dimension of `whole`?"""
+    """True if `part` is one entry of the `count` along the first dimension of `whole`."""
     equal = shapes.constraints.equal
     if not (part[0].is_const and part[0].value == 1 and equal(whole[0], count)):
         return False

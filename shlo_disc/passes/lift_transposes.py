@@ -225,13 +225,13 @@ def _permuted(kind: ir.Type, order: Sequence[int]) -> ir.Type:
 
 
 def _spreads(value: ir.Value) -> bool:
-    """Is `value` a broadcast or a splat, which has any order for nothing?"""
+    """True for a broadcast or a splat, which has any order for nothing."""
     op = producer(value)
     return op is not None and (op.name in _BROADCASTS or is_splat_constant(op))
 
 
 def _stays_sorted(value: ir.Value, order: Sequence[int]) -> bool:
-    """Is a broadcast still none that transposes? Emitters read it as strides."""
+    """True if a broadcast still keeps the order of its dimensions: emitters read it as strides."""
     op = producer(value)
     if op is None or op.name not in _BROADCASTS:
         return True

@@ -1,19 +1,28 @@
-"""What the fusion planner must know of a machine: what pays, never what is legal.
+"""What the fusion planner and the host program must know of a machine.
 
-A target gives one record (`lower.target.Target.model`). Each number there says how it was measured.
-Legality is the matchers' business (`records.py`): it is the same on every machine.
+A target gives one record (`lower.target.Target.model`) of two halves. `Capabilities` say what the
+target can write, `Costs` what pays: no result depends on these, and each says how it was measured.
+What holds on every machine is neither: see the matchers (`records.py`) and `fusion/legality.py`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["MachineModel"]
+__all__ = ["Capabilities", "Costs", "MachineModel"]
 
 
 @dataclass(frozen=True)
-class MachineModel:
-    """Numbers of one target; all counts are at least 1."""
+class Capabilities:
+    """What a target has kernels for; a fusion beyond that would have none."""
+
+    attention_types: frozenset[str]
+    """Element types that the kernels of kind `attention` compute with."""
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What pays on a target; all numbers are at least 1."""
 
     most_ops: int
     """Ops of a kernel: a bound on code size."""
@@ -28,7 +37,7 @@ class MachineModel:
     most_arrays: int
     """Arrays that a kernel reads or writes."""
     most_row_work_inputs: int
-    """Arrays that a product and the rows behind it read: a launch passes them to both."""
+    """Arrays that a product and the rows behind it read."""
     index_ops: int
     """Element-wise ops on indices that a kernel computes again rather than reads."""
     cheap_ops: int
@@ -36,10 +45,18 @@ class MachineModel:
     small_elements: int
     """Elements of a result up to which sharing a launch with another kernel pays."""
     least_columns: int
-    """Columns of a row in parts from which they lie in the lanes."""
+    """Columns of a row with several runs from which they lie in the lanes."""
     long_sum: int
-    """Products from which a sum is worth cutting into parts that run at the same time."""
+    """Products from which a sum is worth splitting into pieces that run at the same time."""
     tall_columns: int
-    """Rows from which columns reduced in one sweep are worth cutting into pieces."""
-    attention_types: frozenset[str]
-    """Element types that the kernels of kind `attention` compute with."""
+    """Rows from which columns reduced in one sweep are worth splitting into pieces."""
+    chunk_ns: int
+    """Nanoseconds of work that are worth giving to another thread."""
+
+
+@dataclass(frozen=True)
+class MachineModel:
+    """The record of one target."""
+
+    capabilities: Capabilities
+    costs: Costs

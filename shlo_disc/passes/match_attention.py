@@ -1,7 +1,7 @@
 """Kind `attention`: a product, row work on it, and a product with the outcome.
 
-What the kernel needs is checked here on dimension numbers: both products are batched, contract one
-dimension, and have one dimension of keys and one of values; the keys are the innermost dimension of
+What the kernel needs is checked here on dimension numbers. Both products are batched, contract one
+dimension, and have one dimension of keys and one of values. The keys are the innermost dimension of
 the scores, the values that of the result. Nobody else reads the scores or the weights, so neither
 has to exist in memory.
 """
@@ -140,7 +140,7 @@ def _is_mix(mix: Sums, weights: int, shapes: Sequence[Sequence[Expr]]) -> str | 
 
 
 def _one_space(scores: ir.Value, weights: ir.Value, rows: RowRecord, region: Region) -> bool:
-    """Are the rows the innermost dimension of the scores, and have the weights their sizes?"""
+    """True if rows are the innermost dimension of the scores, and weights have their sizes."""
     shapes, equal = region.shapes, region.shapes.constraints.equal
     *lines, keys = shapes.shape(scores)
     same = shapes.constraints.product_equal

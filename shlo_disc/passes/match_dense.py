@@ -1,7 +1,7 @@
 """Kinds `dense` and `conv`: which op makes the sums, how they are stored, what is around them.
 
-A region has one record at all sizes its symbols may have, so what is asked here stays true when
-symbols get values: that two sizes are equal, never that they differ.
+A region has one record at all sizes its symbols may have. So conditions here stay true when symbols
+get values: they ask whether two sizes are equal, never whether they differ.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Product:
     right: View
     """Likewise; of the right operand itself where the region computes it (`computed`)."""
     computed: bool
-    """Is the right operand computed in the region, element by element, while it is copied?"""
+    """True if the region computes the right operand, element by element, while it is copied."""
     root: ir.Value
     """`sums.total`, or what is computed from it."""
 
@@ -174,7 +174,7 @@ def _with_rows(dots: Sequence[ir.Operation], given: ir.Value, region: Region) ->
 
 
 def _is_row_major(sums: Sums) -> bool:
-    """Do the columns come from the right operand, in their order?"""
+    """True if the columns come from the right operand, in their order."""
     return sums.in_order and len(dot_sides(sums.op)[1].free) == 1
 
 
@@ -271,7 +271,7 @@ def no_epilogue(sums: Sums, root: ir.Value, region: Region) -> str | None:
 
 
 def _leaves(op: ir.Operation, space: Sequence[Expr], region: Region) -> bool:
-    """Is an element of the result of `op` another one than those of its operands?"""
+    """True if element i of the result of `op` is not computed from elements i of its operands."""
     if op.name not in ELEMENTWISE:
         return True
     sizes, equal = region.shapes.shape(op.results[0]), region.shapes.constraints.equal

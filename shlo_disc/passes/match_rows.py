@@ -1,7 +1,7 @@
 """Which reductions are the rows of a fusion, how rows lie, and what each sweep computes.
 
-Dimensions are kept, reduced, kept, ... in turn. With one run of each the rows are *whole*; with
-reduced ones in front of the last kept ones, too, they are in *parts*; with kept ones behind, they
+Dimensions are kept, reduced, kept, ... in turn. With one run of each the rows are *whole*. With
+reduced ones in front of the last kept ones, too, they are in *parts*. With kept ones behind, they
 are columns, *side by side*.
 """
 
@@ -114,7 +114,7 @@ def match_rows(
 
 
 def _read_in_place(value: ir.Value, region: Region) -> bool:
-    """Does every op of the region need element i of `value` for its own element i alone?"""
+    """True if every op of the region needs element i of `value` for its own element i alone."""
     waiting = [value]
     while waiting:
         for op in region.readers(waiting.pop()):

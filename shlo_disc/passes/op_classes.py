@@ -12,21 +12,17 @@ from shlo_disc.ops.ffi import is_ffi_call
 
 __all__ = [
     "CONTROL",
-    "DENSE_KINDS",
+    "DATA_MOVEMENT",
     "ELEMENTWISE",
     "EXPENSIVE",
     "FREE",
     "GATHERS",
     "HOST_SCALARS",
-    "INDEX_MOVING",
-    "IN_PLACE_KINDS",
     "LOOP_BEARING",
     "MATERIALIZED_OPERANDS",
-    "OPAQUE_KIND",
     "RESHAPES",
     "RESULT_SHAPE_OPERAND",
     "TRANSCENDENTAL",
-    "contraction_kind",
     "is_host_scalar",
     "is_integer_scalar",
     "is_splat_constant",
@@ -35,7 +31,7 @@ __all__ = [
 ]
 
 ELEMENTWISE = names(lambda row: row.role is Role.ELEMENTWISE)
-INDEX_MOVING = names(lambda row: row.role is Role.MOVING)
+DATA_MOVEMENT = names(lambda row: row.role is Role.MOVING)
 FREE = names(lambda row: row.role is Role.FREE)
 """Splat constants are free, too: see `is_splat_constant`."""
 LOOP_BEARING = names(lambda row: row.role is Role.LOOP)
@@ -43,7 +39,6 @@ CONTROL = names(lambda row: row.role is Role.CONTROL)
 HOST_SCALARS = names(lambda row: row.on_host)
 TRANSCENDENTAL = names(lambda row: row.flops is Flops.TRANSCENDENTAL)
 EXPENSIVE = names(lambda row: row.is_expensive)
-OPAQUE_KIND = {name: row.kind for name, row in OPS.items() if row.kind}
 MATERIALIZED_OPERANDS = {name: row.materialized for name, row in OPS.items() if row.materialized}
 RESULT_SHAPE_OPERAND = {
     name: row.result_shape for name, row in OPS.items() if row.result_shape is not None
@@ -54,12 +49,6 @@ GATHERS = frozenset({"stablehlo.dynamic_gather", "stablehlo.gather"})
 
 RESHAPES = frozenset({"stablehlo.reshape", "stablehlo.dynamic_reshape"})
 """Outside a kernel these are aliases of their operand."""
-
-IN_PLACE_KINDS = frozenset({"dynamic_update_slice", "scatter"})
-"""Fusions that copy operand 0 and then change some of it: without the copy when it dies here."""
-
-DENSE_KINDS = frozenset({"attention", "conv", "dense"})
-"""Kinds of fusions around contractions: they take in element-wise work behind them."""
 
 
 def size_operands(op: ir.Operation) -> tuple[int, ...]:
@@ -77,13 +66,6 @@ def own_kind(op: ir.Operation) -> str | None:
     return row_of(op).kind or None
 
 
-def contraction_kind(op: ir.Operation) -> str | None:
-    """The kind of fusion around a contraction: `dense`, `conv`; None for other ops."""
-    if op.name == "stablehlo.dot_general":
-        return "dense"
-    return "conv" if op.name in ("stablehlo.convolution", "stablehlo.dynamic_conv") else None
-
-
 def is_integer_scalar(value: ir.Value) -> bool:
     """An integer tensor of rank 0."""
     kind = ir.RankedTensorType(value.type)
@@ -91,7 +73,7 @@ def is_integer_scalar(value: ir.Value) -> bool:
 
 
 def is_host_scalar(op: ir.Operation) -> bool:
-    """Can the host program compute the results of `op`, integer scalars, from its operands?"""
+    """True if the host program can compute the results of `op`, integer scalars."""
     if op.name not in HOST_SCALARS or not all(map(is_integer_scalar, op.results)):
         return False
     if any(1 < value.type.element_type.width < 8 for value in (*op.operands, *op.results)

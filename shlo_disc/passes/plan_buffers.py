@@ -2,8 +2,8 @@
 
     %1 = "disc.fusion"(%0) ...      ==>      %1 = "disc.fusion"(%0) ... {disc.buffers = ["slot:0"]}
 
-Why     One arena per call with symbolic offsets: no allocation while kernels run, dead tensors'
-        memory is used again, results are written where the caller reads them.
+Why     One arena per call with symbolic offsets: nothing is allocated while kernels run. The
+        memory of dead tensors is used again; results are written where the caller reads them.
 Needs   `plan-fusion`.   Keeps  every result.   Cost  O(values x slots).
 Source  Linear-scan over live intervals (Poletto and Sarkar, 1999), sizes compared symbolically.
 
@@ -35,9 +35,10 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.loops import unchanged
 from shlo_disc.dynamic.memory import value_bytes
 from shlo_disc.dynamic.shapes import ShapeAnalysis, analyze
-from shlo_disc.mlir import ir, walk
+from shlo_disc.mlir import ir, terminator, walk
 from shlo_disc.ops import ffi
 from shlo_disc.passes.base import Pass
 from shlo_disc.passes.donation import donated_reuses
@@ -165,11 +166,8 @@ class _Planner:
                     for inner in region.blocks:
                         self._find_aliases(inner)
                 if op.name == "stablehlo.while":
-                    body = op.regions[1].blocks[0]
-                    last = body.operations[len(body.operations) - 1].operation
-                    for index, yielded in enumerate(last.operands):
-                        if self.root(yielded) == body.arguments[index]:
-                            self.alias[op.results[index]] = op.operands[index]
+                    for index in unchanged(op, self.root):
+                        self.alias[op.results[index]] = op.operands[index]
 
     def root(self, value: ir.Value) -> ir.Value:
         """The value whose buffer `value` is."""
@@ -205,7 +203,7 @@ class _Planner:
         return max([own, *self.uses_of(root)])
 
     def changes_operand(self, op: ir.Operation) -> bool:
-        """Does the fusion change a copy of its operand 0, and read that for nothing else?"""
+        """True if the fusion changes a copy of its operand 0, and reads it for nothing else."""
         return _in_place_candidate(op, self.shapes)
 
     # -- in place -------------------------------------------------------------------------------
@@ -265,12 +263,12 @@ class _Planner:
 
     def _plan_carries(self, loop: ir.Operation) -> None:
         body = loop.regions[1].blocks[0]
-        last = body.operations[len(body.operations) - 1].operation
+        same = unchanged(loop, self.root)
         modes: list[str] = []
         claimed: set[ir.Value] = set()
-        for index, yielded in enumerate(last.operands):
+        for index, yielded in enumerate(terminator(body).operands):
             argument = body.arguments[index]
-            if self.root(yielded) == argument:
+            if index in same:
                 modes.append("same")
             elif self._carry_in_place(yielded, argument):
                 init = self.root(loop.operands[index])
@@ -295,8 +293,9 @@ class _Planner:
                 self.held[self.root(loop.operands[index])].append(loop.results[index])
 
     def uses_of(self, root: ir.Value) -> list[int]:
-        """Where the uses of a buffer end: of its value, and of results of loops that are in it
-        after no iteration, from loop to loop.
+        """Where the uses of a buffer end: of its value, and of loop results that may be in it.
+
+        After no iteration the result of a loop is its initial value, from loop to loop.
         """
         home = root.owner if isinstance(root.owner, ir.Block) else root.owner.operation.block
         found, waiting = list[int](), [root]
@@ -315,7 +314,7 @@ class _Planner:
         return not isinstance(root.owner, ir.Block) and root.owner.operation.block == block
 
     def _owned(self, init: ir.Value, loop: ir.Operation) -> bool:
-        """May the loop overwrite its initial value?"""
+        """True if the loop may overwrite its initial value."""
         return (
             _is_fusion_result(init)
             and self.place.get(init, "").split(":")[0] != "next"
@@ -332,7 +331,7 @@ class _Planner:
         return sum(p == self._end(loop) for p in self.uses_of(root)) > 1
 
     def _carry_in_place(self, yielded: ir.Value, argument: ir.Value) -> bool:
-        """Is `yielded` the carry itself after updates that each find it dead elsewhere?"""
+        """True if `yielded` is the carry after updates, each of which finds it dead elsewhere."""
         chain: list[tuple[ir.Operation, ir.Value]] = []
         value = self.root(yielded)
         while value != argument:
@@ -366,7 +365,7 @@ class _Planner:
     # -- results --------------------------------------------------------------------------------
 
     def _claim_results(self, block: ir.Block) -> None:
-        last = block.operations[len(block.operations) - 1].operation
+        last = terminator(block)
         for index, value in enumerate(last.operands):
             root = self.root(value)
             if root in self.place:
@@ -385,7 +384,7 @@ class _Planner:
             for region in op.regions:
                 for inner in region.blocks:
                     if op.name != "stablehlo.while":
-                        last = inner.operations[len(inner.operations) - 1].operation
+                        last = terminator(inner)
                         for index, value in enumerate(last.operands):
                             root = self.root(value)
                             local = self._local(root, inner) and _is_fusion_result(root)
@@ -414,7 +413,7 @@ class _Planner:
                         self._request(inner)
 
     def _only_filled(self, op: ir.Operation) -> bool:
-        """Is the empty array nothing but the start of arrays that loops fill in place?"""
+        """True if the empty array only starts arrays that loops fill in place."""
         users = [use.owner.operation for use in op.results[0].uses]
         return all(
             user.name == "stablehlo.while" and self.carries[user.results[0]][k] == "inplace"
@@ -506,7 +505,7 @@ class _Planner:
 
 
 def _in_place_candidate(op: ir.Operation, shapes: ShapeAnalysis) -> bool:
-    """Does the fusion change a copy of its operand 0, and read that operand for nothing else?"""
+    """True if the fusion changes a copy of its operand 0, and reads it for nothing else."""
     if op.name != "disc.fusion" or len(op.results) != 1 or not len(op.operands):
         return False
     update = update_of(op, shapes)
@@ -521,8 +520,7 @@ def _in_place_candidate(op: ir.Operation, shapes: ShapeAnalysis) -> bool:
 
 def region_results(fusion: ir.Operation) -> list[ir.Value]:
     """What the region of a fusion gives out, in the order of its results."""
-    block = fusion.regions[0].blocks[0]
-    return list(block.operations[len(block.operations) - 1].operation.operands)
+    return list(terminator(fusion.regions[0].blocks[0]).operands)
 
 
 def _is_fusion_result(value: ir.Value) -> bool:

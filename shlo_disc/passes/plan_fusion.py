@@ -10,11 +10,10 @@ Cost    O(ops x local cluster size).
 Source  Tile-level stitching after FusionStitching (Zheng et al., 2020) and BladeDISC's kStitch; the
         kinds are described in docs/architecture.md section 3.
 
-A cluster has a *space*, the symbolic shape every result of it has. Kinds `row`
-and `column` also split that space into dimensions that are kept and dimensions that their
-reductions run over; their members are *full* (shape = space) or *row* (shape = what is kept,
-perhaps with ones). Everything else a cluster contains is computed from its inputs at whatever index
-its consumer asks for.
+A cluster has a *space*, the symbolic shape every result of it has. Kinds `row` and `column` also
+split that space into dimensions that are kept and dimensions that are reduced. Their members are
+*full* (shape = space) or *row* (shape = what is kept, perhaps with ones). Everything else a cluster
+contains is computed from its inputs at whatever index its consumer asks for.
 
 Which ops share a kernel is decided by the rules of `fusion/table.py`, run by `fusion/driver.py`.
 """

@@ -2,7 +2,7 @@
 
 A `dynamic_update_slice` in place whose update is contiguous there needs no kernel: what computes
 the update writes it where it belongs. In a loop that stacks its results (`disc.stacked`), a later
-step also reads such a value where the step before stored it, so that a state that is a result too,
+step also reads such a value where the step before stored it. So a state that is a result, too,
 as in a recurrent layer, is written once.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.mlir import ir, producer
+from shlo_disc.mlir import ir, producer, terminator
 from shlo_disc.passes.op_classes import is_host_scalar, is_integer_scalar
 from shlo_disc.passes.records import ffi_call_of, update_of
 
@@ -78,7 +78,7 @@ def _place(
 
 
 def is_run(update: ir.Operation, shapes: ShapeAnalysis) -> bool:
-    """Is the update one run of neighbouring elements of what it is written into?"""
+    """True if the update is one run of neighbouring elements of what it is written into."""
     sizes, window = (shapes.shape(update.operands[k]) for k in (0, 1))
     d = len(sizes)
     while d and shapes.constraints.equal(sizes[d - 1], window[d - 1]):
@@ -90,8 +90,7 @@ def _carried(root: ir.Value, loop: ir.Operation | None, live: _Planner) -> list[
     """Which values of the next step `root` is."""
     if loop is None:
         return []
-    body = loop.regions[1].blocks[0]
-    last = body.operations[len(body.operations) - 1].operation
+    last = terminator(loop.regions[1].blocks[0])
     return [k for k, value in enumerate(last.operands) if live.root(value) == root]
 
 
@@ -105,7 +104,7 @@ def _stack_of(container: ir.Value, loop: ir.Operation | None) -> int | None:
 
 
 def _is_before(value: ir.Value, maker: ir.Operation, live: _Planner) -> bool:
-    """Is `value` there when `maker` runs?"""
+    """True if `value` is computed when `maker` runs."""
     source = producer(value)
     if source is None or source.block != maker.block or source.name == "stablehlo.constant":
         return True
@@ -113,7 +112,7 @@ def _is_before(value: ir.Value, maker: ir.Operation, live: _Planner) -> bool:
 
 
 def _is_arithmetic(update: ir.Operation, inner: ir.Block) -> bool:
-    """Is everything else in the fusion integer arithmetic on scalars?"""
+    """True if everything else in the fusion is integer arithmetic on scalars."""
     return all(
         view.operation == update
         or view.operation.name in ("disc.yield", "disc.shape")
@@ -125,8 +124,8 @@ def _is_arithmetic(update: ir.Operation, inner: ir.Block) -> bool:
 def _is_quiet(
     root: ir.Value, container: ir.Value, maker: ir.Operation, op: ir.Operation, live: _Planner
 ) -> bool:
-    """Is `container` left alone between `maker` and `op`, and after `op` as long as the value is
-    read?
+    """True if nothing reads or writes `container` between `maker` and `op`, and nothing writes it
+    after `op` as long as the value is read.
     """
     begin, end = live.start(maker), live.start(op)
     source = producer(container)

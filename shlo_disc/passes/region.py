@@ -1,7 +1,8 @@
 """The ops of a fusion, before it is made and afterwards: what records are matched on.
 
 A matcher sees a `Region` and nothing around it. The planner makes one of ops in the block it plans
-(`fusion/partition.py`), an emitter of the body of a fusion (`Region.of`): both get the same answer.
+(`fusion/partition.py`). An emitter makes one of the body of a fusion (`Region.of`). Both get the
+same answer.
 A *record* is a frozen dataclass of values, ops, symbolic sizes and numbers.
 """
 

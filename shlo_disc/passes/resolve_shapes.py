@@ -7,8 +7,8 @@
     custom_call @shape_assertion(%ok, ...)       disc.guard {lhs = "b", op = ">=", rhs = "1"}
     main {disc.constraints = ["b >= 1"]}         the same
 
-Why     Planning, buffer sizes and kernels need sizes as terms they can compare; the host program
-        computes them once per call, so as data flow the arithmetic is dead weight.
+Why     Planning, buffer sizes and kernels need sizes as terms they can compare. The host program
+        computes them once per call, so the arithmetic is of no use as data flow.
         Each integer has one owner. A `disc.shape` is read by shape rules alone and never lies in
         memory. A `disc.dim` or `disc.sizes` is data: whoever needs it computes it, on the host or
         in a kernel. Larger arrays of sizes are computed as the program says.
@@ -21,7 +21,7 @@ Source  StableHLO spec: the dynamic ops and their static counterparts.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -96,7 +96,7 @@ class _State:
 
     analysis: ShapeAnalysis
     block: ir.Block
-    made: dict[tuple[str, ...], ir.Value] = field(default_factory=dict)
+    made: dict[tuple[Hashable, ...], ir.Value] = field(default_factory=dict)
 
     def build(
         self,
@@ -108,7 +108,7 @@ class _State:
         """A value of type `kind` (rank 0 or 1) that holds `sizes`, as data unless `is_size`; equal
         ones are shared.
         """
-        key = (str(kind), str(is_size), *(str(s) for s in sizes))
+        key = (kind, is_size, sizes)
         if key not in self.made:
             with ir.InsertionPoint.at_block_begin(self.block), where.location:
                 self.made[key] = _materialize(sizes, kind, is_size)
@@ -116,7 +116,7 @@ class _State:
 
     def truth(self, value: bool, kind: ir.RankedTensorType, where: ir.Operation) -> ir.Value:
         """A constant i1."""
-        key = (str(kind), str(value))
+        key = (kind, value)
         if key not in self.made:
             with ir.InsertionPoint.at_block_begin(self.block), where.location:
                 self.made[key] = _constant([ir.BoolAttr.get(value)], kind)
@@ -171,7 +171,7 @@ def _resolve(op: ir.Operation, state: _State) -> int:
 
 
 def _is_known_scalar(value: ir.Value, state: _State) -> bool:
-    """Will every reader of `value` get a `disc.dim` or a constant in its place?"""
+    """True if every reader of `value` will read a `disc.dim` or a constant in its place."""
     return _rank(value) == 0 and (
         state.analysis.contents(value) is not None or isinstance(state.analysis.truth(value), bool)
     )
@@ -241,12 +241,13 @@ def _place_guards(module: ir.Module, guards: Sequence[Guard], block: ir.Block) -
         if ir.StringAttr(op.attributes["call_target_name"]).value == "shape_assertion"
     ]
     locations = [op.location for op in assertions] or [ir.Location.unknown()]
-    unique = dict.fromkeys((str(g.lhs), g.op, str(g.rhs)) for g in guards)
-    messages = {(str(g.lhs), g.op, str(g.rhs)): g.message for g in reversed(guards)}
+    unique: dict[tuple[Expr, str, Expr], str] = {}
+    for guard in guards:
+        unique.setdefault((guard.lhs, guard.op, guard.rhs), guard.message)
     with ir.InsertionPoint.at_block_begin(block), locations[0]:
-        for lhs, op, rhs in unique:
+        for (lhs, op, rhs), message in unique.items():
             dialect.Guard(
-                lhs=_text(lhs), op=_text(op), rhs=_text(rhs), message=_text(messages[lhs, op, rhs])
+                lhs=_text(str(lhs)), op=_text(op), rhs=_text(str(rhs)), message=_text(message)
             )
     for gone in (*old, *assertions):
         gone.erase()

@@ -1,8 +1,8 @@
 """The driver of the rule passes, and what their rules may ask.
 
 A rule takes an operation and gives the value that replaces its one result, or None. It builds with
-`facts.build`, which records the shape of what it builds, and it never erases: dead operations go
-when the pass ends, so that a value's shape, once analysed, stays true while rules run.
+`facts.build`, which records the shape of what it builds. It never erases: dead operations go when
+the pass ends, so a value's shape, once analysed, stays true while rules run.
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ class Facts:
         return self.analysis.contents(value)
 
     def same(self, a: Expr, b: Expr) -> bool:
-        """Are two sizes proved equal?"""
+        """True if two sizes are proved equal."""
         return a == b or self.analysis.constraints.equal(a, b)
 
     def same_shape(self, a: Sizes, b: Sizes) -> bool:
-        """Are two shapes proved equal?"""
+        """True if two shapes are proved equal."""
         return len(a) == len(b) and all(self.same(x, y) for x, y in zip(a, b, strict=True))
 
     def build(
@@ -188,7 +188,7 @@ def permutation(op: ir.Operation) -> list[int]:
 
 
 def takes_one_window(gather: ir.Operation) -> bool:
-    """Has a gather a single start index, so that it is a slice at a place data may say?"""
+    """True for a gather with a single start index: a slice at a place that data may say."""
     numbers = stablehlo.GatherDimensionNumbers(gather.attributes["dimension_numbers"])
     several = gather.operands[1].type.rank > 1 or numbers.index_vector_dim
     return not several and not numbers.operand_batching_dims

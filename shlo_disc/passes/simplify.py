@@ -2,9 +2,9 @@
 
     maximum (broadcast -inf), %x; reshape (reshape %y); ...  ==>  what is left of them
 
-Why     The rules feed each other (a folded constant is an identity's operand, a folded reshape
-        shows the broadcast below it), and one sweep asks for one shape analysis, which costs more
-        than all the rules.
+Why     The rules feed each other: a folded constant is an identity's operand, a folded reshape
+        shows the broadcast below it. One sweep needs one shape analysis, which costs more than all
+        the rules.
 Needs   `resolve-shapes`.   Keeps  every result, bit for bit, as each rule does.
 Cost    O(ops).
 Source  the passes its rules come from; each runs alone under its own name too.

@@ -8,8 +8,8 @@ Why     Automatic differentiation and numerically careful library code leave the
         instruction per element.
 Needs   nothing but constants where rules name them.
 Keeps   every result, bit for bit, for NaN (its payload aside), infinities, -0.0 and denormals.
-        Not here, because they are wrong for some value: x + 0.0 (-0.0 becomes +0.0), x * 0.0 and
-        x - x (NaN, infinities), x / x, and every re-association of floats.
+        Identities that are wrong for some value are not here: `x + 0.0` (-0.0 becomes +0.0),
+        `x * 0.0`, `x - x`, `x / x` (NaN, infinities). Floats are not re-associated.
 Cost    O(ops).
 Source  IEEE 754-2019; StableHLO spec (maximum and minimum give NaN when either operand is NaN).
 
@@ -54,7 +54,7 @@ def _highest(kind: ir.Type) -> float | int:
 
 
 def _is_number(value: Any, number: float, kind: ir.Type) -> bool:
-    """Is `value` exactly `number`, sign of zero included?"""
+    """True if `value` is exactly `number`, the sign of zero included."""
     if value is None or value != number:
         return False
     return not _is_float(kind) or math.copysign(1, value) == math.copysign(1, number)

@@ -1,17 +1,17 @@
-"""sink-views: a product has its operand's slices and transposes to itself, beside it.
+"""sink-views: slices and transposes that feed a `dot_general` are cloned next to each product.
 
     %s = slice %w                               while ... {
     while ... { dot_general %x, %s }      ==>     %s = slice %w;  dot_general %x, %s
                                                 }
 
-Why     A dense kernel reads its operands through slices and transposes in place, and keeps panels
-        of a weight between calls, where the weight is an argument and not an array of ours.
+Why     A dense kernel reads its operands in place through slices and transposes of its own. It
+        keeps panels of a weight between calls if the weight is an argument.
 Needs   loop-invariant code outside of its loops.
 Keeps   every result.
 Cost    O(products x length of a chain).
 
-Into a loop goes only what looks at an argument of the program: other memory has no panels that are
-kept, so that every step would copy what could be copied once before.
+Only views of arguments of the program go into a loop. No panels are kept of other memory: every
+step would copy what one copy before the loop gives.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class SinkViews(Pass):
 
 
 def _pays(dot: ir.Operation, chain: list[ir.Operation]) -> bool:
-    """Is something won when `dot` has the chain beside it?"""
+    """True if something is won when `dot` has the chain beside it."""
     inside = dot.block
     if all(op.block == inside for op in chain):
         shared = any(len(list(op.results[0].uses)) > 1 for op in chain)
@@ -107,7 +107,7 @@ def _pays(dot: ir.Operation, chain: list[ir.Operation]) -> bool:
 
 
 def _keeps_rows(op: ir.Operation) -> bool:
-    """Is it a transpose of whole rows, which costs a product nothing?"""
+    """True for a transpose of whole rows, which costs a product nothing."""
     if op.name != "stablehlo.transpose":
         return False
     order = permutation(op)

@@ -10,8 +10,8 @@ A small integer among these is a size argument, whose elements the runtime reads
 Why     The sizes of buffers are known when a call starts. A size that is data is known when the
         program that computes it has ended.
 Needs   The normal form of `ingest`, before any pass.
-Keeps   Every value. What is known of sizes holds in later programs, too: operations on sizes alone
-        are repeated, and `disc.constraints` states the shapes of values that come from before.
+Keeps   Every value, and what is known of sizes. Later programs repeat operations on sizes alone;
+        `disc.constraints` states the shapes of values that come from earlier programs.
 Cost    O(operations) for each program of the chain.
 """
 

@@ -21,12 +21,12 @@ from shlo_disc.passes.fusion import producers
 from shlo_disc.passes.fusion.driver import run, start
 from shlo_disc.passes.fusion.graph import Graph, Node
 from shlo_disc.passes.fusion.partition import Partition
+from shlo_disc.passes.kinds import contraction_kind
 from shlo_disc.passes.machine_model import MachineModel
-from shlo_disc.passes.op_classes import contraction_kind
 
 __all__ = ["split_fusion"]
 
-_WORK = ("elementwise", "loop", "moving", "opaque")
+_WORK = ("elementwise", "loop", "data_movement", "opaque")
 
 
 def split_fusion(

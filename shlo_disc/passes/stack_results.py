@@ -19,9 +19,9 @@ from typing import ClassVar
 
 from shlo_disc import dialect
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.dynamic.loops import along, counted, returned
+from shlo_disc.dynamic.loops import along, counted
 from shlo_disc.dynamic.shapes import ShapeAnalysis, analyze
-from shlo_disc.mlir import at, ir, ops_of, producer
+from shlo_disc.mlir import at, ir, ops_of, producer, terminator
 from shlo_disc.passes.base import Pass
 
 __all__ = ["StackResults"]
@@ -50,7 +50,7 @@ def _stack(loop: ir.Operation, shapes: ShapeAnalysis) -> int:
     counter = body.arguments[count.counter]
     stacked = [
         k
-        for k, last in enumerate(returned(body).operands)
+        for k, last in enumerate(terminator(body).operands)
         if _writes_all(loop, k, last, counter, count.steps, shapes)
     ]
     if not stacked:
@@ -71,7 +71,7 @@ def _writes_all(
     steps: Expr,
     shapes: ShapeAnalysis,
 ) -> bool:
-    """Is carried value `k` only written, one slice of dimension 0 a step, until all are?"""
+    """True if carried value `k` is only written, one slice of dimension 0 a step, until all are."""
     condition, body = (region.blocks[0] for region in loop.regions)
     carried, op = body.arguments[k], producer(last)
     if op is None or op.name != "stablehlo.dynamic_update_slice":

@@ -11,7 +11,7 @@ from shlo_disc.lower.cpu import EMITTERS
 from shlo_disc.lower.cpu.loop import ELEMENTAL_OPS, emit
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.plan import Input, Output
-from shlo_disc.passes.op_classes import ELEMENTWISE, FREE, INDEX_MOVING, LOOP_BEARING
+from shlo_disc.passes.op_classes import DATA_MOVEMENT, ELEMENTWISE, FREE, LOOP_BEARING
 from tests.lower.helpers import DTYPES, fusion_text, plan_of, run, sample
 
 
@@ -22,7 +22,7 @@ def shape_of(*dims: str) -> str:
 
 def test_the_planner_and_the_emitter_agree_on_what_a_loop_may_hold() -> None:
     assert EMITTERS["loop"] is emit
-    assert ELEMENTAL_OPS >= ELEMENTWISE | INDEX_MOVING | FREE | LOOP_BEARING
+    assert ELEMENTAL_OPS >= ELEMENTWISE | DATA_MOVEMENT | FREE | LOOP_BEARING
 
 
 def test_results_of_several_types_and_shapes_with_one_element_count() -> None:

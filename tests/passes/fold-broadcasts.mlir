@@ -1,22 +1,24 @@
-// RUN: disc-opt %s --pass-pipeline=fold-broadcasts --split-input-file | filecheck %s
+// RUN: disc-opt %s --pass-pipeline=fold-broadcasts --split-input-file | expect
 
 // A reshape that adds dimensions of size 1 is not needed under a broadcast.
-// CHECK-LABEL: func.func @main
-// CHECK-NOT: reshape
-// CHECK: stablehlo.dynamic_broadcast_in_dim %arg1, %{{.+}}, dims = [2]
 func.func @main(%x: tensor<?x?x768xf32> {disc.shape = ["b", "t", "768"]}, %w: tensor<768xf32>) -> tensor<?x?x768xf32> {
   %s = "disc.shape"() {dims = ["b", "t", "768"]} : () -> tensor<3xi32>
   %1 = stablehlo.reshape %w : (tensor<768xf32>) -> tensor<1x1x768xf32>
   %2 = stablehlo.dynamic_broadcast_in_dim %1, %s, dims = [0, 1, 2] : (tensor<1x1x768xf32>, tensor<3xi32>) -> tensor<?x?x768xf32>
   return %2 : tensor<?x?x768xf32>
 }
+// EXPECT:
+//   module {
+//     func.func @main(%arg0: tensor<?x?x768xf32> {disc.shape = ["b", "t", "768"]}, %arg1: tensor<768xf32>) -> tensor<?x?x768xf32> {
+//       %0 = "disc.shape"() {dims = ["b", "t", "768"]} : () -> tensor<3xi32>
+//       %1 = stablehlo.dynamic_broadcast_in_dim %arg1, %0, dims = [2] : (tensor<768xf32>, tensor<3xi32>) -> tensor<?x?x768xf32>
+//       return %1 : tensor<?x?x768xf32>
+//     }
+//   }
 
 // -----
 
 // Two broadcasts are one; a broadcast to its own shape is none.
-// CHECK-LABEL: func.func @main
-// CHECK: %[[Y:.+]] = stablehlo.dynamic_broadcast_in_dim %arg0, %{{.+}}, dims = [1]
-// CHECK-NEXT: return %[[Y]], %arg0
 func.func @main(%x: tensor<?xf32> {disc.shape = ["b"]}) -> (tensor<?x?x3xf32>, tensor<?xf32>) {
   %s = "disc.shape"() {dims = ["b", "3"]} : () -> tensor<2xi32>
   %t = "disc.shape"() {dims = ["2*b", "b", "3"]} : () -> tensor<3xi32>
@@ -26,14 +28,18 @@ func.func @main(%x: tensor<?xf32> {disc.shape = ["b"]}) -> (tensor<?x?x3xf32>, t
   %3 = stablehlo.dynamic_broadcast_in_dim %x, %u, dims = [0] : (tensor<?xf32>, tensor<1xi32>) -> tensor<?xf32>
   return %2, %3 : tensor<?x?x3xf32>, tensor<?xf32>
 }
+// EXPECT:
+//   module {
+//     func.func @main(%arg0: tensor<?xf32> {disc.shape = ["b"]}) -> (tensor<?x?x3xf32>, tensor<?xf32>) {
+//       %0 = "disc.shape"() {dims = ["2*b", "b", "3"]} : () -> tensor<3xi32>
+//       %1 = stablehlo.dynamic_broadcast_in_dim %arg0, %0, dims = [1] : (tensor<?xf32>, tensor<3xi32>) -> tensor<?x?x3xf32>
+//       return %1, %arg0 : tensor<?x?x3xf32>, tensor<?xf32>
+//     }
+//   }
 
 // -----
 
 // Refused: the sizes are not proved equal (x may have size 1), and a reshape that moves elements.
-// CHECK-LABEL: func.func @main
-// CHECK: stablehlo.dynamic_broadcast_in_dim %arg0
-// CHECK: stablehlo.reshape %arg1
-// CHECK: stablehlo.broadcast_in_dim %{{.+}}, dims = [1, 0]
 func.func @main(%x: tensor<?xf32> {disc.shape = ["b"]}, %y: tensor<6xf32>) -> (tensor<?xf32>, tensor<2x3xf32>) {
   %u = "disc.shape"() {dims = ["c"]} : () -> tensor<1xi32>
   %1 = stablehlo.dynamic_broadcast_in_dim %x, %u, dims = [0] : (tensor<?xf32>, tensor<1xi32>) -> tensor<?xf32>
@@ -44,15 +50,32 @@ func.func @main(%x: tensor<?xf32> {disc.shape = ["b"]}, %y: tensor<6xf32>) -> (t
   %6 = stablehlo.add %3, %5 : tensor<2x3xf32>
   return %1, %6 : tensor<?xf32>, tensor<2x3xf32>
 }
+// EXPECT:
+//   module {
+//     func.func @main(%arg0: tensor<?xf32> {disc.shape = ["b"]}, %arg1: tensor<6xf32>) -> (tensor<?xf32>, tensor<2x3xf32>) {
+//       %0 = "disc.shape"() {dims = ["c"]} : () -> tensor<1xi32>
+//       %1 = stablehlo.dynamic_broadcast_in_dim %arg0, %0, dims = [0] : (tensor<?xf32>, tensor<1xi32>) -> tensor<?xf32>
+//       %2 = stablehlo.reshape %arg1 : (tensor<6xf32>) -> tensor<2x3xf32>
+//       %3 = stablehlo.broadcast_in_dim %2, dims = [1, 0] : (tensor<2x3xf32>) -> tensor<3x2xf32>
+//       %4 = stablehlo.reshape %3 : (tensor<3x2xf32>) -> tensor<2x3xf32>
+//       %5 = stablehlo.add %2, %4 : tensor<2x3xf32>
+//       return %1, %5 : tensor<?xf32>, tensor<2x3xf32>
+//     }
+//   }
 
 // -----
 
 // A broadcast that only adds dimensions of size 1 is a reshape, which is no kernel.
-// CHECK-LABEL: func.func @main
-// CHECK: %[[R:.+]] = stablehlo.dynamic_reshape %arg0, %{{.+}} : (tensor<?x8xf32>, tensor<3xi64>) -> tensor<1x?x8xf32>
-// CHECK: return %[[R]]
 func.func @main(%x: tensor<?x8xf32> {disc.shape = ["b", "8"]}) -> tensor<1x?x8xf32> {
   %s = "disc.shape"() {dims = ["1", "b", "8"]} : () -> tensor<3xi32>
   %y = stablehlo.dynamic_broadcast_in_dim %x, %s, dims = [1, 2] : (tensor<?x8xf32>, tensor<3xi32>) -> tensor<1x?x8xf32>
   return %y : tensor<1x?x8xf32>
 }
+// EXPECT:
+//   module {
+//     func.func @main(%arg0: tensor<?x8xf32> {disc.shape = ["b", "8"]}) -> tensor<1x?x8xf32> {
+//       %0 = "disc.shape"() {dims = ["1", "b", "8"]} : () -> tensor<3xi64>
+//       %1 = stablehlo.dynamic_reshape %arg0, %0 : (tensor<?x8xf32>, tensor<3xi64>) -> tensor<1x?x8xf32>
+//       return %1 : tensor<1x?x8xf32>
+//     }
+//   }

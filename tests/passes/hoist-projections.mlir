@@ -1,14 +1,6 @@
-// RUN: disc-opt %s --pass-pipeline=hoist-projections --split-input-file | filecheck %s
+// RUN: disc-opt %s --pass-pipeline=hoist-projections --split-input-file | expect
 
 // One product of all steps; the loop reads its entry.
-// CHECK-LABEL: func.func @main
-// CHECK: %[[P:.+]] = stablehlo.dot_general %arg0, %arg1, contracting_dims = [2] x [0] : (tensor<9x4x8xf32>, tensor<8x16xf32>) -> tensor<9x4x16xf32>
-// CHECK: stablehlo.while
-// CHECK: do {
-// CHECK: %[[E:.+]] = stablehlo.dynamic_slice %[[P]], %{{.+}}, %{{.+}}, %{{.+}}, sizes = [1, 4, 16]
-// CHECK: %[[R:.+]] = stablehlo.reshape %[[E]] : (tensor<1x4x16xf32>) -> tensor<4x16xf32>
-// CHECK-NOT: dot_general
-// CHECK: stablehlo.add %[[R]]
 func.func @main(%xs: tensor<9x4x8xf32>, %w: tensor<8x16xf32>, %h: tensor<4x16xf32>) -> tensor<4x16xf32> {
   %zero = stablehlo.constant dense<0> : tensor<i32>
   %nine = stablehlo.constant dense<9> : tensor<i32>
@@ -27,14 +19,31 @@ func.func @main(%xs: tensor<9x4x8xf32>, %w: tensor<8x16xf32>, %h: tensor<4x16xf3
   }
   return %r#1 : tensor<4x16xf32>
 }
+// EXPECT:
+//   module {
+//     func.func @main(%arg0: tensor<9x4x8xf32>, %arg1: tensor<8x16xf32>, %arg2: tensor<4x16xf32>) -> tensor<4x16xf32> {
+//       %c = stablehlo.constant dense<0> : tensor<i32>
+//       %c_0 = stablehlo.constant dense<9> : tensor<i32>
+//       %c_1 = stablehlo.constant dense<1> : tensor<i32>
+//       %0 = stablehlo.dot_general %arg0, %arg1, contracting_dims = [2] x [0] : (tensor<9x4x8xf32>, tensor<8x16xf32>) -> tensor<9x4x16xf32>
+//       %1:2 = stablehlo.while(%iterArg = %c, %iterArg_2 = %arg2) : tensor<i32>, tensor<4x16xf32>
+//       cond {
+//         %2 = stablehlo.compare LT, %iterArg, %c_0 : (tensor<i32>, tensor<i32>) -> tensor<i1>
+//         stablehlo.return %2 : tensor<i1>
+//       } do {
+//         %2 = stablehlo.dynamic_slice %0, %iterArg, %c, %c, sizes = [1, 4, 16] : (tensor<9x4x16xf32>, tensor<i32>, tensor<i32>, tensor<i32>) -> tensor<1x4x16xf32>
+//         %3 = stablehlo.reshape %2 : (tensor<1x4x16xf32>) -> tensor<4x16xf32>
+//         %4 = stablehlo.add %3, %iterArg_2 : tensor<4x16xf32>
+//         %5 = stablehlo.add %iterArg, %c_1 : tensor<i32>
+//         stablehlo.return %5, %4 : tensor<i32>, tensor<4x16xf32>
+//       }
+//       return %1#1 : tensor<4x16xf32>
+//     }
+//   }
 
 // -----
 
 // A loop that may end early computes what it needs only.
-// CHECK-LABEL: func.func @main
-// CHECK-NOT: dot_general
-// CHECK: do {
-// CHECK: stablehlo.dot_general
 func.func @main(%xs: tensor<9x4x8xf32>, %w: tensor<8x16xf32>, %h: tensor<4x16xf32>) -> tensor<4x16xf32> {
   %zero = stablehlo.constant dense<0> : tensor<i32>
   %three = stablehlo.constant dense<3> : tensor<i32>
@@ -53,14 +62,31 @@ func.func @main(%xs: tensor<9x4x8xf32>, %w: tensor<8x16xf32>, %h: tensor<4x16xf3
   }
   return %r#1 : tensor<4x16xf32>
 }
+// EXPECT:
+//   module {
+//     func.func @main(%arg0: tensor<9x4x8xf32>, %arg1: tensor<8x16xf32>, %arg2: tensor<4x16xf32>) -> tensor<4x16xf32> {
+//       %c = stablehlo.constant dense<0> : tensor<i32>
+//       %c_0 = stablehlo.constant dense<3> : tensor<i32>
+//       %c_1 = stablehlo.constant dense<1> : tensor<i32>
+//       %0:2 = stablehlo.while(%iterArg = %c, %iterArg_2 = %arg2) : tensor<i32>, tensor<4x16xf32>
+//       cond {
+//         %1 = stablehlo.compare LT, %iterArg, %c_0 : (tensor<i32>, tensor<i32>) -> tensor<i1>
+//         stablehlo.return %1 : tensor<i1>
+//       } do {
+//         %1 = stablehlo.dynamic_slice %arg0, %iterArg, %c, %c, sizes = [1, 4, 8] : (tensor<9x4x8xf32>, tensor<i32>, tensor<i32>, tensor<i32>) -> tensor<1x4x8xf32>
+//         %2 = stablehlo.reshape %1 : (tensor<1x4x8xf32>) -> tensor<4x8xf32>
+//         %3 = stablehlo.dot_general %2, %arg1, contracting_dims = [1] x [0] : (tensor<4x8xf32>, tensor<8x16xf32>) -> tensor<4x16xf32>
+//         %4 = stablehlo.add %3, %iterArg_2 : tensor<4x16xf32>
+//         %5 = stablehlo.add %iterArg, %c_1 : tensor<i32>
+//         stablehlo.return %5, %4 : tensor<i32>, tensor<4x16xf32>
+//       }
+//       return %0#1 : tensor<4x16xf32>
+//     }
+//   }
 
 // -----
 
 // A weight that changes in the loop stays.
-// CHECK-LABEL: func.func @main
-// CHECK-NOT: dot_general
-// CHECK: do {
-// CHECK: stablehlo.dot_general
 func.func @main(%xs: tensor<9x4x8xf32>, %w: tensor<8x8xf32>) -> tensor<8x8xf32> {
   %zero = stablehlo.constant dense<0> : tensor<i32>
   %nine = stablehlo.constant dense<9> : tensor<i32>
@@ -80,3 +106,25 @@ func.func @main(%xs: tensor<9x4x8xf32>, %w: tensor<8x8xf32>) -> tensor<8x8xf32> 
   }
   return %r#1 : tensor<8x8xf32>
 }
+// EXPECT:
+//   module {
+//     func.func @main(%arg0: tensor<9x4x8xf32>, %arg1: tensor<8x8xf32>) -> tensor<8x8xf32> {
+//       %c = stablehlo.constant dense<0> : tensor<i32>
+//       %c_0 = stablehlo.constant dense<9> : tensor<i32>
+//       %c_1 = stablehlo.constant dense<1> : tensor<i32>
+//       %0:2 = stablehlo.while(%iterArg = %c, %iterArg_2 = %arg1) : tensor<i32>, tensor<8x8xf32>
+//       cond {
+//         %1 = stablehlo.compare LT, %iterArg, %c_0 : (tensor<i32>, tensor<i32>) -> tensor<i1>
+//         stablehlo.return %1 : tensor<i1>
+//       } do {
+//         %1 = stablehlo.dynamic_slice %arg0, %iterArg, %c, %c, sizes = [1, 4, 8] : (tensor<9x4x8xf32>, tensor<i32>, tensor<i32>, tensor<i32>) -> tensor<1x4x8xf32>
+//         %2 = stablehlo.reshape %1 : (tensor<1x4x8xf32>) -> tensor<4x8xf32>
+//         %3 = stablehlo.dot_general %2, %iterArg_2, contracting_dims = [1] x [0] : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
+//         %4 = stablehlo.concatenate %3, %3, dim = 0 : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<8x8xf32>
+//         %5 = stablehlo.add %4, %iterArg_2 : tensor<8x8xf32>
+//         %6 = stablehlo.add %iterArg, %c_1 : tensor<i32>
+//         stablehlo.return %6, %5 : tensor<i32>, tensor<8x8xf32>
+//       }
+//       return %0#1 : tensor<8x8xf32>
+//     }
+//   }

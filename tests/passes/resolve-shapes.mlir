@@ -1,12 +1,6 @@
-// RUN: disc-opt %s --pass-pipeline=resolve-shapes --split-input-file | filecheck %s
+// RUN: disc-opt %s --pass-pipeline=resolve-shapes --split-input-file | expect
 
 // Shape arithmetic becomes terms and disappears; sizes used as data become disc.dim.
-// CHECK-LABEL: func.func @main(%arg0: tensor<?x4xf32> {disc.shape = ["b", "4"]})
-// CHECK-DAG: %[[S:.+]] = "disc.shape"() {dims = ["4*b"]} : () -> tensor<1xi32>
-// CHECK-DAG: %[[D:.+]] = "disc.dim"() {dim = "b"} : () -> tensor<i32>
-// CHECK-NOT: get_dimension_size
-// CHECK: stablehlo.dynamic_reshape %arg0, %[[S]]
-// CHECK: stablehlo.convert %[[D]] : (tensor<i32>) -> tensor<f32>
 func.func @main(%x: tensor<?x4xf32> {disc.shape = ["b", "4"]}) -> (tensor<?xf32>, tensor<f32>) {
   %b = stablehlo.get_dimension_size %x, dim = 0 : (tensor<?x4xf32>) -> tensor<i32>
   %four = stablehlo.constant dense<4> : tensor<i32>
@@ -16,13 +10,20 @@ func.func @main(%x: tensor<?x4xf32> {disc.shape = ["b", "4"]}) -> (tensor<?xf32>
   %f = stablehlo.convert %b : (tensor<i32>) -> tensor<f32>
   return %y, %f : tensor<?xf32>, tensor<f32>
 }
+// EXPECT:
+//   module {
+//     func.func @main(%arg0: tensor<?x4xf32> {disc.shape = ["b", "4"]}) -> (tensor<?xf32>, tensor<f32>) {
+//       %0 = "disc.dim"() {dim = "b"} : () -> tensor<i32>
+//       %1 = "disc.shape"() {dims = ["4*b"]} : () -> tensor<1xi32>
+//       %2 = stablehlo.dynamic_reshape %arg0, %1 : (tensor<?x4xf32>, tensor<1xi32>) -> tensor<?xf32>
+//       %3 = stablehlo.convert %0 : (tensor<i32>) -> tensor<f32>
+//       return %2, %3 : tensor<?xf32>, tensor<f32>
+//     }
+//   }
 
 // -----
 
 // An assertion becomes a guard with its message.
-// CHECK-LABEL: func.func @main
-// CHECK-NEXT: "disc.guard"() {lhs = "d0_0", message = "got d1_0 for d0_0", op = "==", rhs = "d1_0"}
-// CHECK-NEXT: stablehlo.add
 func.func @main(%x: tensor<?xf32>, %y: tensor<?xf32>) -> tensor<?xf32> {
   %a = stablehlo.get_dimension_size %x, dim = 0 : (tensor<?xf32>) -> tensor<i32>
   %b = stablehlo.get_dimension_size %y, dim = 0 : (tensor<?xf32>) -> tensor<i32>
@@ -31,13 +32,18 @@ func.func @main(%x: tensor<?xf32>, %y: tensor<?xf32>) -> tensor<?xf32> {
   %z = stablehlo.add %x, %y : tensor<?xf32>
   return %z : tensor<?xf32>
 }
+// EXPECT:
+//   module {
+//     func.func @main(%arg0: tensor<?xf32>, %arg1: tensor<?xf32>) -> tensor<?xf32> {
+//       "disc.guard"() {lhs = "d0_0", message = "got d1_0 for d0_0", op = "==", rhs = "d1_0"} : () -> ()
+//       %0 = stablehlo.add %arg0, %arg1 : tensor<?xf32>
+//       return %0 : tensor<?xf32>
+//     }
+//   }
 
 // -----
 
 // What is static becomes a static op.
-// CHECK-LABEL: func.func @main
-// CHECK: stablehlo.pad %arg0, %arg1, low = [1], high = [2], interior = [0]
-// CHECK: stablehlo.slice
 func.func @main(%x: tensor<?xf32>, %v: tensor<f32>, %w: tensor<8xf32>) -> (tensor<?xf32>, tensor<3xf32>) {
   %one = stablehlo.constant dense<1> : tensor<i32>
   %low = stablehlo.reshape %one : (tensor<i32>) -> tensor<1xi32>
@@ -50,14 +56,18 @@ func.func @main(%x: tensor<?xf32>, %v: tensor<f32>, %w: tensor<8xf32>) -> (tenso
   %z = stablehlo.real_dynamic_slice %w, %high, %five, %stride : (tensor<8xf32>, tensor<1xi32>, tensor<1xi32>, tensor<1xi32>) -> tensor<3xf32>
   return %y, %z : tensor<?xf32>, tensor<3xf32>
 }
+// EXPECT:
+//   module {
+//     func.func @main(%arg0: tensor<?xf32>, %arg1: tensor<f32>, %arg2: tensor<8xf32>) -> (tensor<?xf32>, tensor<3xf32>) {
+//       %0 = stablehlo.pad %arg0, %arg1, low = [1], high = [2], interior = [0] : (tensor<?xf32>, tensor<f32>) -> tensor<?xf32>
+//       %1 = stablehlo.slice %arg2 [2:5] : (tensor<8xf32>) -> tensor<3xf32>
+//       return %0, %1 : tensor<?xf32>, tensor<3xf32>
+//     }
+//   }
 
 // -----
 
 // Sizes inside control flow are the same terms; a second size used as data stays one value.
-// CHECK-LABEL: func.func @main
-// CHECK: %[[D:.+]] = "disc.dim"() {dim = "b"} : () -> tensor<i32>
-// CHECK: stablehlo.while
-// CHECK: stablehlo.compare  LT, %{{.+}}, %[[D]]
 func.func @main(%x: tensor<?xf32> {disc.shape = ["b"]}) -> tensor<?xf32> {
   %zero = stablehlo.constant dense<0> : tensor<i32>
   %one = stablehlo.constant dense<1> : tensor<i32>
@@ -73,26 +83,43 @@ func.func @main(%x: tensor<?xf32> {disc.shape = ["b"]}) -> tensor<?xf32> {
   }
   return %r#1 : tensor<?xf32>
 }
+// EXPECT:
+//   module {
+//     func.func @main(%arg0: tensor<?xf32> {disc.shape = ["b"]}) -> tensor<?xf32> {
+//       %c = stablehlo.constant dense<1> : tensor<i32>
+//       %c_0 = stablehlo.constant dense<0> : tensor<i32>
+//       %0 = "disc.dim"() {dim = "b"} : () -> tensor<i32>
+//       %1:2 = stablehlo.while(%iterArg = %c_0, %iterArg_1 = %arg0) : tensor<i32>, tensor<?xf32>
+//       cond {
+//         %2 = stablehlo.compare LT, %iterArg, %0 : (tensor<i32>, tensor<i32>) -> tensor<i1>
+//         stablehlo.return %2 : tensor<i1>
+//       } do {
+//         %2 = stablehlo.add %iterArg, %c : tensor<i32>
+//         %3 = stablehlo.tanh %iterArg_1 : tensor<?xf32>
+//         stablehlo.return %2, %3 : tensor<i32>, tensor<?xf32>
+//       }
+//       return %1#1 : tensor<?xf32>
+//     }
+//   }
 
 // -----
 
 // A computed list of sizes may be empty.
-// CHECK-LABEL: func.func @main
-// CHECK: %[[C:.+]] = stablehlo.constant dense<> : tensor<0xi32>
-// CHECK: return %[[C]]
 func.func @main(%x: tensor<?xf32> {disc.shape = ["b"]}) -> tensor<0xi32> {
   %i = stablehlo.iota dim = 0 : tensor<0xi32>
   return %i : tensor<0xi32>
 }
+// EXPECT:
+//   module {
+//     func.func @main(%arg0: tensor<?xf32> {disc.shape = ["b"]}) -> tensor<0xi32> {
+//       %c = stablehlo.constant dense<> : tensor<0xi32>
+//       return %c : tensor<0xi32>
+//     }
+//   }
 
 // -----
 
 // An array of sizes is data where memory is needed, and a shape where an op reads it as one.
-// CHECK-LABEL: func.func @main
-// CHECK-DAG: %[[S:.+]] = "disc.shape"() {dims = ["4", "b"]} : () -> tensor<2xi32>
-// CHECK-DAG: %[[V:.+]] = "disc.sizes"() {dims = ["4", "b"]} : () -> tensor<2xi32>
-// CHECK: stablehlo.dynamic_reshape %{{.+}}, %[[S]]
-// CHECK: return %{{.+}}, %[[V]]
 func.func @main(%x: tensor<?x4xf32> {disc.shape = ["b", "4"]}) -> (tensor<4x?xf32>, tensor<2xi32>) {
   %b = stablehlo.get_dimension_size %x, dim = 0 : (tensor<?x4xf32>) -> tensor<i32>
   %four = stablehlo.constant dense<4> : tensor<1xi32>
@@ -101,12 +128,19 @@ func.func @main(%x: tensor<?x4xf32> {disc.shape = ["b", "4"]}) -> (tensor<4x?xf3
   %y = stablehlo.dynamic_reshape %x, %s : (tensor<?x4xf32>, tensor<2xi32>) -> tensor<4x?xf32>
   return %y, %s : tensor<4x?xf32>, tensor<2xi32>
 }
+// EXPECT:
+//   module {
+//     func.func @main(%arg0: tensor<?x4xf32> {disc.shape = ["b", "4"]}) -> (tensor<4x?xf32>, tensor<2xi32>) {
+//       %0 = "disc.sizes"() {dims = ["4", "b"]} : () -> tensor<2xi32>
+//       %1 = "disc.shape"() {dims = ["4", "b"]} : () -> tensor<2xi32>
+//       %2 = stablehlo.dynamic_reshape %arg0, %1 : (tensor<?x4xf32>, tensor<2xi32>) -> tensor<4x?xf32>
+//       return %2, %0 : tensor<4x?xf32>, tensor<2xi32>
+//     }
+//   }
 
 // -----
 
 // Scalars are replaced wherever they are read, also behind arrays of one truth value.
-// CHECK-LABEL: func.func @main
-// CHECK-NOT: get_dimension_size
 func.func @main(%x: tensor<?xf32> {disc.shape = ["b"]}) -> tensor<1xi1> {
   %zero = stablehlo.constant dense<0> : tensor<1xi32>
   %b = stablehlo.get_dimension_size %x, dim = 0 : (tensor<?xf32>) -> tensor<i32>
@@ -114,17 +148,19 @@ func.func @main(%x: tensor<?xf32> {disc.shape = ["b"]}) -> tensor<1xi1> {
   %c = stablehlo.compare GT, %one, %zero : (tensor<1xi32>, tensor<1xi32>) -> tensor<1xi1>
   return %c : tensor<1xi1>
 }
+// EXPECT:
+//   module {
+//     func.func @main(%arg0: tensor<?xf32> {disc.shape = ["b"]}) -> tensor<1xi1> {
+//       %c = stablehlo.constant dense<0> : tensor<1xi32>
+//       %0 = "disc.sizes"() {dims = ["b"]} : () -> tensor<1xi32>
+//       %1 = stablehlo.compare GT, %0, %c : (tensor<1xi32>, tensor<1xi32>) -> tensor<1xi1>
+//       return %1 : tensor<1xi1>
+//     }
+//   }
 
 // -----
 
 // Floats of sizes are rounded once, from 64 bits, where 32 may not do; integers are not.
-// CHECK-LABEL: func.func @main
-// CHECK-DAG: %[[W:.+]] = "disc.dim"() {dim = "b^2"} : () -> tensor<i64>
-// CHECK-DAG: %[[N:.+]] = "disc.dim"() {dim = "b^2"} : () -> tensor<i32>
-// CHECK-DAG: %[[B:.+]] = "disc.dim"() {dim = "b"} : () -> tensor<i32>
-// CHECK-DAG: %[[F:.+]] = stablehlo.convert %[[W]] : (tensor<i64>) -> tensor<f32>
-// CHECK-DAG: %[[G:.+]] = stablehlo.convert %[[B]] : (tensor<i32>) -> tensor<f32>
-// CHECK: return %[[F]], %[[G]], %[[N]]
 func.func @main(%x: tensor<?xf32> {disc.shape = ["b"]}) -> (tensor<f32>, tensor<f32>, tensor<i32>) {
   %b = stablehlo.get_dimension_size %x, dim = 0 : (tensor<?xf32>) -> tensor<i32>
   %n = stablehlo.multiply %b, %b : tensor<i32>
@@ -132,3 +168,14 @@ func.func @main(%x: tensor<?xf32> {disc.shape = ["b"]}) -> (tensor<f32>, tensor<
   %g = stablehlo.convert %b : (tensor<i32>) -> tensor<f32>
   return %f, %g, %n : tensor<f32>, tensor<f32>, tensor<i32>
 }
+// EXPECT:
+//   module {
+//     func.func @main(%arg0: tensor<?xf32> {disc.shape = ["b"]}) -> (tensor<f32>, tensor<f32>, tensor<i32>) {
+//       %0 = "disc.dim"() {dim = "b^2"} : () -> tensor<i32>
+//       %1 = "disc.dim"() {dim = "b"} : () -> tensor<i32>
+//       %2 = "disc.dim"() {dim = "b^2"} : () -> tensor<i64>
+//       %3 = stablehlo.convert %2 : (tensor<i64>) -> tensor<f32>
+//       %4 = stablehlo.convert %1 : (tensor<i32>) -> tensor<f32>
+//       return %3, %4, %0 : tensor<f32>, tensor<f32>, tensor<i32>
+//     }
+//   }

@@ -16,17 +16,19 @@ from jax import export, lax
 
 from shlo_disc import flags
 from shlo_disc.dynamic.shapes import analyze
-from shlo_disc.errors import InternalError
+from shlo_disc.errors import InternalError, InvalidModuleError
 from shlo_disc.ingest import ingest
 from shlo_disc.lower.cpu import EMITTERS
 from shlo_disc.lower.cpu.model import MODEL
 from shlo_disc.mlir import ir, new_context, ops_of
+from shlo_disc.ops import OPS
 from shlo_disc.passes import emit_fusions
 from shlo_disc.passes.base import Pipeline
+from shlo_disc.passes.kinds import KINDS
 from shlo_disc.passes.match_rows import Layout
-from shlo_disc.passes.match_single import SingleRecord
+from shlo_disc.passes.match_single_op import LoopRecord, SingleOpRecord
 from shlo_disc.passes.pipeline import CLEANUP
-from shlo_disc.passes.records import MATCHERS, match, record_of
+from shlo_disc.passes.records import match, record_of
 from shlo_disc.passes.region import Region, carried
 from shlo_disc.passes.table import planning
 
@@ -126,8 +128,29 @@ def names(*values):
     return [value.owner.name for value in values]
 
 
-def test_every_kind_has_a_matcher_and_a_program():
-    assert set(MATCHERS) == set(EMITTERS) == {kind for kind, *_ in PROGRAMS.values()}
+def test_every_kind_with_a_kernel_has_an_emitter_and_a_program():
+    kernels = {name for name, kind in KINDS.items() if not kind.on_host}
+    assert kernels == set(EMITTERS) == {kind for kind, *_ in PROGRAMS.values()}
+
+
+def test_every_kind_of_the_op_table_has_a_row():
+    rows = {row.kind for row in OPS.values() if row.kind}
+    assert rows <= set(KINDS)
+    # All others are what the planner makes of ops that have no kind of their own.
+    made = {name for name, kind in KINDS.items() if name not in rows}
+    assert made == {"attention", "column", "host", "loop", "row"}
+
+
+def test_a_kind_without_a_row_is_an_error():
+    _, (fusion, *_), shapes = planned("loop")
+    fusion.attributes["kind"] = ir.StringAttr.get("spiral")
+    with pytest.raises(InvalidModuleError, match="there is no kind of fusion 'spiral'"):
+        record_of(fusion, shapes, LoopRecord)
+
+
+def test_matchers_are_those_of_kinds_with_kernels():
+    for name, kind in KINDS.items():
+        assert (name, kind.match is None) == (kind.name, kind.on_host)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -139,7 +162,7 @@ def test_every_fusion_has_a_record(name):
         assert record == match(PROGRAMS[name][0], Region.of(fusion, shapes))
 
 
-@pytest.mark.parametrize("kind", MATCHERS)
+@pytest.mark.parametrize("kind", EMITTERS)
 def test_another_record_of_the_planner_is_an_error(monkeypatch, kind):
     """Broken on purpose: the planner takes one value of the region for another."""
 
@@ -149,7 +172,7 @@ def test_another_record_of_the_planner_is_an_error(monkeypatch, kind):
     def other(record, values, ops):
         if not isinstance(record, of_kind):
             return carried(record, values, ops)
-        if isinstance(record, SingleRecord):  # about an op and the numbers of its results
+        if isinstance(record, SingleOpRecord):  # about an op and the numbers of its results
             return dataclasses.replace(carried(record, values, ops), results=(7,))
         swapped = dict.fromkeys(values, next(iter(values.values())))
         return carried(record, swapped, ops)
@@ -187,7 +210,7 @@ def test_work_in_front_of_and_behind_a_product():
     assert names(product.right.base) == ["stablehlo.add"]
 
 
-def test_products_side_by_side():
+def test_horizontal_products():
     _, record = only_record("products")
     assert len({product.sums.op for product in record.products}) == 2
     assert record.products[0].left == record.products[1].left

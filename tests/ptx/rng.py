@@ -12,7 +12,7 @@ from shlo_disc.lower.values.index import Group, Space
 from shlo_disc.lower.values.random_bits import RandomBits, Word, three_fry_cipher
 from shlo_disc.lower.values.typed import IndexValue, Register
 from shlo_disc.mlir import ir
-from shlo_disc.passes.match_single import SingleRecord
+from shlo_disc.passes.match_single_op import SingleOpRecord
 from shlo_disc.passes.records import record_of
 from tests.ptx.builder import PtxBuilder
 
@@ -21,7 +21,7 @@ __all__ = ["emit_rng"]
 
 def emit_rng(fusion: ir.Operation, shapes: ShapeAnalysis, machine: object) -> KernelPlan:
     """The plan of an `rng_bit_generator`: its bits, then its new state."""
-    record = record_of(fusion, shapes, SingleRecord)
+    record = record_of(fusion, shapes, SingleOpRecord)
     bits = RandomBits(record.op, shapes)
     state, values = (None if k is None else Output(k) for k in record.results)
     block = fusion.regions[0].blocks[0]

@@ -18,7 +18,7 @@ from shlo_disc.lower.values.elemental import Arguments, Elemental
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.index import Ix, Space
 from shlo_disc.mlir import ir
-from shlo_disc.passes.match_single import LoopRecord
+from shlo_disc.passes.match_single_op import LoopRecord
 from shlo_disc.passes.records import record_of
 from tests.ptx.builder import PtxBuilder
 

@@ -31,7 +31,7 @@ from shlo_disc.lower.values.index import Ix, Space
 from shlo_disc.lower.values.reduction import REDUCTIONS
 from shlo_disc.lower.values.typed import IndexValue, Mask, Register
 from shlo_disc.mlir import ir
-from shlo_disc.passes.match_single import LoopRecord
+from shlo_disc.passes.match_single_op import LoopRecord
 from shlo_disc.passes.records import record_of
 
 __all__ = ["ELEMENTAL_OPS", "emit", "fusion_name", "odometer"]

@@ -17,7 +17,7 @@ from shlo_disc.lower.values.elements import Element, element_of
 from shlo_disc.lower.values.index import Group, Space
 from shlo_disc.lower.values.typed import IndexValue, Mask, Register
 from shlo_disc.mlir import ir
-from shlo_disc.passes.match_single import SingleRecord
+from shlo_disc.passes.match_single_op import SingleOpRecord
 from shlo_disc.passes.records import record_of
 
 __all__ = ["SingleOp", "digits", "offset"]
@@ -40,7 +40,7 @@ class SingleOp:
     @staticmethod
     def of(fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine) -> SingleOp:
         """The op of `fusion` that has an emitter of its own."""
-        record = record_of(fusion, shapes, SingleRecord)
+        record = record_of(fusion, shapes, SingleOpRecord)
         results = [None if number is None else Output(number) for number in record.results]
         return SingleOp(fusion, record.op, shapes, machine, results)
 

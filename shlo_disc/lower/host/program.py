@@ -52,16 +52,13 @@ from shlo_disc.lower.refused import Refused
 from shlo_disc.lower.speculate import Likely, Speculation
 from shlo_disc.lower.target import Target
 from shlo_disc.mlir import ir, walk
+from shlo_disc.passes.kinds import Family, Kind, kind_of
 from shlo_disc.passes.op_classes import RESHAPES
 
 __all__ = ["HostProgram", "emit_host"]
 
 _Places = Mapping[Buffer, str]
 """The addresses of a plan's temporary blocks and packed copies."""
-
-CHUNK_NS = 6000
-"""Work worth giving to another thread. Waking one takes 2 to 5 us on the machines tried
-(2026-11, 2-core Xeon); half of it halves the speed-up of 20 us kernels, double gains nothing."""
 
 _NAME = re.compile(r"%\w+")
 
@@ -271,24 +268,24 @@ class _Run:
         return self.w.pointer("%ctx", index)
 
     def _fusion(self, op: ir.Operation) -> None:
-        kind = ir.StringAttr(op.attributes["kind"]).value
+        kind = kind_of(op)
         places = [ir.StringAttr(p).value for p in ir.ArrayAttr(op.attributes["disc.buffers"])]
         for result, place in zip(op.results, places, strict=True):
             self.pointers[result] = self._place(place, op, result)
-        if kind == "host" or "disc.stored" in op.attributes:
-            if kind == "host":
+        if kind.on_host or "disc.stored" in op.attributes:
+            if kind.on_host:
                 emit_scalars(self.w, op, self.pointers)
             self.record.fusion(op, "host", KernelPlan(()), ())
             return
         try:
-            plan, decisions = self._plan(op, kind)
+            plan, decisions = self._plan(op, kind.name)
         except MemoryError:
             raise
         except Exception as error:  # whatever it is, the fusion may be planned again
             self.refused.append((op, error))
             return
         plan = replace(plan, steps=self._possible(plan.steps, op))
-        self.record.fusion(op, kind, plan, decisions)
+        self.record.fusion(op, kind.name, plan, decisions)
         steps = plan.steps
         blocks = self._places(plan.workspaces)
         if plan.copies_operand and places[0] == "inplace":
@@ -305,10 +302,10 @@ class _Run:
         self._steps(steps, op, blocks)
         self._derive(op, kind)
 
-    def _derive(self, op: ir.Operation, kind: str) -> None:
+    def _derive(self, op: ir.Operation, kind: Kind) -> None:
         """Results of one packable value alone (a slice of a weight) may be packed beside it."""
         origin = self.origin.get(op.operands[0]) if len(op.operands) == 1 else None
-        if origin is None or kind not in ("column", "loop", "row"):
+        if origin is None or kind.family is not Family.SPACE:
             return
         given = self.shapes.shape(op.operands[0])
         if not _symbols_in(op) <= self._told_by(op.operands[0]):
@@ -491,11 +488,12 @@ class _Run:
         return self.w.pointer(self._context_field(4), self.kernel_index[kernel.text])
 
     def _grain(self, cost: Expr) -> str:
-        w = self.w
+        """The tasks worth giving to another thread, of `cost` ns each."""
+        w, worth = self.w, self.target.model.costs.chunk_ns
         if cost.is_const:
-            return w.const(max(1, -(-CHUNK_NS // max(1, cost.value))))
+            return w.const(max(1, -(-worth // max(1, cost.value))))
         positive = w.once(f"arith.maxsi {w.size(cost)}, {w.const(1)} : i64")
-        grown = w.once(f"arith.addi {positive}, {w.const(CHUNK_NS - 1)} : i64")
+        grown = w.once(f"arith.addi {positive}, {w.const(worth - 1)} : i64")
         return w.once(f"arith.divsi {grown}, {positive} : i64")
 
     def _buffer(self, buffer: Buffer, op: ir.Operation, places: _Places) -> str:

@@ -67,7 +67,7 @@ def _why_not(p: Partition, merge: Merge) -> str | None:
         return "the rows have several dimensions"
     mix = p.graph.nodes[merge.seed[0]]
     element = str(ir.ShapedType(mix.op.results[0].type).element_type)
-    if element not in p.graph.machine.attention_types:
+    if element not in p.graph.capabilities.attention_types:
         return f"the target has no attention of {element}"
     return None
 
@@ -97,8 +97,10 @@ def _scores_of(p: Partition, row: Cluster) -> Cluster | None:
 
 
 def _spreads(p: Partition, front: Cluster, mix: Node, values: int) -> tuple[set[int], set[int]]:
-    """The ops that repeat keys and values for several heads (`jnp.repeat`, or a broadcast along
-    a batch dimension), and the nodes of these: an attention reads them where they are.
+    """The ops that repeat keys and values for several heads, and the nodes they repeat.
+
+    Such ops come from `jnp.repeat` or a broadcast along a batch dimension. An attention reads what
+    they repeat where it is.
     """
     score = dot_of(p, front)
     keys = key_side(sums_of_cluster(p, front))
@@ -120,8 +122,9 @@ def _spreads(p: Partition, front: Cluster, mix: Node, values: int) -> tuple[set[
 
 
 def _spread(p: Partition, dot: Node, side: int) -> tuple[set[int], View | None]:
-    """The ops that only `dot` reads and that make its operand `side` a view in which elements
-    repeat, and the view; none where they are not.
+    """The ops that make operand `side` of `dot` a view in which elements repeat, and the view.
+
+    Only `dot` reads these ops. There are none, and no view, if nothing repeats.
     """
     graph, value = p.graph, dot.op.operands[side]
     inside, members = {dot.index}, set[int]()
@@ -153,5 +156,5 @@ rule = FusionRule(
     seeds=_seeds,
     match=_match,
     why_not=_why_not,
-    place="before `siblings` and `row-work`, which would take one of its products elsewhere",
+    place="before `horizontal-products` and `row-work`, which would take one of its products",
 )

@@ -1,8 +1,8 @@
 """Rules `columns` and `tall-columns`: reductions with kept dimensions behind them, what they read
 and what reads them.
 
-Columns are strided, so a kernel over them pays where it saves another pass over memory, or where
-there are so many rows that they are cut into pieces.
+Columns are strided. A kernel over them pays if it saves another pass over memory, or if there are
+so many rows that they are split into pieces.
 """
 
 from __future__ import annotations
@@ -75,14 +75,15 @@ def _apart_from(p: Partition, merge: Merge) -> str | None:
 
 
 def _in_place(p: Partition, column: Cluster) -> bool:
-    """Is it legal, and are neighbours in memory read as neighbours?"""
-    moving = (n for i in column.members if (n := p.graph.nodes[i]).role == "moving")
+    """True if the kernel is legal and reads neighbours in memory as neighbours."""
+    moving = (n for i in column.members if (n := p.graph.nodes[i]).role == "data_movement")
     return in_rows(p, column) and all(n.op.name in _SLICES for n in moving)
 
 
 def _neighbours(p: Partition, column: Cluster) -> Iterator[tuple[Cluster, tuple[int, int] | None]]:
-    """Clusters that read what `column` computes, that compute what it reads, or that reduce
-    columns of what it reads, each with the producer and the reader.
+    """Clusters that `column` may join, each with the producer and the reader.
+
+    They read what `column` computes, compute what it reads, or reduce columns of what it reads.
     """
     graph = p.graph
     read: set[ir.Value] = set()
@@ -119,12 +120,12 @@ def _joinable(
 
 
 def _tall(p: Partition, seed: Seed) -> Iterator[Merge]:
-    """The column alone, where there may be so many rows that they are cut into pieces."""
+    """The column alone, where there may be so many rows that they are split into pieces."""
     column = _column(p, p.graph.nodes[seed[0]])
     if column is None:
         return
     high = p.graph.shapes.constraints.bounds(Expr.product(column.runs[1]))[1]
-    if high is None or high >= p.graph.machine.tall_columns:
+    if high is None or high >= p.graph.costs.tall_columns:
         yield Merge(column, (p.cluster_of[seed[0]],), seed)
 
 

@@ -13,7 +13,7 @@ from shlo_disc.passes.fusion.graph import Node
 from shlo_disc.passes.fusion.partition import Cluster, Partition
 from shlo_disc.passes.fusion.products import direct_users, in_memory, nodes_of, sums_of_cluster
 from shlo_disc.passes.fusion.rule import Apart, FusionRule, Merge, Seed, never
-from shlo_disc.passes.op_classes import contraction_kind
+from shlo_disc.passes.kinds import contraction_kind
 from shlo_disc.passes.sink_views import chain_of
 
 __all__ = ["contractions", "transposed_results"]
@@ -65,8 +65,9 @@ def _around(p: Partition, seed: Seed) -> Iterator[Merge | Apart]:
 
 
 def _views(p: Partition, value: ir.Value, dot: Node) -> tuple[set[int], set[int]]:
-    """The ops that make `value` a view of what is in memory and that only `dot` reads, and the
-    node of that; none where they are not.
+    """The ops that make `value` a view of a node in memory, and that node.
+
+    Only `dot` reads these ops. There are none, and no node, if `value` is no such view.
     """
     graph = p.graph
     chain = chain_of(value, graph.shapes)

@@ -21,7 +21,7 @@ from shlo_disc.passes.fusion.legality import misfit
 from shlo_disc.passes.fusion.partition import Cluster, Partition
 from shlo_disc.passes.fusion.rows import reduction
 from shlo_disc.passes.fusion.rule import Again, Apart, FusionRule, Merge, Proposal, Seed
-from shlo_disc.passes.op_classes import contraction_kind
+from shlo_disc.passes.kinds import contraction_kind
 
 __all__ = ["run", "start"]
 
@@ -35,7 +35,7 @@ def start(p: Partition) -> None:
     for node in p.graph.nodes:
         if node.index in p.cluster_of:
             continue
-        if node.role in ("elementwise", "moving"):
+        if node.role in ("elementwise", "data_movement"):
             p.begin(Cluster("loop", node.shapes[0], members={node.index}))
         elif node.role == "loop":
             p.begin(reduction(p.graph, node))

@@ -43,7 +43,7 @@ class Node:
 
     index: int
     op: ir.Operation
-    role: str  # elementwise, moving, loop, opaque, control, free, host or return
+    role: str  # elementwise, data_movement, loop, opaque, control, free, host or return
     operands: tuple[ir.Value, ...]
     """Including what the regions of a control op capture."""
     shapes: tuple[Shape, ...]
@@ -61,17 +61,18 @@ class Graph:
         machine: MachineModel,
         free_indices: bool = True,
     ) -> None:
-        self.shapes, self.machine = shapes, machine
+        self.shapes = shapes
+        self.capabilities, self.costs = machine.capabilities, machine.costs
         self._free_indices = free_indices
-        """May values computed from indices alone be computed by every kernel that reads them?"""
+        """True if kernels compute the values that they read and that depend on indices alone."""
         self.of_value: dict[ir.Value, int] = {}
         self._origins: dict[int, list[int]] = {}
         self.from_indices: dict[ir.Value, int] = {}
         """Values computed from indices and sizes alone, and by how many ops: cheaper computed in
         every kernel than read (a causal mask)."""
         self.small: dict[ir.Value, int] = {}
-        """Integers that say where to read, and by how many ops they are computed from data (the
-        counter of a loop): cheaper computed in every kernel, too."""
+        """Integers that say where to read, and by how many ops they are computed from data, such as
+        the counter of a loop. They are cheaper computed in every kernel, too."""
         ops = [view.operation for view in block.operations]
         roles = [self._role(op) for op in ops]
         operands = [
@@ -108,13 +109,13 @@ class Graph:
         if free or (role == "elementwise" and op.name not in EXPENSIVE):
             known = [self.from_indices.get(v) for v in op.operands]
             count = sum(k for k in known if k is not None) + (not free)
-            if None not in known and count <= self.machine.index_ops:
+            if None not in known and count <= self.costs.index_ops:
                 self.from_indices.update(dict.fromkeys(op.results, count))
                 return "free" if role == "elementwise" else role
         cheap = role == "elementwise" and op.name not in EXPENSIVE
         if (cheap or op.name == "stablehlo.concatenate") and self._is_position(op.results[0]):
             count = 1 + sum(self.small.get(v, 0) for v in op.operands)
-            if count <= self.machine.index_ops:
+            if count <= self.costs.index_ops:
                 self.small[op.results[0]] = count
                 return "free"
         return role
@@ -126,7 +127,7 @@ class Graph:
             return False
         return bool(
             kind.has_static_shape
-            and (not kind.rank or kind.get_dim_size(0) <= self.machine.index_ops)
+            and (not kind.rank or kind.get_dim_size(0) <= self.costs.index_ops)
         )
 
     def same(self, a: Shape, b: Shape) -> bool:
@@ -220,7 +221,7 @@ _ROLES = {
     Role.FREE: "free",
     Role.HOST: "host",
     Role.LOOP: "loop",
-    Role.MOVING: "moving",
+    Role.MOVING: "data_movement",
     Role.OWN: "opaque",
     Role.RETURN: "return",
 }

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from shlo_disc.passes.fusion.partition import Cluster, Partition
-from shlo_disc.passes.op_classes import DENSE_KINDS, OPAQUE_KIND
+from shlo_disc.passes.kinds import KINDS, contraction_kind
 from shlo_disc.passes.records import match
 
 __all__ = ["misfit"]
 
-_GROWN = frozenset({"attention", "conv", "dense", "dynamic_update_slice", "scatter"})
-"""Kinds to which ops are joined only if there is a record of them. What joins a `row` or `column`
-is looked at op by op (`rows.py`), any ops over one space are a `loop`."""
-
 
 def misfit(p: Partition, union: Cluster, *parts: Cluster) -> str | None:
     """Why these ops cannot be one kernel; `parts`: what `union` will inherit from."""
-    if union.kind in _GROWN:
+    if KINDS[union.kind].grows_by_record:
         clones = union.clones.union(*(part.clones for part in parts))
         region = p.region(union.members, clones, given=union.given)
         if isinstance(found := match(union.kind, region), str):
@@ -26,49 +22,46 @@ def misfit(p: Partition, union: Cluster, *parts: Cluster) -> str | None:
         return "it is computed again there, where it is read in memory, too"
     if _reads_itself_in_memory(p, union):
         return "it is read in memory, through integers that another kernel computes"
-    if len(union.members) > graph.machine.most_ops:
-        return f"more than {graph.machine.most_ops} ops"
+    if len(union.members) > graph.costs.most_ops:
+        return f"more than {graph.costs.most_ops} ops"
     if _emits_too_much(p, union):
-        most = graph.machine.most_emitted_ops
+        most = graph.costs.most_emitted_ops
         return f"more than {most} ops, counted at every index they are computed at"
     if p.parts and len({p.parts[index] for index in union.members}) > 1:
         return "no kernel could be written for both"
     inputs = graph.inputs(union.members)
-    if inputs > graph.machine.most_inputs:
-        return f"more than {graph.machine.most_inputs} inputs"
+    if inputs > graph.costs.most_inputs:
+        return f"more than {graph.costs.most_inputs} inputs"
     results = sum(
         len(graph.nodes[i].op.results)
         for i in union.members
         if i in p.kept or graph.nodes[i].users - union.members
     )
-    if inputs + results > graph.machine.most_arrays:
-        return f"more than {graph.machine.most_arrays} arrays read and written"
+    if inputs + results > graph.costs.most_arrays:
+        return f"more than {graph.costs.most_arrays} arrays read and written"
     if not p.acyclic(union.members):
         return "another kernel stands between them"
     return None
 
 
 def _reads_itself_in_memory(p: Partition, union: Cluster) -> bool:
-    """Whether an op needs in memory a value that this kernel would compute.
+    """True if an op needs in memory a value that this kernel would compute.
 
-    Free ops hide such a path from `acyclic`: few integers that one op reads in memory and
-    another computes itself are a kernel of their own. Contractions compute their operands.
+    Free ops hide such a path from `acyclic`. Integers that one op reads in memory, while another
+    computes them itself, are a kernel of their own. Contractions compute their operands.
     """
     graph = p.graph
-    readers = {
-        i for i in union.members if OPAQUE_KIND.get(graph.nodes[i].op.name) not in DENSE_KINDS
-    }
+    readers = {i for i in union.members if contraction_kind(graph.nodes[i].op) is None}
     return not union.members.isdisjoint(graph.read_in_memory(readers))
 
 
 def _emits_too_much(p: Partition, union: Cluster) -> bool:
-    """Whether the text of `union` would be too long: `MachineModel.most_emitted_ops`."""
-    graph = p.graph
-    if union.kind in DENSE_KINDS or len(union.members) < 3:
+    """True if the text of `union` would be too long: `Costs.most_emitted_ops`."""
+    graph, kind = p.graph, KINDS[union.kind]
+    if kind.is_contraction or len(union.members) < 3:
         return False
     if all(graph.nodes[i].role == "elementwise" for i in union.members):
         return False
-    swept = union.kind in ("column", "row")
     indices: dict[int, set[int]] = {}
     """Of every member the indices it is computed at, each as a hash of how it came about."""
     total = 0
@@ -78,11 +71,11 @@ def _emits_too_much(p: Partition, union: Cluster) -> bool:
         if node.users - union.members:
             mine.add(0)
         total += len(mine)
-        if total > graph.machine.most_emitted_ops:
+        if total > graph.costs.most_emitted_ops:
             return True
         same = node.role == "elementwise"
         # A row's reductions are computed once, in a sweep of their own.
-        at = {hash((member, -1))} if swept and node.role == "loop" else mine
+        at = {hash((member, -1))} if kind.is_swept and node.role == "loop" else mine
         for position, value in enumerate(node.operands):
             key = (-1, graph.of_value.get(value, -1)) if same else (member, position)
             for base, chain in graph.bases(value):

@@ -74,7 +74,7 @@ class _Contents:
     again: set[ir.Value]
     """Those of other fusions that are computed once more."""
     clone_free: bool
-    """Are free ops computed in it, too?"""
+    """True if free ops are computed in it, too."""
     sequence: list[ir.Operation] = field(default_factory=list)
     inputs: dict[ir.Value, None] = field(default_factory=dict)
 
@@ -153,8 +153,10 @@ class Partition:
         return True
 
     def level(self, shape: Shape, row: Cluster) -> str | None:
-        """Has a value the elements of the row cluster's space (full; flat: in other dimensions), or
-        of its rows (row)? Of a column cluster, columns are meant.
+        """How a value of `shape` lies in the space of a row or column cluster; None: not at all.
+
+        "full": the shape is the space. "flat": as many elements in other dimensions. "row": one
+        element for each row, or column.
         """
         key = (shape, row.space, row.reduced)
         if key not in self._levels:
@@ -173,7 +175,7 @@ class Partition:
     def only_units_change(
         self, base: ir.Value, chain: Sequence[ir.Operation], row: Cluster
     ) -> bool:
-        """Does `chain` give every element of the full value `base` its own place?"""
+        """True if `chain` gives every element of the full value `base` its own place."""
         values = [base, *(op.results[0] for op in chain)]
         return all(op.name in RESHAPES for op in chain) and all(
             self.level(self.graph.shapes.shape(v), row) in ("full", "flat") for v in values
@@ -194,8 +196,8 @@ class Partition:
     ) -> Region:
         """What a fusion of these nodes contains.
 
-        `clones`: nodes of other clusters that are computed in it once more. `clone_free`: are free
-        ops computed in it, too? `given`: the node whose value row work behind a product reads.
+        `clones`: nodes of other clusters that are computed in it once more. `clone_free`: free ops
+        are computed in it, too. `given`: the node whose value row work behind a product reads.
         """
         ops = [self.graph.nodes[i].op for i in sorted(members)]
         results = tuple(r for op in ops for r in op.results if self._escapes(r, members))
@@ -230,7 +232,7 @@ class Partition:
             contents.inputs[value] = None
 
     def _escapes(self, result: ir.Value, inside: AbstractSet[int]) -> bool:
-        """Is `result` read by anything that is not cloned into this or another kernel?"""
+        """True if something reads `result` that is not cloned into this or another kernel."""
         made = self.graph.of_value[result]
         stack = [result]
         while stack:
@@ -251,7 +253,7 @@ class Partition:
         return False
 
     def _is_read_by_clones(self, reader: int, made: int, inside: AbstractSet[int]) -> bool:
-        """Does another kernel compute the value of `reader` again, but not that of `made`?"""
+        """True if another kernel computes the value of `reader` again, but not that of `made`."""
         if self._cloned is None:
             self._cloned = {}
             for cluster in dict.fromkeys(self.cluster_of.values()):
@@ -263,6 +265,6 @@ class Partition:
         )
 
     def _computes(self, reader: int | None, made: int) -> bool:
-        """Does the cluster of a node compute the value of another by itself?"""
+        """True if the cluster of node `reader` computes the value of node `made` itself."""
         cluster = None if reader is None else self.cluster_of.get(reader)
         return cluster is not None and made in cluster.clones

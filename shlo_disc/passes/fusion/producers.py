@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from shlo_disc.passes.fusion.partition import Cluster, Partition
 from shlo_disc.passes.fusion.rows import in_rows, is_space
 from shlo_disc.passes.fusion.rule import FusionRule, Merge, Seed
-from shlo_disc.passes.op_classes import DENSE_KINDS, MATERIALIZED_OPERANDS, RESHAPES
+from shlo_disc.passes.kinds import KINDS
+from shlo_disc.passes.op_classes import MATERIALIZED_OPERANDS, RESHAPES
 
 __all__ = ["rule"]
 
@@ -16,7 +17,7 @@ def _seeds(p: Partition) -> Iterator[Seed]:
     """(reader, source, position of the operand, number of its base) for every value read."""
     for node in p.graph.nodes:
         mine = p.cluster_of.get(node.index)
-        if mine is None or mine.kind in DENSE_KINDS:
+        if mine is None or KINDS[mine.kind].is_contraction:
             continue
         if node.role == "loop" and node.op.name != "stablehlo.reduce":
             continue
@@ -33,7 +34,7 @@ def _seeds(p: Partition) -> Iterator[Seed]:
 def _match(p: Partition, seed: Seed) -> Iterator[Merge]:
     reader, source, *_ = seed
     mine, theirs = p.cluster_of[reader], p.cluster_of[source]
-    if theirs is mine or theirs.kind in DENSE_KINDS:
+    if theirs is mine or KINDS[theirs.kind].is_contraction:
         return
     members = theirs.members | mine.members
     row = mine if mine.kind == "row" else theirs if theirs.kind == "row" else None

@@ -8,8 +8,9 @@ from shlo_disc.dynamic.views import View, view_of
 from shlo_disc.mlir import ir, producer
 from shlo_disc.passes.fusion.graph import Graph, Node
 from shlo_disc.passes.fusion.partition import Cluster, Partition
+from shlo_disc.passes.kinds import contraction_kind
 from shlo_disc.passes.match_dense import Sums, sums_of
-from shlo_disc.passes.op_classes import FREE, RESHAPES, contraction_kind, is_splat_constant
+from shlo_disc.passes.op_classes import FREE, RESHAPES, is_splat_constant
 
 __all__ = [
     "DOT",
@@ -55,8 +56,9 @@ def sums_of_cluster(p: Partition, cluster: Cluster) -> Sums:
 
 
 def in_memory(graph: Graph, value: ir.Value, base: ir.Value, spread: bool = False) -> View | None:
-    """`value` as a view of what `base` is in memory, which may have another shape; None where
-    kernels compute `base` themselves (an iota, a broadcast, a mask of positions).
+    """`value` as a view of what `base` is in memory, which may have another shape.
+
+    None if kernels compute `base` themselves: an iota, a broadcast, a mask of positions.
     """
     while (op := producer(base)) is not None and op.name in RESHAPES:
         base = op.operands[0]

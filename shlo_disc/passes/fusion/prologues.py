@@ -39,8 +39,8 @@ def _why_not(p: Partition, merge: Merge) -> str | None:
         return "a product computes element-wise work only"
     if any(n.op.name in EXPENSIVE for n in nodes):
         return "computed in every block of the product it would cost more than stored"
-    if len(nodes) > graph.machine.cheap_ops:
-        most = graph.machine.cheap_ops
+    if len(nodes) > graph.costs.cheap_ops:
+        most = graph.costs.cheap_ops
         return f"more than {most} ops would be computed in every block of the product"
     if all(graph.shapes.shape(dot.operands[1])[d].is_one for d in dot_sides(dot.op)[1].free):
         return "it has one column"

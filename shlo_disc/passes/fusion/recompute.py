@@ -1,8 +1,9 @@
 """Rule `recompute`: values that are cheaper computed by every reader than stored.
 
-Memory-bound kernels take the time of the bytes they move. A value is computed again by every kernel
-that reads it, and never stored, when computing it is cheap and takes no more bytes of inputs than
-the value has; a slice always is. Sizes are symbolic: the constraints prove it, or it is stored.
+Memory-bound kernels take the time of the bytes they move. A value is not stored if computing it is
+cheap and reads no more bytes than the value has. Every kernel that reads the value then computes it
+again. That holds for every slice. Sizes are symbolic: the constraints prove it, or the value is
+stored.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def _readers(p: Partition, node: Node, cluster: Cluster) -> list[Cluster]:
                 spread = any(op.name not in RESHAPES for op in chain) and not _is_slice(node)
                 if spread or position in materialized:
                     return []
-        if p.graph.inputs(reader.members | {node.index}) >= p.graph.machine.most_inputs:
+        if p.graph.inputs(reader.members | {node.index}) >= p.graph.costs.most_inputs:
             return []
         if reader not in readers:
             readers.append(reader)
@@ -92,7 +93,7 @@ def _chain(p: Partition, node: Node, cluster: Cluster) -> set[int] | None:
             continue
         if p.graph.nodes[index].role != "elementwise" or op.name in EXPENSIVE:
             return None
-        if len(chain) > p.graph.machine.cheap_ops:
+        if len(chain) > p.graph.costs.cheap_ops:
             return None
         for value in p.graph.nodes[index].operands:
             sources = {p.graph.of_value.get(base, -1) for base, _ in p.graph.bases(value)}
@@ -120,7 +121,7 @@ def _bytes_read(p: Partition, chain: set[int]) -> Expr:
 
 
 def _is_slice(node: Node) -> bool:
-    """Is an element of it one element of its operand, at an index moved by scalars?"""
+    """True if an element of it is one element of its operand, at an index moved by scalars."""
     op = node.op
     if op.name in ("stablehlo.dynamic_slice", "stablehlo.real_dynamic_slice", "stablehlo.slice"):
         return True

@@ -50,18 +50,18 @@ def _why_not(p: Partition, merge: Merge) -> str | None:
     if one or len(row.runs) != 2 or not all(map(p.graph.same, row.runs, wanted)):
         return "the rows are others"
     if _is_long(p.graph, dot):
-        return "a long sum is cut into parts"
-    most = p.graph.machine.most_row_work_inputs
+        return "a long sum is split"
+    most = p.graph.costs.most_row_work_inputs
     if p.graph.inputs(mine.members | row.members) > most:
         return f"more than {most} inputs of a product and its rows"
     return None
 
 
 def _is_long(graph: Graph, dot: Node) -> bool:
-    """May the sums be so long that they are cut into parts?"""
+    """True if the sums may be so long that they are split."""
     shape = graph.shapes.shape(dot.operands[0])
     depth = Expr.product(shape[d] for d in dot_sides(dot.op)[0].contracting)
-    return bool(depth.is_const and depth.value >= graph.machine.long_sum)
+    return bool(depth.is_const and depth.value >= graph.costs.long_sum)
 
 
 rule = FusionRule(

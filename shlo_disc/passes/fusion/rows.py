@@ -13,7 +13,7 @@ from shlo_disc.passes.op_classes import FREE, GATHERS, RESHAPES
 
 __all__ = ["in_rows", "is_space", "reduction"]
 
-_LEVELS = {"elementwise": ("full", "flat", "row"), "moving": ("full", "row")}
+_LEVELS = {"elementwise": ("full", "flat", "row"), "data_movement": ("full", "row")}
 """What the members of a cluster may be, by their role."""
 
 
@@ -30,13 +30,13 @@ def reduction(graph: Graph, node: Node) -> Cluster:
 
 
 def _is_row(graph: Graph, sizes: Shape) -> bool:
-    """Are these enough columns to lie in the lanes?"""
+    """True if these are enough columns to lie in the lanes."""
     columns = Expr.product(sizes)
-    return not columns.is_const or bool(columns.value >= graph.machine.least_columns)
+    return not columns.is_const or bool(columns.value >= graph.costs.least_columns)
 
 
 def is_space(p: Partition, shape: Shape, dims: Sequence[int], row: Cluster) -> bool:
-    """Is `shape`, of which `dims` are reduced, the cluster's space but for unit dimensions?"""
+    """True if `shape` with `dims` reduced is the cluster's space but for unit dimensions."""
     mine, its = reduction_runs(shape, dims), row.runs
     return len(mine) == len(its) and all(map(p.graph.same, mine, its))
 
@@ -57,7 +57,7 @@ def in_rows(p: Partition, row: Cluster) -> bool:
             for base, chain in graph.bases(value):
                 if graph.of_value.get(base) not in row.members:
                     continue
-                if node.role == "moving":
+                if node.role == "data_movement":
                     if _is_start(node, position) and _is_computed(graph, base, row):
                         continue
                     return False
@@ -69,7 +69,7 @@ def in_rows(p: Partition, row: Cluster) -> bool:
 
 
 def _is_computed(graph: Graph, value: ir.Value, row: Cluster) -> bool:
-    """Can `value` be computed wherever it is read, without a reduction of this cluster?"""
+    """True if `value` can be computed wherever it is read, without a reduction of this cluster."""
     seen: set[int] = set()
     pending = [value]
     while pending:
@@ -98,7 +98,7 @@ def _spreads_rows(
 
 
 def _keeps_order(p: Partition, broadcast: ir.Operation, row: Cluster) -> bool:
-    """Are the operand's dimensions those of the result that are not reduced, in order?"""
+    """True if the operand's dimensions are those of the result that are not reduced, in order."""
     if broadcast.name not in FREE:
         return False
     shape = p.graph.shapes.shape(broadcast.operands[0])
@@ -112,5 +112,5 @@ def _keeps_order(p: Partition, broadcast: ir.Operation, row: Cluster) -> bool:
 
 
 def _is_start(node: Node, position: int) -> bool:
-    """Does this operand say where a gather reads?"""
+    """True if this operand says where a gather reads."""
     return position == 1 and node.op.name in GATHERS

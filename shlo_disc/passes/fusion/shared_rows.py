@@ -62,5 +62,5 @@ rule = FusionRule(
     seeds=_seeds,
     match=_match,
     why_not=_why_not,
-    place="after `row-work`: rows behind a product save more there; before `side-by-side`",
+    place="after `row-work`: rows behind a product save more there; before `horizontal-kernels`",
 )

@@ -7,13 +7,13 @@ from shlo_disc.passes.fusion import (
     bands,
     columns,
     contractions,
+    horizontal_kernels,
+    horizontal_products,
     producers,
     prologues,
     recompute,
     row_work,
     shared_rows,
-    siblings,
-    side_by_side,
     updates,
 )
 from shlo_disc.passes.fusion.rule import FusionRule
@@ -26,7 +26,7 @@ RULES: tuple[FusionRule, ...] = (
     recompute.rule,
     contractions.contractions,
     attention.rule,
-    siblings.rule,
+    horizontal_products.rule,
     bands.rule,
     row_work.rule,
     prologues.rule,
@@ -34,6 +34,6 @@ RULES: tuple[FusionRule, ...] = (
     columns.tall_columns,
     updates.rule,
     shared_rows.rule,
-    side_by_side.rule,
+    horizontal_kernels.rule,
 )
 """Each row says the reason for its place (`FusionRule.place`)."""

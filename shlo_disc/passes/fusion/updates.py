@@ -48,8 +48,8 @@ def _why_not(p: Partition, merge: Merge) -> str | None:
         return "it is read at other places, too"
     if node.op.name == "stablehlo.dynamic_update_slice" and is_run(node.op, graph.shapes):
         return "it is computed where it belongs"
-    if len(nodes) > graph.machine.cheap_ops or any(
-        n.role not in ("elementwise", "moving") or n.op.name in EXPENSIVE for n in nodes
+    if len(nodes) > graph.costs.cheap_ops or any(
+        n.role not in ("elementwise", "data_movement") or n.op.name in EXPENSIVE for n in nodes
     ):
         return "updates that may meet follow each other: costly work would wait for them"
     return None

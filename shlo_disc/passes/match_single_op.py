@@ -9,11 +9,11 @@ from shlo_disc.mlir import ir
 from shlo_disc.passes.op_classes import own_kind
 from shlo_disc.passes.region import Region
 
-__all__ = ["LoopRecord", "SingleRecord", "match_loop", "match_single"]
+__all__ = ["LoopRecord", "SingleOpRecord", "match_loop", "match_single_op"]
 
 
 @dataclass(frozen=True)
-class SingleRecord:
+class SingleOpRecord:
     """One op; the others of the region compute its operands."""
 
     op: ir.Operation
@@ -30,7 +30,7 @@ class LoopRecord:
     """The sizes of the first root; the others have as many elements."""
 
 
-def match_single(region: Region) -> SingleRecord | str:
+def match_single_op(region: Region) -> SingleOpRecord | str:
     """The op of a region that has an emitter of its own; or why there is none."""
     ops = [op for op in region.ops if own_kind(op) is not None]
     if len(ops) != 1:
@@ -39,7 +39,7 @@ def match_single(region: Region) -> SingleRecord | str:
     if any(result not in op.results for result in region.results):
         return "it has several results"
     numbers = {value: k for k, value in enumerate(region.results)}
-    return SingleRecord(op, tuple(numbers.get(result) for result in op.results))
+    return SingleOpRecord(op, tuple(numbers.get(result) for result in op.results))
 
 
 def match_loop(region: Region) -> LoopRecord | str:

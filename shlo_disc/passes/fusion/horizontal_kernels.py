@@ -1,5 +1,7 @@
-"""Rule `side-by-side`: small kernels over one static shape share a launch, though none reads from
-another; so do columns that sum up equally many rows to small static results.
+"""Rule `horizontal-kernels`: small kernels over one static shape share a launch.
+
+None of them reads from another. Columns that sum up equally many rows to small static results share
+a launch, too.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ def _seeds(p: Partition) -> Iterator[Seed]:
     """(a node of the first cluster of a group, one of another)."""
     groups: dict[tuple[str, Shape, tuple[Shape, ...]], list[int]] = {}
     for cluster in dict.fromkeys(p.cluster_of.values()):
-        sizes = _small_results(cluster, p.graph.machine.small_elements)
+        sizes = _small_results(cluster, p.graph.costs.small_elements)
         if sizes:
             key = (cluster.kind, sizes, tuple(cluster.runs[1::2]))
             groups.setdefault(key, []).append(min(cluster.members))
@@ -28,9 +30,9 @@ def _seeds(p: Partition) -> Iterator[Seed]:
 
 def _match(p: Partition, seed: Seed) -> Iterator[Merge]:
     mine, other = (p.cluster_of[index] for index in seed)
-    sizes = _small_results(mine, p.graph.machine.small_elements)
+    sizes = _small_results(mine, p.graph.costs.small_elements)
     text = " x ".join(map(str, sizes or ()))
-    note = f"small kernels over {text} elements side by side: launches saved"
+    note = f"small kernels over {text} elements fused horizontally: launches saved"
     union = Cluster(mine.kind, mine.space, mine.reduced, mine.members | other.members)
     yield Merge(union, (mine, other), seed, note=note)
 
@@ -52,7 +54,7 @@ def _small_results(cluster: Cluster, most: int) -> Shape | None:
 
 
 rule = FusionRule(
-    name="side-by-side",
+    name="horizontal-kernels",
     seeds=_seeds,
     match=_match,
     why_not=_why_not,

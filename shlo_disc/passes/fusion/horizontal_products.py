@@ -1,4 +1,4 @@
-"""Rule `siblings`: products with one left operand, alike in everything else (q, k and v)."""
+"""Rule `horizontal-products`: products of one left operand, otherwise alike (q, k and v)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _seen(graph: Graph, value: ir.Value) -> tuple[object, ...]:
     how: list[object] = []
     for op in chain:
         how += [op.name, *list(op.operands)[1:]]
-        how += [(name, str(attribute)) for name, attribute in op.attributes.items()]
+        how += op.attributes.items()
     return chain[-1].operands[0], *how
 
 
@@ -47,7 +47,7 @@ def _match(p: Partition, seed: Seed) -> Iterator[Merge]:
 
 
 rule = FusionRule(
-    name="siblings",
+    name="horizontal-products",
     seeds=_seeds,
     match=_match,
     why_not=never,
