@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from shlo_disc.builders import create
 from shlo_disc.errors import InvalidModuleError, UnsupportedError
 from shlo_disc.ingest.approx_top_k import expand_approx_top_k
 from shlo_disc.ingest.arguments import constant, erase_arguments, global_name, set_signature
@@ -22,7 +23,7 @@ from shlo_disc.ingest.sizes import Shapes, constrain, describe, solve_sizes
 from shlo_disc.ingest.slices import gather_slices, saturate_starts
 from shlo_disc.ingest.windows import expand_windows
 from shlo_disc.locations import argument_name, source_line
-from shlo_disc.mlir import at, ir, ops_of, replace, run_pipeline, walk
+from shlo_disc.mlir import at, ir, ops_of, quant, replace, run_pipeline, stablehlo, walk
 
 __all__ = ["PLATFORM", "normalize"]
 
@@ -61,7 +62,7 @@ def normalize(
     _flatten(module)
     present = _forget_hints(module)  # a walk costs 3 ms on BERT: only look for what is there
     kinds = _source_types(module)
-    if any("!quant." in str(kind) for kind in kinds):
+    if any(map(_is_quantized, kinds)):
         run_pipeline(module, "func.func(stablehlo-legalize-quant-to-math)")
         present = _forget_hints(module)
     has_bounded_types = has_bounds(_functions(module), present)
@@ -194,7 +195,11 @@ def _is_extra(function: Any, index: int) -> bool:
 
 
 def _is_token(kind: ir.Type) -> bool:
-    return str(kind) == "!stablehlo.token"
+    return bool(stablehlo.TokenType.isinstance(kind))
+
+
+def _is_quantized(kind: ir.Type) -> bool:
+    return isinstance(kind, ir.ShapedType) and isinstance(kind.element_type, quant.QuantizedType)
 
 
 # --- arguments that are not arrays ------------------------------------------------------------
@@ -205,8 +210,7 @@ def _drop_tokens(main: Any, present: set[str]) -> None:
     tokens = [i for i, a in enumerate(main.arguments) if _is_token(a.type)]
 
     def token() -> ir.Value:
-        kind = ir.Type.parse("!stablehlo.token")
-        return ir.Operation.create("stablehlo.after_all", results=[kind], operands=[]).results[0]
+        return create("stablehlo.after_all", [], stablehlo.TokenType.get())
 
     if tokens:
         erase_arguments(main, dict.fromkeys(tokens, token))

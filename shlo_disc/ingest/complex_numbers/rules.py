@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 
 from shlo_disc.builders import convert, create
+from shlo_disc.comparisons import comparison
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.ingest.complex_numbers import arithmetic, boundary, products, regions, transforms
 from shlo_disc.ingest.complex_numbers.planes import (
@@ -66,8 +66,7 @@ def _compare(rewriter: Rewriter, op: ir.Operation) -> Sequence[New]:
     a, b = (rewriter.planes(v) for v in op.operands)
     frame = Frame(a.re)
     z, w = ((frame.of(p.re), frame.of(p.im)) for p in (a, b))
-    direction = re.findall("EQ|NE|LT|LE|GT|GE", str(op.attributes["comparison_direction"]))[-1]
-    return [_COMPARISONS[direction](z, w).value]
+    return [_COMPARISONS[comparison(op)](z, w).value]
 
 
 _COMPARISONS: dict[str, Callable[[Part, Part], Truth]] = {
