@@ -9,13 +9,15 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from shlo_disc.contractions import dot_sides
+from shlo_disc.convolutions import conv_numbers
 from shlo_disc.dynamic import attributes as attr
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.rules import DYNAMIC, ONE, ZERO, Rule, Shape, refuse
 from shlo_disc.dynamic.size_sources import SizeFromData
 from shlo_disc.errors import InvalidModuleError
+from shlo_disc.indexing import IndexNumbers, gather_numbers, scatter_numbers
 from shlo_disc.locations import source_line
-from shlo_disc.mlir import ir, stablehlo
+from shlo_disc.mlir import ir
 from shlo_disc.ops import ffi
 
 if TYPE_CHECKING:
@@ -147,28 +149,27 @@ def _select_and_scatter(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
 def _convolved(
     s: ShapeAnalysis, op: ir.Operation, padding: Sequence[tuple[Expr, Expr]]
 ) -> list[Shape]:
-    n = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
+    n = conv_numbers(op)
     lhs, rhs = s.shape(op.operands[0]), s.shape(op.operands[1])
-    spatial = len(n.input_spatial_dimensions)
+    spatial = len(n.input.spatial)
     stride = _consts(attr.integers_or(op, "window_strides", spatial, 1))
     base = _consts(attr.integers_or(op, "lhs_dilation", spatial, 1))
     dilation = _consts(attr.integers_or(op, "rhs_dilation", spatial, 1))
     groups = attr.integer(op, "batch_group_count", 1)
-    batch = lhs[n.input_batch_dimension]
+    batch = lhs[n.input.batch]
     s.require_equal(op, batch % groups, ZERO)
     s.require_equal(
         op,
-        rhs[n.kernel_input_feature_dimension] * attr.integer(op, "feature_group_count", 1),
-        lhs[n.input_feature_dimension],
+        rhs[n.kernel_input_feature] * attr.integer(op, "feature_group_count", 1),
+        lhs[n.input.feature],
     )
     sizes: dict[int, Expr] = {
-        n.output_batch_dimension: s.constraints.canonical(batch // groups),
-        n.output_feature_dimension: rhs[n.kernel_output_feature_dimension],
+        n.output.batch: s.constraints.canonical(batch // groups),
+        n.output.feature: rhs[n.kernel_output_feature],
     }
     for k in range(spatial):
-        size = lhs[n.input_spatial_dimensions[k]]
-        window = rhs[n.kernel_spatial_dimensions[k]]
-        sizes[n.output_spatial_dimensions[k]] = _window(
+        size, window = lhs[n.input.spatial[k]], rhs[n.kernel_spatial[k]]
+        sizes[n.output.spatial[k]] = _window(
             s, op, size, padding[k], base[k], window, dilation[k], stride[k]
         )
     return [tuple(sizes[k] for k in range(len(lhs)))]
@@ -196,29 +197,22 @@ def _pairs_operand(s: ShapeAnalysis, op: ir.Operation, index: int) -> list[tuple
 
 
 def _gathered(s: ShapeAnalysis, op: ir.Operation, slices: Shape) -> list[Shape]:
-    n = stablehlo.GatherDimensionNumbers(op.attributes["dimension_numbers"])
-    offset = set(n.offset_dims)
-    gone = {*n.collapsed_slice_dims, *n.operand_batching_dims}
+    n = gather_numbers(op)
     operand, indices = s.shape(op.operands[0]), s.shape(op.operands[1])
     for size, part in zip(operand, slices, strict=True):
         s.require(op, part, ">=", ZERO)
         s.require(op, size, ">=", part)
-    _batching(s, op, operand, indices, n.operand_batching_dims, n.start_indices_batching_dims)
-    batch = [size for k, size in enumerate(indices) if k != int(n.index_vector_dim)]
-    window = [size for k, size in enumerate(slices) if k not in gone]
+    _batching(s, op, n, operand, indices)
+    batch = [indices[d] for d in n.place_dims(len(indices))]
+    window = [slices[d] for d in n.kept_dims(len(slices))]
     rank = len(batch) + len(window)
-    return [tuple(window.pop(0) if k in offset else batch.pop(0) for k in range(rank))]
+    return [tuple(window.pop(0) if k in n.window_dims else batch.pop(0) for k in range(rank))]
 
 
 def _batching(
-    s: ShapeAnalysis,
-    op: ir.Operation,
-    operand: Shape,
-    indices: Shape,
-    own: Sequence[int],
-    theirs: Sequence[int],
+    s: ShapeAnalysis, op: ir.Operation, n: IndexNumbers, operand: Shape, indices: Shape
 ) -> None:
-    for a, b in zip(own, theirs, strict=True):
+    for a, b in zip(n.batching_dims, n.index_batching_dims, strict=True):
         s.require_equal(op, operand[a], indices[b])
 
 
@@ -236,17 +230,15 @@ def _dynamic_gather(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
 def _scatter(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
     count = len(op.results)
     values = list(op.operands)
-    n = stablehlo.ScatterDimensionNumbers(op.attributes["scatter_dimension_numbers"])
+    n = scatter_numbers(op)
     shape = s.same_shape(op, values[:count])
     indices = s.shape(values[count])
     updates = s.same_shape(op, values[count + 1 :])
-    _batching(s, op, shape, indices, n.input_batching_dims, n.scatter_indices_batching_dims)
-    vector = int(n.index_vector_dim)
-    batch = [size for k, size in enumerate(indices) if k != vector]
-    gone = {*n.inserted_window_dims, *n.input_batching_dims}
-    window = [size for k, size in enumerate(shape) if k not in gone]
+    _batching(s, op, n, shape, indices)
+    batch = [indices[d] for d in n.place_dims(len(indices))]
+    window = [shape[d] for d in n.kept_dims(len(shape))]
     for k, size in enumerate(updates):
-        if k in n.update_window_dims:
+        if k in n.window_dims:
             s.require(op, window.pop(0), ">=", size)
         else:
             s.require_equal(op, batch.pop(0), size)

@@ -31,6 +31,7 @@ import numpy as np
 
 from shlo_disc import dialect
 from shlo_disc.builders import convert, create, integer, number_of, pad, shape_of, vector
+from shlo_disc.convolutions import conv_numbers
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.ingest.computations import (
     called_by,
@@ -39,7 +40,7 @@ from shlo_disc.ingest.computations import (
     fill_region,
 )
 from shlo_disc.locations import source_line
-from shlo_disc.mlir import at, ir, ops_of, producer, replace, stablehlo
+from shlo_disc.mlir import at, ir, ops_of, producer, replace
 
 __all__ = ["expand_windows"]
 
@@ -207,8 +208,7 @@ def _reduce_window(
 
 def _expand_convolution(op: ir.Operation) -> ir.Value:
     x, weights, padding = op.operands
-    numbers = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
-    spatial = list(numbers.input_spatial_dimensions)
+    spatial = conv_numbers(op).input.spatial
     rank = ir.RankedTensorType(x.type).rank
     i32 = ir.RankedTensorType.get([], ir.IntegerType.get_signless(32))
     low, high, interior = [integer(0, i32)] * rank, [integer(0, i32)] * rank, [0] * rank

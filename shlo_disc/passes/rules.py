@@ -15,7 +15,8 @@ from shlo_disc import dialect
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis, analyze
 from shlo_disc.errors import InternalError
-from shlo_disc.mlir import at, ir, producer, run_pipeline, stablehlo, walk
+from shlo_disc.indexing import gather_numbers
+from shlo_disc.mlir import at, ir, producer, run_pipeline, walk
 
 __all__ = [
     "Facts",
@@ -189,9 +190,9 @@ def permutation(op: ir.Operation) -> list[int]:
 
 def takes_one_window(gather: ir.Operation) -> bool:
     """Has a gather a single start index, so that it is a slice at a place data may say?"""
-    numbers = stablehlo.GatherDimensionNumbers(gather.attributes["dimension_numbers"])
+    numbers = gather_numbers(gather)
     several = gather.operands[1].type.rank > 1 or numbers.index_vector_dim
-    return not several and not numbers.operand_batching_dims
+    return not several and not numbers.batching_dims
 
 
 _SPREADS = (
