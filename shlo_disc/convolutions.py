@@ -1,4 +1,4 @@
-"""The dimensions of a `convolution` or `dynamic_conv`, said once.
+"""The dimensions of a `convolution`, said once.
 
     [b, 0, 1, f] x [0, 1, i, o] -> [b, 0, 1, f]     input: batch 0, feature 3, spatial (1, 2)
                                                     kernel: input feature 2, output feature 3

@@ -14,9 +14,7 @@ from shlo_disc.dynamic import attributes as attr
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.rules import DYNAMIC, ONE, ZERO, Rule, Shape, refuse
 from shlo_disc.dynamic.size_sources import SizeFromData
-from shlo_disc.errors import InvalidModuleError
 from shlo_disc.indexing import IndexNumbers, gather_numbers, scatter_numbers
-from shlo_disc.locations import source_line
 from shlo_disc.mlir import ir
 from shlo_disc.ops import ffi
 
@@ -121,11 +119,6 @@ def _disc_reduce_window(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
     return [tuple(shape)] * count
 
 
-@_rule("disc.scan")
-def _disc_scan(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
-    return [s.shape(op.operands[0])]
-
-
 @_rule("select_and_scatter")
 def _select_and_scatter(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
     shape = s.shape(op.operands[0])
@@ -146,12 +139,12 @@ def _select_and_scatter(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
     return [shape]
 
 
-def _convolved(
-    s: ShapeAnalysis, op: ir.Operation, padding: Sequence[tuple[Expr, Expr]]
-) -> list[Shape]:
+@_rule("convolution")
+def _convolution(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
     n = conv_numbers(op)
     lhs, rhs = s.shape(op.operands[0]), s.shape(op.operands[1])
     spatial = len(n.input.spatial)
+    padding = [(Expr.const(a), Expr.const(b)) for a, b in attr.pairs(op, "padding", spatial)]
     stride = _consts(attr.integers_or(op, "window_strides", spatial, 1))
     base = _consts(attr.integers_or(op, "lhs_dilation", spatial, 1))
     dilation = _consts(attr.integers_or(op, "rhs_dilation", spatial, 1))
@@ -173,24 +166,6 @@ def _convolved(
             s, op, size, padding[k], base[k], window, dilation[k], stride[k]
         )
     return [tuple(sizes[k] for k in range(len(lhs)))]
-
-
-@_rule("convolution")
-def _convolution(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
-    spatial = len(s.shape(op.operands[0])) - 2
-    pairs = attr.pairs(op, "padding", spatial)
-    return _convolved(s, op, [(Expr.const(a), Expr.const(b)) for a, b in pairs])
-
-
-@_rule("dynamic_conv")
-def _dynamic_conv(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
-    return _convolved(s, op, _pairs_operand(s, op, 2))
-
-
-def _pairs_operand(s: ShapeAnalysis, op: ir.Operation, index: int) -> list[tuple[Expr, Expr]]:
-    """A rank-2 operand of (low, high) rows."""
-    found = s.sizes_operand(op, index)
-    return [(found[2 * k], found[2 * k + 1]) for k in range(len(found) // 2)]
 
 
 # -- indices ------------------------------------------------------------------------------------
@@ -277,17 +252,6 @@ def _dot_general(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
 # -- matrices, transforms, statistics -----------------------------------------------------------
 
 
-@_rule("triangular_solve")
-def _triangular_solve(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
-    a, b = (s.shape(v) for v in op.operands)
-    s.require_equal(op, a[-2], a[-1])
-    left = op.attributes["left_side"].value
-    s.require_equal(op, a[-1], b[-2] if left else b[-1])
-    for x, y in zip(a[:-2], b[:-2], strict=True):
-        s.require_equal(op, x, y)
-    return [b]
-
-
 @_rule("disc.fft")
 def _disc_fft(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
     kind = attr.text(op, "kind")
@@ -301,11 +265,6 @@ def _disc_fft(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
         s.require_equal(op, shape[-1], length // 2 + 1)
         shape = (*shape[:-1], length)
     return [shape] * len(op.results)
-
-
-@_rule("rng")
-def _rng(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
-    return [s.sizes_operand(op, 2)]
 
 
 @_rule("rng_bit_generator")
@@ -365,22 +324,6 @@ def _ffi_call(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
         )
         for k, result, order in zip(at, op.results, orders, strict=True)
     ]
-
-
-@_call("stablehlo.dynamic_reduce_window")
-def _dynamic_reduce_window(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
-    """Operands: inputs, initial values, window, strides, base dilations, dilations, padding."""
-    count = len(op.results)
-    values = list(op.operands)
-    if len(values) != 2 * count + 5:
-        raise InvalidModuleError(
-            f"{source_line(op)}: @stablehlo.dynamic_reduce_window with {count} results takes "
-            f"{2 * count + 5} operands, not {len(values)}"
-        )
-    source = s.same_shape(op, values[:count])
-    window, stride, base, dilation = (s.sizes_operand(op, 2 * count + k) for k in range(4))
-    padding = _pairs_operand(s, op, 2 * count + 4)
-    return [_windows(s, op, source, padding, window, stride, base, dilation)] * count
 
 
 @_call("stablehlo.dynamic_top_k")

@@ -21,6 +21,7 @@ from shlo_disc.builders import (
     scalar,
     spread,
     vector,
+    zero,
 )
 from shlo_disc.contractions import dot_numbers
 from shlo_disc.errors import InvalidModuleError, UnsupportedError
@@ -80,21 +81,17 @@ def _sum(value: ir.Value, dims: Sequence[int]) -> ir.Value:
     kind = _type(value)
     kept = [n for d, n in enumerate(kind.shape) if d not in dims]
     result = ir.RankedTensorType.get(kept, kind.element_type)
-    element = kind.element_type
-    if isinstance(element, ir.IntegerType):
-        zero = integer(0, ir.RankedTensorType.get([], element))
-    else:
-        zero = scalar(0.0, _type(value).element_type)
+    start = zero(kind.element_type)
     op = ir.Operation.create(
         "stablehlo.reduce",
         results=[result],
-        operands=[value, zero],
+        operands=[value, start],
         attributes={"dimensions": ir.DenseI64ArrayAttr.get(sorted(dims))},
         regions=1,
     )
-    block = op.regions[0].blocks.append(zero.type, zero.type)
+    block = op.regions[0].blocks.append(start.type, start.type)
     with ir.InsertionPoint(block):
-        total = create("stablehlo.add", list(block.arguments), zero.type)
+        total = create("stablehlo.add", list(block.arguments), start.type)
         ir.Operation.create("stablehlo.return", operands=[total])
     return op.results[0]
 

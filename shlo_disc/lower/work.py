@@ -126,7 +126,6 @@ def _scatter(op: ir.Operation, shapes: ShapeAnalysis) -> Expr:
 FLOPS: dict[str, Callable[[ir.Operation, ShapeAnalysis], Expr]] = {
     "stablehlo.convolution": _convolution,
     "stablehlo.dot_general": _dot,
-    "stablehlo.dynamic_conv": _convolution,
     "stablehlo.reduce": _reduce,
     "stablehlo.reduce_window": _reduce_window,
     "stablehlo.scatter": _scatter,

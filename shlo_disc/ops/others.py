@@ -71,8 +71,6 @@ ROWS = (
          note="f32 and f64"),
     _own("disc.scan", "scan"),
     _own("dot_general", "dense", Flops.OWN, materialized=(0, 1)),
-    _own("dynamic_conv", "conv", Flops.OWN, materialized=(0, 1, 2), size_operands=(2,),
-         note="padding computed from data"),
     _own("dynamic_update_slice", "dynamic_update_slice", Flops.NONE, materialized=(0,)),
     _own("rng_bit_generator", "rng", Flops.NONE, types="iu"),
     _own("@stablehlo.dynamic_rng_bit_generator", "rng", Flops.NONE, size_operands=(1,),
@@ -94,7 +92,7 @@ ROWS = (
     _op(Role.RETURN, "return"),
     # rewritten before planning
     *_expanded("ingest: sizes of arguments", "get_dimension_size"),
-    *_expanded("calls of LAPACK, made by ingest", "cholesky", "triangular_solve"),
+    *_expanded("ingest: linear_algebra, calls of LAPACK", "cholesky", "triangular_solve"),
     *_expanded("ingest: approx_top_k", "@stablehlo.dynamic_approx_top_k", "@ApproxTopK"),
     *_expanded("drop-barriers", "optimization_barrier"),
     *_expanded("ingest: inlined", "composite"),
@@ -112,7 +110,8 @@ ROWS = (
                "real"),
     *_expanded("ingest: stablehlo-legalize-quant-to-math", "uniform_dequantize",
                "uniform_quantize"),
-    *_expanded("expand-windows", "disc.reduce_window", "@stablehlo.dynamic_reduce_window"),
+    *_expanded("ingest: windows", "dynamic_conv", "@stablehlo.dynamic_reduce_window"),
+    *_expanded("expand-windows", "disc.reduce_window"),
     *_expanded(
         "ingest: chlo-legalize-to-stablehlo",
         "chlo._asin_acos_kernel", "chlo.acos", "chlo.acosh", "chlo.asin", "chlo.asinh",

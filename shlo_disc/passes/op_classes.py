@@ -81,7 +81,7 @@ def contraction_kind(op: ir.Operation) -> str | None:
     """The kind of fusion around a contraction: `dense`, `conv`; None for other ops."""
     if op.name == "stablehlo.dot_general":
         return "dense"
-    return "conv" if op.name in ("stablehlo.convolution", "stablehlo.dynamic_conv") else None
+    return "conv" if op.name == "stablehlo.convolution" else None
 
 
 def is_integer_scalar(value: ir.Value) -> bool:

@@ -176,7 +176,6 @@ RULES: dict[str, Rule] = {
     "stablehlo.convolution": products.convolution,
     "stablehlo.custom_call": _custom_call,
     "stablehlo.dot_general": products.dot_general,
-    "stablehlo.dynamic_conv": products.convolution,
     "stablehlo.dynamic_iota": _iota,
     "stablehlo.fft": transforms.fft,
     "stablehlo.get_dimension_size": _dimension_size,

@@ -7,7 +7,6 @@ Source: StableHLO specification, `convolution`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shlo_disc.convolutions import conv_numbers
@@ -15,7 +14,7 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.dynamic.views import dense_strides
 from shlo_disc.lower.schedule.contraction import Axis, Problem, compute_element, normalized
-from shlo_disc.lower.values.elements import element_of, unsupported
+from shlo_disc.lower.values.elements import element_of
 from shlo_disc.mlir import ir
 from shlo_disc.passes.match_dense import Sums
 
@@ -40,13 +39,8 @@ class Window:
     reversal: tuple[bool, ...]
 
     @staticmethod
-    def of(
-        op: ir.Operation, fusion: ir.Operation, inputs: Sequence[ir.Value], shapes: ShapeAnalysis
-    ) -> Window:
-        """The window of `op`, a convolution in the body of `fusion`, whose arguments are `inputs`.
-
-        Raises UnsupportedError for padding computed from data.
-        """
+    def of(op: ir.Operation, shapes: ShapeAnalysis) -> Window:
+        """The window of `op`, a convolution."""
         spatial = conv_numbers(op).input.spatial
         rank = len(spatial)
 
@@ -61,19 +55,7 @@ class Window:
                 bool(x) for x in ir.DenseBoolArrayAttr(op.attributes["window_reversal"])
             )
         padding = [ZERO] * (2 * rank)
-        if op.name == "stablehlo.dynamic_conv":
-            value = op.operands[2]
-            found = shapes.elements(value)
-            if found is None and value in inputs:
-                found = shapes.elements(fusion.operands[inputs.index(value)])
-            if found is None:
-                unsupported(
-                    op,
-                    "padding computed from data",
-                    "compute it from shapes, or pad with jnp.pad first",
-                )
-            padding = list(found)
-        elif "padding" in op.attributes:
+        if "padding" in op.attributes:
             attribute = ir.DenseIntElementsAttr(op.attributes["padding"])
             padding = [Expr.const(int(attribute[i])) for i in range(2 * rank)]
         return Window(
