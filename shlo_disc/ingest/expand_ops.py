@@ -364,12 +364,13 @@ def _refuse_groups(op: ir.Operation) -> None:
 
 
 def _collective(op: ir.Operation) -> Values:
-    """Of one device, which gives what it has."""
+    """Of one device, which gives what it has; a `collective_reduce` may be given a root, too."""
     _refuse_groups(op)
-    for operand, result in zip(op.operands, op.results, strict=True):
-        if operand.type != result.type:
+    values = list(op.operands)[: len(op.results)]
+    for value, result in zip(values, op.results, strict=True):
+        if value.type != result.type:
             raise InvalidModuleError(f"{source_line(op)}: {op.name} of one device keeps the type")
-    return list(op.operands)
+    return values
 
 
 def _device_id(op: ir.Operation) -> Values:
@@ -405,6 +406,7 @@ RULES: dict[str, Rule] = {
     "stablehlo.broadcast": _broadcast_op,
     "stablehlo.collective_broadcast": _collective,
     "stablehlo.collective_permute": _collective,
+    "stablehlo.collective_reduce": _collective,
     "stablehlo.cross-replica-sum": _collective,
     "stablehlo.dot": _dot,
     "stablehlo.einsum": _einsum,

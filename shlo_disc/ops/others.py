@@ -104,8 +104,8 @@ ROWS = (
         "unary_einsum",
     ),
     *_expanded("ingest: expand_ops; of one device", "all_gather", "all_reduce", "all_to_all",
-               "collective_broadcast", "collective_permute", "cross-replica-sum", "partition_id",
-               "reduce_scatter", "replica_id"),
+               "collective_broadcast", "collective_permute", "collective_reduce",
+               "cross-replica-sum", "partition_id", "reduce_scatter", "replica_id"),
     *_expanded("ingest: complex_numbers", "@stablehlo.dynamic_fft", "complex", "fft", "imag",
                "real"),
     *_expanded("ingest: stablehlo-legalize-quant-to-math", "uniform_dequantize",
@@ -115,13 +115,22 @@ ROWS = (
     *_expanded(
         "ingest: chlo-legalize-to-stablehlo",
         "chlo._asin_acos_kernel", "chlo.acos", "chlo.acosh", "chlo.asin", "chlo.asinh",
-        "chlo.atan", "chlo.atanh", "chlo.bessel_i1e", "chlo.broadcast_acos",
-        "chlo.broadcast_add", "chlo.conj", "chlo.constant", "chlo.cosh", "chlo.digamma",
-        "chlo.is_inf", "chlo.is_neg_inf", "chlo.is_pos_inf", "chlo.lgamma", "chlo.next_after",
-        "chlo.polygamma", "chlo.sinh", "chlo.square", "chlo.tan", "chlo.zeta",
+        "chlo.atan", "chlo.atanh", "chlo.bessel_i1e", "chlo.conj", "chlo.constant",
+        "chlo.constant_like", "chlo.cosh", "chlo.digamma", "chlo.is_inf", "chlo.is_neg_inf",
+        "chlo.is_pos_inf", "chlo.lgamma", "chlo.mulhi", "chlo.next_after", "chlo.polygamma",
+        "chlo.ragged_dot", "chlo.scan", "chlo.sinh", "chlo.square", "chlo.tan", "chlo.zeta",
+    ),
+    *_expanded(
+        "ingest: chlo, as broadcasts and the op",
+        *(f"chlo.broadcast_{name}" for name in (
+            "add", "and", "atan2", "compare", "complex", "divide", "maximum", "minimum",
+            "multiply", "next_after", "or", "polygamma", "power", "remainder", "select",
+            "shift_left", "shift_right_arithmetic", "shift_right_logical", "subtract", "xor",
+            "zeta")),
     ),
     # refused
     *_unsupported("its numbers are not defined; use rng_bit_generator", "rng"),
     *_unsupported("talks to another program", "infeed", "outfeed", "recv", "send"),
+    *_unsupported("runs beside the program; write the op itself", "async_done", "async_start"),
     *_unsupported("its target is unknown", "custom_call"),
 )  # fmt: skip
