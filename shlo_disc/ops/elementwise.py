@@ -17,25 +17,25 @@ def _op(name: str, **row: Any) -> Op:
     return Op(name if "." in name else f"stablehlo.{name}", Role.ELEMENTWISE, **row)
 
 
-def _math(name: str, function: str, cycles: int, fold: Callable[..., Any] | None = None) -> Op:
+def _math(name: str, function: str, cost: int, fold: Callable[..., Any] | None = None) -> Op:
     """A transcendental function; `fold` is evaluated in float64."""
     folder = None if fold is None else folding.wide(fold)
     flops = Flops.TRANSCENDENTAL
     types = "f" if name.startswith("chlo.") else "cf"
-    return _op(name, math=function, cycles=cycles, fold=folder, flops=flops, types=types)
+    return _op(name, math=function, cost=cost, fold=folder, flops=flops, types=types)
 
 
 ROWS = (
     # arithmetic
     _op("abs", fold=np.abs, types="cfi"),
     _op("add", fold=np.add, on_host=True),
-    _op("divide", fold=np.divide, cycles=8, types="cfiu"),
+    _op("divide", fold=np.divide, cost=8, types="cfiu"),
     _op("maximum", fold=folding.maximum, on_host=True),
     _op("minimum", fold=folding.minimum, on_host=True),
     _op("multiply", fold=np.multiply, on_host=True),
     _op("negate", fold=np.negative, types="cfiu"),
-    _op("power", math="pow", cycles=50, flops=Flops.TRANSCENDENTAL, types="cfiu"),
-    _op("remainder", cycles=40, types="fiu"),
+    _op("power", math="pow", cost=50, flops=Flops.TRANSCENDENTAL, types="cfiu"),
+    _op("remainder", cost=40, types="fiu"),
     _op("sign", fold=folding.sign, types="cfi"),
     _op("subtract", fold=np.subtract, on_host=True, types="cfiu"),
     # rounding
@@ -76,7 +76,7 @@ ROWS = (
     _math("logistic", "logistic", 25),
     _math("rsqrt", "rsqrt", 15, lambda x: 1 / np.sqrt(x)),
     _math("sine", "sin", 30, np.sin),
-    _op("sqrt", fold=np.sqrt, cycles=10, flops=Flops.TRANSCENDENTAL, types="cf"),
+    _op("sqrt", fold=np.sqrt, cost=10, flops=Flops.TRANSCENDENTAL, types="cf"),
     _math("tan", "tan", 40, np.tan),
     _math("tanh", "tanh", 25, np.tanh),
 )

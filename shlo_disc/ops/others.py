@@ -37,17 +37,17 @@ def _unsupported(note: str, *names: str) -> tuple[Op, ...]:
 
 ROWS = (
     # data movement
-    _moving("concatenate", cycles=4),
+    _moving("concatenate", cost=4),
     _moving("dynamic_gather", materialized=(0, 2), size_operands=(2,), reads_part=True),
     _moving("dynamic_pad", size_operands=(2, 3, 4)),
     _moving("dynamic_slice", reads_part=True),
     _moving("gather", materialized=(0,), reads_part=True),
-    _moving("pad", cycles=4),
+    _moving("pad", cost=4),
     _moving("real_dynamic_slice", size_operands=(1, 2, 3), reads_part=True,
             note="bounds computed from data give a result of unknown size"),
     _moving("reverse"),
     _moving("slice", reads_part=True),
-    _moving("transpose", cycles=4),
+    _moving("transpose", cost=4),
     # free inside a kernel
     _free("disc.dim", on_host=True),
     _free("disc.sizes"),

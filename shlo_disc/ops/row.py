@@ -64,8 +64,8 @@ class Op:
     """The operand that is the shape of the result."""
     size_operands: tuple[int, ...] = ()
     """Other operands that kernels get as terms where they are computed from sizes."""
-    cycles: int = 1
-    """Cycles of a vector register of an x86 CPU, right within a factor of three."""
+    cost: int = 1
+    """Of one element, in additions; right within a factor of three on any machine."""
     flops: Flops = Flops.ELEMENTS
     reads_part: bool = False
     """Reads only as many elements of operand 0 as the result has."""
@@ -86,12 +86,3 @@ class Op:
             raise ValueError(f"{self.name}: an op with a kernel of its own needs a kind")
         if self.role in (Role.EXPANDED, Role.UNSUPPORTED) and not self.note:
             raise ValueError(f"{self.name}: {self.role.value} needs a note")
-
-    @property
-    def is_expensive(self) -> bool:
-        """Worth more than a store and a load of the result: storing beats computing again."""
-        return self.cycles >= EXPENSIVE_CYCLES
-
-
-EXPENSIVE_CYCLES = 8
-"""A store and a load of a vector register that stays in L1."""

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from shlo_disc.mlir import ir
+from shlo_disc.ops import row_of
+
 __all__ = ["MachineModel"]
 
 
@@ -43,3 +46,9 @@ class MachineModel:
     """Rows from which columns reduced in one sweep are worth cutting into pieces."""
     attention_types: frozenset[str]
     """Element types that the kernels of kind `attention` compute with."""
+    stored_cost: int
+    """`Op.cost` from which a value is stored and read rather than computed again."""
+
+    def is_expensive(self, op: ir.Operation) -> bool:
+        """True if storing the result of `op` beats computing it again."""
+        return row_of(op).cost >= self.stored_cost

@@ -14,7 +14,6 @@ __all__ = [
     "CONTROL",
     "DENSE_KINDS",
     "ELEMENTWISE",
-    "EXPENSIVE",
     "FREE",
     "GATHERS",
     "HOST_SCALARS",
@@ -42,7 +41,6 @@ LOOP_BEARING = names(lambda row: row.role is Role.LOOP)
 CONTROL = names(lambda row: row.role is Role.CONTROL)
 HOST_SCALARS = names(lambda row: row.on_host)
 TRANSCENDENTAL = names(lambda row: row.flops is Flops.TRANSCENDENTAL)
-EXPENSIVE = names(lambda row: row.is_expensive)
 OPAQUE_KIND = {name: row.kind for name, row in OPS.items() if row.kind}
 MATERIALIZED_OPERANDS = {name: row.materialized for name, row in OPS.items() if row.materialized}
 RESULT_SHAPE_OPERAND = {

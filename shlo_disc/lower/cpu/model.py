@@ -31,4 +31,6 @@ MODEL = MachineModel(
     long_sum=LONG_SUM,
     tall_columns=TALL_COLUMNS,
     attention_types=frozenset({"f32", "f64"}),
+    # A store and a load of a vector register that stays in L1, in additions.
+    stored_cost=8,
 )
