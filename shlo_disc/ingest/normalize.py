@@ -25,10 +25,7 @@ from shlo_disc.ingest.windows import expand_windows
 from shlo_disc.locations import argument_name, source_line
 from shlo_disc.mlir import at, ir, ops_of, quant, replace, run_pipeline, stablehlo, walk
 
-__all__ = ["PLATFORM", "normalize"]
-
-PLATFORM = "cpu"
-"""The entry of a multi-platform export's platforms that is compiled."""
+__all__ = ["normalize"]
 
 _PLATFORM_INDEX = "_platform_index"
 
@@ -39,6 +36,7 @@ def normalize(
     shapes: Shapes | None = None,
     names: Sequence[str | None] | None = None,
     platforms: Sequence[str] = (),
+    platform: str,
     constraints: Sequence[str] = (),
     own: Shapes | None = None,
     sizes: Mapping[str, str] = MappingProxyType({}),
@@ -46,7 +44,8 @@ def normalize(
     """Rewrite `module` into normal form.
 
     `shapes` and `names` describe the array arguments of `main` (size arguments, tokens and the
-    platform index not counted); `platforms` are those of a multi-platform export, in order.
+    platform index not counted); `platforms` are those of a multi-platform export, in order, of
+    which `platform` is compiled.
     `constraints` are relations of the sizes that every call must satisfy. The module itself may
     have other symbols: `own` are the shapes in these, `sizes` their values in those of `shapes`.
 
@@ -82,7 +81,7 @@ def normalize(
         split_concatenations(module)
     main = _entry(module)
     _drop_tokens(main, present)
-    _fix_platform(main, platforms)
+    _fix_platform(main, platforms, platform)
     if "stablehlo.case" in present:
         _take_known_branches(main)
     describe(main, shapes, argument_names)
@@ -247,7 +246,7 @@ def _erase_dead_tokens(main: Any) -> None:
         )
 
 
-def _fix_platform(main: Any, platforms: Sequence[str]) -> None:
+def _fix_platform(main: Any, platforms: Sequence[str], platform: str) -> None:
     """Make the platform index a constant."""
     index = next(
         (i for i in range(len(main.arguments)) if global_name(main, i) == _PLATFORM_INDEX),
@@ -256,13 +255,13 @@ def _fix_platform(main: Any, platforms: Sequence[str]) -> None:
     if index is None:
         return
     kind = main.arguments[index].type
-    if PLATFORM not in platforms:
+    if platform not in platforms:
         raise UnsupportedError(
             "the module was exported for several platforms"
-            + (f" ({', '.join(platforms)}), none of them {PLATFORM}" if platforms else "")
-            + f"; export it with platforms=('{PLATFORM}',) or pass the jax.export.Exported itself"
+            + (f" ({', '.join(platforms)}), none of them {platform}" if platforms else "")
+            + f"; export it with platforms=('{platform}',) or pass the jax.export.Exported itself"
         )
-    chosen = list(platforms).index(PLATFORM)
+    chosen = list(platforms).index(platform)
 
     erase_arguments(main, {index: lambda: constant(chosen, kind)})
 
