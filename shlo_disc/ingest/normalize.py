@@ -24,6 +24,7 @@ from shlo_disc.ingest.slices import gather_slices, saturate_starts
 from shlo_disc.ingest.windows import expand_windows
 from shlo_disc.locations import argument_name, source_line
 from shlo_disc.mlir import at, ir, ops_of, quant, replace, run_pipeline, stablehlo, walk
+from shlo_disc.ops import names
 
 __all__ = ["normalize"]
 
@@ -110,19 +111,14 @@ def _source_types(module: ir.Module) -> set[ir.Type]:
     kinds = {a.type for function in _functions(module) for a in function.arguments}
 
     def visit(op: ir.Operation) -> None:
-        if op.name in _SOURCES:
+        if op.name in _MAKERS:
             kinds.update(r.type for r in op.results)
 
     walk(module, visit)
     return kinds
 
 
-_SOURCES = frozenset(
-    {"chlo.constant", "stablehlo.bitcast_convert", "stablehlo.complex", "stablehlo.composite",
-     "stablehlo.constant", "stablehlo.convert", "stablehlo.custom_call", "stablehlo.dynamic_iota",
-     "stablehlo.fft", "stablehlo.iota", "stablehlo.rng", "stablehlo.uniform_dequantize",
-     "stablehlo.uniform_quantize"}
-)  # fmt: skip
+_MAKERS = names(lambda row: row.makes_types)
 
 
 # --- functions --------------------------------------------------------------------------------

@@ -67,6 +67,16 @@ class Op:
     cost: int = 1
     """Of one element, in additions; right within a factor of three on any machine."""
     flops: Flops = Flops.ELEMENTS
+    exact_bits: bool = False
+    """Every bit of the result is defined: moved, integers, or one operation of IEEE 754."""
+    is_broadcast: bool = False
+    """Every element of the result is one of operand 0, and each occurs: reshapes, too."""
+    keeps_neighbours: bool = False
+    """Moves elements so that neighbours in the last dimension stay neighbours."""
+    picks: bool = False
+    """Every element of the result is one of an operand, whatever the operands hold."""
+    makes_types: bool = False
+    """The result may be complex or quantized where no operand is."""
     reads_part: bool = False
     """Reads only as many elements of operand 0 as the result has."""
     on_host: bool = False

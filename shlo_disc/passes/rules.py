@@ -17,6 +17,7 @@ from shlo_disc.dynamic.shapes import ShapeAnalysis, analyze
 from shlo_disc.errors import InternalError
 from shlo_disc.indexing import gather_numbers
 from shlo_disc.mlir import at, ir, producer, run_pipeline, walk
+from shlo_disc.ops import names
 
 __all__ = [
     "Facts",
@@ -195,17 +196,12 @@ def takes_one_window(gather: ir.Operation) -> bool:
     return not several and not numbers.batching_dims
 
 
-_SPREADS = (
-    "stablehlo.broadcast_in_dim",
-    "stablehlo.dynamic_broadcast_in_dim",
-    "stablehlo.dynamic_reshape",
-    "stablehlo.reshape",
-)
+_BROADCASTS = names(lambda row: row.is_broadcast)
 
 
 def _splat(value: ir.Value) -> Any:
     op = producer(value)
-    while op is not None and op.name in _SPREADS:
+    while op is not None and op.name in _BROADCASTS:
         op = producer(op.operands[0])
     if op is None or op.name != "stablehlo.constant":
         return None
