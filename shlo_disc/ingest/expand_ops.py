@@ -25,6 +25,7 @@ from shlo_disc.builders import (
 )
 from shlo_disc.contractions import dot_numbers
 from shlo_disc.errors import InvalidModuleError, UnsupportedError
+from shlo_disc.ingest.scans import expand_scan
 from shlo_disc.locations import source_line
 from shlo_disc.mlir import at, ir, ops_of, producer
 
@@ -397,6 +398,7 @@ def _tuple(op: ir.Operation) -> Values:
 
 
 RULES: dict[str, Rule] = {
+    "chlo.scan": expand_scan,
     "stablehlo.all_gather": _collective,
     "stablehlo.all_reduce": _collective,
     "stablehlo.all_to_all": _collective,

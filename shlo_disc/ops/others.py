@@ -35,6 +35,15 @@ def _unsupported(note: str, *names: str, **row: Any) -> tuple[Op, ...]:
     return tuple(_op(Role.UNSUPPORTED, name, note=note, **row) for name in names)
 
 
+_BROADCASTING = tuple(
+    f"chlo.broadcast_{name}"
+    for name in (
+        "add", "and", "atan2", "compare", "divide", "maximum", "minimum", "multiply", "next_after",
+        "or", "polygamma", "power", "remainder", "select", "shift_left", "shift_right_arithmetic",
+        "shift_right_logical", "subtract", "xor", "zeta",
+    )
+)  # fmt: skip
+
 ROWS = (
     # data movement
     _moving("concatenate", cost=4, picks=True),
@@ -99,7 +108,8 @@ ROWS = (
     *_expanded("ingest: tokens order nothing here", "after_all", "create_token"),
     *_expanded(
         "ingest: expand_ops",
-        "batch_norm_grad", "batch_norm_inference", "batch_norm_training", "broadcast", "dot",
+        "batch_norm_grad", "batch_norm_inference", "batch_norm_training", "broadcast", "chlo.scan",
+        "dot",
         "einsum", "get_tuple_element", "map", "set_dimension_size", "torch_index_select", "tuple",
         "unary_einsum",
     ),
@@ -119,17 +129,12 @@ ROWS = (
         "chlo.atan", "chlo.atanh", "chlo.bessel_i1e", "chlo.conj", "chlo.constant_like",
          "chlo.cosh", "chlo.digamma", "chlo.is_inf", "chlo.is_neg_inf",
         "chlo.is_pos_inf", "chlo.lgamma", "chlo.mulhi", "chlo.next_after", "chlo.polygamma",
-        "chlo.ragged_dot", "chlo.scan", "chlo.sinh", "chlo.square", "chlo.tan", "chlo.zeta",
+        "chlo.ragged_dot", "chlo.sinh", "chlo.square", "chlo.tan", "chlo.zeta",
     ),
     *_expanded("ingest: chlo-legalize-to-stablehlo", "chlo.constant", makes_types=True),
-    *_expanded(
-        "ingest: chlo, as broadcasts and the op",
-        *(f"chlo.broadcast_{name}" for name in (
-            "add", "and", "atan2", "compare", "complex", "divide", "maximum", "minimum",
-            "multiply", "next_after", "or", "polygamma", "power", "remainder", "select",
-            "shift_left", "shift_right_arithmetic", "shift_right_logical", "subtract", "xor",
-            "zeta")),
-    ),
+    *_expanded("ingest: chlo, as broadcasts and the op", *_BROADCASTING),
+    *_expanded("ingest: chlo, as broadcasts and the op", "chlo.broadcast_complex",
+               makes_types=True),
     # refused
     *_unsupported("its numbers are not defined; use rng_bit_generator", "rng"),
     *_unsupported("talks to another program", "infeed", "outfeed", "recv", "send"),

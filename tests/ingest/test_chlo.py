@@ -204,6 +204,26 @@ def test_scans(sizes, inner, axis, reverse):
     np.testing.assert_allclose(got, want, rtol=1e-5)
 
 
+def test_a_scan_of_carried_values_alone():
+    """`dimension` and the number of steps are attributes; its stacked result has their size."""
+    kind = "tensor<?xf32>"
+    program = compiled(
+        [kind],
+        "tensor<?x3xf32>",
+        f"""%r, %last = "chlo.scan"(%0) ({{
+          ^bb0(%c: {kind}):
+            %n = stablehlo.add %c, %c : {kind}
+            stablehlo.return %c, %n : {kind}, {kind}
+          }}) {{dimension = 1 : i64, scan_dim_size = 3 : i64,
+               operandSegmentSizes = array<i32: 0, 1>, resultSegmentSizes = array<i32: 1, 1>}}
+          : ({kind}) -> (tensor<?x3xf32>, {kind})""",
+    )
+    for size in (0, 1, 5):
+        x = floats(size)
+        (got,) = program.run_numpy([x])
+        np.testing.assert_array_equal(got, np.stack([x, 2 * x, 4 * x], 1))
+
+
 def test_what_is_refused_says_why():
     text = """func.func public @main(%s: tensor<f32>, %n: tensor<1xi64>) -> tensor<?xf32> {
       %r = stablehlo.rng %s, %s, %n, distribution = UNIFORM

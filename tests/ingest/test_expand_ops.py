@@ -183,7 +183,7 @@ def test_one_device():
             ^bb0(%a: tensor<f32>, %b: tensor<f32>):
               %c = stablehlo.add %a, %b : tensor<f32>
               stablehlo.return %c : tensor<f32>
-            }}) {{replica_groups = dense<0> : tensor<1x1xi64>, has_dynamic_root = true}}
+            }}) {{replica_groups = dense<0> : tensor<1x1xi64>, has_dynamic_root}}
               : (tensor<?xf32>, tensor<1xi32>) -> tensor<?xf32>""",
     )
     x = f32(6)
