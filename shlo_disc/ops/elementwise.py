@@ -37,6 +37,7 @@ ROWS = (
     _exact("maximum", fold=folding.maximum, on_host=True),
     _exact("minimum", fold=folding.minimum, on_host=True),
     _exact("multiply", fold=np.multiply, on_host=True),
+    _exact("chlo.mulhi", cost=4, types="iu"),
     _exact("negate", fold=np.negative, types="cfiu"),
     _op("power", math="pow", cost=50, flops=Flops.TRANSCENDENTAL, types="cfiu"),
     _exact("remainder", cost=40, types="fiu"),
