@@ -23,6 +23,7 @@ __all__ = [
     "shape_of",
     "spread",
     "vector",
+    "zero",
 ]
 
 
@@ -50,6 +51,13 @@ def scalar(number: float, element: ir.Type) -> ir.Value:
     else:
         value = ir.DenseElementsAttr.get_splat(kind, ir.FloatAttr.get(element, number))
     return create("stablehlo.constant", [], kind, value=value)
+
+
+def zero(element: ir.Type) -> ir.Value:
+    """A rank-0 zero of an integer, float or complex type."""
+    if isinstance(element, ir.IntegerType):
+        return integer(0, ir.RankedTensorType.get([], element))
+    return scalar(0.0, element)
 
 
 def spread(value: ir.Value, dims: Sequence[int], like: ir.Value) -> ir.Value:

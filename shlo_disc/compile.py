@@ -120,14 +120,15 @@ class _Stated:
     names: Sequence[str] | None
     constraints: Sequence[str]
 
-    def ingested(self) -> ir.Module:
-        """A new module, in a context of its own."""
+    def ingested(self, target: Target) -> ir.Module:
+        """A new module for `target`, in a context of its own."""
         return ingest(
             self.source,
             new_context(),
             shapes=self.shapes,
             names=self.names,
             constraints=self.constraints,
+            platform=target.platform,
         )
 
 
@@ -144,7 +145,7 @@ class _Options:
 def _compile_one(stated: _Stated, options: _Options, name: str | None) -> Executable:
     target = parse(options.target)
     times = StageTimes()
-    module = stated.ingested()
+    module = stated.ingested(target)
     times.done("ingest")
     return compile_module(
         module,
@@ -159,7 +160,8 @@ def _compile_one(stated: _Stated, options: _Options, name: str | None) -> Execut
 
 def _compile_chain(stated: _Stated, options: _Options, name: str | None) -> DataSizedExecutable:
     """Several programs in turn; each knows the sizes that those before it computed."""
-    module = stated.ingested()
+    target = parse(options.target)
+    module = stated.ingested(target)
     with module.context, ir.Location.unknown():
         programs = split_at_data(module)
         symbols = [analyze(program).symbols for program in programs]
@@ -174,7 +176,7 @@ def _compile_chain(stated: _Stated, options: _Options, name: str | None) -> Data
         executables.append(
             compile_module(
                 program,
-                target=parse(options.target),
+                target=target,
                 name=f"{name}_{number}",
                 weak_results=options.weak_results if is_last else (),
                 likely={s: likely[s] for s in known if s in likely},

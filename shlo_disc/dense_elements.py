@@ -1,4 +1,4 @@
-"""The elements of a dense attribute as a NumPy array, of any element type."""
+"""The elements of constants as NumPy arrays, of any element type."""
 
 from __future__ import annotations
 
@@ -10,23 +10,36 @@ import numpy.typing as npt
 from shlo_disc.element_types import ElementType
 from shlo_disc.mlir import ir
 
-__all__ = ["elements_of"]
+__all__ = ["complex_elements_of", "elements_of"]
+
+_NUMBER = re.compile(r"0x[0-9A-Fa-f]+|[-+\w.]+")
 
 
 def elements_of(value: ir.Attribute, element: ElementType) -> npt.NDArray[np.generic]:
     """The elements of `value`, which is dense and not a splat, in row-major order: rank 1."""
     if 1 < element.bits < 8 or (element.kind == "f" and element.bits <= 16):
-        return _from_text(value, element)
+        # Narrow types have no buffer protocol in the bindings: read the printed form.
+        return _from_text(str(value).partition("<")[2], element)
     return np.array(value).astype(element.dtype, copy=False).reshape(-1)
 
 
-def _from_text(value: ir.Attribute, element: ElementType) -> npt.NDArray[np.generic]:
-    """Narrow types have no buffer protocol in the bindings: read the printed form."""
+def complex_elements_of(op: ir.Operation, part: ElementType) -> npt.NDArray[np.generic] | None:
+    """The elements of a complex constant, or the one of a splat, as rows (real, imaginary).
+
+    `part` is the type of both parts. None for a value that is not dense.
+    """
+    # The bindings raise for attributes of complex numbers: the printed form of `op` has the value.
+    _, dense, rest = op.get_asm().partition(" dense<")
+    return _from_text(rest, part).reshape(-1, 2) if dense else None
+
+
+def _from_text(text: str, element: ElementType) -> npt.NDArray[np.generic]:
+    """The numbers of `text` up to the `>` that ends a dense attribute."""
     dtype = element.dtype
-    text = str(value).partition("<")[2].rpartition("<")[0].rpartition(">")[0]
+    text = text.partition(">")[0]
     if text.startswith('"0x'):
         return np.frombuffer(bytes.fromhex(text[3:-1]), dtype)
-    numbers = re.findall(r"0x[0-9A-Fa-f]+|[-+\w.]+", text)
+    numbers = _NUMBER.findall(text)
     if element.kind != "f":
         return np.array([int(number) for number in numbers], np.int64).astype(dtype)
     bits = np.empty(len(numbers), f"uint{8 * dtype.itemsize}")

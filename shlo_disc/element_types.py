@@ -4,12 +4,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
 
-__all__ = ["COMPLEX_TYPES", "ELEMENT_TYPES", "FLOATS", "ElementType", "FloatFormat", "Special"]
+from shlo_disc.errors import UnsupportedError
+
+if TYPE_CHECKING:  # MLIR is loaded when first needed
+    from shlo_disc.mlir import ir
+
+__all__ = [
+    "COMPLEX_TYPES",
+    "ELEMENT_TYPES",
+    "FLOATS",
+    "ElementType",
+    "FloatFormat",
+    "Special",
+    "element_type",
+    "known_element_type",
+]
 
 
 @dataclass(frozen=True)
@@ -137,3 +151,21 @@ FLOATS: dict[str, FloatFormat] = {
     "f8E8M0FNU": FloatFormat(1, -127, 127, Special.SCALE),
 }
 """By name of the element type."""
+
+
+def known_element_type(element: ir.Type) -> ElementType | None:
+    """The row of the element type of an array; None for one without a row."""
+    return ELEMENT_TYPES.get(str(element))
+
+
+def element_type(element: ir.Type) -> ElementType:
+    """The row of the element type of an array.
+
+    Raises UnsupportedError for a type without a row; `ingest` lets none of these through.
+    """
+    row = known_element_type(element)
+    if row is None:
+        raise UnsupportedError(
+            f"element type {element} is not compiled (these are: {', '.join(ELEMENT_TYPES)})"
+        )
+    return row

@@ -16,6 +16,7 @@ from typing import Any
 
 from torch_mlir import ir
 from torch_mlir._mlir_libs import _stablehlo, _torchMlir
+from torch_mlir.dialects import quant
 from torch_mlir.passmanager import PassManager
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "ops_of",
     "parse_module",
     "producer",
+    "quant",
     "replace",
     "run_pipeline",
     "stablehlo",

@@ -16,25 +16,15 @@ from shlo_disc.debug.stage import Stage
 from shlo_disc.debug.walk import Ran, Walk
 from shlo_disc.executable import Executable
 from shlo_disc.mlir import ir, walk
+from shlo_disc.ops import names
 from shlo_disc.passes.kinds import kind_of
-from shlo_disc.passes.op_classes import DATA_MOVEMENT, FREE
 
 __all__ = ["Checked", "Report", "check"]
 
 Array = npt.NDArray[Any]
 
-_EXACT = (
-    FREE
-    | DATA_MOVEMENT
-    | {"disc.shape", "disc.yield", "stablehlo.constant", "stablehlo.return"}
-    | {
-        f"stablehlo.{name}"
-        for name in ("abs", "add", "and", "bitcast_convert", "ceil", "clamp", "compare", "convert",
-                     "divide", "floor", "maximum", "minimum", "multiply", "negate", "not", "or",
-                     "select", "subtract", "xor")
-    }
-)  # fmt: skip
-"""IEEE 754 defines every bit of their results: a fusion of such operations must equal."""
+_EXACT = names(lambda row: row.exact_bits)
+"""A fusion of such operations must equal."""
 
 
 @dataclass(frozen=True)

@@ -301,8 +301,7 @@ _REWRITES: dict[str, Callable[[ir.Operation, Sizes], None]] = {
 # --- sums in f64 ---------------------------------------------------------------------------------
 
 _SUMS = frozenset(
-    f"stablehlo.{name}"
-    for name in ("convolution", "dot_general", "dynamic_conv", "reduce", "reduce_window")
+    f"stablehlo.{name}" for name in ("convolution", "dot_general", "reduce", "reduce_window")
 )
 _REDUCERS = frozenset(
     f"stablehlo.{name}"

@@ -18,7 +18,8 @@ from shlo_disc.dynamic import attributes as attr
 from shlo_disc.dynamic.arithmetic import BITS_READ, ELEMENTWISE, Condition, Entry, evaluate
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.element_types import ELEMENT_TYPES
-from shlo_disc.mlir import ir, stablehlo
+from shlo_disc.indexing import gather_numbers
+from shlo_disc.mlir import ir
 
 if TYPE_CHECKING:
     from shlo_disc.dynamic.shapes import ShapeAnalysis
@@ -207,8 +208,8 @@ def _dynamic_slice(s: ShapeAnalysis, op: ir.Operation, kind: IntegerType) -> Ent
 def _gather(s: ShapeAnalysis, op: ir.Operation, kind: IntegerType) -> Entries | None:
     """Elements of a vector at constant places; starts are clamped, as specified."""
     entries, places = s.entries(op.operands[0]), s.elements(op.operands[1])
-    numbers = stablehlo.GatherDimensionNumbers(op.attributes["dimension_numbers"])
-    one_each = list(numbers.collapsed_slice_dims) == [0] and not list(numbers.offset_dims)
+    numbers = gather_numbers(op)
+    one_each = numbers.collapsed_dims == (0,) and not numbers.window_dims
     if entries is None or places is None or not one_each or len(s.shape(op.operands[0])) != 1:
         return None
     if not entries or len(places) != kind.elements or not all(p.is_const for p in places):

@@ -71,12 +71,9 @@ def _clamp(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
     return [s.same_shape(op, [value, *(v for v in (low, high) if s.shape(v))])]
 
 
-@_rule("cholesky", "reverse")
+@_rule("reverse", "disc.scan")
 def _like_first(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
-    shape = s.shape(op.operands[0])
-    if op.name == "stablehlo.cholesky":
-        s.require_equal(op, shape[-2], shape[-1])
-    return [shape]
+    return [s.shape(op.operands[0])]
 
 
 @_rule("optimization_barrier")

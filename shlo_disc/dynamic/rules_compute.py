@@ -9,13 +9,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from shlo_disc.contractions import dot_sides
+from shlo_disc.convolutions import conv_numbers
 from shlo_disc.dynamic import attributes as attr
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.rules import DYNAMIC, ONE, ZERO, Rule, Shape, refuse
 from shlo_disc.dynamic.size_sources import SizeFromData
-from shlo_disc.errors import InvalidModuleError
-from shlo_disc.locations import source_line
-from shlo_disc.mlir import ir, stablehlo
+from shlo_disc.indexing import IndexNumbers, gather_numbers, scatter_numbers
+from shlo_disc.mlir import ir
 from shlo_disc.ops import ffi
 
 if TYPE_CHECKING:
@@ -119,11 +119,6 @@ def _disc_reduce_window(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
     return [tuple(shape)] * count
 
 
-@_rule("disc.scan")
-def _disc_scan(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
-    return [s.shape(op.operands[0])]
-
-
 @_rule("select_and_scatter")
 def _select_and_scatter(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
     shape = s.shape(op.operands[0])
@@ -144,81 +139,55 @@ def _select_and_scatter(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
     return [shape]
 
 
-def _convolved(
-    s: ShapeAnalysis, op: ir.Operation, padding: Sequence[tuple[Expr, Expr]]
-) -> list[Shape]:
-    n = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
+@_rule("convolution")
+def _convolution(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+    n = conv_numbers(op)
     lhs, rhs = s.shape(op.operands[0]), s.shape(op.operands[1])
-    spatial = len(n.input_spatial_dimensions)
+    spatial = len(n.input.spatial)
+    padding = [(Expr.const(a), Expr.const(b)) for a, b in attr.pairs(op, "padding", spatial)]
     stride = _consts(attr.integers_or(op, "window_strides", spatial, 1))
     base = _consts(attr.integers_or(op, "lhs_dilation", spatial, 1))
     dilation = _consts(attr.integers_or(op, "rhs_dilation", spatial, 1))
     groups = attr.integer(op, "batch_group_count", 1)
-    batch = lhs[n.input_batch_dimension]
+    batch = lhs[n.input.batch]
     s.require_equal(op, batch % groups, ZERO)
     s.require_equal(
         op,
-        rhs[n.kernel_input_feature_dimension] * attr.integer(op, "feature_group_count", 1),
-        lhs[n.input_feature_dimension],
+        rhs[n.kernel_input_feature] * attr.integer(op, "feature_group_count", 1),
+        lhs[n.input.feature],
     )
     sizes: dict[int, Expr] = {
-        n.output_batch_dimension: s.constraints.canonical(batch // groups),
-        n.output_feature_dimension: rhs[n.kernel_output_feature_dimension],
+        n.output.batch: s.constraints.canonical(batch // groups),
+        n.output.feature: rhs[n.kernel_output_feature],
     }
     for k in range(spatial):
-        size = lhs[n.input_spatial_dimensions[k]]
-        window = rhs[n.kernel_spatial_dimensions[k]]
-        sizes[n.output_spatial_dimensions[k]] = _window(
+        size, window = lhs[n.input.spatial[k]], rhs[n.kernel_spatial[k]]
+        sizes[n.output.spatial[k]] = _window(
             s, op, size, padding[k], base[k], window, dilation[k], stride[k]
         )
     return [tuple(sizes[k] for k in range(len(lhs)))]
-
-
-@_rule("convolution")
-def _convolution(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
-    spatial = len(s.shape(op.operands[0])) - 2
-    pairs = attr.pairs(op, "padding", spatial)
-    return _convolved(s, op, [(Expr.const(a), Expr.const(b)) for a, b in pairs])
-
-
-@_rule("dynamic_conv")
-def _dynamic_conv(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
-    return _convolved(s, op, _pairs_operand(s, op, 2))
-
-
-def _pairs_operand(s: ShapeAnalysis, op: ir.Operation, index: int) -> list[tuple[Expr, Expr]]:
-    """A rank-2 operand of (low, high) rows."""
-    found = s.sizes_operand(op, index)
-    return [(found[2 * k], found[2 * k + 1]) for k in range(len(found) // 2)]
 
 
 # -- indices ------------------------------------------------------------------------------------
 
 
 def _gathered(s: ShapeAnalysis, op: ir.Operation, slices: Shape) -> list[Shape]:
-    n = stablehlo.GatherDimensionNumbers(op.attributes["dimension_numbers"])
-    offset = set(n.offset_dims)
-    gone = {*n.collapsed_slice_dims, *n.operand_batching_dims}
+    n = gather_numbers(op)
     operand, indices = s.shape(op.operands[0]), s.shape(op.operands[1])
     for size, part in zip(operand, slices, strict=True):
         s.require(op, part, ">=", ZERO)
         s.require(op, size, ">=", part)
-    _batching(s, op, operand, indices, n.operand_batching_dims, n.start_indices_batching_dims)
-    batch = [size for k, size in enumerate(indices) if k != int(n.index_vector_dim)]
-    window = [size for k, size in enumerate(slices) if k not in gone]
+    _batching(s, op, n, operand, indices)
+    batch = [indices[d] for d in n.place_dims(len(indices))]
+    window = [slices[d] for d in n.kept_dims(len(slices))]
     rank = len(batch) + len(window)
-    return [tuple(window.pop(0) if k in offset else batch.pop(0) for k in range(rank))]
+    return [tuple(window.pop(0) if k in n.window_dims else batch.pop(0) for k in range(rank))]
 
 
 def _batching(
-    s: ShapeAnalysis,
-    op: ir.Operation,
-    operand: Shape,
-    indices: Shape,
-    own: Sequence[int],
-    theirs: Sequence[int],
+    s: ShapeAnalysis, op: ir.Operation, n: IndexNumbers, operand: Shape, indices: Shape
 ) -> None:
-    for a, b in zip(own, theirs, strict=True):
+    for a, b in zip(n.batching_dims, n.index_batching_dims, strict=True):
         s.require_equal(op, operand[a], indices[b])
 
 
@@ -236,17 +205,15 @@ def _dynamic_gather(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
 def _scatter(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
     count = len(op.results)
     values = list(op.operands)
-    n = stablehlo.ScatterDimensionNumbers(op.attributes["scatter_dimension_numbers"])
+    n = scatter_numbers(op)
     shape = s.same_shape(op, values[:count])
     indices = s.shape(values[count])
     updates = s.same_shape(op, values[count + 1 :])
-    _batching(s, op, shape, indices, n.input_batching_dims, n.scatter_indices_batching_dims)
-    vector = int(n.index_vector_dim)
-    batch = [size for k, size in enumerate(indices) if k != vector]
-    gone = {*n.inserted_window_dims, *n.input_batching_dims}
-    window = [size for k, size in enumerate(shape) if k not in gone]
+    _batching(s, op, n, shape, indices)
+    batch = [indices[d] for d in n.place_dims(len(indices))]
+    window = [shape[d] for d in n.kept_dims(len(shape))]
     for k, size in enumerate(updates):
-        if k in n.update_window_dims:
+        if k in n.window_dims:
             s.require(op, window.pop(0), ">=", size)
         else:
             s.require_equal(op, batch.pop(0), size)
@@ -285,17 +252,6 @@ def _dot_general(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
 # -- matrices, transforms, statistics -----------------------------------------------------------
 
 
-@_rule("triangular_solve")
-def _triangular_solve(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
-    a, b = (s.shape(v) for v in op.operands)
-    s.require_equal(op, a[-2], a[-1])
-    left = op.attributes["left_side"].value
-    s.require_equal(op, a[-1], b[-2] if left else b[-1])
-    for x, y in zip(a[:-2], b[:-2], strict=True):
-        s.require_equal(op, x, y)
-    return [b]
-
-
 @_rule("disc.fft")
 def _disc_fft(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
     kind = attr.text(op, "kind")
@@ -309,11 +265,6 @@ def _disc_fft(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
         s.require_equal(op, shape[-1], length // 2 + 1)
         shape = (*shape[:-1], length)
     return [shape] * len(op.results)
-
-
-@_rule("rng")
-def _rng(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
-    return [s.sizes_operand(op, 2)]
 
 
 @_rule("rng_bit_generator")
@@ -373,22 +324,6 @@ def _ffi_call(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
         )
         for k, result, order in zip(at, op.results, orders, strict=True)
     ]
-
-
-@_call("stablehlo.dynamic_reduce_window")
-def _dynamic_reduce_window(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
-    """Operands: inputs, initial values, window, strides, base dilations, dilations, padding."""
-    count = len(op.results)
-    values = list(op.operands)
-    if len(values) != 2 * count + 5:
-        raise InvalidModuleError(
-            f"{source_line(op)}: @stablehlo.dynamic_reduce_window with {count} results takes "
-            f"{2 * count + 5} operands, not {len(values)}"
-        )
-    source = s.same_shape(op, values[:count])
-    window, stride, base, dilation = (s.sizes_operand(op, 2 * count + k) for k in range(4))
-    padding = _pairs_operand(s, op, 2 * count + 4)
-    return [_windows(s, op, source, padding, window, stride, base, dilation)] * count
 
 
 @_call("stablehlo.dynamic_top_k")

@@ -27,6 +27,7 @@ def ingest(
     names: Sequence[str] | None = None,
     platforms: Sequence[str] = (),
     constraints: Sequence[str] = (),
+    platform: str = "cpu",
 ) -> ir.Module:
     """The program in `source` as one module in normal form, verified, in `context`.
 
@@ -38,7 +39,8 @@ def ingest(
     messages; both come from an Exported by themselves, shapes from a JaxModule, too. A module from
     `jax.jit(f).trace(...).lower()` has leading size arguments and needs `shapes` to find them.
     `constraints` are relations of the sizes, such as "t >= 2" or "mod(t, 4) == 0", that every call
-    must satisfy: the compiler relies on them.
+    must satisfy: the compiler relies on them. Of an export for several platforms, whose names
+    `platforms` gives in order, the one for `platform` is taken.
 
     Raises InvalidModuleError (malformed, with the line), UnsupportedError (with the operation and
     its source line), OSError (a file that cannot be read).
@@ -54,7 +56,13 @@ def ingest(
     platforms = platforms or tuple(getattr(source, "platforms", ()))
     with context, ir.Location.unknown():
         normalize(
-            module, shapes=shapes, names=names, platforms=platforms, constraints=constraints, **more
+            module,
+            shapes=shapes,
+            names=names,
+            platforms=platforms,
+            platform=platform,
+            constraints=constraints,
+            **more,
         )
     return module
 

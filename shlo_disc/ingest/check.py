@@ -9,7 +9,8 @@ from shlo_disc.element_types import COMPLEX_TYPES, ELEMENT_TYPES
 from shlo_disc.errors import InvalidModuleError, UnsupportedError
 from shlo_disc.ingest.chlo import KEPT_CHLO
 from shlo_disc.locations import source_line
-from shlo_disc.mlir import ir, walk
+from shlo_disc.mlir import ir, quant, walk
+from shlo_disc.ops import OPS, Role
 
 __all__ = [
     "MAX_CALLS",
@@ -212,6 +213,9 @@ def _check_op(op: ir.Operation) -> None:
                 f"{source_line(op)}: {name} has a value that is not dense: {str(value)[:80]}; "
                 "write its elements out"
             )
+    row = OPS.get(name)
+    if row is not None and row.role is Role.UNSUPPORTED and name != "stablehlo.custom_call":
+        raise UnsupportedError(f"{source_line(op)}: {name} is not compiled: {row.note}")
     if name.startswith(("stablehlo.", "disc.")) or name in _FRAME or name in KEPT_CHLO:
         return
     if name == "func.call":
@@ -236,15 +240,14 @@ def _check_type(kind: ir.Type, where: str) -> None:
         )
     if kind.encoding is not None:
         raise UnsupportedError(f"{where}: type {kind} has an encoding; use a plain dense tensor")
-    element = str(kind.element_type)
-    if element.startswith("!quant"):
+    if isinstance(kind.element_type, quant.QuantizedType):
         raise UnsupportedError(
             f"{where}: quantized type {kind.element_type}; dequantize in the program (integers "
             "with explicit scales) or run `stablehlo-legalize-quant-to-math` first"
         )
-    if element not in ELEMENT_TYPES:
+    if str(kind.element_type) not in ELEMENT_TYPES:
         raise UnsupportedError(
-            f"{where}: element type {element} is not compiled (these are: "
+            f"{where}: element type {kind.element_type} is not compiled (these are: "
             f"{', '.join(sorted((*ELEMENT_TYPES, *COMPLEX_TYPES)))}); convert it first"
         )
     if kind.rank > MAX_RANK:

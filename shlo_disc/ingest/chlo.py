@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shlo_disc.builders import create, dimension, vector
-from shlo_disc.mlir import at, ir, ops_of, run_pipeline, walk
-from shlo_disc.ops import Role, names
+from shlo_disc.builders import broadcast, create, dimension, vector
+from shlo_disc.mlir import at, ir, ops_of, replace, run_pipeline, walk
+from shlo_disc.ops import OPS, Role, names
 
 __all__ = ["KEPT_CHLO", "PARKED", "expand_chlo", "expand_composites", "unpark"]
 
@@ -84,61 +84,62 @@ def expand_chlo(module: ir.Module) -> int:
     return len(others)
 
 
-_BINARY = frozenset(
-    f"chlo.broadcast_{name}"
-    for name in [
-        "add", "and", "atan2", "divide", "maximum", "minimum", "multiply", "or", "power",
-        "remainder", "shift_left", "shift_right_arithmetic", "shift_right_logical", "subtract",
-        "xor",
-    ]
-)  # fmt: skip
+_BROADCASTING = names(lambda row: row.name.startswith("chlo.broadcast_"))
 
 
 def _broadcast_operands(module: ir.Module) -> None:
-    """A binary op becomes one of StableHLO if an operand is a scalar, or both have one rank.
+    """Each op that broadcasts its operands becomes broadcasts and the op itself.
 
     Sizes of 1 in a type are broadcast. Two run-time sizes must be equal: each call checks those
     that are not proved so. Upstream's expansion computes the common shape at run time, with ops
     that nothing expands.
     """
-    for op in ops_of(module, *sorted(_BINARY)):
-        kinds = [ir.RankedTensorType(value.type) for value in op.operands]
-        if kinds[0].rank != kinds[1].rank and min(k.rank for k in kinds) > 0:
-            continue
+    for op in ops_of(module, *sorted(_BROADCASTING)):
+        base = op.name.removeprefix("chlo.broadcast_")
+        name = f"chlo.{base}" if f"chlo.{base}" in OPS else f"stablehlo.{base}"
+        attributes = {a: _of_stablehlo(v) for a, v in op.attributes.items() if a != _DIMENSIONS}
         with at(op):
-            a, b = op.operands
-            operands = [_broadcast_to(a, b), _broadcast_to(b, a)]
-            name = op.name.replace("chlo.broadcast_", "stablehlo.")
-            new = create(name, operands, op.results[0].type)
-        op.results[0].replace_all_uses_with(new)
-        op.erase()
+            replace(op, create(name, _broadcast(op), op.results[0].type, **attributes))
 
 
-def _broadcast_to(value: ir.Value, other: ir.Value) -> ir.Value:
-    """`value`, a scalar or of the rank of `other`, with the sizes of `other` for its own 1s."""
-    kind, wide = ir.RankedTensorType(value.type), ir.RankedTensorType(other.type)
-    if not wide.rank:
-        return value
-    if kind.rank:
-        sizes = [n if m == 1 else m for m, n in zip(kind.shape, wide.shape, strict=True)]
-        if sizes == list(kind.shape):
-            return value
-        source = [other if m == 1 else value for m in kind.shape]
-        dims = list(range(kind.rank))
-    else:
-        sizes, dims = list(wide.shape), []
-        source = [other] * wide.rank
-    result = ir.RankedTensorType.get(sizes, kind.element_type)
-    attribute = ir.DenseI64ArrayAttr.get(dims)
-    if result.has_static_shape and kind.has_static_shape:
-        return create("stablehlo.broadcast_in_dim", [value], result, broadcast_dimensions=attribute)
-    shape = vector([dimension(v, d) for d, v in enumerate(source)])
-    return create(
-        "stablehlo.dynamic_broadcast_in_dim",
-        [value, shape],
-        result,
-        broadcast_dimensions=attribute,
-    )
+_DIMENSIONS = "broadcast_dimensions"
+
+
+def _of_stablehlo(attribute: ir.Attribute) -> ir.Attribute:
+    """The enumeration of StableHLO with the same word; CHLO's have no class in the bindings."""
+    text = str(attribute)
+    if not text.startswith("#chlo<comparison_"):
+        return attribute
+    return ir.Attribute.parse(text.replace("#chlo<", "#stablehlo<", 1))
+
+
+def _broadcast(op: ir.Operation) -> list[ir.Value]:
+    """The operands of `op`, each in the common shape; scalars and trailing dimensions alone.
+
+    `broadcast_dimensions` says which dimensions an operand of lower rank has.
+    """
+    kinds = [ir.RankedTensorType(value.type) for value in op.operands]
+    rank = max(kind.rank for kind in kinds)
+    given = ir.DenseI64ArrayAttr(op.attributes[_DIMENSIONS]) if _DIMENSIONS in op.attributes else ()
+    dims_of = [
+        list(given) if given and kind.rank < rank else list(range(rank - kind.rank, rank))
+        for kind in kinds
+    ]
+    sizes, sources = [1] * rank, [(0, 0)] * rank
+    for k, (kind, dims) in enumerate(zip(kinds, dims_of, strict=True)):
+        for axis, d in enumerate(dims):
+            if sizes[d] == 1 or (sizes[d] < 0 and kind.shape[axis] != 1):
+                sizes[d], sources[d] = kind.shape[axis], (k, axis)
+
+    def shape() -> ir.Value:
+        return vector([dimension(op.operands[k], axis) for k, axis in sources])
+
+    return [
+        value
+        if [1 if n == 1 else 0 for n in kind.shape] == [1 if n == 1 else 0 for n in sizes]
+        else broadcast(value, dims, ir.RankedTensorType.get(sizes, kind.element_type), shape)
+        for value, kind, dims in zip(op.operands, kinds, dims_of, strict=True)
+    ]
 
 
 def unpark(module: ir.Module) -> int:

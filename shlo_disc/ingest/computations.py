@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from shlo_disc.mlir import ir, ops_of
@@ -22,11 +23,27 @@ def called_by(op: ir.Operation, functions: dict[str, Any]) -> Any:
 
 def drop_computations(module: ir.Module, functions: dict[str, Any]) -> None:
     """Erase the functions nobody calls any more (`symbol-dce` refuses operations of `disc`)."""
-    calls = ops_of(module, "func.call", "stablehlo.custom_call")
-    text = " ".join(str(a) for op in calls for a in op.attributes.values())
+    called = {"main"}
+    for op in ops_of(module, "func.call", "stablehlo.custom_call"):
+        for attribute in op.attributes.values():
+            called.update(_symbols(attribute))
     for name, function in functions.items():
-        if name != "main" and f"@{name}" not in text:
+        if name not in called:
             function.operation.erase()
+
+
+def _symbols(attribute: ir.Attribute) -> Iterator[str]:
+    """The functions of the module that `attribute` names, at any depth."""
+    if isinstance(attribute, ir.FlatSymbolRefAttr):
+        yield attribute.value
+    elif isinstance(attribute, ir.SymbolRefAttr):
+        yield attribute.value[0]
+    elif isinstance(attribute, ir.ArrayAttr):
+        for inner in attribute:
+            yield from _symbols(inner)
+    elif isinstance(attribute, ir.DictAttr):
+        for named in attribute:
+            yield from _symbols(named.attr)
 
 
 def fill_region(new: ir.Operation, function: Any, location: ir.Location) -> None:

@@ -21,9 +21,11 @@ from shlo_disc.builders import (
     scalar,
     spread,
     vector,
+    zero,
 )
 from shlo_disc.contractions import dot_numbers
 from shlo_disc.errors import InvalidModuleError, UnsupportedError
+from shlo_disc.ingest.scans import expand_scan
 from shlo_disc.locations import source_line
 from shlo_disc.mlir import at, ir, ops_of, producer
 
@@ -80,21 +82,17 @@ def _sum(value: ir.Value, dims: Sequence[int]) -> ir.Value:
     kind = _type(value)
     kept = [n for d, n in enumerate(kind.shape) if d not in dims]
     result = ir.RankedTensorType.get(kept, kind.element_type)
-    element = kind.element_type
-    if isinstance(element, ir.IntegerType):
-        zero = integer(0, ir.RankedTensorType.get([], element))
-    else:
-        zero = scalar(0.0, _type(value).element_type)
+    start = zero(kind.element_type)
     op = ir.Operation.create(
         "stablehlo.reduce",
         results=[result],
-        operands=[value, zero],
+        operands=[value, start],
         attributes={"dimensions": ir.DenseI64ArrayAttr.get(sorted(dims))},
         regions=1,
     )
-    block = op.regions[0].blocks.append(zero.type, zero.type)
+    block = op.regions[0].blocks.append(start.type, start.type)
     with ir.InsertionPoint(block):
-        total = create("stablehlo.add", list(block.arguments), zero.type)
+        total = create("stablehlo.add", list(block.arguments), start.type)
         ir.Operation.create("stablehlo.return", operands=[total])
     return op.results[0]
 
@@ -367,12 +365,13 @@ def _refuse_groups(op: ir.Operation) -> None:
 
 
 def _collective(op: ir.Operation) -> Values:
-    """Of one device, which gives what it has."""
+    """Of one device, which gives what it has; a `collective_reduce` may be given a root, too."""
     _refuse_groups(op)
-    for operand, result in zip(op.operands, op.results, strict=True):
-        if operand.type != result.type:
+    values = list(op.operands)[: len(op.results)]
+    for value, result in zip(values, op.results, strict=True):
+        if value.type != result.type:
             raise InvalidModuleError(f"{source_line(op)}: {op.name} of one device keeps the type")
-    return list(op.operands)
+    return values
 
 
 def _device_id(op: ir.Operation) -> Values:
@@ -399,6 +398,7 @@ def _tuple(op: ir.Operation) -> Values:
 
 
 RULES: dict[str, Rule] = {
+    "chlo.scan": expand_scan,
     "stablehlo.all_gather": _collective,
     "stablehlo.all_reduce": _collective,
     "stablehlo.all_to_all": _collective,
@@ -408,6 +408,7 @@ RULES: dict[str, Rule] = {
     "stablehlo.broadcast": _broadcast_op,
     "stablehlo.collective_broadcast": _collective,
     "stablehlo.collective_permute": _collective,
+    "stablehlo.collective_reduce": _collective,
     "stablehlo.cross-replica-sum": _collective,
     "stablehlo.dot": _dot,
     "stablehlo.einsum": _einsum,

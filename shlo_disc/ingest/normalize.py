@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from shlo_disc.builders import create
 from shlo_disc.errors import InvalidModuleError, UnsupportedError
 from shlo_disc.ingest.approx_top_k import expand_approx_top_k
 from shlo_disc.ingest.arguments import constant, erase_arguments, global_name, set_signature
@@ -22,12 +23,10 @@ from shlo_disc.ingest.sizes import Shapes, constrain, describe, solve_sizes
 from shlo_disc.ingest.slices import gather_slices, saturate_starts
 from shlo_disc.ingest.windows import expand_windows
 from shlo_disc.locations import argument_name, source_line
-from shlo_disc.mlir import at, ir, ops_of, replace, run_pipeline, walk
+from shlo_disc.mlir import at, ir, ops_of, quant, replace, run_pipeline, stablehlo, walk
+from shlo_disc.ops import names
 
-__all__ = ["PLATFORM", "normalize"]
-
-PLATFORM = "cpu"
-"""The entry of a multi-platform export's platforms that is compiled."""
+__all__ = ["normalize"]
 
 _PLATFORM_INDEX = "_platform_index"
 
@@ -38,6 +37,7 @@ def normalize(
     shapes: Shapes | None = None,
     names: Sequence[str | None] | None = None,
     platforms: Sequence[str] = (),
+    platform: str,
     constraints: Sequence[str] = (),
     own: Shapes | None = None,
     sizes: Mapping[str, str] = MappingProxyType({}),
@@ -45,7 +45,8 @@ def normalize(
     """Rewrite `module` into normal form.
 
     `shapes` and `names` describe the array arguments of `main` (size arguments, tokens and the
-    platform index not counted); `platforms` are those of a multi-platform export, in order.
+    platform index not counted); `platforms` are those of a multi-platform export, in order, of
+    which `platform` is compiled.
     `constraints` are relations of the sizes that every call must satisfy. The module itself may
     have other symbols: `own` are the shapes in these, `sizes` their values in those of `shapes`.
 
@@ -61,7 +62,7 @@ def normalize(
     _flatten(module)
     present = _forget_hints(module)  # a walk costs 3 ms on BERT: only look for what is there
     kinds = _source_types(module)
-    if any("!quant." in str(kind) for kind in kinds):
+    if any(map(_is_quantized, kinds)):
         run_pipeline(module, "func.func(stablehlo-legalize-quant-to-math)")
         present = _forget_hints(module)
     has_bounded_types = has_bounds(_functions(module), present)
@@ -81,7 +82,7 @@ def normalize(
         split_concatenations(module)
     main = _entry(module)
     _drop_tokens(main, present)
-    _fix_platform(main, platforms)
+    _fix_platform(main, platforms, platform)
     if "stablehlo.case" in present:
         _take_known_branches(main)
     describe(main, shapes, argument_names)
@@ -110,19 +111,14 @@ def _source_types(module: ir.Module) -> set[ir.Type]:
     kinds = {a.type for function in _functions(module) for a in function.arguments}
 
     def visit(op: ir.Operation) -> None:
-        if op.name in _SOURCES:
+        if op.name in _MAKERS:
             kinds.update(r.type for r in op.results)
 
     walk(module, visit)
     return kinds
 
 
-_SOURCES = frozenset(
-    {"chlo.constant", "stablehlo.bitcast_convert", "stablehlo.complex", "stablehlo.composite",
-     "stablehlo.constant", "stablehlo.convert", "stablehlo.custom_call", "stablehlo.dynamic_iota",
-     "stablehlo.fft", "stablehlo.iota", "stablehlo.rng", "stablehlo.uniform_dequantize",
-     "stablehlo.uniform_quantize"}
-)  # fmt: skip
+_MAKERS = names(lambda row: row.makes_types)
 
 
 # --- functions --------------------------------------------------------------------------------
@@ -194,7 +190,11 @@ def _is_extra(function: Any, index: int) -> bool:
 
 
 def _is_token(kind: ir.Type) -> bool:
-    return str(kind) == "!stablehlo.token"
+    return bool(stablehlo.TokenType.isinstance(kind))
+
+
+def _is_quantized(kind: ir.Type) -> bool:
+    return isinstance(kind, ir.ShapedType) and isinstance(kind.element_type, quant.QuantizedType)
 
 
 # --- arguments that are not arrays ------------------------------------------------------------
@@ -205,8 +205,7 @@ def _drop_tokens(main: Any, present: set[str]) -> None:
     tokens = [i for i, a in enumerate(main.arguments) if _is_token(a.type)]
 
     def token() -> ir.Value:
-        kind = ir.Type.parse("!stablehlo.token")
-        return ir.Operation.create("stablehlo.after_all", results=[kind], operands=[]).results[0]
+        return create("stablehlo.after_all", [], stablehlo.TokenType.get())
 
     if tokens:
         erase_arguments(main, dict.fromkeys(tokens, token))
@@ -243,7 +242,7 @@ def _erase_dead_tokens(main: Any) -> None:
         )
 
 
-def _fix_platform(main: Any, platforms: Sequence[str]) -> None:
+def _fix_platform(main: Any, platforms: Sequence[str], platform: str) -> None:
     """Make the platform index a constant."""
     index = next(
         (i for i in range(len(main.arguments)) if global_name(main, i) == _PLATFORM_INDEX),
@@ -252,13 +251,13 @@ def _fix_platform(main: Any, platforms: Sequence[str]) -> None:
     if index is None:
         return
     kind = main.arguments[index].type
-    if PLATFORM not in platforms:
+    if platform not in platforms:
         raise UnsupportedError(
             "the module was exported for several platforms"
-            + (f" ({', '.join(platforms)}), none of them {PLATFORM}" if platforms else "")
-            + f"; export it with platforms=('{PLATFORM}',) or pass the jax.export.Exported itself"
+            + (f" ({', '.join(platforms)}), none of them {platform}" if platforms else "")
+            + f"; export it with platforms=('{platform}',) or pass the jax.export.Exported itself"
         )
-    chosen = list(platforms).index(PLATFORM)
+    chosen = list(platforms).index(platform)
 
     erase_arguments(main, {index: lambda: constant(chosen, kind)})
 

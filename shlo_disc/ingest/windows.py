@@ -30,8 +30,9 @@ from typing import Any
 import numpy as np
 
 from shlo_disc import dialect
-from shlo_disc.builders import convert, create, integer, number_of, pad, shape_of, vector
-from shlo_disc.errors import UnsupportedError
+from shlo_disc.builders import convert, create, integer, number_of, pad, shape_of, vector, zero
+from shlo_disc.convolutions import conv_numbers
+from shlo_disc.errors import InvalidModuleError, UnsupportedError
 from shlo_disc.ingest.computations import (
     called_by,
     computations,
@@ -39,7 +40,7 @@ from shlo_disc.ingest.computations import (
     fill_region,
 )
 from shlo_disc.locations import source_line
-from shlo_disc.mlir import at, ir, ops_of, producer, replace, stablehlo
+from shlo_disc.mlir import at, ir, ops_of, producer, replace
 
 __all__ = ["expand_windows"]
 
@@ -83,8 +84,12 @@ class _Window:
 
     @staticmethod
     def of(op: ir.Operation, functions: dict[str, Any]) -> _Window:
-        values = list(op.operands)
-        count = (len(values) - 5) // 2
+        values, count = list(op.operands), len(op.results)
+        if len(values) != 2 * count + 5:
+            raise InvalidModuleError(
+                f"{source_line(op)}: @{_DYNAMIC_REDUCE_WINDOW} with {count} results takes "
+                f"{2 * count + 5} operands, not {len(values)}"
+            )
         low, high = _padding_columns(values[-1])
         return _Window(
             inputs=values[:count],
@@ -207,8 +212,7 @@ def _reduce_window(
 
 def _expand_convolution(op: ir.Operation) -> ir.Value:
     x, weights, padding = op.operands
-    numbers = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
-    spatial = list(numbers.input_spatial_dimensions)
+    spatial = conv_numbers(op).input.spatial
     rank = ir.RankedTensorType(x.type).rank
     i32 = ir.RankedTensorType.get([], ir.IntegerType.get_signless(32))
     low, high, interior = [integer(0, i32)] * rank, [integer(0, i32)] * rank, [0] * rank
@@ -220,34 +224,16 @@ def _expand_convolution(op: ir.Operation) -> ir.Value:
         low[axis], high[axis] = columns[0][k], columns[1][k]
         interior[axis] = dilation[k] - 1
     element = ir.RankedTensorType(x.type).element_type
-    zero = create(
-        "stablehlo.constant",
-        [],
-        ir.RankedTensorType.get([], element),
-        value=_zero(element, op),
-    )
     attributes = dict(op.attributes.items())
     attributes.pop("lhs_dilation", None)
     attributes.pop("padding", None)
     new = ir.Operation.create(
         "stablehlo.convolution",
         results=[op.results[0].type],
-        operands=[pad(x, zero, low, high, interior), weights],
+        operands=[pad(x, zero(element), low, high, interior), weights],
         attributes=attributes,
     )
     return new.results[0]
-
-
-def _zero(element: ir.Type, op: ir.Operation) -> ir.Attribute:
-    scalar = ir.RankedTensorType.get([], element)
-    if isinstance(element, ir.FloatType):
-        return ir.DenseElementsAttr.get_splat(scalar, ir.FloatAttr.get(element, 0.0))
-    if isinstance(element, ir.IntegerType):
-        return ir.DenseElementsAttr.get_splat(scalar, ir.IntegerAttr.get(element, 0))
-    raise UnsupportedError(
-        f"{source_line(op)}: stablehlo.dynamic_conv of {element}; convolve real and imaginary "
-        "parts apart"
-    )
 
 
 # --- paddings and constants ---------------------------------------------------------------------

@@ -118,6 +118,11 @@ class Target:
     details: Callable[[], dict[str, str]]
     """Facts of the machine, by name, for bug reports."""
 
+    @property
+    def platform(self) -> str:
+        """The family, which is JAX's name of the platform: "cpu"."""
+        return self.name.partition(":")[0]
+
 
 _known: dict[str, Target] = {}
 

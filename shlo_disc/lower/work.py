@@ -12,10 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from shlo_disc.contractions import dot_sides
+from shlo_disc.convolutions import conv_numbers
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.memory import value_bytes
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.mlir import ir, stablehlo
+from shlo_disc.mlir import ir
 from shlo_disc.ops import Flops, row_of
 from shlo_disc.passes.records import update_of
 
@@ -101,9 +102,8 @@ def _dot(op: ir.Operation, shapes: ShapeAnalysis) -> Expr:
 
 def _convolution(op: ir.Operation, shapes: ShapeAnalysis) -> Expr:
     """Every tap of the kernel for every result element; taps in the padding are counted too."""
-    numbers = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
     sizes = shapes.shape(op.operands[1])
-    outputs = numbers.kernel_output_feature_dimension
+    outputs = conv_numbers(op).kernel_output_feature
     taps = Expr.product(size for axis, size in enumerate(sizes) if axis != outputs)
     return _elements(op.results[0], shapes) * taps * 2
 
@@ -126,7 +126,6 @@ def _scatter(op: ir.Operation, shapes: ShapeAnalysis) -> Expr:
 FLOPS: dict[str, Callable[[ir.Operation, ShapeAnalysis], Expr]] = {
     "stablehlo.convolution": _convolution,
     "stablehlo.dot_general": _dot,
-    "stablehlo.dynamic_conv": _convolution,
     "stablehlo.reduce": _reduce,
     "stablehlo.reduce_window": _reduce_window,
     "stablehlo.scatter": _scatter,

@@ -17,51 +17,56 @@ def _op(name: str, **row: Any) -> Op:
     return Op(name if "." in name else f"stablehlo.{name}", Role.ELEMENTWISE, **row)
 
 
-def _math(name: str, function: str, cycles: int, fold: Callable[..., Any] | None = None) -> Op:
+def _exact(name: str, **row: Any) -> Op:
+    return _op(name, exact_bits=True, **row)
+
+
+def _math(name: str, function: str, cost: int, fold: Callable[..., Any] | None = None) -> Op:
     """A transcendental function; `fold` is evaluated in float64."""
     folder = None if fold is None else folding.wide(fold)
     flops = Flops.TRANSCENDENTAL
     types = "f" if name.startswith("chlo.") else "cf"
-    return _op(name, math=function, cycles=cycles, fold=folder, flops=flops, types=types)
+    return _op(name, math=function, cost=cost, fold=folder, flops=flops, types=types)
 
 
 ROWS = (
     # arithmetic
-    _op("abs", fold=np.abs, types="cfi"),
-    _op("add", fold=np.add, on_host=True),
-    _op("divide", fold=np.divide, cycles=8, types="cfiu"),
-    _op("maximum", fold=folding.maximum, on_host=True),
-    _op("minimum", fold=folding.minimum, on_host=True),
-    _op("multiply", fold=np.multiply, on_host=True),
-    _op("negate", fold=np.negative, types="cfiu"),
-    _op("power", math="pow", cycles=50, flops=Flops.TRANSCENDENTAL, types="cfiu"),
-    _op("remainder", cycles=40, types="fiu"),
-    _op("sign", fold=folding.sign, types="cfi"),
-    _op("subtract", fold=np.subtract, on_host=True, types="cfiu"),
+    _exact("abs", fold=np.abs, types="cfi"),
+    _exact("add", fold=np.add, on_host=True),
+    _exact("divide", fold=np.divide, cost=8, types="cfiu"),
+    _exact("maximum", fold=folding.maximum, on_host=True),
+    _exact("minimum", fold=folding.minimum, on_host=True),
+    _exact("multiply", fold=np.multiply, on_host=True),
+    _exact("chlo.mulhi", cost=4, types="iu"),
+    _exact("negate", fold=np.negative, types="cfiu"),
+    _op("power", math="pow", cost=50, flops=Flops.TRANSCENDENTAL, types="cfiu"),
+    _exact("remainder", cost=40, types="fiu"),
+    _exact("sign", fold=folding.sign, types="cfi"),
+    _exact("subtract", fold=np.subtract, on_host=True, types="cfiu"),
     # rounding
-    _op("ceil", fold=np.ceil, types="f"),
-    _op("floor", fold=np.floor, types="f"),
-    _op("reduce_precision", types="f"),
-    _op("round_nearest_afz", types="f"),
-    _op("round_nearest_even", types="f"),
+    _exact("ceil", fold=np.ceil, types="f"),
+    _exact("floor", fold=np.floor, types="f"),
+    _exact("reduce_precision", types="f"),
+    _exact("round_nearest_afz", types="f"),
+    _exact("round_nearest_even", types="f"),
     # bits and logic
-    _op("and", fold=np.bitwise_and, on_host=True, types="biu"),
-    _op("count_leading_zeros", types="iu"),
-    _op("not", fold=np.invert, types="biu"),
-    _op("or", fold=np.bitwise_or, on_host=True, types="biu"),
-    _op("popcnt", types="iu"),
-    _op("shift_left", types="iu"),
-    _op("shift_right_arithmetic", types="iu"),
-    _op("shift_right_logical", types="iu"),
-    _op("xor", fold=np.bitwise_xor, on_host=True, types="biu"),
+    _exact("and", fold=np.bitwise_and, on_host=True, types="biu"),
+    _exact("count_leading_zeros", types="iu"),
+    _exact("not", fold=np.invert, types="biu"),
+    _exact("or", fold=np.bitwise_or, on_host=True, types="biu"),
+    _exact("popcnt", types="iu"),
+    _exact("shift_left", types="iu"),
+    _exact("shift_right_arithmetic", types="iu"),
+    _exact("shift_right_logical", types="iu"),
+    _exact("xor", fold=np.bitwise_xor, on_host=True, types="biu"),
     # comparison and choice
-    _op("clamp"),
-    _op("compare", on_host=True),
-    _op("is_finite", fold=np.isfinite, types="f"),
-    _op("select", fold=np.where, on_host=True),
+    _exact("clamp"),
+    _exact("compare", on_host=True),
+    _exact("is_finite", fold=np.isfinite, types="f"),
+    _exact("select", fold=np.where, on_host=True),
     # conversion
-    _op("bitcast_convert", note="bits of i1 only as i1"),
-    _op("convert", on_host=True),
+    _exact("bitcast_convert", makes_types=True, note="bits of i1 only as i1"),
+    _exact("convert", on_host=True, picks=True, makes_types=True),
     # functions
     _math("atan2", "atan2", 40),
     _math("cbrt", "cbrt", 30, np.cbrt),
@@ -76,7 +81,7 @@ ROWS = (
     _math("logistic", "logistic", 25),
     _math("rsqrt", "rsqrt", 15, lambda x: 1 / np.sqrt(x)),
     _math("sine", "sin", 30, np.sin),
-    _op("sqrt", fold=np.sqrt, cycles=10, flops=Flops.TRANSCENDENTAL, types="cf"),
+    _op("sqrt", fold=np.sqrt, cost=10, flops=Flops.TRANSCENDENTAL, types="cf"),
     _math("tan", "tan", 40, np.tan),
     _math("tanh", "tanh", 25, np.tanh),
 )

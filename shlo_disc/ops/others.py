@@ -16,47 +16,56 @@ def _op(role: Role, name: str, **row: Any) -> Op:
 
 
 def _moving(name: str, **row: Any) -> Op:
-    return _op(Role.MOVING, name, flops=Flops.NONE, **row)
+    return _op(Role.MOVING, name, flops=Flops.NONE, exact_bits=True, **row)
 
 
 def _free(name: str, **row: Any) -> Op:
-    return _op(Role.FREE, name, flops=Flops.NONE, **row)
+    return _op(Role.FREE, name, flops=Flops.NONE, exact_bits=True, **row)
 
 
 def _own(name: str, kind: str, flops: Flops = Flops.ELEMENTS, **row: Any) -> Op:
     return _op(Role.OWN, name, kind=kind, flops=flops, **row)
 
 
-def _expanded(note: str, *names: str) -> tuple[Op, ...]:
-    return tuple(_op(Role.EXPANDED, name, note=note) for name in names)
+def _expanded(note: str, *names: str, **row: Any) -> tuple[Op, ...]:
+    return tuple(_op(Role.EXPANDED, name, note=note, **row) for name in names)
 
 
-def _unsupported(note: str, *names: str) -> tuple[Op, ...]:
-    return tuple(_op(Role.UNSUPPORTED, name, note=note) for name in names)
+def _unsupported(note: str, *names: str, **row: Any) -> tuple[Op, ...]:
+    return tuple(_op(Role.UNSUPPORTED, name, note=note, **row) for name in names)
 
+
+_BROADCASTING = tuple(
+    f"chlo.broadcast_{name}"
+    for name in (
+        "add", "and", "atan2", "compare", "divide", "maximum", "minimum", "multiply", "next_after",
+        "or", "polygamma", "power", "remainder", "select", "shift_left", "shift_right_arithmetic",
+        "shift_right_logical", "subtract", "xor", "zeta",
+    )
+)  # fmt: skip
 
 ROWS = (
     # data movement
-    _moving("concatenate", cycles=4),
+    _moving("concatenate", cost=4, picks=True),
     _moving("dynamic_gather", materialized=(0, 2), size_operands=(2,), reads_part=True),
     _moving("dynamic_pad", size_operands=(2, 3, 4)),
-    _moving("dynamic_slice", reads_part=True),
+    _moving("dynamic_slice", reads_part=True, keeps_neighbours=True),
     _moving("gather", materialized=(0,), reads_part=True),
-    _moving("pad", cycles=4),
-    _moving("real_dynamic_slice", size_operands=(1, 2, 3), reads_part=True,
+    _moving("pad", cost=4, keeps_neighbours=True),
+    _moving("real_dynamic_slice", size_operands=(1, 2, 3), reads_part=True, keeps_neighbours=True,
             note="bounds computed from data give a result of unknown size"),
-    _moving("reverse"),
-    _moving("slice", reads_part=True),
-    _moving("transpose", cycles=4),
+    _moving("reverse", picks=True),
+    _moving("slice", reads_part=True, keeps_neighbours=True, picks=True),
+    _moving("transpose", cost=4, picks=True),
     # free inside a kernel
     _free("disc.dim", on_host=True),
     _free("disc.sizes"),
-    _free("broadcast_in_dim", on_host=True),
-    _free("dynamic_broadcast_in_dim", result_shape=1, on_host=True),
-    _free("dynamic_iota", result_shape=0),
-    _free("dynamic_reshape", result_shape=1, on_host=True),
-    _free("iota"),
-    _free("reshape", on_host=True),
+    _free("broadcast_in_dim", on_host=True, is_broadcast=True, picks=True),
+    _free("dynamic_broadcast_in_dim", result_shape=1, on_host=True, is_broadcast=True, picks=True),
+    _free("dynamic_iota", result_shape=0, makes_types=True),
+    _free("dynamic_reshape", result_shape=1, on_host=True, is_broadcast=True, picks=True),
+    _free("iota", makes_types=True),
+    _free("reshape", on_host=True, is_broadcast=True, picks=True),
     # reductions
     _op(Role.LOOP, "reduce", flops=Flops.OWN),
     _op(Role.LOOP, "reduce_window", materialized=(0,), flops=Flops.OWN),
@@ -71,8 +80,6 @@ ROWS = (
          note="f32 and f64"),
     _own("disc.scan", "scan"),
     _own("dot_general", "dense", Flops.OWN, materialized=(0, 1)),
-    _own("dynamic_conv", "conv", Flops.OWN, materialized=(0, 1, 2), size_operands=(2,),
-         note="padding computed from data"),
     _own("dynamic_update_slice", "dynamic_update_slice", Flops.NONE, materialized=(0,)),
     _own("rng_bit_generator", "rng", Flops.NONE, types="iu"),
     _own("@stablehlo.dynamic_rng_bit_generator", "rng", Flops.NONE, size_operands=(1,),
@@ -81,48 +88,56 @@ ROWS = (
     _own("select_and_scatter", "select_and_scatter", Flops.OWN),
     _own("sort", "sort", Flops.NONE),
     # host and control flow
-    _op(Role.HOST, "constant", flops=Flops.NONE, on_host=True),
+    _op(Role.HOST, "constant", flops=Flops.NONE, exact_bits=True, makes_types=True, on_host=True),
     _op(Role.HOST, "disc.empty"),
     _op(Role.HOST, "disc.fusion"),
     _op(Role.HOST, "disc.guard"),
-    _op(Role.HOST, "disc.shape", on_host=True),
+    _op(Role.HOST, "disc.shape", exact_bits=True, on_host=True),
     _op(Role.CONTROL, "case"),
     _op(Role.CONTROL, "if"),
     _op(Role.CONTROL, "while"),
-    _op(Role.RETURN, "disc.yield"),
+    _op(Role.RETURN, "disc.yield", exact_bits=True),
     _op(Role.RETURN, "func.return"),
-    _op(Role.RETURN, "return"),
+    _op(Role.RETURN, "return", exact_bits=True),
     # rewritten before planning
     *_expanded("ingest: sizes of arguments", "get_dimension_size"),
-    *_expanded("calls of LAPACK, made by ingest", "cholesky", "triangular_solve"),
+    *_expanded("ingest: linear_algebra, calls of LAPACK", "cholesky", "triangular_solve"),
     *_expanded("ingest: approx_top_k", "@stablehlo.dynamic_approx_top_k", "@ApproxTopK"),
     *_expanded("drop-barriers", "optimization_barrier"),
-    *_expanded("ingest: inlined", "composite"),
+    *_expanded("ingest: inlined", "composite", makes_types=True),
     *_expanded("ingest: tokens order nothing here", "after_all", "create_token"),
     *_expanded(
         "ingest: expand_ops",
-        "batch_norm_grad", "batch_norm_inference", "batch_norm_training", "broadcast", "dot",
+        "batch_norm_grad", "batch_norm_inference", "batch_norm_training", "broadcast", "chlo.scan",
+        "dot",
         "einsum", "get_tuple_element", "map", "set_dimension_size", "torch_index_select", "tuple",
         "unary_einsum",
     ),
     *_expanded("ingest: expand_ops; of one device", "all_gather", "all_reduce", "all_to_all",
-               "collective_broadcast", "collective_permute", "cross-replica-sum", "partition_id",
-               "reduce_scatter", "replica_id"),
-    *_expanded("ingest: complex_numbers", "@stablehlo.dynamic_fft", "complex", "fft", "imag",
-               "real"),
+               "collective_broadcast", "collective_permute", "collective_reduce",
+               "cross-replica-sum", "partition_id", "reduce_scatter", "replica_id"),
+    *_expanded("ingest: complex_numbers", "imag", "real"),
+    *_expanded("ingest: complex_numbers", "@stablehlo.dynamic_fft", "complex", "fft",
+               makes_types=True),
     *_expanded("ingest: stablehlo-legalize-quant-to-math", "uniform_dequantize",
-               "uniform_quantize"),
-    *_expanded("expand-windows", "disc.reduce_window", "@stablehlo.dynamic_reduce_window"),
+               "uniform_quantize", makes_types=True),
+    *_expanded("ingest: windows", "dynamic_conv", "@stablehlo.dynamic_reduce_window"),
+    *_expanded("expand-windows", "disc.reduce_window"),
     *_expanded(
         "ingest: chlo-legalize-to-stablehlo",
         "chlo._asin_acos_kernel", "chlo.acos", "chlo.acosh", "chlo.asin", "chlo.asinh",
-        "chlo.atan", "chlo.atanh", "chlo.bessel_i1e", "chlo.broadcast_acos",
-        "chlo.broadcast_add", "chlo.conj", "chlo.constant", "chlo.cosh", "chlo.digamma",
-        "chlo.is_inf", "chlo.is_neg_inf", "chlo.is_pos_inf", "chlo.lgamma", "chlo.next_after",
-        "chlo.polygamma", "chlo.sinh", "chlo.square", "chlo.tan", "chlo.zeta",
+        "chlo.atan", "chlo.atanh", "chlo.bessel_i1e", "chlo.conj", "chlo.constant_like",
+        "chlo.cosh", "chlo.digamma", "chlo.is_inf", "chlo.is_neg_inf", "chlo.is_pos_inf",
+        "chlo.lgamma", "chlo.next_after", "chlo.polygamma", "chlo.ragged_dot",
+        "chlo.sinh", "chlo.square", "chlo.tan", "chlo.zeta",
     ),
+    *_expanded("ingest: chlo-legalize-to-stablehlo", "chlo.constant", makes_types=True),
+    *_expanded("ingest: chlo, as broadcasts and the op", *_BROADCASTING),
+    *_expanded("ingest: chlo, as broadcasts and the op", "chlo.broadcast_complex",
+               makes_types=True),
     # refused
     *_unsupported("its numbers are not defined; use rng_bit_generator", "rng"),
     *_unsupported("talks to another program", "infeed", "outfeed", "recv", "send"),
-    *_unsupported("its target is unknown", "custom_call"),
+    *_unsupported("runs beside the program; write the op itself", "async_done", "async_start"),
+    *_unsupported("its target is unknown", "custom_call", makes_types=True),
 )  # fmt: skip

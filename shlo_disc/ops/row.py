@@ -64,9 +64,19 @@ class Op:
     """The operand that is the shape of the result."""
     size_operands: tuple[int, ...] = ()
     """Other operands that kernels get as terms where they are computed from sizes."""
-    cycles: int = 1
-    """Cycles of a vector register of an x86 CPU, right within a factor of three."""
+    cost: int = 1
+    """Of one element, in additions; right within a factor of three on any machine."""
     flops: Flops = Flops.ELEMENTS
+    exact_bits: bool = False
+    """Every bit of the result is defined: moved, integers, or one operation of IEEE 754."""
+    is_broadcast: bool = False
+    """Every element of the result is one of operand 0, and each occurs: reshapes, too."""
+    keeps_neighbours: bool = False
+    """Moves elements so that neighbours in the last dimension stay neighbours."""
+    picks: bool = False
+    """Every element of the result is one of an operand, whatever the operands hold."""
+    makes_types: bool = False
+    """The result may be complex or quantized where no operand is."""
     reads_part: bool = False
     """Reads only as many elements of operand 0 as the result has."""
     on_host: bool = False
@@ -86,12 +96,3 @@ class Op:
             raise ValueError(f"{self.name}: an op with a kernel of its own needs a kind")
         if self.role in (Role.EXPANDED, Role.UNSUPPORTED) and not self.note:
             raise ValueError(f"{self.name}: {self.role.value} needs a note")
-
-    @property
-    def is_expensive(self) -> bool:
-        """Worth more than a store and a load of the result: storing beats computing again."""
-        return self.cycles >= EXPENSIVE_CYCLES
-
-
-EXPENSIVE_CYCLES = 8
-"""A store and a load of a vector register that stays in L1."""

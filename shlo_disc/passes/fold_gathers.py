@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.mlir import ir, producer, stablehlo
+from shlo_disc.indexing import gather_numbers
+from shlo_disc.mlir import ir, producer
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.rules import Facts, apply_rules, takes_one_window
 
@@ -32,19 +33,19 @@ def of_one_window(op: ir.Operation, facts: Facts) -> ir.Value | None:
     """Gather of a single window that starts at sizes ==> slice, reshaped."""
     operand, starts = op.operands[0], op.operands[1]
     result = op.results[0]
-    numbers = stablehlo.GatherDimensionNumbers(op.attributes["dimension_numbers"])
+    numbers = gather_numbers(op)
     if not takes_one_window(op):
         return None
     at = facts.contents(starts)
     if at is None:
         return None
     sizes, shape = facts.shape(operand), facts.shape(result)
-    kept = [d for d in range(len(sizes)) if d not in numbers.collapsed_slice_dims]
+    kept = numbers.kept_dims(len(sizes))
     windows, declared = [ONE] * len(sizes), [1] * len(sizes)
-    for place, d in zip(numbers.offset_dims, kept, strict=True):
+    for place, d in zip(numbers.window_dims, kept, strict=True):
         windows[d], declared[d] = shape[place], result.type.shape[place]
     first = [ZERO] * len(sizes)
-    for start, d in zip(at, numbers.start_index_map, strict=True):
+    for start, d in zip(at, numbers.indexed_dims, strict=True):
         first[d] = start
     at_least = facts.analysis.constraints.at_least
     last = [start + window for start, window in zip(first, windows, strict=True)]
@@ -60,20 +61,18 @@ def of_even_steps(op: ir.Operation, facts: Facts) -> ir.Value | None:
     """Gather of whole windows along one dimension, in even steps ==> slice."""
     operand, starts = op.operands[0], op.operands[1]
     result = op.results[0]
-    numbers = stablehlo.GatherDimensionNumbers(op.attributes["dimension_numbers"])
+    numbers = gather_numbers(op)
     sizes, shape, indices = facts.shape(operand), facts.shape(result), facts.shape(starts)
-    several = [s for d, s in enumerate(indices) if d != numbers.index_vector_dim]
-    if len(several) != 1 or numbers.operand_batching_dims or len(shape) != len(sizes):
+    several = numbers.place_dims(len(indices))
+    if len(several) != 1 or numbers.batching_dims or len(shape) != len(sizes):
         return None
-    if list(numbers.start_index_map) != list(numbers.collapsed_slice_dims):
+    if numbers.indexed_dims != numbers.collapsed_dims or len(numbers.indexed_dims) != 1:
         return None
-    if len(numbers.start_index_map) != 1:
-        return None
-    (along,) = numbers.start_index_map
-    others = [d for d in range(len(sizes)) if d != along]
+    (along,) = numbers.indexed_dims
+    others = tuple(d for d in range(len(sizes)) if d != along)
     equal, at_least = facts.analysis.constraints.equal, facts.analysis.constraints.at_least
     whole = all(equal(sizes[d], shape[d]) for d in others)
-    if list(numbers.offset_dims) != others or not whole:
+    if numbers.window_dims != others or not whole:
         return None
     steps = _even_steps(starts, facts)
     if steps is None or steps.step < 1:

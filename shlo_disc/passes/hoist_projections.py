@@ -25,7 +25,8 @@ from shlo_disc.contractions import dot_numbers, dot_sides
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.loops import counted
 from shlo_disc.dynamic.shapes import ShapeAnalysis, analyze
-from shlo_disc.mlir import at, ir, ops_of, producer, stablehlo
+from shlo_disc.indexing import gather_numbers
+from shlo_disc.mlir import at, ir, ops_of, producer
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.op_classes import RESHAPES
 
@@ -83,10 +84,9 @@ def _is_slice(op: ir.Operation) -> bool:
         return True
     if op.name != "stablehlo.dynamic_gather":
         return False
-    numbers = stablehlo.GatherDimensionNumbers(op.attributes["dimension_numbers"])
-    rank = ir.ShapedType(op.operands[0].type).rank
-    whole = list(range(rank))
-    return list(numbers.offset_dims) == whole and list(numbers.start_index_map) == whole
+    numbers = gather_numbers(op)
+    whole = tuple(range(ir.ShapedType(op.operands[0].type).rank))
+    return numbers.window_dims == whole and numbers.indexed_dims == whole
 
 
 def _is_projection(dot: ir.Operation) -> bool:

@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from shlo_disc.mlir import ir
+from shlo_disc.ops import row_of
+
 __all__ = ["Capabilities", "Costs", "MachineModel"]
 
 
@@ -52,6 +55,12 @@ class Costs:
     """Rows from which columns reduced in one sweep are worth splitting into pieces."""
     chunk_ns: int
     """Nanoseconds of work that are worth giving to another thread."""
+    stored_cost: int
+    """`Op.cost` from which a value is stored and read rather than computed again."""
+
+    def is_expensive(self, op: ir.Operation) -> bool:
+        """True if storing the result of `op` beats computing it again."""
+        return row_of(op).cost >= self.stored_cost
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,6 @@ __all__ = [
     "sums_of",
 ]
 
-CONVOLUTIONS = ("stablehlo.convolution", "stablehlo.dynamic_conv")
 ELSEWHERE = "an element would need sums at other places"
 SEVERAL = "it has several results"
 
@@ -117,7 +116,7 @@ class ConvRecord:
 
 def match_conv(region: Region) -> ConvRecord | str:
     """The convolution of a region; or why it has none."""
-    convolutions = region.named(*CONVOLUTIONS)
+    convolutions = region.named("stablehlo.convolution")
     if len(convolutions) != 1:
         return f"{len(convolutions)} convolutions"
     (op,) = convolutions

@@ -14,7 +14,6 @@ __all__ = [
     "CONTROL",
     "DATA_MOVEMENT",
     "ELEMENTWISE",
-    "EXPENSIVE",
     "FREE",
     "GATHERS",
     "HOST_SCALARS",
@@ -38,7 +37,6 @@ LOOP_BEARING = names(lambda row: row.role is Role.LOOP)
 CONTROL = names(lambda row: row.role is Role.CONTROL)
 HOST_SCALARS = names(lambda row: row.on_host)
 TRANSCENDENTAL = names(lambda row: row.flops is Flops.TRANSCENDENTAL)
-EXPENSIVE = names(lambda row: row.is_expensive)
 MATERIALIZED_OPERANDS = {name: row.materialized for name, row in OPS.items() if row.materialized}
 RESULT_SHAPE_OPERAND = {
     name: row.result_shape for name, row in OPS.items() if row.result_shape is not None

@@ -15,7 +15,9 @@ from shlo_disc import dialect
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis, analyze
 from shlo_disc.errors import InternalError
-from shlo_disc.mlir import at, ir, producer, run_pipeline, stablehlo, walk
+from shlo_disc.indexing import gather_numbers
+from shlo_disc.mlir import at, ir, producer, run_pipeline, walk
+from shlo_disc.ops import names
 
 __all__ = [
     "Facts",
@@ -189,22 +191,17 @@ def permutation(op: ir.Operation) -> list[int]:
 
 def takes_one_window(gather: ir.Operation) -> bool:
     """True for a gather with a single start index: a slice at a place that data may say."""
-    numbers = stablehlo.GatherDimensionNumbers(gather.attributes["dimension_numbers"])
+    numbers = gather_numbers(gather)
     several = gather.operands[1].type.rank > 1 or numbers.index_vector_dim
-    return not several and not numbers.operand_batching_dims
+    return not several and not numbers.batching_dims
 
 
-_SPREADS = (
-    "stablehlo.broadcast_in_dim",
-    "stablehlo.dynamic_broadcast_in_dim",
-    "stablehlo.dynamic_reshape",
-    "stablehlo.reshape",
-)
+_BROADCASTS = names(lambda row: row.is_broadcast)
 
 
 def _splat(value: ir.Value) -> Any:
     op = producer(value)
-    while op is not None and op.name in _SPREADS:
+    while op is not None and op.name in _BROADCASTS:
         op = producer(op.operands[0])
     if op is None or op.name != "stablehlo.constant":
         return None

@@ -26,23 +26,12 @@ from shlo_disc.dynamic.shapes import CONSTRAINTS, ShapeAnalysis, analyze
 from shlo_disc.dynamic.size_sources import SizeFromData
 from shlo_disc.locations import source_line
 from shlo_disc.mlir import at, ir, producer
+from shlo_disc.ops import names
 
 __all__ = ["split_at_data"]
 
-_PICKING = frozenset(
-    f"stablehlo.{name}"
-    for name in (
-        "broadcast_in_dim",
-        "concatenate",
-        "convert",
-        "dynamic_reshape",
-        "reshape",
-        "reverse",
-        "slice",
-        "transpose",
-    )
-)
-"""Operations whose results have elements of their operands: each of these is a size, too."""
+_PICKING = names(lambda row: row.picks)
+"""Each operand is a size where the result is one."""
 
 assert CONTENTS.keys() >= _PICKING
 

@@ -10,7 +10,7 @@ import click
 from shlo_disc.element_types import COMPLEX_TYPES, ELEMENT_TYPES
 from shlo_disc.ops import OPS, Op, Role
 
-__all__ = ["main", "page"]
+__all__ = ["main", "page", "row"]
 
 _HEAD = """# Coverage
 
@@ -39,19 +39,20 @@ name either place.
 """
 
 
-def _row(row: Op) -> str:
-    refused = row.role is Role.UNSUPPORTED
-    how = "refused" if refused else f"`{row.kind}` kernel" if row.kind else row.role.value
-    types = "any" if set(row.types) == set(_KINDS) else ", ".join(_KINDS[k] for k in row.types)
-    covered = "" if refused or row.role in (Role.EXPANDED, Role.CONTROL, Role.RETURN) else types
-    return f"| `{row.name}` | {how} | {covered} | {row.note} |\n"
+def row(op: Op) -> str:
+    """The line of one op."""
+    refused = op.role is Role.UNSUPPORTED
+    how = "refused" if refused else f"`{op.kind}` kernel" if op.kind else op.role.value
+    types = "any" if set(op.types) == set(_KINDS) else ", ".join(_KINDS[k] for k in op.types)
+    covered = "" if refused or op.role in (Role.EXPANDED, Role.CONTROL, Role.RETURN) else types
+    return f"| `{op.name}` | {how} | {covered} | {op.note} |\n"
 
 
 def page() -> str:
     """The whole text of `docs/coverage.md`."""
-    rows = sorted(OPS.values(), key=lambda row: (row.name.split(".")[-1], row.name))
+    ops = sorted(OPS.values(), key=lambda op: (op.name.split(".")[-1], op.name))
     names = ", ".join((*ELEMENT_TYPES, *COMPLEX_TYPES))
-    return _HEAD + "".join(map(_row, rows)) + _TAIL.format(names=names)
+    return _HEAD + "".join(map(row, ops)) + _TAIL.format(names=names)
 
 
 @click.command(help=__doc__)

@@ -3,6 +3,7 @@
 `disc-opt model.mlir --until disc`
 `disc-opt model.mlir --pass-pipeline=ingest,cleanup --print-ir-after=simplify`
 `disc-opt dump/04-cse.mlir --pass-pipeline=plan-fusion`
+`disc-opt --op stablehlo.reduce_window`
 """
 
 from __future__ import annotations
@@ -58,6 +59,7 @@ def split_file(text: str) -> list[str]:
 @click.option("--timing", is_flag=True, help="Print what each pass changed and took, to stderr.")
 @click.option("--split-input-file", "split", is_flag=True, help=f"Modules end at `{_SEPARATOR}`.")
 @click.option("--list-passes", is_flag=True, help="Print the names of all passes and stop.")
+@click.option("--op", "op_name", metavar="NAME", help="Print the op's row and rules and stop.")
 @click.option("-o", "--output", type=click.File("w"), default="-", help="Where the result goes.")
 def main(
     file: str,
@@ -68,9 +70,19 @@ def main(
     timing: bool,
     split: bool,
     list_passes: bool,
+    op_name: str | None,
     output: IO[str],
 ) -> None:
     """See the module."""
+    if op_name is not None:
+        from shlo_disc.tools import op_row  # noqa: PLC0415
+
+        try:
+            text = op_row.describe(op_row.find(op_name))
+        except ValueError as error:
+            raise click.UsageError(str(error)) from None
+        click.echo(text, file=output)
+        return
     if list_passes:
         # After --help, which needs none of it.
         from shlo_disc.lower.target import parse  # noqa: PLC0415

@@ -122,11 +122,6 @@ row("stablehlo.clamp", one("stablehlo.clamp", ["%x", "%x", "%y"], F), ["b, t"])
 row(
     "stablehlo.reverse", one("stablehlo.reverse", ["%x"], F, "dimensions = array<i64: 1>"), ["b, t"]
 )
-row(
-    "stablehlo.cholesky",
-    one("stablehlo.cholesky", ["%m"], "tensor<?x4x4xf32>", "lower = true"),
-    ["b, 4, 4"],
-)
 row("stablehlo.optimization_barrier", one("stablehlo.optimization_barrier", ["%x"], F), ["b, t"])
 row(
     "stablehlo.get_dimension_size",
@@ -275,16 +270,6 @@ row(
     ["3*b, 3*t"],
     setup=SIZES,
 )
-row(
-    "stablehlo.rng",
-    (
-        f"%r = stablehlo.rng %s, %s, %bt, distribution = UNIFORM : "
-        f"(tensor<f32>, tensor<f32>, tensor<2xi32>) -> {F}",
-        [("%r", F)],
-    ),
-    ["b, t"],
-    setup=SIZES,
-)
 
 # Moving indices.
 row("stablehlo.reshape", one("stablehlo.reshape", ["%x"], "tensor<6xf32>"), ["6"], "b*t == 6")
@@ -389,16 +374,6 @@ row(
     ),
     ["b, floordiv(t, 2), 5"],
 )
-row(
-    "stablehlo.dynamic_conv",
-    (
-        f"{KERNEL}%pad = stablehlo.reshape %tb : (tensor<2xi32>) -> tensor<1x2xi32>\n"
-        '%r = "stablehlo.dynamic_conv"(%w, %f, %pad) <{dimension_numbers = #stablehlo.conv<[b, 0, f]x[0, i, o]->[b, 0, f]>, batch_group_count = 1 : i64, feature_group_count = 1 : i64}> : (tensor<?x?x8xf32>, tensor<3x8x5xf32>, tensor<1x2xi32>) -> tensor<?x?x5xf32>',
-        [("%r", "tensor<?x?x5xf32>")],
-    ),
-    ["b, b + 2*t - 2, 5"],
-    setup=SIZES,
-)
 
 # Indices.
 row(
@@ -448,16 +423,6 @@ row(
         [("%r", "tensor<?x8xf32>")],
     ),
     ["b, 8"],
-)
-row(
-    "stablehlo.triangular_solve",
-    one(
-        "stablehlo.triangular_solve",
-        ["%m", "%m"],
-        "tensor<?x4x4xf32>",
-        "left_side = true, lower = true, unit_diagonal = false, transpose_a = #stablehlo<transpose NO_TRANSPOSE>",
-    ),
-    ["b, 4, 4"],
 )
 NORM = "epsilon = 0.1 : f32, feature_index = 1 : i64"
 row(
@@ -559,17 +524,6 @@ row(
         [("%r", "tensor<?x?xui32>")],
     ),
     ["b, t"],
-    setup=SIZES,
-)
-row(
-    "stablehlo.dynamic_reduce_window",
-    (
-        "%wide = stablehlo.concatenate %one, %two, dim = 0 : (tensor<2xi32>, tensor<2xi32>) -> tensor<4xi32>\n"
-        "%pad = stablehlo.reshape %wide : (tensor<4xi32>) -> tensor<2x2xi32>\n"
-        f"%r = stablehlo.custom_call @stablehlo.dynamic_reduce_window(%x, %s, %bt, %one, %one, %one, %pad) : ({F}, tensor<f32>, tensor<2xi32>, tensor<2xi32>, tensor<2xi32>, tensor<2xi32>, tensor<2x2xi32>) -> {F}",
-        [("%r", F)],
-    ),
-    ["3, 5"],
     setup=SIZES,
 )
 

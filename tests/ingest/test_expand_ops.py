@@ -168,8 +168,9 @@ def test_one_device():
     one = "{replica_groups = dense<0> : tensor<1x1xi64>}"
     made = function(
         {"x": "tensor<?xf32>"},
-        ["tensor<?xf32>", "tensor<ui32>", "tensor<?xf32>"],
-        f"""%r0 = "stablehlo.all_reduce"(%x) ({{
+        ["tensor<?xf32>", "tensor<ui32>", "tensor<?xf32>", "tensor<?xf32>"],
+        f"""%root = stablehlo.constant dense<0> : tensor<1xi32>
+            %r0 = "stablehlo.all_reduce"(%x) ({{
             ^bb0(%a: tensor<f32>, %b: tensor<f32>):
               %c = stablehlo.add %a, %b : tensor<f32>
               stablehlo.return %c : tensor<f32>
@@ -177,10 +178,16 @@ def test_one_device():
             %r1 = stablehlo.replica_id : tensor<ui32>
             %r2 = "stablehlo.collective_permute"(%x)
               {{source_target_pairs = dense<0> : tensor<1x2xi64>}}
-              : (tensor<?xf32>) -> tensor<?xf32>""",
+              : (tensor<?xf32>) -> tensor<?xf32>
+            %r3 = "stablehlo.collective_reduce"(%x, %root) ({{
+            ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+              %c = stablehlo.add %a, %b : tensor<f32>
+              stablehlo.return %c : tensor<f32>
+            }}) {{replica_groups = dense<0> : tensor<1x1xi64>, has_dynamic_root}}
+              : (tensor<?xf32>, tensor<1xi32>) -> tensor<?xf32>""",
     )
     x = f32(6)
-    close(made, [x], [x, 0, x])
+    close(made, [x], [x, 0, x, x])
     with pytest.raises(UnsupportedError, match="between several devices"):
         function(
             {"x": "tensor<4xf32>"},

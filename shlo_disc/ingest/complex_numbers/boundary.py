@@ -8,15 +8,15 @@ less in the same memory.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from shlo_disc.builders import create
+from shlo_disc.dense_elements import complex_elements_of
 from shlo_disc.dialect import COMPLEX
+from shlo_disc.element_types import element_type
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.ingest.arguments import (
     argument_attributes,
@@ -98,43 +98,17 @@ def results_of_main(rewriter: Rewriter, op: ir.Operation) -> Sequence[New]:
 def constant(rewriter: Rewriter, op: ir.Operation) -> Sequence[New]:
     """Two constants."""
     kind = plane_type(op.results[0].type)
-    numbers = _elements(op)
+    pairs = complex_elements_of(op, element_type(kind.element_type))
+    if pairs is None:
+        raise UnsupportedError(
+            f"{source_line(op)}: {op.name} has a value that is not dense; write its elements out"
+        )
     planes = []
-    for part in (numbers.real, numbers.imag):
-        if part.size == 1:
-            value = ir.DenseElementsAttr.get_splat(
-                kind, ir.FloatAttr.get(kind.element_type, float(part[0]))
-            )
+    for part in pairs.T:
+        if part.size <= 1:
+            number = ir.FloatAttr.get(kind.element_type, float(part[0]) if part.size else 0.0)
+            value = ir.DenseElementsAttr.get_splat(kind, number)
         else:
             value = ir.DenseElementsAttr.get(np.ascontiguousarray(part.reshape(kind.shape)))
         planes.append(create("stablehlo.constant", [], kind, value=value))
     return [Planes(*planes)]
-
-
-_BITS = {"f32": ("uint32", "complex64"), "f64": ("uint64", "complex128")}
-_PAIR = re.compile(r"\(([^(),]+),([^(),]+)\)")
-
-
-def _elements(op: ir.Operation) -> npt.NDArray[np.complexfloating[Any, Any]]:
-    """The elements of a complex constant, or the one of a splat: rank 1.
-
-    The bindings cannot read attributes of complex numbers: their printed form is read.
-    """
-    bits, dtype = _BITS[str(plane_type(op.results[0].type).element_type)]
-    _, dense, rest = op.get_asm().partition(" dense<")
-    text = rest.partition(">")[0]
-    if not dense:
-        raise UnsupportedError(
-            f"{source_line(op)}: {op.name} has a value that is not dense; write its elements out"
-        )
-    if text.startswith('"0x'):
-        return np.frombuffer(bytes.fromhex(text[3:-1]), dtype)
-    numbers = [part for pair in _PAIR.findall(text) for part in pair]
-    raw = np.empty(len(numbers), bits)
-    floats = raw.view(f"f{raw.itemsize}")
-    for index, number in enumerate(numbers):
-        if number.startswith("0x"):
-            raw[index] = int(number, 16)
-        else:
-            floats[index] = float(number)
-    return raw.view(dtype) if numbers else np.zeros(1, dtype)

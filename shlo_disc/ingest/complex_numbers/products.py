@@ -13,11 +13,11 @@ where they are.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from shlo_disc.builders import create, dimension, integer, vector
 from shlo_disc.contractions import dot_numbers, dot_sides
+from shlo_disc.convolutions import conv_numbers
 from shlo_disc.ingest.complex_numbers.planes import (
     Planes,
     is_complex,
@@ -120,19 +120,15 @@ def _moved(dimension: int, inserted: Sequence[int]) -> int:
 
 # --- convolutions ---------------------------------------------------------------------------------
 
-_NUMBERS = re.compile(r"\[([^\]]*)\]x\[([^\]]*)\]->\[([^\]]*)\]")
-
 
 def convolution(rewriter: Rewriter, op: ir.Operation) -> Sequence[New]:
     """One real convolution of twice the features: pairs of them, and a kernel of matrices."""
     if not all(is_complex(v.type) for v in op.operands[:2]):
         return on_each_plane(rewriter, op)
     x, kernel = (rewriter.planes(v) for v in op.operands[:2])
-    found = _NUMBERS.search(str(op.attributes["dimension_numbers"]))
-    assert found is not None
-    names = [[n.strip() for n in side.split(",")] for side in found.groups()]
-    feature, inner = names[0].index("f"), names[1].index("i")
-    outer, result = names[1].index("o"), names[2].index("f")
+    numbers = conv_numbers(op)
+    feature, result = numbers.input.feature, numbers.output.feature
+    inner, outer = numbers.kernel_input_feature, numbers.kernel_output_feature
     pairs = _merged(_paired(x, feature + 1), [feature])
     matrices, *_ = _matrices(kernel, inner + 1, outer + 1)
     first = min(inner, outer)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 
 from shlo_disc.builders import convert, create
+from shlo_disc.comparisons import comparison
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.ingest.complex_numbers import arithmetic, boundary, products, regions, transforms
 from shlo_disc.ingest.complex_numbers.planes import (
@@ -66,8 +66,7 @@ def _compare(rewriter: Rewriter, op: ir.Operation) -> Sequence[New]:
     a, b = (rewriter.planes(v) for v in op.operands)
     frame = Frame(a.re)
     z, w = ((frame.of(p.re), frame.of(p.im)) for p in (a, b))
-    direction = re.findall("EQ|NE|LT|LE|GT|GE", str(op.attributes["comparison_direction"]))[-1]
-    return [_COMPARISONS[direction](z, w).value]
+    return [_COMPARISONS[comparison(op)](z, w).value]
 
 
 _COMPARISONS: dict[str, Callable[[Part, Part], Truth]] = {
@@ -177,7 +176,6 @@ RULES: dict[str, Rule] = {
     "stablehlo.convolution": products.convolution,
     "stablehlo.custom_call": _custom_call,
     "stablehlo.dot_general": products.dot_general,
-    "stablehlo.dynamic_conv": products.convolution,
     "stablehlo.dynamic_iota": _iota,
     "stablehlo.fft": transforms.fft,
     "stablehlo.get_dimension_size": _dimension_size,

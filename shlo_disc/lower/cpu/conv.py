@@ -36,17 +36,16 @@ __all__ = ["emit_conv"]
 
 
 def emit_conv(fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine) -> KernelPlan:
-    """The plan of a `conv` fusion: one stablehlo.convolution or dynamic_conv, perhaps with
-    transposes and element-wise ops behind it.
+    """The plan of a `conv` fusion: one stablehlo.convolution, perhaps with transposes and
+    element-wise ops behind it.
 
-    Raises UnsupportedError for an element type that is not compiled and for padding computed from
-    data.
+    Raises UnsupportedError for an element type that is not compiled.
     """
     block = fusion.regions[0].blocks[0]
     record = record_of(fusion, shapes, ConvRecord)
     op, root = record.sums.op, record.root
     inputs = list(block.arguments)
-    window = Window.of(op, fusion, inputs, shapes)
+    window = Window.of(op, shapes)
     lhs, rhs = (inputs.index(v) for v in op.operands[:2])
     element = element_of(op.operands[0])
     steps: tuple[Step, ...] = ()

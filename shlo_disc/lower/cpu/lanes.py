@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from shlo_disc.lower.cpu.machine import Machine
+from shlo_disc.lower.cpu.model import MODEL
 from shlo_disc.lower.schedule.row_reduction import Plan
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.mlir import ir
-from shlo_disc.ops import row_of
 
 __all__ = ["choose_lanes", "choose_row_lanes"]
 
@@ -29,7 +29,7 @@ def choose_lanes(block: ir.Block, machine: Machine) -> int:
 def choose_row_lanes(plan: Plan, machine: Machine) -> int:
     """Several vectors at once hide latency; fewer when the work itself needs registers."""
     base = choose_lanes(plan.block, machine)
-    expensive = any(row_of(view.operation).is_expensive for view in plan.block.operations)
+    expensive = any(MODEL.costs.is_expensive(view.operation) for view in plan.block.operations)
     lanes = base * (2 if expensive else 4)
     if plan.cols.is_const:
         while lanes > 4 and lanes // 2 >= plan.cols.value:

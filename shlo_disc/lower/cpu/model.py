@@ -52,5 +52,7 @@ MODEL = MachineModel(
         # Waking a thread takes 2 to 5 us on the machines tried (2026-11, 2-core Xeon). Half of it
         # halves the speed-up of 20 us kernels, double gains nothing.
         chunk_ns=6000,
+        # A store and a load of a vector register that stays in L1, in additions.
+        stored_cost=8,
     ),
 )

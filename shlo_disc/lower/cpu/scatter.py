@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.dynamic.views import dense_strides
+from shlo_disc.indexing import scatter_numbers
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.single_op import SingleOp, digits, offset
 from shlo_disc.lower.cpu.strips import strips
@@ -25,7 +26,7 @@ from shlo_disc.lower.values.elemental import Elemental, emit_region
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.index import Group, Ix
 from shlo_disc.lower.values.typed import IndexValue, Mask, Register
-from shlo_disc.mlir import ir, stablehlo
+from shlo_disc.mlir import ir
 
 __all__ = ["emit_scatter"]
 
@@ -59,26 +60,22 @@ class _Scatter:
         count = len(single.op.results)
         self.operands, self.indices = values[:count], values[count]
         self.updates = values[count + 1 :]
-        numbers = stablehlo.ScatterDimensionNumbers(
-            single.op.attributes["scatter_dimension_numbers"]
-        )
+        numbers = scatter_numbers(single.op)
         self.sizes = single.shape(self.operands[0])
         self.update_sizes = single.shape(self.updates[0])
         self.index_sizes = single.shape(self.indices)
-        self.vector_dim = int(numbers.index_vector_dim)
-        self.indexed = list(numbers.scattered_dims_to_operand_dims)
-        batching = list(numbers.input_batching_dims)
-        gone = {*numbers.inserted_window_dims, *batching}
-        kept = [d for d in range(len(self.sizes)) if d not in gone]
-        self.window = dict(zip(numbers.update_window_dims, kept, strict=True))
+        self.vector_dim = numbers.index_vector_dim
+        self.indexed = numbers.indexed_dims
+        kept = numbers.kept_dims(len(self.sizes))
+        self.window = dict(zip(numbers.window_dims, kept, strict=True))
         """Update dimension to operand dimension."""
         self.scattered = [d for d in range(len(self.update_sizes)) if d not in self.window]
         """Update dimensions that run over the indices, in the order of the indices' own."""
-        index_dims = [d for d in range(len(self.index_sizes)) if d != self.vector_dim]
+        index_dims = numbers.place_dims(len(self.index_sizes))
         of_index = dict(zip(index_dims, self.scattered, strict=True))
         self.batching = {
             of_index[i]: d
-            for i, d in zip(numbers.scatter_indices_batching_dims, batching, strict=True)
+            for i, d in zip(numbers.index_batching_dims, numbers.batching_dims, strict=True)
         }
         """Update dimension to operand dimension, where indices and operand go together."""
         self.run = self._run()

@@ -14,6 +14,7 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.errors import InternalError
 from shlo_disc.lower.host.writer import HostWriter
 from shlo_disc.mlir import ir
+from shlo_disc.ops import names
 from shlo_disc.passes.op_classes import is_integer_scalar
 
 __all__ = ["emit_scalars", "scalar_registers"]
@@ -33,8 +34,7 @@ _EXTREMES = {
     ("stablehlo.minimum", False): "arith.minui",
 }
 _PREDICATES = {"EQ": "eq", "NE": "ne", "LT": "lt", "LE": "le", "GT": "gt", "GE": "ge"}
-_SAME = ("stablehlo.reshape", "stablehlo.dynamic_reshape", "stablehlo.broadcast_in_dim",
-         "stablehlo.dynamic_broadcast_in_dim")  # fmt: skip
+_SAME = names(lambda row: row.is_broadcast)
 
 
 def emit_scalars(w: HostWriter, op: ir.Operation, pointers: Mapping[ir.Value, str]) -> None:

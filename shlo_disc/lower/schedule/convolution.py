@@ -7,15 +7,15 @@ Source: StableHLO specification, `convolution`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
+from shlo_disc.convolutions import conv_numbers
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.dynamic.views import dense_strides
 from shlo_disc.lower.schedule.contraction import Axis, Problem, compute_element, normalized
-from shlo_disc.lower.values.elements import element_of, unsupported
-from shlo_disc.mlir import ir, stablehlo
+from shlo_disc.lower.values.elements import element_of
+from shlo_disc.mlir import ir
 from shlo_disc.passes.match_dense import Sums
 
 __all__ = ["Window", "convolution_problem"]
@@ -39,15 +39,9 @@ class Window:
     reversal: tuple[bool, ...]
 
     @staticmethod
-    def of(
-        op: ir.Operation, fusion: ir.Operation, inputs: Sequence[ir.Value], shapes: ShapeAnalysis
-    ) -> Window:
-        """The window of `op`, a convolution in the body of `fusion`, whose arguments are `inputs`.
-
-        Raises UnsupportedError for padding computed from data.
-        """
-        numbers = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
-        spatial = tuple(numbers.input_spatial_dimensions)
+    def of(op: ir.Operation, shapes: ShapeAnalysis) -> Window:
+        """The window of `op`, a convolution."""
+        spatial = conv_numbers(op).input.spatial
         rank = len(spatial)
 
         def array(name: str) -> tuple[int, ...]:
@@ -61,19 +55,7 @@ class Window:
                 bool(x) for x in ir.DenseBoolArrayAttr(op.attributes["window_reversal"])
             )
         padding = [ZERO] * (2 * rank)
-        if op.name == "stablehlo.dynamic_conv":
-            value = op.operands[2]
-            found = shapes.elements(value)
-            if found is None and value in inputs:
-                found = shapes.elements(fusion.operands[inputs.index(value)])
-            if found is None:
-                unsupported(
-                    op,
-                    "padding computed from data",
-                    "compute it from shapes, or pad with jnp.pad first",
-                )
-            padding = list(found)
-        elif "padding" in op.attributes:
+        if "padding" in op.attributes:
             attribute = ir.DenseIntElementsAttr(op.attributes["padding"])
             padding = [Expr.const(int(attribute[i])) for i in range(2 * rank)]
         return Window(
@@ -109,7 +91,7 @@ def convolution_problem(
 ) -> Problem:
     """The contraction; `lhs`, `rhs`: operand numbers of the fusion."""
     op = sums.op
-    n = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
+    n = conv_numbers(op)
     groups = ir.IntegerAttr(op.attributes["feature_group_count"]).value
     batch_groups = ir.IntegerAttr(op.attributes["batch_group_count"]).value
     sizes = window.padded_sizes if window.is_padded else window.sizes
@@ -117,9 +99,9 @@ def convolution_problem(
     ps, ks = dense_strides(sizes), dense_strides(kernel)
     stored = dense_strides(shapes.shape(sums.total))
     cs = [stored[sums.order.index(d)] for d in range(len(sums.order))]
-    image_batch, image_feature = n.input_batch_dimension, n.input_feature_dimension
-    in_feature, out_feature = n.kernel_input_feature_dimension, n.kernel_output_feature_dimension
-    c_batch, c_feature = n.output_batch_dimension, n.output_feature_dimension
+    image_batch, image_feature = n.input.batch, n.input.feature
+    in_feature, out_feature = n.kernel_input_feature, n.kernel_output_feature
+    c_batch, c_feature = n.output.batch, n.output.feature
     parts = groups * batch_groups
     columns = kernel[out_feature] // parts
     rows = out[c_batch]
@@ -134,7 +116,7 @@ def convolution_problem(
     k = []
     first = ZERO
     for i, d in enumerate(window.spatial):
-        kd, od = n.kernel_spatial_dimensions[i], n.output_spatial_dimensions[i]
+        kd, od = n.kernel_spatial[i], n.output.spatial[i]
         m.append(Axis(out[od], a=ps[d] * window.strides[i], c=cs[od]))
         b_step = ks[kd]
         if window.reversal[i]:

@@ -14,22 +14,13 @@ from shlo_disc.lower.values.elements import Element, element_of
 from shlo_disc.lower.values.elementwise import SCALAR_OPS
 from shlo_disc.lower.values.reduction import takes_any_order
 from shlo_disc.mlir import ir, producer
+from shlo_disc.ops import Role, names
 from shlo_disc.passes.match_rows import Layout, RowRecord
 
 __all__ = ["Materialised", "Plan", "Sweep", "plan_rows"]
 
 
-_FREE = frozenset(
-    {
-        "disc.dim",
-        "disc.sizes",
-        "stablehlo.broadcast_in_dim",
-        "stablehlo.constant",
-        "stablehlo.dynamic_broadcast_in_dim",
-        "stablehlo.dynamic_reshape",
-        "stablehlo.reshape",
-    }
-)
+_FREE = names(lambda row: row.role is Role.FREE) | {"stablehlo.constant"}
 """Ops that cost nothing at a given index."""
 
 

@@ -197,6 +197,25 @@ def _fmod(b: KernelBuilder, x: Register, y: Register) -> Register:
     return b.select(regular, signed, other)
 
 
+def _high_product(
+    b: KernelBuilder, op: ir.Operation, args: list[Register], ins: list[Element], out: Element
+) -> Register:
+    """The upper half of the product's bits; products are exact in twice the width."""
+    x, y = args
+    if out.bits < 64:
+        extend = "arith.extsi" if out.is_signed else "arith.extui"
+        wide, other = (b.cast(extend, v, f"i{2 * out.width}") for v in (x, y))
+        return b.cast("arith.trunci", wide * other >> out.bits, out.register)
+    # Halves of 32 bits: no sum of the following wraps (Hacker's Delight, section 8-2).
+    low, half = x.constant((1 << 32) - 1), 32
+    (x0, x1), (y0, y1) = (((v & low), v >> half) for v in (x, y))
+    middle = x1 * y0 + (x0 * y0 >> half)
+    high = x1 * y1 + (middle >> half) + ((middle & low) + x0 * y1 >> half)
+    if not out.is_signed:
+        return high
+    return high - (x.sar(63) & y) - (y.sar(63) & x)
+
+
 def _power(
     b: KernelBuilder, op: ir.Operation, args: list[Register], ins: list[Element], out: Element
 ) -> Register:
@@ -534,6 +553,7 @@ def _reduce_precision(
 
 SCALAR_OPS: dict[str, Rule] = {
     **dict.fromkeys(names(lambda row: bool(row.math)), _math),
+    "chlo.mulhi": _high_product,
     "stablehlo.abs": _abs,
     "stablehlo.add": _arith("arith.addf", "arith.addi", "arith.ori"),
     "stablehlo.and": _bits("arith.andi"),

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 from shlo_disc.dynamic.attributes import integers
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.indexing import gather_numbers
 from shlo_disc.lower.values.elemental import Elemental
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.index import Index, Ix
 from shlo_disc.lower.values.index_propagation import OWN, assemble, carry
 from shlo_disc.lower.values.typed import Mask, Register
-from shlo_disc.mlir import ir, stablehlo
+from shlo_disc.mlir import ir
 
 __all__ = ["gather"]
 
@@ -21,14 +22,13 @@ def gather(
 ) -> Register:
     """The rule of gather and dynamic_gather."""
     operand, starts = op.operands[0], op.operands[1]
-    numbers = stablehlo.GatherDimensionNumbers(op.attributes["dimension_numbers"])
+    numbers = gather_numbers(op)
     sizes, start_sizes, out = e.shape(operand), e.shape(starts), e.shape(value)
-    removed = set(numbers.collapsed_slice_dims) | set(numbers.operand_batching_dims)
-    offset_dims = list(numbers.offset_dims)
-    offset_of = [d for d in range(len(sizes)) if d not in removed]
+    offset_dims, offset_of = numbers.window_dims, numbers.kept_dims(len(sizes))
+    removed = {*numbers.collapsed_dims, *numbers.batching_dims}
     windows = _windows(e, op, value, offset_dims, offset_of, removed)
     # A window as large as its dimension starts at 0: its index passes through.
-    moving = set(numbers.start_index_map)
+    moving = set(numbers.indexed_dims)
     mapping = [OWN] * len(out)
     for d, o in zip(offset_dims, offset_of, strict=True):
         if o not in moving or e.space.same(windows[o], sizes[o]):
@@ -41,12 +41,10 @@ def gather(
     for d, o in zip(offset_dims, offset_of, strict=True):
         if mapping[d] == OWN:
             dims[o] = own[d]
-    start_dims = [d for d in range(len(start_sizes)) if d != vector_dim]
-    for o, s in zip(
-        numbers.operand_batching_dims, numbers.start_indices_batching_dims, strict=True
-    ):
+    start_dims = numbers.place_dims(len(start_sizes))
+    for o, s in zip(numbers.batching_dims, numbers.index_batching_dims, strict=True):
         dims[o] = batch[start_dims.index(s)]
-    for k, o in enumerate(numbers.start_index_map):
+    for k, o in enumerate(numbers.indexed_dims):
         if space.same(windows[o], sizes[o]):
             continue
         at = list(batch)

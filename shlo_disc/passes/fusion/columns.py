@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.reductions import reduction_runs
 from shlo_disc.mlir import ir
+from shlo_disc.ops import names
 from shlo_disc.passes.fusion.graph import Node, dimensions
 from shlo_disc.passes.fusion.partition import Cluster, Partition
 from shlo_disc.passes.fusion.rows import in_rows
@@ -19,10 +20,7 @@ from shlo_disc.passes.fusion.rule import FusionRule, Merge, Seed, never
 
 __all__ = ["columns", "tall_columns"]
 
-_SLICES = frozenset(
-    {"stablehlo.dynamic_slice", "stablehlo.pad", "stablehlo.real_dynamic_slice", "stablehlo.slice"}
-)
-"""Ops that move elements and keep neighbours neighbours."""
+_KEEP_NEIGHBOURS = names(lambda row: row.keeps_neighbours)
 
 
 def _reductions(p: Partition) -> Iterator[Seed]:
@@ -77,7 +75,7 @@ def _apart_from(p: Partition, merge: Merge) -> str | None:
 def _in_place(p: Partition, column: Cluster) -> bool:
     """True if the kernel is legal and reads neighbours in memory as neighbours."""
     moving = (n for i in column.members if (n := p.graph.nodes[i]).role == "data_movement")
-    return in_rows(p, column) and all(n.op.name in _SLICES for n in moving)
+    return in_rows(p, column) and all(n.op.name in _KEEP_NEIGHBOURS for n in moving)
 
 
 def _neighbours(p: Partition, column: Cluster) -> Iterator[tuple[Cluster, tuple[int, int] | None]]:

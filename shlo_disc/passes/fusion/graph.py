@@ -17,7 +17,6 @@ from shlo_disc.mlir import ir
 from shlo_disc.ops import Role, row_of
 from shlo_disc.passes.machine_model import MachineModel
 from shlo_disc.passes.op_classes import (
-    EXPENSIVE,
     FREE,
     MATERIALIZED_OPERANDS,
     RESHAPES,
@@ -106,13 +105,13 @@ class Graph:
         if not self._free_indices:
             return role
         free = role == "free" or op.name == "disc.shape" or is_splat_constant(op)
-        if free or (role == "elementwise" and op.name not in EXPENSIVE):
+        if free or (role == "elementwise" and not self.costs.is_expensive(op)):
             known = [self.from_indices.get(v) for v in op.operands]
             count = sum(k for k in known if k is not None) + (not free)
             if None not in known and count <= self.costs.index_ops:
                 self.from_indices.update(dict.fromkeys(op.results, count))
                 return "free" if role == "elementwise" else role
-        cheap = role == "elementwise" and op.name not in EXPENSIVE
+        cheap = role == "elementwise" and not self.costs.is_expensive(op)
         if (cheap or op.name == "stablehlo.concatenate") and self._is_position(op.results[0]):
             count = 1 + sum(self.small.get(v, 0) for v in op.operands)
             if count <= self.costs.index_ops:

@@ -10,7 +10,6 @@ from shlo_disc.contractions import dot_sides
 from shlo_disc.passes.fusion.partition import Cluster, Partition
 from shlo_disc.passes.fusion.products import DOT, products
 from shlo_disc.passes.fusion.rule import FusionRule, Merge, Seed
-from shlo_disc.passes.op_classes import EXPENSIVE
 
 __all__ = ["rule"]
 
@@ -37,7 +36,7 @@ def _why_not(p: Partition, merge: Merge) -> str | None:
         return "it is read at other places, too"
     if any(n.role != "elementwise" for n in nodes):
         return "a product computes element-wise work only"
-    if any(n.op.name in EXPENSIVE for n in nodes):
+    if any(graph.costs.is_expensive(n.op) for n in nodes):
         return "computed in every block of the product it would cost more than stored"
     if len(nodes) > graph.costs.cheap_ops:
         most = graph.costs.cheap_ops

@@ -15,7 +15,7 @@ from shlo_disc.mlir import ir
 from shlo_disc.passes.fusion.graph import Node
 from shlo_disc.passes.fusion.partition import Cluster, Partition
 from shlo_disc.passes.fusion.rule import Again, FusionRule, Seed, never
-from shlo_disc.passes.op_classes import EXPENSIVE, GATHERS, MATERIALIZED_OPERANDS, RESHAPES
+from shlo_disc.passes.op_classes import GATHERS, MATERIALIZED_OPERANDS, RESHAPES
 from shlo_disc.passes.rules import takes_one_window
 
 __all__ = ["rule"]
@@ -91,7 +91,7 @@ def _chain(p: Partition, node: Node, cluster: Cluster) -> set[int] | None:
             if any(p.graph.of_value.get(base, -1) in cluster.members for base in bases):
                 return None
             continue
-        if p.graph.nodes[index].role != "elementwise" or op.name in EXPENSIVE:
+        if p.graph.nodes[index].role != "elementwise" or p.graph.costs.is_expensive(op):
             return None
         if len(chain) > p.graph.costs.cheap_ops:
             return None

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from shlo_disc.passes.fusion.graph import opaque_kind
 from shlo_disc.passes.fusion.partition import Cluster, Partition
 from shlo_disc.passes.fusion.rule import FusionRule, Merge, Seed
-from shlo_disc.passes.op_classes import EXPENSIVE, RESHAPES
+from shlo_disc.passes.op_classes import RESHAPES
 from shlo_disc.passes.plan_updates import is_run
 
 __all__ = ["rule"]
@@ -49,7 +49,8 @@ def _why_not(p: Partition, merge: Merge) -> str | None:
     if node.op.name == "stablehlo.dynamic_update_slice" and is_run(node.op, graph.shapes):
         return "it is computed where it belongs"
     if len(nodes) > graph.costs.cheap_ops or any(
-        n.role not in ("elementwise", "data_movement") or n.op.name in EXPENSIVE for n in nodes
+        n.role not in ("elementwise", "data_movement") or graph.costs.is_expensive(n.op)
+        for n in nodes
     ):
         return "updates that may meet follow each other: costly work would wait for them"
     return None

@@ -16,6 +16,7 @@ from shlo_disc.lower.values.math.exponential import (
 )
 from shlo_disc.lower.values.math.formulas import fma, horner, select, squared
 from shlo_disc.lower.values.math.logarithm import log
+from shlo_disc.lower.values.math.registry import function
 from shlo_disc.lower.values.math.tables import TABLES
 from shlo_disc.lower.values.typed import Register
 
@@ -29,6 +30,7 @@ def _erf_small(x: Register) -> Register:
     return fma(x, horner(squared(x), TABLES["erf", x.element]), x)
 
 
+@function(ulp=(3.0, 1.5))
 def erf(x: Register) -> Register:
     """The error function."""
     a = x.abs()
@@ -53,6 +55,7 @@ def _erfc_positive(a: Register) -> Register:
     return scale(exp_reduced(r) * g / fma(a, 2.0, 1.0), n)
 
 
+@function(ulp=(4.0, 4.0))
 def erfc(x: Register) -> Register:
     """1 - erf(x)."""
     a = x.abs()
@@ -61,6 +64,7 @@ def erfc(x: Register) -> Register:
     return select(a < 0.45, 1.0 - _erf_small(x), large)
 
 
+@function(ulp=(2.0, 4.0))
 def erf_inv(x: Register) -> Register:
     """The inverse of the error function: infinite at -1 and 1, NaN beyond."""
     dtype = x.element

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 
 from shlo_disc.lower.values.math.formulas import choose, fma, horner, select
+from shlo_disc.lower.values.math.registry import function
 from shlo_disc.lower.values.math.tables import TABLES
 from shlo_disc.lower.values.typed import Mask, Register
 
@@ -74,6 +75,7 @@ def scale(x: Register, n: Register) -> Register:
     return x * power_of_two(half, x.element) * power_of_two(n - half, x.element)
 
 
+@function(ulp=(1.1, 1.1))
 def exp(x: Register) -> Register:
     """e^x."""
     if _scales_at_once(x):
@@ -106,6 +108,7 @@ def _vanishing(x: Register) -> tuple[Mask, Register]:
     return vanishes, select(vanishes, 0.0, x)
 
 
+@function(ulp=(2.0, 2.0))
 def expm1(x: Register) -> Register:
     """e^x - 1 without cancellation."""
     low, high, tiny = (-18.0, 89.0, 2.0**-26) if x.element == "f32" else (-39.0, 710.0, 2.0**-55)
@@ -118,6 +121,7 @@ def expm1(x: Register) -> Register:
     return select(x.abs() < tiny, x, result)
 
 
+@function(ulp=(2.5, 2.0))
 def tanh(x: Register) -> Register:
     """With t = e^2|x| - 1: t / (t + 2)."""
     limit = 9.5 if x.element == "f32" else 20.0
@@ -128,6 +132,7 @@ def tanh(x: Register) -> Register:
     return (t / (t + 2.0)).copysign(x)  # -0 stays
 
 
+@function(ulp=(2.5, 2.5))
 def logistic(x: Register) -> Register:
     """1 / (1 + e^-x), exact to the last denormal: e^x / (1 + e^x) for negative x."""
     e = exp(-x.abs())

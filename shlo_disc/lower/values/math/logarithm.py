@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from shlo_disc.lower.values.math.exponential import LN2_HIGH, LN2_LOW
 from shlo_disc.lower.values.math.formulas import fma, horner, select
+from shlo_disc.lower.values.math.registry import function
 from shlo_disc.lower.values.math.tables import TABLES
 from shlo_disc.lower.values.typed import Register
 
@@ -63,6 +64,7 @@ def _edges(x: Register, result: Register, zero: float) -> Register:
     return select(inside, result, at_end)
 
 
+@function(ulp=(1.0, 1.0))
 def log(x: Register) -> Register:
     """The natural logarithm."""
     scaled, shift = normalise(x)
@@ -70,6 +72,7 @@ def log(x: Register) -> Register:
     return _edges(x, _log_of(k + shift, m - 1.0, None), 0.0)
 
 
+@function(ulp=(1.0, 1.0))
 def log1p(x: Register) -> Register:
     """log(1 + x): the rounding error of 1 + x enters as a correction."""
     u = x + 1.0

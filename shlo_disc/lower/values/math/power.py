@@ -18,6 +18,7 @@ from shlo_disc.lower.values.math.exponential import (
 )
 from shlo_disc.lower.values.math.formulas import fma, horner, select
 from shlo_disc.lower.values.math.logarithm import normalise, split_log
+from shlo_disc.lower.values.math.registry import function
 from shlo_disc.lower.values.math.tables import TABLES
 from shlo_disc.lower.values.typed import Register
 
@@ -89,6 +90,7 @@ def _positive_single(x: Register, y: Register) -> Register:
     return result.cast("arith.truncf", "f32")
 
 
+@function(ulp=(0.6, 1.5), name="pow")
 def power(x: Register, y: Register) -> Register:
     """x^y with the special cases of C99."""
     a = x.abs()

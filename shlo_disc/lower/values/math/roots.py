@@ -5,6 +5,7 @@ from __future__ import annotations
 from shlo_disc.lower.values.math.exponential import power_of_two
 from shlo_disc.lower.values.math.formulas import fma, horner, select
 from shlo_disc.lower.values.math.logarithm import normalise
+from shlo_disc.lower.values.math.registry import function
 from shlo_disc.lower.values.math.tables import TABLES
 from shlo_disc.lower.values.typed import Register
 
@@ -13,16 +14,19 @@ __all__ = ["cbrt", "rsqrt", "sqrt"]
 _MAGIC = {"f32": (1.5 * 2.0**23, 0x4B400000), "f64": (1.5 * 2.0**52, 0x4338000000000000)}
 
 
+@function(ulp=(0.51, 0.51))
 def sqrt(x: Register) -> Register:
     """The square root, correctly rounded."""
     return x.sqrt()
 
 
+@function(ulp=(1.5, 1.5))
 def rsqrt(x: Register) -> Register:
     """1 / sqrt(x), both correctly rounded."""
     return 1.0 / x.sqrt()
 
 
+@function(ulp=(0.51, 0.51))
 def cbrt(x: Register) -> Register:
     """The cube root: Newton's iteration for m^(-1/3), then one corrected step for m^(1/3)."""
     double = x.is_double

@@ -12,6 +12,7 @@ import math
 from itertools import pairwise
 
 from shlo_disc.lower.values.math.formulas import fma, horner, select, squared
+from shlo_disc.lower.values.math.registry import function
 from shlo_disc.lower.values.math.tables import TABLES
 from shlo_disc.lower.values.typed import Mask, Register
 
@@ -145,17 +146,20 @@ def _turned(r: Register, quadrant: Register) -> Register:
     return (chosen.bits() ^ ((quadrant & 2) << (62 if r.is_double else 30))).floats()
 
 
+@function(ulp=(2.0, 2.0))
 def sin(x: Register) -> Register:
     """The sine."""
     return _turned(*_reduce(x))
 
 
+@function(ulp=(2.0, 2.0))
 def cos(x: Register) -> Register:
     """The cosine."""
     r, quadrant = _reduce(x)
     return _turned(r, quadrant + 1)
 
 
+@function(ulp=(4.0, 4.0))
 def tan(x: Register) -> Register:
     """The tangent: sin / cos, or -cos / sin in odd quadrants."""
     r, quadrant = _reduce(x)
@@ -170,6 +174,7 @@ _HALF_PI = {
 }
 
 
+@function(ulp=(2.0, 2.0))
 def atan2(y: Register, x: Register) -> Register:
     """The angle of (x, y), with C99's special cases: atan of a ratio in [0, 1], then reflected."""
     high, low = _HALF_PI[x.element]

@@ -1,0 +1,36 @@
+"""The functions of this package by name; each states its error where it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from shlo_disc.lower.values.typed import Register
+
+__all__ = ["FUNCTIONS", "Function", "function"]
+
+_Formula = TypeVar("_Formula", bound=Callable[..., Register])
+
+
+@dataclass(frozen=True)
+class Function:
+    """An elementary function of registers of one type, f32 or f64."""
+
+    formula: Callable[..., Register]
+    ulp: tuple[float, float]
+    """The largest error in units in the last place of the result, (f32, f64); tested."""
+
+
+FUNCTIONS: dict[str, Function] = {}
+"""By the name that `Op.math` says; atan2 and pow take two arguments, the others one."""
+
+
+def function(*, ulp: tuple[float, float], name: str = "") -> Callable[[_Formula], _Formula]:
+    """Put a formula into `FUNCTIONS`, by its own name unless another is given."""
+
+    def add(formula: _Formula) -> _Formula:
+        FUNCTIONS[name or formula.__name__] = Function(formula, ulp)
+        return formula
+
+    return add
