@@ -12,6 +12,7 @@ from shlo_disc.mlir import ir, producer
 
 __all__ = [
     "broadcast",
+    "broadcast_like",
     "compare",
     "convert",
     "create",
@@ -21,7 +22,6 @@ __all__ = [
     "pad",
     "scalar",
     "shape_of",
-    "spread",
     "vector",
     "zero",
 ]
@@ -42,14 +42,12 @@ def integer(number: int, kind: ir.Type) -> ir.Value:
 
 
 def scalar(number: float, element: ir.Type) -> ir.Value:
-    """A rank-0 constant of a float or complex type; its imaginary part is zero."""
+    """A rank-0 number of a float or complex type; its imaginary part is zero."""
     kind = ir.RankedTensorType.get([], element)
     if isinstance(element, ir.ComplexType):
-        part = ir.FloatAttr.get(ir.ComplexType(element).element_type, number)
-        text = str(part).partition(" : ")[0]
-        value = ir.Attribute.parse(f"dense<({text}, 0.0)> : {kind}")
-    else:
-        value = ir.DenseElementsAttr.get_splat(kind, ir.FloatAttr.get(element, number))
+        part = ir.ComplexType(element).element_type  # the bindings have no complex attributes
+        return create("stablehlo.complex", [scalar(number, part), scalar(0.0, part)], kind)
+    value = ir.DenseElementsAttr.get_splat(kind, ir.FloatAttr.get(element, number))
     return create("stablehlo.constant", [], kind, value=value)
 
 
@@ -60,7 +58,7 @@ def zero(element: ir.Type) -> ir.Value:
     return scalar(0.0, element)
 
 
-def spread(value: ir.Value, dims: Sequence[int], like: ir.Value) -> ir.Value:
+def broadcast_like(value: ir.Value, dims: Sequence[int], like: ir.Value) -> ir.Value:
     """`value` broadcast along `dims` to the shape of `like`."""
     element = ir.RankedTensorType(value.type).element_type
     kind = ir.RankedTensorType.get(ir.RankedTensorType(like.type).shape, element)

@@ -17,6 +17,7 @@ from shlo_disc.dialect import complex_arguments, complex_results
 from shlo_disc.dynamic.program import ShapeProgram
 from shlo_disc.dynamic.shapes import ShapeAnalysis, analyze
 from shlo_disc.dynamic.size_sources import SizeFromData
+from shlo_disc.element_types import element_type
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.executable import Executable
 from shlo_disc.ingest import ingest
@@ -407,7 +408,7 @@ def _types(main: ir.Operation) -> tuple[list[tuple[str, list[int]]], list[tuple[
         sizes = [
             -1 if tensor.is_dynamic_dim(k) else tensor.get_dim_size(k) for k in range(tensor.rank)
         ]
-        element = str(tensor.element_type)
+        element = element_type(tensor.element_type).name
         return (f"complex<{element}>", sizes[:-1]) if is_complex else (element, sizes)
 
     taken = complex_arguments(main)

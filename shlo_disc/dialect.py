@@ -260,6 +260,6 @@ def _fft_problem(op: ir.Operation) -> str | None:
     planes = [*types[: min(2, len(op.operands))], *types[len(op.operands) :]]
     if len({(plane.rank, plane.element_type) for plane in planes}) != 1:
         return "real and imaginary parts have different ranks or element types"
-    if str(planes[0].element_type) not in ("f32", "f64") or planes[0].rank == 0:
+    if not isinstance(planes[0].element_type, ir.F32Type | ir.F64Type) or planes[0].rank == 0:
         return "real and imaginary parts must be f32 or f64, of rank 1 at least"
     return None

@@ -53,6 +53,11 @@ class ElementType:
         """Of one element in memory."""
         return self.dtype.itemsize
 
+    @property
+    def format(self) -> FloatFormat:
+        """Of a float; KeyError for other types."""
+        return FLOATS[self.name]
+
 
 class Special(Enum):
     """What a floating-point format has besides finite numbers, and where."""
@@ -89,6 +94,16 @@ class FloatFormat:
     def fraction(self) -> int:
         """Bits of the significand that are stored."""
         return self.precision - 1
+
+    @property
+    def infinity(self) -> int:
+        """The bits of positive infinity in an IEEE format."""
+        return (self.largest - self.smallest + 2) << self.fraction
+
+    @property
+    def quiet_nan(self) -> int:
+        """The bits of a quiet NaN in an IEEE format."""
+        return self.infinity | 1 << (self.fraction - 1)
 
     @property
     def bias(self) -> int:

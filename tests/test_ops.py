@@ -25,7 +25,8 @@ from shlo_disc.lower.values.reduction import REDUCTIONS
 from shlo_disc.mlir import ir, new_context
 from shlo_disc.ops import OPS, Flops, Op, Role, names
 from shlo_disc.passes.kinds import KINDS
-from shlo_disc.tools import coverage_table
+from shlo_disc.tools import coverage_table, op_row
+from shlo_disc.tools.disc_opt import main as disc_opt
 
 
 def of(*roles: Role) -> frozenset[str]:
@@ -93,6 +94,25 @@ def test_the_coverage_page_is_the_table():
     assert CliRunner().invoke(coverage_table.main, ["--check", str(page)]).exit_code == 0
     other = CliRunner().invoke(coverage_table.main, ["--check", str(page.with_name("env.md"))])
     assert other.exit_code == 1
+
+
+def test_a_row_is_printed_with_its_rules():
+    printed = CliRunner().invoke(disc_opt, ["--op", "reduce_window"]).output
+    for pattern in (
+        r"^stablehlo\.reduce_window$",
+        r"role +loop$",
+        r"materialized +\(0,\)$",
+        r"shape rule +_reduce_window, shlo_disc/dynamic/rules_compute\.py:\d+$",
+        r"element +_reduce_window, shlo_disc/lower/values/reduction\.py:\d+$",
+        r"count +_reduce_window, shlo_disc/lower/work\.py:\d+$",
+        r"coverage +\| `stablehlo\.reduce_window` \| loop \| any \|  \|$",
+    ):
+        assert re.search(pattern, printed, re.MULTILINE), (pattern, printed)
+    unknown = CliRunner().invoke(disc_opt, ["--op", "window"])
+    assert unknown.exit_code == 2
+    assert "has no row; similar: " in unknown.output
+    for row in OPS.values():
+        assert op_row.describe(op_row.find(row.name)).startswith(row.name)
 
 
 ATTRIBUTES = {

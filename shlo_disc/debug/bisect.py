@@ -19,8 +19,9 @@ from shlo_disc.debug.stage import Stage, load
 from shlo_disc.dialect import complex_results
 from shlo_disc.dynamic.program import ShapeProgram
 from shlo_disc.dynamic.shapes import analyze
+from shlo_disc.element_types import element_type
 from shlo_disc.errors import ShapeMismatchError, ShloDiscError
-from shlo_disc.executable import Executable, dtype_of
+from shlo_disc.executable import Executable
 from shlo_disc.mlir import ir
 
 __all__ = ["ENGINES", "Outcome", "bisect", "first_change", "results_of"]
@@ -124,7 +125,7 @@ def _by_reference(
         sizes, _ = program.evaluate([a.shape for a in arguments], elements)
         block = main.regions[0].blocks[0]
         last = block.operations[len(block.operations) - 1].operation
-        dtypes = [dtype_of(str(ir.RankedTensorType(v.type).element_type)) for v in last.operands]
+        dtypes = [element_type(v.type.element_type).dtype for v in last.operands]
         given = complex_results(main)
         reference.of_module(stage.module, sizes)
         results = interpreter.run(stage.module, [as_pairs(a) for a in arguments], dtypes)

@@ -20,7 +20,8 @@ from shlo_disc.debug.memory import FILL
 from shlo_disc.dialect import complex_results
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis, analyze
-from shlo_disc.executable import Executable, dtype_of
+from shlo_disc.element_types import element_type
+from shlo_disc.executable import Executable
 from shlo_disc.lower.host.constants import constant_bytes
 from shlo_disc.lower.host.scalars import emit_scalars
 from shlo_disc.lower.host.uses import KernelUse
@@ -178,7 +179,7 @@ _RULES: dict[str, Callable[[Walk, ir.Operation], list[Array]]] = {
 
 
 def _dtype(value: ir.Value) -> np.dtype[Any]:
-    return dtype_of(str(ir.RankedTensorType(value.type).element_type))
+    return element_type(ir.RankedTensorType(value.type).element_type).dtype
 
 
 def _scalars(op: ir.Operation, symbols: Sequence[str]) -> KernelPlan:

@@ -62,9 +62,9 @@ Entry = Expr | Condition | bool | None
 
 
 def exceeds(entry: Expr, low: Bound, high: int) -> bool:
-    """Can `entry` be outside low <= entry <= high, sizes up to `LARGEST_SIZE` given?
+    """True unless low <= entry <= high is proved for sizes up to `LARGEST_SIZE`.
 
-    `low` is None where only the upper end matters. True where interval arithmetic does not tell.
+    `low` is None where only the upper end matters. The proof is interval arithmetic.
     """
     least, most = _interval(entry)
     return most is None or most > high or (low is not None and (least is None or least < low))

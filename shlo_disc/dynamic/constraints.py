@@ -2,11 +2,11 @@
 
 Every answer is a proof: False means "not proved". Facts are kept in four forms:
 
-* a symbol that an equality determines is replaced everywhere (`d0 == 2*d1` removes `d0`);
-* any other equality is a polynomial that is 0, used from left to right when a question is asked.
-  No closure is computed: BladeDISC's transitive product equalities made GPT-2 take 850 s;
-* divisibility is a congruence `e = 0 (mod m)`;
-* bounds are intervals of symbols, and polynomials that are >= 0.
+* A symbol that an equality determines is replaced everywhere (`d0 == 2*d1` removes `d0`).
+* Any other equality is a polynomial that is 0. Questions use it from left to right.
+  No closure is computed: BladeDISC's transitive product equalities made GPT-2 take 850 s.
+* Divisibility is a congruence `e = 0 (mod m)`.
+* Bounds are intervals of symbols, and polynomials that are >= 0.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from shlo_disc.dynamic.intervals import (
     interval_sum,
 )
 from shlo_disc.dynamic.monomial import Monomial, common_monomial, monomial_quotient
-from shlo_disc.dynamic.witnesses import Witnesses
+from shlo_disc.dynamic.samples import CounterexampleSamples
 
 __all__ = ["Constraints"]
 
@@ -50,7 +50,7 @@ class Constraints:
         self._at_least_zero: list[Expr] = []
         self._canonical: dict[Expr, Expr] = {}
         self._lows: dict[tuple[Expr, int], Bound] = {}
-        self._known_witnesses: Witnesses | None = None
+        self._known_samples: CounterexampleSamples | None = None
 
     # -- facts ----------------------------------------------------------------------------------
 
@@ -186,20 +186,20 @@ class Constraints:
     def _changed(self) -> None:
         self._canonical.clear()
         self._lows.clear()
-        self._known_witnesses = None
+        self._known_samples = None
 
     @property
-    def _witnesses(self) -> Witnesses:
-        if self._known_witnesses is None:
-            self._known_witnesses = Witnesses(
+    def _samples(self) -> CounterexampleSamples:
+        if self._known_samples is None:
+            self._known_samples = CounterexampleSamples(
                 self._symbol, self._divisor, self._zero, self._at_least_zero, self._congruent
             )
-        return self._known_witnesses
+        return self._known_samples
 
     # -- questions ------------------------------------------------------------------------------
 
     def implies(self, lhs: Expr | int, op: str, rhs: Expr | int) -> bool | None:
-        """Is `lhs op rhs` proved (True), disproved (False) or neither (None)?"""
+        """True if `lhs op rhs` is proved, False if its opposite is, None if neither is."""
         a, b = self.canonical(lhs), self.canonical(rhs)
         if op in ("==", "!="):
             if self.equal(a, b):
@@ -294,7 +294,7 @@ class Constraints:
         return None
 
     def equal(self, a: Expr | int, b: Expr | int) -> bool:
-        """Is `a == b` proved?"""
+        """True if `a == b` is proved."""
         if a is b or a == b:
             return True
         difference = self.canonical(Expr.of(a) - b)
@@ -302,14 +302,14 @@ class Constraints:
             return difference.value == 0
         if difference.vanishes:
             return True
-        if self._witnesses.against(difference, lambda value: value == 0):
+        if self._samples.against(difference, lambda value: value == 0):
             return False
         if self._zero and self._reduced(difference).vanishes:
             return True
         return self._range(difference, _DEPTH) == (0, 0)
 
     def product_equal(self, xs: Iterable[Expr | int], ys: Iterable[Expr | int]) -> bool:
-        """Is the product of `xs` proved equal to that of `ys`?"""
+        """True if the product of `xs` is proved equal to that of `ys`."""
         a, b = Expr.product(xs), Expr.product(ys)
         if self.equal(a, b):
             return True
@@ -341,7 +341,7 @@ class Constraints:
     # -- divisibility ---------------------------------------------------------------------------
 
     def divisible(self, expr: Expr | int, k: int) -> bool:
-        """Is it proved that `k` divides `expr`? 0 divides only 0."""
+        """True if `k` is proved to divide `expr`. 0 divides only 0."""
         expr, k = self.canonical(expr), abs(k)
         if k == 0:
             return self.equal(expr, 0)
@@ -379,7 +379,7 @@ class Constraints:
         return False
 
     def _incongruent(self, difference: Expr) -> bool:
-        """Is `difference` proved to be other than 0 by what it leaves modulo some number?"""
+        """True if the remainder of `difference` modulo some number proves that it is not 0."""
         constant = difference.constant_term
         if constant == 0:
             return False
@@ -408,14 +408,14 @@ class Constraints:
     # -- bounds ---------------------------------------------------------------------------------
 
     def at_least(self, a: Expr | int, b: Expr | int) -> bool:
-        """Is `a >= b` proved?"""
+        """True if `a >= b` is proved."""
         return self._is_nonnegative(self.canonical(Expr.of(a) - b))
 
     def _is_nonnegative(self, expr: Expr) -> bool:
         # Not canonical() from here on: it asks these questions about the parts of an atom.
         if self._nonnegative(expr, _DEPTH):
             return True
-        if self._witnesses.against(expr, lambda value: value >= 0):
+        if self._samples.against(expr, lambda value: value >= 0):
             return False
         low = self._low(expr, _DEPTH)
         if low is None or (low < 0 and self._zero):
@@ -563,7 +563,7 @@ class Constraints:
 
 
 def _undecided(bound: Bound) -> bool:
-    """Is it worth looking for a better one? Sizes are asked about >= 0 and >= 1."""
+    """True if a better bound is worth looking for. Callers ask whether sizes are >= 0 or >= 1."""
     return bound is None or bound < 1
 
 

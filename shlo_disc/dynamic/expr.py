@@ -7,11 +7,11 @@ is that of `jax.export`: `2*b*t + 1`, `floordiv(t, 2)`, `b^2`.
 
 These identities are applied too, each exact for all integers (and divisors other than 0):
 
-* `floordiv(q*d + r, d) = q + floordiv(r, d)` for the terms of the dividend that `d` divides;
-* `floordiv(-x, k) = -floordiv(x + k - 1, k)`, so that both spellings of a ceiling are one;
-* `d*floordiv(x, d) = x - mod(x, d)`;
-* common factors of dividend and divisor cancel; `mod(mod(x, j), k) = mod(x, k)` when `k`
-  divides `j`;
+* `floordiv(q*d + r, d) = q + floordiv(r, d)` for the terms of the dividend that `d` divides.
+* `floordiv(-x, k) = -floordiv(x + k - 1, k)`, so that both spellings of a ceiling are one.
+* `d*floordiv(x, d) = x - mod(x, d)`.
+* Common factors of dividend and divisor cancel.
+* `mod(mod(x, j), k) = mod(x, k)` when `k` divides `j`.
 * `min` and `max` are flat, sorted, and drop what differs from another entry by a constant.
 """
 
@@ -208,7 +208,7 @@ class Expr:
 
     @property
     def is_const(self) -> bool:
-        """Is this a number?"""
+        """True if the expression is a number."""
         return not self.terms or (len(self.terms) == 1 and not self.terms[0][0])
 
     @property
@@ -261,7 +261,7 @@ class Expr:
 
     @property
     def vanishes(self) -> bool:
-        """Is it 0 for all symbol values, by polynomial identity and `mod = x - d*floordiv`?"""
+        """True if polynomial identity and `mod = x - d*floordiv` show the expression to be 0."""
         if not self.terms:
             return True
         if not any(atom.op == "mod" for atom in self.atoms()):
@@ -360,8 +360,8 @@ def _divmod(a: Expr, b: Expr) -> tuple[Expr, Expr]:
 def _divmod_number(a: Expr, k: int) -> tuple[Expr, Expr]:
     """Division by a number k >= 1.
 
-    Coefficients keep their residue nearest to 0, the constant its residue in [0, k), and the
-    leading residue is positive: floordiv(-x, k) = -floordiv(x + k - 1, k).
+    Coefficients keep their residue nearest to 0, the constant its residue in [0, k). The leading
+    residue is positive: floordiv(-x, k) = -floordiv(x + k - 1, k).
     """
     if k == 1:
         return a, Expr.const(0)

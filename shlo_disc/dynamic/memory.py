@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.element_types import ELEMENT_TYPES
+from shlo_disc.element_types import known_element_type
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.mlir import ir
 
@@ -13,7 +13,7 @@ __all__ = ["element_bytes", "value_bytes"]
 
 def element_bytes(element: ir.Type) -> int:
     """Bytes of one element in memory; raises UnsupportedError for types without a layout."""
-    known = ELEMENT_TYPES.get(str(element))
+    known = known_element_type(element)
     if known is not None:
         return known.bytes
     raise UnsupportedError(

@@ -53,7 +53,7 @@ class Check:
     axis: int = -1
 
     def holds(self, env: Mapping[str, int]) -> bool:
-        """Is it true for these symbols and sizes?"""
+        """True if the guard holds for these values of symbols."""
         return holds(self.lhs, self.op, self.rhs, env)
 
 

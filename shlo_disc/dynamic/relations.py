@@ -22,7 +22,7 @@ RELATIONS: dict[str, Callable[[int, int], bool]] = {
 
 
 def holds(lhs: Expr, relation: str, rhs: Expr, sizes: Mapping[str, int]) -> bool:
-    """Is it true for these values? Raises KeyError for a symbol without one."""
+    """True if the relation holds for these sizes. Raises KeyError for a symbol without a size."""
     return RELATIONS[relation](lhs.evaluate(sizes), rhs.evaluate(sizes))
 
 

@@ -1,8 +1,8 @@
 """Shape rules: the result sizes of each op from the sizes of its operands.
 
 A rule is called when a result or an operand has a dynamic dimension. It returns the shapes of all
-results and states the preconditions of the op (`require`): what facts do not prove becomes a guard,
-so that no kernel runs on sizes the specification leaves undefined.
+results and states the preconditions of the op (`require`). A precondition that facts do not prove
+becomes a guard, so that no kernel runs on sizes the specification leaves undefined.
 
 Source: the StableHLO specification, section by op name; letters as there.
 """

@@ -4,11 +4,11 @@
 
 A pure function of the IR: ask again after a rewrite. It reads raw shape arithmetic as well as
 `disc.shape` and `disc.dim`. Shape rules are found by op name in :data:`RULES`; sizes written as
-integer tensors are followed by `contents.py`.
+integer tensors are followed by `shape_values.py`.
 
-A precondition of an op that does not follow from known facts becomes a guard, also inside `while`,
-`case` and `if`, where it is checked although the region may not run: a call is refused rather than
-computed on sizes the specification leaves undefined.
+A precondition of an op that does not follow from known facts becomes a guard. The guards of ops
+inside `while`, `case` and `if` are checked although the region may not run. A call is refused
+rather than computed on sizes that the specification leaves undefined.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from typing import Any
 from shlo_disc.dynamic import attributes as attr
 from shlo_disc.dynamic.arithmetic import Condition, Entry, SizeArithmetic
 from shlo_disc.dynamic.constraints import Constraints
-from shlo_disc.dynamic.contents import MAX_ELEMENTS, Entries, IntegerType, follow
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.relations import parse_constraint
 from shlo_disc.dynamic.rules import DYNAMIC, MOVING_RULES, Rule, Shape, refuse
 from shlo_disc.dynamic.rules_compute import COMPUTE_RULES
+from shlo_disc.dynamic.shape_values import MAX_ELEMENTS, Entries, IntegerType, follow
 from shlo_disc.dynamic.size_sources import GLOBAL, SizeFromData, sources_of_size
 from shlo_disc.errors import InvalidModuleError, UnsupportedError
 from shlo_disc.locations import source_line

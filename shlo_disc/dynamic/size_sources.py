@@ -18,7 +18,7 @@ GLOBAL = "jax.global_constant"
 """On a scalar argument that JAX passes a size in: the symbol."""
 
 MAX_ELEMENTS = 64
-"""As of `contents.py`: longer tensors are data."""
+"""As of `shape_values.py`: longer tensors are data."""
 
 
 class SizeFromData(UnsupportedError):

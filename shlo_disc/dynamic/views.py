@@ -5,9 +5,8 @@
 Kernels that walk through an operand by strides read such a value in place. Strides count elements
 of the base, which is dense and row-major.
 
-Source: StableHLO spec, slice, real_dynamic_slice, transpose, broadcast_in_dim and reshape; a
-reshape of strided memory is NumPy's rule: runs of dimensions that follow each other in memory may
-be cut anew.
+Source: StableHLO spec, slice, real_dynamic_slice, transpose, broadcast_in_dim and reshape. Strided
+memory is reshaped by NumPy's rule: dimensions that follow each other in memory may be split anew.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.mlir import ir, producer
 
-__all__ = ["SLICES", "SPREADS", "VIEWS", "View", "band_of", "dense_strides", "view_of"]
+__all__ = ["BROADCASTS", "SLICES", "VIEWS", "View", "band_of", "dense_strides", "view_of"]
 
 SLICES = frozenset({"stablehlo.real_dynamic_slice", "stablehlo.slice"})
 """What cuts a part out of an array at places known from sizes."""
@@ -46,10 +45,10 @@ class View:
         """How often every index of a dimension comes in a row."""
         return self.repeats[dimension] if self.repeats else ONE
 
-    def is_spread(self, dimension: int) -> bool:
+    def is_broadcast(self, dimension: int) -> bool:
         """Whether several indices of a dimension may be one place."""
-        spread = self.strides[dimension] == ZERO or not self.repeat(dimension).is_one
-        return spread and not self.sizes[dimension].is_one
+        repeated = self.strides[dimension] == ZERO or not self.repeat(dimension).is_one
+        return repeated and not self.sizes[dimension].is_one
 
 
 def dense_strides(sizes: Sequence[Expr]) -> list[Expr]:
@@ -63,11 +62,14 @@ def dense_strides(sizes: Sequence[Expr]) -> list[Expr]:
 
 
 def view_of(
-    value: ir.Value, bases: Container[ir.Value], shapes: ShapeAnalysis, spread: bool = False
+    value: ir.Value,
+    bases: Container[ir.Value],
+    shapes: ShapeAnalysis,
+    through_broadcasts: bool = False,
 ) -> View | None:
     """`value` in the memory of one of `bases`, through ops of `VIEWS`; None where it is no view.
 
-    `spread`: through ops of `SPREADS`, too, so that an element may be at several indices.
+    `through_broadcasts`: through ops of `BROADCASTS`, too. An element may be at several indices.
     """
     if value in bases:
         sizes = tuple(shapes.shape(value))
@@ -75,18 +77,19 @@ def view_of(
     op = producer(value)
     if op is None:
         return None
-    rule = VIEWS.get(op.name) or (SPREADS.get(op.name) if spread else None)
+    rule = VIEWS.get(op.name) or (BROADCASTS.get(op.name) if through_broadcasts else None)
     if rule is None:
         return None
-    inner = view_of(op.operands[0], bases, shapes, spread)
+    inner = view_of(op.operands[0], bases, shapes, through_broadcasts)
     if inner is None or (inner.repeats and op.name != "stablehlo.transpose"):
         return None
     return rule(op, inner, shapes)
 
 
 def band_of(value: ir.Value, base: ir.Value, shapes: ShapeAnalysis) -> tuple[int, int] | None:
-    """(number, count) where `value` is one of `count` parts of equal width, side by side along
-    the last dimension of `base` (`jnp.split`); None where it is no such part.
+    """(number, count) if `value` is part `number` of `count` equal parts of `base`, else None.
+
+    The parts are side by side along the last dimension (`jnp.split`).
     """
     op = producer(value)
     if op is None or op.name not in SLICES or op.operands[0] != base:
@@ -211,7 +214,7 @@ VIEWS: dict[str, Callable[[ir.Operation, View, ShapeAnalysis], View | None]] = {
 }
 """By op name: the result as a view of where its first operand is."""
 
-SPREADS: dict[str, Callable[[ir.Operation, View, ShapeAnalysis], View | None]] = {
+BROADCASTS: dict[str, Callable[[ir.Operation, View, ShapeAnalysis], View | None]] = {
     "stablehlo.broadcast_in_dim": _broadcast,
     "stablehlo.dynamic_broadcast_in_dim": _broadcast,
 }

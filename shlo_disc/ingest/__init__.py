@@ -34,9 +34,9 @@ def ingest(
     `source`: a `jax.export.Exported`, a JaxModule, MLIR text, bytes (text, bytecode or portable
     artifact), or the path of a file with one of them. `context` is one of `mlir.new_context()`.
 
-    `shapes[i]` are the sizes of array argument i in `jax.export` notation (None: as its type
-    says; a trailing "..." stands for sizes the type gives), and `names[i]` is its path for
-    messages; both come from an Exported by themselves, shapes from a JaxModule, too. A module from
+    `shapes[i]` are the sizes of array argument i in `jax.export` notation. None stands for the
+    sizes in its type, a trailing "..." for the rest of them. `names[i]` is the argument's path for
+    messages. An Exported has both, a JaxModule has shapes. A module from
     `jax.jit(f).trace(...).lower()` has leading size arguments and needs `shapes` to find them.
     `constraints` are relations of the sizes, such as "t >= 2" or "mod(t, 4) == 0", that every call
     must satisfy: the compiler relies on them. Of an export for several platforms, whose names

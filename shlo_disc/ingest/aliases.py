@@ -1,6 +1,6 @@
 """Aliases in MLIR text (`#loc2 = loc(callsite(#loc1 at #loc1))`) must be short when written out.
 
-MLIR keeps what aliases share once, but writes it out in its error messages: 30 lines, of which each
+MLIR keeps what aliases share once, but writes it out in its error messages. 30 lines, each of which
 names the one before twice, are a text of 10^9 characters.
 """
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from shlo_disc.element_types import COMPLEX_TYPES, ELEMENT_TYPES
+from shlo_disc.element_types import COMPLEX_TYPES, ELEMENT_TYPES, known_element_type
 from shlo_disc.errors import InvalidModuleError, UnsupportedError
 from shlo_disc.ingest.chlo import KEPT_CHLO
 from shlo_disc.locations import source_line
@@ -245,7 +245,7 @@ def _check_type(kind: ir.Type, where: str) -> None:
             f"{where}: quantized type {kind.element_type}; dequantize in the program (integers "
             "with explicit scales) or run `stablehlo-legalize-quant-to-math` first"
         )
-    if str(kind.element_type) not in ELEMENT_TYPES:
+    if known_element_type(kind.element_type) is None:
         raise UnsupportedError(
             f"{where}: element type {kind.element_type} is not compiled (these are: "
             f"{', '.join(sorted((*ELEMENT_TYPES, *COMPLEX_TYPES)))}); convert it first"

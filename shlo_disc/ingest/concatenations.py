@@ -4,8 +4,9 @@
                                                   ...
                                                   %y = concatenate %a, %b, %c, %d
 
-Why     A kernel reads a bounded number of arrays, and it compares an index with the end of every
-        operand in turn: code is as deep as there are operands. JAX splits its own concatenations.
+Why     A kernel reads a bounded number of arrays. It compares an index with the end of every
+        operand in turn, so code is as deep as there are operands. JAX splits its own
+        concatenations.
 Needs   calls inlined.   Keeps  every result.   Cost  O(operands).
 """
 

@@ -15,11 +15,11 @@ from collections.abc import Callable, Sequence
 
 from shlo_disc.builders import (
     broadcast,
+    broadcast_like,
     create,
     dimension,
     integer,
     scalar,
-    spread,
     vector,
     zero,
 )
@@ -193,7 +193,7 @@ def _deviation(variance: ir.Value, op: ir.Operation) -> ir.Value:
     epsilon = scalar(
         float(ir.FloatAttr(op.attributes["epsilon"]).value), _type(variance).element_type
     )
-    total = _binary("add", variance, spread(epsilon, [], variance))
+    total = _binary("add", variance, broadcast_like(epsilon, [], variance))
     return create("stablehlo.sqrt", [total], total.type)
 
 
@@ -206,10 +206,10 @@ def _normalized(
     op: ir.Operation,
 ) -> ir.Value:
     feature = [_number(op, "feature_index")]
-    centered = _binary("subtract", x, spread(mean, feature, x))
-    normal = _binary("divide", centered, spread(_deviation(variance, op), feature, x))
-    scaled = _binary("multiply", spread(scale, feature, x), normal)
-    return _binary("add", scaled, spread(offset, feature, x))
+    centered = _binary("subtract", x, broadcast_like(mean, feature, x))
+    normal = _binary("divide", centered, broadcast_like(_deviation(variance, op), feature, x))
+    scaled = _binary("multiply", broadcast_like(scale, feature, x), normal)
+    return _binary("add", scaled, broadcast_like(offset, feature, x))
 
 
 def _batch_norm_inference(op: ir.Operation) -> Values:
@@ -221,10 +221,10 @@ def _batch_norm_training(op: ir.Operation) -> Values:
     x, feature, others, count = _moments(op)
     _, scale, offset = op.operands
     total = _sum(x, others)
-    mean = _binary("divide", total, spread(count, [], total))
-    centered = _binary("subtract", x, spread(mean, [feature], x))
+    mean = _binary("divide", total, broadcast_like(count, [], total))
+    centered = _binary("subtract", x, broadcast_like(mean, [feature], x))
     squares = _sum(_binary("multiply", centered, centered), others)
-    variance = _binary("divide", squares, spread(count, [], squares))
+    variance = _binary("divide", squares, broadcast_like(count, [], squares))
     return [_normalized(x, scale, offset, mean, variance, op), mean, variance]
 
 
@@ -234,11 +234,11 @@ def _batch_norm_grad(op: ir.Operation) -> Values:
     _, scale, mean, variance, gradient = op.operands
 
     def wide(value: ir.Value) -> ir.Value:
-        return spread(value, [feature], x)
+        return broadcast_like(value, [feature], x)
 
     centered = _binary("subtract", x, wide(mean))
     deviation = _deviation(variance, op)
-    number = spread(count, [], x)
+    number = broadcast_like(count, [], x)
     i1 = _binary("multiply", gradient, number)
     i2 = wide(_sum(gradient, others))
     i3 = wide(_sum(_binary("multiply", gradient, centered), others))
@@ -303,7 +303,7 @@ def _map(op: ir.Operation) -> Values:
 
     def wide(value: ir.Value) -> ir.Value:
         if value not in known:  # a scalar of outside
-            known[value] = spread(value, [], like)
+            known[value] = broadcast_like(value, [], like)
         return known[value]
 
     for view in block.operations:
@@ -312,7 +312,7 @@ def _map(op: ir.Operation) -> Values:
             return [wide(value) for value in inner.operands]
         if inner.name == "stablehlo.constant":
             copy = inner.clone()
-            known[inner.results[0]] = spread(copy.results[0], [], like)
+            known[inner.results[0]] = broadcast_like(copy.results[0], [], like)
             continue
         if len(inner.regions) or any(_type(r).rank for r in inner.results):
             raise UnsupportedError(

@@ -22,6 +22,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from shlo_disc.builders import compare, convert, create, dimension, vector
+from shlo_disc.element_types import element_type, known_element_type
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.ingest.foreign_calls import CONFIGURATION
 from shlo_disc.locations import source_line
@@ -29,7 +30,8 @@ from shlo_disc.mlir import at, ir, ops_of, replace, stablehlo
 
 __all__ = ["call_lapack"]
 
-_PREFIXES = {"f32": "s", "f64": "d", "complex<f32>": "c", "complex<f64>": "z"}
+_PREFIXES = {"f32": ("s", "c"), "f64": ("d", "z")}
+"""Of LAPACK's functions: for real numbers, and for complex ones with parts of this type."""
 _TRANSPOSED = {"NO_TRANSPOSE": "N", "TRANSPOSE": "T", "ADJOINT": "C"}
 
 
@@ -95,11 +97,11 @@ def _call(
     alias: int,
 ) -> list[ir.Value]:
     """A call of LAPACK as JAX writes it; result 0 is in the place of operand `alias`."""
-    element = str(ir.RankedTensorType(operands[0].type).element_type)
+    prefix = _prefix(ir.RankedTensorType(operands[0].type).element_type)
     ui8 = ir.IntegerType.get_unsigned(8)
     config = {name: ir.IntegerAttr.get(ui8, ord(value)) for name, value in asked.items()}
     attributes: dict[str, ir.Attribute] = {
-        "call_target_name": ir.StringAttr.get(f"lapack_{_PREFIXES[element]}{function}_ffi"),
+        "call_target_name": ir.StringAttr.get(f"lapack_{prefix}{function}_ffi"),
         CONFIGURATION: ir.DictAttr.get(config),
         "output_operand_aliases": ir.ArrayAttr.get(
             [stablehlo.OutputOperandAlias.get([0] if len(types) > 1 else [], alias, [])]
@@ -177,15 +179,20 @@ def _must_be_equal(op: ir.Operation, a: tuple[ir.Value, int], b: tuple[ir.Value,
 def _computed(op: ir.Operation, value: ir.Value) -> ir.Value:
     """`value` in a type LAPACK computes with."""
     kind = ir.RankedTensorType(value.type)
-    element = str(kind.element_type)
-    if element in ("bf16", "f16"):
+    if isinstance(kind.element_type, ir.BF16Type | ir.F16Type):
         return convert(value, _with_element(kind, ir.F32Type.get()))
-    if element not in _PREFIXES:
+    if _prefix(kind.element_type) is None:
         raise UnsupportedError(
-            f"{source_line(op)}: {op.name} of element type {element} is not supported; convert to "
-            "f32 or f64"
+            f"{source_line(op)}: {op.name} of element type {kind.element_type} is not supported; "
+            "convert to f32 or f64"
         )
     return value
+
+
+def _prefix(element: ir.Type) -> str | None:
+    is_complex = isinstance(element, ir.ComplexType)
+    part = known_element_type(element.element_type if is_complex else element)
+    return _PREFIXES[part.name][is_complex] if part and part.name in _PREFIXES else None
 
 
 def _flag(op: ir.Operation, name: str) -> bool:
@@ -210,9 +217,7 @@ def _text(number: float, element: ir.Type) -> str:
     """A NaN is written as its bits, of a complex number twice."""
     if isinstance(element, ir.IntegerType):
         return str(number)
-    bits = {"f32": "0x7FC00000", "f64": "0x7FF8000000000000"}
-    name = str(element)
-    if name in bits:
-        return bits[name]
-    part = bits[name.removeprefix("complex<").removesuffix(">")]
-    return f"({part}, {part})"
+    if isinstance(element, ir.ComplexType):
+        part = _text(number, element.element_type)
+        return f"({part}, {part})"
+    return f"0x{element_type(element).format.quiet_nan:X}"

@@ -44,9 +44,9 @@ def normalize(
 ) -> None:
     """Rewrite `module` into normal form.
 
-    `shapes` and `names` describe the array arguments of `main` (size arguments, tokens and the
-    platform index not counted); `platforms` are those of a multi-platform export, in order, of
-    which `platform` is compiled.
+    `shapes` and `names` describe the array arguments of `main`: size arguments, tokens and the
+    platform index are not counted. Of `platforms`, those of a multi-platform export in order,
+    `platform` is compiled.
     `constraints` are relations of the sizes that every call must satisfy. The module itself may
     have other symbols: `own` are the shapes in these, `sizes` their values in those of `shapes`.
 
@@ -185,7 +185,7 @@ def _argument_names(module: ir.Module, main: Any) -> list[str | None]:
 
 
 def _is_extra(function: Any, index: int) -> bool:
-    """Is this no array of the user's: a size, the platform index or a token?"""
+    """True for an argument that is no array of the user's: a size, the platform index, a token."""
     return global_name(function, index) is not None or _is_token(function.arguments[index].type)
 
 

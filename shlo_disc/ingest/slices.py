@@ -5,7 +5,7 @@
 
 Why     JAX writes `dynamic_slice` of a symbolic size this way. The result has the shape `sizes`,
         but nothing says so once `start` is data: a limit minus a start is not a size. Whether a
-        start is a size is not decided here: `fold-gathers` makes slices of gathers that start at
+        start is a size is not decided here. `fold-gathers` makes slices of gathers that start at
         sizes, where it can prove that the start is not clamped.
 Needs   calls inlined and equal values merged.
 Keeps   every result: a gather clamps its start as JAX has done already.

@@ -1,6 +1,6 @@
 """Read a program from whatever form it comes in: text, bytecode, portable artifact, file, Exported.
 
-MLIR's text parser reports what is wrong with its input; its bytecode reader trusts its input, so
+MLIR's text parser reports what is wrong with its input. Its bytecode reader trusts its input, so
 bytes from outside are tried in a child process first (`trial.py`).
 """
 

@@ -1,8 +1,8 @@
 """Bytes from outside are read once in a child process, which may crash in the place of this one.
 
 MLIR's bytecode reader trusts its input and may crash, loop or ask for terabytes on damaged bytes
-(one of about 200 random bit flips did). The child is alone with the bytes: its working directory
-is the root, no variable of the environment but the loader's path reaches it, Python's are ignored
+(one of about 200 random bit flips did). The child is alone with the bytes. Its working directory is
+the root, and of the environment only the loader's path reaches it. Python's variables are ignored
 (`-I -S`), and modules come from where this process has them. Time, memory and files are bounded.
 """
 

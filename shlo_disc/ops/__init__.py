@@ -20,10 +20,10 @@ OPS: dict[str, Op] = {row.name: row for row in (*elementwise.ROWS, *others.ROWS)
 
 
 def row_of(op: ir.Operation) -> Op:
-    """The row of `op`; of a custom call that of its target, where the table has it, and of calls of
-    XLA's FFI that of all such calls.
+    """The row of `op`.
 
-    An op of no row has one that refuses it.
+    A custom call has the row of its target, if the table has one. All calls of XLA's FFI share one
+    row. An op without a row gets one that refuses it.
     """
     name = op.name
     if ffi.is_ffi_call(op):

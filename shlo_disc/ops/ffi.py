@@ -38,7 +38,7 @@ def holds_pairs(value: ir.Value, order: Sequence[int]) -> bool:
 
 
 def is_ffi_call(op: ir.Operation) -> bool:
-    """Does `op` call a handler of XLA's FFI?"""
+    """True if `op` calls a handler of XLA's FFI."""
     return op.name == "stablehlo.custom_call" and CONFIGURATION in op.attributes
 
 

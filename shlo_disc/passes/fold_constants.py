@@ -24,7 +24,7 @@ import ml_dtypes
 import numpy as np
 
 from shlo_disc.comparisons import comparison, is_total_order
-from shlo_disc.element_types import ELEMENT_TYPES
+from shlo_disc.element_types import element_type, known_element_type
 from shlo_disc.mlir import ir, producer
 from shlo_disc.ops import OPS, names
 from shlo_disc.ops.folding import Array
@@ -35,13 +35,6 @@ __all__ = ["MAX_ELEMENTS", "RULES", "FoldConstants"]
 
 MAX_ELEMENTS = 1024
 """Of a constant made by folding, unless all its elements are equal."""
-
-_DTYPES = {
-    name: row.dtype
-    for name, row in ELEMENT_TYPES.items()
-    if row.kind == "b" or row.bits >= (16 if row.kind == "f" else 8)
-}
-"""Without types that the bindings of MLIR cannot read."""
 
 _COMPARE: dict[str, Callable[[Array, Array], Array]] = {
     "EQ": np.equal,
@@ -56,7 +49,7 @@ _COMPARE: dict[str, Callable[[Array, Array], Array]] = {
 def elementwise(op: ir.Operation, facts: Facts) -> ir.Value | None:
     """An element-wise op on constants, or on scalars spread by broadcasts ==> a constant."""
     result = op.results[0]
-    if str(result.type.element_type) not in _DTYPES:
+    if _dtype_of(result) is None:
         return None
     arrays = [_splat_array(v, facts) for v in op.operands]
     if all(a is not None for a in arrays):
@@ -73,7 +66,7 @@ def elementwise(op: ir.Operation, facts: Facts) -> ir.Value | None:
 def moved(op: ir.Operation, facts: Facts) -> ir.Value | None:
     """A small constant sliced, reshaped, transposed, reversed or joined ==> a constant."""
     result = op.results[0]
-    if not result.type.has_static_shape or str(result.type.element_type) not in _DTYPES:
+    if not result.type.has_static_shape or _dtype_of(result) is None:
         return None
     arrays = [_constant(v, facts) for v in op.operands]
     known = [a for a in arrays if a is not None]
@@ -110,7 +103,7 @@ _MOVES: dict[str, Callable[[ir.Operation, list[Array], list[int]], Array]] = {
 
 def _evaluate(op: ir.Operation, arrays: list[Array]) -> Array | None:
     """The value of `op` on these arrays, in the element type of its result; None: not folded."""
-    to = np.dtype(_DTYPES[str(op.results[0].type.element_type)])
+    to = element_type(op.results[0].type.element_type).dtype
     # What is an overflow or an invalid operation to NumPy is inf or NaN to the program.
     with np.errstate(all="ignore"):
         fold = OPS[op.name].fold
@@ -153,10 +146,18 @@ def _cast(x: Array, to: np.dtype[Any]) -> Array:
     return np.where(inexact, odd, bits).view(np.float32).astype(to)
 
 
+def _dtype_of(value: ir.Value) -> np.dtype[Any] | None:
+    """The NumPy type of the elements; None for a type that the bindings of MLIR cannot read."""
+    row = known_element_type(value.type.element_type)
+    if row is None or (row.kind != "b" and row.bits < (16 if row.kind == "f" else 8)):
+        return None
+    return row.dtype
+
+
 def _splat_array(value: ir.Value, facts: Facts) -> Array | None:
     """The one number all of `value` is, as a rank-0 array of its element type."""
     number = facts.splat(value)
-    dtype = _DTYPES.get(str(value.type.element_type))
+    dtype = _dtype_of(value)
     return None if number is None or dtype is None else np.asarray(number).astype(dtype)
 
 
@@ -166,19 +167,18 @@ def _constant(value: ir.Value, facts: Facts) -> Array | None:
     if op is None or op.name != "stablehlo.constant" or not value.type.has_static_shape:
         return None
     shape = [int(n) for n in value.type.shape]
-    element = str(value.type.element_type)
-    if math.prod(shape) > MAX_ELEMENTS or element not in _DTYPES:
+    if math.prod(shape) > MAX_ELEMENTS or _dtype_of(value) is None:
         return None
     number = _splat_array(value, facts)
     if number is not None:
         return np.full(shape, number)
-    if element == "bf16":  # no buffer protocol in the bindings
+    if isinstance(value.type.element_type, ir.BF16Type):  # no buffer protocol in the bindings
         return None
     return np.asarray(op.attributes["value"])
 
 
 def _attribute(array: Array, element: ir.Type) -> ir.Attribute:
-    bits = array.view(np.uint16) if str(element) == "bf16" else array
+    bits = array.view(np.uint16) if isinstance(element, ir.BF16Type) else array
     return ir.DenseElementsAttr.get(
         np.ascontiguousarray(bits), type=element, shape=list(array.shape)
     )

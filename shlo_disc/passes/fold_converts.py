@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from shlo_disc.element_types import FLOATS, Special
+from shlo_disc.element_types import FloatFormat, Special, known_element_type
 from shlo_disc.mlir import ir
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.rules import Facts, apply_rules, defined_by
@@ -28,7 +28,7 @@ def represents(wide: ir.Type, narrow: ir.Type) -> bool:
     """True if every value of `narrow` is a value of `wide`."""
     if wide == narrow:
         return True
-    to, origin = FLOATS.get(str(wide)), FLOATS.get(str(narrow))
+    to, origin = _format(wide), _format(narrow)
     if to and origin:
         # Denormals of `narrow` reach down to 2**(smallest - precision + 1).
         deep = to.smallest - to.precision <= origin.smallest - origin.precision
@@ -46,6 +46,11 @@ def represents(wide: ir.Type, narrow: ir.Type) -> bool:
     if wide.is_unsigned:
         return unsigned and int(wide.width) >= bits
     return int(wide.width) - 1 >= bits
+
+
+def _format(element: ir.Type) -> FloatFormat | None:
+    row = known_element_type(element)
+    return row.format if row is not None and row.kind == "f" else None
 
 
 def to_same_type(op: ir.Operation, _: Facts) -> ir.Value | None:

@@ -76,14 +76,14 @@ def match_attention(region: Region) -> AttentionRecord | str:
         return rows
     if not _one_space(first.total, weights, rows, region):
         return "the weights are read in other dimensions"
-    types = {str(ir.ShapedType(v.type).element_type) for v in
+    types = {ir.ShapedType(v.type).element_type for v in
              (score.results[0], weights, mix.results[0])}  # fmt: skip
     if len(types) != 1:
         return "scores, weights and result have different element types"
     keys = key_side(first)
     assert keys is not None
     views = [
-        view_of(value, region.inputs, region.shapes, spread=True)
+        view_of(value, region.inputs, region.shapes, through_broadcasts=True)
         for value in (
             score.operands[1 - keys],
             score.operands[keys],

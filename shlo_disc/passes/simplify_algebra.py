@@ -23,6 +23,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from shlo_disc.element_types import known_element_type
 from shlo_disc.mlir import ir
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.rules import Facts, Rule, apply_rules, defined_by
@@ -137,10 +138,13 @@ def _divide_by_power_of_two(op: ir.Operation, facts: Facts) -> ir.Value | None:
 
     Both are the one real number x * 2**-k, rounded once.
     """
-    smallest = {"bf16": -126, "f16": -14, "f32": -126, "f64": -1022}.get(str(_element(op)))
+    row = known_element_type(_element(op))
     number = facts.splat(op.operands[1])
-    if smallest is None or number is None or not math.isfinite(number) or number == 0:
+    if row is None or row.kind != "f" or row.bits < 16:
         return None
+    if number is None or not math.isfinite(number) or number == 0:
+        return None
+    smallest = row.format.smallest
     mantissa, exponent = math.frexp(number)
     if abs(mantissa) != 0.5 or not smallest <= 1 - exponent <= -smallest:
         return None

@@ -20,8 +20,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from shlo_disc.dynamic.contents import CONTENTS, MAX_ELEMENTS
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.shape_values import MAX_ELEMENTS, SHAPE_VALUES
 from shlo_disc.dynamic.shapes import CONSTRAINTS, ShapeAnalysis, analyze
 from shlo_disc.dynamic.size_sources import SizeFromData
 from shlo_disc.locations import source_line
@@ -33,7 +33,7 @@ __all__ = ["split_at_data"]
 _PICKING = names(lambda row: row.picks)
 """Each operand is a size where the result is one."""
 
-assert CONTENTS.keys() >= _PICKING
+assert SHAPE_VALUES.keys() >= _PICKING
 
 
 def split_at_data(module: ir.Module) -> list[ir.Module]:

@@ -309,7 +309,7 @@ def test_unknown_comparison():
 
 def test_witnesses_satisfy_every_fact():
     known = facts("t >= 2", "t <= 40", "4 | t", "3 | b + t", "n - 2*b >= 5")
-    points = known._witnesses._points
+    points = known._samples._points
     assert points
     for point in points:
         values = {name: point[name] for name in "btn"}
@@ -337,7 +337,7 @@ def test_what_a_witness_contradicts_is_not_tried_to_be_proved(monkeypatch):
 def test_without_a_witness_answers_are_proofs():
     known = facts("4 | b^2 + 1")  # true of no square
     b = Expr.symbol("b")
-    assert not known._witnesses._points
+    assert not known._samples._points
     assert known.at_least(b + 1, 1)
     assert not known.equal(b, 2)
 

@@ -94,6 +94,7 @@ for op in [
     row(f"stablehlo.{op}", one(f"stablehlo.{op}", ["%x", "%y"], F), ["b, t"])
 for op in ["and", "or", "xor", "shift_left", "shift_right_arithmetic", "shift_right_logical"]:
     row(f"stablehlo.{op}", one(f"stablehlo.{op}", ["%i", "%j"], INT), ["b, t"])
+row("chlo.mulhi", one("chlo.mulhi", ["%i", "%j"], INT), ["b, t"])
 row("stablehlo.is_finite", one("stablehlo.is_finite", ["%x"], B), ["b, t"])
 row("stablehlo.convert", one("stablehlo.convert", ["%x"], "tensor<?x?xf64>"), ["b, t"])
 row(

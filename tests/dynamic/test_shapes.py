@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from jax import export
 
-from shlo_disc.dynamic.contents import CONTENTS
+from shlo_disc.dynamic.shape_values import SHAPE_VALUES
 from shlo_disc.dynamic.shapes import analyze
 from shlo_disc.errors import InvalidModuleError, UnsupportedError
 from shlo_disc.ingest import ingest
@@ -71,7 +71,7 @@ def test_contents(name):
 
 
 def test_every_rule_for_contents_is_exercised():
-    assert set(CONTENTS_ROWS) == set(CONTENTS)
+    assert set(CONTENTS_ROWS) == set(SHAPE_VALUES)
 
 
 @pytest.mark.parametrize(

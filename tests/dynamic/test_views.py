@@ -70,11 +70,11 @@ def programs(draw) -> tuple[str, np.ndarray, tuple[int, ...]]:
     return text, x, shape
 
 
-def _view(text: str, spread: bool = False) -> View | None:
+def _view(text: str, through_broadcasts: bool = False) -> View | None:
     module = ir.Module.parse(text)
     block = module.body.operations[0].regions[0].blocks[0]
     (value,) = block.operations[len(block.operations) - 1].operands
-    return view_of(value, [block.arguments[0]], analyze(module), spread)
+    return view_of(value, [block.arguments[0]], analyze(module), through_broadcasts)
 
 
 def _positions(view: View) -> np.ndarray:
@@ -95,14 +95,14 @@ def test_positions(program):
     with new_context():
         if "broadcast" in text:
             assert _view(text) is None
-        view = _view(text, spread=True)
+        view = _view(text, through_broadcasts=True)
         if view is None:  # only where NumPy has to copy, too, or the array is empty
             assert "reshape" in text
         else:
             np.testing.assert_array_equal(_positions(view), expected)
             for axis in range(expected.ndim):
                 pairs = np.diff(expected, axis=axis) == 0
-                assert view.is_spread(axis) or not pairs.any()
+                assert view.is_broadcast(axis) or not pairs.any()
 
 
 def _of(body: str, kind: str, argument: str) -> View | None:
@@ -139,7 +139,7 @@ def test_repeated_heads():
     text = f"func.func @main({argument}) -> {kind} {{\n{body}\n  return %y : {kind}\n}}"
     with new_context():
         assert _view(text) is None
-        view = _view(text, spread=True)
+        view = _view(text, through_broadcasts=True)
         assert view is not None
         assert list(map(str, view.strides)) == ["d*h*s", "d", "d*h", "1"]
         assert list(map(str, view.repeats)) == ["1", "r", "1", "1"]
@@ -166,4 +166,4 @@ def test_a_dimension_repeated_zero_times():
   return %y : tensor<0xf32>
 }"""
     with new_context():
-        assert _view(text, spread=True) is None
+        assert _view(text, through_broadcasts=True) is None

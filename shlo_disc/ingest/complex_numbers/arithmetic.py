@@ -110,7 +110,7 @@ def _up(frame: Frame) -> float:
 
 def _powers_of_e(x: Real) -> Part:
     """Two factors of e**x; none overflows before the product with a sine would."""
-    big = x > x.frame.format.largest_exponent
+    big = x > x.frame.largest_exponent
     first = big.choose(x * 0.5, x).exp()
     return first, big.choose(first, 1.0)
 
@@ -143,7 +143,7 @@ _NO_ONE = 40.0
 def _hyperbolic(y: Real) -> tuple[Real, Real, Real]:
     """(c, s, k): cosh y = c * k, sinh y = s * k; c, s and k are finite where y is."""
     t = abs(y)
-    big = t > y.frame.format.largest_exponent - 2
+    big = t > y.frame.largest_exponent - 2
     e = big.choose(t * 0.5, t).expm1()
     one_more = e + 1
     c = big.choose(one_more, (one_more + 1 / one_more) * 0.5)
@@ -178,7 +178,7 @@ def _cosine(z: Part) -> Part:
 def _tanh(z: Part) -> Part:
     """Numerators and denominator of sinh x cosh x + i sin y cos y by sinh² x + cos² y.
 
-    All multiplied by 4 e**-2|x|, which cannot overflow: with u = e**-2|x| - 1 the denominator is
+    All multiplied by 4 e**-2|x|, which cannot overflow. With u = e**-2|x| - 1 the denominator is
     u² + 4 (1 + u) cos² y, a sum of positive numbers.
     """
     x, y = z
@@ -309,8 +309,8 @@ def _power(z: Part, w: Part) -> Part:
 def _atan2(z: Part, w: Part) -> Part:
     """-i log(p / sqrt(p q)) with p = w + iz and q = w - iz, since p q = w² + z².
 
-    That is -i log(p / q) / 2 = -i log1p(2iz / q) / 2, but for a multiple of pi in the real part:
-    each of arg p - arg q and arg p + arg q may leave (-pi, pi].
+    That is -i log(p / q) / 2 = -i log1p(2iz / q) / 2, but for a multiple of pi in the real part.
+    Each of arg p - arg q and arg p + arg q may leave (-pi, pi].
     Source: StableHLO, atan2.
     """
     frame = z[0].frame

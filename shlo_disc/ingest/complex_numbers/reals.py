@@ -8,27 +8,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from shlo_disc.builders import broadcast, create, shape_of
+from shlo_disc.element_types import FloatFormat, element_type
 from shlo_disc.mlir import ir
 
 __all__ = ["Frame", "Part", "Real", "Truth"]
-
-
-class _Format(NamedTuple):
-    """The bits of an IEEE format, and the largest argument that `exp` does not overflow for."""
-
-    bits: int
-    fraction: int
-    bias: int
-    largest_exponent: float
-
-
-_FORMATS = {
-    "f32": _Format(32, 23, 127, 88.0),
-    "f64": _Format(64, 52, 1023, 709.0),
-}
 
 
 class Frame:
@@ -40,23 +25,33 @@ class Frame:
         shape = ir.RankedTensorType(like.type).shape
         self.element = element or ir.RankedTensorType(like.type).element_type
         self.type = ir.RankedTensorType.get(shape, self.element)
-        self._constants: dict[tuple[str, str], ir.Value] = {}
+        self._constants: dict[tuple[ir.Attribute, ir.Type], ir.Value] = {}
         self._shape: ir.Value | None = None
 
     @property
     def is_single(self) -> bool:
         """True for f32."""
-        return str(self.element) == "f32"
+        return isinstance(self.element, ir.F32Type)
 
     @property
-    def format(self) -> _Format:
-        """The bits of the element type."""
-        return _FORMATS[str(self.element)]
+    def format(self) -> FloatFormat:
+        """Of the element type."""
+        return element_type(self.element).format
+
+    @property
+    def bits(self) -> int:
+        """Of an element."""
+        return element_type(self.element).bits
+
+    @property
+    def largest_exponent(self) -> float:
+        """An integer for which `exp` does not overflow; the next one does."""
+        return math.floor((self.format.largest + 1) * math.log(2))
 
     @property
     def integers(self) -> ir.Type:
         """The integer type with the bits of the element type."""
-        return ir.IntegerType.get_signless(self.format.bits)
+        return ir.IntegerType.get_signless(self.bits)
 
     def of(self, value: ir.Value) -> Real:
         """`value`, of this shape, in this element type."""
@@ -76,7 +71,7 @@ class Frame:
         """The type of this shape with another element type."""
         return ir.RankedTensorType.get(self.type.shape, element)
 
-    def spread(self, value: ir.Value) -> Real:
+    def broadcast(self, value: ir.Value) -> Real:
         """`value`, a scalar or of this shape."""
         if self.type.rank and not ir.RankedTensorType(value.type).rank:
             value = broadcast(value, [], self.type, self._sizes)
@@ -91,7 +86,7 @@ class Frame:
         return Real(self, create("stablehlo.bitcast_convert", [bits], self.type))
 
     def _splat(self, attribute: ir.Attribute, element: ir.Type) -> ir.Value:
-        key = (str(attribute), str(element))
+        key = (attribute, element)
         if key not in self._constants:
             scalar = ir.RankedTensorType.get([], element)
             value = create(
@@ -276,7 +271,7 @@ class Real:
     def with_sign_of(self, other: Real) -> Real:
         """The magnitude of this with the sign bit of `other`, of -0.0 and NaN, too."""
         f = self.frame
-        top = f.integer(-(1 << (f.format.bits - 1)))
+        top = f.integer(-(1 << (f.bits - 1)))
         rest = create("stablehlo.not", [top], top.type)
         sign = create("stablehlo.and", [f.bits_of(other), top], top.type)
         magnitude = create("stablehlo.and", [f.bits_of(self), rest], top.type)

@@ -85,7 +85,7 @@ def _clamp(rewriter: Rewriter, op: ir.Operation) -> Sequence[New]:
     frame = Frame(x.re)
 
     def wide(z: Planes) -> Part:
-        return frame.spread(z.re), frame.spread(z.im)
+        return frame.broadcast(z.re), frame.broadcast(z.im)
 
     above = arithmetic.BINARY["stablehlo.maximum"](wide(x), wide(low))
     re, im = arithmetic.BINARY["stablehlo.minimum"](above, wide(high))

@@ -9,6 +9,7 @@ import numpy as np
 
 from shlo_disc.dynamic.memory import value_bytes
 from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.element_types import element_type, known_element_type
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.locations import source_line
 from shlo_disc.lower.cpu.single_op import SingleOp
@@ -102,8 +103,8 @@ def emit_ffi(fusion: ir.Operation, shapes: ShapeAnalysis, target: Any) -> Kernel
 
 def _element(value: ir.Value, order: Sequence[int]) -> str:
     """The element type the handler is told."""
-    element = str(ir.ShapedType(value.type).element_type)
-    return f"complex<{element}>" if ffi.holds_pairs(value, order) else element
+    name = element_type(ir.ShapedType(value.type).element_type).name
+    return f"complex<{name}>" if ffi.holds_pairs(value, order) else name
 
 
 def _attributes(found: ir.DictAttr, op: ir.Operation) -> Iterator[FfiAttribute]:
@@ -111,6 +112,12 @@ def _attributes(found: ir.DictAttr, op: ir.Operation) -> Iterator[FfiAttribute]:
     named = {entry.name: entry.attr for entry in found}
     for name in sorted(named, key=str.encode):
         yield _attribute(name, named[name], op)
+
+
+def _name_of(element: ir.Type) -> str:
+    """The name of an element type that XLA's FFI has, too; empty for others."""
+    row = known_element_type(element)
+    return row.name if row is not None and row.name in DATA_TYPES else ""
 
 
 def _attribute(name: str, value: ir.Attribute, op: ir.Operation) -> FfiAttribute:
@@ -125,16 +132,16 @@ def _attribute(name: str, value: ir.Attribute, op: ir.Operation) -> FfiAttribute
         return FfiAttribute(name, _SCALAR, DATA_TYPES["i1"], 1, bytes([value.value]))
     element = ""
     if isinstance(value, ir.IntegerAttr | ir.FloatAttr):
-        element = str(value.type)
-        if element in DATA_TYPES:
+        element = _name_of(value.type)
+        if element:
             # A splat is what reads the number exactly.
             kind = ir.RankedTensorType.get([], value.type)
             data = array_of(ir.DenseElementsAttr.get_splat(kind, value), kind, op).tobytes()
             return FfiAttribute(name, _SCALAR, DATA_TYPES[element], 1, data)
     elif isinstance(value, ir.DenseElementsAttr):
         kind = ir.RankedTensorType(value.type)
-        element = str(kind.element_type)
-        if element in DATA_TYPES:
+        element = _name_of(kind.element_type)
+        if element:
             array = array_of(value, kind, op)
             data = array.tobytes()
             return FfiAttribute(name, _ARRAY, DATA_TYPES[element], array.size, data)

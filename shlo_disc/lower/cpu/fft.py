@@ -29,7 +29,7 @@ def emit_fft(fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine) -> K
     real = op.results[0] if kind == "IRFFT" else op.operands[0]
     *outer, length = single.shape(real)
     options = KINDS[kind] | machine.vector_bytes << VECTOR_SHIFT
-    if str(ir.RankedTensorType(real.type).element_type) == "f64":
+    if isinstance(ir.RankedTensorType(real.type).element_type, ir.F64Type):
         options |= DOUBLE
     call = FftCall(options, Expr.product(outer), length, (*operands, *results))
     return KernelPlan((call,), workspaces)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shlo_disc.dense_elements import elements_of
-from shlo_disc.element_types import ELEMENT_TYPES
+from shlo_disc.element_types import known_element_type
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.locations import source_line
 from shlo_disc.mlir import ir
@@ -29,7 +29,7 @@ def array_of(
     value: ir.Attribute, kind: ir.RankedTensorType, op: ir.Operation
 ) -> npt.NDArray[np.generic]:
     """The elements of a dense attribute of type `kind`, contiguous; `op` is named in errors."""
-    element = ELEMENT_TYPES.get(str(kind.element_type))
+    element = known_element_type(kind.element_type)
     if element is None:
         raise UnsupportedError(
             f"a constant of element type {kind.element_type} is not supported (at {op.location})"

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from shlo_disc.dynamic.views import SPREADS
+from shlo_disc.dynamic.views import BROADCASTS
 from shlo_disc.lower.schedule.row_reduction import Plan, Sweep
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.reduction import simple_body
@@ -28,7 +28,7 @@ from shlo_disc.passes.op_classes import RESHAPES
 __all__ = ["Relative", "Stage", "stages_of"]
 
 _CHOICES = frozenset(
-    {*SPREADS, *RESHAPES, "stablehlo.is_finite", "stablehlo.maximum", "stablehlo.select"}
+    {*BROADCASTS, *RESHAPES, "stablehlo.is_finite", "stablehlo.maximum", "stablehlo.select"}
 )
 """Ops that make one of their operands, or a number as safe, of the maximum of a row."""
 
@@ -104,7 +104,7 @@ def _relative(plan: Plan, op: ir.Operation, before: Sequence[ir.Operation]) -> R
         return None
     columns, reference = difference.operands
     repeat = producer(reference)
-    if repeat is None or repeat.name not in SPREADS:
+    if repeat is None or repeat.name not in BROADCASTS:
         return None
     row = repeat.operands[0]
     equal = plan.shapes.constraints.product_equal

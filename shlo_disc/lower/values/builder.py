@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar, cast, overload
 
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.element_types import ELEMENT_TYPES, FLOATS
 from shlo_disc.lower.plan import SIGNATURE
 from shlo_disc.lower.values.typed import (
     IndexLike,
@@ -63,12 +64,8 @@ def _literal(value: float | bool, element: str) -> str:
         mantissa += "" if "." in mantissa else ".0"
         return f"{mantissa}e{exponent}" if exponent else mantissa
     sign = math.copysign(1.0, value) < 0
-    bits, exponent_bits = {"f64": (64, 11), "f32": (32, 8), "f16": (16, 5), "bf16": (16, 8)}[
-        element
-    ]
-    pattern = ((1 << exponent_bits) - 1) << (bits - 1 - exponent_bits)
-    if math.isnan(value):
-        pattern |= 1 << (bits - 2 - exponent_bits)
+    bits, form = ELEMENT_TYPES[element].bits, FLOATS[element]
+    pattern = form.quiet_nan if math.isnan(value) else form.infinity
     return f"0x{pattern | (sign << (bits - 1)):0{bits // 4}X}"
 
 

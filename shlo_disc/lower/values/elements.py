@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NoReturn
 
-from shlo_disc.element_types import ELEMENT_TYPES, FLOATS, FloatFormat
+from shlo_disc.element_types import ELEMENT_TYPES, FLOATS, FloatFormat, known_element_type
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.locations import source_line
 from shlo_disc.lower.values.builder import KernelBuilder
@@ -100,16 +100,16 @@ def unsupported(op: ir.Operation, what: str, advice: str) -> NoReturn:
 
 def element_of(value: ir.Value) -> Element:
     """The element type of a tensor value; raises UnsupportedError for one we do not compile."""
-    name = str(ir.ShapedType(value.type).element_type)
-    if (element := ELEMENTS.get(name)) is None:
+    kind = ir.ShapedType(value.type).element_type
+    if (row := known_element_type(kind)) is None:
         owner = value.owner
         if isinstance(owner, ir.Block):  # name the first op that reads the operand
             owner = next((use.owner for use in value.uses), owner.owner)
         known = ", ".join(sorted(ELEMENTS))
         unsupported(
-            owner.operation, f"element type {name} is not compiled", f"convert to one of {known}"
+            owner.operation, f"element type {kind} is not compiled", f"convert to one of {known}"
         )
-    return element
+    return ELEMENTS[row.name]
 
 
 def to_compute(b: KernelBuilder, value: Register, element: Element) -> Register:

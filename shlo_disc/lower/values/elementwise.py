@@ -13,9 +13,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from shlo_disc.comparisons import comparison, is_total_order
-from shlo_disc.element_types import Special
+from shlo_disc.element_types import FLOATS, Special
 from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.elements import (
+    ELEMENTS,
     Element,
     element_of,
     from_compute,
@@ -154,9 +155,8 @@ def _fmod(b: KernelBuilder, x: Register, y: Register) -> Register:
     exact.
     """
     type_ = x.type
-    bits = 64 if x.is_double else 32
-    mantissa = 52 if bits == 64 else 23
-    bias = 1023 if bits == 64 else 127
+    element = "f64" if x.is_double else "f32"
+    bits, mantissa, bias = ELEMENTS[element].bits, FLOATS[element].fraction, FLOATS[element].bias
     itype = like(type_, f"i{bits}")
     a, d = x.abs(), y.abs()
     infinity = b.constant(float("inf"), type_)

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from shlo_disc.contractions import dot_sides
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.dynamic.views import SPREADS, VIEWS, View, view_of
+from shlo_disc.dynamic.views import BROADCASTS, VIEWS, View, view_of
+from shlo_disc.element_types import element_type
 from shlo_disc.mlir import ir, producer
 from shlo_disc.passes.fusion.graph import Node, squeezed
 from shlo_disc.passes.fusion.partition import Cluster, Partition
@@ -66,7 +67,7 @@ def _why_not(p: Partition, merge: Merge) -> str | None:
     if middle.reduced != (len(middle.space) - 1,):
         return "the rows have several dimensions"
     mix = p.graph.nodes[merge.seed[0]]
-    element = str(ir.ShapedType(mix.op.results[0].type).element_type)
+    element = element_type(ir.ShapedType(mix.op.results[0].type).element_type).name
     if element not in p.graph.capabilities.attention_types:
         return f"the target has no attention of {element}"
     return None
@@ -111,7 +112,7 @@ def _spreads(p: Partition, front: Cluster, mix: Node, values: int) -> tuple[set[
         batch = dot_sides(dot.op)[side].batch
         members, view = _spread(p, dot, side)
         elsewhere = [d for d in range(len(view.sizes)) if d not in batch] if view else []
-        if view is None or any(view.is_spread(d) for d in elsewhere):
+        if view is None or any(view.is_broadcast(d) for d in elsewhere):
             continue
         repeats += [view.repeat(d) for d in batch if not view.repeat(d).is_one]
         found |= members
@@ -130,7 +131,7 @@ def _spread(p: Partition, dot: Node, side: int) -> tuple[set[int], View | None]:
     inside, members = {dot.index}, set[int]()
     best: tuple[set[int], View | None] = members, None
     spread, op = False, producer(value)
-    while op is not None and (op.name in VIEWS or op.name in SPREADS):
+    while op is not None and (op.name in VIEWS or op.name in BROADCASTS):
         index = graph.of_value.get(op.results[0])
         if index is None or not direct_users(graph, graph.nodes[index]) <= inside:
             break
@@ -141,10 +142,10 @@ def _spread(p: Partition, dot: Node, side: int) -> tuple[set[int], View | None]:
             break
         inside.add(index)
         members = members | {index}
-        spread = spread or op.name in SPREADS
-        if view_of(value, [op.operands[0]], graph.shapes, spread=True) is None:
+        spread = spread or op.name in BROADCASTS
+        if view_of(value, [op.operands[0]], graph.shapes, through_broadcasts=True) is None:
             break
-        view = in_memory(graph, value, op.operands[0], spread=True)
+        view = in_memory(graph, value, op.operands[0], through_broadcasts=True)
         if spread and view is not None and op.name not in RESHAPES:
             best = members, view
         op = producer(op.operands[0])

@@ -55,7 +55,9 @@ def sums_of_cluster(p: Partition, cluster: Cluster) -> Sums:
     return sums_of(op, p.region(cluster.members, cluster.clones))
 
 
-def in_memory(graph: Graph, value: ir.Value, base: ir.Value, spread: bool = False) -> View | None:
+def in_memory(
+    graph: Graph, value: ir.Value, base: ir.Value, through_broadcasts: bool = False
+) -> View | None:
     """`value` as a view of what `base` is in memory, which may have another shape.
 
     None if kernels compute `base` themselves: an iota, a broadcast, a mask of positions.
@@ -64,7 +66,7 @@ def in_memory(graph: Graph, value: ir.Value, base: ir.Value, spread: bool = Fals
         base = op.operands[0]
     if base in graph.recomputed or (op is not None and (op.name in FREE or is_splat_constant(op))):
         return None
-    return view_of(value, [base], graph.shapes, spread)
+    return view_of(value, [base], graph.shapes, through_broadcasts)
 
 
 def nodes_of(graph: Graph, value: ir.Value) -> set[int]:

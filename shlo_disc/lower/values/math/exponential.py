@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+from shlo_disc.element_types import FLOATS
 from shlo_disc.lower.values.math.formulas import choose, fma, horner, select
 from shlo_disc.lower.values.math.registry import function
 from shlo_disc.lower.values.math.tables import TABLES
@@ -34,8 +35,6 @@ LN2_LOW = {"f32": float.fromhex("0x1.7f7d1cp-20"), "f64": float.fromhex("0x1.ef3
 _MAGIC = {"f32": 1.5 * 2.0**23, "f64": 1.5 * 2.0**52}
 """Adding it rounds to an integer and leaves that integer in the low bits."""
 _MAGIC_BITS = {"f32": 0x4B400000, "f64": 0x4338000000000000}
-_BIAS = {"f32": 127, "f64": 1023}
-_MANTISSA = {"f32": 23, "f64": 52}
 
 
 def split(x: Register) -> tuple[Register, Register, Register]:
@@ -59,7 +58,7 @@ def exp_reduced(r: Register) -> Register:
 
 def power_of_two(n: Register, dtype: str) -> Register:
     """2^n of integers in the range of normal floats."""
-    return ((n + _BIAS[dtype]) << _MANTISSA[dtype]).floats()
+    return ((n + FLOATS[dtype].bias) << FLOATS[dtype].fraction).floats()
 
 
 def _scales_at_once(x: Register) -> bool:
@@ -90,7 +89,7 @@ def _is_ordinary(x: Register) -> Mask:
 
 def _exp_ordinary(x: Register) -> Register:
     _, n, r = split(x)
-    return (exp_reduced(r).bits() + (n << _MANTISSA[x.element])).floats()
+    return (exp_reduced(r).bits() + (n << FLOATS[x.element].fraction)).floats()
 
 
 def _exp_any(x: Register) -> Register:

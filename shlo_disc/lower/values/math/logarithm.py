@@ -7,6 +7,7 @@ coefficients of our own.
 
 from __future__ import annotations
 
+from shlo_disc.element_types import FLOATS
 from shlo_disc.lower.values.math.exponential import LN2_HIGH, LN2_LOW
 from shlo_disc.lower.values.math.formulas import fma, horner, select
 from shlo_disc.lower.values.math.registry import function
@@ -19,13 +20,11 @@ _INFINITY = float("inf")
 _NAN = float("nan")
 _SQRT_HALF = {"f32": 0x3F3504F3, "f64": 0x3FE6A09E667F3BCD}
 """Bits of sqrt(1/2)."""
-_ONE = {"f32": 0x3F800000, "f64": 0x3FF0000000000000}
-_MANTISSA = {"f32": 23, "f64": 52}
 
 
 def split_log(x: Register) -> tuple[Register, Register]:
     """(k as float, m) with x = 2^k m, m in [sqrt(1/2), sqrt(2)); positive normal x."""
-    dtype, shift = x.element, _MANTISSA[x.element]
+    dtype, shift = x.element, FLOATS[x.element].fraction
     offset = x.bits() - _SQRT_HALF[dtype]
     k = offset.sar(shift)
     m = (x.bits() - (k << shift)).floats()

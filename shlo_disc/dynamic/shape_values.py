@@ -1,4 +1,4 @@
-"""The integer contents of small tensors that are computed from sizes only.
+"""The shape-value analysis: what small integer tensors hold that are computed from sizes only.
 
 Shape operands of dynamic ops are ordinary integer tensors: following their arithmetic symbolically
 tells what they hold. Entries are in row-major order; see `arithmetic.py` for one entry.
@@ -17,14 +17,14 @@ from shlo_disc.dense_elements import elements_of
 from shlo_disc.dynamic import attributes as attr
 from shlo_disc.dynamic.arithmetic import BITS_READ, ELEMENTWISE, Condition, Entry, evaluate
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.element_types import ELEMENT_TYPES
+from shlo_disc.element_types import element_type
 from shlo_disc.indexing import gather_numbers
 from shlo_disc.mlir import ir
 
 if TYPE_CHECKING:
     from shlo_disc.dynamic.shapes import ShapeAnalysis
 
-__all__ = ["CONTENTS", "MAX_ELEMENTS", "Entries", "IntegerType", "follow"]
+__all__ = ["MAX_ELEMENTS", "SHAPE_VALUES", "Entries", "IntegerType", "follow"]
 
 MAX_ELEMENTS = 64
 """Shape operands have at most 2 x rank entries; longer tensors are data."""
@@ -43,7 +43,7 @@ class IntegerType(NamedTuple):
 
 def follow(s: ShapeAnalysis, op: ir.Operation, kind: IntegerType) -> Entries | None:
     """The contents of the one result of `op`, of type `kind`; None when they depend on data."""
-    rule = CONTENTS.get(op.name)
+    rule = SHAPE_VALUES.get(op.name)
     if rule is not None:
         return rule(s, op, kind)
     if op.name not in ELEMENTWISE:
@@ -109,7 +109,7 @@ def _constant(s: ShapeAnalysis, op: ir.Operation, kind: IntegerType) -> Entries 
         if kind.is_unsigned:
             number %= 1 << kind.width  # the bindings read ui64 as i64
         return (bool(number) if kind.width == 1 else Expr.const(number),) * kind.elements
-    numbers = elements_of(value, ELEMENT_TYPES[str(value.type.element_type)])
+    numbers = elements_of(value, element_type(value.type.element_type))
     if kind.width == 1:
         return tuple(bool(n) for n in numbers)
     return tuple(Expr.const(int(n)) for n in numbers)
@@ -280,7 +280,7 @@ def _fold(
     return total
 
 
-CONTENTS: dict[str, Rule] = {
+SHAPE_VALUES: dict[str, Rule] = {
     "disc.dim": _disc_dim,
     "disc.shape": _disc_shape,
     "disc.sizes": _disc_shape,

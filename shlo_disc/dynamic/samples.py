@@ -1,7 +1,7 @@
-"""Sizes at which every known fact holds.
+"""Counterexample samples: sizes at which every known fact holds.
 
-A claim that is wrong at one of them has no proof, and looking for one is what takes time: most
-questions of a compilation are whether two sizes are the same, and most are not.
+A claim that is wrong at one of them has no proof, so none is looked for, which takes time. Most
+questions of a compilation are whether two sizes are equal, and most are not.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.intervals import Interval
 
-__all__ = ["Witnesses"]
+__all__ = ["CounterexampleSamples"]
 
 _TRIED, _KEPT = 32, 4
 _SPREAD = 61
@@ -38,9 +38,11 @@ class _Point(dict[str, int]):
         return value
 
 
-class Witnesses:
-    """Points where what is `zero` is 0, what is `positive` at least 0, and `congruent[i][1]`
-    divides `congruent[i][0]`, with symbols in `intervals` that are multiples of `divisors`.
+class CounterexampleSamples:
+    """Values of symbols at which the facts hold.
+
+    Each `zero` is 0, each `positive` is at least 0, and `congruent[i][1]` divides
+    `congruent[i][0]`. Symbols lie in `intervals` and are multiples of `divisors`.
     """
 
     def __init__(
@@ -68,7 +70,7 @@ class Witnesses:
                     break
 
     def against(self, expr: Expr, claim: Callable[[int], bool]) -> bool:
-        """Is there a point where `claim` is wrong of the value of `expr`?"""
+        """True if `claim` is wrong of the value of `expr` at one of the samples."""
         values = (_at(expr, point) for point in self._points)
         return any(value is not None and not claim(value) for value in values)
 
