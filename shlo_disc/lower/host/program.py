@@ -8,9 +8,7 @@ are straight-line code that runs once per call.
 from __future__ import annotations
 
 import hashlib
-import re
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -22,6 +20,7 @@ from shlo_disc.dynamic.program import ShapeProgram
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.locations import source_line
+from shlo_disc.lower.host.addresses import Addresses
 from shlo_disc.lower.host.constants import constant_bytes
 from shlo_disc.lower.host.foreign import can_fail, emit_fft, emit_foreign, unless_failed
 from shlo_disc.lower.host.prepare import prepare
@@ -62,8 +61,6 @@ _Places = Mapping[Buffer, str]
 CHUNK_NS = 6000
 """Work worth giving to another thread. Waking one takes 2 to 5 us on the machines tried
 (2026-11, 2-core Xeon); half of it halves the speed-up of 20 us kernels, double gains nothing."""
-
-_NAME = re.compile(r"%\w+")
 
 
 @dataclass
@@ -117,7 +114,7 @@ def emit_host(
         run.constants,
         list(run.pack_slots),
         run.packed_arguments,
-        tuple(run.unread(run_text)),
+        run.unread(),
         run.record.uses,
         run.sites,
         tuple(run.slot_sizes),
@@ -159,7 +156,7 @@ class _Run:
 
     def __post_init__(self) -> None:
         self.w = HostWriter("%symbols", self.program.symbol_names)
-        self.pointers: dict[ir.Value, str] = {}
+        self.pointers = Addresses()
         self.origin: dict[ir.Value, _Origin] = {}
         """Values the runtime may pack."""
         self.next: dict[int, str] = {}
@@ -178,7 +175,7 @@ class _Run:
         block = self.func.regions[0].blocks[0]
         self._slot_pointers()
         for index, argument in enumerate(block.arguments):
-            self.pointers[argument] = self.w.pointer("%args", index)
+            self.pointers.argument(argument, index, self.w.pointer("%args", index))
             self.origin[argument] = _Origin(index)
             self.record.argument(argument, index)
         self._block(block)
@@ -190,13 +187,10 @@ class _Run:
             "%symbols: !llvm.ptr, %arena: !llvm.ptr)"
         )
 
-    def unread(self, text: str) -> Iterator[int]:
-        """The arguments whose address nothing in `text` has but the line that names it."""
-        used = Counter(_NAME.findall(text))
-        read = self.packed_arguments.union(self.program.size_arguments)
-        for index, argument in enumerate(self.func.regions[0].blocks[0].arguments):
-            if used[self.pointers[argument]] == 1 and index not in read:
-                yield index
+    def unread(self) -> tuple[int, ...]:
+        """The arguments whose memory neither the text of `run` nor the runtime uses."""
+        used = self.pointers.used | self.packed_arguments | {*self.program.size_arguments}
+        return tuple(k for k in range(len(self.program.arguments)) if k not in used)
 
     # -- memory ---------------------------------------------------------------------------------
 
@@ -211,6 +205,13 @@ class _Run:
 
     def _result(self, index: int) -> str:
         return self.w.pointer("%results", index)
+
+    def _put(self, result: ir.Value, place: str, op: ir.Operation) -> None:
+        """`result` of `op` is at `place`."""
+        if place.startswith("inplace"):
+            self.pointers.same(result, op.operands[int(place.partition(":")[2] or 0)])
+        else:
+            self.pointers.put(result, self._place(place, op, result))
 
     def _place(self, text: str, op: ir.Operation, result: ir.Value | None = None) -> str:
         kind, _, rest = text.partition(":")
@@ -243,7 +244,7 @@ class _Run:
             if op.name == "disc.fusion":
                 self._fusion(op)
             elif op.name in RESHAPES:
-                self.pointers[op.results[0]] = self.pointers[op.operands[0]]
+                self.pointers.same(op.results[0], op.operands[0])
                 self.record.same(op.results[0], op.operands[0])
                 if op.operands[0] in self.origin:
                     self.origin[op.results[0]] = self.origin[op.operands[0]]
@@ -252,7 +253,7 @@ class _Run:
             elif op.name == "disc.empty":
                 if "disc.buffers" in op.attributes:
                     (place,) = ir.ArrayAttr(op.attributes["disc.buffers"])
-                    self.pointers[op.results[0]] = self._place(ir.StringAttr(place).value, op)
+                    self._put(op.results[0], ir.StringAttr(place).value, op)
             elif op.name == "stablehlo.while":
                 self._while(op)
             elif op.name in ("stablehlo.case", "stablehlo.if"):
@@ -263,7 +264,7 @@ class _Run:
     def _constant(self, op: ir.Operation) -> None:
         index = len(self.constants)
         self.constants.append(constant_bytes(op))
-        self.pointers[op.results[0]] = self.w.pointer(self._context_field(5), index)
+        self.pointers.put(op.results[0], self.w.pointer(self._context_field(5), index))
         self.origin[op.results[0]] = _Origin(-1 - index)
         self.record.constant(op.results[0], index)
 
@@ -274,7 +275,7 @@ class _Run:
         kind = ir.StringAttr(op.attributes["kind"]).value
         places = [ir.StringAttr(p).value for p in ir.ArrayAttr(op.attributes["disc.buffers"])]
         for result, place in zip(op.results, places, strict=True):
-            self.pointers[result] = self._place(place, op, result)
+            self._put(result, place, op)
         if kind == "host" or "disc.stored" in op.attributes:
             if kind == "host":
                 emit_scalars(self.w, op, self.pointers)
@@ -556,20 +557,22 @@ class _Run:
         swaps: list[int] = []
         stored: list[int] = []
         for index, mode in enumerate(modes):
-            if mode.startswith("inplace:") and mode != "inplace:init":
-                start = self._place(mode.removeprefix("inplace:"), op)
-                if op.operands[index] in self.pointers:  # a `disc.empty` has nothing to copy
-                    self._copy(start, op.operands[index])
-            else:
-                start = self.pointers[op.operands[index]]
             if mode.startswith("swap:"):
                 swaps.append(index)
                 continue
             if mode == "stored":
                 stored.append(index)
                 continue
-            for value in (condition.arguments[index], body.arguments[index], op.results[index]):
-                self.pointers[value] = start
+            carried = (condition.arguments[index], body.arguments[index], op.results[index])
+            if mode.startswith("inplace:") and mode != "inplace:init":
+                start = self._place(mode.removeprefix("inplace:"), op)
+                if op.operands[index] in self.pointers:  # a `disc.empty` has nothing to copy
+                    self._copy(start, op.operands[index])
+                for value in carried:
+                    self.pointers.put(value, start)
+            else:
+                for value in carried:
+                    self.pointers.same(value, op.operands[index])
             origin = self.origin.get(op.operands[index])
             if mode == "same" and origin is not None:
                 self.origin[body.arguments[index]] = self.origin[op.results[index]] = origin
@@ -589,7 +592,7 @@ class _Run:
         into = f"{result}:{len(inits)} = " if inits else ""
         w.line(f"{into}scf.while ({heads}) : ({types}) -> ({types}) {{")
         for k, index in zip(moving, (*swaps, *stored), strict=True):
-            self.pointers[condition.arguments[index]] = names[k]
+            self.pointers.put(condition.arguments[index], names[k])
         self._block(condition)
         flag = condition.operations[len(condition.operations) - 1].operation.operands[0]
         go = self._load_flag(flag)
@@ -603,7 +606,7 @@ class _Run:
         outer_next = self.next
         self.next = {}
         for k, index in zip(moving, (*swaps, *stored), strict=True):
-            self.pointers[body.arguments[index]] = inner[k]
+            self.pointers.put(body.arguments[index], inner[k])
         for k, index in enumerate(swaps):
             self.next[index] = inner[3 * k + 1]
         self._block(body)
@@ -618,7 +621,7 @@ class _Run:
         w.line(f"scf.yield {', '.join(yields)} : {types}" if yields else "scf.yield")
         w.line("}")
         for k, index in zip(moving, (*swaps, *stored), strict=True):
-            self.pointers[op.results[index]] = f"{result}#{k}"
+            self.pointers.put(op.results[index], f"{result}#{k}")
         self.record.leave(op)
 
     def _load_flag(self, value: ir.Value) -> str:
@@ -632,7 +635,7 @@ class _Run:
         w = self.w
         places = [ir.StringAttr(p).value for p in ir.ArrayAttr(op.attributes["disc.buffers"])]
         for result, place in zip(op.results, places, strict=True):
-            self.pointers[result] = self._place(place, op)
+            self._put(result, place, op)
         self.record.enter(op)
         if op.name == "stablehlo.if":
             w.line(f"scf.if {self._load_flag(op.operands[0])} {{")
