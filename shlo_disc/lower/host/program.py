@@ -46,11 +46,12 @@ from shlo_disc.lower.plan import (
     Part,
     Step,
     Workspace,
+    sizes_of,
 )
 from shlo_disc.lower.refused import Refused
 from shlo_disc.lower.speculate import Likely, Speculation
 from shlo_disc.lower.target import Target
-from shlo_disc.mlir import ir, walk
+from shlo_disc.mlir import ir
 from shlo_disc.passes.op_classes import RESHAPES
 
 __all__ = ["HostProgram", "emit_host"]
@@ -130,8 +131,15 @@ class _Origin:
 
     index: int
     """An argument, or -1 - the number of a constant."""
+    sizes: tuple[Expr, ...]
+    """Of that argument or constant: copies are kept beside it, so they may depend on no others."""
     computed: str = ""
-    """What was computed from it; part of the key under which copies are kept."""
+    """A digest of what was computed from it; part of the key under which copies are kept."""
+
+    def tells(self, size: Expr) -> bool:
+        """True if the sizes of the argument or constant determine `size`."""
+        known = {symbol for own in self.sizes for symbol in own.symbols() if _is_injective(own)}
+        return size in self.sizes or size.symbols() <= known
 
 
 @dataclass
@@ -176,7 +184,7 @@ class _Run:
         self._slot_pointers()
         for index, argument in enumerate(block.arguments):
             self.pointers.argument(argument, index, self.w.pointer("%args", index))
-            self.origin[argument] = _Origin(index)
+            self.origin[argument] = _Origin(index, self.shapes.shape(argument))
             self.record.argument(argument, index)
         self._block(block)
         last = block.operations[len(block.operations) - 1].operation
@@ -265,7 +273,7 @@ class _Run:
         index = len(self.constants)
         self.constants.append(constant_bytes(op))
         self.pointers.put(op.results[0], self.w.pointer(self._context_field(5), index))
-        self.origin[op.results[0]] = _Origin(-1 - index)
+        self.origin[op.results[0]] = _Origin(-1 - index, self.shapes.shape(op.results[0]))
         self.record.constant(op.results[0], index)
 
     def _context_field(self, index: int) -> str:
@@ -304,41 +312,33 @@ class _Run:
             self.w.line("}")
             steps = steps[1:]
         self._steps(steps, op, blocks)
-        self._derive(op, kind)
+        self._derive(op, kind, plan)
 
-    def _derive(self, op: ir.Operation, kind: str) -> None:
+    def _derive(self, op: ir.Operation, kind: str, plan: KernelPlan) -> None:
         """Results of one packable value alone (a slice of a weight) may be packed beside it."""
         origin = self.origin.get(op.operands[0]) if len(op.operands) == 1 else None
         if origin is None or kind not in ("column", "loop", "row"):
             return
-        given = self.shapes.shape(op.operands[0])
-        if not _symbols_in(op) <= self._told_by(op.operands[0]):
+        sizes = [size for value in (*op.operands, *op.results) for size in self.shapes.shape(value)]
+        if not all(map(origin.tells, (*sizes, *sizes_of(plan.steps)))):
             return
-        # Not the text of the block: to number its values MLIR walks the whole function.
-        text = f"{origin.computed} {given} {_structure(op)}"
-        digest = hashlib.sha256(text.encode()).hexdigest()
+        # The plan holds the texts of its kernels, so it determines every bit of the results.
+        digest = hashlib.sha256(repr((origin.computed, plan)).encode()).hexdigest()
         for number, result in enumerate(op.results):
-            self.origin[result] = _Origin(origin.index, f" of {digest} {number}")
+            computed = f"{digest} {number}"
+            self.origin[result] = replace(origin, computed=computed)
 
-    def _told_by(self, value: ir.Value) -> set[str]:
-        """The symbols that are known from the sizes of `value`: what depends on no others and on
-        its elements is a function of the value.
+    def _key(self, part: Part, value: ir.Value, origin: _Origin) -> str | None:
+        """What tells the packed copy from others beside the same buffer, in this program and in
+        others; None where sizes of the call that the buffer does not have decide what is in it.
         """
         sizes = self.shapes.shape(value)
-        return {symbol for size in sizes for symbol in size.symbols() if _is_injective(size)}
-
-    def _key(self, part: Part, value: ir.Value) -> str | None:
-        """What tells the packed copy from others of `value`; None where it may be another one in
-        another call with the same value.
-        """
-        given = self.shapes.shape(value)
-        if part.elements == Expr.product(given):
-            return part.key
-        needed = [part.bytes, part.elements, *part.fill.params]
-        if not {symbol for size in needed for symbol in size.symbols()} <= self._told_by(value):
+        needed = (*sizes, part.bytes, part.elements, part.fill.extent, *part.fill.params)
+        if not all(map(origin.tells, needed)):
             return None
-        # A part: what the symbols in the key stand for depends on the sizes of the whole.
-        return f"{part.key} in {', '.join(map(str, given))}"
+        # Names of symbols mean something beside the sizes of the buffer only.
+        shapes = tuple(map(str, origin.sizes)), tuple(map(str, sizes))
+        return repr((part.key, *shapes, origin.computed))
 
     def _plan(self, op: ir.Operation, kind: str) -> tuple[KernelPlan, tuple[str, ...]]:
         """The emitter's plan, and what was decided of its variants; equal fusions on equal shapes
@@ -393,7 +393,8 @@ class _Run:
         found: list[tuple[_Origin, str]] = []
         for part in pack.parts:
             value = op.operands[part.operand]
-            origin, key = self.origin.get(value), self._key(part, value)
+            origin = self.origin.get(value)
+            key = self._key(part, value, origin) if origin is not None else None
             if origin is None or key is None:
                 return None
             found.append((origin, key))
@@ -516,7 +517,7 @@ class _Run:
         for part, (origin, key) in zip(pack.parts, sources, strict=True):
             if origin.index >= 0:
                 self.packed_arguments.add(origin.index)
-            slot = self.pack_slots.setdefault(key + origin.computed, len(self.pack_slots))
+            slot = self.pack_slots.setdefault(key, len(self.pack_slots))
             arg, slot_name = w.const(origin.index), w.const(slot)
             found = w.array(1, "!llvm.ptr", "packed")
             state, here, none, fill = (w.fresh(x) for x in ("state", "kept", "none", "fill"))
@@ -673,24 +674,9 @@ _ARGUMENTS = 64
 
 
 def _is_injective(size: Expr) -> bool:
-    """Does `size` tell its one symbol (`4*k`)?"""
+    """True if `size` determines its one symbol (`4*k`)."""
     factors = [factor for monomial, _ in size.terms for factor in monomial]
     return len(factors) == 1 and all(not atom.op and power == 1 for atom, power in factors)
-
-
-def _symbols_in(fusion: ir.Operation) -> set[str]:
-    """The symbols of the sizes that `disc` operations in `fusion` name."""
-    found: set[str] = set()
-
-    def visit(op: ir.Operation) -> None:
-        sizes = list(ir.ArrayAttr(op.attributes["dims"])) if "dims" in op.attributes else []
-        if "dim" in op.attributes:
-            sizes.append(op.attributes["dim"])
-        for size in sizes:
-            found.update(Expr.parse(ir.StringAttr(size).value).symbols())
-
-    walk(fusion, visit)
-    return found
 
 
 def _structure(fusion: ir.Operation) -> tuple[object, ...]:
