@@ -53,6 +53,7 @@ from shlo_disc.lower.speculate import Likely, Speculation
 from shlo_disc.lower.target import Target
 from shlo_disc.mlir import ir
 from shlo_disc.passes.op_classes import RESHAPES
+from shlo_disc.passes.places import At, Mode, Place, carries_of, places_of, reuses_of
 
 __all__ = ["HostProgram", "emit_host"]
 
@@ -170,11 +171,7 @@ class _Run:
         self.next: dict[int, str] = {}
         self.record = UseRecorder(self.shapes)
         self.can_fail = can_fail(self.func)
-        self.reuses: list[tuple[int, int]] = []
-        if "disc.reuses" in self.func.attributes:
-            for text in ir.ArrayAttr(self.func.attributes["disc.reuses"]):
-                argument, _, result = ir.StringAttr(text).value.partition(":")
-                self.reuses.append((int(argument), int(result)))
+        self.reuses = reuses_of(self.func)
         slots = ir.ArrayAttr(self.func.attributes["disc.arena"])
         self.slot_sizes = [Expr.parse(ir.StringAttr(s).value) for s in slots]
 
@@ -214,26 +211,26 @@ class _Run:
     def _result(self, index: int) -> str:
         return self.w.pointer("%results", index)
 
-    def _put(self, result: ir.Value, place: str, op: ir.Operation) -> None:
-        """`result` of `op` is at `place`."""
-        if place.startswith("inplace"):
-            self.pointers.same(result, op.operands[int(place.partition(":")[2] or 0)])
-        else:
-            self.pointers.put(result, self._place(place, op, result))
+    def _put_results(self, op: ir.Operation) -> None:
+        """Results of `op` are where plan-buffers says."""
+        for result, place in zip(op.results, places_of(op), strict=True):
+            if place.at == At.INPLACE:
+                self.pointers.same(result, op.operands[place.number])
+            elif place.at == At.UPDATE:
+                update = stored_update(result, self.shapes)
+                address = update_address(self.w, update, self.pointers, self.shapes)
+                self.pointers.put(result, address)
+            else:
+                self.pointers.put(result, self._place(place))
 
-    def _place(self, text: str, op: ir.Operation, result: ir.Value | None = None) -> str:
-        kind, _, rest = text.partition(":")
-        if kind == "update":
-            assert result is not None
-            update = stored_update(result, self.shapes)
-            return update_address(self.w, update, self.pointers, self.shapes)
-        if kind == "slot":
-            return self.slots[int(rest)]
-        if kind == "result":
-            return self._result(int(rest))
-        if kind == "next":
-            return self.next[int(rest)]
-        return self.pointers[op.operands[int(rest or 0)]]
+    def _place(self, place: Place) -> str:
+        """The address of a place that no operand has."""
+        if place.at == At.SLOT:
+            return self.slots[place.number]
+        if place.at == At.NEXT:
+            return self.next[place.number]
+        assert place.at == At.RESULT, place
+        return self._result(place.number)
 
     def _copy(self, destination: str, value: ir.Value) -> None:
         source = self.pointers[value]
@@ -259,9 +256,8 @@ class _Run:
             elif op.name == "stablehlo.constant":
                 self._constant(op)
             elif op.name == "disc.empty":
-                if "disc.buffers" in op.attributes:
-                    (place,) = ir.ArrayAttr(op.attributes["disc.buffers"])
-                    self._put(op.results[0], ir.StringAttr(place).value, op)
+                if places_of(op):  # else nobody reads it
+                    self._put_results(op)
             elif op.name == "stablehlo.while":
                 self._while(op)
             elif op.name in ("stablehlo.case", "stablehlo.if"):
@@ -281,9 +277,7 @@ class _Run:
 
     def _fusion(self, op: ir.Operation) -> None:
         kind = ir.StringAttr(op.attributes["kind"]).value
-        places = [ir.StringAttr(p).value for p in ir.ArrayAttr(op.attributes["disc.buffers"])]
-        for result, place in zip(op.results, places, strict=True):
-            self._put(result, place, op)
+        self._put_results(op)
         if kind == "host" or "disc.stored" in op.attributes:
             if kind == "host":
                 emit_scalars(self.w, op, self.pointers)
@@ -300,9 +294,10 @@ class _Run:
         self.record.fusion(op, kind, plan, decisions)
         steps = plan.steps
         blocks = self._places(plan.workspaces)
-        if plan.copies_operand and places[0] == "inplace":
+        copied_to = places_of(op)[0].at if plan.copies_operand else None
+        if copied_to == At.INPLACE:
             steps = steps[1:]
-        elif plan.copies_operand and places[0].startswith("result:") and self.reuses:
+        elif copied_to == At.RESULT and self.reuses:
             # A donated argument may be where the result is: then there is nothing to copy.
             here, there = self.pointers[op.operands[0]], self.pointers[op.results[0]]
             differ = self.w.fresh("differ")
@@ -552,21 +547,20 @@ class _Run:
 
     def _while(self, op: ir.Operation) -> None:
         w = self.w
-        modes = [ir.StringAttr(m).value for m in ir.ArrayAttr(op.attributes["disc.carries"])]
         condition, body = op.regions[0].blocks[0], op.regions[1].blocks[0]
         self.record.enter(op)
-        swaps: list[int] = []
+        swaps: dict[int, tuple[int, int]] = {}
         stored: list[int] = []
-        for index, mode in enumerate(modes):
-            if mode.startswith("swap:"):
-                swaps.append(index)
+        for index, carry in enumerate(carries_of(op)):
+            if carry.slots is not None:
+                swaps[index] = carry.slots
                 continue
-            if mode == "stored":
+            if carry.mode == Mode.STORED:
                 stored.append(index)
                 continue
             carried = (condition.arguments[index], body.arguments[index], op.results[index])
-            if mode.startswith("inplace:") and mode != "inplace:init":
-                start = self._place(mode.removeprefix("inplace:"), op)
+            if carry.buffer is not None:
+                start = self._place(carry.buffer)
                 if op.operands[index] in self.pointers:  # a `disc.empty` has nothing to copy
                     self._copy(start, op.operands[index])
                 for value in carried:
@@ -575,13 +569,12 @@ class _Run:
                 for value in carried:
                     self.pointers.same(value, op.operands[index])
             origin = self.origin.get(op.operands[index])
-            if mode == "same" and origin is not None:
+            if carry.mode == Mode.SAME and origin is not None:
                 self.origin[body.arguments[index]] = self.origin[op.results[index]] = origin
                 self.origin[condition.arguments[index]] = origin
         result = w.fresh("loop")
         inits, names = [], []
-        for index in swaps:
-            first, second = (int(s) for s in modes[index].removeprefix("swap:").split(","))
+        for index, (first, second) in swaps.items():
             inits += [self.pointers[op.operands[index]], self.slots[first], self.slots[second]]
             names += [w.fresh("now"), w.fresh("next"), w.fresh("other")]
         inits += [self.pointers[op.operands[index]] for index in stored]
@@ -634,9 +627,7 @@ class _Run:
 
     def _case(self, op: ir.Operation) -> None:
         w = self.w
-        places = [ir.StringAttr(p).value for p in ir.ArrayAttr(op.attributes["disc.buffers"])]
-        for result, place in zip(op.results, places, strict=True):
-            self._put(result, place, op)
+        self._put_results(op)
         self.record.enter(op)
         if op.name == "stablehlo.if":
             w.line(f"scf.if {self._load_flag(op.operands[0])} {{")

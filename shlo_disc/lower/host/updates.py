@@ -13,6 +13,7 @@ from shlo_disc.lower.host.scalars import scalar_registers
 from shlo_disc.lower.host.writer import HostWriter
 from shlo_disc.mlir import ir
 from shlo_disc.passes.op_classes import RESHAPES
+from shlo_disc.passes.places import At, Mode, Place, carries_of, places_of
 from shlo_disc.passes.records import update_of
 
 __all__ = ["stored_update", "update_address"]
@@ -52,11 +53,10 @@ def _same_buffer(op: ir.Operation, position: int) -> list[ir.Value]:
     if op.name in RESHAPES:
         return [op.results[0]]
     if op.name == "disc.fusion" and not position:
-        places = ir.ArrayAttr(op.attributes["disc.buffers"])
-        return [op.results[0]] if ir.StringAttr(places[0]).value == "inplace" else []
+        return [op.results[0]] if places_of(op)[0] == Place(At.INPLACE) else []
     if op.name == "stablehlo.while":
-        carry = ir.StringAttr(ir.ArrayAttr(op.attributes["disc.carries"])[position]).value
-        return [op.results[position]] if carry in ("same", "inplace:init") else []
+        in_place = carries_of(op)[position].mode in (Mode.SAME, Mode.INITIAL)
+        return [op.results[position]] if in_place else []
     return []
 
 
