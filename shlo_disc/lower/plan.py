@@ -14,6 +14,7 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.relations import holds
 
 __all__ = [
+    "CALL_TYPE",
     "SIGNATURE",
     "All",
     "Buffer",
@@ -75,6 +76,9 @@ SIGNATURE = (
     "%scratch: !llvm.ptr)"
 )
 """How kernels of a CPU and of the host are called."""
+
+CALL_TYPE = "(!llvm.ptr, !llvm.ptr, i64, i64, !llvm.ptr) -> ()"
+"""The type of `SIGNATURE`, as a call of a kernel names it."""
 
 
 @dataclass(frozen=True)

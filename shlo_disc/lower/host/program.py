@@ -24,10 +24,16 @@ from shlo_disc.lower.host.addresses import Addresses
 from shlo_disc.lower.host.constants import constant_bytes
 from shlo_disc.lower.host.foreign import can_fail, emit_fft, emit_foreign, unless_failed
 from shlo_disc.lower.host.prepare import prepare
-from shlo_disc.lower.host.scalars import emit_scalars
+from shlo_disc.lower.host.scalars import emit_scalars, read_flag
 from shlo_disc.lower.host.updates import stored_update, update_address
 from shlo_disc.lower.host.uses import KernelUse, Site, UseRecorder
-from shlo_disc.lower.host.writer import HostWriter
+from shlo_disc.lower.host.writer import (
+    CONSTANTS,
+    KERNELS,
+    PACKED,
+    PACKED_DONE,
+    HostWriter,
+)
 from shlo_disc.lower.plan import (
     All,
     Buffer,
@@ -59,10 +65,6 @@ __all__ = ["HostProgram", "emit_host"]
 
 _Places = Mapping[Buffer, str]
 """The addresses of a plan's temporary blocks and packed copies."""
-
-CHUNK_NS = 6000
-"""Work worth giving to another thread. Waking one takes 2 to 5 us on the machines tried
-(2026-11, 2-core Xeon); half of it halves the speed-up of 20 us kernels, double gains nothing."""
 
 
 @dataclass
@@ -165,6 +167,7 @@ class _Run:
 
     def __post_init__(self) -> None:
         self.w = HostWriter("%symbols", self.program.symbol_names)
+        self.memory = self.target.memory
         self.pointers = Addresses()
         self.origin: dict[ir.Value, _Origin] = {}
         """Values the runtime may pack."""
@@ -218,7 +221,7 @@ class _Run:
                 self.pointers.same(result, op.operands[place.number])
             elif place.at == At.UPDATE:
                 update = stored_update(result, self.shapes)
-                address = update_address(self.w, update, self.pointers, self.shapes)
+                address = update_address(self.w, self.memory, update, self.pointers, self.shapes)
                 self.pointers.put(result, address)
             else:
                 self.pointers.put(result, self._place(place))
@@ -235,11 +238,7 @@ class _Run:
     def _copy(self, destination: str, value: ir.Value) -> None:
         source = self.pointers[value]
         if source != destination:
-            count = self.w.size(value_bytes(value, self.shapes))
-            self.w.line(
-                f'"llvm.intr.memcpy"({destination}, {source}, {count}) '
-                "<{isVolatile = false}> : (!llvm.ptr, !llvm.ptr, i64) -> ()"
-            )
+            self.memory.copy(self.w, destination, source, value_bytes(value, self.shapes))
 
     # -- ops ------------------------------------------------------------------------------------
 
@@ -268,19 +267,16 @@ class _Run:
     def _constant(self, op: ir.Operation) -> None:
         index = len(self.constants)
         self.constants.append(constant_bytes(op))
-        self.pointers.put(op.results[0], self.w.pointer(self._context_field(5), index))
+        self.pointers.put(op.results[0], self.w.pointer(self.w.context(CONSTANTS), index))
         self.origin[op.results[0]] = _Origin(-1 - index, self.shapes.shape(op.results[0]))
         self.record.constant(op.results[0], index)
-
-    def _context_field(self, index: int) -> str:
-        return self.w.pointer("%ctx", index)
 
     def _fusion(self, op: ir.Operation) -> None:
         kind = ir.StringAttr(op.attributes["kind"]).value
         self._put_results(op)
         if kind == "host" or "disc.stored" in op.attributes:
             if kind == "host":
-                emit_scalars(self.w, op, self.pointers)
+                emit_scalars(self.w, self.memory, op, self.pointers)
             self.record.fusion(op, "host", KernelPlan(()), ())
             return
         try:
@@ -436,29 +432,9 @@ class _Run:
             w.store(address, arguments, position, "!llvm.ptr")
         if launch.zeroed is not None:
             buffer, count = launch.zeroed
-            w.line(
-                f'"llvm.intr.memset"({self._buffer(buffer, op, places)}, '
-                f"{w.once('arith.constant 0 : i8')}, {w.size(count)}) "
-                "<{isVolatile = false}> : (!llvm.ptr, i8, i64) -> ()"
-            )
+            self.memory.zero(w, self._buffer(buffer, op, places), count)
         sizes = w.sizes_array(launch.params)
-        if launch.extent == 1 and launch.scratch_bytes == 0:
-            # One task, a scalar of a loop: no thread to ask, no scratch memory to find.
-            zero, one, nothing = w.const(0), w.const(1), w.once("llvm.mlir.zero : !llvm.ptr")
-            w.line(
-                f"llvm.call {kernel}({arguments}, {sizes}, {zero}, {one}, {nothing}) : !llvm.ptr, "
-                "(!llvm.ptr, !llvm.ptr, i64, i64, !llvm.ptr) -> ()"
-            )
-            w.line(f"// launched {site}")
-            return
-        extent = w.size(launch.extent)
-        grain = self._grain(launch.cost)
-        scratch = w.size(launch.scratch_bytes)
-        w.line(
-            f"llvm.call {self._context_field(1)}(%ctx, {kernel}, {arguments}, {sizes}, {extent}, "
-            f"{grain}, {scratch}) : !llvm.ptr, "
-            "(!llvm.ptr, !llvm.ptr, !llvm.ptr, !llvm.ptr, i64, i64, i64) -> ()"
-        )
+        self.memory.launch(w, launch, kernel, arguments, sizes)
         w.line(f"// launched {site}")
 
     def _foreign(self, call: FfiCall, op: ir.Operation, places: _Places) -> None:
@@ -467,7 +443,7 @@ class _Run:
         self.w.line(f"// launch {site}")
         operands = [self._buffer(buffer, op, places) for buffer in call.operands]
         results = [self._buffer(buffer, op, places) for buffer in call.results]
-        emit_foreign(self.w, len(self.foreign), call, operands, results)
+        emit_foreign(self.w, self.memory, len(self.foreign), call, operands, results)
         self.foreign.append((call, source_line(op)))
         self.w.line(f"// launched {site}")
 
@@ -485,15 +461,7 @@ class _Run:
             self.kernels[kernel.text] = kernel
             if self.written is not None:
                 self.written(kernel)
-        return self.w.pointer(self._context_field(4), self.kernel_index[kernel.text])
-
-    def _grain(self, cost: Expr) -> str:
-        w = self.w
-        if cost.is_const:
-            return w.const(max(1, -(-CHUNK_NS // max(1, cost.value))))
-        positive = w.once(f"arith.maxsi {w.size(cost)}, {w.const(1)} : i64")
-        grown = w.once(f"arith.addi {positive}, {w.const(CHUNK_NS - 1)} : i64")
-        return w.once(f"arith.divsi {grown}, {positive} : i64")
+        return self.w.pointer(self.w.context(KERNELS), self.kernel_index[kernel.text])
 
     def _buffer(self, buffer: Buffer, op: ir.Operation, places: _Places) -> str:
         if isinstance(buffer, Input):
@@ -517,7 +485,7 @@ class _Run:
             found = w.array(1, "!llvm.ptr", "packed")
             state, here, none, fill = (w.fresh(x) for x in ("state", "kept", "none", "fill"))
             w.line(
-                f"{state} = llvm.call {self._context_field(2)}(%ctx, {arg}, {slot_name}, "
+                f"{state} = llvm.call {w.context(PACKED)}(%ctx, {arg}, {slot_name}, "
                 f"{w.size(part.bytes)}, {found}) : !llvm.ptr, "
                 "(!llvm.ptr, i64, i64, i64, !llvm.ptr) -> i32"
             )
@@ -526,7 +494,7 @@ class _Run:
             w.line(f"scf.if {fill} {{")
             self._launch(part.fill, op, {Packed(part.operand): here}, packs=True)
             w.line(
-                f"llvm.call {self._context_field(3)}(%ctx, {arg}, {slot_name}, {here}) : "
+                f"llvm.call {w.context(PACKED_DONE)}(%ctx, {arg}, {slot_name}, {here}) : "
                 "!llvm.ptr, (!llvm.ptr, i64, i64, !llvm.ptr) -> ()"
             )
             w.line("}")
@@ -619,11 +587,7 @@ class _Run:
         self.record.leave(op)
 
     def _load_flag(self, value: ir.Value) -> str:
-        w = self.w
-        byte, flag = w.fresh("byte"), w.fresh("flag")
-        w.line(f"{byte} = llvm.load {self.pointers[value]} : !llvm.ptr -> i8")
-        w.line(f"{flag} = llvm.trunc {byte} : i8 to i1")
-        return flag
+        return read_flag(self.w, self.memory, self.pointers[value])
 
     def _case(self, op: ir.Operation) -> None:
         w = self.w
@@ -637,8 +601,8 @@ class _Run:
             w.line("}")
             self.record.leave(op)
             return
-        number, index = w.fresh("number"), w.fresh("branch")
-        w.line(f"{number} = llvm.load {self.pointers[op.operands[0]]} : !llvm.ptr -> i32")
+        number = self.memory.read(w, self.pointers[op.operands[0]], "i32", "number")
+        index = w.fresh("branch")
         w.line(f"{index} = arith.index_cast {number} : i32 to index")
         w.line(f"scf.index_switch {index}")
         for branch in range(len(op.regions) - 1):

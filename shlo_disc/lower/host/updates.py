@@ -9,6 +9,7 @@ from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.dynamic.views import dense_strides
 from shlo_disc.errors import InternalError
 from shlo_disc.locations import source_line
+from shlo_disc.lower.host.memory import HostMemory
 from shlo_disc.lower.host.scalars import scalar_registers
 from shlo_disc.lower.host.writer import HostWriter
 from shlo_disc.mlir import ir
@@ -61,10 +62,14 @@ def _same_buffer(op: ir.Operation, position: int) -> list[ir.Value]:
 
 
 def update_address(
-    w: HostWriter, fusion: ir.Operation, pointers: Mapping[ir.Value, str], shapes: ShapeAnalysis
+    w: HostWriter,
+    memory: HostMemory,
+    fusion: ir.Operation,
+    pointers: Mapping[ir.Value, str],
+    shapes: ShapeAnalysis,
 ) -> str:
     """Where the update of `fusion` begins; start indices are clamped, as specified."""
-    registers = scalar_registers(w, fusion, pointers)
+    registers = scalar_registers(w, memory, fusion, pointers)
     update = _update_in(fusion, shapes)
     sizes, window = (shapes.shape(update.operands[k]) for k in (0, 1))
     element = element_bytes(ir.RankedTensorType(update.operands[0].type).element_type)
