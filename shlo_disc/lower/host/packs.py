@@ -10,6 +10,7 @@ import hashlib
 from dataclasses import dataclass, replace
 
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.monomial import Atom, Monomial, monomial_quotient
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.lower.plan import Call, KernelPlan, Launch, Pack, Part, Step, sizes_of
 from shlo_disc.mlir import ir
@@ -29,9 +30,21 @@ class Origin:
     """A digest of what was computed from it; part of the key under which copies are kept."""
 
     def tells(self, size: Expr) -> bool:
-        """True if the sizes of the argument or constant determine `size`."""
-        known = {symbol for own in self.sizes for symbol in own.symbols() if _is_injective(own)}
-        return size in self.sizes or size.symbols() <= known
+        """True if the sizes of the argument or constant determine `size` (not: only if)."""
+        return size in self.sizes or all(self._tells(monomial) for monomial, _ in size.terms)
+
+    def _tells(self, monomial: Monomial) -> bool:
+        """The same of a product: sizes that are products (`h*d` of `3*h*d`) are divided out."""
+        for own in self.sizes:
+            divisor = own.terms[0][0] if len(own.terms) == 1 else ()
+            while divisor and (left := monomial_quotient(monomial, divisor)) is not None:
+                monomial = left
+        return all(self._tells_atom(atom) for atom, _ in monomial)
+
+    def _tells_atom(self, atom: Atom) -> bool:
+        if atom.op:
+            return all(map(self.tells, atom.args))
+        return any(atom.key in own.symbols() and _is_injective(own) for own in self.sizes)
 
 
 class Origins:
