@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from shlo_disc.lower.plan import FUNCTION_TYPE
 from shlo_disc.lower.target import Function
 
 __all__ = ["Code", "Ended", "KernelCall", "Zeroing", "run_calls"]
@@ -100,7 +101,7 @@ func.func @KERNEL(%list: !llvm.ptr) -> i32 {{
       }}
     }} else {{
       llvm.call %function(%args, %params, %lo, %hi, %scratch)
-          : !llvm.ptr, (!llvm.ptr, !llvm.ptr, i64, i64, !llvm.ptr) -> ()
+          : !llvm.ptr, {FUNCTION_TYPE}
     }}
   }}
   %status = arith.constant 0 : i32

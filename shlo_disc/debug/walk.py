@@ -23,6 +23,7 @@ from shlo_disc.dynamic.shapes import ShapeAnalysis, analyze
 from shlo_disc.element_types import element_type
 from shlo_disc.executable import Executable
 from shlo_disc.lower.host.constants import constant_bytes
+from shlo_disc.lower.host.memory import HostMemory
 from shlo_disc.lower.host.scalars import emit_scalars
 from shlo_disc.lower.host.uses import KernelUse
 from shlo_disc.lower.host.writer import HostWriter
@@ -119,7 +120,7 @@ class Walk:
         """The plan the program has; where the buffers make it needless, the emitter's."""
         target, kind = self.executable.target, kind_of(op)
         if kind.on_host:
-            return _scalars(op, self.executable.program.symbol_names)
+            return _scalars(op, self.executable.program.symbol_names, target.memory)
         if "disc.stored" in op.attributes:
             return target.emitters[kind.name](op, self.shapes, target.machine)
         return self._uses[op].plan
@@ -182,12 +183,12 @@ def _dtype(value: ir.Value) -> np.dtype[Any]:
     return element_type(ir.RankedTensorType(value.type).element_type).dtype
 
 
-def _scalars(op: ir.Operation, symbols: Sequence[str]) -> KernelPlan:
+def _scalars(op: ir.Operation, symbols: Sequence[str], memory: HostMemory) -> KernelPlan:
     """What the host program computes for a fusion of kind `host`, as a kernel of one task."""
     writer = HostWriter("%params", symbols)
     values = [*op.operands, *op.results]
     pointers = {value: writer.pointer("%args", index) for index, value in enumerate(values)}
-    emit_scalars(writer, op, pointers)
+    emit_scalars(writer, memory, op, pointers)
     text = writer.function(SIGNATURE)
     inputs = tuple(Input(k) for k in range(len(op.operands)))
     outputs = tuple(Output(k) for k in range(len(op.results)))

@@ -36,6 +36,7 @@ __all__ = [
     "Step",
     "Workspace",
     "kernels_of",
+    "sizes_of",
 ]
 
 
@@ -132,6 +133,11 @@ class Condition:
     def holds(self, sizes: Mapping[str, int]) -> bool:
         """Is it true for these values of the symbols?"""
         return holds(self.lhs, self.op, self.rhs, sizes)
+
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        """Itself alone, as `All.conditions`."""
+        return (self,)
 
     def __str__(self) -> str:
         return f"{self.lhs} {self.op} {self.rhs}"
@@ -275,6 +281,27 @@ def kernels_of(steps: tuple[Step, ...]) -> Iterator[Kernel]:
             yield from kernels_of(tuple(part.fill for part in step.parts))
         yield from kernels_of(step.then)
         yield from kernels_of(step.otherwise)
+
+
+def sizes_of(steps: tuple[Step, ...]) -> Iterator[Expr]:
+    """Every size that decides what `steps` compute: of tasks, of parameters, in conditions."""
+    for step in steps:
+        if isinstance(step, Launch):
+            yield from (step.extent, *step.params)
+            if step.zeroed is not None:
+                yield step.zeroed[1]
+        elif isinstance(step, FftCall):
+            yield from (step.batch, step.length)
+        elif isinstance(step, FfiCall):
+            yield from (*step.sizes, *(size for _, size in step.size_attributes))
+        elif isinstance(step, If):
+            for condition in step.condition.conditions:
+                yield from (condition.lhs, condition.rhs)
+            yield from sizes_of((*step.then, *step.otherwise))
+        else:
+            yield from (part.bytes for part in step.parts)
+            yield from sizes_of(tuple(part.fill for part in step.parts))
+            yield from sizes_of((*step.then, *step.otherwise, *step.never))
 
 
 @dataclass(frozen=True)

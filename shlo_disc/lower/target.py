@@ -15,6 +15,7 @@ from typing import Any, Protocol, Self
 
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.errors import UnsupportedError
+from shlo_disc.lower.host.memory import HostMemory
 from shlo_disc.lower.plan import KernelPlan
 from shlo_disc.mlir import ir
 from shlo_disc.passes.machine_model import MachineModel
@@ -107,6 +108,8 @@ class Target:
     emitters: Mapping[str, Emitter]
     """The emitter of every kind of fusion."""
     generator: Callable[[], CodeGenerator]
+    memory: HostMemory
+    """How a host program launches kernels, and reaches memory of the target."""
     compile_host: Callable[[str], tuple[Function, Function]]
     """`prepare` and `run` of a host program's text."""
     views: Mapping[str, Callable[[Sequence[str]], str]]

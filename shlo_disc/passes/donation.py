@@ -15,12 +15,13 @@ from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.mlir import ir, terminator
 from shlo_disc.passes.kinds import kind_of
 from shlo_disc.passes.op_classes import ELEMENTWISE, is_splat_constant
+from shlo_disc.passes.places import At, Place
 
 __all__ = ["donated_reuses", "is_donated"]
 
 
 class _Liveness(Protocol):
-    place: dict[ir.Value, str]
+    place: dict[ir.Value, Place]
 
     def root(self, value: ir.Value) -> ir.Value: ...
     def uses_of(self, root: ir.Value) -> list[int]: ...
@@ -49,7 +50,7 @@ def donated_reuses(
     for index, value in enumerate(last.operands):
         root = live.root(value)
         owner = root.owner
-        if isinstance(owner, ir.Block) or live.place.get(root) != f"result:{index}":
+        if isinstance(owner, ir.Block) or live.place.get(root) != Place(At.RESULT, index):
             continue
         writer = owner.operation
         if writer.name != "disc.fusion" or writer.block != block:

@@ -43,6 +43,15 @@ from shlo_disc.ops import ffi
 from shlo_disc.passes.base import Pass
 from shlo_disc.passes.donation import donated_reuses
 from shlo_disc.passes.op_classes import CONTROL, RESHAPES
+from shlo_disc.passes.places import (
+    At,
+    Carry,
+    Mode,
+    Place,
+    set_carries,
+    set_places,
+    set_reuses,
+)
 from shlo_disc.passes.plan_updates import place_updates
 from shlo_disc.passes.records import ffi_call_of, update_of
 
@@ -112,11 +121,11 @@ class _Planner:
     """Root value -> end positions, in its own block, of the ops that use it."""
     held: dict[ir.Value, list[ir.Value]] = field(default_factory=lambda: defaultdict(list))
     """Root value -> results of loops that may be in its buffer, such as after no iteration."""
-    place: dict[ir.Value, str] = field(default_factory=dict)
-    """Fusion results with a place of their own: result:N, next:N or inplace."""
+    place: dict[ir.Value, Place] = field(default_factory=dict)
+    """Values with a place of their own, which is no slot of the arena."""
     case_claims: dict[ir.Value, tuple[ir.Operation, int]] = field(default_factory=dict)
     intervals: list[_Interval] = field(default_factory=list)
-    carries: dict[ir.Value, list[str]] = field(default_factory=dict)
+    carries: dict[ir.Value, list[Mode]] = field(default_factory=dict)
 
     def run(self) -> int:
         body = self.func.regions[0].blocks[0]
@@ -131,7 +140,7 @@ class _Planner:
         self._annotate(body, slot_of)
         reuses = donated_reuses(self.func, self.shapes, self)
         if reuses:
-            self.func.attributes["disc.reuses"] = _strings([f"{a}:{r}" for a, r in reuses])
+            set_reuses(self.func, reuses)
         sizes = [ir.StringAttr.get(str(slot.size)) for slot in slots]
         self.func.attributes["disc.arena"] = ir.ArrayAttr.get(sizes)
         return len(slots)
@@ -246,7 +255,7 @@ class _Planner:
             if result in self.place or not _is_fusion_result(root):
                 continue
             if self._local(root, op.block) and self._dies_at(root, op):
-                self._share(result, root, f"inplace:{position}")
+                self._share(result, root, position)
 
     def _dies_at(self, root: ir.Value, op: ir.Operation) -> bool:
         start = self.start(op)
@@ -255,8 +264,8 @@ class _Planner:
             and sum(self.root(value) == root for value in op.operands) == 1
         )
 
-    def _share(self, result: ir.Value, root: ir.Value, place: str = "inplace") -> None:
-        self.place[result] = place
+    def _share(self, result: ir.Value, root: ir.Value, operand: int = 0) -> None:
+        self.place[result] = Place(At.INPLACE, operand)
         self.alias[result] = root
         self.uses[root] = self.uses[root] + self.uses.pop(result, [])
         self.held[root] = self.held[root] + self.held.pop(result, [])
@@ -264,31 +273,31 @@ class _Planner:
     def _plan_carries(self, loop: ir.Operation) -> None:
         body = loop.regions[1].blocks[0]
         same = unchanged(loop, self.root)
-        modes: list[str] = []
+        modes: list[Mode] = []
         claimed: set[ir.Value] = set()
         for index, yielded in enumerate(terminator(body).operands):
             argument = body.arguments[index]
             if index in same:
-                modes.append("same")
+                modes.append(Mode.SAME)
             elif self._carry_in_place(yielded, argument):
                 init = self.root(loop.operands[index])
-                modes.append("inplace:init" if self._owned(init, loop) else "inplace")
+                modes.append(Mode.INITIAL if self._owned(init, loop) else Mode.COPIED)
             else:
                 root = self.root(yielded)
                 if _is_fusion_result(root) and root not in claimed and self._local(root, body):
                     claimed.add(root)
                     if root not in self.place:
-                        self.place[root] = f"next:{index}"
-                modes.append("swap")
+                        self.place[root] = Place(At.NEXT, index)
+                modes.append(Mode.SWAP)
         self.carries[loop.results[0]] = modes
         for index, mode in enumerate(modes):
-            if mode == "inplace:init":
+            if mode == Mode.INITIAL:
                 # The loop's result is the initial value's buffer.
                 self.alias[loop.results[index]] = loop.operands[index]
                 root = self.root(loop.operands[index])
                 self.uses[root] = self.uses[root] + self.uses.pop(loop.results[index], [])
                 self.held[root] = self.held[root] + self.held.pop(loop.results[index], [])
-            elif mode == "swap":
+            elif mode == Mode.SWAP:
                 # No iteration: the result is the initial value.
                 self.held[self.root(loop.operands[index])].append(loop.results[index])
 
@@ -317,7 +326,7 @@ class _Planner:
         """True if the loop may overwrite its initial value."""
         return (
             _is_fusion_result(init)
-            and self.place.get(init, "").split(":")[0] != "next"
+            and not (init in self.place and self.place[init].at == At.NEXT)
             and self._local(init, loop.block)
             and all(position <= self.span[loop.results[0]][1] for position in self.uses_of(init))
             and sum(self.root(value) == init for value in loop.operands) == 1
@@ -371,9 +380,9 @@ class _Planner:
             if root in self.place:
                 continue
             if _is_fusion_result(root):
-                self.place[root] = f"result:{index}"
+                self.place[root] = Place(At.RESULT, index)
             elif not isinstance(root.owner, ir.Block) and root.owner.operation.name in CONTROL:
-                self.place.setdefault(root, f"result:{index}")
+                self.place.setdefault(root, Place(At.RESULT, index))
         self._claim_branches(block)
 
     def _claim_branches(self, block: ir.Block) -> None:
@@ -416,7 +425,7 @@ class _Planner:
         """True if the empty array only starts arrays that loops fill in place."""
         users = [use.owner.operation for use in op.results[0].uses]
         return all(
-            user.name == "stablehlo.while" and self.carries[user.results[0]][k] == "inplace"
+            user.name == "stablehlo.while" and self.carries[user.results[0]][k] == Mode.COPIED
             for user in users
             for k, value in enumerate(user.operands)
             if value == op.results[0]
@@ -426,10 +435,10 @@ class _Planner:
         start, _ = self.span[loop.results[0]]
         for index, mode in enumerate(self.carries[loop.results[0]]):
             result = loop.results[index]
-            if mode == "swap":
+            if mode == Mode.SWAP:
                 self._need(loop, 2 * index, result, start)
                 self._need(loop, 2 * index + 1, result, start)
-            elif mode == "inplace" and result not in self.place:
+            elif mode == Mode.COPIED and result not in self.place:
                 self._need(loop, 2 * index, result, start)
 
     def _need(self, op: ir.Operation, key: int, value: ir.Value, start: int) -> None:
@@ -470,38 +479,38 @@ class _Planner:
         for view in block.operations:
             op = view.operation
             if op.name == "stablehlo.while":
-                texts = []
-                for index, mode in enumerate(self.carries[op.results[0]]):
-                    a = slot_of.get((op.results[0], 2 * index))
-                    b = slot_of.get((op.results[0], 2 * index + 1))
-                    if mode == "swap":
-                        texts.append(f"swap:{a},{b}")
-                    elif mode == "inplace":
-                        place = self.place.get(op.results[index], f"slot:{a}")
-                        texts.append(f"inplace:{place}")
-                    else:
-                        texts.append(mode)
-                op.attributes["disc.carries"] = _strings(texts)
+                modes = enumerate(self.carries[op.results[0]])
+                set_carries(op, [self._carry(op, k, mode, slot_of) for k, mode in modes])
             elif (op.results[0], 0) in slot_of if op.name == "disc.empty" else False:
-                op.attributes["disc.buffers"] = _strings([f"slot:{slot_of[op.results[0], 0]}"])
+                set_places(op, [Place(At.SLOT, slot_of[op.results[0], 0])])
             elif op.name == "disc.fusion" or op.name in CONTROL:
-                texts = [self._place_text(op, i, slot_of) for i in range(len(op.results))]
-                op.attributes["disc.buffers"] = _strings(texts)
+                set_places(op, [self._place(op, k, slot_of) for k in range(len(op.results))])
             if op.name in CONTROL:
                 for region in op.regions:
                     for inner in region.blocks:
                         self._annotate(inner, slot_of)
 
-    def _place_text(
+    def _carry(
+        self, loop: ir.Operation, index: int, mode: Mode, slot_of: dict[tuple[ir.Value, int], int]
+    ) -> Carry:
+        key = loop.results[0], 2 * index
+        if mode == Mode.SWAP:
+            return Carry(mode, slots=(slot_of[key], slot_of[loop.results[0], 2 * index + 1]))
+        if mode == Mode.COPIED:
+            own = self.place.get(loop.results[index])
+            return Carry(mode, buffer=Place(At.SLOT, slot_of[key]) if own is None else own)
+        return Carry(mode)
+
+    def _place(
         self, op: ir.Operation, index: int, slot_of: dict[tuple[ir.Value, int], int]
-    ) -> str:
+    ) -> Place:
         result = op.results[index]
         if result in self.place:
             return self.place[result]
         if result in self.case_claims:
             branch, position = self.case_claims[result]
-            return self._place_text(branch, position, slot_of)
-        return f"slot:{slot_of[op.results[0], index]}"
+            return self._place(branch, position, slot_of)
+        return Place(At.SLOT, slot_of[op.results[0], index])
 
 
 def _in_place_candidate(op: ir.Operation, shapes: ShapeAnalysis) -> bool:
@@ -525,7 +534,3 @@ def region_results(fusion: ir.Operation) -> list[ir.Value]:
 
 def _is_fusion_result(value: ir.Value) -> bool:
     return not isinstance(value.owner, ir.Block) and value.owner.operation.name == "disc.fusion"
-
-
-def _strings(texts: list[str]) -> ir.ArrayAttr:
-    return ir.ArrayAttr.get([ir.StringAttr.get(text) for text in texts])

@@ -14,6 +14,7 @@ from typing import Protocol
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.mlir import ir, producer, terminator
 from shlo_disc.passes.op_classes import is_host_scalar, is_integer_scalar
+from shlo_disc.passes.places import UPDATE, At, Mode, Place
 from shlo_disc.passes.records import ffi_call_of, update_of
 
 __all__ = ["is_run", "place_updates"]
@@ -22,8 +23,8 @@ __all__ = ["is_run", "place_updates"]
 class _Planner(Protocol):
     shapes: ShapeAnalysis
     held: dict[ir.Value, list[ir.Value]]
-    place: dict[ir.Value, str]
-    carries: dict[ir.Value, list[str]]
+    place: dict[ir.Value, Place]
+    carries: dict[ir.Value, list[Mode]]
 
     def root(self, value: ir.Value) -> ir.Value: ...
     def start(self, op: ir.Operation) -> int: ...
@@ -46,7 +47,7 @@ def place_updates(block: ir.Block, loop: ir.Operation | None, live: _Planner) ->
 def _place(
     op: ir.Operation, update: ir.Operation, loop: ir.Operation | None, live: _Planner
 ) -> None:
-    if live.place.get(op.results[0]) != "inplace":
+    if live.place.get(op.results[0]) != Place(At.INPLACE):
         return
     inner = op.regions[0].blocks[0]
     arguments = list(inner.arguments)
@@ -59,7 +60,7 @@ def _place(
         return
     carried = _carried(root, loop, live)
     own = live.place.get(root)
-    if own is not None and own not in [f"next:{k}" for k in carried]:
+    if own is not None and own not in [Place(At.NEXT, k) for k in carried]:
         return
     stack = _stack_of(container, loop)
     if carried and stack is None:
@@ -71,7 +72,7 @@ def _place(
         return
     if not _is_quiet(root, container, maker, op, live):
         return
-    live.place[root] = "update"
+    live.place[root] = UPDATE
     op.attributes["disc.stored"] = ir.UnitAttr.get()
     if loop is not None and stack is not None:
         _read_where_stored(carried, stack, loop, live)
@@ -157,5 +158,5 @@ def _read_where_stored(carried: list[int], stack: int, loop: ir.Operation, live:
     """The carried values are read in carried value `stack`, by what follows the loop too."""
     root = live.root(loop.results[stack])
     for k in carried:
-        live.carries[loop.results[0]][k] = "stored"
+        live.carries[loop.results[0]][k] = Mode.STORED
         live.held[root].append(loop.results[k])

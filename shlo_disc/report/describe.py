@@ -15,6 +15,7 @@ from shlo_disc.lower.host.program import HostProgram
 from shlo_disc.lower.host.uses import KernelUse
 from shlo_disc.lower.plan import FfiCall, FftCall, If, Launch, Step
 from shlo_disc.lower.work import Work
+from shlo_disc.passes.places import At, Place
 
 if TYPE_CHECKING:
     from shlo_disc.executable import Executable
@@ -56,7 +57,7 @@ def describe(
         "memory": {
             "temporary": _formula(memory, sizes),
             "slots": [
-                {"bytes": _formula(size, sizes), "holds": _holders(host, f"slot:{index}")}
+                {"bytes": _formula(size, sizes), "holds": _holders(host, Place(At.SLOT, index))}
                 for index, size in enumerate(host.arena)
             ],
             "workspaces": [[_formula(size, sizes) for size in block] for block in host.workspaces],
@@ -119,7 +120,7 @@ def _kernel(
         "inside": list(use.inside),
         "ops": dict(use.ops),
         "reads": list(use.reads),
-        "writes_to": list(use.places),
+        "writes_to": list(map(str, use.places)),
         "not_fused": list(use.not_fused),
         "why": list(use.why),
         "work": _work(use.work, sizes),
@@ -181,7 +182,7 @@ def _formula(size: Expr, sizes: Mapping[str, int] | None) -> Json:
     return out
 
 
-def _holders(host: HostProgram, place: str) -> list[int]:
+def _holders(host: HostProgram, place: Place) -> list[int]:
     """The numbers of the kernels that write to a place, from 1."""
     return [number for number, use in enumerate(host.uses, 1) if place in use.places]
 

@@ -7,7 +7,9 @@ import pytest
 
 import shlo_disc
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.lower.host.addresses import Addresses
 from shlo_disc.lower.host.writer import HostWriter
+from shlo_disc.mlir import ir, new_context, ops_of
 
 
 def run(text: str, *arrays: object) -> list[np.ndarray]:
@@ -160,3 +162,80 @@ def test_constants_of_every_width(dtype):
         np.zeros(2, F32),
     )
     np.testing.assert_array_equal(got, np.array([1, 0, 5]).astype(dtype))
+
+
+T = "tensor<?xf32>"
+READERS = {
+    "a result": f"""(%n: tensor<i32>, %p: tensor<i1>, %x: {T}, %y: {T}) -> {T} {{
+      return %x : {T} }}""",
+    "a kernel": f"""(%n: tensor<i32>, %p: tensor<i1>, %x: {T}, %y: {T}) -> {T} {{
+      %r = stablehlo.add %y, %y : {T}
+      return %r : {T} }}""",
+    "a size": f"""(%n: tensor<i32>, %p: tensor<i1>, %x: {T}, %y: {T}) -> tensor<i32> {{
+      %r = "stablehlo.get_dimension_size"(%x) <{{dimension = 0 : i64}}> : ({T}) -> tensor<i32>
+      return %r : tensor<i32> }}""",
+    "a branch": f"""(%n: tensor<i32>, %p: tensor<i1>, %x: {T}, %y: {T}) -> {T} {{
+      %r = "stablehlo.if"(%p) ({{
+        stablehlo.return %x : {T}
+      }}, {{
+        stablehlo.return %y : {T}
+      }}) : (tensor<i1>) -> {T}
+      return %r : {T} }}""",
+    "a scalar": f"""(%n: tensor<i32>, %p: tensor<i1>, %x: {T}, %y: {T}) -> tensor<i32> {{
+      %r = stablehlo.add %n, %n : tensor<i32>
+      return %r : tensor<i32> }}""",
+    "a loop": f"""(%n: tensor<i32>, %p: tensor<i1>, %x: {T}, %y: {T}) -> ({T}, {T}) {{
+      %zero = stablehlo.constant dense<0> : tensor<i32>
+      %r:4 = stablehlo.while(%i = %zero, %a = %x, %b = %y, %m = %n)
+          : tensor<i32>, {T}, {T}, tensor<i32>
+      cond {{
+        %c = stablehlo.compare LT, %i, %m : (tensor<i32>, tensor<i32>) -> tensor<i1>
+        stablehlo.return %c : tensor<i1>
+      }} do {{
+        %one = stablehlo.constant dense<1> : tensor<i32>
+        %j = stablehlo.add %i, %one : tensor<i32>
+        %s = stablehlo.add %a, %a : {T}
+        stablehlo.return %j, %s, %b, %m : tensor<i32>, {T}, {T}, tensor<i32>
+      }}
+      return %r#1, %r#1 : {T}, {T} }}""",
+}
+USED = {"a result": {2}, "a kernel": {3}, "a size": set(), "a branch": {1, 2, 3},
+        "a scalar": {0}, "a loop": {0, 2}}  # fmt: skip
+
+
+def loaded_and_used(text: str) -> set[int]:
+    """The arguments whose address some operation of the host program `text` has as an operand."""
+    with new_context(), ir.Location.unknown():
+        module = ir.Module.parse(text)
+        (run_,) = (
+            op for op in ops_of(module, "func.func") if op.attributes["sym_name"].value == "run"
+        )
+        found = set()
+        for use in run_.regions[0].blocks[0].arguments[1].uses:
+            element = use.owner.operation
+            (index,) = ir.DenseI32ArrayAttr(element.attributes["rawConstantIndices"])
+            (load,) = (use.owner.operation for use in element.results[0].uses)
+            assert load.name == "llvm.load"
+            if any(True for _ in load.results[0].uses):
+                found.add(index)
+        return found
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_an_argument_is_unread_if_nothing_has_its_address(reader):
+    host = shlo_disc.compile(f"func.func public @main{READERS[reader]}").host
+    assert loaded_and_used(host.text) == USED[reader]
+    assert set(host.unread_arguments) == {0, 1, 2, 3} - USED[reader]
+
+
+def test_a_place_that_is_shared_is_no_use_until_its_address_is_taken():
+    addresses = Addresses()
+    with new_context(), ir.Location.unknown():
+        module = ir.Module.parse(f"func.func @main(%x: {T}, %y: {T}) {{ return }}")
+        x, y = ops_of(module, "func.func")[0].regions[0].blocks[0].arguments
+        addresses.argument(x, 0, "%p0")
+        addresses.same(y, x)
+        assert y in addresses
+        assert addresses.used == set()
+        assert addresses[y] == "%p0"
+        assert addresses.used == {0}

@@ -11,6 +11,7 @@ from shlo_disc.lower.cpu.conv import emit_conv
 from shlo_disc.lower.cpu.dense import emit_dense
 from shlo_disc.lower.cpu.ffi_call import emit_ffi
 from shlo_disc.lower.cpu.fft import emit_fft
+from shlo_disc.lower.cpu.host_memory import CpuMemory
 from shlo_disc.lower.cpu.loop import ELEMENTAL_OPS
 from shlo_disc.lower.cpu.machine import Machine, machine_of
 from shlo_disc.lower.cpu.model import MODEL
@@ -57,6 +58,7 @@ def target(architecture: str) -> Target:
         model=MODEL,
         emitters=EMITTERS,
         generator=lambda: codegen.Builder(machine=machine),
+        memory=CpuMemory(),
         compile_host=codegen.compile_host,
         views={
             "llvm": lambda texts: codegen.llvm_text(texts, machine),

@@ -7,60 +7,36 @@ are straight-line code that runs once per call.
 
 from __future__ import annotations
 
-import hashlib
-import re
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.dynamic.memory import value_bytes
 from shlo_disc.dynamic.program import ShapeProgram
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.errors import UnsupportedError
-from shlo_disc.locations import source_line
 from shlo_disc.lower.host.constants import constant_bytes
-from shlo_disc.lower.host.foreign import can_fail, emit_fft, emit_foreign, unless_failed
+from shlo_disc.lower.host.control_flow import write_case, write_while
+from shlo_disc.lower.host.foreign import can_fail
+from shlo_disc.lower.host.frame import Frame
+from shlo_disc.lower.host.launches import Launches
+from shlo_disc.lower.host.plans import Plans
 from shlo_disc.lower.host.prepare import prepare
 from shlo_disc.lower.host.scalars import emit_scalars
-from shlo_disc.lower.host.updates import stored_update, update_address
-from shlo_disc.lower.host.uses import KernelUse, Site, UseRecorder
-from shlo_disc.lower.host.writer import HostWriter
-from shlo_disc.lower.plan import (
-    All,
-    Buffer,
-    Call,
-    Condition,
-    FfiCall,
-    FftCall,
-    If,
-    Input,
-    Kernel,
-    KernelPlan,
-    Launch,
-    Output,
-    Pack,
-    Packed,
-    Part,
-    Step,
-    Workspace,
-)
+from shlo_disc.lower.host.uses import KernelUse, Site
+from shlo_disc.lower.host.writer import CONSTANTS
+from shlo_disc.lower.plan import FfiCall, Kernel, KernelPlan
 from shlo_disc.lower.refused import Refused
-from shlo_disc.lower.speculate import Likely, Speculation
+from shlo_disc.lower.speculate import Likely
 from shlo_disc.lower.target import Target
-from shlo_disc.mlir import ir, walk
-from shlo_disc.passes.kinds import Family, Kind, kind_of
+from shlo_disc.mlir import ir
+from shlo_disc.passes.kinds import kind_of
 from shlo_disc.passes.op_classes import RESHAPES
+from shlo_disc.passes.places import At, places_of, reuses_of
 
 __all__ = ["HostProgram", "emit_host"]
-
-_Places = Mapping[Buffer, str]
-"""The addresses of a plan's temporary blocks and packed copies."""
-
-_NAME = re.compile(r"%\w+")
 
 
 @dataclass
@@ -102,610 +78,137 @@ def emit_host(
     kernel as soon as its text is known. Raises Refused with the fusions no kernel could be written
     for, ValueError when `likely` names no symbol of the program.
     """
-    speculation = Speculation(shapes, likely or {})
-    run = _Run(func, shapes, program, target, speculation, written)
+    run = _Run(func, shapes, program, target, likely or {}, written)
     run_text = run.emit()
     if run.refused:
         raise Refused(run.refused)
-    prepare_text = prepare(program, run.slot_sizes, list(run.workspaces))
+    launches = run.launches
+    prepare_text = prepare(program, run.slot_sizes, list(launches.workspaces))
     return HostProgram(
-        prepare_text + run_text,
-        list(run.kernels.values()),
-        run.constants,
-        list(run.pack_slots),
-        run.packed_arguments,
-        tuple(run.unread(run_text)),
-        run.record.uses,
-        run.sites,
-        tuple(run.slot_sizes),
-        tuple(run.workspaces),
-        tuple(run.reuses),
-        run.foreign,
+        text=prepare_text + run_text,
+        kernels=list(launches.kernels.values()),
+        constants=run.constants,
+        pack_keys=list(launches.pack_slots),
+        packed_arguments=launches.packed_arguments,
+        unread_arguments=run.unread(),
+        uses=run.frame.record.uses,
+        sites=launches.sites,
+        arena=tuple(run.slot_sizes),
+        workspaces=tuple(launches.workspaces),
+        reuses=tuple(run.reuses),
+        foreign=launches.foreign,
     )
 
 
-@dataclass(frozen=True)
-class _Origin:
-    """Where a value comes from that the runtime may pack."""
-
-    index: int
-    """An argument, or -1 - the number of a constant."""
-    computed: str = ""
-    """What was computed from it; part of the key under which copies are kept."""
-
-
-@dataclass
 class _Run:
-    func: ir.Operation
-    shapes: ShapeAnalysis
-    program: ShapeProgram
-    target: Target
-    speculation: Speculation
-    written: Callable[[Kernel], object] | None
-    kernels: dict[str, Kernel] = field(default_factory=dict)
-    kernel_index: dict[str, int] = field(default_factory=dict)
-    constants: list[npt.NDArray[np.uint8]] = field(default_factory=list)
-    pack_slots: dict[str, int] = field(default_factory=dict)
-    packed_arguments: set[int] = field(default_factory=set)
-    sites: list[Site] = field(default_factory=list)
-    plans: dict[object, tuple[KernelPlan, tuple[str, ...]]] = field(default_factory=dict)
-    workspaces: dict[tuple[Expr, ...], None] = field(default_factory=dict)
-    foreign: list[tuple[FfiCall, str]] = field(default_factory=list)
-    refused: list[tuple[ir.Operation, Exception]] = field(default_factory=list)
-    """Fusions no kernel could be written for; the text is of no use then."""
+    """Writes the function `run`, block by block."""
 
-    def __post_init__(self) -> None:
-        self.w = HostWriter("%symbols", self.program.symbol_names)
-        self.pointers: dict[ir.Value, str] = {}
-        self.origin: dict[ir.Value, _Origin] = {}
-        """Values the runtime may pack."""
-        self.next: dict[int, str] = {}
-        self.record = UseRecorder(self.shapes)
-        self.can_fail = can_fail(self.func)
-        self.reuses: list[tuple[int, int]] = []
-        if "disc.reuses" in self.func.attributes:
-            for text in ir.ArrayAttr(self.func.attributes["disc.reuses"]):
-                argument, _, result = ir.StringAttr(text).value.partition(":")
-                self.reuses.append((int(argument), int(result)))
-        slots = ir.ArrayAttr(self.func.attributes["disc.arena"])
+    def __init__(
+        self,
+        func: ir.Operation,
+        shapes: ShapeAnalysis,
+        program: ShapeProgram,
+        target: Target,
+        likely: Likely,
+        written: Callable[[Kernel], object] | None,
+    ) -> None:
+        self.program = program
+        self.reuses = reuses_of(func)
+        slots = ir.ArrayAttr(func.attributes["disc.arena"])
         self.slot_sizes = [Expr.parse(ir.StringAttr(s).value) for s in slots]
+        self.frame = Frame(shapes, target.memory, program.symbol_names, self.slot_sizes)
+        self.launches = Launches(self.frame, written)
+        self.constants: list[npt.NDArray[np.uint8]] = []
+        self.refused: list[tuple[ir.Operation, Exception]] = []
+        """Fusions no kernel could be written for; the text is of no use then."""
+        self._plans = Plans(shapes, target, likely)
+        self._main = func.regions[0].blocks[0]
+        self._can_fail = can_fail(func)
 
     def emit(self) -> str:
         """The text of `run`; fills the tables."""
-        block = self.func.regions[0].blocks[0]
-        self._slot_pointers()
+        frame, block = self.frame, self._main
         for index, argument in enumerate(block.arguments):
-            self.pointers[argument] = self.w.pointer("%args", index)
-            self.origin[argument] = _Origin(index)
-            self.record.argument(argument, index)
+            frame.pointers.argument(argument, index, frame.w.pointer("%args", index))
+            frame.origins.argument(argument, index)
+            frame.record.argument(argument, index)
         self._block(block)
         last = block.operations[len(block.operations) - 1].operation
         for index, value in enumerate(last.operands):
-            self._copy(self._result(index), value)
-        return self.w.function(
+            frame.copy(frame.result(index), value)
+        return frame.w.function(
             "func.func @run(%ctx: !llvm.ptr, %args: !llvm.ptr, %results: !llvm.ptr, "
             "%symbols: !llvm.ptr, %arena: !llvm.ptr)"
         )
 
-    def unread(self, text: str) -> Iterator[int]:
-        """The arguments whose address nothing in `text` has but the line that names it."""
-        used = Counter(_NAME.findall(text))
-        read = self.packed_arguments.union(self.program.size_arguments)
-        for index, argument in enumerate(self.func.regions[0].blocks[0].arguments):
-            if used[self.pointers[argument]] == 1 and index not in read:
-                yield index
-
-    # -- memory ---------------------------------------------------------------------------------
-
-    def _slot_pointers(self) -> None:
-        w = self.w
-        offset = w.const(0)
-        self.slots: list[str] = []
-        for size in self.slot_sizes:
-            self.slots.append(w.offset("%arena", offset))
-            offset = w.once(f"arith.addi {offset}, {w.aligned(size)} : i64")
-        self.workspace_base = offset
-
-    def _result(self, index: int) -> str:
-        return self.w.pointer("%results", index)
-
-    def _place(self, text: str, op: ir.Operation, result: ir.Value | None = None) -> str:
-        kind, _, rest = text.partition(":")
-        if kind == "update":
-            assert result is not None
-            update = stored_update(result, self.shapes)
-            return update_address(self.w, update, self.pointers, self.shapes)
-        if kind == "slot":
-            return self.slots[int(rest)]
-        if kind == "result":
-            return self._result(int(rest))
-        if kind == "next":
-            return self.next[int(rest)]
-        return self.pointers[op.operands[int(rest or 0)]]
-
-    def _copy(self, destination: str, value: ir.Value) -> None:
-        source = self.pointers[value]
-        if source != destination:
-            count = self.w.size(value_bytes(value, self.shapes))
-            self.w.line(
-                f'"llvm.intr.memcpy"({destination}, {source}, {count}) '
-                "<{isVolatile = false}> : (!llvm.ptr, !llvm.ptr, i64) -> ()"
-            )
-
-    # -- ops ------------------------------------------------------------------------------------
+    def unread(self) -> tuple[int, ...]:
+        """The arguments whose memory neither the text of `run` nor the runtime uses."""
+        used = self.frame.pointers.used | self.launches.packed_arguments
+        used |= {*self.program.size_arguments}
+        return tuple(k for k in range(len(self._main.arguments)) if k not in used)
 
     def _block(self, block: ir.Block) -> None:
+        frame = self.frame
         for view in block.operations:
             op = view.operation
             if op.name == "disc.fusion":
                 self._fusion(op)
             elif op.name in RESHAPES:
-                self.pointers[op.results[0]] = self.pointers[op.operands[0]]
-                self.record.same(op.results[0], op.operands[0])
-                if op.operands[0] in self.origin:
-                    self.origin[op.results[0]] = self.origin[op.operands[0]]
+                for facts in (frame.pointers, frame.record, frame.origins):
+                    facts.same(op.results[0], op.operands[0])
             elif op.name == "stablehlo.constant":
                 self._constant(op)
             elif op.name == "disc.empty":
-                if "disc.buffers" in op.attributes:
-                    (place,) = ir.ArrayAttr(op.attributes["disc.buffers"])
-                    self.pointers[op.results[0]] = self._place(ir.StringAttr(place).value, op)
+                if places_of(op):  # else nobody reads it
+                    frame.put_results(op)
             elif op.name == "stablehlo.while":
-                self._while(op)
+                write_while(frame, op, self._block, self._can_fail)
             elif op.name in ("stablehlo.case", "stablehlo.if"):
-                self._case(op)
+                write_case(frame, op, self._block)
             elif not op.name.endswith(".return") and op.name not in ("disc.shape", "disc.guard"):
                 raise UnsupportedError(f"{op.name} cannot run on the host (at {op.location})")
 
     def _constant(self, op: ir.Operation) -> None:
-        index = len(self.constants)
+        frame, index = self.frame, len(self.constants)
         self.constants.append(constant_bytes(op))
-        self.pointers[op.results[0]] = self.w.pointer(self._context_field(5), index)
-        self.origin[op.results[0]] = _Origin(-1 - index)
-        self.record.constant(op.results[0], index)
-
-    def _context_field(self, index: int) -> str:
-        return self.w.pointer("%ctx", index)
+        frame.pointers.put(op.results[0], frame.w.pointer(frame.w.context(CONSTANTS), index))
+        frame.origins.constant(op.results[0], index)
+        frame.record.constant(op.results[0], index)
 
     def _fusion(self, op: ir.Operation) -> None:
-        kind = kind_of(op)
-        places = [ir.StringAttr(p).value for p in ir.ArrayAttr(op.attributes["disc.buffers"])]
-        for result, place in zip(op.results, places, strict=True):
-            self.pointers[result] = self._place(place, op, result)
+        frame, kind = self.frame, kind_of(op)
+        frame.put_results(op)
         if kind.on_host or "disc.stored" in op.attributes:
             if kind.on_host:
-                emit_scalars(self.w, op, self.pointers)
-            self.record.fusion(op, "host", KernelPlan(()), ())
+                emit_scalars(frame.w, frame.memory, op, frame.pointers)
+            frame.record.fusion(op, "host", KernelPlan(()), ())
             return
         try:
-            plan, decisions = self._plan(op, kind.name)
+            plan, decisions = self._plans.of(op, kind.name)
         except MemoryError:
             raise
         except Exception as error:  # whatever it is, the fusion may be planned again
             self.refused.append((op, error))
             return
-        plan = replace(plan, steps=self._possible(plan.steps, op))
-        self.record.fusion(op, kind.name, plan, decisions)
-        steps = plan.steps
-        blocks = self._places(plan.workspaces)
-        if plan.copies_operand and places[0] == "inplace":
+        plan = replace(plan, steps=frame.origins.possible(plan.steps, op))
+        frame.record.fusion(op, kind.name, plan, decisions)
+        self._steps(op, plan)
+        frame.origins.derive(op, kind, plan)
+
+    def _steps(self, op: ir.Operation, plan: KernelPlan) -> None:
+        w, steps = self.frame.w, plan.steps
+        blocks = self.launches.places(plan.workspaces)
+        copied_to = places_of(op)[0].at if plan.copies_operand else None
+        if copied_to == At.INPLACE:
             steps = steps[1:]
-        elif plan.copies_operand and places[0].startswith("result:") and self.reuses:
+        elif copied_to == At.RESULT and self.reuses:
             # A donated argument may be where the result is: then there is nothing to copy.
-            here, there = self.pointers[op.operands[0]], self.pointers[op.results[0]]
-            differ = self.w.fresh("differ")
-            self.w.line(f'{differ} = llvm.icmp "ne" {here}, {there} : !llvm.ptr')
-            self.w.line(f"scf.if {differ} {{")
-            self._steps(steps[:1], op, blocks)
-            self.w.line("}")
+            pointers = self.frame.pointers
+            here, there = pointers[op.operands[0]], pointers[op.results[0]]
+            differ = w.fresh("differ")
+            w.line(f'{differ} = llvm.icmp "ne" {here}, {there} : !llvm.ptr')
+            w.line(f"scf.if {differ} {{")
+            self.launches.steps(steps[:1], op, blocks)
+            w.line("}")
             steps = steps[1:]
-        self._steps(steps, op, blocks)
-        self._derive(op, kind)
-
-    def _derive(self, op: ir.Operation, kind: Kind) -> None:
-        """Results of one packable value alone (a slice of a weight) may be packed beside it."""
-        origin = self.origin.get(op.operands[0]) if len(op.operands) == 1 else None
-        if origin is None or kind.family is not Family.SPACE:
-            return
-        given = self.shapes.shape(op.operands[0])
-        if not _symbols_in(op) <= self._told_by(op.operands[0]):
-            return
-        # Not the text of the block: to number its values MLIR walks the whole function.
-        text = f"{origin.computed} {given} {_structure(op)}"
-        digest = hashlib.sha256(text.encode()).hexdigest()
-        for number, result in enumerate(op.results):
-            self.origin[result] = _Origin(origin.index, f" of {digest} {number}")
-
-    def _told_by(self, value: ir.Value) -> set[str]:
-        """The symbols that are known from the sizes of `value`: what depends on no others and on
-        its elements is a function of the value.
-        """
-        sizes = self.shapes.shape(value)
-        return {symbol for size in sizes for symbol in size.symbols() if _is_injective(size)}
-
-    def _key(self, part: Part, value: ir.Value) -> str | None:
-        """What tells the packed copy from others of `value`; None where it may be another one in
-        another call with the same value.
-        """
-        given = self.shapes.shape(value)
-        if part.elements == Expr.product(given):
-            return part.key
-        needed = [part.bytes, part.elements, *part.fill.params]
-        if not {symbol for size in needed for symbol in size.symbols()} <= self._told_by(value):
-            return None
-        # A part: what the symbols in the key stand for depends on the sizes of the whole.
-        return f"{part.key} in {', '.join(map(str, given))}"
-
-    def _plan(self, op: ir.Operation, kind: str) -> tuple[KernelPlan, tuple[str, ...]]:
-        """The emitter's plan, and what was decided of its variants; equal fusions on equal shapes
-        share one.
-
-        Emitters read starts and paddings from operands with known elements, which the key holds.
-        """
-        shapes = [(self.shapes.shape(v), self.shapes.entries(v)) for v in op.operands]
-        key = (_structure(op), *shapes)
-        found = self.plans.get(key)
-        if found is None:
-            emitter = self.target.emitters.get(kind)
-            if emitter is None:
-                raise UnsupportedError(
-                    f"target {self.target.name} has no kernel for {kind} (at {op.location}); "
-                    "keep it outside shlo_disc.jit"
-                )
-            found = self.plans[key] = self.speculation.plan(
-                op, lambda shapes: emitter(op, shapes, self.target.machine)
-            )
-        return found
-
-    def _places(self, sizes: tuple[Expr, ...]) -> _Places:
-        """The addresses of a plan's temporary blocks, of these sizes in bytes."""
-        if sizes:
-            self.workspaces[sizes] = None
-        w = self.w
-        offset = self.workspace_base
-        places: dict[Buffer, str] = {}
-        for index, size in enumerate(sizes):
-            places[Workspace(index)] = w.offset("%arena", offset)
-            offset = w.once(f"arith.addi {offset}, {w.aligned(size)} : i64")
-        return places
-
-    # -- kernel plans ---------------------------------------------------------------------------
-
-    def _possible(self, steps: tuple[Step, ...], op: ir.Operation) -> tuple[Step, ...]:
-        """`steps` with `never` in place of the packs that operands of `op` cannot have."""
-        out: list[Step] = []
-        for step in steps:
-            if isinstance(step, Pack) and self._packable(step, op) is None:
-                out += self._possible(step.never, op)
-            elif isinstance(step, Launch | Call):
-                out.append(step)
-            else:
-                then = self._possible(step.then, op)
-                out.append(replace(step, then=then, otherwise=self._possible(step.otherwise, op)))
-        return tuple(out)
-
-    def _packable(self, pack: Pack, op: ir.Operation) -> list[tuple[_Origin, str]] | None:
-        """Origin and key of every packed operand; None where one can have no copy."""
-        found: list[tuple[_Origin, str]] = []
-        for part in pack.parts:
-            value = op.operands[part.operand]
-            origin, key = self.origin.get(value), self._key(part, value)
-            if origin is None or key is None:
-                return None
-            found.append((origin, key))
-        return found
-
-    def _steps(self, steps: tuple[Step, ...], op: ir.Operation, places: _Places) -> None:
-        for step in steps:
-            if isinstance(step, Launch):
-                self._launch(step, op, places)
-            elif isinstance(step, FfiCall):
-                self._foreign(step, op, places)
-            elif isinstance(step, FftCall):
-                self._fft(step, op, places)
-            elif isinstance(step, If):
-                self.w.line(f"scf.if {self._condition(step.condition)} {{")
-                self._steps(step.then, op, places)
-                self.w.line("} else {")
-                self._steps(step.otherwise, op, places)
-                self.w.line("}")
-            else:
-                self._pack(step, op, places)
-
-    def _condition(self, condition: Condition | All) -> str:
-        w = self.w
-        if isinstance(condition, All):
-            first, *others = (self._condition(one) for one in condition.conditions)
-            for other in others:
-                first = w.once(f"arith.andi {first}, {other} : i1")
-            return first
-        return w.compare(w.size(condition.lhs), condition.op, w.size(condition.rhs))
-
-    def _launch(
-        self, launch: Launch, op: ir.Operation, places: _Places, packs: bool = False
-    ) -> None:
-        w = self.w
-        site = len(self.sites)
-        self.sites.append(Site(len(self.record.uses) - 1, launch.kernel.name, packs))
-        w.line(f"// launch {site}")
-        kernel, *called = (self._kernel(k) for k in (launch.kernel, *launch.calls))
-        given = [*called, *(self._buffer(buffer, op, places) for buffer in launch.args)]
-        room = max(_ARGUMENTS, 1 << (len(given) - 1).bit_length())
-        arguments = w.array(room, "!llvm.ptr", "arguments")
-        for position, address in enumerate(given):
-            w.store(address, arguments, position, "!llvm.ptr")
-        if launch.zeroed is not None:
-            buffer, count = launch.zeroed
-            w.line(
-                f'"llvm.intr.memset"({self._buffer(buffer, op, places)}, '
-                f"{w.once('arith.constant 0 : i8')}, {w.size(count)}) "
-                "<{isVolatile = false}> : (!llvm.ptr, i8, i64) -> ()"
-            )
-        sizes = w.sizes_array(launch.params)
-        if launch.extent == 1 and launch.scratch_bytes == 0:
-            # One task, a scalar of a loop: no thread to ask, no scratch memory to find.
-            zero, one, nothing = w.const(0), w.const(1), w.once("llvm.mlir.zero : !llvm.ptr")
-            w.line(
-                f"llvm.call {kernel}({arguments}, {sizes}, {zero}, {one}, {nothing}) : !llvm.ptr, "
-                "(!llvm.ptr, !llvm.ptr, i64, i64, !llvm.ptr) -> ()"
-            )
-            w.line(f"// launched {site}")
-            return
-        extent = w.size(launch.extent)
-        grain = self._grain(launch.cost)
-        scratch = w.size(launch.scratch_bytes)
-        w.line(
-            f"llvm.call {self._context_field(1)}(%ctx, {kernel}, {arguments}, {sizes}, {extent}, "
-            f"{grain}, {scratch}) : !llvm.ptr, "
-            "(!llvm.ptr, !llvm.ptr, !llvm.ptr, !llvm.ptr, i64, i64, i64) -> ()"
-        )
-        w.line(f"// launched {site}")
-
-    def _foreign(self, call: FfiCall, op: ir.Operation, places: _Places) -> None:
-        site = len(self.sites)
-        self.sites.append(Site(len(self.record.uses) - 1, f"@{call.target}", packs=False))
-        self.w.line(f"// launch {site}")
-        operands = [self._buffer(buffer, op, places) for buffer in call.operands]
-        results = [self._buffer(buffer, op, places) for buffer in call.results]
-        emit_foreign(self.w, len(self.foreign), call, operands, results)
-        self.foreign.append((call, source_line(op)))
-        self.w.line(f"// launched {site}")
-
-    def _fft(self, call: FftCall, op: ir.Operation, places: _Places) -> None:
-        site = len(self.sites)
-        self.sites.append(Site(len(self.record.uses) - 1, "fft", packs=False))
-        self.w.line(f"// launch {site}")
-        emit_fft(self.w, call, [self._buffer(buffer, op, places) for buffer in call.buffers])
-        self.w.line(f"// launched {site}")
-
-    def _kernel(self, kernel: Kernel) -> str:
-        """The address of a kernel, which is compiled once for equal texts."""
-        if kernel.text not in self.kernels:
-            self.kernel_index[kernel.text] = len(self.kernels)
-            self.kernels[kernel.text] = kernel
-            if self.written is not None:
-                self.written(kernel)
-        return self.w.pointer(self._context_field(4), self.kernel_index[kernel.text])
-
-    def _grain(self, cost: Expr) -> str:
-        """The tasks worth giving to another thread, of `cost` ns each."""
-        w, worth = self.w, self.target.model.costs.chunk_ns
-        if cost.is_const:
-            return w.const(max(1, -(-worth // max(1, cost.value))))
-        positive = w.once(f"arith.maxsi {w.size(cost)}, {w.const(1)} : i64")
-        grown = w.once(f"arith.addi {positive}, {w.const(worth - 1)} : i64")
-        return w.once(f"arith.divsi {grown}, {positive} : i64")
-
-    def _buffer(self, buffer: Buffer, op: ir.Operation, places: _Places) -> str:
-        if isinstance(buffer, Input):
-            return self.pointers[op.operands[buffer.index]]
-        if isinstance(buffer, Output):
-            return self.pointers[op.results[buffer.index]]
-        return places[buffer]
-
-    def _pack(self, pack: Pack, op: ir.Operation, places: _Places) -> None:
-        sources = self._packable(pack, op)
-        assert sources is not None
-        w = self.w
-        copies: dict[Buffer, str] = {}
-        missing = ""
-        zero, two = w.once("arith.constant 0 : i32"), w.once("arith.constant 2 : i32")
-        for part, (origin, key) in zip(pack.parts, sources, strict=True):
-            if origin.index >= 0:
-                self.packed_arguments.add(origin.index)
-            slot = self.pack_slots.setdefault(key + origin.computed, len(self.pack_slots))
-            arg, slot_name = w.const(origin.index), w.const(slot)
-            found = w.array(1, "!llvm.ptr", "packed")
-            state, here, none, fill = (w.fresh(x) for x in ("state", "kept", "none", "fill"))
-            w.line(
-                f"{state} = llvm.call {self._context_field(2)}(%ctx, {arg}, {slot_name}, "
-                f"{w.size(part.bytes)}, {found}) : !llvm.ptr, "
-                "(!llvm.ptr, i64, i64, i64, !llvm.ptr) -> i32"
-            )
-            w.line(f"{here} = llvm.load {found} : !llvm.ptr -> !llvm.ptr")
-            w.line(f"{fill} = arith.cmpi eq, {state}, {two} : i32")
-            w.line(f"scf.if {fill} {{")
-            self._launch(part.fill, op, {Packed(part.operand): here}, packs=True)
-            w.line(
-                f"llvm.call {self._context_field(3)}(%ctx, {arg}, {slot_name}, {here}) : "
-                "!llvm.ptr, (!llvm.ptr, i64, i64, !llvm.ptr) -> ()"
-            )
-            w.line("}")
-            w.line(f"{none} = arith.cmpi eq, {state}, {zero} : i32")
-            if missing:
-                both = w.fresh("none")
-                w.line(f"{both} = arith.ori {missing}, {none} : i1")
-                none = both
-            copies[Packed(part.operand)] = here
-            missing = none
-        w.line(f"scf.if {missing} {{")
-        self._steps(pack.otherwise, op, places)
-        w.line("} else {")
-        self._steps(pack.then, op, {**places, **copies})
-        w.line("}")
-
-    # -- control flow ---------------------------------------------------------------------------
-
-    def _while(self, op: ir.Operation) -> None:
-        w = self.w
-        modes = [ir.StringAttr(m).value for m in ir.ArrayAttr(op.attributes["disc.carries"])]
-        condition, body = op.regions[0].blocks[0], op.regions[1].blocks[0]
-        self.record.enter(op)
-        swaps: list[int] = []
-        stored: list[int] = []
-        for index, mode in enumerate(modes):
-            if mode.startswith("inplace:") and mode != "inplace:init":
-                start = self._place(mode.removeprefix("inplace:"), op)
-                if op.operands[index] in self.pointers:  # a `disc.empty` has nothing to copy
-                    self._copy(start, op.operands[index])
-            else:
-                start = self.pointers[op.operands[index]]
-            if mode.startswith("swap:"):
-                swaps.append(index)
-                continue
-            if mode == "stored":
-                stored.append(index)
-                continue
-            for value in (condition.arguments[index], body.arguments[index], op.results[index]):
-                self.pointers[value] = start
-            origin = self.origin.get(op.operands[index])
-            if mode == "same" and origin is not None:
-                self.origin[body.arguments[index]] = self.origin[op.results[index]] = origin
-                self.origin[condition.arguments[index]] = origin
-        result = w.fresh("loop")
-        inits, names = [], []
-        for index in swaps:
-            first, second = (int(s) for s in modes[index].removeprefix("swap:").split(","))
-            inits += [self.pointers[op.operands[index]], self.slots[first], self.slots[second]]
-            names += [w.fresh("now"), w.fresh("next"), w.fresh("other")]
-        inits += [self.pointers[op.operands[index]] for index in stored]
-        names += [w.fresh("now") for _ in stored]
-        moving = [3 * k for k in range(len(swaps))]
-        moving += range(3 * len(swaps), len(names))
-        types = ", ".join(["!llvm.ptr"] * len(inits))
-        heads = ", ".join(f"{n} = {i}" for n, i in zip(names, inits, strict=True))
-        into = f"{result}:{len(inits)} = " if inits else ""
-        w.line(f"{into}scf.while ({heads}) : ({types}) -> ({types}) {{")
-        for k, index in zip(moving, (*swaps, *stored), strict=True):
-            self.pointers[condition.arguments[index]] = names[k]
-        self._block(condition)
-        flag = condition.operations[len(condition.operations) - 1].operation.operands[0]
-        go = self._load_flag(flag)
-        if self.can_fail:
-            go = unless_failed(w, go)
-        tail = f" {', '.join(names)} : {types}" if names else ""
-        w.line(f"scf.condition({go}){tail}")
-        w.line("} do {")
-        inner = [w.fresh("b") for _ in names]
-        w.line("^bb0(" + ", ".join(f"{n}: !llvm.ptr" for n in inner) + "):")
-        outer_next = self.next
-        self.next = {}
-        for k, index in zip(moving, (*swaps, *stored), strict=True):
-            self.pointers[body.arguments[index]] = inner[k]
-        for k, index in enumerate(swaps):
-            self.next[index] = inner[3 * k + 1]
-        self._block(body)
-        last = body.operations[len(body.operations) - 1].operation
-        yields = []
-        for k, index in enumerate(swaps):
-            self._copy(self.next[index], last.operands[index])
-            _, following, other = inner[3 * k : 3 * k + 3]
-            yields += [following, other, following]
-        yields += [self.pointers[last.operands[index]] for index in stored]
-        self.next = outer_next
-        w.line(f"scf.yield {', '.join(yields)} : {types}" if yields else "scf.yield")
-        w.line("}")
-        for k, index in zip(moving, (*swaps, *stored), strict=True):
-            self.pointers[op.results[index]] = f"{result}#{k}"
-        self.record.leave(op)
-
-    def _load_flag(self, value: ir.Value) -> str:
-        w = self.w
-        byte, flag = w.fresh("byte"), w.fresh("flag")
-        w.line(f"{byte} = llvm.load {self.pointers[value]} : !llvm.ptr -> i8")
-        w.line(f"{flag} = llvm.trunc {byte} : i8 to i1")
-        return flag
-
-    def _case(self, op: ir.Operation) -> None:
-        w = self.w
-        places = [ir.StringAttr(p).value for p in ir.ArrayAttr(op.attributes["disc.buffers"])]
-        for result, place in zip(op.results, places, strict=True):
-            self.pointers[result] = self._place(place, op)
-        self.record.enter(op)
-        if op.name == "stablehlo.if":
-            w.line(f"scf.if {self._load_flag(op.operands[0])} {{")
-            self._branch(op, 0)
-            w.line("} else {")
-            self._branch(op, 1)
-            w.line("}")
-            self.record.leave(op)
-            return
-        number, index = w.fresh("number"), w.fresh("branch")
-        w.line(f"{number} = llvm.load {self.pointers[op.operands[0]]} : !llvm.ptr -> i32")
-        w.line(f"{index} = arith.index_cast {number} : i32 to index")
-        w.line(f"scf.index_switch {index}")
-        for branch in range(len(op.regions) - 1):
-            w.line(f"case {branch} {{")
-            self._branch(op, branch)
-            w.line("scf.yield")
-            w.line("}")
-        w.line("default {")
-        self._branch(op, len(op.regions) - 1)
-        w.line("scf.yield")
-        w.line("}")
-        self.record.leave(op)
-
-    def _branch(self, op: ir.Operation, number: int) -> None:
-        block = op.regions[number].blocks[0]
-        self._block(block)
-        last = block.operations[len(block.operations) - 1].operation
-        for result, value in zip(op.results, last.operands, strict=True):
-            self._copy(self.pointers[result], value)
-
-
-_ARGUMENTS = 64
-"""Addresses an array for a launch has room for; of more there are arrays of powers of two."""
-
-
-def _is_injective(size: Expr) -> bool:
-    """Does `size` tell its one symbol (`4*k`)?"""
-    factors = [factor for monomial, _ in size.terms for factor in monomial]
-    return len(factors) == 1 and all(not atom.op and power == 1 for atom, power in factors)
-
-
-def _symbols_in(fusion: ir.Operation) -> set[str]:
-    """The symbols of the sizes that `disc` operations in `fusion` name."""
-    found: set[str] = set()
-
-    def visit(op: ir.Operation) -> None:
-        sizes = list(ir.ArrayAttr(op.attributes["dims"])) if "dims" in op.attributes else []
-        if "dim" in op.attributes:
-            sizes.append(op.attributes["dim"])
-        for size in sizes:
-            found.update(Expr.parse(ir.StringAttr(size).value).symbols())
-
-    walk(fusion, visit)
-    return found
-
-
-def _structure(fusion: ir.Operation) -> tuple[object, ...]:
-    """A hashable form of what determines a fusion's kernel: equal for equal computations."""
-    reduced, given = (fusion.attributes.get(name, None) for name in ("reduced", "given"))
-    return fusion.attributes["kind"], reduced, given, _form(fusion.regions[0].blocks[0], {})
-
-
-def _form(block: ir.Block, numbers: dict[ir.Value, int]) -> tuple[object, ...]:
-    """The same of a block; values have numbers in the order in which they are made."""
-    for argument in block.arguments:
-        numbers[argument] = len(numbers)
-    found: list[object] = [tuple(argument.type for argument in block.arguments)]
-    for view in block.operations:
-        op = view.operation
-        operands = tuple(numbers[value] for value in op.operands)
-        regions = tuple(_form(inner, numbers) for region in op.regions for inner in region.blocks)
-        for result in op.results:
-            numbers[result] = len(numbers)
-        attributes = tuple((name, op.attributes[name]) for name in op.attributes)
-        types = tuple(result.type for result in op.results)
-        found.append((op.name, operands, attributes, types, regions))
-    return tuple(found)
+        self.launches.steps(steps, op, blocks)

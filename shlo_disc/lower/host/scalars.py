@@ -12,12 +12,13 @@ from typing import Any
 from shlo_disc.comparisons import comparison
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.errors import InternalError
+from shlo_disc.lower.host.memory import HostMemory
 from shlo_disc.lower.host.writer import HostWriter
 from shlo_disc.mlir import ir
 from shlo_disc.ops import names
 from shlo_disc.passes.op_classes import is_integer_scalar
 
-__all__ = ["emit_scalars", "scalar_registers"]
+__all__ = ["emit_scalars", "read_flag", "scalar_registers"]
 
 _BINARY = {
     "stablehlo.add": "arith.addi",
@@ -37,17 +38,19 @@ _PREDICATES = {"EQ": "eq", "NE": "ne", "LT": "lt", "LE": "le", "GT": "gt", "GE":
 _SAME = names(lambda row: row.is_broadcast)
 
 
-def emit_scalars(w: HostWriter, op: ir.Operation, pointers: Mapping[ir.Value, str]) -> None:
+def emit_scalars(
+    w: HostWriter, memory: HostMemory, op: ir.Operation, pointers: Mapping[ir.Value, str]
+) -> None:
     """Write the body of a `host` fusion: loads, arithmetic, stores."""
-    registers = scalar_registers(w, op, pointers)
+    registers = scalar_registers(w, memory, op, pointers)
     block = op.regions[0].blocks[0]
     last = block.operations[len(block.operations) - 1].operation
     for value, result in zip(last.operands, op.results, strict=True):
-        _store(w, registers[value], pointers[result], value.type)
+        _store(w, memory, registers[value], pointers[result], value.type)
 
 
 def scalar_registers(
-    w: HostWriter, op: ir.Operation, pointers: Mapping[ir.Value, str]
+    w: HostWriter, memory: HostMemory, op: ir.Operation, pointers: Mapping[ir.Value, str]
 ) -> dict[ir.Value, str]:
     """The integer scalars of a fusion, as registers: what it is given, and what it computes of
     that. Everything else in it is left out.
@@ -56,7 +59,7 @@ def scalar_registers(
     registers: dict[ir.Value, str] = {}
     for argument, operand in zip(block.arguments, op.operands, strict=True):
         if is_integer_scalar(argument):
-            registers[argument] = _load(w, pointers[operand], argument.type)
+            registers[argument] = _load(w, memory, pointers[operand], argument.type)
     for view in block.operations:
         inner = view.operation
         if len(inner.results) and is_integer_scalar(inner.results[0]):
@@ -72,24 +75,28 @@ def _register(kind: ir.Type) -> str:
     return f"i{_element(kind).width}"
 
 
-def _load(w: HostWriter, pointer: str, kind: ir.Type) -> str:
-    name, type_ = w.fresh("scalar"), _register(kind)
-    if type_ != "i1":
-        w.line(f"{name} = llvm.load {pointer} : !llvm.ptr -> {type_}")
-        return name
+def _load(w: HostWriter, memory: HostMemory, pointer: str, kind: ir.Type) -> str:
+    type_ = _register(kind)
+    if type_ == "i1":
+        return read_flag(w, memory, pointer, "scalar")
+    return memory.read(w, pointer, type_, "scalar")
+
+
+def read_flag(w: HostWriter, memory: HostMemory, pointer: str, hint: str = "byte") -> str:
+    """The i1 at `pointer`, which is a byte in memory."""
+    byte = memory.read(w, pointer, "i8", hint)
     flag = w.fresh("flag")
-    w.line(f"{name} = llvm.load {pointer} : !llvm.ptr -> i8")
-    w.line(f"{flag} = llvm.trunc {name} : i8 to i1")
+    w.line(f"{flag} = llvm.trunc {byte} : i8 to i1")
     return flag
 
 
-def _store(w: HostWriter, register: str, pointer: str, kind: ir.Type) -> None:
+def _store(w: HostWriter, memory: HostMemory, register: str, pointer: str, kind: ir.Type) -> None:
     type_ = _register(kind)
     if type_ == "i1":
         byte = w.fresh("byte")
         w.line(f"{byte} = llvm.zext {register} : i1 to i8")
         register, type_ = byte, "i8"
-    w.line(f"llvm.store {register}, {pointer} : {type_}, !llvm.ptr")
+    memory.write(w, register, pointer, type_)
 
 
 def _compute(w: HostWriter, op: ir.Operation, registers: Mapping[ir.Value, str]) -> str:

@@ -9,10 +9,12 @@ from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.dynamic.views import dense_strides
 from shlo_disc.errors import InternalError
 from shlo_disc.locations import source_line
+from shlo_disc.lower.host.memory import HostMemory
 from shlo_disc.lower.host.scalars import scalar_registers
 from shlo_disc.lower.host.writer import HostWriter
 from shlo_disc.mlir import ir
 from shlo_disc.passes.op_classes import RESHAPES
+from shlo_disc.passes.places import At, Mode, Place, carries_of, places_of
 from shlo_disc.passes.records import update_of
 
 __all__ = ["stored_update", "update_address"]
@@ -52,19 +54,22 @@ def _same_buffer(op: ir.Operation, position: int) -> list[ir.Value]:
     if op.name in RESHAPES:
         return [op.results[0]]
     if op.name == "disc.fusion" and not position:
-        places = ir.ArrayAttr(op.attributes["disc.buffers"])
-        return [op.results[0]] if ir.StringAttr(places[0]).value == "inplace" else []
+        return [op.results[0]] if places_of(op)[0] == Place(At.INPLACE) else []
     if op.name == "stablehlo.while":
-        carry = ir.StringAttr(ir.ArrayAttr(op.attributes["disc.carries"])[position]).value
-        return [op.results[position]] if carry in ("same", "inplace:init") else []
+        in_place = carries_of(op)[position].mode in (Mode.SAME, Mode.INITIAL)
+        return [op.results[position]] if in_place else []
     return []
 
 
 def update_address(
-    w: HostWriter, fusion: ir.Operation, pointers: Mapping[ir.Value, str], shapes: ShapeAnalysis
+    w: HostWriter,
+    memory: HostMemory,
+    fusion: ir.Operation,
+    pointers: Mapping[ir.Value, str],
+    shapes: ShapeAnalysis,
 ) -> str:
     """Where the update of `fusion` begins; start indices are clamped, as specified."""
-    registers = scalar_registers(w, fusion, pointers)
+    registers = scalar_registers(w, memory, fusion, pointers)
     update = _update_in(fusion, shapes)
     sizes, window = (shapes.shape(update.operands[k]) for k in (0, 1))
     element = element_bytes(ir.RankedTensorType(update.operands[0].type).element_type)

@@ -12,6 +12,7 @@ from shlo_disc.lower.plan import KernelPlan
 from shlo_disc.lower.refused import lines_of
 from shlo_disc.lower.work import Work, work_of
 from shlo_disc.mlir import ir
+from shlo_disc.passes.places import Place, places_of
 
 __all__ = ["KernelUse", "Site", "UseRecorder"]
 
@@ -34,9 +35,8 @@ class KernelUse:
     work: Work
     reads: tuple[str, ...]
     """Where its operands come from: `kernel N` (from 0), `argument N` or `constant N`."""
-    places: tuple[str, ...]
-    """Where its results go, as plan-buffers says: `slot:N`, `result:N`, `next:N`, `inplace`,
-    `update`."""
+    places: tuple[Place, ...]
+    """Where its results go."""
     inside: tuple[str, ...]
     """The control flow around it, outermost first: `while model.py:7`."""
 
@@ -100,7 +100,7 @@ class UseRecorder:
                 plan=plan,
                 work=work,
                 reads=tuple(self._source.get(value, "") for value in op.operands),
-                places=_strings(op, "disc.buffers"),
+                places=tuple(places_of(op)),
                 inside=tuple(self._inside),
             )
         )

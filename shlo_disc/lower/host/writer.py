@@ -11,7 +11,21 @@ from collections.abc import Sequence
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.monomial import Atom
 
-__all__ = ["HostWriter"]
+__all__ = [
+    "CONSTANTS",
+    "FAILED",
+    "FFT",
+    "FOREIGN",
+    "KERNELS",
+    "PACKED",
+    "PACKED_DONE",
+    "PARALLEL_FOR",
+    "HostWriter",
+]
+
+PARALLEL_FOR, PACKED, PACKED_DONE, KERNELS, CONSTANTS = 1, 2, 3, 4, 5
+FOREIGN, FAILED, FFT = 7, 8, 9
+"""Fields of `disc_context` (`ral/include/disc_ral.h`)."""
 
 _EXTREMES = {"min": "arith.minsi", "max": "arith.maxsi"}
 _PREDICATES = {"==": "eq", "!=": "ne", "<": "slt", "<=": "sle", ">": "sgt", ">=": "sge"}
@@ -138,6 +152,10 @@ class HostWriter:
         """Pointer `index` of the entry value `base`, an array of pointers."""
         address = self.element_address(base, index)
         return self.once(f"llvm.load {address} : !llvm.ptr -> !llvm.ptr", "p")
+
+    def context(self, field: int) -> str:
+        """Pointer `field` of the `disc_context`."""
+        return self.pointer("%ctx", field)
 
     def offset(self, base: str, offset: str) -> str:
         """The address `offset` bytes (i64) into the entry value `base`."""

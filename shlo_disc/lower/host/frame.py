@@ -1,0 +1,85 @@
+"""What all writers of one host function share: its text, the addresses of values, the arena."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.memory import value_bytes
+from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.lower.host.addresses import Addresses
+from shlo_disc.lower.host.memory import HostMemory
+from shlo_disc.lower.host.packs import Origins
+from shlo_disc.lower.host.scalars import read_flag
+from shlo_disc.lower.host.updates import stored_update, update_address
+from shlo_disc.lower.host.uses import UseRecorder
+from shlo_disc.lower.host.writer import HostWriter
+from shlo_disc.mlir import ir
+from shlo_disc.passes.places import At, Place, places_of
+
+__all__ = ["Frame"]
+
+
+class Frame:
+    """The function `run` of a host program while it is written.
+
+    `symbols`: the names in the array of symbols, in order. `slots`: bytes of the arena's slots.
+    """
+
+    def __init__(
+        self,
+        shapes: ShapeAnalysis,
+        memory: HostMemory,
+        symbols: Sequence[str],
+        slots: Sequence[Expr],
+    ) -> None:
+        self.shapes = shapes
+        self.memory = memory
+        self.w = w = HostWriter("%symbols", symbols)
+        self.pointers = Addresses()
+        self.origins = Origins(shapes)
+        self.record = UseRecorder(shapes)
+        self.next: dict[int, str] = {}
+        """Addresses for the next values of the innermost loop, by carry."""
+        self.slots: list[str] = []
+        offset = w.const(0)
+        for size in slots:
+            self.slots.append(w.offset("%arena", offset))
+            offset = w.once(f"arith.addi {offset}, {w.aligned(size)} : i64")
+        self.workspace_base = offset
+        """Where temporary blocks of kernels begin in the arena."""
+
+    def result(self, index: int) -> str:
+        """The address of the caller's memory for result `index`."""
+        return self.w.pointer("%results", index)
+
+    def put_results(self, op: ir.Operation) -> None:
+        """Results of `op` are where plan-buffers says."""
+        for result, place in zip(op.results, places_of(op), strict=True):
+            if place.at == At.INPLACE:
+                self.pointers.same(result, op.operands[place.number])
+            elif place.at == At.UPDATE:
+                update = stored_update(result, self.shapes)
+                address = update_address(self.w, self.memory, update, self.pointers, self.shapes)
+                self.pointers.put(result, address)
+            else:
+                self.pointers.put(result, self.place(place))
+
+    def place(self, place: Place) -> str:
+        """The address of a place that no operand has."""
+        if place.at == At.SLOT:
+            return self.slots[place.number]
+        if place.at == At.NEXT:
+            return self.next[place.number]
+        assert place.at == At.RESULT, place
+        return self.result(place.number)
+
+    def copy(self, destination: str, value: ir.Value) -> None:
+        """Copy `value` to `destination`, unless it is there."""
+        source = self.pointers[value]
+        if source != destination:
+            self.memory.copy(self.w, destination, source, value_bytes(value, self.shapes))
+
+    def flag(self, value: ir.Value) -> str:
+        """The i1 that `value`, a boolean scalar, is."""
+        return read_flag(self.w, self.memory, self.pointers[value])

@@ -1,0 +1,189 @@
+"""Kernel plans in the host program: launches, variants, packed copies, calls of the runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.locations import source_line
+from shlo_disc.lower.host.foreign import emit_fft, emit_foreign
+from shlo_disc.lower.host.frame import Frame
+from shlo_disc.lower.host.uses import Site
+from shlo_disc.lower.host.writer import KERNELS, PACKED, PACKED_DONE
+from shlo_disc.lower.plan import (
+    All,
+    Buffer,
+    Condition,
+    FfiCall,
+    FftCall,
+    If,
+    Input,
+    Kernel,
+    Launch,
+    Output,
+    Pack,
+    Packed,
+    Step,
+    Workspace,
+)
+from shlo_disc.mlir import ir
+
+__all__ = ["Launches"]
+
+_Places = Mapping[Buffer, str]
+"""The addresses of a plan's temporary blocks and packed copies."""
+
+_ARGUMENTS = 64
+"""Addresses an array for a launch has room for; of more there are arrays of powers of two."""
+
+
+class Launches:
+    """Writes the steps of plans, and lists what they refer to by index.
+
+    `written` is given each kernel as soon as its text is known.
+    """
+
+    def __init__(self, frame: Frame, written: Callable[[Kernel], object] | None) -> None:
+        self.frame = frame
+        self.w = frame.w
+        self.written = written
+        self.kernels: dict[str, Kernel] = {}
+        self.kernel_index: dict[str, int] = {}
+        self.pack_slots: dict[str, int] = {}
+        self.packed_arguments: set[int] = set()
+        self.sites: list[Site] = []
+        self.workspaces: dict[tuple[Expr, ...], None] = {}
+        self.foreign: list[tuple[FfiCall, str]] = []
+
+    def places(self, sizes: tuple[Expr, ...]) -> _Places:
+        """The addresses of a plan's temporary blocks, of these sizes in bytes."""
+        if sizes:
+            self.workspaces[sizes] = None
+        w = self.w
+        offset = self.frame.workspace_base
+        places: dict[Buffer, str] = {}
+        for index, size in enumerate(sizes):
+            places[Workspace(index)] = w.offset("%arena", offset)
+            offset = w.once(f"arith.addi {offset}, {w.aligned(size)} : i64")
+        return places
+
+    def steps(self, steps: tuple[Step, ...], op: ir.Operation, places: _Places) -> None:
+        """Write the steps of the plan of `op`."""
+        for step in steps:
+            if isinstance(step, Launch):
+                self._launch(step, op, places)
+            elif isinstance(step, FfiCall):
+                self._foreign(step, op, places)
+            elif isinstance(step, FftCall):
+                self._fft(step, op, places)
+            elif isinstance(step, If):
+                self.w.line(f"scf.if {self._condition(step.condition)} {{")
+                self.steps(step.then, op, places)
+                self.w.line("} else {")
+                self.steps(step.otherwise, op, places)
+                self.w.line("}")
+            else:
+                self._pack(step, op, places)
+
+    def _condition(self, condition: Condition | All) -> str:
+        w = self.w
+        if isinstance(condition, All):
+            first, *others = (self._condition(one) for one in condition.conditions)
+            for other in others:
+                first = w.once(f"arith.andi {first}, {other} : i1")
+            return first
+        return w.compare(w.size(condition.lhs), condition.op, w.size(condition.rhs))
+
+    def _launch(
+        self, launch: Launch, op: ir.Operation, places: _Places, packs: bool = False
+    ) -> None:
+        w = self.w
+        site = len(self.sites)
+        self.sites.append(Site(len(self.frame.record.uses) - 1, launch.kernel.name, packs))
+        w.line(f"// launch {site}")
+        kernel, *called = (self._kernel(k) for k in (launch.kernel, *launch.calls))
+        given = [*called, *(self._buffer(buffer, op, places) for buffer in launch.args)]
+        room = max(_ARGUMENTS, 1 << (len(given) - 1).bit_length())
+        arguments = w.array(room, "!llvm.ptr", "arguments")
+        for position, address in enumerate(given):
+            w.store(address, arguments, position, "!llvm.ptr")
+        if launch.zeroed is not None:
+            buffer, count = launch.zeroed
+            self.frame.memory.zero(w, self._buffer(buffer, op, places), count)
+        sizes = w.sizes_array(launch.params)
+        self.frame.memory.launch(w, launch, kernel, arguments, sizes)
+        w.line(f"// launched {site}")
+
+    def _foreign(self, call: FfiCall, op: ir.Operation, places: _Places) -> None:
+        site = len(self.sites)
+        self.sites.append(Site(len(self.frame.record.uses) - 1, f"@{call.target}", packs=False))
+        self.w.line(f"// launch {site}")
+        operands = [self._buffer(buffer, op, places) for buffer in call.operands]
+        results = [self._buffer(buffer, op, places) for buffer in call.results]
+        emit_foreign(self.w, self.frame.memory, len(self.foreign), call, operands, results)
+        self.foreign.append((call, source_line(op)))
+        self.w.line(f"// launched {site}")
+
+    def _fft(self, call: FftCall, op: ir.Operation, places: _Places) -> None:
+        site = len(self.sites)
+        self.sites.append(Site(len(self.frame.record.uses) - 1, "fft", packs=False))
+        self.w.line(f"// launch {site}")
+        emit_fft(self.w, call, [self._buffer(buffer, op, places) for buffer in call.buffers])
+        self.w.line(f"// launched {site}")
+
+    def _kernel(self, kernel: Kernel) -> str:
+        """The address of a kernel, which is compiled once for equal texts."""
+        if kernel.text not in self.kernels:
+            self.kernel_index[kernel.text] = len(self.kernels)
+            self.kernels[kernel.text] = kernel
+            if self.written is not None:
+                self.written(kernel)
+        return self.w.pointer(self.w.context(KERNELS), self.kernel_index[kernel.text])
+
+    def _buffer(self, buffer: Buffer, op: ir.Operation, places: _Places) -> str:
+        if isinstance(buffer, Input):
+            return self.frame.pointers[op.operands[buffer.index]]
+        if isinstance(buffer, Output):
+            return self.frame.pointers[op.results[buffer.index]]
+        return places[buffer]
+
+    def _pack(self, pack: Pack, op: ir.Operation, places: _Places) -> None:
+        sources = self.frame.origins.packable(pack, op)
+        assert sources is not None
+        w = self.w
+        copies: dict[Buffer, str] = {}
+        missing = ""
+        zero, two = w.once("arith.constant 0 : i32"), w.once("arith.constant 2 : i32")
+        for part, (origin, key) in zip(pack.parts, sources, strict=True):
+            if origin.index >= 0:
+                self.packed_arguments.add(origin.index)
+            slot = self.pack_slots.setdefault(key, len(self.pack_slots))
+            arg, slot_name = w.const(origin.index), w.const(slot)
+            found = w.array(1, "!llvm.ptr", "packed")
+            state, here, none, fill = (w.fresh(x) for x in ("state", "kept", "none", "fill"))
+            w.line(
+                f"{state} = llvm.call {w.context(PACKED)}(%ctx, {arg}, {slot_name}, "
+                f"{w.size(part.bytes)}, {found}) : !llvm.ptr, "
+                "(!llvm.ptr, i64, i64, i64, !llvm.ptr) -> i32"
+            )
+            w.line(f"{here} = llvm.load {found} : !llvm.ptr -> !llvm.ptr")
+            w.line(f"{fill} = arith.cmpi eq, {state}, {two} : i32")
+            w.line(f"scf.if {fill} {{")
+            self._launch(part.fill, op, {Packed(part.operand): here}, packs=True)
+            w.line(
+                f"llvm.call {w.context(PACKED_DONE)}(%ctx, {arg}, {slot_name}, {here}) : "
+                "!llvm.ptr, (!llvm.ptr, i64, i64, !llvm.ptr) -> ()"
+            )
+            w.line("}")
+            w.line(f"{none} = arith.cmpi eq, {state}, {zero} : i32")
+            if missing:
+                both = w.fresh("none")
+                w.line(f"{both} = arith.ori {missing}, {none} : i1")
+                none = both
+            copies[Packed(part.operand)] = here
+            missing = none
+        w.line(f"scf.if {missing} {{")
+        self.steps(pack.otherwise, op, places)
+        w.line("} else {")
+        self.steps(pack.then, op, {**places, **copies})
+        w.line("}")

@@ -1,0 +1,52 @@
+"""What a host program does with memory of the target: the one thing in it that targets differ in.
+
+Sizes, guards, offsets, control flow and arrays of addresses are the host's own on every target.
+Addresses of values are numbers to a host program; it reaches what is there through a `HostMemory`.
+
+A host program gives its operations in order and waits for none of them: a target may put them on a
+stream. An operation sees what all earlier ones did. `read` alone has a result, which the host
+program needs at once: a target that runs behind waits there.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.lower.host.writer import HostWriter
+from shlo_disc.lower.plan import Launch
+
+__all__ = ["HostMemory"]
+
+
+class HostMemory(Protocol):
+    """Writes operations on memory of the target into a host program.
+
+    Addresses are SSA names of type `!llvm.ptr`.
+    """
+
+    def launch(
+        self, w: HostWriter, launch: Launch, kernel: str, arguments: str, sizes: str
+    ) -> None:
+        """Run `launch`; no task runs if its extent is 0.
+
+        `kernel`: its entry in the kernel table of `disc_context`. `arguments`: a host array of the
+        entries of `launch.calls`, then the addresses of `launch.args`. `sizes`: a host array of
+        `launch.params`. The program writes `arguments` anew for its next launch. What `launch`
+        says is zeroed is zeroed already.
+        """
+
+    def copy(self, w: HostWriter, destination: str, source: str, count: Expr) -> None:
+        """Copy `count` bytes; the two places are one, or do not overlap."""
+
+    def zero(self, w: HostWriter, address: str, count: Expr) -> None:
+        """Zero `count` bytes."""
+
+    def read(self, w: HostWriter, address: str, kind: str, hint: str) -> str:
+        """An integer of type `kind` (i8, i32, ...) that is at `address`, in the body of `w`.
+
+        `hint` is for its SSA name.
+        """
+
+    def write(self, w: HostWriter, value: str, address: str, kind: str) -> None:
+        """Put an integer of type `kind` to `address`."""

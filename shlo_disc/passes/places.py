@@ -1,0 +1,148 @@
+"""Where values are: the attributes that `plan-buffers` writes and the host program reads.
+
+Their texts are made and taken apart here only; `plan_buffers.py` says what each means.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Self
+
+from shlo_disc.mlir import ir
+
+__all__ = [
+    "UPDATE",
+    "At",
+    "Carry",
+    "Mode",
+    "Place",
+    "carries_of",
+    "places_of",
+    "reuses_of",
+    "set_carries",
+    "set_places",
+    "set_reuses",
+]
+
+
+class At(enum.StrEnum):
+    """Whose memory a place is in."""
+
+    SLOT = "slot"
+    """Slot `number` of the arena."""
+    RESULT = "result"
+    """The caller's memory for result `number`."""
+    NEXT = "next"
+    """The memory for the next value of loop carry `number`."""
+    INPLACE = "inplace"
+    """The buffer of operand `number`."""
+    UPDATE = "update"
+    """The array that a `dynamic_update_slice` changes."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a result is. Its text is an element of `disc.buffers`."""
+
+    at: At
+    number: int = 0
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The place that `text` names; raises ValueError."""
+        at, colon, number = text.partition(":")
+        return cls(At(at), int(number) if colon else 0)
+
+    def __str__(self) -> str:
+        plain = self.at == At.UPDATE or (self.at == At.INPLACE and not self.number)
+        return self.at if plain else f"{self.at}:{self.number}"
+
+
+UPDATE = Place(At.UPDATE)
+
+
+class Mode(enum.StrEnum):
+    """How a loop carries a value from step to step."""
+
+    SAME = "same"
+    """It never changes."""
+    SWAP = "swap"
+    """It alternates between two slots."""
+    COPIED = "inplace"
+    """Steps change one buffer, which begins as a copy of the initial value."""
+    INITIAL = "inplace:init"
+    """Steps change the buffer of the initial value."""
+    STORED = "stored"
+    """It is where the step before stored it."""
+
+
+@dataclass(frozen=True)
+class Carry:
+    """How and where a loop carries a value. Its text is an element of `disc.carries`."""
+
+    mode: Mode
+    slots: tuple[int, int] | None = None
+    """Of a SWAP."""
+    buffer: Place | None = None
+    """Of a COPIED."""
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The carry that `text` names; raises ValueError."""
+        if text in (Mode.SAME, Mode.INITIAL, Mode.STORED):
+            return cls(Mode(text))
+        mode, _, rest = text.partition(":")
+        if mode == Mode.SWAP:
+            first, second = map(int, rest.split(","))
+            return cls(Mode.SWAP, slots=(first, second))
+        if mode == Mode.COPIED:
+            return cls(Mode.COPIED, buffer=Place.parse(rest))
+        raise ValueError(f"{text!r} does not say how a loop carries a value")
+
+    def __str__(self) -> str:
+        if self.slots is not None:
+            return f"{self.mode}:{self.slots[0]},{self.slots[1]}"
+        return self.mode if self.buffer is None else f"{self.mode}:{self.buffer}"
+
+
+def places_of(op: ir.Operation) -> list[Place]:
+    """Where every result of `op` is; empty if `plan-buffers` gave it no memory."""
+    return [Place.parse(text) for text in _texts(op, "disc.buffers")]
+
+
+def set_places(op: ir.Operation, places: Iterable[Place]) -> None:
+    """Results of `op` are at `places`."""
+    op.attributes["disc.buffers"] = _strings(places)
+
+
+def carries_of(loop: ir.Operation) -> list[Carry]:
+    """How a `while` carries each value."""
+    return [Carry.parse(text) for text in _texts(loop, "disc.carries")]
+
+
+def set_carries(loop: ir.Operation, carries: Iterable[Carry]) -> None:
+    """A `while` carries its values as `carries` say."""
+    loop.attributes["disc.carries"] = _strings(carries)
+
+
+def reuses_of(func: ir.Operation) -> list[tuple[int, int]]:
+    """Pairs of a donated argument of `main` and the result that may be in its memory."""
+    pairs = (text.split(":") for text in _texts(func, "disc.reuses"))
+    return [(int(argument), int(result)) for argument, result in pairs]
+
+
+def set_reuses(func: ir.Operation, pairs: Iterable[tuple[int, int]]) -> None:
+    """Results of `main` may be in the memory of donated arguments, as `reuses_of` gives them."""
+    func.attributes["disc.reuses"] = _strings(f"{argument}:{result}" for argument, result in pairs)
+
+
+def _texts(op: ir.Operation, name: str) -> list[str]:
+    if name not in op.attributes:
+        return []
+    return [str(ir.StringAttr(text).value) for text in ir.ArrayAttr(op.attributes[name])]
+
+
+def _strings(texts: Iterable[object]) -> ir.ArrayAttr:
+    return ir.ArrayAttr.get([ir.StringAttr.get(str(text)) for text in texts])

@@ -1,0 +1,266 @@
+"""A device for tests: memory the host cannot reach, and a stream that runs behind the host program.
+
+Addresses a host program is given are FAR away from where the bytes are, so that a load or a store
+of its own would fault. Operations are noted in order and done when a value is read, or at the end.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from shlo_disc.compile import main_function
+from shlo_disc.dynamic.program import ShapeProgram
+from shlo_disc.dynamic.shapes import analyze
+from shlo_disc.executable import dtype_of
+from shlo_disc.ingest import ingest
+from shlo_disc.lower.cpu import codegen
+from shlo_disc.lower.host.memory import HostMemory
+from shlo_disc.lower.host.program import HostProgram, emit_host
+from shlo_disc.lower.host.writer import HostWriter
+from shlo_disc.lower.target import Target, parse
+from shlo_disc.mlir import ir, new_context, ops_of, producer
+from shlo_disc.passes.base import Pipeline
+from shlo_disc.passes.pipeline import CLEANUP
+from shlo_disc.passes.table import planning
+
+FAR = 1 << 56
+FIELDS = 32
+LAUNCH, COPY, ZERO, READ, WRITE = range(16, 21)
+"""Fields of the test's context, behind those of `disc_context`."""
+
+POINTER, WORD = "!llvm.ptr", "i64"
+TYPES = {
+    LAUNCH: (POINTER, POINTER, WORD, WORD, POINTER, WORD, WORD, WORD),
+    COPY: (POINTER, POINTER, WORD),
+    ZERO: (POINTER, WORD),
+    READ: (POINTER, WORD),
+    WRITE: (POINTER, WORD, WORD),
+}
+TOUCHES = ("llvm.load", "llvm.store", "llvm.intr.memcpy", "llvm.intr.memset")
+
+
+class StreamMemory(HostMemory):
+    """Has the context's functions do everything."""
+
+    def _call(self, w: HostWriter, field: int, *operands: str, result: str = "()") -> str:
+        function, types = w.context(field), ", ".join(TYPES[field])
+        return f"llvm.call {function}({', '.join(operands)}) : !llvm.ptr, ({types}) -> {result}"
+
+    def launch(self, w, launch, kernel, arguments, sizes):
+        counts = [w.const(len(x)) for x in (launch.calls, launch.args, launch.params)]
+        rest = w.size(launch.extent), w.size(launch.scratch_bytes)
+        w.line(self._call(w, LAUNCH, kernel, arguments, *counts[:2], sizes, counts[2], *rest))
+
+    def copy(self, w, destination, source, count):
+        w.line(self._call(w, COPY, destination, source, w.size(count)))
+
+    def zero(self, w, address, count):
+        w.line(self._call(w, ZERO, address, w.size(count)))
+
+    def read(self, w, address, kind, hint):
+        bits, name = int(kind[1:]), w.fresh(hint)
+        whole = w.fresh("whole")
+        w.line(f"{whole} = {self._call(w, READ, address, w.const(bits // 8), result=WORD)}")
+        rounded = f"arith.trunci {whole} : i64 to {kind}"
+        w.line(f"{name} = {rounded if bits < 64 else f'arith.ori {whole}, {whole} : i64'}")
+        return name
+
+    def write(self, w, value, address, kind):
+        bits = int(kind[1:])
+        if bits < 64:
+            whole = w.fresh("whole")
+            w.line(f"{whole} = arith.extui {value} : {kind} to i64")
+            value = whole
+        w.line(self._call(w, WRITE, address, value, w.const(bits // 8)))
+
+
+@dataclass
+class Emitted:
+    """A host program of a StableHLO text, for some memory."""
+
+    host: HostProgram
+    program: ShapeProgram
+    dtypes: list[np.dtype[Any]]
+    """Of the results."""
+
+
+def emitted(text: str, memory: HostMemory | None = None) -> Emitted:
+    """The host program of `text` for the CPU's kernels and `memory` (None: the CPU's)."""
+    target: Target = parse("cpu")
+    module = ingest(text, new_context())
+    with module.context, ir.Location.unknown():
+        Pipeline([*CLEANUP, *planning(target.model)]).run(module)
+        main = main_function(module)
+        shapes = analyze(module)
+        block = main.regions[0].blocks[0]
+        program = ShapeProgram.of(main, shapes, [f"args[{k}]" for k in range(len(block.arguments))])
+        host = emit_host(main, shapes, program, replace(target, memory=memory or target.memory))
+        last = block.operations[len(block.operations) - 1].operation
+        kinds = [ir.RankedTensorType(value.type) for value in last.operands]
+        return Emitted(host, program, [dtype_of(str(kind.element_type)) for kind in kinds])
+
+
+def reached(text: str) -> list[str]:
+    """The operations of a host program that themselves touch memory of values.
+
+    The host's own memory: what `run` is given but the arena, arrays on the stack, and the tables
+    in the context.
+    """
+    found = []
+    with new_context(), ir.Location.unknown():
+        module = ir.Module.parse(text)
+        for run in ops_of(module, "func.func"):
+            for op in ops_of(
+                run, "llvm.load", "llvm.store", "llvm.intr.memcpy", "llvm.intr.memset"
+            ):
+                address = op.operands[1 if op.name == "llvm.store" else 0]
+                if op.name.startswith("llvm.intr") or not _is_own(address, run):
+                    found.append(str(op))
+    return found
+
+
+def _is_own(address: ir.Value, run: ir.Operation) -> bool:
+    op = producer(address)
+    if op is None:
+        given = list(run.regions[0].blocks[0].arguments)
+        arena = given[4:] if run.attributes["sym_name"].value == "run" else []
+        return address in given and address not in arena
+    if op.name == "llvm.getelementptr":
+        return _is_own(op.operands[0], run)
+    if op.name == "llvm.load":
+        base = producer(op.operands[0])
+        return base is not None and base.operands[0] == run.regions[0].blocks[0].arguments[0]
+    return op.name == "llvm.alloca"
+
+
+class Stream:
+    """Runs a program on a device; `done` counts its operations, `waits` those that waited."""
+
+    def __init__(self) -> None:
+        self.done: Counter[str] = Counter()
+        self._waiting: list[Callable[[], object]] = []
+        self._kept: list[Any] = []
+
+    def run(self, made: Emitted, arguments: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """The results of the program on `arguments`."""
+        assert reached(made.host.text) == []
+        prepare, run = codegen.compile_host(made.host.text)
+        kernels = codegen.compile_functions([kernel.text for kernel in made.host.kernels])
+        sizes, shapes = made.program.evaluate([a.shape for a in arguments], [])
+        symbols = self._words(sizes[name] for name in made.program.symbol_names)
+        given = self._words(size for a in arguments for size in a.shape)
+        result_sizes = self._words([0] * sum(map(len, shapes)))
+        bytes_ = self._words([0])
+        call = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * 4)(prepare.address)
+        assert call(*map(ctypes.addressof, (given, symbols, result_sizes, bytes_))) == 0
+        results = [np.empty(s, d) for s, d in zip(shapes, made.dtypes, strict=True)]
+        context = self._words(
+            [0] * 4
+            + [self._table(kernel.address for kernel in kernels)]
+            + [self._table(self._far(constant) for constant in made.host.constants)]
+            + [0] * (FIELDS - 6)
+        )
+        self._offer(context)
+        tables = [self._table(map(self._far, some)) for some in (arguments, results)]
+        arena = np.full(bytes_[0] + 64, 0xA5, np.uint8)
+        start = -arena.ctypes.data % 64
+        call = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 5)(run.address)
+        call(
+            ctypes.addressof(context),
+            *tables,
+            ctypes.addressof(symbols),
+            self._far(arena[start:]),
+        )
+        self._wait()
+        return results
+
+    def _words(self, values: Any) -> Any:
+        values = list(values)
+        array = (ctypes.c_int64 * max(1, len(values)))(*values)
+        self._kept.append(array)
+        return array
+
+    def _table(self, values: Any) -> int:
+        return ctypes.addressof(self._words(values))
+
+    def _far(self, array: np.ndarray) -> int:
+        self._kept.append(array)
+        return array.ctypes.data + FAR
+
+    def _wait(self) -> None:
+        for operation in self._waiting:
+            operation()
+        self._waiting.clear()
+
+    def _offer(self, context: Any) -> None:
+        functions = {
+            LAUNCH: self._launch,
+            COPY: self._copy,
+            ZERO: self._zero,
+            READ: self._read,
+            WRITE: self._write,
+        }
+        for field, function in functions.items():
+            result = ctypes.c_int64 if field == READ else None
+            made = ctypes.CFUNCTYPE(result, *[ctypes.c_int64] * len(TYPES[field]))(function)
+            self._kept.append(made)
+            context[field] = ctypes.cast(made, ctypes.c_void_p).value
+        packed = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_int64] * 5)(self._packed)
+        done = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 4)(lambda *_: None)
+        self._kept += [packed, done]
+        context[2], context[3] = (ctypes.cast(f, ctypes.c_void_p).value for f in (packed, done))
+
+    def _note(self, name: str, operation: Callable[[], object]) -> None:
+        self.done[name] += 1
+        self._waiting.append(operation)
+
+    def _launch(
+        self,
+        kernel: int,
+        arguments: int,
+        calls: int,
+        count: int,
+        sizes: int,
+        params: int,
+        extent: int,
+        scratch: int,
+    ) -> None:
+        words = (ctypes.c_int64 * (calls + count)).from_address(arguments)
+        near = [*words[:calls], *(address - FAR for address in words[calls:])]
+        given, room = self._table(near), np.empty(scratch + 64, np.uint8)
+        own = self._table((ctypes.c_int64 * params).from_address(sizes))
+        self._kept.append(room)
+        start = room.ctypes.data + -room.ctypes.data % 64
+        types = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
+        function = ctypes.CFUNCTYPE(None, *types)(kernel)
+        self._note("launch", lambda: extent > 0 and function(given, own, 0, extent, start))
+
+    def _copy(self, destination: int, source: int, count: int) -> None:
+        self._note("copy", lambda: ctypes.memmove(destination - FAR, source - FAR, count))
+
+    def _zero(self, address: int, count: int) -> None:
+        self._note("zero", lambda: ctypes.memset(address - FAR, 0, count))
+
+    def _read(self, address: int, count: int) -> int:
+        self.done["read"] += 1
+        self._wait()
+        return int.from_bytes(ctypes.string_at(address - FAR, count), "little", signed=True)
+
+    def _write(self, address: int, value: int, count: int) -> None:
+        data = value.to_bytes(8, "little", signed=True)
+        self._note("write", lambda: ctypes.memmove(address - FAR, data, count))
+
+    def _packed(self, context: int, argument: int, slot: int, count: int, out: int) -> int:
+        """A copy that the caller fills, on every call."""
+        self.done["pack"] += 1
+        room = np.empty(count + 64, np.uint8)
+        self._kept.append(room)
+        address = room.ctypes.data + -room.ctypes.data % 64 + FAR
+        ctypes.c_int64.from_address(out).value = address
+        return 2
