@@ -10,11 +10,11 @@ Source: the StableHLO specification, section by op name; the ops it has dropped 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 
 from shlo_disc.builders import (
     broadcast,
+    convert,
     create,
     dimension,
     integer,
@@ -57,6 +57,10 @@ def _type(value: ir.Value) -> ir.RankedTensorType:
 
 def _with_shape(sizes: Sequence[int], like: ir.Value) -> ir.RankedTensorType:
     return ir.RankedTensorType.get(list(sizes), _type(like).element_type)
+
+
+def _with_element(value: ir.Value, element: ir.Type) -> ir.RankedTensorType:
+    return ir.RankedTensorType.get(list(_type(value).shape), element)
 
 
 def _integers(op: ir.Operation, name: str) -> list[int]:
@@ -351,27 +355,43 @@ def _set_dimension_size(op: ir.Operation) -> Values:
 # --- one device ---------------------------------------------------------------------------------
 
 
-def _refuse_groups(op: ir.Operation) -> None:
-    """Raise UnsupportedError for a collective of several devices."""
+def _devices(op: ir.Operation) -> set[int]:
+    """The devices that an attribute of a collective names; -1 stands for none.
+
+    Raises UnsupportedError if there are others than the one that runs the program.
+    """
     name = "source_target_pairs" if op.name.endswith("permute") else "replica_groups"
-    groups = ir.DenseIntElementsAttr(op.attributes[name])
-    if math.prod(ir.RankedTensorType(groups.type).shape) > 1 and not (
-        name == "source_target_pairs" and {int(n) for n in groups} == {0}
-    ):
+    named = {int(n) for n in ir.DenseIntElementsAttr(op.attributes[name])} - {-1}
+    if named - {0}:
         raise UnsupportedError(
             f"{source_line(op)}: {op.name} between several devices; compile the program of one, "
             "or use shlo_disc.jit inside jax.shard_map"
         )
+    return named
 
 
 def _collective(op: ir.Operation) -> Values:
     """Of one device, which gives what it has; a `collective_reduce` may be given a root, too."""
-    _refuse_groups(op)
-    values = list(op.operands)[: len(op.results)]
-    for value, result in zip(values, op.results, strict=True):
+    _devices(op)
+    given = []
+    for value, result in zip(op.operands, op.results, strict=False):
+        element = _type(result).element_type
+        value = convert(value, _with_element(value, element))  # of the computation
         if value.type != result.type:
-            raise InvalidModuleError(f"{source_line(op)}: {op.name} of one device keeps the type")
-    return values
+            raise InvalidModuleError(
+                f"{source_line(op)}: {op.name} of one device has type {value.type}, not the "
+                "declared one"
+            )
+        given.append(value)
+    return given
+
+
+def _received(op: ir.Operation) -> Values:
+    """What one device sends to itself; zeros if no group and no pair names it."""
+    if _devices(op):
+        return _collective(op)
+    (value,) = op.operands
+    return [spread(zero(_type(value).element_type), [], value)]
 
 
 def _device_id(op: ir.Operation) -> Values:
@@ -406,8 +426,8 @@ RULES: dict[str, Rule] = {
     "stablehlo.batch_norm_inference": _batch_norm_inference,
     "stablehlo.batch_norm_training": _batch_norm_training,
     "stablehlo.broadcast": _broadcast_op,
-    "stablehlo.collective_broadcast": _collective,
-    "stablehlo.collective_permute": _collective,
+    "stablehlo.collective_broadcast": _received,
+    "stablehlo.collective_permute": _received,
     "stablehlo.collective_reduce": _collective,
     "stablehlo.cross-replica-sum": _collective,
     "stablehlo.dot": _dot,

@@ -8,6 +8,7 @@ from typing import Any
 
 from shlo_disc.builders import create
 from shlo_disc.errors import InvalidModuleError, UnsupportedError
+from shlo_disc.ingest.accumulators import promote_accumulators
 from shlo_disc.ingest.approx_top_k import expand_approx_top_k
 from shlo_disc.ingest.arguments import constant, erase_arguments, global_name, set_signature
 from shlo_disc.ingest.bounds import bounds_of_arguments, drop_bounds, has_bounds
@@ -68,6 +69,7 @@ def normalize(
     has_bounded_types = has_bounds(_functions(module), present)
     if has_bounded_types:
         drop_bounds(module, _entry(module))
+    promote_accumulators(module, present)
     if not present.isdisjoint(EXPANDED):
         expand_ops(module, present)
         present = _forget_hints(module)

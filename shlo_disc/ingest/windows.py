@@ -33,6 +33,7 @@ from shlo_disc import dialect
 from shlo_disc.builders import convert, create, integer, number_of, pad, shape_of, vector, zero
 from shlo_disc.convolutions import conv_numbers
 from shlo_disc.errors import InvalidModuleError, UnsupportedError
+from shlo_disc.ingest.accumulators import promoted
 from shlo_disc.ingest.computations import (
     called_by,
     computations,
@@ -91,9 +92,14 @@ class _Window:
                 f"{2 * count + 5} operands, not {len(values)}"
             )
         low, high = _padding_columns(values[-1])
+        elements = [ir.RankedTensorType(result.type).element_type for result in op.results] * 2
+        accumulated = [
+            promoted(value, element, op)
+            for value, element in zip(values[: 2 * count], elements, strict=True)
+        ]
         return _Window(
-            inputs=values[:count],
-            inits=values[count : 2 * count],
+            inputs=accumulated[:count],
+            inits=accumulated[count:],
             window=_elements(values[2 * count]),
             strides=_elements(values[2 * count + 1]),
             base_dilations=_constants(values[2 * count + 2], op, "base dilations"),
