@@ -150,7 +150,14 @@ def _text(text: str, context: ir.Context) -> ir.Module:
     _check_nesting(text)
     check_aliases(text)
     _check_result_numbers(text)
-    return _parsed(without_shardy(text), context)
+    text = without_shardy(text)
+    if "all_to_all" in text and _NO_GROUP.search(text):
+        try_in_child(text.encode(), "text")
+    return _parsed(text, context)
+
+
+_NO_GROUP = re.compile(r"tensor<\s*0\s*x")
+"""MLIR's verifier divides by the number of groups of an `all_to_all`, which ends the process."""
 
 
 def _check_strings(text: str) -> None:

@@ -191,3 +191,14 @@ def test_splats_keep_their_bits():
     assert b.view(np.uint32).tolist() == [0] * 3
     assert c.tolist() == [-1] * 3
     assert d.view(np.uint16).tolist() == [0x7E01] * 2
+
+
+@pytest.mark.parametrize("size", ["0x1", "0x0"])
+def test_groups_on_which_the_verifier_divides_by_zero_are_refused(size):
+    text = f"""func.func @main(%x: {T}) -> {T} {{
+      %0 = "stablehlo.all_to_all"(%x) {{replica_groups = dense<> : tensor<{size}xi64>,
+        split_dimension = 0 : i64, concat_dimension = 0 : i64, split_count = 1 : i64}}
+        : ({T}) -> {T}
+      return %0 : {T} }}"""
+    with pytest.raises(InvalidModuleError, match="the text is damaged: MLIR's reader crashed"):
+        ingest(text, new_context())
