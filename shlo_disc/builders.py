@@ -42,14 +42,12 @@ def integer(number: int, kind: ir.Type) -> ir.Value:
 
 
 def scalar(number: float, element: ir.Type) -> ir.Value:
-    """A rank-0 constant of a float or complex type; its imaginary part is zero."""
+    """A rank-0 number of a float or complex type; its imaginary part is zero."""
     kind = ir.RankedTensorType.get([], element)
     if isinstance(element, ir.ComplexType):
-        part = ir.FloatAttr.get(ir.ComplexType(element).element_type, number)
-        text = str(part).partition(" : ")[0]
-        value = ir.Attribute.parse(f"dense<({text}, 0.0)> : {kind}")
-    else:
-        value = ir.DenseElementsAttr.get_splat(kind, ir.FloatAttr.get(element, number))
+        part = ir.ComplexType(element).element_type  # the bindings have no complex attributes
+        return create("stablehlo.complex", [scalar(number, part), scalar(0.0, part)], kind)
+    value = ir.DenseElementsAttr.get_splat(kind, ir.FloatAttr.get(element, number))
     return create("stablehlo.constant", [], kind, value=value)
 
 

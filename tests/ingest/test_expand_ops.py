@@ -71,6 +71,17 @@ def test_einsum(config, kinds, result):
         close(made, [x, y], [np.einsum(config, x, y)])
 
 
+def test_sums_of_complex_numbers():
+    made = function(
+        {"x": "tensor<?x3xcomplex<f32>>"},
+        ["tensor<?xcomplex<f32>>"],
+        '%r0 = "stablehlo.unary_einsum"(%x) {einsum_config = "ab->a"} '
+        ": (tensor<?x3xcomplex<f32>>) -> tensor<?xcomplex<f32>>",
+    )
+    x = (f32(5, 3) + 1j * f32(5, 3)[::-1]).astype("c8")
+    close(made, [x], [x.sum(1)])
+
+
 def test_unary_einsum_and_dot():
     made = function(
         {"x": "tensor<?x4x2xf32>", "v": "tensor<4xf32>", "w": "tensor<?x4xf32>"},

@@ -9,7 +9,7 @@ import pytest
 from jax import export
 
 import shlo_disc
-from shlo_disc.errors import UnsupportedError
+from shlo_disc.errors import InvalidModuleError, UnsupportedError
 from shlo_disc.ingest import ingest
 from shlo_disc.mlir import new_context, ops_of, walk
 
@@ -138,6 +138,45 @@ def test_padding_may_be_a_matrix_that_is_an_argument():
         (got,) = executable.run_numpy([x[None, :, None], w[:, None, None], np.array([[low, high]])])
         want = np.correlate(np.pad(x, (low, high)), w, "valid")
         np.testing.assert_array_equal(got[0, :, 0], want)
+
+
+def test_padding_of_complex_numbers_may_be_an_argument():
+    text = """
+    func.func @main(%x: tensor<1x?x1xcomplex<f32>>, %w: tensor<3x1x1xcomplex<f32>>,
+        %p: tensor<1x2xi64>) -> tensor<1x?x1xcomplex<f32>> {
+      %r = "stablehlo.dynamic_conv"(%x, %w, %p) <{
+        dimension_numbers = #stablehlo.conv<[b, 0, f]x[0, i, o]->[b, 0, f]>,
+        batch_group_count = 1 : i64, feature_group_count = 1 : i64}>
+        : (tensor<1x?x1xcomplex<f32>>, tensor<3x1x1xcomplex<f32>>, tensor<1x2xi64>)
+        -> tensor<1x?x1xcomplex<f32>>
+      return %r : tensor<1x?x1xcomplex<f32>>
+    }
+    """
+    executable = shlo_disc.compile(text)
+    x = (np.arange(5) + 1j * np.arange(5)[::-1]).astype("c8")
+    w = np.array([1 + 1j, 2, -3j], "c8")
+    for low, high in ((0, 0), (1, 2)):
+        (got,) = executable.run_numpy([x[None, :, None], w[:, None, None], np.array([[low, high]])])
+        want = np.convolve(np.pad(x, (low, high)), w[::-1], "valid")
+        np.testing.assert_allclose(got[0, :, 0], want, rtol=1e-6)
+
+
+def test_a_window_with_a_wrong_number_of_operands_is_malformed():
+    text = """
+    func.func private @add(%a: tensor<f32>, %b: tensor<f32>) -> tensor<f32> {
+      %c = stablehlo.add %a, %b : tensor<f32>
+      return %c : tensor<f32>
+    }
+    func.func public @main(%x: tensor<?xf32>, %i: tensor<f32>, %n: tensor<1xi32>)
+        -> tensor<?xf32> {
+      %r = stablehlo.custom_call @stablehlo.dynamic_reduce_window(%x, %i, %n)
+        {called_computations = [@add]}
+        : (tensor<?xf32>, tensor<f32>, tensor<1xi32>) -> tensor<?xf32>
+      return %r : tensor<?xf32>
+    }
+    """
+    with pytest.raises(InvalidModuleError, match="with 1 results takes 7 operands, not 3"):
+        shlo_disc.compile(text)
 
 
 def test_the_reducer_of_an_unused_window_is_dropped():
