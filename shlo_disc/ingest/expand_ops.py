@@ -25,6 +25,7 @@ from shlo_disc.builders import (
 )
 from shlo_disc.contractions import dot_numbers
 from shlo_disc.errors import InvalidModuleError, UnsupportedError
+from shlo_disc.ingest.computations import inlined
 from shlo_disc.ingest.scans import expand_scan
 from shlo_disc.locations import source_line
 from shlo_disc.mlir import at, ir, ops_of, producer
@@ -394,6 +395,26 @@ def _received(op: ir.Operation) -> Values:
     return [spread(zero(_type(value).element_type), [], value)]
 
 
+def _done(op: ir.Operation) -> Values:
+    """What the region of the `async_start` computes, here: nothing runs beside the program."""
+    start = producer(op.operands[0])
+    if start is None or start.name != "stablehlo.async_start":
+        raise UnsupportedError(
+            f"{source_line(op)}: {op.name} of a future that is an argument or a result of control "
+            "flow; start what it waits for beside it"
+        )
+    return inlined(start.regions[0].blocks[0], list(start.operands))
+
+
+def _start(op: ir.Operation) -> Values:
+    if any(True for _ in op.results[0].uses):
+        raise UnsupportedError(
+            f"{source_line(op)}: {op.name}: the future leaves the function or enters control flow; "
+            "wait for it with async_done"
+        )
+    return list(op.results)
+
+
 def _device_id(op: ir.Operation) -> Values:
     return [integer(0, op.results[0].type)]
 
@@ -422,6 +443,8 @@ RULES: dict[str, Rule] = {
     "stablehlo.all_gather": _collective,
     "stablehlo.all_reduce": _collective,
     "stablehlo.all_to_all": _collective,
+    "stablehlo.async_done": _done,
+    "stablehlo.async_start": _start,
     "stablehlo.batch_norm_grad": _batch_norm_grad,
     "stablehlo.batch_norm_inference": _batch_norm_inference,
     "stablehlo.batch_norm_training": _batch_norm_training,
@@ -442,4 +465,5 @@ RULES: dict[str, Rule] = {
     "stablehlo.tuple": _tuple,
     "stablehlo.unary_einsum": _einsum,
 }
-"""Values for the results of an op, built in front of the op. `tuple` comes after what reads one."""
+"""Values for the results of an op, built in front of the op. `tuple` and `async_start`
+come after what reads their results."""

@@ -114,6 +114,7 @@ ROWS = (
         "unary_einsum",
     ),
     *_expanded("ingest: expand_ops; of one device", "all_gather", "all_reduce", "all_to_all",
+               "async_done", "async_start",
                "collective_broadcast", "collective_permute", "collective_reduce",
                "cross-replica-sum", "partition_id", "reduce_scatter", "replica_id"),
     *_expanded("ingest: complex_numbers", "imag", "real"),
@@ -138,6 +139,5 @@ ROWS = (
     # refused
     *_unsupported("its numbers are not defined; use rng_bit_generator", "rng"),
     *_unsupported("talks to another program", "infeed", "outfeed", "recv", "send"),
-    *_unsupported("runs beside the program; write the op itself", "async_done", "async_start"),
     *_unsupported("its target is unknown", "custom_call", makes_types=True),
 )  # fmt: skip
