@@ -13,12 +13,13 @@ from shlo_disc.ingest.approx_top_k import expand_approx_top_k
 from shlo_disc.ingest.arguments import constant, erase_arguments, global_name, set_signature
 from shlo_disc.ingest.bounds import bounds_of_arguments, drop_bounds, has_bounds
 from shlo_disc.ingest.check import check_attributes, check_calls, check_normal_form
-from shlo_disc.ingest.chlo import expand_chlo, expand_composites, unpark
+from shlo_disc.ingest.chlo import expand_chlo, expand_composites, take_calls
 from shlo_disc.ingest.complex_numbers import is_complex, split_complex_numbers
 from shlo_disc.ingest.concatenations import split_concatenations
+from shlo_disc.ingest.custom_calls import CONFIGURATION, check_custom_calls
 from shlo_disc.ingest.expand_ops import RULES as EXPANDED
 from shlo_disc.ingest.expand_ops import expand_ops
-from shlo_disc.ingest.foreign_calls import CONFIGURATION, expand_foreign_calls
+from shlo_disc.ingest.foreign_calls import expand_foreign_calls
 from shlo_disc.ingest.linear_algebra import call_lapack
 from shlo_disc.ingest.sizes import Shapes, constrain, describe, solve_sizes
 from shlo_disc.ingest.slices import gather_slices, saturate_starts
@@ -62,6 +63,8 @@ def normalize(
     expand_composites(module, [op for op in early if op.name == "stablehlo.composite"])
     _flatten(module)
     present = _forget_hints(module)  # a walk costs 3 ms on BERT: only look for what is there
+    if "stablehlo.custom_call" in present:
+        check_custom_calls(module)
     kinds = _source_types(module)
     if any(map(_is_quantized, kinds)):
         run_pipeline(module, "func.func(stablehlo-legalize-quant-to-math)")
@@ -74,7 +77,7 @@ def normalize(
         expand_ops(module, present)
         present = _forget_hints(module)
     if "stablehlo.custom_call" in present:
-        unpark(module)
+        take_calls(module)
     if present & {"stablehlo.custom_call", "stablehlo.dynamic_conv"}:
         expand_windows(module)
         expand_approx_top_k(module)
@@ -167,8 +170,9 @@ def _flatten(module: ir.Module) -> None:
     """Inline every call and drop the functions nobody calls."""
     # The default inliner also canonicalises, whose folders are not ours to trust here.
     # cse: two thirds of the ops are repeated constants and sizes, and every walk gets shorter.
+    # trivial-dce: cse leaves what only a dead op read, and later stages compile what is there.
     # symbol-dce again: cse drops unused custom calls, and nobody calls their reducers any more.
-    run_pipeline(module, "inline{default-pipeline=},symbol-dce,cse,symbol-dce")
+    run_pipeline(module, "inline{default-pipeline=},symbol-dce,cse,trivial-dce,symbol-dce")
 
 
 def _argument_names(module: ir.Module, main: Any) -> list[str | None]:

@@ -32,7 +32,7 @@ import numpy as np
 from shlo_disc import dialect
 from shlo_disc.builders import convert, create, integer, number_of, pad, shape_of, vector, zero
 from shlo_disc.convolutions import conv_numbers
-from shlo_disc.errors import InvalidModuleError, UnsupportedError
+from shlo_disc.errors import UnsupportedError
 from shlo_disc.ingest.accumulators import promoted
 from shlo_disc.ingest.computations import (
     called_by,
@@ -86,11 +86,6 @@ class _Window:
     @staticmethod
     def of(op: ir.Operation, functions: dict[str, Any]) -> _Window:
         values, count = list(op.operands), len(op.results)
-        if len(values) != 2 * count + 5:
-            raise InvalidModuleError(
-                f"{source_line(op)}: @{_DYNAMIC_REDUCE_WINDOW} with {count} results takes "
-                f"{2 * count + 5} operands, not {len(values)}"
-            )
         low, high = _padding_columns(values[-1])
         elements = [ir.RankedTensorType(result.type).element_type for result in op.results] * 2
         accumulated = [

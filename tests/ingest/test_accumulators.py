@@ -180,9 +180,7 @@ def test_scatter_of_several_operands():
     equal(other, np.array([3, 1, 2, 3], np.float32))
 
 
-@pytest.mark.parametrize(
-    ("given", "wide"), [pair for pair in PROMOTED if "complex" not in pair[0]]
-)
+@pytest.mark.parametrize(("given", "wide"), [pair for pair in PROMOTED if "complex" not in pair[0]])
 def test_select_and_scatter(given, wide):
     made = shlo_disc.compile(f"""
       func.func @main(%x: tensor<?x4x{given}>, %s: tensor<?x2x{given}>, %z: tensor<{given}>)
