@@ -419,25 +419,6 @@ def _device_id(op: ir.Operation) -> Values:
     return [integer(0, op.results[0].type)]
 
 
-def _element(op: ir.Operation) -> Values:
-    made = producer(op.operands[0])
-    if made is None or made.name != "stablehlo.tuple":
-        raise UnsupportedError(
-            f"{source_line(op)}: {op.name} of a tuple that is an argument or a result of control "
-            "flow; give its elements one by one"
-        )
-    return [made.operands[_number(op, "index")]]
-
-
-def _tuple(op: ir.Operation) -> Values:
-    if any(True for _ in op.results[0].uses):
-        raise UnsupportedError(
-            f"{source_line(op)}: {op.name}: the tuple leaves the function or enters control flow; "
-            "give its elements one by one"
-        )
-    return list(op.results)
-
-
 RULES: dict[str, Rule] = {
     "chlo.scan": expand_scan,
     "stablehlo.all_gather": _collective,
@@ -455,15 +436,13 @@ RULES: dict[str, Rule] = {
     "stablehlo.cross-replica-sum": _collective,
     "stablehlo.dot": _dot,
     "stablehlo.einsum": _einsum,
-    "stablehlo.get_tuple_element": _element,
     "stablehlo.map": _map,
     "stablehlo.partition_id": _device_id,
     "stablehlo.reduce_scatter": _collective,
     "stablehlo.replica_id": _device_id,
     "stablehlo.set_dimension_size": _set_dimension_size,
     "stablehlo.torch_index_select": _torch_index_select,
-    "stablehlo.tuple": _tuple,
     "stablehlo.unary_einsum": _einsum,
 }
-"""Values for the results of an op, built in front of the op. `tuple` and `async_start`
-come after what reads their results."""
+"""Values for the results of an op, built in front of the op. `async_start` comes after
+what reads its result."""

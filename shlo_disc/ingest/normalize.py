@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from shlo_disc.builders import create
 from shlo_disc.errors import InvalidModuleError, UnsupportedError
 from shlo_disc.ingest.accumulators import promote_accumulators
 from shlo_disc.ingest.approx_top_k import expand_approx_top_k
-from shlo_disc.ingest.arguments import constant, erase_arguments, global_name, set_signature
+from shlo_disc.ingest.arguments import constant, erase_arguments, global_name
 from shlo_disc.ingest.bounds import bounds_of_arguments, drop_bounds, has_bounds
 from shlo_disc.ingest.check import check_attributes, check_calls, check_normal_form
 from shlo_disc.ingest.chlo import expand_chlo, expand_composites, take_calls
@@ -23,6 +22,7 @@ from shlo_disc.ingest.foreign_calls import expand_foreign_calls
 from shlo_disc.ingest.linear_algebra import call_lapack
 from shlo_disc.ingest.sizes import Shapes, constrain, describe, solve_sizes
 from shlo_disc.ingest.slices import gather_slices, saturate_starts
+from shlo_disc.ingest.tuples import flatten_tuples, has_tuples
 from shlo_disc.ingest.windows import expand_windows
 from shlo_disc.locations import argument_name, source_line
 from shlo_disc.mlir import at, ir, ops_of, quant, replace, run_pipeline, stablehlo, walk
@@ -63,6 +63,8 @@ def normalize(
     expand_composites(module, [op for op in early if op.name == "stablehlo.composite"])
     _flatten(module)
     present = _forget_hints(module)  # a walk costs 3 ms on BERT: only look for what is there
+    if has_tuples(_entry(module), present):
+        argument_names = flatten_tuples(_entry(module), argument_names)
     if "stablehlo.custom_call" in present:
         check_custom_calls(module)
     kinds = _source_types(module)
@@ -86,7 +88,6 @@ def normalize(
     if "stablehlo.concatenate" in present:
         split_concatenations(module)
     main = _entry(module)
-    _drop_tokens(main, present)
     _fix_platform(main, platforms, platform)
     if "stablehlo.case" in present:
         _take_known_branches(main)
@@ -204,48 +205,6 @@ def _is_quantized(kind: ir.Type) -> bool:
 
 
 # --- arguments that are not arrays ------------------------------------------------------------
-
-
-def _drop_tokens(main: Any, present: set[str]) -> None:
-    """Remove token arguments and results: they order effects, and no effect is supported."""
-    tokens = [i for i, a in enumerate(main.arguments) if _is_token(a.type)]
-
-    def token() -> ir.Value:
-        return create("stablehlo.after_all", [], stablehlo.TokenType.get())
-
-    if tokens:
-        erase_arguments(main, dict.fromkeys(tokens, token))
-    block = main.operation.regions[0].blocks[0]
-    returned = block.operations[len(block.operations) - 1]
-    kept = [i for i, v in enumerate(returned.operands) if not _is_token(v.type)]
-    if len(kept) != len(returned.operands):
-        values = [returned.operands[i] for i in kept]
-        attributes = None
-        if "res_attrs" in main.operation.attributes:
-            attributes = [main.result_attrs[i] for i in kept]
-        with at(returned):
-            ir.Operation.create("func.return", operands=values)
-        returned.operation.erase()
-        set_signature(main, [a.type for a in block.arguments], [v.type for v in values])
-        if attributes is not None:
-            main.operation.attributes["res_attrs"] = ir.ArrayAttr.get(attributes)
-    if tokens or present & _TOKENS:
-        _erase_dead_tokens(main)
-
-
-_TOKENS = {"stablehlo.after_all", "stablehlo.create_token"}
-
-
-def _erase_dead_tokens(main: Any) -> None:
-    for op in reversed(ops_of(main, *_TOKENS)):
-        if not any(True for _ in op.results[0].uses):
-            op.erase()
-            continue
-        user = next(iter(op.results[0].uses)).owner
-        raise UnsupportedError(
-            f"{source_line(user)}: {user.operation.name} orders a side effect by a token; "
-            "shlo_disc compiles pure functions (remove ordered callbacks, debug prints and I/O)"
-        )
 
 
 def _fix_platform(main: Any, platforms: Sequence[str], platform: str) -> None:

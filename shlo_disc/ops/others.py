@@ -106,11 +106,12 @@ ROWS = (
     *_expanded("drop-barriers", "optimization_barrier"),
     *_expanded("ingest: inlined", "composite", makes_types=True),
     *_expanded("ingest: tokens order nothing here", "after_all", "create_token"),
+    *_expanded("ingest: elements of tuples one by one", "get_tuple_element", "tuple"),
     *_expanded(
         "ingest: expand_ops",
         "batch_norm_grad", "batch_norm_inference", "batch_norm_training", "broadcast", "chlo.scan",
         "dot",
-        "einsum", "get_tuple_element", "map", "set_dimension_size", "torch_index_select", "tuple",
+        "einsum", "map", "set_dimension_size", "torch_index_select",
         "unary_einsum",
     ),
     *_expanded("ingest: expand_ops; of one device", "all_gather", "all_reduce", "all_to_all",
