@@ -532,7 +532,7 @@ collect_garbage = _jax.collect_garbage
 
 def _whole(name: str, op: Any) -> Any:
     """A lowering rule: a custom call that our ingest turns into the op `name`, which `op` makes."""
-    target = f"shlo_disc.parked.{name}"
+    target = name
 
     def rule(context: Any, x: Any, **asked: Any) -> Any:
         if any(value is not None for value in asked.values()):

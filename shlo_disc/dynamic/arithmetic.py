@@ -33,6 +33,7 @@ __all__ = [
     "SizeArithmetic",
     "evaluate",
     "exceeds",
+    "is_wide",
 ]
 
 LARGEST_SIZE = (1 << 31) - 1
@@ -396,10 +397,13 @@ def evaluate(
     return found
 
 
+def is_wide(term: Expr) -> bool:
+    """Whether `term` has a number that i64 does not hold, at any depth."""
+    return any(not -(1 << 63) <= coefficient < 1 << 63 for _, coefficient in term.terms) or any(
+        map(_is_wide_within, term.atoms())
+    )
+
+
 def _is_wide_within(atom: Atom) -> bool:
     """Whether an operand of `atom` has a number that i64 does not hold."""
-    return any(
-        not -(1 << 63) <= coefficient < 1 << 63
-        for argument in atom.args
-        for _, coefficient in argument.terms
-    ) or any(_is_wide_within(inner) for argument in atom.args for inner in argument.atoms())
+    return any(map(is_wide, atom.args))

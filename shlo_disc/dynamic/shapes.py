@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from shlo_disc.dynamic import attributes as attr
-from shlo_disc.dynamic.arithmetic import Condition, Entry, SizeArithmetic
+from shlo_disc.dynamic.arithmetic import Condition, Entry, SizeArithmetic, is_wide
 from shlo_disc.dynamic.constraints import Constraints
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.dynamic.relations import parse_constraint
+from shlo_disc.dynamic.relations import RELATIONS, parse_constraint
 from shlo_disc.dynamic.rules import DYNAMIC, MOVING_RULES, Rule, Shape, refuse
 from shlo_disc.dynamic.rules_compute import COMPUTE_RULES
 from shlo_disc.dynamic.shape_values import MAX_ELEMENTS, Entries, IntegerType, follow
@@ -40,6 +40,9 @@ CONSTRAINTS = "disc.constraints"
 
 RULES: dict[str, Rule] = {**MOVING_RULES, **COMPUTE_RULES}
 """Op name -> result shapes from operand shapes; ops with regions that run are in REGION_RULES."""
+
+
+_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 @dataclass(frozen=True)
@@ -259,6 +262,10 @@ class ShapeAnalysis:
                 f"sizes: {', '.join(map(str, written))}"
             )
         for size, n in zip(written, declared, strict=True):
+            if is_wide(size):
+                raise InvalidModuleError(
+                    f"argument {index}: disc.shape says {size}, which has a number beyond 64 bits"
+                )
             for name in sorted(size.symbols()):
                 self.positive.add(name)
                 self.constraints.add_lower(Expr.symbol(name), 1)
@@ -266,6 +273,8 @@ class ShapeAnalysis:
                 raise InvalidModuleError(
                     f"argument {index}: disc.shape says {size}, the type {argument.type} says {n}"
                 )
+            if self.constraints.implies(size, ">=", 0) is False:
+                raise InvalidModuleError(f"argument {index}: disc.shape says {size}, below 0")
         for axis, n in enumerate(declared):
             if n != DYNAMIC and not written[axis].is_const:
                 message = (
@@ -451,8 +460,28 @@ class ShapeAnalysis:
             text = text.replace(f"{{{index}}}", "?" if size is None else str(size))
         return text or "shape assertion"
 
+    def _is_beyond(self, guard: Guard) -> bool:
+        """The truth of a guard with a number beyond i64, in which the host computes.
+
+        Raises UnsupportedError unless a symbol is compared with that number.
+        """
+        for value, relation, number in (
+            (guard.lhs, guard.op, guard.rhs),
+            (guard.rhs, _MIRRORED.get(guard.op, guard.op), guard.lhs),
+        ):
+            atom = value.lone_atom
+            if number.is_const and atom is not None and not atom.op:
+                return RELATIONS[relation](0, number.value)
+        raise UnsupportedError(
+            f"{guard.message}: {guard.lhs} {guard.op} {guard.rhs} has a number beyond 64 bits"
+        )
+
     def _assume(self, guard: Guard) -> None:
         """Every call checks `guard` first, so everything compiled may rely on it."""
+        if is_wide(guard.lhs) or is_wide(guard.rhs):
+            if self._is_beyond(guard):
+                return
+            guard = Guard(Expr.const(0), "==", Expr.const(1), guard.message)
         self.guards.append(guard)
         self.constraints.assume(guard.lhs, guard.op, guard.rhs)
 

@@ -20,6 +20,7 @@ __all__ = [
     "check_attributes",
     "check_calls",
     "check_normal_form",
+    "check_readable",
 ]
 
 MAX_OPS = 1_000_000
@@ -88,6 +89,38 @@ def _refuse_cycle(function: Any, path: list[str], name: str) -> None:
     )
 
 
+def check_readable(module: ir.Module) -> None:
+    """The bindings can read every attribute but the values of constants.
+
+    They raise TypeError for numbers that Python does not have, such as complex ones, and end the
+    process where these are read from a dictionary. Raises UnsupportedError.
+    """
+
+    def visit(op: ir.Operation) -> None:
+        for name in op.attributes:
+            if name == "value" and op.name in ("stablehlo.constant", "chlo.constant"):
+                continue
+            try:
+                _read(op.attributes[name])
+            except TypeError:
+                raise UnsupportedError(
+                    f"{source_line(op)}: {op.name}: attribute {name} holds numbers that only a "
+                    "constant may hold, such as complex ones; remove it"
+                ) from None
+
+    walk(module, visit)
+
+
+def _read(value: ir.Attribute) -> None:
+    """Read all that is in `value`."""
+    if isinstance(value, ir.DictAttr):
+        for name in [entry.name for entry in value]:
+            _read(value[name])
+    elif isinstance(value, ir.ArrayAttr):
+        for inner in value:
+            _read(inner)
+
+
 def _functions(module: ir.Module) -> Iterable[Any]:
     return [op for op in module.body.operations if op.operation.name == "func.func"]
 
@@ -100,11 +133,11 @@ def check_attributes(module: ir.Module) -> None:
     for function in _functions(module):
         attributes = function.operation.attributes
         own = [(name, attributes[name], "") for name in attributes]
-        if "arg_attrs" in attributes:
-            for index, given in enumerate(function.arg_attrs):
-                own += [(a.name, a.attr, f" of argument {index}") for a in ir.DictAttr(given)]
+        for kind, role in (("arg_attrs", "argument"), ("res_attrs", "result")):
+            for index, given in enumerate(attributes.get(kind, ())):
+                own += [(a.name, a.attr, f" of {role} {index}") for a in ir.DictAttr(given)]
         for name, value, place in own:
-            what = _OURS.get(name)
+            what = None if " of result " in place else _OURS.get(name)
             if what is None and not name.startswith("disc."):
                 continue
             where = f"{source_line(function.operation)}: attribute {name}{place}"

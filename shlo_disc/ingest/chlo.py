@@ -9,19 +9,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from shlo_disc.builders import broadcast, create, dimension, vector
+from shlo_disc.ingest.custom_calls import CHLO_CALLS, INTERNAL, target_of
 from shlo_disc.mlir import at, ir, ops_of, replace, run_pipeline, walk
 from shlo_disc.ops import OPS, Role, names
 
-__all__ = ["KEPT_CHLO", "PARKED", "expand_chlo", "expand_composites", "unpark"]
+__all__ = ["KEPT_CHLO", "expand_chlo", "expand_composites", "take_calls"]
 
 KEPT_CHLO = names(lambda row: row.name.startswith("chlo.") and row.role is not Role.EXPANDED)
 """CHLO ops that stay: `lower/` computes them, faster and more exactly than their expansion."""
-
-PARKED = "shlo_disc.parked."
-"""In front of a kept op's name: a custom call that stands for it where it would be expanded."""
 
 
 def expand_composites(module: ir.Module, composites: Sequence[ir.Operation]) -> int:
@@ -80,7 +78,7 @@ def expand_chlo(module: ir.Module) -> int:
         module,
         "func.func(chlo-legalize-to-stablehlo,shape-legalize-to-stablehlo),reconcile-unrealized-casts",
     )
-    unpark(module)
+    _unpark(module)
     return len(others)
 
 
@@ -142,18 +140,36 @@ def _broadcast(op: ir.Operation) -> list[ir.Value]:
     ]
 
 
-def unpark(module: ir.Module) -> int:
-    """Parked ops become themselves again; how many there were."""
-    parked = 0
-    for op in ops_of(module, "stablehlo.custom_call"):
-        target = ir.StringAttr(op.attributes["call_target_name"]).value
-        if target.startswith(PARKED):
-            _unpark(op, target.removeprefix(PARKED))
-            parked += 1
-    return parked
+def take_calls(module: ir.Module) -> int:
+    """Custom calls of :data:`CHLO_CALLS` become the ops they name; how many there were."""
+    return _replace_calls(module, {name: name for name in CHLO_CALLS})
+
+
+def _unpark(module: ir.Module) -> None:
+    """Parked ops become themselves again."""
+    _replace_calls(module, {INTERNAL + name: name for name in KEPT_CHLO})
+
+
+def _replace_calls(module: ir.Module, names: Mapping[str, str]) -> int:
+    """Custom calls become ops, by target; how many."""
+    found = [op for op in ops_of(module, "stablehlo.custom_call") if target_of(op) in names]
+    for op in found:
+        target = target_of(op)
+        is_ours = target.startswith(INTERNAL)
+        kept = ir.DictAttr(op.attributes[_ATTRIBUTES]) if is_ours else ()
+        with at(op):
+            new = ir.Operation.create(
+                names[target],
+                results=[r.type for r in op.results],
+                operands=list(op.operands),
+                attributes={a.name: a.attr for a in kept},
+            )
+            replace(op, *new.results)
+    return len(found)
 
 
 def _park(op: ir.Operation) -> None:
+    """A custom call in the place of `op`."""
     attributes = dict(op.attributes.items())
     with at(op):
         parked = ir.Operation.create(
@@ -161,25 +177,12 @@ def _park(op: ir.Operation) -> None:
             results=[r.type for r in op.results],
             operands=list(op.operands),
             attributes={
-                "call_target_name": ir.StringAttr.get(PARKED + op.name),
-                "shlo_disc.attributes": ir.DictAttr.get(attributes),
+                "call_target_name": ir.StringAttr.get(INTERNAL + op.name),
+                _ATTRIBUTES: ir.DictAttr.get(attributes),
             },
         )
-    for old, new in zip(op.results, parked.results, strict=True):
-        old.replace_all_uses_with(new)
-    op.erase()
+        replace(op, *parked.results)
 
 
-def _unpark(op: ir.Operation, name: str) -> None:
-    given = "shlo_disc.attributes" in op.attributes
-    kept = ir.DictAttr(op.attributes["shlo_disc.attributes"]) if given else ()
-    with at(op):
-        new = ir.Operation.create(
-            name,
-            results=[r.type for r in op.results],
-            operands=list(op.operands),
-            attributes={a.name: a.attr for a in kept},
-        )
-    for old, value in zip(op.results, new.results, strict=True):
-        old.replace_all_uses_with(value)
-    op.erase()
+_ATTRIBUTES = "shlo_disc.attributes"
+"""Of a parked op: its own attributes."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from shlo_disc.mlir import ir, ops_of
+from shlo_disc.mlir import ir, ops_of, walk
 
-__all__ = ["called_by", "computations", "drop_computations", "fill_region"]
+__all__ = ["called_by", "computations", "drop_computations", "fill_region", "inlined"]
 
 
 def computations(module: ir.Module) -> dict[str, Any]:
@@ -51,12 +51,22 @@ def fill_region(new: ir.Operation, function: Any, location: ir.Location) -> None
     body = function.operation.regions[0].blocks[0]
     kinds = [argument.type for argument in body.arguments]
     block = new.regions[0].blocks.append(*kinds, arg_locs=[location] * len(kinds))
-    of: dict[ir.Value, ir.Value] = dict(zip(body.arguments, block.arguments, strict=True))
-    *ops, end = (view.operation for view in body.operations)
     with ir.InsertionPoint(block):
-        for op in ops:
-            copy = op.clone().operation
-            for k, operand in enumerate(op.operands):
-                copy.operands[k] = of[operand]
-            of.update(zip(op.results, copy.results, strict=True))
-        ir.Operation.create("stablehlo.return", operands=[of[v] for v in end.operands])
+        ir.Operation.create("stablehlo.return", operands=inlined(body, list(block.arguments)))
+
+
+def inlined(body: ir.Block, arguments: Sequence[ir.Value]) -> list[ir.Value]:
+    """What the operations of `body`, copied to the insertion point, give for these arguments."""
+    of: dict[ir.Value, ir.Value] = dict(zip(body.arguments, arguments, strict=True))
+
+    def rename(op: ir.Operation) -> None:
+        for k, operand in enumerate(op.operands):
+            if operand in of:
+                op.operands[k] = of[operand]
+
+    *ops, end = (view.operation for view in body.operations)
+    for op in ops:
+        copy = op.clone().operation
+        walk(copy, rename)  # regions read values of the body, too
+        of.update(zip(op.results, copy.results, strict=True))
+    return [of.get(value, value) for value in end.operands]

@@ -10,12 +10,12 @@ Source: the StableHLO specification, section by op name; the ops it has dropped 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 
 from shlo_disc.builders import (
     broadcast,
     broadcast_like,
+    convert,
     create,
     dimension,
     integer,
@@ -25,6 +25,7 @@ from shlo_disc.builders import (
 )
 from shlo_disc.contractions import dot_numbers
 from shlo_disc.errors import InvalidModuleError, UnsupportedError
+from shlo_disc.ingest.computations import inlined
 from shlo_disc.ingest.scans import expand_scan
 from shlo_disc.locations import source_line
 from shlo_disc.mlir import at, ir, ops_of, producer
@@ -57,6 +58,10 @@ def _type(value: ir.Value) -> ir.RankedTensorType:
 
 def _with_shape(sizes: Sequence[int], like: ir.Value) -> ir.RankedTensorType:
     return ir.RankedTensorType.get(list(sizes), _type(like).element_type)
+
+
+def _with_element(value: ir.Value, element: ir.Type) -> ir.RankedTensorType:
+    return ir.RankedTensorType.get(list(_type(value).shape), element)
 
 
 def _integers(op: ir.Operation, name: str) -> list[int]:
@@ -351,50 +356,67 @@ def _set_dimension_size(op: ir.Operation) -> Values:
 # --- one device ---------------------------------------------------------------------------------
 
 
-def _refuse_groups(op: ir.Operation) -> None:
-    """Raise UnsupportedError for a collective of several devices."""
+def _devices(op: ir.Operation) -> set[int]:
+    """The devices that an attribute of a collective names; -1 stands for none.
+
+    Raises UnsupportedError if there are others than the one that runs the program.
+    """
     name = "source_target_pairs" if op.name.endswith("permute") else "replica_groups"
-    groups = ir.DenseIntElementsAttr(op.attributes[name])
-    if math.prod(ir.RankedTensorType(groups.type).shape) > 1 and not (
-        name == "source_target_pairs" and {int(n) for n in groups} == {0}
-    ):
+    named = {int(n) for n in ir.DenseIntElementsAttr(op.attributes[name])} - {-1}
+    if named - {0}:
         raise UnsupportedError(
             f"{source_line(op)}: {op.name} between several devices; compile the program of one, "
             "or use shlo_disc.jit inside jax.shard_map"
         )
+    return named
 
 
 def _collective(op: ir.Operation) -> Values:
     """Of one device, which gives what it has; a `collective_reduce` may be given a root, too."""
-    _refuse_groups(op)
-    values = list(op.operands)[: len(op.results)]
-    for value, result in zip(values, op.results, strict=True):
+    _devices(op)
+    given = []
+    for value, result in zip(op.operands, op.results, strict=False):
+        element = _type(result).element_type
+        value = convert(value, _with_element(value, element))  # of the computation
         if value.type != result.type:
-            raise InvalidModuleError(f"{source_line(op)}: {op.name} of one device keeps the type")
-    return values
+            raise InvalidModuleError(
+                f"{source_line(op)}: {op.name} of one device has type {value.type}, not the "
+                "declared one"
+            )
+        given.append(value)
+    return given
+
+
+def _received(op: ir.Operation) -> Values:
+    """What one device sends to itself; zeros if no group and no pair names it."""
+    if _devices(op):
+        return _collective(op)
+    (value,) = op.operands
+    return [spread(zero(_type(value).element_type), [], value)]
+
+
+def _done(op: ir.Operation) -> Values:
+    """What the region of the `async_start` computes, here: nothing runs beside the program."""
+    start = producer(op.operands[0])
+    if start is None or start.name != "stablehlo.async_start":
+        raise UnsupportedError(
+            f"{source_line(op)}: {op.name} of a future that is an argument or a result of control "
+            "flow; start what it waits for beside it"
+        )
+    return inlined(start.regions[0].blocks[0], list(start.operands))
+
+
+def _start(op: ir.Operation) -> Values:
+    if any(True for _ in op.results[0].uses):
+        raise UnsupportedError(
+            f"{source_line(op)}: {op.name}: the future leaves the function or enters control flow; "
+            "wait for it with async_done"
+        )
+    return list(op.results)
 
 
 def _device_id(op: ir.Operation) -> Values:
     return [integer(0, op.results[0].type)]
-
-
-def _element(op: ir.Operation) -> Values:
-    made = producer(op.operands[0])
-    if made is None or made.name != "stablehlo.tuple":
-        raise UnsupportedError(
-            f"{source_line(op)}: {op.name} of a tuple that is an argument or a result of control "
-            "flow; give its elements one by one"
-        )
-    return [made.operands[_number(op, "index")]]
-
-
-def _tuple(op: ir.Operation) -> Values:
-    if any(True for _ in op.results[0].uses):
-        raise UnsupportedError(
-            f"{source_line(op)}: {op.name}: the tuple leaves the function or enters control flow; "
-            "give its elements one by one"
-        )
-    return list(op.results)
 
 
 RULES: dict[str, Rule] = {
@@ -402,24 +424,25 @@ RULES: dict[str, Rule] = {
     "stablehlo.all_gather": _collective,
     "stablehlo.all_reduce": _collective,
     "stablehlo.all_to_all": _collective,
+    "stablehlo.async_done": _done,
+    "stablehlo.async_start": _start,
     "stablehlo.batch_norm_grad": _batch_norm_grad,
     "stablehlo.batch_norm_inference": _batch_norm_inference,
     "stablehlo.batch_norm_training": _batch_norm_training,
     "stablehlo.broadcast": _broadcast_op,
-    "stablehlo.collective_broadcast": _collective,
-    "stablehlo.collective_permute": _collective,
+    "stablehlo.collective_broadcast": _received,
+    "stablehlo.collective_permute": _received,
     "stablehlo.collective_reduce": _collective,
     "stablehlo.cross-replica-sum": _collective,
     "stablehlo.dot": _dot,
     "stablehlo.einsum": _einsum,
-    "stablehlo.get_tuple_element": _element,
     "stablehlo.map": _map,
     "stablehlo.partition_id": _device_id,
     "stablehlo.reduce_scatter": _collective,
     "stablehlo.replica_id": _device_id,
     "stablehlo.set_dimension_size": _set_dimension_size,
     "stablehlo.torch_index_select": _torch_index_select,
-    "stablehlo.tuple": _tuple,
     "stablehlo.unary_einsum": _einsum,
 }
-"""Values for the results of an op, built in front of the op. `tuple` comes after what reads one."""
+"""Values for the results of an op, built in front of the op. `async_start` comes after
+what reads its result."""

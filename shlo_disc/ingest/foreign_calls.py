@@ -22,15 +22,13 @@ from collections.abc import Sequence
 
 from shlo_disc.errors import InvalidModuleError, UnsupportedError
 from shlo_disc.ffi_targets import ffi_target
+from shlo_disc.ingest.custom_calls import CONFIGURATION, target_of
 from shlo_disc.locations import source_line
 from shlo_disc.mlir import at, ir, ops_of
 from shlo_disc.ops import ffi
 from shlo_disc.ops.ffi import is_ffi_call
 
-__all__ = ["CONFIGURATION", "expand_foreign_calls"]
-
-CONFIGURATION = "mhlo.backend_config"
-"""Where JAX puts the attributes of an FFI call; a dictionary makes a custom call one."""
+__all__ = ["expand_foreign_calls"]
 
 _TYPED = 4
 """`api_version` of FFI calls, where there is one."""
@@ -51,7 +49,7 @@ def expand_foreign_calls(module: ir.Module) -> int:
 
 
 def _is_foreign(op: ir.Operation) -> bool:
-    if is_ffi_call(op) or _target(op).startswith(_OF_STABLEHLO):
+    if is_ffi_call(op) or target_of(op).startswith(_OF_STABLEHLO):
         return False
     if CONFIGURATION in op.attributes:
         return isinstance(op.attributes[CONFIGURATION], ir.DictAttr)
@@ -59,12 +57,8 @@ def _is_foreign(op: ir.Operation) -> bool:
     return version is not None and ir.IntegerAttr(version).value == _TYPED
 
 
-def _target(op: ir.Operation) -> str:
-    return str(ir.StringAttr(op.attributes["call_target_name"]).value)
-
-
 def _expand(op: ir.Operation) -> None:
-    target = _target(op)
+    target = target_of(op)
     if "has_side_effect" in op.attributes and ir.BoolAttr(op.attributes["has_side_effect"]).value:
         raise UnsupportedError(
             f"{source_line(op)}: custom_call @{target} has a side effect, which shlo_disc does not "
@@ -119,7 +113,7 @@ def _layouts(op: ir.Operation, name: str, values: Sequence[ir.Value]) -> list[li
     ]
     if [sorted(layout) for layout in layouts] != [list(range(rank)) for rank in ranks]:
         raise InvalidModuleError(
-            f"{source_line(op)}: {name} of custom_call @{_target(op)} does not give every "
+            f"{source_line(op)}: {name} of custom_call @{target_of(op)} does not give every "
             "dimension once"
         )
     return [layout[::-1] for layout in layouts]

@@ -24,7 +24,7 @@ import numpy as np
 from shlo_disc.builders import compare, convert, create, dimension, vector
 from shlo_disc.element_types import element_type, known_element_type
 from shlo_disc.errors import UnsupportedError
-from shlo_disc.ingest.foreign_calls import CONFIGURATION
+from shlo_disc.ingest.custom_calls import CONFIGURATION
 from shlo_disc.locations import source_line
 from shlo_disc.mlir import at, ir, ops_of, replace, stablehlo
 

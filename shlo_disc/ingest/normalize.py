@@ -6,21 +6,23 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from shlo_disc.builders import create
 from shlo_disc.errors import InvalidModuleError, UnsupportedError
+from shlo_disc.ingest.accumulators import promote_accumulators
 from shlo_disc.ingest.approx_top_k import expand_approx_top_k
-from shlo_disc.ingest.arguments import constant, erase_arguments, global_name, set_signature
+from shlo_disc.ingest.arguments import constant, erase_arguments, global_name
 from shlo_disc.ingest.bounds import bounds_of_arguments, drop_bounds, has_bounds
 from shlo_disc.ingest.check import check_attributes, check_calls, check_normal_form
-from shlo_disc.ingest.chlo import expand_chlo, expand_composites, unpark
+from shlo_disc.ingest.chlo import expand_chlo, expand_composites, take_calls
 from shlo_disc.ingest.complex_numbers import is_complex, split_complex_numbers
 from shlo_disc.ingest.concatenations import split_concatenations
+from shlo_disc.ingest.custom_calls import CONFIGURATION, check_custom_calls
 from shlo_disc.ingest.expand_ops import RULES as EXPANDED
 from shlo_disc.ingest.expand_ops import expand_ops
-from shlo_disc.ingest.foreign_calls import CONFIGURATION, expand_foreign_calls
+from shlo_disc.ingest.foreign_calls import expand_foreign_calls
 from shlo_disc.ingest.linear_algebra import call_lapack
 from shlo_disc.ingest.sizes import Shapes, constrain, describe, solve_sizes
 from shlo_disc.ingest.slices import gather_slices, saturate_starts
+from shlo_disc.ingest.tuples import flatten_tuples, has_tuples
 from shlo_disc.ingest.windows import expand_windows
 from shlo_disc.locations import argument_name, source_line
 from shlo_disc.mlir import at, ir, ops_of, quant, replace, run_pipeline, stablehlo, walk
@@ -61,6 +63,10 @@ def normalize(
     expand_composites(module, [op for op in early if op.name == "stablehlo.composite"])
     _flatten(module)
     present = _forget_hints(module)  # a walk costs 3 ms on BERT: only look for what is there
+    if has_tuples(_entry(module), present):
+        argument_names = flatten_tuples(_entry(module), argument_names)
+    if "stablehlo.custom_call" in present:
+        check_custom_calls(module)
     kinds = _source_types(module)
     if any(map(_is_quantized, kinds)):
         run_pipeline(module, "func.func(stablehlo-legalize-quant-to-math)")
@@ -68,11 +74,12 @@ def normalize(
     has_bounded_types = has_bounds(_functions(module), present)
     if has_bounded_types:
         drop_bounds(module, _entry(module))
+    promote_accumulators(module, present)
     if not present.isdisjoint(EXPANDED):
         expand_ops(module, present)
         present = _forget_hints(module)
     if "stablehlo.custom_call" in present:
-        unpark(module)
+        take_calls(module)
     if present & {"stablehlo.custom_call", "stablehlo.dynamic_conv"}:
         expand_windows(module)
         expand_approx_top_k(module)
@@ -81,7 +88,6 @@ def normalize(
     if "stablehlo.concatenate" in present:
         split_concatenations(module)
     main = _entry(module)
-    _drop_tokens(main, present)
     _fix_platform(main, platforms, platform)
     if "stablehlo.case" in present:
         _take_known_branches(main)
@@ -165,8 +171,9 @@ def _flatten(module: ir.Module) -> None:
     """Inline every call and drop the functions nobody calls."""
     # The default inliner also canonicalises, whose folders are not ours to trust here.
     # cse: two thirds of the ops are repeated constants and sizes, and every walk gets shorter.
+    # trivial-dce: cse leaves what only a dead op read, and later stages compile what is there.
     # symbol-dce again: cse drops unused custom calls, and nobody calls their reducers any more.
-    run_pipeline(module, "inline{default-pipeline=},symbol-dce,cse,symbol-dce")
+    run_pipeline(module, "inline{default-pipeline=},symbol-dce,cse,trivial-dce,symbol-dce")
 
 
 def _argument_names(module: ir.Module, main: Any) -> list[str | None]:
@@ -198,48 +205,6 @@ def _is_quantized(kind: ir.Type) -> bool:
 
 
 # --- arguments that are not arrays ------------------------------------------------------------
-
-
-def _drop_tokens(main: Any, present: set[str]) -> None:
-    """Remove token arguments and results: they order effects, and no effect is supported."""
-    tokens = [i for i, a in enumerate(main.arguments) if _is_token(a.type)]
-
-    def token() -> ir.Value:
-        return create("stablehlo.after_all", [], stablehlo.TokenType.get())
-
-    if tokens:
-        erase_arguments(main, dict.fromkeys(tokens, token))
-    block = main.operation.regions[0].blocks[0]
-    returned = block.operations[len(block.operations) - 1]
-    kept = [i for i, v in enumerate(returned.operands) if not _is_token(v.type)]
-    if len(kept) != len(returned.operands):
-        values = [returned.operands[i] for i in kept]
-        attributes = None
-        if "res_attrs" in main.operation.attributes:
-            attributes = [main.result_attrs[i] for i in kept]
-        with at(returned):
-            ir.Operation.create("func.return", operands=values)
-        returned.operation.erase()
-        set_signature(main, [a.type for a in block.arguments], [v.type for v in values])
-        if attributes is not None:
-            main.operation.attributes["res_attrs"] = ir.ArrayAttr.get(attributes)
-    if tokens or present & _TOKENS:
-        _erase_dead_tokens(main)
-
-
-_TOKENS = {"stablehlo.after_all", "stablehlo.create_token"}
-
-
-def _erase_dead_tokens(main: Any) -> None:
-    for op in reversed(ops_of(main, *_TOKENS)):
-        if not any(True for _ in op.results[0].uses):
-            op.erase()
-            continue
-        user = next(iter(op.results[0].uses)).owner
-        raise UnsupportedError(
-            f"{source_line(user)}: {user.operation.name} orders a side effect by a token; "
-            "shlo_disc compiles pure functions (remove ordered callbacks, debug prints and I/O)"
-        )
 
 
 def _fix_platform(main: Any, platforms: Sequence[str], platform: str) -> None:

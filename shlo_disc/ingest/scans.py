@@ -22,6 +22,7 @@ from shlo_disc.builders import (
     vector,
     zero,
 )
+from shlo_disc.ingest.computations import inlined
 from shlo_disc.mlir import ir
 
 __all__ = ["expand_scan"]
@@ -43,7 +44,7 @@ def expand_scan(op: ir.Operation) -> list[ir.Value]:
         steps = integer(int(ir.IntegerAttr(op.attributes["scan_dim_size"]).value), i32)
     # Outputs have the sizes that the body gives them; only its shapes are computed here.
     empty = [_zeros(v, axis, k) for v, k in zip(stacked, slice_types, strict=True)]
-    samples = _run(body, [*empty, *carried])[:count]
+    samples = inlined(body, [*empty, *carried])[:count]
     outputs = [
         _full(r.type, axis, steps, sample)
         for r, sample in zip(list(op.results)[:count], samples, strict=True)
@@ -67,7 +68,7 @@ def expand_scan(op: ir.Operation) -> list[ir.Value]:
         slices = [
             _slice(v, axis, place, a.type) for v, a in zip(stacked, body.arguments, strict=False)
         ]
-        made = _run(body, [*slices, *states])
+        made = inlined(body, [*slices, *states])
         new = [_updated(a, y, axis, place) for a, y in zip(arrays, made[:count], strict=True)]
         after = create("stablehlo.add", [index, one], one.type)
         _return([after, *made[count:], *new])
@@ -141,15 +142,3 @@ def _updated(array: ir.Value, slice_: ir.Value, axis: int, place: ir.Value) -> i
 
 def _return(values: Sequence[ir.Value]) -> None:
     ir.Operation.create("stablehlo.return", operands=list(values))
-
-
-def _run(body: ir.Block, arguments: Sequence[ir.Value]) -> list[ir.Value]:
-    """What the operations of `body`, copied to here, give for these arguments."""
-    of: dict[ir.Value, ir.Value] = dict(zip(body.arguments, arguments, strict=True))
-    *ops, end = (view.operation for view in body.operations)
-    for op in ops:
-        copy = op.clone().operation
-        for k, operand in enumerate(op.operands):
-            copy.operands[k] = of.get(operand, operand)
-        of.update(zip(op.results, copy.results, strict=True))
-    return [of.get(value, value) for value in end.operands]

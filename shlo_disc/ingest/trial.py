@@ -79,11 +79,13 @@ except MemoryError:
 
 
 def try_in_child(data: bytes, form: str) -> None:
-    """Return when a child process could read `data`; `form` is "portable" or "bytecode".
+    """Return when a child process could read `data`.
+
+    `form` is "portable", "bytecode" or "text".
 
     Raises InvalidModuleError with what MLIR said, or how the child ended.
     """
-    what = "portable artifact" if form == "portable" else "bytecode"
+    what = "portable artifact" if form == "portable" else form
     seconds = SECONDS + len(data) / 2**20
     room = MEMORY_BYTES + 64 * len(data)
     with tempfile.TemporaryFile() as messages:

@@ -32,7 +32,8 @@ import numpy as np
 from shlo_disc import dialect
 from shlo_disc.builders import convert, create, integer, number_of, pad, shape_of, vector, zero
 from shlo_disc.convolutions import conv_numbers
-from shlo_disc.errors import InvalidModuleError, UnsupportedError
+from shlo_disc.errors import UnsupportedError
+from shlo_disc.ingest.accumulators import promoted
 from shlo_disc.ingest.computations import (
     called_by,
     computations,
@@ -85,15 +86,15 @@ class _Window:
     @staticmethod
     def of(op: ir.Operation, functions: dict[str, Any]) -> _Window:
         values, count = list(op.operands), len(op.results)
-        if len(values) != 2 * count + 5:
-            raise InvalidModuleError(
-                f"{source_line(op)}: @{_DYNAMIC_REDUCE_WINDOW} with {count} results takes "
-                f"{2 * count + 5} operands, not {len(values)}"
-            )
         low, high = _padding_columns(values[-1])
+        elements = [ir.RankedTensorType(result.type).element_type for result in op.results] * 2
+        accumulated = [
+            promoted(value, element, op)
+            for value, element in zip(values[: 2 * count], elements, strict=True)
+        ]
         return _Window(
-            inputs=values[:count],
-            inits=values[count : 2 * count],
+            inputs=accumulated[:count],
+            inits=accumulated[count:],
             window=_elements(values[2 * count]),
             strides=_elements(values[2 * count + 1]),
             base_dilations=_constants(values[2 * count + 2], op, "base dilations"),

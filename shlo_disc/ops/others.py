@@ -106,14 +106,16 @@ ROWS = (
     *_expanded("drop-barriers", "optimization_barrier"),
     *_expanded("ingest: inlined", "composite", makes_types=True),
     *_expanded("ingest: tokens order nothing here", "after_all", "create_token"),
+    *_expanded("ingest: elements of tuples one by one", "get_tuple_element", "tuple"),
     *_expanded(
         "ingest: expand_ops",
         "batch_norm_grad", "batch_norm_inference", "batch_norm_training", "broadcast", "chlo.scan",
         "dot",
-        "einsum", "get_tuple_element", "map", "set_dimension_size", "torch_index_select", "tuple",
+        "einsum", "map", "set_dimension_size", "torch_index_select",
         "unary_einsum",
     ),
     *_expanded("ingest: expand_ops; of one device", "all_gather", "all_reduce", "all_to_all",
+               "async_done", "async_start",
                "collective_broadcast", "collective_permute", "collective_reduce",
                "cross-replica-sum", "partition_id", "reduce_scatter", "replica_id"),
     *_expanded("ingest: complex_numbers", "imag", "real"),
@@ -138,6 +140,5 @@ ROWS = (
     # refused
     *_unsupported("its numbers are not defined; use rng_bit_generator", "rng"),
     *_unsupported("talks to another program", "infeed", "outfeed", "recv", "send"),
-    *_unsupported("runs beside the program; write the op itself", "async_done", "async_start"),
     *_unsupported("its target is unknown", "custom_call", makes_types=True),
 )  # fmt: skip

@@ -175,6 +175,26 @@ def test_batch_norm():
         )
 
 
+@pytest.mark.parametrize(
+    ("op", "attributes", "stays"),
+    [
+        ("collective_permute", "source_target_pairs = dense<0> : tensor<1x2xi64>", True),
+        ("collective_permute", "source_target_pairs = dense<> : tensor<0x2xi64>", False),
+        ("collective_broadcast", "replica_groups = dense<0> : tensor<1x1xi64>", True),
+        ("collective_broadcast", "replica_groups = dense<> : tensor<0x1xi64>", False),
+    ],
+)
+@pytest.mark.parametrize("element", ["f32", "i8", "complex<f32>"])
+def test_a_device_that_nobody_sends_to_has_zeros(op, attributes, stays, element):
+    kind = f"tensor<?x{element}>"
+    made = function(
+        {"x": kind}, [kind], f'%r0 = "stablehlo.{op}"(%x) {{{attributes}}} : ({kind}) -> {kind}'
+    )
+    for n in SIZES:
+        x = f32(n).astype({"f32": np.float32, "i8": np.int8}.get(element, np.complex64)) + 3
+        close(made, [x], [x if stays else np.zeros_like(x)])
+
+
 def test_one_device():
     one = "{replica_groups = dense<0> : tensor<1x1xi64>}"
     made = function(

@@ -10,7 +10,7 @@ import pytest
 
 import shlo_disc
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.errors import InvalidModuleError, UnsupportedError
+from shlo_disc.errors import InvalidModuleError, ShapeMismatchError, UnsupportedError
 from shlo_disc.ingest import ingest, source
 from shlo_disc.ingest.aliases import check_aliases
 from shlo_disc.ingest.check import MAX_CALLS
@@ -67,6 +67,86 @@ def test_attributes_of_our_passes_are_refused(main, argument, op, message):
     )
     with pytest.raises(InvalidModuleError, match=re.escape(message)):
         ingest(text, new_context())
+
+
+@pytest.mark.parametrize("attribute", ["disc.complex", "disc.name = 3", 'disc.shape = ["4"]'])
+def test_attributes_of_our_passes_are_refused_of_results(attribute):
+    text = f"func.func @main(%x: {T}) -> ({T} {{{attribute}}}) {{ return %x : {T} }}"
+    with pytest.raises(InvalidModuleError, match=r"disc\.\w+ of result 0 is one that only passes"):
+        ingest(text, new_context())
+
+
+@pytest.mark.parametrize(
+    ("size", "message"),
+    [
+        ("99999999999999999999*a", "which has a number beyond 64 bits"),
+        ("mod(a, 9223372036854775808) + a", "which has a number beyond 64 bits"),
+        ("-1", "disc.shape says -1, below 0"),
+        ("-2*a", r"disc.shape says -2\*a, below 0"),
+    ],
+)
+def test_sizes_that_no_array_has_are_refused(size, message):
+    text = f'func.func @main(%x: tensor<?xf32> {{disc.shape = ["{size}"]}}) -> tensor<?xf32> {{'
+    with pytest.raises(InvalidModuleError, match=message):
+        shlo_disc.compile(f"{text} return %x : tensor<?xf32> }}")
+
+
+@pytest.mark.parametrize(
+    ("relation", "holds"),
+    [(">=", False), (">", False), ("==", False), ("<", True), ("<=", True), ("!=", True)],
+)
+@pytest.mark.parametrize("number", ["9223372036854775808", "99999999999999999999"])
+def test_a_size_is_below_each_number_beyond_64_bits(relation, holds, number):
+    mirrored = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+    for constraint in (f"a {relation} {number}", f"{number} {mirrored.get(relation, relation)} a"):
+        made = shlo_disc.compile(
+            "func.func @main(%x: tensor<?xf32>) -> tensor<?xf32> { return %x : tensor<?xf32> }",
+            shapes=[["a"]],
+            constraints=[constraint],
+        )
+        if holds:
+            made(np.zeros(3, np.float32))
+        else:
+            with pytest.raises(ShapeMismatchError, match=f"compiled for {re.escape(constraint)}"):
+                made(np.zeros(3, np.float32))
+    with pytest.raises(UnsupportedError, match="has a number beyond 64 bits"):
+        shlo_disc.compile(
+            "func.func @main(%x: tensor<?xf32>) -> tensor<?xf32> { return %x : tensor<?xf32> }",
+            shapes=[["a"]],
+            constraints=[f"a*a {relation} {number}"],
+        )
+
+
+def test_an_assertion_on_unsigned_numbers_beyond_63_bits():
+    for relation, holds in (("GE", False), ("LT", True)):
+        made = shlo_disc.compile(f"""func.func @main(%x: tensor<?xf32>) -> tensor<?xf32> {{
+          %n = stablehlo.get_dimension_size %x, dim = 0 : (tensor<?xf32>) -> tensor<i32>
+          %m = stablehlo.convert %n : (tensor<i32>) -> tensor<ui64>
+          %c = stablehlo.constant dense<9223372036854775808> : tensor<ui64>
+          %p = stablehlo.compare {relation}, %m, %c
+            : (tensor<ui64>, tensor<ui64>) -> tensor<i1>
+          stablehlo.custom_call @shape_assertion(%p) {{error_message = "m",
+            has_side_effect = true}} : (tensor<i1>) -> ()
+          return %x : tensor<?xf32> }}""")
+        if holds:
+            made(np.zeros(3, np.float32))
+        else:
+            with pytest.raises(ShapeMismatchError, match="m: "):
+                made(np.zeros(3, np.float32))
+
+
+def test_what_only_a_dead_operation_reads_is_dead():
+    ingested = ingest(
+        """func.func @main(%x: tensor<?xf32>) -> tensor<?xf32> {
+      %n = stablehlo.get_dimension_size %x, dim = 0 : (tensor<?xf32>) -> tensor<i32>
+      %m = stablehlo.convert %n : (tensor<i32>) -> tensor<i64>
+      %c = stablehlo.constant dense<5> : tensor<i64>
+      %p = stablehlo.compare GE, %m, %c : (tensor<i64>, tensor<i64>) -> tensor<i1>
+      stablehlo.custom_call @shape_assertion(%p) : (tensor<i1>) -> ()
+      return %x : tensor<?xf32> }""",
+        new_context(),
+    )
+    assert "get_dimension_size" not in str(ingested)
 
 
 def test_a_size_of_many_terms_is_refused():
@@ -191,3 +271,14 @@ def test_splats_keep_their_bits():
     assert b.view(np.uint32).tolist() == [0] * 3
     assert c.tolist() == [-1] * 3
     assert d.view(np.uint16).tolist() == [0x7E01] * 2
+
+
+@pytest.mark.parametrize("size", ["0x1", "0x0"])
+def test_groups_on_which_the_verifier_divides_by_zero_are_refused(size):
+    text = f"""func.func @main(%x: {T}) -> {T} {{
+      %0 = "stablehlo.all_to_all"(%x) {{replica_groups = dense<> : tensor<{size}xi64>,
+        split_dimension = 0 : i64, concat_dimension = 0 : i64, split_count = 1 : i64}}
+        : ({T}) -> {T}
+      return %0 : {T} }}"""
+    with pytest.raises(InvalidModuleError, match="the text is damaged: MLIR's reader crashed"):
+        ingest(text, new_context())

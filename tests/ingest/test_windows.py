@@ -175,7 +175,7 @@ def test_a_window_with_a_wrong_number_of_operands_is_malformed():
       return %r : tensor<?xf32>
     }
     """
-    with pytest.raises(InvalidModuleError, match="with 1 results takes 7 operands, not 3"):
+    with pytest.raises(InvalidModuleError, match="must have 7 operands and 1 results, not 3"):
         shlo_disc.compile(text)
 
 

@@ -121,14 +121,160 @@ func.func public @main(%x: tensor<6xf32>) -> (tensor<6xi8>, tensor<2xf32>, tenso
   return %2, %3, %5 : tensor<6xi8>, tensor<2xf32>, tensor<6xui32>
 }
 """,
+    # Custom calls of every kind that is expanded, and assertions.
+    """func.func public @main(%x: tensor<?x6xf32>, %n: tensor<2xui64>) -> (tensor<?x6xf32>,
+    tensor<?x3xf32>, tensor<?x2xf32>, tensor<?xui32>, tensor<?x6xf32>) {
+  %z = stablehlo.constant dense<0.0> : tensor<f32>
+  %j = stablehlo.constant dense<-1> : tensor<i32>
+  %one = stablehlo.constant dense<1> : tensor<2xi32>
+  %d = stablehlo.get_dimension_size %x, dim = 0 : (tensor<?x6xf32>) -> tensor<i32>
+  %e = stablehlo.reshape %d : (tensor<i32>) -> tensor<1xi32>
+  %six = stablehlo.constant dense<6> : tensor<1xi32>
+  %s = stablehlo.concatenate %e, %six, dim = 0 : (tensor<1xi32>, tensor<1xi32>) -> tensor<2xi32>
+  %k0 = stablehlo.constant dense<1> : tensor<i32>
+  %ok = stablehlo.compare GE, %d, %k0, SIGNED : (tensor<i32>, tensor<i32>) -> tensor<i1>
+  stablehlo.custom_call @shape_assertion(%ok, %d) {error_message = "{0} rows",
+    has_side_effect = true} : (tensor<i1>, tensor<i32>) -> ()
+  %p = stablehlo.constant dense<0> : tensor<2x2xi32>
+  %0 = stablehlo.custom_call @stablehlo.dynamic_reduce_window(%x, %z, %one, %one, %one, %one, %p)
+    {called_computations = [@add]} : (tensor<?x6xf32>, tensor<f32>, tensor<2xi32>, tensor<2xi32>,
+    tensor<2xi32>, tensor<2xi32>, tensor<2x2xi32>) -> tensor<?x6xf32>
+  %i = stablehlo.dynamic_iota %s, dim = 1 : (tensor<2xi32>) -> tensor<?x6xi32>
+  %1:2 = stablehlo.custom_call @ApproxTopK(%x, %i, %z, %j) {called_computations = [@greater],
+    mhlo.backend_config = {aggregate_to_topk = true, recall_target = 0.9 : f32,
+    reduction_dim = 1 : i64, reduction_input_size_override = -1 : i64, top_k = 3 : i64}}
+    : (tensor<?x6xf32>, tensor<?x6xi32>, tensor<f32>, tensor<i32>)
+    -> (tensor<?x3xf32>, tensor<?x3xi32>)
+  %k = stablehlo.constant dense<2> : tensor<i32>
+  %2:2 = stablehlo.custom_call @stablehlo.dynamic_top_k(%x, %k) : (tensor<?x6xf32>, tensor<i32>)
+    -> (tensor<?x2xf32>, tensor<?x2xi32>)
+  %3:2 = stablehlo.custom_call @stablehlo.dynamic_rng_bit_generator(%n, %e)
+    {rng_algorithm = #stablehlo<rng_algorithm THREE_FRY>} : (tensor<2xui64>, tensor<1xi32>)
+    -> (tensor<2xui64>, tensor<?xui32>)
+  %4 = stablehlo.custom_call @chlo.erfc(%x) : (tensor<?x6xf32>) -> tensor<?x6xf32>
+  %5 = stablehlo.custom_call @Sharding(%4) {backend_config = "", mhlo.sharding = "{replicated}"}
+    : (tensor<?x6xf32>) -> tensor<?x6xf32>
+  return %0, %1#0, %2#0, %3#1, %5 : tensor<?x6xf32>, tensor<?x3xf32>, tensor<?x2xf32>,
+    tensor<?xui32>, tensor<?x6xf32>
+}
+func.func private @add(%a: tensor<f32>, %b: tensor<f32>) -> tensor<f32> {
+  %0 = stablehlo.add %a, %b : tensor<f32>
+  return %0 : tensor<f32>
+}
+func.func private @greater(%a: tensor<f32>, %b: tensor<f32>, %c: tensor<i32>, %d: tensor<i32>)
+    -> tensor<i1> {
+  %0 = stablehlo.compare GT, %a, %b, FLOAT : (tensor<f32>, tensor<f32>) -> tensor<i1>
+  return %0 : tensor<i1>
+}
+""",
+    # Complex numbers, transforms, collectives of one device.
+    """func.func @main(%x: tensor<?x4xcomplex<f32>>, %y: tensor<?x4xf32>) ->
+    (tensor<?x4xcomplex<f32>>, tensor<?xf32>, tensor<?x3xcomplex<f32>>, tensor<?x4xf32>) {
+  %c = stablehlo.constant dense<(1.0, -2.0)> : tensor<4xcomplex<f32>>
+  %z = stablehlo.constant dense<(0.0, 0.0)> : tensor<complex<f32>>
+  %d = stablehlo.get_dimension_size %x, dim = 0 : (tensor<?x4xcomplex<f32>>) -> tensor<i32>
+  %e = stablehlo.reshape %d : (tensor<i32>) -> tensor<1xi32>
+  %four = stablehlo.constant dense<4> : tensor<1xi32>
+  %s = stablehlo.concatenate %e, %four, dim = 0 : (tensor<1xi32>, tensor<1xi32>) -> tensor<2xi32>
+  %b = stablehlo.dynamic_broadcast_in_dim %c, %s, dims = [1]
+    : (tensor<4xcomplex<f32>>, tensor<2xi32>) -> tensor<?x4xcomplex<f32>>
+  %m = stablehlo.multiply %x, %b : tensor<?x4xcomplex<f32>>
+  %0 = stablehlo.fft %m, type = FFT, length = [4]
+    : (tensor<?x4xcomplex<f32>>) -> tensor<?x4xcomplex<f32>>
+  %r = stablehlo.reduce(%0 init: %z) applies stablehlo.add across dimensions = [1]
+    : (tensor<?x4xcomplex<f32>>, tensor<complex<f32>>) -> tensor<?xcomplex<f32>>
+  %1 = stablehlo.abs %r : (tensor<?xcomplex<f32>>) -> tensor<?xf32>
+  %n = stablehlo.constant dense<4> : tensor<i32>
+  %2 = stablehlo.custom_call @stablehlo.dynamic_fft(%y, %n) {backend_config = "RFFT"}
+    : (tensor<?x4xf32>, tensor<i32>) -> tensor<?x3xcomplex<f32>>
+  %3 = "stablehlo.all_reduce"(%y) <{replica_groups = dense<0> : tensor<1x1xi64>}> ({
+  ^bb0(%p: tensor<f32>, %q: tensor<f32>):
+    %t = stablehlo.add %p, %q : tensor<f32>
+    stablehlo.return %t : tensor<f32>
+  }) : (tensor<?x4xf32>) -> tensor<?x4xf32>
+  %4 = "stablehlo.collective_permute"(%3) <{source_target_pairs = dense<0> : tensor<1x2xi64>}>
+    : (tensor<?x4xf32>) -> tensor<?x4xf32>
+  %u = stablehlo.tuple %4, %1 : tuple<tensor<?x4xf32>, tensor<?xf32>>
+  %v = stablehlo.get_tuple_element %u[0]
+    : (tuple<tensor<?x4xf32>, tensor<?xf32>>) -> tensor<?x4xf32>
+  %w = "stablehlo.async_start"(%v) ({
+  ^bb0(%p: tensor<?x4xf32>):
+    %q = "stablehlo.all_gather"(%p) <{all_gather_dim = 0 : i64,
+      replica_groups = dense<0> : tensor<1x1xi64>}> : (tensor<?x4xf32>) -> tensor<?x4xf32>
+    stablehlo.return %q : tensor<?x4xf32>
+  }) : (tensor<?x4xf32>) -> !stablehlo.future<tensor<?x4xf32>>
+  %5 = "stablehlo.async_done"(%w) : (!stablehlo.future<tensor<?x4xf32>>) -> tensor<?x4xf32>
+  return %0, %1, %2, %5 : tensor<?x4xcomplex<f32>>, tensor<?xf32>, tensor<?x3xcomplex<f32>>,
+    tensor<?x4xf32>
+}
+""",
+    # CHLO and composites.
+    """func.func @main(%x: tensor<?x4xf32>, %y: tensor<?x4xf32>) ->
+    (tensor<?x4xf32>, tensor<?x2xf32>, tensor<?x4xf32>, tensor<?x4xi1>, tensor<?x4xf32>) {
+  %0 = chlo.broadcast_add %x, %y : (tensor<?x4xf32>, tensor<?x4xf32>) -> tensor<?x4xf32>
+  %v, %i = chlo.top_k(%x, k = 2) : tensor<?x4xf32> -> (tensor<?x2xf32>, tensor<?x2xi32>)
+  %1 = chlo.sinh %0 : tensor<?x4xf32> -> tensor<?x4xf32>
+  %2 = chlo.erf %1 : tensor<?x4xf32> -> tensor<?x4xf32>
+  %3 = chlo.broadcast_compare %x, %y {comparison_direction = #chlo<comparison_direction LT>,
+    compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<?x4xf32>, tensor<?x4xf32>) -> tensor<?x4xi1>
+  %4 = stablehlo.composite "chlo.erf_inv" %x {composite_attributes = {n = 1 : i64},
+    decomposition = @f, version = 1 : i32} : (tensor<?x4xf32>) -> tensor<?x4xf32>
+  %5 = stablehlo.composite "my.op" %4 {composite_attributes = {}, decomposition = @f}
+    : (tensor<?x4xf32>) -> tensor<?x4xf32>
+  return %2, %v, %1, %3, %5 : tensor<?x4xf32>, tensor<?x2xf32>, tensor<?x4xf32>, tensor<?x4xi1>,
+    tensor<?x4xf32>
+}
+func.func private @f(%x: tensor<?x4xf32>) -> tensor<?x4xf32> {
+  %0 = chlo.acosh %x : tensor<?x4xf32> -> tensor<?x4xf32>
+  return %0 : tensor<?x4xf32>
+}
+""",
+    # Quantized types.
+    """!q = !quant.uniform<i8:f32, 0.5:3>
+!w = !quant.uniform<i8:f32, 0.5>
+func.func @main(%x: tensor<4x4xf32>, %w: tensor<4x4x!w>, %v: tensor<4x4x!q>)
+    -> (tensor<4x4xf32>, tensor<4x4x!q>) {
+  %0 = stablehlo.uniform_quantize %x : (tensor<4x4xf32>) -> tensor<4x4x!q>
+  %1 = stablehlo.add %0, %v : tensor<4x4x!q>
+  %2 = stablehlo.dot_general %1, %w, contracting_dims = [1] x [0]
+    : (tensor<4x4x!q>, tensor<4x4x!w>) -> tensor<4x4x!quant.uniform<i32:f32, 0.25>>
+  %3 = stablehlo.uniform_dequantize %2
+    : (tensor<4x4x!quant.uniform<i32:f32, 0.25>>) -> tensor<4x4xf32>
+  %4 = stablehlo.transpose %1, dims = [1, 0] : (tensor<4x4x!q>) -> tensor<4x4x!q>
+  return %3, %4 : tensor<4x4xf32>, tensor<4x4x!q>
+}
+""",
+    # Linear algebra and FFI calls, computations in wider types.
+    """func.func @main(%a: tensor<?x3x3xf32>, %b: tensor<?x3x2xf32>, %m: tensor<3x3xf32>,
+    %i: tensor<?xi8>) -> (tensor<?x3x3xf32>, tensor<?x3x2xf32>, tensor<3x3xf32>, tensor<i32>) {
+  %0 = stablehlo.cholesky %a, lower = true : tensor<?x3x3xf32>
+  %1 = "stablehlo.triangular_solve"(%0, %b) <{left_side = true, lower = true,
+    transpose_a = #stablehlo<transpose NO_TRANSPOSE>, unit_diagonal = false}>
+    : (tensor<?x3x3xf32>, tensor<?x3x2xf32>) -> tensor<?x3x2xf32>
+  %2:2 = stablehlo.custom_call @lapack_spotrf_ffi(%m) {mhlo.backend_config = {uplo = 76 : ui8},
+    api_version = 4 : i32, operand_layouts = [dense<[0, 1]> : tensor<2xindex>],
+    output_operand_aliases = [#stablehlo.output_operand_alias<output_tuple_indices = [0],
+      operand_index = 0, operand_tuple_indices = []>],
+    result_layouts = [dense<[0, 1]> : tensor<2xindex>, dense<> : tensor<0xindex>]}
+    : (tensor<3x3xf32>) -> (tensor<3x3xf32>, tensor<i32>)
+  %z = stablehlo.constant dense<0> : tensor<i8>
+  %3 = "stablehlo.reduce"(%i, %z) <{dimensions = array<i64: 0>}> ({
+  ^bb0(%p: tensor<i32>, %q: tensor<i32>):
+    %s = stablehlo.add %p, %q : tensor<i32>
+    stablehlo.return %s : tensor<i32>
+  }) : (tensor<?xi8>, tensor<i8>) -> tensor<i32>
+  return %0, %1, %2#0, %3 : tensor<?x3x3xf32>, tensor<?x3x2xf32>, tensor<3x3xf32>, tensor<i32>
+}
+""",
 )
 
 
 @functools.cache
 def artifacts() -> tuple[bytes, ...]:
-    """The same modules as portable artifacts."""
+    """The same modules as portable artifacts, which hold no CHLO."""
     found = []
-    for text in TEXTS:
+    for text in (text for text in TEXTS if " chlo." not in text):
         with new_context(), ir.Location.unknown():
             module = str(ir.Module.parse(text))
             version = stablehlo.get_current_version()

@@ -19,6 +19,13 @@ _WORDS = (
     *("stablehlo.reduce", "stablehlo.rng", "chlo.top_k", "func.call", "disc.fusion", "foo.bar"),
     *('"b"', '"b*b"', '"(a+b)^60"', '"\\FF"', '""', "disc.shape", "disc.arena", "disc.donated"),
     *("jax.global_constant", "mhlo.sharding", "unit", "loc(unknown)", "@main", "@f", "%x", "->"),
+    *("disc.complex", "disc.name", "disc.constraints", "disc.ffi", "shlo_disc.attributes"),
+    *("shlo_disc.size_attributes", "indices_of_shape_operands", "called_computations"),
+    *("mhlo.backend_config", "backend_config", "has_side_effect", "api_version", "top_k"),
+    *("@ApproxTopK", "@stablehlo.dynamic_top_k", "@stablehlo.dynamic_fft", "@shape_assertion"),
+    *("@stablehlo.dynamic_reduce_window", "@shlo_disc.parked.chlo.erf", "@chlo.erfc", "@add"),
+    *("dense<(0.0, 0.0)> : tensor<complex<f32>>", "complex<f64>", "!q", '"RFFT"', '"-1"'),
+    *("{k = 1}", "[@f]", "dense<> : tensor<0x2xi64>", '"99999999999999999999*a"'),
 )
 
 
