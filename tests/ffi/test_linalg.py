@@ -293,7 +293,9 @@ def test_operations_of_stablehlo(dtype, lower, left, unit, transpose, symbolic):
             part = np.tril(wide) if lower else np.triu(wide)
             if unit:
                 part = part - np.diag(np.diag(part)) + np.eye(n)
-            matrix = {"NO_TRANSPOSE": part, "TRANSPOSE": part.T, "ADJOINT": part.conj().T}[transpose]
+            matrix = {"NO_TRANSPOSE": part, "TRANSPOSE": part.T, "ADJOINT": part.conj().T}[
+                transpose
+            ]
             product = matrix @ x[i] if left else x[i] @ matrix
             scale = max(1, np.abs(matrix).max(initial=0) * np.abs(x[i]).max(initial=0))
             np.testing.assert_allclose(product, given, tolerance, tolerance * scale)
