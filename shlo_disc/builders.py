@@ -41,13 +41,15 @@ def integer(number: int, kind: ir.Type) -> ir.Value:
     return create("stablehlo.constant", [], kind, value=value)
 
 
-def scalar(number: float, element: ir.Type) -> ir.Value:
-    """A rank-0 number of a float or complex type; its imaginary part is zero."""
+def scalar(number: complex, element: ir.Type) -> ir.Value:
+    """A rank-0 constant of a float type, which takes the real part, or of a complex type."""
     kind = ir.RankedTensorType.get([], element)
     if isinstance(element, ir.ComplexType):
-        part = ir.ComplexType(element).element_type  # the bindings have no complex attributes
-        return create("stablehlo.complex", [scalar(number, part), scalar(0.0, part)], kind)
-    value = ir.DenseElementsAttr.get_splat(kind, ir.FloatAttr.get(element, number))
+        # The bindings have no class for attributes of complex numbers, and raise.
+        part = ir.ComplexType(element).element_type
+        parts = [scalar(n, part) for n in (complex(number).real, complex(number).imag)]
+        return create("stablehlo.complex", parts, kind)
+    value = ir.DenseElementsAttr.get_splat(kind, ir.FloatAttr.get(element, complex(number).real))
     return create("stablehlo.constant", [], kind, value=value)
 
 

@@ -392,7 +392,7 @@ def _received(op: ir.Operation) -> Values:
     if _devices(op):
         return _collective(op)
     (value,) = op.operands
-    return [spread(zero(_type(value).element_type), [], value)]
+    return [broadcast_like(zero(_type(value).element_type), [], value)]
 
 
 def _done(op: ir.Operation) -> Values:

@@ -6,8 +6,8 @@
     %l = select(%r#1 == 0, %r#0, NaN)
 
 JAX lowers its own functions to such calls for CPUs; other front ends emit the two operations. The
-calls are those of JAX, with the functions that jaxlib registers: fast for every size. 16-bit floats
-are computed in f32.
+calls are those of JAX, with the functions that jaxlib registers: fast for every size. Floats of
+fewer than 32 bits are computed in f32.
 
 The triangle of a Cholesky factor that the specification leaves open keeps the operand's elements. A
 matrix that is not positive definite gives NaN, as in JAX.
@@ -17,12 +17,13 @@ Source: cholesky and triangular_solve in the StableHLO specification; jax/_src/l
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
-from shlo_disc.builders import compare, convert, create, dimension, vector
-from shlo_disc.element_types import element_type, known_element_type
+from shlo_disc.builders import compare, convert, create, dimension, integer, scalar, vector
+from shlo_disc.element_types import known_element_type
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.ingest.custom_calls import CONFIGURATION
 from shlo_disc.locations import source_line
@@ -59,11 +60,11 @@ def _cholesky(op: ir.Operation) -> ir.Value:
     factor, info = _call(
         op, "potrf", [wide], [wide.type, batch], {"uplo": "L" if _flag(op, "lower") else "U"}, 0
     )
-    zero = _broadcast(_number(0, i32), info, [])
+    zero = _broadcast(integer(0, ir.RankedTensorType.get([], i32)), info, [])
     ok = compare("EQ", info, zero, _with_element(batch, ir.IntegerType.get_signless(1)))
     ok = _broadcast(ok, factor, list(range(rank - 2)))
     element = ir.RankedTensorType(factor.type).element_type
-    nan = _broadcast(_number(float("nan"), element), factor, [])
+    nan = _broadcast(scalar(complex(math.nan, math.nan), element), factor, [])
     chosen = create("stablehlo.select", [ok, factor, nan], factor.type)
     return convert(chosen, a.type)
 
@@ -179,7 +180,8 @@ def _must_be_equal(op: ir.Operation, a: tuple[ir.Value, int], b: tuple[ir.Value,
 def _computed(op: ir.Operation, value: ir.Value) -> ir.Value:
     """`value` in a type LAPACK computes with."""
     kind = ir.RankedTensorType(value.type)
-    if isinstance(kind.element_type, ir.BF16Type | ir.F16Type):
+    row = known_element_type(kind.element_type)
+    if row is not None and row.kind == "f" and row.bits < 32:
         return convert(value, _with_element(kind, ir.F32Type.get()))
     if _prefix(kind.element_type) is None:
         raise UnsupportedError(
@@ -205,19 +207,3 @@ def _is_static(kind: ir.Type) -> bool:
 
 def _with_element(kind: ir.Type, element: ir.Type) -> ir.RankedTensorType:
     return ir.RankedTensorType.get(list(ir.RankedTensorType(kind).shape), element)
-
-
-def _number(number: float, element: ir.Type) -> ir.Value:
-    kind = ir.RankedTensorType.get([], element)
-    value = ir.Attribute.parse(f"dense<{_text(number, element)}> : {kind}")
-    return create("stablehlo.constant", [], kind, value=value)
-
-
-def _text(number: float, element: ir.Type) -> str:
-    """A NaN is written as its bits, of a complex number twice."""
-    if isinstance(element, ir.IntegerType):
-        return str(number)
-    if isinstance(element, ir.ComplexType):
-        part = _text(number, element.element_type)
-        return f"({part}, {part})"
-    return f"0x{element_type(element).format.quiet_nan:X}"

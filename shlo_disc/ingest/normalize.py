@@ -20,12 +20,13 @@ from shlo_disc.ingest.expand_ops import RULES as EXPANDED
 from shlo_disc.ingest.expand_ops import expand_ops
 from shlo_disc.ingest.foreign_calls import expand_foreign_calls
 from shlo_disc.ingest.linear_algebra import call_lapack
+from shlo_disc.ingest.quantized import expand_quantized_types, is_quantized
 from shlo_disc.ingest.sizes import Shapes, constrain, describe, solve_sizes
 from shlo_disc.ingest.slices import gather_slices, saturate_starts
 from shlo_disc.ingest.tuples import flatten_tuples, has_tuples
 from shlo_disc.ingest.windows import expand_windows
 from shlo_disc.locations import argument_name, source_line
-from shlo_disc.mlir import at, ir, ops_of, quant, replace, run_pipeline, stablehlo, walk
+from shlo_disc.mlir import at, ir, ops_of, replace, run_pipeline, stablehlo, walk
 from shlo_disc.ops import names
 
 __all__ = ["normalize"]
@@ -68,8 +69,8 @@ def normalize(
     if "stablehlo.custom_call" in present:
         check_custom_calls(module)
     kinds = _source_types(module)
-    if any(map(_is_quantized, kinds)):
-        run_pipeline(module, "func.func(stablehlo-legalize-quant-to-math)")
+    if any(map(is_quantized, kinds)):
+        expand_quantized_types(module)
         present = _forget_hints(module)
     has_bounded_types = has_bounds(_functions(module), present)
     if has_bounded_types:
@@ -198,10 +199,6 @@ def _is_extra(function: Any, index: int) -> bool:
 
 def _is_token(kind: ir.Type) -> bool:
     return bool(stablehlo.TokenType.isinstance(kind))
-
-
-def _is_quantized(kind: ir.Type) -> bool:
-    return isinstance(kind, ir.ShapedType) and isinstance(kind.element_type, quant.QuantizedType)
 
 
 # --- arguments that are not arrays ------------------------------------------------------------

@@ -65,7 +65,7 @@ ROWS = (
     _exact("is_finite", fold=np.isfinite, types="f"),
     _exact("select", fold=np.where, on_host=True),
     # conversion
-    _exact("bitcast_convert", makes_types=True, note="bits of i1 only as i1"),
+    _exact("bitcast_convert", makes_types=True),
     _exact("convert", on_host=True, picks=True, makes_types=True),
     # functions
     _math("atan2", "atan2", 40),

@@ -121,7 +121,7 @@ ROWS = (
     *_expanded("ingest: complex_numbers", "imag", "real"),
     *_expanded("ingest: complex_numbers", "@stablehlo.dynamic_fft", "complex", "fft",
                makes_types=True),
-    *_expanded("ingest: stablehlo-legalize-quant-to-math", "uniform_dequantize",
+    *_expanded("ingest: quantized", "uniform_dequantize",
                "uniform_quantize", makes_types=True),
     *_expanded("ingest: windows", "dynamic_conv", "@stablehlo.dynamic_reduce_window"),
     *_expanded("expand-windows", "disc.reduce_window"),

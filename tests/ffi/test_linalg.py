@@ -244,7 +244,17 @@ TEXT = """
   }"""
 
 
-@pytest.mark.parametrize("dtype", ["f32", "f64", "bf16"])
+TOLERANCES = {
+    "f32": 1e-4,
+    "f64": 1e-11,
+    "bf16": 0.1,
+    "f8E4M3FN": 0.25,
+    "complex<f32>": 1e-4,
+    "complex<f64>": 1e-11,
+}
+
+
+@pytest.mark.parametrize("dtype", TOLERANCES)
 @pytest.mark.parametrize(
     ("lower", "left", "unit", "transpose"),
     [
@@ -257,7 +267,8 @@ TEXT = """
 @pytest.mark.parametrize("symbolic", [True, False])
 def test_operations_of_stablehlo(dtype, lower, left, unit, transpose, symbolic):
     """`stablehlo.cholesky` and `stablehlo.triangular_solve`, which JAX does not emit for CPUs."""
-    tolerance = {"f32": 1e-4, "f64": 1e-11, "bf16": 0.1}[dtype]
+    tolerance = TOLERANCES[dtype]
+    wide_type = "c16" if dtype.startswith("complex") else "f8"
     words = {"LOWER": lower, "LEFT": left, "UNIT": unit}
     text = TEXT.replace("TRANSPOSE}", f"{transpose}}}").replace(" TRANSPOSE>", f" {transpose}>")
     for word, value in words.items():
@@ -272,21 +283,35 @@ def test_operations_of_stablehlo(dtype, lower, left, unit, transpose, symbolic):
                 text = text.replace(word, f"{shown}x{dtype}")
             exe = shlo_disc.compile(text)
         random = np.random.default_rng(n)
-        a = random.standard_normal((batch, n, n))
-        a = (a @ a.swapaxes(1, 2) + n * np.eye(n)).astype(exe.signature.arguments[0].dtype)
-        b = random.standard_normal(right).astype(a.dtype)
-        factor, x = (np.asarray(y, "f8") for y in exe.run_numpy([a, b]))
+        a, b = (random.standard_normal((2, *shape)) for shape in ((batch, n, n), right))
+        a, b = (v[0] + 1j * v[1] if wide_type == "c16" else v[0] for v in (a, b))
+        a = (a @ a.conj().mT + n * np.eye(n)).astype(exe.signature.arguments[0].dtype)
+        b = b.astype(a.dtype)
+        factor, x = (np.asarray(y, wide_type) for y in exe.run_numpy([a, b]))
         for i in range(batch):
-            wide, given = np.asarray(a[i], "f8"), np.asarray(b[i], "f8")
+            wide, given = np.asarray(a[i], wide_type), np.asarray(b[i], wide_type)
             part = np.tril(wide) if lower else np.triu(wide)
             if unit:
                 part = part - np.diag(np.diag(part)) + np.eye(n)
-            matrix = part if transpose == "NO_TRANSPOSE" else part.T
+            matrix = {"NO_TRANSPOSE": part, "TRANSPOSE": part.T, "ADJOINT": part.conj().T}[
+                transpose
+            ]
             product = matrix @ x[i] if left else x[i] @ matrix
             scale = max(1, np.abs(matrix).max(initial=0) * np.abs(x[i]).max(initial=0))
             np.testing.assert_allclose(product, given, tolerance, tolerance * scale)
-            triangle = np.tril(factor[i]) if lower else np.triu(factor[i]).T
-            np.testing.assert_allclose(triangle @ triangle.T, wide, tolerance, tolerance * 8)
+            triangle = np.tril(factor[i]) if lower else np.triu(factor[i]).conj().T
+            np.testing.assert_allclose(triangle @ triangle.conj().T, wide, tolerance, tolerance * 8)
     if symbolic:
         with pytest.raises(ShapeMismatchError, match=r"stablehlo.cholesky: sizes .* must be equal"):
             exe.run_numpy([np.zeros((1, 3, 4), a.dtype), np.zeros((1, 4, 4), a.dtype)])
+
+
+def test_a_complex_matrix_that_is_not_definite_is_nan():
+    exe = shlo_disc.compile(
+        """func.func @main(%a: tensor<?x?xcomplex<f32>>) -> tensor<?x?xcomplex<f32>> {
+      %0 = "stablehlo.cholesky"(%a) {lower = true}
+        : (tensor<?x?xcomplex<f32>>) -> tensor<?x?xcomplex<f32>>
+      return %0 : tensor<?x?xcomplex<f32>> }"""
+    )
+    (factor,) = exe.run_numpy([np.diag([4, -1j]).astype("c8")])
+    assert np.isnan(factor[[0, 1], [0, 1]].view("f4")).all()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import shlo_disc
-from shlo_disc.element_types import ELEMENT_TYPES, FLOATS, Special
+from shlo_disc.element_types import ELEMENT_TYPES, FLOATS, ElementType, Special
 
 NARROW = [name for name, row in ELEMENT_TYPES.items() if row.kind == "f" and row.bits < 16]
 SMALL = [name for name, row in ELEMENT_TYPES.items() if row.kind in "iu" and row.bits < 8]
@@ -283,3 +283,46 @@ def test_arrays_that_jax_packs(name):
     # Inside a program they are like any other type.
     inside = shlo_disc.jit(lambda x: x.astype(row.dtype).astype("float32"))
     np.testing.assert_array_equal(inside(np.float32([0, 1, 2])), x.astype(np.float32))
+
+
+def random_bits(row: ElementType, shape: tuple[int, ...], seed: int) -> np.ndarray:
+    """Every bit of every element is random, but zero in front of fewer than 8."""
+    random = np.random.default_rng(seed).integers(0, 256, (*shape, row.bytes)).astype(np.uint8)
+    if row.bits < 8:
+        random &= (1 << row.bits) - 1
+    return random.view(row.dtype)[..., 0]
+
+
+def bits_of(array: np.ndarray, row: ElementType) -> np.ndarray:
+    """The bits of all elements, lowest first, one after the other."""
+    raw = np.ascontiguousarray(array).view(np.uint8).reshape(array.size, row.bytes)
+    return np.unpackbits(raw, axis=1, bitorder="little")[:, : row.bits].reshape(-1)
+
+
+@pytest.mark.parametrize("name", [row.name for row in ELEMENT_TYPES.values() if row.bits < 5])
+def test_bits_of_several_elements_are_those_of_a_wider_one(name):
+    """Both ways, for every type whose width is a multiple."""
+    row = ELEMENT_TYPES[name]
+    wider = [w for w in ELEMENT_TYPES.values() if w.bits > row.bits and w.bits % row.bits == 0]
+    pairs = [(f"tensor<?x{w.bits // row.bits}x{name}>", f"tensor<?x{w.name}>") for w in wider]
+    types = [kind for pair in pairs for kind in pair]
+    results = [kind for pair in pairs for kind in reversed(pair)]
+    head = ", ".join(f"%x{k}: {kind}" for k, kind in enumerate(types))
+    body = "\n".join(
+        f"%y{k} = stablehlo.bitcast_convert %x{k} : ({a}) -> {b}"
+        for k, (a, b) in enumerate(zip(types, results, strict=True))
+    )
+    values = ", ".join(f"%y{k}" for k in range(len(types)))
+    program = shlo_disc.compile(
+        f"func.func public @main({head}) -> ({', '.join(results)}) {{\n{body}\n"
+        f"return {values} : {', '.join(results)}\n}}"
+    )
+    for n in (0, 1, 3, 37):
+        given, rows = [], []
+        for w in wider:
+            given += [random_bits(row, (n, w.bits // row.bits), n), random_bits(w, (n,), n + 1)]
+            rows += [(row, w), (w, row)]
+        got = program.run_numpy(given)
+        for x, y, (source, target) in zip(given, got, rows, strict=True):
+            assert y.dtype == target.dtype
+            np.testing.assert_array_equal(bits_of(y, target), bits_of(x, source))

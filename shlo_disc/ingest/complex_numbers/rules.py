@@ -11,10 +11,12 @@ from shlo_disc.ingest.complex_numbers import arithmetic, boundary, products, reg
 from shlo_disc.ingest.complex_numbers.planes import (
     Planes,
     is_complex,
+    joined,
     pairs_of,
     pairs_type,
     plane_type,
     planes_of,
+    taken,
 )
 from shlo_disc.ingest.complex_numbers.reals import Frame, Part, Truth
 from shlo_disc.ingest.complex_numbers.rewriter import (
@@ -106,12 +108,19 @@ def _convert(rewriter: Rewriter, op: ir.Operation) -> Sequence[New]:
 
 
 def _bitcast_convert(rewriter: Rewriter, op: ir.Operation) -> Sequence[New]:
-    if op.operands[0].type != op.results[0].type:
-        raise UnsupportedError(
-            f"{source_line(op)}: {op.name} from {op.operands[0].type} to {op.results[0].type}; "
-            "convert the real and the imaginary part by themselves"
-        )
-    return [rewriter.planes(op.operands[0])]
+    """complex<f64> is two of complex<f32>: the bits of the real part, then of the imaginary one."""
+    z = rewriter.planes(op.operands[0])
+    plane = plane_type(op.results[0].type)
+    if z.type == plane:
+        return [z]
+    if plane.rank > z.type.rank:  # each f64 is a pair of f32
+        axis = plane.rank - 1
+        first, second = (create(op.name, [part], plane) for part in (z.re, z.im))
+        return [Planes(*(joined(taken(first, axis, k), taken(second, axis, k), axis)
+                         for k in (0, 1)))]  # fmt: skip
+    last = z.type.rank - 1
+    pairs = [joined(taken(z.re, last, k), taken(z.im, last, k), last) for k in (0, 1)]
+    return [Planes(*(create(op.name, [pair], plane) for pair in pairs))]
 
 
 # --- sources and shapes ---------------------------------------------------------------------------

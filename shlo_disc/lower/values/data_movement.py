@@ -15,13 +15,14 @@ from dataclasses import dataclass
 
 from shlo_disc.dynamic.attributes import integers
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.elemental import RULES, Elemental
-from shlo_disc.lower.values.elements import ELEMENTS, element_of
-from shlo_disc.lower.values.elementwise import convert
+from shlo_disc.lower.values.elements import ELEMENTS, Element, element_of
+from shlo_disc.lower.values.elementwise import convert, own_bits
 from shlo_disc.lower.values.gathers import gather
 from shlo_disc.lower.values.index import Group, Index, Ix
 from shlo_disc.lower.values.index_propagation import DROP, OWN, assemble, carry
-from shlo_disc.lower.values.typed import IndexValue, Mask, Register
+from shlo_disc.lower.values.typed import IndexValue, Mask, Register, element_type
 from shlo_disc.mlir import ir
 
 __all__ = ["DATA_MOVEMENT"]
@@ -386,7 +387,7 @@ def _bitcast_convert(
         for k in range(ratio):
             last = Group((Expr.const(ratio),), e.space.uniform(b.index(k)))
             part = e.value_at(operand, (*index, last), mask)
-            wide = b.cast("arith.extui", _bitcast(part, f"i{source.bits}"), f"i{target.bits}")
+            wide = _resized(_raw(b, part, source), f"i{target.width}")
             by = wide.constant(k * source.bits)
             wide = wide << by if k else wide
             parts.append(wide)
@@ -394,11 +395,29 @@ def _bitcast_convert(
     rank = len(e.shape(value))
     groups, own = carry(e, index, [*range(rank - 1), OWN])
     whole = e.value_at(operand, assemble(e.shape(operand), groups, {}), mask)
-    bits = _bitcast(whole, f"i{source.bits}")
-    by = e.from_index(e.space.scale(own[rank - 1], target.bits), ELEMENTS[f"i{source.bits}"])
+    bits = _raw(b, whole, source)
+    by = e.from_index(e.space.scale(own[rank - 1], target.bits), ELEMENTS[f"i{source.width}"])
     lanes = max(bits.lanes, by.lanes)
     shifted = b.broadcast(bits, lanes) >> b.broadcast(by, lanes)
-    return _bitcast(b.cast("arith.trunci", shifted, f"i{target.bits}"), target.register)
+    if target.kind == "b":
+        return _resized(shifted, "i1")
+    part = _resized(shifted, f"i{target.width}")
+    return _bitcast(own_bits(b, part, target), target.register)
+
+
+def _raw(b: KernelBuilder, register: Register, element: Element) -> Register:
+    """The bits of an element as an integer of its width; zeros in front of fewer than 8."""
+    if element.kind == "b":
+        return _resized(register, "i8")
+    return own_bits(b, _bitcast(register, f"i{element.width}"), element)
+
+
+def _resized(register: Register, integer: str) -> Register:
+    """Every lane as an integer type: its low bits, or with zeros in front."""
+    old, new = int(element_type(register.type)[1:]), int(integer[1:])
+    if old == new:
+        return register
+    return register.b.cast("arith.trunci" if new < old else "arith.extui", register, integer)
 
 
 def _bitcast(register: Register, element: str) -> Register:

@@ -30,7 +30,7 @@ from shlo_disc.lower.values.typed import Mask, Register, like
 from shlo_disc.mlir import ir
 from shlo_disc.ops import OPS, names
 
-__all__ = ["SCALAR_OPS", "convert", "emit_scalar", "reduce_precision"]
+__all__ = ["SCALAR_OPS", "convert", "emit_scalar", "own_bits", "reduce_precision"]
 
 Rule = Callable[[KernelBuilder, ir.Operation, list[Register], list[Element], Element], Register]
 
@@ -318,7 +318,7 @@ def _bits(name: str) -> Rule:
     return rule
 
 
-def _own_bits(b: KernelBuilder, x: Register, e: Element) -> Register:
+def own_bits(b: KernelBuilder, x: Register, e: Element) -> Register:
     """An integer with zeros in the bits of the register that are not bits of its type."""
     if e.bits == e.width:
         return x
@@ -328,7 +328,7 @@ def _own_bits(b: KernelBuilder, x: Register, e: Element) -> Register:
 def _leading_zeros(
     b: KernelBuilder, op: ir.Operation, args: list[Register], ins: list[Element], out: Element
 ) -> Register:
-    count = b.op("math.ctlz", _own_bits(b, args[0], out))
+    count = b.op("math.ctlz", own_bits(b, args[0], out))
     unused = out.width - out.bits
     return count - unused if unused else count
 
@@ -336,7 +336,7 @@ def _leading_zeros(
 def _population(
     b: KernelBuilder, op: ir.Operation, args: list[Register], ins: list[Element], out: Element
 ) -> Register:
-    return b.op("math.ctpop", _own_bits(b, args[0], out))
+    return b.op("math.ctpop", own_bits(b, args[0], out))
 
 
 def _shift(name: str) -> Rule:
@@ -353,7 +353,7 @@ def _shift(name: str) -> Rule:
             return b.op(name, x, b.op("arith.minui", by, last))
         inside = b.cmpi("ule", by, last)
         if name == "arith.shrui":
-            x = _own_bits(b, x, out)
+            x = own_bits(b, x, out)
         return b.select(inside, b.op(name, x, b.op("arith.minui", by, last)), x.constant(0))
 
     return rule
@@ -497,12 +497,8 @@ def _bitcast(
     b: KernelBuilder, op: ir.Operation, args: list[Register], ins: list[Element], out: Element
 ) -> Register:
     (x,) = args
-    if "b" in (ins[0].kind, out.kind) and ins[0] != out:
-        unsupported(op, "bits of i1", "convert instead")
     if out.bits < 8:
-        if ins[0].bits != out.bits:
-            unsupported(op, "bits packed in a byte", "use integers of 8 bits and shifts")
-        return _own_bits(b, x, out) if out.is_float else x
+        return own_bits(b, x, out) if out.is_float else x
     type_ = x.like(out.register)
     return x if x.type == type_ else b.bitcast(x, type_)
 
