@@ -18,7 +18,7 @@ from rich.table import Table
 
 from benchmarks.peers.client import Peers, available
 from benchmarks.store import write
-from benchmarks.targets import DYNAMIC, TARGETS
+from benchmarks.targets import DYNAMIC, wanted
 
 __all__ = [
     "Case",
@@ -225,15 +225,15 @@ def _row(suite: str, case: Case, times: Mapping[str, Spread], peaks: Peaks) -> d
     mine, *others = times
     ratios = {name: times[name].median / times[mine].median for name in others}
     dynamic = {name: ratio for name, ratio in ratios.items() if name in DYNAMIC}
-    wanted = TARGETS.get((suite, case.name), (None, None))
+    xla, best = wanted(suite, case.name)
     return {
         "case": case.name,
         "times_ms": {name: asdict(spread) for name, spread in times.items()},
         "ratios": ratios,
         "best_dynamic": min(dynamic.values()) if dynamic else None,
         "floor_ms": peaks.floor_ms(case.flops, case.read_bytes),
-        "target_xla": wanted[0],
-        "target_dynamic": wanted[1],
+        "target_xla": xla,
+        "target_dynamic": best,
     }
 
 

@@ -6,7 +6,7 @@ shape, the second against the best system that serves all shapes with one compil
 
 from __future__ import annotations
 
-__all__ = ["DYNAMIC", "TARGETS"]
+__all__ = ["DYNAMIC", "FOR_ALL", "TARGETS", "wanted"]
 
 DYNAMIC = frozenset({"ONNX Runtime", "torch.compile", "torch.compile, frozen", "torch", "OpenBLAS"})
 """Systems that serve all shapes with one compilation."""
@@ -36,3 +36,11 @@ TARGETS: dict[tuple[str, str], tuple[float | None, float | None]] = {
     ("models", "BERT training, 2 layers 4 x 64"): (1.3, None),
     ("models", "Transformer training 8 x 48 x 40"): (1.3, None),
 }
+
+FOR_ALL: dict[str, tuple[float | None, float | None]] = {"ops": (1.0, None)}
+"""For every case of a suite."""
+
+
+def wanted(suite: str, case: str) -> tuple[float | None, float | None]:
+    """The targets of a case; None where there is none."""
+    return TARGETS.get((suite, case), FOR_ALL.get(suite, (None, None)))

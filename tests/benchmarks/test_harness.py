@@ -8,11 +8,12 @@ import jax
 import numpy as np
 import pytest
 
-from benchmarks import bert, harness, micro, report_all, store
+from benchmarks import bert, harness, micro, ops, report_all, store
+from benchmarks.__main__ import SUITES
 from benchmarks.harness import Case, compare, interleaved, judged, report
 from benchmarks.models.suite import MODELS
 from benchmarks.peers.client import Peers, available, flat
-from benchmarks.targets import TARGETS
+from benchmarks.targets import FOR_ALL, TARGETS, wanted
 
 
 class Counting:
@@ -103,3 +104,20 @@ def test_peers_compute_what_we_compute():
             systems, failed = peers.systems(inputs, np.asarray(function(*inputs)))
             assert "torch.compile" in systems, (name, failed)
             assert all(time > 0 for time in systems["torch.compile"].sample(3, 0.0))
+
+
+def test_every_single_op_can_be_traced_at_its_shapes():
+    for name, op in ops.OPS.items():
+        for shape in op.shapes:
+            if np.prod(shape, dtype=np.int64) > 1 << 17:  # large inputs take long to make
+                continue
+            x = op.inputs(np.random.default_rng(0), *shape)
+            assert jax.tree.leaves(jax.eval_shape(op.function, *x)), name
+            assert op.flops(*shape) >= 0
+
+
+def test_all_cases_of_a_suite_may_have_one_target():
+    assert wanted("ops", "any") == (1.0, None)
+    assert wanted("gemm", "1 x 768 x 3072") == TARGETS["gemm", "1 x 768 x 3072"]
+    assert wanted("gemm", "any") == (None, None)
+    assert set(FOR_ALL) <= set(SUITES)

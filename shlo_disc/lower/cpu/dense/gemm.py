@@ -22,6 +22,7 @@ from shlo_disc.lower.cpu.dense.operands import Fill, Finish, Gemm, Operand
 from shlo_disc.lower.cpu.dense.repack import Source, repack
 from shlo_disc.lower.cpu.dense.tile_writer import Ahead, Place, TileWriter
 from shlo_disc.lower.cpu.dense.walk import Walk, walk
+from shlo_disc.lower.cpu.dense.words import Words, repack_words
 from shlo_disc.lower.values.elementwise import convert
 from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register
 
@@ -47,14 +48,14 @@ class Writer(TileWriter):
         """The text and its parameters."""
         g, b = self.g, self.b
         a_in = self.a_in = b.memref(0, g.a.element.storage)
-        b_storage = self.compute if g.b_mode == "packed" else g.b.element.storage
+        b_storage = g.copied if g.b_mode == "packed" else g.b.element.storage
         b_in = self.b_in = b.memref(1, b_storage)
         self.c_out = b.memref(2, g.c.storage)
         self.a_mem, self.b_mem, self.sums = a_in, b_in, self.c_out
         if g.b_mode == "scratch":
-            self.b_mem = b.scratch(self.compute)
+            self.b_mem = b.scratch(g.copied)
         if g.a_mode == "scratch":
-            self.a_mem = b.scratch(self.compute, self.size("a_scratch"))
+            self.a_mem = b.scratch(g.copied, self.size("a_scratch"))
         if not g.c_holds_sums:
             self.sums = b.scratch(self.compute, self.size("c_scratch"))
         copies = [mode == "scratch" for mode in (g.a_mode, g.b_mode)]
@@ -129,6 +130,9 @@ class Writer(TileWriter):
         number = number * b.size(side) + at
         return number * b.max(self.size("K"), 1) + k0
 
+    def _elements(self, k0: IndexValue, depth: IndexValue) -> tuple[IndexValue, IndexValue]:
+        return elements_of(self.b, self.g, k0, depth, self.prefix)
+
     def _once(self, done: IndexValue, work: IndexValue, copy: Callable[[], None]) -> None:
         with self.b.if_(done.differs(work)):
             copy()
@@ -140,16 +144,18 @@ class Writer(TileWriter):
         if g.fill is not None:
             self._compute_b(g.fill, n0, n1, k0, depth)
             return
-        along_k = walk(b, g.b, "k", k0, depth)
+        first, elements = self._elements(k0, depth)
+        along_k = walk(b, g.b, "k", first, elements)
 
         def copy(band: IndexValue) -> None:
             aside = band * self.size("N")
             with b.loop(n0, n1, g.tile.columns, hint="panel") as panel:
-                to = band * self.size("b_band") + (panel.index - n0) * g.bands * self.size("KC")
+                to = band * self.size("b_band") + (panel.index - n0) * g.bands * self.block_rows
                 n, end = panel.index + aside, n1 + aside
                 copy_panel(
-                    b, g, MemRef.of(self.b_in), self.b_base, n, end, along_k, depth, self.b_mem, to
-                )
+                    b, g, MemRef.of(self.b_in), self.b_base, n, end, along_k, depth, self.b_mem, to,
+                    elements,
+                )  # fmt: skip
 
         self._each_band(copy)
 
@@ -157,7 +163,8 @@ class Writer(TileWriter):
         """Copy rows of A to scratch memory, `depth` of K from `k0` on."""
         g, b = self.g, self.b
         lanes, count = g.tile.lanes, m1 - m0
-        k, m = walk(b, g.a, "k", k0, depth), walk(b, g.a, "r", m0, count)
+        first, elements = self._elements(k0, depth)
+        k, m = walk(b, g.a, "k", first, elements), walk(b, g.a, "r", m0, count)
         source = Source(
             MemRef.of(self.a_in),
             g.a.element,
@@ -170,7 +177,21 @@ class Writer(TileWriter):
         )
         room = depth.round_up(lanes)
         row = self.size("a_row")
-        repack(b, source, self.a_mem, self.zero, row, depth, room, count, lanes, g.compute)
+        if g.words is None:
+            repack(b, source, self.a_mem, self.zero, row, depth, room, count, lanes, g.compute)
+            return
+        repack_words(
+            b, g.words, source, self.a_mem, self.zero, row, depth, room, count, lanes,
+            k_is_u=True, elements=elements,
+        )  # fmt: skip
+        if g.words.is_float:
+            with b.loop(0, count, 1, [g.words.no_note(b, lanes)], hint="w") as w:
+                line = w.index * row
+                with b.loop(0, room, lanes, w.args, hint="u") as u:
+                    words = self.a_mem.vector_load(line + u.index, lanes, readonly=False)
+                    u.yield_(g.words.noted(b, words, u.args[0]))
+                w.yield_(*u.results)
+            self.a_mem.store(g.words.closed(b, w.results[0]), self.a_note)
 
     def _compute_b(
         self, fill: Fill, n0: IndexValue, n1: IndexValue, k0: IndexValue, depth: IndexValue
@@ -335,6 +356,16 @@ class Writer(TileWriter):
         b.scatter(value, self.c_out, base, steps, mask)
 
 
+def elements_of(
+    b: SizedBuilder, gemm: Gemm, k0: IndexValue, depth: IndexValue, prefix: str = ""
+) -> tuple[IndexValue, IndexValue]:
+    """The first element of the block of K from `k0` on, and how many it has; `depth`: its steps."""
+    if gemm.words is None:
+        return k0, depth
+    first = k0 * gemm.words.count
+    return first, b.min(b.size(prefix + "K_elements") - first, depth * gemm.words.count)
+
+
 def copy_panel(
     b: SizedBuilder,
     gemm: Gemm,
@@ -346,8 +377,12 @@ def copy_panel(
     depth: IndexValue,
     to_memory: MemRef,
     to: IndexValue,
+    elements: IndexValue | None = None,
 ) -> None:
-    """Copy the columns of B from n on (at most a panel), `depth` of K, into a panel at `to`."""
+    """Copy the columns of B from n on (at most a panel), `depth` of K, into a panel at `to`.
+
+    `elements`: how many there are along K, where `depth` is a number of words.
+    """
     operand, tile = gemm.b, gemm.tile
     count = b.min(b.index(tile.columns), n_end - n)
     along_n = walk(b, operand, "r", n, count)
@@ -362,15 +397,46 @@ def copy_panel(
         u_table=along_n.table,
     )
     columns = tile.columns
-    repack(b, source, to_memory, to, columns, count, columns, depth, tile.lanes, gemm.compute)
+    if gemm.words is None:
+        repack(b, source, to_memory, to, columns, count, columns, depth, tile.lanes, gemm.compute)
+        return
+    repack_words(
+        b, gemm.words, source, to_memory, to, columns, count, columns, depth, tile.lanes,
+        k_is_u=False, elements=depth if elements is None else elements,
+    )  # fmt: skip
+    if gemm.words.has_notes:
+        _note_panel(b, gemm, gemm.words, to_memory, to, depth)
+
+
+def _note_panel(
+    b: SizedBuilder, gemm: Gemm, words: Words, panel: MemRef, at: IndexValue, depth: IndexValue
+) -> None:
+    """Write the note behind the `depth` words of every column of a panel at `at`."""
+    lanes, columns = gemm.tile.lanes, gemm.tile.columns
+    each = range(0, columns, lanes)
+    init = [words.no_note(b, lanes)] * (1 if words.is_float else len(each))
+    with b.loop(0, depth, 1, init, hint="w") as w:
+        line, notes = at + w.index * columns, list(w.args)
+        for v, column in enumerate(each):
+            values = panel.vector_load(line + column, lanes, readonly=False)
+            i = 0 if words.is_float else v
+            notes[i] = words.noted(b, values, notes[i])
+        w.yield_(*notes)
+    to = at + depth * columns
+    for note, column in zip(w.results, each, strict=False):
+        closed = words.closed(b, note)
+        if words.is_float:
+            panel.store(closed, to)
+        else:
+            panel.vector_store(closed, to + column)
 
 
 def pack_kernel(gemm: Gemm, sizes: dict[str, Expr]) -> tuple[str, tuple[Expr, ...]]:
     """The kernel that writes all panels of B; arguments (B, panels), a task a panel."""
     b, operand = SizedBuilder(gemm.machine, sizes), gemm.b
-    memory, panels = b.memref(0, operand.element.storage), b.memref(1, gemm.compute.register)
+    memory, panels = b.memref(0, operand.element.storage), b.memref(1, gemm.copied)
     zero, depth = b.index(0), b.size("K")
-    along_k = walk(b, operand, "k", zero, depth)
+    along_k = None if gemm.words else walk(b, operand, "k", zero, depth)
     with b.loop(b.lo, b.hi, 1, hint="task") as task:
         count = b.size("panels")
         # The panels of all bands side by side, in the order in which they are read.
@@ -383,8 +449,18 @@ def pack_kernel(gemm: Gemm, sizes: dict[str, Expr]) -> tuple[str, tuple[Expr, ..
                 size = b.size(f"s{axis}")
                 base = base + rest % size * b.size(f"b{axis}")
                 rest = rest // size
-        to = task.index * depth * gemm.tile.columns
+        rows = b.size("K_panel") if gemm.words else depth
+        to = task.index * rows * gemm.tile.columns
         n = panel * gemm.tile.columns + aside
         end = b.size("N") + aside
-        copy_panel(b, gemm, memory, base, n, end, along_k, depth, panels, to)
+        if along_k is not None:
+            copy_panel(b, gemm, memory, base, n, end, along_k, depth, panels, to)
+        else:
+            block = b.size("KC")
+            with b.loop(0, b.max(depth, 1), block, hint="k0") as k0:
+                words = b.min(depth - k0.index, block)
+                first, elements = elements_of(b, gemm, k0.index, words)
+                at = to + (k0.index + k0.index // block) * gemm.tile.columns
+                along = walk(b, operand, "k", first, elements)
+                copy_panel(b, gemm, memory, base, n, end, along, words, panels, at, elements)
     return b.finish()

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from shlo_disc.lower.cpu.builder import SizedBuilder
 from shlo_disc.lower.cpu.dense.tiles import Tile
+from shlo_disc.lower.cpu.dense.words import WORD, Words
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.schedule.contraction import Axis
 from shlo_disc.lower.values.elements import Element
@@ -146,6 +147,13 @@ class Gemm:
     """True if row work follows in the same launch."""
     fill: Fill | None = None
     """Computes B (mode scratch) instead of reading it."""
+    words: Words | None = None
+    """A and B are copied as words, and lengths along K are numbers of words (`words.py`)."""
+
+    @property
+    def copied(self) -> str:
+        """The type of what A and B are copied as."""
+        return self.compute.register if self.words is None else WORD
 
     @property
     def rows_first(self) -> bool:

@@ -18,6 +18,7 @@ from shlo_disc.lower.cpu.dense.prologue import Prologue
 from shlo_disc.lower.cpu.dense.row_work import RowWork
 from shlo_disc.lower.cpu.dense.split import combine_launch, split_steps
 from shlo_disc.lower.cpu.dense.tiles import Blocks, at_least_one, blocks, choose_tile
+from shlo_disc.lower.cpu.dense.words import words_of
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.plan import (
     All,
@@ -211,7 +212,8 @@ class Planner:
         )
         a = _operand("a", p.a, self.walks.a_rows, self.walks.a_k, p.batch, p.a_first)
         b = _operand("b", p.b, self.walks.b_rows, self.walks.b_k, p.batch, p.b_first)
-        in_place = p.a.storage == p.compute.register and a.k_unit
+        words = words_of(p, machine)
+        in_place = words is None and p.a.storage == p.compute.register and a.k_unit
         self.b_in_place = (
             self.fill is None and p.b.storage == p.compute.register and b.row_run and b.k_steps == 1
         )
@@ -227,11 +229,21 @@ class Planner:
             machine=machine,
             bands=p.bands,
             then_rows=rows is not None,
+            words=words,
         )
+        self.steps_of_k = self.depth if words is None else ceil_div(self.depth, words.count)
         self.run = self.walks.a_k[-1][0]
         run = self.run if in_place and a.k_steps > 1 else ONE
         self.blocks: Blocks = blocks(
-            self.m, self.n, self.depth, p.batches, self.tile, p.compute, machine.cores, run, p.bands
+            self.m,
+            self.n,
+            self.steps_of_k,
+            p.batches,
+            self.tile,
+            p.compute,
+            machine.cores,
+            run,
+            p.bands,
         )
 
     # ---------------------------------------------------------------- steps
@@ -300,9 +312,9 @@ class Planner:
         arguments = Arguments()
         arguments.buffers = [self.a_buffer, self.b_buffer, self.out]
         finish = self.finish(arguments, min(GROUP, lanes)) if self.finish is not None else None
-        gemm = replace(self.gemm, a_mode="direct", b_mode="direct", finish=finish)
+        gemm = replace(self.gemm, a_mode="direct", b_mode="direct", finish=finish, words=None)
         registers = self.machine.vector_registers
-        text, params = write_dots(gemm, self._sizes(), registers)
+        text, params = write_dots(gemm, self._sizes() | {"K": self.depth}, registers)
         some = Expr.min(self.m, 1) * Expr.min(self.n, 1)
         launch = Launch(
             Kernel(f"{self.label}_dots", text),
@@ -380,7 +392,9 @@ class Planner:
             f"{p.bands} bands, {tile.columns} columns of {p.compute.register} from {p.b.name} "
             f"[{layout}] + {p.b_first}"
         )
-        room = panels * tile.columns * self.depth * p.compute.bytes
+        if self.gemm.words is not None:
+            key = f"words with notes, {key}"
+        room = panels * tile.columns * self.panel_rows * p.compute.bytes
         elements = self.n * p.bands * self.depth
         return Pack((Part(p.b_input, key, room, fill, elements),), packed, otherwise, never)
 
@@ -400,13 +414,15 @@ class Planner:
         sizes = self._sizes()
         item = p.compute.bytes
         scratch = Scratch()
-        apart = {"direct": self.n, "packed": self.depth * tile.columns}
-        sizes["b_band"] = apart.get(b_mode, at.k * tile.columns)
+        apart = {"direct": self.n, "packed": self.panel_rows * tile.columns}
+        block_rows = at.k if gemm.words is None else at.k + 1
+        sizes["b_band"] = apart.get(b_mode, block_rows * tile.columns)
         if b_mode == "scratch":
-            scratch.take(at.n * at.k * item * p.bands)
+            scratch.take(at.n * block_rows * item * p.bands)
         if gemm.a_mode == "scratch":
             sizes["a_row"] = ceil_div(at.k, tile.lanes) * tile.lanes
-            sizes["a_scratch"] = scratch.take(at.m * sizes["a_row"] * item)
+            note = 0 if gemm.words is None else 1
+            sizes["a_scratch"] = scratch.take((at.m * sizes["a_row"] + note) * item)
         if not gemm.c_holds_sums:
             many = sizes["many"] = Expr.min(at.k_count - 1, 1)
             sizes["c_row"] = many * (at.n - tile.columns) + tile.columns
@@ -429,6 +445,11 @@ class Planner:
         )
         return self._then_rows(launch, gemm)
 
+    @property
+    def panel_rows(self) -> Expr:
+        """Rows of a panel of all of K."""
+        return self.depth if self.gemm.words is None else self.steps_of_k + self.blocks.k_count
+
     @staticmethod
     def _has_tables(operand: Operand) -> bool:
         return operand.row_steps > 1 or operand.k_steps > 1
@@ -436,7 +457,8 @@ class Planner:
     def _sizes(self) -> dict[str, Expr]:
         p, at, walks = self.p, self.blocks, self.walks
         sizes = {
-            "M": self.m, "N": self.n, "K": self.depth,
+            "M": self.m, "N": self.n, "K": self.steps_of_k,
+            "K_elements": self.depth, "K_panel": self.panel_rows,
             "MC": at.m, "NC": at.n, "KC": at.k, "MB": at.m_count, "NB": at.n_count,
             "c_m": p.m[-1].c, "c_n": p.n[-1].c,
             "a_first": p.a_first, "b_first": p.b_first, "a_run": self.run,
@@ -454,7 +476,7 @@ class Planner:
         at, tile = self.blocks, self.tile
         # A step of the register tile takes half a cycle per accumulator at 3 GHz (three cycles for
         # 64-bit integers); few rows cost no less than B's trip from L3, a nanosecond a vector.
-        slow = {"i64": 6, "i32": 3}.get(gemm.compute.register, 1)
+        slow = 1 if gemm.words else {"i64": 6, "i32": 3}.get(gemm.compute.register, 1)
         per_step = max(1, tile.rows * tile.vectors * slow // 6)
         panels = at.n // tile.columns * self.p.bands
         rows = Expr.min(at.m, at_least_one(self.m))

@@ -6,13 +6,15 @@ compute and store the same values twice, so that rows need no masks; columns are
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from shlo_disc.lower.cpu.builder import CpuBuilder, SizedBuilder
 from shlo_disc.lower.cpu.dense.operands import Gemm
 from shlo_disc.lower.cpu.dense.repack import PREFETCH_ROWS
 from shlo_disc.lower.cpu.dense.walk import Walk, digits_offset
+from shlo_disc.lower.cpu.dense.words import Words
 from shlo_disc.lower.cpu.strips import whole_strips
 from shlo_disc.lower.values.elements import Element
 from shlo_disc.lower.values.typed import (
@@ -26,6 +28,9 @@ from shlo_disc.lower.values.typed import (
 )
 
 __all__ = ["Ahead", "Place", "TileWriter", "multiply_add"]
+
+Multiply = Callable[[Register, Register, Register], Register]
+"""From a factor of A, one of B and a sum to the sum with their product."""
 
 CHAINS = 8
 """Sums that are added to in turn: two multiply-adds a cycle, four cycles until one is done."""
@@ -91,6 +96,16 @@ class TileWriter:
         """The size called `name`."""
         return self.b.size(self.prefix + name)
 
+    @property
+    def block_rows(self) -> IndexValue:
+        """Rows of a block of B in scratch memory."""
+        return self.size("KC") if self.g.words is None else self.size("KC") + 1
+
+    @property
+    def a_note(self) -> IndexValue:
+        """Where the note of a block of A is, behind its rows."""
+        return self.size("MC") * self.size("a_row")
+
     def tiles(self, heights: Sequence[int], left: IndexValue, at: Place) -> None:
         """The rows that are left on the smallest height that holds them, or the largest."""
         b, (height, *more) = self.b, list(heights)
@@ -106,9 +121,11 @@ class TileWriter:
         """Where the panel of column `n` starts, of several bands that of the first."""
         g, _b = self.g, self.b
         if g.b_mode == "scratch":
-            return (n - n0) * g.bands * self.size("KC")
+            return (n - n0) * g.bands * self.block_rows
         if g.b_mode == "packed":
-            panel = n * g.bands * self.size("K")
+            panel = n * g.bands * self.size("K" if g.words is None else "K_panel")
+            if g.words is not None:  # a note behind every block
+                k0 = k0 + k0 // self.size("KC")
             return self.b_base + panel + k0 * g.tile.columns
         return self.b_base + n + k0 * self.size("bk0")
 
@@ -125,7 +142,11 @@ class TileWriter:
         sums = [zero] * (height * g.tile.vectors)
         if g.a_mode == "scratch" or g.a.k_steps == 1:
             k0 = self.zero if g.a_mode == "scratch" else at.k0
-            sums = self._products([a + k0 for a in a_at], at, self.zero, at.depth, sums)
+            starts = [a + k0 for a in a_at]
+            if g.words is not None:
+                sums = self._products_of_words(g.words, starts, at, sums)
+            else:
+                sums = self._products(starts, at, self.zero, at.depth, sums)
         else:
             # A block of K is whole runs of A.
             run = self.size("a_run")
@@ -182,6 +203,32 @@ class TileWriter:
                 for (place, columns), value in zip(places, values, strict=True):
                     self.sums.masked_store(value, place, columns)
 
+    def _products_of_words(
+        self, words: Words, a_at: Sequence[IndexValue], at: Place, zeros: list[Register]
+    ) -> list[Register]:
+        """The sums of a block; `a_at`: where the words of each row begin."""
+        g, b = self.g, self.b
+        note = at.b_at + at.depth * g.tile.columns
+        if not words.is_float:
+            init = zeros
+            if words.inverts_a:
+                init = [
+                    self.b_mem.vector_load(note + v * g.tile.lanes, g.tile.lanes, readonly=False)
+                    for v in range(g.tile.vectors)
+                ] * len(a_at)
+            multiply = functools.partial(words.multiply_add, b)
+            return self._products(a_at, at, self.zero, at.depth, init, multiply)
+        bounds = [
+            self.a_mem.load(self.a_note, readonly=False), self.b_mem.load(note, readonly=False)
+        ]  # fmt: skip
+        with b.if_(words.are_large(*bounds)) as branch:
+            multiply = functools.partial(words.multiply_add, b)
+            branch.yield_(*self._products(a_at, at, self.zero, at.depth, zeros, multiply))
+            with branch.otherwise():
+                multiply = functools.partial(words.multiply_add_widened, b)
+                branch.yield_(*self._products(a_at, at, self.zero, at.depth, zeros, multiply))
+        return list(branch.results)
+
     def _products(
         self,
         a_at: Sequence[IndexValue],
@@ -189,9 +236,14 @@ class TileWriter:
         k0: IndexValue,
         depth: IndexValue,
         init: Sequence[Register],
+        multiply: Multiply | None = None,
     ) -> list[Register]:
-        """`init` plus `depth` products; A from `a_at` on, B from its k0-th row in the block on."""
+        """`init` plus `depth` products; A from `a_at` on, B from its k0-th row in the block on.
+
+        `multiply`: in place of a multiply-add of the compute type.
+        """
         g, b = self.g, self.b
+        multiply = multiply or functools.partial(multiply_add, b, compute=g.compute)
         step: IndexLike = self.size("bk0") if g.b_mode == "direct" else g.tile.columns
         # Carried, not computed from k: the unrolled loop then needs no address arithmetic.
         places = [at.b_at + k0 * step]
@@ -202,7 +254,7 @@ class TileWriter:
         if chains == 1:
             with b.loop(0, depth, 1, [*places, *init], hint="k") as k:
                 places, sums = IndexValue.each_of(k.args[:split]), Register.each_of(k.args[split:])
-                places, sums = self._step(a_at, at, k.index, places, sums, step)
+                places, sums = self._step(a_at, at, k.index, places, sums, step, multiply)
                 k.yield_(*places, *sums)
             return Register.each_of(k.results[split:])
         # Few rows: several sums an element, of every n-th product, so that none waits for another.
@@ -214,7 +266,7 @@ class TileWriter:
             out: list[Register] = []
             for chain in range(chains):
                 mine = parts[chain * len(init) : (chain + 1) * len(init)]
-                places, after = self._step(a_at, at, k + chain, places, mine, step)
+                places, after = self._step(a_at, at, k + chain, places, mine, step, multiply)
                 out += after
             return [*places, *out]
 
@@ -222,7 +274,7 @@ class TileWriter:
         places, sums = IndexValue.each_of(carried[:split]), Register.each_of(carried[split:])
         with b.loop(end, depth, 1, [*places, *sums[: len(init)]], hint="k") as k:
             places, mine = IndexValue.each_of(k.args[:split]), Register.each_of(k.args[split:])
-            places, mine = self._step(a_at, at, k.index, places, mine, step)
+            places, mine = self._step(a_at, at, k.index, places, mine, step, multiply)
             k.yield_(*places, *mine)
         sums[: len(init)] = Register.each_of(k.results[split:])
         add = "arith.addf" if g.compute.is_float else "arith.addi"
@@ -239,6 +291,7 @@ class TileWriter:
         places: Sequence[IndexValue],
         sums: Sequence[Register],
         step: IndexLike,
+        multiply: Multiply,
     ) -> tuple[list[IndexValue], list[Register]]:
         """One product added to every sum; `places`: where B is, and what is asked for."""
         g, b, lanes = self.g, self.b, self.g.tile.lanes
@@ -262,7 +315,7 @@ class TileWriter:
             factor = b.broadcast(scalar, lanes)
             for v, value in enumerate(values):
                 i = r * g.tile.vectors + v
-                sums[i] = multiply_add(b, factor, value, sums[i], g.compute)
+                sums[i] = multiply(factor, value, sums[i])
         return following, sums
 
     def _a_start(self, row: IndexValue, at: Place) -> IndexValue:
