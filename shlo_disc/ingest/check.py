@@ -90,13 +90,25 @@ def _refuse_cycle(function: Any, path: list[str], name: str) -> None:
 
 
 def check_readable(module: ir.Module) -> None:
-    """The bindings can read every attribute but the values of constants.
+    """The bindings can read every type, and every attribute but the values of constants.
 
     They raise TypeError for numbers that Python does not have, such as complex ones, and end the
-    process where these are read from a dictionary. Raises UnsupportedError.
+    process where these are read from a dictionary. MLIR reads negative sizes from bytecode, but
+    makes no other type of such a size. Raises UnsupportedError and InvalidModuleError.
     """
+    seen: set[ir.Type] = set()
+
+    def check(kind: ir.Type, op: ir.Operation) -> None:
+        if kind in seen:
+            return
+        seen.add(kind)
+        sizes = kind.shape if isinstance(kind, ir.RankedTensorType) else ()
+        if any(n < 0 and not kind.is_dynamic_dim(k) for k, n in enumerate(sizes)):
+            raise InvalidModuleError(f"{source_line(op)}: {op.name}: {kind} has a size below 0")
 
     def visit(op: ir.Operation) -> None:
+        for value in (*op.results, *(a for r in op.regions for b in r for a in b.arguments)):
+            check(value.type, op)
         for name in op.attributes:
             if name == "value" and op.name in ("stablehlo.constant", "chlo.constant"):
                 continue

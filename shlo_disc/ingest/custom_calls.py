@@ -1,10 +1,9 @@
 """Operands, results and attributes of the custom calls that this compiler reads.
 
-MLIR's verifier knows nothing of them. Every later stage may rely on what is checked here:
-
-* a call of a target in :data:`_CHECKS` has the form that its row states;
-* `indices_of_shape_operands` and `shlo_disc.size_attributes` name what the call has;
-* a name that only our passes write is nobody else's.
+MLIR's verifier knows nothing of them. Every later stage may rely on what is checked here.
+A call of a target in :data:`_CHECKS` has the form that its row states.
+Indices of shape operands and size attributes name operands that the call has.
+A target whose name only our passes write is refused.
 
 Source: StableHLO's `ExperimentalOps.h`; JAX's lowering rules; `jax/_src/lax/ann.py`.
 """

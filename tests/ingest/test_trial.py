@@ -15,7 +15,7 @@ from jax import export
 
 from shlo_disc.errors import InvalidModuleError, UnsupportedError
 from shlo_disc.ingest import ingest, trial
-from shlo_disc.mlir import new_context
+from shlo_disc.mlir import new_context, stablehlo
 
 
 @pytest.fixture(scope="module")
@@ -160,3 +160,18 @@ def test_a_child_without_its_modules_says_so(artifact, monkeypatch):
     monkeypatch.setattr(trial, "_module_folders", list)
     with pytest.raises(UnsupportedError, match="No module named 'torch_mlir'"):
         ingest(artifact, new_context())
+
+
+def test_a_negative_size_in_bytecode_is_refused():
+    """MLIR verifies no size that it reads; 63 and -63 are one byte each, in zigzag encoding."""
+    text = "func.func @main(%x: tensor<63xi8>) -> tensor<63xi8> { return %x : tensor<63xi8> }"
+    with new_context():
+        version = stablehlo.get_current_version()
+        data = stablehlo.serialize_portable_artifact_str(text, version)
+    said = []
+    for k in (k for k, byte in enumerate(data) if byte == 2 * 126 + 1):
+        try:
+            ingest(data[:k] + bytes([2 * 125 + 1]) + data[k + 1 :], new_context())
+        except InvalidModuleError as error:
+            said.append(str(error))
+    assert any("tensor<-63xi8> has a size below 0" in text for text in said)
