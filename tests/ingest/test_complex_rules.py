@@ -348,3 +348,21 @@ def test_order_is_that_of_pairs():
         order = np.argsort(a, kind="stable")
         np.testing.assert_array_equal(got[4], a[order])
         np.testing.assert_array_equal(got[5], order)
+
+
+def test_bits_of_a_wide_number_are_those_of_two():
+    """The interpreter has no such conversion; NumPy's views have the same bits."""
+    wide, narrow = "tensor<?xcomplex<f64>>", "tensor<?x2xcomplex<f32>>"
+    program = shlo_disc.compile(
+        f"""func.func @main(%x: {wide}, %y: {narrow}) -> ({narrow}, {wide}) {{
+      %0 = stablehlo.bitcast_convert %x : ({wide}) -> {narrow}
+      %1 = stablehlo.bitcast_convert %y : ({narrow}) -> {wide}
+      return %0, %1 : {narrow}, {wide} }}"""
+    )
+    for n in (0, 1, 17):
+        raw = np.random.default_rng(n).standard_normal((n, 2))
+        x, y = raw.view("c16")[:, 0], raw.view("c8")
+        cut, joined = program.run_numpy([x, y])
+        assert cut.shape == (n, 2)
+        assert cut.tobytes() == x.tobytes()
+        assert joined.tobytes() == y.tobytes()

@@ -114,9 +114,10 @@ def _bitcast_convert(rewriter: Rewriter, op: ir.Operation) -> Sequence[New]:
     if z.type == plane:
         return [z]
     if plane.rank > z.type.rank:  # each f64 is a pair of f32
-        parts = [create(op.name, [part], plane) for part in (z.re, z.im)]
-        return [Planes(*(joined(*(taken(p, plane.rank - 1, k) for p in parts), plane.rank - 1)
-                         for k in (0, 1)))]  # fmt: skip
+        re, im = (create(op.name, [part], plane) for part in (z.re, z.im))
+        last = plane.rank - 1
+        low, high = (joined(taken(re, last, k), taken(im, last, k), last) for k in (0, 1))
+        return [Planes(low, high)]
     last = z.type.rank - 1
     pairs = [joined(taken(z.re, last, k), taken(z.im, last, k), last) for k in (0, 1)]
     return [Planes(*(create(op.name, [pair], plane) for pair in pairs))]
