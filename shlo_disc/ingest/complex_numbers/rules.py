@@ -197,7 +197,6 @@ RULES: dict[str, Rule] = {
     "disc.reduce_window": regions.reduction,
     "stablehlo.return": regions.terminator,
     "stablehlo.scatter": regions.scatter,
-    "stablehlo.select_and_scatter": regions.select_and_scatter,
     "stablehlo.sort": regions.sort,
     "stablehlo.while": regions.control_flow,
     "func.return": boundary.results_of_main,
