@@ -39,11 +39,6 @@ class ElementType:
     """The NumPy type with this layout in memory: of 2, 4 and 6 bits an element has a byte."""
 
     @property
-    def is_packed_by_jax(self) -> bool:
-        """Whether `jax.Array`s on a CPU hold several elements in a byte; NumPy's hold one."""
-        return self.kind != "b" and self.bits in (2, 4)
-
-    @property
     def is_known_to_jax(self) -> bool:
         """Whether a `jax.Array` can have this type."""
         return self.bits != 6

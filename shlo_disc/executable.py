@@ -145,9 +145,6 @@ class Executable:
         """Milliseconds of each stage of the compilation."""
         self._texts = dict(texts)
         arguments, results = types
-        self._packed = frozenset(
-            k for k, (element, _) in enumerate(arguments) if _is_packed_by_jax(element)
-        )
         self._known_to_jax = all(_is_known_to_jax(element) for element, _ in results)
         self.signature = Signature(
             tuple(
@@ -204,18 +201,16 @@ class Executable:
         """Run on arrays in the order of `signature.arguments`; the results as `jax.Array`s.
 
         Takes `jax.Array`, numpy, Python scalars and CPU arrays with `__dlpack__`, without copying
-        where layout and alignment allow. JAX packs elements of 2 and 4 bits, so its arrays of them
-        are copied. 64-bit results are 64-bit arrays, also while `jax_enable_x64` is off. Results
-        are numpy arrays if one has a type that JAX lacks (6-bit floats). Raises
-        ShapeMismatchError (sizes that break a constraint), TypeError (number, dtype or rank of
-        arguments).
+        where layout and alignment allow. JAX packs elements of 2 and 4 bits, so that its arrays of
+        them are copied, and so are results. 64-bit results are 64-bit arrays, also while
+        `jax_enable_x64` is off. Results are numpy arrays if one has a type that JAX lacks (6-bit
+        floats). Raises ShapeMismatchError (sizes that break a constraint), TypeError (number, dtype
+        or rank of arguments).
         """
         return tuple(self.call_leaves(arrays))
 
     def call_leaves(self, leaves: Sequence[Any]) -> list[Any]:
         """As calling, from and to lists."""
-        if self._packed:
-            leaves = [np.asarray(x) if k in self._packed else x for k, x in enumerate(leaves)]
         if not self._known_to_jax:
             return self.run_numpy(leaves)
         results: list[Any] = self._checked(self._native.call, self._bridge, leaves)
@@ -434,10 +429,6 @@ def dtype_of(element: str) -> np.dtype[Any]:
             f"one of {known}"
         )
     return ELEMENT_TYPES[element].dtype
-
-
-def _is_packed_by_jax(element: str) -> bool:
-    return element in ELEMENT_TYPES and ELEMENT_TYPES[element].is_packed_by_jax
 
 
 def _is_known_to_jax(element: str) -> bool:

@@ -18,8 +18,6 @@ from jax.extend.mlir import ir
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.relations import RELATIONS
-from shlo_disc.element_types import ELEMENT_TYPES
-from shlo_disc.errors import UnsupportedError
 from shlo_disc.frontend.leaves import is_key_dtype
 from shlo_disc.frontend.leaving import CallbackError
 from shlo_disc.frontend.plan import Pattern, split
@@ -83,9 +81,8 @@ class LoweredModule:
         """What the compiler reads, in the symbols of `shapes`, which may equate some of its own.
 
         `shapes` are the sizes of every argument. Raises ValueError if the shapes of the arguments
-        do not determine a symbol, UnsupportedError for arrays that JAX packs.
+        do not determine a symbol.
         """
-        self._refuse_packed()
         from shlo_disc.ingest import JaxModule  # noqa: PLC0415 - MLIR is loaded when first needed
 
         own = self._texts()
@@ -97,16 +94,6 @@ class LoweredModule:
             {symbol: str(value) for symbol, value in values.items()},
             [f"{lhs} {relation} {rhs}" for lhs, relation, rhs in conditions],
         )
-
-    def _refuse_packed(self) -> None:
-        """Programs compute with types of 2 and 4 bits, but do not read arrays packed by JAX."""
-        for role, avals in (("an argument", self.in_avals), ("a result", self.out_avals)):
-            for aval in avals:
-                if str(aval.dtype) in _PACKED:
-                    raise UnsupportedError(
-                        f"{role} of element type {aval.dtype}: JAX packs several elements in a "
-                        "byte; convert it to an 8-bit type outside the function"
-                    )
 
     def _texts(self) -> list[list[str]]:
         # A typed PRNG key is an array of words, whose sizes the type gives.
@@ -168,9 +155,6 @@ class LoweredModule:
             if source.constraints:
                 main.attributes["disc.constraints"] = _strings(source.constraints)
         return module
-
-
-_PACKED = frozenset(row.dtype.name for row in ELEMENT_TYPES.values() if row.is_packed_by_jax)
 
 
 def _strings(texts: Sequence[str]) -> ir.ArrayAttr:

@@ -15,11 +15,13 @@ from collections.abc import Callable, Sequence
 from shlo_disc.builders import (
     broadcast,
     broadcast_like,
+    compare,
     convert,
     create,
     dimension,
     integer,
     scalar,
+    shape_of,
     vector,
     zero,
 )
@@ -126,25 +128,39 @@ def _dot(op: ir.Operation) -> Values:
 
 
 def _einsum(op: ir.Operation) -> Values:
+    """Diagonals of repeated labels, sums over labels that stand alone, and one product.
+
+    Dimensions of `...` have labels of their own, counted from the last dimension.
+    """
     text = ir.StringAttr(op.attributes["einsum_config"]).value.replace(" ", "")
     sides, _, result = text.partition("->")
-    labels = sides.split(",")
-    if len(labels) != len(op.operands) or "..." in text or not set(result) <= set(sides):
-        raise UnsupportedError(f"{source_line(op)}: {op.name} of {text!r}; write a dot_general")
-    terms = []
-    for value, names in zip(op.operands, labels, strict=True):
-        if len(set(names)) < len(names) or len(names) != _type(value).rank:
-            raise UnsupportedError(
-                f"{source_line(op)}: {op.name} of {text!r}: every dimension needs a label of its "
-                "own; take the diagonal first"
+    given = sides.split(",")
+    if len(given) != len(op.operands):
+        raise InvalidModuleError(f"{source_line(op)}: {op.name} of {text!r}: one term an operand")
+    others = 0  # the largest number of dimensions of a `...`
+    labels = []
+    for value, term in zip(op.operands, given, strict=True):
+        count = _type(value).rank - len(term.replace("...", ""))
+        if count < 0 or (count and "..." not in term):
+            raise InvalidModuleError(
+                f"{source_line(op)}: {op.name} of {text!r}: {term!r} does not fit {value.type}"
             )
-        alone = [d for d, n in enumerate(names) if n not in result and sides.count(n) == 1]
-        kept = "".join(n for d, n in enumerate(names) if d not in alone)
-        terms.append((_sum(value, alone), kept))
+        others = max(others, count)
+        labels.append(_labels(term, count))
+    _drop_ones(list(op.operands), labels)
+    asked = _labels(result, others)
+    if not set(asked) <= {label for term in labels for label in term}:
+        raise InvalidModuleError(f"{source_line(op)}: {op.name} of {text!r}: unknown label")
+    terms = [
+        _summed(
+            *_diagonal(value, names), [*asked, *(n for t in labels if t is not names for n in t)]
+        )
+        for value, names in zip(op.operands, labels, strict=True)
+    ]
     value, names = terms[0]
     if len(terms) == 2:
-        value, names = _product(terms[0], terms[1], result, op)
-    order = [names.index(n) for n in result]
+        value, names = _product(terms[0], terms[1], asked, op)
+    order = [names.index(n) for n in asked]
     if order != list(range(len(order))):
         permutation = ir.DenseI64ArrayAttr.get(order)
         kind = _with_shape([_type(value).shape[d] for d in order], value)
@@ -156,9 +172,62 @@ def _einsum(op: ir.Operation) -> Values:
     return [value]
 
 
+def _drop_ones(operands: Sequence[ir.Value], labels: list[list[str]]) -> None:
+    """In `...`, a size of 1 beside another size gets a label that nobody else names."""
+    sizes: dict[str, set[int]] = {}
+    shapes = [_type(value).shape for value in operands]
+    for names, shape in zip(labels, shapes, strict=True):
+        for name, size in zip(names, shape, strict=True):
+            sizes.setdefault(name, set()).add(size)
+    for names, shape in zip(labels, shapes, strict=True):
+        for d, size in enumerate(shape):
+            if names[d].isdecimal() and size == 1 and sizes[names[d]] != {1}:
+                names[d] += " of size 1"
+
+
+def _labels(term: str, others: int) -> list[str]:
+    """One label a dimension; of `...`, which has `others` dimensions, numbers from the last on."""
+    before, dots, behind = term.partition("...")
+    return [*before, *(str(k) for k in range(others, 0, -1) if dots), *behind]
+
+
+def _summed(
+    value: ir.Value, names: Sequence[str], wanted: Sequence[str]
+) -> tuple[ir.Value, list[str]]:
+    """The sum over dimensions that nobody else names."""
+    alone = [d for d, n in enumerate(names) if n not in wanted]
+    return _sum(value, alone), [n for d, n in enumerate(names) if d not in alone]
+
+
+def _diagonal(value: ir.Value, names: Sequence[str]) -> tuple[ir.Value, list[str]]:
+    """Two dimensions of one label become one: the sum over the second, with zeros elsewhere."""
+    second = next((d for d, n in enumerate(names) if n in names[:d]), None)
+    if second is None:
+        return value, list(names)
+    first = names.index(names[second])
+    element = ir.IntegerType.get_signless(32)
+    kind = ir.RankedTensorType.get(_type(value).shape, element)
+    places = []
+    for d in (first, second):
+        along = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), d)
+        if kind.has_static_shape:
+            places.append(create("stablehlo.iota", [], kind, iota_dimension=along))
+        else:
+            shape = shape_of(value)
+            places.append(create("stablehlo.dynamic_iota", [shape], kind, iota_dimension=along))
+    truth = ir.RankedTensorType.get(kind.shape, ir.IntegerType.get_signless(1))
+    here = compare("EQ", places[0], places[1], truth)
+    zeros = broadcast_like(zero(_type(value).element_type), [], value)
+    alone = create("stablehlo.select", [here, value, zeros], value.type)
+    return _diagonal(_sum(alone, [second]), [n for d, n in enumerate(names) if d != second])
+
+
 def _product(
-    left: tuple[ir.Value, str], right: tuple[ir.Value, str], result: str, op: ir.Operation
-) -> tuple[ir.Value, str]:
+    left: tuple[ir.Value, list[str]],
+    right: tuple[ir.Value, list[str]],
+    result: Sequence[str],
+    op: ir.Operation,
+) -> tuple[ir.Value, list[str]]:
     (lhs, a), (rhs, b) = left, right
     batch = [n for n in a if n in b and n in result]
     summed = [n for n in a if n in b and n not in result]
@@ -175,7 +244,7 @@ def _product(
         ([a.index(n) for n in summed], [b.index(n) for n in summed]),
         op,
     )
-    return value, "".join(names)
+    return value, names
 
 
 # --- batch norm ---------------------------------------------------------------------------------

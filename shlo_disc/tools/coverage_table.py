@@ -28,8 +28,8 @@ _TAIL = """
 Element types: {names}.
 
 Signed and unsigned integers have 2 to 64 bits. Elements of fewer than 8 bits have a byte each in
-memory. Complex numbers are computed as real and imaginary parts. `shlo_disc.jit` takes no arrays of
-2 and 4 bits, which JAX packs.
+memory; a call unpacks arrays of 2 and 4 bits, which JAX packs, and packs such results. Complex
+numbers are computed as real and imaginary parts.
 
 `make acceptance` runs 2,008 programs of others: StableHLO's and JAX's own tests with their expected
 results. 1,972 pass at the tolerance stated with them. 35 differ by rounding: they are sums, most of

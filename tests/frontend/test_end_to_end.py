@@ -94,11 +94,6 @@ def test_stages_of_the_real_compiler():
     assert "define" in lowered.as_text("llvm")
 
 
-def test_what_the_compiler_does_not_cover_is_an_error():
-    with pytest.raises(shlo_disc.UnsupportedError, match="int4: JAX packs"):
-        shlo_disc.jit(lambda x: x + x)(jnp.ones(3, jnp.int4))
-
-
 def test_what_is_not_compiled_is_refused_by_name():
     with pytest.raises(
         shlo_disc.UnsupportedError,

@@ -156,13 +156,6 @@ NOT_INTERPRETED = {
 REFUSED = {
     "custom_call": "stablehlo.custom_call @other(%sq) : (tensor<2x2xcomplex<f32>>) -> "
     "tensor<2x2xcomplex<f32>>",
-    "select_and_scatter": '"stablehlo.select_and_scatter"(%sq, %sq, %c) <{window_dimensions = '
-    "array<i64: 1, 1>}> ({ ^bb0(%p: tensor<complex<f32>>, %q: tensor<complex<f32>>): %s = "
-    "stablehlo.compare GE, %p, %q : (tensor<complex<f32>>, tensor<complex<f32>>) -> tensor<i1> "
-    '"stablehlo.return"(%s) : (tensor<i1>) -> () }, { ^bb0(%p: tensor<complex<f32>>, %q: '
-    "tensor<complex<f32>>): %s = stablehlo.add %p, %q : tensor<complex<f32>> "
-    '"stablehlo.return"(%s) : (tensor<complex<f32>>) -> () }) : (tensor<2x2xcomplex<f32>>, '
-    "tensor<2x2xcomplex<f32>>, tensor<complex<f32>>) -> tensor<2x2xcomplex<f32>>",
 }
 
 
@@ -348,3 +341,68 @@ def test_order_is_that_of_pairs():
         order = np.argsort(a, kind="stable")
         np.testing.assert_array_equal(got[4], a[order])
         np.testing.assert_array_equal(got[5], order)
+
+
+def test_bits_of_a_wide_number_are_those_of_two():
+    """The interpreter has no such conversion; NumPy's views have the same bits."""
+    wide, narrow = "tensor<?xcomplex<f64>>", "tensor<?x2xcomplex<f32>>"
+    program = shlo_disc.compile(
+        f"""func.func @main(%x: {wide}, %y: {narrow}) -> ({narrow}, {wide}) {{
+      %0 = stablehlo.bitcast_convert %x : ({wide}) -> {narrow}
+      %1 = stablehlo.bitcast_convert %y : ({narrow}) -> {wide}
+      return %0, %1 : {narrow}, {wide} }}"""
+    )
+    for n in (0, 1, 17):
+        raw = np.random.default_rng(n).standard_normal((n, 2))
+        x, y = raw.view("c16")[:, 0], raw.view("c8")
+        cut, joined = program.run_numpy([x, y])
+        assert cut.shape == (n, 2)
+        assert cut.tobytes() == x.tobytes()
+        assert joined.tobytes() == y.tobytes()
+
+
+def _windows(x: np.ndarray, source: np.ndarray, init: complex) -> np.ndarray:
+    """Windows of 3 by 2 and steps of 2 by 1, with padding; by the definition."""
+    out = np.full(x.shape, init, x.dtype)
+    for place in np.ndindex(*source.shape):
+        best = None
+        for k in np.ndindex(3, 2):
+            at = (2 * place[0] + k[0] - 1, place[1] + k[1] - 1)
+            if not all(0 <= a < n for a, n in zip(at, x.shape, strict=True)):
+                continue
+            if best is None or not (x[best].real, x[best].imag) >= (x[at].real, x[at].imag):
+                best = at
+        if best is not None:
+            out[best] += source[place]
+    return out
+
+
+@pytest.mark.parametrize("symbolic", [True, False])
+def test_select_and_scatter(symbolic):
+    """The interpreter refuses it; equal real parts, ties and windows over padding are here."""
+
+    def program(rows: str, windows: str) -> shlo_disc.Executable:
+        c, x, s = (f"tensor<{sizes}complex<f32>>" for sizes in ("", f"{rows}x4x", f"{windows}x5x"))
+        return shlo_disc.compile(
+            f"""func.func @main(%x: {x}, %s: {s}, %i: {c}) -> {x} {{
+      %0 = "stablehlo.select_and_scatter"(%x, %s, %i) ({{ ^bb0(%a: {c}, %b: {c}):
+        %p = stablehlo.compare GE, %a, %b : ({c}, {c}) -> tensor<i1>
+        stablehlo.return %p : tensor<i1> }}, {{ ^bb0(%a: {c}, %b: {c}):
+        %t = stablehlo.add %a, %b : {c}
+        stablehlo.return %t : {c} }}) {{window_dimensions = array<i64: 3, 2>,
+        window_strides = array<i64: 2, 1>, padding = dense<1> : tensor<2x2xi64>}}
+        : ({x}, {s}, {c}) -> {x}
+      return %0 : {x} }}"""
+        )
+
+    made = program("?", "?") if symbolic else None
+    for n in (1, 2, 7):
+        windows = (n - 1) // 2 + 1
+        exe = made or program(str(n), str(windows))
+        rng = np.random.default_rng(n)
+        x, s = (
+            (rng.integers(-2, 3, (2, *shape)).astype("f4").T @ [1, 1j]).T.astype("c8")
+            for shape in ((n, 4), (windows, 5))
+        )
+        (got,) = exe.run_numpy([x, s, np.complex64(1 - 2j)])
+        np.testing.assert_array_equal(got, _windows(x, s, 1 - 2j))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import shlo_disc
-from shlo_disc.errors import UnsupportedError
+from shlo_disc.errors import InvalidModuleError, UnsupportedError
 from shlo_disc.ingest.expand_ops import RULES
 from shlo_disc.ops import OPS
 
@@ -56,15 +56,22 @@ def test_broadcast():
         ("abx,bc->ac", ("?x4x2", "4x3"), "?x3"),
         ("ab,b->a", ("?x4", "4"), "?"),
         ("a,b->ab", ("?", "3"), "?x3"),
+        ("aab,bc->ac", ("?x?x3", "3x4"), "?x4"),
+        ("aab,aac->abc", ("3x3x?", "3x3x4"), "3x?x4"),
+        ("aaa,a->a", ("?x?x?", "?"), "?"),
+        ("aa,bb->", ("?x?", "3x3"), ""),
+        ("...ab,...bc->...ac", ("2x?x4", "2x4x3"), "2x?x3"),
+        ("...ab,bc->...ac", ("2x?x4", "4x3"), "2x?x3"),
+        ("...a,...a->...", ("5x?x4", "?x4"), "5x?"),
+        ("...a,...a->...", ("5x1x4", "?x4"), "5x?"),
     ],
 )
 def test_einsum(config, kinds, result):
-    a, b = (f"tensor<{kind}xf32>" for kind in kinds)
+    a, b, r = (f"tensor<{'x'.join([kind, 'f32']).lstrip('x')}>" for kind in (*kinds, result))
     made = function(
         {"x": a, "y": b},
-        [f"tensor<{result}xf32>"],
-        f'%r0 = "stablehlo.einsum"(%x, %y) {{einsum_config = "{config}"}} '
-        f": ({a}, {b}) -> tensor<{result}xf32>",
+        [r],
+        f'%r0 = "stablehlo.einsum"(%x, %y) {{einsum_config = "{config}"}} : ({a}, {b}) -> {r}',
     )
     for n in SIZES:
         x, y = (f32(*(n if d == "?" else int(d) for d in kind.split("x"))) for kind in kinds)
@@ -80,6 +87,21 @@ def test_sums_of_complex_numbers():
     )
     x = (f32(5, 3) + 1j * f32(5, 3)[::-1]).astype("c8")
     close(made, [x], [x.sum(1)])
+
+
+@pytest.mark.parametrize("config", ["aa->a", "aa->", "...b->...", "ba->ab"])
+def test_unary_einsum(config):
+    kind = {"aa->a": "?", "aa->": "", "...b->...": "?", "ba->ab": "?x?"}[config]
+    r = f"tensor<{'x'.join([kind, 'f32']).lstrip('x')}>"
+    made = function(
+        {"x": "tensor<?x?xf32>"},
+        [r],
+        f'%r0 = "stablehlo.unary_einsum"(%x) {{einsum_config = "{config}"}} '
+        f": (tensor<?x?xf32>) -> {r}",
+    )
+    for n in SIZES:
+        x = f32(n, n)
+        close(made, [x], [np.einsum(config, x)])
 
 
 def test_unary_einsum_and_dot():
@@ -260,12 +282,13 @@ def test_quantized_types_become_integers():
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ('"stablehlo.unary_einsum"(%x) {einsum_config = "aa->a"}', "label of its own"),
-        ('"stablehlo.unary_einsum"(%x) {einsum_config = "...a->a"}', "write a dot_general"),
+        ('"stablehlo.unary_einsum"(%x) {einsum_config = "aa->b"}', "unknown label"),
+        ('"stablehlo.unary_einsum"(%x) {einsum_config = "a->a"}', "'a' does not fit"),
+        ('"stablehlo.unary_einsum"(%x) {einsum_config = "ab->ab"}', "not the declared one"),
     ],
 )
 def test_what_is_refused(text, why):
-    with pytest.raises(UnsupportedError, match=why):
+    with pytest.raises(InvalidModuleError, match=why):
         function({"x": "tensor<3x3xf32>"}, ["tensor<3xf32>"],
                  f"%r0 = {text} : (tensor<3x3xf32>) -> tensor<3xf32>")  # fmt: skip
 

@@ -20,6 +20,7 @@ from typing import Any
 
 from shlo_disc.ingest.complex_numbers.boundary import mark_signature, replace_arguments
 from shlo_disc.ingest.complex_numbers.planes import is_complex
+from shlo_disc.ingest.complex_numbers.pooling import expand_select_and_scatter
 from shlo_disc.ingest.complex_numbers.rewriter import Rewriter
 from shlo_disc.ingest.complex_numbers.rules import RULES
 
@@ -31,6 +32,7 @@ def split_complex_numbers(main: Any) -> None:
 
     Raises UnsupportedError for an op of complex numbers that has no rule.
     """
+    expand_select_and_scatter(main)
     block = main.operation.regions[0].blocks[0]
     returned = block.operations[len(block.operations) - 1]
     results = [k for k, v in enumerate(returned.operands) if is_complex(v.type)]

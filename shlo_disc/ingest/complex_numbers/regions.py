@@ -10,13 +10,11 @@ import math
 from collections.abc import Callable, Sequence
 
 from shlo_disc.builders import create
-from shlo_disc.errors import UnsupportedError
 from shlo_disc.ingest.complex_numbers.planes import Planes, is_complex, plane_type, planes_of
 from shlo_disc.ingest.complex_numbers.rewriter import New, Rewriter, attributes_of
-from shlo_disc.locations import source_line
 from shlo_disc.mlir import at, ir, producer
 
-__all__ = ["control_flow", "reduction", "scatter", "select_and_scatter", "sort", "terminator"]
+__all__ = ["control_flow", "reduction", "scatter", "sort", "terminator"]
 
 
 def terminator(rewriter: Rewriter, op: ir.Operation) -> Sequence[New]:
@@ -124,15 +122,6 @@ def _operands_of_scatter(op: ir.Operation, group: Sequence[int]) -> list[ir.Valu
     count, operands = len(op.results), list(op.operands)
     arrays, updates = ([operands[first + k] for k in group] for first in (0, count + 1))
     return [*arrays, operands[count], *updates]
-
-
-def select_and_scatter(rewriter: Rewriter, op: ir.Operation) -> Sequence[New]:
-    """Refused: StableHLO has no such op of several operands, which planes would be."""
-    raise UnsupportedError(
-        f"{source_line(op)}: {op.name} of complex numbers is not compiled: StableHLO has none of "
-        "two operands, which the real and the imaginary parts would be; select by a real array, or "
-        "have XLA run it: shlo_disc.jit(..., on_unsupported='xla')"
-    )
 
 
 # --- parts that do not depend on each other -------------------------------------------------------

@@ -114,10 +114,10 @@ def _bitcast_convert(rewriter: Rewriter, op: ir.Operation) -> Sequence[New]:
     if z.type == plane:
         return [z]
     if plane.rank > z.type.rank:  # each f64 is a pair of f32
-        axis = plane.rank - 1
-        first, second = (create(op.name, [part], plane) for part in (z.re, z.im))
-        return [Planes(*(joined(taken(first, axis, k), taken(second, axis, k), axis)
-                         for k in (0, 1)))]  # fmt: skip
+        re, im = (create(op.name, [part], plane) for part in (z.re, z.im))
+        last = plane.rank - 1
+        low, high = (joined(taken(re, last, k), taken(im, last, k), last) for k in (0, 1))
+        return [Planes(low, high)]
     last = z.type.rank - 1
     pairs = [joined(taken(z.re, last, k), taken(z.im, last, k), last) for k in (0, 1)]
     return [Planes(*(create(op.name, [pair], plane) for pair in pairs))]
@@ -197,7 +197,6 @@ RULES: dict[str, Rule] = {
     "disc.reduce_window": regions.reduction,
     "stablehlo.return": regions.terminator,
     "stablehlo.scatter": regions.scatter,
-    "stablehlo.select_and_scatter": regions.select_and_scatter,
     "stablehlo.sort": regions.sort,
     "stablehlo.while": regions.control_flow,
     "func.return": boundary.results_of_main,

@@ -180,6 +180,62 @@ int64_t dtype_bytes(DType dtype) {
   return dtype == DType::kOther ? 0 : kDTypes[static_cast<int>(dtype)].bytes;
 }
 
+int packed_bits(DType dtype) {
+  switch (dtype) {
+    case DType::kInt2:
+    case DType::kUInt2: return 2;
+    case DType::kInt4:
+    case DType::kUInt4:
+    case DType::kFloat4E2M1FN: return 4;
+    default: return 0;
+  }
+}
+
+namespace {
+
+// The compiler makes vectors of these loops: the numbers of bits are constants.
+template <int kBits>
+void unpack(const uint8_t* packed, int64_t count, uint8_t* elements) {
+  constexpr int64_t kInByte = 8 / kBits;
+  constexpr uint8_t kMask = (1 << kBits) - 1;
+  const int64_t whole = count / kInByte;
+  for (int64_t i = 0; i < whole; ++i) {
+    for (int k = 0; k < kInByte; ++k) {
+      elements[i * kInByte + k] = (packed[i] >> (k * kBits)) & kMask;
+    }
+  }
+  for (int64_t i = whole * kInByte; i < count; ++i) {
+    elements[i] = (packed[whole] >> (i % kInByte * kBits)) & kMask;
+  }
+}
+
+template <int kBits>
+void pack(const uint8_t* elements, int64_t count, uint8_t* packed) {
+  constexpr int64_t kInByte = 8 / kBits;
+  constexpr unsigned kMask = (1 << kBits) - 1;
+  const auto byte_of = [](const uint8_t* from, int64_t n) {
+    unsigned byte = 0;
+    for (int64_t k = 0; k < n; ++k) byte |= (from[k] & kMask) << (k * kBits);
+    return static_cast<uint8_t>(byte);
+  };
+  const int64_t whole = count / kInByte;
+  for (int64_t i = 0; i < whole; ++i) packed[i] = byte_of(elements + i * kInByte, kInByte);
+  const int64_t rest = count - whole * kInByte;
+  if (rest != 0) packed[whole] = byte_of(elements + whole * kInByte, rest);
+}
+
+}  // namespace
+
+void unpack_elements(int bits, const void* packed, int64_t count, void* elements) {
+  const auto function = bits == 2 ? &unpack<2> : &unpack<4>;
+  function(static_cast<const uint8_t*>(packed), count, static_cast<uint8_t*>(elements));
+}
+
+void pack_elements(int bits, const void* elements, int64_t count, void* packed) {
+  const auto function = bits == 2 ? &pack<2> : &pack<4>;
+  function(static_cast<const uint8_t*>(elements), count, static_cast<uint8_t*>(packed));
+}
+
 int64_t array_bytes(DType dtype, int64_t rank, const int64_t* sizes) {
   int64_t bytes = dtype_bytes(dtype);
   for (int64_t i = 0; i < rank; ++i) {

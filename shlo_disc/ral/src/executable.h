@@ -23,7 +23,7 @@ enum class DType : uint8_t {
   kFloat16, kBFloat16, kFloat32, kFloat64, kComplex64, kComplex128,
   kFloat4E2M1FN, kFloat6E2M3FN, kFloat6E3M2FN, kFloat8E3M4, kFloat8E4M3, kFloat8E4M3B11FNUZ,
   kFloat8E4M3FN, kFloat8E4M3FNUZ, kFloat8E5M2, kFloat8E5M2FNUZ, kFloat8E8M0FNU,
-  kInt2, kInt4, kUInt2, kUInt4,  // a byte each
+  kInt2, kInt4, kUInt2, kUInt4,  // a byte each, as float4; XLA packs them
   kOther,  // anything else: never accepted
 };
 constexpr size_t kDTypeCount = static_cast<size_t>(DType::kOther);
@@ -31,6 +31,13 @@ constexpr size_t kDTypeCount = static_cast<size_t>(DType::kOther);
 DType dtype_from_name(const std::string& name);  // NumPy's names
 const char* dtype_name(DType dtype);
 int64_t dtype_bytes(DType dtype);  // 0 for kOther
+
+// Bits of an element where XLA holds several in a byte, the first in the lowest bits; else 0. Its
+// arrays have such elements one after the other, across rows, too.
+int packed_bits(DType dtype);
+// `count` elements out of XLA's bytes, a byte each with zeros in front; and back.
+void unpack_elements(int bits, const void* packed, int64_t count, void* elements);
+void pack_elements(int bits, const void* elements, int64_t count, void* packed);
 
 struct ArgumentSpec {
   DType dtype;

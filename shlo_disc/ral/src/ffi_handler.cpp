@@ -11,6 +11,7 @@
 #include <string_view>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "buffer_pool.h"
 #include "small_vector.h"
@@ -92,6 +93,11 @@ DType dtype_of(DataType type) {
     case DataType::kF8E5M2FNUZ: return DType::kFloat8E5M2FNUZ;
     case DataType::kF8E8M0FNU: return DType::kFloat8E8M0FNU;
     case DataType::kC128: return DType::kComplex128;
+    case DataType::kS2: return DType::kInt2;
+    case DataType::kS4: return DType::kInt4;
+    case DataType::kU2: return DType::kUInt2;
+    case DataType::kU4: return DType::kUInt4;
+    case DataType::kF4E2M1FN: return DType::kFloat4E2M1FN;
     default: return DType::kOther;
   }
 }
@@ -181,6 +187,12 @@ Error* execute(CallFrame* frame) {
                               std::to_string(frame->rets.size));
   }
 
+  std::vector<ScopedBlock> unpacked;  // copies of what XLA packs
+  const auto new_copy = [&unpacked](int64_t bytes) {
+    unpacked.emplace_back(pool_acquire(static_cast<size_t>(bytes), Hold::kCall));
+    if (unpacked.back().get() == nullptr) throw std::bad_alloc();
+    return unpacked.back().get()->data;
+  };
   SmallVector<void*, 64> pointers(given);
   SmallVector<int64_t, 128> sizes(static_cast<size_t>(executable->prepared_numbers()));
   int64_t* next = sizes.data();
@@ -194,6 +206,11 @@ Error* execute(CallFrame* frame) {
       rank = buffer->rank;
       dtype = dtype_of(buffer->dtype);
       pointers[i] = buffer->data;
+      if (const int bits = packed_bits(dtype); bits != 0) {
+        const int64_t count = array_bytes(dtype, rank, dims);
+        pointers[i] = new_copy(count);
+        unpack_elements(bits, buffer->data, count, pointers[i]);
+      }
     } else {
       if (carrier->dtype != DataType::kS64) {
         return invalid(frame, "the attribute 'sizes' is not an array of i64");
@@ -229,7 +246,9 @@ Error* execute(CallFrame* frame) {
                                 dtype_name(dtype_of(buffer->dtype)) +
                                 sizes_text(buffer->rank, buffer->dims));
     }
-    results[i] = buffer->data;
+    results[i] = packed_bits(result.dtype) == 0
+                     ? buffer->data
+                     : new_copy(array_bytes(result.dtype, result.rank, want));
     want += result.rank;
   }
 
@@ -244,6 +263,13 @@ Error* execute(CallFrame* frame) {
     return error(frame, ErrorCode::kResourceExhausted,
                  "shlo_disc: out of memory (" + std::to_string(arena_bytes) +
                      " bytes of temporaries)");
+  }
+  for (size_t i = 0; i < spec.results.size(); ++i) {
+    const auto* const buffer = static_cast<const Buffer*>(frame->rets.values[i]);
+    if (const int bits = packed_bits(spec.results[i].dtype); bits != 0) {
+      const int64_t count = array_bytes(spec.results[i].dtype, buffer->rank, buffer->dims);
+      pack_elements(bits, results[i], count, buffer->data);
+    }
   }
   return nullptr;
 }

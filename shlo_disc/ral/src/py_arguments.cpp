@@ -13,7 +13,7 @@ namespace shlo_disc {
 namespace {
 
 DType dtype_of(const dlpack::DataType& type) {
-  if (type.lanes != 1) return DType::kOther;
+  if (type.lanes != 1 || type.bits < 8) return DType::kOther;  // fewer bits: perhaps packed
   switch (type.code) {
     case dlpack::kBool: return type.bits == 8 ? DType::kBool : DType::kOther;
     case dlpack::kBfloat: return type.bits == 16 ? DType::kBFloat16 : DType::kOther;
@@ -223,8 +223,28 @@ bool CallArguments::read_jax(size_t index, PyObject* leaf) {
     }
   }
   const ArrayType& type = *argument.type;
+  if (packed_bits(type.dtype) != 0 && !unpack(index, type, &argument.data)) return false;
   return accept(index, argument.data, type.dtype, static_cast<int64_t>(type.sizes.size()),
                 type.sizes.data());
+}
+
+// JAX holds several elements in a byte, programs one.
+bool CallArguments::unpack(size_t index, const ArrayType& type, void** data) {
+  if (*data == nullptr) return true;  // unread, or empty
+  const int64_t count =
+      array_bytes(type.dtype, static_cast<int64_t>(type.sizes.size()), type.sizes.data());
+  ScopedBlock copy(pool_acquire(static_cast<size_t>(count), Hold::kCall));
+  if (copy.get() == nullptr) {
+    PyErr_Format(PyExc_MemoryError, "argument %zu takes %lld bytes, which cannot be allocated",
+                 index, static_cast<long long>(count));
+    return false;
+  }
+  unpack_elements(packed_bits(type.dtype), *data, count, copy.get()->data);
+  *data = copy.get()->data;
+  unpacked_.push_back(std::move(copy));
+  // No result may be written where the array was: it is smaller.
+  Py_CLEAR(memory_[index]);
+  return true;
 }
 
 bool CallArguments::read_numpy(size_t index, PyArrayObject* array) {

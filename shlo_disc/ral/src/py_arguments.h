@@ -49,6 +49,7 @@ class CallArguments {
  private:
   bool read_one(size_t index, PyObject* leaf);
   bool read_jax(size_t index, PyObject* leaf);
+  bool unpack(size_t index, const ArrayType& type, void** data);
   bool read_numpy(size_t index, PyArrayObject* array);
   bool read_scalar(size_t index, PyObject* leaf);
   bool read_dlpack(size_t index, PyObject* leaf);
@@ -69,6 +70,7 @@ class CallArguments {
   std::vector<size_t> donated_;         // arrays whose memory is ours
   std::vector<size_t> foreign_;         // donated, too
   std::vector<PyRef> temporaries_;      // copies and DLPack capsules
+  std::vector<ScopedBlock> unpacked_;   // copies of arrays that JAX packs
   PyObject* device_ = nullptr;
   size_t device_index_ = 0;
   bool any_owner_ = false;

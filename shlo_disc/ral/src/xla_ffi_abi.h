@@ -52,11 +52,16 @@ enum class DataType : int {
   kC128 = 18,
   kF8E5M2 = 19,
   kF8E4M3FN = 20,
+  kS4 = 21,
+  kU4 = 22,
   kF8E4M3B11FNUZ = 23,
   kF8E5M2FNUZ = 24,
   kF8E4M3FNUZ = 25,
+  kS2 = 26,
+  kU2 = 27,
   kF8E4M3 = 28,
   kF8E3M4 = 29,
+  kF4E2M1FN = 32,
   kF8E8M0FNU = 33,
 };
 

@@ -1,0 +1,154 @@
+"""`select_and_scatter` of complex numbers in two steps, which have rules of their own.
+
+    select_and_scatter %x, %source, %init
+    ==>
+    %place = reduce_window (%x, places, true): the place of the element that is selected
+    scatter (broadcast %init) at %place with %source
+
+StableHLO has no `select_and_scatter` of several operands, which the real and the imaginary parts
+would be. Padding is no element: a third operand tells it from elements.
+
+Source: select_and_scatter in the StableHLO specification.
+"""
+
+from __future__ import annotations
+
+import math
+
+from shlo_disc.builders import (
+    broadcast,
+    broadcast_like,
+    create,
+    dimension,
+    integer,
+    shape_of,
+    vector,
+    zero,
+)
+from shlo_disc.ingest.complex_numbers.planes import is_complex
+from shlo_disc.mlir import at, ir, ops_of, replace
+
+__all__ = ["expand_select_and_scatter"]
+
+
+def expand_select_and_scatter(main: ir.Operation) -> int:
+    """No such op of complex numbers is left; how many there were."""
+    found = [
+        op for op in ops_of(main, "stablehlo.select_and_scatter") if is_complex(op.operands[0].type)
+    ]
+    for op in found:
+        with at(op):
+            replace(op, _scattered(op, _selected(op)))
+    return len(found)
+
+
+def _with_element(value: ir.Value, element: ir.Type) -> ir.RankedTensorType:
+    return ir.RankedTensorType.get(ir.RankedTensorType(value.type).shape, element)
+
+
+def _selected(op: ir.Operation) -> ir.Value:
+    """Of every window the place of its element in the flat operand; -1 without an element."""
+    x, source, _ = op.operands
+    i64, i1 = (ir.IntegerType.get_signless(bits) for bits in (64, 1))
+    number, truth = (ir.RankedTensorType.get([], element) for element in (i64, i1))
+    inside = broadcast_like(integer(1, truth), [], x)
+    element = ir.RankedTensorType(x.type).element_type
+    starts = [zero(element), integer(0, number), integer(0, truth)]
+    names = ("window_dimensions", "window_strides", "padding")
+    windows = ir.Operation.create(
+        "stablehlo.reduce_window",
+        results=[_with_element(source, e) for e in (element, i64, i1)],
+        operands=[x, _places(x), inside, *starts],
+        attributes={name: op.attributes[name] for name in names if name in op.attributes},
+        regions=1,
+    )
+    kinds = [start.type for start in starts]
+    block = windows.regions[0].blocks.append(*kinds, *kinds, arg_locs=[op.location] * 6)
+    with ir.InsertionPoint(block):
+        a, b = list(block.arguments)[:3], list(block.arguments)[3:]
+        (better,) = _inlined(op.regions[0].blocks[0], [a[0], b[0]])
+        first = create("stablehlo.and", [a[2], better], truth)
+        none = create("stablehlo.not", [b[2]], truth)
+        first = create("stablehlo.or", [first, none], truth)
+        chosen = [
+            create("stablehlo.select", [first, p, q], p.type) for p, q in zip(a, b, strict=True)
+        ]
+        ir.Operation.create("stablehlo.return", operands=chosen)
+    _, place, found = windows.results
+    outside = broadcast_like(integer(-1, number), [], place)
+    return create("stablehlo.select", [found, place, outside], place.type)
+
+
+def _inlined(block: ir.Block, values: list[ir.Value]) -> list[ir.Value]:
+    """What the block returns for these arguments, as copies of its ops."""
+    known = dict(zip(block.arguments, values, strict=True))
+    *body, last = (view.operation for view in block.operations)
+    for inner in body:
+        copy = inner.clone()
+        for k, operand in enumerate(inner.operands):
+            copy.operands[k] = known.get(operand, operand)
+        known.update(zip(inner.results, copy.results, strict=True))
+    return [known.get(v, v) for v in last.operands]
+
+
+def _scattered(op: ir.Operation, places: ir.Value) -> ir.Value:
+    """`source` combined with the initial value at these places of the flat result."""
+    x, source, init = op.operands
+    into = broadcast(init, [], _flat_type(x), lambda: vector([_count(x)]))
+    numbers = ir.Attribute.parse(
+        "#stablehlo.scatter<inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], "
+        "index_vector_dim = 1>"
+    )
+    new = ir.Operation.create(
+        "stablehlo.scatter",
+        results=[into.type],
+        operands=[into, _flat(places), _flat(source)],
+        attributes={"scatter_dimension_numbers": numbers},
+        regions=1,
+    )
+    op.regions[1].blocks[0].append_to(new.regions[0])
+    return _shaped(new.results[0], x)
+
+
+# --- flat arrays ----------------------------------------------------------------------------------
+
+
+def _flat_type(value: ir.Value) -> ir.RankedTensorType:
+    kind = ir.RankedTensorType(value.type)
+    count = math.prod(kind.shape) if kind.has_static_shape else ir.ShapedType.get_dynamic_size()
+    return ir.RankedTensorType.get([count], kind.element_type)
+
+
+def _count(value: ir.Value) -> ir.Value:
+    """The number of elements."""
+    rank = ir.RankedTensorType(value.type).rank
+    total = integer(1, ir.RankedTensorType.get([], ir.IntegerType.get_signless(32)))
+    for axis in range(rank):
+        total = create("stablehlo.multiply", [total, dimension(value, axis)], total.type)
+    return total
+
+
+def _places(like: ir.Value) -> ir.Value:
+    """The place of every element of `like` in row-major order."""
+    kind = _flat_type(like)
+    i64 = ir.RankedTensorType.get(kind.shape, ir.IntegerType.get_signless(64))
+    along = ir.IntegerAttr.get(i64.element_type, 0)
+    if kind.has_static_shape:
+        return _shaped(create("stablehlo.iota", [], i64, iota_dimension=along), like)
+    shape = vector([_count(like)])
+    return _shaped(create("stablehlo.dynamic_iota", [shape], i64, iota_dimension=along), like)
+
+
+def _flat(value: ir.Value) -> ir.Value:
+    kind = _flat_type(value)
+    if kind.has_static_shape:
+        return create("stablehlo.reshape", [value], kind)
+    return create("stablehlo.dynamic_reshape", [value, vector([_count(value)])], kind)
+
+
+def _shaped(flat: ir.Value, like: ir.Value) -> ir.Value:
+    """The elements of `flat` in the shape of `like`."""
+    kind = _with_element(like, ir.RankedTensorType(flat.type).element_type)
+    if kind.has_static_shape:
+        return create("stablehlo.reshape", [flat], kind)
+    return create("stablehlo.dynamic_reshape", [flat, shape_of(like)], kind)
