@@ -15,7 +15,8 @@
                           `dimension`: (input, initial value)
 `disc.fft`                the Fourier transform of the last dimension, on planes of real and
                           imaginary parts; `kind` as StableHLO has it: FFT and IFFT (re, im) ->
-                          (re, im), RFFT (x) -> (re, im), IRFFT (re, im, length) -> (x)
+                          (re, im), RFFT (x) -> (re, im), IRFFT (re, im, length) -> (x); FFT and
+                          IFFT may have another `dimension`
 `disc.empty`              an array whose elements nobody reads before they are written:
                           `{dims = ["b", "2*t"]}`
 `disc.guard`              a condition on symbolic sizes checked before a call runs:
@@ -122,14 +123,26 @@ def Scan(value: ir.Value, init: ir.Value, dimension: int, *, reverse: bool) -> A
     )
 
 
-def Fft(kind: str, operands: Sequence[ir.Value], results: Sequence[ir.Type]) -> Any:
-    """A new `disc.fft`; `kind` is FFT, IFFT, RFFT or IRFFT."""
+def Fft(
+    kind: str,
+    operands: Sequence[ir.Value],
+    results: Sequence[ir.Type],
+    dimension: int | None = None,
+) -> Any:
+    """A new `disc.fft`; `kind` is FFT, IFFT, RFFT or IRFFT, `dimension` None the last one."""
+    attributes: dict[str, ir.Attribute] = {"kind": ir.StringAttr.get(kind)}
+    if dimension is not None:
+        attributes["dimension"] = _i64(dimension)
     return ir.Operation.create(
-        "disc.fft",
-        results=list(results),
-        operands=list(operands),
-        attributes={"kind": ir.StringAttr.get(kind)},
+        "disc.fft", results=list(results), operands=list(operands), attributes=attributes
     )
+
+
+def fft_dimension(op: ir.Operation) -> int:
+    """The dimension that a `disc.fft` transforms."""
+    if "dimension" in op.attributes:
+        return int(ir.IntegerAttr(op.attributes["dimension"]).value)
+    return int(ir.RankedTensorType(op.operands[0].type).rank) - 1
 
 
 def _i64(number: int) -> ir.Attribute:
@@ -260,6 +273,11 @@ def _fft_problem(op: ir.Operation) -> str | None:
     planes = [*types[: min(2, len(op.operands))], *types[len(op.operands) :]]
     if len({(plane.rank, plane.element_type) for plane in planes}) != 1:
         return "real and imaginary parts have different ranks or element types"
+    if "dimension" in op.attributes:
+        if kind not in ("FFT", "IFFT"):
+            return f"{kind} has no dimension: it is the last one"
+        if not 0 <= fft_dimension(op) < types[0].rank:
+            return "it has no such dimension"
     if not isinstance(planes[0].element_type, ir.F32Type | ir.F64Type) or planes[0].rank == 0:
         return "real and imaginary parts must be f32 or f64, of rank 1 at least"
     return None

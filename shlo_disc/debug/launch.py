@@ -117,8 +117,8 @@ def chunks(extent: int, ordered: bool, order: random.Random) -> list[tuple[int, 
 def _transform(call: FftCall, sizes: Mapping[str, int], memory: Mapping[Buffer, Guarded]) -> None:
     """The runtime's transform, in this process: it is no generated code."""
     addresses = [memory[buffer].address for buffer in call.buffers]
-    batch, length = call.batch.evaluate(sizes), call.length.evaluate(sizes)
-    if not fft_transform(call.options, batch, length, addresses):
+    batch, length, inner = (x.evaluate(sizes) for x in (call.batch, call.length, call.inner))
+    if not fft_transform(call.options, batch, length, addresses, inner):
         raise MemoryError(f"a Fourier transform of {length} elements")
 
 

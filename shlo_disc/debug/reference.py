@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from shlo_disc.builders import convert, create
 from shlo_disc.compile import main_function
+from shlo_disc.dialect import fft_dimension
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis, analyze
 from shlo_disc.mlir import at, ir, replace, walk
@@ -238,24 +239,32 @@ def _fft(op: ir.Operation, sizes: Sizes) -> None:
     kind = ir.StringAttr(op.attributes["kind"]).value
     planes = list(op.operands)[:2]
     real = ir.RankedTensorType((op.results[0] if kind == "IRFFT" else planes[0]).type)
-    matrices = _dft(kind, real.shape[-1])
+    axis = fft_dimension(op)
+    matrices = _dft(kind, real.shape[axis])
     f64 = ir.F64Type.get()
     wide = [convert(p, ir.RankedTensorType.get(p.type.shape, f64)) for p in planes]
     found = []
     for result, row in zip(op.results, matrices, strict=True):
         to = ir.RankedTensorType.get(result.type.shape, f64)
-        last = to.rank - 1
+        # The dimension comes last in the product.
+        order = [d for d in range(to.rank) if d != axis] + [axis]
+        product = ir.RankedTensorType.get([to.shape[d] for d in order], f64)
         numbers = ir.Attribute.parse(
-            f"#stablehlo.dot<lhs_contracting_dimensions = [{last}], "
+            f"#stablehlo.dot<lhs_contracting_dimensions = [{axis}], "
             "rhs_contracting_dimensions = [0]>"
         )
         total = None
         for plane, matrix in zip(wide, row, strict=True):
             m = _constant(matrix, ir.RankedTensorType.get(matrix.shape, f64))
-            term = create("stablehlo.dot_general", [plane, m], to, dot_dimension_numbers=numbers)
-            total = term if total is None else create("stablehlo.add", [total, term], to)
+            term = create(
+                "stablehlo.dot_general", [plane, m], product, dot_dimension_numbers=numbers
+            )
+            total = term if total is None else create("stablehlo.add", [total, term], product)
         assert total is not None
-        found.append(convert(total, result.type))
+        back = ir.DenseI64ArrayAttr.get([order.index(d) for d in range(to.rank)])
+        found.append(
+            convert(create("stablehlo.transpose", [total], to, permutation=back), result.type)
+        )
     replace(op, *found)
 
 

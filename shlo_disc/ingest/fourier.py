@@ -1,7 +1,7 @@
-"""Fourier transforms of several dimensions as transforms of the last one, on real planes.
+"""Fourier transforms of several dimensions as transforms of one after the other, on real planes.
 
     stablehlo.fft %x, type = FFT, length = [4, 8]
-        ==>  disc.fft of dimension 1; transpose; disc.fft of dimension 0; transpose back
+        ==>  disc.fft of dimension 1; disc.fft of dimension 0
 
 Source: the StableHLO specification, `fft`. Of RFFT and IRFFT the last dimension is the real one: it
 comes first, and last. The inverse transforms divide by the length of each dimension.
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shlo_disc import dialect
-from shlo_disc.builders import create, integer
+from shlo_disc.builders import integer
 from shlo_disc.mlir import ir
 
 __all__ = ["fft_planes"]
@@ -33,11 +33,9 @@ def fft_planes(
     if kind == "RFFT":
         found = _last(kind, found)
     for axis in others:
-        order = list(range(rank))
-        order[axis], order[-1] = order[-1], order[axis]
-        turned = [_transposed(plane, order) for plane in found]
-        inner = _last("IFFT" if kind in ("IFFT", "IRFFT") else "FFT", turned)
-        found = [_transposed(plane, order) for plane in inner]
+        one = "IFFT" if kind in ("IFFT", "IRFFT") else "FFT"
+        types = [plane.type for plane in found]
+        found = list(dialect.Fft(one, found, types, axis).results)
     if kind == "RFFT":
         return found
     return _last(kind, found, lengths[-1] if kind == "IRFFT" else None)
@@ -60,10 +58,3 @@ def _last(
         operands.append(length)
     result = ir.RankedTensorType.get([*outer, size], type_.element_type)
     return list(dialect.Fft(kind, operands, [result] * (1 if kind == "IRFFT" else 2)).results)
-
-
-def _transposed(value: ir.Value, order: Sequence[int]) -> ir.Value:
-    type_ = ir.RankedTensorType(value.type)
-    kind = ir.RankedTensorType.get([type_.shape[axis] for axis in order], type_.element_type)
-    permutation = ir.DenseI64ArrayAttr.get(list(order))
-    return create("stablehlo.transpose", [value], kind, permutation=permutation)

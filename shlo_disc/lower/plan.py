@@ -251,14 +251,15 @@ class FfiCall:
 
 @dataclass(frozen=True)
 class FftCall:
-    """Fourier transforms of rows by the runtime, which uses all threads."""
+    """Fourier transforms of one dimension by the runtime, which uses all threads."""
 
     options: int
     """As `fft_transform` takes them (`ral/src/fft.h`)."""
     batch: Expr
-    """Rows."""
+    """The product of the sizes before the dimension, and `inner` of those behind it."""
     length: Expr
-    """Elements of a row; of the real row where one side is real."""
+    """The size of the dimension; of the real side where one is real."""
+    inner: Expr
     buffers: tuple[Buffer, ...]
     """Operands, then results."""
 

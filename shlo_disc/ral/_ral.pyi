@@ -252,7 +252,9 @@ def threads_started() -> bool: ...
 def parallel_for(
     kernel: int, args: int, params: int, extent: int, grain: int, scratch_bytes: int = 0
 ) -> None: ...
-def fft_transform(options: int, batch: int, length: int, buffers: Sequence[int]) -> bool:
+def fft_transform(
+    options: int, batch: int, length: int, buffers: Sequence[int], inner: int = 1
+) -> bool:
     """Run a transform on memory at addresses (see `src/fft.h`); False: out of memory."""
 
 def fft_plan_stats() -> dict[str, int]:

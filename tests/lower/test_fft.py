@@ -208,13 +208,17 @@ WRONG = {
     "-> tensor<6xf16>": "must be f32 or f64",
     '"disc.fft"(%x, %h, %n) {kind = "IRFFT"} : (tensor<4xf32>, tensor<4xf16>, tensor<i32>) '
     "-> tensor<6xf32>": "different ranks or element types",
+    '"disc.fft"(%x, %x) {kind = "FFT", dimension = 1} : (tensor<4xf32>, tensor<4xf32>) '
+    "-> (tensor<4xf32>, tensor<4xf32>)": "it has no such dimension",
+    '"disc.fft"(%x) {kind = "RFFT", dimension = 0} : (tensor<4xf32>) '
+    "-> (tensor<3xf32>, tensor<3xf32>)": "RFFT has no dimension",
 }
 
 
 @pytest.mark.parametrize("line", WRONG)
 def test_malformed_operations_are_named(line):
     text = f"""func.func @main(%x: tensor<4xf32>, %h: tensor<4xf16>, %n: tensor<i32>) {{
-      %r = {line}
+      {"%r:2" if "-> (" in line else "%r"} = {line}
       return
     }}"""
     with new_context(), ir.Location.unknown():

@@ -113,6 +113,58 @@ def test_a_transform_has_the_same_bits_in_every_batch():
                         assert got.tobytes() == want[begin:end].tobytes(), (kind, n, begin, end)
 
 
+def columns_between_inaccessible_pages():
+    """Transforms of a middle dimension have the bits of those of rows."""
+    for dtype in (np.float32, np.float64):
+        for kind in ("FFT", "IFFT"):
+            for n in (*SOME, 16_400, 70_000):
+                for batch, inner in (
+                    ((2, 2), (1, 15), (2, 16), (1, 33)) if n < 10_000 else ((1, 17),)
+                ):
+                    rows = sample(kind, n, batch * inner, dtype)
+                    want = transform(kind, n, *rows, vector_bytes=0)
+                    given = [Guarded.of(_turned(x, batch, inner, n)) for x in rows]
+                    got = [Guarded(x.nbytes) for x in want]
+                    addresses = [room.address for room in (*given, *got)]
+                    assert _ral.fft_transform(options_of(kind, dtype), batch, n, addresses, inner)
+                    for room, result in zip(got, want, strict=True):
+                        turned = _turned(result, batch, inner, n)
+                        assert room.bytes.tobytes() == turned.tobytes(), (kind, n, batch, inner)
+                    assert all(room.is_intact() for room in (*given, *got)), (kind, n)
+    return "done"
+
+
+def _turned(rows, batch, inner, n):
+    return np.ascontiguousarray(rows.reshape(batch, inner, n).swapaxes(1, 2))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_columns_have_the_bits_of_rows(threads):
+    code = "from tests.ral import test_fft; print(test_fft.columns_between_inaccessible_pages())"
+    assert in_process(code, threads) == "done"
+
+
+def test_columns_of_no_elements():
+    for batch, n, inner in ((0, 4, 3), (2, 0, 3), (2, 4, 0)):
+        assert _ral.fft_transform(0, batch, n, [0, 0, 0, 0], inner)
+    with pytest.raises(ValueError, match="transforms of reals are rows"):
+        _ral.fft_transform(KINDS["RFFT"], 1, 4, [0, 0, 0], 2)
+
+
+@pytest.mark.parametrize("vector_bytes", [16, 32])
+def test_columns_in_narrower_vectors(vector_bytes):
+    for n in SOME:
+        rows = sample("FFT", n, 11, np.float32)
+        want = transform("FFT", n, *rows, vector_bytes=vector_bytes)
+        given = [_turned(x, 1, 11, n) for x in rows]
+        got = [np.zeros_like(x) for x in given]
+        addresses = [x.ctypes.data for x in (*given, *got)]
+        options = options_of("FFT", np.float32, vector_bytes)
+        assert _ral.fft_transform(options, 1, n, addresses, 11)
+        for result, rows_of in zip(got, want, strict=True):
+            np.testing.assert_array_equal(result, _turned(rows_of, 1, 11, n))
+
+
 def digest():
     """Of results that threads share in several ways."""
     found = hashlib.sha256()

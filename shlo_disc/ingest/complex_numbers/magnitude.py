@@ -127,8 +127,8 @@ def absolute(x: Real, y: Real) -> Real:
 def log_absolute(x: Real, y: Real) -> Real:
     """log(sqrt(x² + y²)), accurate near the unit circle, too.
 
-    Near it x² + y² - 1 is computed without rounding errors that matter: of f32 numbers in f64,
-    of f64 numbers as a sum of two.
+    Near it the rounding errors of x² + y² - 1 would matter. It is computed in f64 for f32 numbers,
+    and as a sum of two numbers for f64.
     """
     if x.frame.is_single:
         f = wide(x.frame)

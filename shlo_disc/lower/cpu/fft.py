@@ -1,7 +1,8 @@
-"""Kind `fft`: rows of the last dimension, transformed by the runtime (`ral/src/fft.h`)."""
+"""Kind `fft`: one dimension, transformed by the runtime (`ral/src/fft.h`)."""
 
 from __future__ import annotations
 
+from shlo_disc import dialect
 from shlo_disc.dynamic import attributes as attr
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
@@ -27,9 +28,11 @@ def emit_fft(fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine) -> K
     operands = [Input(inputs.index(value)) for value in list(op.operands)[:2]]
     results, workspaces = single.places(list(op.results))
     real = op.results[0] if kind == "IRFFT" else op.operands[0]
-    *outer, length = single.shape(real)
+    sizes = single.shape(real)
+    axis = dialect.fft_dimension(op)
     options = KINDS[kind] | machine.vector_bytes << VECTOR_SHIFT
     if isinstance(ir.RankedTensorType(real.type).element_type, ir.F64Type):
         options |= DOUBLE
-    call = FftCall(options, Expr.product(outer), length, (*operands, *results))
+    outer, inner = (Expr.product(part) for part in (sizes[:axis], sizes[axis + 1 :]))
+    call = FftCall(options, outer, sizes[axis], inner, (*operands, *results))
     return KernelPlan((call,), workspaces)

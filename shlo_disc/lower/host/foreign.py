@@ -56,15 +56,15 @@ def emit_foreign(
 
 
 def emit_fft(w: HostWriter, call: FftCall, addresses: Sequence[str]) -> None:
-    """Transform rows of the operands at `addresses` into the results behind them."""
+    """Transform one dimension of the operands at `addresses` into the results behind them."""
     buffers = w.array(_FFT_BUFFERS, "!llvm.ptr", "buffers of transforms")
     for position, address in enumerate(addresses):
         w.store(address, buffers, position, "!llvm.ptr")
     function = w.context(FFT)
     w.line(
         f"llvm.call {function}(%ctx, {w.const(call.options)}, {w.size(call.batch)}, "
-        f"{w.size(call.length)}, {buffers}) : !llvm.ptr, "
-        "(!llvm.ptr, i64, i64, i64, !llvm.ptr) -> ()"
+        f"{w.size(call.length)}, {w.size(call.inner)}, {buffers}) : !llvm.ptr, "
+        "(!llvm.ptr, i64, i64, i64, i64, !llvm.ptr) -> ()"
     )
 
 

@@ -45,8 +45,8 @@ struct disc_context {
    * sizes of each in turn, then the attributes that are sizes. After a failure this does nothing but to zero the results. */
   void (*foreign)(disc_context* ctx, int64_t call, void* const* buffers, const int64_t* sizes);
   int64_t failed; /* 8: is 1 once a call has failed: loops end, results do not matter any more */
-  /* 9: Fourier transforms of `batch` rows of `length` elements: fft_transform of src/fft.h */
-  void (*fft)(disc_context* ctx, int64_t options, int64_t batch, int64_t length,
+  /* 9: Fourier transforms of `batch` x `length` x `inner` elements: fft_transform of src/fft.h */
+  void (*fft)(disc_context* ctx, int64_t options, int64_t batch, int64_t length, int64_t inner,
               void* const* buffers);
 };
 

@@ -156,9 +156,9 @@ void context_foreign(disc_context* context, int64_t number, void* const* buffers
 }
 
 void context_fft(disc_context* context, int64_t options, int64_t batch, int64_t length,
-                 void* const* buffers) {
+                 int64_t inner, void* const* buffers) {
   if (context->failed != 0) return;
-  if (fft_transform(options, batch, length, buffers) == FftResult::kDone) return;
+  if (fft_transform(options, batch, length, inner, buffers) == FftResult::kDone) return;
   call_of(context).failure->out_of_memory = true;
   context->failed = 1;
 }

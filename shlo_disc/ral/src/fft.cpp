@@ -64,6 +64,7 @@ struct Call {
   const Plan<T>& plan;
   const Kernels<T>& kernels;
   int64_t batch;
+  int64_t inner;  // above 1: transforms are columns
   Slot<T> in;   // of row 0
   Slot<T> out;
   T scale;
@@ -114,10 +115,8 @@ int64_t work_elements(const Plan<T>& plan) {
 }
 
 template <typename T>
-void run_whole(void* const* args, const int64_t*, int64_t lo, int64_t hi, void* scratch) {
-  const Call<T>& call = call_of<T>(args);
+void run_rows(const Call<T>& call, int64_t lo, int64_t hi, T* work) {
   Slot<T> slots[fft::kSlots];
-  T* const work = static_cast<T*>(scratch);
   T* const rest = work + work_elements(call.plan);
   for (int64_t row = lo; row < hi; ++row) {
     place_slots(call, row, work, slots);
@@ -125,6 +124,46 @@ void run_whole(void* const* args, const int64_t*, int64_t lo, int64_t hi, void* 
       const fft::Step& step = call.plan.step[i];
       call.kernels.run_step(call.plan, step, slots, call.scale, 0, step.units, rest);
     }
+  }
+}
+
+template <typename T>
+void run_whole(void* const* args, const int64_t*, int64_t lo, int64_t hi, void* scratch) {
+  run_rows(call_of<T>(args), lo, hi, static_cast<T*>(scratch));
+}
+
+// Columns of a task: as many as lanes, fewer where their copies were too large.
+template <typename T>
+int64_t columns_of(const Call<T>& call) {
+  if (call.plan.within_lanes) return call.kernels.lanes;
+  const int64_t copies = 4 * call.plan.n * static_cast<int64_t>(sizeof(T));
+  return std::clamp<int64_t>(kScratchBytes / copies, 1, call.kernels.lanes);
+}
+
+template <typename T>
+void run_columns(void* const* args, const int64_t*, int64_t lo, int64_t hi, void* scratch) {
+  const Call<T>& call = call_of<T>(args);
+  const int64_t n = call.plan.n, inner = call.inner, width = columns_of(call);
+  const int64_t blocks = (inner + width - 1) / width;
+  for (int64_t task = lo; task < hi; ++task) {
+    const int64_t first = task % blocks * width, count = std::min(width, inner - first);
+    const int64_t at = task / blocks * n * inner + first;
+    const Slot<T> in = moved(call.in, at), out = moved(call.out, at);
+    T* rows = static_cast<T*>(scratch);
+    if (call.plan.within_lanes) {
+      call.kernels.columns(call.plan, in, out, inner, count, call.scale, rows);
+      continue;
+    }
+    Call<T> turned = call;
+    for (T** const plane : {&turned.in.re, &turned.in.im, &turned.out.re, &turned.out.im}) {
+      *plane = rows;
+      rows += fft::padded(width * n);
+    }
+    call.kernels.turn(in.re, inner, n, count, turned.in.re, false);
+    call.kernels.turn(in.im, inner, n, count, turned.in.im, false);
+    run_rows(turned, 0, count, rows);
+    call.kernels.turn(out.re, inner, n, count, turned.out.re, true);
+    call.kernels.turn(out.im, inner, n, count, turned.out.im, true);
   }
 }
 
@@ -166,6 +205,13 @@ bool run(Call<T>& call) {
   const auto bytes = static_cast<int64_t>(sizeof(T));
   const int64_t scratch_bytes = call.kernels.scratch_elements(plan) * bytes;
   void* args[] = {&call};
+  if (call.inner > 1) {
+    const int64_t width = columns_of(call), blocks = (call.inner + width - 1) / width;
+    const int64_t copies = plan.within_lanes ? 0 : 4 * fft::padded(width * plan.n) * bytes;
+    return parallel_for(&run_columns<T>, args, nullptr, call.batch * blocks,
+                        grain_of(2 * plan.n * width + 100),
+                        copies + work_elements(plan) * bytes + scratch_bytes);
+  }
   if (plan.within_lanes) {
     const int64_t lanes = call.kernels.lanes;
     return parallel_for(&run_groups<T>, args, nullptr, (call.batch + lanes - 1) / lanes,
@@ -181,7 +227,8 @@ bool run(Call<T>& call) {
 }
 
 template <typename T>
-FftResult transform(int64_t options, int64_t batch, int64_t n, void* const* buffers) {
+FftResult transform(int64_t options, int64_t batch, int64_t n, int64_t inner,
+                    void* const* buffers) {
   const int64_t which = options & kFftKind;
   const Kind kind = which == kFftToComplex ? Kind::kRealToComplex
                     : which == kFftToReal  ? Kind::kComplexToReal
@@ -214,7 +261,7 @@ FftResult transform(int64_t options, int64_t batch, int64_t n, void* const* buff
     int64_t vector_bytes = options >> kFftVectorShift;
     if (vector_bytes == 0 || vector_bytes > cpu_vector_bytes()) vector_bytes = cpu_vector_bytes();
     const bool inverse = which == kFftInverse || which == kFftToReal;
-    Call<T> call{*plan, kernels_of<T>(vector_bytes), batch, in, out,
+    Call<T> call{*plan, kernels_of<T>(vector_bytes), batch, inner, in, out,
                  inverse ? T(1) / static_cast<T>(n) : T(1), nullptr, nullptr};
     return run(call) ? FftResult::kDone : FftResult::kNoMemory;
   } catch (const std::bad_alloc&) {
@@ -224,8 +271,9 @@ FftResult transform(int64_t options, int64_t batch, int64_t n, void* const* buff
 
 }  // namespace
 
-FftResult fft_transform(int64_t options, int64_t batch, int64_t length, void* const* buffers) {
-  if (batch <= 0) return FftResult::kDone;
+FftResult fft_transform(int64_t options, int64_t batch, int64_t length, int64_t inner,
+                        void* const* buffers) {
+  if (batch <= 0 || inner <= 0) return FftResult::kDone;
   const bool wide = (options & kFftDouble) != 0;
   if (length <= 0) {
     if ((options & kFftKind) == kFftToComplex) {
@@ -235,8 +283,8 @@ FftResult fft_transform(int64_t options, int64_t batch, int64_t length, void* co
     }
     return FftResult::kDone;
   }
-  return wide ? transform<double>(options, batch, length, buffers)
-              : transform<float>(options, batch, length, buffers);
+  return wide ? transform<double>(options, batch, length, inner, buffers)
+              : transform<float>(options, batch, length, inner, buffers);
 }
 
 }  // namespace shlo_disc

@@ -1,4 +1,4 @@
-// Discrete Fourier transforms of the last dimension, on planes of real and imaginary parts.
+// Discrete Fourier transforms of one dimension, on planes of real and imaginary parts.
 #ifndef SHLO_DISC_RAL_FFT_H_
 #define SHLO_DISC_RAL_FFT_H_
 
@@ -17,10 +17,11 @@ constexpr int64_t kFftVectorShift = 3;   // above: the most bytes of a vector; 0
 
 enum class FftResult { kDone, kNoMemory };
 
-// Transforms `batch` rows of `length` elements. `buffers`: operands, then results, dense; no result
-// overlaps an operand. The bits of a row's results depend on the row and `length` alone. Uses
-// the thread pool. 0 elements of a row transform to zeros.
-[[nodiscard]] FftResult fft_transform(int64_t options, int64_t batch, int64_t length,
+// Transforms the middle dimension of arrays of `batch` x `length` x `inner` elements; `inner` is 1
+// unless both sides are complex. `buffers`: operands, then results, dense; no result overlaps an
+// operand. The bits of a transform depend on its elements alone. Uses the thread pool.
+// Transforms of reals of 0 elements are zeros.
+[[nodiscard]] FftResult fft_transform(int64_t options, int64_t batch, int64_t length, int64_t inner,
                                       void* const* buffers);
 
 }  // namespace shlo_disc

@@ -167,3 +167,43 @@ static void group(const Plan<T>& plan, const Slot<T>& from, int64_t from_row, co
     scatter_lanes<T>(g.out[1], plan.out_elements(), count, to.im, to_row);
   }
 }
+
+template <typename T>
+static void columns(const Plan<T>& plan, const Slot<T>& from, const Slot<T>& to, int64_t inner,
+                    int64_t count, T scale, T* scratch) {
+  constexpr int64_t n = kLanes<T>;
+  const GroupPlanes<T> g(plan, scratch);
+  if (count == n) {  // rows of lanes as they are
+    group_core<T>(plan.core, from.re, from.im, inner, to.re, to.im, inner, scale, g);
+    return;
+  }
+  for (int64_t j = 0; j < plan.n; ++j) {
+    store(g.in[0] + j * n, load_first(from.re + j * inner, count));
+    store(g.in[1] + j * n, load_first(from.im + j * inner, count));
+  }
+  group_core<T>(plan.core, g.in[0], g.in[1], n, g.out[0], g.out[1], n, scale, g);
+  for (int64_t j = 0; j < plan.n; ++j) {
+    store_first(to.re + j * inner, load(g.out[0] + j * n), count);
+    store_first(to.im + j * inner, load(g.out[1] + j * n), count);
+  }
+}
+
+template <typename T>
+static void turn(T* columns, int64_t inner, int64_t elements, int64_t count, T* rows, bool back) {
+  constexpr int64_t n = kLanes<T>;
+  for (int64_t j0 = 0; j0 < elements; j0 += n) {
+    const int64_t there = least(n, elements - j0);
+    V<T> tile[n] = {};
+    if (back) {
+      for (int64_t i = 0; i < count; ++i) tile[i] = load_upto(rows + i * elements + j0, there);
+    } else {
+      for (int64_t j = 0; j < there; ++j) tile[j] = load_upto(columns + (j0 + j) * inner, count);
+    }
+    transpose<T>(tile);
+    if (back) {
+      for (int64_t j = 0; j < there; ++j) store_upto(columns + (j0 + j) * inner, tile[j], count);
+    } else {
+      for (int64_t i = 0; i < count; ++i) store_upto(rows + i * elements + j0, tile[i], there);
+    }
+  }
+}

@@ -86,8 +86,10 @@ static int64_t scratch_elements(const Plan<T>& plan) {
 }
 
 const Kernels<float> kernels_float = {kLanes<float>, &scratch_elements<float>,
-                                             &group<float>, &run_step<float>};
+                                             &group<float>, &columns<float>,
+                                             &turn<float>, &run_step<float>};
 const Kernels<double> kernels_double = {kLanes<double>, &scratch_elements<double>,
-                                               &group<double>, &run_step<double>};
+                                               &group<double>, &columns<double>,
+                                               &turn<double>, &run_step<double>};
 
 }  // namespace shlo_disc::fft::SHLO_DISC_FFT_NAME

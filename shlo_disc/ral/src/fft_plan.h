@@ -130,11 +130,16 @@ struct Plan {
 template <typename T>
 struct Kernels {
   int64_t lanes;
-  // Elements of scratch that the other two need.
+  // Elements of scratch that the others need.
   int64_t (*scratch_elements)(const Plan<T>& plan);
   // Transforms of `count` <= lanes rows: row i of a plane begins at `from_row` * i.
   void (*group)(const Plan<T>& plan, const Slot<T>& from, int64_t from_row, const Slot<T>& to,
                 int64_t to_row, int64_t count, T scale, T* scratch);
+  // The same of `count` neighbouring columns, whose elements are `inner` apart.
+  void (*columns)(const Plan<T>& plan, const Slot<T>& from, const Slot<T>& to, int64_t inner,
+                  int64_t count, T scale, T* scratch);
+  // Copies columns of `elements` elements, `inner` apart, to rows or, where `back`, rows to columns.
+  void (*turn)(T* columns, int64_t inner, int64_t elements, int64_t count, T* rows, bool back);
   // Units lo <= u < hi of a step of one transform.
   void (*run_step)(const Plan<T>& plan, const Step& step, const Slot<T>* slots, T scale, int64_t lo,
                    int64_t hi, T* scratch);

@@ -385,15 +385,16 @@ nb::object solve(const SizePattern& self, const std::vector<std::vector<int64_t>
 }
 
 bool run_fft_transform(int64_t options, int64_t batch, int64_t length,
-                       const std::vector<uint64_t>& buffers) {
+                       const std::vector<uint64_t>& buffers, int64_t inner) {
   const int64_t kind = options & kFftKind;
   if (buffers.size() != (kind == kFftForward || kind == kFftInverse ? 4 : 3)) {
     throw nb::value_error("a transform has four buffers, of reals three");
   }
+  if (inner != 1 && buffers.size() != 4) throw nb::value_error("transforms of reals are rows");
   std::vector<void*> pointers;
   for (const uint64_t address : buffers) pointers.push_back(function_at<void*>(address));
   const nb::gil_scoped_release without_gil;
-  return fft_transform(options, batch, length, pointers.data()) == FftResult::kDone;
+  return fft_transform(options, batch, length, inner, pointers.data()) == FftResult::kDone;
 }
 
 nb::dict fft_plan_statistics() {
@@ -576,7 +577,8 @@ NB_MODULE(_ral, m) {
   m.def("threads_started", &pool_started);
   m.def("parallel_for", &run_parallel_for, "kernel"_a, "args"_a, "params"_a, "extent"_a, "grain"_a,
         "scratch_bytes"_a = 0, nb::call_guard<nb::gil_scoped_release>());
-  m.def("fft_transform", &run_fft_transform, "options"_a, "batch"_a, "length"_a, "buffers"_a);
+  m.def("fft_transform", &run_fft_transform, "options"_a, "batch"_a, "length"_a, "buffers"_a,
+        "inner"_a = 1);
   m.def("fft_plan_stats", &fft_plan_statistics);
   m.def("fft_forget_plans", &fft::forget_plans);
   m.def("pool_stats", &pool_statistics);
