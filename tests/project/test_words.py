@@ -21,7 +21,6 @@ ALLOWED = {
     "debug": (3, 1),
     "dynamic": (1, 0),
     "frontend": (34, 10),
-    "ingest": (2, 0),
     "lower": (3, 2),
     "lower/cpu": (10, 0),
     "lower/host": (2, 1),
