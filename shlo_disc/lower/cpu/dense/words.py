@@ -13,8 +13,8 @@ holds what makes up for that in every column: 128 times the column's sum, or min
 zero and gives zero for them, which StableHLO does not allow. Let e and f be the exponents of two
 bf16, biased by 127. Their product is a multiple of 2^(e + f - 268). So is each sum of such
 products, rounded or not. With e + f >= 142 everywhere that is at least 2^-126: nothing can be a
-denormal. The notes of A and B hold a lower bound of their exponents. A tile whose bounds are too small widens both factors
-to f32 and multiplies and adds in the same order.
+denormal. The notes of A and B hold a lower bound of their exponents. A tile whose bounds are too
+small widens both factors to f32 and multiplies and adds in the same order.
 """
 
 from __future__ import annotations
