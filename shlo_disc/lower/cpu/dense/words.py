@@ -11,10 +11,10 @@ holds what makes up for that in every column: 128 times the column's sum, or min
 
 `vdpbf16ps` adds the products one after the other, each time rounded to f32. It takes denormals for
 zero and gives zero for them, which StableHLO does not allow. A product of bf16 with exponents e and
-f (biased by 127) is a multiple of 2^(e + f - 268), and so is each sum of such products, rounded or
-not. With e + f >= 142 everywhere that is at least 2^-126: nothing can be a denormal. The notes of A
-and B hold a lower bound of their exponents. A tile whose bounds are too small widens both factors
-to f32 and multiplies and adds in the same order.
+f (biased by 127) is a multiple of 2^(e + f - 268). So is each sum of such products, rounded or not.
+With e + f >= 142 everywhere that is at least 2^-126: nothing can be a denormal. The notes of A and
+B hold a lower bound of their exponents. A tile whose bounds are too small widens both factors to
+f32, and multiplies and adds in the same order.
 """
 
 from __future__ import annotations
