@@ -124,22 +124,20 @@ def pad(
     value: ir.Value,
     low: Sequence[ir.Value],
     high: Sequence[ir.Value],
-    interior: Sequence[int],
+    interior: Sequence[ir.Value],
 ) -> ir.Value:
     """`x` padded by sizes known at run time; `x` itself where they are all known to be 0."""
-    if not any(interior) and all(number_of(v) == 0 for v in (*low, *high)):
+    if all(number_of(v) == 0 for v in (*low, *high, *interior)):
         return x
     kind = ir.RankedTensorType(x.type)
     dynamic = ir.ShapedType.get_dynamic_size()
     sizes = [
-        n if number_of(a) == 0 and number_of(b) == 0 and i == 0 else dynamic
-        for n, a, b, i in zip(kind.shape, low, high, interior, strict=True)
+        n if all(number_of(v) == 0 for v in added) else dynamic
+        for n, *added in zip(kind.shape, low, high, interior, strict=True)
     ]
-    i32 = ir.RankedTensorType.get([], ir.IntegerType.get_signless(32))
-    between = vector([integer(i, i32) for i in interior])
     return create(
         "stablehlo.dynamic_pad",
-        [x, value, vector(low), vector(high), between],
+        [x, value, vector(low), vector(high), vector(interior)],
         ir.RankedTensorType.get(sizes, kind.element_type),
     )
 

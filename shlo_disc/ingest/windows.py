@@ -30,9 +30,19 @@ from typing import Any
 import numpy as np
 
 from shlo_disc import dialect
-from shlo_disc.builders import convert, create, integer, number_of, pad, shape_of, vector, zero
+from shlo_disc.builders import (
+    broadcast,
+    convert,
+    create,
+    dimension,
+    integer,
+    number_of,
+    pad,
+    shape_of,
+    vector,
+    zero,
+)
 from shlo_disc.convolutions import conv_numbers
-from shlo_disc.errors import UnsupportedError
 from shlo_disc.ingest.accumulators import promoted
 from shlo_disc.ingest.computations import (
     called_by,
@@ -40,11 +50,11 @@ from shlo_disc.ingest.computations import (
     drop_computations,
     fill_region,
 )
-from shlo_disc.locations import source_line
 from shlo_disc.mlir import at, ir, ops_of, producer, replace
 
 __all__ = ["expand_windows"]
 
+_DYNAMIC = ir.ShapedType.get_dynamic_size()
 _DYNAMIC_REDUCE_WINDOW = "stablehlo.dynamic_reduce_window"
 
 
@@ -76,8 +86,8 @@ class _Window:
     window: list[ir.Value]
     """One rank-0 value an axis."""
     strides: list[ir.Value]
-    base_dilations: list[int]
-    window_dilations: list[int]
+    base_dilations: list[ir.Value]
+    window_dilations: list[ir.Value]
     low: list[ir.Value]
     high: list[ir.Value]
     reducer: Any
@@ -97,8 +107,8 @@ class _Window:
             inits=accumulated[count:],
             window=_elements(values[2 * count]),
             strides=_elements(values[2 * count + 1]),
-            base_dilations=_constants(values[2 * count + 2], op, "base dilations"),
-            window_dilations=_constants(values[2 * count + 3], op, "window dilations"),
+            base_dilations=_elements(values[2 * count + 2]),
+            window_dilations=_elements(values[2 * count + 3]),
             low=low,
             high=high,
             reducer=called_by(op, functions),
@@ -106,32 +116,32 @@ class _Window:
 
 
 def _expand(op: ir.Operation, w: _Window) -> list[ir.Value]:
-    sizes, strides = ([number_of(v) for v in values] for values in (w.window, w.strides))
-    axes = [k for k, known in enumerate(zip(sizes, strides, strict=True)) if None in known]
-    if any(w.window_dilations[k] != 1 for k in axes):
-        raise UnsupportedError(
-            f"{source_line(op)}: a window whose size or stride is known only at run time is "
-            "dilated; make size and stride static"
-        )
+    sizes, strides, dilations = (
+        [number_of(v) for v in values] for values in (w.window, w.strides, w.window_dilations)
+    )
+    known = zip(sizes, strides, dilations, strict=True)
+    axes = [k for k, numbers in enumerate(known) if None in numbers]
     for axis in axes:
-        w = _one_axis(op, w, axis)
+        w = (_one_axis if dilations[axis] == 1 else _spread_axis)(op, w, axis)
     window = [1 if k in axes else n for k, n in enumerate(sizes)]
     step = [1 if k in axes else n for k, n in enumerate(strides)]
+    between = [1 if k in axes else n for k, n in enumerate(dilations)]
     results = list(w.inputs)
     if not axes or any(n != 1 for n in (*window, *step)) or not _is_unpadded(w):
         # Without an axis of run-time size there is no None.
-        results = _reduce_window(op, w, [n or 0 for n in window], [n or 0 for n in step])
+        results = _reduce_window(op, w, *([n or 0 for n in v] for v in (window, step, between)))
     for result, declared in zip(results, op.results, strict=True):
         result.set_type(declared.type)
     return results
 
 
 def _is_unpadded(w: _Window) -> bool:
-    return all(number_of(v) == 0 for v in (*w.low, *w.high)) and set(w.base_dilations) <= {1}
+    ends = all(number_of(v) == 0 for v in (*w.low, *w.high))
+    return ends and all(number_of(v) == 1 for v in w.base_dilations)
 
 
 def _padded(w: _Window) -> list[ir.Value]:
-    between = [d - 1 for d in w.base_dilations]
+    between = [_minus_one(d) for d in w.base_dilations]
     pairs = zip(w.inputs, w.inits, strict=True)
     return [pad(x, init, w.low, w.high, between) for x, init in pairs]
 
@@ -145,28 +155,99 @@ def _one_axis(op: ir.Operation, w: _Window, axis: int) -> _Window:
     i32 = ir.RankedTensorType.get([], ir.IntegerType.get_signless(32))
     zero = integer(0, i32)
     inputs, ends = list(w.inputs), [w.low[axis], w.high[axis]]
-    if (dilation := w.base_dilations[axis]) != 1:
-        rank = range(len(w.low))
-        low, high = ([v if k == axis else zero for k in rank] for v in ends)
-        between = [dilation - 1 if k == axis else 0 for k in rank]
-        pairs = zip(inputs, w.inits, strict=True)
-        inputs = [pad(x, init, low, high, between) for x, init in pairs]
+    if number_of(w.base_dilations[axis]) != 1:
+        inputs = _padded_axis(w, axis)
         ends = [zero, zero]
     kinds = [_open(x.type, axis) for x in inputs]
     scalars = [convert(v, i32) for v in (w.window[axis], *ends)]
     new = dialect.ReduceWindow([*inputs, *w.inits, *scalars], kinds, axis)
     fill_region(new, w.reducer, op.location)
-    results = [_every(x, axis, w.strides[axis]) for x in new.results]
+    return _without(w, axis, [_every(x, axis, w.strides[axis]) for x in new.results])
+
+
+def _spread_axis(op: ir.Operation, w: _Window, axis: int) -> _Window:
+    """As `_one_axis` for elements `dilation` apart: the windows are gathered, then reduced.
+
+    %places[i, k] = i * stride + k * dilation
+    reduce (gather %x at %places along the axis) over k
+    """
+    inputs = _padded_axis(w, axis)
+    i32 = ir.RankedTensorType.get([], ir.IntegerType.get_signless(32))
+    one = integer(1, i32)
+    window, stride, dilation = (
+        convert(values[axis], i32) for values in (w.window, w.strides, w.window_dilations)
+    )
+
+    def calculate(name: str, a: ir.Value, b: ir.Value) -> ir.Value:
+        return create(f"stablehlo.{name}", [a, b], a.type)
+
+    reach = calculate("add", calculate("multiply", _minus_one(window), dilation), one)
+    room = calculate("add", calculate("subtract", dimension(inputs[0], axis), reach), stride)
+    count = calculate("divide", calculate("maximum", room, integer(0, i32)), stride)
+    shape = vector([count, window])
+    kind = ir.RankedTensorType.get([_DYNAMIC, _DYNAMIC], i32.element_type)
+
+    def steps(along: int, step: ir.Value) -> ir.Value:
+        number = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), along)
+        iota = create("stablehlo.dynamic_iota", [shape], kind, iota_dimension=number)
+        return calculate("multiply", iota, broadcast(step, [], kind, lambda: shape))
+
+    places = calculate("add", steps(0, stride), steps(1, dilation))
+    new = ir.Operation.create(
+        "stablehlo.reduce",
+        results=[_open(x.type, axis) for x in inputs],
+        operands=[*(_gathered(x, axis, places) for x in inputs), *w.inits],
+        attributes={"dimensions": ir.DenseI64ArrayAttr.get([axis + 1])},
+        regions=1,
+    )
+    fill_region(new, w.reducer, op.location)
+    return _without(w, axis, list(new.results))
+
+
+def _gathered(x: ir.Value, axis: int, places: ir.Value) -> ir.Value:
+    """`x` at the places along an axis, which becomes the two dimensions of `places`."""
+    kind = ir.RankedTensorType(x.type)
+    others = [d for d in range(kind.rank) if d != axis]
+    numbers = ir.Attribute.parse(
+        f"#stablehlo.gather<offset_dims = {[d + (d > axis) for d in others]}, "
+        f"collapsed_slice_dims = [{axis}], start_index_map = [{axis}], index_vector_dim = 2>"
+    )
+    i32 = ir.RankedTensorType.get([], ir.IntegerType.get_signless(32))
+    sizes = vector([integer(1, i32) if d == axis else dimension(x, d) for d in range(kind.rank)])
+    shape = [*kind.shape[:axis], _DYNAMIC, _DYNAMIC, *kind.shape[axis + 1 :]]
+    result = ir.RankedTensorType.get(shape, kind.element_type)
+    return create("stablehlo.dynamic_gather", [x, places, sizes], result, dimension_numbers=numbers)
+
+
+def _padded_axis(w: _Window, axis: int) -> list[ir.Value]:
+    """The inputs with the padding of one axis."""
+    zero = integer(0, ir.RankedTensorType.get([], ir.IntegerType.get_signless(32)))
+    ends = (w.low[axis], w.high[axis], _minus_one(w.base_dilations[axis]))
+    low, high, between = ([v if k == axis else zero for k in range(len(w.low))] for v in ends)
+    return [pad(x, init, low, high, between) for x, init in zip(w.inputs, w.inits, strict=True)]
+
+
+def _minus_one(value: ir.Value) -> ir.Value:
+    if (number := number_of(value)) is not None:
+        return integer(number - 1, value.type)
+    one = integer(1, ir.RankedTensorType(value.type))
+    return create("stablehlo.subtract", [value, one], value.type)
+
+
+def _without(w: _Window, axis: int, inputs: list[ir.Value]) -> _Window:
+    """What is left to do when `inputs` have been reduced along an axis."""
+    i32 = ir.RankedTensorType.get([], ir.IntegerType.get_signless(32))
+    zero, one = integer(0, i32), integer(1, i32)
 
     def done(values: Sequence[Any], value: Any) -> list[Any]:
         return [value if k == axis else v for k, v in enumerate(values)]
 
     return replace_fields(
         w,
-        inputs=results,
+        inputs=inputs,
         low=done(w.low, zero),
         high=done(w.high, zero),
-        base_dilations=done(w.base_dilations, 1),
+        base_dilations=done(w.base_dilations, one),
     )
 
 
@@ -191,7 +272,11 @@ def _every(x: ir.Value, axis: int, stride: ir.Value) -> ir.Value:
 
 
 def _reduce_window(
-    op: ir.Operation, w: _Window, sizes: Sequence[int], strides: Sequence[int]
+    op: ir.Operation,
+    w: _Window,
+    sizes: Sequence[int],
+    strides: Sequence[int],
+    dilations: Sequence[int],
 ) -> list[ir.Value]:
     new = ir.Operation.create(
         "stablehlo.reduce_window",
@@ -200,7 +285,7 @@ def _reduce_window(
         attributes={
             "window_dimensions": ir.DenseI64ArrayAttr.get(list(sizes)),
             "window_strides": ir.DenseI64ArrayAttr.get(list(strides)),
-            "window_dilations": ir.DenseI64ArrayAttr.get(w.window_dilations),
+            "window_dilations": ir.DenseI64ArrayAttr.get(list(dilations)),
         },
         regions=1,
     )
@@ -216,14 +301,14 @@ def _expand_convolution(op: ir.Operation) -> ir.Value:
     spatial = conv_numbers(op).input.spatial
     rank = ir.RankedTensorType(x.type).rank
     i32 = ir.RankedTensorType.get([], ir.IntegerType.get_signless(32))
-    low, high, interior = [integer(0, i32)] * rank, [integer(0, i32)] * rank, [0] * rank
+    low, high, interior = ([integer(0, i32)] * rank for _ in range(3))
     columns = _padding_columns(padding)
     dilation = [1] * len(spatial)
     if "lhs_dilation" in op.attributes:
         dilation = list(ir.DenseI64ArrayAttr(op.attributes["lhs_dilation"]))
     for k, axis in enumerate(spatial):
         low[axis], high[axis] = columns[0][k], columns[1][k]
-        interior[axis] = dilation[k] - 1
+        interior[axis] = integer(dilation[k] - 1, i32)
     element = ir.RankedTensorType(x.type).element_type
     attributes = dict(op.attributes.items())
     attributes.pop("lhs_dilation", None)
@@ -283,14 +368,3 @@ def _element(value: ir.Value, index: int, scalar: ir.Type) -> ir.Value:
         strides=ir.DenseI64ArrayAttr.get([1]),
     )
     return create("stablehlo.reshape", [part], scalar)
-
-
-def _constants(value: ir.Value, op: ir.Operation, what: str) -> list[int]:
-    numbers = [number_of(v) for v in _elements(value)]
-    known = [n for n in numbers if n is not None]
-    if len(known) != len(numbers):
-        raise UnsupportedError(
-            f"{source_line(op)}: {what} of a window that are known only at run time; make them "
-            "static"
-        )
-    return known

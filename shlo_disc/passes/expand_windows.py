@@ -190,7 +190,7 @@ def _padded(x: ir.Value, init: ir.Value, axis: int, low: ir.Value, high: ir.Valu
     rank = ir.RankedTensorType(x.type).rank
     zero = integer(0, low.type)
     before, after = ([end if d == axis else zero for d in range(rank)] for end in (low, high))
-    return pad(x, init, before, after, [0] * rank)
+    return pad(x, init, before, after, [zero] * rank)
 
 
 def _combined(

@@ -9,7 +9,7 @@ import pytest
 from jax import export
 
 import shlo_disc
-from shlo_disc.errors import InvalidModuleError, UnsupportedError
+from shlo_disc.errors import InvalidModuleError
 from shlo_disc.ingest import ingest
 from shlo_disc.mlir import new_context, ops_of, walk
 
@@ -96,7 +96,22 @@ def two_results(x, y):
     return jax.lax.reduce_window((x, places), none, larger, window, (1, y.shape[0]), "VALID")
 
 
-@pytest.mark.parametrize("f", [mean_pool, strided, dilated, two_results])
+def spread(x, y):
+    """Elements of windows lie apart, along an axis whose window is known at run time only."""
+    window = (y.shape[0], 2)
+    return jax.lax.reduce_window(
+        x, 0.0, jax.lax.add, window, (2, 1), ((1, 2), (1, 0)), (1, 2), window_dilation=(2, 3)
+    )
+
+
+def spread_far(x, y):
+    """No window fits at some sizes."""
+    return jax.lax.reduce_window(
+        x, 1.0, jax.lax.mul, (2, 1), (y.shape[1], 1), "VALID", window_dilation=(y.shape[0], 1)
+    )
+
+
+@pytest.mark.parametrize("f", [mean_pool, strided, dilated, spread, spread_far, two_results])
 def test_windows_and_strides_of_run_time_size(f):
     ours, theirs = shlo_disc.jit(f), jax.jit(f)
     for shape, sizes in (((8, 7), (2, 3)), ((5, 4), (3, 4)), ((6, 9), (4, 5))):
@@ -110,15 +125,34 @@ def test_windows_and_strides_of_run_time_size(f):
     assert ours.cache_info().misses == 1
 
 
-def test_a_dilated_window_of_run_time_size_is_refused():
-    def spread(x):
-        window = (x.shape[1], 1)
-        return jax.lax.reduce_window(
-            x, 0.0, jax.lax.add, window, (1, 1), "VALID", window_dilation=(2, 1)
+def test_dilations_may_be_arguments():
+    text = """
+    func.func private @add(%a: tensor<f32>, %b: tensor<f32>) -> tensor<f32> {
+      %0 = stablehlo.add %a, %b : tensor<f32>
+      return %0 : tensor<f32>
+    }
+    func.func public @main(%x: tensor<?xf32>, %base: tensor<1xi32>, %between: tensor<1xi32>)
+        -> tensor<?xf32> {
+      %zero = stablehlo.constant dense<0.0> : tensor<f32>
+      %w = stablehlo.constant dense<3> : tensor<1xi32>
+      %one = stablehlo.constant dense<1> : tensor<1xi32>
+      %p = stablehlo.constant dense<[[1, 2]]> : tensor<1x2xi32>
+      %r = stablehlo.custom_call @stablehlo.dynamic_reduce_window(%x, %zero, %w, %one, %base,
+        %between, %p) {called_computations = [@add]} : (tensor<?xf32>, tensor<f32>, tensor<1xi32>,
+        tensor<1xi32>, tensor<1xi32>, tensor<1xi32>, tensor<1x2xi32>) -> tensor<?xf32>
+      return %r : tensor<?xf32>
+    }
+    """
+    executable = shlo_disc.compile(text)
+    for n, base, between in ((5, 1, 1), (9, 1, 4), (6, 3, 2), (2, 1, 9), (1, 4, 1)):
+        x = np.random.default_rng(n).standard_normal(n).astype("f4")
+        given = [x, np.array([base], "i4"), np.array([between], "i4")]
+        want = jax.lax.reduce_window(
+            x, 0.0, jax.lax.add, (3,), (1,), ((1, 2),), (base,), (between,)
         )
-
-    with pytest.raises(UnsupportedError, match=r"test_windows.py:\d+: a window whose size or stri"):
-        ingested(spread, "b", "t")
+        (got,) = executable.run_numpy(given)
+        assert got.shape == want.shape
+        np.testing.assert_allclose(got, want, 1e-6, 1e-6)
 
 
 def test_padding_may_be_a_matrix_that_is_an_argument():
