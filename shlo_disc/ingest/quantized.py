@@ -7,9 +7,10 @@
 
 Ops that move values of a quantized type, or compare values of one type, act on the storage. Regions
 and control flow carry the storage. Every other op computes what the specification says: it
-dequantizes, computes in the expressed type and quantizes. Sums and products of common types are
-left to upstream's `stablehlo-legalize-quant-to-math`, which computes them in integers. That pass
-also turns the types of arguments and results into those of their storage.
+dequantizes, computes in the expressed type and quantizes.
+
+Upstream's `stablehlo-legalize-quant-to-math` computes sums and products of common types in
+integers. It also turns the types of arguments and results into those of their storage.
 
 Source: the StableHLO specification, sections "Quantized types", `dequantize_op_quantize`,
 `uniform_quantize` and `uniform_dequantize`.
