@@ -11,6 +11,7 @@ from typing import Any
 from shlo_disc.mlir import ir, producer
 
 __all__ = [
+    "assert_sizes",
     "broadcast",
     "broadcast_like",
     "compare",
@@ -89,6 +90,20 @@ def compare(direction: str, a: ir.Value, b: ir.Value, i1: ir.Type) -> ir.Value:
     """A signless comparison (`EQ`, `LT`, ...) of type `i1`."""
     attribute = ir.Attribute.parse(f"#stablehlo<comparison_direction {direction}>")
     return create("stablehlo.compare", [a, b], i1, comparison_direction=attribute)
+
+
+def assert_sizes(condition: ir.Value, text: str, sizes: Sequence[ir.Value]) -> None:
+    """Every call checks `condition`, a rank-0 i1; `{0}`, `{1}`, ... in `text` are `sizes`."""
+    ir.Operation.create(
+        "stablehlo.custom_call",
+        results=[],
+        operands=[condition, *sizes],
+        attributes={
+            "call_target_name": ir.StringAttr.get("shape_assertion"),
+            "error_message": ir.StringAttr.get(text),
+            "has_side_effect": ir.BoolAttr.get(True),
+        },
+    )
 
 
 def convert(value: ir.Value, kind: ir.Type) -> ir.Value:

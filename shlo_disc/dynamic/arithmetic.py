@@ -132,8 +132,10 @@ class SizeArithmetic:
         return a - b if isinstance(a, Expr) and isinstance(b, Expr) else None
 
     def multiply(self, a: Entry, b: Entry) -> Entry:
-        """Product."""
-        return a * b if isinstance(a, Expr) and isinstance(b, Expr) else None
+        """Product; `a * min(a, 1)` is a, which is how common sizes of broadcasts are written."""
+        if not isinstance(a, Expr) or not isinstance(b, Expr):
+            return None
+        return a if b == Expr.min(a, 1) and self.facts.at_least(a, 0) else a * b
 
     def negate(self, a: Entry) -> Entry:
         """Minus."""

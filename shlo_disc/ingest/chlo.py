@@ -11,10 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from shlo_disc.builders import broadcast, create, dimension, vector
+from shlo_disc.builders import convert, create
+from shlo_disc.element_types import ELEMENT_TYPES
+from shlo_disc.ingest.chlo_broadcasts import broadcast_operands
 from shlo_disc.ingest.custom_calls import CHLO_CALLS, INTERNAL, target_of
 from shlo_disc.mlir import at, ir, ops_of, replace, run_pipeline, walk
-from shlo_disc.ops import OPS, Role, names
+from shlo_disc.ops import Role, names
 
 __all__ = ["KEPT_CHLO", "expand_chlo", "expand_composites", "take_calls"]
 
@@ -72,8 +74,9 @@ def expand_chlo(module: ir.Module) -> int:
     for op in found:
         if op.name in KEPT_CHLO:
             _park(op)
-    _broadcast_operands(module)
-    # Broadcasting CHLO ops expand to shape dialect arithmetic, which the second pass takes back.
+    broadcast_operands(module)
+    _widen_functions(module)
+    # Sizes in an expansion are of the shape dialect, which the second pass takes back.
     run_pipeline(
         module,
         "func.func(chlo-legalize-to-stablehlo,shape-legalize-to-stablehlo),reconcile-unrealized-casts",
@@ -82,62 +85,29 @@ def expand_chlo(module: ir.Module) -> int:
     return len(others)
 
 
-_BROADCASTING = names(lambda row: row.name.startswith("chlo.broadcast_"))
+_FUNCTIONS = (
+    "chlo.acos", "chlo.acosh", "chlo.asin", "chlo.asinh", "chlo.atan", "chlo.atanh",
+    "chlo.bessel_i1e", "chlo.cosh", "chlo.digamma", "chlo.lgamma", "chlo.polygamma", "chlo.sinh",
+    "chlo.tan", "chlo.zeta",
+)  # fmt: skip
+"""Expanded functions of floats."""
 
 
-def _broadcast_operands(module: ir.Module) -> None:
-    """Each op that broadcasts its operands becomes broadcasts and the op itself.
+def _widen_functions(module: ir.Module) -> None:
+    """Functions of floats of less than 32 bits are computed in f32 and rounded once.
 
-    Sizes of 1 in a type are broadcast. Two run-time sizes must be equal: each call checks those
-    that are not proved so. Upstream's expansion computes the common shape at run time, with ops
-    that nothing expands.
+    Upstream has no series for most of these types, and rounds after every step for others.
     """
-    for op in ops_of(module, *sorted(_BROADCASTING)):
-        base = op.name.removeprefix("chlo.broadcast_")
-        name = f"chlo.{base}" if f"chlo.{base}" in OPS else f"stablehlo.{base}"
-        attributes = {a: _of_stablehlo(v) for a, v in op.attributes.items() if a != _DIMENSIONS}
+    single = ir.F32Type.get()
+    for op in ops_of(module, *_FUNCTIONS):
+        row = ELEMENT_TYPES.get(str(ir.RankedTensorType(op.results[0].type).element_type))
+        if row is None or row.kind != "f" or row.bits >= 32:
+            continue
         with at(op):
-            replace(op, create(name, _broadcast(op), op.results[0].type, **attributes))
-
-
-_DIMENSIONS = "broadcast_dimensions"
-
-
-def _of_stablehlo(attribute: ir.Attribute) -> ir.Attribute:
-    """The enumeration of StableHLO with the same word; CHLO's have no class in the bindings."""
-    text = str(attribute)
-    if not text.startswith("#chlo<comparison_"):
-        return attribute
-    return ir.Attribute.parse(text.replace("#chlo<", "#stablehlo<", 1))
-
-
-def _broadcast(op: ir.Operation) -> list[ir.Value]:
-    """The operands of `op`, each in the common shape; scalars and trailing dimensions alone.
-
-    `broadcast_dimensions` says which dimensions an operand of lower rank has.
-    """
-    kinds = [ir.RankedTensorType(value.type) for value in op.operands]
-    rank = max(kind.rank for kind in kinds)
-    given = ir.DenseI64ArrayAttr(op.attributes[_DIMENSIONS]) if _DIMENSIONS in op.attributes else ()
-    dims_of = [
-        list(given) if given and kind.rank < rank else list(range(rank - kind.rank, rank))
-        for kind in kinds
-    ]
-    sizes, sources = [1] * rank, [(0, 0)] * rank
-    for k, (kind, dims) in enumerate(zip(kinds, dims_of, strict=True)):
-        for axis, d in enumerate(dims):
-            if sizes[d] == 1 or (sizes[d] < 0 and kind.shape[axis] != 1):
-                sizes[d], sources[d] = kind.shape[axis], (k, axis)
-
-    def shape() -> ir.Value:
-        return vector([dimension(op.operands[k], axis) for k, axis in sources])
-
-    return [
-        value
-        if [1 if n == 1 else 0 for n in kind.shape] == [1 if n == 1 else 0 for n in sizes]
-        else broadcast(value, dims, ir.RankedTensorType.get(sizes, kind.element_type), shape)
-        for value, kind, dims in zip(op.operands, kinds, dims_of, strict=True)
-    ]
+            kinds = [ir.RankedTensorType(v.type) for v in (*op.operands, *op.results)]
+            *wide, result = [ir.RankedTensorType.get(k.shape, single) for k in kinds]
+            operands = [convert(v, k) for v, k in zip(op.operands, wide, strict=True)]
+            replace(op, convert(create(op.name, operands, result), kinds[-1]))
 
 
 def take_calls(module: ir.Module) -> int:

@@ -22,7 +22,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from shlo_disc.builders import compare, convert, create, dimension, integer, scalar, vector
+from shlo_disc.builders import (
+    assert_sizes,
+    compare,
+    convert,
+    create,
+    dimension,
+    integer,
+    scalar,
+    vector,
+)
 from shlo_disc.element_types import known_element_type
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.ingest.custom_calls import CONFIGURATION
@@ -165,16 +174,7 @@ def _must_be_equal(op: ir.Operation, a: tuple[ir.Value, int], b: tuple[ir.Value,
     i1 = ir.RankedTensorType.get([], ir.IntegerType.get_signless(1))
     same = compare("EQ", sizes[0], sizes[1], i1)
     text = f"{source_line(op)}: {op.name}: sizes {{0}} and {{1}} must be equal"
-    ir.Operation.create(
-        "stablehlo.custom_call",
-        results=[],
-        operands=[same, *sizes],
-        attributes={
-            "call_target_name": ir.StringAttr.get("shape_assertion"),
-            "error_message": ir.StringAttr.get(text),
-            "has_side_effect": ir.BoolAttr.get(True),
-        },
-    )
+    assert_sizes(same, text, sizes)
 
 
 def _computed(op: ir.Operation, value: ir.Value) -> ir.Value:

@@ -11,7 +11,7 @@ from scipy import special
 
 import shlo_disc
 from shlo_disc.element_types import ELEMENT_TYPES
-from shlo_disc.errors import ShapeMismatchError, UnsupportedError
+from shlo_disc.errors import InvalidModuleError, ShapeMismatchError, UnsupportedError
 
 
 def compiled(arguments: Sequence[str], result: str, body: str) -> shlo_disc.Executable:
@@ -113,6 +113,112 @@ def test_choices_are_broadcast():
         x, y = floats(3, 1), floats(1, 4)
         (got,) = program.run_numpy([np.array(yes), x, y])
         np.testing.assert_array_equal(got, np.broadcast_to(x if yes else y, (3, 4)))
+
+
+@pytest.mark.parametrize("declared", ["?", "5"])
+def test_a_size_of_one_at_run_time_is_broadcast(declared):
+    """Every pair of sizes; where NumPy refuses one, so does the call."""
+    program = compiled(
+        ["tensor<?x?xf32>", "tensor<?xf32>"],
+        f"tensor<?x{declared}xf32>",
+        '%n = stablehlo.negate %1 : tensor<?xf32>\n%r = "chlo.broadcast_add"(%0, %n)'
+        f" : (tensor<?x?xf32>, tensor<?xf32>) -> tensor<?x{declared}xf32>",
+    )
+    for a, b in itertools.product((0, 1, 2, 5), repeat=2):
+        x, y = floats(3, a), floats(b)
+        fits = a == b or 1 in (a, b)
+        common = 0 if 0 in (a, b) else max(a, b)
+        if fits and declared in ("?", str(common)):
+            np.testing.assert_array_equal(program.run_numpy([x, y])[0], x - y)
+        else:
+            with pytest.raises(ShapeMismatchError, match="must be equal or 1" if not fits else "5"):
+                program.run_numpy([x, y])
+
+
+def test_a_size_of_one_at_run_time_goes_with_a_declared_one():
+    program = compiled(
+        ["tensor<?xf32>", "tensor<4xf32>"],
+        "tensor<?xf32>",
+        '%r = "chlo.broadcast_add"(%0, %1) : (tensor<?xf32>, tensor<4xf32>) -> tensor<?xf32>',
+    )
+    for n in (1, 4):
+        (got,) = program.run_numpy([floats(n), floats(4)])
+        np.testing.assert_array_equal(got, floats(n) + floats(4))
+    for n in (0, 3):
+        with pytest.raises(
+            ShapeMismatchError,
+            match=r"chlo\.broadcast_add: sizes 4 and d0_0 of dimension 0 must be equal or 1",
+        ):
+            program.run_numpy([floats(n), floats(4)])
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_sizes_known_equal_are_not_broadcast(named):
+    """Those of one argument, whatever it is called, and those of arguments with one symbol."""
+    kind = 'tensor<?xf32> {disc.shape = ["b"]}' if named else "tensor<?xf32>"
+    second = "%1" if named else "%v"
+    program = shlo_disc.compile(f"""
+      func.func public @main(%0: {kind}, %1: {kind}) -> tensor<?xf32> {{
+        %t = stablehlo.tanh %0 : tensor<?xf32>
+        %v = stablehlo.reverse %0, dims = [0] : tensor<?xf32>
+        %s = "chlo.broadcast_add"(%t, %0) : (tensor<?xf32>, tensor<?xf32>) -> tensor<?xf32>
+        %r = "chlo.broadcast_add"(%s, {second}) : (tensor<?xf32>, tensor<?xf32>) -> tensor<?xf32>
+        return %r : tensor<?xf32>
+      }}""")
+    assert "broadcast" not in program.as_text()
+    x = floats(7)
+    (got,) = program.run_numpy([x, x[::-1].copy()])
+    np.testing.assert_allclose(got, np.tanh(x) + x + x[::-1], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "dims", "message"),
+    [
+        (("3", "2"), "", "sizes 3 and 2 of dimension 0 must be equal or 1"),
+        (("?x4", "4"), "5", r"broadcast_dimensions \[5\] are not 1 of 2 dimensions in order"),
+        (("?x4", "4"), "0, 1", r"broadcast_dimensions \[0, 1\] are not 1 of 2 dimensions"),
+    ],
+)
+def test_what_does_not_fit_is_refused(kinds, dims, message):
+    kinds = [f"tensor<{kind}xf32>" for kind in kinds]
+    given = f"{{broadcast_dimensions = array<i64: {dims}>}}" if dims else ""
+    with pytest.raises(InvalidModuleError, match=message):
+        compiled(kinds, "tensor<?xf32>" if not dims else kinds[0],
+                 f'%r = "chlo.broadcast_add"(%0, %1) {given} : ({", ".join(kinds)}) -> '
+                 f'{"tensor<?xf32>" if not dims else kinds[0]}')  # fmt: skip
+
+
+NARROW = [e for e, row in ELEMENT_TYPES.items() if row.kind == "f" and row.bits < 32]
+FUNCTIONS = ["acos", "acosh", "asin", "asinh", "atan", "atanh", "bessel_i1e", "cosh", "digamma",
+             "lgamma", "polygamma", "sinh", "tan", "zeta"]  # fmt: skip
+
+
+@pytest.mark.parametrize("element", NARROW)
+def test_functions_of_narrow_floats_are_those_of_f32_rounded_once(element):
+    """Every value of the type (of bf16 and f16 some) as first and as second argument."""
+    dtype = ELEMENT_TYPES[element].dtype
+    numbers = np.array([-3, -0.5, -0.0, 0, 0.25, 0.5, 1, 1.5, 2, 3, 4, 6], "f4").astype(dtype)
+    x, y = map(np.ravel, np.meshgrid(numbers, numbers))
+    body, results = "", []
+    for name in FUNCTIONS:
+        binary = name in ("polygamma", "zeta")
+        values, kinds = ("%0, %1", "{0}, {0}") if binary else ("%0", "{0}")
+        body += f'%{name} = "chlo.{name}"({values}) : ({kinds}) -> {{0}}\n'
+        results.append(f"%{name}")
+    text = (
+        "func.func public @main(%0: {0}, %1: {0}) -> ("
+        + ", ".join(["{0}"] * len(results)) + ") {{\n" + body
+        + f"return {', '.join(results)} : " + ", ".join(["{0}"] * len(results)) + "\n}}"
+    )  # fmt: skip
+    narrow = shlo_disc.compile(text.format(f"tensor<?x{element}>"))
+    wide = shlo_disc.compile(text.format("tensor<?xf32>"))
+    found = narrow.run_numpy([x, y])
+    for name, got, want in zip(
+        FUNCTIONS, found, wide.run_numpy([x.astype("f4"), y.astype("f4")]), strict=True
+    ):
+        with np.errstate(all="ignore"):
+            want = want.astype(dtype).astype("f4")
+        np.testing.assert_array_equal(got.astype("f4"), want, name)
 
 
 @pytest.mark.parametrize("element", [e for e, row in ELEMENT_TYPES.items() if row.kind in "iu"])
