@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from shlo_disc.mlir import ir, ops_of
+from shlo_disc.mlir import clone, ir, ops_of
 
 __all__ = ["called_by", "computations", "drop_computations", "fill_region"]
 
@@ -55,8 +55,5 @@ def fill_region(new: ir.Operation, function: Any, location: ir.Location) -> None
     *ops, end = (view.operation for view in body.operations)
     with ir.InsertionPoint(block):
         for op in ops:
-            copy = op.clone().operation
-            for k, operand in enumerate(op.operands):
-                copy.operands[k] = of[operand]
-            of.update(zip(op.results, copy.results, strict=True))
+            of.update(zip(op.results, clone(op, of).results, strict=True))
         ir.Operation.create("stablehlo.return", operands=[of[v] for v in end.operands])

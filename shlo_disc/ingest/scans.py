@@ -22,7 +22,7 @@ from shlo_disc.builders import (
     vector,
     zero,
 )
-from shlo_disc.mlir import ir
+from shlo_disc.mlir import clone, ir
 
 __all__ = ["expand_scan"]
 
@@ -148,8 +148,5 @@ def _run(body: ir.Block, arguments: Sequence[ir.Value]) -> list[ir.Value]:
     of: dict[ir.Value, ir.Value] = dict(zip(body.arguments, arguments, strict=True))
     *ops, end = (view.operation for view in body.operations)
     for op in ops:
-        copy = op.clone().operation
-        for k, operand in enumerate(op.operands):
-            copy.operands[k] = of.get(operand, operand)
-        of.update(zip(op.results, copy.results, strict=True))
+        of.update(zip(op.results, clone(op, of).results, strict=True))
     return [of.get(value, value) for value in end.operands]
