@@ -353,6 +353,8 @@ class ShapeAnalysis:
                 continue
             kinds = [self._type(r.type) for r in results]
             self._infer(op, kinds)
+            for region in op.regions:  # of scalars; what it reads from outside may be arrays
+                self._block(region.blocks[0])
             kind = kinds[0]
             if len(kinds) == 1 and kind is not None and kind.integer is not None:
                 entries = follow(self, op, kind.integer)
