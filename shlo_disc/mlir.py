@@ -11,7 +11,7 @@ import contextlib
 import functools
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from torch_mlir import ir
@@ -22,12 +22,15 @@ from torch_mlir.passmanager import PassManager
 __all__ = [
     "PassManager",
     "at",
+    "captures",
+    "clone",
     "ir",
     "new_context",
     "ops_of",
     "parse_module",
     "producer",
     "quant",
+    "reads",
     "replace",
     "run_pipeline",
     "stablehlo",
@@ -118,6 +121,44 @@ def producer(value: ir.Value) -> ir.Operation | None:
     """The operation that computes `value`; None for a block argument."""
     owner = value.owner
     return None if isinstance(owner, ir.Block) else owner.operation
+
+
+def captures(op: ir.Operation) -> list[ir.Value]:
+    """Values that the regions of `op` read and do not define, in order."""
+    inside: set[ir.Value] = set()
+    used: dict[ir.Value, None] = {}
+    _look_into(op, inside, used)
+    return [value for value in used if value not in inside]
+
+
+def _look_into(op: ir.Operation, inside: set[ir.Value], used: dict[ir.Value, None]) -> None:
+    """Add the values that the regions of `op` define, and those that they use, in order."""
+    for region in op.regions:
+        for block in region.blocks:
+            inside.update(block.arguments)
+            for view in block.operations:
+                inner = view.operation
+                used.update(dict.fromkeys(inner.operands))
+                inside.update(inner.results)
+                _look_into(inner, inside, used)
+
+
+def reads(op: ir.Operation) -> list[ir.Value]:
+    """The operands of `op`, and what its regions capture."""
+    return [*op.operands, *captures(op)] if len(op.regions) else list(op.operands)
+
+
+def clone(op: ir.Operation, known: Mapping[ir.Value, ir.Value]) -> ir.Operation:
+    """A copy of `op` at the insertion point; it and its regions read what `known` has instead."""
+    copy = op.clone().operation
+
+    def visit(inner: ir.Operation) -> None:
+        for position, value in enumerate(inner.operands):
+            if value in known:
+                inner.operands[position] = known[value]
+
+    walk(copy, visit)
+    return copy
 
 
 def terminator(block: ir.Block) -> ir.Operation:

@@ -190,8 +190,13 @@ class ShapeAnalysis:
         self.require(op, a, "==", b)
         return b if b.is_const else a
 
-    def require(self, op: ir.Operation, lhs: Expr, relation: str, rhs: Expr) -> None:
-        """The specification wants `lhs relation rhs`: a guard, and then a fact, if not proved."""
+    def require(
+        self, op: ir.Operation, lhs: Expr, relation: str, rhs: Expr, message: str = ""
+    ) -> None:
+        """The specification wants `lhs relation rhs`: a guard, and then a fact, if not proved.
+
+        `message` says in the guard what is wrong otherwise.
+        """
         if lhs is rhs and relation == "==":
             return
         key = (lhs, relation, rhs)
@@ -205,8 +210,8 @@ class ShapeAnalysis:
                 )
             return
         if not self.constraints.implies(lhs, relation, rhs):
-            message = f"{source_line(op)}: {op.name} needs {lhs} {relation} {rhs}"
-            self._assume(Guard(lhs, relation, rhs, message))
+            what = f": {message}" if message else f" needs {lhs} {relation} {rhs}"
+            self._assume(Guard(lhs, relation, rhs, f"{source_line(op)}: {op.name}{what}"))
 
     def parsed(self, text: ir.Attribute) -> Expr:
         """The expression in a string attribute."""
@@ -357,6 +362,8 @@ class ShapeAnalysis:
                 continue
             kinds = [self._type(r.type) for r in results]
             self._infer(op, kinds)
+            for region in op.regions:  # of scalars; what it reads from outside may be arrays
+                self._block(region.blocks[0])
             kind = kinds[0]
             if len(kinds) == 1 and kind is not None and kind.integer is not None:
                 entries = follow(self, op, kind.integer)
@@ -559,7 +566,14 @@ def _while(s: ShapeAnalysis, op: ir.Operation) -> None:
                     f"value {index} carried by the loop grows from {before} to {after} elements",
                     "carry a buffer of the final size and update slices of it",
                 )
-            s.require_equal(op, before, after)
+            s.require(
+                op,
+                before,
+                "==",
+                after,
+                f"value {index} carried by the loop has {before} elements at first and {after} "
+                "after a step; carry a buffer of the final size and update slices of it",
+            )
     for index, result in enumerate(op.results):
         s._shapes[result] = shapes[index]
         argument = body.arguments[index]
@@ -584,7 +598,14 @@ def _branches(s: ShapeAnalysis, op: ir.Operation) -> None:
                         f"result {index}, a size that depends on data",
                         "pad both to one size",
                     )
-                s.require_equal(op, shape[axis], size)
+                s.require(
+                    op,
+                    shape[axis],
+                    "==",
+                    size,
+                    f"the branches give {shape[axis]} and {size} for dimension {axis} of result "
+                    f"{index}; pad both to one size",
+                )
         s._shapes[result] = shape
         entries = {s._contents.get(row[index]) for row in rows}
         common = entries.pop()

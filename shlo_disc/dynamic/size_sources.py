@@ -24,6 +24,7 @@ MAX_ELEMENTS = 64
 class SizeFromData(UnsupportedError):
     """A size that neither argument sizes nor the elements of size arguments give."""
 
+    operation: ir.Operation
     operand: ir.Value
 
     @staticmethod
@@ -34,8 +35,17 @@ class SizeFromData(UnsupportedError):
             "only on argument sizes; pass the size as an integer argument or a static argument, "
             "or pad to a size that is known"
         )
-        error.operand = op.operands[index]
+        error.operation, error.operand = op, op.operands[index]
         return error
+
+    def inside(self, holder: ir.Operation) -> UnsupportedError:
+        """The error for a size that is computed in a region of `holder`."""
+        op = self.operation
+        return UnsupportedError(
+            f"{source_line(op)}: {op.name}: a size is computed from data inside the {holder.name} "
+            f"at {source_line(holder)}, and buffers are as large as they are when that starts; "
+            "compute the size in front of it, or pad to a size that is known"
+        )
 
 
 def sources_of_size(value: ir.Value) -> set[ir.Value]:

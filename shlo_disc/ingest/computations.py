@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from shlo_disc.mlir import ir, ops_of, walk
+from shlo_disc.mlir import clone, ir, ops_of
 
 __all__ = ["called_by", "computations", "drop_computations", "fill_region", "inlined"]
 
@@ -58,15 +58,7 @@ def fill_region(new: ir.Operation, function: Any, location: ir.Location) -> None
 def inlined(body: ir.Block, arguments: Sequence[ir.Value]) -> list[ir.Value]:
     """What the operations of `body`, copied to the insertion point, give for these arguments."""
     of: dict[ir.Value, ir.Value] = dict(zip(body.arguments, arguments, strict=True))
-
-    def rename(op: ir.Operation) -> None:
-        for k, operand in enumerate(op.operands):
-            if operand in of:
-                op.operands[k] = of[operand]
-
     *ops, end = (view.operation for view in body.operations)
     for op in ops:
-        copy = op.clone().operation
-        walk(copy, rename)  # regions read values of the body, too
-        of.update(zip(op.results, copy.results, strict=True))
+        of.update(zip(op.results, clone(op, of).results, strict=True))
     return [of.get(value, value) for value in end.operands]

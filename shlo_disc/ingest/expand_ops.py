@@ -27,10 +27,12 @@ from shlo_disc.builders import (
 )
 from shlo_disc.contractions import dot_numbers
 from shlo_disc.errors import InvalidModuleError, UnsupportedError
+from shlo_disc.ingest.branches import select_in_regions
 from shlo_disc.ingest.computations import inlined
 from shlo_disc.ingest.scans import expand_scan
 from shlo_disc.locations import source_line
 from shlo_disc.mlir import at, ir, ops_of, producer
+from shlo_disc.scalar_regions import on_arrays
 
 __all__ = ["RULES", "expand_ops"]
 
@@ -371,37 +373,9 @@ def _torch_index_select(op: ir.Operation) -> Values:
 
 def _map(op: ir.Operation) -> Values:
     """The ops of the region, on arrays."""
+    select_in_regions(op)
     like = op.operands[0]
-    block = op.regions[0].blocks[0]
-    known = dict(zip(block.arguments, op.operands, strict=True))
-
-    def wide(value: ir.Value) -> ir.Value:
-        if value not in known:  # a scalar of outside
-            known[value] = broadcast_like(value, [], like)
-        return known[value]
-
-    for view in block.operations:
-        inner = view.operation
-        if inner.name == "stablehlo.return":
-            return [wide(value) for value in inner.operands]
-        if inner.name == "stablehlo.constant":
-            copy = inner.clone()
-            known[inner.results[0]] = broadcast_like(copy.results[0], [], like)
-            continue
-        if len(inner.regions) or any(_type(r).rank for r in inner.results):
-            raise UnsupportedError(
-                f"{source_line(inner)}: {inner.name} in the computation of a map; write the "
-                "computation on arrays"
-            )
-        kinds = [_with_shape(_type(like).shape, result) for result in inner.results]
-        new = ir.Operation.create(
-            inner.name,
-            results=kinds,
-            operands=[wide(value) for value in inner.operands],
-            attributes=dict(inner.attributes.items()),
-        )
-        known.update(zip(inner.results, new.results, strict=True))
-    raise InvalidModuleError(f"{source_line(op)}: a map whose computation returns nothing")
+    return on_arrays(op, list(op.operands), lambda value: broadcast_like(value, [], like))
 
 
 # --- sizes --------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from shlo_disc.ingest.accumulators import promote_accumulators
 from shlo_disc.ingest.approx_top_k import expand_approx_top_k
 from shlo_disc.ingest.arguments import constant, erase_arguments, global_name
 from shlo_disc.ingest.bounds import bounds_of_arguments, drop_bounds, has_bounds
+from shlo_disc.ingest.branches import BRANCHES, select_in_regions
 from shlo_disc.ingest.check import check_attributes, check_calls, check_normal_form
 from shlo_disc.ingest.chlo import expand_chlo, expand_composites, take_calls
 from shlo_disc.ingest.complex_numbers import is_complex, split_complex_numbers
@@ -92,6 +93,8 @@ def normalize(
     _fix_platform(main, platforms, platform)
     if "stablehlo.case" in present:
         _take_known_branches(main)
+    if not present.isdisjoint(BRANCHES):
+        select_in_regions(main)
     describe(main, shapes, argument_names)
     solve_sizes(main, own, sizes)
     constrain(main, [*constraints, *(bounds_of_arguments(main) if has_bounded_types else ())])

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.mlir import ir, terminator
+from shlo_disc.mlir import ir, reads, terminator
 from shlo_disc.passes.kinds import kind_of
 from shlo_disc.passes.op_classes import ELEMENTWISE, is_splat_constant
 from shlo_disc.passes.places import At, Place
@@ -107,7 +107,7 @@ def _only_own_element(fusion: ir.Operation, operand: int) -> bool:
         op = view.operation
         if not len(op.results) or is_splat_constant(op):
             continue
-        if any(value in depends for value in op.operands):
+        if any(value in depends for value in reads(op)):
             if op.name not in ELEMENTWISE:
                 return False
             # Scalars of select and clamp are read for every element.
@@ -139,7 +139,7 @@ def _only_own_pair(fusion: ir.Operation, operand: int, shapes: ShapeAnalysis) ->
     depends = {block.arguments[operand]: pairs}
     for view in block.operations:
         op = view.operation
-        read = [value for value in op.operands if value in depends]
+        read = [value for value in reads(op) if value in depends]
         if not read or not len(op.results):
             continue
         before, after = depends[read[0]], shapes.shape(op.results[0])

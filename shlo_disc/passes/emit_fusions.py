@@ -13,12 +13,11 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.errors import InternalError
 from shlo_disc.locations import source_line
-from shlo_disc.mlir import ir
+from shlo_disc.mlir import clone, ir, reads
 from shlo_disc.passes.fusion.graph import opaque_kind
 from shlo_disc.passes.fusion.partition import Partition
 from shlo_disc.passes.kinds import KINDS, kind_of
 from shlo_disc.passes.op_classes import (
-    MATERIALIZED_OPERANDS,
     RESHAPES,
     is_host_scalar,
     is_integer_scalar,
@@ -203,13 +202,12 @@ class _Emitter:
         Kernels compute the free ops they read, even when another reader needs these in memory.
         """
         node = self.graph.nodes[index]
-        materialized = MATERIALIZED_OPERANDS.get(node.op.name, ())
         for position, value in enumerate(node.operands):
             source = self.graph.of_value.get(value)
             if source is None:
                 continue
             cloned = self.graph.nodes[source].role == "free" and _clones_free(unit)
-            yield source, not cloned or (position in materialized and index in unit.members)
+            yield source, not cloned or (position in node.in_memory and index in unit.members)
 
     def _fuse(self, unit: Unit, terminator: ir.Operation) -> list[Made]:
         """Make the fusion; none where every reader computes its values itself."""
@@ -245,10 +243,8 @@ class _Emitter:
         clones: dict[ir.Operation, ir.Operation] = {}
         with ir.InsertionPoint(block), location:
             for op in sequence:
-                clone = clones[op] = op.clone().operation
-                for position, value in enumerate(op.operands):
-                    clone.operands[position] = inner[value]
-                inner.update(zip(op.results, clone.results, strict=True))
+                clones[op] = clone(op, {value: inner[value] for value in reads(op)})
+                inner.update(zip(op.results, clones[op].results, strict=True))
             Yield([inner[o] for o in outputs])
         planned = self.planned[unit.members[0]]
         if planned is not None:

@@ -19,6 +19,7 @@ from typing import ClassVar
 
 from shlo_disc import dialect
 from shlo_disc.builders import (
+    broadcast,
     compare,
     create,
     dimension,
@@ -29,10 +30,9 @@ from shlo_disc.builders import (
 )
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis, analyze
-from shlo_disc.errors import UnsupportedError
-from shlo_disc.locations import source_line
 from shlo_disc.mlir import at, ir, ops_of, replace
 from shlo_disc.passes.base import Pass, register
+from shlo_disc.scalar_regions import on_arrays, takes_lanes
 
 __all__ = ["ExpandWindows"]
 
@@ -72,7 +72,7 @@ class ExpandWindows(Pass):
 
 def _running(op: ir.Operation, shapes: ShapeAnalysis) -> tuple[int, bool] | None:
     """(dimension, from the end on) of a running total; None of another window."""
-    if len(op.results) != 1:
+    if len(op.results) != 1 or not takes_lanes(op):
         return None
     axis = int(op.attributes["dimension"].value)
     numbers = [shapes.scalar(v) for v in list(op.operands)[2:]]
@@ -83,7 +83,7 @@ def _along_one(op: ir.Operation) -> tuple[int, list[Expr]] | None:
     """The one dimension a constant window is longer than 1 along, and (window, low, high padding);
     None of another window.
     """
-    if len(op.results) != 1:
+    if len(op.results) != 1 or not takes_lanes(op):
         return None
     windows = list(ir.DenseI64ArrayAttr(op.attributes["window_dimensions"]))
     axes = [d for d, size in enumerate(windows) if size != 1]
@@ -141,7 +141,6 @@ def _doubling(op: ir.Operation) -> list[ir.Value]:
     inits = values[count : 2 * count]
     size, low, high = values[2 * count :]
     padded = [_padded(x, init, axis, low, high) for x, init in zip(values, inits, strict=False)]
-    reducer = op.regions[0].blocks[0]
     length = dimension(padded[0], axis)
     shape = shape_of(padded[0])
     totals = [
@@ -153,6 +152,12 @@ def _doubling(op: ir.Operation) -> list[ir.Value]:
         )
         for init, x in zip(inits, padded, strict=True)
     ]
+
+    def spread(value: ir.Value) -> ir.Value:
+        kind = ir.RankedTensorType(padded[0].type)
+        element = ir.RankedTensorType(value.type).element_type
+        return broadcast(value, [], ir.RankedTensorType.get(kind.shape, element), lambda: shape)
+
     carried = [integer(1, i32), integer(0, i32), *totals, *padded]
     kinds = [v.type for v in carried]
     loop = ir.Operation.create("stablehlo.while", results=kinds, operands=carried, regions=2)
@@ -168,12 +173,14 @@ def _doubling(op: ir.Operation) -> list[ir.Value]:
         total, part = list(body.arguments[2 : 2 + count]), list(body.arguments[2 + count :])
         bit = create("stablehlo.and", [size, power], i32)
         here = compare("NE", bit, integer(0, i32), i1)
-        longer = _combined(reducer, total, [_shifted(p, done, axis, length) for p in part], shape)
+        behind = [_shifted(p, done, axis, length) for p in part]
+        longer = on_arrays(op, [*total, *behind], spread)
         new_total = [
             create("stablehlo.select", [here, a, b], b.type)
             for a, b in zip(longer, total, strict=True)
         ]
-        new_part = _combined(reducer, part, [_shifted(p, power, axis, length) for p in part], shape)
+        behind = [_shifted(p, power, axis, length) for p in part]
+        new_part = on_arrays(op, [*part, *behind], spread)
         new_done = create("stablehlo.add", [done, bit], i32)
         new_power = create("stablehlo.add", [power, power], i32)
         ir.Operation.create(
@@ -191,48 +198,6 @@ def _padded(x: ir.Value, init: ir.Value, axis: int, low: ir.Value, high: ir.Valu
     zero = integer(0, low.type)
     before, after = ([end if d == axis else zero for d in range(rank)] for end in (low, high))
     return pad(x, init, before, after, [zero] * rank)
-
-
-def _combined(
-    reducer: ir.Block, left: Sequence[ir.Value], right: Sequence[ir.Value], shape: ir.Value
-) -> list[ir.Value]:
-    """`reducer`, element by element, on arrays."""
-    like = ir.RankedTensorType(left[0].type)
-
-    def lift(scalar: ir.Operation) -> ir.Operation:
-        kinds = [
-            ir.RankedTensorType.get(like.shape, ir.RankedTensorType(r.type).element_type)
-            for r in scalar.results
-        ]
-        if scalar.name == "stablehlo.constant":
-            copy = scalar.clone().operation
-            spread = create(
-                "stablehlo.dynamic_broadcast_in_dim",
-                [copy.results[0], shape],
-                kinds[0],
-                broadcast_dimensions=ir.DenseI64ArrayAttr.get([]),
-            )
-            return spread.owner
-        return ir.Operation.create(
-            scalar.name,
-            results=kinds,
-            operands=[left[0]] * len(scalar.operands),  # the caller sets the right ones
-            attributes=dict(scalar.attributes.items()),
-        )
-
-    *ops, end = (view.operation for view in reducer.operations)
-    of: dict[ir.Value, ir.Value] = dict(zip(reducer.arguments, [*left, *right], strict=True))
-    for op in ops:
-        if len(op.regions) or not op.results:
-            raise UnsupportedError(
-                f"{source_line(op)}: {op.name} in the reducer of a window whose size is known only "
-                "at run time; make the window size static"
-            )
-        copy = lift(op)
-        for k, operand in enumerate(op.operands):
-            copy.operands[k] = of.get(operand, operand)
-        of.update(zip(op.results, copy.results, strict=True))
-    return [of[v] for v in end.operands]
 
 
 def _shifted(value: ir.Value, by: ir.Value, axis: int, length: ir.Value) -> ir.Value:

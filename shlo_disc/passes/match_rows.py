@@ -16,7 +16,7 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.reductions import reduction_runs
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.mlir import ir
-from shlo_disc.passes.op_classes import ELEMENTWISE, RESHAPES
+from shlo_disc.passes.op_classes import ELEMENTWISE, RESHAPES, is_row_reduction
 from shlo_disc.passes.region import Region
 
 __all__ = ["Layout", "RowRecord", "match_rows"]
@@ -77,7 +77,7 @@ def match_rows(
     ops = region.needed_for(roots, stop=given)
     if not all(_read_in_place(value, region) for value in given):
         return "a row would need elements of another row"
-    first = next((op for op in ops if op.name == "stablehlo.reduce"), None)
+    first = next((op for op in ops if is_row_reduction(op)), None)
     if first is None:
         return "a row fusion without a reduction"
     runs = _runs(first, shapes)
@@ -96,7 +96,7 @@ def match_rows(
     reduces: list[tuple[ir.Operation, int]] = []
     for op in ops:
         here = max((level.get(v, 0) for v in op.operands), default=0)
-        its = _runs(op, shapes) if op.name == "stablehlo.reduce" else []
+        its = _runs(op, shapes) if is_row_reduction(op) else []
         if len(its) == len(runs) and all(map(equal, its, runs)):
             reduces.append((op, here))
             here += 1
@@ -120,7 +120,7 @@ def _read_in_place(value: ir.Value, region: Region) -> bool:
         for op in region.readers(waiting.pop()):
             if op.name in RESHAPES:
                 waiting += op.results
-            elif op.name not in ELEMENTWISE and op.name != "stablehlo.reduce":
+            elif op.name not in ELEMENTWISE and not is_row_reduction(op):
                 return False
     return True
 

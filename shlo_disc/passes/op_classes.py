@@ -9,6 +9,7 @@ from __future__ import annotations
 from shlo_disc.mlir import ir
 from shlo_disc.ops import OPS, Flops, Role, ffi, names, row_of
 from shlo_disc.ops.ffi import is_ffi_call
+from shlo_disc.scalar_regions import takes_lanes
 
 __all__ = [
     "CONTROL",
@@ -24,6 +25,7 @@ __all__ = [
     "TRANSCENDENTAL",
     "is_host_scalar",
     "is_integer_scalar",
+    "is_row_reduction",
     "is_splat_constant",
     "own_kind",
     "size_operands",
@@ -81,6 +83,11 @@ def is_host_scalar(op: ir.Operation) -> bool:
         to_flag = ir.RankedTensorType(op.results[0].type).element_type.width == 1
         return is_integer_scalar(op.operands[0]) and not to_flag
     return op.name != "stablehlo.compare" or is_integer_scalar(op.operands[0])
+
+
+def is_row_reduction(op: ir.Operation) -> bool:
+    """True for a `reduce` whose body can be computed in vector lanes."""
+    return op.name == "stablehlo.reduce" and takes_lanes(op)
 
 
 def is_splat_constant(op: ir.Operation) -> bool:

@@ -38,7 +38,7 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.loops import unchanged
 from shlo_disc.dynamic.memory import value_bytes
 from shlo_disc.dynamic.shapes import ShapeAnalysis, analyze
-from shlo_disc.mlir import ir, terminator, walk
+from shlo_disc.mlir import ir, reads, terminator, walk
 from shlo_disc.ops import ffi
 from shlo_disc.passes.base import Pass
 from shlo_disc.passes.donation import donated_reuses
@@ -523,8 +523,8 @@ def _in_place_candidate(op: ir.Operation, shapes: ShapeAnalysis) -> bool:
     block = op.regions[0].blocks[0]
     changed = block.arguments[0]
     # Also the update or the indices: they would be read after parts of them were overwritten.
-    reads = sum(value == changed for view in block.operations for value in view.operation.operands)
-    return bool(reads == 1 and update.operands[0] == changed)
+    count = sum(value == changed for view in block.operations for value in reads(view.operation))
+    return bool(count == 1 and update.operands[0] == changed)
 
 
 def region_results(fusion: ir.Operation) -> list[ir.Value]:

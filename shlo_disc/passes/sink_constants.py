@@ -7,8 +7,8 @@ Why     `cse` lets such a body share a constant of the function; a kernel sees o
 Needs   `cse` done: it would undo this.   Keeps   every result.
 Cost    O(ops in bodies).
 
-What is computed from constants alone comes along. A body that reads anything else from outside
-is refused: no StableHLO operation but control flow gives that a meaning.
+What is computed from such constants alone comes along. Anything else that a body reads from outside
+is an input of its kernel. Arrays of different elements are: they leave a body.
 """
 
 from __future__ import annotations
@@ -16,11 +16,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from shlo_disc.errors import UnsupportedError
-from shlo_disc.locations import source_line
-from shlo_disc.mlir import ir, walk
+from shlo_disc.mlir import ir, producer, walk
 from shlo_disc.passes.base import Pass, register
-from shlo_disc.passes.op_classes import CONTROL
+from shlo_disc.passes.op_classes import CONTROL, is_splat_constant
 
 __all__ = ["SinkConstants"]
 
@@ -35,7 +33,7 @@ class SinkConstants(Pass):
     name: ClassVar[str] = "sink-constants"
 
     def run(self, module: ir.Module) -> int:
-        """Rewrite `module`; the number of ops copied into bodies. Raises UnsupportedError."""
+        """Rewrite `module`; the number of ops copied into bodies."""
         bodies: list[tuple[ir.Operation, ir.Block]] = []
 
         def visit(op: ir.Operation) -> None:
@@ -51,8 +49,10 @@ def _sink(op: ir.Operation, block: ir.Block) -> int:
     inside: set[ir.Value] = set()
     operations: list[ir.Operation] = []
     _enter(block, inside, operations)
-    copies = _Copies(op, operations[0])
+    copies = _Copies(operations[0])
     for inner in operations:
+        if _is_array(inner):
+            inner.move_before(op)
         for position, value in enumerate(inner.operands):
             if value not in inside:
                 inner.operands[position] = copies.of(value)
@@ -70,34 +70,48 @@ def _enter(block: ir.Block, inside: set[ir.Value], operations: list[ir.Operation
                 _enter(nested, inside, operations)
 
 
-class _Copies:
-    """Copies of values outside of `holder`, at the beginning of a block inside."""
+def _is_array(op: ir.Operation) -> bool:
+    """True for a constant of different elements, which kernels read in memory."""
+    return op.name == "stablehlo.constant" and not is_splat_constant(op)
 
-    def __init__(self, holder: ir.Operation, first: ir.Operation) -> None:
-        self._holder, self._first = holder, first
+
+class _Copies:
+    """Copies of values from outside, in front of the op `first` of a body."""
+
+    def __init__(self, first: ir.Operation) -> None:
+        self._first = first
         self._known: dict[ir.Value, ir.Value] = {}
         self.count = 0
         """Operations that were copied."""
 
     def of(self, value: ir.Value) -> ir.Value:
-        """The copy of a value; raises UnsupportedError for one that is not constant."""
-        if value not in self._known:
-            owner = value.owner
-            if isinstance(owner, ir.Block) or len(owner.operation.regions):
-                raise UnsupportedError(
-                    f"{source_line(self._holder)}: the computation inside {self._holder.name} "
-                    "reads a value from outside that is not constant; pass it in or compute it "
-                    "inside"
-                )
-            source = owner.operation
-            operands = [self.of(v) for v in source.operands]
-            with ir.InsertionPoint(self._first), source.location:
-                made = source.clone().operation
-            for position, operand in enumerate(operands):
-                made.operands[position] = operand
-            self._known.update(zip(source.results, made.results, strict=True))
+        """The copy of a value that is computed from constants; any other value itself."""
+        for op in _computed_from_constants(value) or ():
+            if op.results[0] in self._known:
+                continue
+            with ir.InsertionPoint(self._first), op.location:
+                made = op.clone().operation
+            for position, operand in enumerate(op.operands):
+                made.operands[position] = self._known[operand]
+            self._known.update(zip(op.results, made.results, strict=True))
             self.count += 1
-        return self._known[value]
+        return self._known.get(value, value)
+
+
+def _computed_from_constants(value: ir.Value) -> list[ir.Operation] | None:
+    """The ops that compute a value from nothing, in order; None if it depends on data."""
+    found: dict[ir.Operation, None] = {}
+    stack = [(value, False)]
+    while stack:
+        at, is_ready = stack.pop()
+        op = producer(at)
+        if op is None or len(op.regions) or _is_array(op):
+            return None
+        if is_ready:
+            found[op] = None
+        elif op not in found:
+            stack += [(at, True), *((operand, False) for operand in op.operands)]
+    return list(found)
 
 
 register(SinkConstants())

@@ -48,11 +48,22 @@ def split_at_data(module: ir.Module) -> list[ir.Module]:
         except SizeFromData as error:
             places = _places_of_data(module, error.operand)
             if not places:
-                raise
+                holder = _control_around(error.operation)
+                if holder is None:
+                    raise
+                raise error.inside(holder) from None
             first, module = _cut(module, places)
             chain.append(first)
             continue
         return [*chain, module]
+
+
+def _control_around(op: ir.Operation) -> ir.Operation | None:
+    """The outermost op of main whose regions contain `op`; None if `op` is in main itself."""
+    holder = None
+    while (parent := op.parent) is not None and parent.name != "func.func":
+        holder = op = parent
+    return holder
 
 
 @dataclass(frozen=True, order=True)

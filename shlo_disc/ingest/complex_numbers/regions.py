@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from shlo_disc.builders import create
 from shlo_disc.ingest.complex_numbers.planes import Planes, is_complex, plane_type, planes_of
 from shlo_disc.ingest.complex_numbers.rewriter import New, Rewriter, attributes_of
-from shlo_disc.mlir import at, ir, producer
+from shlo_disc.mlir import at, clone, ir, producer
 
 __all__ = ["control_flow", "reduction", "scatter", "sort", "terminator"]
 
@@ -186,8 +186,5 @@ def _copy(block: ir.Block, region: ir.Region, group: Sequence[int], count: int) 
             needed.update(op.operands)
     with ir.InsertionPoint(made):
         for op in reversed(kept):
-            copy = op.clone()
-            for k, operand in enumerate(op.operands):
-                copy.operands[k] = known.get(operand, operand)
-            known.update(zip(op.results, copy.results, strict=True))
+            known.update(zip(op.results, clone(op, known).results, strict=True))
         ir.Operation.create(last.name, operands=[known.get(v, v) for v in wanted])

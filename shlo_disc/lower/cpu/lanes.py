@@ -7,12 +7,18 @@ from shlo_disc.lower.cpu.model import MODEL
 from shlo_disc.lower.schedule.row_reduction import Plan
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.mlir import ir
+from shlo_disc.scalar_regions import takes_lanes
 
 __all__ = ["choose_lanes", "choose_row_lanes"]
 
 
 def choose_lanes(block: ir.Block, machine: Machine) -> int:
-    """One vector register of the widest float computed with (of the widest integer without any)."""
+    """One vector register of the widest float computed with (of the widest integer without any).
+
+    None (0) where an op computes element by element.
+    """
+    if not all(takes_lanes(view.operation) for view in block.operations):
+        return 0
     floats, others = [], [1]
     values = list(block.arguments)
     for view in block.operations:

@@ -44,6 +44,10 @@ CHUNK = 4096
 own overhead (10 ns) does not show, and there are tasks enough for all cores."""
 
 
+ONE_BY_ONE = 64
+"""The same where a region takes no lanes: such an element costs a few hundred cycles at least."""
+
+
 @dataclass
 class Written:
     """A kernel text and what it asks for."""
@@ -70,7 +74,7 @@ def emit(fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine) -> Kerne
     heavy = any(view.operation.name in REDUCTIONS for view in block.operations)
     if heavy:  # Several vectors at once hide the latency of the accumulation.
         lanes *= 4
-    chunk = lanes if heavy else max(lanes, CHUNK)
+    chunk = (lanes or ONE_BY_ONE) if heavy else max(lanes, CHUNK)
 
     def write(factors: Sequence[Expr], within: int = 1) -> Written:
         return _write(machine, block, roots, shapes, factors, lanes, chunk, within=within)

@@ -26,7 +26,8 @@ from shlo_disc.lower.values.elemental import Elemental, emit_region
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.index import Group, Ix
 from shlo_disc.lower.values.typed import IndexValue, Mask, Register
-from shlo_disc.mlir import ir
+from shlo_disc.mlir import ir, reads
+from shlo_disc.scalar_regions import takes_lanes
 
 __all__ = ["emit_scatter"]
 
@@ -43,7 +44,7 @@ def emit_scatter(fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine) 
     copies = [scatter.single.copy(v, p) for v, p in zip(scatter.operands, places, strict=True)]
     launch = scatter.launch(places)
     first = scatter.operands[0]
-    others = list(scatter.single.op.operands)[1:]
+    others = reads(scatter.single.op)[1:]
     in_place = (
         scatter.single.results[0] is not None
         and scatter.single.results[0].index == 0
@@ -81,7 +82,12 @@ class _Scatter:
         self.run = self._run()
 
     def _run(self) -> int:
-        """Update dimensions from here on are one contiguous run that no index moves."""
+        """Update dimensions from here on are one contiguous run that no index moves.
+
+        No run where elements are computed one by one.
+        """
+        if not takes_lanes(self.single.op):
+            return len(self.update_sizes)
         same = self.single.shapes.constraints.equal
         rank, cut = len(self.update_sizes), len(self.update_sizes)
         for distance in range(1, min(rank, len(self.sizes)) + 1):

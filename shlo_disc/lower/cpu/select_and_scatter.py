@@ -20,6 +20,7 @@ from shlo_disc.lower.values.elemental import Elemental, emit_region
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.typed import IndexValue, Mask, Register, Value
 from shlo_disc.mlir import ir
+from shlo_disc.scalar_regions import takes_lanes
 
 __all__ = ["emit_select_and_scatter"]
 
@@ -109,8 +110,18 @@ class _Scatter:
         with b.if_(inside, Value) as branch:
             candidate = self.single.read(e, self.operand, here)
             select = self.single.op.regions[0].blocks[0]
-            (keep,) = emit_region(e, select, [value, candidate])
-            keep = found & Mask.of(keep)
+
+            def keeps() -> Mask:
+                return Mask.of(emit_region(e, select, [value, candidate])[0])
+
+            if takes_lanes(self.single.op):
+                keep = found & keeps()
+            else:  # before the first element there is no value, on which a loop might never end
+                with b.if_(found, Mask) as known:
+                    known.yield_(keeps())
+                    with known.otherwise():
+                        known.yield_(b.flags(False))
+                (keep,) = known.results
             branch.yield_(
                 b.flags(True),
                 b.select(keep, value, candidate),

@@ -110,8 +110,12 @@ def vector_loop(
     """`strips` of columns; `first` is a multiple of `lanes`.
 
     `size` is the whole extent. There is no masked vector if `size` is proved divisible, and nothing
-    else if it is a constant below `lanes`.
+    else if it is a constant below `lanes`. Without lanes (0) it is a loop over elements.
     """
+    if not lanes:
+        with b.loop(first, last, 1, list(carry), hint="j") as loop:
+            loop.yield_(*(body(Ix(loop.index), None, list(loop.args)) or ()))
+        return loop.results
     if size.is_const and size.value < lanes:
         mask = b.mask(size.value, lanes)
         return list(body(Ix(first, 1, multiple=0), mask, list(carry)) or ())

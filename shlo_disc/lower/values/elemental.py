@@ -413,22 +413,118 @@ def _changes_width(op: ir.Operation) -> bool:
 
 
 def emit_region(e: Elemental, block: ir.Block, args: Sequence[Register]) -> list[Register]:
-    """The results of a region of rank-0 StableHLO ops (the body of a reduce) on registers."""
-    env = dict(zip(block.arguments, args, strict=True))
+    """The results of a region of scalars (the body of a reduce) on registers.
 
-    def value(v: ir.Value) -> Register:
-        return env[v] if v in env else e.value_at(v, (), None)
+    `args` are scalars where an op of the region is not computed in lanes (`takes_lanes`).
+    """
+    return _Region(e).results(block, args)
 
-    for view in block.operations:
-        op = view.operation
-        if op.name == "stablehlo.return":
-            return [value(v) for v in op.operands]
-        if op.name == "stablehlo.constant":
-            env[op.results[0]] = e.splat(op)
+
+class _Region:
+    """The values of one call of a region."""
+
+    def __init__(self, e: Elemental) -> None:
+        self.e = e
+        self.known: dict[ir.Value, Register] = {}
+
+    def results(self, block: ir.Block, args: Sequence[Register]) -> list[Register]:
+        """What `block` returns."""
+        self.known.update(zip(block.arguments, args, strict=True))
+        for view in block.operations:
+            op = view.operation
+            if op.name == "stablehlo.return":
+                return [self._value(v) for v in op.operands]
+            self._compute(op)
+        raise InternalError("a region without stablehlo.return")
+
+    def _value(self, value: ir.Value) -> Register:
+        if value in self.known:
+            return self.known[value]
+        return self.e.value_at(value, (), None)
+
+    def _compute(self, op: ir.Operation) -> None:
+        """Make the results of `op` known; arrays are computed where an element is read."""
+        if op.name in _CONTROL_FLOW:
+            if len(op.results):
+                results = _CONTROL_FLOW[op.name](self, op)
+                self.known.update(zip(op.results, results, strict=True))
+        elif any(ir.ShapedType(result.type).rank for result in op.results):
+            return
+        elif op.name == "stablehlo.constant":
+            self.known[op.results[0]] = self.e.splat(op)
+        elif any(ir.ShapedType(operand.type).rank for operand in op.operands):
+            self._element(op)
         elif op.name in SCALAR_OPS:
-            env[op.results[0]] = emit_scalar(e.b, op, [value(v) for v in op.operands])
+            operands = [self._value(v) for v in op.operands]
+            self.known[op.results[0]] = emit_scalar(self.e.b, op, operands)
         elif op.name in ("stablehlo.reshape", "stablehlo.broadcast_in_dim"):
-            env[op.results[0]] = value(op.operands[0])
+            self.known[op.results[0]] = self._value(op.operands[0])
         else:
-            unsupported(op, "not computed inside a reduction", "move it out of the reducer")
-    raise InternalError("a region without stablehlo.return")
+            self._element(op)
+
+    def _element(self, op: ir.Operation) -> None:
+        """The scalars that `op` computes from arrays."""
+        e = self.e
+        inner = Elemental(e.b, e.space, e.shapes, e.block, e.arguments)
+        inner.overrides = {**e.overrides, **{v: _given(r) for v, r in self.known.items()}}
+        for result in op.results:
+            self.known[result] = inner.value_at(result, (), None)
+
+    def _while(self, op: ir.Operation) -> list[Register]:
+        condition, body = (region.blocks[0] for region in op.regions)
+        return self.e.b.while_(
+            [self._carried(v) for v in op.operands],
+            lambda args: Mask.of(self.results(condition, args)[0]),
+            lambda args: self.results(body, args),
+        )
+
+    def _carried(self, value: ir.Value) -> Register:
+        if ir.ShapedType(value.type).rank:
+            op = next(iter(value.uses)).owner.operation
+            unsupported(
+                op, "carries an array inside a region of scalars", "carry its elements one by one"
+            )
+        return self._value(value)
+
+    def _if(self, op: ir.Operation) -> list[Register]:
+        return self._branch(self._flag(op.operands[0]), op, 0, lambda: self._side(op, 1))
+
+    def _case(self, op: ir.Operation) -> list[Register]:
+        def branch(number: int) -> list[Register]:
+            if number == len(op.regions) - 1:
+                return self._side(op, number)
+            is_this = self._value(op.operands[0]).equals(number)
+            return self._branch(is_this, op, number, lambda: branch(number + 1))
+
+        return branch(0)
+
+    def _flag(self, value: ir.Value) -> Mask:
+        return Mask.of(self._value(value))
+
+    def _side(self, op: ir.Operation, number: int) -> list[Register]:
+        return self.results(op.regions[number].blocks[0], [])
+
+    def _branch(
+        self,
+        condition: Mask,
+        op: ir.Operation,
+        number: int,
+        otherwise: Callable[[], list[Register]],
+    ) -> list[Register]:
+        """Branch `number` of `op` where the condition holds."""
+        with self.e.b.if_(condition) as branch:
+            branch.yield_(*self._side(op, number))
+            with branch.otherwise():
+                branch.yield_(*otherwise())
+        return branch.results
+
+
+_CONTROL_FLOW: dict[str, Callable[[_Region, ir.Operation], list[Register]]] = {
+    "stablehlo.case": _Region._case,
+    "stablehlo.if": _Region._if,
+    "stablehlo.while": _Region._while,
+}
+
+
+def _given(register: Register) -> Callable[[Index, Mask | None], Register | None]:
+    return lambda index, mask: register

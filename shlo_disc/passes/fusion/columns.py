@@ -17,6 +17,7 @@ from shlo_disc.passes.fusion.graph import Node, dimensions
 from shlo_disc.passes.fusion.partition import Cluster, Partition
 from shlo_disc.passes.fusion.rows import in_rows
 from shlo_disc.passes.fusion.rule import FusionRule, Merge, Seed, never
+from shlo_disc.passes.op_classes import is_row_reduction
 
 __all__ = ["columns", "tall_columns"]
 
@@ -27,7 +28,7 @@ def _reductions(p: Partition) -> Iterator[Seed]:
     """Every reduction that is in a loop when it is reached."""
     for node in p.graph.nodes:
         mine = p.cluster_of.get(node.index)
-        if mine is not None and mine.kind == "loop" and node.op.name == "stablehlo.reduce":
+        if mine is not None and mine.kind == "loop" and is_row_reduction(node.op):
             yield (node.index,)
 
 
@@ -96,7 +97,7 @@ def _neighbours(p: Partition, column: Cluster) -> Iterator[tuple[Cluster, tuple[
                     yield from _joinable(p, source, column, (source, index))
     full = {v for v in read if p.level(graph.shapes.shape(v), column) == "full"}
     for node in graph.nodes:
-        if node.op.name == "stablehlo.reduce" and node.index not in column.members:
+        if is_row_reduction(node.op) and node.index not in column.members:
             bases = {b for v in _operands(p, node) for b, _ in graph.bases(v)}
             if bases & full:
                 yield from _joinable(p, node.index, column, None)

@@ -13,7 +13,7 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.locations import source_line
-from shlo_disc.mlir import ir
+from shlo_disc.mlir import ir, reads
 from shlo_disc.ops import Role, row_of
 from shlo_disc.passes.machine_model import MachineModel
 from shlo_disc.passes.op_classes import (
@@ -44,7 +44,10 @@ class Node:
     op: ir.Operation
     role: str  # elementwise, data_movement, loop, opaque, control, free, host or return
     operands: tuple[ir.Value, ...]
-    """Including what the regions of a control op capture."""
+    """Including what regions capture."""
+    in_memory: frozenset[int]
+    """Positions of the operands that are read at arbitrary indices (`Op.materialized`), and of what
+    regions capture."""
     shapes: tuple[Shape, ...]
     users: frozenset[int]
     """Nodes that use a result, directly or through free ops."""
@@ -74,10 +77,7 @@ class Graph:
         the counter of a loop. They are cheaper computed in every kernel, too."""
         ops = [view.operation for view in block.operations]
         roles = [self._role(op) for op in ops]
-        operands = [
-            (*op.operands, *(_captures(op) if role == "control" else ()))
-            for op, role in zip(ops, roles, strict=True)
-        ]
+        operands = [tuple(reads(op)) for op in ops]
         self.of_value.update((result, k) for k, op in enumerate(ops) for result in op.results)
         users: list[set[int]] = [set() for _ in ops]
         for index in reversed(range(len(ops))):
@@ -92,6 +92,12 @@ class Graph:
                 op,
                 roles[index],
                 operands[index],
+                frozenset(
+                    (
+                        *MATERIALIZED_OPERANDS.get(op.name, ()),
+                        *range(len(op.operands), len(operands[index])),
+                    )
+                ),
                 () if roles[index] == "control" else tuple(map(shapes.shape, op.results)),
                 frozenset(users[index]),
             )
@@ -155,9 +161,8 @@ class Graph:
         read: set[ir.Value] = set()
         for index in members:
             node = self.nodes[index]
-            materialized = MATERIALIZED_OPERANDS.get(node.op.name, ())
             for position, value in enumerate(node.operands):
-                if position in materialized and self.of_value.get(value) in self.needed:
+                if position in node.in_memory and self.of_value.get(value) in self.needed:
                     read.add(value)
                     continue
                 for base, _ in self.bases(value):
@@ -209,9 +214,8 @@ class Graph:
 
 
 def _read_in_memory(node: Node) -> list[ir.Value]:
-    """The operands that the row of the op calls `materialized`; an op may have fewer."""
-    positions = MATERIALIZED_OPERANDS.get(node.op.name, ())
-    return [value for k, value in enumerate(node.operands) if k in positions]
+    """The operands at the positions `in_memory`."""
+    return [value for k, value in enumerate(node.operands) if k in node.in_memory]
 
 
 _ROLES = {
@@ -246,26 +250,6 @@ def opaque_kind(op: ir.Operation) -> str:
         f"{source_line(op)}: {name} is not compiled: {row.note}; keep this part of the program "
         "outside shlo_disc.jit, or have XLA run it: on_unsupported='xla'"
     )
-
-
-def _captures(op: ir.Operation) -> list[ir.Value]:
-    """Values the regions of `op` use but do not define."""
-    inside: set[ir.Value] = set()
-    used: dict[ir.Value, None] = {}
-    _look_into(op, inside, used)
-    return [value for value in used if value not in inside]
-
-
-def _look_into(op: ir.Operation, inside: set[ir.Value], used: dict[ir.Value, None]) -> None:
-    """Add the values that the regions of `op` define, and those that they use, in order."""
-    for region in op.regions:
-        for block in region.blocks:
-            inside.update(block.arguments)
-            for view in block.operations:
-                inner = view.operation
-                used.update(dict.fromkeys(inner.operands))
-                inside.update(inner.results)
-                _look_into(inner, inside, used)
 
 
 def squeezed(shape: Shape) -> Shape:

@@ -14,11 +14,10 @@ from types import MappingProxyType
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.memory import value_bytes
 from shlo_disc.dynamic.reductions import reduction_runs
-from shlo_disc.mlir import ir
+from shlo_disc.mlir import ir, reads
 from shlo_disc.passes.fusion.graph import Graph, Shape, squeezed
 from shlo_disc.passes.op_classes import (
     FREE,
-    MATERIALIZED_OPERANDS,
     RESHAPES,
     is_splat_constant,
 )
@@ -199,15 +198,15 @@ class Partition:
         `clones`: nodes of other clusters that are computed in it once more. `clone_free`: free ops
         are computed in it, too. `given`: the node whose value row work behind a product reads.
         """
-        ops = [self.graph.nodes[i].op for i in sorted(members)]
+        nodes = [self.graph.nodes[i] for i in sorted(members)]
+        ops = [node.op for node in nodes]
         results = tuple(r for op in ops for r in op.results if self._escapes(r, members))
         again = {result for i in clones for result in self.graph.nodes[i].op.results}
         contents = _Contents({result for op in ops for result in op.results}, again, clone_free)
-        for op in ops:
-            materialized = MATERIALIZED_OPERANDS.get(op.name, ())
-            for position, value in enumerate(op.operands):
-                self._need(value, contents, hard=position in materialized)
-            contents.sequence.append(op)
+        for node in nodes:
+            for position, value in enumerate(reads(node.op)):
+                self._need(value, contents, hard=position in node.in_memory)
+            contents.sequence.append(node.op)
         of = None if given < 0 else self.graph.nodes[given].op.results[0]
         return Region(
             tuple(contents.sequence), tuple(contents.inputs), results, self.graph.shapes, of

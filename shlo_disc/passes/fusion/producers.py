@@ -8,7 +8,7 @@ from shlo_disc.passes.fusion.partition import Cluster, Partition
 from shlo_disc.passes.fusion.rows import in_rows, is_space
 from shlo_disc.passes.fusion.rule import FusionRule, Merge, Seed
 from shlo_disc.passes.kinds import KINDS
-from shlo_disc.passes.op_classes import MATERIALIZED_OPERANDS, RESHAPES
+from shlo_disc.passes.op_classes import RESHAPES, is_row_reduction
 
 __all__ = ["rule"]
 
@@ -19,11 +19,10 @@ def _seeds(p: Partition) -> Iterator[Seed]:
         mine = p.cluster_of.get(node.index)
         if mine is None or KINDS[mine.kind].is_contraction:
             continue
-        if node.role == "loop" and node.op.name != "stablehlo.reduce":
+        if node.role == "loop" and not is_row_reduction(node.op):
             continue
-        materialized = MATERIALIZED_OPERANDS.get(node.op.name, ())
         for position, value in enumerate(node.operands):
-            if position in materialized:
+            if position in node.in_memory:
                 continue
             for number, (base, _) in enumerate(p.graph.bases(value)):
                 source = p.graph.of_value.get(base, -1)

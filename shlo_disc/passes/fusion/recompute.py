@@ -15,7 +15,7 @@ from shlo_disc.mlir import ir
 from shlo_disc.passes.fusion.graph import Node
 from shlo_disc.passes.fusion.partition import Cluster, Partition
 from shlo_disc.passes.fusion.rule import Again, FusionRule, Seed, never
-from shlo_disc.passes.op_classes import GATHERS, MATERIALIZED_OPERANDS, RESHAPES
+from shlo_disc.passes.op_classes import GATHERS, RESHAPES
 from shlo_disc.passes.rules import takes_one_window
 
 __all__ = ["rule"]
@@ -57,15 +57,15 @@ def _readers(p: Partition, node: Node, cluster: Cluster) -> list[Cluster]:
         reader = p.cluster_of.get(index)
         if reader is None or reader.kind not in ("loop", "row"):
             return []
-        materialized = MATERIALIZED_OPERANDS.get(p.graph.nodes[index].op.name, ())
-        for position, value in enumerate(p.graph.nodes[index].operands):
+        its = p.graph.nodes[index]
+        for position, value in enumerate(its.operands):
             for base, chain in p.graph.bases(value):
                 if p.graph.of_value.get(base) != node.index:
                     continue
                 # Broadcast, it would be computed several times an element; a slice is a load
                 # in either case.
                 spread = any(op.name not in RESHAPES for op in chain) and not _is_slice(node)
-                if spread or position in materialized:
+                if spread or position in its.in_memory:
                     return []
         if p.graph.inputs(reader.members | {node.index}) >= p.graph.costs.most_inputs:
             return []

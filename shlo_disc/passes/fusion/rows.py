@@ -9,7 +9,7 @@ from shlo_disc.dynamic.reductions import reduction_runs
 from shlo_disc.mlir import ir
 from shlo_disc.passes.fusion.graph import Graph, Node, Shape, broadcast_dims, dimensions
 from shlo_disc.passes.fusion.partition import Cluster, Partition
-from shlo_disc.passes.op_classes import FREE, GATHERS, RESHAPES
+from shlo_disc.passes.op_classes import FREE, GATHERS, RESHAPES, is_row_reduction
 
 __all__ = ["in_rows", "is_space", "reduction"]
 
@@ -21,7 +21,7 @@ def reduction(graph: Graph, node: Node) -> Cluster:
     """The cluster of one op that loops: `row` for a reduction of trailing dimensions, and perhaps
     of some further in front; `loop` for any other.
     """
-    if node.op.name == "stablehlo.reduce":
+    if is_row_reduction(node.op):
         shape, dims = graph.shapes.shape(node.operands[0]), tuple(dimensions(node.op))
         runs = reduction_runs(shape, dims)
         if dims and (len(runs) < 3 or (len(runs) == 4 and _is_row(graph, runs[-1]))):
@@ -47,7 +47,7 @@ def in_rows(p: Partition, row: Cluster) -> bool:
     for index in row.members:
         node = graph.nodes[index]
         if node.role == "loop":
-            if node.op.name != "stablehlo.reduce":
+            if not is_row_reduction(node.op):
                 return False
             if not is_space(p, graph.shapes.shape(node.operands[0]), dimensions(node.op), row):
                 return False
