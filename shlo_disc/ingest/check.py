@@ -10,7 +10,7 @@ from shlo_disc.errors import InvalidModuleError, UnsupportedError
 from shlo_disc.ingest.chlo import KEPT_CHLO
 from shlo_disc.locations import source_line
 from shlo_disc.mlir import ir, quant, walk
-from shlo_disc.ops import OPS, Role
+from shlo_disc.ops import OPS, Role, refusal
 
 __all__ = [
     "MAX_CALLS",
@@ -260,7 +260,7 @@ def _check_op(op: ir.Operation) -> None:
             )
     row = OPS.get(name)
     if row is not None and row.role is Role.UNSUPPORTED and name != "stablehlo.custom_call":
-        raise UnsupportedError(f"{source_line(op)}: {name} is not compiled: {row.note}")
+        raise refusal(op)
     if name.startswith(("stablehlo.", "disc.")) or name in _FRAME or name in KEPT_CHLO:
         return
     if name == "func.call":

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from shlo_disc.errors import UnsupportedError
+from shlo_disc.locations import source_line
 from shlo_disc.mlir import ir
 from shlo_disc.ops import elementwise, ffi, others
 from shlo_disc.ops.row import Flops, Op, Role
 
-__all__ = ["OPS", "Flops", "Op", "Role", "names", "row_of"]
+__all__ = ["OPS", "Flops", "Op", "Role", "names", "refusal", "row_of"]
 
 OPS: dict[str, Op] = {row.name: row for row in (*elementwise.ROWS, *others.ROWS)}
 """Every row by name."""
@@ -32,6 +34,17 @@ def row_of(op: ir.Operation) -> Op:
         target = f"@{ir.StringAttr(op.attributes['call_target_name']).value}"
         name = target if target in OPS else name
     return OPS.get(name) or Op(name, Role.UNSUPPORTED, note="unknown")
+
+
+def refusal(op: ir.Operation) -> UnsupportedError:
+    """The error for an op whose row refuses it: the line, the reason, and what to do."""
+    name = op.name
+    if name == "stablehlo.custom_call":
+        name = ir.StringAttr(op.attributes["call_target_name"]).value
+    return UnsupportedError(
+        f"{source_line(op)}: {name} is not compiled: {row_of(op).note}; keep this part of the "
+        "program outside shlo_disc.jit, or have XLA run it: on_unsupported='xla'"
+    )
 
 
 def names(where: Callable[[Op], bool]) -> frozenset[str]:

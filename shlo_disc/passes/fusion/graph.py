@@ -11,10 +11,8 @@ from dataclasses import dataclass
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.errors import UnsupportedError
-from shlo_disc.locations import source_line
 from shlo_disc.mlir import ir, reads
-from shlo_disc.ops import Role, row_of
+from shlo_disc.ops import Role, refusal, row_of
 from shlo_disc.passes.machine_model import MachineModel
 from shlo_disc.passes.op_classes import (
     FREE,
@@ -243,13 +241,7 @@ def opaque_kind(op: ir.Operation) -> str:
     row = row_of(op)
     if row.kind:
         return row.kind
-    name = op.name
-    if name == "stablehlo.custom_call":
-        name = ir.StringAttr(op.attributes["call_target_name"]).value
-    raise UnsupportedError(
-        f"{source_line(op)}: {name} is not compiled: {row.note}; keep this part of the program "
-        "outside shlo_disc.jit, or have XLA run it: on_unsupported='xla'"
-    )
+    raise refusal(op)
 
 
 def squeezed(shape: Shape) -> Shape:
