@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import shlo_disc
+from shlo_disc.mlir import ops_of
 from tests.refused import unchanged
 
 pytest.importorskip("shlo_disc.ral._ral", reason="the runtime extension is not built here")
@@ -102,13 +105,20 @@ def test_what_is_not_compiled_is_refused_by_name():
         shlo_disc.jit(unchanged)(F(4, 4))
 
 
-def test_what_is_refused_with_symbols_is_compiled_for_each_shape(caplog):
+def test_what_is_refused_with_symbols_is_compiled_for_each_shape(caplog, monkeypatch):
+    def refuse(module):  # JAX writes such a window for symbols only
+        if ops_of(module, "stablehlo.custom_call"):
+            raise shlo_disc.UnsupportedError("window dilations of a window")
+        return 0
+
     def pooled(x, y):
-        spread = (y.shape[0],)  # dilations of windows cannot be symbols
+        spread = (y.shape[0],)
         return jax.lax.reduce_window(
             x, -jnp.inf, jax.lax.max, (2,), (1,), "SAME", window_dilation=spread
         )
 
+    # The package has a function of the same name as the module.
+    monkeypatch.setattr(sys.modules["shlo_disc.ingest.normalize"], "expand_windows", refuse)
     f = shlo_disc.jit(pooled)
     for n, m in ((8, 2), (9, 3), (8, 2), (8, 3)):
         compare(f(F(n), F(m)), jax.jit(pooled)(F(n), F(m)))
@@ -117,6 +127,19 @@ def test_what_is_refused_with_symbols_is_compiled_for_each_shape(caplog):
     assert f.explain().count("every size is a constant: ") == 3
     with pytest.raises(shlo_disc.UnsupportedError, match="window dilations of a window"):
         shlo_disc.jit(pooled, dynamic=True)(F(8), F(2))
+
+
+def test_dilations_of_windows_are_symbols():
+    def pooled(x, y):
+        spread = (y.shape[0],)
+        return jax.lax.reduce_window(
+            x, -jnp.inf, jax.lax.max, (2,), (1,), "SAME", window_dilation=spread
+        )
+
+    f = shlo_disc.jit(pooled)
+    for n, m in ((8, 2), (9, 3), (8, 2), (8, 3)):
+        compare(f(F(n), F(m)), jax.jit(pooled)(F(n), F(m)))
+    assert f.cache_info().misses == 1
 
 
 def test_what_is_refused_with_constants_too_is_refused(caplog):
