@@ -19,7 +19,7 @@ from dataclasses import replace
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.cpu.builder import SizedBuilder
 from shlo_disc.lower.cpu.dense.operands import Fill, Finish, Gemm, Operand
-from shlo_disc.lower.cpu.dense.repack import Source, repack
+from shlo_disc.lower.cpu.dense.repack import Block, Source, repack
 from shlo_disc.lower.cpu.dense.tile_writer import Ahead, Place, TileWriter
 from shlo_disc.lower.cpu.dense.walk import Walk, walk
 from shlo_disc.lower.cpu.dense.words import Words, repack_words
@@ -177,13 +177,11 @@ class Writer(TileWriter):
         )
         room = depth.round_up(lanes)
         row = self.size("a_row")
+        block = Block(self.a_mem, self.zero, row, depth, room, count, lanes)
         if g.words is None:
-            repack(b, source, self.a_mem, self.zero, row, depth, room, count, lanes, g.compute)
+            repack(b, source, block, g.compute)
             return
-        repack_words(
-            b, g.words, source, self.a_mem, self.zero, row, depth, room, count, lanes,
-            k_is_u=True, elements=elements,
-        )  # fmt: skip
+        repack_words(b, g.words, source, block, k_is_u=True, elements=elements)
         if g.words.is_float:
             with b.loop(0, count, 1, [g.words.no_note(b, lanes)], hint="w") as w:
                 line = w.index * row
@@ -396,14 +394,12 @@ def copy_panel(
         w_unit=operand.k_run,
         u_table=along_n.table,
     )
-    columns = tile.columns
+    block = Block(to_memory, to, tile.columns, count, tile.columns, depth, tile.lanes)
     if gemm.words is None:
-        repack(b, source, to_memory, to, columns, count, columns, depth, tile.lanes, gemm.compute)
+        repack(b, source, block, gemm.compute)
         return
-    repack_words(
-        b, gemm.words, source, to_memory, to, columns, count, columns, depth, tile.lanes,
-        k_is_u=False, elements=depth if elements is None else elements,
-    )  # fmt: skip
+    elements = depth if elements is None else elements
+    repack_words(b, gemm.words, source, block, k_is_u=False, elements=elements)
     if gemm.words.has_notes:
         _note_panel(b, gemm, gemm.words, to_memory, to, depth)
 

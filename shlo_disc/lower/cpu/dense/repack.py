@@ -13,9 +13,16 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.elements import ELEMENTS, Element
 from shlo_disc.lower.values.elementwise import convert
-from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register, vector_type
+from shlo_disc.lower.values.typed import (
+    IndexLike,
+    IndexValue,
+    Mask,
+    MemRef,
+    Register,
+    vector_type,
+)
 
-__all__ = ["PREFETCH_ROWS", "Source", "as_number", "load_as", "repack", "transpose"]
+__all__ = ["PREFETCH_ROWS", "Block", "Source", "as_number", "load_as", "repack", "transpose"]
 
 PREFETCH_ROWS = 24
 """Rows from a prefetch to its use. Each row is in a page of its own, where the hardware's prefetch
@@ -41,82 +48,87 @@ class Source:
     """A memref<?xi64> that holds `u_offset`, when it is a table."""
 
 
-def repack(
-    b: KernelBuilder,
-    source: Source,
-    memory: MemRef,
-    base: IndexValue,
-    w_stride: IndexValue | int,
-    u_count: IndexValue,
-    u_room: IndexValue | int,
-    w_count: IndexValue,
-    lanes: int,
-    compute: Element,
-) -> None:
-    """Write source[u, w] to memory[base + w * w_stride + u] as `compute` elements.
+@dataclass(frozen=True)
+class Block:
+    """Where the block goes, and its sizes."""
 
-    Columns from `u_count` to `u_room` (a multiple of `lanes`) get finite values of no
-    meaning; nothing outside the block is read.
+    memory: MemRef
+    base: IndexValue
+    """Offset of the first element, in elements."""
+    w_stride: IndexValue | int
+    u_count: IndexValue
+    """Columns along `u`."""
+    u_room: IndexValue | int
+    """Columns there is room for, a multiple of `lanes`."""
+    w_count: IndexValue
+    lanes: int
+
+    def row(self, w: IndexValue) -> IndexValue:
+        """Offset of the first column of row `w`."""
+        return self.base + w * self.w_stride
+
+    def clear(
+        self,
+        b: KernelBuilder,
+        rows: tuple[IndexLike, IndexValue],
+        column: IndexValue,
+        element: str,
+        lanes: int,
+    ) -> None:
+        """Write zeros of the type `element` to all columns from `column` on; `lanes` 0: one by one.
+
+        Whatever lay there may be a denormal, which costs as much as a hundred additions.
+        """
+        zero = b.constant(0, vector_type(lanes, element) if lanes else element)
+        store = self.memory.vector_store if lanes else self.memory.store
+        with b.loop(*rows, 1, hint="w") as w:
+            to = self.row(w.index)
+            with b.loop(column, self.u_room, lanes or 1, hint="u") as u:
+                store(zero, to + u.index)
+
+
+def repack(b: KernelBuilder, source: Source, block: Block, compute: Element) -> None:
+    """Write every source[u, w] to the block as `compute` elements.
+
+    Columns from `u_count` to `u_room` get finite values of no meaning; nothing outside the block is
+    read.
     """
     if source.u_unit:
-        _copy(b, source, memory, base, w_stride, u_count, u_room, w_count, lanes, compute)
+        _copy(b, source, block, compute)
     elif source.w_unit:
-        _transposed(b, source, memory, base, w_stride, u_count, u_room, w_count, lanes, compute)
+        _transposed(b, source, block, compute)
     elif source.u_table is not None and source.element.bits >= 32:
-        _gathered(b, source, memory, base, w_stride, u_count, u_room, w_count, lanes, compute)
+        _gathered(b, source, block, compute)
     else:
-        zero = b.index(0)
-        _one_by_one(b, source, memory, base, w_stride, u_count, u_room, zero, w_count, compute)
+        _one_by_one(b, source, block, b.index(0), compute)
 
 
-def _copy(
-    b: KernelBuilder,
-    source: Source,
-    memory: MemRef,
-    base: IndexValue,
-    w_stride: IndexValue | int,
-    u_count: IndexValue,
-    u_room: IndexValue | int,
-    w_count: IndexValue,
-    lanes: int,
-    compute: Element,
-) -> None:
-    with b.loop(0, w_count, 1, hint="w") as w:
+def _copy(b: KernelBuilder, source: Source, block: Block, compute: Element) -> None:
+    with b.loop(0, block.w_count, 1, hint="w") as w:
         line = source.base + source.w_offset(w.index)
-        ahead = source.base + source.w_offset(b.min(w.index + PREFETCH_ROWS, w_count - 1))
-        to = base + w.index * w_stride
-        with b.loop(0, u_room, lanes, hint="u") as u:
-            mask = b.mask(u_count - u.index, lanes)
+        ahead = source.base + source.w_offset(b.min(w.index + PREFETCH_ROWS, block.w_count - 1))
+        to = block.row(w.index)
+        with b.loop(0, block.u_room, block.lanes, hint="u") as u:
+            mask = b.mask(block.u_count - u.index, block.lanes)
             at = line + u.index
             source.memory.prefetch(ahead + u.index)
-            value = load_as(b, source.memory, source.element, at, lanes, compute, mask)
-            memory.vector_store(value, to + u.index)
+            value = load_as(b, source.memory, source.element, at, block.lanes, compute, mask)
+            block.memory.vector_store(value, to + u.index)
 
 
-def _gathered(
-    b: KernelBuilder,
-    source: Source,
-    memory: MemRef,
-    base: IndexValue,
-    w_stride: IndexValue | int,
-    u_count: IndexValue,
-    u_room: IndexValue | int,
-    w_count: IndexValue,
-    lanes: int,
-    compute: Element,
-) -> None:
+def _gathered(b: KernelBuilder, source: Source, block: Block, compute: Element) -> None:
     """Through the table of offsets: as vectors where they follow each other, else lane by lane.
 
     The pixels of a line of an image are such runs.
     """
     assert source.u_table is not None
+    lanes, u_room = block.lanes, block.u_room
     if isinstance(u_room, int):
         u_room = b.param(Expr.const(u_room), opaque=True)
-    storage = source.element.storage
-    nothing = b.constant(0, vector_type(lanes, storage))
+    nothing = b.constant(0, vector_type(lanes, source.element.storage))
     zeros = b.constant(0, vector_type(lanes, "i64"))
     with b.loop(0, u_room, lanes, hint="u") as u:
-        mask = b.mask(u_count - u.index, lanes)
+        mask = b.mask(block.u_count - u.index, lanes)
         raw = source.u_table.masked_load(u.index, mask, zeros, readonly=False)
         offsets = b.to_index("arith.index_cast", raw)
         first = b.extract(offsets, 0)
@@ -124,34 +136,26 @@ def _gathered(
 
         def line(w: IndexValue) -> tuple[IndexValue, IndexValue]:
             at = source.base + source.w_offset(w)
-            return at, base + u.index + w * w_stride
+            return at, block.base + u.index + w * block.w_stride
+
+        def put(value: Register, to: IndexValue) -> None:
+            number = convert(b, value, as_number(source.element), compute)
+            block.memory.vector_store(number, to)
 
         with b.if_(run.all()) as branch:
-            with b.loop(0, w_count, 1, hint="w") as w:
+            with b.loop(0, block.w_count, 1, hint="w") as w:
                 at, to = line(w.index)
-                whole = source.memory.vector_load(at + first, lanes)
-                memory.vector_store(convert(b, whole, as_number(source.element), compute), to)
-            with branch.otherwise(), b.loop(0, w_count, 1, hint="w") as w:
+                put(source.memory.vector_load(at + first, lanes), to)
+            with branch.otherwise(), b.loop(0, block.w_count, 1, hint="w") as w:
                 at, to = line(w.index)
-                each = b.gather(source.memory, at, offsets, mask, nothing)
-                memory.vector_store(convert(b, each, as_number(source.element), compute), to)
+                put(b.gather(source.memory, at, offsets, mask, nothing), to)
 
 
-def _transposed(
-    b: KernelBuilder,
-    source: Source,
-    memory: MemRef,
-    base: IndexValue,
-    w_stride: IndexValue | int,
-    u_count: IndexValue,
-    u_room: IndexValue | int,
-    w_count: IndexValue,
-    lanes: int,
-    compute: Element,
-) -> None:
-    whole = w_count.round_down(lanes)
-    last = u_count - 1
-    used = u_count.round_up(lanes)
+def _transposed(b: KernelBuilder, source: Source, block: Block, compute: Element) -> None:
+    lanes = block.lanes
+    whole = block.w_count.round_down(lanes)
+    last = block.u_count - 1
+    used = block.u_count.round_up(lanes)
     with b.loop(0, used, lanes, hint="u") as u:
         # Beyond the last column the last one is read again.
         columns = [b.min(u.index + i, last) for i in range(lanes)]
@@ -163,41 +167,23 @@ def _transposed(
                 for s in starts
             ]
             for j, row in enumerate(transpose(b, rows)):
-                to = base + (w.index + j) * w_stride
-                memory.vector_store(row, to + u.index)
-    zeros = b.constant(0, vector_type(lanes, compute.register))
-    with b.loop(0, whole, 1, hint="w") as w:
-        to = base + w.index * w_stride
-        with b.loop(used, u_room, lanes, hint="u") as u:
-            memory.vector_store(zeros, to + u.index)
-    _one_by_one(b, source, memory, base, w_stride, u_count, u_room, whole, w_count, compute)
+                block.memory.vector_store(row, block.row(w.index + j) + u.index)
+    block.clear(b, (0, whole), used, compute.register, lanes)
+    _one_by_one(b, source, block, whole, compute)
 
 
 def _one_by_one(
-    b: KernelBuilder,
-    source: Source,
-    memory: MemRef,
-    base: IndexValue,
-    w_stride: IndexValue | int,
-    u_count: IndexValue,
-    u_room: IndexValue | int,
-    w_first: IndexValue,
-    w_count: IndexValue,
-    compute: Element,
+    b: KernelBuilder, source: Source, block: Block, first: IndexValue, compute: Element
 ) -> None:
-    with b.loop(0, u_count, 1, hint="u") as u:
+    """Rows from `first` on."""
+    with b.loop(0, block.u_count, 1, hint="u") as u:
         line = source.base + source.u_offset(u.index)
-        to = base + u.index
-        with b.loop(w_first, w_count, 1, hint="w") as w:
+        to = block.base + u.index
+        with b.loop(first, block.w_count, 1, hint="w") as w:
             raw = source.memory.load(line + source.w_offset(w.index))
             value = convert(b, raw, as_number(source.element), compute)
-            memory.store(value, to + w.index * w_stride)
-    # Whatever lay there may be a denormal, which costs as much as a hundred additions.
-    zero = b.constant(0, compute.register)
-    with b.loop(w_first, w_count, 1, hint="w") as w:
-        to = base + w.index * w_stride
-        with b.loop(u_count, u_room, 1, hint="u") as u:
-            memory.store(zero, to + u.index)
+            block.memory.store(value, to + w.index * block.w_stride)
+    block.clear(b, (first, block.w_count), block.u_count, compute.register, 0)
 
 
 def load_as(

@@ -24,10 +24,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from shlo_disc.lower.cpu.builder import CpuBuilder
-from shlo_disc.lower.cpu.dense.repack import PREFETCH_ROWS, Source, transpose
+from shlo_disc.lower.cpu.dense.repack import PREFETCH_ROWS, Block, Source, transpose
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.schedule.contraction import Problem
-from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register, vector_type
+from shlo_disc.lower.values.typed import IndexValue, Mask, Register, vector_type
 
 __all__ = ["WORD", "Words", "repack_words", "words_of"]
 
@@ -147,25 +147,17 @@ def repack_words(
     b: CpuBuilder,
     words: Words,
     source: Source,
-    memory: MemRef,
-    base: IndexValue,
-    w_stride: IndexValue | int,
-    u_count: IndexValue,
-    u_room: IndexValue | int,
-    w_count: IndexValue,
-    lanes: int,
+    block: Block,
     *,
     k_is_u: bool,
     elements: IndexValue,
 ) -> None:
-    """Write words to memory[base + w * w_stride + u]; see `repack`.
+    """Write words to the block; see `repack`.
 
     `k_is_u`: words follow each other along `u` (A), else along `w` (B). `elements`: how many there
     are along K. Words of A are inverted where `words` says so.
     """
-    _Copy(
-        b, words, source, memory, base, w_stride, u_count, u_room, w_count, lanes, k_is_u, elements
-    ).write()
+    _Copy(b, words, source, block, k_is_u, elements).write()
 
 
 @dataclass(frozen=True)
@@ -173,13 +165,7 @@ class _Copy:
     b: CpuBuilder
     words: Words
     source: Source
-    memory: MemRef
-    base: IndexValue
-    w_stride: IndexValue | int
-    u_count: IndexValue
-    u_room: IndexValue | int
-    w_count: IndexValue
-    lanes: int
+    block: Block
     k_is_u: bool
     elements: IndexValue
 
@@ -223,30 +209,30 @@ class _Copy:
         if self.words.inverts_a and self.k_is_u:
             word = word ^ _TOP_BITS
         if lanes:
-            self.memory.vector_store(word, to)
+            self.block.memory.vector_store(word, to)
         else:
-            self.memory.store(word, to)
+            self.block.memory.store(word, to)
 
     # ---------------------------------------------------------------- ways
 
     def _rows(self) -> None:
         """Neighbours along `u` are neighbours in memory."""
-        b, source, lanes, count = self.b, self.source, self.lanes, self.words.count
+        b, source, lanes, count = self.b, self.source, self.block.lanes, self.words.count
         nothing = b.constant(0, vector_type(lanes, source.element.storage))
 
         def load(column: IndexValue, mask: Mask, k: IndexValue) -> Register:
             at = source.base + source.w_offset(k) + column
             return source.memory.masked_load(at, mask, nothing)
 
-        with b.loop(0, self.w_count, 1, hint="w") as w:
-            to = self.base + w.index * self.w_stride
-            with b.loop(0, self.u_room, lanes, hint="u") as u:
+        with b.loop(0, self.block.w_count, 1, hint="w") as w:
+            to = self.block.row(w.index)
+            with b.loop(0, self.block.u_room, lanes, hint="u") as u:
                 if self.k_is_u:
                     k = u.index * count
                     at = source.base + source.w_offset(w.index) + k
                     word = self._along(at, lanes, self.elements - k)
                 else:
-                    mask = b.mask(self.u_count - u.index, lanes)
+                    mask = b.mask(self.block.u_count - u.index, lanes)
                     far = self._element((w.index + PREFETCH_ROWS // count) * count)[0]
                     for i in range(count):
                         ahead = source.base + source.w_offset(self._element(far + i)[0])
@@ -256,11 +242,11 @@ class _Copy:
 
     def _transposed(self) -> None:
         """Neighbours along `w` are neighbours in memory: squares of words."""
-        b, source, lanes, count = self.b, self.source, self.lanes, self.words.count
-        full = self.w_count if self.k_is_u else self.elements // count
+        b, source, lanes, count = self.b, self.source, self.block.lanes, self.words.count
+        full = self.block.w_count if self.k_is_u else self.elements // count
         whole = full.round_down(lanes)
-        last = self.u_count - 1
-        used = self.u_count.round_up(lanes)
+        last = self.block.u_count - 1
+        used = self.block.u_count.round_up(lanes)
 
         def load(row: IndexValue, k: IndexValue) -> Register:
             at = source.base + source.u_offset(k) + row
@@ -276,13 +262,9 @@ class _Copy:
                     at = source.base + source.u_offset(line) + w.index * count
                     rows.append(self._along(at, lanes, None))
             for j, row in enumerate(transpose(b, rows)):
-                to = self.base + (w.index + j) * self.w_stride
+                to = self.block.row(w.index + j)
                 self._put(row, to + u.index, lanes)
-        zeros = b.constant(0, vector_type(lanes, WORD))
-        with b.loop(0, whole, 1, hint="w") as w:
-            to = self.base + w.index * self.w_stride
-            with b.loop(used, self.u_room, lanes, hint="u") as u:
-                self.memory.vector_store(zeros, to + u.index)
+        self.block.clear(b, (0, whole), used, WORD, lanes)
         self._one_by_one(whole)
 
     def _one_by_one(self, first: IndexValue) -> None:
@@ -293,14 +275,10 @@ class _Copy:
             return source.memory.load(source.base + source.u_offset(x) + source.w_offset(y))
 
         with (
-            b.loop(0, self.u_count, 1, hint="u") as u,
-            b.loop(first, self.w_count, 1, hint="w") as w,
+            b.loop(0, self.block.u_count, 1, hint="u") as u,
+            b.loop(first, self.block.w_count, 1, hint="w") as w,
         ):
             at, other = (u.index, w.index) if self.k_is_u else (w.index, u.index)
             word = self._across(at, functools.partial(load, other))
-            self._put(word, self.base + w.index * self.w_stride + u.index, 0)
-        zero = b.constant(0, WORD)
-        with b.loop(first, self.w_count, 1, hint="w") as w:
-            to = self.base + w.index * self.w_stride
-            with b.loop(self.u_count, self.u_room, 1, hint="u") as u:
-                self.memory.store(zero, to + u.index)
+            self._put(word, self.block.row(w.index) + u.index, 0)
+        self.block.clear(b, (first, self.block.w_count), self.block.u_count, WORD, 0)
