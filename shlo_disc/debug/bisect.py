@@ -22,7 +22,7 @@ from shlo_disc.dynamic.shapes import analyze
 from shlo_disc.element_types import element_type
 from shlo_disc.errors import ShapeMismatchError, ShloDiscError
 from shlo_disc.executable import Executable
-from shlo_disc.mlir import ir
+from shlo_disc.mlir import ir, terminator
 
 __all__ = ["ENGINES", "Outcome", "bisect", "first_change", "results_of"]
 
@@ -124,7 +124,7 @@ def _by_reference(
         ]
         sizes, _ = program.evaluate([a.shape for a in arguments], elements)
         block = main.regions[0].blocks[0]
-        last = block.operations[len(block.operations) - 1].operation
+        last = terminator(block)
         dtypes = [element_type(v.type.element_type).dtype for v in last.operands]
         given = complex_results(main)
         reference.of_module(stage.module, sizes)

@@ -19,7 +19,7 @@ from shlo_disc.compile import main_function
 from shlo_disc.dialect import fft_dimension
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis, analyze
-from shlo_disc.mlir import at, ir, replace, walk
+from shlo_disc.mlir import at, ir, replace, terminator, walk
 
 __all__ = ["of_fusion", "of_module"]
 
@@ -103,7 +103,7 @@ def _static(value: ir.Value, shapes: ShapeAnalysis, sizes: Sizes) -> ir.Type:
 
 
 def _set_function_type(main: ir.Operation, block: ir.Block) -> None:
-    last = block.operations[len(block.operations) - 1].operation
+    last = terminator(block)
     kind = ir.FunctionType.get([a.type for a in block.arguments], [v.type for v in last.operands])
     main.attributes["function_type"] = ir.TypeAttr.get(kind)
 
@@ -364,7 +364,7 @@ def _wide(kind: ir.Type) -> ir.Type:
 def _pass_bits(main: ir.Operation) -> None:
     """Arrays of bf16 enter and leave as ui16: Python's buffers have no bf16."""
     block = main.regions[0].blocks[0]
-    first, last = block.operations[0], block.operations[len(block.operations) - 1].operation
+    first, last = block.operations[0], terminator(block)
     with ir.Location.unknown(main.context):
         for argument in block.arguments:
             kind = argument.type

@@ -14,7 +14,7 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.relations import RELATIONS, holds
 from shlo_disc.dynamic.shapes import Guard, ShapeAnalysis
 from shlo_disc.errors import InvalidModuleError, ShapeMismatchError, UnsupportedError
-from shlo_disc.mlir import ir
+from shlo_disc.mlir import ir, terminator
 
 __all__ = ["Check", "ShapeProgram", "Solve", "size_symbol"]
 
@@ -98,7 +98,7 @@ class ShapeProgram:
         InvalidModuleError for a symbol that is in no argument's shape.
         """
         block = main.regions[0].blocks[0]
-        last = block.operations[len(block.operations) - 1].operation
+        last = terminator(block)
         taken, given = complex_arguments(main), complex_results(main)
         # Callers see complex numbers where the program has pairs of numbers.
         results = tuple(

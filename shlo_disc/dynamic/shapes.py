@@ -28,7 +28,7 @@ from shlo_disc.dynamic.shape_values import MAX_ELEMENTS, Entries, IntegerType, f
 from shlo_disc.dynamic.size_sources import GLOBAL, SizeFromData, sources_of_size
 from shlo_disc.errors import InvalidModuleError, UnsupportedError
 from shlo_disc.locations import source_line
-from shlo_disc.mlir import ir
+from shlo_disc.mlir import ir, terminator
 
 __all__ = ["CONSTRAINTS", "RULES", "SIZE_SYMBOLS", "Guard", "ShapeAnalysis", "analyze"]
 
@@ -526,7 +526,7 @@ def _texts(shape: Shape) -> ir.ArrayAttr:
 
 
 def _returned(block: ir.Block) -> list[ir.Value]:
-    return list(block.operations[len(block.operations) - 1].operation.operands)
+    return list(terminator(block).operands)
 
 
 def _fusion(s: ShapeAnalysis, op: ir.Operation) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.locations import source_line
-from shlo_disc.mlir import ir
+from shlo_disc.mlir import ir, terminator
 
 __all__ = ["GLOBAL", "SizeFromData", "sources_of_size"]
 
@@ -79,7 +79,7 @@ def _givers(op: ir.Operation, result: ir.Value) -> list[ir.Value]:
     if op.name == "stablehlo.while":
         return [op.operands[index]]
     blocks = [region.blocks[0] for region in op.regions]
-    return [b.operations[len(b.operations) - 1].operands[index] for b in blocks]
+    return [terminator(b).operands[index] for b in blocks]
 
 
 def _is_small_integer(kind: ir.Type) -> bool:

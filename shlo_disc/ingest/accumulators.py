@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from shlo_disc.builders import convert, create
-from shlo_disc.mlir import at, ir, ops_of
+from shlo_disc.mlir import at, ir, ops_of, terminator
 
 __all__ = ["promote_accumulators", "promoted"]
 
@@ -83,7 +83,7 @@ def _promote_selection(op: ir.Operation) -> None:
     if wide == element:
         return
     _retype_arguments(scatter, wide)
-    end = scatter.operations[len(scatter.operations) - 1].operation
+    end = terminator(scatter)
     end.operands[0] = promoted(end.operands[0], wide, end)
     result = op.results[0]
     result.set_type(_with_element(result, wide))

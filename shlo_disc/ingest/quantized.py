@@ -192,7 +192,7 @@ def _on_storage(op: ir.Operation) -> None:
             op.operands[k] = _stored(value)
     if "compare_type" in op.attributes:
         del op.attributes["compare_type"]  # that of the integers follows from their type
-    _give_storage(op.results, _behind(op))
+    _give_storage(op.results, ir.InsertionPoint.after(op))
 
 
 def _carry_storage(op: ir.Operation) -> None:
@@ -246,13 +246,6 @@ def _retype(
         use.owner.operands[use.operand_number] = known
 
 
-def _behind(op: ir.Operation) -> ir.InsertionPoint:
-    """An op with a result is not the last one of its block."""
-    operations = list(op.block.operations)
-    index = next(k for k, view in enumerate(operations) if view.operation == op)
-    return ir.InsertionPoint(operations[index + 1])
-
-
 # --- on floats ------------------------------------------------------------------------------------
 
 
@@ -299,7 +292,7 @@ def _sum_in_integers(op: ir.Operation) -> None:
         _retype(
             result,
             _with_element(result.type, exact),
-            _behind(op),
+            ir.InsertionPoint.after(op),
             lambda sums, kind: _quantize(_dequantized(sums), kind),
         )
 
@@ -311,7 +304,7 @@ def _on_floats(op: ir.Operation) -> None:
             op.operands[k] = _dequantized(value)
     if "compare_type" in op.attributes:
         del op.attributes["compare_type"]
-    place = _behind(op)
+    place = ir.InsertionPoint.after(op)
     for result in op.results:
         if is_quantized(result.type):
             expressed = _with_element(result.type, _element(result.type).expressed_type)

@@ -26,7 +26,7 @@ from shlo_disc.ingest.arguments import (
     set_signature,
 )
 from shlo_disc.locations import source_line
-from shlo_disc.mlir import at, ir, stablehlo
+from shlo_disc.mlir import at, ir, stablehlo, terminator
 
 __all__ = ["TUPLE_OPS", "flatten_tuples", "has_tuples"]
 
@@ -71,7 +71,7 @@ def flatten_tuples(main: Any, names: Sequence[str | None]) -> list[str | None]:
         attributes += [own] * len(paths)
     rewriter.block(block)
     rewriter.finish()
-    returned = block.operations[len(block.operations) - 1]
+    returned = terminator(block)
     set_signature(main, [a.type for a in block.arguments], [v.type for v in returned.operands])
     set_argument_attributes(main, attributes)
     if "res_attrs" in main.operation.attributes:

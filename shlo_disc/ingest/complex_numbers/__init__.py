@@ -23,6 +23,7 @@ from shlo_disc.ingest.complex_numbers.planes import is_complex
 from shlo_disc.ingest.complex_numbers.pooling import expand_select_and_scatter
 from shlo_disc.ingest.complex_numbers.rewriter import Rewriter
 from shlo_disc.ingest.complex_numbers.rules import RULES
+from shlo_disc.mlir import terminator
 
 __all__ = ["RULES", "is_complex", "split_complex_numbers"]
 
@@ -34,7 +35,7 @@ def split_complex_numbers(main: Any) -> None:
     """
     expand_select_and_scatter(main)
     block = main.operation.regions[0].blocks[0]
-    returned = block.operations[len(block.operations) - 1]
+    returned = terminator(block)
     results = [k for k, v in enumerate(returned.operands) if is_complex(v.type)]
     rewriter = Rewriter(RULES)
     replace_arguments(rewriter, main)

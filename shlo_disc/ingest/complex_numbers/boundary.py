@@ -33,7 +33,7 @@ from shlo_disc.ingest.complex_numbers.planes import (
 )
 from shlo_disc.ingest.complex_numbers.rewriter import New, Rewriter
 from shlo_disc.locations import source_line
-from shlo_disc.mlir import ir
+from shlo_disc.mlir import ir, terminator
 
 __all__ = ["constant", "mark_signature", "replace_arguments", "results_of_main"]
 
@@ -70,7 +70,7 @@ def mark_signature(main: Any, complex_results: Sequence[int]) -> None:
     count = len(block.arguments) // 2
     for index in reversed(range(count)):
         block.erase_argument(index)
-    returned = block.operations[len(block.operations) - 1]
+    returned = terminator(block)
     set_signature(main, [a.type for a in block.arguments], [v.type for v in returned.operands])
     if not complex_results:
         return

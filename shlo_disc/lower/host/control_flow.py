@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from shlo_disc.lower.host.foreign import unless_failed
 from shlo_disc.lower.host.frame import Frame
-from shlo_disc.mlir import ir
+from shlo_disc.mlir import ir, terminator
 from shlo_disc.passes.places import Mode, carries_of
 
 __all__ = ["write_case", "write_while"]
@@ -58,7 +58,7 @@ def write_while(frame: Frame, op: ir.Operation, block: _Block, can_fail: bool) -
     for k, index in zip(moving, (*swaps, *stored), strict=True):
         frame.pointers.put(condition.arguments[index], names[k])
     block(condition)
-    flag = condition.operations[len(condition.operations) - 1].operation.operands[0]
+    flag = terminator(condition).operands[0]
     go = frame.flag(flag)
     if can_fail:
         go = unless_failed(w, go)
@@ -74,7 +74,7 @@ def write_while(frame: Frame, op: ir.Operation, block: _Block, can_fail: bool) -
     for k, index in enumerate(swaps):
         frame.next[index] = inner[3 * k + 1]
     block(body)
-    last = body.operations[len(body.operations) - 1].operation
+    last = terminator(body)
     yields = []
     for k, index in enumerate(swaps):
         frame.copy(frame.next[index], last.operands[index])
@@ -121,6 +121,6 @@ def write_case(frame: Frame, op: ir.Operation, block: _Block) -> None:
 def _branch(frame: Frame, op: ir.Operation, number: int, block: _Block) -> None:
     branch = op.regions[number].blocks[0]
     block(branch)
-    last = branch.operations[len(branch.operations) - 1].operation
+    last = terminator(branch)
     for result, value in zip(op.results, last.operands, strict=True):
         frame.copy(frame.pointers[result], value)

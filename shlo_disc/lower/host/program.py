@@ -31,7 +31,7 @@ from shlo_disc.lower.plan import FfiCall, Kernel, KernelPlan
 from shlo_disc.lower.refused import Refused
 from shlo_disc.lower.speculate import Likely
 from shlo_disc.lower.target import Target
-from shlo_disc.mlir import ir
+from shlo_disc.mlir import ir, terminator
 from shlo_disc.passes.kinds import kind_of
 from shlo_disc.passes.op_classes import RESHAPES
 from shlo_disc.passes.places import At, places_of, reuses_of
@@ -133,7 +133,7 @@ class _Run:
             frame.origins.argument(argument, index)
             frame.record.argument(argument, index)
         self._block(block)
-        last = block.operations[len(block.operations) - 1].operation
+        last = terminator(block)
         for index, value in enumerate(last.operands):
             frame.copy(frame.result(index), value)
         return frame.w.function(

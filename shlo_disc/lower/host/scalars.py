@@ -14,7 +14,7 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.errors import InternalError
 from shlo_disc.lower.host.memory import HostMemory
 from shlo_disc.lower.host.writer import HostWriter
-from shlo_disc.mlir import ir
+from shlo_disc.mlir import ir, terminator
 from shlo_disc.ops import names
 from shlo_disc.passes.op_classes import is_integer_scalar
 
@@ -44,7 +44,7 @@ def emit_scalars(
     """Write the body of a `host` fusion: loads, arithmetic, stores."""
     registers = scalar_registers(w, memory, op, pointers)
     block = op.regions[0].blocks[0]
-    last = block.operations[len(block.operations) - 1].operation
+    last = terminator(block)
     for value, result in zip(last.operands, op.results, strict=True):
         _store(w, memory, registers[value], pointers[result], value.type)
 

@@ -11,7 +11,7 @@ from shlo_disc.locations import source_line
 from shlo_disc.lower.plan import KernelPlan
 from shlo_disc.lower.refused import lines_of
 from shlo_disc.lower.work import Work, work_of
-from shlo_disc.mlir import ir
+from shlo_disc.mlir import ir, terminator
 from shlo_disc.passes.places import Place, places_of
 
 __all__ = ["KernelUse", "Site", "UseRecorder"]
@@ -119,7 +119,7 @@ class UseRecorder:
         """The end of a `while`, `if` or `case`: its results come from its last region."""
         self._inside.pop()
         block = op.regions[len(op.regions) - 1].blocks[0]
-        last = block.operations[len(block.operations) - 1].operation
+        last = terminator(block)
         for result, value in zip(op.results, last.operands, strict=True):
             self.same(result, value)
 

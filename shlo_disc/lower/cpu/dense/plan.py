@@ -46,7 +46,7 @@ from shlo_disc.lower.schedule.contraction import (
 )
 from shlo_disc.lower.values.elemental import Arguments
 from shlo_disc.lower.values.elements import Element, element_of
-from shlo_disc.mlir import ir
+from shlo_disc.mlir import ir, terminator
 from shlo_disc.passes.match_dense import DenseRecord
 from shlo_disc.passes.match_rows import RowRecord
 from shlo_disc.passes.records import record_of
@@ -143,7 +143,7 @@ def _with_rows(
 ) -> KernelPlan:
     """The plan of a product with row work behind it."""
     given = dense.root
-    yielded = list(block.operations[len(block.operations) - 1].operation.operands)
+    yielded = list(terminator(block).operands)
     memory = Output(yielded.index(given)) if given in yielded else Workspace(0)
     outputs = [Output(yielded.index(root)) for root in record.roots]
 
