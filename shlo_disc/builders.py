@@ -24,6 +24,7 @@ __all__ = [
     "scalar",
     "shape_of",
     "vector",
+    "with_element",
     "zero",
 ]
 
@@ -52,6 +53,12 @@ def scalar(number: complex, element: ir.Type) -> ir.Value:
         return create("stablehlo.complex", parts, kind)
     value = ir.DenseElementsAttr.get_splat(kind, ir.FloatAttr.get(element, complex(number).real))
     return create("stablehlo.constant", [], kind, value=value)
+
+
+def with_element(kind: ir.Type, element: ir.Type) -> ir.RankedTensorType:
+    """The tensor type `kind` with elements of another type."""
+    tensor = ir.RankedTensorType(kind)
+    return ir.RankedTensorType.get(tensor.shape, element, tensor.encoding)
 
 
 def zero(element: ir.Type) -> ir.Value:

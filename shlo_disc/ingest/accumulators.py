@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from shlo_disc.builders import convert, create
+from shlo_disc.builders import convert, create, with_element
 from shlo_disc.mlir import at, ir, ops_of, terminator
 
 __all__ = ["promote_accumulators", "promoted"]
@@ -46,7 +46,7 @@ def promote_accumulators(module: ir.Module, present: set[str]) -> int:
 def promoted(value: ir.Value, element: ir.Type, op: ir.Operation) -> ir.Value:
     """`value` with elements of the type `element`, converted in front of `op`."""
     with at(op):
-        return convert(value, _with_element(value, element))
+        return convert(value, with_element(value.type, element))
 
 
 def _inputs_and_inits(op: ir.Operation) -> Sequence[int]:
@@ -86,9 +86,9 @@ def _promote_selection(op: ir.Operation) -> None:
     end = terminator(scatter)
     end.operands[0] = promoted(end.operands[0], wide, end)
     result = op.results[0]
-    result.set_type(_with_element(result, wide))
+    result.set_type(with_element(result.type, wide))
     with ir.InsertionPoint.after(op), op.location:
-        narrow = create("stablehlo.convert", [result], _with_element(result, element))
+        narrow = create("stablehlo.convert", [result], with_element(result.type, element))
     result.replace_all_uses_except(narrow, narrow.owner.operation)
 
 
@@ -104,7 +104,7 @@ def _retype_arguments(block: ir.Block, wide: ir.Type) -> None:
         old = argument.type
         if _element(argument) == wide:
             continue
-        argument.set_type(_with_element(argument, wide))
+        argument.set_type(with_element(argument.type, wide))
         with ir.InsertionPoint.at_block_begin(block), argument.location:
             narrow = create("stablehlo.convert", [argument], old)
         argument.replace_all_uses_except(narrow, narrow.owner.operation)
@@ -112,7 +112,3 @@ def _retype_arguments(block: ir.Block, wide: ir.Type) -> None:
 
 def _element(value: ir.Value) -> ir.Type:
     return ir.RankedTensorType(value.type).element_type
-
-
-def _with_element(value: ir.Value, element: ir.Type) -> ir.RankedTensorType:
-    return ir.RankedTensorType.get(list(ir.RankedTensorType(value.type).shape), element)

@@ -23,6 +23,7 @@ from shlo_disc.builders import (
     scalar,
     shape_of,
     vector,
+    with_element,
     zero,
 )
 from shlo_disc.contractions import dot_numbers
@@ -62,10 +63,6 @@ def _type(value: ir.Value) -> ir.RankedTensorType:
 
 def _with_shape(sizes: Sequence[int], like: ir.Value) -> ir.RankedTensorType:
     return ir.RankedTensorType.get(list(sizes), _type(like).element_type)
-
-
-def _with_element(value: ir.Value, element: ir.Type) -> ir.RankedTensorType:
-    return ir.RankedTensorType.get(list(_type(value).shape), element)
 
 
 def _integers(op: ir.Operation, name: str) -> list[int]:
@@ -208,7 +205,7 @@ def _diagonal(value: ir.Value, names: Sequence[str]) -> tuple[ir.Value, list[str
         return value, list(names)
     first = names.index(names[second])
     element = ir.IntegerType.get_signless(32)
-    kind = ir.RankedTensorType.get(_type(value).shape, element)
+    kind = with_element(value.type, element)
     places = []
     for d in (first, second):
         along = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), d)
@@ -420,7 +417,7 @@ def _collective(op: ir.Operation) -> Values:
     given = []
     for value, result in zip(op.operands, op.results, strict=False):
         element = _type(result).element_type
-        value = convert(value, _with_element(value, element))  # of the computation
+        value = convert(value, with_element(value.type, element))  # of the computation
         if value.type != result.type:
             raise InvalidModuleError(
                 f"{source_line(op)}: {op.name} of one device has type {value.type}, not the "

@@ -31,6 +31,7 @@ from shlo_disc.builders import (
     integer,
     scalar,
     vector,
+    with_element,
 )
 from shlo_disc.element_types import known_element_type
 from shlo_disc.errors import UnsupportedError
@@ -70,7 +71,7 @@ def _cholesky(op: ir.Operation) -> ir.Value:
         op, "potrf", [wide], [wide.type, batch], {"uplo": "L" if _flag(op, "lower") else "U"}, 0
     )
     zero = _broadcast(integer(0, ir.RankedTensorType.get([], i32)), info, [])
-    ok = compare("EQ", info, zero, _with_element(batch, ir.IntegerType.get_signless(1)))
+    ok = compare("EQ", info, zero, with_element(batch, ir.IntegerType.get_signless(1)))
     ok = _broadcast(ok, factor, list(range(rank - 2)))
     element = ir.RankedTensorType(factor.type).element_type
     nan = _broadcast(scalar(complex(math.nan, math.nan), element), factor, [])
@@ -156,7 +157,7 @@ def _sizes(value: ir.Value, rank: int) -> ir.Value:
 
 def _broadcast(value: ir.Value, like: ir.Value, dims: list[int]) -> ir.Value:
     element = ir.RankedTensorType(value.type).element_type
-    kind = _with_element(like.type, element)
+    kind = with_element(like.type, element)
     places = ir.DenseI64ArrayAttr.get(dims)
     if _is_static(kind):
         return create("stablehlo.broadcast_in_dim", [value], kind, broadcast_dimensions=places)
@@ -182,7 +183,7 @@ def _computed(op: ir.Operation, value: ir.Value) -> ir.Value:
     kind = ir.RankedTensorType(value.type)
     row = known_element_type(kind.element_type)
     if row is not None and row.kind == "f" and row.bits < 32:
-        return convert(value, _with_element(kind, ir.F32Type.get()))
+        return convert(value, with_element(kind, ir.F32Type.get()))
     if _prefix(kind.element_type) is None:
         raise UnsupportedError(
             f"{source_line(op)}: {op.name} of element type {kind.element_type} is not supported; "
@@ -203,7 +204,3 @@ def _flag(op: ir.Operation, name: str) -> bool:
 
 def _is_static(kind: ir.Type) -> bool:
     return bool(ir.RankedTensorType(kind).has_static_shape)
-
-
-def _with_element(kind: ir.Type, element: ir.Type) -> ir.RankedTensorType:
-    return ir.RankedTensorType.get(list(ir.RankedTensorType(kind).shape), element)

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from shlo_disc.builders import broadcast, convert, create, integer, scalar, shape_of
+from shlo_disc.builders import broadcast, convert, create, integer, scalar, shape_of, with_element
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.ingest.arguments import set_signature
 from shlo_disc.locations import source_line
@@ -125,7 +125,7 @@ def _make_storage_unsigned(module: ir.Module) -> None:
     def fix(value: ir.Value) -> None:
         if is_quantized(value.type):
             element = _with_unsigned_storage(_element(value.type))
-            value.set_type(_with_element(value.type, element))
+            value.set_type(with_element(value.type, element))
 
     def visit(op: ir.Operation) -> None:
         for result in op.results:
@@ -291,7 +291,7 @@ def _sum_in_integers(op: ir.Operation) -> None:
     if _element(result.type) != exact:
         _retype(
             result,
-            _with_element(result.type, exact),
+            with_element(result.type, exact),
             ir.InsertionPoint.after(op),
             lambda sums, kind: _quantize(_dequantized(sums), kind),
         )
@@ -307,13 +307,8 @@ def _on_floats(op: ir.Operation) -> None:
     place = ir.InsertionPoint.after(op)
     for result in op.results:
         if is_quantized(result.type):
-            expressed = _with_element(result.type, _element(result.type).expressed_type)
+            expressed = with_element(result.type, _element(result.type).expressed_type)
             _retype(result, expressed, place, _quantize)
-
-
-def _with_element(kind: ir.Type, element: ir.Type) -> ir.RankedTensorType:
-    tensor = ir.RankedTensorType(kind)
-    return ir.RankedTensorType.get(tensor.shape, element, tensor.encoding)
 
 
 def _dequantized(value: ir.Value) -> ir.Value:
@@ -323,11 +318,11 @@ def _dequantized(value: ir.Value) -> ir.Value:
     number = _stored(value)
     if any(zero_points):
         bits = 32 if element.storage_type_integral_width < 32 else 64
-        wide = _with_element(value.type, ir.IntegerType.get_signless(bits))
+        wide = with_element(value.type, ir.IntegerType.get_signless(bits))
         number = convert(number, wide)
         zeros = _spread(zero_points, axis, wide.element_type, number)
         number = create("stablehlo.subtract", [number, zeros], wide)
-    expressed = _with_element(value.type, element.expressed_type)
+    expressed = with_element(value.type, element.expressed_type)
     number = convert(number, expressed)
     factor = _spread(scales, axis, element.expressed_type, number)
     return create("stablehlo.multiply", [number, factor], expressed)
@@ -336,7 +331,7 @@ def _dequantized(value: ir.Value) -> ir.Value:
 def _quantize(x: ir.Value, kind: ir.Type) -> ir.Value:
     """round(clamp(x / scale + zero point)) as a value of type `kind`."""
     element = _element(kind)
-    expressed = _with_element(kind, element.expressed_type)
+    expressed = with_element(kind, element.expressed_type)
     x = convert(x, expressed)
     axis, scales, zero_points = _parameters(element)
     x = create("stablehlo.divide", [x, _spread(scales, axis, element.expressed_type, x)], expressed)
@@ -366,7 +361,7 @@ def _spread(
     numbers: Sequence[float], axis: int | None, element: ir.Type, like: ir.Value
 ) -> ir.Value:
     """A constant in the shape of `like`: one number, or one an index of `axis`."""
-    kind = _with_element(like.type, element)
+    kind = with_element(like.type, element)
     if axis is not None:
         return broadcast(_vector(numbers, element), [axis], kind, lambda: shape_of(like))
     number = ir.RankedTensorType.get([], element)

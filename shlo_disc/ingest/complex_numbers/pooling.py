@@ -23,6 +23,7 @@ from shlo_disc.builders import (
     integer,
     shape_of,
     vector,
+    with_element,
     zero,
 )
 from shlo_disc.ingest.complex_numbers.planes import is_complex
@@ -42,10 +43,6 @@ def expand_select_and_scatter(main: ir.Operation) -> int:
     return len(found)
 
 
-def _with_element(value: ir.Value, element: ir.Type) -> ir.RankedTensorType:
-    return ir.RankedTensorType.get(ir.RankedTensorType(value.type).shape, element)
-
-
 def _selected(op: ir.Operation) -> ir.Value:
     """Of every window the place of its element in the flat operand; -1 without an element."""
     x, source, _ = op.operands
@@ -57,7 +54,7 @@ def _selected(op: ir.Operation) -> ir.Value:
     names = ("window_dimensions", "window_strides", "padding")
     windows = ir.Operation.create(
         "stablehlo.reduce_window",
-        results=[_with_element(source, e) for e in (element, i64, i1)],
+        results=[with_element(source.type, e) for e in (element, i64, i1)],
         operands=[x, _places(x), inside, *starts],
         attributes={name: op.attributes[name] for name in names if name in op.attributes},
         regions=1,
@@ -148,7 +145,7 @@ def _flat(value: ir.Value) -> ir.Value:
 
 def _shaped(flat: ir.Value, like: ir.Value) -> ir.Value:
     """The elements of `flat` in the shape of `like`."""
-    kind = _with_element(like, ir.RankedTensorType(flat.type).element_type)
+    kind = with_element(like.type, ir.RankedTensorType(flat.type).element_type)
     if kind.has_static_shape:
         return create("stablehlo.reshape", [flat], kind)
     return create("stablehlo.dynamic_reshape", [flat, shape_of(like)], kind)
