@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from shlo_disc.builders import convert, create
-from shlo_disc.element_types import ELEMENT_TYPES
+from shlo_disc.builders import convert, create, with_element
+from shlo_disc.element_types import known_element_type
 from shlo_disc.ingest.chlo_broadcasts import broadcast_operands
 from shlo_disc.ingest.custom_calls import CHLO_CALLS, INTERNAL, target_of
 from shlo_disc.mlir import at, ir, ops_of, replace, run_pipeline, walk
@@ -85,12 +85,7 @@ def expand_chlo(module: ir.Module) -> int:
     return len(others)
 
 
-_FUNCTIONS = (
-    "chlo.acos", "chlo.acosh", "chlo.asin", "chlo.asinh", "chlo.atan", "chlo.atanh",
-    "chlo.bessel_i1e", "chlo.cosh", "chlo.digamma", "chlo.lgamma", "chlo.polygamma", "chlo.sinh",
-    "chlo.tan", "chlo.zeta",
-)  # fmt: skip
-"""Expanded functions of floats."""
+_IN_F32 = names(lambda row: row.in_f32)
 
 
 def _widen_functions(module: ir.Module) -> None:
@@ -99,15 +94,14 @@ def _widen_functions(module: ir.Module) -> None:
     Upstream has no series for most of these types, and rounds after every step for others.
     """
     single = ir.F32Type.get()
-    for op in ops_of(module, *_FUNCTIONS):
-        row = ELEMENT_TYPES.get(str(ir.RankedTensorType(op.results[0].type).element_type))
+    for op in ops_of(module, *_IN_F32):
+        row = known_element_type(ir.RankedTensorType(op.results[0].type).element_type)
         if row is None or row.kind != "f" or row.bits >= 32:
             continue
         with at(op):
-            kinds = [ir.RankedTensorType(v.type) for v in (*op.operands, *op.results)]
-            *wide, result = [ir.RankedTensorType.get(k.shape, single) for k in kinds]
-            operands = [convert(v, k) for v, k in zip(op.operands, wide, strict=True)]
-            replace(op, convert(create(op.name, operands, result), kinds[-1]))
+            operands = [convert(v, with_element(v.type, single)) for v in op.operands]
+            kind = op.results[0].type
+            replace(op, convert(create(op.name, operands, with_element(kind, single)), kind))
 
 
 def take_calls(module: ir.Module) -> int:

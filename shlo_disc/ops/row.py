@@ -77,6 +77,8 @@ class Op:
     """Every element of the result is one of an operand, whatever the operands hold."""
     makes_types: bool = False
     """The result may be complex or quantized where no operand is."""
+    in_f32: bool = False
+    """Role EXPANDED: floats of less than 32 bits are computed in f32 and rounded once."""
     reads_part: bool = False
     """Reads only as many elements of operand 0 as the result has."""
     on_host: bool = False

@@ -41,13 +41,8 @@ class Frame:
         self.record = UseRecorder(shapes)
         self.next: dict[int, str] = {}
         """Addresses for the next values of the innermost loop, by carry."""
-        self.slots: list[str] = []
-        offset = w.const(0)
-        for size in slots:
-            self.slots.append(w.offset("%arena", offset))
-            offset = w.once(f"arith.addi {offset}, {w.aligned(size)} : i64")
-        self.workspace_base = offset
-        """Where temporary blocks of kernels begin in the arena."""
+        self.slots, self.workspace_base = w.blocks("%arena", w.const(0), slots)
+        """The addresses of slots in the arena, and where temporary blocks of kernels begin."""
 
     def result(self, index: int) -> str:
         """The address of the caller's memory for result `index`."""

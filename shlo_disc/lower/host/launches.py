@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.locations import source_line
@@ -59,13 +60,8 @@ class Launches:
         """The addresses of a plan's temporary blocks, of these sizes in bytes."""
         if sizes:
             self.workspaces[sizes] = None
-        w = self.w
-        offset = self.frame.workspace_base
-        places: dict[Buffer, str] = {}
-        for index, size in enumerate(sizes):
-            places[Workspace(index)] = w.offset("%arena", offset)
-            offset = w.once(f"arith.addi {offset}, {w.aligned(size)} : i64")
-        return places
+        addresses, _ = self.w.blocks("%arena", self.frame.workspace_base, sizes)
+        return {Workspace(index): address for index, address in enumerate(addresses)}
 
     def steps(self, steps: tuple[Step, ...], op: ir.Operation, places: _Places) -> None:
         """Write the steps of the plan of `op`."""
@@ -98,37 +94,37 @@ class Launches:
         self, launch: Launch, op: ir.Operation, places: _Places, packs: bool = False
     ) -> None:
         w = self.w
-        site = len(self.sites)
-        self.sites.append(Site(len(self.frame.record.uses) - 1, launch.kernel.name, packs))
-        w.line(f"// launch {site}")
-        kernel, *called = (self._kernel(k) for k in (launch.kernel, *launch.calls))
-        given = [*called, *(self._buffer(buffer, op, places) for buffer in launch.args)]
-        room = max(_ARGUMENTS, 1 << (len(given) - 1).bit_length())
-        arguments = w.array(room, "!llvm.ptr", "arguments")
-        for position, address in enumerate(given):
-            w.store(address, arguments, position, "!llvm.ptr")
-        if launch.zeroed is not None:
-            buffer, count = launch.zeroed
-            self.frame.memory.zero(w, self._buffer(buffer, op, places), count)
-        sizes = w.sizes_array(launch.params)
-        self.frame.memory.launch(w, launch, kernel, arguments, sizes)
-        w.line(f"// launched {site}")
+        with self._site(launch.kernel.name, packs=packs):
+            kernel, *called = (self._kernel(k) for k in (launch.kernel, *launch.calls))
+            given = [*called, *(self._buffer(buffer, op, places) for buffer in launch.args)]
+            room = max(_ARGUMENTS, 1 << (len(given) - 1).bit_length())
+            arguments = w.array(room, "!llvm.ptr", "arguments")
+            for position, address in enumerate(given):
+                w.store(address, arguments, position, "!llvm.ptr")
+            if launch.zeroed is not None:
+                buffer, count = launch.zeroed
+                self.frame.memory.zero(w, self._buffer(buffer, op, places), count)
+            sizes = w.sizes_array(launch.params)
+            self.frame.memory.launch(w, launch, kernel, arguments, sizes)
 
     def _foreign(self, call: FfiCall, op: ir.Operation, places: _Places) -> None:
-        site = len(self.sites)
-        self.sites.append(Site(len(self.frame.record.uses) - 1, f"@{call.target}", packs=False))
-        self.w.line(f"// launch {site}")
-        operands = [self._buffer(buffer, op, places) for buffer in call.operands]
-        results = [self._buffer(buffer, op, places) for buffer in call.results]
-        emit_foreign(self.w, self.frame.memory, len(self.foreign), call, operands, results)
-        self.foreign.append((call, source_line(op)))
-        self.w.line(f"// launched {site}")
+        with self._site(f"@{call.target}"):
+            operands = [self._buffer(buffer, op, places) for buffer in call.operands]
+            results = [self._buffer(buffer, op, places) for buffer in call.results]
+            emit_foreign(self.w, self.frame.memory, len(self.foreign), call, operands, results)
+            self.foreign.append((call, source_line(op)))
 
     def _fft(self, call: FftCall, op: ir.Operation, places: _Places) -> None:
+        with self._site("fft"):
+            emit_fft(self.w, call, [self._buffer(buffer, op, places) for buffer in call.buffers])
+
+    @contextmanager
+    def _site(self, name: str, *, packs: bool = False) -> Iterator[None]:
+        """Mark what is written inside as the launch of `name`, which `profile()` times."""
         site = len(self.sites)
-        self.sites.append(Site(len(self.frame.record.uses) - 1, "fft", packs=False))
+        self.sites.append(Site(len(self.frame.record.uses) - 1, name, packs))
         self.w.line(f"// launch {site}")
-        emit_fft(self.w, call, [self._buffer(buffer, op, places) for buffer in call.buffers])
+        yield
         self.w.line(f"// launched {site}")
 
     def _kernel(self, kernel: Kernel) -> str:

@@ -163,6 +163,17 @@ class HostWriter:
             f"llvm.getelementptr {base}[{offset}] : (!llvm.ptr, i64) -> !llvm.ptr, i8", "p"
         )
 
+    def blocks(self, base: str, offset: str, sizes: Sequence[Expr]) -> tuple[list[str], str]:
+        """The addresses of blocks of `sizes` bytes in `base`, and the offset behind the last one.
+
+        The first begins at `offset`, each other one a multiple of 64 bytes behind it.
+        """
+        addresses = []
+        for size in sizes:
+            addresses.append(self.offset(base, offset))
+            offset = self.once(f"arith.addi {offset}, {self.aligned(size)} : i64")
+        return addresses, offset
+
     def store(self, value: str, base: str, index: int, element: str) -> None:
         """Store into element `index` of an array, in the body."""
         address = self.element_address(base, index, element)
