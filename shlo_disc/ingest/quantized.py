@@ -256,7 +256,9 @@ def _is_upstreams(op: ir.Operation, kinds: Sequence[ir.Type]) -> bool:
     static. Its sums are 32 bits wide: of products of 8 bits.
     """
     elements = [_element(kind) for kind in kinds]
-    if len(elements) < 3 or any(str(element.expressed_type) != "f32" for element in elements):
+    if len(elements) < 3 or not all(
+        isinstance(element.expressed_type, ir.F32Type) for element in elements
+    ):
         return False
     per_tensor = [isinstance(element, quant.UniformQuantizedType) for element in elements]
     widths = [element.storage_type_integral_width for element in elements]

@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from shlo_disc.mlir import ir, producer, walk
+from shlo_disc.mlir import clone, ir, producer, walk
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.op_classes import CONTROL, is_splat_constant
 
@@ -86,16 +86,16 @@ class _Copies:
 
     def of(self, value: ir.Value) -> ir.Value:
         """The copy of a value that is computed from constants; any other value itself."""
+        if value in self._known:
+            return self._known[value]
         for op in _computed_from_constants(value) or ():
             if op.results[0] in self._known:
                 continue
             with ir.InsertionPoint(self._first), op.location:
-                made = op.clone().operation
-            for position, operand in enumerate(op.operands):
-                made.operands[position] = self._known[operand]
+                made = clone(op, self._known)
             self._known.update(zip(op.results, made.results, strict=True))
             self.count += 1
-        return self._known.get(value, value)
+        return self._known.setdefault(value, value)
 
 
 def _computed_from_constants(value: ir.Value) -> list[ir.Operation] | None:

@@ -295,6 +295,26 @@ def test_products_of_other_expressed_types(expressed):
         )
 
 
+def test_sums_beyond_32_bits():
+    """Upstream's pass would add them up modulo 2**32."""
+    kind, result = "!quant.uniform<i16:f32, 0.5>", "!quant.uniform<i16:f32, 32768.0>"
+    dot = run(
+        {"x": f"tensor<?x8x{kind}>", "y": f"tensor<8x3x{kind}>"},
+        [f"tensor<?x3x{result}>"],
+        f"""%r0 = stablehlo.dot_general %x, %y, contracting_dims = [1] x [0]
+          : (tensor<?x8x{kind}>, tensor<8x3x{kind}>) -> tensor<?x3x{result}>""",
+    )
+    x, y = np.full((2, 8), 20000, np.int16), np.full((8, 3), 20000, np.int16)
+    y[:, 1] *= -1
+    wanted = np.round((x * 0.5) @ (y * 0.5) / 32768.0).astype(np.int16)
+    np.testing.assert_array_equal(dot(x, y)[0], wanted)
+    wide = "tensor<?x!quant.uniform<i32:f32, 1.0>>"
+    add = run({"x": wide, "y": wide}, [wide], f"%r0 = stablehlo.add %x, %y : {wide}")
+    z = np.array([2 * 10**9, -2 * 10**9, 1 << 20], np.int32)
+    limits = np.iinfo(np.int32)
+    np.testing.assert_array_equal(add(z, z)[0], [limits.max, limits.min, 1 << 21])
+
+
 def test_what_is_refused():
     with pytest.raises(UnsupportedError, match=r":2:\d+: custom_call @foo of quantized types"):
         run({"x": X}, [X], f"%r0 = stablehlo.custom_call @foo(%x) : ({X}) -> {X}")
