@@ -43,6 +43,8 @@ class Constraints:
 
     def __init__(self) -> None:
         self._solved: dict[str, Expr] = {}
+        self._solved_with: dict[str, set[str]] = {}
+        """Symbol -> the replaced symbols whose replacement has it."""
         self._zero: list[Expr] = []
         self._congruent: list[tuple[Expr, int]] = []
         self._divisor: dict[str, int] = {}
@@ -81,8 +83,9 @@ class Constraints:
         divisor = self._divisor.pop(name, 1)
         zeros, congruent, positive = self._zero, self._congruent, self._at_least_zero
         self._zero, self._congruent, self._at_least_zero = [], [], []
-        self._solved = {s: e.substitute({name: solution}) for s, e in self._solved.items()}
-        self._solved[name] = solution
+        for other in self._solved_with.pop(name, ()):
+            self._replace(other, self._solved[other].substitute({name: solution}))
+        self._replace(name, solution)
         self._changed()
         self.add_lower(solution, 0 if low is None else low)
         if high is not None:
@@ -94,6 +97,11 @@ class Constraints:
             self.add_lower(expr, 0)
         for expr in zeros:
             self.add_equal(expr, 0)
+
+    def _replace(self, name: str, solution: Expr) -> None:
+        self._solved[name] = solution
+        for symbol in solution.symbols():
+            self._solved_with.setdefault(symbol, set()).add(name)
 
     def _add_consequences(self, zero: Expr) -> None:
         """From `c*s + rest == 0`: what divides `rest` divides `c*s`."""
