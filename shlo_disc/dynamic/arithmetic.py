@@ -24,6 +24,7 @@ from shlo_disc.dynamic.intervals import (
     interval_product,
     interval_sum,
 )
+from shlo_disc.dynamic.monomial import MAX_NESTING
 
 __all__ = [
     "BITS_READ",
@@ -386,14 +387,19 @@ element type says."""
 def evaluate(
     arithmetic: SizeArithmetic, name: str, operands: Sequence[Entry], width: int, is_unsigned: bool
 ) -> Entry:
-    """One element of the element-wise op `name`, as its result type holds it."""
+    """One element of the element-wise op `name`, as its result type holds it.
+
+    What nests half as deep as a size may is a number like any other: facts add functions to it.
+    """
     if name in BITS_READ:
         read = arithmetic.fit(operands[0], width, BITS_READ[name])
         operands = (read, *operands[1:])
     found = arithmetic.fit(ELEMENTWISE[name](arithmetic, *operands), width, is_unsigned)
     # The host computes terms in i64. A sum wraps there as it does in the program's own type; the
     # operands of a `min`, a `max` or a division do not.
-    if isinstance(found, Expr) and any(map(_is_wide_within, found.atoms())):
+    if isinstance(found, Expr) and any(
+        _is_wide_within(atom) or atom.depth > MAX_NESTING // 2 for atom in found.atoms()
+    ):
         return None
     return found
 
