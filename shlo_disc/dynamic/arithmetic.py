@@ -9,7 +9,7 @@ followed only where no array of less than 2^31 elements a dimension makes them w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 
 from shlo_disc.dynamic.constraints import Constraints
@@ -62,30 +62,31 @@ _SPELLING = {"EQ": "==", "NE": "!=", "GE": ">=", "GT": ">"}
 Entry = Expr | Condition | bool | None
 
 
-def exceeds(entry: Expr, low: Bound, high: int) -> bool:
+def exceeds(entry: Expr, low: Bound, high: int, signed: Set[str] = frozenset()) -> bool:
     """Can `entry` be outside low <= entry <= high, sizes up to `LARGEST_SIZE` given?
 
-    `low` is None where only the upper end matters. True where interval arithmetic does not tell.
+    `low` is None where only the upper end matters; `signed` are symbols that may be negative. True
+    where interval arithmetic does not tell.
     """
-    least, most = _interval(entry)
+    least, most = _interval(entry, signed)
     return most is None or most > high or (low is not None and (least is None or least < low))
 
 
-def _interval(expr: Expr) -> Interval:
+def _interval(expr: Expr, signed: Set[str]) -> Interval:
     total: Interval = (0, 0)
     for monomial, coefficient in expr.terms:
         term: Interval = (coefficient, coefficient)
         for atom, power in monomial:
             for _ in range(power):
-                term = interval_product(term, _atom_interval(atom))
+                term = interval_product(term, _atom_interval(atom, signed))
         total = interval_sum(total[0], term[0]), interval_sum(total[1], term[1])
     return total
 
 
-def _atom_interval(atom: Atom) -> Interval:
+def _atom_interval(atom: Atom, signed: Set[str]) -> Interval:
     if not atom.op:
-        return 0, LARGEST_SIZE
-    a, b = map(_interval, atom.args)
+        return -LARGEST_SIZE if atom.key in signed else 0, LARGEST_SIZE
+    a, b = (_interval(arg, signed) for arg in atom.args)
     if atom.op == "min":
         return both(min, a[0], b[0]), either(a[1], b[1], min)
     if atom.op == "max":
@@ -113,7 +114,9 @@ class SizeArithmetic:
         if entry.is_const:
             value = entry.value
             return entry if low <= value < high else Expr.const((value - low) % (1 << width) + low)
-        if is_unsigned and (exceeds(entry, None, high - 1) or not self.facts.at_least(entry, 0)):
+        if is_unsigned and (
+            exceeds(entry, None, high - 1, self.facts.signed) or not self.facts.at_least(entry, 0)
+        ):
             return None
         if width >= 32:
             return entry if all(abs(c) < high for _, c in entry.terms) else None
@@ -202,7 +205,7 @@ class SizeArithmetic:
         """`min(max(a, low), high)`."""
         if isinstance(a, Expr) and isinstance(low, Expr) and isinstance(high, Expr):
             ends_known = low.is_const and high.is_const
-            if ends_known and not exceeds(a, low.value, high.value):
+            if ends_known and not exceeds(a, low.value, high.value, self.facts.signed):
                 return a
         return self.minimum(self.maximum(a, low), high)
 

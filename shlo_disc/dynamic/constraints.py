@@ -39,7 +39,7 @@ _DEPTH = 2
 
 
 class Constraints:
-    """A growing set of facts about the symbols of one program. Symbols are >= 0."""
+    """A growing set of facts about the symbols of one program. They are >= 0, but for `signed`."""
 
     def __init__(self) -> None:
         self._solved: dict[str, Expr] = {}
@@ -49,12 +49,20 @@ class Constraints:
         self._congruent: list[tuple[Expr, int]] = []
         self._divisor: dict[str, int] = {}
         self._symbol: dict[str, Interval] = {}
+        self.signed: set[str] = set()
+        """Symbols that may be negative: numbers that are no sizes."""
         self._at_least_zero: list[Expr] = []
         self._canonical: dict[Expr, Expr] = {}
         self._lows: dict[tuple[Expr, int], Bound] = {}
         self._known_witnesses: Witnesses | None = None
 
     # -- facts ----------------------------------------------------------------------------------
+
+    def add_signed(self, name: str) -> None:
+        """The symbol `name`, of which nothing is known yet, may be negative."""
+        self.signed.add(name)
+        self._symbol[name] = EVERYTHING
+        self._changed()
 
     def add_equal(self, a: Expr | int, b: Expr | int) -> None:
         """Record `a == b`; a symbol that occurs linearly is eliminated."""
@@ -87,7 +95,8 @@ class Constraints:
             self._replace(other, self._solved[other].substitute({name: solution}))
         self._replace(name, solution)
         self._changed()
-        self.add_lower(solution, 0 if low is None else low)
+        if low is not None:
+            self.add_lower(solution, low)
         if high is not None:
             self.add_upper(solution, high)
         self.add_divisible(solution, divisor)
@@ -141,7 +150,7 @@ class Constraints:
         atom = head.lone_atom
         if atom is not None and not atom.op:
             low, high = self._symbol.get(atom.key, (0, None))
-            self._symbol[atom.key] = (max(-constant, low or 0), high)
+            self._symbol[atom.key] = (-constant if low is None else max(-constant, low), high)
             self._pin(atom.key)
         elif (atom := (-head).lone_atom) is not None and not atom.op:
             low, high = self._symbol.get(atom.key, (0, None))
