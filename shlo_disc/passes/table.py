@@ -28,6 +28,7 @@ from shlo_disc.passes.plan_buffers import PlanBuffers
 from shlo_disc.passes.plan_fusion import PlanFusion
 from shlo_disc.passes.sink_constants import SinkConstants
 from shlo_disc.passes.sink_views import SinkViews
+from shlo_disc.passes.spread_splats import SpreadSplats
 from shlo_disc.passes.stack_results import StackResults
 
 __all__ = ["NEEDED", "passes", "pipeline_of", "planning"]
@@ -37,6 +38,7 @@ _BEFORE: tuple[Pass, ...] = (
     SinkConstants(),  # likewise; before bodies move into kernels
     SinkViews(),  # likewise
     StackResults(),  # after all that rebuilds loops
+    SpreadSplats(),  # after fold-constants, which would undo it
 )
 _AFTER = PlanBuffers()
 
