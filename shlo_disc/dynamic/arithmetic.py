@@ -9,7 +9,7 @@ followed only where no array of less than 2^31 elements a dimension makes them w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 
 from shlo_disc.dynamic.constraints import Constraints
@@ -24,6 +24,7 @@ from shlo_disc.dynamic.intervals import (
     interval_product,
     interval_sum,
 )
+from shlo_disc.dynamic.monomial import MAX_NESTING
 
 __all__ = [
     "BITS_READ",
@@ -62,30 +63,31 @@ _SPELLING = {"EQ": "==", "NE": "!=", "GE": ">=", "GT": ">"}
 Entry = Expr | Condition | bool | None
 
 
-def exceeds(entry: Expr, low: Bound, high: int) -> bool:
+def exceeds(entry: Expr, low: Bound, high: int, signed: Set[str] = frozenset()) -> bool:
     """True unless low <= entry <= high is proved for sizes up to `LARGEST_SIZE`.
 
-    `low` is None where only the upper end matters. The proof is interval arithmetic.
+    `low` is None where only the upper end matters; `signed` are symbols that may be negative. The
+    proof is interval arithmetic.
     """
-    least, most = _interval(entry)
+    least, most = _interval(entry, signed)
     return most is None or most > high or (low is not None and (least is None or least < low))
 
 
-def _interval(expr: Expr) -> Interval:
+def _interval(expr: Expr, signed: Set[str]) -> Interval:
     total: Interval = (0, 0)
     for monomial, coefficient in expr.terms:
         term: Interval = (coefficient, coefficient)
         for atom, power in monomial:
             for _ in range(power):
-                term = interval_product(term, _atom_interval(atom))
+                term = interval_product(term, _atom_interval(atom, signed))
         total = interval_sum(total[0], term[0]), interval_sum(total[1], term[1])
     return total
 
 
-def _atom_interval(atom: Atom) -> Interval:
+def _atom_interval(atom: Atom, signed: Set[str]) -> Interval:
     if not atom.op:
-        return 0, LARGEST_SIZE
-    a, b = map(_interval, atom.args)
+        return -LARGEST_SIZE if atom.key in signed else 0, LARGEST_SIZE
+    a, b = (_interval(arg, signed) for arg in atom.args)
     if atom.op == "min":
         return both(min, a[0], b[0]), either(a[1], b[1], min)
     if atom.op == "max":
@@ -113,7 +115,9 @@ class SizeArithmetic:
         if entry.is_const:
             value = entry.value
             return entry if low <= value < high else Expr.const((value - low) % (1 << width) + low)
-        if is_unsigned and (exceeds(entry, None, high - 1) or not self.facts.at_least(entry, 0)):
+        if is_unsigned and (
+            exceeds(entry, None, high - 1, self.facts.signed) or not self.facts.at_least(entry, 0)
+        ):
             return None
         if width >= 32:
             return entry if all(abs(c) < high for _, c in entry.terms) else None
@@ -202,7 +206,7 @@ class SizeArithmetic:
         """`min(max(a, low), high)`."""
         if isinstance(a, Expr) and isinstance(low, Expr) and isinstance(high, Expr):
             ends_known = low.is_const and high.is_const
-            if ends_known and not exceeds(a, low.value, high.value):
+            if ends_known and not exceeds(a, low.value, high.value, self.facts.signed):
                 return a
         return self.minimum(self.maximum(a, low), high)
 
@@ -387,14 +391,19 @@ element type says."""
 def evaluate(
     arithmetic: SizeArithmetic, name: str, operands: Sequence[Entry], width: int, is_unsigned: bool
 ) -> Entry:
-    """One element of the element-wise op `name`, as its result type holds it."""
+    """One element of the element-wise op `name`, as its result type holds it.
+
+    What nests half as deep as a size may is a number like any other: facts add functions to it.
+    """
     if name in BITS_READ:
         read = arithmetic.fit(operands[0], width, BITS_READ[name])
         operands = (read, *operands[1:])
     found = arithmetic.fit(ELEMENTWISE[name](arithmetic, *operands), width, is_unsigned)
     # The host computes terms in i64. A sum wraps there as it does in the program's own type; the
     # operands of a `min`, a `max` or a division do not.
-    if isinstance(found, Expr) and any(map(_is_wide_within, found.atoms())):
+    if isinstance(found, Expr) and any(
+        _is_wide_within(atom) or atom.depth > MAX_NESTING // 2 for atom in found.atoms()
+    ):
         return None
     return found
 

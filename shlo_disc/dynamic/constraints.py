@@ -39,20 +39,30 @@ _DEPTH = 2
 
 
 class Constraints:
-    """A growing set of facts about the symbols of one program. Symbols are >= 0."""
+    """A growing set of facts about the symbols of one program. They are >= 0, but for `signed`."""
 
     def __init__(self) -> None:
         self._solved: dict[str, Expr] = {}
+        self._solved_with: dict[str, set[str]] = {}
+        """Symbol -> the replaced symbols whose replacement has it."""
         self._zero: list[Expr] = []
         self._congruent: list[tuple[Expr, int]] = []
         self._divisor: dict[str, int] = {}
         self._symbol: dict[str, Interval] = {}
+        self.signed: set[str] = set()
+        """Symbols that may be negative: numbers that are no sizes."""
         self._at_least_zero: list[Expr] = []
         self._canonical: dict[Expr, Expr] = {}
         self._lows: dict[tuple[Expr, int], Bound] = {}
         self._known_samples: CounterexampleSamples | None = None
 
     # -- facts ----------------------------------------------------------------------------------
+
+    def add_signed(self, name: str) -> None:
+        """The symbol `name`, of which nothing is known yet, may be negative."""
+        self.signed.add(name)
+        self._symbol[name] = EVERYTHING
+        self._changed()
 
     def add_equal(self, a: Expr | int, b: Expr | int) -> None:
         """Record `a == b`; a symbol that occurs linearly is eliminated."""
@@ -81,10 +91,12 @@ class Constraints:
         divisor = self._divisor.pop(name, 1)
         zeros, congruent, positive = self._zero, self._congruent, self._at_least_zero
         self._zero, self._congruent, self._at_least_zero = [], [], []
-        self._solved = {s: e.substitute({name: solution}) for s, e in self._solved.items()}
-        self._solved[name] = solution
+        for other in self._solved_with.pop(name, ()):
+            self._replace(other, self._solved[other].substitute({name: solution}))
+        self._replace(name, solution)
         self._changed()
-        self.add_lower(solution, 0 if low is None else low)
+        if low is not None:
+            self.add_lower(solution, low)
         if high is not None:
             self.add_upper(solution, high)
         self.add_divisible(solution, divisor)
@@ -94,6 +106,11 @@ class Constraints:
             self.add_lower(expr, 0)
         for expr in zeros:
             self.add_equal(expr, 0)
+
+    def _replace(self, name: str, solution: Expr) -> None:
+        self._solved[name] = solution
+        for symbol in solution.symbols():
+            self._solved_with.setdefault(symbol, set()).add(name)
 
     def _add_consequences(self, zero: Expr) -> None:
         """From `c*s + rest == 0`: what divides `rest` divides `c*s`."""
@@ -133,7 +150,7 @@ class Constraints:
         atom = head.lone_atom
         if atom is not None and not atom.op:
             low, high = self._symbol.get(atom.key, (0, None))
-            self._symbol[atom.key] = (max(-constant, low or 0), high)
+            self._symbol[atom.key] = (-constant if low is None else max(-constant, low), high)
             self._pin(atom.key)
         elif (atom := (-head).lone_atom) is not None and not atom.op:
             low, high = self._symbol.get(atom.key, (0, None))

@@ -18,7 +18,7 @@ These identities are applied too, each exact for all integers (and divisors othe
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import gcd
 from typing import Any, overload
 
@@ -102,6 +102,15 @@ class Expr:
         for size in sizes:
             result = result * size
         return result
+
+    @staticmethod
+    def sum(sizes: Iterable[Expr | int]) -> Expr:
+        """The sum; 0 for no sizes. Linear in the terms, which `+` one by one is not."""
+        terms: Terms = {}
+        for size in sizes:
+            for monomial, coefficient in Expr.of(size).terms:
+                terms[monomial] = terms.get(monomial, 0) + coefficient
+        return Expr(terms)
 
     @staticmethod
     def min(a: Expr | int, b: Expr | int) -> Expr:
@@ -286,7 +295,7 @@ class Expr:
 
         A division by what becomes 0 has no value and stays as it is.
         """
-        if self.symbols().isdisjoint(env):
+        if not any(name in env for name in self.symbols()):  # isdisjoint goes over all of env
             return self
         return self.rebuild(lambda atom: _replaced(atom, env))
 
@@ -507,22 +516,30 @@ def _without_mods(monomial: Monomial) -> list[tuple[Monomial, int]]:
 
 @functools.lru_cache(maxsize=CACHE_SIZE)
 def _extremum(op: str, a: Expr, b: Expr) -> Expr:
-    """`min` or `max` of two expressions: entries flattened, sorted, comparable ones dropped."""
-    kept: list[Expr] = []
+    """`min` or `max` of two expressions: entries flattened, sorted, comparable ones dropped.
+
+    The number comes last, and the others make a balanced tree: thousands nest ten deep.
+    """
+    kept: dict[tuple[tuple[Monomial, int], ...], Expr] = {}
     for entry in [*_entries(op, a), *_entries(op, b)]:
-        for index, other in enumerate(kept):
-            difference = entry - other
-            if difference.is_const:
-                if (difference.value < 0) == (op == "min"):
-                    kept[index] = entry
-                break
-        else:
-            kept.append(entry)
-    kept.sort(key=lambda e: (e.is_const, str(e)))
-    result = kept[0]
-    for entry in kept[1:]:
-        result = _function(op, result, entry)
-    return result
+        constant = entry.constant_term
+        head = entry.terms[:-1] if constant else entry.terms
+        other = kept.get(head)
+        if other is None or (constant < other.constant_term) == (op == "min"):
+            kept[head] = entry
+    number = kept.pop((), None)
+    if not kept:
+        assert number is not None
+        return number
+    balanced = _balanced(op, sorted(kept.values(), key=str))
+    return balanced if number is None else _function(op, balanced, number)
+
+
+def _balanced(op: str, entries: Sequence[Expr]) -> Expr:
+    if len(entries) == 1:
+        return entries[0]
+    half = (len(entries) + 1) // 2
+    return _function(op, _balanced(op, entries[:half]), _balanced(op, entries[half:]))
 
 
 def _entries(op: str, expr: Expr) -> list[Expr]:
@@ -599,6 +616,7 @@ def _text(expr: Expr) -> str:
 
 
 def _from_tree(tree: Tree) -> Expr:
+    """Depth is that of parentheses, which `parse` bounds: chains of operators are followed here."""
     if isinstance(tree, int):
         return Expr.const(tree)
     if isinstance(tree, str):
@@ -607,14 +625,34 @@ def _from_tree(tree: Tree) -> Expr:
     if op == "^":
         assert isinstance(right, int)
         return Expr.product([_from_tree(left)] * right)
-    return _OPERATIONS[op](_from_tree(left), _from_tree(right))
+    for chain in (_SUMS, _PRODUCTS):
+        if op in chain:
+            first, steps = _chain(tree, chain)
+            values = [(o, _from_tree(step)) for o, step in steps]
+            if chain is _SUMS:
+                return Expr.sum([_from_tree(first), *(v if o == "+" else -v for o, v in values)])
+            total = _from_tree(first)
+            for o, value in values:
+                total = _OPERATIONS[o](total, value)
+            return total
+    return _BUILD[op](_from_tree(left), _from_tree(right))
 
+
+def _chain(tree: Tree, operators: frozenset[str]) -> tuple[Tree, list[tuple[str, Tree]]]:
+    """(a, [("+", b), ("-", c)]) of the tree of a + b - c."""
+    steps = []
+    while isinstance(tree, tuple) and tree[0] in operators:
+        op, tree, right = tree
+        steps.append((op, right))
+    return tree, steps[::-1]
+
+
+_SUMS = frozenset("+-")
 
 _OPERATIONS: dict[str, Callable[[Expr, Expr], Expr]] = {
-    **_BUILD,
     "%": Expr.__mod__,
     "*": Expr.__mul__,
-    "+": Expr.__add__,
-    "-": Expr.__sub__,
     "//": Expr.__floordiv__,
 }
+
+_PRODUCTS = frozenset(_OPERATIONS)

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from shlo_disc import locks
+from shlo_disc.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from shlo_disc.dynamic.expr import Expr
 
 __all__ = [
     "CACHE_SIZE",
+    "MAX_NESTING",
     "Atom",
     "Monomial",
     "Terms",
@@ -33,6 +35,9 @@ Terms = dict[Monomial, int]
 CACHE_SIZE = 1 << 14
 """Entries of each memo table; a 1200-op module with 6 symbols uses a few hundred."""
 
+MAX_NESTING = 64
+"""Functions in each other's arguments; what follows a size recurses as deep. `parse` takes 100."""
+
 
 class Atom:
     """An indeterminate: a symbol (`op` is "") or one of the four functions of two sizes.
@@ -41,12 +46,14 @@ class Atom:
     comparing and hashing monomials as cheap as comparing addresses.
     """
 
-    __slots__ = ("__weakref__", "args", "key", "op", "order")
+    __slots__ = ("__weakref__", "args", "depth", "key", "op", "order")
 
     op: str
     key: str
     args: tuple[Expr, ...]
     order: tuple[bool, str]
+    depth: int
+    """Functions in each other's arguments, this one included; 0 of a symbol."""
 
     def __lt__(self, other: Atom) -> bool:
         return self.order < other.order
@@ -63,12 +70,25 @@ _atoms_lock = locks.lock()
 
 
 def intern(op: str, key: str, args: tuple[Expr, ...] = ()) -> Atom:
-    """The one atom that prints as `key`; compilations in several threads share the table."""
+    """The one atom that prints as `key`; compilations in several threads share the table.
+
+    Raises UnsupportedError for more than :data:`MAX_NESTING` functions in one another.
+    """
     with _atoms_lock:
         found = _atoms.get(key)
         if found is None:
+            inner = [
+                atom.depth for arg in args for monomial, _ in arg.terms for atom, _ in monomial
+            ]
+            depth = (op != "") + max(inner, default=0)
+            if depth > MAX_NESTING:
+                raise UnsupportedError(
+                    f"a size has more than {MAX_NESTING} quotients, remainders, minima and maxima "
+                    "in each other's arguments; pass it as an integer argument"
+                )
             found = Atom()
             found.op, found.key, found.args, found.order = op, key, args, (op != "", key)
+            found.depth = depth
             _atoms[key] = found
         return found
 

@@ -217,38 +217,40 @@ def _solve(
         for k, name in enumerate(names)
     ]
     unknown -= {step.symbol for step in steps}
+    plainness = 0
     while unknown:
-        found = _next_step(axes, unknown)
-        if found is None:
-            names = ", ".join(sorted(unknown))
-            shapes = ", ".join(
-                _shape_text(shape)
-                for shape in arguments
-                if any(e.symbols() & unknown for e in shape)
-            )
-            raise UnsupportedError(
-                f"the sizes {names} cannot be worked out from the argument shapes {shapes}; give "
-                "one argument a dimension such as s, 4*s or s + 1 for each of them"
-            )
-        steps.append(found)
-        unknown.discard(found.symbol)
+        found = _next_steps(axes, unknown, plainness)
+        steps += found
+        axes = [axis for axis in axes if not unknown.isdisjoint(axis[2].symbols())]
+        # A size that is a symbol is one from the start; others get plainer as symbols are solved.
+        if found or plainness < 2:
+            plainness = 1 if found else plainness + 1
+            continue
+        names = ", ".join(sorted(unknown))
+        shapes = ", ".join(
+            _shape_text(shape) for shape in arguments if any(e.symbols() & unknown for e in shape)
+        )
+        raise UnsupportedError(
+            f"the sizes {names} cannot be worked out from the argument shapes {shapes}; give "
+            "one argument a dimension such as s, 4*s or s + 1 for each of them"
+        )
     return steps
 
 
-def _next_step(axes: Sequence[tuple[int, int, Expr]], unknown: set[str]) -> Solve | None:
-    """The plainest axis that determines one unknown symbol: s, else s + known, else c*s + known."""
-    best: tuple[int, Solve] | None = None
+def _next_steps(
+    axes: Sequence[tuple[int, int, Expr]], unknown: set[str], plainness: int
+) -> list[Solve]:
+    """What sizes of the form s (0), s + known (1) or c*s + known (2) give; less is `unknown`."""
+    steps = []
     for argument, axis, size in axes:
         found = _linear(size, unknown)
         if found is None:
             continue
         name, scale, offset = found
-        rank = 0 if scale == 1 and offset == 0 else 1 if scale == 1 else 2
-        if best is None or rank < best[0]:
-            best = (rank, Solve(name, argument, axis, scale, offset))
-        if rank == 0:
-            break
-    return None if best is None else best[1]
+        if plainness >= (0 if scale == 1 and offset == 0 else 1 if scale == 1 else 2):
+            steps.append(Solve(name, argument, axis, scale, offset))
+            unknown.discard(name)
+    return steps
 
 
 def _linear(size: Expr, unknown: set[str]) -> tuple[str, int, Expr] | None:

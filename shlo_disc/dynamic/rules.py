@@ -295,7 +295,9 @@ def _concatenate(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
     result = list(shapes[0])
     for shape in shapes[1:]:
         for k, size in enumerate(shape):
-            result[k] = result[k] + size if k == axis else s.require_equal(op, result[k], size)
+            if k != axis:
+                result[k] = s.require_equal(op, result[k], size)
+    result[axis] = Expr.sum(shape[axis] for shape in shapes)
     return [tuple(result)]
 
 

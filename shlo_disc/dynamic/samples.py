@@ -31,7 +31,9 @@ class _Point(dict[str, int]):
     def __missing__(self, name: str) -> int:
         low, high = self._intervals.get(name, (0, None))
         divisor = self._divisors.get(name, 1)
-        first = -(-(low or 0) // divisor)
+        if low is None or low < -_SPREAD:
+            low = -(_SPREAD // 2) if high is None else min(high, 0) - _SPREAD // 2
+        first = -(-low // divisor)
         room = _SPREAD if high is None else max(high // divisor - first, 0) + 1
         offset = zlib.crc32(f"{name} {self._number}".encode()) % min(room, _SPREAD)
         value = self[name] = (first + offset) * divisor

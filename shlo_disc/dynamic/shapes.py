@@ -28,12 +28,23 @@ from shlo_disc.dynamic.shape_values import MAX_ELEMENTS, Entries, IntegerType, f
 from shlo_disc.dynamic.size_sources import GLOBAL, SizeFromData, sources_of_size
 from shlo_disc.errors import InvalidModuleError, UnsupportedError
 from shlo_disc.locations import source_line
-from shlo_disc.mlir import ir, terminator
+from shlo_disc.mlir import ir, ops_of, terminator
 
-__all__ = ["CONSTRAINTS", "RULES", "SIZE_SYMBOLS", "Guard", "ShapeAnalysis", "analyze"]
+__all__ = [
+    "CONSTRAINTS",
+    "RULES",
+    "SIGNED_SYMBOLS",
+    "SIZE_SYMBOLS",
+    "Guard",
+    "ShapeAnalysis",
+    "analyze",
+]
 
 SIZE_SYMBOLS = "disc.size_symbols"
 """On an argument whose elements are sizes: their symbols."""
+
+SIGNED_SYMBOLS = "disc.signed_symbols"
+"""On such an argument: the symbols that are no sizes and may be negative, as padding may."""
 
 CONSTRAINTS = "disc.constraints"
 """On `main`: relations of the sizes that every call must satisfy."""
@@ -79,6 +90,10 @@ class ShapeAnalysis:
         """Arguments whose elements are sizes, and the symbols of these."""
         self.sized: set[ir.Value] = set()
         """Integers computed from size arguments that end in a size: they must not wrap."""
+        self.padding: set[ir.Value] = set()
+        """Arguments that amounts of padding are computed from."""
+        self.nonnegative: set[str] = set()
+        """Symbols of their elements that are sizes as well."""
         self.positive: set[str] = set()
         """Symbols that JAX promises are at least 1: those of `disc.shape`."""
         self._shapes: dict[ir.Value, Shape] = {}
@@ -302,7 +317,7 @@ class ShapeAnalysis:
             self._assume(Guard(lhs, relation, rhs, f"the program is compiled for {text}"))
 
     def _size_argument(self, argument: ir.Value, index: int, attributes: Any) -> None:
-        """The elements of `argument` are sizes: a symbol for each, at least 0."""
+        """The elements of `argument` are sizes: a symbol for each, at least 0, or padding."""
         kind = self._type(argument.type)
         assert kind is not None
         assert kind.integer is not None
@@ -315,10 +330,19 @@ class ShapeAnalysis:
         self.size_arguments[index] = tuple(names)
         self._element_symbols.update(names)
         _, width, is_unsigned, _ = kind.integer
+        signed: set[str] = set()
+        if SIGNED_SYMBOLS in attributes:
+            signed = {ir.StringAttr(n).value for n in ir.ArrayAttr(attributes[SIGNED_SYMBOLS])}
+        elif argument in self.padding and GLOBAL not in attributes and not is_unsigned:
+            signed = set(names) - self.nonnegative
         for name in names:
             symbol = Expr.symbol(name)
-            message = f"argument {index} holds the size {name}, which must not be negative"
-            self._assume(Guard(symbol, ">=", Expr.const(0), message))
+            if name in signed:
+                self.constraints.add_signed(name)
+                self.constraints.add_lower(symbol, -1 << width - 1)
+            else:
+                message = f"argument {index} holds the size {name}, which must not be negative"
+                self._assume(Guard(symbol, ">=", Expr.const(0), message))
             if width < 64:
                 most = (1 << (width if is_unsigned else width - 1)) - 1
                 self.constraints.add_upper(symbol, most)
@@ -632,16 +656,18 @@ def analyze(module: ir.Module | ir.Operation) -> ShapeAnalysis:
     main = root if root.name == "func.func" else _main(root)
     known: list[Guard] = []
     sized: set[ir.Value] = set()
+    padding: set[ir.Value] = set()
+    nonnegative: set[str] = set()
     while True:
         analysis = ShapeAnalysis()
-        analysis.sized = sized
+        analysis.sized, analysis.padding, analysis.nonnegative = sized, padding, nonnegative
         try:
             analysis._function(main, known)
         except UnsupportedError as error:
             if isinstance(error, SizeFromData):
                 more = sources_of_size(error.operand)
                 if not more <= sized:
-                    sized, known = sized | more, []
+                    sized, known, padding = sized | more, [], _sources_of_padding(main)
                     continue
             # Guards are checked before anything runs, so they hold in front of their operation,
             # too: cse moves the division of an exported `3*b + 1` in front of its assertion.
@@ -649,7 +675,24 @@ def analyze(module: ir.Module | ir.Operation) -> ShapeAnalysis:
                 raise
             known = analysis.guards
             continue
-        return analysis
+        # What is padding in one place and a size in another is never negative.
+        sizes = {
+            g.lhs.lone_atom.key
+            for g in analysis.guards
+            if g.lhs.lone_atom is not None and (g.op, g.rhs) == (">=", Expr.const(0))
+        }
+        if analysis.constraints.signed.isdisjoint(sizes):
+            return analysis
+        nonnegative, known = nonnegative | sizes, []
+
+
+def _sources_of_padding(main: ir.Operation) -> set[ir.Value]:
+    """What amounts of padding are computed from."""
+    found: set[ir.Value] = set()
+    for op in ops_of(main, "stablehlo.dynamic_pad"):
+        for value in (op.operands[2], op.operands[3]):
+            found |= sources_of_size(value)
+    return found
 
 
 def _main(module: ir.Operation) -> ir.Operation:

@@ -22,6 +22,7 @@ from shlo_disc.ingest.expand_ops import expand_ops
 from shlo_disc.ingest.foreign_calls import expand_foreign_calls
 from shlo_disc.ingest.linear_algebra import call_lapack
 from shlo_disc.ingest.quantized import expand_quantized_types, is_quantized
+from shlo_disc.ingest.resources import read_resources
 from shlo_disc.ingest.sizes import Shapes, constrain, describe, solve_sizes
 from shlo_disc.ingest.slices import gather_slices, saturate_starts
 from shlo_disc.ingest.tuples import flatten_tuples, has_tuples
@@ -60,9 +61,14 @@ def normalize(
     check_attributes(module)
     check_calls(module)
     argument_names = _argument_names(module, main) if names is None else names
-    early = ops_of(module, "stablehlo.composite", "stablehlo.real_dynamic_slice")
-    saturate_starts([op for op in early if op.name == "stablehlo.real_dynamic_slice"])
-    expand_composites(module, [op for op in early if op.name == "stablehlo.composite"])
+    early = ("stablehlo.composite", "stablehlo.constant", "stablehlo.real_dynamic_slice")
+    present_early = ops_of(module, *early)
+    composites, constants, slices = (
+        [op for op in present_early if op.name == name] for name in early
+    )
+    read_resources(constants)
+    saturate_starts(slices)
+    expand_composites(module, composites)
     _flatten(module)
     present = _forget_hints(module)  # a walk costs 3 ms on BERT: only look for what is there
     if has_tuples(_entry(module), present):

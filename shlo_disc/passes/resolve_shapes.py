@@ -28,7 +28,14 @@ from typing import ClassVar
 from shlo_disc import dialect
 from shlo_disc.dynamic.arithmetic import exceeds
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.dynamic.shapes import CONSTRAINTS, SIZE_SYMBOLS, Guard, ShapeAnalysis, analyze
+from shlo_disc.dynamic.shapes import (
+    CONSTRAINTS,
+    SIGNED_SYMBOLS,
+    SIZE_SYMBOLS,
+    Guard,
+    ShapeAnalysis,
+    analyze,
+)
 from shlo_disc.mlir import ir, ops_of, producer, run_pipeline, walk
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.op_classes import RESULT_SHAPE_OPERAND, size_operands
@@ -86,6 +93,8 @@ def _mark_size_arguments(main: ir.Operation, analysis: ShapeAnalysis) -> int:
     for index, names in analysis.size_arguments.items():
         changed += SIZE_SYMBOLS not in rows[index]
         rows[index][SIZE_SYMBOLS] = ir.ArrayAttr.get([_text(name) for name in names])
+        if signed := [_text(name) for name in names if name in analysis.constraints.signed]:
+            rows[index][SIGNED_SYMBOLS] = ir.ArrayAttr.get(signed)
     main.attributes["arg_attrs"] = ir.ArrayAttr.get([ir.DictAttr.get(row) for row in rows])
     return changed
 
@@ -186,7 +195,7 @@ def _replacement(op: ir.Operation, index: int, value: ir.Value, state: _State) -
         return _canonical_shape(op, producer(value), value, state)
     analysis = state.analysis
     sizes = analysis.contents(value)
-    wide = None if sizes is None else _exact_type(op, value, sizes)
+    wide = None if sizes is None else _exact_type(op, value, sizes, state)
     if sizes is not None and wide is not None:
         return state.build(sizes, wide, op)
     source = producer(value)
@@ -203,7 +212,9 @@ def _replacement(op: ir.Operation, index: int, value: ir.Value, state: _State) -
     return None
 
 
-def _exact_type(op: ir.Operation, value: ir.Value, sizes: Sizes) -> ir.RankedTensorType | None:
+def _exact_type(
+    op: ir.Operation, value: ir.Value, sizes: Sizes, state: _State
+) -> ir.RankedTensorType | None:
     """The 64-bit type from which `op` makes floats of sizes that their own type may not hold."""
     kind = ir.RankedTensorType(value.type)
     if op.name != "stablehlo.convert" or not isinstance(kind.element_type, ir.IntegerType):
@@ -213,7 +224,8 @@ def _exact_type(op: ir.Operation, value: ir.Value, sizes: Sizes) -> ir.RankedTen
     if not to_float or width >= 64 or kind.element_type.is_unsigned:
         return None
     limit = 1 << (width - 1)
-    if not any(not s.is_const and exceeds(s, -limit, limit - 1) for s in sizes):
+    signed = state.analysis.constraints.signed
+    if not any(not s.is_const and exceeds(s, -limit, limit - 1, signed) for s in sizes):
         return None
     return ir.RankedTensorType.get(kind.shape, ir.IntegerType.get_signless(64))
 

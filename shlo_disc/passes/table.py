@@ -21,6 +21,7 @@ from shlo_disc.passes import (  # noqa: F401 - imported for their registration
     simplify_algebra,
 )
 from shlo_disc.passes.base import Pass, named, registry
+from shlo_disc.passes.broadcast_splats import BroadcastSplats
 from shlo_disc.passes.drop_barriers import DropBarriers
 from shlo_disc.passes.machine_model import MachineModel
 from shlo_disc.passes.pipeline import CLEANUP
@@ -37,6 +38,7 @@ _BEFORE: tuple[Pass, ...] = (
     SinkConstants(),  # likewise; before bodies move into kernels
     SinkViews(),  # likewise
     StackResults(),  # after all that rebuilds loops
+    BroadcastSplats(),  # after fold-constants, which would undo it
 )
 _AFTER = PlanBuffers()
 

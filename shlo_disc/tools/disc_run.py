@@ -2,7 +2,7 @@
 
 `disc-run model.mlir --size b=3 --outputs y.npz`
 `disc-run dump/04-resolve-shapes.mlir --inputs x.npz --until simplify`
-`disc-run --check dump/15-plan-buffers.mlir --inputs x.npz`
+`disc-run --check dump/16-plan-buffers.mlir --inputs x.npz`
 `disc-run --bisect dump --inputs x.npz`
 """
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import functools
 import pickle
+import random
 import threading
 
 import pytest
@@ -251,3 +253,35 @@ def test_threads_share_atoms():
     for thread in threads:
         thread.join()
     assert len(set(found)) == 50
+
+
+def test_thousands_of_terms_and_entries():
+    """Neither reading, printing nor computing recurses over them."""
+    names = [f"s{k}" for k in range(3000)]
+    env = {name: k for k, name in enumerate(names)}
+    total = Expr.sum(map(Expr.symbol, names))
+    entries = [Expr.const(7), *map(Expr.symbol, names)]
+    while len(entries) > 1:
+        entries = [Expr.max(a, b) for a, b in zip(entries[::2], [*entries[1::2], 7], strict=False)]
+    (largest,) = entries
+    for size, value in ((total, sum(env.values())), (largest, 2999)):
+        assert Expr.parse(str(size)) == size
+        assert size.evaluate(env) == value
+        assert size.substitute({name: Expr.const(k) for name, k in env.items()}) == value
+        assert size.symbols() == set(names)
+    assert Expr.parse(" - ".join(names)).evaluate(env) == 2 * env["s0"] - sum(env.values())
+    assert (
+        Expr.parse("s0" + " // 1 * 2 % 97" * 2000).evaluate({"s0": 5}) == 5 * pow(2, 2000, 97) % 97
+    )
+
+
+@pytest.mark.parametrize("op", ["min", "max"])
+def test_the_order_of_entries_does_not_matter(op):
+    entries = [Expr.parse(text) for text in ("a", "b + 1", "c", "2*d", "b", "3", "5", "a*b")]
+    build = getattr(Expr, op)
+    env = {"a": 4, "b": 6, "c": 9, "d": 2}
+    want = functools.reduce(build, entries)
+    for _ in range(20):
+        random.Random(0).shuffle(entries)
+        assert functools.reduce(build, entries) == want
+    assert want.evaluate(env) == {"min": min, "max": max}[op](e.evaluate(env) for e in entries)

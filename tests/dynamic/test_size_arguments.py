@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -215,3 +217,92 @@ def test_an_integer_that_is_no_size_stays_data():
       }""")
     assert run.program.size_arguments == ()
     assert run.run_numpy((np.int32(-3), np.ones(2, np.int32)))[0].tolist() == [-3, -3]
+
+
+PADDED = """
+func.func @main(%x: tensor<?xf32>, %l: tensor<1xK>, %h: tensor<1xK>, %i: tensor<1xK>)
+    -> tensor<?xf32> {
+  %v = stablehlo.constant dense<7.0> : tensor<f32>
+  %r = stablehlo.dynamic_pad %x, %v, %l, %h, %i
+     : (tensor<?xf32>, tensor<f32>, tensor<1xK>, tensor<1xK>, tensor<1xK>) -> tensor<?xf32>
+  return %r : tensor<?xf32>
+}"""
+
+
+def padded(x: np.ndarray, low: int, high: int, interior: int) -> np.ndarray:
+    """Source: the specification of `pad`, its constraints on every index."""
+    size = len(x) + low + high + max(len(x) - 1, 0) * interior
+    out = np.full(size, 7, "f4")
+    for k, value in enumerate(x):
+        place = low + k * (interior + 1)
+        if 0 <= place < size:
+            out[place] = value
+    return out
+
+
+@pytest.mark.parametrize("t", ["i8", "i32", "i64"])
+def test_padding_may_be_negative(t):
+    run = shlo_disc.compile(PADDED.replace("K", t))
+    for n, low, high, interior in itertools.product(
+        (0, 1, 5), (-3, -1, 0, 2), (-4, -2, 0, 3), (0, 2)
+    ):
+        x = np.arange(1, n + 1, dtype="f4")
+        arguments = [x, *(np.array([k], INTEGERS[t]) for k in (low, high, interior))]
+        if n + low + high + max(n - 1, 0) * interior >= 0:
+            (got,) = run.run_numpy(arguments)
+            np.testing.assert_array_equal(got, padded(x, low, high, interior))
+        else:
+            with pytest.raises(ShapeMismatchError, match=r"dynamic_pad needs .* >= 0: -"):
+                run.run_numpy(arguments)
+    with pytest.raises(ShapeMismatchError, match="the size n3_0, which must not be negative"):
+        run.run_numpy([x, *(np.array([k], INTEGERS[t]) for k in (1, 1, -1))])
+
+
+def test_padding_that_is_a_size_elsewhere_is_not_negative():
+    """Element 0 is padding only; 1 is padding and a size."""
+    run = shlo_disc.compile("""
+      func.func @main(%x: tensor<?xf32>, %p: tensor<2xi64>) -> (tensor<?xf32>, tensor<?xf32>) {
+        %v = stablehlo.constant dense<7.0> : tensor<f32>
+        %none = stablehlo.constant dense<0> : tensor<1xi64>
+        %l = stablehlo.slice %p [0:1] : (tensor<2xi64>) -> tensor<1xi64>
+        %h = stablehlo.slice %p [1:2] : (tensor<2xi64>) -> tensor<1xi64>
+        %r = stablehlo.dynamic_pad %x, %v, %l, %h, %none : (tensor<?xf32>, tensor<f32>,
+          tensor<1xi64>, tensor<1xi64>, tensor<1xi64>) -> tensor<?xf32>
+        %i = stablehlo.dynamic_iota %h, dim = 0 : (tensor<1xi64>) -> tensor<?xf32>
+        return %r, %i : tensor<?xf32>, tensor<?xf32>
+      }""")
+    x = np.float32([1, 2, 3])
+    for low, high in ((-1, 2), (2, 0), (-3, 1)):
+        got, iota = run.run_numpy([x, np.array([low, high])])
+        np.testing.assert_array_equal(got, padded(x, low, high, 0))
+        np.testing.assert_array_equal(iota, np.arange(high, dtype="f4"))
+    with pytest.raises(ShapeMismatchError, match="the size n1_1, which must not be negative"):
+        run.run_numpy([x, np.array([1, -1])])
+
+
+def test_numbers_that_may_be_negative_are_computed_with_exactly():
+    """Quotients, remainders, clamps and minima of padding, as data of the program's own type."""
+    names = ("divide", "remainder", "maximum", "minimum")
+    lines = "\n".join(f"%{name} = stablehlo.{name} %s, %three : tensor<i32>" for name in names)
+    run = shlo_disc.compile(f"""
+      func.func @main(%x: tensor<?xf32>, %l: tensor<1xi32>) -> ({", ".join(["tensor<i32>"] * 5)},
+          tensor<?xf32>) {{
+        %v = stablehlo.constant dense<7.0> : tensor<f32>
+        %none = stablehlo.constant dense<0> : tensor<1xi32>
+        %three = stablehlo.constant dense<3> : tensor<i32>
+        %zero = stablehlo.constant dense<0> : tensor<i32>
+        %most = stablehlo.constant dense<2147483647> : tensor<i32>
+        %s = stablehlo.reshape %l : (tensor<1xi32>) -> tensor<i32>
+        {lines}
+        %clamp = stablehlo.clamp %zero, %s, %most : tensor<i32>
+        %r = stablehlo.dynamic_pad %x, %v, %l, %none, %none : (tensor<?xf32>, tensor<f32>,
+          tensor<1xi32>, tensor<1xi32>, tensor<1xi32>) -> tensor<?xf32>
+        return %{", %".join(names)}, %clamp, %r : {", ".join(["tensor<i32>"] * 5)}, tensor<?xf32>
+      }}""")
+    x = np.arange(20, dtype="f4")
+    for n in range(-11, 12):
+        *got, _ = run.run_numpy([x, np.array([n], "i4")])
+        quotient = int(n / 3)
+        assert [int(g) for g in got] == [
+            quotient, n - 3 * quotient, max(n, 3), min(n, 3), max(n, 0)
+        ]  # fmt: skip

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import random
 import re
+import resource
+import time
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -255,6 +259,159 @@ def test_long_modules_between_aliases_are_no_part_of_them():
         f"#loc = loc(unknown)\nfunc.func @main(%x: {T}) -> {T} {{\n{lines}  return %x : {T}\n}}\n"
     )
     check_aliases(text + "".join(f"#loc{k} = loc(callsite(#loc at #loc))\n" for k in range(2000)))
+
+
+LARGE = 1 << 20
+
+BITS = {"f32": "0xFFC00000", "f64": "0xFFF8000000000000", "f16": "0x7E01", "bf16": "0xFFC1",
+        "f8E5M2": "0x80", "f8E4M3FN": "0xFF", "i1": "true", "i8": "-1", "ui64": f"{2**64 - 2}",
+        "i4": "-8", "ui2": "3"}  # fmt: skip
+
+
+@pytest.mark.parametrize("element", BITS)
+def test_large_splats_keep_their_bits(element):
+    """They are computed where they are read: negative zeros, NaNs, whole ranges."""
+    numbers = [f"dense<{BITS[element]}>", "dense<-0.0>" if "f" in element else "dense<0>"]
+    kind = f"tensor<{LARGE}x{element}>"
+    lines = "\n".join(f"%{k} = stablehlo.constant {n} : {kind}" for k, n in enumerate(numbers))
+    small = lines.replace(str(LARGE), "2")
+    text = "func.func @main() -> (K, K) {{\n{}\nreturn %0, %1 : K, K }}"
+    large = shlo_disc.compile(text.format(lines).replace("K", kind)).run_numpy([])
+    kept = shlo_disc.compile(text.format(small).replace("K", f"tensor<2x{element}>")).run_numpy([])
+    for got, want in zip(large, kept, strict=True):
+        assert got.shape == (LARGE,)
+        same = got.astype("i1") == want[0].astype("i1") if element == "i4" else None
+        assert same.all() if same is not None else got.tobytes() == want[:1].tobytes() * LARGE
+
+
+def test_a_splat_as_result_is_made_once_or_refused():
+    """The constant took as much memory as the result, twice, when the program was compiled."""
+    text = "func.func @main() -> K {\n%0 = stablehlo.constant dense<2.0> : K\nreturn %0 : K }"
+    start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    program = shlo_disc.compile(text.replace("K", "tensor<100000000000xf32>"))
+    with pytest.raises(MemoryError, match=r"float32\[100000000000\] and takes 400000000000 bytes"):
+        program.run_numpy([])
+    (got,) = shlo_disc.compile(text.replace("K", "tensor<50000000xf32>")).run_numpy([])
+    assert (got[0], got[-1], got.shape) == (2, 2, (50_000_000,))
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - start < 350_000  # KiB; it has 195 k
+
+
+@pytest.mark.slow
+def test_a_constant_of_200_megabytes():
+    numbers = np.random.default_rng(0).standard_normal(50_000_000).astype("f4")
+    kind = "tensor<50000000xf32>"
+    for value, resources in (
+        (f'dense<"0x{numbers.tobytes().hex()}">', ""),
+        ("dense_resource<r>", f'"0x04000000{numbers.tobytes().hex()}"'),
+    ):
+        text = (
+            f"func.func @main() -> {kind} {{\n%0 = stablehlo.constant {value} : {kind}\n"
+            f"return %0 : {kind} }}"
+        )
+        if resources:
+            text += f"\n{{-# dialect_resources: {{ builtin: {{ r: {resources} }} }} #-}}"
+        before = time.process_time()
+        program = shlo_disc.compile(text)
+        assert time.process_time() - before < 60  # 4 s alone on the machine
+        np.testing.assert_array_equal(program.run_numpy([])[0], numbers)
+
+
+RESOURCES = {
+    "f32": np.float32([1, -0.0, np.inf, 3.5]),
+    "i64": np.array([1, -2, 2**62, 0]),
+    "i1": np.array([True, False, True, True]),
+    "ui8": np.uint8([0, 255, 7, 1]),
+    "bf16": np.array([1, -2, 0.5, 3], ml_dtypes.bfloat16),
+    "f8E4M3FN": np.array([1, -2, 0.5, 3], ml_dtypes.float8_e4m3fn),
+    "i4": np.array([1, -8, 7, 0], ml_dtypes.int4),
+    "complex<f32>": np.complex64([1 + 2j, -1, 3j, 0]),
+    "complex<f64>": np.complex128([1 + 2j, -1, 3j, 0]),
+}
+
+
+def with_resource(kind: str, blob: bytes | None, form: str) -> str | bytes:
+    text = (
+        f"func.func @main() -> {kind} {{\n  %0 = stablehlo.constant dense_resource<r> : {kind}\n"
+        f"  return %0 : {kind}\n}}"
+    )
+    if blob is not None:
+        data = f'"0x10000000{blob.hex()}"'
+        text += f"\n{{-# dialect_resources: {{ builtin: {{ r: {data} }} }} #-}}"
+    if form == "text":
+        return text
+    with new_context(), ir.Location.unknown():
+        out = io.BytesIO()
+        ir.Module.parse(text).operation.write_bytecode(out)
+        return out.getvalue()
+
+
+@pytest.mark.parametrize("form", ["text", "bytecode"])
+@pytest.mark.parametrize("element", RESOURCES)
+def test_bytes_beside_the_program_are_read(element, form):
+    array = RESOURCES[element]
+    program = shlo_disc.compile(with_resource(f"tensor<2x2x{element}>", array.tobytes(), form))
+    (got,) = program.run_numpy([])
+    assert got.dtype == array.dtype
+    assert got.tobytes() == array.reshape(2, 2).tobytes()
+    # MLIR's reader of bytecode refuses what its writer makes of no bytes.
+    empty = shlo_disc.compile(with_resource(f"tensor<0x{element}>", b"", "text"))
+    assert empty.run_numpy([])[0].shape == (0,)
+
+
+@pytest.mark.parametrize(
+    ("blob", "error", "message"),
+    [
+        (None, UnsupportedError, "the bytes of dense_resource<r> are not in the module; print it"),
+        (bytes(4), InvalidModuleError, "has 4 bytes, but its type tensor<4xf32> takes 16"),
+        (bytes(20), InvalidModuleError, "has 20 bytes, but its type tensor<4xf32> takes 16"),
+    ],
+)
+def test_bytes_that_are_missing_are_an_error(blob, error, message):
+    with pytest.raises(error, match=message):
+        shlo_disc.compile(with_resource("tensor<4xf32>", blob, "text"))
+
+
+def test_sizes_beside_the_program_are_sizes():
+    text = with_resource("tensor<2xi32>", np.int32([2, 2]).tobytes(), "text")
+    text = text.replace("@main() -> tensor<2xi32>", "@main(%x: tensor<4xf32>) -> tensor<2x2xf32>")
+    text = text.replace(
+        "return %0 : tensor<2xi32>",
+        """
+      %1 = stablehlo.dynamic_reshape %x, %0 : (tensor<4xf32>, tensor<2xi32>) -> tensor<2x2xf32>
+      return %1 : tensor<2x2xf32>""",
+    )
+    (got,) = shlo_disc.compile(text).run_numpy([np.arange(4, dtype="f4")])
+    np.testing.assert_array_equal(got, [[0, 1], [2, 3]])
+
+
+def test_sizes_that_no_array_has_are_refused_with_our_error():
+    """NumPy makes no array of sizes whose product, 0 aside, takes more than 2**63 bytes."""
+    iota = shlo_disc.compile("""
+      func.func @main(%s: tensor<3xi64>) -> tensor<?x?x?xf32> {
+        %r = stablehlo.dynamic_iota %s, dim = 0 : (tensor<3xi64>) -> tensor<?x?x?xf32>
+        return %r : tensor<?x?x?xf32> }""")
+    matrix = "tensor<0x?xf32>"
+    spread = shlo_disc.compile(f"""
+      func.func @main(%x: {matrix}, %y: {matrix}) -> tensor<0x?x?xf32> {{
+        %z = stablehlo.constant dense<0> : tensor<1xi32>
+        %n = stablehlo.get_dimension_size %x, dim = 1 : ({matrix}) -> tensor<i32>
+        %m = stablehlo.get_dimension_size %y, dim = 1 : ({matrix}) -> tensor<i32>
+        %a = stablehlo.reshape %n : (tensor<i32>) -> tensor<1xi32>
+        %b = stablehlo.reshape %m : (tensor<i32>) -> tensor<1xi32>
+        %s = stablehlo.concatenate %z, %a, %b, dim = 0
+           : (tensor<1xi32>, tensor<1xi32>, tensor<1xi32>) -> tensor<3xi32>
+        %r = stablehlo.dynamic_broadcast_in_dim %x, %s, dims = [0, 1]
+           : ({matrix}, tensor<3xi32>) -> tensor<0x?x?xf32>
+        return %r : tensor<0x?x?xf32> }}""")
+    assert iota.run_numpy([np.array([0, 2**20, 2**20])])[0].shape == (0, 2**20, 2**20)
+    with pytest.raises(ShapeMismatchError, match="would take more than"):
+        iota.run_numpy([np.array([0, 2**62, 2**62])])
+    for n, m in ((3, 5), (2**31 - 1, 2)):
+        (got,) = spread.run_numpy([np.zeros((0, n), "f4"), np.zeros((0, m), "f4")])
+        assert got.shape == (0, n, m)
+    long = np.zeros((0, 2**31 - 1), "f4")
+    with pytest.raises(ShapeMismatchError, match="would take more than"):
+        spread.run_numpy([long, long])
 
 
 def test_splats_keep_their_bits():

@@ -168,9 +168,10 @@ def test_padding_may_be_a_matrix_that_is_an_argument():
     """
     executable = shlo_disc.compile(text)
     x, w = np.arange(5, dtype="f4"), np.float32([1, 2, 4])
-    for low, high in ((0, 0), (1, 2), (3, 0)):
+    for low, high in ((0, 0), (1, 2), (3, 0), (-1, 0), (-2, 3), (4, -2)):
         (got,) = executable.run_numpy([x[None, :, None], w[:, None, None], np.array([[low, high]])])
-        want = np.correlate(np.pad(x, (low, high)), w, "valid")
+        cropped = x[max(-low, 0) : len(x) - max(-high, 0)]
+        want = np.correlate(np.pad(cropped, (max(low, 0), max(high, 0))), w, "valid")
         np.testing.assert_array_equal(got[0, :, 0], want)
 
 

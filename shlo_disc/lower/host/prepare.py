@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.monomial import Atom
@@ -14,8 +15,11 @@ __all__ = ["MOST_BYTES", "TOO_LARGE", "prepare"]
 MOST_BYTES = 2**46
 """Of an array of a program with size arguments; no machine has more, and 2**63 is far."""
 
+_MOST_ELEMENTS = 2**59
+"""NumPy makes no array whose sizes have a larger product, not even if one of them is 0."""
+
 TOO_LARGE = f"an array of this call would take more than 2**{MOST_BYTES.bit_length() - 1} bytes"
-"""The check behind all others, in programs with size arguments."""
+"""The check behind all others, where products of sizes may wrap."""
 
 
 def prepare(
@@ -67,10 +71,14 @@ def prepare(
         arrays += [Expr.product(shape) for shape in program.results]
     else:
         arrays = [size for size in arrays if _multiplies(size)]
-    if arrays:
+    limits = [
+        *((size, MOST_BYTES) for size in dict.fromkeys(arrays)),
+        *((size, _MOST_ELEMENTS) for size in dict.fromkeys(_extents(program))),
+    ]
+    if limits:
         too_large = w.const(len(program.checks) + 1)
-        for size in dict.fromkeys(arrays):
-            limit = w.once(f"arith.constant {MOST_BYTES:.1f} : f64")
+        for size, most in limits:
+            limit = w.once(f"arith.constant {most:.1f} : f64")
             fits = w.once(f"arith.cmpf ole, {_estimate(w, size)}, {limit} : f64")
             status = w.once(f"arith.select {fits}, {status}, {too_large} : i64")
     for number, check in reversed(list(enumerate(program.checks, 1))):
@@ -81,6 +89,15 @@ def prepare(
         "%arena: !llvm.ptr) -> i64",
         f"{status} : i64",
     )
+
+
+def _extents(program: ShapeProgram) -> Iterator[Expr]:
+    """Products of the sizes of results, 1 in place of 0, but for those that an argument has."""
+    taken = [Counter(shape) for shape in program.arguments]
+    for shape in program.results:
+        sizes = Counter(size for size in shape if not size.is_const)
+        if sum(sizes.values()) > 1 and not any(sizes <= sizes_of for sizes_of in taken):
+            yield Expr.product(Expr.max(size, 1) for size in shape)
 
 
 def _multiplies(size: Expr) -> bool:
