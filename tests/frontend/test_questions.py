@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import operator
 import random
 import threading
@@ -54,6 +55,11 @@ QUESTIONS = {  # the program, and how many versions the sizes 3, 6, 4, 9 need
     "order of tuples": (lambda x: x * 2 if (x.shape[0], 1) < (5, 0) else x, 2),
     "bits": (lambda x: x * 2 if x.shape[0] & 1 else x, 2),
     "rounded": (lambda x: x[: round(x.shape[0]) // 2], 1),
+    "rounded up": (lambda x: jnp.resize(x, math.ceil(x.shape[0] / 4)), 1),
+    "rounded down": (lambda x: x * math.floor((x.shape[0] - 5) / 2.0), 1),
+    "rounded, asked": (lambda x: x * (2 if math.ceil(x.shape[0] / 4) > 1 else 3), 2),
+    "multiple below": (lambda x: x * ((x.shape[0] - 5) & ~3) + (x.shape[0] & -8), 1),
+    "power modulo": (lambda x: x * pow(x.shape[0] - 5, 3, 7), 1),
     "traced": (lambda x: jnp.where(x.shape[0] == x.argmax() + 3, x, -x), 1),
     "array": (lambda x: (np.arange(5) == x.shape[0]) * x[0], 1),
     "power": (lambda x: x * x.shape[0] ** -0.5, 1),
