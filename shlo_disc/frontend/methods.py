@@ -265,6 +265,8 @@ def _methods() -> dict[str, Any]:
         "__trunc__": itself,
         "__pos__": itself,
         "__abs__": absolute,
+        "__copy__": itself,
+        "__deepcopy__": lambda self, _: self,  # as dataclasses.asdict does
         "__invert__": lambda self: -self - 1,
         "__and__": anded,
         "__rand__": anded,

@@ -58,7 +58,7 @@ short cut (nothing to slice, nothing to broadcast)."""
 
 _MORE_IS_NEEDED = {
     "cmp_shape_shd_mat_memsp": "hint",  # its caller raises unless sizes are known to be equal
-    "divide_shape_sizes": "units",  # for an unknown remainder it names what must be a multiple
+    "divide_shape_sizes": "zero",  # raises unless a remainder is known to be 0
 }
 """Functions in those files that are not content with an unknown answer."""
 
@@ -160,8 +160,8 @@ def of_equality(frame: FrameType | None) -> str:
     """How an unknown `==` of JAX, asked at `frame`, is answered.
 
     `unknown`: with False, as JAX does. `units`: the same for comparisons with -1, 0 and 1.
-    `small`: the same for comparisons with numbers. `hint`: with the sizes of the call. `equal`:
-    with True, which is right for all.
+    `small`: the same for comparisons with numbers. `zero`: the same for all but comparisons with 0.
+    `hint`: with the sizes of the call. `equal`: with True, which is right for all.
     """
     function = asking_function(frame)
     if function is None or not is_of_jax(function):

@@ -159,6 +159,7 @@ def equal(size: Any, other: Any, frame: FrameType | None, original: Original) ->
         treated = policy.of_equality(asked.frame)
         number = not isinstance(other, DimExpr)
         unknown = number and (treated == "small" or (treated == "units" and other in (-1, 0, 1)))
+        unknown |= treated == "zero" and not (number and other == 0)
         if treated == "unknown" or unknown or not asked.scope.is_open:
             asked.session.unknown.append((size, other))
             return False
