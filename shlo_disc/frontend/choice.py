@@ -181,11 +181,15 @@ class Choice:
         return solution
 
     def _multiple_if_zero(self, size: Expr, reason: str, where: str) -> dict[str, Expr] | None:
-        """For `mod(s, 4) == 0`: s becomes a multiple of 4. Of a product, its last such factor."""
-        atoms = [atom for atom in size.atoms() if atom.op == "mod" and atom.args[1].is_const]
-        if len(size.terms) != 1 or len(atoms) != 1:
+        """For `mod(s, 4) == 0`: s becomes a multiple of 4. Of a product, its last such factor.
+
+        JAX divides by -4 where a reshape has a -1, which is `mod(s + 3, 4) - 3 == 0`.
+        """
+        constant = _constant_of(size)
+        atom = (size - constant).lone_atom
+        if atom is None or atom.op != "mod" or not atom.args[1].is_const:
             return None
-        divided, factor = atoms[0].args[0], abs(atoms[0].args[1].value)
+        divided, factor = atom.args[0] + constant, abs(atom.args[1].value)
         symbols = sorted(divided.symbols(), key=_order, reverse=True)
         if divided != Expr.product(map(Expr.symbol, symbols)):
             return None
@@ -292,6 +296,11 @@ def _primitive(difference: Expr) -> Expr:
         {tuple(sorted((a, p) for a, p in common.items() if not a.op)): difference.content}
     )
     return difference // divisor
+
+
+def _constant_of(size: Expr) -> int:
+    """The term of a size without symbols."""
+    return next((coefficient for monomial, coefficient in size.terms if not monomial), 0)
 
 
 def _order(symbol: str) -> int:
