@@ -123,7 +123,12 @@ OPERANDS = {"stablehlo.clamp": 3, "stablehlo.select": 3}
 RESULTS = {"stablehlo.compare": "i1", "stablehlo.is_finite": "i1"}
 TWO = """add and atan2 compare divide maximum minimum multiply or power remainder shift_left
     shift_right_arithmetic shift_right_logical subtract xor"""
-BINARY = {"chlo.mulhi", *(f"stablehlo.{name}" for name in TWO.split())}
+BINARY = {
+    "chlo.mulhi",
+    "chlo.polygamma",
+    "chlo.zeta",
+    *(f"stablehlo.{name}" for name in TWO.split()),
+}
 
 
 def program(name: str, element: str) -> str | None:
