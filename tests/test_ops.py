@@ -105,7 +105,7 @@ def test_a_row_is_printed_with_its_rules():
         r"shape rule +_reduce_window, shlo_disc/dynamic/rules_compute\.py:\d+$",
         r"element +_reduce_window, shlo_disc/lower/values/reduction\.py:\d+$",
         r"count +_reduce_window, shlo_disc/lower/work\.py:\d+$",
-        r"coverage +\| `stablehlo\.reduce_window` \| loop \| any \|  \|$",
+        r"coverage +\| `stablehlo\.reduce_window` \| loop \| any \|  \|  \|$",
     ):
         assert re.search(pattern, printed, re.MULTILINE), (pattern, printed)
     unknown = CliRunner().invoke(disc_opt, ["--op", "window"])

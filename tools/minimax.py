@@ -322,8 +322,8 @@ def _special_fits(dtype: str) -> list[Fit]:
         Fit("lgamma", "lgamma(x) / (x - 1) / (x - 2), t = x - 1.7, |t| <= 1", dtype, lgamma,
             relative(lgamma), -one, one, 19 if single else 36),
         Fit("lgamma_far", "x (lgamma(x) - (x - 1/2) log(x) + x - log(2 pi) / 2), u = x^-2, "
-            "x >= 7.7", dtype, lgamma_far, of_result(mp.loggamma, 1), mp.mpf(0), one / mp.mpf("59.29"),
-            2 if single else 6),
+            "x >= 7.7", dtype, lgamma_far, of_result(mp.loggamma, 1), mp.mpf(0),
+            one / mp.mpf("59.29"), 2 if single else 6),
     ]  # fmt: skip
 
 

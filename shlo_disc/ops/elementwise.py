@@ -94,7 +94,7 @@ ROWS = (
     _math("logistic", "logistic", 25),
     _math("rsqrt", "rsqrt", 15, lambda x: 1 / np.sqrt(x)),
     _math("sine", "sin", 30, np.sin),
-    _op("sqrt", fold=np.sqrt, cost=10, flops=Flops.TRANSCENDENTAL, types="cf"),
+    _op("sqrt", fold=np.sqrt, ulp=(0.5, 0.5), cost=10, flops=Flops.TRANSCENDENTAL, types="cf"),
     _math("tan", "tan", 40, np.tan),
     _math("tanh", "tanh", 25, np.tanh),
 )

@@ -78,7 +78,9 @@ def lgamma(x: Register) -> Register:
     return branch.results[0]
 
 
-@function(ulp=(3.5, 3.5), beside_zeros="x < 0: of max(1, digamma(1 - x), pi / tan(-pi x))")
+@function(
+    ulp=(3.5, 3.5), beside_zeros="x < 0: of the largest of 1, digamma(1 - x) and pi / tan(pi x)"
+)
 def digamma(x: Register) -> Register:
     """The derivative of lgamma; NaN at its poles, as XLA has it."""
     zero, zero_low = _ZERO[x.element]

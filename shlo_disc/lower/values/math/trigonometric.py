@@ -1,9 +1,9 @@
 """sin, cos, tan, atan2.
 
 x = n pi/2 + r with |r| <= pi/4, r as an unevaluated sum. Up to a bound pi/2 is subtracted in three
-parts with fma; the first part has so few bits that its subtraction is exact. Beyond the bound, lane by lane,
-the product with 2/pi is formed exactly in integers: M. Payne and R. Hanek, "Radian reduction for
-trigonometric functions" (1983).
+parts with fma; the first part has so few bits that its subtraction is exact. Beyond the bound, lane
+by lane, the product with 2/pi is formed exactly in integers: M. Payne and R. Hanek, "Radian
+reduction for trigonometric functions" (1983).
 """
 
 from __future__ import annotations
