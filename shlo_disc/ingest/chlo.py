@@ -21,7 +21,8 @@ from shlo_disc.ops import Role, names
 __all__ = ["KEPT_CHLO", "expand_chlo", "expand_composites", "take_calls"]
 
 KEPT_CHLO = names(lambda row: row.name.startswith("chlo.") and row.role is not Role.EXPANDED)
-"""CHLO ops that stay: `lower/` computes them, faster and more exactly than their expansion."""
+"""CHLO ops that stay: `lower/` computes them, faster and more exactly than their expansion. Those
+of complex numbers are expanded."""
 
 
 def expand_composites(module: ir.Module, composites: Sequence[ir.Operation]) -> int:
@@ -61,6 +62,7 @@ def _unwrap(op: ir.Operation, name: str) -> None:
 
 def expand_chlo(module: ir.Module) -> int:
     """Only CHLO ops in KEPT_CHLO are left; how many others there were."""
+    broadcast_operands(module)
     found: list[ir.Operation] = []
 
     def visit(op: ir.Operation) -> None:
@@ -68,13 +70,11 @@ def expand_chlo(module: ir.Module) -> int:
             found.append(op)
 
     walk(module, visit)
-    others = [op for op in found if op.name not in KEPT_CHLO]
-    if not others:
+    kept = [op for op in found if op.name in KEPT_CHLO and not any(map(_is_complex, op.operands))]
+    if len(kept) == len(found):
         return 0
-    for op in found:
-        if op.name in KEPT_CHLO:
-            _park(op)
-    broadcast_operands(module)
+    for op in kept:
+        _park(op)
     _widen_functions(module)
     # Sizes in an expansion are of the shape dialect, which the second pass takes back.
     run_pipeline(
@@ -82,7 +82,11 @@ def expand_chlo(module: ir.Module) -> int:
         "func.func(chlo-legalize-to-stablehlo,shape-legalize-to-stablehlo),reconcile-unrealized-casts",
     )
     _unpark(module)
-    return len(others)
+    return len(found) - len(kept)
+
+
+def _is_complex(value: ir.Value) -> bool:
+    return isinstance(ir.ShapedType(value.type).element_type, ir.ComplexType)
 
 
 _IN_F32 = names(lambda row: row.in_f32)
