@@ -123,7 +123,9 @@ def test_variants_tell_how_many_calls_took_them():
     assert version["calls"] == 4
     assert cut["if"].startswith("d1 >= 4096 and ")  # long sums of few results
     assert cut["calls"] == [0, 4]
-    (choice,) = cut["otherwise"]
+    (few,) = cut["otherwise"]
+    assert few["calls"] == [0, 4]  # few columns
+    (choice,) = few["otherwise"]
     assert choice["if_kept_packed"] == [1]
     assert choice["otherwise"][0]["calls"] == [3, 1]
     assert "[3:1]" in f.explain()

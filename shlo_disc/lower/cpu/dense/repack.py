@@ -194,12 +194,14 @@ def load_as(
     lanes: int,
     compute: Element,
     mask: Mask | None = None,
+    readonly: bool = True,
 ) -> Register:
     """`lanes` consecutive elements as `compute`; lanes off in `mask` are 0."""
     if mask is None:
-        raw = memory.vector_load(at, lanes)
+        raw = memory.vector_load(at, lanes, readonly)
     else:
-        raw = memory.masked_load(at, mask, b.constant(0, vector_type(lanes, element.storage)))
+        nothing = b.constant(0, vector_type(lanes, element.storage))
+        raw = memory.masked_load(at, mask, nothing, readonly)
     return convert(b, raw, as_number(element), compute)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from shlo_disc.lower.cpu.builder import CpuBuilder, SizedBuilder
 from shlo_disc.lower.cpu.dense.operands import Gemm
-from shlo_disc.lower.cpu.dense.repack import PREFETCH_ROWS
+from shlo_disc.lower.cpu.dense.repack import PREFETCH_ROWS, load_as
 from shlo_disc.lower.cpu.dense.walk import Walk, digits_offset
 from shlo_disc.lower.cpu.dense.words import Words
 from shlo_disc.lower.cpu.strips import whole_strips
@@ -329,7 +329,7 @@ class TileWriter:
         """Lanes of B; in place, the columns beyond the last are not there to be read."""
         g, b = self.g, self.b
         if g.b_mode == "direct":
-            return self.b_mem.masked_load(at, mask, b.constant(0, self.vector))
+            return load_as(b, self.b_mem, g.b.element, at, g.tile.lanes, g.compute, mask)
         return self.b_mem.vector_load(at, g.tile.lanes, readonly=self.b_mem is self.b_in)
 
     def _sums_at(self, rows: Sequence[IndexValue], at: Place) -> list[IndexValue]:
