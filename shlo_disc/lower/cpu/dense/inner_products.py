@@ -29,8 +29,8 @@ for."""
 HEIGHTS = {32: (5, 4, 3, 2, 1), 16: (3, 2, 1)}
 """Row counts there is code for, by number of vector registers. All rows share one load of B."""
 CLAMPED_HEIGHTS = {32: (5, 2), 16: (3, 1)}
-"""The same where A is copied. Rows beyond the last are the last one again, so two heights do: one
-row takes as long as two, and the kernel compiles in 0.7 of the time."""
+"""The same where A is copied. Rows beyond the last are the last one again, so two heights do. One
+row takes as long as two. The kernel compiles in 0.7 of the time."""
 FIRST_LINES = 3
 """Cache lines of each column of the next group that are prefetched: there the hardware's prefetch
 has not begun yet. Time of three rows against none: 0.92 to 0.98 in L3; eight lines 1.02 to 1.1."""
