@@ -4,7 +4,7 @@ The results have equally many elements; the shape of the first is the tile space
 every access keeps together are collapsed: a purely element-wise fusion is one flat loop. Reshapes
 that cut inside a dimension refine it. The kernel is written once to find the cuts that its accesses
 ask for. A task is a run of `chunk` elements of the innermost factor: a vector loop, then one masked
-vector.
+vector. Results of a few interleaved values are a loop over these (`interleaved.py`).
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.lower.cpu import cost
 from shlo_disc.lower.cpu import transposed_staging as staging
 from shlo_disc.lower.cpu.builder import CpuBuilder
+from shlo_disc.lower.cpu.interleaved import interleaved_parts
+from shlo_disc.lower.cpu.interleaved import store as store_interleaved
 from shlo_disc.lower.cpu.lanes import choose_lanes
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.strips import vector_loop
@@ -75,9 +77,15 @@ def emit(fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine) -> Kerne
     if heavy:  # Several vectors at once hide the latency of the accumulation.
         lanes *= 4
     chunk = (lanes or ONE_BY_ONE) if heavy else max(lanes, CHUNK)
+    parts: list[list[ir.Value]] = []
+    if lanes and not heavy:
+        parts = interleaved_parts(roots, shapes, frozenset(block.arguments))
+        shape = shape[:-1] if parts else shape
 
     def write(factors: Sequence[Expr], within: int = 1) -> Written:
-        return _write(machine, block, roots, shapes, factors, lanes, chunk, within=within)
+        return _write(
+            machine, block, roots, shapes, factors, lanes, chunk, within=within, parts=parts
+        )
 
     factors, within, done = shape_tile_space(
         [s for s in shape if not s.is_one], write, lanes, constraints.equal
@@ -90,7 +98,7 @@ def emit(fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine) -> Kerne
     if staged:
         along = staged[0].along
         scratch, chunk = staging.scratch_bytes(staged), staging.COLUMNS
-        done = _write(machine, block, roots, shapes, factors, lanes, chunk, staged)
+        done = _write(machine, block, roots, shapes, factors, lanes, chunk, staged, parts=parts)
         factors = [ceil_div(f, staging.BLOCK) if k == along else f for k, f in enumerate(factors)]
     extent = Expr.product(factors[:-1]) * ceil_div(inner, chunk)
     launch = Launch(
@@ -151,8 +159,12 @@ def _write(
     chunk: int,
     staged: Sequence[staging.Staged] = (),
     within: int = 1,
+    parts: Sequence[Sequence[ir.Value]] = (),
 ) -> Written:
-    """The kernel; `within`: the size of the last factor where lanes run over the last two."""
+    """The kernel; `within`: the size of the last factor where lanes run over the last two.
+
+    `parts`: what each of `roots` interleaves; the factors are those of one part then.
+    """
     b, arguments = CpuBuilder(machine), Arguments()
     space = Space(b, shapes.constraints, factors, lanes)
     e = Elemental(b, space, shapes, block, arguments)
@@ -162,12 +174,18 @@ def _write(
         e.tail = mask
         count = len(space.factors)
         values = [
-            e.value_at(r, space.root(e.shape(r), 0, count) if e.shape(r) else (), mask)
-            for r in roots
+            [
+                e.value_at(v, space.root(e.shape(v), 0, count) if e.shape(v) else (), mask)
+                for v in of_root
+            ]
+            for of_root in parts or [[r] for r in roots]
         ]
-        for output, root, value in zip(outputs, roots, values, strict=True):
+        for output, root, of_root in zip(outputs, roots, values, strict=True):
             at = space.force(space.flat_lazy(0, count))
-            e.store(output, element_of(root), value, at, mask)
+            if parts:
+                store_interleaved(e, output, root, of_root, at, mask)
+            else:
+                e.store(output, element_of(root), of_root[0], at, mask)
 
     if not factors:
         with b.loop(b.lo, b.hi, 1, hint="task"):

@@ -76,9 +76,9 @@ and 0.4 to 0.5. Five take 0.9 to 1.0 and 0.4 to 0.6, six 1.16 and 0.6. Tiles of 
 AVX-512, B of 256 x 768 to 768 x 3072."""
 
 FEW_COLUMNS = 24
-"""Columns up to which they become rows: inner products with rows of A in place. A tile of 48 columns has no use for most of its lanes then. Time
-against the tile, 2048 x 768 x n of f32: 0.1 for one column, 0.17 for 7, 0.4 for 16. Measured on one
-core of an EPYC with AVX-512."""
+"""Columns up to which they become rows: inner products with rows of A in place. A tile of 48
+columns has no use for most of its lanes then. Time against the tile, 2048 x 768 x n of f32: 0.1 for
+one column, 0.17 for 7, 0.4 for 16. Measured on one core of an EPYC with AVX-512."""
 
 MANY_COLUMNS = 16
 """Rows of a result of few columns from which on that is so: they are in the lanes then."""
