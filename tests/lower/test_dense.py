@@ -442,3 +442,20 @@ def test_few_rows_widen_columns_in_place(types: tuple[str, str, str]) -> None:
     for m, k, n in [(1, 1, 1), (1, 19, 70), (2, 300, 33), (6, 16, 48), (8, 0, 17)]:
         dot.check(emitted, {"m": m, "k": k, "n": n})
         dot.check(unpacked(emitted), {"m": m, "k": k, "n": n})
+
+
+@pytest.mark.parametrize(("element", "target"), [("f32", None), ("f64", NARROW)])
+@pytest.mark.parametrize(
+    ("spec", "batch"),
+    [("mkx,kny", ""), ("mkx,nky", ""), ("kmx,nky", ""), ("bmkx,bnky", "b")],
+)
+def test_pairs_are_read_in_place(
+    spec: str, batch: str, target: Machine | None, element: str
+) -> None:
+    sizes = {c: c for c in spec if c != ","} | {"x": "2", "y": "2"}
+    dot = Dot(spec, batch, "k", sizes, element, element, element)
+    emitted = emit(dot, target)
+    for m, k, n in [(1, 1, 1), (1, 40, 33), (2, 7, 9), (9, 300, 17), (33, 0, 4), (40, 19, 1)]:
+        env = {"b": 2, "m": m, "k": k, "n": n, "x": 2, "y": 2}
+        dot.check(emitted, env)
+        dot.check(unpacked(emitted), env)

@@ -57,6 +57,9 @@ __all__ = ["Planner", "Scratch", "emit_dense", "is_unit"]
 ONE = Expr.const(1)
 FIRST = Output(0)
 
+_PAIR = 2
+"""Elements from one along K to the next up to which A is read in place: pairs, complex numbers."""
+
 FEW_ROWS = 4
 """Tiles of rows up to which B is read in place when that is possible. A copy costs as much as about
 one more tile; reads in place are slower, since each row is in a page of its own."""
@@ -244,12 +247,16 @@ class Planner:
         a = _operand("a", p.a, self.walks.a_rows, self.walks.a_k, p.batch, p.a_first)
         b = _operand("b", p.b, self.walks.b_rows, self.walks.b_k, p.batch, p.b_first)
         words = words_of(p, machine) if may_use_words else None
-        in_place = words is None and p.a.storage == p.compute.register and a.k_unit
+        apart = self.walks.a_k[-1][1]
+        if a.k_steps == 1 and apart == _PAIR:
+            a = replace(a, k_apart=_PAIR)
+        near = a.k_unit or a.k_apart > 1
+        in_place = words is None and p.a.storage == p.compute.register and near
         self.b_readable = self.fill is None and b.row_run and b.k_steps == 1
         """B's columns are neighbours in memory."""
         self.b_in_place = self.b_readable and p.b.storage == p.compute.register
         self.gemm = Gemm(
-            a=a,
+            a=a if in_place else replace(a, k_apart=1),
             b=b,
             c=result or p.c,
             compute=p.compute,
@@ -578,6 +585,7 @@ def _operand(
         is_unit(*k[-1]),
         tuple(getattr(axis, array) != 0 for axis in batch),
         first != 0,
+        pairs=len(k) == 1 and k[0][1] == _PAIR and rows[-1] == (Expr.const(_PAIR), ONE),
     )
 
 

@@ -142,7 +142,7 @@ class TileWriter:
         sums = [zero] * (height * g.tile.vectors)
         if g.a_mode == "scratch" or g.a.k_steps == 1:
             k0 = self.zero if g.a_mode == "scratch" else at.k0
-            starts = [a + k0 for a in a_at]
+            starts = [a + k0 * g.a.k_apart for a in a_at]
             if g.words is not None:
                 sums = self._products_of_words(g.words, starts, at, sums)
             else:
@@ -311,7 +311,7 @@ class TileWriter:
                 self.b_mem.prefetch(places[1] + apart * number)
             following.append(places[1] + at.ahead.step)
         for r, a in enumerate(a_at):
-            scalar = self.a_mem.load(a + k, readonly=self.a_mem is self.a_in)
+            scalar = self.a_mem.load(a + k * g.a.k_apart, readonly=self.a_mem is self.a_in)
             factor = b.broadcast(scalar, lanes)
             for v, value in enumerate(values):
                 i = r * g.tile.vectors + v
