@@ -1,9 +1,8 @@
 """Results whose neighbours in memory are computed in different ways: complex numbers as pairs.
 
-Where all results are concatenations of a few values along a last dimension of size 1 each, a vector
-holds one of these values of neighbouring places. A vector of every value is computed, and they are
-stored interleaved. Were the lanes those of the result, every value would be computed in all lanes
-and most of them dropped.
+Such results are concatenations of a few values along a last dimension of size 1 each. A vector
+holds one of these values of neighbouring places; those of all values are stored interleaved. Were
+the lanes those of the result, every value would be computed in all lanes and most of them dropped.
 """
 
 from __future__ import annotations
