@@ -25,6 +25,7 @@ from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.elements import Element, element_of, unsupported, wrap
 from shlo_disc.lower.values.elementwise import SCALAR_OPS, emit_scalar
 from shlo_disc.lower.values.index import Group, Index, Ix, Space
+from shlo_disc.lower.values.pairs import load_pairs
 from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register, vector_type
 from shlo_disc.mlir import ir, producer
 
@@ -154,6 +155,9 @@ class Elemental:
         if value in self.inputs:
             source = self.source(value)
             if source is None or source.name != "disc.dim":
+                pair = self._of_pair(value, index, mask)
+                if pair is not None:
+                    return pair
                 at = self.space.linear(index)
                 far = at.vector is not None and at.offsets is None
                 if far or abs(at.stride) > _CLOSE:
@@ -376,6 +380,28 @@ class Elemental:
             return
         mask = b.flags(True, self.lanes) if mask is None else b.broadcast(mask, self.lanes)
         b.scatter(value, memory, 0, self.space.lanes_of(at), mask)
+
+    def _of_pair(self, value: ir.Value, index: Index, mask: Mask | None) -> Register | None:
+        """An element of an operand of pairs, loaded together with the other one of its pair."""
+        if not index or not self.lanes:
+            return None
+        *outer, last = index
+        plane = None if last.at.start is None else last.at.start.known
+        sizes = last.sizes
+        if len(sizes) != 1 or not sizes[0].is_const or sizes[0].value != 2:
+            return None
+        if plane is None or not last.at.is_uniform:
+            return None
+        key = (self, value, tuple(outer), mask, "pair")
+        known = cast("list[Register] | None", self.b.recall(key))
+        if known is None:
+            at = self.space.linear(tuple(outer))
+            buffer = Input(self.inputs[value])
+            known = load_pairs(self, buffer, element_of(value), at, mask)
+            if known is None:
+                return None
+            self.b.remember(key, known, max(register.depth for register in known))
+        return known[plane]
 
     # ---------------------------------------------------------------- splat constants
 
