@@ -100,6 +100,7 @@ from jax._src.lib import xla_client as _xla  # type: ignore[attr-defined]
 from jax._src.lib.mlir import ir as _ir  # type: ignore[attr-defined]
 from jax._src.lib.mlir.dialects import chlo as _chlo
 from jax._src.lib.mlir.dialects import hlo as _hlo  # type: ignore[attr-defined]
+from jax._src.numpy import einsum as _numpy_einsum
 from jax._src.numpy import fft as _numpy_fft
 from jax._src.shard_map import shard_map_p as _shard_map_p
 from jax.extend.core import ClosedJaxpr, Jaxpr
@@ -259,6 +260,7 @@ _FUNCTIONS_OF_SIZES = {
     "NDIndexer.to_dynamic_slice": "jax._src.numpy.indexing",
     "_normalize_index": "jax._src.numpy.indexing",
     "_parse_indices": "jax._src.numpy.indexing",
+    "custom_vjp.__call__": "jax._src.custom_derivatives",
     "_conv": "jax._src.numpy.lax_numpy",
     "_convolve_nd": "jax._src.scipy.signal",
     "_det": "jax._src.numpy.linalg",
@@ -272,6 +274,7 @@ _FUNCTIONS_OF_SIZES = {
     "_irfft_transpose": "jax._src.lax.fft",
     "_rfft_transpose": "jax._src.lax.fft",
     "_einsum": "jax._src.numpy.einsum",
+    "_einsum_contract_path": "jax._src.export.shape_poly",
     "_linspace": "jax._src.numpy.array_creation",
     "_pad_symmetric_or_reflect": "jax._src.numpy.lax_numpy",
     "_pad_wrap": "jax._src.numpy.lax_numpy",
@@ -281,13 +284,16 @@ _FUNCTIONS_OF_SIZES = {
     "int_dtype_for_shape": "jax._src.lax.utils",
     "bartlett": "jax._src.numpy.window_functions",
     "blackman": "jax._src.numpy.window_functions",
+    "diag_indices_from": "jax._src.numpy.lax_numpy",
     "diagonal": "jax._src.numpy.lax_numpy",
     "hamming": "jax._src.numpy.window_functions",
     "hanning": "jax._src.numpy.window_functions",
     "kaiser": "jax._src.numpy.window_functions",
+    "lexsort": "jax._src.numpy.sorting",
     "packbits": "jax._src.numpy.lax_numpy",
     "polyadd": "jax._src.numpy.polynomial",
     "resize": "jax._src.numpy.lax_numpy",
+    "stack": "jax._src.lax.lax",
     "fori_loop": "jax._src.lax.control_flow.loops",
     "scan": "jax._src.lax.control_flow.loops",
     "_searchsorted_scan_impl": "jax._src.numpy.hijax",
@@ -326,7 +332,13 @@ def replace_function(name: str, replacement: Callable[..., Any]) -> None:
     for key, module in list(sys.modules.items()):
         if key.split(".")[0] == "jax" and getattr(module, "__dict__", {}).get(name) is original:
             setattr(module, name, wrapper)
+    for key, handler in _einsum_handlers.items():
+        if handler is original:
+            _einsum_handlers[key] = wrapper
 
+
+_einsum_handlers: dict[Any, Any] = getattr(_numpy_einsum, "_poly_einsum_handlers", {})
+"""What `jnp.einsum` plans products of symbolic sizes with, by the type of the sizes."""
 
 _counted: set[str] = set()
 

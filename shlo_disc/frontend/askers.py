@@ -27,6 +27,7 @@ __all__ = [
     "asking_function",
     "calls_cache",
     "compares_keys",
+    "is_caught_by_program",
     "is_of_jax",
     "line_of",
     "line_of_program",
@@ -250,3 +251,49 @@ def _spelled_range(code: CodeType, at: int) -> range | None:
 
 _callee_of_frame = _once_an_instruction(_spelled_callee)
 _range_of_frame = _once_an_instruction(_spelled_range)
+
+
+# ---- who catches an error -----------------------------------------------------------------------
+
+_ROOTS = frozenset(
+    os.path.join(os.path.dirname(__file__), f"{name}.py")
+    for name in ("family", "program", "segmented", "symbols", "tracing", "versions")
+)
+"""Files of ours that run the program with symbols: their callers are no part of it."""
+
+
+def is_caught_by_program(frame: FrameType | None) -> bool:
+    """True if the program, and not JAX, may catch an error that is raised at `frame`."""
+    while frame is not None and frame.f_code.co_filename not in _ROOTS:
+        handlers = _handlers_of_frame(frame)
+        kind = _kind(frame.f_code) if handlers else "neutral"
+        if kind == "program":
+            return True
+        if kind == "jax" and "POP_EXCEPT" in handlers:
+            return False
+        frame = frame.f_back
+    return False
+
+
+_ENDS = ("RERAISE", "RAISE_VARARGS", "POP_EXCEPT", "WITH_EXCEPT_START")
+
+
+def _read_handlers(code: CodeType, at: int) -> frozenset[str]:
+    """How the `except` clauses around an instruction end; `finally` and `with` have none."""
+    found = set()
+    for entry in dis.Bytecode(code).exception_entries:  # type: ignore[attr-defined]
+        if not entry.start <= at < entry.end:
+            continue
+        matches = False
+        for instruction in dis.get_instructions(code):
+            if instruction.offset < entry.target:
+                continue
+            matches |= instruction.opname in ("CHECK_EXC_MATCH", "CHECK_EG_MATCH")
+            if instruction.opname in _ENDS:
+                if matches or instruction.opname == "POP_EXCEPT":
+                    found.add(instruction.opname)
+                break
+    return frozenset(found)
+
+
+_handlers_of_frame = _once_an_instruction(_read_handlers)

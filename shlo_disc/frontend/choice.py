@@ -181,17 +181,18 @@ class Choice:
         return solution
 
     def _multiple_if_zero(self, size: Expr, reason: str, where: str) -> dict[str, Expr] | None:
-        """For `mod(s, 4) == 0`: s becomes a multiple of 4."""
+        """For `mod(s, 4) == 0`: s becomes a multiple of 4. Of a product, its last such factor."""
         atoms = [atom for atom in size.atoms() if atom.op == "mod" and atom.args[1].is_const]
-        if len(size.terms) != 1 or len(atoms) != 1 or len(atoms[0].args[0].symbols()) != 1:
+        if len(size.terms) != 1 or len(atoms) != 1:
             return None
-        (symbol,) = atoms[0].args[0].symbols()
-        factor = atoms[0].args[1].value
-        if atoms[0].args[0] != Expr.symbol(symbol):
+        divided, factor = atoms[0].args[0], abs(atoms[0].args[1].value)
+        symbols = sorted(divided.symbols(), key=_order, reverse=True)
+        if divided != Expr.product(map(Expr.symbol, symbols)):
             return None
-        if not self.multiple(symbol, factor, reason, where):
-            return None
-        return {symbol: Expr.symbol(f"d{self.issued - 1}") * factor}
+        for symbol in symbols:
+            if self.multiple(symbol, factor, reason, where):
+                return {symbol: Expr.symbol(f"d{self.issued - 1}") * factor}
+        return None
 
     def _solved(self, difference: Expr, keep: frozenset[str]) -> dict[str, Expr] | None:
         """`{symbol: expression}` that makes `difference` zero; sizes must stay positive sums."""

@@ -22,7 +22,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from shlo_disc.frontend import generic_fft, generic_indexing, generic_linalg, generic_numpy
+from shlo_disc.frontend import (
+    generic_fft,
+    generic_indexing,
+    generic_linalg,
+    generic_numpy,
+    generic_rules,
+)
 from shlo_disc.frontend.marks import has_symbols, is_marking, marked, written_twice
 from shlo_disc.frontend.sizes import is_size
 from shlo_disc.jax_private import (
@@ -293,6 +299,7 @@ REPLACED: dict[str, Callable[..., Any]] = {
     **generic_indexing.REPLACED,
     **generic_linalg.REPLACED,
     **generic_numpy.REPLACED,
+    **generic_rules.REPLACED,
 }
 """The replacement of every function, by the function's name in JAX."""
 

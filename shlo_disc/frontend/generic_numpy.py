@@ -12,6 +12,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+import opt_einsum
 from jax import lax
 
 from shlo_disc.frontend.marks import has_symbols, more_than_one, written_twice
@@ -317,7 +318,58 @@ def _linspace(
     return written_twice("linspace", symbolic, for_any_number, by_jax, start, stop)
 
 
+# ---- shapes that have to be equal ---------------------------------------------------------------
+
+
+def _ask_equal(shapes: Sequence[Sequence[Any]]) -> bool:
+    """Ask whether all shapes are equal; the answer becomes guards.
+
+    JAX's functions below put sizes into a set, which asks nothing, and raise unless it has one
+    member. The program may catch the error.
+    """
+    return all(
+        len(shapes[0]) == len(other) and all(map(operator.eq, shapes[0], other))
+        for other in shapes[1:]
+    )
+
+
+def _of_equal_arrays(original: Callable[..., Any], arrays: Any, *rest: Any, **named: Any) -> Any:
+    """`lax.stack`, `jnp.lexsort`."""
+    if isinstance(arrays, (list, tuple)):
+        _ask_equal([x.shape for x in arrays if hasattr(x, "shape")])
+    return original(arrays, *rest, **named)
+
+
+def _diag_indices_from(original: Callable[..., Any], arr: Any) -> Any:
+    _ask_equal([(size,) for size in np.shape(arr)])
+    return original(arr)
+
+
 # ---- products -----------------------------------------------------------------------------------
+
+
+def _einsum_contract_path(original: Callable[..., Any], *operands: Any, **named: Any) -> Any:
+    """Ask of every label whether its sizes agree, as opt_einsum does where they are numbers.
+
+    JAX looks for mistakes later, and raises another error.
+    """
+    inputs, _, arrays = opt_einsum.parser.parse_einsum_input(operands)
+    sizes: dict[str, Any] = {}
+    for place, (labels, array) in enumerate(zip(inputs.split(","), arrays, strict=True)):
+        for label, size in zip(labels, np.shape(array), strict=False):
+            known = sizes.get(label, 1)
+            if _is_one(known):
+                sizes[label] = size
+            elif not _is_one(size) and known not in (size, 1) and size != 1:
+                raise ValueError(
+                    f"Size of label '{label}' for operand {place} ({known}) does not match "
+                    f"previous terms ({size})."
+                )
+    return original(*operands, **named)
+
+
+def _is_one(size: Any) -> bool:
+    return not is_size(size) and size == 1
 
 
 def _einsum(
@@ -349,18 +401,22 @@ REPLACED: dict[str, Callable[..., Any]] = {
     "_conv": _conv,
     "_convolve_nd": _convolve_nd,
     "_einsum": _einsum,
+    "_einsum_contract_path": _einsum_contract_path,
     "_linspace": _linspace,
     "_pad_symmetric_or_reflect": _pad_symmetric_or_reflect,
     "_pad_wrap": _pad_wrap,
     "_tile_to_size": _tile_to_size,
     "bartlett": _window,
+    "diag_indices_from": _diag_indices_from,
     "diagonal": _diagonal,
     "blackman": _window,
     "hamming": _window,
     "hanning": _window,
     "kaiser": _window,
+    "lexsort": _of_equal_arrays,
     "packbits": _packbits,
     "polyadd": _polyadd,
     "resize": _resize,
+    "stack": _of_equal_arrays,
 }
 """The replacement of every function, by the function's name in JAX."""

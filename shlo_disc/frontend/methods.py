@@ -7,6 +7,7 @@ behave as without shlo_disc.
 from __future__ import annotations
 
 import functools
+import math
 import operator
 import sys
 from collections.abc import Callable
@@ -20,7 +21,7 @@ from shlo_disc import locks
 from shlo_disc.frontend import generic, policy, questions
 from shlo_disc.frontend.askers import asker_of, calls_cache, line_of_program
 from shlo_disc.frontend.questions import ORDER, REPEATS, THE_TEXT, is_ours
-from shlo_disc.frontend.sizes import evaluate, is_size, text_of
+from shlo_disc.frontend.sizes import evaluate, is_size, open_scope, text_of
 from shlo_disc.jax_private import DimExpr, size_as_array
 
 __all__ = ["install"]
@@ -60,6 +61,9 @@ def install() -> None:
         if not _installed:
             for name, method in _methods().items():
                 setattr(DimExpr, name, method)
+            for name, rounded in (("__ceil__", _rounded_up), ("__floor__", _rounded_down)):
+                if not hasattr(jax.core.Tracer, name):
+                    setattr(jax.core.Tracer, name, rounded)
             _installed.append(True)
         generic.install()
 
@@ -136,11 +140,19 @@ def _methods() -> dict[str, Any]:
                     questions.divides(by, frame_of(1), original["__ge__"], whole=whole)
             elif type(by) in (int, float) and by == 0 and is_size(self):
                 raise ZeroDivisionError("division by zero")
-            return original[name](self, other)
+            quotient = original[name](self, other)
+            if name == "__truediv__" and is_size(self):
+                if isinstance(other, float) and other.is_integer():
+                    other = int(other)
+                if type(other) in (int, DimExpr):
+                    self.scope.session.quotients.append((quotient, self, other))
+            return quotient
 
         return divide
 
     def power(self: Any, exponent: Any, modulo: Any = None) -> Any:
+        if modulo is not None and is_size(self) and isinstance(exponent, int) and exponent >= 0:
+            return self**exponent % modulo
         plain = isinstance(exponent, (float, np.floating)) or (
             isinstance(exponent, (int, np.integer)) and exponent < 0
         )
@@ -209,8 +221,12 @@ def _methods() -> dict[str, Any]:
         return lambda self, other: bits(self, other, lambda a, b: function(b, a), frame_of(1))
 
     def anded(self: Any, other: Any) -> Any:
-        if isinstance(other, (int, np.integer)) and other >= 0 and (other & (other + 1)) == 0:
-            return self % (int(other) + 1)  # the lowest bits
+        if isinstance(other, (int, np.integer)) and is_size(self):
+            mask = int(other)
+            if mask >= 0 and mask & (mask + 1) == 0:
+                return self % (mask + 1)  # the lowest bits
+            if mask < 0 and -mask & (-mask - 1) == 0:
+                return self - self % -mask  # all but the lowest: a multiple, as in n & ~7
         return bits(self, other, operator.and_, frame_of(1))
 
     def right(self: Any, count: Any) -> Any:
@@ -249,6 +265,8 @@ def _methods() -> dict[str, Any]:
         "__trunc__": itself,
         "__pos__": itself,
         "__abs__": absolute,
+        "__copy__": itself,
+        "__deepcopy__": lambda self, _: self,  # as dataclasses.asdict does
         "__invert__": lambda self: -self - 1,
         "__and__": anded,
         "__rand__": anded,
@@ -265,6 +283,25 @@ def _methods() -> dict[str, Any]:
         **{name: ordered(name) for name in ORDER},
         **{name: pinned(name) for name in _PINS},
     }
+
+
+def _rounded_down(value: Any) -> Any:
+    """`math.floor(n / 4)`: a size, although `n / 4` is a traced number."""
+    size, divisor = _quotient(value) or (None, None)
+    return math.floor(float(value)) if size is None else size // divisor
+
+
+def _rounded_up(value: Any) -> Any:
+    """`math.ceil(n / 4)`: a size, although `n / 4` is a traced number."""
+    size, divisor = _quotient(value) or (None, None)
+    return math.ceil(float(value)) if size is None else -(-size // divisor)
+
+
+def _quotient(value: Any) -> tuple[Any, Any] | None:
+    """What a traced number is the quotient of, if the program divided a size."""
+    scope = open_scope()
+    known = scope.session.quotients if scope is not None else []
+    return next(((size, divisor) for number, size, divisor in known if number is value), None)
 
 
 def _ufunc(name: str, size: Any) -> Any:

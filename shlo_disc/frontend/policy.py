@@ -15,7 +15,12 @@ from types import FrameType
 from typing import Any
 
 from shlo_disc.frontend import marks
-from shlo_disc.frontend.askers import asking_function, compares_keys, is_of_jax
+from shlo_disc.frontend.askers import (
+    asking_function,
+    compares_keys,
+    is_caught_by_program,
+    is_of_jax,
+)
 
 __all__ = [
     "checks_overflow",
@@ -53,7 +58,7 @@ short cut (nothing to slice, nothing to broadcast)."""
 
 _MORE_IS_NEEDED = {
     "cmp_shape_shd_mat_memsp": "hint",  # its caller raises unless sizes are known to be equal
-    "divide_shape_sizes": "units",  # for an unknown remainder it names what must be a multiple
+    "divide_shape_sizes": "zero",  # raises unless a remainder is known to be 0
 }
 """Functions in those files that are not content with an unknown answer."""
 
@@ -155,8 +160,8 @@ def of_equality(frame: FrameType | None) -> str:
     """How an unknown `==` of JAX, asked at `frame`, is answered.
 
     `unknown`: with False, as JAX does. `units`: the same for comparisons with -1, 0 and 1.
-    `small`: the same for comparisons with numbers. `hint`: with the sizes of the call. `equal`:
-    with True, which is right for all.
+    `small`: the same for comparisons with numbers. `zero`: the same for all but comparisons with 0.
+    `hint`: with the sizes of the call. `equal`: with True, which is right for all.
     """
     function = asking_function(frame)
     if function is None or not is_of_jax(function):
@@ -164,7 +169,7 @@ def of_equality(frame: FrameType | None) -> str:
     name = function.f_code.co_name
     file = os.path.basename(function.f_code.co_filename)
     if name in _MORE_IS_NEEDED:
-        return _MORE_IS_NEEDED[name]
+        return "hint" if is_caught_by_program(frame) else _MORE_IS_NEEDED[name]
     if name in _UNKNOWN_IS_FINE or file in _IDENTITY_FILES or name in ("__eq__", "__ne__"):
         return "unknown"  # classes of JAX are compared as keys of caches
     if name == "broadcast_batcher" and not _batched_alike(function):
@@ -185,8 +190,8 @@ def name_of_function(frame: FrameType | None) -> str:
 
 
 def may_raise(frame: FrameType | None) -> bool:
-    """True for a function that raises an error where sizes are not equal."""
-    return name_of_function(frame) in _RAISE
+    """True if an error that JAX raises where sizes are not equal may be caught."""
+    return name_of_function(frame) in _RAISE or is_caught_by_program(frame)
 
 
 def is_likely_whole(frame: FrameType | None) -> bool:

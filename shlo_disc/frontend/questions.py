@@ -28,7 +28,13 @@ import jax
 import numpy as np
 
 from shlo_disc.frontend import policy
-from shlo_disc.frontend.askers import asker_of, line_of, line_of_program, range_asked
+from shlo_disc.frontend.askers import (
+    asker_of,
+    is_caught_by_program,
+    line_of,
+    line_of_program,
+    range_asked,
+)
 from shlo_disc.frontend.sizes import (
     Question,
     SizeScope,
@@ -153,6 +159,7 @@ def equal(size: Any, other: Any, frame: FrameType | None, original: Original) ->
         treated = policy.of_equality(asked.frame)
         number = not isinstance(other, DimExpr)
         unknown = number and (treated == "small" or (treated == "units" and other in (-1, 0, 1)))
+        unknown |= treated == "zero" and not (number and other == 0)
         if treated == "unknown" or unknown or not asked.scope.is_open:
             asked.session.unknown.append((size, other))
             return False
@@ -345,7 +352,7 @@ def number(size: Any, how: str, frame: FrameType | None) -> int | None:
         if policy.checks_overflow(asked.frame):
             asked.note(_LARGEST, ">=", size, "JAX asks whether an index type holds the size")
             return value
-        if how != REPEATS:
+        if how != REPEATS and not is_caught_by_program(asked.frame):
             asked.session.refused.append((text_of(size), asked.where))
             return None
     elif how == THE_TEXT and policy.is_for_messages(frame):

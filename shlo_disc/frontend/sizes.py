@@ -66,6 +66,8 @@ class Session:
     """(size, line) wherever JAX tried to read a number from a size."""
     converted: list[tuple[str, str]] = field(default_factory=list)
     """(size, line) wherever the program made a traced number of a size."""
+    quotients: list[tuple[Any, Any, Any]] = field(default_factory=list)
+    """(traced number, size, divisor) wherever the program divided a size by a whole number."""
     fresh: set[str] = field(default_factory=set)
     """Symbols of sizes that the program reads from data; their hints are assumed."""
 
@@ -141,6 +143,7 @@ class SizeScope(SymbolicScope):
             finally:
                 _open.scope = outer
                 kept = self._session
+                kept.quotients.clear()  # they hold the trace
                 self._session, self.is_open, self.grows = before
                 if not self.is_open:
                     self._session = kept  # a size the program kept answers with these sizes

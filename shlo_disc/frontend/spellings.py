@@ -39,8 +39,8 @@ SPELLINGS = (
     Spelling("uses float of", ("float(n)", "math.sqrt(n)"), ("x / n", "n ** 0.5", "jnp.sqrt(n)")),
     Spelling(
         "ConcretizationTypeError",
-        ("math.ceil(n / 4)", "int(n / 2)"),
-        ("-(-n // 4)", "n // 2"),
+        ("math.ceil(n * 0.3)", "int(n / 2)"),
+        ("math.ceil(n / 4)", "-(-n // 4)", "n // 2"),
     ),
     Spelling(
         "TracerBoolConversionError",

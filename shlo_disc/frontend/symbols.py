@@ -17,7 +17,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import jax
 
@@ -109,9 +109,12 @@ class _Search(Generic[T]):
             if error is None:
                 program = outcome.program
                 assert program is not None
+                if self.pin_wrong_reshape(choice, self.jaxpr_of(program)):
+                    outcome = self.attempt(choice)
+                    continue
                 final = choice.copy()
                 _merge(final, session.questions.values())
-                _settle_reshapes(final, self.jaxpr_of(program), self.be_sure)
+                _settle_reshapes(final, self.jaxpr_of(program))
                 # Last: a reshape may have made t // 4 a symbol, which another size can be.
                 _settle(final, session.questions.values())
                 if not refined and final.dims != choice.dims and _has_remainders(final):
@@ -154,6 +157,23 @@ class _Search(Generic[T]):
                 raise _needs_constant(question, f"the size {symbol} was stated in `shapes`")
             changed |= choice.pin([symbol], question.reason, question.where)
         return changed
+
+    def pin_wrong_reshape(self, choice: Choice, jaxpr: Any) -> bool:
+        """Make the sizes of a reshape constants that JAX refuses at the sizes of this call.
+
+        The program catches JAX's error, which only constants raise.
+        """
+        wrong = next((r for r in _reshapes(choice, jaxpr) if r.is_wrong(choice)), None)
+        if wrong is None:
+            return False
+        self.be_sure()  # an error that nobody catches is said best by JAX
+        symbols = (wrong.before.symbols() | wrong.after.symbols()) - choice.fixed
+        if not self.may_pin or not choice.pin(sorted(symbols), wrong.reason, wrong.where):
+            raise jax.errors.InconclusiveDimensionOperation(
+                f"{wrong.reason} ({wrong.where}) is refused at the sizes of this call, which the "
+                "program notices; its sizes would have to be constants"
+            )
+        return True
 
     def be_sure(self) -> None:
         """Raise the user's own error, if there is one, before searching on."""
@@ -409,21 +429,37 @@ def _has_remainders(choice: Choice) -> bool:
     )
 
 
-def _settle_reshapes(choice: Choice, jaxpr: Any, be_sure: Callable[[], None]) -> None:
-    """JAX does not check the element count of a reshape of symbolic sizes: it becomes a fact."""
+class _Reshape(NamedTuple):
+    """A reshape in a traced program: the element counts on both sides."""
+
+    before: Expr
+    after: Expr
+    reason: str
+    where: str
+
+    def is_wrong(self, choice: Choice) -> bool:
+        """True if the counts differ in the call at hand."""
+        return choice.value(self.before) != choice.value(self.after)
+
+
+def _reshapes(choice: Choice, jaxpr: Any) -> Iterator[_Reshape]:
+    """The reshapes of symbolic sizes, in terms of the symbols that `choice` uses now."""
     for before, after, where in reshapes_of(jaxpr):
         try:
             a = choice.current(Expr.product(Expr.parse(text) for text in before))
             b = choice.current(Expr.product(Expr.parse(text) for text in after))
-            va, vb = choice.value(a), choice.value(b)
+            choice.value(a + b)
         except (KeyError, ValueError):  # sizes of another scope
             continue
-        if a == b:
-            continue
-        reason = f"reshape of ({', '.join(before)}) to ({', '.join(after)})"
-        if va != vb:
-            be_sure()  # the user's program is wrong for this call: JAX says so better than we could
-        _settle_count(choice, a, b, reason, where)
+        if a != b:
+            reason = f"reshape of ({', '.join(before)}) to ({', '.join(after)})"
+            yield _Reshape(a, b, reason, where)
+
+
+def _settle_reshapes(choice: Choice, jaxpr: Any) -> None:
+    """JAX does not check the element count of a reshape of symbolic sizes: it becomes a fact."""
+    for reshape in _reshapes(choice, jaxpr):
+        _settle_count(choice, *reshape)
 
 
 def _settle_count(choice: Choice, a: Expr, b: Expr, reason: str, where: str) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
+import math
 import operator
 import random
 import threading
@@ -54,6 +56,11 @@ QUESTIONS = {  # the program, and how many versions the sizes 3, 6, 4, 9 need
     "order of tuples": (lambda x: x * 2 if (x.shape[0], 1) < (5, 0) else x, 2),
     "bits": (lambda x: x * 2 if x.shape[0] & 1 else x, 2),
     "rounded": (lambda x: x[: round(x.shape[0]) // 2], 1),
+    "rounded up": (lambda x: jnp.resize(x, math.ceil(x.shape[0] / 4)), 1),
+    "rounded down": (lambda x: x * math.floor((x.shape[0] - 5) / 2.0), 1),
+    "rounded, asked": (lambda x: x * (2 if math.ceil(x.shape[0] / 4) > 1 else 3), 2),
+    "multiple below": (lambda x: x * ((x.shape[0] - 5) & ~3) + (x.shape[0] & -8), 1),
+    "power modulo": (lambda x: x * pow(x.shape[0] - 5, 3, 7), 1),
     "traced": (lambda x: jnp.where(x.shape[0] == x.argmax() + 3, x, -x), 1),
     "array": (lambda x: (np.arange(5) == x.shape[0]) * x[0], 1),
     "power": (lambda x: x * x.shape[0] ** -0.5, 1),
@@ -81,6 +88,47 @@ def caught(question):
 def test_a_question_is_answered_with_the_size_of_the_call(name):
     function, versions = QUESTIONS[name]
     same(function, *sizes((3, 6, 4, 9)), misses=versions)
+
+
+PADDINGS = {  # how programs spell the distance to the next multiple of 8
+    "negative": lambda n: -n % 8,
+    "twice": lambda n: (8 - n % 8) % 8,
+    "difference": lambda n: (8 - n) % 8,
+    "mask": lambda n: ((n + 7) & ~7) - n,
+    "ceil": lambda n: math.ceil(n / 8) * 8 - n,
+    "floor": lambda n: (n + 7) // 8 * 8 - n,
+    "one more": lambda n: 8 - n % 8,
+}
+
+
+def test_what_is_padded_or_cut_to_a_multiple_has_an_even_reshape():
+    def program(x, y):
+        n, m = x.shape[0], y.shape[1]
+        rows = {k: jnp.pad(x, (0, p(n))).reshape(-1, 8).sum(0) for k, p in PADDINGS.items()}
+        cut = x[: n - n % 8]
+        blocks = jnp.pad(y, ((0, -y.shape[0] % 4), (0, (4 - m % 4) % 4)))
+        blocks = blocks.reshape(-1, 4, blocks.shape[1] // 4, 4).sum((1, 3))
+        return rows, cut.reshape(-1, 8), cut.reshape(8, -1), blocks
+
+    calls = [(F(n), F(a, b)) for n, a, b in ((8, 4, 4), (5, 2, 8), (1, 1, 1), (33, 3, 6))]
+    same(program, *calls, misses=1)
+
+
+def test_a_reshape_to_rows_of_8_does_not_make_8_a_constant():
+    same(lambda x: x.reshape(-1, 8), *[(F(n),) for n in (8, 16, 8)], misses=1)
+    same(lambda x: x.reshape(-1, 8), *[(F(*s),) for s in ((3, 8), (5, 16), (2, 24))], misses=1)
+
+
+def test_copies_of_sizes_are_sizes():
+    @dataclasses.dataclass
+    class Plan:
+        n: Any
+
+    def program(x):
+        plan = Plan(x.shape[0])
+        return x * dataclasses.asdict(plan)["n"] + copy.deepcopy([plan.n])[0] + copy.copy(plan).n
+
+    same(program, *sizes((3, 6, 4)), misses=1)
 
 
 DIVISIONS = {  # the program of n and m, and how many versions the sizes below need
