@@ -46,6 +46,15 @@ def sizes(f):
     return [(F(n),) for n in f]
 
 
+def test_repeats_are_one_in_no_version_of_their_own():
+    """`jnp.tile` of a learned token for each of a batch, as vision transformers have it."""
+
+    def function(x, token):
+        return jnp.concatenate([jnp.tile(token, (x.shape[0], 1)), x], 1)
+
+    same(function, *[(F(n, 4), F(1, 2)) for n in (3, 1, 5)], misses=1)
+
+
 QUESTIONS = {  # the program, and how many versions the sizes 3, 6, 4, 9 need
     "quotient": (lambda x: x * 2 if x.shape[0] // 6 else x, 2),
     "remainder": (lambda x: x * (x.shape[0] % 3 or 7), 2),
