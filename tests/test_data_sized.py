@@ -190,6 +190,24 @@ def test_reshapes_pads_and_broadcasts_of_computed_sizes():
         executable.run_numpy([np.ones(12, "f4"), np.float32([1, 0, -1])])
 
 
+def test_sizes_of_one_shape_come_from_an_argument_and_from_data():
+    text = """
+    func.func @main(%a: tensor<1xi32>, %b: tensor<1xi32>) -> (tensor<?x?xi32>, tensor<?xi32>) {
+      %q = stablehlo.divide %a, %b : tensor<1xi32>
+      %s = stablehlo.concatenate %a, %q, dim = 0 : (tensor<1xi32>, tensor<1xi32>) -> tensor<2xi32>
+      %0 = stablehlo.dynamic_iota %s, dim = 1 : (tensor<2xi32>) -> tensor<?x?xi32>
+      %r = stablehlo.reverse %s, dims = [0] : tensor<2xi32>
+      %p = stablehlo.slice %r [1:2] : (tensor<2xi32>) -> tensor<1xi32>
+      %1 = stablehlo.dynamic_iota %p, dim = 0 : (tensor<1xi32>) -> tensor<?xi32>
+      return %0, %1 : tensor<?x?xi32>, tensor<?xi32>
+    }
+    """
+    executable = shlo_disc.compile(text)
+    for a, b in ((7, 2), (0, 1), (1, 3)):
+        want = np.broadcast_to(np.arange(a // b, dtype="i4"), (a, a // b)), np.arange(a, dtype="i4")
+        same(executable.run_numpy([np.int32([a]), np.int32([b])]), want)
+
+
 def test_a_size_computed_in_a_loop_is_refused_by_name():
     text = """
     func.func @main(%x: tensor<4xi32>, %n: tensor<i32>) -> tensor<i32> {

@@ -83,7 +83,7 @@ def _places_of_data(module: ir.Module, operand: ir.Value) -> list[_Place]:
         value = waiting.pop()
         op = producer(value)
         if op is None:
-            if ir.BlockArgument(value).owner.owner.name != "func.func":
+            if ir.BlockArgument(value).owner.owner.operation.name != "func.func":
                 return []
             continue  # an argument of main that is a size is read by the runtime
         if _is_size_arithmetic(op):
