@@ -332,3 +332,38 @@ def test_a_carried_value_that_grows_says_what_to_do():
     )
     with pytest.raises(ShapeMismatchError, match=advice):
         made(np.float32([1, 2]), np.bool_(True))
+
+
+BOUNDED, PAIRS = "tensor<?xf32, #stablehlo.bounds<8>>", "tensor<?x2xf32, #stablehlo.bounds<4, ?>>"
+
+
+@pytest.mark.parametrize(
+    ("op", "source", "result", "want"),
+    [
+        ("reshape %x", PAIRS, BOUNDED, lambda x: x.reshape(-1)),
+        ("reshape %x", BOUNDED, PAIRS, lambda x: x.reshape(len(x) // 2, 2)),
+        ("broadcast_in_dim %x, dims = [0]", BOUNDED, PAIRS.replace("4", "8"),
+         lambda x: np.repeat(x, 2).reshape(len(x), 2)),
+        ("negate %x", "tensor<?xf32>", BOUNDED, lambda x: -x),
+    ],
+)  # fmt: skip
+def test_results_with_bounds(op, source, result, want):
+    executable = shlo_disc.compile(
+        f"func.func @main(%x: {source}) -> {result} {{\n"
+        f"%0 = stablehlo.{op} : ({source}) -> {result}\nreturn %0 : {result} }}"
+    )
+    for n in (0, 2, 4):
+        x = np.arange(n * (2 if source is PAIRS else 1), dtype="f4")
+        x = x.reshape(-1, 2) if source is PAIRS else x
+        same(executable.run_numpy([x]), [want(x)])
+    if op == "reshape %x" and source is BOUNDED:
+        with pytest.raises(ShapeMismatchError, match="dynamic_reshape needs"):
+            executable.run_numpy([np.ones(3, "f4")])
+
+
+def test_a_bounded_size_that_nothing_tells_is_refused():
+    text = f"""func.func @main(%x: tensor<1xf32>) -> {BOUNDED} {{
+      %0 = stablehlo.broadcast_in_dim %x, dims = [0] : (tensor<1xf32>) -> {BOUNDED}
+      return %0 : {BOUNDED} }}"""
+    with pytest.raises(UnsupportedError, match=r":2:12: .* use stablehlo.dynamic_broadcast_in_dim"):
+        shlo_disc.compile(text)
