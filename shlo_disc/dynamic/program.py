@@ -64,13 +64,17 @@ class Check:
 
 
 def size_symbol(argument: int, axis: int) -> str:
-    """The name of an argument's size in checks, distinct from every user symbol."""
-    return f"size__{argument}__{axis}"
+    """The name of an argument's size in checks: one that no program can write."""
+    return f"size{_NOT_WRITTEN}{argument}{_NOT_WRITTEN}{axis}"
 
 
 def element_symbol(argument: int, index: int) -> str:
-    """The name of an element of a size argument."""
-    return f"element__{argument}__{index}"
+    """The name of an element of a size argument: one that no program can write."""
+    return f"element{_NOT_WRITTEN}{argument}{_NOT_WRITTEN}{index}"
+
+
+_NOT_WRITTEN = "\u00b7"
+"""A middle dot: Python has it in identifiers, the notation of sizes has it nowhere."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +131,10 @@ class ShapeProgram:
         for size in used:
             if not size.symbols() <= known:
                 names_text = ", ".join(sorted(size.symbols() - known))
-                raise InvalidModuleError(f"the size {size} has {names_text}, no argument's size")
+                sizes = shortened(", ".join(sorted(known)) or "none")
+                raise InvalidModuleError(
+                    f"the size {size} has {names_text}, no argument's size (these are: {sizes})"
+                )
         return ShapeProgram(
             arguments,
             paths,
@@ -159,7 +166,13 @@ class ShapeProgram:
         for step in self.steps:
             env[step.symbol] = (env[step.size] - step.offset.evaluate(env)) // step.scale
         for check in self.checks:
-            if not check.holds(env):
+            try:
+                holds = check.holds(env)
+            except ZeroDivisionError:
+                because = self._sources(check.lhs.symbols() | check.rhs.symbols(), env)
+                text = f"{check.message}: a size is divided by 0{because}"
+                raise ShapeMismatchError(text) from None
+            if not holds:
                 raise ShapeMismatchError(self.explain(check, env))
         values = {name: env[name] for name in self.symbol_names}
         return values, [tuple(e.evaluate(env) for e in shape) for shape in self.results]
