@@ -9,6 +9,7 @@ followed only where no array of less than 2^31 elements a dimension makes them w
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 
@@ -136,8 +137,11 @@ class SizeArithmetic:
         return a - b if isinstance(a, Expr) and isinstance(b, Expr) else None
 
     def multiply(self, a: Entry, b: Entry) -> Entry:
-        """Product; `a * min(a, 1)` is a, which is how common sizes of broadcasts are written."""
-        if not isinstance(a, Expr) or not isinstance(b, Expr):
+        """Product; `a * min(a, 1)` is a, which is how common sizes of broadcasts are written.
+
+        What has too many factors or terms for a size is a number like any other.
+        """
+        if not isinstance(a, Expr) or not isinstance(b, Expr) or not a.may_be_multiplied(b):
             return None
         return a if b == Expr.min(a, 1) and self.facts.at_least(a, 0) else a * b
 
@@ -213,7 +217,7 @@ class SizeArithmetic:
     def power(self, a: Entry, b: Entry) -> Entry:
         """Power with a small constant exponent."""
         if isinstance(a, Expr) and isinstance(b, Expr) and b.is_const and 0 <= b.value <= 8:
-            return Expr.product([a] * b.value)
+            return functools.reduce(self.multiply, [a] * b.value, Expr.const(1))
         return None
 
     def shift_left(self, a: Entry, b: Entry) -> Entry:
