@@ -192,7 +192,7 @@ def cos(x: Register) -> Register:
     return _turned(r, low, quadrant + 1)
 
 
-@function(ulp=(1.5, 1.5))
+@function(ulp=(1.0, 1.0))
 def tan(x: Register) -> Register:
     """The tangent: sin / cos, or -cos / sin in odd quadrants; both as unevaluated sums."""
     r, low, quadrant = _reduce(x)

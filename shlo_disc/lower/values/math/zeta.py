@@ -1,12 +1,14 @@
 """zeta and polygamma.
 
-The Hurwitz zeta function of s > 1 and q > 0 by the Euler-Maclaurin formula (NIST Digital Library of
-Mathematical Functions, 25.11.5): with a = q + N and w = 1 / a^2
+The Hurwitz zeta function of s > 1 and q > 0 is computed by the Euler-Maclaurin formula. With
+a = q + N and w = 1 / a^2:
 
     zeta(s, q) = sum((q + k)^-s, k < N) + a^-s (a / (s - 1) + 1/2 + s / a (c1 + (s+1)(s+2) w (c2 +
                  (s+3)(s+4) w (c3 + ...)))),   cj = B(2j) / (2j)!
 
 Where the series stops to converge, for s > 2 pi a, the sum has all digits. f32 is computed in f64.
+
+Source: NIST Digital Library of Mathematical Functions, 25.11.5.
 """
 
 from __future__ import annotations
@@ -74,8 +76,8 @@ def _positive(s: Register, q: Register, single: bool) -> Register:
 def _zeta(s: Register, q: Register, single: bool) -> Register:
     """zeta(s, q) of f64.
 
-    For q < 0 and integer s, q = g - m with 0 < g < 1 and integer m, terms of both signs are sums of
-    positive ones: zeta(s, g) + (-1)^s (zeta(s, 1 - g) - zeta(s, 1 - q)).
+    For q = g - m with 0 < g < 1 and integers m > 0 and s, terms of one sign are summed apart. The
+    result is zeta(s, g) + (-1)^s (zeta(s, 1 - g) - zeta(s, 1 - q)).
     """
     b = s.b
     negative = q < 0.0
