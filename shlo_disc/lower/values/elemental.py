@@ -224,7 +224,13 @@ class Elemental:
         if first is not None and second is not None:
             return self.b.dense_mask([bool(x and y) for x, y in zip(first, second, strict=True)])
         lanes = max(a.lanes, b.lanes)
-        return self.b.broadcast(a, lanes) & self.b.broadcast(b, lanes)
+        mask = self.b.broadcast(a, lanes) & self.b.broadcast(b, lanes)
+        first, second = _possible(a), _possible(b)
+        if first is not None or second is not None:
+            anywhere = (True,) * lanes
+            both = zip(first or anywhere, second or anywhere, strict=True)
+            mask.possible = tuple(x and y for x, y in both)
+        return mask
 
     def unless(self, mask: Mask) -> Mask:
         """The other lanes."""
@@ -313,14 +319,18 @@ class Elemental:
     ) -> Register | None:
         """A load of lanes that are known to be near each other, from whole vectors; else None.
 
-        Nothing in front of the first or behind the last lane that is on is read.
+        Nothing in front of the first or behind the last lane that is on is read. Where it is not
+        known which are on, no lane that is off.
         """
         b, lanes = self.b, self.lanes
-        on = (True,) * lanes if mask is None else mask.constant_lanes
+        on = (True,) * lanes if mask is None else _possible(mask) or (True,) * lanes
+        guard = None if mask is None or mask.constant_lanes is not None else mask
         offsets = at.offsets or tuple(at.stride * lane for lane in range(lanes))
-        if on is None or not any(on) or (at.vector is not None and at.offsets is None):
+        if not any(on) or (at.vector is not None and at.offsets is None):
             return None
         wanted = [offset for offset, is_on in zip(offsets, on, strict=True) if is_on]
+        if guard is not None and len(set(wanted)) < len(wanted):
+            return None
         low, span = min(wanted), max(wanted) - min(wanted) + 1
         if span > _CLOSE * lanes:
             return None
@@ -330,12 +340,18 @@ class Elemental:
         found: Register | None = None
         for start in starts:
             first = at.base + start
-            if span >= lanes:
+            if guard is not None:
+                lane_of = {o - start: n for n, o in enumerate(offsets) if on[n]}
+                order = [lane_of.get(n, lanes) for n in range(lanes)]
+                near = b.shuffle(guard, b.flags(False, lanes), order)
+                nothing = b.constant(0, vector_type(lanes, memory.element))
+                loaded = memory.masked_load(first, near, nothing, readonly)
+            elif span >= lanes:
                 loaded = memory.vector_load(first, lanes, readonly)
             else:
-                nothing = b.constant(0, memory.element)
+                zero = b.constant(0, memory.element)
                 near = b.dense_mask([n < span for n in range(lanes)])
-                loaded = memory.masked_load(first, near, b.broadcast(nothing, lanes), readonly)
+                loaded = memory.masked_load(first, near, b.broadcast(zero, lanes), readonly)
             # Lanes of later vectors are picked later, those that are off are anything.
             here = [is_on and o >= start for o, is_on in zip(offsets, on, strict=True)]
             order = [
@@ -424,6 +440,12 @@ def _bits_of(value: float, name: str) -> int:
     """The bits of a narrow float as a signed integer of its register's width."""
     row = ELEMENT_TYPES[name]
     return int(np.array(value, row.dtype).view(f"int{8 * row.bytes}"))
+
+
+def _possible(mask: Mask) -> tuple[bool, ...] | None:
+    """The lanes that may be on; None: any."""
+    known = mask.constant_lanes
+    return mask.possible if known is None else tuple(bool(lane) for lane in known)
 
 
 def _is_scalar_op(value: ir.Value) -> bool:
