@@ -279,8 +279,9 @@ _ENDS = ("RERAISE", "RAISE_VARARGS", "POP_EXCEPT", "WITH_EXCEPT_START")
 
 
 def _read_handlers(code: CodeType, at: int) -> frozenset[str]:
-    """How the `except` clauses around an instruction end; `finally` and `with` have none."""
+    """How the `except` clauses around an instruction end; `finally` and most `with` have none."""
     found = set()
+    suppresses = "suppress" in code.co_names  # with contextlib.suppress(TypeError): ...
     for entry in dis.Bytecode(code).exception_entries:  # type: ignore[attr-defined]
         if not entry.start <= at < entry.end:
             continue
@@ -290,7 +291,8 @@ def _read_handlers(code: CodeType, at: int) -> frozenset[str]:
                 continue
             matches |= instruction.opname in ("CHECK_EXC_MATCH", "CHECK_EG_MATCH")
             if instruction.opname in _ENDS:
-                if matches or instruction.opname == "POP_EXCEPT":
+                catches = matches or instruction.opname == "POP_EXCEPT"
+                if catches or (suppresses and instruction.opname == "WITH_EXCEPT_START"):
                     found.add(instruction.opname)
                 break
     return frozenset(found)

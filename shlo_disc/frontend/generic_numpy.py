@@ -318,6 +318,20 @@ def _linspace(
     return written_twice("linspace", symbolic, for_any_number, by_jax, start, stop)
 
 
+def _repeat(
+    original: Callable[..., Any],
+    repeats: Any,
+    arr: Any,
+    *,
+    axis: int,
+    total_repeat_length: Any = None,
+) -> Any:
+    """JAX refuses a symbolic count where the length of the result is given, too."""
+    if is_size(repeats) and total_repeat_length is not None:
+        repeats = size_as_array(repeats)
+    return original(repeats, arr, axis=axis, total_repeat_length=total_repeat_length)
+
+
 # ---- shapes that have to be equal ---------------------------------------------------------------
 
 
@@ -405,6 +419,7 @@ REPLACED: dict[str, Callable[..., Any]] = {
     "_linspace": _linspace,
     "_pad_symmetric_or_reflect": _pad_symmetric_or_reflect,
     "_pad_wrap": _pad_wrap,
+    "_repeat": _repeat,
     "_tile_to_size": _tile_to_size,
     "bartlett": _window,
     "diag_indices_from": _diag_indices_from,

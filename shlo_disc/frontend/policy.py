@@ -50,7 +50,7 @@ _UNKNOWN_IS_FINE = frozenset(
     (
         "_broadcast_in_dim_fwd_rule", "_index_to_gather", "broadcast_in_dim", "_resize",
         "_scale_and_translate", "filter_singleton_dims", "_compute_newshape",
-        "cancel_divide_tracers", "reshape", "diagonal",
+        "cancel_divide_tracers", "reshape", "diagonal", "_tile_abstract_eval",
     )
 )  # fmt: skip
 """Functions of JAX that are right for every size when an unknown `==` is False: most look for a

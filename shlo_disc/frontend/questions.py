@@ -152,6 +152,7 @@ def equal(size: Any, other: Any, frame: FrameType | None, original: Original) ->
         return False
     asked = _Asked(size, frame)
     same = asked.value(difference) == 0
+    treated = ""
     if asked.by_program:
         if (members := range_asked(asked.frame)) is not None:
             return _in_range(asked, size, members)
@@ -173,7 +174,7 @@ def equal(size: Any, other: Any, frame: FrameType | None, original: Original) ->
         asked.note(size, ">=", 1, reason)  # as a bound it decides more
     else:
         asked.note(size, "==" if same else "!=", other, reason)
-    if not same and not asked.by_program and policy.may_raise(asked.frame):
+    if not same and treated == "units" and policy.may_raise(asked.frame):
         for part in (size, other):  # where the error is caught: a size of 1 would fit
             if asked.value(part) != 1:
                 asked.note(part, "!=", 1, reason)
