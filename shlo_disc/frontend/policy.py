@@ -44,7 +44,7 @@ _IDENTITY_FILES = frozenset(
 _UNKNOWN_IS_FINE = frozenset(
     (
         "_broadcast_in_dim_fwd_rule", "_index_to_gather", "broadcast_in_dim", "_resize",
-        "_scale_and_translate", "filter_singleton_dims", "_compute_newshape",
+        "_resize_nearest", "_scale_and_translate", "filter_singleton_dims", "_compute_newshape",
         "cancel_divide_tracers", "reshape", "diagonal",
     )
 )  # fmt: skip
@@ -62,7 +62,7 @@ _UNITS_ARE_FINE = frozenset(
         "_try_broadcast_shapes", "broadcast_to", "_broadcast_in_dim_shape_rule",
         "_broadcast_shapes_uncached", "_broadcast_arrays", "broadcast_shapes", "take_along_axis",
         "_einsum", "matmul", "_matmul", "dot_general", "_dot_general_shape_rule", "_unbroadcast",
-        "_broadcast_in_dim_transpose_rule", "broadcast_batcher",
+        "_broadcast_in_dim_transpose_rule", "broadcast_batcher", "_maybe_broadcast",
         "vectorize.py:wrapped", "_generic_lu_pivots_to_permutation", "_solve",
     )
 )  # fmt: skip
