@@ -305,7 +305,7 @@ _MULTIPLE = 8
 
 
 def _larger(pattern: Pattern, shapes: Shapes) -> Iterator[Shapes]:
-    """Shapes that fit the pattern: with other sizes of 1, then with multiples of the others, too."""
+    """Shapes that fit the pattern: other sizes of 1, then multiples of the other sizes, too."""
     sizes = pattern.values(shapes)
     units = [symbol for symbol, value in sizes.items() if value == 1]
     for factor in (1, _MULTIPLE) if units else (_MULTIPLE,):
