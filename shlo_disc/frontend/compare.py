@@ -67,6 +67,9 @@ def difference(
         mine, theirs = _type(a, hints), _type(b, {})
         if mine != theirs:
             return f"result {number} is {_shown(mine)}, but {_shown(theirs)} at these sizes", ""
+        if getattr(a, "weak_type", False) != getattr(b, "weak_type", False):
+            kinds = ("weakly", "strongly") if a.weak_type else ("strongly", "weakly")
+            return f"result {number} is {kinds[0]} typed, but {kinds[1]} at these sizes", ""
     readers = _Reader(hints), _Reader({})
     ours = list(readers[0].events(symbolic))
     want = list(readers[1].events(concrete))

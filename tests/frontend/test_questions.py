@@ -55,6 +55,39 @@ def test_repeats_are_one_in_no_version_of_their_own():
     same(function, *[(F(n, 4), F(1, 2)) for n in (3, 1, 5)], misses=1)
 
 
+@pytest.mark.parametrize("sizes", [(4, 8, 20), (8, 4, 20)])
+def test_sizes_of_one_are_no_version_of_their_own(sizes):
+    """The gradient of a bias beside data, where a batch or a quotient of a size is 1."""
+
+    def function(x, bias):
+        def loss(bias):
+            half = x[:, : x.shape[1] // 4]
+            mean = half - half.mean(1, keepdims=True)
+            return jnp.sum(jnp.tanh(half + bias.reshape(1, 1, -1))) + jnp.sum(mean - bias)
+
+        return jax.grad(loss)(bias)
+
+    same(function, *[(F(1 + n % 8, n, 3), F(3)) for n in sizes], misses=1)
+
+
+def test_resized_to_a_size_that_it_has():
+    def function(x):
+        return jax.image.resize(x, (x.shape[0], 5), "nearest")
+
+    same(function, (F(3, 4),), (F(2, 5),), (F(1, 7),), misses=1)
+
+
+def test_weak_types_of_results_are_those_of_numbers():
+    def function(x):
+        return x, np.prod(x.shape), round(x.shape[0] / 2), x.shape[0] / 2
+
+    f, g = shlo_disc.jit(function), jax.jit(function)
+    for n in (3, 4):
+        for ours, theirs in zip(f(F(n, 2)), g(F(n, 2)), strict=True):
+            assert (ours.dtype, ours.weak_type) == (theirs.dtype, theirs.weak_type)
+            np.testing.assert_array_equal(ours, theirs)
+
+
 QUESTIONS = {  # the program, and how many versions the sizes 3, 6, 4, 9 need
     "quotient": (lambda x: x * 2 if x.shape[0] // 6 else x, 2),
     "remainder": (lambda x: x * (x.shape[0] % 3 or 7), 2),
