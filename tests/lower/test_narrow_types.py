@@ -324,3 +324,46 @@ def test_bits_of_several_elements_are_those_of_a_wider_one(name):
         for x, y, (source, target) in zip(given, got, rows, strict=True):
             assert y.dtype == target.dtype
             np.testing.assert_array_equal(bits_of(y, target), bits_of(x, source))
+
+
+@pytest.mark.parametrize("name", [*NARROW, *SMALL])
+@pytest.mark.parametrize("k", [7, 70])  # by insertion, by sorting
+def test_top_k_of_narrow_types(name, k):
+    """Signs are not the highest bit of a byte, and upper bits of a byte are undefined."""
+    values = all_of(name)
+    numbers = values.astype(np.float64)
+    order = np.random.default_rng(0).permutation(np.resize(np.flatnonzero(~np.isnan(numbers)), 90))
+    x, numbers = values[order], numbers[order]
+    t = f"tensor<90x{name}>"
+    executable = shlo_disc.compile(
+        f"""func.func public @main(%x: {t}) -> (tensor<{k}x{name}>, tensor<{k}xi32>) {{
+          %v, %i = chlo.top_k(%x, k = {k}) : {t} -> (tensor<{k}x{name}>, tensor<{k}xi32>)
+          return %v, %i : tensor<{k}x{name}>, tensor<{k}xi32>
+        }}"""
+    )
+    found, places = executable.run_numpy([x])
+    signed = np.where(numbers == 0, np.where(np.signbit(numbers), -1e-300, 0), numbers)
+    want = np.argsort(-signed, kind="stable")[:k]
+    np.testing.assert_array_equal(places, want)
+    np.testing.assert_array_equal(found.astype(np.float64), numbers[want])
+    np.testing.assert_array_equal(np.signbit(found.astype(np.float64)), np.signbit(numbers[want]))
+
+
+@pytest.mark.parametrize("name", NARROW)
+def test_infinities_of_narrow_floats(name):
+    """Types without infinities have none: the largest number is not one."""
+    t = f"tensor<{1 << ELEMENT_TYPES[name].bits}x{name}>"
+    flags = t.replace(name, "i1")
+    ops = ("is_inf", "is_pos_inf", "is_neg_inf")
+    lines = [f"%{op} = chlo.{op} %x : {t} -> {flags}" for op in ops]
+    text = f"func.func public @main(%x: {t}) -> ({', '.join([flags] * 3)}) {{\n"
+    text += "\n".join([*lines, f"return {', '.join(f'%{op}' for op in ops)} : "])
+    executable = shlo_disc.compile(f"{text}{', '.join([flags] * 3)} }}")
+    x = all_of(name)
+    numbers = x.astype(np.float64)
+    for found, want in zip(
+        executable.run_numpy([x]),
+        (np.isinf(numbers), np.isposinf(numbers), np.isneginf(numbers)),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(found, want)
