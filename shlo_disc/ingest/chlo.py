@@ -15,6 +15,7 @@ from shlo_disc.builders import convert, create, with_element
 from shlo_disc.element_types import known_element_type
 from shlo_disc.ingest.chlo_broadcasts import broadcast_operands
 from shlo_disc.ingest.custom_calls import CHLO_CALLS, INTERNAL, target_of
+from shlo_disc.ingest.next_after import expand_next_after
 from shlo_disc.mlir import at, ir, ops_of, replace, run_pipeline, walk
 from shlo_disc.ops import Role, names
 
@@ -76,6 +77,7 @@ def expand_chlo(module: ir.Module) -> int:
             _park(op)
     broadcast_operands(module)
     _widen_functions(module)
+    expand_next_after(module)
     # Sizes in an expansion are of the shape dialect, which the second pass takes back.
     run_pipeline(
         module,

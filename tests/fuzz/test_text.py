@@ -16,7 +16,6 @@ from tests.fuzz.text import check as text_check
 from tests.fuzz.text import types as known
 from tests.fuzz.text.generate import generate
 from tests.fuzz.text.oracles import verify
-from tests.fuzz.text.table import TABLE
 
 SAMPLE = range(20)
 

@@ -327,26 +327,30 @@ def test_bits_of_several_elements_are_those_of_a_wider_one(name):
 
 
 @pytest.mark.parametrize("name", [*NARROW, *SMALL])
-@pytest.mark.parametrize("k", [7, 70])  # by insertion, by sorting
-def test_top_k_of_narrow_types(name, k):
+def test_top_k_of_narrow_types(name):
     """Signs are not the highest bit of a byte, and upper bits of a byte are undefined."""
     values = all_of(name)
     numbers = values.astype(np.float64)
     order = np.random.default_rng(0).permutation(np.resize(np.flatnonzero(~np.isnan(numbers)), 90))
     x, numbers = values[order], numbers[order]
-    t = f"tensor<90x{name}>"
-    executable = shlo_disc.compile(
-        f"""func.func public @main(%x: {t}) -> (tensor<{k}x{name}>, tensor<{k}xi32>) {{
-          %v, %i = chlo.top_k(%x, k = {k}) : {t} -> (tensor<{k}x{name}>, tensor<{k}xi32>)
-          return %v, %i : tensor<{k}x{name}>, tensor<{k}xi32>
-        }}"""
-    )
-    found, places = executable.run_numpy([x])
+    t, counts = f"tensor<90x{name}>", (7, 70)  # by insertion, by sorting
+    kinds = [(f"tensor<{k}x{name}>", f"tensor<{k}xi32>") for k in counts]
+    lines = [
+        f"%v{k}, %i{k} = chlo.top_k(%x, k = {k}) : {t} -> ({v}, {i})"
+        for k, (v, i) in zip(counts, kinds, strict=True)
+    ]
+    every = ", ".join(f"{v}, {i}" for v, i in kinds)
+    names = ", ".join(f"%v{k}, %i{k}" for k in counts)
+    text = "\n".join([*lines, f"return {names} : {every}"])
+    executable = shlo_disc.compile(f"func.func public @main(%x: {t}) -> ({every}) {{\n{text} }}")
+    found = executable.run_numpy([x])
     signed = np.where(numbers == 0, np.where(np.signbit(numbers), -1e-300, 0), numbers)
-    want = np.argsort(-signed, kind="stable")[:k]
-    np.testing.assert_array_equal(places, want)
-    np.testing.assert_array_equal(found.astype(np.float64), numbers[want])
-    np.testing.assert_array_equal(np.signbit(found.astype(np.float64)), np.signbit(numbers[want]))
+    for k, got, places in zip(counts, found[::2], found[1::2], strict=True):
+        want = np.argsort(-signed, kind="stable")[:k]
+        got = got.astype(np.float64)
+        np.testing.assert_array_equal(places, want)
+        np.testing.assert_array_equal(got, numbers[want])
+        np.testing.assert_array_equal(np.signbit(got), np.signbit(numbers[want]))
 
 
 @pytest.mark.parametrize("name", NARROW)
@@ -367,3 +371,24 @@ def test_infinities_of_narrow_floats(name):
         strict=True,
     ):
         np.testing.assert_array_equal(found, want)
+
+
+@pytest.mark.parametrize("name", NARROW)
+def test_next_after_of_narrow_floats(name):
+    """The neighbour in the order of all numbers, for all pairs."""
+    t = f"tensor<?x{name}>"
+    executable = shlo_disc.compile(
+        f"""func.func public @main(%x: {t}, %y: {t}) -> {t} {{
+          %r = chlo.next_after %x, %y : {t}, {t} -> {t}
+          return %r : {t}
+        }}"""
+    )
+    values = all_of(name)
+    numbers = values.astype(np.float64)
+    values, numbers = values[~np.isnan(numbers)], numbers[~np.isnan(numbers)]
+    x, y = (g.ravel() for g in np.meshgrid(np.arange(len(values)), np.arange(len(values))))
+    (got,) = executable.run_numpy([values[x], values[y]])
+    order = np.unique(numbers)
+    step = (numbers[y] > numbers[x]).astype(int) - (numbers[y] < numbers[x])
+    place = np.searchsorted(order, numbers[x]) + step
+    np.testing.assert_array_equal(got.astype(np.float64), order[place])

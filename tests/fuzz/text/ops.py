@@ -459,8 +459,6 @@ def function_of_two(scope: Scope) -> object:
     if name == "chlo.next_after":
         found = Facts(known.largest(x.dtype), special=True)
         return scope.one(name, [x, y], same(x, found))
-    if name in ("chlo.zeta", "chlo.polygamma"):
-        name = {"chlo.zeta": "chlo.zeta", "chlo.polygamma": "chlo.polygamma"}[name]
     return scope.one(name, [x, y], same(x, found))
 
 
