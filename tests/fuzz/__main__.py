@@ -164,11 +164,12 @@ def _write(
     folder: Path, signature: str, seeds: list[int], generate: Callable[[int], Program]
 ) -> None:
     """The smallest program of a kind of failure, as a file that runs."""
-    from tests.fuzz.program import Program
     from tests.fuzz.shrink import shrunk
 
     program = min((generate(s) for s in seeds[:8]), key=lambda p: len(p.block.steps))
-    with batches.Checker(compare=not signature.startswith(("error", "crash", "unsupported"))) as checker:
+    with batches.Checker(
+        compare=not signature.startswith(("error", "crash", "unsupported"))
+    ) as checker:
 
         def fails(candidate: Program) -> bool:
             failure = checker.check(candidate).failure
@@ -185,7 +186,8 @@ def _write(
 def _alike(a: str, b: str) -> bool:
     """Errors of one place; of differences and crashes it is enough that there is one."""
     return a == b or (
-        a.split(maxsplit=1)[0] == b.split(maxsplit=1)[0] and not a.startswith(("error", "unsupported"))
+        a.split(maxsplit=1)[0] == b.split(maxsplit=1)[0]
+        and not a.startswith(("error", "unsupported"))
     )
 
 

@@ -65,6 +65,8 @@ class Body:
     defined: tuple[str, ...]
     block: Block
     returns: str
+    is_fixed: bool = False
+    """Another function would not do, such as one that is not associative."""
 
 
 @dataclass(frozen=True)

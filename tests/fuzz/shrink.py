@@ -11,7 +11,6 @@ from tests.fuzz.program import (
     Body,
     Program,
     Step,
-    Value,
     free_names,
     free_of_block,
 )
@@ -89,7 +88,9 @@ def _as_arguments(program: Program, step: Step) -> Program | None:
     """The results of a step become arguments."""
     if any(name not in program.values for name in step.results):
         return None
-    added = tuple(a for name in step.results if (a := program.argument_of(program.values[name])) is not None)
+    added = tuple(
+        a for name in step.results if (a := program.argument_of(program.values[name])) is not None
+    )
     if len(added) != len(step.results):
         return None
     block = _mapped(program.block, lambda s: () if s.results == step.results else (s,))
@@ -146,13 +147,16 @@ def _all_steps(block: Block) -> Iterator[Step]:
     for step in block.steps:
         yield step
         for body in step.bodies:
-            yield from _all_steps(body.block)
+            if not body.is_fixed:
+                yield from _all_steps(body.block)
 
 
 def _bodies(program: Program) -> Iterator[Program]:
     """A body returns its parameter instead; a step of a body becomes an argument."""
     for step in _all_steps(program.block):
         for body in step.bodies:
+            if body.is_fixed:
+                continue
             for inner in body.block.steps:
                 cut = _as_arguments(program, inner)
                 if cut is not None:

@@ -310,7 +310,5 @@ def test_a_value_is_both_operands(window):
     y = np.tanh(x.astype(np.float64))
     full = np.zeros((3, image, 4))
     full[:, low : image - low : dilation] = y
-    want = np.stack(
-        [np.einsum("bki,oki->ob", full[:, p : p + 3], y) for p in range(size)], axis=1
-    )
+    want = np.stack([np.einsum("bki,oki->ob", full[:, p : p + 3], y) for p in range(size)], axis=1)
     np.testing.assert_allclose(got[:, :, :3], want, rtol=1e-5, atol=1e-5)

@@ -139,9 +139,11 @@ def while_(scope: Scope) -> object:
     carried = []
     for _ in range(rng.randint(1, 3)):
         value = scope.pick(
-            lambda v: is_number(v)
-            and (v.dtype in (*known.INTEGER, "i1") or is_exact(v))
-            and v not in carried
+            lambda v: (
+                is_number(v)
+                and (v.dtype in (*known.INTEGER, "i1") or is_exact(v))
+                and v not in carried
+            )
         )
         if value is not None:
             carried.append(value)
@@ -169,9 +171,7 @@ def while_(scope: Scope) -> object:
         made = [v for v in fitting if v in inner.made]
         ends.append(rng.choice(made) if made else rng.choice(fitting))
     body = inner.body(heads, ends)
-    heads2 = [
-        scope.define("d", v.dtype, v.shapes, facts(v)) for v in heads
-    ]
+    heads2 = [scope.define("d", v.dtype, v.shapes, facts(v)) for v in heads]
     test = scope.inner(heads2)
     limit = test.constant(trips, dtype)
     if rng.random() < 0.3:  # a limit that is captured
@@ -283,7 +283,9 @@ def cholesky(scope: Scope) -> object:
         return None
     # The other triangle is open.
     row, column = (
-        scope.one("iota", [], ("i32", matrix.shapes, Facts(4, grain=0)), f"iota_dimension = {d} : i64")
+        scope.one(
+            "iota", [], ("i32", matrix.shapes, Facts(4, grain=0)), f"iota_dimension = {d} : i64"
+        )
         for d in (0, 1)
     )
     assert row is not None
@@ -311,14 +313,13 @@ def triangular_solve(scope: Scope) -> object:
     made = np.eye(size) * 4 + draw.integers(-4, 5, (size, size)) / 4.0
     left = rng.random() < 0.5
     a = scope.constant(made, dtype)
-    b = scope.constant(
-        draw.integers(-8, 9, (size, other) if left else (other, size)) / 8.0, dtype
-    )
+    b = scope.constant(draw.integers(-8, 9, (size, other) if left else (other, size)) / 8.0, dtype)
     found = Facts(100, 256 * known.epsilon(dtype) * 10, rough=True)
+    way = rng.choice(["NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"])
     attributes = (
         f"left_side = {str(left).lower()}, lower = {rng.choice(['true', 'false'])}, "
         f"unit_diagonal = {rng.choice(['true', 'false'])}, "
-        f"transpose_a = #stablehlo<transpose {rng.choice(['NO_TRANSPOSE', 'TRANSPOSE', 'ADJOINT'])}>"
+        f"transpose_a = #stablehlo<transpose {way}>"
     )
     return scope.one("triangular_solve", [a, b], (dtype, b.shapes, found), attributes)
 
@@ -356,7 +357,7 @@ def fft(scope: Scope) -> object:
     return scope.one("fft", [x], (dtype, (tuple(shape),) * CALLS, found), attributes)
 
 
-@op(0.5)
+@op(0.15)
 def rng_bit_generator(scope: Scope) -> object:
     algorithm, count = scope.rng.choice(
         [("THREE_FRY", 2), ("PHILOX", 2), ("PHILOX", 3), ("DEFAULT", 2)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -49,12 +49,14 @@ class Scope:
         names: Names,
         visible: Iterable[Value],
         dtypes: Sequence[str],
+        makers: Mapping[Any, float],
         depth: int = 0,
     ) -> None:
         self.rng = rng
         self.names = names
         self.values = list(visible)
         self.dtypes = list(dtypes)
+        self.makers = makers
         self.steps: list[Step] = []
         self.made: list[Value] = []
         self.read: set[str] = set()
@@ -66,9 +68,8 @@ class Scope:
     def inner(self, parameters: Iterable[Value], captures: bool = True) -> Scope:
         """The scope of a body: everything here, and its parameters."""
         outside = self.values if captures else []
-        return Scope(
-            self.rng, self.names, [*outside, *parameters], self.dtypes, self.depth + 1
-        )
+        visible = [*outside, *parameters]
+        return Scope(self.rng, self.names, visible, self.dtypes, self.makers, self.depth + 1)
 
     def define(self, letter: str, dtype: str, shapes: Shapes, known_of: Facts) -> Value:
         """A named value that no step gives: an argument, a parameter."""
@@ -100,13 +101,16 @@ class Scope:
             dtype, shapes, found = result
             if found.special and dtype in known.FINITE:
                 return None  # what infinities and NaN become is open
-            if max(int(np.prod(s)) for s in shapes) > MAX_ELEMENTS or len(shapes[0]) > MAX_RANK:
+            large = max(int(np.prod(s)) for s in shapes) > MAX_ELEMENTS
+            if op != "constant" and (large or len(shapes[0]) > MAX_RANK):
                 return None
             made.append((dtype, shapes, found))
         values = [self.define("v", *m) for m in made]
         name = op if "." in op else f"stablehlo.{op}"
         names = tuple(v.name for v in values)
-        step = Step(names, f"{name} {attributes}".strip(), tuple(o.name for o in operands), tuple(bodies))
+        step = Step(
+            names, f"{name} {attributes}".strip(), tuple(o.name for o in operands), tuple(bodies)
+        )
         self.steps.append(step)
         self.read.update(step.operands)
         self.values += values
@@ -150,26 +154,30 @@ class Scope:
     def block(self, results: Sequence[Value]) -> Block:
         return Block(tuple(self.steps), tuple(v.name for v in results))
 
-    def body(self, parameters: Sequence[Value], results: Sequence[Value]) -> Body:
+    def body(
+        self, parameters: Sequence[Value], results: Sequence[Value], *, is_fixed: bool = False
+    ) -> Body:
         """This scope as a region, or a function."""
-        name = self.names.fresh("f")
-        return Body(name, "", "", tuple(p.name for p in parameters), self.block(results), "")
+        names = tuple(p.name for p in parameters)
+        block = self.block(results)
+        return Body(self.names.fresh("f"), "", "", names, block, "", is_fixed)
 
     def grow(self, count: int) -> None:
         """Add about `count` random steps."""
-        from tests.fuzz.text import ops
-
-        target = len(self.steps) + count
-        for _ in range(6 * count):
-            if len(self.steps) >= target:
+        added = 0
+        for _ in range(8 * count):
+            if added >= count:
                 return
-            ops.draw(self)
+            maker = self.rng.choices(list(self.makers), list(self.makers.values()))[0]
+            added += maker(self) is not None
 
     # --- values a maker needs -------------------------------------------------------------------
 
-    def shape_operand(self, sizes: Sequence[tuple[Value, int] | int]) -> Value | None:
+    def shape_operand(
+        self, sizes: Sequence[tuple[Value, int] | int], dtype: str | None = None
+    ) -> Value | None:
         """A rank-1 integer tensor with these sizes: of values' dimensions, or numbers."""
-        dtype = self.rng.choice(["i32", "i64"])
+        dtype = dtype or self.rng.choice(["i32", "i64"])
         if not sizes or all(isinstance(s, int) for s in sizes):
             return self.constant(np.array(sizes, np.int64), dtype)
         parts = []
@@ -189,9 +197,7 @@ class Scope:
             if scalar is None:
                 return None
             if dtype == "i64":
-                scalar = self.one(
-                    "convert", [scalar], ("i64", ((),) * CALLS, facts(scalar))
-                )
+                scalar = self.one("convert", [scalar], ("i64", ((),) * CALLS, facts(scalar)))
                 assert scalar is not None
             row = self.one("reshape", [scalar], (dtype, one, facts(scalar)))
             assert row is not None
@@ -232,7 +238,7 @@ def generate(seed: int) -> Module:
     names = Names()
     rare = [*known.FLOAT, *known.INTEGER, *known.COMPLEX, "i1"]
     dtypes = [*rng.sample(_COMMON, 3), *rng.sample(rare, 2)]
-    scope = Scope(rng, names, (), dtypes)
+    scope = Scope(rng, names, (), dtypes, _makers(rng))
     arguments = []
     sizes = _sizes(rng)
     special = rng.random() < 0.15
@@ -241,12 +247,22 @@ def generate(seed: int) -> Module:
         value = scope.define("x", argument.dtype, argument.shapes, found)
         scope.values.append(value)
         arguments.append(replace(argument, name=value.name))
-    scope.grow(rng.randint(3, 15))
+    scope.grow(rng.randint(3, 12))
     read = {name for step in scope.steps for name in free_names(step)}
     ends = [v for v in scope.made if v.name not in read] or scope.made or scope.values
     ends = [v for v in ends if not known.is_quantized(v.dtype)] or scope.values[:1]
     chosen = rng.sample(ends, min(len(ends), rng.randint(1, 6)))
     return Module(seed, False, tuple(arguments), scope.block(chosen), names.values)
+
+
+def _makers(rng: random.Random) -> dict[Any, float]:
+    """The makers of a module with their weights: mostly a few of them, which then meet often."""
+    from tests.fuzz.text.table import TABLE
+
+    if rng.random() < 0.3:
+        return TABLE
+    chosen = rng.sample(list(TABLE), rng.randint(6, 16))
+    return {maker: TABLE[maker] for maker in chosen}
 
 
 def _sizes(rng: random.Random) -> list[tuple[int, ...]]:
@@ -265,11 +281,9 @@ def _sizes(rng: random.Random) -> list[tuple[int, ...]]:
     return [*fixed, *moving, *moving]
 
 
-def _argument(
-    scope: Scope, sizes: list[tuple[int, ...]], special: bool
-) -> tuple[Argument, Facts]:
+def _argument(scope: Scope, sizes: list[tuple[int, ...]], special: bool) -> tuple[Argument, Facts]:
     rng = scope.rng
-    rank = rng.choices(range(5), (2, 5, 6, 3, 1))[0]
+    rank = rng.choices(range(5), (2, 4, 6, 4, 2))[0]
     axes = [rng.choice(sizes) for _ in range(rank)]
     shapes = tuple(tuple(a[call] for a in axes) for call in range(CALLS))
     while max(int(np.prod(s)) for s in shapes) > MAX_ELEMENTS:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tests.fuzz.program import Argument, Block, Program, Step, Value
+from tests.fuzz.program import Argument, Program, Step, Value
 from tests.fuzz.text import types as known
 from tests.fuzz.text.spelled import SPELLED
 
@@ -124,10 +124,8 @@ class Module(Program):
                     continue
                 inner = indent + "    "
                 regions.append("\n".join(self._region(body, call, inner, functions)))
-            attributes = re.sub(r"\$F(\d+)", lambda m: step.bodies[int(m[1])].name, attributes)
-            attributes = re.sub(
-                r"\$T(\d+)", lambda m: self.kind(step.results[int(m[1])], call), attributes
-            )
+            for index, body in enumerate(step.bodies):
+                attributes = attributes.replace(f"$F{index}", body.name)
             left = ", ".join(f"%{n}" for n in step.results)
             given = ", ".join(f"%{n}" for n in step.operands)
             text = f'"{op}"({given})'
@@ -138,6 +136,9 @@ class Module(Program):
             if call is not None and len(step.results) == 1 and self._is_narrow(op, step):
                 yield from (indent + line for line in self._in_f32(step, op, attributes, call))
                 continue
+            if op == "fuzz.tuple":
+                yield from (indent + line for line in self._tuple(step, attributes, call))
+                continue
             if call is not None and op in SPELLED:
                 kinds = [self.kind(n, call) for n in (*step.operands, *step.results)]
                 lines = SPELLED[op](step, kinds, attributes)
@@ -145,6 +146,29 @@ class Module(Program):
                 continue
             operands, results = (self._kinds(n, call) for n in (step.operands, step.results))
             yield f"{indent}{left + ' = ' if left else ''}{text} : ({operands}) -> ({results})"
+
+    def _tuple(self, step: Step, attributes: str, call: int | None) -> Iterator[str]:
+        """A tuple, perhaps in another tuple, and the element that is the result."""
+        index, way = attributes.split()
+        (name,) = step.results
+        kinds = self._kinds(step.operands, call)
+        kind, whole = f"tuple<{kinds}>", f"%{name}_t"
+        given = ", ".join(f"%{n}" for n in step.operands)
+        yield f'{whole} = "stablehlo.tuple"({given}) : ({kinds}) -> {kind}'
+        if way == "nested":
+            outer = f"tuple<{kind}, {self.kind(step.operands[0], call)}>"
+            first = f"{whole}, %{step.operands[0]}"
+            both = outer.removeprefix("tuple<").removesuffix(">")
+            yield f'{whole}o = "stablehlo.tuple"({first}) : ({both}) -> {outer}'
+            yield (
+                f'{whole}i = "stablehlo.get_tuple_element"({whole}o) {{index = 0 : i32}} : '
+                f"({outer}) -> {kind}"
+            )
+            whole += "i"
+        yield (
+            f'%{name} = "stablehlo.get_tuple_element"({whole}) {{index = {index} : i32}} : '
+            f"({kind}) -> {self.kind(name, call)}"
+        )
 
     def _is_narrow(self, op: str, step: Step) -> bool:
         if not op.startswith("chlo."):
@@ -162,7 +186,8 @@ class Module(Program):
         (result,) = step.results
         value = self.values[result]
         kind = self.kind(result, call)
-        end = kind if not known.is_float(value.dtype) else wide[0][1]
+        is_wide = known.is_float(value.dtype)
+        end = type_text(replace(value, dtype="f32"), call) if is_wide else kind
         names, kinds = (", ".join(part) for part in zip(*wide, strict=True))
         attributes = f" {{{attributes}}}" if attributes else ""
         middle = f"%{result}w" if end != kind else f"%{result}"
@@ -226,7 +251,9 @@ def oracle_result(
     name, made = f"%{value.name}", f"r{index}"
     if known.is_complex(value.dtype):
         real = to(known.real_of(value.dtype))
-        lines = [f"%{made}{p} = stablehlo.{p} {name} : ({kind}) -> {real}" for p in ("real", "imag")]
+        lines = [
+            f"%{made}{p} = stablehlo.{p} {name} : ({kind}) -> {real}" for p in ("real", "imag")
+        ]
         return lines, [(f"{made}{p}", real) for p in ("real", "imag")]
     if known.is_quantized(value.dtype):
         raise ValueError("results are not quantized")

@@ -17,7 +17,9 @@ def numbers(values: list[int] | tuple[int, ...], kind: str = "i64") -> str:
 def pairs(values: list[tuple[int, int]]) -> str:
     """Paddings as a dense attribute."""
     inner = ", ".join(f"[{a}, {b}]" for a, b in values)
-    return f"dense<[{inner}]> : tensor<{len(values)}x2xi64>" if values else "dense<> : tensor<0x2xi64>"
+    return (
+        f"dense<[{inner}]> : tensor<{len(values)}x2xi64>" if values else "dense<> : tensor<0x2xi64>"
+    )
 
 
 def permuted(items: tuple, order: list[int]) -> tuple:
@@ -108,14 +110,12 @@ def _flat(scope: Scope, x: Value, axis: int) -> object:
     for s in scalars:
         assert s is not None
         rows.append(scope.one("reshape", [s], ("i32", ((1,),) * CALLS, facts(s))))
-    shapes = tuple(
-        (*s[:axis], s[axis] * s[axis + 1], *s[axis + 2 :]) for s in x.shapes
-    )
+    shapes = tuple((*s[:axis], s[axis] * s[axis + 1], *s[axis + 2 :]) for s in x.shapes)
     shape = rows[0]
     if len(rows) > 1:
         found = Facts(400, grain=0, known=shapes)
-        shape = scope.one("concatenate", [r for r in rows if r],
-                          ("i32", ((len(rows),),) * CALLS, found), "dimension = 0 : i64")  # fmt: skip
+        result = ("i32", ((len(rows),),) * CALLS, found)
+        shape = scope.one("concatenate", [r for r in rows if r], result, "dimension = 0 : i64")
     assert shape is not None
     mask = (*dims(x)[:axis], True, *dims(x)[axis + 2 :])
     return scope.one("dynamic_reshape", [x, shape], (x.dtype, shapes, known.moved(facts(x), mask)))
@@ -123,7 +123,7 @@ def _flat(scope: Scope, x: Value, axis: int) -> object:
 
 @op(2)
 def broadcast_in_dim(scope: Scope) -> object:
-    """New dimensions, and dimensions of 1 that are repeated; into the shape of another value too."""
+    """New dimensions, and dimensions of 1 that are repeated."""
     like = scope.pick(lambda v: v.rank >= 1)
     x = scope.pick(lambda v: v.rank <= 3)
     if like is None or x is None:
@@ -136,7 +136,8 @@ def broadcast_in_dim(scope: Scope) -> object:
             if p not in places
             and all(s[axis] in (1, t[p]) for s, t in zip(x.shapes, like.shapes, strict=True))
             and (
-                not dims(x)[axis] or all(s[axis] == t[p] for s, t in zip(x.shapes, like.shapes, strict=True))
+                not dims(x)[axis]
+                or all(s[axis] == t[p] for s, t in zip(x.shapes, like.shapes, strict=True))
             )
         ]
         if not fitting:
@@ -165,7 +166,8 @@ def broadcast_in_dim(scope: Scope) -> object:
             if all(s[a] == t[places[a]] for s, t in zip(x.shapes, shapes, strict=True))
             and a not in ones
         ]  # fmt: skip
-        attributes += f", known_expanding_dimensions = {numbers([a for a in ones if not all(t[places[a]] == 1 for t in shapes)])}"
+        wider = [a for a in ones if not all(t[places[a]] == 1 for t in shapes)]
+        attributes += f", known_expanding_dimensions = {numbers(wider)}"
         attributes += f", known_nonexpanding_dimensions = {numbers(others)}"
     return shape and scope.one(
         "dynamic_broadcast_in_dim", [x, shape], (x.dtype, shapes, found), attributes
@@ -212,9 +214,7 @@ def reverse(scope: Scope) -> object:
         return None
     axes = scope.rng.sample(range(x.rank), scope.rng.randint(0, x.rank))
     found = known.moved(facts(x), dims(x))
-    return scope.one(
-        "reverse", [x], (x.dtype, x.shapes, found), f"dimensions = {numbers(axes)}"
-    )
+    return scope.one("reverse", [x], (x.dtype, x.shapes, found), f"dimensions = {numbers(axes)}")
 
 
 def _limits(scope: Scope, x: Value) -> tuple[list[int], list[int], list[int]] | None:
@@ -237,7 +237,7 @@ def slice_(scope: Scope) -> object:
     limits = _limits(scope, x)
     assert limits is not None
     low, high, steps = limits
-    shape = tuple(-(-(h - l) // s) for l, h, s in zip(low, high, steps, strict=True))
+    shape = tuple(-(-(hi - lo) // s) for lo, hi, s in zip(low, high, steps, strict=True))
     if 0 in shape and not scope.chance(0.1):
         return None
     found = known.moved(facts(x), (False,) * x.rank)
@@ -264,8 +264,8 @@ def pad(scope: Scope) -> object:
     inner = [scope.rng.choice([0, 0, 0, 1, 2]) for _ in range(x.rank)]
     shapes = tuple(
         tuple(
-            l + h + size + max(size - 1, 0) * i
-            for size, l, h, i in zip(s, low, high, inner, strict=True)
+            lo + hi + size + max(size - 1, 0) * i
+            for size, lo, hi, i in zip(s, low, high, inner, strict=True)
         )
         for s in x.shapes
     )
@@ -274,8 +274,9 @@ def pad(scope: Scope) -> object:
     found = known.moved(known.join(facts(x), facts(value)), dims(x))
     result = (x.dtype, shapes, found)
     if scope.chance(0.3):
-        operands = [scope.shape_operand(v) for v in (low, high, inner)]
-        if len({o.dtype for o in operands if o}) == 1:
+        dtype = scope.rng.choice(["i32", "i64"])
+        operands = [scope.shape_operand(v, dtype) for v in (low, high, inner)]
+        if all(operands):
             return scope.one("dynamic_pad", [x, value, *[o for o in operands if o]], result)
     attributes = (
         f"edge_padding_low = {numbers(low)}, edge_padding_high = {numbers(high)}, "
@@ -309,9 +310,7 @@ def concatenate(scope: Scope) -> object:
         if a != axis:
             mask[a] = all(dims(v)[a] for v in many)
     found = known.moved(known.join(*map(facts, many)), tuple(mask))
-    return scope.one(
-        "concatenate", many, (x.dtype, shapes, found), f"dimension = {axis} : i64"
-    )
+    return scope.one("concatenate", many, (x.dtype, shapes, found), f"dimension = {axis} : i64")
 
 
 @op(1)
@@ -321,8 +320,7 @@ def dynamic_slice(scope: Scope) -> object:
         return None
     starts = _starts(scope, x.rank)
     sizes = tuple(
-        scope.rng.randint(1, n) if (n := min(s[a] for s in x.shapes)) else 0
-        for a in range(x.rank)
+        scope.rng.randint(1, n) if (n := min(s[a] for s in x.shapes)) else 0 for a in range(x.rank)
     )
     found = known.moved(facts(x), (False,) * x.rank)
     attributes = f"slice_sizes = {numbers(sizes)}"
@@ -381,16 +379,20 @@ def real_dynamic_slice(scope: Scope) -> object:
     whole = [scope.chance(0.5) for _ in range(x.rank)]
     shapes = tuple(
         tuple(
-            -(-((size if w else h) - l) // s)
-            for size, l, h, s, w in zip(shape, low, high, steps, whole, strict=True)
+            -(-((size if w else hi) - lo) // s)
+            for size, lo, hi, s, w in zip(shape, low, high, steps, whole, strict=True)
         )
         for shape in x.shapes
     )
     ends = [(x, a) if whole[a] else high[a] for a in range(x.rank)]
-    operands = [scope.shape_operand(v) for v in (low, ends, steps)]
-    kinds = {o.dtype for o in operands if o}
-    if len(kinds) != 1 or min(n for s in shapes for n in s) < 1:
+    if min(n for s in shapes for n in s) < 1:
+        return None
+    dtype = scope.rng.choice(["i32", "i64"])
+    operands = [scope.shape_operand(v, dtype) for v in (low, ends, steps)]
+    if not all(operands):
         return None
     mask = tuple(d and w for d, w in zip(dims(x), whole, strict=True))
     found = known.moved(facts(x), mask)
-    return scope.one("real_dynamic_slice", [x, *[o for o in operands if o]], (x.dtype, shapes, found))
+    return scope.one(
+        "real_dynamic_slice", [x, *[o for o in operands if o]], (x.dtype, shapes, found)
+    )

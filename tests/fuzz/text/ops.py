@@ -12,7 +12,7 @@ from tests.fuzz.text import types as known
 from tests.fuzz.text.generate import CALLS, Result, Scope, facts
 from tests.fuzz.text.types import Facts
 
-__all__ = ["TABLE", "draw", "elementwise", "op", "similar"]
+__all__ = ["TABLE", "elementwise", "op", "similar"]
 
 Maker = Callable[[Scope], object]
 
@@ -33,14 +33,6 @@ def op(weight: float = 1.0, scalar: bool = False) -> Callable[[Maker], Maker]:
         return maker
 
     return add
-
-
-def draw(scope: Scope) -> None:
-    """One random step."""
-    from tests.fuzz.text import control, moves, products, reductions, windows  # noqa: F401 - fill the table
-
-    maker = scope.rng.choices(list(TABLE), list(TABLE.values()))[0]
-    maker(scope)
 
 
 def elementwise(scope: Scope) -> None:
@@ -75,10 +67,12 @@ def dims(value: Value) -> tuple[bool, ...]:
 def similar(scope: Scope, value: Value, wanted: Callable[[Value], bool] = is_number) -> Value:
     """A value of the same type and sizes: another one, or the value itself."""
     found = scope.pick(
-        lambda v: v.dtype == value.dtype
-        and v.shapes == value.shapes
-        and v.name != value.name
-        and wanted(v)
+        lambda v: (
+            v.dtype == value.dtype
+            and v.shapes == value.shapes
+            and v.name != value.name
+            and wanted(v)
+        )
     )
     return found or value
 
@@ -188,12 +182,12 @@ def letter(dtype: str) -> str:
 @op(3, scalar=True)
 def unary(scope: Scope) -> object:
     name, kinds = scope.rng.choice(list(_UNARY.items()))
-    x = scope.pick(
-        lambda v: letter(v.dtype) in kinds and (is_exact(v) or name in _CONTINUOUS)
-    )
+    x = scope.pick(lambda v: letter(v.dtype) in kinds and (is_exact(v) or name in _CONTINUOUS))
     if x is None:
         return None
     a = replace(facts(x), known=None)
+    if x.dtype in known.FINITE and (name in ("ceil", "floor") or name.startswith("round")):
+        return None  # the interpreter adds a number that these types do not have
     if known.is_complex(x.dtype) and name == "abs":
         if a.special:
             return None
@@ -215,7 +209,7 @@ def unary(scope: Scope) -> object:
 @op(2, scalar=True)
 def extreme(scope: Scope) -> object:
     name = scope.rng.choice(["maximum", "minimum"])
-    x = scope.pick(lambda v: is_real(v))
+    x = scope.pick(is_real)
     if x is None:
         return None
     y = similar(scope, x)
@@ -266,9 +260,7 @@ def select(scope: Scope) -> object:
     p = scope.pick(lambda v: v.dtype == "i1")
     if p is None:
         return None
-    x = scope.pick(
-        lambda v: is_number(v) and (v.shapes == p.shapes or (p.rank == 0))
-    )
+    x = scope.pick(lambda v: is_number(v) and (v.shapes == p.shapes or (p.rank == 0)))
     if x is None:
         return None
     y = similar(scope, x)
@@ -410,7 +402,7 @@ _FREE = {  # (largest operand): what the result's magnitude is
     "chlo.square": lambda m: m * m,
     "chlo.sinh": lambda m: math.exp(min(m, 600)),
     "chlo.cosh": lambda m: math.exp(min(m, 600)),
-    "chlo.asinh": lambda m: m,
+    "chlo.asinh": float,
     "cbrt": lambda m: m + 1,
     "sqrt": lambda m: m + 1,
     "log": lambda m: math.inf,
@@ -467,8 +459,6 @@ def function_of_two(scope: Scope) -> object:
     if name == "chlo.next_after":
         found = Facts(known.largest(x.dtype), special=True)
         return scope.one(name, [x, y], same(x, found))
-    if name in ("chlo.zeta", "chlo.polygamma"):
-        name = {"chlo.zeta": "chlo.zeta", "chlo.polygamma": "chlo.polygamma"}[name]
     return scope.one(name, [x, y], same(x, found))
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from tests.fuzz.program import Value
 from tests.fuzz.text import types as known
 from tests.fuzz.text.generate import CALLS, Result, Scope, facts
@@ -12,9 +14,10 @@ from tests.fuzz.text.ops import dims, is_number, op
 from tests.fuzz.text.types import Facts
 
 _WIDER = {
-    "bf16": ["f32"], "f16": ["f32"], "f32": ["f64"], "i8": ["i32"], "ui8": ["ui32", "i32"], "i4": ["i32", "i8"],
-    "i16": ["i32", "i64"], "i32": ["i64"], "f8E4M3FN": ["f32", "bf16"], "f8E5M2": ["f32", "f16"],
-    "i2": ["i8"], "ui4": ["ui32"], "f64": ["f32"], "f8E4M3": ["f32"], "f4E2M1FN": ["f32"],
+    "bf16": ["f32"], "f16": ["f32"], "f32": ["f64"], "i8": ["i32"], "ui8": ["ui32", "i32"],
+    "i4": ["i32", "i8"], "i16": ["i32", "i64"], "i32": ["i64"], "f8E4M3FN": ["f32", "bf16"],
+    "f8E5M2": ["f32", "f16"], "i2": ["i8"], "ui4": ["ui32"], "f8E4M3": ["f32"],
+    "f4E2M1FN": ["f32"],
 }  # fmt: skip
 
 
@@ -122,24 +125,26 @@ def einsum(scope: Scope) -> object:
     letters = "abcdefgh"
     left = list(letters[: x.rank])
     right: list[str] = []
-    size = {l: x.sizes(a) for a, l in enumerate(left)}
+    size = {name: x.sizes(a) for a, name in enumerate(left)}
     for b in range(y.rank):
-        fitting = [l for l in left if size[l] == y.sizes(b) and l not in right]
+        fitting = [name for name in left if size[name] == y.sizes(b) and name not in right]
         if fitting and scope.chance(0.7):
             right.append(scope.rng.choice(fitting))
         else:
             right.append(letters[x.rank + b])
             size[right[-1]] = y.sizes(b)
     every = sorted(size)
-    kept = [l for l in every if not (l in left and l in right) or scope.chance(0.4)]
-    gone = [l for l in every if l not in kept]
+    kept = [name for name in every if not (name in left and name in right) or scope.chance(0.4)]
+    gone = [name for name in every if name not in kept]
     scope.rng.shuffle(kept)
-    masks = {l: dims(x)[a] for a, l in enumerate(left)} | {l: dims(y)[b] for b, l in enumerate(right)}
-    shapes = tuple(tuple(size[l][c] for l in kept) for c in range(CALLS))
+    masks = {name: dims(x)[a] for a, name in enumerate(left)} | {
+        name: dims(y)[b] for b, name in enumerate(right)
+    }
+    shapes = tuple(tuple(size[name][c] for name in kept) for c in range(CALLS))
     count = 1
-    for l in gone:
-        count *= max(size[l])
-    result = product(scope, x, y, count, tuple(masks[l] for l in kept), shapes)
+    for name in gone:
+        count *= max(size[name])
+    result = product(scope, x, y, count, tuple(masks[name] for name in kept), shapes)
     if result is not None and result[0] != x.dtype:
         return None
     text = f"{''.join(left)},{''.join(right)}->{''.join(kept)}"
@@ -148,12 +153,14 @@ def einsum(scope: Scope) -> object:
 
 @op(0.5)
 def unary_einsum(scope: Scope) -> object:
-    x = scope.pick(lambda v: is_number(v) and v.rank >= 1 and v.dtype != "f8E8M0FNU" and not facts(v).special)
+    x = scope.pick(
+        lambda v: is_number(v) and v.rank >= 1 and v.dtype != "f8E8M0FNU" and not facts(v).special
+    )
     if x is None:
         return None
     letters = list("abcd"[: x.rank])
     kept = scope.rng.sample(letters, scope.rng.randint(0, x.rank))
-    axes = [letters.index(l) for l in kept]
+    axes = [letters.index(name) for name in kept]
     count = 1
     for a in range(x.rank):
         if a not in axes:
@@ -183,8 +190,12 @@ def convolution(scope: Scope) -> object:
     if x is None:
         return None
     y = scope.pick(lambda v: v.rank == spatial + 2 and v.dtype == x.dtype and not any(dims(v)))
-    if y is None:
-        return None
+    if y is None or rng.random() < 0.5:
+        drawn = np.random.default_rng(rng.randrange(10**6))
+        shape = tuple(
+            rng.choice([1, 2, 3, min(x.shapes[0]), max(x.shapes[0])]) for _ in range(x.rank)
+        )
+        y = scope.constant(drawn.integers(0, 2, shape), x.dtype)
     x_order = rng.sample(range(x.rank), x.rank)  # batch, feature, spatial...
     y_order = rng.sample(range(y.rank), y.rank)  # output, input, spatial...
     batch, feature = x.sizes(x_order[0]), x.sizes(x_order[1])

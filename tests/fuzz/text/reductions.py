@@ -11,9 +11,6 @@ from tests.fuzz.text import types as known
 from tests.fuzz.text.generate import CALLS, Scope, facts
 from tests.fuzz.text.moves import numbers
 from tests.fuzz.text.ops import (
-    ALL,
-    converted,
-    convertible,
     dims,
     elementwise,
     is_exact,
@@ -21,7 +18,6 @@ from tests.fuzz.text.ops import (
     is_number,
     letter,
     op,
-    similar,
 )
 from tests.fuzz.text.types import Facts
 
@@ -43,18 +39,7 @@ class Monoid:
         return self.name in ("add", "multiply", "weighted")
 
 
-_OF_ONE: dict[str, Callable[[str], Any]] = {
-    "add": lambda t: 0,
-    "multiply": lambda t: 1,
-    "maximum": lambda t: _lowest(t),
-    "minimum": lambda t: _highest(t),
-    "and": lambda t: 1 if t == "i1" else (2 ** known.bits(t) - 1 if t.startswith("u") else -1),
-    "or": lambda t: 0,
-    "xor": lambda t: 0,
-}
-
-
-def _lowest(dtype: str) -> Any:
+def lowest(dtype: str) -> Any:
     if dtype == "i1":
         return 0
     if dtype in known.INTEGER:
@@ -62,8 +47,19 @@ def _lowest(dtype: str) -> Any:
     return -known.largest(dtype)
 
 
-def _highest(dtype: str) -> Any:
+def highest(dtype: str) -> Any:
     return int(known.largest(dtype)) - 1 if dtype in known.INTEGER else known.largest(dtype)
+
+
+_OF_ONE: dict[str, Callable[[str], Any]] = {
+    "add": lambda t: 0,
+    "multiply": lambda t: 1,
+    "maximum": lowest,
+    "minimum": highest,
+    "and": lambda t: 1 if t == "i1" else (2 ** known.bits(t) - 1 if t.startswith("u") else -1),
+    "or": lambda t: 0,
+    "xor": lambda t: 0,
+}
 
 
 def draw_monoid(scope: Scope, many: Sequence[Value]) -> Monoid | None:
@@ -71,7 +67,8 @@ def draw_monoid(scope: Scope, many: Sequence[Value]) -> Monoid | None:
     rng = scope.rng
     dtypes = tuple(v.dtype for v in many)
     if len(many) == 2 and rng.random() < 0.7 and is_integer(many[1]):
-        if letter(dtypes[0]) in "iuf" and is_exact(many[0]) and not facts(many[0]).special:
+        key = many[0]
+        if letter(key.dtype) in "iuf" and is_exact(key) and not facts(key).special:
             return Monoid(rng.choice(["argmax", "argmin"]), dtypes, ())
     names = []
     for value in many:
@@ -87,7 +84,9 @@ def draw_monoid(scope: Scope, many: Sequence[Value]) -> Monoid | None:
         )
     if len(many) == 1:
         return Monoid(names[0], dtypes, (_OF_ONE[names[0]](dtypes[0]),))
-    return Monoid("+".join(names), dtypes, tuple(_OF_ONE[n](t) for n, t in zip(names, dtypes, strict=True)))
+    return Monoid(
+        "+".join(names), dtypes, tuple(_OF_ONE[n](t) for n, t in zip(names, dtypes, strict=True))
+    )
 
 
 def reduced(
@@ -111,9 +110,9 @@ def reduced(
         if name == "multiply":
             if count > 6 and a.magnitude > 1:
                 return None
-            magnitude = max(a.magnitude, 1.0) ** (count + 1)
-            if a.rough:
+            if a.rough or a.magnitude > 1e3:
                 return None
+            magnitude = max(a.magnitude, 1.0) ** (count + 1)
             real = Facts(magnitude, 0, None, a.special, True)
         else:
             magnitude = a.magnitude * (count + 1)
@@ -184,7 +183,7 @@ def monoid_body(
         tie = two("and", less("EQ", a, b), less("LT", left[1], right[1]))
         take = two("or", better, tie)
         ends = [choose(take, x, y) for x, y in zip(left, right, strict=True)]
-        return inner.body([*left, *_params(right, scope, inner, left)], ends)
+        return inner.body([*left, *_params(right, scope, inner, left)], ends, is_fixed=True)
     ends = []
     for name, x, y in zip(monoid.name.split("+"), left, right, strict=True):
         if scope.chance(0.3):
@@ -204,10 +203,12 @@ def monoid_body(
             ends.append(end)
         else:
             ends.append(two(name, x, y))
-    return inner.body([*left, *_params(right, scope, inner, left)], ends)
+    return inner.body([*left, *_params(right, scope, inner, left)], ends, is_fixed=True)
 
 
-def _params(right: Sequence[Value], scope: Scope, inner: Scope, left: Sequence[Value]) -> list[Value]:
+def _params(
+    right: Sequence[Value], scope: Scope, inner: Scope, left: Sequence[Value]
+) -> list[Value]:
     """The parameters behind converted elements."""
     by_name = {s.results[0]: s.operands[0] for s in inner.steps if "convert" in s.text}
     return [scope.names.values[by_name.get(r.name, r.name)] for r in right]
@@ -232,8 +233,8 @@ def several(scope: Scope, wanted: Callable[[Value], bool] = is_number) -> list[V
 def initials(scope: Scope, monoid: Monoid, dtypes: Sequence[str]) -> list[Value] | None:
     """Initial values: the identity, mostly a constant; sometimes an argument for an idempotent."""
     if monoid.name.startswith("arg"):
-        value = _lowest(dtypes[0]) if monoid.name == "argmax" else _highest(dtypes[0])
-        return [scope.constant(value, dtypes[0]), scope.constant(_highest(dtypes[1]), dtypes[1])]
+        value = lowest(dtypes[0]) if monoid.name == "argmax" else highest(dtypes[0])
+        return [scope.constant(value, dtypes[0]), scope.constant(highest(dtypes[1]), dtypes[1])]
     inits = []
     for name, number, dtype in zip(monoid.name.split("+"), monoid.identity, dtypes, strict=True):
         if scope.chance(0.15):
@@ -275,9 +276,7 @@ def reduce_(scope: Scope) -> object:
     kept = [a for a in range(x.rank) if a not in axes]
     shapes = tuple(tuple(s[a] for a in kept) for s in x.shapes)
     mask = tuple(dims(x)[a] for a in kept)
-    results = [
-        (t, shapes, known.moved(f, mask)) for t, f in zip(accumulators, found, strict=True)
-    ]
+    results = [(t, shapes, known.moved(f, mask)) for t, f in zip(accumulators, found, strict=True)]
     attributes = f"dimensions = {numbers(axes)}"
     return scope.add("reduce", [*many, *inits], results, attributes, [body])
 
@@ -289,9 +288,7 @@ def map_(scope: Scope) -> object:
     if many is None:
         return None
     x = many[0]
-    parameters = [
-        scope.define("a", v.dtype, ONCE, known.moved(facts(v), ())) for v in many
-    ]
+    parameters = [scope.define("a", v.dtype, ONCE, known.moved(facts(v), ())) for v in many]
     inner = scope.inner(parameters)
     inner.values = [v for v in inner.values if v.rank == 0]
     for _ in range(scope.rng.randint(1, 4)):
@@ -334,10 +331,8 @@ def sort(scope: Scope) -> object:
             if scope.chance(0.5):
                 other = scope.pick(lambda v: v.rank == 0 and v.dtype == a.dtype and is_exact(v))
                 if other is not None:
-                    changed = [
-                        inner.one("xor", [v, other], (v.dtype, ONCE, replace(facts(v), magnitude=known.largest(v.dtype), known=None)))
-                        for v in (a, b)
-                    ]  # fmt: skip
+                    whole = (a.dtype, ONCE, Facts(known.largest(a.dtype), grain=0))
+                    changed = [inner.one("xor", [v, other], whole) for v in (a, b)]
             a, b = [c for c in changed if c]  # type: ignore[misc]
         text = f"comparison_direction = #stablehlo<comparison_direction {direction}>"
         if a.dtype in ("f32", "f64", "bf16", "f16") and scope.chance(0.4):
@@ -366,7 +361,9 @@ def sort(scope: Scope) -> object:
         end = found
     results = [(v.dtype, v.shapes, known.moved(facts(v), dims(v))) for v in many]
     attributes = f"dimension = {axis} : i64, is_stable = true"
-    return scope.add("sort", many, results, attributes, [inner.body(parameters, [end])])
+    return scope.add(
+        "sort", many, results, attributes, [inner.body(parameters, [end], is_fixed=True)]
+    )
 
 
 @op(0.7)

@@ -1,4 +1,4 @@
-"""Deprecated ops in other words, for the interpreter, which does not know them."""
+"""Ops in other words, for oracles that do not know them: deprecated ones, collectives."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ def _einsum(step: Step, kinds: Sequence[str], attributes: str) -> Iterator[str]:
     found = re.search(r'"(\w*),(\w*)->(\w*)"', attributes)
     assert found is not None
     left, right, kept = found.groups()
-    batch = [l for l in left if l in right and l in kept]
-    gone = [l for l in left if l in right and l not in kept]
-    order = [*batch, *(l for l in left if l not in right), *(l for l in right if l not in left)]
-    yield from _product(step, kinds, left, right, batch, gone, [order.index(l) for l in kept])
+    batch = [c for c in left if c in right and c in kept]
+    gone = [c for c in left if c in right and c not in kept]
+    order = [*batch, *(c for c in left if c not in right), *(c for c in right if c not in left)]
+    yield from _product(step, kinds, left, right, batch, gone, [order.index(c) for c in kept])
 
 
 def _dot(step: Step, kinds: Sequence[str], attributes: str) -> Iterator[str]:
@@ -32,7 +32,7 @@ def _product(
     gone: Sequence[str], order: list[int] | None,
 ) -> Iterator[str]:  # fmt: skip
     (result,) = step.results
-    lists = [[side.index(l) for l in names] for names in (batch, gone) for side in (left, right)]
+    lists = [[side.index(c) for c in names] for names in (batch, gone) for side in (left, right)]
     numbers = (
         f"#stablehlo.dot<lhs_batching_dimensions = {lists[0]}, rhs_batching_dimensions = "
         f"{lists[1]}, lhs_contracting_dimensions = {lists[2]}, rhs_contracting_dimensions = "
@@ -68,6 +68,45 @@ def _broadcast(step: Step, kinds: Sequence[str], attributes: str) -> Iterator[st
     )
 
 
+def _unary_einsum(step: Step, kinds: Sequence[str], attributes: str) -> Iterator[str]:
+    """A `reduce` and a transpose."""
+    found = re.search(r'"(\w*)->(\w*)"', attributes)
+    assert found is not None
+    given, kept = found.groups()
+    gone = [k for k, c in enumerate(given) if c not in kept]
+    left = [c for c in given if c in kept]
+    sizes = [_sizes(kinds[0])[given.index(c)] for c in left]
+    element = re.sub(r"^(\d+x)*", "", kinds[1].removeprefix("tensor<")).removesuffix(">")
+    if element.startswith("complex"):
+        zero = "(0.0, 0.0)"
+    else:
+        zero = "false" if element == "i1" else "0.0" if "f" in element else "0"
+    one, middle = f"tensor<{element}>", f"tensor<{'x'.join([*sizes, element])}>"
+    name = step.results[0]
+    axes = ", ".join(map(str, gone))
+    yield f"%{name}_z = stablehlo.constant dense<{zero}> : {one}"
+    yield (
+        f"%{name}_s = stablehlo.reduce(%{step.operands[0]} init: %{name}_z) applies stablehlo.add "
+        f"across dimensions = [{axes}] : ({kinds[0]}, {one}) -> {middle}"
+    )
+    order = ", ".join(str(left.index(c)) for c in kept)
+    text = f"array<i64: {order}>" if order else "array<i64>"
+    yield (
+        f'%{name} = "stablehlo.transpose"(%{name}_s) {{permutation = {text}}} : '
+        f"({middle}) -> {kinds[1]}"
+    )
+
+
+def _same(step: Step, kinds: Sequence[str], attributes: str) -> Iterator[str]:
+    """A collective of one device gives what it takes; a size that is the size it has, too."""
+    yield f"%{step.results[0]} = stablehlo.optimization_barrier %{step.operands[0]} : {kinds[0]}"
+
+
+def _zero(step: Step, kinds: Sequence[str], attributes: str) -> Iterator[str]:
+    """The number of the only device."""
+    yield f"%{step.results[0]} = stablehlo.constant dense<0> : {kinds[0]}"
+
+
 def _sizes(kind: str) -> list[str]:
     return re.findall(r"(\d+)x", kind.removeprefix("tensor<").partition("!")[0])
 
@@ -80,4 +119,15 @@ SPELLED: dict[str, Callable[[Step, Sequence[str], str], Iterator[str]]] = {
     "stablehlo.broadcast": _broadcast,
     "stablehlo.dot": _dot,
     "stablehlo.einsum": _einsum,
-}
+    "stablehlo.unary_einsum": _unary_einsum,
+    "stablehlo.partition_id": _zero,
+    "stablehlo.replica_id": _zero,
+    **dict.fromkeys(
+        (
+            "stablehlo.all_gather", "stablehlo.all_reduce", "stablehlo.all_to_all",
+            "stablehlo.collective_broadcast", "stablehlo.collective_permute",
+            "stablehlo.reduce_scatter", "stablehlo.set_dimension_size",
+        ),
+        _same,
+    ),
+}  # fmt: skip

@@ -20,7 +20,6 @@ from tests.fuzz.text.ops import (
 )
 from tests.fuzz.text.reductions import (
     ONCE,
-    Monoid,
     accumulator,
     draw_monoid,
     initials,
@@ -58,7 +57,9 @@ def reduce_window(scope: Scope) -> object:
         strides.append(1 if whole else rng.choice([1, 1, 2, 3]))
         base.append(1 if whole else rng.choice([1, 1, 1, 2]))
         dilations.append(1 if whole else rng.choice([1, 1, 1, 2]))
-        padding.append((0, 0) if whole else (rng.choice([0, 0, 1, 2, -1]), rng.choice([0, 0, 1, -1])))
+        padding.append(
+            (0, 0) if whole else (rng.choice([0, 0, 1, 2, -1]), rng.choice([0, 0, 1, -1]))
+        )
     shapes = []
     for shape in x.shapes:
         row = []
@@ -104,18 +105,22 @@ def select_and_scatter(scope: Scope) -> object:
     for _ in range(x.rank):
         window.append(rng.choice([1, 1, 2, 3]))
         strides.append(rng.choice([1, 1, 2, 3]))
-        padding.append((0, 0) if window[-1] == 1 or rng.random() < 0.6 else (rng.choice([0, 1]), rng.choice([0, 1])))
+        padding.append(
+            (0, 0)
+            if window[-1] == 1 or rng.random() < 0.6
+            else (rng.choice([0, 1]), rng.choice([0, 1]))
+        )
     shapes = []
     for shape in x.shapes:
         row = []
         for axis, size in enumerate(shape):
             padded = size + sum(padding[axis])
-            row.append((padded - window[axis]) // strides[axis] + 1 if padded >= window[axis] else 0)
+            row.append(
+                (padded - window[axis]) // strides[axis] + 1 if padded >= window[axis] else 0
+            )
         shapes.append(tuple(row))
     source = scope.pick(lambda v: v.dtype == x.dtype and v.shapes == tuple(shapes))
     if source is None:
-        from tests.fuzz.text.ops import broadcast_to
-
         scalar = scope.constant(rng.choice([1, 2]) if known.bits(x.dtype) > 2 else 1, x.dtype)
         mask = known.moved(facts(scalar), dims(x))
         if any(dims(x)):
@@ -151,7 +156,7 @@ def select_and_scatter(scope: Scope) -> object:
     result = (x.dtype, x.shapes, known.moved(found[0], dims(x)))
     return scope.one(
         "select_and_scatter", [x, source, inits[0]], result, attributes,
-        [inner.body(parameters, [chosen]), body],
+        [inner.body(parameters, [chosen], is_fixed=True), body],
     )  # fmt: skip
 
 
@@ -168,7 +173,7 @@ class Places:
         still = [a for a in axes if not dims(x)[a]]
         self.batching = sorted(a for a in still if rng.random() < 0.2)
         rest = [a for a in axes if a not in self.batching]
-        count = rng.randint(0, len(rest))
+        count = rng.randint(min(1, len(rest)), len(rest)) if rng.random() < 0.95 else 0
         self.indexed = rest[:count]
         """Dimensions whose start is looked up, in the order of the index vector."""
         self.sizes: list[int] = []
@@ -218,9 +223,7 @@ class Places:
     def indices(self) -> Value | None:
         """Indices, also outside of the operand."""
         scope, shape = self.scope, self.index_shape
-        found = scope.pick(
-            lambda v: v.dtype in known.INTEGER and v.shapes == (shape,) * CALLS
-        )
+        found = scope.pick(lambda v: v.dtype in known.INTEGER and v.shapes == (shape,) * CALLS)
         if found is not None and not any(dims(found)):
             return found
         dtype = scope.rng.choice(["i32", "i64", "ui8", "i8", "ui32"])
@@ -276,7 +279,9 @@ def scatter(scope: Scope) -> object:
     updates: list[Value] = []
     for value in many:
         update = scope.pick(
-            lambda v, t=value.dtype: v.dtype == t and v.shapes == (shape,) * CALLS and not any(dims(v))
+            lambda v, t=value.dtype: (
+                v.dtype == t and v.shapes == (shape,) * CALLS and not any(dims(v))
+            )
         )
         if update is None:
             drawn = np.random.default_rng(rng.randrange(10**6)).integers(0, 2, shape)
@@ -296,17 +301,13 @@ def scatter(scope: Scope) -> object:
         if monoid is None or monoid.name.startswith("arg"):
             return None
         count = int(np.prod(places.batch_sizes))
-        both = [
-            _joined(v, u) for v, u in zip(many, updates, strict=True)
-        ]
+        both = [_joined(v, u) for v, u in zip(many, updates, strict=True)]
         listed = reduced(monoid, both, both, count, dtypes)
         drawn_body = monoid_body(scope, monoid, dtypes)
         if listed is None or drawn_body is None:
             return None
         body, found = drawn_body, listed
-    results = [
-        (t, x.shapes, known.moved(f, dims(x))) for t, f in zip(dtypes, found, strict=True)
-    ]
+    results = [(t, x.shapes, known.moved(f, dims(x))) for t, f in zip(dtypes, found, strict=True)]
     text = (
         f"#stablehlo.scatter<update_window_dims = {places.places}, "
         f"inserted_window_dims = {places.collapsed}, input_batching_dims = {places.batching}, "
