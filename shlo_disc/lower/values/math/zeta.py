@@ -76,7 +76,7 @@ def _positive(s: Register, q: Register, single: bool) -> Register:
 def _zeta(s: Register, q: Register, single: bool) -> Register:
     """zeta(s, q) of f64.
 
-    For q = g - m with 0 < g < 1 and integers m > 0 and s, terms of one sign are summed apart. The
+    Below 0, with q = g - m, 0 < g < 1 and an integer m, terms of each sign are summed apart. The
     result is zeta(s, g) + (-1)^s (zeta(s, 1 - g) - zeta(s, 1 - q)).
     """
     b = s.b
