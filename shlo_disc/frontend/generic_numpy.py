@@ -332,6 +332,45 @@ def _repeat(
     return original(repeats, arr, axis=axis, total_repeat_length=total_repeat_length)
 
 
+# ---- places -------------------------------------------------------------------------------------
+
+
+def _canonicalize_axis(original: Callable[..., Any], axis: Any, num_dims: Any) -> Any:
+    """A place counted from the start: `kth` of `jnp.partition` may be a size."""
+    if not is_size(axis):
+        return original(axis, num_dims)
+    if not -num_dims <= axis < num_dims:
+        raise ValueError(f"axis {axis} is out of bounds for array of dimension {num_dims}")
+    return axis if axis >= 0 else axis + num_dims
+
+
+def _delete(
+    original: Callable[..., Any], arr: Any, obj: Any, axis: Any = None, **named: Any
+) -> Any:
+    """`jnp.delete` of the element at a size; JAX takes a size for an array of places."""
+    if not is_size(obj):
+        return original(arr, obj, axis, **named)
+    array = jnp.asarray(arr)
+    if axis is None:
+        array, axis = array.ravel(), 0
+    axis = range(array.ndim)[axis]
+    size = array.shape[axis]
+    place = _canonicalize_axis(operator.index, obj, size)
+    before = lax.slice_in_dim(array, 0, place, axis=axis)
+    return lax.concatenate([before, lax.slice_in_dim(array, place + 1, size, axis=axis)], axis)
+
+
+def _window_mask(
+    original: Callable[..., Any], rows: Any, columns: Any, local_window_size: tuple[int, int]
+) -> Any:
+    """The mask of `jax.nn.dot_product_attention`: JAX counts with Python's `range`."""
+    if not is_size(rows) and not is_size(columns):
+        return original(rows, columns, local_window_size)
+    left, right = local_window_size
+    distance = jnp.arange(columns)[None, :] - jnp.arange(rows)[:, None]
+    return jnp.logical_and(distance <= right, -distance <= left)[None, None]
+
+
 # ---- shapes that have to be equal ---------------------------------------------------------------
 
 
@@ -415,6 +454,9 @@ REPLACED: dict[str, Callable[..., Any]] = {
     "_conv": _conv,
     "_convolve_nd": _convolve_nd,
     "_einsum": _einsum,
+    "_get_window_mask": _window_mask,
+    "canonicalize_axis": _canonicalize_axis,
+    "delete": _delete,
     "_einsum_contract_path": _einsum_contract_path,
     "_linspace": _linspace,
     "_pad_symmetric_or_reflect": _pad_symmetric_or_reflect,

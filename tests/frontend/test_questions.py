@@ -104,6 +104,10 @@ QUESTIONS = {  # the program, and how many versions the sizes 3, 6, 4, 9 need
     "multiple below": (lambda x: x * ((x.shape[0] - 5) & ~3) + (x.shape[0] & -8), 1),
     "tiled": (lambda x: jnp.tile(x, (2, x.shape[0] - 2)), 1),  # the first call once
     "repeated": (lambda x: jnp.repeat(x, x.shape[0] - 2, total_repeat_length=20), 1),
+    "deleted": (lambda x: jnp.delete(x, x.shape[0] // 2), 1),
+    "deleted from the end": (lambda x: jnp.delete(x, 2 - x.shape[0]), 1),
+    "partition": (lambda x: jnp.partition(x, x.shape[0] // 2)[x.shape[0] // 2], 1),
+    "argpartition": (lambda x: x[jnp.argpartition(x, x.shape[0] - 1)][-1], 1),
     "power modulo": (lambda x: x * pow(x.shape[0] - 5, 3, 7), 1),
     "traced": (lambda x: jnp.where(x.shape[0] == x.argmax() + 3, x, -x), 1),
     "array": (lambda x: (np.arange(5) == x.shape[0]) * x[0], 1),
