@@ -68,6 +68,17 @@ def test_sizes_of_one_are_no_version_of_their_own(sizes):
     same(function, *[(F(1 + n % 8, n, 3), F(3)) for n in sizes], misses=1)
 
 
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
+def test_numbers_of_sizes_in_narrow_floats(dtype):
+    """They are rounded where the size is a number, and where it is a symbol."""
+
+    def function(x):
+        n, h = x.shape[1], x.astype(dtype)
+        return h / n**0.5, h * (n * 1.01), h - n**-0.5, h / (3 * n), h * (1 / n)
+
+    same(function, (F(2, 37),), (F(3, 5),), (F(1, 999),), misses=1, rtol=1e-2)
+
+
 def test_resized_to_a_size_that_it_has():
     def function(x):
         return jax.image.resize(x, (x.shape[0], 5), "nearest")
