@@ -20,6 +20,7 @@ import shlo_disc
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.frontend import methods, policy
 from shlo_disc.frontend.sizes import SizeScope, evaluate, is_size
+from tests.children import python
 from tests.frontend.asking import random_function
 
 
@@ -77,6 +78,21 @@ def test_numbers_of_sizes_in_narrow_floats(dtype):
         return h / n**0.5, h * (n * 1.01), h - n**-0.5, h / (3 * n), h * (1 / n)
 
     same(function, (F(2, 37),), (F(3, 5),), (F(1, 999),), misses=1, rtol=1e-2)
+
+
+def test_functions_that_modules_have_from_jax_take_symbols():
+    """`from jax.numpy import diagonal`, before the first trace replaces functions of JAX."""
+    told = python("""
+        import numpy as np
+        from jax.numpy import diagonal
+        import shlo_disc
+
+        f = shlo_disc.jit(lambda x: diagonal(x))
+        for n in (4, 5):
+            np.testing.assert_array_equal(f(np.ones((n, n), np.float32)), np.ones(n))
+        print(f.cache_info().misses)
+    """)
+    assert told == "1"
 
 
 def test_resized_to_a_size_that_it_has():
