@@ -322,7 +322,8 @@ def replace_function(name: str, replacement: Callable[..., Any]) -> None:
     """Replace a function or method of JAX wherever it is found, if this JAX has it.
 
     `name`: one of those in `_FUNCTIONS_OF_SIZES`; a function is replaced in every module that has
-    it. `replacement` takes JAX's function first.
+    it, those of libraries and of the program, too (`from jax.numpy import diagonal`).
+    `replacement` takes JAX's function first.
     """
     try:  # now, since a module imported while a program is traced comes too late
         home: Any = importlib.import_module(_FUNCTIONS_OF_SIZES[name])
@@ -341,8 +342,8 @@ def replace_function(name: str, replacement: Callable[..., Any]) -> None:
     if owner:
         setattr(home, attribute, wrapper)
         return
-    for key, module in list(sys.modules.items()):
-        if key.split(".")[0] == "jax" and getattr(module, "__dict__", {}).get(name) is original:
+    for module in list(sys.modules.values()):
+        if getattr(module, "__dict__", {}).get(name) is original:
             setattr(module, name, wrapper)
     for key, handler in _einsum_handlers.items():
         if handler is original:

@@ -22,6 +22,7 @@ import shlo_disc
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.frontend import methods, policy
 from shlo_disc.frontend.sizes import SizeScope, evaluate, is_size
+from tests.children import python
 from tests.frontend.asking import random_function
 
 
@@ -68,6 +69,32 @@ def test_sizes_of_one_are_no_version_of_their_own(sizes):
         return jax.grad(loss)(bias)
 
     same(function, *[(F(1 + n % 8, n, 3), F(3)) for n in sizes], misses=1)
+
+
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
+def test_numbers_of_sizes_in_narrow_floats(dtype):
+    """They are rounded where the size is a number, and where it is a symbol."""
+
+    def function(x):
+        n, h = x.shape[1], x.astype(dtype)
+        return h / n**0.5, h * (n * 1.01), h - n**-0.5, h / (3 * n), h * (1 / n)
+
+    same(function, (F(2, 37),), (F(3, 5),), (F(1, 999),), misses=1, rtol=1e-2)
+
+
+def test_functions_that_modules_have_from_jax_take_symbols():
+    """`from jax.numpy import diagonal`, before the first trace replaces functions of JAX."""
+    told = python("""
+        import numpy as np
+        from jax.numpy import diagonal
+        import shlo_disc
+
+        f = shlo_disc.jit(lambda x: diagonal(x))
+        for n in (4, 5):
+            np.testing.assert_array_equal(f(np.ones((n, n), np.float32)), np.ones(n))
+        print(f.cache_info().misses)
+    """)
+    assert told == "1"
 
 
 def test_resized_to_a_size_that_it_has():
