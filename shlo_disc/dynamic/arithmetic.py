@@ -9,7 +9,6 @@ followed only where no array of less than 2^31 elements a dimension makes them w
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 
@@ -217,7 +216,10 @@ class SizeArithmetic:
     def power(self, a: Entry, b: Entry) -> Entry:
         """Power with a small constant exponent."""
         if isinstance(a, Expr) and isinstance(b, Expr) and b.is_const and 0 <= b.value <= 8:
-            return functools.reduce(self.multiply, [a] * b.value, Expr.const(1))
+            result: Entry = Expr.const(1)
+            for _ in range(b.value):
+                result = self.multiply(result, a)
+            return result
         return None
 
     def shift_left(self, a: Entry, b: Entry) -> Entry:

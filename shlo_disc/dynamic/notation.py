@@ -108,7 +108,9 @@ class _Parser:
         self._take()
         exponent = self._take()
         if not exponent.isdecimal() or len(exponent) > 9 or int(exponent) > _MAX_POWER:
-            raise self._error(f"the power {shortened(exponent)!r} is not a number up to {_MAX_POWER}")
+            raise self._error(
+                f"the power {shortened(exponent)!r} is not a number up to {_MAX_POWER}"
+            )
         return ("^", base, int(exponent))
 
     def _base(self) -> Tree:

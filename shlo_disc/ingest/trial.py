@@ -138,7 +138,9 @@ def try_in_child(data: bytes, form: str) -> None:
 
 _UNKNOWN_DIALECT = re.compile(r"dialect '(\w+)' is unknown")
 
-_ADVICE = {"sdy": "pass the jax.export.Exported itself, or its text (`str(exported.mlir_module())`)"}
+_ADVICE = {
+    "sdy": "pass the jax.export.Exported itself, or its text (`str(exported.mlir_module())`)"
+}
 """What to do instead, by dialect. JAX alone has the dialect of its partitioner."""
 
 
