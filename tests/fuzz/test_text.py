@@ -55,7 +55,7 @@ def ops_of(block):
 
 def test_modules_have_every_op_and_are_valid():
     written = set()
-    for seed in range(600):
+    for seed in range(800):
         module = generate(seed)
         written.update(ops_of(module.block))
         if seed < 40:

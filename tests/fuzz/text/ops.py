@@ -462,7 +462,7 @@ def function_of_two(scope: Scope) -> object:
     return scope.one(name, [x, y], same(x, found))
 
 
-@op(1, scalar=True)
+@op(2, scalar=True)
 def parts(scope: Scope) -> object:
     x = scope.pick(lambda v: known.is_complex(v.dtype))
     if x is not None and scope.chance(0.6):
