@@ -60,8 +60,8 @@ acceptance: $(VENV)/.installed  ## Programs of others, with their results, in ..
 	$(RUN) tools/acceptance.py "$${SHLO_DISC_SHARED:-../shared}/acceptance" $(if $(SAMPLE),--sample $(SAMPLE))
 
 .PHONY: fuzz
-fuzz: $(VENV)/.installed  ## Random programs beside jax.jit (COUNT=3000)
-	$(RUN) -m tests.fuzz --count $(or $(COUNT),3000) --seed $(or $(SEED),0) -j $(JOBS)
+fuzz: $(VENV)/.installed  ## Random programs beside jax.jit (COUNT=3000; TEXT=1: StableHLO modules)
+	$(RUN) -m tests.fuzz --count $(or $(COUNT),3000) --seed $(or $(SEED),0) -j $(JOBS) $(if $(TEXT),--stablehlo)
 
 .PHONY: test-ends
 test-ends: tools/venv.sh  ## The tests on both ends of the version ranges

@@ -122,7 +122,8 @@ TRANSFORMS = ((256, 64), (1, 1024), (256, 1024), (16, 1009), (16, 65_536), (1, 1
 PLANES = ((128, 128), (512, 512), (1024, 1024), (16, 256, 256))
 MATRICES = ((64, 64), (512, 512), (16, 128, 128))
 LISTS = ((64, 64), (1 << 20,), (1024, 1024))
-SIZES = ((128, 768, 768), (1, 768, 3072), (16, 768, 3072), (512, 512, 512), (1024, 1024, 1024))
+SIZES = ((128, 768, 768), (1, 768, 3072), (16, 768, 3072), (2048, 768, 1), (2048, 768, 3),
+         (512, 512, 512), (1024, 1024, 1024))  # fmt: skip
 TYPES = (("bfloat16", "float32"), ("bfloat16", "bfloat16"), ("float16", "float16"),
          ("int8", "int32"), ("uint8", "int32"), ("complex64", "complex64"))  # fmt: skip
 
@@ -162,6 +163,13 @@ OPS: dict[str, Op] = {
     "cumsum of rows": Op(lambda x: jnp.cumsum(x, -1), _floats, ((64, 64), *LISTS[1:])),
     "cumsum of columns": Op(lambda x: jnp.cumsum(x, 0), _floats, ((64, 64), (1024, 1024))),
     "cummax of rows": Op(lambda x: lax.cummax(x, 1), _floats, ((1024, 1024),)),
+    "roll of rows": Op(lambda x: jnp.roll(x, 5, 1), _floats, ((64, 64), (1024, 1024))),
+    "padding between columns": Op(
+        lambda x: lax.pad(x, 0.0, ((0, 0, 0), (0, 0, 1))), _floats, ((64, 64), (1024, 1024))
+    ),
+    "complex x / y": Op(
+        lambda x, y: x / y, functools.partial(_complex, count=2), ((64, 64), (1024, 1024))
+    ),
     "complex x * y + x": Op(
         lambda x, y: x * y + x, functools.partial(_complex, count=2), ((64, 64), (1024, 1024))
     ),

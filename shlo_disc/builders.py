@@ -23,6 +23,7 @@ __all__ = [
     "pad",
     "scalar",
     "shape_of",
+    "summed",
     "vector",
     "with_element",
     "zero",
@@ -162,6 +163,28 @@ def pad(
         [x, value, vector(low), vector(high), vector(interior)],
         ir.RankedTensorType.get(sizes, kind.element_type),
     )
+
+
+def summed(value: ir.Value, dims: Sequence[int]) -> ir.Value:
+    """The sum over the dimensions `dims`; `value` itself if there are none."""
+    if not dims:
+        return value
+    kind = ir.RankedTensorType(value.type)
+    kept = [n for d, n in enumerate(kind.shape) if d not in dims]
+    result = ir.RankedTensorType.get(kept, kind.element_type)
+    start = zero(kind.element_type)
+    op = ir.Operation.create(
+        "stablehlo.reduce",
+        results=[result],
+        operands=[value, start],
+        attributes={"dimensions": ir.DenseI64ArrayAttr.get(sorted(dims))},
+        regions=1,
+    )
+    block = op.regions[0].blocks.append(start.type, start.type)
+    with ir.InsertionPoint(block):
+        total = create("stablehlo.add", list(block.arguments), start.type)
+        ir.Operation.create("stablehlo.return", operands=[total])
+    return op.results[0]
 
 
 def number_of(value: ir.Value) -> int | None:

@@ -26,6 +26,16 @@ from shlo_disc.lower.plan import Kernel
 from shlo_disc.lower.refused import KernelsRefused, Refused
 from shlo_disc.lower.target import CodeGenerator, Function, Target, parse
 from shlo_disc.mlir import ir, new_context
+from shlo_disc.options import (
+    check_donated,
+    check_weak_results,
+    stated_constraints,
+    stated_donated,
+    stated_likely,
+    stated_names,
+    stated_shapes,
+    stated_text,
+)
 from shlo_disc.passes.base import Pass, Pipeline
 from shlo_disc.passes.dump import DumpFolder
 from shlo_disc.passes.pipeline import CLEANUP
@@ -63,11 +73,11 @@ def compile(
     *,
     name: str | None = None,
     shapes: Sequence[Sequence[str] | None] | None = None,
-    names: Sequence[str] | None = None,
-    constraints: Sequence[str] = (),
-    likely: Mapping[str, Sequence[int]] | None = None,
+    names: Sequence[str | None] | None = None,
+    constraints: str | Sequence[str] = (),
+    likely: Mapping[str, int | Sequence[int]] | None = None,
     weak_results: Sequence[bool] = (),
-    donated: Sequence[int] = (),
+    donated: int | Sequence[int] = (),
     target: str = "cpu",
 ) -> Executable | DataSizedExecutable:
     """The executable of a program, for every shape its dynamic sizes allow.
@@ -84,10 +94,12 @@ def compile(
     The result is a :class:`DataSizedExecutable` if the program computes sizes from data.
 
     Raises InvalidModuleError (malformed program), UnsupportedError (an op, type or target that is
-    not covered), OSError (a file that cannot be read), ValueError (`likely` names no symbol).
+    not covered), OSError (a file that cannot be read), TypeError or ValueError (an option of the
+    wrong type, or one that names no symbol, argument or result).
     """
-    stated = _Stated(source, shapes, names, constraints)
-    options = _Options(target, weak_results, likely, donated)
+    stated = _Stated.of(source, shapes, names, constraints)
+    options = _Options.of(target, weak_results, likely, donated)
+    name = stated_text("name", name)
     try:
         return _compile_one(stated, options, name)
     except SizeFromData:
@@ -100,16 +112,17 @@ def compile_one(
     *,
     name: str | None = None,
     shapes: Sequence[Sequence[str] | None] | None = None,
-    names: Sequence[str] | None = None,
-    constraints: Sequence[str] = (),
-    likely: Mapping[str, Sequence[int]] | None = None,
+    names: Sequence[str | None] | None = None,
+    constraints: str | Sequence[str] = (),
+    likely: Mapping[str, int | Sequence[int]] | None = None,
     weak_results: Sequence[bool] = (),
-    donated: Sequence[int] = (),
+    donated: int | Sequence[int] = (),
     target: str = "cpu",
 ) -> Executable:
     """As :func:`compile`, but raises UnsupportedError for a size that is computed from data."""
-    stated = _Stated(source, shapes, names, constraints)
-    return _compile_one(stated, _Options(target, weak_results, likely, donated), name)
+    stated = _Stated.of(source, shapes, names, constraints)
+    options = _Options.of(target, weak_results, likely, donated)
+    return _compile_one(stated, options, stated_text("name", name))
 
 
 @dataclass(frozen=True)
@@ -118,8 +131,15 @@ class _Stated:
 
     source: Any
     shapes: Sequence[Sequence[str] | None] | None
-    names: Sequence[str] | None
+    names: Sequence[str | None] | None
     constraints: Sequence[str]
+
+    @classmethod
+    def of(cls, source: Any, shapes: Any, names: Any, constraints: Any) -> _Stated:
+        """Raises TypeError for what has another type."""
+        return cls(
+            source, stated_shapes(shapes), stated_names(names), stated_constraints(constraints)
+        )
 
     def ingested(self, target: Target) -> ir.Module:
         """A new module for `target`, in a context of its own."""
@@ -139,8 +159,16 @@ class _Options:
 
     target: str
     weak_results: Sequence[bool]
-    likely: Mapping[str, Sequence[int]] | None
+    likely: Mapping[str, Sequence[int]]
     donated: Sequence[int]
+
+    @classmethod
+    def of(cls, target: Any, weak_results: Any, likely: Any, donated: Any) -> _Options:
+        """Raises TypeError for what has another type, ValueError for what is no size."""
+        text = stated_text("target", target)
+        if text is None:
+            raise TypeError("target must be a string, got None")
+        return cls(text, weak_results, stated_likely(likely), stated_donated(donated))
 
 
 def _compile_one(stated: _Stated, options: _Options, name: str | None) -> Executable:
@@ -167,7 +195,11 @@ def _compile_chain(stated: _Stated, options: _Options, name: str | None) -> Data
         programs = split_at_data(module)
         symbols = [analyze(program).symbols for program in programs]
     name = name or _module_name(module)
-    likely = options.likely or {}
+    main = main_function(module)
+    kind = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value)
+    check_donated(options.donated, len(kind.inputs))
+    check_weak_results(options.weak_results, len(kind.results))
+    likely = options.likely
     if unknown := set(likely).difference(*symbols):
         raise ValueError(f"{name}: likely: no size is called {', '.join(sorted(unknown))}")
     _log.info("%s: sizes from data, computed by %d programs in turn", name, len(programs))
@@ -209,6 +241,9 @@ def compile_module(
     context = module.context
     with context, ir.Location.unknown(), target.generator() as builder:
         stablehlo = _asm(module)
+        arguments, results = _types(main_function(module))
+        check_donated(donated, len(arguments))
+        check_weak_results(weak_results, len(results))
         _mark_donated(main_function(module), donated)
         name = name or _module_name(module)
         dumps = DumpFolder.new(name)

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy.typing as npt
 
-from shlo_disc.executable import Executable, Signature
+from shlo_disc.executable import Executable, OfThisProcess, Signature
+from shlo_disc.report.profile import Profile
 from shlo_disc.report.render import render
 
 __all__ = ["DataSizedExecutable"]
 
 
-class DataSizedExecutable:
+class DataSizedExecutable(OfThisProcess):
     """A program with sizes computed from data, such as the number of positive elements.
 
     Programs run in turn: each takes the arguments of the call, and the results of those before it,
@@ -60,6 +61,16 @@ class DataSizedExecutable:
     def explain(self, *, format: str = "text") -> str:
         """As :meth:`Executable.explain`, of every program."""
         return render([program.describe() for program in self.programs], format)
+
+    def profile(self, *arrays: Any, calls: int | None = None) -> tuple[Profile, ...]:
+        """As :meth:`Executable.profile`, of every program at the sizes that the data gives."""
+        *early, last = self.programs
+        values = list(arrays)
+        found = []
+        for program in early:
+            found.append(program.profile(*values, calls=calls))
+            values += program.call_leaves(values)
+        return (*found, last.profile(*values, calls=calls))
 
     def cost_analysis(self, sizes: Mapping[str, int] | None = None) -> dict[str, str | int]:
         """Operations and bytes of each program: `program 1: flops`."""

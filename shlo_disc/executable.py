@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -34,7 +34,14 @@ from shlo_disc.report.describe import describe, memory_formula, total_work
 from shlo_disc.report.profile import Profile, profile
 from shlo_disc.report.render import render
 
-__all__ = ["ArraySpec", "Executable", "MarkedCall", "Signature", "foreign_call_error"]
+__all__ = [
+    "ArraySpec",
+    "Executable",
+    "MarkedCall",
+    "OfThisProcess",
+    "Signature",
+    "foreign_call_error",
+]
 
 _CLASSES: dict[str, Callable[[str], Exception]] = {
     "deleted": DeletedArrayError,
@@ -106,7 +113,23 @@ class MarkedCall(NamedTuple):
     """Marks there was no room for."""
 
 
-class Executable:
+class OfThisProcess:
+    """Machine code, which no other process can load; a copy is the object itself."""
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, _: Mapping[int, Any]) -> Self:
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"{self!r} is machine code of this process and cannot be pickled; pickle the program "
+            "(the bytes or text) and compile it in the other process"
+        )
+
+
+class Executable(OfThisProcess):
     """A program compiled once for every shape its signature allows.
 
     Stateless in calls: any number of threads may call one executable, at different shapes.

@@ -28,7 +28,9 @@ with jax and jaxlib 0.10.2 (Python 3.11) and 0.12.0.1 (Python 3.12);
 * `_canonicalize_dimension`: replaced for symbolic sizes, so that a trace leaves no reference cycle.
 * `DimExpr`: the class of symbolic sizes; `frontend/questions.py` answers what is asked of them.
   `SymbolicScope`: its subclass there adds constraints while a trace runs. `size_as_array`: a size
-  as a traced number. `JAX_TYPES`: callables whose C++ code hashes and compares sizes.
+  as a traced number. `DecisionByElimination`, `Comparator`, `BEST`, `use_bounds`: the bounds of
+  sizes, which `frontend/bounds.py` finds. `JAX_TYPES`: callables whose C++ code hashes and
+  compares sizes.
 * `register_exclusion` (twice): our frames stay out of locations and tracebacks. `summarize`: the
   line of an equation.
 * `Literal`: numbers in jaxprs, to compare two traces. `Variable`, `is_jaxpr`:
@@ -86,6 +88,7 @@ from jax._src import util as _util
 from jax._src.array import ArrayImpl
 from jax._src.export import _export as _export_module
 from jax._src.export import shape_poly as _shape_poly
+from jax._src.export import shape_poly_decision as _shape_poly_decision
 from jax._src.interpreters import batching as _batching
 from jax._src.interpreters import mlir as _mlir
 from jax._src.interpreters import partial_eval as _partial_eval
@@ -116,11 +119,15 @@ from shlo_disc.errors import ForkError
 from shlo_disc.frontend.calls import CALLS, called
 
 __all__ = [
+    "BEST",
     "CACHE_TYPE",
     "JAX_TYPES",
     "LEFT_OUT",
     "ArrayImpl",
+    "Comparator",
+    "DecisionByElimination",
     "DimExpr",
+    "InconclusiveDimensionOperation",
     "IndexSlice",
     "KeyArray",
     "Literal",
@@ -179,6 +186,7 @@ __all__ = [
     "trace_context",
     "under_mesh",
     "unguarded_device_put",
+    "use_bounds",
     "use_builtins",
     "use_index",
     "usual_states",
@@ -314,7 +322,8 @@ def replace_function(name: str, replacement: Callable[..., Any]) -> None:
     """Replace a function or method of JAX wherever it is found, if this JAX has it.
 
     `name`: one of those in `_FUNCTIONS_OF_SIZES`; a function is replaced in every module that has
-    it. `replacement` takes JAX's function first.
+    it, those of libraries and of the program, too (`from jax.numpy import diagonal`).
+    `replacement` takes JAX's function first.
     """
     try:  # now, since a module imported while a program is traced comes too late
         home: Any = importlib.import_module(_FUNCTIONS_OF_SIZES[name])
@@ -333,8 +342,8 @@ def replace_function(name: str, replacement: Callable[..., Any]) -> None:
     if owner:
         setattr(home, attribute, wrapper)
         return
-    for key, module in list(sys.modules.items()):
-        if key.split(".")[0] == "jax" and getattr(module, "__dict__", {}).get(name) is original:
+    for module in list(sys.modules.values()):
+        if getattr(module, "__dict__", {}).get(name) is original:
             setattr(module, name, wrapper)
     for key, handler in _einsum_handlers.items():
         if handler is original:
@@ -373,6 +382,23 @@ def use_index(index: Callable[[Any], Any]) -> None:
     """Let JAX's module of convolutions use `index` instead of `operator.index`."""
     if getattr(_convolution, "operator", None) is operator:
         vars(_convolution)["operator"] = _Operator(index)
+
+
+Comparator = _shape_poly.Comparator
+"""`GEQ` and `EQ`: how an expression of sizes is compared with zero."""
+
+DecisionByElimination = _shape_poly_decision._DecisionByElimination
+"""JAX's decision procedure for bounds of symbolic sizes."""
+
+InconclusiveDimensionOperation = _shape_poly.InconclusiveDimensionOperation
+
+BEST = _shape_poly.BoundsPrecision.BEST
+"""The precision of a decision that looks for the best bounds."""
+
+
+def use_bounds(bounds: Callable[[Callable[..., Any], Any, Any], tuple[float, float]]) -> None:
+    """Let JAX ask `bounds(original, size, precision)` for the bounds of sizes."""
+    _shape_poly._bounds_decision = functools.partial(bounds, _shape_poly._bounds_decision)
 
 
 size_as_array = _shape_poly._dim_as_value

@@ -102,11 +102,17 @@ def outcomes(
 
 
 class Server:
-    """Does one job after the other in a process of its own, a new one after a crash."""
+    """Does one job after the other in a process of its own, a new one after a crash.
 
-    def __init__(self, work: Callable[[Any], Any], limit_s: float = LIMIT_S) -> None:
+    `leaf`: the process has no children, and ends with the one that started it.
+    """
+
+    def __init__(
+        self, work: Callable[[Any], Any], limit_s: float = LIMIT_S, *, leaf: bool = False
+    ) -> None:
         self._work = work
         self._limit_s = limit_s
+        self._leaf = leaf
         self._process: Any = None
         self._pipe: Any = None
 
@@ -121,7 +127,9 @@ class Server:
         if self._process is None:
             context = _context()
             self._pipe, theirs = context.Pipe()
-            self._process = context.Process(target=_serve, args=(self._work, theirs))
+            self._process = context.Process(
+                target=_serve, args=(self._work, theirs), daemon=self._leaf
+            )
             self._process.start()
             theirs.close()
         try:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import gc
+import pickle
 import threading
 import weakref
 from collections.abc import Iterator
@@ -404,3 +406,13 @@ def test_memory_of_many_calls_and_many_shapes():
         g(np.ones((k % 200 + 1, k // 200 + 1), np.float32))
 
     assert grown(shape, 6000, 14_000)[0] < 20
+
+
+def test_an_executable_is_of_this_process():
+    made = shlo_disc.compile(
+        "func.func @main(%x: tensor<?xf32>) -> tensor<?xf32> { return %x : tensor<?xf32> }"
+    )
+    assert copy.copy(made) is made
+    assert copy.deepcopy({"f": made})["f"] is made
+    with pytest.raises(TypeError, match="is machine code of this process and cannot be pickled"):
+        pickle.dumps(made)

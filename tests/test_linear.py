@@ -6,6 +6,8 @@ Function calls of the compiling thread are counted, which no other load of the m
 from __future__ import annotations
 
 import cProfile
+import math
+import time
 from collections.abc import Callable, Iterable
 
 import numpy as np
@@ -85,6 +87,38 @@ def test_more_sizes_than_python_recurses():
     arrays = [np.full(k % 3, k, "f4") for k in range(n)]
     assert total.run_numpy(arrays)[0] == sum(map(len, arrays))
     np.testing.assert_array_equal(joined.run_numpy(arrays)[0], np.concatenate(arrays))
+
+
+@pytest.mark.parametrize("op", ["multiply", "add"])
+def test_more_factors_than_a_size_has(op: str):
+    """Each step multiplies by a sum, so a term in all sizes would have thousands of terms."""
+    n = 40
+    lines = [
+        f"%n{k} = stablehlo.get_dimension_size %a{k}, dim = 0 : ({V}) -> tensor<i32>"
+        for k in range(n)
+    ]
+    lines += ["%h0 = stablehlo.add %n0, %n1 : tensor<i32>"]
+    lines += [
+        f"""%g{k} = stablehlo.{op} %n{k}, %n{k - 1} : tensor<i32>
+            %h{k} = stablehlo.multiply %h{k - 1}, %g{k} : tensor<i32>"""
+        for k in range(1, n)
+    ]
+    result = "tensor<?xi32>"
+    lines += [
+        "%z = stablehlo.constant dense<7> : tensor<i32>",
+        f"%m = stablehlo.remainder %h{n - 1}, %z : tensor<i32>",
+        "%s = stablehlo.reshape %m : (tensor<i32>) -> tensor<1xi32>",
+        f"%r = stablehlo.dynamic_iota %s, dim = 0 : (tensor<1xi32>) -> {result}",
+    ]
+    start = time.process_time()
+    compiled = shlo_disc.compile(program(n, result, lines, "%r"))
+    assert time.process_time() - start < 20
+    want = 2
+    for _ in range(1, n):
+        want *= 1 if op == "multiply" else 2
+    wrapped = (want + 2**31) % 2**32 - 2**31
+    (got,) = compiled.run_numpy([np.zeros(1, "f4")] * n)
+    assert got.shape == (math.fmod(wrapped, 7),)
 
 
 @pytest.mark.parametrize("depth", [31, 63, 200])

@@ -105,7 +105,7 @@ def test_a_row_is_printed_with_its_rules():
         r"shape rule +_reduce_window, shlo_disc/dynamic/rules_compute\.py:\d+$",
         r"element +_reduce_window, shlo_disc/lower/values/reduction\.py:\d+$",
         r"count +_reduce_window, shlo_disc/lower/work\.py:\d+$",
-        r"coverage +\| `stablehlo\.reduce_window` \| loop \| any \|  \|$",
+        r"coverage +\| `stablehlo\.reduce_window` \| loop \| any \|  \|  \|$",
     ):
         assert re.search(pattern, printed, re.MULTILINE), (pattern, printed)
     unknown = CliRunner().invoke(disc_opt, ["--op", "window"])
@@ -123,7 +123,12 @@ OPERANDS = {"stablehlo.clamp": 3, "stablehlo.select": 3}
 RESULTS = {"stablehlo.compare": "i1", "stablehlo.is_finite": "i1"}
 TWO = """add and atan2 compare divide maximum minimum multiply or power remainder shift_left
     shift_right_arithmetic shift_right_logical subtract xor"""
-BINARY = {"chlo.mulhi", *(f"stablehlo.{name}" for name in TWO.split())}
+BINARY = {
+    "chlo.mulhi",
+    "chlo.polygamma",
+    "chlo.zeta",
+    *(f"stablehlo.{name}" for name in TWO.split()),
+}
 
 
 def program(name: str, element: str) -> str | None:

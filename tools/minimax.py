@@ -98,8 +98,9 @@ def solve(fit: Fit) -> tuple[list[float], float]:
         for k in range(count)
     ]
     values, weights = [fit.f(x) for x in points], [fit.weight(x) for x in points]
-    # Far terms need no refitting: their rounding is below the error.
-    refit = fit.terms if fit.dtype == "f32" else min(fit.terms, 3)
+    # Far terms need no refitting: their rounding is below the error. Of many terms the last ones
+    # vanish around 0, where the system of equations becomes singular.
+    refit = fit.terms if fit.dtype == "f32" and fit.terms <= 12 else min(fit.terms, 3)
     fixed: list[mp.mpf] = []
     for k in range(refit):
         found, _ = remez(points, values, weights, k, fit.terms - k)
@@ -250,7 +251,80 @@ def fits() -> list[Fit]:
                 erf_inv_fit("erf_inv_tail", dtype, "3.25", "6.25", "16", 19, True),
                 erf_inv_fit("erf_inv_far", dtype, "5", "16", "37", 18, True),
             ]  # fmt: skip
-    return out
+    return out + [fit for dtype in ("f32", "f64") for fit in _special_fits(dtype)]
+
+
+def _special_fits(dtype: str) -> list[Fit]:
+    """Of bessel_i1e, digamma and lgamma."""
+    single = dtype == "f32"
+
+    def relative(f: Function) -> Function:
+        return lambda x: 1 / abs(f(x))
+
+    def bessel(z: mp.mpf) -> mp.mpf:
+        a = mp.sqrt(z)
+        return mp.mpf(1) / 2 if a < mp.mpf(10) ** -20 else mp.besseli(1, a) / a
+
+    def bessel_far(v: mp.mpf) -> mp.mpf:
+        u = (v + 1) / (2 * split)
+        if u < mp.mpf("0.001"):  # its asymptotic series; the exponential is below 10^-400
+            term, total = mp.mpf(1), mp.mpf(0)
+            for k in range(1, 24):
+                total += term
+                term *= -(4 - (2 * k - 1) ** 2) * u / (8 * k)
+            return total / mp.sqrt(2 * mp.pi)
+        a = 1 / u
+        return mp.sqrt(a) * mp.exp(-a) * mp.besseli(1, a)
+
+    def digamma_far(u: mp.mpf) -> mp.mpf:
+        if u < mp.mpf(10) ** -4:
+            return sum(mp.bernoulli(2 * k) / (2 * k) * u ** (k - 1) for k in range(1, 16))
+        x = 1 / mp.sqrt(u)
+        return (mp.log(x) - mp.digamma(x) - 1 / (2 * x)) / u
+
+    def lgamma_far(u: mp.mpf) -> mp.mpf:
+        if u < mp.mpf(10) ** -4:
+            return sum(
+                mp.bernoulli(2 * k) / (2 * k * (2 * k - 1)) * u ** (k - 1) for k in range(1, 16)
+            )
+        x = 1 / mp.sqrt(u)
+        return x * (mp.loggamma(x) - (x - mp.mpf(1) / 2) * mp.log(x) + x - mp.log(2 * mp.pi) / 2)
+
+    def of_result(result: Function, power: int) -> Function:
+        """The weight of a term of x^-power that is added to `result`, by u = x^-2."""
+
+        def weight(u: mp.mpf) -> mp.mpf:
+            x = 1 / mp.sqrt(u + mp.mpf(10) ** -40)
+            return x**-power / result(x)
+
+        return weight
+
+    split = mp.mpf(8 if single else 12)
+    zero = mp.findroot(mp.digamma, mp.mpf("1.4616"))
+
+    def digamma(t: mp.mpf) -> mp.mpf:
+        return mp.digamma(t + 2) / (t + 2 - zero)
+
+    def lgamma(t: mp.mpf) -> mp.mpf:
+        x = t + mp.mpf(float.fromhex("0x1.b33334p+0"))
+        return mp.loggamma(x) / ((x - 1) * (x - 2))
+
+    one = mp.mpf(1)
+    return [
+        Fit("bessel_i1", f"I1(a) / a, z = a^2, a <= {split}", dtype, bessel, relative(bessel),
+            mp.mpf(0), split**2, 10 if single else 23),
+        Fit("bessel_i1e_far", f"sqrt(a) exp(-a) I1(a), v = {2 * split} / a - 1, a >= {split}",
+            dtype, bessel_far, relative(bessel_far), -one, one, 9 if single else 23),
+        Fit("digamma", "digamma(x) / (x - x0), t = x - 2, 1 <= x <= 3", dtype, digamma,
+            relative(digamma), -one, one, 15 if single else 33),
+        Fit("digamma_far", "(log(x) - digamma(x) - 1 / (2x)) x^2, u = x^-2, x >= 6", dtype,
+            digamma_far, of_result(mp.digamma, 2), mp.mpf(0), one / 36, 2 if single else 7),
+        Fit("lgamma", "lgamma(x) / (x - 1) / (x - 2), t = x - 1.7, |t| <= 1", dtype, lgamma,
+            relative(lgamma), -one, one, 19 if single else 36),
+        Fit("lgamma_far", "x (lgamma(x) - (x - 1/2) log(x) + x - log(2 pi) / 2), u = x^-2, "
+            "x >= 7.7", dtype, lgamma_far, of_result(mp.loggamma, 1), mp.mpf(0),
+            one / mp.mpf("59.29"), 2 if single else 6),
+    ]  # fmt: skip
 
 
 def main() -> None:

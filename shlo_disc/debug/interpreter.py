@@ -129,7 +129,11 @@ def evaluate(text: str, arguments: Sequence[Array]) -> list[Array]:
     with new_context(), ir.Location.unknown():
         module = parse_module(text)
         run_pipeline(module, _PIPELINE)
-        (main,) = module.body.operations
+        main = next(
+            op
+            for op in module.body.operations
+            if ir.StringAttr(op.attributes["sym_name"]).value == "main"
+        )
         given = [
             ir.DenseElementsAttr.get(
                 np.ascontiguousarray(array), type=_element(a.type), shape=list(array.shape)

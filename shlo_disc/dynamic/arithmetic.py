@@ -136,8 +136,11 @@ class SizeArithmetic:
         return a - b if isinstance(a, Expr) and isinstance(b, Expr) else None
 
     def multiply(self, a: Entry, b: Entry) -> Entry:
-        """Product; `a * min(a, 1)` is a, which is how common sizes of broadcasts are written."""
-        if not isinstance(a, Expr) or not isinstance(b, Expr):
+        """Product; `a * min(a, 1)` is a, which is how common sizes of broadcasts are written.
+
+        What has too many factors or terms for a size is a number like any other.
+        """
+        if not isinstance(a, Expr) or not isinstance(b, Expr) or not a.may_be_multiplied(b):
             return None
         return a if b == Expr.min(a, 1) and self.facts.at_least(a, 0) else a * b
 
@@ -213,7 +216,10 @@ class SizeArithmetic:
     def power(self, a: Entry, b: Entry) -> Entry:
         """Power with a small constant exponent."""
         if isinstance(a, Expr) and isinstance(b, Expr) and b.is_const and 0 <= b.value <= 8:
-            return Expr.product([a] * b.value)
+            result: Entry = Expr.const(1)
+            for _ in range(b.value):
+                result = self.multiply(result, a)
+            return result
         return None
 
     def shift_left(self, a: Entry, b: Entry) -> Entry:

@@ -36,11 +36,15 @@ from shlo_disc.dynamic.monomial import (
 from shlo_disc.dynamic.notation import Tree, parse
 from shlo_disc.errors import UnsupportedError
 
-__all__ = ["MAX_PRODUCT_TERMS", "Atom", "Expr", "Monomial", "ceil_div"]
+__all__ = ["MAX_DEGREE", "MAX_PRODUCT_TERMS", "Atom", "Expr", "Monomial", "ceil_div"]
 
 MAX_PRODUCT_TERMS = 20_000
 """Terms of one factor times those of the other: 20 ms. Sizes of real programs have below ten; the
 (a + ... + h)^60 that a hostile one may ask for has 10^9."""
+
+MAX_DEGREE = 256
+"""Sizes multiplied in one term. Shapes have at most 32 dimensions; thousands of factors take
+minutes."""
 
 
 class Expr:
@@ -166,6 +170,11 @@ class Expr:
                 f"is {MAX_PRODUCT_TERMS} for the product of these counts. Make it of fewer sums of "
                 "sizes, or pass it as an integer argument"
             )
+        if self.degree + other.degree > MAX_DEGREE:
+            raise UnsupportedError(
+                f"a size is a product of {self.degree + other.degree} sizes; the limit is "
+                f"{MAX_DEGREE}. Pass it as an integer argument"
+            )
         terms: Terms = {}
         for m, c in self.terms:
             for n, d in other.terms:
@@ -235,6 +244,18 @@ class Expr:
         if self.terms and not self.terms[-1][0]:
             return self.terms[-1][1]
         return 0
+
+    @property
+    def degree(self) -> int:
+        """Atoms multiplied in the longest term; 0 of a number."""
+        return sum(power for _, power in self.terms[0][0]) if self.terms else 0
+
+    def may_be_multiplied(self, other: Expr) -> bool:
+        """Whether the product is far below the limits of a size: of numbers there are no limits."""
+        counts = len(self.terms), len(other.terms)
+        return 4 * (self.degree + other.degree) <= MAX_DEGREE and (
+            min(counts) <= 1 or 4 * counts[0] * counts[1] <= MAX_PRODUCT_TERMS
+        )
 
     @property
     def content(self) -> int:

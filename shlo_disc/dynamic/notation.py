@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-__all__ = ["FUNCTIONS", "Tree", "parse"]
+__all__ = ["FUNCTIONS", "Tree", "parse", "shortened"]
 
 FUNCTIONS = ("floordiv", "max", "min", "mod")
 
@@ -23,6 +23,16 @@ _MAX_DEPTH = 100
 """Nesting of parentheses and calls; a module from outside must not exhaust the stack."""
 
 _MAX_POWER = 64
+
+_MAX_DIGITS = 1000
+"""Of a number; Python converts at most 4300 digits."""
+
+_SHOWN = 200
+
+
+def shortened(text: str) -> str:
+    """`text`, or its beginning if it is long, for a message."""
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
 def parse(text: str) -> Tree:
@@ -54,7 +64,7 @@ class _Parser:
         return result
 
     def _error(self, why: str) -> ValueError:
-        return ValueError(f"{self._text!r} is not a size expression: {why}")
+        return ValueError(f"{shortened(self._text)!r} is not a size expression: {why}")
 
     def _peek(self) -> str:
         return self._tokens[self._next] if self._next < len(self._tokens) else ""
@@ -97,13 +107,17 @@ class _Parser:
             return base
         self._take()
         exponent = self._take()
-        if not exponent.isdecimal() or int(exponent) > _MAX_POWER:
-            raise self._error(f"the power {exponent!r} is not a number up to {_MAX_POWER}")
+        if not exponent.isdecimal() or len(exponent) > 9 or int(exponent) > _MAX_POWER:
+            raise self._error(
+                f"the power {shortened(exponent)!r} is not a number up to {_MAX_POWER}"
+            )
         return ("^", base, int(exponent))
 
     def _base(self) -> Tree:
         token = self._take()
         if token.isdecimal():
+            if len(token) > _MAX_DIGITS:
+                raise self._error(f"a number has {len(token)} digits; the limit is {_MAX_DIGITS}")
             return int(token)
         if token == "(":
             result = self._sum()

@@ -6,11 +6,12 @@ the oracle in tests. It runs when a check has failed, never in the steady state.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from shlo_disc.dialect import complex_arguments, complex_results
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.notation import shortened
 from shlo_disc.dynamic.relations import RELATIONS, holds
 from shlo_disc.dynamic.shapes import Guard, ShapeAnalysis
 from shlo_disc.errors import InvalidModuleError, ShapeMismatchError, UnsupportedError
@@ -52,19 +53,28 @@ class Check:
     """Set, with `axis`, when lhs is that size of an argument."""
     axis: int = -1
 
+    @property
+    def is_choice(self) -> bool:
+        """True if one of several factors must be 0, as for a size that is 1 or that of a result."""
+        return self.op == "==" and self.rhs == 0 and self.lhs.degree > 1
+
     def holds(self, env: Mapping[str, int]) -> bool:
         """True if the guard holds for these values of symbols."""
         return holds(self.lhs, self.op, self.rhs, env)
 
 
 def size_symbol(argument: int, axis: int) -> str:
-    """The name of an argument's size in checks, distinct from every user symbol."""
-    return f"size__{argument}__{axis}"
+    """The name of an argument's size in checks: one that no program can write."""
+    return f"size{_NOT_WRITTEN}{argument}{_NOT_WRITTEN}{axis}"
 
 
 def element_symbol(argument: int, index: int) -> str:
-    """The name of an element of a size argument."""
-    return f"element__{argument}__{index}"
+    """The name of an element of a size argument: one that no program can write."""
+    return f"element{_NOT_WRITTEN}{argument}{_NOT_WRITTEN}{index}"
+
+
+_NOT_WRITTEN = "\u00b7"
+"""A middle dot: Python has it in identifiers, the notation of sizes has it nowhere."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +89,8 @@ class ShapeProgram:
     checks: tuple[Check, ...]
     size_arguments: tuple[int, ...] = ()
     """Arguments whose elements are sizes."""
+    computed: frozenset[int] = frozenset()
+    """Arguments that no caller passes: results of an earlier program."""
 
     @property
     def elements(self) -> list[str]:
@@ -110,7 +122,8 @@ class ShapeProgram:
         )
         paths = tuple(names) or tuple(f"args[{i}]" for i in range(len(arguments)))
         steps = tuple(_solve(arguments, shapes.size_arguments))
-        checks = tuple(_checks(arguments, paths, steps, shapes))
+        computed = frozenset(shapes.computed)
+        checks = tuple(_checks(arguments, [*_places(paths, computed)], steps, shapes))
         known = {step.symbol for step in steps}
         used = [e for shape in results for e in shape] + [
             e for g in shapes.guards for e in (g.lhs, g.rhs)
@@ -118,9 +131,18 @@ class ShapeProgram:
         for size in used:
             if not size.symbols() <= known:
                 names_text = ", ".join(sorted(size.symbols() - known))
-                raise InvalidModuleError(f"the size {size} has {names_text}, no argument's size")
+                sizes = shortened(", ".join(sorted(known)) or "none")
+                raise InvalidModuleError(
+                    f"the size {size} has {names_text}, no argument's size (these are: {sizes})"
+                )
         return ShapeProgram(
-            arguments, paths, results, steps, checks, tuple(sorted(shapes.size_arguments))
+            arguments,
+            paths,
+            results,
+            steps,
+            checks,
+            tuple(sorted(shapes.size_arguments)),
+            computed,
         )
 
     def evaluate(
@@ -144,13 +166,19 @@ class ShapeProgram:
         for step in self.steps:
             env[step.symbol] = (env[step.size] - step.offset.evaluate(env)) // step.scale
         for check in self.checks:
-            if not check.holds(env):
+            try:
+                holds = check.holds(env)
+            except ZeroDivisionError:
+                because = self._sources(check.lhs.symbols() | check.rhs.symbols(), env)
+                text = f"{check.message}: a size is divided by 0{because}"
+                raise ShapeMismatchError(text) from None
+            if not holds:
                 raise ShapeMismatchError(self.explain(check, env))
         values = {name: env[name] for name in self.symbol_names}
         return values, [tuple(e.evaluate(env) for e in shape) for shape in self.results]
 
     def _check_static(self, index: int, shape: Sequence[int], want: Sequence[Expr]) -> None:
-        where = _argument(index, self.names)
+        where = self._places[index]
         if len(shape) != len(want):
             raise ShapeMismatchError(
                 f"{where}: rank is {len(shape)}, but the program takes {_shape_text(want)}, rank "
@@ -169,8 +197,10 @@ class ShapeProgram:
             left, right = check.lhs.evaluate(env), check.rhs.evaluate(env)
             symbols = check.lhs.symbols() | check.rhs.symbols()
             because = self._sources(symbols, env)
+            if check.is_choice:  # the value of a product says nothing to a reader
+                return f"{check.message}{because}"
             return f"{check.message}: {left} {check.op} {right} does not hold{because}"
-        where = _argument(check.argument, self.names)
+        where = self._places[check.argument]
         got = env[size_symbol(check.argument, check.axis)]
         said = f"{where}: dimension {check.axis} is {got}, but"
         dimensions = [s for s in self.steps if not s.is_element]
@@ -198,11 +228,17 @@ class ShapeProgram:
 
     def _place(self, step: Solve) -> str:
         part = "element" if step.is_element else "dimension"
-        return f"{part} {step.axis} of {_argument(step.argument, self.names)}"
+        return f"{part} {step.axis} of {self._places[step.argument]}"
+
+    @property
+    def _places(self) -> list[str]:
+        return [*_places(self.names, self.computed)]
 
 
-def _argument(index: int, names: Sequence[str]) -> str:
-    return f"argument {index} ({names[index]!r})"
+def _places(names: Sequence[str], computed: Container[int]) -> Iterator[str]:
+    """Every argument, for messages."""
+    for index, name in enumerate(names):
+        yield f"the result of {name}" if index in computed else f"argument {index} ({name!r})"
 
 
 def _solve(
@@ -231,7 +267,8 @@ def _solve(
             _shape_text(shape) for shape in arguments if any(e.symbols() & unknown for e in shape)
         )
         raise UnsupportedError(
-            f"the sizes {names} cannot be worked out from the argument shapes {shapes}; give "
+            f"the sizes {shortened(names)} cannot be worked out from the argument shapes "
+            f"{shortened(shapes)}; give "
             "one argument a dimension such as s, 4*s or s + 1 for each of them"
         )
     return steps
@@ -267,7 +304,7 @@ def _linear(size: Expr, unknown: set[str]) -> tuple[str, int, Expr] | None:
 
 def _checks(
     arguments: Sequence[Sequence[Expr]],
-    names: Sequence[str],
+    places: Sequence[str],
     steps: Sequence[Solve],
     shapes: ShapeAnalysis,
 ) -> list[Check]:
@@ -283,7 +320,7 @@ def _checks(
         for axis, size in enumerate(shape):
             if not size.is_const and (argument, axis) not in solved:
                 read = Expr.symbol(size_symbol(argument, axis))
-                message = f"{_argument(argument, names)}: dimension {axis} must be {size}"
+                message = f"{places[argument]}: dimension {axis} must be {size}"
                 checks.append(Check(read, "==", size, message, argument, axis))
     seen = {(c.lhs, c.op, c.rhs) for c in checks}
     for guard in shapes.guards:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.notation import shortened
 
 __all__ = ["RELATIONS", "holds", "parse_constraint"]
 
@@ -33,5 +34,7 @@ def parse_constraint(text: str) -> tuple[Expr, str, Expr]:
     """
     parts = re.split(r"(==|!=|<=|>=|<|>)", text)
     if len(parts) != 3:
-        raise ValueError(f"{text!r} is not a constraint such as 'b >= 4' or 'mod(t, 4) == 0'")
+        raise ValueError(
+            f"{shortened(text)!r} is not a constraint such as 'b >= 4' or 'mod(t, 4) == 0'"
+        )
     return Expr.parse(parts[0]), parts[1], Expr.parse(parts[2])

@@ -196,7 +196,8 @@ def _broadcast_size(s: ShapeAnalysis, op: ir.Operation, size: Expr, result: Expr
     if size.is_const or s.constraints.at_least(size, 2):
         s.require_equal(op, size, result)
     else:
-        s.require(op, (size - 1) * (size - result), "==", ZERO)
+        message = f"the size {size} of the operand must be 1 or {result}"
+        s.require(op, (size - 1) * (size - result), "==", ZERO, message)
 
 
 @_rule("transpose")

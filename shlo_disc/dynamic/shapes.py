@@ -31,6 +31,7 @@ from shlo_disc.locations import source_line
 from shlo_disc.mlir import ir, ops_of, terminator
 
 __all__ = [
+    "COMPUTED",
     "CONSTRAINTS",
     "RULES",
     "SIGNED_SYMBOLS",
@@ -45,6 +46,9 @@ SIZE_SYMBOLS = "disc.size_symbols"
 
 SIGNED_SYMBOLS = "disc.signed_symbols"
 """On such an argument: the symbols that are no sizes and may be negative, as padding may."""
+
+COMPUTED = "disc.computed"
+"""On an argument that no caller passes: an earlier program of several in turn computes it."""
 
 CONSTRAINTS = "disc.constraints"
 """On `main`: relations of the sizes that every call must satisfy."""
@@ -88,6 +92,8 @@ class ShapeAnalysis:
         """The shape of every argument of `main`, as written or as made up."""
         self.size_arguments: dict[int, tuple[str, ...]] = {}
         """Arguments whose elements are sizes, and the symbols of these."""
+        self.computed: set[int] = set()
+        """Arguments that an earlier program computes."""
         self.sized: set[ir.Value] = set()
         """Integers computed from size arguments that end in a size: they must not wrap."""
         self.padding: set[ir.Value] = set()
@@ -255,6 +261,8 @@ class ShapeAnalysis:
         given = ir.ArrayAttr(func.attributes["arg_attrs"]) if "arg_attrs" in func.attributes else ()
         for index, argument in enumerate(block.arguments):
             attributes = ir.DictAttr(given[index]) if len(given) else {}
+            if COMPUTED in attributes:
+                self.computed.add(index)
             shape = self._argument(argument, index, attributes)
             self._shapes[argument] = shape
             self.arguments.append(shape)
@@ -330,6 +338,9 @@ class ShapeAnalysis:
         self.size_arguments[index] = tuple(names)
         self._element_symbols.update(names)
         _, width, is_unsigned, _ = kind.integer
+        holder = f"argument {index}"
+        if COMPUTED in attributes:
+            holder = f"the result of {ir.StringAttr(attributes['disc.name']).value}"
         signed: set[str] = set()
         if SIGNED_SYMBOLS in attributes:
             signed = {ir.StringAttr(n).value for n in ir.ArrayAttr(attributes[SIGNED_SYMBOLS])}
@@ -341,7 +352,7 @@ class ShapeAnalysis:
                 self.constraints.add_signed(name)
                 self.constraints.add_lower(symbol, -1 << width - 1)
             else:
-                message = f"argument {index} holds the size {name}, which must not be negative"
+                message = f"{holder} holds the size {name}, which must not be negative"
                 self._assume(Guard(symbol, ">=", Expr.const(0), message))
             if width < 64:
                 most = (1 << (width if is_unsigned else width - 1)) - 1

@@ -67,6 +67,9 @@ def difference(
         mine, theirs = _type(a, hints), _type(b, {})
         if mine != theirs:
             return f"result {number} is {_shown(mine)}, but {_shown(theirs)} at these sizes", ""
+        if getattr(a, "weak_type", False) != getattr(b, "weak_type", False):
+            kinds = ("weakly", "strongly") if a.weak_type else ("strongly", "weakly")
+            return f"result {number} is {kinds[0]} typed, but {kinds[1]} at these sizes", ""
     readers = _Reader(hints), _Reader({})
     ours = list(readers[0].events(symbolic))
     want = list(readers[1].events(concrete))
@@ -253,17 +256,13 @@ class _Reader:
         name = equation.primitive.name
         if name == "dim_as_value":
             return float(evaluate(equation.params["dim"], self.hints))
-        if name in ("convert_element_type", "broadcast_in_dim", "reshape", "squeeze", "copy"):
-            number = operands[0]
-            if number is not None and name == "convert_element_type":
-                kind = np.dtype(equation.params["new_dtype"]).kind
-                return float(int(number)) if kind in "iu" else number
-            return number
+        if name in ("broadcast_in_dim", "reshape", "squeeze", "copy"):
+            return operands[0]
         function = _ARITHMETIC.get(name)
         if function is None or any(number is None for number in operands):
             return None
         try:
-            return float(function(equation, *operands))
+            return _rounded(function(equation, *operands), equation.outvars[0].aval.dtype)
         except (ArithmeticError, ValueError):
             return None
 
@@ -274,16 +273,20 @@ def _is_index_arithmetic(name: str, equation: Any) -> bool:
     return name in ("add", "sub", "max", "min") and kinds <= {"i", "u"}
 
 
-def _divided(equation: Any, a: float, b: float) -> float:
-    integers = np.dtype(equation.outvars[0].aval.dtype).kind in "iu"
-    return float(int(a / b)) if integers else a / b
+def _rounded(number: float, dtype: Any) -> float:
+    """A number as an array of a type has it; floats of 32 bits and more are close enough."""
+    if jax.numpy.issubdtype(dtype, np.integer):
+        return float(int(number))
+    narrow = jax.numpy.issubdtype(dtype, np.floating) and np.dtype(dtype).itemsize < 4
+    with np.errstate(over="ignore"):  # infinity, as in the program
+        return float(np.asarray(number).astype(dtype)) if narrow else float(number)
 
 
 _ARITHMETIC: dict[str, Callable[..., Any]] = {
     "add": lambda _, a, b: a + b,
     "sub": lambda _, a, b: a - b,
     "mul": lambda _, a, b: a * b,
-    "div": _divided,
+    "div": lambda _, a, b: a / b,
     "neg": lambda _, a: -a,
     "max": lambda _, a, b: max(a, b),
     "min": lambda _, a, b: min(a, b),
@@ -295,6 +298,7 @@ _ARITHMETIC: dict[str, Callable[..., Any]] = {
     "exp": lambda _, a: np.exp(a),
     "floor": lambda _, a: np.floor(a),
     "ceil": lambda _, a: np.ceil(a),
+    "convert_element_type": lambda _, a: a,
 }
 
 

@@ -49,8 +49,8 @@ _IDENTITY_FILES = frozenset(
 _UNKNOWN_IS_FINE = frozenset(
     (
         "_broadcast_in_dim_fwd_rule", "_index_to_gather", "broadcast_in_dim", "_resize",
-        "_scale_and_translate", "filter_singleton_dims", "_compute_newshape",
-        "cancel_divide_tracers", "reshape", "diagonal", "_tile_abstract_eval",
+        "_resize_nearest", "_scale_and_translate", "filter_singleton_dims", "_compute_newshape",
+        "cancel_divide_tracers", "reshape", "diagonal",
     )
 )  # fmt: skip
 """Functions of JAX that are right for every size when an unknown `==` is False: most look for a
@@ -67,7 +67,7 @@ _UNITS_ARE_FINE = frozenset(
         "_try_broadcast_shapes", "broadcast_to", "_broadcast_in_dim_shape_rule",
         "_broadcast_shapes_uncached", "_broadcast_arrays", "broadcast_shapes", "take_along_axis",
         "_einsum", "matmul", "_matmul", "dot_general", "_dot_general_shape_rule", "_unbroadcast",
-        "_broadcast_in_dim_transpose_rule", "broadcast_batcher",
+        "_broadcast_in_dim_transpose_rule", "broadcast_batcher", "_maybe_broadcast",
         "vectorize.py:wrapped", "_generic_lu_pivots_to_permutation", "_solve",
     )
 )  # fmt: skip
@@ -172,6 +172,8 @@ def of_equality(frame: FrameType | None) -> str:
         return "hint" if is_caught_by_program(frame) else _MORE_IS_NEEDED[name]
     if name in _UNKNOWN_IS_FINE or file in _IDENTITY_FILES or name in ("__eq__", "__ne__"):
         return "unknown"  # classes of JAX are compared as keys of caches
+    if name == "_tile_abstract_eval" and function.f_locals.get("sh") is None:
+        return "unknown"  # it raises for repeats of a sharded dimension
     if name == "broadcast_batcher" and not _batched_alike(function):
         return "unknown"  # it moves the batch to the front, whatever the sizes are
     if compares_keys(function):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -279,43 +279,49 @@ def problem_of(
 ) -> tuple[str, str] | None:
     """How a program differs from a trace at the sizes of a call, and the line; or None.
 
-    JAX spells operations of dimensions of size 1 in another way. Such a difference only counts if
-    the programs differ at larger sizes, too.
+    JAX spells operations of dimensions of size 1 in another way. A difference in these dimensions
+    alone does not count if the programs are alike at larger sizes.
     """
     sizes, concrete = traced.values(shapes), concrete_at(shapes)
     problem = _unlike(program, sizes, concrete)
-    if problem is None or 1 not in sizes.values():
+    if problem is None or _unlike(program, sizes, concrete, units=False) is not None:
         return problem
-    larger = _larger(pattern, shapes)
-    if larger is None or _unlike(program, sizes, concrete, units=False) is not None:
-        return problem
-    try:
-        concrete = concrete_at(larger)
-    except Exception:  # the function refuses these sizes, for a reason that no guard tells
-        return problem
-    return problem if _unlike(program, traced.values(larger), concrete) else None
+    for larger in _larger(pattern, shapes):
+        try:
+            concrete = concrete_at(larger)
+        except Exception:  # the function refuses these sizes, for a reason that no guard tells
+            _log.debug("no trace at the larger sizes %s", larger, exc_info=True)
+            continue
+        if _unlike(program, traced.values(larger), concrete) is None:
+            return None
+    return problem
 
 
 _LARGER = (2, 11, 101)
 """What sizes of 1 are replaced by: the first that fits the pattern, and the numbers after it."""
 
+_MULTIPLE = 8
+"""What other sizes are multiplied by: a quotient of such a size may be 1."""
 
-def _larger(pattern: Pattern, shapes: Shapes) -> Shapes | None:
-    """Shapes that fit the pattern, with other sizes for symbols of 1; None if none is found."""
+
+def _larger(pattern: Pattern, shapes: Shapes) -> Iterator[Shapes]:
+    """Shapes that fit the pattern: other sizes of 1, then multiples of the other sizes, too."""
     sizes = pattern.values(shapes)
     units = [symbol for symbol, value in sizes.items() if value == 1]
-    for first in _LARGER:
-        sizes.update({symbol: first + k for k, symbol in enumerate(units)})
-        found = tuple(
-            tuple(
-                value if size is None else size.evaluate(sizes)
-                for size, value in zip(*pair, strict=True)
+    for factor in (1, _MULTIPLE) if units else (_MULTIPLE,):
+        multiples = {symbol: value * factor for symbol, value in sizes.items()}
+        for first in _LARGER:
+            multiples.update({symbol: first + k for k, symbol in enumerate(units)})
+            found = tuple(
+                tuple(
+                    value if size is None else size.evaluate(multiples)
+                    for size, value in zip(*pair, strict=True)
+                )
+                for pair in zip(pattern.dims, shapes, strict=True)
             )
-            for pair in zip(pattern.dims, shapes, strict=True)
-        )
-        if pattern.solve(found) is not None:
-            return found
-    return None
+            if pattern.solve(found) is not None:
+                yield found
+                break
 
 
 def _unlike(

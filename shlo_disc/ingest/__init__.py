@@ -24,7 +24,7 @@ def ingest(
     context: ir.Context,
     *,
     shapes: Shapes | None = None,
-    names: Sequence[str] | None = None,
+    names: Sequence[str | None] | None = None,
     platforms: Sequence[str] = (),
     constraints: Sequence[str] = (),
     platform: str = "cpu",

@@ -4,16 +4,23 @@
                                                            {disc.constraints = ["d0_0 <= 10"]}
 
 A bound is what XLA allocates. Here an array has its true size, so only arguments are checked.
+`reshape` and `broadcast_in_dim` have dynamic results only with bounds: they become their dynamic
+forms, whose sizes follow from the operand.
 Source: TypeExtensions in the StableHLO specification; `set_dimension_size` in XLA's semantics.
 """
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from shlo_disc.builders import broadcast, create, dimension, integer, vector
+from shlo_disc.errors import UnsupportedError
 from shlo_disc.ingest.arguments import argument_attributes, set_argument_attributes
-from shlo_disc.mlir import ir, stablehlo, walk
+from shlo_disc.locations import source_line
+from shlo_disc.mlir import at, ir, replace, stablehlo, walk
 
 __all__ = ["bounds_of_arguments", "drop_bounds", "has_bounds"]
 
@@ -22,14 +29,19 @@ _NO_BOUND = ir.ShapedType.get_dynamic_size()
 
 
 def has_bounds(functions: Sequence[Any], present: set[str]) -> bool:
-    """Whether a value may have a bounded type: an argument, or what comes from one."""
+    """Whether a value may have a bounded type: an argument, a result, or what comes from one."""
     return "stablehlo.set_dimension_size" in present or any(
-        _bounds(argument.type) is not None for f in functions for argument in f.arguments
+        _bounds(kind) is not None
+        for f in functions
+        for kind in (*(argument.type for argument in f.arguments), *f.type.results)
     )
 
 
 def drop_bounds(module: ir.Module, main: Any) -> None:
-    """No type of `module` has bounds; those of the arguments of `main` are attributes of these."""
+    """No type of `module` has bounds; those of the arguments of `main` are attributes of these.
+
+    Raises UnsupportedError for a result whose size its operand does not tell.
+    """
     attributes = [argument_attributes(main, i) for i in range(len(main.arguments))]
     for own, argument in zip(attributes, main.arguments, strict=True):
         if bounds := _bounds(argument.type):
@@ -37,7 +49,11 @@ def drop_bounds(module: ir.Module, main: Any) -> None:
     if attributes:
         set_argument_attributes(main, attributes)
 
+    static_forms: list[ir.Operation] = []
+
     def plain(op: ir.Operation) -> None:
+        if op.name in _DYNAMIC_FORMS and _bounds(op.results[0].type) is not None:
+            static_forms.append(op)
         for value in _values(op):
             if _bounds(value.type) is not None:
                 value.set_type(_plain(value.type))
@@ -49,6 +65,55 @@ def drop_bounds(module: ir.Module, main: Any) -> None:
             op.attributes["function_type"] = ir.TypeAttr.get(new)
 
     walk(module, plain)
+    for op in static_forms:
+        with at(op):
+            replace(op, _DYNAMIC_FORMS[op.name](op))
+
+
+def _reshape(op: ir.Operation) -> ir.Value:
+    """A reshape to a type of one dynamic dimension, which has all elements that others leave."""
+    (operand,) = op.operands
+    kind = ir.RankedTensorType(op.results[0].type)
+    others = math.prod(n for n in kind.shape if n != _NO_BOUND)
+    if list(kind.shape).count(_NO_BOUND) != 1 or others == 0:
+        raise _refusal(op, "dynamic_reshape")
+    total = functools.reduce(
+        lambda a, b: create("stablehlo.multiply", [a, b], _i32()),
+        [dimension(operand, k) for k in range(ir.RankedTensorType(operand.type).rank)],
+        integer(1, _i32()),
+    )
+    rest = create("stablehlo.divide", [total, integer(others, _i32())], _i32())
+    sizes = [rest if n == _NO_BOUND else integer(n, _i32()) for n in kind.shape]
+    return create("stablehlo.dynamic_reshape", [operand, vector(sizes)], kind)
+
+
+def _broadcast(op: ir.Operation) -> ir.Value:
+    """A broadcast to dynamic dimensions: those of the operand."""
+    (operand,) = op.operands
+    own, kind = (ir.RankedTensorType(v.type) for v in (operand, op.results[0]))
+    axes = list(ir.DenseI64ArrayAttr(op.attributes["broadcast_dimensions"]))
+    given = {axis: k for k, axis in enumerate(axes) if own.is_dynamic_dim(k)}
+    if any(n == _NO_BOUND and axis not in given for axis, n in enumerate(kind.shape)):
+        raise _refusal(op, "dynamic_broadcast_in_dim")
+    sizes = [
+        dimension(operand, given[axis]) if n == _NO_BOUND else integer(n, _i32())
+        for axis, n in enumerate(kind.shape)
+    ]
+    return broadcast(operand, axes, kind, lambda: vector(sizes))
+
+
+_DYNAMIC_FORMS = {"stablehlo.broadcast_in_dim": _broadcast, "stablehlo.reshape": _reshape}
+
+
+def _i32() -> ir.Type:
+    return ir.RankedTensorType.get([], ir.IntegerType.get_signless(32))
+
+
+def _refusal(op: ir.Operation, form: str) -> UnsupportedError:
+    return UnsupportedError(
+        f"{source_line(op)}: {op.name}: its operand does not tell the size of its bounded result "
+        f"{op.results[0].type}; use stablehlo.{form}"
+    )
 
 
 def bounds_of_arguments(main: Any) -> list[str]:

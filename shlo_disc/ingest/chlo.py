@@ -15,13 +15,15 @@ from shlo_disc.builders import convert, create, with_element
 from shlo_disc.element_types import known_element_type
 from shlo_disc.ingest.chlo_broadcasts import broadcast_operands
 from shlo_disc.ingest.custom_calls import CHLO_CALLS, INTERNAL, target_of
+from shlo_disc.ingest.next_after import expand_next_after
 from shlo_disc.mlir import at, ir, ops_of, replace, run_pipeline, walk
 from shlo_disc.ops import Role, names
 
 __all__ = ["KEPT_CHLO", "expand_chlo", "expand_composites", "take_calls"]
 
 KEPT_CHLO = names(lambda row: row.name.startswith("chlo.") and row.role is not Role.EXPANDED)
-"""CHLO ops that stay: `lower/` computes them, faster and more exactly than their expansion."""
+"""CHLO ops that stay: `lower/` computes them, faster and more exactly than their expansion. Those
+of complex numbers are expanded."""
 
 
 def expand_composites(module: ir.Module, composites: Sequence[ir.Operation]) -> int:
@@ -61,6 +63,7 @@ def _unwrap(op: ir.Operation, name: str) -> None:
 
 def expand_chlo(module: ir.Module) -> int:
     """Only CHLO ops in KEPT_CHLO are left; how many others there were."""
+    broadcast_operands(module)
     found: list[ir.Operation] = []
 
     def visit(op: ir.Operation) -> None:
@@ -68,21 +71,24 @@ def expand_chlo(module: ir.Module) -> int:
             found.append(op)
 
     walk(module, visit)
-    others = [op for op in found if op.name not in KEPT_CHLO]
-    if not others:
+    kept = [op for op in found if op.name in KEPT_CHLO and not any(map(_is_complex, op.operands))]
+    if len(kept) == len(found):
         return 0
-    for op in found:
-        if op.name in KEPT_CHLO:
-            _park(op)
-    broadcast_operands(module)
+    for op in kept:
+        _park(op)
     _widen_functions(module)
+    expand_next_after(module)
     # Sizes in an expansion are of the shape dialect, which the second pass takes back.
     run_pipeline(
         module,
         "func.func(chlo-legalize-to-stablehlo,shape-legalize-to-stablehlo),reconcile-unrealized-casts",
     )
     _unpark(module)
-    return len(others)
+    return len(found) - len(kept)
+
+
+def _is_complex(value: ir.Value) -> bool:
+    return isinstance(ir.ShapedType(value.type).element_type, ir.ComplexType)
 
 
 _IN_F32 = names(lambda row: row.in_f32)
@@ -91,17 +97,20 @@ _IN_F32 = names(lambda row: row.in_f32)
 def _widen_functions(module: ir.Module) -> None:
     """Functions of floats of less than 32 bits are computed in f32 and rounded once.
 
-    Upstream has no series for most of these types, and rounds after every step for others.
+    Upstream has no series for most of these types, and rounds after every step for others. It
+    compares with an infinity that some of them do not have.
     """
     single = ir.F32Type.get()
     for op in ops_of(module, *_IN_F32):
-        row = known_element_type(ir.RankedTensorType(op.results[0].type).element_type)
+        given, kind = op.operands[0].type, op.results[0].type
+        row = known_element_type(ir.RankedTensorType(given).element_type)
         if row is None or row.kind != "f" or row.bits >= 32:
             continue
+        rounds = ir.RankedTensorType(given).element_type == ir.RankedTensorType(kind).element_type
         with at(op):
             operands = [convert(v, with_element(v.type, single)) for v in op.operands]
-            kind = op.results[0].type
-            replace(op, convert(create(op.name, operands, with_element(kind, single)), kind))
+            wide = create(op.name, operands, with_element(kind, single) if rounds else kind)
+            replace(op, convert(wide, kind) if rounds else wide)
 
 
 def take_calls(module: ir.Module) -> int:

@@ -22,6 +22,7 @@ from shlo_disc.builders import (
     integer,
     scalar,
     shape_of,
+    summed,
     vector,
     with_element,
     zero,
@@ -79,28 +80,6 @@ def _i32() -> ir.RankedTensorType:
 
 def _binary(name: str, a: ir.Value, b: ir.Value) -> ir.Value:
     return create(f"stablehlo.{name}", [a, b], a.type)
-
-
-def _sum(value: ir.Value, dims: Sequence[int]) -> ir.Value:
-    """The sum over `dims`."""
-    if not dims:
-        return value
-    kind = _type(value)
-    kept = [n for d, n in enumerate(kind.shape) if d not in dims]
-    result = ir.RankedTensorType.get(kept, kind.element_type)
-    start = zero(kind.element_type)
-    op = ir.Operation.create(
-        "stablehlo.reduce",
-        results=[result],
-        operands=[value, start],
-        attributes={"dimensions": ir.DenseI64ArrayAttr.get(sorted(dims))},
-        regions=1,
-    )
-    block = op.regions[0].blocks.append(start.type, start.type)
-    with ir.InsertionPoint(block):
-        total = create("stablehlo.add", list(block.arguments), start.type)
-        ir.Operation.create("stablehlo.return", operands=[total])
-    return op.results[0]
 
 
 # --- products -----------------------------------------------------------------------------------
@@ -195,7 +174,7 @@ def _summed(
 ) -> tuple[ir.Value, list[str]]:
     """The sum over dimensions that nobody else names."""
     alone = [d for d, n in enumerate(names) if n not in wanted]
-    return _sum(value, alone), [n for d, n in enumerate(names) if d not in alone]
+    return summed(value, alone), [n for d, n in enumerate(names) if d not in alone]
 
 
 def _diagonal(value: ir.Value, names: Sequence[str]) -> tuple[ir.Value, list[str]]:
@@ -218,7 +197,7 @@ def _diagonal(value: ir.Value, names: Sequence[str]) -> tuple[ir.Value, list[str
     here = compare("EQ", places[0], places[1], truth)
     zeros = broadcast_like(zero(_type(value).element_type), [], value)
     alone = create("stablehlo.select", [here, value, zeros], value.type)
-    return _diagonal(_sum(alone, [second]), [n for d, n in enumerate(names) if d != second])
+    return _diagonal(summed(alone, [second]), [n for d, n in enumerate(names) if d != second])
 
 
 def _product(
@@ -293,10 +272,10 @@ def _batch_norm_inference(op: ir.Operation) -> Values:
 def _batch_norm_training(op: ir.Operation) -> Values:
     x, feature, others, count = _moments(op)
     _, scale, offset = op.operands
-    total = _sum(x, others)
+    total = summed(x, others)
     mean = _binary("divide", total, broadcast_like(count, [], total))
     centered = _binary("subtract", x, broadcast_like(mean, [feature], x))
-    squares = _sum(_binary("multiply", centered, centered), others)
+    squares = summed(_binary("multiply", centered, centered), others)
     variance = _binary("divide", squares, broadcast_like(count, [], squares))
     return [_normalized(x, scale, offset, mean, variance, op), mean, variance]
 
@@ -313,8 +292,8 @@ def _batch_norm_grad(op: ir.Operation) -> Values:
     deviation = _deviation(variance, op)
     number = broadcast_like(count, [], x)
     i1 = _binary("multiply", gradient, number)
-    i2 = wide(_sum(gradient, others))
-    i3 = wide(_sum(_binary("multiply", gradient, centered), others))
+    i2 = wide(summed(gradient, others))
+    i3 = wide(summed(_binary("multiply", gradient, centered), others))
     i4 = _binary("multiply", i3, centered)
     square = _binary("multiply", wide(deviation), wide(deviation))
     i5 = _binary("divide", i4, square)
@@ -322,8 +301,8 @@ def _batch_norm_grad(op: ir.Operation) -> Values:
     factor = _binary("divide", _binary("divide", wide(scale), wide(deviation)), number)
     grad_operand = _binary("multiply", factor, i6)
     normal = _binary("divide", centered, wide(deviation))
-    grad_scale = _sum(_binary("multiply", gradient, normal), others)
-    return [grad_operand, grad_scale, _sum(gradient, others)]
+    grad_scale = summed(_binary("multiply", gradient, normal), others)
+    return [grad_operand, grad_scale, summed(gradient, others)]
 
 
 # --- data movement ------------------------------------------------------------------------------

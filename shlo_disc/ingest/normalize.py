@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from shlo_disc.errors import InvalidModuleError, UnsupportedError
+from shlo_disc.errors import InternalError, InvalidModuleError, UnsupportedError
 from shlo_disc.ingest.accumulators import promote_accumulators
 from shlo_disc.ingest.approx_top_k import expand_approx_top_k
 from shlo_disc.ingest.arguments import constant, erase_arguments, global_name
@@ -115,7 +115,10 @@ def normalize(
         expand_chlo(module)
     if any(map(is_complex, kinds)) or present & {"stablehlo.real", "stablehlo.imag"}:
         split_complex_numbers(main)
-    module.operation.verify()
+    try:
+        module.operation.verify()
+    except ir.MLIRError as error:  # the program was verified when it was read
+        raise InternalError(f"ingest made a module that does not verify: {error}") from None
     check_normal_form(module)
 
 

@@ -42,12 +42,15 @@ def describe(main: Any, shapes: Shapes | None, names: Sequence[str | None]) -> N
             attributes[index]["disc.name"] = ir.StringAttr.get(symbol)
     if shapes is not None and len(shapes) != len(arrays):
         raise ValueError(f"{len(shapes)} shapes were given for {len(arrays)} array arguments")
+    if len(names) > len(arrays):
+        raise ValueError(f"{len(names)} names were given for {len(arrays)} array arguments")
     for position, index in enumerate(arrays):
         own = attributes[index]
         if shapes is not None and (shape := shapes[position]) is not None:
             kind = main.arguments[index].type
             if len(shape) and shape[-1] == OTHERS:
-                shape = [*shape[:-1], *(str(n) for n in kind.shape[len(shape) - 1 :])]
+                others = range(len(shape) - 1, kind.rank)
+                shape = [*shape[:-1], *(_of_type(kind, position, axis) for axis in others)]
             if len(shape) != kind.rank:
                 raise ValueError(f"shape {tuple(shape)} was given for argument {position}: {kind}")
             own["disc.shape"] = ir.ArrayAttr.get([ir.StringAttr.get(str(s)) for s in shape])
@@ -55,6 +58,11 @@ def describe(main: Any, shapes: Shapes | None, names: Sequence[str | None]) -> N
             own["disc.name"] = ir.StringAttr.get(name)
     if attributes:
         set_argument_attributes(main, attributes)
+
+
+def _of_type(kind: Any, position: int, axis: int) -> str:
+    """A size as the type says: one that is dynamic has the symbol the analysis gives it."""
+    return f"d{position}_{axis}" if kind.is_dynamic_dim(axis) else str(kind.get_dim_size(axis))
 
 
 def constrain(main: Any, constraints: Sequence[str]) -> None:

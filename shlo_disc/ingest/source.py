@@ -107,7 +107,7 @@ def _read(source: Any, context: ir.Context) -> ir.Module:
 
 
 def _is_path(text: str) -> bool:
-    if "\n" in text or len(text) > 4096:
+    if "\n" in text or "\0" in text or len(text) > 4096:
         return False
     return text.endswith((".mlir", ".mlirbc", ".bc", ".stablehlo")) or Path(text).is_file()
 

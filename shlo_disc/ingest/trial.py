@@ -9,6 +9,7 @@ the root, and of the environment only the loader's path reaches it. Python's var
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -125,8 +126,22 @@ def try_in_child(data: bytes, form: str) -> None:
             f"the {what} could not be tried in a child process of {_python()}: "
             f"{_last_line(said)}. Set SHLO_DISC_TRUST_BYTECODE=1 if you trust it."
         )
+    unknown = _UNKNOWN_DIALECT.search(said)
+    if unknown is not None:
+        advice = _ADVICE.get(unknown[1], "lower its operations to StableHLO")
+        raise UnsupportedError(
+            f"the {what} has the dialect {unknown[1]}, which shlo_disc does not read; {advice}"
+        )
     lines = [line for line in said.splitlines() if line.strip()]
     raise InvalidModuleError(f"the {what} is damaged: {_first_error(lines)}")
+
+
+_UNKNOWN_DIALECT = re.compile(r"dialect '(\w+)' is unknown")
+
+_ADVICE = {
+    "sdy": "pass the jax.export.Exported itself, or its text (`str(exported.mlir_module())`)"
+}
+"""What to do instead, by dialect. JAX alone has the dialect of its partitioner."""
 
 
 def _python() -> str:

@@ -21,12 +21,17 @@ def _exact(name: str, **row: Any) -> Op:
     return _op(name, exact_bits=True, **row)
 
 
-def _math(name: str, function: str, cost: int, fold: Callable[..., Any] | None = None) -> Op:
+_COMPLEX = "of complex numbers: chlo-legalize-to-stablehlo"
+
+
+def _math(
+    name: str, function: str, cost: int, fold: Callable[..., Any] | None = None, note: str = ""
+) -> Op:
     """A transcendental function; `fold` is evaluated in float64."""
     folder = None if fold is None else folding.wide(fold)
     flops = Flops.TRANSCENDENTAL
     types = "f" if name.startswith("chlo.") else "cf"
-    return _op(name, math=function, cost=cost, fold=folder, flops=flops, types=types)
+    return _op(name, math=function, cost=cost, fold=folder, flops=flops, types=types, note=note)
 
 
 ROWS = (
@@ -70,9 +75,17 @@ ROWS = (
     # functions
     _math("atan2", "atan2", 40),
     _math("cbrt", "cbrt", 30, np.cbrt),
+    _math("chlo.bessel_i1e", "bessel_i1e", 60),
+    _math("chlo.cosh", "cosh", 25, note=_COMPLEX),
+    _math("chlo.digamma", "digamma", 80),
     _math("chlo.erf", "erf", 25),
     _math("chlo.erf_inv", "erf_inv", 40),
     _math("chlo.erfc", "erfc", 40),
+    _math("chlo.lgamma", "lgamma", 80),
+    _math("chlo.polygamma", "polygamma", 600),
+    _math("chlo.sinh", "sinh", 25, note=_COMPLEX),
+    _math("chlo.tan", "tan", 40, note=_COMPLEX),
+    _math("chlo.zeta", "zeta", 400),
     _math("cosine", "cos", 30, np.cos),
     _math("exponential", "exp", 15, np.exp),
     _math("exponential_minus_one", "expm1", 20, np.expm1),
@@ -81,7 +94,7 @@ ROWS = (
     _math("logistic", "logistic", 25),
     _math("rsqrt", "rsqrt", 15, lambda x: 1 / np.sqrt(x)),
     _math("sine", "sin", 30, np.sin),
-    _op("sqrt", fold=np.sqrt, cost=10, flops=Flops.TRANSCENDENTAL, types="cf"),
+    _op("sqrt", fold=np.sqrt, ulp=(0.5, 0.5), cost=10, flops=Flops.TRANSCENDENTAL, types="cf"),
     _math("tan", "tan", 40, np.tan),
     _math("tanh", "tanh", 25, np.tanh),
 )

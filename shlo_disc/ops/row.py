@@ -79,6 +79,9 @@ class Op:
     """The result may be complex or quantized where no operand is."""
     in_f32: bool = False
     """Role EXPANDED: floats of less than 32 bits are computed in f32 and rounded once."""
+    ulp: tuple[float, float] | None = None
+    """A function of floats without a formula in `lower/values/math`: its largest error in units in
+    the last place of the result, (f32, f64); tested."""
     reads_part: bool = False
     """Reads only as many elements of operand 0 as the result has."""
     on_host: bool = False

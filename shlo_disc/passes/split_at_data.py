@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shape_values import MAX_ELEMENTS, SHAPE_VALUES
-from shlo_disc.dynamic.shapes import CONSTRAINTS, ShapeAnalysis, analyze
+from shlo_disc.dynamic.shapes import COMPUTED, CONSTRAINTS, ShapeAnalysis, analyze
 from shlo_disc.dynamic.size_sources import SizeFromData
 from shlo_disc.locations import source_line
 from shlo_disc.mlir import at, ir, producer
@@ -83,7 +83,7 @@ def _places_of_data(module: ir.Module, operand: ir.Value) -> list[_Place]:
         value = waiting.pop()
         op = producer(value)
         if op is None:
-            if ir.BlockArgument(value).owner.owner.name != "func.func":
+            if ir.BlockArgument(value).owner.owner.operation.name != "func.func":
                 return []
             continue  # an argument of main that is a size is read by the runtime
         if _is_size_arithmetic(op):
@@ -233,7 +233,9 @@ def _take(module: ir.Module, late: Sequence[ir.Operation], places: Sequence[_Pla
         argument = block.add_argument(value.type, late[place.operation].location)
         value.replace_all_uses_with(argument)
         name = f"{late[place.operation].name} at {source_line(late[place.operation])}"
-        own.append(ir.DictAttr.get({"disc.name": ir.StringAttr.get(name)}))
+        own.append(
+            ir.DictAttr.get({"disc.name": ir.StringAttr.get(name), COMPUTED: ir.UnitAttr.get()})
+        )
     kind = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value)
     kind = ir.FunctionType.get([a.type for a in block.arguments], kind.results)
     main.attributes["function_type"] = ir.TypeAttr.get(kind)

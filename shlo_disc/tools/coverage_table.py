@@ -8,9 +8,10 @@ from pathlib import Path
 import click
 
 from shlo_disc.element_types import COMPLEX_TYPES, ELEMENT_TYPES
+from shlo_disc.lower.values.math import FUNCTIONS
 from shlo_disc.ops import OPS, Op, Role
 
-__all__ = ["main", "page", "row"]
+__all__ = ["error", "main", "page", "row"]
 
 _HEAD = """# Coverage
 
@@ -20,8 +21,14 @@ Every op of StableHLO, with the way it is compiled. A program with a refused op 
 `UnsupportedError`; under `shlo_disc.jit(..., on_unsupported="xla")` XLA runs that part.
 `@name` is a target of `stablehlo.custom_call`.
 
-| Op | Compiled as | Element types | Note |
-|---|---|---|---|
+Error is the largest one of a function of floats, in units in the last place (ULP) of the exact
+result: in f32, then in f64. Tests sample each and hold it to this bound. Denormal results have the
+unit of the smallest normal numbers. Narrower floats are computed in f32 and rounded once: their
+error is below 0.51. `exact` is what IEEE 754 rounds correctly or the specification defines to the
+bit.
+
+| Op | Compiled as | Element types | Error | Note |
+|---|---|---|---|---|
 """
 _KINDS = {"b": "i1", "c": "complex", "f": "floats", "i": "signed", "u": "unsigned"}
 _TAIL = """
@@ -39,13 +46,25 @@ name either place.
 """
 
 
+def error(op: Op) -> str:
+    """The error of a function of floats, as the page says it; empty for other ops."""
+    if op.math:
+        function = FUNCTIONS[op.math]
+        single, double = function.ulp
+        return f"{single}, {double}" + (f" ({function.beside_zeros})" * bool(function.beside_zeros))
+    if op.ulp:
+        return f"{op.ulp[0]}, {op.ulp[1]}"
+    is_function = op.role in (Role.ELEMENTWISE, Role.EXPANDED) and "f" in op.types
+    return "exact" if op.exact_bits and is_function else ""
+
+
 def row(op: Op) -> str:
     """The line of one op."""
     refused = op.role is Role.UNSUPPORTED
     how = "refused" if refused else f"`{op.kind}` kernel" if op.kind else op.role.value
     types = "any" if set(op.types) == set(_KINDS) else ", ".join(_KINDS[k] for k in op.types)
     covered = "" if refused or op.role in (Role.EXPANDED, Role.CONTROL, Role.RETURN) else types
-    return f"| `{op.name}` | {how} | {covered} | {op.note} |\n"
+    return f"| `{op.name}` | {how} | {covered} | {error(op)} | {op.note} |\n"
 
 
 def page() -> str:

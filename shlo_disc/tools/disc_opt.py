@@ -105,7 +105,9 @@ def main(
                 wanted = _UNTIL[until] if until else pipeline
                 texts.append(_run(source, wanted, frozenset(print_after), timing, print_debug_info))
     except (ShloDiscError, ValueError) as error:
-        click.echo(f"disc-opt: {file}: {type(error).__name__}: {error}", err=True)
+        from shlo_disc.tools.failures import failure  # noqa: PLC0415 - after --help
+
+        click.echo(f"disc-opt: {file}: {failure(error)}", err=True)
         sys.exit(1)
     click.echo(f"\n{_SEPARATOR}\n".join(texts), file=output)
 

@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,11 +21,16 @@ from rich.table import Table
 from shlo_disc.errors import ShloDiscError
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from shlo_disc.debug.bisect import Outcome
     from shlo_disc.debug.check import Checked, Report
     from shlo_disc.executable import Executable
 
 __all__ = ["main"]
+
+_PYTHONS = (MemoryError, OSError, TypeError, ValueError)
+"""Errors of Python that say what is wrong with a file, a name, sizes or arrays."""
 
 _WRONG = 3
 """Exit status where `--check` or `--bisect` found a difference."""
@@ -144,8 +149,10 @@ def main(
         else:
             _run(out, path, arguments, until, engine, likely, outputs)
             wrong = False
-    except (ShloDiscError, NoReferenceError, ValueError, TypeError, OSError) as error:
-        click.echo(f"disc-run: {path}: {type(error).__name__}: {error}", err=True)
+    except (ShloDiscError, NoReferenceError, *_PYTHONS) as error:
+        from shlo_disc.tools.failures import failure  # noqa: PLC0415 - after --help
+
+        click.echo(f"disc-run: {path}: {failure(error)}", err=True)
         sys.exit(1)
     if wrong:
         sys.exit(_WRONG)
@@ -167,15 +174,22 @@ def _run(
     from shlo_disc.debug.bisect import results_of  # noqa: PLC0415
     from shlo_disc.debug.interpreter import Interpreter  # noqa: PLC0415
     from shlo_disc.debug.stage import load  # noqa: PLC0415
+    from shlo_disc.dynamic.size_sources import SizeFromData  # noqa: PLC0415
 
-    given = arguments(load(path).compiled())
-    stage = load(path)
-    if until is not None:
-        stage = stage.advance(until)
-    engine = engine or ("compiled" if until is None else "as-is")
-    with Interpreter() as interpreter:
-        wanted = {name: [number] for name, number in likely.items()}
-        results = results_of(stage, given, engine, interpreter, wanted or None)
+    wanted = {name: [number] for name, number in likely.items()} or None
+    try:
+        given = arguments(load(path).compiled())
+    except SizeFromData:
+        if until is not None or engine not in (None, "compiled"):
+            raise
+        results = _run_chain(path, arguments, wanted)
+    else:
+        stage = load(path)
+        if until is not None:
+            stage = stage.advance(until)
+        engine = engine or ("compiled" if until is None else "as-is")
+        with Interpreter() as interpreter:
+            results = results_of(stage, given, engine, interpreter, wanted)
     for number, array in enumerate(results):
         out.print(f"result[{number}]: {array.dtype.name}{list(array.shape)}", markup=False)
         if outputs is None:
@@ -183,6 +197,17 @@ def _run(
     if outputs is not None:
         arrays.write(outputs, results)
         out.print(f"written to {outputs}", markup=False)
+
+
+def _run_chain(
+    path: Path, arguments: Arguments, likely: Mapping[str, Sequence[int]] | None
+) -> list[npt.NDArray[Any]]:
+    """The results of a program whose sizes come from data: several programs in turn."""
+    from shlo_disc.compile import compile as compile_program  # noqa: PLC0415
+
+    executable = compile_program(path, likely=likely)
+    first = executable.programs[0] if hasattr(executable, "programs") else executable
+    return executable.run_numpy(arguments(first))
 
 
 def _check(

@@ -45,9 +45,8 @@ def describe(row: Op) -> str:
         if column.name != "name" and value != column.default:
             lines.append(f"  {column.name:<16} {_text(value)}")
     lines += [f"  {stage:<16} {_place(rule)}" for stage, rule in _rules(row)]
-    if row.math:
-        single, double = FUNCTIONS[row.math].ulp
-        lines.append(f"  {'error':<16} {single} ULP in f32, {double} in f64")
+    if error := coverage_table.error(row):
+        lines.append(f"  {'error':<16} {error}")
     lines.append(f"  {'coverage':<16} {coverage_table.row(row).strip()}")
     return "\n".join(lines)
 

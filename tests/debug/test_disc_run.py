@@ -114,3 +114,26 @@ def test_check_and_bisect_say_what_they_found(folder, tmp_path):
     done = run("--bisect", tmp_path, "--size", "n=3", "--engine", "reference")
     assert done.exit_code == 0, done.output
     assert said in done.output
+
+
+def test_a_program_whose_sizes_come_from_data_runs(tmp_path):
+    path = tmp_path / "chain.mlir"
+    path.write_text("""func.func @main(%a: tensor<1xi32>, %x: tensor<?xf32>) -> tensor<?xi32> {
+      %n = stablehlo.multiply %a, %a : tensor<1xi32>
+      %d = stablehlo.remainder %n, %a : tensor<1xi32>
+      %s = stablehlo.add %n, %d : tensor<1xi32>
+      %0 = stablehlo.dynamic_iota %s, dim = 0 : (tensor<1xi32>) -> tensor<?xi32>
+      return %0 : tensor<?xi32> }""")
+    np.savez(tmp_path / "x.npz", np.int32([2]), np.ones(3, "f4"))
+    done = run(path, "--inputs", tmp_path / "x.npz")
+    assert done.output.splitlines() == ["result[0]: int32[4]", "[0 1 2 3]"]
+    for option in (["--check"], ["--engine", "reference"], ["--until", "cse"]):
+        done = run(path, "--inputs", tmp_path / "x.npz", *option)
+        assert done.exit_code == 1
+        assert "UnsupportedError: <module>:5:12: stablehlo.dynamic_iota: operand 0" in done.output
+        assert "disc-run without other options runs them" in done.output
+
+
+def test_sizes_beyond_all_memory_are_an_error(folder):
+    done = run(folder / "00-input.mlir", "--size", f"n={10**14}")
+    assert (done.exit_code, "MemoryError: Unable to allocate" in done.output) == (1, True)

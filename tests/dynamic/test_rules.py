@@ -76,8 +76,20 @@ for op in [
     "tanh",
 ]:
     row(f"stablehlo.{op}", one(f"stablehlo.{op}", ["%x"], F), ["b, t"])
-for op in ["erf", "erf_inv", "erfc"]:
+for op in [
+    "bessel_i1e",
+    "cosh",
+    "digamma",
+    "erf",
+    "erf_inv",
+    "erfc",
+    "lgamma",
+    "sinh",
+    "tan",
+]:
     row(f"chlo.{op}", one(f"chlo.{op}", ["%x"], F), ["b, t"])
+for op in ["polygamma", "zeta"]:
+    row(f"chlo.{op}", one(f"chlo.{op}", ["%x", "%y"], F), ["b, t"])
 for op in ["count_leading_zeros", "not", "popcnt"]:
     row(f"stablehlo.{op}", one(f"stablehlo.{op}", ["%i"], INT), ["b, t"])
 for op in [

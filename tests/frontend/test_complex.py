@@ -70,7 +70,7 @@ def control(z):
 
 def products(a, b, v):
     return (a @ b, b.T @ a.conj().T, a @ v, v @ b, jnp.vdot(v, v), jnp.einsum("ij,kj->ik", a, a),
-            jnp.outer(v, v))  # fmt: skip
+            jnp.outer(v, v), jnp.einsum("ij,ij->i", a, a))  # fmt: skip
 
 
 def convolved(image, kernel, signal):

@@ -22,6 +22,7 @@ import shlo_disc
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.frontend import methods, policy
 from shlo_disc.frontend.sizes import SizeScope, evaluate, is_size
+from tests.children import python
 from tests.frontend.asking import random_function
 
 
@@ -44,6 +45,74 @@ def same(function, *calls, misses=None, rtol=1e-4, **options):
 
 def sizes(f):
     return [(F(n),) for n in f]
+
+
+def test_repeats_are_one_in_no_version_of_their_own():
+    """`jnp.tile` of a learned token for each of a batch, as vision transformers have it."""
+
+    def function(x, token):
+        return jnp.concatenate([jnp.tile(token, (x.shape[0], 1)), x], 1)
+
+    same(function, *[(F(n, 4), F(1, 2)) for n in (3, 1, 5)], misses=1)
+
+
+@pytest.mark.parametrize("sizes", [(4, 8, 20), (8, 4, 20)])
+def test_sizes_of_one_are_no_version_of_their_own(sizes):
+    """The gradient of a bias beside data, where a batch or a quotient of a size is 1."""
+
+    def function(x, bias):
+        def loss(bias):
+            half = x[:, : x.shape[1] // 4]
+            mean = half - half.mean(1, keepdims=True)
+            return jnp.sum(jnp.tanh(half + bias.reshape(1, 1, -1))) + jnp.sum(mean - bias)
+
+        return jax.grad(loss)(bias)
+
+    same(function, *[(F(1 + n % 8, n, 3), F(3)) for n in sizes], misses=1)
+
+
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
+def test_numbers_of_sizes_in_narrow_floats(dtype):
+    """They are rounded where the size is a number, and where it is a symbol."""
+
+    def function(x):
+        n, h = x.shape[1], x.astype(dtype)
+        return h / n**0.5, h * (n * 1.01), h - n**-0.5, h / (3 * n), h * (1 / n)
+
+    same(function, (F(2, 37),), (F(3, 5),), (F(1, 999),), misses=1, rtol=1e-2)
+
+
+def test_functions_that_modules_have_from_jax_take_symbols():
+    """`from jax.numpy import diagonal`, before the first trace replaces functions of JAX."""
+    told = python("""
+        import numpy as np
+        from jax.numpy import diagonal
+        import shlo_disc
+
+        f = shlo_disc.jit(lambda x: diagonal(x))
+        for n in (4, 5):
+            np.testing.assert_array_equal(f(np.ones((n, n), np.float32)), np.ones(n))
+        print(f.cache_info().misses)
+    """)
+    assert told == "1"
+
+
+def test_resized_to_a_size_that_it_has():
+    def function(x):
+        return jax.image.resize(x, (x.shape[0], 5), "nearest")
+
+    same(function, (F(3, 4),), (F(2, 5),), (F(1, 7),), misses=1)
+
+
+def test_weak_types_of_results_are_those_of_numbers():
+    def function(x):
+        return x, np.prod(x.shape), round(x.shape[0] / 2), x.shape[0] / 2
+
+    f, g = shlo_disc.jit(function), jax.jit(function)
+    for n in (3, 4):
+        for ours, theirs in zip(f(F(n, 2)), g(F(n, 2)), strict=True):
+            assert (ours.dtype, ours.weak_type) == (theirs.dtype, theirs.weak_type)
+            np.testing.assert_array_equal(ours, theirs)
 
 
 QUESTIONS = {  # the program, and how many versions the sizes 3, 6, 4, 9 need

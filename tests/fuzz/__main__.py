@@ -5,7 +5,9 @@ from __future__ import annotations
 import collections
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
@@ -13,6 +15,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from tests.fuzz import batches
 from tests.fuzz.cut import SHARE
+
+if TYPE_CHECKING:  # JAX is loaded when its flags are set
+    from tests.fuzz.program import Program
 
 console = Console()
 
@@ -37,6 +42,12 @@ console = Console()
     help="Only trace, and count false alarms (tests/alarms.py): these programs, and those of the "
     "other tools.",
 )
+@click.option(
+    "--stablehlo",
+    "text",
+    is_flag=True,
+    help="StableHLO modules over the whole op table, beside the StableHLO interpreter and XLA.",
+)
 def main(
     count: int,
     seed: int,
@@ -47,13 +58,13 @@ def main(
     show: bool,
     share: float,
     alarms: bool,
+    text: bool,
 ) -> None:
     """Check random typed programs; every kind of failure is made small and written to a file."""
     if share:
         os.environ[SHARE] = str(share)
     batches.prepare()
-    from tests.fuzz.generate import generate
-
+    generate = _generator(text)
     if show:
         print(generate(seed).script())
         return
@@ -63,6 +74,7 @@ def main(
     failures: dict[str, list[tuple[int, object]]] = collections.defaultdict(list)
     compilations: collections.Counter[int] = collections.Counter()
     alarming: dict[int, tuple[str, ...]] = {}
+    unjudged: dict[int, str] = {}
     illegal = done = optimised = 0
     columns = (
         TextColumn("{task.description}"),
@@ -73,16 +85,24 @@ def main(
     with Progress(*columns, console=console) as progress:
         task = progress.add_task("programs", total=count)
         seeds = range(seed, seed + count)
-        for number, outcome in batches.check_seeds(seeds, jobs, lambda: time.monotonic() > end):
+        for number, outcome in batches.check_seeds(
+            seeds, jobs, lambda: time.monotonic() > end, text=text
+        ):
             done += 1
             progress.advance(task)
             if not console.is_terminal and done % 50 == 0:
                 progress.print(f"{done} of {count}")
             if not outcome.legal:
                 illegal += 1
+                if text:  # ours is the mistake: the generator's
+                    assert outcome.failure is not None
+                    message = outcome.failure.message.splitlines()[0]
+                    progress.print(f"seed {number}: {message}", markup=False, soft_wrap=True)
             elif outcome.failure is None:
                 compilations[outcome.compilations] += 1
                 optimised += outcome.optimised
+                if outcome.unjudged:
+                    unjudged[number] = outcome.unjudged
                 if outcome.alarms:
                     alarming[number] = outcome.alarms
             else:
@@ -92,9 +112,14 @@ def main(
                     f"seed {number}: {found.kind}: {found.signature}", markup=False, soft_wrap=True
                 )
     known = " ".join(f"{k}:{v}" for k, v in sorted(compilations.items()))
-    console.print(f"{done} programs, {illegal} refused by JAX, compilations {known}")
+    refused = "invalid" if text else "refused by JAX"
+    console.print(f"{done} programs, {illegal} {refused}, compilations {known}")
     if optimised:
         console.print(f"{optimised} differ from jax.jit, but not from JAX without it")
+    if text:
+        console.print(f"{len(unjudged)} that no oracle runs")
+        for number, reasons in unjudged.items():
+            console.print(f"seed {number}: {reasons}", markup=False, soft_wrap=True)
     console.print(f"{len(alarming)} have a size that only the comparison made a constant")
     for number, notes in sorted(alarming.items()):
         console.print(f"seed {number}: {'; '.join(notes)}", markup=False, soft_wrap=True)
@@ -103,7 +128,7 @@ def main(
         console.print(f"{len(many)} x {signature} (seeds {seeds_text})", markup=False)
     if shrink:
         for signature, many in failures.items():
-            _write(Path(out), signature, [n for n, _ in many])
+            _write(Path(out), signature, [n for n, _ in many], generate)
     raise SystemExit(1 if failures else 0)
 
 
@@ -127,14 +152,24 @@ def _count_alarms(seeds: range, jobs: int) -> int:
     return 0 if good else 1
 
 
-def _write(folder: Path, signature: str, seeds: list[int]) -> None:
-    """The smallest program of a kind of failure, as a file that runs."""
+def _generator(text: bool) -> Callable[[int], Program]:
+    """The program of a seed."""
     from tests.fuzz.generate import generate
-    from tests.fuzz.program import Program
+    from tests.fuzz.text.generate import generate as generate_text
+
+    return generate_text if text else generate
+
+
+def _write(
+    folder: Path, signature: str, seeds: list[int], generate: Callable[[int], Program]
+) -> None:
+    """The smallest program of a kind of failure, as a file that runs."""
     from tests.fuzz.shrink import shrunk
 
     program = min((generate(s) for s in seeds[:8]), key=lambda p: len(p.block.steps))
-    with batches.Checker(compare=not signature.startswith(("error", "crash"))) as checker:
+    with batches.Checker(
+        compare=not signature.startswith(("error", "crash", "unsupported"))
+    ) as checker:
 
         def fails(candidate: Program) -> bool:
             failure = checker.check(candidate).failure
@@ -151,7 +186,8 @@ def _write(folder: Path, signature: str, seeds: list[int]) -> None:
 def _alike(a: str, b: str) -> bool:
     """Errors of one place; of differences and crashes it is enough that there is one."""
     return a == b or (
-        a.split(maxsplit=1)[0] == b.split(maxsplit=1)[0] and not a.startswith("error")
+        a.split(maxsplit=1)[0] == b.split(maxsplit=1)[0]
+        and not a.startswith(("error", "unsupported"))
     )
 
 

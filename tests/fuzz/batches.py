@@ -9,6 +9,9 @@ from tests.children import LIMIT_S, Ended, Server, outcomes, prepare
 from tests.fuzz.check import Failure, Outcome, check
 from tests.fuzz.generate import generate
 from tests.fuzz.program import Program
+from tests.fuzz.text import check as text_check
+from tests.fuzz.text import generate as text_generate
+from tests.fuzz.text.module import Module
 
 __all__ = ["Checker", "check_seeds", "prepare"]
 
@@ -17,15 +20,27 @@ def _check_seed(seed: int) -> Outcome:
     return check(generate(seed))
 
 
+def _check_text_seed(seed: int) -> Outcome:
+    return text_check.check(text_generate.generate(seed))
+
+
 def _check_program(job: tuple[Program, bool]) -> Outcome:
-    return check(*job)
+    program, compare = job
+    if isinstance(program, Module):
+        return text_check.check(program, compare)
+    return check(program, compare)
 
 
 def check_seeds(
-    seeds: Sequence[int], jobs: int, stop: Callable[[], bool] = lambda: False
+    seeds: Sequence[int],
+    jobs: int,
+    stop: Callable[[], bool] = lambda: False,
+    *,
+    text: bool = False,
 ) -> Iterator[tuple[int, Outcome]]:
-    """The outcome of every seed, as they come."""
-    for seed, found in outcomes(_check_seed, seeds, jobs, stop=stop):
+    """The outcome of every seed, as they come; `text`: of modules instead of JAX programs."""
+    work = _check_text_seed if text else _check_seed
+    for seed, found in outcomes(work, seeds, jobs, stop=stop):
         yield seed, _outcome(found)
 
 

@@ -17,7 +17,7 @@ from tests.alarms import pinned
 from tests.fuzz.cut import cut
 from tests.fuzz.program import Program
 
-__all__ = ["Failure", "Outcome", "check"]
+__all__ = ["Failure", "Outcome", "check", "error_of"]
 
 ROUNDS = 3
 
@@ -39,6 +39,8 @@ class Outcome:
     """False: JAX itself refuses the program."""
     optimised: bool = False
     """True where `jax.jit` differs from JAX op by op, with which shlo_disc agrees."""
+    unjudged: str = ""
+    """Why no oracle runs the program; empty: one does."""
     alarms: tuple[str, ...] = ()
     """Sizes that the comparison with numbers made constants (`tests/alarms.py`)."""
 
@@ -69,7 +71,7 @@ def _checked(program: Program, options: dict[str, str]) -> Outcome:
             try:
                 got = jax.block_until_ready(f(*arrays))
             except Exception as error:
-                return Outcome(_error(error, call))
+                return Outcome(error_of(error, call))
             if turn == 0:
                 found.append(got)
                 failure = _difference(program, got, expected[call], call)
@@ -106,11 +108,11 @@ def _called(program: Program) -> Outcome:
         try:
             jax.block_until_ready(f(*arrays))
         except Exception as error:
-            return Outcome(_error(error, call))
+            return Outcome(error_of(error, call))
     return Outcome(None, f.cache_info().misses)
 
 
-def _error(error: Exception, call: int) -> Failure:
+def error_of(error: Exception, call: int) -> Failure:
     frames = traceback.extract_tb(error.__traceback__)
     ours = [f for f in frames if "shlo_disc/" in f.filename] or frames
     where = f"{ours[-1].filename.split('shlo_disc/')[-1]}:{ours[-1].name}"

@@ -6,13 +6,14 @@ import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from tests.fuzz import facts as known
 from tests.fuzz.facts import Facts
 
 __all__ = ["Argument", "Block", "Body", "Program", "Shapes", "Step", "Value", "array", "function"]
@@ -64,6 +65,8 @@ class Body:
     defined: tuple[str, ...]
     block: Block
     returns: str
+    is_fixed: bool = False
+    """Another function would not do, such as one that is not associative."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +90,9 @@ class Program:
     values: Mapping[str, Value] = field(repr=False)
     structure: str = "tuple"
     """How the results are returned: tuple, dict or nested."""
+
+    is_typed_later: ClassVar[bool] = True
+    """Values get their types when the program runs, not when it is written."""
 
     @property
     def calls(self) -> int:
@@ -116,6 +122,17 @@ class Program:
     def inputs(self, call: int) -> list[np.ndarray]:
         """The arguments of a call."""
         return [array(a.kind, a.dtype, a.shapes[call], a.seed + call) for a in self.arguments]
+
+    def argument_of(self, value: Value) -> Argument | None:
+        """An argument instead of a value that a step gives; None: there is none like it."""
+        seed = int(re.sub(r"\D", "", value.name)) * 7
+        if known.is_bool(value.dtype):
+            kind = "bool"
+        elif known.is_float(value.dtype):
+            kind = "unit" if value.facts.grain is None or value.facts.grain >= 3 else "sign"
+        else:
+            kind = "small" if value.facts.magnitude >= 9 else "sign"
+        return Argument(value.name, value.dtype, value.shapes, kind, seed)
 
     def script(self) -> str:
         """The whole as a file that runs by itself and prints both sides."""

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 
-from tests.fuzz import facts as known
 from tests.fuzz.program import (
-    Argument,
     Block,
     Body,
     Program,
     Step,
-    Value,
     free_names,
     free_of_block,
 )
@@ -92,22 +88,13 @@ def _as_arguments(program: Program, step: Step) -> Program | None:
     """The results of a step become arguments."""
     if any(name not in program.values for name in step.results):
         return None
-    added = tuple(a for name in step.results if (a := _argument(program.values[name])) is not None)
+    added = tuple(
+        a for name in step.results if (a := program.argument_of(program.values[name])) is not None
+    )
     if len(added) != len(step.results):
         return None
     block = _mapped(program.block, lambda s: () if s.results == step.results else (s,))
     return replace(program, arguments=program.arguments + added, block=block)
-
-
-def _argument(value: Value) -> Argument | None:
-    seed = int(re.sub(r"\D", "", value.name)) * 7
-    if known.is_bool(value.dtype):
-        kind = "bool"
-    elif known.is_float(value.dtype):
-        kind = "unit" if value.facts.grain is None or value.facts.grain >= 3 else "sign"
-    else:
-        kind = "small" if value.facts.magnitude >= 9 else "sign"
-    return Argument(value.name, value.dtype, value.shapes, kind, seed)
 
 
 def _steps(program: Program) -> Iterator[Program]:
@@ -160,13 +147,16 @@ def _all_steps(block: Block) -> Iterator[Step]:
     for step in block.steps:
         yield step
         for body in step.bodies:
-            yield from _all_steps(body.block)
+            if not body.is_fixed:
+                yield from _all_steps(body.block)
 
 
 def _bodies(program: Program) -> Iterator[Program]:
     """A body returns its parameter instead; a step of a body becomes an argument."""
     for step in _all_steps(program.block):
         for body in step.bodies:
+            if body.is_fixed:
+                continue
             for inner in body.block.steps:
                 cut = _as_arguments(program, inner)
                 if cut is not None:
@@ -217,6 +207,8 @@ def _with_calls(program: Program, kept: list[int]) -> Program:
 
 def _sizes(program: Program) -> Iterator[Program]:
     """One size smaller, wherever it occurs in a call; the types of values are not told."""
+    if not program.is_typed_later:
+        return
     for call in range(program.calls):
         for size in sorted({s for a in program.arguments for s in a.shapes[call]}, reverse=True):
             for smaller in (1, 2, 3, size // 2, size - 1):

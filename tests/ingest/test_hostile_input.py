@@ -14,7 +14,12 @@ import pytest
 
 import shlo_disc
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.errors import InvalidModuleError, ShapeMismatchError, UnsupportedError
+from shlo_disc.errors import (
+    InvalidModuleError,
+    ShapeMismatchError,
+    ShloDiscError,
+    UnsupportedError,
+)
 from shlo_disc.ingest import ingest, source
 from shlo_disc.ingest.aliases import check_aliases
 from shlo_disc.ingest.check import MAX_CALLS
@@ -158,6 +163,25 @@ def test_a_size_of_many_terms_is_refused():
         with pytest.raises(UnsupportedError, match="a size is a product of"):
             Expr.parse(size)
     assert len(Expr.parse("(a+b)^60").terms) == 61
+    with pytest.raises(UnsupportedError, match="product of 257 sizes; the limit is 256"):
+        Expr.parse("*".join(["(a+b)"] * 3000))
+
+
+@pytest.mark.parametrize(
+    ("size", "message"),
+    [
+        ("9" * 10_000 + "*a", "a number has 10000 digits; the limit is 1000"),
+        ("(" * 5000 + "a" + ")" * 5000, "nested too deeply"),
+        ("a^" + "9" * 10_000, "is not a number up to 64"),
+        ("+".join(f"s{k}" for k in range(2000)), "cannot be worked out from the argument shapes"),
+        ("&" * 10_000, "unexpected '&'"),
+    ],
+)
+def test_long_sizes_are_refused_in_short_messages(size, message):
+    text = f'func.func @main(%x: tensor<?xf32> {{disc.shape = ["{size}"]}}) -> tensor<?xf32> {{'
+    with pytest.raises(ShloDiscError, match=message) as error:
+        shlo_disc.compile(f"{text} return %x : tensor<?xf32> }}")
+    assert len(str(error.value)) < 1000
 
 
 @pytest.mark.parametrize("piece", [1, 2, 7, 1 << 22])

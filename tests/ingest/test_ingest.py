@@ -166,9 +166,8 @@ def test_another_platform_is_refused():
 
 @pytest.mark.parametrize(
     "f",
-    [jnp.sinh, jnp.arcsin, jnp.arccosh, jax.lax.lgamma, jax.lax.digamma, jax.lax.bessel_i1e,
-     jnp.square, lambda x: jax.lax.zeta(x, x), lambda x: jax.lax.polygamma(x, x),
-     lambda x: jnp.nextafter(x, x)],
+    [jnp.arcsin, jnp.arccosh, jnp.square, lambda x: jnp.nextafter(x, x),
+     lambda x: jnp.sinh(jax.lax.complex(x, x)).real],
 )  # fmt: skip
 @pytest.mark.parametrize("form", ["exported", "lowered"])
 def test_other_chlo_ops_are_expanded(f, form):
@@ -185,7 +184,7 @@ def test_other_chlo_ops_are_expanded(f, form):
 def test_kept_chlo_ops_stay_beside_expanded_ones(form):
     def f(x):
         values, indices = jax.lax.top_k(x, 2)
-        return jax.lax.erf(x) + jnp.sinh(x), values, indices
+        return jax.lax.erf(x) + jnp.arcsinh(x), values, indices
 
     (b,) = export.symbolic_shape("b")
     x = spec(b, 4)
@@ -247,11 +246,11 @@ def test_tokens_of_no_effect_go():
 
 
 def test_all_of_it_is_valid_for_the_interpreter():
-    module, _ = normal(export.export(jax.jit(lambda x: jnp.sinh(x) * 2))(spec(3)))
+    module, _ = normal(export.export(jax.jit(lambda x: jnp.arcsinh(x) * 2))(spec(3)))
     with module.context:
         argument = ir.DenseElementsAttr.get(jnp.arange(3.0).__array__())
         (result,) = stablehlo.eval_module(module, [argument])
-    assert [round(float(v), 4) for v in result] == [0.0, 2.3504, 7.2537]
+    assert [round(float(v), 4) for v in result] == [0.0, 1.7627, 2.8873]
 
 
 def test_what_no_line_made_has_no_line():

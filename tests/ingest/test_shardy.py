@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+
 import jax
 import jax.numpy as jnp
 import pytest
@@ -11,7 +13,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.ingest import ingest
 from shlo_disc.ingest.shardy import without_shardy
-from shlo_disc.mlir import new_context
+from shlo_disc.mlir import ir, new_context
 
 
 @pytest.fixture
@@ -72,3 +74,26 @@ def test_attributes_with_arrows_go_whole():
     assert without_shardy(text) == text.replace(rule, "unit")
     module = ingest(export.export(jax.jit(jnp.linalg.cholesky))(jnp.eye(4)), new_context())
     assert "lapack_spotrf_ffi" in str(module)
+
+
+def test_bytes_with_shardy_say_what_to_pass(mesh):
+    @jax.jit
+    def f(x):
+        return jax.lax.with_sharding_constraint(x + 1, NamedSharding(mesh, PartitionSpec("x")))
+
+    artifact = export.export(f)(jax.ShapeDtypeStruct((4, 4), jnp.float32)).mlir_module_serialized
+    told = "artifact has the dialect sdy, which shlo_disc does not read; pass the jax.export.Export"
+    with pytest.raises(UnsupportedError, match=told):
+        ingest(artifact, new_context())
+
+
+def test_bytes_with_another_dialect_name_it():
+    context = new_context()
+    context.allow_unregistered_dialects = True
+    with context, ir.Location.unknown():
+        out = io.BytesIO()
+        module = ir.Module.parse('func.func @main() { "foo.bar"() : () -> () return }')
+        module.operation.write_bytecode(out)
+    told = "the bytecode has the dialect foo, which shlo_disc does not read; lower its operations"
+    with pytest.raises(UnsupportedError, match=told):
+        ingest(out.getvalue(), new_context())

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import shlo_disc
 from shlo_disc.lower.cpu.conv import emit_conv
 from tests.lower.helpers import DTYPES, Emitted, fusion_text, plan_of, run, sample, tensor
 from tests.lower.test_dense import EPS, unpacked
@@ -281,3 +282,33 @@ def convs(draw: st.DrawFn) -> Conv:
 @given(convs())
 def test_any_convolution(conv: Conv) -> None:
     check(conv)
+
+
+@pytest.mark.parametrize("window", ["plain", "padded", "dilated"])
+def test_a_value_is_both_operands(window):
+    """A padded copy of the image is not the kernel, although both are one operand."""
+    low, dilation = {"plain": (0, 1), "padded": (1, 1), "dilated": (0, 2)}[window]
+    t = "tensor<3x3x4xf32>"
+    image = 3 + 2 * (dilation - 1) + 2 * low
+    size = image - 3 + 1
+    executable = shlo_disc.compile(
+        f"""func.func public @main(%x: {t}) -> tensor<3x{size}x4xf32> {{
+          %y = stablehlo.tanh %x : {t}
+          %r = "stablehlo.convolution"(%y, %y) {{
+            dimension_numbers = #stablehlo.conv<[b, 0, f]x[o, 0, i]->[f, 0, b]>,
+            batch_group_count = 1 : i64, feature_group_count = 1 : i64,
+            padding = dense<{low}> : tensor<1x2xi64>, lhs_dilation = array<i64: {dilation}>
+          }} : ({t}, {t}) -> tensor<3x{size}x3xf32>
+          %p = stablehlo.constant dense<0.0> : tensor<f32>
+          %q = stablehlo.pad %r, %p, low = [0, 0, 0], high = [0, 0, 1], interior = [0, 0, 0]
+            : (tensor<3x{size}x3xf32>, tensor<f32>) -> tensor<3x{size}x4xf32>
+          return %q : tensor<3x{size}x4xf32>
+        }}"""
+    )
+    x = np.linspace(-1, 1, 36, dtype=np.float32).reshape(3, 3, 4)
+    (got,) = executable.run_numpy([x])
+    y = np.tanh(x.astype(np.float64))
+    full = np.zeros((3, image, 4))
+    full[:, low : image - low : dilation] = y
+    want = np.stack([np.einsum("bki,oki->ob", full[:, p : p + 3], y) for p in range(size)], axis=1)
+    np.testing.assert_allclose(got[:, :, :3], want, rtol=1e-5, atol=1e-5)

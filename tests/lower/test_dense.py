@@ -362,7 +362,9 @@ def test_layers_of_different_sizes_share_their_kernels() -> None:
 def test_weights_are_packed_and_activations_are_not() -> None:
     (cut,) = emit(symbolic("btk,kn", "", "k")).plan.steps
     assert isinstance(cut, If)  # long sums of few results
-    (step,) = cut.otherwise
+    (few,) = cut.otherwise
+    assert isinstance(few, If)  # few columns
+    (step,) = few.otherwise
     assert isinstance(step, Pack)
     batched = emit(symbolic("bmk,bkn", "b", "k")).plan.steps
     assert not any(isinstance(step, Pack) for cut in batched for step in cut.otherwise)
@@ -389,3 +391,71 @@ def test_a_fusion_of_another_form_is_a_mistake_of_the_planner() -> None:
     )
     with pytest.raises(InternalError, match="no product"):
         plan_of(emit_dense, text)
+
+
+FEW = [(16, 0, 3), (16, 1, 1), (17, 19, 2), (33, 300, 5), (130, 37, 7), (70, 64, 24), (50, 16, 25)]
+
+
+FEW_TYPES = [
+    ("f32",) * 3, ("f64",) * 3, ("bf16",) * 3, ("f16", "f16", "f32"), ("i8", "i8", "i32"),
+    ("i64",) * 3,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("spec", "batch", "kernel", "types"),
+    [
+        *itertools.product(["mk,kn"], [""], ["dense_dots"], FEW_TYPES),
+        *itertools.product(["km,kn"], [""], ["dense_direct"], FEW_TYPES),
+        ("bmk,bkn", "b", "dense_dots", FEW_TYPES[0]),
+        ("km,bkn", "", "dense_direct", FEW_TYPES[0]),
+        ("bmk,nk", "", "dense_dots", FEW_TYPES[2]),
+    ],
+)
+def test_few_columns_are_rows(
+    spec: str, batch: str, kernel: str, types: tuple[str, str, str]
+) -> None:
+    dot = symbolic(spec, batch, "k", lhs_type=types[0], rhs_type=types[1], type=types[2])
+    for target in (None, NARROW) if types[0] in ("f32", "bf16") else (None,):
+        emitted = emit(dot, target)
+        b = 3 if batch else 1
+        assert variants(emitted.plan.steps, {"b": b, "m": 40, "k": 300, "n": 3}) == {kernel}
+        assert kernel not in variants(emitted.plan.steps, {"b": b, "m": 40, "k": 300, "n": 200})
+        for m, k, n in FEW:
+            dot.check(emitted, {"b": 3, "m": m, "k": k, "n": n})
+
+
+def test_few_columns_of_sums_over_two_dimensions() -> None:
+    dot = symbolic("mjk,kjn", "", "jk")
+    emitted = emit(dot)
+    assert variants(emitted.plan.steps, {"m": 40, "j": 3, "k": 9, "n": 3}) == {"dense_dots"}
+    for m, k, n in FEW:
+        dot.check(emitted, {"m": m, "j": 5, "k": k, "n": n})
+
+
+@pytest.mark.parametrize("types", [("f16",) * 3, ("i16", "i16", "i32"), ("bf16", "f32", "f32")])
+def test_few_rows_widen_columns_in_place(types: tuple[str, str, str]) -> None:
+    dot = symbolic("mk,kn", "", "k", lhs_type=types[1], rhs_type=types[0], type=types[2])
+    emitted = emit(dot)
+    assert variants(emitted.plan.steps, {"m": 2, "k": 9, "n": 90}) == {"dense_direct"}
+    assert variants(emitted.plan.steps, {"m": 3, "k": 9, "n": 90}) == {"panels"}
+    for m, k, n in [(1, 1, 1), (1, 19, 70), (2, 300, 33), (6, 16, 48), (8, 0, 17)]:
+        dot.check(emitted, {"m": m, "k": k, "n": n})
+        dot.check(unpacked(emitted), {"m": m, "k": k, "n": n})
+
+
+@pytest.mark.parametrize(("element", "target"), [("f32", None), ("f64", NARROW)])
+@pytest.mark.parametrize(
+    ("spec", "batch"),
+    [("mkx,kny", ""), ("mkx,nky", ""), ("kmx,nky", ""), ("bmkx,bnky", "b")],
+)
+def test_pairs_are_read_in_place(
+    spec: str, batch: str, target: Machine | None, element: str
+) -> None:
+    sizes = {c: c for c in spec if c != ","} | {"x": "2", "y": "2"}
+    dot = Dot(spec, batch, "k", sizes, element, element, element)
+    emitted = emit(dot, target)
+    for m, k, n in [(1, 1, 1), (1, 40, 33), (2, 7, 9), (9, 300, 17), (33, 0, 4), (40, 19, 1)]:
+        env = {"b": 2, "m": m, "k": k, "n": n, "x": 2, "y": 2}
+        dot.check(emitted, env)
+        dot.check(unpacked(emitted), env)

@@ -28,7 +28,15 @@ ACTIVATION = """%a = stablehlo.abs %s : tensor<?x?xNxT>
 %g = stablehlo.divide %s, %m : tensor<?x?xNxT>
 """
 
-SHAPES = [(1, 1, 1, 1), (2, 3, 5, 7), (1, 16, 20, 48), (3, 50, 33, 130), (2, 0, 4, 4), (2, 3, 0, 9)]
+SHAPES = [
+    (1, 1, 1, 1),
+    (2, 3, 5, 7),
+    (3, 17, 21, 5),
+    (1, 16, 20, 48),
+    (3, 50, 33, 130),
+    (2, 0, 4, 4),
+    (2, 3, 0, 9),
+]
 
 
 def dense(element: str, n: str = "n", k: str = "k") -> str:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import ml_dtypes
 import numpy as np
 import pytest
+from scipy import special
 
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.lower.cpu.loop import emit
@@ -237,6 +238,14 @@ MATH: dict[str, tuple[str, int, Callable[..., np.ndarray]]] = {
     "stablehlo.sine": ("stablehlo", 1, np.sin),
     "stablehlo.tan": ("stablehlo", 1, np.tan),
     "stablehlo.tanh": ("stablehlo", 1, np.tanh),
+    "chlo.bessel_i1e": ("chlo", 1, special.i1e),
+    "chlo.cosh": ("chlo", 1, np.cosh),
+    "chlo.digamma": ("chlo", 1, special.digamma),
+    "chlo.lgamma": ("chlo", 1, None),  # SciPy is less exact beside 1 and 2
+    "chlo.polygamma": ("chlo", 2, None),
+    "chlo.sinh": ("chlo", 1, np.sinh),
+    "chlo.tan": ("chlo", 1, np.tan),
+    "chlo.zeta": ("chlo", 2, None),
     "chlo.erf": ("chlo", 1, np.vectorize(math.erf, otypes=[np.float64])),
     "chlo.erf_inv": ("chlo", 1, None),
     "chlo.erfc": ("chlo", 1, np.vectorize(math.erfc, otypes=[np.float64])),

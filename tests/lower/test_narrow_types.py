@@ -324,3 +324,71 @@ def test_bits_of_several_elements_are_those_of_a_wider_one(name):
         for x, y, (source, target) in zip(given, got, rows, strict=True):
             assert y.dtype == target.dtype
             np.testing.assert_array_equal(bits_of(y, target), bits_of(x, source))
+
+
+@pytest.mark.parametrize("name", [*NARROW, *SMALL])
+def test_top_k_of_narrow_types(name):
+    """Signs are not the highest bit of a byte, and upper bits of a byte are undefined."""
+    values = all_of(name)
+    numbers = values.astype(np.float64)
+    order = np.random.default_rng(0).permutation(np.resize(np.flatnonzero(~np.isnan(numbers)), 90))
+    x, numbers = values[order], numbers[order]
+    t, counts = f"tensor<90x{name}>", (7, 70)  # by insertion, by sorting
+    kinds = [(f"tensor<{k}x{name}>", f"tensor<{k}xi32>") for k in counts]
+    lines = [
+        f"%v{k}, %i{k} = chlo.top_k(%x, k = {k}) : {t} -> ({v}, {i})"
+        for k, (v, i) in zip(counts, kinds, strict=True)
+    ]
+    every = ", ".join(f"{v}, {i}" for v, i in kinds)
+    names = ", ".join(f"%v{k}, %i{k}" for k in counts)
+    text = "\n".join([*lines, f"return {names} : {every}"])
+    executable = shlo_disc.compile(f"func.func public @main(%x: {t}) -> ({every}) {{\n{text} }}")
+    found = executable.run_numpy([x])
+    signed = np.where(numbers == 0, np.where(np.signbit(numbers), -1e-300, 0), numbers)
+    for k, got, places in zip(counts, found[::2], found[1::2], strict=True):
+        want = np.argsort(-signed, kind="stable")[:k]
+        got = got.astype(np.float64)
+        np.testing.assert_array_equal(places, want)
+        np.testing.assert_array_equal(got, numbers[want])
+        np.testing.assert_array_equal(np.signbit(got), np.signbit(numbers[want]))
+
+
+@pytest.mark.parametrize("name", NARROW)
+def test_infinities_of_narrow_floats(name):
+    """Types without infinities have none: the largest number is not one."""
+    t = f"tensor<{1 << ELEMENT_TYPES[name].bits}x{name}>"
+    flags = t.replace(name, "i1")
+    ops = ("is_inf", "is_pos_inf", "is_neg_inf")
+    lines = [f"%{op} = chlo.{op} %x : {t} -> {flags}" for op in ops]
+    text = f"func.func public @main(%x: {t}) -> ({', '.join([flags] * 3)}) {{\n"
+    text += "\n".join([*lines, f"return {', '.join(f'%{op}' for op in ops)} : "])
+    executable = shlo_disc.compile(f"{text}{', '.join([flags] * 3)} }}")
+    x = all_of(name)
+    numbers = x.astype(np.float64)
+    for found, want in zip(
+        executable.run_numpy([x]),
+        (np.isinf(numbers), np.isposinf(numbers), np.isneginf(numbers)),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(found, want)
+
+
+@pytest.mark.parametrize("name", NARROW)
+def test_next_after_of_narrow_floats(name):
+    """The neighbour in the order of all numbers, for all pairs."""
+    t = f"tensor<?x{name}>"
+    executable = shlo_disc.compile(
+        f"""func.func public @main(%x: {t}, %y: {t}) -> {t} {{
+          %r = chlo.next_after %x, %y : {t}, {t} -> {t}
+          return %r : {t}
+        }}"""
+    )
+    values = all_of(name)
+    numbers = values.astype(np.float64)
+    values, numbers = values[~np.isnan(numbers)], numbers[~np.isnan(numbers)]
+    x, y = (g.ravel() for g in np.meshgrid(np.arange(len(values)), np.arange(len(values))))
+    (got,) = executable.run_numpy([values[x], values[y]])
+    order = np.unique(numbers)
+    step = (numbers[y] > numbers[x]).astype(int) - (numbers[y] < numbers[x])
+    place = np.searchsorted(order, numbers[x]) + step
+    np.testing.assert_array_equal(got.astype(np.float64), order[place])

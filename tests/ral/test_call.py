@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import threading
 
@@ -16,6 +17,10 @@ from shlo_disc import ral
 DTYPES = [
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
     "float16", ml_dtypes.bfloat16, "float32", "float64", "complex64", "complex128",
+]  # fmt: skip
+FLOAT8 = [
+    "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz",
+    "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu",
 ]  # fmt: skip
 SHAPES = [(), (0,), (1,), (7,), (0, 3), (3, 0), (1, 1), (2, 64), (5, 0, 2), (3, 1, 37)]
 
@@ -191,6 +196,78 @@ def test_dlpack(standins, bridge):
     assert error.value.args == (0, "dtype", "dtype is float64, the program takes float32")
 
 
+@pytest.mark.parametrize("dtype", FLOAT8)
+def test_dlpack_of_8_bit_floats(standins, dtype):
+    x = jnp.asarray([1, 2, 0.5], dtype)
+    (got,) = standins.copy(np.dtype(dtype), 1).run_numpy([ByDLPack(x)])
+    np.testing.assert_array_equal(got, np.asarray(x))
+
+
+class Capsule(ctypes.Structure):
+    """A DLManagedTensor of one dimension without an owner."""
+
+    _fields_ = (
+        ("data", ctypes.c_void_p), ("device", ctypes.c_int32 * 2), ("rank", ctypes.c_int32),
+        ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
+        ("sizes", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.c_void_p),
+        ("offset", ctypes.c_uint64), ("manager", ctypes.c_void_p), ("deleter", ctypes.c_void_p),
+    )  # fmt: skip
+
+    def __dlpack__(self, **options):
+        make = ctypes.pythonapi.PyCapsule_New
+        make.restype = ctypes.py_object
+        make.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        return make(ctypes.addressof(self), b"dltensor", None)
+
+    def __dlpack_device__(self):
+        return 1, 0
+
+
+@pytest.mark.parametrize(
+    ("dtype", "code", "bits", "lanes"),
+    [
+        ("int4", 0, 4, 1), ("uint4", 1, 4, 1), ("int2", 0, 2, 1), ("uint2", 1, 2, 1),
+        ("float4_e2m1fn", 17, 4, 1), ("float6_e2m3fn", 15, 6, 1), ("bool", 6, 1, 1),
+        ("int8", 0, 4, 2), ("float32", 2, 32, 4),
+    ],
+)  # fmt: skip
+def test_dlpack_of_packed_elements_is_refused(standins, dtype, code, bits, lanes):
+    """Several of them may share a byte, where a program has one each."""
+    memory, sizes = ctypes.create_string_buffer(64), (ctypes.c_int64 * 1)(3)
+    leaf = Capsule(
+        ctypes.addressof(memory), (1, 0), 1, code, bits, lanes,
+        ctypes.cast(sizes, ctypes.POINTER(ctypes.c_int64)),
+    )  # fmt: skip
+    with pytest.raises(ral.ArgumentError) as error:
+        standins.copy(np.dtype(dtype), 1).run_numpy([leaf])
+    told = f"its DLPack type has code {code}, {bits} bits and {lanes} lanes, the program takes "
+    advice = "; elements below 8 bits may be packed: pass a numpy array" if bits < 8 else ""
+    assert error.value.args == (0, "dtype", f"{told}{np.dtype(dtype)}{advice}")
+
+
+@pytest.mark.parametrize("device", ["cpu", None, (1,), (1, 0, 0), ("a", "b")])
+def test_a_dlpack_device_that_is_none_is_refused(standins, device):
+    with pytest.raises(ral.ArgumentError) as error:
+        standins.add1().run_numpy([ByDLPack(np.ones((2, 2), "f4"), device)])
+    told = f"is a ByDLPack whose __dlpack_device__ gives {device}, not a device type and a number"
+    assert error.value.args == (0, "type", told)
+
+
+def test_a_dlpack_capsule_that_is_none_is_refused(standins):
+    class Taken(ByDLPack):
+        def __dlpack__(self, **options):
+            return self.array
+
+    capsule = np.ones((2, 2), "f4").__dlpack__()
+    np.from_dlpack(Taken(capsule))
+    for given in (3, capsule):
+        with pytest.raises(ral.ArgumentError) as error:
+            standins.add1().run_numpy([Taken(given)])
+        assert error.value.args == (
+            0, "type", "is a Taken whose __dlpack__ gives no capsule that is new"
+        )  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("leaf", "kind", "what"),
     [
@@ -200,6 +277,7 @@ def test_dlpack(standins, bridge):
         (np.ones((2, 3), "f4"), "size", "dimension 1 is 3, the program takes 4"),
         ("text", "type", "is a str, not an array (jax.Array, numpy or __dlpack__)"),
         (None, "type", "is a NoneType, not an array (jax.Array, numpy or __dlpack__)"),
+        (np.ndarray, "type", "is a type, not an array (jax.Array, numpy or __dlpack__)"),
         ([1.0], "type", "is a list, not an array (jax.Array, numpy or __dlpack__)"),
     ],
 )

@@ -123,10 +123,12 @@ def test_variants_tell_how_many_calls_took_them():
     assert version["calls"] == 4
     assert cut["if"].startswith("d1 >= 4096 and ")  # long sums of few results
     assert cut["calls"] == [0, 4]
-    (choice,) = cut["otherwise"]
+    (few,) = cut["otherwise"]
+    assert few["calls"] == [1, 3]  # few columns, many rows
+    (choice,) = few["otherwise"]
     assert choice["if_kept_packed"] == [1]
-    assert choice["otherwise"][0]["calls"] == [3, 1]
-    assert "[3:1]" in f.explain()
+    assert choice["otherwise"][0]["calls"] == [3, 0]
+    assert "[3:0]" in f.explain()
     assert f.cache_info().hits == 3
 
 

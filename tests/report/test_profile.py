@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import jax
 import jax.numpy as jnp
@@ -105,3 +106,46 @@ def test_the_machine_is_faster_the_smaller_the_data():
     assert speeds[0] > speeds[-1] > 0.5
     assert found.floor_ms(found.gflops * 1e6, 0) == pytest.approx(1.0)
     assert found.floor_ms(0, speeds[-1] * 1e9) == pytest.approx(1000.0)
+
+
+def test_wrong_arguments_raise_what_a_call_raises():
+    exe = shlo_disc.compile("""func.func @main(%x: tensor<?xf32>, %n: tensor<1xi32>)
+        -> (tensor<?xf32>, tensor<?xi32>) {
+      %0 = stablehlo.tanh %x : tensor<?xf32>
+      %1 = stablehlo.dynamic_iota %n, dim = 0 : (tensor<1xi32>) -> tensor<?xi32>
+      return %0, %1 : tensor<?xf32>, tensor<?xi32> }""")
+    x, n = np.ones(3, "f4"), np.int32([2])
+    for wrong in ((), (x,), (n, n), (x, "n"), (x, x)):
+        with pytest.raises(TypeError) as called:
+            exe(*wrong)
+        with pytest.raises(TypeError, match=re.escape(str(called.value))):
+            exe.profile(*wrong)
+
+    class ByDLPack:
+        def __dlpack__(self, **options):
+            return x.__dlpack__(**options)
+
+        def __dlpack_device__(self):
+            return 1, 0
+
+    assert exe.profile(ByDLPack(), n, calls=1).sizes == {"d0_0": 3, "n1_0": 2}
+
+
+def test_every_program_of_a_chain_has_a_profile():
+    exe = shlo_disc.compile("""func.func @main(%a: tensor<1xi32>, %b: tensor<1xi32>)
+        -> tensor<?xi32> {
+      %n = stablehlo.divide %a, %b : tensor<1xi32>
+      %0 = stablehlo.dynamic_iota %n, dim = 0 : (tensor<1xi32>) -> tensor<?xi32>
+      return %0 : tensor<?xi32> }""")
+    first, second = exe.profile(np.int32([7]), np.int32([2]), calls=1)
+    assert (first.name, second.name) == ("main_1", "main_2")
+    assert list(second.sizes.values()) == [3]
+
+
+def test_a_program_without_kernels():
+    """Disassembling code of none ended the process."""
+    exe = shlo_disc.compile("func.func @main() { return }")
+    assert exe.as_text("asm") == ""
+    assert "define" not in exe.as_text("llvm")
+    assert exe.profile(calls=1).kernels == ()
+    assert "0 kernels" in exe.explain()

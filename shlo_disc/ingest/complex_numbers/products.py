@@ -1,22 +1,29 @@
 """Products of complex arrays as one product of real arrays.
 
-A complex number a + ib times c + id is the row (a, b) times the matrix ((c, d), (-d, c)). So an
-array of pairs contracts its pairs with a second operand of 2 x 2 matrices:
+The real and imaginary parts of both operands are rows and columns of one real product, which reads
+the pairs where they are. It has the four sums that the result is made of:
 
     dot_general %x: c[m x k], %y: c[k x n]
     ==>
-    dot_general %pairs: f[m x k x 2], %matrices: f[k x 2 x n x 2], contracting [1, 2] x [0, 1]
+    dot_general %pairs: f[m x k x 2], %pairs: f[k x n x 2], contracting [1] x [0]
+    : f[m x 2 x n x 2]                       re = [., 0, ., 0] - [., 1, ., 1]
 
-The result is an array of pairs. One real product of the same number of operations reads the pairs
-where they are.
+A vector against rows that run along K has no columns. It is the smaller operand, so it is written
+as matrices. A complex number a + ib times c + id is the row (a, b) times ((c, d), (-d, c)):
+
+    dot_general %x: c[m x k], %y: c[k]
+    ==>
+    dot_general %pairs: f[m x k x 2], %matrices: f[k x 2 x 2], contracting [1, 2] x [0, 1]
+
+So are the kernels of convolutions. A product of two vectors is a sum of products.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shlo_disc.builders import create, dimension, integer, vector
-from shlo_disc.contractions import dot_numbers, dot_sides
+from shlo_disc.builders import create, dimension, integer, summed, vector
+from shlo_disc.contractions import Side, dot_numbers, dot_sides
 from shlo_disc.convolutions import conv_numbers
 from shlo_disc.ingest.complex_numbers.planes import (
     Planes,
@@ -41,58 +48,95 @@ _DYNAMIC = ir.ShapedType.get_dynamic_size()
 
 
 def dot_general(rewriter: Rewriter, op: ir.Operation) -> Sequence[New]:
-    """One real `dot_general`; the operand of matrices is the right one unless it is much larger."""
+    """One real `dot_general`; of two vectors, a sum."""
     if not all(is_complex(v.type) for v in op.operands):
         return on_each_plane(rewriter, op)
-    lhs, rhs = (rewriter.planes(v) for v in op.operands)
+    operands = tuple(rewriter.planes(v) for v in op.operands)
+    sides = dot_sides(op)
+    if not sides[0].free and not sides[1].free:
+        return [_sum_of_products(operands, sides)]
+    for side in (0, 1):
+        other = sides[1 - side]
+        runs_along_k = (
+            other.contracting and max(other.contracting) == operands[1 - side].type.rank - 1
+        )
+        if not sides[side].free and other.free and runs_along_k:
+            return [_with_matrices(op, operands, side)]
+    return [_of_four_sums(op, operands, sides)]
+
+
+def _sum_of_products(operands: Sequence[Planes], sides: Sequence[Side]) -> Planes:
+    """A product without rows and columns."""
+    (a, b), (c, d) = (
+        [_transposed(plane, [*side.batch, *side.contracting]) for plane in (z.re, z.im)]
+        for z, side in zip(operands, sides, strict=True)
+    )
+    kind = a.type
+    ac, bd, ad, bc = (create("stablehlo.multiply", [x, y], kind)
+                      for x, y in ((a, c), (b, d), (a, d), (b, c)))  # fmt: skip
+    re = create("stablehlo.subtract", [ac, bd], kind)
+    im = create("stablehlo.add", [ad, bc], kind)
+    batch = len(sides[0].batch)
+    gone = range(batch, batch + len(sides[0].contracting))
+    return Planes(summed(re, gone), summed(im, gone))
+
+
+def _transposed(x: ir.Value, order: Sequence[int]) -> ir.Value:
+    if list(order) == list(range(len(order))):
+        return x
+    kind = ir.RankedTensorType(x.type)
+    result = ir.RankedTensorType.get([kind.shape[d] for d in order], kind.element_type)
+    permutation = ir.DenseI64ArrayAttr.get(list(order))
+    return create("stablehlo.transpose", [x], result, permutation=permutation)
+
+
+def _of_four_sums(op: ir.Operation, operands: Sequence[Planes], sides: Sequence[Side]) -> Planes:
+    """Every part of the left operand times every part of the right one."""
+    kind = plane_type(op.results[0].type)
+    left = len(sides[0].batch) + len(sides[0].free)
+    shape = [*kind.shape[:left], 2, *kind.shape[left:], 2]
+    sums = create(
+        op.name,
+        [pairs_of(z) for z in operands],
+        ir.RankedTensorType.get(shape, kind.element_type),
+        **attributes_of(op),
+    )
+
+    def part(of_left: int, of_right: int) -> ir.Value:
+        return taken(taken(sums, len(shape) - 1, of_right), left, of_left)
+
+    re = create("stablehlo.subtract", [part(0, 0), part(1, 1)], kind)
+    return Planes(re, create("stablehlo.add", [part(0, 1), part(1, 0)], kind))
+
+
+def _with_matrices(op: ir.Operation, operands: Sequence[Planes], turned: int) -> Planes:
+    """Pairs of one operand times matrices of the other one, which has no free dimension."""
     sides = dot_sides(op)
     batch = [list(side.batch) for side in sides]
     summed = [list(side.contracting) for side in sides]
-    free = [side.free for side in sides]
-    turned = _is_much_smaller(lhs, rhs, free)
-    operands, positions = [], []
-    for side, z in enumerate((lhs, rhs)):
-        inner = max(summed[side], default=z.type.rank - 1) + 1
-        if side == turned:
+    values: list[ir.Value] = []
+    for side, z in enumerate(operands):
+        inner = max(summed[side]) + 1
+        if side != turned:
             value, inserted = _paired(z, inner), [inner]
         else:
-            outer = max(free[side], default=z.type.rank - 1) + 1
-            value, inner, outer = _matrices(z, inner, outer)
+            value, inner, outer = _matrices(z, inner, z.type.rank)
             inserted = sorted([inner, outer])
-        operands.append(value)
-        positions.append((inner, inserted))
-    for side in (0, 1):
-        inner, inserted = positions[side]
+        values.append(value)
         batch[side] = [_moved(d, inserted) for d in batch[side]]
         summed[side] = [*(_moved(d, inserted) for d in summed[side]), inner]
     kind = plane_type(op.results[0].type)
-    axis = len(batch[0]) + len(free[0]) if turned else kind.rank
+    axis = kind.rank if turned else len(batch[0])
     shape = [*kind.shape[:axis], 2, *kind.shape[axis:]]
     attributes = attributes_of(op) | {
         "dot_dimension_numbers": dot_numbers((batch[0], batch[1]), (summed[0], summed[1]))
     }
     result = create(
-        op.name, operands, ir.RankedTensorType.get(shape, kind.element_type), **attributes
+        op.name, values, ir.RankedTensorType.get(shape, kind.element_type), **attributes
     )
     if axis == kind.rank:
-        return [planes_of(result)]
-    return [Planes(taken(result, axis, 0), taken(result, axis, 1))]
-
-
-def _is_much_smaller(lhs: Planes, rhs: Planes, free: Sequence[Sequence[int]]) -> bool:
-    """True if matrices of the left operand cost less: it has a quarter of the elements."""
-    if not free[0] and free[1]:
-        return True
-    if not (lhs.type.has_static_shape and rhs.type.has_static_shape):
-        return False
-    return 4 * _count(lhs.type) <= _count(rhs.type)
-
-
-def _count(kind: ir.RankedTensorType) -> int:
-    total = 1
-    for size in kind.shape:
-        total *= int(size)
-    return total
+        return planes_of(result)
+    return Planes(taken(result, axis, 0), taken(result, axis, 1))
 
 
 def _paired(z: Planes, axis: int) -> ir.Value:

@@ -476,6 +476,8 @@ def assembly(texts: Sequence[str], machine: Machine | None = None) -> str:
 
     Raises UnsupportedError when `objdump` is not installed.
     """
+    if not texts:
+        return ""  # an engine without functions makes no object
     functions = {function_name(text, machine): text for text in texts}
     engine = _engine(_with_names(functions), 3, machine, keep_object=True)
     for name in functions:

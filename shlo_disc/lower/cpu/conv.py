@@ -34,6 +34,9 @@ from shlo_disc.passes.records import record_of
 
 __all__ = ["emit_conv"]
 
+COPY = -1
+"""Stands for the number of the operand that is a padded copy: one value may be both operands."""
+
 
 def emit_conv(fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine) -> KernelPlan:
     """The plan of a `conv` fusion: one stablehlo.convolution, perhaps with transposes and
@@ -51,19 +54,21 @@ def emit_conv(fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine) -> 
     steps: tuple[Step, ...] = ()
     workspaces: tuple[Expr, ...] = ()
     image: Buffer = Input(lhs)
+    number = lhs
     if window.is_padded:
+        number = COPY
         sizes = window.padded_sizes
         bytes_ = Expr.product(sizes) * element.bytes
         # The kernel reads whole vectors of no padding; room for one keeps a zero size valid.
         workspaces, image = (bytes_ + 64,), Workspace(0)
         steps = (_pad(window, element, Input(lhs), image, machine),)
-    problem = convolution_problem(record.sums, window, shapes, lhs, rhs)
+    problem = convolution_problem(record.sums, window, shapes, number, rhs)
     dense = Dense(problem, record.sums, root)
 
     def finish(arguments: Arguments, lanes: int) -> Finish:
         return Epilogue(dense, block, shapes, arguments, lanes)
 
-    buffers: dict[int, Buffer] = {lhs: image, rhs: Input(rhs)}
+    buffers: dict[int, Buffer] = {number: image, rhs: Input(rhs)}
     planner = Planner(
         problem,
         shapes,

@@ -4,7 +4,8 @@ The results have equally many elements; the shape of the first is the tile space
 every access keeps together are collapsed: a purely element-wise fusion is one flat loop. Reshapes
 that cut inside a dimension refine it. The kernel is written once to find the cuts that its accesses
 ask for. A task is a run of `chunk` elements of the innermost factor: a vector loop, then one masked
-vector.
+vector. Results of a few interleaved values are a loop over these (`interleaved.py`), and
+concatenations along it have a loop for every piece (`pieces.py`).
 """
 
 from __future__ import annotations
@@ -17,8 +18,11 @@ from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.lower.cpu import cost
 from shlo_disc.lower.cpu import transposed_staging as staging
 from shlo_disc.lower.cpu.builder import CpuBuilder
+from shlo_disc.lower.cpu.interleaved import interleaved_parts
+from shlo_disc.lower.cpu.interleaved import store as store_interleaved
 from shlo_disc.lower.cpu.lanes import choose_lanes
 from shlo_disc.lower.cpu.machine import Machine
+from shlo_disc.lower.cpu.pieces import Pieces, each_piece, find_pieces
 from shlo_disc.lower.cpu.strips import vector_loop
 from shlo_disc.lower.plan import Kernel, KernelPlan, Launch, Output
 from shlo_disc.lower.schedule.iteration_space import shape_tile_space
@@ -75,9 +79,15 @@ def emit(fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine) -> Kerne
     if heavy:  # Several vectors at once hide the latency of the accumulation.
         lanes *= 4
     chunk = (lanes or ONE_BY_ONE) if heavy else max(lanes, CHUNK)
+    parts: list[list[ir.Value]] = []
+    if lanes and not heavy:
+        parts = interleaved_parts(roots, shapes, frozenset(block.arguments))
+        shape = shape[:-1] if parts else shape
 
     def write(factors: Sequence[Expr], within: int = 1) -> Written:
-        return _write(machine, block, roots, shapes, factors, lanes, chunk, within=within)
+        return _write(
+            machine, block, roots, shapes, factors, lanes, chunk, within=within, parts=parts
+        )
 
     factors, within, done = shape_tile_space(
         [s for s in shape if not s.is_one], write, lanes, constraints.equal
@@ -90,8 +100,14 @@ def emit(fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine) -> Kerne
     if staged:
         along = staged[0].along
         scratch, chunk = staging.scratch_bytes(staged), staging.COLUMNS
-        done = _write(machine, block, roots, shapes, factors, lanes, chunk, staged)
+        done = _write(machine, block, roots, shapes, factors, lanes, chunk, staged, parts=parts)
         factors = [ceil_div(f, staging.BLOCK) if k == along else f for k, f in enumerate(factors)]
+    elif lanes and not heavy and within == 1 and factors:
+        pieces = find_pieces(block, shapes, inner, lanes)
+        if pieces is not None:
+            done = _write(
+                machine, block, roots, shapes, factors, lanes, chunk, parts=parts, pieces=pieces
+            )
     extent = Expr.product(factors[:-1]) * ceil_div(inner, chunk)
     launch = Launch(
         Kernel(fusion_name(fusion, "loop"), done.text),
@@ -151,8 +167,14 @@ def _write(
     chunk: int,
     staged: Sequence[staging.Staged] = (),
     within: int = 1,
+    parts: Sequence[Sequence[ir.Value]] = (),
+    pieces: Pieces | None = None,
 ) -> Written:
-    """The kernel; `within`: the size of the last factor where lanes run over the last two."""
+    """The kernel; `within`: the size of the last factor where lanes run over the last two.
+
+    `parts`: what each of `roots` interleaves; the factors are those of one part then. `pieces`: see
+    `pieces.py`.
+    """
     b, arguments = CpuBuilder(machine), Arguments()
     space = Space(b, shapes.constraints, factors, lanes)
     e = Elemental(b, space, shapes, block, arguments)
@@ -162,12 +184,18 @@ def _write(
         e.tail = mask
         count = len(space.factors)
         values = [
-            e.value_at(r, space.root(e.shape(r), 0, count) if e.shape(r) else (), mask)
-            for r in roots
+            [
+                e.value_at(v, space.root(e.shape(v), 0, count) if e.shape(v) else (), mask)
+                for v in of_root
+            ]
+            for of_root in parts or [[r] for r in roots]
         ]
-        for output, root, value in zip(outputs, roots, values, strict=True):
+        for output, root, of_root in zip(outputs, roots, values, strict=True):
             at = space.force(space.flat_lazy(0, count))
-            e.store(output, element_of(root), value, at, mask)
+            if parts:
+                store_interleaved(e, output, root, of_root, at, mask)
+            else:
+                e.store(output, element_of(root), of_root[0], at, mask)
 
     if not factors:
         with b.loop(b.lo, b.hi, 1, hint="task"):
@@ -188,6 +216,14 @@ def _write(
             space.tiles = [*space.tiles[:-1], outer, inner]
             space.columns = (len(rows), ix)
 
+    def columns(
+        first: IndexValue, last: IndexValue, body: Callable[[Ix, Mask | None, list[Register]], None]
+    ) -> None:
+        if pieces is None:
+            vector_loop(b, space, first, last, size, lanes, body)
+        else:
+            each_piece(e, pieces, first, last, body)
+
     n = b.param(size, opaque=size.is_const and size.value > lanes)
     if len(factors) == 1:
         first = b.lo * chunk
@@ -197,7 +233,7 @@ def _write(
             at([], ix)
             store_all(mask)
 
-        vector_loop(b, space, first, last, size, lanes, flat)
+        columns(first, last, flat)
         return _written(e)
     one_chunk = size.is_const and size.value <= chunk
     sizes = [b.param(f) for f in factors[:-1]]
@@ -219,7 +255,7 @@ def _write(
             store_all(mask)
 
         if not staged:
-            vector_loop(b, space, first, last, size, lanes, inner)
+            columns(first, last, inner)
             return
 
         def set_tile(u: IndexValue, v: IndexValue) -> None:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.element_types import Special
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.merge_sort import Keys, MergeSort
 from shlo_disc.lower.cpu.single_op import SingleOp
 from shlo_disc.lower.cpu.strips import whole_strips
 from shlo_disc.lower.plan import Condition, If, KernelPlan, Launch
 from shlo_disc.lower.values.elemental import Elemental
-from shlo_disc.lower.values.elements import Element, element_of
+from shlo_disc.lower.values.elements import Element, element_of, wrap
 from shlo_disc.lower.values.index import Group, Ix
 from shlo_disc.lower.values.typed import IndexValue, Mask, Register
 from shlo_disc.mlir import ir
@@ -48,23 +49,28 @@ class _TopK:
         bits = max(8, self.element.bits)
         self.key_type = f"i{bits}"
         self.storages = [(self.key_type, bits // 8), ("i64", 8)]
-        self.above = "sgt" if self.element.is_float or self.element.is_signed else "ugt"
+        self.has_sign = self.element.is_float and self.element.format.special is not Special.SCALE
+        self.left = bits - self.element.bits if self.has_sign else 0
+        """Bits by which a float is shifted, so that its sign is the sign of the key."""
+        self.above = "sgt" if self.has_sign or self.element.is_signed else "ugt"
 
     def key(self, e: Elemental, value: Register) -> Register:
         """An integer (or lanes of it) in the order of the element."""
         b = e.b
         if self.element.kind == "b":
             return b.cast("arith.extui", value, "i8")
+        if not self.element.is_float:
+            return wrap(b, value, self.element)
         type_ = value.like(self.key_type)
         raw = value if value.type == type_ else b.bitcast(value, type_)
-        return self.flipped(e, raw)
+        return self.flipped(e, raw << b.constant(self.left, type_) if self.left else raw)
 
     def flipped(self, e: Elemental, raw: Register) -> Register:
         """Negative floats with all bits but the sign turned over, and back."""
-        if not self.element.is_float:
+        if not self.has_sign:
             return raw
         b, type_ = e.b, raw.type
-        sign = raw.sar(b.constant(self.element.bits - 1, type_))
+        sign = raw.sar(b.constant(max(8, self.element.bits) - 1, type_))
         return raw ^ sign >> b.constant(1, type_)
 
     def store(self, e: Elemental, key: Register, position: Register, at: IndexValue) -> None:
@@ -74,6 +80,8 @@ class _TopK:
         if values is not None:
             memory = b.memref(e.arguments.slot(values), self.element.storage)
             raw = self.flipped(e, key)
+            if self.left:
+                raw = raw >> b.constant(self.left, raw.type)
             if raw.type != self.element.storage:
                 raw = b.bitcast(raw, self.element.storage)
             memory.store(raw, at)

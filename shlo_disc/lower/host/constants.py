@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import numpy.typing as npt
 
 from shlo_disc.dense_elements import elements_of
 from shlo_disc.element_types import known_element_type
 from shlo_disc.errors import UnsupportedError
-from shlo_disc.locations import source_line
 from shlo_disc.mlir import ir
 
 __all__ = ["array_of", "constant_bytes"]
@@ -36,17 +33,8 @@ def array_of(
         )
     dtype, shape = element.dtype, tuple(kind.shape)
     if isinstance(value, ir.DenseElementsAttr) and value.is_splat:
-        try:
-            number = np.array(_scalar(value.get_splat_value(), dtype), dtype)
-            # Pages of zeros take no memory before somebody reads them.
-            zero = not number.tobytes().strip(b"\0")
-            return np.zeros(shape, dtype) if zero else np.full(shape, number, dtype)
-        except MemoryError as error:
-            raise MemoryError(
-                f"{source_line(op)}: a constant of type {kind} takes "
-                f"{math.prod(shape) * dtype.itemsize} bytes, which cannot be allocated; compute "
-                "less of it, or broadcast a number where it is used"
-            ) from error
+        number = np.array(_scalar(value.get_splat_value(), dtype), dtype)
+        return np.full(shape, number, dtype)  # small: see `passes/broadcast_splats.py`
     return np.ascontiguousarray(elements_of(value, element).reshape(shape))
 
 

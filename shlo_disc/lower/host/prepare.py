@@ -71,16 +71,17 @@ def prepare(
         arrays += [Expr.product(shape) for shape in program.results]
     else:
         arrays = [size for size in arrays if _multiplies(size)]
-    limits = [
-        *((size, MOST_BYTES) for size in dict.fromkeys(arrays)),
-        *((size, _MOST_ELEMENTS) for size in dict.fromkeys(_extents(program))),
-    ]
-    if limits:
+    fits = [_at_most(w, size, MOST_BYTES) for size in dict.fromkeys(arrays)]
+    for shape in dict.fromkeys(_without_limit(program)):
+        # With elements it takes memory, whose lack is told with the result's name.
+        elements = _estimate(w, Expr.product(shape))
+        some = w.once(f"arith.cmpf ogt, {elements}, {_float(w, 0)} : f64")
+        extent = Expr.product(Expr.max(size, 1) for size in shape)
+        fits.append(w.once(f"arith.ori {some}, {_at_most(w, extent, _MOST_ELEMENTS)} : i1"))
+    if fits:
         too_large = w.const(len(program.checks) + 1)
-        for size, most in limits:
-            limit = w.once(f"arith.constant {most:.1f} : f64")
-            fits = w.once(f"arith.cmpf ole, {_estimate(w, size)}, {limit} : f64")
-            status = w.once(f"arith.select {fits}, {status}, {too_large} : i64")
+        for fit in fits:
+            status = w.once(f"arith.select {fit}, {status}, {too_large} : i64")
     for number, check in reversed(list(enumerate(program.checks, 1))):
         holds = w.compare(w.size(check.lhs), check.op, w.size(check.rhs))
         status = w.once(f"arith.select {holds}, {status}, {w.const(number)} : i64")
@@ -91,13 +92,21 @@ def prepare(
     )
 
 
-def _extents(program: ShapeProgram) -> Iterator[Expr]:
-    """Products of the sizes of results, 1 in place of 0, but for those that an argument has."""
+def _at_most(w: HostWriter, size: Expr, most: int) -> str:
+    return w.once(f"arith.cmpf ole, {_estimate(w, size)}, {_float(w, most)} : f64")
+
+
+def _float(w: HostWriter, value: int) -> str:
+    return w.once(f"arith.constant {value:.1f} : f64")
+
+
+def _without_limit(program: ShapeProgram) -> Iterator[tuple[Expr, ...]]:
+    """Shapes of results of which no argument tells that NumPy has such arrays."""
     taken = [Counter(shape) for shape in program.arguments]
     for shape in program.results:
         sizes = Counter(size for size in shape if not size.is_const)
         if sum(sizes.values()) > 1 and not any(sizes <= sizes_of for sizes_of in taken):
-            yield Expr.product(Expr.max(size, 1) for size in shape)
+            yield tuple(shape)
 
 
 def _multiplies(size: Expr) -> bool:

@@ -33,6 +33,7 @@ __all__ = [
     "magnitude",
     "normalized",
     "steps",
+    "turned",
 ]
 
 ZERO, ONE = Expr.const(0), Expr.const(1)
@@ -225,6 +226,16 @@ def normalized(problem: Problem, shapes: ShapeAnalysis, may_swap: bool = True) -
         n=tuple(n),
         k=tuple(_merged(k, equal)) or (Axis(ONE),),
     )
+
+
+def turned(problem: Problem, shapes: ShapeAnalysis) -> Problem:
+    """`problem` with its operands in each other's place: its columns are rows.
+
+    K is walked in the order of the right operand, which is read in place.
+    """
+    found = normalized(_swapped(problem), shapes, may_swap=False)
+    k = sorted(found.k, key=lambda x: magnitude(x.b), reverse=True)
+    return replace(found, k=tuple(k))
 
 
 def steps(axes: Sequence[Axis], array: str, shapes: ShapeAnalysis) -> Steps:

@@ -211,6 +211,12 @@ def _pad_with(
     for d, ix in own.items():
         b = e.b
         at = ix
+        spread = _spread(e, ix, low[d], interior[d])
+        if spread is not None:
+            dims[d], lanes_on = spread
+            condition = e.both(condition, lanes_on)
+            condition = e.both(condition, e.below(dims[d], b.param(sizes[d])))
+            continue
         if not is_zero(low[d]):
             at = e.space.negate_from(_name(e, low[d]), ix)  # low - i, turned below
             at = e.space.negate_from(b.index(0), at)
@@ -229,6 +235,25 @@ def _pad_with(
         return e.value_at(operand, assemble(sizes, groups, dims), m)
 
     return _within(e, index, mask, condition, inside, lambda m: e.value_at(padding, (), None))
+
+
+def _spread(
+    e: Elemental, ix: Ix, low: Expr | IndexValue, interior: Expr | IndexValue
+) -> tuple[Ix, Mask] | None:
+    """The operand's index in the lanes that hold one of its elements, and which these are.
+
+    None where that is not known now, or where there is no interior padding.
+    """
+    if isinstance(low, IndexValue) or isinstance(interior, IndexValue) or not e.lanes:
+        return None
+    if not low.is_const or not interior.is_const or interior.value == 0:
+        return None
+    step = interior.value + 1
+    if ix.vector is not None or ix.stride != 1 or ix.multiple % step:
+        return None
+    places = [lane - low.value for lane in range(e.lanes)]
+    at = e.space.steps(ix.base // step, [place // step for place in places])
+    return at, e.b.dense_mask([place % step == 0 for place in places])
 
 
 def _lanes(e: Elemental, name: IndexValue) -> int:

@@ -25,6 +25,7 @@ from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.elements import Element, element_of, unsupported, wrap
 from shlo_disc.lower.values.elementwise import SCALAR_OPS, emit_scalar
 from shlo_disc.lower.values.index import Group, Index, Ix, Space
+from shlo_disc.lower.values.pairs import load_pairs
 from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register, vector_type
 from shlo_disc.mlir import ir, producer
 
@@ -154,6 +155,9 @@ class Elemental:
         if value in self.inputs:
             source = self.source(value)
             if source is None or source.name != "disc.dim":
+                pair = self._of_pair(value, index, mask)
+                if pair is not None:
+                    return pair
                 at = self.space.linear(index)
                 far = at.vector is not None and at.offsets is None
                 if far or abs(at.stride) > _CLOSE:
@@ -220,7 +224,13 @@ class Elemental:
         if first is not None and second is not None:
             return self.b.dense_mask([bool(x and y) for x, y in zip(first, second, strict=True)])
         lanes = max(a.lanes, b.lanes)
-        return self.b.broadcast(a, lanes) & self.b.broadcast(b, lanes)
+        mask = self.b.broadcast(a, lanes) & self.b.broadcast(b, lanes)
+        first, second = _possible(a), _possible(b)
+        if first is not None or second is not None:
+            anywhere = (True,) * lanes
+            both = zip(first or anywhere, second or anywhere, strict=True)
+            mask.possible = tuple(x and y for x, y in both)
+        return mask
 
     def unless(self, mask: Mask) -> Mask:
         """The other lanes."""
@@ -309,14 +319,18 @@ class Elemental:
     ) -> Register | None:
         """A load of lanes that are known to be near each other, from whole vectors; else None.
 
-        Nothing in front of the first or behind the last lane that is on is read.
+        Nothing in front of the first or behind the last lane that is on is read. Where it is not
+        known which are on, no lane that is off.
         """
         b, lanes = self.b, self.lanes
-        on = (True,) * lanes if mask is None else mask.constant_lanes
+        on = (True,) * lanes if mask is None else _possible(mask) or (True,) * lanes
+        guard = None if mask is None or mask.constant_lanes is not None else mask
         offsets = at.offsets or tuple(at.stride * lane for lane in range(lanes))
-        if on is None or not any(on) or (at.vector is not None and at.offsets is None):
+        if not any(on) or (at.vector is not None and at.offsets is None):
             return None
         wanted = [offset for offset, is_on in zip(offsets, on, strict=True) if is_on]
+        if guard is not None and len(set(wanted)) < len(wanted):
+            return None
         low, span = min(wanted), max(wanted) - min(wanted) + 1
         if span > _CLOSE * lanes:
             return None
@@ -326,12 +340,18 @@ class Elemental:
         found: Register | None = None
         for start in starts:
             first = at.base + start
-            if span >= lanes:
+            if guard is not None:
+                lane_of = {o - start: n for n, o in enumerate(offsets) if on[n]}
+                order = [lane_of.get(n, lanes) for n in range(lanes)]
+                near = b.shuffle(guard, b.flags(False, lanes), order)
+                nothing = b.constant(0, vector_type(lanes, memory.element))
+                loaded = memory.masked_load(first, near, nothing, readonly)
+            elif span >= lanes:
                 loaded = memory.vector_load(first, lanes, readonly)
             else:
-                nothing = b.constant(0, memory.element)
+                zero = b.constant(0, memory.element)
                 near = b.dense_mask([n < span for n in range(lanes)])
-                loaded = memory.masked_load(first, near, b.broadcast(nothing, lanes), readonly)
+                loaded = memory.masked_load(first, near, b.broadcast(zero, lanes), readonly)
             # Lanes of later vectors are picked later, those that are off are anything.
             here = [is_on and o >= start for o, is_on in zip(offsets, on, strict=True)]
             order = [
@@ -377,6 +397,28 @@ class Elemental:
         mask = b.flags(True, self.lanes) if mask is None else b.broadcast(mask, self.lanes)
         b.scatter(value, memory, 0, self.space.lanes_of(at), mask)
 
+    def _of_pair(self, value: ir.Value, index: Index, mask: Mask | None) -> Register | None:
+        """An element of an operand of pairs, loaded together with the other one of its pair."""
+        if not index or not self.lanes:
+            return None
+        *outer, last = index
+        plane = None if last.at.start is None else last.at.start.known
+        sizes = last.sizes
+        if len(sizes) != 1 or not sizes[0].is_const or sizes[0].value != 2:
+            return None
+        if plane is None or not last.at.is_uniform:
+            return None
+        key = (self, value, tuple(outer), mask, "pair")
+        known = cast("list[Register] | None", self.b.recall(key))
+        if known is None:
+            at = self.space.linear(tuple(outer))
+            buffer = Input(self.inputs[value])
+            known = load_pairs(self, buffer, element_of(value), at, mask)
+            if known is None:
+                return None
+            self.b.remember(key, known, max(register.depth for register in known))
+        return known[plane]
+
     # ---------------------------------------------------------------- splat constants
 
     def splat(self, op: ir.Operation) -> Register:
@@ -398,6 +440,12 @@ def _bits_of(value: float, name: str) -> int:
     """The bits of a narrow float as a signed integer of its register's width."""
     row = ELEMENT_TYPES[name]
     return int(np.array(value, row.dtype).view(f"int{8 * row.bytes}"))
+
+
+def _possible(mask: Mask) -> tuple[bool, ...] | None:
+    """The lanes that may be on; None: any."""
+    known = mask.constant_lanes
+    return mask.possible if known is None else tuple(bool(lane) for lane in known)
 
 
 def _is_scalar_op(value: ir.Value) -> bool:

@@ -88,7 +88,7 @@ def _is_arg_reduce(op: ir.Operation) -> bool:
     (value, index) pairs; the first NaN wins, of equals the first. With `<` for arg-min:
     `pick = a > b or a != a`, `select(pick, a, b)`, `select(pick or (a == b and i < j), i, j)`.
     """
-    if len(op.results) != 2:
+    if op.name != "stablehlo.reduce" or len(op.results) != 2:
         return False
     index, rank = producer(op.operands[1]), len(ir.RankedTensorType(op.operands[1].type).shape)
     if index is None or index.name not in ("stablehlo.iota", "stablehlo.dynamic_iota"):

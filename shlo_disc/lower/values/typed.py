@@ -367,7 +367,12 @@ class Register(Value):
 class Mask(Register):
     """An `i1` or lanes of it; `&`, `|`, `^` and `~` combine masks."""
 
-    __slots__ = ()
+    __slots__ = ("possible",)
+
+    def __init__(self, b: KernelBuilder, name: str, type_: str, depth: int) -> None:
+        super().__init__(b, name, type_, depth)
+        self.possible: tuple[bool, ...] | None = None
+        """The lanes that may be on, where others are known to be off."""
 
     def any(self) -> Mask:
         """True if any lane is true, as scalar."""

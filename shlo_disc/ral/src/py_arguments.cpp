@@ -21,6 +21,14 @@ DType dtype_of(const dlpack::DataType& type) {
     case dlpack::kUInt: return dtype_from_name("uint" + std::to_string(type.bits));
     case dlpack::kFloat: return dtype_from_name("float" + std::to_string(type.bits));
     case dlpack::kComplex: return dtype_from_name("complex" + std::to_string(type.bits));
+    case dlpack::kFloat8E3M4: return dtype_from_name("float8_e3m4");
+    case dlpack::kFloat8E4M3: return dtype_from_name("float8_e4m3");
+    case dlpack::kFloat8E4M3B11FNUZ: return dtype_from_name("float8_e4m3b11fnuz");
+    case dlpack::kFloat8E4M3FN: return dtype_from_name("float8_e4m3fn");
+    case dlpack::kFloat8E4M3FNUZ: return dtype_from_name("float8_e4m3fnuz");
+    case dlpack::kFloat8E5M2: return dtype_from_name("float8_e5m2");
+    case dlpack::kFloat8E5M2FNUZ: return dtype_from_name("float8_e5m2fnuz");
+    case dlpack::kFloat8E8M0FNU: return dtype_from_name("float8_e8m0fnu");
     default: return DType::kOther;
   }
 }
@@ -299,16 +307,24 @@ bool CallArguments::read_scalar(size_t index, PyObject* leaf) {
 
 bool CallArguments::read_dlpack(size_t index, PyObject* leaf) {
   const auto position = static_cast<Py_ssize_t>(index);
-  const PyRef device(PyObject_CallMethod(leaf, "__dlpack_device__", nullptr));
+  // A class has the methods of its instances.
+  PyRef device(PyType_Check(leaf) ? nullptr
+                                  : PyObject_CallMethod(leaf, "__dlpack_device__", nullptr));
   if (!device) {
-    if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return false;
+    if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_AttributeError)) return false;
     PyErr_Clear();
     return raise_argument_error(position, "type",
                                 std::string("is a ") + Py_TYPE(leaf)->tp_name +
                                     ", not an array (jax.Array, numpy or __dlpack__)");
   }
   int type = 0, id = 0;
-  if (!PyArg_ParseTuple(device.get(), "ii", &type, &id)) return false;
+  if (!PyTuple_Check(device.get()) || !PyArg_ParseTuple(device.get(), "ii", &type, &id)) {
+    PyErr_Clear();
+    return raise_argument_error(position, "type",
+                                std::string("is a ") + Py_TYPE(leaf)->tp_name +
+                                    " whose __dlpack_device__ gives " + text_of(device.get()) +
+                                    ", not a device type and a number");
+  }
   if (type != dlpack::kCpu) {
     return raise_argument_error(position, "device",
                                 "is in the memory of DLPack device (" + std::to_string(type) +
@@ -317,13 +333,26 @@ bool CallArguments::read_dlpack(size_t index, PyObject* leaf) {
   }
   PyRef capsule(PyObject_CallMethod(leaf, "__dlpack__", nullptr));
   if (!capsule) return false;
+  if (PyCapsule_IsValid(capsule.get(), dlpack::kCapsuleName) == 0) {
+    return raise_argument_error(position, "type",
+                                std::string("is a ") + Py_TYPE(leaf)->tp_name +
+                                    " whose __dlpack__ gives no capsule that is new");
+  }
   const auto* const managed = static_cast<const dlpack::ManagedTensor*>(
       PyCapsule_GetPointer(capsule.get(), dlpack::kCapsuleName));
-  if (managed == nullptr) return false;
   temporaries_.push_back(std::move(capsule));  // frees the tensor when it goes
 
   const dlpack::Tensor& tensor = managed->tensor;
   const DType dtype = dtype_of(tensor.dtype);
+  if (dtype == DType::kOther) {
+    const auto& [code, bits, lanes] = tensor.dtype;
+    return raise_argument_error(
+        position, "dtype",
+        "its DLPack type has code " + std::to_string(code) + ", " + std::to_string(bits) +
+            " bits and " + std::to_string(lanes) + " lanes, the program takes " +
+            text_of(descrs_[index].get()) +
+            (bits < 8 ? "; elements below 8 bits may be packed: pass a numpy array" : ""));
+  }
   char* data = static_cast<char*>(tensor.data) + tensor.byte_offset;
   const int64_t item = dtype_bytes(dtype);
   const bool aligned = item == 0 || reinterpret_cast<uintptr_t>(data) % std::min<int64_t>(item, 8) == 0;

@@ -44,9 +44,9 @@ class Epilogue:
     def reads_rows(self) -> bool:
         """See `Finish`."""
         p = self.dense.problem
-        operands = {p.a_input, p.b_input}
+        factors = list(self.dense.sums.op.operands)
         sizes = [self.shapes.shape(x) for i, x in enumerate(self.block.arguments)
-                 if i not in operands]  # fmt: skip
+                 if i not in (p.a_input, p.b_input) and x not in factors]  # fmt: skip
         return any(Expr.product(x) not in (p.columns, Expr.const(1)) for x in sizes)
 
     def __call__(

@@ -393,6 +393,7 @@ def copy_panel(
         u_unit=operand.row_run,
         w_unit=operand.k_run,
         u_table=along_n.table,
+        pairs=operand.pairs,
     )
     block = Block(to_memory, to, tile.columns, count, tile.columns, depth, tile.lanes)
     if gemm.words is None:

@@ -111,6 +111,10 @@ class Operand:
     """Which batch axes move it."""
     first: bool = False
     """Its first element is not where its memory begins."""
+    k_apart: int = 1
+    """Elements from one along K to the next, where A is read in place."""
+    pairs: bool = False
+    """Rows come in pairs of neighbours, and the pairs of K follow each other: complex numbers."""
 
     @property
     def row_run(self) -> bool:

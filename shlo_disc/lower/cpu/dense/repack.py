@@ -24,6 +24,8 @@ from shlo_disc.lower.values.typed import (
 
 __all__ = ["PREFETCH_ROWS", "Block", "Source", "as_number", "load_as", "repack", "transpose"]
 
+_PAIR = 2
+
 PREFETCH_ROWS = 24
 """Rows from a prefetch to its use. Each row is in a page of its own, where the hardware's prefetch
 starts anew. With it, 16 rows times a matrix in place take 0.6 of the time."""
@@ -46,6 +48,8 @@ class Source:
     w_unit: bool
     u_table: MemRef | None = None
     """A memref<?xi64> that holds `u_offset`, when it is a table."""
+    pairs: bool = False
+    """Along `u` there are pairs, which follow each other along `w`: complex numbers."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +100,9 @@ def repack(b: KernelBuilder, source: Source, block: Block, compute: Element) -> 
     if source.u_unit:
         _copy(b, source, block, compute)
     elif source.w_unit:
-        _transposed(b, source, block, compute)
+        _transposed(b, source, block, compute, 1)
+    elif source.pairs and block.lanes > _PAIR:
+        _transposed(b, source, block, compute, _PAIR)
     elif source.u_table is not None and source.element.bits >= 32:
         _gathered(b, source, block, compute)
     else:
@@ -151,22 +157,26 @@ def _gathered(b: KernelBuilder, source: Source, block: Block, compute: Element) 
                 put(b.gather(source.memory, at, offsets, mask, nothing), to)
 
 
-def _transposed(b: KernelBuilder, source: Source, block: Block, compute: Element) -> None:
+def _transposed(
+    b: KernelBuilder, source: Source, block: Block, compute: Element, group: int
+) -> None:
+    """By squares of groups of so many neighbours along `u`."""
     lanes = block.lanes
-    whole = block.w_count.round_down(lanes)
-    last = block.u_count - 1
+    side = lanes // group
+    whole = block.w_count.round_down(side)
+    last = block.u_count - group
     used = block.u_count.round_up(lanes)
     with b.loop(0, used, lanes, hint="u") as u:
         # Beyond the last column the last one is read again.
-        columns = [b.min(u.index + i, last) for i in range(lanes)]
+        columns = [b.min(u.index + i * group, last) for i in range(side)]
         starts = [source.base + source.u_offset(c) for c in columns]
-        with b.loop(0, whole, lanes, hint="w") as w:
+        with b.loop(0, whole, side, hint="w") as w:
             offset = source.w_offset(w.index)
             rows = [
                 load_as(b, source.memory, source.element, s + offset, lanes, compute)
                 for s in starts
             ]
-            for j, row in enumerate(transpose(b, rows)):
+            for j, row in enumerate(transpose(b, rows, group)):
                 block.memory.vector_store(row, block.row(w.index + j) + u.index)
     block.clear(b, (0, whole), used, compute.register, lanes)
     _one_by_one(b, source, block, whole, compute)
@@ -194,12 +204,14 @@ def load_as(
     lanes: int,
     compute: Element,
     mask: Mask | None = None,
+    readonly: bool = True,
 ) -> Register:
     """`lanes` consecutive elements as `compute`; lanes off in `mask` are 0."""
     if mask is None:
-        raw = memory.vector_load(at, lanes)
+        raw = memory.vector_load(at, lanes, readonly)
     else:
-        raw = memory.masked_load(at, mask, b.constant(0, vector_type(lanes, element.storage)))
+        nothing = b.constant(0, vector_type(lanes, element.storage))
+        raw = memory.masked_load(at, mask, nothing, readonly)
     return convert(b, raw, as_number(element), compute)
 
 
@@ -208,13 +220,18 @@ def as_number(element: Element) -> Element:
     return ELEMENTS["ui8"] if element.kind == "b" else element
 
 
-def transpose(b: KernelBuilder, rows: list[Register]) -> list[Register]:
+def transpose(b: KernelBuilder, rows: list[Register], group: int = 1) -> list[Register]:
     """The columns of a square of registers: one exchange of halves per power of two.
 
-    After step h, bit h of the row number and of the lane number have changed places.
+    After step h, bit h of the row number and of the lane number have changed places. `group`: so
+    many neighbouring lanes stay together, and are one column.
     """
     count = len(rows)
     rows = list(rows)
+
+    def exchanged(x: Register, y: Register, columns: list[int]) -> Register:
+        return b.shuffle(x, y, [c * group + i for c in columns for i in range(group)])
+
     half = count // 2
     while half:
         low = [j if not j & half else count + j - half for j in range(count)]
@@ -222,6 +239,6 @@ def transpose(b: KernelBuilder, rows: list[Register]) -> list[Register]:
         for i in range(count):
             if not i & half:
                 x, y = rows[i], rows[i + half]
-                rows[i], rows[i + half] = b.shuffle(x, y, low), b.shuffle(x, y, high)
+                rows[i], rows[i + half] = exchanged(x, y, low), exchanged(x, y, high)
         half //= 2
     return rows

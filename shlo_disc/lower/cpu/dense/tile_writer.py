@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from shlo_disc.lower.cpu.builder import CpuBuilder, SizedBuilder
 from shlo_disc.lower.cpu.dense.operands import Gemm
-from shlo_disc.lower.cpu.dense.repack import PREFETCH_ROWS
+from shlo_disc.lower.cpu.dense.repack import PREFETCH_ROWS, load_as
 from shlo_disc.lower.cpu.dense.walk import Walk, digits_offset
 from shlo_disc.lower.cpu.dense.words import Words
 from shlo_disc.lower.cpu.strips import whole_strips
@@ -142,7 +142,7 @@ class TileWriter:
         sums = [zero] * (height * g.tile.vectors)
         if g.a_mode == "scratch" or g.a.k_steps == 1:
             k0 = self.zero if g.a_mode == "scratch" else at.k0
-            starts = [a + k0 for a in a_at]
+            starts = [a + k0 * g.a.k_apart for a in a_at]
             if g.words is not None:
                 sums = self._products_of_words(g.words, starts, at, sums)
             else:
@@ -311,7 +311,7 @@ class TileWriter:
                 self.b_mem.prefetch(places[1] + apart * number)
             following.append(places[1] + at.ahead.step)
         for r, a in enumerate(a_at):
-            scalar = self.a_mem.load(a + k, readonly=self.a_mem is self.a_in)
+            scalar = self.a_mem.load(a + k * g.a.k_apart, readonly=self.a_mem is self.a_in)
             factor = b.broadcast(scalar, lanes)
             for v, value in enumerate(values):
                 i = r * g.tile.vectors + v
@@ -329,7 +329,7 @@ class TileWriter:
         """Lanes of B; in place, the columns beyond the last are not there to be read."""
         g, b = self.g, self.b
         if g.b_mode == "direct":
-            return self.b_mem.masked_load(at, mask, b.constant(0, self.vector))
+            return load_as(b, self.b_mem, g.b.element, at, g.tile.lanes, g.compute, mask)
         return self.b_mem.vector_load(at, g.tile.lanes, readonly=self.b_mem is self.b_in)
 
     def _sums_at(self, rows: Sequence[IndexValue], at: Place) -> list[IndexValue]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from shlo_disc.lower.values.typed import Mask, Register
 
-__all__ = ["choose", "fma", "horner", "select", "squared"]
+__all__ = ["chain", "choose", "fma", "horner", "select", "squared"]
 
 
 def fma(a: Register, b: Register | float, c: Register | float) -> Register:
@@ -52,12 +52,13 @@ def horner(x: Register, coefficients: Sequence[float]) -> Register:
     """A polynomial, lowest power first; long ones in two interleaved halves for latency."""
     if len(coefficients) >= 8:
         square = x * x
-        even, odd = (_chain(square, coefficients[k::2]) for k in (0, 1))
+        even, odd = (chain(square, coefficients[k::2]) for k in (0, 1))
         return fma(odd, x, even)
-    return _chain(x, coefficients)
+    return chain(x, coefficients)
 
 
-def _chain(x: Register, coefficients: Sequence[float]) -> Register:
+def chain(x: Register, coefficients: Sequence[float]) -> Register:
+    """A polynomial, lowest power first, in one chain: rounds less than two halves that cancel."""
     result = x.constant(coefficients[-1])
     for c in reversed(coefficients[:-1]):
         result = fma(result, x, c)

@@ -22,7 +22,7 @@ from shlo_disc.lower.values.math.registry import function
 from shlo_disc.lower.values.math.tables import TABLES
 from shlo_disc.lower.values.typed import Register
 
-__all__ = ["power"]
+__all__ = ["positive_double", "power", "short_power"]
 
 _INFINITY = float("inf")
 _NAN = float("nan")
@@ -65,7 +65,7 @@ def _log_double(x: Register) -> tuple[Register, Register]:
     return _two_sum(high, low)
 
 
-def _positive_double(x: Register, y: Register) -> Register:
+def positive_double(x: Register, y: Register) -> Register:
     """x^y of positive finite x."""
     high, low = _log_double(x)
     product = high * y
@@ -78,23 +78,27 @@ def _positive_double(x: Register, y: Register) -> Register:
 def _positive_single(x: Register, y: Register) -> Register:
     """x^y of positive finite f32 x, through f64."""
     wide, exponent = x.cast("arith.extf", "f64"), y.cast("arith.extf", "f64")
-    k, m = split_log(wide)
+    return short_power(wide, exponent).cast("arith.truncf", "f32")
+
+
+def short_power(x: Register, y: Register) -> Register:
+    """x^y of positive normal f64 x, relative error 2^-28 where the result is a normal f32."""
+    k, m = split_log(x)
     f = m - 1.0
     s = f / (f + 2.0)
     z = s * s
     odd = fma(s * z, horner(z, TABLES["log_short", "f64"]), s + s)
     logarithm = fma(k, LN2_HIGH["f64"] + LN2_LOW["f64"], odd)
-    product = (logarithm * exponent).at_most(100.0).at_least(-120.0)
+    product = (logarithm * y).at_most(700.0).at_least(-700.0)
     _, n, r = split(product)
-    result = horner(r, TABLES["exp_short", "f64"]) * power_of_two(n, "f64")
-    return result.cast("arith.truncf", "f32")
+    return horner(r, TABLES["exp_short", "f64"]) * power_of_two(n, "f64")
 
 
 @function(ulp=(0.6, 1.5), name="pow")
 def power(x: Register, y: Register) -> Register:
     """x^y with the special cases of C99."""
     a = x.abs()
-    positive = _positive_double(a, y) if x.is_double else _positive_single(a, y)
+    positive = positive_double(a, y) if x.is_double else _positive_single(a, y)
     one = x.constant(1.0)
     positive = select(a.equals(1.0), one, positive)
     is_zero, is_infinite = a.equals(0.0), a.equals(_INFINITY)

@@ -20,17 +20,21 @@ class Function:
     formula: Callable[..., Register]
     ulp: tuple[float, float]
     """The largest error in units in the last place of the result, (f32, f64); tested."""
+    beside_zeros: str = ""
+    """The number in whose last place the error is counted where the result may be far smaller."""
 
 
 FUNCTIONS: dict[str, Function] = {}
-"""By the name that `Op.math` says; atan2 and pow take two arguments, the others one."""
+"""By the name that `Op.math` says; atan2, polygamma, pow and zeta take two arguments."""
 
 
-def function(*, ulp: tuple[float, float], name: str = "") -> Callable[[_Formula], _Formula]:
+def function(
+    *, ulp: tuple[float, float], name: str = "", beside_zeros: str = ""
+) -> Callable[[_Formula], _Formula]:
     """Put a formula into `FUNCTIONS`, by its own name unless another is given."""
 
     def add(formula: _Formula) -> _Formula:
-        FUNCTIONS[name or formula.__name__] = Function(formula, ulp)
+        FUNCTIONS[name or formula.__name__] = Function(formula, ulp, beside_zeros)
         return formula
 
     return add

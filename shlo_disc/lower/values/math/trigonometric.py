@@ -1,9 +1,9 @@
 """sin, cos, tan, atan2.
 
-x = n pi/2 + r with |r| <= pi/4. Up to a bound pi/2 is subtracted in three parts with fma; the first
-part has so few bits that its subtraction is exact. Beyond the bound, lane by lane, the product with
-2/pi is formed exactly in integers: M. Payne and R. Hanek, "Radian reduction for trigonometric
-functions" (1983).
+x = n pi/2 + r with |r| <= pi/4, r as an unevaluated sum. Up to a bound pi/2 is subtracted in three
+parts with fma; the first part has so few bits that its subtraction is exact. Beyond the bound, lane
+by lane, the product with 2/pi is formed exactly in integers: M. Payne and R. Hanek, "Radian
+reduction for trigonometric functions" (1983).
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 
-from shlo_disc.lower.values.math.formulas import fma, horner, select, squared
+from shlo_disc.lower.values.math.formulas import chain, fma, horner, select, squared
 from shlo_disc.lower.values.math.registry import function
 from shlo_disc.lower.values.math.tables import TABLES
 from shlo_disc.lower.values.typed import Mask, Register
 
-__all__ = ["atan2", "cos", "sin", "tan"]
+__all__ = ["atan2", "cos", "sin", "sin_cos_of_pi", "tan"]
 
 _PARTS = {
     "f32": tuple(map(float.fromhex, ("0x1.921fb0p+0", "0x1.5110b4p-22", "0x1.846988p-48"))),
@@ -30,6 +30,7 @@ _PARTS = {
 """pi/2 in parts, all positive (so that -0 stays -0)."""
 _BOUND = {"f32": 1.0e5, "f64": 2.0**30}
 _MAGIC = {"f32": (1.5 * 2.0**23, 0x4B400000), "f64": (1.5 * 2.0**52, 0x4338000000000000)}
+_INFINITY = float("inf")
 _PRODUCT = "i192"
 _TWO_OVER_PI = int(
     "0xA2F9836E4E441529FC2757D1F534DDC0DB6295993C439041FE5163ABDEBBC561B7246E3A424DD2E006492EEA09D1"
@@ -49,33 +50,40 @@ _WORDS = [
 """64 bits each, as signed numbers, with a word of zeros in front."""
 
 
-def _reduce(x: Register) -> tuple[Register, Register]:
-    """(r, n modulo 4 or more, as integers)."""
+_Reduced = tuple[Register, Register, Register]
+"""(r, what r lacks, n modulo 4 or more as integers)."""
+
+
+def _reduce(x: Register) -> _Reduced:
     dtype = x.element
     magic, magic_bits = _MAGIC[dtype]
     shifted = fma(x, 2 / math.pi, magic)
     n = shifted - magic
-    r = x
-    for part in _PARTS[dtype]:
-        r = fma(n, -part, r)
-    quadrant = shifted.bits() - magic_bits
+    first, second, third = _PARTS[dtype]
+    rest = fma(n, -first, x)
+    product = n * second
+    r = rest - product
+    # What the subtraction loses (D. Knuth's two-sum: either may be the larger), and the product.
+    back = r - rest
+    lost = (rest - (r - back)) - (product + back)
+    low = fma(n, -third, lost - fma(n, second, -product))
+    small: _Reduced = r, low, shifted.bits() - magic_bits
     size = x.abs()
     large = (size > _BOUND[dtype]) & (size < float("inf"))
     with x.b.if_(large.any()) as branch:
-        branch.yield_(*_reduce_lanes(x, large, r, quadrant))
+        branch.yield_(*_reduce_lanes(x, large, small))
         with branch.otherwise():
-            branch.yield_(r, quadrant)
-    return branch.results[0], branch.results[1]
+            branch.yield_(*small)
+    r, low, quadrant = branch.results
+    return r, low, quadrant
 
 
-def _reduce_lanes(
-    x: Register, large: Mask, r: Register, quadrant: Register
-) -> tuple[Register, Register]:
-    """R and quadrant with the lanes in `large` replaced."""
+def _reduce_lanes(x: Register, large: Mask, small: _Reduced) -> _Reduced:
+    """`small` with the lanes in `large` replaced."""
     b = x.b
     if not x.lanes:
         return _reduce_large(x)
-    with b.loop(0, x.lanes, 1, [r, quadrant], hint="lane") as lanes:
+    with b.loop(0, x.lanes, 1, list(small), hint="lane") as lanes:
         with b.if_(b.extract(large, lanes.index)) as branch:
             new = _reduce_large(b.extract(x, lanes.index))
             pairs = zip(new, lanes.args, strict=True)
@@ -83,11 +91,12 @@ def _reduce_lanes(
             with branch.otherwise():
                 branch.yield_(*lanes.args)
         lanes.yield_(*branch.results)
-    return lanes.results[0], lanes.results[1]
+    r, low, quadrant = lanes.results
+    return r, low, quadrant
 
 
-def _reduce_large(x: Register) -> tuple[Register, Register]:
-    """The r and quadrant of one large finite number.
+def _reduce_large(x: Register) -> _Reduced:
+    """The same of one large finite number.
 
     x = m 2^(e - 52); bits of 2/pi that stand for multiples of 4 in the product are dropped, the
     next 192 times m give x 2/pi modulo 4, scaled by 2^190.
@@ -114,79 +123,127 @@ def _reduce_large(x: Register) -> tuple[Register, Register]:
     rest = product - (n << 190)
     negative = rest < 0
     size = select(negative, -rest, rest)
-    high = (size >> 128).cast("arith.trunci", "i64").cast("arith.uitofp", "f64")
+    top_bits = (size >> 128).cast("arith.trunci", "i64")  # up to 61, of which 51 are in `high`
+    high, middle = ((top_bits & m).cast("arith.uitofp", "f64") for m in (-1 << 10, (1 << 10) - 1))
     low = (size >> 64).cast("arith.trunci", "i64").cast("arith.uitofp", "f64")
-    whole = fma(high, 2.0**64, low)
-    part = fma(high, 2.0**64, -whole) + low
+    lower = fma(middle, 2.0**64, low)
+    whole = fma(high, 2.0**64, lower)
+    part = (fma(high, 2.0**64, -whole) + lower) + (fma(middle, 2.0**64, -lower) + low)
     top, bottom = _HALF_PI["f64"]
-    r = whole * top
-    r = (r + (fma(whole, top, -r) + fma(whole, bottom, part * top))) * 2.0**-126
+    product = whole * top
+    rest = fma(whole, top, -product) + fma(whole, bottom, part * top)
     flip = negative ^ (wide < 0.0)
-    r = select(flip, -r, r)
+    scale = select(flip, whole.constant(-(2.0**-126)), 2.0**-126)
+    r = product + rest
+    low = ((product - r) + rest) * scale
+    r = r * scale
     quadrant = n.cast("arith.trunci", "i64")
     quadrant = select(wide < 0.0, -quadrant, quadrant)
     if x.is_double:
-        return r, quadrant
-    return r.cast("arith.truncf", "f32"), quadrant.cast("arith.trunci", "i32")
+        return r, low, quadrant
+    single = r.cast("arith.truncf", "f32")
+    low = (r - single.cast("arith.extf", "f64")).cast("arith.truncf", "f32")
+    return single, low, quadrant.cast("arith.trunci", "i32")
 
 
-def _sin_cos(r: Register) -> tuple[Register, Register]:
+def _sin_cos(r: Register, low: Register) -> tuple[_Sum, _Sum]:
+    """The sine and the cosine of r + low as unevaluated sums, first the larger part."""
     z = squared(r)
-    sine = fma(z * horner(z, TABLES["sin", r.element]), r, r).copysign(r)  # -0 stays
     half = 0.5 * z
     high = 1.0 - half
-    cosine = high + fma(z * z, horner(z, TABLES["cos", r.element]), (1.0 - high) - half)
-    return sine, cosine
+    # sin(r + low) = sin(r) + low cos(r)
+    sine = fma(r * z, horner(z, TABLES["sin", r.element]), low * high)
+    cosine = fma(z * z, horner(z, TABLES["cos", r.element]), (1.0 - high) - half)
+    return (r, sine), (high, fma(-r, low, cosine))
 
 
-def _turned(r: Register, quadrant: Register) -> Register:
-    """sin(r + quadrant pi/2)."""
-    sine, cosine = _sin_cos(r)
-    chosen = select((quadrant & 1).differs(0), cosine, sine)
+_Sum = tuple[Register, Register]
+
+
+def sin_cos_of_pi(x: Register) -> tuple[Register, Register]:
+    """sin(pi x) and cos(pi x), 0 <= x <= 1/2; exact at both ends."""
+    swaps = x > 0.25
+    high, low = _PI[x.element]
+    y = select(swaps, 0.5 - x, x)
+    r = y * high
+    sine, cosine = (a + b for a, b in _sin_cos(r, fma(y, low, fma(y, high, -r))))
+    return select(swaps, cosine, sine), select(swaps, sine, cosine)
+
+
+def _turned(r: Register, low: Register, quadrant: Register) -> Register:
+    """sin(r + low + quadrant pi/2)."""
+    (sine, sine_low), (cosine, cosine_low) = _sin_cos(r, low)
+    turned = (quadrant & 1).differs(0)
+    sine = (sine + sine_low).copysign(sine)  # -0 stays
+    chosen = select(turned, cosine + cosine_low, sine)
     return (chosen.bits() ^ ((quadrant & 2) << (62 if r.is_double else 30))).floats()
 
 
-@function(ulp=(2.0, 2.0))
+@function(ulp=(1.0, 1.0))
 def sin(x: Register) -> Register:
     """The sine."""
     return _turned(*_reduce(x))
 
 
-@function(ulp=(2.0, 2.0))
+@function(ulp=(1.0, 1.0))
 def cos(x: Register) -> Register:
     """The cosine."""
-    r, quadrant = _reduce(x)
-    return _turned(r, quadrant + 1)
+    r, low, quadrant = _reduce(x)
+    return _turned(r, low, quadrant + 1)
 
 
-@function(ulp=(4.0, 4.0))
+@function(ulp=(1.0, 1.0))
 def tan(x: Register) -> Register:
-    """The tangent: sin / cos, or -cos / sin in odd quadrants."""
-    r, quadrant = _reduce(x)
-    sine, cosine = _sin_cos(r)
+    """The tangent: sin / cos, or -cos / sin in odd quadrants; both as unevaluated sums."""
+    r, low, quadrant = _reduce(x)
+    sine, cosine = (_rounded(*parts) for parts in _sin_cos(r, low))
     odd = (quadrant & 1).differs(0)
-    return select(odd, -cosine, sine) / select(odd, sine, cosine)
+    above, above_low = (select(odd, -c, s) for s, c in zip(sine, cosine, strict=True))
+    under, under_low = (select(odd, s, c) for s, c in zip(sine, cosine, strict=True))
+    inverse = 1.0 / under
+    quotient = above * inverse
+    rest = fma(-quotient, under, above) + fma(-quotient, under_low, above_low)
+    tiny = x.abs() < (2.0**-13 if x.element == "f32" else 2.0**-28)
+    return select(tiny, x, fma(rest, inverse, quotient))  # -0 and denormals stay
 
 
-_HALF_PI = {
-    "f32": (float.fromhex("0x1.921fb6p+0"), float.fromhex("-0x1.777a5cp-25")),
-    "f64": (float.fromhex("0x1.921fb54442d18p+0"), float.fromhex("0x1.1a62633145c07p-54")),
+def _rounded(a: Register, b: Register) -> _Sum:
+    """The sum of a and the smaller b, rounded, and what the rounding loses."""
+    total = a + b
+    return total, (a - total) + b
+
+
+_PI = {
+    "f32": (float.fromhex("0x1.921fb6p+1"), float.fromhex("-0x1.777a5cp-24")),
+    "f64": (float.fromhex("0x1.921fb54442d18p+1"), float.fromhex("0x1.1a62633145c07p-53")),
 }
+_HALF_PI = {dtype: (high / 2, low / 2) for dtype, (high, low) in _PI.items()}
+"""As unevaluated sums."""
 
 
-@function(ulp=(2.0, 2.0))
+@function(ulp=(1.0, 1.0))
 def atan2(y: Register, x: Register) -> Register:
     """The angle of (x, y), with C99's special cases: atan of a ratio in [0, 1], then reflected."""
-    high, low = _HALF_PI[x.element]
+    (right, right_low), (half, half_low) = _HALF_PI[x.element], _PI[x.element]
     ax, ay = x.abs(), y.abs()
     steep = ay > ax
     big, small = select(steep, ay, ax), select(steep, ax, ay)
-    ratio = small / select(big.equals(0.0), 1.0, big)
-    ratio = select(small.equals(float("inf")), 1.0, ratio)  # both are
+    divisor = select(big.equals(0.0), 1.0, big)
+    ratio = small / divisor
+    ratio = select(small.equals(_INFINITY), 1.0, ratio)  # both are
+    rest = select(big < _INFINITY, fma(-ratio, divisor, small) / divisor, 0.0)
     z = squared(ratio)
-    angle = fma(z * horner(z, TABLES["atan", x.element]), ratio, ratio)
-    angle = select(steep, (high - angle) + low, angle)
+    # atan(ratio + rest) = ratio + correction; a rest counts half where the ratio is 1.
+    rest = fma(z * -0.5, rest, rest)
+    correction = fma(z * ratio, chain(z, TABLES["atan", x.element]), rest)
     # The sign bit, not x < 0: atan2(0, -0) is pi.
-    angle = select(x.bits() < 0, (2 * high - angle) + 2 * low, angle)
+    behind = x.bits() < 0
+    start = select(steep, x.constant(right), select(behind, x.constant(half), 0.0))
+    start_low = select(steep, x.constant(right_low), select(behind, x.constant(half_low), 0.0))
+    backwards = steep ^ behind
+    ratio = select(backwards, -ratio, ratio)
+    correction = select(backwards, -correction, correction)
+    angle = start + ratio
+    angle = angle + (((start - angle) + ratio) + (correction + start_low))
     angle = angle.copysign(y)
     return select(x.is_nan() | y.is_nan(), x + y, angle)

@@ -1,0 +1,107 @@
+"""Concatenations along the lanes: a loop for every piece.
+
+A vector at any place of a concatenation may have lanes of several pieces: it would be loaded from
+all of them, masked, and selected. In a loop that ends where a piece ends every vector is of one
+piece.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.lower.cpu.strips import strips
+from shlo_disc.lower.values.elemental import Elemental
+from shlo_disc.lower.values.index import Group, Index, Ix
+from shlo_disc.lower.values.typed import IndexValue, Mask, Register
+from shlo_disc.mlir import ir
+
+__all__ = ["Pieces", "each_piece", "find_pieces"]
+
+MOST = 4
+"""Pieces, each of which is a copy of the kernel's work."""
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """Concatenations with pieces at the same places of the innermost factor."""
+
+    values: tuple[ir.Value, ...]
+    sizes: tuple[Expr, ...]
+
+    @property
+    def starts(self) -> list[Expr]:
+        """Where each piece begins; and where the last one ends."""
+        out = [Expr.const(0)]
+        for size in self.sizes:
+            out.append(out[-1] + size)
+        return out
+
+
+def find_pieces(block: ir.Block, shapes: ShapeAnalysis, inner: Expr, lanes: int) -> Pieces | None:
+    """The concatenations along dimensions of size `inner`; None where one loop does better."""
+    found: dict[tuple[Expr, ...], list[ir.Value]] = {}
+    for view in block.operations:
+        op = view.operation
+        if op.name != "stablehlo.concatenate" or not 1 < len(op.operands) <= MOST:
+            continue
+        axis = ir.IntegerAttr(op.attributes["dimension"]).value
+        shape = shapes.shape(op.results[0])
+        if shape[axis] == inner and all(size.is_one for size in shape[axis + 1 :]):
+            sizes = tuple(shapes.shape(v)[axis] for v in op.operands)
+            found.setdefault(sizes, []).append(op.results[0])
+    if len(found) != 1 or (inner.is_const and inner.value < 2 * lanes):
+        return None
+    ((sizes, values),) = found.items()
+    return Pieces(tuple(values), sizes)
+
+
+def each_piece(
+    e: Elemental,
+    pieces: Pieces,
+    first: IndexValue,
+    last: IndexValue,
+    body: Callable[[Ix, Mask | None, list[Register]], Sequence[Register] | None],
+) -> None:
+    """Write `body` for the columns `first` to `last` of the innermost factor, piece by piece."""
+    b = e.b
+    starts = [b.param(start) for start in pieces.starts]
+
+    def columns(at: IndexValue, mask: Mask | None, _: list[Register]) -> None:
+        body(Ix(at, 1), mask, [])
+
+    for number, start in enumerate(starts[:-1]):
+        low = first if number == 0 else b.max(first, start)
+        high = b.max(low, b.min(last, starts[number + 1]))
+        for value in pieces.values:
+            e.overrides[value] = _Piece(e, value, number, pieces).read
+        strips(b, low, high, e.lanes, columns)
+    for value in pieces.values:
+        del e.overrides[value]
+
+
+@dataclass(frozen=True)
+class _Piece:
+    e: Elemental
+    value: ir.Value
+    number: int
+    pieces: Pieces
+
+    def read(self, index: Index, mask: Mask | None) -> Register | None:
+        """The piece at `index`, where that runs along the innermost factor."""
+        e, space = self.e, self.e.space
+        op = self.value.owner
+        axis = ir.IntegerAttr(op.attributes["dimension"]).value
+        *outer, along = space.cut(index, [axis]) if axis else index
+        inner = len(space.factors) - 1
+        if along.at.tile != (inner, inner + 1):
+            return None
+        start = self.pieces.starts[self.number]
+        here = space.force(along.at)
+        at = Ix(here.base, here.stride)  # no factor of the tile space: rows are shorter
+        if self.number:
+            at = space.add(at, 0 - e.b.param(start))
+        piece = op.operands[self.number]
+        return e.value_at(piece, (*outer, Group(e.shape(piece)[axis:], at)), mask)
