@@ -220,9 +220,14 @@ class Places:
         batch, offsets = iter(self.batch_sizes), iter(self.sizes[a] for a in self.offsets)
         return tuple(next(offsets) if k in self.places else next(batch) for k in range(self.rank))
 
-    def indices(self) -> Value | None:
-        """Indices, also outside of the operand."""
+    def indices(self, whole: bool = False) -> Value | None:
+        """Indices, also outside of the operand; `whole`: no window is partly outside.
+
+        XLA drops such an update whole, the specification only its elements that are outside.
+        """
         scope, shape = self.scope, self.index_shape
+        if whole and any(self.sizes[a] != 1 for a in self.indexed):
+            return scope.constant(np.zeros(shape, np.int64), "i32")
         found = scope.pick(lambda v: v.dtype in known.INTEGER and v.shapes == (shape,) * CALLS)
         if found is not None and not any(dims(found)):
             return found
@@ -272,7 +277,7 @@ def scatter(scope: Scope) -> object:
     places = Places(scope, x)
     if places.rank > 4 or 0 in places.batch_sizes:
         return None
-    indices = places.indices()
+    indices = places.indices(whole=True)
     if indices is None:
         return None
     shape = places.result_shape
