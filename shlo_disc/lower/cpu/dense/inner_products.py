@@ -28,9 +28,9 @@ GROUP = 8
 for."""
 HEIGHTS = {32: (5, 4, 3, 2, 1), 16: (3, 2, 1)}
 """Row counts there is code for, by number of vector registers. All rows share one load of B."""
-CLAMPED_HEIGHTS = {32: (5, 2), 16: (3, 1)}
-"""The same where A is copied. Rows beyond the last are the last one again, so two heights do. One
-row takes as long as two. The kernel compiles in 0.7 of the time."""
+CLAMPED_HEIGHT = {32: 3, 16: 2}
+"""The same where A is copied: rows beyond the last are the last one again, so one height does. With
+two heights (5 and 2) a kernel took as long to run, and more time to compile."""
 FIRST_LINES = 3
 """Cache lines of each column of the next group that are prefetched: there the hardware's prefetch
 has not begun yet. Time of three rows against none: 0.92 to 0.98 in L3; eight lines 1.02 to 1.1."""
@@ -110,18 +110,11 @@ class _Dots(Writer):
     def _clamped(
         self, m0: IndexValue, m1: IndexValue, n: IndexValue, starts: list[IndexValue]
     ) -> None:
-        """Rows `m0` to `m1` of the copy of A, on the smallest height that holds what is left."""
-        b = self.b
-        most, few = CLAMPED_HEIGHTS[self.registers]
-
-        def rows(m: IndexValue, height: int) -> None:
-            those = [b.min(m + r, m1 - 1) for r in range(height)]
-            self._rows(those, [(row - m0) * b.size("a_row") for row in those], n, starts)
-
-        with b.loop(m0, m1, most, hint="m") as at, b.if_(m1 - at.index <= few) as branch:
-            rows(at.index, few)
-            with branch.otherwise():
-                rows(at.index, most)
+        """Rows `m0` to `m1` of the copy of A, on one height."""
+        b, height = self.b, CLAMPED_HEIGHT[self.registers]
+        with b.loop(m0, m1, height, hint="m") as at:
+            rows = [b.min(at.index + r, m1 - 1) for r in range(height)]
+            self._rows(rows, [(row - m0) * b.size("a_row") for row in rows], n, starts)
 
     def _starts(self, n: IndexValue, count: int) -> list[IndexValue]:
         """Where columns `n` to `n + count` of B begin; those beyond the last are the last."""
