@@ -276,6 +276,7 @@ _SCRIPT = '''"""Random module {seed}, made small. Run it at the root of the repo
 import numpy as np
 
 import shlo_disc
+from shlo_disc.debug.interpreter import NoReferenceError
 from tests.fuzz.text.oracles import Interpreter, Xla
 from tests.fuzz.text.types import array
 
@@ -287,11 +288,22 @@ TEXT = """
 CALLS = [
 {calls}
 ]
-f = shlo_disc.compile(TEXT)
-for inputs, oracle in CALLS:
-    found = f.run_numpy(inputs)
-    print("ours       ", *found, sep="\\n")
-    for name, engine in (("interpreter", Interpreter()), ("XLA        ", Xla())):
-        with engine:
-            print(name, *engine.results(oracle, [np.asarray(f).dtype for f in found]), sep="\\n")
+
+
+def main():
+    f = shlo_disc.compile(TEXT)
+    for inputs, oracle in CALLS:
+        found = f.run_numpy(inputs)
+        print("ours       ", *found, sep="\\n")
+        for name, engine in (("interpreter", Interpreter()), ("XLA        ", Xla())):
+            with engine:
+                try:
+                    wanted = engine.results(oracle, [np.asarray(f).dtype for f in found])
+                except NoReferenceError as error:
+                    wanted = [error]
+            print(name, *wanted, sep="\\n")
+
+
+if __name__ == "__main__":
+    main()
 '''

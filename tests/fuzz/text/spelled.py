@@ -97,6 +97,24 @@ def _unary_einsum(step: Step, kinds: Sequence[str], attributes: str) -> Iterator
     )
 
 
+def _torch_index_select(step: Step, kinds: Sequence[str], attributes: str) -> Iterator[str]:
+    """A gather whose indices have one dimension behind their batch."""
+    batch, axis = (int(found) for found in re.findall(r"= (\d+) : i64", attributes))
+    rank, batched = _rank(kinds[0]), list(range(batch))
+    offsets = [d for d in range(rank) if batch <= d != axis]
+    sizes = ["1" if d < batch or d == axis else s for d, s in enumerate(_sizes(kinds[0]))]
+    numbers = (
+        f"#stablehlo.gather<offset_dims = {offsets}, collapsed_slice_dims = [{axis}], "
+        f"operand_batching_dims = {batched}, start_indices_batching_dims = {batched}, "
+        f"start_index_map = [{axis}], index_vector_dim = {batch + 1}>"
+    )
+    x, index = step.operands
+    yield (
+        f'%{step.results[0]} = "stablehlo.gather"(%{x}, %{index}) {{dimension_numbers = {numbers}, '
+        f"slice_sizes = array<i64: {', '.join(sizes)}>}} : ({kinds[0]}, {kinds[1]}) -> {kinds[2]}"
+    )
+
+
 def _same(step: Step, kinds: Sequence[str], attributes: str) -> Iterator[str]:
     """A collective of one device gives what it takes; a size that is the size it has, too."""
     yield f"%{step.results[0]} = stablehlo.optimization_barrier %{step.operands[0]} : {kinds[0]}"
@@ -119,6 +137,7 @@ SPELLED: dict[str, Callable[[Step, Sequence[str], str], Iterator[str]]] = {
     "stablehlo.broadcast": _broadcast,
     "stablehlo.dot": _dot,
     "stablehlo.einsum": _einsum,
+    "stablehlo.torch_index_select": _torch_index_select,
     "stablehlo.unary_einsum": _unary_einsum,
     "stablehlo.partition_id": _zero,
     "stablehlo.replica_id": _zero,
