@@ -90,7 +90,9 @@ ROWS = (
     _own("rng_bit_generator", "rng", Flops.NONE, types="iu"),
     _own("@stablehlo.dynamic_rng_bit_generator", "rng", Flops.NONE, size_operands=(1,),
          types="iu"),
-    _own("scatter", "scatter", Flops.OWN, materialized=(0, 1)),
+    _own("scatter", "scatter", Flops.OWN, materialized=(0, 1),
+         note="a window partly outside is left out whole, as XLA does; the specification writes "
+              "the elements inside"),
     _own("select_and_scatter", "select_and_scatter", Flops.OWN),
     _own("sort", "sort", Flops.NONE),
     # host and control flow
