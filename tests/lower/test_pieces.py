@@ -64,3 +64,17 @@ def test_pieces_of_complex_numbers() -> None:
     for a, b in WIDTHS:
         x, y = sample((3, a, 2), "f32"), sample((3, b, 2), "f32", 1)
         np.testing.assert_array_equal(run(emitted, [x, y])[0], np.concatenate([x, y], 1))
+
+
+def test_pieces_that_are_one_number() -> None:
+    """Such a piece is the same register everywhere; the next one has the index of its loop."""
+    body = """%k = stablehlo.constant dense<7.0> : tensor<20xf32>
+        %b = stablehlo.broadcast_in_dim %s, dims = [] : (tensor<f32>) -> tensor<1xf32>
+        %c = stablehlo.concatenate %b, %x, %k, dim = 0
+          : (tensor<1xf32>, tensor<?xf32>, tensor<20xf32>) -> tensor<?xf32>
+        %r = stablehlo.negate %c : tensor<?xf32>"""
+    emitted = plan_of(emit, fusion_text("loop", ["x: n f32", "s: f32"], body, ["r: n+21 f32"]))
+    for n in (0, 1, 15, 16, 31, 70, 5000):
+        x, s = sample((n,), "f32"), np.float32(3)
+        want = -np.concatenate([[s], x, np.full(20, 7, "f4")])
+        np.testing.assert_array_equal(run(emitted, [x, s])[0], want)

@@ -75,9 +75,11 @@ def each_piece(
     for number, start in enumerate(starts[:-1]):
         low = first if number == 0 else b.max(first, start)
         high = b.max(low, b.min(last, starts[number + 1]))
+        e.piece = number
         for value in pieces.values:
             e.overrides[value] = _Piece(e, value, number, pieces).read
         strips(b, low, high, e.lanes, columns)
+    e.piece = 0
     for value in pieces.values:
         del e.overrides[value]
 

@@ -74,6 +74,9 @@ class Elemental:
         """Values that may be had elsewhere (a row scalar, a scratch row); None: compute it."""
         self.reads: list[tuple[ir.Value, Index]] = []
         """Operands read with a large or irregular step between lanes."""
+        self.piece = 0
+        """Which part of the results is computed: the same value at the same index may be another
+        one in each (`lower/cpu/pieces.py`)."""
         self.tail: Mask | None = None
         """The mask of the loop's last, partial vector: at least its first lane is on."""
         b.at_end(self._forget)
@@ -109,14 +112,14 @@ class Elemental:
 
     def value_at(self, value: ir.Value, index: Index, mask: Mask | None = None) -> Register:
         """The register of `value` at `index`; see the module."""
-        known = self.b.recall((self, value, index, mask))
+        known = self._recall(value, index, mask)
         if known is not None:
-            return cast("Register", known)
+            return known
         # Element-wise chains are walked with a stack of our own: they can be long.
         stack = [value]
         while stack:
             top = stack[-1]
-            if self.b.recall((self, top, index, mask)) is not None:
+            if self._recall(top, index, mask) is not None:
                 stack.pop()
                 continue
             op = None if top in self.overrides or top in self.inputs else producer(top)
@@ -125,7 +128,7 @@ class Elemental:
                     v
                     for v in op.operands
                     if self._at(op, v, index) is index
-                    and self.b.recall((self, v, index, mask)) is None
+                    and self._recall(v, index, mask) is None
                     and _is_scalar_op(v)
                     and v not in self.overrides
                 ]
@@ -136,9 +139,20 @@ class Elemental:
                 result = emit_scalar(self.b, op, args)
             else:
                 result = self._other(top, op, index, mask)
-            self.b.remember((self, top, index, mask), result, result.depth)
+            self.remember(top, index, mask, result)
             stack.pop()
-        return cast("Register", self.b.recall((self, value, index, mask)))
+        return cast("Register", self._recall(value, index, mask))
+
+    def remember(
+        self, value: ir.Value, index: Index, mask: Mask | None, register: Register
+    ) -> None:
+        """Let :meth:`value_at` give `register` where it can be read."""
+        self.b.remember((self, self.piece, value, index, mask), register, register.depth)
+
+    def _recall(self, value: ir.Value, index: Index, mask: Mask | None) -> Register | None:
+        """The register of `value` at `index`, if it was computed where it can be read here."""
+        known = self.b.recall((self, self.piece, value, index, mask))
+        return cast("Register | None", known)
 
     def _at(self, op: ir.Operation, operand: ir.Value, index: Index) -> Index:
         """The index of an element-wise op's operand: rank-0 ones of select and clamp are shared."""

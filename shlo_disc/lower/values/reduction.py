@@ -198,7 +198,7 @@ def _pick(e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: M
           results: Sequence[Register]) -> Register:  # fmt: skip
     """Remember all results of `op` at this index; the one that was asked for."""
     for result, register in zip(op.results, results, strict=True):
-        e.b.remember((e, result, index, mask), register, register.depth)
+        e.remember(result, index, mask, register)
     return results[list(op.results).index(value)]
 
 
