@@ -13,6 +13,7 @@ import jax
 from jax import export
 
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.monomial import Atom
 from shlo_disc.frontend import methods
 from shlo_disc.frontend.leaves import Leaf, abstract
 from shlo_disc.frontend.plan import Guard, Note, Pattern
@@ -183,13 +184,22 @@ class Choice:
     def _multiple_if_zero(self, size: Expr, reason: str, where: str) -> dict[str, Expr] | None:
         """For `mod(s, 4) == 0`: s becomes a multiple of 4. Of a product, its last such factor.
 
-        JAX divides by -4 where a reshape has a -1, which is `mod(s + 3, 4) - 3 == 0`.
+        JAX divides by -4 where a reshape has a -1, which is `mod(s + 3, 4) - 3 == 0`. Either may be
+        multiplied by other sizes, as in a reshape of (b, t, s) to (b, t, 4, -1).
         """
-        constant = _constant_of(size)
-        atom = (size - constant).lone_atom
-        if atom is None or atom.op != "mod" or not atom.args[1].is_const:
+        atoms = [atom for atom in size.atoms() if atom.op == "mod" and atom.args[1].is_const]
+        if len(atoms) != 1:
             return None
-        divided, factor = atom.args[0] + constant, abs(atom.args[1].value)
+        (remainder,) = atoms
+        factor = abs(remainder.args[1].value)
+        without = _with_atom(size, remainder, Expr.const(0))
+        times = _with_atom(size, remainder, Expr.const(1)) - without
+        if size != without + times * Expr({((remainder, 1),): 1}):
+            return None
+        offset = next((n for n in (0, factor - 1) if without == -times * n), None)
+        if offset is None:
+            return None
+        divided = remainder.args[0] - offset
         symbols = sorted(divided.symbols(), key=_order, reverse=True)
         if divided != Expr.product(map(Expr.symbol, symbols)):
             return None
@@ -298,9 +308,9 @@ def _primitive(difference: Expr) -> Expr:
     return difference // divisor
 
 
-def _constant_of(size: Expr) -> int:
-    """The term of a size without symbols."""
-    return next((coefficient for monomial, coefficient in size.terms if not monomial), 0)
+def _with_atom(size: Expr, atom: Atom, value: Expr) -> Expr:
+    """`size` with `value` in place of one of its atoms."""
+    return size.rebuild(lambda a: value if a == atom else Expr({((a, 1),): 1}))
 
 
 def _order(symbol: str) -> int:
