@@ -11,7 +11,7 @@ import pytest
 import shlo_disc
 from shlo_disc.ops import OPS
 from tests.fuzz import batches
-from tests.fuzz.shrink import shrunk
+from tests.fuzz.shrink import shrunk, tidy
 from tests.fuzz.text import check as text_check
 from tests.fuzz.text import types as known
 from tests.fuzz.text.generate import generate
@@ -122,7 +122,10 @@ def test_a_wrong_element_is_found(monkeypatch):
 
 
 def test_a_module_is_made_small():
-    module = first(lambda m: "stablehlo.sort" in list(ops_of(m.block)) and len(m.block.steps) > 8)
+    # A sort that results depend on: the others are taken out at once.
+    module = first(
+        lambda m: "stablehlo.sort" in list(ops_of(tidy(m).block)) and len(m.block.steps) > 8
+    )
 
     def fails(candidate):
         return "stablehlo.sort" in list(ops_of(candidate.block)) and not verify(candidate.text())

@@ -153,7 +153,9 @@ def test_choices_the_constraints_decide_are_gone():
         (use,) = exe.host.uses
         (cut,) = use.plan.steps
         assert isinstance(cut, If)  # long sums of few results
-        (pack,) = cut.otherwise
+        (few,) = cut.otherwise
+        assert isinstance(few, If)  # few columns
+        (pack,) = few.otherwise
         assert isinstance(pack, Pack)
         return use.why, [step for step in pack.otherwise if isinstance(step, If)]
 
