@@ -15,6 +15,7 @@ import jax
 import numpy as np
 
 from tests.fuzz import facts as known
+from tests.fuzz.draws import Draws
 from tests.fuzz.facts import Facts
 from tests.fuzz.program import (
     Argument,
@@ -88,20 +89,18 @@ class Names:
         return f"{letter}{self.count}"
 
 
-class Scope:
+class Scope(Draws):
     """The values a step may read, and the steps of one block."""
 
     def __init__(
         self, rng: random.Random, names: Names, x64: bool, visible: Iterable[Value], depth: int = 0
     ) -> None:
-        self.rng = rng
+        super().__init__(rng, visible)
         self.names = names
         self.x64 = x64
-        self.values = list(visible)
         self.recorded: list[Recorded] = []
         self.made: list[Value] = []
         self.depth = depth
-        self.read: set[str] = set()
 
     @property
     def dtypes(self) -> list[str]:
@@ -116,17 +115,6 @@ class Scope:
         name = self.names.fresh(letter)
         self.names.types[name], self.names.facts[name] = (dtype, shapes), facts
         return Value(name, dtype, shapes, facts)
-
-    def pick(self, wanted: Callable[[Value], bool] = lambda v: True) -> Value | None:
-        """A value that is wanted; later ones, and ones nothing reads yet, more often."""
-        found = [v for v in self.values if wanted(v)]
-        if not found:
-            return None
-        weights = [(1 + i) * (1 if v.name in self.read else 4) for i, v in enumerate(found)]
-        return self.rng.choices(found, weights)[0]
-
-    def chance(self, probability: float) -> bool:
-        return self.rng.random() < probability
 
     def add(self, draft: Draft | None) -> list[Value] | None:
         """The results of the step, when it is legal at every call and can be compared."""

@@ -134,15 +134,17 @@ class Program:
             kind = "small" if value.facts.magnitude >= 9 else "sign"
         return Argument(value.name, value.dtype, value.shapes, kind, seed)
 
+    def spelled_inputs(self, call: int) -> str:
+        """The arrays of a call as a file makes them."""
+        arrays = (
+            f"array({a.kind!r}, {a.dtype!r}, {a.shapes[call]}, {a.seed + call})"
+            for a in self.arguments
+        )
+        return f"[{', '.join(arrays)}]"
+
     def script(self) -> str:
         """The whole as a file that runs by itself and prints both sides."""
-        calls = []
-        for call in range(self.calls):
-            inputs = (
-                f"array({a.kind!r}, {a.dtype!r}, {a.shapes[call]}, {a.seed + call})"
-                for a in self.arguments
-            )
-            calls.append(f"    [{', '.join(inputs)}],")
+        calls = [f"    {self.spelled_inputs(call)}," for call in range(self.calls)]
         return _SCRIPT.format(
             seed=self.seed,
             x64="jax.config.update('jax_enable_x64', True)\n" if self.x64 else "",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from tests.fuzz.draws import Draws
 from tests.fuzz.program import Argument, Block, Body, Shapes, Step, Value, free_names
 from tests.fuzz.text import types as known
 from tests.fuzz.text.module import Module
@@ -40,7 +41,7 @@ class Names:
         return f"{letter}{self.count}"
 
 
-class Scope:
+class Scope(Draws):
     """The values a step may read, and the steps of one block."""
 
     def __init__(
@@ -52,18 +53,13 @@ class Scope:
         makers: Mapping[Any, float],
         depth: int = 0,
     ) -> None:
-        self.rng = rng
+        super().__init__(rng, visible)
         self.names = names
-        self.values = list(visible)
         self.dtypes = list(dtypes)
         self.makers = makers
         self.steps: list[Step] = []
         self.made: list[Value] = []
-        self.read: set[str] = set()
         self.depth = depth
-
-    def chance(self, probability: float) -> bool:
-        return self.rng.random() < probability
 
     def inner(self, parameters: Iterable[Value], captures: bool = True) -> Scope:
         """The scope of a body: everything here, and its parameters."""
@@ -76,14 +72,6 @@ class Scope:
         value = Value(self.names.fresh(letter), dtype, shapes, _shaped(known_of, shapes))  # type: ignore[arg-type]
         self.names.values[value.name] = value
         return value
-
-    def pick(self, wanted: Callable[[Value], bool] = lambda v: True) -> Value | None:
-        """A value that is wanted; later ones, and ones nothing reads yet, more often."""
-        found = [v for v in self.values if wanted(v)]
-        if not found:
-            return None
-        weights = [(1 + i) * (1 if v.name in self.read else 4) for i, v in enumerate(found)]
-        return self.rng.choices(found, weights)[0]
 
     def add(
         self,

@@ -48,13 +48,7 @@ class Module(Program):
 
     def script(self) -> str:
         """A file that compiles the module, calls it, and prints what the oracles say beside it."""
-        calls = []
-        for call in range(self.calls):
-            arrays = (
-                f"array({a.kind!r}, {a.dtype!r}, {a.shapes[call]}, {a.seed + call})"
-                for a in self.arguments
-            )
-            calls.append(f"    ([{', '.join(arrays)}], ORACLE{call}),")
+        calls = [f"    ({self.spelled_inputs(c)}, ORACLE{c})," for c in range(self.calls)]
         texts = [f'ORACLE{c} = """\n{self.oracle(c)}"""' for c in range(self.calls)]
         return _SCRIPT.format(
             seed=self.seed,

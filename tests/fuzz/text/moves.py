@@ -217,7 +217,7 @@ def reverse(scope: Scope) -> object:
     return scope.one("reverse", [x], (x.dtype, x.shapes, found), f"dimensions = {numbers(axes)}")
 
 
-def _limits(scope: Scope, x: Value) -> tuple[list[int], list[int], list[int]] | None:
+def _limits(scope: Scope, x: Value) -> tuple[list[int], list[int], list[int]]:
     """Starts, limits and strides within the smallest sizes; `?` dimensions are cut, too."""
     low, high, steps = [], [], []
     for axis in range(x.rank):
@@ -234,9 +234,7 @@ def slice_(scope: Scope) -> object:
     x = scope.pick(lambda v: v.rank >= 1)
     if x is None:
         return None
-    limits = _limits(scope, x)
-    assert limits is not None
-    low, high, steps = limits
+    low, high, steps = _limits(scope, x)
     shape = tuple(-(-(hi - lo) // s) for lo, hi, s in zip(low, high, steps, strict=True))
     if 0 in shape and not scope.chance(0.1):
         return None
@@ -373,9 +371,7 @@ def real_dynamic_slice(scope: Scope) -> object:
     x = scope.pick(lambda v: v.rank >= 1)
     if x is None:
         return None
-    limits = _limits(scope, x)
-    assert limits is not None
-    low, high, steps = limits
+    low, high, steps = _limits(scope, x)
     whole = [scope.chance(0.5) for _ in range(x.rank)]
     shapes = tuple(
         tuple(

@@ -21,7 +21,7 @@ from tests.fuzz.text.ops import (
 )
 from tests.fuzz.text.types import Facts
 
-__all__ = ["Monoid", "accumulator", "draw_monoid", "monoid_body", "reduced"]
+__all__ = ["Monoid", "accumulator", "draw_monoid", "monoid_body", "reduced", "reducible"]
 
 ONCE = ((),) * CALLS
 
@@ -87,6 +87,13 @@ def draw_monoid(scope: Scope, many: Sequence[Value]) -> Monoid | None:
     return Monoid(
         "+".join(names), dtypes, tuple(_OF_ONE[n](t) for n, t in zip(names, dtypes, strict=True))
     )
+
+
+def reducible(scope: Scope) -> tuple[Sequence[Value], Monoid] | None:
+    """Values of one shape, and a monoid on their elements."""
+    many = several(scope)
+    monoid = None if many is None else draw_monoid(scope, many)
+    return None if many is None or monoid is None else (many, monoid)
 
 
 def reduced(
@@ -252,12 +259,10 @@ def initials(scope: Scope, monoid: Monoid, dtypes: Sequence[str]) -> list[Value]
 
 @op(4)
 def reduce_(scope: Scope) -> object:
-    many = several(scope)
-    if many is None:
+    drawn = reducible(scope)
+    if drawn is None:
         return None
-    monoid = draw_monoid(scope, many)
-    if monoid is None:
-        return None
+    many, monoid = drawn
     x = many[0]
     axes = sorted(scope.rng.sample(range(x.rank), scope.rng.randint(0, x.rank)))
     accumulators = [accumulator(scope, v) for v in many]

@@ -25,6 +25,7 @@ from tests.fuzz.text.reductions import (
     initials,
     monoid_body,
     reduced,
+    reducible,
     several,
 )
 from tests.fuzz.text.types import Facts
@@ -34,12 +35,10 @@ from tests.fuzz.text.types import Facts
 def reduce_window(scope: Scope) -> object:
     """Strides, both dilations, paddings of either sign, several operands."""
     rng = scope.rng
-    many = several(scope)
-    if many is None:
+    drawn = reducible(scope)
+    if drawn is None:
         return None
-    monoid = draw_monoid(scope, many)
-    if monoid is None:
-        return None
+    many, monoid = drawn
     x = many[0]
     rank = x.rank
     whole = rng.random() < 0.15  # a running sum
