@@ -21,9 +21,11 @@ __all__ = [
     "integer",
     "number_of",
     "pad",
+    "permuted",
     "scalar",
     "shape_of",
     "summed",
+    "transposed",
     "vector",
     "with_element",
     "zero",
@@ -163,6 +165,24 @@ def pad(
         [x, value, vector(low), vector(high), vector(interior)],
         ir.RankedTensorType.get(sizes, kind.element_type),
     )
+
+
+def permuted(kind: ir.Type, order: Sequence[int]) -> ir.RankedTensorType:
+    """The type `kind` with its dimensions in this order."""
+    given = ir.RankedTensorType(kind)
+    return ir.RankedTensorType.get([given.shape[d] for d in order], given.element_type)
+
+
+def transposed(value: ir.Value, order: Sequence[int], kind: ir.Type | None = None) -> ir.Value:
+    """`value` with its dimensions in this order; `value` itself if that is the order they have.
+
+    `kind`: the type of the result, where that is known to have other sizes.
+    """
+    if list(order) == list(range(len(order))):
+        return value
+    permutation = ir.DenseI64ArrayAttr.get(list(order))
+    result = kind or permuted(value.type, order)
+    return create("stablehlo.transpose", [value], result, permutation=permutation)
 
 
 def summed(value: ir.Value, dims: Sequence[int]) -> ir.Value:

@@ -23,6 +23,7 @@ from shlo_disc.builders import (
     scalar,
     shape_of,
     summed,
+    transposed,
     vector,
     with_element,
     zero,
@@ -138,11 +139,7 @@ def _einsum(op: ir.Operation) -> Values:
     value, names = terms[0]
     if len(terms) == 2:
         value, names = _product(terms[0], terms[1], asked, op)
-    order = [names.index(n) for n in asked]
-    if order != list(range(len(order))):
-        permutation = ir.DenseI64ArrayAttr.get(order)
-        kind = _with_shape([_type(value).shape[d] for d in order], value)
-        value = create("stablehlo.transpose", [value], kind, permutation=permutation)
+    value = transposed(value, [names.index(n) for n in asked])
     if value.type != op.results[0].type:
         raise InvalidModuleError(
             f"{source_line(op)}: {op.name} of {text!r} has type {value.type}, not the declared one"

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from shlo_disc.builders import permuted, transposed
 from shlo_disc.errors import InvalidModuleError, UnsupportedError
 from shlo_disc.ffi_targets import ffi_target
 from shlo_disc.ingest.custom_calls import CONFIGURATION, target_of
@@ -74,10 +75,10 @@ def _expand(op: ir.Operation) -> None:
     result_orders = _layouts(op, "result_layouts", list(op.results))
     with at(op):
         operands = [
-            value if k in sizes else _transposed(value, layouts[k])
+            value if k in sizes else transposed(value, layouts[k])
             for k, value in enumerate(op.operands)
         ]
-        types = [_permuted(r.type, o) for r, o in zip(op.results, result_orders, strict=True)]
+        types = [permuted(r.type, o) for r, o in zip(op.results, result_orders, strict=True)]
         attributes = {
             "call_target_name": op.attributes["call_target_name"],
             ffi.CONFIGURATION: _configuration(op),
@@ -92,7 +93,7 @@ def _expand(op: ir.Operation) -> None:
         )
         for old, new, order in zip(op.results, call.results, result_orders, strict=True):
             back = [order.index(axis) for axis in range(len(order))]
-            old.replace_all_uses_with(_transposed(new, back, old.type))
+            old.replace_all_uses_with(transposed(new, back, old.type))
     op.erase()
 
 
@@ -117,23 +118,6 @@ def _layouts(op: ir.Operation, name: str, values: Sequence[ir.Value]) -> list[li
             "dimension once"
         )
     return [layout[::-1] for layout in layouts]
-
-
-def _permuted(type_: ir.Type, order: Sequence[int]) -> ir.Type:
-    kind = ir.RankedTensorType(type_)
-    return ir.RankedTensorType.get([kind.shape[axis] for axis in order], kind.element_type)
-
-
-def _transposed(value: ir.Value, order: Sequence[int], type_: ir.Type | None = None) -> ir.Value:
-    if list(order) == list(range(len(order))):
-        return value
-    op = ir.Operation.create(
-        "stablehlo.transpose",
-        results=[type_ or _permuted(value.type, order)],
-        operands=[value],
-        attributes={"permutation": ir.DenseI64ArrayAttr.get(list(order))},
-    )
-    return op.results[0]
 
 
 def _arrays(orders: Sequence[Sequence[int]]) -> ir.ArrayAttr:

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shlo_disc.builders import create, dimension, integer, summed, vector
+from shlo_disc.builders import create, dimension, integer, summed, transposed, vector
 from shlo_disc.contractions import Side, dot_numbers, dot_sides
 from shlo_disc.convolutions import conv_numbers
 from shlo_disc.ingest.complex_numbers.planes import (
@@ -68,7 +68,7 @@ def dot_general(rewriter: Rewriter, op: ir.Operation) -> Sequence[New]:
 def _sum_of_products(operands: Sequence[Planes], sides: Sequence[Side]) -> Planes:
     """A product without rows and columns."""
     (a, b), (c, d) = (
-        [_transposed(plane, [*side.batch, *side.contracting]) for plane in (z.re, z.im)]
+        [transposed(plane, [*side.batch, *side.contracting]) for plane in (z.re, z.im)]
         for z, side in zip(operands, sides, strict=True)
     )
     kind = a.type
@@ -79,15 +79,6 @@ def _sum_of_products(operands: Sequence[Planes], sides: Sequence[Side]) -> Plane
     batch = len(sides[0].batch)
     gone = range(batch, batch + len(sides[0].contracting))
     return Planes(summed(re, gone), summed(im, gone))
-
-
-def _transposed(x: ir.Value, order: Sequence[int]) -> ir.Value:
-    if list(order) == list(range(len(order))):
-        return x
-    kind = ir.RankedTensorType(x.type)
-    result = ir.RankedTensorType.get([kind.shape[d] for d in order], kind.element_type)
-    permutation = ir.DenseI64ArrayAttr.get(list(order))
-    return create("stablehlo.transpose", [x], result, permutation=permutation)
 
 
 def _of_four_sums(op: ir.Operation, operands: Sequence[Planes], sides: Sequence[Side]) -> Planes:
