@@ -261,7 +261,7 @@ class Constraints:
                 return b if atom.op == "max" else a
             return folded
         if not b.terms:  # without a value where the facts hold
-            return Expr({((atom, 1),): 1})
+            return Expr.of_atom(atom)
         quotient, rest = a // b, a % b
         result = quotient if atom.op == "floordiv" else rest
         head = _division(rest, quotient)
@@ -274,7 +274,7 @@ class Constraints:
         # rest = scale * mod(x, divisor) + c, and the quotient's own atom is floordiv(x, divisor).
         small_quotient, small_rest = value
         replaced = {whole[0]: small_quotient, whole[1]: small_rest}
-        return result.rebuild(lambda at: replaced.get(at, Expr({((at, 1),): 1})))
+        return result.rebuild(lambda at: replaced.get(at, Expr.of_atom(at)))
 
     def _division_value(self, x: Expr, divisor: Expr) -> tuple[Expr, Expr] | None:
         """(floordiv, mod) of `x` by `divisor` where facts determine the remainder."""
@@ -525,7 +525,7 @@ class Constraints:
             if not atom.op:
                 continue
             a, b = atom.args
-            own = Expr({((atom, 1),): 1})
+            own = Expr.of_atom(atom)
             if atom.op == "min":
                 facts += [a - own, b - own]
             elif atom.op == "max":

@@ -83,7 +83,12 @@ class Expr:
         """The unknown size `name`, an identifier."""
         if not name.isidentifier():
             raise ValueError(f"{name!r} is not a name for a size")
-        return Expr({((intern("", name), 1),): 1})
+        return Expr.of_atom(intern("", name))
+
+    @staticmethod
+    def of_atom(atom: Atom) -> Expr:
+        """The expression that is this atom alone."""
+        return Expr({((atom, 1),): 1})
 
     @staticmethod
     def of(value: Expr | int) -> Expr:
@@ -347,7 +352,7 @@ class Expr:
 
 def _function(op: str, a: Expr, b: Expr) -> Expr:
     """`op(a, b)` as an atom; the arguments are canonical already."""
-    return Expr({((intern(op, f"{op}({a}, {b})", (a, b)), 1),): 1})
+    return Expr.of_atom(intern(op, f"{op}({a}, {b})", (a, b)))
 
 
 @functools.lru_cache(maxsize=CACHE_SIZE)
@@ -599,7 +604,7 @@ def _replaced(atom: Atom, env: Mapping[str, Expr | int]) -> Expr:
         return Expr.of(env[atom.key]) if atom.key in env else Expr.symbol(atom.key)
     a, b = (arg.substitute(env) for arg in atom.args)
     if atom.op in ("floordiv", "mod") and not b.terms:
-        return Expr({((atom, 1),): 1})
+        return Expr.of_atom(atom)
     return _BUILD[atom.op](a, b)
 
 

@@ -194,7 +194,7 @@ class Choice:
         factor = abs(remainder.args[1].value)
         without = _with_atom(size, remainder, Expr.const(0))
         times = _with_atom(size, remainder, Expr.const(1)) - without
-        if size != without + times * Expr({((remainder, 1),): 1}):
+        if size != without + times * Expr.of_atom(remainder):
             return None
         offset = next((n for n in (0, factor - 1) if without == -times * n), None)
         if offset is None:
@@ -310,7 +310,7 @@ def _primitive(difference: Expr) -> Expr:
 
 def _with_atom(size: Expr, atom: Atom, value: Expr) -> Expr:
     """`size` with `value` in place of one of its atoms."""
-    return size.rebuild(lambda a: value if a == atom else Expr({((a, 1),): 1}))
+    return size.rebuild(lambda a: value if a == atom else Expr.of_atom(a))
 
 
 def _order(symbol: str) -> int:

@@ -15,6 +15,7 @@ from shlo_disc.lower.cpu.dense.inner_products import GROUP, dots_scratch_bytes, 
 from shlo_disc.lower.cpu.dense.narrow import narrow_launch
 from shlo_disc.lower.cpu.dense.operands import Fill, Finish, FinishBands, Gemm, Operand
 from shlo_disc.lower.cpu.dense.prologue import Prologue
+from shlo_disc.lower.cpu.dense.repack import PAIR
 from shlo_disc.lower.cpu.dense.row_work import RowWork
 from shlo_disc.lower.cpu.dense.split import combine_launch, split_steps
 from shlo_disc.lower.cpu.dense.tiles import Blocks, at_least_one, blocks, choose_tile
@@ -56,9 +57,6 @@ __all__ = ["Planner", "Scratch", "emit_dense", "is_unit"]
 
 ONE = Expr.const(1)
 FIRST = Output(0)
-
-_PAIR = 2
-"""Elements from one along K to the next up to which A is read in place: pairs, complex numbers."""
 
 FEW_ROWS = 4
 """Tiles of rows up to which B is read in place when that is possible. A copy costs as much as about
@@ -248,8 +246,8 @@ class Planner:
         b = _operand("b", p.b, self.walks.b_rows, self.walks.b_k, p.batch, p.b_first)
         words = words_of(p, machine) if may_use_words else None
         apart = self.walks.a_k[-1][1]
-        if a.k_steps == 1 and apart == _PAIR:
-            a = replace(a, k_apart=_PAIR)
+        if a.k_steps == 1 and apart == PAIR:  # what is farther apart is copied
+            a = replace(a, k_apart=PAIR)
         near = a.k_unit or a.k_apart > 1
         in_place = words is None and p.a.storage == p.compute.register and near
         self.b_readable = self.fill is None and b.row_run and b.k_steps == 1
@@ -585,7 +583,7 @@ def _operand(
         is_unit(*k[-1]),
         tuple(getattr(axis, array) != 0 for axis in batch),
         first != 0,
-        pairs=len(k) == 1 and k[0][1] == _PAIR and rows[-1] == (Expr.const(_PAIR), ONE),
+        pairs=len(k) == 1 and k[0][1] == PAIR and rows[-1] == (Expr.const(PAIR), ONE),
     )
 
 

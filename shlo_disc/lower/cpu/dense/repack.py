@@ -22,9 +22,19 @@ from shlo_disc.lower.values.typed import (
     vector_type,
 )
 
-__all__ = ["PREFETCH_ROWS", "Block", "Source", "as_number", "load_as", "repack", "transpose"]
+__all__ = [
+    "PAIR",
+    "PREFETCH_ROWS",
+    "Block",
+    "Source",
+    "as_number",
+    "load_as",
+    "repack",
+    "transpose",
+]
 
-_PAIR = 2
+PAIR = 2
+"""Parts of a complex number, which are neighbours in memory."""
 
 PREFETCH_ROWS = 24
 """Rows from a prefetch to its use. Each row is in a page of its own, where the hardware's prefetch
@@ -101,8 +111,8 @@ def repack(b: KernelBuilder, source: Source, block: Block, compute: Element) -> 
         _copy(b, source, block, compute)
     elif source.w_unit:
         _transposed(b, source, block, compute, 1)
-    elif source.pairs and block.lanes > _PAIR:
-        _transposed(b, source, block, compute, _PAIR)
+    elif source.pairs and block.lanes > PAIR:
+        _transposed(b, source, block, compute, PAIR)
     elif source.u_table is not None and source.element.bits >= 32:
         _gathered(b, source, block, compute)
     else:
