@@ -156,6 +156,13 @@ class Constraints:
             low, high = self._symbol.get(atom.key, (0, None))
             self._symbol[atom.key] = (low, constant if high is None else min(high, constant))
             self._pin(atom.key)
+        elif (dividend := _divided(head)) is not None:
+            # floordiv(x, k) >= c is x >= k*c.
+            self.add_lower(dividend[0], -constant * dividend[1])
+            return
+        elif (dividend := _divided(-head)) is not None:
+            self.add_upper(dividend[0], constant * dividend[1] + dividend[1] - 1)
+            return
         elif positive not in self._at_least_zero:
             self._at_least_zero.append(positive)
         else:
@@ -299,6 +306,8 @@ class Constraints:
             return 0
         if not self._congruent and not self._divisor:
             return None
+        if len({value % k for value in self._samples.values(x)}) > 1:
+            return None
         constant = x.constant_term
         if self._divides(k, x - constant):
             return constant % k
@@ -366,7 +375,11 @@ class Constraints:
 
     def _divides(self, k: int, expr: Expr) -> bool:
         rest = self._modulo(expr, k)
-        return not rest.terms or self._divides_with_facts(k, rest, _DEPTH)
+        if not rest.terms:
+            return True
+        if self._samples.against(rest, lambda value: value % k == 0):
+            return False
+        return self._divides_with_facts(k, rest, _DEPTH)
 
     def _modulo(self, expr: Expr, k: int) -> Expr:
         """`expr` without the terms `k` divides, coefficients reduced."""
@@ -636,6 +649,15 @@ def _lone_mod(zero: Expr) -> tuple[Expr, int] | None:
             if 0 <= r < k:
                 return x - r, k
     return None
+
+
+def _divided(expr: Expr) -> tuple[Expr, int] | None:
+    """(x, k) of `floordiv(x, k)` by a number k > 0, alone."""
+    atom = expr.lone_atom
+    if atom is None or atom.op != "floordiv" or not atom.args[1].is_const:
+        return None
+    divisor = atom.args[1].value
+    return (atom.args[0], divisor) if divisor > 0 else None
 
 
 def _solvable(zero: Expr) -> str | None:

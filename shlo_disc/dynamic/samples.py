@@ -7,7 +7,7 @@ questions of a compilation are whether two sizes are equal, and most are not.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.intervals import Interval
@@ -15,6 +15,9 @@ from shlo_disc.dynamic.intervals import Interval
 __all__ = ["CounterexampleSamples"]
 
 _TRIED, _KEPT = 32, 4
+_STEPS = 64
+"""Values tried for one symbol and one congruence."""
+
 _SPREAD = 61
 """Sizes are taken from so many above their lower bound: both parities, several remainders."""
 
@@ -59,13 +62,11 @@ class CounterexampleSamples:
         zero, positive, congruent = list(zero), list(positive), list(congruent)
         for number in range(_TRIED):
             point = _Point(number, intervals, divisors)
+            _repair(point, divisors, congruent)
             if (
                 all(_at(fact, point) == 0 for fact in zero)
                 and all((value := _at(fact, point)) is not None and value >= 0 for fact in positive)
-                and all(
-                    (value := _at(fact, point)) is not None and value % k == 0
-                    for fact, k in congruent
-                )
+                and all(_divides(k, fact, point) for fact, k in congruent)
             ):
                 self._points.append(point)
                 if len(self._points) == _KEPT:
@@ -73,8 +74,40 @@ class CounterexampleSamples:
 
     def against(self, expr: Expr, claim: Callable[[int], bool]) -> bool:
         """True if `claim` is wrong of the value of `expr` at one of the samples."""
+        return any(not claim(value) for value in self.values(expr))
+
+    def values(self, expr: Expr) -> Iterator[int]:
+        """The value of `expr` at each sample; none where it divides by 0."""
         values = (_at(expr, point) for point in self._points)
-        return any(value is not None and not claim(value) for value in values)
+        return (value for value in values if value is not None)
+
+
+def _repair(
+    point: _Point, divisors: Mapping[str, int], congruent: Iterable[tuple[Expr, int]]
+) -> None:
+    """Move the values up until the congruences hold, one after the other.
+
+    A congruence that holds is kept by steps that are multiples of its period. Facts such as "the
+    half of n is even, its quarter is odd" hold together at one of 8 sizes only.
+    """
+    steps: dict[str, int] = {}
+    for expr, k in congruent:
+        for name in sorted(expr.symbols()):
+            first, step = point[name], steps.get(name) or divisors.get(name, 1)
+            for times in range(min(k, _STEPS)):
+                point[name] = first + times * step
+                if _divides(k, expr, point):
+                    break
+            else:
+                point[name] = first
+                continue
+            steps[name] = step * k
+            break
+
+
+def _divides(k: int, expr: Expr, point: _Point) -> bool:
+    value = _at(expr, point)
+    return value is not None and value % k == 0
 
 
 def _at(expr: Expr, point: _Point) -> int | None:

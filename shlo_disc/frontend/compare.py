@@ -32,7 +32,7 @@ LAYOUT = frozenset(
         "iota", "split", "select_n", "clamp", "optimization_barrier", "stop_gradient", "name",
         "dim_as_value", "dynamic_update_slice", "scatter", "scatter-add", "add_any", "lt", "le",
         "gt", "ge", "eq", "ne", "le_to", "lt_to", "and", "or", "not", "rem", "sign", "broadcast",
-        "pvary", "sharding_constraint",
+        "pvary", "sharding_constraint", "stack", "unstack",
     )
 )  # fmt: skip
 """Operations that move values or belong to index arithmetic: JAX spells them by what it knows."""

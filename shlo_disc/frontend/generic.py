@@ -28,8 +28,9 @@ from shlo_disc.frontend import (
     generic_linalg,
     generic_numpy,
     generic_rules,
+    generic_scan,
 )
-from shlo_disc.frontend.marks import has_symbols, is_marking, marked, written_twice
+from shlo_disc.frontend.marks import has_symbols, written_twice
 from shlo_disc.frontend.sizes import is_size
 from shlo_disc.jax_private import (
     max_size,
@@ -205,74 +206,6 @@ def _const(original: Callable[..., Any], example: Any, value: Any) -> Any:
     return size_as_array(value).astype(lax.dtype(example))
 
 
-_MAX_LEVELS = 31
-"""Doublings up to the largest size that 32-bit indices reach."""
-
-
-def _associative_scan(
-    original: Callable[..., Any],
-    fn: Callable[..., Any],
-    elems: Any,
-    reverse: bool = False,
-    axis: int = 0,
-) -> Any:
-    """Doubling steps: step k combines with the prefix that ends 2**k before.
-
-    Source: Hillis and Steele, "Data parallel algorithms", 1986. Work n log n, where JAX's recursion
-    for constant sizes takes n.
-    """
-    leaves, tree = jax.tree.flatten(elems)
-    symbolic = bool(leaves) and is_size(np.shape(leaves[0])[axis])
-    if not symbolic and not is_marking():
-        return original(fn, elems, reverse=reverse, axis=axis)
-
-    def scan(*arrays: Any) -> Any:
-        values = jax.tree.unflatten(tree, arrays)
-        if not symbolic:
-            if np.shape(arrays[0])[axis] < 2:
-                fn(values, values)  # for the comparison: JAX needs nothing of it
-            return original(fn, values, reverse=reverse, axis=axis)
-        return _doubling(fn, values, reverse, axis)
-
-    return marked("associative_scan", scan, *leaves)
-
-
-def _doubling(fn: Callable[..., Any], elems: Any, reverse: bool, axis: int) -> Any:
-    leaves = jax.tree.leaves(elems)
-    axis = axis % np.ndim(leaves[0])
-    count = leaves[0].shape[axis]
-    for leaf in leaves[1:]:
-        if leaf.shape[axis] != count:
-            raise ValueError(
-                "Array inputs to associative_scan must have the same first dimension. "
-                f"(saw: {[leaf.shape for leaf in leaves]})"
-            )
-    if reverse:
-        elems = jax.tree.map(lambda x: lax.rev(x, (axis,)), elems)
-    place = jnp.arange(count)
-
-    def step(values: Any, level: Any) -> tuple[Any, None]:
-        shift = jnp.left_shift(1, level)
-
-        def combined(now: Any) -> Any:
-            # Rows before the shift keep their value, whatever the clamped look-up gives.
-            before = jnp.maximum(place - shift, 0)
-            earlier = jax.tree.map(lambda x: jnp.take(x, before, axis=axis), now)
-            both = fn(earlier, now)
-
-            def kept(new: Any, old: Any) -> Any:
-                shape = [1] * np.ndim(old)
-                shape[axis] = count
-                return jnp.where(place.reshape(shape) >= shift, new, old)
-
-            return jax.tree.map(kept, both, now)
-
-        return lax.cond(shift < count, combined, lambda now: now, values), None
-
-    elems, _ = lax.scan(step, elems, jnp.arange(_MAX_LEVELS))
-    return jax.tree.map(lambda x: lax.rev(x, (axis,)), elems) if reverse else elems
-
-
 def _index_dtype(original: Callable[..., Any], sizes: Any, *, signed: bool) -> Any:
     """The type JAX takes for places in dimensions of these sizes, in 64-bit mode, too."""
     dims = tuple(sizes) if isinstance(sizes, Sequence) else (sizes,)
@@ -290,7 +223,6 @@ REPLACED: dict[str, Callable[..., Any]] = {
     "_searchsorted_scan_impl": _searchsorted_scan_impl,
     "_shuffle": _shuffle,
     "_infer_scan_length": _infer_scan_length,
-    "associative_scan": _associative_scan,
     "fori_loop": _fori_loop,
     "concrete_or_error": _concrete_or_error,
     "_const": _const,
@@ -300,6 +232,7 @@ REPLACED: dict[str, Callable[..., Any]] = {
     **generic_linalg.REPLACED,
     **generic_numpy.REPLACED,
     **generic_rules.REPLACED,
+    **generic_scan.REPLACED,
 }
 """The replacement of every function, by the function's name in JAX."""
 

@@ -357,3 +357,45 @@ def test_a_division_by_a_size_that_is_0_stays_a_division(known, text):
     constraints.at_least(expr, Expr.parse("t"))
     substituted = expr.substitute({"b": 0})
     assert substituted.evaluate({"a": 5, "b": 2, "t": 0}) == expr.evaluate({"a": 5, "b": 2, "t": 0})
+
+
+def test_bounds_of_quotients_are_bounds_of_the_dividend():
+    known = facts(
+        "floordiv(floordiv(t, 2), 8) >= 3", "floordiv(t, 5) < 20", "floordiv(a + b, 4) >= 2"
+    )
+    assert known.bounds(size("t")) == (48, 99)
+    assert known.implies(size("a + b"), ">=", 8)
+    assert known.implies(size("a + b"), ">=", 9) is None
+
+
+HALVES = (
+    "mod(t, 2) == 0",
+    "mod(floordiv(t, 2), 2) == 1",
+    "mod(floordiv(t, 4), 2) == 0",
+    "mod(floordiv(t, 8), 2) == 1",
+    "mod(floordiv(t, 16), 2) == 1",
+    "floordiv(t, 32) >= 3",
+)
+"""One of 32 sizes: 26, 58, 90, ...; at least 96."""
+
+
+def test_samples_are_found_where_few_sizes_satisfy_the_facts():
+    known = facts(*HALVES)
+    values = sorted(set(known._samples.values(size("t"))))
+    assert values
+    assert all(value % 32 == 26 and value >= 96 for value in values)
+
+
+def test_a_divisibility_that_a_sample_refutes_is_not_searched(monkeypatch):
+    known = facts(*HALVES)
+    searched = []
+    original = Constraints._divides_with_facts
+    monkeypatch.setattr(
+        Constraints, "_divides_with_facts",
+        lambda self, k, rest, depth: searched.append(rest) or original(self, k, rest, depth),
+    )  # fmt: skip
+    assert not known.divisible(size("floordiv(t, 2)"), 2)
+    assert not known.divisible(size("t + b"), 4)
+    assert searched == []
+    assert known.divisible(size("floordiv(t, 4)"), 2)
+    assert searched

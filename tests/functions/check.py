@@ -66,7 +66,7 @@ def check_case(case: Case, function: Callable[..., Any]) -> Finding:
                 return Finding("unsupported" if known else "error", _text(error))
             except Exception as error:
                 return Finding("error", _text(error))
-            if found := _difference(function, call, got, want, case.exact):
+            if found := _difference(case, function, call, got, want):
                 return Finding("wrong", f"{[np.shape(a) for a in call]}: {found}")
     count = f.cache_info().misses
     if count > 1:
@@ -96,7 +96,7 @@ def _assumed(f: Any, call: list[Any]) -> list[Any]:
     return [*(guard.note for guard in pattern.guards), *pattern.notes]
 
 
-def _difference(function: Any, call: list[Any], got: Any, want: Any, exact: bool) -> str:
+def _difference(case: Case, function: Any, call: list[Any], got: Any, want: Any) -> str:
     """What is wrong with a result; the empty text if nothing is."""
     ours, theirs = jax.tree.structure(got), jax.tree.structure(want)
     if ours != theirs:
@@ -110,7 +110,7 @@ def _difference(function: Any, call: list[Any], got: Any, want: Any, exact: bool
         if _is_key(g):
             g, w = jax.random.key_data(g), jax.random.key_data(w)
         g, w = np.asarray(g), np.asarray(w)
-        if exact or not is_float(g):
+        if case.exact or not is_float(g):
             if not np.array_equal(g, w, equal_nan=is_float(g)):
                 return f"result {index}: {_shown(g)} instead of {_shown(w)}"
             continue
@@ -123,7 +123,7 @@ def _difference(function: Any, call: list[Any], got: Any, want: Any, exact: bool
                 return f"result {index} is off by {apart:.3g}: {_shown(g)} instead of {_shown(w)}"
             continue
         # Rounding that grows, as in linear algebra: we may err twice as much as XLA does.
-        truth = truth or jax.tree.leaves(in_float64(function)(*call))
+        truth = truth or jax.tree.leaves((case.truth or in_float64(function))(*call))
         exactly = widened(truth[index])
         error, theirs_error = error_of(g, exactly), error_of(w, exactly)
         if not error <= 4 * allowed_error(theirs_error, exactly, eps):
