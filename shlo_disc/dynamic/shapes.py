@@ -6,15 +6,19 @@ A pure function of the IR: ask again after a rewrite. It reads raw shape arithme
 `disc.shape` and `disc.dim`. Shape rules are found by op name in :data:`RULES`; sizes written as
 integer tensors are followed by `shape_values.py`.
 
-A precondition of an op that does not follow from known facts becomes a guard. The guards of ops
-inside `while`, `case` and `if` are checked although the region may not run. A call is refused
+A precondition of an op that does not follow from known facts becomes a guard. A call is refused
 rather than computed on sizes that the specification leaves undefined.
+
+A guard of an op inside a `while`, `case` or `if` is marked (`in_region`): the region may not run.
+What is compiled relies on it all the same. A call that breaks such a guard needs the program with
+its regions apart (`passes/split_programs.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 from shlo_disc.dynamic import attributes as attr
@@ -25,7 +29,13 @@ from shlo_disc.dynamic.relations import RELATIONS, parse_constraint
 from shlo_disc.dynamic.rules import DYNAMIC, MOVING_RULES, Rule, Shape, refuse
 from shlo_disc.dynamic.rules_compute import COMPUTE_RULES
 from shlo_disc.dynamic.shape_values import MAX_ELEMENTS, Entries, IntegerType, follow
-from shlo_disc.dynamic.size_sources import GLOBAL, SizeFromData, sources_of_size
+from shlo_disc.dynamic.size_sources import (
+    GLOBAL,
+    SizeFromData,
+    SizeOfRegion,
+    control_around,
+    sources_of_size,
+)
 from shlo_disc.errors import InvalidModuleError, UnsupportedError
 from shlo_disc.locations import source_line
 from shlo_disc.mlir import ir, ops_of, terminator
@@ -33,6 +43,8 @@ from shlo_disc.mlir import ir, ops_of, terminator
 __all__ = [
     "COMPUTED",
     "CONSTRAINTS",
+    "IN_REGION",
+    "REGION_SIZES",
     "RULES",
     "SIGNED_SYMBOLS",
     "SIZE_SYMBOLS",
@@ -46,6 +58,12 @@ SIZE_SYMBOLS = "disc.size_symbols"
 
 SIGNED_SYMBOLS = "disc.signed_symbols"
 """On such an argument: the symbols that are no sizes and may be negative, as padding may."""
+
+IN_REGION = "in_region"
+"""On a `disc.guard` that a region needs, which may not run."""
+
+REGION_SIZES = "disc.region_sizes"
+"""On an argument with SIZE_SYMBOLS: regions alone have these sizes."""
 
 COMPUTED = "disc.computed"
 """On an argument that no caller passes: an earlier program of several in turn computes it."""
@@ -68,6 +86,8 @@ class Guard:
     op: str
     rhs: Expr
     message: str
+    in_region: bool = False
+    """A region that may not run needs it."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +116,11 @@ class ShapeAnalysis:
         """Arguments that an earlier program computes."""
         self.sized: set[ir.Value] = set()
         """Integers computed from size arguments that end in a size: they must not wrap."""
+        self.region_sized: Mapping[ir.Value, ir.Operation] = {}
+        """Those of them that are sizes in a region only, and the operation of main around it."""
+        self.holders: set[ir.Operation] = set()
+        """The `case`, `if` and `while` of main whose regions need guards."""
+        self._holder: ir.Operation | None = None
         self.padding: set[ir.Value] = set()
         """Arguments that amounts of padding are computed from."""
         self.nonnegative: set[str] = set()
@@ -226,9 +251,10 @@ class ShapeAnalysis:
         self._proved.add(key)
         if lhs.is_const and rhs.is_const:
             if not self.constraints.implies(lhs, relation, rhs):
-                raise InvalidModuleError(
-                    f"{source_line(op)}: {op.name} needs {lhs} {relation} {rhs}"
-                )
+                text = f"{source_line(op)}: {op.name} needs {lhs} {relation} {rhs}"
+                if self._holder is not None:
+                    raise SizeOfRegion.of(op, f"needs {lhs} {relation} {rhs}", "it cannot run")
+                raise InvalidModuleError(text)
             return
         if not self.constraints.implies(lhs, relation, rhs):
             what = f": {message}" if message else f" needs {lhs} {relation} {rhs}"
@@ -338,7 +364,7 @@ class ShapeAnalysis:
         self.size_arguments[index] = tuple(names)
         self._element_symbols.update(names)
         _, width, is_unsigned, _ = kind.integer
-        holder = f"argument {index}"
+        holder, around = f"argument {index}", self.region_sized.get(argument)
         if COMPUTED in attributes:
             holder = f"the result of {ir.StringAttr(attributes['disc.name']).value}"
         signed: set[str] = set()
@@ -353,7 +379,10 @@ class ShapeAnalysis:
                 self.constraints.add_lower(symbol, -1 << width - 1)
             else:
                 message = f"{holder} holds the size {name}, which must not be negative"
-                self._assume(Guard(symbol, ">=", Expr.const(0), message))
+                with self._within(around):
+                    self._assume(
+                        Guard(symbol, ">=", Expr.const(0), message, REGION_SIZES in attributes)
+                    )
             if width < 64:
                 most = (1 << (width if is_unsigned else width - 1)) - 1
                 self.constraints.add_upper(symbol, most)
@@ -363,10 +392,11 @@ class ShapeAnalysis:
         """`entry` under a guard that it does not wrap in the element type of `op`'s result."""
         low = 0 if kind.is_unsigned else -(1 << kind.width - 1)
         high = low + (1 << kind.width) - 1
-        if kind.width < 64:
-            self.require(op, entry, "<=", Expr.const(high))
-        if kind.width < 64 or kind.is_unsigned:
-            self.require(op, entry, ">=", Expr.const(low))
+        with self._within(self.region_sized.get(op.results[0])):
+            if kind.width < 64:
+                self.require(op, entry, "<=", Expr.const(high))
+            if kind.width < 64 or kind.is_unsigned:
+                self.require(op, entry, ">=", Expr.const(low))
         return entry
 
     def _finish(self) -> None:
@@ -393,7 +423,8 @@ class ShapeAnalysis:
                 continue
             region_rule = REGION_RULES.get(op.name)
             if region_rule is not None:
-                region_rule(self, op)
+                with self._within(None if op.name == "disc.fusion" else op):
+                    region_rule(self, op)
                 continue
             kinds = [self._type(r.type) for r in results]
             self._infer(op, kinds)
@@ -404,6 +435,16 @@ class ShapeAnalysis:
                 entries = follow(self, op, kind.integer)
                 if entries is not None and not (entries and all(e is None for e in entries)):
                     self._contents[results[0]] = entries
+
+    @contextmanager
+    def _within(self, holder: ir.Operation | None) -> Iterator[None]:
+        """Guards that are found meanwhile are those of the regions of `holder`, if there is one."""
+        before = self._holder
+        self._holder = before or holder
+        try:
+            yield
+        finally:
+            self._holder = before
 
     def _infer(self, op: ir.Operation, kinds: Sequence[_Type | None]) -> None:
         """Set the shapes of the results of an op without regions that run."""
@@ -464,9 +505,10 @@ class ShapeAnalysis:
         """An op without results: a guard, an assertion, or nothing to the analysis."""
         if op.name == "disc.guard":
             lhs, rhs = (self.parsed(op.attributes[side]) for side in ("lhs", "rhs"))
-            relation = attr.text(op, "op")
+            relation, in_region = attr.text(op, "op"), IN_REGION in op.attributes
             if self.constraints.implies(lhs, relation, rhs) is not True:
-                self._assume(Guard(lhs, relation, rhs, attr.text(op, "message")))
+                message = attr.text(op, "message")
+                self._assume(Guard(lhs, relation, rhs, message, in_region))
         elif (
             op.name == "stablehlo.custom_call"
             and attr.text(op, "call_target_name") == "shape_assertion"
@@ -523,7 +565,10 @@ class ShapeAnalysis:
         if is_wide(guard.lhs) or is_wide(guard.rhs):
             if self._is_beyond(guard):
                 return
-            guard = Guard(Expr.const(0), "==", Expr.const(1), guard.message)
+            guard = replace(guard, lhs=Expr.const(0), op="==", rhs=Expr.const(1))
+        if self._holder is not None:
+            self.holders.add(self._holder)
+            guard = replace(guard, in_region=True)
         self.guards.append(guard)
         self.constraints.assume(guard.lhs, guard.op, guard.rhs)
 
@@ -596,7 +641,7 @@ def _while(s: ShapeAnalysis, op: ir.Operation) -> None:
     for index, value in enumerate(returned):
         for before, after in zip(shapes[index], s.shape(value), strict=True):
             if s.constraints.implies(before, "==", after) is False:
-                raise refuse(
+                raise SizeOfRegion.of(
                     op,
                     f"value {index} carried by the loop grows from {before} to {after} elements",
                     "carry a buffer of the final size and update slices of it",
@@ -627,7 +672,7 @@ def _branches(s: ShapeAnalysis, op: ir.Operation) -> None:
         for row in rows[1:]:
             for axis, size in enumerate(s.shape(row[index])):
                 if s.constraints.implies(shape[axis], "==", size) is False:
-                    raise refuse(
+                    raise SizeOfRegion.of(
                         op,
                         f"the branches give {shape[axis]} and {size} for dimension {axis} of "
                         f"result {index}, a size that depends on data",
@@ -669,15 +714,21 @@ def analyze(module: ir.Module | ir.Operation) -> ShapeAnalysis:
     sized: set[ir.Value] = set()
     padding: set[ir.Value] = set()
     nonnegative: set[str] = set()
+    region_sized: dict[ir.Value, ir.Operation] = {}
+    holders: set[ir.Operation] = set()
     while True:
         analysis = ShapeAnalysis()
         analysis.sized, analysis.padding, analysis.nonnegative = sized, padding, nonnegative
+        analysis.region_sized, analysis.holders = region_sized, holders
         try:
             analysis._function(main, known)
         except UnsupportedError as error:
             if isinstance(error, SizeFromData):
                 more = sources_of_size(error.operand)
                 if not more <= sized:
+                    around = control_around(error.operation)
+                    if around is not None:
+                        region_sized |= dict.fromkeys(more - sized, around)
                     sized, known, padding = sized | more, [], _sources_of_padding(main)
                     continue
             # Guards are checked before anything runs, so they hold in front of their operation,

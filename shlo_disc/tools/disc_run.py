@@ -174,12 +174,12 @@ def _run(
     from shlo_disc.debug.bisect import results_of  # noqa: PLC0415
     from shlo_disc.debug.interpreter import Interpreter  # noqa: PLC0415
     from shlo_disc.debug.stage import load  # noqa: PLC0415
-    from shlo_disc.dynamic.size_sources import SizeFromData  # noqa: PLC0415
+    from shlo_disc.dynamic.size_sources import NeedsSeveralPrograms  # noqa: PLC0415
 
     wanted = {name: [number] for name, number in likely.items()} or None
     try:
         given = arguments(load(path).compiled())
-    except SizeFromData:
+    except NeedsSeveralPrograms:
         if until is not None or engine not in (None, "compiled"):
             raise
         results = _run_chain(path, arguments, wanted)
