@@ -383,7 +383,12 @@ def _add_arguments(
 
 
 def _stated_shapes(shapes: ShapeAnalysis, values: Sequence[ir.Value]) -> list[str]:
-    """Relations of the sizes of `values`, which will be arguments behind those of `main`."""
+    """Relations of the sizes of `values`, which will be arguments behind those of `main`.
+
+    None if regions have guards: a call may break them, and then the sizes are others.
+    """
+    if shapes.holders:
+        return []
     given = {name for shape in shapes.arguments for size in shape for name in size.symbols()}
     known: dict[Expr, str] = {}
     found = []
