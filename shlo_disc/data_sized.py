@@ -9,12 +9,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from shlo_disc.element_types import ELEMENT_TYPES
 from shlo_disc.errors import InvalidModuleError
 from shlo_disc.executable import Executable, OfThisProcess, Signature
 from shlo_disc.report.profile import Profile
 from shlo_disc.report.render import render
 
 __all__ = ["Branches", "DataSizedExecutable", "Impossible", "Loop", "Program", "Step"]
+
+
+_PACKED = frozenset(row.dtype for row in ELEMENT_TYPES.values() if row.is_packed_by_jax)
+"""Types of which the programs take NumPy's arrays only."""
 
 
 class DataSizedExecutable(OfThisProcess):
@@ -34,6 +39,7 @@ class DataSizedExecutable(OfThisProcess):
         """All executables, those of regions too."""
         signature = self._last.signature
         self.signature = Signature(signature.arguments[:arguments], signature.results)
+        self._are_packed = [spec.dtype in _PACKED for spec in self.signature.arguments]
 
     @property
     def _last(self) -> Executable:
@@ -62,7 +68,10 @@ class DataSizedExecutable(OfThisProcess):
                 f"{self.name}: {len(leaves)} arguments were given, the program takes "
                 f"{len(self.signature.arguments)}"
             )
-        values = list(leaves)
+        values = [
+            np.asarray(leaf) if is_packed and not isinstance(leaf, int | float) else leaf
+            for leaf, is_packed in zip(leaves, self._are_packed, strict=True)
+        ]
         for step in self.steps[:-1]:
             if run is not None and isinstance(step, Executable):
                 run(step, values)

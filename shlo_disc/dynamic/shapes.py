@@ -118,7 +118,7 @@ class ShapeAnalysis:
         """Integers computed from size arguments that end in a size: they must not wrap."""
         self.region_sized: Mapping[ir.Value, ir.Operation] = {}
         """Those of them that are sizes in a region only, and the operation of main around it."""
-        self.holders: set[ir.Operation] = set()
+        self.holders: dict[ir.Operation, None] = {}
         """The `case`, `if` and `while` of main whose regions need guards."""
         self._holder: ir.Operation | None = None
         self.padding: set[ir.Value] = set()
@@ -252,9 +252,9 @@ class ShapeAnalysis:
         if lhs.is_const and rhs.is_const:
             if not self.constraints.implies(lhs, relation, rhs):
                 text = f"{source_line(op)}: {op.name} needs {lhs} {relation} {rhs}"
-                if self._holder is not None:
-                    raise SizeOfRegion.of(op, f"needs {lhs} {relation} {rhs}", "it cannot run")
-                raise InvalidModuleError(text)
+                # What other regions need may contradict this one.
+                holder = self._holder or next(iter(self.holders), None)
+                raise InvalidModuleError(text) if holder is None else SizeOfRegion(text, holder)
             return
         if not self.constraints.implies(lhs, relation, rhs):
             what = f": {message}" if message else f" needs {lhs} {relation} {rhs}"
@@ -567,7 +567,7 @@ class ShapeAnalysis:
                 return
             guard = replace(guard, lhs=Expr.const(0), op="==", rhs=Expr.const(1))
         if self._holder is not None:
-            self.holders.add(self._holder)
+            self.holders[self._holder] = None
             guard = replace(guard, in_region=True)
         self.guards.append(guard)
         self.constraints.assume(guard.lhs, guard.op, guard.rhs)
@@ -641,10 +641,11 @@ def _while(s: ShapeAnalysis, op: ir.Operation) -> None:
     for index, value in enumerate(returned):
         for before, after in zip(shapes[index], s.shape(value), strict=True):
             if s.constraints.implies(before, "==", after) is False:
-                raise SizeOfRegion.of(
+                raise SizeOfRegion(
+                    f"{source_line(op)}: {op.name}: value {index} carried by the loop grows from "
+                    f"{before} to {after} elements; carry a buffer of the final size and update "
+                    "slices of it",
                     op,
-                    f"value {index} carried by the loop grows from {before} to {after} elements",
-                    "carry a buffer of the final size and update slices of it",
                 )
             s.require(
                 op,
@@ -672,11 +673,11 @@ def _branches(s: ShapeAnalysis, op: ir.Operation) -> None:
         for row in rows[1:]:
             for axis, size in enumerate(s.shape(row[index])):
                 if s.constraints.implies(shape[axis], "==", size) is False:
-                    raise SizeOfRegion.of(
-                        op,
-                        f"the branches give {shape[axis]} and {size} for dimension {axis} of "
-                        f"result {index}, a size that depends on data",
+                    raise SizeOfRegion(
+                        f"{source_line(op)}: {op.name}: the branches give {shape[axis]} and {size} "
+                        f"for dimension {axis} of result {index}, a size that depends on data; "
                         "pad both to one size",
+                        op,
                     )
                 s.require(
                     op,
@@ -715,7 +716,7 @@ def analyze(module: ir.Module | ir.Operation) -> ShapeAnalysis:
     padding: set[ir.Value] = set()
     nonnegative: set[str] = set()
     region_sized: dict[ir.Value, ir.Operation] = {}
-    holders: set[ir.Operation] = set()
+    holders: dict[ir.Operation, None] = {}
     while True:
         analysis = ShapeAnalysis()
         analysis.sized, analysis.padding, analysis.nonnegative = sized, padding, nonnegative

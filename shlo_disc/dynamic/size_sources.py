@@ -41,12 +41,9 @@ class NeedsSeveralPrograms(UnsupportedError):
 class SizeOfRegion(NeedsSeveralPrograms):
     """A size that depends on which regions run, or how often."""
 
-    @staticmethod
-    def of(op: ir.Operation, why: str, advice: str) -> SizeOfRegion:
-        """The error for `op`."""
-        error = SizeOfRegion(f"{source_line(op)}: {op.name}: {why}; {advice}")
-        error.operation = op
-        return error
+    def __init__(self, message: str, operation: ir.Operation) -> None:
+        super().__init__(message)
+        self.operation = operation
 
 
 class SizeFromData(NeedsSeveralPrograms):
