@@ -401,3 +401,26 @@ def test_what_is_told_of_a_program_with_regions_apart():
         made(x, n)
     with pytest.raises(TypeError, match="float32"):
         made(y, n, y)
+
+
+def test_rows_of_which_facts_leave_none():
+    """Guards of a region are facts to the rest; here that half of n is all of it, so n is 0."""
+    made = shlo_disc.compile(
+        f"""
+    func.func @main(%x: tensor<?xi32>, %q: {S}) -> tensor<?xi32> {{
+      %two = stablehlo.constant dense<2> : {S}
+      %one = stablehlo.constant dense<1> : {S}
+      %zero = stablehlo.constant dense<0> : {I32}
+      %h0 = stablehlo.add %q, %one : {S}
+      %h = stablehlo.divide %h0, %two : {S}
+      %s = stablehlo.concatenate %h, %two, dim = 0 : ({S}, {S}) -> tensor<2xi32>
+      %r = stablehlo.dynamic_reshape %x, %s : (tensor<?xi32>, tensor<2xi32>) -> tensor<?x?xi32>
+      %t = stablehlo.reduce(%r init: %zero) applies stablehlo.add across dimensions = [1]
+        : (tensor<?x?xi32>, {I32}) -> tensor<?xi32>
+      return %t : tensor<?xi32>
+    }}""",
+        constraints=["floordiv(n1_0 + 1, 2) == n1_0 - mod(n1_0 + 1, 2) + 1"],
+    )
+    same(made.run_numpy([np.int32([]), np.int32([0])]), [np.int32([])])
+    with pytest.raises(ShapeMismatchError):
+        made.run_numpy([np.int32([1, 2]), np.int32([1])])
