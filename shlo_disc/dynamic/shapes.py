@@ -89,6 +89,11 @@ class Guard:
     in_region: bool = False
     """A region that may not run needs it."""
 
+    @property
+    def terms(self) -> tuple[Expr, str, Expr]:
+        """The condition."""
+        return self.lhs, self.op, self.rhs
+
 
 @dataclass(frozen=True)
 class _Type:
@@ -249,16 +254,18 @@ class ShapeAnalysis:
         if key in self._proved:
             return
         self._proved.add(key)
-        if lhs.is_const and rhs.is_const:
-            if not self.constraints.implies(lhs, relation, rhs):
-                text = f"{source_line(op)}: {op.name} needs {lhs} {relation} {rhs}"
-                # What other regions need may contradict this one.
-                holder = self._holder or next(iter(self.holders), None)
-                raise InvalidModuleError(text) if holder is None else SizeOfRegion(text, holder)
+        implied = self.constraints.implies(lhs, relation, rhs)
+        if implied:
             return
-        if not self.constraints.implies(lhs, relation, rhs):
-            what = f": {message}" if message else f" needs {lhs} {relation} {rhs}"
-            self._assume(Guard(lhs, relation, rhs, f"{source_line(op)}: {op.name}{what}"))
+        what = f": {message}" if message else f" needs {lhs} {relation} {rhs}"
+        text = f"{source_line(op)}: {op.name}{what}"
+        # Nothing satisfies both this and what regions need, which may not run.
+        holder = self._holder or next(iter(self.holders), None)
+        if implied is False and holder is not None:
+            raise SizeOfRegion(text, holder)
+        if lhs.is_const and rhs.is_const:
+            raise InvalidModuleError(text)
+        self._assume(Guard(lhs, relation, rhs, text))
 
     def parsed(self, text: ir.Attribute) -> Expr:
         """The expression in a string attribute."""
@@ -734,9 +741,11 @@ def analyze(module: ir.Module | ir.Operation) -> ShapeAnalysis:
                     continue
             # Guards are checked before anything runs, so they hold in front of their operation,
             # too: cse moves the division of an exported `3*b + 1` in front of its assertion.
-            if len(analysis.guards) <= len(known):
+            told = dict.fromkeys(guard.terms for guard in known)
+            added = [guard for guard in analysis.guards if guard.terms not in told]
+            if not added or isinstance(error, SizeOfRegion):
                 raise
-            known = analysis.guards
+            known = [*known, *added]
             continue
         # What is padding in one place and a size in another is never negative.
         sizes = {
