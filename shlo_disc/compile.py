@@ -97,8 +97,8 @@ def compile(
     whose memory no result can use. `target` is "cpu", this machine's, or a level of it that other
     machines have too: "cpu:avx512", "cpu:avx2" or "cpu:sse2".
 
-    The result is a :class:`DataSizedExecutable` if the program computes sizes from data, or if
-    sizes depend on which branch of it runs, or how often a loop does.
+    The result is a :class:`DataSizedExecutable` if sizes come from data, or depend on which branch
+    runs, or on how often a loop does.
 
     Raises InvalidModuleError (malformed program), UnsupportedError (an op, type or target that is
     not covered), OSError (a file that cannot be read), TypeError or ValueError (an option of the
