@@ -247,6 +247,33 @@ def test_loops_that_run_zero_times(donated):
         made(jnp.asarray(x), y, np.int32(1))
 
 
+def test_a_size_of_a_branch_may_be_padding_elsewhere():
+    made = shlo_disc.compile(f"""
+    func.func @main(%x: {V}, %n: {S}, %p: {I1}) -> ({V}, {V}) {{
+      %zero = stablehlo.constant dense<0.0> : tensor<f32>
+      %none = stablehlo.constant dense<0> : {S}
+      %y = stablehlo.dynamic_pad %x, %zero, %n, %none, %none
+        : ({V}, tensor<f32>, {S}, {S}, {S}) -> {V}
+      %r = "stablehlo.if"(%p) ({{
+        %0 = stablehlo.dynamic_iota %n, dim = 0 : ({S}) -> {V}
+        %1 = stablehlo.concatenate %0, %x, dim = 0 : ({V}, {V}) -> {V}
+        %2 = stablehlo.multiply %1, %y : {V}
+        stablehlo.return %2 : {V}
+      }}, {{ stablehlo.return %y : {V} }}) : ({I1}) -> {V}
+      return %y, %r : {V}, {V}
+    }}""")
+    x, yes, no = vector(1, 2, 3), np.bool_(True), np.bool_(False)
+    for n in (-3, -1, 0, 2):
+        y = np.concatenate([np.zeros(max(n, 0), "f4"), x[max(-n, 0) :]])
+        same(made(x, np.int32([n]), no), [y, y])
+        if n >= 0:
+            z = np.concatenate([np.arange(n, dtype="f4"), x])
+            same(made(x, np.int32([n]), yes), [y, y * z])
+        else:
+            with pytest.raises(ShapeMismatchError, match="must not be negative"):
+                made(x, np.int32([n]), yes)
+
+
 # --- sizes that regions give ---------------------------------------------------------------------
 
 

@@ -63,7 +63,7 @@ IN_REGION = "in_region"
 """On a `disc.guard` that a region needs, which may not run."""
 
 REGION_SIZES = "disc.region_sizes"
-"""On an argument with SIZE_SYMBOLS: regions alone have these sizes."""
+"""On an argument with SIZE_SYMBOLS: those that are sizes in regions alone."""
 
 COMPUTED = "disc.computed"
 """On an argument that no caller passes: an earlier program of several in turn computes it."""
@@ -128,8 +128,10 @@ class ShapeAnalysis:
         self._holder: ir.Operation | None = None
         self.padding: set[ir.Value] = set()
         """Arguments that amounts of padding are computed from."""
-        self.nonnegative: set[str] = set()
-        """Symbols of their elements that are sizes as well."""
+        self.nonnegative: Mapping[str, bool] = {}
+        """Symbols of their elements that are sizes as well; True for those of regions alone."""
+        self.region_symbols: set[str] = set()
+        """Symbols of elements that are sizes in regions alone."""
         self.positive: set[str] = set()
         """Symbols that JAX promises are at least 1: those of `disc.shape`."""
         self._shapes: dict[ir.Value, Shape] = {}
@@ -374,11 +376,16 @@ class ShapeAnalysis:
         holder, around = f"argument {index}", self.region_sized.get(argument)
         if COMPUTED in attributes:
             holder = f"the result of {ir.StringAttr(attributes['disc.name']).value}"
+        is_regional = around is not None
+        in_regions = {n for n in names if is_regional or self.nonnegative.get(n)}
+        if REGION_SIZES in attributes:
+            in_regions = {ir.StringAttr(n).value for n in ir.ArrayAttr(attributes[REGION_SIZES])}
+        self.region_symbols |= in_regions
         signed: set[str] = set()
         if SIGNED_SYMBOLS in attributes:
             signed = {ir.StringAttr(n).value for n in ir.ArrayAttr(attributes[SIGNED_SYMBOLS])}
         elif argument in self.padding and GLOBAL not in attributes and not is_unsigned:
-            signed = set(names) - self.nonnegative
+            signed = set(names) - self.nonnegative.keys()
         for name in names:
             symbol = Expr.symbol(name)
             if name in signed:
@@ -387,9 +394,7 @@ class ShapeAnalysis:
             else:
                 message = f"{holder} holds the size {name}, which must not be negative"
                 with self._within(around):
-                    self._assume(
-                        Guard(symbol, ">=", Expr.const(0), message, REGION_SIZES in attributes)
-                    )
+                    self._assume(Guard(symbol, ">=", Expr.const(0), message, name in in_regions))
             if width < 64:
                 most = (1 << (width if is_unsigned else width - 1)) - 1
                 self.constraints.add_upper(symbol, most)
@@ -721,7 +726,7 @@ def analyze(module: ir.Module | ir.Operation) -> ShapeAnalysis:
     known: list[Guard] = []
     sized: set[ir.Value] = set()
     padding: set[ir.Value] = set()
-    nonnegative: set[str] = set()
+    nonnegative: dict[str, bool] = {}
     region_sized: dict[ir.Value, ir.Operation] = {}
     holders: dict[ir.Operation, None] = {}
     while True:
@@ -748,14 +753,14 @@ def analyze(module: ir.Module | ir.Operation) -> ShapeAnalysis:
             known = [*known, *added]
             continue
         # What is padding in one place and a size in another is never negative.
-        sizes = {
-            g.lhs.lone_atom.key
-            for g in analysis.guards
-            if g.lhs.lone_atom is not None and (g.op, g.rhs) == (">=", Expr.const(0))
-        }
+        sizes: dict[str, bool] = {}
+        for guard in analysis.guards:
+            atom = guard.lhs.lone_atom
+            if atom is not None and (guard.op, guard.rhs) == (">=", Expr.const(0)):
+                sizes[atom.key] = sizes.get(atom.key, True) and guard.in_region
         if analysis.constraints.signed.isdisjoint(sizes):
             return analysis
-        nonnegative, known = nonnegative | sizes, []
+        nonnegative, known = sizes | nonnegative, []
 
 
 def _sources_of_padding(main: ir.Operation) -> set[ir.Value]:

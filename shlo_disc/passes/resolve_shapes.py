@@ -97,8 +97,8 @@ def _mark_size_arguments(main: ir.Operation, analysis: ShapeAnalysis) -> int:
         rows[index][SIZE_SYMBOLS] = ir.ArrayAttr.get([_text(name) for name in names])
         if signed := [_text(name) for name in names if name in analysis.constraints.signed]:
             rows[index][SIGNED_SYMBOLS] = ir.ArrayAttr.get(signed)
-        if main.regions[0].blocks[0].arguments[index] in analysis.region_sized:
-            rows[index][REGION_SIZES] = ir.UnitAttr.get()
+        if regional := [_text(name) for name in names if name in analysis.region_symbols]:
+            rows[index][REGION_SIZES] = ir.ArrayAttr.get(regional)
     main.attributes["arg_attrs"] = ir.ArrayAttr.get([ir.DictAttr.get(row) for row in rows])
     return changed
 
