@@ -324,6 +324,17 @@ class Executable(OfThisProcess):
         got = f"{shapes}" + "".join(f", sizes {e}" for e in elements if e)
         return ShapeMismatchError(f"{self.name}: {error.args[1]}, got {got}")
 
+    @property
+    def checked(self) -> list[str]:
+        """What must hold of the sizes of a call, in words."""
+        is_apart = self._make_apart is not None
+        return [
+            f"{check.message} (if its region runs)"
+            if is_apart and check.in_region
+            else check.message
+            for check in self.program.checks
+        ]
+
     def _counts_in_region(self, guard: int) -> bool:
         """True if a call may break the guard and be valid: regions that need it may not run."""
         checks = self.program.checks

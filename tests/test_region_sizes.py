@@ -128,6 +128,7 @@ def test_a_call_that_breaks_no_guard_runs_as_one_program(cased):
     same(fresh(x, x, np.int32(0), np.int32([3])), [np.float32(12)])
     assert not isinstance(fresh, DataSizedExecutable)
     assert fresh._apart is None  # nothing was compiled for broken guards
+    assert "stablehlo.add needs d0_0 == d1_0 (if its region runs)" in fresh.explain()
 
 
 def test_a_broken_guard_of_a_branch_is_told_as_any_other(cased):
