@@ -287,3 +287,21 @@ def test_a_bounded_size_that_nothing_tells_is_refused():
       return %0 : {BOUNDED} }}"""
     with pytest.raises(UnsupportedError, match=r":2:12: .* use stablehlo.dynamic_broadcast_in_dim"):
         shlo_disc.compile(text)
+
+
+def test_assertions_of_a_program_in_turn_are_checked():
+    executable = shlo_disc.compile(f"""
+    func.func @main(%x: tensor<?xf32>, %y: tensor<?xf32>) -> tensor<?xf32> {{
+      {COUNT}
+      %m = stablehlo.get_dimension_size %y, dim = 0 : (tensor<?xf32>) -> tensor<i32>
+      %ok = stablehlo.compare LE, %m, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+      stablehlo.custom_call @shape_assertion(%ok)
+        {{error_message = "y is longer than x", has_side_effect = true}} : (tensor<i1>) -> ()
+      %r = stablehlo.real_dynamic_slice %x, %first, %k, %step
+        : (tensor<?xf32>, tensor<1xi32>, tensor<1xi32>, tensor<1xi32>) -> tensor<?xf32>
+      return %r : tensor<?xf32>
+    }}""")
+    x = np.float32([1, -2, 3])
+    same(executable.run_numpy([x, x]), [x[:2]])
+    with pytest.raises(ShapeMismatchError, match="y is longer than x: 2 >= 3 does not hold"):
+        executable.run_numpy([x[:2], x])
