@@ -9,16 +9,17 @@ import warnings
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from shlo_disc import flags
-from shlo_disc.data_sized import DataSizedExecutable
+from shlo_disc.data_sized import Branches, DataSizedExecutable, Impossible, Loop, Program, Step
 from shlo_disc.dialect import complex_arguments, complex_results
 from shlo_disc.dynamic.program import ShapeProgram
 from shlo_disc.dynamic.shapes import ShapeAnalysis, analyze
-from shlo_disc.dynamic.size_sources import SizeFromData
+from shlo_disc.dynamic.size_sources import NeedsSeveralPrograms
 from shlo_disc.element_types import element_type
-from shlo_disc.errors import UnsupportedError
+from shlo_disc.errors import InvalidModuleError, UnsupportedError
 from shlo_disc.executable import Executable
 from shlo_disc.ingest import ingest
 from shlo_disc.lower.host.program import HostProgram, emit_host
@@ -39,7 +40,12 @@ from shlo_disc.options import (
 from shlo_disc.passes.base import Pass, Pipeline
 from shlo_disc.passes.dump import DumpFolder
 from shlo_disc.passes.pipeline import CLEANUP
-from shlo_disc.passes.split_at_data import split_at_data
+from shlo_disc.passes.split_programs import (
+    Control,
+    copied,
+    has_regions_with_sizes,
+    split_programs,
+)
 from shlo_disc.passes.table import planning
 from shlo_disc.replan import Replanning, refused_by
 from shlo_disc.threads import lets_others_run
@@ -91,7 +97,8 @@ def compile(
     whose memory no result can use. `target` is "cpu", this machine's, or a level of it that other
     machines have too: "cpu:avx512", "cpu:avx2" or "cpu:sse2".
 
-    The result is a :class:`DataSizedExecutable` if the program computes sizes from data.
+    The result is a :class:`DataSizedExecutable` if sizes come from data, or depend on which branch
+    runs, or on how often a loop does.
 
     Raises InvalidModuleError (malformed program), UnsupportedError (an op, type or target that is
     not covered), OSError (a file that cannot be read), TypeError or ValueError (an option of the
@@ -101,9 +108,9 @@ def compile(
     options = _Options.of(target, weak_results, likely, donated)
     name = stated_text("name", name)
     try:
-        return _compile_one(stated, options, name)
-    except SizeFromData:
-        return _compile_chain(stated, options, name)
+        return _compile_one(stated, options, name, with_regions_apart=True)
+    except NeedsSeveralPrograms:
+        return _compile_several(stated, options, name)
 
 
 @lets_others_run
@@ -171,7 +178,9 @@ class _Options:
         return cls(text, weak_results, stated_likely(likely), stated_donated(donated))
 
 
-def _compile_one(stated: _Stated, options: _Options, name: str | None) -> Executable:
+def _compile_one(
+    stated: _Stated, options: _Options, name: str | None, *, with_regions_apart: bool = False
+) -> Executable:
     target = parse(options.target)
     times = StageTimes()
     module = stated.ingested(target)
@@ -184,39 +193,118 @@ def _compile_one(stated: _Stated, options: _Options, name: str | None) -> Execut
         weak_results=options.weak_results,
         likely=options.likely,
         donated=options.donated,
+        apart=_Apart.of(module, options) if with_regions_apart else None,
     )
 
 
-def _compile_chain(stated: _Stated, options: _Options, name: str | None) -> DataSizedExecutable:
+def _compile_several(stated: _Stated, options: _Options, name: str | None) -> DataSizedExecutable:
     """Several programs in turn; each knows the sizes that those before it computed."""
     target = parse(options.target)
     module = stated.ingested(target)
-    with module.context, ir.Location.unknown():
-        programs = split_at_data(module)
-        symbols = [analyze(program).symbols for program in programs]
-    name = name or _module_name(module)
     main = main_function(module)
     kind = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value)
     check_donated(options.donated, len(kind.inputs))
     check_weak_results(options.weak_results, len(kind.results))
-    likely = options.likely
-    if unknown := set(likely).difference(*symbols):
-        raise ValueError(f"{name}: likely: no size is called {', '.join(sorted(unknown))}")
-    _log.info("%s: sizes from data, computed by %d programs in turn", name, len(programs))
-    executables = []
-    for number, (program, known) in enumerate(zip(programs, symbols, strict=True), 1):
-        is_last = number == len(programs)
-        executables.append(
-            compile_module(
-                program,
-                target=target,
-                name=f"{name}_{number}",
-                weak_results=options.weak_results if is_last else (),
-                likely={s: likely[s] for s in known if s in likely},
-                donated=options.donated if is_last else (),
-            )
+    made = _Parts(target, options.likely).of(module, name or _module_name(module), options)
+    assert isinstance(made, DataSizedExecutable)
+    symbols = {s for each in made.programs for s in each.program.symbol_names}
+    if unknown := set(options.likely) - symbols:
+        raise ValueError(f"{made.name}: likely: no size is called {', '.join(sorted(unknown))}")
+    _log.info("%s: sizes from data, computed by %d programs", made.name, len(made.programs))
+    return made
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """Compiles programs that may be several in turn, and those in their regions."""
+
+    target: Target
+    likely: Mapping[str, Sequence[int]]
+
+    def of(
+        self, module: ir.Module, name: str, options: _Options | None, *, apart: bool = False
+    ) -> Executable | DataSizedExecutable:
+        """The program of `module`; `options`: for its results and arguments, if it is no region.
+
+        Raises what :func:`compile` raises.
+        """
+        arguments = len(main_function(module).regions[0].blocks[0].arguments)
+        with module.context, ir.Location.unknown():
+            parts = split_programs(module, apart=apart)
+        if len(parts) == 1 and isinstance(parts[0], ir.Module):
+            return self._executable(parts[0], name, options, with_regions_apart=not apart)
+        steps: list[Step] = []
+        for number, part in enumerate(parts, 1):
+            own = f"{name}_{number}"
+            if isinstance(part, Control):
+                steps.append(self._step(part, own))
+            else:
+                is_last = number == len(parts)
+                steps.append(
+                    self._executable(
+                        part, own, options if is_last else None, with_regions_apart=not apart
+                    )
+                )
+        return DataSizedExecutable(name, steps, arguments)
+
+    def _step(self, control: Control, name: str) -> Branches | Loop:
+        programs = tuple(
+            self._region(module, f"{name}_{number}")
+            for number, module in enumerate(control.regions, 1)
         )
-    return DataSizedExecutable(name, executables)
+        if control.name == "while":
+            return Loop(control.operands, *programs)
+        # The first region of an `if` is for true, of a `case` for 0.
+        return Branches(control.operands[0], programs[::-1] if control.name == "if" else programs)
+
+    def _region(self, module: ir.Module, name: str) -> Program:
+        try:
+            return self.of(module, name, None)
+        except InvalidModuleError as error:  # it is valid not to run it
+            return Impossible(name, error)
+
+    def _executable(
+        self,
+        module: ir.Module,
+        name: str,
+        options: _Options | None,
+        *,
+        with_regions_apart: bool,
+    ) -> Executable:
+        with module.context, ir.Location.unknown():
+            symbols = analyze(module).symbols
+        plain = _Options(self.target.name, (), self.likely, ())
+        return compile_module(
+            module,
+            target=self.target,
+            name=name,
+            weak_results=() if options is None else options.weak_results,
+            likely={s: self.likely[s] for s in symbols if s in self.likely},
+            donated=() if options is None else options.donated,
+            apart=_Apart.of(module, options or plain) if with_regions_apart else None,
+        )
+
+
+@dataclass(frozen=True)
+class _Apart:
+    """A program with regions that have sizes, before any pass."""
+
+    module: ir.Module
+    options: _Options
+
+    @classmethod
+    def of(cls, module: ir.Module, options: _Options) -> _Apart | None:
+        """A copy of `module`; None if no call can need it."""
+        with module.context, ir.Location.unknown():
+            return cls(copied(module), options) if has_regions_with_sizes(module) else None
+
+    @lets_others_run
+    def compiled(self, name: str) -> Executable | DataSizedExecutable:
+        """The program whose guards in regions count only if these run."""
+        parts = _Parts(parse(self.options.target), self.options.likely)
+        with self.module.context, ir.Location.unknown():
+            module = copied(self.module)
+        return parts.of(module, name, self.options, apart=True)
 
 
 @lets_others_run
@@ -230,11 +318,13 @@ def compile_module(
     likely: Mapping[str, Sequence[int]] | None = None,
     donated: Sequence[int] = (),
     passes: Sequence[Pass] | None = None,
+    apart: _Apart | None = None,
 ) -> Executable:
     """The executable of an ingested module, which is rewritten in place.
 
     `passes`: those that run on it, by default all. A module that some of them have rewritten
-    before needs the others only.
+    before needs the others only. `apart`: compiles the program for calls that break a guard of a
+    region; without it they are refused.
     """
     times = times or StageTimes()
     target = target or parse("cpu")
@@ -280,6 +370,7 @@ def compile_module(
         types=_types(main),
         weak_results=weak_results,
         donated=donated,
+        apart=None if apart is None else partial(apart.compiled, name),
     )
     used = {argument for argument, _ in host.reuses}
     if wasted := [str(executable.signature.arguments[k]) for k in donated if k not in used]:

@@ -2,33 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
+from shlo_disc.element_types import ELEMENT_TYPES
+from shlo_disc.errors import InvalidModuleError
 from shlo_disc.executable import Executable, OfThisProcess, Signature
 from shlo_disc.report.profile import Profile
 from shlo_disc.report.render import render
 
-__all__ = ["DataSizedExecutable"]
+__all__ = ["Branches", "DataSizedExecutable", "Impossible", "Loop", "Program", "Step"]
+
+
+_PACKED = frozenset(row.dtype for row in ELEMENT_TYPES.values() if row.is_packed_by_jax)
+"""Types of which the programs take NumPy's arrays only."""
 
 
 class DataSizedExecutable(OfThisProcess):
     """A program with sizes computed from data, such as the number of positive elements.
 
     Programs run in turn: each takes the arguments of the call, and the results of those before it,
-    where sizes of the next are. So every buffer has its true size when a program starts.
+    where sizes of the next are. So every buffer has its true size when a program starts. Regions
+    of a `case`, `if` or `while` with sizes of their own are programs, too.
     Stateless in calls: any number of threads may call one object.
     """
 
-    def __init__(self, name: str, programs: Sequence[Executable]) -> None:
+    def __init__(self, name: str, steps: Sequence[Step], arguments: int) -> None:
         self.name = name
-        self.programs = tuple(programs)
-        """In the order they run; the last one gives the results."""
-        self.signature = Signature(
-            self.programs[0].signature.arguments, self.programs[-1].signature.results
-        )
+        self.steps = tuple(steps)
+        """In the order they run; the last one, an `Executable`, gives the results."""
+        self.programs = tuple(program for step in steps for program in _executables(step))
+        """All executables, those of regions too."""
+        signature = self._last.signature
+        self.signature = Signature(signature.arguments[:arguments], signature.results)
+        self._are_packed = [spec.dtype in _PACKED for spec in self.signature.arguments]
+
+    @property
+    def _last(self) -> Executable:
+        last = self.steps[-1]
+        assert isinstance(last, Executable)
+        return last
 
     def __call__(self, *arrays: Any) -> tuple[Any, ...]:
         """As :meth:`Executable.__call__`. Results have the sizes that the data gave."""
@@ -36,25 +53,35 @@ class DataSizedExecutable(OfThisProcess):
 
     def call_leaves(self, leaves: Sequence[Any]) -> list[Any]:
         """As calling, from and to lists."""
-        return self._run(Executable.call_leaves, leaves)
+        return self._last.call_leaves(self._values(leaves))
 
     def run_numpy(self, leaves: Sequence[Any]) -> list[npt.NDArray[Any]]:
         """As `call_leaves` with numpy arrays as results; does not touch JAX."""
-        return self._run(Executable.run_numpy, leaves)
+        return self._last.run_numpy(self._values(leaves))
 
-    def _run(
-        self, call: Callable[[Executable, Sequence[Any]], list[Any]], leaves: Sequence[Any]
+    def _values(
+        self, leaves: Sequence[Any], run: Callable[[Executable, list[Any]], None] | None = None
     ) -> list[Any]:
-        *early, last = self.programs
-        values = list(leaves)
-        for program in early:
-            values += call(program, values)
-        return call(last, values)
+        """The arguments, and what all steps but the last give; `run` sees each program first."""
+        if len(leaves) != len(self.signature.arguments):
+            raise TypeError(
+                f"{self.name}: {len(leaves)} arguments were given, the program takes "
+                f"{len(self.signature.arguments)}"
+            )
+        values = [
+            np.asarray(leaf) if is_packed and not isinstance(leaf, int | float) else leaf
+            for leaf, is_packed in zip(leaves, self._are_packed, strict=True)
+        ]
+        for step in self.steps[:-1]:
+            if run is not None and isinstance(step, Executable):
+                run(step, values)
+            values += step.run_numpy(values)
+        return values
 
     def as_text(self, stage: str = "disc") -> str:
         """Every program at a stage of :meth:`Executable.as_text`, one after the other."""
         return "\n\n".join(
-            f"// program {number}\n{program.as_text(stage)}"
+            f"// program {number}: {program.name}\n{program.as_text(stage)}"
             for number, program in enumerate(self.programs, 1)
         )
 
@@ -63,14 +90,15 @@ class DataSizedExecutable(OfThisProcess):
         return render([program.describe() for program in self.programs], format)
 
     def profile(self, *arrays: Any, calls: int | None = None) -> tuple[Profile, ...]:
-        """As :meth:`Executable.profile`, of every program at the sizes that the data gives."""
-        *early, last = self.programs
-        values = list(arrays)
-        found = []
-        for program in early:
-            found.append(program.profile(*values, calls=calls))
-            values += program.call_leaves(values)
-        return (*found, last.profile(*values, calls=calls))
+        """As :meth:`Executable.profile`, of every program at the sizes that the data gives.
+
+        Programs of regions are not timed.
+        """
+        found: list[Profile] = []
+        values = self._values(
+            arrays, lambda program, given: found.append(program.profile(*given, calls=calls))
+        )
+        return (*found, self._last.profile(*values, calls=calls))
 
     def cost_analysis(self, sizes: Mapping[str, int] | None = None) -> dict[str, str | int]:
         """Operations and bytes of each program: `program 1: flops`."""
@@ -91,3 +119,73 @@ class DataSizedExecutable(OfThisProcess):
 
     def __repr__(self) -> str:
         return f"<shlo_disc.DataSizedExecutable {self.name}{self.signature}>"
+
+
+@dataclass(frozen=True)
+class Impossible:
+    """A region that breaks a rule of StableHLO at all sizes: a program may have it, not run it."""
+
+    name: str
+    error: InvalidModuleError
+
+    def run_numpy(self, leaves: Sequence[Any]) -> list[npt.NDArray[Any]]:
+        """Raises InvalidModuleError."""
+        raise InvalidModuleError(str(self.error))
+
+
+Program = Executable | DataSizedExecutable | Impossible
+
+
+@dataclass(frozen=True)
+class Branches:
+    """A `case` or `if`; its results are those of one branch, in the sizes that it gives."""
+
+    index: int
+    """The value that chooses."""
+    programs: tuple[Program, ...]
+    """By its number: false and true for an `if`."""
+
+    def run_numpy(self, values: Sequence[Any]) -> list[npt.NDArray[Any]]:
+        """The results of the branch that `values` choose."""
+        number = int(np.asarray(values[self.index]))
+        last = len(self.programs) - 1
+        return self.programs[number if 0 <= number < last else last].run_numpy(values)
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A `while`; the values that it carries may have other sizes after each iteration."""
+
+    initial: tuple[int, ...]
+    """The values it starts with."""
+    condition: Program
+    body: Program
+
+    def run_numpy(self, values: Sequence[Any]) -> list[npt.NDArray[Any]]:
+        """What the loop carries at its end."""
+        initial = [values[index] for index in self.initial]
+        carried = initial
+        while self.condition.run_numpy([*values, *carried])[0]:
+            carried = self.body.run_numpy([*values, *carried])
+        return [_copied(value) for value in initial] if carried is initial else carried
+
+
+def _copied(value: Any) -> Any:
+    """`value` in memory of its own: a later program may overwrite an argument."""
+    return value if isinstance(value, bool | int | float | complex) else np.array(value)
+
+
+Step = Executable | DataSizedExecutable | Branches | Loop
+
+
+def _executables(step: Step | Program) -> Iterator[Executable]:
+    if isinstance(step, Executable):
+        yield step
+    elif isinstance(step, DataSizedExecutable):
+        yield from step.programs
+    elif isinstance(step, Branches):
+        for program in step.programs:
+            yield from _executables(program)
+    elif isinstance(step, Loop):
+        yield from _executables(step.condition)
+        yield from _executables(step.body)

@@ -20,7 +20,8 @@
 `disc.empty`              an array whose elements nobody reads before they are written:
                           `{dims = ["b", "2*t"]}`
 `disc.guard`              a condition on symbolic sizes checked before a call runs:
-                          `{lhs = "b", op = "==", rhs = "4", message = "..."}`
+                          `{lhs = "b", op = "==", rhs = "4", message = "..."}`; `in_region` if
+                          only a region needs it, which may not run
 ========================  ====================================================================
 
 The operations are unregistered: IRDL, the way to define a dialect in Python, binds the constraint

@@ -44,6 +44,11 @@ class ElementType:
         return self.bits != 6
 
     @property
+    def is_packed_by_jax(self) -> bool:
+        """True if several elements of a `jax.Array` share a byte, which DLPack cannot say."""
+        return self.bits in (2, 4)
+
+    @property
     def bytes(self) -> int:
         """Of one element in memory."""
         return self.dtype.itemsize

@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, NoReturn, Self
+from typing import Any, NamedTuple, NoReturn, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from shlo_disc import ral
+from shlo_disc import locks, ral
 from shlo_disc.bridge import donated_twice, jax_bridge, register_ffi_target
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.program import ShapeProgram
@@ -113,6 +113,20 @@ class MarkedCall(NamedTuple):
     """Marks there was no room for."""
 
 
+class RegionsApart(Protocol):
+    """A program whose regions are programs, for calls that break what some of them need."""
+
+    def call_leaves(self, leaves: Sequence[Any]) -> list[Any]:
+        """As :meth:`Executable.call_leaves`."""
+
+    def run_numpy(self, leaves: Sequence[Any]) -> list[npt.NDArray[Any]]:
+        """As :meth:`Executable.run_numpy`."""
+
+
+class _BrokenInRegionError(Exception):
+    """A call breaks a guard of a region, which may not run in it."""
+
+
 class OfThisProcess:
     """Machine code, which no other process can load; a copy is the object itself."""
 
@@ -151,6 +165,7 @@ class Executable(OfThisProcess):
         weak_results: Sequence[bool] = (),
         donated: Sequence[int] = (),
         unfused: Sequence[Unfused] = (),
+        apart: Callable[[], RegionsApart] | None = None,
     ) -> None:
         self.name = name
         self.target = target
@@ -219,6 +234,9 @@ class Executable(OfThisProcess):
             foreign=foreign,
         )
         self._fingerprint: int | None = None
+        self._make_apart = apart
+        self._apart: RegionsApart | None = None
+        self._making = locks.lock()
 
     def __call__(self, *arrays: Any) -> tuple[Any, ...]:
         """Run on arrays in the order of `signature.arguments`; the results as `jax.Array`s.
@@ -236,8 +254,15 @@ class Executable(OfThisProcess):
         """As calling, from and to lists."""
         if not self._known_to_jax:
             return self.run_numpy(leaves)
-        results: list[Any] = self._checked(self._native.call, self._bridge, leaves)
-        return results
+        try:
+            results: list[Any] = self._checked(self._native.call, self._bridge, leaves)
+            return results
+        except _BrokenInRegionError:
+            pass
+        except MemoryError:
+            if self._make_apart is None or self.donated:
+                raise
+        return self._with_regions_apart().call_leaves(leaves)
 
     @property
     def _bridge(self) -> ral.JaxBridge:
@@ -245,8 +270,15 @@ class Executable(OfThisProcess):
 
     def run_numpy(self, leaves: Sequence[Any]) -> list[npt.NDArray[Any]]:
         """As `call_leaves` with numpy arrays as results; does not touch JAX."""
-        results: list[npt.NDArray[Any]] = self._checked(self._native.run_numpy, leaves)
-        return results
+        try:
+            results: list[npt.NDArray[Any]] = self._checked(self._native.run_numpy, leaves)
+            return results
+        except _BrokenInRegionError:
+            pass
+        except MemoryError:
+            if self._make_apart is None or self.donated:
+                raise
+        return self._with_regions_apart().run_numpy(leaves)
 
     def dispatch_entry(
         self,
@@ -260,26 +292,61 @@ class Executable(OfThisProcess):
 
     def call_marked(self, run: Function, leaves: Sequence[Any]) -> MarkedCall:
         """As `call_leaves`, by the host program `run` (see `report.profile`)."""
-        return MarkedCall(*self._checked(self._native.profile, run.address, self._bridge, leaves))
+        try:
+            return MarkedCall(
+                *self._checked(self._native.profile, run.address, self._bridge, leaves)
+            )
+        except _BrokenInRegionError as broken:
+            raise self._explained(broken.args[0]) from None
 
     def _checked(self, call: Callable[..., Any], *args: Any) -> Any:
         try:
             return call(*args)
         except ral.GuardError as error:
-            shapes: Any = error.args[2]
-            elements: Sequence[Any] = error.args[3:]
-            try:
-                self.program.evaluate(shapes, *elements)
-            except ShapeMismatchError as explained:
-                raise explained from None
-            got = f"{shapes}" + "".join(f", sizes {e}" for e in elements if e)
-            raise ShapeMismatchError(f"{self.name}: {error.args[1]}, got {got}") from None
+            if self._make_apart is not None and self._counts_in_region(error.args[0]):
+                raise _BrokenInRegionError(error) from None
+            raise self._explained(error) from None
         except ral.ForeignError as error:
             raise foreign_call_error(error) from None
         except ral.ArgumentError as error:
             index, kind, what = error.args
             where = f"argument {index} ({self.program.names[index]!r}): " if index >= 0 else ""
             raise _CLASSES.get(kind, TypeError)(f"{self.name}: {where}{what}") from None
+
+    def _explained(self, error: ral.GuardError) -> ShapeMismatchError:
+        """What the user is told of a guard that does not hold."""
+        shapes: Any = error.args[2]
+        elements: Sequence[Any] = error.args[3:]
+        try:
+            self.program.evaluate(shapes, *elements)
+        except ShapeMismatchError as explained:
+            return explained
+        got = f"{shapes}" + "".join(f", sizes {e}" for e in elements if e)
+        return ShapeMismatchError(f"{self.name}: {error.args[1]}, got {got}")
+
+    @property
+    def checked(self) -> list[str]:
+        """What must hold of the sizes of a call, in words."""
+        is_apart = self._make_apart is not None
+        return [
+            f"{check.message} (if its region runs)"
+            if is_apart and check.in_region
+            else check.message
+            for check in self.program.checks
+        ]
+
+    def _counts_in_region(self, guard: int) -> bool:
+        """True if a call may break the guard and be valid: regions that need it may not run."""
+        checks = self.program.checks
+        return guard >= len(checks) or checks[guard].in_region  # behind them is TOO_LARGE
+
+    def _with_regions_apart(self) -> RegionsApart:
+        """The program with each region as a program, compiled when first needed."""
+        assert self._make_apart is not None
+        with self._making:
+            if self._apart is None:
+                self._apart = self._make_apart()
+            return self._apart
 
     @property
     def fingerprint(self) -> int:

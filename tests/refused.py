@@ -1,4 +1,4 @@
-"""A JAX function that shlo_disc refuses: its StableHLO is `rng`, whose numbers are not defined."""
+"""A JAX function that shlo_disc refuses: its StableHLO is `rng`, which has a state of its own."""
 
 from __future__ import annotations
 

@@ -48,15 +48,16 @@ def write(path: Path, results: Sequence[Array]) -> None:
 
 
 def random_arguments(
-    executable: Executable, sizes: Mapping[str, int], seed: int = 0
+    executable: Executable, sizes: Mapping[str, int], seed: int = 0, count: int | None = None
 ) -> list[Array]:
-    """Arguments for these values of the symbols.
+    """Arguments for these values of the symbols, by default all, or the first `count`.
 
     Floats are normally distributed, integers at least 0 and below LARGEST, and arguments that hold
     sizes hold `sizes`. Raises ValueError if a symbol has no value, or there is no such symbol.
     """
     program = executable.program
-    needed = program.symbol_names
+    arguments = executable.signature.arguments[:count]
+    needed = [step.symbol for step in program.steps if step.argument < len(arguments)]
     if missing := [name for name in needed if name not in sizes]:
         options = " ".join(f"--size {name}=N" for name in missing)
         raise ValueError(f"random arguments need a value of {', '.join(missing)}: {options}")
@@ -65,13 +66,13 @@ def random_arguments(
         raise ValueError(f"no symbol is called {', '.join(unknown)}; symbols: {known}")
     values = np.random.default_rng(seed)
     arrays = []
-    for spec, terms in zip(executable.signature.arguments, program.arguments, strict=True):
+    for spec, terms in zip(arguments, program.arguments, strict=False):
         shape = tuple(term.evaluate(sizes) for term in terms)
         if min(shape, default=0) < 0:
             raise ValueError(f"{spec} would have the shape {shape} at these sizes")
         arrays.append(_random(values, spec.dtype, shape))
     for step in program.steps:
-        if step.is_element:
+        if step.is_element and step.argument < len(arrays):
             arrays[step.argument].reshape(-1)[step.axis] = sizes[step.symbol]
     return arrays
 

@@ -52,6 +52,8 @@ class Check:
     argument: int = -1
     """Set, with `axis`, when lhs is that size of an argument."""
     axis: int = -1
+    in_region: bool = False
+    """A region needs it that may not run."""
 
     @property
     def is_choice(self) -> bool:
@@ -327,7 +329,9 @@ def _checks(
         key = (guard.lhs, guard.op, guard.rhs)
         if key not in seen and not _trivial(guard):
             seen.add(key)
-            checks.append(Check(guard.lhs, guard.op, guard.rhs, guard.message))
+            checks.append(
+                Check(guard.lhs, guard.op, guard.rhs, guard.message, in_region=guard.in_region)
+            )
     return checks
 
 

@@ -6,15 +6,19 @@ A pure function of the IR: ask again after a rewrite. It reads raw shape arithme
 `disc.shape` and `disc.dim`. Shape rules are found by op name in :data:`RULES`; sizes written as
 integer tensors are followed by `shape_values.py`.
 
-A precondition of an op that does not follow from known facts becomes a guard. The guards of ops
-inside `while`, `case` and `if` are checked although the region may not run. A call is refused
+A precondition of an op that does not follow from known facts becomes a guard. A call is refused
 rather than computed on sizes that the specification leaves undefined.
+
+A guard of an op inside a `while`, `case` or `if` is marked (`in_region`): the region may not run.
+What is compiled relies on it all the same. A call that breaks such a guard needs the program with
+its regions apart (`passes/split_programs.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 from shlo_disc.dynamic import attributes as attr
@@ -25,7 +29,13 @@ from shlo_disc.dynamic.relations import RELATIONS, parse_constraint
 from shlo_disc.dynamic.rules import DYNAMIC, MOVING_RULES, Rule, Shape, refuse
 from shlo_disc.dynamic.rules_compute import COMPUTE_RULES
 from shlo_disc.dynamic.shape_values import MAX_ELEMENTS, Entries, IntegerType, follow
-from shlo_disc.dynamic.size_sources import GLOBAL, SizeFromData, sources_of_size
+from shlo_disc.dynamic.size_sources import (
+    GLOBAL,
+    SizeFromData,
+    SizeOfRegion,
+    control_around,
+    sources_of_size,
+)
 from shlo_disc.errors import InvalidModuleError, UnsupportedError
 from shlo_disc.locations import source_line
 from shlo_disc.mlir import ir, ops_of, terminator
@@ -33,6 +43,8 @@ from shlo_disc.mlir import ir, ops_of, terminator
 __all__ = [
     "COMPUTED",
     "CONSTRAINTS",
+    "IN_REGION",
+    "REGION_SIZES",
     "RULES",
     "SIGNED_SYMBOLS",
     "SIZE_SYMBOLS",
@@ -46,6 +58,12 @@ SIZE_SYMBOLS = "disc.size_symbols"
 
 SIGNED_SYMBOLS = "disc.signed_symbols"
 """On such an argument: the symbols that are no sizes and may be negative, as padding may."""
+
+IN_REGION = "in_region"
+"""On a `disc.guard` that a region needs, which may not run."""
+
+REGION_SIZES = "disc.region_sizes"
+"""On an argument with SIZE_SYMBOLS: those that are sizes in regions alone."""
 
 COMPUTED = "disc.computed"
 """On an argument that no caller passes: an earlier program of several in turn computes it."""
@@ -68,6 +86,13 @@ class Guard:
     op: str
     rhs: Expr
     message: str
+    in_region: bool = False
+    """A region that may not run needs it."""
+
+    @property
+    def terms(self) -> tuple[Expr, str, Expr]:
+        """The condition."""
+        return self.lhs, self.op, self.rhs
 
 
 @dataclass(frozen=True)
@@ -96,10 +121,17 @@ class ShapeAnalysis:
         """Arguments that an earlier program computes."""
         self.sized: set[ir.Value] = set()
         """Integers computed from size arguments that end in a size: they must not wrap."""
+        self.region_sized: Mapping[ir.Value, ir.Operation] = {}
+        """Those of them that are sizes in a region only, and the operation of main around it."""
+        self.holders: dict[ir.Operation, None] = {}
+        """The `case`, `if` and `while` of main whose regions need guards."""
+        self._holder: ir.Operation | None = None
         self.padding: set[ir.Value] = set()
         """Arguments that amounts of padding are computed from."""
-        self.nonnegative: set[str] = set()
-        """Symbols of their elements that are sizes as well."""
+        self.nonnegative: Mapping[str, bool] = {}
+        """Symbols of their elements that are sizes as well; True for those of regions alone."""
+        self.region_symbols: set[str] = set()
+        """Symbols of elements that are sizes in regions alone."""
         self.positive: set[str] = set()
         """Symbols that JAX promises are at least 1: those of `disc.shape`."""
         self._shapes: dict[ir.Value, Shape] = {}
@@ -224,15 +256,18 @@ class ShapeAnalysis:
         if key in self._proved:
             return
         self._proved.add(key)
-        if lhs.is_const and rhs.is_const:
-            if not self.constraints.implies(lhs, relation, rhs):
-                raise InvalidModuleError(
-                    f"{source_line(op)}: {op.name} needs {lhs} {relation} {rhs}"
-                )
+        implied = self.constraints.implies(lhs, relation, rhs)
+        if implied:
             return
-        if not self.constraints.implies(lhs, relation, rhs):
-            what = f": {message}" if message else f" needs {lhs} {relation} {rhs}"
-            self._assume(Guard(lhs, relation, rhs, f"{source_line(op)}: {op.name}{what}"))
+        what = f": {message}" if message else f" needs {lhs} {relation} {rhs}"
+        text = f"{source_line(op)}: {op.name}{what}"
+        # Nothing satisfies both this and what regions need, which may not run.
+        holder = self._holder or next(iter(self.holders), None)
+        if implied is False and holder is not None:
+            raise SizeOfRegion(text, holder)
+        if lhs.is_const and rhs.is_const:
+            raise InvalidModuleError(text)
+        self._assume(Guard(lhs, relation, rhs, text))
 
     def parsed(self, text: ir.Attribute) -> Expr:
         """The expression in a string attribute."""
@@ -338,14 +373,19 @@ class ShapeAnalysis:
         self.size_arguments[index] = tuple(names)
         self._element_symbols.update(names)
         _, width, is_unsigned, _ = kind.integer
-        holder = f"argument {index}"
+        holder, around = f"argument {index}", self.region_sized.get(argument)
         if COMPUTED in attributes:
             holder = f"the result of {ir.StringAttr(attributes['disc.name']).value}"
+        is_regional = around is not None
+        in_regions = {n for n in names if is_regional or self.nonnegative.get(n)}
+        if REGION_SIZES in attributes:
+            in_regions = {ir.StringAttr(n).value for n in ir.ArrayAttr(attributes[REGION_SIZES])}
+        self.region_symbols |= in_regions
         signed: set[str] = set()
         if SIGNED_SYMBOLS in attributes:
             signed = {ir.StringAttr(n).value for n in ir.ArrayAttr(attributes[SIGNED_SYMBOLS])}
         elif argument in self.padding and GLOBAL not in attributes and not is_unsigned:
-            signed = set(names) - self.nonnegative
+            signed = set(names) - self.nonnegative.keys()
         for name in names:
             symbol = Expr.symbol(name)
             if name in signed:
@@ -353,7 +393,8 @@ class ShapeAnalysis:
                 self.constraints.add_lower(symbol, -1 << width - 1)
             else:
                 message = f"{holder} holds the size {name}, which must not be negative"
-                self._assume(Guard(symbol, ">=", Expr.const(0), message))
+                with self._within(around):
+                    self._assume(Guard(symbol, ">=", Expr.const(0), message, name in in_regions))
             if width < 64:
                 most = (1 << (width if is_unsigned else width - 1)) - 1
                 self.constraints.add_upper(symbol, most)
@@ -363,10 +404,11 @@ class ShapeAnalysis:
         """`entry` under a guard that it does not wrap in the element type of `op`'s result."""
         low = 0 if kind.is_unsigned else -(1 << kind.width - 1)
         high = low + (1 << kind.width) - 1
-        if kind.width < 64:
-            self.require(op, entry, "<=", Expr.const(high))
-        if kind.width < 64 or kind.is_unsigned:
-            self.require(op, entry, ">=", Expr.const(low))
+        with self._within(self.region_sized.get(op.results[0])):
+            if kind.width < 64:
+                self.require(op, entry, "<=", Expr.const(high))
+            if kind.width < 64 or kind.is_unsigned:
+                self.require(op, entry, ">=", Expr.const(low))
         return entry
 
     def _finish(self) -> None:
@@ -393,7 +435,8 @@ class ShapeAnalysis:
                 continue
             region_rule = REGION_RULES.get(op.name)
             if region_rule is not None:
-                region_rule(self, op)
+                with self._within(None if op.name == "disc.fusion" else op):
+                    region_rule(self, op)
                 continue
             kinds = [self._type(r.type) for r in results]
             self._infer(op, kinds)
@@ -404,6 +447,16 @@ class ShapeAnalysis:
                 entries = follow(self, op, kind.integer)
                 if entries is not None and not (entries and all(e is None for e in entries)):
                     self._contents[results[0]] = entries
+
+    @contextmanager
+    def _within(self, holder: ir.Operation | None) -> Iterator[None]:
+        """Guards that are found meanwhile are those of the regions of `holder`, if there is one."""
+        before = self._holder
+        self._holder = before or holder
+        try:
+            yield
+        finally:
+            self._holder = before
 
     def _infer(self, op: ir.Operation, kinds: Sequence[_Type | None]) -> None:
         """Set the shapes of the results of an op without regions that run."""
@@ -464,9 +517,10 @@ class ShapeAnalysis:
         """An op without results: a guard, an assertion, or nothing to the analysis."""
         if op.name == "disc.guard":
             lhs, rhs = (self.parsed(op.attributes[side]) for side in ("lhs", "rhs"))
-            relation = attr.text(op, "op")
+            relation, in_region = attr.text(op, "op"), IN_REGION in op.attributes
             if self.constraints.implies(lhs, relation, rhs) is not True:
-                self._assume(Guard(lhs, relation, rhs, attr.text(op, "message")))
+                message = attr.text(op, "message")
+                self._assume(Guard(lhs, relation, rhs, message, in_region))
         elif (
             op.name == "stablehlo.custom_call"
             and attr.text(op, "call_target_name") == "shape_assertion"
@@ -523,7 +577,10 @@ class ShapeAnalysis:
         if is_wide(guard.lhs) or is_wide(guard.rhs):
             if self._is_beyond(guard):
                 return
-            guard = Guard(Expr.const(0), "==", Expr.const(1), guard.message)
+            guard = replace(guard, lhs=Expr.const(0), op="==", rhs=Expr.const(1))
+        if self._holder is not None:
+            self.holders[self._holder] = None
+            guard = replace(guard, in_region=True)
         self.guards.append(guard)
         self.constraints.assume(guard.lhs, guard.op, guard.rhs)
 
@@ -596,10 +653,11 @@ def _while(s: ShapeAnalysis, op: ir.Operation) -> None:
     for index, value in enumerate(returned):
         for before, after in zip(shapes[index], s.shape(value), strict=True):
             if s.constraints.implies(before, "==", after) is False:
-                raise refuse(
+                raise SizeOfRegion(
+                    f"{source_line(op)}: {op.name}: value {index} carried by the loop grows from "
+                    f"{before} to {after} elements; carry a buffer of the final size and update "
+                    "slices of it",
                     op,
-                    f"value {index} carried by the loop grows from {before} to {after} elements",
-                    "carry a buffer of the final size and update slices of it",
                 )
             s.require(
                 op,
@@ -627,11 +685,11 @@ def _branches(s: ShapeAnalysis, op: ir.Operation) -> None:
         for row in rows[1:]:
             for axis, size in enumerate(s.shape(row[index])):
                 if s.constraints.implies(shape[axis], "==", size) is False:
-                    raise refuse(
-                        op,
-                        f"the branches give {shape[axis]} and {size} for dimension {axis} of "
-                        f"result {index}, a size that depends on data",
+                    raise SizeOfRegion(
+                        f"{source_line(op)}: {op.name}: the branches give {shape[axis]} and {size} "
+                        f"for dimension {axis} of result {index}, a size that depends on data; "
                         "pad both to one size",
+                        op,
                     )
                 s.require(
                     op,
@@ -668,33 +726,41 @@ def analyze(module: ir.Module | ir.Operation) -> ShapeAnalysis:
     known: list[Guard] = []
     sized: set[ir.Value] = set()
     padding: set[ir.Value] = set()
-    nonnegative: set[str] = set()
+    nonnegative: dict[str, bool] = {}
+    region_sized: dict[ir.Value, ir.Operation] = {}
+    holders: dict[ir.Operation, None] = {}
     while True:
         analysis = ShapeAnalysis()
         analysis.sized, analysis.padding, analysis.nonnegative = sized, padding, nonnegative
+        analysis.region_sized, analysis.holders = region_sized, holders
         try:
             analysis._function(main, known)
         except UnsupportedError as error:
             if isinstance(error, SizeFromData):
                 more = sources_of_size(error.operand)
                 if not more <= sized:
+                    around = control_around(error.operation)
+                    if around is not None:
+                        region_sized |= dict.fromkeys(more - sized, around)
                     sized, known, padding = sized | more, [], _sources_of_padding(main)
                     continue
             # Guards are checked before anything runs, so they hold in front of their operation,
             # too: cse moves the division of an exported `3*b + 1` in front of its assertion.
-            if len(analysis.guards) <= len(known):
+            told = dict.fromkeys(guard.terms for guard in known)
+            added = [guard for guard in analysis.guards if guard.terms not in told]
+            if not added or isinstance(error, SizeOfRegion):
                 raise
-            known = analysis.guards
+            known = [*known, *added]
             continue
         # What is padding in one place and a size in another is never negative.
-        sizes = {
-            g.lhs.lone_atom.key
-            for g in analysis.guards
-            if g.lhs.lone_atom is not None and (g.op, g.rhs) == (">=", Expr.const(0))
-        }
+        sizes: dict[str, bool] = {}
+        for guard in analysis.guards:
+            atom = guard.lhs.lone_atom
+            if atom is not None and (guard.op, guard.rhs) == (">=", Expr.const(0)):
+                sizes[atom.key] = sizes.get(atom.key, True) and guard.in_region
         if analysis.constraints.signed.isdisjoint(sizes):
             return analysis
-        nonnegative, known = nonnegative | sizes, []
+        nonnegative, known = sizes | nonnegative, []
 
 
 def _sources_of_padding(main: ir.Operation) -> set[ir.Value]:

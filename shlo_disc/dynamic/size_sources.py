@@ -12,7 +12,14 @@ from shlo_disc.errors import UnsupportedError
 from shlo_disc.locations import source_line
 from shlo_disc.mlir import ir, terminator
 
-__all__ = ["GLOBAL", "SizeFromData", "sources_of_size"]
+__all__ = [
+    "GLOBAL",
+    "NeedsSeveralPrograms",
+    "SizeFromData",
+    "SizeOfRegion",
+    "control_around",
+    "sources_of_size",
+]
 
 GLOBAL = "jax.global_constant"
 """On a scalar argument that JAX passes a size in: the symbol."""
@@ -21,10 +28,27 @@ MAX_ELEMENTS = 64
 """As of `shape_values.py`: longer tensors are data."""
 
 
-class SizeFromData(UnsupportedError):
-    """A size that neither argument sizes nor the elements of size arguments give."""
+_CONTROL = ("stablehlo.case", "stablehlo.if", "stablehlo.while")
+
+
+class NeedsSeveralPrograms(UnsupportedError):
+    """A size that is not known when a call starts; several programs in turn know it in time."""
 
     operation: ir.Operation
+    """The operation that has the size."""
+
+
+class SizeOfRegion(NeedsSeveralPrograms):
+    """A size that depends on which regions run, or how often."""
+
+    def __init__(self, message: str, operation: ir.Operation) -> None:
+        super().__init__(message)
+        self.operation = operation
+
+
+class SizeFromData(NeedsSeveralPrograms):
+    """A size that neither argument sizes nor the elements of size arguments give."""
+
     operand: ir.Value
 
     @staticmethod
@@ -38,14 +62,13 @@ class SizeFromData(UnsupportedError):
         error.operation, error.operand = op, op.operands[index]
         return error
 
-    def inside(self, holder: ir.Operation) -> UnsupportedError:
-        """The error for a size that is computed in a region of `holder`."""
-        op = self.operation
-        return UnsupportedError(
-            f"{source_line(op)}: {op.name}: a size is computed from data inside the {holder.name} "
-            f"at {source_line(holder)}, and buffers are as large as they are when that starts; "
-            "compute the size in front of it, or pad to a size that is known"
-        )
+
+def control_around(op: ir.Operation) -> ir.Operation | None:
+    """The `case`, `if` or `while` of main's own block that `op` is or is inside of."""
+    outermost = op
+    while (parent := outermost.parent) is not None and parent.name != "func.func":
+        outermost = parent.operation
+    return outermost if outermost.name in _CONTROL else None
 
 
 def sources_of_size(value: ir.Value) -> set[ir.Value]:
@@ -73,7 +96,7 @@ def sources_of_size(value: ir.Value) -> set[ir.Value]:
 
 def _givers(op: ir.Operation, result: ir.Value) -> list[ir.Value]:
     """The values an op computes `result` from."""
-    if op.name not in ("stablehlo.case", "stablehlo.if", "stablehlo.while"):
+    if op.name not in _CONTROL:
         return list(op.operands)
     index = ir.OpResult(result).result_number
     if op.name == "stablehlo.while":

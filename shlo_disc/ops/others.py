@@ -152,7 +152,10 @@ ROWS = (
     *_expanded("ingest: chlo, as broadcasts and the op", "chlo.broadcast_complex",
                makes_types=True),
     # refused
-    *_unsupported("its numbers are not defined; use rng_bit_generator", "rng"),
+    # XLA keeps a state from run to run. Numbers from a fixed start would be the same in each call
+    # and each iteration of a loop: no sample of the distribution that the op names.
+    *_unsupported("its numbers must differ from run to run, and a call's results depend on its "
+                  "arguments alone; use rng_bit_generator, whose state is an argument", "rng"),
     *_unsupported("talks to another program", "infeed", "outfeed", "recv", "send"),
     *_unsupported("its target is unknown", "custom_call", makes_types=True),
 )  # fmt: skip

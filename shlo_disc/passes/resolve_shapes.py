@@ -30,6 +30,8 @@ from shlo_disc.dynamic.arithmetic import exceeds
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import (
     CONSTRAINTS,
+    IN_REGION,
+    REGION_SIZES,
     SIGNED_SYMBOLS,
     SIZE_SYMBOLS,
     Guard,
@@ -95,6 +97,8 @@ def _mark_size_arguments(main: ir.Operation, analysis: ShapeAnalysis) -> int:
         rows[index][SIZE_SYMBOLS] = ir.ArrayAttr.get([_text(name) for name in names])
         if signed := [_text(name) for name in names if name in analysis.constraints.signed]:
             rows[index][SIGNED_SYMBOLS] = ir.ArrayAttr.get(signed)
+        if regional := [_text(name) for name in names if name in analysis.region_symbols]:
+            rows[index][REGION_SIZES] = ir.ArrayAttr.get(regional)
     main.attributes["arg_attrs"] = ir.ArrayAttr.get([ir.DictAttr.get(row) for row in rows])
     return changed
 
@@ -253,14 +257,19 @@ def _place_guards(module: ir.Module, guards: Sequence[Guard], block: ir.Block) -
         if ir.StringAttr(op.attributes["call_target_name"]).value == "shape_assertion"
     ]
     locations = [op.location for op in assertions] or [ir.Location.unknown()]
-    unique: dict[tuple[Expr, str, Expr], str] = {}
+    unique: dict[tuple[Expr, str, Expr], Guard] = {}
     for guard in guards:
-        unique.setdefault((guard.lhs, guard.op, guard.rhs), guard.message)
+        unique.setdefault((guard.lhs, guard.op, guard.rhs), guard)
     with ir.InsertionPoint.at_block_begin(block), locations[0]:
-        for (lhs, op, rhs), message in unique.items():
-            dialect.Guard(
-                lhs=_text(str(lhs)), op=_text(op), rhs=_text(str(rhs)), message=_text(message)
+        for guard in unique.values():
+            made = dialect.Guard(
+                lhs=_text(str(guard.lhs)),
+                op=_text(guard.op),
+                rhs=_text(str(guard.rhs)),
+                message=_text(guard.message),
             )
+            if guard.in_region:
+                made.attributes[IN_REGION] = ir.UnitAttr.get()
     for gone in (*old, *assertions):
         gone.erase()
     return len(assertions) + max(0, len(unique) - len(old))

@@ -46,7 +46,7 @@ def describe(
         "symbols": list(program.symbol_names),
         "sizes": None if sizes is None else dict(sizes),
         "calls": sum(count for _, count in calls),
-        "checks": [check.message for check in program.checks],
+        "checks": executable.checked,
         "compile_ms": {stage: round(ms, 3) for stage, ms in executable.stage_ms.items()},
         "passes": [
             {"name": record.name, "ms": round(record.time_ms, 3), "changed": record.changed}

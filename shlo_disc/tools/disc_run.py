@@ -135,10 +135,10 @@ def main(
     if bisects and not path.is_dir():
         raise click.UsageError(f"--bisect takes a folder of SHLO_DISC_DUMP; {path} is a file")
 
-    def arguments(executable: Executable) -> Sequence[Any]:
+    def arguments(executable: Executable, count: int | None = None) -> Sequence[Any]:
         if inputs is not None:
-            return arrays.read(inputs, executable.signature.arguments)
-        return arrays.random_arguments(executable, sizes, seed)
+            return arrays.read(inputs, executable.signature.arguments[:count])
+        return arrays.random_arguments(executable, sizes, seed, count)
 
     out = Console(soft_wrap=True, highlight=False)
     try:
@@ -158,7 +158,8 @@ def main(
         sys.exit(_WRONG)
 
 
-Arguments = Callable[["Executable"], "Sequence[Any]"]
+Arguments = Callable[..., "Sequence[Any]"]
+"""Of an executable: its arguments, or those of them that callers pass, which are the first."""
 
 
 def _run(
@@ -174,12 +175,12 @@ def _run(
     from shlo_disc.debug.bisect import results_of  # noqa: PLC0415
     from shlo_disc.debug.interpreter import Interpreter  # noqa: PLC0415
     from shlo_disc.debug.stage import load  # noqa: PLC0415
-    from shlo_disc.dynamic.size_sources import SizeFromData  # noqa: PLC0415
+    from shlo_disc.dynamic.size_sources import NeedsSeveralPrograms  # noqa: PLC0415
 
     wanted = {name: [number] for name, number in likely.items()} or None
     try:
         given = arguments(load(path).compiled())
-    except SizeFromData:
+    except NeedsSeveralPrograms:
         if until is not None or engine not in (None, "compiled"):
             raise
         results = _run_chain(path, arguments, wanted)
@@ -206,8 +207,8 @@ def _run_chain(
     from shlo_disc.compile import compile as compile_program  # noqa: PLC0415
 
     executable = compile_program(path, likely=likely)
-    first = executable.programs[0] if hasattr(executable, "programs") else executable
-    return executable.run_numpy(arguments(first))
+    last = executable.programs[-1] if hasattr(executable, "programs") else executable
+    return executable.run_numpy(arguments(last, len(executable.signature.arguments)))
 
 
 def _check(

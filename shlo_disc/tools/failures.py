@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from shlo_disc.dynamic.size_sources import SizeFromData
+from shlo_disc.dynamic.size_sources import NeedsSeveralPrograms
 
 __all__ = ["failure"]
 
 
 def failure(error: BaseException) -> str:
     """One line: the class of the error and its message."""
-    if isinstance(error, SizeFromData):
+    if isinstance(error, NeedsSeveralPrograms):
         return (
             f"UnsupportedError: {error}. shlo_disc.compile makes several programs in turn of it, "
             "and disc-run without other options runs them; SHLO_DISC_DUMP=DIR writes a folder for "

@@ -134,6 +134,30 @@ def test_a_program_whose_sizes_come_from_data_runs(tmp_path):
         assert "disc-run without other options runs them" in done.output
 
 
+@pytest.mark.parametrize("given", ["inputs", "sizes"])
+def test_a_program_that_begins_with_a_region_of_its_own_runs(tmp_path, given):
+    path = tmp_path / "loop.mlir"
+    path.write_text("""func.func @main(%x: tensor<?xi32>, %n: tensor<i32>) -> tensor<?xi32> {
+      %w:2 = stablehlo.while(%i = %n, %a = %x) : tensor<i32>, tensor<?xi32>
+      cond {
+        %zero = stablehlo.constant dense<0> : tensor<i32>
+        %c = stablehlo.compare GT, %i, %zero : (tensor<i32>, tensor<i32>) -> tensor<i1>
+        stablehlo.return %c : tensor<i1>
+      } do {
+        %k = stablehlo.reshape %i : (tensor<i32>) -> tensor<1xi32>
+        %b = stablehlo.dynamic_iota %k, dim = 0 : (tensor<1xi32>) -> tensor<?xi32>
+        %zero = stablehlo.constant dense<0> : tensor<i32>
+        stablehlo.return %zero, %b : tensor<i32>, tensor<?xi32>
+      }
+      return %w#1 : tensor<?xi32> }""")
+    np.savez(tmp_path / "x.npz", np.zeros(7, "i4"), np.int32(3))
+    many = ["--inputs", tmp_path / "x.npz"] if given == "inputs" else ["--size", "d0_0=5"]
+    done = run(path, *many)
+    assert done.exit_code == 0, done.output
+    if given == "inputs":
+        assert done.output.splitlines() == ["result[0]: int32[3]", "[0 1 2]"]
+
+
 def test_sizes_beyond_all_memory_are_an_error(folder):
     done = run(folder / "00-input.mlir", "--size", f"n={10**14}")
     assert (done.exit_code, "MemoryError: Unable to allocate" in done.output) == (1, True)

@@ -137,8 +137,12 @@ class RowWriter:
 
     @property
     def has_one_element(self) -> bool:
-        """True if a row is proved to have one element. That may follow from a constraint."""
-        return self.space.same(self.plan.length, Expr.const(1))
+        """True if a row is proved to have one element, or there to be no row, in which case
+        nothing runs. Either may follow from a constraint.
+        """
+        return self.space.same(self.plan.length, Expr.const(1)) or self.space.same_count(
+            self.plan.space, self.plan.lines
+        )
 
     def is_line(self, index: Index) -> bool:
         """True if `index` is this row's; that of its element is, if the row has one element."""
