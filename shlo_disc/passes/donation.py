@@ -24,7 +24,7 @@ class _Liveness(Protocol):
     place: dict[ir.Value, Place]
 
     def root(self, value: ir.Value) -> ir.Value: ...
-    def uses_of(self, root: ir.Value) -> list[int]: ...
+    def is_dead_after(self, root: ir.Value, position: int) -> bool: ...
     def start(self, op: ir.Operation) -> int: ...
     def changes_operand(self, op: ir.Operation) -> bool: ...
 
@@ -81,7 +81,7 @@ def _reads(op: ir.Operation, argument: ir.Value, live: _Liveness) -> bool:
 
 def _dead(argument: ir.Value, writer: ir.Operation, live: _Liveness, shapes: ShapeAnalysis) -> bool:
     """True if `writer` may write its result over the argument."""
-    if any(position > live.start(writer) for position in live.uses_of(argument)):
+    if not live.is_dead_after(argument, live.start(writer)):
         return False
     places = [k for k, value in enumerate(writer.operands) if live.root(value) == argument]
     if not places:
