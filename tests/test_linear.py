@@ -8,12 +8,14 @@ from __future__ import annotations
 import cProfile
 import math
 import time
+import warnings
 from collections.abc import Callable, Iterable
 
 import numpy as np
 import pytest
 
 import shlo_disc
+from shlo_disc.compile import examine
 
 V = "tensor<?xf32>"
 
@@ -65,10 +67,148 @@ def layers(n: int) -> str:
     return f"func.func @main(%h0: {x}, %w: {w}) -> {x} {{\n{body}\nreturn %h{n} : {x} }}"
 
 
-def work(text: str) -> int:
+def chain(lines: Callable[[int], str], n: int, given: str = "") -> str:
+    """`lines(k)` computes %h(k+1) from %h(k), an array of one dynamic size."""
+    body = "\n".join(map(lines, range(n)))
+    return f"func.func @main(%h0: {V}{given}) -> {V} {{\n{body}\nreturn %h{n} : {V} }}"
+
+
+def loops(n: int) -> str:
+    """Loops, each of which starts from what the one before it gives."""
+    lines = [
+        f"""
+        %r{k}:2 = stablehlo.while(%i{k} = %zero, %x{k} = %{f"r{k - 1}#1" if k else "a"})
+          : tensor<i32>, {V}
+        cond {{
+          %p{k} = stablehlo.compare LT, %i{k}, %m : (tensor<i32>, tensor<i32>) -> tensor<i1>
+          stablehlo.return %p{k} : tensor<i1>
+        }} do {{
+          %y{k} = stablehlo.tanh %x{k} : {V}
+          %j{k} = stablehlo.add %i{k}, %one : tensor<i32>
+          stablehlo.return %j{k}, %y{k} : tensor<i32>, {V}
+        }}"""
+        for k in range(n)
+    ]
+    body = "\n".join(lines)
+    return f"""func.func @main(%a: {V}, %m: tensor<i32>) -> {V} {{
+      %zero = stablehlo.constant dense<0> : tensor<i32>
+      %one = stablehlo.constant dense<1> : tensor<i32>
+      {body}
+      return %r{n - 1}#1 : {V} }}"""
+
+
+def branches(n: int) -> str:
+    """One `case`."""
+    regions = ", ".join(
+        f"""{{
+          %c{k} = stablehlo.constant dense<{k}.0> : tensor<f32>
+          %b{k} = stablehlo.add %s, %c{k} : tensor<f32>
+          stablehlo.return %b{k} : tensor<f32> }}"""
+        for k in range(n)
+    )
+    return f"""func.func @main(%i: tensor<i32>, %s: tensor<f32>) -> tensor<f32> {{
+      %r = "stablehlo.case"(%i) ({regions}) : (tensor<i32>) -> tensor<f32>
+      return %r : tensor<f32> }}"""
+
+
+def conditionals(n: int) -> str:
+    return chain(
+        lambda k: (
+            f"""%h{k + 1} = "stablehlo.if"(%p) ({{
+          %a{k} = stablehlo.tanh %h{k} : {V}
+          stablehlo.return %a{k} : {V} }}, {{
+          %b{k} = stablehlo.negate %h{k} : {V}
+          stablehlo.return %b{k} : {V} }}) : (tensor<i1>) -> {V}"""
+        ),
+        n,
+        ", %p: tensor<i1>",
+    )
+
+
+def updates(n: int) -> str:
+    """Slices of one array, each computed and written."""
+    x, u = "tensor<?x4xf32>", "tensor<1x4xf32>"
+    lines = [
+        f"""%i{k} = stablehlo.add %i{k - 1}, %one : tensor<i32>
+            %u{k} = stablehlo.tanh %u{k - 1} : {u}
+            %h{k} = stablehlo.dynamic_update_slice %h{k - 1}, %u{k}, %i{k}, %zero
+              : ({x}, {u}, tensor<i32>, tensor<i32>) -> {x}"""
+        for k in range(1, n)
+    ]
+    body = "\n".join(lines)
+    return f"""func.func @main(%h0: {x}, %u0: {u}, %i0: tensor<i32>) -> {x} {{
+      %zero = stablehlo.constant dense<0> : tensor<i32>
+      %one = stablehlo.constant dense<1> : tensor<i32>
+      {body}
+      return %h{n - 1} : {x} }}"""
+
+
+def sort(name: str, operand: str) -> str:
+    return f"""%{name} = "stablehlo.sort"(%{operand}) ({{
+      ^bb0(%l_{name}: tensor<f32>, %r_{name}: tensor<f32>):
+        %p_{name} = stablehlo.compare LT, %l_{name}, %r_{name}
+          : (tensor<f32>, tensor<f32>) -> tensor<i1>
+        stablehlo.return %p_{name} : tensor<i1>
+      }}) {{dimension = 0 : i64, is_stable = true}} : ({V}) -> {V}"""
+
+
+def sorts(n: int) -> str:
+    return chain(lambda k: sort(f"h{k + 1}", f"h{k}"), n)
+
+
+def temporaries(n: int) -> str:
+    """Two of each of `n` sizes."""
+    lines = "\n".join(
+        f"""{sort(f"x{k}", f"a{k}")}
+            %y{k} = stablehlo.negate %x{k} : {V}
+            {sort(f"z{k}", f"y{k}")}"""
+        for k in range(n)
+    )
+    given = ", ".join(f"%a{k}: {V}" for k in range(n))
+    types = ", ".join([V] * n)
+    results = ", ".join(f"%z{k}" for k in range(n))
+    return f"func.func @main({given}) -> ({types}) {{\n{lines}\nreturn {results} : {types} }}"
+
+
+def scatters(n: int) -> str:
+    numbers = (
+        "#stablehlo.scatter<inserted_window_dims = [0], "
+        "scatter_dims_to_operand_dims = [0], index_vector_dim = 1>"
+    )
+    return chain(
+        lambda k: (
+            f"""%h{k + 1} = "stablehlo.scatter"(%h{k}, %i, %u) ({{
+          ^bb0(%a{k}: tensor<f32>, %b{k}: tensor<f32>):
+            %s{k} = stablehlo.add %a{k}, %b{k} : tensor<f32>
+            stablehlo.return %s{k} : tensor<f32>
+          }}) {{scatter_dimension_numbers = {numbers}}} : ({V}, tensor<?x1xi32>, {V}) -> {V}"""
+        ),
+        n,
+        f", %i: tensor<?x1xi32>, %u: {V}",
+    )
+
+
+def calls(n: int) -> str:
+    """Of one function."""
+    return chain(lambda k: f"%h{k + 1} = func.call @f(%h{k}) : ({V}) -> {V}", n) + (
+        f"func.func private @f(%x: {V}) -> {V} {{ %y = stablehlo.tanh %x : {V}\n return %y : {V} }}"
+    )
+
+
+def weights(n: int) -> str:
+    """A step of training: `n` weights less their gradients."""
+    w = "tensor<8x8xf32>"
+    given = ", ".join(f"%w{k}: {w}, %g{k}: {w}" for k in range(n))
+    lines = "\n".join(f"%r{k} = stablehlo.subtract %w{k}, %g{k} : {w}" for k in range(n))
+    types = ", ".join([w] * n)
+    results = ", ".join(f"%r{k}" for k in range(n))
+    return f"func.func @main({given}) -> ({types}) {{\n{lines}\nreturn {results} : {types} }}"
+
+
+def work(text: str, compiling: Callable[..., object] = shlo_disc.compile, **options) -> int:
     profile = cProfile.Profile()
     profile.enable()
-    shlo_disc.compile(text)
+    compiling(text, **options)
     profile.disable()
     return sum(entry.callcount for entry in profile.getstats())
 
@@ -78,6 +218,37 @@ def test_twice_the_program_is_twice_the_work(build: Callable[[int], str]):
     shlo_disc.compile(build(3))  # imports, tables and probes of the machine
     once, twice = work(build(150)), work(build(300))
     assert twice < 2.2 * once
+
+
+@pytest.mark.parametrize(
+    ("build", "n"),
+    [
+        (branches, 50),
+        (calls, 100),
+        (conditionals, 100),
+        (loops, 200),
+        (scatters, 100),
+        (sorts, 100),
+        (temporaries, 60),
+        (updates, 100),
+    ],
+)
+def test_twice_the_program_is_twice_the_planning(build: Callable[[int], str], n: int):
+    """Without machine code; `n` is where a walk of everything for each op is noticed."""
+    examine(build(3))
+    once, twice = work(build(n), examine), work(build(2 * n), examine)
+    assert twice < 2.2 * once
+
+
+def test_donated_arguments():
+    """Twice as many, of one type, and twice as many results that may take their memory."""
+    counts = []
+    for n in (3, 100, 200):
+        donated = range(0, 2 * n, 2)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # results of one kernel that other arguments are for
+            counts.append(work(weights(n), donated=list(donated)))
+    assert counts[2] < 2.2 * counts[1]
 
 
 def test_more_sizes_than_python_recurses():

@@ -8,6 +8,8 @@ numbers (`dialect.COMPLEX`) element i may be pair i: a vector of a kernel holds 
 
 from __future__ import annotations
 
+from collections import defaultdict
+from itertools import islice
 from typing import Protocol
 
 from shlo_disc.dynamic.expr import Expr
@@ -24,7 +26,8 @@ class _Liveness(Protocol):
     place: dict[ir.Value, Place]
 
     def root(self, value: ir.Value) -> ir.Value: ...
-    def uses_of(self, root: ir.Value) -> list[int]: ...
+    def last_use(self, root: ir.Value) -> int | None: ...
+    def is_dead_after(self, root: ir.Value, position: int) -> bool: ...
     def start(self, op: ir.Operation) -> int: ...
     def changes_operand(self, op: ir.Operation) -> bool: ...
 
@@ -45,9 +48,17 @@ def donated_reuses(
     donated = [k for k in range(len(block.arguments)) if is_donated(func, k)]
     if not donated:
         return []
-    last = terminator(block)
+    numbers = {block.arguments[k]: k for k in donated}
+    kinds = _Kinds(shapes)
+    free: dict[int, list[int]] = defaultdict(list)
+    """Arguments of a kind, the first to die last."""
+    for argument, k in sorted(numbers.items(), key=lambda a: (live.last_use(a[0]) or 0, a[1])):
+        free[kinds.of(argument)].append(k)
+    for waiting in free.values():
+        waiting.reverse()
+    taken: set[int] = set()
     pairs: list[tuple[int, int]] = []
-    for index, value in enumerate(last.operands):
+    for index, value in enumerate(terminator(block).operands):
         root = live.root(value)
         owner = root.owner
         if isinstance(owner, ir.Block) or live.place.get(root) != Place(At.RESULT, index):
@@ -55,33 +66,62 @@ def donated_reuses(
         writer = owner.operation
         if writer.name != "disc.fusion" or writer.block != block:
             continue
-        fits = [
-            k
-            for k in donated
-            if _same_type(block.arguments[k], root, shapes)
-            and _dead(block.arguments[k], writer, live, shapes)
-        ]
+        kind = kinds.of(root)
+        read = sorted({numbers.get(live.root(operand), -1) for operand in writer.operands} - {-1})
         # What is changed in place saves a copy; the rest only memory.
-        fits.sort(key=lambda k: not _reads(writer, block.arguments[k], live))
-        if fits:
-            pairs.append((fits[0], index))
-            donated.remove(fits[0])
+        chosen = next(
+            (
+                k
+                for k in (*read, *_dying(free[kind], taken, {*read}))
+                if k not in taken
+                and kinds.of(block.arguments[k]) == kind
+                and _dead(block.arguments[k], writer, live, shapes)
+            ),
+            None,
+        )
+        if chosen is not None:
+            pairs.append((chosen, index))
+            taken.add(chosen)
     return pairs
 
 
-def _same_type(argument: ir.Value, result: ir.Value, shapes: ShapeAnalysis) -> bool:
-    a, b = ir.RankedTensorType(argument.type), ir.RankedTensorType(result.type)
-    sizes = Expr.product(shapes.shape(argument)), Expr.product(shapes.shape(result))
-    return bool(a.element_type == b.element_type and shapes.constraints.equal(*sizes))
+def _dying(free: list[int], taken: set[int], read: set[int]) -> list[int]:
+    """The first argument to die that is not `taken`, nor `read` by the writer of a result."""
+    while free and free[-1] in taken:
+        free.pop()
+    return next(([k] for k in reversed(free) if k not in taken and k not in read), [])
 
 
-def _reads(op: ir.Operation, argument: ir.Value, live: _Liveness) -> bool:
-    return any(live.root(value) == argument for value in op.operands)
+_COMPARED = 64
+"""Types with which one of another formula is compared."""
+
+
+class _Kinds:
+    """Numbers of types: equal for values that have equal element types and counts."""
+
+    def __init__(self, shapes: ShapeAnalysis) -> None:
+        self._shapes = shapes
+        self._known: dict[tuple[ir.Type, Expr], int] = {}
+
+    def of(self, value: ir.Value) -> int:
+        """The number of the type of `value`."""
+        facts = self._shapes.constraints
+        element = ir.RankedTensorType(value.type).element_type
+        count = facts.canonical(Expr.product(self._shapes.shape(value)))
+        number = self._known.get((element, count))
+        if number is None:
+            same = (
+                known
+                for (other, size), known in islice(self._known.items(), _COMPARED)
+                if other == element and facts.equal(size, count)
+            )
+            number = self._known[element, count] = next(same, len(self._known))
+        return number
 
 
 def _dead(argument: ir.Value, writer: ir.Operation, live: _Liveness, shapes: ShapeAnalysis) -> bool:
     """True if `writer` may write its result over the argument."""
-    if any(position > live.start(writer) for position in live.uses_of(argument)):
+    if not live.is_dead_after(argument, live.start(writer)):
         return False
     places = [k for k, value in enumerate(writer.operands) if live.root(value) == argument]
     if not places:

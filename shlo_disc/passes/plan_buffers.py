@@ -4,7 +4,7 @@
 
 Why     One arena per call with symbolic offsets: nothing is allocated while kernels run. The
         memory of dead tensors is used again; results are written where the caller reads them.
-Needs   `plan-fusion`.   Keeps  every result.   Cost  O(values x slots).
+Needs   `plan-fusion`.   Keeps  every result.   Cost  O(values).
 Source  Linear-scan over live intervals (Poletto and Sarkar, 1999), sizes compared symbolically.
 
 What it writes:
@@ -30,7 +30,9 @@ Reshapes share their operand's buffer and get no attribute.
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -40,6 +42,7 @@ from shlo_disc.dynamic.memory import value_bytes
 from shlo_disc.dynamic.shapes import ShapeAnalysis, analyze
 from shlo_disc.mlir import ir, reads, terminator, walk
 from shlo_disc.ops import ffi
+from shlo_disc.passes.arena import Arena
 from shlo_disc.passes.base import Pass
 from shlo_disc.passes.donation import donated_reuses
 from shlo_disc.passes.op_classes import CONTROL, RESHAPES
@@ -92,12 +95,6 @@ def forget_buffers(module: ir.Module) -> None:
 
 
 @dataclass
-class _Slot:
-    size: Expr
-    end: int
-
-
-@dataclass
 class _Interval:
     """A need for arena memory from the start of one op to the end of another."""
 
@@ -118,7 +115,7 @@ class _Planner:
     terminator_span: dict[ir.Block, int] = field(default_factory=dict)
     alias: dict[ir.Value, ir.Value] = field(default_factory=dict)
     uses: dict[ir.Value, list[int]] = field(default_factory=lambda: defaultdict(list))
-    """Root value -> end positions, in its own block, of the ops that use it."""
+    """Root value -> end positions, in its own block, of the ops that use it, in order."""
     held: dict[ir.Value, list[ir.Value]] = field(default_factory=lambda: defaultdict(list))
     """Root value -> results of loops that may be in its buffer, such as after no iteration."""
     place: dict[ir.Value, Place] = field(default_factory=dict)
@@ -126,6 +123,8 @@ class _Planner:
     case_claims: dict[ir.Value, tuple[ir.Operation, int]] = field(default_factory=dict)
     intervals: list[_Interval] = field(default_factory=list)
     carries: dict[ir.Value, list[Mode]] = field(default_factory=dict)
+    last: dict[ir.Value, int] = field(default_factory=dict)
+    """Root value -> its last use, once nothing changes places any more."""
 
     def run(self) -> int:
         body = self.func.regions[0].blocks[0]
@@ -136,14 +135,14 @@ class _Planner:
         self._plan_updates(body)
         self._claim_results(body)
         self._request(body)
-        slots, slot_of = self._allocate()
+        sizes, slot_of = self._allocate()
         self._annotate(body, slot_of)
         reuses = donated_reuses(self.func, self.shapes, self)
         if reuses:
             set_reuses(self.func, reuses)
-        sizes = [ir.StringAttr.get(str(slot.size)) for slot in slots]
-        self.func.attributes["disc.arena"] = ir.ArrayAttr.get(sizes)
-        return len(slots)
+        texts = [ir.StringAttr.get(str(size)) for size in sizes]
+        self.func.attributes["disc.arena"] = ir.ArrayAttr.get(texts)
+        return len(sizes)
 
     # -- facts ----------------------------------------------------------------------------------
 
@@ -180,16 +179,20 @@ class _Planner:
 
     def root(self, value: ir.Value) -> ir.Value:
         """The value whose buffer `value` is."""
-        while value in self.alias:
-            value = self.alias[value]
-        return value
+        end = value
+        while end in self.alias:
+            end = self.alias[end]
+        while value != end:  # thousands of updates may follow each other
+            following, self.alias[value] = self.alias[value], end
+            value = following
+        return end
 
     def _collect_uses(self, block: ir.Block) -> None:
         for view in block.operations:
             op = view.operation
             for value in op.operands:
                 root = self.root(value)
-                self.uses[root].append(self._position_in(root, op))
+                insort(self.uses[root], self._position_in(root, op))
             if op.name in CONTROL:
                 for region in op.regions:
                     for inner in region.blocks:
@@ -205,11 +208,10 @@ class _Planner:
             return self.span[op.results[0]][1]
         return self.terminator_span.get(op.block, 0)
 
-    def _last_use(self, root: ir.Value) -> int:
-        own = (
-            0 if isinstance(root.owner, ir.Block) else self.span[root.owner.operation.results[0]][1]
-        )
-        return max([own, *self.uses_of(root)])
+    def _own_end(self, root: ir.Value) -> int:
+        if isinstance(root.owner, ir.Block):
+            return 0
+        return self.span[root.owner.operation.results[0]][1]
 
     def changes_operand(self, op: ir.Operation) -> bool:
         """True if the fusion changes a copy of its operand 0, and reads it for nothing else."""
@@ -260,15 +262,23 @@ class _Planner:
     def _dies_at(self, root: ir.Value, op: ir.Operation) -> bool:
         start = self.start(op)
         return (
-            all(position <= start for position in self.uses_of(root))
+            self.is_dead_after(root, start)
             and sum(self.root(value) == root for value in op.operands) == 1
         )
 
     def _share(self, result: ir.Value, root: ir.Value, operand: int = 0) -> None:
         self.place[result] = Place(At.INPLACE, operand)
-        self.alias[result] = root
-        self.uses[root] = self.uses[root] + self.uses.pop(result, [])
-        self.held[root] = self.held[root] + self.held.pop(result, [])
+        self._join(result, root)
+
+    def _join(self, value: ir.Value, root: ir.Value) -> None:
+        """`value` is in the buffer of `root`, so its uses are uses of that."""
+        self.alias[value] = root
+        for joined, added in (
+            (self.uses[root], self.uses.pop(value, [])),
+            (self.held[root], self.held.pop(value, [])),
+        ):
+            joined += added
+        self.uses[root].sort()  # two runs, which take linear time; mostly in order
 
     def _plan_carries(self, loop: ir.Operation) -> None:
         body = loop.regions[1].blocks[0]
@@ -293,31 +303,59 @@ class _Planner:
         for index, mode in enumerate(modes):
             if mode == Mode.INITIAL:
                 # The loop's result is the initial value's buffer.
-                self.alias[loop.results[index]] = loop.operands[index]
-                root = self.root(loop.operands[index])
-                self.uses[root] = self.uses[root] + self.uses.pop(loop.results[index], [])
-                self.held[root] = self.held[root] + self.held.pop(loop.results[index], [])
+                self._join(loop.results[index], self.root(loop.operands[index]))
             elif mode == Mode.SWAP:
                 # No iteration: the result is the initial value.
                 self.held[self.root(loop.operands[index])].append(loop.results[index])
 
-    def uses_of(self, root: ir.Value) -> list[int]:
+    def _ends(self, root: ir.Value) -> Iterator[list[int]]:
         """Where the uses of a buffer end: of its value, and of loop results that may be in it.
 
-        After no iteration the result of a loop is its initial value, from loop to loop.
+        After no iteration the result of a loop is its initial value, from loop to loop. Each list
+        is in order.
         """
-        home = root.owner if isinstance(root.owner, ir.Block) else root.owner.operation.block
-        found, waiting = list[int](), [root]
+        waiting = [root]
         while waiting:  # hundreds of loops may follow each other
             value = waiting.pop()
-            found += self.uses[value]
-            for result in self.held[value]:
-                loop = result.owner.operation
-                if loop.block == home:
-                    waiting.append(self.root(result))
+            yield self.uses[value]
+            for held in self._held(value):
+                if isinstance(held, int):
+                    yield [held]
                 else:
-                    found.append(self._position_in(root, loop))
-        return found
+                    waiting.append(held)
+
+    def _held(self, root: ir.Value) -> Iterator[ir.Value | int]:
+        """The buffers of loop results that may be in that of `root`; positions for inner loops."""
+        home = root.owner if isinstance(root.owner, ir.Block) else root.owner.operation.block
+        for result in self.held[root]:
+            loop = result.owner.operation
+            yield self.root(result) if loop.block == home else self._position_in(root, loop)
+
+    def is_dead_after(self, root: ir.Value, position: int) -> bool:
+        """True if no use of the buffer ends after `position`."""
+        return all(not ends or ends[-1] <= position for ends in self._ends(root))
+
+    def uses_between(self, root: ir.Value, begin: int, end: int) -> int:
+        """How many uses of the buffer end at `begin` or later, and before `end`."""
+        return sum(bisect_left(ends, end) - bisect_left(ends, begin) for ends in self._ends(root))
+
+    def last_use(self, root: ir.Value) -> int | None:
+        """Where the last use of the buffer ends, as it is planned by now; None without uses."""
+        return max((ends[-1] for ends in self._ends(root) if ends), default=None)
+
+    def _final_end(self, root: ir.Value) -> int:
+        """As `last_use`, when all is planned: buffers that hold each other are walked once."""
+        waiting = [root]
+        while waiting:
+            value = waiting[-1]
+            held = list(self._held(value))
+            if missing := [v for v in held if not isinstance(v, int) and v not in self.last]:
+                waiting += missing
+                continue
+            waiting.pop()
+            ends = [v if isinstance(v, int) else self.last[v] for v in held]
+            self.last[value] = max([self._own_end(value), *self.uses[value][-1:], *ends])
+        return self.last[root]
 
     def _local(self, root: ir.Value, block: ir.Block) -> bool:
         return not isinstance(root.owner, ir.Block) and root.owner.operation.block == block
@@ -328,7 +366,7 @@ class _Planner:
             _is_fusion_result(init)
             and not (init in self.place and self.place[init].at == At.NEXT)
             and self._local(init, loop.block)
-            and all(position <= self.span[loop.results[0]][1] for position in self.uses_of(init))
+            and self.is_dead_after(init, self._end(loop))
             and sum(self.root(value) == init for value in loop.operands) == 1
             and not self._captured(init, loop)
         )
@@ -337,7 +375,8 @@ class _Planner:
         return self.span[op.results[0]][1]
 
     def _captured(self, root: ir.Value, loop: ir.Operation) -> bool:
-        return sum(p == self._end(loop) for p in self.uses_of(root)) > 1
+        end = self._end(loop)
+        return self.uses_between(root, end, end + 1) > 1
 
     def _carry_in_place(self, yielded: ir.Value, argument: ir.Value) -> bool:
         """True if `yielded` is the carry after updates, each of which finds it dead elsewhere."""
@@ -442,36 +481,18 @@ class _Planner:
                 self._need(loop, 2 * index, result, start)
 
     def _need(self, op: ir.Operation, key: int, value: ir.Value, start: int) -> None:
-        end = self._last_use(self.root(value))
+        root = self.root(value)
+        end = self.last[root] if root in self.last else self._final_end(root)
         self.intervals.append(_Interval(start, end, value_bytes(value, self.shapes), op, key))
 
-    def _allocate(self) -> tuple[list[_Slot], dict[tuple[ir.Value, int], int]]:
-        slots: list[_Slot] = []
-        slot_of: dict[tuple[ir.Value, int], int] = {}
-        for need in sorted(self.intervals, key=lambda i: (i.start, i.key)):
-            free = [k for k, slot in enumerate(slots) if slot.end < need.start]
-            chosen = self._choose(free, slots, need)
-            if chosen is None:
-                chosen = len(slots)
-                slots.append(_Slot(need.size, need.end))
-            slots[chosen].end = need.end
-            slot_of[need.owner.results[0], need.key] = chosen
-        return slots, slot_of
-
-    def _choose(self, free: list[int], slots: list[_Slot], need: _Interval) -> int | None:
-        """A free slot that is provably big enough, or one that provably may grow to the need."""
-        facts = self.shapes.constraints
-        for k in free:
-            if slots[k].size == need.size or facts.equal(slots[k].size, need.size):
-                return k
-        for k in free:
-            if facts.at_least(slots[k].size, need.size):
-                return k
-        for k in free:
-            if facts.at_least(need.size, slots[k].size):
-                slots[k].size = need.size
-                return k
-        return None
+    def _allocate(self) -> tuple[list[Expr], dict[tuple[ir.Value, int], int]]:
+        """The sizes of the slots, and the slot of every interval."""
+        arena = Arena(self.shapes.constraints)
+        slot_of = {
+            (need.owner.results[0], need.key): arena.slot(need.start, need.end, need.size)
+            for need in sorted(self.intervals, key=lambda i: (i.start, i.key))
+        }
+        return arena.sizes, slot_of
 
     # -- output ---------------------------------------------------------------------------------
 

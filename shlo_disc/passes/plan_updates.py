@@ -8,7 +8,7 @@ as in a recurrent layer, is written once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_right
 from typing import Protocol
 
 from shlo_disc.dynamic.shapes import ShapeAnalysis
@@ -28,7 +28,8 @@ class _Planner(Protocol):
 
     def root(self, value: ir.Value) -> ir.Value: ...
     def start(self, op: ir.Operation) -> int: ...
-    def uses_of(self, root: ir.Value) -> list[int]: ...
+    def uses_between(self, root: ir.Value, begin: int, end: int) -> int: ...
+    def last_use(self, root: ir.Value) -> int | None: ...
 
 
 def place_updates(block: ir.Block, loop: ir.Operation | None, live: _Planner) -> None:
@@ -37,15 +38,25 @@ def place_updates(block: ir.Block, loop: ir.Operation | None, live: _Planner) ->
 
     `loop`: the `while` whose body the block is; what it carries in place is planned already.
     """
+    changes: _Changes | None = None
     for view in list(block.operations):
         op = view.operation
         update = update_of(op, live.shapes) if op.name == "disc.fusion" else None
         if update is not None and update.name == "stablehlo.dynamic_update_slice":
-            _place(op, update, loop, live)
+            changes = _changes(block, live) if changes is None else changes
+            _place(op, update, loop, changes, live)
+
+
+_Changes = dict[ir.Value, list[int]]
+"""Where the ops of a block start that may write into a buffer, in place or step by step."""
 
 
 def _place(
-    op: ir.Operation, update: ir.Operation, loop: ir.Operation | None, live: _Planner
+    op: ir.Operation,
+    update: ir.Operation,
+    loop: ir.Operation | None,
+    changes: _Changes,
+    live: _Planner,
 ) -> None:
     if live.place.get(op.results[0]) != Place(At.INPLACE):
         return
@@ -70,7 +81,7 @@ def _place(
         return
     if not all(_is_before(v, maker, live) for v in (op.operands[0], container, *scalars)):
         return
-    if not _is_quiet(root, container, maker, op, live):
+    if not _is_quiet(root, container, maker, op, changes, live):
         return
     live.place[root] = UPDATE
     op.attributes["disc.stored"] = ir.UnitAttr.get()
@@ -123,7 +134,12 @@ def _is_arithmetic(update: ir.Operation, inner: ir.Block) -> bool:
 
 
 def _is_quiet(
-    root: ir.Value, container: ir.Value, maker: ir.Operation, op: ir.Operation, live: _Planner
+    root: ir.Value,
+    container: ir.Value,
+    maker: ir.Operation,
+    op: ir.Operation,
+    changes: _Changes,
+    live: _Planner,
 ) -> bool:
     """True if nothing reads or writes `container` between `maker` and `op`, and nothing writes it
     after `op` as long as the value is read.
@@ -132,26 +148,24 @@ def _is_quiet(
     source = producer(container)
     if (container.owner if source is None else source.block) != op.block:
         return False
-    if any(begin <= position < end for position in live.uses_of(container)):
+    if live.uses_between(container, begin, end):
         return False
-    last = max(live.uses_of(root), default=end)
-    return not any(
-        end < live.start(other) <= last
-        for other in _changes(op.block, container, live)
-        if other != op
-    )
+    last = live.last_use(root)
+    writers = changes.get(container, [])
+    following = bisect_right(writers, end)
+    return following == len(writers) or last is None or writers[following] > last
 
 
-def _changes(block: ir.Block, container: ir.Value, live: _Planner) -> Iterator[ir.Operation]:
-    """The ops of `block` that may write into `container`: in place, or step by step."""
+def _changes(block: ir.Block, live: _Planner) -> _Changes:
+    changes: _Changes = {}
     for view in block.operations:
         op = view.operation
+        if op.name not in ("disc.fusion", "stablehlo.while") or not len(op.results):
+            continue
         fusion = op.name == "disc.fusion" and ffi_call_of(op) is None
-        changed = list(op.operands)[: 1 if fusion else None]
-        if op.name in ("disc.fusion", "stablehlo.while") and any(
-            live.root(value) == container for value in changed
-        ):
-            yield op
+        for container in {live.root(value) for value in list(op.operands)[: 1 if fusion else None]}:
+            changes.setdefault(container, []).append(live.start(op))
+    return changes
 
 
 def _read_where_stored(carried: list[int], stack: int, loop: ir.Operation, live: _Planner) -> None:
