@@ -32,6 +32,7 @@ from shlo_disc.lower.target import Function
 from shlo_disc.mlir import ir
 from shlo_disc.passes.kinds import kind_of
 from shlo_disc.passes.op_classes import RESHAPES
+from shlo_disc.passes.records import planned
 from shlo_disc.replan import fusions_of
 
 __all__ = ["Ran", "Walk"]
@@ -122,7 +123,7 @@ class Walk:
         if kind.on_host:
             return _scalars(op, self.executable.program.symbol_names, target.memory)
         if "disc.stored" in op.attributes:
-            return target.emitters[kind.name](op, self.shapes, target.machine)
+            return target.emitters[kind.name](planned(op, self.shapes), target.machine)
         return self._uses[op].plan
 
     def _code(self, texts: Sequence[str]) -> Sequence[Function]:

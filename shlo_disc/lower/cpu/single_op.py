@@ -18,7 +18,7 @@ from shlo_disc.lower.values.index import Group, Space
 from shlo_disc.lower.values.typed import IndexValue, Mask, Register
 from shlo_disc.mlir import ir
 from shlo_disc.passes.match_single_op import SingleOpRecord
-from shlo_disc.passes.records import record_of
+from shlo_disc.passes.records import Planned
 
 __all__ = ["SingleOp", "digits", "offset"]
 
@@ -30,7 +30,8 @@ COPY_CHUNK = 16384
 class SingleOp:
     """The op of a single-op fusion: sort, scatter, top_k, ..."""
 
-    fusion: ir.Operation
+    block: ir.Block
+    """What the fusion computes: `op`, and what that reads."""
     op: ir.Operation
     shapes: ShapeAnalysis
     machine: Machine
@@ -38,11 +39,10 @@ class SingleOp:
     """Where each result of the op goes; None when nobody reads it."""
 
     @staticmethod
-    def of(fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine) -> SingleOp:
+    def of(fusion: Planned[SingleOpRecord], machine: Machine) -> SingleOp:
         """The op of `fusion` that has an emitter of its own."""
-        record = record_of(fusion, shapes, SingleOpRecord)
-        results = [None if number is None else Output(number) for number in record.results]
-        return SingleOp(fusion, record.op, shapes, machine, results)
+        results = [None if number is None else Output(number) for number in fusion.record.results]
+        return SingleOp(fusion.block, fusion.record.op, fusion.shapes, machine, results)
 
     def shape(self, value: ir.Value) -> tuple[Expr, ...]:
         """The symbolic sizes of an operand or result of the op."""
@@ -52,7 +52,7 @@ class SingleOp:
         """A new kernel; `lanes` of vectors it reads."""
         b = CpuBuilder(self.machine)
         space = Space(b, self.shapes.constraints, [], lanes)
-        return Elemental(b, space, self.shapes, self.fusion.regions[0].blocks[0], Arguments())
+        return Elemental(b, space, self.shapes, self.block, Arguments())
 
     def launch(
         self, e: Elemental, name: str, extent: Expr, cost: Expr, scratch: Expr | int = 0

@@ -8,7 +8,6 @@ that hold nothing better are skipped. For more the row is sorted.
 from __future__ import annotations
 
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.element_types import Special
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.merge_sort import Keys, MergeSort
@@ -19,7 +18,8 @@ from shlo_disc.lower.values.elemental import Elemental
 from shlo_disc.lower.values.elements import Element, element_of, wrap
 from shlo_disc.lower.values.index import Group, Ix
 from shlo_disc.lower.values.typed import IndexValue, Mask, Register
-from shlo_disc.mlir import ir
+from shlo_disc.passes.match_single_op import SingleOpRecord
+from shlo_disc.passes.records import Planned
 
 __all__ = ["emit_top_k"]
 
@@ -27,9 +27,9 @@ _LIST = 64
 """Longest list of the insertion variant."""
 
 
-def emit_top_k(fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine) -> KernelPlan:
+def emit_top_k(fusion: Planned[SingleOpRecord], machine: Machine) -> KernelPlan:
     """The plan of a `chlo.top_k` or a call of @stablehlo.dynamic_top_k."""
-    top = _TopK(SingleOp.of(fusion, shapes, machine))
+    top = _TopK(SingleOp.of(fusion, machine))
     if top.k.is_const:
         return KernelPlan((top.by_list() if top.k.value <= _LIST else top.by_sorting(),))
     small = Condition(top.k, "<=", Expr.const(_LIST))

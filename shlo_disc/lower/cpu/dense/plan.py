@@ -51,7 +51,7 @@ from shlo_disc.lower.values.elements import Element, element_of
 from shlo_disc.mlir import ir, terminator
 from shlo_disc.passes.match_dense import DenseRecord
 from shlo_disc.passes.match_rows import RowRecord
-from shlo_disc.passes.records import record_of
+from shlo_disc.passes.records import Planned
 
 __all__ = ["Planner", "Scratch", "emit_dense", "is_unit"]
 
@@ -94,7 +94,7 @@ pages and are read in one run. In place takes up to 1.3 of their time with 12 Mi
 36 MiB. Panels made in the call then cost little: memory is slower than the copy."""
 
 
-def emit_dense(fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine) -> KernelPlan:
+def emit_dense(fusion: Planned[DenseRecord], machine: Machine) -> KernelPlan:
     """The plan of a `dense` fusion: for every result a dot_general, perhaps transposes in front and
     behind, then element-wise ops.
 
@@ -103,8 +103,7 @@ def emit_dense(fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine) ->
 
     Raises UnsupportedError for an element type that is not compiled.
     """
-    block = fusion.regions[0].blocks[0]
-    record = record_of(fusion, shapes, DenseRecord)
+    block, record, shapes = fusion.block, fusion.record, fusion.shapes
     planners = []
     products = analyze_dense(record, list(block.arguments), shapes)
     for number, dense in enumerate(products):
