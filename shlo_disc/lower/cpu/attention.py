@@ -20,6 +20,7 @@ from collections.abc import Sequence
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.element_types import ElementType
 from shlo_disc.errors import InternalError
 from shlo_disc.lower.cpu import cost
 from shlo_disc.lower.cpu.attention_few import FEW_ROWS, FewRows, reads_in_place
@@ -43,7 +44,7 @@ from shlo_disc.lower.schedule.contraction import (
 )
 from shlo_disc.lower.schedule.row_reduction import Plan, plan_rows
 from shlo_disc.lower.values.elemental import Arguments
-from shlo_disc.lower.values.elements import Element, element_of
+from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.index import Index, Ix
 from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register
 from shlo_disc.mlir import ir
@@ -211,7 +212,7 @@ class _Kernel:
         self.sizes: dict[str, Expr] = {}
         self._measure()
 
-    def _dense(self, p: Element, v: Element) -> Dense:
+    def _dense(self, p: ElementType, v: ElementType) -> Dense:
         """What the epilogue must know of the second product."""
         a = self.at
         problem = Problem(

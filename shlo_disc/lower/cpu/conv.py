@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.views import dense_strides
+from shlo_disc.element_types import ElementType
 from shlo_disc.lower.cpu.builder import SizedBuilder
 from shlo_disc.lower.cpu.dense import Planner
 from shlo_disc.lower.cpu.dense.epilogue import Epilogue
@@ -25,7 +26,7 @@ from shlo_disc.lower.schedule.contraction import (
 )
 from shlo_disc.lower.schedule.convolution import Window, convolution_problem
 from shlo_disc.lower.values.elemental import Arguments
-from shlo_disc.lower.values.elements import Element, element_of
+from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.typed import IndexValue, Mask, vector_type
 from shlo_disc.passes.match_dense import ConvRecord
 from shlo_disc.passes.records import Planned
@@ -82,7 +83,9 @@ def emit_conv(fusion: Planned[ConvRecord], machine: Machine) -> KernelPlan:
     return KernelPlan(steps, workspaces)
 
 
-def _pad(window: Window, element: Element, source: Buffer, to: Buffer, machine: Machine) -> Launch:
+def _pad(
+    window: Window, element: ElementType, source: Buffer, to: Buffer, machine: Machine
+) -> Launch:
     """Write the input with the zeros of padding and dilation; a task is a line of the result."""
     sizes, padded = window.sizes, window.padded_sizes
     last = len(sizes) - 1

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.element_types import ElementType
 from shlo_disc.lower.cpu.builder import CpuBuilder
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.strips import strips
 from shlo_disc.lower.plan import Buffer, Kernel, Launch, Output, Workspace
 from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.elemental import Arguments, Elemental
-from shlo_disc.lower.values.elements import Element, element_of
+from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.index import Group, Space
 from shlo_disc.lower.values.typed import IndexValue, Mask, Register
 from shlo_disc.mlir import ir
@@ -98,7 +99,7 @@ class SingleOp:
     def fill(
         self,
         target: Buffer,
-        element: Element,
+        element: ElementType,
         count: Expr,
         body: Callable[[Elemental, IndexValue, Mask | None], Register],
         name: str,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.element_types import ElementType
 from shlo_disc.lower.cpu.dense.epilogue import BandEpilogue, Epilogue
 from shlo_disc.lower.cpu.dense.gemm import pack_kernel, write_gemm
 from shlo_disc.lower.cpu.dense.horizontal import fused_horizontally
@@ -47,7 +48,7 @@ from shlo_disc.lower.schedule.contraction import (
 )
 from shlo_disc.lower.schedule.contraction import turned as turned_problem
 from shlo_disc.lower.values.elemental import Arguments
-from shlo_disc.lower.values.elements import Element, element_of
+from shlo_disc.lower.values.elements import element_of
 from shlo_disc.mlir import ir, terminator
 from shlo_disc.passes.match_dense import DenseRecord
 from shlo_disc.passes.match_rows import RowRecord
@@ -217,7 +218,7 @@ class Planner:
         b_buffer: Buffer | None = None,
         finish: Callable[[Arguments, int], Finish] | None = None,
         finish_bands: Callable[[Arguments, int], FinishBands] | None = None,
-        result: Element | None = None,
+        result: ElementType | None = None,
         label: str = "dense",
         keep_b: bool = True,
         fill: Callable[[Arguments, int], Fill] | None = None,
@@ -571,7 +572,7 @@ class Scratch:
 
 
 def _operand(
-    array: str, element: Element, rows: Steps, k: Steps, batch: tuple[Axis, ...], first: Expr
+    array: str, element: ElementType, rows: Steps, k: Steps, batch: tuple[Axis, ...], first: Expr
 ) -> Operand:
     return Operand(
         array,
