@@ -28,7 +28,12 @@ __all__ = [
 
 @dataclass(frozen=True)
 class ElementType:
-    """One element type that programs may have and kernels compute with."""
+    """One element type that programs may have and kernels compute with.
+
+    In kernels `ui32` is the signless `i32`, as operations carry the sign; `i1` is a byte in memory.
+    Floats of 16 bits and fewer are carried as their bits (`i16`, `i8`). Integers of 2 and 4 bits
+    lie in a byte each, in memory and in registers.
+    """
 
     name: str
     """As MLIR prints the type: "f32", "ui8"."""
@@ -57,6 +62,43 @@ class ElementType:
     def format(self) -> FloatFormat:
         """Of a float; KeyError for other types."""
         return FLOATS[self.name]
+
+    @property
+    def is_float(self) -> bool:
+        """A floating-point type."""
+        return self.kind == "f"
+
+    @property
+    def is_narrow(self) -> bool:
+        """A float that is carried as its bits: of 16 bits or fewer."""
+        return self.kind == "f" and self.bits <= 16
+
+    @property
+    def is_signed(self) -> bool:
+        """Signed integer."""
+        return self.kind == "i"
+
+    @property
+    def width(self) -> int:
+        """Bits of the register of an integer or a narrow float: at least 8."""
+        return max(8, self.bits)
+
+    @property
+    def storage(self) -> str:
+        """The type of an element of a memref."""
+        return "i8" if self.kind == "b" else self.register
+
+    @property
+    def register(self) -> str:
+        """The type that kernels carry values in."""
+        if self.kind == "f":
+            return f"i{self.width}" if self.is_narrow else self.name
+        return "i1" if self.kind == "b" else f"i{self.width}"
+
+    @property
+    def compute(self) -> str:
+        """The type that kernels do arithmetic in."""
+        return "f32" if self.is_narrow else self.register
 
 
 class Special(Enum):

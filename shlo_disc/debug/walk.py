@@ -26,12 +26,14 @@ from shlo_disc.lower.host.constants import constant_bytes
 from shlo_disc.lower.host.memory import HostMemory
 from shlo_disc.lower.host.scalars import emit_scalars
 from shlo_disc.lower.host.uses import KernelUse
+from shlo_disc.lower.host.values import Address
 from shlo_disc.lower.host.writer import HostWriter
 from shlo_disc.lower.plan import SIGNATURE, Input, Kernel, KernelPlan, Launch, Output
 from shlo_disc.lower.target import Function
 from shlo_disc.mlir import ir
 from shlo_disc.passes.kinds import kind_of
 from shlo_disc.passes.op_classes import RESHAPES
+from shlo_disc.passes.records import planned
 from shlo_disc.replan import fusions_of
 
 __all__ = ["Ran", "Walk"]
@@ -122,7 +124,7 @@ class Walk:
         if kind.on_host:
             return _scalars(op, self.executable.program.symbol_names, target.memory)
         if "disc.stored" in op.attributes:
-            return target.emitters[kind.name](op, self.shapes, target.machine)
+            return target.emitters[kind.name](planned(op, self.shapes), target.machine)
         return self._uses[op].plan
 
     def _code(self, texts: Sequence[str]) -> Sequence[Function]:
@@ -185,9 +187,11 @@ def _dtype(value: ir.Value) -> np.dtype[Any]:
 
 def _scalars(op: ir.Operation, symbols: Sequence[str], memory: HostMemory) -> KernelPlan:
     """What the host program computes for a fusion of kind `host`, as a kernel of one task."""
-    writer = HostWriter("%params", symbols)
+    writer = HostWriter(Address("%params"), symbols)
     values = [*op.operands, *op.results]
-    pointers = {value: writer.pointer("%args", index) for index, value in enumerate(values)}
+    pointers = {
+        value: writer.pointer(Address("%args"), index) for index, value in enumerate(values)
+    }
     emit_scalars(writer, memory, op, pointers)
     text = writer.function(SIGNATURE)
     inputs = tuple(Input(k) for k in range(len(op.operands)))

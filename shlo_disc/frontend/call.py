@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import jax
 from jax import export
 
+from shlo_disc.frontend.compiled_call import CompiledCall
 from shlo_disc.frontend.leaves import (
     Leaf,
     leaf_names,
@@ -22,7 +23,6 @@ from shlo_disc.frontend.leaves import (
 )
 from shlo_disc.frontend.lowered import LoweredModule
 from shlo_disc.frontend.plan import Guard
-from shlo_disc.frontend.program import CompiledCall
 from shlo_disc.jax_private import trace_context
 
 __all__ = ["Blueprint", "Call", "Compiler", "Options"]

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from shlo_disc import locks
+from shlo_disc.frontend.compiled_call import CompiledCall
 from shlo_disc.frontend.lowered import LoweredModule
-from shlo_disc.frontend.program import CompiledCall
 
 __all__ = ["CountingCompiler"]
 

@@ -16,6 +16,7 @@ import numpy as np
 from jax.experimental import custom_partitioning as _custom
 
 from shlo_disc.frontend.blocks import Grid, numbers_along
+from shlo_disc.frontend.derived import staged
 from shlo_disc.frontend.program import Program, Sizes
 from shlo_disc.frontend.split_states import SUM, Kind
 from shlo_disc.frontend.splits import Split
@@ -89,7 +90,7 @@ class Blocks:
         chosen = [split for split in self._splits if split.symbol in symbols]
         if not any(split.numbers or split.cuts for split in chosen):
             return None
-        return self._program.staged(self._sizes, symbols)
+        return staged(self._program, self._sizes, symbols)
 
     def _runs(self, staged: Staged | None, grid: Grid) -> bool:
         """True if the program of a block stands for the same as that of the whole."""

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from shlo_disc.frontend.call import Call
+from shlo_disc.frontend.compiled_call import CompiledCall
 from shlo_disc.frontend.leaves import (
     Leaf,
     as_array,
@@ -15,7 +16,6 @@ from shlo_disc.frontend.leaves import (
     needs_no_conversion,
     runs_natively,
 )
-from shlo_disc.frontend.program import CompiledCall
 from shlo_disc.frontend.versions import Version
 from shlo_disc.jax_private import ArrayImpl
 

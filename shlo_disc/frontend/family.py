@@ -13,12 +13,12 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.errors import ForkError, ShapeMismatchError, UnsupportedError
 from shlo_disc.frontend.call import Call, Options
 from shlo_disc.frontend.choice import Choice, data_groups, first_choice
+from shlo_disc.frontend.compiled_call import CompiledCall
 from shlo_disc.frontend.fresh import FreshSizes, learned
 from shlo_disc.frontend.leaving import CallbackError
 from shlo_disc.frontend.nesting import one_at_a_time
 from shlo_disc.frontend.parameters import weights
 from shlo_disc.frontend.plan import Note, Pattern
-from shlo_disc.frontend.program import CompiledCall
 from shlo_disc.frontend.spellings import advice
 from shlo_disc.frontend.stated import stated_pattern, stated_shapes
 from shlo_disc.frontend.symbols import Found, choose_symbols

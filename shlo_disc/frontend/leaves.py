@@ -31,6 +31,7 @@ __all__ = [
     "refuse_place",
     "refuse_wide_array",
     "runs_natively",
+    "spec_of",
     "top_level_of",
     "type_of",
 ]
@@ -186,6 +187,11 @@ def runs_natively(value: Any) -> bool:
 def native_dtypes(leaves: Sequence[Leaf]) -> tuple[np.dtype[Any] | None, ...]:
     """What the C++ dispatcher converts arrays and scalars of NumPy to."""
     return tuple(None if leaf.is_key else np.dtype(leaf.dtype) for leaf in leaves)
+
+
+def spec_of(aval: Any) -> jax.ShapeDtypeStruct:
+    """What an abstract value of JAX says of an array."""
+    return abstract(aval.shape, aval.dtype, aval.weak_type)
 
 
 def concrete(value: Any, leaf: Leaf) -> Any:

@@ -20,9 +20,11 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, mlir
 
 from shlo_disc.errors import UnsupportedError
+from shlo_disc.frontend.compiled_call import CompiledCall
+from shlo_disc.frontend.derived import batched, linearized, pushed_forward, transposed, with_numbers
 from shlo_disc.frontend.devices import Blocks, mesh_of
 from shlo_disc.frontend.leaves import abstract
-from shlo_disc.frontend.program import CompiledCall, Program, Sizes
+from shlo_disc.frontend.program import Program, Sizes
 from shlo_disc.frontend.sharding_types import (
     is_sharded,
     may_be_sharded,
@@ -56,7 +58,7 @@ def call_program(arguments: Sequence[Any], program: Program, sizes: Sizes) -> li
     A program that needs axes of the program around it becomes a part of that.
     """
     if program.needs_axes:
-        return program.with_numbers(sizes).run(*arguments)
+        return with_numbers(program, sizes).run(*arguments)
     # All arguments must vary over the same manual axes, or gradients under shard_map are wrong.
     arguments = varying_alike(arguments)
     if may_be_sharded():
@@ -126,7 +128,7 @@ def _run(program: Program, sizes: Sizes, arguments: Sequence[Any]) -> Sequence[A
 
 
 def _plain(*arguments: Any, program: Program, sizes: Sizes) -> Any:
-    return program.with_numbers(sizes).run(*arguments)
+    return with_numbers(program, sizes).run(*arguments)
 
 
 _lower_plain = mlir.lower_fun(_plain, multiple_results=True)
@@ -165,9 +167,9 @@ def _jvp(
     # Two calls, so that partial evaluation can run the first and keep the second for later.
     nonzero = tuple(type(t) is not ad.Zero for t in tangents)
     moving = [t for t, nz in zip(tangents, nonzero, strict=True) if nz]
-    linear = program.linearized(nonzero, sizes)
+    linear = linearized(program, nonzero, sizes)
     if linear is None:
-        results = call_program([*primals, *moving], program.pushed_forward(nonzero, sizes), sizes)
+        results = call_program([*primals, *moving], pushed_forward(program, nonzero, sizes), sizes)
         slopes = iter(results[len(program.out_avals) :])
     else:
         results = call_program(primals, linear.forward, sizes)
@@ -187,7 +189,7 @@ def _transpose(
     nonzero = tuple(type(c) is not ad.Zero for c in cotangents)
     known = [x for x, is_linear in zip(arguments, linear, strict=True) if not is_linear]
     given = [c for c, nz in zip(cotangents, nonzero, strict=True) if nz]
-    back = iter(call_program([*known, *given], program.transposed(linear, nonzero, sizes), sizes))
+    back = iter(call_program([*known, *given], transposed(program, linear, nonzero, sizes), sizes))
     return [
         with_type_of(next(back), x) if isinstance(x, ad.UndefinedPrimal) else None
         for x in arguments
@@ -209,8 +211,8 @@ def _batch(
     where = [0 if changes else None for changes in depends]
     if size == 0:  # symbols are at least 1
         return _of_no_batch(arguments, places, depends, program, sizes), where
-    batched, symbol = program.batched(places, size, sizes, axis_name=axis_name)
-    results = call_program(arguments, batched, (*sizes, (symbol, size)))
+    whole, symbol = batched(program, places, size, sizes, axis_name=axis_name)
+    results = call_program(arguments, whole, (*sizes, (symbol, size)))
     return results, where
 
 
@@ -240,4 +242,4 @@ ad.primitive_transposes[call_p] = _transpose
 batched_by(call_p, _batch)
 mlir.register_lowering(call_p, _lower_elsewhere)
 mlir.register_lowering(call_p, _lower_on_cpu, platform="cpu")
-check_by_jaxpr(call_p, lambda program, sizes: program.with_numbers(sizes).jaxpr)
+check_by_jaxpr(call_p, lambda program, sizes: with_numbers(program, sizes).jaxpr)

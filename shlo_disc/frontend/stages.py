@@ -13,9 +13,9 @@ from jax.experimental.layout import Format, Layout
 
 from shlo_disc import ral
 from shlo_disc.errors import UnsupportedError
+from shlo_disc.frontend.compiled_call import CompiledCall
 from shlo_disc.frontend.lowered import LoweredModule
 from shlo_disc.frontend.plan import Pattern
-from shlo_disc.frontend.program import CompiledCall
 from shlo_disc.frontend.tracing import InParts
 
 __all__ = ["Compiled", "Lowered", "Traced", "VersionCalls"]

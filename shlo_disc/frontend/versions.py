@@ -17,10 +17,11 @@ from jax import export
 from shlo_disc import locks, ral
 from shlo_disc.frontend.call import Call, Options
 from shlo_disc.frontend.choice import Choice
+from shlo_disc.frontend.compiled_call import CompiledCall, compiled_once
 from shlo_disc.frontend.donations import taken_over, warn_of_kept
 from shlo_disc.frontend.leaves import is_key_dtype, native_dtypes, raw_spec
 from shlo_disc.frontend.plan import Pattern, Shapes
-from shlo_disc.frontend.program import CompiledCall, Program, Sizes, compiled_once
+from shlo_disc.frontend.program import Program, Sizes
 from shlo_disc.frontend.segmented import Segmented, Trial
 from shlo_disc.frontend.sizes import SizeScope
 from shlo_disc.frontend.structure import has_sizes, tree_at

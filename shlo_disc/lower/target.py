@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.lower.host.memory import HostMemory
 from shlo_disc.lower.plan import KernelPlan
-from shlo_disc.mlir import ir
 from shlo_disc.passes.machine_model import MachineModel
+from shlo_disc.passes.records import Planned
 
 __all__ = [
     "CodeCache",
@@ -34,8 +33,8 @@ __all__ = [
 _MODULES = {"cpu": "shlo_disc.lower.cpu"}
 """Family of a target to the module that has it."""
 
-Emitter = Callable[[ir.Operation, ShapeAnalysis, Any], KernelPlan]
-"""Gives the plan of a `disc.fusion`. The last argument is the target's `machine`."""
+Emitter = Callable[[Planned[Any], Any], KernelPlan]
+"""Gives the plan of a fusion. The last argument is the target's `machine`."""
 
 
 class Function(Protocol):

@@ -1,16 +1,17 @@
 """One record for every kind of fusion: what was matched, for the planner and the emitter alike.
 
     planner   match(kind, Regions.region(...))        may these ops be one fusion?
-    emitter   record_of(fusion, shapes)               what is where in it?
+    driver    planned(fusion, shapes)                 what is where in it?
 
 `KINDS` has one matcher for each kind. `plan-fusion` asks the matcher before it joins ops to a
-fusion of a kind that `Kind.grows_by_record`. Emitters read from records which op, operand or result
-plays which part, and do not look for it again.
+fusion of a kind that `Kind.grows_by_record`. An emitter gets a `Planned`: a fusion with its record.
+It reads from that which op, operand or result plays which part, and matches nothing.
 """
 
 from __future__ import annotations
 
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.errors import InternalError
@@ -21,9 +22,25 @@ from shlo_disc.passes.match_single_op import SingleOpRecord
 from shlo_disc.passes.op_classes import own_kind
 from shlo_disc.passes.region import Region
 
-__all__ = ["Record", "ffi_call_of", "match", "may_fail", "record_of", "update_of"]
+__all__ = ["Planned", "Record", "ffi_call_of", "match", "may_fail", "planned", "update_of"]
 
-R = TypeVar("R", bound=Record)
+R_co = TypeVar("R_co", bound=Record, covariant=True)
+
+
+@dataclass(frozen=True)
+class Planned(Generic[R_co]):
+    """A `disc.fusion` as its emitter gets it."""
+
+    op: ir.Operation
+    record: R_co
+    """Which of its ops, operands and results plays which part."""
+    shapes: ShapeAnalysis
+    """The sizes that `record` is about."""
+
+    @property
+    def block(self) -> ir.Block:
+        """The ops that the fusion computes."""
+        return self.op.regions[0].blocks[0]
 
 
 def match(kind: str, region: Region) -> Record | str:
@@ -58,13 +75,13 @@ def may_fail(op: ir.Operation) -> bool:
     return op.name == "disc.fusion" and kind_of(op).can_fail
 
 
-def record_of(fusion: ir.Operation, shapes: ShapeAnalysis, type_: type[R]) -> R:
-    """The record of a `disc.fusion`, of the type that its kind has.
+def planned(fusion: ir.Operation, shapes: ShapeAnalysis) -> Planned[Any]:
+    """A `disc.fusion` with the record of its kind, on these shapes.
 
     Raises InternalError where the planner has made a fusion that is none of its kind.
     """
     kind = kind_of(fusion).name
     found = match(kind, Region.of(fusion, shapes))
-    if not isinstance(found, type_):
+    if isinstance(found, str):
         raise InternalError(f"{source_line(fusion)}: no fusion of kind {kind}: {found}")
-    return found
+    return Planned(fusion, found, shapes)

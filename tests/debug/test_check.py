@@ -60,8 +60,8 @@ def broken(monkeypatch, kind, change):
     target = parse("cpu")
     emit = target.emitters[kind]
 
-    def wrong(fusion, shapes, machine):
-        plan = emit(fusion, shapes, machine)
+    def wrong(fusion, machine):
+        plan = emit(fusion, machine)
 
         def step(launch):
             if not isinstance(launch, Launch):

@@ -12,7 +12,7 @@ import pytest
 from jax import export
 
 from shlo_disc import jax_private
-from shlo_disc.frontend import compiler, primitive, program, tracing
+from shlo_disc.frontend import compiled_call, compiler, primitive, program, tracing
 from shlo_disc.frontend.lowered import LoweredModule, lowered_module
 
 
@@ -116,5 +116,5 @@ def standin(request, monkeypatch):
     if getattr(request.module, "REAL", False):
         return Standin.made
     use_standin(monkeypatch.setattr)
-    program._programs.clear()
+    compiled_call._programs.clear()
     return Standin.made

@@ -15,6 +15,7 @@ import pytest
 from jax import export
 
 import shlo_disc
+from shlo_disc.frontend.derived import linearized
 
 RNG = np.random.default_rng(1)
 
@@ -143,7 +144,7 @@ def test_several_results_integers_and_constants():
 def test_weights_are_not_copied_into_residuals():
     f = shlo_disc.jit(lambda w, x: jnp.sin(x @ w))
     program = f.lower(F(4, 5), F(3, 4)) and next(iter(f._families.values())).versions[0].program
-    linear = program.linearized((True, True), ())
+    linear = linearized(program, (True, True), ())
     assert len(linear.forward.out_avals) < 1 + len(linear._sources)
     assert ("argument", 0) in linear._sources
 

@@ -22,7 +22,6 @@ from shlo_disc.ingest import ingest
 from shlo_disc.lower.cpu import codegen
 from shlo_disc.lower.host.memory import HostMemory
 from shlo_disc.lower.host.program import HostProgram, emit_host
-from shlo_disc.lower.host.writer import HostWriter
 from shlo_disc.lower.target import Target, parse
 from shlo_disc.mlir import ir, new_context, ops_of, producer
 from shlo_disc.passes.base import Pipeline
@@ -34,50 +33,31 @@ FIELDS = 32
 LAUNCH, COPY, ZERO, READ, WRITE = range(16, 21)
 """Fields of the test's context, behind those of `disc_context`."""
 
-POINTER, WORD = "!llvm.ptr", "i64"
-TYPES = {
-    LAUNCH: (POINTER, POINTER, WORD, WORD, POINTER, WORD, WORD, WORD),
-    COPY: (POINTER, POINTER, WORD),
-    ZERO: (POINTER, WORD),
-    READ: (POINTER, WORD),
-    WRITE: (POINTER, WORD, WORD),
-}
+OPERANDS = {LAUNCH: 8, COPY: 3, ZERO: 2, READ: 2, WRITE: 3}
 TOUCHES = ("llvm.load", "llvm.store", "llvm.intr.memcpy", "llvm.intr.memset")
 
 
 class StreamMemory(HostMemory):
     """Has the context's functions do everything."""
 
-    def _call(self, w: HostWriter, field: int, *operands: str, result: str = "()") -> str:
-        function, types = w.context(field), ", ".join(TYPES[field])
-        return f"llvm.call {function}({', '.join(operands)}) : !llvm.ptr, ({types}) -> {result}"
-
     def launch(self, w, launch, kernel, arguments, sizes):
         counts = [w.const(len(x)) for x in (launch.calls, launch.args, launch.params)]
         rest = w.size(launch.extent), w.size(launch.scratch_bytes)
-        w.line(self._call(w, LAUNCH, kernel, arguments, *counts[:2], sizes, counts[2], *rest))
+        w.call(w.context(LAUNCH), kernel, arguments, *counts[:2], sizes, counts[2], *rest)
 
     def copy(self, w, destination, source, count):
-        w.line(self._call(w, COPY, destination, source, w.size(count)))
+        w.call(w.context(COPY), destination, source, w.size(count))
 
     def zero(self, w, address, count):
-        w.line(self._call(w, ZERO, address, w.size(count)))
+        w.call(w.context(ZERO), address, w.size(count))
 
-    def read(self, w, address, kind, hint):
-        bits, name = int(kind[1:]), w.fresh(hint)
-        whole = w.fresh("whole")
-        w.line(f"{whole} = {self._call(w, READ, address, w.const(bits // 8), result=WORD)}")
-        rounded = f"arith.trunci {whole} : i64 to {kind}"
-        w.line(f"{name} = {rounded if bits < 64 else f'arith.ori {whole}, {whole} : i64'}")
-        return name
+    def read(self, w, address, bits, hint):
+        whole = w.call_for(64, w.context(READ), address, w.const(bits // 8), hint="whole")
+        return whole if bits == 64 else w.body.resized("arith.trunci", whole, bits, hint)
 
-    def write(self, w, value, address, kind):
-        bits = int(kind[1:])
-        if bits < 64:
-            whole = w.fresh("whole")
-            w.line(f"{whole} = arith.extui {value} : {kind} to i64")
-            value = whole
-        w.line(self._call(w, WRITE, address, value, w.const(bits // 8)))
+    def write(self, w, value, address):
+        whole = value if value.bits == 64 else w.body.resized("arith.extui", value, 64, "whole")
+        w.call(w.context(WRITE), address, whole, w.const(value.bits // 8))
 
 
 @dataclass
@@ -208,7 +188,7 @@ class Stream:
         }
         for field, function in functions.items():
             result = ctypes.c_int64 if field == READ else None
-            made = ctypes.CFUNCTYPE(result, *[ctypes.c_int64] * len(TYPES[field]))(function)
+            made = ctypes.CFUNCTYPE(result, *[ctypes.c_int64] * OPERANDS[field])(function)
             self._kept.append(made)
             context[field] = ctypes.cast(made, ctypes.c_void_p).value
         packed = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_int64] * 5)(self._packed)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -24,6 +25,7 @@ from shlo_disc.lower.cpu.codegen import Function, compile_functions
 from shlo_disc.lower.cpu.machine import Machine, host_machine
 from shlo_disc.lower.plan import KernelPlan
 from shlo_disc.mlir import ir, new_context, ops_of
+from shlo_disc.passes.records import Planned, planned
 
 DTYPES: dict[str, np.dtype] = {
     "f64": np.dtype(np.float64),
@@ -116,7 +118,7 @@ class Emitted:
     """Sizes of every operand."""
 
 
-Emit = Callable[[ir.Operation, object, Machine], KernelPlan]
+Emit = Callable[[Planned[Any], Machine], KernelPlan]
 
 
 def plan_of(emit: Emit, text: str, machine: Machine | None = None) -> Emitted:
@@ -126,7 +128,7 @@ def plan_of(emit: Emit, text: str, machine: Machine | None = None) -> Emitted:
         module.operation.verify()
         shapes = analyze(module)
         (fusion,) = ops_of(module, "disc.fusion")
-        plan = emit(fusion, shapes, machine or host_machine())
+        plan = emit(planned(fusion, shapes), machine or host_machine())
         results = [
             (tuple(shapes.shape(r)), str(ir.ShapedType(r.type).element_type))
             for r in fusion.results

@@ -8,6 +8,7 @@ import pytest
 import shlo_disc
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.host.addresses import Addresses
+from shlo_disc.lower.host.values import Address
 from shlo_disc.lower.host.writer import HostWriter
 from shlo_disc.mlir import ir, new_context, ops_of
 
@@ -138,13 +139,13 @@ def test_if(flag):
 
 
 def test_sizes_are_computed_once_in_the_entry():
-    w = HostWriter("%symbols", ["b", "t"])
+    w = HostWriter(Address("%symbols"), ["b", "t"])
     first = w.size(Expr.parse("2*b*t + 1"))
     assert w.size(Expr.parse("2*b*t + 1")) == first
-    lines = len(w.entry)
+    lines = len(w.entry.lines)
     w.size(Expr.parse("floordiv(t - 1, 2) + mod(b, 3)"))
-    assert len(w.entry) > lines
-    assert w.body == []
+    assert len(w.entry.lines) > lines
+    assert w.body.lines == []
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float64, np.int8, np.uint16, np.bool_])

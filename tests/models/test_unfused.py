@@ -79,10 +79,10 @@ def refuse(monkeypatch, kind, most, error):
     """The emitter of `kind` refuses what computes more than `most` ops."""
     emit = EMITTERS[kind]
 
-    def emit_few(fusion, shapes, target):
-        if ops_in(fusion) > most:
+    def emit_few(fusion, machine):
+        if ops_in(fusion.op) > most:
             raise error
-        return emit(fusion, shapes, target)
+        return emit(fusion, machine)
 
     monkeypatch.setitem(EMITTERS, kind, emit_few)
 
@@ -168,9 +168,9 @@ def test_all_kinds_by_all_sorts_of_mistakes(monkeypatch):
 def test_a_kernel_that_does_not_compile(monkeypatch, tmp_path):
     emit = EMITTERS["row"]
 
-    def emit_nonsense(fusion, shapes, target):
-        plan = emit(fusion, shapes, target)
-        if ops_in(fusion) == 1:
+    def emit_nonsense(fusion, machine):
+        plan = emit(fusion, machine)
+        if ops_in(fusion.op) == 1:
             return plan
         launch = Launch(Kernel("nonsense", "func.func @KERNEL() { nonsense }"), (), (),
                         Expr.const(1), Expr.const(1))  # fmt: skip

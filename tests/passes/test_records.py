@@ -26,9 +26,10 @@ from shlo_disc.passes import emit_fusions
 from shlo_disc.passes.base import Pipeline
 from shlo_disc.passes.kinds import KINDS
 from shlo_disc.passes.match_rows import Layout
-from shlo_disc.passes.match_single_op import LoopRecord, SingleOpRecord
+from shlo_disc.passes.match_single_op import SingleOpRecord
 from shlo_disc.passes.pipeline import CLEANUP
-from shlo_disc.passes.records import match, record_of
+from shlo_disc.passes.records import match
+from shlo_disc.passes.records import planned as with_record
 from shlo_disc.passes.region import Region, carried
 from shlo_disc.passes.table import planning
 
@@ -145,7 +146,7 @@ def test_a_kind_without_a_row_is_an_error():
     _, (fusion, *_), shapes = planned("loop")
     fusion.attributes["kind"] = ir.StringAttr.get("spiral")
     with pytest.raises(InvalidModuleError, match="there is no kind of fusion 'spiral'"):
-        record_of(fusion, shapes, LoopRecord)
+        with_record(fusion, shapes)
 
 
 def test_matchers_are_those_of_kinds_with_kernels():
@@ -268,5 +269,5 @@ def test_a_fusion_that_is_none_of_its_kind():
     module, (fusion,), shapes = planned("row")
     fusion.attributes["kind"] = ir.StringAttr.get("dense")
     with pytest.raises(InternalError, match="no fusion of kind dense: it has no product"):
-        record_of(fusion, shapes, type(only_record("product")[1]))
+        with_record(fusion, shapes)
     assert module

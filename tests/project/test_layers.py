@@ -8,6 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from shlo_disc.passes import records
+from shlo_disc.passes.kinds import KINDS
+from shlo_disc.passes.region import Region
+
 PACKAGE = Path(__file__).parents[2] / "shlo_disc"
 STAGES = ("ingest", "dynamic", "passes", "lower", "ral")
 ABOVE = ("frontend", "report", "tools", "compile", "executable", "replan", "process")
@@ -49,6 +53,15 @@ def test_a_stage_imports_no_later_one(stage):
 def test_neutral_code_imports_no_target(layer):
     forbidden = tuple(f"shlo_disc.lower.{name}" for name in LAYERS[layer])
     assert violations(PACKAGE / "lower" / layer, (*forbidden, *TARGETS)) == []
+
+
+@pytest.mark.parametrize("layer", ["values", "schedule", "cpu"])
+def test_emitters_are_given_records_and_match_nothing(layer):
+    kinds = [kind.match for kind in KINDS.values() if kind.match is not None]
+    functions = [records.match, records.planned, records.update_of, Region, *kinds]
+    forbidden = {f"{f.__module__}.{f.__qualname__}" for f in functions}
+    assert "shlo_disc.passes.match_dense.match_dense" in forbidden
+    assert violations(PACKAGE / "lower" / layer, tuple(forbidden)) == []
 
 
 def test_only_the_registry_knows_targets():

@@ -5,26 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.lower.plan import Kernel, KernelPlan, Launch, Output
 from shlo_disc.lower.values.elemental import Arguments, Elemental
 from shlo_disc.lower.values.index import Group, Space
 from shlo_disc.lower.values.random_bits import RandomBits, Word, three_fry_cipher
 from shlo_disc.lower.values.typed import IndexValue, Register
-from shlo_disc.mlir import ir
 from shlo_disc.passes.match_single_op import SingleOpRecord
-from shlo_disc.passes.records import record_of
+from shlo_disc.passes.records import Planned
 from tests.ptx.builder import PtxBuilder
 
 __all__ = ["emit_rng"]
 
 
-def emit_rng(fusion: ir.Operation, shapes: ShapeAnalysis, machine: object) -> KernelPlan:
+def emit_rng(fusion: Planned[SingleOpRecord], machine: object) -> KernelPlan:
     """The plan of an `rng_bit_generator`: its bits, then its new state."""
-    record = record_of(fusion, shapes, SingleOpRecord)
+    record, shapes = fusion.record, fusion.shapes
     bits = RandomBits(record.op, shapes)
     state, values = (None if k is None else Output(k) for k in record.results)
-    block = fusion.regions[0].blocks[0]
+    block = fusion.block
 
     def written(extent: Expr, body: Callable[[Elemental, Word], None]) -> Launch:
         b = PtxBuilder()

@@ -19,7 +19,7 @@ from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.index import Ix, Space
 from shlo_disc.mlir import ir
 from shlo_disc.passes.match_single_op import LoopRecord
-from shlo_disc.passes.records import record_of
+from shlo_disc.passes.records import Planned
 from tests.ptx.builder import PtxBuilder
 
 __all__ = ["emit_loop"]
@@ -33,10 +33,9 @@ class _Written:
     space: Space
 
 
-def emit_loop(fusion: ir.Operation, shapes: ShapeAnalysis, machine: object) -> KernelPlan:
+def emit_loop(fusion: Planned[LoopRecord], machine: object) -> KernelPlan:
     """The plan of a `loop` fusion; `machine` is not asked anything."""
-    block = fusion.regions[0].blocks[0]
-    record = record_of(fusion, shapes, LoopRecord)
+    block, record, shapes = fusion.block, fusion.record, fusion.shapes
 
     def write(factors: Sequence[Expr], within: int = 1) -> _Written:
         assert within == 1, "there are no lanes"

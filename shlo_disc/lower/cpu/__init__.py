@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
-from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.lower.cpu import codegen, loop, row
 from shlo_disc.lower.cpu.attention import emit_attention
 from shlo_disc.lower.cpu.conv import emit_conv
@@ -25,11 +25,11 @@ from shlo_disc.lower.cpu.top_k import emit_top_k
 from shlo_disc.lower.cpu.update_slice import emit_dynamic_update_slice
 from shlo_disc.lower.plan import KernelPlan
 from shlo_disc.lower.target import Target
-from shlo_disc.mlir import ir
+from shlo_disc.passes.records import Planned
 
 __all__ = ["ELEMENTAL_OPS", "EMITTERS", "Machine", "target"]
 
-EMITTERS: dict[str, Callable[[ir.Operation, ShapeAnalysis, Machine], KernelPlan]] = {
+EMITTERS: dict[str, Callable[[Planned[Any], Machine], KernelPlan]] = {
     "attention": emit_attention,
     "column": row.emit,
     "conv": emit_conv,

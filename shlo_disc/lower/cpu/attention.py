@@ -20,6 +20,7 @@ from collections.abc import Sequence
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.element_types import ElementType
 from shlo_disc.errors import InternalError
 from shlo_disc.lower.cpu import cost
 from shlo_disc.lower.cpu.attention_few import FEW_ROWS, FewRows, reads_in_place
@@ -43,12 +44,12 @@ from shlo_disc.lower.schedule.contraction import (
 )
 from shlo_disc.lower.schedule.row_reduction import Plan, plan_rows
 from shlo_disc.lower.values.elemental import Arguments
-from shlo_disc.lower.values.elements import Element, element_of
+from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.index import Index, Ix
 from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register
 from shlo_disc.mlir import ir
 from shlo_disc.passes.match_attention import AttentionRecord
-from shlo_disc.passes.records import record_of
+from shlo_disc.passes.records import Planned
 
 __all__ = ["emit_attention"]
 
@@ -64,20 +65,20 @@ panels of K and V from L1 as often."""
 TASKS_PER_CORE = 4
 
 
-def emit_attention(fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine) -> KernelPlan:
+def emit_attention(fusion: Planned[AttentionRecord], machine: Machine) -> KernelPlan:
     """The plan of an `attention` fusion, planned by `plan-fusion`.
 
     Raises UnsupportedError for an element type no rule covers.
     """
-    record = record_of(fusion, shapes, AttentionRecord)
-    problem, *others = take_apart(record, shapes)
-    blocks = _Blocks(fusion, problem, shapes, machine)
+    block, shapes = fusion.block, fusion.shapes
+    problem, *others = take_apart(fusion.record, shapes)
+    blocks = _Blocks(block, problem, shapes, machine)
     if not reads_in_place(blocks.score, blocks.mix):
         return KernelPlan((blocks.launch(),))
-    rows: Step = _Rows(fusion, problem, shapes, machine).launch()
+    rows: Step = _Rows(block, problem, shapes, machine).launch()
     for heads in others[:1]:
         # One position, and many heads that share keys: these are read once for all of them.
-        shared = _Blocks(fusion, heads, shapes, machine).launch()
+        shared = _Blocks(block, heads, shapes, machine).launch()
         rows = If(_few(heads), (rows,), (shared,))
     return KernelPlan((If(_few(problem), (rows,), (blocks.launch(),)),))
 
@@ -168,10 +169,10 @@ class _Kernel:
     """What both kernels of a fusion have: their operands, and the row program between products."""
 
     def __init__(
-        self, fusion: ir.Operation, problem: Attention, shapes: ShapeAnalysis, machine: Machine
+        self, block: ir.Block, problem: Attention, shapes: ShapeAnalysis, machine: Machine
     ) -> None:
         self.shapes, self.machine = shapes, machine
-        self.block = fusion.regions[0].blocks[0]
+        self.block = block
         a = self.at = problem
         record = self.record = problem.record
         inputs = list(self.block.arguments)
@@ -211,7 +212,7 @@ class _Kernel:
         self.sizes: dict[str, Expr] = {}
         self._measure()
 
-    def _dense(self, p: Element, v: Element) -> Dense:
+    def _dense(self, p: ElementType, v: ElementType) -> Dense:
         """What the epilogue must know of the second product."""
         a = self.at
         problem = Problem(

@@ -12,8 +12,8 @@ Source: StableHLO specification, `convolution`; M. Dukhan, "The indirect convolu
 from __future__ import annotations
 
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.dynamic.views import dense_strides
+from shlo_disc.element_types import ElementType
 from shlo_disc.lower.cpu.builder import SizedBuilder
 from shlo_disc.lower.cpu.dense import Planner
 from shlo_disc.lower.cpu.dense.epilogue import Epilogue
@@ -26,11 +26,10 @@ from shlo_disc.lower.schedule.contraction import (
 )
 from shlo_disc.lower.schedule.convolution import Window, convolution_problem
 from shlo_disc.lower.values.elemental import Arguments
-from shlo_disc.lower.values.elements import Element, element_of
+from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.typed import IndexValue, Mask, vector_type
-from shlo_disc.mlir import ir
 from shlo_disc.passes.match_dense import ConvRecord
-from shlo_disc.passes.records import record_of
+from shlo_disc.passes.records import Planned
 
 __all__ = ["emit_conv"]
 
@@ -38,14 +37,13 @@ COPY = -1
 """Stands for the number of the operand that is a padded copy: one value may be both operands."""
 
 
-def emit_conv(fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine) -> KernelPlan:
+def emit_conv(fusion: Planned[ConvRecord], machine: Machine) -> KernelPlan:
     """The plan of a `conv` fusion: one stablehlo.convolution, perhaps with transposes and
     element-wise ops behind it.
 
     Raises UnsupportedError for an element type that is not compiled.
     """
-    block = fusion.regions[0].blocks[0]
-    record = record_of(fusion, shapes, ConvRecord)
+    block, record, shapes = fusion.block, fusion.record, fusion.shapes
     op, root = record.sums.op, record.root
     inputs = list(block.arguments)
     window = Window.of(op, shapes)
@@ -85,7 +83,9 @@ def emit_conv(fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine) -> 
     return KernelPlan(steps, workspaces)
 
 
-def _pad(window: Window, element: Element, source: Buffer, to: Buffer, machine: Machine) -> Launch:
+def _pad(
+    window: Window, element: ElementType, source: Buffer, to: Buffer, machine: Machine
+) -> Launch:
     """Write the input with the zeros of padding and dilation; a task is a line of the result."""
     sizes, padded = window.sizes, window.padded_sizes
     last = len(sizes) - 1

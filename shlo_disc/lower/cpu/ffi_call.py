@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
 from shlo_disc.dynamic.memory import value_bytes
-from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.element_types import element_type, known_element_type
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.locations import source_line
+from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.single_op import SingleOp
 from shlo_disc.lower.host.constants import array_of
 from shlo_disc.lower.plan import (
@@ -24,6 +23,8 @@ from shlo_disc.lower.plan import (
 )
 from shlo_disc.mlir import ir
 from shlo_disc.ops import ffi
+from shlo_disc.passes.match_single_op import SingleOpRecord
+from shlo_disc.passes.records import Planned
 
 __all__ = ["emit_ffi"]
 
@@ -50,17 +51,17 @@ _ARRAY, _DICTIONARY, _SCALAR, _STRING = 1, 2, 3, 4
 """`XLA_FFI_AttrType`."""
 
 
-def emit_ffi(fusion: ir.Operation, shapes: ShapeAnalysis, target: Any) -> KernelPlan:
+def emit_ffi(fusion: Planned[SingleOpRecord], machine: Machine) -> KernelPlan:
     """The plan of an FFI call: one step that no thread shares.
 
     Raises UnsupportedError for an attribute of a type that FFI does not have.
     """
-    single = SingleOp.of(fusion, shapes, target)
+    single, shapes = SingleOp.of(fusion, machine), fusion.shapes
     op = single.op
     sizes_at = ffi.size_operands(op)
     given = [k for k in range(len(op.operands)) if k not in sizes_at]
     operands = [op.operands[k] for k in given]
-    inputs = list(fusion.regions[0].blocks[0].arguments)
+    inputs = list(fusion.block.arguments)
     results, workspaces = single.places(list(op.results))
     buffers: list[Buffer] = [Input(inputs.index(value)) for value in operands]
     orders = [

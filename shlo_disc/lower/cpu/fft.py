@@ -5,11 +5,12 @@ from __future__ import annotations
 from shlo_disc import dialect
 from shlo_disc.dynamic import attributes as attr
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.single_op import SingleOp
 from shlo_disc.lower.plan import FftCall, Input, KernelPlan
 from shlo_disc.mlir import ir
+from shlo_disc.passes.match_single_op import SingleOpRecord
+from shlo_disc.passes.records import Planned
 
 __all__ = ["DOUBLE", "KINDS", "VECTOR_SHIFT", "emit_fft"]
 
@@ -19,12 +20,12 @@ VECTOR_SHIFT = 3
 """The bits of `FftCall.options`, as `ral/src/fft.h` has them."""
 
 
-def emit_fft(fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine) -> KernelPlan:
+def emit_fft(fusion: Planned[SingleOpRecord], machine: Machine) -> KernelPlan:
     """The plan of a `disc.fft`: one call of the runtime, with vectors of `machine`."""
-    single = SingleOp.of(fusion, shapes, machine)
+    single = SingleOp.of(fusion, machine)
     op = single.op
     kind = attr.text(op, "kind")
-    inputs = list(fusion.regions[0].blocks[0].arguments)
+    inputs = list(fusion.block.arguments)
     operands = [Input(inputs.index(value)) for value in list(op.operands)[:2]]
     results, workspaces = single.places(list(op.results))
     real = op.results[0] if kind == "IRFFT" else op.operands[0]

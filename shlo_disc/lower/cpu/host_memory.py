@@ -5,8 +5,9 @@ from __future__ import annotations
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.lower.cpu.model import MODEL
 from shlo_disc.lower.host.memory import HostMemory
-from shlo_disc.lower.host.writer import PARALLEL_FOR, HostWriter
-from shlo_disc.lower.plan import FUNCTION_TYPE, Launch
+from shlo_disc.lower.host.values import Address, Integer
+from shlo_disc.lower.host.writer import CONTEXT, PARALLEL_FOR, HostWriter
+from shlo_disc.lower.plan import Launch
 
 __all__ = ["CpuMemory"]
 
@@ -15,54 +16,41 @@ class CpuMemory(HostMemory):
     """Loads, stores, and kernels that the runtime runs on its threads."""
 
     def launch(
-        self, w: HostWriter, launch: Launch, kernel: str, arguments: str, sizes: str
+        self, w: HostWriter, launch: Launch, kernel: Address, arguments: Address, sizes: Address
     ) -> None:
         """See HostMemory."""
         if launch.extent == 1 and launch.scratch_bytes == 0:
             # One task, a scalar of a loop: no thread to ask, no scratch memory to find.
-            zero, one, nothing = w.const(0), w.const(1), w.once("llvm.mlir.zero : !llvm.ptr")
-            operands = f"{arguments}, {sizes}, {zero}, {one}, {nothing}"
-            w.line(f"llvm.call {kernel}({operands}) : !llvm.ptr, {FUNCTION_TYPE}")
+            w.call(kernel, arguments, sizes, w.const(0), w.const(1), w.null())
             return
         extent = w.size(launch.extent)
         grain = _grain(w, launch.cost)
         scratch = w.size(launch.scratch_bytes)
-        w.line(
-            f"llvm.call {w.context(PARALLEL_FOR)}(%ctx, {kernel}, {arguments}, {sizes}, {extent}, "
-            f"{grain}, {scratch}) : !llvm.ptr, "
-            "(!llvm.ptr, !llvm.ptr, !llvm.ptr, !llvm.ptr, i64, i64, i64) -> ()"
-        )
+        runner = w.context(PARALLEL_FOR)
+        w.call(runner, CONTEXT, kernel, arguments, sizes, extent, grain, scratch)
 
-    def copy(self, w: HostWriter, destination: str, source: str, count: Expr) -> None:
+    def copy(self, w: HostWriter, destination: Address, source: Address, count: Expr) -> None:
         """See HostMemory."""
-        w.line(
-            f'"llvm.intr.memcpy"({destination}, {source}, {w.size(count)}) '
-            "<{isVolatile = false}> : (!llvm.ptr, !llvm.ptr, i64) -> ()"
-        )
+        w.copy_bytes(destination, source, w.size(count))
 
-    def zero(self, w: HostWriter, address: str, count: Expr) -> None:
+    def zero(self, w: HostWriter, address: Address, count: Expr) -> None:
         """See HostMemory."""
-        w.line(
-            f'"llvm.intr.memset"({address}, {w.once("arith.constant 0 : i8")}, {w.size(count)}) '
-            "<{isVolatile = false}> : (!llvm.ptr, i8, i64) -> ()"
-        )
+        w.set_bytes(address, w.const(0, 8), w.size(count))
 
-    def read(self, w: HostWriter, address: str, kind: str, hint: str) -> str:
+    def read(self, w: HostWriter, address: Address, bits: int, hint: str) -> Integer:
         """See HostMemory."""
-        name = w.fresh(hint)
-        w.line(f"{name} = llvm.load {address} : !llvm.ptr -> {kind}")
-        return name
+        return w.body.load(address, bits, hint)
 
-    def write(self, w: HostWriter, value: str, address: str, kind: str) -> None:
+    def write(self, w: HostWriter, value: Integer, address: Address) -> None:
         """See HostMemory."""
-        w.line(f"llvm.store {value}, {address} : {kind}, !llvm.ptr")
+        w.store(value, address)
 
 
-def _grain(w: HostWriter, cost: Expr) -> str:
+def _grain(w: HostWriter, cost: Expr) -> Integer:
     """Tasks of `cost` nanoseconds each that make a chunk."""
     worth = MODEL.costs.chunk_ns
     if cost.is_const:
         return w.const(max(1, ceil_div(worth, max(1, cost.value))))
-    positive = w.once(f"arith.maxsi {w.size(cost)}, {w.const(1)} : i64")
-    grown = w.once(f"arith.addi {positive}, {w.const(worth - 1)} : i64")
-    return w.once(f"arith.divsi {grown}, {positive} : i64")
+    positive = w.entry.at_least(w.size(cost), w.const(1))
+    grown = w.entry.add(positive, w.const(worth - 1))
+    return w.entry.binary("arith.divsi", grown, positive)

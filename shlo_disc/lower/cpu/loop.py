@@ -36,7 +36,7 @@ from shlo_disc.lower.values.reduction import REDUCTIONS
 from shlo_disc.lower.values.typed import IndexValue, Mask, Register
 from shlo_disc.mlir import ir
 from shlo_disc.passes.match_single_op import LoopRecord
-from shlo_disc.passes.records import record_of
+from shlo_disc.passes.records import Planned
 
 __all__ = ["ELEMENTAL_OPS", "emit", "fusion_name", "odometer"]
 
@@ -64,13 +64,12 @@ class Written:
     """Operands worth turning (see `transposed_staging.py`)."""
 
 
-def emit(fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine) -> KernelPlan:
+def emit(fusion: Planned[LoopRecord], machine: Machine) -> KernelPlan:
     """The plan of a `loop` fusion.
 
     Raises UnsupportedError for an op or element type no rule covers.
     """
-    block = fusion.regions[0].blocks[0]
-    record = record_of(fusion, shapes, LoopRecord)
+    block, record, shapes = fusion.block, fusion.record, fusion.shapes
     roots, shape, constraints = record.roots, record.space, shapes.constraints
     if not roots:
         return KernelPlan(())
@@ -110,7 +109,7 @@ def emit(fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine) -> Kerne
             )
     extent = Expr.product(factors[:-1]) * ceil_div(inner, chunk)
     launch = Launch(
-        Kernel(fusion_name(fusion, "loop"), done.text),
+        Kernel(fusion_name(fusion.op, "loop"), done.text),
         tuple(done.arguments.buffers),
         done.params,
         extent,

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
-from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.single_op import SingleOp
 from shlo_disc.lower.plan import KernelPlan, Launch, Output
 from shlo_disc.lower.values.elemental import Elemental
 from shlo_disc.lower.values.random_bits import RandomBits, Word, three_fry_cipher
 from shlo_disc.lower.values.typed import IndexValue, Register
-from shlo_disc.mlir import ir
+from shlo_disc.passes.match_single_op import SingleOpRecord
+from shlo_disc.passes.records import Planned
 
 __all__ = ["emit_rng"]
 
 
-def emit_rng(fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine) -> KernelPlan:
+def emit_rng(fusion: Planned[SingleOpRecord], machine: Machine) -> KernelPlan:
     """The plan of an `rng_bit_generator` or a call of @stablehlo.dynamic_rng_bit_generator."""
-    return KernelPlan(tuple(_Rng(SingleOp.of(fusion, shapes, machine)).steps()))
+    return KernelPlan(tuple(_Rng(SingleOp.of(fusion, machine)).steps()))
 
 
 class _Rng:

@@ -26,7 +26,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
-from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.lower.cpu import cost
 from shlo_disc.lower.cpu.builder import CpuBuilder
 from shlo_disc.lower.cpu.lanes import choose_lanes, choose_row_lanes
@@ -40,9 +39,9 @@ from shlo_disc.lower.plan import All, Condition, If, KernelPlan, Step
 from shlo_disc.lower.schedule.iteration_space import refine
 from shlo_disc.lower.schedule.online_stages import stages_of
 from shlo_disc.lower.schedule.row_reduction import Plan, plan_rows
-from shlo_disc.mlir import ir
+from shlo_disc.passes.kinds import kind_of
 from shlo_disc.passes.match_rows import Layout, RowRecord
-from shlo_disc.passes.records import record_of
+from shlo_disc.passes.records import Planned
 
 __all__ = ["emit"]
 
@@ -72,12 +71,12 @@ class _Split:
     """... where there are fewer tasks than this; None: however many there are."""
 
 
-def emit(fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine) -> KernelPlan:
+def emit(fusion: Planned[RowRecord], machine: Machine) -> KernelPlan:
     """The plan of a `row` or `column` fusion.
 
     Raises UnsupportedError for an op or element type no rule covers.
     """
-    emitter = _Emitter(fusion, shapes, machine)
+    emitter = _Emitter(fusion, machine)
     wide, narrow = emitter.lanes()
     if narrow == wide:
         return KernelPlan(emitter.steps(wide), tuple(emitter.workspaces))
@@ -91,11 +90,11 @@ def emit(fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine) -> Kerne
 class _Emitter:
     """The launches of one fusion."""
 
-    def __init__(self, fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine) -> None:
-        self.block, self.shapes, self.machine = fusion.regions[0].blocks[0], shapes, machine
-        self.record = record_of(fusion, shapes, RowRecord)
-        self.plan = plan_rows(self.record, self.block, shapes, cost.op_cycles)
-        self.name = fusion_name(fusion, ir.StringAttr(fusion.attributes["kind"]).value)
+    def __init__(self, fusion: Planned[RowRecord], machine: Machine) -> None:
+        self.block, self.shapes, self.machine = fusion.block, fusion.shapes, machine
+        self.record = fusion.record
+        self.plan = plan_rows(self.record, self.block, self.shapes, cost.op_cycles)
+        self.name = fusion_name(fusion.op, kind_of(fusion.op).name)
         self.workspaces: list[Expr] = []
 
     def lanes(self) -> tuple[int, int]:

@@ -8,6 +8,7 @@ from typing import ClassVar, Self, TypeVar
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.element_types import ElementType
 from shlo_disc.errors import InternalError
 from shlo_disc.lower.cpu.builder import CpuBuilder
 from shlo_disc.lower.cpu.loop import odometer
@@ -21,7 +22,7 @@ from shlo_disc.lower.plan import (
 from shlo_disc.lower.schedule.iteration_space import refine
 from shlo_disc.lower.schedule.row_reduction import Materialised, Plan, Sweep
 from shlo_disc.lower.values.elemental import Arguments, Elemental
-from shlo_disc.lower.values.elements import Element, element_of
+from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.index import Index, Ix, Space
 from shlo_disc.lower.values.reduction import Reducer
 from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register
@@ -195,7 +196,7 @@ class RowWriter:
             total = total + self._row_bytes(element)
         return total
 
-    def _row_bytes(self, element: Element) -> Expr:
+    def _row_bytes(self, element: ElementType) -> Expr:
         lanes = max(1, self.line_lanes)
         return ceil_div(self.plan.length * (element.bytes * lanes), 64) * 64
 

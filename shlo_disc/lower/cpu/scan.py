@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
-from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.single_op import SingleOp
 from shlo_disc.lower.plan import KernelPlan, Launch
@@ -22,7 +21,8 @@ from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.index import Group, Ix
 from shlo_disc.lower.values.reduction import Reducer
 from shlo_disc.lower.values.typed import IndexValue, Mask, Register
-from shlo_disc.mlir import ir
+from shlo_disc.passes.match_single_op import SingleOpRecord
+from shlo_disc.passes.records import Planned
 
 __all__ = ["emit_scan"]
 
@@ -33,12 +33,12 @@ COLUMNS = 4
 """Vectors of neighbouring columns a task takes: two cache lines of a row."""
 
 
-def emit_scan(fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine) -> KernelPlan:
+def emit_scan(fusion: Planned[SingleOpRecord], machine: Machine) -> KernelPlan:
     """The plan of a `disc.scan`.
 
     Raises UnsupportedError for an element type or a reducer that is not compiled.
     """
-    single = SingleOp.of(fusion, shapes, machine)
+    single = SingleOp.of(fusion, machine)
     axis = int(single.op.attributes["dimension"].value)
     inner = Expr.product(single.shape(single.op.operands[0])[axis + 1 :])
     within = inner.is_const and inner.value == 1

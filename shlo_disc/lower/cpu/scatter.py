@@ -15,7 +15,6 @@ import functools
 from collections.abc import Callable, Sequence
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
-from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.dynamic.views import dense_strides
 from shlo_disc.indexing import scatter_numbers
 from shlo_disc.lower.cpu.machine import Machine
@@ -26,7 +25,9 @@ from shlo_disc.lower.values.elemental import Elemental, emit_region
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.index import Group, Ix
 from shlo_disc.lower.values.typed import IndexValue, Mask, Register
-from shlo_disc.mlir import ir, reads
+from shlo_disc.mlir import reads
+from shlo_disc.passes.match_single_op import SingleOpRecord
+from shlo_disc.passes.records import Planned
 from shlo_disc.scalar_regions import takes_lanes
 
 __all__ = ["emit_scatter"]
@@ -37,9 +38,9 @@ _CHUNK = 512
 """Elements of a task along the contiguous run; every task reads all indices."""
 
 
-def emit_scatter(fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine) -> KernelPlan:
+def emit_scatter(fusion: Planned[SingleOpRecord], machine: Machine) -> KernelPlan:
     """The plan of a `scatter`: all dimension numbers, operands and update computations."""
-    scatter = _Scatter(SingleOp.of(fusion, shapes, machine))
+    scatter = _Scatter(SingleOp.of(fusion, machine))
     places, workspaces = scatter.single.places(list(scatter.single.op.results))
     copies = [scatter.single.copy(v, p) for v, p in zip(scatter.operands, places, strict=True)]
     launch = scatter.launch(places)

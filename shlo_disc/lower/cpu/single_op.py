@@ -7,18 +7,19 @@ from dataclasses import dataclass
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.element_types import ElementType
 from shlo_disc.lower.cpu.builder import CpuBuilder
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.strips import strips
 from shlo_disc.lower.plan import Buffer, Kernel, Launch, Output, Workspace
 from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.elemental import Arguments, Elemental
-from shlo_disc.lower.values.elements import Element, element_of
+from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.index import Group, Space
 from shlo_disc.lower.values.typed import IndexValue, Mask, Register
 from shlo_disc.mlir import ir
 from shlo_disc.passes.match_single_op import SingleOpRecord
-from shlo_disc.passes.records import record_of
+from shlo_disc.passes.records import Planned
 
 __all__ = ["SingleOp", "digits", "offset"]
 
@@ -30,7 +31,8 @@ COPY_CHUNK = 16384
 class SingleOp:
     """The op of a single-op fusion: sort, scatter, top_k, ..."""
 
-    fusion: ir.Operation
+    block: ir.Block
+    """What the fusion computes: `op`, and what that reads."""
     op: ir.Operation
     shapes: ShapeAnalysis
     machine: Machine
@@ -38,11 +40,10 @@ class SingleOp:
     """Where each result of the op goes; None when nobody reads it."""
 
     @staticmethod
-    def of(fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine) -> SingleOp:
+    def of(fusion: Planned[SingleOpRecord], machine: Machine) -> SingleOp:
         """The op of `fusion` that has an emitter of its own."""
-        record = record_of(fusion, shapes, SingleOpRecord)
-        results = [None if number is None else Output(number) for number in record.results]
-        return SingleOp(fusion, record.op, shapes, machine, results)
+        results = [None if number is None else Output(number) for number in fusion.record.results]
+        return SingleOp(fusion.block, fusion.record.op, fusion.shapes, machine, results)
 
     def shape(self, value: ir.Value) -> tuple[Expr, ...]:
         """The symbolic sizes of an operand or result of the op."""
@@ -52,7 +53,7 @@ class SingleOp:
         """A new kernel; `lanes` of vectors it reads."""
         b = CpuBuilder(self.machine)
         space = Space(b, self.shapes.constraints, [], lanes)
-        return Elemental(b, space, self.shapes, self.fusion.regions[0].blocks[0], Arguments())
+        return Elemental(b, space, self.shapes, self.block, Arguments())
 
     def launch(
         self, e: Elemental, name: str, extent: Expr, cost: Expr, scratch: Expr | int = 0
@@ -98,7 +99,7 @@ class SingleOp:
     def fill(
         self,
         target: Buffer,
-        element: Element,
+        element: ElementType,
         count: Expr,
         body: Callable[[Elemental, IndexValue, Mask | None], Register],
         name: str,

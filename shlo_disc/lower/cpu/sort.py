@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from shlo_disc.dynamic import attributes as attr
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.merge_sort import Keys, MergeSort
 from shlo_disc.lower.cpu.single_op import SingleOp
@@ -15,14 +14,15 @@ from shlo_disc.lower.plan import KernelPlan
 from shlo_disc.lower.values.elemental import emit_region
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.typed import Mask, Register
-from shlo_disc.mlir import ir
+from shlo_disc.passes.match_single_op import SingleOpRecord
+from shlo_disc.passes.records import Planned
 
 __all__ = ["emit_sort"]
 
 
-def emit_sort(fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine) -> KernelPlan:
+def emit_sort(fusion: Planned[SingleOpRecord], machine: Machine) -> KernelPlan:
     """The plan of a `sort`: any dimension, operands and comparator."""
-    single = SingleOp.of(fusion, shapes, machine)
+    single = SingleOp.of(fusion, machine)
     op = single.op
     operands = list(op.operands)
     sizes = single.shape(operands[0])

@@ -8,18 +8,18 @@ that hold nothing better are skipped. For more the row is sorted.
 from __future__ import annotations
 
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.element_types import Special
+from shlo_disc.element_types import ElementType, Special
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.merge_sort import Keys, MergeSort
 from shlo_disc.lower.cpu.single_op import SingleOp
 from shlo_disc.lower.cpu.strips import whole_strips
 from shlo_disc.lower.plan import Condition, If, KernelPlan, Launch
 from shlo_disc.lower.values.elemental import Elemental
-from shlo_disc.lower.values.elements import Element, element_of, wrap
+from shlo_disc.lower.values.elements import element_of, wrap
 from shlo_disc.lower.values.index import Group, Ix
 from shlo_disc.lower.values.typed import IndexValue, Mask, Register
-from shlo_disc.mlir import ir
+from shlo_disc.passes.match_single_op import SingleOpRecord
+from shlo_disc.passes.records import Planned
 
 __all__ = ["emit_top_k"]
 
@@ -27,9 +27,9 @@ _LIST = 64
 """Longest list of the insertion variant."""
 
 
-def emit_top_k(fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine) -> KernelPlan:
+def emit_top_k(fusion: Planned[SingleOpRecord], machine: Machine) -> KernelPlan:
     """The plan of a `chlo.top_k` or a call of @stablehlo.dynamic_top_k."""
-    top = _TopK(SingleOp.of(fusion, shapes, machine))
+    top = _TopK(SingleOp.of(fusion, machine))
     if top.k.is_const:
         return KernelPlan((top.by_list() if top.k.value <= _LIST else top.by_sorting(),))
     small = Condition(top.k, "<=", Expr.const(_LIST))
@@ -43,8 +43,8 @@ class _TopK:
         self.sizes = single.shape(self.operand)
         self.n = self.sizes[-1]
         self.rows = Expr.product(self.sizes[:-1])
-        self.element: Element = element_of(self.operand)
-        self.positions: Element = element_of(single.op.results[1])
+        self.element: ElementType = element_of(self.operand)
+        self.positions: ElementType = element_of(single.op.results[1])
         self.k = single.shape(single.op.results[0])[-1]
         bits = max(8, self.element.bits)
         self.key_type = f"i{bits}"

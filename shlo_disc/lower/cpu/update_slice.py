@@ -7,7 +7,6 @@ it where the operand's buffer became the result's.
 from __future__ import annotations
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
-from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.dynamic.views import dense_strides
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.single_op import SingleOp, digits, offset
@@ -16,7 +15,8 @@ from shlo_disc.lower.plan import Input, KernelPlan, Output
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.index import Group, Ix
 from shlo_disc.lower.values.typed import IndexValue, Mask, Register
-from shlo_disc.mlir import ir
+from shlo_disc.passes.match_single_op import SingleOpRecord
+from shlo_disc.passes.records import Planned
 
 __all__ = ["emit_dynamic_update_slice"]
 
@@ -24,11 +24,9 @@ _CHUNK = 4096
 """Elements of a task along the contiguous run."""
 
 
-def emit_dynamic_update_slice(
-    fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine
-) -> KernelPlan:
+def emit_dynamic_update_slice(fusion: Planned[SingleOpRecord], machine: Machine) -> KernelPlan:
     """The plan of a `dynamic_update_slice`; start indices are clamped, as specified."""
-    single = SingleOp.of(fusion, shapes, machine)
+    single = SingleOp.of(fusion, machine)
     op = single.op
     operand, update, *starts = list(op.operands)
     sizes, window = single.shape(operand), single.shape(update)
@@ -65,7 +63,7 @@ def emit_dynamic_update_slice(
     extent = Expr.product(window[:cut]) * pieces
     cost = Expr.min(run, Expr.const(_CHUNK)) * element.bytes // 10 + 20
     launch = single.launch(e, "dynamic_update_slice", extent, cost)
-    in_place = bool(fusion.operands) and e.inputs.get(operand) == 0
+    in_place = bool(fusion.op.operands) and e.inputs.get(operand) == 0
     aliased = operand in (update, *starts)
     first_step = single.copy(operand, result)
     plan = (first_step, launch)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from shlo_disc.lower.host.foreign import unless_failed
 from shlo_disc.lower.host.frame import Frame
+from shlo_disc.lower.host.values import Address
 from shlo_disc.mlir import ir, terminator
 from shlo_disc.passes.places import Mode, carries_of
 
@@ -42,31 +43,24 @@ def write_while(frame: Frame, op: ir.Operation, block: _Block, can_fail: bool) -
         if carry.mode == Mode.SAME:
             for value in carried:
                 frame.origins.same(value, op.operands[index])
-    result = w.fresh("loop")
-    inits, names = [], []
+    inits: list[Address] = []
+    hints: list[str] = []
     for index, (first, second) in swaps.items():
         inits += [frame.pointers[op.operands[index]], frame.slots[first], frame.slots[second]]
-        names += [w.fresh("now"), w.fresh("next"), w.fresh("other")]
+        hints += ["now", "next", "other"]
     inits += [frame.pointers[op.operands[index]] for index in stored]
-    names += [w.fresh("now") for _ in stored]
+    hints += ["now" for _ in stored]
     moving = [3 * k for k in range(len(swaps))]
-    moving += range(3 * len(swaps), len(names))
-    types = ", ".join(["!llvm.ptr"] * len(inits))
-    heads = ", ".join(f"{n} = {i}" for n, i in zip(names, inits, strict=True))
-    into = f"{result}:{len(inits)} = " if inits else ""
-    w.line(f"{into}scf.while ({heads}) : ({types}) -> ({types}) {{")
+    moving += range(3 * len(swaps), len(hints))
+    carried_now, results = w.while_(inits, hints)
     for k, index in zip(moving, (*swaps, *stored), strict=True):
-        frame.pointers.put(condition.arguments[index], names[k])
+        frame.pointers.put(condition.arguments[index], carried_now[k])
     block(condition)
     flag = terminator(condition).operands[0]
     go = frame.flag(flag)
     if can_fail:
         go = unless_failed(w, go)
-    tail = f" {', '.join(names)} : {types}" if names else ""
-    w.line(f"scf.condition({go}){tail}")
-    w.line("} do {")
-    inner = [w.fresh("b") for _ in names]
-    w.line("^bb0(" + ", ".join(f"{n}: !llvm.ptr" for n in inner) + "):")
+    inner = w.condition(go, carried_now)
     outer_next = frame.next
     frame.next = {}
     for k, index in zip(moving, (*swaps, *stored), strict=True):
@@ -75,17 +69,16 @@ def write_while(frame: Frame, op: ir.Operation, block: _Block, can_fail: bool) -
         frame.next[index] = inner[3 * k + 1]
     block(body)
     last = terminator(body)
-    yields = []
+    yields: list[Address] = []
     for k, index in enumerate(swaps):
         frame.copy(frame.next[index], last.operands[index])
         _, following, other = inner[3 * k : 3 * k + 3]
         yields += [following, other, following]
     yields += [frame.pointers[last.operands[index]] for index in stored]
     frame.next = outer_next
-    w.line(f"scf.yield {', '.join(yields)} : {types}" if yields else "scf.yield")
-    w.line("}")
+    w.end_while(yields)
     for k, index in zip(moving, (*swaps, *stored), strict=True):
-        frame.pointers.put(op.results[index], f"{result}#{k}")
+        frame.pointers.put(op.results[index], results[k])
     frame.record.leave(op)
 
 
@@ -95,26 +88,17 @@ def write_case(frame: Frame, op: ir.Operation, block: _Block) -> None:
     frame.put_results(op)
     frame.record.enter(op)
     if op.name == "stablehlo.if":
-        w.line(f"scf.if {frame.flag(op.operands[0])} {{")
-        _branch(frame, op, 0, block)
-        w.line("} else {")
-        _branch(frame, op, 1, block)
-        w.line("}")
+        with w.if_(frame.flag(op.operands[0])):
+            _branch(frame, op, 0, block)
+            w.otherwise()
+            _branch(frame, op, 1, block)
         frame.record.leave(op)
         return
-    number = frame.memory.read(w, frame.pointers[op.operands[0]], "i32", "number")
-    index = w.fresh("branch")
-    w.line(f"{index} = arith.index_cast {number} : i32 to index")
-    w.line(f"scf.index_switch {index}")
-    for branch in range(len(op.regions) - 1):
-        w.line(f"case {branch} {{")
-        _branch(frame, op, branch, block)
-        w.line("scf.yield")
-        w.line("}")
-    w.line("default {")
-    _branch(frame, op, len(op.regions) - 1, block)
-    w.line("scf.yield")
-    w.line("}")
+    w.switch(frame.memory.read(w, frame.pointers[op.operands[0]], 32, "number"))
+    last = len(op.regions) - 1
+    for branch in range(last + 1):
+        with w.case(branch if branch < last else None):
+            _branch(frame, op, branch, block)
     frame.record.leave(op)
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shlo_disc.lower.host.memory import HostMemory
-from shlo_disc.lower.host.writer import FAILED, FFT, FOREIGN, HostWriter
+from shlo_disc.lower.host.values import ADDRESS, Address, Flag
+from shlo_disc.lower.host.writer import CONTEXT, FAILED, FFT, FOREIGN, HostWriter
 from shlo_disc.lower.plan import FfiCall, FftCall
 from shlo_disc.mlir import ir, walk
 from shlo_disc.passes.records import may_fail
@@ -30,8 +31,8 @@ def emit_foreign(
     memory: HostMemory,
     number: int,
     call: FfiCall,
-    operands: Sequence[str],
-    results: Sequence[str],
+    operands: Sequence[Address],
+    results: Sequence[Address],
 ) -> None:
     """Call handler `number` of the executable on the addresses of `operands` and `results`.
 
@@ -44,35 +45,26 @@ def emit_foreign(
         if source != destination:
             memory.copy(w, destination, source, alias.bytes)
             operands[alias.operand] = destination
-    buffers = w.array(len(operands) + len(results), "!llvm.ptr", f"buffers of {number}")
+    buffers = w.array(len(operands) + len(results), ADDRESS, f"buffers of {number}")
     for position, address in enumerate((*operands, *results)):
-        w.store(address, buffers, position, "!llvm.ptr")
+        w.store_element(address, buffers, position)
     handler = w.context(FOREIGN)
     sizes = w.sizes_array([*call.sizes, *(size for _, size in call.size_attributes)])
-    w.line(
-        f"llvm.call {handler}(%ctx, {w.const(number)}, {buffers}, {sizes}) : "
-        "!llvm.ptr, (!llvm.ptr, i64, !llvm.ptr, !llvm.ptr) -> ()"
-    )
+    w.call(handler, CONTEXT, w.const(number), buffers, sizes)
 
 
-def emit_fft(w: HostWriter, call: FftCall, addresses: Sequence[str]) -> None:
+def emit_fft(w: HostWriter, call: FftCall, addresses: Sequence[Address]) -> None:
     """Transform one dimension of the operands at `addresses` into the results behind them."""
-    buffers = w.array(_FFT_BUFFERS, "!llvm.ptr", "buffers of transforms")
+    buffers = w.array(_FFT_BUFFERS, ADDRESS, "buffers of transforms")
     for position, address in enumerate(addresses):
-        w.store(address, buffers, position, "!llvm.ptr")
+        w.store_element(address, buffers, position)
     function = w.context(FFT)
-    w.line(
-        f"llvm.call {function}(%ctx, {w.const(call.options)}, {w.size(call.batch)}, "
-        f"{w.size(call.length)}, {w.size(call.inner)}, {buffers}) : !llvm.ptr, "
-        "(!llvm.ptr, i64, i64, i64, i64, !llvm.ptr) -> ()"
-    )
+    sizes = [w.size(size) for size in (call.batch, call.length, call.inner)]
+    w.call(function, CONTEXT, w.const(call.options), *sizes, buffers)
 
 
-def unless_failed(w: HostWriter, go: str) -> str:
-    """The i1 `go`, false once a call has failed: what a loop computes may then never end it."""
-    address = w.element_address("%ctx", FAILED, "i64")
-    failed, still, both = w.fresh("failed"), w.fresh("still"), w.fresh("go")
-    w.line(f"{failed} = llvm.load {address} : !llvm.ptr -> i64")
-    w.line(f"{still} = arith.cmpi eq, {failed}, {w.const(0)} : i64")
-    w.line(f"{both} = arith.andi {go}, {still} : i1")
-    return both
+def unless_failed(w: HostWriter, go: Flag) -> Flag:
+    """`go`, false once a call has failed: what a loop computes may then never end it."""
+    failed = w.body.load(w.element_address(CONTEXT, FAILED, "i64"), hint="failed")
+    still = w.body.compare("eq", failed, w.const(0), "still")
+    return w.body.both(go, still, "go")

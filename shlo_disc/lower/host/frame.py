@@ -13,11 +13,15 @@ from shlo_disc.lower.host.packs import Origins
 from shlo_disc.lower.host.scalars import read_flag
 from shlo_disc.lower.host.updates import stored_update, update_address
 from shlo_disc.lower.host.uses import UseRecorder
+from shlo_disc.lower.host.values import Address, Flag
 from shlo_disc.lower.host.writer import HostWriter
 from shlo_disc.mlir import ir
 from shlo_disc.passes.places import At, Place, places_of
 
-__all__ = ["Frame"]
+__all__ = ["ARENA", "Frame"]
+
+ARENA = Address("%arena")
+"""The memory that a call may use."""
 
 
 class Frame:
@@ -35,18 +39,18 @@ class Frame:
     ) -> None:
         self.shapes = shapes
         self.memory = memory
-        self.w = w = HostWriter("%symbols", symbols)
+        self.w = w = HostWriter(Address("%symbols"), symbols)
         self.pointers = Addresses()
         self.origins = Origins(shapes)
         self.record = UseRecorder(shapes)
-        self.next: dict[int, str] = {}
+        self.next: dict[int, Address] = {}
         """Addresses for the next values of the innermost loop, by carry."""
-        self.slots, self.workspace_base = w.blocks("%arena", w.const(0), slots)
+        self.slots, self.workspace_base = w.blocks(ARENA, w.const(0), slots)
         """The addresses of slots in the arena, and where temporary blocks of kernels begin."""
 
-    def result(self, index: int) -> str:
+    def result(self, index: int) -> Address:
         """The address of the caller's memory for result `index`."""
-        return self.w.pointer("%results", index)
+        return self.w.pointer(Address("%results"), index)
 
     def put_results(self, op: ir.Operation) -> None:
         """Results of `op` are where plan-buffers says."""
@@ -60,7 +64,7 @@ class Frame:
             else:
                 self.pointers.put(result, self.place(place))
 
-    def place(self, place: Place) -> str:
+    def place(self, place: Place) -> Address:
         """The address of a place that no operand has."""
         if place.at == At.SLOT:
             return self.slots[place.number]
@@ -69,12 +73,12 @@ class Frame:
         assert place.at == At.RESULT, place
         return self.result(place.number)
 
-    def copy(self, destination: str, value: ir.Value) -> None:
+    def copy(self, destination: Address, value: ir.Value) -> None:
         """Copy `value` to `destination`, unless it is there."""
         source = self.pointers[value]
         if source != destination:
             self.memory.copy(self.w, destination, source, value_bytes(value, self.shapes))
 
-    def flag(self, value: ir.Value) -> str:
-        """The i1 that `value`, a boolean scalar, is."""
+    def flag(self, value: ir.Value) -> Flag:
+        """What `value`, a boolean scalar, is."""
         return read_flag(self.w, self.memory, self.pointers[value])

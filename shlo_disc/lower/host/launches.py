@@ -8,9 +8,10 @@ from contextlib import contextmanager
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.locations import source_line
 from shlo_disc.lower.host.foreign import emit_fft, emit_foreign
-from shlo_disc.lower.host.frame import Frame
+from shlo_disc.lower.host.frame import ARENA, Frame
 from shlo_disc.lower.host.uses import Site
-from shlo_disc.lower.host.writer import KERNELS, PACKED, PACKED_DONE
+from shlo_disc.lower.host.values import ADDRESS, Address, Flag
+from shlo_disc.lower.host.writer import CONTEXT, KERNELS, PACKED, PACKED_DONE
 from shlo_disc.lower.plan import (
     All,
     Buffer,
@@ -31,7 +32,7 @@ from shlo_disc.mlir import ir
 
 __all__ = ["Launches"]
 
-_Places = Mapping[Buffer, str]
+_Places = Mapping[Buffer, Address]
 """The addresses of a plan's temporary blocks and packed copies."""
 
 _ARGUMENTS = 64
@@ -60,7 +61,7 @@ class Launches:
         """The addresses of a plan's temporary blocks, of these sizes in bytes."""
         if sizes:
             self.workspaces[sizes] = None
-        addresses, _ = self.w.blocks("%arena", self.frame.workspace_base, sizes)
+        addresses, _ = self.w.blocks(ARENA, self.frame.workspace_base, sizes)
         return {Workspace(index): address for index, address in enumerate(addresses)}
 
     def steps(self, steps: tuple[Step, ...], op: ir.Operation, places: _Places) -> None:
@@ -73,20 +74,19 @@ class Launches:
             elif isinstance(step, FftCall):
                 self._fft(step, op, places)
             elif isinstance(step, If):
-                self.w.line(f"scf.if {self._condition(step.condition)} {{")
-                self.steps(step.then, op, places)
-                self.w.line("} else {")
-                self.steps(step.otherwise, op, places)
-                self.w.line("}")
+                with self.w.if_(self._condition(step.condition)):
+                    self.steps(step.then, op, places)
+                    self.w.otherwise()
+                    self.steps(step.otherwise, op, places)
             else:
                 self._pack(step, op, places)
 
-    def _condition(self, condition: Condition | All) -> str:
+    def _condition(self, condition: Condition | All) -> Flag:
         w = self.w
         if isinstance(condition, All):
             first, *others = (self._condition(one) for one in condition.conditions)
             for other in others:
-                first = w.once(f"arith.andi {first}, {other} : i1")
+                first = w.entry.both(first, other)
             return first
         return w.compare(w.size(condition.lhs), condition.op, w.size(condition.rhs))
 
@@ -98,9 +98,9 @@ class Launches:
             kernel, *called = (self._kernel(k) for k in (launch.kernel, *launch.calls))
             given = [*called, *(self._buffer(buffer, op, places) for buffer in launch.args)]
             room = max(_ARGUMENTS, 1 << (len(given) - 1).bit_length())
-            arguments = w.array(room, "!llvm.ptr", "arguments")
+            arguments = w.array(room, ADDRESS, "arguments")
             for position, address in enumerate(given):
-                w.store(address, arguments, position, "!llvm.ptr")
+                w.store_element(address, arguments, position)
             if launch.zeroed is not None:
                 buffer, count = launch.zeroed
                 self.frame.memory.zero(w, self._buffer(buffer, op, places), count)
@@ -123,11 +123,11 @@ class Launches:
         """Mark what is written inside as the launch of `name`, which `profile()` times."""
         site = len(self.sites)
         self.sites.append(Site(len(self.frame.record.uses) - 1, name, packs))
-        self.w.line(f"// launch {site}")
+        self.w.comment(f"launch {site}")
         yield
-        self.w.line(f"// launched {site}")
+        self.w.comment(f"launched {site}")
 
-    def _kernel(self, kernel: Kernel) -> str:
+    def _kernel(self, kernel: Kernel) -> Address:
         """The address of a kernel, which is compiled once for equal texts."""
         if kernel.text not in self.kernels:
             self.kernel_index[kernel.text] = len(self.kernels)
@@ -136,7 +136,7 @@ class Launches:
                 self.written(kernel)
         return self.w.pointer(self.w.context(KERNELS), self.kernel_index[kernel.text])
 
-    def _buffer(self, buffer: Buffer, op: ir.Operation, places: _Places) -> str:
+    def _buffer(self, buffer: Buffer, op: ir.Operation, places: _Places) -> Address:
         if isinstance(buffer, Input):
             return self.frame.pointers[op.operands[buffer.index]]
         if isinstance(buffer, Output):
@@ -147,39 +147,26 @@ class Launches:
         sources = self.frame.origins.packable(pack, op)
         assert sources is not None
         w = self.w
-        copies: dict[Buffer, str] = {}
-        missing = ""
-        zero, two = w.once("arith.constant 0 : i32"), w.once("arith.constant 2 : i32")
+        copies: dict[Buffer, Address] = {}
+        missing: Flag | None = None
+        zero, two = w.const(0, 32), w.const(2, 32)
         for part, (origin, key) in zip(pack.parts, sources, strict=True):
             if origin.index >= 0:
                 self.packed_arguments.add(origin.index)
             slot = self.pack_slots.setdefault(key, len(self.pack_slots))
-            arg, slot_name = w.const(origin.index), w.const(slot)
-            found = w.array(1, "!llvm.ptr", "packed")
-            state, here, none, fill = (w.fresh(x) for x in ("state", "kept", "none", "fill"))
-            w.line(
-                f"{state} = llvm.call {w.context(PACKED)}(%ctx, {arg}, {slot_name}, "
-                f"{w.size(part.bytes)}, {found}) : !llvm.ptr, "
-                "(!llvm.ptr, i64, i64, i64, !llvm.ptr) -> i32"
-            )
-            w.line(f"{here} = llvm.load {found} : !llvm.ptr -> !llvm.ptr")
-            w.line(f"{fill} = arith.cmpi eq, {state}, {two} : i32")
-            w.line(f"scf.if {fill} {{")
-            self._launch(part.fill, op, {Packed(part.operand): here}, packs=True)
-            w.line(
-                f"llvm.call {w.context(PACKED_DONE)}(%ctx, {arg}, {slot_name}, {here}) : "
-                "!llvm.ptr, (!llvm.ptr, i64, i64, !llvm.ptr) -> ()"
-            )
-            w.line("}")
-            w.line(f"{none} = arith.cmpi eq, {state}, {zero} : i32")
-            if missing:
-                both = w.fresh("none")
-                w.line(f"{both} = arith.ori {missing}, {none} : i1")
-                none = both
+            place = w.const(origin.index), w.const(slot)
+            found, keeper = w.array(1, ADDRESS, "packed"), w.context(PACKED)
+            given = CONTEXT, *place, w.size(part.bytes), found
+            state = w.call_for(32, keeper, *given, hint="state")
+            here = w.body.load_address(found, "kept")
+            with w.if_(w.body.compare("eq", state, two, "fill")):
+                self._launch(part.fill, op, {Packed(part.operand): here}, packs=True)
+                w.call(w.context(PACKED_DONE), CONTEXT, *place, here)
+            none = w.body.compare("eq", state, zero, "none")
             copies[Packed(part.operand)] = here
-            missing = none
-        w.line(f"scf.if {missing} {{")
-        self.steps(pack.otherwise, op, places)
-        w.line("} else {")
-        self.steps(pack.then, op, {**places, **copies})
-        w.line("}")
+            missing = none if missing is None else w.body.either(missing, none, "none")
+        assert missing is not None, "a pack without parts"
+        with w.if_(missing):
+            self.steps(pack.otherwise, op, places)
+            w.otherwise()
+            self.steps(pack.then, op, {**places, **copies})

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.lower.host.values import Address, Integer
 from shlo_disc.lower.host.writer import HostWriter
 from shlo_disc.lower.plan import Launch
 
@@ -22,11 +23,11 @@ __all__ = ["HostMemory"]
 class HostMemory(Protocol):
     """Writes operations on memory of the target into a host program.
 
-    Addresses are SSA names of type `!llvm.ptr`.
+    Addresses are of the target's memory, those of the arrays of `launch` of the host's.
     """
 
     def launch(
-        self, w: HostWriter, launch: Launch, kernel: str, arguments: str, sizes: str
+        self, w: HostWriter, launch: Launch, kernel: Address, arguments: Address, sizes: Address
     ) -> None:
         """Run `launch`; no task runs if its extent is 0.
 
@@ -36,17 +37,17 @@ class HostMemory(Protocol):
         says is zeroed is zeroed already.
         """
 
-    def copy(self, w: HostWriter, destination: str, source: str, count: Expr) -> None:
+    def copy(self, w: HostWriter, destination: Address, source: Address, count: Expr) -> None:
         """Copy `count` bytes; the two places are one, or do not overlap."""
 
-    def zero(self, w: HostWriter, address: str, count: Expr) -> None:
+    def zero(self, w: HostWriter, address: Address, count: Expr) -> None:
         """Zero `count` bytes."""
 
-    def read(self, w: HostWriter, address: str, kind: str, hint: str) -> str:
-        """An integer of type `kind` (i8, i32, ...) that is at `address`, in the body of `w`.
+    def read(self, w: HostWriter, address: Address, bits: int, hint: str) -> Integer:
+        """The integer of 8, 16, 32 or 64 bits that is at `address`, in the body of `w`.
 
         `hint` is for its SSA name.
         """
 
-    def write(self, w: HostWriter, value: str, address: str, kind: str) -> None:
-        """Put an integer of type `kind` to `address`."""
+    def write(self, w: HostWriter, value: Integer, address: Address) -> None:
+        """Put an integer to `address`."""

@@ -8,6 +8,7 @@ from shlo_disc.lower.plan import KernelPlan
 from shlo_disc.lower.speculate import Likely, Speculation
 from shlo_disc.lower.target import Target
 from shlo_disc.mlir import ir
+from shlo_disc.passes.records import planned
 
 __all__ = ["Plans"]
 
@@ -38,7 +39,7 @@ class Plans:
                     "keep it outside shlo_disc.jit"
                 )
             found = self._made[key] = self._speculation.plan(
-                op, lambda shapes: emitter(op, shapes, self._target.machine)
+                op, lambda shapes: emitter(planned(op, shapes), self._target.machine)
             )
         return found
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.monomial import Atom
 from shlo_disc.dynamic.program import ShapeProgram, size_symbol
+from shlo_disc.lower.host.values import Address, Flag, Real
 from shlo_disc.lower.host.writer import HostWriter
 
 __all__ = ["MOST_BYTES", "TOO_LARGE", "prepare"]
@@ -30,39 +31,38 @@ def prepare(
     It computes everything and then tells; divisions cannot trap (see HostWriter). `slots`: bytes of
     the arena's slots; `workspaces`: bytes of the temporary blocks of each kernel plan.
     """
-    w = HostWriter("%none", [])
+    w = HostWriter(Address("%none"), [])
+    e, sizes_given = w.entry, Address("%sizes")
     position = 0
     for argument, shape in enumerate(program.arguments):
         for axis in range(len(shape)):
-            address = w.element_address("%sizes", position, "i64")
-            name = size_symbol(argument, axis)
-            w.define(name, w.once(f"llvm.load {address} : !llvm.ptr -> i64"))
+            address = w.element_address(sizes_given, position, "i64")
+            w.define(size_symbol(argument, axis), e.load(address))
             position += 1
     for name in program.elements:
-        address = w.element_address("%sizes", position, "i64")
-        w.define(name, w.once(f"llvm.load {address} : !llvm.ptr -> i64"))
+        w.define(name, e.load(w.element_address(sizes_given, position, "i64")))
         position += 1
     for index, step in enumerate(program.steps):
-        above = w.once(f"arith.subi {w.symbol(step.size)}, {w.size(step.offset)} : i64")
+        above = e.subtract(w.symbol(step.size), w.size(step.offset))
         value = above if step.scale == 1 else w.floor_division(above, w.const(step.scale))[0]
         w.define(step.symbol, value)
-        w.store(value, "%symbols", index, "i64")
+        w.store_element(value, Address("%symbols"), index)
     position = 0
     for shape in program.results:
         for size in shape:
-            w.store(w.size(size), "%results", position, "i64")
+            w.store_element(w.size(size), Address("%results"), position)
             position += 1
     total = w.const(0)
     for slot in slots:
-        total = w.once(f"arith.addi {total}, {w.aligned(slot)} : i64")
+        total = e.add(total, w.aligned(slot))
     largest = w.const(0)
     for sizes in workspaces:
         block = w.const(0)
         for size in sizes:
-            block = w.once(f"arith.addi {block}, {w.aligned(size)} : i64")
-        largest = w.once(f"arith.maxsi {largest}, {block} : i64")
-    total = w.once(f"arith.addi {total}, {largest} : i64")
-    w.store(total, "%arena", 0, "i64")
+            block = e.add(block, w.aligned(size))
+        largest = e.at_least(largest, block)
+    total = e.add(total, largest)
+    w.store_element(total, Address("%arena"), 0)
     status = w.const(0)
     # Products of sizes may wrap in i64: an array without elements has sizes of any number. So may
     # elements that are sizes, which no memory bounds.
@@ -75,29 +75,25 @@ def prepare(
     for shape in dict.fromkeys(_without_limit(program)):
         # With elements it takes memory, whose lack is told with the result's name.
         elements = _estimate(w, Expr.product(shape))
-        some = w.once(f"arith.cmpf ogt, {elements}, {_float(w, 0)} : f64")
+        some = e.compare_reals("ogt", elements, w.real(0))
         extent = Expr.product(Expr.max(size, 1) for size in shape)
-        fits.append(w.once(f"arith.ori {some}, {_at_most(w, extent, _MOST_ELEMENTS)} : i1"))
+        fits.append(e.either(some, _at_most(w, extent, _MOST_ELEMENTS)))
     if fits:
         too_large = w.const(len(program.checks) + 1)
         for fit in fits:
-            status = w.once(f"arith.select {fit}, {status}, {too_large} : i64")
+            status = e.select(fit, status, too_large)
     for number, check in reversed(list(enumerate(program.checks, 1))):
         holds = w.compare(w.size(check.lhs), check.op, w.size(check.rhs))
-        status = w.once(f"arith.select {holds}, {status}, {w.const(number)} : i64")
+        status = e.select(holds, status, w.const(number))
     return w.function(
         "func.func @prepare(%sizes: !llvm.ptr, %symbols: !llvm.ptr, %results: !llvm.ptr, "
         "%arena: !llvm.ptr) -> i64",
-        f"{status} : i64",
+        status,
     )
 
 
-def _at_most(w: HostWriter, size: Expr, most: int) -> str:
-    return w.once(f"arith.cmpf ole, {_estimate(w, size)}, {_float(w, most)} : f64")
-
-
-def _float(w: HostWriter, value: int) -> str:
-    return w.once(f"arith.constant {value:.1f} : f64")
+def _at_most(w: HostWriter, size: Expr, most: int) -> Flag:
+    return w.entry.compare_reals("ole", _estimate(w, size), w.real(most))
 
 
 def _without_limit(program: ShapeProgram) -> Iterator[tuple[Expr, ...]]:
@@ -118,28 +114,27 @@ def _multiplies(size: Expr) -> bool:
     )
 
 
-def _estimate(w: HostWriter, size: Expr) -> str:
+def _estimate(w: HostWriter, size: Expr) -> Real:
     """`size` in f64, which does not wrap; a remainder counts as its divisor."""
-    total = w.once("arith.constant 0.0 : f64")
+    total = w.real(0)
     for monomial, coefficient in size.terms:
-        term = w.once(f"arith.constant {float(coefficient):.1f} : f64")
+        term = w.real(float(coefficient))
         for atom, power in monomial:
             factor = _estimated_atom(w, atom)
             for _ in range(power):
-                term = w.once(f"arith.mulf {term}, {factor} : f64")
-        total = w.once(f"arith.addf {total}, {term} : f64")
+                term = w.entry.binary("arith.mulf", term, factor)
+        total = w.entry.binary("arith.addf", total, term)
     return total
 
 
-def _estimated_atom(w: HostWriter, atom: Atom) -> str:
+def _estimated_atom(w: HostWriter, atom: Atom) -> Real:
     if not atom.op:
-        return w.once(f"arith.sitofp {w.symbol(atom.key)} : i64 to f64")
+        return w.entry.real(w.symbol(atom.key))
     a, b = (_estimate(w, argument) for argument in atom.args)
     if atom.op == "mod":
         return b
     if atom.op == "floordiv":
-        one = w.once("arith.constant 1.0 : f64")
-        divisor = w.once(f"arith.maximumf {b}, {one} : f64")
-        return w.once(f"arith.divf {a}, {divisor} : f64")
+        divisor = w.entry.binary("arith.maximumf", b, w.real(1))
+        return w.entry.binary("arith.divf", a, divisor)
     name = {"max": "arith.maximumf", "min": "arith.minimumf"}[atom.op]
-    return w.once(f"{name} {a}, {b} : f64")
+    return w.entry.binary(name, a, b)

@@ -6,13 +6,14 @@ more time calling those than on its work.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from shlo_disc.comparisons import comparison
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.errors import InternalError
 from shlo_disc.lower.host.memory import HostMemory
+from shlo_disc.lower.host.values import Address, Flag, Integer, Scalar
 from shlo_disc.lower.host.writer import HostWriter
 from shlo_disc.mlir import ir, terminator
 from shlo_disc.ops import names
@@ -35,28 +36,29 @@ _EXTREMES = {
     ("stablehlo.minimum", False): "arith.minui",
 }
 _PREDICATES = {"EQ": "eq", "NE": "ne", "LT": "lt", "LE": "le", "GT": "gt", "GE": "ge"}
+_HINT = "scalar"
 _SAME = names(lambda row: row.is_broadcast)
 
 
 def emit_scalars(
-    w: HostWriter, memory: HostMemory, op: ir.Operation, pointers: Mapping[ir.Value, str]
+    w: HostWriter, memory: HostMemory, op: ir.Operation, pointers: Mapping[ir.Value, Address]
 ) -> None:
     """Write the body of a `host` fusion: loads, arithmetic, stores."""
     registers = scalar_registers(w, memory, op, pointers)
     block = op.regions[0].blocks[0]
     last = terminator(block)
     for value, result in zip(last.operands, op.results, strict=True):
-        _store(w, memory, registers[value], pointers[result], value.type)
+        _store(w, memory, registers[value], pointers[result])
 
 
 def scalar_registers(
-    w: HostWriter, memory: HostMemory, op: ir.Operation, pointers: Mapping[ir.Value, str]
-) -> dict[ir.Value, str]:
+    w: HostWriter, memory: HostMemory, op: ir.Operation, pointers: Mapping[ir.Value, Address]
+) -> dict[ir.Value, Scalar]:
     """The integer scalars of a fusion, as registers: what it is given, and what it computes of
     that. Everything else in it is left out.
     """
     block = op.regions[0].blocks[0]
-    registers: dict[ir.Value, str] = {}
+    registers: dict[ir.Value, Scalar] = {}
     for argument, operand in zip(block.arguments, op.operands, strict=True):
         if is_integer_scalar(argument):
             registers[argument] = _load(w, memory, pointers[operand], argument.type)
@@ -71,91 +73,83 @@ def _element(kind: ir.Type) -> Any:
     return ir.RankedTensorType(kind).element_type
 
 
-def _register(kind: ir.Type) -> str:
-    return f"i{_element(kind).width}"
+def _bits(kind: ir.Type) -> int:
+    """Of the register of a scalar; 1 is a `Flag`."""
+    return int(_element(kind).width)
 
 
-def _load(w: HostWriter, memory: HostMemory, pointer: str, kind: ir.Type) -> str:
-    type_ = _register(kind)
-    if type_ == "i1":
+def _load(w: HostWriter, memory: HostMemory, pointer: Address, kind: ir.Type) -> Scalar:
+    bits = _bits(kind)
+    if bits == 1:
         return read_flag(w, memory, pointer, "scalar")
-    return memory.read(w, pointer, type_, "scalar")
+    return memory.read(w, pointer, bits, "scalar")
 
 
-def read_flag(w: HostWriter, memory: HostMemory, pointer: str, hint: str = "byte") -> str:
-    """The i1 at `pointer`, which is a byte in memory."""
-    byte = memory.read(w, pointer, "i8", hint)
-    flag = w.fresh("flag")
-    w.line(f"{flag} = llvm.trunc {byte} : i8 to i1")
-    return flag
+def read_flag(w: HostWriter, memory: HostMemory, pointer: Address, hint: str = "byte") -> Flag:
+    """The flag at `pointer`, which is a byte in memory."""
+    return w.body.truncated("llvm.trunc", memory.read(w, pointer, 8, hint), "flag")
 
 
-def _store(w: HostWriter, memory: HostMemory, register: str, pointer: str, kind: ir.Type) -> None:
-    type_ = _register(kind)
-    if type_ == "i1":
-        byte = w.fresh("byte")
-        w.line(f"{byte} = llvm.zext {register} : i1 to i8")
-        register, type_ = byte, "i8"
-    memory.write(w, register, pointer, type_)
+def _store(w: HostWriter, memory: HostMemory, register: Scalar, pointer: Address) -> None:
+    if isinstance(register, Flag):
+        register = w.body.resized("llvm.zext", register, 8, "byte")
+    memory.write(w, register, pointer)
 
 
-def _compute(w: HostWriter, op: ir.Operation, registers: Mapping[ir.Value, str]) -> str:
-    type_ = _register(op.results[0].type)
+def _compute(w: HostWriter, op: ir.Operation, registers: Mapping[ir.Value, Scalar]) -> Scalar:
+    bits = _bits(op.results[0].type)
     if op.name == "stablehlo.constant":
         value = op.attributes["value"].get_splat_value()
         number = ir.IntegerAttr(value).value if not isinstance(value, int) else value
-        literal = ("true" if number else "false") if type_ == "i1" else f"{int(number)} : {type_}"
-        return w.once(f"arith.constant {literal}", "c")
+        return w.flag(bool(number)) if bits == 1 else w.const(int(number), bits)
     if op.name == "disc.dim":
         size = w.size(Expr.parse(ir.StringAttr(op.attributes["dim"]).value))
-        return size if type_ == "i64" else w.once(f"arith.trunci {size} : i64 to {type_}")
+        return size if bits == 64 else w.entry.resized("arith.trunci", size, bits)
     given = [registers[value] for value in op.operands if value in registers]
     if op.name in _SAME:
         return given[0]
-    name = w.fresh("scalar")
-    w.line(f"{name} = {_text(op, given, type_)}")
-    return name
-
-
-def _text(op: ir.Operation, given: list[str], type_: str) -> str:
     element = _element(op.operands[0].type)
     signed = not element.is_unsigned and element.width > 1
     if op.name in _BINARY:
         # Addition of i1 is "or", multiplication "and" (StableHLO spec).
         names = {"stablehlo.add": "arith.ori", "stablehlo.multiply": "arith.andi"}
-        name = names.get(op.name, _BINARY[op.name]) if type_ == "i1" else _BINARY[op.name]
-        return f"{name} {given[0]}, {given[1]} : {type_}"
+        name = names.get(op.name, _BINARY[op.name]) if bits == 1 else _BINARY[op.name]
+        return w.body.binary(name, given[0], given[1], _HINT)
     if (op.name, signed) in _EXTREMES:
-        return f"{_EXTREMES[op.name, signed]} {given[0]}, {given[1]} : {type_}"
+        return w.body.binary(_EXTREMES[op.name, signed], given[0], given[1], _HINT)
     if op.name in _OTHERS:
-        return _OTHERS[op.name](op, given, type_, signed)
+        return _OTHERS[op.name](w, op, given, signed)
     raise InternalError(f"{op.name} cannot be computed by the host program")
 
 
-def _compare(op: ir.Operation, given: list[str], _: str, signed: bool) -> str:
+def _compare(w: HostWriter, op: ir.Operation, given: Sequence[Scalar], signed: bool) -> Scalar:
     direction = comparison(op)
     predicate = _PREDICATES[direction]
     if direction not in ("EQ", "NE"):
         predicate = ("s" if signed else "u") + predicate
-    kind = _register(op.operands[0].type)
-    return f"arith.cmpi {predicate}, {given[0]}, {given[1]} : {kind}"
+    return w.body.compare(predicate, given[0], given[1], _HINT)
 
 
-def _select(_: ir.Operation, given: list[str], type_: str, __: bool) -> str:
-    return f"arith.select {given[0]}, {given[1]}, {given[2]} : {type_}"
+def _select(w: HostWriter, _: ir.Operation, given: Sequence[Scalar], __: bool) -> Scalar:
+    flag, yes, no = given
+    assert isinstance(flag, Flag), "a condition is a flag"
+    return w.body.select(flag, yes, no, _HINT)
 
 
-def _convert(op: ir.Operation, given: list[str], type_: str, signed: bool) -> str:
-    source = _register(op.operands[0].type)
-    before, after = int(source[1:]), int(type_[1:])
-    if before == after:
-        return f"arith.ori {given[0]}, {given[0]} : {type_}"  # a copy under a new name
-    name = "arith.trunci" if after < before else "arith.extsi" if signed else "arith.extui"
-    return f"{name} {given[0]} : {source} to {type_}"
+def _convert(w: HostWriter, op: ir.Operation, given: Sequence[Scalar], signed: bool) -> Scalar:
+    (value,) = given
+    bits, before = _bits(op.results[0].type), 1 if isinstance(value, Flag) else value.bits
+    if before == bits:
+        return w.body.binary("arith.ori", value, value, _HINT)  # a copy under a new name
+    if isinstance(value, Integer) and bits == 1:
+        return w.body.truncated("arith.trunci", value, _HINT)
+    name = "arith.trunci" if bits < before else "arith.extsi" if signed else "arith.extui"
+    return w.body.resized(name, value, bits, _HINT)
 
 
-_OTHERS: dict[str, Callable[[ir.Operation, list[str], str, bool], str]] = {
+_OTHERS: dict[str, Callable[[HostWriter, ir.Operation, Sequence[Scalar], bool], Scalar]] = {
     "stablehlo.compare": _compare,
     "stablehlo.convert": _convert,
     "stablehlo.select": _select,
 }
+"""Each is given the registers of the operands, and whether these are signed."""

@@ -11,6 +11,7 @@ from shlo_disc.errors import InternalError
 from shlo_disc.locations import source_line
 from shlo_disc.lower.host.memory import HostMemory
 from shlo_disc.lower.host.scalars import scalar_registers
+from shlo_disc.lower.host.values import Address, Integer, Scalar
 from shlo_disc.lower.host.writer import HostWriter
 from shlo_disc.mlir import ir
 from shlo_disc.passes.op_classes import RESHAPES
@@ -65,9 +66,9 @@ def update_address(
     w: HostWriter,
     memory: HostMemory,
     fusion: ir.Operation,
-    pointers: Mapping[ir.Value, str],
+    pointers: Mapping[ir.Value, Address],
     shapes: ShapeAnalysis,
-) -> str:
+) -> Address:
     """Where the update of `fusion` begins; start indices are clamped, as specified."""
     registers = scalar_registers(w, memory, fusion, pointers)
     update = _update_in(fusion, shapes)
@@ -80,27 +81,20 @@ def update_address(
             continue
         start = update.operands[2 + d]
         at = _as_i64(w, registers[start], start.type)
-        at = _define(w, f"arith.maxsi {at}, {w.const(0)} : i64")
-        at = _define(w, f"arith.minsi {at}, {w.size(room)} : i64")
-        at = _define(w, f"arith.muli {at}, {w.size(stride * element)} : i64")
-        address = _define(
-            w, f"llvm.getelementptr {address}[{at}] : (!llvm.ptr, i64) -> !llvm.ptr, i8"
-        )
+        at = w.body.at_least(at, w.const(0), "at")
+        at = w.body.at_most(at, w.size(room), "at")
+        at = w.body.multiply(at, w.size(stride * element), "at")
+        address = w.body.offset(address, at, "at")
     return address
 
 
-def _define(w: HostWriter, right: str) -> str:
-    name = w.fresh("at")
-    w.line(f"{name} = {right}")
-    return name
-
-
-def _as_i64(w: HostWriter, register: str, kind: ir.Type) -> str:
+def _as_i64(w: HostWriter, register: Scalar, kind: ir.Type) -> Integer:
     element = ir.RankedTensorType(kind).element_type
+    assert isinstance(register, Integer), "an index is no boolean"
     if element.width == 64:
         most = w.const((1 << 63) - 1)
-        return (
-            _define(w, f"arith.minui {register}, {most} : i64") if element.is_unsigned else register
-        )
+        if element.is_unsigned:
+            return w.body.binary("arith.minui", register, most, "at")
+        return register
     name = "arith.extui" if element.is_unsigned else "arith.extsi"
-    return _define(w, f"{name} {register} : i{element.width} to i64")
+    return w.body.resized(name, register, 64, "at")

@@ -19,7 +19,8 @@ from shlo_disc.contractions import dot_sides
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.dynamic.views import dense_strides
-from shlo_disc.lower.values.elements import ELEMENTS, Element, element_of, unsupported
+from shlo_disc.element_types import ELEMENT_TYPES, ElementType
+from shlo_disc.lower.values.elements import element_of, unsupported
 from shlo_disc.mlir import ir
 from shlo_disc.passes.match_dense import Bands, DenseRecord, Product, Sums
 
@@ -64,10 +65,10 @@ class Problem:
     k: tuple[Axis, ...]
     a_input: int
     b_input: int
-    a: Element
-    b: Element
-    c: Element
-    compute: Element
+    a: ElementType
+    b: ElementType
+    c: ElementType
+    compute: ElementType
     a_first: Expr = ZERO
     """Offset of A[0, 0, 0]; likewise `b_first`."""
     b_first: Expr = ZERO
@@ -175,15 +176,17 @@ def _problem(
     return normalized(problem, shapes, may_swap)
 
 
-def compute_element(op: ir.Operation, a: Element, b: Element, c: Element) -> Element:
+def compute_element(
+    op: ir.Operation, a: ElementType, b: ElementType, c: ElementType
+) -> ElementType:
     """The type sums are kept in: at least f32 for floats, at least 32 bits for integers."""
     if c.is_float:
-        return ELEMENTS["f64" if "f64" in (a.name, b.name, c.name) else "f32"]
+        return ELEMENT_TYPES["f64" if "f64" in (a.name, b.name, c.name) else "f32"]
     if a.is_float or b.is_float:
         unsupported(
             op, f"{a.name} x {b.name} summed as {c.name}", "use a float preferred_element_type"
         )
-    return ELEMENTS["i64" if c.bits == 64 else "i32"]
+    return ELEMENT_TYPES["i64" if c.bits == 64 else "i32"]
 
 
 def _swapped(p: Problem) -> Problem:

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.element_types import ElementType
 from shlo_disc.lower.values.data_movement import DATA_MOVEMENT
-from shlo_disc.lower.values.elements import Element, element_of
+from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.elementwise import SCALAR_OPS
 from shlo_disc.lower.values.reduction import takes_any_order
 from shlo_disc.mlir import ir, producer
@@ -65,7 +66,7 @@ class Plan:
     cols: Expr
     sweeps: list[Sweep]
     materialised: list[Materialised] = field(default_factory=list)
-    slots: list[Element] = field(default_factory=list)
+    slots: list[ElementType] = field(default_factory=list)
     """The widest element of each scratch row."""
 
     @property

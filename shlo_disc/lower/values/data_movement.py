@@ -15,9 +15,10 @@ from dataclasses import dataclass
 
 from shlo_disc.dynamic.attributes import integers
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.element_types import ELEMENT_TYPES, ElementType
 from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.elemental import RULES, Elemental
-from shlo_disc.lower.values.elements import ELEMENTS, Element, element_of
+from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.elementwise import convert, own_bits
 from shlo_disc.lower.values.gathers import gather
 from shlo_disc.lower.values.index import Group, Index, Ix
@@ -361,7 +362,9 @@ def _iota(
     element = element_of(value)
     if not element.is_float:
         return e.from_index(own[axis], element)
-    return convert(e.b, e.from_index(own[axis], ELEMENTS["i64"]), ELEMENTS["i64"], element)
+    return convert(
+        e.b, e.from_index(own[axis], ELEMENT_TYPES["i64"]), ELEMENT_TYPES["i64"], element
+    )
 
 
 def _constant(
@@ -378,7 +381,7 @@ def _dim(
     if not element.is_float:
         return e.from_index(Ix(e.b.param(size)), element)
     return convert(
-        e.b, e.from_index(Ix(e.b.param(size)), ELEMENTS["i64"]), ELEMENTS["i64"], element
+        e.b, e.from_index(Ix(e.b.param(size)), ELEMENT_TYPES["i64"]), ELEMENT_TYPES["i64"], element
     )
 
 
@@ -421,7 +424,7 @@ def _bitcast_convert(
     groups, own = carry(e, index, [*range(rank - 1), OWN])
     whole = e.value_at(operand, assemble(e.shape(operand), groups, {}), mask)
     bits = _raw(b, whole, source)
-    by = e.from_index(e.space.scale(own[rank - 1], target.bits), ELEMENTS[f"i{source.width}"])
+    by = e.from_index(e.space.scale(own[rank - 1], target.bits), ELEMENT_TYPES[f"i{source.width}"])
     lanes = max(bits.lanes, by.lanes)
     shifted = b.broadcast(bits, lanes) >> b.broadcast(by, lanes)
     if target.kind == "b":
@@ -430,7 +433,7 @@ def _bitcast_convert(
     return _bitcast(own_bits(b, part, target), target.register)
 
 
-def _raw(b: KernelBuilder, register: Register, element: Element) -> Register:
+def _raw(b: KernelBuilder, register: Register, element: ElementType) -> Register:
     """The bits of an element as an integer of its width; zeros in front of fewer than 8."""
     if element.kind == "b":
         return _resized(register, "i8")

@@ -18,11 +18,11 @@ import numpy as np
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.element_types import ELEMENT_TYPES
+from shlo_disc.element_types import ELEMENT_TYPES, ElementType
 from shlo_disc.errors import InternalError
 from shlo_disc.lower.plan import Buffer, Input
 from shlo_disc.lower.values.builder import KernelBuilder
-from shlo_disc.lower.values.elements import Element, element_of, unsupported, wrap
+from shlo_disc.lower.values.elements import element_of, unsupported, wrap
 from shlo_disc.lower.values.elementwise import SCALAR_OPS, emit_scalar
 from shlo_disc.lower.values.index import Group, Index, Ix, Space
 from shlo_disc.lower.values.pairs import load_pairs
@@ -204,7 +204,7 @@ class Elemental:
         index = (Group(self.shape(value), at),)
         return self.to_index(self.value_at(value, index, None), element_of(value))
 
-    def to_index(self, register: Register, element: Element) -> IndexValue:
+    def to_index(self, register: Register, element: ElementType) -> IndexValue:
         """An integer register as index (scalar or lanes).
 
         An index has 63 bits and a sign: unsigned integers beyond that become the largest index,
@@ -217,7 +217,7 @@ class Elemental:
         name = "arith.index_cast" if element.is_signed else "arith.index_castui"
         return self.b.to_index(name, register)
 
-    def from_index(self, ix: Ix, element: Element) -> Register:
+    def from_index(self, ix: Ix, element: ElementType) -> Register:
         """An index as integer register of `element` (wraps)."""
         target = element.register
         if ix.is_uniform:
@@ -294,7 +294,7 @@ class Elemental:
 
     # ---------------------------------------------------------------- memory
 
-    def load(self, buffer: Buffer, element: Element, at: Ix, mask: Mask | None) -> Register:
+    def load(self, buffer: Buffer, element: ElementType, at: Ix, mask: Mask | None) -> Register:
         """One element a lane (or one for all) of a dense buffer; masked-off lanes read nothing."""
         memory = self.b.memref(self.arguments.slot(buffer), element.storage)
         return self.as_register(self.load_from(memory, at, mask, readonly=True), element)
@@ -380,14 +380,14 @@ class Elemental:
         size = memory.element_bits // 8
         return self.b.load_if(mask.any(), memory, index, size)
 
-    def as_register(self, loaded: Register, element: Element) -> Register:
+    def as_register(self, loaded: Register, element: ElementType) -> Register:
         """An element as it lies in memory, as values are carried."""
         if element.kind != "b":
             return loaded
         return loaded.differs(0)
 
     def store(
-        self, buffer: Buffer, element: Element, value: Register, at: Ix, mask: Mask | None
+        self, buffer: Buffer, element: ElementType, value: Register, at: Ix, mask: Mask | None
     ) -> None:
         """Write one element a lane, or one element when `at` is uniform."""
         memory = self.b.memref(self.arguments.slot(buffer), element.storage)

@@ -13,11 +13,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from shlo_disc.comparisons import comparison, is_total_order
-from shlo_disc.element_types import FLOATS, Special
+from shlo_disc.element_types import ELEMENT_TYPES, FLOATS, ElementType, Special
 from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.elements import (
-    ELEMENTS,
-    Element,
     element_of,
     from_compute,
     round_odd,
@@ -32,7 +30,10 @@ from shlo_disc.ops import OPS, names
 
 __all__ = ["SCALAR_OPS", "convert", "emit_scalar", "own_bits", "reduce_precision"]
 
-Rule = Callable[[KernelBuilder, ir.Operation, list[Register], list[Element], Element], Register]
+Types = list[ElementType]
+"""Of the operands of an op."""
+
+Rule = Callable[[KernelBuilder, ir.Operation, list[Register], Types, ElementType], Register]
 
 
 def emit_scalar(b: KernelBuilder, op: ir.Operation, args: Sequence[Register]) -> Register:
@@ -45,7 +46,7 @@ def emit_scalar(b: KernelBuilder, op: ir.Operation, args: Sequence[Register]) ->
 
 
 def _math(
-    b: KernelBuilder, op: ir.Operation, args: list[Register], ins: list[Element], out: Element
+    b: KernelBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
 ) -> Register:
     if not out.is_float:
         unsupported(op, f"no {out.name} form", "convert the operand to a float")
@@ -57,7 +58,7 @@ def _arith(float_op: str | None, int_op: str | None, bool_op: str | None = None)
     """A binary operation that is one `arith` op per kind of element."""
 
     def rule(
-        b: KernelBuilder, op: ir.Operation, args: list[Register], ins: list[Element], out: Element
+        b: KernelBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
     ) -> Register:
         name = {"f": float_op, "i": int_op, "u": int_op, "b": bool_op}[out.kind]
         if name is None:
@@ -72,7 +73,7 @@ def _extremum(float_op: str, signed: str, unsigned: str, boolean: str) -> Rule:
     """Maximum or minimum; floats propagate NaN and order -0 below +0."""
 
     def rule(
-        b: KernelBuilder, op: ir.Operation, args: list[Register], ins: list[Element], out: Element
+        b: KernelBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
     ) -> Register:
         name = {"f": float_op, "i": signed, "u": unsigned, "b": boolean}[out.kind]
         wide = [to_compute(b, a, out) for a in args]
@@ -86,13 +87,13 @@ _minimum = _extremum("arith.minimumf", "arith.minsi", "arith.minui", "arith.andi
 
 
 def _clamp(
-    b: KernelBuilder, op: ir.Operation, args: list[Register], ins: list[Element], out: Element
+    b: KernelBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
 ) -> Register:
     low, x, high = args
     return _minimum(b, op, [_maximum(b, op, [x, low], ins, out), high], ins, out)
 
 
-def _divisor(b: KernelBuilder, y: Register, e: Element) -> tuple[Register, Mask]:
+def _divisor(b: KernelBuilder, y: Register, e: ElementType) -> tuple[Register, Mask]:
     """(a divisor that cannot trap, whether y is 0): x / -1, x / 0 become x / 1, repaired later."""
     zero = y.equals(0)
     unsafe = zero
@@ -102,7 +103,7 @@ def _divisor(b: KernelBuilder, y: Register, e: Element) -> tuple[Register, Mask]
     return b.select(unsafe, y.constant(1), y), zero
 
 
-def _quotient(b: KernelBuilder, x: Register, y: Register, e: Element) -> Register:
+def _quotient(b: KernelBuilder, x: Register, y: Register, e: ElementType) -> Register:
     """Integer x / y truncated, y neither 0 nor -1.
 
     Up to 32 bits go through f64 when the divisor is no constant: the quotient of two integers below
@@ -117,7 +118,7 @@ def _quotient(b: KernelBuilder, x: Register, y: Register, e: Element) -> Registe
 
 
 def _divide(
-    b: KernelBuilder, op: ir.Operation, args: list[Register], ins: list[Element], out: Element
+    b: KernelBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
 ) -> Register:
     x, y = args
     if out.is_float:
@@ -133,7 +134,7 @@ def _divide(
 
 
 def _remainder(
-    b: KernelBuilder, op: ir.Operation, args: list[Register], ins: list[Element], out: Element
+    b: KernelBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
 ) -> Register:
     x, y = args
     if out.is_float:
@@ -156,7 +157,11 @@ def _fmod(b: KernelBuilder, x: Register, y: Register) -> Register:
     """
     type_ = x.type
     element = "f64" if x.is_double else "f32"
-    bits, mantissa, bias = ELEMENTS[element].bits, FLOATS[element].fraction, FLOATS[element].bias
+    bits, mantissa, bias = (
+        ELEMENT_TYPES[element].bits,
+        FLOATS[element].fraction,
+        FLOATS[element].bias,
+    )
     itype = like(type_, f"i{bits}")
     a, d = x.abs(), y.abs()
     infinity = b.constant(float("inf"), type_)
@@ -198,7 +203,7 @@ def _fmod(b: KernelBuilder, x: Register, y: Register) -> Register:
 
 
 def _high_product(
-    b: KernelBuilder, op: ir.Operation, args: list[Register], ins: list[Element], out: Element
+    b: KernelBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
 ) -> Register:
     """The upper half of the product's bits; products are exact in twice the width."""
     x, y = args
@@ -217,7 +222,7 @@ def _high_product(
 
 
 def _power(
-    b: KernelBuilder, op: ir.Operation, args: list[Register], ins: list[Element], out: Element
+    b: KernelBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
 ) -> Register:
     if out.is_float:
         wide = [to_compute(b, a, out) for a in args]
@@ -251,7 +256,7 @@ _SIGNED = (Special.IEEE, Special.FN, Special.FINITE)
 
 
 def _abs(
-    b: KernelBuilder, op: ir.Operation, args: list[Register], ins: list[Element], out: Element
+    b: KernelBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
 ) -> Register:
     (x,) = args
     if out.is_narrow and out.format.special in _SIGNED:
@@ -264,7 +269,7 @@ def _abs(
 
 
 def _negate(
-    b: KernelBuilder, op: ir.Operation, args: list[Register], ins: list[Element], out: Element
+    b: KernelBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
 ) -> Register:
     (x,) = args
     if out.is_narrow and out.format.special in _SIGNED:
@@ -277,7 +282,7 @@ def _negate(
 
 
 def _sign(
-    b: KernelBuilder, op: ir.Operation, args: list[Register], ins: list[Element], out: Element
+    b: KernelBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
 ) -> Register:
     x = to_compute(b, args[0], out)
     one = x.constant(1)
@@ -290,7 +295,7 @@ def _sign(
 
 def _float_unary(name: str) -> Rule:
     def rule(
-        b: KernelBuilder, op: ir.Operation, args: list[Register], ins: list[Element], out: Element
+        b: KernelBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
     ) -> Register:
         if not out.is_float:
             unsupported(op, f"no {out.name} form", "convert the operand to a float")
@@ -303,7 +308,7 @@ def _float_unary(name: str) -> Rule:
 
 
 def _not(
-    b: KernelBuilder, op: ir.Operation, args: list[Register], ins: list[Element], out: Element
+    b: KernelBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
 ) -> Register:
     ones = args[0].constant(True if out.kind == "b" else -1)
     return args[0] ^ ones
@@ -311,14 +316,14 @@ def _not(
 
 def _bits(name: str) -> Rule:
     def rule(
-        b: KernelBuilder, op: ir.Operation, args: list[Register], ins: list[Element], out: Element
+        b: KernelBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
     ) -> Register:
         return b.op(name, *args)
 
     return rule
 
 
-def own_bits(b: KernelBuilder, x: Register, e: Element) -> Register:
+def own_bits(b: KernelBuilder, x: Register, e: ElementType) -> Register:
     """An integer with zeros in the bits of the register that are not bits of its type."""
     if e.bits == e.width:
         return x
@@ -326,7 +331,7 @@ def own_bits(b: KernelBuilder, x: Register, e: Element) -> Register:
 
 
 def _leading_zeros(
-    b: KernelBuilder, op: ir.Operation, args: list[Register], ins: list[Element], out: Element
+    b: KernelBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
 ) -> Register:
     count = b.op("math.ctlz", own_bits(b, args[0], out))
     unused = out.width - out.bits
@@ -334,7 +339,7 @@ def _leading_zeros(
 
 
 def _population(
-    b: KernelBuilder, op: ir.Operation, args: list[Register], ins: list[Element], out: Element
+    b: KernelBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
 ) -> Register:
     return b.op("math.ctpop", own_bits(b, args[0], out))
 
@@ -343,7 +348,7 @@ def _shift(name: str) -> Rule:
     """Shifts by the width or more give 0, or the sign for the arithmetic shift."""
 
     def rule(
-        b: KernelBuilder, op: ir.Operation, args: list[Register], ins: list[Element], out: Element
+        b: KernelBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
     ) -> Register:
         x, by = args
         last = by.constant(out.bits - 1)
@@ -375,7 +380,7 @@ def _total_order(b: KernelBuilder, x: Register, bits: int) -> Register:
 
 
 def _compare(
-    b: KernelBuilder, op: ir.Operation, args: list[Register], ins: list[Element], out: Element
+    b: KernelBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
 ) -> Register:
     direction, total = comparison(op), is_total_order(op)
     element = ins[0]
@@ -400,14 +405,14 @@ def _signed(direction: str) -> str:
 
 
 def _select(
-    b: KernelBuilder, op: ir.Operation, args: list[Register], ins: list[Element], out: Element
+    b: KernelBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
 ) -> Register:
     condition, yes, no = args
     return b.select(Mask.of(condition), yes, no)
 
 
 def _is_finite(
-    b: KernelBuilder, op: ir.Operation, args: list[Register], ins: list[Element], out: Element
+    b: KernelBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
 ) -> Register:
     x = to_compute(b, args[0], ins[0])
     return x.abs() < x.constant(float("inf"))
@@ -416,7 +421,7 @@ def _is_finite(
 # ------------------------------------------------------------------ conversion
 
 
-def convert(b: KernelBuilder, x: Register, source: Element, target: Element) -> Register:
+def convert(b: KernelBuilder, x: Register, source: ElementType, target: ElementType) -> Register:
     """`x` converted as stablehlo.convert: floats to integers saturate, NaN becomes 0."""
     if source == target:
         return x
@@ -443,7 +448,7 @@ def convert(b: KernelBuilder, x: Register, source: Element, target: Element) -> 
     return x
 
 
-def _saturated(b: KernelBuilder, x: Register, e: Element) -> Register:
+def _saturated(b: KernelBuilder, x: Register, e: ElementType) -> Register:
     """An integer of 8 bits brought into the range of a type of fewer."""
     if e.bits == e.width:
         return x
@@ -453,7 +458,9 @@ def _saturated(b: KernelBuilder, x: Register, e: Element) -> Register:
     return b.op("arith.maxsi", b.op("arith.minsi", x, x.constant(most - 1)), x.constant(-most))
 
 
-def _float_to_float(b: KernelBuilder, x: Register, source: Element, target: Element) -> Register:
+def _float_to_float(
+    b: KernelBuilder, x: Register, source: ElementType, target: ElementType
+) -> Register:
     if target.name == "f64":
         return b.cast("arith.extf", x, "f64")
     if source.name == "f64":
@@ -461,7 +468,9 @@ def _float_to_float(b: KernelBuilder, x: Register, source: Element, target: Elem
     return from_compute(b, x, target)
 
 
-def _int_to_float(b: KernelBuilder, x: Register, source: Element, target: Element) -> Register:
+def _int_to_float(
+    b: KernelBuilder, x: Register, source: ElementType, target: ElementType
+) -> Register:
     name = "arith.sitofp" if source.is_signed else "arith.uitofp"
     if source.bits == 64 and (target.is_narrow or target.name == "f64"):
         # MLIR rewrites arith.truncf(arith.sitofp(x)) to one arith.sitofp, which rounds once where
@@ -474,7 +483,7 @@ def _int_to_float(b: KernelBuilder, x: Register, source: Element, target: Elemen
     return from_compute(b, b.cast(name, x, target.compute), target)
 
 
-def _sticky(b: KernelBuilder, x: Register, source: Element) -> Register:
+def _sticky(b: KernelBuilder, x: Register, source: ElementType) -> Register:
     """A 64-bit integer as one that f64 holds and that rounds alike to 8 bits: rounded to odd."""
     type_ = x.type
     limit = b.constant(1 << 53, type_)
@@ -488,13 +497,13 @@ def _sticky(b: KernelBuilder, x: Register, source: Element) -> Register:
 
 
 def _convert(
-    b: KernelBuilder, op: ir.Operation, args: list[Register], ins: list[Element], out: Element
+    b: KernelBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
 ) -> Register:
     return convert(b, args[0], ins[0], out)
 
 
 def _bitcast(
-    b: KernelBuilder, op: ir.Operation, args: list[Register], ins: list[Element], out: Element
+    b: KernelBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
 ) -> Register:
     (x,) = args
     if out.bits < 8:
@@ -538,7 +547,7 @@ def reduce_precision(
 
 
 def _reduce_precision(
-    b: KernelBuilder, op: ir.Operation, args: list[Register], ins: list[Element], out: Element
+    b: KernelBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
 ) -> Register:
     e = ir.IntegerAttr(op.attributes["exponent_bits"]).value
     m = ir.IntegerAttr(op.attributes["mantissa_bits"]).value

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from shlo_disc.element_types import ElementType
 from shlo_disc.lower.plan import Buffer
-from shlo_disc.lower.values.elements import Element
 from shlo_disc.lower.values.index import Ix
 from shlo_disc.lower.values.typed import IndexValue, Mask, Register, vector_type
 
@@ -26,7 +26,7 @@ _NEAR = 2
 
 
 def load_pairs(
-    e: Elemental, buffer: Buffer, element: Element, at: Ix, mask: Mask | None
+    e: Elemental, buffer: Buffer, element: ElementType, at: Ix, mask: Mask | None
 ) -> list[Register] | None:
     """The first and the second elements of the pairs number `at`, one pair a lane.
 
@@ -41,7 +41,7 @@ def load_pairs(
 
 
 def _neighbours(
-    e: Elemental, buffer: Buffer, element: Element, at: Ix, mask: Mask | None
+    e: Elemental, buffer: Buffer, element: ElementType, at: Ix, mask: Mask | None
 ) -> list[Register]:
     b, lanes = e.b, e.lanes
     memory = b.memref(e.arguments.slot(buffer), element.storage)
@@ -63,7 +63,7 @@ def _neighbours(
 
 
 def _gathered(
-    e: Elemental, buffer: Buffer, element: Element, at: Ix, mask: Mask | None
+    e: Elemental, buffer: Buffer, element: ElementType, at: Ix, mask: Mask | None
 ) -> list[Register]:
     b, lanes = e.b, e.lanes
     memory = b.memref(e.arguments.slot(buffer), f"i{2 * element.bits}")

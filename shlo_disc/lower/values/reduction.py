@@ -12,8 +12,9 @@ from collections.abc import Sequence
 
 from shlo_disc.comparisons import comparison
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.element_types import ElementType
 from shlo_disc.lower.values.elemental import RULES, Elemental, emit_region
-from shlo_disc.lower.values.elements import Element, element_of, from_compute, to_compute
+from shlo_disc.lower.values.elements import element_of, from_compute, to_compute
 from shlo_disc.lower.values.index import Group, Index, Ix
 from shlo_disc.lower.values.index_propagation import OWN, assemble, carry
 from shlo_disc.lower.values.typed import IndexValue, Mask, Register
@@ -48,7 +49,7 @@ _BODIES: dict[str, dict[str, str]] = {
 """Bodies of one associative and commutative operation, by kind of element."""
 
 
-def _identity(name: str, element: Element) -> float:
+def _identity(name: str, element: ElementType) -> float:
     """The value that changes nothing under `name`."""
     if name in ("stablehlo.add", "stablehlo.or", "stablehlo.xor"):
         # -0.0: adding it keeps even the sign of a zero.

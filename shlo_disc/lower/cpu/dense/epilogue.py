@@ -13,13 +13,14 @@ from typing import TypeVar
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.element_types import ElementType
 from shlo_disc.errors import InternalError
 from shlo_disc.lower.cpu.builder import SizedBuilder
 from shlo_disc.lower.cpu.dense.places import tile_space
 from shlo_disc.lower.plan import Buffer, Output
 from shlo_disc.lower.schedule.contraction import Axis, Dense
 from shlo_disc.lower.values.elemental import Arguments, Elemental
-from shlo_disc.lower.values.elements import Element, element_of
+from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.elementwise import SCALAR_OPS, convert
 from shlo_disc.lower.values.index import Index, Ix
 from shlo_disc.lower.values.typed import IndexValue, Mask, Register, vector_type
@@ -216,7 +217,7 @@ class _Asking(Elemental):
             self.value_at(operand, self._at(op, operand, index), mask)
         return self.nothing(value)
 
-    def load(self, buffer: Buffer, element: Element, at: Ix, mask: Mask | None) -> Register:
+    def load(self, buffer: Buffer, element: ElementType, at: Ix, mask: Mask | None) -> Register:
         if not element.is_float or at.is_uniform:
             return super().load(buffer, element, at, mask)
         if at.vector is None:

@@ -11,6 +11,7 @@ import functools
 from collections.abc import Callable, Sequence
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
+from shlo_disc.element_types import ElementType
 from shlo_disc.lower.cpu.builder import SizedBuilder
 from shlo_disc.lower.cpu.dense.operands import Finish
 from shlo_disc.lower.cpu.dense.repack import as_number, load_as
@@ -21,7 +22,6 @@ from shlo_disc.lower.cpu.strips import masked_strips, whole_strips
 from shlo_disc.lower.plan import Buffer, Kernel, Launch
 from shlo_disc.lower.schedule.contraction import Axis, Problem
 from shlo_disc.lower.values.elemental import Arguments
-from shlo_disc.lower.values.elements import Element
 from shlo_disc.lower.values.elementwise import convert
 from shlo_disc.lower.values.index import Ix
 from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register, vector_type
@@ -42,7 +42,7 @@ def narrow_launch(
     machine: Machine,
     args: tuple[Buffer, Buffer, Buffer],
     label: str,
-    result: Element,
+    result: ElementType,
     finish: Callable[[Arguments, int], Finish] | None,
 ) -> Launch | None:
     """A kernel for a problem whose N has size 1; None where the general kernel does better.
@@ -77,7 +77,7 @@ class _Writer:
         problem: Problem,
         machine: Machine,
         args: tuple[Buffer, Buffer, Buffer],
-        result: Element,
+        result: ElementType,
         finish: Callable[[Arguments, int], Finish] | None,
     ) -> None:
         p = self.p = problem
@@ -189,7 +189,7 @@ class _Writer:
     def _along(
         self,
         memory: MemRef,
-        element: Element,
+        element: ElementType,
         at: IndexValue,
         v: IndexValue,
         name: str,

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from shlo_disc.element_types import ElementType
 from shlo_disc.lower.cpu.builder import SizedBuilder
 from shlo_disc.lower.cpu.dense.tiles import Tile
 from shlo_disc.lower.cpu.dense.words import WORD, Words
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.schedule.contraction import Axis
-from shlo_disc.lower.values.elements import Element
 from shlo_disc.lower.values.index import Ix
 from shlo_disc.lower.values.typed import IndexValue, Mask, Register
 
@@ -101,7 +101,7 @@ class Operand:
 
     array: str
     """a or b: the sizes of this operand are named `ar0` (stride of the first row step), ..."""
-    element: Element
+    element: ElementType
     row_steps: int
     k_steps: int
     row_unit: bool
@@ -133,8 +133,8 @@ class Gemm:
 
     a: Operand
     b: Operand
-    c: Element
-    compute: Element
+    c: ElementType
+    compute: ElementType
     tile: Tile
     a_mode: str
     """direct or scratch."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.element_types import ElementType
 from shlo_disc.lower.cpu.dense.epilogue import BandEpilogue, Epilogue
 from shlo_disc.lower.cpu.dense.gemm import pack_kernel, write_gemm
 from shlo_disc.lower.cpu.dense.horizontal import fused_horizontally
@@ -47,11 +48,11 @@ from shlo_disc.lower.schedule.contraction import (
 )
 from shlo_disc.lower.schedule.contraction import turned as turned_problem
 from shlo_disc.lower.values.elemental import Arguments
-from shlo_disc.lower.values.elements import Element, element_of
+from shlo_disc.lower.values.elements import element_of
 from shlo_disc.mlir import ir, terminator
 from shlo_disc.passes.match_dense import DenseRecord
 from shlo_disc.passes.match_rows import RowRecord
-from shlo_disc.passes.records import record_of
+from shlo_disc.passes.records import Planned
 
 __all__ = ["Planner", "Scratch", "emit_dense", "is_unit"]
 
@@ -94,7 +95,7 @@ pages and are read in one run. In place takes up to 1.3 of their time with 12 Mi
 36 MiB. Panels made in the call then cost little: memory is slower than the copy."""
 
 
-def emit_dense(fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine) -> KernelPlan:
+def emit_dense(fusion: Planned[DenseRecord], machine: Machine) -> KernelPlan:
     """The plan of a `dense` fusion: for every result a dot_general, perhaps transposes in front and
     behind, then element-wise ops.
 
@@ -103,8 +104,7 @@ def emit_dense(fusion: ir.Operation, shapes: ShapeAnalysis, machine: Machine) ->
 
     Raises UnsupportedError for an element type that is not compiled.
     """
-    block = fusion.regions[0].blocks[0]
-    record = record_of(fusion, shapes, DenseRecord)
+    block, record, shapes = fusion.block, fusion.record, fusion.shapes
     planners = []
     products = analyze_dense(record, list(block.arguments), shapes)
     for number, dense in enumerate(products):
@@ -218,7 +218,7 @@ class Planner:
         b_buffer: Buffer | None = None,
         finish: Callable[[Arguments, int], Finish] | None = None,
         finish_bands: Callable[[Arguments, int], FinishBands] | None = None,
-        result: Element | None = None,
+        result: ElementType | None = None,
         label: str = "dense",
         keep_b: bool = True,
         fill: Callable[[Arguments, int], Fill] | None = None,
@@ -572,7 +572,7 @@ class Scratch:
 
 
 def _operand(
-    array: str, element: Element, rows: Steps, k: Steps, batch: tuple[Axis, ...], first: Expr
+    array: str, element: ElementType, rows: Steps, k: Steps, batch: tuple[Axis, ...], first: Expr
 ) -> Operand:
     return Operand(
         array,

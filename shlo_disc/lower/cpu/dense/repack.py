@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.element_types import ELEMENT_TYPES, ElementType
 from shlo_disc.lower.values.builder import KernelBuilder
-from shlo_disc.lower.values.elements import ELEMENTS, Element
 from shlo_disc.lower.values.elementwise import convert
 from shlo_disc.lower.values.typed import (
     IndexLike,
@@ -47,7 +47,7 @@ class Source:
 
     memory: MemRef
     """A memref of `element.storage`."""
-    element: Element
+    element: ElementType
     base: IndexValue
     """Offset of the first element, in elements."""
     u_offset: Callable[[IndexValue], IndexValue]
@@ -101,7 +101,7 @@ class Block:
                 store(zero, to + u.index)
 
 
-def repack(b: KernelBuilder, source: Source, block: Block, compute: Element) -> None:
+def repack(b: KernelBuilder, source: Source, block: Block, compute: ElementType) -> None:
     """Write every source[u, w] to the block as `compute` elements.
 
     Columns from `u_count` to `u_room` get finite values of no meaning; nothing outside the block is
@@ -119,7 +119,7 @@ def repack(b: KernelBuilder, source: Source, block: Block, compute: Element) -> 
         _one_by_one(b, source, block, b.index(0), compute)
 
 
-def _copy(b: KernelBuilder, source: Source, block: Block, compute: Element) -> None:
+def _copy(b: KernelBuilder, source: Source, block: Block, compute: ElementType) -> None:
     with b.loop(0, block.w_count, 1, hint="w") as w:
         line = source.base + source.w_offset(w.index)
         ahead = source.base + source.w_offset(b.min(w.index + PREFETCH_ROWS, block.w_count - 1))
@@ -132,7 +132,7 @@ def _copy(b: KernelBuilder, source: Source, block: Block, compute: Element) -> N
             block.memory.vector_store(value, to + u.index)
 
 
-def _gathered(b: KernelBuilder, source: Source, block: Block, compute: Element) -> None:
+def _gathered(b: KernelBuilder, source: Source, block: Block, compute: ElementType) -> None:
     """Through the table of offsets: as vectors where they follow each other, else lane by lane.
 
     The pixels of a line of an image are such runs.
@@ -168,7 +168,7 @@ def _gathered(b: KernelBuilder, source: Source, block: Block, compute: Element) 
 
 
 def _transposed(
-    b: KernelBuilder, source: Source, block: Block, compute: Element, group: int
+    b: KernelBuilder, source: Source, block: Block, compute: ElementType, group: int
 ) -> None:
     """By squares of groups of so many neighbours along `u`."""
     lanes = block.lanes
@@ -193,7 +193,7 @@ def _transposed(
 
 
 def _one_by_one(
-    b: KernelBuilder, source: Source, block: Block, first: IndexValue, compute: Element
+    b: KernelBuilder, source: Source, block: Block, first: IndexValue, compute: ElementType
 ) -> None:
     """Rows from `first` on."""
     with b.loop(0, block.u_count, 1, hint="u") as u:
@@ -209,10 +209,10 @@ def _one_by_one(
 def load_as(
     b: KernelBuilder,
     memory: MemRef,
-    element: Element,
+    element: ElementType,
     at: IndexValue,
     lanes: int,
-    compute: Element,
+    compute: ElementType,
     mask: Mask | None = None,
     readonly: bool = True,
 ) -> Register:
@@ -225,9 +225,9 @@ def load_as(
     return convert(b, raw, as_number(element), compute)
 
 
-def as_number(element: Element) -> Element:
+def as_number(element: ElementType) -> ElementType:
     """In memory i1 is a byte that holds 0 or 1."""
-    return ELEMENTS["ui8"] if element.kind == "b" else element
+    return ELEMENT_TYPES["ui8"] if element.kind == "b" else element
 
 
 def transpose(b: KernelBuilder, rows: list[Register], group: int = 1) -> list[Register]:

@@ -10,13 +10,13 @@ import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from shlo_disc.element_types import ElementType
 from shlo_disc.lower.cpu.builder import CpuBuilder, SizedBuilder
 from shlo_disc.lower.cpu.dense.operands import Gemm
 from shlo_disc.lower.cpu.dense.repack import PREFETCH_ROWS, load_as
 from shlo_disc.lower.cpu.dense.walk import Walk, digits_offset
 from shlo_disc.lower.cpu.dense.words import Words
 from shlo_disc.lower.cpu.strips import whole_strips
-from shlo_disc.lower.values.elements import Element
 from shlo_disc.lower.values.typed import (
     IndexLike,
     IndexValue,
@@ -349,7 +349,7 @@ class TileWriter:
 
 
 def multiply_add(
-    b: CpuBuilder, x: Register, y: Register, total: Register, compute: Element
+    b: CpuBuilder, x: Register, y: Register, total: Register, compute: ElementType
 ) -> Register:
     """`total + x * y`, rounded once where the machine does that in hardware."""
     if not compute.is_float:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
+from shlo_disc.element_types import ElementType
 from shlo_disc.lower.cpu.machine import Machine
-from shlo_disc.lower.values.elements import Element
 
 __all__ = ["Blocks", "Tile", "blocks", "choose_tile"]
 
@@ -56,7 +56,7 @@ TASKS_PER_CORE = 4
 """Tasks to aim for where M is too small to give enough."""
 
 
-def choose_tile(n: Expr, compute: Element, machine: Machine) -> Tile:
+def choose_tile(n: Expr, compute: ElementType, machine: Machine) -> Tile:
     """The tile that wastes the fewest columns of `n`; of equals the faster (see `_TILES_32`)."""
     lanes = machine.lanes(compute.bytes)
     table = _TILES_32 if machine.vector_bytes == 64 else _TILES_16
@@ -96,7 +96,7 @@ def blocks(
     k: Expr,
     batches: Expr,
     tile: Tile,
-    compute: Element,
+    compute: ElementType,
     cores: int,
     run: Expr,
     bands: int = 1,
