@@ -98,7 +98,8 @@ class Problem:
 
     @property
     def is_short(self) -> bool:
-        """True if every product is rounded and then added, first to last, as StableHLO says.
+        """True if products are rounded and then added, as StableHLO says: first to last, but for
+        inner products of batch entries, whose lanes are a tree.
 
         Equal products of such sums cancel: those of a 2 x 2 determinant, or of a complex number
         and its conjugate. A multiply-add rounds one of the two only.

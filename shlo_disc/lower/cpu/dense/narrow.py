@@ -234,7 +234,7 @@ class _Writer:
                     load_as(b, m, e, base + at, self.width, p.compute, mask)
                     for m, e, base in ((self.a_in, p.a, a), (self.b_in, p.b, other))
                 )
-                out.append(multiply_add(b, x, y, total, p.compute))
+                out.append(multiply_add(b, x, y, total, p.compute, p.is_short))
             return out
 
         def task(_: IndexValue, digits: list[IndexValue]) -> None:

@@ -243,9 +243,7 @@ class TileWriter:
         `multiply`: in place of a multiply-add of the compute type.
         """
         g, b = self.g, self.b
-        multiply = multiply or functools.partial(
-            multiply_add, b, compute=g.compute, short=g.short
-        )
+        multiply = multiply or functools.partial(multiply_add, b, compute=g.compute, short=g.short)
         step: IndexLike = self.size("bk0") if g.b_mode == "direct" else g.tile.columns
         # Carried, not computed from k: the unrolled loop then needs no address arithmetic.
         places = [at.b_at + k0 * step]
