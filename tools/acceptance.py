@@ -501,6 +501,9 @@ def main(
         f"{passed} of {len(outcomes)} passed in {time.perf_counter() - start:.0f} s; "
         f"{excused} exceptions ({excused / max(1, len(outcomes)):.2%})"
     )
+    others = {a.stem for a in folder.glob("*.zip")} - {*CASES} - {*only}
+    if others:
+        console.print(f"not run, as they are not StableHLO alone: {', '.join(sorted(others))}")
     for misfit in misfits:
         console.print(misfit, markup=False)
     if target is not None:
