@@ -98,8 +98,9 @@ class Problem:
 
     @property
     def is_short(self) -> bool:
-        """True if products are rounded and then added, as StableHLO says: first to last, but for
-        inner products of batch entries, whose lanes are a tree.
+        """True if products are rounded and then added, as StableHLO says.
+
+        The order is first to last. Lanes of inner products of batch entries are a tree.
 
         Equal products of such sums cancel: those of a 2 x 2 determinant, or of a complex number
         and its conjugate. A multiply-add rounds one of the two only.
