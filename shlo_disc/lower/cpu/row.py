@@ -11,10 +11,11 @@ sweep is materialised if computing it again costs more than storing and loading 
 result's own row or scratch memory.
 
 Order of a reduction: lane i of W accumulators takes columns i, i + W, .... The lanes are then
-combined as a balanced tree, and the init value comes last. W depends on the fusion and the
-machine's vector width only: results do not depend on the number of threads. If the body is not one
-known commutative operation (arg-max), lane i takes the i-th run of neighbouring columns, and only
-associativity is used. Side by side, columns are reduced in order, first to last.
+combined as a balanced tree, those of at most `SHORT` columns one by one, and the init value comes
+last. W depends on the fusion and the machine's vector width only: results do not depend on the
+number of threads. If the body is not one known commutative operation (arg-max), lane i takes the
+i-th run of neighbouring columns, and only associativity is used. Side by side, columns are reduced
+in order, first to last.
 
 Long rows are cut into pieces where there are few of them, and where what is swept again would not
 fit a cache: see `row_split.py`. The choice depends on sizes alone.

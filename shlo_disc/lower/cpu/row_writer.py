@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Sequence
 from typing import ClassVar, Self, TypeVar
@@ -19,6 +20,7 @@ from shlo_disc.lower.plan import (
     Launch,
     Output,
 )
+from shlo_disc.lower.schedule.contraction import SHORT
 from shlo_disc.lower.schedule.iteration_space import refine
 from shlo_disc.lower.schedule.row_reduction import Materialised, Plan, Sweep
 from shlo_disc.lower.values.elemental import Arguments, Elemental
@@ -367,10 +369,14 @@ class RowWriter:
     def across_lanes(
         self, reducer: Reducer, accs: Sequence[Register], in_order: bool
     ) -> list[Register]:
-        """Scalar accumulators: the lanes as a balanced tree."""
+        """Scalar accumulators: the lanes as a balanced tree; those of a short row one by one."""
         b = self.b
         width = accs[0].lanes
         parts = list(accs)
+        cols = self.plan.cols
+        if cols.is_const and 0 < cols.value <= min(width, SHORT) and not in_order:
+            ones = [[b.extract(p, lane) for p in parts] for lane in range(cols.value)]
+            return functools.reduce(reducer.merge, ones)
         while width > 1:
             half = width // 2
             if in_order:  # neighbours first

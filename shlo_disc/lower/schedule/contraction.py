@@ -25,6 +25,7 @@ from shlo_disc.mlir import ir
 from shlo_disc.passes.match_dense import Bands, DenseRecord, Product, Sums
 
 __all__ = [
+    "SHORT",
     "Axis",
     "Dense",
     "Problem",
@@ -38,6 +39,8 @@ __all__ = [
 ]
 
 ZERO, ONE = Expr.const(0), Expr.const(1)
+SHORT = 8
+"""Terms of a sum up to which they are added one by one, each product rounded, as StableHLO says."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +96,18 @@ class Problem:
     def depth(self) -> Expr:
         """Number of products in a sum."""
         return Expr.product(x.size for x in self.k)
+
+    @property
+    def is_short(self) -> bool:
+        """True if products are rounded and then added, as StableHLO says.
+
+        The order is first to last. Lanes of inner products of batch entries are a tree.
+
+        Equal products of such sums cancel: those of a 2 x 2 determinant, or of a complex number
+        and its conjugate. A multiply-add rounds one of the two only.
+        """
+        depth = self.depth
+        return self.compute.is_float and depth.is_const and depth.value <= SHORT
 
     @property
     def batches(self) -> Expr:

@@ -179,7 +179,7 @@ class _Writer:
             lanes = init[0].lanes
             x = self._along(self.a_in, self.p.a, a, v, "va", along.a, mask, lanes)
             y = self._along(self.b_in, self.p.b, other, v, "vb", along.b, mask, lanes)
-            return [multiply_add(b, x, y, init[0], self.p.compute)]
+            return [multiply_add(b, x, y, init[0], self.p.compute, self.p.is_short)]
         with b.loop(0, b.size(f"k{level}"), 1, init, hint="k") as loop:
             next_a = a + loop.index * b.size(f"ka{level}")
             next_b = other + loop.index * b.size(f"kb{level}")
@@ -234,7 +234,7 @@ class _Writer:
                     load_as(b, m, e, base + at, self.width, p.compute, mask)
                     for m, e, base in ((self.a_in, p.a, a), (self.b_in, p.b, other))
                 )
-                out.append(multiply_add(b, x, y, total, p.compute))
+                out.append(multiply_add(b, x, y, total, p.compute, p.is_short))
             return out
 
         def task(_: IndexValue, digits: list[IndexValue]) -> None:

@@ -151,6 +151,8 @@ class Gemm:
     """True if row work follows in the same launch."""
     fill: Fill | None = None
     """Computes B (mode scratch) instead of reading it."""
+    short: bool = False
+    """Products are rounded before they are added (`Problem.is_short`)."""
     words: Words | None = None
     """A and B are copied as words, and lengths along K are numbers of words (`words.py`)."""
 

@@ -265,6 +265,7 @@ class Planner:
             machine=machine,
             bands=p.bands,
             then_rows=rows is not None,
+            short=p.is_short,
             words=words,
         )
         self.steps_of_k = self.depth if words is None else ceil_div(self.depth, words.count)
@@ -344,7 +345,7 @@ class Planner:
     def _are_runs(self) -> bool:
         """True if the rows of A and the columns of B are runs along K, at even distances."""
         a, b = self.gemm.a, self.gemm.b
-        if self.p.bands > 1:
+        if self.p.bands > 1 or self.gemm.short:
             return False
         return self.fill is None and a.k_run and b.k_run and a.row_steps == 1 and b.row_steps == 1
 
@@ -361,7 +362,7 @@ class Planner:
         ]
         if self.b_readable:
             return _if(some, (self._launch("direct"),), otherwise)
-        if not (b.k_run and b.row_steps == 1):
+        if self.gemm.short or not (b.k_run and b.row_steps == 1):
             return otherwise
         copied = Expr.const(self.machine.l2_bytes // 4)
         some.append(Condition(self.m * self.depth * self.p.compute.bytes, "<=", copied))

@@ -243,14 +243,14 @@ class TileWriter:
         `multiply`: in place of a multiply-add of the compute type.
         """
         g, b = self.g, self.b
-        multiply = multiply or functools.partial(multiply_add, b, compute=g.compute)
+        multiply = multiply or functools.partial(multiply_add, b, compute=g.compute, short=g.short)
         step: IndexLike = self.size("bk0") if g.b_mode == "direct" else g.tile.columns
         # Carried, not computed from k: the unrolled loop then needs no address arithmetic.
         places = [at.b_at + k0 * step]
         if at.ahead is not None:
             places.append(at.ahead.start + k0 * at.ahead.step)
         split = len(places)
-        chains = max(1, CHAINS // len(init))
+        chains = 1 if g.short else max(1, CHAINS // len(init))
         if chains == 1:
             with b.loop(0, depth, 1, [*places, *init], hint="k") as k:
                 places, sums = IndexValue.each_of(k.args[:split]), Register.each_of(k.args[split:])
@@ -349,11 +349,17 @@ class TileWriter:
 
 
 def multiply_add(
-    b: CpuBuilder, x: Register, y: Register, total: Register, compute: ElementType
+    b: CpuBuilder,
+    x: Register,
+    y: Register,
+    total: Register,
+    compute: ElementType,
+    short: bool = False,
 ) -> Register:
-    """`total + x * y`, rounded once where the machine does that in hardware."""
-    if not compute.is_float:
-        return total + x * y
-    if b.machine.has_fma:
+    """`total + x * y`, rounded once where the machine does that in hardware.
+
+    `short`: always rounded twice (`Problem.is_short`).
+    """
+    if compute.is_float and b.machine.has_fma and not short:
         return b.op("math.fma", x, y, total)
     return total + x * y

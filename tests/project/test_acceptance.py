@@ -1,0 +1,89 @@
+"""`tools/acceptance.py` excuses what its list explains, and nothing else."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from shlo_disc.tools.acceptance_exceptions import CASES, EXCEPTIONS, MISSES
+
+ROOT = Path(__file__).parents[2]
+SUM = """func.func public @main(%x: tensor<3xf32>) -> tensor<f32> {
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %sum = stablehlo.reduce(%x init: %zero) applies stablehlo.add across dimensions = [0]
+    : (tensor<3xf32>, tensor<f32>) -> tensor<f32>
+  return %sum : tensor<f32>
+}"""
+ELEMENTS = np.float32([1, 2**-24, 2**-24])
+EXACT, ROUNDED, WRONG = np.float32(1 + 2**-23), np.float32(1), np.float32(0.5)
+
+
+@pytest.fixture(scope="module")
+def tool():
+    """`tools/acceptance.py` as a module."""
+    spec = importlib.util.spec_from_file_location("acceptance", ROOT / "tools/acceptance.py")
+    module = sys.modules["acceptance"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules["acceptance"]
+
+
+def outputs(tool, got, want, ins=(), mode="eq", tolerance=0) -> Iterator:
+    got, want = np.asarray(got), np.asarray(want)
+    yield tool.Output(got, want, mode, tolerance, "result 0", list(ins), 0, lambda: SUM)
+
+
+def test_at_most_one_in_a_hundred_is_an_exception():
+    names = [(miss.archive, name) for miss in MISSES for name in miss.names]
+    assert len(names) == len(set(names)) == len(EXCEPTIONS)
+    assert len(EXCEPTIONS) <= sum(CASES.values()) / 100
+
+
+@pytest.mark.parametrize(
+    ("cause", "got", "want", "ins"),
+    [
+        ("INEXACT", EXACT, ROUNDED, [ELEMENTS]),
+        ("LAPACK", np.complex64([3 + 4j]), np.complex64([-5]), []),
+        ("TIES", [[0, 2]], [[1, 2]], [np.float32([[7, 7, 5]])]),
+    ],
+)
+def test_an_exception_is_excused(tool, cause, got, want, ins):
+    case = tool.Case("archive.zip", "case", {}, cause)
+    reason, _, excused = tool.judge(case, outputs(tool, got, want, ins))
+    assert excused
+    assert reason.startswith("exception")
+    with pytest.raises(tool.Mismatch, match="passes, though listed"):
+        tool.judge(case, outputs(tool, want, want, ins))
+    unlisted = tool.Case("archive.zip", "case", {})
+    with pytest.raises(tool.Mismatch, match="wrong result"):
+        tool.judge(unlisted, outputs(tool, got, want, ins))
+
+
+@pytest.mark.parametrize(
+    ("cause", "got", "want", "ins"),
+    [
+        ("INEXACT", WRONG, ROUNDED, [ELEMENTS]),
+        ("INEXACT", ROUNDED, EXACT, [ELEMENTS]),
+        ("LAPACK", np.complex64([3 + 4j]), np.complex64([-5.1]), []),
+        ("TIES", [[1, 2]], [[0, 1]], [np.float32([[7, 7, 5]])]),
+        ("TIES", [[0, 0]], [[0, 1]], [np.float32([[7, 7, 5]])]),
+        ("TIES", np.float32([[1, 2]]), np.float32([[0, 1]]), [np.float32([[7, 7, 5]])]),
+    ],
+)
+def test_another_cause_is_reported(tool, cause, got, want, ins):
+    case = tool.Case("archive.zip", "case", {}, cause)
+    with pytest.raises(tool.Mismatch, match=f"not {cause} as listed"):
+        tool.judge(case, outputs(tool, got, want, ins))
+
+
+def test_lists_that_the_archives_do_not_have_are_reported(tool):
+    (archive, name), *_ = EXCEPTIONS
+    cases = [tool.Case(f"{archive}.zip", str(k), {}) for k in range(CASES[archive] - 1)]
+    found = "\n".join(tool.stale(cases, {archive}))
+    assert f"{CASES[archive] - 1} cases, not {CASES[archive]}" in found
+    assert f"{name}: listed as an exception, but there is no such case" in found
