@@ -10,7 +10,8 @@ FOLDER holds zips of two forms. `jax_export.zip`: one npz a program with a porta
 Cases run in worker processes, so that a crash or a hang is one failed case. The summary counts
 failures by reason, most frequent first; the JSON file has every case. The exit status is 1 if a
 case fails that `shlo_disc/tools/acceptance_exceptions.py` does not list, and if one of that list
-passes, fails for another cause, or does not exist.
+passes, fails for another cause, or does not exist. On machines without AVX-512 that is different
+for sums: see `judge`.
 """
 
 from __future__ import annotations
@@ -277,19 +278,27 @@ CHECKS = {Cause.INEXACT: is_inexact, Cause.LAPACK: is_of_lapack, Cause.TIES: is_
 """What must be true of every result that misses for a cause."""
 
 
-def judge(case: Case, outputs: Iterator[Output]) -> tuple[str, str, bool]:
-    """Reason and detail of the first miss, and whether the list of exceptions explains all."""
+def judge(case: Case, outputs: Iterator[Output], holds: bool) -> tuple[str, str, bool]:
+    """Reason and detail of the first miss, and whether the list of exceptions explains all.
+
+    The list `holds` on machines with AVX-512. Elsewhere sums have another order, so a listed
+    program may pass, and another one may miss if :func:`is_inexact` explains the miss.
+    """
     first: tuple[str, str, bool] | None = None
     for output in outputs:
         try:
             compare(output.got, output.want, output.mode, output.tolerance, output.what)
         except Mismatch as miss:
             if not case.cause:
-                raise
+                if holds or output.want.dtype.kind not in "fV" or not is_inexact(output):
+                    raise
+                first = first or ("exception of this machine, rounding", miss.args[1], True)
+                continue
             if not CHECKS[Cause[case.cause]](output):
                 raise Mismatch(f"wrong, and not {case.cause} as listed", miss.args[1]) from None
             first = first or (f"exception, {Cause[case.cause].value}", miss.args[1], True)
-    if case.cause and first is None:
+    # LAPACK's kernels are those of a processor, not of an instruction set.
+    if case.cause not in ("", Cause.LAPACK.name) and first is None and holds:
         raise Mismatch("passes, though listed as an exception", case.cause)
     return first or ("", "", False)
 
@@ -306,6 +315,9 @@ def reason_of(error: BaseException) -> str:
 
 def work() -> None:
     """Read cases as JSON lines, answer each with one JSON line."""
+    from shlo_disc.lower.cpu.machine import host_machine  # noqa: PLC0415
+
+    holds = host_machine().vector_bytes == 64
     archives: dict[str, zipfile.ZipFile] = {}
     answers = sys.stdout
     sys.stdout = sys.stderr
@@ -319,7 +331,7 @@ def work() -> None:
                 outputs = of_stablehlo(case.entry, zipped.read(case.entry["mlir"]).decode(), data)
             else:
                 outputs = of_export(np.load(io.BytesIO(zipped.read(case.name + ".npz"))))
-            reason, detail, excused = judge(case, outputs)
+            reason, detail, excused = judge(case, outputs, holds)
         except Exception as error:  # every failure of a case is its outcome
             reason, excused = reason_of(error), False
             detail = str(error.args[1]) if isinstance(error, Mismatch) else traceback.format_exc()
