@@ -254,15 +254,7 @@ class Executable(OfThisProcess):
         """As calling, from and to lists."""
         if not self._known_to_jax:
             return self.run_numpy(leaves)
-        try:
-            results: list[Any] = self._checked(self._native.call, self._bridge, leaves)
-            return results
-        except _BrokenInRegionError:
-            pass
-        except MemoryError:
-            if self._make_apart is None or self.donated:
-                raise
-        return self._with_regions_apart().call_leaves(leaves)
+        return self._run("call_leaves", leaves, self._native.call, self._bridge, leaves)
 
     @property
     def _bridge(self) -> ral.JaxBridge:
@@ -270,15 +262,25 @@ class Executable(OfThisProcess):
 
     def run_numpy(self, leaves: Sequence[Any]) -> list[npt.NDArray[Any]]:
         """As `call_leaves` with numpy arrays as results; does not touch JAX."""
+        return self._run("run_numpy", leaves, self._native.run_numpy, leaves)
+
+    def _run(
+        self, way: str, leaves: Sequence[Any], call: Callable[..., list[Any]], *args: Any
+    ) -> list[Any]:
+        """`call(*args)`; or, where a region's guard does not hold, the regions apart in this `way`.
+
+        So it is where there is no memory for regions that may not run.
+        """
         try:
-            results: list[npt.NDArray[Any]] = self._checked(self._native.run_numpy, leaves)
+            results: list[Any] = self._checked(call, *args)
             return results
         except _BrokenInRegionError:
             pass
         except MemoryError:
             if self._make_apart is None or self.donated:
                 raise
-        return self._with_regions_apart().run_numpy(leaves)
+        apart: list[Any] = getattr(self._with_regions_apart(), way)(leaves)
+        return apart
 
     def dispatch_entry(
         self,
