@@ -45,7 +45,8 @@ numbers are computed as real and imaginary parts.
 on a program that misses the tolerance stated with it and is not listed here. It checks the cause of
 every exception, too: one that passes, or that misses for another cause, fails. The list is that of
 machines with AVX-512; on others, sums have another order, and misses of rounding differ. The
-archive `torch_e2e` is not run: its programs mix StableHLO with the dialects `shape`, `tensor` and `arith`.
+archive `torch_e2e` is not run: its programs mix StableHLO with the dialects `shape`, `tensor` and
+`arith`.
 
 | Archive | Programs | Pass | Exceptions |
 |---|---|---|---|
