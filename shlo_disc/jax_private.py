@@ -35,7 +35,7 @@ with jax and jaxlib 0.10.2 (Python 3.11) and 0.12.0.1 (Python 3.12);
   line of an equation.
 * `Literal`: numbers in jaxprs, to compare two traces. `Variable`, `is_jaxpr`:
   to take a jaxpr apart.
-* `replace_function`, `use_builtins`, `use_index`: functions of JAX that want constant sizes
+* `replace_functions`, `use_builtins`, `use_index`: functions of JAX that want constant sizes
   (`frontend/generic.py`).
 * `IndexSlice`: the class of `jax.ds`. `canonicalize_slice`: start, step and size of a Python slice.
 * `parsed_module`: text as JAX's MLIR module, for `compiler_ir`.
@@ -173,7 +173,7 @@ __all__ = [
     "parsed_module",
     "plain_text",
     "portable_artifact",
-    "replace_function",
+    "replace_functions",
     "reshapes_of",
     "retyped",
     "scan_operands",
@@ -318,36 +318,49 @@ _FUNCTIONS_OF_SIZES = {
 _MODULES_THAT_COUNT = ("jax._src.numpy.", "jax._src.scipy.", "jax._src.random.", "jax._src.nn.")
 
 
-def replace_function(name: str, replacement: Callable[..., Any]) -> None:
-    """Replace a function or method of JAX wherever it is found, if this JAX has it.
+def replace_functions(replacements: Mapping[str, Callable[..., Any]]) -> None:
+    """Replace functions and methods of JAX wherever they are found, if this JAX has them.
 
-    `name`: one of those in `_FUNCTIONS_OF_SIZES`; a function is replaced in every module that has
-    it, those of libraries and of the program, too (`from jax.numpy import diagonal`).
-    `replacement` takes JAX's function first.
+    Names: those in `_FUNCTIONS_OF_SIZES`. A function is replaced in every module that has it, those
+    of libraries and of the program, too, and there under any name (`from jax.lax import
+    associative_scan as prefixes`). A replacement takes JAX's function first.
     """
-    try:  # now, since a module imported while a program is traced comes too late
-        home: Any = importlib.import_module(_FUNCTIONS_OF_SIZES[name])
-    except ImportError:
-        return
-    owner, _, attribute = name.rpartition(".")
-    home = getattr(home, owner, None) if owner else home
-    original = getattr(home, attribute, None)
-    if original is None:
-        return
+    wrappers: dict[int, tuple[str, Any, Any]] = {}
+    for name, replacement in replacements.items():
+        try:  # now, since a module imported while a program is traced comes too late
+            home: Any = importlib.import_module(_FUNCTIONS_OF_SIZES[name])
+        except ImportError:
+            continue
+        owner, _, attribute = name.rpartition(".")
+        home = getattr(home, owner, None) if owner else home
+        original = getattr(home, attribute, None)
+        if original is None:
+            continue
+        wrapper = _calling(replacement, original)
+        if owner:
+            setattr(home, attribute, wrapper)
+        else:
+            wrappers[id(original)] = name, original, wrapper
+    for place, module in list(sys.modules.items()):
+        held = getattr(module, "__dict__", {})
+        is_of_jax = place == "jax" or place.startswith("jax.")
+        for key, value in list(held.items()):
+            name, original, wrapper = wrappers.get(id(value), ("", None, None))
+            if original is value and wrapper is not None and (key == name or not is_of_jax):
+                held[key] = wrapper
+    for key, handler in _einsum_handlers.items():
+        _, _, wrapper = wrappers.get(id(handler), ("", None, handler))
+        _einsum_handlers[key] = wrapper
+
+
+def _calling(replacement: Callable[..., Any], original: Any) -> Callable[..., Any]:
+    """`replacement` with `original` as its first argument, and the looks of that."""
 
     @functools.wraps(original)
     def wrapper(*args: Any, **named: Any) -> Any:
         return replacement(original, *args, **named)
 
-    if owner:
-        setattr(home, attribute, wrapper)
-        return
-    for module in list(sys.modules.values()):
-        if getattr(module, "__dict__", {}).get(name) is original:
-            setattr(module, name, wrapper)
-    for key, handler in _einsum_handlers.items():
-        if handler is original:
-            _einsum_handlers[key] = wrapper
+    return wrapper
 
 
 _einsum_handlers: dict[Any, Any] = getattr(_numpy_einsum, "_poly_einsum_handlers", {})

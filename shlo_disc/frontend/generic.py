@@ -35,7 +35,7 @@ from shlo_disc.frontend.sizes import is_size
 from shlo_disc.jax_private import (
     max_size,
     min_size,
-    replace_function,
+    replace_functions,
     size_as_array,
     use_builtins,
     use_index,
@@ -270,6 +270,5 @@ def install() -> None:
     """Put the replacements in place; called again when more of JAX may have been imported."""
     use_builtins(_BUILTINS)
     use_index(_index)
-    for name in REPLACED.keys() - _installed:
-        replace_function(name, REPLACED[name])
-        _installed.add(name)
+    replace_functions({name: REPLACED[name] for name in REPLACED.keys() - _installed})
+    _installed.update(REPLACED)

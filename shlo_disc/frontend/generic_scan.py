@@ -81,6 +81,8 @@ class _Prefixes:
 
     def _by_blocks(self, x: Any) -> Any:
         """[..., count, ...] as [block, ..., blocks, ...]."""
+        if getattr(jax.typeof(x), "weak_type", False):  # JAX's recursion drops it
+            x = lax.convert_element_type(x, x.dtype)
         blocks = (self._count + _BLOCK - 1) // _BLOCK
         padding = [(0, 0, 0)] * x.ndim
         padding[self._axis] = (0, blocks * _BLOCK - self._count, 0)

@@ -48,6 +48,9 @@ CASES = {
         lambda n: (normal(n) * 1e6).astype(np.int32),
     ),
     "flags": (lambda x: lax.associative_scan(jnp.logical_or, x > 2), normal),
+    "weak types": (
+        lambda x: lax.associative_scan(jnp.add, jnp.full((x.shape[0] + 1,), 2)), normal
+    ),
     "matrices": (lambda x: lax.associative_scan(jnp.matmul, x), rotations),
     "pairs": (
         lambda x: lax.associative_scan(linear, (jnp.cos(x), x)), lambda n: normal(n, 3)
@@ -69,7 +72,7 @@ def test_prefixes_are_those_of_jax(name):
     for n in SIZES:
         want, got = (jax.tree.leaves(call(inputs(n))) for call in (reference, f))
         for a, b in zip(got, want, strict=True):
-            assert (a.shape, a.dtype) == (b.shape, b.dtype)
+            assert (a.shape, a.dtype, a.weak_type) == (b.shape, b.dtype, b.weak_type)
             a, b = (np.asarray(x, np.complex128) for x in (a, b))
             np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
     assert f.cache_info().misses == 1, f.guards()
