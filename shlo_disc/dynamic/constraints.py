@@ -147,6 +147,15 @@ class Constraints:
             positive = Expr(terms)
         constant = positive.constant_term
         head = positive - constant
+        if (divided := _divided(head)) is not None:
+            # floordiv(x, k) >= c is x >= k*c.
+            dividend, k = divided
+            self.add_lower(dividend, -constant * k)
+        elif (divided := _divided(-head)) is not None:
+            dividend, k = divided
+            self.add_upper(dividend, constant * k + k - 1)
+        if divided is not None and divided[0].lone_atom is not None:
+            return  # its bounds give those of the quotient
         atom = head.lone_atom
         if atom is not None and not atom.op:
             low, high = self._symbol.get(atom.key, (0, None))
@@ -156,13 +165,6 @@ class Constraints:
             low, high = self._symbol.get(atom.key, (0, None))
             self._symbol[atom.key] = (low, constant if high is None else min(high, constant))
             self._pin(atom.key)
-        elif (dividend := _divided(head)) is not None:
-            # floordiv(x, k) >= c is x >= k*c.
-            self.add_lower(dividend[0], -constant * dividend[1])
-            return
-        elif (dividend := _divided(-head)) is not None:
-            self.add_upper(dividend[0], constant * dividend[1] + dividend[1] - 1)
-            return
         elif positive not in self._at_least_zero:
             self._at_least_zero.append(positive)
         else:

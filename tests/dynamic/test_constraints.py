@@ -366,6 +366,8 @@ def test_bounds_of_quotients_are_bounds_of_the_dividend():
     assert known.bounds(size("t")) == (48, 99)
     assert known.implies(size("a + b"), ">=", 8)
     assert known.implies(size("a + b"), ">=", 9) is None
+    nested = size("floordiv(floordiv(a + t, 2), 3)")
+    assert facts("floordiv(floordiv(a + t, 2), 3) >= 4").implies(nested, ">=", 4)
 
 
 HALVES = (
