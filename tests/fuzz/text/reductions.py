@@ -237,14 +237,19 @@ def several(scope: Scope, wanted: Callable[[Value], bool] = is_number) -> list[V
     return many
 
 
-def initials(scope: Scope, monoid: Monoid, dtypes: Sequence[str]) -> list[Value] | None:
-    """Initial values: the identity, mostly a constant; sometimes an argument for an idempotent."""
+def initials(
+    scope: Scope, monoid: Monoid, dtypes: Sequence[str], any_value: bool = True
+) -> list[Value] | None:
+    """Initial values: mostly the identity; sometimes, with `any_value`, another scalar.
+
+    Over no dims XLA leaves the initial value out, as StableHLO allows.
+    """
     if monoid.name.startswith("arg"):
         value = lowest(dtypes[0]) if monoid.name == "argmax" else highest(dtypes[0])
         return [scope.constant(value, dtypes[0]), scope.constant(highest(dtypes[1]), dtypes[1])]
     inits = []
     for name, number, dtype in zip(monoid.name.split("+"), monoid.identity, dtypes, strict=True):
-        if scope.chance(0.15):
+        if scope.chance(0.15) and any_value:
             found = scope.pick(lambda v, t=dtype: v.rank == 0 and v.dtype == t and is_exact(v))
             if found is not None:
                 inits.append(found)
@@ -266,7 +271,7 @@ def reduce_(scope: Scope) -> object:
     x = many[0]
     axes = sorted(scope.rng.sample(range(x.rank), scope.rng.randint(0, x.rank)))
     accumulators = [accumulator(scope, v) for v in many]
-    inits = initials(scope, monoid, accumulators)
+    inits = initials(scope, monoid, accumulators, any_value=bool(axes))
     if inits is None:
         return None
     count = 1
