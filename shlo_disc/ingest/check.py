@@ -92,9 +92,10 @@ def _refuse_cycle(function: Any, path: list[str], name: str) -> None:
 def check_readable(module: ir.Module) -> None:
     """The bindings can read every type, and every attribute but the values of constants.
 
-    They raise TypeError for numbers that Python does not have, such as complex ones, and end the
-    process where these are read from a dictionary. MLIR reads negative sizes from bytecode, but
-    makes no other type of such a size. Raises UnsupportedError and InvalidModuleError.
+    They raise TypeError for numbers that Python does not have, such as complex ones, and for
+    locations; where these are read from a dictionary's entry, they end the process. MLIR reads
+    negative sizes from bytecode, but makes no other type of such a size. Raises UnsupportedError
+    and InvalidModuleError.
     """
     seen: set[ir.Type] = set()
 
@@ -116,8 +117,8 @@ def check_readable(module: ir.Module) -> None:
                 _read(op.attributes[name])
             except TypeError:
                 raise UnsupportedError(
-                    f"{source_line(op)}: {op.name}: attribute {name} holds numbers that only a "
-                    "constant may hold, such as complex ones; remove it"
+                    f"{source_line(op)}: {op.name}: attribute {name} holds a location, or numbers "
+                    "that only a constant may hold, such as complex ones; remove it"
                 ) from None
 
     walk(module, visit)

@@ -65,6 +65,7 @@ def read(source: Any, context: ir.Context, *, own: bool = False) -> ir.Module:
     that cannot be read, TypeError for anything else.
     """
     if isinstance(source, ir.Module):
+        check_readable(source)
         return source
     with context:
         allowed = context.allow_unregistered_dialects
@@ -157,8 +158,7 @@ def _text(text: str, context: ir.Context) -> ir.Module:
     if "all_to_all" in text and _NO_GROUP.search(text):
         try_in_child(text.encode(), "text")
     module = _parsed(text, context)
-    if "complex<" in text:
-        check_readable(module)
+    check_readable(module)
     return module
 
 

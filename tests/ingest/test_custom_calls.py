@@ -171,12 +171,23 @@ def test_calls_of_chlo_become_the_op_whatever_attributes_they_have():
         "func.func @main(%x: T) -> T { %0 = stablehlo.tanh %x {a = [{b = C}]} : T return %0 : T }",
         "func.func @main(%x: T) -> T { %0 = stablehlo.custom_call @f(%x) {mhlo.backend_config = "
         "{a = C}} : (T) -> T return %0 : T }",
+        "func.func @main(%x: T {m.a = C}) -> T { return %x : T }",
+        "module attributes {m.a = [C]} { func.func @main(%x: T) -> T { return %x : T } }",
     ],
 )
-def test_attributes_that_the_bindings_cannot_read_are_refused(text):
-    text = text.replace("C", "dense<(0.0, 0.0)> : tensor<complex<f32>>")
-    with pytest.raises(UnsupportedError, match="holds numbers that only a constant may hold"):
-        ingest(text.replace("T", "tensor<4xf32>"), new_context())
+@pytest.mark.parametrize(
+    "unreadable",
+    [
+        "dense<(0.0, 0.0)> : tensor<complex<f32>>",
+        "loc(unknown)",
+        'loc("f.py":1:2)',
+        'loc(fused["a", callsite("b" at "c")])',
+    ],
+)
+def test_attributes_that_the_bindings_cannot_read_are_refused(text, unreadable):
+    text = text.replace("T", "tensor<4xf32>").replace("C", unreadable)
+    with pytest.raises(UnsupportedError, match="holds a location, or numbers that only a constant"):
+        ingest(text, new_context())
 
 
 def test_reducers_with_control_flow_read_their_arguments_inside():

@@ -359,7 +359,9 @@ SPECIAL_PAIRS = {
                   (INF, 2, NAN), (1, -INF, INF)],
     "zeta": [(1, 2, INF), (1, -2, INF), (0.5, 2, NAN), (2, 0, INF), (2, -3, INF), (3, -0.0, NAN),
              (3, -1, NAN), (2.5, -0.5, NAN), (NAN, 2, NAN), (2, NAN, NAN), (INF, 2, NAN),
-             (2, INF, NAN), (2, -INF, INF)],
+             (2, INF, NAN), (2, -INF, INF), (-2, -3, INF), (-2, 0, INF), (0, -0.0, INF),
+             (0, -1, INF), (-2, -INF, INF), (-3, -3, NAN), (-2, 0.5, NAN), (-INF, -2, NAN),
+             (INF, -2, NAN), (-2.5, -2, NAN)],
 }  # fmt: skip
 """Two arguments and the result, as XLA has it."""
 

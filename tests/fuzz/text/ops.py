@@ -87,10 +87,14 @@ def same(value: Value, found: Facts | None, dtype: str | None = None) -> Result 
 # --- exact arithmetic --------------------------------------------------------------------------
 
 
+_NO_DIFFERENCE = ("i1", "f8E8M0FNU")
+
+
 @op(3, scalar=True)
 def add_or_subtract(scope: Scope) -> object:
     name = scope.rng.choice(["add", "subtract"])
-    x = scope.pick(lambda v: is_number(v) and (name == "add" or v.dtype != "i1"))
+    # f8E8M0FNU has no zero: x - x is NaN in ml_dtypes, the smallest number in LLVM.
+    x = scope.pick(lambda v: is_number(v) and (name == "add" or v.dtype not in _NO_DIFFERENCE))
     if x is None:
         return None
     y = similar(scope, x)
@@ -440,7 +444,9 @@ def function(scope: Scope) -> object:
     limit = _BOUNDED.get(name) or _FREE[name](a.magnitude)
     if limit > known.largest(x.dtype) / 8:
         limit = math.inf
-    error = a.error + 16 * known.epsilon(x.dtype) * (limit if math.isfinite(limit) else 0)
+    # XLA loses digits beside the zeros of the last two.
+    scale = limit if math.isfinite(limit) else float(name in ("chlo.lgamma", "chlo.digamma"))
+    error = a.error + 16 * known.epsilon(x.dtype) * scale
     found = Facts(limit, error, None, a.special or not math.isfinite(limit), True)
     return scope.one(name, [x], same(x, found))
 

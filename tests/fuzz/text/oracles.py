@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -91,12 +92,19 @@ class Xla:
 
     def results(self, text: str, dtypes: Sequence[np.dtype[Any]]) -> list[Any]:
         """The results as arrays of `dtypes`; raises NoReferenceError if XLA refuses the module."""
+        if _SCATTER_OF_SEVERAL.search(text):
+            raise NoReferenceError(
+                "XLA adds to one operand of a scatter with several what is due to another"
+            )
         found = self._server.outcome(_plain(text))
         if isinstance(found, Ended):
             raise NoReferenceError(found.message)
         if isinstance(found, str):
             raise NoReferenceError(found)
         return _typed(found, dtypes)
+
+
+_SCATTER_OF_SEVERAL = re.compile(r'"stablehlo\.scatter"\(%\w+(, %\w+){3}')
 
 
 def _run_xla(text: str) -> list[Any] | str:

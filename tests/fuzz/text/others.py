@@ -426,7 +426,7 @@ def cumulative(scope: Scope) -> object:
     if inits is None:
         return None
     size = x.shapes[0][axis]
-    found = reduced(monoid, [x], inits, size, [x.dtype])
+    found = reduced(monoid, [x], inits, size)
     body = monoid_body(scope, monoid, [x.dtype])
     if found is None or body is None:
         return None

@@ -21,7 +21,7 @@ from tests.fuzz.text.ops import (
 )
 from tests.fuzz.text.types import Facts
 
-__all__ = ["Monoid", "accumulator", "draw_monoid", "monoid_body", "reduced", "reducible"]
+__all__ = ["Monoid", "draw_monoid", "monoid_body", "reduced", "reducible"]
 
 ONCE = ((),) * CALLS
 
@@ -97,16 +97,14 @@ def reducible(scope: Scope) -> tuple[Sequence[Value], Monoid] | None:
 
 
 def reduced(
-    monoid: Monoid, many: Sequence[Value], inits: Sequence[Value], count: int,
-    accumulators: Sequence[str],
-) -> list[Facts] | None:  # fmt: skip
+    monoid: Monoid, many: Sequence[Value], inits: Sequence[Value], count: int
+) -> list[Facts] | None:
     """Facts of the results of `count` elements and an initial value; None: they say too little."""
     if monoid.name.startswith("arg"):
         return [known.join(facts(a), facts(b)) for a, b in zip(many, inits, strict=True)]
     found = []
-    for name, value, init, dtype in zip(
-        monoid.name.split("+"), many, inits, accumulators, strict=True
-    ):
+    for name, value, init in zip(monoid.name.split("+"), many, inits, strict=True):
+        dtype = value.dtype
         a = known.join(facts(value), facts(init))
         if dtype in known.INTEGER or dtype == "i1":
             found.append(Facts(known.largest(dtype), grain=0))
@@ -137,17 +135,6 @@ def reduced(
             return None
         found.append(end)
     return found
-
-
-def accumulator(scope: Scope, value: Value) -> str:
-    """The type in which elements of a value are accumulated: mostly its own, sometimes a wider."""
-    wider = {"bf16": ["f32", "f64"], "f16": ["f32", "f64"], "f32": ["f64"], "i8": ["i32", "i64"],
-             "i4": ["i8", "i32"], "ui8": ["ui32"], "i16": ["i32"], "i32": ["i64"],
-             "ui16": ["ui32", "ui64"], "complex<f32>": ["complex<f64>"],
-             "f8E5M2": ["f16", "f32"], "f8E4M3FN": ["f32", "bf16"], "i2": ["i8"]}  # fmt: skip
-    if scope.chance(0.15) and value.dtype in wider:
-        return scope.rng.choice(wider[value.dtype])
-    return value.dtype
 
 
 def monoid_body(
@@ -242,8 +229,10 @@ def initials(
 ) -> list[Value] | None:
     """Initial values: mostly the identity; sometimes, with `any_value`, another scalar.
 
-    Over no dims XLA leaves the initial value out, as StableHLO allows.
+    StableHLO lets a reduction use an initial value any number of times: XLA does so never over no
+    elements or one, and shlo_disc more than once in a reduction of several operands.
     """
+    any_value = any_value and len(dtypes) == 1
     if monoid.name.startswith("arg"):
         value = lowest(dtypes[0]) if monoid.name == "argmax" else highest(dtypes[0])
         return [scope.constant(value, dtypes[0]), scope.constant(highest(dtypes[1]), dtypes[1])]
@@ -270,23 +259,23 @@ def reduce_(scope: Scope) -> object:
     many, monoid = drawn
     x = many[0]
     axes = sorted(scope.rng.sample(range(x.rank), scope.rng.randint(0, x.rank)))
-    accumulators = [accumulator(scope, v) for v in many]
-    inits = initials(scope, monoid, accumulators, any_value=bool(axes))
+    dtypes = [v.dtype for v in many]
+    inits = initials(scope, monoid, dtypes, any_value=bool(axes))
     if inits is None:
         return None
     count = 1
     for axis in axes:
         count *= max(s[axis] for s in x.shapes)
-    found = reduced(monoid, many, inits, count, accumulators)
+    found = reduced(monoid, many, inits, count)
     if found is None:
         return None
-    body = monoid_body(scope, monoid, accumulators)
+    body = monoid_body(scope, monoid, dtypes)
     if body is None:
         return None
     kept = [a for a in range(x.rank) if a not in axes]
     shapes = tuple(tuple(s[a] for a in kept) for s in x.shapes)
     mask = tuple(dims(x)[a] for a in kept)
-    results = [(t, shapes, known.moved(f, mask)) for t, f in zip(accumulators, found, strict=True)]
+    results = [(t, shapes, known.moved(f, mask)) for t, f in zip(dtypes, found, strict=True)]
     attributes = f"dimensions = {numbers(axes)}"
     return scope.add("reduce", [*many, *inits], results, attributes, [body])
 

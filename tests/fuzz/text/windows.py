@@ -20,7 +20,6 @@ from tests.fuzz.text.ops import (
 )
 from tests.fuzz.text.reductions import (
     ONCE,
-    accumulator,
     draw_monoid,
     initials,
     monoid_body,
@@ -70,18 +69,16 @@ def reduce_window(scope: Scope) -> object:
                 return None
             row.append((padded - reach) // strides[axis] + 1 if padded >= reach else 0)
         shapes.append(tuple(row))
-    accumulators = [accumulator(scope, v) for v in many]
-    inits = initials(scope, monoid, accumulators)
+    inits = initials(scope, monoid, [v.dtype for v in many])
     if inits is None:
         return None
     count = int(np.prod(window))
-    found = reduced(monoid, many, inits, count, accumulators)
-    body = monoid_body(scope, monoid, accumulators)
+    found = reduced(monoid, many, inits, count)
+    body = monoid_body(scope, monoid, [v.dtype for v in many])
     if found is None or body is None:
         return None
     results = [
-        (t, tuple(shapes), known.moved(f, dims(x)))
-        for t, f in zip(accumulators, found, strict=True)
+        (v.dtype, tuple(shapes), known.moved(f, dims(x))) for v, f in zip(many, found, strict=True)
     ]
     attributes = (
         f"window_dimensions = {numbers(window)}, window_strides = {numbers(strides)}, "
@@ -136,7 +133,7 @@ def select_and_scatter(scope: Scope) -> object:
     inits = initials(scope, monoid, [x.dtype])
     if inits is None:
         return None
-    found = reduced(monoid, [source], inits, int(np.prod(window)), [x.dtype])
+    found = reduced(monoid, [source], inits, int(np.prod(window)))
     body = monoid_body(scope, monoid, [x.dtype])
     if found is None or body is None:
         return None
@@ -306,7 +303,7 @@ def scatter(scope: Scope) -> object:
             return None
         count = int(np.prod(places.batch_sizes))
         both = [_joined(v, u) for v, u in zip(many, updates, strict=True)]
-        listed = reduced(monoid, both, both, count, dtypes)
+        listed = reduced(monoid, both, both, count)
         drawn_body = monoid_body(scope, monoid, dtypes)
         if listed is None or drawn_body is None:
             return None

@@ -104,18 +104,20 @@ def _zeta(s: Register, q: Register, single: bool) -> Register:
         total = fma(factor, _positive(order, here, single), total)
         parts.yield_(total, second, third, here, then, last, factor)
     total = parts.results[0]
-    even = _is_integer(s) & ~odd
-    at_pole = select(even, s.constant(_INFINITY), _NAN)
     pole = (q <= 0.0) & nearest.equals(q)
-    undefined = negative & ~_is_integer(s) | q.equals(_INFINITY) | q.is_nan()
-    result = select(pole, at_pole, select(undefined, _NAN, total))
-    result = select((s > 1.0) & (s < _INFINITY), result, _NAN)
-    return select(s.equals(1.0), _INFINITY, result)
+    undefined = pole | negative & ~_is_integer(s) | q.equals(_INFINITY) | q.is_nan()
+    defined = (s > 1.0) & (s < _INFINITY) & ~undefined
+    even = _is_integer(s) & ~odd & (s.abs() < _INFINITY)
+    infinite = s.equals(1.0) | pole & even
+    return select(infinite, _INFINITY, select(defined, total, _NAN))
 
 
 @function(ulp=(0.6, 3.5), beside_zeros="q < 0: of the sum of the terms' sizes")
 def zeta(s: Register, q: Register) -> Register:
-    """The Hurwitz zeta function; NaN for s < 1, infinite for s = 1."""
+    """The Hurwitz zeta function; infinite for s = 1, and at its poles (q = 0, -1, ...) for even s.
+
+    Elsewhere NaN for s < 1, and at the poles: as the expansion of the op in StableHLO has it.
+    """
     if s.is_double:
         return _zeta(s, q, single=False)
     wide, place = s.cast("arith.extf", "f64"), q.cast("arith.extf", "f64")
