@@ -5,8 +5,10 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from jax import lax
 
+import shlo_disc
 from tests.models.harness import check, kernels, normal, rng_of
 
 SHAPES = ((5, 4, 3), (100, 768, 50), (17, 2, 9))  # (rows, columns, updates)
@@ -169,3 +171,40 @@ def test_one_value_that_is_array_and_places():
         ]
 
     check(function, [(np.arange(n, dtype=np.float32) % 3,) for n in (5, 9)])
+
+
+@pytest.mark.parametrize("start", ["i8", "i32", "ui64"])
+def test_starts_that_are_written_behind_what_they_place(start):
+    """Constants between the largest numbers and their update, also in a loop's body."""
+    text = """func.func @main(%x: ROW, %y: ROWS) -> (ROWS, ROWS) {
+      %n = stablehlo.constant dense<3> : tensor<i32>
+      %i = stablehlo.constant dense<0> : tensor<i32>
+      %a = stablehlo.tanh %y : ROWS
+      %b, %places = "chlo.top_k"(%x) {k = 2 : i64} : (ROW) -> (TWO, tensor<1x2xi32>)
+      %c = stablehlo.constant dense<1> : tensor<START>
+      %r = stablehlo.dynamic_update_slice %a, %b, %c, %c
+        : (ROWS, TWO, tensor<START>, tensor<START>) -> ROWS
+      %w:3 = stablehlo.while(%k = %i, %t = %y, %z = %x) : tensor<i32>, ROWS, ROW cond {
+        %go = stablehlo.compare LT, %k, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+        stablehlo.return %go : tensor<i1>
+      } do {
+        %one = stablehlo.constant dense<1> : tensor<i32>
+        %next = stablehlo.add %k, %one : tensor<i32>
+        %u, %at = "chlo.top_k"(%z) {k = 2 : i64} : (ROW) -> (TWO, tensor<1x2xi32>)
+        %d = stablehlo.constant dense<0> : tensor<START>
+        %o = stablehlo.dynamic_update_slice %t, %u, %d, %d
+          : (ROWS, TWO, tensor<START>, tensor<START>) -> ROWS
+        %h = stablehlo.negate %z : ROW
+        stablehlo.return %next, %o, %h : tensor<i32>, ROWS, ROW
+      }
+      return %r, %w#1 : ROWS, ROWS }"""
+    types = {"ROWS": "tensor<5x3xf32>", "ROW": "tensor<1x3xf32>", "TWO": "tensor<1x2xf32>"}
+    for name, kind in {**types, "START": start}.items():
+        text = text.replace(name, kind)
+    r = rng_of(5)
+    x, y = normal(r, 1, 3), normal(r, 5, 3)
+    placed, looped = np.tanh(y), y.copy()
+    placed[1, 1:] = looped[0, :2] = np.sort(x[0])[:0:-1]
+    found = shlo_disc.compile(text).run_numpy([x, y])
+    np.testing.assert_allclose(found[0], placed, rtol=1e-6)
+    np.testing.assert_array_equal(found[1], looped)

@@ -101,6 +101,9 @@ def emit_host(
     )
 
 
+_WITHOUT_TEXT = ("disc.guard", "disc.shape", "stablehlo.constant")
+
+
 class _Run:
     """Writes the function `run`, block by block."""
 
@@ -150,6 +153,10 @@ class _Run:
 
     def _block(self, block: ir.Block) -> None:
         frame = self.frame
+        # An update that is stored by an earlier fusion reads its starts there (`update_address`).
+        for view in block.operations:
+            if view.operation.name == "stablehlo.constant":
+                self._constant(view.operation)
         for view in block.operations:
             op = view.operation
             if op.name == "disc.fusion":
@@ -157,8 +164,6 @@ class _Run:
             elif op.name in RESHAPES:
                 for facts in (frame.pointers, frame.record, frame.origins):
                     facts.same(op.results[0], op.operands[0])
-            elif op.name == "stablehlo.constant":
-                self._constant(op)
             elif op.name == "disc.empty":
                 if places_of(op):  # else nobody reads it
                     frame.put_results(op)
@@ -166,7 +171,7 @@ class _Run:
                 write_while(frame, op, self._block, self._can_fail)
             elif op.name in ("stablehlo.case", "stablehlo.if"):
                 write_case(frame, op, self._block)
-            elif not op.name.endswith(".return") and op.name not in ("disc.shape", "disc.guard"):
+            elif not op.name.endswith(".return") and op.name not in _WITHOUT_TEXT:
                 raise UnsupportedError(f"{op.name} cannot run on the host (at {op.location})")
 
     def _constant(self, op: ir.Operation) -> None:
