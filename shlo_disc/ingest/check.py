@@ -93,9 +93,9 @@ def check_readable(module: ir.Module) -> None:
     """The bindings can read every type, and every attribute but the values of constants.
 
     They raise TypeError for numbers that Python does not have, such as complex ones, and for
-    locations; where these are read from a dictionary's entry, they end the process. MLIR reads
-    negative sizes from bytecode, but makes no other type of such a size. Raises UnsupportedError
-    and InvalidModuleError.
+    locations. Read from the entry of a dictionary, these end the process. MLIR reads negative sizes
+    from bytecode, but makes no other type of such a size. Raises UnsupportedError and
+    InvalidModuleError.
     """
     seen: set[ir.Type] = set()
 

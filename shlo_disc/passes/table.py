@@ -27,6 +27,7 @@ from shlo_disc.passes.machine_model import MachineModel
 from shlo_disc.passes.pipeline import CLEANUP
 from shlo_disc.passes.plan_buffers import PlanBuffers
 from shlo_disc.passes.plan_fusion import PlanFusion
+from shlo_disc.passes.share_kernels import ShareKernels
 from shlo_disc.passes.sink_constants import SinkConstants
 from shlo_disc.passes.sink_views import SinkViews
 from shlo_disc.passes.stack_results import StackResults
@@ -40,7 +41,10 @@ _BEFORE: tuple[Pass, ...] = (
     StackResults(),  # after all that rebuilds loops
     BroadcastSplats(),  # after fold-constants, which would undo it
 )
-_AFTER = PlanBuffers()
+_AFTER: tuple[Pass, ...] = (
+    ShareKernels(),  # before numbers of operands have places
+    PlanBuffers(),
+)
 
 NEEDED = frozenset(
     {
@@ -58,7 +62,7 @@ NEEDED = frozenset(
 
 def planning(machine: MachineModel) -> tuple[Pass, ...]:
     """The passes that follow CLEANUP, for a machine."""
-    return (*_BEFORE, PlanFusion(machine), _AFTER)
+    return (*_BEFORE, PlanFusion(machine), *_AFTER)
 
 
 def passes(machine: MachineModel) -> dict[str, Pass]:
