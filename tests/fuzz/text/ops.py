@@ -190,7 +190,9 @@ def unary(scope: Scope) -> object:
     if x is None:
         return None
     a = replace(facts(x), known=None)
-    if x.dtype in known.FINITE and (name in ("ceil", "floor") or name.startswith("round")):
+    if x.dtype in (*known.FINITE, "f8E3M4") and (
+        name in ("ceil", "floor") or name.startswith("round")
+    ):
         return None  # the interpreter adds a number that these types do not have
     if known.is_complex(x.dtype) and name == "abs":
         if a.special:
