@@ -3,9 +3,13 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
+import shlo_disc
+from shlo_disc.element_types import ELEMENT_TYPES
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.lower.cpu import EMITTERS
 from shlo_disc.lower.cpu.loop import ELEMENTAL_OPS, emit
@@ -73,9 +77,12 @@ def test_a_transpose_goes_through_tiles(dtype: str, width: int) -> None:
     %r = stablehlo.maximum %t, %y : {t}"""
     text = fusion_text("loop", [f"x: n,m {dtype}", f"y: m,n {dtype}"], body, [f"r: m,n {dtype}"])
     emitted = plan_of(emit, text, Machine(vector_bytes=width))
-    (launch,) = emitted.plan.steps
+    (choice,) = emitted.plan.steps
+    assert str(choice.condition) == "n < 16"
+    (few,), (launch,) = choice.then, choice.otherwise
     assert "vector.shuffle" in launch.kernel.text
     assert "gather" not in launch.kernel.text
+    assert "vector.shuffle" not in few.kernel.text
     for n, m in (
         (0, 4),
         (1, 1),
@@ -161,3 +168,30 @@ def test_the_texts_of_a_model_at_two_sets_of_names_are_shared() -> None:
         return emitted.plan.steps[0].kernel.text
 
     assert text("b,t") == text("rows,cols")
+
+
+ROWS, COLUMNS = (1, 2, 3, 7, 15, 16, 17, 40), (1, 5, 16, 33, 1100)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64", "i8", "i1", "bf16"])
+def test_transposes_with_few_columns(dtype: str) -> None:
+    """Lanes run over the other factor where a row of the result is short, whatever reads it."""
+    text = """func.func @main(%x: tensor<?x?xE> {disc.shape = ["c", "n"]},
+                            %y: tensor<?x?x?xE> {disc.shape = ["b", "c", "n"]},
+                            %z: tensor<?x?xE> {disc.shape = ["n", "c"]})
+        -> (tensor<?x?xE>, tensor<?x?x?xE>, tensor<?x?xi1>) {
+      %t = stablehlo.transpose %x, dims = [1, 0] : (tensor<?x?xE>) -> tensor<?x?xE>
+      %u = stablehlo.transpose %y, dims = [0, 2, 1] : (tensor<?x?x?xE>) -> tensor<?x?x?xE>
+      %v = stablehlo.compare EQ, %t, %z : (tensor<?x?xE>, tensor<?x?xE>) -> tensor<?x?xi1>
+      return %t, %u, %v : tensor<?x?xE>, tensor<?x?x?xE>, tensor<?x?xi1> }"""
+    compiled = shlo_disc.compile(text.replace("xE>", f"x{dtype}>"))
+    numpy_type = ELEMENT_TYPES[dtype].dtype
+    for c, n in itertools.product(ROWS, COLUMNS):
+        r = np.random.default_rng(c * 10_000 + n)
+        x = r.integers(0, 2, (c, n)).astype(numpy_type)
+        y = r.integers(0, 2 if dtype == "i1" else 99, (2, c, n)).astype(numpy_type)
+        z = r.integers(0, 2, (n, c)).astype(numpy_type)
+        t, u, v = compiled.run_numpy([x, y, z])
+        np.testing.assert_array_equal(t, x.T)
+        np.testing.assert_array_equal(u, y.transpose(0, 2, 1))
+        np.testing.assert_array_equal(v, z == x.T)

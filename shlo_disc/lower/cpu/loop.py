@@ -24,7 +24,7 @@ from shlo_disc.lower.cpu.lanes import choose_lanes
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.pieces import Pieces, each_piece, find_pieces
 from shlo_disc.lower.cpu.strips import vector_loop
-from shlo_disc.lower.plan import Kernel, KernelPlan, Launch, Output
+from shlo_disc.lower.plan import Condition, If, Kernel, KernelPlan, Launch, Output
 from shlo_disc.lower.schedule.iteration_space import shape_tile_space
 from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.data_movement import DATA_MOVEMENT
@@ -47,6 +47,9 @@ CHUNK = 4096
 """Elements of a task along the innermost factor: about a microsecond of element-wise work. A task's
 own overhead (10 ns) does not show, and there are tasks enough for all cores."""
 
+
+ACROSS = 1024
+"""Elements of a task along another factor than the innermost one, which is short."""
 
 ONE_BY_ONE = 64
 """The same where a region takes no lanes: such an element costs a few hundred cycles at least."""
@@ -96,8 +99,22 @@ def emit(fusion: Planned[LoopRecord], machine: Machine) -> KernelPlan:
     inner = factors[-1] if factors else Expr.const(1)
     scratch = Expr.const(0)
     staged = [] if heavy or within > 1 else done.staged
+    across: Launch | None = None
     if staged:
         along = staged[0].along
+        if not (inner.is_const and inner.value >= staging.BLOCK):
+            turned = _write(
+                machine, block, roots, shapes, factors, lanes, ACROSS, parts=parts, across=along
+            )
+            long = factors[along]
+            across = Launch(
+                Kernel(fusion_name(fusion.op, "loop"), turned.text),
+                tuple(turned.arguments.buffers),
+                turned.params,
+                Expr.product(f for k, f in enumerate(factors[:-1]) if k != along)
+                * ceil_div(long, ACROSS),
+                cost.of_block(block, shapes, Expr.min(long, Expr.const(ACROSS)) * inner, machine),
+            )
         scratch, chunk = staging.scratch_bytes(staged), staging.COLUMNS
         done = _write(machine, block, roots, shapes, factors, lanes, chunk, staged, parts=parts)
         factors = [ceil_div(f, staging.BLOCK) if k == along else f for k, f in enumerate(factors)]
@@ -117,7 +134,9 @@ def emit(fusion: Planned[LoopRecord], machine: Machine) -> KernelPlan:
         * (staging.BLOCK if staged else 1),
         scratch,
     )
-    return KernelPlan((launch,))
+    if across is None:
+        return KernelPlan((launch,))
+    return KernelPlan((If(Condition(inner, "<", Expr.const(staging.BLOCK)), (across,), (launch,)),))
 
 
 def fusion_name(fusion: ir.Operation, kind: str) -> str:
@@ -168,11 +187,12 @@ def _write(
     within: int = 1,
     parts: Sequence[Sequence[ir.Value]] = (),
     pieces: Pieces | None = None,
+    across: int | None = None,
 ) -> Written:
     """The kernel; `within`: the size of the last factor where lanes run over the last two.
 
     `parts`: what each of `roots` interleaves; the factors are those of one part then. `pieces`: see
-    `pieces.py`.
+    `pieces.py`. `across`: the factor that lanes run over, `chunk` elements a task.
     """
     b, arguments = CpuBuilder(machine), Arguments()
     space = Space(b, shapes.constraints, factors, lanes)
@@ -234,6 +254,9 @@ def _write(
 
         columns(first, last, flat)
         return _written(e)
+    if across is not None:
+        _across(e, across, chunk, store_all)
+        return _written(e)
     one_chunk = size.is_const and size.value <= chunk
     sizes = [b.param(f) for f in factors[:-1]]
     if staged:
@@ -271,6 +294,34 @@ def _write(
 
     odometer(b, sizes, task)
     return _written(e)
+
+
+def _across(e: Elemental, along: int, chunk: int, store_all: Callable[[Mask | None], None]) -> None:
+    """Lanes run over factor `along`; all elements of the last factor follow for each vector.
+
+    Where the last factor is short, what these store lies in few cache lines.
+    """
+    b, space = e.b, e.space
+    factors = space.factors
+    others = [k for k in range(len(factors) - 1) if k != along]
+    count, columns = b.param(factors[along]), b.param(factors[-1])
+
+    def task(number: IndexValue, digits: list[IndexValue]) -> None:
+        first = digits[-1] * chunk
+        last = b.min(first + chunk, count)
+
+        def strip(ix: Ix, mask: Mask | None, _: list[Register]) -> None:
+            with b.loop(0, columns, 1, hint="column") as loop:
+                space.tiles = [Ix(loop.index)] * len(factors)
+                space.tiles[along] = ix
+                for k, digit in zip(others, digits, strict=False):
+                    space.tiles[k] = Ix(digit)
+                store_all(mask)
+
+        vector_loop(b, space, first, last, factors[along], space.lanes, strip)
+
+    pieces = b.param(ceil_div(factors[along], chunk))
+    odometer(b, [*(b.param(factors[k]) for k in others), pieces], task)
 
 
 def _written(e: Elemental) -> Written:

@@ -99,6 +99,7 @@ def fill(
     b = e.b
     widths = [_width(machine, element_of(item.value).bytes) for item in staged]
     columns = max(widths)
+    most = b.param(e.space.factors[-1]) - 1
 
     def turn(k: int, column: IndexValue) -> None:
         """Blocks of operand k at `columns` columns from `column` on."""
@@ -118,7 +119,8 @@ def fill(
             for i in range(v0, v0 + width):
                 v = column + i
                 if not u0:
-                    ahead = place(start, v + AHEAD)
+                    # Behind the operand is memory of nobody: its pages cost more than the lines.
+                    ahead = place(start, b.min(v + AHEAD, most))
                     source.prefetch(ahead)
                     source.prefetch(ahead + (BLOCK - 1))
                 inside = b.broadcast(v < last, width)
