@@ -13,11 +13,10 @@ import logging
 import time
 import types
 import weakref
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
-import numpy as np
 
 from shlo_disc import locks, ral
 from shlo_disc.errors import DeviceError, ShapeMismatchError, UnsupportedError
@@ -28,27 +27,23 @@ from shlo_disc.frontend.captured import with_captured
 from shlo_disc.frontend.compiler import CountingCompiler
 from shlo_disc.frontend.entries import Entry, type_parts
 from shlo_disc.frontend.family import Family
+from shlo_disc.frontend.jit_devices import cpu_device, number_in, placed, why_not_in_blocks
+from shlo_disc.frontend.jit_report import Report
 from shlo_disc.frontend.leaves import (
     RefArgumentError,
     abstract,
     arrays_of,
     concrete,
-    positional_names,
     refuse_place,
 )
 from shlo_disc.frontend.leaving import CallbackError, leaving
 from shlo_disc.frontend.nesting import PartOfOuterError, is_nested
 from shlo_disc.frontend.options import JitOptions
-from shlo_disc.frontend.primitive import call_program
-from shlo_disc.frontend.sharding_types import (
-    is_sharded,
-    may_be_sharded,
-    result_specs,
-    runs_in_blocks,
-)
 from shlo_disc.frontend.stages import Compiled, Lowered, Traced, VersionCalls
 from shlo_disc.frontend.stated import parse_constraint, parse_likely
-from shlo_disc.frontend.statics import static_arguments
+from shlo_disc.frontend.statics import Statics, static_arguments
+from shlo_disc.frontend.traced_call import run_in_trace
+from shlo_disc.frontend.under_jax import UnderJax
 from shlo_disc.frontend.versions import Version
 from shlo_disc.jax_private import (
     ArrayImpl,
@@ -57,13 +52,10 @@ from shlo_disc.jax_private import (
     disable_jit,
     is_staging,
     is_transforming,
-    key_of_words,
     numbers_sought,
-    on_device,
     trace_context,
     usual_states,
 )
-from shlo_disc.report.render import render
 
 if TYPE_CHECKING:
     from shlo_disc.report.profile import Profile
@@ -126,13 +118,14 @@ class JitFunction(ral.Dispatcher):
         self._given = options
         # Calls that `_entries` knows run without Python where no argument needs a conversion.
         generic.install()
-        self._static_nums, self._static_names = static_arguments(
-            function, options.static_argnums, options.static_argnames
+        self._statics = statics = Statics(
+            function,
+            *static_arguments(function, options.static_argnums, options.static_argnames),
         )
         self._setting = {
             **_DISPATCHED,
-            "static_nums": self._static_nums,
-            "static_names": tuple(sorted(self._static_names)),
+            "static_nums": statics.nums,
+            "static_names": tuple(sorted(statics.names)),
         }
         super().__init__(**self._setting)
         functools.update_wrapper(self, function, updated=())
@@ -140,14 +133,13 @@ class JitFunction(ral.Dispatcher):
             if not hasattr(type(self), key):  # what the function has under another name
                 self.__dict__.setdefault(key, value)
         nums, names = static_arguments(function, options.donate_argnums, options.donate_argnames)
-        if (both := set(nums) & set(self._static_nums)) or set(names) & set(self._static_names):
+        if (both := set(nums) & set(statics.nums)) or set(names) & set(statics.names):
             raise ValueError(f"arguments cannot be static and donated: {sorted(both) or names}")
-        self._has_static = bool(self._static_nums or self._static_names)
         self._donates = bool(nums or names)
         jitted = jax.jit(
             function,
-            static_argnums=self._static_nums or None,
-            static_argnames=self._static_names or None,
+            static_argnums=statics.nums or None,
+            static_argnames=statics.names or None,
             keep_unused=True,
         )
         self._compiler = CountingCompiler()
@@ -177,8 +169,8 @@ class JitFunction(ral.Dispatcher):
         """Why calls with arguments on several devices cannot run in blocks; empty if they can."""
         self._families_leaving: set[tuple[Any, ...]] = set()
         """Those whose program calls back into Python in branches: `_leaving` runs them."""
-        self._fallbacks: dict[str, None] = {}
-        """What XLA runs in place of a program of ours, and why."""
+        self._jax = UnderJax(self._options, statics, options.keep_unused)
+        """What XLA runs in place of a program of ours."""
         self._background = options.background
         self._hits = 0
         """Calls that `calls` of no entry counts."""
@@ -197,37 +189,30 @@ class JitFunction(ral.Dispatcher):
             if (device := chosen_device()) is None:
                 results = self._call_in_python(args, kwargs)
             else:
-                results = self._call_there(device, args, kwargs)
+                place = cpu_device(device)
+                with jax.default_device(None):  # the same versions as elsewhere
+                    results = self._call_in_python(args, kwargs)
+                results = jax.tree.map(lambda x: placed(x, place), results)
         except DeviceError as error:
             return self._on_devices(error, args, kwargs)
         except RefArgumentError as error:
             leaves = jax.tree.leaves((args, kwargs))
             if any(isinstance(x, jax.core.Tracer) and isinstance(x, jax.Ref) for x in leaves):
-                self._tell_once(f"{_PART_OF_OUTER}: {error}")
+                self._jax.tell(f"{_PART_OF_OUTER}: {error}")
             elif self._options.may_use_xla:
-                self._tell_once(f"{_BY_JAX}: {error}")
+                self._jax.tell(f"{_BY_JAX}: {error}")
             else:
                 raise
-            return self._as_jax(*args, **kwargs)
-        if any(sought := numbers_sought()):
-            self._look_for(*sought, results, args, kwargs)
+            return self._jax.function(*args, **kwargs)
+        if any(sought := numbers_sought()) and (found := number_in(results, *sought)):
+            if not self._donates:
+                self._options.jitted(*args, **kwargs)  # it names the operation
+            raise FloatingPointError(f"invalid value ({found}) encountered in {self._options.name}")
         return results
 
     def _foreign_error(self, error: ral.ForeignError) -> Exception:
         """What the dispatcher raises where an FFI handler has failed."""
         return foreign_call_error(error)
-
-    def _call_there(self, device: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A call under `jax.default_device(device)`: results that nothing commits go there.
-
-        Raises DeviceError for another device than a CPU.
-        """
-        place = jax.local_devices(backend=device)[0] if isinstance(device, str) else device
-        if place.platform != "cpu":
-            raise DeviceError(f"jax.default_device is {place}")
-        with jax.default_device(None):  # the same versions as elsewhere
-            results = self._call_in_python(args, kwargs)
-        return jax.tree.map(lambda x: _placed(x, place), results)
 
     def _on_devices(self, why: DeviceError, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call with arguments elsewhere than on one CPU device, under `jax.jit`.
@@ -245,26 +230,20 @@ class JitFunction(ral.Dispatcher):
                 self._on_several.clear()
             self._on_several[key] = text
         if not text:
-            return self._in_jax(*args, **kwargs)
-        self._tell_once(f"runs as jax.jit runs it on the devices of its arguments: {text}")
-        return self._as_jax(*args, **kwargs)
+            return self._jax.around(self)(*args, **kwargs)
+        self._jax.tell(f"runs as jax.jit runs it on the devices of its arguments: {text}")
+        return self._jax.function(*args, **kwargs)
 
     def _why_not_in_blocks(self, call: Call, arrays: Sequence[Any], why: DeviceError) -> str:
         """Why a call cannot run in blocks on the devices of these arrays; empty if it can."""
-        places = [frozenset(() if x is None else x.sharding.device_set) for x in arrays]
-        if self._background or any(d.platform != "cpu" for place in places for d in place):
+        devices = [d for x in arrays if x is not None for d in x.sharding.device_set]
+        if self._background or any(d.platform != "cpu" for d in devices):
             return str(why)
         try:
-            version = self._family(call).version(call)
+            reason = why_not_in_blocks(self._family(call).version(call), arrays)
         except UnsupportedError as error:
-            return f"{why}; {error}"
-        used = {places[k] for k in version.used}
-        placed = [p for x, p in zip(arrays, places, strict=True) if x is not None and x.committed]
-        if not used.issuperset(placed):
-            return f"{why}; arguments that are not used are elsewhere"
-        if version.is_in_parts or not runs_in_blocks(version.program, arrays):
-            return str(why)
-        return ""
+            reason = str(error)
+        return "" if reason is None else f"{why}; {reason}" if reason else str(why)
 
     def _uses_one_device(self, call: Call) -> bool:
         """True if only arguments that the function does not use are not on one CPU device."""
@@ -278,32 +257,10 @@ class JitFunction(ral.Dispatcher):
             return False
         return True
 
-    def _tell_once(self, text: str) -> None:
-        """Log that XLA runs something in our place, and let :meth:`explain` tell it."""
-        if text not in self._fallbacks:
-            self._fallbacks[text] = None
-            _log.warning("%s %s", self._options.name, text)
-
-    def _look_for(
-        self, nans: bool, infinities: bool, results: Any, args: Any, kwargs: dict[str, Any]
-    ) -> None:
-        """Raise FloatingPointError for NaN or infinity in the results, as JAX does."""
-        for leaf in jax.tree.leaves(results):
-            if type(leaf) is not ArrayImpl or not jax.numpy.issubdtype(leaf.dtype, np.inexact):
-                continue
-            numbers = np.asarray(leaf)
-            for sought, test, what in ((nans, np.isnan, "nan"), (infinities, np.isinf, "inf")):
-                if sought and test(numbers).any():
-                    if not self._donates:
-                        self._options.jitted(*args, **kwargs)  # it names the operation
-                    raise FloatingPointError(
-                        f"invalid value ({what}) encountered in {self._options.name}"
-                    )
-
     def _call_in_python(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self._capturing and is_transforming():
             return self._in_a_trace(self._describe(args, kwargs))
-        positions, named, static = self._split(args, kwargs)
+        positions, named, static = self._statics.split(args, kwargs)
         leaves, tree = _flatten((tuple(args[k] for k in positions), named))
         types = [part for leaf in leaves for part in type_parts(leaf)]
         key = (tree, trace_context(), static, *types)
@@ -314,32 +271,8 @@ class JitFunction(ral.Dispatcher):
         entry.slow_calls += 1
         return entry.run(leaves)
 
-    def _split(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[Sequence[int], dict[str, Any], tuple[Hashable, ...]]:
-        """Positions of the dynamic positional arguments, dynamic keyword arguments, static key."""
-        if not self._has_static:
-            return range(len(args)), kwargs, ()
-        nums = {k if k >= 0 else k + len(args) for k in self._static_nums}
-        positions = [k for k in range(len(args)) if k not in nums]
-        named = {k: v for k, v in kwargs.items() if k not in self._static_names}
-        static: list[tuple[Any, type, Any]] = [
-            (k, type(args[k]), args[k]) for k in sorted(nums) if k < len(args)
-        ]
-        static += [(k, type(v), v) for k, v in sorted(kwargs.items()) if k in self._static_names]
-        for place, kind, value in static:
-            try:
-                hash(value)
-            except TypeError:
-                function = self._options.function
-                where = place if isinstance(place, str) else positional_names(function, [place])[0]
-                raise ValueError(
-                    f"static argument {where} is a {kind.__name__}, which cannot be hashed"
-                ) from None
-        return positions, named, tuple(static)
-
     def _describe(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
-        return Call(self._options, args, kwargs, *self._split(args, kwargs))
+        return Call(self._options, args, kwargs, *self._statics.split(args, kwargs))
 
     def _new_call(self, key: tuple[Any, ...], call: Call) -> Any:
         """A call of types and sizes that are new, or of tracers."""
@@ -365,7 +298,7 @@ class JitFunction(ral.Dispatcher):
         version = family.version(call)
         known = version.is_compiled
         if self._background and version.compiles_meanwhile():
-            return self._as_jax(*call.args, **call.kwargs)
+            return self._jax.function(*call.args, **call.kwargs)
         version, executable = family.compiled(call, version)
         entry = Entry(version, executable, call)
         try:
@@ -395,7 +328,7 @@ class JitFunction(ral.Dispatcher):
     def _tell_parts(self, version: Version) -> None:
         """Tell what XLA runs of a version that runs in parts."""
         if version.is_in_parts and (told := version.in_parts.told):
-            self._tell_once(f"runs in parts; XLA runs, compiled for every shape: {'; '.join(told)}")
+            self._jax.tell(f"runs in parts; XLA runs, compiled for every shape: {'; '.join(told)}")
 
     def _family(self, call: Call) -> Family:
         with self._lock:
@@ -438,22 +371,7 @@ class JitFunction(ral.Dispatcher):
             self._tell_parts(version)
             if not version.in_parts.keeps_rules:
                 raise UnsupportedError("XLA runs a part of a custom_jvp or custom_vjp function")
-        raw = [
-            jax.random.key_data(value) if leaf.is_key else _as_array(value)
-            for value, leaf in zip(call.values, version.leaves, strict=True)
-        ]
-        if may_be_sharded():
-            _refuse_shards(version, [jax.typeof(x) for x in raw])
-        dims = tuple(version.pattern.values(call.shapes).items())
-        if call.captured:
-            version.remember(dims, call.at_numbers.jaxpr)
-        if version.is_in_parts:
-            results = version.in_parts.run(raw, dict(dims))
-        else:
-            results = list(call_program(raw, version.program, dims))
-        for index, implementation in version.keys:
-            results[index] = jax.random.wrap_key_data(results[index], impl=implementation)
-        return jax.tree.unflatten(version.out_tree(call.shapes), results)
+        return run_in_trace(call, version)
 
     def _or_by_jax(self, call: Call, run: Callable[[], Any]) -> Any:
         """`run()`, or the call as `jax.jit` makes it; that is told once, and by :meth:`explain`.
@@ -473,7 +391,7 @@ class JitFunction(ral.Dispatcher):
             except UnsupportedError as why:
                 if not self._is_left_to_jax(call, why):
                     raise
-        return self._as_jax(*call.args, **call.kwargs)
+        return self._jax.function(*call.args, **call.kwargs)
 
     def _is_left_to_jax(self, call: Call, why: UnsupportedError) -> bool:
         """True if JAX is to run a call and others like it, which is told."""
@@ -485,7 +403,7 @@ class JitFunction(ral.Dispatcher):
             text = f"{_BY_JAX}: {why}"
         else:
             return False
-        self._tell_once(text)
+        self._jax.tell(text)
         return True
 
     # -- callbacks in branches ------------------------------------------------------------------
@@ -534,57 +452,31 @@ class JitFunction(ral.Dispatcher):
         Inside a transformation it is a part of the program around it.
         """
         if is_staging() or any(isinstance(value, jax.core.Tracer) for value in call.values):
-            self._tell_once(
+            self._jax.tell(
                 "runs as a part of the program around it, which XLA compiles: it calls back into "
                 "Python in a branch"
             )
-            return self._as_jax(*call.args, **call.kwargs)
+            return self._jax.function(*call.args, **call.kwargs)
         try:
             left, results = self._leaving(*call.args, **call.kwargs)
         except UnsupportedError as why:
             self._families_leaving.discard(call.family)
             if not self._is_left_to_jax(call, why):
                 raise
-            return self._as_jax(*call.args, **call.kwargs)
+            return self._jax.function(*call.args, **call.kwargs)
         if not left:
             return results
-        self._tell_once(
+        self._jax.tell(
             "took a branch that calls back into Python; jax.jit runs such calls, once compiled for "
             "every shape"
         )
-        return self._as_jax(*call.args, **call.kwargs)
-
-    @functools.cached_property
-    def _as_jax(self) -> Any:
-        """`jax.jit` of the function with its static and donated arguments."""
-        return self._under_jax(self._options.function)
-
-    @functools.cached_property
-    def _in_jax(self) -> Any:
-        """`jax.jit` of a call of ours with its static and donated arguments."""
-
-        @functools.wraps(self._options.function)
-        def call(*args: Any, **kwargs: Any) -> Any:
-            return self(*args, **kwargs)
-
-        return self._under_jax(call)
-
-    def _under_jax(self, function: Callable[..., Any]) -> Any:
-        options = self._options
-        return jax.jit(
-            function,
-            static_argnums=self._static_nums or None,
-            static_argnames=self._static_names or None,
-            donate_argnums=tuple(options.donate_nums) or None,
-            donate_argnames=tuple(options.donate_names) or None,
-            keep_unused=self._given.keep_unused,
-        )
+        return self._jax.function(*call.args, **call.kwargs)
 
     # -- looking inside -------------------------------------------------------------------------
 
     def trace(self, *args: Any, **kwargs: Any) -> Traced:
         """The function traced with these arguments (arrays or `jax.ShapeDtypeStruct`s)."""
-        traced = self._as_jax.trace(*args, **kwargs)
+        traced = self._jax.function.trace(*args, **kwargs)
         return Traced(lambda: traced, lambda: self.lower(*args, **kwargs))
 
     def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
@@ -604,7 +496,7 @@ class JitFunction(ral.Dispatcher):
         )
 
         def trace() -> Any:
-            return self._as_jax.trace(*specs[0], **specs[1])
+            return self._jax.function.trace(*specs[0], **specs[1])
 
         def compiled() -> Compiled:
             again = self._describe(tuple(specs[0]), specs[1])
@@ -678,50 +570,19 @@ class JitFunction(ral.Dispatcher):
         `format`: "text", "json" (a list of the compiled versions) or "html" (one self-contained
         page with their graphs of kernels). Raises ValueError for another.
         """
-        versions = [v for family in self._families.values() for v in family.versions]
+        report = self._report()
         if self._families_leaving:
             inner: str = self._leaving.explain(format)
             if format != "text":
                 return inner
-            told = [f"{self._options.name} {text}" for text in self._fallbacks]
-            told.append(f"{self._options.name} is compiled without its callbacks into Python")
-            return "\n\n".join([*told, inner])
-        if format != "text":
-            compiled = [version for version in versions if version.is_compiled]
-            return render([row for version in compiled for row in self._rows(version)], format)
-        if not versions and not self._fallbacks:
-            return f"{self._options.name} has not been called yet"
-        told = [f"{self._options.name} {text}" for text in self._fallbacks]
-        for number, version in enumerate(versions, 1):
-            told.append(f"version {number} of {version}")
-            if version.is_compiling:
-                told[-1] += "\nis being compiled; jax.jit runs its calls meanwhile"
-            if version.is_compiled:
-                told[-1] += f"\n{render(self._rows(version), format)}"
-        return "\n\n".join(told)
+            note = f"{self._options.name} is compiled without its callbacks into Python"
+            return "\n\n".join([*report.fallbacks(), note, inner])
+        return report.rendered(format)
 
-    def _rows(self, version: Version) -> list[dict[str, Any]]:
-        """The compiled programs of a version: one, or those of its parts."""
-        pattern = version.pattern
-        if version.is_in_parts:
-            programs = [program.executable for program in version.in_parts.programs]
-            return [
-                {**program.describe(), "assumes": list(map(str, pattern.notes))}
-                for program in programs
-            ]
-        calls = []
-        for entry in list(self._entries.values()):
-            values = pattern.solve(entry.shapes) if entry.version is version else None
-            if values is not None:
-                sizes = dict(zip(pattern.symbols, values, strict=True))
-                calls.append((sizes, entry.calls + 1))
-        offered = version.offer[1] if version.offer is not None else None
-        for found in self._found():
-            if offered is not None and found.version is offered:
-                calls.append((pattern.values(found.shapes or ()), found.calls))
-        assumed = [*(guard.note for guard in pattern.guards), *pattern.notes]
-        notes = list(dict.fromkeys(str(note) for note in assumed))
-        return [{**version.executable.describe(calls=calls), "assumes": notes}]
+    def _report(self) -> Report:
+        versions = [v for family in list(self._families.values()) for v in family.versions]
+        entries = list(self._entries.values())
+        return Report(self._options.name, versions, tuple(self._jax.told), entries, self._found())
 
     def profile(self, *args: Any, **kwargs: Any) -> Profile:
         """Time every kernel of a call with these arguments, beside the floor of this machine.
@@ -735,16 +596,9 @@ class JitFunction(ral.Dispatcher):
 
     def guards(self) -> list[str]:
         """What the versions assume of sizes, one sentence each, with reason and source line."""
-        found: dict[str, None] = {}
-        for family in self._families.values():
-            for version in family.versions:
-                pattern = version.pattern
-                found.update(dict.fromkeys(str(guard.note) for guard in pattern.guards))
-                found.update(dict.fromkeys(str(note) for note in pattern.notes))
-                found.update(dict.fromkeys(version.asked_by_rules()))
-        if self._families_leaving:
-            found.update(dict.fromkeys(self._leaving.guards()))
-        return list(found)
+        found = self._report().guards()
+        inner = self._leaving.guards() if self._families_leaving else []
+        return list(dict.fromkeys([*found, *inner]))
 
     def cache_info(self) -> CacheInfo:
         """Calls answered by what was compiled already, compilations, None, versions kept."""
@@ -798,24 +652,3 @@ class JitFunction(ral.Dispatcher):
 
     def __repr__(self) -> str:
         return f"<shlo_disc.jit of {self._options.function!r}>"
-
-
-def _placed(result: Any, device: jax.Device) -> Any:
-    """A result on the default device; one on the device of a committed argument stays there."""
-    if type(result) is KeyArray:
-        return key_of_words(result._impl.name, _placed(result._base_array, device))
-    return result if result.committed else on_device(result, device)
-
-
-def _refuse_shards(version: Version, types: Sequence[Any]) -> None:
-    """Raise PartOfOuterError for types that are sharded where the function has no blocks."""
-    if is_sharded(*types) and (version.is_in_parts or result_specs(version.program, types) is None):
-        raise PartOfOuterError(
-            "arguments are sharded, by their types, over dimensions that blocks of the "
-            f"function do not have: {', '.join(str(t) for t in types if is_sharded(t))}"
-        )
-
-
-def _as_array(value: Any) -> Any:
-    # JAX makes an equation of `asarray` of a tracer: a derivative then takes a third longer.
-    return value if isinstance(value, jax.core.Tracer) else jax.numpy.asarray(value)

@@ -195,3 +195,17 @@ def test_transposes_with_few_columns(dtype: str) -> None:
         np.testing.assert_array_equal(t, x.T)
         np.testing.assert_array_equal(u, y.transpose(0, 2, 1))
         np.testing.assert_array_equal(v, z == x.T)
+
+
+def test_pairs_with_few_columns() -> None:
+    """Conjugates are stored pair by pair, in any order of the dimensions."""
+    compiled = shlo_disc.compile("""
+      func.func @main(%x: tensor<?x?xcomplex<f32>>) -> tensor<?x?xcomplex<f32>> {
+        %c = chlo.conj %x : tensor<?x?xcomplex<f32>> -> tensor<?x?xcomplex<f32>>
+        %t = stablehlo.transpose %c, dims = [1, 0]
+          : (tensor<?x?xcomplex<f32>>) -> tensor<?x?xcomplex<f32>>
+        return %t : tensor<?x?xcomplex<f32>> }""")
+    for c, n in itertools.product(ROWS, COLUMNS):
+        r = np.random.default_rng(c * 10_000 + n)
+        x = (r.normal(size=(c, n)) + 1j * r.normal(size=(c, n))).astype(np.complex64)
+        np.testing.assert_array_equal(compiled.run_numpy([x])[0], x.conj().T)

@@ -54,9 +54,9 @@ def store(
     """Write the elements of `root` at place `at` of its parts; `values`: one register of each."""
     b, element, count, lanes = e.b, element_of(root), len(values), e.lanes
     first = e.space.scale(at, count)
-    if at.is_uniform:
+    if at.is_uniform or at.vector is not None or at.stride != 1:
         for k, value in enumerate(values):
-            e.store(buffer, element, value, e.space.add(first, k), None)
+            e.store(buffer, element, value, e.space.add(first, k), mask)
         return
     vectors = _interleave(e, [b.broadcast(value, lanes) for value in values])
     for k, value in enumerate(vectors):
