@@ -3,8 +3,9 @@
     make acceptance                                 # all of ../shared/acceptance
     python tools/acceptance.py FOLDER [--only jax_export] [--match REGEX] [--json FILE]
 
-FOLDER holds zips of two forms. `jax_export.zip`: one npz a program with a portable artifact
+FOLDER holds zips of three forms. `jax_export.zip`: one npz a program with a portable artifact
 (`vhlo`), JSON (`meta`) and several sets of inputs and results; one compilation serves all sets.
+`torch_e2e.zip`: the same with an MLIR text (`mlir`) that mixes StableHLO with other dialects.
 `stablehlo_*.zip`: `manifest.json` and an MLIR text and npz for every case.
 
 Cases run in worker processes, so that a crash or a hang is one failed case. The summary counts
@@ -45,6 +46,9 @@ from shlo_disc.tools.acceptance_exceptions import CASES, EXCEPTIONS, Cause
 NATIVE_RTOL = {"float64": 1e-15, "complex128": 1e-15, "float32": 1e-6, "complex64": 1e-6,
                "float16": 1e-3, "bfloat16": 1e-2}  # fmt: skip
 """What JAX's own tests allow by default between two ways to compute one result."""
+
+TORCH_TOL = {"float64": 1e-7, "float32": 1e-5, "float16": 1e-3, "bfloat16": 1.6e-2}
+"""What PyTorch's own tests allow by default."""
 
 
 VECTORS = re.compile(r"lapack_[sdcz](gesdd|gesvd|geev|syevd|heevd)_ffi")
@@ -218,6 +222,27 @@ def of_export(data: Any) -> Iterator[Output]:
             )
 
 
+def of_torch(name: str, data: Any) -> Iterator[Output]:
+    """The results of one program of torch_e2e.zip: one compilation for all sets."""
+    import shlo_disc  # noqa: PLC0415 - only a worker needs it
+
+    meta, text = json.loads(bytes(data["meta"])), bytes(data["mlir"]).decode()
+    in_dtypes, out_dtypes = (
+        [dtype.removeprefix("torch.") for dtype in meta["sets"][0][key]]
+        for key in ("in_dtypes", "out_dtypes")
+    )
+    executable = shlo_disc.compile(text, name=name)
+    for shapes in meta["sets"]:
+        number = shapes["id"]
+        ins = [typed(data[f"s{number}_in{i}"], dtype) for i, dtype in enumerate(in_dtypes)]
+        results = executable.run_numpy(ins)
+        for i, dtype in enumerate(out_dtypes):
+            want = typed(data[f"s{number}_out{i}"], dtype)
+            what = f"{shapes['in_shapes']}, result {i}"
+            tolerance = TORCH_TOL.get(dtype, 0.0)
+            yield Output(results[i], want, "close", tolerance, what, ins, i, lambda: text)
+
+
 def of_stablehlo(entry: dict[str, Any], text: str, data: Any) -> Iterator[Output]:
     """The results of one case of stablehlo_*.zip."""
     import shlo_disc  # noqa: PLC0415 - only a worker needs it
@@ -330,7 +355,8 @@ def work() -> None:
                 data = np.load(io.BytesIO(zipped.read(case.entry["npz"])))
                 outputs = of_stablehlo(case.entry, zipped.read(case.entry["mlir"]).decode(), data)
             else:
-                outputs = of_export(np.load(io.BytesIO(zipped.read(case.name + ".npz"))))
+                data = np.load(io.BytesIO(zipped.read(case.name + ".npz")))
+                outputs = of_torch(case.name, data) if "mlir" in data else of_export(data)
             reason, detail, excused = judge(case, outputs, holds)
         except Exception as error:  # every failure of a case is its outcome
             reason, excused = reason_of(error), False

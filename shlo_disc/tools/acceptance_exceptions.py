@@ -39,6 +39,7 @@ CASES = {
     "stablehlo_math": 25,
     "stablehlo_quantized": 94,
     "stablehlo_static": 1123,
+    "torch_e2e": 738,
 }
 """The archives and how many programs of each have a trustworthy expectation."""
 
