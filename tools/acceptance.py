@@ -50,6 +50,9 @@ NATIVE_RTOL = {"float64": 1e-15, "complex128": 1e-15, "float32": 1e-6, "complex6
 TORCH_TOL = {"float64": 1e-7, "float32": 1e-5, "float16": 1e-3, "bfloat16": 1.6e-2}
 """What PyTorch's own tests allow by default."""
 
+PYTHON_TYPES = {"bool": "bool", "float": "float64", "int": "int64"}
+"""Numbers that are no tensors."""
+
 
 VECTORS = re.compile(r"lapack_[sdcz](gesdd|gesvd|geev|syevd|heevd)_ffi")
 """Targets whose results are vectors. An error of one eps becomes eps / gap where two values are
@@ -228,11 +231,13 @@ def of_torch(name: str, data: Any) -> Iterator[Output]:
 
     meta, text = json.loads(bytes(data["meta"])), bytes(data["mlir"]).decode()
     in_dtypes, out_dtypes = (
-        [dtype.removeprefix("torch.") for dtype in meta["sets"][0][key]]
+        [PYTHON_TYPES.get(t, t).removeprefix("torch.") for t in meta["sets"][0][key]]
         for key in ("in_dtypes", "out_dtypes")
     )
     executable = shlo_disc.compile(text, name=name)
     for shapes in meta["sets"]:
+        if "skipped" in shapes:
+            continue
         number = shapes["id"]
         ins = [typed(data[f"s{number}_in{i}"], dtype) for i, dtype in enumerate(in_dtypes)]
         results = executable.run_numpy(ins)
