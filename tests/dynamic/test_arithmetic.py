@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -137,9 +139,16 @@ def test_what_only_looks_like_floor_division_is_not_taken_for_it():
     x, k, one = Expr.parse("a - b"), Expr.const(4), Expr.const(1)
     quotient, rest = s.divide(x, k), s.remainder(x, k)
     other = s.compare("GE", Expr.symbol("t"), k)
-    assert s.select(other, s.subtract(quotient, one), quotient) is None
-    assert s.select(other, s.add(rest, k), rest) is None
-    assert s.select(s.compare("NE", rest, Expr.const(0)), s.add(rest, k), rest) is None
+    nonzero = s.compare("NE", rest, Expr.const(0))
+    chosen = [
+        s.select(other, s.subtract(quotient, one), quotient),
+        s.select(other, s.add(rest, k), rest),
+        s.select(nonzero, s.add(rest, k), rest),
+    ]
+    for a, b, t in itertools.product(range(0, 40, 3), range(0, 40, 7), (3, 4, 5)):
+        down, left = int((a - b) / 4), a - b - 4 * int((a - b) / 4)
+        want = down - (t >= 4), left + 4 * (t >= 4), left + 4 * (left != 0)
+        assert tuple(e.evaluate({"a": a, "b": b, "t": t}) for e in chosen) == want
 
 
 def test_division_by_a_symbol_needs_its_sign():
