@@ -220,6 +220,7 @@ def check_normal_form(module: ir.Module) -> None:
             seen.add(argument.type)
 
     def visit(op: ir.Operation) -> None:
+        _check_dialect(op)
         for result in op.results:  # first: the bindings cannot read constants of other types
             check(result.type, op)
         _check_op(op)
@@ -262,6 +263,11 @@ def _check_op(op: ir.Operation) -> None:
     row = OPS.get(name)
     if row is not None and row.role is Role.UNSUPPORTED and name != "stablehlo.custom_call":
         raise refusal(op)
+
+
+def _check_dialect(op: ir.Operation) -> None:
+    """Only ops of StableHLO, and those of CHLO that stay."""
+    name = op.name
     if name.startswith(("stablehlo.", "disc.")) or name in _FRAME or name in KEPT_CHLO:
         return
     if name == "func.call":

@@ -43,9 +43,7 @@ def _constant(sizes: Sizes, op: ir.Operation) -> Values:
     if isinstance(value, ir.IntegerAttr):
         number = ir.IntegerAttr.get(kind.element_type, ir.IntegerAttr(value).value)
         value = ir.DenseElementsAttr.get_splat(kind, number)
-    elif isinstance(value, ir.BoolAttr):
-        value = ir.DenseElementsAttr.get_splat(kind, value)
-    elif isinstance(value, ir.FloatAttr):
+    elif isinstance(value, ir.BoolAttr | ir.FloatAttr):
         value = ir.DenseElementsAttr.get_splat(kind, value)
     elif kind != op.results[0].type:  # of `index`
         value = ir.Attribute.parse(f"{str(value).rpartition(' : ')[0]} : {kind}")
@@ -119,8 +117,8 @@ def _rounded(*, up: bool) -> Rule:
         a, b = op.operands
         quotient, rest = binary("divide", a, b), binary("remainder", a, b)
         one, truths = _filled(1, a), _truths(a)
-        signs = [create("stablehlo.sign", [v], v.type) for v in (a, b)]
-        apart = compare("EQ" if up else "NE", *signs, truths)
+        sign_a, sign_b = (create("stablehlo.sign", [v], v.type) for v in (a, b))
+        apart = compare("EQ" if up else "NE", sign_a, sign_b, truths)
         inexact = compare("NE", rest, _filled(0, a), truths)
         next_one = binary("add" if up else "subtract", quotient, one)
         both = binary("and", apart, inexact)
@@ -132,9 +130,7 @@ def _rounded(*, up: bool) -> Rule:
 def _ceil_unsigned(sizes: Sizes, op: ir.Operation) -> Values:
     a, b = (_bits(v, unsigned=True) for v in op.operands)
     inexact = compare("NE", binary("remainder", a, b), _filled(0, a), _truths(a))
-    return [
-        _bits(binary("add", binary("divide", a, b), convert(inexact, a.type)), unsigned=False)
-    ]
+    return [_bits(binary("add", binary("divide", a, b), convert(inexact, a.type)), unsigned=False)]
 
 
 _INTEGER_ORDER = ("EQ", "NE", "LT", "LE", "GT", "GE")
@@ -142,13 +138,13 @@ _INTEGER_ORDER = ("EQ", "NE", "LT", "LE", "GT", "GE")
 
 def _compare_integers(sizes: Sizes, op: ir.Operation) -> Values:
     predicate = ir.IntegerAttr(op.attributes["predicate"]).value
-    operands = list(op.operands)
+    a, b = op.operands
     if predicate >= len(_INTEGER_ORDER):
-        operands = [_bits(v, unsigned=True) for v in operands]
+        a, b = _bits(a, unsigned=True), _bits(b, unsigned=True)
         predicate -= len(_INTEGER_ORDER) - 2
-    elif _is_truth(operands[0]) and predicate > 1:  # true is -1
-        operands.reverse()
-    return [compare(_INTEGER_ORDER[predicate], *operands, _truths(operands[0]))]
+    elif _is_truth(a) and predicate > 1:  # true is -1
+        a, b = b, a
+    return [compare(_INTEGER_ORDER[predicate], a, b, _truths(a))]
 
 
 # -- floats -------------------------------------------------------------------------------------

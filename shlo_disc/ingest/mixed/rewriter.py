@@ -19,6 +19,7 @@ Rule = Callable[[Sizes, ir.Operation], Sequence[ir.Value]]
 """The values of the results, at the insertion point; operands are rewritten already."""
 
 _DIALECTS = ("arith.", "math.", "shape.", "tensor.")
+_ASSUMING = ("shape.assuming", "shape.assuming_yield")
 _KEPT = ("builtin.", "chlo.", "disc.", "func.", "stablehlo.")
 
 
@@ -71,6 +72,13 @@ def _is_tensor(kind: ir.Type) -> bool:
     return isinstance(kind, ir.RankedTensorType)
 
 
+def _check_rank(kind: ir.Type, where: str) -> None:
+    if isinstance(kind, ir.UnrankedTensorType):
+        raise UnsupportedError(
+            f"{where}: type {kind} is an unranked tensor; shlo_disc compiles arrays of known rank"
+        )
+
+
 class _Rewriter:
     """Rewrites one function."""
 
@@ -94,6 +102,7 @@ class _Rewriter:
     def block(self, block: ir.Block) -> None:
         """Rewrite the ops of `block` in order."""
         for argument in block.arguments:
+            _check_rank(argument.type, "an argument")
             if (kind := converted(argument.type)) != argument.type:
                 argument.set_type(kind)
         for view in list(block.operations):
@@ -101,30 +110,29 @@ class _Rewriter:
 
     def one(self, op: ir.Operation) -> None:
         """Rewrite `op` and what is in its regions."""
-        for region in op.regions:
-            for block in region.blocks:
-                self.block(block)
-        if op.name == "shape.assuming":
-            self.unwrap(op)
-            return
-        if op.name == "shape.assuming_yield":
-            return
         rule = self.rules.get(op.name)
-        if rule is not None:
-            with at(op):
-                values = rule(self.sizes, op)
-            for result, value in zip(op.results, values, strict=False):  # but for witnesses
-                result.replace_all_uses_with(value)
-            self.dead.append(op)
-            return
-        if not op.name.startswith(_KEPT):
+        if rule is None and op.name not in _ASSUMING and not op.name.startswith(_KEPT):
             raise UnsupportedError(
                 f"{source_line(op)}: {op.name} has no counterpart in StableHLO that shlo_disc "
                 "knows; lower the module to StableHLO before giving it to shlo_disc"
             )
         for result in op.results:
-            if (kind := converted(result.type)) != result.type:
-                result.set_type(kind)
+            _check_rank(result.type, f"{source_line(op)}: {op.name}")
+        for region in op.regions:
+            for block in region.blocks:
+                self.block(block)
+        if op.name == "shape.assuming":
+            self.unwrap(op)
+        elif rule is not None:
+            with at(op):
+                values = rule(self.sizes, op)
+            for result, value in zip(op.results, values, strict=False):  # but for witnesses
+                result.replace_all_uses_with(value)
+            self.dead.append(op)
+        else:
+            for result in op.results:
+                if (kind := converted(result.type)) != result.type:
+                    result.set_type(kind)
 
     def unwrap(self, op: ir.Operation) -> None:
         """The body in the place of a `shape.assuming`: its witness is asserted already."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Hashable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -99,7 +100,7 @@ class Sizes:
             found = item(value, [index])
         return convert(found, scalar_type())
 
-    def origin(self, size: ir.Value) -> Hashable:
+    def origin(self, size: ir.Value) -> Any:
         """Equal of sizes that are known to be equal; an int if the size is known."""
         while True:
             known = number_of(size)
@@ -111,37 +112,13 @@ class Sizes:
             if op.name == "stablehlo.convert" and _widens(op):
                 size = op.operands[0]
             elif op.name == "stablehlo.get_dimension_size":
-                axis = ir.IntegerAttr(op.attributes["dimension"]).value
-                found = self._place(op.operands[0], axis)
-                if not isinstance(found, ir.Value):
+                axis = int(ir.IntegerAttr(op.attributes["dimension"]).value)
+                found: int | tuple[ir.Value, int] | ir.Value = _place(op.operands[0], axis)
+                if isinstance(found, int | tuple):
                     return found
                 size = found
             else:
                 return size
-
-    def _place(self, value: ir.Value, axis: int) -> Hashable:
-        """Where the size of a dimension comes from: a number, a size, or a dimension."""
-        while True:
-            kind = ir.RankedTensorType(value.type)
-            if not kind.is_dynamic_dim(axis):
-                return int(kind.get_dim_size(axis))
-            op = producer(value)
-            if op is None:
-                return value, axis
-            if op.name in _SHAPE_OPERAND:
-                found = _peek(op.operands[_SHAPE_OPERAND[op.name]], axis)
-                return (value, axis) if found is None else found
-            if op.name == "stablehlo.transpose":
-                axis = list(ir.DenseI64ArrayAttr(op.attributes["permutation"]))[axis]
-                value = op.operands[0]
-            elif op.name in OPS and OPS[op.name].role is Role.ELEMENTWISE:
-                alike = [v for v in op.operands if ir.RankedTensorType(v.type).rank == kind.rank]
-                value = next(
-                    (v for v in alike if not ir.RankedTensorType(v.type).is_dynamic_dim(axis)),
-                    alike[0],
-                )
-            else:
-                return value, axis
 
     # -- broadcasts -----------------------------------------------------------------------------
 
@@ -278,3 +255,28 @@ def _widens(op: ir.Operation) -> bool:
     if not isinstance(source, ir.IntegerType) or not isinstance(target, ir.IntegerType):
         return False
     return 1 < source.width <= target.width and not source.is_unsigned and not target.is_unsigned
+
+
+def _place(value: ir.Value, axis: int) -> int | tuple[ir.Value, int] | ir.Value:
+    """Where the size of a dimension comes from: a number, a size, or a dimension."""
+    while True:
+        kind = ir.RankedTensorType(value.type)
+        if not kind.is_dynamic_dim(axis):
+            return int(kind.get_dim_size(axis))
+        op = producer(value)
+        if op is None:
+            return value, axis
+        if op.name in _SHAPE_OPERAND:
+            found = _peek(op.operands[_SHAPE_OPERAND[op.name]], axis)
+            return (value, axis) if found is None else found
+        if op.name == "stablehlo.transpose":
+            axis = list(ir.DenseI64ArrayAttr(op.attributes["permutation"]))[axis]
+            value = op.operands[0]
+        elif op.name in OPS and OPS[op.name].role is Role.ELEMENTWISE:
+            alike = [v for v in op.operands if ir.RankedTensorType(v.type).rank == kind.rank]
+            value = next(
+                (v for v in alike if not ir.RankedTensorType(v.type).is_dynamic_dim(axis)),
+                alike[0],
+            )
+        else:
+            return value, axis

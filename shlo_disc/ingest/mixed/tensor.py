@@ -13,7 +13,7 @@ from shlo_disc.builders import (
     create,
     number_of,
 )
-from shlo_disc.errors import InvalidModuleError, UnsupportedError
+from shlo_disc.errors import InvalidModuleError
 from shlo_disc.ingest.mixed.rewriter import Rule, converted
 from shlo_disc.ingest.mixed.sizes import (
     Sizes,
@@ -118,11 +118,6 @@ def _reshaped(value: ir.Value, shape: Sequence[ir.Value], kind: ir.RankedTensorT
 def _cast(sizes: Sizes, op: ir.Operation) -> Values:
     """The same array; every call checks the sizes that only the result type has."""
     (value,) = op.operands
-    if not isinstance(op.results[0].type, ir.RankedTensorType):
-        raise UnsupportedError(
-            f"{source_line(op)}: {op.name}: its result has no rank; shlo_disc compiles arrays of "
-            "known rank"
-        )
     own = ir.RankedTensorType(value.type)
     kind = ir.RankedTensorType(converted(op.results[0].type))
     shape = []
@@ -169,7 +164,12 @@ def _expand(sizes: Sizes, op: ir.Operation) -> Values:
     return [_reshaped(value, _mixed(static, iter(dynamic)), kind)]
 
 
+def _bitcast(sizes: Sizes, op: ir.Operation) -> Values:
+    return [create("stablehlo.bitcast_convert", list(op.operands), op.results[0].type)]
+
+
 TENSOR: dict[str, Rule] = {
+    "tensor.bitcast": _bitcast,
     "tensor.cast": _cast,
     "tensor.collapse_shape": _collapse,
     "tensor.dim": _dim,
