@@ -21,6 +21,7 @@ __all__ = [
     "check_calls",
     "check_normal_form",
     "check_readable",
+    "foreign",
 ]
 
 MAX_OPS = 1_000_000
@@ -272,8 +273,13 @@ def _check_dialect(op: ir.Operation) -> None:
         return
     if name == "func.call":
         raise UnsupportedError(f"{source_line(op)}: func.call could not be inlined")
-    raise UnsupportedError(
-        f"{source_line(op)}: {name} is not a StableHLO operation; lower the module to "
+    raise foreign(op)
+
+
+def foreign(op: ir.Operation) -> UnsupportedError:
+    """The error for an op of another dialect that nothing rewrites."""
+    return UnsupportedError(
+        f"{source_line(op)}: {op.name} is not a StableHLO operation; lower the module to "
         "StableHLO before giving it to shlo_disc"
     )
 

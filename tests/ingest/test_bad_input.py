@@ -189,11 +189,15 @@ def test_types_we_do_not_compile(kind, message, error):
 
 @pytest.mark.parametrize(
     "line",
-    ["%y = arith.negf %x : tensor<4xf32>", "%y = tensor.cast %x : tensor<4xf32> to tensor<4xf32>"],
+    [
+        "%y = builtin.unrealized_conversion_cast %x : tensor<4xf32> to tensor<4xf32>",
+        "%y = tensor.concat dim(0) %x : (tensor<4xf32>) -> tensor<4xf32>",
+    ],
 )
 def test_other_dialects_are_refused_by_op_and_line(line):
     text = GOOD.replace("  return %x", f"  {line}\n  return %y")
-    refused(text, r"<module>:2:8: \w+\.\w+ is not a StableHLO operation", UnsupportedError)
+    message = r"<module>:2:8: \w+\.\w+ is not a StableHLO operation; lower"
+    refused(text, message, UnsupportedError)
 
 
 def test_a_function_without_a_body_is_refused():

@@ -8,6 +8,7 @@ from typing import Any
 from shlo_disc.builders import create
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.ingest.arguments import set_signature
+from shlo_disc.ingest.check import foreign
 from shlo_disc.ingest.mixed.sizes import Sizes
 from shlo_disc.ingest.resources import read_resources
 from shlo_disc.locations import source_line
@@ -112,10 +113,7 @@ class _Rewriter:
         """Rewrite `op` and what is in its regions."""
         rule = self.rules.get(op.name)
         if rule is None and op.name not in _ASSUMING and not op.name.startswith(_KEPT):
-            raise UnsupportedError(
-                f"{source_line(op)}: {op.name} has no counterpart in StableHLO that shlo_disc "
-                "knows; lower the module to StableHLO before giving it to shlo_disc"
-            )
+            raise foreign(op)
         for result in op.results:
             _check_rank(result.type, f"{source_line(op)}: {op.name}")
         for region in op.regions:
