@@ -1,8 +1,8 @@
 """Integer arithmetic of StableHLO on sizes: what one element of a shape operand holds.
 
 An entry is an :class:`Expr` (a number), a bool, a :class:`Condition` (a truth value that facts do
-not decide), a :class:`Quotient` (a float; see `float_values.py`) or None (not known). Arithmetic is
-exact; `fit` says what is left of a result in the element type. A signed 32 or 64-bit product of
+not decide) or None (not known). A float is a :class:`Quotient` (see `float_values.py`). Arithmetic
+is exact; `fit` says what is left of a result in the element type. A signed 32 or 64-bit product of
 sizes is taken not to wrap: where it did, the program's own shapes would be wrong. Unsigned numbers
 are never sizes (JAX's are signed): they are followed only where no array of less than 2^31 elements
 a dimension makes them wrap.

@@ -94,7 +94,7 @@ def check_readable(module: ir.Module) -> None:
     """The bindings can read every type, and every attribute but the values of constants.
 
     They raise TypeError for numbers that Python does not have, such as complex ones, and for
-    locations; where these are read from a dictionary's entry, they end the process. MLIR reads
+    locations. Where these are read from a dictionary's entry, they end the process. MLIR reads
     negative sizes from bytecode, but makes no other type of such a size. Raises UnsupportedError
     and InvalidModuleError.
     """
