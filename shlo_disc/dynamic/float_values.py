@@ -57,13 +57,18 @@ def quotient_of(s: ShapeAnalysis, entry: Entry, digits: int) -> Entry:
     return None
 
 
-def integer_of(s: ShapeAnalysis, op: ir.Operation, entry: Quotient) -> Entry:
-    """The integer that a float becomes by conversion, under guards that the float is exact."""
+def integer_of(s: ShapeAnalysis, op: ir.Operation, entry: Quotient, least: int, most: int) -> Entry:
+    """The integer that a float becomes by conversion to a type that holds `least` to `most`.
+
+    Guards say that the float is exact. What the type does not hold is not known: a conversion of
+    floats does not wrap.
+    """
+    whole = s.arithmetic.divide(entry.numerator, Expr.of(entry.denominator))
+    if isinstance(whole, Expr) and whole.is_const and not least <= whole.value <= most:
+        return None
     for term in entry.below:
         s.require(op, term, "<=", Expr.const(1 << GUARDED_DIGITS))
-    if entry.denominator == 1:
-        return entry.numerator
-    return s.arithmetic.divide(entry.numerator, Expr.of(entry.denominator))
+    return whole
 
 
 def constant_quotients(value: ir.DenseElementsAttr, kind: FloatType) -> tuple[Entry, ...]:

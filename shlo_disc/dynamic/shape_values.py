@@ -184,7 +184,7 @@ def _convert(s: ShapeAnalysis, op: ir.Operation, kind: IntegerType) -> Entries |
     entries = s.entries(op.operands[0])
     if entries is None:
         return None
-    entries = tuple(integer_of(s, op, e) if isinstance(e, Quotient) else e for e in entries)
+    entries = tuple(_of_float(s, op, e, kind) if isinstance(e, Quotient) else e for e in entries)
     if op.results[0] in s.sized and kind.width > 1:
         return tuple(
             s.fitted(op, e, kind) if isinstance(e, Expr) and not e.is_const
@@ -192,6 +192,13 @@ def _convert(s: ShapeAnalysis, op: ir.Operation, kind: IntegerType) -> Entries |
             for e in entries
         )  # fmt: skip
     return tuple(_converted(s, e, kind) for e in entries)
+
+
+def _of_float(s: ShapeAnalysis, op: ir.Operation, entry: Quotient, kind: IntegerType) -> Entry:
+    if kind.width == 1:  # true unless the float is zero
+        return entry.numerator
+    low = 0 if kind.is_unsigned else -(1 << kind.width - 1)
+    return integer_of(s, op, entry, low, low + (1 << kind.width) - 1)
 
 
 def _converted(s: ShapeAnalysis, entry: Entry, kind: IntegerType) -> Entry:
