@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from shlo_disc.builders import broadcast_like, compare, convert, create, scalar, with_element
 from shlo_disc.ingest.mixed.rewriter import Rule, converted, operation
-from shlo_disc.ingest.mixed.sizes import Sizes, binary
+from shlo_disc.ingest.size_values import Sizes, binary
 from shlo_disc.mlir import ir
 
 __all__ = ["ARITH"]

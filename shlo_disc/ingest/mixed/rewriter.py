@@ -9,8 +9,8 @@ from shlo_disc.builders import create
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.ingest.arguments import set_signature
 from shlo_disc.ingest.check import foreign
-from shlo_disc.ingest.mixed.sizes import Sizes
 from shlo_disc.ingest.resources import read_resources
+from shlo_disc.ingest.size_values import Sizes
 from shlo_disc.locations import source_line
 from shlo_disc.mlir import at, ir, ops_of, terminator
 

@@ -15,7 +15,7 @@ from shlo_disc.builders import (
 )
 from shlo_disc.errors import InvalidModuleError
 from shlo_disc.ingest.mixed.rewriter import Rule, converted
-from shlo_disc.ingest.mixed.sizes import (
+from shlo_disc.ingest.size_values import (
     Sizes,
     binary,
     extent,

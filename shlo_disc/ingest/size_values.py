@@ -1,8 +1,12 @@
-"""Shapes as lists of sizes: where a size comes from, and the common sizes of broadcasts.
+"""Sizes in programs: where a size comes from, and the common sizes of broadcasts.
+
+    a: %d, a size                      %d = get_dimension_size %y, dim = 0
+    b: dimension 0 of %x               %y = tanh %x                           a and b are equal
 
 A size is a rank-0 i64. Two sizes go together in a broadcast if they are equal or one is 1. Types
-tell it, or both are sizes of one dimension; else every call checks it. The common size of `a` and
-`b` is `max(a, b) * min(a, b, 1)`, which is right for size 0, too (as in `chlo_broadcasts.py`).
+tell it, or both come from one place; else every call checks it. The common size of `a` and `b` is
+`max(a, b) * min(a, b, 1)`: 0 and 1 give 0. The larger and the smaller one of a common size are
+kept, so that a chain of thousands of broadcasts has sizes of one term.
 """
 
 from __future__ import annotations
@@ -10,7 +14,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Hashable, Sequence
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 
@@ -22,7 +26,8 @@ from shlo_disc.ops import OPS, Role
 
 __all__ = ["Sizes", "binary", "extent", "number", "scalar_type", "shape_of", "truth", "vector"]
 
-_DYNAMIC = ir.ShapedType.get_dynamic_size()
+_Source: TypeAlias = ir.Value | tuple[ir.Value, int]
+"""A size, or a value and one of its dimensions."""
 
 _SHAPE_OPERAND = {
     "stablehlo.dynamic_broadcast_in_dim": 1,
@@ -85,6 +90,7 @@ class Sizes:
         self._joined: dict[ir.Value, tuple[ir.Value, ir.Value]] = {}
         """Of a common size: the largest of the sizes, and the smallest of these and 1."""
         self._asserted: set[Hashable] = set()
+        self._origins: dict[_Source, int | _Source] = {}
 
     def elements(self, value: ir.Value) -> list[ir.Value]:
         """The elements of an integer vector, as sizes."""
@@ -100,25 +106,24 @@ class Sizes:
             found = item(value, [index])
         return convert(found, scalar_type())
 
-    def origin(self, size: ir.Value) -> Any:
-        """Equal of sizes that are known to be equal; an int if the size is known."""
-        while True:
-            known = number_of(size)
-            if known is not None:
-                return known
-            op = producer(size)
-            if op is None:
-                return size
-            if op.name == "stablehlo.convert" and _widens(op):
-                size = op.operands[0]
-            elif op.name == "stablehlo.get_dimension_size":
-                axis = int(ir.IntegerAttr(op.attributes["dimension"]).value)
-                found: int | tuple[ir.Value, int] | ir.Value = _place(op.operands[0], axis)
-                if isinstance(found, int | tuple):
-                    return found
-                size = found
-            else:
-                return size
+    def origin(self, size: _Source) -> int | _Source:
+        """Equal of sizes that are known to be equal: a number, a size, or a dimension."""
+        passed: list[_Source] = []
+        found: int | _Source | None = size
+        while found is not None and not isinstance(found, int) and found not in self._origins:
+            passed.append(found)
+            found = _source(found)
+        if found is None:
+            found = passed[-1]
+        elif not isinstance(found, int):
+            found = self._origins[found]
+        self._origins.update(dict.fromkeys(passed, found))
+        return found
+
+    def record(self, value: ir.Value, shape: Sequence[ir.Value]) -> None:
+        """`value` has these sizes."""
+        for axis, size in enumerate(shape):
+            self._origins[value, axis] = self.origin(size)
 
     # -- broadcasts -----------------------------------------------------------------------------
 
@@ -129,6 +134,10 @@ class Sizes:
         columns = [
             [row[k - rank + len(row)] for row in rows if k >= rank - len(row)] for k in range(rank)
         ]
+        return self.common(op, columns)
+
+    def common(self, op: ir.Operation, columns: Sequence[Sequence[ir.Value]]) -> list[ir.Value]:
+        """The common size of each of `columns`, which are the sizes of one dimension each."""
         return [self._common(op, k, column) for k, column in enumerate(columns)]
 
     def _common(self, op: ir.Operation, axis: int, sizes: Sequence[ir.Value]) -> ir.Value:
@@ -144,6 +153,7 @@ class Sizes:
             )
         if len(known) < 2:
             return next(iter(known.values()), number(1))
+        known = {n: known[n] for n in (*numbers, *known)}  # messages name numbers first
         common = known[numbers[0]] if numbers else self._join(known)
         key = frozenset(known), op.operation.block
         if key in self._asserted:
@@ -257,26 +267,34 @@ def _widens(op: ir.Operation) -> bool:
     return 1 < source.width <= target.width and not source.is_unsigned and not target.is_unsigned
 
 
-def _place(value: ir.Value, axis: int) -> int | tuple[ir.Value, int] | ir.Value:
-    """Where the size of a dimension comes from: a number, a size, or a dimension."""
-    while True:
-        kind = ir.RankedTensorType(value.type)
-        if not kind.is_dynamic_dim(axis):
-            return int(kind.get_dim_size(axis))
-        op = producer(value)
-        if op is None:
-            return value, axis
-        if op.name in _SHAPE_OPERAND:
-            found = _peek(op.operands[_SHAPE_OPERAND[op.name]], axis)
-            return (value, axis) if found is None else found
-        if op.name == "stablehlo.transpose":
-            axis = list(ir.DenseI64ArrayAttr(op.attributes["permutation"]))[axis]
-            value = op.operands[0]
-        elif op.name in OPS and OPS[op.name].role is Role.ELEMENTWISE:
-            alike = [v for v in op.operands if ir.RankedTensorType(v.type).rank == kind.rank]
-            value = next(
-                (v for v in alike if not ir.RankedTensorType(v.type).is_dynamic_dim(axis)),
-                alike[0],
-            )
-        else:
-            return value, axis
+def _source(size: _Source) -> int | _Source | None:
+    """What a size, or the size of a dimension, is equal to; None if that is not known."""
+    if isinstance(size, tuple):
+        return _source_of_dimension(*size)
+    known = number_of(size)
+    op = producer(size)
+    if known is not None or op is None:
+        return known
+    if op.name == "stablehlo.convert" and _widens(op):
+        return op.operands[0]
+    if op.name == "stablehlo.get_dimension_size":
+        return op.operands[0], int(ir.IntegerAttr(op.attributes["dimension"]).value)
+    return None
+
+
+def _source_of_dimension(value: ir.Value, axis: int) -> int | _Source | None:
+    kind = ir.RankedTensorType(value.type)
+    if not kind.is_dynamic_dim(axis):
+        return int(kind.get_dim_size(axis))
+    op = producer(value)
+    if op is None:
+        return None
+    if op.name in _SHAPE_OPERAND:
+        return _peek(op.operands[_SHAPE_OPERAND[op.name]], axis)
+    if op.name == "stablehlo.transpose":
+        return op.operands[0], list(ir.DenseI64ArrayAttr(op.attributes["permutation"]))[axis]
+    if op.name in OPS and OPS[op.name].role is Role.ELEMENTWISE:
+        alike = [v for v in op.operands if ir.RankedTensorType(v.type).rank == kind.rank]
+        fixed = (v for v in alike if not ir.RankedTensorType(v.type).is_dynamic_dim(axis))
+        return next(fixed, alike[0]), axis
+    return None
