@@ -76,7 +76,10 @@ def follow(s: ShapeAnalysis, op: ir.Operation, kind: IntegerType | FloatType) ->
 
 def _columns(s: ShapeAnalysis, op: ir.Operation, count: int) -> list[tuple[Entry, ...]] | None:
     """The operands of every element; None when one of the operands is not known."""
-    operands = _known(s, op)
+    operands: list[Entries] | None = _known(s, op)
+    if op.name == "stablehlo.select" and s.entries(op.operands[0]) is not None:
+        # A known condition chooses one of the values; the other may be data.
+        operands = [s.entries(v) or (None,) for v in op.operands]
     if operands is None:
         return None
     rows = [o * count if len(o) == 1 else o for o in operands]

@@ -81,9 +81,9 @@ ORDERS = {
 }
 
 
-@pytest.mark.parametrize("kind", ["i64", "tensor<?xi64>", "tensor<30xi64>"])
+@pytest.mark.parametrize("kind", ["i64", "index", "tensor<?xi64>", "tensor<30xi64>"])
 def test_integers(kind):
-    truths = kind.replace("i64", "i1")
+    truths = kind.replace("i64", "i1").replace("index", "i1")
     lines = [f"  %{n} = arith.{n} %a, %b : {kind}" for n in INTEGER_OPS]
     lines += [f"  %{n} = arith.cmpi {n}, %a, %b : {kind}" for n in ORDERS]
     lines += [f"  %chosen = arith.select %slt, %a, %b : {truths}, {kind}"]
@@ -95,7 +95,7 @@ def test_integers(kind):
     numbers = np.array([-17, -8, -1, 0, 7, 8], np.int64)
     divisors = np.array([-8, -3, -1, 2, 5], np.int64)
     a, b = (x.reshape(-1) for x in np.meshgrid(numbers, divisors))
-    rows = zip(a, b, strict=True) if kind == "i64" else [(a, b)]
+    rows = zip(a, b, strict=True) if "tensor" not in kind else [(a, b)]
     for x, y in rows:
         x, y = np.asarray(x), np.asarray(y)
         got = program.run_numpy([x, y])
@@ -593,6 +593,60 @@ def test_choices_between_sizes(condition, first, second, size):
         one, other = (n if isinstance(v, str) else v for v in (first, second))
         (got,) = program.run_numpy([np.zeros(n, np.float32)])
         assert len(got) == (one if compare[condition](n, 1) else other)
+
+
+def test_a_quotient_of_anonymous_sizes():
+    """-1 in a target shape, as TensorFlow's `Reshape` and PyTorch's `view` write it."""
+    program = compiled(
+        "%x: tensor<?x?x6xf32>",
+        "tensor<?x2x3xf32>",
+        """
+  %minus = arith.constant dense<-1> : tensor<3xi64>
+  %two = arith.constant 2 : index
+  %three = arith.constant 3 : index
+  %one = arith.constant 1 : index
+  %s = shape.shape_of %x : tensor<?x?x6xf32> -> tensor<3xindex>
+  %n = shape.num_elements %s : tensor<3xindex> -> index
+  %others = arith.muli %two, %three : index
+  %rest = arith.divui %n, %others : index
+  %wanted = arith.constant dense<[-1, 2, 3]> : tensor<3xi64>
+  %i = arith.index_cast %rest : index to i64
+  %full = tensor.splat %i : tensor<3xi64>
+  %is = arith.cmpi eq, %wanted, %minus : tensor<3xi64>
+  %t = arith.select %is, %full, %wanted : tensor<3xi1>, tensor<3xi64>
+  %r = stablehlo.dynamic_reshape %x, %t : (tensor<?x?x6xf32>, tensor<3xi64>) -> tensor<?x2x3xf32>
+  return %r : tensor<?x2x3xf32>""",
+    )
+    assert str(program.signature).endswith("(float32[d0_0*d0_1, 2, 3])")
+    for shape in ((2, 3, 6), (0, 3, 6), (1, 1, 6)):
+        x = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+        np.testing.assert_array_equal(program.run_numpy([x])[0], x.reshape(-1, 2, 3))
+
+
+def test_sizes_gathered_from_a_shape():
+    """TensorFlow's `tensordot` picks sizes by constant indices and multiplies them."""
+    program = compiled(
+        "%x: tensor<?x?x4xf32>",
+        "tensor<?x4xf32>",
+        """
+  %i = arith.constant dense<[0, 1]> : tensor<2xi32>
+  %one = arith.constant dense<1> : tensor<i32>
+  %c4 = arith.constant dense<4> : tensor<1xi32>
+  %s = shape.shape_of %x : tensor<?x?x4xf32> -> tensor<3xindex>
+  %si = arith.index_cast %s : tensor<3xindex> to tensor<3xi32>
+  %g = "stablehlo.gather"(%si, %i) <{dimension_numbers = #stablehlo.gather<collapsed_slice_dims =
+      [0], start_index_map = [0], index_vector_dim = 1>, indices_are_sorted = false,
+      slice_sizes = array<i64: 1>}> : (tensor<3xi32>, tensor<2xi32>) -> tensor<2xi32>
+  %n = stablehlo.reduce(%g init: %one) applies stablehlo.multiply across dimensions = [0]
+      : (tensor<2xi32>, tensor<i32>) -> tensor<i32>
+  %n1 = stablehlo.reshape %n : (tensor<i32>) -> tensor<1xi32>
+  %t = stablehlo.concatenate %n1, %c4, dim = 0 : (tensor<1xi32>, tensor<1xi32>) -> tensor<2xi32>
+  %r = stablehlo.dynamic_reshape %x, %t : (tensor<?x?x4xf32>, tensor<2xi32>) -> tensor<?x4xf32>
+  return %r : tensor<?x4xf32>""",
+    )
+    for shape in ((2, 3, 4), (0, 3, 4), (1, 1, 4)):
+        x = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+        np.testing.assert_array_equal(program.run_numpy([x])[0], x.reshape(-1, 4))
 
 
 # -- constants and errors --------------------------------------------------------------------------

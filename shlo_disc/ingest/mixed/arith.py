@@ -104,8 +104,16 @@ def _bitcast(sizes: Sizes, op: ir.Operation) -> Values:
 
 def _unsigned(name: str) -> Rule:
     def rule(sizes: Sizes, op: ir.Operation) -> Values:
-        operands = [_bits(v, unsigned=True) for v in op.operands]
-        return [_bits(binary(name, *operands), unsigned=False)]
+        a, b = (_bits(v, unsigned=True) for v in op.operands)
+        of_bits = _bits(binary(name, a, b), unsigned=False)
+        if "index" not in str(op.results[0].type):
+            return [of_bits]
+        # An `index` is mostly a size. The shape analysis follows the signed numbers.
+        signed = [compare("GE", v, _filled(0, v), _truths(v)) for v in op.operands]
+        both = binary("and", *signed)
+        return [
+            create("stablehlo.select", [both, binary(name, *op.operands), of_bits], of_bits.type)
+        ]
 
     return rule
 
