@@ -1,16 +1,19 @@
 """Integer arithmetic of StableHLO on sizes: what one element of a shape operand holds.
 
 An entry is an :class:`Expr` (a number), a bool, a :class:`Condition` (a truth value that facts do
-not decide) or None (not known). Arithmetic is exact; `fit` says what is left of a result in the
-element type. A signed 32 or 64-bit product of sizes is taken not to wrap: where it did, the
-program's own shapes would be wrong. Unsigned numbers are never sizes (JAX's are signed): they are
-followed only where no array of less than 2^31 elements a dimension makes them wrap.
+not decide) or None (not known). A float is a :class:`Quotient` (see `float_values.py`). Arithmetic
+is exact; `fit` says what is left of a result in the element type. A signed 32 or 64-bit product of
+sizes is taken not to wrap: where it did, the program's own shapes would be wrong. Unsigned numbers
+are never sizes (JAX's are signed): they are followed only where no array of less than 2^31 elements
+a dimension makes them wrap.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from shlo_disc.dynamic.constraints import Constraints
 from shlo_disc.dynamic.expr import Atom, Expr
@@ -31,6 +34,7 @@ __all__ = [
     "ELEMENTWISE",
     "Condition",
     "Entry",
+    "Quotient",
     "SizeArithmetic",
     "evaluate",
     "exceeds",
@@ -60,7 +64,19 @@ class Condition:
 
 _SPELLING = {"EQ": "==", "NE": "!=", "GE": ">=", "GT": ">"}
 
-Entry = Expr | Condition | bool | None
+
+class Quotient(NamedTuple):
+    """A float: an integer over an integer of at least 1, which is a power of two if exact."""
+
+    numerator: Expr
+    denominator: Expr | int = 1
+    is_rounded: bool = False
+    """Whether the float may be the nearest one to the quotient."""
+    below: tuple[Expr, ...] = ()
+    """What must be at most the largest exact integer, so that this is true."""
+
+
+Entry = Expr | Condition | Quotient | bool | None
 
 
 def exceeds(entry: Expr, low: Bound, high: int, signed: Set[str] = frozenset()) -> bool:
@@ -318,7 +334,7 @@ class SizeArithmetic:
     # -- choice ---------------------------------------------------------------------------------
 
     def select(self, condition: Entry, a: Entry, b: Entry) -> Entry:
-        """Decided, the same either way, a minimum or maximum, or JAX's floor division."""
+        """Decided, the same either way, a minimum or maximum, JAX's floor division, or a sum."""
         given, condition = condition, self.settled(condition)
         if isinstance(condition, bool):
             return a if condition else b
@@ -334,7 +350,83 @@ class SizeArithmetic:
                     return self.maximum(a, b)
                 if (b, a) == (asked.lhs, asked.rhs):
                     return self.minimum(a, b)
-        return self._floor(condition, a, b)
+        found = self._floor(condition, a, b)
+        return self._by_cases(condition, a, b) if found is None else found
+
+    def _by_cases(self, condition: Condition, a: Expr, b: Expr) -> Entry:
+        """`b` where the two are equal if `condition` is true, `a` where they are if it is false.
+
+        Any other choice is `b + t * (a - b)`, where t is 1 if the condition is true, and else 0.
+        """
+        if (equality := self._equality(condition)) is not None:
+            unknown, number, if_equal, other = *equality[0], *((a, b) if equality[1] else (b, a))
+            known = {unknown: number}
+            if if_equal.substitute(known) == other.substitute(known):
+                return other
+        told = self._indicator(condition)
+        if told is None or not told.may_be_multiplied(a - b):
+            return None
+        return self.facts.canonical(b + told * (a - b))
+
+    def _equality(self, condition: Condition) -> tuple[tuple[str, Expr], bool] | None:
+        """The symbol that has a known value if `condition` is true (True) or false (False)."""
+        lhs, rhs = condition.lhs, condition.rhs
+        if lhs is None or rhs is None:
+            return None
+        # `lhs >= rhs` is `lhs == rhs` if it is never above; `lhs > rhs` is `!=` if never below.
+        is_equality = condition.op == "EQ" or (
+            condition.op == "GE" and self.facts.at_least(rhs, lhs)
+        )
+        if not is_equality and not (
+            condition.op == "NE" or (condition.op == "GT" and self.facts.at_least(lhs, rhs))
+        ):
+            return None
+        solved = self._solved(lhs, rhs) or self._solved(rhs, lhs)
+        return None if solved is None else (solved, is_equality)
+
+    def _solved(self, term: Expr, number: Expr) -> tuple[str, Expr] | None:
+        """The value of the one symbol of `term`, if that equals `number`."""
+        if not number.is_const:
+            return None
+        while True:
+            number, term = number - term.constant_term, term - term.constant_term
+            if len(term.terms) != 1 or number.value % term.content:
+                return None
+            sign = 1 if term.terms[0][1] > 0 else -1
+            number = Expr.const(sign * number.value // term.content)
+            (monomial, _) = term.terms[0]
+            if len(monomial) != 1 or monomial[0][1] != 1:
+                return None
+            atom = monomial[0][0]
+            if not atom.op:
+                return atom.key, number
+            if atom.op not in ("min", "max"):
+                return None
+            # The one of the two that is not beyond the number is equal to it.
+            one, other = atom.args
+            beyond = (
+                [self.facts.at_least(x, number + 1) for x in (one, other)]
+                if atom.op == "min"
+                else [self.facts.at_least(number - 1, x) for x in (one, other)]
+            )
+            if not any(beyond):
+                return None
+            term = other if beyond[0] else one
+
+    def _indicator(self, condition: Condition) -> Expr | None:
+        """1 if `condition` is true, and else 0."""
+        if condition.lhs is None or condition.rhs is None:
+            parts = [self._indicator(part) for part in sorted(condition.parts, key=str)]
+            known = [part for part in parts if part is not None]
+            if len(known) < len(parts):
+                return None
+            return functools.reduce(Expr.min if condition.op == "AND" else Expr.max, known)
+        difference = condition.lhs - condition.rhs
+        if condition.op in ("EQ", "NE"):
+            apart = Expr.min(Expr.max(difference, -difference), 1)
+            return apart if condition.op == "NE" else 1 - apart
+        least = difference + 1 if condition.op == "GE" else difference
+        return Expr.min(Expr.max(least, 0), 1)
 
     def _select_truth(self, condition: Entry, a: Entry, b: Entry) -> Entry:
         if a is True and b is False:

@@ -1,7 +1,8 @@
-"""The shape-value analysis: what small integer tensors hold that are computed from sizes only.
+"""The shape-value analysis: what small tensors hold that are computed from sizes only.
 
 Shape operands of dynamic ops are ordinary integer tensors: following their arithmetic symbolically
-tells what they hold. Entries are in row-major order; see `arithmetic.py` for one entry.
+tells what they hold. Entries are in row-major order; see `arithmetic.py` for one entry. Floats on
+the way from sizes to sizes are followed while they are exact (`float_values.py`).
 """
 
 from __future__ import annotations
@@ -15,8 +16,22 @@ import numpy as np
 from shlo_disc.comparisons import comparison
 from shlo_disc.dense_elements import elements_of
 from shlo_disc.dynamic import attributes as attr
-from shlo_disc.dynamic.arithmetic import BITS_READ, ELEMENTWISE, Condition, Entry, evaluate
+from shlo_disc.dynamic.arithmetic import (
+    BITS_READ,
+    ELEMENTWISE,
+    Condition,
+    Entry,
+    Quotient,
+    evaluate,
+)
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.float_values import (
+    FLOAT_RULES,
+    FloatType,
+    constant_quotients,
+    integer_of,
+    quotient_of,
+)
 from shlo_disc.element_types import element_type
 from shlo_disc.indexing import gather_numbers
 from shlo_disc.mlir import ir
@@ -24,7 +39,7 @@ from shlo_disc.mlir import ir
 if TYPE_CHECKING:
     from shlo_disc.dynamic.shapes import ShapeAnalysis
 
-__all__ = ["MAX_ELEMENTS", "SHAPE_VALUES", "Entries", "IntegerType", "follow"]
+__all__ = ["MAX_ELEMENTS", "SHAPE_VALUES", "Entries", "FloatType", "IntegerType", "follow"]
 
 MAX_ELEMENTS = 64
 """Shape operands have at most 2 x rank entries; longer tensors are data."""
@@ -41,22 +56,52 @@ class IntegerType(NamedTuple):
     elements: int
 
 
-def follow(s: ShapeAnalysis, op: ir.Operation, kind: IntegerType) -> Entries | None:
+def follow(s: ShapeAnalysis, op: ir.Operation, kind: IntegerType | FloatType) -> Entries | None:
     """The contents of the one result of `op`, of type `kind`; None when they depend on data."""
+    if isinstance(kind, FloatType):
+        return _follow_floats(s, op, kind)
     rule = SHAPE_VALUES.get(op.name)
     if rule is not None:
         return rule(s, op, kind)
     if op.name not in ELEMENTWISE:
         return None
-    operands = _known(s, op)
-    if operands is None:
+    columns = _columns(s, op, kind.elements)
+    if columns is None:
         return None
-    rows = [o * kind.elements if len(o) == 1 else o for o in operands]
-    columns = list(zip(*rows, strict=True))
     if op.results[0] in s.sized:
         exact = [ELEMENTWISE[op.name](s.arithmetic, *column) for column in columns]
         return tuple(_sized(s, op, e, c, kind) for e, c in zip(exact, columns, strict=True))
     return tuple(_element(s, op.name, column, kind) for column in columns)
+
+
+def _columns(s: ShapeAnalysis, op: ir.Operation, count: int) -> list[tuple[Entry, ...]] | None:
+    """The operands of every element; None when one of the operands is not known."""
+    operands: list[Entries] | None = _known(s, op)
+    if op.name == "stablehlo.select" and s.entries(op.operands[0]) is not None:
+        # A known condition chooses one of the values; the other may be data.
+        operands = [s.entries(v) or (None,) for v in op.operands]
+    if operands is None:
+        return None
+    rows = [o * count if len(o) == 1 else o for o in operands]
+    return list(zip(*rows, strict=True))
+
+
+def _follow_floats(s: ShapeAnalysis, op: ir.Operation, kind: FloatType) -> Entries | None:
+    if op.name in _MOVING:
+        # Rules of ops that move elements ask for the number and the shape of these alone.
+        return SHAPE_VALUES[op.name](s, op, IntegerType(kind.shape, 64, False, kind.elements))
+    if op.name == "stablehlo.constant":
+        value = op.attributes["value"]
+        dense = isinstance(value, ir.DenseElementsAttr) and kind.elements > 0
+        return constant_quotients(value, kind) if dense else None
+    if op.name == "stablehlo.convert":
+        entries = s.entries(op.operands[0])
+        return entries and tuple(quotient_of(s, e, kind.digits) for e in entries)
+    rule = FLOAT_RULES.get(op.name)
+    columns = None if rule is None else _columns(s, op, kind.elements)
+    if rule is None or columns is None:
+        return None
+    return tuple(rule(s, kind.digits, column) for column in columns)
 
 
 def _sized(
@@ -142,6 +187,7 @@ def _convert(s: ShapeAnalysis, op: ir.Operation, kind: IntegerType) -> Entries |
     entries = s.entries(op.operands[0])
     if entries is None:
         return None
+    entries = tuple(_of_float(s, op, e, kind) if isinstance(e, Quotient) else e for e in entries)
     if op.results[0] in s.sized and kind.width > 1:
         return tuple(
             s.fitted(op, e, kind) if isinstance(e, Expr) and not e.is_const
@@ -149,6 +195,13 @@ def _convert(s: ShapeAnalysis, op: ir.Operation, kind: IntegerType) -> Entries |
             for e in entries
         )  # fmt: skip
     return tuple(_converted(s, e, kind) for e in entries)
+
+
+def _of_float(s: ShapeAnalysis, op: ir.Operation, entry: Quotient, kind: IntegerType) -> Entry:
+    if kind.width == 1:  # true unless the float is zero
+        return entry.numerator
+    low = 0 if kind.is_unsigned else -(1 << kind.width - 1)
+    return integer_of(s, op, entry, low, low + (1 << kind.width) - 1)
 
 
 def _converted(s: ShapeAnalysis, entry: Entry, kind: IntegerType) -> Entry:
@@ -305,3 +358,13 @@ SHAPE_VALUES: dict[str, Rule] = {
     "stablehlo.transpose": _transpose,
 }
 """Ops that are not element-wise: what their result holds."""
+
+_MOVING = frozenset(
+    {
+        "stablehlo.broadcast_in_dim",
+        "stablehlo.concatenate",
+        "stablehlo.reshape",
+        "stablehlo.slice",
+    }
+)
+"""Ops that move elements, of floats as of integers."""

@@ -25,10 +25,11 @@ from shlo_disc.dynamic import attributes as attr
 from shlo_disc.dynamic.arithmetic import Condition, Entry, SizeArithmetic, is_wide
 from shlo_disc.dynamic.constraints import Constraints
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.float_values import DIGITS
 from shlo_disc.dynamic.relations import RELATIONS, parse_constraint
 from shlo_disc.dynamic.rules import DYNAMIC, MOVING_RULES, Rule, Shape, refuse
 from shlo_disc.dynamic.rules_compute import COMPUTE_RULES
-from shlo_disc.dynamic.shape_values import MAX_ELEMENTS, Entries, IntegerType, follow
+from shlo_disc.dynamic.shape_values import MAX_ELEMENTS, Entries, FloatType, IntegerType, follow
 from shlo_disc.dynamic.size_sources import (
     GLOBAL,
     SizeFromData,
@@ -102,8 +103,17 @@ class _Type:
     sizes: list[int]
     static: Shape | None
     """The shape, when no dimension is dynamic."""
-    integer: IntegerType | None
-    """Set for a static integer type of at most MAX_ELEMENTS elements."""
+    number: IntegerType | FloatType | None
+    """Set for a static integer type of at most MAX_ELEMENTS elements, or float type of fewer."""
+
+    @property
+    def integer(self) -> IntegerType | None:
+        """The static integer type."""
+        return self.number if isinstance(self.number, IntegerType) else None
+
+
+MAX_FLOATS = 4
+"""Elements of a float tensor that sizes are computed in."""
 
 
 class ShapeAnalysis:
@@ -443,8 +453,8 @@ class ShapeAnalysis:
             for region in op.regions:  # of scalars; what it reads from outside may be arrays
                 self._block(region.blocks[0])
             kind = kinds[0]
-            if len(kinds) == 1 and kind is not None and kind.integer is not None:
-                entries = follow(self, op, kind.integer)
+            if len(kinds) == 1 and kind is not None and kind.number is not None:
+                entries = follow(self, op, kind.number)
                 if entries is not None and not (entries and all(e is None for e in entries)):
                     self._contents[results[0]] = entries
 
@@ -596,10 +606,12 @@ def _described(kind: ir.Type) -> _Type | None:
     count = 1
     for n in sizes:
         count *= n
-    integer = None
+    number: IntegerType | FloatType | None = None
     if isinstance(element, ir.IntegerType) and count <= MAX_ELEMENTS:
-        integer = IntegerType(tuple(sizes), element.width, element.is_unsigned, count)
-    return _Type(sizes, static, integer)
+        number = IntegerType(tuple(sizes), element.width, element.is_unsigned, count)
+    elif count <= MAX_FLOATS and (digits := DIGITS.get(str(element))) is not None:
+        number = FloatType(tuple(sizes), digits, count)
+    return _Type(sizes, static, number)
 
 
 def _conjuncts(condition: Entry) -> list[Condition | None]:

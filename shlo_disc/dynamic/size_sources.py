@@ -74,13 +74,18 @@ def control_around(op: ir.Operation) -> ir.Operation | None:
 def sources_of_size(value: ir.Value) -> set[ir.Value]:
     """Small integers that `value` is computed from; empty when no argument of main is one."""
     found: set[ir.Value] = set()
+    passed: set[ir.Value] = set()
+    """Floats, which are no sizes themselves."""
     todo = [value]
     reaches_argument = False
     while todo:
         one = todo.pop()
-        if one in found or not _is_small_integer(one.type):
+        if one in found or one in passed or not _is_small(one.type):
             continue
-        found.add(one)
+        is_integer = isinstance(one.type.element_type, ir.IntegerType)
+        (found if is_integer else passed).add(one)
+        if not is_integer and isinstance(one.owner, ir.Block):
+            continue
         if not isinstance(one.owner, ir.Block):
             op = one.owner.operation
             if op.name != "stablehlo.get_dimension_size":
@@ -105,10 +110,12 @@ def _givers(op: ir.Operation, result: ir.Value) -> list[ir.Value]:
     return [terminator(b).operands[index] for b in blocks]
 
 
-def _is_small_integer(kind: ir.Type) -> bool:
+def _is_small(kind: ir.Type) -> bool:
+    """Whether values of this type are followed: few integers, or floats in which they become."""
     if not isinstance(kind, ir.RankedTensorType) or not kind.has_static_shape:
         return False
     count = 1
     for n in kind.shape:
         count *= n
-    return isinstance(kind.element_type, ir.IntegerType) and count <= MAX_ELEMENTS
+    numbers = ir.IntegerType | ir.F32Type | ir.F64Type
+    return isinstance(kind.element_type, numbers) and count <= MAX_ELEMENTS

@@ -171,7 +171,10 @@ def _reshape(op: ir.Operation, x: View, shapes: ShapeAnalysis) -> View | None:
             cut = _cut(sizes, at, size * following[0], shapes) if following[1] == ZERO else None
             if cut is None:
                 return None
-            repeats[cut - 1] = following[0]
+            often, last = following[0], sizes[cut - 1]
+            if not equal(last // often * often, last):
+                return None  # the repeats of an element are spread over several dimensions
+            repeats[cut - 1] = often
             number += 1
         once = [s // repeats.get(d, ONE) for d, s in enumerate(sizes[at:cut], at)]
         strides += [s * step for s in dense_strides(once)]
@@ -179,8 +182,8 @@ def _reshape(op: ir.Operation, x: View, shapes: ShapeAnalysis) -> View | None:
     if not all(size.is_one for size in sizes[at:]):
         return None
     strides += [ONE] * (len(sizes) - at)
-    often = tuple(repeats.get(d, ONE) for d in range(len(sizes))) if repeats else ()
-    return View(x.base, sizes, tuple(strides), x.first, often)
+    counts = tuple(repeats.get(d, ONE) for d in range(len(sizes))) if repeats else ()
+    return View(x.base, sizes, tuple(strides), x.first, counts)
 
 
 def _cut(sizes: Sequence[Expr], at: int, size: Expr, shapes: ShapeAnalysis) -> int | None:

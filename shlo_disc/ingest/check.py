@@ -21,6 +21,7 @@ __all__ = [
     "check_calls",
     "check_normal_form",
     "check_readable",
+    "foreign",
 ]
 
 MAX_OPS = 1_000_000
@@ -220,6 +221,7 @@ def check_normal_form(module: ir.Module) -> None:
             seen.add(argument.type)
 
     def visit(op: ir.Operation) -> None:
+        _check_dialect(op)
         for result in op.results:  # first: the bindings cannot read constants of other types
             check(result.type, op)
         _check_op(op)
@@ -262,12 +264,22 @@ def _check_op(op: ir.Operation) -> None:
     row = OPS.get(name)
     if row is not None and row.role is Role.UNSUPPORTED and name != "stablehlo.custom_call":
         raise refusal(op)
+
+
+def _check_dialect(op: ir.Operation) -> None:
+    """Only ops of StableHLO, and those of CHLO that stay."""
+    name = op.name
     if name.startswith(("stablehlo.", "disc.")) or name in _FRAME or name in KEPT_CHLO:
         return
     if name == "func.call":
         raise UnsupportedError(f"{source_line(op)}: func.call could not be inlined")
-    raise UnsupportedError(
-        f"{source_line(op)}: {name} is not a StableHLO operation; lower the module to "
+    raise foreign(op)
+
+
+def foreign(op: ir.Operation) -> UnsupportedError:
+    """The error for an op of another dialect that nothing rewrites."""
+    return UnsupportedError(
+        f"{source_line(op)}: {op.name} is not a StableHLO operation; lower the module to "
         "StableHLO before giving it to shlo_disc"
     )
 

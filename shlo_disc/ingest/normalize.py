@@ -21,6 +21,7 @@ from shlo_disc.ingest.expand_ops import RULES as EXPANDED
 from shlo_disc.ingest.expand_ops import expand_ops
 from shlo_disc.ingest.foreign_calls import expand_foreign_calls
 from shlo_disc.ingest.linear_algebra import call_lapack
+from shlo_disc.ingest.mixed import has_mixture, take_mixture
 from shlo_disc.ingest.quantized import expand_quantized_types, is_quantized
 from shlo_disc.ingest.resources import read_resources
 from shlo_disc.ingest.sizes import Shapes, constrain, describe, solve_sizes
@@ -71,6 +72,10 @@ def normalize(
     expand_composites(module, composites)
     _flatten(module)
     present = _forget_hints(module)  # a walk costs 3 ms on BERT: only look for what is there
+    if has_mixture(module, present):
+        take_mixture(module)
+        _flatten(module)  # equal sizes, which every rule makes anew, become one
+        present = _forget_hints(module)
     if has_tuples(_entry(module), present):
         argument_names = flatten_tuples(_entry(module), argument_names)
     if "stablehlo.custom_call" in present:

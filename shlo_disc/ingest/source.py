@@ -6,6 +6,7 @@ bytes from outside are tried in a child process first (`trial.py`).
 
 from __future__ import annotations
 
+import io
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -64,7 +65,7 @@ def read(source: Any, context: ir.Context, *, own: bool = False) -> ir.Module:
     Raises InvalidModuleError with the line for what MLIR does not accept, OSError for a file
     that cannot be read, TypeError for anything else.
     """
-    if isinstance(source, ir.Module):
+    if isinstance(source, ir.Module) and source.context is context:
         check_readable(source)
         return source
     with context:
@@ -77,6 +78,10 @@ def read(source: Any, context: ir.Context, *, own: bool = False) -> ir.Module:
 
 
 def _read(source: Any, context: ir.Context) -> ir.Module:
+    if isinstance(source, ir.Module):  # of another context, which may not know what ours does
+        module = _parsed(_bytecode(source), context)
+        check_readable(module)
+        return module
     if isinstance(source, JaxModule):
         if isinstance(source.data, bytes):
             return _portable(source.data, context)
@@ -105,6 +110,13 @@ def _read(source: Any, context: ir.Context) -> ir.Module:
         f"cannot read a program from {type(source).__name__}; expected jax.export.Exported, MLIR "
         "text (str), bytecode or a portable artifact (bytes), or a path"
     )
+
+
+def _bytecode(module: ir.Module) -> bytes:
+    """`module` as this process's MLIR writes it."""
+    written = io.BytesIO()
+    module.operation.write_bytecode(written)
+    return written.getvalue()
 
 
 def _is_path(text: str) -> bool:
@@ -253,7 +265,8 @@ def _parsed(source: str | bytes, context: ir.Context) -> ir.Module:
         try:
             return parse_module(source)
         except ir.MLIRError as error:
-            raise InvalidModuleError(_diagnosis(messages, error)) from None
+            text = source if isinstance(source, str) else ""
+            raise InvalidModuleError(_diagnosis(messages, error, text)) from None
 
 
 def _portable(data: bytes, context: ir.Context) -> ir.Module:
@@ -284,8 +297,8 @@ def _reported() -> Iterator[list[tuple[Place | None, str]]]:
         attached.detach()
 
 
-def _diagnosis(messages: list[tuple[Place | None, str]], error: object) -> str:
-    """One line a found error: `line 3, column 5: what MLIR said`."""
+def _diagnosis(messages: list[tuple[Place | None, str]], error: object, text: str = "") -> str:
+    """One line a found error: `line 3, column 5: what MLIR said`, which has read `text`."""
     if isinstance(error, ir.MLIRError):
         messages = [(place(d.location), d.message) for d in error.error_diagnostics] or messages
     lines = []
@@ -295,5 +308,18 @@ def _diagnosis(messages: list[tuple[Place | None, str]], error: object) -> str:
             file = "" if found[0] == "-" else f"{found[0]}: "
             where = f"{file}line {found[1]}, column {found[2]}: "
         said = message.split(". If this is intended", 1)[0]  # advice on options of mlir-opt
+        if found and (name := _unknown_op(said, text, found[1])):
+            said = (
+                f"{said}: {name} is no operation of StableHLO; lower what is left of another "
+                "framework's operations before giving the module to shlo_disc"
+            )
         lines.append(f"{where}{said.strip()}")
     return "the module is malformed: " + ("\n".join(dict.fromkeys(lines)) or str(error))
+
+
+def _unknown_op(message: str, text: str, line: int) -> str | None:
+    """The op in line `line` of `text` that MLIR does not name in its message."""
+    if "unregistered dialect" not in message or not 0 < line <= text.count("\n") + 1:
+        return None
+    found = re.search(r'"([A-Za-z_]\w*\.[\w.]+)"\s*\(', text.split("\n")[line - 1])
+    return found[1] if found else None

@@ -44,9 +44,8 @@ numbers are computed as real and imaginary parts.
 `make acceptance` runs StableHLO's and JAX's own tests with their expected results, whole. It fails
 on a program that misses the tolerance stated with it and is not listed here. It checks the cause of
 every exception, too: one that passes, or that misses for another cause, fails. The list is that of
-machines with AVX-512; on others, sums have another order, and misses of rounding differ. The
-archive `torch_e2e` is not run: its programs mix StableHLO with the dialects `shape`, `tensor` and
-`arith`.
+machines with AVX-512; on others, sums have another order, and misses of rounding differ. Where a
+case of `torch_e2e` itself is wrong (its lowering, its input), the cause says so.
 
 | Archive | Programs | Pass | Exceptions |
 |---|---|---|---|

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import operator
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -137,9 +140,83 @@ def test_what_only_looks_like_floor_division_is_not_taken_for_it():
     x, k, one = Expr.parse("a - b"), Expr.const(4), Expr.const(1)
     quotient, rest = s.divide(x, k), s.remainder(x, k)
     other = s.compare("GE", Expr.symbol("t"), k)
-    assert s.select(other, s.subtract(quotient, one), quotient) is None
-    assert s.select(other, s.add(rest, k), rest) is None
-    assert s.select(s.compare("NE", rest, Expr.const(0)), s.add(rest, k), rest) is None
+    nonzero = s.compare("NE", rest, Expr.const(0))
+    chosen = [
+        s.select(other, s.subtract(quotient, one), quotient),
+        s.select(other, s.add(rest, k), rest),
+        s.select(nonzero, s.add(rest, k), rest),
+    ]
+    for a, b, t in itertools.product(range(0, 40, 3), range(0, 40, 7), (3, 4, 5)):
+        down, left = int((a - b) / 4), a - b - 4 * int((a - b) / 4)
+        want = down - (t >= 4), left + 4 * (t >= 4), left + 4 * (left != 0)
+        assert tuple(e.evaluate({"a": a, "b": b, "t": t}) for e in chosen) == want
+
+
+ORDERS = {
+    "EQ": operator.eq,
+    "NE": operator.ne,
+    "GE": operator.ge,
+    "GT": operator.gt,
+    "LE": operator.le,
+    "LT": operator.lt,
+}
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    terms=st.tuples(EXPRESSIONS, EXPRESSIONS, EXPRESSIONS, EXPRESSIONS),
+    orders=st.tuples(st.sampled_from(list(ORDERS)), st.sampled_from(list(ORDERS))),
+    join=st.sampled_from(("both", "either")),
+    number=st.integers(-3, 3),
+    env=SIZES,
+)
+def test_a_choice_is_a_term_of_both_values(terms, orders, join, number, env):
+    """The condition is one comparison, with a term or a number, or two of them."""
+    facts = Constraints()
+    for name in SYMBOLS:
+        facts.add_lower(Expr.symbol(name), 0)
+    arithmetic = SizeArithmetic(facts)
+    a, b, lhs, rhs = terms
+    first = arithmetic.compare(orders[0], lhs, rhs)
+    second = arithmetic.compare(orders[1], lhs, Expr.const(number))
+    told = ORDERS[orders[0]](lhs.evaluate(env), rhs.evaluate(env))
+    other = ORDERS[orders[1]](lhs.evaluate(env), number)
+    both = told and other if join == "both" else told or other
+    joined = getattr(arithmetic, join)(first, second)
+    for condition, truth in ((first, told), (second, other), (joined, both)):
+        chosen = arithmetic.select(condition, a, b)
+        assert chosen is None or chosen.evaluate(env) == (a if truth else b).evaluate(env)
+
+
+@pytest.mark.parametrize(
+    ("condition", "first", "second", "chosen"),
+    [
+        (("EQ", "a", 1), "1", "a", "a"),
+        (("EQ", "a", 1), "b", "a*b", "a*b"),
+        (("NE", "2*a + 1", 5), "a + b", "b + 2", "a + b"),
+        (("EQ", "2*a", 5), "b", "t", None),  # never, but that is not known
+        (("EQ", "min(a, 4)", 0), "a", "min(a, 4)", "min(a, 4)"),
+        (("EQ", "max(a, 4)", 6), "t + 6", "t + a", "a + t"),
+        (("EQ", "max(a, 4)", 4), "4", "a", None),  # a may be less
+        (("GE", "max(-a, -3)", 0), "max(-a, -3)", "a + max(-a, -3)", "a + max(-a, -3)"),
+        (("GT", "a", 0), "a + b", "b", "a + b"),
+    ],
+)
+def test_a_choice_between_equal_values_is_one_of_them(condition, first, second, chosen):
+    facts = Constraints()
+    for name in "abt":
+        facts.add_lower(Expr.symbol(name), 0)
+    s = SizeArithmetic(facts)
+    direction, lhs, rhs = condition
+    compared = s.compare(direction, Expr.parse(lhs), Expr.const(rhs))
+    found = s.select(compared, Expr.parse(first), Expr.parse(second))
+    if chosen is not None:
+        assert found == Expr.parse(chosen)
+    for a, b, t in itertools.product(range(8), range(3), range(3)):
+        env = {"a": a, "b": b, "t": t}
+        is_first = ORDERS[direction](Expr.parse(lhs).evaluate(env), rhs)
+        want = Expr.parse(first if is_first else second)
+        assert found.evaluate(env) == want.evaluate(env)
 
 
 def test_division_by_a_symbol_needs_its_sign():

@@ -127,6 +127,15 @@ def test_symbols():
         assert str(view.first) == "d*h"
 
 
+def test_repeats_over_several_dimensions_are_no_view():
+    body = """
+  %a = stablehlo.broadcast_in_dim %x, dims = [0] : (tensor<2xf32>) -> tensor<2x2x2xf32>
+  %y = stablehlo.reshape %a : (tensor<2x2x2xf32>) -> tensor<4x2xf32>"""
+    text = f"func.func @main(%x: tensor<2xf32>) -> tensor<4x2xf32> {{{body}\n  return %y : "
+    with new_context():
+        assert _view(text + "tensor<4x2xf32>\n}", through_broadcasts=True) is None
+
+
 def test_repeated_heads():
     body = """
   %wide = "disc.shape"() {dims = ["b", "s", "h", "r", "d"]} : () -> tensor<5xi64>
