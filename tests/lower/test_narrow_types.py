@@ -392,3 +392,26 @@ def test_next_after_of_narrow_floats(name):
     step = (numbers[y] > numbers[x]).astype(int) - (numbers[y] < numbers[x])
     place = np.searchsorted(order, numbers[x]) + step
     np.testing.assert_array_equal(got.astype(np.float64), order[place])
+
+
+@pytest.mark.parametrize("dtype", ["i8", "ui8"])
+def test_bytes_of_several_registers_change_places(dtype):
+    """LLVM moved arithmetic across shuffles of bytes, there and back, without an end."""
+    text = """func.func @main(%x: tensor<4xE>) -> (tensor<3xE>, tensor<3xE>) {
+      %z = stablehlo.constant dense<0> : tensor<E>
+      %m = stablehlo.constant dense<127> : tensor<E>
+      %a:2 = "stablehlo.reduce_window"(%x, %x, %z, %m) ({
+        ^bb0(%p: tensor<E>, %q: tensor<E>, %r: tensor<E>, %s: tensor<E>):
+          %1 = stablehlo.xor %p, %r : tensor<E>
+          %2 = stablehlo.minimum %q, %s : tensor<E>
+          stablehlo.return %1, %2 : tensor<E>, tensor<E>
+      }) {window_dimensions = array<i64: 1>, padding = dense<[[-1, 0]]> : tensor<1x2xi64>}
+        : (tensor<4xE>, tensor<4xE>, tensor<E>, tensor<E>) -> (tensor<3xE>, tensor<3xE>)
+      %b = stablehlo.add %a#0, %a#1 : tensor<3xE>
+      %c = stablehlo.reverse %b, dims = [0] : tensor<3xE>
+      return %c, %a#1 : tensor<3xE>, tensor<3xE> }"""
+    compiled = shlo_disc.compile(text.replace("xE>", f"x{dtype}>").replace("<E>", f"<{dtype}>"))
+    x = np.arange(4).astype(ELEMENT_TYPES[dtype].dtype)
+    turned, least = compiled.run_numpy([x])
+    np.testing.assert_array_equal(turned, 2 * x[:0:-1])
+    np.testing.assert_array_equal(least, x[1:])

@@ -24,7 +24,7 @@ from shlo_disc.lower.values.typed import (
 
 __all__ = ["CpuBuilder", "SizedBuilder"]
 
-_HANGS_LLVM = "vector<64xi8>"
+_REGISTER_BYTES = 64
 _WHOLE_REGISTER_BITS = 512
 """Masked stores of at least so many bits are AVX-512's, which are as fast as whole ones."""
 
@@ -42,12 +42,22 @@ class CpuBuilder(KernelBuilder):
 
     def shuffle(self, a: V, b: V, lanes: Sequence[int]) -> V:
         """`vector.shuffle`: lanes of a, then of b."""
-        moved = super().shuffle(a, b, lanes)
-        if moved.type != _HANGS_LLVM or "avx512vbmi" not in self.machine.features:
-            return moved
-        # LLVM moves arithmetic before such a shuffle and behind it again, for ever: hide the bytes.
-        hidden = f'llvm.inline_asm "", "=v,0" {moved} : ({moved.type}) -> {moved.type}'
-        return self.define(type(moved), hidden, moved.type, [moved])
+        # LLVM moves arithmetic before a shuffle of 64 bytes or more and behind it again, for ever:
+        # hide the bytes of every register.
+        loops = a.element_bits == 8 and "avx512vbmi" in self.machine.features
+        if not loops or len(lanes) < _REGISTER_BYTES:
+            return super().shuffle(a, b, lanes)
+        whole: V | None = None
+        for first in range(0, len(lanes), _REGISTER_BYTES):
+            part = super().shuffle(a, b, lanes[first : first + _REGISTER_BYTES])
+            hidden = f'llvm.inline_asm "", "=v,0" {part} : ({part.type}) -> {part.type}'
+            part = self.define(type(part), hidden, part.type, [part])
+            if whole is None:
+                whole = part
+            else:
+                whole = super().shuffle(whole, part, range(first + part.lanes))
+        assert whole is not None, "there is a lane"
+        return whole
 
     def masked_store(self, value: Register, memory: MemRef, index: IndexLike, mask: Mask) -> None:
         """Write consecutive elements where `mask`.

@@ -71,9 +71,7 @@ class Interpreter:
         if refused:
             raise NoReferenceError(f"invalid: {refused}")
         if "stablehlo.select_and_scatter" in text:
-            raise NoReferenceError(
-                "the interpreter selects other elements than the specification"
-            )
+            raise NoReferenceError("the interpreter selects other elements than the specification")
         text = _plain(text)
         with new_context(), ir.Location.unknown():
             module = parse_module(text)
