@@ -92,7 +92,7 @@ def _follow_floats(s: ShapeAnalysis, op: ir.Operation, kind: FloatType) -> Entri
         return SHAPE_VALUES[op.name](s, op, IntegerType(kind.shape, 64, False, kind.elements))
     if op.name == "stablehlo.constant":
         value = op.attributes["value"]
-        dense = isinstance(value, ir.DenseElementsAttr) and kind.elements > 0
+        dense = isinstance(value, ir.DenseElementsAttr)
         return constant_quotients(value, kind) if dense else None
     if op.name == "stablehlo.convert":
         entries = s.entries(op.operands[0])

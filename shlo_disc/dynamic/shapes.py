@@ -609,7 +609,7 @@ def _described(kind: ir.Type) -> _Type | None:
     number: IntegerType | FloatType | None = None
     if isinstance(element, ir.IntegerType) and count <= MAX_ELEMENTS:
         number = IntegerType(tuple(sizes), element.width, element.is_unsigned, count)
-    elif count <= MAX_FLOATS and (digits := DIGITS.get(str(element))) is not None:
+    elif 0 < count <= MAX_FLOATS and (digits := DIGITS.get(str(element))) is not None:
         number = FloatType(tuple(sizes), digits, count)
     return _Type(sizes, static, number)
 

@@ -57,7 +57,7 @@ def work_of(fusion: ir.Operation, shapes: ShapeAnalysis) -> Work:
     for operand, argument in zip(fusion.operands, block.arguments, strict=True):
         reads = reads + _bytes_read(operand, argument, shapes)
     # What is changed in place is written where it is changed.
-    changed = _changed_in_place(fusion, shapes)
+    changed = _changed_in_place(fusion)
     for result in fusion.results:
         writes = writes + value_bytes(changed or result, shapes)
     if changed is not None:
@@ -80,9 +80,9 @@ def _bytes_read(operand: ir.Value, argument: ir.Value, shapes: ShapeAnalysis) ->
     return parts if parts == whole else Expr.min(whole, parts)
 
 
-def _changed_in_place(fusion: ir.Operation, shapes: ShapeAnalysis) -> ir.Value | None:
+def _changed_in_place(fusion: ir.Operation) -> ir.Value | None:
     """The update of a fusion that writes a slice of its operand 0."""
-    op = update_of(fusion, shapes)
+    op = update_of(fusion)
     if op is None or op.name != "stablehlo.dynamic_update_slice":
         return None
     update: ir.Value = op.operands[1]

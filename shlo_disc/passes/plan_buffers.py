@@ -215,14 +215,14 @@ class _Planner:
 
     def changes_operand(self, op: ir.Operation) -> bool:
         """True if the fusion changes a copy of its operand 0, and reads it for nothing else."""
-        return _in_place_candidate(op, self.shapes)
+        return _in_place_candidate(op)
 
     # -- in place -------------------------------------------------------------------------------
 
     def _plan_in_place(self, block: ir.Block) -> None:
         for view in block.operations:
             op = view.operation
-            if _in_place_candidate(op, self.shapes):
+            if _in_place_candidate(op):
                 self._try_in_place(op)
             elif (call := ffi_call_of(op)) is not None:
                 self._share_aliases(op, call)
@@ -386,11 +386,7 @@ class _Planner:
             if not _is_fusion_result(value):
                 return False
             op = value.owner.operation
-            if (
-                not _in_place_candidate(op, self.shapes)
-                or op.block != argument.owner
-                or value in self.place
-            ):
+            if not _in_place_candidate(op) or op.block != argument.owner or value in self.place:
                 return False
             source = self.root(op.operands[0])
             if not self._dies_at(source, op):
@@ -534,11 +530,11 @@ class _Planner:
         return Place(At.SLOT, slot_of[op.results[0], index])
 
 
-def _in_place_candidate(op: ir.Operation, shapes: ShapeAnalysis) -> bool:
+def _in_place_candidate(op: ir.Operation) -> bool:
     """True if the fusion changes a copy of its operand 0, and reads it for nothing else."""
     if op.name != "disc.fusion" or len(op.results) != 1 or not len(op.operands):
         return False
-    update = update_of(op, shapes)
+    update = update_of(op)
     if update is None:
         return False
     block = op.regions[0].blocks[0]

@@ -41,7 +41,7 @@ def place_updates(block: ir.Block, loop: ir.Operation | None, live: _Planner) ->
     changes: _Changes | None = None
     for view in list(block.operations):
         op = view.operation
-        update = update_of(op, live.shapes) if op.name == "disc.fusion" else None
+        update = update_of(op) if op.name == "disc.fusion" else None
         if update is not None and update.name == "stablehlo.dynamic_update_slice":
             changes = _changes(block, live) if changes is None else changes
             _place(op, update, loop, changes, live)

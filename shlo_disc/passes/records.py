@@ -18,7 +18,6 @@ from shlo_disc.errors import InternalError
 from shlo_disc.locations import source_line
 from shlo_disc.mlir import ir
 from shlo_disc.passes.kinds import KINDS, Record, kind_of
-from shlo_disc.passes.match_single_op import SingleOpRecord
 from shlo_disc.passes.op_classes import own_kind
 from shlo_disc.passes.region import Region
 
@@ -51,23 +50,33 @@ def match(kind: str, region: Region) -> Record | str:
     return matcher(region)
 
 
-def update_of(fusion: ir.Operation, shapes: ShapeAnalysis) -> ir.Operation | None:
+def update_of(fusion: ir.Operation) -> ir.Operation | None:
     """The op of a `disc.fusion` that changes a part of its own operand 0; None if it has none
     (see `Kind.in_place`).
     """
     kind = kind_of(fusion)
-    if not kind.in_place:
-        return None
-    found = match(kind.name, Region.of(fusion, shapes))
-    return found.op if isinstance(found, SingleOpRecord) else None
+    return _op_of_its_own(fusion, kind.name) if kind.in_place else None
 
 
 def ffi_call_of(op: ir.Operation) -> ir.Operation | None:
     """The FFI call of a `disc.fusion` of kind `ffi`; None for other ops."""
     if op.name != "disc.fusion" or kind_of(op).name != "ffi":
         return None
-    block = op.regions[0].blocks[0]
-    return next(v.operation for v in block.operations if own_kind(v.operation) == "ffi")
+    return _op_of_its_own(op, "ffi")
+
+
+def _op_of_its_own(fusion: ir.Operation, kind: str) -> ir.Operation:
+    """The op that a fusion of this kind is for: it has one, and others compute its operands.
+
+    Raises InternalError for another number of them.
+    """
+    block = fusion.regions[0].blocks[0]
+    found = [v.operation for v in block.operations if own_kind(v.operation) == kind]
+    if len(found) != 1:
+        raise InternalError(
+            f"{source_line(fusion)}: a fusion of kind {kind} with {len(found)} ops of that kind"
+        )
+    return found[0]
 
 
 def may_fail(op: ir.Operation) -> bool:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import shlo_disc
 from shlo_disc.dynamic.arithmetic import Condition
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.relations import RELATIONS
@@ -141,3 +142,20 @@ def test_conversions_to_other_types():
         f"{large}%r = stablehlo.convert %large : (tensor<f64>) -> tensor<i8>", "i8"
     )
     assert entries in ((None,), None)  # it does not wrap
+
+
+@pytest.mark.parametrize("element", ["f32", "f64"])
+def test_floats_without_elements_are_no_sizes(element):
+    compiled = shlo_disc.compile(f"""
+      func.func @main(%x: tensor<?x{element}>) -> tensor<0x{element}> {{
+        %e = stablehlo.constant dense<> : tensor<0x{element}>
+        %f = stablehlo.floor %e : tensor<0x{element}>
+        %g = stablehlo.reshape %f : (tensor<0x{element}>) -> tensor<0x1x{element}>
+        %h = stablehlo.broadcast_in_dim %g, dims = [0, 1]
+          : (tensor<0x1x{element}>) -> tensor<0x1x{element}>
+        %i = stablehlo.reshape %h : (tensor<0x1x{element}>) -> tensor<0x{element}>
+        %j = stablehlo.tanh %i : tensor<0x{element}>
+        return %j : tensor<0x{element}> }}""")
+    assert compiled.run_numpy([np.ones(3, {"f32": np.float32, "f64": np.float64}[element])])[
+        0
+    ].shape == (0,)

@@ -58,7 +58,7 @@ class Frame:
             if place.at == At.INPLACE:
                 self.pointers.same(result, op.operands[place.number])
             elif place.at == At.UPDATE:
-                update = stored_update(result, self.shapes)
+                update = stored_update(result)
                 address = update_address(self.w, self.memory, update, self.pointers, self.shapes)
                 self.pointers.put(result, address)
             else:

@@ -21,7 +21,7 @@ from shlo_disc.passes.records import update_of
 __all__ = ["stored_update", "update_address"]
 
 
-def stored_update(value: ir.Value, shapes: ShapeAnalysis) -> ir.Operation:
+def stored_update(value: ir.Value) -> ir.Operation:
     """The fusion marked `disc.stored` whose update has the buffer of `value`.
 
     Raises InternalError where there is none.
@@ -30,24 +30,24 @@ def stored_update(value: ir.Value, shapes: ShapeAnalysis) -> ir.Operation:
     while waiting:
         for use in waiting.pop().uses:
             op, position = use.owner.operation, use.operand_number
-            if "disc.stored" in op.attributes and position == _update_position(op, shapes):
+            if "disc.stored" in op.attributes and position == _update_position(op):
                 return op
             waiting += _same_buffer(op, position)
     raise InternalError(f"no dynamic_update_slice stores {value}")
 
 
-def _update_in(fusion: ir.Operation, shapes: ShapeAnalysis) -> ir.Operation:
+def _update_in(fusion: ir.Operation) -> ir.Operation:
     """The `dynamic_update_slice` of a fusion marked `disc.stored`."""
-    update = update_of(fusion, shapes)
+    update = update_of(fusion)
     if update is None:
         raise InternalError(f"{source_line(fusion)}: a fusion is stored that updates nothing")
     return update
 
 
-def _update_position(fusion: ir.Operation, shapes: ShapeAnalysis) -> int:
+def _update_position(fusion: ir.Operation) -> int:
     """The operand of `fusion` that its `dynamic_update_slice` writes; its starts are others."""
     arguments = list(fusion.regions[0].blocks[0].arguments)
-    return arguments.index(_update_in(fusion, shapes).operands[1])
+    return arguments.index(_update_in(fusion).operands[1])
 
 
 def _same_buffer(op: ir.Operation, position: int) -> list[ir.Value]:
@@ -71,7 +71,7 @@ def update_address(
 ) -> Address:
     """Where the update of `fusion` begins; start indices are clamped, as specified."""
     registers = scalar_registers(w, memory, fusion, pointers)
-    update = _update_in(fusion, shapes)
+    update = _update_in(fusion)
     sizes, window = (shapes.shape(update.operands[k]) for k in (0, 1))
     element = element_bytes(ir.RankedTensorType(update.operands[0].type).element_type)
     address = pointers[fusion.operands[0]]
