@@ -42,7 +42,7 @@ def emit_loop(fusion: Planned[LoopRecord], machine: object) -> KernelPlan:
         return _write(block, record.roots, shapes, factors)
 
     sizes = [size for size in record.space if not size.is_one]
-    factors, _, done = shape_tile_space(sizes, write, 0, shapes.constraints.equal)
+    factors, _, done = shape_tile_space(sizes, write, 0, shapes.constraints.equal, lambda _: False)
     kernel = Kernel("loop", done.text)
     extent = Expr.product(factors)
     buffers = tuple(done.arguments.buffers)

@@ -18,8 +18,8 @@ from shlo_disc.lower.cpu.builder import SizedBuilder
 from shlo_disc.lower.cpu.dense import Planner
 from shlo_disc.lower.cpu.dense.epilogue import Epilogue
 from shlo_disc.lower.cpu.dense.operands import Finish
-from shlo_disc.lower.cpu.loop import odometer
 from shlo_disc.lower.cpu.machine import Machine
+from shlo_disc.lower.cpu.tasks import odometer
 from shlo_disc.lower.plan import Buffer, Input, Kernel, KernelPlan, Launch, Step, Workspace
 from shlo_disc.lower.schedule.contraction import (
     Dense,

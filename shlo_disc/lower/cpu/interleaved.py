@@ -7,17 +7,18 @@ the lanes those of the result, every value would be computed in all lanes and mo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.element_types import ElementType
 from shlo_disc.lower.plan import Buffer
 from shlo_disc.lower.values.elemental import Elemental
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.index import Ix
-from shlo_disc.lower.values.typed import Mask, Register
+from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register
 from shlo_disc.mlir import ir, producer
 
-__all__ = ["interleaved_parts", "store"]
+__all__ = ["interleaved_parts", "load_vectors", "store", "store_vectors"]
 
 COUNTS = (2, 4)
 """Numbers of values: powers of two, so that exchanges of halves order their lanes."""
@@ -52,29 +53,92 @@ def store(
     mask: Mask | None,
 ) -> None:
     """Write the elements of `root` at place `at` of its parts; `values`: one register of each."""
-    b, element, count, lanes = e.b, element_of(root), len(values), e.lanes
-    first = e.space.scale(at, count)
+    element = element_of(root)
+    first = e.space.scale(at, len(values))
     if at.is_uniform or at.vector is not None or at.stride != 1:
         for k, value in enumerate(values):
             e.store(buffer, element, value, e.space.add(first, k), mask)
         return
+    store_vectors(e, buffer, root, values, first.base, mask)
+
+
+def store_vectors(
+    e: Elemental,
+    buffer: Buffer,
+    root: ir.Value,
+    values: Sequence[Register],
+    first: IndexValue,
+    mask: Mask | None,
+) -> None:
+    """Write the lanes of all `values` by turns, from element `first` of `root` on."""
+    b, element, count, lanes = e.b, element_of(root), len(values), e.lanes
     vectors = _interleave(e, [b.broadcast(value, lanes) for value in values])
     for k, value in enumerate(vectors):
         here = mask
         if mask is not None:
             order = [(k * lanes + lane) // count for lane in range(lanes)]
             here = b.shuffle(mask, mask, order)
-        e.store(buffer, element, value, Ix(first.base + k * lanes, 1), here)
+        e.store(buffer, element, value, Ix(first + k * lanes, 1), here)
 
 
 def _interleave(e: Elemental, values: list[Register]) -> list[Register]:
     """The lanes of all `values` by turns, as vectors that follow each other."""
-    if len(values) == 1:
+    count = len(values)
+    if count == 1:
         return values
+    ways = _least_factor(count)
+    parts = [_interleave(e, values[way::ways]) for way in range(ways)]
+    return [vector for group in zip(*parts, strict=True) for vector in _by_turns(e, group)]
+
+
+def load_vectors(
+    e: Elemental, memory: MemRef, element: ElementType, first: IndexValue, count: int
+) -> list[Register]:
+    """`count` values of each lane, which lie behind each other from element `first` on."""
     lanes = e.lanes
-    low = [lane // 2 + lanes * (lane % 2) for lane in range(lanes)]
-    high = [lane + lanes // 2 for lane in low]
-    out: list[Register] = []
-    for x, y in zip(_interleave(e, values[::2]), _interleave(e, values[1::2]), strict=True):
-        out += [e.b.shuffle(x, y, low), e.b.shuffle(x, y, high)]
-    return out
+    vectors = [memory.vector_load(first + k * lanes, lanes) for k in range(count)]
+    return [e.as_register(vector, element) for vector in _deinterleave(e, vectors)]
+
+
+def _deinterleave(e: Elemental, vectors: list[Register]) -> list[Register]:
+    """The inverse of `_interleave`."""
+    count, lanes = len(vectors), e.lanes
+    if count == 1:
+        return vectors
+    ways = _least_factor(count)
+    parts: list[list[Register]] = [[] for _ in range(ways)]
+    for first in range(0, count, ways):
+        for way, part in enumerate(parts):
+            places = [divmod(lane * ways + way, lanes) for lane in range(lanes)]
+            part.append(_merged(e, vectors[first : first + ways], places))
+    values: list[Register] = [*vectors]
+    for way, part in enumerate(parts):
+        values[way::ways] = _deinterleave(e, part)
+    return values
+
+
+def _by_turns(e: Elemental, values: Sequence[Register]) -> Iterator[Register]:
+    """`_interleave` of a prime number of vectors."""
+    lanes, count = e.lanes, len(values)
+    for k in range(count):
+        turns = (divmod(k * lanes + lane, count) for lane in range(lanes))
+        yield _merged(e, values, [(turn, at) for at, turn in turns])
+
+
+def _merged(
+    e: Elemental, values: Sequence[Register], places: Sequence[tuple[int, int]]
+) -> Register:
+    """Lanes of several vectors; `places`: the vector of each lane, and the lane there."""
+    lanes = e.lanes
+    found = values[0]
+    for way in range(1, len(values)):
+        order = [
+            lanes + at if vector == way else at if way == 1 else lane
+            for lane, (vector, at) in enumerate(places)
+        ]
+        found = e.b.shuffle(found, values[way], order)
+    return found
+
+
+def _least_factor(count: int) -> int:
+    return next(n for n in range(2, count + 1) if count % n == 0)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.lower.cpu import cost
+from shlo_disc.lower.cpu import cost, short_factors
 from shlo_disc.lower.cpu import transposed_staging as staging
 from shlo_disc.lower.cpu.builder import CpuBuilder
 from shlo_disc.lower.cpu.interleaved import interleaved_parts
@@ -23,10 +23,11 @@ from shlo_disc.lower.cpu.interleaved import store as store_interleaved
 from shlo_disc.lower.cpu.lanes import choose_lanes
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.pieces import Pieces, each_piece, find_pieces
+from shlo_disc.lower.cpu.short_factors import Scheme, Values, constant_scheme
 from shlo_disc.lower.cpu.strips import vector_loop
+from shlo_disc.lower.cpu.tasks import odometer
 from shlo_disc.lower.plan import Condition, If, Kernel, KernelPlan, Launch, Output
 from shlo_disc.lower.schedule.iteration_space import shape_tile_space
-from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.data_movement import DATA_MOVEMENT
 from shlo_disc.lower.values.elemental import Arguments, Elemental
 from shlo_disc.lower.values.elements import element_of
@@ -38,7 +39,7 @@ from shlo_disc.mlir import ir
 from shlo_disc.passes.match_single_op import LoopRecord
 from shlo_disc.passes.records import Planned
 
-__all__ = ["ELEMENTAL_OPS", "emit", "fusion_name", "odometer"]
+__all__ = ["ELEMENTAL_OPS", "emit", "fusion_name"]
 
 ELEMENTAL_OPS: frozenset[str] = frozenset({*SCALAR_OPS, *DATA_MOVEMENT, *REDUCTIONS})
 """Op names a fusion of kind `loop` may hold."""
@@ -47,9 +48,6 @@ CHUNK = 4096
 """Elements of a task along the innermost factor: about a microsecond of element-wise work. A task's
 own overhead (10 ns) does not show, and there are tasks enough for all cores."""
 
-
-ACROSS = 1024
-"""Elements of a task along another factor than the innermost one, which is short."""
 
 ONE_BY_ONE = 64
 """The same where a region takes no lanes: such an element costs a few hundred cycles at least."""
@@ -63,8 +61,8 @@ class Written:
     params: tuple[Expr, ...]
     arguments: Arguments
     space: Space
-    staged: list[staging.Staged]
-    """Operands worth turning (see `transposed_staging.py`)."""
+    crossed: list[staging.Staged]
+    """Operands read across the lanes (see `transposed_staging.py`)."""
 
 
 def emit(fusion: Planned[LoopRecord], machine: Machine) -> KernelPlan:
@@ -91,30 +89,45 @@ def emit(fusion: Planned[LoopRecord], machine: Machine) -> KernelPlan:
             machine, block, roots, shapes, factors, lanes, chunk, within=within, parts=parts
         )
 
+    def short_of(written: Written) -> short_factors.Factors | None:
+        if heavy or parts or not lanes:
+            return None
+        return constant_scheme(written.space.factors, written.crossed, len(block.operations))
+
+    def keeps_columns(written: Written) -> bool:
+        short = short_of(written)
+        return short is not None and short.scheme is Scheme.COLUMNS
+
     factors, within, done = shape_tile_space(
-        [s for s in shape if not s.is_one], write, lanes, constraints.equal
+        [s for s in shape if not s.is_one], write, lanes, constraints.equal, keeps_columns
     )
     if within > 1:
         factors = [*factors[:-2], factors[-2] * factors[-1]]
     inner = factors[-1] if factors else Expr.const(1)
     scratch = Expr.const(0)
-    staged = [] if heavy or within > 1 else done.staged
+    short = None if within > 1 else short_of(done)
+    staged = [] if heavy or within > 1 else staging.worthwhile(done.crossed, factors)
+
+    def short_launch(how: short_factors.Factors) -> Launch:
+        written = _write(
+            machine, block, roots, shapes, factors, lanes, chunk, parts=parts, short=how
+        )
+        places = Expr.min(factors[how.long], Expr.const(short_factors.CHUNK))
+        return Launch(
+            Kernel(fusion_name(fusion.op, "loop"), written.text),
+            tuple(written.arguments.buffers),
+            written.params,
+            how.tasks(factors),
+            cost.of_block(block, shapes, places * factors[how.short], machine),
+        )
+
+    if short is not None:
+        return KernelPlan((short_launch(short),))
     across: Launch | None = None
     if staged:
         along = staged[0].along
         if not (inner.is_const and inner.value >= staging.BLOCK):
-            turned = _write(
-                machine, block, roots, shapes, factors, lanes, ACROSS, parts=parts, across=along
-            )
-            long = factors[along]
-            across = Launch(
-                Kernel(fusion_name(fusion.op, "loop"), turned.text),
-                tuple(turned.arguments.buffers),
-                turned.params,
-                Expr.product(f for k, f in enumerate(factors[:-1]) if k != along)
-                * ceil_div(long, ACROSS),
-                cost.of_block(block, shapes, Expr.min(long, Expr.const(ACROSS)) * inner, machine),
-            )
+            across = short_launch(short_factors.Factors(Scheme.ELEMENTS, along, len(factors) - 1))
         scratch, chunk = staging.scratch_bytes(staged), staging.COLUMNS
         done = _write(machine, block, roots, shapes, factors, lanes, chunk, staged, parts=parts)
         factors = [ceil_div(f, staging.BLOCK) if k == along else f for k, f in enumerate(factors)]
@@ -146,35 +159,6 @@ def fusion_name(fusion: ir.Operation, kind: str) -> str:
     return kind
 
 
-def odometer(
-    b: KernelBuilder,
-    sizes: Sequence[IndexValue],
-    body: Callable[[IndexValue, list[IndexValue]], None],
-) -> None:
-    """Write the task loop; `body(task, digits)` with the task number in mixed radix `sizes`."""
-    if len(sizes) <= 1:
-        with b.loop(b.lo, b.hi, 1, hint="task") as loop:
-            body(loop.index, [loop.index])
-        return
-    digits: list[IndexValue] = []
-    rest = b.lo
-    for size in reversed(sizes[1:]):
-        radix = b.max(size, 1)
-        digits.insert(0, rest % radix)
-        rest = rest // radix
-    digits.insert(0, rest)
-    with b.loop(b.lo, b.hi, 1, digits, hint="task") as loop:
-        body(loop.index, loop.args)
-        zero, following = b.index(0), list(loop.args)
-        one = following[-1] + 1
-        for k in range(len(sizes) - 1, 0, -1):
-            full = one.equals(sizes[k])
-            following[k] = b.select(full, zero, one)
-            one = b.select(full, following[k - 1] + 1, following[k - 1])
-        following[0] = one
-        loop.yield_(*following)
-
-
 def _write(
     machine: Machine,
     block: ir.Block,
@@ -187,34 +171,39 @@ def _write(
     within: int = 1,
     parts: Sequence[Sequence[ir.Value]] = (),
     pieces: Pieces | None = None,
-    across: int | None = None,
+    short: short_factors.Factors | None = None,
 ) -> Written:
     """The kernel; `within`: the size of the last factor where lanes run over the last two.
 
     `parts`: what each of `roots` interleaves; the factors are those of one part then. `pieces`: see
-    `pieces.py`. `across`: the factor that lanes run over, `chunk` elements a task.
+    `pieces.py`. `short`: see `short_factors.py`.
     """
     b, arguments = CpuBuilder(machine), Arguments()
     space = Space(b, shapes.constraints, factors, lanes)
     e = Elemental(b, space, shapes, block, arguments)
     outputs = [Output(i) for i in range(len(roots))]
 
-    def store_all(mask: Mask | None) -> None:
+    def values_here(mask: Mask | None) -> Values:
         e.tail = mask
         count = len(space.factors)
-        values = [
+        return [
             [
                 e.value_at(v, space.root(e.shape(v), 0, count) if e.shape(v) else (), mask)
                 for v in of_root
             ]
             for of_root in parts or [[r] for r in roots]
         ]
+
+    def store(values: Values, mask: Mask | None) -> None:
         for output, root, of_root in zip(outputs, roots, values, strict=True):
-            at = space.force(space.flat_lazy(0, count))
+            at = space.force(space.flat_lazy(0, len(space.factors)))
             if parts:
                 store_interleaved(e, output, root, of_root, at, mask)
             else:
                 e.store(output, element_of(root), of_root[0], at, mask)
+
+    def store_all(mask: Mask | None) -> None:
+        store(values_here(mask), mask)
 
     if not factors:
         with b.loop(b.lo, b.hi, 1, hint="task"):
@@ -254,8 +243,8 @@ def _write(
 
         columns(first, last, flat)
         return _written(e)
-    if across is not None:
-        _across(e, across, chunk, store_all)
+    if short is not None:
+        short_factors.write(e, short, short_factors.Stores(roots, values_here, store))
         return _written(e)
     one_chunk = size.is_const and size.value <= chunk
     sizes = [b.param(f) for f in factors[:-1]]
@@ -294,34 +283,6 @@ def _write(
 
     odometer(b, sizes, task)
     return _written(e)
-
-
-def _across(e: Elemental, along: int, chunk: int, store_all: Callable[[Mask | None], None]) -> None:
-    """Lanes run over factor `along`; all elements of the last factor follow for each vector.
-
-    Where the last factor is short, what these store lies in few cache lines.
-    """
-    b, space = e.b, e.space
-    factors = space.factors
-    others = [k for k in range(len(factors) - 1) if k != along]
-    count, columns = b.param(factors[along]), b.param(factors[-1])
-
-    def task(number: IndexValue, digits: list[IndexValue]) -> None:
-        first = digits[-1] * chunk
-        last = b.min(first + chunk, count)
-
-        def strip(ix: Ix, mask: Mask | None, _: list[Register]) -> None:
-            with b.loop(0, columns, 1, hint="column") as loop:
-                space.tiles = [Ix(loop.index)] * len(factors)
-                space.tiles[along] = ix
-                for k, digit in zip(others, digits, strict=False):
-                    space.tiles[k] = Ix(digit)
-                store_all(mask)
-
-        vector_loop(b, space, first, last, factors[along], space.lanes, strip)
-
-    pieces = b.param(ceil_div(factors[along], chunk))
-    odometer(b, [*(b.param(factors[k]) for k in others), pieces], task)
 
 
 def _written(e: Elemental) -> Written:

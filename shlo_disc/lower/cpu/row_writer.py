@@ -12,8 +12,8 @@ from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.element_types import ElementType
 from shlo_disc.errors import InternalError
 from shlo_disc.lower.cpu.builder import CpuBuilder
-from shlo_disc.lower.cpu.loop import odometer
 from shlo_disc.lower.cpu.strips import vector_loop
+from shlo_disc.lower.cpu.tasks import odometer
 from shlo_disc.lower.plan import (
     Input,
     Kernel,

@@ -9,7 +9,7 @@ memory, one row per value of u. The loop over the lanes then reads scratch.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from shlo_disc.dynamic.expr import Expr
@@ -21,7 +21,17 @@ from shlo_disc.lower.values.index import Group, Index, Ix
 from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register, vector_type
 from shlo_disc.mlir import ir
 
-__all__ = ["BLOCK", "COLUMNS", "Staged", "fill", "find", "scratch_bytes", "use"]
+__all__ = [
+    "BLOCK",
+    "COLUMNS",
+    "Staged",
+    "fill",
+    "find",
+    "in_tiles",
+    "scratch_bytes",
+    "use",
+    "worthwhile",
+]
 
 BLOCK = 16
 """Values of u in a tile: a cache line of f32."""
@@ -41,26 +51,38 @@ class Staged:
     value: ir.Value
     index: Index
     along: int
+    is_close: bool
+    """Its reads are few whole vectors: it is not worth turning."""
 
 
 def find(e: Elemental) -> list[Staged]:
-    """The operands worth turning, from the reads seen while a kernel was written."""
+    """The operands read across the lanes, from the reads seen while a kernel was written."""
     found: list[Staged] = []
     inner = len(e.space.factors) - 1
-    for value, index in e.reads:
-        place = _in_tiles(e, index)
+    for read in e.reads:
+        place = in_tiles(e, read.index)
         if place is None:
             continue
         tiles = [g.at.tile for g in place if g.at.tile is not None]
         along = tiles[-1][1] - 1
         crosses = any(i <= inner < j for i, j in tiles) and along != inner
-        size = e.space.factors[along]
-        if crosses and not (size.is_const and size.value < BLOCK // 2):
-            found.append(Staged(value, place, along))
-    return [s for s in found if s.along == found[0].along]
+        if crosses:
+            found.append(Staged(read.value, place, along, read.is_close))
+    return found
 
 
-def _in_tiles(e: Elemental, index: Index) -> Index | None:
+def worthwhile(found: list[Staged], factors: Sequence[Expr]) -> list[Staged]:
+    """Those of `found` that are faster turned, along one factor."""
+
+    def is_faster(item: Staged) -> bool:
+        size = factors[item.along]
+        return not item.is_close and not (size.is_const and size.value < BLOCK // 2)
+
+    faster = [item for item in found if is_faster(item)]
+    return [item for item in faster if item.along == faster[0].along]
+
+
+def in_tiles(e: Elemental, index: Index) -> Index | None:
     """`index` in factors of the tile space only, without names of the kernel it was seen in."""
     groups = e.space.joined(index)
     if not groups or any(g.at.tile is None for g in groups):
@@ -162,7 +184,7 @@ def use(e: Elemental, staged: list[Staged], row: IndexValue, first: IndexValue) 
         item = staged[k]
 
         def read(index: Index, mask: Mask | None) -> Register | None:
-            if _in_tiles(e, index) != item.index:
+            if in_tiles(e, index) != item.index:
                 return None
             inner = e.space.tiles[-1]
             base = row * COLUMNS + (inner.base - first)

@@ -12,6 +12,7 @@ symbolic sizes.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
@@ -29,7 +30,7 @@ from shlo_disc.lower.values.pairs import load_pairs
 from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register, vector_type
 from shlo_disc.mlir import ir, producer
 
-__all__ = ["Arguments", "Elemental", "Rule", "emit_region"]
+__all__ = ["Arguments", "Elemental", "Read", "Rule", "emit_region"]
 
 Rule = Callable[["Elemental", ir.Operation, ir.Value, Index, Mask | None], Register]
 """How an op that moves or loops computes one element: (emitter, op, result, index, mask)."""
@@ -55,6 +56,16 @@ class Arguments:
         return self.buffers.index(buffer)
 
 
+@dataclass(frozen=True)
+class Read:
+    """A read of an operand with a step between lanes."""
+
+    value: ir.Value
+    index: Index
+    is_close: bool
+    """The step is a small constant: whole vectors are loaded."""
+
+
 class Elemental:
     """Emits values of one fusion into one kernel."""
 
@@ -72,11 +83,11 @@ class Elemental:
         self.inputs = {argument: i for i, argument in enumerate(block.arguments)}
         self.overrides: dict[ir.Value, Callable[[Index, Mask | None], Register | None]] = {}
         """Values that may be had elsewhere (a row scalar, a scratch row); None: compute it."""
-        self.reads: list[tuple[ir.Value, Index]] = []
-        """Operands read with a large or irregular step between lanes."""
+        self.reads: list[Read] = []
+        """Operands read with a step between lanes."""
         self.piece = 0
         """Which part of the results is computed: the same value at the same index may be another
-        one in each (`lower/cpu/pieces.py`)."""
+        one in each (`lower/cpu/pieces.py`, `short_factors.py`)."""
         self.tail: Mask | None = None
         """The mask of the loop's last, partial vector: at least its first lane is on."""
         b.at_end(self._forget)
@@ -174,8 +185,8 @@ class Elemental:
                     return pair
                 at = self.space.linear(index)
                 far = at.vector is not None and at.offsets is None
-                if far or abs(at.stride) > _CLOSE:
-                    self.reads.append((value, index))
+                if far or abs(at.stride) > 1:
+                    self.reads.append(Read(value, index, not far and abs(at.stride) <= _CLOSE))
                 return self.load(Input(self.inputs[value]), element_of(value), at, mask)
             op = source
         op = op or producer(value)
