@@ -44,12 +44,14 @@ test-all: $(VENV)/.installed  ## All tests, the slow ones too
 	$(RUN) -m pytest -q -n $(JOBS)
 
 .PHONY: sanitize
-sanitize: $(VENV)/.installed  ## Tests with a runtime built for sanitizers of memory and of threads (SAMPLE=1: memory, a few)
-	VENV=$(VENV) tools/sanitize.sh address $(if $(SAMPLE),$(SANITIZED_SAMPLE),tests/ral tests/ffi)
+sanitize: $(VENV)/.installed  ## Tests with a runtime built for sanitizers of memory and of threads (SAMPLE=1: memory, a few; WHOLE=1: all)
+	VENV=$(VENV) tools/sanitize.sh address $(if $(SAMPLE),$(SANITIZED_SAMPLE),$(if $(WHOLE),$(SANITIZED_WHOLE),tests/ral tests/ffi))
 	$(if $(SAMPLE),,VENV=$(VENV) tools/sanitize.sh thread tests/ral/test_thread_pool.py tests/ral/test_buffer_pool.py)
 
 # Calls, memory, packed copies and handlers, in half a minute; the build takes 3 minutes of one core, once.
 SANITIZED_SAMPLE := $(addprefix tests/ral/test_,array_kinds.py buffer_pool.py call.py ffi.py pack_cache.py)
+
+SANITIZED_WHOLE := -m "not slow and not unsanitized" -n $(JOBS) --dist loadfile
 
 .PHONY: trust
 trust: $(VENV)/.installed  ## Programs of ../shared that went wrong once, beside jax.jit (TRUST=--all: all)

@@ -367,6 +367,7 @@ def grown(cycle: Any, warm: int, count: int) -> tuple[float, int]:
     return resident_mib() - before, mappings() - places
 
 
+@pytest.mark.unsanitized
 @pytest.mark.parametrize(("cycle", "count"), [(the_same, 12), (small, 5)])
 def test_memory_of_functions_that_are_gone(cycle, count):
     mib, places = grown(cycle, 3, count)

@@ -315,3 +315,5 @@ class KernelPlan:
     copies_operand: bool = False
     """The first step copies Input(0) to Output(0), later steps change Output(0) only: the host
     drops that step when the buffer planner made both one buffer."""
+    better_at: tuple[tuple[str, int], ...] = ()
+    """Values of symbols for which the emitter writes kernels that are much faster."""

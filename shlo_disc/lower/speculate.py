@@ -1,9 +1,9 @@
 """Variants of kernels: those that cannot be needed are dropped, those for likely sizes are added.
 
 An emitter writes a kernel for sizes that are symbols; given constants in their place it may choose
-other tiles, leave out tails and loops. For values a user calls likely, the same emitter runs once
-more on shapes with the values put in, and a predicate chooses between the two at run time. A
-specialised kernel that comes out equal to the general one is not worth a predicate.
+other tiles, leave out tails and loops. For values a user calls likely, and those an emitter asks
+for, the same emitter runs once more on shapes with the values put in. A predicate chooses between
+the two at run time. A specialised kernel equal to the general one is not worth a predicate.
 
 Variants of a plan form a tree of `If`s, so for any sizes exactly one leaf runs.
 """
@@ -46,6 +46,12 @@ MAX_KERNELS = 64
 
 _MAX_CONDITIONS = 3
 
+_LIKELY = "likely"
+_ASKED = "much faster"
+
+Pairs = tuple[tuple[str, int], ...]
+"""Symbols with a value of each."""
+
 
 class Speculation:
     """What a program knows and guesses of its sizes, applied to the plans of its kernels."""
@@ -60,7 +66,7 @@ class Speculation:
             )
         self._shapes = shapes
         self._likely = likely
-        self._views: dict[tuple[tuple[str, int], ...], ShapeAnalysis] = {}
+        self._views: dict[Pairs, ShapeAnalysis] = {}
         self._kernels: set[str] = set()
 
     def plan(
@@ -79,22 +85,18 @@ class Speculation:
         emit: Callable[[ShapeAnalysis], KernelPlan],
         reasons: list[str],
     ) -> KernelPlan:
-        names = [name for name in self._likely if name in self._symbols(op)]
-        if not names:
+        wanted = self._wanted(op, plan, reasons)
+        if not wanted:
             return plan
         if plan.copies_operand:  # the host may drop its first step
             reasons.append("no variants: it may change its operand in place")
             return plan
-        if len(names) > _MAX_CONDITIONS:
-            reasons.append(f"no variants: more than {_MAX_CONDITIONS} of its sizes are likely ones")
-            return plan
         general = _kernels(plan.steps)
         chosen = plan
         added = 0
-        for values in itertools.product(*(self._likely[name] for name in names)):
-            pairs = tuple(zip(names, values, strict=True))
+        for pairs, why in wanted:
             text = " and ".join(f"{name} == {value}" for name, value in pairs)
-            if added == MAX_VARIANTS:
+            if added == MAX_VARIANTS and why is _LIKELY:
                 reasons.append(f"no variant for {text}: {MAX_VARIANTS} there are the most")
                 continue
             conditions = tuple(
@@ -117,9 +119,23 @@ class Speculation:
                 continue
             self._kernels |= new
             added += 1
-            reasons.append(f"variant for {text}: likely")
+            reasons.append(f"variant for {text}: {why}")
             chosen = _choice(All(conditions), special, chosen, dict(pairs))
         return chosen
+
+    def _wanted(
+        self, op: ir.Operation, plan: KernelPlan, reasons: list[str]
+    ) -> list[tuple[Pairs, str]]:
+        """Values of symbols to have variants for, each with the reason."""
+        names = [name for name in self._likely if name in self._symbols(op)]
+        wanted: list[tuple[Pairs, str]] = []
+        if len(names) > _MAX_CONDITIONS:
+            reasons.append(f"no variants: more than {_MAX_CONDITIONS} of its sizes are likely ones")
+        elif names:
+            for values in itertools.product(*(self._likely[name] for name in names)):
+                wanted.append((tuple(zip(names, values, strict=True)), _LIKELY))
+        asked = [pair for pair in plan.better_at if pair[0] not in names]
+        return wanted + [((pair,), _ASKED) for pair in asked]
 
     def _symbols(self, op: ir.Operation) -> set[str]:
         found: set[str] = set()
@@ -128,7 +144,7 @@ class Speculation:
                 found |= size.symbols()
         return found
 
-    def _view(self, pairs: tuple[tuple[str, int], ...]) -> ShapeAnalysis:
+    def _view(self, pairs: Pairs) -> ShapeAnalysis:
         if pairs not in self._views:
             self._views[pairs] = _Pinned(self._shapes, dict(pairs))
         return self._views[pairs]

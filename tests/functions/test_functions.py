@@ -182,6 +182,7 @@ def crash_or_hang(job):
     return job.upper()
 
 
+@pytest.mark.unsanitized
 @pytest.mark.usefixtures("environment")
 def test_a_crash_or_a_hang_costs_one_job():
     jobs = ["a", "crash", "b", "hang", "c"]

@@ -119,6 +119,7 @@ def test_another_result_of_a_later_call_is_found(monkeypatch):
     assert check(one_step("jnp.abs($0) + 1.0")).failure.kind == "unstable"
 
 
+@pytest.mark.unsanitized
 @pytest.mark.usefixtures("children")
 def test_a_crash_is_told_and_costs_one_program():
     crash = one_step(f"__import__('os').kill(__import__('os').getpid(), {int(signal.SIGSEGV)})")

@@ -77,12 +77,9 @@ def test_a_transpose_goes_through_tiles(dtype: str, width: int) -> None:
     %r = stablehlo.maximum %t, %y : {t}"""
     text = fusion_text("loop", [f"x: n,m {dtype}", f"y: m,n {dtype}"], body, [f"r: m,n {dtype}"])
     emitted = plan_of(emit, text, Machine(vector_bytes=width))
-    (choice,) = emitted.plan.steps
-    assert str(choice.condition) == "n < 16"
-    (few,), (launch,) = choice.then, choice.otherwise
+    (launch,) = emitted.plan.steps
     assert "vector.shuffle" in launch.kernel.text
     assert "gather" not in launch.kernel.text
-    assert "vector.shuffle" not in few.kernel.text
     for n, m in (
         (0, 4),
         (1, 1),
@@ -175,7 +172,7 @@ ROWS, COLUMNS = (1, 2, 3, 7, 15, 16, 17, 40), (1, 5, 16, 33, 1100)
 
 @pytest.mark.parametrize("dtype", ["f32", "f64", "i8", "i1", "bf16"])
 def test_transposes_with_few_columns(dtype: str) -> None:
-    """Lanes run over the other factor where a row of the result is short, whatever reads it."""
+    """Rows of the result are short, whatever reads it; the shortest have kernels of their own."""
     text = """func.func @main(%x: tensor<?x?xE> {disc.shape = ["c", "n"]},
                             %y: tensor<?x?x?xE> {disc.shape = ["b", "c", "n"]},
                             %z: tensor<?x?xE> {disc.shape = ["n", "c"]})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.mutations.check import GOOD, check, outcome
 from tests.mutations.corpus import TEXTS
 
@@ -10,6 +12,7 @@ def test_the_corpus_itself_compiles():
     assert [outcome(text, whole=False) for text in TEXTS] == ["compiled"] * len(TEXTS)
 
 
+@pytest.mark.unsanitized  # a child has a memory limit
 def test_a_sample_of_mutations_compiles_or_is_refused_by_an_error_of_ours():
     results = dict(check(range(100_000, 100_080), 2))
     assert len(results) == 80

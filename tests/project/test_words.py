@@ -21,7 +21,7 @@ ALLOWED = {
     "debug": (3, 1),
     "dynamic": (1, 0),
     "frontend": (34, 10),
-    "lower": (3, 2),
+    "lower": (2, 2),
     "lower/cpu": (10, 0),
     "lower/host": (2, 1),
     "lower/schedule": (3, 0),

@@ -228,6 +228,8 @@ def test_more_threads_than_cores(standins):
     assert python(code, SHLO_DISC_NUM_THREADS="13", JAX_PLATFORMS="cpu") == "True"
 
 
+# A forked child of a process with threads waits for ever in a sanitizer's allocator.
+@pytest.mark.unsanitized
 def test_fork(standins):
     """A child forked while the pool and other threads are busy runs programs of its own."""
     code = f"""

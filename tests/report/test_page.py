@@ -56,6 +56,7 @@ def test_names_cannot_break_out_of_the_data():
 
 
 @needs_browser
+@pytest.mark.unsanitized
 def test_kernels_and_their_graph_are_shown(tmp_path):
     dom = rendered(tmp_path, page())
     assert re.search(r'<h1 id="name">layer</h1>', dom)
@@ -65,6 +66,7 @@ def test_kernels_and_their_graph_are_shown(tmp_path):
 
 
 @needs_browser
+@pytest.mark.unsanitized
 def test_a_click_shows_the_kernel_and_a_filter_hides_others(tmp_path):
     script = """
       document.querySelectorAll(".row")[0].click();
@@ -80,6 +82,7 @@ def test_a_click_shows_the_kernel_and_a_filter_hides_others(tmp_path):
 
 
 @needs_browser
+@pytest.mark.unsanitized
 def test_a_profile_shows_times(tmp_path):
     html = shlo_disc.jit(layer).profile(*ARRAYS).as_html()
     dom = rendered(tmp_path, html, fragment="#kernel=1")

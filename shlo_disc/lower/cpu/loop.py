@@ -26,7 +26,7 @@ from shlo_disc.lower.cpu.pieces import Pieces, each_piece, find_pieces
 from shlo_disc.lower.cpu.short_factors import Scheme, Values, constant_scheme
 from shlo_disc.lower.cpu.strips import vector_loop
 from shlo_disc.lower.cpu.tasks import odometer
-from shlo_disc.lower.plan import Condition, If, Kernel, KernelPlan, Launch, Output
+from shlo_disc.lower.plan import Kernel, KernelPlan, Launch, Output
 from shlo_disc.lower.schedule.iteration_space import shape_tile_space
 from shlo_disc.lower.values.data_movement import DATA_MOVEMENT
 from shlo_disc.lower.values.elemental import Arguments, Elemental
@@ -108,26 +108,15 @@ def emit(fusion: Planned[LoopRecord], machine: Machine) -> KernelPlan:
     short = None if within > 1 else short_of(done)
     staged = [] if heavy or within > 1 else staging.worthwhile(done.crossed, factors)
 
-    def short_launch(how: short_factors.Factors) -> Launch:
-        written = _write(
-            machine, block, roots, shapes, factors, lanes, chunk, parts=parts, short=how
-        )
-        places = Expr.min(factors[how.long], Expr.const(short_factors.CHUNK))
-        return Launch(
-            Kernel(fusion_name(fusion.op, "loop"), written.text),
-            tuple(written.arguments.buffers),
-            written.params,
-            how.tasks(factors),
-            cost.of_block(block, shapes, places * factors[how.short], machine),
-        )
-
     if short is not None:
-        return KernelPlan((short_launch(short),))
-    across: Launch | None = None
+        done = _write(machine, block, roots, shapes, factors, lanes, chunk, short=short)
+        places = Expr.min(factors[short.long], Expr.const(short_factors.CHUNK))
+        work = cost.of_block(block, shapes, places * factors[short.short], machine)
+        return KernelPlan((_launch(fusion, done, short.tasks(factors), work),))
+    better_at: tuple[tuple[str, int], ...] = ()
     if staged:
         along = staged[0].along
-        if not (inner.is_const and inner.value >= staging.BLOCK):
-            across = short_launch(short_factors.Factors(Scheme.ELEMENTS, along, len(factors) - 1))
+        better_at = short_factors.better_at([factors[along], inner], len(block.operations))
         scratch, chunk = staging.scratch_bytes(staged), staging.COLUMNS
         done = _write(machine, block, roots, shapes, factors, lanes, chunk, staged, parts=parts)
         factors = [ceil_div(f, staging.BLOCK) if k == along else f for k, f in enumerate(factors)]
@@ -138,18 +127,21 @@ def emit(fusion: Planned[LoopRecord], machine: Machine) -> KernelPlan:
                 machine, block, roots, shapes, factors, lanes, chunk, parts=parts, pieces=pieces
             )
     extent = Expr.product(factors[:-1]) * ceil_div(inner, chunk)
-    launch = Launch(
-        Kernel(fusion_name(fusion.op, "loop"), done.text),
-        tuple(done.arguments.buffers),
-        done.params,
-        extent,
-        cost.of_block(block, shapes, Expr.min(inner, Expr.const(chunk)), machine)
-        * (staging.BLOCK if staged else 1),
-        scratch,
-    )
-    if across is None:
-        return KernelPlan((launch,))
-    return KernelPlan((If(Condition(inner, "<", Expr.const(staging.BLOCK)), (across,), (launch,)),))
+    work = cost.of_block(block, shapes, Expr.min(inner, Expr.const(chunk)), machine)
+    launch = _launch(fusion, done, extent, work * (staging.BLOCK if staged else 1), scratch)
+    return KernelPlan((launch,), better_at=better_at)
+
+
+def _launch(
+    fusion: Planned[LoopRecord],
+    written: Written,
+    tasks: Expr,
+    work: Expr,
+    scratch: Expr = Expr.const(0),  # noqa: B008
+) -> Launch:
+    """Run a kernel; `work`: the cost of a task."""
+    kernel = Kernel(fusion_name(fusion.op, "loop"), written.text)
+    return Launch(kernel, tuple(written.arguments.buffers), written.params, tasks, work, scratch)
 
 
 def fusion_name(fusion: ir.Operation, kind: str) -> str:

@@ -1,15 +1,14 @@
-"""Transposes between a long factor of the tile space and a short one.
+"""Transposes between a long factor of the tile space and a short constant one.
 
-Lanes run over the long factor. All elements along the short factor follow for each vector, so every
-cache line of the operand is read once, and every line of the result written once.
+Lanes run over the long factor. All elements along the short factor follow for each vector. So
+every cache line of the operand is read once, and every line of the result is written once.
 
-============= ====================== ===========================================================
-scheme        the short factor is    the elements that a vector of places has along it
-============= ====================== ===========================================================
-`COLUMNS`     innermost, constant    are computed together and stored interleaved
-`ROWS`        another one, constant  are loaded from the same lines and stored row by row
-`ELEMENTS`    innermost, of any size are stored one by one, in few lines
-============= ====================== ===========================================================
+=========== ==================== ===============================================================
+scheme      the short factor is  the elements that a vector of places has along it
+=========== ==================== ===============================================================
+`COLUMNS`   innermost            are computed together and stored interleaved
+`ROWS`      another one          are loaded from the same lines and stored row by row
+=========== ==================== ===============================================================
 """
 
 from __future__ import annotations
@@ -32,7 +31,17 @@ from shlo_disc.lower.values.index import Index, Ix
 from shlo_disc.lower.values.typed import IndexValue, Mask, Register
 from shlo_disc.mlir import ir
 
-__all__ = ["CHUNK", "SHORT", "Factors", "Scheme", "Stores", "Values", "constant_scheme", "write"]
+__all__ = [
+    "CHUNK",
+    "SHORT",
+    "Factors",
+    "Scheme",
+    "Stores",
+    "Values",
+    "better_at",
+    "constant_scheme",
+    "write",
+]
 
 CHUNK = 1024
 """Places of a task along the long factor."""
@@ -40,6 +49,11 @@ CHUNK = 1024
 SHORT = 8
 """The longest constant factor whose elements have code of their own."""
 
+LIKELY = (1, 2, 3, 4)
+"""Sizes that short factors have in images (channels) and in points (coordinates)."""
+
+FEW_OPS = 16
+"""Ops of a kernel at most that gets variants for these sizes."""
 
 MOST_OPS = 256
 """Ops of a kernel at most, those along a constant factor counted one by one."""
@@ -50,7 +64,6 @@ class Scheme(Enum):
 
     COLUMNS = auto()
     ROWS = auto()
-    ELEMENTS = auto()
 
 
 @dataclass(frozen=True)
@@ -60,8 +73,6 @@ class Factors:
     scheme: Scheme
     long: int
     short: int
-    operands: tuple[Staged, ...] = ()
-    """What is read across the lanes, contiguous along the short factor."""
 
     def tasks(self, factors: Sequence[Expr]) -> Expr:
         """The number of tasks."""
@@ -95,8 +106,7 @@ def constant_scheme(factors: Sequence[Expr], crossed: Sequence[Staged], ops: int
         if _is_short(factors[inner], ops) and along == inner - 1:
             return Factors(Scheme.COLUMNS, along, inner)
         if _is_short(factors[along], ops):
-            same = tuple(other for other in crossed if other.along == along)
-            return Factors(Scheme.ROWS, inner, along, same)
+            return Factors(Scheme.ROWS, inner, along)
     return None
 
 
@@ -104,14 +114,24 @@ def _is_short(size: Expr, ops: int) -> bool:
     return size.is_const and 1 < size.value <= SHORT and size.value * ops <= MOST_OPS
 
 
+def better_at(factors: Sequence[Expr], ops: int) -> tuple[tuple[str, int], ...]:
+    """Values of symbols for which one of `factors` is a constant that images and points have.
+
+    None for a kernel of many `ops`, where moving is not most of the work.
+    """
+    if ops > FEW_OPS:
+        return ()
+    names = [name for factor in factors for name in factor.symbols() if factor == Expr.symbol(name)]
+    return tuple((name, value) for name in names for value in LIKELY)
+
+
 def write(e: Elemental, how: Factors, stores: Stores) -> None:
     """Write the task loop of a kernel."""
     b, space, factors = e.b, e.space, e.space.factors
     others = [k for k in range(len(factors)) if k not in (how.long, how.short)]
     count, short = b.param(factors[how.long]), factors[how.short]
-    if how.scheme is Scheme.ROWS:
-        for item in how.operands:
-            e.overrides[item.value] = functools.partial(_of_row, e, item, short.value)
+    for operand in e.inputs:
+        e.overrides[operand] = functools.partial(_of_run, e, operand, how.short, short.value)
 
     def task(_: IndexValue, digits: list[IndexValue]) -> None:
         first = digits[-1] * CHUNK
@@ -124,11 +144,6 @@ def write(e: Elemental, how: Factors, stores: Stores) -> None:
                 space.tiles[k] = Ix(digit)
 
         def strip(ix: Ix, mask: Mask | None, _: list[Register]) -> None:
-            if how.scheme is Scheme.ELEMENTS:
-                with b.loop(0, b.param(short), 1, hint="column") as loop:
-                    go_to(ix, loop.index)
-                    stores.write(stores.values(mask), mask)
-                return
             found: list[Values] = []
             for at in range(short.value):
                 e.piece = at
@@ -150,22 +165,26 @@ def write(e: Elemental, how: Factors, stores: Stores) -> None:
     odometer(b, [*(b.param(factors[k]) for k in others), pieces], task)
 
 
-def _of_row(
-    e: Elemental, item: Staged, count: int, index: Index, mask: Mask | None
+def _of_run(
+    e: Elemental, value: ir.Value, short: int, count: int, index: Index, mask: Mask | None
 ) -> Register | None:
-    """The operand in row `e.piece`, if its rows of the current places are one run of memory.
+    """The element `e.piece` along factor `short` of an operand contiguous along that factor.
 
-    They are loaded when the first row is asked for, and sorted.
+    The elements of all lanes are one run of memory: it is loaded for the first, and sorted. None:
+    the operand is not of this kind.
     """
-    if mask is not None or in_tiles(e, index) != item.index:
+    place = in_tiles(e, index)
+    if mask is not None or place is None or place[-1].at.tile is None:
         return None
-    known = e.b.recall((e, item))
+    if place[-1].at.tile[1] - 1 != short:
+        return None
+    known = e.b.recall((e, value, place))
     if known is None:
         at = e.space.linear(index)
         if at.vector is not None or at.stride != count:
             return None
-        element = element_of(item.value)
-        memory = e.b.memref(e.arguments.slot(Input(e.inputs[item.value])), element.storage)
+        element = element_of(value)
+        memory = e.b.memref(e.arguments.slot(Input(e.inputs[value])), element.storage)
         known = load_vectors(e, memory, element, at.base - e.piece, count)
-        e.b.remember((e, item), known, known[-1].depth)
+        e.b.remember((e, value, place), known, known[-1].depth)
     return cast("list[Register]", known)[e.piece]

@@ -36,9 +36,8 @@ __all__ = [
 BLOCK = 16
 """Values of u in a tile: a cache line of f32."""
 
-COLUMNS = 256
-"""Values of the innermost factor in a tile: 16 KiB of f32 stay in L1 with their source lines."""
-
+COLUMNS = 128
+"""Values of the innermost factor in a tile: 8 KiB of f32 stay in L1 with their source lines."""
 
 AHEAD = 48
 """Lines asked for in advance: each is in a page of its own, where the hardware sees no stream."""
@@ -147,7 +146,7 @@ def fill(
                     source.prefetch(ahead + (BLOCK - 1))
                 inside = b.broadcast(v < last, width)
                 mask = rows & inside
-                block.append(source.masked_load(place(start + u0, v), mask, nothing))
+                block.append(source.masked_load(place(start + u0, b.min(v, most)), mask, nothing))
             to = column - first + v0
             for i, row in enumerate(_transposed(e, block)):
                 memory.vector_store(row, to + (u0 + i) * COLUMNS)
