@@ -5,7 +5,10 @@
     ==>
     %2 = dynamic_broadcast_in_dim %w, [b, t, 768], dims = [2]
 
+    dot_general %x, (broadcast %w along batch dimension 0)  ==>  dot_general %x, %w
+
 Why     JAX spells `x + w` as reshape, broadcast, broadcast; kernels want to read `w` at index k.
+        PyTorch spells the product of a batch with a matrix as one of two batches.
 Needs   `resolve-shapes`.   Keeps  every result, bit for bit.
 Cost    O(broadcasts x chain length).
 Source  StableHLO spec, broadcast_in_dim: result[i] = operand[j] with j[d] = 0 where operand's
@@ -17,6 +20,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from shlo_disc.contractions import dot_numbers, dot_sides
 from shlo_disc.mlir import ir
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.op_classes import RESHAPES
@@ -112,8 +116,45 @@ def _spread(op: ir.Operation, source: ir.Value, dims: list[int], facts: Facts) -
     return facts.broadcast(source, dims, result.type, facts.shape(result))
 
 
+def into_dot(op: ir.Operation, facts: Facts) -> ir.Value | None:
+    """dot_general(x, broadcast(y)) along a batch dimension ==> dot_general(x, y).
+
+    The batch dimension becomes one of the rows, so the result must have its dimensions in the same
+    order.
+    """
+    sides = dot_sides(op)
+    for k, side in enumerate(sides):
+        inner = defined_by(op.operands[k], *_BROADCASTS)
+        if inner is None:
+            continue
+        dims = broadcast_dimensions(inner)
+        added = [d for d in side.batch if d not in dims]
+        # All batch dimensions go, so those of the other side stay before its rows.
+        if not added or len(added) != len(side.batch) or k == 0:
+            continue
+        other = sides[1 - k]
+        if other.batch != tuple(range(len(other.batch))) or dims != sorted(dims):
+            continue
+        if any(d not in dims for d in (*side.free, *side.contracting)):
+            continue
+        small = inner.operands[0]
+        if not facts.same_shape(
+            facts.shape(small), tuple(facts.shape(op.operands[k])[d] for d in dims)
+        ):
+            continue
+        attributes = dict(op.attributes.items())
+        attributes["dot_dimension_numbers"] = dot_numbers(
+            ((), ()), (other.contracting, [dims.index(d) for d in side.contracting])
+        )
+        result = op.results[0]
+        return facts.build(
+            op.name, [op.operands[0], small], result.type, facts.shape(result), attributes
+        )
+    return None
+
+
 _ALL = (of_same_shape, of_units_only, of_broadcast, of_added_unit_dimensions)
-RULES = dict.fromkeys(_BROADCASTS, _ALL)
+RULES = {"stablehlo.dot_general": (into_dot,), **dict.fromkeys(_BROADCASTS, _ALL)}
 
 
 @dataclass(frozen=True)

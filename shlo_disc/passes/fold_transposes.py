@@ -3,9 +3,11 @@
     transpose (transpose %x, [1, 0]), [1, 0]                    ==>  %x
     transpose %x, dims = [0, 2, 1] : [b, 1, t] -> [b, t, 1]     ==>  dynamic_reshape %x
     dot_general %x, (transpose %w), contracting [1] x [0]       ==>  dot_general %x, %w, [1] x [1]
+    multiply (transpose %x), (broadcast %s)                     ==>  transpose (multiply %x, ...)
+    slice (transpose %x); reshape (transpose %x) without 1s     ==>  transpose (slice %x); ...
 
 Why     A transpose of memory costs as much as reading and writing it; a dense kernel packs its
-        operands anyway and reads every layout.
+        operands anyway and reads every layout. So transposes go towards products.
 Needs   `resolve-shapes`.   Keeps  every result, bit for bit.
 Cost    O(transposes and dots x chain length).
 Source  StableHLO spec, transpose_c3 and dot_general (the order of its result's dimensions).
@@ -13,15 +15,29 @@ Source  StableHLO spec, transpose_c3 and dot_general (the order of its result's 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from shlo_disc.contractions import dot_numbers, dot_sides
-from shlo_disc.mlir import ir
+from shlo_disc.mlir import ir, producer
 from shlo_disc.passes.base import Pass, register
-from shlo_disc.passes.rules import Facts, apply_rules, defined_by, permutation
+from shlo_disc.passes.fold_broadcasts import added_unit_dimensions
+from shlo_disc.passes.op_classes import ELEMENTWISE, RESHAPES, is_splat_constant
+from shlo_disc.passes.rules import (
+    Facts,
+    Sizes,
+    apply_rules,
+    broadcast_dimensions,
+    defined_by,
+    permutation,
+)
 
 __all__ = ["RULES", "FoldTransposes"]
+
+_BROADCASTS = ("stablehlo.broadcast_in_dim", "stablehlo.dynamic_broadcast_in_dim")
+_PER_DIMENSION = ("limit_indices", "start_indices", "strides")
+"""Attributes of a slice with a number for each dimension."""
 
 
 def of_nothing(op: ir.Operation, _: Facts) -> ir.Value | None:
@@ -89,8 +105,128 @@ def into_dot(op: ir.Operation, facts: Facts) -> ir.Value | None:
     return facts.build(op.name, operands, result.type, facts.shape(result), attributes)
 
 
+def over_elementwise(op: ir.Operation, facts: Facts) -> ir.Value | None:
+    """f(transpose(x), y) ==> transpose(f(x, y)), if `y` are transposes alike, or broadcasts.
+
+    Nobody else reads the transposes: row work reads some twice, and its reductions stay behind. A
+    product in another order is not moved: its kernel writes it so.
+    """
+    first = next((v for v in op.operands if defined_by(v, "stablehlo.transpose")), None)
+    if first is None or op.name == "stablehlo.bitcast_convert" or not facts.has_one_reader(first):
+        return None
+    transpose = producer(first)
+    assert transpose is not None
+    if defined_by(transpose.operands[0], "stablehlo.dot_general"):
+        return None
+    dims = permutation(transpose)
+    sizes = facts.shape(transpose.operands[0])
+    operands: list[ir.Value] = []
+    for value in op.operands:
+        operand = _before(value, dims, sizes, facts)
+        if operand is None:
+            return None
+        operands.append(operand)
+    result = op.results[0]
+    kind = _permuted(result.type, _inverse(dims))
+    made = facts.build(op.name, operands, kind, sizes, dict(op.attributes.items()))
+    return _transpose(made, dims, facts)
+
+
+def _before(value: ir.Value, dims: Sequence[int], sizes: Sizes, facts: Facts) -> ir.Value | None:
+    """What is `value` if transposed by `dims`, and has `sizes`; None if there is no cheap way."""
+    if not value.type.rank:
+        return value
+    op = producer(value)
+    if op is None:
+        return None
+    if (
+        op.name == "stablehlo.transpose"
+        and permutation(op) == list(dims)
+        and facts.has_one_reader(value)
+    ):
+        operand: ir.Value = op.operands[0]
+        return operand
+    kind = _permuted(value.type, _inverse(dims))
+    if op.name in _BROADCASTS:
+        places = [dims[d] for d in broadcast_dimensions(op)]
+        if places == sorted(places):  # emitters read a broadcast as strides
+            return facts.broadcast(op.operands[0], places, kind, sizes)
+    if is_splat_constant(op) and kind.has_static_shape:
+        number = ir.DenseElementsAttr.get_splat(kind, op.attributes["value"].get_splat_value())
+        return facts.build(op.name, [], kind, sizes, {"value": number})
+    return None
+
+
+def over_slice(op: ir.Operation, facts: Facts) -> ir.Value | None:
+    """slice(transpose(x)) ==> transpose(slice(x)), static, or dynamic where the sizes are known."""
+    inner = defined_by(op.operands[0], "stablehlo.transpose")
+    if inner is None:
+        return None
+    dims = permutation(inner)
+    back = _inverse(dims)
+    operands = [inner.operands[0]]
+    attributes = dict(op.attributes.items())
+    if op.name == "stablehlo.real_dynamic_slice":
+        for value in op.operands[1:]:
+            numbers = facts.contents(value)
+            if numbers is None:
+                return None
+            numbers = tuple(numbers[d] for d in back)
+            operands.append(facts.shape_operand(numbers, value.type.element_type))
+    for name in _PER_DIMENSION:
+        if name in attributes:
+            numbers = list(ir.DenseI64ArrayAttr(attributes[name]))
+            attributes[name] = ir.DenseI64ArrayAttr.get([numbers[d] for d in back])
+    result = op.results[0]
+    shape = facts.shape(result)
+    kind = _permuted(result.type, back)
+    made = facts.build(op.name, operands, kind, tuple(shape[d] for d in back), attributes)
+    return _transpose(made, dims, facts)
+
+
+def over_lost_units(op: ir.Operation, facts: Facts) -> ir.Value | None:
+    """reshape(transpose(x)) that only drops dimensions of size 1 ==> transpose(reshape(x))."""
+    inner = defined_by(op.operands[0], "stablehlo.transpose")
+    if inner is None:
+        return None
+    result = op.results[0]
+    shape, whole = facts.shape(result), facts.shape(inner.results[0])
+    kept = added_unit_dimensions(shape, whole, facts)
+    if kept is None or len(shape) == len(whole):
+        return None
+    dims = permutation(inner)
+    sources = sorted(dims[k] for k in kept)
+    new = [sources.index(dims[k]) for k in kept]
+    kind = _permuted(result.type, _inverse(new))
+    small = facts.reshape(inner.operands[0], kind, tuple(shape[k] for k in _inverse(new)))
+    return _transpose(small, new, facts)
+
+
+def _inverse(dims: Sequence[int]) -> list[int]:
+    return [dims.index(d) for d in range(len(dims))]
+
+
+def _permuted(kind: ir.Type, dims: Sequence[int]) -> ir.Type:
+    return ir.RankedTensorType.get([kind.shape[d] for d in dims], kind.element_type)
+
+
+def _transpose(value: ir.Value, dims: Sequence[int], facts: Facts) -> ir.Value:
+    shape = facts.shape(value)
+    return facts.build(
+        "stablehlo.transpose",
+        [value],
+        _permuted(value.type, dims),
+        tuple(shape[d] for d in dims),
+        {"permutation": ir.DenseI64ArrayAttr.get(list(dims))},
+    )
+
+
 RULES = {
     "stablehlo.dot_general": (into_dot,),
+    "stablehlo.real_dynamic_slice": (over_slice,),
+    "stablehlo.slice": (over_slice,),
+    **dict.fromkeys(sorted(ELEMENTWISE), (over_elementwise,)),
+    **dict.fromkeys(sorted(RESHAPES), (over_lost_units,)),
     "stablehlo.transpose": (of_nothing, of_transpose, of_unit_dimensions),
 }
 

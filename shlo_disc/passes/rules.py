@@ -45,6 +45,26 @@ class Facts:
     splats: dict[ir.Value, Any] = field(default_factory=dict)
     numbers: dict[ir.Value, Sizes] = field(default_factory=dict)
     """The contents of values that rules made."""
+    dead: set[ir.Operation] = field(default_factory=set)
+    """Operations that rules replaced, and those that only such read."""
+
+    def has_one_reader(self, value: ir.Value) -> bool:
+        """True if one operation reads `value`."""
+        return len({use.owner.operation for use in value.uses} - self.dead) == 1
+
+    def bury(self, op: ir.Operation) -> None:
+        """Nobody reads `op`, nor what only `op` read."""
+        pending = [op]
+        while pending:
+            dead = pending.pop()
+            self.dead.add(dead)
+            sources = {producer(value) for value in dead.operands} - {None, *self.dead}
+            pending += [source for source in sources if self._is_dead(source)]
+
+    def _is_dead(self, op: ir.Operation) -> bool:
+        return self.dead.issuperset(
+            use.owner.operation for result in op.results for use in result.uses
+        )
 
     def splat(self, value: ir.Value) -> Any:
         """The number every element of `value` is (int, float or bool), or None."""
@@ -109,11 +129,11 @@ class Facts:
             "stablehlo.dynamic_reshape", [value, self.shape_operand(shape)], kind, shape
         )
 
-    def shape_operand(self, shape: Sizes) -> ir.Value:
-        """A value that holds `shape`, for a dynamic op."""
-        element = ir.IntegerType.get_signless(64)
-        value = dialect.shape(shape, element)
+    def shape_operand(self, shape: Sizes, element: ir.Type | None = None) -> ir.Value:
+        """A value that holds `shape`, for a dynamic op; of i64 without an `element` type."""
+        value = dialect.shape(shape, element or ir.IntegerType.get_signless(64))
         self.made[value] = (Expr.const(len(shape)),)
+        self.numbers[value] = shape
         return value
 
 
@@ -144,12 +164,18 @@ def _exhaust(op: ir.Operation, rules: Mapping[str, Sequence[Rule]], facts: Facts
     for step in range(_MAX_STEPS):
         if op.name not in rules or len(op.results) != 1:
             return step
+        made = len(facts.made)
         new = _first(op, rules[op.name], facts)
         if new is None:
             return step
         if new in facts.made and (numbers := facts.contents(op.results[0])) is not None:
             facts.numbers[new] = numbers
         op.results[0].replace_all_uses_with(new)
+        facts.bury(op)
+        for value in list(facts.made)[made:]:
+            inner = producer(value)
+            if value != new and inner is not None and inner not in facts.dead:
+                _exhaust(inner, rules, facts)
         source = producer(new)
         if source is None:
             return step + 1

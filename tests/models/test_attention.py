@@ -38,6 +38,15 @@ def values_first(q, k, v, bias):
     return jnp.einsum("bshd,bhts->bthd", v, weights)
 
 
+def of_rank_3(q, k, v, bias):
+    """As PyTorch computes them: batch and heads are one dimension of the products."""
+    b, t, h, d = q.shape
+    q, k, v = (jnp.swapaxes(x, 1, 2).reshape(b * h, x.shape[1], d) for x in (q, k, v))
+    scores = (q * 0.5 @ jnp.swapaxes(k * 0.5, 1, 2)).reshape(b, h, t, k.shape[1]) + bias
+    mixed = softmax(scores).reshape(b * h, t, k.shape[1]) @ v
+    return jnp.swapaxes(mixed.reshape(b, h, t, d), 1, 2)
+
+
 def multi_query(q, k, v, bias):
     scores = jnp.einsum("bthd,bsd->bhts", q, k[:, :, 0]) + bias
     return jnp.einsum("bhts,bsd->bthd", softmax(scores), v[:, :, 0])
@@ -57,6 +66,7 @@ def gated(q, k, v, bias):
 WAYS = [
     masked,
     causal,
+    of_rank_3,
     multi_query,
     gated,
     *(pytest.param(way, marks=pytest.mark.slow) for way in (heads_first, values_first, linear)),

@@ -79,3 +79,20 @@ func.func @main(%x: tensor<?x8xf32> {disc.shape = ["b", "8"]}) -> tensor<1x?x8xf
 //       return %1 : tensor<1x?x8xf32>
 //     }
 //   }
+
+// -----
+
+// A batch times one matrix is no batch of products.
+func.func @main(%x: tensor<?x?x8xf32> {disc.shape = ["b", "t", "8"]}, %w: tensor<8x16xf32>) -> tensor<?x?x16xf32> {
+  %s = "disc.shape"() {dims = ["b", "8", "16"]} : () -> tensor<3xi64>
+  %1 = stablehlo.dynamic_broadcast_in_dim %w, %s, dims = [1, 2] : (tensor<8x16xf32>, tensor<3xi64>) -> tensor<?x8x16xf32>
+  %2 = stablehlo.dot_general %x, %1, batching_dims = [0] x [0], contracting_dims = [2] x [1] : (tensor<?x?x8xf32>, tensor<?x8x16xf32>) -> tensor<?x?x16xf32>
+  return %2 : tensor<?x?x16xf32>
+}
+// EXPECT:
+//   module {
+//     func.func @main(%arg0: tensor<?x?x8xf32> {disc.shape = ["b", "t", "8"]}, %arg1: tensor<8x16xf32>) -> tensor<?x?x16xf32> {
+//       %0 = stablehlo.dot_general %arg0, %arg1, contracting_dims = [2] x [0] : (tensor<?x?x8xf32>, tensor<8x16xf32>) -> tensor<?x?x16xf32>
+//       return %0 : tensor<?x?x16xf32>
+//     }
+//   }

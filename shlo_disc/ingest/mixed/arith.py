@@ -106,9 +106,10 @@ def _unsigned(name: str) -> Rule:
     def rule(sizes: Sizes, op: ir.Operation) -> Values:
         a, b = (_bits(v, unsigned=True) for v in op.operands)
         of_bits = _bits(binary(name, a, b), unsigned=False)
-        if "index" not in str(op.results[0].type):
+        kind = op.results[0].type
+        if "index" not in str(kind) and kind != ir.IntegerType.get_signless(64):
             return [of_bits]
-        # An `index` is mostly a size. The shape analysis follows the signed numbers.
+        # A number of this type is mostly a size. The shape analysis follows the signed numbers.
         signed = [compare("GE", v, _filled(0, v), _truths(v)) for v in op.operands]
         both = binary("and", *signed)
         return [
