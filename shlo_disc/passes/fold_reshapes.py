@@ -127,7 +127,8 @@ def into_dot(op: ir.Operation, facts: Facts) -> ir.Value | None:
     merged = [_merged(value, facts) for value in op.operands]
     for m, side, value in zip(merged, sides, op.operands, strict=True):
         rows = side.free if side.batch else ()
-        for d in {*side.contracting, *rows, value.type.rank - 1}:
+        last = range(value.type.rank)[-1:]
+        for d in {*side.contracting, *rows, *last}:
             m.factors[d] = (facts.shape(value)[d],)
     for left, right in zip(sides[0].batch, sides[1].batch, strict=True):
         ways = _common(merged[0].factors[left], merged[1].factors[right], facts)
