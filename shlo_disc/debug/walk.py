@@ -26,7 +26,6 @@ from shlo_disc.lower.host.constants import constant_bytes
 from shlo_disc.lower.host.memory import HostMemory
 from shlo_disc.lower.host.scalars import emit_scalars
 from shlo_disc.lower.host.uses import KernelUse
-from shlo_disc.lower.host.values import Address
 from shlo_disc.lower.host.writer import HostWriter
 from shlo_disc.lower.plan import SIGNATURE, Input, Kernel, KernelPlan, Launch, Output
 from shlo_disc.lower.target import Function
@@ -187,10 +186,10 @@ def _dtype(value: ir.Value) -> np.dtype[Any]:
 
 def _scalars(op: ir.Operation, symbols: Sequence[str], memory: HostMemory) -> KernelPlan:
     """What the host program computes for a fusion of kind `host`, as a kernel of one task."""
-    writer = HostWriter(Address("%params"), symbols)
+    writer = HostWriter("params", symbols)
     values = [*op.operands, *op.results]
     pointers = {
-        value: writer.pointer(Address("%args"), index) for index, value in enumerate(values)
+        value: writer.pointer(writer.argument("args"), index) for index, value in enumerate(values)
     }
     emit_scalars(writer, memory, op, pointers)
     text = writer.function(SIGNATURE)

@@ -184,13 +184,14 @@ def over_elementwise(op: ir.Operation, facts: Facts) -> ir.Value | None:
     """
     shape = facts.shape(op.results[0])
     whole = [v for v in op.operands if v.type.rank == len(shape)]
-    first = next((v for v in whole if defined_by(v, *RESHAPES) is not None), None)
-    if first is None or not shape or op.name == "stablehlo.bitcast_convert":
+    found = ((v, defined_by(v, *RESHAPES)) for v in whole)
+    first, inner = next(((v, op) for v, op in found if op is not None), (None, None))
+    if first is None or inner is None or not shape or op.name == "stablehlo.bitcast_convert":
         return None
     if not facts.has_one_reader(first):
         return None
     merged = _merged(first, facts)
-    source = defined_by(first, *RESHAPES).operands[0]
+    source = inner.operands[0]
     if all(v == first or facts.splat(v) is not None for v in op.operands):
         sizes, places = facts.shape(source), None
     elif any(len(ways) > 1 for ways in merged.factors):

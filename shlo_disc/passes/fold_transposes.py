@@ -175,8 +175,8 @@ def over_slice(op: ir.Operation, facts: Facts) -> ir.Value | None:
             operands.append(facts.shape_operand(numbers, value.type.element_type))
     for name in _PER_DIMENSION:
         if name in attributes:
-            numbers = list(ir.DenseI64ArrayAttr(attributes[name]))
-            attributes[name] = ir.DenseI64ArrayAttr.get([numbers[d] for d in back])
+            given = list(ir.DenseI64ArrayAttr(attributes[name]))
+            attributes[name] = ir.DenseI64ArrayAttr.get([given[d] for d in back])
     result = op.results[0]
     shape = facts.shape(result)
     kind = _permuted(result.type, back)

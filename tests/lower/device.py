@@ -53,11 +53,12 @@ class StreamMemory(HostMemory):
 
     def read(self, w, address, bits, hint):
         whole = w.call_for(64, w.context(READ), address, w.const(bits // 8), hint="whole")
-        return whole if bits == 64 else w.body.resized("arith.trunci", whole, bits, hint)
+        return whole if bits == 64 else whole.cast("arith.trunci", f"i{bits}")
 
     def write(self, w, value, address):
-        whole = value if value.bits == 64 else w.body.resized("arith.extui", value, 64, "whole")
-        w.call(w.context(WRITE), address, whole, w.const(value.bits // 8))
+        bits = value.element_bits
+        whole = value if bits == 64 else value.cast("arith.extui", "i64")
+        w.call(w.context(WRITE), address, whole, w.const(bits // 8))
 
 
 @dataclass

@@ -8,7 +8,6 @@ import pytest
 import shlo_disc
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.host.addresses import Addresses
-from shlo_disc.lower.host.values import Address
 from shlo_disc.lower.host.writer import HostWriter
 from shlo_disc.mlir import ir, new_context, ops_of
 
@@ -139,13 +138,17 @@ def test_if(flag):
 
 
 def test_sizes_are_computed_once_in_the_entry():
-    w = HostWriter(Address("%symbols"), ["b", "t"])
+    w = HostWriter("symbols", ["b", "t"])
     first = w.size(Expr.parse("2*b*t + 1"))
-    assert w.size(Expr.parse("2*b*t + 1")) == first
-    lines = len(w.entry.lines)
-    w.size(Expr.parse("floordiv(t - 1, 2) + mod(b, 3)"))
-    assert len(w.entry.lines) > lines
-    assert w.body.lines == []
+    assert w.size(Expr.parse("2*b*t + 1")) is first
+    with w.if_(w.compare(first, "<", w.const(9))) as branch:
+        w.size(Expr.parse("floordiv(t - 1, 2) + mod(b, 3)"))
+        with branch.otherwise():
+            w.store(w.size(Expr.parse("b + 5")), w.argument("symbols"))
+    entry, inside = w.function("func.func @f(%symbols: !llvm.ptr)").split("scf.if")
+    assert entry.count("arith.divsi") == 2
+    assert "arith" not in inside
+    assert inside.count("llvm.store") == 1
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float64, np.int8, np.uint16, np.bool_])

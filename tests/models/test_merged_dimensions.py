@@ -28,7 +28,7 @@ def queries_and_keys(x, w, c, v):
 
 def stacked(x, w, c, v):
     """One matrix for a batch, spread over it; what is read twice stays where it is."""
-    b, t, n = x.shape
+    b, t, _ = x.shape
     y = jnp.matmul(x, jnp.broadcast_to(w, (b, *w.shape))) + c
     rows = y.reshape(b * t, 24)
     return rows / jnp.abs(rows).sum(-1, keepdims=True), y

@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.plan import FUNCTION_TYPE
-from shlo_disc.lower.values.builder import KernelBuilder, V
+from shlo_disc.lower.values.builder import KernelBuilder
+from shlo_disc.lower.values.text import V
 from shlo_disc.lower.values.typed import (
     IndexLike,
     IndexValue,

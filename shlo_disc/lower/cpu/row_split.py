@@ -25,10 +25,10 @@ from shlo_disc.lower.cpu.row_writer import RowWriter
 from shlo_disc.lower.plan import Launch, Workspace
 from shlo_disc.lower.schedule.online_stages import Relative, Stage
 from shlo_disc.lower.schedule.row_reduction import Plan, Sweep
-from shlo_disc.lower.values.builder import Loop
 from shlo_disc.lower.values.index import Index, Ix
 from shlo_disc.lower.values.math import emit_math
 from shlo_disc.lower.values.reduction import Reducer
+from shlo_disc.lower.values.text import Loop
 from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register, element_type, lanes_of
 from shlo_disc.mlir import ir
 from shlo_disc.passes.match_rows import Layout

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from shlo_disc.lower.host.values import Address
+from shlo_disc.lower.values.typed import Pointer
 from shlo_disc.mlir import ir
 
 __all__ = ["Addresses"]
 
 
-class Addresses(Mapping[ir.Value, Address]):
+class Addresses(Mapping[ir.Value, Pointer]):
     """The addresses of values.
 
     One can be had by indexing only, and that notes the use of an argument's memory. Code that gives
@@ -20,15 +20,15 @@ class Addresses(Mapping[ir.Value, Address]):
     def __init__(self) -> None:
         self.used: set[int] = set()
         """The arguments of `main` whose addresses were handed out."""
-        self._of: dict[ir.Value, Address] = {}
-        self._arguments: dict[Address, int] = {}
+        self._of: dict[ir.Value, Pointer] = {}
+        self._arguments: dict[Pointer, int] = {}
 
-    def argument(self, value: ir.Value, index: int, address: Address) -> None:
+    def argument(self, value: ir.Value, index: int, address: Pointer) -> None:
         """`value` is argument `index` of `main`; the caller's memory for it is at `address`."""
         self._of[value] = address
         self._arguments[address] = index
 
-    def put(self, value: ir.Value, address: Address) -> None:
+    def put(self, value: ir.Value, address: Pointer) -> None:
         """`value` is at `address`."""
         self._of[value] = address
 
@@ -36,7 +36,7 @@ class Addresses(Mapping[ir.Value, Address]):
         """`value` is where `of` is."""
         self._of[value] = self._of[of]
 
-    def __getitem__(self, value: ir.Value) -> Address:
+    def __getitem__(self, value: ir.Value) -> Pointer:
         """The address of `value`, for use in the program. Raises KeyError if it has none."""
         address = self._of[value]
         if address in self._arguments:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from shlo_disc.lower.host.foreign import unless_failed
 from shlo_disc.lower.host.frame import Frame
-from shlo_disc.lower.host.values import Address
+from shlo_disc.lower.values.typed import Mask, Pointer
 from shlo_disc.mlir import ir, terminator
 from shlo_disc.passes.places import Mode, carries_of
 
@@ -43,42 +43,39 @@ def write_while(frame: Frame, op: ir.Operation, block: _Block, can_fail: bool) -
         if carry.mode == Mode.SAME:
             for value in carried:
                 frame.origins.same(value, op.operands[index])
-    inits: list[Address] = []
-    hints: list[str] = []
+    inits: list[Pointer] = []
     for index, (first, second) in swaps.items():
         inits += [frame.pointers[op.operands[index]], frame.slots[first], frame.slots[second]]
-        hints += ["now", "next", "other"]
     inits += [frame.pointers[op.operands[index]] for index in stored]
-    hints += ["now" for _ in stored]
     moving = [3 * k for k in range(len(swaps))]
-    moving += range(3 * len(swaps), len(hints))
-    carried_now, results = w.while_(inits, hints)
-    for k, index in zip(moving, (*swaps, *stored), strict=True):
-        frame.pointers.put(condition.arguments[index], carried_now[k])
-    block(condition)
-    flag = terminator(condition).operands[0]
-    go = frame.flag(flag)
-    if can_fail:
-        go = unless_failed(w, go)
-    inner = w.condition(go, carried_now)
-    outer_next = frame.next
-    frame.next = {}
-    for k, index in zip(moving, (*swaps, *stored), strict=True):
-        frame.pointers.put(body.arguments[index], inner[k])
-    for k, index in enumerate(swaps):
-        frame.next[index] = inner[3 * k + 1]
-    block(body)
-    last = terminator(body)
-    yields: list[Address] = []
-    for k, index in enumerate(swaps):
-        frame.copy(frame.next[index], last.operands[index])
-        _, following, other = inner[3 * k : 3 * k + 3]
-        yields += [following, other, following]
-    yields += [frame.pointers[last.operands[index]] for index in stored]
-    frame.next = outer_next
-    w.end_while(yields)
-    for k, index in zip(moving, (*swaps, *stored), strict=True):
-        frame.pointers.put(op.results[index], results[k])
+    moving += range(3 * len(swaps), len(inits))
+
+    def put(values: Sequence[ir.Value], carried: Sequence[Pointer]) -> None:
+        for k, index in zip(moving, (*swaps, *stored), strict=True):
+            frame.pointers.put(values[index], carried[k])
+
+    def go_on(carried: list[Pointer]) -> Mask:
+        put(condition.arguments, carried)
+        block(condition)
+        go = frame.flag(terminator(condition).operands[0])
+        return unless_failed(w, go) if can_fail else go
+
+    def step(carried: list[Pointer]) -> list[Pointer]:
+        outer_next = frame.next
+        put(body.arguments, carried)
+        frame.next = {index: carried[3 * k + 1] for k, index in enumerate(swaps)}
+        block(body)
+        last = terminator(body)
+        yields: list[Pointer] = []
+        for k, index in enumerate(swaps):
+            frame.copy(frame.next[index], last.operands[index])
+            _, following, other = carried[3 * k : 3 * k + 3]
+            yields += [following, other, following]
+        yields += [frame.pointers[last.operands[index]] for index in stored]
+        frame.next = outer_next
+        return yields
+
+    put(op.results, w.while_(inits, go_on, step))
     frame.record.leave(op)
 
 
@@ -88,10 +85,10 @@ def write_case(frame: Frame, op: ir.Operation, block: _Block) -> None:
     frame.put_results(op)
     frame.record.enter(op)
     if op.name == "stablehlo.if":
-        with w.if_(frame.flag(op.operands[0])):
+        with w.if_(frame.flag(op.operands[0])) as branches:
             _branch(frame, op, 0, block)
-            w.otherwise()
-            _branch(frame, op, 1, block)
+            with branches.otherwise():
+                _branch(frame, op, 1, block)
         frame.record.leave(op)
         return
     w.switch(frame.memory.read(w, frame.pointers[op.operands[0]], 32, "number"))

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shlo_disc.lower.host.memory import HostMemory
-from shlo_disc.lower.host.values import ADDRESS, Address, Flag
-from shlo_disc.lower.host.writer import CONTEXT, FAILED, FFT, FOREIGN, HostWriter
+from shlo_disc.lower.host.writer import ADDRESS, FAILED, FFT, FOREIGN, HostWriter
 from shlo_disc.lower.plan import FfiCall, FftCall
+from shlo_disc.lower.values.typed import Mask, Pointer
 from shlo_disc.mlir import ir, walk
 from shlo_disc.passes.records import may_fail
 
@@ -31,8 +31,8 @@ def emit_foreign(
     memory: HostMemory,
     number: int,
     call: FfiCall,
-    operands: Sequence[Address],
-    results: Sequence[Address],
+    operands: Sequence[Pointer],
+    results: Sequence[Pointer],
 ) -> None:
     """Call handler `number` of the executable on the addresses of `operands` and `results`.
 
@@ -50,21 +50,20 @@ def emit_foreign(
         w.store_element(address, buffers, position)
     handler = w.context(FOREIGN)
     sizes = w.sizes_array([*call.sizes, *(size for _, size in call.size_attributes)])
-    w.call(handler, CONTEXT, w.const(number), buffers, sizes)
+    w.call(handler, w.the_context, w.const(number), buffers, sizes)
 
 
-def emit_fft(w: HostWriter, call: FftCall, addresses: Sequence[Address]) -> None:
+def emit_fft(w: HostWriter, call: FftCall, addresses: Sequence[Pointer]) -> None:
     """Transform one dimension of the operands at `addresses` into the results behind them."""
     buffers = w.array(_FFT_BUFFERS, ADDRESS, "buffers of transforms")
     for position, address in enumerate(addresses):
         w.store_element(address, buffers, position)
     function = w.context(FFT)
     sizes = [w.size(size) for size in (call.batch, call.length, call.inner)]
-    w.call(function, CONTEXT, w.const(call.options), *sizes, buffers)
+    w.call(function, w.the_context, w.const(call.options), *sizes, buffers)
 
 
-def unless_failed(w: HostWriter, go: Flag) -> Flag:
+def unless_failed(w: HostWriter, go: Mask) -> Mask:
     """`go`, false once a call has failed: what a loop computes may then never end it."""
-    failed = w.body.load(w.element_address(CONTEXT, FAILED, "i64"), hint="failed")
-    still = w.body.compare("eq", failed, w.const(0), "still")
-    return w.body.both(go, still, "go")
+    failed = w.load(w.element_address(w.the_context, FAILED, "i64"), hint="failed")
+    return go & failed.equals(0)

@@ -13,15 +13,12 @@ from shlo_disc.lower.host.packs import Origins
 from shlo_disc.lower.host.scalars import read_flag
 from shlo_disc.lower.host.updates import stored_update, update_address
 from shlo_disc.lower.host.uses import UseRecorder
-from shlo_disc.lower.host.values import Address, Flag
 from shlo_disc.lower.host.writer import HostWriter
+from shlo_disc.lower.values.typed import Mask, Pointer
 from shlo_disc.mlir import ir
 from shlo_disc.passes.places import At, Place, places_of
 
-__all__ = ["ARENA", "Frame"]
-
-ARENA = Address("%arena")
-"""The memory that a call may use."""
+__all__ = ["Frame"]
 
 
 class Frame:
@@ -39,18 +36,20 @@ class Frame:
     ) -> None:
         self.shapes = shapes
         self.memory = memory
-        self.w = w = HostWriter(Address("%symbols"), symbols)
+        self.w = w = HostWriter("symbols", symbols)
         self.pointers = Addresses()
         self.origins = Origins(shapes)
         self.record = UseRecorder(shapes)
-        self.next: dict[int, Address] = {}
+        self.next: dict[int, Pointer] = {}
         """Addresses for the next values of the innermost loop, by carry."""
-        self.slots, self.workspace_base = w.blocks(ARENA, w.const(0), slots)
+        self.arena = w.argument("arena")
+        """The memory that a call may use."""
+        self.slots, self.workspace_base = w.blocks(self.arena, w.const(0), slots)
         """The addresses of slots in the arena, and where temporary blocks of kernels begin."""
 
-    def result(self, index: int) -> Address:
+    def result(self, index: int) -> Pointer:
         """The address of the caller's memory for result `index`."""
-        return self.w.pointer(Address("%results"), index)
+        return self.w.pointer(self.w.argument("results"), index)
 
     def put_results(self, op: ir.Operation) -> None:
         """Results of `op` are where plan-buffers says."""
@@ -64,7 +63,7 @@ class Frame:
             else:
                 self.pointers.put(result, self.place(place))
 
-    def place(self, place: Place) -> Address:
+    def place(self, place: Place) -> Pointer:
         """The address of a place that no operand has."""
         if place.at == At.SLOT:
             return self.slots[place.number]
@@ -73,12 +72,12 @@ class Frame:
         assert place.at == At.RESULT, place
         return self.result(place.number)
 
-    def copy(self, destination: Address, value: ir.Value) -> None:
+    def copy(self, destination: Pointer, value: ir.Value) -> None:
         """Copy `value` to `destination`, unless it is there."""
         source = self.pointers[value]
         if source != destination:
             self.memory.copy(self.w, destination, source, value_bytes(value, self.shapes))
 
-    def flag(self, value: ir.Value) -> Flag:
+    def flag(self, value: ir.Value) -> Mask:
         """What `value`, a boolean scalar, is."""
         return read_flag(self.w, self.memory, self.pointers[value])

@@ -8,10 +8,9 @@ from contextlib import contextmanager
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.locations import source_line
 from shlo_disc.lower.host.foreign import emit_fft, emit_foreign
-from shlo_disc.lower.host.frame import ARENA, Frame
+from shlo_disc.lower.host.frame import Frame
 from shlo_disc.lower.host.uses import Site
-from shlo_disc.lower.host.values import ADDRESS, Address, Flag
-from shlo_disc.lower.host.writer import CONTEXT, KERNELS, PACKED, PACKED_DONE
+from shlo_disc.lower.host.writer import ADDRESS, KERNELS, PACKED, PACKED_DONE
 from shlo_disc.lower.plan import (
     All,
     Buffer,
@@ -28,11 +27,12 @@ from shlo_disc.lower.plan import (
     Step,
     Workspace,
 )
+from shlo_disc.lower.values.typed import Mask, Pointer
 from shlo_disc.mlir import ir
 
 __all__ = ["Launches"]
 
-_Places = Mapping[Buffer, Address]
+_Places = Mapping[Buffer, Pointer]
 """The addresses of a plan's temporary blocks and packed copies."""
 
 _ARGUMENTS = 64
@@ -61,7 +61,7 @@ class Launches:
         """The addresses of a plan's temporary blocks, of these sizes in bytes."""
         if sizes:
             self.workspaces[sizes] = None
-        addresses, _ = self.w.blocks(ARENA, self.frame.workspace_base, sizes)
+        addresses, _ = self.w.blocks(self.frame.arena, self.frame.workspace_base, sizes)
         return {Workspace(index): address for index, address in enumerate(addresses)}
 
     def steps(self, steps: tuple[Step, ...], op: ir.Operation, places: _Places) -> None:
@@ -74,19 +74,19 @@ class Launches:
             elif isinstance(step, FftCall):
                 self._fft(step, op, places)
             elif isinstance(step, If):
-                with self.w.if_(self._condition(step.condition)):
+                with self.w.if_(self._condition(step.condition)) as branch:
                     self.steps(step.then, op, places)
-                    self.w.otherwise()
-                    self.steps(step.otherwise, op, places)
+                    with branch.otherwise():
+                        self.steps(step.otherwise, op, places)
             else:
                 self._pack(step, op, places)
 
-    def _condition(self, condition: Condition | All) -> Flag:
+    def _condition(self, condition: Condition | All) -> Mask:
         w = self.w
         if isinstance(condition, All):
             first, *others = (self._condition(one) for one in condition.conditions)
             for other in others:
-                first = w.entry.both(first, other)
+                first = first & other
             return first
         return w.compare(w.size(condition.lhs), condition.op, w.size(condition.rhs))
 
@@ -127,7 +127,7 @@ class Launches:
         yield
         self.w.comment(f"launched {site}")
 
-    def _kernel(self, kernel: Kernel) -> Address:
+    def _kernel(self, kernel: Kernel) -> Pointer:
         """The address of a kernel, which is compiled once for equal texts."""
         if kernel.text not in self.kernels:
             self.kernel_index[kernel.text] = len(self.kernels)
@@ -136,7 +136,7 @@ class Launches:
                 self.written(kernel)
         return self.w.pointer(self.w.context(KERNELS), self.kernel_index[kernel.text])
 
-    def _buffer(self, buffer: Buffer, op: ir.Operation, places: _Places) -> Address:
+    def _buffer(self, buffer: Buffer, op: ir.Operation, places: _Places) -> Pointer:
         if isinstance(buffer, Input):
             return self.frame.pointers[op.operands[buffer.index]]
         if isinstance(buffer, Output):
@@ -147,26 +147,25 @@ class Launches:
         sources = self.frame.origins.packable(pack, op)
         assert sources is not None
         w = self.w
-        copies: dict[Buffer, Address] = {}
-        missing: Flag | None = None
-        zero, two = w.const(0, 32), w.const(2, 32)
+        copies: dict[Buffer, Pointer] = {}
+        missing: Mask | None = None
         for part, (origin, key) in zip(pack.parts, sources, strict=True):
             if origin.index >= 0:
                 self.packed_arguments.add(origin.index)
             slot = self.pack_slots.setdefault(key, len(self.pack_slots))
             place = w.const(origin.index), w.const(slot)
             found, keeper = w.array(1, ADDRESS, "packed"), w.context(PACKED)
-            given = CONTEXT, *place, w.size(part.bytes), found
+            given = w.the_context, *place, w.size(part.bytes), found
             state = w.call_for(32, keeper, *given, hint="state")
-            here = w.body.load_address(found, "kept")
-            with w.if_(w.body.compare("eq", state, two, "fill")):
+            here = w.load_address(found, "kept")
+            with w.if_(state.equals(2)):
                 self._launch(part.fill, op, {Packed(part.operand): here}, packs=True)
-                w.call(w.context(PACKED_DONE), CONTEXT, *place, here)
-            none = w.body.compare("eq", state, zero, "none")
+                w.call(w.context(PACKED_DONE), w.the_context, *place, here)
+            none = state.equals(0)
             copies[Packed(part.operand)] = here
-            missing = none if missing is None else w.body.either(missing, none, "none")
+            missing = none if missing is None else missing | none
         assert missing is not None, "a pack without parts"
-        with w.if_(missing):
+        with w.if_(missing) as branch:
             self.steps(pack.otherwise, op, places)
-            w.otherwise()
-            self.steps(pack.then, op, {**places, **copies})
+            with branch.otherwise():
+                self.steps(pack.then, op, {**places, **copies})

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.monomial import Atom
 from shlo_disc.dynamic.program import ShapeProgram, size_symbol
-from shlo_disc.lower.host.values import Address, Flag, Real
 from shlo_disc.lower.host.writer import HostWriter
+from shlo_disc.lower.values.typed import Mask, Register
 
 __all__ = ["MOST_BYTES", "TOO_LARGE", "prepare"]
 
@@ -31,38 +31,38 @@ def prepare(
     It computes everything and then tells; divisions cannot trap (see HostWriter). `slots`: bytes of
     the arena's slots; `workspaces`: bytes of the temporary blocks of each kernel plan.
     """
-    w = HostWriter(Address("%none"), [])
-    e, sizes_given = w.entry, Address("%sizes")
+    w = HostWriter("none", [])
+    sizes_given = w.argument("sizes")
     position = 0
     for argument, shape in enumerate(program.arguments):
         for axis in range(len(shape)):
             address = w.element_address(sizes_given, position, "i64")
-            w.define(size_symbol(argument, axis), e.load(address))
+            w.define_symbol(size_symbol(argument, axis), w.loaded_size(address))
             position += 1
     for name in program.elements:
-        w.define(name, e.load(w.element_address(sizes_given, position, "i64")))
+        w.define_symbol(name, w.loaded_size(w.element_address(sizes_given, position, "i64")))
         position += 1
     for index, step in enumerate(program.steps):
-        above = e.subtract(w.symbol(step.size), w.size(step.offset))
+        above = w.symbol(step.size) - w.size(step.offset)
         value = above if step.scale == 1 else w.floor_division(above, w.const(step.scale))[0]
-        w.define(step.symbol, value)
-        w.store_element(value, Address("%symbols"), index)
+        w.define_symbol(step.symbol, value)
+        w.store_element(value, w.argument("symbols"), index)
     position = 0
     for shape in program.results:
         for size in shape:
-            w.store_element(w.size(size), Address("%results"), position)
+            w.store_element(w.size(size), w.argument("results"), position)
             position += 1
     total = w.const(0)
     for slot in slots:
-        total = e.add(total, w.aligned(slot))
+        total = total + w.aligned(slot)
     largest = w.const(0)
     for sizes in workspaces:
         block = w.const(0)
         for size in sizes:
-            block = e.add(block, w.aligned(size))
-        largest = e.at_least(largest, block)
-    total = e.add(total, largest)
-    w.store_element(total, Address("%arena"), 0)
+            block = block + w.aligned(size)
+        largest = w.larger(largest, block)
+    total = total + largest
+    w.store_element(total, w.argument("arena"), 0)
     status = w.const(0)
     # Products of sizes may wrap in i64: an array without elements has sizes of any number. So may
     # elements that are sizes, which no memory bounds.
@@ -75,16 +75,16 @@ def prepare(
     for shape in dict.fromkeys(_without_limit(program)):
         # With elements it takes memory, whose lack is told with the result's name.
         elements = _estimate(w, Expr.product(shape))
-        some = e.compare_reals("ogt", elements, w.real(0))
+        some = elements > 0.0
         extent = Expr.product(Expr.max(size, 1) for size in shape)
-        fits.append(e.either(some, _at_most(w, extent, _MOST_ELEMENTS)))
+        fits.append(some | _at_most(w, extent, _MOST_ELEMENTS))
     if fits:
         too_large = w.const(len(program.checks) + 1)
         for fit in fits:
-            status = e.select(fit, status, too_large)
+            status = w.select(fit, status, too_large)
     for number, check in reversed(list(enumerate(program.checks, 1))):
         holds = w.compare(w.size(check.lhs), check.op, w.size(check.rhs))
-        status = e.select(holds, status, w.const(number))
+        status = w.select(holds, status, w.const(number))
     return w.function(
         "func.func @prepare(%sizes: !llvm.ptr, %symbols: !llvm.ptr, %results: !llvm.ptr, "
         "%arena: !llvm.ptr) -> i64",
@@ -92,8 +92,8 @@ def prepare(
     )
 
 
-def _at_most(w: HostWriter, size: Expr, most: int) -> Flag:
-    return w.entry.compare_reals("ole", _estimate(w, size), w.real(most))
+def _at_most(w: HostWriter, size: Expr, most: int) -> Mask:
+    return _estimate(w, size) <= most
 
 
 def _without_limit(program: ShapeProgram) -> Iterator[tuple[Expr, ...]]:
@@ -114,27 +114,26 @@ def _multiplies(size: Expr) -> bool:
     )
 
 
-def _estimate(w: HostWriter, size: Expr) -> Real:
+def _estimate(w: HostWriter, size: Expr) -> Register:
     """`size` in f64, which does not wrap; a remainder counts as its divisor."""
-    total = w.real(0)
+    total = w.constant(0.0, "f64")
     for monomial, coefficient in size.terms:
-        term = w.real(float(coefficient))
+        term = w.constant(coefficient, "f64")
         for atom, power in monomial:
             factor = _estimated_atom(w, atom)
             for _ in range(power):
-                term = w.entry.binary("arith.mulf", term, factor)
-        total = w.entry.binary("arith.addf", total, term)
+                term = term * factor
+        total = total + term
     return total
 
 
-def _estimated_atom(w: HostWriter, atom: Atom) -> Real:
+def _estimated_atom(w: HostWriter, atom: Atom) -> Register:
     if not atom.op:
-        return w.entry.real(w.symbol(atom.key))
+        return w.symbol(atom.key).cast("arith.sitofp", "f64")
     a, b = (_estimate(w, argument) for argument in atom.args)
     if atom.op == "mod":
         return b
     if atom.op == "floordiv":
-        divisor = w.entry.binary("arith.maximumf", b, w.real(1))
-        return w.entry.binary("arith.divf", a, divisor)
+        return a / w.op("arith.maximumf", b, w.constant(1.0, "f64"))
     name = {"max": "arith.maximumf", "min": "arith.minimumf"}[atom.op]
-    return w.entry.binary(name, a, b)
+    return w.op(name, a, b)

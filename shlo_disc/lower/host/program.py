@@ -26,7 +26,6 @@ from shlo_disc.lower.host.plans import Plans
 from shlo_disc.lower.host.prepare import prepare
 from shlo_disc.lower.host.scalars import emit_scalars
 from shlo_disc.lower.host.uses import KernelUse, Site
-from shlo_disc.lower.host.values import Address
 from shlo_disc.lower.host.writer import CONSTANTS
 from shlo_disc.lower.plan import FfiCall, Kernel, KernelPlan
 from shlo_disc.lower.refused import Refused
@@ -133,7 +132,9 @@ class _Run:
         """The text of `run`; fills the tables."""
         frame, block = self.frame, self._main
         for index, argument in enumerate(block.arguments):
-            frame.pointers.argument(argument, index, frame.w.pointer(Address("%args"), index))
+            frame.pointers.argument(
+                argument, index, frame.w.pointer(frame.w.argument("args"), index)
+            )
             frame.origins.argument(argument, index)
             frame.record.argument(argument, index)
         self._block(block)
@@ -211,7 +212,7 @@ class _Run:
             # A donated argument may be where the result is: then there is nothing to copy.
             pointers = self.frame.pointers
             here, there = pointers[op.operands[0]], pointers[op.results[0]]
-            with w.if_(w.body.differ(here, there, "differ")):
+            with w.if_(w.differ(here, there)):
                 self.launches.steps(steps[:1], op, blocks)
             steps = steps[1:]
         self.launches.steps(steps, op, blocks)

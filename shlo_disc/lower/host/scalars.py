@@ -13,8 +13,8 @@ from shlo_disc.comparisons import comparison
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.errors import InternalError
 from shlo_disc.lower.host.memory import HostMemory
-from shlo_disc.lower.host.values import Address, Flag, Integer, Scalar
 from shlo_disc.lower.host.writer import HostWriter
+from shlo_disc.lower.values.typed import Mask, Pointer, Register
 from shlo_disc.mlir import ir, terminator
 from shlo_disc.ops import names
 from shlo_disc.passes.op_classes import is_integer_scalar
@@ -36,12 +36,11 @@ _EXTREMES = {
     ("stablehlo.minimum", False): "arith.minui",
 }
 _PREDICATES = {"EQ": "eq", "NE": "ne", "LT": "lt", "LE": "le", "GT": "gt", "GE": "ge"}
-_HINT = "scalar"
 _SAME = names(lambda row: row.is_broadcast)
 
 
 def emit_scalars(
-    w: HostWriter, memory: HostMemory, op: ir.Operation, pointers: Mapping[ir.Value, Address]
+    w: HostWriter, memory: HostMemory, op: ir.Operation, pointers: Mapping[ir.Value, Pointer]
 ) -> None:
     """Write the body of a `host` fusion: loads, arithmetic, stores."""
     registers = scalar_registers(w, memory, op, pointers)
@@ -52,13 +51,13 @@ def emit_scalars(
 
 
 def scalar_registers(
-    w: HostWriter, memory: HostMemory, op: ir.Operation, pointers: Mapping[ir.Value, Address]
-) -> dict[ir.Value, Scalar]:
+    w: HostWriter, memory: HostMemory, op: ir.Operation, pointers: Mapping[ir.Value, Pointer]
+) -> dict[ir.Value, Register]:
     """The integer scalars of a fusion, as registers: what it is given, and what it computes of
     that. Everything else in it is left out.
     """
     block = op.regions[0].blocks[0]
-    registers: dict[ir.Value, Scalar] = {}
+    registers: dict[ir.Value, Register] = {}
     for argument, operand in zip(block.arguments, op.operands, strict=True):
         if is_integer_scalar(argument):
             registers[argument] = _load(w, memory, pointers[operand], argument.type)
@@ -74,37 +73,37 @@ def _element(kind: ir.Type) -> Any:
 
 
 def _bits(kind: ir.Type) -> int:
-    """Of the register of a scalar; 1 is a `Flag`."""
+    """Of the register of a scalar; 1 is a `Mask`."""
     return int(_element(kind).width)
 
 
-def _load(w: HostWriter, memory: HostMemory, pointer: Address, kind: ir.Type) -> Scalar:
+def _load(w: HostWriter, memory: HostMemory, pointer: Pointer, kind: ir.Type) -> Register:
     bits = _bits(kind)
     if bits == 1:
         return read_flag(w, memory, pointer, "scalar")
     return memory.read(w, pointer, bits, "scalar")
 
 
-def read_flag(w: HostWriter, memory: HostMemory, pointer: Address, hint: str = "byte") -> Flag:
+def read_flag(w: HostWriter, memory: HostMemory, pointer: Pointer, hint: str = "byte") -> Mask:
     """The flag at `pointer`, which is a byte in memory."""
-    return w.body.truncated("llvm.trunc", memory.read(w, pointer, 8, hint), "flag")
+    return Mask.of(memory.read(w, pointer, 8, hint).cast("llvm.trunc", "i1"))
 
 
-def _store(w: HostWriter, memory: HostMemory, register: Scalar, pointer: Address) -> None:
-    if isinstance(register, Flag):
-        register = w.body.resized("llvm.zext", register, 8, "byte")
+def _store(w: HostWriter, memory: HostMemory, register: Register, pointer: Pointer) -> None:
+    if isinstance(register, Mask):
+        register = register.cast("llvm.zext", "i8")
     memory.write(w, register, pointer)
 
 
-def _compute(w: HostWriter, op: ir.Operation, registers: Mapping[ir.Value, Scalar]) -> Scalar:
+def _compute(w: HostWriter, op: ir.Operation, registers: Mapping[ir.Value, Register]) -> Register:
     bits = _bits(op.results[0].type)
     if op.name == "stablehlo.constant":
         value = op.attributes["value"].get_splat_value()
         number = ir.IntegerAttr(value).value if not isinstance(value, int) else value
-        return w.flag(bool(number)) if bits == 1 else w.const(int(number), bits)
+        return w.flags(bool(number)) if bits == 1 else w.const(int(number), bits)
     if op.name == "disc.dim":
         size = w.size(Expr.parse(ir.StringAttr(op.attributes["dim"]).value))
-        return size if bits == 64 else w.entry.resized("arith.trunci", size, bits)
+        return size if bits == 64 else size.cast("arith.trunci", f"i{bits}")
     given = [registers[value] for value in op.operands if value in registers]
     if op.name in _SAME:
         return given[0]
@@ -114,40 +113,37 @@ def _compute(w: HostWriter, op: ir.Operation, registers: Mapping[ir.Value, Scala
         # Addition of i1 is "or", multiplication "and" (StableHLO spec).
         names = {"stablehlo.add": "arith.ori", "stablehlo.multiply": "arith.andi"}
         name = names.get(op.name, _BINARY[op.name]) if bits == 1 else _BINARY[op.name]
-        return w.body.binary(name, given[0], given[1], _HINT)
+        return w.op(name, given[0], given[1])
     if (op.name, signed) in _EXTREMES:
-        return w.body.binary(_EXTREMES[op.name, signed], given[0], given[1], _HINT)
+        return w.op(_EXTREMES[op.name, signed], given[0], given[1])
     if op.name in _OTHERS:
         return _OTHERS[op.name](w, op, given, signed)
     raise InternalError(f"{op.name} cannot be computed by the host program")
 
 
-def _compare(w: HostWriter, op: ir.Operation, given: Sequence[Scalar], signed: bool) -> Scalar:
+def _compare(w: HostWriter, op: ir.Operation, given: Sequence[Register], signed: bool) -> Register:
     direction = comparison(op)
     predicate = _PREDICATES[direction]
     if direction not in ("EQ", "NE"):
         predicate = ("s" if signed else "u") + predicate
-    return w.body.compare(predicate, given[0], given[1], _HINT)
+    return w.cmpi(predicate, given[0], given[1])
 
 
-def _select(w: HostWriter, _: ir.Operation, given: Sequence[Scalar], __: bool) -> Scalar:
+def _select(w: HostWriter, _: ir.Operation, given: Sequence[Register], __: bool) -> Register:
     flag, yes, no = given
-    assert isinstance(flag, Flag), "a condition is a flag"
-    return w.body.select(flag, yes, no, _HINT)
+    return w.select(Mask.of(flag), yes, no)
 
 
-def _convert(w: HostWriter, op: ir.Operation, given: Sequence[Scalar], signed: bool) -> Scalar:
+def _convert(w: HostWriter, op: ir.Operation, given: Sequence[Register], signed: bool) -> Register:
     (value,) = given
-    bits, before = _bits(op.results[0].type), 1 if isinstance(value, Flag) else value.bits
+    bits, before = _bits(op.results[0].type), value.element_bits
     if before == bits:
-        return w.body.binary("arith.ori", value, value, _HINT)  # a copy under a new name
-    if isinstance(value, Integer) and bits == 1:
-        return w.body.truncated("arith.trunci", value, _HINT)
+        return value
     name = "arith.trunci" if bits < before else "arith.extsi" if signed else "arith.extui"
-    return w.body.resized(name, value, bits, _HINT)
+    return value.cast(name, f"i{bits}")
 
 
-_OTHERS: dict[str, Callable[[HostWriter, ir.Operation, Sequence[Scalar], bool], Scalar]] = {
+_OTHERS: dict[str, Callable[[HostWriter, ir.Operation, Sequence[Register], bool], Register]] = {
     "stablehlo.compare": _compare,
     "stablehlo.convert": _convert,
     "stablehlo.select": _select,

@@ -11,8 +11,8 @@ from shlo_disc.errors import InternalError
 from shlo_disc.locations import source_line
 from shlo_disc.lower.host.memory import HostMemory
 from shlo_disc.lower.host.scalars import scalar_registers
-from shlo_disc.lower.host.values import Address, Integer, Scalar
 from shlo_disc.lower.host.writer import HostWriter
+from shlo_disc.lower.values.typed import Mask, Pointer, Register
 from shlo_disc.mlir import ir
 from shlo_disc.passes.op_classes import RESHAPES
 from shlo_disc.passes.places import At, Mode, Place, carries_of, places_of
@@ -66,9 +66,9 @@ def update_address(
     w: HostWriter,
     memory: HostMemory,
     fusion: ir.Operation,
-    pointers: Mapping[ir.Value, Address],
+    pointers: Mapping[ir.Value, Pointer],
     shapes: ShapeAnalysis,
-) -> Address:
+) -> Pointer:
     """Where the update of `fusion` begins; start indices are clamped, as specified."""
     registers = scalar_registers(w, memory, fusion, pointers)
     update = _update_in(fusion)
@@ -81,20 +81,18 @@ def update_address(
             continue
         start = update.operands[2 + d]
         at = _as_i64(w, registers[start], start.type)
-        at = w.body.at_least(at, w.const(0), "at")
-        at = w.body.at_most(at, w.size(room), "at")
-        at = w.body.multiply(at, w.size(stride * element), "at")
-        address = w.body.offset(address, at, "at")
+        at = w.smaller(w.larger(at, w.const(0)), w.size(room))
+        address = w.offset(address, at * w.size(stride * element))
     return address
 
 
-def _as_i64(w: HostWriter, register: Scalar, kind: ir.Type) -> Integer:
+def _as_i64(w: HostWriter, register: Register, kind: ir.Type) -> Register:
     element = ir.RankedTensorType(kind).element_type
-    assert isinstance(register, Integer), "an index is no boolean"
+    assert not isinstance(register, Mask), "an index is no boolean"
     if element.width == 64:
         most = w.const((1 << 63) - 1)
         if element.is_unsigned:
-            return w.body.binary("arith.minui", register, most, "at")
+            return w.op("arith.minui", register, most)
         return register
     name = "arith.extui" if element.is_unsigned else "arith.extsi"
-    return w.body.resized(name, register, 64, "at")
+    return register.cast(name, "i64")

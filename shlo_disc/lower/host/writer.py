@@ -1,31 +1,24 @@
 """Text of host functions: sizes in i64, addresses, calls through the runtime context.
 
-Everything that depends on symbols only (sizes, arena offsets, parameter arrays) is computed
-once in the function's entry; the body holds launches and control flow.
+A host function is written as kernels are (`values/text.py`), in two regions. What depends on
+symbols only (sizes, arena offsets, parameter arrays) is pure and rises to the function's *entry*,
+where it is computed once. Its *body* holds launches, control flow, and reads of memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import ClassVar
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.monomial import Atom
-from shlo_disc.lower.host.values import (
-    ADDRESS,
-    Address,
-    Flag,
-    HostValue,
-    Integer,
-    Operations,
-    Real,
-    integer,
-)
+from shlo_disc.lower.values.text import TextBuilder
+from shlo_disc.lower.values.typed import IndexValue, Mask, Pointer, Register, Value
 
 __all__ = [
+    "ADDRESS",
     "CONSTANTS",
-    "CONTEXT",
     "FAILED",
     "FFT",
     "FOREIGN",
@@ -40,92 +33,55 @@ PARALLEL_FOR, PACKED, PACKED_DONE, KERNELS, CONSTANTS = 1, 2, 3, 4, 5
 FOREIGN, FAILED, FFT = 7, 8, 9
 """Fields of `disc_context` (`ral/include/disc_ral.h`)."""
 
-CONTEXT = Address("%ctx")
-"""The `disc_context` of a call."""
+ADDRESS = "!llvm.ptr"
+"""The MLIR type of addresses: of the host's memory, or of the target's."""
 
 _PREDICATES = {"==": "eq", "!=": "ne", "<": "slt", "<=": "sle", ">": "sgt", ">=": "sge"}
 
-V = TypeVar("V", bound=HostValue)
 
-
-class _Entry(Operations):
-    """Operations in the entry: equal ones give one value."""
-
-    def __init__(self, writer: HostWriter) -> None:
-        self.lines: list[str] = []
-        self._writer = writer
-        self._known: dict[str, HostValue] = {}
-
-    def define(self, make: Callable[[str], V], right: str, hint: str = "") -> V:
-        """See `Operations`."""
-        known = self._known.get(right)
-        if known is None:
-            known = self._known[right] = make(self._writer.fresh(hint or "e"))
-            self.lines.append(f"{known} = {right}")
-        found = make(known.name)
-        assert found == known, f"{right} gives no {type(found).__name__}"
-        return found
-
-
-class _Body(Operations):
-    """Operations in the body, in order."""
-
-    def __init__(self, writer: HostWriter) -> None:
-        self.lines: list[str] = []
-        self._writer = writer
-
-    def define(self, make: Callable[[str], V], right: str, hint: str = "") -> V:
-        """See `Operations`."""
-        value = make(self._writer.fresh(hint or "v"))
-        self.lines.append(f"{value} = {right}")
-        return value
-
-
-class HostWriter:
+class HostWriter(TextBuilder):
     """Builds one host function over i64 symbols.
 
-    `symbols` is the array of symbols, `order` the names of those in it. Operations on values of the
-    entry may be written there (`entry`), all others where they are needed (`body`).
+    `symbols` is the array of symbols (an argument of the function), `order` the names of those in
+    it.
     """
 
-    def __init__(self, symbols: Address, order: Sequence[str]) -> None:
-        self.entry = _Entry(self)
-        self.body = _Body(self)
-        self._count = 0
-        self._sizes: dict[Expr, Integer] = {}
-        self._named: dict[str, Integer] = {}
-        self._arrays: dict[str, Address] = {}
-        self._symbols = symbols
-        self._index = {name: k for k, name in enumerate(order)}
+    leaves_branches: ClassVar[bool] = True
 
-    def fresh(self, hint: str) -> str:
-        """A new SSA name."""
-        self._count += 1
-        return f"%{hint}{self._count}"
+    def __init__(self, symbols: str, order: Sequence[str]) -> None:
+        super().__init__()
+        self._arguments: dict[str, Pointer] = {}
+        self._sizes: dict[Expr, Register] = {}
+        self._named: dict[str, Register] = {}
+        self._arrays: dict[str, Pointer] = {}
+        self._symbols = self.argument(symbols)
+        self._index = {name: k for k, name in enumerate(order)}
+        self._open(barrier=False)
+
+    def argument(self, name: str) -> Pointer:
+        """An argument of the function, which is an address."""
+        return self._arguments.setdefault(name, Pointer(self, f"%{name}", ADDRESS, 0))
+
+    @property
+    def the_context(self) -> Pointer:
+        """The `disc_context` of a call."""
+        return self.argument("ctx")
 
     # ---------------------------------------------------------------- constants and sizes
 
-    def const(self, value: int, bits: int = 64) -> Integer:
-        """An integer constant."""
-        return self.entry.define(integer(bits), f"arith.constant {value} : i{bits}", "c")
+    def const(self, value: int, bits: int = 64) -> Register:
+        """An integer constant of more than one bit."""
+        return self.constant(value, f"i{bits}")
 
-    def flag(self, value: bool) -> Flag:
-        """A constant flag."""
-        return self.entry.define(Flag, f"arith.constant {'true' if value else 'false'}", "c")
-
-    def real(self, value: float) -> Real:
-        """A constant in f64."""
-        return self.entry.define(Real, f"arith.constant {value:.1f} : f64")
-
-    def null(self) -> Address:
+    def null(self) -> Pointer:
         """The address of nothing."""
-        return self.entry.define(Address, f"llvm.mlir.zero : {ADDRESS}")
+        return self.define(Pointer, f"llvm.mlir.zero : {ADDRESS}", ADDRESS, [])
 
-    def define(self, symbol: str, value: Integer) -> None:
+    def define_symbol(self, symbol: str, value: Register) -> None:
         """Make `value` (in the entry) that of `symbol`."""
         self._named[symbol] = value
 
-    def size(self, expr: Expr | int) -> Integer:
+    def size(self, expr: Expr | int) -> Register:
         """The value of a symbolic size, computed in the entry."""
         if isinstance(expr, int):
             return self.const(expr)
@@ -134,99 +90,116 @@ class HostWriter:
             known = self._sizes[expr] = self._polynomial(expr)
         return known
 
-    def _polynomial(self, expr: Expr) -> Integer:
-        total: Integer | None = None
+    def _polynomial(self, expr: Expr) -> Register:
+        total: Register | None = None
         for monomial, coefficient in expr.terms:
-            term: Integer | None = None
+            term: Register | None = None
             for atom, power in monomial:
                 factor = self._atom(atom)
                 for _ in range(power):
-                    term = self._multiply(term, factor)
-            if coefficient != 1 or term is None:
-                term = self._multiply(term, self.const(coefficient))
-            total = term if total is None else self.entry.add(total, term)
+                    term = factor if term is None else term * factor
+            if term is None:
+                term = self.const(coefficient)
+            elif coefficient != 1:
+                term = term * coefficient
+            total = term if total is None else total + term
         return self.const(0) if total is None else total
 
-    def _multiply(self, a: Integer | None, b: Integer) -> Integer:
-        return b if a is None else self.entry.multiply(a, b)
-
-    def _atom(self, atom: Atom) -> Integer:
+    def _atom(self, atom: Atom) -> Register:
         if not atom.op:
             return self.symbol(atom.key)
         a, b = (self.size(arg) for arg in atom.args)
         if atom.op == "min":
-            return self.entry.at_most(a, b)
+            return self.smaller(a, b)
         if atom.op == "max":
-            return self.entry.at_least(a, b)
+            return self.larger(a, b)
         quotient, rest = self.floor_division(a, b)
         return quotient if atom.op == "floordiv" else rest
 
-    def floor_division(self, a: Integer, b: Integer) -> tuple[Integer, Integer]:
-        """Floor quotient and remainder; a divisor of 0 (an impossible size) counts as 1."""
-        e, zero, one = self.entry, self.const(0), self.const(1)
-        b = e.select(e.compare("eq", b, zero), one, b)
-        q = e.binary("arith.divsi", a, b)
-        r = e.binary("arith.remsi", a, b)
-        nonzero = e.compare("ne", r, zero)
-        opposite = e.compare("slt", e.binary("arith.xori", r, b), zero)
-        adjust = e.both(nonzero, opposite)
-        q_less, r_more = e.subtract(q, one), e.add(r, b)
-        return e.select(adjust, q_less, q), e.select(adjust, r_more, r)
+    def smaller(self, a: Register, b: Register) -> Register:
+        """The smaller one of two signed integers."""
+        return self.op("arith.minsi", a, b)
 
-    def symbol(self, name: str) -> Integer:
+    def larger(self, a: Register, b: Register) -> Register:
+        """The larger one of two signed integers."""
+        return self.op("arith.maxsi", a, b)
+
+    def floor_division(self, a: Register, b: Register) -> tuple[Register, Register]:
+        """Floor quotient and remainder; a divisor of 0 (an impossible size) counts as 1."""
+        b = self.select(b.equals(0), self.const(1), b)
+        q, r = self.op("arith.divsi", a, b), self.op("arith.remsi", a, b)
+        adjust = r.differs(0) & ((r ^ b) < 0)
+        return self.select(adjust, q - 1, q), self.select(adjust, r + b, r)
+
+    def symbol(self, name: str) -> Register:
         """The value of a symbol."""
         known = self._named.get(name)
         if known is None:
             address = self.element_address(self._symbols, self._index[name], "i64")
-            known = self._named[name] = self.entry.load(address, hint="s")
+            known = self._named[name] = self.loaded_size(address)
         return known
 
-    def compare(self, left: Integer, op: str, right: Integer) -> Flag:
-        """`left op right` of two entry values."""
-        return self.entry.compare(_PREDICATES[op], left, right)
+    def compare(self, left: Register, op: str, right: Register) -> Mask:
+        """`left op right` of two signed integers."""
+        return self.cmpi(_PREDICATES[op], left, right)
 
-    def aligned(self, expr: Expr | int) -> Integer:
+    def aligned(self, expr: Expr | int) -> Register:
         """`expr` bytes rounded up to a multiple of 64."""
-        grown = self.entry.add(self.size(expr), self.const(63))
-        return self.entry.binary("arith.andi", grown, self.const(-64))
+        return (self.size(expr) + 63) & -64
 
     # ---------------------------------------------------------------- addresses
 
-    def element_address(self, base: Address, index: int, element: str = ADDRESS) -> Address:
-        """Address of element `index` of the entry value `base`, an array of `element`."""
+    def element_address(self, base: Pointer, index: int, element: str = ADDRESS) -> Pointer:
+        """Address of element `index` of `base`, an array of `element`."""
         right = f"llvm.getelementptr {base}[{index}] : ({ADDRESS}) -> {ADDRESS}, {element}"
-        return self.entry.define(Address, right, "a")
+        return self.define(Pointer, right, ADDRESS, [base], "a")
 
-    def pointer(self, base: Address, index: int) -> Address:
-        """Address `index` of the entry value `base`, an array of addresses."""
-        return self.entry.load_address(self.element_address(base, index), "p")
+    def offset(self, base: Pointer, offset: Register) -> Pointer:
+        """The address `offset` bytes behind `base`."""
+        right = f"llvm.getelementptr {base}[{offset}] : ({ADDRESS}, {offset.type}) -> {ADDRESS}, i8"
+        return self.define(Pointer, right, ADDRESS, [base, offset], "p")
 
-    def context(self, field: int) -> Address:
+    def pointer(self, base: Pointer, index: int) -> Pointer:
+        """Address `index` of `base`, an array of addresses that do not change."""
+        right = f"llvm.load {self.element_address(base, index)} : {ADDRESS} -> {ADDRESS}"
+        return self.define(Pointer, right, ADDRESS, [base], "p")
+
+    def loaded_size(self, address: Pointer) -> Register:
+        """The i64 at `address`, which does not change."""
+        return self.define(
+            Register, f"llvm.load {address} : {ADDRESS} -> i64", "i64", [address], "s"
+        )
+
+    def context(self, field: int) -> Pointer:
         """Address `field` of the `disc_context`."""
-        return self.pointer(CONTEXT, field)
+        return self.pointer(self.the_context, field)
+
+    def differ(self, a: Pointer, b: Pointer) -> Mask:
+        """True if these are two places."""
+        return self.define(Mask, f'llvm.icmp "ne" {a}, {b} : {ADDRESS}', "i1", [a, b], "differ")
 
     def blocks(
-        self, base: Address, offset: Integer, sizes: Sequence[Expr]
-    ) -> tuple[list[Address], Integer]:
+        self, base: Pointer, offset: Register, sizes: Sequence[Expr]
+    ) -> tuple[list[Pointer], Register]:
         """The addresses of blocks of `sizes` bytes in `base`, and the offset behind the last one.
 
         The first begins at `offset`, each other one a multiple of 64 bytes behind it.
         """
         addresses = []
         for size in sizes:
-            addresses.append(self.entry.offset(base, offset, "p"))
-            offset = self.entry.add(offset, self.aligned(size))
+            addresses.append(self.offset(base, offset))
+            offset = offset + self.aligned(size)
         return addresses, offset
 
-    def array(self, count: int, element: str, tag: str) -> Address:
+    def array(self, count: int, element: str, tag: str) -> Pointer:
         """Stack memory for `count` elements, shared by all users of the same tag."""
         right = (
             f"llvm.alloca {self.const(max(count, 1))} x {element} "
             f'{{alignment = 8 : i64, tag = "{tag}"}} : (i64) -> {ADDRESS}'
         )
-        return self.entry.define(Address, right)
+        return self.define(Pointer, right, ADDRESS, [])
 
-    def sizes_array(self, values: Sequence[Expr]) -> Address:
+    def sizes_array(self, values: Sequence[Expr]) -> Pointer:
         """An array of i64 filled in the entry; equal lists share one."""
         tag = "sizes " + ", ".join(map(str, values))
         known = self._arrays.get(tag)
@@ -235,121 +208,88 @@ class HostWriter:
             for index, value in enumerate(values):
                 stored = self.size(value)
                 address = self.element_address(known, index, "i64")
-                self.entry.lines.append(_store(stored, address))
+                self._regions[0].lines.append(_store(stored, address))
         return known
 
-    # ---------------------------------------------------------------- the body: side effects
+    # ---------------------------------------------------------------- memory, calls
+
+    def load(self, address: Pointer, bits: int = 64, hint: str = "v") -> Register:
+        """The integer of more than one bit that is at an address of the host's memory now."""
+        type_ = f"i{bits}"
+        right = f"llvm.load {address} : {ADDRESS} -> {type_}"
+        return self.define(Register, right, type_, [address], hint, pure=False)
+
+    def load_address(self, address: Pointer, hint: str) -> Pointer:
+        """The address that is stored at `address` now."""
+        right = f"llvm.load {address} : {ADDRESS} -> {ADDRESS}"
+        return self.define(Pointer, right, ADDRESS, [address], hint, pure=False)
 
     def comment(self, text: str) -> None:
         """A comment, which other writers of this text look for."""
-        self._line(f"// {text}")
+        self.emit(f"// {text}")
 
-    def store(self, value: HostValue, address: Address) -> None:
+    def store(self, value: Value, address: Pointer) -> None:
         """Store into the host's memory."""
-        self._line(_store(value, address))
+        self.emit(_store(value, address))
 
-    def store_element(self, value: HostValue, base: Address, index: int) -> None:
+    def store_element(self, value: Value, base: Pointer, index: int) -> None:
         """Store into element `index` of an array of values of this type."""
         self.store(value, self.element_address(base, index, value.type))
 
-    def copy_bytes(self, destination: Address, source: Address, count: Integer) -> None:
+    def copy_bytes(self, destination: Pointer, source: Pointer, count: Register) -> None:
         """Copy within the host's memory: the two places are one, or do not overlap."""
         self._intrinsic("llvm.intr.memcpy", destination, source, count)
 
-    def set_bytes(self, address: Address, value: Integer, count: Integer) -> None:
+    def set_bytes(self, address: Pointer, value: Register, count: Register) -> None:
         """Set bytes of the host's memory to `value` (i8)."""
         self._intrinsic("llvm.intr.memset", address, value, count)
 
-    def call(self, function: Address, *operands: HostValue) -> None:
+    def call(self, function: Pointer, *operands: Value) -> None:
         """Call a function that has no result."""
-        self._line(_call(function, operands, "()"))
+        self.emit(_call(function, operands, "()"))
 
-    def call_for(self, bits: int, function: Address, *operands: HostValue, hint: str) -> Integer:
+    def call_for(self, bits: int, function: Pointer, *operands: Value, hint: str) -> Register:
         """Call a function that gives an integer of `bits`."""
-        return self.body.define(integer(bits), _call(function, operands, f"i{bits}"), hint)
+        type_ = f"i{bits}"
+        right = _call(function, operands, type_)
+        return self.define(Register, right, type_, operands, hint, pure=False)
 
-    def _intrinsic(self, name: str, *operands: HostValue) -> None:
+    def _intrinsic(self, name: str, *operands: Value) -> None:
         types = ", ".join(operand.type for operand in operands)
         given = ", ".join(map(str, operands))
-        self._line(f'"{name}"({given}) <{{isVolatile = false}}> : ({types}) -> ()')
+        self.emit(f'"{name}"({given}) <{{isVolatile = false}}> : ({types}) -> ()')
 
-    def _line(self, text: str) -> None:
-        self.body.lines.append(text)
+    # ---------------------------------------------------------------- control flow, the end
 
-    # ---------------------------------------------------------------- the body: control flow
-
-    @contextmanager
-    def if_(self, flag: Flag) -> Iterator[None]:
-        """What is written inside runs where `flag` is true; see :meth:`otherwise`."""
-        self._line(f"scf.if {flag} {{")
-        yield
-        self._line("}")
-
-    def otherwise(self) -> None:
-        """What follows inside the innermost `if_` runs where its flag is false."""
-        self._line("} else {")
-
-    def while_(
-        self, inits: Sequence[Address], hints: Sequence[str]
-    ) -> tuple[list[Address], list[Address]]:
-        """Begin a loop that carries addresses, with its condition: (carried, results).
-
-        `condition` and then `end_while` must follow. `hints` are for the names in the condition.
-        """
-        result = self.fresh("loop")
-        names = [Address(self.fresh(hint)) for hint in hints]
-        heads = ", ".join(f"{n} = {i}" for n, i in zip(names, inits, strict=True))
-        types = _types(names)
-        into = f"{result}:{len(inits)} = " if inits else ""
-        self._line(f"{into}scf.while ({heads}) : ({types}) -> ({types}) {{")
-        return names, [Address(f"{result}#{k}") for k in range(len(inits))]
-
-    def condition(self, go: Flag, carried: Sequence[Address]) -> list[Address]:
-        """End the condition of a loop and begin its body, which gets the carried addresses."""
-        tail = f" {', '.join(map(str, carried))} : {_types(carried)}" if carried else ""
-        self._line(f"scf.condition({go}){tail}")
-        self._line("} do {")
-        inner = [Address(self.fresh("b")) for _ in carried]
-        self._line("^bb0(" + ", ".join(f"{a}: {a.type}" for a in inner) + "):")
-        return inner
-
-    def end_while(self, following: Sequence[Address]) -> None:
-        """End the body of a loop; the next iteration carries `following`."""
-        given = ", ".join(map(str, following))
-        self._line(f"scf.yield {given} : {_types(following)}" if following else "scf.yield")
-        self._line("}")
-
-    def switch(self, number: Integer) -> None:
+    def switch(self, number: Register) -> None:
         """A `case` for each number must follow, then one for None: all others."""
         right = f"arith.index_cast {number} : {number.type} to index"
-        index = self.fresh("branch")
-        self._line(f"{index} = {right}")
-        self._line(f"scf.index_switch {index}")
+        index = self.define(IndexValue, right, "index", [number], "branch")
+        self.emit(f"scf.index_switch {index}")
 
     @contextmanager
     def case(self, number: int | None) -> Iterator[None]:
         """A branch of the `switch` before."""
-        self._line("default {" if number is None else f"case {number} {{")
+        self._open(barrier=False)
         yield
-        self._line("scf.yield")
-        self._line("}")
+        inside = [*self._close().lines, "scf.yield"]
+        self.emit("default {" if number is None else f"case {number} {{")
+        self._regions[-1].lines += [*("  " + line for line in inside), "}"]
 
-    def function(self, signature: str, result: Integer | None = None) -> str:
+    def function(self, signature: str, result: Register | None = None) -> str:
         """The finished function, which returns `result`."""
         returned = "" if result is None else f" {result} : {result.type}"
-        lines = [*self.entry.lines, *self.body.lines, f"func.return{returned}"]
+        entry, body = self._regions
+        lines = [*self._entry, *entry.lines, *body.lines, f"func.return{returned}"]
+        self.forget()
         return signature + " {\n" + "\n".join("  " + line for line in lines) + "\n}\n"
 
 
-def _store(value: HostValue, address: Address) -> str:
+def _store(value: Value, address: Pointer) -> str:
     return f"llvm.store {value}, {address} : {value.type}, {ADDRESS}"
 
 
-def _call(function: Address, operands: Sequence[HostValue], result: str) -> str:
+def _call(function: Pointer, operands: Sequence[Value], result: str) -> str:
     types = ", ".join(operand.type for operand in operands)
     given = ", ".join(map(str, operands))
     return f"llvm.call {function}({given}) : {ADDRESS}, ({types}) -> {result}"
-
-
-def _types(values: Sequence[HostValue]) -> str:
-    return ", ".join(value.type for value in values)

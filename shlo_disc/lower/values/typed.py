@@ -1,4 +1,4 @@
-"""Typed SSA values, with operators: what kernels are written with.
+"""Typed SSA values, with operators: what kernels and host programs are written with.
 
 ==============  =================================================================================
 `IndexValue`    an `index`, or lanes of it: sizes and places in memory
@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 if TYPE_CHECKING:
     from shlo_disc.lower.values.builder import KernelBuilder
+    from shlo_disc.lower.values.text import TextBuilder
 
 __all__ = [
     "IndexLike",
@@ -78,11 +79,11 @@ def like(type_: str, element: str) -> str:
 
 
 class Value:
-    """One SSA value of a kernel; see the module."""
+    """One SSA value; see the module."""
 
     __slots__ = ("b", "constant_lanes", "depth", "element", "is_constant", "lanes", "name", "type")
 
-    def __init__(self, b: KernelBuilder, name: str, type_: str, depth: int) -> None:
+    def __init__(self, b: TextBuilder, name: str, type_: str, depth: int) -> None:
         self.b = b
         self.name = name
         self.type = type_
@@ -133,7 +134,7 @@ class IndexValue(Value):
 
     __slots__ = ("known",)
 
-    def __init__(self, b: KernelBuilder, name: str, type_: str, depth: int) -> None:
+    def __init__(self, b: TextBuilder, name: str, type_: str, depth: int) -> None:
         super().__init__(b, name, type_, depth)
         self.known: int | None = None
         """The value of a scalar constant."""
@@ -369,7 +370,7 @@ class Mask(Register):
 
     __slots__ = ("possible",)
 
-    def __init__(self, b: KernelBuilder, name: str, type_: str, depth: int) -> None:
+    def __init__(self, b: TextBuilder, name: str, type_: str, depth: int) -> None:
         super().__init__(b, name, type_, depth)
         self.possible: tuple[bool, ...] | None = None
         """The lanes that may be on, where others are known to be off."""
@@ -388,6 +389,7 @@ class MemRef(Value):
 
     __slots__ = ()
 
+    b: KernelBuilder
     prefix: ClassVar[str] = _MEMREF
 
     def load(self, index: IndexLike, readonly: bool = True) -> Register:
