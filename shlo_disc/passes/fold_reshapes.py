@@ -7,8 +7,8 @@
         ==>  reshape (dot_general %x, %w : [b, t, n]) : [b*t, n]
 
 Why     A reshape is free between kernels but ends fusion when its shapes do not line up; `vmap`
-        and `einsum` leave pairs that undo each other, and PyTorch multiplies matrices of rank 2
-        and 3 only: the product has the dimensions that its readers ask for again.
+        and `einsum` leave pairs that undo each other. PyTorch multiplies matrices of rank 2 and 3
+        only; so a product gets the dimensions back that were merged before it.
 Needs   `resolve-shapes` (guards hold the element counts from then on).
 Keeps   every result, bit for bit.   Cost  O(reshapes x chain length).
 Source  StableHLO spec, reshape_c1 and dynamic_reshape: elements keep their row-major order.

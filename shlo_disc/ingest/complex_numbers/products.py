@@ -60,8 +60,8 @@ __all__ = ["MANY_ROWS", "convolution", "dot_general"]
 MANY_ROWS = 64
 """Rows from which on matrices of the right operand are worth their memory.
 
-Measured on AVX-512, 2 cores, beside four sums: 2048 rows are 4 to 7 times as fast with 1 or 3
-columns, as fast with 24 and more; 32 rows are half as fast, one row a seventh.
+Measured on AVX-512, 2 cores, beside four sums. 2048 rows are 4 to 7 times as fast with 1 or 3
+columns, as fast with 24 and more. 32 rows are half as fast, one row a seventh.
 """
 
 _DYNAMIC = ir.ShapedType.get_dynamic_size()

@@ -116,7 +116,7 @@ class TextBuilder:
     """A function under construction; see the module."""
 
     leaves_branches: ClassVar[bool] = False
-    """Do pure operations leave the branches and loops where they are written, to run always?"""
+    """Pure operations rise out of branches and loops, too, and run always."""
 
     def __init__(self) -> None:
         self._regions = [_Region(barrier=True)]
