@@ -1,0 +1,33 @@
+"""PyTorch programs: compiled once, run at every size.
+
+    exe = shlo_disc.torch.compile(torch.export.export(model, args, dynamic_shapes=...))
+    exe(x)
+
+Needs the extra `torch`. JAX is not imported.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from shlo_disc.torch.versions import check_versions
+
+if TYPE_CHECKING:
+    from shlo_disc.torch.exported import TorchExecutable, compile
+
+__all__ = ["TorchExecutable", "compile"]
+
+check_versions()
+
+_LAZY = {
+    "TorchExecutable": "shlo_disc.torch.exported",
+    "compile": "shlo_disc.torch.exported",
+}
+"""Loaded behind the check: with another PyTorch these modules may not even be importable."""
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        return getattr(importlib.import_module(_LAZY[name]), name)
+    raise AttributeError(f"module 'shlo_disc.torch' has no attribute {name!r}")
