@@ -31,6 +31,8 @@ def as_text(program: dict[str, Any]) -> str:
         shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
         lines.append(f"  copies kept packed beside: {shown}")
     lines.append(f"work: {_work(program['work'])}{at}")
+    if program["bounds"]:
+        lines.append(f"sizes of a call: {', '.join(program['bounds'])}")
     if program["checks"]:
         lines.append("checked at every call:")
         lines += [f"  {check}" for check in program["checks"]]
