@@ -29,11 +29,11 @@ aten = torch.ops.aten
 KEPT = frozenset({
     aten.addmm, aten.alias, aten.avg_pool2d, aten.bmm, aten.cat, aten.clamp, aten.clone,
     aten.conv1d, aten.conv2d, aten.convolution, aten.detach, aten.embedding, aten.expand,
-    aten.expand_as, aten.flatten, aten.gelu, aten.linear, aten.log_softmax, aten.masked_fill,
+    aten.expand_as, aten.gelu, aten.linear, aten.log_softmax, aten.masked_fill,
     aten.matmul, aten.max_pool2d, aten.mm, aten.movedim, aten.permute, aten.relu, aten.reshape,
     aten.scaled_dot_product_attention, aten.select, aten.sigmoid, aten.silu, aten.slice,
     aten.softmax, aten.split, aten.stack, aten.t, aten.tanh, aten.to, aten.transpose,
-    aten.unflatten, aten.unsqueeze, aten.view, aten.where,
+    aten.unsqueeze, aten.view, aten.where,
 })  # fmt: skip
 """Packets with a decomposition in PyTorch that torch-mlir or a body of ours takes whole."""
 

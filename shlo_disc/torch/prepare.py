@@ -20,6 +20,7 @@ import torch
 
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.torch.decompositions import decompose, inline
+from shlo_disc.torch.size_nodes import SizeNodes, state_reshapes
 from shlo_disc.torch.sizes import Notation, expression, is_plain_symbol, symbols_of
 
 __all__ = ["Prepared", "Result", "Sizes", "needs_retracing", "prepare"]
@@ -99,7 +100,10 @@ def prepare(
     results = _take_results(graph)
     conditions += decompose(module, carried)
     _refuse_random(graph, carried)
-    _read_sizes(graph, placeholders, sizes)
+    nodes = SizeNodes(graph, placeholders, sizes.places)
+    state_reshapes(graph, nodes)
+    _read_sizes(placeholders, nodes)
+    graph.eliminate_dead_code()
     inputs, kept = [], []
     for number, node in enumerate(placeholders):
         if isinstance(node.meta.get("val"), torch.Tensor):
@@ -288,34 +292,21 @@ def _refuse_random(graph: torch.fx.Graph, carried: Callable[[torch.fx.Node], boo
 # -- sizes --------------------------------------------------------------------------------------
 
 
-def _read_sizes(graph: torch.fx.Graph, placeholders: Sequence[torch.fx.Node], sizes: Sizes) -> None:
-    """Replace sizes that are arguments by what tensors have."""
-    last = placeholders[-1] if placeholders else None
-    read: dict[str, torch.fx.Node] = {}
+def _read_sizes(placeholders: Sequence[torch.fx.Node], nodes: SizeNodes) -> None:
+    """Replace sizes that are arguments by what tensors have.
 
-    def symbol(name: str, value: Any) -> torch.fx.Node:
-        if name not in read:
-            number, axis = sizes.places[name]
-            if axis is None:
-                raise UnsupportedError(
-                    f"the size {name} is an argument that no tensor argument has; pass a tensor of "
-                    "that size, or make it a constant"
-                )
-            node = graph.call_function(aten.sym_size.int, (placeholders[number], axis))
-            node.meta["val"] = placeholders[number].meta["val"].shape[axis]
-            read[name] = node
-        return read[name]
-
+    Raises UnsupportedError for one that no tensor argument has.
+    """
     for node in placeholders:
         value = node.meta.get("val")
         if not isinstance(value, torch.SymInt) or not node.users:
             continue
-        assert last is not None
-        if not is_plain_symbol(value):
-            raise UnsupportedError(f"the argument {node.name} is the size {value}")
-        anchor = last.next
-        with graph.inserting_before(anchor):
-            new = symbol(str(expression(value)), value)
+        new = nodes.of(value)
+        if new is None or new is node:
+            raise UnsupportedError(
+                f"the size {node.name} is an argument that no tensor argument has; pass a tensor "
+                "of that size, or make it a constant"
+            )
         node.replace_all_uses_with(new)
 
 

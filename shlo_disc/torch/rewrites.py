@@ -82,7 +82,19 @@ def _rms_norm(
     return out.to(x.dtype)
 
 
+def _flatten(x: torch.Tensor, start_dim: int = 0, end_dim: int = -1) -> torch.Tensor:
+    """With sizes of the operand: torch-mlir divides the number of elements by the kept sizes."""
+    if x.dim() == 0:
+        return x.reshape(1)
+    first, last = start_dim % x.dim(), end_dim % x.dim()
+    joined: Any = 1
+    for size in x.shape[first : last + 1]:
+        joined = joined * size
+    return x.reshape([*x.shape[:first], joined, *x.shape[last + 1 :]])
+
+
 REWRITES: dict[Any, Callable[..., Any]] = {
+    aten.flatten.using_ints: _flatten,
     aten.rms_norm.default: _rms_norm,
     aten.var.correction: _var,
     aten.var_mean.correction: _var_mean,

@@ -6,7 +6,7 @@
 
 A symbol has the name of the first dimension that it is the size of. PyTorch takes every symbol to
 be at least 2 while it traces, and lets calls have 0 and 1 all the same. So a lower bound of at most
-2 is no constraint.
+2 stands for 0.
 """
 
 from __future__ import annotations
@@ -103,8 +103,8 @@ class Notation:
         for e, values in ranges.items():
             if not self.knows(e):
                 continue
-            if values.lower.is_Integer and int(values.lower) > _TRACING_BOUND:
-                found.append(f"{self._text(e)} >= {int(values.lower)}")
+            stated = values.lower.is_Integer and int(values.lower) > _TRACING_BOUND
+            found.append(f"{self._text(e)} >= {int(values.lower) if stated else 0}")
             if values.upper.is_Integer and int(values.upper) < _NO_BOUND:
                 found.append(f"{self._text(e)} <= {int(values.upper)}")
         return found
