@@ -14,14 +14,18 @@ from typing import TYPE_CHECKING, Any
 from shlo_disc.torch.versions import check_versions
 
 if TYPE_CHECKING:
+    from shlo_disc.torch.dynamo import CompiledGraph, backend, compilations
     from shlo_disc.torch.exported import TorchExecutable, compile
 
-__all__ = ["TorchExecutable", "compile"]
+__all__ = ["CompiledGraph", "TorchExecutable", "backend", "compilations", "compile"]
 
 check_versions()
 
 _LAZY = {
+    "CompiledGraph": "shlo_disc.torch.dynamo",
     "TorchExecutable": "shlo_disc.torch.exported",
+    "backend": "shlo_disc.torch.dynamo",
+    "compilations": "shlo_disc.torch.dynamo",
     "compile": "shlo_disc.torch.exported",
 }
 """Loaded behind the check: with another PyTorch these modules may not even be importable."""

@@ -78,7 +78,10 @@ def _rewrite(
         args, kwargs = pytree.tree_unflatten(
             [known[x] if isinstance(x, torch.fx.Node) else x for x in leaves], structure
         )
-        return function(*args, **kwargs)
+        results = function(*args, **kwargs)
+        return (
+            tuple(results) if isinstance(results, tuple) else results
+        )  # named ones would be nodes
 
     mode = torch._guards.detect_fake_mode([x.meta["val"] for x in inputs] + _fakes(module))
     with mode, _guards(mode.shape_env) as guards, torch.no_grad():

@@ -16,7 +16,7 @@ from torch_mlir.extras.fx_importer import FxImporter, GraphNodeImporter
 
 from shlo_disc.mlir import ir
 
-__all__ = ["Carried", "import_graph"]
+__all__ = ["Carried", "import_graph", "schema_arguments"]
 
 
 @dataclass(frozen=True)
@@ -54,19 +54,21 @@ def import_graph(
             function = f"shlo_disc.{_name(node)}_{len(carried)}"
             made = Carried(function, node, arguments, operands, loc)
             carried.append(made)
-            schema = node.target._schema
-            results = self._unpack_node_result_types(node, schema)
-            if len(results) > 1:
+            value = node.meta["val"]
+            values = [value] if isinstance(value, torch.Tensor) else list(value)
+            places = [place for place, one in enumerate(values) if one is not None]
+            kinds = [self._cc.get_vtensor_type(values[k].shape, values[k].dtype) for k in places]
+            if len(values) > 1:
                 self._multi_result_nodes.add(node)
             call = ir.Operation.create(
                 "func.call",
-                results=results,
+                results=kinds,
                 operands=[self._import_argument(loc, operand) for operand in operands],
                 attributes={"callee": ir.FlatSymbolRefAttr.get(made.function)},
                 loc=loc,
             )
-            for index, value in enumerate(call.results):
-                self.bind_node_value(node, value, index)
+            for place, result in zip(places, call.results, strict=True):
+                self.bind_node_value(node, result, place)
 
     importer = FxImporter(context=context, graph_node_importer_cls=NodeImporter)
     importer.import_stateless_graph(graph, func_name="main")

@@ -8,10 +8,11 @@ that has them, and those that are results are computed by the caller (:class:`Si
 from __future__ import annotations
 
 import copy
+import itertools
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -73,44 +74,48 @@ class Prepared:
     """The sizes of every argument."""
     results: list[Result]
     sizes: Sizes
-    constraints: list[str] = field(default_factory=list)
+    constraints: list[str]
+    symbols: list[str]
+    """The names of sizes."""
 
 
 def prepare(
     given: torch.fx.GraphModule,
     *,
     names: Sequence[str],
+    symbols: Mapping[str, str],
     ranges: Mapping[Any, Any],
     conditions: Sequence[Any],
     carried: Callable[[torch.fx.Node], bool],
 ) -> Prepared:
     """A copy of the functional graph `given`, ready to import.
 
-    `names` are those of its placeholders. `ranges` are the bounds of symbols, `conditions` what it
+    `names` are those of its placeholders, `symbols` those of symbols; others are named after the
+    placeholders. `ranges` are the bounds of symbols, `conditions` what it
     requires of them, as PyTorch has them. `carried` says which ops have a body of ours.
     Raises UnsupportedError for a size that no notation has.
     """
     module = torch.fx.GraphModule(given, copy.deepcopy(given.graph))
     graph = module.graph
     _inline_modes(module)
-    placeholders = [node for node in graph.nodes if node.op == "placeholder"]
+    placeholders = _placeholders_first(graph)
     sizes = Sizes(_places(placeholders))
-    notation = Notation(_symbol_names(sizes, names))
+    named = _symbol_names(sizes, names, symbols)
+    notation = Notation(named)
     conditions = [*conditions, *_take_asserts(graph)]
     results = _take_results(graph)
     conditions += decompose(module, carried)
-    _refuse_random(graph, carried)
+    _refuse(graph, carried)
+    every = list(graph.nodes)
     nodes = SizeNodes(graph, placeholders, sizes.places)
     state_reshapes(graph, nodes)
-    _read_sizes(placeholders, nodes)
+    _state_sizes(every, nodes)
     graph.eliminate_dead_code()
     inputs, kept = [], []
     for number, node in enumerate(placeholders):
-        if isinstance(node.meta.get("val"), torch.Tensor):
+        if isinstance(node.meta.get("val"), torch.Tensor) or node.users:
             inputs.append(number)
             kept.append(node)
-        elif node.users:
-            raise UnsupportedError(f"the argument {node.name} is no tensor")
         else:
             graph.erase_node(node)
     constants = _take_constants(module, kept)
@@ -118,9 +123,10 @@ def prepare(
         _note_place(node)
     graph.lint()
     module.recompile()
-    stated = [notation.relations(c) for c in conditions if notation.knows(c)]
-    found = [text for texts in stated for text in texts]
-    shapes = [tuple(map(notation.size, node.meta["val"].shape)) for node in kept]
+    shapes = [tuple(map(notation.argument_size, _shape(node))) for node in kept]
+    in_shapes = set(re.findall(r"[A-Za-z_]\w*", " ".join(size for s in shapes for size in s)))
+    stated = Notation({symbol: name for symbol, name in named.items() if name in in_shapes})
+    found = [text for c in conditions if stated.knows(c) for text in stated.relations(c)]
     return Prepared(
         module,
         inputs,
@@ -128,14 +134,35 @@ def prepare(
         shapes,
         results,
         sizes,
-        list(dict.fromkeys([*notation.bounds(ranges), *found])),
+        list(dict.fromkeys([*stated.bounds(ranges), *found])),
+        list(named.values()),
     )
 
 
-def _symbol_names(sizes: Sizes, names: Sequence[str]) -> dict[str, str]:
+def _placeholders_first(graph: torch.fx.Graph) -> list[torch.fx.Node]:
+    """The placeholders, moved to the front: those of a region are where they are used."""
+    found = [node for node in graph.nodes if node.op == "placeholder"]
+    for before, node in itertools.pairwise([None, *found]):
+        if before is None:
+            if node is not next(iter(graph.nodes)):
+                next(iter(graph.nodes)).prepend(node)
+        else:
+            before.append(node)
+    return found
+
+
+def _shape(node: torch.fx.Node) -> Sequence[Any]:
+    """The sizes of an argument; a number has none."""
+    value = node.meta["val"]
+    return value.shape if isinstance(value, torch.Tensor) else ()
+
+
+def _symbol_names(sizes: Sizes, names: Sequence[str], symbols: Mapping[str, str]) -> dict[str, str]:
     """Symbol -> `x_0` for dimension 0 of the argument `x`."""
-    found: dict[str, str] = {}
+    found = {symbol: symbols[symbol] for symbol in sizes.places if symbol in symbols}
     for symbol, (number, axis) in sizes.places.items():
+        if symbol in found:
+            continue
         name = names[number] if axis is None else f"{names[number]}_{axis}"
         name = re.sub(r"\W", "_", name)
         while name in found.values():
@@ -229,7 +256,8 @@ def _take_results(graph: torch.fx.Graph) -> list[Result]:
     (output,) = (node for node in graph.nodes if node.op == "output")
     tensors: list[torch.fx.Node] = []
     found = []
-    for item in output.args[0]:
+    returned = output.args[0]
+    for item in returned if isinstance(returned, tuple | list) else (returned,):
         value = item.meta.get("val") if isinstance(item, torch.fx.Node) else item
         if isinstance(item, torch.fx.Node) and isinstance(value, torch.Tensor):
             found.append(Result("tensor", len(tensors)))
@@ -276,38 +304,45 @@ def _fake(graph: torch.fx.Graph, value: torch.Tensor) -> torch.Tensor:
     return mode.from_tensor(value, static_shapes=True)
 
 
-def _refuse_random(graph: torch.fx.Graph, carried: Callable[[torch.fx.Node], bool]) -> None:
-    """Raise UnsupportedError for an op whose results depend on the state of a generator."""
+def _refuse(graph: torch.fx.Graph, carried: Callable[[torch.fx.Node], bool]) -> None:
+    """Raise UnsupportedError for an op that torch-mlir takes, and gives another meaning.
+
+    Results of random ones depend on the state of a generator. Those of complex numbers lose the
+    imaginary part: the absolute value becomes that of the real part.
+    """
     for node in graph.nodes:
         if not isinstance(node.target, torch._ops.OpOverload) or carried(node):
             continue
         if torch.Tag.nondeterministic_seeded in node.target.tags:
-            _note_place(node)
-            raise UnsupportedError(
-                f"{node.meta.get('place', 'unknown location')}: {node.target} is random; call the "
-                "model in eval mode, or pass the random numbers as an argument"
-            )
+            what = "is random; call the model in eval mode, or pass the numbers as an argument"
+        elif any(map(_is_complex, (node, *node.all_input_nodes))):
+            what = "of complex numbers is not covered"
+        else:
+            continue
+        _note_place(node)
+        raise UnsupportedError(
+            f"{node.meta.get('place', 'unknown location')}: {node.target} {what}"
+        )
+
+
+def _is_complex(node: torch.fx.Node) -> bool:
+    value = node.meta.get("val")
+    values = value if isinstance(value, tuple | list) else (value,)
+    return any(isinstance(v, torch.Tensor) and v.dtype.is_complex for v in values)
 
 
 # -- sizes --------------------------------------------------------------------------------------
 
 
-def _read_sizes(placeholders: Sequence[torch.fx.Node], nodes: SizeNodes) -> None:
-    """Replace sizes that are arguments by what tensors have.
-
-    Raises UnsupportedError for one that no tensor argument has.
-    """
-    for node in placeholders:
+def _state_sizes(given: Sequence[torch.fx.Node], nodes: SizeNodes) -> None:
+    """Replace sizes, arguments too, by terms of what tensors have; those that none has stay."""
+    for node in given:
         value = node.meta.get("val")
         if not isinstance(value, torch.SymInt) or not node.users:
             continue
         new = nodes.of(value)
-        if new is None or new is node:
-            raise UnsupportedError(
-                f"the size {node.name} is an argument that no tensor argument has; pass a tensor "
-                "of that size, or make it a constant"
-            )
-        node.replace_all_uses_with(new)
+        if new is not None and new is not node:
+            node.replace_all_uses_with(new)
 
 
 # -- places -------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -34,6 +35,11 @@ class Lowered:
         return self.prepared.inputs
 
     @property
+    def symbols(self) -> list[str]:
+        """The names of its sizes."""
+        return self.prepared.symbols
+
+    @property
     def constants(self) -> list[torch.Tensor]:
         """Further arguments, behind these."""
         return self.prepared.constants
@@ -49,16 +55,24 @@ def lower_graph(
     graph: torch.fx.GraphModule,
     *,
     names: Sequence[str],
+    symbols: Mapping[str, str] = MappingProxyType({}),
     ranges: Mapping[Any, Any],
     conditions: Sequence[Any],
 ) -> Lowered:
     """Lower `graph`, which must be functional. `names` are those of its placeholders.
 
-    `ranges` and `conditions` are what PyTorch knows of symbols (see :func:`prepare`).
+    `symbols`, `ranges` and `conditions` are what PyTorch knows of symbols (see :func:`prepare`).
 
     Raises UnsupportedError for an operation that has no lowering, with its source line.
     """
-    prepared = prepare(graph, names=names, ranges=ranges, conditions=conditions, carried=has_body)
+    prepared = prepare(
+        graph,
+        names=names,
+        symbols=symbols,
+        ranges=ranges,
+        conditions=conditions,
+        carried=has_body,
+    )
     try:
         module, carried = import_graph(prepared.module.graph, new_context(), has_body)
     except (NotImplementedError, TypeError, AssertionError) as error:

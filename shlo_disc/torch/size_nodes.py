@@ -1,6 +1,7 @@
 """Sizes as nodes of a graph, computed from the sizes of its arguments.
 
-    %y = aten.view(%x, [s77, -1])       ==>      %n = aten.sym_size(%x, 0), %y = aten.view(%x, [%n, 16])
+    %y = aten.view(%x, [s77, -1])    ==>    %n = aten.sym_size(%x, 0)
+                                            %y = aten.view(%x, [%n, 16])
 
 PyTorch knows every size as a term of symbols. What a graph computes in other ways, such as
 `16*n // n`, would have no value where `n` is 0.
@@ -61,6 +62,8 @@ class SizeNodes:
         kind = type(e).__name__
         if e.is_Add or (e.is_Mul and all(not a.is_Rational or a.is_Integer for a in e.args)):
             return self._chain(operator.add if e.is_Add else operator.mul, e.args)
+        if (e.is_Pow and e.exp.is_Integer and int(e.exp) > 0) or kind == "PowByNatural":
+            return self._chain(operator.mul, [e.args[0]] * int(e.args[1]))
         if kind in ("FloorDiv", "CleanDiv"):
             return self._chain(operator.floordiv, e.args)
         return None

@@ -70,6 +70,7 @@ class Notation:
     def __init__(self, names: Mapping[str, str]) -> None:
         self._names = dict(names)
         """Symbol -> its name; those without one cannot be stated."""
+        self._terms: dict[Any, str] = {}
 
     def knows(self, size: Any) -> bool:
         """True if every symbol of `size` has a name."""
@@ -81,6 +82,16 @@ class Notation:
         Raises UnsupportedError for a function that the notation lacks, or a symbol without a name.
         """
         return self._text(expression(size))
+
+    def argument_size(self, size: Any) -> str:
+        """As :meth:`size`, of an argument; a term without a notation has a name of its own.
+
+        So has one of symbols that are the size of no argument, in a region of a graph.
+        """
+        e = expression(size)
+        if not self.knows(e):
+            return self._terms.setdefault(e, f"term_{len(self._terms)}")
+        return self._text(e)
 
     def relations(self, condition: Any) -> list[str]:
         """The constraints that a SymBool or a SymPy condition states; none for a true one.

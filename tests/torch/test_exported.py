@@ -63,7 +63,21 @@ def test_one_compilation_is_right_at_every_size(name):
     exe = shlo_disc.torch.compile(exported(model, case.arguments(), *case.dims))
     for seed, values in enumerate(case.sets):
         args = case.arguments(values, seed)
+        assert type(exe.executable) is shlo_disc.Executable  # no size comes from data
         assert_as_accurate(model, args, exe(*args))
+
+
+@pytest.mark.parametrize("name", ["perceptron", "block", "masked", "grouped", "cumsum", "sort"])
+def test_sizes_may_be_zero(name):
+    case = CASES[name]
+    model = case.make()
+    exe = shlo_disc.torch.compile(exported(model, case.arguments(), *case.dims))
+    usual = case.sets[0]
+    for values in ((0, *usual[1:]), (*usual[:-1], 0), tuple(0 for _ in usual)):
+        args = case.arguments(values)
+        got, want = pytree.tree_leaves(exe(*args)), pytree.tree_leaves(model(*args))
+        for mine, own in zip(got, want, strict=True):
+            torch.testing.assert_close(mine, own, equal_nan=True)
 
 
 @pytest.mark.parametrize("name", ["causal", "masked", "biased", "grouped", "block"])
@@ -324,6 +338,13 @@ def test_dropout_is_refused_in_training():
 def test_only_an_exported_program_is_taken():
     with pytest.raises(TypeError, match=r"torch\.export\.export"):
         shlo_disc.torch.compile(Perceptron())
+
+
+@pytest.mark.parametrize("function", [lambda x: x.abs(), lambda x: (x * x).real])
+def test_complex_numbers_are_refused(function):
+    program = exported(Of(function), (torch.randn(3, dtype=torch.complex64),), {0: B})
+    with pytest.raises(shlo_disc.UnsupportedError, match="of complex numbers is not covered"):
+        shlo_disc.torch.compile(program)
 
 
 def test_one_compilation_for_all_calls(caplog):

@@ -11,21 +11,29 @@ import torch
 
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.mlir import ir
-from shlo_disc.torch.bodies.attention import attention
+from shlo_disc.torch.bodies.attention import attention, flash_attention
 from shlo_disc.torch.bodies.call import Body, BodyCall
+from shlo_disc.torch.bodies.convolution import (
+    convolution_backward,
+    is_transposed,
+    transposed_convolution,
+)
 from shlo_disc.torch.bodies.ordering import sort, sort_stable, topk
 from shlo_disc.torch.bodies.ranges import arange
 from shlo_disc.torch.bodies.totals import cumprod, cumsum
-from shlo_disc.torch.importer import Carried
+from shlo_disc.torch.importer import Carried, schema_arguments
 
 __all__ = ["BODIES", "has_body", "write_body"]
 
 aten = torch.ops.aten
 
 BODIES: dict[Any, Body] = {
+    aten._scaled_dot_product_flash_attention_for_cpu.default: flash_attention,
     aten.arange.default: arange,
     aten.arange.start: arange,
     aten.arange.start_step: arange,
+    aten.convolution.default: transposed_convolution,
+    aten.convolution_backward.default: convolution_backward,
     aten.cumprod.default: cumprod,
     aten.cumsum.default: cumsum,
     aten.scaled_dot_product_attention.default: attention,
@@ -36,9 +44,16 @@ BODIES: dict[Any, Body] = {
 """Overload -> what writes its results."""
 
 
+_ONLY = {aten.convolution.default: is_transposed}
+"""Overload -> for which arguments its body is; torch-mlir takes the others."""
+
+
 def has_body(node: torch.fx.Node) -> bool:
     """True for an op that is written here."""
-    return node.op == "call_function" and node.target in BODIES
+    if node.op != "call_function" or node.target not in BODIES:
+        return False
+    only = _ONLY.get(node.target)
+    return only is None or only(tuple(schema_arguments(node).values()))
 
 
 def write_body(module: ir.Module, carried: Carried) -> None:

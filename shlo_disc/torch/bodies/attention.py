@@ -27,11 +27,26 @@ from shlo_disc.torch.bodies.call import (
     typed,
 )
 
-__all__ = ["attention"]
+__all__ = ["attention", "flash_attention"]
 
 
 def attention(call: BodyCall) -> list[ir.Value]:
     """`aten.scaled_dot_product_attention`. Raises UnsupportedError for dropout."""
+    return _attention(call)[:1]
+
+
+def flash_attention(call: BodyCall) -> list[ir.Value]:
+    """`aten._scaled_dot_product_flash_attention_for_cpu`: also log(sum(exp(scores))) of each row.
+
+    Raises UnsupportedError for dropout.
+    """
+    mixed, most, total = _attention(call)
+    logarithm = create("stablehlo.log", [total], total.type)
+    return [mixed, binary("add", logarithm, most)]
+
+
+def _attention(call: BodyCall) -> list[ir.Value]:
+    """The result; of each row of scores the maximum, and the sum of the exponentials."""
     if call["dropout_p"] != 0.0:
         raise UnsupportedError("dropout is random; call the model in eval mode")
     query, key, value = call["query"], call["key"], call["value"]
@@ -56,10 +71,10 @@ def attention(call: BodyCall) -> list[ir.Value]:
         scores = _causal(scores)
     if mask is not None:
         scores = _masked(scores, mask)
-    weights = _softmax(scores, may_be_empty=mask is not None)
+    weights, most, total = _softmax(scores, may_be_empty=mask is not None)
     weights = converted(weights, element_of(value))
     mixed = _dot(weights, value, rank - 1, rank - 2, wide)
-    return [converted(mixed, element_of(query))]
+    return [converted(mixed, element_of(query)), most, total]
 
 
 def _repeated(x: ir.Value, shape: Sequence[object], want: Sequence[object]) -> ir.Value:
@@ -138,8 +153,11 @@ def _masked(scores: ir.Value, mask: ir.Value) -> ir.Value:
     return binary("add", scores, spread(converted(mask, kind.element_type), dims, scores))
 
 
-def _softmax(scores: ir.Value, *, may_be_empty: bool) -> ir.Value:
-    """Of the last dimension; rows of -inf give 0 where they `may_be_empty`."""
+def _softmax(scores: ir.Value, *, may_be_empty: bool) -> tuple[ir.Value, ir.Value, ir.Value]:
+    """Of the last dimension, with the maximum and the sum that it is computed from.
+
+    Rows of -inf give 0 where they `may_be_empty`; their maximum is 0 and their sum is 1.
+    """
     kind = ir.RankedTensorType(scores.type)
     rows = list(range(kind.rank - 1))
     lowest = minus_infinity(kind.element_type)
@@ -155,4 +173,4 @@ def _softmax(scores: ir.Value, *, may_be_empty: bool) -> ir.Value:
     if may_be_empty:
         one = spread(constant(1, [], kind.element_type), [], total)
         total = create("stablehlo.select", [finite, total, one], total.type)
-    return binary("divide", powers, spread(total, rows, scores))
+    return binary("divide", powers, spread(total, rows, scores)), most, total

@@ -14,7 +14,7 @@ from shlo_disc.torch.importer import Carried
 
 __all__ = [
     "Body", "BodyCall", "constant", "converted", "element_of", "iota", "minus_infinity", "reduced",
-    "spread", "typed",
+    "spread", "summed_to", "typed",
 ]  # fmt: skip
 
 
@@ -159,15 +159,15 @@ def iota(like: ir.Value, axis: int, element: ir.Type) -> ir.Value:
     return create("stablehlo.dynamic_iota", [sizes], kind, iota_dimension=dimension)
 
 
-def reduced(name: str, value: ir.Value, start: ir.Value, axis: int) -> ir.Value:
-    """`stablehlo.NAME` over `axis`, from the rank-0 `start`."""
+def reduced(name: str, value: ir.Value, start: ir.Value, *axes: int) -> ir.Value:
+    """`stablehlo.NAME` over `axes`, from the rank-0 `start`."""
     kind = ir.RankedTensorType(value.type)
-    sizes = [n for k, n in enumerate(kind.shape) if k != axis]
+    sizes = [n for k, n in enumerate(kind.shape) if k not in axes]
     op = ir.Operation.create(
         "stablehlo.reduce",
         results=[ir.RankedTensorType.get(sizes, kind.element_type)],
         operands=[value, start],
-        attributes={"dimensions": ir.DenseI64ArrayAttr.get([axis])},
+        attributes={"dimensions": ir.DenseI64ArrayAttr.get(list(axes))},
         regions=1,
     )
     block = op.regions[0].blocks.append(start.type, start.type)
@@ -175,3 +175,10 @@ def reduced(name: str, value: ir.Value, start: ir.Value, axis: int) -> ir.Value:
         joined = create(f"stablehlo.{name}", list(block.arguments), start.type)
         ir.Operation.create("stablehlo.return", operands=[joined])
     return op.results[0]
+
+
+def summed_to(value: ir.Value, axis: int) -> ir.Value:
+    """The sum over all dimensions but `axis`."""
+    rank = ir.RankedTensorType(value.type).rank
+    start = constant(0, [], element_of(value))
+    return reduced("add", value, start, *(k for k in range(rank) if k != axis))
