@@ -39,6 +39,7 @@ def describe(
     host, program = executable.host, executable.program
     memory = memory_formula(host)
     work = total_work(host)
+    copies = executable.copies
     out: Json = {
         "name": executable.name,
         "arguments": [str(argument) for argument in executable.signature.arguments],
@@ -64,6 +65,7 @@ def describe(
             "workspaces": [[_formula(size, sizes) for size in block] for block in host.workspaces],
             "packed_arguments": [program.names[index] for index in sorted(host.packed_arguments)],
         },
+        "copied_arguments": {"calls": copies.calls, "bytes": copies.bytes},
         "work": _work(work, sizes),
         "unfused": [
             {

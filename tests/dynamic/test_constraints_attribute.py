@@ -106,7 +106,8 @@ def test_constraints_of_the_text_are_kept():
     [
         ("b >= 0", ("b", 0)), ("0 <= b", ("b", 0)), ("b > -1", ("b", 0)), ("b + 2 >= 1", ("b", -1)),
         ("3 < b", ("b", 4)), ("2*b >= 0", None), ("b >= t", None), ("b == 0", None),
-        ("-b <= 0", ("b", 0)), ("b <= 4", None), ("mod(b, 2) >= 0", None), ("4 > b", None), ("0 >= 0", None),
+        ("-b <= 0", ("b", 0)), ("b <= 4", None), ("mod(b, 2) >= 0", None), ("4 > b", None),
+        ("0 >= 0", None),
     ],
 )  # fmt: skip
 def test_lower_bound(text, bound):
