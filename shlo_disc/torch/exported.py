@@ -58,10 +58,10 @@ def compile(
     """The executable of an exported program, for every size its dynamic dimensions allow.
 
     Parameters and buffers are read at every call, so that changes of the module are seen. With
-    `freeze` packed copies of them are made once: they must not change any more. `likely` gives values of symbols to have specialised kernels for,
-    `constraints` relations of sizes, such as "x_0 >= 4", that every call must satisfy. `x_0` is the
-    size of dimension 0 of the argument `x`; of equal sizes the first one has the name. `target`:
-    see :func:`shlo_disc.compile`.
+    `freeze` packed copies of them are made once: they must not change any more. `likely` gives
+    values of sizes to have specialised kernels for. `constraints` are relations of sizes, such as
+    "x_0 >= 4", that every call must satisfy. `x_0` is the size of dimension 0 of the argument `x`;
+    of equal sizes the first one has the name. `target`: see :func:`shlo_disc.compile`.
 
     Raises UnsupportedError for an operation that is not covered, with its source line. Raises
     TypeError for anything but an ExportedProgram, ValueError for options as `shlo_disc.compile`.
