@@ -88,7 +88,7 @@ def lower_graph(
     )
     try:
         module, carried = import_graph(prepared.module.graph, new_context(), has_body)
-    except (NotImplementedError, TypeError, AssertionError) as error:
+    except (AssertionError, NotImplementedError, RuntimeError, TypeError, ValueError) as error:
         raise UnsupportedError(f"torch-mlir cannot import the program: {error}") from error
     lower(module, carried)
     own = [names[k] for k in prepared.inputs]
