@@ -56,6 +56,8 @@ def _run(module: ir.Module, pipeline: str) -> None:
         PassManager.parse(pipeline).run(module.operation)
     except ir.MLIRError as error:
         raise UnsupportedError(_reported(error)) from None
+    except MemoryError as error:  # some lowerings take a dynamic size for a number
+        raise UnsupportedError(f"torch-mlir cannot lower the program: {error}") from None
 
 
 _ILLEGAL = re.compile(

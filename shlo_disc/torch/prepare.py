@@ -105,12 +105,12 @@ def prepare(
     conditions = [*conditions, *_take_asserts(graph)]
     results = _take_results(graph)
     conditions += decompose(module, carried)
-    _write_numbers(graph)
     _refuse(graph, carried)
     every = list(graph.nodes)
     nodes = SizeNodes(graph, placeholders, sizes.places)
     state_reshapes(graph, nodes)
     _state_sizes(every, nodes)
+    _write_numbers(graph)
     graph.eliminate_dead_code()
     inputs, kept = [], []
     for number, node in enumerate(placeholders):
@@ -332,13 +332,21 @@ def _is_complex(node: torch.fx.Node) -> bool:
     return any(isinstance(v, torch.Tensor) and v.dtype.is_complex for v in values)
 
 
+_OF_SIZES = {
+    torch.sym_float: aten.Float.Scalar,
+    torch.sym_max: torch.ops.prim.max.int,
+    torch.sym_min: torch.ops.prim.min.int,
+}
+"""Functions of sizes that torch-mlir has as ops."""
+
+
 def _write_numbers(graph: torch.fx.Graph) -> None:
     """Sizes where torch-mlir wants other values: in the place of tensors, and as floats."""
     for node in list(graph.nodes):
         if node.op != "call_function":
             continue
-        if node.target is torch.sym_float:
-            node.target = aten.Float.Scalar
+        if node.target in _OF_SIZES:
+            node.target = _OF_SIZES[node.target]
         elif isinstance(node.target, torch._ops.OpOverload):
             for index, argument in enumerate(node.target._schema.arguments[: len(node.args)]):
                 given = node.args[index]

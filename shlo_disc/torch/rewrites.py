@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch._decomp.decompositions import adaptive_avg_pool2d as _refs_adaptive
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from shlo_disc.errors import UnsupportedError
 
@@ -143,6 +144,46 @@ def _with_number(function: Callable[..., Any]) -> Callable[..., Any]:
     return rewritten
 
 
+def _slice_scatter(
+    x: torch.Tensor,
+    src: torch.Tensor,
+    dim: int = 0,
+    start: int | None = None,
+    end: int | None = None,
+    step: int = 1,
+) -> torch.Tensor:
+    """Pieces of both; torch-mlir takes an open end for a size, and asks for as much memory."""
+    axis = dim % x.dim()
+    size, count = x.shape[axis], src.shape[axis]
+    first = 0 if start is None else start
+    first = first + size if statically_known_true(first < 0) else first
+    if step == 1:
+        last = first + count
+        rest = x.narrow(axis, last, size - last)
+        return torch.cat([x.narrow(axis, 0, first), src, rest], axis)
+    places = torch.arange(size) - first
+    numbers = torch.div(places, step, rounding_mode="floor")
+    is_written = (places % step == 0) & (numbers >= 0) & (numbers < count)
+    shape = [-1 if k == axis else 1 for k in range(x.dim())]
+    spread = src.index_select(axis, numbers.clamp(0, count - 1))
+    return torch.where(is_written.reshape(shape), spread, x)
+
+
+def _slice_backward(
+    grad: torch.Tensor, input_sizes: Sequence[int], dim: int, start: int, end: int, step: int
+) -> torch.Tensor:
+    """Zeros around `grad`, or between its elements."""
+    axis, size = dim % grad.dim(), input_sizes[dim]
+    if step == 1 and statically_known_true(grad.shape[axis] == size):
+        return grad
+    if step != 1:
+        zeros = torch.zeros(input_sizes, dtype=grad.dtype)
+        return _slice_scatter(zeros, grad, axis, start, end, step)
+    first = start + size if statically_known_true(start < 0) else start
+    pads = [0, 0] * (grad.dim() - 1 - axis)
+    return aten.constant_pad_nd(grad, [*pads, first, size - first - grad.shape[axis]], 0)
+
+
 def _split(x: torch.Tensor, split_sizes: Sequence[int], dim: int = 0) -> list[torch.Tensor]:
     parts, start = [], 0
     for size in split_sizes:
@@ -246,6 +287,8 @@ REWRITES: dict[Any, Callable[..., Any]] = {
     aten.flatten.using_ints: _flatten,
     aten.max_pool2d_with_indices_backward.default: _max_pool_backward,
     aten.repeat.default: _repeat,
+    aten.slice_scatter.default: _slice_scatter,
+    aten.slice_backward.default: _slice_backward,
     aten.split_with_sizes.default: _split,
     aten.rms_norm.default: _rms_norm,
     aten.var.correction: _var,

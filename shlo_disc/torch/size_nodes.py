@@ -26,6 +26,15 @@ _RESHAPES = frozenset({
 })  # fmt: skip
 
 
+_FUNCTIONS = {
+    "CleanDiv": operator.floordiv,
+    "FloorDiv": operator.floordiv,
+    "Max": torch.sym_max,
+    "Min": torch.sym_min,
+}
+"""Functions of terms by the name of their class."""
+
+
 class SizeNodes:
     """Makes nodes for sizes in front of the first node of a graph that is no placeholder."""
 
@@ -64,8 +73,8 @@ class SizeNodes:
             return self._chain(operator.add if e.is_Add else operator.mul, e.args)
         if (e.is_Pow and e.exp.is_Integer and int(e.exp) > 0) or kind == "PowByNatural":
             return self._chain(operator.mul, [e.args[0]] * int(e.args[1]))
-        if kind in ("FloorDiv", "CleanDiv"):
-            return self._chain(operator.floordiv, e.args)
+        if kind in _FUNCTIONS:
+            return self._chain(_FUNCTIONS[kind], e.args)
         return None
 
     def _chain(self, function: Any, terms: Sequence[Any]) -> torch.fx.Node | int | None:
