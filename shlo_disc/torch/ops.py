@@ -35,7 +35,7 @@ NOT_COVERED = {
     "empty.memory_format": "elements that nobody has written",
     "empty_strided.default": "elements that nobody has written",
     "masked_scatter.default": _NO_LOWERING,
-    "native_dropout.default": _RANDOM,
+    "native_dropout.default": f"{_RANDOM}; but for a probability of 0, and in eval mode",
     "nonzero.default": "a size that comes from data",
     "rand.default": _RANDOM,
     "randn.default": _RANDOM,

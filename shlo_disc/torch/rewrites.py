@@ -144,6 +144,20 @@ def _with_number(function: Callable[..., Any]) -> Callable[..., Any]:
     return rewritten
 
 
+def _dropout(x: torch.Tensor, p: float, train: bool | None) -> torch.Tensor:
+    if train and p:
+        raise UnsupportedError(
+            "is random; call the model in eval mode, or pass the numbers as an argument"
+        )
+    return x.clone()
+
+
+def _native_dropout(
+    x: torch.Tensor, p: float, train: bool | None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    return _dropout(x, p, train), torch.ones_like(x, dtype=torch.bool)
+
+
 def _slice_scatter(
     x: torch.Tensor,
     src: torch.Tensor,
@@ -284,12 +298,14 @@ REWRITES: dict[Any, Callable[..., Any]] = {
     aten.conv_transpose1d.default: _transposed,
     aten.conv_transpose2d.input: _transposed,
     aten.conv_transpose3d.input: _transposed,
+    aten.dropout.default: _dropout,
     aten.flatten.using_ints: _flatten,
     aten.max_pool2d_with_indices_backward.default: _max_pool_backward,
     aten.repeat.default: _repeat,
     aten.slice_scatter.default: _slice_scatter,
     aten.slice_backward.default: _slice_backward,
     aten.split_with_sizes.default: _split,
+    aten.native_dropout.default: _native_dropout,
     aten.rms_norm.default: _rms_norm,
     aten.var.correction: _var,
     aten.var_mean.correction: _var_mean,

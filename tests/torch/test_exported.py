@@ -358,6 +358,13 @@ def test_dropout_is_refused_in_training():
         shlo_disc.torch.compile(program)
 
 
+@pytest.mark.parametrize("layer", [nn.Dropout(0.5).eval(), nn.Dropout(0.0).train()])
+def test_dropout_of_nothing_is_the_identity(layer):
+    exe = shlo_disc.torch.compile(export(layer, (torch.randn(4),)))
+    x = torch.randn(4)
+    assert torch.equal(exe(x), x)
+
+
 def test_only_an_exported_program_is_taken():
     with pytest.raises(TypeError, match=r"torch\.export\.export"):
         shlo_disc.torch.compile(Perceptron())

@@ -117,7 +117,7 @@ def test_an_exported_model_is_as_accurate_as_pytorch(name):
         program = export(model, arguments(*sizes[0]), dynamic_shapes=(dims,))
         run = shlo_disc.torch.compile(program)
         kinds = [use.kind for use in run.executable.host.uses]
-        assert kinds.count("attention") == (0 if name == "resnet" else 2)
+        assert kinds.count("attention") == {"resnet": 0, "t5": 1}.get(name, 2)
         for own in sizes:
             args = arguments(*own)
             assert_as_accurate(model, args, run(*args))
@@ -128,9 +128,9 @@ def test_training_compiles_one_forward_and_one_backward(name):
     torch._dynamo.reset()
     make, arguments, _, sizes = MODELS[name]
     torch.manual_seed(0)
-    before = len(shlo_disc.torch.compilations())
+    before = {graph.number for graph in shlo_disc.torch.compilations()}
     batches = [arguments(*own) for own in sizes[2:]]  # Dynamo compiles sizes of 1 apart
     assert_trains_as_eager(make().train(), batches, tolerance=1e-4)
-    made = shlo_disc.torch.compilations()[before:]
+    made = [g for g in shlo_disc.torch.compilations() if g.number not in before]
     assert [graph.kind for graph in made] == ["forward", "backward"]
     torch._dynamo.reset()
