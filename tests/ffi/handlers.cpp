@@ -246,7 +246,7 @@ extern "C" XLA_FFI_Error* later_api(XLA_FFI_CallFrame* given) {
   if (given->extension_start != nullptr) {  // the question for metadata
     auto* const extension = reinterpret_cast<abi::MetadataExtension*>(frame->extension_start);
     extension->metadata->api_version.major_version = abi::kMajor;
-    extension->metadata->api_version.minor_version = abi::kLatestMinor;
+    extension->metadata->api_version.minor_version = abi::kMinor;  // XLA refuses later ones
     return nullptr;
   }
   const abi::Api& api = *frame->api;
