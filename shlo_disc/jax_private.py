@@ -304,6 +304,7 @@ _FUNCTIONS_OF_SIZES = {
     "lexsort": "jax._src.numpy.sorting",
     "packbits": "jax._src.numpy.lax_numpy",
     "polyadd": "jax._src.numpy.polynomial",
+    "polyval": "jax._src.numpy.polynomial",
     "resize": "jax._src.numpy.lax_numpy",
     "stack": "jax._src.lax.lax",
     "fori_loop": "jax._src.lax.control_flow.loops",
