@@ -12,6 +12,7 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from shlo_disc.errors import (
+    ChangedArrayError,
     DeletedArrayError,
     DeviceError,
     ForeignCallError,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CacheInfo",
+    "ChangedArrayError",
     "DataSizedExecutable",
     "DeletedArrayError",
     "DeviceError",

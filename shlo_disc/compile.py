@@ -91,7 +91,8 @@ def compile(
     `source`: a `jax.export.Exported`, StableHLO as MLIR text, bytecode or portable artifact, or
     the path of a file with one of them. `shapes` and `names` describe the arguments when the
     source does not (see :func:`shlo_disc.ingest.ingest`). `constraints` are relations of the sizes,
-    such as "t >= 2": a call that breaks one raises ShapeMismatchError. `weak_results` tells which
+    such as "t >= 2": a call that breaks one raises ShapeMismatchError. A symbol of `shapes` is at
+    least 1, unless a constraint such as "b >= 0" allows 0. `weak_results` tells which
     results are weakly typed in JAX. `likely` gives values of symbols to have specialised kernels
     for. `donated`: arguments whose arrays a call may overwrite and deletes; a warning names those
     whose memory no result can use. `target` is "cpu", this machine's, or a level of it that other

@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from shlo_disc import ral
 from shlo_disc.element_types import ELEMENT_TYPES
 from shlo_disc.errors import InvalidModuleError
 from shlo_disc.executable import Executable, OfThisProcess, Signature
 from shlo_disc.report.profile import Profile
 from shlo_disc.report.render import render
+from shlo_disc.tensor_call import TensorCall
 
 __all__ = ["Branches", "DataSizedExecutable", "Impossible", "Loop", "Program", "Step"]
 
@@ -58,6 +60,29 @@ class DataSizedExecutable(OfThisProcess):
     def run_numpy(self, leaves: Sequence[Any]) -> list[npt.NDArray[Any]]:
         """As `call_leaves` with numpy arrays as results; does not touch JAX."""
         return self._last.run_numpy(self._values(leaves))
+
+    def tensor_call(
+        self,
+        tensor_type: type,
+        *,
+        versioned: Sequence[int] = (),
+        frozen: Sequence[int] = (),
+        weights: ral.Weights | None = None,
+    ) -> TensorCall:
+        """As :meth:`Executable.tensor_call`; the last program keeps the packed copies."""
+        last = self._last.tensor_call(
+            tensor_type, versioned=versioned, frozen=frozen, weights=weights
+        )
+
+        def call(leaves: Sequence[Any], versions: Sequence[int]) -> list[Any]:
+            specs = self.signature.arguments
+            views = [
+                ral.numpy_view(leaf, spec.dtype) for leaf, spec in zip(leaves, specs, strict=False)
+            ]
+            made = self._values([*views, *leaves[len(specs) :]])[len(leaves) :]
+            return last([*leaves, *made], versions)
+
+        return TensorCall(tensor_type, call)
 
     def _values(
         self, leaves: Sequence[Any], run: Callable[[Executable, list[Any]], None] | None = None

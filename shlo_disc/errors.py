@@ -6,6 +6,7 @@ A message says what, where (`model.py:7`), the values, how we know, and what to 
 from __future__ import annotations
 
 __all__ = [
+    "ChangedArrayError",
     "DeletedArrayError",
     "DeviceError",
     "ForeignCallError",
@@ -42,6 +43,10 @@ class DeletedArrayError(ShloDiscError, RuntimeError, ValueError):
     """An argument's memory was given up: by `delete()` (RuntimeError in JAX) or by an earlier call
     that it was donated to (ValueError in JAX).
     """
+
+
+class ChangedArrayError(ShloDiscError, RuntimeError):
+    """Another thread gave an argument other memory during a call, whose results are worthless."""
 
 
 class DeviceError(ShloDiscError, ValueError, TypeError):

@@ -16,6 +16,7 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.program import ShapeProgram
 from shlo_disc.element_types import COMPLEX_TYPES, ELEMENT_TYPES
 from shlo_disc.errors import (
+    ChangedArrayError,
     DeletedArrayError,
     DeviceError,
     ForeignCallError,
@@ -33,8 +34,10 @@ from shlo_disc.passes.base import PassRecord
 from shlo_disc.report.describe import describe, memory_formula, total_work
 from shlo_disc.report.profile import Profile, profile
 from shlo_disc.report.render import render
+from shlo_disc.tensor_call import TensorCall
 
 __all__ = [
+    "ArgumentCopies",
     "ArraySpec",
     "Executable",
     "MarkedCall",
@@ -44,6 +47,7 @@ __all__ = [
 ]
 
 _CLASSES: dict[str, Callable[[str], Exception]] = {
+    "changed": ChangedArrayError,
     "deleted": DeletedArrayError,
     "device": DeviceError,
     "donated": donated_twice,
@@ -113,6 +117,15 @@ class MarkedCall(NamedTuple):
     """Marks there was no room for."""
 
 
+class ArgumentCopies(NamedTuple):
+    """Arguments that were copied before a program read them: strided or misaligned ones."""
+
+    calls: dict[str, int]
+    """By the argument's path: in how many calls."""
+    bytes: int
+    """Of all copies."""
+
+
 class RegionsApart(Protocol):
     """A program whose regions are programs, for calls that break what some of them need."""
 
@@ -121,6 +134,9 @@ class RegionsApart(Protocol):
 
     def run_numpy(self, leaves: Sequence[Any]) -> list[npt.NDArray[Any]]:
         """As :meth:`Executable.run_numpy`."""
+
+    def tensor_call(self, tensor_type: type) -> Callable[[Sequence[Any]], list[Any]]:
+        """As :meth:`Executable.tensor_call`."""
 
 
 class _BrokenInRegionError(Exception):
@@ -254,7 +270,9 @@ class Executable(OfThisProcess):
         """As calling, from and to lists."""
         if not self._known_to_jax:
             return self.run_numpy(leaves)
-        return self._run("call_leaves", leaves, self._native.call, self._bridge, leaves)
+        return self._run(
+            lambda apart: apart.call_leaves(leaves), self._native.call, self._bridge, leaves
+        )
 
     @property
     def _bridge(self) -> ral.JaxBridge:
@@ -262,12 +280,69 @@ class Executable(OfThisProcess):
 
     def run_numpy(self, leaves: Sequence[Any]) -> list[npt.NDArray[Any]]:
         """As `call_leaves` with numpy arrays as results; does not touch JAX."""
-        return self._run("run_numpy", leaves, self._native.run_numpy, leaves)
+        return self._run(lambda apart: apart.run_numpy(leaves), self._native.run_numpy, leaves)
+
+    def tensor_call(
+        self,
+        tensor_type: type,
+        *,
+        versioned: Sequence[int] = (),
+        frozen: Sequence[int] = (),
+        weights: ral.Weights | None = None,
+    ) -> TensorCall:
+        """How a framework calls the program: with tensors in, and new `tensor_type`s out.
+
+        Tensors are read and made through DLPack's C table of their types, without a copy. Dense
+        ones are read in place, others are copied once per call (see :attr:`copies`). Arguments may
+        also be numpy arrays, Python numbers and whatever `__call__` takes.
+
+        `versioned` and `frozen` number arguments whose packed copies `weights` keeps from call to
+        call. Copies of a versioned argument serve calls with the same version of the same memory.
+        Copies of a frozen argument serve calls with the same memory. The caller vouches that the
+        elements are the same then. Other arguments are packed anew in each call.
+
+        Raises TypeError for a type without a table, for a result type that DLPack lacks, and for
+        numbers of weights without `weights`. Raises IndexError for an argument that does not exist,
+        and ValueError for one that is named twice.
+        """
+        if weights is None:
+            if versioned or frozen:
+                raise TypeError("versioned and frozen arguments need weights to keep copies in")
+            weights = ral.Weights(_never_kept)
+        native = ral.TensorCall(
+            self._native,
+            ral.TensorBridge(tensor_type),
+            weights,
+            versioned=list(versioned),
+            frozen=list(frozen),
+        )
+
+        def call(leaves: Sequence[Any], versions: Sequence[int]) -> list[Any]:
+            return self._run(
+                lambda apart: apart.tensor_call(tensor_type)(leaves), native, leaves, versions
+            )
+
+        return TensorCall(tensor_type, call)
+
+    @property
+    def packable(self) -> tuple[int, ...]:
+        """Arguments of which the program may keep packed copies, in order."""
+        return tuple(sorted(self.host.packed_arguments))
+
+    @property
+    def copies(self) -> ArgumentCopies:
+        """The arguments that calls have copied since the program was compiled."""
+        calls, size = self._native.copies
+        named = zip(self.program.names, calls, strict=True)
+        return ArgumentCopies({name: count for name, count in named if count}, size)
 
     def _run(
-        self, way: str, leaves: Sequence[Any], call: Callable[..., list[Any]], *args: Any
+        self,
+        again: Callable[[RegionsApart], list[Any]],
+        call: Callable[..., list[Any]],
+        *args: Any,
     ) -> list[Any]:
-        """`call(*args)`; or, where a region's guard does not hold, the regions apart in this `way`.
+        """`call(*args)`; or, where a region's guard does not hold, `again` with the regions apart.
 
         So it is where there is no memory for regions that may not run.
         """
@@ -279,8 +354,7 @@ class Executable(OfThisProcess):
         except MemoryError:
             if self._make_apart is None or self.donated:
                 raise
-        apart: list[Any] = getattr(self._with_regions_apart(), way)(leaves)
-        return apart
+        return again(self._with_regions_apart())
 
     def dispatch_entry(
         self,
@@ -521,6 +595,10 @@ def dtype_of(element: str) -> np.dtype[Any]:
             f"one of {known}"
         )
     return ELEMENT_TYPES[element].dtype
+
+
+def _never_kept(array: Any) -> NoReturn:
+    raise AssertionError(f"no argument is a weight, but {array!r} was taken for one")
 
 
 def _is_known_to_jax(element: str) -> bool:

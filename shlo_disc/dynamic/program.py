@@ -93,6 +93,8 @@ class ShapeProgram:
     """Arguments whose elements are sizes."""
     computed: frozenset[int] = frozenset()
     """Arguments that no caller passes: results of an earlier program."""
+    bounds: tuple[tuple[str, int | None, int | None], ...] = ()
+    """(symbol, lowest, highest) in calls that pass the checks; None where there is no bound."""
 
     @property
     def elements(self) -> list[str]:
@@ -145,6 +147,7 @@ class ShapeProgram:
             checks,
             tuple(sorted(shapes.size_arguments)),
             computed,
+            tuple((s.symbol, *shapes.constraints.bounds(Expr.symbol(s.symbol))) for s in steps),
         )
 
     def evaluate(

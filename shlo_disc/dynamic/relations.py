@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.notation import shortened
 
-__all__ = ["RELATIONS", "holds", "parse_constraint"]
+__all__ = ["RELATIONS", "holds", "lower_bound", "parse_constraint"]
 
 RELATIONS: dict[str, Callable[[int, int], bool]] = {
     "==": operator.eq,
@@ -38,3 +38,17 @@ def parse_constraint(text: str) -> tuple[Expr, str, Expr]:
             f"{shortened(text)!r} is not a constraint such as 'b >= 4' or 'mod(t, 4) == 0'"
         )
     return Expr.parse(parts[0]), parts[1], Expr.parse(parts[2])
+
+
+def lower_bound(lhs: Expr, relation: str, rhs: Expr) -> tuple[str, int] | None:
+    """(symbol, number) of a relation that says `symbol >= number` and no more; else None."""
+    if relation in ("<", "<="):
+        lhs, relation, rhs = rhs, {"<": ">", "<=": ">="}[relation], lhs
+    if relation not in (">", ">="):
+        return None
+    difference = lhs - rhs
+    constant = difference.constant_term
+    atom = (difference - constant).lone_atom
+    if atom is None or atom.op:
+        return None
+    return atom.key, -constant + (relation == ">")

@@ -175,11 +175,14 @@ def _convolution(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
 def _gathered(s: ShapeAnalysis, op: ir.Operation, slices: Shape) -> list[Shape]:
     n = gather_numbers(op)
     operand, indices = s.shape(op.operands[0]), s.shape(op.operands[1])
+    batch = [indices[d] for d in n.place_dims(len(indices))]
+    slice_count = Expr.product(batch)
+    is_needed = slice_count.is_const or s.constraints.at_least(slice_count, 1)
     for size, part in zip(operand, slices, strict=True):
         s.require(op, part, ">=", ZERO)
-        s.require(op, size, ">=", part)
+        # Without slices nothing is read: x[arange(b)] has a value where b is 0.
+        s.require(op, size, ">=", part if is_needed else Expr.min(part, part * slice_count))
     _batching(s, op, n, operand, indices)
-    batch = [indices[d] for d in n.place_dims(len(indices))]
     window = [slices[d] for d in n.kept_dims(len(slices))]
     rank = len(batch) + len(window)
     return [tuple(window.pop(0) if k in n.window_dims else batch.pop(0) for k in range(rank))]

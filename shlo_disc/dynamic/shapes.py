@@ -26,7 +26,7 @@ from shlo_disc.dynamic.arithmetic import Condition, Entry, SizeArithmetic, is_wi
 from shlo_disc.dynamic.constraints import Constraints
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.float_values import DIGITS
-from shlo_disc.dynamic.relations import RELATIONS, parse_constraint
+from shlo_disc.dynamic.relations import RELATIONS, lower_bound, parse_constraint
 from shlo_disc.dynamic.rules import DYNAMIC, MOVING_RULES, Rule, Shape, refuse
 from shlo_disc.dynamic.rules_compute import COMPUTE_RULES
 from shlo_disc.dynamic.shape_values import MAX_ELEMENTS, Entries, FloatType, IntegerType, follow
@@ -70,7 +70,9 @@ COMPUTED = "disc.computed"
 """On an argument that no caller passes: an earlier program of several in turn computes it."""
 
 CONSTRAINTS = "disc.constraints"
-"""On `main`: relations of the sizes that every call must satisfy."""
+"""On `main`: relations of the sizes that every call must satisfy. One that says `s >= 0` lowers the
+bound of a symbol of `disc.shape`, which is 1 without it.
+"""
 
 RULES: dict[str, Rule] = {**MOVING_RULES, **COMPUTE_RULES}
 """Op name -> result shapes from operand shapes; ops with regions that run are in REGION_RULES."""
@@ -143,7 +145,9 @@ class ShapeAnalysis:
         self.region_symbols: set[str] = set()
         """Symbols of elements that are sizes in regions alone."""
         self.positive: set[str] = set()
-        """Symbols that JAX promises are at least 1: those of `disc.shape`."""
+        """Symbols that are at least 1 in every call: those of `disc.shape` but `lowered`."""
+        self.lowered: tuple[str, ...] = ()
+        """Symbols that a constraint allows to be 0."""
         self._shapes: dict[ir.Value, Shape] = {}
         self._contents: dict[ir.Value, Entries] = {}
         self._types: dict[ir.Type, _Type | None] = {}
@@ -303,6 +307,14 @@ class ShapeAnalysis:
 
     def _function(self, func: ir.Operation, known: Sequence[Guard]) -> None:
         block = func.regions[0].blocks[0]
+        constraints = _constraints(func)
+        self.lowered = tuple(
+            dict.fromkeys(
+                bound[0]
+                for _, terms in constraints
+                if (bound := lower_bound(*terms)) is not None and bound[1] <= 0
+            )
+        )
         given = ir.ArrayAttr(func.attributes["arg_attrs"]) if "arg_attrs" in func.attributes else ()
         for index, argument in enumerate(block.arguments):
             attributes = ir.DictAttr(given[index]) if len(given) else {}
@@ -313,9 +325,8 @@ class ShapeAnalysis:
             self.arguments.append(shape)
             if SIZE_SYMBOLS in attributes or argument in self.sized:
                 self._size_argument(argument, index, attributes)
-        if CONSTRAINTS in func.attributes:
-            for text in ir.ArrayAttr(func.attributes[CONSTRAINTS]):
-                self._constraint(ir.StringAttr(text).value)
+        for text, terms in constraints:
+            self._constraint(text, *terms)
         for guard in known[len(self.guards) :]:  # what is above gives the same ones again
             self._assume(guard)
         self._block(block)
@@ -339,7 +350,7 @@ class ShapeAnalysis:
                 raise InvalidModuleError(
                     f"argument {index}: disc.shape says {size}, which has a number beyond 64 bits"
                 )
-            for name in sorted(size.symbols()):
+            for name in sorted(size.symbols().difference(self.lowered)):
                 self.positive.add(name)
                 self.constraints.add_lower(Expr.symbol(name), 1)
             if n != DYNAMIC and size.is_const and size.value != n:
@@ -356,12 +367,8 @@ class ShapeAnalysis:
                 self._assume(Guard(written[axis], "==", Expr.const(n), message))
         return tuple(written)
 
-    def _constraint(self, text: str) -> None:
+    def _constraint(self, text: str, lhs: Expr, relation: str, rhs: Expr) -> None:
         """What was stated of the sizes: a guard, and then a fact, if not implied."""
-        try:
-            lhs, relation, rhs = parse_constraint(text)
-        except ValueError as error:
-            raise InvalidModuleError(str(error)) from None
         lhs, rhs = self.constraints.canonical(lhs), self.constraints.canonical(rhs)
         implied = self.constraints.implies(lhs, relation, rhs)
         if implied is False:
@@ -593,6 +600,20 @@ class ShapeAnalysis:
             guard = replace(guard, in_region=True)
         self.guards.append(guard)
         self.constraints.assume(guard.lhs, guard.op, guard.rhs)
+
+
+def _constraints(func: ir.Operation) -> list[tuple[str, tuple[Expr, str, Expr]]]:
+    """The relations that `func` states, as text and parsed.
+
+    Raises InvalidModuleError for text that is none.
+    """
+    if CONSTRAINTS not in func.attributes:
+        return []
+    texts = [ir.StringAttr(text).value for text in ir.ArrayAttr(func.attributes[CONSTRAINTS])]
+    try:
+        return [(text, parse_constraint(text)) for text in texts]
+    except ValueError as error:
+        raise InvalidModuleError(str(error)) from None
 
 
 def _described(kind: ir.Type) -> _Type | None:

@@ -17,7 +17,7 @@ from jax import export
 from jax.extend.mlir import ir
 
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.dynamic.relations import RELATIONS
+from shlo_disc.dynamic.relations import RELATIONS, lower_bound
 from shlo_disc.frontend.leaves import is_key_dtype
 from shlo_disc.frontend.leaving import CallbackError
 from shlo_disc.frontend.plan import Pattern, split
@@ -171,10 +171,8 @@ def _is_plain(condition: Condition) -> bool:
     lhs, relation, rhs = condition
     if lhs.is_const and rhs.is_const:
         return RELATIONS[relation](lhs.value, rhs.value)
-    atom = lhs.lone_atom
-    return lhs == rhs or (
-        (relation, rhs) == (">=", Expr.const(1)) and atom is not None and not atom.op
-    )
+    bound = lower_bound(lhs, relation, rhs)
+    return lhs == rhs or (bound is not None and bound[1] <= 1)
 
 
 def lowered_module(

@@ -39,7 +39,8 @@ def ingest(
     messages. An Exported has both, a JaxModule has shapes. A module from
     `jax.jit(f).trace(...).lower()` has leading size arguments and needs `shapes` to find them.
     `constraints` are relations of the sizes, such as "t >= 2" or "mod(t, 4) == 0". The compiler
-    relies on them, and every call must satisfy them. Of an export for several platforms, whose
+    relies on them, and every call must satisfy them. Symbols of `shapes` are at least 1, unless a
+    constraint such as "b >= 0" lowers that bound. Of an export for several platforms, whose
     names `platforms` gives in order, the one for `platform` is taken.
 
     Raises InvalidModuleError (malformed, with the line), UnsupportedError (with the operation and

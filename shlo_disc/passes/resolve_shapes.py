@@ -5,7 +5,8 @@
     %y = dynamic_reshape %z, %s                  %y = dynamic_reshape %z, %s
     %f = convert %b : f32                        %d = disc.dim {dim = "b"};  %f = convert %d : f32
     custom_call @shape_assertion(%ok, ...)       disc.guard {lhs = "b", op = ">=", rhs = "1"}
-    main {disc.constraints = ["b >= 1"]}         the same
+    main {disc.constraints = ["b >= 2"]}         the same
+    main {disc.constraints = ["b >= 0"]}         stays: it lowers a bound and is no guard
 
 Why     Planning, buffer sizes and kernels need sizes as terms they can compare. The host program
         computes them once per call, so the arithmetic is of no use as data flow.
@@ -71,7 +72,7 @@ class ResolveShapes(Pass):
         # Ops go only now: a value that is gone could lend its address to another in `analysis`.
         changed += _place_guards(module, analysis.guards, state.block)
         if CONSTRAINTS in main.operation.attributes:
-            del main.operation.attributes[CONSTRAINTS]
+            _keep_lowered_bounds(main.operation, analysis)
         if changed:
             # Operands that became constants make some dynamic ops static.
             run_pipeline(
@@ -101,6 +102,15 @@ def _mark_size_arguments(main: ir.Operation, analysis: ShapeAnalysis) -> int:
             rows[index][REGION_SIZES] = ir.ArrayAttr.get(regional)
     main.attributes["arg_attrs"] = ir.ArrayAttr.get([ir.DictAttr.get(row) for row in rows])
     return changed
+
+
+def _keep_lowered_bounds(main: ir.Operation, analysis: ShapeAnalysis) -> None:
+    """Drop what guards say from now on. A bound that is lowered is said nowhere else."""
+    if analysis.lowered:
+        texts = [_text(f"{name} >= 0") for name in analysis.lowered]
+        main.attributes[CONSTRAINTS] = ir.ArrayAttr.get(texts)
+    else:
+        del main.attributes[CONSTRAINTS]
 
 
 @dataclass

@@ -9,8 +9,8 @@ import numpy.typing as npt
 class ArgumentError(TypeError):
     """An argument does not fit. `args` is `(index, kind, what)`.
 
-    `kind`: "count" (index -1), "type", "dtype", "rank", "size", "value", "device", "deleted" or
-    "donated".
+    `kind`: "count" (index -1), "type", "dtype", "rank", "size", "value", "device", "deleted",
+    "donated" or "changed" (other memory during the call).
     """
 
     args: tuple[int, str, str]
@@ -130,10 +130,64 @@ class Executable:
         begins or 1 where it is done, and monotonic nanoseconds, as are begin and end of the run.
         """
 
+    @property
+    def copies(self) -> tuple[list[int], int]:
+        """Calls that copied each argument because it was not dense, and the bytes of all copies."""
+
     def register_ffi(self, fingerprint: int) -> None:
         """Make the program callable as a custom call with this `executable` attribute.
 
         An XLA executable made while this object lives keeps the program alive.
+        """
+
+class TensorBridge:
+    """How results become tensors of a type, by the table `__dlpack_c_exchange_api__` of that type.
+
+    Raises TypeError for a type without a usable table.
+    """
+
+    def __init__(self, type: type) -> None: ...
+
+class Weights:
+    """Packed copies of arrays that may change between calls; they go with the array or with this.
+
+    keep: `(array) -> ` an object that owns the memory the array has now, whatever memory the array
+    is given later. It must not be the array itself, which would then never die.
+    """
+
+    def __init__(self, keep: Callable[[Any], Any]) -> None: ...
+    @property
+    def count(self) -> int:
+        """Arrays that have packed copies."""
+
+    def clear(self) -> None:
+        """Forget all, after the calls that use them."""
+
+class TensorCall:
+    """Calls of an executable with tensors as results.
+
+    versioned, frozen: arguments whose packed copies `weights` keeps. Those of a versioned one serve
+    while the array, its memory, strides and the version that calls give are the same; a copy of a
+    changed array is made when it comes a second time. A sample of the elements is compared as well,
+    which tells most changes that a version does not. A frozen one has no version and no sample.
+    Raises TypeError for a result that DLPack has no type for, IndexError for an argument that does
+    not exist and ValueError for one named twice.
+    """
+
+    def __init__(
+        self,
+        executable: Executable,
+        bridge: TensorBridge,
+        weights: Weights,
+        *,
+        versioned: Sequence[int] = ...,
+        frozen: Sequence[int] = ...,
+    ) -> None: ...
+    def __call__(self, leaves: Sequence[Any], versions: Sequence[int] = ...) -> list[Any]:
+        """As `Executable.call`, with one version from 0 for each versioned argument.
+
+        Raises ValueError for another number of versions or a negative one, TypeError for what is no
+        integer.
         """
 
 class DispatchEntry:
@@ -248,6 +302,12 @@ class Dispatcher:
 def ffi_handler() -> dict[str, Any]: ...
 def ffi_registered() -> int: ...
 def num_threads() -> int: ...
+def numpy_view(array: Any, dtype: np.dtype[Any]) -> Any:
+    """A read-only numpy array over the memory of a tensor with DLPack's table of C functions.
+
+    `array` itself if it is anything else, on another device or of another dtype.
+    """
+
 def threads_started() -> bool: ...
 def parallel_for(
     kernel: int, args: int, params: int, extent: int, grain: int, scratch_bytes: int = 0

@@ -39,11 +39,13 @@ def describe(
     host, program = executable.host, executable.program
     memory = memory_formula(host)
     work = total_work(host)
+    copies = executable.copies
     out: Json = {
         "name": executable.name,
         "arguments": [str(argument) for argument in executable.signature.arguments],
         "results": [str(result) for result in executable.signature.results],
         "symbols": list(program.symbol_names),
+        "bounds": [_bounds(*bounds) for bounds in program.bounds],
         "sizes": None if sizes is None else dict(sizes),
         "calls": sum(count for _, count in calls),
         "checks": executable.checked,
@@ -63,6 +65,7 @@ def describe(
             "workspaces": [[_formula(size, sizes) for size in block] for block in host.workspaces],
             "packed_arguments": [program.names[index] for index in sorted(host.packed_arguments)],
         },
+        "copied_arguments": {"calls": copies.calls, "bytes": copies.bytes},
         "work": _work(work, sizes),
         "unfused": [
             {
@@ -77,6 +80,13 @@ def describe(
         "kernels": [_kernel(number, use, sizes, calls) for number, use in enumerate(host.uses)],
     }
     return out
+
+
+def _bounds(name: str, low: int | None, high: int | None) -> str:
+    """`b >= 0`, `1 <= t <= 512`."""
+    if high is None:
+        return name if low is None else f"{name} >= {low}"
+    return f"{name} <= {high}" if low is None else f"{low} <= {name} <= {high}"
 
 
 def memory_formula(host: HostProgram) -> Expr:

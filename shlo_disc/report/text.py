@@ -30,7 +30,16 @@ def as_text(program: dict[str, Any]) -> str:
         names = memory["packed_arguments"]
         shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
         lines.append(f"  copies kept packed beside: {shown}")
+    if copied := program["copied_arguments"]["calls"]:
+        names = [f"{name} in {count} calls" for name, count in copied.items()]
+        shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+        lines.append(
+            f"copied before it was read, not being dense: {shown}; "
+            f"{program['copied_arguments']['bytes']:,} bytes in all"
+        )
     lines.append(f"work: {_work(program['work'])}{at}")
+    if program["bounds"]:
+        lines.append(f"sizes of a call: {', '.join(program['bounds'])}")
     if program["checks"]:
         lines.append("checked at every call:")
         lines += [f"  {check}" for check in program["checks"]]

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
+from jax import export
 
+import shlo_disc
 from shlo_disc.dynamic.program import ShapeProgram
-from shlo_disc.dynamic.relations import parse_constraint
+from shlo_disc.dynamic.relations import lower_bound, parse_constraint
 from shlo_disc.dynamic.shapes import analyze
 from shlo_disc.errors import InvalidModuleError, ShapeMismatchError
 from shlo_disc.ingest import ingest
@@ -94,3 +99,45 @@ def test_constraints_of_the_text_are_kept():
     texts = [ir.StringAttr(c).value for c in ir.ArrayAttr(main.attributes["disc.constraints"])]
     assert texts == ["b >= 3", "t >= 2"]
     assert [parse_constraint(c)[1] for c in texts] == [">=", ">="]
+
+
+@pytest.mark.parametrize(
+    ("text", "bound"),
+    [
+        ("b >= 0", ("b", 0)), ("0 <= b", ("b", 0)), ("b > -1", ("b", 0)), ("b + 2 >= 1", ("b", -1)),
+        ("3 < b", ("b", 4)), ("2*b >= 0", None), ("b >= t", None), ("b == 0", None),
+        ("-b <= 0", ("b", 0)), ("b <= 4", None), ("mod(b, 2) >= 0", None), ("4 > b", None),
+        ("0 >= 0", None),
+    ],
+)  # fmt: skip
+def test_lower_bound(text, bound):
+    assert lower_bound(*parse_constraint(text)) == bound
+
+
+def test_a_lowered_bound_outlives_resolve_shapes():
+    module = ingested("b >= 0", "t >= 2")
+    with module.context, ir.Location.unknown():
+        main = module.body.operations[0].operation
+        for _ in range(2):
+            analysis = analyze(module)
+            b, t = analysis.arguments[0]
+            assert analysis.positive == {"t"}
+            assert (analysis.constraints.bounds(b)[0], analysis.constraints.bounds(t)[0]) == (0, 2)
+            ResolveShapes().run(module)
+        texts = [ir.StringAttr(c).value for c in ir.ArrayAttr(main.attributes["disc.constraints"])]
+        assert texts == ["b >= 0"]
+        program = ShapeProgram.of(main, analyze(module), ["x"])
+    assert program.evaluate([(0, 2)])[1] == [(0, 2)]
+    with pytest.raises(ShapeMismatchError, match="compiled for t >= 2"):
+        program.evaluate([(0, 1)])
+
+
+def test_bounds_that_jax_states_are_not_lowered():
+    """JAX's symbols are at least 1, whatever a scope says: a trace relies on it."""
+    (b,) = export.symbolic_shape("b", constraints=["b >= 0"])
+    exported = export.export(jax.jit(lambda x: x + x.shape[0]))(
+        jax.ShapeDtypeStruct((b,), jnp.float32)
+    )
+    run = shlo_disc.compile(exported, constraints=["b >= 0"])
+    with pytest.raises(ShapeMismatchError):
+        run.run_numpy([np.ones(0, "f4")])

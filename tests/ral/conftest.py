@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import importlib.util
 import os
 import shlex
 import subprocess
+import sysconfig
 from pathlib import Path
 
 import jax
@@ -19,11 +21,12 @@ from shlo_disc import ral
 SOURCE = Path(__file__).with_name("standins.c")
 
 
-def build(directory: Path) -> Path:
-    library = directory / "standins.so"
+def build(directory: Path, source: Path = SOURCE) -> Path:
+    library = directory / f"{source.stem}.so"
     compiler = shlex.split(os.environ.get("CC", "cc"))
     flags = ["-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", f"-I{ral.include_dir()}"]
-    subprocess.run([*compiler, *flags, "-o", str(library), str(SOURCE), "-pthread"], check=True)
+    flags += ["-isystem", sysconfig.get_paths()["include"]]
+    subprocess.run([*compiler, *flags, "-o", str(library), str(source), "-pthread"], check=True)
     return library
 
 
@@ -108,3 +111,15 @@ def new_bridge(device) -> ral.JaxBridge:
 @pytest.fixture(scope="session")
 def bridge() -> ral.JaxBridge:
     return new_bridge(jax.devices("cpu")[0])
+
+
+@pytest.fixture(scope="session")
+def tensors(tmp_path_factory):
+    """The module of tensors.c: a type of tensors, and tables for other types."""
+    library = build(tmp_path_factory.mktemp("tensors"), SOURCE.with_name("tensors.c"))
+    spec = importlib.util.spec_from_file_location("tensors", library)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

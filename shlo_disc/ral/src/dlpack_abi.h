@@ -1,4 +1,5 @@
-// The stable part of the DLPack C ABI (unversioned capsules named "dltensor").
+// The stable part of the DLPack C ABI (unversioned capsules named "dltensor"), and the table of C
+// functions that a type of tensors offers since DLPack 1.3.
 // Source: https://dmlc.github.io/dlpack/latest/c_api.html
 #ifndef SHLO_DISC_RAL_DLPACK_ABI_H_
 #define SHLO_DISC_RAL_DLPACK_ABI_H_
@@ -52,6 +53,41 @@ struct ManagedTensor {
   Tensor tensor;
   void* manager;
   void (*deleter)(ManagedTensor* self);
+};
+
+struct Version {
+  uint32_t major;
+  uint32_t minor;
+};
+constexpr Version kVersion = {1, 3};  // whose structures these are
+
+struct ManagedTensorVersioned {
+  Version version;
+  void* manager;
+  void (*deleter)(ManagedTensorVersioned* self);  // may be null
+  uint64_t flags;
+  Tensor tensor;
+};
+
+// An attribute of a type of tensors: a capsule of the second name with an ExchangeApi, which lives as
+// long as the process.
+constexpr char kExchangeAttribute[] = "__dlpack_c_exchange_api__";
+constexpr char kExchangeCapsule[] = "dlpack_exchange_api";
+
+struct ExchangeHeader {
+  Version version;
+  const ExchangeHeader* previous;  // a table of an older version; null: there is none
+};
+
+// The functions need the GIL. They return 0, or -1 with a Python error set.
+struct ExchangeApi {
+  ExchangeHeader header;
+  int (*allocate)(Tensor* prototype, ManagedTensorVersioned** out, void* error_context,
+                  void (*set_error)(void* error_context, const char* kind, const char* message));
+  int (*managed_from_object)(void* object, ManagedTensorVersioned** out);
+  int (*object_from_managed)(ManagedTensorVersioned* tensor, void** out);  // takes the tensor over
+  int (*tensor_from_object)(void* object, Tensor* out);  // may be null; what it gives is borrowed
+  int (*current_stream)(int32_t device_type, int32_t device_id, void** out);
 };
 
 }  // namespace shlo_disc::dlpack

@@ -27,7 +27,10 @@
 #include "py_executable.h"
 #include "size_pattern.h"
 #include "small_vector.h"
+#include "tensor_bridge.h"
+#include "tensor_call.h"
 #include "thread_pool.h"
+#include "weights.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -209,6 +212,50 @@ void init_executable(
                           std::move(result_rows));
 }
 
+// The table of C functions of a type of tensors; throws TypeError where there is none.
+void init_tensor_bridge(TensorBridge* self, nb::type_object type) {
+  auto* const as_type = reinterpret_cast<PyTypeObject*>(type.ptr());
+  const dlpack::ExchangeApi* api = nullptr;
+  switch (exchange_api(as_type, &api)) {
+    case Exchange::kFound: break;
+    case Exchange::kError: throw nb::python_error();
+    default:
+      throw nb::type_error((std::string(as_type->tp_name) + " has no " + dlpack::kExchangeAttribute +
+                            " of DLPack " + std::to_string(dlpack::kVersion.major))
+                               .c_str());
+  }
+  new (self) TensorBridge(owned(type), api);
+}
+
+void init_tensor_call(TensorCall* self, nb::object executable, nb::object bridge,
+                      nb::object weights, const std::vector<int64_t>& versioned,
+                      const std::vector<int64_t>& frozen) {
+  const auto* const native = nb::cast<const PyExecutable*>(executable);
+  const ProgramSpec& spec = native->executable().spec();
+  for (size_t i = 0; i < spec.results.size(); ++i) {
+    if (TensorBridge::can_wrap(spec.results[i].dtype)) continue;
+    throw nb::type_error(("result " + std::to_string(i) + " has elements of type " +
+                          dtype_name(spec.results[i].dtype) + ", which DLPack does not have")
+                             .c_str());
+  }
+  std::vector<int64_t> places(spec.arguments.size(), TensorCall::kUnversioned);
+  const auto place = [&](int64_t argument, int64_t value) {
+    if (argument < 0 || argument >= static_cast<int64_t>(places.size())) {
+      throw nb::index_error("a weight names an argument that does not exist");
+    }
+    int64_t& own = places[static_cast<size_t>(argument)];
+    if (own != TensorCall::kUnversioned) {
+      throw nb::value_error(("argument " + std::to_string(argument) + " is named twice").c_str());
+    }
+    own = value;
+  };
+  for (size_t i = 0; i < versioned.size(); ++i) place(versioned[i], static_cast<int64_t>(i));
+  for (const int64_t argument : frozen) place(argument, TensorCall::kFrozen);
+  new (self) TensorCall(owned(executable), native, owned(bridge),
+                        nb::cast<const TensorBridge*>(bridge), owned(weights),
+                        nb::cast<Weights*>(weights), std::move(places), versioned.size());
+}
+
 nb::object checked(PyObject* object) {
   if (object == nullptr) throw nb::python_error();
   return nb::steal(object);
@@ -328,6 +375,28 @@ PyType_Slot dispatcher_slots[] = {{Py_tp_call, reinterpret_cast<void*>(&call_dis
                                   {Py_tp_traverse, reinterpret_cast<void*>(&traverse_dispatcher)},
                                   {Py_tp_clear, reinterpret_cast<void*>(&clear_dispatcher)},
                                   {0, nullptr}};
+
+// The callable that keeps memory may refer to whatever holds the weights.
+int traverse_weights(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  return nb::inst_ready(self) ? nb::inst_ptr<Weights>(self)->traverse(visit, arg) : 0;
+}
+
+PyType_Slot weights_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(&traverse_weights)},
+                               {0, nullptr}};
+
+int traverse_tensor_call(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  if (!nb::inst_ready(self)) return 0;
+  const TensorCall* const call = nb::inst_ptr<TensorCall>(self);
+  Py_VISIT(call->executable_object());
+  Py_VISIT(call->bridge_object());
+  Py_VISIT(call->weights_object());
+  return 0;
+}
+
+PyType_Slot tensor_call_slots[] = {
+    {Py_tp_traverse, reinterpret_cast<void*>(&traverse_tensor_call)}, {0, nullptr}};
 
 int traverse_entry(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(self));
@@ -499,7 +568,35 @@ NB_MODULE(_ral, m) {
            })
       .def("profile", &profiled_call, "run"_a, "bridge"_a.none(), "leaves"_a)
       .def("register_ffi", &PyExecutable::register_ffi, "fingerprint"_a)
+      .def_prop_ro("copies",
+                   [](const PyExecutable& self) {
+                     const ArgumentCopies& copies = self.copies();
+                     return nb::make_tuple(copies.calls, copies.bytes);
+                   })
       .def_prop_ro("name", [](const PyExecutable& self) { return self.executable().spec().name; });
+
+  nb::class_<TensorBridge>(m, "TensorBridge").def("__init__", &init_tensor_bridge, "type"_a);
+
+  nb::class_<Weights>(m, "Weights", nb::type_slots(weights_slots))
+      .def(
+          "__init__",
+          [](Weights* self, nb::object keep) {
+            if (!PyCallable_Check(keep.ptr())) throw nb::type_error("`keep` must be callable");
+            new (self) Weights(owned(keep));
+          },
+          "keep"_a)
+      .def("clear", &Weights::clear)
+      .def_prop_ro("count", &Weights::count);
+
+  nb::class_<TensorCall>(m, "TensorCall", nb::type_slots(tensor_call_slots))
+      .def("__init__", &init_tensor_call, "executable"_a, "bridge"_a, "weights"_a, nb::kw_only(),
+           "versioned"_a = std::vector<int64_t>(), "frozen"_a = std::vector<int64_t>())
+      .def(
+          "__call__",
+          [](const TensorCall& self, nb::handle leaves, nb::handle versions) {
+            return checked(self.call(leaves.ptr(), versions.ptr()));
+          },
+          "leaves"_a, "versions"_a = nb::tuple());
 
   nb::class_<DispatchEntry>(m, "DispatchEntry", nb::type_slots(entry_slots))
       .def(
@@ -578,6 +675,10 @@ NB_MODULE(_ral, m) {
   });
   m.def("ffi_registered", &ffi_registered);
   m.def("num_threads", &num_threads);
+  m.def("numpy_view", [](nb::handle array, nb::handle dtype) {
+    if (!PyArray_DescrCheck(dtype.ptr())) throw nb::type_error("dtype must be a numpy.dtype");
+    return checked(numpy_view(array.ptr(), reinterpret_cast<PyArray_Descr*>(dtype.ptr())));
+  }, "array"_a, "dtype"_a);
   m.def("threads_started", &pool_started);
   m.def("parallel_for", &run_parallel_for, "kernel"_a, "args"_a, "params"_a, "extent"_a, "grain"_a,
         "scratch_bytes"_a = 0, nb::call_guard<nb::gil_scoped_release>());

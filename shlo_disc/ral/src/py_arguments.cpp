@@ -12,51 +12,6 @@
 namespace shlo_disc {
 namespace {
 
-DType dtype_of(const dlpack::DataType& type) {
-  if (type.lanes != 1 || type.bits < 8) return DType::kOther;  // fewer bits: perhaps packed
-  switch (type.code) {
-    case dlpack::kBool: return type.bits == 8 ? DType::kBool : DType::kOther;
-    case dlpack::kBfloat: return type.bits == 16 ? DType::kBFloat16 : DType::kOther;
-    case dlpack::kInt: return dtype_from_name("int" + std::to_string(type.bits));
-    case dlpack::kUInt: return dtype_from_name("uint" + std::to_string(type.bits));
-    case dlpack::kFloat: return dtype_from_name("float" + std::to_string(type.bits));
-    case dlpack::kComplex: return dtype_from_name("complex" + std::to_string(type.bits));
-    case dlpack::kFloat8E3M4: return dtype_from_name("float8_e3m4");
-    case dlpack::kFloat8E4M3: return dtype_from_name("float8_e4m3");
-    case dlpack::kFloat8E4M3B11FNUZ: return dtype_from_name("float8_e4m3b11fnuz");
-    case dlpack::kFloat8E4M3FN: return dtype_from_name("float8_e4m3fn");
-    case dlpack::kFloat8E4M3FNUZ: return dtype_from_name("float8_e4m3fnuz");
-    case dlpack::kFloat8E5M2: return dtype_from_name("float8_e5m2");
-    case dlpack::kFloat8E5M2FNUZ: return dtype_from_name("float8_e5m2fnuz");
-    case dlpack::kFloat8E8M0FNU: return dtype_from_name("float8_e8m0fnu");
-    default: return DType::kOther;
-  }
-}
-
-bool is_dense(const dlpack::Tensor& tensor) {
-  if (tensor.strides == nullptr) return true;
-  int64_t expected = 1;
-  for (int32_t i = tensor.rank - 1; i >= 0; --i) {
-    if (tensor.sizes[i] == 0) return true;
-    if (tensor.sizes[i] != 1 && tensor.strides[i] != expected) return false;
-    expected *= tensor.sizes[i];
-  }
-  return true;
-}
-
-void copy_dense(const dlpack::Tensor& tensor, int32_t axis, const char* from, size_t item,
-                char** to) {
-  if (axis == tensor.rank) {
-    std::memcpy(*to, from, item);
-    *to += item;
-    return;
-  }
-  const int64_t step = tensor.strides[axis] * static_cast<int64_t>(item);
-  for (int64_t i = 0; i < tensor.sizes[axis]; ++i) {
-    copy_dense(tensor, axis + 1, from + i * step, item, to);
-  }
-}
-
 // A Python scalar stands for an array of rank 0 of the type JAX would give it.
 bool scalar_fits(PyObject* leaf, DType dtype) {
   if (PyBool_Check(leaf)) return dtype == DType::kBool;
@@ -74,6 +29,35 @@ bool are_same_but_for_byte_order(PyArray_Descr* have, PyArray_Descr* want) {
   return native && PyArray_EquivTypes(reinterpret_cast<PyArray_Descr*>(native.get()), want);
 }
 
+// A program reads 8 bytes of an element at most at once.
+bool is_aligned(const void* data, int64_t item) {
+  return reinterpret_cast<uintptr_t>(data) % static_cast<uintptr_t>(std::min<int64_t>(item, 8)) == 0;
+}
+
+// Where tensors without elements lie: frameworks have no address for them.
+alignas(64) constexpr char kNothing[128] = {};
+
+// Copies of so many bytes are made without the GIL.
+constexpr int64_t kWorthReleasing = 64 << 10;
+
+// Whether another thread has run Python code in this interpreter, and not ended.
+bool others_may_run() {
+  PyThreadState* const first = PyInterpreterState_ThreadHead(PyInterpreterState_Get());
+  return first != nullptr && PyThreadState_Next(first) != nullptr;
+}
+
+// Whether the memory at `data` is that of the array: it is read again.
+bool has_memory(PyObject* array, const void* data) {
+  if (PyArray_Check(array)) return PyArray_DATA(reinterpret_cast<PyArrayObject*>(array)) == data;
+  const dlpack::ExchangeApi* api = nullptr;
+  if (exchange_api(Py_TYPE(array), &api) != Exchange::kFound) return false;
+  BorrowedTensor now;
+  if (!now.read(*api, array)) return false;
+  const bool is_same = static_cast<char*>(now.tensor.data) + now.tensor.byte_offset == data;
+  now.release();
+  return is_same;
+}
+
 // 1: a numpy.ma.MaskedArray. -1: a Python error.
 int is_masked(PyObject* array) {
   const PyRef module(PyImport_ImportModule("numpy.ma"));
@@ -85,19 +69,25 @@ int is_masked(PyObject* array) {
 }  // namespace
 
 CallArguments::CallArguments(const Executable& executable, const std::vector<PyRef>& descrs,
-                             std::vector<const PyObject*>& last_seen, JaxBridge* bridge)
+                             CallMemory& memory, JaxBridge* bridge, const WeightVersions* weights)
     : executable_(executable),
       descrs_(descrs),
-      last_seen_(last_seen),
+      call_memory_(memory),
       bridge_(bridge),
+      weights_(weights),
       pointers_(descrs.size()),
       owners_(descrs.size()),
       leaves_(descrs.size()),
       memory_(descrs.size()),
+      borrowed_(descrs.size()),
+      scalars_(descrs.size()),
       sizes_(static_cast<size_t>(executable.prepared_numbers())),
       next_size_(sizes_.data()) {}
 
 CallArguments::~CallArguments() {
+  for (dlpack::ManagedTensorVersioned* const tensor : managed_) {
+    if (tensor->deleter != nullptr) tensor->deleter(tensor);
+  }
   for (size_t i = 0; i < held_; ++i) {
     Py_DECREF(leaves_[i]);
     Py_XDECREF(memory_[i]);
@@ -113,6 +103,7 @@ bool CallArguments::read(PyObject* leaves) {
                                                  " arguments, the call has " +
                                                  std::to_string(count));
   }
+  others_ran_ = others_may_run();
   for (size_t i = 0; i < count; ++i) {
     // Waiting for an array releases the GIL, and then the caller's list may change.
     if (PySequence_Fast_GET_SIZE(sequence.get()) != static_cast<Py_ssize_t>(count)) {
@@ -121,10 +112,12 @@ bool CallArguments::read(PyObject* leaves) {
     }
     leaves_[i] = Py_NewRef(PySequence_Fast_GET_ITEM(sequence.get(), static_cast<Py_ssize_t>(i)));
     memory_[i] = nullptr;
+    borrowed_[i] = nullptr;
     ++held_;
     owners_[i] = nullptr;
     if (!read_one(i, leaves_[i])) return false;
   }
+  drop_changed_weights();
   executable_.read_size_elements(pointers_.data(), next_size_);
   // Only now: an array that is passed twice in its first call has not been seen before.
   for (ArrayRecord* record : first_seen_) {
@@ -185,7 +178,81 @@ bool CallArguments::read_one(size_t index, PyObject* leaf) {
     temporaries_.push_back(std::move(array));
     return read_numpy(index, zero_rank);
   }
-  return read_dlpack(index, leaf);
+  const dlpack::ExchangeApi* api = nullptr;
+  switch (exchange_api(Py_TYPE(leaf), &api)) {
+    case Exchange::kFound: return read_exchanged(index, leaf, *api);
+    case Exchange::kNone: return read_dlpack(index, leaf);
+    default: break;
+  }
+  const std::string what = take_error_text();
+  return raise_argument_error(static_cast<Py_ssize_t>(index), "type", "cannot be read: " + what);
+}
+
+bool CallArguments::have_kept_memory() {
+  if (!any_borrowed_ || !(others_ran_ || others_may_run())) return true;
+  for (size_t i = 0; i < held_; ++i) {
+    if (borrowed_[i] != nullptr && !has_memory(leaves_[i], borrowed_[i])) return raise_changed(i);
+  }
+  return true;
+}
+
+bool CallArguments::raise_changed(size_t index) {
+  PyErr_Clear();
+  return raise_argument_error(static_cast<Py_ssize_t>(index), "changed",
+                              "was given other memory by another thread during the call, which read "
+                              "the memory it had before");
+}
+
+bool CallArguments::is_weight(size_t index) const {
+  return weights_ != nullptr && weights_->versions[index] != WeightVersions::kNoWeight &&
+         executable_.spec().arguments[index].packable;
+}
+
+bool CallArguments::take_weight(size_t index, PyObject* leaf, const WeightState& state) {
+  if (kept_weights_.empty()) kept_weights_.reserve(leaves_.size());
+  std::shared_ptr<KeptWeight> kept;
+  if (!weights_->weights->find(leaf, state, &has_memory, &kept)) {
+    if (PyErr_Occurred() == nullptr) return raise_changed(index);
+    return PyErr_ExceptionMatches(PyExc_TypeError) &&
+           raise_argument_error(static_cast<Py_ssize_t>(index), "type",
+                                "is a weight, but cannot be referenced weakly or kept");
+  }
+  if (kept == nullptr) return true;
+  owners_[index] = &kept->packs;
+  any_owner_ = true;
+  kept_weights_.emplace_back(index, std::move(kept));
+  return true;
+}
+
+void CallArguments::drop_changed_weights() {
+  for (const auto& [index, kept] : kept_weights_) {
+    if (kept->is_like_sample()) continue;
+    owners_[index] = nullptr;
+    weights_->weights->forget(leaves_[index], *kept);
+  }
+}
+
+// Null with a Python error set.
+char* CallArguments::densely_copied(size_t index, const StridedArray& array, int64_t bytes) {
+  ScopedBlock copy(pool_acquire(static_cast<size_t>(bytes), Hold::kCall));
+  if (copy.get() == nullptr) {
+    PyErr_Format(PyExc_MemoryError,
+                 "argument %zu has strides; a dense copy takes %lld bytes, which cannot be allocated",
+                 index, static_cast<long long>(bytes));
+    return nullptr;
+  }
+  auto* const to = static_cast<char*>(copy.get()->data);
+  copies_.push_back(std::move(copy));
+  ++call_memory_.copies.calls[index];
+  call_memory_.copies.bytes += bytes;
+  if (bytes < kWorthReleasing) {
+    copy_dense(array, to);
+  } else {
+    Py_BEGIN_ALLOW_THREADS;
+    copy_dense(array, to);
+    Py_END_ALLOW_THREADS;
+  }
+  return to;
 }
 
 bool CallArguments::read_jax(size_t index, PyObject* leaf) {
@@ -193,7 +260,7 @@ bool CallArguments::read_jax(size_t index, PyObject* leaf) {
   // A record makes later reads of the same array four times cheaper but costs as much as two, so
   // only arrays that come again get one. A dead array's address may come again, too: then the
   // record is a waste, not a mistake.
-  const PyObject* const before = std::exchange(last_seen_[index], leaf);
+  const PyObject* const before = std::exchange(call_memory_.last_seen[index], leaf);
   const bool again = before == leaf;
   JaxArgument argument;
   const auto position = static_cast<Py_ssize_t>(index);
@@ -249,7 +316,7 @@ bool CallArguments::unpack(size_t index, const ArrayType& type, void** data) {
   }
   unpack_elements(packed_bits(type.dtype), *data, count, copy.get()->data);
   *data = copy.get()->data;
-  unpacked_.push_back(std::move(copy));
+  copies_.push_back(std::move(copy));
   // No result may be written where the array was: it is smaller.
   Py_CLEAR(memory_[index]);
   return true;
@@ -274,20 +341,54 @@ bool CallArguments::read_numpy(size_t index, PyArrayObject* array) {
                                 "dtype is " + text_of(reinterpret_cast<PyObject*>(have)) +
                                     ", the program takes " + text_of(descrs_[index].get()));
   }
+  const DType dtype = executable_.spec().arguments[index].dtype;
+  const int64_t rank = PyArray_NDIM(array);
+  char* const data = PyArray_BYTES(array);
+  const int64_t item = dtype_bytes(dtype);
   constexpr int kUsable = NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_ALIGNED;
-  if (!PyArray_CHKFLAGS(array, kUsable) || !PyArray_ISNBO(have->byteorder)) {
-    Py_INCREF(want);
-    PyRef copy(PyArray_FromArray(array, want, kUsable | NPY_ARRAY_NOTSWAPPED));
-    if (!copy) return false;
-    array = reinterpret_cast<PyArrayObject*>(copy.get());
-    temporaries_.push_back(std::move(copy));
+  const bool is_usable = PyArray_CHKFLAGS(array, kUsable) && PyArray_ISNBO(have->byteorder);
+  const int64_t* const sizes = next_size_;
+  if (!accept(index, data, dtype, rank, reinterpret_cast<const int64_t*>(PyArray_DIMS(array)))) {
+    return false;
   }
-  return accept(index, PyArray_DATA(array), executable_.spec().arguments[index].dtype,
-                PyArray_NDIM(array), reinterpret_cast<const int64_t*>(PyArray_DIMS(array)));
+  const bool is_kept = is_weight(index) && PyArray_SIZE(array) != 0 &&
+                       leaves_[index] == reinterpret_cast<PyObject*>(array);
+  if (is_usable && !is_kept) return true;
+  // Copied, for the array may be changed where Python code runs.
+  SmallVector<int64_t, 16> strides(static_cast<size_t>(rank));
+  bool are_whole = PyArray_ISNBO(have->byteorder);
+  for (int64_t i = 0; i < rank; ++i) {
+    const int64_t bytes = PyArray_STRIDES(array)[i];
+    are_whole = are_whole && bytes % item == 0;
+    strides[static_cast<size_t>(i)] = bytes / item;
+  }
+  if (is_kept && are_whole && !take_weight(index, leaves_[index],
+                              {data, weights_->versions[index], rank, sizes, strides.data(), item})) {
+    return false;
+  }
+  if (is_usable) return true;
+  if (are_whole) {
+    const StridedArray strided{data, rank, sizes, strides.data(), item};
+    pointers_[index] = densely_copied(index, strided, array_bytes(dtype, rank, sizes));
+    return pointers_[index] != nullptr;
+  }
+  Py_INCREF(want);
+  PyRef copy(PyArray_FromArray(array, want, kUsable | NPY_ARRAY_NOTSWAPPED));
+  if (!copy) return false;
+  ++call_memory_.copies.calls[index];
+  call_memory_.copies.bytes += PyArray_NBYTES(array);
+  pointers_[index] = PyArray_DATA(reinterpret_cast<PyArrayObject*>(copy.get()));
+  temporaries_.push_back(std::move(copy));
+  return true;
 }
 
 bool CallArguments::read_scalar(size_t index, PyObject* leaf) {
   const auto position = static_cast<Py_ssize_t>(index);
+  if (executable_.spec().arguments[index].dtype == DType::kInt64 && PyLong_CheckExact(leaf)) {
+    int overflow = 0;
+    scalars_[index] = PyLong_AsLongLongAndOverflow(leaf, &overflow);
+    if (overflow == 0) return accept(index, &scalars_[index], DType::kInt64, 0, nullptr);
+  }
   if (!scalar_fits(leaf, executable_.spec().arguments[index].dtype)) {
     return raise_argument_error(position, "dtype",
                                 std::string("is a Python ") + Py_TYPE(leaf)->tp_name +
@@ -342,7 +443,31 @@ bool CallArguments::read_dlpack(size_t index, PyObject* leaf) {
       PyCapsule_GetPointer(capsule.get(), dlpack::kCapsuleName));
   temporaries_.push_back(std::move(capsule));  // frees the tensor when it goes
 
-  const dlpack::Tensor& tensor = managed->tensor;
+  return read_tensor(index, leaf, managed->tensor, false);
+}
+
+bool CallArguments::read_exchanged(size_t index, PyObject* leaf, const dlpack::ExchangeApi& api) {
+  BorrowedTensor borrowed;
+  if (!borrowed.read(api, leaf)) {
+    std::string what = take_error_text();
+    what.resize(std::min(what.size(), what.find('\n')));  // frameworks add their C++ stack
+    return raise_argument_error(static_cast<Py_ssize_t>(index), "type", "cannot be read: " + what);
+  }
+  if (borrowed.managed != nullptr) managed_.push_back(borrowed.managed);
+  return read_tensor(index, leaf, borrowed.tensor, true);
+}
+
+// `tensor` may go as soon as Python code runs.
+bool CallArguments::read_tensor(size_t index, PyObject* leaf, const dlpack::Tensor& tensor,
+                                bool is_exchanged) {
+  const auto position = static_cast<Py_ssize_t>(index);
+  if (tensor.device.type != dlpack::kCpu) {
+    return raise_argument_error(position, "device",
+                                "is in the memory of DLPack device (" +
+                                    std::to_string(tensor.device.type) + ", " +
+                                    std::to_string(tensor.device.id) +
+                                    "), the program runs on the CPU");
+  }
   const DType dtype = dtype_of(tensor.dtype);
   if (dtype == DType::kOther) {
     const auto& [code, bits, lanes] = tensor.dtype;
@@ -353,25 +478,49 @@ bool CallArguments::read_dlpack(size_t index, PyObject* leaf) {
             text_of(descrs_[index].get()) +
             (bits < 8 ? "; elements below 8 bits may be packed: pass a numpy array" : ""));
   }
+  const int64_t* const sizes = next_size_;
   char* data = static_cast<char*>(tensor.data) + tensor.byte_offset;
-  const int64_t item = dtype_bytes(dtype);
-  const bool aligned = item == 0 || reinterpret_cast<uintptr_t>(data) % std::min<int64_t>(item, 8) == 0;
-  if (item != 0 && (!is_dense(tensor) || !aligned)) {
-    const int64_t bytes = array_bytes(dtype, tensor.rank, tensor.sizes);
-    PyRef copy(PyBytes_FromStringAndSize(nullptr, bytes + 64));
-    if (!copy) return false;
-    char* const base = PyBytes_AS_STRING(copy.get());
-    char* const start = base + (64 - reinterpret_cast<uintptr_t>(base) % 64) % 64;
-    if (is_dense(tensor)) {
-      std::memcpy(start, data, static_cast<size_t>(bytes));
-    } else {
-      char* to = start;
-      copy_dense(tensor, 0, data, static_cast<size_t>(item), &to);
-    }
-    data = start;
-    temporaries_.push_back(std::move(copy));
+  if (!accept(index, data, dtype, tensor.rank, tensor.sizes)) return false;
+  const int64_t bytes = array_bytes(dtype, tensor.rank, sizes);
+  if (bytes == 0) {
+    pointers_[index] = const_cast<char*>(kNothing);  // nothing is read of it, nor written
+    return true;
   }
-  return accept(index, data, dtype, tensor.rank, tensor.sizes);
+  if (tensor.data == nullptr) {
+    return raise_argument_error(position, "type",
+                                std::string("is a ") + Py_TYPE(leaf)->tp_name +
+                                    " without memory, such as stands for a tensor in a trace");
+  }
+  if (is_exchanged) {
+    borrowed_[index] = data;
+    any_borrowed_ = true;
+  }
+  const StridedArray strided{data, tensor.rank, sizes, tensor.strides, dtype_bytes(dtype)};
+  if (is_dense(strided) && is_aligned(data, strided.item) && !is_weight(index)) return true;
+  SmallVector<int64_t, 16> strides(static_cast<size_t>(tensor.rank));
+  int64_t expected = 1;
+  for (int64_t i = tensor.rank - 1; i >= 0; --i) {
+    strides[static_cast<size_t>(i)] = tensor.strides == nullptr ? expected : tensor.strides[i];
+    expected *= sizes[i];
+  }
+  if (is_weight(index)) {
+    if (!is_exchanged) {
+      return raise_argument_error(position, "type",
+                                  std::string("is a ") + Py_TYPE(leaf)->tp_name +
+                                      "; weights are numpy arrays and tensors whose type has DLPack's "
+                                      "table of C functions");
+    }
+    // The sizes are ours by now, and Python code may run.
+    const WeightState state{data, weights_->versions[index],
+                            static_cast<int64_t>(strides.size()), sizes, strides.data(),
+                            strided.item};
+    if (!take_weight(index, leaf, state)) return false;
+  }
+  const StridedArray own{data, static_cast<int64_t>(strides.size()), sizes, strides.data(),
+                         strided.item};
+  if (is_dense(own) && is_aligned(data, own.item)) return true;
+  pointers_[index] = densely_copied(index, own, bytes);
+  return pointers_[index] != nullptr;
 }
 
 bool CallArguments::accept(size_t index, void* data, DType dtype, int64_t rank,

@@ -10,15 +10,42 @@
 #include "jax_bridge.h"
 #include "py_support.h"
 #include "small_vector.h"
+#include "strided_copy.h"
+#include "tensor_bridge.h"
+#include "weights.h"
 
 namespace shlo_disc {
+
+// Arguments that had to be copied into dense memory, since the program was made; under the GIL.
+struct ArgumentCopies {
+  std::vector<int64_t> calls;  // by argument
+  int64_t bytes = 0;
+};
+
+// What a caller says of weights in one call.
+struct WeightVersions {
+  static constexpr int64_t kNoWeight = -2;
+
+  Weights* weights;
+  const int64_t* versions;  // by argument: a version, Weights::kFrozen or kNoWeight
+};
+
+// What an executable remembers of its calls; under the GIL.
+struct CallMemory {
+  explicit CallMemory(size_t arguments) : last_seen(arguments, nullptr) {
+    copies.calls.resize(arguments);
+  }
+
+  std::vector<const PyObject*> last_seen;  // the array of the last call, by argument; not owned
+  ArgumentCopies copies;
+};
 
 // Needs the GIL to make, fill and destroy; between those the pointers stay valid without it.
 class CallArguments {
  public:
-  // `last_seen`: per argument the address of the array of the last call, kept by the executable.
-  CallArguments(const Executable& executable, const std::vector<PyRef>& descrs,
-                std::vector<const PyObject*>& last_seen, JaxBridge* bridge);
+  // `bridge`: reads `jax.Array`s as such; may be null. `weights`: may be null.
+  CallArguments(const Executable& executable, const std::vector<PyRef>& descrs, CallMemory& memory,
+                JaxBridge* bridge, const WeightVersions* weights);
   ~CallArguments();
   CallArguments(const CallArguments&) = delete;
   CallArguments& operator=(const CallArguments&) = delete;
@@ -34,6 +61,9 @@ class CallArguments {
   // Deletes donated arrays of foreign memory; after the call has read them. False: another thread
   // has done so, or another Python error.
   bool forget_foreign();
+  // After the call: true if its tensors have the memory that was read. Other threads may have given
+  // them another, and freed this one. False with a Python error set.
+  bool have_kept_memory();
 
   void* const* pointers() { return pointers_.data(); }
   const int64_t* sizes() { return sizes_.data(); }
@@ -53,16 +83,26 @@ class CallArguments {
   bool read_numpy(size_t index, PyArrayObject* array);
   bool read_scalar(size_t index, PyObject* leaf);
   bool read_dlpack(size_t index, PyObject* leaf);
+  bool read_exchanged(size_t index, PyObject* leaf, const dlpack::ExchangeApi& api);
+  bool read_tensor(size_t index, PyObject* leaf, const dlpack::Tensor& tensor, bool is_exchanged);
+  bool take_weight(size_t index, PyObject* leaf, const WeightState& state);
+  bool is_weight(size_t index) const;
+  void drop_changed_weights();
+  bool raise_changed(size_t index);
+  char* densely_copied(size_t index, const StridedArray& array, int64_t bytes);
   bool accept(size_t index, void* data, DType dtype, int64_t rank, const int64_t* sizes);
 
   const Executable& executable_;
   const std::vector<PyRef>& descrs_;
-  std::vector<const PyObject*>& last_seen_;
+  CallMemory& call_memory_;
   JaxBridge* const bridge_;
+  const WeightVersions* const weights_;
   SmallVector<void*, 64> pointers_;
   SmallVector<PackOwner*, 64> owners_;
   SmallVector<PyObject*, 64> leaves_;  // owned: a call keeps its arguments alive
   SmallVector<PyObject*, 64> memory_;  // owned: what holds our arrays' memory; null: foreign
+  SmallVector<const void*, 64> borrowed_;  // memory of tensors read in place; null: of others
+  SmallVector<int64_t, 32> scalars_;       // the elements of Python's numbers
   SmallVector<int64_t, 128> sizes_;
   int64_t* next_size_;
   size_t held_ = 0;                     // entries of leaves_
@@ -70,10 +110,15 @@ class CallArguments {
   std::vector<size_t> donated_;         // arrays whose memory is ours
   std::vector<size_t> foreign_;         // donated, too
   std::vector<PyRef> temporaries_;      // copies and DLPack capsules
-  std::vector<ScopedBlock> unpacked_;   // copies of arrays that JAX packs
+  std::vector<ScopedBlock> copies_;     // of arrays that JAX packs, and of strided ones
+  std::vector<dlpack::ManagedTensorVersioned*> managed_;   // owned
+  // By argument; alive until the call ends.
+  std::vector<std::pair<size_t, std::shared_ptr<KeptWeight>>> kept_weights_;
   PyObject* device_ = nullptr;
   size_t device_index_ = 0;
   bool any_owner_ = false;
+  bool any_borrowed_ = false;
+  bool others_ran_ = true;
 };
 
 }  // namespace shlo_disc

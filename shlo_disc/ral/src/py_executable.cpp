@@ -91,10 +91,10 @@ PyObject* raise_no_memory_for_result(const ProgramSpec& spec, size_t result, con
 
 }  // namespace
 
-PyObject* PyExecutable::call(disc_run host, Marks* marks, JaxBridge* bridge,
-                             PyObject* leaves) const {
+PyObject* PyExecutable::call(disc_run host, Marks* marks, JaxBridge* bridge, PyObject* leaves,
+                             const TensorBridge* tensors, const WeightVersions* weights) const {
   const ProgramSpec& spec = executable_->spec();
-  CallArguments arguments(*executable_, argument_descrs_, last_seen_, bridge);
+  CallArguments arguments(*executable_, argument_descrs_, memory_, bridge, weights);
   if (!arguments.read(leaves)) return nullptr;
 
   SmallVector<int64_t, 64> symbols(static_cast<size_t>(spec.symbols));
@@ -173,6 +173,7 @@ PyObject* PyExecutable::call(disc_run host, Marks* marks, JaxBridge* bridge,
                                     "allocated; call with smaller arrays",
                                     spec.name.c_str(), static_cast<long long>(arena_bytes));
   }
+  if (!arguments.have_kept_memory()) return nullptr;
   if (spec.donates && !arguments.forget_foreign()) return nullptr;
 
   PyRef list(PyList_New(static_cast<Py_ssize_t>(count)));
@@ -180,6 +181,13 @@ PyObject* PyExecutable::call(disc_run host, Marks* marks, JaxBridge* bridge,
   shape = sizes.data();
   for (size_t i = 0; i < count; ++i) {
     const ResultSpec& result = spec.results[i];
+    if (tensors != nullptr) {
+      PyObject* const tensor = tensors->wrap(blocks.take(i), result.dtype, result.rank, shape);
+      if (tensor == nullptr) return nullptr;
+      PyList_SET_ITEM(list.get(), static_cast<Py_ssize_t>(i), tensor);
+      shape += result.rank;
+      continue;
+    }
     auto* const descr = reinterpret_cast<PyArray_Descr*>(results_[i].descr.get());
     PyRef owner = !reused.empty() && reused[i] ? std::move(reused[i]) : owner_of(blocks.take(i));
     PyObject* const array =

@@ -7,7 +7,9 @@
 
 #include "executable.h"
 #include "jax_bridge.h"
+#include "py_arguments.h"
 #include "py_support.h"
+#include "tensor_bridge.h"
 
 namespace shlo_disc {
 
@@ -22,7 +24,7 @@ class PyExecutable {
                std::vector<Result> results)
       : executable_(std::move(executable)),
         argument_descrs_(std::move(argument_descrs)),
-        last_seen_(argument_descrs_.size(), nullptr),
+        memory_(argument_descrs_.size()),
         results_(std::move(results)) {}
   PyExecutable(const PyExecutable&) = delete;
   PyExecutable& operator=(const PyExecutable&) = delete;
@@ -33,19 +35,29 @@ class PyExecutable {
     return call(executable_->spec().run, nullptr, bridge, leaves);
   }
 
+  // As call, with tensors of `bridge` as results. `weights`: null where no argument is one.
+  PyObject* call_tensors(const TensorBridge& bridge, PyObject* leaves,
+                         const WeightVersions* weights) const {
+    return call(executable_->spec().run, nullptr, nullptr, leaves, &bridge, weights);
+  }
+
   // As call, by another host program of the same kernels that reports to `marks`.
-  PyObject* call(disc_run host, Marks* marks, JaxBridge* bridge, PyObject* leaves) const;
+  PyObject* call(disc_run host, Marks* marks, JaxBridge* bridge, PyObject* leaves,
+                 const TensorBridge* tensors = nullptr,
+                 const WeightVersions* weights = nullptr) const;
 
   // Makes the program callable as an XLA FFI custom call; XLA executables made while it is alive own
   // it too.
   void register_ffi(int64_t fingerprint) const;
 
   const Executable& executable() const { return *executable_; }
+  // Since the program was made.
+  const ArgumentCopies& copies() const { return memory_.copies; }
 
  private:
   const std::shared_ptr<const Executable> executable_;
   const std::vector<PyRef> argument_descrs_;
-  mutable std::vector<const PyObject*> last_seen_;  // a hint, see CallArguments; under the GIL
+  mutable CallMemory memory_;  // under the GIL
   const std::vector<Result> results_;
 };
 

@@ -1,0 +1,223 @@
+#include "tensor_bridge.h"
+
+#include <cstdlib>
+#include <new>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace shlo_disc {
+namespace {
+
+constexpr size_t kMaxTypes = 64;  // remembered; a program has one or two
+constexpr int kMaxVersions = 64;  // of a table, older ones behind newer ones
+
+struct DTypeCode {
+  DType dtype;
+  dlpack::DataType type;
+};
+
+constexpr DTypeCode kCodes[] = {
+    {DType::kFloat32, {dlpack::kFloat, 32, 1}},
+    {DType::kInt64, {dlpack::kInt, 64, 1}},
+    {DType::kBFloat16, {dlpack::kBfloat, 16, 1}},
+    {DType::kFloat16, {dlpack::kFloat, 16, 1}},
+    {DType::kBool, {dlpack::kBool, 8, 1}},
+    {DType::kInt32, {dlpack::kInt, 32, 1}},
+    {DType::kFloat64, {dlpack::kFloat, 64, 1}},
+    {DType::kInt8, {dlpack::kInt, 8, 1}},
+    {DType::kInt16, {dlpack::kInt, 16, 1}},
+    {DType::kUInt8, {dlpack::kUInt, 8, 1}},
+    {DType::kUInt16, {dlpack::kUInt, 16, 1}},
+    {DType::kUInt32, {dlpack::kUInt, 32, 1}},
+    {DType::kUInt64, {dlpack::kUInt, 64, 1}},
+    {DType::kComplex64, {dlpack::kComplex, 64, 1}},
+    {DType::kComplex128, {dlpack::kComplex, 128, 1}},
+    {DType::kFloat8E3M4, {dlpack::kFloat8E3M4, 8, 1}},
+    {DType::kFloat8E4M3, {dlpack::kFloat8E4M3, 8, 1}},
+    {DType::kFloat8E4M3B11FNUZ, {dlpack::kFloat8E4M3B11FNUZ, 8, 1}},
+    {DType::kFloat8E4M3FN, {dlpack::kFloat8E4M3FN, 8, 1}},
+    {DType::kFloat8E4M3FNUZ, {dlpack::kFloat8E4M3FNUZ, 8, 1}},
+    {DType::kFloat8E5M2, {dlpack::kFloat8E5M2, 8, 1}},
+    {DType::kFloat8E5M2FNUZ, {dlpack::kFloat8E5M2FNUZ, 8, 1}},
+    {DType::kFloat8E8M0FNU, {dlpack::kFloat8E8M0FNU, 8, 1}},
+};  // fewer bits than 8 may be packed, so they are no arguments
+
+std::optional<dlpack::DataType> code_of(DType dtype) {
+  for (const DTypeCode& row : kCodes) {
+    if (row.dtype == dtype) return row.type;
+  }
+  return std::nullopt;
+}
+
+struct KnownType {
+  PyTypeObject* type;  // owned: the address may not become another type's
+  const dlpack::ExchangeApi* api;
+};
+
+std::vector<KnownType>& known_types() {
+  static auto* const instance = new std::vector<KnownType>;  // outlives the interpreter
+  return *instance;
+}
+
+// The newest table whose layout is known here; null: none.
+const dlpack::ExchangeApi* usable(const dlpack::ExchangeHeader* header) {
+  for (int i = 0; header != nullptr && i < kMaxVersions; ++i, header = header->previous) {
+    if (header->version.major == dlpack::kVersion.major) {
+      return reinterpret_cast<const dlpack::ExchangeApi*>(header);
+    }
+  }
+  return nullptr;
+}
+
+// A result as a framework owns it; its sizes and strides lie behind it.
+struct Result {
+  dlpack::ManagedTensorVersioned managed;
+  Block* block;
+};
+static_assert(sizeof(Result) % alignof(int64_t) == 0, "numbers follow");
+
+// Called by any thread, with or without the GIL.
+void delete_result(dlpack::ManagedTensorVersioned* self) {
+  auto* const result = static_cast<Result*>(self->manager);
+  pool_release(result->block);
+  std::free(result);
+}
+
+}  // namespace
+
+DType dtype_of(const dlpack::DataType& type) {
+  for (const DTypeCode& row : kCodes) {
+    if (row.type.code == type.code && row.type.bits == type.bits && row.type.lanes == type.lanes) {
+      return row.dtype;
+    }
+  }
+  return DType::kOther;
+}
+
+Exchange exchange_api(PyTypeObject* type, const dlpack::ExchangeApi** out) {
+  std::vector<KnownType>& known = known_types();
+  for (const KnownType& row : known) {
+    if (row.type == type) {
+      *out = row.api;
+      return Exchange::kFound;
+    }
+  }
+  static PyObject* const name = PyUnicode_InternFromString(dlpack::kExchangeAttribute);
+  const PyRef capsule(PyObject_GetAttr(reinterpret_cast<PyObject*>(type), name));
+  if (!capsule) {
+    if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return Exchange::kError;
+    PyErr_Clear();
+    return Exchange::kNone;
+  }
+  if (!PyCapsule_IsValid(capsule.get(), dlpack::kExchangeCapsule)) {
+    PyErr_Format(PyExc_TypeError, "%s.%s is not a capsule named \"%s\"", type->tp_name,
+                 dlpack::kExchangeAttribute, dlpack::kExchangeCapsule);
+    return Exchange::kError;
+  }
+  const dlpack::ExchangeApi* const api = usable(static_cast<const dlpack::ExchangeHeader*>(
+      PyCapsule_GetPointer(capsule.get(), dlpack::kExchangeCapsule)));
+  if (api == nullptr) return Exchange::kNone;
+  if (api->managed_from_object == nullptr || api->object_from_managed == nullptr) {
+    PyErr_Format(PyExc_TypeError, "the table of %s.%s lacks functions that DLPack %u.%u requires",
+                 type->tp_name, dlpack::kExchangeAttribute, dlpack::kVersion.major,
+                 dlpack::kVersion.minor);
+    return Exchange::kError;
+  }
+  if (known.size() >= kMaxTypes) {
+    const std::vector<KnownType> old = std::exchange(known, {});
+    for (const KnownType& row : old) Py_DECREF(row.type);
+  }
+  Py_INCREF(type);
+  known.push_back({type, api});
+  *out = api;
+  return Exchange::kFound;
+}
+
+bool BorrowedTensor::read(const dlpack::ExchangeApi& api, PyObject* object) {
+  if (api.tensor_from_object != nullptr) return api.tensor_from_object(object, &tensor) == 0;
+  if (api.managed_from_object(object, &managed) != 0) {
+    managed = nullptr;
+    return false;
+  }
+  if (managed->version.major != dlpack::kVersion.major) {
+    const unsigned major = managed->version.major;
+    release();
+    PyErr_Format(PyExc_BufferError, "a tensor of DLPack version %u, not %u", major,
+                 dlpack::kVersion.major);
+    return false;
+  }
+  tensor = managed->tensor;
+  return true;
+}
+
+void BorrowedTensor::release() {
+  if (managed != nullptr && managed->deleter != nullptr) managed->deleter(managed);
+  managed = nullptr;
+}
+
+PyObject* numpy_view(PyObject* object, PyArray_Descr* descr) {
+  const dlpack::ExchangeApi* api = nullptr;
+  BorrowedTensor borrowed;
+  if (PyArray_Check(object) || exchange_api(Py_TYPE(object), &api) != Exchange::kFound ||
+      !borrowed.read(*api, object)) {
+    PyErr_Clear();  // the program that is called with it tells what is wrong
+    return Py_NewRef(object);
+  }
+  const dlpack::Tensor& tensor = borrowed.tensor;
+  if (tensor.device.type != dlpack::kCpu || dtype_of(tensor.dtype) != dtype_of(descr) ||
+      tensor.rank > NPY_MAXDIMS) {
+    borrowed.release();
+    return Py_NewRef(object);
+  }
+  npy_intp strides[NPY_MAXDIMS];
+  npy_intp stride = PyDataType_ELSIZE(descr);
+  for (int32_t i = tensor.rank - 1; i >= 0; --i) {
+    strides[i] = tensor.strides == nullptr ? stride
+                                           : tensor.strides[i] * PyDataType_ELSIZE(descr);
+    stride *= tensor.sizes[i];
+  }
+  static char nothing[8];
+  char* const data = static_cast<char*>(tensor.data) + tensor.byte_offset;
+  Py_INCREF(descr);  // stolen by the next call
+  PyRef array(PyArray_NewFromDescr(&PyArray_Type, descr, tensor.rank,
+                                   reinterpret_cast<const npy_intp*>(tensor.sizes), strides,
+                                   data == nullptr ? nothing : data, 0, nullptr));
+  borrowed.release();
+  if (!array) return nullptr;
+  auto* const made = reinterpret_cast<PyArrayObject*>(array.get());
+  PyArray_UpdateFlags(made, NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_F_CONTIGUOUS | NPY_ARRAY_ALIGNED);
+  return PyArray_SetBaseObject(made, Py_NewRef(object)) < 0 ? nullptr : array.release();
+}
+
+bool TensorBridge::can_wrap(DType dtype) { return code_of(dtype).has_value(); }
+
+PyObject* TensorBridge::wrap(ScopedBlock block, DType dtype, int64_t rank,
+                             const int64_t* sizes) const {
+  const size_t numbers = 2 * static_cast<size_t>(rank) * sizeof(int64_t);
+  void* const memory = std::malloc(sizeof(Result) + numbers);
+  if (memory == nullptr) return PyErr_NoMemory();
+  auto* const result = new (memory) Result{};
+  auto* const shape = reinterpret_cast<int64_t*>(result + 1);
+  int64_t stride = 1;
+  for (int64_t i = rank - 1; i >= 0; --i) {
+    shape[i] = sizes[i];
+    shape[rank + i] = stride;
+    stride *= sizes[i] > 0 ? sizes[i] : 1;  // no stride is 0, as frameworks have it
+  }
+  result->block = block.take();
+  result->managed.version = dlpack::kVersion;
+  result->managed.manager = result;
+  result->managed.deleter = &delete_result;
+  result->managed.tensor = {result->block->data, {dlpack::kCpu, 0}, static_cast<int32_t>(rank),
+                            *code_of(dtype), shape, shape + rank, 0};
+  void* object = nullptr;
+  if (api_->object_from_managed(&result->managed, &object) != 0) {
+    // The tensor is still ours: what failed has taken nothing.
+    delete_result(&result->managed);
+    return nullptr;
+  }
+  return static_cast<PyObject*>(object);
+}
+
+}  // namespace shlo_disc
