@@ -235,7 +235,7 @@ WRONG = {
     '"disc.fft"(%x) {kind = "FFT"} : (tensor<4xf32>) -> tensor<4xf32>': "must have 2 elements",
     '"disc.fft"(%x) {kind = "IRFFT"} : (tensor<4xf32>) -> tensor<6xf32>': "IRFFT has 3 operands",
     '"disc.fft"(%p) {kind = "FFT"} : (tensor<4x2xf32>) -> tensor<4x4x2xf32>': "different ranks",
-    '"disc.fft"(%p) {kind = "FFT", dimension = 1} : (tensor<4x2xf32>) -> tensor<4x2xf32>': "no such",
+    '"disc.fft"(%p) {kind = "FFT", dimension = 1} : (tensor<4x2xf32>) -> tensor<4x2xf32>': "has no",
     '"disc.fft"(%h, %h, %n) {kind = "IRFFT"} : (tensor<4xf16>, tensor<4xf16>, tensor<i32>) '
     "-> tensor<6xf16>": "must be f32 or f64",
     '"disc.fft"(%x, %h, %n) {kind = "IRFFT"} : (tensor<4xf32>, tensor<4xf16>, tensor<i32>) '
