@@ -43,6 +43,13 @@ test: $(VENV)/.installed  ## The tests, without those marked slow
 test-all: $(VENV)/.installed  ## All tests, the slow ones too
 	$(RUN) -m pytest -q -n $(JOBS)
 
+.PHONY: test-torch
+test-torch: .venv-torch/.installed  ## The tests of shlo_disc.torch, in .venv-torch with PyTorch
+	.venv-torch/bin/python -m pytest -q -n $(JOBS) --dist loadfile -m torch tests/torch
+
+.venv-torch/.installed: $(SOURCES) tools/venv.sh
+	tools/venv.sh .venv-torch '.[test,torch]'
+
 .PHONY: sanitize
 sanitize: $(VENV)/.installed  ## Tests with a runtime built for sanitizers of memory and of threads (SAMPLE=1: memory, a few; WHOLE=1: all)
 	VENV=$(VENV) tools/sanitize.sh address $(if $(SAMPLE),$(SANITIZED_SAMPLE),$(if $(WHOLE),$(SANITIZED_WHOLE),tests/ral tests/ffi))
@@ -106,4 +113,4 @@ bench: $(VENV)/.installed  ## The benchmarks; results go to benchmarks/results/
 
 .PHONY: clean
 clean:  ## Remove what was built, .venv too
-	rm -rf .venv .venv-low .venv-high build dist site
+	rm -rf .venv .venv-low .venv-high .venv-torch build dist site

@@ -705,7 +705,7 @@ def _hessenberg(context: Any, a: Any) -> Any:
         operand_output_aliases={0: 0},
     )
     results = rule(context, a, low=np.int32(1), high=np.int32(0))
-    place = _ir.DenseElementsAttr.get(np.array([0, len(batch)]))
+    place = _mlir.dense_int_elements([0, len(batch)])
     results[0].owner.attributes["shlo_disc.size_attributes"] = _ir.DictAttr.get({"high": place})
     zero = _mlir.full_like_aval(context, 0, info)
     ok = _mlir.compare_hlo(results[2], zero, "EQ", "SIGNED")

@@ -1,0 +1,176 @@
+"""Scaled dot-product attention, in the form that the `attention` kernel has.
+
+    softmax(query @ key^T * scale + mask) @ value
+
+Dimensions: [..., L, E] queries, [..., S, E] keys, [..., S, V] values, [..., L, V] results.
+A row without any key is 0, as PyTorch has it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from shlo_disc.builders import compare, create
+from shlo_disc.errors import UnsupportedError
+from shlo_disc.ingest.size_values import binary, extent, vector
+from shlo_disc.mlir import ir
+from shlo_disc.torch.bodies.call import (
+    BodyCall,
+    constant,
+    converted,
+    element_of,
+    iota,
+    minus_infinity,
+    reduced,
+    spread,
+    typed,
+)
+
+__all__ = ["attention", "flash_attention"]
+
+
+def attention(call: BodyCall) -> list[ir.Value]:
+    """`aten.scaled_dot_product_attention`. Raises UnsupportedError for dropout."""
+    return _attention(call)[:1]
+
+
+def flash_attention(call: BodyCall) -> list[ir.Value]:
+    """`aten._scaled_dot_product_flash_attention_for_cpu`: also log(sum(exp(scores))) of each row.
+
+    Raises UnsupportedError for dropout.
+    """
+    mixed, most, total = _attention(call)
+    logarithm = create("stablehlo.log", [total], total.type)
+    return [mixed, binary("add", logarithm, most)]
+
+
+def _attention(call: BodyCall) -> list[ir.Value]:
+    """The result; of each row of scores the maximum, and the sum of the exponentials."""
+    if call["dropout_p"] != 0.0:
+        raise UnsupportedError("dropout is random; call the model in eval mode")
+    query, key, value = call["query"], call["key"], call["value"]
+    shapes = [call.shape(name) for name in ("query", "key", "value")]
+    if len({len(shape) for shape in shapes}) != 1:
+        raise UnsupportedError("query, key and value must have one rank")
+    key = _repeated(key, shapes[1], shapes[0])
+    value = _repeated(value, shapes[2], shapes[0])
+    f32 = ir.F32Type.get()
+    wide = f32 if element_of(query) in (ir.F16Type.get(), ir.BF16Type.get()) else element_of(query)
+    rank = ir.RankedTensorType(query.type).rank
+    scores = _dot(query, key, rank - 1, rank - 1, wide)
+    scale = call["scale"]
+    if scale is None:
+        width = ir.RankedTensorType(query.type).shape[-1]
+        if width < 0:
+            raise UnsupportedError("the size of a head must be a number; or state `scale`")
+        scale = 1 / math.sqrt(width) if width else 1.0
+    scores = binary("multiply", scores, spread(constant(scale, [], wide), [], scores))
+    mask = call["attn_mask"]
+    if call["is_causal"]:
+        scores = _causal(scores)
+    if mask is not None:
+        scores = _masked(scores, mask)
+    weights, most, total = _softmax(scores, may_be_empty=mask is not None)
+    weights = converted(weights, element_of(value))
+    mixed = _dot(weights, value, rank - 1, rank - 2, wide)
+    return [converted(mixed, element_of(query)), most, total]
+
+
+def _repeated(x: ir.Value, shape: Sequence[object], want: Sequence[object]) -> ir.Value:
+    """Keys or values for every head of the queries: grouped heads, or sizes of 1."""
+    for axis in range(len(shape) - 2):
+        have, wanted = shape[axis], want[axis]
+        if have == wanted:
+            continue
+        if not isinstance(have, int) or not isinstance(wanted, int) or wanted % have:
+            raise UnsupportedError(
+                f"dimension {axis} of query has the size {wanted}, of key or value {have}"
+            )
+        x = _repeat(x, axis, wanted // have)
+    return x
+
+
+def _repeat(x: ir.Value, axis: int, times: int) -> ir.Value:
+    """Every element of `axis` so many times in a row."""
+    kind = ir.RankedTensorType(x.type)
+    sizes = [extent(x, k) for k in range(kind.rank)]
+    number = constant(times, [], "i64")
+    more = [*sizes[: axis + 1], number, *sizes[axis + 1 :]]
+    shape = list(kind.shape)
+    wide = ir.RankedTensorType.get(
+        [*shape[: axis + 1], times, *shape[axis + 1 :]], kind.element_type
+    )
+    dims = ir.DenseI64ArrayAttr.get([k if k <= axis else k + 1 for k in range(kind.rank)])
+    if kind.has_static_shape:
+        spread_out = create("stablehlo.broadcast_in_dim", [x], wide, broadcast_dimensions=dims)
+    else:
+        spread_out = create(
+            "stablehlo.dynamic_broadcast_in_dim", [x, vector(more)], wide, broadcast_dimensions=dims
+        )
+    joined = [*shape[:axis], shape[axis] * times, *shape[axis + 1 :]]
+    result = ir.RankedTensorType.get(joined, kind.element_type)
+    if kind.has_static_shape:
+        return create("stablehlo.reshape", [spread_out], result)
+    ends = [*sizes[:axis], binary("multiply", sizes[axis], number), *sizes[axis + 1 :]]
+    return create("stablehlo.dynamic_reshape", [spread_out, vector(ends)], result)
+
+
+def _dot(a: ir.Value, b: ir.Value, axis_a: int, axis_b: int, element: ir.Type) -> ir.Value:
+    """A product over `axis_a` and `axis_b`; all leading dimensions are batches."""
+    kinds = [ir.RankedTensorType(v.type) for v in (a, b)]
+    rank = kinds[0].rank
+    batch = list(range(rank - 2))
+    sizes = [m if m >= 0 else n for m, n in zip(*(k.shape[: rank - 2] for k in kinds), strict=True)]
+    for kind, axis in zip(kinds, (axis_a, axis_b), strict=True):
+        sizes += [kind.shape[k] for k in (rank - 2, rank - 1) if k != axis]
+    numbers = ir.Attribute.parse(
+        f"#stablehlo.dot<lhs_batching_dimensions = {batch}, rhs_batching_dimensions = {batch}, "
+        f"lhs_contracting_dimensions = [{axis_a}], rhs_contracting_dimensions = [{axis_b}]>"
+    )
+    result = ir.RankedTensorType.get(sizes, element)
+    return create("stablehlo.dot_general", [a, b], result, dot_dimension_numbers=numbers)
+
+
+def _causal(scores: ir.Value) -> ir.Value:
+    """Scores of keys behind the query are -inf; query and key 0 are at one place."""
+    rank = ir.RankedTensorType(scores.type).rank
+    i32, i1 = (ir.IntegerType.get_signless(n) for n in (32, 1))
+    rows, columns = iota(scores, rank - 2, i32), iota(scores, rank - 1, i32)
+    seen = compare("GE", rows, columns, typed(scores, i1))
+    none = spread(minus_infinity(element_of(scores)), [], scores)
+    return create("stablehlo.select", [seen, scores, none], scores.type)
+
+
+def _masked(scores: ir.Value, mask: ir.Value) -> ir.Value:
+    """A mask of truth values says which scores count, one of floats is added."""
+    kind = ir.RankedTensorType(scores.type)
+    rank = ir.RankedTensorType(mask.type).rank
+    dims = list(range(kind.rank - rank, kind.rank))
+    if isinstance(element_of(mask), ir.IntegerType):
+        none = spread(minus_infinity(kind.element_type), [], scores)
+        return create("stablehlo.select", [spread(mask, dims, scores), scores, none], kind)
+    return binary("add", scores, spread(converted(mask, kind.element_type), dims, scores))
+
+
+def _softmax(scores: ir.Value, *, may_be_empty: bool) -> tuple[ir.Value, ir.Value, ir.Value]:
+    """Of the last dimension, with the maximum and the sum that it is computed from.
+
+    Rows of -inf give 0 where they `may_be_empty`; their maximum is 0 and their sum is 1.
+    """
+    kind = ir.RankedTensorType(scores.type)
+    rows = list(range(kind.rank - 1))
+    lowest = minus_infinity(kind.element_type)
+    most = reduced("maximum", scores, lowest, kind.rank - 1)
+    if may_be_empty:
+        truth = typed(most, ir.IntegerType.get_signless(1))
+        finite = compare("NE", most, spread(lowest, [], most), truth)
+        zero = spread(constant(0, [], kind.element_type), [], most)
+        most = create("stablehlo.select", [finite, most, zero], most.type)
+    below = binary("subtract", scores, spread(most, rows, scores))
+    powers = create("stablehlo.exponential", [below], kind)
+    total = reduced("add", powers, constant(0, [], kind.element_type), kind.rank - 1)
+    if may_be_empty:
+        one = spread(constant(1, [], kind.element_type), [], total)
+        total = create("stablehlo.select", [finite, total, one], total.type)
+    return binary("divide", powers, spread(total, rows, scores)), most, total

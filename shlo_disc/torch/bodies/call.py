@@ -1,0 +1,184 @@
+"""What a body is given, and the StableHLO that bodies share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import torch
+
+from shlo_disc.builders import create
+from shlo_disc.ingest.size_values import extent, vector
+from shlo_disc.mlir import ir
+from shlo_disc.torch.importer import Carried
+
+__all__ = [
+    "Body", "BodyCall", "constant", "converted", "element_of", "iota", "minus_infinity", "reduced",
+    "spread", "summed_to", "typed",
+]  # fmt: skip
+
+
+class BodyCall:
+    """One op: its operands as values, its other arguments as they are, the types it must give."""
+
+    def __init__(
+        self,
+        module: ir.Module,
+        carried: Carried,
+        operands: Sequence[ir.Value],
+        results: Sequence[ir.Type],
+    ) -> None:
+        self.module = module
+        self.results = results
+        self._carried = carried
+        self._values = dict(zip(carried.operands, operands, strict=True))
+
+    def __getitem__(self, name: str) -> Any:
+        """An argument: a value for a tensor or a size, a list of those, else as in the graph."""
+        given = self._carried.arguments[name]
+        return torch.fx.map_arg(given, self._value)
+
+    def _value(self, node: torch.fx.Node) -> Any:
+        value = self._values[node]
+        if isinstance(value.type, ir.RankedTensorType):
+            return value
+        kind = ir.RankedTensorType.get([], value.type)  # a number
+        return create("tensor.from_elements", [value], kind)
+
+    def shape(self, name: str) -> tuple[Any, ...]:
+        """The symbolic sizes of a tensor argument."""
+        return tuple(self._carried.arguments[name].meta["val"].shape)
+
+    @property
+    def node(self) -> torch.fx.Node:
+        """The op in the graph."""
+        return self._carried.node
+
+    @property
+    def where(self) -> str:
+        """The source line of the op."""
+        return str(self._carried.node.meta.get("place", "unknown location"))
+
+    def size(self, name: str) -> ir.Value:
+        """An integer argument as a rank-0 i64."""
+        value = self[name]
+        return constant(int(value), [], "i64") if isinstance(value, int) else value
+
+    @staticmethod
+    def cast(value: ir.Value, kind: ir.Type) -> ir.Value:
+        """`value` with the sizes of `kind`."""
+        return value if value.type == kind else create("tensor.cast", [value], kind)
+
+    def computation(self, name: str, element: ir.Type) -> ir.FlatSymbolRefAttr:
+        """A private function that joins two elements by `stablehlo.NAME`, made once."""
+        symbol = f"shlo_disc.{name}_{element}"
+        known = {
+            ir.StringAttr(view.operation.attributes["sym_name"]).value
+            for view in self.module.body.operations
+        }
+        if symbol not in known:
+            scalar = ir.RankedTensorType.get([], element)
+            with ir.InsertionPoint.at_block_begin(self.module.body):
+                function = ir.Operation.create(
+                    "func.func",
+                    attributes={
+                        "sym_name": ir.StringAttr.get(symbol),
+                        "function_type": ir.TypeAttr.get(
+                            ir.FunctionType.get([scalar, scalar], [scalar])
+                        ),
+                        "sym_visibility": ir.StringAttr.get("private"),
+                    },
+                    regions=1,
+                )
+            block = function.regions[0].blocks.append(scalar, scalar)
+            with ir.InsertionPoint(block):
+                joined = create(f"stablehlo.{name}", list(block.arguments), scalar)
+                ir.Operation.create("func.return", operands=[joined])
+        return ir.FlatSymbolRefAttr.get(symbol)
+
+
+Body: TypeAlias = Callable[[BodyCall], list[ir.Value]]
+"""Writes an op at the insertion point and gives its results."""
+
+
+def element_of(value: ir.Value) -> ir.Type:
+    """The element type of a tensor."""
+    return ir.RankedTensorType(value.type).element_type
+
+
+def typed(like: ir.Value, element: ir.Type) -> ir.RankedTensorType:
+    """The type of a tensor in the shape of `like`."""
+    return ir.RankedTensorType.get(ir.RankedTensorType(like.type).shape, element)
+
+
+def constant(number: float, shape: Sequence[int], element: ir.Type | str) -> ir.Value:
+    """A constant of a static shape, every element `number`."""
+    kind = ir.RankedTensorType.get(
+        list(shape), ir.Type.parse(element) if isinstance(element, str) else element
+    )
+    inner = kind.element_type
+    if isinstance(inner, ir.IntegerType):
+        value: ir.Attribute = ir.IntegerAttr.get(inner, int(number))
+    else:
+        value = ir.FloatAttr.get(inner, float(number))
+    return create("stablehlo.constant", [], kind, value=ir.DenseElementsAttr.get_splat(kind, value))
+
+
+def minus_infinity(element: ir.Type) -> ir.Value:
+    """The rank-0 identity of a maximum of floats."""
+    return constant(float("-inf"), [], element)
+
+
+def converted(value: ir.Value, element: ir.Type) -> ir.Value:
+    """`value` with elements of another type."""
+    kind = typed(value, element)
+    return value if value.type == kind else create("stablehlo.convert", [value], kind)
+
+
+def spread(value: ir.Value, dims: Sequence[int], like: ir.Value) -> ir.Value:
+    """`value` in the shape of `like`; its dimension k goes to `dims[k]`."""
+    kind = typed(like, element_of(value))
+    if value.type == kind and list(dims) == list(range(kind.rank)):
+        return value
+    attribute = ir.DenseI64ArrayAttr.get(list(dims))
+    if kind.has_static_shape:
+        return create("stablehlo.broadcast_in_dim", [value], kind, broadcast_dimensions=attribute)
+    sizes = vector([extent(like, k) for k in range(kind.rank)])
+    return create(
+        "stablehlo.dynamic_broadcast_in_dim", [value, sizes], kind, broadcast_dimensions=attribute
+    )
+
+
+def iota(like: ir.Value, axis: int, element: ir.Type) -> ir.Value:
+    """The index along `axis`, in the shape of `like`."""
+    kind = typed(like, element)
+    dimension = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), axis)
+    if kind.has_static_shape:
+        return create("stablehlo.iota", [], kind, iota_dimension=dimension)
+    sizes = vector([extent(like, k) for k in range(kind.rank)])
+    return create("stablehlo.dynamic_iota", [sizes], kind, iota_dimension=dimension)
+
+
+def reduced(name: str, value: ir.Value, start: ir.Value, *axes: int) -> ir.Value:
+    """`stablehlo.NAME` over `axes`, from the rank-0 `start`."""
+    kind = ir.RankedTensorType(value.type)
+    sizes = [n for k, n in enumerate(kind.shape) if k not in axes]
+    op = ir.Operation.create(
+        "stablehlo.reduce",
+        results=[ir.RankedTensorType.get(sizes, kind.element_type)],
+        operands=[value, start],
+        attributes={"dimensions": ir.DenseI64ArrayAttr.get(list(axes))},
+        regions=1,
+    )
+    block = op.regions[0].blocks.append(start.type, start.type)
+    with ir.InsertionPoint(block):
+        joined = create(f"stablehlo.{name}", list(block.arguments), start.type)
+        ir.Operation.create("stablehlo.return", operands=[joined])
+    return op.results[0]
+
+
+def summed_to(value: ir.Value, axis: int) -> ir.Value:
+    """The sum over all dimensions but `axis`."""
+    rank = ir.RankedTensorType(value.type).rank
+    start = constant(0, [], element_of(value))
+    return reduced("add", value, start, *(k for k in range(rank) if k != axis))

@@ -1,0 +1,98 @@
+"""Sorted elements with the places they come from; NaN is the largest element, as in PyTorch."""
+
+from __future__ import annotations
+
+from shlo_disc.builders import compare, create
+from shlo_disc.errors import UnsupportedError
+from shlo_disc.ingest.size_values import extent, vector
+from shlo_disc.mlir import ir
+from shlo_disc.torch.bodies.call import BodyCall, constant, converted, element_of, iota, typed
+
+__all__ = ["sort", "sort_stable", "topk"]
+
+_I64 = "i64"
+
+
+def sort(call: BodyCall) -> list[ir.Value]:
+    """`aten.sort(self, dim, descending)`."""
+    return _sorted(call["self"], call["dim"], descending=call["descending"])
+
+
+def sort_stable(call: BodyCall) -> list[ir.Value]:
+    """`aten.sort.stable(self, stable, dim, descending)`."""
+    return _sorted(call["self"], call["dim"], descending=call["descending"])
+
+
+def topk(call: BodyCall) -> list[ir.Value]:
+    """`aten.topk(self, k, dim, largest, sorted)`; of equal elements the first ones are taken."""
+    x, k = call["self"], call["k"]
+    kind = ir.RankedTensorType(x.type)
+    if not isinstance(k, int):
+        raise UnsupportedError("k must be a number, not a size")
+    if kind.rank == 0:
+        return _sorted(x, 0, descending=True)
+    axis = call["dim"] % kind.rank
+    values, places = _sorted(x, axis, descending=call["largest"])
+    return [_first(values, axis, k), _first(places, axis, k)]
+
+
+def _first(value: ir.Value, axis: int, count: int) -> ir.Value:
+    """The first `count` elements of a dimension."""
+    kind = ir.RankedTensorType(value.type)
+    dynamic = ir.ShapedType.get_dynamic_size()
+    sizes = [count if k == axis else n for k, n in enumerate(kind.shape)]
+    result = ir.RankedTensorType.get(sizes, kind.element_type)
+    if dynamic not in kind.shape:
+        return create(
+            "stablehlo.slice", [value], result,
+            start_indices=ir.DenseI64ArrayAttr.get([0] * kind.rank),
+            limit_indices=ir.DenseI64ArrayAttr.get(sizes),
+            strides=ir.DenseI64ArrayAttr.get([1] * kind.rank),
+        )  # fmt: skip
+    none, one = constant(0, [], _I64), constant(1, [], _I64)
+    limits = [extent(value, k) for k in range(kind.rank)]
+    limits[axis] = constant(count, [], _I64)
+    return create(
+        "stablehlo.real_dynamic_slice",
+        [value, vector([none] * kind.rank), vector(limits), vector([one] * kind.rank)],
+        result,
+    )
+
+
+def _sorted(x: ir.Value, dim: int, *, descending: bool) -> list[ir.Value]:
+    """The elements in order, equal ones as they come, and their indices as i64."""
+    kind = ir.RankedTensorType(x.type)
+    i64 = ir.IntegerType.get_signless(64)
+    if kind.rank == 0:
+        return [x, constant(0, [], i64)]
+    i32 = ir.IntegerType.get_signless(32)
+    places = iota(x, dim % kind.rank, i32)
+    op = ir.Operation.create(
+        "stablehlo.sort",
+        results=[x.type, places.type],
+        operands=[x, places],
+        attributes={
+            "dimension": ir.IntegerAttr.get(i64, dim % kind.rank),
+            "is_stable": ir.BoolAttr.get(True),
+        },
+        regions=1,
+    )
+    scalars = [ir.RankedTensorType.get([], element_of(v)) for v in (x, places)]
+    block = op.regions[0].blocks.append(scalars[0], scalars[0], scalars[1], scalars[1])
+    with ir.InsertionPoint(block):
+        a, b = list(block.arguments)[:2]
+        ir.Operation.create("stablehlo.return", operands=[_before(a, b, descending=descending)])
+    return [op.results[0], converted(op.results[1], i64)]
+
+
+def _before(a: ir.Value, b: ir.Value, *, descending: bool) -> ir.Value:
+    """True where `a` comes before `b`."""
+    truth = typed(a, ir.IntegerType.get_signless(1))
+    first, second = (b, a) if descending else (a, b)
+    less = compare("LT", first, second, truth)
+    if not isinstance(element_of(a), ir.FloatType):
+        return less
+    number = compare("EQ", first, first, truth)
+    nan = compare("NE", second, second, truth)
+    last = create("stablehlo.and", [number, nan], truth)
+    return create("stablehlo.or", [less, last], truth)

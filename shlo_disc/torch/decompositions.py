@@ -1,0 +1,164 @@
+"""Which ATen ops are rewritten into others, and how: only those that nothing below can take.
+
+    %y = aten.layer_norm(%x, ...)      ==>      %m = aten.mean(%x, ...), %d = aten.sub(%x, %m), ...
+
+To retrace a whole program takes 5 to 50 s, and states guards on sizes that the program itself does
+not need. So each such node is traced alone, from the sizes that it has already.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch._decomp import core_aten_decompositions
+from torch.fx.experimental import _config as fx_config
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils import _pytree as pytree
+from torch_mlir.extras.fx_decomp_util import get_decomposition_table
+
+from shlo_disc.torch.rewrites import REWRITES
+
+__all__ = ["KEPT", "decompose", "inline", "table"]
+
+aten = torch.ops.aten
+
+KEPT = frozenset({
+    aten.addmm, aten.alias, aten.avg_pool2d, aten.bmm, aten.cat, aten.clamp, aten.clone,
+    aten.conv1d, aten.conv2d, aten.convolution, aten.detach, aten.embedding, aten.expand,
+    aten.expand_as, aten.gelu, aten.linear, aten.log_softmax, aten.masked_fill,
+    aten.matmul, aten.max_pool2d, aten.mm, aten.movedim, aten.permute, aten.relu, aten.reshape,
+    aten.scaled_dot_product_attention, aten.select, aten.sigmoid, aten.silu, aten.slice,
+    aten.softmax, aten.split, aten.stack, aten.t, aten.tanh, aten.to, aten.transpose,
+    aten.unsqueeze, aten.view, aten.where,
+})  # fmt: skip
+"""Packets with a decomposition in PyTorch that torch-mlir or a body of ours takes whole."""
+
+Decomposition = Callable[..., Any]
+
+
+@functools.cache
+def table() -> Mapping[Any, Decomposition]:
+    """Overload -> the function that it is traced from."""
+    found = {
+        **dict(core_aten_decompositions()),
+        **get_decomposition_table(),
+    }
+    kept = {op: f for op, f in found.items() if op._overloadpacket not in KEPT}
+    return {**kept, **REWRITES}
+
+
+def decompose(module: torch.fx.GraphModule, carried: Callable[[torch.fx.Node], bool]) -> list[Any]:
+    """Rewrite the nodes of `module` that :func:`table` has, but for those that are `carried`.
+
+    Returns the conditions on sizes that a rewritten node needs, as SymPy expressions.
+    """
+    rules = table()
+    guards: list[Any] = []
+    for node in list(module.graph.nodes):
+        if node.op == "call_function" and node.target in rules and not carried(node):
+            guards += _rewrite(module, node, rules)
+    module.graph.eliminate_dead_code()
+    return guards
+
+
+def _rewrite(
+    module: torch.fx.GraphModule, node: torch.fx.Node, rules: Mapping[Any, Decomposition]
+) -> list[Any]:
+    """Put the traced graph of `node` in its place."""
+    leaves, structure = pytree.tree_flatten((node.args, node.kwargs))
+    inputs = list(dict.fromkeys(leaf for leaf in leaves if isinstance(leaf, torch.fx.Node)))
+    function = rules[node.target]
+
+    def call(*values: Any) -> Any:
+        known = dict(zip(inputs, values, strict=True))
+        args, kwargs = pytree.tree_unflatten(
+            [known[x] if isinstance(x, torch.fx.Node) else x for x in leaves], structure
+        )
+        results = function(*args, **kwargs)
+        return (
+            tuple(results) if isinstance(results, tuple) else results
+        )  # named ones would be nodes
+
+    mode = torch._guards.detect_fake_mode([x.meta["val"] for x in inputs] + _fakes(module))
+    with mode, _guards(mode.shape_env) as guards, torch.no_grad():
+        traced = make_fx(call, decomposition_table=dict(rules))(*(x.meta["val"] for x in inputs))
+    inline(module, node, traced, inputs)
+    return guards
+
+
+@contextlib.contextmanager
+def _guards(env: Any) -> Iterator[list[Any]]:
+    """What is asked of sizes inside: an exported program's environment would forget it.
+
+    Questions whether a size is 0 or 1 are answered as for any other size.
+    """
+    found: list[Any] = []
+    if env is None:
+        yield found
+        return
+    before, frozen = len(env.guards), env.frozen
+    env.frozen = False
+    try:
+        with fx_config.patch(backed_size_oblivious=True):
+            yield found
+    finally:
+        env.frozen = frozen
+        found += [guard.expr for guard in env.guards[before:]]
+        del env.guards[before:]
+
+
+def _fakes(module: torch.fx.GraphModule) -> list[Any]:
+    """Values from which the fake mode can be told, for a node without tensor operands."""
+    values = [node.meta.get("val") for node in module.graph.nodes]
+    return [value for value in values if isinstance(value, torch.Tensor)]
+
+
+_ORIGIN = ("stack_trace", "nn_module_stack")
+"""Of a node: where it comes from."""
+
+
+def inline(
+    module: torch.fx.GraphModule,
+    node: torch.fx.Node,
+    traced: torch.fx.GraphModule,
+    inputs: Sequence[Any],
+) -> None:
+    """Put the nodes of `traced`, a graph of these `inputs`, in the place of `node` in `module`."""
+    graph = module.graph
+    known: dict[torch.fx.Node, Any] = {}
+    waiting = list(inputs)
+    result: Any = None
+    with graph.inserting_before(node):
+        for inner in traced.graph.nodes:
+            if inner.op == "placeholder":
+                known[inner] = waiting.pop(0)
+            elif inner.op == "output":
+                result = torch.fx.map_arg(inner.args[0], lambda n: known[n])
+            else:
+                if inner.op == "get_attr":
+                    # Named anew: the graphs of two nodes may have constants of one name.
+                    name = _unused(module, f"{node.name}_{inner.target}")
+                    setattr(module, name, getattr(traced, inner.target))
+                    known[inner] = graph.get_attr(name)
+                else:
+                    known[inner] = graph.node_copy(inner, lambda n: known[n])
+                origin = {key: node.meta[key] for key in _ORIGIN if key in node.meta}
+                known[inner].meta = {**origin, **inner.meta}
+    if isinstance(result, torch.fx.Node):
+        node.replace_all_uses_with(result)
+    else:
+        for user in list(node.users):  # getitem
+            user.replace_all_uses_with(result[user.args[1]])
+            graph.erase_node(user)
+    graph.erase_node(node)
+
+
+def _unused(module: torch.fx.GraphModule, name: str) -> str:
+    name = name.replace(".", "_")
+    while hasattr(module, name):
+        name += "_"
+    return name

@@ -1,0 +1,265 @@
+"""The backend of `torch.compile`: one compilation of a function for all its sizes.
+
+    torch.compile(model, backend="shlo_disc", dynamic=True, options={"likely": {"x_0": 8}})
+
+AOTAutograd gives functional graphs: one for inference, or one forward and one backward.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+import weakref
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch._dynamo.backends.common import aot_autograd
+
+from shlo_disc.errors import UnsupportedError
+from shlo_disc.torch.options import Options
+from shlo_disc.torch.part import Known, Part
+from shlo_disc.torch.partition import cut, place_of
+
+__all__ = ["CompiledGraph", "backend", "compilations"]
+
+_log = logging.getLogger("shlo_disc")
+
+
+def backend(
+    graph: torch.fx.GraphModule,
+    example_inputs: Sequence[Any],
+    *,
+    options: Mapping[str, Any] | None = None,
+    mode: str | None = None,
+) -> Callable[..., Any]:
+    """What `torch.compile` calls for a graph of Dynamo; its compiled form.
+
+    `options`: `likely` gives values of sizes to have specialised kernels for, by names such as
+    `x_0`; a graph ignores names it does not have. With `freeze` the weights of inference are packed
+    once and must not change any more. `on_unsupported` is "error", or "eager": then PyTorch runs
+    the operations that are not covered.
+
+    Raises UnsupportedError for such an operation, with its source line, and ValueError or TypeError
+    for options. `torch.compile` reports these as BackendCompilerFailed.
+    """
+    chosen = Options.of(options, mode)
+    names = _input_names(graph)
+
+    def compiler(kind: str) -> Callable[..., Any]:
+        def compiled(inner: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+            return CompiledGraph(inner, kind, names, chosen).boxed()
+
+        return compiled
+
+    aot: Callable[..., Callable[..., Any]] = aot_autograd(
+        fw_compiler=compiler("forward"),
+        bw_compiler=compiler("backward"),
+        inference_compiler=compiler("inference"),
+    )
+    return aot(graph, example_inputs)
+
+
+_KEPT: weakref.WeakSet[CompiledGraph] = weakref.WeakSet()
+
+
+def compilations() -> list[CompiledGraph]:
+    """The graphs that `torch.compile` has had compiled here, in order, and that are still used."""
+    return sorted(_KEPT, key=lambda graph: graph.number)
+
+
+class CompiledGraph:
+    """One graph of `torch.compile`, compiled. Any number of threads may call it."""
+
+    _count = 0
+    _lock = threading.Lock()
+
+    def __init__(
+        self, graph: torch.fx.GraphModule, kind: str, names: Sequence[str], options: Options
+    ) -> None:
+        with CompiledGraph._lock:
+            CompiledGraph._count += 1
+            self.number = CompiledGraph._count
+        self.kind = kind
+        """`forward`, `backward` or `inference`."""
+        self.name = f"{kind}_{self.number}"
+        self.eager: dict[str, str] = {}
+        """Operations that PyTorch runs, each with the reason."""
+        self._options = options
+        placeholders = [node for node in graph.graph.nodes if node.op == "placeholder"]
+        self._known = _known(placeholders)
+        own = [_name(node, names) for node in placeholders]
+        weights = _weights() if options.freeze and kind == "inference" else frozenset()
+        self._run: Callable[[Sequence[Any]], Any]
+        self.parts: list[Part] = []
+        """What was compiled; several for a graph that PyTorch runs a part of."""
+        try:
+            whole = self._part(graph, self.name, own, weights)
+            self._run = whole
+            self.parts = [whole]
+        except UnsupportedError as error:
+            if options.on_unsupported == "error":
+                raise UnsupportedError(
+                    f"{error}; options={{'on_unsupported': 'eager'}} has PyTorch run it"
+                ) from error
+            self._run = self._cut(graph, own, weights)
+        _KEPT.add(self)
+
+    def _part(
+        self,
+        graph: torch.fx.GraphModule,
+        name: str,
+        names: Sequence[str],
+        weights: Collection[int],
+    ) -> Part:
+        return Part(
+            graph,
+            name,
+            names=names,
+            known=self._known,
+            likely=self._options.likely,
+            weights=weights,
+        )
+
+    def _cut(
+        self, graph: torch.fx.GraphModule, names: Sequence[str], weights: Collection[int]
+    ) -> Callable[[Sequence[Any]], Any]:
+        """The graph with its regions compiled; tells which operations are not."""
+        whole, regions, self.eager = cut(graph, self._known)
+        outer = {
+            node: number
+            for number, node in enumerate(n for n in whole.graph.nodes if n.op == "placeholder")
+        }
+        for node in whole.graph.nodes:
+            if node.op != "call_module" or str(node.target) not in regions:
+                continue
+            region = getattr(whole, str(node.target))
+            own = [names[outer[a]] if a in outer else a.name for a in node.args]
+            packed = [k for k, a in enumerate(node.args) if outer.get(a) in weights]
+            try:
+                part = self._part(region, f"{self.name}_{node.target}", own, packed)
+            except UnsupportedError as error:  # of ops that are covered one by one
+                for inner in region.graph.nodes:
+                    if inner.op == "call_function":
+                        self.eager[place_of(inner)] = str(error)
+                continue
+            self.parts.append(part)
+            setattr(whole, str(node.target), _Region(part, is_one=_has_one_result(region)))
+        whole.recompile()
+        _log.warning(
+            "%s: PyTorch runs %s", self.name, "; ".join(f"{o} ({r})" for o, r in self.eager.items())
+        )
+        return lambda inputs: whole(*inputs)
+
+    def __call__(self, inputs: Sequence[Any]) -> Any:
+        """The results of the graph on all its inputs: tensors and sizes, None as in the graph."""
+        return self._run(inputs)
+
+    def boxed(self) -> Callable[[list[Any]], Any]:
+        """A function of the list of inputs that empties it, so that they can be freed."""
+
+        def call(inputs: list[Any]) -> Any:
+            given = list(inputs)
+            inputs.clear()
+            return self._run(given)
+
+        call._boxed_call = True  # type: ignore[attr-defined]
+        call.graph = self  # type: ignore[attr-defined]
+        return call
+
+    def explain(self) -> str:
+        """Every kernel, with lines of the model, and the operations that PyTorch runs."""
+        texts = [f"PyTorch runs {op}: {reason}" for op, reason in self.eager.items()]
+        return "\n".join([*texts, *(part.executable.explain() for part in self.parts)])
+
+    def as_text(self, stage: str = "disc") -> str:
+        """The programs at a stage: see :meth:`shlo_disc.Executable.as_text`."""
+        return "\n\n".join(part.executable.as_text(stage) for part in self.parts)
+
+    def __repr__(self) -> str:
+        signatures = "; ".join(str(part.executable.signature) for part in self.parts)
+        return f"<shlo_disc.torch.CompiledGraph {self.name}{signatures}>"
+
+
+class _Region(torch.nn.Module):  # type: ignore[misc]
+    """A compiled region in a graph that PyTorch runs."""
+
+    def __init__(self, part: Part, *, is_one: bool) -> None:
+        super().__init__()
+        self._part = part
+        self._is_one = is_one
+
+    def forward(self, *inputs: Any) -> Any:
+        """The result, or the tuple of results."""
+        results = self._part(inputs)
+        return results[0] if self._is_one else tuple(results)
+
+
+def _has_one_result(graph: torch.fx.GraphModule) -> bool:
+    """True for a graph that returns a value, not a tuple of them."""
+    (output,) = (node for node in graph.graph.nodes if node.op == "output")
+    return isinstance(output.args[0], torch.fx.Node)
+
+
+# -- names --------------------------------------------------------------------------------------
+
+
+def _input_names(graph: torch.fx.GraphModule) -> list[str]:
+    """The paths of the inputs of a graph of Dynamo: `layers.0.weight`, `x`."""
+    found = []
+    for node in graph.graph.nodes:
+        if node.op == "placeholder":
+            source = getattr(node.meta.get("grapharg"), "source", None)
+            found.append(node.name if source is None else _path(_text_of(source)))
+    return found
+
+
+def _text_of(source: Any) -> str:
+    return str(source.name() if callable(source.name) else source.name)
+
+
+def _path(source: str) -> str:
+    """`L['self']._modules['a']._parameters['weight']` as `a.weight`."""
+    path = re.sub(r"\._(?:modules|parameters|buffers)\['([^']*)'\]", r".\1", source)
+    path = re.sub(r"^[LG]\['([^']*)'\]", r"\1", path)
+    return path.removeprefix("self.")
+
+
+def _name(node: torch.fx.Node, names: Sequence[str]) -> str:
+    """The path of a placeholder of AOTAutograd that is an input of Dynamo's graph."""
+    described = node.meta.get("desc")
+    if type(described).__name__ == "PlainAOTInput" and described.idx < len(names):
+        return str(names[described.idx])
+    return str(node.name)
+
+
+def _known(placeholders: Sequence[torch.fx.Node]) -> Known:
+    """What the environment of a graph knows of its symbols."""
+    mode = torch._guards.detect_fake_mode([node.meta.get("val") for node in placeholders])
+    if mode is None or mode.shape_env is None:
+        return Known()
+    environment = mode.shape_env
+    conditions = [guard.expr for guard in environment.guards]
+    return Known(_symbol_names(environment), environment.var_to_range, conditions)
+
+
+def _symbol_names(environment: Any) -> dict[str, str]:
+    """Symbol -> `x_0` for dimension 0 of the argument `x`, the same in forward and backward."""
+    found: dict[str, str] = {}
+    for symbol, sources in environment.var_to_sources.items():
+        if not sources:
+            continue
+        name = re.sub(r"\.size\(\)\[(\d+)\]$", r"_\1", _path(_text_of(sources[0])))
+        name = re.sub(r"\W+", "_", name).strip("_")
+        while name in found.values():
+            name += "_"
+        found[symbol.name] = name
+    return found
+
+
+def _weights() -> frozenset[int]:
+    """Which inputs of the graph are parameters or buffers, whose memory stays where it is."""
+    context = torch._guards.TracingContext.try_get()
+    metadata = None if context is None else context.fw_metadata
+    return frozenset(() if metadata is None else metadata.static_input_indices)

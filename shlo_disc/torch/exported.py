@@ -1,0 +1,258 @@
+"""`compile`: an exported program, compiled once for every size that its signature allows."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.export.graph_signature import (
+    ConstantArgument,
+    InputKind,
+    OutputKind,
+    SymIntArgument,
+    TensorArgument,
+)
+from torch.utils import _pytree as pytree
+
+import shlo_disc
+from shlo_disc.data_sized import DataSizedExecutable
+from shlo_disc.errors import UnsupportedError
+from shlo_disc.executable import Executable, OfThisProcess, Signature
+from shlo_disc.torch.prepare import needs_retracing
+from shlo_disc.torch.program import Lowered, lower_graph
+from shlo_disc.torch.tensors import check_argument, frozen, run
+
+__all__ = ["TorchExecutable", "compile"]
+
+_WRITTEN = {
+    OutputKind.BUFFER_MUTATION,
+    OutputKind.PARAMETER_MUTATION,
+    OutputKind.USER_INPUT_MUTATION,
+}
+
+
+@dataclass(frozen=True)
+class _Input:
+    """One placeholder of an exported program."""
+
+    name: str
+    weight: str | None
+    """The name of the parameter, buffer or constant; None: a call passes it."""
+    constant: Any = None
+    """What a call must pass where it is no tensor."""
+    is_tensor: bool = True
+
+
+def compile(
+    program: ExportedProgram,
+    *,
+    likely: Mapping[str, int | Sequence[int]] | None = None,
+    freeze: bool = False,
+    constraints: str | Sequence[str] = (),
+    target: str = "cpu",
+) -> TorchExecutable:
+    """The executable of an exported program, for every size its dynamic dimensions allow.
+
+    Parameters and buffers are read at every call, so that changes of the module are seen. With
+    `freeze` their memory is taken as it is, and packed copies of it are made once: it must not
+    change any more. `likely` gives values of symbols to have specialised kernels for,
+    `constraints` relations of sizes, such as "x_0 >= 4", that every call must satisfy. `x_0` is the
+    size of dimension 0 of the argument `x`; of equal sizes the first one has the name. `target`:
+    see :func:`shlo_disc.compile`.
+
+    Raises UnsupportedError for an operation that is not covered, with its source line. Raises
+    TypeError for anything but an ExportedProgram, ValueError for options as `shlo_disc.compile`.
+    """
+    if not isinstance(program, ExportedProgram):
+        raise TypeError(
+            f"expected a torch.export.ExportedProgram, got {type(program).__name__}; make one with "
+            "torch.export.export(model, args, dynamic_shapes=...)"
+        )
+    if program.example_inputs is None and program.call_spec is None:
+        raise UnsupportedError("the program has no call signature")
+    if needs_retracing(program.graph_module):
+        program = program.run_decompositions({})
+    inputs = _inputs(program)
+    given = [constraints] if isinstance(constraints, str) else list(constraints)
+    lowered = lower_graph(
+        program.graph_module,
+        names=[i.weight or i.name for i in inputs],
+        ranges=program.range_constraints,
+        conditions=_conditions(program),
+    )
+    executable = shlo_disc.compile(
+        lowered.module,
+        shapes=lowered.shapes,
+        names=lowered.names,
+        constraints=[*lowered.constraints, *given],
+        likely=likely,
+        target=target,
+    )
+    return TorchExecutable(program, inputs, lowered, executable, freeze=freeze)
+
+
+def _conditions(program: ExportedProgram) -> list[Any]:
+    """What the program requires of sizes: PyTorch refuses calls without it, too."""
+    values = [node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"]
+    mode = torch._guards.detect_fake_mode(values)
+    if mode is None or mode.shape_env is None:
+        return []
+    return [guard.expr for guard in mode.shape_env.guards]
+
+
+def _inputs(program: ExportedProgram) -> list[_Input]:
+    found = []
+    for spec in program.graph_signature.input_specs:
+        argument = spec.arg
+        name = argument.name
+        if spec.kind is InputKind.USER_INPUT:
+            if isinstance(argument, ConstantArgument):
+                found.append(_Input(name, None, argument.value, is_tensor=False))
+            elif isinstance(argument, TensorArgument | SymIntArgument):
+                found.append(_Input(name, None, is_tensor=isinstance(argument, TensorArgument)))
+            else:
+                raise UnsupportedError(f"the argument {name} is a {type(argument).__name__}")
+        elif spec.kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR):
+            found.append(_Input(name, spec.target))
+        else:
+            raise UnsupportedError(f"the argument {name} is a {spec.kind.name.lower()}")
+    return found
+
+
+def _weight(program: ExportedProgram, name: str) -> torch.Tensor:
+    """The parameter, buffer or constant of this name."""
+    known = program.state_dict
+    return known[name] if name in known else program.constants[name]
+
+
+class TorchExecutable(OfThisProcess):
+    """An exported program compiled for every size; called as the exported module is.
+
+    Takes and gives tensors, no element of which is copied where they are dense. Buffers that the
+    module writes are written. Results have no gradients. Any number of threads may call one object
+    unless the module writes buffers.
+    """
+
+    def __init__(
+        self,
+        program: ExportedProgram,
+        inputs: Sequence[_Input],
+        lowered: Lowered,
+        executable: Executable | DataSizedExecutable,
+        *,
+        freeze: bool,
+    ) -> None:
+        self.executable = executable
+        """The program behind it; its arguments are all weights and tensors, flat."""
+        self.name = executable.name
+        self._inputs = tuple(inputs)
+        self._lowered = lowered
+        spec = program.call_spec
+        self._in_spec, self._out_spec = spec.in_spec, spec.out_spec
+        weights = {i.weight: _weight(program, i.weight) for i in inputs if i.weight is not None}
+        outputs = program.graph_signature.output_specs
+        self._writes: list[tuple[int, torch.Tensor | int]] = []
+        self._returned = []
+        names = [i.name for i in inputs]
+        for number, out in enumerate(outputs):
+            if out.kind in _WRITTEN:
+                if out.kind is OutputKind.USER_INPUT_MUTATION:
+                    self._writes.append((number, names.index(str(out.target))))
+                else:
+                    self._writes.append((number, weights[str(out.target)]))
+            elif out.kind is OutputKind.USER_OUTPUT:
+                self._returned.append(number)
+            else:
+                raise UnsupportedError(f"the result {number} is a {out.kind.name.lower()}")
+        written = {id(t) for _, t in self._writes if isinstance(t, torch.Tensor)}
+        self._fixed: list[Any] = [
+            None
+            if i.weight is None
+            else frozen(weights[i.weight])
+            if freeze and id(weights[i.weight]) not in written
+            else weights[i.weight]
+            for i in inputs
+        ]
+        self._constants = [frozen(value) for value in lowered.constants]
+        self._user = [number for number, i in enumerate(inputs) if i.weight is None]
+
+    @property
+    def signature(self) -> Signature:
+        """Arguments and results of the program, flat: weights too."""
+        return self.executable.signature
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run on the arguments that the exported module takes; its result.
+
+        Raises ShapeMismatchError for sizes that break a constraint, and TypeError for another
+        structure or type of arguments. Raises DeviceError or UnsupportedError for a tensor it
+        cannot read. Raises RuntimeError for one that requires a gradient while these are recorded.
+        """
+        leaves = self._flat(args, kwargs)
+        values = list(self._fixed)
+        grad = torch.is_grad_enabled()
+        for number, leaf in zip(self._user, leaves, strict=True):
+            given = self._inputs[number]
+            if given.is_tensor:
+                check_argument(leaf, given.name)
+                if grad and leaf.requires_grad:
+                    raise RuntimeError(
+                        f"{self.name}: {given.name} requires a gradient, and an exported program "
+                        "computes none; call it under torch.no_grad(), or pass a detached tensor"
+                    )
+            elif given.constant is not None and leaf != given.constant:
+                raise TypeError(
+                    f"{self.name}: {given.name} must be {given.constant!r}, as when the program "
+                    f"was exported, got {leaf!r}"
+                )
+            values[number] = leaf
+        results = run(
+            self.executable, [*(values[k] for k in self._lowered.inputs), *self._constants]
+        )
+        every = self._lowered.finish(results, values)
+        if self._writes:
+            with torch.no_grad():
+                for number, to in self._writes:
+                    where = values[to] if isinstance(to, int) else to
+                    where.copy_(every[number])
+        return pytree.tree_unflatten([every[k] for k in self._returned], self._out_spec)
+
+    def _flat(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+        leaves: list[Any]
+        leaves, structure = pytree.tree_flatten((args, kwargs))
+        if structure == self._in_spec:
+            return leaves
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            names = self._in_spec.child(1).context
+            if set(names) == set(kwargs):  # in another order
+                ordered = {name: kwargs[name] for name in names}
+                leaves, structure = pytree.tree_flatten((args, ordered))
+                if structure == self._in_spec:
+                    return leaves
+        raise TypeError(
+            f"{self.name}: the arguments have another structure than those of the export: "
+            f"{structure}, not {self._in_spec}"
+        )
+
+    def as_text(self, stage: str = "disc") -> str:
+        """The program at a stage: see :meth:`shlo_disc.Executable.as_text`."""
+        return self.executable.as_text(stage)
+
+    def explain(self, *, format: str = "text") -> str:
+        """Every kernel, with lines of the model: see :meth:`shlo_disc.Executable.explain`."""
+        return self.executable.explain(format=format)
+
+    def cost_analysis(self, sizes: Mapping[str, int] | None = None) -> dict[str, str | int]:
+        """See :meth:`shlo_disc.Executable.cost_analysis`."""
+        return self.executable.cost_analysis(sizes)
+
+    def memory_analysis(self, sizes: Mapping[str, int] | None = None) -> dict[str, str | int]:
+        """See :meth:`shlo_disc.Executable.memory_analysis`."""
+        return self.executable.memory_analysis(sizes)
+
+    def __repr__(self) -> str:
+        return f"<shlo_disc.torch.TorchExecutable {self.name}{self.signature}>"

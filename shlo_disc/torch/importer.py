@@ -1,0 +1,123 @@
+"""From an FX graph to the torch dialect; ops with a body of ours become calls of it.
+
+    %y = aten.cumsum(%x, 1)      ==>      %y = func.call @shlo_disc.cumsum_1(%x)
+
+The calls pass through torch-mlir untouched. `lowering.py` writes the functions behind them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch_mlir.extras.fx_importer import FxImporter, GraphNodeImporter
+
+from shlo_disc.mlir import ir
+
+__all__ = ["Carried", "import_graph", "schema_arguments"]
+
+
+@dataclass(frozen=True)
+class Carried:
+    """An op that torch-mlir does not see."""
+
+    function: str
+    """The name of the function that is called for it."""
+    node: torch.fx.Node
+    arguments: Mapping[str, Any]
+    """By the names of its schema, defaults too."""
+    operands: tuple[torch.fx.Node, ...]
+    """Those among the arguments, in the order of the function's parameters."""
+    location: ir.Location
+
+
+def import_graph(
+    graph: torch.fx.Graph, context: ir.Context, carries: Callable[[torch.fx.Node], bool]
+) -> tuple[ir.Module, list[Carried]]:
+    """`graph`, functional, as `@main` in the torch dialect, and the ops in it that it `carries`.
+
+    Raises NotImplementedError, TypeError or AssertionError for what torch-mlir cannot import.
+    """
+    carried: list[Carried] = []
+
+    class NodeImporter(GraphNodeImporter):  # type: ignore[misc]
+        def _import_torch_op_overload(
+            self, loc: ir.Location, node: torch.fx.Node, concrete_target: Any = None
+        ) -> None:
+            if concrete_target is not None or not carries(node):
+                super()._import_torch_op_overload(loc, node, concrete_target)
+                return
+            arguments = schema_arguments(node)
+            operands = tuple(_operands(arguments.values()))
+            function = f"shlo_disc.{_name(node)}_{len(carried)}"
+            made = Carried(function, node, arguments, operands, loc)
+            carried.append(made)
+            value = node.meta["val"]
+            values = [value] if isinstance(value, torch.Tensor) else list(value)
+            places = [place for place, one in enumerate(values) if one is not None]
+            kinds = [self._cc.get_vtensor_type(values[k].shape, values[k].dtype) for k in places]
+            if len(values) > 1:
+                self._multi_result_nodes.add(node)
+            call = ir.Operation.create(
+                "func.call",
+                results=kinds,
+                operands=[self._import_argument(loc, operand) for operand in operands],
+                attributes={"callee": ir.FlatSymbolRefAttr.get(made.function)},
+                loc=loc,
+            )
+            for place, result in zip(places, call.results, strict=True):
+                self.bind_node_value(node, result, place)
+
+    importer = FxImporter(context=context, graph_node_importer_cls=NodeImporter)
+    importer.import_stateless_graph(graph, func_name="main")
+    module = importer.module
+    _declare(module, carried)
+    return module, carried
+
+
+def schema_arguments(node: torch.fx.Node) -> dict[str, Any]:
+    """The arguments of a call of an ATen op by name, defaults where the call has none."""
+    schema = node.target._schema
+    found: dict[str, Any] = {}
+    for index, argument in enumerate(schema.arguments):
+        if index < len(node.args):
+            found[argument.name] = node.args[index]
+        else:
+            found[argument.name] = node.kwargs.get(argument.name, argument.default_value)
+    return found
+
+
+def _operands(arguments: Any) -> list[torch.fx.Node]:
+    found: list[torch.fx.Node] = []
+    torch.fx.map_arg(tuple(arguments), found.append)
+    return list(dict.fromkeys(found))
+
+
+def _name(node: torch.fx.Node) -> str:
+    return str(node.target.overloadpacket.__name__)
+
+
+def _declare(module: ir.Module, carried: list[Carried]) -> None:
+    """A private function without a body for every call."""
+    calls = {}
+    for view in module.body.operations[0].regions[0].blocks[0].operations:
+        if view.operation.name == "func.call":
+            callee = ir.FlatSymbolRefAttr(view.operation.attributes["callee"]).value
+            calls[callee] = view.operation
+    with module.context, ir.Location.unknown(), ir.InsertionPoint.at_block_begin(module.body):
+        for one in carried:
+            call = calls[one.function]
+            kind = ir.FunctionType.get(
+                [v.type for v in call.operands], [r.type for r in call.results]
+            )
+            ir.Operation.create(
+                "func.func",
+                attributes={
+                    "sym_name": ir.StringAttr.get(one.function),
+                    "function_type": ir.TypeAttr.get(kind),
+                    "sym_visibility": ir.StringAttr.get("private"),
+                },
+                regions=1,
+            )

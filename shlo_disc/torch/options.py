@@ -1,0 +1,39 @@
+"""What a user tells the backend in `torch.compile(..., options={...})`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+from shlo_disc.options import stated_likely
+
+__all__ = ["Options"]
+
+
+@dataclass(frozen=True)
+class Options:
+    """Checked options."""
+
+    likely: Mapping[str, Sequence[int]]
+    freeze: bool
+    on_unsupported: str
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any] | None, mode: str | None) -> Self:
+        """Raises TypeError or ValueError for an option that is unknown or of another type."""
+        if mode not in (None, "default"):
+            raise ValueError(f"mode={mode!r} is one of Inductor's; shlo_disc has 'default' only")
+        given = dict(options or {})
+        likely, freeze = given.pop("likely", None), given.pop("freeze", False)
+        on_unsupported = given.pop("on_unsupported", "error")
+        if given:
+            raise ValueError(
+                f"unknown options {', '.join(sorted(map(str, given)))}; known: freeze, likely, "
+                "on_unsupported"
+            )
+        if not isinstance(freeze, bool):
+            raise TypeError(f"freeze must be True or False, got {freeze!r}")
+        if on_unsupported not in ("error", "eager"):
+            raise ValueError(f"on_unsupported must be 'error' or 'eager', got {on_unsupported!r}")
+        return cls(stated_likely(likely), freeze, on_unsupported)

@@ -1,0 +1,89 @@
+"""A functional graph, compiled: the whole of what `torch.compile` gives, or a region of it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+import shlo_disc
+from shlo_disc.data_sized import DataSizedExecutable
+from shlo_disc.executable import Executable
+from shlo_disc.torch.program import Lowered, lower_graph
+from shlo_disc.torch.tensors import frozen, run
+
+__all__ = ["Known", "Part", "lower_part"]
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of the symbols of a graph, and of its regions."""
+
+    symbols: Mapping[str, str] = field(default_factory=dict)
+    """Their names."""
+    ranges: Mapping[Any, Any] = field(default_factory=dict)
+    """Their bounds, as PyTorch has them."""
+    conditions: Sequence[Any] = ()
+    """What holds of them in every call."""
+
+
+def lower_part(graph: torch.fx.GraphModule, names: Sequence[str], known: Known) -> Lowered:
+    """As :func:`shlo_disc.torch.program.lower_graph`, with what is known of symbols."""
+    return lower_graph(
+        graph,
+        names=names,
+        symbols=known.symbols,
+        ranges=known.ranges,
+        conditions=known.conditions,
+    )
+
+
+class Part:
+    """A compiled graph. Any number of threads may call it.
+
+    `weights` are the placeholders whose memory does not change. `likely` may have names that this
+    graph does not have. Raises what lowering and :func:`shlo_disc.compile` raise.
+    """
+
+    def __init__(
+        self,
+        graph: torch.fx.GraphModule,
+        name: str,
+        *,
+        names: Sequence[str],
+        known: Known,
+        likely: Mapping[str, Sequence[int]],
+        weights: Collection[int] = (),
+    ) -> None:
+        lowered = lower_part(graph, names, known)
+        symbols = set(lowered.symbols)
+        self.executable: Executable | DataSizedExecutable = shlo_disc.compile(
+            lowered.module,
+            name=name,
+            shapes=lowered.shapes,
+            names=lowered.names,
+            constraints=lowered.constraints,
+            likely={symbol: sizes for symbol, sizes in likely.items() if symbol in symbols},
+        )
+        self._lowered = lowered
+        self._weights = [k for k, place in enumerate(lowered.inputs) if place in weights]
+        self._frozen: dict[int, tuple[torch.Tensor, Any]] = {}
+        self._constants = [frozen(value) for value in lowered.constants]
+
+    def __call__(self, inputs: Sequence[Any]) -> list[Any]:
+        """The results of the graph on all its inputs: tensors and sizes, None as in the graph."""
+        leaves = [inputs[place] for place in self._lowered.inputs]
+        for number in self._weights:
+            leaves[number] = self._of_weight(number, leaves[number])
+        results = run(self.executable, [*leaves, *self._constants])
+        return self._lowered.finish(results, inputs)
+
+    def _of_weight(self, number: int, weight: torch.Tensor) -> Any:
+        """The memory of a weight that does not change; of another model it is another weight."""
+        known = self._frozen.get(number)
+        if known is None or known[0] is not weight:
+            known = weight, frozen(weight)
+            self._frozen[number] = known
+        return known[1]

@@ -1,0 +1,368 @@
+"""An FX graph made ready for torch-mlir, and what the compiler is told beside it.
+
+Placeholders are the arguments, with symbols as their sizes, and tensors that the graph holds stand
+behind them. Assertions on sizes become constraints. Sizes that are arguments are read from a tensor
+that has them, and those that are results are computed by the caller (:class:`Sizes`).
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import operator
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import sympy
+import torch
+
+from shlo_disc.errors import UnsupportedError
+from shlo_disc.torch.decompositions import decompose, inline
+from shlo_disc.torch.size_nodes import SizeNodes, state_reshapes
+from shlo_disc.torch.sizes import Notation, expression, is_plain_symbol, symbols_of
+
+__all__ = ["Prepared", "Result", "Sizes", "needs_retracing", "prepare"]
+
+aten = torch.ops.aten
+
+
+@dataclass(frozen=True)
+class Result:
+    """One result of the graph: a tensor of the program, a size, or a constant."""
+
+    kind: str
+    """`tensor`, `size` or `constant`."""
+    value: Any
+    """The number of the program's result; the expression; the constant."""
+
+
+class Sizes:
+    """The values of symbols in a call, read from its inputs."""
+
+    def __init__(self, places: Mapping[str, tuple[int, int | None]]) -> None:
+        self.places = dict(places)
+        """Symbol -> the input, and the dimension that has it; None: the input is the number."""
+        self._functions: dict[Any, tuple[tuple[str, ...], Callable[..., Any]]] = {}
+
+    def value(self, size: Any, inputs: Sequence[Any]) -> int:
+        """`size`, an expression of symbols, in a call with these inputs."""
+        if size not in self._functions:
+            names = tuple(sorted(symbols_of(size)))
+            symbols = [s for n in names for s in size.free_symbols if s.name == n]
+            self._functions[size] = names, sympy.lambdify(symbols, size, "sympy")
+        names, function = self._functions[size]
+        return int(function(*(self._symbol(name, inputs) for name in names)))
+
+    def _symbol(self, name: str, inputs: Sequence[Any]) -> int:
+        number, axis = self.places[name]
+        return int(inputs[number] if axis is None else inputs[number].shape[axis])
+
+
+@dataclass
+class Prepared:
+    """A graph that torch-mlir can import, with what it takes and gives."""
+
+    module: torch.fx.GraphModule
+    inputs: list[int]
+    """Of each argument but the last `constants`: which placeholder of the given graph it is."""
+    constants: list[torch.Tensor]
+    """Tensors that the graph holds; arguments behind the others."""
+    shapes: list[tuple[str, ...]]
+    """The sizes of every argument."""
+    results: list[Result]
+    sizes: Sizes
+    constraints: list[str]
+    symbols: list[str]
+    """The names of sizes."""
+
+
+def prepare(
+    given: torch.fx.GraphModule,
+    *,
+    names: Sequence[str],
+    symbols: Mapping[str, str],
+    ranges: Mapping[Any, Any],
+    conditions: Sequence[Any],
+    carried: Callable[[torch.fx.Node], bool],
+) -> Prepared:
+    """A copy of the functional graph `given`, ready to import.
+
+    `names` are those of its placeholders, `symbols` those of symbols; others are named after the
+    placeholders. `ranges` are the bounds of symbols, `conditions` what it
+    requires of them, as PyTorch has them. `carried` says which ops have a body of ours.
+    Raises UnsupportedError for a size that no notation has.
+    """
+    module = torch.fx.GraphModule(given, copy.deepcopy(given.graph))
+    graph = module.graph
+    _inline_modes(module)
+    placeholders = _placeholders_first(graph)
+    sizes = Sizes(_places(placeholders))
+    named = _symbol_names(sizes, names, symbols)
+    notation = Notation(named)
+    conditions = [*conditions, *_take_asserts(graph)]
+    results = _take_results(graph)
+    conditions += decompose(module, carried)
+    _refuse(graph, carried)
+    every = list(graph.nodes)
+    nodes = SizeNodes(graph, placeholders, sizes.places)
+    state_reshapes(graph, nodes)
+    _state_sizes(every, nodes)
+    graph.eliminate_dead_code()
+    inputs, kept = [], []
+    for number, node in enumerate(placeholders):
+        if isinstance(node.meta.get("val"), torch.Tensor) or node.users:
+            inputs.append(number)
+            kept.append(node)
+        else:
+            graph.erase_node(node)
+    constants = _take_constants(module, kept)
+    for node in graph.nodes:
+        _note_place(node)
+    graph.lint()
+    module.recompile()
+    shapes = [tuple(map(notation.argument_size, _shape(node))) for node in kept]
+    in_shapes = set(re.findall(r"[A-Za-z_]\w*", " ".join(size for s in shapes for size in s)))
+    stated = Notation({symbol: name for symbol, name in named.items() if name in in_shapes})
+    found = [text for c in conditions if stated.knows(c) for text in stated.relations(c)]
+    return Prepared(
+        module,
+        inputs,
+        constants,
+        shapes,
+        results,
+        sizes,
+        list(dict.fromkeys([*stated.bounds(ranges), *found])),
+        list(named.values()),
+    )
+
+
+def _placeholders_first(graph: torch.fx.Graph) -> list[torch.fx.Node]:
+    """The placeholders, moved to the front: those of a region are where they are used."""
+    found = [node for node in graph.nodes if node.op == "placeholder"]
+    for before, node in itertools.pairwise([None, *found]):
+        if before is None:
+            if node is not next(iter(graph.nodes)):
+                next(iter(graph.nodes)).prepend(node)
+        else:
+            before.append(node)
+    return found
+
+
+def _shape(node: torch.fx.Node) -> Sequence[Any]:
+    """The sizes of an argument; a number has none."""
+    value = node.meta["val"]
+    return value.shape if isinstance(value, torch.Tensor) else ()
+
+
+def _symbol_names(sizes: Sizes, names: Sequence[str], symbols: Mapping[str, str]) -> dict[str, str]:
+    """Symbol -> `x_0` for dimension 0 of the argument `x`."""
+    found = {symbol: symbols[symbol] for symbol in sizes.places if symbol in symbols}
+    for symbol, (number, axis) in sizes.places.items():
+        if symbol in found:
+            continue
+        name = names[number] if axis is None else f"{names[number]}_{axis}"
+        name = re.sub(r"\W", "_", name)
+        while name in found.values():
+            name += "_"
+        found[symbol] = name
+    return found
+
+
+def _places(placeholders: Sequence[torch.fx.Node]) -> dict[str, tuple[int, int | None]]:
+    """Where a call has each symbol: in a tensor, else as a number."""
+    found: dict[str, tuple[int, int | None]] = {}
+    for number, node in enumerate(placeholders):
+        value = node.meta.get("val")
+        if isinstance(value, torch.Tensor):
+            for axis, size in enumerate(value.shape):
+                if is_plain_symbol(size):
+                    found.setdefault(str(expression(size)), (number, axis))
+    for number, node in enumerate(placeholders):
+        value = node.meta.get("val")
+        if isinstance(value, torch.SymInt) and is_plain_symbol(value):
+            found.setdefault(str(expression(value)), (number, None))
+    return found
+
+
+# -- graphs in graphs ---------------------------------------------------------------------------
+
+_MODES = {"wrap_with_autocast": 4, "wrap_with_set_grad_enabled": 1}
+"""Higher-order ops that run a graph in a mode, and which argument the graph is."""
+
+
+def _inline_modes(module: torch.fx.GraphModule) -> None:
+    """Inline the graphs that are run in a mode: none matters in a functional graph.
+
+    PyTorch has applied autocasts where they are on (:func:`needs_retracing`).
+    """
+    while True:
+        found = [n for n in module.graph.nodes if _mode(n)]
+        if not found:
+            return
+        for node in found:
+            place = _MODES[_mode(node)]
+            graph = getattr(module, str(node.args[place].target))
+            inline(module, node, graph, node.args[place + 1 :])
+        module.graph.eliminate_dead_code()
+
+
+def _mode(node: torch.fx.Node) -> str:
+    """The name of the higher-order op of :data:`_MODES` that `node` is; else empty."""
+    if node.op != "call_function" or not isinstance(node.target, torch._ops.HigherOrderOperator):
+        return ""
+    name = node.target.name()
+    return name if name in _MODES else ""
+
+
+def needs_retracing(module: torch.fx.GraphModule) -> bool:
+    """True for a graph that writes operands or runs parts under autocast; PyTorch retraces it."""
+    for inner in module.modules():
+        for node in inner.graph.nodes if isinstance(inner, torch.fx.GraphModule) else ():
+            if node.op != "call_function":
+                continue
+            if isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable:
+                return True
+            if _mode(node) == "wrap_with_autocast" and node.args[2]:
+                return True
+    return False
+
+
+# -- what goes ----------------------------------------------------------------------------------
+
+_ASSERTS = frozenset({
+    aten._assert_async.msg, aten._assert_scalar.default, aten._assert_tensor_metadata.default,
+    aten.sym_constrain_range.default, aten.sym_constrain_range_for_size.default,
+})  # fmt: skip
+
+
+def _take_asserts(graph: torch.fx.Graph) -> list[Any]:
+    """Erase assertions; the conditions on sizes that they check."""
+    found = []
+    for node in list(graph.nodes):
+        if node.op == "call_function" and node.target in _ASSERTS:
+            if node.target is aten._assert_scalar.default:
+                condition = node.args[0]
+                value = condition.meta["val"] if isinstance(condition, torch.fx.Node) else condition
+                found.append(value)
+            graph.erase_node(node)
+    return found
+
+
+def _take_results(graph: torch.fx.Graph) -> list[Result]:
+    """Leave tensors as the results of `graph`; tell how the given ones come about."""
+    (output,) = (node for node in graph.nodes if node.op == "output")
+    tensors: list[torch.fx.Node] = []
+    found = []
+    returned = output.args[0]
+    for item in returned if isinstance(returned, tuple | list) else (returned,):
+        value = item.meta.get("val") if isinstance(item, torch.fx.Node) else item
+        if isinstance(item, torch.fx.Node) and isinstance(value, torch.Tensor):
+            found.append(Result("tensor", len(tensors)))
+            tensors.append(item)
+        elif isinstance(value, torch.SymInt):
+            found.append(Result("size", expression(value)))
+        else:
+            found.append(Result("constant", value))
+    output.args = (tuple(tensors),)
+    return found
+
+
+def _take_constants(module: torch.fx.GraphModule, kept: list[torch.fx.Node]) -> list[torch.Tensor]:
+    """Make arguments of the tensors that the graph holds, behind the `kept` ones."""
+    graph = module.graph
+    found: list[torch.Tensor] = []
+    for node in list(graph.nodes):
+        if node.op != "get_attr" or not node.users:
+            continue
+        value = operator.attrgetter(str(node.target))(module)
+        if not isinstance(value, torch.Tensor):
+            continue  # a graph of a higher-order op
+        last = kept[-1] if kept else None
+        with (
+            graph.inserting_after(last)
+            if last is not None
+            else graph.inserting_before(next(iter(graph.nodes)))
+        ):
+            new = graph.placeholder(f"constant_{len(found)}")
+        new.meta = dict(node.meta)
+        if "val" not in new.meta:
+            new.meta["val"] = _fake(graph, value)
+        node.replace_all_uses_with(new)
+        graph.erase_node(node)
+        kept.append(new)
+        found.append(value)
+    return found
+
+
+def _fake(graph: torch.fx.Graph, value: torch.Tensor) -> torch.Tensor:
+    """`value` in the fake mode of `graph`, as torch-mlir wants it."""
+    known = [n.meta["val"] for n in graph.nodes if isinstance(n.meta.get("val"), torch.Tensor)]
+    mode = torch._guards.detect_fake_mode(known)
+    return mode.from_tensor(value, static_shapes=True)
+
+
+def _refuse(graph: torch.fx.Graph, carried: Callable[[torch.fx.Node], bool]) -> None:
+    """Raise UnsupportedError for an op that torch-mlir takes, and gives another meaning.
+
+    Results of random ones depend on the state of a generator. Those of complex numbers lose the
+    imaginary part: the absolute value becomes that of the real part.
+    """
+    for node in graph.nodes:
+        if not isinstance(node.target, torch._ops.OpOverload) or carried(node):
+            continue
+        if torch.Tag.nondeterministic_seeded in node.target.tags:
+            what = "is random; call the model in eval mode, or pass the numbers as an argument"
+        elif any(map(_is_complex, (node, *node.all_input_nodes))):
+            what = "of complex numbers is not covered"
+        else:
+            continue
+        _note_place(node)
+        raise UnsupportedError(
+            f"{node.meta.get('place', 'unknown location')}: {node.target} {what}"
+        )
+
+
+def _is_complex(node: torch.fx.Node) -> bool:
+    value = node.meta.get("val")
+    values = value if isinstance(value, tuple | list) else (value,)
+    return any(isinstance(v, torch.Tensor) and v.dtype.is_complex for v in values)
+
+
+# -- sizes --------------------------------------------------------------------------------------
+
+
+def _state_sizes(given: Sequence[torch.fx.Node], nodes: SizeNodes) -> None:
+    """Replace sizes, arguments too, by terms of what tensors have; those that none has stay."""
+    for node in given:
+        value = node.meta.get("val")
+        if not isinstance(value, torch.SymInt) or not node.users:
+            continue
+        new = nodes.of(value)
+        if new is not None and new is not node:
+            node.replace_all_uses_with(new)
+
+
+# -- places -------------------------------------------------------------------------------------
+
+_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
+_OF_PYTORCH = str(Path(torch.__file__).parent)
+
+
+def _note_place(node: torch.fx.Node) -> None:
+    """Leave one frame of the stack trace of `node`: the innermost one of the model.
+
+    Where all are PyTorch's, the submodule is named with the innermost one: `encoder.0: linear.py`.
+    """
+    frames = _FRAME.findall(node.meta.get("stack_trace") or "")
+    if not frames:
+        return
+    own = [frame for frame in frames if not frame[0].startswith(_OF_PYTORCH)]
+    file, line = own[-1] if own else frames[-1]
+    if not own:
+        stack = list((node.meta.get("nn_module_stack") or {"": ("", "")}).values())
+        file = f"{stack[-1][0]}: {Path(file).name}" if stack[-1][0] else Path(file).name
+    node.meta["stack_trace"] = f'File "{file}", line {line}, in forward'
+    node.meta["place"] = f"{file}:{line}"

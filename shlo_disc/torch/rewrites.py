@@ -1,0 +1,205 @@
+"""Our own decompositions of ATen ops: into what torch-mlir lowers well at dynamic sizes.
+
+Each one is the function that the op is traced from. It has the op's arguments and results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from shlo_disc.errors import UnsupportedError
+
+__all__ = ["REWRITES"]
+
+aten = torch.ops.aten
+
+_HALF = (torch.float16, torch.bfloat16)
+
+
+def _wide(x: torch.Tensor) -> torch.Tensor:
+    """`x` in the type that PyTorch adds up in."""
+    return x.to(torch.float32) if x.dtype in _HALF else x
+
+
+def _dims(x: torch.Tensor, dim: int | Sequence[int] | None) -> list[int]:
+    """The reduced dimensions; none given means all."""
+    if dim is None:
+        return list(range(x.dim()))
+    given = [dim] if isinstance(dim, int) else list(dim)
+    return [d % max(x.dim(), 1) for d in given] or list(range(x.dim()))
+
+
+def _var_mean(
+    x: torch.Tensor,
+    dim: int | Sequence[int] | None = None,
+    *,
+    correction: float | None = None,
+    keepdim: bool = False,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """In the type of the data: torch-mlir converts every element to f64."""
+    dims = _dims(x, dim)
+    wide = _wide(x)
+    mean = wide.mean(dims, keepdim=True)
+    off = wide - mean
+    count: Any = 1
+    for d in dims:
+        count = count * x.shape[d]
+    squares = (off * off).sum(dims, keepdim=keepdim)
+    less = 1.0 if correction is None else correction
+    rest = count - (int(less) if float(less).is_integer() else less)
+    if isinstance(rest, int | float):
+        variance = squares / max(rest, 0)
+    else:
+        variance = squares / torch.scalar_tensor(rest, dtype=wide.dtype).clamp(min=0)
+    if not keepdim:
+        mean = mean.squeeze(dims)
+    return variance.to(x.dtype), mean.to(x.dtype)
+
+
+def _var(
+    x: torch.Tensor,
+    dim: int | Sequence[int] | None = None,
+    *,
+    correction: float | None = None,
+    keepdim: bool = False,
+) -> torch.Tensor:
+    return _var_mean(x, dim, correction=correction, keepdim=keepdim)[0]
+
+
+def _rms_norm(
+    x: torch.Tensor,
+    normalized_shape: Sequence[int],
+    weight: torch.Tensor | None = None,
+    eps: float | None = None,
+) -> torch.Tensor:
+    wide = _wide(x)
+    dims = list(range(x.dim() - len(normalized_shape), x.dim()))
+    small = torch.finfo(wide.dtype).eps if eps is None else eps
+    out = wide * torch.rsqrt((wide * wide).mean(dims, keepdim=True) + small)
+    if weight is not None:
+        out = out * weight
+    return out.to(x.dtype)
+
+
+def _flash_attention_backward(
+    grad: torch.Tensor,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    out: torch.Tensor,
+    logsumexp: torch.Tensor,
+    dropout_p: float,
+    is_causal: bool,
+    *,
+    attn_mask: torch.Tensor | None = None,
+    scale: float | None = None,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The weights again from scores and `logsumexp`, then the products of the chain rule."""
+    if dropout_p:
+        raise UnsupportedError("dropout is random; set it to 0")
+    factor = query.shape[-1] ** -0.5 if scale is None else scale
+    groups = query.shape[1] // key.shape[1]
+    keys, values = (x.repeat_interleave(groups, 1) if groups > 1 else x for x in (key, value))
+    scores = _wide(query @ keys.transpose(-2, -1)) * factor
+    if attn_mask is not None:
+        scores = scores + attn_mask
+    if is_causal:
+        rows = torch.arange(scores.shape[-2]).unsqueeze(-1)
+        scores = scores.masked_fill(rows < torch.arange(scores.shape[-1]), float("-inf"))
+    weights = torch.exp(scores - logsumexp.unsqueeze(-1))
+    of_weights = _wide(grad @ values.transpose(-2, -1))
+    off = of_weights - (_wide(grad) * _wide(out)).sum(-1, keepdim=True)
+    of_scores = (weights * off * factor).to(query.dtype)
+    of_query = of_scores @ keys
+    of_key = of_scores.transpose(-2, -1) @ query
+    of_value = weights.to(grad.dtype).transpose(-2, -1) @ grad
+    if groups > 1:
+        of_key, of_value = (x.unflatten(1, (-1, groups)).sum(2) for x in (of_key, of_value))
+    return of_query, of_key, of_value
+
+
+def _flatten(x: torch.Tensor, start_dim: int = 0, end_dim: int = -1) -> torch.Tensor:
+    """With sizes of the operand: torch-mlir divides the number of elements by the kept sizes."""
+    if x.dim() == 0:
+        return x.reshape(1)
+    first, last = start_dim % x.dim(), end_dim % x.dim()
+    joined: Any = 1
+    for size in x.shape[first : last + 1]:
+        joined = joined * size
+    return x.reshape([*x.shape[:first], joined, *x.shape[last + 1 :]])
+
+
+def _avg_pool_backward(
+    grad: torch.Tensor,
+    x: torch.Tensor,
+    kernel_size: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor_override: int | None,
+) -> torch.Tensor:
+    """A mean is a convolution of each channel with one weight."""
+    if ceil_mode or (any(padding) and not count_include_pad and divisor_override is None):
+        raise UnsupportedError("its windows have numbers of elements of their own")
+    height, width = kernel_size if len(kernel_size) == 2 else [*kernel_size] * 2
+    channels = x.shape[-3]
+    share = 1 / (divisor_override or height * width)
+    weight = torch.full([channels, 1, height, width], share, dtype=x.dtype)
+    strides = list(stride) or [height, width]
+    gradients = aten.convolution_backward(
+        grad, x, weight, None, strides, padding, [1, 1], False, [0, 0], channels,
+        [True, False, False],
+    )  # fmt: skip
+    return gradients[0]
+
+
+def _max_pool_backward(
+    grad: torch.Tensor,
+    x: torch.Tensor,
+    kernel_size: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    ceil_mode: bool,
+    indices: torch.Tensor,
+) -> torch.Tensor:
+    """Each element of `grad` goes where `indices` says in its picture."""
+    leading = list(x.shape[:-2])
+    flat = torch.zeros([*leading, x.shape[-2] * x.shape[-1]], dtype=grad.dtype)
+    places = indices.reshape([*leading, grad.shape[-2] * grad.shape[-1]])
+    values = grad.reshape([*leading, grad.shape[-2] * grad.shape[-1]])
+    return flat.scatter_add(-1, places, values).reshape(x.shape)
+
+
+def _transposed(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    stride: Sequence[int] = (1,),
+    padding: Sequence[int] = (0,),
+    output_padding: Sequence[int] = (0,),
+    groups: int = 1,
+    dilation: Sequence[int] = (1,),
+) -> torch.Tensor:
+    return aten.convolution(
+        x, weight, bias, stride, padding, dilation, True, output_padding, groups
+    )
+
+
+REWRITES: dict[Any, Callable[..., Any]] = {
+    aten._scaled_dot_product_flash_attention_for_cpu_backward.default: _flash_attention_backward,
+    aten.avg_pool2d_backward.default: _avg_pool_backward,
+    aten.conv_transpose1d.default: _transposed,
+    aten.conv_transpose2d.input: _transposed,
+    aten.conv_transpose3d.input: _transposed,
+    aten.flatten.using_ints: _flatten,
+    aten.max_pool2d_with_indices_backward.default: _max_pool_backward,
+    aten.rms_norm.default: _rms_norm,
+    aten.var.correction: _var,
+    aten.var_mean.correction: _var_mean,
+}
+"""Overload -> what it is traced from."""

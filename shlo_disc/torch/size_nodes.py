@@ -1,0 +1,109 @@
+"""Sizes as nodes of a graph, computed from the sizes of its arguments.
+
+    %y = aten.view(%x, [s77, -1])    ==>    %n = aten.sym_size(%x, 0)
+                                            %y = aten.view(%x, [%n, 16])
+
+PyTorch knows every size as a term of symbols. What a graph computes in other ways, such as
+`16*n // n`, would have no value where `n` is 0.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from shlo_disc.torch.sizes import expression
+
+__all__ = ["SizeNodes", "state_reshapes"]
+
+aten = torch.ops.aten
+
+_RESHAPES = frozenset({
+    aten.view.default, aten.reshape.default, aten._unsafe_view.default, aten.view_copy.default,
+})  # fmt: skip
+
+
+class SizeNodes:
+    """Makes nodes for sizes in front of the first node of a graph that is no placeholder."""
+
+    def __init__(
+        self,
+        graph: torch.fx.Graph,
+        placeholders: Sequence[torch.fx.Node],
+        places: Mapping[str, tuple[int, int | None]],
+    ) -> None:
+        self._graph = graph
+        self._placeholders = placeholders
+        self._places = places
+        self._known: dict[Any, torch.fx.Node | int] = {}
+        self._anchor = next((n for n in graph.nodes if n.op != "placeholder"), None)
+
+    def of(self, size: Any) -> torch.fx.Node | int | None:
+        """The number or node of `size`, an int, a SymInt or an expression.
+
+        None where no argument has one of its symbols, or a function of it has no node.
+        """
+        e = expression(size)
+        if e not in self._known:
+            made = self._made(e)
+            if made is None:
+                return None
+            self._known[e] = made
+        return self._known[e]
+
+    def _made(self, e: Any) -> torch.fx.Node | int | None:
+        if e.is_Integer:
+            return int(e)
+        if e.is_Symbol:
+            return self._read(e.name)
+        kind = type(e).__name__
+        if e.is_Add or (e.is_Mul and all(not a.is_Rational or a.is_Integer for a in e.args)):
+            return self._chain(operator.add if e.is_Add else operator.mul, e.args)
+        if (e.is_Pow and e.exp.is_Integer and int(e.exp) > 0) or kind == "PowByNatural":
+            return self._chain(operator.mul, [e.args[0]] * int(e.args[1]))
+        if kind in ("FloorDiv", "CleanDiv"):
+            return self._chain(operator.floordiv, e.args)
+        return None
+
+    def _chain(self, function: Any, terms: Sequence[Any]) -> torch.fx.Node | int | None:
+        parts = [self.of(term) for term in terms]
+        total: Any = parts[0]
+        for part in parts[1:]:
+            if total is None or part is None:
+                return None
+            total = self._call(function, total, part)
+        return total
+
+    def _call(self, function: Any, *args: Any) -> torch.fx.Node:
+        values = [a.meta["val"] if isinstance(a, torch.fx.Node) else a for a in args]
+        with self._graph.inserting_before(self._anchor):
+            node = self._graph.call_function(function, args)
+        node.meta["val"] = function(*values)
+        return node
+
+    def _read(self, name: str) -> torch.fx.Node | None:
+        if name not in self._places:
+            return None
+        number, axis = self._places[name]
+        holder = self._placeholders[number]
+        if axis is None:
+            return holder
+        with self._graph.inserting_before(self._anchor):
+            node = self._graph.call_function(aten.sym_size.int, (holder, axis))
+        node.meta["val"] = holder.meta["val"].shape[axis]
+        return node
+
+
+def state_reshapes(graph: torch.fx.Graph, sizes: SizeNodes) -> None:
+    """Write out the sizes of every reshape, in terms of arguments where that is possible."""
+    for node in list(graph.nodes):
+        if node.op != "call_function" or node.target not in _RESHAPES:
+            continue
+        stated = [sizes.of(size) for size in node.meta["val"].shape]
+        given = list(node.args[1])
+        if -1 in given and stated[given.index(-1)] is not None:
+            given[given.index(-1)] = stated[given.index(-1)]
+            node.args = (node.args[0], given)

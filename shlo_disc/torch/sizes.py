@@ -1,0 +1,162 @@
+"""Sizes as PyTorch has them (SymPy) in the notation of the compiler.
+
+    s77*(s27 // 2) + 1        ==>    "x_0*floordiv(x_1, 2) + 1"
+    Eq(Mod(s27, 4), 0)        ==>    "mod(x_1, 4) == 0"
+    {s27: VR[2, 64]}          ==>    "x_1 <= 64"
+
+A symbol has the name of the first dimension that it is the size of. PyTorch takes every symbol to
+be at least 2 while it traces, and lets calls have 0 and 1 all the same. So a lower bound of at most
+2 stands for 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import sympy
+import torch
+
+from shlo_disc.errors import UnsupportedError
+
+__all__ = ["Notation", "expression", "is_plain_symbol", "symbols_of"]
+
+_TRACING_BOUND = 2
+"""The lower bound that PyTorch gives a symbol without being told one."""
+
+_NO_BOUND = 1 << 62
+"""PyTorch writes an unknown upper bound as the largest index or one less."""
+
+_CALLS = {
+    "CleanDiv": "floordiv",
+    "FloorDiv": "floordiv",
+    "Max": "max",
+    "Min": "min",
+    "Mod": "mod",
+    "PythonMod": "mod",
+}
+"""Functions of SymPy and of PyTorch, by the name of their class, to ours."""
+
+_RELATIONS = {
+    "Equality": "==",
+    "GreaterThan": ">=",
+    "LessThan": "<=",
+    "StrictGreaterThan": ">",
+    "StrictLessThan": "<",
+    "Unequality": "!=",
+}
+
+
+def expression(size: Any) -> sympy.Basic:
+    """The SymPy expression of an int, a SymInt or a SymBool."""
+    if isinstance(size, torch.SymInt | torch.SymBool | torch.SymFloat):
+        return size.node.expr
+    return sympy.sympify(size)
+
+
+def is_plain_symbol(size: Any) -> bool:
+    """True if `size` is one symbol and nothing else."""
+    return bool(expression(size).is_Symbol)
+
+
+def symbols_of(size: Any) -> frozenset[str]:
+    """The names of the symbols in `size`."""
+    return frozenset(symbol.name for symbol in expression(size).free_symbols)
+
+
+class Notation:
+    """Writes sizes, conditions and ranges, with names of its own for symbols."""
+
+    def __init__(self, names: Mapping[str, str]) -> None:
+        self._names = dict(names)
+        """Symbol -> its name; those without one cannot be stated."""
+        self._terms: dict[Any, str] = {}
+
+    def knows(self, size: Any) -> bool:
+        """True if every symbol of `size` has a name."""
+        return symbols_of(size) <= self._names.keys()
+
+    def size(self, size: Any) -> str:
+        """`size`, an int, a SymInt or a SymPy expression.
+
+        Raises UnsupportedError for a function that the notation lacks, or a symbol without a name.
+        """
+        return self._text(expression(size))
+
+    def argument_size(self, size: Any) -> str:
+        """As :meth:`size`, of an argument; a term without a notation has a name of its own.
+
+        So has one of symbols that are the size of no argument, in a region of a graph.
+        """
+        e = expression(size)
+        if not self.knows(e):
+            return self._terms.setdefault(e, f"term_{len(self._terms)}")
+        return self._text(e)
+
+    def relations(self, condition: Any) -> list[str]:
+        """The constraints that a SymBool or a SymPy condition states; none for a true one.
+
+        Raises UnsupportedError for one that is no conjunction of relations.
+        """
+        e = expression(condition)
+        if e == sympy.true:
+            return []
+        if isinstance(e, sympy.And):
+            return [text for part in e.args for text in self.relations(part)]
+        kind = type(e).__name__
+        if kind not in _RELATIONS:
+            raise UnsupportedError(f"the program requires {e} of its sizes, which is no relation")
+        return [f"{self._text(e.lhs)} {_RELATIONS[kind]} {self._text(e.rhs)}"]
+
+    def bounds(self, ranges: Mapping[Any, Any]) -> list[str]:
+        """The constraints of `ranges` (expressions to value ranges) on known symbols."""
+        found: list[str] = []
+        for e, values in ranges.items():
+            if not self.knows(e):
+                continue
+            stated = values.lower.is_Integer and int(values.lower) > _TRACING_BOUND
+            found.append(f"{self._text(e)} >= {int(values.lower) if stated else 0}")
+            if values.upper.is_Integer and int(values.upper) < _NO_BOUND:
+                found.append(f"{self._text(e)} <= {int(values.upper)}")
+        return found
+
+    def _text(self, e: Any) -> str:
+        if e.is_Integer:
+            return str(int(e)) if int(e) >= 0 else f"({int(e)})"
+        if e.is_Symbol:
+            if e.name not in self._names:
+                raise UnsupportedError(f"the size {e} comes from data; no argument has it")
+            return self._names[e.name]
+        kind = type(e).__name__
+        if kind == "Identity":
+            return self._text(e.args[0])
+        if e.is_Add:
+            return "(" + " + ".join(map(self._text, e.args)) + ")"
+        if e.is_Mul:
+            return self._product(e)
+        if (e.is_Pow and e.exp.is_Integer and int(e.exp) > 0) or kind == "PowByNatural":
+            base, exponent = e.args
+            return "*".join([self._text(base)] * int(exponent))
+        if kind in _CALLS:
+            return _folded(_CALLS[kind], [self._text(a) for a in e.args])
+        if kind == "ModularIndexing":
+            base, divisor, modulus = map(self._text, e.args)
+            return f"mod(floordiv({base}, {divisor}), {modulus})"
+        raise UnsupportedError(
+            f"the size {e} is computed with {kind}, which sizes of shlo_disc cannot be; compute it "
+            "outside the compiled function and pass it in"
+        )
+
+    def _product(self, e: Any) -> str:
+        numerator, denominator = e.as_numer_denom()
+        if denominator != 1:  # PyTorch writes an exact quotient so
+            return f"floordiv({self._text(numerator)}, {self._text(denominator)})"
+        return "*".join(map(self._text, e.args))
+
+
+def _folded(name: str, texts: list[str]) -> str:
+    """A function of two arguments of all `texts`."""
+    text = texts[-1]
+    for other in reversed(texts[:-1]):
+        text = f"{name}({other}, {text})"
+    return text

@@ -1,0 +1,304 @@
+"""`torch.compile(backend="shlo_disc")`: inference and training, one compilation for all sizes."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import logging
+import weakref
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs the extra `torch`: make test-torch")
+
+import torch.nn.functional as F  # noqa: E402
+from torch import nn  # noqa: E402
+from torch.utils import _pytree as pytree  # noqa: E402
+
+import shlo_disc.torch  # noqa: E402
+from tests.torch.models import Block, Perceptron, Pictures, Words  # noqa: E402
+
+pytestmark = pytest.mark.torch
+
+
+@pytest.fixture(autouse=True)
+def nothing_compiled():
+    torch._dynamo.reset()
+    gc.collect()
+    torch.manual_seed(0)
+    before = set(shlo_disc.torch.compilations())
+    yield
+    torch._dynamo.reset()
+    del before
+
+
+def compiled(model, **options):
+    return torch.compile(model, backend="shlo_disc", dynamic=True, options=options or None)
+
+
+def kinds():
+    return [graph.kind for graph in shlo_disc.torch.compilations()]
+
+
+def tensors(tree):
+    return [leaf for leaf in pytree.tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
+
+
+def assert_trains_as_eager(model, batches, *, tolerance=2e-5, **options):
+    """Results, gradients and buffers are PyTorch's; gradients relative to the largest one."""
+    fast = compiled(model, **options)
+    for batch in batches:
+        slow = copy.deepcopy(model)
+        losses = []
+        for run in (fast, slow):
+            torch.manual_seed(1)
+            results = tensors(run(*batch))
+            losses.append(sum((result**2).sum() for result in results))
+            losses[-1].backward()
+        torch.testing.assert_close(losses[0], losses[1], rtol=tolerance, atol=1e-6)
+        pairs = list(zip(model.parameters(), slow.parameters(), strict=True))
+        largest = max(own.grad.abs().max().item() for _, own in pairs if own.grad is not None)
+        for mine, own in pairs:
+            assert (mine.grad is None) == (own.grad is None)
+            if own.grad is not None:
+                torch.testing.assert_close(mine.grad, own.grad, rtol=0, atol=tolerance * largest)
+        for mine, own in zip(model.buffers(), slow.buffers(), strict=True):
+            torch.testing.assert_close(mine, own, rtol=tolerance, atol=1e-6)
+        model.zero_grad()
+
+
+def normal(*shapes):
+    return [(torch.randn(shape),) for shape in shapes]
+
+
+TRAINED = {
+    "perceptron": (Perceptron, normal((3, 8), (5, 8), (17, 8))),
+    "block": (Block, normal((3, 5, 32), (2, 7, 32), (4, 17, 32))),
+    "causal": (lambda: Block(causal=True), normal((3, 5, 32), (2, 7, 32), (4, 17, 32))),
+    "words": (Words, [(torch.randint(0, 50, s),) for s in ((3, 5), (2, 9))]),
+    "pictures": (Pictures, normal((4, 3, 16, 17), (5, 3, 24, 13))),
+    "average": (lambda: nn.Sequential(nn.Conv2d(3, 4, 1), nn.AvgPool2d(2, padding=1)),
+                normal((4, 3, 16, 17), (5, 3, 24, 13))),
+}  # fmt: skip
+for _name, _options in {
+    "strided": {"stride": 2, "padding": 1}, "dilated": {"stride": 3, "padding": 2, "dilation": 2},
+    "grouped": {"groups": 2, "stride": 2}, "depthwise": {"groups": 4, "padding": "same"},
+}.items():  # fmt: skip
+    TRAINED[_name] = (
+        lambda options=_options: nn.Sequential(nn.Conv2d(4, 4, 1), nn.Conv2d(4, 8, 3, **options)),
+        normal((3, 4, 16, 17), (5, 4, 24, 13)),
+    )
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_training_compiles_one_forward_and_one_backward(name):
+    make, batches = TRAINED[name]
+    assert_trains_as_eager(make(), batches)
+    assert kinds() == ["forward", "backward"]
+
+
+def test_inference_compiles_once_and_has_no_gradients():
+    model = Block()
+    fast = compiled(model)
+    with torch.no_grad():
+        for shape in ((3, 5), (2, 7), (4, 17)):
+            x = torch.randn(*shape, 32)
+            torch.testing.assert_close(fast(x), model(x), rtol=1e-5, atol=1e-5)
+            assert not fast(x).requires_grad
+    (graph,) = shlo_disc.torch.compilations()
+    assert graph.kind == "inference"
+    assert "attention" in graph.explain()
+    assert "tests/torch/models.py:" in graph.explain()
+    assert [a.name for a in graph.parts[0].executable.signature.arguments][:2] == [
+        "x",
+        "norms.0.weight",
+    ]
+    assert "x_0" in str(graph)
+    assert "x_1" in str(graph)
+
+
+def test_inference_mode_and_autocast():
+    model = Perceptron()
+    x = torch.randn(5, 8)
+    with torch.inference_mode():
+        torch.testing.assert_close(compiled(model)(x), model(x))
+    torch._dynamo.reset()
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        got, want = compiled(model)(x), model(x)
+        assert got.dtype == want.dtype
+        torch.testing.assert_close(got, want, rtol=2e-2, atol=2e-2)
+
+
+def test_sizes_of_one_and_zero_need_no_compilation_where_dynamo_does_not_ask():
+    model = Perceptron()
+    with torch.fx.experimental._config.patch(backed_size_oblivious=True), torch.no_grad():
+        fast = compiled(model)
+        for size in (1, 5, 2, 0):
+            x = torch.randn(size, 8)
+            torch.testing.assert_close(fast(x), model(x))
+    assert kinds() == ["inference"]
+
+
+def test_numbers_and_sizes_that_are_results():
+    def function(x, factor):
+        return x * factor, x.shape[0] * x.shape[1], (x.sum(), None)
+
+    fast = compiled(function)
+    for shape, factor in (((3, 4), 2.5), ((5, 7), 0.5)):
+        x = torch.ones(shape)
+        got = fast(x, factor)
+        torch.testing.assert_close(got[0], x * factor)
+        assert got[1] == x.shape[0] * x.shape[1]
+        assert got[2][0] == x.sum()
+        assert got[2][1] is None
+
+
+def test_a_size_that_no_tensor_has():
+    def function(x, count):
+        return torch.zeros(count, x.shape[0]) + x
+
+    fast = compiled(function)
+    for count in (3, 7, 12):
+        x = torch.randn(5)
+        assert torch.equal(fast(x, count), function(x, count))
+
+
+# -- what is not covered ------------------------------------------------------------------------
+
+
+class Dropped(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(8, 16), nn.Linear(16, 4)
+        self.dropout = nn.Dropout(0.3)
+
+    def forward(self, x):
+        return self.second(self.dropout(torch.tanh(self.first(x))))
+
+
+def test_a_random_operation_is_refused_by_default():
+    with pytest.raises(Exception, match=r"test_backend\.py:\d+: aten\.native_dropout.*is random"):
+        compiled(Dropped())(torch.randn(3, 8))
+
+
+def test_pytorch_runs_what_is_not_covered_and_random_numbers_are_its_own(caplog):
+    with caplog.at_level(logging.WARNING, "shlo_disc"):
+        assert_trains_as_eager(Dropped(), normal((3, 8), (5, 8)), on_unsupported="eager")
+    forward, backward = shlo_disc.torch.compilations()
+    assert [op.split()[0] for op in forward.eager] == ["aten.native_dropout.default"]
+    assert backward.eager == {}
+    assert len(forward.parts) == 2
+    assert "PyTorch runs aten.native_dropout.default at" in forward.explain()
+    assert [r.message.split(" at ")[0] for r in caplog.records] == [
+        f"{forward.name}: PyTorch runs aten.native_dropout.default"
+    ]
+
+
+@pytest.mark.parametrize("freeze", [False, True])
+def test_weights_of_a_cut_graph_are_known(freeze):
+    class Cut(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first = nn.Linear(8, 8)
+
+        def forward(self, x):
+            return torch.linalg.eigvals(self.first(x)).abs().sum() + self.first(x).sum()
+
+    model = Cut()
+    with torch.no_grad():
+        fast = compiled(model, on_unsupported="eager", freeze=freeze)
+        x = torch.randn(8, 8)
+        torch.testing.assert_close(fast(x), model(x), rtol=1e-4, atol=1e-4)
+        (graph,) = shlo_disc.torch.compilations()
+        assert [op.split()[0] for op in graph.eager] == [
+            "aten.linalg_eig.default",
+            "aten.abs.default",
+        ]
+        assert {len(part._frozen) for part in graph.parts} == {2 if freeze else 0}
+
+
+# -- options and memory -------------------------------------------------------------------------
+
+
+def test_frozen_weights_of_two_models_are_their_own():
+    models = [Perceptron(), Perceptron()]
+    with torch.no_grad():
+        x = torch.randn(3, 8)
+        for model in models:
+            fast = compiled(model, freeze=True)
+            for _ in range(2):
+                torch.testing.assert_close(fast(x), model(x))
+
+
+def test_likely_sizes_by_the_names_of_arguments():
+    with torch.no_grad():
+        compiled(Perceptron(), likely={"x_0": [8]})(torch.randn(3, 8))
+        (graph,) = shlo_disc.torch.compilations()
+        assert "8" in graph.explain()
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "says"),
+    [
+        ({"likly": {}}, ValueError, "unknown options likly"),
+        ({"freeze": 1}, TypeError, "freeze must be True or False"),
+        ({"on_unsupported": "xla"}, ValueError, "on_unsupported must be 'error' or 'eager'"),
+        ({"likely": {"x_0": "8"}}, TypeError, "whole number"),
+    ],
+)
+def test_options_are_checked(options, error, says):
+    with pytest.raises(Exception, match=says) as caught:
+        compiled(Perceptron(), **options)(torch.randn(3, 8))
+    assert error.__name__ in str(caught.value) or isinstance(caught.value, error)
+
+
+def test_programs_go_with_their_function():
+    model = Perceptron()
+    with torch.no_grad():
+        compiled(model)(torch.randn(3, 8))
+    (graph,) = shlo_disc.torch.compilations()
+    gone = weakref.ref(graph)
+    del graph
+    torch._dynamo.reset()
+    gc.collect()
+    assert gone() is None
+
+
+def test_the_backend_is_listed():
+    assert "shlo_disc" in torch._dynamo.list_backends()
+
+
+def test_training_with_an_optimizer_gives_the_losses_of_eager():
+    model = Block(causal=True)
+    own = copy.deepcopy(model)
+    fast = compiled(model)
+    runs = [(fast, torch.optim.AdamW(model.parameters(), 1e-3)),
+            (own, torch.optim.AdamW(own.parameters(), 1e-3))]  # fmt: skip
+    generator = torch.Generator().manual_seed(3)
+    for _ in range(20):
+        b, s = (int(torch.randint(2, 9, (), generator=generator)) for _ in range(2))
+        x = torch.randn(b, s, 32, generator=generator)
+        losses = []
+        for run, optimizer in runs:
+            loss = F.mse_loss(run(x), x.roll(1, -1))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+    assert kinds() == ["forward", "backward"]
+
+
+def test_a_function_of_two_views_and_an_input_it_writes():
+    def function(x, y):
+        x.add_(y)
+        return x.t(), x[1:]
+
+    fast = compiled(function)
+    for count in (3, 6):
+        x, y = torch.randn(count, 4), torch.randn(count, 4)
+        mine = x.clone()
+        got, want = fast(mine, y), function(x, y)
+        assert torch.equal(mine, x)
+        for a, b in zip(got, want, strict=True):
+            assert torch.equal(a, b)
