@@ -228,8 +228,11 @@ class Executable(OfThisProcess):
             kernels=[kernel.address for kernel in kernels],
             constants=host.constants,
             arguments=[
-                (dtype_of(element), sizes, path)
-                for path, (element, sizes) in zip(program.names, arguments, strict=True)
+                # A number may be stated where the type has none.
+                (dtype_of(element), [e.value if e.is_const else -1 for e in shape], path)
+                for path, (element, _), shape in zip(
+                    program.names, arguments, program.arguments, strict=True
+                )
             ],
             results=[
                 (dtype_of(element), len(sizes), w)

@@ -91,3 +91,17 @@ def test_a_constraint_that_divides_by_zero_is_broken():
     made(np.ones(6, "f4"), np.ones(6, "f4"))
     with pytest.raises(ShapeMismatchError, match=r"== 2: a size is divided by 0 \(d0_0 = 3 was"):
         made(np.ones(3, "f4"), np.ones(3, "f4"))
+
+
+def test_a_number_stated_for_a_dynamic_size_is_checked_at_every_call():
+    """The kernels rely on it: a shorter array would be read beyond its end."""
+    run = shlo_disc.compile(
+        "func.func @main(%x: tensor<?x3xf32>) -> tensor<?x3xf32> {\n"
+        "%y = stablehlo.add %x, %x : tensor<?x3xf32>\nreturn %y : tensor<?x3xf32> }",
+        shapes=[["12", "3"]],
+    )
+    assert run.run_numpy([np.ones((12, 3), np.float32)])[0].shape == (12, 3)
+    with pytest.raises(
+        shlo_disc.ShapeMismatchError, match="dimension 0 is 5, the program takes 12"
+    ):
+        run.run_numpy([np.ones((5, 3), np.float32)])

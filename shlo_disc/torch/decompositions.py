@@ -20,6 +20,8 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 from torch_mlir.extras.fx_decomp_util import get_decomposition_table
 
+from shlo_disc.errors import UnsupportedError
+from shlo_disc.torch.places import note_place
 from shlo_disc.torch.rewrites import REWRITES
 
 __all__ = ["KEPT", "decompose", "inline", "table"]
@@ -84,8 +86,14 @@ def _rewrite(
         )  # named ones would be nodes
 
     mode = torch._guards.detect_fake_mode([x.meta["val"] for x in inputs] + _fakes(module))
-    with mode, _guards(mode.shape_env) as guards, torch.no_grad():
-        traced = make_fx(call, decomposition_table=dict(rules))(*(x.meta["val"] for x in inputs))
+    try:
+        with mode, _guards(mode.shape_env) as guards, torch.no_grad():
+            trace = make_fx(call, decomposition_table=dict(rules))
+            traced = trace(*(x.meta["val"] for x in inputs))
+    except UnsupportedError as error:
+        note_place(node)
+        where = node.meta.get("place", "unknown location")
+        raise UnsupportedError(f"{where}: {node.target}: {error}") from error
     inline(module, node, traced, inputs)
     return guards
 
@@ -100,7 +108,7 @@ def _guards(env: Any) -> Iterator[list[Any]]:
     if env is None:
         yield found
         return
-    before, frozen = len(env.guards), env.frozen
+    before, frozen, replacements = len(env.guards), env.frozen, dict(env.replacements)
     env.frozen = False
     try:
         with fx_config.patch(backed_size_oblivious=True):
@@ -109,6 +117,13 @@ def _guards(env: Any) -> Iterator[list[Any]]:
         env.frozen = frozen
         found += [guard.expr for guard in env.guards[before:]]
         del env.guards[before:]
+        fixed = [s for s in env.replacements if s not in replacements]
+        if fixed:  # the program would be one for these sizes alone
+            env.replacements.clear()
+            env.replacements.update(replacements)
+            env._update_version_counter()
+    if fixed:
+        raise UnsupportedError("PyTorch decomposes it for numbers only, not for sizes")
 
 
 def _fakes(module: torch.fx.GraphModule) -> list[Any]:

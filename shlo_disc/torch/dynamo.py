@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import torch
+from functorch.compile import min_cut_rematerialization_partition
 from torch._dynamo.backends.common import aot_autograd
 
 from shlo_disc.errors import UnsupportedError
@@ -57,6 +58,8 @@ def backend(
         fw_compiler=compiler("forward"),
         bw_compiler=compiler("backward"),
         inference_compiler=compiler("inference"),
+        # Saves arguments, not their transposes, and computes cheap values again.
+        partition_fn=min_cut_rematerialization_partition,
     )
     return aot(graph, example_inputs)
 
@@ -90,7 +93,7 @@ class CompiledGraph:
         placeholders = [node for node in graph.graph.nodes if node.op == "placeholder"]
         self._known = _known(placeholders)
         own = [_name(node, names) for node in placeholders]
-        weights = _weights() if options.freeze and kind == "inference" else frozenset()
+        weights = _weights(placeholders)
         self._run: Callable[[Sequence[Any]], Any]
         self.parts: list[Part] = []
         """What was compiled; several for a graph that PyTorch runs a part of."""
@@ -120,6 +123,7 @@ class CompiledGraph:
             known=self._known,
             likely=self._options.likely,
             weights=weights,
+            freeze=self._options.freeze and self.kind == "inference",
         )
 
     def _cut(
@@ -228,10 +232,14 @@ def _path(source: str) -> str:
 
 def _name(node: torch.fx.Node, names: Sequence[str]) -> str:
     """The path of a placeholder of AOTAutograd that is an input of Dynamo's graph."""
+    index = _input_index(node)
+    return str(node.name) if index is None or index >= len(names) else names[index]
+
+
+def _input_index(node: torch.fx.Node) -> int | None:
+    """Which input of Dynamo's graph a placeholder of AOTAutograd is; None for another value."""
     described = node.meta.get("desc")
-    if type(described).__name__ == "PlainAOTInput" and described.idx < len(names):
-        return str(names[described.idx])
-    return str(node.name)
+    return int(described.idx) if type(described).__name__ == "PlainAOTInput" else None
 
 
 def _known(placeholders: Sequence[torch.fx.Node]) -> Known:
@@ -258,8 +266,11 @@ def _symbol_names(environment: Any) -> dict[str, str]:
     return found
 
 
-def _weights() -> frozenset[int]:
-    """Which inputs of the graph are parameters or buffers, whose memory stays where it is."""
+def _weights(placeholders: Sequence[torch.fx.Node]) -> frozenset[int]:
+    """Which placeholders are parameters or buffers, whose memory stays where it is."""
     context = torch._guards.TracingContext.try_get()
     metadata = None if context is None else context.fw_metadata
-    return frozenset(() if metadata is None else metadata.static_input_indices)
+    static = frozenset(() if metadata is None else metadata.static_input_indices)
+    return frozenset(
+        number for number, node in enumerate(placeholders) if _input_index(node) in static
+    )

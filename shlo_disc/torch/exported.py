@@ -24,7 +24,7 @@ from shlo_disc.errors import UnsupportedError
 from shlo_disc.executable import Executable, OfThisProcess, Signature
 from shlo_disc.torch.prepare import needs_retracing
 from shlo_disc.torch.program import Lowered, lower_graph
-from shlo_disc.torch.tensors import check_argument, frozen, run
+from shlo_disc.torch.tensors import TensorProgram, check_argument
 
 __all__ = ["TorchExecutable", "compile"]
 
@@ -58,11 +58,10 @@ def compile(
     """The executable of an exported program, for every size its dynamic dimensions allow.
 
     Parameters and buffers are read at every call, so that changes of the module are seen. With
-    `freeze` their memory is taken as it is, and packed copies of it are made once: it must not
-    change any more. `likely` gives values of symbols to have specialised kernels for,
-    `constraints` relations of sizes, such as "x_0 >= 4", that every call must satisfy. `x_0` is the
-    size of dimension 0 of the argument `x`; of equal sizes the first one has the name. `target`:
-    see :func:`shlo_disc.compile`.
+    `freeze` packed copies of them are made once: they must not change any more. `likely` gives
+    values of sizes to have specialised kernels for. `constraints` are relations of sizes, such as
+    "x_0 >= 4", that every call must satisfy. `x_0` is the size of dimension 0 of the argument `x`;
+    of equal sizes the first one has the name. `target`: see :func:`shlo_disc.compile`.
 
     Raises UnsupportedError for an operation that is not covered, with its source line. Raises
     TypeError for anything but an ExportedProgram, ValueError for options as `shlo_disc.compile`.
@@ -150,7 +149,7 @@ class TorchExecutable(OfThisProcess):
         """The program behind it; its arguments are all weights and tensors, flat."""
         self.name = executable.name
         self._inputs = tuple(inputs)
-        self._lowered = lowered
+        self._binding = lowered.binding
         spec = program.call_spec
         self._in_spec, self._out_spec = spec.in_spec, spec.out_spec
         weights = {i.weight: _weight(program, i.weight) for i in inputs if i.weight is not None}
@@ -168,17 +167,26 @@ class TorchExecutable(OfThisProcess):
                 self._returned.append(number)
             else:
                 raise UnsupportedError(f"the result {number} is a {out.kind.name.lower()}")
-        written = {id(t) for _, t in self._writes if isinstance(t, torch.Tensor)}
-        self._fixed: list[Any] = [
-            None
-            if i.weight is None
-            else frozen(weights[i.weight])
-            if freeze and id(weights[i.weight]) not in written
-            else weights[i.weight]
-            for i in inputs
-        ]
-        self._constants = [frozen(value) for value in lowered.constants]
+        self._fixed: list[Any] = [None if i.weight is None else weights[i.weight] for i in inputs]
+        binding = lowered.binding
+        own = [k for k, place in enumerate(binding.inputs) if inputs[place].weight is not None]
+        written = {id(to) for _, to in self._writes if isinstance(to, torch.Tensor)}
+        fixed = [k for k in own if id(self._fixed[binding.inputs[k]]) not in written]
+        self._program = TensorProgram(
+            executable, weights=own, frozen=[*(fixed if freeze else ()), *binding.held]
+        )
         self._user = [number for number, i in enumerate(inputs) if i.weight is None]
+        self._template = self._binding.leaves(self._fixed)
+        """The arguments of the program, without those of a call."""
+        places = {place: k for k, place in enumerate(binding.inputs)}
+        self._slots = [places.get(number) for number in self._user]
+        """Which of them the user's arguments are; None for one that the program does not read."""
+        tensors = all(inputs[number].is_tensor for number in self._user)
+        flat = pytree.tree_structure(((None,) * len(self._user), {}))
+        self._is_flat = tensors and self._in_spec == flat
+        """Called with tensors in a row."""
+        self._is_plain = self._out_spec.is_leaf() and binding.is_plain and len(outputs) == 1
+        """One tensor is the result, and nothing is written."""
 
     @property
     def signature(self) -> Signature:
@@ -192,34 +200,42 @@ class TorchExecutable(OfThisProcess):
         structure or type of arguments. Raises DeviceError or UnsupportedError for a tensor it
         cannot read. Raises RuntimeError for one that requires a gradient while these are recorded.
         """
-        leaves = self._flat(args, kwargs)
-        values = list(self._fixed)
+        is_flat = self._is_flat and not kwargs and len(args) == len(self._user)
+        leaves: Sequence[Any] = args if is_flat else self._flat(args, kwargs)
         grad = torch.is_grad_enabled()
+        arguments = list(self._template)
+        for number, slot, leaf in zip(self._user, self._slots, leaves, strict=True):
+            self._check(self._inputs[number], leaf, grad=grad)
+            if slot is not None:
+                arguments[slot] = leaf
+        results = self._program(arguments)
+        if self._is_plain:
+            return results[0]
+        values = list(self._fixed)
         for number, leaf in zip(self._user, leaves, strict=True):
-            given = self._inputs[number]
-            if given.is_tensor:
-                check_argument(leaf, given.name)
-                if grad and leaf.requires_grad:
-                    raise RuntimeError(
-                        f"{self.name}: {given.name} requires a gradient, and an exported program "
-                        "computes none; call it under torch.no_grad(), or pass a detached tensor"
-                    )
-            elif given.constant is not None and leaf != given.constant:
-                raise TypeError(
-                    f"{self.name}: {given.name} must be {given.constant!r}, as when the program "
-                    f"was exported, got {leaf!r}"
-                )
             values[number] = leaf
-        results = run(
-            self.executable, [*(values[k] for k in self._lowered.inputs), *self._constants]
-        )
-        every = self._lowered.finish(results, values)
+        every = self._binding.finish(results, values)
         if self._writes:
             with torch.no_grad():
                 for number, to in self._writes:
                     where = values[to] if isinstance(to, int) else to
                     where.copy_(every[number])
         return pytree.tree_unflatten([every[k] for k in self._returned], self._out_spec)
+
+    def _check(self, given: _Input, leaf: Any, *, grad: bool) -> None:
+        """Raise for a leaf that the program cannot be called with; `grad`: they are recorded."""
+        if given.is_tensor:
+            check_argument(leaf, given.name)
+            if grad and leaf.requires_grad:
+                raise RuntimeError(
+                    f"{self.name}: {given.name} requires a gradient, and an exported program "
+                    "computes none; call it under torch.no_grad(), or pass a detached tensor"
+                )
+        elif given.constant is not None and leaf != given.constant:
+            raise TypeError(
+                f"{self.name}: {given.name} must be {given.constant!r}, as when the program was "
+                f"exported, got {leaf!r}"
+            )
 
     def _flat(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         leaves: list[Any]

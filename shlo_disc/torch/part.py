@@ -12,7 +12,7 @@ import shlo_disc
 from shlo_disc.data_sized import DataSizedExecutable
 from shlo_disc.executable import Executable
 from shlo_disc.torch.program import Lowered, lower_graph
-from shlo_disc.torch.tensors import frozen, run
+from shlo_disc.torch.tensors import TensorProgram
 
 __all__ = ["Known", "Part", "lower_part"]
 
@@ -43,7 +43,8 @@ def lower_part(graph: torch.fx.GraphModule, names: Sequence[str], known: Known) 
 class Part:
     """A compiled graph. Any number of threads may call it.
 
-    `weights` are the placeholders whose memory does not change. `likely` may have names that this
+    `weights` are the placeholders of which packed copies are kept; with `freeze` they never change.
+    `likely` may have names that this
     graph does not have. Raises what lowering and :func:`shlo_disc.compile` raise.
     """
 
@@ -56,6 +57,7 @@ class Part:
         known: Known,
         likely: Mapping[str, Sequence[int]],
         weights: Collection[int] = (),
+        freeze: bool = False,
     ) -> None:
         lowered = lower_part(graph, names, known)
         symbols = set(lowered.symbols)
@@ -67,23 +69,14 @@ class Part:
             constraints=lowered.constraints,
             likely={symbol: sizes for symbol, sizes in likely.items() if symbol in symbols},
         )
-        self._lowered = lowered
-        self._weights = [k for k, place in enumerate(lowered.inputs) if place in weights]
-        self._frozen: dict[int, tuple[torch.Tensor, Any]] = {}
-        self._constants = [frozen(value) for value in lowered.constants]
+        self._binding = lowered.binding
+        own = [k for k, place in enumerate(lowered.binding.inputs) if place in weights]
+        held = lowered.binding.held
+        self._program = TensorProgram(
+            self.executable, weights=own, frozen=[*(own if freeze else ()), *held]
+        )
 
     def __call__(self, inputs: Sequence[Any]) -> list[Any]:
         """The results of the graph on all its inputs: tensors and sizes, None as in the graph."""
-        leaves = [inputs[place] for place in self._lowered.inputs]
-        for number in self._weights:
-            leaves[number] = self._of_weight(number, leaves[number])
-        results = run(self.executable, [*leaves, *self._constants])
-        return self._lowered.finish(results, inputs)
-
-    def _of_weight(self, number: int, weight: torch.Tensor) -> Any:
-        """The memory of a weight that does not change; of another model it is another weight."""
-        known = self._frozen.get(number)
-        if known is None or known[0] is not weight:
-            known = weight, frozen(weight)
-            self._frozen[number] = known
-        return known[1]
+        results = self._program(self._binding.leaves(inputs))
+        return self._binding.finish(results, inputs)

@@ -13,7 +13,6 @@ import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import sympy
@@ -21,6 +20,7 @@ import torch
 
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.torch.decompositions import decompose, inline
+from shlo_disc.torch.places import note_place
 from shlo_disc.torch.size_nodes import SizeNodes, state_reshapes
 from shlo_disc.torch.sizes import Notation, expression, is_plain_symbol, symbols_of
 
@@ -105,6 +105,7 @@ def prepare(
     conditions = [*conditions, *_take_asserts(graph)]
     results = _take_results(graph)
     conditions += decompose(module, carried)
+    _write_numbers(graph)
     _refuse(graph, carried)
     every = list(graph.nodes)
     nodes = SizeNodes(graph, placeholders, sizes.places)
@@ -120,7 +121,7 @@ def prepare(
             graph.erase_node(node)
     constants = _take_constants(module, kept)
     for node in graph.nodes:
-        _note_place(node)
+        note_place(node)
     graph.lint()
     module.recompile()
     shapes = [tuple(map(notation.argument_size, _shape(node))) for node in kept]
@@ -319,7 +320,7 @@ def _refuse(graph: torch.fx.Graph, carried: Callable[[torch.fx.Node], bool]) -> 
             what = "of complex numbers is not covered"
         else:
             continue
-        _note_place(node)
+        note_place(node)
         raise UnsupportedError(
             f"{node.meta.get('place', 'unknown location')}: {node.target} {what}"
         )
@@ -329,6 +330,29 @@ def _is_complex(node: torch.fx.Node) -> bool:
     value = node.meta.get("val")
     values = value if isinstance(value, tuple | list) else (value,)
     return any(isinstance(v, torch.Tensor) and v.dtype.is_complex for v in values)
+
+
+def _write_numbers(graph: torch.fx.Graph) -> None:
+    """Sizes where torch-mlir wants other values: in the place of tensors, and as floats."""
+    for node in list(graph.nodes):
+        if node.op != "call_function":
+            continue
+        if node.target is torch.sym_float:
+            node.target = aten.Float.Scalar
+        elif isinstance(node.target, torch._ops.OpOverload):
+            for index, argument in enumerate(node.target._schema.arguments[: len(node.args)]):
+                given = node.args[index]
+                if str(argument.type) != "Tensor" or not isinstance(given, torch.fx.Node):
+                    continue
+                if isinstance(given.meta.get("val"), torch.SymInt | torch.SymFloat):
+                    with graph.inserting_before(node):
+                        new = graph.call_function(aten.scalar_tensor.default, (given,))
+                    is_float = isinstance(given.meta["val"], torch.SymFloat)
+                    new.meta["val"] = _fake(
+                        graph, torch.zeros((), dtype=None if is_float else torch.int64)
+                    )
+                    new.kwargs = {} if is_float else {"dtype": torch.int64}
+                    node.update_arg(index, new)
 
 
 # -- sizes --------------------------------------------------------------------------------------
@@ -343,26 +367,3 @@ def _state_sizes(given: Sequence[torch.fx.Node], nodes: SizeNodes) -> None:
         new = nodes.of(value)
         if new is not None and new is not node:
             node.replace_all_uses_with(new)
-
-
-# -- places -------------------------------------------------------------------------------------
-
-_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
-_OF_PYTORCH = str(Path(torch.__file__).parent)
-
-
-def _note_place(node: torch.fx.Node) -> None:
-    """Leave one frame of the stack trace of `node`: the innermost one of the model.
-
-    Where all are PyTorch's, the submodule is named with the innermost one: `encoder.0: linear.py`.
-    """
-    frames = _FRAME.findall(node.meta.get("stack_trace") or "")
-    if not frames:
-        return
-    own = [frame for frame in frames if not frame[0].startswith(_OF_PYTORCH)]
-    file, line = own[-1] if own else frames[-1]
-    if not own:
-        stack = list((node.meta.get("nn_module_stack") or {"": ("", "")}).values())
-        file = f"{stack[-1][0]}: {Path(file).name}" if stack[-1][0] else Path(file).name
-    node.meta["stack_trace"] = f'File "{file}", line {line}, in forward'
-    node.meta["place"] = f"{file}:{line}"

@@ -14,9 +14,41 @@ from shlo_disc.mlir import ir, new_context
 from shlo_disc.torch.bodies import has_body
 from shlo_disc.torch.importer import import_graph
 from shlo_disc.torch.lowering import lower
-from shlo_disc.torch.prepare import Prepared, prepare
+from shlo_disc.torch.prepare import Prepared, Result, prepare
 
-__all__ = ["Lowered", "lower_graph"]
+__all__ = ["Binding", "Lowered", "lower_graph"]
+
+
+class Binding:
+    """What a call of a lowered graph passes to the program, and what it makes of its results."""
+
+    def __init__(self, prepared: Prepared) -> None:
+        self.inputs = prepared.inputs
+        """The placeholders of the given graph that are arguments, in order."""
+        self.constants = prepared.constants
+        """Further arguments, behind these: tensors that the graph holds."""
+        self.held = range(len(self.inputs), len(self.inputs) + len(self.constants))
+        """The numbers of the arguments that are constants."""
+        self._results = prepared.results
+        self._sizes = prepared.sizes
+        plain = [("tensor", number) for number in range(len(self._results))]
+        self.is_plain = [(r.kind, r.value) for r in self._results] == plain
+        """The results of the graph are those of the program."""
+
+    def leaves(self, inputs: Sequence[Any]) -> list[Any]:
+        """The arguments of the program, from all inputs of the graph."""
+        return [*map(inputs.__getitem__, self.inputs), *self.constants]
+
+    def finish(self, tensors: list[torch.Tensor], inputs: Sequence[Any]) -> list[Any]:
+        """All results of the graph, from those of the program and the inputs of the call."""
+        if self.is_plain:
+            return tensors
+        return [self._result(result, tensors, inputs) for result in self._results]
+
+    def _result(self, result: Result, tensors: list[torch.Tensor], inputs: Sequence[Any]) -> Any:
+        if result.kind == "tensor":
+            return tensors[result.value]
+        return self._sizes.value(result.value, inputs) if result.kind == "size" else result.value
 
 
 @dataclass(frozen=True)
@@ -27,28 +59,9 @@ class Lowered:
     shapes: list[tuple[str, ...]]
     names: list[str]
     constraints: list[str]
-    prepared: Prepared
-
-    @property
-    def inputs(self) -> list[int]:
-        """The placeholders of the given graph that are arguments, in order."""
-        return self.prepared.inputs
-
-    @property
-    def symbols(self) -> list[str]:
-        """The names of its sizes."""
-        return self.prepared.symbols
-
-    @property
-    def constants(self) -> list[torch.Tensor]:
-        """Further arguments, behind these."""
-        return self.prepared.constants
-
-    def finish(self, tensors: Sequence[torch.Tensor], inputs: Sequence[Any]) -> list[Any]:
-        """All results of the graph, from those of the program and the inputs of the call."""
-        values = {"tensor": tensors.__getitem__, "constant": lambda constant: constant}
-        values["size"] = lambda size: self.prepared.sizes.value(size, inputs)
-        return [values[result.kind](result.value) for result in self.prepared.results]
+    symbols: list[str]
+    """The names of its sizes."""
+    binding: Binding
 
 
 def lower_graph(
@@ -75,9 +88,11 @@ def lower_graph(
     )
     try:
         module, carried = import_graph(prepared.module.graph, new_context(), has_body)
-    except (NotImplementedError, TypeError, AssertionError) as error:
+    except (AssertionError, NotImplementedError, RuntimeError, TypeError, ValueError) as error:
         raise UnsupportedError(f"torch-mlir cannot import the program: {error}") from error
     lower(module, carried)
     own = [names[k] for k in prepared.inputs]
     own += [f"constant_{k}" for k in range(len(prepared.constants))]
-    return Lowered(module, prepared.shapes, own, prepared.constraints, prepared)
+    return Lowered(
+        module, prepared.shapes, own, prepared.constraints, prepared.symbols, Binding(prepared)
+    )

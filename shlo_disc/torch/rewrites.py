@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch._decomp.decompositions import adaptive_avg_pool2d as _refs_adaptive
 
 from shlo_disc.errors import UnsupportedError
 
@@ -132,6 +133,48 @@ def _flatten(x: torch.Tensor, start_dim: int = 0, end_dim: int = -1) -> torch.Te
     return x.reshape([*x.shape[:first], joined, *x.shape[last + 1 :]])
 
 
+def _with_number(function: Callable[..., Any]) -> Callable[..., Any]:
+    """An op of a tensor and a number as one of two tensors."""
+
+    def rewritten(x: torch.Tensor, number: Any) -> Any:
+        kind = torch.result_type(x, number)
+        return function(x.to(kind), torch.scalar_tensor(number, dtype=kind))
+
+    return rewritten
+
+
+def _split(x: torch.Tensor, split_sizes: Sequence[int], dim: int = 0) -> list[torch.Tensor]:
+    parts, start = [], 0
+    for size in split_sizes:
+        parts.append(x.narrow(dim, start, size))
+        start = start + size
+    return parts
+
+
+def _repeat(x: torch.Tensor, repeats: Sequence[int]) -> torch.Tensor:
+    """A broadcast whose sizes are stated: torch-mlir divides numbers of elements."""
+    new = len(repeats) - x.dim()
+    spread, sizes, pairs = [], [], []
+    for k, times in enumerate(repeats):
+        size = x.shape[k - new] if k >= new else 1
+        spread += [times, size]
+        pairs += [1, size]
+        sizes.append(times * size)
+    return x.reshape(pairs).expand(spread).reshape(sizes)
+
+
+def _adaptive_mean(x: torch.Tensor, output_size: Sequence[int]) -> torch.Tensor:
+    if list(output_size) == [1, 1]:
+        return x.mean([-2, -1], keepdim=True)
+    return _refs_adaptive(x, output_size)
+
+
+def _adaptive_mean_backward(grad: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    if list(grad.shape[-2:]) != [1, 1]:
+        raise UnsupportedError("its windows depend on sizes, but for an output of 1 x 1")
+    return (grad / (x.shape[-2] * x.shape[-1])).expand(x.shape).clone()
+
+
 def _avg_pool_backward(
     grad: torch.Tensor,
     x: torch.Tensor,
@@ -191,13 +234,19 @@ def _transposed(
 
 
 REWRITES: dict[Any, Callable[..., Any]] = {
+    aten._adaptive_avg_pool2d.default: _adaptive_mean,
+    aten._adaptive_avg_pool2d_backward.default: _adaptive_mean_backward,
     aten._scaled_dot_product_flash_attention_for_cpu_backward.default: _flash_attention_backward,
     aten.avg_pool2d_backward.default: _avg_pool_backward,
+    aten.bitwise_or.Scalar: _with_number(torch.bitwise_or),
+    aten.bitwise_xor.Scalar: _with_number(torch.bitwise_xor),
     aten.conv_transpose1d.default: _transposed,
     aten.conv_transpose2d.input: _transposed,
     aten.conv_transpose3d.input: _transposed,
     aten.flatten.using_ints: _flatten,
     aten.max_pool2d_with_indices_backward.default: _max_pool_backward,
+    aten.repeat.default: _repeat,
+    aten.split_with_sizes.default: _split,
     aten.rms_norm.default: _rms_norm,
     aten.var.correction: _var,
     aten.var_mean.correction: _var_mean,

@@ -1,43 +1,22 @@
-"""Tensors as the runtime takes them, and results as tensors; no element is copied either way.
+"""Calls of programs with tensors: no element of a dense one is copied either way.
 
 The one module that knows how memory goes between PyTorch and the runtime.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Collection
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import torch
 
+from shlo_disc import ral
 from shlo_disc.data_sized import DataSizedExecutable
 from shlo_disc.errors import DeviceError, UnsupportedError
 from shlo_disc.executable import Executable
 
-__all__ = ["check_argument", "frozen", "run", "to_array"]
-
-_NO_NUMPY = {
-    torch.bfloat16: (torch.int16, "bfloat16"),
-    torch.float8_e4m3fn: (torch.int8, "float8_e4m3fn"),
-    torch.float8_e4m3fnuz: (torch.int8, "float8_e4m3fnuz"),
-    torch.float8_e5m2: (torch.int8, "float8_e5m2"),
-    torch.float8_e5m2fnuz: (torch.int8, "float8_e5m2fnuz"),
-}
-"""Types that `Tensor.numpy` refuses: integers of their width, and the NumPy type of ml_dtypes."""
-
-
-def _extension_types() -> dict[str, tuple[torch.dtype, np.dtype[Any], torch.dtype]]:
-    import ml_dtypes  # noqa: PLC0415 - registers them with NumPy
-
-    return {
-        name: (kind, np.dtype(getattr(ml_dtypes, name)), integers)
-        for kind, (integers, name) in _NO_NUMPY.items()
-    }
-
-
-_BY_NAME = _extension_types()
+__all__ = ["TensorProgram", "check_argument"]
 
 
 def check_argument(tensor: Any, name: str) -> None:
@@ -57,38 +36,56 @@ def check_argument(tensor: Any, name: str) -> None:
         )
 
 
-def to_array(tensor: torch.Tensor) -> npt.NDArray[Any]:
-    """The memory of `tensor`, which is on the CPU, as an array of the same strides."""
-    array: npt.NDArray[Any]
-    plain = tensor.detach()
-    if plain.is_neg():
-        plain = plain.resolve_neg()
-    if plain.is_conj():
-        plain = plain.resolve_conj()
-    if tensor.dtype in _NO_NUMPY:
-        integers, name = _NO_NUMPY[tensor.dtype]
-        array = plain.view(integers).numpy().view(_BY_NAME[name][1])
-    else:
-        array = plain.numpy()
-    return array
+class TensorProgram:
+    """A program of tensors. Any number of threads may call it.
+
+    `weights` are arguments whose packed copies are kept from call to call. A copy serves while the
+    weight has the same memory and version. If they are `frozen` the memory alone must be the same,
+    and the elements must not change.
+    """
+
+    def __init__(
+        self,
+        program: Executable | DataSizedExecutable,
+        *,
+        weights: Collection[int] = (),
+        frozen: Collection[int] = (),
+    ) -> None:
+        self._versioned: list[int] = []
+        known = {*weights, *frozen}
+        self._others = [k for k in range(len(program.signature.arguments)) if k not in known]
+        if isinstance(program, DataSizedExecutable):
+            self._call = program.tensor_call(torch.Tensor)
+            return
+        packable = program.packable
+        self._versioned = [k for k in packable if k in weights and k not in frozen]
+        self._call = program.tensor_call(
+            torch.Tensor,
+            versioned=self._versioned,
+            frozen=[k for k in packable if k in frozen],
+            weights=ral.Weights(torch.Tensor.detach),
+        )
+
+    def __call__(self, leaves: list[Any]) -> list[torch.Tensor]:
+        """The results on tensors and Python numbers, which :func:`check_argument` has passed.
+
+        `leaves` is the callee's from then on.
+        """
+        for k in self._others:
+            leaf = leaves[k]
+            if isinstance(leaf, torch.Tensor) and (leaf.is_neg() or leaf.is_conj()):
+                leaves[k] = leaf.resolve_neg().resolve_conj()  # a view may stand for other elements
+        try:
+            versions = [leaves[k]._version for k in self._versioned]
+        except RuntimeError:  # a tensor of inference mode
+            versions = [_version(leaves[k]) for k in self._versioned]
+        return self._call(leaves, versions)
 
 
-def frozen(tensor: torch.Tensor) -> npt.NDArray[Any]:
-    """As :func:`to_array`, dense, and read-only: the memory must not change any more."""
-    array = to_array(tensor.detach().contiguous())
-    array.flags.writeable = False
-    return array
+_NEVER_AGAIN = itertools.count(1 << 40)
+"""Versions that no tensor has had."""
 
 
-def run(program: Executable | DataSizedExecutable, leaves: Sequence[Any]) -> list[torch.Tensor]:
-    """The results of `program` on tensors, frozen weights and Python numbers."""
-    arrays = [to_array(leaf) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
-    return [_tensor(array) for array in program.run_numpy(arrays)]
-
-
-def _tensor(array: npt.NDArray[Any]) -> torch.Tensor:
-    known = _BY_NAME.get(array.dtype.name)
-    if known is None:
-        return torch.from_numpy(array)
-    kind, _, integers = known
-    return torch.from_numpy(array.view(f"i{integers.itemsize}")).view(kind)
+def _version(tensor: torch.Tensor) -> int:
+    """The number of changes of `tensor`; a new number where PyTorch counts none."""
+    return next(_NEVER_AGAIN) if tensor.is_inference() else int(tensor._version)

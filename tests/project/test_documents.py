@@ -30,6 +30,8 @@ def test_python_blocks_run(block):
         r"^(?:import|from) (diffrax|equinox|flax|jraph|numpyro|optax|optimistix)\b", block, re.M
     ):
         pytest.importorskip(library, reason="needs the extra: pip install '.[libraries]'")
+    if re.search(r"^import torch$", block, re.M):
+        pytest.importorskip("torch", reason="needs the extra: pip install '.[torch]'")
     exec(compile(block, "<documentation>", "exec"), {})
 
 

@@ -175,6 +175,29 @@ def test_buffers_are_written(freeze):
     assert program.constants["seen"] == 16
 
 
+class Remembering(nn.Module):
+    """Multiplies by a buffer that it writes: a frozen copy of it would be an old one."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("matrix", torch.randn(64, 64))
+
+    def forward(self, x):
+        result = x @ self.matrix
+        self.matrix.mul_(0.5)
+        return result
+
+
+def test_a_written_buffer_is_not_frozen():
+    model = Remembering()
+    program = export(model, (torch.randn(3, 64),), dynamic_shapes=({0: B},))
+    own = copy.deepcopy(model)  # the program has the model's buffers
+    exe = shlo_disc.torch.compile(program, freeze=True)
+    for size in (40, 40, 40, 3):
+        x = torch.randn(size, 64)
+        torch.testing.assert_close(exe(x), own(x), rtol=1e-4, atol=1e-5)
+
+
 class Writing(nn.Module):
     def forward(self, x, y):
         x.mul_(2)

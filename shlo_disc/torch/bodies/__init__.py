@@ -18,6 +18,7 @@ from shlo_disc.torch.bodies.convolution import (
     is_transposed,
     transposed_convolution,
 )
+from shlo_disc.torch.bodies.division import fmod, remainder
 from shlo_disc.torch.bodies.ordering import sort, sort_stable, topk
 from shlo_disc.torch.bodies.ranges import arange
 from shlo_disc.torch.bodies.totals import cumprod, cumsum
@@ -36,6 +37,10 @@ BODIES: dict[Any, Body] = {
     aten.convolution_backward.default: convolution_backward,
     aten.cumprod.default: cumprod,
     aten.cumsum.default: cumsum,
+    aten.fmod.Scalar: fmod,
+    aten.fmod.Tensor: fmod,
+    aten.remainder.Scalar: remainder,
+    aten.remainder.Tensor: remainder,
     aten.scaled_dot_product_attention.default: attention,
     aten.sort.default: sort,
     aten.sort.stable: sort_stable,

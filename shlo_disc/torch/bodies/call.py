@@ -13,8 +13,8 @@ from shlo_disc.mlir import ir
 from shlo_disc.torch.importer import Carried
 
 __all__ = [
-    "Body", "BodyCall", "constant", "converted", "element_of", "iota", "minus_infinity", "reduced",
-    "spread", "summed_to", "typed",
+    "Body", "BodyCall", "aligned", "constant", "converted", "element_of", "iota",
+    "minus_infinity", "reduced", "spread", "summed_to", "typed",
 ]  # fmt: skip
 
 
@@ -147,6 +147,39 @@ def spread(value: ir.Value, dims: Sequence[int], like: ir.Value) -> ir.Value:
     return create(
         "stablehlo.dynamic_broadcast_in_dim", [value, sizes], kind, broadcast_dimensions=attribute
     )
+
+
+def aligned(call: BodyCall, *names: str) -> list[ir.Value]:
+    """Tensor arguments and numbers with the element type and the shape of the one result."""
+    kind = ir.RankedTensorType(call.results[0])
+    shape = list(call.node.meta["val"].shape)
+    given = [call[name] for name in names]
+    tensors = {
+        name: list(call.shape(name))
+        for name, value in zip(names, given, strict=True)
+        if isinstance(value, ir.Value)
+    }
+    sizes = []
+    for axis, size in enumerate(shape):
+        place = axis - len(shape)
+        holder = next(n for n, own in tensors.items() if len(own) >= -place and own[place] == size)
+        sizes.append(extent(call[holder], len(tensors[holder]) + place))
+    found = []
+    for value in given:
+        is_number = not isinstance(value, ir.Value)
+        one = constant(value, [], kind.element_type) if is_number else value
+        one = converted(one, kind.element_type)
+        rank = ir.RankedTensorType(one.type).rank
+        dims = ir.DenseI64ArrayAttr.get(list(range(kind.rank - rank, kind.rank)))
+        if one.type != kind or not kind.has_static_shape:
+            one = create(
+                "stablehlo.dynamic_broadcast_in_dim",
+                [one, vector(sizes)],
+                kind,
+                broadcast_dimensions=dims,
+            )
+        found.append(one)
+    return found
 
 
 def iota(like: ir.Value, axis: int, element: ir.Type) -> ir.Value:

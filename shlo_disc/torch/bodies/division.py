@@ -1,0 +1,26 @@
+"""Remainders, which are exact; torch-mlir subtracts a rounded quotient from the dividend."""
+
+from __future__ import annotations
+
+from shlo_disc.builders import compare, create
+from shlo_disc.ingest.size_values import binary
+from shlo_disc.mlir import ir
+from shlo_disc.torch.bodies.call import BodyCall, aligned, constant, element_of, spread, typed
+
+__all__ = ["fmod", "remainder"]
+
+
+def fmod(call: BodyCall) -> list[ir.Value]:
+    """`aten.fmod` of two tensors, or of a tensor and a number: with the sign of the dividend."""
+    return [binary("remainder", *aligned(call, "self", "other"))]
+
+
+def remainder(call: BodyCall) -> list[ir.Value]:
+    """`aten.remainder` of two tensors, or of a tensor and a number: with that of the divisor."""
+    x, y = aligned(call, "self", "other")
+    rest = binary("remainder", x, y)
+    truths = typed(rest, ir.IntegerType.get_signless(1))
+    zero = spread(constant(0, [], element_of(rest)), [], rest)
+    is_less = [compare("LT", v, zero, truths) for v in (rest, y)]
+    other_sign = binary("and", compare("NE", rest, zero, truths), binary("xor", *is_less))
+    return [create("stablehlo.select", [other_sign, binary("add", rest, y), rest], rest.type)]

@@ -1,0 +1,109 @@
+"""The core ATen ops, each with the way it is compiled; docs/torch-ops.md is printed from it.
+
+python -m shlo_disc.torch.ops > docs/torch-ops.md
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+
+from shlo_disc.torch.bodies import BODIES
+from shlo_disc.torch.decompositions import KEPT, table
+from shlo_disc.torch.rewrites import REWRITES
+
+__all__ = ["NOT_COVERED", "NOT_TRIED", "PAGE", "core_ops", "page", "way"]
+
+PAGE = Path("docs/torch-ops.md")
+
+_RANDOM = "random: its numbers are those of PyTorch's generator"
+_NO_LOWERING = "torch-mlir has no lowering of it"
+_COMPLEX = "complex numbers"
+
+NOT_COVERED = {
+    "_cdist_forward.default": _NO_LOWERING,
+    "_embedding_bag.default": _NO_LOWERING,
+    "_fft_c2r.default": _COMPLEX,
+    "_fft_r2c.default": _COMPLEX,
+    "_local_scalar_dense.default": "a number that a program reads from data",
+    "_pdist_forward.default": _NO_LOWERING,
+    "as_strided.default": "strides of memory, which a functional program does not have",
+    "diagonal.default": _NO_LOWERING,
+    "empty.memory_format": "elements that nobody has written",
+    "empty_strided.default": "elements that nobody has written",
+    "masked_scatter.default": _NO_LOWERING,
+    "native_dropout.default": _RANDOM,
+    "nonzero.default": "a size that comes from data",
+    "rand.default": _RANDOM,
+    "randn.default": _RANDOM,
+    "randperm.default": _RANDOM,
+    "scatter_reduce.two": _NO_LOWERING,
+    "upsample_nearest2d.vec": _NO_LOWERING,
+}
+"""Core op -> why it is refused, or left to PyTorch."""
+
+NOT_TRIED = {
+    "_adaptive_avg_pool3d.default": "three dimensions",
+    "_native_batch_norm_legit.default": "PyTorch makes it functional first",
+    "avg_pool3d.default": "three dimensions",
+    "max_pool3d_with_indices.default": "three dimensions",
+    "reflection_pad3d.default": "three dimensions",
+    "replication_pad3d.default": "three dimensions",
+    "sym_is_contiguous.default": "a question of memory, which traces answer",
+}
+"""Core op -> why no test calls it."""
+
+
+def core_ops() -> Iterator[tuple[str, torch._ops.OpOverload]]:
+    """(`add.Tensor`, the overload) of every op that PyTorch calls core, in order of names."""
+    for name in sorted(dir(torch.ops.aten)):
+        packet = getattr(torch.ops.aten, name)
+        if not isinstance(packet, torch._ops.OpOverloadPacket):
+            continue
+        for overload in packet.overloads():
+            op = getattr(packet, overload)
+            if torch.Tag.core in op.tags and not overload.endswith("out"):
+                yield f"{name}.{overload}", op
+
+
+def way(name: str, op: torch._ops.OpOverload) -> str:
+    """How an op is compiled, in words."""
+    if name in NOT_COVERED:
+        return f"not: {NOT_COVERED[name]}"
+    if name in NOT_TRIED:
+        return f"not tried: {NOT_TRIED[name]}"
+    if op in BODIES and op is not torch.ops.aten.convolution.default:
+        return "StableHLO written here"
+    if op in REWRITES:
+        return "other ops, written here"
+    if op in table() and op._overloadpacket not in KEPT:
+        return "other ops, by PyTorch's decomposition"
+    return "torch-mlir"
+
+
+def page() -> str:
+    """The text of docs/torch-ops.md."""
+    rows = [f"| `{name}` | {way(name, op)} |" for name, op in core_ops()]
+    covered = sum("| not" not in row for row in rows)
+    return "\n".join([
+        "# Operations of PyTorch",
+        "",
+        f"Tests try each of these at four sizes: {covered} of the {len(rows)} operations that PyTorch",
+        "calls core. It decomposes others into these, or torch-mlir takes them whole. Printed",
+        "from `shlo_disc/torch/ops.py`.",
+        "",
+        "What is not covered raises UnsupportedError with the line of the model. `torch.compile`",
+        'with `options={"on_unsupported": "eager"}` has PyTorch run it, between compiled regions.',
+        "",
+        "| Operation | Compiled by |",
+        "|---|---|",
+        *rows,
+        "",
+    ])  # fmt: skip
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())

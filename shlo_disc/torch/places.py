@@ -1,0 +1,30 @@
+"""Where in the user's model a node comes from."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import torch
+
+__all__ = ["note_place"]
+
+_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
+_OF_PYTORCH = str(Path(torch.__file__).parent)
+
+
+def note_place(node: torch.fx.Node) -> None:
+    """Leave one frame of the stack trace of `node`: the innermost one of the model.
+
+    Where all are PyTorch's, the submodule is named with the innermost one: `encoder.0: linear.py`.
+    """
+    frames = _FRAME.findall(node.meta.get("stack_trace") or "")
+    if not frames:
+        return
+    own = [frame for frame in frames if not frame[0].startswith(_OF_PYTORCH)]
+    file, line = own[-1] if own else frames[-1]
+    if not own:
+        stack = list((node.meta.get("nn_module_stack") or {"": ("", "")}).values())
+        file = f"{stack[-1][0]}: {Path(file).name}" if stack[-1][0] else Path(file).name
+    node.meta["stack_trace"] = f'File "{file}", line {line}, in forward'
+    node.meta["place"] = f"{file}:{line}"
