@@ -16,10 +16,10 @@ Keeps   every result; sums of convolutions may be in another order.
 Cost    O(ops around convolutions).
 Source  Layout assignment in XLA; channels-last memory format in PyTorch.
 
-A region is grown from a convolution over ops whose elements depend on those at their place or near
-it: element-wise ops, windows, pads, slices, concatenations. If it has several convolutions, all of
-it is turned, and transposes stand at its ends only. Reductions and other convolutions read it as it
-is.
+A region is grown from a convolution over ops whose elements depend on elements near their place.
+These are element-wise ops, windows, pads, slices and concatenations. If the region has several
+convolutions, all of it is turned, and transposes stand at its ends only. Reductions and other
+convolutions read it as it is.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ Filters of images of one channel run along columns better.
 LEAST_CONVOLUTIONS = 2
 """Convolutions of a region from which on it is turned.
 
-Measured on AVX-512, 2 cores: one alone is as fast with its features in front, or up to 1.8 times as
-fast if it is small, for the transposes at its ends. Seven in a row take 0.3 to 0.95 of the time.
+Measured on AVX-512, 2 cores, for the transposes at the ends. One alone is 1 to 1.8 times as fast with
+its features in front. Seven in a row take 0.3 to 0.95 of the time with their features last.
 """
 
 _CONVOLUTIONS = ("stablehlo.convolution", "stablehlo.dynamic_conv")
