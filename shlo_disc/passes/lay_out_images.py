@@ -48,8 +48,8 @@ Filters of images of one channel run along columns better.
 LEAST_CONVOLUTIONS = 2
 """Convolutions of a region from which on it is turned.
 
-Measured on AVX-512, 2 cores, for the transposes at the ends. One alone is 1 to 1.8 times as fast with
-its features in front. Seven in a row take 0.3 to 0.95 of the time with their features last.
+Measured on AVX-512, 2 cores, for the transposes at the ends. One alone is 1 to 1.8 times as fast
+with its features in front. Seven in a row take 0.3 to 0.95 of the time with their features last.
 """
 
 _CONVOLUTIONS = ("stablehlo.convolution", "stablehlo.dynamic_conv")
