@@ -16,7 +16,7 @@
 `disc.fft`                the Fourier transform of the last dimension, on planes of real and
                           imaginary parts; `kind` as StableHLO has it: FFT and IFFT (re, im) ->
                           (re, im), RFFT (x) -> (re, im), IRFFT (re, im, length) -> (x); FFT and
-                          IFFT may have another `dimension`
+                          IFFT may have another `dimension`, and one array of pairs for planes
 `disc.empty`              an array whose elements nobody reads before they are written:
                           `{dims = ["b", "2*t"]}`
 `disc.guard`              a condition on symbolic sizes checked before a call runs:
@@ -50,6 +50,8 @@ __all__ = [
     "complex_results",
     "dim",
     "empty",
+    "fft_dimension",
+    "fft_pairs",
     "shape",
     "sizes",
     "tidy",
@@ -130,7 +132,11 @@ def Fft(
     results: Sequence[ir.Type],
     dimension: int | None = None,
 ) -> Any:
-    """A new `disc.fft`; `kind` is FFT, IFFT, RFFT or IRFFT, `dimension` None the last one."""
+    """A new `disc.fft`; `kind` is FFT, IFFT, RFFT or IRFFT, `dimension` None the last one.
+
+    The operands of FFT and IFFT are two planes, or one array of pairs (re, im), whose last
+    dimension is 2; so are their results. IRFFT has the length of its result as a third operand.
+    """
     attributes: dict[str, ir.Attribute] = {"kind": ir.StringAttr.get(kind)}
     if dimension is not None:
         attributes["dimension"] = _i64(dimension)
@@ -143,7 +149,14 @@ def fft_dimension(op: ir.Operation) -> int:
     """The dimension that a `disc.fft` transforms."""
     if "dimension" in op.attributes:
         return int(ir.IntegerAttr(op.attributes["dimension"]).value)
-    return int(ir.RankedTensorType(op.operands[0].type).rank) - 1
+    return int(ir.RankedTensorType(op.operands[0].type).rank) - 1 - fft_pairs(op)[0]
+
+
+def fft_pairs(op: ir.Operation) -> tuple[bool, bool]:
+    """Whether the operand, and the result, of a `disc.fft` is one array of pairs (re, im)."""
+    if ir.StringAttr(op.attributes["kind"]).value not in ("FFT", "IFFT"):
+        return False, False
+    return len(op.operands) == 1, len(op.results) == 1
 
 
 def _i64(number: int) -> ir.Attribute:
@@ -261,23 +274,31 @@ def _problem(op: ir.Operation) -> str | None:
 
 
 _FFT = {"FFT": (2, 2), "IFFT": (2, 2), "IRFFT": (3, 1), "RFFT": (1, 2)}
-"""Operands and results of a `disc.fft`, by kind."""
+"""Operands and results of a `disc.fft` on planes, by kind."""
 
 
 def _fft_problem(op: ir.Operation) -> str | None:
     kind = ir.StringAttr(op.attributes["kind"]).value
     if kind not in _FFT:
         return f"kind must be one of {', '.join(_FFT)}"
-    if (len(op.operands), len(op.results)) != _FFT[kind]:
-        return f"{kind} has {_FFT[kind][0]} operands and {_FFT[kind][1]} results"
+    pairs = fft_pairs(op)
+    operands, results = _FFT[kind]
+    if (len(op.operands) + pairs[0], len(op.results) + pairs[1]) != (operands, results):
+        return f"{kind} has {operands} operands and {results} results, or one of pairs for each two"
     types = [ir.RankedTensorType(value.type) for value in (*op.operands, *op.results)]
-    planes = [*types[: min(2, len(op.operands))], *types[len(op.operands) :]]
-    if len({(plane.rank, plane.element_type) for plane in planes}) != 1:
+    sides = types[: min(2, len(op.operands))], types[len(op.operands) :]
+    ranks = set[int]()
+    for side, is_pairs in zip(sides, pairs, strict=True):
+        if is_pairs and (side[0].rank < 2 or side[0].shape[-1] != 2):
+            return "the last dimension of pairs must have 2 elements"
+        ranks |= {plane.rank - is_pairs for plane in side}
+    planes = [*sides[0], *sides[1]]
+    if len(ranks) != 1 or len({plane.element_type for plane in planes}) != 1:
         return "real and imaginary parts have different ranks or element types"
     if "dimension" in op.attributes:
         if kind not in ("FFT", "IFFT"):
             return f"{kind} has no dimension: it is the last one"
-        if not 0 <= fft_dimension(op) < types[0].rank:
+        if not 0 <= fft_dimension(op) < min(ranks):
             return "it has no such dimension"
     if not isinstance(planes[0].element_type, ir.F32Type | ir.F64Type) or planes[0].rank == 0:
         return "real and imaginary parts must be f32 or f64, of rank 1 at least"

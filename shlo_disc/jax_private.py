@@ -304,6 +304,7 @@ _FUNCTIONS_OF_SIZES = {
     "lexsort": "jax._src.numpy.sorting",
     "packbits": "jax._src.numpy.lax_numpy",
     "polyadd": "jax._src.numpy.polynomial",
+    "polyval": "jax._src.numpy.polynomial",
     "resize": "jax._src.numpy.lax_numpy",
     "stack": "jax._src.lax.lax",
     "fori_loop": "jax._src.lax.control_flow.loops",
@@ -704,7 +705,7 @@ def _hessenberg(context: Any, a: Any) -> Any:
         operand_output_aliases={0: 0},
     )
     results = rule(context, a, low=np.int32(1), high=np.int32(0))
-    place = _ir.DenseI64ArrayAttr.get([0, len(batch)])
+    place = _mlir.dense_int_elements([0, len(batch)])
     results[0].owner.attributes["shlo_disc.size_attributes"] = _ir.DictAttr.get({"high": place})
     zero = _mlir.full_like_aval(context, 0, info)
     ok = _mlir.compare_hlo(results[2], zero, "EQ", "SIGNED")

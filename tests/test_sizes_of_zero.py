@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
+from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
@@ -385,3 +388,30 @@ def test_sizes_from_data_keep_the_bound():
         x = np.random.default_rng(b + t).standard_normal((b, t), np.float32)
         (got,) = run.run_numpy([x, x, np.ones((t, 5), "f4")])
         assert got.shape == ((x > 0).sum(),)
+
+
+def test_an_encoder():
+    """Attention, layer-norms and lookups of `examples/bert.py` at sizes that its trace has not."""
+    path = Path(__file__).parents[1] / "examples" / "bert.py"
+    spec = importlib.util.spec_from_file_location("encoder", path)
+    assert spec is not None
+    assert spec.loader is not None
+    model = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(model)
+    model.LAYERS, model.HIDDEN, model.HEADS = 2, 48, 4
+    model.VOCABULARY, model.POSITIONS = 211, 160
+    params = model.init(layers=2)
+    traced = shlo_disc.jit(model.bert)
+    leaves = jax.tree.leaves((params, *model.batch(3, 16)))
+    want = np.asarray(traced(params, *model.batch(3, 16)))
+    text = traced.lower(params, *model.batch(3, 16)).compile().as_text("stablehlo")
+    run = shlo_disc.compile(text, constraints=["d0 >= 0", "d1 >= 0"])
+    assert not [check for check in run.checked if "at least 1" in check]
+    np.testing.assert_allclose(run.run_numpy(leaves)[0], want, rtol=1e-5, atol=1e-5)
+    ids, mask = (np.asarray(array) for array in model.batch(8, 40))
+    for b, t in ((0, 0), (0, 7), (5, 0), (1, 1), (1, 0), (8, 33)):
+        got = run.run_numpy([*leaves[:-2], ids[:b, :t], mask[:b, :t]])[0]
+        assert got.shape == (b, t, 48)
+        if b and t:
+            want = np.asarray(traced(params, ids[:b, :t], mask[:b, :t]))
+            np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)

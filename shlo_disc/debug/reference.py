@@ -16,9 +16,10 @@ import numpy.typing as npt
 
 from shlo_disc.builders import convert, create
 from shlo_disc.compile import main_function
-from shlo_disc.dialect import fft_dimension
+from shlo_disc.dialect import fft_dimension, fft_pairs
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis, analyze
+from shlo_disc.ingest.complex_numbers.planes import joined, planes_of
 from shlo_disc.mlir import at, ir, replace, terminator, walk
 
 __all__ = ["of_fusion", "of_module"]
@@ -238,14 +239,21 @@ def _fft(op: ir.Operation, sizes: Sizes) -> None:
     """Products with matrices of cosines and sines, in f64 and rounded once."""
     kind = ir.StringAttr(op.attributes["kind"]).value
     planes = list(op.operands)[:2]
-    real = ir.RankedTensorType((op.results[0] if kind == "IRFFT" else planes[0]).type)
+    types = [result.type for result in op.results]
+    pairs_in, pairs_out = fft_pairs(op)
+    if pairs_in:
+        z = planes_of(planes[0])
+        planes = [z.re, z.im]
+    if pairs_out:
+        types = [plane.type for plane in planes]
+    real = ir.RankedTensorType(types[0] if kind == "IRFFT" else planes[0].type)
     axis = fft_dimension(op)
     matrices = _dft(kind, real.shape[axis])
     f64 = ir.F64Type.get()
     wide = [convert(p, ir.RankedTensorType.get(p.type.shape, f64)) for p in planes]
     found = []
-    for result, row in zip(op.results, matrices, strict=True):
-        to = ir.RankedTensorType.get(result.type.shape, f64)
+    for type_, row in zip(types, matrices, strict=True):
+        to = ir.RankedTensorType.get(type_.shape, f64)
         # The dimension comes last in the product.
         order = [d for d in range(to.rank) if d != axis] + [axis]
         product = ir.RankedTensorType.get([to.shape[d] for d in order], f64)
@@ -262,10 +270,8 @@ def _fft(op: ir.Operation, sizes: Sizes) -> None:
             total = term if total is None else create("stablehlo.add", [total, term], product)
         assert total is not None
         back = ir.DenseI64ArrayAttr.get([order.index(d) for d in range(to.rank)])
-        found.append(
-            convert(create("stablehlo.transpose", [total], to, permutation=back), result.type)
-        )
-    replace(op, *found)
+        found.append(convert(create("stablehlo.transpose", [total], to, permutation=back), type_))
+    replace(op, *([joined(found[0], found[1], real.rank)] if pairs_out else found))
 
 
 def _dft(kind: str, n: int) -> list[list[npt.NDArray[np.float64]]]:

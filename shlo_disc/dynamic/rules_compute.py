@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from shlo_disc.contractions import dot_sides
 from shlo_disc.convolutions import conv_numbers
+from shlo_disc.dialect import fft_pairs
 from shlo_disc.dynamic import attributes as attr
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.rules import DYNAMIC, ONE, ZERO, Rule, Shape, refuse
@@ -259,6 +260,11 @@ def _dot_general(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
 def _disc_fft(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
     kind = attr.text(op, "kind")
     shape = s.same_shape(op, list(op.operands)[:2])
+    pairs_in, pairs_out = fft_pairs(op)
+    if pairs_in:
+        shape = shape[:-1]
+    if pairs_out:
+        shape = (*shape, Expr.const(2))
     if kind == "RFFT":
         shape = (*shape[:-1], shape[-1] // 2 + 1)
     elif kind == "IRFFT":

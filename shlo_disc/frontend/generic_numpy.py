@@ -261,6 +261,26 @@ def _polyadd(original: Callable[..., Any], a1: Any, a2: Any) -> Any:
     return written_twice("polyadd", symbolic, added, original, a1, a2)
 
 
+def _polyval(original: Callable[..., Any], p: Any, x: Any, **named: Any) -> Any:
+    """Horner's rule as a loop, as JAX has it before 0.11.1; later it unrolls one."""
+
+    def value(p: Any, x: Any) -> Any:
+        dtype = jnp.result_type(p, x)
+        p, x = (v if v.dtype == dtype else v.astype(dtype) for v in (p, x))
+        start = jnp.broadcast_to(jnp.zeros_like(x), jnp.broadcast_shapes(p.shape[1:], x.shape))
+        return lax.scan(lambda y, a: (y * x + a, None), start, p, unroll=16)[0]
+
+    symbolic = np.ndim(p) > 0 and has_symbols(np.shape(p)[:1])
+    return written_twice(
+        "polyval",
+        symbolic,
+        lambda p, x: value(jnp.asarray(p), jnp.asarray(x)),
+        lambda p, x: original(p, x, **named),
+        p,
+        x,
+    )
+
+
 def _diagonal(
     original: Callable[..., Any], a: Any, offset: Any = 0, axis1: int = 0, axis2: int = 1
 ) -> Any:
@@ -473,6 +493,7 @@ REPLACED: dict[str, Callable[..., Any]] = {
     "lexsort": _of_equal_arrays,
     "packbits": _packbits,
     "polyadd": _polyadd,
+    "polyval": _polyval,
     "resize": _resize,
     "stack": _of_equal_arrays,
 }

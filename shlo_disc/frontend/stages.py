@@ -92,6 +92,11 @@ class Traced(_OfCall):
         """The types of the results."""
         return self._traced.out_avals
 
+    @property
+    def effects(self) -> frozenset[Any]:
+        """The side effects of the program, such as of `jax.debug.print`."""
+        return frozenset(self._traced.jaxpr.effects)
+
     def lower(self, *, lowering_platforms: tuple[str, ...] | None = None) -> Lowered:
         """The version for these arguments.
 

@@ -362,7 +362,8 @@ def _check_size_attributes(call: _Call) -> None:
     config = call.attribute(CONFIGURATION, ir.DictAttr)
     data = [k for k in range(len(call.operands)) if k not in _shape_operands(call)]
     for entry in call.attribute(ffi.SIZE_ATTRIBUTES, ir.DictAttr):
-        place = list(call.cast(entry.attr, ir.DenseI64ArrayAttr, ffi.SIZE_ATTRIBUTES))
+        given = call.cast(entry.attr, ir.DenseIntElementsAttr, ffi.SIZE_ATTRIBUTES)
+        place = [int(i) for i in given]
         call.need(
             entry.name in config and isinstance(config[entry.name], ir.IntegerAttr),
             f"an integer {entry.name} in {CONFIGURATION}, since {ffi.SIZE_ATTRIBUTES} has one",

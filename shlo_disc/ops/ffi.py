@@ -26,7 +26,9 @@ CONFIGURATION = "disc.ffi"
 """The attributes that the handler reads, as a dictionary."""
 
 SIZE_ATTRIBUTES = "shlo_disc.size_attributes"
-"""Integer attributes that are sizes of operands: for each name (operand, logical dimension)."""
+"""Integer attributes that are sizes of operands: for each name dense<[operand, logical dimension]>.
+
+No array<i64: ...>: some versions of StableHLO's portable form turn it into elements."""
 
 
 def holds_pairs(value: ir.Value, order: Sequence[int]) -> bool:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from shlo_disc.passes.base import Pass
 from shlo_disc.passes.cleanup import CSE
 from shlo_disc.passes.expand_windows import ExpandWindows
+from shlo_disc.passes.fold_transposes import FoldTransposes
 from shlo_disc.passes.forward_carried import ForwardCarried
 from shlo_disc.passes.hoist_invariants import HoistInvariants
 from shlo_disc.passes.hoist_projections import HoistProjections
+from shlo_disc.passes.lay_out_images import LayOutImages
 from shlo_disc.passes.lift_transposes import LiftTransposes
 from shlo_disc.passes.resolve_shapes import ResolveShapes
 from shlo_disc.passes.simplify import Simplify
@@ -20,6 +22,8 @@ CLEANUP: tuple[Pass, ...] = (
     ExpandWindows(),  # before shapes: it writes arithmetic of sizes
     ResolveShapes(),  # before every rule: they ask for sizes
     Simplify(),
+    LayOutImages(),  # after the rules: broadcasts and slices are plain
+    FoldTransposes(),  # those at the ends of images, with what is there
     LiftTransposes(),  # after the rules: they join transposes
     HoistInvariants(),  # after the rules: what they fold need not leave
     HoistProjections(),  # after their weights have left

@@ -15,6 +15,7 @@ from shlo_disc.passes import (  # noqa: F401 - imported for their registration
     forward_carried,
     hoist_invariants,
     hoist_projections,
+    lay_out_images,
     lift_transposes,
     resolve_shapes,
     simplify,

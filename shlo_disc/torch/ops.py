@@ -92,9 +92,9 @@ def page() -> str:
     return "\n".join([
         "# Operations of PyTorch",
         "",
-        f"Tests try each at four sizes: {covered} of the {len(rows)} operations that PyTorch",
-        "calls core. It decomposes others into these, or torch-mlir takes them whole. Printed",
-        "from `shlo_disc/torch/ops.py`.",
+        f"Tests try each of these at four sizes: {covered} of the {len(rows)} operations that",
+        "PyTorch calls core. It decomposes others into these, or torch-mlir takes them whole.",
+        "Printed from `shlo_disc/torch/ops.py`.",
         "",
         "What is not covered raises UnsupportedError with the line of the model. `torch.compile`",
         'with `options={"on_unsupported": "eager"}` has PyTorch run it, between compiled regions.',

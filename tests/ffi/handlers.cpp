@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "xla/ffi/api/ffi.h"
+#include "xla_ffi_abi.h"
 
 namespace ffi = xla::ffi;
 using Any = ffi::AnyBuffer;
@@ -236,3 +237,39 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(power, Execute,
                                   .Arg<ffi::Buffer<ffi::F32>>()
                                   .Ret<ffi::Buffer<ffi::F32>>()
                                   .Attr<int64_t>("exponent"));
+
+// Asks the table for everything that later versions of the API have, by our own declarations: the
+// header of the installed jaxlib may be older. y is 1 in all elements if all answers are right.
+extern "C" XLA_FFI_Error* later_api(XLA_FFI_CallFrame* given) {
+  namespace abi = shlo_disc::xla_ffi;
+  auto* const frame = reinterpret_cast<abi::CallFrame*>(given);
+  if (given->extension_start != nullptr) {  // the question for metadata
+    auto* const extension = reinterpret_cast<abi::MetadataExtension*>(frame->extension_start);
+    extension->metadata->api_version.major_version = abi::kMajor;
+    extension->metadata->api_version.minor_version = abi::kMinor;  // XLA refuses later ones
+    return nullptr;
+  }
+  const abi::Api& api = *frame->api;
+  bool right = api.api_version.minor_version == abi::kLatestMinor;
+
+  abi::FindExtensionArgs find{sizeof find, nullptr, frame->context, 7, &find};
+  right = right && api.find_extension(&find) == nullptr && find.extension == nullptr;
+  abi::CustomOptionsArgs options{sizeof options, nullptr, frame->context, nullptr};
+  right = right && api.get_custom_options(&options) == nullptr && options.options->size == 0;
+
+  abi::ErrorCreateArgs create{sizeof create, nullptr, "told", abi::ErrorCode::kNotFound};
+  abi::Error* const error = api.create_error(&create);
+  abi::ErrorDetailsArgs details{abi::size_up_to(&abi::ErrorDetailsArgs::message), nullptr, error,
+                                nullptr, abi::ErrorCode::kInternal};
+  api.error_details(&details);  // as before 0.4: there is no room for a code
+  right = right && details.code == abi::ErrorCode::kInternal;
+  details.struct_size = abi::size_up_to(&abi::ErrorDetailsArgs::code);
+  api.error_details(&details);
+  right = right && details.code == create.code && std::strcmp(details.message, "told") == 0;
+  abi::ErrorDestroyArgs destroy{sizeof destroy, nullptr, error};
+  api.destroy_error(&destroy);
+
+  auto* const y = static_cast<abi::Buffer*>(frame->rets.values[0]);
+  std::fill_n(static_cast<float*>(y->data), y->dims[0], right ? 1.f : 0.f);
+  return nullptr;
+}

@@ -20,7 +20,7 @@ from shlo_disc import ShapeMismatchError, UnsupportedError
 from shlo_disc.errors import ForeignCallError
 
 F32 = jnp.float32
-PLAIN = "affine bump checked dump memory pooled later streamed"
+PLAIN = "affine bump checked dump memory pooled later streamed later_api"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -29,7 +29,9 @@ def handlers(tmp_path_factory):
     library = tmp_path_factory.mktemp("ffi") / "handlers.so"
     source = Path(__file__).with_name("handlers.cpp")
     compiler = shlex.split(environ.get("CXX", "c++"))
-    flags = ["-std=c++17", "-shared", "-fPIC", "-pthread", f"-I{jax.ffi.include_dir()}"]
+    ours = Path(shlo_disc.__file__).parent / "ral" / "src"
+    flags = ["-std=c++17", "-shared", "-fPIC", "-pthread", f"-I{ours}"]
+    flags.append(f"-I{jax.ffi.include_dir()}")
     subprocess.run([*compiler, *flags, str(source), "-o", str(library)], check=True)
     loaded = ctypes.CDLL(str(library))
     jax.devices("cpu")
@@ -334,6 +336,11 @@ def test_from_many_threads():
     for thread in threads:
         thread.join()
     assert wrong == []
+
+
+def test_functions_of_later_versions_of_the_api():
+    f = shlo_disc.jit(lambda x: call("later_api", like(x))(x))
+    np.testing.assert_array_equal(f(np.zeros(3, np.float32)), np.ones(3, np.float32))
 
 
 def test_what_cannot_be_called_is_refused():

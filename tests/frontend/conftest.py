@@ -52,7 +52,8 @@ class Standin:
     def describe(self, sizes=None, calls=()):
         return {"name": self.name, "arguments": [], "results": [], "symbols": [], "sizes": sizes,
                 "calls": sum(n for _, n in calls), "checks": [], "compile_ms": {}, "passes": [],
-                "distinct_kernels": 0, "code_bytes": 0, "kernels": [], "unfused": [],
+                "distinct_kernels": 0, "code_bytes": 0, "kernels": [], "unfused": [], "bounds": [],
+                "copied_arguments": {"calls": {}, "bytes": 0},
                 "memory": {"temporary": {"formula": "0", "value": 0}, "slots": [],
                            "workspaces": [], "packed_arguments": []},
                 "work": {key: {"formula": "0", "value": 0} for key in

@@ -592,8 +592,8 @@ ALL_SIZES = {  # right for one element too
     "polynomials": lambda x: [
         jnp.polyadd(x, jnp.ones(3)),
         jnp.polysub(jnp.ones(4), x),
-        # JAX 0.12 unrolls a loop over the coefficients.
-        jnp.polyval(x, 0.5) if jax.__version__.startswith("0.10.") else x,
+        jnp.polyval(x, 0.5),
+        jnp.polyval(jnp.outer(x, jnp.arange(3)), jnp.arange(6.0).reshape(2, 3)),
     ],
     "diagonals": lambda x: [
         jnp.diagonal(jnp.outer(x, jnp.arange(4.0))),

@@ -374,7 +374,10 @@ def spread(r, values):
 def pooled(r, values):
     x = r.choice(values)
     window = [1] * x.ndim
-    window[axis_of(r, x)] = 2
+    axis = axis_of(r, x)
+    if not str(x.shape[axis]).isalnum():  # jax.export refuses a window over b - 1 elements
+        raise ValueError(f"a window over {x.shape[axis]}")
+    window[axis] = 2
     reduce, start = r.choice([(lax.add, 0), (lax.max, -np.inf)])
     return lax.reduce_window(x, jnp.asarray(start, x.dtype), reduce, window, [1] * x.ndim, "SAME")
 

@@ -136,9 +136,10 @@ def test_approx_top_k(operands, attributes, message):
          f"({F}, tensor<2xui64>)", F, "the sizes of a result as operand 0"),
         ("@foo(%x) {shlo_disc.size_attributes = {}}", f"({F})", F, "an attribute mhlo.backend_con"),
         ("@foo(%x) {mhlo.backend_config = {a = 1 : i32}, "
-         "shlo_disc.size_attributes = {a = array<i64: 0, 2>}}", f"({F})", F,
+         "shlo_disc.size_attributes = {a = dense<[0, 2]> : tensor<2xi64>}}", f"({F})", F,
          "an operand and its dimension as shlo_disc.size_attributes.a, not [0, 2]"),
-        ("@foo(%x) {mhlo.backend_config = {}, shlo_disc.size_attributes = {a = array<i64: 0, 1>}}",
+        ("@foo(%x) {mhlo.backend_config = {}, "
+         "shlo_disc.size_attributes = {a = dense<[0, 1]> : tensor<2xi64>}}",
          f"({F})", F, "an integer a in mhlo.backend_config"),
     ],
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Kind fft: programs on real planes, from `ingest.fourier.fft_planes` to results, against NumPy."""
+"""Kind fft: programs on planes and pairs, from `ingest.fourier.fft_planes` on, against NumPy."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from shlo_disc import dialect
 from shlo_disc.compile import compile_module
 from shlo_disc.debug import reference
 from shlo_disc.debug.interpreter import Interpreter
-from shlo_disc.ingest.fourier import fft_planes
-from shlo_disc.lower.cpu.fft import DOUBLE, KINDS, VECTOR_SHIFT, emit_fft
+from shlo_disc.ingest.fourier import fft_planes, gives_pairs, takes_pairs
+from shlo_disc.lower.cpu.fft import DOUBLE, KINDS, PAIRS_IN, PAIRS_OUT, VECTOR_SHIFT, emit_fft
 from shlo_disc.lower.cpu.machine import ARCHITECTURES, Machine
 from shlo_disc.lower.plan import FftCall
 from shlo_disc.mlir import ir, new_context
@@ -23,11 +23,13 @@ def tensor(sizes, element):
     return f"tensor<{''.join(f'{s if s.isdigit() else chr(63)}x' for s in sizes.split())}{element}>"
 
 
-def module_of(kind, sizes, element, dims, length=None):
+def module_of(kind, sizes, element, dims, length=None, pairs=False):
     """A module of `fft_planes` on arguments of `sizes`; a symbolic `length` comes with zeros of
-    that many elements.
+    that many elements. `pairs`: where a transform can take or give them.
     """
-    count = 1 if kind == "RFFT" else 2
+    takes = pairs and takes_pairs(kind, dims)
+    count = 1 if kind == "RFFT" or takes else 2
+    sizes = f"{sizes} 2" if takes else sizes
     shape = ", ".join(f'"{size}"' for size in sizes.split())
     arguments = [
         f"%a{i}: {tensor(sizes, element)} {{disc.shape = [{shape}]}}" for i in range(count)
@@ -47,7 +49,7 @@ def module_of(kind, sizes, element, dims, length=None):
     if kind == "IRFFT":
         lengths[-1] = known.operation.results[0] if isinstance(length, str) else length
     with ir.InsertionPoint(end):
-        results = fft_planes(kind, lengths, planes)
+        results = fft_planes(kind, lengths, planes, as_pairs=pairs)
         ir.Operation.create("func.return", operands=results)
     end.operation.erase()
     type_ = ir.FunctionType.get([a.type for a in block.arguments], [r.type for r in results])
@@ -68,6 +70,13 @@ def expected(kind, dims, planes, length):
     return (np.fft.fftn if kind == "FFT" else np.fft.ifftn)(x, axes=axes)
 
 
+def _complex(kind, dims, found, pairs):
+    if pairs and gives_pairs(kind, dims):
+        (both,) = found
+        return both[..., 0] + 1j * both[..., 1]
+    return found[0] if len(found) == 1 else found[0] + 1j * found[1]
+
+
 CASES = {
     "of symbols": ("FFT", "b n", "f32", 1, None),
     "inverse of several": ("IFFT", "b n m", "f64", 2, None),
@@ -83,11 +92,12 @@ CASES = {
 }
 
 
+@pytest.mark.parametrize("pairs", [False, True])
 @pytest.mark.parametrize("name", CASES)
-def test_programs(name):
+def test_programs(name, pairs):
     kind, sizes, element, dims, length = CASES[name]
     with new_context(), ir.Location.unknown():
-        executable = compile_module(module_of(kind, sizes, element, dims, length))
+        executable = compile_module(module_of(kind, sizes, element, dims, length, pairs))
     dtype = DTYPES[element]
     symbolic = [
         {"b": 3, "c": 2, "k": 4, "m": 6, "n": 35},
@@ -104,10 +114,11 @@ def test_programs(name):
         r = np.random.default_rng(1)
         planes = [r.standard_normal(shape).astype(dtype) for _ in range(1 + (kind != "RFFT"))]
         extra = [np.zeros(n, np.int8)] if isinstance(length, str) else []
-        found = executable(*planes, *extra)
+        operands = [np.stack(planes, -1)] if pairs and takes_pairs(kind, dims) else planes
+        found = executable(*operands, *extra)
         found = [np.asarray(p) for p in (found if isinstance(found, list | tuple) else [found])]
         want = expected(kind, dims, planes, n)
-        got = found[0] if len(found) == 1 else found[0] + 1j * found[1]
+        got = _complex(kind, dims, found, pairs)
         assert got.shape == want.shape
         assert found[0].dtype == dtype
         if want.size:
@@ -163,8 +174,9 @@ def interpreter():
         yield made
 
 
+@pytest.mark.parametrize("pairs", [False, True])
 @pytest.mark.parametrize("name", ["inverse of several", "of reals", "two to reals", "static"])
-def test_the_reference_agrees_with_numpy(interpreter, name):
+def test_the_reference_agrees_with_numpy(interpreter, name, pairs):
     kind, sizes, element, dims, length = CASES[name]
     values = {"b": 2, "c": 1, "k": 5, "m": 3, "n": 8, "h": 3}
     shape = [int(s) if s.isdigit() else values[s] for s in sizes.split()]
@@ -175,11 +187,12 @@ def test_the_reference_agrees_with_numpy(interpreter, name):
     planes = [r.standard_normal(shape).astype(dtype) for _ in range(1 + (kind != "RFFT"))]
     extra = [np.zeros(n, np.int8)] if isinstance(length, str) else []
     with new_context(), ir.Location.unknown():
-        module = module_of(kind, sizes, element, dims, length)
+        module = module_of(kind, sizes, element, dims, length, pairs)
         reference.of_module(module, values)
-        count = 1 if kind == "IRFFT" else 2
-        found = interpreter.run(module, [*planes, *extra], [dtype] * count)
-    got = found[0] if count == 1 else found[0] + 1j * found[1]
+        count = 1 if kind == "IRFFT" or (pairs and gives_pairs(kind, dims)) else 2
+        operands = [np.stack(planes, -1)] if pairs and takes_pairs(kind, dims) else planes
+        found = interpreter.run(module, [*operands, *extra], [dtype] * count)
+    got = _complex(kind, dims, found, pairs)
     np.testing.assert_allclose(got, expected(kind, dims, planes, n), rtol=1e-5, atol=1e-5)
 
 
@@ -201,9 +214,28 @@ def test_vectors_are_those_of_the_target(architecture):
     assert len(plan.workspaces) == 1  # the imaginary part, which nobody reads
 
 
+def test_pairs_are_one_buffer():
+    text = fusion_text(
+        "fft",
+        ["x: b, n, c, 2 f32"],
+        '%r = "disc.fft"(%x) {kind = "FFT", dimension = 1} : '
+        "(tensor<?x?x?x2xf32>) -> tensor<?x?x?x2xf32>",
+        ["r: b, n, c, 2 f32"],
+    )
+    width, features = ARCHITECTURES["avx2"]
+    plan = plan_of(emit_fft, text, Machine(vector_bytes=width, features=features)).plan
+    (call,) = plan.steps
+    assert call.options == KINDS["FFT"] | PAIRS_IN | PAIRS_OUT | width << VECTOR_SHIFT
+    assert [str(size) for size in (call.batch, call.length, call.inner)] == ["b", "n", "c"]
+    assert len(call.buffers) == 2
+
+
 WRONG = {
     '"disc.fft"(%x) {kind = "DCT"} : (tensor<4xf32>) -> tensor<4xf32>': "kind must be one of",
-    '"disc.fft"(%x) {kind = "FFT"} : (tensor<4xf32>) -> tensor<4xf32>': "FFT has 2 operands and 2",
+    '"disc.fft"(%x) {kind = "FFT"} : (tensor<4xf32>) -> tensor<4xf32>': "must have 2 elements",
+    '"disc.fft"(%x) {kind = "IRFFT"} : (tensor<4xf32>) -> tensor<6xf32>': "IRFFT has 3 operands",
+    '"disc.fft"(%p) {kind = "FFT"} : (tensor<4x2xf32>) -> tensor<4x4x2xf32>': "different ranks",
+    '"disc.fft"(%p) {kind = "FFT", dimension = 1} : (tensor<4x2xf32>) -> tensor<4x2xf32>': "has no",
     '"disc.fft"(%h, %h, %n) {kind = "IRFFT"} : (tensor<4xf16>, tensor<4xf16>, tensor<i32>) '
     "-> tensor<6xf16>": "must be f32 or f64",
     '"disc.fft"(%x, %h, %n) {kind = "IRFFT"} : (tensor<4xf32>, tensor<4xf16>, tensor<i32>) '
@@ -217,7 +249,8 @@ WRONG = {
 
 @pytest.mark.parametrize("line", WRONG)
 def test_malformed_operations_are_named(line):
-    text = f"""func.func @main(%x: tensor<4xf32>, %h: tensor<4xf16>, %n: tensor<i32>) {{
+    text = f"""func.func @main(%x: tensor<4xf32>, %h: tensor<4xf16>, %n: tensor<i32>,
+                           %p: tensor<4x2xf32>) {{
       {"%r:2" if "-> (" in line else "%r"} = {line}
       return
     }}"""

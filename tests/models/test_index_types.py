@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from jax import lax
 
+import shlo_disc
 from tests.models.harness import check_bits
 
 DTYPES = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
@@ -81,3 +82,34 @@ def test_starts(dtype):
     with jax.enable_x64(True) if wide else contextlib.nullcontext():
         check_bits(slices, cases)
         check_bits(numbers, cases)
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("name", ["ui64", "i64", "ui32", "i8"])
+def test_starts_at_the_ends_of_their_type(name, known):
+    """An index has 63 bits and a sign; starts are clamped as the specification says."""
+    dtype = np.dtype(name.replace("ui", "uint") if name[0] == "u" else f"int{name[1:]}")
+    limits = np.iinfo(dtype)
+    numbers = {limits.min, limits.min + 1, 0, 3, 5, limits.max - 1, limits.max, limits.max // 2 + 1}
+    x = np.arange(7, dtype=np.uint8)
+    for start in numbers:
+        kind = f"tensor<{name}>"
+        begin = f"%c = stablehlo.constant dense<{start}> : {kind}\n" if known else ""
+        taken = "" if known else f", %c: {kind}"
+        run = shlo_disc.compile(
+            f"func.func @main(%x: tensor<7xui8>, %u: tensor<2xui8>{taken})"
+            f" -> (tensor<3xui8>, tensor<7xui8>) {{\n{begin}"
+            '%r = "stablehlo.dynamic_slice"(%x, %c) {slice_sizes = array<i64: 3>} : '
+            f"(tensor<7xui8>, {kind}) -> tensor<3xui8>\n"
+            f"%s = stablehlo.dynamic_update_slice %x, %u, %c : "
+            f"(tensor<7xui8>, tensor<2xui8>, {kind}) -> tensor<7xui8>\n"
+            "return %r, %s : tensor<3xui8>, tensor<7xui8>\n}"
+        )
+        update = np.array([100, 200], np.uint8)
+        got = run.run_numpy([x, update, *([] if known else [np.array(start, dtype)])])
+        at = min(max(start, 0), 4)
+        np.testing.assert_array_equal(got[0], x[at : at + 3])
+        want = x.copy()
+        at = min(max(start, 0), 5)
+        want[at : at + 2] = update
+        np.testing.assert_array_equal(got[1], want)

@@ -175,7 +175,7 @@ def test_a_result_that_is_changed_in_place(reverse):
 
         return lax.scan(step, jnp.zeros((), xs.dtype), xs, reverse=reverse)
 
-    arrays = [rng_of(shape).integers(0, 9, shape).astype(np.float32) for shape in ((4, 3), (3, 7))]
+    arrays = [rng_of(*shape).integers(0, 9, shape).astype(np.float32) for shape in ((4, 3), (3, 7))]
     check(function, [(x, np.int32(2)) for x in arrays])
 
 

@@ -499,9 +499,8 @@ def test_compiled_conversions(source):
             info = np.iinfo(DTYPES[to])
             wide = x.astype(np.float64)
             inside = np.isfinite(wide) & (wide >= float(info.min)) & (wide < float(info.max))
-            want = np.where(np.isnan(wide), 0, np.where(wide > 0, info.max, info.min)).astype(
-                DTYPES[to]
-            )
+            low, zero, high = (np.array(n, DTYPES[to]) for n in (info.min, 0, info.max))
+            want = np.where(np.isnan(wide), zero, np.where(wide > 0, high, low))
             problems += wrong(f"{source} to {to}", got, want, 0, [x], ~inside)
         shape = tensor((int(inside.sum()),), source)
         kind = tensor((int(inside.sum()),), to)

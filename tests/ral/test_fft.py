@@ -18,7 +18,7 @@ from shlo_disc.debug.memory import Guarded
 from shlo_disc.ral import _ral
 
 KINDS = {"FFT": 0, "IFFT": 1, "RFFT": 2, "IRFFT": 3}
-DOUBLE, VECTOR_SHIFT = 4, 3
+DOUBLE, PAIRS_IN, PAIRS_OUT, VECTOR_SHIFT = 4, 8, 16, 5
 BOUND = 0.6
 WIDER = {np.float32: np.float64, np.float64: np.longdouble}
 
@@ -113,25 +113,35 @@ def test_a_transform_has_the_same_bits_in_every_batch():
                         assert got.tobytes() == want[begin:end].tobytes(), (kind, n, begin, end)
 
 
-def columns_between_inaccessible_pages():
-    """Transforms of a middle dimension have the bits of those of rows."""
+def every_form_between_inaccessible_pages():
+    """Rows and columns, of planes and pairs, have the bits of rows of planes."""
     for dtype in (np.float32, np.float64):
         for kind in ("FFT", "IFFT"):
             for n in (*SOME, 16_400, 70_000):
                 for batch, inner in (
-                    ((2, 2), (1, 15), (2, 16), (1, 33)) if n < 10_000 else ((1, 17),)
+                    ((3, 1), (17, 1), (2, 2), (1, 15), (2, 16), (1, 33))
+                    if n < 10_000
+                    else ((1, 17),)
                 ):
                     rows = sample(kind, n, batch * inner, dtype)
-                    want = transform(kind, n, *rows, vector_bytes=0)
-                    given = [Guarded.of(_turned(x, batch, inner, n)) for x in rows]
-                    got = [Guarded(x.nbytes) for x in want]
-                    addresses = [room.address for room in (*given, *got)]
-                    assert _ral.fft_transform(options_of(kind, dtype), batch, n, addresses, inner)
-                    for room, result in zip(got, want, strict=True):
-                        turned = _turned(result, batch, inner, n)
-                        assert room.bytes.tobytes() == turned.tobytes(), (kind, n, batch, inner)
-                    assert all(room.is_intact() for room in (*given, *got)), (kind, n)
+                    want = [_turned(x, batch, inner, n) for x in transform(kind, n, *rows)]
+                    given = [_turned(x, batch, inner, n) for x in rows]
+                    for pairs in (0, PAIRS_IN, PAIRS_OUT, PAIRS_IN | PAIRS_OUT):
+                        _check_form(kind, dtype, (batch, n, inner), pairs, given, want)
     return "done"
+
+
+def _check_form(kind, dtype, sizes, pairs, given, want):
+    batch, n, inner = sizes
+    given = [np.stack(given, -1)] if pairs & PAIRS_IN else given
+    want = [np.stack(want, -1)] if pairs & PAIRS_OUT else want
+    operands = [Guarded.of(x) for x in given]
+    results = [Guarded(x.nbytes) for x in want]
+    addresses = [room.address for room in (*operands, *results)]
+    assert _ral.fft_transform(options_of(kind, dtype) | pairs, batch, n, addresses, inner)
+    for room, array in zip((*operands, *results), (*given, *want), strict=True):
+        assert room.bytes.tobytes() == array.tobytes(), (kind, sizes, pairs)
+        assert room.is_intact(), (kind, sizes, pairs)
 
 
 def _turned(rows, batch, inner, n):
@@ -139,30 +149,36 @@ def _turned(rows, batch, inner, n):
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_columns_have_the_bits_of_rows(threads):
-    code = "from tests.ral import test_fft; print(test_fft.columns_between_inaccessible_pages())"
+def test_every_form_has_the_bits_of_rows_of_planes(threads):
+    code = "from tests.ral import test_fft; print(test_fft.every_form_between_inaccessible_pages())"
     assert in_process(code, threads) == "done"
 
 
 def test_columns_of_no_elements():
     for batch, n, inner in ((0, 4, 3), (2, 0, 3), (2, 4, 0)):
         assert _ral.fft_transform(0, batch, n, [0, 0, 0, 0], inner)
-    with pytest.raises(ValueError, match="transforms of reals are rows"):
-        _ral.fft_transform(KINDS["RFFT"], 1, 4, [0, 0, 0], 2)
+    for options, inner in ((0, 2), (PAIRS_OUT, 1)):
+        with pytest.raises(ValueError, match="transforms of reals are rows of planes"):
+            _ral.fft_transform(KINDS["RFFT"] | options, 1, 4, [0, 0, 0], inner)
+    with pytest.raises(ValueError, match="four buffers, fewer of pairs"):
+        _ral.fft_transform(PAIRS_IN, 1, 4, [0, 0, 0, 0])
 
 
 @pytest.mark.parametrize("vector_bytes", [16, 32])
 def test_columns_in_narrower_vectors(vector_bytes):
     for n in SOME:
         rows = sample("FFT", n, 11, np.float32)
-        want = transform("FFT", n, *rows, vector_bytes=vector_bytes)
+        want = [_turned(x, 1, 11, n) for x in transform("FFT", n, *rows, vector_bytes=vector_bytes)]
         given = [_turned(x, 1, 11, n) for x in rows]
-        got = [np.zeros_like(x) for x in given]
-        addresses = [x.ctypes.data for x in (*given, *got)]
         options = options_of("FFT", np.float32, vector_bytes)
-        assert _ral.fft_transform(options, 1, n, addresses, 11)
-        for result, rows_of in zip(got, want, strict=True):
-            np.testing.assert_array_equal(result, _turned(rows_of, 1, 11, n))
+        for pairs in (0, PAIRS_IN | PAIRS_OUT):
+            operands = [np.stack(given, -1)] if pairs else given
+            got = [np.zeros_like(x) for x in operands]
+            addresses = [x.ctypes.data for x in (*operands, *got)]
+            assert _ral.fft_transform(options | pairs, 1, n, addresses, 11)
+            planes = [got[0][..., 0], got[0][..., 1]] if pairs else got
+            for result, expected_ in zip(planes, want, strict=True):
+                np.testing.assert_array_equal(result, expected_)
 
 
 def digest():

@@ -5,6 +5,19 @@
 
 namespace ours = shlo_disc::xla_ffi;
 
+// Names that 0.4 changed.
+#if XLA_FFI_API_MINOR >= 4
+using ErrorDetailsArgs = XLA_FFI_Error_GetDetails_Args;
+using ContextGetArgs = XLA_FFI_InvokeContext_Get_Args;
+#define ERROR_DETAILS XLA_FFI_Error_GetDetails
+#define CONTEXT_GET XLA_FFI_InvokeContext_Get
+#else
+using ErrorDetailsArgs = XLA_FFI_Error_GetMessage_Args;
+using ContextGetArgs = XLA_FFI_ExecutionContext_Get_Args;
+#define ERROR_DETAILS XLA_FFI_Error_GetMessage
+#define CONTEXT_GET XLA_FFI_ExecutionContext_Get
+#endif
+
 #define SAME(ours_type, ours_field, theirs_type, theirs_field)                        \
   static_assert(offsetof(ours::ours_type, ours_field) ==                              \
                         offsetof(theirs_type, theirs_field) &&                        \
@@ -109,11 +122,11 @@ VALUE(AttributeType::kDictionary, XLA_FFI_AttrType_DICTIONARY);
 VALUE(AttributeType::kString, XLA_FFI_AttrType_STRING);
 VALUE(kBufferArgument, XLA_FFI_ArgType_BUFFER);
 VALUE(kBufferArgument, XLA_FFI_RetType_BUFFER);
-SAME(Api, error_message, XLA_FFI_Api, XLA_FFI_Error_GetMessage);
+SAME(Api, error_details, XLA_FFI_Api, ERROR_DETAILS);
 SAME(Api, destroy_error, XLA_FFI_Api, XLA_FFI_Error_Destroy);
 SAME(Api, register_handler, XLA_FFI_Api, XLA_FFI_Handler_Register);
 SAME(Api, get_stream, XLA_FFI_Api, XLA_FFI_Stream_Get);
-SAME(Api, get_context, XLA_FFI_Api, XLA_FFI_ExecutionContext_Get);
+SAME(Api, get_context, XLA_FFI_Api, CONTEXT_GET);
 SAME(Api, allocate_memory, XLA_FFI_Api, XLA_FFI_DeviceMemory_Allocate);
 SAME(Api, free_memory, XLA_FFI_Api, XLA_FFI_DeviceMemory_Free);
 SAME(Api, schedule, XLA_FFI_Api, XLA_FFI_ThreadPool_Schedule);
@@ -123,8 +136,8 @@ SAME(Api, set_future_available, XLA_FFI_Api, XLA_FFI_Future_SetAvailable);
 SAME(Api, set_future_error, XLA_FFI_Api, XLA_FFI_Future_SetError);
 SAME(Api, get_run_id, XLA_FFI_Api, XLA_FFI_RunId_Get);
 SAME(Api, get_device_ordinal, XLA_FFI_Api, XLA_FFI_DeviceOrdinal_Get);
-SAME(ErrorMessageArgs, error, XLA_FFI_Error_GetMessage_Args, error);
-SAME(ErrorMessageArgs, message, XLA_FFI_Error_GetMessage_Args, message);
+SAME(ErrorDetailsArgs, error, ::ErrorDetailsArgs, error);
+SAME(ErrorDetailsArgs, message, ::ErrorDetailsArgs, message);
 SAME(ErrorDestroyArgs, error, XLA_FFI_Error_Destroy_Args, error);
 SAME(MemoryAllocateArgs, size, XLA_FFI_DeviceMemory_Allocate_Args, size);
 SAME(MemoryAllocateArgs, alignment, XLA_FFI_DeviceMemory_Allocate_Args, alignment);
@@ -141,5 +154,19 @@ SAME(FutureSetErrorArgs, error, XLA_FFI_Future_SetError_Args, error);
 SAME(RunIdArgs, run_id, XLA_FFI_RunId_Get_Args, run_id);
 SAME(DeviceOrdinalArgs, device_ordinal, XLA_FFI_DeviceOrdinal_Get_Args, device_ordinal);
 SAME(CallFrame, future, XLA_FFI_CallFrame, future);
-SAME(ContextGetArgs, type_id, XLA_FFI_ExecutionContext_Get_Args, type_id);
-SAME(ContextGetArgs, data, XLA_FFI_ExecutionContext_Get_Args, data);
+SAME(ContextGetArgs, type_id, ::ContextGetArgs, type_id);
+SAME(ContextGetArgs, data, ::ContextGetArgs, data);
+
+#if XLA_FFI_API_MINOR >= 4
+SAME(ErrorDetailsArgs, code, ::ErrorDetailsArgs, errc);
+SAME(FindExtensionArgs, extension_type, XLA_FFI_InvokeContext_FindExtension_Args, extension_type);
+SAME(FindExtensionArgs, extension, XLA_FFI_InvokeContext_FindExtension_Args, extension);
+SAME(Api, find_extension, XLA_FFI_Api, XLA_FFI_InvokeContext_FindExtension);
+#endif
+#if XLA_FFI_API_MINOR >= 5
+SAME(CustomOptionsArgs, context, XLA_FFI_CustomOptions_Get_Args, ctx);
+SAME(CustomOptionsArgs, options, XLA_FFI_CustomOptions_Get_Args, attrs);
+SAME(Api, get_custom_options, XLA_FFI_Api, XLA_FFI_CustomOptions_Get);
+#endif
+static_assert(XLA_FFI_API_MINOR > ours::kLatestMinor || sizeof(XLA_FFI_Api) <= sizeof(ours::Api),
+              "the table lacks functions");

@@ -84,7 +84,7 @@ def emit_ffi(fusion: Planned[SingleOpRecord], machine: Machine) -> KernelPlan:
     if ffi.SIZE_ATTRIBUTES in op.attributes:
         names = [attribute.name for attribute in attributes]
         for entry in ir.DictAttr(op.attributes[ffi.SIZE_ATTRIBUTES]):
-            operand, axis = ir.DenseI64ArrayAttr(entry.attr)
+            operand, axis = (int(i) for i in ir.DenseIntElementsAttr(entry.attr))
             position = given.index(operand)
             size = shapes.shape(operands[position])[orders[position].index(axis)]
             size_attributes.append((names.index(entry.name), size))

@@ -12,11 +12,13 @@ from shlo_disc.mlir import ir
 from shlo_disc.passes.match_single_op import SingleOpRecord
 from shlo_disc.passes.records import Planned
 
-__all__ = ["DOUBLE", "KINDS", "VECTOR_SHIFT", "emit_fft"]
+__all__ = ["DOUBLE", "KINDS", "PAIRS_IN", "PAIRS_OUT", "VECTOR_SHIFT", "emit_fft"]
 
 KINDS = {"FFT": 0, "IFFT": 1, "RFFT": 2, "IRFFT": 3}
 DOUBLE = 4
-VECTOR_SHIFT = 3
+PAIRS_IN = 8
+PAIRS_OUT = 16
+VECTOR_SHIFT = 5
 """The bits of `FftCall.options`, as `ral/src/fft.h` has them."""
 
 
@@ -29,11 +31,13 @@ def emit_fft(fusion: Planned[SingleOpRecord], machine: Machine) -> KernelPlan:
     operands = [Input(inputs.index(value)) for value in list(op.operands)[:2]]
     results, workspaces = single.places(list(op.results))
     real = op.results[0] if kind == "IRFFT" else op.operands[0]
-    sizes = single.shape(real)
+    pairs_in, pairs_out = dialect.fft_pairs(op)
+    sizes = single.shape(real)[: -1 if pairs_in else None]
     axis = dialect.fft_dimension(op)
     options = KINDS[kind] | machine.vector_bytes << VECTOR_SHIFT
     if isinstance(ir.RankedTensorType(real.type).element_type, ir.F64Type):
         options |= DOUBLE
+    options |= (PAIRS_IN if pairs_in else 0) | (PAIRS_OUT if pairs_out else 0)
     outer, inner = (Expr.product(part) for part in (sizes[:axis], sizes[axis + 1 :]))
     call = FftCall(options, outer, sizes[axis], inner, (*operands, *results))
     return KernelPlan((call,), workspaces)

@@ -39,6 +39,8 @@ RULES: dict[str, Rule] = {}
 """Filled by `data_movement.py` and `reduction.py`: op name to rule."""
 
 
+_LARGEST_INDEX = 2**63 - 1
+
 _CLOSE = 4
 """Vectors that are loaded whole and sorted, at most, where lanes are near each other."""
 
@@ -204,13 +206,13 @@ class Elemental:
     def scalar(self, value: ir.Value, mask: Mask | None = None) -> IndexValue:
         """A rank-0 integer tensor as index."""
         if (known := self.constants(value)) is not None:
-            return self.b.param(known[0])
+            return self.b.param(_as_index(known[0]))
         return self.to_index(self.value_at(value, (), None), element_of(value))
 
     def entry(self, value: ir.Value, k: int) -> IndexValue | Expr:
         """Element `k` of a rank-1 integer tensor: an Expr, or the name of an index."""
         if (known := self.constants(value)) is not None:
-            return known[k]
+            return _as_index(known[k])
         at = self.space.uniform(self.b.index(k))
         index = (Group(self.shape(value), at),)
         return self.to_index(self.value_at(value, index, None), element_of(value))
@@ -223,7 +225,7 @@ class Elemental:
         """
         register = wrap(self.b, register, element)
         if element.bits == 64 and not element.is_signed:
-            most = register.constant(2**63 - 1)
+            most = register.constant(_LARGEST_INDEX)
             register = self.b.op("arith.minui", register, most)
         name = "arith.index_cast" if element.is_signed else "arith.index_castui"
         return self.b.to_index(name, register)
@@ -465,6 +467,12 @@ def _bits_of(value: float, name: str) -> int:
     """The bits of a narrow float as a signed integer of its register's width."""
     row = ELEMENT_TYPES[name]
     return int(np.array(value, row.dtype).view(f"int{8 * row.bytes}"))
+
+
+def _as_index(number: Expr) -> Expr:
+    """A known element of an integer tensor as `Elemental.to_index` has unknown ones."""
+    is_beyond = number.is_const and number.value > _LARGEST_INDEX
+    return Expr.const(_LARGEST_INDEX) if is_beyond else number
 
 
 def _possible(mask: Mask) -> tuple[bool, ...] | None:

@@ -67,6 +67,8 @@ struct Call {
   int64_t inner;  // above 1: transforms are columns
   Slot<T> in;   // of row 0
   Slot<T> out;
+  int64_t in_apart;  // from an element to its neighbour: 2 where elements are pairs
+  int64_t out_apart;
   T scale;
   const fft::Step* step;  // of the one transform that threads share
   const Slot<T>* slots;
@@ -85,7 +87,8 @@ Slot<T> moved(const Slot<T>& slot, int64_t by) {
 template <typename T>
 void run_groups(void* const* args, const int64_t*, int64_t lo, int64_t hi, void* scratch) {
   const Call<T>& call = call_of<T>(args);
-  const int64_t in_row = call.plan.in_elements(), out_row = call.plan.out_elements();
+  const int64_t in_row = call.plan.in_elements() * call.in_apart;
+  const int64_t out_row = call.plan.out_elements() * call.out_apart;
   for (int64_t group = lo; group < hi; ++group) {
     const int64_t first = group * call.kernels.lanes;
     call.kernels.group(call.plan, moved(call.in, first * in_row), in_row,
@@ -98,8 +101,8 @@ void run_groups(void* const* args, const int64_t*, int64_t lo, int64_t hi, void*
 // The slots of transform `row`; temporary ones begin at `work`.
 template <typename T>
 void place_slots(const Call<T>& call, int64_t row, T* work, Slot<T>* slots) {
-  slots[fft::kIn] = moved(call.in, row * call.plan.in_elements());
-  slots[fft::kOut] = moved(call.out, row * call.plan.out_elements());
+  slots[fft::kIn] = moved(call.in, row * call.plan.in_elements() * call.in_apart);
+  slots[fft::kOut] = moved(call.out, row * call.plan.out_elements() * call.out_apart);
   for (int slot = fft::kHalf; slot < fft::kSlots; ++slot) {
     const int64_t elements = fft::padded(call.plan.work_elements[slot]);
     slots[slot] = {work, work + elements, 1};
@@ -132,10 +135,17 @@ void run_whole(void* const* args, const int64_t*, int64_t lo, int64_t hi, void* 
   run_rows(call_of<T>(args), lo, hi, static_cast<T*>(scratch));
 }
 
+// True if columns are transformed where they are, one a lane; others are copied to rows.
+template <typename T>
+bool in_lanes(const Call<T>& call) {
+  const int64_t bytes = call.kernels.column_elements(call.plan) * static_cast<int64_t>(sizeof(T));
+  return bytes > 0 && bytes <= kScratchBytes;
+}
+
 // Columns of a task: as many as lanes, fewer where their copies were too large.
 template <typename T>
 int64_t columns_of(const Call<T>& call) {
-  if (call.plan.within_lanes) return call.kernels.lanes;
+  if (in_lanes(call)) return call.kernels.lanes;
   const int64_t copies = 4 * call.plan.n * static_cast<int64_t>(sizeof(T));
   return std::clamp<int64_t>(kScratchBytes / copies, 1, call.kernels.lanes);
 }
@@ -148,22 +158,22 @@ void run_columns(void* const* args, const int64_t*, int64_t lo, int64_t hi, void
   for (int64_t task = lo; task < hi; ++task) {
     const int64_t first = task % blocks * width, count = std::min(width, inner - first);
     const int64_t at = task / blocks * n * inner + first;
-    const Slot<T> in = moved(call.in, at), out = moved(call.out, at);
+    const Slot<T> in = moved(call.in, at * call.in_apart);
+    const Slot<T> out = moved(call.out, at * call.out_apart);
     T* rows = static_cast<T*>(scratch);
-    if (call.plan.within_lanes) {
+    if (in_lanes(call)) {
       call.kernels.columns(call.plan, in, out, inner, count, call.scale, rows);
       continue;
     }
     Call<T> turned = call;
-    for (T** const plane : {&turned.in.re, &turned.in.im, &turned.out.re, &turned.out.im}) {
-      *plane = rows;
-      rows += fft::padded(width * n);
+    turned.in_apart = turned.out_apart = 1;
+    for (Slot<T>* const slot : {&turned.in, &turned.out}) {
+      *slot = {rows, rows + fft::padded(width * n), 1};
+      rows += 2 * fft::padded(width * n);
     }
-    call.kernels.turn(in.re, inner, n, count, turned.in.re, false);
-    call.kernels.turn(in.im, inner, n, count, turned.in.im, false);
+    call.kernels.turn(in, inner, n, count, turned.in, false);
     run_rows(turned, 0, count, rows);
-    call.kernels.turn(out.re, inner, n, count, turned.out.re, true);
-    call.kernels.turn(out.im, inner, n, count, turned.out.im, true);
+    call.kernels.turn(out, inner, n, count, turned.out, true);
   }
 }
 
@@ -207,10 +217,11 @@ bool run(Call<T>& call) {
   void* args[] = {&call};
   if (call.inner > 1) {
     const int64_t width = columns_of(call), blocks = (call.inner + width - 1) / width;
-    const int64_t copies = plan.within_lanes ? 0 : 4 * fft::padded(width * plan.n) * bytes;
+    const int64_t copies = 4 * fft::padded(width * plan.n) + work_elements(plan);
+    const int64_t column_bytes = in_lanes(call) ? call.kernels.column_elements(plan) * bytes
+                                                : copies * bytes + scratch_bytes;
     return parallel_for(&run_columns<T>, args, nullptr, call.batch * blocks,
-                        grain_of(2 * plan.n * width + 100),
-                        copies + work_elements(plan) * bytes + scratch_bytes);
+                        grain_of(2 * plan.n * width + 100), column_bytes);
   }
   if (plan.within_lanes) {
     const int64_t lanes = call.kernels.lanes;
@@ -233,24 +244,19 @@ FftResult transform(int64_t options, int64_t batch, int64_t n, int64_t inner,
   const Kind kind = which == kFftToComplex ? Kind::kRealToComplex
                     : which == kFftToReal  ? Kind::kComplexToReal
                                            : Kind::kComplex;
-  T* planes[4];
-  const int count = kind == Kind::kComplex ? 4 : 3;
-  for (int i = 0; i < count; ++i) planes[i] = static_cast<T*>(buffers[i]);
-  Slot<T> in, out;
+  const auto next = [&buffers] { return static_cast<T*>(*buffers++); };
+  const auto side = [&next](bool is_pairs) {
+    T* const re = next();
+    return is_pairs ? Slot<T>{re, re + 1, 2} : Slot<T>{re, next(), 1};
+  };
+  const auto reals = [&next] { return Slot<T>{next(), nullptr, 1}; };
   const bool halved = n % 2 == 0;
-  if (kind == Kind::kComplex) {
-    in = {planes[0], planes[1], 1};
-    out = {planes[2], planes[3], 1};
-    if (which == kFftInverse) {
-      std::swap(in.re, in.im);
-      std::swap(out.re, out.im);
-    }
-  } else if (kind == Kind::kRealToComplex) {
-    in = {planes[0], nullptr, 1};
-    out = {planes[1], planes[2], 1};
-  } else {
-    in = {planes[0], planes[1], 1};
-    out = {planes[2], nullptr, 1};
+  Slot<T> in = kind == Kind::kRealToComplex ? reals() : side((options & kFftPairsIn) != 0);
+  Slot<T> out = kind == Kind::kComplexToReal ? reals() : side((options & kFftPairsOut) != 0);
+  const int64_t in_apart = in.stride, out_apart = out.stride;
+  if (which == kFftInverse) {
+    std::swap(in.re, in.im);
+    std::swap(out.re, out.im);
   }
   try {
     const std::shared_ptr<const Plan<T>> plan = fft::plan_of<T>(kind, n);
@@ -261,7 +267,7 @@ FftResult transform(int64_t options, int64_t batch, int64_t n, int64_t inner,
     int64_t vector_bytes = options >> kFftVectorShift;
     if (vector_bytes == 0 || vector_bytes > cpu_vector_bytes()) vector_bytes = cpu_vector_bytes();
     const bool inverse = which == kFftInverse || which == kFftToReal;
-    Call<T> call{*plan, kernels_of<T>(vector_bytes), batch, inner, in, out,
+    Call<T> call{*plan, kernels_of<T>(vector_bytes), batch, inner, in, out, in_apart, out_apart,
                  inverse ? T(1) / static_cast<T>(n) : T(1), nullptr, nullptr};
     return run(call) ? FftResult::kDone : FftResult::kNoMemory;
   } catch (const std::bad_alloc&) {

@@ -1,4 +1,4 @@
-// Discrete Fourier transforms of one dimension, on planes of real and imaginary parts.
+// Discrete Fourier transforms of one dimension, on planes of real and imaginary parts or on pairs.
 #ifndef SHLO_DISC_RAL_FFT_H_
 #define SHLO_DISC_RAL_FFT_H_
 
@@ -13,7 +13,9 @@ constexpr int64_t kFftToComplex = 2;  // (x) -> (re, im) of length / 2 + 1
 constexpr int64_t kFftToReal = 3;    // the inverse of that: (re, im) -> (x)
 constexpr int64_t kFftKind = 3;
 constexpr int64_t kFftDouble = 4;        // f64; otherwise f32
-constexpr int64_t kFftVectorShift = 3;   // above: the most bytes of a vector; 0: as many as the CPU has
+constexpr int64_t kFftPairsIn = 8;       // of forward and inverse: the operand is one array of pairs
+constexpr int64_t kFftPairsOut = 16;     // (re, im), and so is the result
+constexpr int64_t kFftVectorShift = 5;   // above: the most bytes of a vector; 0: as many as the CPU has
 
 enum class FftResult { kDone, kNoMemory };
 

@@ -129,3 +129,79 @@ static void row_block(const Smooth<T>& f, const Slot<T>& from, const Slot<T>& to
   const int64_t count = least(f.columns2, n1 - begin);
   run_columns<T>(f.second, from, begin, n1, count, scale, &to, planes.result, planes.a, planes.b);
 }
+
+// ---- many split transforms, one a lane -----------------------------------------------------------
+
+// Neighbouring columns of the first step that are transformed together: they stay in the L1 cache.
+constexpr int64_t kTogether = 4;
+
+template <typename T>
+struct LanePlanes {
+  T* middle[2];  // all elements, between the steps
+  T* x[2];       // of a part of a step, and temporary ones
+  T* a[2];
+  T* b[2];
+
+  static int64_t part(const Smooth<T>& f) {
+    return most(f.first.n * kTogether, f.second.n) * kLanes<T>;
+  }
+  static int64_t elements(const Smooth<T>& f) {
+    return 2 * Arena<T>::plane(f.n * kLanes<T>) + 6 * Arena<T>::plane(part(f));
+  }
+  LanePlanes(const Smooth<T>& f, T* scratch) {
+    Arena<T> arena{scratch};
+    for (T*& plane : middle) plane = arena.take(f.n * kLanes<T>);
+    T** const all[] = {x, a, b};
+    for (T** const pair : all) {
+      for (int i = 0; i < 2; ++i) pair[i] = arena.take(part(f));
+    }
+  }
+};
+
+// Transforms of `count` <= lanes neighbouring elements of rows that are `inner` apart. Each has the
+// operations of column_block and row_block, so its bits are the same; no element is transposed.
+template <typename T>
+static void split_lanes(const Smooth<T>& f, const Slot<T>& from, const Slot<T>& to, int64_t inner,
+                        int64_t count, T scale, T* scratch) {
+  constexpr int64_t n = kLanes<T>;
+  const LanePlanes<T> planes(f, scratch);
+  const int64_t n1 = f.first.n, n2 = f.second.n;
+  for (int64_t c0 = 0; c0 < n2; c0 += kTogether) {
+    const int64_t together = least(kTogether, n2 - c0), lanes = together * n;
+    for (int64_t k = 0; k < n1; ++k) {
+      for (int64_t c = 0; c < together; ++c) {
+        const Complex<T> x = read(from, (k * n2 + c0 + c) * inner, count);
+        store(planes.b[0] + k * lanes + c * n, x.re);
+        store(planes.b[1] + k * lanes + c * n, x.im);
+      }
+    }
+    run_stockham<T>(f.first, planes.b[0], planes.b[1], lanes, planes.x[0], planes.x[1], lanes, lanes,
+                    T(1), planes.a, planes.b);
+    for (int64_t c = 0; c < together; ++c) {
+      const int64_t block = (c0 + c) / f.columns1, column = (c0 + c) % f.columns1;
+      for (int64_t k = 0; k < n1; ++k) {
+        const int64_t near = k * f.table_row + column, far = block * f.table_rows + k;
+        Complex<T> w = {splat(f.near_re[near]), splat(f.near_im[near])};
+        if (block != 0) w = times(w, splat(f.far_re[far]), splat(f.far_im[far]));
+        const int64_t at = k * lanes + c * n, to_at = (k * n2 + c0 + c) * n;
+        const Complex<T> y =
+            times(Complex<T>{load(planes.x[0] + at), load(planes.x[1] + at)}, w.re, w.im);
+        store(planes.middle[0] + to_at, y.re);
+        store(planes.middle[1] + to_at, y.im);
+      }
+    }
+  }
+  const bool writes = count == n && to.stride == 1;
+  for (int64_t k = 0; k < n1; ++k) {
+    const int64_t at = k * n2 * n;
+    run_stockham<T>(f.second, planes.middle[0] + at, planes.middle[1] + at, n,
+                    writes ? to.re + k * inner : planes.x[0],
+                    writes ? to.im + k * inner : planes.x[1], writes ? n1 * inner : n, n, scale,
+                    planes.a, planes.b);
+    if (writes) continue;
+    for (int64_t j = 0; j < n2; ++j) {
+      write(to, (k + j * n1) * inner,
+            Complex<T>{load(planes.x[0] + j * n), load(planes.x[1] + j * n)}, count);
+    }
+  }
+}

@@ -63,6 +63,38 @@ struct GroupPlanes {
   }
 };
 
+// Rows of lanes of complex numbers: two planes, or, of pairs, rows of real and imaginary parts in
+// turn, which fill both planes.
+template <typename T>
+struct Rows {
+  T *re, *im, *first;
+  int64_t row;
+  int parts;  // of a row of elements
+
+  Rows(const Slot<T>& slot, T* const* planes)
+      : re(planes[0]), im(planes[1]), first(planes[0]), row(kLanes<T>), parts(1) {
+    if (slot.stride == 1) return;
+    const bool swapped = slot.im < slot.re;
+    re = first + (swapped ? kLanes<T> : 0);
+    im = first + (swapped ? 0 : kLanes<T>);
+    row = 2 * kLanes<T>;
+    parts = 2;
+  }
+  void gather(const Slot<T>& from, int64_t from_row, int64_t elements, int64_t count) const {
+    gather_lanes<T>(begin(from), from_row, parts * elements, count, first);
+    if (parts == 1) gather_lanes<T>(from.im, from_row, elements, count, im);
+  }
+  void scatter(const Slot<T>& to, int64_t to_row, int64_t elements, int64_t count) const {
+    scatter_lanes<T>(first, parts * elements, count, begin(to), to_row);
+    if (parts == 1) scatter_lanes<T>(im, elements, count, to.im, to_row);
+  }
+
+ private:
+  T* begin(const Slot<T>& slot) const {
+    return parts == 2 && slot.im < slot.re ? slot.im : slot.re;
+  }
+};
+
 // The complex transform of rows of lanes.
 template <typename T>
 static void group_core(const Core<T>& core, const T* xr, const T* xi, int64_t x_row, T* yr, T* yi,
@@ -110,14 +142,19 @@ static void group(const Plan<T>& plan, const Slot<T>& from, int64_t from_row, co
                   int64_t to_row, int64_t count, T scale, T* scratch) {
   constexpr int64_t n = kLanes<T>;
   const GroupPlanes<T> g(plan, scratch);
+  if (plan.kind == Kind::kComplex) {
+    const Rows<T> x(from, g.in), y(to, g.out);
+    x.gather(from, from_row, plan.n, count);
+    group_core<T>(plan.core, x.re, x.im, x.row, y.re, y.im, y.row, scale, g);
+    y.scatter(to, to_row, plan.n, count);
+    return;
+  }
   const int64_t elements = plan.in_elements(), half = plan.n / 2;
   gather_lanes<T>(from.re, from_row, elements, count, g.in[0]);
   if (plan.kind != Kind::kRealToComplex) {
     gather_lanes<T>(from.im, from_row, elements, count, g.in[1]);
   }
-  if (plan.kind == Kind::kComplex) {
-    group_core<T>(plan.core, g.in[0], g.in[1], n, g.out[0], g.out[1], n, scale, g);
-  } else if (plan.kind == Kind::kRealToComplex && !plan.halved) {
+  if (plan.kind == Kind::kRealToComplex && !plan.halved) {
     for (int64_t j = 0; j < plan.n; ++j) clear_lanes(g.in[1] + j * n);
     group_core<T>(plan.core, g.in[0], g.in[1], n, g.out[0], g.out[1], n, T(1), g);
     clear_lanes(g.out[1]);
@@ -172,38 +209,48 @@ template <typename T>
 static void columns(const Plan<T>& plan, const Slot<T>& from, const Slot<T>& to, int64_t inner,
                     int64_t count, T scale, T* scratch) {
   constexpr int64_t n = kLanes<T>;
-  const GroupPlanes<T> g(plan, scratch);
-  if (count == n) {  // rows of lanes as they are
-    group_core<T>(plan.core, from.re, from.im, inner, to.re, to.im, inner, scale, g);
+  if (!plan.within_lanes) {
+    split_lanes<T>(plan.core.smooth, from, to, inner, count, scale, scratch);
     return;
   }
-  for (int64_t j = 0; j < plan.n; ++j) {
-    store(g.in[0] + j * n, load_first(from.re + j * inner, count));
-    store(g.in[1] + j * n, load_first(from.im + j * inner, count));
+  const GroupPlanes<T> g(plan, scratch);
+  const bool reads = count == n && from.stride == 1;  // rows of lanes as they are
+  const bool writes = count == n && to.stride == 1;
+  if (!reads) {
+    for (int64_t j = 0; j < plan.n; ++j) {
+      const Complex<T> x = read(from, j * inner, count);
+      store(g.in[0] + j * n, x.re);
+      store(g.in[1] + j * n, x.im);
+    }
   }
-  group_core<T>(plan.core, g.in[0], g.in[1], n, g.out[0], g.out[1], n, scale, g);
+  group_core<T>(plan.core, reads ? from.re : g.in[0], reads ? from.im : g.in[1],
+                reads ? inner : n, writes ? to.re : g.out[0], writes ? to.im : g.out[1],
+                writes ? inner : n, scale, g);
+  if (writes) return;
   for (int64_t j = 0; j < plan.n; ++j) {
-    store_first(to.re + j * inner, load(g.out[0] + j * n), count);
-    store_first(to.im + j * inner, load(g.out[1] + j * n), count);
+    write(to, j * inner, Complex<T>{load(g.out[0] + j * n), load(g.out[1] + j * n)}, count);
   }
 }
 
 template <typename T>
-static void turn(T* columns, int64_t inner, int64_t elements, int64_t count, T* rows, bool back) {
+static void turn(const Slot<T>& columns, int64_t inner, int64_t elements, int64_t count,
+                 const Slot<T>& rows, bool back) {
   constexpr int64_t n = kLanes<T>;
   for (int64_t j0 = 0; j0 < elements; j0 += n) {
     const int64_t there = least(n, elements - j0);
-    V<T> tile[n] = {};
-    if (back) {
-      for (int64_t i = 0; i < count; ++i) tile[i] = load_upto(rows + i * elements + j0, there);
-    } else {
-      for (int64_t j = 0; j < there; ++j) tile[j] = load_upto(columns + (j0 + j) * inner, count);
+    V<T> re[n] = {}, im[n] = {};
+    for (int64_t i = 0; i < (back ? count : there); ++i) {
+      const Complex<T> x = back ? read(rows, i * elements + j0, there)
+                                : read(columns, (j0 + i) * inner, count);
+      re[i] = x.re;
+      im[i] = x.im;
     }
-    transpose<T>(tile);
-    if (back) {
-      for (int64_t j = 0; j < there; ++j) store_upto(columns + (j0 + j) * inner, tile[j], count);
-    } else {
-      for (int64_t i = 0; i < count; ++i) store_upto(rows + i * elements + j0, tile[i], there);
+    transpose<T>(re);
+    transpose<T>(im);
+    for (int64_t i = 0; i < (back ? there : count); ++i) {
+      const Complex<T> x = {re[i], im[i]};
+      if (back) write(columns, (j0 + i) * inner, x, count);
+      else write(rows, i * elements + j0, x, there);
     }
   }
 }

@@ -85,11 +85,18 @@ static int64_t scratch_elements(const Plan<T>& plan) {
   return plan.within_lanes ? GroupPlanes<T>::elements(plan) : block_elements(plan.core.smooth);
 }
 
+// 0: such columns are copied to rows.
+template <typename T>
+static int64_t column_elements(const Plan<T>& plan) {
+  if (plan.within_lanes) return GroupPlanes<T>::elements(plan);
+  return plan.core.chirped ? 0 : LanePlanes<T>::elements(plan.core.smooth);
+}
+
 const Kernels<float> kernels_float = {kLanes<float>, &scratch_elements<float>,
-                                             &group<float>, &columns<float>,
-                                             &turn<float>, &run_step<float>};
+                                             &column_elements<float>, &group<float>,
+                                             &columns<float>, &turn<float>, &run_step<float>};
 const Kernels<double> kernels_double = {kLanes<double>, &scratch_elements<double>,
-                                               &group<double>, &columns<double>,
-                                               &turn<double>, &run_step<double>};
+                                               &column_elements<double>, &group<double>,
+                                               &columns<double>, &turn<double>, &run_step<double>};
 
 }  // namespace shlo_disc::fft::SHLO_DISC_FFT_NAME

@@ -132,14 +132,17 @@ struct Kernels {
   int64_t lanes;
   // Elements of scratch that the others need.
   int64_t (*scratch_elements)(const Plan<T>& plan);
-  // Transforms of `count` <= lanes rows: row i of a plane begins at `from_row` * i.
+  // Elements of scratch that `columns` needs; 0: it cannot transform such columns.
+  int64_t (*column_elements)(const Plan<T>& plan);
+  // Transforms of `count` <= lanes rows: row i begins at `from_row` * i.
   void (*group)(const Plan<T>& plan, const Slot<T>& from, int64_t from_row, const Slot<T>& to,
                 int64_t to_row, int64_t count, T scale, T* scratch);
   // The same of `count` neighbouring columns, whose elements are `inner` apart.
   void (*columns)(const Plan<T>& plan, const Slot<T>& from, const Slot<T>& to, int64_t inner,
                   int64_t count, T scale, T* scratch);
   // Copies columns of `elements` elements, `inner` apart, to rows or, where `back`, rows to columns.
-  void (*turn)(T* columns, int64_t inner, int64_t elements, int64_t count, T* rows, bool back);
+  void (*turn)(const Slot<T>& columns, int64_t inner, int64_t elements, int64_t count,
+               const Slot<T>& rows, bool back);
   // Units lo <= u < hi of a step of one transform.
   void (*run_step)(const Plan<T>& plan, const Step& step, const Slot<T>* slots, T scale, int64_t lo,
                    int64_t hi, T* scratch);

@@ -218,7 +218,8 @@ class Planner {
     return two;
   }
 
-  // The complex transform; an inverse one is that of swapped parts, swapped.
+  // The complex transform; an inverse one is that of swapped parts, swapped. `planes`: what is
+  // between the steps may be where the results go, which are planes.
   void add_core(SlotName from, SlotName to, bool inverse, bool planes) {
     const Core<T>& core = plan_.core;
     const int64_t m = core.smooth.n;
@@ -241,8 +242,8 @@ class Planner {
   void plan_steps() {
     const int64_t n = plan_.n;
     switch (plan_.kind) {
-      case Kind::kComplex:
-        add_core(kIn, kOut, false, true);
+      case Kind::kComplex:  // the results may be pairs
+        add_core(kIn, kOut, false, false);
         return;
       case Kind::kRealToComplex:
         if (plan_.halved) {
@@ -287,6 +288,10 @@ void transform_in_double(int64_t n, double* re, double* im, double* to_re, doubl
   if (plan.within_lanes) {
     kernels.group(plan, slots[kIn], n, slots[kOut], n, 1, 1.0, scratch);
     return;
+  }
+  for (int slot = kHalf; slot < kSlots; ++slot) {
+    const int64_t elements = plan.work_elements[slot];
+    if (elements > 0) slots[slot] = {temporary.take(elements), temporary.take(elements), 1};
   }
   for (int i = 0; i < plan.steps; ++i) {
     kernels.run_step(plan, plan.step[i], slots, 1.0, 0, plan.step[i].units, scratch);

@@ -46,8 +46,12 @@ Error* create_error(ErrorCreateArgs* args) {
       new ForeignError{static_cast<int>(args->code), args->message == nullptr ? "" : args->message});
 }
 
-void error_message(ErrorMessageArgs* args) {
-  args->message = reinterpret_cast<const ForeignError*>(args->error)->message.c_str();
+void error_details(ErrorDetailsArgs* args) {
+  const auto* const error = reinterpret_cast<const ForeignError*>(args->error);
+  args->message = error->message.c_str();
+  if (args->struct_size >= size_up_to(&ErrorDetailsArgs::code)) {
+    args->code = static_cast<ErrorCode>(error->code);
+  }
 }
 
 void destroy_error(ErrorDestroyArgs* args) {
@@ -182,6 +186,17 @@ Error* get_device_ordinal(DeviceOrdinalArgs* args) {
   return nullptr;
 }
 
+Error* find_extension(FindExtensionArgs* args) {
+  args->extension = nullptr;
+  return nullptr;
+}
+
+Error* get_custom_options(CustomOptionsArgs* args) {
+  static const Attributes none{size_up_to(&Attributes::values), nullptr, 0, nullptr, nullptr, nullptr};
+  args->options = &none;
+  return nullptr;
+}
+
 struct Table {
   Api api;
   std::array<Refused*, kSpare> spare;
@@ -194,9 +209,9 @@ Table make_table() {
   table.internal.fill(&refused);
   Api& api = table.api;
   api.struct_size = sizeof(Api);
-  api.api_version = {size_up_to(&Version::minor_version), nullptr, kMajor, kMinor};
+  api.api_version = {size_up_to(&Version::minor_version), nullptr, kMajor, kLatestMinor};
   api.create_error = &create_error;
-  api.error_message = &error_message;
+  api.error_details = &error_details;
   api.destroy_error = &destroy_error;
   api.register_handler = &refused;
   api.get_stream = &refused;
@@ -213,6 +228,8 @@ Table make_table() {
   api.set_future_error = &set_future_error;
   api.get_run_id = &get_run_id;
   api.get_device_ordinal = &get_device_ordinal;
+  api.find_extension = &find_extension;
+  api.get_custom_options = &get_custom_options;
   return table;
 }
 

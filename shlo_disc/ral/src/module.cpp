@@ -456,10 +456,14 @@ nb::object solve(const SizePattern& self, const std::vector<std::vector<int64_t>
 bool run_fft_transform(int64_t options, int64_t batch, int64_t length,
                        const std::vector<uint64_t>& buffers, int64_t inner) {
   const int64_t kind = options & kFftKind;
-  if (buffers.size() != (kind == kFftForward || kind == kFftInverse ? 4 : 3)) {
-    throw nb::value_error("a transform has four buffers, of reals three");
+  const bool is_complex = kind == kFftForward || kind == kFftInverse;
+  const size_t pairs = ((options & kFftPairsIn) != 0) + ((options & kFftPairsOut) != 0);
+  if (buffers.size() != (is_complex ? 4 - pairs : 3)) {
+    throw nb::value_error("a transform has four buffers, fewer of pairs, three of reals");
   }
-  if (inner != 1 && buffers.size() != 4) throw nb::value_error("transforms of reals are rows");
+  if ((inner != 1 || pairs != 0) && !is_complex) {
+    throw nb::value_error("transforms of reals are rows of planes");
+  }
   std::vector<void*> pointers;
   for (const uint64_t address : buffers) pointers.push_back(function_at<void*>(address));
   const nb::gil_scoped_release without_gil;

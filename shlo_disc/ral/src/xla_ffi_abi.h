@@ -1,8 +1,8 @@
-// XLA's FFI C ABI (version 0.3), as far as CPU programs need it: to be a handler
+// XLA's FFI C ABI (versions 0.3 to 0.5), as far as CPU programs need it: to be a handler
 // (`ffi_handler.cpp`) and to call handlers (`foreign_call.cpp`).
 //
 // Declared here because the names in XLA's header change between jaxlib releases (0.10 and 0.12 do
-// not compile each other's handlers) while the ABI does not: one build serves them all.
+// not compile each other's handlers) while the ABI only grows: one build serves them all.
 // tests/ral/test_ffi.py compares offsets and values with the header of the installed jaxlib.
 // Source: xla/ffi/api/c_api.h.
 #ifndef SHLO_DISC_RAL_XLA_FFI_ABI_H_
@@ -14,7 +14,8 @@
 namespace shlo_disc::xla_ffi {
 
 constexpr int kMajor = 0;
-constexpr int kMinor = 3;
+constexpr int kMinor = 3;        // our handlers need no later one
+constexpr int kLatestMinor = 5;  // our table serves handlers up to this one
 
 // Opaque to handlers: each belongs to the caller that made it (XLA, or foreign_call.cpp).
 struct Error;
@@ -106,11 +107,12 @@ struct ErrorCreateArgs {
   ErrorCode code;
 };
 
-struct ErrorMessageArgs {
+struct ErrorDetailsArgs {
   size_t struct_size;
   Extension* extension_start;
   Error* error;
   const char* message;  // out
+  ErrorCode code;       // out; since 0.4
 };
 
 struct ErrorDestroyArgs {
@@ -229,6 +231,23 @@ struct DeviceOrdinalArgs {
   int32_t device_ordinal;  // out
 };
 
+struct FindExtensionArgs {
+  size_t struct_size;
+  Extension* extension_start;
+  Context* context;
+  int64_t extension_type;
+  const void* extension;  // out; null: the execution has none of this type
+};
+
+struct Attributes;
+
+struct CustomOptionsArgs {
+  size_t struct_size;
+  Extension* extension_start;
+  Context* context;
+  const Attributes* options;  // out
+};
+
 using Refused = Error*(void* args);  // a function of the table that only says no
 
 struct Api {  // more functions may follow
@@ -237,7 +256,7 @@ struct Api {  // more functions may follow
   Version api_version;
   const void* internal_api;
   Error* (*create_error)(ErrorCreateArgs* args);
-  void (*error_message)(ErrorMessageArgs* args);
+  void (*error_details)(ErrorDetailsArgs* args);  // Error_GetMessage before 0.4
   void (*destroy_error)(ErrorDestroyArgs* args);
   Refused* register_handler;
   Refused* get_stream;
@@ -254,6 +273,8 @@ struct Api {  // more functions may follow
   Error* (*set_future_error)(FutureSetErrorArgs* args);
   Error* (*get_run_id)(RunIdArgs* args);
   Error* (*get_device_ordinal)(DeviceOrdinalArgs* args);
+  Error* (*find_extension)(FindExtensionArgs* args);      // since 0.4
+  Error* (*get_custom_options)(CustomOptionsArgs* args);  // since 0.5
 };
 
 struct Buffer {
