@@ -47,7 +47,8 @@ func.func @main(%x: tensor<?x3x?x?xf32> {disc.shape = ["b", "3", "h", "w"]}, %k:
 func.func @main(%x: tensor<2x8x4x4xf32>, %k: tensor<8x8x1x1xf32>) -> (tensor<8x4x4xf32>, tensor<2x128xf32>, tensor<2x8x4x4xf32>) {
   %zero = stablehlo.constant dense<0.0> : tensor<f32>
   %half = stablehlo.constant dense<0.5> : tensor<2x8x4x4xf32>
-  %y = stablehlo.convolution(%x, %k) dim_numbers = [b, f, 0, 1]x[o, i, 0, 1]->[b, f, 0, 1], window = {} {batch_group_count = 1 : i64, feature_group_count = 1 : i64} : (tensor<2x8x4x4xf32>, tensor<8x8x1x1xf32>) -> tensor<2x8x4x4xf32>
+  %v = stablehlo.convolution(%x, %k) dim_numbers = [b, f, 0, 1]x[o, i, 0, 1]->[b, f, 0, 1], window = {} {batch_group_count = 1 : i64, feature_group_count = 1 : i64} : (tensor<2x8x4x4xf32>, tensor<8x8x1x1xf32>) -> tensor<2x8x4x4xf32>
+  %y = stablehlo.convolution(%v, %k) dim_numbers = [b, f, 0, 1]x[o, i, 0, 1]->[b, f, 0, 1], window = {} {batch_group_count = 1 : i64, feature_group_count = 1 : i64} : (tensor<2x8x4x4xf32>, tensor<8x8x1x1xf32>) -> tensor<2x8x4x4xf32>
   %z = stablehlo.multiply %y, %half : tensor<2x8x4x4xf32>
   %r = stablehlo.reduce(%z init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<2x8x4x4xf32>, tensor<f32>) -> tensor<8x4x4xf32>
   %f = stablehlo.reshape %z : (tensor<2x8x4x4xf32>) -> tensor<2x128xf32>
@@ -60,12 +61,13 @@ func.func @main(%x: tensor<2x8x4x4xf32>, %k: tensor<8x8x1x1xf32>) -> (tensor<8x4
 //       %cst_0 = stablehlo.constant dense<5.000000e-01> : tensor<2x4x4x8xf32>
 //       %0 = stablehlo.transpose %arg0, dims = [0, 2, 3, 1] : (tensor<2x8x4x4xf32>) -> tensor<2x4x4x8xf32>
 //       %1 = stablehlo.convolution(%0, %arg1) dim_numbers = [b, 0, 1, f]x[o, i, 0, 1]->[b, 0, 1, f], window = {} {batch_group_count = 1 : i64, feature_group_count = 1 : i64} : (tensor<2x4x4x8xf32>, tensor<8x8x1x1xf32>) -> tensor<2x4x4x8xf32>
-//       %2 = stablehlo.multiply %1, %cst_0 : tensor<2x4x4x8xf32>
-//       %3 = stablehlo.transpose %2, dims = [0, 3, 1, 2] : (tensor<2x4x4x8xf32>) -> tensor<2x8x4x4xf32>
-//       %4 = stablehlo.reduce(%2 init: %cst) applies stablehlo.add across dimensions = [0] : (tensor<2x4x4x8xf32>, tensor<f32>) -> tensor<4x4x8xf32>
-//       %5 = stablehlo.transpose %4, dims = [2, 0, 1] : (tensor<4x4x8xf32>) -> tensor<8x4x4xf32>
-//       %6 = stablehlo.reshape %3 : (tensor<2x8x4x4xf32>) -> tensor<2x128xf32>
-//       return %5, %6, %3 : tensor<8x4x4xf32>, tensor<2x128xf32>, tensor<2x8x4x4xf32>
+//       %2 = stablehlo.convolution(%1, %arg1) dim_numbers = [b, 0, 1, f]x[o, i, 0, 1]->[b, 0, 1, f], window = {} {batch_group_count = 1 : i64, feature_group_count = 1 : i64} : (tensor<2x4x4x8xf32>, tensor<8x8x1x1xf32>) -> tensor<2x4x4x8xf32>
+//       %3 = stablehlo.multiply %2, %cst_0 : tensor<2x4x4x8xf32>
+//       %4 = stablehlo.transpose %3, dims = [0, 3, 1, 2] : (tensor<2x4x4x8xf32>) -> tensor<2x8x4x4xf32>
+//       %5 = stablehlo.reduce(%3 init: %cst) applies stablehlo.add across dimensions = [0] : (tensor<2x4x4x8xf32>, tensor<f32>) -> tensor<4x4x8xf32>
+//       %6 = stablehlo.transpose %5, dims = [2, 0, 1] : (tensor<4x4x8xf32>) -> tensor<8x4x4xf32>
+//       %7 = stablehlo.reshape %4 : (tensor<2x8x4x4xf32>) -> tensor<2x128xf32>
+//       return %6, %7, %4 : tensor<8x4x4xf32>, tensor<2x128xf32>, tensor<2x8x4x4xf32>
 //     }
 //   }
 
@@ -73,7 +75,8 @@ func.func @main(%x: tensor<2x8x4x4xf32>, %k: tensor<8x8x1x1xf32>) -> (tensor<8x4
 
 // The gradient of a kernel reads images as they are, whichever side they are on; one feature stays.
 func.func @main(%x: tensor<2x8x4x4xf32>, %k: tensor<8x8x3x3xf32>, %one: tensor<1x8x1x1xf32>) -> (tensor<8x8x3x3xf32>, tensor<2x1x4x4xf32>) {
-  %y = stablehlo.convolution(%x, %k) dim_numbers = [b, f, 0, 1]x[o, i, 0, 1]->[b, f, 0, 1], window = {pad = [[1, 1], [1, 1]]} {batch_group_count = 1 : i64, feature_group_count = 1 : i64} : (tensor<2x8x4x4xf32>, tensor<8x8x3x3xf32>) -> tensor<2x8x4x4xf32>
+  %v = stablehlo.convolution(%x, %k) dim_numbers = [b, f, 0, 1]x[o, i, 0, 1]->[b, f, 0, 1], window = {pad = [[1, 1], [1, 1]]} {batch_group_count = 1 : i64, feature_group_count = 1 : i64} : (tensor<2x8x4x4xf32>, tensor<8x8x3x3xf32>) -> tensor<2x8x4x4xf32>
+  %y = stablehlo.convolution(%v, %k) dim_numbers = [b, f, 0, 1]x[o, i, 0, 1]->[b, f, 0, 1], window = {pad = [[1, 1], [1, 1]]} {batch_group_count = 1 : i64, feature_group_count = 1 : i64} : (tensor<2x8x4x4xf32>, tensor<8x8x3x3xf32>) -> tensor<2x8x4x4xf32>
   %g = stablehlo.convolution(%x, %y) dim_numbers = [f, b, 0, 1]x[i, o, 0, 1]->[f, b, 0, 1], window = {pad = [[1, 1], [1, 1]]} {batch_group_count = 1 : i64, feature_group_count = 1 : i64} : (tensor<2x8x4x4xf32>, tensor<2x8x4x4xf32>) -> tensor<8x8x3x3xf32>
   %s = stablehlo.convolution(%x, %one) dim_numbers = [b, f, 0, 1]x[o, i, 0, 1]->[b, f, 0, 1], window = {} {batch_group_count = 1 : i64, feature_group_count = 1 : i64} : (tensor<2x8x4x4xf32>, tensor<1x8x1x1xf32>) -> tensor<2x1x4x4xf32>
   return %g, %s : tensor<8x8x3x3xf32>, tensor<2x1x4x4xf32>
@@ -83,8 +86,24 @@ func.func @main(%x: tensor<2x8x4x4xf32>, %k: tensor<8x8x3x3xf32>, %one: tensor<1
 //     func.func @main(%arg0: tensor<2x8x4x4xf32>, %arg1: tensor<8x8x3x3xf32>, %arg2: tensor<1x8x1x1xf32>) -> (tensor<8x8x3x3xf32>, tensor<2x1x4x4xf32>) {
 //       %0 = stablehlo.transpose %arg0, dims = [0, 2, 3, 1] : (tensor<2x8x4x4xf32>) -> tensor<2x4x4x8xf32>
 //       %1 = stablehlo.convolution(%0, %arg1) dim_numbers = [b, 0, 1, f]x[o, i, 0, 1]->[b, 0, 1, f], window = {pad = [[1, 1], [1, 1]]} {batch_group_count = 1 : i64, feature_group_count = 1 : i64} : (tensor<2x4x4x8xf32>, tensor<8x8x3x3xf32>) -> tensor<2x4x4x8xf32>
-//       %2 = stablehlo.convolution(%0, %1) dim_numbers = [f, 0, 1, b]x[i, 0, 1, o]->[f, b, 0, 1], window = {pad = [[1, 1], [1, 1]]} {batch_group_count = 1 : i64, feature_group_count = 1 : i64} : (tensor<2x4x4x8xf32>, tensor<2x4x4x8xf32>) -> tensor<8x8x3x3xf32>
-//       %3 = stablehlo.convolution(%0, %arg2) dim_numbers = [b, 0, 1, f]x[o, i, 0, 1]->[b, f, 0, 1], window = {} {batch_group_count = 1 : i64, feature_group_count = 1 : i64} : (tensor<2x4x4x8xf32>, tensor<1x8x1x1xf32>) -> tensor<2x1x4x4xf32>
-//       return %2, %3 : tensor<8x8x3x3xf32>, tensor<2x1x4x4xf32>
+//       %2 = stablehlo.convolution(%1, %arg1) dim_numbers = [b, 0, 1, f]x[o, i, 0, 1]->[b, 0, 1, f], window = {pad = [[1, 1], [1, 1]]} {batch_group_count = 1 : i64, feature_group_count = 1 : i64} : (tensor<2x4x4x8xf32>, tensor<8x8x3x3xf32>) -> tensor<2x4x4x8xf32>
+//       %3 = stablehlo.convolution(%0, %2) dim_numbers = [f, 0, 1, b]x[i, 0, 1, o]->[f, b, 0, 1], window = {pad = [[1, 1], [1, 1]]} {batch_group_count = 1 : i64, feature_group_count = 1 : i64} : (tensor<2x4x4x8xf32>, tensor<2x4x4x8xf32>) -> tensor<8x8x3x3xf32>
+//       %4 = stablehlo.convolution(%0, %arg2) dim_numbers = [b, 0, 1, f]x[o, i, 0, 1]->[b, f, 0, 1], window = {} {batch_group_count = 1 : i64, feature_group_count = 1 : i64} : (tensor<2x4x4x8xf32>, tensor<1x8x1x1xf32>) -> tensor<2x1x4x4xf32>
+//       return %3, %4 : tensor<8x8x3x3xf32>, tensor<2x1x4x4xf32>
+//     }
+//   }
+
+// -----
+
+// One convolution alone: nothing is turned.
+func.func @main(%x: tensor<2x8x4x4xf32>, %k: tensor<8x8x3x3xf32>) -> tensor<2x8x4x4xf32> {
+  %y = stablehlo.convolution(%x, %k) dim_numbers = [b, f, 0, 1]x[o, i, 0, 1]->[b, f, 0, 1], window = {pad = [[1, 1], [1, 1]]} {batch_group_count = 1 : i64, feature_group_count = 1 : i64} : (tensor<2x8x4x4xf32>, tensor<8x8x3x3xf32>) -> tensor<2x8x4x4xf32>
+  return %y : tensor<2x8x4x4xf32>
+}
+// EXPECT:
+//   module {
+//     func.func @main(%arg0: tensor<2x8x4x4xf32>, %arg1: tensor<8x8x3x3xf32>) -> tensor<2x8x4x4xf32> {
+//       %0 = stablehlo.convolution(%arg0, %arg1) dim_numbers = [b, f, 0, 1]x[o, i, 0, 1]->[b, f, 0, 1], window = {pad = [[1, 1], [1, 1]]} {batch_group_count = 1 : i64, feature_group_count = 1 : i64} : (tensor<2x8x4x4xf32>, tensor<8x8x3x3xf32>) -> tensor<2x8x4x4xf32>
+//       return %0 : tensor<2x8x4x4xf32>
 //     }
 //   }
