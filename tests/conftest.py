@@ -41,3 +41,14 @@ def frozen() -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture
+def no_packs():
+    """A test begins without packed copies, and leaves none of arrays that are gone."""
+    from shlo_disc import ral  # behind the flags and the sanitizer's runtime
+
+    gc.collect()
+    ral.pack_clear()
+    yield
+    gc.collect()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
-from pathlib import Path
 
 import jax
 import numpy as np
@@ -12,6 +10,7 @@ import pytest
 
 import shlo_disc
 from shlo_disc.errors import ShapeMismatchError
+from tests.models.harness import small_bert
 
 SIZES = (0, 1, 2, 17)
 M, V, F, C = "tensor<?x?xf32>", "tensor<?xf32>", "tensor<f32>", "tensor<i32>"
@@ -392,14 +391,7 @@ def test_sizes_from_data_keep_the_bound():
 
 def test_an_encoder():
     """Attention, layer-norms and lookups of `examples/bert.py` at sizes that its trace has not."""
-    path = Path(__file__).parents[1] / "examples" / "bert.py"
-    spec = importlib.util.spec_from_file_location("encoder", path)
-    assert spec is not None
-    assert spec.loader is not None
-    model = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(model)
-    model.LAYERS, model.HIDDEN, model.HEADS = 2, 48, 4
-    model.VOCABULARY, model.POSITIONS = 211, 160
+    model = small_bert()
     params = model.init(layers=2)
     traced = shlo_disc.jit(model.bert)
     leaves = jax.tree.leaves((params, *model.batch(3, 16)))

@@ -31,6 +31,7 @@ from shlo_disc.passes.rules import (
     broadcast_dimensions,
     defined_by,
     permutation,
+    permuted,
 )
 
 __all__ = ["RULES", "FoldTransposes"]
@@ -127,9 +128,9 @@ def over_elementwise(op: ir.Operation, facts: Facts) -> ir.Value | None:
             return None
         operands.append(operand)
     result = op.results[0]
-    kind = _permuted(result.type, _inverse(dims))
+    kind = permuted(result.type, _inverse(dims))
     made = facts.build(op.name, operands, kind, sizes, dict(op.attributes.items()))
-    return _transpose(made, dims, facts)
+    return facts.transpose(made, dims)
 
 
 def _before(value: ir.Value, dims: Sequence[int], sizes: Sizes, facts: Facts) -> ir.Value | None:
@@ -146,7 +147,7 @@ def _before(value: ir.Value, dims: Sequence[int], sizes: Sizes, facts: Facts) ->
     ):
         operand: ir.Value = op.operands[0]
         return operand
-    kind = _permuted(value.type, _inverse(dims))
+    kind = permuted(value.type, _inverse(dims))
     if op.name in _BROADCASTS:
         places = [dims[d] for d in broadcast_dimensions(op)]
         if places == sorted(places):  # emitters read a broadcast as strides
@@ -179,9 +180,9 @@ def over_slice(op: ir.Operation, facts: Facts) -> ir.Value | None:
             attributes[name] = ir.DenseI64ArrayAttr.get([given[d] for d in back])
     result = op.results[0]
     shape = facts.shape(result)
-    kind = _permuted(result.type, back)
+    kind = permuted(result.type, back)
     made = facts.build(op.name, operands, kind, tuple(shape[d] for d in back), attributes)
-    return _transpose(made, dims, facts)
+    return facts.transpose(made, dims)
 
 
 def over_lost_units(op: ir.Operation, facts: Facts) -> ir.Value | None:
@@ -197,28 +198,13 @@ def over_lost_units(op: ir.Operation, facts: Facts) -> ir.Value | None:
     dims = permutation(inner)
     sources = sorted(dims[k] for k in kept)
     new = [sources.index(dims[k]) for k in kept]
-    kind = _permuted(result.type, _inverse(new))
+    kind = permuted(result.type, _inverse(new))
     small = facts.reshape(inner.operands[0], kind, tuple(shape[k] for k in _inverse(new)))
-    return _transpose(small, new, facts)
+    return facts.transpose(small, new)
 
 
 def _inverse(dims: Sequence[int]) -> list[int]:
     return [dims.index(d) for d in range(len(dims))]
-
-
-def _permuted(kind: ir.Type, dims: Sequence[int]) -> ir.Type:
-    return ir.RankedTensorType.get([kind.shape[d] for d in dims], kind.element_type)
-
-
-def _transpose(value: ir.Value, dims: Sequence[int], facts: Facts) -> ir.Value:
-    shape = facts.shape(value)
-    return facts.build(
-        "stablehlo.transpose",
-        [value],
-        _permuted(value.type, dims),
-        tuple(shape[d] for d in dims),
-        {"permutation": ir.DenseI64ArrayAttr.get(list(dims))},
-    )
 
 
 RULES = {

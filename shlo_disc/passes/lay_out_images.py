@@ -35,7 +35,7 @@ from shlo_disc.dynamic.shapes import analyze
 from shlo_disc.mlir import at, ir, ops_of, producer, stablehlo
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.op_classes import ELEMENTWISE, is_splat_constant
-from shlo_disc.passes.rules import Facts, broadcast_dimensions
+from shlo_disc.passes.rules import Facts, broadcast_dimensions, permuted
 
 __all__ = ["LEAST_CONVOLUTIONS", "LEAST_FEATURES", "LayOutImages"]
 
@@ -166,7 +166,7 @@ class _Region:
             for result in op.results:
                 if any(use.owner.operation not in gone for use in result.uses):
                     with at(op):
-                        back = self._transposed(self.made[result], self.place)
+                        back = self.facts.transpose(self.made[result], self.place)
                     result.replace_all_uses_with(back)
         for op in reversed(turned):
             op.erase()
@@ -215,7 +215,7 @@ class _Region:
         if value not in self.images:
             return value
         if value not in self.made:
-            self.made[value] = self._transposed(value, self.order)
+            self.made[value] = self.facts.transpose(value, self.order)
         return self.made[value]
 
     def _near(self, op: ir.Operation) -> None:
@@ -283,11 +283,11 @@ class _Region:
         for before, now in zip(op.results, copy.results, strict=True):
             shape = self.facts.shape(before)
             rows = [sorted(kept).index(d) for d in kept]
-            now.set_type(_permuted(before.type, rows))
+            now.set_type(permuted(before.type, rows))
             self.facts.made[now] = tuple(shape[k] for k in rows)
             self.made[before] = now
             if back != sorted(back):
-                self.made[before] = self._transposed(now, back)
+                self.made[before] = self.facts.transpose(now, back)
             before.replace_all_uses_with(self.made[before])
 
     def _broadcast(self, op: ir.Operation) -> None:
@@ -297,15 +297,15 @@ class _Region:
         places = [self.place[d] for d in broadcast_dimensions(op)]
         order = sorted(range(len(places)), key=places.__getitem__)
         if order != sorted(order):
-            value = self._transposed(value, order)
+            value = self.facts.transpose(value, order)
         shape = self.facts.shape(result)
-        kind = _permuted(result.type, self.order)
+        kind = permuted(result.type, self.order)
         sizes = tuple(shape[d] for d in self.order)
         self._keep(result, self.facts.broadcast(value, sorted(places), kind, sizes))
 
     def _splat(self, op: ir.Operation) -> None:
         (result,) = op.results
-        kind = _permuted(result.type, self.order)
+        kind = permuted(result.type, self.order)
         number = op.attributes["value"].get_splat_value()
         shape = tuple(self.facts.shape(result)[d] for d in self.order)
         attributes = {"value": ir.DenseElementsAttr.get_splat(kind, number)}
@@ -320,7 +320,7 @@ class _Region:
             copy.operands[k] = value
         if turned:
             for before, now in zip(op.results, copy.results, strict=True):
-                now.set_type(_permuted(before.type, self.order))
+                now.set_type(permuted(before.type, self.order))
         return copy
 
     def _keep(self, before: ir.Value, now: ir.Value) -> None:
@@ -330,20 +330,6 @@ class _Region:
         self.made[before] = now
         if not turned:
             before.replace_all_uses_with(now)
-
-    def _transposed(self, value: ir.Value, order: Sequence[int]) -> ir.Value:
-        shape = self.facts.shape(value)
-        return self.facts.build(
-            "stablehlo.transpose",
-            [value],
-            _permuted(value.type, order),
-            tuple(shape[d] for d in order),
-            {"permutation": ir.DenseI64ArrayAttr.get(list(order))},
-        )
-
-
-def _permuted(kind: ir.Type, order: Sequence[int]) -> ir.Type:
-    return ir.RankedTensorType.get([kind.shape[d] for d in order], kind.element_type)
 
 
 register(LayOutImages())

@@ -27,7 +27,7 @@ from shlo_disc.dynamic.shapes import analyze
 from shlo_disc.mlir import ir, ops_of, producer, run_pipeline
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.op_classes import ELEMENTWISE, is_splat_constant
-from shlo_disc.passes.rules import Facts, broadcast_dimensions, permutation
+from shlo_disc.passes.rules import Facts, broadcast_dimensions, permutation, permuted
 
 __all__ = ["LiftTransposes"]
 
@@ -173,14 +173,7 @@ class _Region:
         made: dict[ir.Value, ir.Value] = {}
         result = self.dot.results[0]
         with ir.InsertionPoint(self.ops[0]), self.dot.location:
-            shape = facts.shape(result)
-            made[result] = facts.build(
-                "stablehlo.transpose",
-                [result],
-                _permuted(result.type, order),
-                tuple(shape[d] for d in order),
-                {"permutation": ir.DenseI64ArrayAttr.get(list(order))},
-            )
+            made[result] = facts.transpose(result, order)
         for op in self.ops:
             dims = self.dims[op.results[0]]
             places = [dims.index(d) for d in order if d in dims]
@@ -204,7 +197,7 @@ class _Region:
     ) -> ir.Value:
         """A copy of `op` on values in the new order."""
         result = op.results[0]
-        kind = _permuted(result.type, places)
+        kind = permuted(result.type, places)
         operands = [made[v] if v in made else _spread(v, places, facts) for v in op.operands]
         copy = op.clone().operation
         for position, value in enumerate(operands):
@@ -218,10 +211,6 @@ class _Region:
         shape = facts.shape(result)
         facts.made[copy.results[0]] = tuple(shape[p] for p in places)
         return copy.results[0]
-
-
-def _permuted(kind: ir.Type, order: Sequence[int]) -> ir.Type:
-    return ir.RankedTensorType.get([kind.shape[d] for d in order], kind.element_type)
 
 
 def _spreads(value: ir.Value) -> bool:
@@ -247,7 +236,7 @@ def _spread(value: ir.Value, places: Sequence[int], facts: Facts) -> ir.Value:
     op = producer(value)
     if not value.type.rank or op is None:
         return value
-    kind, shape = _permuted(value.type, places), facts.shape(value)
+    kind, shape = permuted(value.type, places), facts.shape(value)
     sizes = tuple(shape[p] for p in places)
     if is_splat_constant(op):
         number = op.attributes["value"].get_splat_value()

@@ -27,6 +27,7 @@ __all__ = [
     "broadcast_dimensions",
     "defined_by",
     "permutation",
+    "permuted",
     "takes_one_window",
 ]
 
@@ -129,6 +130,17 @@ class Facts:
             "stablehlo.dynamic_reshape", [value, self.shape_operand(shape)], kind, shape
         )
 
+    def transpose(self, value: ir.Value, order: Sequence[int]) -> ir.Value:
+        """`value` with dimension `order[k]` as its dimension k."""
+        shape = self.shape(value)
+        return self.build(
+            "stablehlo.transpose",
+            [value],
+            permuted(value.type, order),
+            tuple(shape[d] for d in order),
+            {"permutation": ir.DenseI64ArrayAttr.get(list(order))},
+        )
+
     def shape_operand(self, shape: Sizes, element: ir.Type | None = None) -> ir.Value:
         """A value that holds `shape`, for a dynamic op; of i64 without an `element` type."""
         value = dialect.shape(shape, element or ir.IntegerType.get_signless(64))
@@ -213,6 +225,11 @@ def broadcast_dimensions(op: ir.Operation) -> list[int]:
 def permutation(op: ir.Operation) -> list[int]:
     """`permutation` of a transpose."""
     return list(ir.DenseI64ArrayAttr(op.attributes["permutation"]))
+
+
+def permuted(kind: ir.Type, order: Sequence[int]) -> ir.Type:
+    """The tensor type whose dimension k is dimension `order[k]` of `kind`."""
+    return ir.RankedTensorType.get([kind.shape[d] for d in order], kind.element_type)
 
 
 def takes_one_window(gather: ir.Operation) -> bool:

@@ -21,7 +21,8 @@ from torch._dynamo.backends.common import aot_autograd
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.torch.options import Options
 from shlo_disc.torch.part import Known, Part
-from shlo_disc.torch.partition import cut, place_of
+from shlo_disc.torch.partition import cut
+from shlo_disc.torch.places import place_of
 
 __all__ = ["CompiledGraph", "backend", "compilations"]
 

@@ -20,8 +20,9 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 from shlo_disc.compile import examine
 from shlo_disc.errors import ShloDiscError
 from shlo_disc.torch.part import Known, lower_part
+from shlo_disc.torch.places import place_of
 
-__all__ = ["cut", "place_of"]
+__all__ = ["cut"]
 
 
 class _Covered(OperatorSupportBase):  # type: ignore[misc]
@@ -92,16 +93,6 @@ def _alone(node: torch.fx.Node) -> tuple[torch.fx.GraphModule, list[str]]:
     graph.output(tuple(results))
     owner = node.graph.owning_module
     return torch.fx.GraphModule(owner, graph), [used.name for used in known]
-
-
-def place_of(node: torch.fx.Node) -> str:
-    """The op with its source line, if that is known."""
-    trace = node.meta.get("stack_trace") or ""
-    lines = [line.strip() for line in trace.splitlines() if line.strip().startswith("File ")]
-    if not lines:
-        return str(node.target)
-    file, line = lines[-1].split('"')[1], lines[-1].split("line ")[1].split(",")[0]
-    return f"{node.target} at {file}:{line}"
 
 
 def cut(

@@ -7,10 +7,21 @@ from pathlib import Path
 
 import torch
 
-__all__ = ["note_place"]
+__all__ = ["note_place", "place_of"]
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 _OF_PYTORCH = str(Path(torch.__file__).parent)
+
+
+def _frames(node: torch.fx.Node) -> list[tuple[str, str]]:
+    """File and line of each frame of the stack trace of `node`, the innermost last."""
+    return _FRAME.findall(node.meta.get("stack_trace") or "")
+
+
+def place_of(node: torch.fx.Node) -> str:
+    """The op with its source line, if that is known."""
+    frames = _frames(node)
+    return f"{node.target} at {':'.join(frames[-1])}" if frames else str(node.target)
 
 
 def note_place(node: torch.fx.Node) -> None:
@@ -18,7 +29,7 @@ def note_place(node: torch.fx.Node) -> None:
 
     Where all are PyTorch's, the submodule is named with the innermost one: `encoder.0: linear.py`.
     """
-    frames = _FRAME.findall(node.meta.get("stack_trace") or "")
+    frames = _frames(node)
     if not frames:
         return
     own = [frame for frame in frames if not frame[0].startswith(_OF_PYTORCH)]

@@ -6,8 +6,10 @@ compilations), which shows that a model and its reference agree before shlo_disc
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -172,3 +174,16 @@ def check_bits(
             assert (g.shape, g.dtype) == (w.shape, w.dtype), sizes_of(args)
             np.testing.assert_array_equal(np.asarray(g), np.asarray(w), sizes_of(args))
     assert_compiled(f, misses)
+
+
+def small_bert() -> Any:
+    """`examples/bert.py` with two layers of small sizes, as a module object of its own."""
+    path = Path(__file__).parents[2] / "examples" / "bert.py"
+    spec = importlib.util.spec_from_file_location("small_bert", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.LAYERS, module.HIDDEN, module.HEADS = 2, 48, 4
+    module.VOCABULARY, module.POSITIONS = 211, 160
+    return module

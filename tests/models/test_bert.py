@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-
 import jax.numpy as jnp
 import pytest
 
-from tests.models.harness import assert_compiled, check, compiled
-
-EXAMPLE = Path(__file__).parents[2] / "examples" / "bert.py"
+from tests.models.harness import assert_compiled, check, compiled, small_bert
 
 
 @pytest.fixture(scope="module")
 def model():
-    """The example with two layers' worth of small sizes; a module object of our own."""
-    spec = importlib.util.spec_from_file_location("small_bert", EXAMPLE)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    module.LAYERS, module.HIDDEN, module.HEADS = 2, 48, 4
-    module.VOCABULARY, module.POSITIONS = 211, 160
-    return module
+    return small_bert()
 
 
 SHAPES = ((3, 16), (1, 16), (2, 1), (7, 7), (5, 37), (8, 128))

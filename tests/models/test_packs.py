@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,13 +10,7 @@ import pytest
 import shlo_disc
 from shlo_disc import ral
 
-
-@pytest.fixture(autouse=True)
-def no_packs():
-    gc.collect()
-    ral.pack_clear()
-    yield
-    gc.collect()
+pytestmark = pytest.mark.usefixtures("no_packs")
 
 
 def filled():

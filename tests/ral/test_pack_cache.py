@@ -19,12 +19,7 @@ from shlo_disc import ral
 DIRECT, READY, FILL = 0, 1, 2
 
 
-@pytest.fixture(autouse=True)
-def no_packs():
-    gc.collect()
-    ral.pack_clear()
-    yield
-    gc.collect()
+pytestmark = pytest.mark.usefixtures("no_packs")
 
 
 def status(exe, bridge, x, w):

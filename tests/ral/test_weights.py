@@ -14,13 +14,7 @@ from shlo_disc import ral
 from tests.ral.test_pack_cache import DIRECT, FILL, READY
 from tests.ral.test_tensors import array_of, tensor_of
 
-
-@pytest.fixture(autouse=True)
-def no_packs():
-    gc.collect()
-    ral.pack_clear()
-    yield
-    gc.collect()
+pytestmark = pytest.mark.usefixtures("no_packs")
 
 
 class Model:
