@@ -39,7 +39,7 @@ REFERENCE: dict[str, Callable[..., Any]] = {
 
 BOUNDS: dict[str, tuple[float, float, float | None, float | None]] = {
     # of the norm in f32 and f64, of each component in f32 and f64 (None: not bounded)
-    "abs": (1, 1.5, 1, 1.5),
+    "abs": (1.5, 1.5, 1.5, 1.5),
     "atan2": (1, 100, None, None),
     "cbrt": (2, 2, 5, 4),
     "cosine": (2, 2, 4, 4),
@@ -52,7 +52,7 @@ BOUNDS: dict[str, tuple[float, float, float | None, float | None]] = {
     "multiply": (1.5, 1.5, None, None),
     "power": (1, 500, 1, None),
     "rsqrt": (1, 2, 1, 4),
-    "sign": (1, 1.5, 2, 2.5),
+    "sign": (1.5, 1.5, 2.5, 2.5),
     "sine": (2, 2, 4, 4),
     "sqrt": (1, 1.5, 1, 2),
     "tan": (3, 4, 6, 6),
