@@ -13,6 +13,7 @@ from shlo_disc.passes.lay_out_images import LayOutImages
 from shlo_disc.passes.lift_transposes import LiftTransposes
 from shlo_disc.passes.resolve_shapes import ResolveShapes
 from shlo_disc.passes.simplify import Simplify
+from shlo_disc.passes.sink_into_branches import SinkIntoBranches
 
 __all__ = ["CLEANUP"]
 
@@ -27,6 +28,7 @@ CLEANUP: tuple[Pass, ...] = (
     LiftTransposes(),  # after the rules: they join transposes
     HoistInvariants(),  # after the rules: what they fold need not leave
     HoistProjections(),  # after their weights have left
-    CSE,  # last: rules build equal values apart
+    CSE,  # after the rules: they build equal values apart
+    SinkIntoBranches(),  # last: a value that two branches compute is one value before them
 )
 """From the normal form of `ingest` to what `plan-fusion` reads."""

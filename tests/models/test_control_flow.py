@@ -47,6 +47,22 @@ def test_branches_with_several_results_and_captured_values():
     check(branch, cases)
 
 
+def test_what_one_branch_reads_is_computed_where_that_branch_is_taken():
+    @shlo_disc.jit
+    def sum_of_one(flag, x, w):
+        y = jnp.tanh(x @ w)
+        return jax.lax.cond(flag, (y * 2).sum, x.sum)
+
+    for n in (64, 5, 97):
+        x, w = normal(rng_of(n), n, 16), normal(rng_of(n + 1), 16, n)
+        for flag, kinds in ((True, {"dense", "row"}), (False, {"row"})):
+            want = (2 * np.tanh(x @ w)).sum() if flag else x.sum()
+            np.testing.assert_allclose(sum_of_one(np.bool_(flag), x, w), want, rtol=1e-4, atol=1e-4)
+            times = sum_of_one.profile(np.bool_(flag), x, w).kernels
+            assert {kernel.kind for kernel in times if kernel.launches} == kinds
+    assert sum_of_one.cache_info().misses == 1
+
+
 def test_branch_that_returns_its_argument():
     def maybe(flag, x):
         return jax.lax.cond(flag, lambda v: v, lambda v: -v, x)
