@@ -52,8 +52,8 @@ def _sink(op: ir.Operation) -> bool:
     readers = [use.owner for result in op.results for use in result.uses]
     if not readers:
         return False
-    branch = _branch_of(readers[0], op.block)
-    if branch is None or any(_branch_of(reader, op.block) != branch for reader in readers[1:]):
+    branch, *others = [_branch_of(reader, op.block) for reader in readers]
+    if branch is None or any(other is None or other != branch for other in others):
         return False
     if not _may_move(op):
         return False

@@ -1,38 +1,42 @@
 // RUN: disc-opt %s --pass-pipeline=sink-into-branches --split-input-file | expect
 
 // The exponential and the constant it is multiplied by go into the branch that reads them; the sine,
-// which both branches read, and the cosine, which decides, stay.
-func.func @main(%x: tensor<4xf32>, %a: tensor<f32>) -> tensor<4xf32> {
+// which both branches read, the cosine, which decides, and the logarithm, which is returned, stay.
+func.func @main(%x: tensor<4xf32>, %a: tensor<f32>) -> (tensor<4xf32>, tensor<4xf32>) {
   %two = stablehlo.constant dense<2.0> : tensor<4xf32>
   %e = stablehlo.exponential %x : tensor<4xf32>
   %m = stablehlo.multiply %e, %two : tensor<4xf32>
   %s = stablehlo.sine %x : tensor<4xf32>
+  %l = stablehlo.log %x : tensor<4xf32>
   %c = stablehlo.cosine %a : tensor<f32>
   %p = stablehlo.compare GT, %c, %a : (tensor<f32>, tensor<f32>) -> tensor<i1>
   %r = "stablehlo.if"(%p) ({
     %u = stablehlo.add %m, %s : tensor<4xf32>
     stablehlo.return %u : tensor<4xf32>
   }, {
-    stablehlo.return %s : tensor<4xf32>
+    %d = stablehlo.subtract %l, %s : tensor<4xf32>
+    stablehlo.return %d : tensor<4xf32>
   }) : (tensor<i1>) -> tensor<4xf32>
-  return %r : tensor<4xf32>
+  return %r, %l : tensor<4xf32>, tensor<4xf32>
 }
 // EXPECT:
 //   module {
-//     func.func @main(%arg0: tensor<4xf32>, %arg1: tensor<f32>) -> tensor<4xf32> {
+//     func.func @main(%arg0: tensor<4xf32>, %arg1: tensor<f32>) -> (tensor<4xf32>, tensor<4xf32>) {
 //       %0 = stablehlo.sine %arg0 : tensor<4xf32>
-//       %1 = stablehlo.cosine %arg1 : tensor<f32>
-//       %2 = stablehlo.compare GT, %1, %arg1 : (tensor<f32>, tensor<f32>) -> tensor<i1>
-//       %3 = "stablehlo.if"(%2) ({
+//       %1 = stablehlo.log %arg0 : tensor<4xf32>
+//       %2 = stablehlo.cosine %arg1 : tensor<f32>
+//       %3 = stablehlo.compare GT, %2, %arg1 : (tensor<f32>, tensor<f32>) -> tensor<i1>
+//       %4 = "stablehlo.if"(%3) ({
 //         %cst = stablehlo.constant dense<2.000000e+00> : tensor<4xf32>
-//         %4 = stablehlo.exponential %arg0 : tensor<4xf32>
-//         %5 = stablehlo.multiply %4, %cst : tensor<4xf32>
-//         %6 = stablehlo.add %5, %0 : tensor<4xf32>
-//         stablehlo.return %6 : tensor<4xf32>
+//         %5 = stablehlo.exponential %arg0 : tensor<4xf32>
+//         %6 = stablehlo.multiply %5, %cst : tensor<4xf32>
+//         %7 = stablehlo.add %6, %0 : tensor<4xf32>
+//         stablehlo.return %7 : tensor<4xf32>
 //       }, {
-//         stablehlo.return %0 : tensor<4xf32>
+//         %5 = stablehlo.subtract %1, %0 : tensor<4xf32>
+//         stablehlo.return %5 : tensor<4xf32>
 //       }) : (tensor<i1>) -> tensor<4xf32>
-//       return %3 : tensor<4xf32>
+//       return %4, %1 : tensor<4xf32>, tensor<4xf32>
 //     }
 //   }
 
