@@ -54,6 +54,7 @@ class Constraints:
         self._at_least_zero: list[Expr] = []
         self._canonical: dict[Expr, Expr] = {}
         self._lows: dict[tuple[Expr, int], Bound] = {}
+        self._intervals: dict[tuple[Atom, int], Interval] = {}
         self._known_samples: CounterexampleSamples | None = None
 
     # -- facts ----------------------------------------------------------------------------------
@@ -212,6 +213,7 @@ class Constraints:
     def _changed(self) -> None:
         self._canonical.clear()
         self._lows.clear()
+        self._intervals.clear()
         self._known_samples = None
 
     @property
@@ -487,12 +489,12 @@ class Constraints:
                 # expr = times*fact + rest with times >= 0, so a bound of the rest holds.
                 if own and coefficient % own == 0 and coefficient // own > 0:
                     rest = expr - fact * (coefficient // own)
-                    best = either(best, self._lower(rest, depth - 1))
+                    best = either(best, self._low(rest, depth - 1))
         for atom in expr.atoms():
             if atom.op == "floordiv" and atom.args[1].is_const and atom.args[1].value > 1:
                 # k*floordiv(x, k) is x - mod(x, k): a bound of k*expr sees through the quotient.
                 k = atom.args[1].value
-                low = self._lower(expr * k, depth - 1)
+                low = self._low(expr * k, depth - 1)
                 best = either(best, None if low is None else -(-low // k))
         return best
 
@@ -530,7 +532,7 @@ class Constraints:
         factor = self._interval(Expr({shared: 1}), depth)[0]
         if factor is None or factor < 0:
             return None
-        low = self._lower(_over(expr, shared), depth)
+        low = self._low(_over(expr, shared), depth)
         return None if low is None or low < 0 else low * factor
 
     def _atom_facts(self, expr: Expr, depth: int) -> list[Expr]:
@@ -579,8 +581,16 @@ class Constraints:
         return low, high
 
     def _atom(self, atom: Atom, depth: int) -> Interval:
+        """As :meth:`_function`, which is asked once."""
         if not atom.op:
             return self._symbol.get(atom.key, (0, None))
+        key = atom, depth
+        if key not in self._intervals:
+            self._intervals[key] = self._function(atom, depth)
+        return self._intervals[key]
+
+    def _function(self, atom: Atom, depth: int) -> Interval:
+        """The interval of a function of sizes."""
         a, b = (self._range(arg, max(depth - 1, 0)) for arg in atom.args)
         if atom.op == "min":
             return both(min, a[0], b[0]), either(a[1], b[1], min)

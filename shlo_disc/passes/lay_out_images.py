@@ -103,7 +103,10 @@ class LayOutImages(Pass):
         for seed in seeds:
             if not any(seed in region.seeds for region in regions):
                 regions.append(_Region.around(seed, seeds, facts))
-        return sum(r.turn() for r in regions if len(r.seeds) >= LEAST_CONVOLUTIONS)
+        large = [region for region in regions if len(region.seeds) >= LEAST_CONVOLUTIONS]
+        for region in large:
+            region.others = [other for other in large if other is not region]
+        return sum(region.turn() for region in large)
 
 
 def _wants_features_last(op: ir.Operation) -> bool:
@@ -130,6 +133,8 @@ class _Region:
     """Values to be turned, as they are before."""
     made: dict[ir.Value, ir.Value] = field(default_factory=dict)
     """Each of them, turned."""
+    others: list[_Region] = field(default_factory=list)
+    """The other regions of the module, which may have values of this one at their ends."""
 
     def __post_init__(self) -> None:
         self.order = [0, *range(2, self.rank), 1]
@@ -167,7 +172,7 @@ class _Region:
                 if any(use.owner.operation not in gone for use in result.uses):
                     with at(op):
                         back = self.facts.transpose(self.made[result], self.place)
-                    result.replace_all_uses_with(back)
+                    self._replace(result, back)
         for op in reversed(turned):
             op.erase()
         return len(turned)
@@ -288,7 +293,7 @@ class _Region:
             self.made[before] = now
             if back != sorted(back):
                 self.made[before] = self.facts.transpose(now, back)
-            before.replace_all_uses_with(self.made[before])
+            self._replace(before, self.made[before])
 
     def _broadcast(self, op: ir.Operation) -> None:
         """Dimensions of the operand stay sorted: emitters read a broadcast as strides."""
@@ -329,7 +334,15 @@ class _Region:
         self.facts.made[now] = tuple(shape[d] for d in self.order) if turned else shape
         self.made[before] = now
         if not turned:
-            before.replace_all_uses_with(now)
+            self._replace(before, now)
+
+    def _replace(self, before: ir.Value, now: ir.Value) -> None:
+        """Have every reader of `before` read `now`, which is an image where `before` was one."""
+        before.replace_all_uses_with(now)
+        for other in self.others:
+            if before in other.images:
+                del other.images[before]
+                other.images[now] = None
 
 
 register(LayOutImages())

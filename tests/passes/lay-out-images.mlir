@@ -107,3 +107,30 @@ func.func @main(%x: tensor<2x8x4x4xf32>, %k: tensor<8x8x3x3xf32>) -> tensor<2x8x
 //       return %0 : tensor<2x8x4x4xf32>
 //     }
 //   }
+
+// -----
+
+// Two regions meet at a convolution of each feature, which stays: it reads one and begins the other.
+func.func @main(%x: tensor<2x8x4x4xf32>, %k: tensor<8x8x1x1xf32>, %own: tensor<8x1x3x3xf32>) -> tensor<2x8x4x4xf32> {
+  %a = stablehlo.convolution(%x, %k) dim_numbers = [b, f, 0, 1]x[o, i, 0, 1]->[b, f, 0, 1], window = {} {batch_group_count = 1 : i64, feature_group_count = 1 : i64} : (tensor<2x8x4x4xf32>, tensor<8x8x1x1xf32>) -> tensor<2x8x4x4xf32>
+  %b = stablehlo.convolution(%a, %k) dim_numbers = [b, f, 0, 1]x[o, i, 0, 1]->[b, f, 0, 1], window = {} {batch_group_count = 1 : i64, feature_group_count = 1 : i64} : (tensor<2x8x4x4xf32>, tensor<8x8x1x1xf32>) -> tensor<2x8x4x4xf32>
+  %d = stablehlo.convolution(%b, %own) dim_numbers = [b, f, 0, 1]x[o, i, 0, 1]->[b, f, 0, 1], window = {pad = [[1, 1], [1, 1]]} {batch_group_count = 1 : i64, feature_group_count = 8 : i64} : (tensor<2x8x4x4xf32>, tensor<8x1x3x3xf32>) -> tensor<2x8x4x4xf32>
+  %n = stablehlo.tanh %d : tensor<2x8x4x4xf32>
+  %e = stablehlo.convolution(%n, %k) dim_numbers = [b, f, 0, 1]x[o, i, 0, 1]->[b, f, 0, 1], window = {} {batch_group_count = 1 : i64, feature_group_count = 1 : i64} : (tensor<2x8x4x4xf32>, tensor<8x8x1x1xf32>) -> tensor<2x8x4x4xf32>
+  %f = stablehlo.convolution(%e, %k) dim_numbers = [b, f, 0, 1]x[o, i, 0, 1]->[b, f, 0, 1], window = {} {batch_group_count = 1 : i64, feature_group_count = 1 : i64} : (tensor<2x8x4x4xf32>, tensor<8x8x1x1xf32>) -> tensor<2x8x4x4xf32>
+  return %f : tensor<2x8x4x4xf32>
+}
+// EXPECT:
+//   module {
+//     func.func @main(%arg0: tensor<2x8x4x4xf32>, %arg1: tensor<8x8x1x1xf32>, %arg2: tensor<8x1x3x3xf32>) -> tensor<2x8x4x4xf32> {
+//       %0 = stablehlo.transpose %arg0, dims = [0, 2, 3, 1] : (tensor<2x8x4x4xf32>) -> tensor<2x4x4x8xf32>
+//       %1 = stablehlo.convolution(%0, %arg1) dim_numbers = [b, 0, 1, f]x[o, i, 0, 1]->[b, 0, 1, f], window = {} {batch_group_count = 1 : i64, feature_group_count = 1 : i64} : (tensor<2x4x4x8xf32>, tensor<8x8x1x1xf32>) -> tensor<2x4x4x8xf32>
+//       %2 = stablehlo.convolution(%1, %arg1) dim_numbers = [b, 0, 1, f]x[o, i, 0, 1]->[b, 0, 1, f], window = {} {batch_group_count = 1 : i64, feature_group_count = 1 : i64} : (tensor<2x4x4x8xf32>, tensor<8x8x1x1xf32>) -> tensor<2x4x4x8xf32>
+//       %3 = stablehlo.convolution(%2, %arg2) dim_numbers = [b, 0, 1, f]x[o, i, 0, 1]->[b, 0, 1, f], window = {pad = [[1, 1], [1, 1]]} {batch_group_count = 1 : i64, feature_group_count = 8 : i64} : (tensor<2x4x4x8xf32>, tensor<8x1x3x3xf32>) -> tensor<2x4x4x8xf32>
+//       %4 = stablehlo.tanh %3 : tensor<2x4x4x8xf32>
+//       %5 = stablehlo.convolution(%4, %arg1) dim_numbers = [b, 0, 1, f]x[o, i, 0, 1]->[b, 0, 1, f], window = {} {batch_group_count = 1 : i64, feature_group_count = 1 : i64} : (tensor<2x4x4x8xf32>, tensor<8x8x1x1xf32>) -> tensor<2x4x4x8xf32>
+//       %6 = stablehlo.convolution(%5, %arg1) dim_numbers = [b, 0, 1, f]x[o, i, 0, 1]->[b, 0, 1, f], window = {} {batch_group_count = 1 : i64, feature_group_count = 1 : i64} : (tensor<2x4x4x8xf32>, tensor<8x8x1x1xf32>) -> tensor<2x4x4x8xf32>
+//       %7 = stablehlo.transpose %6, dims = [0, 3, 1, 2] : (tensor<2x4x4x8xf32>) -> tensor<2x8x4x4xf32>
+//       return %7 : tensor<2x8x4x4xf32>
+//     }
+//   }
