@@ -24,24 +24,18 @@ _NO_LOWERING = "torch-mlir has no lowering of it"
 _COMPLEX = "complex numbers"
 
 NOT_COVERED = {
-    "_cdist_forward.default": _NO_LOWERING,
     "_embedding_bag.default": _NO_LOWERING,
     "_fft_c2r.default": _COMPLEX,
     "_fft_r2c.default": _COMPLEX,
     "_local_scalar_dense.default": "a number that a program reads from data",
-    "_pdist_forward.default": _NO_LOWERING,
     "as_strided.default": "strides of memory, which a functional program does not have",
-    "diagonal.default": _NO_LOWERING,
     "empty.memory_format": "elements that nobody has written",
     "empty_strided.default": "elements that nobody has written",
-    "masked_scatter.default": _NO_LOWERING,
     "native_dropout.default": f"{_RANDOM}; but for a probability of 0, and in eval mode",
     "nonzero.default": "a size that comes from data",
     "rand.default": _RANDOM,
     "randn.default": _RANDOM,
     "randperm.default": _RANDOM,
-    "scatter_reduce.two": _NO_LOWERING,
-    "upsample_nearest2d.vec": _NO_LOWERING,
 }
 """Core op -> why it is refused, or left to PyTorch."""
 

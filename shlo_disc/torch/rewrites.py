@@ -13,6 +13,7 @@ from torch._decomp.decompositions import adaptive_avg_pool2d as _refs_adaptive
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from shlo_disc.errors import UnsupportedError
+from shlo_disc.torch.indexed_rewrites import INDEXED
 
 __all__ = ["REWRITES"]
 
@@ -289,6 +290,7 @@ def _transposed(
 
 
 REWRITES: dict[Any, Callable[..., Any]] = {
+    **INDEXED,
     aten._adaptive_avg_pool2d.default: _adaptive_mean,
     aten._adaptive_avg_pool2d_backward.default: _adaptive_mean_backward,
     aten._scaled_dot_product_flash_attention_for_cpu_backward.default: _flash_attention_backward,

@@ -21,6 +21,7 @@ from shlo_disc.torch.bodies.convolution import (
 from shlo_disc.torch.bodies.division import fmod, remainder
 from shlo_disc.torch.bodies.ordering import sort, sort_stable, topk
 from shlo_disc.torch.bodies.ranges import arange
+from shlo_disc.torch.bodies.scattering import scatter_reduce
 from shlo_disc.torch.bodies.totals import cumprod, cumsum
 from shlo_disc.torch.importer import Carried, schema_arguments
 
@@ -42,6 +43,7 @@ BODIES: dict[Any, Body] = {
     aten.remainder.Scalar: remainder,
     aten.remainder.Tensor: remainder,
     aten.scaled_dot_product_attention.default: attention,
+    aten.scatter_reduce.two: scatter_reduce,
     aten.sort.default: sort,
     aten.sort.stable: sort_stable,
     aten.topk.default: topk,
