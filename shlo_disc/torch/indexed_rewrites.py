@@ -16,7 +16,7 @@ import torch
 
 from shlo_disc.errors import UnsupportedError
 
-__all__ = ["INDEXED"]
+__all__ = ["INDEXED", "empty_slice_rule"]
 
 aten = torch.ops.aten
 
@@ -115,6 +115,23 @@ def _nearest2d(
     if scales_h is not None and scales_w is not None:
         return _nearest(x, None, [scales_h, scales_w])
     return _nearest(x, output_size, None)
+
+
+def empty_slice_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
+    """What a slice without elements is traced from: torch-mlir takes an end at 0 for the last one.
+
+    None for another node.
+    """
+    if node.op != "call_function" or node.target is not aten.slice.Tensor:
+        return None
+    if not isinstance(node.meta["val"], torch.Tensor) or 0 not in node.meta["val"].shape:
+        return None
+
+    def empty(x: torch.Tensor, dim: int = 0, *bounds: Any) -> torch.Tensor:
+        axis = dim % x.dim()
+        return x.new_zeros([0 if k == axis else n for k, n in enumerate(x.shape)])
+
+    return empty if node.meta["val"].shape[(node.args[1:2] or (0,))[0]] == 0 else None
 
 
 INDEXED: dict[Any, Callable[..., Any]] = {

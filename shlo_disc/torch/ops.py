@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from shlo_disc.torch.bodies import BODIES
+from shlo_disc.torch.bodies import BODIES, only_some
 from shlo_disc.torch.decompositions import KEPT, table
 from shlo_disc.torch.rewrites import REWRITES
 
@@ -70,7 +70,7 @@ def way(name: str, op: torch._ops.OpOverload) -> str:
         return f"not: {NOT_COVERED[name]}"
     if name in NOT_TRIED:
         return f"not tried: {NOT_TRIED[name]}"
-    if op in BODIES and op is not torch.ops.aten.convolution.default:
+    if op in BODIES and not only_some(op):
         return "StableHLO written here"
     if op in REWRITES:
         return "other ops, written here"

@@ -145,6 +145,14 @@ def _with_number(function: Callable[..., Any]) -> Callable[..., Any]:
     return rewritten
 
 
+def _any(x: torch.Tensor, dim: Sequence[int] | None = None, keepdim: bool = False) -> torch.Tensor:
+    """One dimension after the other: torch-mlir knows no way to name all of them."""
+    found = x.to(torch.bool)
+    for axis in sorted(_dims(x, dim), reverse=True) if x.dim() else ():
+        found = aten.any.dim(found, axis, keepdim)
+    return found.to(torch.uint8) if x.dtype is torch.uint8 else found  # as PyTorch has it
+
+
 def _dropout(x: torch.Tensor, p: float, train: bool | None) -> torch.Tensor:
     if train and p:
         raise UnsupportedError(
@@ -294,6 +302,7 @@ REWRITES: dict[Any, Callable[..., Any]] = {
     aten._adaptive_avg_pool2d.default: _adaptive_mean,
     aten._adaptive_avg_pool2d_backward.default: _adaptive_mean_backward,
     aten._scaled_dot_product_flash_attention_for_cpu_backward.default: _flash_attention_backward,
+    aten.any.dims: _any,
     aten.avg_pool2d_backward.default: _avg_pool_backward,
     aten.bitwise_or.Scalar: _with_number(torch.bitwise_or),
     aten.bitwise_xor.Scalar: _with_number(torch.bitwise_xor),

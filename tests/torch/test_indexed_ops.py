@@ -131,3 +131,13 @@ def test_nearest_pixels_of_a_size_of_another_tensor():
         ({0: B, 2: S}, {0: B, 2: Dim.AUTO, 3: Dim.AUTO}),
         [(4, 6), (1, 5), (2, 23)],
     )
+
+
+@pytest.mark.parametrize("part", [slice(None, -100), slice(4, 2), slice(-100, 3), slice(100, None)])
+def test_slices_beyond_the_ends(part):
+    assert_right(
+        lambda x: x[:, part] * 2,
+        lambda b: (torch.randn(b, 12),),
+        ({0: B},),
+        [(4,), (1,)],
+    )

@@ -16,7 +16,9 @@ from shlo_disc.torch.bodies.call import (
     constant,
     converted,
     element_of,
+    highest,
     iota,
+    lowest,
     spread,
     typed,
 )
@@ -60,13 +62,7 @@ def _identity(join: str, element: ir.Type) -> ir.Value:
     """What an element joined with it is itself."""
     if join in ("add", "multiply"):
         return constant(1 if join == "multiply" else 0, [], element)
-    if isinstance(element, ir.FloatType):
-        return constant(float("-inf" if join == "maximum" else "inf"), [], element)
-    width = ir.IntegerType(element).width
-    if ir.IntegerType(element).is_unsigned:
-        return constant(0 if join == "maximum" else (1 << width) - 1, [], element)
-    lowest = -(1 << (width - 1))
-    return constant(lowest if join == "maximum" else -lowest - 1, [], element)
+    return lowest(element) if join == "maximum" else highest(element)
 
 
 def _places(index: ir.Value, axis: int) -> ir.Value:
