@@ -24,13 +24,10 @@ _NO_LOWERING = "torch-mlir has no lowering of it"
 _COMPLEX = "complex numbers"
 
 NOT_COVERED = {
-    "_embedding_bag.default": _NO_LOWERING,
     "_fft_c2r.default": _COMPLEX,
     "_fft_r2c.default": _COMPLEX,
     "_local_scalar_dense.default": "a number that a program reads from data",
     "as_strided.default": "strides of memory, which a functional program does not have",
-    "empty.memory_format": "elements that nobody has written",
-    "empty_strided.default": "elements that nobody has written",
     "native_dropout.default": f"{_RANDOM}; but for a probability of 0, and in eval mode",
     "nonzero.default": "a size that comes from data",
     "rand.default": _RANDOM,
@@ -40,12 +37,7 @@ NOT_COVERED = {
 """Core op -> why it is refused, or left to PyTorch."""
 
 NOT_TRIED = {
-    "_adaptive_avg_pool3d.default": "three dimensions",
     "_native_batch_norm_legit.default": "PyTorch makes it functional first",
-    "avg_pool3d.default": "three dimensions",
-    "max_pool3d_with_indices.default": "three dimensions",
-    "reflection_pad3d.default": "three dimensions",
-    "replication_pad3d.default": "three dimensions",
     "resize_.default": "writes its operand: PyTorch makes it functional first",
     "sym_is_contiguous.default": "a question of memory, which traces answer",
 }

@@ -233,6 +233,27 @@ def _adaptive_mean(x: torch.Tensor, output_size: Sequence[int]) -> torch.Tensor:
     return _refs_adaptive(x, output_size)
 
 
+def _adaptive_mean_3d(x: torch.Tensor, output_size: Sequence[int]) -> torch.Tensor:
+    if list(output_size) == [1, 1, 1]:
+        return x.mean([-3, -2, -1], keepdim=True)
+    sizes = list(zip(x.shape[-3:], output_size, strict=True))
+    if not all(statically_known_true(have % want == 0) for have, want in sizes):
+        raise UnsupportedError("its windows are of several sizes")
+    kernel = [have // want for have, want in sizes]
+    if not all(isinstance(n, int) for n in kernel):
+        raise UnsupportedError("its windows depend on sizes, but for an output of 1 x 1 x 1")
+    return aten.avg_pool3d(x, kernel, kernel)
+
+
+def _empty(size: Sequence[int], *, dtype: torch.dtype | None = None, **memory: Any) -> torch.Tensor:
+    """Zeros: any elements will do, and `memory` has no meaning in a functional program."""
+    return torch.scalar_tensor(0, dtype=dtype or torch.get_default_dtype()).expand(size)
+
+
+def _empty_strided(size: Sequence[int], stride: Sequence[int], **kwargs: Any) -> torch.Tensor:
+    return _empty(size, **kwargs)
+
+
 def _adaptive_mean_backward(grad: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     if list(grad.shape[-2:]) != [1, 1]:
         raise UnsupportedError("its windows depend on sizes, but for an output of 1 x 1")
@@ -301,6 +322,7 @@ REWRITES: dict[Any, Callable[..., Any]] = {
     **INDEXED,
     aten._adaptive_avg_pool2d.default: _adaptive_mean,
     aten._adaptive_avg_pool2d_backward.default: _adaptive_mean_backward,
+    aten._adaptive_avg_pool3d.default: _adaptive_mean_3d,
     aten._scaled_dot_product_flash_attention_for_cpu_backward.default: _flash_attention_backward,
     aten.any.dims: _any,
     aten.avg_pool2d_backward.default: _avg_pool_backward,
@@ -310,6 +332,8 @@ REWRITES: dict[Any, Callable[..., Any]] = {
     aten.conv_transpose2d.input: _transposed,
     aten.conv_transpose3d.input: _transposed,
     aten.dropout.default: _dropout,
+    aten.empty.memory_format: _empty,
+    aten.empty_strided.default: _empty_strided,
     aten.flatten.using_ints: _flatten,
     aten.max_pool2d_with_indices_backward.default: _max_pool_backward,
     aten.repeat.default: _repeat,

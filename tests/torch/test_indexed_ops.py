@@ -133,6 +133,33 @@ def test_nearest_pixels_of_a_size_of_another_tensor():
     )
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"mode": "sum", "padding_idx": 2}, {"mode": "mean", "include_last_offset": True},
+        {"mode": "mean", "padding_idx": 0}, {"mode": "sum", "weights": True},
+    ],
+)  # fmt: skip
+def test_bags_of_rows(options):
+    options = dict(options)
+    has_weights = options.pop("weights", False)
+
+    def function(weight, indices, offsets, factors):
+        return torch.nn.functional.embedding_bag(
+            indices, weight, offsets, per_sample_weights=factors if has_weights else None, **options
+        )
+
+    def make(bags, rows):  # the second bag is empty, the last one may be
+        offsets = torch.arange(bags).clamp(max=rows) * 2
+        offsets[2:] -= 2
+        if "include_last_offset" in options:
+            offsets[-1] = 2 * rows
+        return torch.randn(9, 4), torch.randint(0, 9, (2 * rows,)), offsets, torch.rand(2 * rows)
+
+    dims = ({}, {0: Dim.AUTO}, {0: Dim.AUTO}, {0: Dim.AUTO})
+    assert_right(function, make, dims, [(4, 6), (3, 5), (5, 8)])
+
+
 @pytest.mark.parametrize("part", [slice(None, -100), slice(4, 2), slice(-100, 3), slice(100, None)])
 def test_slices_beyond_the_ends(part):
     assert_right(

@@ -57,6 +57,8 @@ BODIES: dict[Any, Body] = {
     aten.cumsum.default: cumsum,
     aten.fmod.Scalar: fmod,
     aten.fmod.Tensor: fmod,
+    aten.max_pool3d.default: max_pool,
+    aten.max_pool3d_with_indices.default: max_pool_with_indices,
     aten.remainder.Scalar: remainder,
     aten.remainder.Scalar_Tensor: remainder,
     aten.remainder.Tensor: remainder,
@@ -76,8 +78,6 @@ _POOLS: dict[Any, Body] = {
     aten.max_pool1d.default: max_pool,
     aten.max_pool2d.default: max_pool,
     aten.max_pool2d_with_indices.default: max_pool_with_indices,
-    aten.max_pool3d.default: max_pool,
-    aten.max_pool3d_with_indices.default: max_pool_with_indices,
 }
 
 BODIES.update(_POOLS)
