@@ -21,6 +21,8 @@ from torch.utils import _pytree as pytree
 from torch_mlir.extras.fx_decomp_util import get_decomposition_table
 
 from shlo_disc.errors import UnsupportedError
+from shlo_disc.torch.indexed_rewrites import empty_slice_rule
+from shlo_disc.torch.narrow_numbers import narrow_rule
 from shlo_disc.torch.places import note_place
 from shlo_disc.torch.rewrites import REWRITES
 
@@ -62,18 +64,24 @@ def decompose(module: torch.fx.GraphModule, carried: Callable[[torch.fx.Node], b
     guards: list[Any] = []
     for node in list(module.graph.nodes):
         if node.op == "call_function" and node.target in rules and not carried(node):
-            guards += _rewrite(module, node, rules)
+            guards += _rewrite(module, node, rules, rules[node.target])
+    for node in list(module.graph.nodes):
+        rule = None if carried(node) else narrow_rule(node) or empty_slice_rule(node)
+        if rule is not None:
+            guards += _rewrite(module, node, rules, rule)
     module.graph.eliminate_dead_code()
     return guards
 
 
 def _rewrite(
-    module: torch.fx.GraphModule, node: torch.fx.Node, rules: Mapping[Any, Decomposition]
+    module: torch.fx.GraphModule,
+    node: torch.fx.Node,
+    rules: Mapping[Any, Decomposition],
+    function: Decomposition,
 ) -> list[Any]:
-    """Put the traced graph of `node` in its place."""
+    """Put the graph of `function`, traced for the arguments of `node`, in its place."""
     leaves, structure = pytree.tree_flatten((node.args, node.kwargs))
     inputs = list(dict.fromkeys(leaf for leaf in leaves if isinstance(leaf, torch.fx.Node)))
-    function = rules[node.target]
 
     def call(*values: Any) -> Any:
         known = dict(zip(inputs, values, strict=True))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from shlo_disc.torch.bodies import BODIES
+from shlo_disc.torch.bodies import BODIES, only_some
 from shlo_disc.torch.decompositions import KEPT, table
 from shlo_disc.torch.rewrites import REWRITES
 
@@ -24,34 +24,20 @@ _NO_LOWERING = "torch-mlir has no lowering of it"
 _COMPLEX = "complex numbers"
 
 NOT_COVERED = {
-    "_cdist_forward.default": _NO_LOWERING,
-    "_embedding_bag.default": _NO_LOWERING,
     "_fft_c2r.default": _COMPLEX,
     "_fft_r2c.default": _COMPLEX,
     "_local_scalar_dense.default": "a number that a program reads from data",
-    "_pdist_forward.default": _NO_LOWERING,
     "as_strided.default": "strides of memory, which a functional program does not have",
-    "diagonal.default": _NO_LOWERING,
-    "empty.memory_format": "elements that nobody has written",
-    "empty_strided.default": "elements that nobody has written",
-    "masked_scatter.default": _NO_LOWERING,
     "native_dropout.default": f"{_RANDOM}; but for a probability of 0, and in eval mode",
     "nonzero.default": "a size that comes from data",
     "rand.default": _RANDOM,
     "randn.default": _RANDOM,
     "randperm.default": _RANDOM,
-    "scatter_reduce.two": _NO_LOWERING,
-    "upsample_nearest2d.vec": _NO_LOWERING,
 }
 """Core op -> why it is refused, or left to PyTorch."""
 
 NOT_TRIED = {
-    "_adaptive_avg_pool3d.default": "three dimensions",
     "_native_batch_norm_legit.default": "PyTorch makes it functional first",
-    "avg_pool3d.default": "three dimensions",
-    "max_pool3d_with_indices.default": "three dimensions",
-    "reflection_pad3d.default": "three dimensions",
-    "replication_pad3d.default": "three dimensions",
     "resize_.default": "writes its operand: PyTorch makes it functional first",
     "sym_is_contiguous.default": "a question of memory, which traces answer",
 }
@@ -76,7 +62,7 @@ def way(name: str, op: torch._ops.OpOverload) -> str:
         return f"not: {NOT_COVERED[name]}"
     if name in NOT_TRIED:
         return f"not tried: {NOT_TRIED[name]}"
-    if op in BODIES and op is not torch.ops.aten.convolution.default:
+    if op in BODIES and not only_some(op):
         return "StableHLO written here"
     if op in REWRITES:
         return "other ops, written here"

@@ -13,6 +13,7 @@ from torch._decomp.decompositions import adaptive_avg_pool2d as _refs_adaptive
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from shlo_disc.errors import UnsupportedError
+from shlo_disc.torch.indexed_rewrites import INDEXED
 
 __all__ = ["REWRITES"]
 
@@ -144,6 +145,14 @@ def _with_number(function: Callable[..., Any]) -> Callable[..., Any]:
     return rewritten
 
 
+def _any(x: torch.Tensor, dim: Sequence[int] | None = None, keepdim: bool = False) -> torch.Tensor:
+    """One dimension after the other: torch-mlir knows no way to name all of them."""
+    found = x.to(torch.bool)
+    for axis in sorted(_dims(x, dim), reverse=True) if x.dim() else ():
+        found = aten.any.dim(found, axis, keepdim)
+    return found.to(torch.uint8) if x.dtype is torch.uint8 else found  # as PyTorch has it
+
+
 def _dropout(x: torch.Tensor, p: float, train: bool | None) -> torch.Tensor:
     if train and p:
         raise UnsupportedError(
@@ -224,6 +233,27 @@ def _adaptive_mean(x: torch.Tensor, output_size: Sequence[int]) -> torch.Tensor:
     return _refs_adaptive(x, output_size)
 
 
+def _adaptive_mean_3d(x: torch.Tensor, output_size: Sequence[int]) -> torch.Tensor:
+    if list(output_size) == [1, 1, 1]:
+        return x.mean([-3, -2, -1], keepdim=True)
+    sizes = list(zip(x.shape[-3:], output_size, strict=True))
+    if not all(statically_known_true(have % want == 0) for have, want in sizes):
+        raise UnsupportedError("its windows are of several sizes")
+    kernel = [have // want for have, want in sizes]
+    if not all(isinstance(n, int) for n in kernel):
+        raise UnsupportedError("its windows depend on sizes, but for an output of 1 x 1 x 1")
+    return aten.avg_pool3d(x, kernel, kernel)
+
+
+def _empty(size: Sequence[int], *, dtype: torch.dtype | None = None, **memory: Any) -> torch.Tensor:
+    """Zeros: any elements will do, and `memory` has no meaning in a functional program."""
+    return torch.scalar_tensor(0, dtype=dtype or torch.get_default_dtype()).expand(size)
+
+
+def _empty_strided(size: Sequence[int], stride: Sequence[int], **kwargs: Any) -> torch.Tensor:
+    return _empty(size, **kwargs)
+
+
 def _adaptive_mean_backward(grad: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     if list(grad.shape[-2:]) != [1, 1]:
         raise UnsupportedError("its windows depend on sizes, but for an output of 1 x 1")
@@ -289,9 +319,12 @@ def _transposed(
 
 
 REWRITES: dict[Any, Callable[..., Any]] = {
+    **INDEXED,
     aten._adaptive_avg_pool2d.default: _adaptive_mean,
     aten._adaptive_avg_pool2d_backward.default: _adaptive_mean_backward,
+    aten._adaptive_avg_pool3d.default: _adaptive_mean_3d,
     aten._scaled_dot_product_flash_attention_for_cpu_backward.default: _flash_attention_backward,
+    aten.any.dims: _any,
     aten.avg_pool2d_backward.default: _avg_pool_backward,
     aten.bitwise_or.Scalar: _with_number(torch.bitwise_or),
     aten.bitwise_xor.Scalar: _with_number(torch.bitwise_xor),
@@ -299,6 +332,8 @@ REWRITES: dict[Any, Callable[..., Any]] = {
     aten.conv_transpose2d.input: _transposed,
     aten.conv_transpose3d.input: _transposed,
     aten.dropout.default: _dropout,
+    aten.empty.memory_format: _empty,
+    aten.empty_strided.default: _empty_strided,
     aten.flatten.using_ints: _flatten,
     aten.max_pool2d_with_indices_backward.default: _max_pool_backward,
     aten.repeat.default: _repeat,

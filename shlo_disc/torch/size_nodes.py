@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from shlo_disc.torch.sizes import expression
+from shlo_disc.torch.sizes import exact_floor, expression
 
 __all__ = ["SizeNodes", "state_reshapes"]
 
@@ -75,6 +75,8 @@ class SizeNodes:
             return self._chain(operator.mul, [e.args[0]] * int(e.args[1]))
         if kind in _FUNCTIONS:
             return self._chain(_FUNCTIONS[kind], e.args)
+        if (quotient := exact_floor(e)) is not None:
+            return self._chain(operator.floordiv, quotient)
         return None
 
     def _chain(self, function: Any, terms: Sequence[Any]) -> torch.fx.Node | int | None:

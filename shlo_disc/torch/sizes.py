@@ -19,7 +19,7 @@ import torch
 
 from shlo_disc.errors import UnsupportedError
 
-__all__ = ["Notation", "expression", "is_plain_symbol", "symbols_of"]
+__all__ = ["Notation", "exact_floor", "expression", "is_plain_symbol", "symbols_of"]
 
 _TRACING_BOUND = 2
 """The lower bound that PyTorch gives a symbol without being told one."""
@@ -57,6 +57,26 @@ def expression(size: Any) -> sympy.Basic:
 def is_plain_symbol(size: Any) -> bool:
     """True if `size` is one symbol and nothing else."""
     return bool(expression(size).is_Symbol)
+
+
+_LARGEST_DENOMINATOR = 1 << 10
+"""Times a size of up to 2^43, an f64 with such a denominator is exact."""
+
+
+def exact_floor(e: Any) -> tuple[Any, int] | None:
+    """`int(1.5 * n)` as what is divided and the divisor: `(3*n, 2)`.
+
+    None for another term, and for a factor whose product with a size is rounded.
+    """
+    if type(e).__name__ not in ("TruncToInt", "FloorToInt"):
+        return None
+    factor, rest = e.args[0].as_coeff_Mul()
+    if type(rest).__name__ != "ToFloat" or factor < 0:
+        return None
+    numerator, denominator = float(factor).as_integer_ratio()
+    if denominator > _LARGEST_DENOMINATOR or numerator >= _LARGEST_DENOMINATOR**2:
+        return None
+    return numerator * rest.args[0], denominator
 
 
 def symbols_of(size: Any) -> frozenset[str]:
@@ -139,6 +159,8 @@ class Notation:
             return "*".join([self._text(base)] * int(exponent))
         if kind in _CALLS:
             return _folded(_CALLS[kind], [self._text(a) for a in e.args])
+        if (quotient := exact_floor(e)) is not None:
+            return f"floordiv({self._text(quotient[0])}, {quotient[1]})"
         if kind == "ModularIndexing":
             base, divisor, modulus = map(self._text, e.args)
             return f"mod(floordiv({base}, {divisor}), {modulus})"

@@ -69,6 +69,15 @@ def pictures(op, *more, channels=4, **kwargs):
     )
 
 
+def volumes(op, *more, **kwargs):
+    """Of [b, 4, s + 2, 5, 6]."""
+    return (
+        lambda x: op(x, *more, **kwargs),
+        lambda b, s: (normal(b, 4, s + 2, 5, 6),),
+        ({0: B, 2: Dim("d", min=5)},),
+    )
+
+
 SAMPLES: dict[str, Sample] = {
     **{f"{n}.default": one(getattr(aten, n)) for n in ["abs", "alias", "asinh", "atan", "ceil", "clone", "cos", "cosh", "elu", "erf", "exp", "expm1", "floor", "gelu", "hardtanh", "leaky_relu", "neg", "relu", "sigmoid", "sign", "sin", "sinh", "tan", "tanh", "trunc", "round", "logical_not", "reciprocal"]},
     **{f"{n}.default": one(getattr(aten, n), positive) for n in ["log", "log10", "log1p", "log2", "rsqrt", "sqrt"]},
@@ -235,4 +244,18 @@ SAMPLES: dict[str, Sample] = {
     "col2im.default": (lambda x: aten.col2im(x, [4, 5], [2, 2], [1, 1], [0, 0], [1, 1]),
                        lambda b, s: (normal(b, 8, 12),), ({0: B},)),
     "nonzero.default": one(aten.nonzero, truths),
+    "avg_pool3d.default": volumes(aten.avg_pool3d, [2, 2, 3], [1, 2, 2], [1, 0, 1]),
+    "max_pool3d_with_indices.default": volumes(
+        aten.max_pool3d_with_indices, [2, 2, 3], [1, 2, 2], [1, 0, 1]),
+    "_adaptive_avg_pool3d.default": volumes(aten._adaptive_avg_pool3d, [1, 1, 1]),
+    "reflection_pad3d.default": volumes(aten.reflection_pad3d, [1, 2, 3, 0, 1, 1]),
+    "replication_pad3d.default": volumes(aten.replication_pad3d, [1, 2, 3, 0, 1, 1]),
+    "empty.memory_format": one(
+        lambda x: aten.empty([x.shape[1], 3], dtype=torch.int32) * 0 + x.sum()),
+    "empty_strided.default": one(
+        lambda x: aten.empty_strided([x.shape[1], 3], [1, 99], dtype=torch.int32) * 0 + x.sum()),
+    "_embedding_bag.default": (
+        lambda w, i, o: aten._embedding_bag(w, i, o, False, 1)[0],
+        lambda b, s: (normal(9, 4), numbers(3 * s, low=0, high=9), torch.arange(b) * 2),
+        ({}, {0: Dim.AUTO}, {0: B})),
 }  # fmt: skip

@@ -5,6 +5,7 @@ A body is found by the overload of the op: :data:`BODIES`.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -18,30 +19,51 @@ from shlo_disc.torch.bodies.convolution import (
     is_transposed,
     transposed_convolution,
 )
-from shlo_disc.torch.bodies.division import fmod, remainder
+from shlo_disc.torch.bodies.division import fmod, remainder, shift_left, shift_right
 from shlo_disc.torch.bodies.ordering import sort, sort_stable, topk
+from shlo_disc.torch.bodies.pooling import (
+    avg_pool,
+    is_special_pool,
+    max_pool,
+    max_pool_with_indices,
+)
 from shlo_disc.torch.bodies.ranges import arange
+from shlo_disc.torch.bodies.scattering import scatter_reduce
 from shlo_disc.torch.bodies.totals import cumprod, cumsum
 from shlo_disc.torch.importer import Carried, schema_arguments
 
-__all__ = ["BODIES", "has_body", "write_body"]
+__all__ = ["BODIES", "has_body", "only_some", "write_body"]
 
 aten = torch.ops.aten
 
 BODIES: dict[Any, Body] = {
     aten._scaled_dot_product_flash_attention_for_cpu.default: flash_attention,
+    aten.__lshift__.Scalar: shift_left,
+    aten.__lshift__.Tensor: shift_left,
+    aten.__rshift__.Scalar: shift_right,
+    aten.__rshift__.Tensor: shift_right,
     aten.arange.default: arange,
     aten.arange.start: arange,
     aten.arange.start_step: arange,
+    aten.bitwise_left_shift.Scalar_Tensor: shift_left,
+    aten.bitwise_left_shift.Tensor: shift_left,
+    aten.bitwise_left_shift.Tensor_Scalar: shift_left,
+    aten.bitwise_right_shift.Scalar_Tensor: shift_right,
+    aten.bitwise_right_shift.Tensor: shift_right,
+    aten.bitwise_right_shift.Tensor_Scalar: shift_right,
     aten.convolution.default: transposed_convolution,
     aten.convolution_backward.default: convolution_backward,
     aten.cumprod.default: cumprod,
     aten.cumsum.default: cumsum,
     aten.fmod.Scalar: fmod,
     aten.fmod.Tensor: fmod,
+    aten.max_pool3d.default: max_pool,
+    aten.max_pool3d_with_indices.default: max_pool_with_indices,
     aten.remainder.Scalar: remainder,
+    aten.remainder.Scalar_Tensor: remainder,
     aten.remainder.Tensor: remainder,
     aten.scaled_dot_product_attention.default: attention,
+    aten.scatter_reduce.two: scatter_reduce,
     aten.sort.default: sort,
     aten.sort.stable: sort_stable,
     aten.topk.default: topk,
@@ -49,8 +71,27 @@ BODIES: dict[Any, Body] = {
 """Overload -> what writes its results."""
 
 
-_ONLY = {aten.convolution.default: is_transposed}
+_POOLS: dict[Any, Body] = {
+    aten.avg_pool1d.default: avg_pool,
+    aten.avg_pool2d.default: avg_pool,
+    aten.avg_pool3d.default: avg_pool,
+    aten.max_pool1d.default: max_pool,
+    aten.max_pool2d.default: max_pool,
+    aten.max_pool2d_with_indices.default: max_pool_with_indices,
+}
+
+BODIES.update(_POOLS)
+
+_ONLY: dict[Any, Callable[[Mapping[str, Any]], bool]] = {
+    aten.convolution.default: is_transposed,
+    **dict.fromkeys(_POOLS, is_special_pool),
+}
 """Overload -> for which arguments its body is; torch-mlir takes the others."""
+
+
+def only_some(op: Any) -> bool:
+    """True for an op whose body is for some arguments only."""
+    return op in _ONLY
 
 
 def has_body(node: torch.fx.Node) -> bool:
@@ -58,7 +99,7 @@ def has_body(node: torch.fx.Node) -> bool:
     if node.op != "call_function" or node.target not in BODIES:
         return False
     only = _ONLY.get(node.target)
-    return only is None or only(tuple(schema_arguments(node).values()))
+    return only is None or only(schema_arguments(node))
 
 
 def write_body(module: ir.Module, carried: Carried) -> None:

@@ -13,8 +13,8 @@ from shlo_disc.mlir import ir
 from shlo_disc.torch.importer import Carried
 
 __all__ = [
-    "Body", "BodyCall", "aligned", "constant", "converted", "element_of", "iota",
-    "minus_infinity", "reduced", "spread", "summed_to", "typed",
+    "Body", "BodyCall", "aligned", "constant", "converted", "element_of", "highest", "iota",
+    "lowest", "minus_infinity", "reduced", "spread", "summed_to", "typed",
 ]  # fmt: skip
 
 
@@ -129,6 +129,22 @@ def minus_infinity(element: ir.Type) -> ir.Value:
     return constant(float("-inf"), [], element)
 
 
+def lowest(element: ir.Type) -> ir.Value:
+    """The rank-0 identity of a maximum: -inf, or the smallest number."""
+    if isinstance(element, ir.FloatType):
+        return minus_infinity(element)
+    kind = ir.IntegerType(element)
+    return constant(0 if kind.is_unsigned else -(1 << (kind.width - 1)), [], element)
+
+
+def highest(element: ir.Type) -> ir.Value:
+    """The rank-0 identity of a minimum: inf, or the largest number."""
+    if isinstance(element, ir.FloatType):
+        return constant(float("inf"), [], element)
+    kind = ir.IntegerType(element)
+    return constant((1 << (kind.width - (not kind.is_unsigned))) - 1, [], element)
+
+
 def converted(value: ir.Value, element: ir.Type) -> ir.Value:
     """`value` with elements of another type."""
     kind = typed(value, element)
@@ -157,7 +173,7 @@ def aligned(call: BodyCall, *names: str) -> list[ir.Value]:
     tensors = {
         name: list(call.shape(name))
         for name, value in zip(names, given, strict=True)
-        if isinstance(value, ir.Value)
+        if isinstance(value, ir.Value) and ir.RankedTensorType(value.type).rank
     }
     sizes = []
     for axis, size in enumerate(shape):

@@ -9,7 +9,8 @@ leaves pixels at the end, both are computed a little too large and cut.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from shlo_disc.builders import create
 from shlo_disc.errors import UnsupportedError
@@ -20,9 +21,9 @@ from shlo_disc.torch.bodies.call import BodyCall, constant, element_of, summed_t
 __all__ = ["convolution_backward", "is_transposed", "transposed_convolution"]
 
 
-def is_transposed(arguments: Sequence[object]) -> bool:
+def is_transposed(arguments: Mapping[str, Any]) -> bool:
     """True for the arguments of an `aten.convolution` that is transposed."""
-    return bool(arguments[6])
+    return bool(arguments["transposed"])
 
 
 def transposed_convolution(call: BodyCall) -> list[ir.Value]:

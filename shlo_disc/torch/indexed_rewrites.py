@@ -1,0 +1,186 @@
+"""Decompositions of ATen ops that read or write elements at computed places.
+
+    %y = aten.masked_scatter(%x, %mask, %source)
+==>
+    %n = aten.cumsum(%mask)
+    %y = aten.where(%mask, aten.index_select(%source, %n - 1), %x)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from shlo_disc.errors import UnsupportedError
+
+__all__ = ["INDEXED", "empty_slice_rule"]
+
+aten = torch.ops.aten
+
+
+def _diagonal(x: torch.Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> torch.Tensor:
+    """Every (columns + 1)-th element of the flattened matrices."""
+    first, second = dim1 % x.dim(), dim2 % x.dim()
+    rest = [k for k in range(x.dim()) if k not in (first, second)]
+    rows, columns = x.shape[first], x.shape[second]
+    flat = x.permute([*rest, first, second]).reshape([*(x.shape[k] for k in rest), rows * columns])
+    if offset >= 0:
+        length, start = torch.sym_min(rows, columns - offset), offset
+    else:
+        length, start = torch.sym_min(rows + offset, columns), -offset * columns
+    places = torch.arange(torch.sym_max(length, 0)) * (columns + 1) + start
+    return flat.index_select(-1, places)
+
+
+def _masked_scatter(x: torch.Tensor, mask: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
+    """The n-th place where `mask` is true has element n of `source`.
+
+    PyTorch raises where `source` is too short. Here its last element is repeated.
+    """
+    mask, x = torch.broadcast_tensors(mask, x)
+    places = mask.to(torch.int64).flatten().cumsum(0) - 1
+    # One more element: an empty `source` is legal where the mask is false.
+    values = torch.cat([source.flatten(), torch.zeros([1], dtype=source.dtype)])
+    last = torch.sym_max(source.numel() - 1, 0)
+    return torch.where(mask, values.index_select(0, places.clamp(0, last)).reshape(x.shape), x)
+
+
+def _distance(off: torch.Tensor, p: float) -> torch.Tensor:
+    """The norm of order `p` of the last dimension."""
+    if p == 0:
+        return (off != 0).to(off.dtype).sum(-1)
+    if p == 1:
+        return off.abs().sum(-1)
+    if p == 2:
+        return (off * off).sum(-1).sqrt()
+    if math.isinf(p):
+        return off.abs().amax(-1).clamp(min=0)  # of no elements the maximum is -inf
+    return off.abs().pow(p).sum(-1).pow(1 / p)
+
+
+def _cdist(x: torch.Tensor, y: torch.Tensor, p: float, compute_mode: int | None) -> torch.Tensor:
+    """Distances of each row of `x` from each row of `y`, from the differences.
+
+    PyTorch may take a matrix product instead, which is less exact.
+    """
+    return _distance(x.unsqueeze(-2) - y.unsqueeze(-3), p)
+
+
+def _pdist(x: torch.Tensor, p: float = 2) -> torch.Tensor:
+    """Distances of each row from the rows behind it."""
+    rows = x.shape[0]
+    if not isinstance(rows, int):
+        raise UnsupportedError("the number of rows must be a number")
+    first, second = torch.triu_indices(rows, rows, 1)
+    return _distance(x.index_select(0, first) - x.index_select(0, second), p)
+
+
+def _nearest(
+    x: torch.Tensor, output_size: Sequence[int] | None, scale_factors: Sequence[float] | None
+) -> torch.Tensor:
+    """Pixel i of the result is pixel floor(i * scale) of `x`, computed in f32 as PyTorch does."""
+    for axis in range(2, x.dim()):
+        factor = None if scale_factors is None else scale_factors[axis - 2]
+        have = x.shape[axis]
+        if factor is not None and factor >= 1 and float(factor).is_integer():
+            times = int(factor)
+            wide = x.unsqueeze(axis + 1)
+            wide = wide.expand([*x.shape[: axis + 1], times, *x.shape[axis + 1 :]])
+            x = wide.reshape([*x.shape[:axis], have * times, *x.shape[axis + 1 :]])
+            continue
+        scale: Any
+        if factor is not None:
+            want, scale = torch.sym_int(have * factor), 1 / factor
+        elif output_size is not None:
+            want = output_size[axis - 2]
+            sizes = (torch.scalar_tensor(n, dtype=torch.float32) for n in (have, want))
+            scale = next(sizes) / next(sizes)
+        else:
+            raise UnsupportedError("needs the size of its result, or a factor")
+        places = (torch.arange(want).to(torch.float32) * scale).to(torch.int64)
+        x = x.index_select(axis, places.clamp(max=have - 1))
+    return x
+
+
+def _nearest2d(
+    x: torch.Tensor,
+    output_size: Sequence[int],
+    scales_h: float | None = None,
+    scales_w: float | None = None,
+) -> torch.Tensor:
+    """With the sizes of the result stated, and perhaps the factors that they come from."""
+    if scales_h is not None and scales_w is not None:
+        return _nearest(x, None, [scales_h, scales_w])
+    return _nearest(x, output_size, None)
+
+
+def _embedding_bag(
+    weight: torch.Tensor,
+    indices: torch.Tensor,
+    offsets: torch.Tensor,
+    scale_grad_by_freq: bool = False,
+    mode: int = 0,
+    sparse: bool = False,
+    per_sample_weights: torch.Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int = -1,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Rows joined at the bags that they are in: by their sum (mode 0), mean (1) or maximum (2).
+
+    The results behind the first are the bag of each index, the numbers of rows, and zeros.
+    """
+    if mode == 2:
+        raise UnsupportedError("of maxima is not covered")
+    if include_last_offset:
+        offsets = offsets[:-1]
+    count, bags = indices.shape[0], offsets.shape[0]
+    ones = torch.ones_like(offsets, dtype=torch.int64)
+    starts = torch.zeros([count + 1], dtype=torch.int64).scatter_add(0, offsets.long(), ones)
+    bag = starts.cumsum(0)[:count] - 1
+    rows = weight.index_select(0, indices)
+    counted = torch.ones_like(indices, dtype=torch.int64)
+    if padding_idx >= 0:
+        is_row = indices != padding_idx
+        rows = rows * is_row.unsqueeze(-1)
+        counted = is_row.long()
+    if per_sample_weights is not None:
+        rows = rows * per_sample_weights.unsqueeze(-1)
+    zeros = torch.zeros([bags, weight.shape[1]], dtype=weight.dtype)
+    total = zeros.scatter_add(0, bag.unsqueeze(-1).expand(rows.shape), rows)
+    sizes = torch.zeros([bags], dtype=torch.int64).scatter_add(0, bag, counted)
+    if mode == 1:
+        total = total / sizes.clamp(min=1).unsqueeze(-1)
+    return total, bag.to(indices.dtype), sizes.to(indices.dtype), torch.zeros_like(offsets)
+
+
+def empty_slice_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
+    """What a slice without elements is traced from: torch-mlir takes an end at 0 for the last one.
+
+    None for another node.
+    """
+    if node.op != "call_function" or node.target is not aten.slice.Tensor:
+        return None
+    if not isinstance(node.meta["val"], torch.Tensor) or 0 not in node.meta["val"].shape:
+        return None
+
+    def empty(x: torch.Tensor, dim: int = 0, *bounds: Any) -> torch.Tensor:
+        axis = dim % x.dim()
+        return x.new_zeros([0 if k == axis else n for k, n in enumerate(x.shape)])
+
+    return empty if node.meta["val"].shape[(node.args[1:2] or (0,))[0]] == 0 else None
+
+
+INDEXED: dict[Any, Callable[..., Any]] = {
+    aten._cdist_forward.default: _cdist,
+    aten._embedding_bag.default: _embedding_bag,
+    aten._embedding_bag_forward_only.default: _embedding_bag,
+    aten._pdist_forward.default: _pdist,
+    aten.diagonal.default: _diagonal,
+    aten.masked_scatter.default: _masked_scatter,
+    aten.upsample_nearest2d.default: _nearest2d,
+    aten.upsample_nearest2d.vec: _nearest,
+}
+"""Overload -> what it is traced from."""

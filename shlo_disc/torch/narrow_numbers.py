@@ -1,0 +1,74 @@
+"""Ops of unsigned numbers and truth values that torch-mlir takes for signed ones.
+
+    %y = aten.amax(%x: u8, [1])    ==>    %y = aten._to_copy(aten.amax(%x: i32, [1]), dtype=u8)
+
+A maximum of u8 would start at 128, a minimum at 127, and a truth value would be -1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+__all__ = ["narrow_rule"]
+
+aten = torch.ops.aten
+
+_WIDER = {
+    torch.bool: torch.int32,
+    torch.uint8: torch.int32,
+    torch.uint16: torch.int32,
+    torch.uint32: torch.int64,
+}
+"""Element type -> a signed one that has all its numbers."""
+
+_WIDENED = frozenset({
+    aten.abs.default, aten.amax.default, aten.amin.default, aten.argmax.default,
+    aten.argmin.default, aten.max.default, aten.max.dim, aten.min.default, aten.min.dim,
+})  # fmt: skip
+
+_OF_TRUTHS = frozenset({
+    aten.eq.Scalar, aten.ge.Scalar, aten.gt.Scalar, aten.le.Scalar, aten.lt.Scalar, aten.ne.Scalar,
+})  # fmt: skip
+"""Of truth values only: the number is made one, too."""
+
+_ANY = frozenset({aten.any.default, aten.any.dim})
+
+
+def narrow_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
+    """What `node` is traced from; None for a node that torch-mlir understands."""
+    if node.op != "call_function" or not node.all_input_nodes:
+        return None
+    value = node.all_input_nodes[0].meta.get("val")
+    dtype = value.dtype if isinstance(value, torch.Tensor) else None
+    if dtype not in _WIDER:
+        return None
+    if node.target in _ANY and dtype is torch.uint8:
+        return _any(node.target)
+    if node.target in _WIDENED or (node.target in _OF_TRUTHS and dtype is torch.bool):
+        return _widened(node.target, dtype)
+    return None
+
+
+def _any(op: Callable[..., Any]) -> Callable[..., Any]:
+    """Of u8 PyTorch gives 0 or 1 as u8."""
+    return lambda x, *args: op(x.to(torch.bool), *args).to(torch.uint8)
+
+
+def _widened(op: Callable[..., Any], narrow: torch.dtype) -> Callable[..., Any]:
+    """`op` on wider numbers; results that have the wider type get the narrow one."""
+    wide = _WIDER[narrow]
+
+    def converted(value: Any, have: torch.dtype, want: torch.dtype) -> Any:
+        is_one = isinstance(value, torch.Tensor) and value.dtype is have
+        return value.to(want) if is_one else value
+
+    def rewritten(*args: Any, **kwargs: Any) -> Any:
+        args, kwargs = pytree.tree_map(lambda x: converted(x, narrow, wide), (args, kwargs))
+        results = op(*args, **kwargs)
+        return pytree.tree_map(lambda x: converted(x, wide, narrow), results)
+
+    return rewritten

@@ -1,0 +1,97 @@
+"""Ops that torch-mlir lowers to something else: pools in ceil mode, unsigned numbers, truths."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs the extra `torch`: make test-torch")
+
+import torch.nn.functional as F  # noqa: E402
+from torch.export import Dim  # noqa: E402
+
+from tests.torch.test_indexed_ops import BS, B, assert_right  # noqa: E402
+
+pytestmark = pytest.mark.torch
+aten = torch.ops.aten
+
+POOLS = {
+    "mean": lambda x: F.avg_pool2d(x, 3, 2, 0, True),
+    "mean with padding": lambda x: F.avg_pool2d(x, 3, 2, 1, True, True),
+    "mean without padding": lambda x: F.avg_pool2d(x, 3, 2, 1, True, False),
+    "mean with a divisor": lambda x: F.avg_pool2d(x, 3, 2, 1, True, True, 5),
+    "mean of rows": lambda x: F.avg_pool1d(x[:, 0], 3, 2, 0, True),
+    "maximum": lambda x: F.max_pool2d(x, 3, 2, 1, 1, True),
+    "maximum of far neighbours": lambda x: F.max_pool2d(x, 2, 3, 0, 2, True),
+    "maximum of single pixels": lambda x: F.max_pool2d(x, 1, 3, 0, 1, True),
+    "places": lambda x: aten.max_pool2d_with_indices(x, [3, 2], [2, 3], [1, 0], [1, 1], True),
+}
+
+
+@pytest.mark.parametrize("name", POOLS)
+def test_pools_in_ceil_mode(name):
+    def make(b, h):
+        return (torch.randn(b, 3, h, h + 1),)
+
+    sets = [(4, 12), (3, 15), (1, 18)]  # PyTorch asks for one remainder by the stride
+    assert_right(POOLS[name], make, ({0: B, 2: Dim.AUTO, 3: Dim.AUTO},), sets)
+    assert_right(lambda x: POOLS[name](x[:, :, :10, :12]), make, ({0: B},), [(4, 13), (1, 13)])
+
+
+def test_the_place_of_a_maximum_is_the_first_or_that_of_nan():
+    x = torch.tensor([[1.0, 1.0, 0.0, torch.nan, 2.0, 2.0, -torch.inf, -torch.inf, -torch.inf]])
+    assert_right(
+        lambda x: aten.max_pool2d_with_indices(x, [1, 3], [1, 3], [0, 0], [1, 1], True),
+        lambda b: (x.repeat(b, 1, 1),),
+        ({0: B},),
+        [(3,), (1,)],
+    )
+
+
+def of_type(dtype, low, high):
+    return lambda b, s: (torch.randint(low, high, (b, s)).to(dtype),)
+
+
+REDUCTIONS = {
+    "amax": lambda x: x.amax(1),
+    "amin": lambda x: x.amin(1),
+    "max": torch.max,
+    "min": torch.min,
+    "max of rows": lambda x: x.max(1),
+    "min of rows": lambda x: x.min(1),
+    "argmax": lambda x: x.argmax(1),
+    "argmin": lambda x: x.argmin(0),
+    "abs": torch.abs,
+    "any": lambda x: (x.any(1), x.all(), x.any()),
+    "pool": lambda x: F.max_pool2d(x.unsqueeze(0), (1, 2)),
+    "shifts": lambda x: (x << 2, x >> 1, 1 << (x % 8)),
+}
+
+
+@pytest.mark.parametrize(("low", "high"), [(0, 100), (150, 256)])
+@pytest.mark.parametrize("name", REDUCTIONS)
+def test_unsigned_numbers(name, low, high):
+    make = of_type(torch.uint8, low, high)
+    assert_right(REDUCTIONS[name], make, (BS,), [(4, 6), (1, 5), (3, 7)])
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: (x.max(1), x.min(0)),
+        lambda x: (x < 2, x >= 1, x == 1, x != 3, x > -1),
+        lambda x: (x.any(), x.all(1), x.amax(0)),
+    ],
+)
+def test_truth_values(function):
+    make = of_type(torch.bool, 0, 2)
+    assert_right(function, make, (BS,), [(4, 6), (1, 5), (3, 7)])
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int32, torch.int64])
+def test_remainders_and_shifts_of_signed_numbers(dtype):
+    assert_right(
+        lambda x: (x % -3, torch.fmod(x, -3), -7 % (x.abs() + 1), x >> 1, x << 2, x % x.shape[1]),
+        of_type(dtype, -60, 60),
+        (BS,),
+        [(4, 6), (1, 5), (3, 7)],
+    )
