@@ -50,6 +50,13 @@ test-torch: .venv-torch/.installed  ## The tests of shlo_disc.torch, in .venv-to
 .venv-torch/.installed: $(SOURCES) tools/venv.sh
 	tools/venv.sh .venv-torch '.[test,torch]'
 
+.PHONY: test-tensorflow
+test-tensorflow: .venv-tensorflow/.installed  ## The tests of shlo_disc.tensorflow, in .venv-tensorflow
+	.venv-tensorflow/bin/python -m pytest -q -n $(JOBS) --dist loadfile -m tensorflow tests/tensorflow
+
+.venv-tensorflow/.installed: $(SOURCES) tools/venv.sh
+	tools/venv.sh .venv-tensorflow '.[test,tensorflow]'
+
 .PHONY: sanitize
 sanitize: $(VENV)/.installed  ## Tests with a runtime built for sanitizers of memory and of threads (SAMPLE=1: memory, a few; WHOLE=1: all)
 	VENV=$(VENV) tools/sanitize.sh address $(if $(SAMPLE),$(SANITIZED_SAMPLE),$(if $(WHOLE),$(SANITIZED_WHOLE),tests/ral tests/ffi))
@@ -113,4 +120,4 @@ bench: $(VENV)/.installed  ## The benchmarks; results go to benchmarks/results/
 
 .PHONY: clean
 clean:  ## Remove what was built, .venv too
-	rm -rf .venv .venv-low .venv-high .venv-torch build dist site
+	rm -rf .venv .venv-low .venv-high .venv-tensorflow .venv-torch build dist site

@@ -63,7 +63,7 @@ class DataSizedExecutable(OfThisProcess):
 
     def tensor_call(
         self,
-        tensor_type: type,
+        tensor_type: type | None,
         *,
         versioned: Sequence[int] = (),
         frozen: Sequence[int] = (),

@@ -35,7 +35,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from torch_mlir import ir
+from shlo_disc.mlir_libraries import ir
 
 __all__ = [
     "ATTRIBUTES",

@@ -135,7 +135,7 @@ class RegionsApart(Protocol):
     def run_numpy(self, leaves: Sequence[Any]) -> list[npt.NDArray[Any]]:
         """As :meth:`Executable.run_numpy`."""
 
-    def tensor_call(self, tensor_type: type) -> Callable[[Sequence[Any]], list[Any]]:
+    def tensor_call(self, tensor_type: type | None) -> Callable[[Sequence[Any]], list[Any]]:
         """As :meth:`Executable.tensor_call`."""
 
 
@@ -287,13 +287,16 @@ class Executable(OfThisProcess):
 
     def tensor_call(
         self,
-        tensor_type: type,
+        tensor_type: type | None,
         *,
         versioned: Sequence[int] = (),
         frozen: Sequence[int] = (),
         weights: ral.Weights | None = None,
     ) -> TensorCall:
         """How a framework calls the program: with tensors in, and new `tensor_type`s out.
+
+        Without a `tensor_type` the results are capsules of DLPack (named "dltensor"), from which a
+        framework makes a tensor each.
 
         Tensors are read and made through DLPack's C table of their types, without a copy. Dense
         ones are read in place, others are copied once per call (see :attr:`copies`). Arguments may

@@ -14,10 +14,8 @@ import types
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from torch_mlir import ir
-from torch_mlir._mlir_libs import _stablehlo, _torchMlir
-from torch_mlir.dialects import quant
-from torch_mlir.passmanager import PassManager
+from shlo_disc.mlir_libraries import PassManager, ir, quant, torch_mlir_binding
+from shlo_disc.mlir_libraries import stablehlo as _stablehlo
 
 __all__ = [
     "PassManager",
@@ -68,7 +66,7 @@ def new_context() -> ir.Context:
     _register_passes()
     context = ir.Context(load_on_create_dialects=_DIALECTS)
     _stablehlo.register_dialect(context, load=True)
-    _torchMlir.register_dialect(context)
+    torch_mlir_binding.register_dialect(context)
     with context, ir.Location.unknown():
         # CHLO has no registration hook of its own; this pass loads it as a dependency.
         pipeline = "builtin.module(func.func(convert-torch-to-stablehlo))"

@@ -21,14 +21,14 @@ class TensorCall:
     """
 
     def __init__(
-        self, tensor_type: type, call: Callable[[Sequence[Any], Sequence[int]], list[Any]]
+        self, tensor_type: type | None, call: Callable[[Sequence[Any], Sequence[int]], list[Any]]
     ) -> None:
         self.tensor_type = tensor_type
-        """The type of the results."""
+        """The type of the results; None: capsules of DLPack."""
         self._call = call
 
     def __call__(self, leaves: Sequence[Any], versions: Sequence[int] = ()) -> list[Any]:
-        """Run on the arguments in order; new tensors of :attr:`tensor_type`.
+        """Run on the arguments in order; new results of :attr:`tensor_type`.
 
         `versions` has an integer from 0 for every versioned argument, in the order in which these
         were named. An argument keeps its memory during the call unless another thread replaces it:

@@ -143,10 +143,11 @@ class Executable:
 class TensorBridge:
     """How results become tensors of a type, by the table `__dlpack_c_exchange_api__` of that type.
 
-    Raises TypeError for a type without a usable table.
+    Without a type they become capsules named "dltensor", for one reader each. Raises TypeError for
+    a type without a usable table.
     """
 
-    def __init__(self, type: type) -> None: ...
+    def __init__(self, type: type | None) -> None: ...
 
 class Weights:
     """Packed copies of arrays that may change between calls; they go with the array or with this.

@@ -212,8 +212,16 @@ void init_executable(
                           std::move(result_rows));
 }
 
-// The table of C functions of a type of tensors; throws TypeError where there is none.
-void init_tensor_bridge(TensorBridge* self, nb::type_object type) {
+// The table of C functions of a type of tensors, or None for capsules; throws TypeError where there is
+// no table.
+void init_tensor_bridge(TensorBridge* self, nb::object type) {
+  if (type.is_none()) {
+    new (self) TensorBridge();
+    return;
+  }
+  if (!nb::isinstance<nb::type_object>(type)) {
+    throw nb::type_error("TensorBridge takes a type of tensors, or None for capsules");
+  }
   auto* const as_type = reinterpret_cast<PyTypeObject*>(type.ptr());
   const dlpack::ExchangeApi* api = nullptr;
   switch (exchange_api(as_type, &api)) {
@@ -575,7 +583,7 @@ NB_MODULE(_ral, m) {
                    })
       .def_prop_ro("name", [](const PyExecutable& self) { return self.executable().spec().name; });
 
-  nb::class_<TensorBridge>(m, "TensorBridge").def("__init__", &init_tensor_bridge, "type"_a);
+  nb::class_<TensorBridge>(m, "TensorBridge").def("__init__", &init_tensor_bridge, "type"_a.none());
 
   nb::class_<Weights>(m, "Weights", nb::type_slots(weights_slots))
       .def(

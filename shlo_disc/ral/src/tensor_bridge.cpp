@@ -71,17 +71,61 @@ const dlpack::ExchangeApi* usable(const dlpack::ExchangeHeader* header) {
 }
 
 // A result as a framework owns it; its sizes and strides lie behind it.
+template <typename Managed>
 struct Result {
-  dlpack::ManagedTensorVersioned managed;
+  Managed managed;
   Block* block;
-};
-static_assert(sizeof(Result) % alignof(int64_t) == 0, "numbers follow");
 
-// Called by any thread, with or without the GIL.
-void delete_result(dlpack::ManagedTensorVersioned* self) {
-  auto* const result = static_cast<Result*>(self->manager);
-  pool_release(result->block);
-  std::free(result);
+  static_assert(alignof(Managed) >= alignof(int64_t), "numbers follow");
+
+  // Called by any thread, with or without the GIL.
+  static void destroy(Managed* self) {
+    auto* const result = static_cast<Result*>(self->manager);
+    pool_release(result->block);
+    std::free(result);
+  }
+
+  // Null with a Python error set.
+  static Result* make(ScopedBlock block, DType dtype, int64_t rank, const int64_t* sizes) {
+    const size_t numbers = 2 * static_cast<size_t>(rank) * sizeof(int64_t);
+    void* const memory = std::malloc(sizeof(Result) + numbers);
+    if (memory == nullptr) {
+      PyErr_NoMemory();
+      return nullptr;
+    }
+    auto* const result = new (memory) Result{};
+    auto* const shape = reinterpret_cast<int64_t*>(result + 1);
+    int64_t stride = 1;
+    for (int64_t i = rank - 1; i >= 0; --i) {
+      shape[i] = sizes[i];
+      shape[rank + i] = stride;
+      stride *= sizes[i] > 0 ? sizes[i] : 1;  // no stride is 0, as frameworks have it
+    }
+    result->block = block.take();
+    result->managed.manager = result;
+    result->managed.deleter = &destroy;
+    result->managed.tensor = {result->block->data, {dlpack::kCpu, 0}, static_cast<int32_t>(rank),
+                              *code_of(dtype), shape, shape + rank, 0};
+    return result;
+  }
+};
+
+// Of a capsule that no framework has taken: one that has, renames it.
+void delete_capsule(PyObject* capsule) {
+  if (!PyCapsule_IsValid(capsule, dlpack::kCapsuleName)) return;
+  auto* const managed = static_cast<dlpack::ManagedTensor*>(
+      PyCapsule_GetPointer(capsule, dlpack::kCapsuleName));
+  managed->deleter(managed);
+}
+
+PyObject* capsule_over(ScopedBlock block, DType dtype, int64_t rank, const int64_t* sizes) {
+  using Unversioned = Result<dlpack::ManagedTensor>;
+  Unversioned* const result = Unversioned::make(std::move(block), dtype, rank, sizes);
+  if (result == nullptr) return nullptr;
+  PyObject* const capsule =
+      PyCapsule_New(&result->managed, dlpack::kCapsuleName, &delete_capsule);
+  if (capsule == nullptr) Unversioned::destroy(&result->managed);
+  return capsule;
 }
 
 }  // namespace
@@ -194,27 +238,15 @@ bool TensorBridge::can_wrap(DType dtype) { return code_of(dtype).has_value(); }
 
 PyObject* TensorBridge::wrap(ScopedBlock block, DType dtype, int64_t rank,
                              const int64_t* sizes) const {
-  const size_t numbers = 2 * static_cast<size_t>(rank) * sizeof(int64_t);
-  void* const memory = std::malloc(sizeof(Result) + numbers);
-  if (memory == nullptr) return PyErr_NoMemory();
-  auto* const result = new (memory) Result{};
-  auto* const shape = reinterpret_cast<int64_t*>(result + 1);
-  int64_t stride = 1;
-  for (int64_t i = rank - 1; i >= 0; --i) {
-    shape[i] = sizes[i];
-    shape[rank + i] = stride;
-    stride *= sizes[i] > 0 ? sizes[i] : 1;  // no stride is 0, as frameworks have it
-  }
-  result->block = block.take();
+  if (api_ == nullptr) return capsule_over(std::move(block), dtype, rank, sizes);
+  using Versioned = Result<dlpack::ManagedTensorVersioned>;
+  Versioned* const result = Versioned::make(std::move(block), dtype, rank, sizes);
+  if (result == nullptr) return nullptr;
   result->managed.version = dlpack::kVersion;
-  result->managed.manager = result;
-  result->managed.deleter = &delete_result;
-  result->managed.tensor = {result->block->data, {dlpack::kCpu, 0}, static_cast<int32_t>(rank),
-                            *code_of(dtype), shape, shape + rank, 0};
   void* object = nullptr;
   if (api_->object_from_managed(&result->managed, &object) != 0) {
     // The tensor is still ours: what failed has taken nothing.
-    delete_result(&result->managed);
+    Versioned::destroy(&result->managed);
     return nullptr;
   }
   return static_cast<PyObject*>(object);

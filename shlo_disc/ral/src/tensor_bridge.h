@@ -40,9 +40,10 @@ struct BorrowedTensor {
 // dtype; any other object is given back. Null with a Python error set. Needs the GIL.
 PyObject* numpy_view(PyObject* object, PyArray_Descr* descr);
 
-// Makes tensors of one type.
+// Makes tensors of one type, or capsules of DLPack, from which any framework makes its own.
 class TensorBridge {
  public:
+  TensorBridge() = default;  // of capsules named "dltensor"
   TensorBridge(PyRef type, const dlpack::ExchangeApi* api) : type_(std::move(type)), api_(api) {}
   TensorBridge(const TensorBridge&) = delete;
   TensorBridge& operator=(const TensorBridge&) = delete;
@@ -56,7 +57,7 @@ class TensorBridge {
 
  private:
   const PyRef type_;  // the table lives as long as the process, the type may not
-  const dlpack::ExchangeApi* const api_;
+  const dlpack::ExchangeApi* const api_ = nullptr;  // null: of capsules
 };
 
 }  // namespace shlo_disc

@@ -1,0 +1,122 @@
+"""From a traced function to a graph without variables, whose weights are arguments.
+
+    y = matmul(x, read(w))      ==>      y = matmul(x, w), and the elements of w apart
+
+TensorFlow makes constants of variables. Those with many elements become arguments of the graph. The
+converter then reads and prints none of them, and calls keep packed copies of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+from tensorflow.core.framework import types_pb2
+from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
+
+from shlo_disc.errors import UnsupportedError
+from shlo_disc.tensorflow.places import place_of
+
+__all__ = ["Frozen", "freeze"]
+
+WEIGHT_BYTES = 1024
+"""From here on a constant of floats is a weight; smaller ones may be folded into the program."""
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """A graph without variables."""
+
+    graph: bytes
+    """A serialized GraphDef."""
+    names: list[str]
+    """The nodes that are arguments: those of a call in order, then the weights."""
+    types: list[str]
+    """Their element types, as TensorFlow spells them: `DT_FLOAT`."""
+    shapes: list[tuple[int | None, ...]]
+    results: list[str]
+    weights: list[npt.NDArray[Any]]
+    """The elements of the arguments that no call passes. They never change."""
+    places: dict[str, tuple[str, int]]
+    """Node -> file and line of the Python that made it, where that is known."""
+
+
+def freeze(function: Any) -> Frozen:
+    """The graph of a ConcreteFunction, with the values that its variables have now.
+
+    Raises UnsupportedError for arguments and results that are no arrays, and for what TensorFlow
+    cannot freeze.
+    """
+    for role, tensors in (("argument", function.inputs), ("result", function.outputs)):
+        _check(tensors[: _given(function)] if role == "argument" else tensors, role)
+    try:
+        frozen = convert_variables_to_constants_v2(function, lower_control_flow=False)
+    except (ValueError, TypeError, KeyError, NotImplementedError, tf.errors.OpError) as error:
+        raise UnsupportedError(f"TensorFlow cannot freeze the variables: {error}") from error
+    graph = frozen.graph.as_graph_def()
+    places = {op.name: place for op in function.graph.get_operations() if (place := place_of(op))}
+    names = [tensor.name.partition(":")[0] for tensor in frozen.inputs]
+    types = [_type_name(tensor.dtype) for tensor in frozen.inputs]
+    shapes = [tuple(tensor.shape) for tensor in frozen.inputs]
+    weights = []
+    for node in graph.node:
+        if node.op != "Const" or (array := _weight(node)) is None:
+            continue
+        kind = node.attr["dtype"].type
+        del node.attr["value"]
+        node.op = "Placeholder"
+        node.attr["shape"].shape.CopyFrom(tf.TensorShape(array.shape).as_proto())
+        names.append(node.name)
+        types.append(types_pb2.DataType.Name(kind))
+        shapes.append(array.shape)
+        weights.append(array)
+    return Frozen(
+        graph.SerializeToString(),
+        names,
+        types,
+        shapes,
+        [tensor.name for tensor in frozen.outputs],
+        weights,
+        places,
+    )
+
+
+def _given(function: Any) -> int:
+    """The number of arguments that a call passes; captured tensors are behind them."""
+    return len(function.inputs) - len(function.captured_inputs)
+
+
+def _check(tensors: Sequence[Any], role: str) -> None:
+    for number, tensor in enumerate(tensors):
+        if tensor.dtype in (tf.string, tf.resource, tf.variant) or tensor.dtype.is_quantized:
+            raise UnsupportedError(
+                f"the {role} {number} has elements of type {tensor.dtype.name}, which no program "
+                "computes with"
+            )
+        if tensor.shape.rank is None:
+            raise UnsupportedError(
+                f"the {role} {number} ({tensor.name}) has no rank; give it a TensorSpec with as "
+                "many sizes, None for those that vary"
+            )
+
+
+def _type_name(dtype: Any) -> str:
+    return str(types_pb2.DataType.Name(dtype.as_datatype_enum))
+
+
+def _weight(node: Any) -> npt.NDArray[Any] | None:
+    """The elements of a constant if it is a weight, read-only."""
+    tensor = node.attr["value"].tensor
+    dtype = tf.as_dtype(tensor.dtype)
+    count = 1
+    for size in tensor.tensor_shape.dim:
+        count *= size.size
+    if not dtype.is_floating or count * dtype.size < WEIGHT_BYTES:
+        return None
+    array = np.ascontiguousarray(tf.make_ndarray(tensor))
+    array.flags.writeable = False
+    return array

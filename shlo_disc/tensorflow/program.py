@@ -1,0 +1,167 @@
+"""`compile`: a SavedModel or a function, compiled once for every size its signature allows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+import shlo_disc
+from shlo_disc import ral
+from shlo_disc.data_sized import DataSizedExecutable
+from shlo_disc.errors import DeviceError
+from shlo_disc.executable import Executable, Signature
+from shlo_disc.tensorflow.convert import convert
+from shlo_disc.tensorflow.freeze import freeze
+from shlo_disc.tensorflow.functions import Call, concrete_function
+from shlo_disc.tensorflow.lowering import lower
+
+__all__ = ["TensorFlowExecutable", "compile"]
+
+
+def compile(
+    source: Any,
+    signature: str | Sequence[Any] | None = None,
+    *,
+    constraints: str | Sequence[str] = (),
+    likely: Mapping[str, int | Sequence[int]] | None = None,
+    target: str = "cpu",
+) -> TensorFlowExecutable:
+    """The executable of a function, for every size that its signature leaves open.
+
+    `source`: the folder of a SavedModel, a Keras model, a `tf.function`, a ConcreteFunction or any
+    function of tensors. `signature`: the name of a signature of the SavedModel, by default
+    "serving_default"; or the `tf.TensorSpec`s of the arguments of a function that states none. The
+    sizes that are None in it vary from call to call.
+
+    Variables have the values of this moment. `likely` gives values of sizes to have specialised
+    kernels for. `constraints` are relations of sizes, such as "x_0 >= 4", that every call must
+    satisfy. `x_0` is the size of dimension 0 of the argument `x`. `target`: see
+    :func:`shlo_disc.compile`.
+
+    Raises UnsupportedError for an operation that is not covered, with its node. Raises TypeError
+    for another source, OSError for a folder without a SavedModel, KeyError for a signature that it
+    lacks, ValueError for options as `shlo_disc.compile`.
+    """
+    call = Call(concrete_function(source, signature))
+    frozen = freeze(call.function)
+    module = lower(convert(frozen))
+    given = len(call.paths)
+    weights = [re.sub(r"(/ReadVariableOp)?/resource$", "", n) for n in frozen.names[given:]]
+    symbols = _symbols(call.symbols, frozen.shapes)
+    stated = [constraints] if isinstance(constraints, str) else list(constraints)
+    sizes = [size for shape in symbols for size in shape if not size.isdecimal()]
+    executable = shlo_disc.compile(
+        module,
+        name=call.name,
+        shapes=symbols,
+        names=[*call.paths, *weights],
+        constraints=[*(f"{size} >= 0" for size in sizes), *stated],
+        likely=likely,
+        target=target,
+    )
+    return TensorFlowExecutable(call, frozen.weights, executable)
+
+
+def _symbols(names: Sequence[str], shapes: Sequence[Sequence[int | None]]) -> list[tuple[str, ...]]:
+    """The sizes of all arguments: `x_0` for one that varies, a number for others."""
+    names = [*names, *("" for _ in shapes[len(names) :])]
+    return [
+        tuple(f"{name}_{axis}" if size is None else str(size) for axis, size in enumerate(shape))
+        for name, shape in zip(names, shapes, strict=True)
+    ]
+
+
+class TensorFlowExecutable:
+    """A function of TensorFlow compiled for every size; called as the function is.
+
+    Takes tensors and NumPy arrays and gives tensors, no element of which is copied where they are
+    dense. In a `tf.function`, and so in `predict` of Keras, a call becomes one node of the graph.
+    Results have no gradients. Any number of threads may call one object.
+    """
+
+    def __init__(
+        self,
+        call: Call,
+        weights: Sequence[Any],
+        executable: Executable | DataSizedExecutable,
+    ) -> None:
+        self.executable = executable
+        """The program behind it; its arguments are tensors, flat, and then the weights."""
+        self.name = executable.name
+        self._call = call
+        self._weights = list(weights)
+        self._kept = ral.Weights(lambda array: array.view())
+        frozen: list[int] = []
+        if isinstance(executable, Executable):
+            frozen = [k for k in executable.packable if k >= len(call.paths)]
+        self._program = executable.tensor_call(None, frozen=frozen, weights=self._kept)
+
+    @property
+    def signature(self) -> Signature:
+        """Arguments and results of the program, flat: weights too."""
+        return self.executable.signature
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run on the arguments that the function takes; results in its structure.
+
+        Raises ShapeMismatchError for sizes that break a constraint, and TypeError for another
+        structure or type of arguments. Raises DeviceError for a tensor in another memory.
+        """
+        leaves = self._call.leaves(args, kwargs)
+        if any(map(tf.is_symbolic_tensor, leaves)):
+            results = self._traced(leaves)
+        else:
+            results = self._run(leaves)
+        return self._call.packed(results)
+
+    def _run(self, leaves: Sequence[Any]) -> list[Any]:
+        arguments = [
+            self._readable(leaf, path) for leaf, path in zip(leaves, self._call.paths, strict=True)
+        ]
+        capsules = self._program([*arguments, *self._weights])
+        return list(map(tf.experimental.dlpack.from_dlpack, capsules))
+
+    def _readable(self, leaf: Any, path: str) -> Any:
+        """`leaf` as the runtime reads it."""
+        if isinstance(leaf, tf.Variable):
+            leaf = leaf.read_value()
+        if isinstance(leaf, tf.Tensor):
+            if "CPU" not in leaf.device:
+                raise DeviceError(f"{self.name}: {path} is on {leaf.device}; pass it to the CPU")
+            return leaf
+        if isinstance(leaf, np.ndarray | np.generic | bool | int | float | complex):
+            return leaf
+        raise TypeError(f"{self.name}: {path} must be a tensor, got {type(leaf).__name__}")
+
+    def _traced(self, leaves: Sequence[Any]) -> list[Any]:
+        """A node of the graph that is traced."""
+        specs = self._call.results
+        results = tf.py_function(
+            lambda *tensors: self._run(tensors), leaves, [spec.dtype for spec in specs]
+        )
+        for result, spec in zip(results, specs, strict=True):
+            result.set_shape(spec.shape)
+        return list(results)
+
+    def as_text(self, stage: str = "disc") -> str:
+        """The program at a stage: see :meth:`shlo_disc.Executable.as_text`."""
+        return self.executable.as_text(stage)
+
+    def explain(self, *, format: str = "text") -> str:
+        """Every kernel, with lines of the model: see :meth:`shlo_disc.Executable.explain`."""
+        return self.executable.explain(format=format)
+
+    def cost_analysis(self, sizes: Mapping[str, int] | None = None) -> dict[str, str | int]:
+        """See :meth:`shlo_disc.Executable.cost_analysis`."""
+        return self.executable.cost_analysis(sizes)
+
+    def memory_analysis(self, sizes: Mapping[str, int] | None = None) -> dict[str, str | int]:
+        """See :meth:`shlo_disc.Executable.memory_analysis`."""
+        return self.executable.memory_analysis(sizes)
+
+    def __repr__(self) -> str:
+        return f"<shlo_disc.tensorflow.TensorFlowExecutable {self.name}{self.signature}>"

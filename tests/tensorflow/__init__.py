@@ -1,0 +1,1 @@
+"""Tests of `shlo_disc.tensorflow`; they need the extra `tensorflow`: make test-tensorflow."""

@@ -1,0 +1,152 @@
+"""Functions of TensorFlow with their arguments: what each op becomes is tried at several sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+N = None
+F, I, L, P = tf.float32, tf.int32, tf.int64, tf.bool
+
+
+def variable(*shape: int, seed: int = 0) -> tf.Variable:
+    numbers = np.random.default_rng(seed).standard_normal(shape, np.float32)
+    return tf.Variable(0.2 * numbers)
+
+
+W = variable(8, 8)
+TABLE = variable(50, 16)
+KERNEL = variable(3, 3, 3, 6)
+DEPTHWISE = variable(3, 3, 3, 2)
+
+
+class Block(tf.Module):
+    """A transformer block of 32 channels; `einsum`: without reshapes."""
+
+    def __init__(self, *, einsum: bool = False) -> None:
+        super().__init__()
+        self.einsum = einsum
+        self.q, self.k, self.v = (variable(32, 4, 8, seed=k) for k in range(3))
+        self.o = variable(4, 8, 32, seed=3)
+        self.up, self.down = variable(32, 128, seed=4), variable(128, 32, seed=5)
+
+    def norm(self, x):
+        mean, variance = tf.nn.moments(x, -1, keepdims=True)
+        return (x - mean) * tf.math.rsqrt(variance + 1e-5)
+
+    def heads(self, x, w):
+        if self.einsum:
+            return tf.einsum("bsd,dhe->bhse", x, w)
+        b, s = tf.shape(x)[0], tf.shape(x)[1]
+        return tf.transpose(tf.reshape(x @ tf.reshape(w, [32, 32]), [b, s, 4, 8]), [0, 2, 1, 3])
+
+    def merged(self, x):
+        if self.einsum:
+            return tf.einsum("bhse,hed->bsd", x, self.o)
+        b, s = tf.shape(x)[0], tf.shape(x)[2]
+        x = tf.reshape(tf.transpose(x, [0, 2, 1, 3]), [b, s, 32])
+        return x @ tf.reshape(self.o, [32, 32])
+
+    def __call__(self, x):
+        y = self.norm(x)
+        q, k, v = (self.heads(y, w) for w in (self.q, self.k, self.v))
+        x += self.merged(tf.nn.softmax(tf.matmul(q, k, transpose_b=True) / 8**0.5) @ v)
+        return x + tf.nn.gelu(self.norm(x) @ self.up) @ self.down
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A function, and the sizes and element types of its arguments."""
+
+    function: Callable[..., Any]
+    arguments: Sequence[tuple[Sequence[int | None], tf.DType]]
+    least: int = 0
+    """The smallest size that it takes."""
+    high: int = 3
+    """Integers are below."""
+    tolerance: float = 2e-5
+    exact: bool = field(default=False)
+
+    def specs(self) -> list[tf.TensorSpec]:
+        return [tf.TensorSpec(shape, dtype) for shape, dtype in self.arguments]
+
+    def values(self, sizes: Sequence[int], seed: int = 0) -> list[np.ndarray]:
+        """Arguments; the k-th dynamic size of each is the k-th of `sizes`."""
+        rng = np.random.default_rng(seed)
+        found = []
+        for shape, dtype in self.arguments:
+            given = iter(sizes)
+            full = [max(next(given), self.least) if n is None else n for n in shape]
+            if dtype.is_floating:
+                found.append(rng.standard_normal(full, np.float32).astype(dtype.as_numpy_dtype))
+            elif dtype == tf.bool:
+                found.append(rng.integers(0, 2, full).astype(bool))
+            else:
+                found.append(rng.integers(0, self.high, full).astype(dtype.as_numpy_dtype))
+        return found
+
+
+def loop(x):
+    return tf.while_loop(
+        lambda i, a: i < tf.shape(x)[0], lambda i, a: (i + 1, a * 0.5 + x[i]), (0, tf.zeros([8]))
+    )[1]
+
+
+def shape(x):
+    return tf.shape(x)
+
+
+X = ([N, 8], F)
+IMAGE = ([N, N, N, 3], F)
+
+SAMPLES: dict[str, Sample] = {
+    # -- the functions of the probe ----------------------------------------------------------------
+    "mlp": Sample(lambda x: tf.nn.softmax(tf.nn.relu(x @ W) @ W), [([N, N, 8], F)]),
+    "block": Sample(Block(), [([N, N, 32], F)]),
+    "block_einsum": Sample(Block(einsum=True), [([N, N, 32], F)]),
+    "embedding": Sample(lambda i: tf.nn.embedding_lookup(TABLE, i), [([N, N], I)]),
+    "masked_softmax": Sample(
+        lambda x, m: tf.nn.softmax(tf.where(m, x, -1e9)), [([N, N], F), ([N, N], P)]
+    ),
+    "reshape_runtime": Sample(lambda x: tf.reshape(x, [shape(x)[0] * 2, 4]), [X]),
+    "reshape_minus_one": Sample(lambda x: tf.reshape(x, [-1, 4]), [X]),
+    "gather": Sample(lambda x, i: tf.gather(x, i), [X, ([N], I)], least=3),
+    "strided_slice": Sample(lambda x: x[1:, ::2], [X]),
+    "where": Sample(lambda x: tf.where(x > 0, x, 0.0), [X]),
+    "while": Sample(loop, [X]),
+    "cumsum": Sample(lambda x: tf.cumsum(x, 0), [X]),
+    "top_k": Sample(lambda x: tf.math.top_k(x, 2), [X]),
+    "one_hot": Sample(lambda i: tf.one_hot(i, 5), [([N], I)], high=7),
+    "concat": Sample(lambda x, y: tf.concat([x, y], 0), [X, X]),
+    "split": Sample(lambda x: tf.split(x, 2, 1)[1], [X]),
+    "tile": Sample(lambda x: tf.tile(x, [2, 1]), [X]),
+    "tile_runtime": Sample(lambda x: tf.tile(x[:1], [shape(x)[0], 1]), [X], least=1),
+    "pad": Sample(lambda x: tf.pad(x, [[1, 2], [0, 0]]), [X]),
+    "transposed_matmul": Sample(lambda x: tf.matmul(x, x, transpose_b=True), [X]),
+    "argmax": Sample(lambda x: tf.argmax(x, 0), [X], least=1),
+    "reduce_mean": Sample(lambda x: tf.reduce_mean(x, 0), [X], least=1),
+    "broadcast_to": Sample(lambda x: tf.broadcast_to(x[:, :1], shape(x)), [X]),
+    "zeros": Sample(lambda x: tf.zeros([shape(x)[0], 3]), [X]),
+    "stack": Sample(lambda x: tf.stack([x, x], 1), [X]),
+    "scatter_add": Sample(
+        lambda i, u: tf.tensor_scatter_nd_add(tf.zeros([10, 4]), i, u), [([N, 1], I), ([N, 4], F)]
+    ),
+    "conv_same": Sample(lambda x: tf.nn.conv2d(x, KERNEL, 1, "SAME"), [IMAGE], least=1),
+    "conv_valid": Sample(lambda x: tf.nn.conv2d(x, KERNEL, 1, "VALID"), [IMAGE], least=3),
+    "max_pool": Sample(lambda x: tf.nn.max_pool2d(x, 2, 2, "VALID"), [IMAGE], least=2),
+    "gelu": Sample(tf.nn.gelu, [X]),
+    "l2_normalize": Sample(lambda x: tf.math.l2_normalize(x, 0), [X]),
+    "nonzero": Sample(lambda x: tf.where(x > 0), [X]),
+    "sort": Sample(lambda x: tf.sort(x, 0), [X]),
+    "resize_nearest": Sample(
+        lambda x: tf.image.resize(x, shape(x)[1:3] * 2, "nearest"), [IMAGE], least=1
+    ),
+    "segment_sum": Sample(
+        lambda x, i: tf.math.unsorted_segment_sum(x, i, 5), [X, ([N], I)], high=7
+    ),
+    "cond": Sample(lambda x: tf.cond(shape(x)[0] > 3, lambda: x * 2, lambda: x + 1), [X]),
+}
