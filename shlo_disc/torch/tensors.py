@@ -69,7 +69,7 @@ class TensorProgram:
     def __call__(self, leaves: list[Any]) -> list[torch.Tensor]:
         """The results on tensors and Python numbers, which :func:`check_argument` has passed.
 
-        `leaves` is the callee's from then on.
+        `leaves` is the callee's from then on. As many threads work as PyTorch would take, at most.
         """
         for k in self._others:
             leaf = leaves[k]
@@ -79,7 +79,11 @@ class TensorProgram:
             versions = [leaves[k]._version for k in self._versioned]
         except RuntimeError:  # a tensor of inference mode
             versions = [_version(leaves[k]) for k in self._versioned]
-        return self._call(leaves, versions)
+        before = ral.limit_threads(torch.get_num_threads())
+        try:
+            return self._call(leaves, versions)
+        finally:
+            ral.limit_threads(before)
 
 
 _NEVER_AGAIN = itertools.count(1 << 40)
