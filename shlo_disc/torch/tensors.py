@@ -51,12 +51,8 @@ class TensorProgram:
         weights: Collection[int] = (),
         frozen: Collection[int] = (),
     ) -> None:
-        self._versioned: list[int] = []
         known = {*weights, *frozen}
         self._others = [k for k in range(len(program.signature.arguments)) if k not in known]
-        if isinstance(program, DataSizedExecutable):
-            self._call = program.tensor_call(torch.Tensor)
-            return
         packable = program.packable
         self._versioned = [k for k in packable if k in weights and k not in frozen]
         self._call = program.tensor_call(

@@ -20,6 +20,7 @@ from shlo_disc.torch.bodies.convolution import (
     transposed_convolution,
 )
 from shlo_disc.torch.bodies.division import fmod, remainder, shift_left, shift_right
+from shlo_disc.torch.bodies.finding import nonzero
 from shlo_disc.torch.bodies.ordering import sort, sort_stable, topk
 from shlo_disc.torch.bodies.pooling import (
     avg_pool,
@@ -59,6 +60,7 @@ BODIES: dict[Any, Body] = {
     aten.fmod.Tensor: fmod,
     aten.max_pool3d.default: max_pool,
     aten.max_pool3d_with_indices.default: max_pool_with_indices,
+    aten.nonzero.default: nonzero,
     aten.remainder.Scalar: remainder,
     aten.remainder.Scalar_Tensor: remainder,
     aten.remainder.Tensor: remainder,
