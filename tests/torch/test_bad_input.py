@@ -1,4 +1,4 @@
-"""What a program cannot be called with or made of: a named error, and the caller's tensors as before."""
+"""Bad arguments and programs: a named error, and the tensors of the caller as before."""
 
 from __future__ import annotations
 
