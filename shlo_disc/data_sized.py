@@ -49,6 +49,20 @@ class DataSizedExecutable(OfThisProcess):
         assert isinstance(last, Executable)
         return last
 
+    @property
+    def packable(self) -> tuple[int, ...]:
+        """Arguments of which a call with tensors may keep packed copies, in order."""
+        found = {k for step in self.steps if isinstance(step, Executable) for k in step.packable}
+        return tuple(k for k in sorted(found) if k < len(self.signature.arguments))
+
+    @property
+    def repacked(self) -> tuple[str, ...]:
+        """Arguments that every call packs anew: programs of regions read them."""
+        regions = (step for step in self.steps if not isinstance(step, Executable))
+        packed = {k for step in regions for program in _executables(step) for k in program.packable}
+        arguments = self.signature.arguments
+        return tuple(arguments[k].name for k in sorted(packed) if k < len(arguments))
+
     def __call__(self, *arrays: Any) -> tuple[Any, ...]:
         """As :meth:`Executable.__call__`. Results have the sizes that the data gave."""
         return tuple(self.call_leaves(arrays))
@@ -69,30 +83,54 @@ class DataSizedExecutable(OfThisProcess):
         frozen: Sequence[int] = (),
         weights: ral.Weights | None = None,
     ) -> TensorCall:
-        """As :meth:`Executable.tensor_call`; the last program keeps the packed copies."""
-        last = self._last.tensor_call(
-            tensor_type, versioned=versioned, frozen=frozen, weights=weights
-        )
+        """As :meth:`Executable.tensor_call`; programs of regions keep no packed copies."""
+
+        def calls(program: Executable) -> _PartCall:
+            own = [place for place, k in enumerate(versioned) if k in program.packable]
+            return _PartCall(
+                program.tensor_call(
+                    tensor_type,
+                    versioned=[versioned[place] for place in own],
+                    frozen=[k for k in frozen if k in program.packable],
+                    weights=weights,
+                ),
+                own,
+                [spec.dtype for spec in program.signature.results],
+            )
+
+        runs = [calls(step) if isinstance(step, Executable) else None for step in self.steps]
+        last = runs[-1]
+        assert last is not None
 
         def call(leaves: Sequence[Any], versions: Sequence[int]) -> list[Any]:
             specs = self.signature.arguments
             views = [
                 ral.numpy_view(leaf, spec.dtype) for leaf, spec in zip(leaves, specs, strict=False)
             ]
-            made = self._values([*views, *leaves[len(specs) :]])[len(leaves) :]
-            return last([*leaves, *made], versions)
+            views += leaves[len(specs) :]
+            self._check_count(views)
+            made: list[Any] = []
+            for step, run in zip(self.steps[:-1], runs[:-1], strict=True):
+                if run is None:
+                    made += step.run_numpy([*views, *made])
+                else:
+                    made += run.run_numpy([*leaves, *made], versions)
+            return last.run([*leaves, *made], versions)
 
         return TensorCall(tensor_type, call)
 
-    def _values(
-        self, leaves: Sequence[Any], run: Callable[[Executable, list[Any]], None] | None = None
-    ) -> list[Any]:
-        """The arguments, and what all steps but the last give; `run` sees each program first."""
+    def _check_count(self, leaves: Sequence[Any]) -> None:
         if len(leaves) != len(self.signature.arguments):
             raise TypeError(
                 f"{self.name}: {len(leaves)} arguments were given, the program takes "
                 f"{len(self.signature.arguments)}"
             )
+
+    def _values(
+        self, leaves: Sequence[Any], run: Callable[[Executable, list[Any]], None] | None = None
+    ) -> list[Any]:
+        """The arguments, and what all steps but the last give; `run` sees each program first."""
+        self._check_count(leaves)
         values = [
             np.asarray(leaf) if is_packed and not isinstance(leaf, int | float) else leaf
             for leaf, is_packed in zip(leaves, self._are_packed, strict=True)
@@ -112,7 +150,10 @@ class DataSizedExecutable(OfThisProcess):
 
     def explain(self, *, format: str = "text") -> str:
         """As :meth:`Executable.explain`, of every program."""
-        return render([program.describe() for program in self.programs], format)
+        text = render([program.describe() for program in self.programs], format)
+        if format == "text" and self.repacked:
+            text += f"packed anew in each call, in regions: {', '.join(self.repacked)}\n"
+        return text
 
     def profile(self, *arrays: Any, calls: int | None = None) -> tuple[Profile, ...]:
         """As :meth:`Executable.profile`, of every program at the sizes that the data gives.
@@ -144,6 +185,26 @@ class DataSizedExecutable(OfThisProcess):
 
     def __repr__(self) -> str:
         return f"<shlo_disc.DataSizedExecutable {self.name}{self.signature}>"
+
+
+@dataclass(frozen=True)
+class _PartCall:
+    """How calls with tensors run one of the programs."""
+
+    call: TensorCall
+    places: Sequence[int]
+    """Of its versioned arguments, among those of the whole."""
+    results: Sequence[np.dtype[Any]]
+
+    def run(self, leaves: Sequence[Any], versions: Sequence[int]) -> list[Any]:
+        """Its results as tensors."""
+        return self.call(leaves, [versions[place] for place in self.places])
+
+    def run_numpy(self, leaves: Sequence[Any], versions: Sequence[int]) -> list[Any]:
+        """Its results as read-only arrays over the memory of tensors."""
+        tensors = self.run(leaves, versions)
+        pairs = zip(tensors, self.results, strict=True)
+        return [ral.numpy_view(tensor, dtype) for tensor, dtype in pairs]
 
 
 @dataclass(frozen=True)

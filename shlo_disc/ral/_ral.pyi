@@ -302,6 +302,12 @@ class Dispatcher:
 
 def ffi_handler() -> dict[str, Any]: ...
 def ffi_registered() -> int: ...
+def limit_threads(threads: int) -> int:
+    """At most so many threads work on what this thread runs from now on; 0: no limit.
+
+    Returns the limit that was.
+    """
+
 def num_threads() -> int: ...
 def numpy_view(array: Any, dtype: np.dtype[Any]) -> Any:
     """A read-only numpy array over the memory of a tensor with DLPack's table of C functions.

@@ -21,7 +21,7 @@ from torch.utils import _pytree as pytree
 from torch_mlir.extras.fx_decomp_util import get_decomposition_table
 
 from shlo_disc.errors import UnsupportedError
-from shlo_disc.torch.indexed_rewrites import empty_slice_rule
+from shlo_disc.torch.indexed_rewrites import empty_slice_rule, mask_rule
 from shlo_disc.torch.narrow_numbers import narrow_rule
 from shlo_disc.torch.places import note_place
 from shlo_disc.torch.rewrites import REWRITES
@@ -66,11 +66,17 @@ def decompose(module: torch.fx.GraphModule, carried: Callable[[torch.fx.Node], b
         if node.op == "call_function" and node.target in rules and not carried(node):
             guards += _rewrite(module, node, rules, rules[node.target])
     for node in list(module.graph.nodes):
-        rule = None if carried(node) else narrow_rule(node) or empty_slice_rule(node)
+        rule = None if carried(node) else _special_rule(node)
         if rule is not None:
             guards += _rewrite(module, node, rules, rule)
     module.graph.eliminate_dead_code()
     return guards
+
+
+def _special_rule(node: torch.fx.Node) -> Decomposition | None:
+    """What a node is traced from whose op is rewritten for some arguments only."""
+    rules = (narrow_rule, empty_slice_rule, mask_rule)
+    return next((found for rule in rules if (found := rule(node)) is not None), None)
 
 
 def _rewrite(
@@ -125,8 +131,10 @@ def _guards(env: Any) -> Iterator[list[Any]]:
         env.frozen = frozen
         found += [guard.expr for guard in env.guards[before:]]
         del env.guards[before:]
-        fixed = [s for s in env.replacements if s not in replacements]
-        if fixed:  # the program would be one for these sizes alone
+        new = {s: e for s, e in env.replacements.items() if s not in replacements}
+        # Of a number, the program would be one for this size alone; two symbols are a condition.
+        fixed = any(not e.free_symbols for e in new.values())
+        if new:
             env.replacements.clear()
             env.replacements.update(replacements)
             env._update_version_counter()

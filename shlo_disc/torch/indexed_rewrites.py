@@ -16,7 +16,7 @@ import torch
 
 from shlo_disc.errors import UnsupportedError
 
-__all__ = ["INDEXED", "empty_slice_rule"]
+__all__ = ["INDEXED", "empty_slice_rule", "mask_rule"]
 
 aten = torch.ops.aten
 
@@ -163,14 +163,61 @@ def empty_slice_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
     """
     if node.op != "call_function" or node.target is not aten.slice.Tensor:
         return None
-    if not isinstance(node.meta["val"], torch.Tensor) or 0 not in node.meta["val"].shape:
-        return None
 
     def empty(x: torch.Tensor, dim: int = 0, *bounds: Any) -> torch.Tensor:
         axis = dim % x.dim()
         return x.new_zeros([0 if k == axis else n for k, n in enumerate(x.shape)])
 
-    return empty if node.meta["val"].shape[(node.args[1:2] or (0,))[0]] == 0 else None
+    size = node.meta["val"].shape[(node.args[1:2] or (0,))[0]]
+    return empty if isinstance(size, int) and size == 0 else None
+
+
+def mask_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
+    """What an op with truth values as indices is traced from: torch-mlir takes them for numbers.
+
+    None for another node.
+    """
+    if node.op != "call_function" or node.target not in _WITH_INDICES:
+        return None
+    dtypes = [i.meta["val"].dtype for i in node.args[1] if i is not None]
+    if not any(dtype in _TRUTHS for dtype in dtypes):
+        return None
+
+    def of_places(x: torch.Tensor, indices: Sequence[Any], *rest: Any) -> torch.Tensor:
+        if rest and not any(rest[1:]) and rest[0].dim() == 0 and len(dtypes) == 1:
+            return _masked(x, indices, rest[0])
+        places: list[Any] = []
+        for index in indices:
+            is_mask = index is not None and index.dtype in _TRUTHS
+            places += aten.nonzero(index).unbind(1) if is_mask else [index]
+        return node.target(x, places, *rest)
+
+    return of_places
+
+
+_WITH_INDICES = frozenset({
+    aten.index.Tensor, aten._unsafe_index.Tensor, aten.index_put.default,
+    aten._unsafe_index_put.default,
+})  # fmt: skip
+
+_TRUTHS = (torch.bool, torch.uint8)
+
+
+def _masked(x: torch.Tensor, indices: Sequence[Any], value: torch.Tensor) -> torch.Tensor:
+    """`x` with `value` where the one mask among `indices` is true."""
+    place = next(k for k, index in enumerate(indices) if index is not None)
+    mask = indices[place].to(torch.bool)
+    behind = [1] * (x.dim() - place - mask.dim())
+    return torch.where(mask.reshape([*mask.shape, *behind]), value.to(x.dtype), x)
+
+
+def _masked_select(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    x, mask = torch.broadcast_tensors(x, mask)
+    return aten.index.Tensor(x, [mask])
+
+
+def _where(condition: torch.Tensor) -> list[torch.Tensor]:
+    return list(aten.nonzero(condition).unbind(1))
 
 
 INDEXED: dict[Any, Callable[..., Any]] = {
@@ -180,7 +227,9 @@ INDEXED: dict[Any, Callable[..., Any]] = {
     aten._pdist_forward.default: _pdist,
     aten.diagonal.default: _diagonal,
     aten.masked_scatter.default: _masked_scatter,
+    aten.masked_select.default: _masked_select,
     aten.upsample_nearest2d.default: _nearest2d,
     aten.upsample_nearest2d.vec: _nearest,
+    aten.where.default: _where,
 }
 """Overload -> what it is traced from."""

@@ -26,10 +26,8 @@ _COMPLEX = "complex numbers"
 NOT_COVERED = {
     "_fft_c2r.default": _COMPLEX,
     "_fft_r2c.default": _COMPLEX,
-    "_local_scalar_dense.default": "a number that a program reads from data",
     "as_strided.default": "strides of memory, which a functional program does not have",
     "native_dropout.default": f"{_RANDOM}; but for a probability of 0, and in eval mode",
-    "nonzero.default": "a size that comes from data",
     "rand.default": _RANDOM,
     "randn.default": _RANDOM,
     "randperm.default": _RANDOM,

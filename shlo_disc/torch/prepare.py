@@ -306,15 +306,19 @@ def _fake(graph: torch.fx.Graph, value: torch.Tensor) -> torch.Tensor:
 
 
 def _refuse(graph: torch.fx.Graph, carried: Callable[[torch.fx.Node], bool]) -> None:
-    """Raise UnsupportedError for an op that torch-mlir takes, and gives another meaning.
+    """Raise UnsupportedError for an op that torch-mlir takes, and gives another meaning or none.
 
     Results of random ones depend on the state of a generator. Those of complex numbers lose the
     imaginary part: the absolute value becomes that of the real part.
     """
     for node in graph.nodes:
-        if not isinstance(node.target, torch._ops.OpOverload) or carried(node):
+        is_control = isinstance(node.target, torch._ops.HigherOrderOperator)
+        is_op = isinstance(node.target, torch._ops.OpOverload)
+        if not (is_op or is_control) or carried(node):
             continue
-        if torch.Tag.nondeterministic_seeded in node.target.tags:
+        if is_control:
+            what = "runs graphs of its own, which is not covered"
+        elif torch.Tag.nondeterministic_seeded in node.target.tags:
             what = "is random; call the model in eval mode, or pass the numbers as an argument"
         elif any(map(_is_complex, (node, *node.all_input_nodes))):
             what = "of complex numbers is not covered"

@@ -51,12 +51,8 @@ class TensorProgram:
         weights: Collection[int] = (),
         frozen: Collection[int] = (),
     ) -> None:
-        self._versioned: list[int] = []
         known = {*weights, *frozen}
         self._others = [k for k in range(len(program.signature.arguments)) if k not in known]
-        if isinstance(program, DataSizedExecutable):
-            self._call = program.tensor_call(torch.Tensor)
-            return
         packable = program.packable
         self._versioned = [k for k in packable if k in weights and k not in frozen]
         self._call = program.tensor_call(
@@ -69,7 +65,7 @@ class TensorProgram:
     def __call__(self, leaves: list[Any]) -> list[torch.Tensor]:
         """The results on tensors and Python numbers, which :func:`check_argument` has passed.
 
-        `leaves` is the callee's from then on.
+        `leaves` is the callee's from then on. As many threads work as PyTorch would take, at most.
         """
         for k in self._others:
             leaf = leaves[k]
@@ -79,7 +75,11 @@ class TensorProgram:
             versions = [leaves[k]._version for k in self._versioned]
         except RuntimeError:  # a tensor of inference mode
             versions = [_version(leaves[k]) for k in self._versioned]
-        return self._call(leaves, versions)
+        before = ral.limit_threads(torch.get_num_threads())
+        try:
+            return self._call(leaves, versions)
+        finally:
+            ral.limit_threads(before)
 
 
 _NEVER_AGAIN = itertools.count(1 << 40)

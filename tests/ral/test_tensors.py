@@ -233,6 +233,8 @@ def strided(dtype):
     yield np.broadcast_to(base[0, 0], (4, 3, 7, 8))
     yield np.broadcast_to(base[0, 0, :, :1], (7, 8))
     yield base[::-1, :, ::-1]
+    yield np.broadcast_to(wide[:, :1], (130, 67))  # every element fills a row
+    yield np.broadcast_to(wide[:1, ::2], (130, 34))  # every row is the first one
     yield wide.T
     yield wide[1:, 3:].T
     yield wide[::-1].T

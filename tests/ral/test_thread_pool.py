@@ -228,6 +228,48 @@ def test_more_threads_than_cores(standins):
     assert python(code, SHLO_DISC_NUM_THREADS="13", JAX_PLATFORMS="cpu") == "True"
 
 
+def test_a_limit_of_threads_is_the_calling_threads(standins):
+    who, chunk = np.zeros(64, np.uint64), np.zeros(64, np.int64)
+    assert ral.limit_threads(1) == 0
+    try:
+        for _ in range(20):
+            launch(standins, "who_kernel", [who, chunk], 64, 1)
+            assert set(who.tolist()) == {threading.get_ident()}
+        other = []
+        thread = threading.Thread(target=lambda: other.append(ral.limit_threads(5)))
+        thread.start()
+        thread.join(30)
+        assert other == [0]
+    finally:
+        assert ral.limit_threads(-3) == 1
+    assert ral.limit_threads(0) == 0
+
+
+def test_no_more_threads_than_the_limit_work(standins):
+    code = f"""
+        import sys
+        sys.path.insert(0, {str(Path(__file__).parents[2])!r})
+        import numpy as np
+        from shlo_disc import ral
+        from tests.ral.conftest import Standins
+        from tests.ral.test_thread_pool import counts, launch
+        standins = Standins({str(standins.path)!r})
+        who, chunk = np.zeros(500, np.uint64), np.zeros(500, np.int64)
+        most = []
+        for limit in (2, 3, 0):
+            ral.limit_threads(limit)
+            number = 0
+            for _ in range(400):
+                launch(standins, "who_kernel", [who, chunk], 500, 1)
+                number = max(number, len(set(who.tolist())))
+                assert (counts(standins, 97, 1)[1:-1] == 1).all()
+            most.append(number)
+        assert most[0] <= 2 and most[1] <= 3, most
+        print(max(most) > 1)
+    """
+    assert python(code, SHLO_DISC_NUM_THREADS="8", JAX_PLATFORMS="cpu") == "True"
+
+
 # A forked child of a process with threads waits for ever in a sanitizer's allocator.
 @pytest.mark.unsanitized
 def test_fork(standins):

@@ -244,6 +244,7 @@ SAMPLES: dict[str, Sample] = {
     "col2im.default": (lambda x: aten.col2im(x, [4, 5], [2, 2], [1, 1], [0, 0], [1, 1]),
                        lambda b, s: (normal(b, 8, 12),), ({0: B},)),
     "nonzero.default": one(aten.nonzero, truths),
+    "_local_scalar_dense.default": one(lambda x: x * x.sum().item()),
     "avg_pool3d.default": volumes(aten.avg_pool3d, [2, 2, 3], [1, 2, 2], [1, 0, 1]),
     "max_pool3d_with_indices.default": volumes(
         aten.max_pool3d_with_indices, [2, 2, 3], [1, 2, 2], [1, 0, 1]),

@@ -168,3 +168,37 @@ def test_slices_beyond_the_ends(part):
         ({0: B},),
         [(4,), (1,)],
     )
+
+
+ENDS = {
+    "[:-1]": lambda x, y: x[:, :-1],
+    "[:n]": lambda x, y: x[:, : y.shape[0]],
+    "[n:]": lambda x, y: x[:, y.shape[0] :],
+    "[1:n + 1]": lambda x, y: x[:, 1 : y.shape[0] + 1],
+    "[:-n]": lambda x, y: x[:, : -y.shape[0]],
+    "[-n:]": lambda x, y: x[:, -y.shape[0] :],
+    "[:n:2]": lambda x, y: x[:, : y.shape[0] : 2],
+}
+
+
+@pytest.mark.parametrize("is_oblivious", [False, True])
+@pytest.mark.parametrize("name", ENDS)
+def test_slices_that_end_at_a_size(name, is_oblivious):
+    """Where PyTorch's own program takes the sizes; an end of 0 is no end at the last element."""
+    with torch.fx.experimental._config.patch(backed_size_oblivious=is_oblivious):
+        program = export(
+            Of(ENDS[name]),
+            (torch.randn(3, 12), torch.randn(5)),
+            dynamic_shapes=(({1: Dim.AUTO}, {0: Dim.AUTO}),),
+        )
+    exe, theirs = shlo_disc.torch.compile(program), program.module()
+    tried = 0
+    for size, count in ((12, 5), (5, 3), (5, 0), (5, 5), (1, 1), (1, 2), (2, 1)):
+        args = torch.randn(3, size), torch.randn(count)
+        try:
+            want = theirs(*args)
+        except AssertionError:  # a guard of PyTorch's
+            continue
+        tried += 1
+        torch.testing.assert_close(exe(*args), want)
+    assert tried >= 2

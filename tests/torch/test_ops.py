@@ -42,7 +42,8 @@ def program(name):
 def test_a_covered_op_is_right_at_every_size(name):
     function, make, _ = SAMPLES[name]
     exe = shlo_disc.torch.compile(program(name))
-    assert type(exe.executable) is shlo_disc.Executable  # no size comes from data
+    is_one = type(exe.executable) is shlo_disc.Executable
+    assert is_one != (name == "nonzero.default")  # the only one whose size comes from data
     for sizes in SIZES:
         args = make(*sizes)
         got, want = pytree.tree_leaves(exe(*args)), pytree.tree_leaves(function(*args))

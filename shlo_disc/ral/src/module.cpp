@@ -683,6 +683,7 @@ NB_MODULE(_ral, m) {
   });
   m.def("ffi_registered", &ffi_registered);
   m.def("num_threads", &num_threads);
+  m.def("limit_threads", &limit_threads, "threads"_a);
   m.def("numpy_view", [](nb::handle array, nb::handle dtype) {
     if (!PyArray_DescrCheck(dtype.ptr())) throw nb::type_error("dtype must be a numpy.dtype");
     return checked(numpy_view(array.ptr(), reinterpret_cast<PyArray_Descr*>(dtype.ptr())));

@@ -86,6 +86,22 @@ void copy_rows(const Plan& plan, const char* from, T* to, int64_t begin, int64_t
     }
     return;
   }
+  if (plan.column_step == 0) {  // a broadcast: every element fills a row
+    for (int64_t i = begin; i < end; ++i) {
+      T element;
+      std::memcpy(&element, from + i * plan.row_step * kItem, sizeof(T));
+      std::fill_n(to + i * plan.row_place, plan.columns, element);
+    }
+    return;
+  }
+  if (plan.row_step == 0 && end - begin > 1) {  // all rows are the first one
+    copy_rows(plan, from, to, begin, begin + 1);
+    const T* const first = to + begin * plan.row_place;
+    for (int64_t i = begin + 1; i < end; ++i) {
+      std::copy_n(first, plan.columns, to + i * plan.row_place);
+    }
+    return;
+  }
   if (plan.row_step == 1) {
     transpose_rows(plan, from, to, begin, end);
     return;

@@ -19,6 +19,7 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <utility>
 
 #include "fp_env.h"
 
@@ -102,6 +103,7 @@ class Scratch {
 
 thread_local Scratch t_scratch;
 thread_local int t_depth = 0;
+thread_local int t_limit = 0;  // 0: none
 
 struct alignas(64) Job {
   disc_kernel kernel;
@@ -111,6 +113,8 @@ struct alignas(64) Job {
   int64_t grain;
   int64_t scratch_bytes;
   int caller_cpu;
+  uint32_t helpers;  // at most so many workers are inside
+  bool limited;      // by limit_threads: what a task starts runs alone
 
   alignas(64) std::atomic<int64_t> next{0};
   alignas(64) std::atomic<uint32_t> entrants{0};
@@ -208,7 +212,7 @@ class ThreadPool {
 
   // Runs the job in a slot from take_slot() and gives the slot back.
   bool run(int slot, disc_kernel kernel, void* const* args, const int64_t* params, int64_t extent,
-           int64_t grain, int64_t scratch_bytes) {
+           int64_t grain, int64_t scratch_bytes, int threads) {
     Job& job = jobs_[slot];
     job.kernel = kernel;
     job.args = args;
@@ -217,11 +221,13 @@ class ThreadPool {
     job.grain = grain;
     job.scratch_bytes = scratch_bytes;
     job.caller_cpu = sched_getcpu();
+    job.helpers = static_cast<uint32_t>(threads - 1);
+    job.limited = t_limit != 0;
     job.next.store(0, std::memory_order_relaxed);
     job.failed.store(false, std::memory_order_relaxed);
     const uint64_t bit = uint64_t{1} << slot;
     open_.fetch_or(bit, std::memory_order_seq_cst);
-    wake((extent - 1) / grain, job.caller_cpu);
+    wake(std::min<int64_t>((extent - 1) / grain, threads - 1), job.caller_cpu);
 
     work(job);
 
@@ -253,6 +259,8 @@ class ThreadPool {
       return;
     }
     ++t_depth;
+    const int limit = t_limit;
+    if (job.limited) t_limit = 1;
     const int64_t extent = job.extent;
     const int64_t divisor = 2 * int64_t{threads_};
     int64_t lo = job.next.load(std::memory_order_relaxed);
@@ -263,6 +271,7 @@ class ThreadPool {
       job.kernel(job.args, job.params, lo, lo + chunk, scratch);
       lo = job.next.load(std::memory_order_relaxed);
     }
+    t_limit = limit;
     --t_depth;
   }
 
@@ -283,8 +292,8 @@ class ThreadPool {
     for (; open != 0; open &= open - 1) {
       const int slot = __builtin_ctzll(open);
       Job& job = jobs_[slot];
-      job.entrants.fetch_add(1, std::memory_order_seq_cst);
-      if (open_.load(std::memory_order_seq_cst) & (uint64_t{1} << slot)) {
+      const uint32_t inside = job.entrants.fetch_add(1, std::memory_order_seq_cst);
+      if ((open_.load(std::memory_order_seq_cst) & (uint64_t{1} << slot)) && inside < job.helpers) {
         placement.step_aside(job.caller_cpu);
         work(job);
       }
@@ -385,6 +394,8 @@ int num_threads() {
   return count;
 }
 
+int limit_threads(int threads) { return std::exchange(t_limit, std::max(threads, 0)); }
+
 bool pool_started() { return g_pool.load(std::memory_order_acquire) != nullptr; }
 
 bool parallel_for(disc_kernel kernel, void* const* args, const int64_t* params, int64_t extent,
@@ -392,10 +403,13 @@ bool parallel_for(disc_kernel kernel, void* const* args, const int64_t* params, 
   if (extent <= 0) return true;
   const DefaultFpEnv fp_env;
   grain = std::max<int64_t>(grain, 1);
-  if (extent > grain && num_threads() > 1) {
+  const int threads = t_limit == 0 ? num_threads() : std::min(t_limit, num_threads());
+  if (extent > grain && threads > 1) {
     ThreadPool& workers = pool();
     const int slot = workers.take_slot();
-    if (slot >= 0) return workers.run(slot, kernel, args, params, extent, grain, scratch_bytes);
+    if (slot >= 0) {
+      return workers.run(slot, kernel, args, params, extent, grain, scratch_bytes, threads);
+    }
   }
   return run_alone(kernel, args, params, extent, scratch_bytes);
 }

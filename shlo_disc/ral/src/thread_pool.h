@@ -19,6 +19,10 @@ namespace shlo_disc {
 // cores this process may run on. Starts no thread.
 int num_threads();
 
+// At most so many threads work on what this thread starts from now on, the caller included; 0: as many
+// as there are. Returns what it was.
+int limit_threads(int threads);
+
 // True once the workers of this process exist (they start with the first parallel_for that has
 // more than one chunk).
 bool pool_started();

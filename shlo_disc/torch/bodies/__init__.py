@@ -20,6 +20,7 @@ from shlo_disc.torch.bodies.convolution import (
     transposed_convolution,
 )
 from shlo_disc.torch.bodies.division import fmod, remainder, shift_left, shift_right
+from shlo_disc.torch.bodies.finding import nonzero
 from shlo_disc.torch.bodies.ordering import sort, sort_stable, topk
 from shlo_disc.torch.bodies.pooling import (
     avg_pool,
@@ -29,6 +30,7 @@ from shlo_disc.torch.bodies.pooling import (
 )
 from shlo_disc.torch.bodies.ranges import arange
 from shlo_disc.torch.bodies.scattering import scatter_reduce
+from shlo_disc.torch.bodies.slicing import ends_at_a_size, slice_
 from shlo_disc.torch.bodies.totals import cumprod, cumsum
 from shlo_disc.torch.importer import Carried, schema_arguments
 
@@ -59,6 +61,7 @@ BODIES: dict[Any, Body] = {
     aten.fmod.Tensor: fmod,
     aten.max_pool3d.default: max_pool,
     aten.max_pool3d_with_indices.default: max_pool_with_indices,
+    aten.nonzero.default: nonzero,
     aten.remainder.Scalar: remainder,
     aten.remainder.Scalar_Tensor: remainder,
     aten.remainder.Tensor: remainder,
@@ -80,10 +83,11 @@ _POOLS: dict[Any, Body] = {
     aten.max_pool2d_with_indices.default: max_pool_with_indices,
 }
 
-BODIES.update(_POOLS)
+BODIES.update({**_POOLS, aten.slice.Tensor: slice_})
 
 _ONLY: dict[Any, Callable[[Mapping[str, Any]], bool]] = {
     aten.convolution.default: is_transposed,
+    aten.slice.Tensor: ends_at_a_size,
     **dict.fromkeys(_POOLS, is_special_pool),
 }
 """Overload -> for which arguments its body is; torch-mlir takes the others."""

@@ -38,6 +38,10 @@ class BodyCall:
         given = self._carried.arguments[name]
         return torch.fx.map_arg(given, self._value)
 
+    def given(self, name: str) -> Any:
+        """An argument as the graph has it."""
+        return self._carried.arguments[name]
+
     def _value(self, node: torch.fx.Node) -> Any:
         value = self._values[node]
         if isinstance(value.type, ir.RankedTensorType):

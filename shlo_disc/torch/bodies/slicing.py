@@ -1,0 +1,91 @@
+"""Slices whose end is a size: torch-mlir takes an end that is 0 in a call for the last element.
+
+    %y = aten.slice(%x, 0, 1, %n)    ==>    %e = maximum 1, (minimum %n, size of %x)
+                                            %y = real_dynamic_slice %x, 1, %e
+
+Bounds are from 0 to the size, the end not before the start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import sympy
+import torch
+
+from shlo_disc.builders import compare, create
+from shlo_disc.errors import UnsupportedError
+from shlo_disc.ingest.size_values import binary, extent, truth, vector
+from shlo_disc.mlir import ir
+from shlo_disc.torch.bodies.call import BodyCall, constant
+from shlo_disc.torch.sizes import expression
+
+__all__ = ["ends_at_a_size", "slice_"]
+
+
+def ends_at_a_size(arguments: Mapping[str, Any]) -> bool:
+    """True for the arguments of an `aten.slice` whose end is computed in calls."""
+    end, x = arguments["end"], arguments["self"].meta["val"]
+    if isinstance(end, torch.fx.Node):
+        return True
+    return end is not None and end < 0 and not isinstance(x.shape[arguments["dim"]], int)
+
+
+def slice_(call: BodyCall) -> list[ir.Value]:
+    """`aten.slice.Tensor(self, dim, start, end, step)`."""
+    x, step = call["self"], call["step"]
+    if not isinstance(step, int):
+        raise UnsupportedError("the step must be a number, not a size")
+    rank = ir.RankedTensorType(x.type).rank
+    axis = call["dim"] % rank
+    size = extent(x, axis)
+    none = constant(0, [], "i64")
+    have = expression(call.shape("self")[axis])
+    starts_at_0 = _stated(call, "start") in (None, 0)
+    start = none if starts_at_0 else _bound(call, "start", size, have)
+    end = _bound(call, "end", size, have)
+    if not starts_at_0:
+        end = binary("maximum", start, end)
+    starts = [start if k == axis else none for k in range(rank)]
+    ends = [end if k == axis else extent(x, k) for k in range(rank)]
+    steps = vector([constant(step if k == axis else 1, [], "i64") for k in range(rank)])
+    kind = ir.RankedTensorType(x.type)
+    shape = list(kind.shape)
+    shape[axis] = ir.ShapedType.get_dynamic_size()
+    result = ir.RankedTensorType.get(shape, kind.element_type)
+    operands = [x, vector(starts), vector(ends), steps]
+    return [create("stablehlo.real_dynamic_slice", operands, result)]
+
+
+def _is_nonnegative(size: Any) -> bool:
+    """True if an expression is at least 0 for all sizes from 0 on.
+
+    PyTorch's own answers are for sizes from 2 on.
+    """
+    terms = sympy.expand(expression(size)).as_coefficients_dict().items()
+    return all(
+        coefficient >= 0 and all(factor.is_nonnegative for factor in term.as_powers_dict())
+        for term, coefficient in terms
+    )
+
+
+def _stated(call: BodyCall, name: str) -> Any:
+    """A bound as PyTorch has it: None, or an expression of sizes."""
+    given = call.given(name)
+    value = given.meta["val"] if isinstance(given, torch.fx.Node) else given
+    return None if value is None else expression(value)
+
+
+def _bound(call: BodyCall, name: str, size: ir.Value, have: Any) -> ir.Value:
+    """The start or the end, from 0 to `size`; negative ones count from behind."""
+    stated = _stated(call, name)
+    value = call.size(name)
+    none = constant(0, [], "i64")
+    if _is_nonnegative(-1 - stated):
+        return binary("maximum", binary("add", value, size), none)
+    if not _is_nonnegative(stated):
+        behind = binary("maximum", binary("add", value, size), none)
+        is_behind = compare("LT", value, none, truth())
+        value = create("stablehlo.select", [is_behind, behind, value], value.type)
+    return value if _is_nonnegative(have - stated) else binary("minimum", value, size)

@@ -1,0 +1,115 @@
+"""Sizes that come from data, truth values as indices, and the weights of such programs."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs the extra `torch`: make test-torch")
+
+from torch import nn  # noqa: E402
+from torch.export import Dim, export  # noqa: E402
+
+import shlo_disc.torch  # noqa: E402
+from shlo_disc import ral  # noqa: E402
+from tests.torch.models import Of  # noqa: E402
+
+pytestmark = pytest.mark.torch
+
+
+def written(x, place, value):
+    x = x.clone()
+    x[place] = value
+    return x
+
+
+OF_DATA = {
+    "places": lambda x, m: m.nonzero(),
+    "places of a number": lambda x, m: x.sum().nonzero(),
+    "places by dimension": lambda x, m: torch.where(m),
+    "masked": lambda x, m: x[m] * 2,
+    "masked rows": lambda x, m: x[m[:, 0]] + 1,
+    "masked columns": lambda x, m: x[:, m[0]],
+    "masked_select": lambda x, m: torch.masked_select(x, m[:1]),
+    "written from masked": lambda x, m: written(x, m, x[m] * 2),
+    "a size of it": lambda x, m: x * x[m].shape[0],
+    "a sum of it": lambda x, m: x[m].sum(),
+}
+OF_ARGUMENTS = {
+    "written": lambda x, m: written(x, m, 1.5),
+    "written rows": lambda x, m: written(x, m[:, 0], 1.5),
+    "written columns": lambda x, m: written(x, (slice(None), m[0]), 1.5),
+    "a number": lambda x, m: x * m.sum().item(),
+}
+
+
+@pytest.mark.parametrize("name", [*OF_DATA, *OF_ARGUMENTS])
+def test_results_whose_sizes_come_from_data(name):
+    function = {**OF_DATA, **OF_ARGUMENTS}[name]
+    torch.manual_seed(0)
+
+    def make(count, share=0.5):
+        return torch.randn(count, 6), torch.rand(count, 6) < share
+
+    program = export(Of(function), make(4), dynamic_shapes=(({0: Dim.AUTO}, {0: Dim.AUTO}),))
+    exe = shlo_disc.torch.compile(program)
+    assert isinstance(exe.executable, shlo_disc.DataSizedExecutable) == (name in OF_DATA)
+    for args in (make(4), make(3), make(7), make(5, 0.0), make(5, 1.1)):
+        torch.testing.assert_close(exe(*args), function(*args))
+
+
+def test_a_mask_of_another_size_is_refused():
+    program = export(
+        Of(lambda x, m: written(x, m, 1.5)),
+        (torch.randn(4, 6), torch.rand(4, 6) < 0.5),
+        dynamic_shapes=(({0: Dim.AUTO}, {0: Dim.AUTO}),),
+    )
+    exe = shlo_disc.torch.compile(program)
+    with pytest.raises(shlo_disc.ShapeMismatchError):
+        exe(torch.randn(4, 6), torch.rand(3, 6) < 0.5)
+
+
+def test_the_end_of_a_slice_is_a_number_in_a_tensor():
+    def function(x, n):
+        end = n.item()
+        torch._check(end >= 0)
+        torch._check(end <= x.shape[0])
+        return x[:end] * 2
+
+    x = torch.randn(5, 4)
+    program = export(Of(function), (x, torch.tensor(3)), dynamic_shapes=(({0: Dim("b")}, {}),))
+    exe = shlo_disc.torch.compile(program)
+    for end in (3, 0, 5):
+        assert torch.equal(exe(x, torch.tensor(end)), x[:end] * 2)
+
+
+class Chosen(nn.Module):
+    """Weights in front of the rows that are chosen by data, and behind."""
+
+    def __init__(self):
+        super().__init__()
+        self.before, self.behind = nn.Linear(128, 128), nn.Linear(128, 128)
+
+    def forward(self, x):
+        x = self.before(x)
+        return self.behind(x[x[:, 0] > 0])
+
+
+@pytest.mark.parametrize("freeze", [False, True])
+def test_weights_are_packed_once_until_they_change(no_packs, freeze):
+    torch.manual_seed(0)
+    model = Chosen()
+    program = export(model, (torch.randn(40, 128),), dynamic_shapes=({0: Dim("b")},))
+    exe = shlo_disc.torch.compile(program, freeze=freeze)
+    x = torch.randn(50, 128)
+    before = ral.pack_stats()["filled"]
+    with torch.no_grad():
+        for _ in range(4):
+            torch.testing.assert_close(exe(x), model(x), rtol=1e-4, atol=1e-5)
+        assert ral.pack_stats()["filled"] - before == 2
+        if freeze:
+            return
+        for weight in (model.before.weight, model.behind.weight):
+            weight.mul_(-1)
+        for _ in range(4):
+            torch.testing.assert_close(exe(x), model(x), rtol=1e-4, atol=1e-5)
+        assert ral.pack_stats()["filled"] - before == 4

@@ -1,0 +1,46 @@
+"""`torch.set_num_threads` holds for programs of shlo_disc, too."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs the extra `torch`: make test-torch")
+
+from shlo_disc import ral  # noqa: E402
+from tests.children import python  # noqa: E402
+
+pytestmark = pytest.mark.torch
+
+CODE = """
+    import torch
+    import shlo_disc.torch
+    from shlo_disc import ral
+    from torch.export import Dim, export
+
+    class Double(torch.nn.Module):
+        def forward(self, x):
+            return x * 2
+
+    x = torch.randn(2000, 1000)
+    exported = shlo_disc.torch.compile(export(Double(), (x,), dynamic_shapes=({0: Dim("b")},)))
+    compiled = torch.compile(Double(), backend="shlo_disc", dynamic=True)
+    started = []
+    for threads in (1, 3):
+        torch.set_num_threads(threads)
+        for run in (exported, compiled):
+            assert torch.equal(run(x.t().contiguous().t()), x * 2)
+            assert torch.equal(run(x), x * 2)
+        started.append(ral.threads_started())
+    assert ral.limit_threads(0) == 0  # other programs of this thread take all of them
+    print(*started)
+"""
+
+
+def test_the_pool_has_no_thread_where_pytorch_takes_one():
+    assert python(CODE, SHLO_DISC_NUM_THREADS="4") == "False True"
+
+
+def test_a_call_leaves_no_limit():
+    run = torch.compile(lambda x: x * 2, backend="shlo_disc", dynamic=True)
+    assert torch.equal(run(torch.ones(5)), torch.full((5,), 2.0))
+    assert ral.limit_threads(0) == 0
