@@ -21,6 +21,7 @@ from shlo_disc.torch.bodies.convolution import (
 from shlo_disc.torch.bodies.division import fmod, remainder
 from shlo_disc.torch.bodies.ordering import sort, sort_stable, topk
 from shlo_disc.torch.bodies.ranges import arange
+from shlo_disc.torch.bodies.recurrent import lstm_layer
 from shlo_disc.torch.bodies.totals import cumprod, cumsum
 from shlo_disc.torch.importer import Carried, schema_arguments
 
@@ -39,6 +40,7 @@ BODIES: dict[Any, Body] = {
     aten.cumsum.default: cumsum,
     aten.fmod.Scalar: fmod,
     aten.fmod.Tensor: fmod,
+    aten.mkldnn_rnn_layer.default: lstm_layer,
     aten.remainder.Scalar: remainder,
     aten.remainder.Tensor: remainder,
     aten.scaled_dot_product_attention.default: attention,
