@@ -1,10 +1,11 @@
 """Layers of LSTM: one product for all steps before a loop, one product in each step.
 
-x: [T, B, I], h and c: [B, H], weights: [4 H, I] and [4 H, H]
+    x: [T, B, I], h and c: [B, H], weights: [4 H, I] and [4 H, H]
+    i, f, g, o = split(x[t] @ weight0^T + h @ weight1^T + bias)
+    c = sigmoid(f) * c + sigmoid(i) * tanh(g)
+    h = y[t] = sigmoid(o) * tanh(c)
 
-i, f, g, o = split(x[t] @ weight0^T + h @ weight1^T + bias)
-c = sigmoid(f) * c + sigmoid(i) * tanh(g)
-h = y[t] = sigmoid(o) * tanh(c)
+Source  PyTorch's documentation of `nn.LSTM`.
 """
 
 from __future__ import annotations
