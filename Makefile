@@ -44,8 +44,16 @@ test-all: $(VENV)/.installed  ## All tests, the slow ones too
 	$(RUN) -m pytest -q -n $(JOBS)
 
 .PHONY: test-torch
-test-torch: .venv-torch/.installed  ## The tests of shlo_disc.torch, in .venv-torch with PyTorch
-	.venv-torch/bin/python -m pytest -q -n $(JOBS) --dist loadfile -m torch tests/torch
+test-torch: .venv-torch/.installed  ## The tests of shlo_disc.torch, in .venv-torch with PyTorch (SAMPLE=1: a part)
+	.venv-torch/bin/python -m pytest -q -n $(JOBS) --dist loadfile -m '$(if $(SAMPLE),torch and not slow,torch)' \
+		$(if $(SAMPLE),$(TORCH_SAMPLE),tests/torch)
+
+# Export, backend, training and versions in three minutes of two cores.
+TORCH_SAMPLE := $(addprefix tests/torch/test_,backend.py exported.py recurrent.py versions.py)
+
+.PHONY: test-torch-models
+test-torch-models: .venv-torch/.installed-models  ## Architectures of transformers and timm (SAMPLE=1: small ones)
+	.venv-torch/bin/python -m pytest -q -m '$(if $(SAMPLE),torch and not slow,torch)' tests/torch/test_architectures.py
 
 .venv-torch/.installed: $(SOURCES) tools/venv.sh
 	tools/venv.sh .venv-torch '.[test,torch]'
@@ -56,6 +64,12 @@ test-tensorflow: .venv-tensorflow/.installed  ## The tests of shlo_disc.tensorfl
 
 .venv-tensorflow/.installed: $(SOURCES) tools/venv.sh
 	tools/venv.sh .venv-tensorflow '.[test,tensorflow]'
+
+# timm asks for torchvision, whose wheel is a CUDA build: tests/torch/torchvision_names.py.
+.venv-torch/.installed-models: .venv-torch/.installed
+	.venv-torch/bin/python -m pip install --disable-pip-version-check --quiet transformers==5.23.0 pillow
+	.venv-torch/bin/python -m pip install --disable-pip-version-check --quiet --no-deps timm==1.0.31
+	touch $@
 
 .PHONY: sanitize
 sanitize: $(VENV)/.installed  ## Tests with a runtime built for sanitizers of memory and of threads (SAMPLE=1: memory, a few; WHOLE=1: all)

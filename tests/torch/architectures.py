@@ -285,8 +285,14 @@ MODELS = {
     "vit": Architecture(vit, picture, ({0: B},), BATCHES, 2),
     "resnet": Architecture(resnet, picture, IMAGES, IMAGE_SIZES),
     "timm resnet18": Architecture(timm_model("resnet18"), picture, IMAGES, IMAGE_SIZES),
+    "timm mobilenetv3": Architecture(
+        timm_model("mobilenetv3_small_050"), picture, IMAGES, IMAGE_SIZES
+    ),
     "timm vit_tiny": Architecture(
         timm_model("vit_tiny_patch16_224", img_size=32, depth=2), picture, ({0: B},), BATCHES, 2
     ),
     "timm convnext": Architecture(timm_model("convnext_atto"), picture, ({0: B},), BATCHES),
+    "lstm": Architecture(
+        Lstm, lambda s, b: (torch.randn(b, 11, s.width),), ({0: B},), BATCHES
+    ),
 }  # fmt: skip

@@ -29,6 +29,7 @@ from shlo_disc.torch.bodies.pooling import (
     max_pool_with_indices,
 )
 from shlo_disc.torch.bodies.ranges import arange
+from shlo_disc.torch.bodies.recurrent import lstm_layer
 from shlo_disc.torch.bodies.scattering import scatter_reduce
 from shlo_disc.torch.bodies.slicing import ends_at_a_size, slice_
 from shlo_disc.torch.bodies.totals import cumprod, cumsum
@@ -62,6 +63,7 @@ BODIES: dict[Any, Body] = {
     aten.max_pool3d.default: max_pool,
     aten.max_pool3d_with_indices.default: max_pool_with_indices,
     aten.nonzero.default: nonzero,
+    aten.mkldnn_rnn_layer.default: lstm_layer,
     aten.remainder.Scalar: remainder,
     aten.remainder.Scalar_Tensor: remainder,
     aten.remainder.Tensor: remainder,
