@@ -18,6 +18,7 @@ from shlo_disc.tensorflow.convert import convert
 from shlo_disc.tensorflow.freeze import freeze
 from shlo_disc.tensorflow.functions import Call, concrete_function
 from shlo_disc.tensorflow.lowering import lower
+from shlo_disc.tensorflow.ops import OPS, PREFIX
 
 __all__ = ["TensorFlowExecutable", "compile"]
 
@@ -48,7 +49,7 @@ def compile(
     """
     call = Call(concrete_function(source, signature))
     frozen = freeze(call.function)
-    module = lower(convert(frozen))
+    module = lower(convert(frozen, OPS, PREFIX))
     given = len(call.paths)
     weights = [re.sub(r"(/ReadVariableOp)?/resource$", "", n) for n in frozen.names[given:]]
     symbols = _symbols(call.symbols, frozen.shapes)

@@ -146,7 +146,7 @@ SAMPLES: dict[str, Sample] = {
         lambda x: tf.image.resize(x, shape(x)[1:3] * 2, "nearest"), [IMAGE], least=1
     ),
     "segment_sum": Sample(
-        lambda x, i: tf.math.unsorted_segment_sum(x, i, 5), [X, ([N], I)], high=7
+        lambda x, i: tf.math.unsorted_segment_sum(x, i, 5), [X, ([N], I)], high=5
     ),
     "cond": Sample(lambda x: tf.cond(shape(x)[0] > 3, lambda: x * 2, lambda: x + 1), [X]),
 }
