@@ -259,11 +259,7 @@ def _of_vector(
 def _sliced(array: ir.Value, parts: list[_Part]) -> ir.Value:
     array = reversed_along(array, [k for k, part in enumerate(parts) if part.is_reversed])
     own = sizes_of(array)
-    if all(
-        part.start == 0 and part.stride == 1 and (part.limit is size or part.limit == size)
-        for part, size in zip(parts, own, strict=True)
-        if isinstance(part.start, int) and isinstance(part.limit, int) and isinstance(size, int)
-    ) and all(isinstance(p.start, int) and isinstance(p.limit, int) for p in parts):
+    if all(map(_is_whole, parts, own)):
         return array
     sizes: list[Size] = [
         1 if p.is_dropped
@@ -286,6 +282,15 @@ def _sliced(array: ir.Value, parts: list[_Part]) -> ir.Value:
     rows = ([p.start for p in parts], [p.limit for p in parts], [p.stride for p in parts])
     operands = [vector([value_of(n) for n in row]) for row in rows]
     return create("stablehlo.real_dynamic_slice", [array, *operands], kind)
+
+
+def _is_whole(part: _Part, size: Size) -> bool:
+    """True if nothing of a dimension of this size is left out."""
+    if part.start != 0 or part.stride != 1 or part.is_dropped:
+        return False
+    if isinstance(part.limit, int) or isinstance(size, int):
+        return part.limit == size
+    return Sizes().origin(part.limit) == Sizes().origin(size)
 
 
 def front(array: ir.Value, axis: int, count: Size) -> ir.Value:
