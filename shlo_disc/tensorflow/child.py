@@ -3,9 +3,9 @@
     python -I -S child.py FOLDER MODULES...
 
 FOLDER has `graph.pb` and `inputs.json`. It gets `module.mlirbc` and `nodes.json`, or `error.txt`.
-MODULES are where
-Python finds TensorFlow. Its converter may end the process, which is why it has one of its own. Only
-bindings are loaded, not TensorFlow's Python: that takes 4 seconds, these take 0.3.
+MODULES are where Python finds TensorFlow. Its converter may end the process, which is why it has
+one of its own. Only bindings are loaded, not TensorFlow's Python: that takes 4 seconds, these take
+0.3.
 
 Nothing of shlo_disc is imported here.
 """

@@ -127,8 +127,13 @@ def _failure(status: int, raised: str, said: str) -> str:
     return f"TensorFlow's converter to StableHLO failed: {lines[-1] if lines else 'no message'}"
 
 
+_LOG = re.compile(r"[IWEF]\d{4} [^\]]*\] ?")
+
+
 def _first_error(lines: Sequence[str]) -> str:
-    for line in lines:
-        if found := re.search(r"(?:LLVM ERROR|error|Check failed):? ?(.*)", line):
-            return found[0] if "Check" in found[0] else found[1]
-    return lines[0] if lines else "no message"
+    """The first line that is no advice, without the place in TensorFlow's sources."""
+    told = [line for line in lines if not re.match(r"[IW]\d{4} |WARNING: ", line)]
+    for line in told:
+        if found := re.search(r"(?:LLVM ERROR|error): (.*)", line):
+            return found[1]
+    return _LOG.sub("", told[0]) if told else "no message"

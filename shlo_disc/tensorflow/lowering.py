@@ -9,7 +9,7 @@ from shlo_disc.ingest.mixed import RULES
 from shlo_disc.ingest.mixed.rewriter import rewrite_mixture
 from shlo_disc.mlir import ir, new_context, parse_module, run_pipeline, walk
 from shlo_disc.tensorflow.convert import Converted
-from shlo_disc.tensorflow.ops import PREFIX, rules
+from shlo_disc.tensorflow.ops import rules
 
 __all__ = ["lower"]
 
@@ -54,6 +54,3 @@ def _check(module: ir.Module) -> None:
         raise UnsupportedError(
             f"TensorFlow's converter leaves {names}, which shlo_disc does not lower either"
         )
-
-
-assert PREFIX.startswith("tf.")

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 N = None
-F, I, L, P = tf.float32, tf.int32, tf.int64, tf.bool
+F, I, L, P = tf.float32, tf.int32, tf.int64, tf.bool  # noqa: E741
 
 
 def variable(*shape: int, seed: int = 0) -> tf.Variable:
@@ -148,11 +148,10 @@ SAMPLES: dict[str, Sample] = {
         lambda x, i: tf.math.unsorted_segment_sum(x, i, 5), [X, ([N], I)], high=5
     ),
     "cond": Sample(lambda x: tf.cond(shape(x)[0] > 3, lambda: x * 2, lambda: x + 1), [X]),
-    # -- further ops, and what the rows of `shlo_disc.tensorflow.ops` can be asked ------------------
+    # -- further ops, and what the rows of `shlo_disc.tensorflow.ops` can be asked -----------------
     "argsort": Sample(lambda x: tf.argsort(x, 1, direction="DESCENDING"), [([N, N], F)]),
     "avg_pool_same": Sample(lambda x: tf.nn.avg_pool2d(x, 3, 2, "SAME"), [IMAGE], least=1),
     "batch_matmul": Sample(tf.matmul, [([N, 4, 8], F), ([N, 8, 3], F)]),
-    "bfloat16": Sample(lambda x: x * 2 + 1, [([N, 8], tf.bfloat16)]),
     "boolean_mask": Sample(lambda x, m: tf.boolean_mask(x, m), [X, ([N], P)]),
     "clip": Sample(lambda x: tf.clip_by_value(x, -0.5, 0.5), [X]),
     "conv_strided": Sample(lambda x: tf.nn.conv2d(x, KERNEL, 2, "SAME"), [IMAGE], least=1),
@@ -220,7 +219,10 @@ SAMPLES: dict[str, Sample] = {
         [([N, N, N, 6], F)],
         least=1,
     ),
+    "depth_to_space": Sample(lambda x: tf.nn.depth_to_space(x, 2), [([N, N, N, 8], F)]),
+    "dilated": Sample(lambda x: tf.nn.conv2d(x, KERNEL, 1, "SAME", dilations=2), [IMAGE], least=1),
+    "max_pool_same": Sample(lambda x: tf.nn.max_pool2d(x, 3, 2, "SAME"), [IMAGE], least=1),
+    "pad_symmetric": Sample(lambda x: tf.pad(x, [[2, 1], [0, 3]], "SYMMETRIC"), [X], least=2),
     "unstack": Sample(lambda x: tf.unstack(x, axis=1), [([N, 3], F)]),
     "reshape_infers": Sample(lambda x: tf.reshape(x, [shape(x)[0], -1]), [([N, N, 4], F)], least=1),
-    "reshape_given": Sample(lambda x, s: tf.reshape(x, s), [([N, 8], F), ([2], I)], high=1),
 }

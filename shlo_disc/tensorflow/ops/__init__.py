@@ -11,6 +11,16 @@ from shlo_disc.ingest.size_values import Sizes
 from shlo_disc.locations import source_line
 from shlo_disc.mlir import ir
 from shlo_disc.tensorflow.ops.images import resize_bilinear, resize_nearest
+from shlo_disc.tensorflow.ops.moves import (
+    depth_to_space,
+    mirror_pad,
+    roll,
+    slice_,
+    space_to_depth,
+    split,
+    split_sizes,
+    unpack,
+)
 from shlo_disc.tensorflow.ops.ordering import (
     cumulative_product,
     cumulative_sum,
@@ -20,23 +30,43 @@ from shlo_disc.tensorflow.ops.ordering import (
 )
 from shlo_disc.tensorflow.ops.shapes import broadcast, reshape, strided_slice
 from shlo_disc.tensorflow.ops.typed import of_its_type
+from shlo_disc.tensorflow.ops.windows import (
+    average_pool,
+    convolution,
+    depthwise,
+    max_pool,
+    transposed_convolution,
+)
 
 __all__ = ["OPS", "PREFIX", "rules"]
 
 PREFIX = "tf.Disc"
 
 OPS: dict[str, Rule] = {
+    "AvgPool": average_pool,
     "BroadcastTo": broadcast,
+    "Conv2D": convolution,
+    "Conv2DBackpropInput": transposed_convolution,
     "Cumprod": cumulative_product,
     "Cumsum": cumulative_sum,
+    "DepthToSpace": depth_to_space,
+    "DepthwiseConv2dNative": depthwise,
     "Erf": operation("chlo.erf"),
     "Erfc": operation("chlo.erfc"),
+    "MaxPool": max_pool,
+    "MirrorPad": mirror_pad,
     "OneHot": one_hot,
     "Reshape": reshape,
     "ResizeBilinear": resize_bilinear,
     "ResizeNearestNeighbor": resize_nearest,
+    "Roll": roll,
+    "Slice": slice_,
+    "SpaceToDepth": space_to_depth,
+    "Split": split,
+    "SplitV": split_sizes,
     "StridedSlice": strided_slice,
     "TopKV2": top_k,
+    "Unpack": unpack,
     "Where": where,
 }
 """Op of TensorFlow -> the values of its results."""

@@ -9,7 +9,7 @@ from shlo_disc.builders import assert_sizes, compare, convert, create
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.ingest.size_values import Sizes, scalar_type, vector
 from shlo_disc.locations import source_line
-from shlo_disc.mlir import ir, producer
+from shlo_disc.mlir import ir
 from shlo_disc.tensorflow.ops.values import (
     Size,
     broadcast_to,
@@ -32,13 +32,16 @@ from shlo_disc.tensorflow.ops.values import (
     windowed,
 )
 
-__all__ = ["broadcast", "front", "reshape", "strided_slice"]
+__all__ = ["broadcast", "front", "part_of", "reshape", "strided_slice"]
 
 Values = list[ir.Value]
 
 
 def reshape(sizes: Sizes, op: ir.Operation) -> Values:
-    """`Reshape(tensor, shape)`: one of the sizes may be -1, the one that fits."""
+    """`Reshape(tensor, shape)`: a constant -1 is the size that fits.
+
+    A call that gives a shape of its own must give no -1.
+    """
     array, shape = op.operands
     kind = result(op)
     wanted = elements(sizes, shape)
@@ -50,20 +53,11 @@ def reshape(sizes: Sizes, op: ir.Operation) -> Values:
         for k, size in enumerate(wanted)
     ]
     open_axes = [k for k, size in enumerate(known) if size == -1]
-    if not open_axes:  # a call may pass -1
-        unsure = [k for k, n in enumerate(known) if not isinstance(n, int) and _may_be_negative(n)]
-        for axis in unsure:
-            size = known[axis]
-            others = [
-                n if k not in unsure else less(n, 0, 1, n) for k, n in enumerate(known) if k != axis
-            ]
-            fitting = quotient(product(own), larger(product(others), 1))
-            known[axis] = less(size, 0, fitting, size)
-    elif len(open_axes) == 1:
+    if len(open_axes) > 1:
+        raise UnsupportedError("more than one size is -1")
+    if open_axes:
         (axis,) = open_axes
         known[axis] = _fitting(sizes, own, [n for k, n in enumerate(known) if k != axis])
-    else:
-        raise UnsupportedError("more than one size is -1")
     return [reshaped(array, known)]
 
 
@@ -90,28 +84,6 @@ def _fitting(sizes: Sizes, own: list[Size], others: list[Size]) -> Size:
     if divisor == 1:
         return dividend
     return quotient(dividend, divisor if isinstance(divisor, int) else larger(divisor, 1))
-
-
-_GROWING = ("stablehlo.add", "stablehlo.multiply", "stablehlo.divide", "stablehlo.minimum")
-
-
-def _may_be_negative(value: ir.Value) -> bool:
-    """False if the value is computed of sizes in a way that gives no negative number."""
-    op = producer(value)
-    if op is None:
-        return True
-    if op.name == "stablehlo.get_dimension_size":
-        return False
-    if op.name == "stablehlo.constant":
-        attribute = op.attributes["value"]
-        return not attribute.is_splat or int(attribute.get_splat_value().value) < 0
-    if op.name in ("stablehlo.convert", "stablehlo.reshape"):
-        if not isinstance(element_of(op.operands[0]), ir.IntegerType):
-            return True
-        return _may_be_negative(op.operands[0])
-    if op.name == "stablehlo.maximum":
-        return all(map(_may_be_negative, op.operands))
-    return op.name not in _GROWING or any(map(_may_be_negative, op.operands))
 
 
 def broadcast(sizes: Sizes, op: ir.Operation) -> Values:
@@ -293,10 +265,15 @@ def _is_whole(part: _Part, size: Size) -> bool:
     return Sizes().origin(part.limit) == Sizes().origin(size)
 
 
-def front(array: ir.Value, axis: int, count: Size) -> ir.Value:
-    """The first `count` entries of a dimension."""
+def part_of(array: ir.Value, axis: int, start: Size, limit: Size) -> ir.Value:
+    """The entries of a dimension from `start`, up to `limit`."""
     parts = [
-        _Part(0, count if k == axis else size, 1, False, False)
+        _Part(start, limit, 1, False, False) if k == axis else _Part(0, size, 1, False, False)
         for k, size in enumerate(sizes_of(array))
     ]
     return _sliced(array, parts)
+
+
+def front(array: ir.Value, axis: int, count: Size) -> ir.Value:
+    """The first `count` entries of a dimension."""
+    return part_of(array, axis, 0, count)

@@ -12,10 +12,10 @@ from shlo_disc.ingest.size_values import Sizes, binary, extent, number, scalar_t
 from shlo_disc.mlir import ir, producer
 
 __all__ = [
-    "Size", "broadcast_to", "constant", "converted", "element_of", "elements", "flag", "iota",
-    "known_integer", "larger", "less", "minus", "plus", "product", "quotient", "reshaped", "result",
-    "reversed_along", "running", "size_of", "sizes_of", "smaller", "static", "taken", "times",
-    "value_of", "windowed",
+    "Size", "broadcast_to", "computation", "constant", "converted", "element_of", "elements",
+    "flag", "iota", "known_integer", "larger", "less", "minus", "pairs_of", "plus", "product",
+    "quotient", "reshaped", "result", "reversed_along", "running", "shape_vector", "size_of",
+    "sizes_of", "smaller", "static", "taken", "times", "value_of", "windowed",
 ]  # fmt: skip
 
 Size: TypeAlias = int | ir.Value
@@ -198,7 +198,8 @@ def _typed(sizes: Sequence[Size], element: ir.Type) -> ir.RankedTensorType:
     return ir.RankedTensorType.get(static(sizes), element)
 
 
-def _shape(sizes: Sequence[Size]) -> ir.Value:
+def shape_vector(sizes: Sequence[Size]) -> ir.Value:
+    """Sizes as an i64 vector."""
     return vector([value_of(size) for size in sizes])
 
 
@@ -229,7 +230,7 @@ def broadcast_to(array: ir.Value, dims: Sequence[int], sizes: Sequence[Size]) ->
         return create("stablehlo.broadcast_in_dim", [array], kind, broadcast_dimensions=attribute)
     return create(
         "stablehlo.dynamic_broadcast_in_dim",
-        [array, _shape(sizes)],
+        [array, shape_vector(sizes)],
         kind,
         broadcast_dimensions=attribute,
     )
@@ -243,7 +244,7 @@ def reshaped(array: ir.Value, sizes: Sequence[Size]) -> ir.Value:
         if not same:
             raise UnsupportedError(f"{array.type} cannot have the shape {kind}")
         return array if kind == array.type else create("stablehlo.reshape", [array], kind)
-    return create("stablehlo.dynamic_reshape", [array, _shape(sizes)], kind)
+    return create("stablehlo.dynamic_reshape", [array, shape_vector(sizes)], kind)
 
 
 def iota(sizes: Sequence[Size], axis: int, element: ir.Type | str) -> ir.Value:
@@ -253,7 +254,7 @@ def iota(sizes: Sequence[Size], axis: int, element: ir.Type | str) -> ir.Value:
     dimension = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), axis)
     if kind.has_static_shape:
         return create("stablehlo.iota", [], kind, iota_dimension=dimension)
-    return create("stablehlo.dynamic_iota", [_shape(sizes)], kind, iota_dimension=dimension)
+    return create("stablehlo.dynamic_iota", [shape_vector(sizes)], kind, iota_dimension=dimension)
 
 
 def reversed_along(array: ir.Value, axes: Sequence[int]) -> ir.Value:
@@ -284,7 +285,7 @@ def taken(array: ir.Value, indices: ir.Value, axis: int) -> ir.Value:
             slice_sizes=ir.DenseI64ArrayAttr.get(static(slices)),
         )
     return create(
-        "stablehlo.dynamic_gather", [array, indices, _shape(slices)], kind,
+        "stablehlo.dynamic_gather", [array, indices, shape_vector(slices)], kind,
         dimension_numbers=numbers,
     )  # fmt: skip
 
@@ -297,11 +298,17 @@ def windowed(array: ir.Value, starts: Sequence[Size], sizes: Sequence[Size]) -> 
     )
     return create(
         "stablehlo.dynamic_gather",
-        [array, _shape(starts), _shape(sizes)],
+        [array, shape_vector(starts), shape_vector(sizes)],
         _typed(sizes, element_of(array)),
         dimension_numbers=numbers,
         indices_are_sorted=ir.BoolAttr.get(True),
     )
+
+
+def pairs_of(numbers: Sequence[Size]) -> ir.Value:
+    """Two numbers a row, as an i64[n, 2]."""
+    kind = ir.RankedTensorType.get([len(numbers) // 2, 2], scalar_type().element_type)
+    return create("stablehlo.reshape", [shape_vector(numbers)], kind)
 
 
 def running(op: ir.Operation, name: str, array: ir.Value, start: float, axis: int) -> ir.Value:
@@ -311,22 +318,25 @@ def running(op: ir.Operation, name: str, array: ir.Value, start: float, axis: in
     window = [size if k == axis else 1 for k in range(len(sizes))]
     before = minus(size, 1)
     padding = [n for k in range(len(sizes)) for n in ((before, 0) if k == axis else (0, 0))]
-    ones = _shape([1] * len(sizes))
-    pairs = create(
-        "stablehlo.reshape",
-        [_shape(padding)],
-        ir.RankedTensorType.get([len(sizes), 2], scalar_type().element_type),
-    )
+    ones = shape_vector([1] * len(sizes))
     return create(
         "stablehlo.custom_call",
-        [array, constant(start, element_of(array)), _shape(window), ones, ones, ones, pairs],
+        [
+            array,
+            constant(start, element_of(array)),
+            shape_vector(window),
+            ones,
+            ones,
+            ones,
+            pairs_of(padding),
+        ],
         array.type,
         call_target_name=ir.StringAttr.get("stablehlo.dynamic_reduce_window"),
-        called_computations=ir.ArrayAttr.get([_computation(op, name, element_of(array))]),
+        called_computations=ir.ArrayAttr.get([computation(op, name, element_of(array))]),
     )
 
 
-def _computation(op: ir.Operation, name: str, element: ir.Type) -> ir.FlatSymbolRefAttr:
+def computation(op: ir.Operation, name: str, element: ir.Type) -> ir.FlatSymbolRefAttr:
     """A private function that joins two elements by `stablehlo.NAME`, made once a module."""
     module = op
     while module.name != "builtin.module":
