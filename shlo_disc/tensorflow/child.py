@@ -1,10 +1,11 @@
-"""Runs in a child process: from a TensorFlow graph to a module with StableHLO, as text.
+"""Runs in a child process: from a TensorFlow graph to a module with StableHLO.
 
     python -I -S child.py FOLDER MODULES...
 
-FOLDER has `graph.pb` and `inputs.json`, and gets `module.mlir` or `error.txt`. MODULES are where
-Python finds TensorFlow. Its converter may end the process, which is why it has one of its own. Only
-bindings are loaded, not TensorFlow's Python: that takes 4 seconds, these take 0.3.
+FOLDER has `graph.pb` and `inputs.json`. It gets `module.mlirbc` and `nodes.json`, or `error.txt`.
+MODULES are where Python finds TensorFlow. Its converter may end the process, which is why it has
+one of its own. Only bindings are loaded, not TensorFlow's Python: that takes 4 seconds, these take
+0.3.
 
 Nothing of shlo_disc is imported here.
 """
@@ -18,16 +19,6 @@ import sys
 import types
 from pathlib import Path
 from typing import Any
-
-CARRIED = {"Erf": "Erf", "Erfc": "Erfc"}
-"""Ops that the converter expands badly -> the name under which they pass through it.
-
-A name that TensorFlow does not know is left as it is.
-"""
-
-_PREFIX = "tf.Disc"
-
-_FILE_PLACE = re.compile(r'loc\("[^"]*tmp_file_tensorflow[^"]*":(\d+):(\d+)\)')
 
 
 class _Refused(Exception):
@@ -57,10 +48,13 @@ def _bindings(folders: list[str]) -> tuple[Any, Any]:
     return mlir, converter
 
 
-def convert(mlir: Any, converter: Any, graph: bytes, inputs: dict[str, list[str]]) -> str:
-    """The graph as a module whose `@main` takes the inputs in order and has StableHLO.
+def convert(
+    mlir: Any, converter: Any, graph: bytes, inputs: dict[str, Any]
+) -> tuple[bytes, dict[int, str], list[str]]:
+    """The graph as bytecode of a module whose `@main` takes the inputs in order.
 
-    Ops that the converter leaves are `tf.NAME`; the locations are names of nodes.
+    Also the names of the nodes behind the lines in its locations, and of operations that are left.
+    Those that `inputs` carries have a name that the converter does not know: it leaves them.
     """
     named = mlir.ImportGraphDef(
         graph,
@@ -71,15 +65,34 @@ def convert(mlir: Any, converter: Any, graph: bytes, inputs: dict[str, list[str]
         ":".join(inputs["sizes"]).encode(),
         ",".join(inputs["results"]).encode(),
     )
-    for name in CARRIED:
-        named = named.replace(f'"tf.{name}"(', f'"{_PREFIX}{name}"(')
+    named = _carried(named, inputs["carried"], inputs["prefix"])
     # The converter prints the module to a file without locations, and reads it again: a location of
     # its result is a line of this text.
     plain = mlir.ExperimentalRunPassPipeline(named, b"", False)
     nodes = _nodes_by_line(mlir.ExperimentalRunPassPipeline(named, b"", True))
     converted = converter.tensorflow_module_to_stablehlo(module=plain, input_arg_shapes_str="")
-    text = mlir.ExperimentalRunPassPipeline(converted, b"", True)
-    return _FILE_PLACE.sub(lambda m: f"loc({nodes.get(int(m[1]), 'unknown')})", text)
+    names = sorted(set(re.findall(r'"tf\.(\w+)"\(', plain)))
+    left = [name for name in names if b"\0%s\0" % name.encode() in converted]
+    return converted, nodes, left
+
+
+def _carried(text: str, names: list[str], prefix: str) -> str:
+    """`text` with another name for these operations, and plain attributes of theirs.
+
+    "tf.Cumsum"(%x, %k) <{reverse = true}> {device = ""} : ...
+    "tf.DiscCumsum"(%x, %k) {reverse = true, device = ""} : ...
+    """
+    call = re.compile(rf'"tf\.({"|".join(names)})"(\([^()]*\))(?: <\{{(.*?)\}}>)?( \{{)?')
+
+    def renamed(match: re.Match[str]) -> str:
+        name, operands, properties, opening = match.groups()
+        if properties is None:
+            attributes = opening or ""
+        else:
+            attributes = f" {{{properties}, " if opening else f" {{{properties}}}"
+        return f'"{prefix}{name}"{operands}{attributes}'
+
+    return call.sub(renamed, text)
 
 
 def _nodes_by_line(text: str) -> dict[int, str]:
@@ -110,11 +123,13 @@ def main() -> None:
     try:
         mlir, converter = _bindings(sys.argv[2:])
         inputs = json.loads((folder / "inputs.json").read_text())
-        text = convert(mlir, converter, (folder / "graph.pb").read_bytes(), inputs)
+        graph = (folder / "graph.pb").read_bytes()
+        bytecode, nodes, left = convert(mlir, converter, graph, inputs)
     except Exception as error:
         (folder / "error.txt").write_text(f"{type(error).__name__}: {error}")
         raise
-    (folder / "module.mlir").write_text(text)
+    (folder / "module.mlirbc").write_bytes(bytecode)
+    (folder / "nodes.json").write_text(json.dumps({"nodes": nodes, "left": left}))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,8 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import tensorflow as tf
@@ -17,7 +18,7 @@ import tensorflow as tf
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.tensorflow.freeze import Frozen
 
-__all__ = ["convert"]
+__all__ = ["Converted", "convert"]
 
 SECONDS = 600.0
 """For one conversion; those of ResNet50 and EfficientNetB0 take one to three."""
@@ -28,13 +29,48 @@ _MESSAGE_BYTES = 1 << 20
 """Of what the child writes; the first lines tell what is wrong."""
 
 
-def convert(frozen: Frozen) -> str:
-    """The text of the module. Raises UnsupportedError where TensorFlow cannot convert it."""
+@dataclass(frozen=True)
+class Converted:
+    """What TensorFlow's converter gives."""
+
+    bytecode: bytes
+    """A module with StableHLO, sizes in other dialects, and operations of TensorFlow."""
+    left: list[str]
+    """The operations that are left though they were not carried."""
+    nodes: dict[str, str]
+    """Line in the locations -> name of the node, quoted."""
+    places: dict[str, tuple[str, int]]
+    """Name of a node -> file and line of the Python that made it."""
+
+    def placed(self, text: str) -> str:
+        """`text`, the module printed with locations, with those of nodes."""
+        return _LINE.sub(self._place, text)
+
+    def _place(self, match: re.Match[str]) -> str:
+        node = self.nodes.get(match[1])
+        if node is None:
+            return "loc(unknown)"
+        found = self.places.get(node.strip('"').partition("@")[0])
+        return (
+            f"loc({node})" if found is None else f"loc({node}({json.dumps(found[0])}:{found[1]}:1))"
+        )
+
+
+_LINE = re.compile(r'loc\("[^"]*tmp_file_tensorflow[^"]*":(\d+):\d+\)')
+
+
+def convert(frozen: Frozen, carried: Collection[str], prefix: str) -> Converted:
+    """The module of a graph; operations that are `carried` have `prefix` before their names.
+
+    Raises UnsupportedError where TensorFlow cannot convert it.
+    """
     inputs = {
         "names": frozen.names,
         "types": frozen.types,
         "sizes": [_sizes(shape) for shape in frozen.shapes],
         "results": frozen.results,
+        "carried": sorted(carried),
+        "prefix": prefix,
     }
     with tempfile.TemporaryDirectory(prefix="shlo_disc_tensorflow_") as name:
         folder = Path(name)
@@ -57,8 +93,9 @@ def convert(frozen: Frozen) -> str:
                 f"TensorFlow's converter did not end in {SECONDS:.0f} s"
             ) from None
         if child.returncode == 0:
-            text = (folder / "module.mlir").read_text()
-            return _with_places(text, frozen.places)
+            told = json.loads((folder / "nodes.json").read_text())
+            bytecode = (folder / "module.mlirbc").read_bytes()
+            return Converted(bytecode, told["left"], told["nodes"], frozen.places)
         with (folder / "stderr").open("rb") as messages:
             said = messages.read(_MESSAGE_BYTES).decode(errors="replace")
         caught = folder / "error.txt"
@@ -90,25 +127,13 @@ def _failure(status: int, raised: str, said: str) -> str:
     return f"TensorFlow's converter to StableHLO failed: {lines[-1] if lines else 'no message'}"
 
 
+_LOG = re.compile(r"[IWEF]\d{4} [^\]]*\] ?")
+
+
 def _first_error(lines: Sequence[str]) -> str:
-    for line in lines:
-        if found := re.search(r"(?:LLVM ERROR|error|Check failed):? ?(.*)", line):
-            return found[0] if "Check" in found[0] else found[1]
-    return lines[0] if lines else "no message"
-
-
-_NODE = re.compile(r'(loc\(|\[|, )"([^"\\]+)"(?=[\]),])')
-
-
-def _with_places(text: str, places: dict[str, tuple[str, int]]) -> str:
-    """The locations of nodes, with the lines of Python that made them."""
-
-    def line(match: re.Match[str]) -> str:
-        found = places.get(match[2].partition("@")[0])
-        if found is None:
-            return match[0]
-        file = json.dumps(found[0])
-        return f'{match[1]}"{match[2]}"({file}:{found[1]}:1)'
-
-    head, mark, tail = text.rpartition("\n#loc = ")  # behind the last line of the module
-    return head + mark + _NODE.sub(line, tail) if mark else text
+    """The first line that is no advice, without the place in TensorFlow's sources."""
+    told = [line for line in lines if not re.match(r"[IW]\d{4} |WARNING: ", line)]
+    for line in told:
+        if found := re.search(r"(?:LLVM ERROR|error): (.*)", line):
+            return found[1]
+    return _LOG.sub("", told[0]) if told else "no message"

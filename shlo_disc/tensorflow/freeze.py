@@ -8,6 +8,7 @@ converter then reads and prints none of them, and calls keep packed copies of th
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -58,6 +59,7 @@ def freeze(function: Any) -> Frozen:
     except (ValueError, TypeError, KeyError, NotImplementedError, tf.errors.OpError) as error:
         raise UnsupportedError(f"TensorFlow cannot freeze the variables: {error}") from error
     graph = frozen.graph.as_graph_def()
+    _check_random(graph)
     places = {op.name: place for op in function.graph.get_operations() if (place := place_of(op))}
     names = [tensor.name.partition(":")[0] for tensor in frozen.inputs]
     types = [_type_name(tensor.dtype) for tensor in frozen.inputs]
@@ -101,6 +103,20 @@ def _check(tensors: Sequence[Any], role: str) -> None:
             raise UnsupportedError(
                 f"the {role} {number} ({tensor.name}) has no rank; give it a TensorSpec with as "
                 "many sizes, None for those that vary"
+            )
+
+
+_RANDOM = re.compile("(Stateless)?(Parameterized)?(Random|TruncatedNormal|Multinomial)")
+
+
+def _check_random(graph: Any) -> None:
+    """Raise UnsupportedError for an op whose numbers come from TensorFlow's generators."""
+    nodes = [*graph.node, *(n for f in graph.library.function for n in f.node_def)]
+    for node in nodes:
+        if _RANDOM.match(node.op):
+            raise UnsupportedError(
+                f"{node.name}: {node.op} is random; its numbers are those of TensorFlow's "
+                "generator, so pass them as an argument"
             )
 
 

@@ -118,6 +118,8 @@ class Call:
         tensors = [row for row in found if isinstance(row[2], tf.TensorSpec)]
         self.paths = ["".join([name, *(f"[{key!r}]" for key in path)]) for name, path, _ in tensors]
         """The arguments that are tensors, as Python spells them: `x['k']`."""
+        self.dtypes = [spec.dtype for _, _, spec in tensors]
+        """Their element types."""
         self.symbols = _unique(
             [re.sub(r"\W", "_", "_".join([name, *map(str, path)])) for name, path, _ in tensors]
         )
@@ -148,14 +150,13 @@ class Call:
             if isinstance(spec, tf.TensorSpec):
                 found.append(value)
                 continue
-            try:
-                nest.assert_same_structure(spec, value, check_types=False)
-            except (ValueError, TypeError) as error:
+            own, given = nest.flatten_with_tuple_paths(spec), nest.flatten_with_tuple_paths(value)
+            if [path for path, _ in own] != [path for path, _ in given]:
                 raise TypeError(
                     f"{self.name}: {parameter.name} has another structure than the signature: "
-                    f"{error}"
-                ) from None
-            for leaf, one in zip(nest.flatten(value), nest.flatten(spec), strict=True):
+                    f"{_spelled(given)}, not {_spelled(own)}"
+                )
+            for (_, leaf), (_, one) in zip(given, own, strict=True):
                 if isinstance(one, tf.TensorSpec):
                     found.append(leaf)
                 elif leaf != one:
@@ -172,6 +173,11 @@ class Call:
         given = iter(results)
         leaves = [None if leaf is None else next(given) for leaf in nest.flatten(self._structure)]
         return nest.pack_sequence_as(self._structure, leaves)
+
+
+def _spelled(leaves: Sequence[tuple[tuple[Any, ...], Any]]) -> str:
+    """The paths of leaves, as Python spells them."""
+    return ", ".join("".join(f"[{key!r}]" for key in path) or "one leaf" for path, _ in leaves)
 
 
 def _is_array(leaf: Any) -> bool:

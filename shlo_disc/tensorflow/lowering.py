@@ -1,17 +1,56 @@
-"""From the converter's text to a module that `shlo_disc.compile` takes."""
+"""From the converter's module to one that `shlo_disc.compile` takes."""
 
 from __future__ import annotations
 
-from shlo_disc.ingest.source import read
-from shlo_disc.mlir import ir, new_context
+import re
+
+from shlo_disc.errors import UnsupportedError
+from shlo_disc.ingest.mixed import RULES
+from shlo_disc.ingest.mixed.rewriter import rewrite_mixture
+from shlo_disc.mlir import ir, new_context, parse_module, run_pipeline, walk
+from shlo_disc.tensorflow.convert import Converted
+from shlo_disc.tensorflow.ops import rules
 
 __all__ = ["lower"]
 
 
-def lower(text: str) -> ir.Module:
-    """The module in `text`, with the ops that TensorFlow's converter left lowered.
+def lower(converted: Converted) -> ir.Module:
+    """The module, with StableHLO in the place of the ops that the converter left.
 
     Raises UnsupportedError for one that has no lowering here.
     """
-    context = new_context()
-    return read(text, context, own=True)
+    with new_context(), ir.Location.unknown():
+        try:
+            # Bytecode has lines of the converter's file; the text is given those of the model.
+            text = str(parse_module(converted.bytecode).operation.get_asm(enable_debug_info=True))
+            module = parse_module(converted.placed(text))
+        except ir.MLIRError as error:
+            raise _left(converted, error) from None
+        run_pipeline(module, "inline{default-pipeline=},symbol-dce")
+        _check(module)
+        rewrite_mixture(module, {**RULES, **rules()})
+        return module
+
+
+def _left(converted: Converted, error: ir.MLIRError) -> UnsupportedError:
+    """The error for a module that MLIR without TensorFlow's dialect cannot read."""
+    names = ", ".join(converted.left)
+    what = f"it left the operations {names}" if names else f"MLIR cannot read it: {error}"
+    return UnsupportedError(f"TensorFlow's converter gives no StableHLO alone: {what}")
+
+
+def _check(module: ir.Module) -> None:
+    """Raise UnsupportedError for ops of TensorFlow that have no row."""
+    known = rules()
+    found: dict[str, None] = {}
+
+    def visit(op: ir.Operation) -> None:
+        if op.name.startswith("tf.") and op.name not in known:
+            found[re.sub("^tf\\.", "", op.name)] = None
+
+    walk(module, visit)
+    if found:
+        names = ", ".join(found)
+        raise UnsupportedError(
+            f"TensorFlow's converter leaves {names}, which shlo_disc does not lower either"
+        )

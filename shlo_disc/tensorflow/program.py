@@ -18,6 +18,7 @@ from shlo_disc.tensorflow.convert import convert
 from shlo_disc.tensorflow.freeze import freeze
 from shlo_disc.tensorflow.functions import Call, concrete_function
 from shlo_disc.tensorflow.lowering import lower
+from shlo_disc.tensorflow.ops import OPS, PREFIX
 
 __all__ = ["TensorFlowExecutable", "compile"]
 
@@ -48,7 +49,7 @@ def compile(
     """
     call = Call(concrete_function(source, signature))
     frozen = freeze(call.function)
-    module = lower(convert(frozen))
+    module = lower(convert(frozen, OPS, PREFIX))
     given = len(call.paths)
     weights = [re.sub(r"(/ReadVariableOp)?/resource$", "", n) for n in frozen.names[given:]]
     symbols = _symbols(call.symbols, frozen.shapes)
@@ -119,19 +120,25 @@ class TensorFlowExecutable:
         return self._call.packed(results)
 
     def _run(self, leaves: Sequence[Any]) -> list[Any]:
+        call = self._call
         arguments = [
-            self._readable(leaf, path) for leaf, path in zip(leaves, self._call.paths, strict=True)
+            self._readable(leaf, path, dtype)
+            for leaf, path, dtype in zip(leaves, call.paths, call.dtypes, strict=True)
         ]
         capsules = self._program([*arguments, *self._weights])
         return list(map(tf.experimental.dlpack.from_dlpack, capsules))
 
-    def _readable(self, leaf: Any, path: str) -> Any:
-        """`leaf` as the runtime reads it."""
+    def _readable(self, leaf: Any, path: str, dtype: Any) -> Any:
+        """`leaf` as the runtime reads it. TensorFlow's DLPack aborts for tensors of strings."""
         if isinstance(leaf, tf.Variable):
             leaf = leaf.read_value()
         if isinstance(leaf, tf.Tensor):
             if "CPU" not in leaf.device:
                 raise DeviceError(f"{self.name}: {path} is on {leaf.device}; pass it to the CPU")
+            if leaf.dtype != dtype:
+                raise TypeError(
+                    f"{self.name}: {path} has elements of type {leaf.dtype.name}, not {dtype.name}"
+                )
             return leaf
         if isinstance(leaf, np.ndarray | np.generic | bool | int | float | complex):
             return leaf

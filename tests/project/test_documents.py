@@ -32,6 +32,8 @@ def test_python_blocks_run(block):
         pytest.importorskip(library, reason="needs the extra: pip install '.[libraries]'")
     if re.search(r"^import torch$", block, re.M):
         pytest.importorskip("torch", reason="needs the extra: pip install '.[torch]'")
+    if re.search(r"^import tensorflow as tf$", block, re.M):
+        pytest.importorskip("tensorflow", reason="needs the extra: pip install '.[tensorflow]'")
     exec(compile(block, "<documentation>", "exec"), {})
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 N = None
-F, I, L, P = tf.float32, tf.int32, tf.int64, tf.bool
+F, I, L, P = tf.float32, tf.int32, tf.int64, tf.bool  # noqa: E741
 
 
 def variable(*shape: int, seed: int = 0) -> tf.Variable:
@@ -69,7 +69,6 @@ class Sample:
     high: int = 3
     """Integers are below."""
     tolerance: float = 2e-5
-    exact: bool = field(default=False)
 
     def specs(self) -> list[tf.TensorSpec]:
         return [tf.TensorSpec(shape, dtype) for shape, dtype in self.arguments]
@@ -117,7 +116,7 @@ SAMPLES: dict[str, Sample] = {
     "gather": Sample(lambda x, i: tf.gather(x, i), [X, ([N], I)], least=3),
     "strided_slice": Sample(lambda x: x[1:, ::2], [X]),
     "where": Sample(lambda x: tf.where(x > 0, x, 0.0), [X]),
-    "while": Sample(loop, [X]),
+    "while": Sample(loop, [X], least=1),
     "cumsum": Sample(lambda x: tf.cumsum(x, 0), [X]),
     "top_k": Sample(lambda x: tf.math.top_k(x, 2), [X]),
     "one_hot": Sample(lambda i: tf.one_hot(i, 5), [([N], I)], high=7),
@@ -146,7 +145,84 @@ SAMPLES: dict[str, Sample] = {
         lambda x: tf.image.resize(x, shape(x)[1:3] * 2, "nearest"), [IMAGE], least=1
     ),
     "segment_sum": Sample(
-        lambda x, i: tf.math.unsorted_segment_sum(x, i, 5), [X, ([N], I)], high=7
+        lambda x, i: tf.math.unsorted_segment_sum(x, i, 5), [X, ([N], I)], high=5
     ),
     "cond": Sample(lambda x: tf.cond(shape(x)[0] > 3, lambda: x * 2, lambda: x + 1), [X]),
+    # -- further ops, and what the rows of `shlo_disc.tensorflow.ops` can be asked -----------------
+    "argsort": Sample(lambda x: tf.argsort(x, 1, direction="DESCENDING"), [([N, N], F)]),
+    "avg_pool_same": Sample(lambda x: tf.nn.avg_pool2d(x, 3, 2, "SAME"), [IMAGE], least=1),
+    "batch_matmul": Sample(tf.matmul, [([N, 4, 8], F), ([N, 8, 3], F)]),
+    "boolean_mask": Sample(lambda x, m: tf.boolean_mask(x, m), [X, ([N], P)]),
+    "clip": Sample(lambda x: tf.clip_by_value(x, -0.5, 0.5), [X]),
+    "conv_strided": Sample(lambda x: tf.nn.conv2d(x, KERNEL, 2, "SAME"), [IMAGE], least=1),
+    "cumprod": Sample(lambda x: tf.math.cumprod(x, 1), [([N, N], F)]),
+    "cumsum_exclusive": Sample(lambda x: tf.cumsum(x, 1, exclusive=True), [([N, N], F)]),
+    "cumsum_reverse": Sample(lambda x: tf.cumsum(x, 0, reverse=True), [([N, N], I)]),
+    "cumsum_both": Sample(lambda x: tf.cumsum(x, 1, exclusive=True, reverse=True), [([N, N], F)]),
+    "depthwise": Sample(
+        lambda x: tf.nn.depthwise_conv2d(x, DEPTHWISE, [1, 1, 1, 1], "SAME"), [IMAGE], least=1
+    ),
+    "einsum": Sample(lambda x, y: tf.einsum("bij,bkj->bik", x, y), [([N, N, 8], F)] * 2),
+    "erf": Sample(lambda x: (tf.math.erf(x), tf.math.erfc(x)), [X]),
+    "float16": Sample(lambda x: x * 2 + 1, [([N, 8], tf.float16)]),
+    "float64": Sample(lambda x: tf.tanh(x) @ tf.transpose(x), [([N, 8], tf.float64)]),
+    "gather_axis": Sample(lambda x, i: tf.gather(x, i, axis=1), [X, ([N], I)]),
+    "gather_batch": Sample(
+        lambda x, i: tf.gather(x, i, axis=1, batch_dims=1), [([N, 5], F), ([N, 2], I)]
+    ),
+    "gather_nd": Sample(tf.gather_nd, [X, ([N, 2], I)], least=3),
+    "int64": Sample(lambda x: x // 2 + x % 3, [([N, 8], L)], high=100),
+    "layer_norm": Sample(
+        lambda x: tf.nn.batch_normalization(
+            x, *tf.nn.moments(x, -1, keepdims=True), None, None, 1e-5
+        ),
+        [([N, N, 8], F)],
+    ),
+    "log_softmax": Sample(tf.nn.log_softmax, [X]),
+    "logical": Sample(lambda m: (~m, tf.reduce_any(m, 0), tf.reduce_all(m, 1)), [([N, 4], P)]),
+    "matrix_band_part": Sample(lambda x: tf.linalg.band_part(x, -1, 0), [([N, N], F)]),
+    "one_hot_first": Sample(lambda i: tf.one_hot(i, 4, axis=0, dtype=I), [([N, N], I)], high=6),
+    "one_hot_values": Sample(
+        lambda i: tf.one_hot(i, 3, on_value=5.0, off_value=-1.0, axis=1), [([N, N], L)]
+    ),
+    "one_hot_runtime": Sample(lambda i, x: tf.one_hot(i, shape(x)[0]), [([N], I), X]),
+    "pad_reflect": Sample(lambda x: tf.pad(x, [[1, 1], [0, 0]], "REFLECT"), [X], least=2),
+    "range": Sample(lambda x: tf.range(shape(x)[0]), [X]),
+    "range_step": Sample(lambda x: tf.range(1, shape(x)[0], 2), [X], least=1),
+    "repeat": Sample(lambda x: tf.repeat(x, 3, axis=0), [X]),
+    "resize_bilinear": Sample(lambda x: tf.image.resize(x, shape(x)[1:3] * 2), [IMAGE], least=1),
+    "resize_bilinear_down": Sample(lambda x: tf.image.resize(x, [3, 4]), [IMAGE], least=1),
+    "resize_nearest_odd": Sample(lambda x: tf.image.resize(x, [7, 5], "nearest"), [IMAGE], least=1),
+    "resize_legacy": Sample(
+        lambda x: tf.compat.v1.image.resize_bilinear(x, [7, 5], align_corners=True),
+        [IMAGE],
+        least=1,
+    ),
+    "reverse": Sample(lambda x: tf.reverse(x, [0]), [X]),
+    "roll": Sample(lambda x: tf.roll(x, 2, 1), [X]),
+    "scatter_nd": Sample(lambda i, u: tf.scatter_nd(i, u, [10, 4]), [([N, 1], I), ([N, 4], F)]),
+    "slice": Sample(lambda x: tf.slice(x, [0, 2], [-1, 3]), [X]),
+    "slice_negative": Sample(lambda x: (x[::-1], x[-2:], x[:-1, ::-2], x[3:0:-1]), [X]),
+    "slice_shapes": Sample(
+        lambda x: (x[..., 0], x[:, None], x[..., None, 1:3], x[:0]), [([N, N, 8], F)]
+    ),
+    "slice_one": Sample(lambda x: (x[0], x[-1], x[1, 2:]), [X], least=2),
+    "slice_runtime": Sample(lambda x, i: (x[: i[0]], x[i[0] :]), [X, ([1], I)]),
+    "space_to_depth": Sample(lambda x: tf.nn.space_to_depth(x, 2), [([N, 4, 6, 3], F)]),
+    "split_sizes": Sample(lambda x: tf.split(x, [3, 5], 1), [X]),
+    "squeeze": Sample(lambda x: tf.squeeze(tf.expand_dims(x, 1), 1), [X]),
+    "top_k_runtime": Sample(lambda x: tf.math.top_k(x, shape(x)[1] // 2)[0], [([N, N], F)]),
+    "transpose_conv": Sample(
+        lambda x: tf.nn.conv2d_transpose(
+            x, KERNEL, [shape(x)[0], 2 * shape(x)[1], 2 * shape(x)[2], 3], 2, "SAME"
+        ),
+        [([N, N, N, 6], F)],
+        least=1,
+    ),
+    "depth_to_space": Sample(lambda x: tf.nn.depth_to_space(x, 2), [([N, N, N, 8], F)]),
+    "dilated": Sample(lambda x: tf.nn.conv2d(x, KERNEL, 1, "SAME", dilations=2), [IMAGE], least=1),
+    "max_pool_same": Sample(lambda x: tf.nn.max_pool2d(x, 3, 2, "SAME"), [IMAGE], least=1),
+    "pad_symmetric": Sample(lambda x: tf.pad(x, [[2, 1], [0, 3]], "SYMMETRIC"), [X], least=2),
+    "unstack": Sample(lambda x: tf.unstack(x, axis=1), [([N, 3], F)]),
+    "reshape_infers": Sample(lambda x: tf.reshape(x, [shape(x)[0], -1]), [([N, N, 4], F)], least=1),
 }

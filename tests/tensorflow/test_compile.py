@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
@@ -9,6 +12,8 @@ tf = pytest.importorskip("tensorflow", reason="needs the extra `tensorflow`: mak
 
 
 import shlo_disc.tensorflow  # noqa: E402
+from shlo_disc.errors import ShapeMismatchError, UnsupportedError  # noqa: E402
+from shlo_disc.tensorflow import convert  # noqa: E402
 
 pytestmark = pytest.mark.tensorflow
 
@@ -48,3 +53,234 @@ def test_structures_and_keywords():
         scale = tf.constant(2.5)
         same(run(x, scale=scale), model(x, scale=scale))
         same(run(x=x, scale=2.5), model(x, scale=scale))
+
+
+class Saved(tf.Module):
+    def __init__(self):
+        super().__init__()
+        self.w = weight(8, 64)
+
+    # By name the arguments come in another order than the function has them.
+    @tf.function(input_signature=[tf.TensorSpec([None, 8], name="z"), tf.TensorSpec([None, 64])])
+    def call(self, z, a):
+        return {"sum": z @ self.w + a, "first": a[:, 0], "double": 2 * z}
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.int32)])
+    def count(self, x):
+        return tf.reduce_sum(x)
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("saved")
+    module = Saved()
+    tf.saved_model.save(
+        module, folder, signatures={"serving_default": module.call, "count": module.count}
+    )
+    return folder, module
+
+
+def test_a_saved_model(saved):
+    folder, module = saved
+    run = shlo_disc.tensorflow.compile(str(folder))
+    for rows in (3, 1, 0):
+        z, a = tf.constant(array(rows, 8)), tf.constant(array(rows, 64, seed=2))
+        same(run(z=z, a=a), module.call(z, a))
+        same(run(a=a, z=z), module.call(z, a))
+    count = shlo_disc.tensorflow.compile(folder, "count")
+    assert count(x=tf.constant([3, 4])) == {"output_0": 7}
+
+
+def test_what_is_no_saved_model(saved, tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"has no saved_model\.pb"):
+        shlo_disc.tensorflow.compile(tmp_path)
+    with pytest.raises(KeyError, match="no signature 'other'; signatures: count, serving_default"):
+        shlo_disc.tensorflow.compile(saved[0], "other")
+    with pytest.raises(TypeError, match="is a name"):
+        shlo_disc.tensorflow.compile(saved[0], [tf.TensorSpec([None])])
+
+
+def test_variables_are_frozen():
+    w = weight(8, 64)
+    run = shlo_disc.tensorflow.compile(lambda x: x @ w, [tf.TensorSpec([None, 8])])
+    x = tf.constant(array(3, 8))
+    want = x @ w
+    w.assign(tf.zeros((8, 64)))
+    same(run(x), want)
+
+
+def test_numpy_arrays_numbers_and_variables():
+    run = shlo_disc.tensorflow.compile(
+        lambda x, k: x * k, [tf.TensorSpec([None, 8]), tf.TensorSpec([])]
+    )
+    x = array(8, 3)
+    want = tf.constant(2 * x.T)
+    same(run(x.T, 2.0), want)  # not dense
+    same(run(tf.Variable(x.T), np.float32(2)), want)
+    same(run(x=tf.constant(x.T), k=2.0), want)
+
+
+def test_no_element_is_copied():
+    run = shlo_disc.tensorflow.compile(lambda x: x + 1, [tf.TensorSpec([None, 1000])])
+    x = tf.constant(array(1000, 1000))
+    before = shlo_disc.stats()["pool"]["in_use_bytes"]
+    y = run(x)
+    assert not run.executable.copies.calls
+    assert shlo_disc.stats()["pool"]["in_use_bytes"] - before >= 4_000_000  # y is a block of ours
+    view = np.from_dlpack(y)
+    assert view.ctypes.data % 64 == 0
+    same(y, x + 1)
+    del y, view
+    gc.collect()
+    assert shlo_disc.stats()["pool"]["in_use_bytes"] == before
+
+
+def test_weights_are_packed_once():
+    w = weight(256, 512)
+    run = shlo_disc.tensorflow.compile(lambda x: x @ w, [tf.TensorSpec([None, 256])])
+    x = tf.constant(array(64, 256))
+    run(x)
+    run(x)
+    filled = shlo_disc.stats()["packs"]["filled"]
+    run(x)
+    assert shlo_disc.stats()["packs"]["filled"] == filled
+    assert run.explain().count("copies kept packed beside") == 1
+
+
+def test_in_a_function():
+    run = shlo_disc.tensorflow.compile(
+        lambda x, y: (x + y, tf.reduce_sum(x)), [tf.TensorSpec([None, 8])] * 2
+    )
+
+    @tf.function
+    def outer(x):
+        total, single = run(x, 2 * x)
+        assert total.shape[1] == 8
+        return total * single
+
+    for rows in (2, 5):
+        x = tf.constant(array(rows, 8))
+        same(outer(x), 3 * x * tf.reduce_sum(x), rtol=1e-4, atol=1e-5)
+
+
+def test_threads():
+    w = weight(64, 64)
+    run = shlo_disc.tensorflow.compile(lambda x: tf.tanh(x @ w), [tf.TensorSpec([None, 64])])
+    given = [tf.constant(array(rows, 64, seed=rows)) for rows in range(1, 17)]
+    with ThreadPoolExecutor(8) as pool:
+        for x, got in zip(given, pool.map(run, given), strict=True):
+            same(got, tf.tanh(x @ w), rtol=1e-4, atol=1e-5)
+
+
+def test_constraints_and_likely_sizes():
+    run = shlo_disc.tensorflow.compile(
+        lambda x: x @ tf.transpose(x),
+        [tf.TensorSpec([None, 64])],
+        constraints="x_0 >= 2",
+        likely={"x_0": 16},
+    )
+    x = tf.constant(array(16, 64))
+    same(run(x), x @ tf.transpose(x), rtol=1e-4, atol=1e-4)
+    with pytest.raises(ShapeMismatchError, match="x_0 >= 2"):
+        run(tf.constant(array(1, 64)))
+    with pytest.raises(ValueError, match="likely names batch"):
+        shlo_disc.tensorflow.compile(lambda x: x + 1, [tf.TensorSpec([None])], likely={"batch": 4})
+
+
+def test_lines_of_the_model():
+    def model(x):
+        return tf.nn.softmax(x @ tf.ones((8, 8)))
+
+    run = shlo_disc.tensorflow.compile(model, [tf.TensorSpec([None, 8])])
+    line = model.__code__.co_firstlineno + 1
+    assert f"test_compile.py:{line}" in run.explain()
+
+
+# -- bad input -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (lambda: [tf.ones((2, 8), tf.float64)], "float64"),
+        (lambda: [tf.ones((2, 9))], "9"),
+        (lambda: [tf.ones((2, 8, 1))], "rank|dimensions"),
+        (lambda: ["text"], "must be a tensor, got str"),
+        (lambda: [tf.constant(["text"])], "text|string"),
+        (list, "missing a required argument: 'x'"),
+        (lambda: [tf.ones((2, 8)), tf.ones(3)], "too many positional arguments"),
+    ],
+)
+def test_a_wrong_argument(arguments, message):
+    run = shlo_disc.tensorflow.compile(lambda x: x + 1, [tf.TensorSpec([None, 8])])
+    given = arguments()
+    with pytest.raises((TypeError, ShapeMismatchError), match=message):
+        run(*given)
+    same(run(tf.ones((2, 8))), tf.fill((2, 8), 2.0))
+
+
+def test_another_structure():
+    run = shlo_disc.tensorflow.compile(
+        tf.function(lambda x: x["a"] + 1).get_concrete_function({"a": tf.TensorSpec([None])})
+    )
+    same(run({"a": tf.ones(3)}), tf.fill((3,), 2.0))
+    with pytest.raises(TypeError, match="x has another structure than the signature"):
+        run({"b": tf.ones(3)})
+
+
+@pytest.mark.parametrize(
+    ("source", "signature", "message"),
+    [
+        (3, None, "expected a folder, a Keras model or a function, got int"),
+        (lambda x: x, None, "states no signature"),
+        (lambda x: x, "serving_default", "the name of a signature is for a SavedModel"),
+    ],
+)
+def test_a_wrong_source(source, signature, message):
+    with pytest.raises(TypeError, match=message):
+        shlo_disc.tensorflow.compile(source, signature)
+
+
+@pytest.mark.parametrize(
+    ("function", "spec", "message"),
+    [
+        (tf.strings.length, tf.TensorSpec([None], tf.string), "type string"),
+        (lambda x: x + 1, tf.TensorSpec(None), "has no rank"),
+        (lambda x: x + 1, tf.RaggedTensorSpec([None, None]), "RaggedTensorSpec is no array"),
+        (
+            lambda x: tf.random.normal(tf.shape(x)),
+            tf.TensorSpec([None]),
+            "RandomStandardNormal is random",
+        ),
+        (
+            lambda x: tf.random.stateless_uniform(tf.shape(x), [1, 2]),
+            tf.TensorSpec([None]),
+            "is random",
+        ),
+        (lambda x: tf.unique(x)[0], tf.TensorSpec([None]), "Unique"),
+        (lambda x: tf.py_function(abs, [x], tf.float32), tf.TensorSpec([None]), "EagerPyFunc|rank"),
+    ],
+)
+def test_what_is_not_covered(function, spec, message):
+    with pytest.raises(UnsupportedError, match=message):
+        shlo_disc.tensorflow.compile(function, [spec])
+
+
+def test_an_abort_of_the_converter_is_an_error(monkeypatch, tmp_path):
+    """The process goes on. The child is TensorFlow's, made to abort by what it is given."""
+    real = convert._CHILD.read_text()
+    child = tmp_path / "child.py"
+    child.write_text(real.replace("converted = converter.", "import os; os.abort(); converter."))
+    assert child.read_text() != real
+    monkeypatch.setattr(convert, "_CHILD", child)
+    with pytest.raises(UnsupportedError, match="converter to StableHLO ended with SIGABRT"):
+        shlo_disc.tensorflow.compile(lambda x: x + 1, [tf.TensorSpec([None])])
+    monkeypatch.undo()
+    run = shlo_disc.tensorflow.compile(lambda x: x + 1, [tf.TensorSpec([None])])
+    same(run(tf.ones(3)), tf.fill((3,), 2.0))
+
+
+def test_a_converter_that_does_not_end(monkeypatch):
+    monkeypatch.setattr(convert, "SECONDS", 0.01)
+    with pytest.raises(UnsupportedError, match="did not end"):
+        shlo_disc.tensorflow.compile(lambda x: x + 1, [tf.TensorSpec([None])])

@@ -1,0 +1,88 @@
+"""Ops that TensorFlow's converter leaves, or expands badly: what each becomes.
+
+They pass through the converter under the name `tf.Disc...`, which it does not know.
+"""
+
+from __future__ import annotations
+
+from shlo_disc.errors import UnsupportedError
+from shlo_disc.ingest.mixed.rewriter import Rule, operation
+from shlo_disc.ingest.size_values import Sizes
+from shlo_disc.locations import source_line
+from shlo_disc.mlir import ir
+from shlo_disc.tensorflow.ops.images import resize_bilinear, resize_nearest
+from shlo_disc.tensorflow.ops.moves import (
+    depth_to_space,
+    mirror_pad,
+    roll,
+    slice_,
+    space_to_depth,
+    split,
+    split_sizes,
+    unpack,
+)
+from shlo_disc.tensorflow.ops.ordering import (
+    cumulative_product,
+    cumulative_sum,
+    one_hot,
+    top_k,
+    where,
+)
+from shlo_disc.tensorflow.ops.shapes import broadcast, reshape, strided_slice
+from shlo_disc.tensorflow.ops.typed import of_its_type
+from shlo_disc.tensorflow.ops.windows import (
+    average_pool,
+    convolution,
+    depthwise,
+    max_pool,
+    transposed_convolution,
+)
+
+__all__ = ["OPS", "PREFIX", "rules"]
+
+PREFIX = "tf.Disc"
+
+OPS: dict[str, Rule] = {
+    "AvgPool": average_pool,
+    "BroadcastTo": broadcast,
+    "Conv2D": convolution,
+    "Conv2DBackpropInput": transposed_convolution,
+    "Cumprod": cumulative_product,
+    "Cumsum": cumulative_sum,
+    "DepthToSpace": depth_to_space,
+    "DepthwiseConv2dNative": depthwise,
+    "Erf": operation("chlo.erf"),
+    "Erfc": operation("chlo.erfc"),
+    "MaxPool": max_pool,
+    "MirrorPad": mirror_pad,
+    "OneHot": one_hot,
+    "Reshape": reshape,
+    "ResizeBilinear": resize_bilinear,
+    "ResizeNearestNeighbor": resize_nearest,
+    "Roll": roll,
+    "Slice": slice_,
+    "SpaceToDepth": space_to_depth,
+    "Split": split,
+    "SplitV": split_sizes,
+    "StridedSlice": strided_slice,
+    "TopKV2": top_k,
+    "Unpack": unpack,
+    "Where": where,
+}
+"""Op of TensorFlow -> the values of its results."""
+
+
+def rules() -> dict[str, Rule]:
+    """The same by the name in the module. They raise UnsupportedError with the place of the op."""
+    return {f"{PREFIX}{name}": _placed(name, rule) for name, rule in OPS.items()}
+
+
+def _placed(name: str, rule: Rule) -> Rule:
+    def placed(sizes: Sizes, op: ir.Operation) -> list[ir.Value]:
+        try:
+            values = rule(sizes, op)
+        except UnsupportedError as error:
+            raise UnsupportedError(f"{source_line(op)}: {name}: {error}") from None
+        return [of_its_type(value, r.type) for value, r in zip(values, op.results, strict=True)]
+
+    return placed

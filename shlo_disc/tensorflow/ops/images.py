@@ -1,0 +1,116 @@
+"""Ops that resize images: NHWC, by indices along the height and along the width."""
+
+from __future__ import annotations
+
+from shlo_disc.builders import create
+from shlo_disc.ingest.size_values import Sizes
+from shlo_disc.mlir import ir
+from shlo_disc.tensorflow.ops.values import (
+    Size,
+    broadcast_to,
+    constant,
+    converted,
+    elements,
+    flag,
+    iota,
+    result,
+    size_of,
+    sizes_of,
+    taken,
+    value_of,
+)
+
+__all__ = ["resize_bilinear", "resize_nearest"]
+
+Values = list[ir.Value]
+
+
+def resize_nearest(sizes: Sizes, op: ir.Operation) -> Values:
+    """`ResizeNearestNeighbor(images, size)`."""
+    image = op.operands[0]
+    for axis, wanted in zip((1, 2), _wanted(sizes, op), strict=True):
+        place = _places(op, size_of(image, axis), wanted, shift=0.0)
+        if flag(op, "align_corners"):
+            place = create("stablehlo.round_nearest_afz", [place], place.type)
+        else:
+            place = create("stablehlo.floor", [place], place.type)
+        image = taken(image, _index(place, size_of(image, axis)), axis)
+    return [image]
+
+
+def resize_bilinear(sizes: Sizes, op: ir.Operation) -> Values:
+    """`ResizeBilinear(images, size)`, as f32."""
+    image = converted(op.operands[0], "f32")
+    # TensorFlow joins columns first.
+    for axis, wanted in reversed(list(zip((1, 2), _wanted(sizes, op), strict=True))):
+        size = size_of(image, axis)
+        place = _places(op, size, wanted, shift=0.5)
+        low = create("stablehlo.floor", [place], place.type)
+        high = create("stablehlo.add", [low, _filled(1.0, low)], low.type)
+        part = create("stablehlo.subtract", [place, low], low.type)
+        a, b = (taken(image, _index(edge, size), axis) for edge in (low, high))
+        weight = broadcast_to(part, [axis], sizes_of(a))
+        step = create("stablehlo.subtract", [b, a], a.type)
+        image = create(
+            "stablehlo.add", [a, create("stablehlo.multiply", [step, weight], a.type)], a.type
+        )
+    return [image]
+
+
+def _wanted(sizes: Sizes, op: ir.Operation) -> list[Size]:
+    """The height and the width of the result."""
+    kind = result(op)
+    return [
+        size if kind.is_dynamic_dim(axis) else int(kind.get_dim_size(axis))
+        for axis, size in zip((1, 2), elements(sizes, op.operands[1]), strict=True)
+    ]
+
+
+def _places(op: ir.Operation, size: Size, wanted: Size, shift: float) -> ir.Value:
+    """Where each entry of the result is in the image, as f32.
+
+    `shift`: what the middle of a pixel has, where `half_pixel_centers` asks for these.
+    """
+    index = iota([wanted], 0, "f32")
+    if flag(op, "align_corners"):
+        scale = _aligned_scale(size, wanted)
+    else:
+        scale = create("stablehlo.divide", [_real(size), _real(wanted)], _real(size).type)
+    if flag(op, "half_pixel_centers"):
+        index = create("stablehlo.add", [index, _filled(0.5, index)], index.type)
+    place = create("stablehlo.multiply", [index, broadcast_to(scale, [], [wanted])], index.type)
+    if flag(op, "half_pixel_centers") and shift:
+        place = create("stablehlo.subtract", [place, _filled(shift, place)], place.type)
+    return place
+
+
+def _aligned_scale(size: Size, wanted: Size) -> ir.Value:
+    """`(size - 1) / (wanted - 1)`, or `size / wanted` for a single entry."""
+    one = constant(1.0, "f32")
+    span, steps = (create("stablehlo.subtract", [_real(n), one], one.type) for n in (size, wanted))
+    aligned = create("stablehlo.divide", [span, steps], one.type)
+    plain = create("stablehlo.divide", [_real(size), _real(wanted)], one.type)
+    is_one = create(
+        "stablehlo.compare",
+        [_real(wanted), one],
+        ir.RankedTensorType.get([], ir.IntegerType.get_signless(1)),
+        comparison_direction=ir.Attribute.parse("#stablehlo<comparison_direction LE>"),
+    )
+    return create("stablehlo.select", [is_one, plain, aligned], one.type)
+
+
+def _real(size: Size) -> ir.Value:
+    return converted(value_of(size), "f32")
+
+
+def _filled(number: float, like: ir.Value) -> ir.Value:
+    return broadcast_to(constant(number, "f32"), [], sizes_of(like))
+
+
+def _index(place: ir.Value, size: Size) -> ir.Value:
+    """A place as an index of a dimension: within 0 to `size - 1`."""
+    last = create("stablehlo.subtract", [_real(size), constant(1.0, "f32")], _real(size).type)
+    own = sizes_of(place)
+    inside = create("stablehlo.minimum", [place, broadcast_to(last, [], own)], place.type)
+    inside = create("stablehlo.maximum", [inside, _filled(0.0, place)], place.type)
+    return converted(inside, "i32")

@@ -1,0 +1,182 @@
+"""Ops whose results follow the order of elements, or of indices."""
+
+from __future__ import annotations
+
+from shlo_disc.builders import compare, create, with_element
+from shlo_disc.errors import UnsupportedError
+from shlo_disc.ingest.size_values import Sizes
+from shlo_disc.mlir import ir
+from shlo_disc.tensorflow.ops.shapes import front
+from shlo_disc.tensorflow.ops.values import (
+    Size,
+    broadcast_to,
+    constant,
+    converted,
+    element_of,
+    elements,
+    flag,
+    iota,
+    known_integer,
+    product,
+    reshaped,
+    result,
+    reversed_along,
+    running,
+    sizes_of,
+    value_of,
+)
+
+__all__ = ["cumulative_product", "cumulative_sum", "one_hot", "top_k", "where"]
+
+Values = list[ir.Value]
+
+
+def cumulative_sum(sizes: Sizes, op: ir.Operation) -> Values:
+    """`Cumsum(x, axis)`."""
+    return [_cumulative(op, "add", 0)]
+
+
+def cumulative_product(sizes: Sizes, op: ir.Operation) -> Values:
+    """`Cumprod(x, axis)`."""
+    return [_cumulative(op, "multiply", 1)]
+
+
+def _cumulative(op: ir.Operation, name: str, start: int) -> ir.Value:
+    """`exclusive`: without the element itself; `reverse`: from the end."""
+    array = op.operands[0]
+    rank = ir.RankedTensorType(array.type).rank
+    axis = known_integer(op.operands[1], "the axis") % rank
+    backwards = [axis] if flag(op, "reverse") else []
+    total = running(op, name, reversed_along(array, backwards), start, axis)
+    if flag(op, "exclusive"):
+        array_of = ir.DenseI64ArrayAttr.get
+        edges = [[sign if k == axis else 0 for k in range(rank)] for sign in (1, -1)]
+        total = create(
+            "stablehlo.pad",
+            [total, constant(start, element_of(total))],
+            total.type,
+            edge_padding_low=array_of(edges[0]),
+            edge_padding_high=array_of(edges[1]),
+            interior_padding=array_of([0] * rank),
+        )
+    return reversed_along(total, backwards)
+
+
+def one_hot(sizes: Sizes, op: ir.Operation) -> Values:
+    """`OneHot(indices, depth, on_value, off_value)`; an index outside of `depth` is off."""
+    indices, depth, on, off = op.operands
+    own = sizes_of(indices)
+    place = int(ir.IntegerAttr(op.attributes["axis"]).value)
+    axis = len(own) if place == -1 else place
+    (count,) = elements(sizes, depth)
+    full: list[Size] = [*own[:axis], count, *own[axis:]]
+    counted = iota(full, axis, element_of(indices))
+    dims = [k for k in range(len(full)) if k != axis]
+    truth = with_element(counted.type, ir.IntegerType.get_signless(1))
+    is_on = compare("EQ", counted, broadcast_to(indices, dims, full), truth)
+    values = [broadcast_to(value, [], full) for value in (on, off)]
+    kind = with_element(counted.type, element_of(on))
+    return [create("stablehlo.select", [is_on, *values], kind)]
+
+
+def top_k(sizes: Sizes, op: ir.Operation) -> Values:
+    """`TopKV2(input, k)`: the largest ones of the last dimension; of equal ones the first."""
+    array, count = op.operands
+    (k,) = elements(sizes, count)
+    own = sizes_of(array)
+    axis = len(own) - 1
+    i32, i64 = (ir.IntegerType.get_signless(width) for width in (32, 64))
+    places = iota(own, axis, i32)
+    ordered = ir.Operation.create(
+        "stablehlo.sort",
+        results=[array.type, places.type],
+        operands=[array, places],
+        attributes={
+            "dimension": ir.IntegerAttr.get(i64, axis),
+            "is_stable": ir.BoolAttr.get(True),
+        },
+        regions=1,
+    )
+    scalars = [ir.RankedTensorType.get([], element_of(v)) for v in (array, places)]
+    block = ordered.regions[0].blocks.append(scalars[0], scalars[0], scalars[1], scalars[1])
+    with ir.InsertionPoint(block):
+        a, b = list(block.arguments)[:2]
+        truth = ir.RankedTensorType.get([], ir.IntegerType.get_signless(1))
+        ir.Operation.create("stablehlo.return", operands=[compare("GT", a, b, truth)])
+    index = result(op, 1).element_type
+    return [
+        front(ordered.results[0], axis, k),
+        converted(front(ordered.results[1], axis, k), index),
+    ]
+
+
+def where(sizes: Sizes, op: ir.Operation) -> Values:
+    """`Where(condition)`: the coordinates of the elements that are not 0, as i64[count, rank]."""
+    (array,) = op.operands
+    own = sizes_of(array)
+    i32, i64 = (ir.IntegerType.get_signless(width) for width in (32, 64))
+    if not own:
+        raise UnsupportedError("a scalar has no coordinates; reshape it to one dimension")
+    truth = with_element(array.type, ir.IntegerType.get_signless(1))
+    element = element_of(array)
+    if isinstance(element, ir.IntegerType) and element.width == 1:
+        mask = array
+    else:
+        mask = compare("NE", array, broadcast_to(constant(0, element), [], own), truth)
+    total = product(own)
+    flat = reshaped(converted(mask, i32), [total])
+    ends = running(op, "add", flat, 0, 0)
+    # One more in front: there is a last one, also of no elements.
+    padded = create(
+        "stablehlo.pad",
+        [ends, constant(0, i32)],
+        ir.RankedTensorType.get(
+            [total + 1 if isinstance(total, int) else ir.ShapedType.get_dynamic_size()], i32
+        ),
+        edge_padding_low=ir.DenseI64ArrayAttr.get([1]),
+        edge_padding_high=ir.DenseI64ArrayAttr.get([0]),
+        interior_padding=ir.DenseI64ArrayAttr.get([0]),
+    )
+    last = reversed_along(padded, [0])
+    count = converted(reshaped(front(last, 0, 1), []), i64)
+    found = broadcast_to(constant(0, i32), [], [count])
+    # Element k goes to place ends[k] - 1; those that are 0 go outside, and are dropped.
+    outside = broadcast_to(converted(count, i32), [], [total])
+    before = create(
+        "stablehlo.subtract", [ends, broadcast_to(constant(1, i32), [], [total])], ends.type
+    )
+    chosen = compare(
+        "NE", flat, broadcast_to(constant(0, i32), [], [total]),
+        with_element(flat.type, ir.IntegerType.get_signless(1)),
+    )  # fmt: skip
+    places = create("stablehlo.select", [chosen, before, outside], ends.type)
+    scatter = ir.Operation.create(
+        "stablehlo.scatter",
+        results=[found.type],
+        operands=[found, reshaped(places, [total, 1]), iota([total], 0, i32)],
+        attributes={
+            "scatter_dimension_numbers": ir.Attribute.parse(
+                "#stablehlo.scatter<inserted_window_dims = [0], "
+                "scatter_dims_to_operand_dims = [0], index_vector_dim = 1>"
+            ),
+            "unique_indices": ir.BoolAttr.get(False),
+            "indices_are_sorted": ir.BoolAttr.get(False),
+        },
+        regions=1,
+    )
+    scalar = ir.RankedTensorType.get([], i32)
+    block = scatter.regions[0].blocks.append(scalar, scalar)
+    with ir.InsertionPoint(block):
+        ir.Operation.create("stablehlo.return", operands=[block.arguments[1]])
+    index = converted(scatter.results[0], i64)
+    columns = []
+    for size in reversed(own):
+        full = broadcast_to(value_of(size), [], [count])
+        columns.append(create("stablehlo.remainder", [index, full], index.type))
+        index = create("stablehlo.divide", [index, full], index.type)
+    columns = [reshaped(column, [count, 1]) for column in reversed(columns)]
+    if len(columns) == 1:
+        return columns
+    kind = ir.RankedTensorType.get([ir.ShapedType.get_dynamic_size(), len(columns)], i64)
+    one = ir.IntegerAttr.get(i64, 1)
+    return [create("stablehlo.concatenate", columns, kind, dimension=one)]

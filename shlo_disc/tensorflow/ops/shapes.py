@@ -1,0 +1,279 @@
+"""Ops that give the elements of an array another shape, or take some of them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from shlo_disc.builders import assert_sizes, compare, convert, create
+from shlo_disc.errors import UnsupportedError
+from shlo_disc.ingest.size_values import Sizes, scalar_type, vector
+from shlo_disc.locations import source_line
+from shlo_disc.mlir import ir
+from shlo_disc.tensorflow.ops.values import (
+    Size,
+    broadcast_to,
+    element_of,
+    elements,
+    larger,
+    less,
+    minus,
+    plus,
+    product,
+    quotient,
+    reshaped,
+    result,
+    reversed_along,
+    size_of,
+    sizes_of,
+    smaller,
+    static,
+    value_of,
+    windowed,
+)
+
+__all__ = ["broadcast", "front", "part_of", "reshape", "strided_slice"]
+
+Values = list[ir.Value]
+
+
+def reshape(sizes: Sizes, op: ir.Operation) -> Values:
+    """`Reshape(tensor, shape)`: a constant -1 is the size that fits.
+
+    A call that gives a shape of its own must give no -1.
+    """
+    array, shape = op.operands
+    kind = result(op)
+    wanted = elements(sizes, shape)
+    own = sizes_of(array)
+    if len(wanted) != kind.rank:
+        raise UnsupportedError("the shape has another length than the result has dimensions")
+    known: list[Size] = [
+        size if kind.is_dynamic_dim(k) else int(kind.get_dim_size(k))
+        for k, size in enumerate(wanted)
+    ]
+    open_axes = [k for k, size in enumerate(known) if size == -1]
+    if len(open_axes) > 1:
+        raise UnsupportedError("more than one size is -1")
+    if open_axes:
+        (axis,) = open_axes
+        known[axis] = _fitting(sizes, own, [n for k, n in enumerate(known) if k != axis])
+    return [reshaped(array, known)]
+
+
+def _fitting(sizes: Sizes, own: list[Size], others: list[Size]) -> Size:
+    """The size beside `others` of an array that has the sizes `own`."""
+    left, right = list(own), []
+    for size in others:
+        if isinstance(size, int):
+            right.append(size)
+            continue
+        origin = sizes.origin(size)
+        same = [
+            k for k, n in enumerate(left) if not isinstance(n, int) and sizes.origin(n) == origin
+        ]
+        if same:
+            left.pop(same[0])
+        else:
+            right.append(size)
+    above = math.prod(n for n in left if isinstance(n, int))
+    below = math.prod(n for n in right if isinstance(n, int))
+    common = math.gcd(above, below) or 1
+    dividend = product([above // common, *(n for n in left if not isinstance(n, int))])
+    divisor = product([below // common, *(n for n in right if not isinstance(n, int))])
+    if divisor == 1:
+        return dividend
+    return quotient(dividend, divisor if isinstance(divisor, int) else larger(divisor, 1))
+
+
+def broadcast(sizes: Sizes, op: ir.Operation) -> Values:
+    """`BroadcastTo(input, shape)`."""
+    array, shape = op.operands
+    kind = result(op)
+    wanted: list[Size] = [
+        size if kind.is_dynamic_dim(k) else int(kind.get_dim_size(k))
+        for k, size in enumerate(elements(sizes, shape))
+    ]
+    rank = ir.RankedTensorType(array.type).rank
+    return [broadcast_to(array, range(kind.rank - rank, kind.rank), wanted)]
+
+
+# -- StridedSlice ----------------------------------------------------------------------------------
+
+
+@dataclass
+class _Part:
+    """What is taken of one dimension, forwards: behind a reversal for a negative stride."""
+
+    start: Size
+    limit: Size
+    stride: int
+    is_reversed: bool
+    is_dropped: bool
+
+
+def strided_slice(sizes: Sizes, op: ir.Operation) -> Values:
+    """`StridedSlice(input, begin, end, strides)`, as Python slices: `x[1:, None, ..., -1]`."""
+    array, *given = op.operands
+    begin, end, strides = (elements(sizes, values) for values in given)
+    masks = {
+        name: int(ir.IntegerAttr(op.attributes[f"{name}_mask"]).value)
+        for name in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")
+    }
+    rank = ir.RankedTensorType(array.type).rank
+    added = sum(
+        (masks["new_axis"] >> k & 1) and not masks["ellipsis"] >> k & 1 for k in range(len(begin))
+    )
+    parts: list[_Part] = []
+    kept: list[int | None] = []  # of each result dimension: the one it is; None: it is new
+    for k, stride in enumerate(strides):
+        bit = 1 << k
+        if masks["ellipsis"] & bit:
+            for _ in range(rank - (len(begin) - 1 - added)):
+                kept.append(len(parts))
+                parts.append(_Part(0, size_of(array, len(parts)), 1, False, False))
+        elif masks["new_axis"] & bit:
+            kept.append(None)
+        else:
+            axis = len(parts)
+            if masks["shrink_axis"] & bit:
+                parts.append(_one(op, array, axis, begin[k]))
+                continue
+            if not isinstance(stride, int) or stride == 0:
+                raise UnsupportedError("the stride must be a number, not computed")
+            first = None if masks["begin"] & bit else begin[k]
+            last = None if masks["end"] & bit else end[k]
+            kept.append(axis)
+            parts.append(_part(size_of(array, axis), first, last, stride))
+    while len(parts) < rank:
+        kept.append(len(parts))
+        parts.append(_Part(0, size_of(array, len(parts)), 1, False, False))
+    if (found := _of_vector(sizes, array, parts, kept)) is not None:
+        return [found]
+    taken = _sliced(array, parts)
+    own = sizes_of(taken)
+    kind = result(op)
+    final = [1 if place is None else own[place] for place in kept]
+    final = [
+        size if kind.is_dynamic_dim(k) else int(kind.get_dim_size(k))
+        for k, size in enumerate(final)
+    ]
+    return [taken if kept == list(range(rank)) else reshaped(taken, final)]
+
+
+def _one(op: ir.Operation, array: ir.Value, axis: int, index: Size) -> _Part:
+    """One entry of a dimension, which the result has not."""
+    size = size_of(array, axis)
+    if isinstance(index, int):
+        least = index + 1 if index >= 0 else -index
+        if isinstance(size, int) and size < least:
+            raise UnsupportedError(f"there is no entry {index} in dimension {axis} of size {size}")
+        if not isinstance(size, int):
+            holds = compare("GE", size, value_of(least), scalar_type(1))
+            text = f"{source_line(op)}: dimension {axis} of size {{0}} has no entry {index}"
+            assert_sizes(holds, text, [size])
+    start = less(index, 0, plus(index, size), index)
+    return _Part(start, plus(start, 1), 1, False, True)
+
+
+def _part(size: Size, first: Size | None, last: Size | None, stride: int) -> _Part:
+    if stride > 0:
+        start: Size = 0 if first is None else _clamped(first, size)
+        limit = size if last is None else _clamped(last, size)
+        return _Part(start, limit if start == 0 else larger(limit, start), stride, False, False)
+    # Entry k is entry size - 1 - k of the reversed dimension.
+    start = 0 if first is None else _clamped_behind(first, size)
+    limit = size if last is None else _clamped_behind(last, size)
+    return _Part(start, limit if start == 0 else larger(limit, start), -stride, True, False)
+
+
+def _clamped(index: Size, size: Size) -> Size:
+    """`index`, which counts from the end if it is negative, within 0 to `size`."""
+    if isinstance(index, int):
+        if index == 0:
+            return 0
+        return smaller(index, size) if index > 0 else larger(plus(size, index), 0)
+    counted = less(index, 0, plus(index, size), index)
+    return smaller(larger(counted, 0), size)
+
+
+def _clamped_behind(index: Size, size: Size) -> Size:
+    """`size - 1 - index` within 0 to `size`; `index` counts from the end if it is negative."""
+    if isinstance(index, int):
+        if index >= 0:
+            return larger(minus(size, index + 1), 0)
+        return smaller(-index - 1, size)
+    counted = less(index, 0, minus(-1, index), minus(minus(size, 1), index))
+    return smaller(larger(counted, 0), size)
+
+
+def _of_vector(
+    sizes: Sizes, array: ir.Value, parts: list[_Part], kept: list[int | None]
+) -> ir.Value | None:
+    """Elements of a vector of integers, such as a shape, by themselves."""
+    kind = ir.RankedTensorType(array.type)
+    is_integer = isinstance(kind.element_type, ir.IntegerType) and kind.element_type.width >= 32
+    if kind.rank != 1 or not kind.has_static_shape or not is_integer or kind.shape[0] > 16:
+        return None
+    (part,) = parts
+    if not isinstance(part.start, int) or not isinstance(part.limit, int) or None in kept:
+        return None
+    order = list(range(kind.shape[0]))[:: -1 if part.is_reversed else 1]
+    chosen = order[part.start : part.limit : part.stride]
+    scalar = ir.RankedTensorType.get([], kind.element_type)
+    every = elements(sizes, array)
+    values = [convert(value_of(every[k]), scalar) for k in chosen]
+    if part.is_dropped:
+        return values[0]
+    return vector(values) if values else None
+
+
+def _sliced(array: ir.Value, parts: list[_Part]) -> ir.Value:
+    array = reversed_along(array, [k for k, part in enumerate(parts) if part.is_reversed])
+    own = sizes_of(array)
+    if all(map(_is_whole, parts, own)):
+        return array
+    sizes: list[Size] = [
+        1 if p.is_dropped
+        else quotient(plus(minus(p.limit, p.start), p.stride - 1), p.stride)
+        for p in parts
+    ]  # fmt: skip
+    kind = ir.RankedTensorType.get(static(sizes), element_of(array))
+    numbers = [n for p in parts for n in (p.start, p.limit)]
+    if all(isinstance(n, int) for n in (*numbers, *own)):
+        return create(
+            "stablehlo.slice",
+            [array],
+            kind,
+            start_indices=ir.DenseI64ArrayAttr.get(static([p.start for p in parts])),
+            limit_indices=ir.DenseI64ArrayAttr.get(static([p.limit for p in parts])),
+            strides=ir.DenseI64ArrayAttr.get([p.stride for p in parts]),
+        )
+    if all(p.stride == 1 for p in parts) and not all(isinstance(p.start, int) for p in parts):
+        return windowed(array, [p.start for p in parts], sizes)
+    rows = ([p.start for p in parts], [p.limit for p in parts], [p.stride for p in parts])
+    operands = [vector([value_of(n) for n in row]) for row in rows]
+    return create("stablehlo.real_dynamic_slice", [array, *operands], kind)
+
+
+def _is_whole(part: _Part, size: Size) -> bool:
+    """True if nothing of a dimension of this size is left out."""
+    if part.start != 0 or part.stride != 1 or part.is_dropped:
+        return False
+    if isinstance(part.limit, int) or isinstance(size, int):
+        return part.limit == size
+    return Sizes().origin(part.limit) == Sizes().origin(size)
+
+
+def part_of(array: ir.Value, axis: int, start: Size, limit: Size) -> ir.Value:
+    """The entries of a dimension from `start`, up to `limit`."""
+    parts = [
+        _Part(start, limit, 1, False, False) if k == axis else _Part(0, size, 1, False, False)
+        for k, size in enumerate(sizes_of(array))
+    ]
+    return _sliced(array, parts)
+
+
+def front(array: ir.Value, axis: int, count: Size) -> ir.Value:
+    """The first `count` entries of a dimension."""
+    return part_of(array, axis, 0, count)

@@ -1,0 +1,13 @@
+"""Values with the type that TensorFlow has found for them."""
+
+from __future__ import annotations
+
+from shlo_disc.builders import create
+from shlo_disc.mlir import ir
+
+__all__ = ["of_its_type"]
+
+
+def of_its_type(value: ir.Value, kind: ir.Type) -> ir.Value:
+    """`value` with the sizes of `kind`, which every call checks."""
+    return value if value.type == kind else create("tensor.cast", [value], kind)

@@ -1,0 +1,369 @@
+"""What the rules of TensorFlow's ops share: sizes that may be known, and arrays in given shapes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from shlo_disc.builders import compare, convert, create, number_of, with_element
+from shlo_disc.errors import UnsupportedError
+from shlo_disc.ingest.size_values import Sizes, binary, extent, number, scalar_type, vector
+from shlo_disc.mlir import ir, producer
+
+__all__ = [
+    "Size", "broadcast_to", "computation", "constant", "converted", "element_of", "elements",
+    "flag", "iota", "known_integer", "larger", "less", "minus", "pairs_of", "plus", "product",
+    "quotient", "reshaped", "result", "reversed_along", "running", "shape_vector", "size_of",
+    "sizes_of", "smaller", "static", "taken", "times", "value_of", "windowed",
+]  # fmt: skip
+
+Size: TypeAlias = int | ir.Value
+"""A number, or a rank-0 i64."""
+
+_DYNAMIC = ir.ShapedType.get_dynamic_size()
+
+
+# -- sizes -----------------------------------------------------------------------------------------
+
+
+def value_of(size: Size) -> ir.Value:
+    """`size` as a rank-0 i64."""
+    return number(size) if isinstance(size, int) else size
+
+
+def _known(size: ir.Value) -> Size:
+    told = number_of(size)
+    return size if told is None else told
+
+
+def size_of(array: ir.Value, axis: int) -> Size:
+    """The size of a dimension."""
+    return _known(extent(array, axis))
+
+
+def sizes_of(array: ir.Value) -> list[Size]:
+    """All sizes of an array."""
+    return [size_of(array, axis) for axis in range(ir.RankedTensorType(array.type).rank)]
+
+
+def plus(a: Size, b: Size) -> Size:
+    """`a + b`."""
+    if isinstance(a, int) and isinstance(b, int):
+        return a + b
+    if a == 0 or b == 0:
+        return b if a == 0 else a
+    return binary("add", value_of(a), value_of(b))
+
+
+def minus(a: Size, b: Size) -> Size:
+    """`a - b`."""
+    if isinstance(a, int) and isinstance(b, int):
+        return a - b
+    return a if b == 0 else binary("subtract", value_of(a), value_of(b))
+
+
+def times(a: Size, b: Size) -> Size:
+    """`a * b`."""
+    if isinstance(a, int) and isinstance(b, int):
+        return a * b
+    if a == 1 or b == 1:
+        return b if a == 1 else a
+    return binary("multiply", value_of(a), value_of(b))
+
+
+def product(sizes: Sequence[Size]) -> Size:
+    """The product; 1 of none."""
+    found: Size = 1
+    for size in sizes:
+        found = times(found, size)
+    return found
+
+
+def quotient(a: Size, b: Size) -> Size:
+    """`a // b` for numbers from 0."""
+    if isinstance(a, int) and isinstance(b, int):
+        return a // b if b else 0
+    return a if b == 1 else binary("divide", value_of(a), value_of(b))
+
+
+def smaller(a: Size, b: Size) -> Size:
+    """`min(a, b)`."""
+    if isinstance(a, int) and isinstance(b, int):
+        return min(a, b)
+    return binary("minimum", value_of(a), value_of(b))
+
+
+def larger(a: Size, b: Size) -> Size:
+    """`max(a, b)`."""
+    if isinstance(a, int) and isinstance(b, int):
+        return max(a, b)
+    return binary("maximum", value_of(a), value_of(b))
+
+
+def less(size: Size, bound: int, then: Size, otherwise: Size) -> Size:
+    """`then if size < bound else otherwise`."""
+    if isinstance(size, int):
+        return then if size < bound else otherwise
+    condition = compare("LT", size, number(bound), scalar_type(1))
+    return create(
+        "stablehlo.select", [condition, value_of(then), value_of(otherwise)], scalar_type()
+    )
+
+
+def elements(sizes: Sizes, array: ir.Value) -> list[Size]:
+    """The elements of an integer vector or number, as sizes."""
+    kind = ir.RankedTensorType(array.type)
+    if kind.rank == 0:
+        return [_known(_widened(array))]
+    return [_element(sizes, array, k) for k in range(kind.shape[0])]
+
+
+def _element(sizes: Sizes, array: ir.Value, index: int) -> Size:
+    """One element of a vector. TensorFlow keeps sizes in 32 bits, which a size fits."""
+    op = producer(array)
+    if op is not None and op.name == "stablehlo.concatenate":
+        for part in op.operands:
+            (length,) = ir.RankedTensorType(part.type).shape
+            if index < length:
+                return _element(sizes, part, index)
+            index -= length
+    if op is not None and op.name == "stablehlo.convert" and _is_integer(op.operands[0]):
+        inner = _element(sizes, op.operands[0], index)
+        if isinstance(inner, int) or _is_size(inner):
+            return inner
+    if op is not None and op.name == "stablehlo.reshape":
+        (source,) = op.operands
+        if ir.RankedTensorType(source.type).rank == 0:
+            return _known(_widened(source))
+    return _known(sizes.element(array, index))
+
+
+def _widened(value: ir.Value) -> ir.Value:
+    """A rank-0 integer as i64; a size that went through 32 bits as it was."""
+    op = producer(value)
+    if op is not None and op.name == "stablehlo.convert" and _is_size(op.operands[0]):
+        return convert(op.operands[0], scalar_type())
+    return convert(value, scalar_type())
+
+
+def _is_integer(value: ir.Value) -> bool:
+    element = ir.RankedTensorType(value.type).element_type
+    return isinstance(element, ir.IntegerType) and element.width >= 32
+
+
+def _is_size(value: ir.Value) -> bool:
+    """True for the size of a dimension."""
+    op = producer(value)
+    while op is not None and op.name == "stablehlo.convert":
+        op = producer(op.operands[0])
+    return op is not None and op.name == "stablehlo.get_dimension_size"
+
+
+# -- attributes ------------------------------------------------------------------------------------
+
+
+def flag(op: ir.Operation, name: str) -> bool:
+    """An attribute that is true or false; false where it is left out."""
+    return name in op.attributes and bool(ir.BoolAttr(op.attributes[name]).value)
+
+
+def known_integer(value: ir.Value, what: str) -> int:
+    """A rank-0 integer. Raises UnsupportedError where the program computes it."""
+    told = elements(Sizes(), value)[0]
+    if not isinstance(told, int):
+        raise UnsupportedError(f"{what} must be a number, not computed")
+    return told
+
+
+# -- arrays ----------------------------------------------------------------------------------------
+
+
+def result(op: ir.Operation, number: int = 0) -> ir.RankedTensorType:
+    """The type of a result."""
+    return ir.RankedTensorType(op.results[number].type)
+
+
+def element_of(array: ir.Value) -> ir.Type:
+    """The element type of an array."""
+    return ir.RankedTensorType(array.type).element_type
+
+
+def static(sizes: Sequence[Size]) -> list[int]:
+    """Sizes as types have them."""
+    return [size if isinstance(size, int) else _DYNAMIC for size in sizes]
+
+
+def _typed(sizes: Sequence[Size], element: ir.Type) -> ir.RankedTensorType:
+    return ir.RankedTensorType.get(static(sizes), element)
+
+
+def shape_vector(sizes: Sequence[Size]) -> ir.Value:
+    """Sizes as an i64 vector."""
+    return vector([value_of(size) for size in sizes])
+
+
+def constant(value: float, element: ir.Type | str) -> ir.Value:
+    """A rank-0 constant."""
+    inner = ir.Type.parse(element) if isinstance(element, str) else element
+    kind = ir.RankedTensorType.get([], inner)
+    attribute: Any
+    if isinstance(inner, ir.IntegerType):
+        attribute = ir.IntegerAttr.get(inner, int(value))
+    else:
+        attribute = ir.FloatAttr.get(inner, float(value))
+    splat = ir.DenseElementsAttr.get_splat(kind, attribute)
+    return create("stablehlo.constant", [], kind, value=splat)
+
+
+def converted(array: ir.Value, element: ir.Type | str) -> ir.Value:
+    """`array` with elements of another type."""
+    inner = ir.Type.parse(element) if isinstance(element, str) else element
+    return convert(array, with_element(array.type, inner))
+
+
+def broadcast_to(array: ir.Value, dims: Sequence[int], sizes: Sequence[Size]) -> ir.Value:
+    """`array` in the shape `sizes`; its dimension k goes to `dims[k]`."""
+    kind = _typed(sizes, element_of(array))
+    attribute = ir.DenseI64ArrayAttr.get(list(dims))
+    if kind.has_static_shape and ir.RankedTensorType(array.type).has_static_shape:
+        return create("stablehlo.broadcast_in_dim", [array], kind, broadcast_dimensions=attribute)
+    return create(
+        "stablehlo.dynamic_broadcast_in_dim",
+        [array, shape_vector(sizes)],
+        kind,
+        broadcast_dimensions=attribute,
+    )
+
+
+def reshaped(array: ir.Value, sizes: Sequence[Size]) -> ir.Value:
+    """`array` in the shape `sizes`; every call checks the number of elements."""
+    kind = _typed(sizes, element_of(array))
+    if kind.has_static_shape and ir.RankedTensorType(array.type).has_static_shape:
+        same = math.prod(kind.shape) == math.prod(ir.RankedTensorType(array.type).shape)
+        if not same:
+            raise UnsupportedError(f"{array.type} cannot have the shape {kind}")
+        return array if kind == array.type else create("stablehlo.reshape", [array], kind)
+    return create("stablehlo.dynamic_reshape", [array, shape_vector(sizes)], kind)
+
+
+def iota(sizes: Sequence[Size], axis: int, element: ir.Type | str) -> ir.Value:
+    """The index along `axis`."""
+    inner = ir.Type.parse(element) if isinstance(element, str) else element
+    kind = _typed(sizes, inner)
+    dimension = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), axis)
+    if kind.has_static_shape:
+        return create("stablehlo.iota", [], kind, iota_dimension=dimension)
+    return create("stablehlo.dynamic_iota", [shape_vector(sizes)], kind, iota_dimension=dimension)
+
+
+def reversed_along(array: ir.Value, axes: Sequence[int]) -> ir.Value:
+    """`array` with the order of some dimensions reversed."""
+    if not axes:
+        return array
+    attribute = ir.DenseI64ArrayAttr.get(list(axes))
+    return create("stablehlo.reverse", [array], array.type, dimensions=attribute)
+
+
+def taken(array: ir.Value, indices: ir.Value, axis: int) -> ir.Value:
+    """The entries of a dimension that a vector of indices, all within it, names."""
+    sizes = sizes_of(array)
+    others = [k for k in range(len(sizes)) if k != axis]
+    count = size_of(indices, 0)
+    kind = _typed([count if k == axis else n for k, n in enumerate(sizes)], element_of(array))
+    numbers = ir.Attribute.parse(
+        f"#stablehlo.gather<offset_dims = {others}, collapsed_slice_dims = [{axis}], "
+        f"start_index_map = [{axis}], index_vector_dim = 1>"
+    )
+    slices: list[Size] = [1 if k == axis else n for k, n in enumerate(sizes)]
+    if all(isinstance(n, int) for n in slices):
+        return create(
+            "stablehlo.gather",
+            [array, indices],
+            kind,
+            dimension_numbers=numbers,
+            slice_sizes=ir.DenseI64ArrayAttr.get(static(slices)),
+        )
+    return create(
+        "stablehlo.dynamic_gather", [array, indices, shape_vector(slices)], kind,
+        dimension_numbers=numbers,
+    )  # fmt: skip
+
+
+def windowed(array: ir.Value, starts: Sequence[Size], sizes: Sequence[Size]) -> ir.Value:
+    """The window of these sizes that begins at `starts`, which data may give."""
+    axes = list(range(len(sizes)))
+    numbers = ir.Attribute.parse(
+        f"#stablehlo.gather<offset_dims = {axes}, start_index_map = {axes}>"
+    )
+    return create(
+        "stablehlo.dynamic_gather",
+        [array, shape_vector(starts), shape_vector(sizes)],
+        _typed(sizes, element_of(array)),
+        dimension_numbers=numbers,
+        indices_are_sorted=ir.BoolAttr.get(True),
+    )
+
+
+def pairs_of(numbers: Sequence[Size]) -> ir.Value:
+    """Two numbers a row, as an i64[n, 2]."""
+    kind = ir.RankedTensorType.get([len(numbers) // 2, 2], scalar_type().element_type)
+    return create("stablehlo.reshape", [shape_vector(numbers)], kind)
+
+
+def running(op: ir.Operation, name: str, array: ir.Value, start: float, axis: int) -> ir.Value:
+    """The results of `stablehlo.NAME` over each beginning of a dimension."""
+    sizes = sizes_of(array)
+    size = sizes[axis]
+    window = [size if k == axis else 1 for k in range(len(sizes))]
+    before = minus(size, 1)
+    padding = [n for k in range(len(sizes)) for n in ((before, 0) if k == axis else (0, 0))]
+    ones = shape_vector([1] * len(sizes))
+    return create(
+        "stablehlo.custom_call",
+        [
+            array,
+            constant(start, element_of(array)),
+            shape_vector(window),
+            ones,
+            ones,
+            ones,
+            pairs_of(padding),
+        ],
+        array.type,
+        call_target_name=ir.StringAttr.get("stablehlo.dynamic_reduce_window"),
+        called_computations=ir.ArrayAttr.get([computation(op, name, element_of(array))]),
+    )
+
+
+def computation(op: ir.Operation, name: str, element: ir.Type) -> ir.FlatSymbolRefAttr:
+    """A private function that joins two elements by `stablehlo.NAME`, made once a module."""
+    module = op
+    while module.name != "builtin.module":
+        module = module.parent.operation
+    symbol = f"shlo_disc.{name}_{element}"
+    body = module.regions[0].blocks[0]
+    known = {
+        ir.StringAttr(view.operation.attributes["sym_name"]).value
+        for view in body.operations
+        if "sym_name" in view.operation.attributes
+    }
+    if symbol not in known:
+        scalar = ir.RankedTensorType.get([], element)
+        with ir.InsertionPoint.at_block_begin(body):
+            function = ir.Operation.create(
+                "func.func",
+                attributes={
+                    "sym_name": ir.StringAttr.get(symbol),
+                    "function_type": ir.TypeAttr.get(
+                        ir.FunctionType.get([scalar, scalar], [scalar])
+                    ),
+                    "sym_visibility": ir.StringAttr.get("private"),
+                },
+                regions=1,
+            )
+        block = function.regions[0].blocks.append(scalar, scalar)
+        with ir.InsertionPoint(block):
+            joined = create(f"stablehlo.{name}", list(block.arguments), scalar)
+            ir.Operation.create("func.return", operands=[joined])
+    return ir.FlatSymbolRefAttr.get(symbol)

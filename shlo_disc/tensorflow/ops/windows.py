@@ -1,0 +1,275 @@
+"""Convolutions and pools over two dimensions of any size: NHWC or NCHW.
+
+`SAME` pads so that each stride gives one entry; how much depends on the size of the image.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from shlo_disc.builders import create
+from shlo_disc.errors import UnsupportedError
+from shlo_disc.ingest.size_values import Sizes
+from shlo_disc.mlir import ir
+from shlo_disc.tensorflow.ops.values import (
+    Size,
+    broadcast_to,
+    computation,
+    constant,
+    element_of,
+    elements,
+    larger,
+    minus,
+    pairs_of,
+    plus,
+    quotient,
+    reshaped,
+    result,
+    reversed_along,
+    shape_vector,
+    sizes_of,
+    static,
+    times,
+)
+
+__all__ = ["average_pool", "convolution", "depthwise", "max_pool", "transposed_convolution"]
+
+Values = list[ir.Value]
+
+_Pair = tuple[Size, Size]
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Where the dimensions of an image are."""
+
+    batch: int
+    features: int
+    spatial: tuple[int, int]
+
+    @classmethod
+    def of(cls, op: ir.Operation) -> _Layout:
+        name = "NHWC"
+        if "data_format" in op.attributes:
+            name = str(ir.StringAttr(op.attributes["data_format"]).value)
+        if sorted(name) != sorted("NHWC"):
+            raise UnsupportedError(f"the data format {name}; use NHWC or NCHW")
+        return cls(name.index("N"), name.index("C"), (name.index("H"), name.index("W")))
+
+    def pair(self, op: ir.Operation, name: str) -> tuple[int, int]:
+        """An attribute with a number for each of four dimensions: those of the spatial ones."""
+        if name not in op.attributes:
+            return 1, 1
+        numbers = [int(ir.IntegerAttr(n).value) for n in ir.ArrayAttr(op.attributes[name])]
+        if not numbers:
+            return 1, 1
+        if len(numbers) != 4 or numbers[self.batch] != 1 or numbers[self.features] != 1:
+            raise UnsupportedError(f"{name} {numbers}")
+        return numbers[self.spatial[0]], numbers[self.spatial[1]]
+
+
+def _padding(
+    op: ir.Operation,
+    layout: _Layout,
+    sizes: Sequence[Size],
+    window: Sequence[int],
+    strides: Sequence[int],
+) -> list[_Pair]:
+    """How much is put in front of and behind each spatial dimension."""
+    kind = str(ir.StringAttr(op.attributes["padding"]).value)
+    if kind == "EXPLICIT":
+        numbers = [
+            int(ir.IntegerAttr(n).value) for n in ir.ArrayAttr(op.attributes["explicit_paddings"])
+        ]
+        return [(numbers[2 * axis], numbers[2 * axis + 1]) for axis in layout.spatial]
+    if kind == "VALID":
+        return [(0, 0), (0, 0)]
+    found: list[_Pair] = []
+    for size, extent, stride in zip(sizes, window, strides, strict=True):
+        if stride == 1:
+            total: Size = extent - 1
+        else:
+            count = quotient(plus(size, stride - 1), stride)
+            total = larger(minus(plus(times(minus(count, 1), stride), extent), size), 0)
+        low = quotient(total, 2)
+        found.append((low, minus(total, low)))
+    return found
+
+
+def convolution(sizes: Sizes, op: ir.Operation) -> Values:
+    """`Conv2D(input, filter)`; the filter is HWIO, its I may be a part of the features."""
+    image, kernel = op.operands
+    layout = _Layout.of(op)
+    features, per_group = sizes_of(image)[layout.features], sizes_of(kernel)[2]
+    if not isinstance(features, int) or not isinstance(per_group, int):
+        raise UnsupportedError("the number of channels must be known")
+    return [_convolved(op, layout, image, kernel, features // per_group)]
+
+
+def depthwise(sizes: Sizes, op: ir.Operation) -> Values:
+    """`DepthwiseConv2dNative(input, filter)`; the filter is HWCM, M results a channel."""
+    image, kernel = op.operands
+    height, width, channels, several = sizes_of(kernel)
+    if not isinstance(channels, int) or not isinstance(several, int):
+        raise UnsupportedError("the number of channels must be known")
+    flat = reshaped(kernel, [height, width, 1, channels * several])
+    return [_convolved(op, _Layout.of(op), image, flat, channels)]
+
+
+def _convolved(
+    op: ir.Operation, layout: _Layout, image: ir.Value, kernel: ir.Value, groups: int
+) -> ir.Value:
+    own = [sizes_of(image)[axis] for axis in layout.spatial]
+    strides, dilations = layout.pair(op, "strides"), layout.pair(op, "dilations")
+    window = _window(kernel, dilations)
+    padding = _padding(op, layout, own, window, strides)
+    return _emitted(
+        image, kernel, result(op), layout, padding, strides, (1, 1), dilations, "0, 1, i, o", groups
+    )
+
+
+def _window(kernel: ir.Value, dilations: Sequence[int]) -> list[int]:
+    """The extent of a filter along each spatial dimension."""
+    found = []
+    for size, dilation in zip(sizes_of(kernel), dilations, strict=False):
+        if not isinstance(size, int):
+            raise UnsupportedError("the size of the filter must be known")
+        found.append((size - 1) * dilation + 1)
+    return found
+
+
+def transposed_convolution(sizes: Sizes, op: ir.Operation) -> Values:
+    """`Conv2DBackpropInput(input_sizes, filter, out_backprop)`."""
+    shape, kernel, image = op.operands
+    layout = _Layout.of(op)
+    kind = result(op)
+    given = elements(sizes, shape)
+    wanted = [
+        int(kind.get_dim_size(axis)) if not kind.is_dynamic_dim(axis)
+        else given[position if len(given) == 2 else axis]
+        for position, axis in enumerate(layout.spatial)
+    ]  # fmt: skip
+    own = [sizes_of(image)[axis] for axis in layout.spatial]
+    strides, dilations = layout.pair(op, "strides"), layout.pair(op, "dilations")
+    window = _window(kernel, dilations)
+    padding: list[_Pair] = []
+    forward = _padding(op, layout, wanted, window, strides)
+    for k, (before, _) in enumerate(forward):
+        low = minus(window[k] - 1, before)
+        spread = plus(times(minus(own[k], 1), strides[k]), 1)
+        high = minus(minus(plus(wanted[k], window[k] - 1), spread), low)
+        padding.append((low, high))
+    turned = reversed_along(kernel, [0, 1])
+    out_kind = ir.RankedTensorType.get(
+        [
+            n if axis not in layout.spatial else static([wanted[layout.spatial.index(axis)]])[0]
+            for axis, n in enumerate(kind.shape)
+        ],
+        kind.element_type,
+    )
+    return [
+        _emitted(
+            image, turned, out_kind, layout, padding, (1, 1), strides, dilations, "0, 1, o, i", 1
+        )
+    ]
+
+
+def _emitted(
+    image: ir.Value,
+    kernel: ir.Value,
+    kind: ir.RankedTensorType,
+    layout: _Layout,
+    padding: Sequence[_Pair],
+    strides: Sequence[int],
+    image_dilation: Sequence[int],
+    kernel_dilation: Sequence[int],
+    kernel_layout: str,
+    groups: int,
+) -> ir.Value:
+    places = {
+        layout.batch: "b", layout.features: "f", layout.spatial[0]: "0", layout.spatial[1]: "1"
+    }  # fmt: skip
+    dims = ", ".join(places[axis] for axis in range(4))
+    i64 = ir.IntegerType.get_signless(64)
+    array = ir.DenseI64ArrayAttr.get
+    attributes = {
+        "window_strides": array(list(strides)),
+        "lhs_dilation": array(list(image_dilation)),
+        "rhs_dilation": array(list(kernel_dilation)),
+        "dimension_numbers": ir.Attribute.parse(
+            f"#stablehlo.conv<[{dims}]x[{kernel_layout}]->[{dims}]>"
+        ),
+        "feature_group_count": ir.IntegerAttr.get(i64, groups),
+        "batch_group_count": ir.IntegerAttr.get(i64, 1),
+    }
+    numbers = [n for pair in padding for n in pair]
+    if all(isinstance(n, int) for n in numbers):
+        rows = ", ".join(f"[{low}, {high}]" for low, high in padding)
+        attributes["padding"] = ir.Attribute.parse(f"dense<[{rows}]> : tensor<2x2xi64>")
+        return create("stablehlo.convolution", [image, kernel], kind, **attributes)
+    return create("stablehlo.dynamic_conv", [image, kernel, pairs_of(numbers)], kind, **attributes)
+
+
+# -- pools -----------------------------------------------------------------------------------------
+
+
+def max_pool(sizes: Sizes, op: ir.Operation) -> Values:
+    """`MaxPool(input)`."""
+    image = op.operands[0]
+    element = element_of(image)
+    if not isinstance(element, ir.FloatType):
+        raise UnsupportedError("a pool of integers")
+    return [_pooled(op, image, "maximum", constant(-math.inf, element))]
+
+
+def average_pool(sizes: Sizes, op: ir.Operation) -> Values:
+    """`AvgPool(value)`: of the elements in the image, not of the padding."""
+    image = op.operands[0]
+    element = element_of(image)
+    zero = constant(0, element)
+    total = _pooled(op, image, "add", zero)
+    ones = broadcast_to(constant(1, element), [], sizes_of(image))
+    count = _pooled(op, ones, "add", zero)
+    return [create("stablehlo.divide", [total, count], total.type)]
+
+
+def _pooled(op: ir.Operation, image: ir.Value, name: str, start: ir.Value) -> ir.Value:
+    layout = _Layout.of(op)
+    window, strides = layout.pair(op, "ksize"), layout.pair(op, "strides")
+    own = [sizes_of(image)[axis] for axis in layout.spatial]
+    pads = dict(zip(layout.spatial, _padding(op, layout, own, window, strides), strict=True))
+    extents = dict(zip(layout.spatial, window, strict=True))
+    steps = dict(zip(layout.spatial, strides, strict=True))
+    full = [extents.get(axis, 1) for axis in range(4)]
+    by = [steps.get(axis, 1) for axis in range(4)]
+    numbers = [n for axis in range(4) for n in pads.get(axis, (0, 0))]
+    kind = result(op)
+    if not all(isinstance(n, int) for n in numbers):
+        ones = shape_vector([1] * 4)
+        return create(
+            "stablehlo.custom_call",
+            [image, start, shape_vector(full), shape_vector(by), ones, ones, pairs_of(numbers)],
+            kind,
+            call_target_name=ir.StringAttr.get("stablehlo.dynamic_reduce_window"),
+            called_computations=ir.ArrayAttr.get([computation(op, name, element_of(image))]),
+        )
+    array = ir.DenseI64ArrayAttr.get
+    rows = ", ".join(f"[{numbers[2 * k]}, {numbers[2 * k + 1]}]" for k in range(4))
+    pooled = ir.Operation.create(
+        "stablehlo.reduce_window",
+        results=[kind],
+        operands=[image, start],
+        attributes={
+            "window_dimensions": array(full),
+            "window_strides": array(by),
+            "padding": ir.Attribute.parse(f"dense<[{rows}]> : tensor<4x2xi64>"),
+        },
+        regions=1,
+    )
+    block = pooled.regions[0].blocks.append(start.type, start.type)
+    with ir.InsertionPoint(block):
+        joined = create(f"stablehlo.{name}", list(block.arguments), start.type)
+        ir.Operation.create("stablehlo.return", operands=[joined])
+    return pooled.results[0]

@@ -1,0 +1,156 @@
+"""Models of Keras at any batch: alone, and inside `predict`."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+tf = pytest.importorskip("tensorflow", reason="needs the extra `tensorflow`: make test-tensorflow")
+keras = pytest.importorskip("keras", reason="needs the extra `tensorflow`: make test-tensorflow")
+
+import shlo_disc.tensorflow  # noqa: E402
+from shlo_disc.errors import UnsupportedError  # noqa: E402
+
+pytestmark = pytest.mark.tensorflow
+
+layers = keras.layers
+
+
+def application(build, size, **options):
+    def made():
+        model = build(
+            weights=None, input_shape=(size, size, 3), classes=10, classifier_activation=None,
+            **options,
+        )  # fmt: skip
+        return varied(model)
+
+    return made, lambda b: (b, size, size, 3)
+
+
+def varied(model):
+    """`model` with statistics of its batch norms, and biases, that are not 0 and 1."""
+    rng = np.random.default_rng(3)
+    for weight in model.weights:
+        shape = weight.shape
+        if weight.path.endswith(("moving_variance", "gamma")):
+            weight.assign(rng.uniform(0.5, 1.5, shape))
+        elif weight.path.endswith(("moving_mean", "beta", "bias")):
+            weight.assign(0.1 * rng.standard_normal(shape))
+    return model
+
+
+def attention_block():
+    x = keras.Input((None, 32))
+    y = layers.LayerNormalization()(x)
+    y = x + layers.MultiHeadAttention(4, 8)(y, y)
+    z = layers.Dense(64, activation="gelu")(layers.LayerNormalization()(y))
+    return varied(keras.Model(x, y + layers.Dense(32)(z)))
+
+
+def transformer():
+    """Causal, with padding masked."""
+    tokens = keras.Input((None,), dtype="int32")
+    x = layers.Embedding(100, 32, mask_zero=True)(tokens)
+    for _ in range(2):
+        y = layers.MultiHeadAttention(4, 8)(x, x, use_causal_mask=True)
+        x = layers.LayerNormalization()(x + y)
+        y = layers.Dense(32)(layers.Dense(64, activation="gelu")(x))
+        x = layers.LayerNormalization()(x + y)
+    return varied(keras.Model(tokens, layers.Dense(100)(x)))
+
+
+def images():
+    model = keras.Sequential([
+        keras.Input((None, None, 3)),
+        layers.Conv2D(8, 3, padding="same", strides=2, activation="relu"),
+        layers.BatchNormalization(),
+        layers.MaxPooling2D(),
+        layers.DepthwiseConv2D(3, padding="same"),
+        layers.GlobalAveragePooling2D(),
+        layers.Dense(5),
+    ])  # fmt: skip
+    return varied(model)
+
+
+def recurrent():
+    return keras.Sequential([keras.Input((5, 8)), layers.LSTM(16, unroll=True)])
+
+
+MODELS = {
+    "mobilenet_v2": application(keras.applications.MobileNetV2, 64, alpha=0.35),
+    "resnet50": application(keras.applications.ResNet50, 32),
+    "efficientnet_b0": application(keras.applications.EfficientNetB0, 32),
+    "attention": (attention_block, lambda b: (b, b + 4, 32)),
+    "transformer": (transformer, lambda b: (b, 2 * b + 1)),
+    "images": (images, lambda b: (b, b + 13, 2 * b + 18, 3)),
+    "unrolled_lstm": (recurrent, lambda b: (b, 5, 8)),
+}
+
+
+def inputs(name, shape, seed):
+    rng = np.random.default_rng(seed)
+    if name == "transformer":
+        return rng.integers(0, 100, shape).astype(np.int32)
+    return rng.standard_normal(shape, np.float32)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_as_keras(name):
+    keras.utils.set_random_seed(0)
+    build, shape = MODELS[name]
+    model = build()
+    run = shlo_disc.tensorflow.compile(model)
+    for batch in (2, 1, 5):
+        x = inputs(name, shape(batch), batch)
+        got, want = run(x).numpy(), model(x, training=False).numpy()
+        assert got.shape == want.shape
+        assert want.std() > 1e-3  # there is something to be wrong
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5 * np.abs(want).max())
+
+
+def test_attention_is_one_kernel():
+    run = shlo_disc.tensorflow.compile(transformer())
+    assert run.explain().count(" attention ") == 2
+
+
+def test_in_predict():
+    model = images()
+    run = shlo_disc.tensorflow.compile(model)
+
+    class Fast(keras.Model):
+        def call(self, x):
+            return run(x)
+
+    x = inputs("images", (7, 20, 22, 3), 0)
+    got = Fast().predict(x, batch_size=3, verbose=0)  # batches of 3, 3 and 1
+    np.testing.assert_allclose(got, model.predict(x, verbose=0), rtol=1e-4, atol=1e-5)
+
+
+def test_in_a_functional_model():
+    model = attention_block()
+    run = shlo_disc.tensorflow.compile(model)
+    x = keras.Input((None, 32))
+    whole = keras.Model(x, layers.Lambda(run)(x) * 2.0)
+    given = inputs("attention", (3, 4, 32), 1)
+    np.testing.assert_allclose(
+        whole.predict(given, verbose=0), 2 * model(given).numpy(), rtol=1e-4, atol=1e-5
+    )
+
+
+def test_several_inputs_and_results():
+    a, b = keras.Input((4,), name="a"), keras.Input((6,), name="b")
+    model = keras.Model({"a": a, "b": b}, [layers.Dense(3)(a), layers.Dense(2)(b)])
+    run = shlo_disc.tensorflow.compile(model)
+    given = {"a": inputs("a", (3, 4), 0), "b": inputs("b", (3, 6), 1)}
+    for got, want in zip(run(given), model(given), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+
+
+def test_lists_of_tensors_are_refused():
+    with pytest.raises(UnsupportedError, match="TensorFlow cannot convert the function"):
+        shlo_disc.tensorflow.compile(keras.Sequential([keras.Input((None, 8)), layers.LSTM(4)]))
+
+
+def test_a_model_that_has_not_been_built():
+    with pytest.raises(TypeError, match="has not been built"):
+        shlo_disc.tensorflow.compile(keras.Sequential([layers.Dense(3)]))

@@ -1,0 +1,74 @@
+"""Every sample beside TensorFlow: one compilation, right at every size."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+tf = pytest.importorskip("tensorflow", reason="needs the extra `tensorflow`: make test-tensorflow")
+
+import shlo_disc.tensorflow  # noqa: E402
+from shlo_disc.tensorflow.ops import OPS  # noqa: E402
+from tests.tensorflow.samples import SAMPLES  # noqa: E402
+
+pytestmark = pytest.mark.tensorflow
+
+SIZES = [(3, 5, 9), (1, 1, 1), (4, 7, 6), (0, 2, 3), (5, 1, 11)]
+
+
+def assert_same(got, want, tolerance):
+    tf.nest.assert_same_structure(got, want)
+    for a, b in zip(tf.nest.flatten(got), tf.nest.flatten(want), strict=True):
+        assert (a.dtype, a.shape) == (b.dtype, b.shape)
+        if b.dtype.is_floating:
+            np.testing.assert_allclose(
+                a.numpy().astype(float), b.numpy().astype(float), rtol=tolerance, atol=tolerance
+            )
+        else:
+            np.testing.assert_array_equal(a.numpy(), b.numpy())
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_as_tensorflow(name):
+    sample = SAMPLES[name]
+    run = shlo_disc.tensorflow.compile(sample.function, sample.specs())
+    for seed, sizes in enumerate(SIZES):
+        arguments = [tf.constant(a) for a in sample.values(sizes, seed)]
+        assert_same(run(*arguments), sample.function(*arguments), sample.tolerance)
+
+
+def used_ops():
+    """The operations of TensorFlow in the samples."""
+    found = set()
+    for sample in SAMPLES.values():
+        graph = tf.function(sample.function).get_concrete_function(*sample.specs()).graph
+        definition = graph.as_graph_def()
+        nodes = [*definition.node, *(n for f in definition.library.function for n in f.node_def)]
+        found |= {node.op for node in nodes}
+    return found
+
+
+def test_every_row_has_a_sample():
+    assert set(OPS) - used_ops() == set()
+
+
+def test_a_shape_that_a_call_gives():
+    @tf.function(input_signature=[tf.TensorSpec([None, 8]), tf.TensorSpec([2], tf.int32)])
+    def model(x, shape):
+        return tf.reshape(x, shape)
+
+    run = shlo_disc.tensorflow.compile(model)
+    x = tf.constant(np.arange(24, dtype=np.float32).reshape(3, 8))
+    for shape in ([4, 6], [1, 24], [24, 1]):
+        assert_same(run(x, tf.constant(shape)), model(x, tf.constant(shape)), 0)
+    with pytest.raises(shlo_disc.ShapeMismatchError):
+        run(x, tf.constant([5, 5]))
+    with pytest.raises(shlo_disc.ShapeMismatchError, match="must not be negative"):
+        run(x, tf.constant([-1, 2]))
+
+
+def test_an_entry_that_is_not_there():
+    run = shlo_disc.tensorflow.compile(lambda x: x[2], [tf.TensorSpec([None, 4])])
+    assert_same(run(tf.ones((3, 4))), tf.ones(4), 0)
+    with pytest.raises(shlo_disc.ShapeMismatchError, match="has no entry 2"):
+        run(tf.ones((2, 4)))
