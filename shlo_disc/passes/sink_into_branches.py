@@ -5,8 +5,8 @@
     ==>
     if %p { %y = exponential %x;  return %y } else { return %x }
 
-Why     A value that is computed before the branch costs its time when the other branch is taken,
-        and its consumers in the branch cannot be fused with it.
+Why     A value that is computed before the branch costs its time when the other branch is taken.
+        Its consumers in the branch cannot be fused with it.
 Needs   `hoist-invariants` and `cse` done: a loop in a branch keeps its invariant code outside.
 Keeps   every result. Random numbers and calls, which may have an effect, stay.
 Cost    O(ops).
