@@ -284,7 +284,10 @@ MODELS = {
     "whisper decoder": Architecture(whisper_decoder, attending, ATTENDED, PAIRS, 4),
     "vit": Architecture(vit, picture, ({0: B},), BATCHES, 2),
     "resnet": Architecture(resnet, picture, IMAGES, IMAGE_SIZES),
-    "timm resnet18": Architecture(timm_model("resnet18"), picture, IMAGES, IMAGE_SIZES),
+    "timm resnet18": Architecture(
+        timm_model("resnet18", channels=(8, 16, 32, 64), stem_width=8),
+        picture, IMAGES, IMAGE_SIZES,
+    ),
     "timm mobilenetv3": Architecture(
         timm_model("mobilenetv3_small_050"), picture, IMAGES, IMAGE_SIZES
     ),

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 
 torch = pytest.importorskip("torch", reason="needs the extra `torch`: make test-torch")
 
+import torch.nn.functional as F  # noqa: E402
 from torch.export import export  # noqa: E402
 
 import shlo_disc.torch  # noqa: E402
-from tests.torch.architectures import MODELS, REAL, SMALL, Result  # noqa: E402
-from tests.torch.test_backend import assert_trains_as_eager  # noqa: E402
+from tests.torch.architectures import (  # noqa: E402
+    MODELS,
+    REAL,
+    SMALL,
+    Result,
+    gpt2_model,
+    llama_model,
+)
+from tests.torch.test_backend import assert_trains_as_eager, compiled  # noqa: E402
 from tests.torch.test_exported import assert_as_accurate  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -63,3 +73,84 @@ def test_training_compiles_one_forward_and_one_backward(name):
     assert_trains_as_eager(given.make(SMALL).train(), batches, tolerance=1e-4)
     made = [g for g in shlo_disc.torch.compilations() if g.number not in before]
     assert [graph.kind for graph in made] == ["forward", "backward"]
+
+
+BATCHES = {
+    "bert": lambda draw: (draw(2, 9), draw(3, 24)),
+    "gpt2": lambda draw: (draw(2, 9), draw(3, 24)),
+    "timm resnet18": lambda draw: (draw(2, 9), draw(65, 96), draw(65, 96)),
+}
+"""What is trained, and how its sizes are drawn."""
+
+DRIFTS = pytest.mark.xfail(
+    reason="3.39470 instead of 3.39898 within 100 steps; not known whether more than rounding",
+    strict=False,
+)
+
+FIRST = {2: (5, 19), 3: (5, 71, 83)}
+"""Sizes of the first step: they differ from each other and from numbers of channels."""
+
+
+def assert_losses_are_those_of_eager(name, steps):
+    """AdamW on batches of random size and length; one forward and one backward program."""
+    given = MODELS[name]
+    mine = given.make(SMALL).train()
+    own = copy.deepcopy(mine)
+    runs = [(run, torch.optim.AdamW(model.parameters(), 1e-3))
+            for run, model in ((compiled(mine), mine), (own, own))]  # fmt: skip
+    before = {graph.number for graph in shlo_disc.torch.compilations()}
+    generator = torch.Generator().manual_seed(3)
+    sizes = FIRST[len(given.sizes[0])]
+    for _ in range(steps):
+        args = given.arguments(SMALL, *sizes)
+        losses = []
+        for run, optimizer in runs:
+            rows = run(*args).flatten(0, -2)
+            labels = torch.arange(rows.shape[0]) % rows.shape[1]
+            loss = F.cross_entropy(rows, labels)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        assert losses[0] == pytest.approx(losses[1], rel=1e-3)
+        sizes = BATCHES[name](lambda *ends: int(torch.randint(*ends, (), generator=generator)))
+    made = [g for g in shlo_disc.torch.compilations() if g.number not in before]
+    assert [graph.kind for graph in made] == ["forward", "backward"]
+    assert not any(graph.eager for graph in made)
+
+
+@pytest.mark.parametrize("name", BATCHES)
+def test_twenty_steps_give_the_losses_of_eager(name):
+    assert_losses_are_those_of_eager(name, 20)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["bert", "gpt2", pytest.param("timm resnet18", marks=DRIFTS)])
+def test_a_hundred_steps_give_the_losses_of_eager(name):
+    assert_losses_are_those_of_eager(name, 100)
+
+
+@pytest.mark.parametrize("make", [gpt2_model, llama_model])
+def test_decoding_compiles_twice_for_a_growing_cache(make):
+    """Once more at the second step: a guard of the first reads an attribute that is None then."""
+    model = make(SMALL).eval()
+    own = copy.deepcopy(model)
+
+    def step(ids, cache):
+        found = model(input_ids=ids, past_key_values=cache, use_cache=True)
+        return found.logits, found.past_key_values
+
+    before = len(shlo_disc.torch.compilations())
+    with torch.no_grad():
+        fast = compiled(step)
+        ids = torch.randint(0, SMALL.words, (2, 7))
+        mine, theirs = (own(input_ids=ids, use_cache=True).past_key_values for _ in range(2))
+        ids = ids[:, -1:]
+        for _ in range(12):
+            got, mine = fast(ids, mine)
+            want = own(input_ids=ids, past_key_values=theirs, use_cache=True).logits
+            torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-5)
+            ids = want[:, -1:].argmax(-1)
+    assert mine.get_seq_length() == 19
+    kinds = [graph.kind for graph in shlo_disc.torch.compilations()][before:]
+    assert kinds == ["inference", "inference"]
