@@ -132,6 +132,11 @@ docs: $(VENV)/.installed-dev  ## Build the documentation into site/
 bench: $(VENV)/.installed  ## The benchmarks; results go to benchmarks/results/
 	$(RUN) -m benchmarks
 
+.PHONY: bench-torch
+bench-torch: .venv-torch/.installed-models benchmarks/peers/requirements.txt  ## Models of PyTorch beside eager, Inductor and ONNX Runtime
+	.venv-torch/bin/python -m pip install --disable-pip-version-check --quiet -r benchmarks/peers/requirements.txt
+	.venv-torch/bin/python -m benchmarks torch_models
+
 .PHONY: clean
 clean:  ## Remove what was built, .venv too
 	rm -rf .venv .venv-low .venv-high .venv-tensorflow .venv-torch build dist site

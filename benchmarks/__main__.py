@@ -19,6 +19,7 @@ from benchmarks import (
     ragged,
     report_all,
     sweep,
+    torch_models,
     trace,
 )
 from benchmarks.harness import report
@@ -42,6 +43,7 @@ SUITES: dict[str, Callable[[Console, bool], None]] = {
     "ragged": ragged.ragged,
     "recurrent": kernels.recurrent,
     "sweep": sweep.sweep,
+    "torch_models": torch_models.torch_models,
     "trace": trace.trace,
 }
 

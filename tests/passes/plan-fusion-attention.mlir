@@ -120,3 +120,61 @@ func.func public @main(%q: tensor<?x?x64xf32> {disc.shape = ["b", "t", "64"]}, %
 //       return %2, %1#0, %0 : tensor<?x?x64xf32>, tensor<?x?xf32>, tensor<?x?x?xf32>
 //     }
 //   }
+
+// -----
+
+// A bias that two attentions share has a kernel of its own: as a second result of the first one's
+// rows it would keep that attention apart.
+func.func public @main(%q0: tensor<?x?x4x64xf32> {disc.shape = ["b", "t", "4", "64"]}, %q1: tensor<?x?x4x64xf32> {disc.shape = ["b", "t", "4", "64"]}, %k: tensor<?x?x4x64xf32> {disc.shape = ["b", "s", "4", "64"]}, %v: tensor<?x?x4x64xf32> {disc.shape = ["b", "s", "4", "64"]}, %p: tensor<?x4x?x?xf32> {disc.shape = ["b", "4", "t", "s"]}) -> (tensor<?x4x?x64xf32>, tensor<?x4x?x64xf32>) {
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %shape = "disc.shape"() {dims = ["b", "4", "t", "s"]} : () -> tensor<4xi32>
+  %bias = stablehlo.exponential %p : tensor<?x4x?x?xf32>
+  %scores0 = stablehlo.dot_general %q0, %k, batching_dims = [0, 2] x [0, 2], contracting_dims = [3] x [3] : (tensor<?x?x4x64xf32>, tensor<?x?x4x64xf32>) -> tensor<?x4x?x?xf32>
+  %biased0 = stablehlo.add %scores0, %bias : tensor<?x4x?x?xf32>
+  %sum0 = stablehlo.reduce(%biased0 init: %zero) applies stablehlo.add across dimensions = [3] : (tensor<?x4x?x?xf32>, tensor<f32>) -> tensor<?x4x?xf32>
+  %sums0 = stablehlo.dynamic_broadcast_in_dim %sum0, %shape, dims = [0, 1, 2] : (tensor<?x4x?xf32>, tensor<4xi32>) -> tensor<?x4x?x?xf32>
+  %w0 = stablehlo.divide %biased0, %sums0 : tensor<?x4x?x?xf32>
+  %mix0 = stablehlo.dot_general %w0, %v, batching_dims = [0, 1] x [0, 2], contracting_dims = [3] x [1] : (tensor<?x4x?x?xf32>, tensor<?x?x4x64xf32>) -> tensor<?x4x?x64xf32>
+  %scores1 = stablehlo.dot_general %q1, %k, batching_dims = [0, 2] x [0, 2], contracting_dims = [3] x [3] : (tensor<?x?x4x64xf32>, tensor<?x?x4x64xf32>) -> tensor<?x4x?x?xf32>
+  %biased1 = stablehlo.add %scores1, %bias : tensor<?x4x?x?xf32>
+  %sum1 = stablehlo.reduce(%biased1 init: %zero) applies stablehlo.add across dimensions = [3] : (tensor<?x4x?x?xf32>, tensor<f32>) -> tensor<?x4x?xf32>
+  %sums1 = stablehlo.dynamic_broadcast_in_dim %sum1, %shape, dims = [0, 1, 2] : (tensor<?x4x?xf32>, tensor<4xi32>) -> tensor<?x4x?x?xf32>
+  %w1 = stablehlo.divide %biased1, %sums1 : tensor<?x4x?x?xf32>
+  %mix1 = stablehlo.dot_general %w1, %v, batching_dims = [0, 1] x [0, 2], contracting_dims = [3] x [1] : (tensor<?x4x?x?xf32>, tensor<?x?x4x64xf32>) -> tensor<?x4x?x64xf32>
+  return %mix0, %mix1 : tensor<?x4x?x64xf32>, tensor<?x4x?x64xf32>
+}
+// EXPECT:
+//   module {
+//     func.func public @main(%arg0: tensor<?x?x4x64xf32> {disc.shape = ["b", "t", "4", "64"]}, %arg1: tensor<?x?x4x64xf32> {disc.shape = ["b", "t", "4", "64"]}, %arg2: tensor<?x?x4x64xf32> {disc.shape = ["b", "s", "4", "64"]}, %arg3: tensor<?x?x4x64xf32> {disc.shape = ["b", "s", "4", "64"]}, %arg4: tensor<?x4x?x?xf32> {disc.shape = ["b", "4", "t", "s"]}) -> (tensor<?x4x?x64xf32>, tensor<?x4x?x64xf32>) {
+//       %0 = "disc.fusion"(%arg4) ({
+//       ^bb0(%arg5: tensor<?x4x?x?xf32>):
+//         %3 = stablehlo.exponential %arg5 : tensor<?x4x?x?xf32>
+//         "disc.yield"(%3) : (tensor<?x4x?x?xf32>) -> ()
+//       }) {kind = "loop", name = "exponential"} : (tensor<?x4x?x?xf32>) -> tensor<?x4x?x?xf32>
+//       %1 = "disc.fusion"(%arg0, %arg2, %0, %arg3) ({
+//       ^bb0(%arg5: tensor<?x?x4x64xf32>, %arg6: tensor<?x?x4x64xf32>, %arg7: tensor<?x4x?x?xf32>, %arg8: tensor<?x?x4x64xf32>):
+//         %3 = stablehlo.dot_general %arg5, %arg6, batching_dims = [0, 2] x [0, 2], contracting_dims = [3] x [3] : (tensor<?x?x4x64xf32>, tensor<?x?x4x64xf32>) -> tensor<?x4x?x?xf32>
+//         %4 = stablehlo.add %3, %arg7 : tensor<?x4x?x?xf32>
+//         %cst = stablehlo.constant dense<0.000000e+00> : tensor<f32>
+//         %5 = stablehlo.reduce(%4 init: %cst) applies stablehlo.add across dimensions = [3] : (tensor<?x4x?x?xf32>, tensor<f32>) -> tensor<?x4x?xf32>
+//         %6 = "disc.shape"() {dims = ["b", "4", "t", "s"]} : () -> tensor<4xi32>
+//         %7 = stablehlo.dynamic_broadcast_in_dim %5, %6, dims = [0, 1, 2] : (tensor<?x4x?xf32>, tensor<4xi32>) -> tensor<?x4x?x?xf32>
+//         %8 = stablehlo.divide %4, %7 : tensor<?x4x?x?xf32>
+//         %9 = stablehlo.dot_general %8, %arg8, batching_dims = [0, 1] x [0, 2], contracting_dims = [3] x [1] : (tensor<?x4x?x?xf32>, tensor<?x?x4x64xf32>) -> tensor<?x4x?x64xf32>
+//         "disc.yield"(%9) : (tensor<?x4x?x64xf32>) -> ()
+//       }) {kind = "attention", name = "dot_general_add_reduce_divide", not_fused = ["exponential: it is added to several scores: with a second result their rows are no attention"], why = ["fused: 4 values never stored, 96*b*s*t + 32*b*t bytes less to move"]} : (tensor<?x?x4x64xf32>, tensor<?x?x4x64xf32>, tensor<?x4x?x?xf32>, tensor<?x?x4x64xf32>) -> tensor<?x4x?x64xf32>
+//       %2 = "disc.fusion"(%arg1, %arg2, %0, %arg3) ({
+//       ^bb0(%arg5: tensor<?x?x4x64xf32>, %arg6: tensor<?x?x4x64xf32>, %arg7: tensor<?x4x?x?xf32>, %arg8: tensor<?x?x4x64xf32>):
+//         %3 = stablehlo.dot_general %arg5, %arg6, batching_dims = [0, 2] x [0, 2], contracting_dims = [3] x [3] : (tensor<?x?x4x64xf32>, tensor<?x?x4x64xf32>) -> tensor<?x4x?x?xf32>
+//         %4 = stablehlo.add %3, %arg7 : tensor<?x4x?x?xf32>
+//         %cst = stablehlo.constant dense<0.000000e+00> : tensor<f32>
+//         %5 = stablehlo.reduce(%4 init: %cst) applies stablehlo.add across dimensions = [3] : (tensor<?x4x?x?xf32>, tensor<f32>) -> tensor<?x4x?xf32>
+//         %6 = "disc.shape"() {dims = ["b", "4", "t", "s"]} : () -> tensor<4xi32>
+//         %7 = stablehlo.dynamic_broadcast_in_dim %5, %6, dims = [0, 1, 2] : (tensor<?x4x?xf32>, tensor<4xi32>) -> tensor<?x4x?x?xf32>
+//         %8 = stablehlo.divide %4, %7 : tensor<?x4x?x?xf32>
+//         %9 = stablehlo.dot_general %8, %arg8, batching_dims = [0, 1] x [0, 2], contracting_dims = [3] x [1] : (tensor<?x4x?x?xf32>, tensor<?x?x4x64xf32>) -> tensor<?x4x?x64xf32>
+//         "disc.yield"(%9) : (tensor<?x4x?x64xf32>) -> ()
+//       }) {kind = "attention", name = "dot_general_add_reduce_divide", not_fused = ["exponential: it is added to several scores: with a second result their rows are no attention"], why = ["fused: 4 values never stored, 96*b*s*t + 32*b*t bytes less to move"]} : (tensor<?x?x4x64xf32>, tensor<?x?x4x64xf32>, tensor<?x4x?x?xf32>, tensor<?x?x4x64xf32>) -> tensor<?x4x?x64xf32>
+//       return %1, %2 : tensor<?x4x?x64xf32>, tensor<?x4x?x64xf32>
+//     }
+//   }

@@ -276,8 +276,8 @@ MODELS = {
     "llama": Architecture(lambda s: logits(llama_model(s)), words, TEXT, TEXTS, 2),
     "llama decoding": Architecture(lambda s: decoding(llama_model(s)), cached(2), STATE, STEPS, 2),
     "mixtral": Architecture(mixtral, words, TEXT, TEXTS, 2),
-    "t5 encoder": Architecture(t5_encoder, words, TEXT, TEXTS, 1),
-    "t5 decoder": Architecture(t5_decoder, attending, ATTENDED, PAIRS, 3),
+    "t5 encoder": Architecture(t5_encoder, words, TEXT, TEXTS, 2),
+    "t5 decoder": Architecture(t5_decoder, attending, ATTENDED, PAIRS, 4),
     "whisper encoder": Architecture(
         whisper_encoder, lambda s, b: (torch.randn(b, 20, 2 * s.frames),), ({0: B},), BATCHES, 2
     ),

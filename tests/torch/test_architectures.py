@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason="needs the extra `torch`: make test-torch")
@@ -82,52 +83,59 @@ BATCHES = {
 }
 """What is trained, and how its sizes are drawn."""
 
-DRIFTS = pytest.mark.xfail(
-    reason="3.39470 instead of 3.39898 within 100 steps; not known whether more than rounding",
-    strict=False,
-)
-
 FIRST = {2: (5, 19), 3: (5, 71, 83)}
 """Sizes of the first step: they differ from each other and from numbers of channels."""
 
 
-def assert_losses_are_those_of_eager(name, steps):
-    """AdamW on batches of random size and length; one forward and one backward program."""
+def losses_of(name, steps):
+    """Losses of (this backend, eager, eager in f64) at each step of AdamW.
+
+    Batches have random sizes and lengths. There is one forward and one backward program.
+    """
     given = MODELS[name]
     mine = given.make(SMALL).train()
-    own = copy.deepcopy(mine)
-    runs = [(run, torch.optim.AdamW(model.parameters(), 1e-3))
-            for run, model in ((compiled(mine), mine), (own, own))]  # fmt: skip
+    own, exact = copy.deepcopy(mine), copy.deepcopy(mine).double()
+    models = {mine: compiled(mine), own: own, exact: exact}
+    optimizers = {model: torch.optim.AdamW(model.parameters(), 1e-3) for model in models}
     before = {graph.number for graph in shlo_disc.torch.compilations()}
     generator = torch.Generator().manual_seed(3)
     sizes = FIRST[len(given.sizes[0])]
+    losses = []
     for _ in range(steps):
         args = given.arguments(SMALL, *sizes)
-        losses = []
-        for run, optimizer in runs:
-            rows = run(*args).flatten(0, -2)
+        losses.append([])
+        for model, run in models.items():
+            rows = run(*(in_f64(args) if model is exact else args)).flatten(0, -2)
             labels = torch.arange(rows.shape[0]) % rows.shape[1]
             loss = F.cross_entropy(rows, labels)
-            optimizer.zero_grad()
+            optimizers[model].zero_grad()
             loss.backward()
-            optimizer.step()
-            losses.append(loss.item())
-        assert losses[0] == pytest.approx(losses[1], rel=1e-3)
+            optimizers[model].step()
+            losses[-1].append(loss.item())
         sizes = BATCHES[name](lambda *ends: int(torch.randint(*ends, (), generator=generator)))
     made = [g for g in shlo_disc.torch.compilations() if g.number not in before]
     assert [graph.kind for graph in made] == ["forward", "backward"]
     assert not any(graph.eager for graph in made)
+    return np.array(losses).T
+
+
+def in_f64(args):
+    return [x.double() if x.is_floating_point() else x for x in args]
 
 
 @pytest.mark.parametrize("name", BATCHES)
 def test_twenty_steps_give_the_losses_of_eager(name):
-    assert_losses_are_those_of_eager(name, 20)
+    mine, own, _ = losses_of(name, 20)
+    np.testing.assert_allclose(mine, own, rtol=1e-3)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["bert", "gpt2", pytest.param("timm resnet18", marks=DRIFTS)])
-def test_a_hundred_steps_give_the_losses_of_eager(name):
-    assert_losses_are_those_of_eager(name, 100)
+@pytest.mark.parametrize("name", BATCHES)
+def test_a_hundred_steps_stay_as_near_to_f64_as_eager(name):
+    """AdamW divides small gradients by their size, so a rounding in 1e7 becomes 2 % of a loss."""
+    mine, own, exact = losses_of(name, 100)
+    drift = abs(own / exact - 1).max()
+    assert abs(mine / exact - 1).max() <= 2 * drift + 1e-3
 
 
 @pytest.mark.parametrize("make", [gpt2_model, llama_model])

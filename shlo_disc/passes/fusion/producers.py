@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from shlo_disc.contractions import dot_sides
 from shlo_disc.passes.fusion.partition import Cluster, Partition
+from shlo_disc.passes.fusion.products import DOT
 from shlo_disc.passes.fusion.rows import in_rows, is_space
 from shlo_disc.passes.fusion.rule import FusionRule, Merge, Seed
 from shlo_disc.passes.kinds import KINDS
@@ -48,6 +50,8 @@ def _match(p: Partition, seed: Seed) -> Iterator[Merge]:
 def _why_not(p: Partition, merge: Merge) -> str | None:
     """Why the reader may not read the other's value inside a kernel."""
     mine, theirs = merge.parts
+    if _is_bias_of_several_scores(p, merge):
+        return "it is added to several scores: with a second result their rows are no attention"
     if mine.kind == theirs.kind == "row" and not is_space(p, theirs.space, theirs.reduced, mine):
         return "the rows are others"
     if merge.union.kind == "row":
@@ -66,6 +70,26 @@ def _why_not(p: Partition, merge: Merge) -> str | None:
     if not p.outside_users(theirs) <= mine.members:
         return "it is read at other places, too"
     return None
+
+
+def _is_bias_of_several_scores(p: Partition, merge: Merge) -> bool:
+    """True if the reader adds the source to the result of a batched product, and others read it.
+
+    A bias of positions that several layers share is stored in any case, so a kernel of its own
+    costs one more read of it. The rows of an attention have one result only.
+    """
+    mine, theirs = merge.parts
+    reader, source, *_ = merge.seed
+    node = p.graph.nodes[reader]
+    if node.op.name != "stablehlo.add" or p.outside_users(theirs) <= mine.members:
+        return False
+    bases = {p.graph.of_value.get(base, -1) for v in node.operands for base, _ in p.graph.bases(v)}
+    return any(
+        other in p.cluster_of
+        and p.graph.nodes[other].op.name == DOT
+        and bool(dot_sides(p.graph.nodes[other].op)[0].batch)
+        for other in bases - {source}
+    )
 
 
 rule = FusionRule(
