@@ -59,8 +59,12 @@ test-torch-models: .venv-torch/.installed-models  ## Architectures of transforme
 	tools/venv.sh .venv-torch '.[test,torch]'
 
 .PHONY: test-tensorflow
-test-tensorflow: .venv-tensorflow/.installed  ## The tests of shlo_disc.tensorflow, in .venv-tensorflow
-	.venv-tensorflow/bin/python -m pytest -q -n $(JOBS) --dist loadfile -m tensorflow tests/tensorflow
+test-tensorflow: .venv-tensorflow/.installed  ## The tests of shlo_disc.tensorflow, in .venv-tensorflow (SAMPLE=1: a part)
+	.venv-tensorflow/bin/python -m pytest -q -n $(JOBS) --dist loadfile -m tensorflow \
+		$(if $(SAMPLE),$(TENSORFLOW_SAMPLE),tests/tensorflow)
+
+# All but single operations and models of Keras: a minute of two cores.
+TENSORFLOW_SAMPLE := $(addprefix tests/tensorflow/test_,compile.py imports.py versions.py)
 
 .venv-tensorflow/.installed: $(SOURCES) tools/venv.sh
 	tools/venv.sh .venv-tensorflow '.[test,tensorflow]'
