@@ -200,19 +200,13 @@ void BorrowedTensor::release() {
   managed = nullptr;
 }
 
-PyObject* numpy_view(PyObject* object, PyArray_Descr* descr) {
-  const dlpack::ExchangeApi* api = nullptr;
-  BorrowedTensor borrowed;
-  if (PyArray_Check(object) || exchange_api(Py_TYPE(object), &api) != Exchange::kFound ||
-      !borrowed.read(*api, object)) {
-    PyErr_Clear();  // the program that is called with it tells what is wrong
-    return Py_NewRef(object);
-  }
-  const dlpack::Tensor& tensor = borrowed.tensor;
+namespace {
+
+// A read-only array over the memory of `tensor`, which `owner` keeps; the owner where it cannot be one.
+PyObject* view_over(const dlpack::Tensor& tensor, PyObject* owner, PyArray_Descr* descr) {
   if (tensor.device.type != dlpack::kCpu || dtype_of(tensor.dtype) != dtype_of(descr) ||
       tensor.rank > NPY_MAXDIMS) {
-    borrowed.release();
-    return Py_NewRef(object);
+    return Py_NewRef(owner);
   }
   npy_intp strides[NPY_MAXDIMS];
   npy_intp stride = PyDataType_ELSIZE(descr);
@@ -227,11 +221,30 @@ PyObject* numpy_view(PyObject* object, PyArray_Descr* descr) {
   PyRef array(PyArray_NewFromDescr(&PyArray_Type, descr, tensor.rank,
                                    reinterpret_cast<const npy_intp*>(tensor.sizes), strides,
                                    data == nullptr ? nothing : data, 0, nullptr));
-  borrowed.release();
   if (!array) return nullptr;
   auto* const made = reinterpret_cast<PyArrayObject*>(array.get());
   PyArray_UpdateFlags(made, NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_F_CONTIGUOUS | NPY_ARRAY_ALIGNED);
-  return PyArray_SetBaseObject(made, Py_NewRef(object)) < 0 ? nullptr : array.release();
+  return PyArray_SetBaseObject(made, Py_NewRef(owner)) < 0 ? nullptr : array.release();
+}
+
+}  // namespace
+
+PyObject* numpy_view(PyObject* object, PyArray_Descr* descr) {
+  if (PyCapsule_IsValid(object, dlpack::kCapsuleName)) {
+    const auto* const managed = static_cast<const dlpack::ManagedTensor*>(
+        PyCapsule_GetPointer(object, dlpack::kCapsuleName));
+    return view_over(managed->tensor, object, descr);
+  }
+  const dlpack::ExchangeApi* api = nullptr;
+  BorrowedTensor borrowed;
+  if (PyArray_Check(object) || exchange_api(Py_TYPE(object), &api) != Exchange::kFound ||
+      !borrowed.read(*api, object)) {
+    PyErr_Clear();  // the program that is called with it tells what is wrong
+    return Py_NewRef(object);
+  }
+  PyObject* const view = view_over(borrowed.tensor, object, descr);
+  borrowed.release();
+  return view;
 }
 
 bool TensorBridge::can_wrap(DType dtype) { return code_of(dtype).has_value(); }

@@ -36,7 +36,8 @@ struct BorrowedTensor {
   void release();  // needs the GIL
 };
 
-// A read-only numpy array over the memory of a tensor of a type with a table, on the CPU and of this
+// A read-only numpy array over the memory of a tensor of a type with a table, or of a capsule named
+// "dltensor", on the CPU and of this
 // dtype; any other object is given back. Null with a Python error set. Needs the GIL.
 PyObject* numpy_view(PyObject* object, PyArray_Descr* descr);
 
