@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import shlo_disc
+from shlo_disc import ral
 from shlo_disc.data_sized import DataSizedExecutable
 from shlo_disc.errors import ShapeMismatchError, UnsupportedError
 
@@ -83,6 +84,23 @@ def test_values_of_one_shape_need_no_guard_in_a_later_program(positives):
     _, later = positives.programs
     messages = [check.message for check in later.program.checks]
     assert not any("stablehlo.add needs" in message for message in messages)
+
+
+def test_calls_that_give_capsules(positives):
+    """The values between programs are capsules, too, and read where they are."""
+    call = positives.tensor_call(None)
+    for n in (5, 0, 1, 97):
+        x = np.random.default_rng(n).standard_normal(n).astype(np.float32)
+        kinds = [spec.dtype for spec in positives.signature.results]
+        capsules = call([x])
+        assert [type(capsule).__name__ for capsule in capsules] == ["PyCapsule"] * len(kinds)
+        views = [ral.numpy_view(c, dtype) for c, dtype in zip(capsules, kinds, strict=True)]
+        same(views, positive(x))
+        wrong = np.dtype("c8")
+        assert ral.numpy_view(capsules[0], wrong) is capsules[0]
+        del capsules  # the views keep the memory
+        same(views, positive(x))
+        assert not any(view.flags.writeable for view in views)
 
 
 def test_what_is_told(positives):
