@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from shlo_disc.builders import compare, create, with_element
 from shlo_disc.errors import UnsupportedError
+from shlo_disc.ingest.region_ops import running, sorted_with_places
 from shlo_disc.ingest.size_values import Sizes
 from shlo_disc.mlir import ir
 from shlo_disc.tensorflow.ops.shapes import front
@@ -17,11 +18,11 @@ from shlo_disc.tensorflow.ops.values import (
     flag,
     iota,
     known_integer,
+    module_of,
     product,
     reshaped,
     result,
     reversed_along,
-    running,
     sizes_of,
     value_of,
 )
@@ -47,13 +48,14 @@ def _cumulative(op: ir.Operation, name: str, start: int) -> ir.Value:
     rank = ir.RankedTensorType(array.type).rank
     axis = known_integer(op.operands[1], "the axis") % rank
     backwards = [axis] if flag(op, "reverse") else []
-    total = running(op, name, reversed_along(array, backwards), start, axis)
+    first = constant(start, element_of(array))
+    total = running(module_of(op), reversed_along(array, backwards), axis, name, first)
     if flag(op, "exclusive"):
         array_of = ir.DenseI64ArrayAttr.get
         edges = [[sign if k == axis else 0 for k in range(rank)] for sign in (1, -1)]
         total = create(
             "stablehlo.pad",
-            [total, constant(start, element_of(total))],
+            [total, first],
             total.type,
             edge_padding_low=array_of(edges[0]),
             edge_padding_high=array_of(edges[1]),
@@ -85,29 +87,13 @@ def top_k(sizes: Sizes, op: ir.Operation) -> Values:
     (k,) = elements(sizes, count)
     own = sizes_of(array)
     axis = len(own) - 1
-    i32, i64 = (ir.IntegerType.get_signless(width) for width in (32, 64))
-    places = iota(own, axis, i32)
-    ordered = ir.Operation.create(
-        "stablehlo.sort",
-        results=[array.type, places.type],
-        operands=[array, places],
-        attributes={
-            "dimension": ir.IntegerAttr.get(i64, axis),
-            "is_stable": ir.BoolAttr.get(True),
-        },
-        regions=1,
+    i32 = ir.IntegerType.get_signless(32)
+    truth = ir.RankedTensorType.get([], ir.IntegerType.get_signless(1))
+    values, order = sorted_with_places(
+        array, iota(own, axis, i32), axis, lambda a, b: compare("GT", a, b, truth)
     )
-    scalars = [ir.RankedTensorType.get([], element_of(v)) for v in (array, places)]
-    block = ordered.regions[0].blocks.append(scalars[0], scalars[0], scalars[1], scalars[1])
-    with ir.InsertionPoint(block):
-        a, b = list(block.arguments)[:2]
-        truth = ir.RankedTensorType.get([], ir.IntegerType.get_signless(1))
-        ir.Operation.create("stablehlo.return", operands=[compare("GT", a, b, truth)])
     index = result(op, 1).element_type
-    return [
-        front(ordered.results[0], axis, k),
-        converted(front(ordered.results[1], axis, k), index),
-    ]
+    return [front(values, axis, k), converted(front(order, axis, k), index)]
 
 
 def where(sizes: Sizes, op: ir.Operation) -> Values:
@@ -125,7 +111,7 @@ def where(sizes: Sizes, op: ir.Operation) -> Values:
         mask = compare("NE", array, broadcast_to(constant(0, element), [], own), truth)
     total = product(own)
     flat = reshaped(converted(mask, i32), [total])
-    ends = running(op, "add", flat, 0, 0)
+    ends = running(module_of(op), flat, 0, "add", constant(0, i32))
     # One more in front: there is a last one, also of no elements.
     padded = create(
         "stablehlo.pad",

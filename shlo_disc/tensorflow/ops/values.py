@@ -12,10 +12,10 @@ from shlo_disc.ingest.size_values import Sizes, binary, extent, number, scalar_t
 from shlo_disc.mlir import ir, producer
 
 __all__ = [
-    "Size", "broadcast_to", "computation", "constant", "converted", "element_of", "elements",
-    "flag", "iota", "known_integer", "larger", "less", "minus", "pairs_of", "plus", "product",
-    "quotient", "reshaped", "result", "reversed_along", "running", "shape_vector", "size_of",
-    "sizes_of", "smaller", "static", "taken", "times", "value_of", "windowed",
+    "Size", "broadcast_to", "constant", "converted", "element_of", "elements", "flag", "iota",
+    "known_integer", "larger", "less", "minus", "module_of", "pairs_of", "plus", "product",
+    "quotient", "reshaped", "result", "reversed_along", "shape_vector", "size_of", "sizes_of",
+    "smaller", "static", "taken", "times", "value_of", "windowed",
 ]  # fmt: skip
 
 Size: TypeAlias = int | ir.Value
@@ -311,59 +311,9 @@ def pairs_of(numbers: Sequence[Size]) -> ir.Value:
     return create("stablehlo.reshape", [shape_vector(numbers)], kind)
 
 
-def running(op: ir.Operation, name: str, array: ir.Value, start: float, axis: int) -> ir.Value:
-    """The results of `stablehlo.NAME` over each beginning of a dimension."""
-    sizes = sizes_of(array)
-    size = sizes[axis]
-    window = [size if k == axis else 1 for k in range(len(sizes))]
-    before = minus(size, 1)
-    padding = [n for k in range(len(sizes)) for n in ((before, 0) if k == axis else (0, 0))]
-    ones = shape_vector([1] * len(sizes))
-    return create(
-        "stablehlo.custom_call",
-        [
-            array,
-            constant(start, element_of(array)),
-            shape_vector(window),
-            ones,
-            ones,
-            ones,
-            pairs_of(padding),
-        ],
-        array.type,
-        call_target_name=ir.StringAttr.get("stablehlo.dynamic_reduce_window"),
-        called_computations=ir.ArrayAttr.get([computation(op, name, element_of(array))]),
-    )
-
-
-def computation(op: ir.Operation, name: str, element: ir.Type) -> ir.FlatSymbolRefAttr:
-    """A private function that joins two elements by `stablehlo.NAME`, made once a module."""
+def module_of(op: ir.Operation) -> ir.Operation:
+    """The module that `op` is in."""
     module = op
     while module.name != "builtin.module":
         module = module.parent.operation
-    symbol = f"shlo_disc.{name}_{element}"
-    body = module.regions[0].blocks[0]
-    known = {
-        ir.StringAttr(view.operation.attributes["sym_name"]).value
-        for view in body.operations
-        if "sym_name" in view.operation.attributes
-    }
-    if symbol not in known:
-        scalar = ir.RankedTensorType.get([], element)
-        with ir.InsertionPoint.at_block_begin(body):
-            function = ir.Operation.create(
-                "func.func",
-                attributes={
-                    "sym_name": ir.StringAttr.get(symbol),
-                    "function_type": ir.TypeAttr.get(
-                        ir.FunctionType.get([scalar, scalar], [scalar])
-                    ),
-                    "sym_visibility": ir.StringAttr.get("private"),
-                },
-                regions=1,
-            )
-        block = function.regions[0].blocks.append(scalar, scalar)
-        with ir.InsertionPoint(block):
-            joined = create(f"stablehlo.{name}", list(block.arguments), scalar)
-            ir.Operation.create("func.return", operands=[joined])
-    return ir.FlatSymbolRefAttr.get(symbol)
+    return module

@@ -11,17 +11,18 @@ from dataclasses import dataclass
 
 from shlo_disc.builders import create
 from shlo_disc.errors import UnsupportedError
+from shlo_disc.ingest.region_ops import joining_function
 from shlo_disc.ingest.size_values import Sizes
 from shlo_disc.mlir import ir
 from shlo_disc.tensorflow.ops.values import (
     Size,
     broadcast_to,
-    computation,
     constant,
     element_of,
     elements,
     larger,
     minus,
+    module_of,
     pairs_of,
     plus,
     quotient,
@@ -253,7 +254,9 @@ def _pooled(op: ir.Operation, image: ir.Value, name: str, start: ir.Value) -> ir
             [image, start, shape_vector(full), shape_vector(by), ones, ones, pairs_of(numbers)],
             kind,
             call_target_name=ir.StringAttr.get("stablehlo.dynamic_reduce_window"),
-            called_computations=ir.ArrayAttr.get([computation(op, name, element_of(image))]),
+            called_computations=ir.ArrayAttr.get(
+                [joining_function(module_of(op), name, element_of(image))]
+            ),
         )
     array = ir.DenseI64ArrayAttr.get
     rows = ", ".join(f"[{numbers[2 * k]}, {numbers[2 * k + 1]}]" for k in range(4))

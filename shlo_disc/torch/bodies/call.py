@@ -73,33 +73,6 @@ class BodyCall:
         """`value` with the sizes of `kind`."""
         return value if value.type == kind else create("tensor.cast", [value], kind)
 
-    def computation(self, name: str, element: ir.Type) -> ir.FlatSymbolRefAttr:
-        """A private function that joins two elements by `stablehlo.NAME`, made once."""
-        symbol = f"shlo_disc.{name}_{element}"
-        known = {
-            ir.StringAttr(view.operation.attributes["sym_name"]).value
-            for view in self.module.body.operations
-        }
-        if symbol not in known:
-            scalar = ir.RankedTensorType.get([], element)
-            with ir.InsertionPoint.at_block_begin(self.module.body):
-                function = ir.Operation.create(
-                    "func.func",
-                    attributes={
-                        "sym_name": ir.StringAttr.get(symbol),
-                        "function_type": ir.TypeAttr.get(
-                            ir.FunctionType.get([scalar, scalar], [scalar])
-                        ),
-                        "sym_visibility": ir.StringAttr.get("private"),
-                    },
-                    regions=1,
-                )
-            block = function.regions[0].blocks.append(scalar, scalar)
-            with ir.InsertionPoint(block):
-                joined = create(f"stablehlo.{name}", list(block.arguments), scalar)
-                ir.Operation.create("func.return", operands=[joined])
-        return ir.FlatSymbolRefAttr.get(symbol)
-
 
 Body: TypeAlias = Callable[[BodyCall], list[ir.Value]]
 """Writes an op at the insertion point and gives its results."""

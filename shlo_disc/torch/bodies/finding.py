@@ -22,6 +22,7 @@ from shlo_disc.torch.bodies.call import (
     spread,
     typed,
 )
+from shlo_disc.torch.bodies.scattering import scattered
 from shlo_disc.torch.bodies.totals import running_sum
 
 __all__ = ["nonzero"]
@@ -52,7 +53,7 @@ def nonzero(call: BodyCall) -> list[ir.Value]:
     for axis in range(kind.rank):
         index = _flat(iota(x, axis, i64))
         start = _broadcast(zero, vector([count]), ir.RankedTensorType.get([dynamic], i64))
-        rows = _scattered(start, places, index)
+        rows = scattered(start, places, index, None)
         found.append(create("stablehlo.dynamic_reshape", [rows, vector([count, one])], columns))
     result = ir.RankedTensorType.get([dynamic, kind.rank], i64)
     axis = ir.IntegerAttr.get(i64, 1)
@@ -74,27 +75,3 @@ def _flat(value: ir.Value) -> ir.Value:
         total = binary("multiply", total, extent(value, axis))
     result = ir.RankedTensorType.get([ir.ShapedType.get_dynamic_size()], kind.element_type)
     return create("stablehlo.dynamic_reshape", [value, vector([total])], result)
-
-
-def _scattered(start: ir.Value, places: ir.Value, updates: ir.Value) -> ir.Value:
-    """`start`, rank 1, with `updates` at `places`; those out of bounds are dropped."""
-    numbers = ir.Attribute.parse(
-        "#stablehlo.scatter<inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], "
-        "index_vector_dim = 1>"
-    )
-    op = ir.Operation.create(
-        "stablehlo.scatter",
-        results=[start.type],
-        operands=[start, places, updates],
-        attributes={
-            "scatter_dimension_numbers": numbers,
-            "indices_are_sorted": ir.BoolAttr.get(False),
-            "unique_indices": ir.BoolAttr.get(False),
-        },
-        regions=1,
-    )
-    scalar = ir.RankedTensorType.get([], element_of(start))
-    block = op.regions[0].blocks.append(scalar, scalar)
-    with ir.InsertionPoint(block):
-        ir.Operation.create("stablehlo.return", operands=[block.arguments[1]])
-    return op.results[0]

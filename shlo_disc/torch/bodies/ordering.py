@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from shlo_disc.builders import compare, create
 from shlo_disc.errors import UnsupportedError
+from shlo_disc.ingest.region_ops import sorted_with_places
 from shlo_disc.ingest.size_values import extent, vector
 from shlo_disc.mlir import ir
 from shlo_disc.torch.bodies.call import BodyCall, constant, converted, element_of, iota, typed
@@ -66,23 +67,11 @@ def _sorted(x: ir.Value, dim: int, *, descending: bool) -> list[ir.Value]:
     if kind.rank == 0:
         return [x, constant(0, [], i64)]
     i32 = ir.IntegerType.get_signless(32)
-    places = iota(x, dim % kind.rank, i32)
-    op = ir.Operation.create(
-        "stablehlo.sort",
-        results=[x.type, places.type],
-        operands=[x, places],
-        attributes={
-            "dimension": ir.IntegerAttr.get(i64, dim % kind.rank),
-            "is_stable": ir.BoolAttr.get(True),
-        },
-        regions=1,
-    )
-    scalars = [ir.RankedTensorType.get([], element_of(v)) for v in (x, places)]
-    block = op.regions[0].blocks.append(scalars[0], scalars[0], scalars[1], scalars[1])
-    with ir.InsertionPoint(block):
-        a, b = list(block.arguments)[:2]
-        ir.Operation.create("stablehlo.return", operands=[_before(a, b, descending=descending)])
-    return [op.results[0], converted(op.results[1], i64)]
+    values, places = sorted_with_places(
+        x, iota(x, dim % kind.rank, i32), dim % kind.rank,
+        lambda a, b: _before(a, b, descending=descending),
+    )  # fmt: skip
+    return [values, converted(places, i64)]
 
 
 def _before(a: ir.Value, b: ir.Value, *, descending: bool) -> ir.Value:

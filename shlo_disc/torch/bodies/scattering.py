@@ -23,7 +23,7 @@ from shlo_disc.torch.bodies.call import (
     typed,
 )
 
-__all__ = ["scatter_reduce"]
+__all__ = ["scatter_reduce", "scattered"]
 
 _JOINS = {"sum": "add", "mean": "add", "prod": "multiply", "amax": "maximum", "amin": "minimum"}
 """The `reduce` of PyTorch -> the StableHLO op that joins two elements."""
@@ -49,8 +49,8 @@ def scatter_reduce(call: BodyCall) -> list[ir.Value]:
     updates = _first(updates, index)
     if not call["include_self"]:  # what is written starts anew
         start = spread(_identity(_JOINS[kind], element_of(x)), [], updates)
-        x = _scatter(x, places, start, None)
-    y = _scatter(x, places, updates, _JOINS[kind])
+        x = scattered(x, places, start, None)
+    y = scattered(x, places, updates, _JOINS[kind])
     if kind == "mean":
         y = _mean(y, places, updates, includes_self=call["include_self"])
     if rank == 0:
@@ -98,8 +98,12 @@ def _first(value: ir.Value, like: ir.Value) -> ir.Value:
     return create("stablehlo.real_dynamic_slice", [value, none, limits, one], wanted)
 
 
-def _scatter(x: ir.Value, places: ir.Value, updates: ir.Value, join: str | None) -> ir.Value:
-    """`x` with `updates` at `places`, joined with what is there; None: in its stead."""
+def scattered(x: ir.Value, places: ir.Value, updates: ir.Value, join: str | None) -> ir.Value:
+    """`x` with `updates` at `places`, joined with what is there; None: in its stead.
+
+    `places` has the shape of `updates` and the rank of `x` behind: an index for each dimension of
+    `x`. The last dimension may be left out where `x` has rank 1. Updates out of bounds are dropped.
+    """
     rank = ir.RankedTensorType(x.type).rank
     every = list(range(rank))
     numbers = ir.Attribute.parse(
@@ -134,7 +138,7 @@ def _mean(total: ir.Value, places: ir.Value, updates: ir.Value, *, includes_self
     one = constant(1, [], counting)
     start = one if includes_self else constant(0, [], counting)
     count = spread(start, [], total)
-    count = _scatter(count, places, spread(one, [], updates), "add")
+    count = scattered(count, places, spread(one, [], updates), "add")
     count = binary("maximum", count, spread(one, [], count))
     count = converted(count, element)
     quotient = binary("divide", total, count)
