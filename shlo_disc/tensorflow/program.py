@@ -11,9 +11,10 @@ import tensorflow as tf
 
 import shlo_disc
 from shlo_disc import ral
+from shlo_disc.behind_tensors import BehindTensors
 from shlo_disc.data_sized import DataSizedExecutable
 from shlo_disc.errors import DeviceError
-from shlo_disc.executable import Executable, Signature
+from shlo_disc.executable import Executable
 from shlo_disc.tensorflow.convert import convert
 from shlo_disc.tensorflow.freeze import freeze
 from shlo_disc.tensorflow.functions import Call, concrete_function
@@ -76,7 +77,7 @@ def _symbols(names: Sequence[str], shapes: Sequence[Sequence[int | None]]) -> li
     ]
 
 
-class TensorFlowExecutable:
+class TensorFlowExecutable(BehindTensors):
     """A function of TensorFlow compiled for every size; called as the function is.
 
     Takes tensors and NumPy arrays and gives tensors, no element of which is copied where they are
@@ -96,15 +97,8 @@ class TensorFlowExecutable:
         self._call = call
         self._weights = list(weights)
         self._kept = ral.Weights(lambda array: array.view())
-        frozen: list[int] = []
-        if isinstance(executable, Executable):
-            frozen = [k for k in executable.packable if k >= len(call.paths)]
+        frozen = [k for k in executable.packable if k >= len(call.paths)]
         self._program = executable.tensor_call(None, frozen=frozen, weights=self._kept)
-
-    @property
-    def signature(self) -> Signature:
-        """Arguments and results of the program, flat: weights too."""
-        return self.executable.signature
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run on the arguments that the function takes; results in its structure.
@@ -153,22 +147,6 @@ class TensorFlowExecutable:
         for result, spec in zip(results, specs, strict=True):
             result.set_shape(spec.shape)
         return list(results)
-
-    def as_text(self, stage: str = "disc") -> str:
-        """The program at a stage: see :meth:`shlo_disc.Executable.as_text`."""
-        return self.executable.as_text(stage)
-
-    def explain(self, *, format: str = "text") -> str:
-        """Every kernel, with lines of the model: see :meth:`shlo_disc.Executable.explain`."""
-        return self.executable.explain(format=format)
-
-    def cost_analysis(self, sizes: Mapping[str, int] | None = None) -> dict[str, str | int]:
-        """See :meth:`shlo_disc.Executable.cost_analysis`."""
-        return self.executable.cost_analysis(sizes)
-
-    def memory_analysis(self, sizes: Mapping[str, int] | None = None) -> dict[str, str | int]:
-        """See :meth:`shlo_disc.Executable.memory_analysis`."""
-        return self.executable.memory_analysis(sizes)
 
     def __repr__(self) -> str:
         return f"<shlo_disc.tensorflow.TensorFlowExecutable {self.name}{self.signature}>"

@@ -19,9 +19,10 @@ from torch.export.graph_signature import (
 from torch.utils import _pytree as pytree
 
 import shlo_disc
+from shlo_disc.behind_tensors import BehindTensors
 from shlo_disc.data_sized import DataSizedExecutable
 from shlo_disc.errors import UnsupportedError
-from shlo_disc.executable import Executable, OfThisProcess, Signature
+from shlo_disc.executable import Executable
 from shlo_disc.torch.prepare import needs_retracing
 from shlo_disc.torch.program import Lowered, lower_graph
 from shlo_disc.torch.tensors import TensorProgram, check_argument
@@ -128,7 +129,7 @@ def _weight(program: ExportedProgram, name: str) -> torch.Tensor:
     return known[name] if name in known else program.constants[name]
 
 
-class TorchExecutable(OfThisProcess):
+class TorchExecutable(BehindTensors):
     """An exported program compiled for every size; called as the exported module is.
 
     Takes and gives tensors, no element of which is copied where they are dense. Buffers that the
@@ -187,11 +188,6 @@ class TorchExecutable(OfThisProcess):
         """Called with tensors in a row."""
         self._is_plain = self._out_spec.is_leaf() and binding.is_plain and len(outputs) == 1
         """One tensor is the result, and nothing is written."""
-
-    @property
-    def signature(self) -> Signature:
-        """Arguments and results of the program, flat: weights too."""
-        return self.executable.signature
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run on the arguments that the exported module takes; its result.
@@ -253,22 +249,6 @@ class TorchExecutable(OfThisProcess):
             f"{self.name}: the arguments have another structure than those of the export: "
             f"{structure}, not {self._in_spec}"
         )
-
-    def as_text(self, stage: str = "disc") -> str:
-        """The program at a stage: see :meth:`shlo_disc.Executable.as_text`."""
-        return self.executable.as_text(stage)
-
-    def explain(self, *, format: str = "text") -> str:
-        """Every kernel, with lines of the model: see :meth:`shlo_disc.Executable.explain`."""
-        return self.executable.explain(format=format)
-
-    def cost_analysis(self, sizes: Mapping[str, int] | None = None) -> dict[str, str | int]:
-        """See :meth:`shlo_disc.Executable.cost_analysis`."""
-        return self.executable.cost_analysis(sizes)
-
-    def memory_analysis(self, sizes: Mapping[str, int] | None = None) -> dict[str, str | int]:
-        """See :meth:`shlo_disc.Executable.memory_analysis`."""
-        return self.executable.memory_analysis(sizes)
 
     def __repr__(self) -> str:
         return f"<shlo_disc.torch.TorchExecutable {self.name}{self.signature}>"
