@@ -23,15 +23,11 @@ from typing import ClassVar
 
 from shlo_disc.mlir import ir, ops_of, walk
 from shlo_disc.passes.base import Pass, register
-from shlo_disc.passes.op_classes import CONTROL, FREE, is_splat_constant
+from shlo_disc.passes.op_classes import CONTROL, EFFECTS, FREE, is_splat_constant
 
 __all__ = ["HoistInvariants"]
 
-_STAYS = CONTROL | {
-    "disc.guard",
-    "stablehlo.custom_call",  # may have an effect
-    "stablehlo.rng",
-}
+_STAYS = CONTROL | EFFECTS
 _TRAPS = frozenset({"stablehlo.divide", "stablehlo.remainder"})
 
 

@@ -14,6 +14,7 @@ from shlo_disc.scalar_regions import takes_lanes
 __all__ = [
     "CONTROL",
     "DATA_MOVEMENT",
+    "EFFECTS",
     "ELEMENTWISE",
     "FREE",
     "GATHERS",
@@ -36,6 +37,9 @@ DATA_MOVEMENT = names(lambda row: row.role is Role.MOVING)
 FREE = names(lambda row: row.role is Role.FREE)
 """Splat constants are free, too: see `is_splat_constant`."""
 LOOP_BEARING = names(lambda row: row.role is Role.LOOP)
+EFFECTS = frozenset({"disc.guard", "stablehlo.custom_call", "stablehlo.rng"})
+"""Ops that may have an effect, and random numbers: they run as often as the program says."""
+
 CONTROL = names(lambda row: row.role is Role.CONTROL)
 HOST_SCALARS = names(lambda row: row.on_host)
 TRANSCENDENTAL = names(lambda row: row.flops is Flops.TRANSCENDENTAL)

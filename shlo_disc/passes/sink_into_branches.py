@@ -20,11 +20,11 @@ from typing import ClassVar
 
 from shlo_disc.mlir import ir, walk
 from shlo_disc.passes.base import Pass, register
+from shlo_disc.passes.op_classes import EFFECTS
 
 __all__ = ["SinkIntoBranches"]
 
 _BRANCHES = frozenset({"stablehlo.case", "stablehlo.if"})
-_STAYS = frozenset({"disc.guard", "stablehlo.custom_call", "stablehlo.rng"})
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def _branch_of(reader: ir.Operation, outer: ir.Block) -> ir.Block | None:
 def _may_move(op: ir.Operation) -> bool:
     names: set[str] = set()
     walk(op, lambda inner: names.add(inner.name))
-    return not names & _STAYS
+    return not names & EFFECTS
 
 
 register(SinkIntoBranches())

@@ -109,12 +109,17 @@ def picture(scale, b, h=None, w=None):
 # -- transformers -------------------------------------------------------------------------------
 
 
-def bert(scale):
-    config = transformers.BertConfig(
-        **scale.text, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
+def _encoder(scale, model, config):
+    """An encoder of words and their mask, without dropout."""
+    given = config(**scale.text, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    return Result(
+        model(given, add_pooling_layer=False),
+        lambda m, i, a: m(input_ids=i, attention_mask=a).last_hidden_state,
     )
-    model = transformers.BertModel(config, add_pooling_layer=False)
-    return Result(model, lambda m, i, a: m(input_ids=i, attention_mask=a).last_hidden_state)
+
+
+def bert(scale):
+    return _encoder(scale, transformers.BertModel, transformers.BertConfig)
 
 
 def distilbert(scale):
@@ -127,11 +132,7 @@ def distilbert(scale):
 
 
 def roberta(scale):
-    config = transformers.RobertaConfig(
-        **scale.text, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
-    )
-    model = transformers.RobertaModel(config, add_pooling_layer=False)
-    return Result(model, lambda m, i, a: m(input_ids=i, attention_mask=a).last_hidden_state)
+    return _encoder(scale, transformers.RobertaModel, transformers.RobertaConfig)
 
 
 def gpt2_model(scale):
