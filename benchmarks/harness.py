@@ -88,7 +88,7 @@ def interleaved(
     Each is called twice first, so that compilation and cold caches are not counted. Calls shorter
     than 500 us are timed in batches, as a program that calls them often has them. `settle`: seconds
     of untimed calls before a system's turn, which then has several calls: where the threads of
-    another go on spinning.
+    another go on spinning. A call that takes longer than that is alone in its turn.
     """
     systems: dict[str, Any] = {}
     for name, thunk in thunks.items():
@@ -126,6 +126,8 @@ class _Local:
                 result = self._thunk()
             jax.block_until_ready(result)
             times.append((time.perf_counter() - start) * 1e3 / self._batch)
+            if settle and times[-1] > settle * 1e3:
+                break  # threads of another have long stopped to spin, and all take long
         return times
 
 

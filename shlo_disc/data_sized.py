@@ -55,14 +55,6 @@ class DataSizedExecutable(OfThisProcess):
         found = {k for step in self.steps if isinstance(step, Executable) for k in step.packable}
         return tuple(k for k in sorted(found) if k < len(self.signature.arguments))
 
-    @property
-    def repacked(self) -> tuple[str, ...]:
-        """Arguments that every call packs anew: programs of regions read them."""
-        regions = (step for step in self.steps if not isinstance(step, Executable))
-        packed = {k for step in regions for program in _executables(step) for k in program.packable}
-        arguments = self.signature.arguments
-        return tuple(arguments[k].name for k in sorted(packed) if k < len(arguments))
-
     def __call__(self, *arrays: Any) -> tuple[Any, ...]:
         """As :meth:`Executable.__call__`. Results have the sizes that the data gave."""
         return tuple(self.call_leaves(arrays))
@@ -149,11 +141,14 @@ class DataSizedExecutable(OfThisProcess):
         )
 
     def explain(self, *, format: str = "text") -> str:
-        """As :meth:`Executable.explain`, of every program."""
-        text = render([program.describe() for program in self.programs], format)
-        if format == "text" and self.repacked:
-            text += f"packed anew in each call, in regions: {', '.join(self.repacked)}\n"
-        return text
+        """As :meth:`Executable.explain`, of every program; those of regions keep no copies."""
+        rows = []
+        for step in self.steps:
+            for program in _executables(step):
+                row = program.describe()
+                row["memory"]["keeps_packed"] = isinstance(step, Executable)
+                rows.append(row)
+        return render(rows, format)
 
     def profile(self, *arrays: Any, calls: int | None = None) -> tuple[Profile, ...]:
         """As :meth:`Executable.profile`, of every program at the sizes that the data gives.

@@ -6,6 +6,7 @@ A message says what, where (`model.py:7`), the values, how we know, and what to 
 from __future__ import annotations
 
 __all__ = [
+    "ELSEWHERE",
     "ChangedArrayError",
     "DeletedArrayError",
     "DeviceError",
@@ -18,6 +19,13 @@ __all__ = [
     "ShloDiscError",
     "UnsupportedError",
 ]
+
+
+ELSEWHERE = (
+    "keep this part outside the compiled program, or have the framework run it: "
+    "on_unsupported='xla' of shlo_disc.jit, 'eager' of torch.compile"
+)
+"""What to do about an op that no front end can have compiled; the end of a message."""
 
 
 class ShloDiscError(Exception):

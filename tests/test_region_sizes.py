@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 
 import numpy as np
@@ -429,6 +430,40 @@ def test_what_is_told_of_a_program_with_regions_apart():
         made(x, n)
     with pytest.raises(TypeError, match="float32"):
         made(y, n, y)
+
+
+def test_packed_copies_are_kept_outside_of_regions_only():
+    m, w, words = "tensor<?x96xf32>", "tensor<96x96xf32>", "contracting_dims = [1] x [0]"
+    made = shlo_disc.compile(f"""
+    func.func @main(%x: {m}, %w: {w}, %n: {I32}, %y: tensor<5xi32>) -> {m} {{
+      %c0 = stablehlo.constant dense<0> : {I32}
+      %c1 = stablehlo.constant dense<1> : {I32}
+      %z = stablehlo.constant dense<0.0> : tensor<f32>
+      %zero = stablehlo.constant dense<0> : {S}
+      %none = stablehlo.constant dense<0> : tensor<2xi32>
+      %first = stablehlo.dot_general %x, %w, {words} : ({m}, {w}) -> {m}
+      %r:2 = stablehlo.while(%i = %c0, %a = %first) : {I32}, {m}
+      cond {{
+        %c = stablehlo.compare LT, %i, %n : ({I32}, {I32}) -> {I1}
+        stablehlo.return %c : {I1}
+      }} do {{
+        %j = stablehlo.add %i, %c1 : {I32}
+        %0 = stablehlo.dot_general %a, %w, {words} : ({m}, {w}) -> {m}
+        %s = stablehlo.dynamic_slice %y, %i, sizes = [1] : (tensor<5xi32>, {I32}) -> {S}
+        %v = stablehlo.concatenate %s, %zero, dim = 0 : ({S}, {S}) -> tensor<2xi32>
+        %1 = stablehlo.dynamic_pad %0, %z, %v, %none, %none
+          : ({m}, tensor<f32>, tensor<2xi32>, tensor<2xi32>, tensor<2xi32>) -> {m}
+        stablehlo.return %j, %1 : {I32}, {m}
+      }}
+      return %r#1 : {m}
+    }}""")
+    memory = [program["memory"] for program in json.loads(made.explain(format="json"))]
+    kept = [one["packed_arguments"] for one in memory if one["keeps_packed"]]
+    anew = [one["packed_arguments"] for one in memory if not one["keeps_packed"]]
+    assert ["args[1]"] in kept
+    assert any(anew)
+    assert "copies kept packed beside: args[1]" in made.explain()
+    assert "packed anew in each call: " in made.explain()
 
 
 def test_rows_of_which_facts_leave_none():

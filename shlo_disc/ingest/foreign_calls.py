@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shlo_disc.builders import permuted, transposed
-from shlo_disc.errors import InvalidModuleError, UnsupportedError
+from shlo_disc.errors import ELSEWHERE, InvalidModuleError, UnsupportedError
 from shlo_disc.ffi_targets import ffi_target
 from shlo_disc.ingest.custom_calls import CONFIGURATION, target_of
 from shlo_disc.locations import source_line
@@ -63,7 +63,7 @@ def _expand(op: ir.Operation) -> None:
     if "has_side_effect" in op.attributes and ir.BoolAttr(op.attributes["has_side_effect"]).value:
         raise UnsupportedError(
             f"{source_line(op)}: custom_call @{target} has a side effect, which shlo_disc does not "
-            "order; keep it outside shlo_disc.jit, or have XLA run it: on_unsupported='xla'"
+            f"order; {ELSEWHERE}"
         )
     ffi_target(target, source_line(op))
     sizes: list[int] = []

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from shlo_disc.errors import UnsupportedError
+from shlo_disc.errors import ELSEWHERE, UnsupportedError
 from shlo_disc.locations import source_line
 from shlo_disc.mlir import ir
 from shlo_disc.ops import elementwise, ffi, others
@@ -42,8 +42,7 @@ def refusal(op: ir.Operation) -> UnsupportedError:
     if name == "stablehlo.custom_call":
         name = ir.StringAttr(op.attributes["call_target_name"]).value
     return UnsupportedError(
-        f"{source_line(op)}: {name} is not compiled: {row_of(op).note}; keep this part of the "
-        "program outside shlo_disc.jit, or have XLA run it: on_unsupported='xla'"
+        f"{source_line(op)}: {name} is not compiled: {row_of(op).note}; {ELSEWHERE}"
     )
 
 

@@ -64,6 +64,7 @@ def describe(
             ],
             "workspaces": [[_formula(size, sizes) for size in block] for block in host.workspaces],
             "packed_arguments": [program.names[index] for index in sorted(host.packed_arguments)],
+            "keeps_packed": True,
         },
         "copied_arguments": {"calls": copies.calls, "bytes": copies.bytes},
         "work": _work(work, sizes),

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 __all__ = ["as_text"]
+
+
+def _packing(memory: Mapping[str, Any]) -> str:
+    """What happens to the packed copies of `memory["packed_arguments"]`."""
+    if memory["keeps_packed"]:
+        return "copies kept packed beside"
+    return "packed anew in each call"
 
 
 def as_text(program: dict[str, Any]) -> str:
@@ -29,7 +36,7 @@ def as_text(program: dict[str, Any]) -> str:
     if memory["packed_arguments"]:
         names = memory["packed_arguments"]
         shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
-        lines.append(f"  copies kept packed beside: {shown}")
+        lines.append(f"  {_packing(memory)}: {shown}")
     if copied := program["copied_arguments"]["calls"]:
         names = [f"{name} in {count} calls" for name, count in copied.items()]
         shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")

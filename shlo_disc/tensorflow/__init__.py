@@ -9,26 +9,27 @@ Needs the extra `tensorflow`. JAX is not imported.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from shlo_disc.tensorflow.versions import check_versions
+from shlo_disc.front_ends import Tested, check_tested, late_imports
 
 if TYPE_CHECKING:
     from shlo_disc.tensorflow.program import TensorFlowExecutable, compile
 
 __all__ = ["TensorFlowExecutable", "compile"]
 
-check_versions()
+check_tested(
+    "tensorflow",
+    [
+        Tested("TensorFlow", "2.21", ("tensorflow-cpu", "tensorflow")),
+        Tested("Keras", "3.15", ("keras",), needed=False),
+    ],
+)
 
-_LAZY = {
-    "TensorFlowExecutable": "shlo_disc.tensorflow.program",
-    "compile": "shlo_disc.tensorflow.program",
-}
-"""Loaded behind the check: with another TensorFlow these modules may not even be importable."""
-
-
-def __getattr__(name: str) -> Any:
-    if name in _LAZY:
-        return getattr(importlib.import_module(_LAZY[name]), name)
-    raise AttributeError(f"module 'shlo_disc.tensorflow' has no attribute {name!r}")
+__getattr__ = late_imports(
+    __name__,
+    {
+        "TensorFlowExecutable": "shlo_disc.tensorflow.program",
+        "compile": "shlo_disc.tensorflow.program",
+    },
+)

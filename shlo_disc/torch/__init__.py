@@ -8,10 +8,9 @@ Needs the extra `torch`. JAX is not imported.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from shlo_disc.torch.versions import check_versions
+from shlo_disc.front_ends import Tested, check_tested, late_imports
 
 if TYPE_CHECKING:
     from shlo_disc.torch.dynamo import CompiledGraph, backend, compilations
@@ -19,19 +18,15 @@ if TYPE_CHECKING:
 
 __all__ = ["CompiledGraph", "TorchExecutable", "backend", "compilations", "compile"]
 
-check_versions()
+check_tested("torch", [Tested("PyTorch", "2.13", ("torch",))])
 
-_LAZY = {
-    "CompiledGraph": "shlo_disc.torch.dynamo",
-    "TorchExecutable": "shlo_disc.torch.exported",
-    "backend": "shlo_disc.torch.dynamo",
-    "compilations": "shlo_disc.torch.dynamo",
-    "compile": "shlo_disc.torch.exported",
-}
-"""Loaded behind the check: with another PyTorch these modules may not even be importable."""
-
-
-def __getattr__(name: str) -> Any:
-    if name in _LAZY:
-        return getattr(importlib.import_module(_LAZY[name]), name)
-    raise AttributeError(f"module 'shlo_disc.torch' has no attribute {name!r}")
+__getattr__ = late_imports(
+    __name__,
+    {
+        "CompiledGraph": "shlo_disc.torch.dynamo",
+        "TorchExecutable": "shlo_disc.torch.exported",
+        "backend": "shlo_disc.torch.dynamo",
+        "compilations": "shlo_disc.torch.dynamo",
+        "compile": "shlo_disc.torch.exported",
+    },
+)

@@ -55,7 +55,8 @@ class Standin:
                 "distinct_kernels": 0, "code_bytes": 0, "kernels": [], "unfused": [], "bounds": [],
                 "copied_arguments": {"calls": {}, "bytes": 0},
                 "memory": {"temporary": {"formula": "0", "value": 0}, "slots": [],
-                           "workspaces": [], "packed_arguments": []},
+                           "workspaces": [], "packed_arguments": [],
+                           "keeps_packed": True},
                 "work": {key: {"formula": "0", "value": 0} for key in
                          ("bytes_read", "bytes_written", "flops", "transcendentals")}}  # fmt: skip
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
-from shlo_disc.errors import UnsupportedError
+from shlo_disc.errors import ELSEWHERE, UnsupportedError
 from shlo_disc.ingest.complex_numbers.planes import Planes, flat_types, is_complex, plane_type
 from shlo_disc.locations import source_line
 from shlo_disc.mlir import at, ir
@@ -61,8 +61,7 @@ class Rewriter:
         if rule is None:
             raise UnsupportedError(
                 f"{source_line(op)}: {op.name} of complex numbers is not compiled; compute with "
-                "real and imaginary parts, or have XLA run it: "
-                "shlo_disc.jit(..., on_unsupported='xla')"
+                f"real and imaginary parts, or {ELSEWHERE}"
             )
         self._dead.append(op.erase)
         with at(op):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from shlo_disc.builders import convert, create
 from shlo_disc.comparisons import comparison
-from shlo_disc.errors import UnsupportedError
+from shlo_disc.errors import ELSEWHERE, UnsupportedError
 from shlo_disc.ingest.complex_numbers import arithmetic, boundary, products, regions, transforms
 from shlo_disc.ingest.complex_numbers.planes import (
     Planes,
@@ -157,8 +157,7 @@ def _custom_call(rewriter: Rewriter, op: ir.Operation) -> Sequence[New]:
     if target == transforms.DYNAMIC_FFT:
         return transforms.dynamic_fft(rewriter, op)
     raise UnsupportedError(
-        f"{source_line(op)}: custom_call @{target} of complex numbers is not compiled; have XLA "
-        "run it: shlo_disc.jit(..., on_unsupported='xla')"
+        f"{source_line(op)}: custom_call @{target} of complex numbers is not compiled; {ELSEWHERE}"
     )
 
 
