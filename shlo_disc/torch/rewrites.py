@@ -72,6 +72,31 @@ def _var(
     return _var_mean(x, dim, correction=correction, keepdim=keepdim)[0]
 
 
+def _batch_norm_inference(
+    x: torch.Tensor,
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    mean: torch.Tensor,
+    variance: torch.Tensor,
+    momentum: float,
+    eps: float,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """One product and one sum an element, as PyTorch's kernel for CPUs has them.
+
+    Source: `batch_norm_cpu_collect_linear_and_constant_terms` in ATen/native/cpu.
+    """
+    scale = 1 / torch.sqrt(_wide(variance) + eps)
+    if weight is not None:
+        scale = scale * _wide(weight)
+    offset = -_wide(mean) * scale
+    if bias is not None:
+        offset = _wide(bias) + offset
+    channels = [1, x.shape[1]] + [1] * (x.dim() - 2)
+    result = _wide(x) * scale.reshape(channels) + offset.reshape(channels)
+    saved = variance.new_empty((0,))
+    return result.to(x.dtype), saved, saved
+
+
 def _rms_norm(
     x: torch.Tensor,
     normalized_shape: Sequence[int],
@@ -324,6 +349,7 @@ REWRITES: dict[Any, Callable[..., Any]] = {
     aten._adaptive_avg_pool2d_backward.default: _adaptive_mean_backward,
     aten._adaptive_avg_pool3d.default: _adaptive_mean_3d,
     aten._scaled_dot_product_flash_attention_for_cpu_backward.default: _flash_attention_backward,
+    aten._native_batch_norm_legit_no_training.default: _batch_norm_inference,
     aten.any.dims: _any,
     aten.avg_pool2d_backward.default: _avg_pool_backward,
     aten.bitwise_or.Scalar: _with_number(torch.bitwise_or),
