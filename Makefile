@@ -137,9 +137,11 @@ bench: $(VENV)/.installed  ## The benchmarks; results go to benchmarks/results/
 	$(RUN) -m benchmarks
 
 .PHONY: bench-torch
-bench-torch: .venv-torch/.installed-models benchmarks/peers/requirements.txt  ## Models of PyTorch beside eager, Inductor and ONNX Runtime
+bench-torch: .venv-torch/.installed-models benchmarks/peers/requirements.txt  ## Models of PyTorch beside eager, Inductor and ONNX Runtime (SUITES="torch_training ..."; default: all torch_*)
 	.venv-torch/bin/python -m pip install --disable-pip-version-check --quiet -r benchmarks/peers/requirements.txt
-	.venv-torch/bin/python -m benchmarks torch_models
+	.venv-torch/bin/python -m benchmarks $(or $(SUITES),$(TORCH_SUITES))
+
+TORCH_SUITES := $(addprefix torch_,overhead bert_jax models training first_call)
 
 .PHONY: clean
 clean:  ## Remove what was built, .venv too

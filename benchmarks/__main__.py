@@ -19,7 +19,11 @@ from benchmarks import (
     ragged,
     report_all,
     sweep,
+    torch_bert_jax,
+    torch_first_call,
     torch_models,
+    torch_overhead,
+    torch_training,
     trace,
 )
 from benchmarks.harness import report
@@ -43,7 +47,11 @@ SUITES: dict[str, Callable[[Console, bool], None]] = {
     "ragged": ragged.ragged,
     "recurrent": kernels.recurrent,
     "sweep": sweep.sweep,
+    "torch_bert_jax": torch_bert_jax.torch_bert_jax,
+    "torch_first_call": torch_first_call.torch_first_call,
     "torch_models": torch_models.torch_models,
+    "torch_overhead": torch_overhead.torch_overhead,
+    "torch_training": torch_training.torch_training,
     "trace": trace.trace,
 }
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import datetime
 import importlib.metadata
+import importlib.util
 import json
 import math
 import os
@@ -60,6 +61,8 @@ def machine_name(machine: Mapping[str, Any]) -> str:
 def versions() -> dict[str, str]:
     """Of Python and of what takes part."""
     names = ("shlo_disc", "jax", "jaxlib", "numpy", "torch-mlir")
+    if importlib.util.find_spec("torch") is not None:
+        names += ("torch",)
     found = {"python": platform.python_version()}
     for name in names:
         try:

@@ -7,7 +7,6 @@ models. All systems run in this process, in turn, with as many threads as there 
 from __future__ import annotations
 
 import copy
-import importlib.util
 import io
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import Any
 from rich.console import Console
 
 from benchmarks.harness import PEER_SETTLE, Case, Thunk, compare
+from benchmarks.torch_needs import has_modules
 
 __all__ = ["MODELS", "TorchModel", "torch_models"]
 
@@ -111,9 +111,7 @@ MODELS = {
 
 def torch_models(console: Console, quick: bool) -> None:
     """BERT-base, GPT-2, ViT-B, the encoder of Whisper-tiny and ResNet50."""
-    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
-    if missing:
-        console.print(f"torch_models needs {', '.join(missing)}: run `make bench-torch`")
+    if not has_modules(console, "torch_models", *NEEDED):
         return
     import torch
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import re
 import threading
+import time
 import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
@@ -91,6 +92,7 @@ class CompiledGraph:
         self.eager: dict[str, str] = {}
         """Operations that PyTorch runs, each with the reason."""
         self._options = options
+        start = time.perf_counter()
         placeholders = [node for node in graph.graph.nodes if node.op == "placeholder"]
         self._known = _known(placeholders)
         own = [_name(node, names) for node in placeholders]
@@ -108,6 +110,8 @@ class CompiledGraph:
                     f"{error}; options={{'on_unsupported': 'eager'}} has PyTorch run it"
                 ) from error
             self._run = self._cut(graph, own, weights)
+        self.seconds = time.perf_counter() - start
+        """How long its compilation took."""
         _KEPT.add(self)
 
     def _part(
