@@ -180,6 +180,7 @@ class CompiledGraph:
     def explain(self) -> str:
         """Every kernel, with lines of the model, and the operations that PyTorch runs."""
         texts = [f"PyTorch runs {op}: {reason}" for op, reason in self.eager.items()]
+        texts += [f"PyTorch draws {op}" for part in self.parts for op in part.draws.places]
         return "\n".join([*texts, *(part.executable.explain() for part in self.parts)])
 
     def as_text(self, stage: str = "disc") -> str:

@@ -204,12 +204,10 @@ class TorchExecutable(BehindTensors):
             self._check(self._inputs[number], leaf, grad=grad)
             if slot is not None:
                 arguments[slot] = leaf
-        results = self._program(arguments)
-        if self._is_plain:
-            return results[0]
         values = list(self._fixed)
         for number, leaf in zip(self._user, leaves, strict=True):
             values[number] = leaf
+        results = self._program([*arguments, *self._binding.draws(values)])
         every = self._binding.finish(results, values)
         if self._writes:
             with torch.no_grad():
@@ -217,6 +215,13 @@ class TorchExecutable(BehindTensors):
                     where = values[to] if isinstance(to, int) else to
                     where.copy_(every[number])
         return pytree.tree_unflatten([every[k] for k in self._returned], self._out_spec)
+
+    def explain(self, *, format: str = "text") -> str:
+        """Every kernel, with lines of the model, and the operations that draw random numbers."""
+        told = super().explain(format=format)
+        if format != "text":
+            return told
+        return "\n".join([*(f"PyTorch draws {op}" for op in self._binding.draws.places), told])
 
     def _check(self, given: _Input, leaf: Any, *, grad: bool) -> None:
         """Raise for a leaf that the program cannot be called with; `grad`: they are recorded."""

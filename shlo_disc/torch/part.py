@@ -70,6 +70,8 @@ class Part:
             likely={symbol: sizes for symbol, sizes in likely.items() if symbol in symbols},
         )
         self._binding = lowered.binding
+        self.draws = lowered.binding.draws
+        """The random numbers that a call draws before the program runs."""
         own = [k for k, place in enumerate(lowered.binding.inputs) if place in weights]
         held = lowered.binding.held
         self._program = TensorProgram(
@@ -78,5 +80,5 @@ class Part:
 
     def __call__(self, inputs: Sequence[Any]) -> list[Any]:
         """The results of the graph on all its inputs: tensors and sizes, None as in the graph."""
-        results = self._program(self._binding.leaves(inputs))
+        results = self._program([*self._binding.leaves(inputs), *self._binding.draws(inputs)])
         return self._binding.finish(results, inputs)

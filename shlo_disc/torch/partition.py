@@ -21,6 +21,7 @@ from shlo_disc.compile import examine
 from shlo_disc.errors import ShloDiscError
 from shlo_disc.torch.part import Known, lower_part
 from shlo_disc.torch.places import place_of
+from shlo_disc.torch.random_numbers import is_random
 
 __all__ = ["cut"]
 
@@ -52,6 +53,8 @@ class _Covered(OperatorSupportBase):  # type: ignore[misc]
         return self._answers[key]
 
     def _try(self, node: torch.fx.Node) -> str | None:
+        if is_random(node):
+            return "regions draw none, so that the order of draws is that of the graph"
         alone, names = _alone(node)
         try:
             examine(lower_part(alone, names, self._known).module)

@@ -15,16 +15,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import sympy
 import torch
 
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.torch.decompositions import decompose, inline
 from shlo_disc.torch.places import note_place
+from shlo_disc.torch.random_numbers import Draws, draw_before
 from shlo_disc.torch.size_nodes import SizeNodes, state_reshapes
-from shlo_disc.torch.sizes import Notation, expression, is_plain_symbol, symbols_of
+from shlo_disc.torch.sizes import Notation, Sizes, expression, is_plain_symbol
 
-__all__ = ["Prepared", "Result", "Sizes", "needs_retracing", "prepare"]
+__all__ = ["Prepared", "Result", "needs_retracing", "prepare"]
 
 aten = torch.ops.aten
 
@@ -39,37 +39,17 @@ class Result:
     """The number of the program's result; the expression; the constant."""
 
 
-class Sizes:
-    """The values of symbols in a call, read from its inputs."""
-
-    def __init__(self, places: Mapping[str, tuple[int, int | None]]) -> None:
-        self.places = dict(places)
-        """Symbol -> the input, and the dimension that has it; None: the input is the number."""
-        self._functions: dict[Any, tuple[tuple[str, ...], Callable[..., Any]]] = {}
-
-    def value(self, size: Any, inputs: Sequence[Any]) -> int:
-        """`size`, an expression of symbols, in a call with these inputs."""
-        if size not in self._functions:
-            names = tuple(sorted(symbols_of(size)))
-            symbols = [s for n in names for s in size.free_symbols if s.name == n]
-            self._functions[size] = names, sympy.lambdify(symbols, size, "sympy")
-        names, function = self._functions[size]
-        return int(function(*(self._symbol(name, inputs) for name in names)))
-
-    def _symbol(self, name: str, inputs: Sequence[Any]) -> int:
-        number, axis = self.places[name]
-        return int(inputs[number] if axis is None else inputs[number].shape[axis])
-
-
 @dataclass
 class Prepared:
     """A graph that torch-mlir can import, with what it takes and gives."""
 
     module: torch.fx.GraphModule
     inputs: list[int]
-    """Of each argument but the last `constants`: which placeholder of the given graph it is."""
+    """Of each argument but constants and draws: which placeholder of the given graph it is."""
     constants: list[torch.Tensor]
     """Tensors that the graph holds; arguments behind the others."""
+    draws: Draws
+    """Random numbers of a call; arguments behind all others."""
     shapes: list[tuple[str, ...]]
     """The sizes of every argument."""
     results: list[Result]
@@ -104,6 +84,7 @@ def prepare(
     notation = Notation(named)
     conditions = [*conditions, *_take_asserts(graph)]
     results = _take_results(graph)
+    drawn, draws = draw_before(graph, placeholders, sizes)
     conditions += decompose(module, carried)
     _refuse(graph, carried)
     every = list(graph.nodes)
@@ -120,6 +101,7 @@ def prepare(
         else:
             graph.erase_node(node)
     constants = _take_constants(module, kept)
+    kept += drawn
     for node in graph.nodes:
         note_place(node)
     graph.lint()
@@ -132,6 +114,7 @@ def prepare(
         module,
         inputs,
         constants,
+        draws,
         shapes,
         results,
         sizes,
@@ -319,7 +302,10 @@ def _refuse(graph: torch.fx.Graph, carried: Callable[[torch.fx.Node], bool]) -> 
         if is_control:
             what = "runs graphs of its own, which is not covered"
         elif torch.Tag.nondeterministic_seeded in node.target.tags:
-            what = "is random; call the model in eval mode, or pass the numbers as an argument"
+            what = (
+                "is random, and its numbers depend on more than sizes; call the model in eval "
+                "mode, or pass the numbers as an argument"
+            )
         elif any(map(_is_complex, (node, *node.all_input_nodes))):
             what = "of complex numbers is not covered"
         else:

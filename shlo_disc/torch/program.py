@@ -27,6 +27,8 @@ class Binding:
         """The placeholders of the given graph that are arguments, in order."""
         self.constants = prepared.constants
         """Further arguments, behind these: tensors that the graph holds."""
+        self.draws = prepared.draws
+        """Random numbers, which a call draws; arguments behind the constants."""
         self.held = range(len(self.inputs), len(self.inputs) + len(self.constants))
         """The numbers of the arguments that are constants."""
         self._results = prepared.results
@@ -36,7 +38,7 @@ class Binding:
         """The results of the graph are those of the program."""
 
     def leaves(self, inputs: Sequence[Any]) -> list[Any]:
-        """The arguments of the program, from all inputs of the graph."""
+        """The arguments of the program but its draws, from all inputs of the graph."""
         return [*map(inputs.__getitem__, self.inputs), *self.constants]
 
     def finish(self, tensors: list[torch.Tensor], inputs: Sequence[Any]) -> list[Any]:
@@ -93,6 +95,7 @@ def lower_graph(
     lower(module, carried)
     own = [names[k] for k in prepared.inputs]
     own += [f"constant_{k}" for k in range(len(prepared.constants))]
+    own += prepared.draws.names
     return Lowered(
         module, prepared.shapes, own, prepared.constraints, prepared.symbols, Binding(prepared)
     )

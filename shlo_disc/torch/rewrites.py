@@ -179,9 +179,13 @@ def _any(x: torch.Tensor, dim: Sequence[int] | None = None, keepdim: bool = Fals
 
 
 def _dropout(x: torch.Tensor, p: float, train: bool | None) -> torch.Tensor:
+    """Of what is not drawn before: see :mod:`shlo_disc.torch.random_numbers`."""
+    if train and p == 1:
+        return x * 0.0  # so that infinity becomes NaN, as it does in PyTorch
     if train and p:
         raise UnsupportedError(
-            "is random; call the model in eval mode, or pass the numbers as an argument"
+            "is random, at sizes or a probability that are data; call the model in eval mode, or "
+            "pass the numbers as an argument"
         )
     return x.clone()
 
@@ -189,7 +193,8 @@ def _dropout(x: torch.Tensor, p: float, train: bool | None) -> torch.Tensor:
 def _native_dropout(
     x: torch.Tensor, p: float, train: bool | None
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    return _dropout(x, p, train), torch.ones_like(x, dtype=torch.bool)
+    kept = torch.zeros_like if train and p == 1 else torch.ones_like
+    return _dropout(x, p, train), kept(x, dtype=torch.bool)
 
 
 def _slice_scatter(

@@ -11,7 +11,7 @@ be at least 2 while it traces, and lets calls have 0 and 1 all the same. So a lo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import sympy
@@ -19,7 +19,7 @@ import torch
 
 from shlo_disc.errors import UnsupportedError
 
-__all__ = ["Notation", "exact_floor", "expression", "is_plain_symbol", "symbols_of"]
+__all__ = ["Notation", "Sizes", "exact_floor", "expression", "is_plain_symbol", "symbols_of"]
 
 _TRACING_BOUND = 2
 """The lower bound that PyTorch gives a symbol without being told one."""
@@ -82,6 +82,33 @@ def exact_floor(e: Any) -> tuple[Any, int] | None:
 def symbols_of(size: Any) -> frozenset[str]:
     """The names of the symbols in `size`."""
     return frozenset(symbol.name for symbol in expression(size).free_symbols)
+
+
+class Sizes:
+    """The values of symbols in a call, read from its inputs."""
+
+    def __init__(self, places: Mapping[str, tuple[int, int | None]]) -> None:
+        self.places = dict(places)
+        """Symbol -> the input, and the dimension that has it; None: the input is the number."""
+        self._functions: dict[Any, tuple[tuple[str, ...], Callable[..., Any]]] = {}
+
+    def value(self, size: Any, inputs: Sequence[Any]) -> int:
+        """`size`, an expression of symbols, in a call with these inputs."""
+        return self.at(size, {name: self.symbol(name, inputs) for name in symbols_of(size)})
+
+    def at(self, size: Any, values: Mapping[str, int]) -> int:
+        """`size`, an expression of symbols that have these values."""
+        if size not in self._functions:
+            names = tuple(sorted(symbols_of(size)))
+            symbols = [s for n in names for s in size.free_symbols if s.name == n]
+            self._functions[size] = names, sympy.lambdify(symbols, size, "sympy")
+        names, function = self._functions[size]
+        return int(function(*map(values.__getitem__, names)))
+
+    def symbol(self, name: str, inputs: Sequence[Any]) -> int:
+        """The value of a symbol in a call with these inputs."""
+        number, axis = self.places[name]
+        return int(inputs[number] if axis is None else inputs[number].shape[axis])
 
 
 class Notation:

@@ -178,31 +178,31 @@ def test_a_size_that_no_tensor_has():
 # -- what is not covered ------------------------------------------------------------------------
 
 
-class Dropped(nn.Module):
+class Sampled(nn.Module):
     def __init__(self):
         super().__init__()
         self.first, self.second = nn.Linear(8, 16), nn.Linear(16, 4)
-        self.dropout = nn.Dropout(0.3)
 
     def forward(self, x):
-        return self.second(self.dropout(torch.tanh(self.first(x))))
+        hidden = self.first(x)
+        return self.second(torch.tanh(hidden) * torch.bernoulli(torch.sigmoid(hidden.detach())))
 
 
-def test_a_random_operation_is_refused_by_default():
-    with pytest.raises(Exception, match=r"test_backend\.py:\d+: aten\.native_dropout.*is random"):
-        compiled(Dropped())(torch.randn(3, 8))
+def test_a_random_operation_on_data_is_refused_by_default():
+    with pytest.raises(Exception, match=r"test_backend\.py:\d+: aten\.bernoulli.*is random"):
+        compiled(Sampled())(torch.randn(3, 8))
 
 
 def test_pytorch_runs_what_is_not_covered_and_random_numbers_are_its_own(caplog):
     with caplog.at_level(logging.WARNING, "shlo_disc"):
-        assert_trains_as_eager(Dropped(), normal((3, 8), (5, 8)), on_unsupported="eager")
+        assert_trains_as_eager(Sampled(), normal((3, 8), (5, 8)), on_unsupported="eager")
     forward, backward = shlo_disc.torch.compilations()
-    assert [op.split()[0] for op in forward.eager] == ["aten.native_dropout.default"]
+    assert [op.split()[0] for op in forward.eager] == ["aten.bernoulli.default"]
     assert backward.eager == {}
     assert len(forward.parts) == 2
-    assert "PyTorch runs aten.native_dropout.default at" in forward.explain()
+    assert "PyTorch runs aten.bernoulli.default at" in forward.explain()
     assert [r.message.split(" at ")[0] for r in caplog.records] == [
-        f"{forward.name}: PyTorch runs aten.native_dropout.default"
+        f"{forward.name}: PyTorch runs aten.bernoulli.default"
     ]
 
 

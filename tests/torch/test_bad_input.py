@@ -123,27 +123,3 @@ def test_a_saved_program_is_the_same():
     for sizes in ((3, 7), (1, 1), (0, 4)):
         x = torch.randn(*sizes, 32)
         torch.testing.assert_close(exe(x), model(x), rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    "function",
-    [
-        lambda x: x * torch.rand_like(x),
-        lambda x: x + torch.randn(x.shape[0], 4),
-        lambda x: x[torch.randperm(x.shape[0])],
-        lambda x: torch.nn.functional.dropout(x * 2, 0.5) + 1,
-        lambda x: torch.multinomial(x.abs() + 0.1, 2) * 2,
-        lambda x: torch.bernoulli(x.sigmoid()) * 2,
-    ],
-)
-def test_random_numbers_are_those_of_eager(function):
-    torch._dynamo.reset()
-    options = {"on_unsupported": "eager"}
-    fast = torch.compile(function, backend="shlo_disc", dynamic=True, options=options)
-    for rows in (5, 7, 11):
-        x = torch.randn(rows, 4)
-        torch.manual_seed(rows)
-        got = fast(x)
-        torch.manual_seed(rows)
-        torch.testing.assert_close(got, function(x))
-    assert "PyTorch runs aten" in shlo_disc.torch.compilations()[-1].explain()

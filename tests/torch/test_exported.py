@@ -352,12 +352,6 @@ def test_what_has_no_lowering_is_named_with_its_line():
         shlo_disc.torch.compile(program)
 
 
-def test_dropout_is_refused_in_training():
-    program = export(nn.Dropout(0.5).train(), (torch.randn(4),))
-    with pytest.raises(shlo_disc.UnsupportedError, match="random"):
-        shlo_disc.torch.compile(program)
-
-
 @pytest.mark.parametrize("layer", [nn.Dropout(0.5).eval(), nn.Dropout(0.0).train()])
 def test_dropout_of_nothing_is_the_identity(layer):
     exe = shlo_disc.torch.compile(export(layer, (torch.randn(4),)))

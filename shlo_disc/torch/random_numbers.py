@@ -1,0 +1,222 @@
+"""Random numbers of a graph: PyTorch draws them before the program runs.
+
+    %m, %y = aten.native_dropout(%x, 0.1, True)    ==>    %m = a placeholder, as large as %x
+                                                          %y = %x * %m * (1 / 0.9)
+
+Where the numbers depend on sizes alone, a call has PyTorch's own operations draw them, in the order
+of the graph, and passes them to the program. So they are those that eager mode draws from the same
+state of the generator.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from shlo_disc.torch.places import place_of
+from shlo_disc.torch.sizes import Sizes, expression, symbols_of
+
+__all__ = ["Draws", "draw_before", "is_random"]
+
+aten = torch.ops.aten
+
+_AS_LARGE_AS = frozenset({
+    aten.bernoulli.p, aten.cauchy.default, aten.exponential.default, aten.geometric.default,
+    aten.log_normal.default, aten.normal_functional.default, aten.rand_like.default,
+    aten.randint_like.default, aten.randint_like.low_dtype, aten.randn_like.default,
+    aten.random.default, aten.random.to, getattr(aten.random, "from"), aten.uniform.default,
+})  # fmt: skip
+"""Random ops that read the sizes, strides and type of a tensor, and none of its elements."""
+
+_DROPOUTS = frozenset({aten.dropout.default, aten.native_dropout.default})
+
+
+@dataclass(frozen=True)
+class _Like:
+    """A tensor of which sizes, strides and type count."""
+
+    sizes: tuple[Any, ...]
+    strides: tuple[Any, ...]
+    dtype: torch.dtype
+
+
+@dataclass(frozen=True)
+class _Draw:
+    """A call of a random op; sizes in it are SymPy expressions."""
+
+    op: torch._ops.OpOverload
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+class Draws:
+    """The random numbers of a program; a call with its inputs draws them anew, in order."""
+
+    def __init__(
+        self, draws: Sequence[_Draw], names: Sequence[str], places: Sequence[str], sizes: Sizes
+    ) -> None:
+        self.names = list(names)
+        """Of the arguments that take the numbers."""
+        self.places = list(places)
+        """The ops that draw them, each with its source line."""
+        self._draws = list(draws)
+        self._sizes = sizes
+        used: set[str] = set()
+        for draw in draws:
+            _mapped((draw.args, draw.kwargs), lambda size: used.update(symbols_of(size)))
+        self._symbols = sorted(used)
+        self._at = functools.lru_cache(maxsize=64)(self._stated)
+
+    def __call__(self, inputs: Sequence[Any]) -> list[torch.Tensor]:
+        """The numbers of a call with these inputs of the graph, from PyTorch's generator."""
+        if not self._draws:
+            return []
+        values = tuple(self._sizes.symbol(name, inputs) for name in self._symbols)
+        return [op(*map(_made, args), **kwargs) for op, args, kwargs in self._at(values)]
+
+    def _stated(self, values: tuple[int, ...]) -> list[tuple[Any, tuple[Any, ...], dict[str, Any]]]:
+        """Every call of an op, with the sizes at these values of the symbols."""
+        known = dict(zip(self._symbols, values, strict=True))
+
+        def at(size: Any) -> int:
+            return self._sizes.at(size, known)
+
+        return [(d.op, *_mapped((d.args, d.kwargs), at)) for d in self._draws]
+
+
+def _made(value: Any) -> Any:
+    """A tensor for what only its sizes, strides and type count of."""
+    if isinstance(value, _Like):
+        return torch.empty_strided(value.sizes, value.strides, dtype=value.dtype)
+    return value
+
+
+def _mapped(value: Any, function: Any) -> Any:
+    """`value` with `function` of the SymPy expressions in it."""
+    if isinstance(value, _Like):
+        sizes, strides = (_mapped(each, function) for each in (value.sizes, value.strides))
+        return _Like(sizes, strides, value.dtype)
+    if isinstance(value, tuple | list):
+        return type(value)(_mapped(each, function) for each in value)
+    if isinstance(value, dict):
+        return {key: _mapped(each, function) for key, each in value.items()}
+    return function(value) if hasattr(value, "free_symbols") else value
+
+
+def is_random(node: torch.fx.Node) -> bool:
+    """True for a call of an op whose results come from a generator."""
+    return (
+        isinstance(node.target, torch._ops.OpOverload)
+        and torch.Tag.nondeterministic_seeded in node.target.tags
+    )
+
+
+def draw_before(
+    graph: torch.fx.Graph, placeholders: Sequence[torch.fx.Node], sizes: Sizes
+) -> tuple[list[torch.fx.Node], Draws]:
+    """Replace random ops of `graph` by new placeholders, behind the given ones.
+
+    The placeholders, and what draws the numbers. `sizes` tells the values of symbols in a call. An
+    op stays whose numbers depend on data, on a number that is no size, or on sizes from data.
+    """
+    found: list[torch.fx.Node] = []
+    draws, places = [], []
+    for node in list(graph.nodes):
+        if node.op != "call_function" or not is_random(node):
+            continue
+        draw = _drawn(node, sizes)
+        if draw is None:
+            continue
+        last = found[-1] if found else placeholders[-1] if placeholders else None
+        with (
+            graph.inserting_before(next(iter(graph.nodes)))
+            if last is None
+            else graph.inserting_after(last)
+        ):
+            new = graph.placeholder(f"{node.name}_drawn")
+        places.append(place_of(node))
+        _replace(node, new)
+        found.append(new)
+        draws.append(draw)
+    return found, Draws(draws, [node.name for node in found], places, sizes)
+
+
+def _drawn(node: torch.fx.Node, sizes: Sizes) -> _Draw | None:
+    """How a call draws the numbers of a random op; None where it cannot."""
+    op, args, kwargs = node.target, node.args, node.kwargs
+    if op in _DROPOUTS:
+        x, p, train = args
+        if not train or not isinstance(p, float | int) or not 0 < p < 1:
+            return None
+        like = _like(x.meta["val"], torch.bool)
+        # In place, as PyTorch does: generators fill memory in its own order.
+        return _of_sizes(_Draw(aten.bernoulli_.float, (like, 1 - p), {}), sizes)
+    if op in _AS_LARGE_AS:
+        args = (_like(args[0].meta["val"]), *args[1:])
+    unknown = False
+
+    def stated(used: torch.fx.Node) -> Any:
+        nonlocal unknown
+        value = used.meta.get("val")
+        unknown |= not isinstance(value, torch.SymInt | int)
+        return used if unknown else expression(value)
+
+    args, kwargs = torch.fx.map_arg((args, kwargs), stated)
+    return None if unknown else _of_sizes(_Draw(op, args, kwargs), sizes)
+
+
+def _of_sizes(draw: _Draw, sizes: Sizes) -> _Draw | None:
+    """`draw`, unless a symbol in it is the size of no input."""
+    used: set[str] = set()
+    _mapped((draw.args, draw.kwargs), lambda size: used.update(symbols_of(size)))
+    return draw if used <= sizes.places.keys() else None
+
+
+def _like(value: torch.Tensor, dtype: torch.dtype | None = None) -> _Like:
+    """As much of a fake tensor as its symbols tell, with another type if one is given."""
+    shape, strides = (tuple(map(expression, each)) for each in (value.shape, value.stride()))
+    return _Like(shape, strides, dtype or value.dtype)
+
+
+def _replace(node: torch.fx.Node, new: torch.fx.Node) -> None:
+    """Put the placeholder `new` in the place of a random node; it is the mask of a dropout."""
+    new.meta = _place(node)
+    if node.target not in _DROPOUTS:
+        new.meta["val"] = node.meta["val"]
+        node.replace_all_uses_with(new)
+        node.graph.erase_node(node)
+        return
+    x, p, _ = node.args
+    with x.meta["val"].fake_mode:
+        new.meta["val"] = torch.empty_like(x.meta["val"], dtype=torch.bool)
+    with node.graph.inserting_before(node):
+        numbers = _call(node, aten._to_copy.default, new, dtype=x.meta["val"].dtype)
+        kept = _call(node, aten.mul.Tensor, x, numbers)
+        result = _call(node, aten.mul.Scalar, kept, 1 / (1 - p))
+    if node.target is aten.dropout.default:
+        node.replace_all_uses_with(result)
+    for user in list(node.users):
+        assert user.target is operator.getitem
+        user.replace_all_uses_with((result, new)[user.args[1]])
+        node.graph.erase_node(user)
+    node.graph.erase_node(node)
+
+
+def _place(node: torch.fx.Node) -> dict[str, Any]:
+    """What tells where `node` comes from."""
+    return {key: node.meta[key] for key in ("stack_trace", "nn_module_stack") if key in node.meta}
+
+
+def _call(at: torch.fx.Node, op: Any, *args: Any, **kwargs: Any) -> torch.fx.Node:
+    """A node of `op`, with the source line of `at`."""
+    node = at.graph.call_function(op, args, kwargs)
+    values = [arg.meta["val"] if isinstance(arg, torch.fx.Node) else arg for arg in args]
+    node.meta = _place(at)
+    with at.args[0].meta["val"].fake_mode:
+        node.meta["val"] = op(*values, **kwargs)
+    return node
