@@ -25,6 +25,7 @@ from shlo_disc.errors import UnsupportedError
 from shlo_disc.executable import Executable
 from shlo_disc.torch.prepare import needs_retracing
 from shlo_disc.torch.program import Lowered, lower_graph
+from shlo_disc.torch.random_numbers import TAKEN_APART
 from shlo_disc.torch.tensors import TensorProgram, check_argument
 
 __all__ = ["TorchExecutable", "compile"]
@@ -75,7 +76,7 @@ def compile(
     if program.example_inputs is None and program.call_spec is None:
         raise UnsupportedError("the program has no call signature")
     if needs_retracing(program.graph_module):
-        program = program.run_decompositions({})
+        program = program.run_decompositions(TAKEN_APART)
     inputs = _inputs(program)
     given = [constraints] if isinstance(constraints, str) else list(constraints)
     lowered = lower_graph(

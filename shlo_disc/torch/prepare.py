@@ -20,7 +20,7 @@ import torch
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.torch.decompositions import decompose, inline
 from shlo_disc.torch.places import note_place
-from shlo_disc.torch.random_numbers import Draws, draw_before
+from shlo_disc.torch.random_numbers import Draws, draw_before, is_dropout_within
 from shlo_disc.torch.size_nodes import SizeNodes, state_reshapes
 from shlo_disc.torch.sizes import Notation, Sizes, expression, is_plain_symbol
 
@@ -202,7 +202,10 @@ def _mode(node: torch.fx.Node) -> str:
 
 
 def needs_retracing(module: torch.fx.GraphModule) -> bool:
-    """True for a graph that writes operands or runs parts under autocast; PyTorch retraces it."""
+    """True for a graph that PyTorch must take apart first.
+
+    It writes operands, runs parts under autocast, or has ops with random numbers within.
+    """
     for inner in module.modules():
         for node in inner.graph.nodes if isinstance(inner, torch.fx.GraphModule) else ():
             if node.op != "call_function":
@@ -210,6 +213,8 @@ def needs_retracing(module: torch.fx.GraphModule) -> bool:
             if isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable:
                 return True
             if _mode(node) == "wrap_with_autocast" and node.args[2]:
+                return True
+            if is_dropout_within(node):
                 return True
     return False
 

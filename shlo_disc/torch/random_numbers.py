@@ -21,7 +21,7 @@ import torch
 from shlo_disc.torch.places import place_of
 from shlo_disc.torch.sizes import Sizes, expression, symbols_of
 
-__all__ = ["Draws", "draw_before", "is_random"]
+__all__ = ["TAKEN_APART", "Draws", "draw_before", "is_dropout_within", "is_random"]
 
 aten = torch.ops.aten
 
@@ -34,6 +34,10 @@ _AS_LARGE_AS = frozenset({
 """Random ops that read the sizes, strides and type of a tensor, and none of its elements."""
 
 _DROPOUTS = frozenset({aten.dropout.default, aten.native_dropout.default})
+
+_COMPOSED = frozenset({
+    aten.alpha_dropout.default, aten.feature_alpha_dropout.default, aten.feature_dropout.default,
+})  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -114,6 +118,48 @@ def is_random(node: torch.fx.Node) -> bool:
         isinstance(node.target, torch._ops.OpOverload)
         and torch.Tag.nondeterministic_seeded in node.target.tags
     )
+
+
+def is_dropout_within(node: torch.fx.Node) -> bool:
+    """True for a call of an op that PyTorch composes of others, one of which is random."""
+    if node.target is aten.scaled_dot_product_attention.default:
+        dropout_p = node.kwargs.get("dropout_p", node.args[4] if len(node.args) > 4 else 0.0)
+        return bool(dropout_p != 0)
+    return node.target in _COMPOSED and bool(node.args[2])
+
+
+def _attention(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    attn_mask: torch.Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Any:
+    """Attention with dropout of its weights; source: `_scaled_dot_product_attention_math`."""
+    if dropout_p == 0:
+        return NotImplemented
+    if enable_gqa:
+        k, v = (x.repeat_interleave(q.shape[-3] // x.shape[-3], -3) for x in (k, v))
+    factor = float(q.shape[-1]) ** -0.5 if scale is None else scale
+    scores = (q * factor) @ k.transpose(-2, -1)
+    if is_causal:
+        rows, columns = (torch.arange(n, device=q.device) for n in scores.shape[-2:])
+        attn_mask = columns <= rows.unsqueeze(-1)
+    if attn_mask is not None and attn_mask.dtype is torch.bool:
+        attn_mask = torch.zeros_like(attn_mask, dtype=q.dtype).masked_fill(~attn_mask, -torch.inf)
+    if attn_mask is None:
+        weights = scores.softmax(-1)
+    else:
+        weights = aten._safe_softmax.default(scores + attn_mask, -1)
+    return aten.native_dropout.default(weights, dropout_p, True)[0] @ v
+
+
+TAKEN_APART = {aten.scaled_dot_product_attention.default: _attention}
+"""Decompositions beside those that PyTorch always makes where it retraces an export."""
 
 
 def draw_before(

@@ -20,11 +20,10 @@ B = Dim("b", min=0)
 SIZES = (5, 7), (3, 11), (13, 4)
 
 
-def masked_attention(x):
-    """Dropout of the weights, which are [s, s] for every batch and head."""
-    heads = x.unsqueeze(-1).expand(*x.shape, 8).reshape(x.shape[0], x.shape[1], 2, 4)
-    q = heads.transpose(1, 2)
-    return F.scaled_dot_product_attention(q, q.sin(), q.cos(), dropout_p=0.25)
+def attended(x, heads=2, mask=None, **options):
+    q = x.unsqueeze(-1).expand(*x.shape, 8).reshape(*x.shape, 2, 4).transpose(1, 2)
+    k = q[:, :heads]
+    return F.scaled_dot_product_attention(q, k.sin(), k.cos(), mask, **options)
 
 
 def images(x):
@@ -42,7 +41,12 @@ FUNCTIONS = {
     "dropout of channels": lambda x: F.dropout2d(images(x), 0.4),
     "alpha_dropout": lambda x: F.alpha_dropout(x, 0.4, training=True),
     "feature_alpha_dropout": lambda x: F.feature_alpha_dropout(images(x), 0.4, training=True),
-    "dropout in attention": masked_attention,
+    "dropout in attention": lambda x: attended(x, dropout_p=0.25),
+    "dropout in causal attention": lambda x: attended(x, dropout_p=0.5, is_causal=True, scale=0.3),
+    "dropout in attention of groups": lambda x: attended(x, 1, dropout_p=0.5, enable_gqa=True),
+    "dropout in attention with a mask": lambda x: attended(
+        x, mask=(x > -0.5)[:, None, None], dropout_p=0.5
+    ),
     "rand_like": lambda x: x * torch.rand_like(x),
     "randn_like in f64": lambda x: x * torch.randn_like(x, dtype=torch.float64),
     "rand": lambda x: torch.rand(x.shape[1], 2 * x.shape[0]) @ torch.ones(2 * x.shape[0], 3),

@@ -21,6 +21,7 @@ from shlo_disc.torch.bodies.convolution import (
 )
 from shlo_disc.torch.bodies.division import fmod, remainder, shift_left, shift_right
 from shlo_disc.torch.bodies.finding import nonzero
+from shlo_disc.torch.bodies.indexing import index, index_put
 from shlo_disc.torch.bodies.ordering import sort, sort_stable, topk
 from shlo_disc.torch.bodies.pooling import (
     avg_pool,
@@ -58,8 +59,12 @@ BODIES: dict[Any, Body] = {
     aten.convolution_backward.default: convolution_backward,
     aten.cumprod.default: cumprod,
     aten.cumsum.default: cumsum,
+    aten._unsafe_index.Tensor: index,
+    aten._unsafe_index_put.default: index_put,
     aten.fmod.Scalar: fmod,
     aten.fmod.Tensor: fmod,
+    aten.index.Tensor: index,
+    aten.index_put.default: index_put,
     aten.max_pool3d.default: max_pool,
     aten.max_pool3d_with_indices.default: max_pool_with_indices,
     aten.nonzero.default: nonzero,

@@ -7,6 +7,8 @@ Elements of one place are joined in any order.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from shlo_disc.builders import compare, create
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.ingest.size_values import binary, extent, vector
@@ -98,17 +100,25 @@ def _first(value: ir.Value, like: ir.Value) -> ir.Value:
     return create("stablehlo.real_dynamic_slice", [value, none, limits, one], wanted)
 
 
-def scattered(x: ir.Value, places: ir.Value, updates: ir.Value, join: str | None) -> ir.Value:
+def scattered(
+    x: ir.Value,
+    places: ir.Value,
+    updates: ir.Value,
+    join: str | None,
+    windows: Sequence[int] = (),
+    axes: Sequence[int] | None = None,
+) -> ir.Value:
     """`x` with `updates` at `places`, joined with what is there; None: in its stead.
 
-    `places` has the shape of `updates` and the rank of `x` behind: an index for each dimension of
-    `x`. The last dimension may be left out where `x` has rank 1. Updates out of bounds are dropped.
+    `places` has an index for each of the `axes` of `x`, by default all, in its last dimension. That
+    may be left out where `x` has rank 1. The dimensions before it are those of `updates` but the
+    `windows`, which go over the other dimensions of `x`. Updates out of bounds are dropped.
     """
-    rank = ir.RankedTensorType(x.type).rank
-    every = list(range(rank))
+    axes = list(range(ir.RankedTensorType(x.type).rank)) if axes is None else list(axes)
+    lead = ir.RankedTensorType(updates.type).rank - len(windows)
     numbers = ir.Attribute.parse(
-        f"#stablehlo.scatter<inserted_window_dims = {every}, "
-        f"scatter_dims_to_operand_dims = {every}, index_vector_dim = {rank}>"
+        f"#stablehlo.scatter<update_window_dims = {list(windows)}, inserted_window_dims = {axes}, "
+        f"scatter_dims_to_operand_dims = {axes}, index_vector_dim = {lead}>"
     )
     op = ir.Operation.create(
         "stablehlo.scatter",
