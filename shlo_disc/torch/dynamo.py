@@ -24,6 +24,7 @@ from shlo_disc.torch.options import Options
 from shlo_disc.torch.part import Known, Part
 from shlo_disc.torch.partition import cut
 from shlo_disc.torch.places import place_of
+from shlo_disc.torch.recurrent import take_recurrent_layers
 
 __all__ = ["CompiledGraph", "backend", "compilations"]
 
@@ -63,7 +64,7 @@ def backend(
         # Saves arguments, not their transposes, and computes cheap values again.
         partition_fn=min_cut_rematerialization_partition,
     )
-    return aot(graph, example_inputs)
+    return aot(take_recurrent_layers(graph), example_inputs)
 
 
 _KEPT: weakref.WeakSet[CompiledGraph] = weakref.WeakSet()

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from shlo_disc.errors import UnsupportedError
 
@@ -33,6 +34,47 @@ def _diagonal(x: torch.Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) ->
         length, start = torch.sym_min(rows + offset, columns), -offset * columns
     places = torch.arange(torch.sym_max(length, 0)) * (columns + 1) + start
     return flat.index_select(-1, places)
+
+
+def _memory_order(x: torch.Tensor) -> list[int]:
+    """The dimensions of `x` by falling strides, as they are in the traced call."""
+
+    def at_hint(size: Any) -> int:
+        return int(size.node.hint) if isinstance(size, torch.SymInt) else int(size)
+
+    return sorted(range(x.dim()), key=lambda k: (-at_hint(x.stride(k)), k))
+
+
+def _as_strided(
+    x: torch.Tensor,
+    size: Sequence[int],
+    stride: Sequence[int],
+    storage_offset: int | None = None,
+) -> torch.Tensor:
+    """Elements of `x` in the order of its memory, at places that sizes and strides give.
+
+    The places must be inside `x`: that is a condition of calls where it depends on sizes.
+    """
+    order = _memory_order(x)
+    dense: Any = 1
+    for axis in reversed(order):
+        is_free = statically_known_true(x.shape[axis] == 1)
+        if not is_free and not statically_known_true(x.stride(axis) == dense):
+            raise UnsupportedError("of a tensor with gaps or repeated elements in its memory")
+        dense = dense * x.shape[axis]
+    if not statically_known_true(x.storage_offset() == 0):
+        raise UnsupportedError("of a view that does not start at its storage")
+    last = storage_offset or 0
+    for n, step in zip(size, stride, strict=True):
+        last = last + (n - 1) * step
+    if last >= x.numel():
+        raise UnsupportedError("reads elements of the storage that its operand does not have")
+    places: Any = torch.scalar_tensor(storage_offset or 0, dtype=torch.int64)
+    for axis, (n, step) in enumerate(zip(size, stride, strict=True)):
+        rest = [1] * (len(size) - 1 - axis)
+        places = places + (torch.arange(n) * step).reshape([n, *rest])
+    flat = x.permute(order).reshape([dense])
+    return flat.index_select(0, places.reshape([-1])).reshape(size)
 
 
 def _masked_scatter(x: torch.Tensor, mask: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
@@ -221,6 +263,8 @@ def _where(condition: torch.Tensor) -> list[torch.Tensor]:
 
 
 INDEXED: dict[Any, Callable[..., Any]] = {
+    aten.as_strided.default: _as_strided,
+    aten.as_strided_copy.default: _as_strided,
     aten._cdist_forward.default: _cdist,
     aten._embedding_bag.default: _embedding_bag,
     aten._embedding_bag_forward_only.default: _embedding_bag,

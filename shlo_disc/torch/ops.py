@@ -21,12 +21,8 @@ PAGE = Path("docs/torch-ops.md")
 
 _RANDOM = "random: its numbers are those of PyTorch's generator"
 _NO_LOWERING = "torch-mlir has no lowering of it"
-_COMPLEX = "complex numbers"
 
 NOT_COVERED = {
-    "_fft_c2r.default": _COMPLEX,
-    "_fft_r2c.default": _COMPLEX,
-    "as_strided.default": "strides of memory, which a functional program does not have",
     "native_dropout.default": f"{_RANDOM}; but for a probability of 0, and in eval mode",
     "rand.default": _RANDOM,
     "randn.default": _RANDOM,
@@ -35,9 +31,7 @@ NOT_COVERED = {
 """Core op -> why it is refused, or left to PyTorch."""
 
 NOT_TRIED = {
-    "_native_batch_norm_legit.default": "PyTorch makes it functional first",
-    "resize_.default": "writes its operand: PyTorch makes it functional first",
-    "sym_is_contiguous.default": "a question of memory, which traces answer",
+    "resize_.default": "writes its operand, and PyTorch cannot trace it",
 }
 """Core op -> why no test calls it."""
 

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from shlo_disc.errors import UnsupportedError
+from shlo_disc.torch.bodies.complex_numbers import MOVES, is_complex
 from shlo_disc.torch.decompositions import decompose, inline
 from shlo_disc.torch.places import note_place
 from shlo_disc.torch.random_numbers import Draws, draw_before, is_dropout_within
@@ -296,7 +297,7 @@ def _fake(graph: torch.fx.Graph, value: torch.Tensor) -> torch.Tensor:
 def _refuse(graph: torch.fx.Graph, carried: Callable[[torch.fx.Node], bool]) -> None:
     """Raise UnsupportedError for an op that torch-mlir takes, and gives another meaning or none.
 
-    Results of random ones depend on the state of a generator. Those of complex numbers lose the
+    Results of random ones depend on the state of a generator. Most of complex numbers lose the
     imaginary part: the absolute value becomes that of the real part.
     """
     for node in graph.nodes:
@@ -311,7 +312,7 @@ def _refuse(graph: torch.fx.Graph, carried: Callable[[torch.fx.Node], bool]) -> 
                 "is random, and its numbers depend on more than sizes; call the model in eval "
                 "mode, or pass the numbers as an argument"
             )
-        elif any(map(_is_complex, (node, *node.all_input_nodes))):
+        elif _misreads_complex_numbers(node):
             what = "of complex numbers is not covered"
         else:
             continue
@@ -321,10 +322,11 @@ def _refuse(graph: torch.fx.Graph, carried: Callable[[torch.fx.Node], bool]) -> 
         )
 
 
-def _is_complex(node: torch.fx.Node) -> bool:
-    value = node.meta.get("val")
-    values = value if isinstance(value, tuple | list) else (value,)
-    return any(isinstance(v, torch.Tensor) and v.dtype.is_complex for v in values)
+def _misreads_complex_numbers(node: torch.fx.Node) -> bool:
+    """True for an op whose tensors are complex, and whose lowering may take them for real ones."""
+    is_size = isinstance(node.meta.get("val"), torch.SymInt | int)
+    known = is_size or node.target in MOVES
+    return not known and any(map(is_complex, (node, *node.all_input_nodes)))
 
 
 _OF_SIZES = {

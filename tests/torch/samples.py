@@ -153,7 +153,16 @@ SAMPLES: dict[str, Sample] = {
     "squeeze.dims": one(lambda x: aten.squeeze(x.unsqueeze(1).unsqueeze(0), [0, 2])),
     "unsqueeze.default": one(aten.unsqueeze, normal, 1),
     "view.default": one(lambda x: aten.view(x, [x.shape[0] * x.shape[1]])),
-    "as_strided.default": one(lambda x: aten.as_strided(x.clone(), [2, 2], [1, 2])),
+    "as_strided.default": one(
+        lambda x: aten.as_strided(x.t() * 2, [x.shape[0], x.shape[1] - 1], [x.shape[1], 1], 1)),
+    "rand.default": one(lambda x: x + aten.rand([x.shape[1]])),
+    "randn.default": one(lambda x: x + aten.randn([x.shape[1]])),
+    "randperm.default": one(lambda x: x.sum() + aten.randperm(x.shape[1])),
+    "native_dropout.default": one(lambda x: aten.native_dropout(x, 0.5, True)[0]),
+    "sym_is_contiguous.default": one(lambda x: x * aten.sym_is_contiguous(x)),
+    "_fft_r2c.default": one(lambda x: aten._fft_r2c(x, [0, 1], 2, True).abs()),
+    "_fft_c2r.default": one(
+        lambda x: aten._fft_c2r(torch.complex(x, x.cos()), [0, 1], 1, 2 * x.shape[1] - 1)),
     "sym_size.int": one(lambda x: x * x.shape[1]),
     "sym_numel.default": one(lambda x: x * x.numel()),
     "sym_stride.int": one(lambda x: x * x.stride(0)),
@@ -215,6 +224,9 @@ SAMPLES: dict[str, Sample] = {
     "_adaptive_avg_pool2d.default": pictures(aten._adaptive_avg_pool2d, [1, 1]),
     "_adaptive_avg_pool2d_backward.default": pictures(
         lambda x: aten._adaptive_avg_pool2d_backward(aten._adaptive_avg_pool2d(x, [1, 1]), x)),
+    "_native_batch_norm_legit.default": pictures(
+        lambda x: aten._native_batch_norm_legit(
+            x, None, None, torch.zeros(4), torch.ones(4), True, 0.1, 1e-5)),
     "_native_batch_norm_legit.no_stats": pictures(
         lambda x: aten._native_batch_norm_legit.no_stats(x, None, None, True, 0.1, 1e-5)),
     "_native_batch_norm_legit_no_training.default": pictures(

@@ -202,3 +202,28 @@ def test_slices_that_end_at_a_size(name, is_oblivious):
         tried += 1
         torch.testing.assert_close(exe(*args), want)
     assert tried >= 2
+
+
+STRIDED = {
+    "window": (lambda x: (x * 2).flatten().as_strided([x.shape[0], 3], [1, 1]), True),
+    "offset": (lambda x: (x * 2).as_strided([x.shape[0], 4], [x.shape[1], 1], 1), True),
+    "transposed": (lambda x: (x.t() * 2).as_strided(x.shape, [x.shape[1], 1]), True),
+    "part": (lambda x: x[1:].as_strided([2, 2], [1, 2]), False),
+    "beyond": (lambda x: x[:1].as_strided(x.shape, [x.shape[1], 1]), False),
+    "gaps": (lambda x: (x * 2)[:, ::2].as_strided([2, 2], [1, 2]), False),
+}
+
+
+@pytest.mark.parametrize("name", STRIDED)
+def test_strides_of_dense_memory_are_places_and_others_are_refused(name):
+    function, is_covered = STRIDED[name]
+    dims = (({0: Dim("b", min=3), 1: Dim("s", min=6)},),)
+    program = export(Of(function), (torch.randn(4, 8),), dynamic_shapes=dims)
+    if not is_covered:
+        with pytest.raises(shlo_disc.UnsupportedError, match=r"as_strided\.default"):
+            shlo_disc.torch.compile(program)
+        return
+    exe = shlo_disc.torch.compile(program)
+    for sizes in ((4, 8), (3, 7), (5, 13), (11, 6)):
+        x = torch.randn(*sizes)
+        torch.testing.assert_close(exe(x), function(x))

@@ -10,8 +10,16 @@ from torch import nn  # noqa: E402
 from torch.export import Dim, export  # noqa: E402
 
 import shlo_disc.torch  # noqa: E402
+from shlo_disc.torch import recurrent  # noqa: E402
 from tests.torch.models import Of  # noqa: E402
-from tests.torch.test_backend import compiled, kinds  # noqa: E402
+from tests.torch.test_backend import (  # noqa: E402
+    assert_trains_as_eager,
+    compiled,
+    kinds,
+    nothing_compiled,  # noqa: F401
+    tensors,
+    weighted_sum,
+)
 from tests.torch.test_exported import assert_as_accurate  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -32,16 +40,13 @@ class Recurrent(nn.Module):
         self.layers = layers
 
     def forward(self, x, *state):
-        return self.layers(x, state or None)
+        return self.layers(x, state[0] if len(state) == 1 else state or None)
 
 
 @pytest.fixture(autouse=True)
 def traced_by_dynamo():
-    torch._dynamo.reset()
-    torch.manual_seed(0)
     with torch._dynamo.config.patch(allow_rnn=True):
         yield
-    torch._dynamo.reset()
 
 
 @pytest.mark.parametrize("name", LAYERS)
@@ -79,7 +84,116 @@ def test_half_precision():
         torch.testing.assert_close(got, model(x)[0], rtol=2e-2, atol=1e-2)
 
 
-def test_a_gradient_is_refused():
-    # PyTorch's own `aot_eager` backend raises AssertionError here, in AOTAutograd.
-    with pytest.raises(Exception, match=r"mkldnn_rnn_layer\.default: its gradient is not covered"):
-        compiled(Recurrent(nn.LSTM(8, 16)))(torch.randn(3, 5, 8))
+TRAINED = {
+    **LAYERS,
+    "relu": lambda: nn.RNN(8, 16, nonlinearity="relu"),
+    "batch in front": lambda: nn.LSTM(8, 16, batch_first=True),
+    "gru, both directions": lambda: nn.GRU(8, 16, bidirectional=True),
+    "gru, without bias": lambda: nn.GRU(8, 16, bias=False),
+    "f64": lambda: nn.LSTM(8, 16).double(),
+}
+SLOW = {
+    "batch in front",
+    "both directions",
+    "f64",
+    "gru",
+    "gru, without bias",
+    "tanh",
+    "without bias",
+}
+OF_ANY_LENGTH = {"two layers", "both directions", "without bias"}
+"""PyTorch itself fixes the number of steps of the others while Dynamo traces."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW)) for n in TRAINED]
+)
+def test_training_compiles_one_loop_forward_and_one_backward(name):
+    model = Recurrent(TRAINED[name]())
+    dtype = next(model.parameters()).dtype
+    shapes = [(3, 5), (3, 7), (3, 2), (3, 11)]
+    if name in OF_ANY_LENGTH:
+        shapes += [(2, 7), (17, 4)]
+    if model.layers.batch_first:
+        shapes = [shape[::-1] for shape in shapes]
+    assert_trains_as_eager(model, [(torch.randn(*s, 8, dtype=dtype),) for s in shapes])
+    assert kinds() == ["forward", "backward"]
+    for graph in shlo_disc.torch.compilations():
+        directions = (1 + model.layers.bidirectional) * model.layers.num_layers
+        assert graph.as_text("stablehlo").count("stablehlo.while") == directions
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["gru", *(pytest.param(n, marks=pytest.mark.slow) for n in ("without bias", "tanh"))],
+)
+def test_gradients_of_the_input_and_of_the_first_state(name):
+    layers = TRAINED[name]()
+    model, one = Recurrent(layers), layers.num_layers
+    fast = compiled(model)
+    for batch in (5, 7, 2):
+        x, grads = torch.randn(2, batch, 8), []
+        state = [torch.randn(one, batch, layers.proj_size or 16)]
+        if isinstance(layers, nn.LSTM):
+            state.append(torch.randn(one, batch, 16))
+        for run in (fast, model):
+            leaves = [t.clone().requires_grad_() for t in (x, *state)]
+            loss = sum(map(weighted_sum, tensors(run(*leaves))))
+            grads.append(torch.autograd.grad(loss, leaves))
+        for mine, own in zip(*grads, strict=True):
+            torch.testing.assert_close(mine, own, rtol=2e-5, atol=2e-5)
+    assert kinds() == ["forward", "backward"]
+
+
+class Steps(nn.Module):
+    """A loop in Python over the steps, with a cell."""
+
+    def __init__(self, cell):
+        super().__init__()
+        self.cell, self.out = cell, nn.Linear(16, 3)
+
+    def forward(self, x):
+        state = None
+        found = []
+        for entry in x.unbind(0):
+            state = self.cell(entry, state)
+            found.append(self.out(state[0] if isinstance(state, tuple) else state))
+        return torch.stack(found)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [nn.LSTMCell, *(pytest.param(k, marks=pytest.mark.slow) for k in (nn.GRUCell, nn.RNNCell))],
+)
+def test_a_loop_of_cells_trains_at_every_batch(kind):
+    model = Steps(kind(8, 16))
+    assert_trains_as_eager(model, [(torch.randn(2, b, 8),) for b in (5, 7, 3, 11)])
+    assert kinds() == ["forward", "backward"]
+
+
+def test_dropout_between_layers_is_pytorchs():
+    model = Recurrent(nn.LSTM(8, 16, num_layers=2, dropout=0.5))
+    batches = [(torch.randn(3, b, 8),) for b in (5, 7)]
+    assert_trains_as_eager(model, batches, on_unsupported="eager")
+    torch._dynamo.reset()
+    with pytest.raises(Exception, match="is random"):
+        compiled(model)(*batches[0])
+
+
+def _start(layers, batch):
+    rows = layers.num_layers * (1 + layers.bidirectional)
+    h = torch.zeros(rows, batch, layers.proj_size or 16)
+    return [(h, torch.zeros(rows, batch, 16))] if isinstance(layers, nn.LSTM) else [h]
+
+
+def test_layers_that_pytorch_runs_are_its_own():
+    """What the ops compute where a graph is not compiled."""
+    for name in ("both directions", "projected", "gru", "tanh", "relu"):
+        model = TRAINED[name]()
+        x = torch.randn(3, 5, 8)
+        function = recurrent._FUNCTIONS[getattr(torch, model.mode.lower())]
+        parts = (x, *_start(model, 5), model._flat_weights)
+        got = function(*parts, model.bias, model.num_layers, 0.0, False, model.bidirectional, False)
+        want = model(x)
+        for mine, own in zip(got, tensors(want), strict=True):
+            torch.testing.assert_close(mine, own, rtol=1e-5, atol=1e-5)

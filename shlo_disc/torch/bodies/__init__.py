@@ -14,6 +14,7 @@ from shlo_disc.errors import UnsupportedError
 from shlo_disc.mlir import ir
 from shlo_disc.torch.bodies.attention import attention, flash_attention
 from shlo_disc.torch.bodies.call import Body, BodyCall
+from shlo_disc.torch.bodies.complex_numbers import COMPLEX, is_complex
 from shlo_disc.torch.bodies.convolution import (
     convolution_backward,
     is_transposed,
@@ -21,6 +22,7 @@ from shlo_disc.torch.bodies.convolution import (
 )
 from shlo_disc.torch.bodies.division import fmod, remainder, shift_left, shift_right
 from shlo_disc.torch.bodies.finding import nonzero
+from shlo_disc.torch.bodies.fourier import fft_c2c, fft_c2r, fft_r2c
 from shlo_disc.torch.bodies.indexing import index, index_put
 from shlo_disc.torch.bodies.ordering import sort, sort_stable, topk
 from shlo_disc.torch.bodies.pooling import (
@@ -30,11 +32,19 @@ from shlo_disc.torch.bodies.pooling import (
     max_pool_with_indices,
 )
 from shlo_disc.torch.bodies.ranges import arange
-from shlo_disc.torch.bodies.recurrent import lstm_layer
+from shlo_disc.torch.bodies.recurrent import (
+    gru,
+    lstm,
+    lstm_gradient,
+    lstm_layer,
+    recurrence_gradient,
+    rnn,
+)
 from shlo_disc.torch.bodies.scattering import scatter_reduce
 from shlo_disc.torch.bodies.slicing import ends_at_a_size, slice_
 from shlo_disc.torch.bodies.totals import cumprod, cumsum
 from shlo_disc.torch.importer import Carried, schema_arguments
+from shlo_disc.torch.recurrent import ops as own
 
 __all__ = ["BODIES", "has_body", "only_some", "write_body"]
 
@@ -77,6 +87,11 @@ BODIES: dict[Any, Body] = {
     aten.sort.default: sort,
     aten.sort.stable: sort_stable,
     aten.topk.default: topk,
+    own.gru.default: gru,
+    own.lstm.default: lstm,
+    own.lstm_gradient.default: lstm_gradient,
+    own.recurrence_gradient.default: recurrence_gradient,
+    own.rnn.default: rnn,
 }
 """Overload -> what writes its results."""
 
@@ -90,7 +105,13 @@ _POOLS: dict[Any, Body] = {
     aten.max_pool2d_with_indices.default: max_pool_with_indices,
 }
 
-BODIES.update({**_POOLS, aten.slice.Tensor: slice_})
+_TRANSFORMS: dict[Any, Body] = {
+    aten._fft_c2c.default: fft_c2c,
+    aten._fft_c2r.default: fft_c2r,
+    aten._fft_r2c.default: fft_r2c,
+}
+
+BODIES.update({**_POOLS, **_TRANSFORMS, aten.slice.Tensor: slice_})
 
 _ONLY: dict[Any, Callable[[Mapping[str, Any]], bool]] = {
     aten.convolution.default: is_transposed,
@@ -107,10 +128,19 @@ def only_some(op: Any) -> bool:
 
 def has_body(node: torch.fx.Node) -> bool:
     """True for an op that is written here."""
-    if node.op != "call_function" or node.target not in BODIES:
+    if node.op != "call_function":
+        return False
+    if any(map(is_complex, (node, *node.all_input_nodes))):
+        return node.target in COMPLEX or node.target in _TRANSFORMS
+    if node.target not in BODIES:
         return False
     only = _ONLY.get(node.target)
     return only is None or only(schema_arguments(node))
+
+
+def _of_complex_numbers(node: torch.fx.Node) -> bool:
+    """True for an op with a body for complex numbers that has such an operand or result."""
+    return node.target in COMPLEX and any(map(is_complex, (node, *node.all_input_nodes)))
 
 
 def write_body(module: ir.Module, carried: Carried) -> None:
@@ -127,7 +157,8 @@ def write_body(module: ir.Module, carried: Carried) -> None:
     with ir.InsertionPoint(block), carried.location:
         call = BodyCall(module, carried, list(block.arguments), list(kind.results))
         try:
-            values = BODIES[carried.node.target](call)
+            bodies = COMPLEX if _of_complex_numbers(carried.node) else BODIES
+            values = bodies[carried.node.target](call)
         except UnsupportedError as error:
             raise UnsupportedError(f"{call.where}: {carried.node.target}: {error}") from None
         returned = [call.cast(*pair) for pair in zip(values, call.results, strict=True)]

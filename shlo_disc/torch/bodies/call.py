@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypeAlias
 
 import torch
 
-from shlo_disc.builders import create
+from shlo_disc.builders import create, scalar
 from shlo_disc.ingest.size_values import extent, vector
 from shlo_disc.mlir import ir
 from shlo_disc.torch.importer import Carried
@@ -52,6 +52,11 @@ class BodyCall:
     def shape(self, name: str) -> tuple[Any, ...]:
         """The symbolic sizes of a tensor argument."""
         return tuple(self._carried.arguments[name].meta["val"].shape)
+
+    @property
+    def names(self) -> Collection[str]:
+        """The names of the arguments."""
+        return self._carried.arguments.keys()
 
     @property
     def node(self) -> torch.fx.Node:
@@ -142,9 +147,13 @@ def spread(value: ir.Value, dims: Sequence[int], like: ir.Value) -> ir.Value:
     )
 
 
-def aligned(call: BodyCall, *names: str) -> list[ir.Value]:
-    """Tensor arguments and numbers with the element type and the shape of the one result."""
-    kind = ir.RankedTensorType(call.results[0])
+def aligned(call: BodyCall, *names: str, element: ir.Type | None = None) -> list[ir.Value]:
+    """Tensor arguments and numbers in the shape of the one result, of its element type.
+
+    `element` is another type for them.
+    """
+    result = ir.RankedTensorType(call.results[0])
+    kind = ir.RankedTensorType.get(result.shape, element or result.element_type)
     shape = list(call.node.meta["val"].shape)
     given = [call[name] for name in names]
     tensors = {
@@ -158,9 +167,12 @@ def aligned(call: BodyCall, *names: str) -> list[ir.Value]:
         holder = next(n for n, own in tensors.items() if len(own) >= -place and own[place] == size)
         sizes.append(extent(call[holder], len(tensors[holder]) + place))
     found = []
+    is_complex = isinstance(kind.element_type, ir.ComplexType)
     for value in given:
         is_number = not isinstance(value, ir.Value)
-        one = constant(value, [], kind.element_type) if is_number else value
+        one = scalar(value, kind.element_type) if is_number and is_complex else None
+        if one is None:
+            one = constant(value, [], kind.element_type) if is_number else value
         one = converted(one, kind.element_type)
         rank = ir.RankedTensorType(one.type).rank
         dims = ir.DenseI64ArrayAttr.get(list(range(kind.rank - rank, kind.rank)))
