@@ -3,7 +3,8 @@
     %y = aten.layer_norm(%x, ...)      ==>      %m = aten.mean(%x, ...), %d = aten.sub(%x, %m), ...
 
 To retrace a whole program takes 5 to 50 s, and states guards on sizes that the program itself does
-not need. So each such node is traced alone, from the sizes that it has already.
+not need. So each such node is traced alone, from the sizes that it has already. Equal nodes, such
+as the norms of a model's layers, are traced once.
 """
 
 from __future__ import annotations
@@ -62,13 +63,14 @@ def decompose(module: torch.fx.GraphModule, carried: Callable[[torch.fx.Node], b
     """
     rules = table()
     guards: list[Any] = []
+    traces: _Traces = {}
     for node in list(module.graph.nodes):
         if node.op == "call_function" and node.target in rules and not carried(node):
-            guards += _rewrite(module, node, rules, rules[node.target])
+            guards += _rewrite(module, node, rules, rules[node.target], traces)
     for node in list(module.graph.nodes):
         rule = None if carried(node) else _special_rule(node)
         if rule is not None:
-            guards += _rewrite(module, node, rules, rule)
+            guards += _rewrite(module, node, rules, rule, {})
     module.graph.eliminate_dead_code()
     return guards
 
@@ -79,15 +81,52 @@ def _special_rule(node: torch.fx.Node) -> Decomposition | None:
     return next((found for rule in rules if (found := rule(node)) is not None), None)
 
 
+_Traces = dict[Any, tuple[torch.fx.GraphModule, list[Any]]]
+"""Graphs of nodes with the conditions that they need, by :func:`_key`."""
+
+
 def _rewrite(
     module: torch.fx.GraphModule,
     node: torch.fx.Node,
     rules: Mapping[Any, Decomposition],
     function: Decomposition,
+    traces: _Traces,
 ) -> list[Any]:
-    """Put the graph of `function`, traced for the arguments of `node`, in its place."""
+    """Put the graph of `function`, traced for the arguments of `node`, in its place.
+
+    `traces` has the graphs of nodes that were rewritten before, by the same functions.
+    """
     leaves, structure = pytree.tree_flatten((node.args, node.kwargs))
     inputs = list(dict.fromkeys(leaf for leaf in leaves if isinstance(leaf, torch.fx.Node)))
+    key = node.target, structure, tuple(_key(leaf, inputs) for leaf in leaves)
+    if key not in traces:
+        traces[key] = _traced(module, node, rules, function, leaves, structure, inputs)
+    traced, guards = traces[key]
+    inline(module, node, traced, inputs)
+    return guards
+
+
+def _key(leaf: Any, inputs: Sequence[torch.fx.Node]) -> Any:
+    """Equal for arguments that a function is traced from in the same way."""
+    if not isinstance(leaf, torch.fx.Node):
+        return type(leaf).__name__, repr(leaf)
+    value, place = leaf.meta["val"], inputs.index(leaf)
+    if not isinstance(value, torch.Tensor):
+        return place, type(value).__name__, str(value)
+    sizes = tuple(map(str, (*value.shape, *value.stride(), value.storage_offset())))
+    return place, value.dtype, value.device, value.layout, value.requires_grad, sizes
+
+
+def _traced(
+    module: torch.fx.GraphModule,
+    node: torch.fx.Node,
+    rules: Mapping[Any, Decomposition],
+    function: Decomposition,
+    leaves: Sequence[Any],
+    structure: pytree.TreeSpec,
+    inputs: Sequence[torch.fx.Node],
+) -> tuple[torch.fx.GraphModule, list[Any]]:
+    """The graph of `function` for these arguments of `node`, and the conditions that it needs."""
 
     def call(*values: Any) -> Any:
         known = dict(zip(inputs, values, strict=True))
@@ -108,8 +147,7 @@ def _rewrite(
         note_place(node)
         where = node.meta.get("place", "unknown location")
         raise UnsupportedError(f"{where}: {node.target}: {error}") from error
-    inline(module, node, traced, inputs)
-    return guards
+    return traced, guards
 
 
 @contextlib.contextmanager

@@ -20,6 +20,7 @@ from functorch.compile import min_cut_rematerialization_partition
 from torch._dynamo.backends.common import aot_autograd
 
 from shlo_disc.errors import UnsupportedError
+from shlo_disc.torch.module_floats import specialise_module_floats
 from shlo_disc.torch.options import Options
 from shlo_disc.torch.part import Known, Part
 from shlo_disc.torch.partition import cut
@@ -49,6 +50,7 @@ def backend(
     for options. `torch.compile` reports these as BackendCompilerFailed.
     """
     chosen = Options.of(options, mode)
+    specialise_module_floats(graph)
     names = _input_names(graph)
 
     def compiler(kind: str) -> Callable[..., Any]:
