@@ -65,6 +65,9 @@ def convert(
         ":".join(inputs["sizes"]).encode(),
         ",".join(inputs["results"]).encode(),
     )
+    if _LIST in named:
+        named = _with_types_of_elements(mlir, named)
+        named = _lists_as_arrays(named, inputs["carried"])
     named = _carried(named, inputs["carried"], inputs["prefix"])
     # The converter prints the module to a file without locations, and reads it again: a location of
     # its result is a line of this text.
@@ -74,6 +77,151 @@ def convert(
     names = sorted(set(re.findall(r'"tf\.(\w+)"\(', plain)))
     left = [name for name in names if b"\0%s\0" % name.encode() in converted]
     return converted, nodes, left
+
+
+# -- lists of tensors ------------------------------------------------------------------------------
+
+_LIST = "!tf_type.variant"
+_ELEMENT = r"(?:[\d?]+x)*(?!\*)(?![\d?]+x)[\w.]+"
+"""A type of elements whose rank is known: `?x4xf32`."""
+
+
+def _lists_as_arrays(text: str, carried: list[str]) -> str:
+    """`text` with an array in the place of every list of tensors: an entry for each element.
+
+    tensor<!tf_type.variant<tensor<?x4xf32>>>    ==>    tensor<?x?x4xf32>
+
+    Raises ValueError for operations on lists that are not `carried`, and where the elements of a
+    list have no rank.
+    """
+    known = {"If", "Case", "Identity", "PartitionedCall", "StatefulPartitionedCall", "While"}
+    known |= {"StatelessIf", "StatelessCase", "StatelessWhile", *carried}
+    for line in text.splitlines():
+        name = re.search(r'"tf\.(\w+)"\(', line)
+        if name is not None and _LIST in line and name[1] not in known:
+            raise ValueError(f"{name[1]} of a list of tensors (TensorArray) is not covered")
+    text = re.sub(rf"tensor<!tf_type\.variant<tensor<({_ELEMENT})>>>", r"tensor<?x\1>", text)
+    # An attribute that says again what the types of operands say.
+    text = re.sub(rf"\bT(?:in|out)? = \[[^\]]*{_LIST}[^\]]*\],? ?", "", text)
+    if _LIST in text:
+        raise ValueError(
+            "the elements of a list of tensors (TensorArray) have no known rank; give it an "
+            "element_shape"
+        )
+    return text
+
+
+def _with_types_of_elements(mlir: Any, text: str) -> str:
+    """`text` after TensorFlow's shape inference, with the types of the elements of lists.
+
+    TensorFlow knows a list that begins empty by its element_shape, which may be left out. Then the
+    element that is written first tells it.
+    """
+    known: dict[int, str] = {}
+    while True:
+        # From the text as it was: inference narrows no type of elements that it gave itself.
+        given = _with_shapes(text, known)
+        inferred = str(mlir.ExperimentalRunPassPipeline(given, b"tf-shape-inference", True))
+        functions = _functions(inferred)
+        found = {}
+        for number, (name, op) in enumerate(_reserved(functions)):
+            if number not in known and "variant<tensor<*x" in op.line:
+                element = _written(functions, name, op.result, set())
+                if element is not None:
+                    found[number] = element
+        if not found:
+            return inferred
+        known |= found
+
+
+def _reserved(functions: dict[str, list[_Op]]) -> list[tuple[str, _Op]]:
+    """The lists that begin empty, with their functions, in the order of the text."""
+    return [
+        (name, op)
+        for name, ops in functions.items()
+        for op in ops
+        if op.name == "TensorListReserve"
+    ]
+
+
+def _with_shapes(text: str, known: dict[int, str]) -> str:
+    """`text` with the types of elements of some lists, by their numbers in the text."""
+    for number, (_, op) in enumerate(_reserved(_functions(text))):
+        if number in known:
+            text = text.replace(op.line, _with_shape(op, known[number], number), 1)
+    return text
+
+
+def _with_shape(op: _Op, element: str, number: int) -> str:
+    """The line of a TensorListReserve whose element_shape is that of `element`, with its constant.
+
+    TensorFlow's shape inference follows it from there.
+    """
+    sizes = re.findall(r"([\d?]+)x", element)
+    kind = f"tensor<{len(sizes)}xi32>"
+    dense = "dense<{}>".format(
+        f"[{', '.join('-1' if size == '?' else size for size in sizes)}]" if sizes else ""
+    )
+    new = f"%element_shape_{number}"
+    line = op.line.replace(f"({op.operands[0]}, ", f"({new}, ", 1)
+    line = line.replace(f": ({op.types[0]}, ", f": ({kind}, ", 1)
+    return (
+        f'      {new}, {new}_control = tf_executor.island wraps "tf.Const"() '
+        f'<{{value = {dense} : {kind}}}> {{device = ""}} : () -> {kind}\n{line}'
+    )
+
+
+class _Op:
+    """An operation of TensorFlow in a line of its own."""
+
+    def __init__(self, line: str, result: str, name: str, operands: str, types: str) -> None:
+        self.line, self.result, self.name = line, result, name
+        self.operands = [operand.strip() for operand in operands.split(",")]
+        self.types: list[str] = re.findall(r"tensor<(?:[^<>]|<(?:[^<>]|<[^<>]*>)*>)*>", types)
+
+    def called(self) -> list[str]:
+        """The functions that its attributes name, but for the condition of a loop."""
+        return re.findall(r"(?:body|then_branch|else_branch|f) = @([\w.]+)", self.line)
+
+
+def _functions(text: str) -> dict[str, list[_Op]]:
+    """The operations of every function of a module."""
+    found: dict[str, list[_Op]] = {}
+    ops: list[_Op] = []
+    line_of_op = re.compile(
+        r'^ *(%[\w]+)[^=]* = tf_executor\.island.* wraps "tf\.(\w+)"\(([^()]*)\).* : '
+        r"\((.*)\) -> "
+    )
+    for line in text.splitlines():
+        if head := re.match(r" *func\.func (?:private )?@([\w.]+)\(", line):
+            ops = found.setdefault(head[1], [])
+        elif op := line_of_op.match(line):
+            ops.append(_Op(line, *op.groups()))
+    return found
+
+
+def _written(
+    functions: dict[str, list[_Op]], name: str, value: str, seen: set[tuple[str, str]]
+) -> str | None:
+    """The type of an element that the function writes into a list; None where it is not known."""
+    if (name, value) in seen:
+        return None
+    seen.add((name, value))
+    for op in functions.get(name, ()):
+        for place, operand in enumerate(op.operands):
+            if operand not in (value, f"{value}#0"):
+                continue
+            found: str | None = None
+            if op.name == "TensorListSetItem" and place == 0:
+                found = op.types[2]
+            elif op.name == "Identity":
+                found = _written(functions, name, op.result, seen)
+            for called in op.called():
+                skipped = 1 if op.name in ("If", "StatelessIf") else 0
+                found = found or _written(functions, called, f"%arg{place - skipped}", seen)
+            if found is not None and "*" not in found:
+                return found
+    return None
 
 
 def _carried(text: str, names: list[str], prefix: str) -> str:

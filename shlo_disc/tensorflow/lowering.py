@@ -9,7 +9,8 @@ from shlo_disc.ingest.mixed import RULES
 from shlo_disc.ingest.mixed.rewriter import rewrite_mixture
 from shlo_disc.mlir import ir, new_context, parse_module, run_pipeline, walk
 from shlo_disc.tensorflow.convert import Converted
-from shlo_disc.tensorflow.ops import rules
+from shlo_disc.tensorflow.ops import PREFIX, rules
+from shlo_disc.tensorflow.ops.lists import find_element_sizes
 
 __all__ = ["lower"]
 
@@ -28,6 +29,7 @@ def lower(converted: Converted) -> ir.Module:
             raise _left(converted, error) from None
         run_pipeline(module, "inline{default-pipeline=},symbol-dce")
         _check(module)
+        find_element_sizes(module, PREFIX)
         rewrite_mixture(module, {**RULES, **rules()})
         return module
 

@@ -99,6 +99,27 @@ def shape(x):
     return tf.shape(x)
 
 
+def steps(x, step, **options):
+    """A list of what `step` gives for each index of `x`."""
+    count = tf.shape(x)[0]
+    found = tf.TensorArray(F, count, **options)
+    return tf.while_loop(
+        lambda i, a: i < count, lambda i, a: (i + 1, a.write(i, step(i))), (0, found)
+    )[1].stack()
+
+
+def written(x):
+    return tf.TensorArray(F, 3).write(0, x).write(2, x * 2).write(1, -x).stack()
+
+
+def in_a_branch(x):
+    def step(i, a):
+        return i + 1, tf.cond(i % 2 > 0, lambda: a.write(i, x[i] * 2), lambda: a.write(i, -x[i]))
+
+    empty = tf.TensorArray(F, tf.shape(x)[0], element_shape=[8])
+    return tf.while_loop(lambda i, a: i < tf.shape(x)[0], step, (0, empty))[1].stack()
+
+
 X = ([N, 8], F)
 IMAGE = ([N, N, N, 3], F)
 
@@ -148,6 +169,39 @@ SAMPLES: dict[str, Sample] = {
         lambda x, i: tf.math.unsorted_segment_sum(x, i, 5), [X, ([N], I)], high=5
     ),
     "cond": Sample(lambda x: tf.cond(shape(x)[0] > 3, lambda: x * 2, lambda: x + 1), [X]),
+    # -- lists of tensors --------------------------------------------------------------------------
+    "list": Sample(lambda x: steps(x, lambda i: x[i] * 2), [X], least=1),
+    "list_of_lists": Sample(
+        lambda x: steps(x, lambda i: steps(x[i], lambda j: x[i, j] * 2)), [([N, N, 8], F)], least=1
+    ),
+    "list_in_a_branch": Sample(in_a_branch, [X]),
+    "list_gather": Sample(
+        lambda x, i: tf.TensorArray(F, tf.shape(x)[0]).unstack(x).gather(i), [X, ([N], I)], least=3
+    ),
+    "list_size": Sample(
+        lambda x: tf.raw_ops.TensorListLength(
+            input_handle=tf.raw_ops.TensorListFromTensor(tensor=x, element_shape=[8])
+        ),
+        [X],
+    ),
+    "list_written": Sample(written, [([N, N], F)]),
+    "map": Sample(
+        lambda x: tf.map_fn(lambda r: r * 2 + tf.reduce_sum(r), x), [([N, N, 8], F)], least=1
+    ),
+    "map_of_two": Sample(
+        lambda x, y: tf.map_fn(
+            lambda pair: (pair[0] @ tf.transpose(pair[1]), pair[1][0]),
+            (x, y),
+            fn_output_signature=(F, F),
+        ),
+        [([N, N, 8], F)] * 2,
+        least=1,
+    ),
+    "scan": Sample(lambda x: tf.scan(lambda a, r: a * 0.5 + r, x), [([N, N, 8], F)], least=1),
+    "scan_backwards": Sample(
+        lambda x: tf.scan(lambda a, r: a * 0.5 + r, x, tf.zeros([8]), reverse=True), [X]
+    ),
+    "fold": Sample(lambda x: tf.foldl(lambda a, r: a + r, x), [([N, N, 8], F)], least=1),
     # -- further ops, and what the rows of `shlo_disc.tensorflow.ops` can be asked -----------------
     "argsort": Sample(lambda x: tf.argsort(x, 1, direction="DESCENDING"), [([N, N], F)]),
     "avg_pool_same": Sample(lambda x: tf.nn.avg_pool2d(x, 3, 2, "SAME"), [IMAGE], least=1),

@@ -257,6 +257,16 @@ def test_a_wrong_source(source, signature, message):
             tf.TensorSpec([None]),
             "is random",
         ),
+        (
+            lambda x: tf.TensorArray(tf.float32, 0, dynamic_size=True).write(1, x).stack(),
+            tf.TensorSpec([None]),
+            "the list grows; give the TensorArray its size",
+        ),
+        (
+            lambda x: tf.TensorArray(tf.float32, 2).split(x, [1, 1]).stack(),
+            tf.TensorSpec([2]),
+            "TensorListSplit of a list of tensors",
+        ),
         (lambda x: tf.unique(x)[0], tf.TensorSpec([None]), "Unique"),
         (lambda x: tf.py_function(abs, [x], tf.float32), tf.TensorSpec([None]), "EagerPyFunc|rank"),
     ],

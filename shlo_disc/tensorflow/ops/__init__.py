@@ -11,6 +11,15 @@ from shlo_disc.ingest.size_values import Sizes
 from shlo_disc.locations import source_line
 from shlo_disc.mlir import ir
 from shlo_disc.tensorflow.ops.images import resize_bilinear, resize_nearest
+from shlo_disc.tensorflow.ops.lists import (
+    list_element,
+    list_from_tensor,
+    list_gather,
+    list_length,
+    list_reserve,
+    list_set,
+    list_stack,
+)
 from shlo_disc.tensorflow.ops.moves import (
     depth_to_space,
     mirror_pad,
@@ -65,6 +74,13 @@ OPS: dict[str, Rule] = {
     "Split": split,
     "SplitV": split_sizes,
     "StridedSlice": strided_slice,
+    "TensorListFromTensor": list_from_tensor,
+    "TensorListGather": list_gather,
+    "TensorListGetItem": list_element,
+    "TensorListLength": list_length,
+    "TensorListReserve": list_reserve,
+    "TensorListSetItem": list_set,
+    "TensorListStack": list_stack,
     "TopKV2": top_k,
     "Unpack": unpack,
     "Where": where,

@@ -24,6 +24,7 @@ from shlo_disc.tensorflow.ops.values import (
     reshaped,
     result,
     reversed_along,
+    shape_vector,
     size_of,
     sizes_of,
     smaller,
@@ -250,7 +251,7 @@ def _sliced(array: ir.Value, parts: list[_Part]) -> ir.Value:
             strides=ir.DenseI64ArrayAttr.get([p.stride for p in parts]),
         )
     if all(p.stride == 1 for p in parts) and not all(isinstance(p.start, int) for p in parts):
-        return windowed(array, [p.start for p in parts], sizes)
+        return windowed(array, shape_vector([p.start for p in parts]), sizes)
     rows = ([p.start for p in parts], [p.limit for p in parts], [p.stride for p in parts])
     operands = [vector([value_of(n) for n in row]) for row in rows]
     return create("stablehlo.real_dynamic_slice", [array, *operands], kind)

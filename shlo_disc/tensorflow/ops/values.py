@@ -290,15 +290,15 @@ def taken(array: ir.Value, indices: ir.Value, axis: int) -> ir.Value:
     )  # fmt: skip
 
 
-def windowed(array: ir.Value, starts: Sequence[Size], sizes: Sequence[Size]) -> ir.Value:
-    """The window of these sizes that begins at `starts`, which data may give."""
+def windowed(array: ir.Value, starts: ir.Value, sizes: Sequence[Size]) -> ir.Value:
+    """The window of these sizes that begins at a vector of indices, which data may give."""
     axes = list(range(len(sizes)))
     numbers = ir.Attribute.parse(
         f"#stablehlo.gather<offset_dims = {axes}, start_index_map = {axes}>"
     )
     return create(
         "stablehlo.dynamic_gather",
-        [array, shape_vector(starts), shape_vector(sizes)],
+        [array, starts, shape_vector(sizes)],
         _typed(sizes, element_of(array)),
         dimension_numbers=numbers,
         indices_are_sorted=ir.BoolAttr.get(True),
