@@ -15,6 +15,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+import struct
 import sys
 import types
 from pathlib import Path
@@ -50,11 +51,12 @@ def _bindings(folders: list[str]) -> tuple[Any, Any]:
 
 def convert(
     mlir: Any, converter: Any, graph: bytes, inputs: dict[str, Any]
-) -> tuple[bytes, dict[int, str], list[str]]:
-    """The graph as bytecode of a module whose `@main` takes the inputs in order.
+) -> tuple[bytes, dict[str, Any]]:
+    """The graph as bytecode of a module whose `@main` takes the inputs in order, and what is told.
 
-    Also the names of the nodes behind the lines in its locations, and of operations that are left.
-    Those that `inputs` carries have a name that the converter does not know: it leaves them.
+    "nodes": the names of the nodes behind the lines in its locations. "left": the operations that
+    are left. Those that `inputs` carries have a name that the converter does not know: it leaves
+    them. "wide": float64 stands for bfloat16.
     """
     named = mlir.ImportGraphDef(
         graph,
@@ -68,7 +70,10 @@ def convert(
     if _LIST in named:
         named = _with_types_of_elements(mlir, named)
         named = _lists_as_arrays(named, inputs["carried"])
-    named = _carried(named, inputs["carried"], inputs["prefix"])
+    if is_wide := bool(_BRAIN.search(named)):
+        named = _without_bfloat16(named, inputs["prefix"])
+    carried = [name for name in inputs["carried"] if name != "Cast"]
+    named = _carried(named, carried, inputs["prefix"])
     # The converter prints the module to a file without locations, and reads it again: a location of
     # its result is a line of this text.
     plain = mlir.ExperimentalRunPassPipeline(named, b"", False)
@@ -76,7 +81,49 @@ def convert(
     converted = converter.tensorflow_module_to_stablehlo(module=plain, input_arg_shapes_str="")
     names = sorted(set(re.findall(r'"tf\.(\w+)"\(', plain)))
     left = [name for name in names if b"\0%s\0" % name.encode() in converted]
-    return converted, nodes, left
+    return converted, {"nodes": nodes, "left": left, "wide": is_wide}
+
+
+# -- bfloat16 --------------------------------------------------------------------------------------
+
+_BRAIN = re.compile(r"(?<=[x<,\s(=\[])bf16(?=[>,\s)\]}])")
+
+
+def _without_bfloat16(text: str, prefix: str) -> str:
+    """`text` with float64 in the place of bfloat16: the converter computes bfloat16 in float32.
+
+    Every number of bfloat16 is one of float64. Casts to bfloat16 round, so they are carried: a cast
+    to float64 and back would be left out. Raises ValueError beside float64.
+    """
+    if re.search(r"(?<=[x<,\s(=\[])f64(?=[>,\s)\]}])", text):
+        raise ValueError("a program of both bfloat16 and float64 is not covered")
+
+    def widened(match: re.Match[str]) -> str:
+        elements, shape = match.groups()
+        hexes = re.sub(
+            r"0x([0-9A-Fa-f]+)",
+            lambda found: "0x" + _widened(found[1], is_string=elements.startswith('"')),
+            elements,
+        )
+        return f"dense<{hexes}> : tensor<{shape}bf16>"
+
+    text = re.sub(r"dense<([^<>]*)> : tensor<([\dx]*)bf16>", widened, text)
+    text = re.sub(
+        r'^.*"tf\.Cast"\(.*-> tensor<[^<>]*bf16>.*$',
+        lambda line: _carried(line[0], ["Cast"], prefix),
+        text,
+        flags=re.M,
+    )
+    return _BRAIN.sub("f64", text)
+
+
+def _widened(digits: str, *, is_string: bool) -> str:
+    """Hexadecimal digits of bfloat16 as those of float64: little-endian ones in a string."""
+    order = "<" if is_string else ">"
+    raw = bytes.fromhex(digits)
+    halves = struct.unpack(f"{order}{len(raw) // 2}H", raw)
+    numbers = [struct.unpack(">f", struct.pack(">HH", half, 0))[0] for half in halves]
+    return struct.pack(f"{order}{len(numbers)}d", *numbers).hex().upper()
 
 
 # -- lists of tensors ------------------------------------------------------------------------------
@@ -272,12 +319,12 @@ def main() -> None:
         mlir, converter = _bindings(sys.argv[2:])
         inputs = json.loads((folder / "inputs.json").read_text())
         graph = (folder / "graph.pb").read_bytes()
-        bytecode, nodes, left = convert(mlir, converter, graph, inputs)
+        bytecode, told = convert(mlir, converter, graph, inputs)
     except Exception as error:
         (folder / "error.txt").write_text(f"{type(error).__name__}: {error}")
         raise
     (folder / "module.mlirbc").write_bytes(bytecode)
-    (folder / "nodes.json").write_text(json.dumps({"nodes": nodes, "left": left}))
+    (folder / "nodes.json").write_text(json.dumps(told))
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ def lower(converted: Converted) -> ir.Module:
         try:
             # Bytecode has lines of the converter's file; the text is given those of the model.
             text = str(parse_module(converted.bytecode).operation.get_asm(enable_debug_info=True))
-            module = parse_module(converted.placed(text))
+            module = parse_module(converted.restored(text))
         except ir.MLIRError as error:
             raise _left(converted, error) from None
         run_pipeline(module, "inline{default-pipeline=},symbol-dce")

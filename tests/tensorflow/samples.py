@@ -120,6 +120,18 @@ def in_a_branch(x):
     return tf.while_loop(lambda i, a: i < tf.shape(x)[0], step, (0, empty))[1].stack()
 
 
+H = tf.bfloat16
+W16 = tf.Variable(tf.cast(variable(8, 80), H))
+
+
+def constants_of_bfloat16(x):
+    """Constants written as a number, as a list and, as those of no number, by their bits."""
+    table = tf.constant(np.arange(64).reshape(8, 8) * 1.37, H)
+    ends = tf.constant([np.inf, -np.inf, -1e9, 3e38, 0.0, -0.0, 1.0, 2.0], H)
+    y = tf.minimum(tf.maximum(x @ table, tf.constant(-np.inf, H)), ends)
+    return y, tf.where(x > 0, x, tf.constant(-1e9, H))
+
+
 X = ([N, 8], F)
 IMAGE = ([N, N, N, 3], F)
 
@@ -169,6 +181,17 @@ SAMPLES: dict[str, Sample] = {
         lambda x, i: tf.math.unsorted_segment_sum(x, i, 5), [X, ([N], I)], high=5
     ),
     "cond": Sample(lambda x: tf.cond(shape(x)[0] > 3, lambda: x * 2, lambda: x + 1), [X]),
+    # -- bfloat16 ----------------------------------------------------------------------------------
+    "bfloat16": Sample(lambda x: tf.tanh(x @ W16) + 1, [([N, 8], H)], tolerance=2e-2),
+    "bfloat16_rounds": Sample(lambda x: tf.cast(tf.cast(x, H), F), [X], tolerance=0),
+    "bfloat16_constants": Sample(constants_of_bfloat16, [([N, 8], H)], tolerance=2e-2),
+    "bfloat16_moves": Sample(lambda x: tf.reshape(x[::-1], [-1, 2])[1:], [([N, 8], H)]),
+    "bfloat16_loop": Sample(
+        lambda x: tf.scan(lambda a, r: a * 0.5 + r, x), [([N, 8], H)], least=1, tolerance=2e-2
+    ),
+    "bfloat16_norm": Sample(
+        lambda x: tf.cast(tf.nn.softmax(tf.cast(x, F)), H) * x, [([N, 8], H)], tolerance=2e-2
+    ),
     # -- lists of tensors --------------------------------------------------------------------------
     "list": Sample(lambda x: steps(x, lambda i: x[i] * 2), [X], least=1),
     "list_of_lists": Sample(

@@ -112,6 +112,25 @@ def test_attention_is_one_kernel():
     assert run.explain().count(" attention ") == 2
 
 
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "bfloat16", "mixed_float16"])
+def test_narrow_floats(policy):
+    keras.utils.set_random_seed(0)
+    with_policy = keras.config.dtype_policy()
+    keras.config.set_dtype_policy(policy)
+    try:
+        model = attention_block()
+    finally:
+        keras.config.set_dtype_policy(with_policy)
+    run = shlo_disc.tensorflow.compile(model)
+    for batch in (2, 1):
+        x = tf.cast(inputs("attention", (batch, 5, 32), batch), model.inputs[0].dtype)
+        got, want = run(x), model(x, training=False)
+        assert got.dtype == want.dtype
+        np.testing.assert_allclose(
+            got.numpy().astype(float), want.numpy().astype(float), rtol=5e-2, atol=5e-2
+        )
+
+
 def test_in_predict():
     model = images()
     run = shlo_disc.tensorflow.compile(model)

@@ -37,7 +37,7 @@ from shlo_disc.tensorflow.ops.ordering import (
     top_k,
     where,
 )
-from shlo_disc.tensorflow.ops.shapes import broadcast, reshape, strided_slice
+from shlo_disc.tensorflow.ops.shapes import broadcast, cast, reshape, strided_slice
 from shlo_disc.tensorflow.ops.typed import of_its_type
 from shlo_disc.tensorflow.ops.windows import (
     average_pool,
@@ -54,6 +54,7 @@ PREFIX = "tf.Disc"
 OPS: dict[str, Rule] = {
     "AvgPool": average_pool,
     "BroadcastTo": broadcast,
+    "Cast": cast,
     "Conv2D": convolution,
     "Conv2DBackpropInput": transposed_convolution,
     "Cumprod": cumulative_product,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from shlo_disc.builders import assert_sizes, compare, convert, create
+from shlo_disc.builders import assert_sizes, compare, convert, create, with_element
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.ingest.size_values import Sizes, scalar_type, vector
 from shlo_disc.locations import source_line
@@ -33,7 +33,7 @@ from shlo_disc.tensorflow.ops.values import (
     windowed,
 )
 
-__all__ = ["broadcast", "front", "part_of", "reshape", "strided_slice"]
+__all__ = ["broadcast", "cast", "front", "part_of", "reshape", "strided_slice"]
 
 Values = list[ir.Value]
 
@@ -97,6 +97,11 @@ def broadcast(sizes: Sizes, op: ir.Operation) -> Values:
     ]
     rank = ir.RankedTensorType(array.type).rank
     return [broadcast_to(array, range(kind.rank - rank, kind.rank), wanted)]
+
+
+def cast(sizes: Sizes, op: ir.Operation) -> Values:
+    """`Cast(x)`; those to bfloat16 alone come here."""
+    return [convert(op.operands[0], with_element(op.operands[0].type, result(op).element_type))]
 
 
 # -- StridedSlice ----------------------------------------------------------------------------------
