@@ -132,6 +132,8 @@ def constants_of_bfloat16(x):
     return y, tf.where(x > 0, x, tf.constant(-1e9, H))
 
 
+KERNEL3 = variable(2, 3, 2, 3, 4)
+VOLUME = ([N, N, N, N, 3], F)
 X = ([N, 8], F)
 IMAGE = ([N, N, N, 3], F)
 
@@ -181,6 +183,59 @@ SAMPLES: dict[str, Sample] = {
         lambda x, i: tf.math.unsorted_segment_sum(x, i, 5), [X, ([N], I)], high=5
     ),
     "cond": Sample(lambda x: tf.cond(shape(x)[0] > 3, lambda: x * 2, lambda: x + 1), [X]),
+    # -- losses and norms, three dimensions --------------------------------------------------------
+    "sparse_softmax_loss": Sample(
+        lambda i, x: tf.nn.sparse_softmax_cross_entropy_with_logits(i, x), [([N], I), X], high=8
+    ),
+    "sparse_softmax_loss_of_lists": Sample(
+        lambda i, x: tf.nn.sparse_softmax_cross_entropy_with_logits(i, x),
+        [([N, N], L), ([N, N, 8], F)],
+        high=8,
+    ),
+    "sparse_softmax_gradient": Sample(
+        lambda i, x: tf.raw_ops.SparseSoftmaxCrossEntropyWithLogits(features=x, labels=i),
+        [([N], I), X],
+        high=8,
+    ),
+    "softmax_loss": Sample(
+        lambda y, x: tf.nn.softmax_cross_entropy_with_logits(tf.nn.softmax(y), x), [X, X]
+    ),
+    "norm": Sample(
+        lambda x: (
+            tf.norm(x, axis=1),
+            tf.math.reduce_euclidean_norm(x, [-1, 0], keepdims=True),
+            tf.math.reduce_euclidean_norm(x, 1),
+        ),
+        [X],
+    ),
+    "erfinv": Sample(lambda x: tf.math.erfinv(tf.tanh(x)), [X]),
+    "conv3d": Sample(
+        lambda x: tf.nn.conv3d(x, KERNEL3, [1, 2, 1, 2, 1], "SAME"), [VOLUME], least=1
+    ),
+    "conv3d_valid": Sample(lambda x: tf.nn.conv3d(x, KERNEL3, [1] * 5, "VALID"), [VOLUME], least=3),
+    "conv3d_transposed": Sample(
+        lambda x: tf.nn.conv3d_transpose(
+            x, KERNEL3, tf.concat([shape(x)[:1], 2 * shape(x)[1:4], [3]], 0), 2
+        ),
+        [([N, N, N, N, 4], F)],
+        least=1,
+    ),
+    "max_pool3d": Sample(lambda x: tf.nn.max_pool3d(x, 2, 2, "SAME"), [VOLUME], least=1),
+    "max_pool3d_valid": Sample(lambda x: tf.nn.max_pool3d(x, 2, 1, "VALID"), [VOLUME], least=2),
+    "avg_pool3d": Sample(lambda x: tf.nn.avg_pool3d(x, 3, 2, "SAME"), [VOLUME], least=1),
+    "batches_and_space": Sample(
+        lambda x: tf.batch_to_space(
+            tf.space_to_batch(x, [2, 3], [[0, 0], [1, 1]])[:, :, :, :2], [2, 3], [[0, 1], [2, 0]]
+        ),
+        [([N, 4, 7, 3], F)],
+    ),
+    "dilated_causal": Sample(
+        lambda x: tf.nn.convolution(
+            tf.pad(x, [[0, 0], [4, 0], [0, 0]]), KERNEL[0], padding="VALID", dilations=2
+        ),
+        [([N, N, 3], F)],
+        least=1,
+    ),
     # -- bfloat16 ----------------------------------------------------------------------------------
     "bfloat16": Sample(lambda x: tf.tanh(x @ W16) + 1, [([N, 8], H)], tolerance=2e-2),
     "bfloat16_rounds": Sample(lambda x: tf.cast(tf.cast(x, H), F), [X], tolerance=0),
