@@ -15,6 +15,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+import struct
 import sys
 import types
 from pathlib import Path
@@ -50,11 +51,12 @@ def _bindings(folders: list[str]) -> tuple[Any, Any]:
 
 def convert(
     mlir: Any, converter: Any, graph: bytes, inputs: dict[str, Any]
-) -> tuple[bytes, dict[int, str], list[str]]:
-    """The graph as bytecode of a module whose `@main` takes the inputs in order.
+) -> tuple[bytes, dict[str, Any]]:
+    """The graph as bytecode of a module whose `@main` takes the inputs in order, and what is told.
 
-    Also the names of the nodes behind the lines in its locations, and of operations that are left.
-    Those that `inputs` carries have a name that the converter does not know: it leaves them.
+    "nodes": the names of the nodes behind the lines in its locations. "left": the operations that
+    are left. Those that `inputs` carries have a name that the converter does not know: it leaves
+    them. "wide": float64 stands for bfloat16.
     """
     named = mlir.ImportGraphDef(
         graph,
@@ -65,7 +67,13 @@ def convert(
         ":".join(inputs["sizes"]).encode(),
         ",".join(inputs["results"]).encode(),
     )
-    named = _carried(named, inputs["carried"], inputs["prefix"])
+    if _LIST in named:
+        named = _with_types_of_elements(mlir, named)
+        named = _lists_as_arrays(named, inputs["carried"])
+    if is_wide := bool(_BRAIN.search(named)):
+        named = _without_bfloat16(named, inputs["prefix"])
+    carried = [name for name in inputs["carried"] if name != "Cast"]
+    named = _carried(named, carried, inputs["prefix"])
     # The converter prints the module to a file without locations, and reads it again: a location of
     # its result is a line of this text.
     plain = mlir.ExperimentalRunPassPipeline(named, b"", False)
@@ -73,7 +81,194 @@ def convert(
     converted = converter.tensorflow_module_to_stablehlo(module=plain, input_arg_shapes_str="")
     names = sorted(set(re.findall(r'"tf\.(\w+)"\(', plain)))
     left = [name for name in names if b"\0%s\0" % name.encode() in converted]
-    return converted, nodes, left
+    return converted, {"nodes": nodes, "left": left, "wide": is_wide}
+
+
+# -- bfloat16 --------------------------------------------------------------------------------------
+
+_BRAIN = re.compile(r"(?<=[x<,\s(=\[])bf16(?=[>,\s)\]}])")
+
+
+def _without_bfloat16(text: str, prefix: str) -> str:
+    """`text` with float64 in the place of bfloat16: the converter computes bfloat16 in float32.
+
+    Every number of bfloat16 is one of float64. Casts to bfloat16 round, so they are carried: a cast
+    to float64 and back would be left out. Raises ValueError beside float64.
+    """
+    if re.search(r"(?<=[x<,\s(=\[])f64(?=[>,\s)\]}])", text):
+        raise ValueError("a program of both bfloat16 and float64 is not covered")
+
+    def widened(match: re.Match[str]) -> str:
+        elements, shape = match.groups()
+        hexes = re.sub(
+            r"0x([0-9A-Fa-f]+)",
+            lambda found: "0x" + _widened(found[1], is_string=elements.startswith('"')),
+            elements,
+        )
+        return f"dense<{hexes}> : tensor<{shape}bf16>"
+
+    text = re.sub(r"dense<([^<>]*)> : tensor<([\dx]*)bf16>", widened, text)
+    text = re.sub(
+        r'^.*"tf\.Cast"\(.*-> tensor<[^<>]*bf16>.*$',
+        lambda line: _carried(line[0], ["Cast"], prefix),
+        text,
+        flags=re.M,
+    )
+    return _BRAIN.sub("f64", text)
+
+
+def _widened(digits: str, *, is_string: bool) -> str:
+    """Hexadecimal digits of bfloat16 as those of float64: little-endian ones in a string."""
+    order = "<" if is_string else ">"
+    raw = bytes.fromhex(digits)
+    halves = struct.unpack(f"{order}{len(raw) // 2}H", raw)
+    numbers = [struct.unpack(">f", struct.pack(">HH", half, 0))[0] for half in halves]
+    return struct.pack(f"{order}{len(numbers)}d", *numbers).hex().upper()
+
+
+# -- lists of tensors ------------------------------------------------------------------------------
+
+_LIST = "!tf_type.variant"
+_ELEMENT = r"(?:[\d?]+x)*(?!\*)(?![\d?]+x)[\w.]+"
+"""A type of elements whose rank is known: `?x4xf32`."""
+
+
+def _lists_as_arrays(text: str, carried: list[str]) -> str:
+    """`text` with an array in the place of every list of tensors: an entry for each element.
+
+    tensor<!tf_type.variant<tensor<?x4xf32>>>    ==>    tensor<?x?x4xf32>
+
+    Raises ValueError for operations on lists that are not `carried`, and where the elements of a
+    list have no rank.
+    """
+    known = {"If", "Case", "Identity", "PartitionedCall", "StatefulPartitionedCall", "While"}
+    known |= {"StatelessIf", "StatelessCase", "StatelessWhile", *carried}
+    for line in text.splitlines():
+        name = re.search(r'"tf\.(\w+)"\(', line)
+        if name is not None and _LIST in line and name[1] not in known:
+            raise ValueError(f"{name[1]} of a list of tensors (TensorArray) is not covered")
+    text = re.sub(rf"tensor<!tf_type\.variant<tensor<({_ELEMENT})>>>", r"tensor<?x\1>", text)
+    # An attribute that says again what the types of operands say.
+    text = re.sub(rf"\bT(?:in|out)? = \[[^\]]*{_LIST}[^\]]*\],? ?", "", text)
+    if _LIST in text:
+        raise ValueError(
+            "the elements of a list of tensors (TensorArray) have no known rank; give it an "
+            "element_shape"
+        )
+    return text
+
+
+def _with_types_of_elements(mlir: Any, text: str) -> str:
+    """`text` after TensorFlow's shape inference, with the types of the elements of lists.
+
+    TensorFlow knows a list that begins empty by its element_shape, which may be left out. Then the
+    element that is written first tells it.
+    """
+    known: dict[int, str] = {}
+    while True:
+        # From the text as it was: inference narrows no type of elements that it gave itself.
+        given = _with_shapes(text, known)
+        inferred = str(mlir.ExperimentalRunPassPipeline(given, b"tf-shape-inference", True))
+        functions = _functions(inferred)
+        found = {}
+        for number, (name, op) in enumerate(_reserved(functions)):
+            if number not in known and "variant<tensor<*x" in op.line:
+                element = _written(functions, name, op.result, set())
+                if element is not None:
+                    found[number] = element
+        if not found:
+            return inferred
+        known |= found
+
+
+def _reserved(functions: dict[str, list[_Op]]) -> list[tuple[str, _Op]]:
+    """The lists that begin empty, with their functions, in the order of the text."""
+    return [
+        (name, op)
+        for name, ops in functions.items()
+        for op in ops
+        if op.name == "TensorListReserve"
+    ]
+
+
+def _with_shapes(text: str, known: dict[int, str]) -> str:
+    """`text` with the types of elements of some lists, by their numbers in the text."""
+    for number, (_, op) in enumerate(_reserved(_functions(text))):
+        if number in known:
+            text = text.replace(op.line, _with_shape(op, known[number], number), 1)
+    return text
+
+
+def _with_shape(op: _Op, element: str, number: int) -> str:
+    """The line of a TensorListReserve whose element_shape is that of `element`, with its constant.
+
+    TensorFlow's shape inference follows it from there.
+    """
+    sizes = re.findall(r"([\d?]+)x", element)
+    kind = f"tensor<{len(sizes)}xi32>"
+    dense = "dense<{}>".format(
+        f"[{', '.join('-1' if size == '?' else size for size in sizes)}]" if sizes else ""
+    )
+    new = f"%element_shape_{number}"
+    line = op.line.replace(f"({op.operands[0]}, ", f"({new}, ", 1)
+    line = line.replace(f": ({op.types[0]}, ", f": ({kind}, ", 1)
+    return (
+        f'      {new}, {new}_control = tf_executor.island wraps "tf.Const"() '
+        f'<{{value = {dense} : {kind}}}> {{device = ""}} : () -> {kind}\n{line}'
+    )
+
+
+class _Op:
+    """An operation of TensorFlow in a line of its own."""
+
+    def __init__(self, line: str, result: str, name: str, operands: str, types: str) -> None:
+        self.line, self.result, self.name = line, result, name
+        self.operands = [operand.strip() for operand in operands.split(",")]
+        self.types: list[str] = re.findall(r"tensor<(?:[^<>]|<(?:[^<>]|<[^<>]*>)*>)*>", types)
+
+    def called(self) -> list[str]:
+        """The functions that its attributes name, but for the condition of a loop."""
+        return re.findall(r"(?:body|then_branch|else_branch|f) = @([\w.]+)", self.line)
+
+
+def _functions(text: str) -> dict[str, list[_Op]]:
+    """The operations of every function of a module."""
+    found: dict[str, list[_Op]] = {}
+    ops: list[_Op] = []
+    line_of_op = re.compile(
+        r'^ *(%[\w]+)[^=]* = tf_executor\.island.* wraps "tf\.(\w+)"\(([^()]*)\).* : '
+        r"\((.*)\) -> "
+    )
+    for line in text.splitlines():
+        if head := re.match(r" *func\.func (?:private )?@([\w.]+)\(", line):
+            ops = found.setdefault(head[1], [])
+        elif op := line_of_op.match(line):
+            ops.append(_Op(line, *op.groups()))
+    return found
+
+
+def _written(
+    functions: dict[str, list[_Op]], name: str, value: str, seen: set[tuple[str, str]]
+) -> str | None:
+    """The type of an element that the function writes into a list; None where it is not known."""
+    if (name, value) in seen:
+        return None
+    seen.add((name, value))
+    for op in functions.get(name, ()):
+        for place, operand in enumerate(op.operands):
+            if operand not in (value, f"{value}#0"):
+                continue
+            found: str | None = None
+            if op.name == "TensorListSetItem" and place == 0:
+                found = op.types[2]
+            elif op.name == "Identity":
+                found = _written(functions, name, op.result, seen)
+            for called in op.called():
+                skipped = 1 if op.name in ("If", "StatelessIf") else 0
+                found = found or _written(functions, called, f"%arg{place - skipped}", seen)
+            if found is not None and "*" not in found:
+                return found
+    return None
 
 
 def _carried(text: str, names: list[str], prefix: str) -> str:
@@ -124,12 +319,12 @@ def main() -> None:
         mlir, converter = _bindings(sys.argv[2:])
         inputs = json.loads((folder / "inputs.json").read_text())
         graph = (folder / "graph.pb").read_bytes()
-        bytecode, nodes, left = convert(mlir, converter, graph, inputs)
+        bytecode, told = convert(mlir, converter, graph, inputs)
     except Exception as error:
         (folder / "error.txt").write_text(f"{type(error).__name__}: {error}")
         raise
     (folder / "module.mlirbc").write_bytes(bytecode)
-    (folder / "nodes.json").write_text(json.dumps({"nodes": nodes, "left": left}))
+    (folder / "nodes.json").write_text(json.dumps(told))
 
 
 if __name__ == "__main__":

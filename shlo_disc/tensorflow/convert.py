@@ -13,6 +13,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import tensorflow as tf
 
 from shlo_disc.errors import UnsupportedError
@@ -39,11 +40,15 @@ class Converted:
     """The operations that are left though they were not carried."""
     nodes: dict[str, str]
     """Line in the locations -> name of the node, quoted."""
+    is_wide: bool
+    """float64 stands for bfloat16, which the converter would compute in float32."""
     places: dict[str, tuple[str, int]]
     """Name of a node -> file and line of the Python that made it."""
 
-    def placed(self, text: str) -> str:
-        """`text`, the module printed with locations, with those of nodes."""
+    def restored(self, text: str) -> str:
+        """`text`, the module printed with locations, with those of nodes; and with bfloat16."""
+        if self.is_wide:
+            text = _WIDE.sub("bf16", _CONSTANT.sub(_narrowed, text))
         return _LINE.sub(self._place, text)
 
     def _place(self, match: re.Match[str]) -> str:
@@ -54,6 +59,23 @@ class Converted:
         return (
             f"loc({node})" if found is None else f"loc({node}({json.dumps(found[0])}:{found[1]}:1))"
         )
+
+
+_WIDE = re.compile(r"(?<=[x<,\s(=\[])f64(?=[>,\s)\]}])")
+_CONSTANT = re.compile(r"dense<([^<>]*)> : tensor<([\dx]*)f64>")
+
+
+def _narrowed(match: re.Match[str]) -> str:
+    """A constant of float64 as one of bfloat16."""
+    elements, shape = match.groups()
+    is_string = elements.startswith('"')
+
+    def digits(found: re.Match[str]) -> str:
+        numbers = np.frombuffer(bytes.fromhex(found[1]), "<f8" if is_string else ">f8")
+        halves = numbers.astype(tf.bfloat16.as_numpy_dtype).view(np.uint16)
+        return "0x" + halves.astype("<u2" if is_string else ">u2").tobytes().hex().upper()
+
+    return f"dense<{re.sub('0x([0-9A-Fa-f]+)', digits, elements)}> : tensor<{shape}bf16>"
 
 
 _LINE = re.compile(r'loc\("[^"]*tmp_file_tensorflow[^"]*":(\d+):\d+\)')
@@ -95,7 +117,7 @@ def convert(frozen: Frozen, carried: Collection[str], prefix: str) -> Converted:
         if child.returncode == 0:
             told = json.loads((folder / "nodes.json").read_text())
             bytecode = (folder / "module.mlirbc").read_bytes()
-            return Converted(bytecode, told["left"], told["nodes"], frozen.places)
+            return Converted(bytecode, told["left"], told["nodes"], told["wide"], frozen.places)
         with (folder / "stderr").open("rb") as messages:
             said = messages.read(_MESSAGE_BYTES).decode(errors="replace")
         caught = folder / "error.txt"

@@ -9,7 +9,8 @@ from shlo_disc.ingest.mixed import RULES
 from shlo_disc.ingest.mixed.rewriter import rewrite_mixture
 from shlo_disc.mlir import ir, new_context, parse_module, run_pipeline, walk
 from shlo_disc.tensorflow.convert import Converted
-from shlo_disc.tensorflow.ops import rules
+from shlo_disc.tensorflow.ops import PREFIX, rules
+from shlo_disc.tensorflow.ops.lists import find_element_sizes
 
 __all__ = ["lower"]
 
@@ -23,11 +24,12 @@ def lower(converted: Converted) -> ir.Module:
         try:
             # Bytecode has lines of the converter's file; the text is given those of the model.
             text = str(parse_module(converted.bytecode).operation.get_asm(enable_debug_info=True))
-            module = parse_module(converted.placed(text))
+            module = parse_module(converted.restored(text))
         except ir.MLIRError as error:
             raise _left(converted, error) from None
         run_pipeline(module, "inline{default-pipeline=},symbol-dce")
         _check(module)
+        find_element_sizes(module, PREFIX)
         rewrite_mixture(module, {**RULES, **rules()})
         return module
 

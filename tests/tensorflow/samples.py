@@ -99,6 +99,41 @@ def shape(x):
     return tf.shape(x)
 
 
+def steps(x, step, **options):
+    """A list of what `step` gives for each index of `x`."""
+    count = tf.shape(x)[0]
+    found = tf.TensorArray(F, count, **options)
+    return tf.while_loop(
+        lambda i, a: i < count, lambda i, a: (i + 1, a.write(i, step(i))), (0, found)
+    )[1].stack()
+
+
+def written(x):
+    return tf.TensorArray(F, 3).write(0, x).write(2, x * 2).write(1, -x).stack()
+
+
+def in_a_branch(x):
+    def step(i, a):
+        return i + 1, tf.cond(i % 2 > 0, lambda: a.write(i, x[i] * 2), lambda: a.write(i, -x[i]))
+
+    empty = tf.TensorArray(F, tf.shape(x)[0], element_shape=[8])
+    return tf.while_loop(lambda i, a: i < tf.shape(x)[0], step, (0, empty))[1].stack()
+
+
+H = tf.bfloat16
+W16 = tf.Variable(tf.cast(variable(8, 80), H))
+
+
+def constants_of_bfloat16(x):
+    """Constants written as a number, as a list and, as those of no number, by their bits."""
+    table = tf.constant(np.arange(64).reshape(8, 8) * 1.37, H)
+    ends = tf.constant([np.inf, -np.inf, -1e9, 3e38, 0.0, -0.0, 1.0, 2.0], H)
+    y = tf.minimum(tf.maximum(x @ table, tf.constant(-np.inf, H)), ends)
+    return y, tf.where(x > 0, x, tf.constant(-1e9, H))
+
+
+KERNEL3 = variable(2, 3, 2, 3, 4)
+VOLUME = ([N, N, N, N, 3], F)
 X = ([N, 8], F)
 IMAGE = ([N, N, N, 3], F)
 
@@ -148,6 +183,103 @@ SAMPLES: dict[str, Sample] = {
         lambda x, i: tf.math.unsorted_segment_sum(x, i, 5), [X, ([N], I)], high=5
     ),
     "cond": Sample(lambda x: tf.cond(shape(x)[0] > 3, lambda: x * 2, lambda: x + 1), [X]),
+    # -- losses and norms, three dimensions --------------------------------------------------------
+    "sparse_softmax_loss": Sample(
+        lambda i, x: tf.nn.sparse_softmax_cross_entropy_with_logits(i, x), [([N], I), X], high=8
+    ),
+    "sparse_softmax_loss_of_lists": Sample(
+        lambda i, x: tf.nn.sparse_softmax_cross_entropy_with_logits(i, x),
+        [([N, N], L), ([N, N, 8], F)],
+        high=8,
+    ),
+    "sparse_softmax_gradient": Sample(
+        lambda i, x: tf.raw_ops.SparseSoftmaxCrossEntropyWithLogits(features=x, labels=i),
+        [([N], I), X],
+        high=8,
+    ),
+    "softmax_loss": Sample(
+        lambda y, x: tf.nn.softmax_cross_entropy_with_logits(tf.nn.softmax(y), x), [X, X]
+    ),
+    "norm": Sample(
+        lambda x: (
+            tf.norm(x, axis=1),
+            tf.math.reduce_euclidean_norm(x, [-1, 0], keepdims=True),
+            tf.math.reduce_euclidean_norm(x, 1),
+        ),
+        [X],
+    ),
+    "erfinv": Sample(lambda x: tf.math.erfinv(tf.tanh(x)), [X]),
+    "conv3d": Sample(
+        lambda x: tf.nn.conv3d(x, KERNEL3, [1, 2, 1, 2, 1], "SAME"), [VOLUME], least=1
+    ),
+    "conv3d_valid": Sample(lambda x: tf.nn.conv3d(x, KERNEL3, [1] * 5, "VALID"), [VOLUME], least=3),
+    "conv3d_transposed": Sample(
+        lambda x: tf.nn.conv3d_transpose(
+            x, KERNEL3, tf.concat([shape(x)[:1], 2 * shape(x)[1:4], [3]], 0), 2
+        ),
+        [([N, N, N, N, 4], F)],
+        least=1,
+    ),
+    "max_pool3d": Sample(lambda x: tf.nn.max_pool3d(x, 2, 2, "SAME"), [VOLUME], least=1),
+    "max_pool3d_valid": Sample(lambda x: tf.nn.max_pool3d(x, 2, 1, "VALID"), [VOLUME], least=2),
+    "avg_pool3d": Sample(lambda x: tf.nn.avg_pool3d(x, 3, 2, "SAME"), [VOLUME], least=1),
+    "batches_and_space": Sample(
+        lambda x: tf.batch_to_space(
+            tf.space_to_batch(x, [2, 3], [[0, 0], [1, 1]])[:, :, :, :2], [2, 3], [[0, 1], [2, 0]]
+        ),
+        [([N, 4, 7, 3], F)],
+    ),
+    "dilated_causal": Sample(
+        lambda x: tf.nn.convolution(
+            tf.pad(x, [[0, 0], [4, 0], [0, 0]]), KERNEL[0], padding="VALID", dilations=2
+        ),
+        [([N, N, 3], F)],
+        least=1,
+    ),
+    # -- bfloat16 ----------------------------------------------------------------------------------
+    "bfloat16": Sample(lambda x: tf.tanh(x @ W16) + 1, [([N, 8], H)], tolerance=2e-2),
+    "bfloat16_rounds": Sample(lambda x: tf.cast(tf.cast(x, H), F), [X], tolerance=0),
+    "bfloat16_constants": Sample(constants_of_bfloat16, [([N, 8], H)], tolerance=2e-2),
+    "bfloat16_moves": Sample(lambda x: tf.reshape(x[::-1], [-1, 2])[1:], [([N, 8], H)]),
+    "bfloat16_loop": Sample(
+        lambda x: tf.scan(lambda a, r: a * 0.5 + r, x), [([N, 8], H)], least=1, tolerance=2e-2
+    ),
+    "bfloat16_norm": Sample(
+        lambda x: tf.cast(tf.nn.softmax(tf.cast(x, F)), H) * x, [([N, 8], H)], tolerance=2e-2
+    ),
+    # -- lists of tensors --------------------------------------------------------------------------
+    "list": Sample(lambda x: steps(x, lambda i: x[i] * 2), [X], least=1),
+    "list_of_lists": Sample(
+        lambda x: steps(x, lambda i: steps(x[i], lambda j: x[i, j] * 2)), [([N, N, 8], F)], least=1
+    ),
+    "list_in_a_branch": Sample(in_a_branch, [X]),
+    "list_gather": Sample(
+        lambda x, i: tf.TensorArray(F, tf.shape(x)[0]).unstack(x).gather(i), [X, ([N], I)], least=3
+    ),
+    "list_size": Sample(
+        lambda x: tf.raw_ops.TensorListLength(
+            input_handle=tf.raw_ops.TensorListFromTensor(tensor=x, element_shape=[8])
+        ),
+        [X],
+    ),
+    "list_written": Sample(written, [([N, N], F)]),
+    "map": Sample(
+        lambda x: tf.map_fn(lambda r: r * 2 + tf.reduce_sum(r), x), [([N, N, 8], F)], least=1
+    ),
+    "map_of_two": Sample(
+        lambda x, y: tf.map_fn(
+            lambda pair: (pair[0] @ tf.transpose(pair[1]), pair[1][0]),
+            (x, y),
+            fn_output_signature=(F, F),
+        ),
+        [([N, N, 8], F)] * 2,
+        least=1,
+    ),
+    "scan": Sample(lambda x: tf.scan(lambda a, r: a * 0.5 + r, x), [([N, N, 8], F)], least=1),
+    "scan_backwards": Sample(
+        lambda x: tf.scan(lambda a, r: a * 0.5 + r, x, tf.zeros([8]), reverse=True), [X]
+    ),
+    "fold": Sample(lambda x: tf.foldl(lambda a, r: a + r, x), [([N, N, 8], F)], least=1),
     # -- further ops, and what the rows of `shlo_disc.tensorflow.ops` can be asked -----------------
     "argsort": Sample(lambda x: tf.argsort(x, 1, direction="DESCENDING"), [([N, N], F)]),
     "avg_pool_same": Sample(lambda x: tf.nn.avg_pool2d(x, 3, 2, "SAME"), [IMAGE], least=1),

@@ -120,6 +120,31 @@ def test_numpy_arrays_numbers_and_variables():
     same(run(x=tf.constant(x.T), k=2.0), want)
 
 
+@pytest.mark.parametrize("dtype", [tf.bfloat16, tf.float16])
+def test_narrow_floats_in_and_out(dtype):
+    """As tensors without a copy, and as NumPy arrays; variables too."""
+    w = tf.Variable(tf.cast(weight(8, 100), dtype))
+    run = shlo_disc.tensorflow.compile(lambda x: x @ w, [tf.TensorSpec([None, 8], dtype)])
+    for rows in (0, 1, 5):
+        x = tf.cast(array(rows, 8), dtype)
+        got, want = run(x), x @ w
+        assert got.dtype == dtype
+        exact = x.numpy().astype(float) @ w.numpy().astype(float)
+        for found in (got, run(x.numpy())):
+            np.testing.assert_allclose(found.numpy().astype(float), exact, rtol=1e-2, atol=2e-2)
+        assert want.shape == got.shape
+    assert not run.executable.copies.calls
+    with pytest.raises(TypeError, match="elements of type float32, not"):
+        run(tf.ones((2, 8)))
+
+
+def test_bfloat16_beside_float64_is_refused():
+    with pytest.raises(UnsupportedError, match="both bfloat16 and float64"):
+        shlo_disc.tensorflow.compile(
+            lambda x: tf.cast(x, tf.float64) + 1, [tf.TensorSpec([None], tf.bfloat16)]
+        )
+
+
 def test_no_element_is_copied():
     run = shlo_disc.tensorflow.compile(lambda x: x + 1, [tf.TensorSpec([None, 1000])])
     x = tf.constant(array(1000, 1000))
@@ -256,6 +281,16 @@ def test_a_wrong_source(source, signature, message):
             lambda x: tf.random.stateless_uniform(tf.shape(x), [1, 2]),
             tf.TensorSpec([None]),
             "is random",
+        ),
+        (
+            lambda x: tf.TensorArray(tf.float32, 0, dynamic_size=True).write(1, x).stack(),
+            tf.TensorSpec([None]),
+            "the list grows; give the TensorArray its size",
+        ),
+        (
+            lambda x: tf.TensorArray(tf.float32, 2).split(x, [1, 1]).stack(),
+            tf.TensorSpec([2]),
+            "TensorListSplit of a list of tensors",
         ),
         (lambda x: tf.unique(x)[0], tf.TensorSpec([None]), "Unique"),
         (lambda x: tf.py_function(abs, [x], tf.float32), tf.TensorSpec([None]), "EagerPyFunc|rank"),

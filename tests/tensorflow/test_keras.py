@@ -9,7 +9,6 @@ tf = pytest.importorskip("tensorflow", reason="needs the extra `tensorflow`: mak
 keras = pytest.importorskip("keras", reason="needs the extra `tensorflow`: make test-tensorflow")
 
 import shlo_disc.tensorflow  # noqa: E402
-from shlo_disc.errors import UnsupportedError  # noqa: E402
 
 pytestmark = pytest.mark.tensorflow
 
@@ -113,6 +112,25 @@ def test_attention_is_one_kernel():
     assert run.explain().count(" attention ") == 2
 
 
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "bfloat16", "mixed_float16"])
+def test_narrow_floats(policy):
+    keras.utils.set_random_seed(0)
+    with_policy = keras.config.dtype_policy()
+    keras.config.set_dtype_policy(policy)
+    try:
+        model = attention_block()
+    finally:
+        keras.config.set_dtype_policy(with_policy)
+    run = shlo_disc.tensorflow.compile(model)
+    for batch in (2, 1):
+        x = tf.cast(inputs("attention", (batch, 5, 32), batch), model.inputs[0].dtype)
+        got, want = run(x), model(x, training=False)
+        assert got.dtype == want.dtype
+        np.testing.assert_allclose(
+            got.numpy().astype(float), want.numpy().astype(float), rtol=5e-2, atol=5e-2
+        )
+
+
 def test_in_predict():
     model = images()
     run = shlo_disc.tensorflow.compile(model)
@@ -146,9 +164,55 @@ def test_several_inputs_and_results():
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
 
 
-def test_lists_of_tensors_are_refused():
-    with pytest.raises(UnsupportedError, match="TensorFlow cannot convert the function"):
-        shlo_disc.tensorflow.compile(keras.Sequential([keras.Input((None, 8)), layers.LSTM(4)]))
+def of_tokens(*then):
+    tokens = x = keras.Input((None,), dtype="int32")
+    x = layers.Embedding(20, 8, mask_zero=True)(x)
+    for layer in then:
+        x = layer(x)
+    return keras.Model(tokens, x)
+
+
+def of_sequences(*then, shape=(None, 8)):
+    return keras.Sequential([keras.Input(shape), *then])
+
+
+RECURRENT = {
+    "lstm": lambda: of_sequences(layers.LSTM(4)),
+    "all_steps": lambda: of_sequences(layers.LSTM(4, return_sequences=True)),
+    "known_length": lambda: of_sequences(layers.LSTM(4), shape=(5, 8)),
+    "states": lambda: of_sequences(layers.LSTM(4, return_sequences=True, return_state=True)),
+    "gru": lambda: of_sequences(layers.GRU(4)),
+    "gru_of_1406": lambda: of_sequences(layers.GRU(4, reset_after=False, return_state=True)),
+    "two": lambda: of_sequences(layers.LSTM(4, return_sequences=True), layers.GRU(3)),
+    "both_ways": lambda: of_sequences(layers.Bidirectional(layers.LSTM(4, return_sequences=True))),
+    "backwards": lambda: of_sequences(layers.SimpleRNN(4, go_backwards=True)),
+    "cells": lambda: of_sequences(layers.RNN([layers.LSTMCell(4), layers.GRUCell(3)])),
+    "images": lambda: of_sequences(layers.ConvLSTM1D(3, 3, padding="same"), shape=(None, 6, 3)),
+    "masked": lambda: of_tokens(layers.LSTM(4, return_sequences=True)),
+    "masked_both_ways": lambda: of_tokens(layers.Bidirectional(layers.GRU(4)), layers.Dense(2)),
+    "zeros_where_masked": lambda: of_tokens(
+        layers.Bidirectional(layers.LSTM(4, return_sequences=True)), layers.LSTM(3)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RECURRENT)
+def test_recurrent_layers(name):
+    keras.utils.set_random_seed(1)
+    model = varied(RECURRENT[name]())
+    run = shlo_disc.tensorflow.compile(model)
+    rng = np.random.default_rng(0)
+    (given,) = model.inputs
+    for batch, length in ((2, 7), (1, 1), (5, 3), (3, 13)):
+        sizes = iter((batch, length))
+        shape = [next(sizes) if n is None else n for n in given.shape]
+        x = rng.standard_normal(shape, np.float32)
+        if given.dtype == "int32":
+            x = rng.integers(0, 3, shape).astype(np.int32)  # a third is masked, in any place
+        want = tf.nest.flatten(model(x, training=False))
+        for a, b in zip(tf.nest.flatten(run(x)), want, strict=True):
+            assert a.shape == b.shape
+            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
 
 
 def test_a_model_that_has_not_been_built():

@@ -13,7 +13,7 @@ from tests.tensorflow.samples import SAMPLES  # noqa: E402
 
 pytestmark = pytest.mark.tensorflow
 
-SIZES = [(3, 5, 9), (1, 1, 1), (4, 7, 6), (0, 2, 3), (5, 1, 11)]
+SIZES = [(3, 5, 9, 4), (1, 1, 1, 1), (4, 7, 6, 3), (0, 2, 3, 5), (5, 1, 11, 2)]
 
 
 def assert_same(got, want, tolerance):
@@ -72,3 +72,18 @@ def test_an_entry_that_is_not_there():
     assert_same(run(tf.ones((3, 4))), tf.ones(4), 0)
     with pytest.raises(shlo_disc.ShapeMismatchError, match="has no entry 2"):
         run(tf.ones((2, 4)))
+
+
+def test_a_label_that_is_no_class():
+    """The rows of others have their loss; TensorFlow's kernel for CPUs raises an error instead."""
+    run = shlo_disc.tensorflow.compile(
+        lambda i, x: tf.raw_ops.SparseSoftmaxCrossEntropyWithLogits(features=x, labels=i),
+        [tf.TensorSpec([None], tf.int32), tf.TensorSpec([None, 5])],
+    )
+    x = np.random.default_rng(0).standard_normal((4, 5), np.float32)
+    loss, gradient = run(tf.constant([1, -1, 5, 4]), x)
+    want, wanted = tf.raw_ops.SparseSoftmaxCrossEntropyWithLogits(features=x[::3], labels=[1, 4])
+    np.testing.assert_allclose(loss.numpy()[::3], want, rtol=1e-5)
+    np.testing.assert_allclose(gradient.numpy()[::3], wanted, rtol=1e-5, atol=1e-6)
+    assert np.isnan(loss.numpy()[1:3]).all()
+    assert np.isnan(gradient.numpy()[1:3]).all()

@@ -11,11 +11,23 @@ from shlo_disc.ingest.size_values import Sizes
 from shlo_disc.locations import source_line
 from shlo_disc.mlir import ir
 from shlo_disc.tensorflow.ops.images import resize_bilinear, resize_nearest
+from shlo_disc.tensorflow.ops.lists import (
+    list_element,
+    list_from_tensor,
+    list_gather,
+    list_length,
+    list_reserve,
+    list_set,
+    list_stack,
+)
+from shlo_disc.tensorflow.ops.losses import euclidean_norm, sparse_softmax_loss
 from shlo_disc.tensorflow.ops.moves import (
+    batch_to_space,
     depth_to_space,
     mirror_pad,
     roll,
     slice_,
+    space_to_batch,
     space_to_depth,
     split,
     split_sizes,
@@ -28,7 +40,7 @@ from shlo_disc.tensorflow.ops.ordering import (
     top_k,
     where,
 )
-from shlo_disc.tensorflow.ops.shapes import broadcast, reshape, strided_slice
+from shlo_disc.tensorflow.ops.shapes import broadcast, cast, reshape, strided_slice
 from shlo_disc.tensorflow.ops.typed import of_its_type
 from shlo_disc.tensorflow.ops.windows import (
     average_pool,
@@ -44,16 +56,24 @@ PREFIX = "tf.Disc"
 
 OPS: dict[str, Rule] = {
     "AvgPool": average_pool,
+    "AvgPool3D": average_pool,
+    "BatchToSpaceND": batch_to_space,
     "BroadcastTo": broadcast,
+    "Cast": cast,
     "Conv2D": convolution,
     "Conv2DBackpropInput": transposed_convolution,
+    "Conv3D": convolution,
+    "Conv3DBackpropInputV2": transposed_convolution,
     "Cumprod": cumulative_product,
     "Cumsum": cumulative_sum,
     "DepthToSpace": depth_to_space,
     "DepthwiseConv2dNative": depthwise,
     "Erf": operation("chlo.erf"),
     "Erfc": operation("chlo.erfc"),
+    "Erfinv": operation("chlo.erf_inv"),
+    "EuclideanNorm": euclidean_norm,
     "MaxPool": max_pool,
+    "MaxPool3D": max_pool,
     "MirrorPad": mirror_pad,
     "OneHot": one_hot,
     "Reshape": reshape,
@@ -61,10 +81,19 @@ OPS: dict[str, Rule] = {
     "ResizeNearestNeighbor": resize_nearest,
     "Roll": roll,
     "Slice": slice_,
+    "SpaceToBatchND": space_to_batch,
     "SpaceToDepth": space_to_depth,
+    "SparseSoftmaxCrossEntropyWithLogits": sparse_softmax_loss,
     "Split": split,
     "SplitV": split_sizes,
     "StridedSlice": strided_slice,
+    "TensorListFromTensor": list_from_tensor,
+    "TensorListGather": list_gather,
+    "TensorListGetItem": list_element,
+    "TensorListLength": list_length,
+    "TensorListReserve": list_reserve,
+    "TensorListSetItem": list_set,
+    "TensorListStack": list_stack,
     "TopKV2": top_k,
     "Unpack": unpack,
     "Where": where,

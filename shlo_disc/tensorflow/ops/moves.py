@@ -19,7 +19,9 @@ from shlo_disc.tensorflow.ops.values import (
     element_of,
     elements,
     known_integer,
+    known_integers,
     minus,
+    padded,
     plus,
     product,
     quotient,
@@ -32,10 +34,12 @@ from shlo_disc.tensorflow.ops.values import (
 )
 
 __all__ = [
+    "batch_to_space",
     "depth_to_space",
     "mirror_pad",
     "roll",
     "slice_",
+    "space_to_batch",
     "space_to_depth",
     "split",
     "split_sizes",
@@ -168,6 +172,51 @@ def depth_to_space(sizes: Sizes, op: ir.Operation) -> Values:
     array = reshaped(op.operands[0], [batch, height, width, block, block, left])
     array = transposed(array, [0, 1, 3, 2, 4, 5])
     return [reshaped(array, [batch, times(height, block), times(width, block), left])]
+
+
+def space_to_batch(sizes: Sizes, op: ir.Operation) -> Values:
+    """`SpaceToBatchND(input, block_shape, paddings)`: places in a block become batches."""
+    array, shape, paddings = op.operands
+    blocks = known_integers(shape, "the block")
+    pads = _pairs(sizes, paddings)
+    rest = ir.RankedTensorType(array.type).rank - 1 - len(blocks)
+    array = padded(array, [(0, 0), *pads, *[(0, 0)] * rest])
+    batch, *own = sizes_of(array)
+    spatial, others = own[: len(blocks)], own[len(blocks) :]
+    counts = [quotient(n, block) for n, block in zip(spatial, blocks, strict=True)]
+    split_sizes = [n for pair in zip(counts, blocks, strict=True) for n in pair]
+    array = reshaped(array, [batch, *split_sizes, *others])
+    inner = [2 + 2 * k for k in range(len(blocks))]
+    outer = [1 + 2 * k for k in range(len(blocks))]
+    last = 1 + 2 * len(blocks)
+    array = transposed(array, [*inner, 0, *outer, *range(last, last + rest)])
+    return [reshaped(array, [product([*blocks, batch]), *counts, *others])]
+
+
+def batch_to_space(sizes: Sizes, op: ir.Operation) -> Values:
+    """`BatchToSpaceND(input, block_shape, crops)`: the inverse of `SpaceToBatchND`."""
+    array, shape, crops = op.operands
+    blocks = known_integers(shape, "the block")
+    total, *own = sizes_of(array)
+    spatial, others = own[: len(blocks)], own[len(blocks) :]
+    batch = quotient(total, product(blocks))
+    array = reshaped(array, [*blocks, batch, *own])
+    count = len(blocks)
+    pairs = [axis for k in range(count) for axis in (count + 1 + k, k)]
+    last = 2 * count + 1
+    array = transposed(array, [count, *pairs, *range(last, last + len(others))])
+    full = [times(n, block) for n, block in zip(spatial, blocks, strict=True)]
+    array = reshaped(array, [batch, *full, *others])
+    for k, (low, high) in enumerate(_pairs(sizes, crops)):
+        array = part_of(array, k + 1, low, minus(full[k], high))
+    return [array]
+
+
+def _pairs(sizes: Sizes, array: ir.Value) -> list[tuple[Size, Size]]:
+    """An integer[n, 2] as pairs of sizes."""
+    (count, _) = ir.RankedTensorType(array.type).shape
+    flat = elements(sizes, reshaped(array, [2 * count]))
+    return [(flat[2 * k], flat[2 * k + 1]) for k in range(count)]
 
 
 def _blocked(op: ir.Operation) -> tuple[int, list[Size]]:

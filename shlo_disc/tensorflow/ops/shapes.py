@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from shlo_disc.builders import assert_sizes, compare, convert, create
+from shlo_disc.builders import assert_sizes, compare, convert, create, with_element
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.ingest.size_values import Sizes, scalar_type, vector
 from shlo_disc.locations import source_line
@@ -24,6 +24,7 @@ from shlo_disc.tensorflow.ops.values import (
     reshaped,
     result,
     reversed_along,
+    shape_vector,
     size_of,
     sizes_of,
     smaller,
@@ -32,7 +33,7 @@ from shlo_disc.tensorflow.ops.values import (
     windowed,
 )
 
-__all__ = ["broadcast", "front", "part_of", "reshape", "strided_slice"]
+__all__ = ["broadcast", "cast", "front", "part_of", "reshape", "strided_slice"]
 
 Values = list[ir.Value]
 
@@ -96,6 +97,11 @@ def broadcast(sizes: Sizes, op: ir.Operation) -> Values:
     ]
     rank = ir.RankedTensorType(array.type).rank
     return [broadcast_to(array, range(kind.rank - rank, kind.rank), wanted)]
+
+
+def cast(sizes: Sizes, op: ir.Operation) -> Values:
+    """`Cast(x)`; those to bfloat16 alone come here."""
+    return [convert(op.operands[0], with_element(op.operands[0].type, result(op).element_type))]
 
 
 # -- StridedSlice ----------------------------------------------------------------------------------
@@ -250,7 +256,7 @@ def _sliced(array: ir.Value, parts: list[_Part]) -> ir.Value:
             strides=ir.DenseI64ArrayAttr.get([p.stride for p in parts]),
         )
     if all(p.stride == 1 for p in parts) and not all(isinstance(p.start, int) for p in parts):
-        return windowed(array, [p.start for p in parts], sizes)
+        return windowed(array, shape_vector([p.start for p in parts]), sizes)
     rows = ([p.start for p in parts], [p.limit for p in parts], [p.stride for p in parts])
     operands = [vector([value_of(n) for n in row]) for row in rows]
     return create("stablehlo.real_dynamic_slice", [array, *operands], kind)

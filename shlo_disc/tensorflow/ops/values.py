@@ -13,9 +13,10 @@ from shlo_disc.mlir import ir, producer
 
 __all__ = [
     "Size", "broadcast_to", "constant", "converted", "element_of", "elements", "flag", "iota",
-    "known_integer", "larger", "less", "minus", "module_of", "pairs_of", "plus", "product",
-    "quotient", "reshaped", "result", "reversed_along", "shape_vector", "size_of", "sizes_of",
-    "smaller", "static", "taken", "times", "value_of", "windowed",
+    "known_integer", "known_integers", "larger", "less", "minus", "module_of", "padded",
+    "pairs_of", "plus", "product", "quotient", "reduced", "reshaped", "result",
+    "reversed_along", "shape_vector", "size_of", "sizes_of", "smaller", "static", "taken",
+    "times", "value_of", "windowed",
 ]  # fmt: skip
 
 Size: TypeAlias = int | ir.Value
@@ -176,6 +177,15 @@ def known_integer(value: ir.Value, what: str) -> int:
     return told
 
 
+def known_integers(value: ir.Value, what: str) -> list[int]:
+    """A vector of integers, or one. Raises UnsupportedError where the program computes them."""
+    told = elements(Sizes(), value)
+    found = [number for number in told if isinstance(number, int)]
+    if len(found) < len(told):
+        raise UnsupportedError(f"{what} must be numbers, not computed")
+    return found
+
+
 # -- arrays ----------------------------------------------------------------------------------------
 
 
@@ -290,18 +300,46 @@ def taken(array: ir.Value, indices: ir.Value, axis: int) -> ir.Value:
     )  # fmt: skip
 
 
-def windowed(array: ir.Value, starts: Sequence[Size], sizes: Sequence[Size]) -> ir.Value:
-    """The window of these sizes that begins at `starts`, which data may give."""
+def windowed(array: ir.Value, starts: ir.Value, sizes: Sequence[Size]) -> ir.Value:
+    """The window of these sizes that begins at a vector of indices, which data may give."""
     axes = list(range(len(sizes)))
     numbers = ir.Attribute.parse(
         f"#stablehlo.gather<offset_dims = {axes}, start_index_map = {axes}>"
     )
     return create(
         "stablehlo.dynamic_gather",
-        [array, shape_vector(starts), shape_vector(sizes)],
+        [array, starts, shape_vector(sizes)],
         _typed(sizes, element_of(array)),
         dimension_numbers=numbers,
         indices_are_sorted=ir.BoolAttr.get(True),
+    )
+
+
+def reduced(array: ir.Value, dims: Sequence[int], name: str, start: ir.Value) -> ir.Value:
+    """The elements along `dims` joined by `stablehlo.NAME`; `start`, its identity, for none."""
+    kept = [n for k, n in enumerate(ir.RankedTensorType(array.type).shape) if k not in dims]
+    op = ir.Operation.create(
+        "stablehlo.reduce",
+        results=[ir.RankedTensorType.get(kept, element_of(array))],
+        operands=[array, start],
+        attributes={"dimensions": ir.DenseI64ArrayAttr.get(sorted(dims))},
+        regions=1,
+    )
+    block = op.regions[0].blocks.append(start.type, start.type)
+    with ir.InsertionPoint(block):
+        joined = create(f"stablehlo.{name}", list(block.arguments), start.type)
+        ir.Operation.create("stablehlo.return", operands=[joined])
+    return op.results[0]
+
+
+def padded(array: ir.Value, pads: Sequence[tuple[Size, Size]]) -> ir.Value:
+    """`array` with zeros in front of and behind each dimension."""
+    sizes = [plus(plus(low, n), high) for n, (low, high) in zip(sizes_of(array), pads, strict=True)]
+    rows = [[low for low, _ in pads], [high for _, high in pads], [0] * len(pads)]
+    return create(
+        "stablehlo.dynamic_pad",
+        [array, constant(0, element_of(array)), *map(shape_vector, rows)],
+        _typed(sizes, element_of(array)),
     )
 
 

@@ -1,4 +1,4 @@
-"""Convolutions and pools over two dimensions of any size: NHWC or NCHW.
+"""Convolutions and pools over two or three dimensions of any size; channels are last or first.
 
 `SAME` pads so that each stride gives one entry; how much depends on the size of the image.
 """
@@ -48,27 +48,34 @@ class _Layout:
 
     batch: int
     features: int
-    spatial: tuple[int, int]
+    spatial: tuple[int, ...]
 
     @classmethod
     def of(cls, op: ir.Operation) -> _Layout:
         name = "NHWC"
         if "data_format" in op.attributes:
             name = str(ir.StringAttr(op.attributes["data_format"]).value)
-        if sorted(name) != sorted("NHWC"):
+        if sorted(name) not in (sorted("NHWC"), sorted("NDHWC")):
             raise UnsupportedError(f"the data format {name}; use NHWC or NCHW")
-        return cls(name.index("N"), name.index("C"), (name.index("H"), name.index("W")))
+        spatial = tuple(name.index(axis) for axis in name if axis in "DHW")
+        return cls(name.index("N"), name.index("C"), spatial)
 
-    def pair(self, op: ir.Operation, name: str) -> tuple[int, int]:
-        """An attribute with a number for each of four dimensions: those of the spatial ones."""
+    def numbers(self, op: ir.Operation, name: str) -> tuple[int, ...]:
+        """An attribute with a number for each dimension: those of the spatial ones."""
+        ones = (1,) * len(self.spatial)
         if name not in op.attributes:
-            return 1, 1
+            return ones
         numbers = [int(ir.IntegerAttr(n).value) for n in ir.ArrayAttr(op.attributes[name])]
         if not numbers:
-            return 1, 1
-        if len(numbers) != 4 or numbers[self.batch] != 1 or numbers[self.features] != 1:
+            return ones
+        if len(numbers) != len(ones) + 2 or numbers[self.batch] != 1 or numbers[self.features] != 1:
             raise UnsupportedError(f"{name} {numbers}")
-        return numbers[self.spatial[0]], numbers[self.spatial[1]]
+        return tuple(numbers[axis] for axis in self.spatial)
+
+    @property
+    def kernel(self) -> list[str]:
+        """The dimensions of a filter: `0, 1, i, o`."""
+        return [*map(str, range(len(self.spatial))), "i", "o"]
 
 
 def _padding(
@@ -86,7 +93,7 @@ def _padding(
         ]
         return [(numbers[2 * axis], numbers[2 * axis + 1]) for axis in layout.spatial]
     if kind == "VALID":
-        return [(0, 0), (0, 0)]
+        return [(0, 0)] * len(layout.spatial)
     found: list[_Pair] = []
     for size, extent, stride in zip(sizes, window, strides, strict=True):
         if stride == 1:
@@ -100,10 +107,10 @@ def _padding(
 
 
 def convolution(sizes: Sizes, op: ir.Operation) -> Values:
-    """`Conv2D(input, filter)`; the filter is HWIO, its I may be a part of the features."""
+    """`Conv2D(input, filter)`, `Conv3D`; a filter is HWIO, its I may be a part of the features."""
     image, kernel = op.operands
     layout = _Layout.of(op)
-    features, per_group = sizes_of(image)[layout.features], sizes_of(kernel)[2]
+    features, per_group = sizes_of(image)[layout.features], sizes_of(kernel)[-2]
     if not isinstance(features, int) or not isinstance(per_group, int):
         raise UnsupportedError("the number of channels must be known")
     return [_convolved(op, layout, image, kernel, features // per_group)]
@@ -123,11 +130,20 @@ def _convolved(
     op: ir.Operation, layout: _Layout, image: ir.Value, kernel: ir.Value, groups: int
 ) -> ir.Value:
     own = [sizes_of(image)[axis] for axis in layout.spatial]
-    strides, dilations = layout.pair(op, "strides"), layout.pair(op, "dilations")
+    strides, dilations = layout.numbers(op, "strides"), layout.numbers(op, "dilations")
     window = _window(kernel, dilations)
     padding = _padding(op, layout, own, window, strides)
     return _emitted(
-        image, kernel, result(op), layout, padding, strides, (1, 1), dilations, "0, 1, i, o", groups
+        image,
+        kernel,
+        result(op),
+        layout,
+        padding,
+        strides,
+        (1,) * len(own),
+        dilations,
+        layout.kernel,
+        groups,
     )
 
 
@@ -142,18 +158,18 @@ def _window(kernel: ir.Value, dilations: Sequence[int]) -> list[int]:
 
 
 def transposed_convolution(sizes: Sizes, op: ir.Operation) -> Values:
-    """`Conv2DBackpropInput(input_sizes, filter, out_backprop)`."""
+    """`Conv2DBackpropInput(input_sizes, filter, out_backprop)`, `Conv3DBackpropInputV2`."""
     shape, kernel, image = op.operands
     layout = _Layout.of(op)
     kind = result(op)
     given = elements(sizes, shape)
     wanted = [
         int(kind.get_dim_size(axis)) if not kind.is_dynamic_dim(axis)
-        else given[position if len(given) == 2 else axis]
+        else given[position if len(given) == len(layout.spatial) else axis]
         for position, axis in enumerate(layout.spatial)
     ]  # fmt: skip
     own = [sizes_of(image)[axis] for axis in layout.spatial]
-    strides, dilations = layout.pair(op, "strides"), layout.pair(op, "dilations")
+    strides, dilations = layout.numbers(op, "strides"), layout.numbers(op, "dilations")
     window = _window(kernel, dilations)
     padding: list[_Pair] = []
     forward = _padding(op, layout, wanted, window, strides)
@@ -162,7 +178,7 @@ def transposed_convolution(sizes: Sizes, op: ir.Operation) -> Values:
         spread = plus(times(minus(own[k], 1), strides[k]), 1)
         high = minus(minus(plus(wanted[k], window[k] - 1), spread), low)
         padding.append((low, high))
-    turned = reversed_along(kernel, [0, 1])
+    turned = reversed_along(kernel, range(len(own)))
     out_kind = ir.RankedTensorType.get(
         [
             n if axis not in layout.spatial else static([wanted[layout.spatial.index(axis)]])[0]
@@ -172,7 +188,16 @@ def transposed_convolution(sizes: Sizes, op: ir.Operation) -> Values:
     )
     return [
         _emitted(
-            image, turned, out_kind, layout, padding, (1, 1), strides, dilations, "0, 1, o, i", 1
+            image,
+            turned,
+            out_kind,
+            layout,
+            padding,
+            (1,) * len(own),
+            strides,
+            dilations,
+            [*layout.kernel[:-2], "o", "i"],
+            1,
         )
     ]
 
@@ -186,13 +211,12 @@ def _emitted(
     strides: Sequence[int],
     image_dilation: Sequence[int],
     kernel_dilation: Sequence[int],
-    kernel_layout: str,
+    kernel_layout: Sequence[str],
     groups: int,
 ) -> ir.Value:
-    places = {
-        layout.batch: "b", layout.features: "f", layout.spatial[0]: "0", layout.spatial[1]: "1"
-    }  # fmt: skip
-    dims = ", ".join(places[axis] for axis in range(4))
+    places = {layout.batch: "b", layout.features: "f"}
+    places |= {axis: str(k) for k, axis in enumerate(layout.spatial)}
+    dims = ", ".join(places[axis] for axis in range(len(places)))
     i64 = ir.IntegerType.get_signless(64)
     array = ir.DenseI64ArrayAttr.get
     attributes = {
@@ -200,7 +224,7 @@ def _emitted(
         "lhs_dilation": array(list(image_dilation)),
         "rhs_dilation": array(list(kernel_dilation)),
         "dimension_numbers": ir.Attribute.parse(
-            f"#stablehlo.conv<[{dims}]x[{kernel_layout}]->[{dims}]>"
+            f"#stablehlo.conv<[{dims}]x[{', '.join(kernel_layout)}]->[{dims}]>"
         ),
         "feature_group_count": ir.IntegerAttr.get(i64, groups),
         "batch_group_count": ir.IntegerAttr.get(i64, 1),
@@ -208,7 +232,9 @@ def _emitted(
     numbers = [n for pair in padding for n in pair]
     if all(isinstance(n, int) for n in numbers):
         rows = ", ".join(f"[{low}, {high}]" for low, high in padding)
-        attributes["padding"] = ir.Attribute.parse(f"dense<[{rows}]> : tensor<2x2xi64>")
+        attributes["padding"] = ir.Attribute.parse(
+            f"dense<[{rows}]> : tensor<{len(padding)}x2xi64>"
+        )
         return create("stablehlo.convolution", [image, kernel], kind, **attributes)
     return create("stablehlo.dynamic_conv", [image, kernel, pairs_of(numbers)], kind, **attributes)
 
@@ -217,7 +243,7 @@ def _emitted(
 
 
 def max_pool(sizes: Sizes, op: ir.Operation) -> Values:
-    """`MaxPool(input)`."""
+    """`MaxPool(input)`, `MaxPool3D`."""
     image = op.operands[0]
     element = element_of(image)
     if not isinstance(element, ir.FloatType):
@@ -226,7 +252,7 @@ def max_pool(sizes: Sizes, op: ir.Operation) -> Values:
 
 
 def average_pool(sizes: Sizes, op: ir.Operation) -> Values:
-    """`AvgPool(value)`: of the elements in the image, not of the padding."""
+    """`AvgPool(value)`, `AvgPool3D`: of the elements in the image, not of the padding."""
     image = op.operands[0]
     element = element_of(image)
     zero = constant(0, element)
@@ -238,17 +264,18 @@ def average_pool(sizes: Sizes, op: ir.Operation) -> Values:
 
 def _pooled(op: ir.Operation, image: ir.Value, name: str, start: ir.Value) -> ir.Value:
     layout = _Layout.of(op)
-    window, strides = layout.pair(op, "ksize"), layout.pair(op, "strides")
+    window, strides = layout.numbers(op, "ksize"), layout.numbers(op, "strides")
     own = [sizes_of(image)[axis] for axis in layout.spatial]
     pads = dict(zip(layout.spatial, _padding(op, layout, own, window, strides), strict=True))
     extents = dict(zip(layout.spatial, window, strict=True))
     steps = dict(zip(layout.spatial, strides, strict=True))
-    full = [extents.get(axis, 1) for axis in range(4)]
-    by = [steps.get(axis, 1) for axis in range(4)]
-    numbers = [n for axis in range(4) for n in pads.get(axis, (0, 0))]
+    rank = len(layout.spatial) + 2
+    full = [extents.get(axis, 1) for axis in range(rank)]
+    by = [steps.get(axis, 1) for axis in range(rank)]
+    numbers = [n for axis in range(rank) for n in pads.get(axis, (0, 0))]
     kind = result(op)
     if not all(isinstance(n, int) for n in numbers):
-        ones = shape_vector([1] * 4)
+        ones = shape_vector([1] * rank)
         return create(
             "stablehlo.custom_call",
             [image, start, shape_vector(full), shape_vector(by), ones, ones, pairs_of(numbers)],
@@ -259,7 +286,7 @@ def _pooled(op: ir.Operation, image: ir.Value, name: str, start: ir.Value) -> ir
             ),
         )
     array = ir.DenseI64ArrayAttr.get
-    rows = ", ".join(f"[{numbers[2 * k]}, {numbers[2 * k + 1]}]" for k in range(4))
+    rows = ", ".join(f"[{numbers[2 * k]}, {numbers[2 * k + 1]}]" for k in range(rank))
     pooled = ir.Operation.create(
         "stablehlo.reduce_window",
         results=[kind],
@@ -267,7 +294,7 @@ def _pooled(op: ir.Operation, image: ir.Value, name: str, start: ir.Value) -> ir
         attributes={
             "window_dimensions": array(full),
             "window_strides": array(by),
-            "padding": ir.Attribute.parse(f"dense<[{rows}]> : tensor<4x2xi64>"),
+            "padding": ir.Attribute.parse(f"dense<[{rows}]> : tensor<{rank}x2xi64>"),
         },
         regions=1,
     )

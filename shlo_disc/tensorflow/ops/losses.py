@@ -1,0 +1,75 @@
+"""Losses and norms."""
+
+from __future__ import annotations
+
+import math
+
+from shlo_disc.builders import compare, create, with_element
+from shlo_disc.builders import summed as total_of
+from shlo_disc.ingest.size_values import Sizes, binary
+from shlo_disc.mlir import ir
+from shlo_disc.tensorflow.ops.values import (
+    Size,
+    broadcast_to,
+    constant,
+    converted,
+    element_of,
+    flag,
+    iota,
+    known_integers,
+    reduced,
+    reshaped,
+    sizes_of,
+)
+
+__all__ = ["euclidean_norm", "sparse_softmax_loss"]
+
+Values = list[ir.Value]
+
+
+def sparse_softmax_loss(sizes: Sizes, op: ir.Operation) -> Values:
+    """`SparseSoftmaxCrossEntropyWithLogits(features, labels)`: the loss, and its gradient.
+
+    Both are NaN for a label that is no class, as TensorFlow's documentation says for GPUs and as
+    XLA has it. TensorFlow's kernel for CPUs raises an error.
+    """
+    logits, labels = op.operands
+    rows, classes = own = sizes_of(logits)
+    column: list[Size] = [rows, 1]
+    truth = with_element(logits.type, ir.IntegerType.get_signless(1))
+    largest = reduced(logits, [1], "maximum", constant(-math.inf, element_of(logits)))
+    shifted = binary("subtract", logits, broadcast_to(largest, [0], own))
+    powers = create("stablehlo.exponential", [shifted], logits.type)
+    total = total_of(powers, [1])
+    number = iota(own, 1, element_of(labels))
+    is_label = compare("EQ", number, broadcast_to(labels, [0], own), truth)
+    none = constant(0, element_of(logits))
+    chosen = create(
+        "stablehlo.select", [is_label, shifted, broadcast_to(none, [], own)], logits.type
+    )
+    loss = binary("subtract", create("stablehlo.log", [total], total.type), total_of(chosen, [1]))
+    hot = converted(is_label, element_of(logits))
+    gradient = binary("subtract", binary("divide", powers, broadcast_to(total, [0], own)), hot)
+    # NaN where no entry of the row is the label.
+    found = total_of(hot, [1])
+    vector = with_element(found.type, ir.IntegerType.get_signless(1))
+    is_class = compare("NE", found, broadcast_to(none, [], [rows]), vector)
+    nan = constant(math.nan, element_of(logits))
+    loss = create("stablehlo.select", [is_class, loss, broadcast_to(nan, [], [rows])], loss.type)
+    wide = broadcast_to(reshaped(is_class, column), [0, 1], own)
+    gradient = create(
+        "stablehlo.select", [wide, gradient, broadcast_to(nan, [], own)], gradient.type
+    )
+    return [loss, gradient]
+
+
+def euclidean_norm(sizes: Sizes, op: ir.Operation) -> Values:
+    """`EuclideanNorm(input, reduction_indices)`."""
+    array = op.operands[0]
+    rank = ir.RankedTensorType(array.type).rank
+    axes = sorted({axis % rank for axis in known_integers(op.operands[1], "the axes")})
+    total = total_of(binary("multiply", array, array), axes)
+    root = create("stablehlo.sqrt", [total], total.type)
+    if not flag(op, "keep_dims"):
+        return [root]
+    return [reshaped(root, [1 if k in axes else n for k, n in enumerate(sizes_of(array))])]
