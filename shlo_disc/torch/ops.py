@@ -15,20 +15,9 @@ from shlo_disc.torch.bodies import BODIES, only_some
 from shlo_disc.torch.decompositions import KEPT, table
 from shlo_disc.torch.rewrites import REWRITES
 
-__all__ = ["NOT_COVERED", "NOT_TRIED", "PAGE", "core_ops", "page", "way"]
+__all__ = ["NOT_TRIED", "PAGE", "core_ops", "page", "way"]
 
 PAGE = Path("docs/torch-ops.md")
-
-_RANDOM = "random: its numbers are those of PyTorch's generator"
-_NO_LOWERING = "torch-mlir has no lowering of it"
-
-NOT_COVERED = {
-    "native_dropout.default": f"{_RANDOM}; but for a probability of 0, and in eval mode",
-    "rand.default": _RANDOM,
-    "randn.default": _RANDOM,
-    "randperm.default": _RANDOM,
-}
-"""Core op -> why it is refused, or left to PyTorch."""
 
 NOT_TRIED = {
     "resize_.default": "writes its operand, and PyTorch cannot trace it",
@@ -50,10 +39,10 @@ def core_ops() -> Iterator[tuple[str, torch._ops.OpOverload]]:
 
 def way(name: str, op: torch._ops.OpOverload) -> str:
     """How an op is compiled, in words."""
-    if name in NOT_COVERED:
-        return f"not: {NOT_COVERED[name]}"
     if name in NOT_TRIED:
         return f"not tried: {NOT_TRIED[name]}"
+    if torch.Tag.nondeterministic_seeded in op.tags:
+        return "PyTorch itself draws the numbers, before the program runs"
     if op in BODIES and not only_some(op):
         return "StableHLO written here"
     if op in REWRITES:

@@ -3,8 +3,8 @@
     %m, %y = aten.native_dropout(%x, 0.1, True)    ==>    %m = a placeholder, as large as %x
                                                           %y = %x * %m * (1 / 0.9)
 
-Where the numbers depend on sizes alone, a call has PyTorch's own operations draw them, in the order
-of the graph, and passes them to the program. So they are those that eager mode draws from the same
+Such numbers depend on sizes alone. A call has PyTorch's own operations draw them, in the order of
+the graph, and passes them to the program. So they are those that eager mode draws from the same
 state of the generator.
 """
 

@@ -27,8 +27,8 @@ def test_the_page_is_the_table():
 
 def test_every_core_op_is_tried_or_has_a_reason():
     core = {name for name, _ in ops.core_ops()}
-    assert set(ops.NOT_COVERED) | set(ops.NOT_TRIED) | set(SAMPLES) <= core
-    assert core - set(SAMPLES) - set(ops.NOT_TRIED) - set(ops.NOT_COVERED) == set()
+    assert set(ops.NOT_TRIED) | set(SAMPLES) <= core
+    assert core - set(SAMPLES) - set(ops.NOT_TRIED) == set()
     assert not set(SAMPLES) & set(ops.NOT_TRIED)
 
 
@@ -38,7 +38,7 @@ def program(name):
     return export(Of(function), make(*SIZES[0]), dynamic_shapes=(dims,))
 
 
-@pytest.mark.parametrize("name", [n for n in SAMPLES if n not in ops.NOT_COVERED])
+@pytest.mark.parametrize("name", SAMPLES)
 def test_a_covered_op_is_right_at_every_size(name):
     function, make, _ = SAMPLES[name]
     exe = shlo_disc.torch.compile(program(name))
@@ -46,12 +46,9 @@ def test_a_covered_op_is_right_at_every_size(name):
     assert is_one != (name == "nonzero.default")  # the only one whose size comes from data
     for sizes in SIZES:
         args = make(*sizes)
-        got, want = pytree.tree_leaves(exe(*args)), pytree.tree_leaves(function(*args))
+        torch.manual_seed(1)
+        got = pytree.tree_leaves(exe(*args))
+        torch.manual_seed(1)  # random ones draw the same numbers
+        want = pytree.tree_leaves(function(*args))
         for mine, own in zip(got, want, strict=True):
             torch.testing.assert_close(mine, own, equal_nan=True, rtol=2e-5, atol=2e-5)
-
-
-@pytest.mark.parametrize("name", [n for n in SAMPLES if n in ops.NOT_COVERED])
-def test_an_op_that_is_not_covered_is_refused_with_its_name(name):
-    with pytest.raises(shlo_disc.UnsupportedError):
-        shlo_disc.torch.compile(program(name))
