@@ -20,6 +20,7 @@ from functorch.compile import min_cut_rematerialization_partition
 from torch._dynamo.backends.common import aot_autograd
 
 from shlo_disc.errors import UnsupportedError
+from shlo_disc.torch.aliases import Aliases
 from shlo_disc.torch.module_floats import specialise_module_floats
 from shlo_disc.torch.options import Options
 from shlo_disc.torch.part import Known, Part
@@ -99,6 +100,9 @@ class CompiledGraph:
         placeholders = [node for node in graph.graph.nodes if node.op == "placeholder"]
         self._known = _known(placeholders)
         own = [_name(node, names) for node in placeholders]
+        self._aliases = None if kind == "backward" else Aliases(graph)
+        if self._aliases is not None:
+            graph = self._aliases.without(graph)
         weights = _weights(placeholders)
         self._run: Callable[[Sequence[Any]], Any]
         self.parts: list[Part] = []
@@ -166,7 +170,8 @@ class CompiledGraph:
 
     def __call__(self, inputs: Sequence[Any]) -> Any:
         """The results of the graph on all its inputs: tensors and sizes, None as in the graph."""
-        return self._run(inputs)
+        results = self._run(inputs)
+        return results if self._aliases is None else self._aliases.restore(results, inputs)
 
     def boxed(self) -> Callable[[list[Any]], Any]:
         """A function of the list of inputs that empties it, so that they can be freed."""
@@ -174,7 +179,7 @@ class CompiledGraph:
         def call(inputs: list[Any]) -> Any:
             given = list(inputs)
             inputs.clear()
-            return self._run(given)
+            return self(given)
 
         call._boxed_call = True  # type: ignore[attr-defined]
         call.graph = self  # type: ignore[attr-defined]

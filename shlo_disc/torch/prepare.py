@@ -23,7 +23,7 @@ from shlo_disc.torch.decompositions import decompose, inline
 from shlo_disc.torch.places import note_place
 from shlo_disc.torch.random_numbers import Draws, draw_before, is_dropout_within
 from shlo_disc.torch.size_nodes import SizeNodes, state_reshapes
-from shlo_disc.torch.sizes import Notation, Sizes, expression, is_plain_symbol
+from shlo_disc.torch.sizes import Notation, Sizes, expression, places_of
 
 __all__ = ["Prepared", "Result", "needs_retracing", "prepare"]
 
@@ -80,7 +80,7 @@ def prepare(
     graph = module.graph
     _inline_modes(module)
     placeholders = _placeholders_first(graph)
-    sizes = Sizes(_places(placeholders))
+    sizes = Sizes(places_of(placeholders))
     named = _symbol_names(sizes, names, symbols)
     notation = Notation(named)
     conditions = [*conditions, *_take_asserts(graph)]
@@ -153,22 +153,6 @@ def _symbol_names(sizes: Sizes, names: Sequence[str], symbols: Mapping[str, str]
         while name in found.values():
             name += "_"
         found[symbol] = name
-    return found
-
-
-def _places(placeholders: Sequence[torch.fx.Node]) -> dict[str, tuple[int, int | None]]:
-    """Where a call has each symbol: in a tensor, else as a number."""
-    found: dict[str, tuple[int, int | None]] = {}
-    for number, node in enumerate(placeholders):
-        value = node.meta.get("val")
-        if isinstance(value, torch.Tensor):
-            for axis, size in enumerate(value.shape):
-                if is_plain_symbol(size):
-                    found.setdefault(str(expression(size)), (number, axis))
-    for number, node in enumerate(placeholders):
-        value = node.meta.get("val")
-        if isinstance(value, torch.SymInt) and is_plain_symbol(value):
-            found.setdefault(str(expression(value)), (number, None))
     return found
 
 

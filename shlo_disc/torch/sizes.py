@@ -19,7 +19,9 @@ import torch
 
 from shlo_disc.errors import UnsupportedError
 
-__all__ = ["Notation", "Sizes", "exact_floor", "expression", "is_plain_symbol", "symbols_of"]
+__all__ = [
+    "Notation", "Sizes", "exact_floor", "expression", "is_plain_symbol", "places_of", "symbols_of",
+]  # fmt: skip
 
 _TRACING_BOUND = 2
 """The lower bound that PyTorch gives a symbol without being told one."""
@@ -82,6 +84,22 @@ def exact_floor(e: Any) -> tuple[Any, int] | None:
 def symbols_of(size: Any) -> frozenset[str]:
     """The names of the symbols in `size`."""
     return frozenset(symbol.name for symbol in expression(size).free_symbols)
+
+
+def places_of(placeholders: Sequence[torch.fx.Node]) -> dict[str, tuple[int, int | None]]:
+    """Where a call has each symbol: in a tensor, else as a number."""
+    found: dict[str, tuple[int, int | None]] = {}
+    for number, node in enumerate(placeholders):
+        value = node.meta.get("val")
+        if isinstance(value, torch.Tensor):
+            for axis, size in enumerate(value.shape):
+                if is_plain_symbol(size):
+                    found.setdefault(str(expression(size)), (number, axis))
+    for number, node in enumerate(placeholders):
+        value = node.meta.get("val")
+        if isinstance(value, torch.SymInt) and is_plain_symbol(value):
+            found.setdefault(str(expression(value)), (number, None))
+    return found
 
 
 class Sizes:

@@ -23,7 +23,7 @@ from shlo_disc.torch.bodies.convolution import (
 from shlo_disc.torch.bodies.division import fmod, remainder, shift_left, shift_right
 from shlo_disc.torch.bodies.finding import nonzero
 from shlo_disc.torch.bodies.fourier import fft_c2c, fft_c2r, fft_r2c
-from shlo_disc.torch.bodies.indexing import index, index_put
+from shlo_disc.torch.bodies.indexing import has_numbers, index, index_put
 from shlo_disc.torch.bodies.ordering import sort, sort_stable, topk
 from shlo_disc.torch.bodies.pooling import (
     avg_pool,
@@ -69,12 +69,8 @@ BODIES: dict[Any, Body] = {
     aten.convolution_backward.default: convolution_backward,
     aten.cumprod.default: cumprod,
     aten.cumsum.default: cumsum,
-    aten._unsafe_index.Tensor: index,
-    aten._unsafe_index_put.default: index_put,
     aten.fmod.Scalar: fmod,
     aten.fmod.Tensor: fmod,
-    aten.index.Tensor: index,
-    aten.index_put.default: index_put,
     aten.max_pool3d.default: max_pool,
     aten.max_pool3d_with_indices.default: max_pool_with_indices,
     aten.nonzero.default: nonzero,
@@ -111,11 +107,19 @@ _TRANSFORMS: dict[Any, Body] = {
     aten._fft_r2c.default: fft_r2c,
 }
 
-BODIES.update({**_POOLS, **_TRANSFORMS, aten.slice.Tensor: slice_})
+_INDEXED: dict[Any, Body] = {
+    aten._unsafe_index.Tensor: index,
+    aten._unsafe_index_put.default: index_put,
+    aten.index.Tensor: index,
+    aten.index_put.default: index_put,
+}
+
+BODIES.update({**_INDEXED, **_POOLS, **_TRANSFORMS, aten.slice.Tensor: slice_})
 
 _ONLY: dict[Any, Callable[[Mapping[str, Any]], bool]] = {
     aten.convolution.default: is_transposed,
     aten.slice.Tensor: ends_at_a_size,
+    **dict.fromkeys(_INDEXED, has_numbers),
     **dict.fromkeys(_POOLS, is_special_pool),
 }
 """Overload -> for which arguments its body is; torch-mlir takes the others."""

@@ -9,7 +9,9 @@ bounds; here reads are clamped, and nothing is written there.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -26,7 +28,7 @@ from shlo_disc.torch.bodies.call import (
 )
 from shlo_disc.torch.bodies.scattering import scattered
 
-__all__ = ["index", "index_put"]
+__all__ = ["has_numbers", "index", "index_put"]
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,12 @@ def _indexed(call: BodyCall) -> _Indexed:
     first = axes[0] if together else 0
     windows = [place if place < first else place + lead for place in range(len(kept))]
     return _Indexed(axes, kept, windows, first, lead)
+
+
+def has_numbers(arguments: Mapping[str, Any]) -> bool:
+    """True if no index is a mask."""
+    given = [one.meta["val"].dtype for one in arguments["indices"] if one is not None]
+    return not any(dtype in (torch.bool, torch.uint8) for dtype in given)
 
 
 def index(call: BodyCall) -> list[ir.Value]:

@@ -1,0 +1,168 @@
+"""Results of a graph that share memory: with an argument, or with another result.
+
+    %v = aten.slice(%x, 1, 1, %n)      ==>      return as_strided(%x, ...), and not a copy
+    return %v
+
+AOTAutograd reads the sizes, the strides and the offset of such a result to make the view that the
+user gets. So they must be those that PyTorch's own operations would give.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sympy
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from shlo_disc.torch.sizes import Sizes, expression, places_of, symbols_of
+
+__all__ = ["Aliases"]
+
+
+@dataclass(frozen=True)
+class _View:
+    """A result with memory of an argument (`is_input`) or of another result, by its number."""
+
+    is_input: bool
+    base: int
+    sizes: tuple[Any, ...]
+    strides: tuple[Any, ...]
+    offset: Any
+    """Elements from the start of the base."""
+    is_base: bool = False
+    """The argument itself."""
+
+
+class Aliases:
+    """Which results of a functional graph are views; how a call makes them."""
+
+    def __init__(self, graph: torch.fx.GraphModule) -> None:
+        self._views: dict[int, _View] = {}
+        self._strided: dict[int, tuple[Any, ...]] = {}
+        """Results that others are views of, and that are not contiguous: their strides."""
+        nodes = list(graph.graph.nodes)
+        placeholders = [node for node in nodes if node.op == "placeholder"]
+        self._sizes = Sizes(places_of(placeholders))
+        (output,) = (node for node in nodes if node.op == "output")
+        returned = output.args[0]
+        if not isinstance(returned, tuple | list):
+            return
+        self._count = len(returned)
+        self._every = list(returned)
+        """The results, and behind them what several results are parts of."""
+        owners: dict[Any, tuple[bool, int, torch.Tensor]] = {}
+        for number, node in enumerate(placeholders):
+            value = node.meta.get("val")
+            if isinstance(value, torch.Tensor):
+                owners.setdefault(_memory(value), (True, number, value))
+        results = [
+            (number, item, item.meta["val"])
+            for number, item in enumerate(returned)
+            if isinstance(item, torch.fx.Node) and isinstance(item.meta.get("val"), torch.Tensor)
+        ]
+        for number, _, value in results:
+            if _is_whole(value):
+                owners.setdefault(_memory(value), (False, number, value))
+        for node in self._shared(nodes, [value for _, _, value in results], owners):
+            owners[_memory(node.meta["val"])] = (False, len(self._every), node.meta["val"])
+            self._every.append(node)
+        for number, item, value in results:
+            is_input, base, whole = owners.get(_memory(value), (False, number, value))
+            if not is_input and base == number:
+                continue
+            view = _view(is_input, base, value, whole, item in placeholders)
+            if self._knows(view):
+                self._views[number] = view
+                if not is_input and not whole.is_contiguous():
+                    self._strided[base] = tuple(map(expression, whole.stride()))
+
+    @staticmethod
+    def _shared(
+        nodes: Sequence[torch.fx.Node],
+        results: Sequence[torch.Tensor],
+        owners: Mapping[Any, tuple[bool, int, torch.Tensor]],
+    ) -> list[torch.fx.Node]:
+        """The nodes that own the memory of two results or more, and that nothing returns."""
+        counted = Counter(map(_memory, results))
+        wanted = {memory for memory, count in counted.items() if count > 1} - owners.keys()
+        found = {}
+        for node in nodes:
+            value = node.meta.get("val")
+            if node.op == "call_function" and isinstance(value, torch.Tensor):
+                memory = _memory(value)
+                if memory in wanted and memory not in found and _is_whole(value):
+                    found[memory] = node
+        return list(found.values())
+
+    def _knows(self, view: _View) -> bool:
+        """True if inputs have all the symbols of `view`."""
+        used = frozenset[str]().union(*map(symbols_of, (*view.sizes, *view.strides, view.offset)))
+        return used <= self._sizes.places.keys()
+
+    def without(self, graph: torch.fx.GraphModule) -> torch.fx.GraphModule:
+        """`graph`, or a copy of it that gives None in the place of views."""
+        if not self._views:
+            return graph
+        rest = torch.fx.GraphModule(graph, copy.deepcopy(graph.graph))
+        (output,) = (node for node in rest.graph.nodes if node.op == "output")
+        by_name = {node.name: node for node in rest.graph.nodes}
+        output.args = (
+            tuple(
+                by_name[item.name] if isinstance(item, torch.fx.Node) else item
+                for item in (None if k in self._views else e for k, e in enumerate(self._every))
+            ),
+        )
+        rest.graph.eliminate_dead_code()
+        rest.recompile()
+        return rest
+
+    def restore(self, results: Sequence[Any], inputs: Sequence[Any]) -> Sequence[Any]:
+        """All results of a call: the computed ones, and the views."""
+        if not self._views:
+            return results
+        every = list(results)
+        for number, strides in self._strided.items():
+            computed = every[number]
+            shape = computed.shape
+            laid_out = torch.empty_strided(
+                shape, [self._sizes.value(s, inputs) for s in strides], dtype=computed.dtype
+            )
+            every[number] = laid_out.copy_(computed)
+        for number, view in self._views.items():
+            base = (inputs if view.is_input else every)[view.base]
+            every[number] = base if view.is_base else self._made(view, base, inputs)
+        return every[: self._count]
+
+    def _made(self, view: _View, base: torch.Tensor, inputs: Sequence[Any]) -> torch.Tensor:
+        sizes, strides = (
+            [self._sizes.value(size, inputs) for size in each]
+            for each in (view.sizes, view.strides)
+        )
+        offset = base.storage_offset() + self._sizes.value(view.offset, inputs)
+        return torch.as_strided(base, sizes, strides, offset)
+
+
+def _is_whole(value: torch.Tensor) -> bool:
+    """True for a tensor that has all of its memory, each element once."""
+    held = expression(value.untyped_storage().nbytes())
+    rest = sympy.expand(held - value.itemsize * expression(value.numel()))
+    is_dense = torch._prims_common.is_non_overlapping_and_dense_or_false(value)
+    return bool(rest == 0 and expression(value.storage_offset()) == 0 and is_dense)
+
+
+def _memory(value: torch.Tensor) -> Any:
+    """Equal for fake tensors that share memory and have one type."""
+    return StorageWeakRef(value.untyped_storage()), value.dtype
+
+
+def _view(
+    is_input: bool, base: int, value: torch.Tensor, whole: torch.Tensor, is_base: bool
+) -> _View:
+    sizes, strides = (tuple(map(expression, each)) for each in (value.shape, value.stride()))
+    offset = expression(value.storage_offset()) - expression(whole.storage_offset())
+    return _View(is_input, base, sizes, strides, offset, is_base)
