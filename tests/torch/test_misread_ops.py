@@ -95,3 +95,22 @@ def test_remainders_and_shifts_of_signed_numbers(dtype):
         (BS,),
         [(4, 6), (1, 5), (3, 7)],
     )
+
+
+def test_an_extreme_element_is_a_nan_and_the_first_of_equal_ones():
+    def function(x):
+        return (
+            *x.max(1), *x.min(0, keepdim=True), x.argmax(1), x.argmin(0, keepdim=True), x.argmax(),
+            x.argmin(), *torch.aminmax(x, dim=1),
+        )  # fmt: skip
+
+    def make(b, s):
+        x = torch.randint(-2, 3, (b, s)).float()
+        x[-1, -1] = x[-1, 1] = float("nan")
+        x[0] = float("-inf")
+        return x
+
+    dims = ({0: Dim("b", min=2), 1: Dim("s", min=3)},)
+    sets = ((4, 6), (2, 3), (7, 5), (3, 17), (2, 130))
+    assert_right(function, lambda *n: (make(*n),), dims, sets)
+    assert_right(function, lambda *n: (make(*n).nan_to_num(),), dims, sets)
