@@ -49,8 +49,8 @@ def _embedding_bag(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Rows joined at the bags that they are in: by their sum, mean or maximum.
 
-    The results behind the first are what PyTorch saves for the gradient: the bag of each index,
-    the numbers of rows, and for maxima the row that has each.
+    PyTorch saves the other results for the gradient. They are the bag of each index and the
+    numbers of rows; for maxima also the row that has each.
     """
     count = indices.shape[0]
     bags = offsets.shape[0] - 1 if include_last_offset else offsets.shape[0]

@@ -280,6 +280,16 @@ def _max_pool_backward(
     return flat.scatter_add(-1, places, values).reshape(x.shape)
 
 
+def _clamp(x: torch.Tensor, low: torch.Tensor | None = None, high: Any = None) -> torch.Tensor:
+    """Of bounds of other ranks: torch-mlir's op of these ends the process."""
+    x = x if low is None else torch.maximum(x, low)
+    return x if high is None else torch.minimum(x, high)
+
+
+def _clamp_max(x: torch.Tensor, high: torch.Tensor) -> torch.Tensor:
+    return _clamp(x, None, high)
+
+
 def _transposed(
     x: torch.Tensor,
     weight: torch.Tensor,
@@ -290,9 +300,12 @@ def _transposed(
     groups: int = 1,
     dilation: Sequence[int] = (1,),
 ) -> torch.Tensor:
-    return aten.convolution(
-        x, weight, bias, stride, padding, dilation, True, output_padding, groups
+    is_one = x.dim() < weight.dim()  # one picture, not a batch of them
+    batch = x.unsqueeze(0) if is_one else x
+    y = aten.convolution(
+        batch, weight, bias, stride, padding, dilation, True, output_padding, groups
     )
+    return y.squeeze(0) if is_one else y
 
 
 REWRITES: dict[Any, Callable[..., Any]] = {
@@ -304,6 +317,9 @@ REWRITES: dict[Any, Callable[..., Any]] = {
     aten.avg_pool2d_backward.default: _avg_pool_backward,
     aten.bitwise_or.Scalar: _with_number(torch.bitwise_or),
     aten.bitwise_xor.Scalar: _with_number(torch.bitwise_xor),
+    aten.clamp.Tensor: _clamp,
+    aten.clamp_max.Tensor: _clamp_max,
+    aten.clamp_min.Tensor: _clamp,
     aten.conv_transpose1d.default: _transposed,
     aten.conv_transpose2d.input: _transposed,
     aten.conv_transpose3d.input: _transposed,

@@ -54,6 +54,8 @@ def _extreme(call: BodyCall, name: str, start: Callable[[ir.Type], ir.Value]) ->
     rank, element = ir.RankedTensorType(x.type).rank, element_of(x)
     if rank == 0:
         return [x, constant(0, [], i64)]
+    if 0 in ir.RankedTensorType(x.type).shape:
+        return [x, iota(x, 0, i64)]
     axis, module = call["dim"] % rank, call.module.operation
     values = running(module, x, axis, name, start(element))
     truth = typed(x, ir.IntegerType.get_signless(1))
@@ -68,14 +70,17 @@ def _extreme(call: BodyCall, name: str, start: Callable[[ir.Type], ir.Value]) ->
 
 def running_sum(call: BodyCall, x: ir.Value, axis: int) -> ir.Value:
     """The sums of the elements of `x` up to each place along `axis`."""
+    if 0 in ir.RankedTensorType(x.type).shape:
+        return x
     return running(call.module.operation, x, axis, "add", constant(0, [], element_of(x)))
 
 
 def _running(call: BodyCall, name: str, start: int) -> list[ir.Value]:
     element = ir.RankedTensorType(call.results[0]).element_type
     x = converted(call["self"], element)
-    rank = ir.RankedTensorType(x.type).rank
-    if rank == 0:
+    kind = ir.RankedTensorType(x.type)
+    rank = kind.rank
+    if rank == 0 or 0 in kind.shape:
         return [x]
     first = constant(start, [], element)
     return [running(call.module.operation, x, call["dim"] % rank, name, first)]
