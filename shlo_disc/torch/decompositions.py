@@ -75,6 +75,21 @@ def decompose(module: torch.fx.GraphModule, carried: Callable[[torch.fx.Node], b
     return guards
 
 
+_FOREIGN = (
+    AssertionError, IndexError, KeyError, NotImplementedError, RuntimeError, TypeError, ValueError,
+)  # fmt: skip
+"""What PyTorch's decompositions raise where they cannot be traced."""
+
+
+def _plain(value: Any) -> Any:
+    """`value` with plain lists and dicts."""
+    if isinstance(value, tuple):
+        return tuple(map(_plain, value))
+    if isinstance(value, list):
+        return list(map(_plain, value))
+    return {k: _plain(v) for k, v in value.items()} if isinstance(value, dict) else value
+
+
 def _special_rule(node: torch.fx.Node) -> Decomposition | None:
     """What a node is traced from whose op is rewritten for some arguments only."""
     rules = (narrow_rule, empty_slice_rule, mask_rule)
@@ -96,7 +111,8 @@ def _rewrite(
 
     `traces` has the graphs of nodes that were rewritten before, by the same functions.
     """
-    leaves, structure = pytree.tree_flatten((node.args, node.kwargs))
+    # Lists of a graph cannot be changed, and some functions do.
+    leaves, structure = pytree.tree_flatten(_plain((node.args, node.kwargs)))
     inputs = list(dict.fromkeys(leaf for leaf in leaves if isinstance(leaf, torch.fx.Node)))
     key = node.target, structure, tuple(_key(leaf, inputs) for leaf in leaves)
     if key not in traces:
@@ -147,6 +163,12 @@ def _traced(
         note_place(node)
         where = node.meta.get("place", "unknown location")
         raise UnsupportedError(f"{where}: {node.target}: {error}") from error
+    except _FOREIGN as error:
+        note_place(node)
+        where = node.meta.get("place", "unknown location")
+        raise UnsupportedError(
+            f"{where}: {node.target}: PyTorch's decomposition of it fails: {error}"
+        ) from error
     return traced, guards
 
 

@@ -159,45 +159,6 @@ def _nearest2d(
     return _nearest(x, output_size, None)
 
 
-def _embedding_bag(
-    weight: torch.Tensor,
-    indices: torch.Tensor,
-    offsets: torch.Tensor,
-    scale_grad_by_freq: bool = False,
-    mode: int = 0,
-    sparse: bool = False,
-    per_sample_weights: torch.Tensor | None = None,
-    include_last_offset: bool = False,
-    padding_idx: int = -1,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Rows joined at the bags that they are in: by their sum (mode 0), mean (1) or maximum (2).
-
-    The results behind the first are the bag of each index, the numbers of rows, and zeros.
-    """
-    if mode == 2:
-        raise UnsupportedError("of maxima is not covered")
-    if include_last_offset:
-        offsets = offsets[:-1]
-    count, bags = indices.shape[0], offsets.shape[0]
-    ones = torch.ones_like(offsets, dtype=torch.int64)
-    starts = torch.zeros([count + 1], dtype=torch.int64).scatter_add(0, offsets.long(), ones)
-    bag = starts.cumsum(0)[:count] - 1
-    rows = weight.index_select(0, indices)
-    counted = torch.ones_like(indices, dtype=torch.int64)
-    if padding_idx >= 0:
-        is_row = indices != padding_idx
-        rows = rows * is_row.unsqueeze(-1)
-        counted = is_row.long()
-    if per_sample_weights is not None:
-        rows = rows * per_sample_weights.unsqueeze(-1)
-    zeros = torch.zeros([bags, weight.shape[1]], dtype=weight.dtype)
-    total = zeros.scatter_add(0, bag.unsqueeze(-1).expand(rows.shape), rows)
-    sizes = torch.zeros([bags], dtype=torch.int64).scatter_add(0, bag, counted)
-    if mode == 1:
-        total = total / sizes.clamp(min=1).unsqueeze(-1)
-    return total, bag.to(indices.dtype), sizes.to(indices.dtype), torch.zeros_like(offsets)
-
-
 def empty_slice_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
     """What a slice without elements is traced from: torch-mlir takes an end at 0 for the last one.
 
@@ -266,8 +227,6 @@ INDEXED: dict[Any, Callable[..., Any]] = {
     aten.as_strided.default: _as_strided,
     aten.as_strided_copy.default: _as_strided,
     aten._cdist_forward.default: _cdist,
-    aten._embedding_bag.default: _embedding_bag,
-    aten._embedding_bag_forward_only.default: _embedding_bag,
     aten._pdist_forward.default: _pdist,
     aten.diagonal.default: _diagonal,
     aten.masked_scatter.default: _masked_scatter,

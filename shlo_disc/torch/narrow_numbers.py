@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-__all__ = ["narrow_rule"]
+__all__ = ["NARROW", "narrow_rule"]
 
 aten = torch.ops.aten
 
@@ -25,9 +25,13 @@ _WIDER = {
 }
 """Element type -> a signed one that has all its numbers."""
 
+NARROW = frozenset(_WIDER)
+"""Types that torch-mlir takes for signed ones."""
+
 _WIDENED = frozenset({
     aten.abs.default, aten.amax.default, aten.amin.default, aten.argmax.default,
-    aten.argmin.default, aten.max.default, aten.max.dim, aten.min.default, aten.min.dim,
+    aten.argmin.default, aten.cummax.default, aten.cummin.default, aten.max.default,
+    aten.max.dim, aten.min.default, aten.min.dim,
 })  # fmt: skip
 
 _OF_TRUTHS = frozenset({

@@ -82,7 +82,6 @@ def prepare(
     placeholders = _placeholders_first(graph)
     sizes = Sizes(places_of(placeholders))
     named = _symbol_names(sizes, names, symbols)
-    notation = Notation(named)
     conditions = [*conditions, *_take_asserts(graph)]
     results = _take_results(graph)
     drawn, draws = draw_before(graph, placeholders, sizes)
@@ -107,7 +106,9 @@ def prepare(
         note_place(node)
     graph.lint()
     module.recompile()
-    shapes = [tuple(map(notation.argument_size, _shape(node))) for node in kept]
+    held = {name for name, (_, axis) in sizes.places.items() if axis is not None}
+    of_arguments = Notation({symbol: name for symbol, name in named.items() if symbol in held})
+    shapes = [tuple(map(of_arguments.argument_size, _shape(node))) for node in kept]
     in_shapes = set(re.findall(r"[A-Za-z_]\w*", " ".join(size for s in shapes for size in s)))
     stated = Notation({symbol: name for symbol, name in named.items() if name in in_shapes})
     found = [text for c in conditions if stated.knows(c) for text in stated.relations(c)]

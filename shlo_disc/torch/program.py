@@ -19,6 +19,10 @@ from shlo_disc.torch.prepare import Prepared, Result, prepare
 __all__ = ["Binding", "Lowered", "lower_graph"]
 
 
+_FOREIGN = (AssertionError, KeyError, NotImplementedError, RuntimeError, TypeError, ValueError)
+"""What torch-mlir's importer raises."""
+
+
 class Binding:
     """What a call of a lowered graph passes to the program, and what it makes of its results."""
 
@@ -90,8 +94,8 @@ def lower_graph(
     )
     try:
         module, carried = import_graph(prepared.module.graph, new_context(), has_body)
-    except (AssertionError, NotImplementedError, RuntimeError, TypeError, ValueError) as error:
-        raise UnsupportedError(f"torch-mlir cannot import the program: {error}") from error
+    except _FOREIGN as error:
+        raise UnsupportedError(f"torch-mlir cannot import the program: {error!r}") from error
     lower(module, carried)
     own = [names[k] for k in prepared.inputs]
     own += [f"constant_{k}" for k in range(len(prepared.constants))]

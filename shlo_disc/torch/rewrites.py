@@ -9,11 +9,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch._decomp.decompositions import adaptive_avg_pool2d as _refs_adaptive
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from shlo_disc.errors import UnsupportedError
+from shlo_disc.torch.bag_rewrites import BAGS
 from shlo_disc.torch.indexed_rewrites import INDEXED
+from shlo_disc.torch.pool_rewrites import POOLS
 
 __all__ = ["REWRITES"]
 
@@ -257,24 +258,6 @@ def _repeat(x: torch.Tensor, repeats: Sequence[int]) -> torch.Tensor:
     return x.reshape(pairs).expand(spread).reshape(sizes)
 
 
-def _adaptive_mean(x: torch.Tensor, output_size: Sequence[int]) -> torch.Tensor:
-    if list(output_size) == [1, 1]:
-        return x.mean([-2, -1], keepdim=True)
-    return _refs_adaptive(x, output_size)
-
-
-def _adaptive_mean_3d(x: torch.Tensor, output_size: Sequence[int]) -> torch.Tensor:
-    if list(output_size) == [1, 1, 1]:
-        return x.mean([-3, -2, -1], keepdim=True)
-    sizes = list(zip(x.shape[-3:], output_size, strict=True))
-    if not all(statically_known_true(have % want == 0) for have, want in sizes):
-        raise UnsupportedError("its windows are of several sizes")
-    kernel = [have // want for have, want in sizes]
-    if not all(isinstance(n, int) for n in kernel):
-        raise UnsupportedError("its windows depend on sizes, but for an output of 1 x 1 x 1")
-    return aten.avg_pool3d(x, kernel, kernel)
-
-
 def _empty(size: Sequence[int], *, dtype: torch.dtype | None = None, **memory: Any) -> torch.Tensor:
     """Zeros: any elements will do, and `memory` has no meaning in a functional program."""
     return torch.scalar_tensor(0, dtype=dtype or torch.get_default_dtype()).expand(size)
@@ -282,12 +265,6 @@ def _empty(size: Sequence[int], *, dtype: torch.dtype | None = None, **memory: A
 
 def _empty_strided(size: Sequence[int], stride: Sequence[int], **kwargs: Any) -> torch.Tensor:
     return _empty(size, **kwargs)
-
-
-def _adaptive_mean_backward(grad: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-    if list(grad.shape[-2:]) != [1, 1]:
-        raise UnsupportedError("its windows depend on sizes, but for an output of 1 x 1")
-    return (grad / (x.shape[-2] * x.shape[-1])).expand(x.shape).clone()
 
 
 def _avg_pool_backward(
@@ -333,6 +310,16 @@ def _max_pool_backward(
     return flat.scatter_add(-1, places, values).reshape(x.shape)
 
 
+def _clamp(x: torch.Tensor, low: torch.Tensor | None = None, high: Any = None) -> torch.Tensor:
+    """Of bounds of other ranks: torch-mlir's op of these ends the process."""
+    x = x if low is None else torch.maximum(x, low)
+    return x if high is None else torch.minimum(x, high)
+
+
+def _clamp_max(x: torch.Tensor, high: torch.Tensor) -> torch.Tensor:
+    return _clamp(x, None, high)
+
+
 def _transposed(
     x: torch.Tensor,
     weight: torch.Tensor,
@@ -343,22 +330,27 @@ def _transposed(
     groups: int = 1,
     dilation: Sequence[int] = (1,),
 ) -> torch.Tensor:
-    return aten.convolution(
-        x, weight, bias, stride, padding, dilation, True, output_padding, groups
+    is_one = x.dim() < weight.dim()  # one picture, not a batch of them
+    batch = x.unsqueeze(0) if is_one else x
+    y = aten.convolution(
+        batch, weight, bias, stride, padding, dilation, True, output_padding, groups
     )
+    return y.squeeze(0) if is_one else y
 
 
 REWRITES: dict[Any, Callable[..., Any]] = {
+    **BAGS,
     **INDEXED,
-    aten._adaptive_avg_pool2d.default: _adaptive_mean,
-    aten._adaptive_avg_pool2d_backward.default: _adaptive_mean_backward,
-    aten._adaptive_avg_pool3d.default: _adaptive_mean_3d,
+    **POOLS,
     aten._scaled_dot_product_flash_attention_for_cpu_backward.default: _flash_attention_backward,
     aten._native_batch_norm_legit_no_training.default: _batch_norm_inference,
     aten.any.dims: _any,
     aten.avg_pool2d_backward.default: _avg_pool_backward,
     aten.bitwise_or.Scalar: _with_number(torch.bitwise_or),
     aten.bitwise_xor.Scalar: _with_number(torch.bitwise_xor),
+    aten.clamp.Tensor: _clamp,
+    aten.clamp_max.Tensor: _clamp_max,
+    aten.clamp_min.Tensor: _clamp,
     aten.conv_transpose1d.default: _transposed,
     aten.conv_transpose2d.input: _transposed,
     aten.conv_transpose3d.input: _transposed,

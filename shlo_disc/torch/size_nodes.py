@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from shlo_disc.torch.sizes import exact_floor, expression
+from shlo_disc.torch.sizes import exact_floor, expression, symbols_of
 
 __all__ = ["SizeNodes", "state_reshapes"]
 
@@ -49,6 +49,7 @@ class SizeNodes:
         self._places = places
         self._known: dict[Any, torch.fx.Node | int] = {}
         self._anchor = next((n for n in graph.nodes if n.op != "placeholder"), None)
+        self._terms = _terms(placeholders, places)
 
     def of(self, size: Any) -> torch.fx.Node | int | None:
         """The number or node of `size`, an int, a SymInt or an expression.
@@ -66,6 +67,8 @@ class SizeNodes:
     def _made(self, e: Any) -> torch.fx.Node | int | None:
         if e.is_Integer:
             return int(e)
+        if e in self._terms:
+            return self._size_of(*self._terms[e])
         if e.is_Symbol:
             return self._read(e.name)
         kind = type(e).__name__
@@ -100,12 +103,27 @@ class SizeNodes:
             return None
         number, axis = self._places[name]
         holder = self._placeholders[number]
-        if axis is None:
-            return holder
+        return holder if axis is None else self._size_of(holder, axis)
+
+    def _size_of(self, holder: torch.fx.Node, axis: int) -> torch.fx.Node:
         with self._graph.inserting_before(self._anchor):
             node = self._graph.call_function(aten.sym_size.int, (holder, axis))
         node.meta["val"] = holder.meta["val"].shape[axis]
         return node
+
+
+def _terms(
+    placeholders: Sequence[torch.fx.Node], places: Mapping[str, tuple[int, int | None]]
+) -> dict[Any, tuple[torch.fx.Node, int]]:
+    """Sizes of arguments whose symbols are known as numbers only: where to read them whole."""
+    found: dict[Any, tuple[torch.fx.Node, int]] = {}
+    for node in placeholders:
+        value = node.meta.get("val")
+        for axis, size in enumerate(value.shape if isinstance(value, torch.Tensor) else ()):
+            names = symbols_of(size)
+            if len(names) > 1 and any(places.get(n, (0, None))[1] is None for n in names):
+                found.setdefault(expression(size), (node, axis))
+    return found
 
 
 def state_reshapes(graph: torch.fx.Graph, sizes: SizeNodes) -> None:

@@ -95,3 +95,54 @@ def test_remainders_and_shifts_of_signed_numbers(dtype):
         (BS,),
         [(4, 6), (1, 5), (3, 7)],
     )
+
+
+def test_an_extreme_element_is_a_nan_and_the_first_of_equal_ones():
+    def function(x):
+        return (
+            *x.max(1), *x.min(0, keepdim=True), x.argmax(1), x.argmin(0, keepdim=True), x.argmax(),
+            x.argmin(), *torch.aminmax(x, dim=1),
+        )  # fmt: skip
+
+    def make(b, s):
+        x = torch.randint(-2, 3, (b, s)).float()
+        x[-1, -1] = x[-1, 1] = float("nan")
+        x[0] = float("-inf")
+        return x
+
+    dims = ({0: Dim("b", min=2), 1: Dim("s", min=3)},)
+    sets = ((4, 6), (2, 3), (7, 5), (3, 17), (2, 130))
+    assert_right(function, lambda *n: (make(*n),), dims, sets)
+    assert_right(function, lambda *n: (make(*n).nan_to_num(),), dims, sets)
+
+
+def test_bounds_of_other_ranks():
+    """torch-mlir's op of these ends the process."""
+    dims = (BS, {0: Dim("s", min=5)}, {})
+    assert_right(
+        lambda x, low, high: (
+            x.clamp(low, high), x.clamp_min(low), x.clamp_max(high), low.clamp(x, high),
+        ),
+        lambda b, s: (torch.randn(b, s), torch.randn(s), torch.tensor(0.5)),
+        dims,
+        ((4, 6), (1, 5), (3, 7), (2, 17)),
+    )  # fmt: skip
+
+
+def test_transposed_convolution_of_one_picture():
+    weight = torch.randn(3, 2, 4)
+    assert_right(
+        lambda x: torch.nn.functional.conv_transpose1d(x, weight, stride=2),
+        lambda b, s: (torch.randn(3, s),),
+        ({1: Dim("s", min=5)},),
+        ((4, 6), (1, 5), (3, 7)),
+    )
+
+
+def test_running_totals_without_elements():
+    assert_right(
+        lambda x: (x.cumsum(0), x.cumprod(1), *x.cummax(1), x.cumsum(1)),
+        lambda b, s: (torch.randn(b, 0),),
+        ({0: B},),
+        ((4, 6), (2, 6)),
+    )

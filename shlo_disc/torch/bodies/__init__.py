@@ -21,6 +21,7 @@ from shlo_disc.torch.bodies.convolution import (
     transposed_convolution,
 )
 from shlo_disc.torch.bodies.division import fmod, remainder, shift_left, shift_right
+from shlo_disc.torch.bodies.extremes import argmax, argmin, max_dim, min_dim
 from shlo_disc.torch.bodies.finding import nonzero
 from shlo_disc.torch.bodies.fourier import fft_c2c, fft_c2r, fft_r2c
 from shlo_disc.torch.bodies.indexing import has_numbers, index, index_put
@@ -42,8 +43,9 @@ from shlo_disc.torch.bodies.recurrent import (
 )
 from shlo_disc.torch.bodies.scattering import scatter_reduce
 from shlo_disc.torch.bodies.slicing import ends_at_a_size, slice_
-from shlo_disc.torch.bodies.totals import cumprod, cumsum
+from shlo_disc.torch.bodies.totals import cummax, cummin, cumprod, cumsum
 from shlo_disc.torch.importer import Carried, schema_arguments
+from shlo_disc.torch.narrow_numbers import NARROW
 from shlo_disc.torch.recurrent import ops as own
 
 __all__ = ["BODIES", "has_body", "only_some", "write_body"]
@@ -59,6 +61,8 @@ BODIES: dict[Any, Body] = {
     aten.arange.default: arange,
     aten.arange.start: arange,
     aten.arange.start_step: arange,
+    aten.argmax.default: argmax,
+    aten.argmin.default: argmin,
     aten.bitwise_left_shift.Scalar_Tensor: shift_left,
     aten.bitwise_left_shift.Tensor: shift_left,
     aten.bitwise_left_shift.Tensor_Scalar: shift_left,
@@ -67,12 +71,16 @@ BODIES: dict[Any, Body] = {
     aten.bitwise_right_shift.Tensor_Scalar: shift_right,
     aten.convolution.default: transposed_convolution,
     aten.convolution_backward.default: convolution_backward,
+    aten.cummax.default: cummax,
+    aten.cummin.default: cummin,
     aten.cumprod.default: cumprod,
     aten.cumsum.default: cumsum,
     aten.fmod.Scalar: fmod,
     aten.fmod.Tensor: fmod,
+    aten.max.dim: max_dim,
     aten.max_pool3d.default: max_pool,
     aten.max_pool3d_with_indices.default: max_pool_with_indices,
+    aten.min.dim: min_dim,
     aten.nonzero.default: nonzero,
     aten.mkldnn_rnn_layer.default: lstm_layer,
     aten.remainder.Scalar: remainder,
@@ -116,18 +124,30 @@ _INDEXED: dict[Any, Body] = {
 
 BODIES.update({**_INDEXED, **_POOLS, **_TRANSFORMS, aten.slice.Tensor: slice_})
 
+_WIDENED = (
+    aten.argmax.default, aten.argmin.default, aten.cummax.default, aten.cummin.default,
+    aten.max.dim, aten.min.dim,
+)  # fmt: skip
+"""Ops that have wider operands first where these are unsigned (`narrow_numbers`)."""
+
+
+def _is_signed(arguments: Mapping[str, Any]) -> bool:
+    return arguments["self"].meta["val"].dtype not in NARROW
+
+
 _ONLY: dict[Any, Callable[[Mapping[str, Any]], bool]] = {
     aten.convolution.default: is_transposed,
     aten.slice.Tensor: ends_at_a_size,
     **dict.fromkeys(_INDEXED, has_numbers),
     **dict.fromkeys(_POOLS, is_special_pool),
+    **dict.fromkeys(_WIDENED, _is_signed),
 }
 """Overload -> for which arguments its body is; torch-mlir takes the others."""
 
 
 def only_some(op: Any) -> bool:
     """True for an op whose body is for some arguments only."""
-    return op in _ONLY
+    return op in _ONLY and op not in _WIDENED
 
 
 def has_body(node: torch.fx.Node) -> bool:

@@ -37,6 +37,8 @@ def nonzero(call: BodyCall) -> list[ir.Value]:
     zero = constant(0, [], i64)
     none = spread(constant(0, [], element_of(x)), [], x)
     is_found = compare("NE", x, none, typed(x, ir.IntegerType.get_signless(1)))
+    if 0 in kind.shape:
+        return [constant(0, [0, kind.rank], i64)]
     flat = _flat(converted(is_found, i64))
     count = reduced("add", flat, zero, 0)
     # An element that is not found goes behind all rows.

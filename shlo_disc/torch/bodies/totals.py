@@ -1,4 +1,4 @@
-"""Running sums and products: windows that reach to the start of a dimension.
+"""Running sums, products and extremes: windows that reach to the start of a dimension.
 
     %y = dynamic_reduce_window %x, window [1, n], padding [[0, 0], [n - 1, 0]]
 
@@ -7,11 +7,25 @@ A pass knows them as scans (docs/passes.md, `expand-windows`).
 
 from __future__ import annotations
 
-from shlo_disc.ingest.region_ops import running
-from shlo_disc.mlir import ir
-from shlo_disc.torch.bodies.call import BodyCall, constant, converted, element_of
+from collections.abc import Callable
 
-__all__ = ["cumprod", "cumsum", "running_sum"]
+from shlo_disc.builders import compare, create
+from shlo_disc.ingest.region_ops import running
+from shlo_disc.ingest.size_values import binary
+from shlo_disc.mlir import ir
+from shlo_disc.torch.bodies.call import (
+    BodyCall,
+    constant,
+    converted,
+    element_of,
+    highest,
+    iota,
+    lowest,
+    spread,
+    typed,
+)
+
+__all__ = ["cummax", "cummin", "cumprod", "cumsum", "running_sum"]
 
 
 def cumsum(call: BodyCall) -> list[ir.Value]:
@@ -24,16 +38,49 @@ def cumprod(call: BodyCall) -> list[ir.Value]:
     return _running(call, "multiply", 1)
 
 
+def cummax(call: BodyCall) -> list[ir.Value]:
+    """`aten.cummax(self, dim)`: the largest element so far, and the last place that has it."""
+    return _extreme(call, "maximum", lowest)
+
+
+def cummin(call: BodyCall) -> list[ir.Value]:
+    """`aten.cummin(self, dim)`."""
+    return _extreme(call, "minimum", highest)
+
+
+def _extreme(call: BodyCall, name: str, start: Callable[[ir.Type], ir.Value]) -> list[ir.Value]:
+    """Places are running maxima, too: of those whose element is the extreme one so far, or NaN."""
+    x, i64 = call["self"], ir.IntegerType.get_signless(64)
+    rank, element = ir.RankedTensorType(x.type).rank, element_of(x)
+    if rank == 0:
+        return [x, constant(0, [], i64)]
+    if 0 in ir.RankedTensorType(x.type).shape:
+        return [x, iota(x, 0, i64)]
+    axis, module = call["dim"] % rank, call.module.operation
+    values = running(module, x, axis, name, start(element))
+    truth = typed(x, ir.IntegerType.get_signless(1))
+    is_new = compare("EQ", x, values, truth)
+    if isinstance(element, ir.FloatType):
+        is_new = binary("or", is_new, compare("NE", x, x, truth))
+    zero = constant(0, [], i64)
+    place = iota(x, axis, i64)
+    place = create("stablehlo.select", [is_new, place, spread(zero, [], place)], place.type)
+    return [values, running(module, place, axis, "maximum", zero)]
+
+
 def running_sum(call: BodyCall, x: ir.Value, axis: int) -> ir.Value:
     """The sums of the elements of `x` up to each place along `axis`."""
+    if 0 in ir.RankedTensorType(x.type).shape:
+        return x
     return running(call.module.operation, x, axis, "add", constant(0, [], element_of(x)))
 
 
 def _running(call: BodyCall, name: str, start: int) -> list[ir.Value]:
     element = ir.RankedTensorType(call.results[0]).element_type
     x = converted(call["self"], element)
-    rank = ir.RankedTensorType(x.type).rank
-    if rank == 0:
+    kind = ir.RankedTensorType(x.type)
+    rank = kind.rank
+    if rank == 0 or 0 in kind.shape:
         return [x]
     first = constant(start, [], element)
     return [running(call.module.operation, x, call["dim"] % rank, name, first)]
