@@ -56,6 +56,11 @@ class DataSizedExecutable(OfThisProcess):
         return tuple(k for k in sorted(found) if k < len(self.signature.arguments))
 
     @property
+    def unused_donations(self) -> dict[str, int]:
+        """As :attr:`Executable.unused_donations`."""
+        return self._last.unused_donations
+
+    @property
     def repacked(self) -> tuple[str, ...]:
         """Arguments that every call packs anew: programs of regions read them."""
         regions = (step for step in self.steps if not isinstance(step, Executable))
@@ -82,8 +87,12 @@ class DataSizedExecutable(OfThisProcess):
         versioned: Sequence[int] = (),
         frozen: Sequence[int] = (),
         weights: ral.Weights | None = None,
+        over: Callable[[Any, tuple[int, ...]], Any] | None = None,
     ) -> TensorCall:
-        """As :meth:`Executable.tensor_call`; programs of regions keep no packed copies."""
+        """As :meth:`Executable.tensor_call`; programs of regions keep no packed copies.
+
+        Only the last program writes results into donated tensors.
+        """
 
         def calls(program: Executable) -> _PartCall:
             own = [place for place, k in enumerate(versioned) if k in program.packable]
@@ -93,6 +102,7 @@ class DataSizedExecutable(OfThisProcess):
                     versioned=[versioned[place] for place in own],
                     frozen=[k for k in frozen if k in program.packable],
                     weights=weights,
+                    over=over,
                 ),
                 own,
                 [spec.dtype for spec in program.signature.results],

@@ -66,6 +66,7 @@ def describe(
             "packed_arguments": [program.names[index] for index in sorted(host.packed_arguments)],
         },
         "copied_arguments": {"calls": copies.calls, "bytes": copies.bytes},
+        "unused_donations": executable.unused_donations,
         "work": _work(work, sizes),
         "unfused": [
             {
