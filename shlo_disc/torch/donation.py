@@ -61,8 +61,8 @@ Writes = list[tuple[int, torch.Tensor]]
 def apart_from_writes(results: Sequence[Any], writes: Writes) -> tuple[list[Any], Writes]:
     """Results that no write changes, and the writes that are still to be made.
 
-    A result that lies in the memory of a tensor to write is done, if it is the one written there;
-    another one is copied first.
+    A write is done if its result lies in the memory of its tensor already. Another result that lies
+    there is copied first.
     """
     places = {where.data_ptr(): number for number, where in writes if where.numel()}
     left = [
