@@ -377,7 +377,7 @@ def compile_module(
     if wasted := [str(executable.signature.arguments[k]) for k in donated if k not in used]:
         warnings.warn(
             f"{executable.name}: no result can use the memory of donated arguments "
-            f"{', '.join(wasted)}; they are deleted all the same",
+            f"{', '.join(wasted)}; a jax.Array is deleted all the same",
             stacklevel=2,
         )
     if flags.debug_level() >= 1:

@@ -55,6 +55,11 @@ class DataSizedExecutable(OfThisProcess):
         found = {k for step in self.steps if isinstance(step, Executable) for k in step.packable}
         return tuple(k for k in sorted(found) if k < len(self.signature.arguments))
 
+    @property
+    def unused_donations(self) -> dict[str, int]:
+        """As :attr:`Executable.unused_donations`."""
+        return self._last.unused_donations
+
     def __call__(self, *arrays: Any) -> tuple[Any, ...]:
         """As :meth:`Executable.__call__`. Results have the sizes that the data gave."""
         return tuple(self.call_leaves(arrays))
@@ -74,8 +79,12 @@ class DataSizedExecutable(OfThisProcess):
         versioned: Sequence[int] = (),
         frozen: Sequence[int] = (),
         weights: ral.Weights | None = None,
+        over: Callable[[Any, tuple[int, ...]], Any] | None = None,
     ) -> TensorCall:
-        """As :meth:`Executable.tensor_call`; programs of regions keep no packed copies."""
+        """As :meth:`Executable.tensor_call`; programs of regions keep no packed copies.
+
+        Only the last program writes results into donated tensors.
+        """
 
         def calls(program: Executable) -> _PartCall:
             own = [place for place, k in enumerate(versioned) if k in program.packable]
@@ -85,6 +94,7 @@ class DataSizedExecutable(OfThisProcess):
                     versioned=[versioned[place] for place in own],
                     frozen=[k for k in frozen if k in program.packable],
                     weights=weights,
+                    over=over,
                 ),
                 own,
                 [spec.dtype for spec in program.signature.results],

@@ -51,6 +51,7 @@ _CLASSES: dict[str, Callable[[str], Exception]] = {
     "deleted": DeletedArrayError,
     "device": DeviceError,
     "donated": donated_twice,
+    "overlap": ValueError,
     "rank": ShapeMismatchError,
     "size": ShapeMismatchError,
     "value": NumberRangeError,
@@ -292,6 +293,7 @@ class Executable(OfThisProcess):
         versioned: Sequence[int] = (),
         frozen: Sequence[int] = (),
         weights: ral.Weights | None = None,
+        over: Callable[[Any, tuple[int, ...]], Any] | None = None,
     ) -> TensorCall:
         """How a framework calls the program: with tensors in, and new `tensor_type`s out.
 
@@ -307,6 +309,10 @@ class Executable(OfThisProcess):
         Copies of a frozen argument serve calls with the same memory. The caller vouches that the
         elements are the same then. Other arguments are packed anew in each call.
 
+        `over` makes a tensor of a donated one and of sizes, in the memory of the donated one, which
+        holds the result by then. Without it donated tensors are read only. Calls raise ValueError
+        for a donated tensor that shares memory with another argument.
+
         Raises TypeError for a type without a table, for a result type that DLPack lacks, and for
         numbers of weights without `weights`. Raises IndexError for an argument that does not exist,
         and ValueError for one that is named twice.
@@ -321,6 +327,7 @@ class Executable(OfThisProcess):
             weights,
             versioned=list(versioned),
             frozen=list(frozen),
+            over=over,
         )
 
         def call(leaves: Sequence[Any], versions: Sequence[int]) -> list[Any]:
@@ -341,6 +348,15 @@ class Executable(OfThisProcess):
         calls, size = self._native.copies
         named = zip(self.program.names, calls, strict=True)
         return ArgumentCopies({name: count for name, count in named if count}, size)
+
+    @property
+    def unused_donations(self) -> dict[str, int]:
+        """By the argument's path: calls in which no result was written into a donated tensor.
+
+        Only dense tensors with elements take results. Arguments without such calls are left out.
+        """
+        named = zip(self.program.names, self._native.unused_donations, strict=True)
+        return {name: count for name, count in named if count}
 
     def _run(
         self,

@@ -134,6 +134,10 @@ class Executable:
     def copies(self) -> tuple[list[int], int]:
         """Calls that copied each argument because it was not dense, and the bytes of all copies."""
 
+    @property
+    def unused_donations(self) -> list[int]:
+        """Calls in which each donated tensor could not take a result, for it was not dense."""
+
     def register_ffi(self, fingerprint: int) -> None:
         """Make the program callable as a custom call with this `executable` attribute.
 
@@ -171,6 +175,8 @@ class TensorCall:
     while the array, its memory, strides and the version that calls give are the same; a copy of a
     changed array is made when it comes a second time. A sample of the elements is compared as well,
     which tells most changes that a version does not. A frozen one has no version and no sample.
+    over: makes a tensor of a donated one and of sizes, in the memory of the donated one, which has
+    the result by then. Without it donated tensors are only read.
     Raises TypeError for a result that DLPack has no type for, IndexError for an argument that does
     not exist and ValueError for one named twice.
     """
@@ -183,12 +189,14 @@ class TensorCall:
         *,
         versioned: Sequence[int] = ...,
         frozen: Sequence[int] = ...,
+        over: Callable[[Any, tuple[int, ...]], Any] | None = ...,
     ) -> None: ...
     def __call__(self, leaves: Sequence[Any], versions: Sequence[int] = ...) -> list[Any]:
         """As `Executable.call`, with one version from 0 for each versioned argument.
 
-        Raises ValueError for another number of versions or a negative one, TypeError for what is no
-        integer.
+        Raises ArgumentError of the kind "overlap" for a donated tensor that shares memory with
+        another argument. Raises ValueError for another number of versions or a negative one,
+        TypeError for what is no integer.
         """
 
 class DispatchEntry:

@@ -67,6 +67,7 @@ def describe(
             "keeps_packed": True,
         },
         "copied_arguments": {"calls": copies.calls, "bytes": copies.bytes},
+        "unused_donations": executable.unused_donations,
         "work": _work(work, sizes),
         "unfused": [
             {

@@ -44,6 +44,9 @@ def as_text(program: dict[str, Any]) -> str:
             f"copied before it was read, not being dense: {shown}; "
             f"{program['copied_arguments']['bytes']:,} bytes in all"
         )
+    if unused := program["unused_donations"]:
+        shown = ", ".join(f"{name} in {count} calls" for name, count in unused.items())
+        lines.append(f"donated, but not overwritten: {shown}")
     lines.append(f"work: {_work(program['work'])}{at}")
     if program["bounds"]:
         lines.append(f"sizes of a call: {', '.join(program['bounds'])}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,7 @@ from shlo_disc.behind_tensors import BehindTensors
 from shlo_disc.data_sized import DataSizedExecutable
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.executable import Executable
+from shlo_disc.torch.donation import apart_from_writes, donated_inputs
 from shlo_disc.torch.prepare import needs_retracing
 from shlo_disc.torch.program import Lowered, lower_graph
 from shlo_disc.torch.random_numbers import TAKEN_APART
@@ -55,6 +56,7 @@ def compile(
     likely: Mapping[str, int | Sequence[int]] | None = None,
     freeze: bool = False,
     constraints: str | Sequence[str] = (),
+    donated: int | str | Sequence[int | str] = (),
     target: str = "cpu",
 ) -> TorchExecutable:
     """The executable of an exported program, for every size its dynamic dimensions allow.
@@ -64,6 +66,10 @@ def compile(
     values of sizes to have specialised kernels for. `constraints` are relations of sizes, such as
     "x_0 >= 4", that every call must satisfy. `x_0` is the size of dimension 0 of the argument `x`;
     of equal sizes the first one has the name. `target`: see :func:`shlo_disc.compile`.
+
+    `donated` are arguments whose tensors a call may overwrite with results, such as caches: by
+    position, or by name. Only the result may be used afterwards; it shares the tensor's memory. A
+    tensor that is not dense is left as it is. A warning names tensors that no result can replace.
 
     Raises UnsupportedError for an operation that is not covered, with its source line. Raises
     TypeError for anything but an ExportedProgram, ValueError for options as `shlo_disc.compile`.
@@ -79,6 +85,7 @@ def compile(
         program = program.run_decompositions(TAKEN_APART)
     inputs = _inputs(program)
     given = [constraints] if isinstance(constraints, str) else list(constraints)
+    taken = donated_inputs(program, donated)
     lowered = lower_graph(
         program.graph_module,
         names=[i.weight or i.name for i in inputs],
@@ -91,9 +98,10 @@ def compile(
         names=lowered.names,
         constraints=[*lowered.constraints, *given],
         likely=likely,
+        donated=[k for k, place in enumerate(lowered.binding.inputs) if place in taken],
         target=target,
     )
-    return TorchExecutable(program, inputs, lowered, executable, freeze=freeze)
+    return TorchExecutable(program, inputs, lowered, executable, freeze=freeze, donated=taken)
 
 
 def _conditions(program: ExportedProgram) -> list[Any]:
@@ -146,6 +154,7 @@ class TorchExecutable(BehindTensors):
         executable: Executable | DataSizedExecutable,
         *,
         freeze: bool,
+        donated: Collection[int] = (),
     ) -> None:
         self.executable = executable
         """The program behind it; its arguments are all weights and tensors, flat."""
@@ -175,8 +184,12 @@ class TorchExecutable(BehindTensors):
         written = {id(to) for _, to in self._writes if isinstance(to, torch.Tensor)}
         fixed = [k for k in own if id(self._fixed[binding.inputs[k]]) not in written]
         self._program = TensorProgram(
-            executable, weights=own, frozen=[*(fixed if freeze else ()), *binding.held]
+            executable,
+            weights=own,
+            frozen=[*(fixed if freeze else ()), *binding.held],
+            are_donated=bool(donated),
         )
+        self._donated = frozenset(donated)
         self._user = [number for number, i in enumerate(inputs) if i.weight is None]
         self._template = self._binding.leaves(self._fixed)
         """The arguments of the program, without those of a call."""
@@ -203,6 +216,11 @@ class TorchExecutable(BehindTensors):
         arguments = list(self._template)
         for number, slot, leaf in zip(self._user, self._slots, leaves, strict=True):
             self._check(self._inputs[number], leaf, grad=grad)
+            if number in self._donated and leaf.requires_grad:
+                raise RuntimeError(
+                    f"{self.name}: {self._inputs[number].name} is donated and requires a gradient; "
+                    "pass a detached tensor"
+                )
             if slot is not None:
                 arguments[slot] = leaf
         values = list(self._fixed)
@@ -211,9 +229,11 @@ class TorchExecutable(BehindTensors):
         results = self._program([*arguments, *self._binding.draws(values)])
         every = self._binding.finish(results, values)
         if self._writes:
+            writes = [(n, values[to] if isinstance(to, int) else to) for n, to in self._writes]
+            if self._donated:
+                every, writes = apart_from_writes(every, writes)
             with torch.no_grad():
-                for number, to in self._writes:
-                    where = values[to] if isinstance(to, int) else to
+                for number, where in writes:
                     where.copy_(every[number])
         return pytree.tree_unflatten([every[k] for k in self._returned], self._out_spec)
 

@@ -42,6 +42,9 @@ class TensorProgram:
     `weights` are arguments whose packed copies are kept from call to call. A copy serves while the
     weight has the same memory and version. If they are `frozen` the memory alone must be the same,
     and the elements must not change.
+
+    `are_donated`: results are written into the tensors that the program was compiled to take. Such
+    a result shares memory and version with the tensor.
     """
 
     def __init__(
@@ -50,6 +53,7 @@ class TensorProgram:
         *,
         weights: Collection[int] = (),
         frozen: Collection[int] = (),
+        are_donated: bool = False,
     ) -> None:
         known = {*weights, *frozen}
         self._others = [k for k in range(len(program.signature.arguments)) if k not in known]
@@ -60,6 +64,7 @@ class TensorProgram:
             versioned=self._versioned,
             frozen=[k for k in packable if k in frozen],
             weights=ral.Weights(torch.Tensor.detach),
+            over=_over if are_donated else None,
         )
 
     def __call__(self, leaves: list[Any]) -> list[torch.Tensor]:
@@ -80,6 +85,18 @@ class TensorProgram:
             return self._call(leaves, versions)
         finally:
             ral.limit_threads(before)
+
+
+def _over(donated: torch.Tensor, sizes: tuple[int, ...]) -> torch.Tensor:
+    """A tensor of these sizes in the memory of one that a result was written into.
+
+    It has the storage itself, so that a chain of such calls keeps one tensor alive. Autograd sees
+    by the version that the elements have changed.
+    """
+    if not donated.is_inference():
+        torch.autograd.graph.increment_version(donated)
+    alias = donated.detach()
+    return alias if alias.shape == sizes else alias.view(sizes)
 
 
 _NEVER_AGAIN = itertools.count(1 << 40)

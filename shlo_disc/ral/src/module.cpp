@@ -237,7 +237,10 @@ void init_tensor_bridge(TensorBridge* self, nb::object type) {
 
 void init_tensor_call(TensorCall* self, nb::object executable, nb::object bridge,
                       nb::object weights, const std::vector<int64_t>& versioned,
-                      const std::vector<int64_t>& frozen) {
+                      const std::vector<int64_t>& frozen, nb::object over) {
+  if (!over.is_none() && !PyCallable_Check(over.ptr())) {
+    throw nb::type_error("`over` must be callable");
+  }
   const auto* const native = nb::cast<const PyExecutable*>(executable);
   const ProgramSpec& spec = native->executable().spec();
   for (size_t i = 0; i < spec.results.size(); ++i) {
@@ -261,7 +264,8 @@ void init_tensor_call(TensorCall* self, nb::object executable, nb::object bridge
   for (const int64_t argument : frozen) place(argument, TensorCall::kFrozen);
   new (self) TensorCall(owned(executable), native, owned(bridge),
                         nb::cast<const TensorBridge*>(bridge), owned(weights),
-                        nb::cast<Weights*>(weights), std::move(places), versioned.size());
+                        nb::cast<Weights*>(weights), std::move(places), versioned.size(),
+                        over.is_none() ? PyRef() : owned(over));
 }
 
 nb::object checked(PyObject* object) {
@@ -400,6 +404,7 @@ int traverse_tensor_call(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(call->executable_object());
   Py_VISIT(call->bridge_object());
   Py_VISIT(call->weights_object());
+  Py_VISIT(call->over());
   return 0;
 }
 
@@ -581,6 +586,8 @@ NB_MODULE(_ral, m) {
                      const ArgumentCopies& copies = self.copies();
                      return nb::make_tuple(copies.calls, copies.bytes);
                    })
+      .def_prop_ro("unused_donations",
+                   [](const PyExecutable& self) { return self.unused_donations(); })
       .def_prop_ro("name", [](const PyExecutable& self) { return self.executable().spec().name; });
 
   nb::class_<TensorBridge>(m, "TensorBridge").def("__init__", &init_tensor_bridge, "type"_a.none());
@@ -598,7 +605,8 @@ NB_MODULE(_ral, m) {
 
   nb::class_<TensorCall>(m, "TensorCall", nb::type_slots(tensor_call_slots))
       .def("__init__", &init_tensor_call, "executable"_a, "bridge"_a, "weights"_a, nb::kw_only(),
-           "versioned"_a = std::vector<int64_t>(), "frozen"_a = std::vector<int64_t>())
+           "versioned"_a = std::vector<int64_t>(), "frozen"_a = std::vector<int64_t>(),
+           "over"_a = nb::none())
       .def(
           "__call__",
           [](const TensorCall& self, nb::handle leaves, nb::handle versions) {

@@ -164,6 +164,46 @@ bool CallArguments::forget_foreign() {
   return foreign_.empty() || bridge_->forget(leaves_.data(), foreign_);
 }
 
+bool CallArguments::are_donated_apart() {
+  const auto& specs = executable_.spec().arguments;
+  struct Range {
+    const char* begin;
+    const char* end;
+  };
+  SmallVector<Range, 64> ranges(specs.size());
+  const int64_t* size = sizes_.data();
+  for (size_t i = 0; i < specs.size(); ++i) {
+    const auto rank = static_cast<int64_t>(specs[i].sizes.size());
+    const auto* const begin = static_cast<const char*>(pointers_[i]);
+    ranges[i] = {begin, begin + array_bytes(specs[i].dtype, rank, size)};
+    size += rank;
+  }
+  for (size_t i = 0; i < specs.size(); ++i) {
+    if (!specs[i].donated || !is_read_in_place(i)) continue;
+    for (size_t other = 0; other < specs.size(); ++other) {
+      if (other == i || ranges[i].begin >= ranges[other].end ||
+          ranges[other].begin >= ranges[i].end) {
+        continue;
+      }
+      return raise_argument_error(static_cast<Py_ssize_t>(i), "overlap",
+                                  "is donated and shares memory with argument " +
+                                      std::to_string(other) + " ('" + specs[other].name +
+                                      "'); pass a copy");
+    }
+  }
+  return true;
+}
+
+PyObject* CallArguments::donated_tensor(size_t argument) {
+  if (is_read_in_place(argument)) return leaves_[argument];
+  ++call_memory_.unused_donations[argument];
+  return nullptr;
+}
+
+bool CallArguments::is_read_in_place(size_t argument) {
+  return borrowed_[argument] != nullptr && borrowed_[argument] == pointers_[argument];
+}
+
 bool CallArguments::read_one(size_t index, PyObject* leaf) {
   if (bridge_ != nullptr && bridge_->is_array(leaf)) return read_jax(index, leaf);
   if (PyArray_Check(leaf)) return read_numpy(index, reinterpret_cast<PyArrayObject*>(leaf));

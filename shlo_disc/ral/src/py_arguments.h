@@ -22,6 +22,9 @@ struct ArgumentCopies {
   int64_t bytes = 0;
 };
 
+// Calls in which a donated tensor could not take a result, since the program was made; by argument.
+using UnusedDonations = std::vector<int64_t>;
+
 // What a caller says of weights in one call.
 struct WeightVersions {
   static constexpr int64_t kNoWeight = -2;
@@ -34,10 +37,12 @@ struct WeightVersions {
 struct CallMemory {
   explicit CallMemory(size_t arguments) : last_seen(arguments, nullptr) {
     copies.calls.resize(arguments);
+    unused_donations.resize(arguments);
   }
 
   std::vector<const PyObject*> last_seen;  // the array of the last call, by argument; not owned
   ArgumentCopies copies;
+  UnusedDonations unused_donations;
 };
 
 // Needs the GIL to make, fill and destroy; between those the pointers stay valid without it.
@@ -61,6 +66,11 @@ class CallArguments {
   // Deletes donated arrays of foreign memory; after the call has read them. False: another thread
   // has done so, or another Python error.
   bool forget_foreign();
+  // Of tensors: false with a Python error set if one that is donated shares memory with another
+  // argument.
+  bool are_donated_apart();
+  // The donated tensor, borrowed, if a result may be written where it is; null, counted, if not.
+  PyObject* donated_tensor(size_t argument);
   // After the call: true if its tensors have the memory that was read. Other threads may have given
   // them another, and freed this one. False with a Python error set.
   bool have_kept_memory();
@@ -89,6 +99,8 @@ class CallArguments {
   bool is_weight(size_t index) const;
   void drop_changed_weights();
   bool raise_changed(size_t index);
+  // True for a tensor with elements, which are dense.
+  bool is_read_in_place(size_t argument);
   char* densely_copied(size_t index, const StridedArray& array, int64_t bytes);
   bool accept(size_t index, void* data, DType dtype, int64_t rank, const int64_t* sizes);
 

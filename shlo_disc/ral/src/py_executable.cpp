@@ -89,10 +89,23 @@ PyObject* raise_no_memory_for_result(const ProgramSpec& spec, size_t result, con
                       spec.name.c_str(), result, text.c_str(), size.c_str());
 }
 
+// What `over` makes of a donated tensor for a result of these sizes. Null with a Python error set.
+PyObject* tensor_over(PyObject* over, PyObject* tensor, int64_t rank, const int64_t* sizes) {
+  const PyRef shape(PyTuple_New(static_cast<Py_ssize_t>(rank)));
+  if (!shape) return nullptr;
+  for (int64_t i = 0; i < rank; ++i) {
+    PyObject* const size = PyLong_FromLongLong(sizes[i]);
+    if (size == nullptr) return nullptr;
+    PyTuple_SET_ITEM(shape.get(), static_cast<Py_ssize_t>(i), size);
+  }
+  return PyObject_CallFunctionObjArgs(over, tensor, shape.get(), nullptr);
+}
+
 }  // namespace
 
 PyObject* PyExecutable::call(disc_run host, Marks* marks, JaxBridge* bridge, PyObject* leaves,
-                             const TensorBridge* tensors, const WeightVersions* weights) const {
+                             const TensorBridge* tensors, const WeightVersions* weights,
+                             PyObject* over) const {
   const ProgramSpec& spec = executable_->spec();
   CallArguments arguments(*executable_, argument_descrs_, memory_, bridge, weights);
   if (!arguments.read(leaves)) return nullptr;
@@ -132,6 +145,14 @@ PyObject* PyExecutable::call(disc_run host, Marks* marks, JaxBridge* bridge, PyO
     reused.resize(count);
     for (const auto& [argument, result] : spec.reuses) {
       if (!reused[result]) reused[result] = arguments.owner_of_donated(argument);
+    }
+  }
+  if (spec.donates && over != nullptr) {
+    if (!arguments.are_donated_apart()) return nullptr;
+    for (const auto& [argument, result] : spec.reuses) {
+      if (PyObject* const tensor = arguments.donated_tensor(argument)) {
+        reused[result] = PyRef::borrow(tensor);
+      }
     }
   }
   ResultBlocks blocks(count);
@@ -182,7 +203,10 @@ PyObject* PyExecutable::call(disc_run host, Marks* marks, JaxBridge* bridge, PyO
   for (size_t i = 0; i < count; ++i) {
     const ResultSpec& result = spec.results[i];
     if (tensors != nullptr) {
-      PyObject* const tensor = tensors->wrap(blocks.take(i), result.dtype, result.rank, shape);
+      PyObject* const tensor =
+          !reused.empty() && reused[i]
+              ? tensor_over(over, reused[i].get(), result.rank, shape)
+              : tensors->wrap(blocks.take(i), result.dtype, result.rank, shape);
       if (tensor == nullptr) return nullptr;
       PyList_SET_ITEM(list.get(), static_cast<Py_ssize_t>(i), tensor);
       shape += result.rank;

@@ -35,16 +35,18 @@ class PyExecutable {
     return call(executable_->spec().run, nullptr, bridge, leaves);
   }
 
-  // As call, with tensors of `bridge` as results. `weights`: null where no argument is one.
+  // As call, with tensors of `bridge` as results. `weights`: null where no argument is one. `over`:
+  // null, or makes a tensor of a donated one and of sizes, in its memory; without it donated tensors
+  // are read only.
   PyObject* call_tensors(const TensorBridge& bridge, PyObject* leaves,
-                         const WeightVersions* weights) const {
-    return call(executable_->spec().run, nullptr, nullptr, leaves, &bridge, weights);
+                         const WeightVersions* weights, PyObject* over) const {
+    return call(executable_->spec().run, nullptr, nullptr, leaves, &bridge, weights, over);
   }
 
   // As call, by another host program of the same kernels that reports to `marks`.
   PyObject* call(disc_run host, Marks* marks, JaxBridge* bridge, PyObject* leaves,
-                 const TensorBridge* tensors = nullptr,
-                 const WeightVersions* weights = nullptr) const;
+                 const TensorBridge* tensors = nullptr, const WeightVersions* weights = nullptr,
+                 PyObject* over = nullptr) const;
 
   // Makes the program callable as an XLA FFI custom call; XLA executables made while it is alive own
   // it too.
@@ -53,6 +55,7 @@ class PyExecutable {
   const Executable& executable() const { return *executable_; }
   // Since the program was made.
   const ArgumentCopies& copies() const { return memory_.copies; }
+  const UnusedDonations& unused_donations() const { return memory_.unused_donations; }
 
  private:
   const std::shared_ptr<const Executable> executable_;

@@ -10,10 +10,11 @@ namespace shlo_disc {
 
 TensorCall::TensorCall(PyRef executable_object, const PyExecutable* executable, PyRef bridge_object,
                        const TensorBridge* bridge, PyRef weights_object, Weights* weights,
-                       std::vector<int64_t> places, size_t versioned)
+                       std::vector<int64_t> places, size_t versioned, PyRef over)
     : executable_object_(std::move(executable_object)),
       bridge_object_(std::move(bridge_object)),
       weights_object_(std::move(weights_object)),
+      over_(std::move(over)),
       executable_(executable),
       bridge_(bridge),
       weights_(weights),
@@ -31,7 +32,7 @@ PyObject* TensorCall::call(PyObject* leaves, PyObject* versions) const {
                  versioned_);
     return nullptr;
   }
-  if (!any_weight_) return executable_->call_tensors(*bridge_, leaves, nullptr);
+  if (!any_weight_) return executable_->call_tensors(*bridge_, leaves, nullptr, over());
   SmallVector<int64_t, 256> stated(places_.size());
   PyObject** const items = PySequence_Fast_ITEMS(sequence.get());
   for (size_t i = 0; i < places_.size(); ++i) {
@@ -48,7 +49,7 @@ PyObject* TensorCall::call(PyObject* leaves, PyObject* versions) const {
     return nullptr;
   }
   const WeightVersions weights{weights_, stated.data()};
-  return executable_->call_tensors(*bridge_, leaves, &weights);
+  return executable_->call_tensors(*bridge_, leaves, &weights, over());
 }
 
 }  // namespace shlo_disc

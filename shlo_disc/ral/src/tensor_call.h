@@ -18,10 +18,10 @@ class TensorCall {
   static constexpr int64_t kUnversioned = -1, kFrozen = -2;
 
   // `executable`, `bridge` and `weights` are owned by the two objects. `places`: by argument its number
-  // in the versions of a call, or one of the above.
+  // in the versions of a call, or one of the above. `over`: see PyExecutable::call_tensors.
   TensorCall(PyRef executable_object, const PyExecutable* executable, PyRef bridge_object,
              const TensorBridge* bridge, PyRef weights_object, Weights* weights,
-             std::vector<int64_t> places, size_t versioned);
+             std::vector<int64_t> places, size_t versioned, PyRef over);
   TensorCall(const TensorCall&) = delete;
   TensorCall& operator=(const TensorCall&) = delete;
 
@@ -32,9 +32,10 @@ class TensorCall {
   PyObject* executable_object() const { return executable_object_.get(); }
   PyObject* bridge_object() const { return bridge_object_.get(); }
   PyObject* weights_object() const { return weights_object_.get(); }
+  PyObject* over() const { return over_.get(); }
 
  private:
-  const PyRef executable_object_, bridge_object_, weights_object_;
+  const PyRef executable_object_, bridge_object_, weights_object_, over_;
   const PyExecutable* const executable_;
   const TensorBridge* const bridge_;
   Weights* const weights_;
