@@ -151,7 +151,7 @@ SAMPLES: dict[str, Sample] = {
     "gather": Sample(lambda x, i: tf.gather(x, i), [X, ([N], I)], least=3),
     "strided_slice": Sample(lambda x: x[1:, ::2], [X]),
     "where": Sample(lambda x: tf.where(x > 0, x, 0.0), [X]),
-    "while": Sample(loop, [X], least=1),
+    "while": Sample(loop, [X]),
     "cumsum": Sample(lambda x: tf.cumsum(x, 0), [X]),
     "top_k": Sample(lambda x: tf.math.top_k(x, 2), [X]),
     "one_hot": Sample(lambda i: tf.one_hot(i, 5), [([N], I)], high=7),

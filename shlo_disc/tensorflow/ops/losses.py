@@ -34,7 +34,8 @@ def sparse_softmax_loss(sizes: Sizes, op: ir.Operation) -> Values:
     XLA has it. TensorFlow's kernel for CPUs raises an error.
     """
     logits, labels = op.operands
-    rows, classes = own = sizes_of(logits)
+    own = sizes_of(logits)
+    rows = own[0]
     column: list[Size] = [rows, 1]
     truth = with_element(logits.type, ir.IntegerType.get_signless(1))
     largest = reduced(logits, [1], "maximum", constant(-math.inf, element_of(logits)))
