@@ -236,6 +236,14 @@ SAMPLES: dict[str, Sample] = {
         [([N, N, 3], F)],
         least=1,
     ),
+    # -- diagonals ---------------------------------------------------------------------------------
+    "diagonal": Sample(lambda x: (tf.linalg.diag(x), tf.eye(shape(x)[0])), [([N, N], F)], least=1),
+    "diagonal_part": Sample(
+        lambda x: (tf.linalg.diag_part(x), tf.linalg.trace(x)), [([N, N, N], F)], least=1
+    ),
+    "diagonal_set": Sample(
+        lambda x: tf.linalg.set_diag(x, 2 * tf.linalg.diag_part(x)), [([N, N, N], F)], least=1
+    ),
     # -- bfloat16 ----------------------------------------------------------------------------------
     "bfloat16": Sample(lambda x: tf.tanh(x @ W16) + 1, [([N, 8], H)], tolerance=2e-2),
     "bfloat16_rounds": Sample(lambda x: tf.cast(tf.cast(x, H), F), [X], tolerance=0),
