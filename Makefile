@@ -141,6 +141,10 @@ bench-torch: .venv-torch/.installed-models benchmarks/peers/requirements.txt  ##
 	.venv-torch/bin/python -m pip install --disable-pip-version-check --quiet -r benchmarks/peers/requirements.txt
 	.venv-torch/bin/python -m benchmarks torch_models
 
+.PHONY: bench-tensorflow
+bench-tensorflow: .venv-tensorflow/.installed  ## A BERT of Keras beside TensorFlow, with and without XLA
+	.venv-tensorflow/bin/python -m benchmarks tensorflow_models
+
 .PHONY: clean
 clean:  ## Remove what was built, .venv too
 	rm -rf .venv .venv-low .venv-high .venv-tensorflow .venv-torch build dist site

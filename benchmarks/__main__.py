@@ -19,6 +19,7 @@ from benchmarks import (
     ragged,
     report_all,
     sweep,
+    tensorflow_models,
     torch_models,
     trace,
 )
@@ -43,6 +44,7 @@ SUITES: dict[str, Callable[[Console, bool], None]] = {
     "ragged": ragged.ragged,
     "recurrent": kernels.recurrent,
     "sweep": sweep.sweep,
+    "tensorflow_models": tensorflow_models.tensorflow_models,
     "torch_models": torch_models.torch_models,
     "trace": trace.trace,
 }

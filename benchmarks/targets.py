@@ -8,7 +8,9 @@ from __future__ import annotations
 
 __all__ = ["DYNAMIC", "FOR_ALL", "TARGETS", "wanted"]
 
-DYNAMIC = frozenset({"ONNX Runtime", "torch.compile", "torch.compile, frozen", "torch", "OpenBLAS"})
+DYNAMIC = frozenset(
+    {"ONNX Runtime", "torch.compile", "torch.compile, frozen", "torch", "OpenBLAS", "tf.function"}
+)
 """Systems that serve all shapes with one compilation."""
 
 TARGETS: dict[tuple[str, str], tuple[float | None, float | None]] = {
