@@ -143,6 +143,10 @@ bench-torch: .venv-torch/.installed-models benchmarks/peers/requirements.txt  ##
 
 TORCH_SUITES := $(addprefix torch_,overhead bert_jax models training first_call)
 
+.PHONY: bench-tensorflow
+bench-tensorflow: .venv-tensorflow/.installed  ## A BERT of Keras beside TensorFlow, with and without XLA
+	.venv-tensorflow/bin/python -m benchmarks tensorflow_models
+
 .PHONY: clean
 clean:  ## Remove what was built, .venv too
 	rm -rf .venv .venv-low .venv-high .venv-tensorflow .venv-torch build dist site

@@ -9,7 +9,8 @@ from __future__ import annotations
 __all__ = ["DYNAMIC", "FOR_ALL", "TARGETS", "wanted"]
 
 DYNAMIC = frozenset({
-    "JAX", "ONNX Runtime", "OpenBLAS", "torch", "torch.compile", "torch.compile, frozen",
+    "JAX", "ONNX Runtime", "OpenBLAS", "tf.function", "torch", "torch.compile",
+    "torch.compile, frozen",
 })  # fmt: skip
 """Systems that serve all shapes with one compilation; "JAX" is ours from JAX."""
 

@@ -487,3 +487,49 @@ def test_rows_of_which_facts_leave_none():
     same(made.run_numpy([np.int32([]), np.int32([0])]), [np.int32([])])
     with pytest.raises(ShapeMismatchError):
         made.run_numpy([np.int32([1, 2]), np.int32([1])])
+
+
+# --- loops that only read arrays of unknown sizes ------------------------------------------------
+
+READS = {
+    "dynamic_slice": """
+    %p = stablehlo.dynamic_slice %x, %i, sizes = [1] : (tensor<?xf32>, tensor<i32>) -> tensor<1xf32>
+    %e = stablehlo.reshape %p : (tensor<1xf32>) -> tensor<f32>""",
+    "gather": """
+    %at = stablehlo.reshape %i : (tensor<i32>) -> tensor<1xi32>
+    %p = "stablehlo.gather"(%x, %at) <{dimension_numbers = #stablehlo.gather<offset_dims = [0],
+      start_index_map = [0]>, slice_sizes = array<i64: 1>}>
+      : (tensor<?xf32>, tensor<1xi32>) -> tensor<1xf32>
+    %e = stablehlo.reshape %p : (tensor<1xf32>) -> tensor<f32>""",
+    "slice": """
+    %p = stablehlo.slice %x [0:1] : (tensor<?xf32>) -> tensor<1xf32>
+    %e = stablehlo.reshape %p : (tensor<1xf32>) -> tensor<f32>""",
+}
+
+
+@pytest.mark.parametrize("name", READS)
+def test_a_loop_that_does_not_run_reads_nothing(name):
+    """All values in the loop have static sizes; the array that it reads has not."""
+    run = shlo_disc.compile(
+        f"""func.func @main(%x: {V}) -> tensor<f32> {{
+  %n = stablehlo.get_dimension_size %x, dim = 0 : ({V}) -> {I32}
+  %zero = stablehlo.constant dense<0> : {I32}
+  %one = stablehlo.constant dense<1> : {I32}
+  %start = stablehlo.constant dense<5.0> : tensor<f32>
+  %r:2 = stablehlo.while(%i = %zero, %a = %start) : {I32}, tensor<f32>
+  cond {{
+    %c = stablehlo.compare LT, %i, %n : ({I32}, {I32}) -> {I1}
+    stablehlo.return %c : {I1}
+  }} do {{{READS[name]}
+    %next = stablehlo.add %a, %e : tensor<f32>
+    %j = stablehlo.add %i, %one : {I32}
+    stablehlo.return %j, %next : {I32}, tensor<f32>
+  }}
+  return %r#1 : tensor<f32>
+}}"""
+    )
+    for count in (3, 1, 0):
+        x = np.arange(count, dtype="f4") + 1
+        wanted = 5 + (count if name == "slice" else x.sum())
+        same(run.run_numpy([x]), [np.float32(wanted)])
+        same(run(x), [np.float32(wanted)])

@@ -20,19 +20,46 @@ _SIGNS = {"stablehlo.add": 1, "stablehlo.subtract": -1}
 
 @dataclass(frozen=True)
 class Counted:
-    """A `while` whose carried value number `counter` is 0, 1, 2, ... up to `steps` - 1."""
+    """A `while` whose carried values `counters` are 0, 1, 2, ... up to `steps` - 1."""
 
-    counter: int
+    counters: tuple[int, ...]
     steps: Expr
 
 
 def counted(loop: ir.Operation, shapes: ShapeAnalysis) -> Counted | None:
-    """The counter of a `while` from 0 in steps of 1; None for another loop."""
-    condition, body = (region.blocks[0] for region in loop.regions)
-    test = producer(terminator(condition).operands[0])
+    """The counters of a `while` from 0 in steps of 1; None for another loop.
+
+    TensorFlow's loops have two: one of its own, which ends them at `maximum_iterations`, beside the
+    user's.
+    """
+    found = [
+        _counted(loop, test, shapes)
+        for test in _conjuncts(terminator(loop.regions[0].blocks[0]).operands[0])
+    ]
+    known = [one for one in found if one is not None]
+    if len(known) < len(found):
+        return None
+    steps = known[0].steps
+    if not all(shapes.constraints.equal(one.steps, steps) for one in known[1:]):
+        return None
+    return Counted(tuple(dict.fromkeys(k for one in known for k in one.counters)), steps)
+
+
+def _conjuncts(condition: ir.Value) -> list[ir.Value]:
+    """The conditions that must all hold."""
+    op = producer(condition)
+    if op is None or op.name != "stablehlo.and":
+        return [condition]
+    return [part for operand in op.operands for part in _conjuncts(operand)]
+
+
+def _counted(loop: ir.Operation, condition: ir.Value, shapes: ShapeAnalysis) -> Counted | None:
+    """The loop as if it had this condition alone."""
+    before, body = (region.blocks[0] for region in loop.regions)
+    test = producer(condition)
     if test is None or test.name != "stablehlo.compare" or comparison(test) != "LT":
         return None
-    arguments = list(condition.arguments)
+    arguments = list(before.arguments)
     steps = _number(test.operands[1], shapes)
     if test.operands[0] not in arguments or steps is None:
         return None
@@ -40,7 +67,7 @@ def counted(loop: ir.Operation, shapes: ShapeAnalysis) -> Counted | None:
     step = along(terminator(body).operands[k], body.arguments[k], shapes)
     if _number(loop.operands[k], shapes) != 0 or step != (Expr.const(1), 1):
         return None
-    return Counted(k, steps)
+    return Counted((k,), steps)
 
 
 def along(value: ir.Value, counter: ir.Value, shapes: ShapeAnalysis) -> tuple[Expr, int] | None:

@@ -88,19 +88,27 @@ def split_programs(module: ir.Module, *, apart: bool = False) -> list[ir.Module 
 
 
 def has_regions_with_sizes(module: ir.Module) -> bool:
-    """True if a `case`, `if` or `while` of main may compute arrays of sizes not known yet."""
-    return any(_computes_sizes(op) for op in _body(module))
+    """True if guards may count only where a `case`, `if` or `while` of main runs.
+
+    An operation in one reads or makes an array of a size not known yet: `x[i]` of static size, too.
+    """
+    return any(_computes_sizes(op, or_reads=True) for op in _body(module))
 
 
 def _has_sizes(op: ir.Operation, shapes: ShapeAnalysis) -> bool:
     return op in shapes.holders or _computes_sizes(op)
 
 
-def _computes_sizes(op: ir.Operation) -> bool:
+def _computes_sizes(op: ir.Operation, *, or_reads: bool = False) -> bool:
     if op.name not in CONTROL or not len(op.results):
         return False
     found: list[ir.Value] = []
-    walk(op, lambda inner: found.extend(r for r in inner.results if _is_dynamic(r.type)))
+
+    def visit(inner: ir.Operation) -> None:
+        values = [*inner.results, *(inner.operands if or_reads else ())]
+        found.extend(value for value in values if _is_dynamic(value.type))
+
+    walk(op, visit)
     return bool(found)
 
 

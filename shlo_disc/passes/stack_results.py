@@ -47,11 +47,11 @@ def _stack(loop: ir.Operation, shapes: ShapeAnalysis) -> int:
     if count is None:
         return 0
     body = loop.regions[1].blocks[0]
-    counter = body.arguments[count.counter]
+    counters = [body.arguments[k] for k in count.counters]
     stacked = [
         k
         for k, last in enumerate(terminator(body).operands)
-        if _writes_all(loop, k, last, counter, count.steps, shapes)
+        if any(_writes_all(loop, k, last, c, count.steps, shapes) for c in counters)
     ]
     if not stacked:
         return 0

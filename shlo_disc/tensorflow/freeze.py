@@ -106,17 +106,25 @@ def _check(tensors: Sequence[Any], role: str) -> None:
             )
 
 
-_RANDOM = re.compile("(Stateless)?(Parameterized)?(Random|TruncatedNormal|Multinomial)")
+_RANDOM = re.compile("(Stateless)?(Parameterized)?(Random|TruncatedNormal|Multinomial|Shuffle|Rng)")
 
 
 def _check_random(graph: Any) -> None:
-    """Raise UnsupportedError for an op whose numbers come from TensorFlow's generators."""
+    """Raise UnsupportedError for an op whose numbers come from TensorFlow's generators.
+
+    The stateless functions are among them: the converter's StableHLO gives other numbers than
+    TensorFlow on a CPU. Philox at a known shape was tried.
+    """
     nodes = [*graph.node, *(n for f in graph.library.function for n in f.node_def)]
     for node in nodes:
         if _RANDOM.match(node.op):
+            why = (
+                "TensorFlow's converter gives it other numbers than TensorFlow itself"
+                if node.op.startswith("Stateless")
+                else "each call takes its numbers from TensorFlow's generator"
+            )
             raise UnsupportedError(
-                f"{node.name}: {node.op} is random; its numbers are those of TensorFlow's "
-                "generator, so pass them as an argument"
+                f"{node.name}: {node.op} is random: {why}, so pass them as an argument"
             )
 
 

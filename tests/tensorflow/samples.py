@@ -151,7 +151,7 @@ SAMPLES: dict[str, Sample] = {
     "gather": Sample(lambda x, i: tf.gather(x, i), [X, ([N], I)], least=3),
     "strided_slice": Sample(lambda x: x[1:, ::2], [X]),
     "where": Sample(lambda x: tf.where(x > 0, x, 0.0), [X]),
-    "while": Sample(loop, [X], least=1),
+    "while": Sample(loop, [X]),
     "cumsum": Sample(lambda x: tf.cumsum(x, 0), [X]),
     "top_k": Sample(lambda x: tf.math.top_k(x, 2), [X]),
     "one_hot": Sample(lambda i: tf.one_hot(i, 5), [([N], I)], high=7),
@@ -235,6 +235,14 @@ SAMPLES: dict[str, Sample] = {
         ),
         [([N, N, 3], F)],
         least=1,
+    ),
+    # -- diagonals ---------------------------------------------------------------------------------
+    "diagonal": Sample(lambda x: (tf.linalg.diag(x), tf.eye(shape(x)[0])), [([N, N], F)], least=1),
+    "diagonal_part": Sample(
+        lambda x: (tf.linalg.diag_part(x), tf.linalg.trace(x)), [([N, N, N], F)], least=1
+    ),
+    "diagonal_set": Sample(
+        lambda x: tf.linalg.set_diag(x, 2 * tf.linalg.diag_part(x)), [([N, N, N], F)], least=1
     ),
     # -- bfloat16 ----------------------------------------------------------------------------------
     "bfloat16": Sample(lambda x: tf.tanh(x @ W16) + 1, [([N, 8], H)], tolerance=2e-2),

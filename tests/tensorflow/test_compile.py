@@ -301,6 +301,35 @@ def test_what_is_not_covered(function, spec, message):
         shlo_disc.tensorflow.compile(function, [spec])
 
 
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda x: tf.random.normal(tf.shape(x)), "each call takes its numbers"),
+        (lambda x: tf.random.uniform([4], 0, 9, tf.int32), "each call takes its numbers"),
+        (tf.random.shuffle, "each call takes its numbers"),
+        (lambda x: tf.nn.dropout(x, 0.5), "each call takes its numbers"),
+        (lambda x: tf.random.stateless_uniform([4], [1, 2]), "gives it other numbers"),
+        (
+            lambda x: tf.random.stateless_uniform(tf.shape(x), [1, 2], 0, 9, tf.int64),
+            "gives it other numbers",
+        ),
+        (lambda x: tf.random.stateless_truncated_normal([4], [1, 2]), "gives it other numbers"),
+        (
+            lambda x: tf.cond(tf.size(x) > 3, lambda: x, lambda: x + tf.random.normal([])),
+            "each call takes its numbers",
+        ),
+    ],
+)
+def test_random_numbers_are_refused(function, message):
+    with pytest.raises(UnsupportedError, match=f"is random: .*{message}"):
+        shlo_disc.tensorflow.compile(function, [tf.TensorSpec([None])])
+
+
+def test_dropout_of_nothing_is_compiled():
+    run = shlo_disc.tensorflow.compile(lambda x: tf.nn.dropout(x, 0.0), [tf.TensorSpec([None])])
+    same(run(tf.ones(3)), tf.ones(3))
+
+
 def test_an_abort_of_the_converter_is_an_error(monkeypatch, tmp_path):
     """The process goes on. The child is TensorFlow's, made to abort by what it is given."""
     real = convert._CHILD.read_text()

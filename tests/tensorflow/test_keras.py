@@ -131,6 +131,21 @@ def test_narrow_floats(policy):
         )
 
 
+def test_random_layers_do_nothing():
+    """As with `training=False`: dropout, noise and random images are refused nowhere."""
+    model = keras.Sequential([
+        keras.Input((None, None, 3)),
+        layers.RandomFlip(),
+        layers.GaussianNoise(0.5),
+        layers.Conv2D(4, 3),
+        layers.Dropout(0.5),
+        layers.SpatialDropout2D(0.5),
+    ])  # fmt: skip
+    x = inputs("images", (2, 6, 7, 3), 0)
+    run = shlo_disc.tensorflow.compile(model)
+    np.testing.assert_allclose(run(x), model(x, training=False), rtol=1e-4, atol=1e-5)
+
+
 def test_in_predict():
     model = images()
     run = shlo_disc.tensorflow.compile(model)

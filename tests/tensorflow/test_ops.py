@@ -87,3 +87,16 @@ def test_a_label_that_is_no_class():
     np.testing.assert_allclose(gradient.numpy()[::3], wanted, rtol=1e-5, atol=1e-6)
     assert np.isnan(loss.numpy()[1:3]).all()
     assert np.isnan(gradient.numpy()[1:3]).all()
+
+
+def test_a_map_of_nothing():
+    """The sizes of the elements are known though no element is computed."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None, None, 8])])
+    def mapped(x):
+        return tf.map_fn(lambda row: tf.tanh(row) @ tf.ones((8, 3)), x)
+
+    run = shlo_disc.tensorflow.compile(mapped)
+    assert run(tf.zeros((0, 5, 8))).shape == (0, 5, 3)
+    x = tf.constant(np.random.default_rng(0).standard_normal((2, 5, 8), np.float32))
+    assert_same(run(x), mapped(x), 1e-5)

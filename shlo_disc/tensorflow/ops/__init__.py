@@ -10,6 +10,11 @@ from shlo_disc.ingest.mixed.rewriter import Rule, operation
 from shlo_disc.ingest.size_values import Sizes
 from shlo_disc.locations import source_line
 from shlo_disc.mlir import ir
+from shlo_disc.tensorflow.ops.diagonals import (
+    matrix_diagonal,
+    matrix_of_diagonal,
+    matrix_with_diagonal,
+)
 from shlo_disc.tensorflow.ops.images import resize_bilinear, resize_nearest
 from shlo_disc.tensorflow.ops.lists import (
     list_element,
@@ -72,6 +77,9 @@ OPS: dict[str, Rule] = {
     "Erfc": operation("chlo.erfc"),
     "Erfinv": operation("chlo.erf_inv"),
     "EuclideanNorm": euclidean_norm,
+    "MatrixDiagPartV3": matrix_diagonal,
+    "MatrixDiagV3": matrix_of_diagonal,
+    "MatrixSetDiagV3": matrix_with_diagonal,
     "MaxPool": max_pool,
     "MaxPool3D": max_pool,
     "MirrorPad": mirror_pad,
