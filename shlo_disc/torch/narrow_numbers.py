@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-__all__ = ["NARROW", "narrow_rule"]
+__all__ = ["NARROW", "narrow_rule", "scalar_rule"]
 
 aten = torch.ops.aten
 
@@ -76,3 +76,30 @@ def _widened(op: Callable[..., Any], narrow: torch.dtype) -> Callable[..., Any]:
         return pytree.tree_map(lambda x: converted(x, wide, narrow), results)
 
     return rewritten
+
+
+_OF_ONE_ELEMENT = frozenset({
+    aten.amax.default, aten.amin.default, aten.mean.dim, aten.prod.dim_int, aten.sum.dim_IntList,
+})  # fmt: skip
+_SOFTMAX = frozenset({aten._softmax.default, aten.softmax.int})
+_LOG_SOFTMAX = frozenset({aten._log_softmax.default, aten.log_softmax.int})
+
+
+def scalar_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
+    """What a reduction of a scalar along a dimension is traced from: the scalar.
+
+    torch-mlir's passes end the process on some of these. None for another node.
+    """
+    if node.op != "call_function" or not node.all_input_nodes:
+        return None
+    value = node.all_input_nodes[0].meta.get("val")
+    if not isinstance(value, torch.Tensor) or value.dim():
+        return None
+    found, kind = node.meta.get("val"), node.target
+    if kind in _OF_ONE_ELEMENT:
+        return lambda x, *args, **kwargs: x.to(found.dtype) + 0
+    if kind in _SOFTMAX:
+        return lambda x, *args, **kwargs: torch.exp(x - x).to(found.dtype)
+    if kind in _LOG_SOFTMAX:
+        return lambda x, *args, **kwargs: (x - x).to(found.dtype)
+    return None

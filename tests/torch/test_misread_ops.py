@@ -146,3 +146,22 @@ def test_running_totals_without_elements():
         ({0: B},),
         ((4, 6), (2, 6)),
     )
+
+
+def test_reductions_of_a_scalar():
+    """torch-mlir's passes end the process on those that keep the dimension."""
+    assert_right(
+        lambda x: (x.amax(0, True), x.sum(0, True), x.mean(0), x.prod(0), x.logsumexp(0, True)),
+        lambda *sizes: (torch.tensor(0.7),),
+        ({},),
+        ((4, 6),),
+    )
+
+
+def test_a_mean_of_volumes_with_a_divisor():
+    assert_right(
+        lambda x: F.avg_pool3d(x, (6, 3, 4), (2, 3, 2), (3, 1, 0), divisor_override=2),
+        lambda b, s: (torch.randn(b, 1, 7, 5, 7),),
+        ({0: B},),
+        ((4, 6), (1, 5), (3, 7)),
+    )

@@ -35,6 +35,8 @@ _BEHIND = (1 << 63) - 1
 def is_special_pool(arguments: Mapping[str, Any]) -> bool:
     """True for the arguments of a pool in ceil mode, or of unsigned numbers."""
     dtype = arguments["self"].meta["val"].dtype
+    if arguments.get("divisor_override") is not None and len(arguments["kernel_size"]) > 2:
+        return True  # torch-mlir leaves it out
     return bool(arguments["ceil_mode"]) or dtype in (torch.uint8, torch.uint16, torch.uint32)
 
 
