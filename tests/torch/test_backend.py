@@ -189,7 +189,7 @@ class Sampled(nn.Module):
 
 
 def test_a_random_operation_on_data_is_refused_by_default():
-    with pytest.raises(Exception, match=r"test_backend\.py:\d+: aten\.bernoulli.*is random"):
+    with pytest.raises(Exception, match=r"test_backend\.py:\d+: aten\.\w+.*is random"):
         compiled(Sampled())(torch.randn(3, 8))
 
 
@@ -222,10 +222,7 @@ def test_weights_of_a_cut_graph_are_known(freeze):
         x = torch.randn(8, 8)
         torch.testing.assert_close(fast(x), model(x), rtol=1e-4, atol=1e-4)
         (graph,) = shlo_disc.torch.compilations()
-        assert [op.split()[0] for op in graph.eager] == [
-            "aten.linalg_eig.default",
-            "aten.abs.default",
-        ]
+        assert [op.split()[0] for op in graph.eager] == ["aten.linalg_eig.default"]
         assert {len(part._program._versioned) for part in graph.parts} == {0 if freeze else 1}
 
 

@@ -364,13 +364,6 @@ def test_only_an_exported_program_is_taken():
         shlo_disc.torch.compile(Perceptron())
 
 
-@pytest.mark.parametrize("function", [lambda x: x.abs(), lambda x: (x * x).real])
-def test_complex_numbers_are_refused(function):
-    program = exported(Of(function), (torch.randn(3, dtype=torch.complex64),), {0: B})
-    with pytest.raises(shlo_disc.UnsupportedError, match="of complex numbers is not covered"):
-        shlo_disc.torch.compile(program)
-
-
 def test_one_compilation_for_all_calls(caplog):
     exe = shlo_disc.torch.compile(exported(Perceptron(), (torch.randn(3, 8),), {0: B}))
     with caplog.at_level(logging.INFO, "shlo_disc"):
