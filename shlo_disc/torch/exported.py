@@ -223,6 +223,8 @@ class TorchExecutable(BehindTensors):
                 )
             if slot is not None:
                 arguments[slot] = leaf
+        if self._is_plain and not self._binding.draws.names:
+            return self._program(arguments)[0]
         values = list(self._fixed)
         for number, leaf in zip(self._user, leaves, strict=True):
             values[number] = leaf
