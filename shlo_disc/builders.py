@@ -22,6 +22,7 @@ __all__ = [
     "number_of",
     "pad",
     "permuted",
+    "reduced",
     "scalar",
     "shape_of",
     "summed",
@@ -185,26 +186,29 @@ def transposed(value: ir.Value, order: Sequence[int], kind: ir.Type | None = Non
     return create("stablehlo.transpose", [value], result, permutation=permutation)
 
 
-def summed(value: ir.Value, dims: Sequence[int]) -> ir.Value:
-    """The sum over the dimensions `dims`; `value` itself if there are none."""
-    if not dims:
-        return value
+def reduced(value: ir.Value, dims: Sequence[int], name: str, start: ir.Value) -> ir.Value:
+    """The elements along `dims` joined by `stablehlo.NAME`, from the rank-0 `start`."""
     kind = ir.RankedTensorType(value.type)
     kept = [n for d, n in enumerate(kind.shape) if d not in dims]
-    result = ir.RankedTensorType.get(kept, kind.element_type)
-    start = zero(kind.element_type)
     op = ir.Operation.create(
         "stablehlo.reduce",
-        results=[result],
+        results=[ir.RankedTensorType.get(kept, kind.element_type)],
         operands=[value, start],
         attributes={"dimensions": ir.DenseI64ArrayAttr.get(sorted(dims))},
         regions=1,
     )
     block = op.regions[0].blocks.append(start.type, start.type)
     with ir.InsertionPoint(block):
-        total = create("stablehlo.add", list(block.arguments), start.type)
-        ir.Operation.create("stablehlo.return", operands=[total])
+        joined = create(f"stablehlo.{name}", list(block.arguments), start.type)
+        ir.Operation.create("stablehlo.return", operands=[joined])
     return op.results[0]
+
+
+def summed(value: ir.Value, dims: Sequence[int]) -> ir.Value:
+    """The sum over the dimensions `dims`; `value` itself if there are none."""
+    if not dims:
+        return value
+    return reduced(value, dims, "add", zero(ir.RankedTensorType(value.type).element_type))
 
 
 def number_of(value: ir.Value) -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from shlo_disc.builders import compare, create, with_element
+from shlo_disc.builders import compare, create, reduced, with_element
 from shlo_disc.builders import summed as total_of
 from shlo_disc.ingest.size_values import Sizes, binary
 from shlo_disc.mlir import ir
@@ -17,7 +17,6 @@ from shlo_disc.tensorflow.ops.values import (
     flag,
     iota,
     known_integers,
-    reduced,
     reshaped,
     sizes_of,
 )

@@ -14,7 +14,7 @@ from shlo_disc.mlir import ir, producer
 __all__ = [
     "Size", "broadcast_to", "constant", "converted", "element_of", "elements", "flag", "iota",
     "known_integer", "known_integers", "larger", "less", "minus", "module_of", "padded",
-    "pairs_of", "plus", "product", "quotient", "reduced", "reshaped", "result",
+    "pairs_of", "plus", "product", "quotient", "reshaped", "result",
     "reversed_along", "shape_vector", "size_of", "sizes_of", "smaller", "static", "taken",
     "times", "value_of", "windowed",
 ]  # fmt: skip
@@ -313,23 +313,6 @@ def windowed(array: ir.Value, starts: ir.Value, sizes: Sequence[Size]) -> ir.Val
         dimension_numbers=numbers,
         indices_are_sorted=ir.BoolAttr.get(True),
     )
-
-
-def reduced(array: ir.Value, dims: Sequence[int], name: str, start: ir.Value) -> ir.Value:
-    """The elements along `dims` joined by `stablehlo.NAME`; `start`, its identity, for none."""
-    kept = [n for k, n in enumerate(ir.RankedTensorType(array.type).shape) if k not in dims]
-    op = ir.Operation.create(
-        "stablehlo.reduce",
-        results=[ir.RankedTensorType.get(kept, element_of(array))],
-        operands=[array, start],
-        attributes={"dimensions": ir.DenseI64ArrayAttr.get(sorted(dims))},
-        regions=1,
-    )
-    block = op.regions[0].blocks.append(start.type, start.type)
-    with ir.InsertionPoint(block):
-        joined = create(f"stablehlo.{name}", list(block.arguments), start.type)
-        ir.Operation.create("stablehlo.return", operands=[joined])
-    return op.results[0]
 
 
 def padded(array: ir.Value, pads: Sequence[tuple[Size, Size]]) -> ir.Value:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from shlo_disc.builders import compare, create
+from shlo_disc.builders import compare, create, reduced
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.ingest.size_values import binary, extent, vector
 from shlo_disc.mlir import ir
@@ -22,7 +22,6 @@ from shlo_disc.torch.bodies.call import (
     element_of,
     iota,
     minus_infinity,
-    reduced,
     spread,
     typed,
 )
@@ -161,7 +160,7 @@ def _softmax(scores: ir.Value, *, may_be_empty: bool) -> tuple[ir.Value, ir.Valu
     kind = ir.RankedTensorType(scores.type)
     rows = list(range(kind.rank - 1))
     lowest = minus_infinity(kind.element_type)
-    most = reduced("maximum", scores, lowest, kind.rank - 1)
+    most = reduced(scores, [kind.rank - 1], "maximum", lowest)
     if may_be_empty:
         truth = typed(most, ir.IntegerType.get_signless(1))
         finite = compare("NE", most, spread(lowest, [], most), truth)
@@ -169,7 +168,7 @@ def _softmax(scores: ir.Value, *, may_be_empty: bool) -> tuple[ir.Value, ir.Valu
         most = create("stablehlo.select", [finite, most, zero], most.type)
     below = binary("subtract", scores, spread(most, rows, scores))
     powers = create("stablehlo.exponential", [below], kind)
-    total = reduced("add", powers, constant(0, [], kind.element_type), kind.rank - 1)
+    total = reduced(powers, [kind.rank - 1], "add", constant(0, [], kind.element_type))
     if may_be_empty:
         one = spread(constant(1, [], kind.element_type), [], total)
         total = create("stablehlo.select", [finite, total, one], total.type)

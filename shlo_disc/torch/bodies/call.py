@@ -7,14 +7,14 @@ from typing import Any, TypeAlias
 
 import torch
 
-from shlo_disc.builders import create, scalar
+from shlo_disc.builders import create, reduced, scalar
 from shlo_disc.ingest.size_values import extent, vector
 from shlo_disc.mlir import ir
 from shlo_disc.torch.importer import Carried
 
 __all__ = [
     "Body", "BodyCall", "aligned", "constant", "converted", "element_of", "highest", "iota",
-    "lowest", "minus_infinity", "reduced", "spread", "summed_to", "typed",
+    "lowest", "minus_infinity", "spread", "summed_to", "typed",
 ]  # fmt: skip
 
 
@@ -197,26 +197,8 @@ def iota(like: ir.Value, axis: int, element: ir.Type) -> ir.Value:
     return create("stablehlo.dynamic_iota", [sizes], kind, iota_dimension=dimension)
 
 
-def reduced(name: str, value: ir.Value, start: ir.Value, *axes: int) -> ir.Value:
-    """`stablehlo.NAME` over `axes`, from the rank-0 `start`."""
-    kind = ir.RankedTensorType(value.type)
-    sizes = [n for k, n in enumerate(kind.shape) if k not in axes]
-    op = ir.Operation.create(
-        "stablehlo.reduce",
-        results=[ir.RankedTensorType.get(sizes, kind.element_type)],
-        operands=[value, start],
-        attributes={"dimensions": ir.DenseI64ArrayAttr.get(list(axes))},
-        regions=1,
-    )
-    block = op.regions[0].blocks.append(start.type, start.type)
-    with ir.InsertionPoint(block):
-        joined = create(f"stablehlo.{name}", list(block.arguments), start.type)
-        ir.Operation.create("stablehlo.return", operands=[joined])
-    return op.results[0]
-
-
 def summed_to(value: ir.Value, axis: int) -> ir.Value:
     """The sum over all dimensions but `axis`."""
     rank = ir.RankedTensorType(value.type).rank
     start = constant(0, [], element_of(value))
-    return reduced("add", value, start, *(k for k in range(rank) if k != axis))
+    return reduced(value, [k for k in range(rank) if k != axis], "add", start)

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from shlo_disc.builders import compare, create, scalar
+from shlo_disc.builders import compare, create, reduced, scalar
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.ingest.size_values import binary, extent, vector
 from shlo_disc.mlir import ir
@@ -23,7 +23,6 @@ from shlo_disc.torch.bodies.call import (
     constant,
     converted,
     element_of,
-    reduced,
     spread,
     typed,
 )
@@ -227,7 +226,7 @@ def _total(call: BodyCall) -> list[ir.Value]:
     parts = []
     for part in _parts(z):
         start = constant(0, [], element_of(part))
-        total = reduced("add", part, start, *axes)
+        total = reduced(part, axes, "add", start)
         if "keepdim" in call.names and call.given("keepdim"):
             sizes = [constant(1, [], "i64") if k in axes else extent(part, k) for k in range(rank)]
             shape = ir.RankedTensorType(part.type).shape

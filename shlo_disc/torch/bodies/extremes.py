@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from shlo_disc.builders import compare, create
+from shlo_disc.builders import compare, create, reduced
 from shlo_disc.ingest.size_values import binary, extent, vector
 from shlo_disc.mlir import ir
 from shlo_disc.torch.bodies.call import (
@@ -21,7 +21,6 @@ from shlo_disc.torch.bodies.call import (
     highest,
     iota,
     lowest,
-    reduced,
     spread,
     typed,
 )
@@ -72,7 +71,7 @@ def _extreme(x: ir.Value, axis: int, name: str, start: _Start) -> list[ir.Value]
     """The extreme elements along `axis`, and their places as i64."""
     rank, element = ir.RankedTensorType(x.type).rank, element_of(x)
     i64 = ir.IntegerType.get_signless(64)
-    value = reduced(name, x, start(element), axis)
+    value = reduced(x, [axis], name, start(element))
     truth = typed(x, ir.IntegerType.get_signless(1))
     others = [k for k in range(rank) if k != axis]
     is_it = compare("EQ", x, spread(value, others, x), truth)
@@ -81,7 +80,7 @@ def _extreme(x: ir.Value, axis: int, name: str, start: _Start) -> list[ir.Value]
     place = iota(x, axis, i64)
     behind = spread(extent(x, axis), [], place)
     place = create("stablehlo.select", [is_it, place, behind], place.type)
-    return [value, reduced("minimum", place, highest(i64), axis)]
+    return [value, reduced(place, [axis], "minimum", highest(i64))]
 
 
 def _kept(value: ir.Value, x: ir.Value, axis: int) -> ir.Value:

@@ -9,7 +9,7 @@ The compiler runs such a program in two parts, between which the size is read.
 
 from __future__ import annotations
 
-from shlo_disc.builders import compare, create
+from shlo_disc.builders import compare, create, reduced
 from shlo_disc.ingest.size_values import binary, extent, vector
 from shlo_disc.mlir import ir
 from shlo_disc.torch.bodies.call import (
@@ -18,7 +18,6 @@ from shlo_disc.torch.bodies.call import (
     converted,
     element_of,
     iota,
-    reduced,
     spread,
     typed,
 )
@@ -40,7 +39,7 @@ def nonzero(call: BodyCall) -> list[ir.Value]:
     if 0 in kind.shape:
         return [constant(0, [0, kind.rank], i64)]
     flat = _flat(converted(is_found, i64))
-    count = reduced("add", flat, zero, 0)
+    count = reduced(flat, [0], "add", zero)
     # An element that is not found goes behind all rows.
     places = binary("subtract", running_sum(call, flat, 0), spread(constant(1, [], i64), [], flat))
     yes = compare("NE", flat, spread(zero, [], flat), typed(flat, ir.IntegerType.get_signless(1)))
