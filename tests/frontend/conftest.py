@@ -53,7 +53,7 @@ class Standin:
         return {"name": self.name, "arguments": [], "results": [], "symbols": [], "sizes": sizes,
                 "calls": sum(n for _, n in calls), "checks": [], "compile_ms": {}, "passes": [],
                 "distinct_kernels": 0, "code_bytes": 0, "kernels": [], "unfused": [], "bounds": [],
-                "copied_arguments": {"calls": {}, "bytes": 0},
+                "copied_arguments": {"calls": {}, "bytes": 0}, "unused_donations": {},
                 "memory": {"temporary": {"formula": "0", "value": 0}, "slots": [],
                            "workspaces": [], "packed_arguments": [],
                            "keeps_packed": True},
