@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from shlo_disc.mlir import ir, stablehlo
 
-__all__ = ["ConvNumbers", "ImageDims", "conv_numbers"]
+__all__ = ["ConvNumbers", "ImageDims", "comes_in_phases", "conv_numbers", "window_numbers"]
 
 
 @dataclass(frozen=True)
@@ -47,4 +47,27 @@ def conv_numbers(op: ir.Operation) -> ConvNumbers:
         ImageDims(
             n.output_batch_dimension, n.output_feature_dimension, tuple(n.output_spatial_dimensions)
         ),
+    )
+
+
+def window_numbers(op: ir.Operation, name: str) -> tuple[int, ...]:
+    """An attribute of a convolution with a number for each spatial dimension, 1 where it is absent:
+    `window_strides`, `lhs_dilation` or `rhs_dilation`.
+    """
+    if name not in op.attributes:
+        return (1,) * len(conv_numbers(op).input.spatial)
+    return tuple(int(x) for x in ir.DenseI64ArrayAttr(op.attributes[name]))
+
+
+def comes_in_phases(op: ir.Operation) -> bool:
+    """True for a dilated input whose results at every n-th place are convolutions without dilation.
+
+    That is so where the window moves by one, and its size is a number.
+    """
+    dilations = window_numbers(op, "lhs_dilation")
+    strides, reaches = (window_numbers(op, name) for name in ("window_strides", "rhs_dilation"))
+    kernel, dims = ir.ShapedType(op.operands[1].type), conv_numbers(op).kernel_spatial
+    dilated = [i for i, n in enumerate(dilations) if n != 1]
+    return bool(dilated) and all(
+        strides[i] == reaches[i] == 1 and not kernel.is_dynamic_dim(dims[i]) for i in dilated
     )

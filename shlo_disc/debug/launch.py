@@ -11,7 +11,7 @@ import ctypes
 import random
 import signal
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -134,10 +134,20 @@ def _launches(
             yield from _launches(chosen, sizes, memory)
         else:
             assert isinstance(step, Pack)
+            # Several packs of one operand have a copy each.
+            copies: dict[Buffer, Buffer] = {}
             for part in step.parts:
-                memory[Packed(part.operand)] = Guarded(part.bytes.evaluate(sizes), align=64)
-                yield part.fill
-            yield from _launches(step.then, sizes, memory)
+                here = Workspace(len(memory))
+                memory[here] = Guarded(part.bytes.evaluate(sizes), align=64)
+                copies[Packed(part.operand)] = here
+                yield _reading(part.fill, copies)
+            for launch in _launches(step.then, sizes, memory):
+                yield _reading(launch, copies)
+
+
+def _reading(launch: Launch, copies: Mapping[Buffer, Buffer]) -> Launch:
+    """`launch` with the buffers that stand for packed copies."""
+    return replace(launch, args=tuple(copies.get(buffer, buffer) for buffer in launch.args))
 
 
 def _ready(

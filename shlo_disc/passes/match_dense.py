@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from shlo_disc.contractions import dot_sides
+from shlo_disc.convolutions import comes_in_phases
 from shlo_disc.dynamic.attributes import integers
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.views import View, band_of, view_of
@@ -125,6 +126,8 @@ def match_conv(region: Region) -> ConvRecord | str:
     if len(region.results) != 1:
         return SEVERAL
     sums, (root,) = sums_of(op, region), region.results
+    if root != sums.total and comes_in_phases(op):
+        return "results of a dilated input are computed in phases"
     return no_epilogue(sums, root, region) or ConvRecord(sums, root)
 
 

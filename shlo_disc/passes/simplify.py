@@ -23,6 +23,7 @@ from shlo_disc.passes import (
     fold_gathers,
     fold_reductions,
     fold_reshapes,
+    fold_reverses,
     fold_transposes,
     simplify_algebra,
 )
@@ -38,6 +39,7 @@ _TABLES = (
     fold_gathers.RULES,  # before reshapes: it leaves some
     fold_reductions.RULES,
     fold_reshapes.RULES,
+    fold_reverses.RULES,
     fold_broadcasts.RULES,
     fold_transposes.RULES,
 )

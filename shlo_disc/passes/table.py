@@ -11,6 +11,7 @@ from shlo_disc.passes import (  # noqa: F401 - imported for their registration
     fold_gathers,
     fold_reductions,
     fold_reshapes,
+    fold_reverses,
     fold_transposes,
     forward_carried,
     hoist_invariants,

@@ -182,6 +182,26 @@ CASES = {
     "dilated image nchw": Conv(
         layouts=("bf01", "oi01", "bf01"), lhs_dilation=(2, 3), padding=((2, -1), (-2, 4))
     ),
+    "phases": Conv(
+        lhs_dilation=(2, 2), kernel=(3, 3), padding=((1, 2), (1, 2)), features=(16, 24)
+    ),
+    "phases reversed nchw": Conv(
+        layouts=("bf01", "io01", "bf01"), lhs_dilation=(3, 2), kernel=(4, 3),
+        padding=((3, 3), (2, 2)), reversal=(True, True),
+    ),
+    "phases without a tap": Conv(lhs_dilation=(2, 3), kernel=(1, 1), padding=((0, 1), (0, 2))),
+    "phases of one dimension": Conv(
+        lhs_dilation=(2, 1), strides=(1, 2), rhs_dilation=(1, 2), kernel=(5, 2)
+    ),
+    "phases of groups": Conv(
+        features=(12, 9), groups=3, lhs_dilation=(2, 2), kernel=(2, 3), padding=SAME
+    ),
+    "phases of an empty image": Conv(
+        image=(2, 0, 8), lhs_dilation=(2, 2), kernel=(3, 3), padding=((2, 3), (1, 2))
+    ),
+    "phases of bf16": Conv(
+        lhs_dilation=(2, 2), kernel=(3, 3), padding=SAME, types=("bf16", "bf16", "bf16")
+    ),
     "cropped": Conv(padding=((-1, 2), (1, -2))),
     "cropped nchw": Conv(layouts=("bf01", "oi01", "bf01"), padding=((-1, 2), (1, -2))),
     "reversed": Conv(reversal=(True, False), padding=SAME),
@@ -231,8 +251,19 @@ def test_conv(name: str) -> None:
 
 
 @pytest.mark.parametrize("layouts", [("b01f", "01io", "b01f"), ("bf01", "oi01", "bf01")])
-def test_one_plan_for_all_image_sizes(layouts: tuple[str, str, str]) -> None:
-    conv = Conv(layouts=layouts, padding=SAME, kernel=(3, 3), strides=(2, 1), dynamic=True)
+@pytest.mark.parametrize(
+    "window",
+    [
+        {"strides": (2, 1)},
+        {"lhs_dilation": (2, 2), "padding": ((1, 2), (1, 2))},
+        {"lhs_dilation": (2, 3), "padding": ((0, 3), (2, 4))},
+    ],
+    ids=["strided", "dilated", "of other phases"],
+)
+def test_one_plan_for_all_image_sizes(layouts: tuple[str, str, str], window: dict) -> None:
+    conv = Conv(
+        **({"layouts": layouts, "padding": SAME, "kernel": (3, 3), "dynamic": True} | window)
+    )
     emitted = plan_of(emit_conv, conv.text())
     for image in [(1, 1, 1), (2, 9, 8), (3, 7, 31), (0, 5, 5), (1, 17, 64)]:
         dataclasses.replace(conv, image=image).check(emitted)
@@ -268,9 +299,9 @@ def convs(draw: st.DrawFn) -> Conv:
         image=(draw(st.sampled_from([1, 2, 3])) * batch_groups, *each([1, 2, 5, 8])),
         features=features,
         kernel=each([1, 2, 3]),
-        strides=each([1, 2, 3]),
+        strides=each([1, 1, 2, 3]),
         padding=each([(0, 0), (1, 2), (2, 0), (-1, 3), (3, -2)]),
-        lhs_dilation=each([1, 1, 2]),
+        lhs_dilation=each([1, 1, 2, 3]),
         rhs_dilation=each([1, 1, 2]),
         reversal=each([False, True]),
         groups=groups,

@@ -2,8 +2,9 @@
 
     out[n, o, x] = sum over t, i of padded[n, i, x * stride + t * rhs_dilation] * kernel[t, i, o]
 
-Only padding and lhs dilation need a copy of the input, with the zeros written out. Every window is
-then inside the array and strides say the rest: no im2col. Groups are batch axes.
+Padding needs a copy of the input, with the zeros written out. Every window is then inside the array
+and strides say the rest: no im2col. Groups are batch axes. A dilated input is convolved in phases
+where that is possible; else its zeros are written out, too.
 
 Source: StableHLO specification, `convolution`; M. Dukhan, "The indirect convolution algorithm"
 (2019), for the idea of a GEMM whose rows are found through a table of offsets.
@@ -11,7 +12,9 @@ Source: StableHLO specification, `convolution`; M. Dukhan, "The indirect convolu
 
 from __future__ import annotations
 
+from shlo_disc.convolutions import conv_numbers
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.dynamic.views import dense_strides
 from shlo_disc.element_types import ElementType
 from shlo_disc.lower.cpu.builder import SizedBuilder
@@ -20,15 +23,21 @@ from shlo_disc.lower.cpu.dense.epilogue import Epilogue
 from shlo_disc.lower.cpu.dense.operands import Finish
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.tasks import odometer
-from shlo_disc.lower.plan import Buffer, Input, Kernel, KernelPlan, Launch, Step, Workspace
+from shlo_disc.lower.plan import Buffer, Input, Kernel, KernelPlan, Launch, Output, Step, Workspace
 from shlo_disc.lower.schedule.contraction import (
     Dense,
 )
-from shlo_disc.lower.schedule.convolution import Window, convolution_problem
+from shlo_disc.lower.schedule.convolution import (
+    Phase,
+    Window,
+    convolution_problem,
+    phase_shape,
+    phases_of,
+)
 from shlo_disc.lower.values.elemental import Arguments
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.typed import IndexValue, Mask, vector_type
-from shlo_disc.passes.match_dense import ConvRecord
+from shlo_disc.passes.match_dense import ConvRecord, Sums
 from shlo_disc.passes.records import Planned
 
 __all__ = ["emit_conv"]
@@ -49,6 +58,7 @@ def emit_conv(fusion: Planned[ConvRecord], machine: Machine) -> KernelPlan:
     window = Window.of(op, shapes)
     lhs, rhs = (inputs.index(v) for v in op.operands[:2])
     element = element_of(op.operands[0])
+    window, phases = phases_of(op, window, shapes)
     steps: tuple[Step, ...] = ()
     workspaces: tuple[Expr, ...] = ()
     image: Buffer = Input(lhs)
@@ -60,27 +70,102 @@ def emit_conv(fusion: Planned[ConvRecord], machine: Machine) -> KernelPlan:
         # The kernel reads whole vectors of no padding; room for one keeps a zero size valid.
         workspaces, image = (bytes_ + 64,), Workspace(0)
         steps = (_pad(window, element, Input(lhs), image, machine),)
-    problem = convolution_problem(record.sums, window, shapes, number, rhs)
-    dense = Dense(problem, record.sums, root)
+    made = element_of(root)
+    out: Output | Workspace = Output(0)
+    if len(phases) > 1:
+        out = Workspace(len(workspaces))
+        room = Expr.product(phase_shape(record.sums, phases[0], shapes)) * made.bytes
+        workspaces = (*workspaces, room + 64)
+    for phase in phases:
+        problem = convolution_problem(record.sums, window, phase, shapes, number, rhs)
+        dense = Dense(problem, record.sums, root)
 
-    def finish(arguments: Arguments, lanes: int) -> Finish:
-        return Epilogue(dense, block, shapes, arguments, lanes)
+        def finish(arguments: Arguments, lanes: int, dense: Dense = dense) -> Finish:
+            return Epilogue(dense, block, shapes, arguments, lanes)
 
-    buffers: dict[int, Buffer] = {number: image, rhs: Input(rhs)}
-    planner = Planner(
-        problem,
-        shapes,
-        machine,
-        a_buffer=buffers[problem.a_input],
-        b_buffer=buffers[problem.b_input],
-        finish=finish if root != dense.total else None,
-        result=element_of(root),
-        label="conv",
-        # The image is another one in every call.
-        keep_b=problem.b_input == rhs,
-    )
-    steps += planner.steps()
+        buffers: dict[int, Buffer] = {number: image, rhs: Input(rhs)}
+        planner = Planner(
+            problem,
+            shapes,
+            machine,
+            a_buffer=buffers[problem.a_input],
+            b_buffer=buffers[problem.b_input],
+            finish=finish if root != dense.total else None,
+            result=made,
+            label="conv",
+            # The image is another one in every call.
+            keep_b=problem.b_input == rhs,
+            out=out,
+        )
+        if not phase.is_zero:
+            steps += planner.steps()
+        if len(phases) > 1:
+            steps += (_spread(record.sums, phase, shapes, made, out, machine),)
     return KernelPlan(steps, workspaces)
+
+
+def _spread(
+    sums: Sums,
+    phase: Phase,
+    shapes: ShapeAnalysis,
+    element: ElementType,
+    source: Buffer,
+    machine: Machine,
+) -> Launch:
+    """Write the results of a phase to their places; a task is a line of them.
+
+    They are zeros where no tap meets an element; `source` is not read then.
+    """
+    sizes, whole = phase_shape(sums, phase, shapes), shapes.shape(sums.total)
+    last = len(sizes) - 1
+    spatial = {sums.order.index(d): i for i, d in enumerate(conv_numbers(sums.op).output.spatial)}
+    steps = [phase.step[spatial[d]] if d in spatial else 1 for d in range(last + 1)]
+    places = {f"place{d}": Expr.const(phase.place[i]) for d, i in spatial.items()}
+    named = places | {f"p{d}": size for d, size in enumerate(sizes)}
+    named |= {f"s{d}": size for d, size in enumerate(whole)}
+    named |= {f"stride{d}": stride for d, stride in enumerate(dense_strides(whole))}
+    b = SizedBuilder(machine, named)
+    x, out = b.memref(0, element.storage), b.memref(1, element.storage)
+    lanes = machine.lanes(element.bytes)
+    nothing = b.constant(0, vector_type(lanes, element.storage))
+    zero = b.constant(0, element.storage)
+    width = b.size(f"p{last}")
+
+    def put(d: int, at: IndexValue) -> IndexValue:
+        """The place in the result of the `at`-th one along a dimension."""
+        return at * steps[d] + b.size(f"place{d}") if d in spatial else at
+
+    def task(number: IndexValue, digits: list[IndexValue]) -> None:
+        line, base = number * width, b.index(0)
+        exists = b.flags(True)
+        for d in range(last):
+            at = put(d, digits[d])
+            exists = exists & (at < b.size(f"s{d}"))
+            base = base + at * b.size(f"stride{d}")
+        with b.if_(exists):
+            if steps[last] == 1:
+                with b.loop(0, width, lanes, hint="j") as j:
+                    mask = b.mask(width - j.index, lanes)
+                    read = x.masked_load(line + j.index, mask, nothing, readonly=False)
+                    value = nothing if phase.is_zero else read
+                    out.masked_store(value, base + j.index, mask)
+                return
+            first = b.size(f"place{last}")
+            count = (b.size(f"s{last}") - first).ceil_div(steps[last])
+            with b.loop(0, count, 1, hint="i") as i:
+                value = zero if phase.is_zero else x.load(line + i.index, readonly=False)
+                out.store(value, base + put(last, i.index))
+
+    outer = [b.size(f"p{d}") for d in range(last)]
+    odometer(b, outer or [b.index(1)], task)
+    text, params = b.finish()
+    return Launch(
+        Kernel("conv_spread", text),
+        (source, Output(0)),
+        params,
+        Expr.product(sizes[:last]),
+        sizes[last] * element.bytes // 8 + 10,
+    )
 
 
 def _pad(
