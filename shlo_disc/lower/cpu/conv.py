@@ -96,9 +96,12 @@ def emit_conv(fusion: Planned[ConvRecord], machine: Machine) -> KernelPlan:
             # The image is another one in every call.
             keep_b=problem.b_input == rhs,
             out=out,
+            panels=Workspace(len(workspaces)),
         )
         if not phase.is_zero:
             steps += planner.steps()
+        if planner.panel_bytes is not None:
+            workspaces = (*workspaces, planner.panel_bytes)
         if len(phases) > 1:
             steps += (_spread(record.sums, phase, shapes, made, out, machine),)
     return KernelPlan(steps, workspaces)

@@ -1,6 +1,7 @@
 """Kind `dense`: one `dot_general` in any layout, through one packed, register-tiled kernel.
 
 ========================  ====================================================================
+`emit.py`                 from the products of a fusion to one plan
 `plan.py`                 variants by size, persistent packs, the launches
 `tiles.py`                register and cache tiles for a machine, task sizes as expressions
 `operands.py`             what is part of a kernel's text; sizes are all parameters
@@ -8,6 +9,7 @@
 `tile_writer.py`          its register tile: sums of a few rows and one panel of columns
 `walk.py`, `places.py`    how rows and elements along K follow each other; result places
 `repack.py`               copies between layouts: panels of B, rows of A
+`taps.py`                 panels of a convolution's kernel, whose taps are neighbours
 `prologue.py`             element-wise work that computes B while a block of it is copied
 `epilogue.py`             element-wise work on the sums while they are in cache
 `inner_products.py`       few rows, B in place along K
@@ -26,6 +28,7 @@ F. Van Zee, R. van de Geijn, "BLIS: a framework for rapidly instantiating BLAS f
 
 from __future__ import annotations
 
-from shlo_disc.lower.cpu.dense.plan import Planner, emit_dense
+from shlo_disc.lower.cpu.dense.emit import emit_dense
+from shlo_disc.lower.cpu.dense.plan import Planner
 
 __all__ = ["Planner", "emit_dense"]

@@ -9,16 +9,14 @@ from dataclasses import dataclass, replace
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.element_types import ElementType
-from shlo_disc.lower.cpu.dense.epilogue import BandEpilogue, Epilogue
 from shlo_disc.lower.cpu.dense.gemm import pack_kernel, write_gemm
-from shlo_disc.lower.cpu.dense.horizontal import fused_horizontally
 from shlo_disc.lower.cpu.dense.inner_products import GROUP, dots_scratch_bytes, write_dots
 from shlo_disc.lower.cpu.dense.narrow import narrow_launch
 from shlo_disc.lower.cpu.dense.operands import Fill, Finish, FinishBands, Gemm, Operand
-from shlo_disc.lower.cpu.dense.prologue import Prologue
 from shlo_disc.lower.cpu.dense.repack import PAIR
 from shlo_disc.lower.cpu.dense.row_work import RowWork
 from shlo_disc.lower.cpu.dense.split import combine_launch, split_steps
+from shlo_disc.lower.cpu.dense.taps import tap_pack_kernel, taps_of
 from shlo_disc.lower.cpu.dense.tiles import Blocks, at_least_one, blocks, choose_tile
 from shlo_disc.lower.cpu.dense.words import words_of
 from shlo_disc.lower.cpu.machine import Machine
@@ -38,23 +36,10 @@ from shlo_disc.lower.plan import (
     Step,
     Workspace,
 )
-from shlo_disc.lower.schedule.contraction import (
-    Axis,
-    Dense,
-    Problem,
-    Steps,
-    analyze_dense,
-    steps,
-)
-from shlo_disc.lower.schedule.contraction import turned as turned_problem
+from shlo_disc.lower.schedule.contraction import Axis, Problem, Steps, steps
 from shlo_disc.lower.values.elemental import Arguments
-from shlo_disc.lower.values.elements import element_of
-from shlo_disc.mlir import ir, terminator
-from shlo_disc.passes.match_dense import DenseRecord
-from shlo_disc.passes.match_rows import RowRecord
-from shlo_disc.passes.records import Planned
 
-__all__ = ["Planner", "Scratch", "emit_dense", "is_unit"]
+__all__ = ["Planner", "Scratch", "is_unit"]
 
 ONE = Expr.const(1)
 FIRST = Output(0)
@@ -95,100 +80,6 @@ pages and are read in one run. In place takes up to 1.3 of their time with 12 Mi
 36 MiB. Panels made in the call then cost little: memory is slower than the copy."""
 
 
-def emit_dense(fusion: Planned[DenseRecord], machine: Machine) -> KernelPlan:
-    """The plan of a `dense` fusion: for every result a dot_general, perhaps transposes in front and
-    behind, then element-wise ops.
-
-    A right operand shared by all batch entries is packed into panels, which the runtime keeps
-    beside an immutable buffer; others are read in place or packed piece by piece by the tasks.
-
-    Raises UnsupportedError for an element type that is not compiled.
-    """
-    block, record, shapes = fusion.block, fusion.record, fusion.shapes
-    planners = []
-    products = analyze_dense(record, list(block.arguments), shapes)
-    for number, dense in enumerate(products):
-        out = Output(number)
-
-        def fill(arguments: Arguments, lanes: int, dense: Dense = dense) -> Fill:
-            return Prologue(dense.problem, block, shapes, arguments, lanes)
-
-        def finish(arguments: Arguments, lanes: int, dense: Dense = dense) -> Finish:
-            return Epilogue(dense, block, shapes, arguments, lanes)
-
-        if dense.bands is not None:
-            return _banded(dense, block, shapes, machine)
-        if record.rows is not None:
-            return _with_rows(dense, record.rows, block, shapes, machine)
-        planners.append(
-            Planner(
-                dense.problem,
-                shapes,
-                machine,
-                finish=finish if dense.root != dense.total else None,
-                result=element_of(dense.root),
-                out=out,
-                fill=fill,
-            )
-        )
-    plans = [planner.steps() for planner in planners]
-    if len(plans) == 1:
-        steps = _unless_few_columns(planners[0], products[0], plans[0], block)
-        return KernelPlan(*planners[0].split(steps))
-    if (merged := fused_horizontally(plans, machine)) is not None:
-        return KernelPlan(merged)
-    return KernelPlan(tuple(step for plan in plans for step in plan))
-
-
-def _unless_few_columns(
-    planner: Planner, dense: Dense, steps: tuple[Step, ...], block: ir.Block
-) -> tuple[Step, ...]:
-    """`steps`, or where a result has few columns, its operands in each other's place."""
-    if planner.fill is not None:
-        return steps
-    shapes, machine = planner.shapes, planner.machine
-    turned = replace(dense, problem=turned_problem(dense.problem, shapes))
-
-    def finish(arguments: Arguments, lanes: int) -> Finish:
-        return Epilogue(turned, block, shapes, arguments, lanes)
-
-    other = Planner(
-        turned.problem, shapes, machine, finish=finish if planner.finish is not None else None,
-        result=planner.gemm.c, out=planner.out, may_use_words=False,
-    )  # fmt: skip
-    return other.unless_many_rows(steps)
-
-
-def _banded(dense: Dense, block: ir.Block, shapes: ShapeAnalysis, machine: Machine) -> KernelPlan:
-    """The plan of a product that is read in bands."""
-
-    def finish(arguments: Arguments, lanes: int) -> FinishBands:
-        return BandEpilogue(dense, block, shapes, arguments, lanes)
-
-    element = element_of(dense.root)
-    return Planner(dense.problem, shapes, machine, finish_bands=finish, result=element).plan()
-
-
-def _with_rows(
-    dense: Dense, record: RowRecord, block: ir.Block, shapes: ShapeAnalysis, machine: Machine
-) -> KernelPlan:
-    """The plan of a product with row work behind it."""
-    given = dense.root
-    yielded = list(terminator(block).operands)
-    memory = Output(yielded.index(given)) if given in yielded else Workspace(0)
-    outputs = [Output(yielded.index(root)) for root in record.roots]
-
-    def finish(arguments: Arguments, lanes: int) -> Finish:
-        return Epilogue(dense, block, shapes, arguments, lanes)
-
-    rows = RowWork(record, block, shapes, machine, outputs, given, memory)
-    steps = Planner(
-        dense.problem, shapes, machine, finish=finish if given != dense.total else None,
-        result=element_of(given), out=memory, rows=rows,
-    ).steps()  # fmt: skip
-    return KernelPlan(steps, rows.workspaces())
-
-
 @dataclass(frozen=True)
 class _Walks:
     """The steps of each operand along its rows and along K."""
@@ -205,7 +96,9 @@ class Planner:
     `a_buffer`, `b_buffer`: where A and B are read when not from their operands. `finish`,
     `result`: what becomes of the sums (given the kernel's arguments, to which it adds its own, and
     the lanes of a vector) and the element type stored. `fill`: computes B where it is no operand.
-    `keep_b`: B may be worth keeping as panels between calls. `may_use_words`: see `words.py`.
+    `keep_b`: B may be worth keeping as panels between calls. `panels`: where a call without them
+    may make them; :meth:`steps` says in `panel_bytes` what they take, None where they are not made.
+    `may_use_words`: see `words.py`.
     """
 
     def __init__(
@@ -224,9 +117,12 @@ class Planner:
         fill: Callable[[Arguments, int], Fill] | None = None,
         out: Output | Workspace = FIRST,
         rows: RowWork | None = None,
+        panels: Workspace | None = None,
         may_use_words: bool = True,
     ) -> None:
         p = self.p = problem
+        self.panels = panels
+        self.panel_bytes: Expr | None = None
         self.out, self.shapes, self.rows = out, shapes, rows
         self.machine, self.label, self.keep_b = machine, label, keep_b
         self.finish, self.finish_bands = finish, finish_bands
@@ -446,7 +342,11 @@ class Planner:
         sizes = self._sizes() | {"panels": in_band}
         # The tables of `walk`, where it needs them.
         sizes |= {"table_k": Expr.const(0), "table_r": self.depth * 8}
-        text, params = pack_kernel(self.gemm, sizes)
+        taps = taps_of(p) if self.gemm.words is None else None
+        if taps is None:
+            text, params = pack_kernel(self.gemm, sizes)
+        else:
+            text, params = tap_pack_kernel(self.gemm, taps, sizes)
         # One nanosecond for about four elements.
         fill = Launch(
             Kernel(f"{self.label}_pack", text),
@@ -457,7 +357,11 @@ class Planner:
             self.depth * 8 + tile.columns * 8 if self._has_tables(self.gemm.b) else Expr.const(0),
         )
         packed = (self._launch("packed"),)
-        scratch = (self._with_own_panels(),)
+        room = panels * tile.columns * self.panel_rows * p.compute.bytes
+        scratch: tuple[Step, ...] = (self._with_own_panels(),)
+        if taps is not None and self.panels is not None:
+            made = replace(fill, args=(self.b_buffer, self.panels))
+            scratch, self.panel_bytes = (made, self._launch("packed", self.panels)), room
         never = self._unless_few(scratch)
         otherwise = never if self.b_in_place or self._is_widened else scratch
         walks = [self.walks.b_rows, self.walks.b_k]
@@ -468,16 +372,16 @@ class Planner:
         )
         if self.gemm.words is not None:
             key = f"words with notes, {key}"
-        room = panels * tile.columns * self.panel_rows * p.compute.bytes
         elements = self.n * p.bands * self.depth
         return Pack((Part(p.b_input, key, room, fill, elements),), packed, otherwise, never)
 
     # ---------------------------------------------------------------- one launch
 
-    def _launch(self, b_mode: str) -> Launch:
+    def _launch(self, b_mode: str, b_buffer: Buffer | None = None) -> Launch:
         p, tile, at = self.p, self.tile, self.blocks
         arguments = Arguments()
-        b_buffer = Packed(p.b_input) if b_mode == "packed" else self.b_buffer
+        if b_buffer is None:
+            b_buffer = Packed(p.b_input) if b_mode == "packed" else self.b_buffer
         arguments.buffers = [self.a_buffer, b_buffer, self.out]
         finish = self.finish(arguments, tile.lanes) if self.finish is not None else None
         gemm = replace(self.gemm, b_mode=b_mode, finish=finish)

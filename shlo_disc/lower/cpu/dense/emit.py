@@ -1,0 +1,118 @@
+"""Kind `dense`: from the products of a fusion to one plan."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.lower.cpu.dense.epilogue import BandEpilogue, Epilogue
+from shlo_disc.lower.cpu.dense.horizontal import fused_horizontally
+from shlo_disc.lower.cpu.dense.operands import Fill, Finish, FinishBands
+from shlo_disc.lower.cpu.dense.plan import Planner
+from shlo_disc.lower.cpu.dense.prologue import Prologue
+from shlo_disc.lower.cpu.dense.row_work import RowWork
+from shlo_disc.lower.cpu.machine import Machine
+from shlo_disc.lower.plan import KernelPlan, Output, Step, Workspace
+from shlo_disc.lower.schedule.contraction import Dense, analyze_dense, turned
+from shlo_disc.lower.values.elemental import Arguments
+from shlo_disc.lower.values.elements import element_of
+from shlo_disc.mlir import ir, terminator
+from shlo_disc.passes.match_dense import DenseRecord
+from shlo_disc.passes.match_rows import RowRecord
+from shlo_disc.passes.records import Planned
+
+__all__ = ["emit_dense"]
+
+
+def emit_dense(fusion: Planned[DenseRecord], machine: Machine) -> KernelPlan:
+    """The plan of a `dense` fusion: for every result a dot_general, perhaps transposes in front and
+    behind, then element-wise ops.
+
+    A right operand shared by all batch entries is packed into panels, which the runtime keeps
+    beside an immutable buffer; others are read in place or packed piece by piece by the tasks.
+
+    Raises UnsupportedError for an element type that is not compiled.
+    """
+    block, record, shapes = fusion.block, fusion.record, fusion.shapes
+    planners = []
+    products = analyze_dense(record, list(block.arguments), shapes)
+    for number, dense in enumerate(products):
+        out = Output(number)
+
+        def fill(arguments: Arguments, lanes: int, dense: Dense = dense) -> Fill:
+            return Prologue(dense.problem, block, shapes, arguments, lanes)
+
+        def finish(arguments: Arguments, lanes: int, dense: Dense = dense) -> Finish:
+            return Epilogue(dense, block, shapes, arguments, lanes)
+
+        if dense.bands is not None:
+            return _banded(dense, block, shapes, machine)
+        if record.rows is not None:
+            return _with_rows(dense, record.rows, block, shapes, machine)
+        planners.append(
+            Planner(
+                dense.problem,
+                shapes,
+                machine,
+                finish=finish if dense.root != dense.total else None,
+                result=element_of(dense.root),
+                out=out,
+                fill=fill,
+            )
+        )
+    plans = [planner.steps() for planner in planners]
+    if len(plans) == 1:
+        steps = _unless_few_columns(planners[0], products[0], plans[0], block)
+        return KernelPlan(*planners[0].split(steps))
+    if (merged := fused_horizontally(plans, machine)) is not None:
+        return KernelPlan(merged)
+    return KernelPlan(tuple(step for plan in plans for step in plan))
+
+
+def _unless_few_columns(
+    planner: Planner, dense: Dense, steps: tuple[Step, ...], block: ir.Block
+) -> tuple[Step, ...]:
+    """`steps`, or where a result has few columns, its operands in each other's place."""
+    if planner.fill is not None:
+        return steps
+    shapes, machine = planner.shapes, planner.machine
+    other_way = replace(dense, problem=turned(dense.problem, shapes))
+
+    def finish(arguments: Arguments, lanes: int) -> Finish:
+        return Epilogue(other_way, block, shapes, arguments, lanes)
+
+    other = Planner(
+        other_way.problem, shapes, machine, finish=finish if planner.finish is not None else None,
+        result=planner.gemm.c, out=planner.out, may_use_words=False,
+    )  # fmt: skip
+    return other.unless_many_rows(steps)
+
+
+def _banded(dense: Dense, block: ir.Block, shapes: ShapeAnalysis, machine: Machine) -> KernelPlan:
+    """The plan of a product that is read in bands."""
+
+    def finish(arguments: Arguments, lanes: int) -> FinishBands:
+        return BandEpilogue(dense, block, shapes, arguments, lanes)
+
+    element = element_of(dense.root)
+    return Planner(dense.problem, shapes, machine, finish_bands=finish, result=element).plan()
+
+
+def _with_rows(
+    dense: Dense, record: RowRecord, block: ir.Block, shapes: ShapeAnalysis, machine: Machine
+) -> KernelPlan:
+    """The plan of a product with row work behind it."""
+    given = dense.root
+    yielded = list(terminator(block).operands)
+    memory = Output(yielded.index(given)) if given in yielded else Workspace(0)
+    outputs = [Output(yielded.index(root)) for root in record.roots]
+
+    def finish(arguments: Arguments, lanes: int) -> Finish:
+        return Epilogue(dense, block, shapes, arguments, lanes)
+
+    rows = RowWork(record, block, shapes, machine, outputs, given, memory)
+    steps = Planner(
+        dense.problem, shapes, machine, finish=finish if given != dense.total else None,
+        result=element_of(given), out=memory, rows=rows,
+    ).steps()  # fmt: skip
+    return KernelPlan(steps, rows.workspaces())
