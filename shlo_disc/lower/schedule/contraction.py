@@ -35,6 +35,7 @@ __all__ = [
     "magnitude",
     "normalized",
     "steps",
+    "swapped",
     "turned",
 ]
 
@@ -204,7 +205,9 @@ def compute_element(
     return ELEMENT_TYPES["i64" if c.bits == 64 else "i32"]
 
 
-def _swapped(p: Problem) -> Problem:
+def swapped(p: Problem) -> Problem:
+    """`p` with its operands in each other's place, C as it was."""
+
     def swap(axes: Sequence[Axis]) -> tuple[Axis, ...]:
         return tuple(Axis(x.size, x.b, x.a, x.c) for x in axes)
 
@@ -231,7 +234,7 @@ def normalized(problem: Problem, shapes: ShapeAnalysis, may_swap: bool = True) -
     """
     others = [*problem.n, *problem.batch]
     if may_swap and _holds_innermost(problem.m) and not _holds_innermost(others):
-        problem = _swapped(problem)
+        problem = swapped(problem)
     equal = shapes.constraints.equal
     *outer_m, m = _groups(problem.m, equal)
     *outer_n, n = _groups(problem.n, equal)
@@ -251,7 +254,7 @@ def turned(problem: Problem, shapes: ShapeAnalysis) -> Problem:
 
     K is walked in the order of the right operand, which is read in place.
     """
-    found = normalized(_swapped(problem), shapes, may_swap=False)
+    found = normalized(swapped(problem), shapes, may_swap=False)
     k = sorted(found.k, key=lambda x: magnitude(x.b), reverse=True)
     return replace(found, k=tuple(k))
 

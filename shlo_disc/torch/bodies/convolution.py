@@ -3,8 +3,8 @@
     x: [N, I, ...]    weight: [O, I / groups, k...]    y = convolution(x, weight): [N, O, ...]
 
 The gradient of `x` is a convolution of that of `y`, dilated by the strides, with the mirrored
-weight. The gradient of the weight is one of `x` with that of `y`, over the batch. Where a stride
-leaves pixels at the end, both are computed a little too large and cut.
+weight. Where a stride leaves pixels at the end, it is computed a little too large and cut. The
+gradient of the weight is one of `x` with that of `y`, over the batch.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from shlo_disc.builders import create
 from shlo_disc.errors import UnsupportedError
-from shlo_disc.ingest.size_values import extent, vector
+from shlo_disc.ingest.size_values import binary, extent, vector
 from shlo_disc.mlir import ir
 from shlo_disc.torch.bodies.call import BodyCall, constant, element_of, summed_to
 
@@ -69,9 +69,7 @@ def convolution_backward(call: BodyCall) -> list[ir.Value]:
         made = _towards_input(grad, weight, low, high, stride, dilation, groups)
         results.append(_cut(made, [extent(x, k) for k in range(len(stride) + 2)], x.type))
     if of_weight:
-        made = _towards_weight(grad, x, stride, padding, dilation, groups)
-        sizes = ir.RankedTensorType(weight.type).shape
-        results.append(_cut(made, [constant(n, [], "i64") for n in sizes], weight.type))
+        results.append(_towards_weight(grad, x, weight, stride, padding, dilation, groups))
     if of_bias:
         results.append(summed_to(grad, 1))
     return results
@@ -131,25 +129,45 @@ def _towards_input(
 def _towards_weight(
     grad: ir.Value,
     x: ir.Value,
+    weight: ir.Value,
     stride: Sequence[int],
     padding: Sequence[int],
     dilation: Sequence[int],
     groups: int,
 ) -> ir.Value:
-    """The sums of products of `x` and `grad` at each place of the window, and some behind it."""
-    kinds = [ir.RankedTensorType(v.type) for v in (x, grad)]
-    sizes = [
-        (n + 2 * p - (m - 1) * s - 1) // d + 1 if n >= 0 and m >= 0 else -1
-        for n, m, p, s, d in zip(
-            kinds[0].shape[2:], kinds[1].shape[2:], padding, stride, dilation, strict=True
+    """The sums of products of `x` and `grad` at each place of the window.
+
+    Pixels that no window reaches are cut off at the end of `x`, else they make places of their own.
+    """
+    window, count = _window(weight), len(stride)
+    pads = [(p, p) for p in padding]
+    if any(s != 1 for s in stride):
+        none, ends = constant(0, [], "i64"), []
+        for k in range(count):
+            reach = dilation[k] * (window[k] - 1) + 1 - stride[k] - padding[k]
+            steps = binary("multiply", extent(grad, 2 + k), constant(stride[k], [], "i64"))
+            needed = binary("add", steps, constant(reach, [], "i64"))
+            ends.append(binary("subtract", needed, extent(x, 2 + k)))
+        x = _padded(
+            x, [none, none, *(constant(p, [], "i64") for p in padding)], [none, none, *ends]
         )
-    ]
-    dynamic = ir.ShapedType.get_dynamic_size()
-    shape = [kinds[1].shape[1], kinds[0].shape[1] // groups]
+        pads = [(0, 0)] * count
     return _convolve(
-        x, grad, [*shape, *(dynamic if n < 0 else n for n in sizes)],
-        numbers=("f, b", "i, o", "f, b"), padding=[(p, p) for p in padding],
+        x, grad, ir.RankedTensorType(weight.type).shape,
+        numbers=("f, b", "i, o", "f, b"), padding=pads,
         strides=dilation, rhs_dilation=stride, batch_groups=groups,
+    )  # fmt: skip
+
+
+def _padded(x: ir.Value, low: Sequence[ir.Value], high: Sequence[ir.Value]) -> ir.Value:
+    """`x` with zeros around it, or cut where a number is negative."""
+    kind, dynamic = ir.RankedTensorType(x.type), ir.ShapedType.get_dynamic_size()
+    shape = [*list(kind.shape)[:2], *[dynamic] * (kind.rank - 2)]
+    zero = constant(0, [], str(kind.element_type))
+    inner = constant(0, [kind.rank], "i64")
+    return create(
+        "stablehlo.dynamic_pad", [x, zero, vector(list(low)), vector(list(high)), inner],
+        ir.RankedTensorType.get(shape, kind.element_type),
     )  # fmt: skip
 
 
