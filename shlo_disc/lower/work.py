@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import prod
 
 from shlo_disc.contractions import dot_sides
-from shlo_disc.convolutions import conv_numbers
+from shlo_disc.convolutions import comes_in_phases, conv_numbers, window_numbers
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.memory import value_bytes
 from shlo_disc.dynamic.shapes import ShapeAnalysis
@@ -101,11 +102,15 @@ def _dot(op: ir.Operation, shapes: ShapeAnalysis) -> Expr:
 
 
 def _convolution(op: ir.Operation, shapes: ShapeAnalysis) -> Expr:
-    """Every tap of the kernel for every result element; taps in the padding are counted too."""
+    """Every tap of the kernel for every result element; taps in the padding are counted too.
+
+    Those on zeros between the elements of a dilated input are not, where phases leave them out.
+    """
     sizes = shapes.shape(op.operands[1])
     outputs = conv_numbers(op).kernel_output_feature
     taps = Expr.product(size for axis, size in enumerate(sizes) if axis != outputs)
-    return _elements(op.results[0], shapes) * taps * 2
+    left_out = prod(window_numbers(op, "lhs_dilation")) if comes_in_phases(op) else 1
+    return _elements(op.results[0], shapes) * taps * 2 // left_out
 
 
 def _reduce(op: ir.Operation, shapes: ShapeAnalysis) -> Expr:

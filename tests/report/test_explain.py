@@ -99,6 +99,31 @@ def test_a_gather_reads_the_rows_it_takes():
     )
 
 
+def test_zeros_between_the_elements_of_an_image_are_no_work():
+    """The gradient of a strided convolution takes as many operations as the convolution itself."""
+
+    def strided(x, w):
+        numbers = ("NHWC", "HWIO", "NHWC")
+        return jax.lax.conv_general_dilated(x, w, (2, 2), [(1, 1)] * 2, dimension_numbers=numbers)
+
+    def gradient(x, w, y):
+        return jax.vjp(lambda x: strided(x, w), x)[1](y)[0]
+
+    image, kernel = jnp.ones((2, 8, 8, 4)), jnp.ones((3, 3, 4, 16))
+    flops = []
+    for function, shapes, arrays in (
+        (strided, ("b, 8, 8, 4", "3, 3, 4, 16"), (image, kernel)),
+        (
+            gradient,
+            ("b, 8, 8, 4", "3, 3, 4, 16", "b, 4, 4, 16"),
+            (image, kernel, strided(image, kernel)),
+        ),
+    ):
+        compiled = shlo_disc.jit(function, shapes=shapes).lower(*arrays).compile()
+        flops.append(compiled.executable.cost_analysis({"b": 2})["flops"])
+    assert flops == [2 * 2 * 4 * 4 * 16 * 3 * 3 * 4] * 2
+
+
 def test_analyses_have_the_names_and_numbers_of_jax():
     f, exe = executable()
     compiled = jax.jit(mlp).lower(*ARRAYS).compile()
