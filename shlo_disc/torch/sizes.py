@@ -16,6 +16,8 @@ from typing import Any
 
 import sympy
 import torch
+from torch.utils._sympy.interp import sympy_interp
+from torch.utils._sympy.reference import PythonReferenceAnalysis
 
 from shlo_disc.errors import UnsupportedError
 
@@ -122,6 +124,12 @@ class Sizes:
             self._functions[size] = names, sympy.lambdify(symbols, size, "sympy")
         names, function = self._functions[size]
         return int(function(*map(values.__getitem__, names)))
+
+    @staticmethod
+    def number(e: Any, values: Mapping[str, Any]) -> Any:
+        """`e`, an expression of symbols that have these `values`, with the numbers of Python."""
+        known = {symbol: values[symbol.name] for symbol in e.free_symbols}
+        return sympy_interp(PythonReferenceAnalysis, known, e)
 
     def symbol(self, name: str, inputs: Sequence[Any]) -> int:
         """The value of a symbol in a call with these inputs."""
