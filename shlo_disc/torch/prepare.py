@@ -23,6 +23,7 @@ from shlo_disc.torch.decompositions import decompose, inline
 from shlo_disc.torch.places import note_place
 from shlo_disc.torch.random_numbers import Draws, draw_before, is_dropout_within
 from shlo_disc.torch.results import Result, take_results
+from shlo_disc.torch.running_statistics import writes_statistics
 from shlo_disc.torch.size_nodes import SizeNodes, state_reshapes
 from shlo_disc.torch.sizes import Notation, Sizes, places_of
 
@@ -181,7 +182,8 @@ def _mode(node: torch.fx.Node) -> str:
 def needs_retracing(module: torch.fx.GraphModule) -> bool:
     """True for a graph that PyTorch must take apart first.
 
-    It writes operands, runs parts under autocast, or has ops with random numbers within.
+    It writes operands or running statistics, runs parts under autocast, or has ops with random
+    numbers within.
     """
     for inner in module.modules():
         for node in inner.graph.nodes if isinstance(inner, torch.fx.GraphModule) else ():
@@ -191,7 +193,7 @@ def needs_retracing(module: torch.fx.GraphModule) -> bool:
                 return True
             if _mode(node) == "wrap_with_autocast" and node.args[2]:
                 return True
-            if is_dropout_within(node):
+            if is_dropout_within(node) or writes_statistics(node):
                 return True
     return False
 
