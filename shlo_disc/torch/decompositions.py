@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from torch._decomp import core_aten_decompositions
+from torch._dispatch.python import enable_python_dispatcher
 from torch.fx.experimental import _config as fx_config
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
@@ -26,19 +27,20 @@ from shlo_disc.torch.indexed_rewrites import empty_slice_rule, mask_rule
 from shlo_disc.torch.narrow_numbers import narrow_rule, scalar_rule
 from shlo_disc.torch.places import note_place
 from shlo_disc.torch.rewrites import REWRITES
+from shlo_disc.torch.view_rewrites import parts_rule
 
 __all__ = ["KEPT", "decompose", "inline", "table"]
 
 aten = torch.ops.aten
 
 KEPT = frozenset({
-    aten.addmm, aten.alias, aten.avg_pool2d, aten.bmm, aten.cat, aten.clamp, aten.clone,
-    aten.conv1d, aten.conv2d, aten.convolution, aten.detach, aten.embedding, aten.expand,
-    aten.expand_as, aten.gelu, aten.linear, aten.log_softmax, aten.masked_fill,
-    aten.matmul, aten.max_pool2d, aten.mm, aten.movedim, aten.permute, aten.relu, aten.reshape,
-    aten.scaled_dot_product_attention, aten.select, aten.sigmoid, aten.silu, aten.slice,
-    aten.softmax, aten.split, aten.stack, aten.t, aten.tanh, aten.to, aten.transpose,
-    aten.unsqueeze, aten.view, aten.where,
+    aten.addmm, aten.alias, aten.avg_pool2d, aten.batch_norm, aten.bmm, aten.broadcast_to, aten.cat,
+    aten.clamp, aten.clone, aten.conv2d, aten.convolution, aten.detach, aten.embedding,
+    aten.expand, aten.expand_as, aten.gelu, aten.linear, aten.log_softmax, aten.masked_fill,
+    aten.matmul, aten.max_pool2d, aten.mm, aten.narrow, aten.numpy_T, aten.permute, aten.relu,
+    aten.reshape, aten.reshape_as, aten.scaled_dot_product_attention, aten.select, aten.sigmoid,
+    aten.silu, aten.slice, aten.softmax, aten.split, aten.stack, aten.sym_size, aten.t, aten.tanh,
+    aten.to, aten.transpose, aten.unflatten, aten.unsqueeze, aten.view, aten.where,
 })  # fmt: skip
 """Packets with a decomposition in PyTorch that torch-mlir or a body of ours takes whole."""
 
@@ -65,14 +67,36 @@ def decompose(module: torch.fx.GraphModule, carried: Callable[[torch.fx.Node], b
     guards: list[Any] = []
     traces: _Traces = {}
     for node in list(module.graph.nodes):
-        if node.op == "call_function" and node.target in rules and not carried(node):
-            guards += _rewrite(module, node, rules, rules[node.target], traces)
+        rule = None if node.op != "call_function" or carried(node) else _rule(node, rules)
+        if rule is not None:
+            guards += _rewrite(module, node, rules, rule, traces)
     for node in list(module.graph.nodes):
         rule = None if carried(node) else _special_rule(node)
         if rule is not None:
             guards += _rewrite(module, node, rules, rule, {})
     module.graph.eliminate_dead_code()
     return guards
+
+
+def _rule(node: torch.fx.Node, rules: Mapping[Any, Decomposition]) -> Decomposition | None:
+    """What a node is traced from, None for an op that stays as it is.
+
+    An op with a composite kernel is traced from itself: PyTorch runs the ops that it is made of.
+    """
+    op = node.target
+    found = rules.get(op) or parts_rule(node)
+    if found is not None:
+        return found
+    return op if isinstance(op, torch._ops.OpOverload) and _is_composite(op) else None
+
+
+@functools.cache
+def _is_composite(op: torch._ops.OpOverload) -> bool:
+    """True for an op that PyTorch defines by other ops, and that torch-mlir lacks."""
+    kept = op.namespace != "aten" or op.overloadpacket in KEPT
+    return not kept and torch._C._dispatch_has_kernel_for_dispatch_key(
+        op.name(), "CompositeImplicitAutograd"
+    )
 
 
 _FOREIGN = (
@@ -157,8 +181,10 @@ def _traced(
     mode = torch._guards.detect_fake_mode([x.meta["val"] for x in inputs] + _fakes(module))
     try:
         with mode, _guards(mode.shape_env) as guards, torch.no_grad():
-            trace = make_fx(call, decomposition_table=dict(rules))
-            traced = trace(*(x.meta["val"] for x in inputs))
+            given = _apart([x.meta["val"] for x in inputs])
+            traced = make_fx(call, decomposition_table=dict(rules))(*given)
+            if any(map(_is_mutable, traced.graph.nodes)):
+                traced = _without_writes(traced, rules, given)
     except UnsupportedError as error:
         note_place(node)
         where = node.meta.get("place", "unknown location")
@@ -170,6 +196,46 @@ def _traced(
             f"{where}: {node.target}: PyTorch's decomposition of it fails: {error}"
         ) from error
     return traced, guards
+
+
+def _apart(values: Sequence[Any]) -> list[Any]:
+    """`values`, a new one for one that is there before: a trace tells tensors by their identity.
+
+    Nodes that are traced once have the same values.
+    """
+    seen: set[int] = set()
+    found = []
+    for value in values:
+        is_again = isinstance(value, torch.Tensor) and id(value) in seen
+        found.append(value.detach() if is_again else value)
+        seen.add(id(value))
+    return found
+
+
+def _without_writes(
+    traced: torch.fx.GraphModule, rules: Mapping[Any, Decomposition], given: Sequence[Any]
+) -> torch.fx.GraphModule:
+    """`traced`, whose arguments are like `given`, with new tensors for those that it writes.
+
+    Raises UnsupportedError for a graph that writes its arguments.
+    """
+    for _ in range(_LEVELS):  # ops without writes may be decomposed into ops with them
+        function = torch.func.functionalize(traced, remove="mutations")
+        with enable_python_dispatcher():
+            traced = make_fx(function, decomposition_table=dict(rules))(*given)
+        if not any(map(_is_mutable, traced.graph.nodes)):
+            return traced
+    raise UnsupportedError("PyTorch's decomposition of it writes its operands")
+
+
+_LEVELS = 4
+"""How often the decomposition of an op may have ops that are decomposed into writing ones."""
+
+
+def _is_mutable(node: torch.fx.Node) -> bool:
+    """True for an op that writes an operand, as those of some decompositions do."""
+    is_op = node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload)
+    return is_op and bool(node.target._schema.is_mutable)
 
 
 @contextlib.contextmanager

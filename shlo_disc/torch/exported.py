@@ -27,6 +27,7 @@ from shlo_disc.torch.donation import apart_from_writes, donated_inputs
 from shlo_disc.torch.prepare import needs_retracing
 from shlo_disc.torch.program import Lowered, lower_graph
 from shlo_disc.torch.random_numbers import TAKEN_APART
+from shlo_disc.torch.running_statistics import instance_norm
 from shlo_disc.torch.tensors import TensorProgram, check_argument
 
 __all__ = ["TorchExecutable", "compile"]
@@ -82,7 +83,9 @@ def compile(
     if program.example_inputs is None and program.call_spec is None:
         raise UnsupportedError("the program has no call signature")
     if needs_retracing(program.graph_module):
-        program = program.run_decompositions(TAKEN_APART)
+        program = program.run_decompositions(
+            {**TAKEN_APART, torch.ops.aten.instance_norm.default: instance_norm}
+        )
     inputs = _inputs(program)
     given = [constraints] if isinstance(constraints, str) else list(constraints)
     taken = donated_inputs(program, donated)

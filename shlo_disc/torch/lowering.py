@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.locations import source_line
-from shlo_disc.mlir import PassManager, ir, ops_of
+from shlo_disc.mlir import PassManager, ir, ops_of, walk
 from shlo_disc.torch.bodies import write_body
 from shlo_disc.torch.importer import Carried
 
@@ -55,7 +55,7 @@ def _run(module: ir.Module, pipeline: str) -> None:
     try:
         PassManager.parse(pipeline).run(module.operation)
     except ir.MLIRError as error:
-        raise UnsupportedError(_reported(error)) from None
+        raise UnsupportedError(_reported(error, module)) from None
     except MemoryError as error:  # some lowerings take a dynamic size for a number
         raise UnsupportedError(f"torch-mlir cannot lower the program: {error}") from None
 
@@ -67,12 +67,59 @@ _ILLEGAL = re.compile(
 )
 
 
-def _reported(error: ir.MLIRError) -> str:
-    """What was reported, each with its place, without the IR that torch-mlir prints behind it."""
+def _reported(error: ir.MLIRError, module: ir.Module) -> str:
+    """What was reported, each with its place, without the IR that torch-mlir prints behind it.
+
+    A pass reports constants too, the operands of an op that it left as it was. The op is told.
+    """
     lines = []
     for diagnostic in error.error_diagnostics:
-        said = diagnostic.message
+        said, where = diagnostic.message, source_line(diagnostic.location)
         if (found := _ILLEGAL.match(said)) and (name := found[2] or found[1]):
-            said = f"{name.removeprefix('torch.')} has no lowering for these types"
-        lines.append(f"{source_line(diagnostic.location)}: {said}")
-    return "\n".join(dict.fromkeys(lines))
+            name = name.removeprefix("torch.")
+            if _is_operand(name):
+                lines += [
+                    f"{source_line(op.location)}: {op.name.removeprefix('torch.')} has no lowering "
+                    "for these types"
+                    for op in _users(module, diagnostic.location)
+                ]
+                continue
+            said = f"{name} has no lowering for these types"
+        lines.append(f"{where}: {said}")
+    return "\n".join(dict.fromkeys(lines)) or "an op has no lowering for these types"
+
+
+_OPERANDS = ("constant.", "prim.ListConstruct", "vtensor.literal")
+"""Ops that never fail by themselves."""
+
+
+def _users(module: ir.Module, location: ir.Location) -> list[ir.Operation]:
+    """The ops of PyTorch left in `module` that use constants of `location`; all without such."""
+    left: list[ir.Operation] = []
+    found: list[ir.Operation] = []
+
+    def visit(op: ir.Operation) -> None:
+        if not op.name.startswith("torch.") or _is_operand(op.name) or op.name in _SHELLS:
+            return
+        left.append(op)
+        if any(location in _locations(operand) for operand in op.operands):
+            found.append(op)
+
+    walk(module, visit)
+    return found or left
+
+
+_SHELLS = frozenset({"torch.runtime.assert", "torch_c.from_builtin_tensor"})
+
+
+def _is_operand(name: str) -> bool:
+    return name.removeprefix("torch.").startswith(_OPERANDS)
+
+
+def _locations(value: ir.Value) -> list[ir.Location]:
+    """Of the constant that `value` is, or of a list and the constants in it."""
+    owner = value.owner
+    if isinstance(owner, ir.Block) or not _is_operand(owner.name):
+        return []
+    own = [owner.location]
+    return own + [place for operand in owner.operands for place in _locations(operand)]

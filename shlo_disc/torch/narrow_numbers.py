@@ -81,6 +81,7 @@ def _widened(op: Callable[..., Any], narrow: torch.dtype) -> Callable[..., Any]:
 _OF_ONE_ELEMENT = frozenset({
     aten.amax.default, aten.amin.default, aten.mean.dim, aten.prod.dim_int, aten.sum.dim_IntList,
 })  # fmt: skip
+_MOVES = frozenset({aten.transpose.int, aten.transpose_copy.int})
 _SOFTMAX = frozenset({aten._softmax.default, aten.softmax.int})
 _LOG_SOFTMAX = frozenset({aten._log_softmax.default, aten.log_softmax.int})
 
@@ -98,6 +99,8 @@ def scalar_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
     found, kind = node.meta.get("val"), node.target
     if kind in _OF_ONE_ELEMENT:
         return lambda x, *args, **kwargs: x.to(found.dtype) + 0
+    if kind in _MOVES:
+        return lambda x, *args: x + 0
     if kind in _SOFTMAX:
         return lambda x, *args, **kwargs: torch.exp(x - x).to(found.dtype)
     if kind in _LOG_SOFTMAX:

@@ -22,22 +22,14 @@ from shlo_disc.torch.bodies.complex_numbers import MOVES, is_complex
 from shlo_disc.torch.decompositions import decompose, inline
 from shlo_disc.torch.places import note_place
 from shlo_disc.torch.random_numbers import Draws, draw_before, is_dropout_within
+from shlo_disc.torch.results import Result, take_results
+from shlo_disc.torch.running_statistics import writes_statistics
 from shlo_disc.torch.size_nodes import SizeNodes, state_reshapes
-from shlo_disc.torch.sizes import Notation, Sizes, expression, places_of
+from shlo_disc.torch.sizes import Notation, Sizes, places_of
 
-__all__ = ["Prepared", "Result", "needs_retracing", "prepare"]
+__all__ = ["Prepared", "needs_retracing", "prepare"]
 
 aten = torch.ops.aten
-
-
-@dataclass(frozen=True)
-class Result:
-    """One result of the graph: a tensor of the program, a size, or a constant."""
-
-    kind: str
-    """`tensor`, `size` or `constant`."""
-    value: Any
-    """The number of the program's result; the expression; the constant."""
 
 
 @dataclass
@@ -83,7 +75,7 @@ def prepare(
     sizes = Sizes(places_of(placeholders))
     named = _symbol_names(sizes, names, symbols)
     conditions = [*conditions, *_take_asserts(graph)]
-    results = _take_results(graph)
+    results = take_results(graph, sizes)
     drawn, draws = draw_before(graph, placeholders, sizes)
     conditions += decompose(module, carried)
     _refuse(graph, carried)
@@ -190,7 +182,8 @@ def _mode(node: torch.fx.Node) -> str:
 def needs_retracing(module: torch.fx.GraphModule) -> bool:
     """True for a graph that PyTorch must take apart first.
 
-    It writes operands, runs parts under autocast, or has ops with random numbers within.
+    It writes operands or running statistics, runs parts under autocast, or has ops with random
+    numbers within.
     """
     for inner in module.modules():
         for node in inner.graph.nodes if isinstance(inner, torch.fx.GraphModule) else ():
@@ -200,7 +193,7 @@ def needs_retracing(module: torch.fx.GraphModule) -> bool:
                 return True
             if _mode(node) == "wrap_with_autocast" and node.args[2]:
                 return True
-            if is_dropout_within(node):
+            if is_dropout_within(node) or writes_statistics(node):
                 return True
     return False
 
@@ -223,25 +216,6 @@ def _take_asserts(graph: torch.fx.Graph) -> list[Any]:
                 value = condition.meta["val"] if isinstance(condition, torch.fx.Node) else condition
                 found.append(value)
             graph.erase_node(node)
-    return found
-
-
-def _take_results(graph: torch.fx.Graph) -> list[Result]:
-    """Leave tensors as the results of `graph`; tell how the given ones come about."""
-    (output,) = (node for node in graph.nodes if node.op == "output")
-    tensors: list[torch.fx.Node] = []
-    found = []
-    returned = output.args[0]
-    for item in returned if isinstance(returned, tuple | list) else (returned,):
-        value = item.meta.get("val") if isinstance(item, torch.fx.Node) else item
-        if isinstance(item, torch.fx.Node) and isinstance(value, torch.Tensor):
-            found.append(Result("tensor", len(tensors)))
-            tensors.append(item)
-        elif isinstance(value, torch.SymInt):
-            found.append(Result("size", expression(value)))
-        else:
-            found.append(Result("constant", value))
-    output.args = (tuple(tensors),)
     return found
 
 

@@ -14,7 +14,7 @@ from shlo_disc.mlir import ir, new_context
 from shlo_disc.torch.bodies import has_body
 from shlo_disc.torch.importer import import_graph
 from shlo_disc.torch.lowering import lower
-from shlo_disc.torch.prepare import Prepared, Result, prepare
+from shlo_disc.torch.prepare import Prepared, prepare
 
 __all__ = ["Binding", "Lowered", "lower_graph"]
 
@@ -49,12 +49,7 @@ class Binding:
         """All results of the graph, from those of the program and the inputs of the call."""
         if self.is_plain:
             return tensors
-        return [self._result(result, tensors, inputs) for result in self._results]
-
-    def _result(self, result: Result, tensors: list[torch.Tensor], inputs: Sequence[Any]) -> Any:
-        if result.kind == "tensor":
-            return tensors[result.value]
-        return self._sizes.value(result.value, inputs) if result.kind == "size" else result.value
+        return [result.of(tensors, inputs, self._sizes) for result in self._results]
 
 
 @dataclass(frozen=True)

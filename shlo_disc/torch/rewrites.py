@@ -15,6 +15,8 @@ from shlo_disc.errors import UnsupportedError
 from shlo_disc.torch.bag_rewrites import BAGS
 from shlo_disc.torch.indexed_rewrites import INDEXED
 from shlo_disc.torch.pool_rewrites import POOLS
+from shlo_disc.torch.running_statistics import instance_norm
+from shlo_disc.torch.view_rewrites import VIEWS
 
 __all__ = ["REWRITES"]
 
@@ -161,6 +163,20 @@ def _flatten(x: torch.Tensor, start_dim: int = 0, end_dim: int = -1) -> torch.Te
     return x.reshape([*x.shape[:first], joined, *x.shape[last + 1 :]])
 
 
+def _put(
+    x: torch.Tensor, index: torch.Tensor, source: torch.Tensor, accumulate: bool = False
+) -> torch.Tensor:
+    """`x` with the elements of `source` at places of the flattened `x`."""
+    flat = aten.index_put(x.flatten(), [index.flatten()], source.flatten(), accumulate)
+    return flat.reshape(x.shape)
+
+
+def _angle(x: torch.Tensor) -> torch.Tensor:
+    """Of real numbers: pi where they are negative."""
+    wide = x if x.is_floating_point() else x.to(torch.get_default_dtype())
+    return torch.where(wide < 0, torch.pi, torch.where(wide.isnan(), wide, 0.0))
+
+
 def _with_number(function: Callable[..., Any]) -> Callable[..., Any]:
     """An op of a tensor and a number as one of two tensors."""
 
@@ -260,7 +276,8 @@ def _repeat(x: torch.Tensor, repeats: Sequence[int]) -> torch.Tensor:
 
 def _empty(size: Sequence[int], *, dtype: torch.dtype | None = None, **memory: Any) -> torch.Tensor:
     """Zeros: any elements will do, and `memory` has no meaning in a functional program."""
-    return torch.scalar_tensor(0, dtype=dtype or torch.get_default_dtype()).expand(size)
+    zero = torch.scalar_tensor(0, dtype=dtype or torch.get_default_dtype())
+    return zero.expand(size).clone()  # which ops may write
 
 
 def _empty_strided(size: Sequence[int], stride: Sequence[int], **kwargs: Any) -> torch.Tensor:
@@ -342,8 +359,10 @@ REWRITES: dict[Any, Callable[..., Any]] = {
     **BAGS,
     **INDEXED,
     **POOLS,
+    **VIEWS,
     aten._scaled_dot_product_flash_attention_for_cpu_backward.default: _flash_attention_backward,
     aten._native_batch_norm_legit_no_training.default: _batch_norm_inference,
+    aten.angle.default: _angle,
     aten.any.dims: _any,
     aten.avg_pool2d_backward.default: _avg_pool_backward,
     aten.bitwise_or.Scalar: _with_number(torch.bitwise_or),
@@ -358,7 +377,9 @@ REWRITES: dict[Any, Callable[..., Any]] = {
     aten.empty.memory_format: _empty,
     aten.empty_strided.default: _empty_strided,
     aten.flatten.using_ints: _flatten,
+    aten.instance_norm.default: instance_norm,
     aten.max_pool2d_with_indices_backward.default: _max_pool_backward,
+    aten.put.default: _put,
     aten.repeat.default: _repeat,
     aten.slice_scatter.default: _slice_scatter,
     aten.slice_backward.default: _slice_backward,

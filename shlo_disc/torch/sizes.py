@@ -16,11 +16,14 @@ from typing import Any
 
 import sympy
 import torch
+from torch.utils._sympy.interp import sympy_interp
+from torch.utils._sympy.reference import PythonReferenceAnalysis
 
 from shlo_disc.errors import UnsupportedError
 
 __all__ = [
-    "Notation", "Sizes", "exact_floor", "expression", "is_plain_symbol", "places_of", "symbols_of",
+    "Notation", "Sizes", "exact_floor", "expression", "is_plain_symbol", "places_of", "size_in",
+    "symbols_of",
 ]  # fmt: skip
 
 _TRACING_BOUND = 2
@@ -59,6 +62,22 @@ def expression(size: Any) -> sympy.Basic:
 def is_plain_symbol(size: Any) -> bool:
     """True if `size` is one symbol and nothing else."""
     return bool(expression(size).is_Symbol)
+
+
+def size_in(size: Any, x: torch.Tensor) -> Any:
+    """`size`, a term of the sizes of `x`, computed from them, so that a trace has its nodes.
+
+    Raises UnsupportedError for a term of other sizes.
+    """
+    e, known = expression(size), {}
+    for axis, own in enumerate(x.shape):
+        stand_in = sympy.Symbol(f"size_{axis}", integer=True, nonnegative=True)
+        if not expression(own).is_number:
+            e = e.subs(expression(own), stand_in)
+            known[stand_in] = own
+    if not e.free_symbols <= known.keys():
+        raise UnsupportedError(f"the size {size} is no term of the sizes of its operand")
+    return sympy_interp(PythonReferenceAnalysis, known, e) if e.free_symbols else int(e)
 
 
 _LARGEST_DENOMINATOR = 1 << 10
@@ -122,6 +141,12 @@ class Sizes:
             self._functions[size] = names, sympy.lambdify(symbols, size, "sympy")
         names, function = self._functions[size]
         return int(function(*map(values.__getitem__, names)))
+
+    @staticmethod
+    def number(e: Any, values: Mapping[str, Any]) -> Any:
+        """`e`, an expression of symbols that have these `values`, with the numbers of Python."""
+        known = {symbol: values[symbol.name] for symbol in e.free_symbols}
+        return sympy_interp(PythonReferenceAnalysis, known, e)
 
     def symbol(self, name: str, inputs: Sequence[Any]) -> int:
         """The value of a symbol in a call with these inputs."""

@@ -1,0 +1,117 @@
+"""Results of a graph: tensors of the program, and numbers that a call computes beside it.
+
+    return %x.sum().item() + 1        ==>    return %x.sum(), and the number of that tensor + 1
+
+A program gives tensors only. A number is a term of sizes of arguments, and of numbers from data.
+Each of the latter is the one element of a tensor, or the size of one, that the program gives too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from shlo_disc.errors import UnsupportedError
+from shlo_disc.torch.sizes import Sizes, expression, symbols_of
+
+__all__ = ["Result", "take_results"]
+
+aten = torch.ops.aten
+
+_ITEMS = (aten._local_scalar_dense.default, aten.item.default)
+
+_KINDS = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
+
+
+@dataclass(frozen=True)
+class Result:
+    """One result of the graph: a tensor of the program, a number, or a constant."""
+
+    kind: str
+    """`tensor`, `number` or `constant`."""
+    value: Any
+    """The number of the program's result; the expression; the constant."""
+    type: type = int
+    """What a number is."""
+    read: Mapping[str, int] = field(default_factory=dict)
+    """Symbols from data -> the number of the program's result that has the one's value."""
+
+    def of(self, tensors: Sequence[torch.Tensor], inputs: Sequence[Any], sizes: Sizes) -> Any:
+        """The result in a call with these `inputs`, in which the program gave `tensors`."""
+        if self.kind == "tensor":
+            return tensors[self.value]
+        if self.kind == "constant":
+            return self.value
+        if self.type is int and not self.read:
+            return sizes.value(self.value, inputs)
+        known = {
+            name: tensors[self.read[name]].item()
+            if name in self.read
+            else sizes.symbol(name, inputs)
+            for name in symbols_of(self.value)
+        }
+        return self.type(sizes.number(self.value, known))
+
+
+def take_results(graph: torch.fx.Graph, sizes: Sizes) -> list[Result]:
+    """Leave tensors as the results of `graph`; tell how the given ones come about.
+
+    Raises UnsupportedError for a number that comes from no argument and no tensor of the graph.
+    """
+    (output,) = (node for node in graph.nodes if node.op == "output")
+    tensors: list[torch.fx.Node] = []
+    found: list[Result | tuple[Any, type]] = []
+    returned = output.args[0]
+    for item in returned if isinstance(returned, tuple | list) else (returned,):
+        value = item.meta.get("val") if isinstance(item, torch.fx.Node) else item
+        if isinstance(item, torch.fx.Node) and isinstance(value, torch.Tensor):
+            found.append(Result("tensor", len(tensors)))
+            tensors.append(item)
+        elif type(value) in _KINDS:
+            found.append((expression(value), _KINDS[type(value)]))
+        else:
+            found.append(Result("constant", value))
+    places: dict[str, int] = {}  # behind the results that are tensors
+    for one in found:
+        for name in () if isinstance(one, Result) else sorted(symbols_of(one[0])):
+            if name not in sizes.places and name not in places:
+                places[name] = len(tensors)
+                tensors.append(_holder(graph, output, name))
+    output.args = (tuple(tensors),)
+    return [
+        one
+        if isinstance(one, Result)
+        else Result("number", *one, {n: places[n] for n in symbols_of(one[0]) if n in places})
+        for one in found
+    ]
+
+
+def _holder(graph: torch.fx.Graph, output: torch.fx.Node, symbol: str) -> torch.fx.Node:
+    """A node whose one element is the number `symbol`, which comes from data."""
+    for node in graph.nodes:
+        value = node.meta.get("val")
+        if node.op == "call_function" and node.target in _ITEMS:
+            if symbol in symbols_of(value):  # of a truth value, the term says that it is 1
+                holder: torch.fx.Node = node.args[0]
+                return holder
+        elif isinstance(value, torch.Tensor):
+            for axis, size in enumerate(value.shape):
+                if expression(size).is_Symbol and expression(size).name == symbol:
+                    return _size_tensor(graph, output, node, axis)
+    raise UnsupportedError(f"the result {symbol} comes from no tensor of the program")
+
+
+def _size_tensor(
+    graph: torch.fx.Graph, output: torch.fx.Node, node: torch.fx.Node, axis: int
+) -> torch.fx.Node:
+    """The size of dimension `axis` of `node` as a tensor."""
+    value = node.meta["val"]
+    with graph.inserting_before(output):
+        size = graph.call_function(aten.sym_size.int, (node, axis))
+        made = graph.call_function(aten.scalar_tensor.default, (size,), {"dtype": torch.int64})
+    size.meta["val"] = value.shape[axis]
+    made.meta["val"] = value.new_empty((), dtype=torch.int64)
+    return made

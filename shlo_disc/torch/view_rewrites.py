@@ -1,0 +1,143 @@
+"""Decompositions of ATen ops that cut tensors in parts, or copy views of them.
+
+    %a, %b = aten.chunk(%x, 2)    ==>    %a = aten.slice(%x, 0, 0, %n)
+                                         %b = aten.slice(%x, 0, %n, %m)
+
+PyTorch has the sizes of the parts, for all sizes of `%x` that the graph is for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch._decomp import decomposition_table
+from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+from shlo_disc.torch.sizes import size_in
+
+__all__ = ["VIEWS", "parts_rule"]
+
+aten = torch.ops.aten
+
+_PARTS = frozenset({
+    aten.chunk.default, aten.tensor_split.indices, aten.tensor_split.sections,
+    aten.unsafe_chunk.default,
+})  # fmt: skip
+"""Ops whose number of results depends on sizes: each has the dimension as its third argument."""
+
+
+def parts_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
+    """What an op of parts is traced from; None for another node."""
+    if node.op != "call_function" or node.target not in _PARTS:
+        return None
+    wanted = [part.shape for part in node.meta["val"]]
+
+    def parts(x: torch.Tensor, _: Any, dim: int = 0) -> list[torch.Tensor]:
+        found, start = [], 0
+        for shape in wanted:
+            size = size_in(shape[dim], x)
+            found.append(x.narrow(dim, start, size))
+            start = start + size
+        return found
+
+    return parts
+
+
+def _unfold(x: torch.Tensor, dimension: int, size: int, step: int) -> torch.Tensor:
+    """Windows of a dimension, their elements in a new last one."""
+    if x.dim() == 0:
+        return x.reshape([1])[:size]
+    axis = dimension % x.dim()
+    count = (x.shape[axis] - size) // step + 1
+    places = torch.arange(count).unsqueeze(1) * step + torch.arange(size)
+    found = x.index_select(axis, places.reshape([-1]))
+    found = found.reshape([*x.shape[:axis], count, size, *x.shape[axis + 1 :]])
+    return found.movedim(axis + 1, -1)
+
+
+def _diagonal_scatter(
+    x: torch.Tensor, src: torch.Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1
+) -> torch.Tensor:
+    """`x` with `src` where the row and the column are `offset` apart."""
+    first, second = dim1 % x.dim(), dim2 % x.dim()
+    rest = [k for k in range(x.dim()) if k not in (first, second)]
+    y = x.permute([*rest, first, second])
+    rows, columns = (torch.arange(y.shape[k]).unsqueeze(1 if k == -2 else 0) for k in (-2, -1))
+    places = (rows if offset >= 0 else columns).squeeze()
+    places = places.reshape([-1, 1] if offset >= 0 else [1, -1])
+    padded = torch.cat([src, src.new_zeros([*src.shape[:-1], 1])], -1)  # `src` may have no elements
+    spread = padded.index_select(-1, places.reshape([-1]).clamp(max=src.shape[-1]))
+    spread = spread.unsqueeze(-1 if offset >= 0 else -2)
+    y = torch.where(columns - rows == offset, spread, y)
+    order = [*rest, first, second]
+    return y.permute([order.index(k) for k in range(x.dim())])
+
+
+def _as_strided_scatter(
+    x: torch.Tensor,
+    src: torch.Tensor,
+    size: Sequence[int],
+    stride: Sequence[int],
+    storage_offset: int | None = None,
+) -> torch.Tensor:
+    """`x` with `src` at the places of a strided view."""
+    places = aten.as_strided(torch.arange(x.numel()).reshape(x.shape), size, stride, storage_offset)
+    return torch.put(x, places, src)
+
+
+def _roll(x: torch.Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> torch.Tensor:
+    """The last elements first: two slices where they are known to be there, else a gather."""
+    if not dims:
+        return _roll(x.flatten(), shifts, [0]).reshape(x.shape)
+    for shift, dim in zip(shifts, dims, strict=True):
+        axis, size = dim % max(x.dim(), 1), x.shape[dim]
+        step = shift % size if isinstance(shift, int) and isinstance(size, int) and size else shift
+        # PyTorch takes a size to be 2 or more, so a number may be known not to exceed it.
+        is_of_kind = isinstance(step, int) == isinstance(size, int)
+        if is_of_kind and statically_known_true(step >= 0) and statically_known_true(step <= size):
+            x = torch.cat([x.narrow(axis, size - step, step), x.narrow(axis, 0, size - step)], axis)
+        else:
+            x = x.index_select(axis, torch.remainder(torch.arange(size) - step, size))
+    return x
+
+
+def _empty_permuted(
+    size: Sequence[int], physical_layout: Sequence[int], **kwargs: Any
+) -> torch.Tensor:
+    return aten.empty.memory_format(size, **kwargs)
+
+
+_BY_PYTORCH = (
+    aten._batch_norm_no_update.default, aten._batch_norm_with_update_functional.default,
+    aten.addmv.default, aten.batch_norm_backward.default, aten.dist.default, aten.lift.default,
+    aten.lift_fresh.default,
+)  # fmt: skip
+"""Ops with a decomposition that PyTorch does not count among those into core ops."""
+
+VIEWS: dict[Any, Callable[..., Any]] = {
+    **{op: decomposition_table[op] for op in _BY_PYTORCH},
+    aten.as_strided_scatter.default: _as_strided_scatter,
+    aten.detach_copy.default: aten.detach,
+    aten.diagonal_scatter.default: _diagonal_scatter,
+    aten.empty_permuted.default: _empty_permuted,
+    aten.narrow_copy.default: torch.narrow,
+    aten.permute_copy.default: torch.permute,
+    aten.roll.default: _roll,
+    aten.select_copy.int: torch.select,
+    aten.split_copy.Tensor: torch.split,
+    aten.split_with_sizes_copy.default: torch.split_with_sizes,
+    aten.squeeze_copy.default: torch.squeeze,
+    aten.squeeze_copy.dim: torch.squeeze,
+    aten.squeeze_copy.dims: torch.squeeze,
+    aten.t_copy.default: torch.t,
+    aten.transpose_copy.int: torch.transpose,
+    aten.unbind_copy.int: torch.unbind,
+    aten.unfold.default: _unfold,
+    aten.unfold_copy.default: _unfold,
+    aten.unsqueeze_copy.default: torch.unsqueeze,
+    aten.view_copy.default: aten.view.default,
+    aten.view_copy.dtype: aten.view.dtype,
+}
+"""Overload -> what it is traced from; a copy of a view is one where nothing is written."""
