@@ -13,6 +13,9 @@ SOURCES := pyproject.toml CMakeLists.txt $(wildcard shlo_disc/ral/src/* shlo_dis
 
 export JAX_PLATFORMS ?= cpu
 
+# Some images forbid .pyc files: every Python that a test starts would compile our modules again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help
 help:  ## This list
 	@sed -n 's/^\([a-z-]*\):.*##/\1:/p' $(MAKEFILE_LIST) | sed 's/:/ /' | awk '{name = $$1; sub(/^ *[^ ]+ +/, ""); printf "  %-12s %s\n", name, $$0}'

@@ -326,6 +326,8 @@ def replace_functions(replacements: Mapping[str, Callable[..., Any]]) -> None:
     of libraries and of the program, too, and there under any name (`from jax.lax import
     associative_scan as prefixes`). A replacement takes JAX's function first.
     """
+    if not replacements:  # every module has a hundred names: no search on every trace
+        return
     wrappers: dict[int, tuple[str, Any, Any]] = {}
     for name, replacement in replacements.items():
         try:  # now, since a module imported while a program is traced comes too late

@@ -3,6 +3,7 @@ tested."""
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
@@ -10,6 +11,7 @@ import jax
 import numpy as np
 import pytest
 from jax import export
+from jax._src.interpreters.partial_eval import DynamicJaxprTracer
 
 from shlo_disc import jax_private
 from shlo_disc.frontend import compiled_call, compiler, primitive, program, tracing
@@ -23,6 +25,22 @@ class Exported(LoweredModule):
     exported: Any = None
 
 
+@contextlib.contextmanager
+def quick_errors():
+    """JAX's errors do not say where a tracer comes from.
+
+    The exporter asks every size whether it is a number, and a tracer answers with an error. Its
+    message searches the whole program: nine tenths of the time where sizes are long formulas.
+    """
+    origin = DynamicJaxprTracer._origin_msg
+    DynamicJaxprTracer._origin_msg = lambda _: ""
+    try:
+        yield
+    finally:
+        DynamicJaxprTracer._origin_msg = origin
+
+
+@quick_errors()
 def _exported(name, jitted, args, kwargs):
     made = lowered_module(name, jitted, args, kwargs)
     # Those that XLA can run: it knows neither our CHLO nor attributes that are sizes.
@@ -67,11 +85,13 @@ class Standin:
         ]
         return jax.tree.unflatten(self.exported.in_tree, flat)
 
+    @quick_errors()
     def traced(self, *leaves):
         args, kwargs = self._arguments(leaves)
         results = jax.tree.leaves(self.exported.call(*args, **kwargs))
         return [jax.random.key_data(r) if "key" in str(r.dtype) else r for r in results]
 
+    @quick_errors()
     def call_leaves(self, leaves):
         self.calls += 1
         args, kwargs = self._arguments(leaves)

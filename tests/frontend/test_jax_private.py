@@ -3,7 +3,9 @@ new JAX."""
 
 from __future__ import annotations
 
+import cProfile
 import re
+import sys
 from pathlib import Path
 
 import jax
@@ -13,6 +15,7 @@ import pytest
 from jax import export
 
 from shlo_disc import jax_private
+from shlo_disc.frontend import generic
 from shlo_disc.jax_private import (
     ArrayImpl,
     are_plain,
@@ -193,3 +196,14 @@ def test_an_equation_is_bound_without_its_mesh():
 
     np.testing.assert_allclose(jax.jit(run)(np.ones(3, np.float32)), np.sin(np.ones(3)), rtol=1e-6)
     assert seen == [True]
+
+
+def test_functions_are_searched_for_once():
+    """A later trace searches no names: modules of a program have a hundred thousand."""
+    generic.install()
+    names = sum(len(getattr(module, "__dict__", ())) for module in list(sys.modules.values()))
+    profile = cProfile.Profile()
+    profile.enable()
+    generic.install()
+    profile.disable()
+    assert sum(entry.callcount for entry in profile.getstats()) < names / 10
