@@ -32,6 +32,8 @@ def source_line(where: Any) -> str:
     if found is None:
         return "unknown location"
     file, line, column = found
+    if line == 0:
+        return file
     return f"{file}:{line}" if file != "-" else f"<module>:{line}:{column}"
 
 

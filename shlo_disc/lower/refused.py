@@ -50,11 +50,14 @@ class KernelsRefused(InternalError):
 
 
 def lines_of(fusion: ir.Operation) -> tuple[str, ...]:
-    """The source lines of what a fusion computes, without repetition."""
-    lines: dict[str, None] = {}
-    for view in fusion.regions[0].blocks[0].operations:
-        if not view.operation.name.startswith("disc."):
-            lines[source_line(view.operation)] = None
+    """The source lines of what a fusion computes, without repetition.
+
+    Those of constants only where there is nothing else: equal constants are one, of any line.
+    """
+    ops = [view.operation for view in fusion.regions[0].blocks[0].operations]
+    ops = [op for op in ops if not op.name.startswith("disc.")]
+    computed = [op for op in ops if op.name != "stablehlo.constant"]
+    lines = dict.fromkeys(map(source_line, computed or ops))
     lines.pop("unknown location", None)
     return tuple(lines) or (source_line(fusion),)
 

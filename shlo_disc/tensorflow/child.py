@@ -2,10 +2,10 @@
 
     python -I -S child.py FOLDER MODULES...
 
-FOLDER has `graph.pb` and `inputs.json`. It gets `module.mlirbc` and `nodes.json`, or `error.txt`.
-MODULES are where Python finds TensorFlow. Its converter may end the process, which is why it has
-one of its own. Only bindings are loaded, not TensorFlow's Python: that takes 4 seconds, these take
-0.3.
+FOLDER has `graph.pb` and `inputs.json`. It gets `module.mlirbc` and `nodes.json`, or `error.txt`
+and `node.txt`. MODULES are where Python finds TensorFlow. Its converter may end the process,
+which is why it has one of its own. Only bindings are loaded, not TensorFlow's Python: that takes 4
+seconds, these take 0.3.
 
 Nothing of shlo_disc is imported here.
 """
@@ -27,6 +27,14 @@ class _Refused(Exception):
 
     def __init__(self, node: Any, op: Any, message: str, *more: Any) -> None:
         super().__init__(message)
+
+
+class _UncoveredError(ValueError):
+    """What is wrong with a node, whose name is quoted, or empty."""
+
+    def __init__(self, message: str, node: str) -> None:
+        super().__init__(message)
+        self.node = node
 
 
 def _bindings(folders: list[str]) -> tuple[Any, Any]:
@@ -55,8 +63,8 @@ def convert(
     """The graph as bytecode of a module whose `@main` takes the inputs in order, and what is told.
 
     "nodes": the names of the nodes behind the lines in its locations. "left": the operations that
-    are left. Those that `inputs` carries have a name that the converter does not know: it leaves
-    them. "wide": float64 stands for bfloat16.
+    are left, each with its first node. Those that `inputs` carries have a name that the converter
+    does not know: it leaves them. "wide": float64 stands for bfloat16.
     """
     named = mlir.ImportGraphDef(
         graph,
@@ -79,8 +87,11 @@ def convert(
     plain = mlir.ExperimentalRunPassPipeline(named, b"", False)
     nodes = _nodes_by_line(mlir.ExperimentalRunPassPipeline(named, b"", True))
     converted = converter.tensorflow_module_to_stablehlo(module=plain, input_arg_shapes_str="")
-    names = sorted(set(re.findall(r'"tf\.(\w+)"\(', plain)))
-    left = [name for name in names if b"\0%s\0" % name.encode() in converted]
+    first: dict[str, str] = {}
+    for number, line in enumerate(plain.split("\n"), 1):
+        for name in re.findall(r'"tf\.(\w+)"\(', line):
+            first.setdefault(name, nodes.get(number, ""))
+    left = {n: node for n, node in first.items() if b"\0%s\0" % n.encode() in converted}
     return converted, {"nodes": nodes, "left": left, "wide": is_wide}
 
 
@@ -138,15 +149,19 @@ def _lists_as_arrays(text: str, carried: list[str]) -> str:
 
     tensor<!tf_type.variant<tensor<?x4xf32>>>    ==>    tensor<?x?x4xf32>
 
-    Raises ValueError for operations on lists that are not `carried`, and where the elements of a
-    list have no rank.
+    Raises _UncoveredError for operations on lists that are not `carried`, and ValueError where the
+    elements of a list have no rank.
     """
     known = {"If", "Case", "Identity", "PartitionedCall", "StatefulPartitionedCall", "While"}
     known |= {"StatelessIf", "StatelessCase", "StatelessWhile", *carried}
+    locations = "\n".join(re.findall(r"^#loc.*", text, re.M))
     for line in text.splitlines():
         name = re.search(r'"tf\.(\w+)"\(', line)
         if name is not None and _LIST in line and name[1] not in known:
-            raise ValueError(f"{name[1]} of a list of tensors (TensorArray) is not covered")
+            node = next(iter(_nodes_by_line(f"{line}\n{locations}").values()), "")
+            raise _UncoveredError(
+                f"{name[1]} of a list of tensors (TensorArray) is not covered", node
+            )
     text = re.sub(rf"tensor<!tf_type\.variant<tensor<({_ELEMENT})>>>", r"tensor<?x\1>", text)
     # An attribute that says again what the types of operands say.
     text = re.sub(rf"\bT(?:in|out)? = \[[^\]]*{_LIST}[^\]]*\],? ?", "", text)
@@ -321,7 +336,8 @@ def main() -> None:
         graph = (folder / "graph.pb").read_bytes()
         bytecode, told = convert(mlir, converter, graph, inputs)
     except Exception as error:
-        (folder / "error.txt").write_text(f"{type(error).__name__}: {error}")
+        (folder / "error.txt").write_text(f"{type(error).__name__.lstrip('_')}: {error}")
+        (folder / "node.txt").write_text(getattr(error, "node", ""))
         raise
     (folder / "module.mlirbc").write_bytes(bytecode)
     (folder / "nodes.json").write_text(json.dumps(told))

@@ -18,6 +18,7 @@ import tensorflow as tf
 
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.tensorflow.freeze import Frozen
+from shlo_disc.tensorflow.places import Place, place_of_node, told
 
 __all__ = ["Converted", "convert"]
 
@@ -36,14 +37,14 @@ class Converted:
 
     bytecode: bytes
     """A module with StableHLO, sizes in other dialects, and operations of TensorFlow."""
-    left: list[str]
-    """The operations that are left though they were not carried."""
+    left: dict[str, str]
+    """The operations that are left though they were not carried -> the node of the first."""
     nodes: dict[str, str]
     """Line in the locations -> name of the node, quoted."""
     is_wide: bool
     """float64 stands for bfloat16, which the converter would compute in float32."""
-    places: dict[str, tuple[str, int]]
-    """Name of a node -> file and line of the Python that made it."""
+    places: dict[str, Place]
+    """Name of a node -> what made it; see :mod:`shlo_disc.tensorflow.places`."""
 
     def restored(self, text: str) -> str:
         """`text`, the module printed with locations, with those of nodes; and with bfloat16."""
@@ -51,14 +52,16 @@ class Converted:
             text = _WIDE.sub("bf16", _CONSTANT.sub(_narrowed, text))
         return _LINE.sub(self._place, text)
 
+    def told(self, node: str) -> str:
+        """The place of a node, quoted or "", for a message."""
+        return told(place_of_node(json.loads(node), self.places)) if node else "unknown location"
+
     def _place(self, match: re.Match[str]) -> str:
         node = self.nodes.get(match[1])
         if node is None:
             return "loc(unknown)"
-        found = self.places.get(node.strip('"').partition("@")[0])
-        return (
-            f"loc({node})" if found is None else f"loc({node}({json.dumps(found[0])}:{found[1]}:1))"
-        )
+        where, line = place_of_node(json.loads(node), self.places)
+        return f"loc({node}({json.dumps(where)}:{line}:1))"
 
 
 _WIDE = re.compile(r"(?<=[x<,\s(=\[])f64(?=[>,\s)\]}])")
@@ -115,14 +118,18 @@ def convert(frozen: Frozen, carried: Collection[str], prefix: str) -> Converted:
                 f"TensorFlow's converter did not end in {SECONDS:.0f} s"
             ) from None
         if child.returncode == 0:
-            told = json.loads((folder / "nodes.json").read_text())
+            notes = json.loads((folder / "nodes.json").read_text())
             bytecode = (folder / "module.mlirbc").read_bytes()
-            return Converted(bytecode, told["left"], told["nodes"], told["wide"], frozen.places)
+            return Converted(bytecode, notes["left"], notes["nodes"], notes["wide"], frozen.places)
         with (folder / "stderr").open("rb") as messages:
             said = messages.read(_MESSAGE_BYTES).decode(errors="replace")
         caught = folder / "error.txt"
         raised = caught.read_text() if caught.exists() else ""
-    raise UnsupportedError(_failure(child.returncode, raised, said))
+        node = (folder / "node.txt").read_text() if caught.exists() else ""
+    message = _failure(child.returncode, raised, said)
+    if node:
+        message = f"{told(place_of_node(json.loads(node), frozen.places))}: {message}"
+    raise UnsupportedError(message)
 
 
 def _sizes(shape: Sequence[int | None]) -> str:

@@ -20,7 +20,7 @@ from tensorflow.core.framework import types_pb2
 from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
 from shlo_disc.errors import UnsupportedError
-from shlo_disc.tensorflow.places import place_of
+from shlo_disc.tensorflow.places import Layers, Place, place_of_node, places, told
 
 __all__ = ["Frozen", "freeze"]
 
@@ -42,12 +42,14 @@ class Frozen:
     results: list[str]
     weights: list[npt.NDArray[Any]]
     """The elements of the arguments that no call passes. They never change."""
-    places: dict[str, tuple[str, int]]
-    """Node -> file and line of the Python that made it, where that is known."""
+    places: dict[str, Place]
+    """Node -> the layer, file and line that made it, where they are known."""
 
 
-def freeze(function: Any) -> Frozen:
+def freeze(function: Any, layers: Layers) -> Frozen:
     """The graph of a ConcreteFunction, with the values that its variables have now.
+
+    `layers`: what was noted while the function was traced.
 
     Raises UnsupportedError for arguments and results that are no arrays, and for what TensorFlow
     cannot freeze.
@@ -59,8 +61,8 @@ def freeze(function: Any) -> Frozen:
     except (ValueError, TypeError, KeyError, NotImplementedError, tf.errors.OpError) as error:
         raise UnsupportedError(f"TensorFlow cannot freeze the variables: {error}") from error
     graph = frozen.graph.as_graph_def()
-    _check_random(graph)
-    places = {op.name: place for op in function.graph.get_operations() if (place := place_of(op))}
+    known = places(function, layers)
+    _check_random(graph, known)
     names = [tensor.name.partition(":")[0] for tensor in frozen.inputs]
     types = [_type_name(tensor.dtype) for tensor in frozen.inputs]
     shapes = [tuple(tensor.shape) for tensor in frozen.inputs]
@@ -83,7 +85,7 @@ def freeze(function: Any) -> Frozen:
         shapes,
         [tensor.name for tensor in frozen.outputs],
         weights,
-        places,
+        known,
     )
 
 
@@ -109,22 +111,23 @@ def _check(tensors: Sequence[Any], role: str) -> None:
 _RANDOM = re.compile("(Stateless)?(Parameterized)?(Random|TruncatedNormal|Multinomial|Shuffle|Rng)")
 
 
-def _check_random(graph: Any) -> None:
+def _check_random(graph: Any, known: dict[str, Place]) -> None:
     """Raise UnsupportedError for an op whose numbers come from TensorFlow's generators.
 
     The stateless functions are among them: the converter's StableHLO gives other numbers than
     TensorFlow on a CPU. Philox at a known shape was tried.
     """
-    nodes = [*graph.node, *(n for f in graph.library.function for n in f.node_def)]
-    for node in nodes:
+    inner = [(f.signature.name, node) for f in graph.library.function for node in f.node_def]
+    for name, node in [*(("", node) for node in graph.node), *inner]:
         if _RANDOM.match(node.op):
+            place = place_of_node(f"{node.name}@{name}" if name else node.name, known)
             why = (
                 "TensorFlow's converter gives it other numbers than TensorFlow itself"
                 if node.op.startswith("Stateless")
                 else "each call takes its numbers from TensorFlow's generator"
             )
             raise UnsupportedError(
-                f"{node.name}: {node.op} is random: {why}, so pass them as an argument"
+                f"{told(place)}: {node.op} is random: {why}, so pass them as an argument"
             )
 
 

@@ -7,6 +7,7 @@ import re
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.ingest.mixed import RULES
 from shlo_disc.ingest.mixed.rewriter import rewrite_mixture
+from shlo_disc.locations import source_line
 from shlo_disc.mlir import ir, new_context, parse_module, run_pipeline, walk
 from shlo_disc.tensorflow.convert import Converted
 from shlo_disc.tensorflow.ops import PREFIX, rules
@@ -36,7 +37,7 @@ def lower(converted: Converted) -> ir.Module:
 
 def _left(converted: Converted, error: ir.MLIRError) -> UnsupportedError:
     """The error for a module that MLIR without TensorFlow's dialect cannot read."""
-    names = ", ".join(converted.left)
+    names = ", ".join(f"{name} ({converted.told(node)})" for name, node in converted.left.items())
     what = f"it left the operations {names}" if names else f"MLIR cannot read it: {error}"
     return UnsupportedError(f"TensorFlow's converter gives no StableHLO alone: {what}")
 
@@ -44,15 +45,15 @@ def _left(converted: Converted, error: ir.MLIRError) -> UnsupportedError:
 def _check(module: ir.Module) -> None:
     """Raise UnsupportedError for ops of TensorFlow that have no row."""
     known = rules()
-    found: dict[str, None] = {}
+    found: dict[str, str] = {}
 
     def visit(op: ir.Operation) -> None:
         if op.name.startswith("tf.") and op.name not in known:
-            found[re.sub("^tf\\.", "", op.name)] = None
+            found.setdefault(re.sub("^tf\\.", "", op.name), source_line(op))
 
     walk(module, visit)
     if found:
-        names = ", ".join(found)
+        names = ", ".join(f"{name} ({where})" for name, where in found.items())
         raise UnsupportedError(
             f"TensorFlow's converter leaves {names}, which shlo_disc does not lower either"
         )

@@ -20,6 +20,7 @@ from shlo_disc.tensorflow.freeze import freeze
 from shlo_disc.tensorflow.functions import Call, concrete_function
 from shlo_disc.tensorflow.lowering import lower
 from shlo_disc.tensorflow.ops import OPS, PREFIX
+from shlo_disc.tensorflow.places import Layers
 
 __all__ = ["TensorFlowExecutable", "compile"]
 
@@ -48,8 +49,9 @@ def compile(
     for another source, OSError for a folder without a SavedModel, KeyError for a signature that it
     lacks, ValueError for options as `shlo_disc.compile`.
     """
-    call = Call(concrete_function(source, signature))
-    frozen = freeze(call.function)
+    with Layers(source) as layers:
+        call = Call(concrete_function(source, signature))
+    frozen = freeze(call.function, layers)
     module = lower(convert(frozen, OPS, PREFIX))
     given = len(call.paths)
     weights = [re.sub(r"(/ReadVariableOp)?/resource$", "", n) for n in frozen.names[given:]]
