@@ -158,7 +158,7 @@ def _traced(
     try:
         with mode, _guards(mode.shape_env) as guards, torch.no_grad():
             trace = make_fx(call, decomposition_table=dict(rules))
-            traced = trace(*(x.meta["val"] for x in inputs))
+            traced = trace(*(_own(x.meta["val"]) for x in inputs))
     except UnsupportedError as error:
         note_place(node)
         where = node.meta.get("place", "unknown location")
@@ -170,6 +170,14 @@ def _traced(
             f"{where}: {node.target}: PyTorch's decomposition of it fails: {error}"
         ) from error
     return traced, guards
+
+
+def _own(value: Any) -> Any:
+    """`value`, a tensor as an object of its own.
+
+    The graphs of equal nodes share their values, and tracing tells operands apart by object.
+    """
+    return value.detach() if isinstance(value, torch.Tensor) else value
 
 
 @contextlib.contextmanager
