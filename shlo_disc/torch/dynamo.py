@@ -27,6 +27,7 @@ from shlo_disc.torch.part import Known, Part
 from shlo_disc.torch.partition import cut
 from shlo_disc.torch.places import place_of
 from shlo_disc.torch.recurrent import take_recurrent_layers
+from shlo_disc.torch.sizes import has_floats
 
 __all__ = ["CompiledGraph", "backend", "compilations"]
 
@@ -262,7 +263,8 @@ def _known(placeholders: Sequence[torch.fx.Node]) -> Known:
     if mode is None or mode.shape_env is None:
         return Known()
     environment = mode.shape_env
-    conditions = [guard.expr for guard in environment.guards]
+    # Dynamo checks all of them before each call. Those on floats say nothing to the compiler.
+    conditions = [guard.expr for guard in environment.guards if not has_floats(guard.expr)]
     return Known(_symbol_names(environment), environment.var_to_range, conditions)
 
 

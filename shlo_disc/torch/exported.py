@@ -203,8 +203,9 @@ class TorchExecutable(BehindTensors):
         flat = pytree.tree_structure(((None,) * len(self._user), {}))
         self._is_flat = tensors and self._in_spec == flat
         """Called with tensors in a row."""
-        self._is_plain = self._out_spec.is_leaf() and binding.is_plain and len(outputs) == 1
-        """One tensor is the result, and nothing is written."""
+        is_one = self._out_spec.is_leaf() and binding.is_plain and len(outputs) == 1
+        self._is_plain = is_one and not binding.draws.names and not binding.unstated
+        """One tensor is the result, nothing is written, and arguments alone determine it."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run on the arguments that the exported module takes; its result.
@@ -226,11 +227,12 @@ class TorchExecutable(BehindTensors):
                 )
             if slot is not None:
                 arguments[slot] = leaf
-        if self._is_plain and not self._binding.draws.names:
+        if self._is_plain:
             return self._program(arguments)[0]
         values = list(self._fixed)
         for number, leaf in zip(self._user, leaves, strict=True):
             values[number] = leaf
+        self._binding.check(values)
         results = self._program([*arguments, *self._binding.draws(values)])
         every = self._binding.finish(results, values)
         if self._writes:

@@ -20,6 +20,7 @@ import torch
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.torch.bodies.complex_numbers import MOVES, is_complex
 from shlo_disc.torch.decompositions import decompose, inline
+from shlo_disc.torch.empty_results import state_empty_results
 from shlo_disc.torch.places import note_place
 from shlo_disc.torch.random_numbers import Draws, draw_before, is_dropout_within
 from shlo_disc.torch.results import Result, take_results
@@ -48,6 +49,8 @@ class Prepared:
     results: list[Result]
     sizes: Sizes
     constraints: list[str]
+    unstated: list[Any]
+    """Conditions on sizes that are no constraint: a call evaluates them."""
     symbols: list[str]
     """The names of sizes."""
 
@@ -77,7 +80,9 @@ def prepare(
     conditions = [*conditions, *_take_asserts(graph)]
     results = take_results(graph, sizes)
     drawn, draws = draw_before(graph, placeholders, sizes)
+    state_empty_results(graph, placeholders, sizes.places)
     conditions += decompose(module, carried)
+    state_empty_results(graph, placeholders, sizes.places)
     _refuse(graph, carried)
     every = list(graph.nodes)
     nodes = SizeNodes(graph, placeholders, sizes.places)
@@ -103,7 +108,7 @@ def prepare(
     shapes = [tuple(map(of_arguments.argument_size, _shape(node))) for node in kept]
     in_shapes = set(re.findall(r"[A-Za-z_]\w*", " ".join(size for s in shapes for size in s)))
     stated = Notation({symbol: name for symbol, name in named.items() if name in in_shapes})
-    found = [text for c in conditions if stated.knows(c) for text in stated.relations(c)]
+    found, unstated = stated.constraints(conditions)
     return Prepared(
         module,
         inputs,
@@ -113,6 +118,7 @@ def prepare(
         results,
         sizes,
         list(dict.fromkeys([*stated.bounds(ranges), *found])),
+        unstated,
         list(named.values()),
     )
 

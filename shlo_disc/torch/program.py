@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from shlo_disc.errors import UnsupportedError
+from shlo_disc.errors import ShapeMismatchError, UnsupportedError
 from shlo_disc.mlir import ir, new_context
 from shlo_disc.torch.bodies import has_body
 from shlo_disc.torch.importer import import_graph
@@ -35,11 +35,19 @@ class Binding:
         """Random numbers, which a call draws; arguments behind the constants."""
         self.held = range(len(self.inputs), len(self.inputs) + len(self.constants))
         """The numbers of the arguments that are constants."""
+        self.unstated = prepared.unstated
+        """Conditions on sizes that are no constraint, for :meth:`check`."""
         self._results = prepared.results
         self._sizes = prepared.sizes
         plain = [("tensor", number) for number in range(len(self._results))]
         self.is_plain = [(r.kind, r.value) for r in self._results] == plain
         """The results of the graph are those of the program."""
+
+    def check(self, inputs: Sequence[Any]) -> None:
+        """Raise ShapeMismatchError for sizes that break a condition which is no constraint."""
+        for condition in self.unstated:
+            if not self._sizes.value(condition, inputs):
+                raise ShapeMismatchError(f"the program requires {condition} of its sizes")
 
     def leaves(self, inputs: Sequence[Any]) -> list[Any]:
         """The arguments of the program but its draws, from all inputs of the graph."""

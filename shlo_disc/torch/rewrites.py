@@ -115,6 +115,13 @@ def _rms_norm(
     return out.to(x.dtype)
 
 
+def _one_over_root(size: int | torch.SymInt, dtype: torch.dtype) -> float | torch.Tensor:
+    """`size ** -0.5`; of rank 0 for a size that is not known."""
+    if isinstance(size, int):
+        return float(max(size, 1) ** -0.5)
+    return torch.scalar_tensor(size, dtype=dtype).clamp(min=1).rsqrt()
+
+
 def _flash_attention_backward(
     grad: torch.Tensor,
     query: torch.Tensor,
@@ -131,9 +138,10 @@ def _flash_attention_backward(
     """The weights again from scores and `logsumexp`, then the products of the chain rule."""
     if dropout_p:
         raise UnsupportedError("dropout is random; set it to 0")
-    factor = query.shape[-1] ** -0.5 if scale is None else scale
+    factor = _one_over_root(query.shape[-1], _wide(query).dtype) if scale is None else scale
+    is_grouped = not statically_known_true(query.shape[1] == key.shape[1])
     groups = query.shape[1] // key.shape[1]
-    keys, values = (x.repeat_interleave(groups, 1) if groups > 1 else x for x in (key, value))
+    keys, values = (x.repeat_interleave(groups, 1) if is_grouped else x for x in (key, value))
     scores = _wide(query @ keys.transpose(-2, -1)) * factor
     if attn_mask is not None:
         scores = scores + attn_mask
@@ -147,8 +155,11 @@ def _flash_attention_backward(
     of_query = of_scores @ keys
     of_key = of_scores.transpose(-2, -1) @ query
     of_value = weights.to(grad.dtype).transpose(-2, -1) @ grad
-    if groups > 1:
-        of_key, of_value = (x.unflatten(1, (-1, groups)).sum(2) for x in (of_key, of_value))
+    if is_grouped:
+        of_key, of_value = (
+            x.reshape(x.shape[0], key.shape[1], groups, *x.shape[2:]).sum(2)
+            for x in (of_key, of_value)
+        )
     return of_query, of_key, of_value
 
 

@@ -22,7 +22,8 @@ from torch.utils._sympy.reference import PythonReferenceAnalysis
 from shlo_disc.errors import UnsupportedError
 
 __all__ = [
-    "Notation", "Sizes", "exact_floor", "expression", "is_plain_symbol", "places_of", "size_in",
+    "Notation", "Sizes", "exact_floor", "expression", "has_floats", "is_plain_symbol", "places_of",
+    "size_in",
     "symbols_of",
 ]  # fmt: skip
 
@@ -84,25 +85,49 @@ _LARGEST_DENOMINATOR = 1 << 10
 """Times a size of up to 2^43, an f64 with such a denominator is exact."""
 
 
-def exact_floor(e: Any) -> tuple[Any, int] | None:
-    """`int(1.5 * n)` as what is divided and the divisor: `(3*n, 2)`.
+def exact_floor(e: Any) -> tuple[Any, Any] | None:
+    """A rounded term as what is divided and the divisor, both of integers.
 
-    None for another term, and for a factor whose product with a size is rounded.
+    `int(1.5 * n)` is `(3*n, 2)`, `math.floor(n / 2)` is `(n, 2)`, `math.ceil(n / 2)` is
+    `(n + 1, 2)`. None for another term, and for one whose floats may be rounded.
     """
-    if type(e).__name__ not in ("TruncToInt", "FloorToInt"):
+    kind = type(e).__name__
+    if kind not in ("TruncToInt", "FloorToInt", "CeilToInt"):
         return None
+    if type(e.args[0]).__name__ == "IntTrueDiv":
+        return _rounded(kind, *e.args[0].args)
     factor, rest = e.args[0].as_coeff_Mul()
     if type(rest).__name__ != "ToFloat" or factor < 0:
         return None
     numerator, denominator = float(factor).as_integer_ratio()
     if denominator > _LARGEST_DENOMINATOR or numerator >= _LARGEST_DENOMINATOR**2:
         return None
-    return numerator * rest.args[0], denominator
+    return _rounded(kind, numerator * rest.args[0], sympy.Integer(denominator))
+
+
+def _rounded(kind: str, numerator: Any, denominator: Any) -> tuple[Any, Any] | None:
+    """As :func:`exact_floor`, of a quotient in f64.
+
+    Where it is no integer, it differs from the nearest one by at least one part in `numerator`.
+    So its rounding to f64 changes neither floor nor ceiling of sizes below 2^52.
+    """
+    if not denominator.is_positive or (kind == "TruncToInt" and not numerator.is_nonnegative):
+        return None
+    return numerator + denominator - 1 if kind == "CeilToInt" else numerator, denominator
 
 
 def symbols_of(size: Any) -> frozenset[str]:
     """The names of the symbols in `size`."""
     return frozenset(symbol.name for symbol in expression(size).free_symbols)
+
+
+_OF_FLOATS = ("FloatPow", "FloatTrueDiv", "IntTrueDiv", "ToFloat")
+
+
+def has_floats(condition: Any) -> bool:
+    """True for a condition on what is computed from sizes in floats."""
+    terms = sympy.preorder_traversal(expression(condition))
+    return any(e.is_Float or type(e).__name__ in _OF_FLOATS for e in terms)
 
 
 def places_of(placeholders: Sequence[torch.fx.Node]) -> dict[str, tuple[int, int | None]]:
@@ -198,6 +223,17 @@ class Notation:
             raise UnsupportedError(f"the program requires {e} of its sizes, which is no relation")
         return [f"{self._text(e.lhs)} {_RELATIONS[kind]} {self._text(e.rhs)}"]
 
+    def constraints(self, conditions: Sequence[Any]) -> tuple[list[str], list[Any]]:
+        """The constraints that `conditions` on known symbols state, and those that have none."""
+        found: list[str] = []
+        unstated = []
+        for condition in filter(self.knows, conditions):
+            try:
+                found += self.relations(condition)
+            except UnsupportedError:
+                unstated.append(expression(condition))
+        return found, unstated
+
     def bounds(self, ranges: Mapping[Any, Any]) -> list[str]:
         """The constraints of `ranges` (expressions to value ranges) on known symbols."""
         found: list[str] = []
@@ -230,7 +266,7 @@ class Notation:
         if kind in _CALLS:
             return _folded(_CALLS[kind], [self._text(a) for a in e.args])
         if (quotient := exact_floor(e)) is not None:
-            return f"floordiv({self._text(quotient[0])}, {quotient[1]})"
+            return f"floordiv({self._text(quotient[0])}, {self._text(quotient[1])})"
         if kind == "ModularIndexing":
             base, divisor, modulus = map(self._text, e.args)
             return f"mod(floordiv({base}, {divisor}), {modulus})"

@@ -52,19 +52,14 @@ def _attention(call: BodyCall) -> list[ir.Value]:
     shapes = [call.shape(name) for name in ("query", "key", "value")]
     if len({len(shape) for shape in shapes}) != 1:
         raise UnsupportedError("query, key and value must have one rank")
-    key = _repeated(key, shapes[1], shapes[0])
-    value = _repeated(value, shapes[2], shapes[0])
+    key = _repeated(key, shapes[1], query, shapes[0])
+    value = _repeated(value, shapes[2], query, shapes[0])
     f32 = ir.F32Type.get()
     wide = f32 if element_of(query) in (ir.F16Type.get(), ir.BF16Type.get()) else element_of(query)
     rank = ir.RankedTensorType(query.type).rank
     scores = _dot(query, key, rank - 1, rank - 1, wide)
-    scale = call["scale"]
-    if scale is None:
-        width = ir.RankedTensorType(query.type).shape[-1]
-        if width < 0:
-            raise UnsupportedError("the size of a head must be a number; or state `scale`")
-        scale = 1 / math.sqrt(width) if width else 1.0
-    scores = binary("multiply", scores, spread(constant(scale, [], wide), [], scores))
+    scale = _scale(call["scale"], query, wide)
+    scores = binary("multiply", scores, spread(scale, [], scores))
     mask = call["attn_mask"]
     if call["is_causal"]:
         scores = _causal(scores)
@@ -76,42 +71,62 @@ def _attention(call: BodyCall) -> list[ir.Value]:
     return [converted(mixed, element_of(query)), most, total]
 
 
-def _repeated(x: ir.Value, shape: Sequence[object], want: Sequence[object]) -> ir.Value:
-    """Keys or values for every head of the queries: grouped heads, or sizes of 1."""
+def _scale(scale: float | None, query: ir.Value, element: ir.Type) -> ir.Value:
+    """What scores are multiplied by, of rank 0: `scale`, or one over the root of a head's size."""
+    last = ir.RankedTensorType(query.type).rank - 1
+    width = ir.RankedTensorType(query.type).shape[last]
+    if scale is None and width < 0:
+        # The scores of heads without an element are 0, and must not become NaN.
+        size = binary("maximum", extent(query, last), constant(1, [], "i64"))
+        return create("stablehlo.rsqrt", [converted(size, element)], typed(size, element))
+    if scale is None:
+        scale = 1 / math.sqrt(width) if width else 1.0
+    return constant(scale, [], element)
+
+
+def _repeated(
+    x: ir.Value, shape: Sequence[object], query: ir.Value, want: Sequence[object]
+) -> ir.Value:
+    """Keys or values for every head of the queries: grouped heads, or sizes of 1.
+
+    `shape` and `want` are the symbolic sizes of `x` and of `query`.
+    """
     for axis in range(len(shape) - 2):
         have, wanted = shape[axis], want[axis]
         if have == wanted:
             continue
-        if not isinstance(have, int) or not isinstance(wanted, int) or wanted % have:
+        if isinstance(have, int) and isinstance(wanted, int) and (not have or wanted % have):
             raise UnsupportedError(
                 f"dimension {axis} of query has the size {wanted}, of key or value {have}"
             )
-        x = _repeat(x, axis, wanted // have)
+        x = _repeat(x, axis, query)
     return x
 
 
-def _repeat(x: ir.Value, axis: int, times: int) -> ir.Value:
-    """Every element of `axis` so many times in a row."""
+def _repeat(x: ir.Value, axis: int, query: ir.Value) -> ir.Value:
+    """Every element of `axis` as often as `query` has the size in that dimension."""
     kind = ir.RankedTensorType(x.type)
     sizes = [extent(x, k) for k in range(kind.rank)]
-    number = constant(times, [], "i64")
+    own, wanted = kind.shape[axis], ir.RankedTensorType(query.type).shape[axis]
+    is_known = own > 0 and wanted >= 0
+    times = wanted // own if is_known else ir.ShapedType.get_dynamic_size()
+    least = binary("maximum", sizes[axis], constant(1, [], "i64"))
+    ratio = binary("divide", extent(query, axis), least)
+    number = constant(times, [], "i64") if is_known else ratio
     more = [*sizes[: axis + 1], number, *sizes[axis + 1 :]]
     shape = list(kind.shape)
     wide = ir.RankedTensorType.get(
         [*shape[: axis + 1], times, *shape[axis + 1 :]], kind.element_type
     )
     dims = ir.DenseI64ArrayAttr.get([k if k <= axis else k + 1 for k in range(kind.rank)])
-    if kind.has_static_shape:
+    result = ir.RankedTensorType.get([*shape[:axis], wanted, *shape[axis + 1 :]], kind.element_type)
+    if wide.has_static_shape:
         spread_out = create("stablehlo.broadcast_in_dim", [x], wide, broadcast_dimensions=dims)
-    else:
-        spread_out = create(
-            "stablehlo.dynamic_broadcast_in_dim", [x, vector(more)], wide, broadcast_dimensions=dims
-        )
-    joined = [*shape[:axis], shape[axis] * times, *shape[axis + 1 :]]
-    result = ir.RankedTensorType.get(joined, kind.element_type)
-    if kind.has_static_shape:
         return create("stablehlo.reshape", [spread_out], result)
-    ends = [*sizes[:axis], binary("multiply", sizes[axis], number), *sizes[axis + 1 :]]
+    spread_out = create(
+        "stablehlo.dynamic_broadcast_in_dim", [x, vector(more)], wide, broadcast_dimensions=dims
+    )
+    ends = [*sizes[:axis], extent(query, axis), *sizes[axis + 1 :]]
     return create("stablehlo.dynamic_reshape", [spread_out, vector(ends)], result)
 
 

@@ -1,0 +1,141 @@
+"""Programs as users write them, that once gave wrong results, ended the process or were refused."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs the extra `torch`: make test-torch")
+
+import torch.nn.functional as F  # noqa: E402
+from torch import nn  # noqa: E402
+from torch.export import Dim, export  # noqa: E402
+
+import shlo_disc.torch  # noqa: E402
+from tests.torch.models import Of  # noqa: E402
+from tests.torch.test_backend import (  # noqa: E402
+    assert_trains_as_eager,
+    compiled,
+    kinds,
+    nothing_compiled,  # noqa: F401
+)
+
+pytestmark = pytest.mark.torch
+
+# -- equal operations whose results meet in one operation -----------------------------------------
+
+
+def bounded(x, low, high):
+    """The two `repeat` are equal but for their operand, and `clamp` takes both results."""
+    count = x.shape[0]
+    return torch.clamp(x.sum(1), low.repeat(count), high.repeat(count))
+
+
+def test_results_of_equal_operations_are_told_apart():
+    with torch.no_grad():
+        x, low, high = torch.randn(7, 5), torch.tensor([-0.5]), torch.tensor([0.25])
+        torch.testing.assert_close(compiled(bounded)(x, low, high), bounded(x, low, high))
+    program = export(Of(bounded), (x, low, high), dynamic_shapes=(({0: Dim("n")}, None, None),))
+    got = shlo_disc.torch.compile(program)(x[:3], low, high)
+    torch.testing.assert_close(got, bounded(x[:3], low, high))
+
+
+@pytest.mark.parametrize("affine", [False, True])
+@pytest.mark.parametrize("tracked", [False, True])
+def test_instance_norm_trains(affine, tracked):
+    model = nn.InstanceNorm2d(8, affine=affine, track_running_stats=tracked)
+    if affine:
+        with torch.no_grad():
+            model.weight.copy_(torch.arange(8.0) + 1)
+            model.bias.copy_(torch.arange(8.0) * 3)
+    model = nn.Sequential(nn.Conv2d(8, 8, 1), model)
+    batches = [(torch.randn(b, 8, h, w),) for b, h, w in ((3, 5, 7), (2, 6, 9))]
+    assert_trains_as_eager(model, batches)
+    assert kinds() == ["forward", "backward"]
+
+
+# -- attention, all of whose sizes are dynamic ----------------------------------------------------
+
+
+def heads(b, h, s, t, d, groups=1):
+    return torch.randn(b, groups * h, s, d), torch.randn(b, h, t, d), torch.randn(b, h, t, d)
+
+
+ATTENTION = {
+    "plain": (F.scaled_dot_product_attention, 1),
+    "causal": (lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True), 1),
+    "grouped": (lambda q, k, v: F.scaled_dot_product_attention(q, k, v, enable_gqa=True), 2),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ATTENTION)
+def test_a_function_of_queries_keys_and_values(name):
+    function, groups = ATTENTION[name]
+    fast = compiled(function)
+    for sizes in ((3, 4, 5, 7, 10), (2, 6, 11, 9, 16)):
+        results = []
+        given = heads(*sizes, groups=groups)
+        for run in (fast, function):
+            own = [x.clone().requires_grad_() for x in given]
+            y = run(*own)
+            (y * torch.arange(y.numel()).reshape(y.shape).cos()).sum().backward()
+            results.append([y, *(x.grad for x in own)])
+        for mine, want in zip(*results, strict=True):
+            torch.testing.assert_close(mine, want, rtol=1e-4, atol=1e-4)
+    assert kinds() == ["forward", "backward"]
+
+
+# -- sizes in floats ------------------------------------------------------------------------------
+
+OF_SIZES = {
+    "a guard on a float": lambda x: x.masked_fill(x > 0, x.shape[0] / 2),
+    "another guard": lambda x: torch.add(x, x, alpha=x.shape[0] / 2),
+    "floor": lambda x: x.sum() + x.new_ones(math.floor(x.shape[0] / 2)).sum(),
+    "ceiling": lambda x: x.sum() + x.new_ones(math.ceil(x.shape[0] / 4)).cumsum(0),
+    "ceiling of a product": lambda x: x.sum() + x.new_ones(math.ceil(x.shape[0] * 1.5)).cumsum(0),
+    "a third": lambda x: x[: int(x.shape[0] / 3)] * 2,
+}
+
+
+@pytest.mark.parametrize("name", OF_SIZES)
+def test_sizes_in_floats(name):
+    function = OF_SIZES[name]
+    with torch.no_grad():
+        fast = compiled(function)
+        for sizes in ((6, 10), (7, 13), (8, 16), (12, 9)):
+            x = torch.randn(sizes)
+            torch.testing.assert_close(fast(x), function(x))
+    assert kinds() == ["inference"]
+
+
+# -- no element, for every size -------------------------------------------------------------------
+
+
+def places(i):
+    return i[..., None].expand(-1, -1, 8)
+
+
+EMPTY = {
+    "embedding": lambda i, x, z: F.embedding(i, z.new_ones(6, 8)).relu(),
+    "scatter": lambda i, x, z: z.scatter_add(1, places(i), x),
+    "gather": lambda i, x, z: z.gather(1, places(i)),
+    "index_add": lambda i, x, z: z.new_zeros(6, 8).index_add(0, i.flatten(), x.flatten(0, 1)),
+    "one_hot": lambda i, x, z: F.one_hot(i, 6),
+    "attention": lambda i, x, z: F.scaled_dot_product_attention(x, z, z, scale=0.5),
+    "normed": lambda i, x, z: F.layer_norm(x, (8,)).sum(1).max(-1),
+    "sorted": lambda i, x, z: (x.sort(1), x.topk(1, 1), x.cumsum(1)),
+}
+
+
+@pytest.mark.parametrize("name", EMPTY)
+def test_a_batch_of_none_that_dynamo_compiles_apart(name):
+    function = EMPTY[name]
+    with torch.no_grad():
+        fast = compiled(function)
+        for s in (5, 7):
+            args = torch.zeros(0, s, dtype=torch.int64), torch.randn(0, s, 8), torch.randn(0, 6, 8)
+            got, want = (torch.utils._pytree.tree_leaves(run(*args)) for run in (fast, function))
+            for mine, own in zip(got, want, strict=True):
+                torch.testing.assert_close(mine, own, check_stride=False)
+    assert kinds() == ["inference"]
