@@ -23,8 +23,7 @@ from shlo_disc.errors import UnsupportedError
 
 __all__ = [
     "Notation", "Sizes", "exact_floor", "expression", "has_floats", "is_plain_symbol", "places_of",
-    "size_in",
-    "symbols_of",
+    "size_in", "symbols_of",
 ]  # fmt: skip
 
 _TRACING_BOUND = 2
