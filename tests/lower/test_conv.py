@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 import shlo_disc
 from shlo_disc.lower.cpu.conv import emit_conv
+from shlo_disc.lower.cpu.machine import Machine
 from tests.lower.helpers import DTYPES, Emitted, fusion_text, plan_of, run, sample, tensor
-from tests.lower.test_dense import EPS, unpacked
+from tests.lower.test_dense import EPS, launches, unpacked
 
 
 @dataclasses.dataclass(frozen=True)
@@ -313,6 +314,58 @@ def convs(draw: st.DrawFn) -> Conv:
 @given(convs())
 def test_any_convolution(conv: Conv) -> None:
     check(conv)
+
+
+TAPS = {
+    "outputs last": Conv(
+        layouts=("b01f", "oi01", "b01f"), kernel=(3, 3), padding=SAME, features=(37, 50)
+    ),
+    "inputs last": Conv(
+        layouts=("b01f", "io01", "b01f"), kernel=(3, 3), reversal=(True, True), features=(37, 50)
+    ),
+    "window of 7": Conv(layouts=("b01f", "oi01", "b01f"), kernel=(7, 7), features=(3, 20)),
+    "window of 9": Conv(layouts=("b01f", "oi01", "b01f"), kernel=(9, 8), features=(3, 20)),
+    "every second tap": Conv(
+        layouts=("b01f", "io01", "b01f"), kernel=(3, 3), features=(37, 50), lhs_dilation=(2, 2),
+        padding=SAME,
+    ),
+    "of bf16": Conv(
+        layouts=("b01f", "oi01", "b01f"), kernel=(3, 3), types=("bf16", "bf16", "f32"),
+        features=(17, 20),
+    ),
+    "of f64": Conv(layouts=("b01f", "oi01", "b01f"), kernel=(3, 3), types=("f64",) * 3),
+    "places apart": Conv(
+        layouts=("f01b", "i01o", "fb01"), image=(20, 9, 8), kernel=(7, 6), features=(3, 18)
+    ),
+    "places apart, strided": Conv(
+        layouts=("f01b", "i01o", "fb01"), image=(20, 9, 9), kernel=(4, 4), features=(3, 18),
+        padding=SAME, rhs_dilation=(2, 2),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("width", [16, 32])
+@pytest.mark.parametrize("name", TAPS)
+def test_taps_and_places_on_narrower_targets(name: str, width: int) -> None:
+    machine = Machine(vector_bytes=width, cores=4, features=frozenset({"avx2", "fma"}))
+    emitted = plan_of(emit_conv, TAPS[name].text(), machine)
+    TAPS[name].check(emitted)
+    TAPS[name].check(unpacked(emitted))
+
+
+@pytest.mark.parametrize("name", TAPS)
+def test_taps_and_places(name: str) -> None:
+    check(TAPS[name])
+
+
+def test_calls_without_kept_panels_make_them_first() -> None:
+    """The window of 72 taps is too long: its blocks are copied one by one."""
+    for name, conv in TAPS.items():
+        if name.startswith("places"):
+            continue
+        emitted = unpacked(plan_of(emit_conv, conv.text()))
+        kernels = {launch.kernel.name for launch in launches(emitted.plan.steps)}
+        assert ("conv_pack" in kernels) == (name != "window of 9"), (name, kernels)
 
 
 @pytest.mark.parametrize("window", ["plain", "padded", "dilated"])
