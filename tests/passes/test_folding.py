@@ -600,6 +600,8 @@ ELSEWHERE = {
     "disc.shape": "symbolic: tests/dynamic",
     "disc.sizes": "symbolic: tests/dynamic",
     "stablehlo.constant": "every test here",
+    "stablehlo.convolution": "a reversal only: fold-reverses.mlir",
+    "stablehlo.dynamic_conv": "a reversal only: fold-reverses.mlir",
     "stablehlo.convert": "test_conversions_of_constants",
     "stablehlo.dot_general": "a transposition only: fold-transposes.mlir",
     "stablehlo.dynamic_gather": "an index, never a value: fold-gathers.mlir",
