@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 torch = pytest.importorskip("torch", reason="needs the extra `torch`: make test-torch")
 
+import sympy  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 from torch.export import Dim, export  # noqa: E402
+from torch.utils._sympy.functions import ToFloat, TruncToInt  # noqa: E402
 
 import shlo_disc.torch  # noqa: E402
+from shlo_disc.torch.sizes import exact_floor  # noqa: E402
 from tests.torch.models import Of  # noqa: E402
 from tests.torch.test_composite_ops import assert_right  # noqa: E402
 
@@ -156,3 +161,28 @@ def test_padding_by_sizes(name):
     assert_right(
         PADDED[name], lambda b, s: (torch.randn(b, s),), ({0: Dim.AUTO, 1: Dim.AUTO},), sets
     )
+
+
+@pytest.mark.parametrize("factor", [0.8, 0.1, 1 / 3, 0.6, 1.7, 0.55, 1.5, 0.7, 2.3])
+def test_a_size_times_a_float_is_exact_or_refused(factor):
+    """0.7 and 2.3 are below p/q in f64: some products with whole numbers are rounded to less."""
+    n = sympy.Symbol("n", integer=True, positive=True)
+    found = exact_floor(TruncToInt(sympy.Float(factor) * ToFloat(n)))
+    assert (found is None) == (factor in (0.7, 2.3))
+    if found is not None:
+        numerator, denominator = int(found[0] / n), found[1]
+        draw = random.Random(0)
+        for k in [*range(3000), *(denominator * draw.randrange(1 << 25) for _ in range(3000))]:
+            assert int(factor * k) == numerator * k // denominator
+
+
+@pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic", "area"])
+def test_interpolation_by_a_factor(mode):
+    def function(x):
+        more = {} if mode in ("nearest", "area") else {"align_corners": False}
+        return F.interpolate(x, scale_factor=0.6, mode=mode, **more)
+
+    assert_right(
+        function, lambda b, s: (torch.randn(b, 2, s, 10),), ({0: B, 2: Dim.AUTO},),
+        [(4, 10), (1, 7), (2, 13)],
+    )  # fmt: skip
