@@ -89,8 +89,9 @@ def exact_floor(e: Any) -> tuple[Any, int] | None:
     """`int(1.5 * n)` as what is divided and the divisor: `(3*n, 2)`.
 
     None for another term, and for a factor whose product with a size may be rounded to less.
-    The f64 nearest to p/q does as p/q if it is not below by more than 2^-54 of it: then a product
-    that is p/q*n, a whole number, is not rounded to less. Others are 1/q or more from the next one.
+    An f64 stands for p/q if it is the nearest one, and not below p/q by more than 2^-54 of it.
+    Then no product that should be a whole number is rounded to less. Other products are at
+    least 1/q away from the next whole number.
     """
     if type(e).__name__ not in ("TruncToInt", "FloorToInt"):
         return None
