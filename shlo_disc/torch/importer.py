@@ -14,9 +14,13 @@ from typing import Any
 import torch
 from torch_mlir.extras.fx_importer import FxImporter, GraphNodeImporter
 
+from shlo_disc.errors import UnsupportedError
 from shlo_disc.mlir import ir
 
-__all__ = ["Carried", "import_graph", "schema_arguments"]
+__all__ = ["FOREIGN", "Carried", "import_graph", "schema_arguments"]
+
+FOREIGN = (AssertionError, KeyError, NotImplementedError, RuntimeError, TypeError, ValueError)
+"""What torch-mlir's importer raises."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +42,8 @@ def import_graph(
 ) -> tuple[ir.Module, list[Carried]]:
     """`graph`, functional, as `@main` in the torch dialect, and the ops in it that it `carries`.
 
-    Raises NotImplementedError, TypeError or AssertionError for what torch-mlir cannot import.
+    Raises UnsupportedError for an op that torch-mlir cannot import, and one of :data:`FOREIGN` for
+    another node.
     """
     carried: list[Carried] = []
 
@@ -47,7 +52,13 @@ def import_graph(
             self, loc: ir.Location, node: torch.fx.Node, concrete_target: Any = None
         ) -> None:
             if concrete_target is not None or not carries(node):
-                super()._import_torch_op_overload(loc, node, concrete_target)
+                try:
+                    super()._import_torch_op_overload(loc, node, concrete_target)
+                except FOREIGN as error:
+                    where = node.meta.get("place", "unknown location")
+                    raise UnsupportedError(
+                        f"{where}: {node.target}: torch-mlir cannot import it: {error!r}"
+                    ) from error
                 return
             arguments = schema_arguments(node)
             operands = tuple(_operands(arguments.values()))

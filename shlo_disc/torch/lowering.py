@@ -78,15 +78,17 @@ def _reported(error: ir.MLIRError, module: ir.Module) -> str:
         if (found := _ILLEGAL.match(said)) and (name := found[2] or found[1]):
             name = name.removeprefix("torch.")
             if _is_operand(name):
+                users = _users(module, diagnostic.location)
                 lines += [
                     f"{source_line(op.location)}: {op.name.removeprefix('torch.')} has no lowering "
                     "for these types"
-                    for op in _users(module, diagnostic.location)
+                    for op in users
                 ]
-                continue
+                if users:
+                    continue
             said = f"{name} has no lowering for these types"
         lines.append(f"{where}: {said}")
-    return "\n".join(dict.fromkeys(lines)) or "an op has no lowering for these types"
+    return "\n".join(dict.fromkeys(lines))
 
 
 _OPERANDS = ("constant.", "prim.ListConstruct", "vtensor.literal")

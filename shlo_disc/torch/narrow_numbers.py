@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-__all__ = ["NARROW", "narrow_rule", "scalar_rule"]
+__all__ = ["NARROW", "dtype_rule", "narrow_rule", "scalar_rule"]
 
 aten = torch.ops.aten
 
@@ -84,6 +84,17 @@ _OF_ONE_ELEMENT = frozenset({
 _MOVES = frozenset({aten.transpose.int, aten.transpose_copy.int})
 _SOFTMAX = frozenset({aten._softmax.default, aten.softmax.int})
 _LOG_SOFTMAX = frozenset({aten._log_softmax.default, aten.log_softmax.int})
+
+
+def dtype_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
+    """What a softmax whose operand gets another type first is traced from; None for another."""
+    is_softmax = node.op == "call_function" and node.target in (
+        aten.log_softmax.int, aten.softmax.int,
+    )  # fmt: skip
+    dtype = (*node.args[2:], *node.kwargs.values())
+    if not is_softmax or not dtype or dtype[0] in (None, node.args[0].meta["val"].dtype):
+        return None
+    return lambda x, dim, *args, **kwargs: node.target(x.to(dtype[0]), dim)
 
 
 def scalar_rule(node: torch.fx.Node) -> Callable[..., Any] | None:

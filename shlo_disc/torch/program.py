@@ -12,15 +12,11 @@ import torch
 from shlo_disc.errors import ShapeMismatchError, UnsupportedError
 from shlo_disc.mlir import ir, new_context
 from shlo_disc.torch.bodies import has_body
-from shlo_disc.torch.importer import import_graph
+from shlo_disc.torch.importer import FOREIGN, import_graph
 from shlo_disc.torch.lowering import lower
 from shlo_disc.torch.prepare import Prepared, prepare
 
 __all__ = ["Binding", "Lowered", "lower_graph"]
-
-
-_FOREIGN = (AssertionError, KeyError, NotImplementedError, RuntimeError, TypeError, ValueError)
-"""What torch-mlir's importer raises."""
 
 
 class Binding:
@@ -97,8 +93,11 @@ def lower_graph(
     )
     try:
         module, carried = import_graph(prepared.module.graph, new_context(), has_body)
-    except _FOREIGN as error:
-        raise UnsupportedError(f"torch-mlir cannot import the program: {error!r}") from error
+    except UnsupportedError:
+        raise
+    except FOREIGN as error:
+        where = _place_of_type(prepared.module.graph, error.args[0] if error.args else None)
+        raise UnsupportedError(f"{where}torch-mlir cannot import the program: {error!r}") from error
     lower(module, carried)
     own = [names[k] for k in prepared.inputs]
     own += [f"constant_{k}" for k in range(len(prepared.constants))]
@@ -106,3 +105,12 @@ def lower_graph(
     return Lowered(
         module, prepared.shapes, own, prepared.constraints, prepared.symbols, Binding(prepared)
     )
+
+
+def _place_of_type(graph: torch.fx.Graph, dtype: Any) -> str:
+    """In front of a message: the first node with elements of a type that torch-mlir lacks."""
+    for node in graph.nodes:
+        value = node.meta.get("val")
+        if isinstance(value, torch.Tensor) and value.dtype is dtype and "place" in node.meta:
+            return f"{node.meta['place']}: {node.target}: "
+    return ""

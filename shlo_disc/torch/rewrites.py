@@ -14,6 +14,8 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.torch.bag_rewrites import BAGS
 from shlo_disc.torch.indexed_rewrites import INDEXED
+from shlo_disc.torch.number_rewrites import NUMBERS
+from shlo_disc.torch.order_rewrites import ORDERED
 from shlo_disc.torch.pool_rewrites import POOLS
 from shlo_disc.torch.running_statistics import instance_norm
 from shlo_disc.torch.view_rewrites import VIEWS
@@ -295,6 +297,12 @@ def _empty_strided(size: Sequence[int], stride: Sequence[int], **kwargs: Any) ->
     return _empty(size, **kwargs)
 
 
+def _new_empty_strided(
+    x: torch.Tensor, size: Sequence[int], stride: Sequence[int], **kwargs: Any
+) -> torch.Tensor:
+    return _empty(size, **{"dtype": x.dtype, **kwargs})
+
+
 def _avg_pool_backward(
     grad: torch.Tensor,
     x: torch.Tensor,
@@ -369,6 +377,8 @@ def _transposed(
 REWRITES: dict[Any, Callable[..., Any]] = {
     **BAGS,
     **INDEXED,
+    **NUMBERS,
+    **ORDERED,
     **POOLS,
     **VIEWS,
     aten._scaled_dot_product_flash_attention_for_cpu_backward.default: _flash_attention_backward,
@@ -387,6 +397,7 @@ REWRITES: dict[Any, Callable[..., Any]] = {
     aten.dropout.default: _dropout,
     aten.empty.memory_format: _empty,
     aten.empty_strided.default: _empty_strided,
+    aten.new_empty_strided.default: _new_empty_strided,
     aten.flatten.using_ints: _flatten,
     aten.instance_norm.default: instance_norm,
     aten.max_pool2d_with_indices_backward.default: _max_pool_backward,

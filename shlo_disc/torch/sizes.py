@@ -12,6 +12,7 @@ be at least 2 while it traces, and lets calls have 0 and 1 all the same. So a lo
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
 from typing import Any
 
 import sympy
@@ -81,7 +82,7 @@ def size_in(size: Any, x: torch.Tensor) -> Any:
 
 
 _LARGEST_DENOMINATOR = 1 << 10
-"""Times a size of up to 2^43, an f64 with such a denominator is exact."""
+"""Of a factor of a size, which is at most 2^30."""
 
 
 def exact_floor(e: Any) -> tuple[Any, Any] | None:
@@ -98,8 +99,10 @@ def exact_floor(e: Any) -> tuple[Any, Any] | None:
     factor, rest = e.args[0].as_coeff_Mul()
     if type(rest).__name__ != "ToFloat" or factor < 0:
         return None
-    numerator, denominator = float(factor).as_integer_ratio()
-    if denominator > _LARGEST_DENOMINATOR or numerator >= _LARGEST_DENOMINATOR**2:
+    stated = Fraction(float(factor))
+    near = stated.limit_denominator(_LARGEST_DENOMINATOR)
+    is_near = near * (1 - Fraction(1, 1 << 54)) <= stated <= near * (1 + Fraction(1, 1 << 52))
+    if not is_near or near.numerator >= _LARGEST_DENOMINATOR**2:
         return None
     return _rounded(kind, numerator * rest.args[0], sympy.Integer(denominator))
 

@@ -111,8 +111,8 @@ def _empty_permuted(
 
 _BY_PYTORCH = (
     aten._batch_norm_no_update.default, aten._batch_norm_with_update_functional.default,
-    aten.addmv.default, aten.batch_norm_backward.default, aten.dist.default, aten.lift.default,
-    aten.lift_fresh.default,
+    aten.addmv.default, aten.batch_norm_backward.default, aten.dist.default,
+    aten.fft_hfft.default, aten.lift.default, aten.lift_fresh.default,
 )  # fmt: skip
 """Ops with a decomposition that PyTorch does not count among those into core ops."""
 

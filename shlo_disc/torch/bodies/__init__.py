@@ -26,6 +26,7 @@ from shlo_disc.torch.bodies.finding import nonzero
 from shlo_disc.torch.bodies.fourier import fft_c2c, fft_c2r, fft_r2c
 from shlo_disc.torch.bodies.indexing import has_numbers, index, index_put
 from shlo_disc.torch.bodies.ordering import sort, sort_stable, topk
+from shlo_disc.torch.bodies.padding import has_sizes, pad
 from shlo_disc.torch.bodies.pooling import (
     avg_pool,
     is_special_pool,
@@ -43,6 +44,7 @@ from shlo_disc.torch.bodies.recurrent import (
 )
 from shlo_disc.torch.bodies.scattering import scatter_reduce
 from shlo_disc.torch.bodies.slicing import ends_at_a_size, slice_
+from shlo_disc.torch.bodies.special import SPECIAL
 from shlo_disc.torch.bodies.totals import cummax, cummin, cumprod, cumsum
 from shlo_disc.torch.importer import Carried, schema_arguments
 from shlo_disc.torch.narrow_numbers import NARROW
@@ -71,6 +73,7 @@ BODIES: dict[Any, Body] = {
     aten.bitwise_right_shift.Tensor_Scalar: shift_right,
     aten.convolution.default: transposed_convolution,
     aten.convolution_backward.default: convolution_backward,
+    aten.constant_pad_nd.default: pad,
     aten.cummax.default: cummax,
     aten.cummin.default: cummin,
     aten.cumprod.default: cumprod,
@@ -122,7 +125,7 @@ _INDEXED: dict[Any, Body] = {
     aten.index_put.default: index_put,
 }
 
-BODIES.update({**_INDEXED, **_POOLS, **_TRANSFORMS, aten.slice.Tensor: slice_})
+BODIES.update({**SPECIAL, **_INDEXED, **_POOLS, **_TRANSFORMS, aten.slice.Tensor: slice_})
 
 _WIDENED = (
     aten.argmax.default, aten.argmin.default, aten.cummax.default, aten.cummin.default,
@@ -137,6 +140,7 @@ def _is_signed(arguments: Mapping[str, Any]) -> bool:
 
 _ONLY: dict[Any, Callable[[Mapping[str, Any]], bool]] = {
     aten.convolution.default: is_transposed,
+    aten.constant_pad_nd.default: has_sizes,
     aten.slice.Tensor: ends_at_a_size,
     **dict.fromkeys(_INDEXED, has_numbers),
     **dict.fromkeys(_POOLS, is_special_pool),
@@ -155,7 +159,8 @@ def has_body(node: torch.fx.Node) -> bool:
     if node.op != "call_function":
         return False
     if any(map(is_complex, (node, *node.all_input_nodes))):
-        return node.target in COMPLEX or node.target in _TRANSFORMS
+        is_own = node.target in COMPLEX or node.target in _TRANSFORMS
+        return is_own or node.target is aten.constant_pad_nd.default
     if node.target not in BODIES:
         return False
     only = _ONLY.get(node.target)

@@ -207,11 +207,15 @@ def _like(number: complex | None) -> Body:
 
 def _copy(call: BodyCall) -> list[ir.Value]:
     """To another element type, or the same; of a complex number the real part."""
-    x, element = call["self"], ir.RankedTensorType(call.results[0]).element_type
+    x = call["self" if "self" in call.names else "a"]
+    element = ir.RankedTensorType(call.results[0]).element_type
     if isinstance(element_of(x), ir.ComplexType) and not isinstance(element, ir.ComplexType):
         x = _parts(x)[0]
     elif isinstance(element, ir.ComplexType) and not isinstance(element_of(x), ir.ComplexType):
-        re = converted(x, ir.ComplexType(element).element_type)
+        half = ir.ComplexType(element).element_type
+        if ir.FloatType(half).width < 32:
+            raise UnsupportedError("of 16-bit floats is not covered")
+        re = converted(x, half)
         return [_joined(re, spread(constant(0, [], element_of(re)), [], re))]
     return [converted(x, element)]
 
@@ -277,6 +281,7 @@ COMPLEX: dict[Any, Body] = {
     aten.mean.default: _mean,
     aten.mean.dim: _mean,
     aten.ones_like.default: _like(1),
+    torch.ops.prims.convert_element_type.default: _copy,
     aten.to.dtype: _copy,
     aten.to.dtype_layout: _copy,
     aten.zeros_like.default: _like(0),
@@ -301,7 +306,7 @@ COMPLEX: dict[Any, Body] = {
 
 MOVES = frozenset({
     aten.alias.default, aten.bmm.default, aten.cat.default, aten.clone.default,
-    aten.constant_pad_nd.default, aten.detach.default, aten.expand.default, aten.flip.default,
+    aten.detach.default, aten.expand.default, aten.flip.default,
     aten.index_select.default, aten.matmul.default, aten.mm.default, aten.permute.default,
     aten.reshape.default, aten.select.int, aten.slice.Tensor, aten.split.Tensor,
     aten.split_with_sizes.default, aten.squeeze.dim, aten.squeeze.dims, aten.stack.default,

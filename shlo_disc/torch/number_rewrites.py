@@ -1,0 +1,152 @@
+"""Decompositions of mathematical functions of ATen, number by number.
+
+    %y = aten.hypot(%a, %b)    ==>    %m = the larger one of |%a| and |%b|, %n the smaller one
+                                      %y = %m * sqrt(1 + (%n / %m)^2)
+
+Functions that CHLO has are bodies: `bodies/special.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+__all__ = ["NUMBERS"]
+
+aten = torch.ops.aten
+
+
+def _floats(*values: Any) -> list[torch.Tensor]:
+    """Tensors and numbers as floats of one type."""
+    found = [v if isinstance(v, torch.Tensor) else torch.scalar_tensor(v) for v in values]
+    dtype = torch.result_type(found[0], found[-1])
+    dtype = dtype if dtype.is_floating_point else torch.get_default_dtype()
+    return [v.to(dtype) for v in found]
+
+
+def _copysign(x: torch.Tensor, other: Any) -> torch.Tensor:
+    x, other = _floats(x, other)
+    return torch.where(aten.signbit(other), -x.abs(), x.abs())
+
+
+def _hypot(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """Without the square of the larger one, which may be too large for its type."""
+    a, b = a.abs(), b.abs()
+    large, small = torch.maximum(a, b), torch.minimum(a, b)
+    is_plain = (large > 0) & (large < math.inf)
+    ratio = small / torch.where(is_plain, large, 1.0)
+    found = torch.where(is_plain, large * torch.sqrt(1 + ratio * ratio), large)
+    return torch.where((a == math.inf) | (b == math.inf), math.inf, found)
+
+
+def _extreme_number(choose: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """The extreme one of two elements, where one is NaN the other one."""
+
+    def rewritten(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        kind = torch.result_type(a, b)
+        a, b = a.to(kind), b.to(kind)
+        if not kind.is_floating_point:
+            return choose(a, b)
+        return torch.where(a.isnan(), b, torch.where(b.isnan(), a, choose(a, b)))
+
+    return rewritten
+
+
+def _frexp(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The fraction in [0.5, 1) and the power of 2, of the bits of `x`."""
+    wide = x.to(torch.float32) if x.dtype in (torch.float16, torch.bfloat16) else x
+    is_double = wide.dtype is torch.float64
+    bits, size, bias = (torch.int64, 52, 1022) if is_double else (torch.int32, 23, 126)
+    ones = (1 << (11 if is_double else 8)) - 1
+    small = wide.abs() < (2.0**-1022 if is_double else 2.0**-126)
+    scaled = torch.where(small, wide * 2.0**size, wide)
+    word = aten.view.dtype(scaled, bits)
+    power = torch.bitwise_and(word >> size, ones)
+    is_plain = (power != ones) & (scaled != 0)
+    exponent = torch.where(is_plain, power - bias - torch.where(small, size, 0), 0)
+    fraction = torch.bitwise_or(torch.bitwise_and(word, ~(ones << size)), bias << size)
+    mantissa = torch.where(is_plain, aten.view.dtype(fraction, wide.dtype), wide)
+    return mantissa.to(x.dtype), exponent.to(torch.int32)
+
+
+_I0E_NEAR = (
+    -4.41534164647933937950e-18, 3.33079451882223809783e-17, -2.43127984654795469359e-16,
+    1.71539128555513303061e-15, -1.16853328779934516808e-14, 7.67618549860493561688e-14,
+    -4.85644678311192946090e-13, 2.95505266312963983461e-12, -1.72682629144155570723e-11,
+    9.67580903537323691224e-11, -5.18979560163526290666e-10, 2.65982372468238665035e-9,
+    -1.30002500998624804212e-8, 6.04699502254191894932e-8, -2.67079385394061173391e-7,
+    1.11738753912010371815e-6, -4.41673835845875056359e-6, 1.64484480707288970893e-5,
+    -5.75419501008210370398e-5, 1.88502885095841655729e-4, -5.76375574538582365885e-4,
+    1.63947561694133579842e-3, -4.32430999505057594430e-3, 1.05464603945949983183e-2,
+    -2.37374148058994688156e-2, 4.93052842396707084878e-2, -9.49010970480476444210e-2,
+    1.71620901522208775349e-1, -3.04682672343198398683e-1, 6.76795274409476084995e-1,
+)  # fmt: skip
+"""Chebyshev coefficients of exp(-x) i0(x) in [0, 8]; source: Cephes, `i0.c`."""
+
+_I0E_FAR = (
+    -7.23318048787475395456e-18, -4.83050448594418207126e-18, 4.46562142029675999901e-17,
+    3.46122286769746109310e-17, -2.82762398051658348494e-16, -3.42548561967721913462e-16,
+    1.77256013305652638360e-15, 3.81168066935262242075e-15, -9.55484669882830764870e-15,
+    -4.15056934728722208663e-14, 1.54008621752140982691e-14, 3.85277838274214270114e-13,
+    7.18012445138366623367e-13, -1.79417853150680611778e-12, -1.32158118404477131188e-11,
+    -3.14991652796324136454e-11, 1.18891471078464383424e-11, 4.94060238822496958910e-10,
+    3.39623202570838634515e-9, 2.26666899049817806459e-8, 2.04891858946906374183e-7,
+    2.89137052083475648297e-6, 6.88975834691682398426e-5, 3.36911647825569408990e-3,
+    8.04490411014108831608e-1,
+)  # fmt: skip
+"""Those of exp(-x) sqrt(x) i0(x) from 8 on."""
+
+
+def _chebyshev(x: torch.Tensor, coefficients: Sequence[float]) -> torch.Tensor:
+    """The series at `x` in [-2, 2], by Clenshaw's recurrence."""
+    first: Any = torch.zeros_like(x)
+    second: Any = first
+    third: Any = first
+    for c in coefficients:
+        first, second, third = x * first - second + c, first, second
+    return 0.5 * (first - third)
+
+
+def _i0e(x: torch.Tensor) -> torch.Tensor:
+    (x,) = _floats(x)
+    size = x.abs()
+    near = _chebyshev(0.5 * size.clamp(max=8) - 2, _I0E_NEAR)
+    far = size.clamp(min=8)
+    return torch.where(size <= 8, near, _chebyshev(32 / far - 2, _I0E_FAR) / far.sqrt())
+
+
+def _i0(x: torch.Tensor) -> torch.Tensor:
+    (x,) = _floats(x)
+    return _i0e(x) * x.abs().exp()
+
+
+def _i1(x: torch.Tensor) -> torch.Tensor:
+    (x,) = _floats(x)
+    return aten.special_i1e(x) * x.abs().exp()
+
+
+prims = torch.ops.prims
+
+_TRANSFORMS: dict[Any, Callable[..., Any]] = {
+    prims.fft_c2c.default: lambda x, *, dim, forward: aten._fft_c2c(x, dim, 0, forward),
+    prims.fft_c2r.default: lambda x, *, dim, last_dim_size: aten._fft_c2r(x, dim, 0, last_dim_size),
+    prims.fft_r2c.default: lambda x, *, dim, onesided: aten._fft_r2c(x, dim, 0, onesided),
+}
+"""What PyTorch's decompositions of `torch.fft` are made of, without a factor."""
+
+NUMBERS: dict[Any, Callable[..., Any]] = {
+    **_TRANSFORMS,
+    aten.copysign.Scalar: _copysign,
+    aten.copysign.Tensor: _copysign,
+    aten.fmax.default: _extreme_number(torch.maximum),
+    aten.fmin.default: _extreme_number(torch.minimum),
+    aten.frexp.Tensor: _frexp,
+    aten.hypot.default: _hypot,
+    aten.i0.default: _i0,
+    aten.special_i0e.default: _i0e,
+    aten.special_i1.default: _i1,
+}
+"""Overload -> what it is traced from."""

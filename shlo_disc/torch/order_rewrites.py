@@ -1,0 +1,191 @@
+"""Decompositions of ATen ops that need elements in order: medians, distinct elements, places.
+
+%v, %i = aten.kthvalue(%x, 3, 1)    ==>    %s, %p = aten.sort(%x, 1)
+%v, %i = element 2 of each row of %s and of %p
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+__all__ = ["ORDERED"]
+
+aten = torch.ops.aten
+
+_Pair = tuple[torch.Tensor, torch.Tensor]
+
+
+def _kthvalue(x: torch.Tensor, k: int, dim: int = -1, keepdim: bool = False) -> _Pair:
+    if x.dim() == 0:
+        return x.clone(), torch.zeros_like(x, dtype=torch.int64)
+    values, places = torch.sort(x, dim=dim, stable=True)
+    found = [one.narrow(dim, k - 1, 1) for one in (values, places)]
+    first, second = found if keepdim else (one.squeeze(dim) for one in found)
+    return first, second
+
+
+def _median_dim(*, counts_nan: bool) -> Callable[..., _Pair]:
+    """The lower one of two middle elements; where a NaN counts, it is the median."""
+
+    def rewritten(x: torch.Tensor, dim: int, keepdim: bool = False) -> _Pair:
+        if x.dim() == 0:
+            return x.clone(), torch.zeros_like(x, dtype=torch.int64)
+        values, places = torch.sort(x, dim=dim, stable=True)
+        numbers = (
+            x.isnan().logical_not().to(torch.int64).sum(dim, keepdim=True)
+        )  # NaN is behind them all
+        middle = ((numbers - 1) // 2).clamp(min=0)
+        if counts_nan:
+            middle = torch.where(numbers < x.shape[dim], numbers, middle)
+        found = [torch.gather(one, dim, middle) for one in (values, places)]
+        first, second = found if keepdim else (one.squeeze(dim) for one in found)
+        return first, second
+
+    return rewritten
+
+
+def _median(*, counts_nan: bool) -> Callable[..., torch.Tensor]:
+    def rewritten(x: torch.Tensor) -> torch.Tensor:
+        flat = x.flatten()
+        if not x.is_floating_point():
+            return _median_dim(counts_nan=False)(flat, 0)[0]
+        values = torch.sort(flat, dim=0, stable=True)[0]
+        values = torch.cat([values, values.new_full([1], float("nan"))])  # of no elements
+        numbers = flat.isnan().logical_not().to(torch.int64).sum(0, keepdim=True)
+        middle = torch.where(numbers > 0, (numbers - 1) // 2, values.shape[0] - 1)
+        if counts_nan:
+            middle = torch.where(numbers < flat.shape[0], numbers, middle)
+        return values.index_select(0, middle).squeeze(0)
+
+    return rewritten
+
+
+def _is_new(ordered: torch.Tensor) -> torch.Tensor:
+    """True for elements of a row that differ from the one before."""
+    places = torch.arange(ordered.shape[0])
+    before = ordered.index_select(0, (places - 1).clamp(min=0))
+    return (places == 0) | (ordered != before)
+
+
+def _mode(x: torch.Tensor, dim: int = -1, keepdim: bool = False) -> _Pair:
+    """The smallest of the most frequent elements, and the last place that has it."""
+    if x.dim() == 0:
+        return x.clone(), torch.zeros_like(x, dtype=torch.int64)
+    values, order = torch.sort(x.movedim(dim, -1), dim=-1, stable=True)
+    places = torch.arange(values.shape[-1])
+    before = values.index_select(-1, (places - 1).clamp(min=0))
+    is_first = (places == 0) | (values != before)
+    starts = torch.cummax(torch.where(is_first, places, 0), -1)[0]
+    best = torch.argmax(places - starts, -1, keepdim=True)
+    found = [torch.gather(one, -1, best) for one in (values, order)]
+    first, second = (one.movedim(-1, dim) if keepdim else one.squeeze(-1) for one in found)
+    return first, second
+
+
+_Distinct = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+
+
+def _distinct(x: torch.Tensor, *, has_inverse: bool, has_counts: bool) -> _Distinct:
+    """The elements of a row without those equal to the one before; their places and numbers."""
+    is_new = _is_new(x)
+    starts = aten.nonzero(is_new).squeeze(1)
+    none = torch.zeros([0], dtype=torch.int64)
+    inverse = counts = none
+    if has_inverse:
+        inverse = is_new.to(torch.int64).cumsum(0) - 1
+    if has_counts:
+        ends = torch.cat([starts, torch.full([1], x.shape[0])])
+        counts = ends.narrow(0, 1, starts.shape[0]) - starts
+    return x.index_select(0, starts), inverse, counts
+
+
+def _unique_consecutive(
+    x: torch.Tensor, return_inverse: bool = False, return_counts: bool = False, dim: Any = None
+) -> _Distinct:
+    if dim is not None and x.dim() != 1:
+        raise NotImplementedError("of slices along a dimension is not covered")
+    values, inverse, counts = _distinct(
+        x.flatten(), has_inverse=return_inverse, has_counts=return_counts
+    )
+    return values, inverse.reshape(x.shape) if return_inverse else inverse, counts
+
+
+def _unique(
+    x: torch.Tensor,
+    is_sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+) -> _Distinct:
+    ordered, order = torch.sort(x.flatten(), dim=0, stable=True)
+    values, places, counts = _distinct(ordered, has_inverse=True, has_counts=return_counts)
+    if not return_inverse:
+        return values, torch.zeros([0], dtype=torch.int64), counts
+    inverse = torch.zeros_like(places).scatter(0, order, places)
+    return values, inverse.reshape(x.shape), counts
+
+
+def _nonzero_static(x: torch.Tensor, *, size: int, fill_value: int = -1) -> torch.Tensor:
+    """The first `size` places of elements that are not 0; `fill_value` behind the last one."""
+    if x.dim() == 0:
+        return torch.zeros([size, 0], dtype=torch.int64)
+    is_found = (x != 0).flatten()
+    places = is_found.to(torch.int64).cumsum(0) - 1
+    places = torch.where(is_found & (places < size), places, size)  # a row that is dropped
+    columns = []
+    for axis in range(x.dim()):
+        shape = [x.shape[axis] if k == axis else 1 for k in range(x.dim())]
+        index = torch.arange(x.shape[axis]).reshape(shape).expand(x.shape).flatten()
+        rows = torch.full([size + 1], fill_value, dtype=torch.int64)
+        columns.append(rows.scatter(0, places, index).narrow(0, 0, size))
+    return torch.stack(columns, 1)
+
+
+def _index_reduce(
+    x: torch.Tensor,
+    dim: int,
+    index: torch.Tensor,
+    source: torch.Tensor,
+    reduce: str,
+    *,
+    include_self: bool = True,
+) -> torch.Tensor:
+    if x.dim() == 0:
+        return _index_reduce(
+            x.reshape([1]), 0, index.reshape([1]), source.reshape([1]), reduce,
+            include_self=include_self,
+        ).reshape([])  # fmt: skip
+    shape = [-1 if k == dim % x.dim() else 1 for k in range(x.dim())]
+    wide = [index.shape[0] if n == -1 else source.shape[k] for k, n in enumerate(shape)]
+    places = index.reshape(shape).expand(wide)
+    return aten.scatter_reduce(x, dim, places, source, reduce, include_self=include_self)
+
+
+_REDUCTIONS = {"add": "sum", "multiply": "prod"}
+
+
+def _scatter_reduced(
+    x: torch.Tensor, dim: int, index: torch.Tensor, source: Any, *, reduce: str
+) -> torch.Tensor:
+    if not isinstance(source, torch.Tensor):
+        source = torch.scalar_tensor(source, dtype=x.dtype).expand(index.shape)
+    return aten.scatter_reduce(x, dim, index, source, _REDUCTIONS[reduce])
+
+
+ORDERED: dict[Any, Callable[..., Any]] = {
+    aten._unique2.default: _unique,
+    aten.index_reduce.default: _index_reduce,
+    aten.kthvalue.default: _kthvalue,
+    aten.median.default: _median(counts_nan=True),
+    aten.median.dim: _median_dim(counts_nan=True),
+    aten.mode.default: _mode,
+    aten.nanmedian.default: _median(counts_nan=False),
+    aten.nanmedian.dim: _median_dim(counts_nan=False),
+    aten.nonzero_static.default: _nonzero_static,
+    aten.scatter.reduce: _scatter_reduced,
+    aten.scatter.value_reduce: _scatter_reduced,
+    aten.unique_consecutive.default: _unique_consecutive,
+}
+"""Overload -> what it is traced from."""
