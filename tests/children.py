@@ -6,6 +6,7 @@ Used by the random programs (`tests/fuzz`) and the sweep over functions (`tests/
 from __future__ import annotations
 
 import faulthandler
+import importlib.metadata
 import multiprocessing
 import multiprocessing.connection
 import os
@@ -43,7 +44,10 @@ def prepare() -> None:
     os.environ["JAX_PLATFORMS"] = "cpu"
     os.environ.setdefault("SHLO_DISC_SPEC", "1")
     flags = os.environ.get("XLA_FLAGS", "")
-    for flag in ("--xla_backend_optimization_level=0", "--xla_allow_excess_precision=false"):
+    wanted = ["--xla_backend_optimization_level=0", "--xla_allow_excess_precision=false"]
+    if importlib.metadata.version("jaxlib").startswith(("0.10.", "0.11.")):
+        wanted.append("--xla_cpu_parallel_codegen_split_count=1")
+    for flag in wanted:
         if flag not in flags:
             flags = f"{flags} {flag}".strip()
     os.environ["XLA_FLAGS"] = flags

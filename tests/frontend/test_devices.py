@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
-import pytest
-
-from tests.children import python
+from tests.frontend.test_sharded import in_one_process
 
 REAL = True
 
@@ -145,9 +143,6 @@ CHECKS = {
 }
 
 
-@pytest.mark.parametrize("name", CHECKS)
-def test_devices(name):
-    code = textwrap.dedent(PRELUDE) + textwrap.dedent(CHECKS[name])
-    python(
-        code, timeout=300, XLA_FLAGS="--xla_force_host_platform_device_count=4"
-    )  # an assertion that fails ends the process
+def test_devices():
+    prelude = textwrap.dedent(PRELUDE)
+    in_one_process({name: prelude + textwrap.dedent(code) for name, code in CHECKS.items()})

@@ -220,7 +220,7 @@ def test_shard_map_and_its_gradient():
     root = Path(__file__).resolve().parents[2]
     environment = {
         **os.environ,
-        "XLA_FLAGS": "--xla_force_host_platform_device_count=4",
+        "XLA_FLAGS": f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=4",
         "PYTHONPATH": str(root),
     }
     done = subprocess.run(

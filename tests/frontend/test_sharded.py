@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import textwrap
 from pathlib import Path
@@ -192,7 +193,7 @@ def in_one_process(checks, **environment):
         f"print({name!r}, file=sys.stderr)\ncheck_{k}()\n"
         for k, (name, code) in enumerate(checks.items())
     ]
-    flags = "--xla_force_host_platform_device_count=4"
+    flags = f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=4"
     code = "import sys\n" + textwrap.dedent(PRELUDE) + "".join(bodies)
     return python(code, timeout=500, **{"XLA_FLAGS": flags, **environment})
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from dataclasses import replace
 
 import jax
@@ -178,7 +179,7 @@ def crash_or_hang(job):
     if job == "crash":
         os.kill(os.getpid(), signal.SIGSEGV)
     while job == "hang":
-        pass
+        time.sleep(1)
     return job.upper()
 
 
