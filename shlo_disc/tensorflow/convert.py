@@ -84,8 +84,12 @@ def _narrowed(match: re.Match[str]) -> str:
 _LINE = re.compile(r'loc\("[^"]*tmp_file_tensorflow[^"]*":(\d+):\d+\)')
 
 
-def convert(frozen: Frozen, carried: Collection[str], prefix: str) -> Converted:
+def convert(
+    frozen: Frozen, carried: Collection[str], if_left: Collection[str], prefix: str
+) -> Converted:
     """The module of a graph; operations that are `carried` have `prefix` before their names.
+
+    So have those of `if_left` where the converter leaves one of their name.
 
     Raises UnsupportedError where TensorFlow cannot convert it.
     """
@@ -95,6 +99,7 @@ def convert(frozen: Frozen, carried: Collection[str], prefix: str) -> Converted:
         "sizes": [_sizes(shape) for shape in frozen.shapes],
         "results": frozen.results,
         "carried": sorted(carried),
+        "carried_if_left": sorted(if_left),
         "prefix": prefix,
     }
     with tempfile.TemporaryDirectory(prefix="shlo_disc_tensorflow_") as name:

@@ -9,6 +9,7 @@ converter then reads and prints none of them, and calls keep packed copies of th
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 from tensorflow.core.framework import types_pb2
-from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
+from tensorflow.python.framework import convert_to_constants
 
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.tensorflow.places import Layers, Place, place_of_node, places, told
@@ -57,7 +58,7 @@ def freeze(function: Any, layers: Layers) -> Frozen:
     for role, tensors in (("argument", function.inputs), ("result", function.outputs)):
         _check(tensors[: _given(function)] if role == "argument" else tensors, role)
     try:
-        frozen = convert_variables_to_constants_v2(function, lower_control_flow=False)
+        frozen = _without_variables(function)
     except (ValueError, TypeError, KeyError, NotImplementedError, tf.errors.OpError) as error:
         raise UnsupportedError(f"TensorFlow cannot freeze the variables: {error}") from error
     graph = frozen.graph.as_graph_def()
@@ -87,6 +88,25 @@ def freeze(function: Any, layers: Layers) -> Frozen:
         weights,
         known,
     )
+
+
+_CASES_ARE_KEPT = threading.Lock()
+
+
+def _without_variables(function: Any) -> Any:
+    """`function` with constants in the place of variables, calls inlined, branches kept.
+
+    TensorFlow keeps `If` and `While` only; `Case` becomes switches, which no dialect here has.
+    """
+    with _CASES_ARE_KEPT:
+        before = convert_to_constants._CONTROL_FLOW_OPS
+        convert_to_constants._CONTROL_FLOW_OPS = {*before, "Case", "StatelessCase"}
+        try:
+            return convert_to_constants.convert_variables_to_constants_v2(
+                function, lower_control_flow=False
+            )
+        finally:
+            convert_to_constants._CONTROL_FLOW_OPS = before
 
 
 def _given(function: Any) -> int:

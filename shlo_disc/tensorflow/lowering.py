@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.ingest.mixed import RULES
@@ -10,8 +11,9 @@ from shlo_disc.ingest.mixed.rewriter import rewrite_mixture
 from shlo_disc.locations import source_line
 from shlo_disc.mlir import ir, new_context, parse_module, run_pipeline, walk
 from shlo_disc.tensorflow.convert import Converted
-from shlo_disc.tensorflow.ops import PREFIX, rules
+from shlo_disc.tensorflow.ops import JOINED, PREFIX, rules
 from shlo_disc.tensorflow.ops.lists import find_element_sizes
+from shlo_disc.tensorflow.ops.reductions import join_sums_to_shapes
 
 __all__ = ["lower"]
 
@@ -28,9 +30,11 @@ def lower(converted: Converted) -> ir.Module:
             module = parse_module(converted.restored(text))
         except ir.MLIRError as error:
             raise _left(converted, error) from None
+        _check(module, also=JOINED)  # first: passes of MLIR end the process on TensorFlow's graphs
         run_pipeline(module, "inline{default-pipeline=},symbol-dce")
-        _check(module)
         find_element_sizes(module, PREFIX)
+        join_sums_to_shapes(module, PREFIX)
+        _check(module)
         rewrite_mixture(module, {**RULES, **rules()})
         return module
 
@@ -42,14 +46,15 @@ def _left(converted: Converted, error: ir.MLIRError) -> UnsupportedError:
     return UnsupportedError(f"TensorFlow's converter gives no StableHLO alone: {what}")
 
 
-def _check(module: ir.Module) -> None:
-    """Raise UnsupportedError for ops of TensorFlow that have no row."""
-    known = rules()
+def _check(module: ir.Module, also: Collection[str] = ()) -> None:
+    """Raise UnsupportedError for ops of TensorFlow that have no row, and are not in `also`."""
+    known = {*rules(), *(f"{PREFIX}{name}" for name in also)}
     found: dict[str, str] = {}
 
     def visit(op: ir.Operation) -> None:
-        if op.name.startswith("tf.") and op.name not in known:
-            found.setdefault(re.sub("^tf\\.", "", op.name), source_line(op))
+        if op.name.startswith(("tf.", "tf_")) and op.name not in known:
+            name = re.sub("^tf\\w*\\.", "", op.name.replace(PREFIX, "tf."))
+            found.setdefault(name, source_line(op))
 
     walk(module, visit)
     if found:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 tf = pytest.importorskip("tensorflow", reason="needs the extra `tensorflow`: make test-tensorflow")
 
 import shlo_disc.tensorflow  # noqa: E402
-from shlo_disc.tensorflow.ops import OPS  # noqa: E402
+from shlo_disc.tensorflow.ops import JOINED, LEFT, OPS  # noqa: E402
 from tests.tensorflow.samples import SAMPLES  # noqa: E402
+from tests.tensorflow.survey_arrays import ARRAYS  # noqa: E402
+from tests.tensorflow.survey_models import MODELS  # noqa: E402
 
 pytestmark = pytest.mark.tensorflow
 
@@ -40,7 +45,7 @@ def test_as_tensorflow(name):
 def used_ops():
     """The operations of TensorFlow in the samples."""
     found = set()
-    for sample in SAMPLES.values():
+    for sample in [*SAMPLES.values(), *ARRAYS.values(), *MODELS.values()]:
         graph = tf.function(sample.function).get_concrete_function(*sample.specs()).graph
         definition = graph.as_graph_def()
         nodes = [*definition.node, *(n for f in definition.library.function for n in f.node_def)]
@@ -49,7 +54,14 @@ def used_ops():
 
 
 def test_every_row_has_a_sample():
-    assert set(OPS) - used_ops() == set()
+    made = {"SumTo"}  # of others, by us
+    assert {*OPS, *LEFT, *JOINED} - used_ops() - made == set()
+
+
+def test_the_documentation_has_every_operation():
+    page = Path(__file__).parents[2] / "docs" / "from-tensorflow.md"
+    _, told, _ = re.split("<!-- (?:end of )?operations -->", page.read_text())
+    assert sorted(re.findall(r"`(\w+)`", told)) == sorted({*OPS, *LEFT} - {"SumTo"})
 
 
 def test_a_shape_that_a_call_gives():

@@ -26,10 +26,15 @@ from shlo_disc.tensorflow.ops.lists import (
     list_stack,
 )
 from shlo_disc.tensorflow.ops.losses import euclidean_norm, sparse_softmax_loss
+from shlo_disc.tensorflow.ops.matrices import cholesky, triangular_solve
 from shlo_disc.tensorflow.ops.moves import (
     batch_to_space,
+    concatenate,
     depth_to_space,
+    gather,
     mirror_pad,
+    pad,
+    reverse_sequence,
     roll,
     slice_,
     space_to_batch,
@@ -45,17 +50,46 @@ from shlo_disc.tensorflow.ops.ordering import (
     top_k,
     where,
 )
-from shlo_disc.tensorflow.ops.shapes import broadcast, cast, reshape, strided_slice
+from shlo_disc.tensorflow.ops.ranges import broadcast_arguments, numbers, shapes, tile
+from shlo_disc.tensorflow.ops.reductions import (
+    concat_offset,
+    reduction,
+    sum_to,
+    transpose,
+    unary_einsum,
+)
+from shlo_disc.tensorflow.ops.searching import bound, bucketize, in_top_k, unique
+from shlo_disc.tensorflow.ops.segments import (
+    bincount,
+    dynamic_partition,
+    dynamic_stitch,
+    segments,
+    unsorted_segments,
+)
+from shlo_disc.tensorflow.ops.shapes import (
+    broadcast,
+    cast,
+    reshape,
+    strided_slice,
+    strided_slice_gradient,
+)
+from shlo_disc.tensorflow.ops.transforms import (
+    complex_transform,
+    inverse_real_transform,
+    real_transform,
+)
 from shlo_disc.tensorflow.ops.typed import of_its_type
 from shlo_disc.tensorflow.ops.windows import (
     average_pool,
+    average_pool_gradient,
     convolution,
     depthwise,
+    filter_gradient,
     max_pool,
     transposed_convolution,
 )
 
-__all__ = ["OPS", "PREFIX", "rules"]
+__all__ = ["JOINED", "LEFT", "OPS", "PREFIX", "rules"]
 
 PREFIX = "tf.Disc"
 
@@ -73,6 +107,7 @@ OPS: dict[str, Rule] = {
     "Cumsum": cumulative_sum,
     "DepthToSpace": depth_to_space,
     "DepthwiseConv2dNative": depthwise,
+    "Einsum": unary_einsum,
     "Erf": operation("chlo.erf"),
     "Erfc": operation("chlo.erfc"),
     "Erfinv": operation("chlo.erf_inv"),
@@ -84,6 +119,7 @@ OPS: dict[str, Rule] = {
     "MaxPool3D": max_pool,
     "MirrorPad": mirror_pad,
     "OneHot": one_hot,
+    "Range": numbers,
     "Reshape": reshape,
     "ResizeBilinear": resize_bilinear,
     "ResizeNearestNeighbor": resize_nearest,
@@ -106,12 +142,74 @@ OPS: dict[str, Rule] = {
     "Unpack": unpack,
     "Where": where,
 }
-"""Op of TensorFlow -> the values of its results."""
+"""Op of TensorFlow -> the values of its results; these pass through the converter in any case."""
+
+LEFT: dict[str, Rule] = {
+    "All": reduction("and"),
+    "Any": reduction("or"),
+    "AvgPoolGrad": average_pool_gradient,
+    "BroadcastArgs": broadcast_arguments,
+    "Bucketize": bucketize,
+    "Cholesky": cholesky,
+    "ConcatOffset": concat_offset,
+    "ConcatV2": concatenate,
+    "Conv2DBackpropFilter": filter_gradient,
+    "Conv3DBackpropFilterV2": filter_gradient,
+    "DenseBincount": bincount,
+    "DynamicPartition": dynamic_partition,
+    "DynamicStitch": dynamic_stitch,
+    "FFT": complex_transform("FFT", 1),
+    "FFT2D": complex_transform("FFT", 2),
+    "FFT3D": complex_transform("FFT", 3),
+    "GatherV2": gather,
+    "IFFT": complex_transform("IFFT", 1),
+    "IFFT2D": complex_transform("IFFT", 2),
+    "IFFT3D": complex_transform("IFFT", 3),
+    "IRFFT": inverse_real_transform(1),
+    "IRFFT2D": inverse_real_transform(2),
+    "IRFFT3D": inverse_real_transform(3),
+    "InTopKV2": in_top_k,
+    "LowerBound": bound("LT"),
+    "MatrixTriangularSolve": triangular_solve,
+    "Max": reduction("maximum"),
+    "Mean": reduction("add", is_mean=True),
+    "Min": reduction("minimum"),
+    "Pad": pad,
+    "PadV2": pad,
+    "Prod": reduction("multiply"),
+    "RFFT": real_transform(1),
+    "RFFT2D": real_transform(2),
+    "RFFT3D": real_transform(3),
+    "ReverseSequence": reverse_sequence,
+    "SegmentMax": segments("maximum"),
+    "SegmentMean": segments("add", is_mean=True),
+    "SegmentMin": segments("minimum"),
+    "SegmentProd": segments("multiply"),
+    "SegmentSum": segments("add"),
+    "ShapeN": shapes,
+    "StridedSliceGrad": strided_slice_gradient,
+    "Sum": reduction("add"),
+    "SumTo": sum_to,
+    "Tile": tile,
+    "Transpose": transpose,
+    "TruncateMod": operation("stablehlo.remainder"),
+    "Unique": unique(has_counts=False),
+    "UniqueWithCounts": unique(has_counts=True),
+    "UnsortedSegmentMax": unsorted_segments("maximum"),
+    "UnsortedSegmentMin": unsorted_segments("minimum"),
+    "UnsortedSegmentProd": unsorted_segments("multiply"),
+    "UnsortedSegmentSum": unsorted_segments("add"),
+    "UpperBound": bound("LE"),
+}
+"""The same for operations that pass only through programs where the converter leaves them."""
+
+JOINED = ("BroadcastGradientArgs",)
+"""Operations that become part of one that uses them, before rules are asked."""
 
 
 def rules() -> dict[str, Rule]:
     """The same by the name in the module. They raise UnsupportedError with the place of the op."""
-    return {f"{PREFIX}{name}": _placed(name, rule) for name, rule in OPS.items()}
+    return {f"{PREFIX}{name}": _placed(name, rule) for name, rule in (OPS | LEFT).items()}
 
 
 def _placed(name: str, rule: Rule) -> Rule:

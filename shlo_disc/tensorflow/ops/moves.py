@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
-from shlo_disc.builders import create, transposed
+from shlo_disc.builders import compare, create, transposed, with_element
 from shlo_disc.errors import UnsupportedError
-from shlo_disc.ingest.size_values import Sizes
-from shlo_disc.mlir import ir, producer
+from shlo_disc.ingest.size_values import Sizes, binary
+from shlo_disc.mlir import ir
 from shlo_disc.tensorflow.ops.shapes import part_of
 from shlo_disc.tensorflow.ops.values import (
     Size,
+    broadcast_to,
+    constant,
+    converted,
     element_of,
     elements,
+    iota,
     known_integer,
     known_integers,
     minus,
@@ -27,16 +27,24 @@ from shlo_disc.tensorflow.ops.values import (
     quotient,
     reshaped,
     reversed_along,
+    shape_vector,
     size_of,
     sizes_of,
     static,
+    taken,
     times,
+    value_of,
 )
 
 __all__ = [
     "batch_to_space",
+    "concatenate",
     "depth_to_space",
+    "gather",
+    "joined",
     "mirror_pad",
+    "pad",
+    "reverse_sequence",
     "roll",
     "slice_",
     "space_to_batch",
@@ -100,18 +108,114 @@ def roll(sizes: Sizes, op: ir.Operation) -> Values:
     array, shift, axes = op.operands
     rank = ir.RankedTensorType(array.type).rank
     for by, axis in zip(elements(sizes, shift), elements(sizes, axes), strict=True):
-        if not isinstance(by, int) or not isinstance(axis, int):
-            raise UnsupportedError("shift and axis must be numbers, not computed")
+        if not isinstance(axis, int):
+            raise UnsupportedError("the axis must be a number, not computed")
         place = axis % rank
         size = size_of(array, place)
-        if not isinstance(size, int):
-            raise UnsupportedError(f"dimension {place} that is rolled must have a known size")
         if size == 0:
             continue
-        middle = -by % size
-        parts = [part_of(array, place, middle, size), part_of(array, place, 0, middle)]
-        array = _joined(parts, place)
+        if isinstance(size, int) and isinstance(by, int):
+            middle = -by % size
+            parts = [part_of(array, place, middle, size), part_of(array, place, 0, middle)]
+            array = joined(parts, place)
+        else:
+            array = taken(array, _rolled(size, by), place)
     return [array]
+
+
+def _rolled(size: Size, by: Size) -> ir.Value:
+    """The index that each entry comes from: of -1 the last one."""
+    count = broadcast_to(value_of(size), [], [size])
+    index = binary("subtract", iota([size], 0, "i64"), broadcast_to(value_of(by), [], [size]))
+    # The remainder has the sign of the index.
+    rest = binary("remainder", index, count)
+    return binary("remainder", binary("add", rest, count), count)
+
+
+def reverse_sequence(sizes: Sizes, op: ir.Operation) -> Values:
+    """`ReverseSequence(input, seq_lengths)`: the first entries of each row, another number each."""
+    array, lengths = op.operands
+    axis, batch = (int(ir.IntegerAttr(op.attributes[n]).value) for n in ("seq_dim", "batch_dim"))
+    rank = ir.RankedTensorType(array.type).rank
+    axis, batch = axis % rank, batch % rank
+    order = [batch, axis, *(k for k in range(rank) if k not in (batch, axis))]
+    turned = transposed(array, order)
+    own = sizes_of(turned)
+    rows, count = own[:2]
+    index = iota([rows, count], 1, "i32")
+    length = broadcast_to(converted(lengths, "i32"), [0], [rows, count])
+    one = broadcast_to(constant(1, "i32"), [], [rows, count])
+    truth = with_element(index.type, ir.IntegerType.get_signless(1))
+    is_turned = compare("LT", index, length, truth)
+    mirrored = binary("subtract", binary("subtract", length, one), index)
+    place = create("stablehlo.select", [is_turned, mirrored, index], index.type)
+    row = iota([rows, count], 0, "i32")
+    both = joined([reshaped(each, [rows, count, 1]) for each in (row, place)], 2)
+    numbers = ir.Attribute.parse(
+        f"#stablehlo.gather<offset_dims = {list(range(2, rank))}, collapsed_slice_dims = [0, 1], "
+        "start_index_map = [0, 1], index_vector_dim = 2>"
+    )
+    found = create(
+        "stablehlo.dynamic_gather",
+        [turned, both, shape_vector([1, 1, *own[2:]])],
+        turned.type,
+        dimension_numbers=numbers,
+    )
+    return [transposed(found, [order.index(k) for k in range(rank)])]
+
+
+def gather(sizes: Sizes, op: ir.Operation) -> Values:
+    """`GatherV2(params, indices, axis)`: entries of a dimension; an index outside is clamped."""
+    array, indices, axis_ = op.operands
+    rank, depth = (ir.RankedTensorType(v.type).rank for v in (array, indices))
+    axis = known_integer(axis_, "the axis") % rank
+    batch = int(ir.IntegerAttr(op.attributes["batch_dims"]).value)
+    batch += depth if batch < 0 else 0
+    own, given = sizes_of(array), sizes_of(indices)
+    rows, count = product(own[:batch]), product(given[batch:])
+    if batch == 0:
+        flat = indices if depth == 1 else reshaped(indices, [count])
+        found = taken(array, flat, axis)
+    else:
+        outer, rest = product(own[batch:axis]), product(own[axis + 1 :])
+        array = reshaped(array, [rows, outer, own[axis], rest])
+        found = _taken_by_row(array, reshaped(indices, [rows, count]))
+    if batch == 0 and depth == 1:
+        return [found]
+    return [reshaped(found, [*own[:axis], *given[batch:], *own[axis + 1 :]])]
+
+
+def _taken_by_row(array: ir.Value, indices: ir.Value) -> ir.Value:
+    """`array[r, :, indices[r, k], :]` as [rows, outer, k, rest]."""
+    rows, outer, _, rest = sizes_of(array)
+    count = size_of(indices, 1)
+    row = iota([rows, count], 0, element_of(indices))
+    both = joined([reshaped(each, [rows, count, 1]) for each in (row, indices)], 2)
+    numbers = ir.Attribute.parse(
+        "#stablehlo.gather<offset_dims = [2, 3], collapsed_slice_dims = [0, 2], "
+        "start_index_map = [0, 2], index_vector_dim = 2>"
+    )
+    kind = ir.RankedTensorType.get(static([rows, count, outer, rest]), element_of(array))
+    found = create(
+        "stablehlo.dynamic_gather",
+        [array, both, shape_vector([1, outer, 1, rest])],
+        kind,
+        dimension_numbers=numbers,
+    )
+    return transposed(found, [0, 2, 1, 3])
+
+
+def concatenate(sizes: Sizes, op: ir.Operation) -> Values:
+    """`ConcatV2(values..., axis)`."""
+    *parts, axis = op.operands
+    rank = ir.RankedTensorType(parts[0].type).rank
+    return [joined(parts, known_integer(axis, "the axis") % rank)]
+
+
+def pad(sizes: Sizes, op: ir.Operation) -> Values:
+    """`Pad(input, paddings)`, `PadV2(input, paddings, constant_values)`."""
+    array, pairs, *value = op.operands
+    return [padded(array, _pairs(sizes, pairs), value=value[0] if value else None)]
 
 
 def mirror_pad(sizes: Sizes, op: ir.Operation) -> Values:
@@ -119,31 +223,41 @@ def mirror_pad(sizes: Sizes, op: ir.Operation) -> Values:
     array = op.operands[0]
     mode = str(ir.StringAttr(op.attributes["mode"]).value)
     skipped = 1 if mode == "REFLECT" else 0
-    for axis, (low, high) in enumerate(_numbers(op.operands[1]).reshape(-1, 2).tolist()):
+    for axis, (low, high) in enumerate(_pairs(sizes, op.operands[1])):
         size = size_of(array, axis)
+        if not isinstance(low, int) or not isinstance(high, int):
+            array = taken(array, _mirrored(size, low, high, skipped), axis)
+            continue
         parts = [array]
         if low:
             parts.insert(0, reversed_along(part_of(array, axis, skipped, low + skipped), [axis]))
         if high:
             limit = minus(size, skipped)
             parts.append(reversed_along(part_of(array, axis, minus(limit, high), limit), [axis]))
-        array = _joined(parts, axis) if len(parts) > 1 else array
+        array = joined(parts, axis) if len(parts) > 1 else array
     return [array]
 
 
-def _numbers(value: ir.Value) -> npt.NDArray[Any]:
-    """A constant. Raises UnsupportedError where the program computes it."""
-    op = producer(value)
-    if op is None or op.name != "stablehlo.constant":
-        raise UnsupportedError("the paddings must be numbers, not computed")
-    attribute = op.attributes["value"]
-    if attribute.is_splat:
-        shape = ir.RankedTensorType(value.type).shape
-        return np.full(shape, int(attribute.get_splat_value().value))
-    return np.array(attribute)
+def _mirrored(size: Size, low: Size, high: Size, skipped: int) -> ir.Value:
+    """The index that each entry comes from, where `low` are in front and `high` behind."""
+    full: list[Size] = [plus(plus(low, size), high)]
+
+    def of(number: Size) -> ir.Value:
+        return broadcast_to(value_of(number), [], full)
+
+    index = binary("subtract", iota(full, 0, "i64"), of(low))
+    truth = with_element(index.type, ir.IntegerType.get_signless(1))
+    before = binary("subtract", of(skipped - 1), index)
+    behind = binary("subtract", of(minus(times(size, 2), 1 + skipped)), index)
+    is_behind = compare("GE", index, of(size), truth)
+    index = create("stablehlo.select", [is_behind, behind, index], index.type)
+    is_before = compare("LT", index, of(0), truth)
+    # `behind` is not negative where no more is mirrored than there is.
+    return create("stablehlo.select", [is_before, before, index], index.type)
 
 
-def _joined(parts: Sequence[ir.Value], axis: int) -> ir.Value:
+def joined(parts: Sequence[ir.Value], axis: int) -> ir.Value:
+    """The concatenation along a dimension."""
     total: Size = 0
     for part in parts:
         total = plus(total, size_of(part, axis))

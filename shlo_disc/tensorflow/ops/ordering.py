@@ -7,6 +7,7 @@ from shlo_disc.errors import UnsupportedError
 from shlo_disc.ingest.region_ops import running, sorted_with_places
 from shlo_disc.ingest.size_values import Sizes
 from shlo_disc.mlir import ir
+from shlo_disc.tensorflow.ops.scattering import places_of
 from shlo_disc.tensorflow.ops.shapes import front
 from shlo_disc.tensorflow.ops.values import (
     Size,
@@ -23,6 +24,7 @@ from shlo_disc.tensorflow.ops.values import (
     reshaped,
     result,
     reversed_along,
+    size_of,
     sizes_of,
     value_of,
 )
@@ -100,7 +102,7 @@ def where(sizes: Sizes, op: ir.Operation) -> Values:
     """`Where(condition)`: the coordinates of the elements that are not 0, as i64[count, rank]."""
     (array,) = op.operands
     own = sizes_of(array)
-    i32, i64 = (ir.IntegerType.get_signless(width) for width in (32, 64))
+    i64 = ir.IntegerType.get_signless(64)
     if not own:
         raise UnsupportedError("a scalar has no coordinates; reshape it to one dimension")
     truth = with_element(array.type, ir.IntegerType.get_signless(1))
@@ -109,52 +111,9 @@ def where(sizes: Sizes, op: ir.Operation) -> Values:
         mask = array
     else:
         mask = compare("NE", array, broadcast_to(constant(0, element), [], own), truth)
-    total = product(own)
-    flat = reshaped(converted(mask, i32), [total])
-    ends = running(module_of(op), flat, 0, "add", constant(0, i32))
-    # One more in front: there is a last one, also of no elements.
-    padded = create(
-        "stablehlo.pad",
-        [ends, constant(0, i32)],
-        ir.RankedTensorType.get(
-            [total + 1 if isinstance(total, int) else ir.ShapedType.get_dynamic_size()], i32
-        ),
-        edge_padding_low=ir.DenseI64ArrayAttr.get([1]),
-        edge_padding_high=ir.DenseI64ArrayAttr.get([0]),
-        interior_padding=ir.DenseI64ArrayAttr.get([0]),
-    )
-    last = reversed_along(padded, [0])
-    count = converted(reshaped(front(last, 0, 1), []), i64)
-    found = broadcast_to(constant(0, i32), [], [count])
-    # Element k goes to place ends[k] - 1; those that are 0 go outside, and are dropped.
-    outside = broadcast_to(converted(count, i32), [], [total])
-    before = create(
-        "stablehlo.subtract", [ends, broadcast_to(constant(1, i32), [], [total])], ends.type
-    )
-    chosen = compare(
-        "NE", flat, broadcast_to(constant(0, i32), [], [total]),
-        with_element(flat.type, ir.IntegerType.get_signless(1)),
-    )  # fmt: skip
-    places = create("stablehlo.select", [chosen, before, outside], ends.type)
-    scatter = ir.Operation.create(
-        "stablehlo.scatter",
-        results=[found.type],
-        operands=[found, reshaped(places, [total, 1]), iota([total], 0, i32)],
-        attributes={
-            "scatter_dimension_numbers": ir.Attribute.parse(
-                "#stablehlo.scatter<inserted_window_dims = [0], "
-                "scatter_dims_to_operand_dims = [0], index_vector_dim = 1>"
-            ),
-            "unique_indices": ir.BoolAttr.get(False),
-            "indices_are_sorted": ir.BoolAttr.get(False),
-        },
-        regions=1,
-    )
-    scalar = ir.RankedTensorType.get([], i32)
-    block = scatter.regions[0].blocks.append(scalar, scalar)
-    with ir.InsertionPoint(block):
-        ir.Operation.create("stablehlo.return", operands=[block.arguments[1]])
-    index = converted(scatter.results[0], i64)
+    places = places_of(module_of(op), reshaped(mask, [product(own)]))
+    count = size_of(places, 0)
+    index = converted(places, i64)
     columns = []
     for size in reversed(own):
         full = broadcast_to(value_of(size), [], [count])

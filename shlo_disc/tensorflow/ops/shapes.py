@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shlo_disc.builders import assert_sizes, compare, convert, create, with_element
@@ -18,6 +19,7 @@ from shlo_disc.tensorflow.ops.values import (
     larger,
     less,
     minus,
+    padded,
     plus,
     product,
     quotient,
@@ -25,15 +27,23 @@ from shlo_disc.tensorflow.ops.values import (
     result,
     reversed_along,
     shape_vector,
-    size_of,
     sizes_of,
     smaller,
     static,
+    times,
     value_of,
     windowed,
 )
 
-__all__ = ["broadcast", "cast", "front", "part_of", "reshape", "strided_slice"]
+__all__ = [
+    "broadcast",
+    "cast",
+    "front",
+    "part_of",
+    "reshape",
+    "strided_slice",
+    "strided_slice_gradient",
+]
 
 Values = list[ir.Value]
 
@@ -108,7 +118,7 @@ def cast(sizes: Sizes, op: ir.Operation) -> Values:
 
 
 @dataclass
-class _Part:
+class Part:
     """What is taken of one dimension, forwards: behind a reversal for a negative stride."""
 
     start: Size
@@ -117,43 +127,19 @@ class _Part:
     is_reversed: bool
     is_dropped: bool
 
+    @property
+    def count(self) -> Size:
+        """How many entries."""
+        if self.is_dropped:
+            return 1
+        return quotient(plus(minus(self.limit, self.start), self.stride - 1), self.stride)
+
 
 def strided_slice(sizes: Sizes, op: ir.Operation) -> Values:
     """`StridedSlice(input, begin, end, strides)`, as Python slices: `x[1:, None, ..., -1]`."""
     array, *given = op.operands
-    begin, end, strides = (elements(sizes, values) for values in given)
-    masks = {
-        name: int(ir.IntegerAttr(op.attributes[f"{name}_mask"]).value)
-        for name in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")
-    }
     rank = ir.RankedTensorType(array.type).rank
-    added = sum(
-        (masks["new_axis"] >> k & 1) and not masks["ellipsis"] >> k & 1 for k in range(len(begin))
-    )
-    parts: list[_Part] = []
-    kept: list[int | None] = []  # of each result dimension: the one it is; None: it is new
-    for k, stride in enumerate(strides):
-        bit = 1 << k
-        if masks["ellipsis"] & bit:
-            for _ in range(rank - (len(begin) - 1 - added)):
-                kept.append(len(parts))
-                parts.append(_Part(0, size_of(array, len(parts)), 1, False, False))
-        elif masks["new_axis"] & bit:
-            kept.append(None)
-        else:
-            axis = len(parts)
-            if masks["shrink_axis"] & bit:
-                parts.append(_one(op, array, axis, begin[k]))
-                continue
-            if not isinstance(stride, int) or stride == 0:
-                raise UnsupportedError("the stride must be a number, not computed")
-            first = None if masks["begin"] & bit else begin[k]
-            last = None if masks["end"] & bit else end[k]
-            kept.append(axis)
-            parts.append(_part(size_of(array, axis), first, last, stride))
-    while len(parts) < rank:
-        kept.append(len(parts))
-        parts.append(_Part(0, size_of(array, len(parts)), 1, False, False))
+    parts, kept = parts_of(sizes, op, given, sizes_of(array))
     if (found := _of_vector(sizes, array, parts, kept)) is not None:
         return [found]
     taken = _sliced(array, parts)
@@ -167,9 +153,66 @@ def strided_slice(sizes: Sizes, op: ir.Operation) -> Values:
     return [taken if kept == list(range(rank)) else reshaped(taken, final)]
 
 
-def _one(op: ir.Operation, array: ir.Value, axis: int, index: Size) -> _Part:
+def strided_slice_gradient(sizes: Sizes, op: ir.Operation) -> Values:
+    """`StridedSliceGrad(shape, begin, end, strides, dy)`: `dy` in the place of the slice."""
+    shape, *given, gradient = op.operands
+    own = elements(sizes, shape)
+    parts, _ = parts_of(sizes, op, given, own)
+    counts = [part.count for part in parts]
+    pads = []
+    for size, part, count in zip(own, parts, counts, strict=True):
+        span = larger(plus(times(minus(count, 1), part.stride), 1), 0)
+        pads.append((part.start, minus(minus(size, part.start), span)))
+    array = padded(reshaped(gradient, counts), pads, [part.stride - 1 for part in parts])
+    return [reversed_along(array, [k for k, part in enumerate(parts) if part.is_reversed])]
+
+
+def parts_of(
+    sizes: Sizes, op: ir.Operation, given: Sequence[ir.Value], own: Sequence[Size]
+) -> tuple[list[Part], list[int | None]]:
+    """What a slice takes of each dimension of an array of sizes `own`.
+
+    `given`: begin, end and strides. Also, for each dimension of the result, the one it is; None for
+    a new one.
+    """
+    begin, end, strides = (elements(sizes, values) for values in given)
+    masks = {
+        name: int(ir.IntegerAttr(op.attributes[f"{name}_mask"]).value)
+        for name in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")
+    }
+    rank = len(own)
+    added = sum(
+        (masks["new_axis"] >> k & 1) and not masks["ellipsis"] >> k & 1 for k in range(len(begin))
+    )
+    parts: list[Part] = []
+    kept: list[int | None] = []
+    for k, stride in enumerate(strides):
+        bit = 1 << k
+        if masks["ellipsis"] & bit:
+            for _ in range(rank - (len(begin) - 1 - added)):
+                kept.append(len(parts))
+                parts.append(Part(0, own[len(parts)], 1, False, False))
+        elif masks["new_axis"] & bit:
+            kept.append(None)
+        else:
+            axis = len(parts)
+            if masks["shrink_axis"] & bit:
+                parts.append(_one(op, own[axis], axis, begin[k]))
+                continue
+            if not isinstance(stride, int) or stride == 0:
+                raise UnsupportedError("the stride must be a number, not computed")
+            first = None if masks["begin"] & bit else begin[k]
+            last = None if masks["end"] & bit else end[k]
+            kept.append(axis)
+            parts.append(_part(own[axis], first, last, stride))
+    while len(parts) < rank:
+        kept.append(len(parts))
+        parts.append(Part(0, own[len(parts)], 1, False, False))
+    return parts, kept
+
+
+def _one(op: ir.Operation, size: Size, axis: int, index: Size) -> Part:
     """One entry of a dimension, which the result has not."""
-    size = size_of(array, axis)
     if isinstance(index, int):
         least = index + 1 if index >= 0 else -index
         if isinstance(size, int) and size < least:
@@ -179,18 +222,18 @@ def _one(op: ir.Operation, array: ir.Value, axis: int, index: Size) -> _Part:
             text = f"{source_line(op)}: dimension {axis} of size {{0}} has no entry {index}"
             assert_sizes(holds, text, [size])
     start = less(index, 0, plus(index, size), index)
-    return _Part(start, plus(start, 1), 1, False, True)
+    return Part(start, plus(start, 1), 1, False, True)
 
 
-def _part(size: Size, first: Size | None, last: Size | None, stride: int) -> _Part:
+def _part(size: Size, first: Size | None, last: Size | None, stride: int) -> Part:
     if stride > 0:
         start: Size = 0 if first is None else _clamped(first, size)
         limit = size if last is None else _clamped(last, size)
-        return _Part(start, limit if start == 0 else larger(limit, start), stride, False, False)
+        return Part(start, limit if start == 0 else larger(limit, start), stride, False, False)
     # Entry k is entry size - 1 - k of the reversed dimension.
     start = 0 if first is None else _clamped_behind(first, size)
     limit = size if last is None else _clamped_behind(last, size)
-    return _Part(start, limit if start == 0 else larger(limit, start), -stride, True, False)
+    return Part(start, limit if start == 0 else larger(limit, start), -stride, True, False)
 
 
 def _clamped(index: Size, size: Size) -> Size:
@@ -214,7 +257,7 @@ def _clamped_behind(index: Size, size: Size) -> Size:
 
 
 def _of_vector(
-    sizes: Sizes, array: ir.Value, parts: list[_Part], kept: list[int | None]
+    sizes: Sizes, array: ir.Value, parts: list[Part], kept: list[int | None]
 ) -> ir.Value | None:
     """Elements of a vector of integers, such as a shape, by themselves."""
     kind = ir.RankedTensorType(array.type)
@@ -234,16 +277,12 @@ def _of_vector(
     return vector(values) if values else None
 
 
-def _sliced(array: ir.Value, parts: list[_Part]) -> ir.Value:
+def _sliced(array: ir.Value, parts: list[Part]) -> ir.Value:
     array = reversed_along(array, [k for k, part in enumerate(parts) if part.is_reversed])
     own = sizes_of(array)
     if all(map(_is_whole, parts, own)):
         return array
-    sizes: list[Size] = [
-        1 if p.is_dropped
-        else quotient(plus(minus(p.limit, p.start), p.stride - 1), p.stride)
-        for p in parts
-    ]  # fmt: skip
+    sizes = [part.count for part in parts]
     kind = ir.RankedTensorType.get(static(sizes), element_of(array))
     numbers = [n for p in parts for n in (p.start, p.limit)]
     if all(isinstance(n, int) for n in (*numbers, *own)):
@@ -262,7 +301,7 @@ def _sliced(array: ir.Value, parts: list[_Part]) -> ir.Value:
     return create("stablehlo.real_dynamic_slice", [array, *operands], kind)
 
 
-def _is_whole(part: _Part, size: Size) -> bool:
+def _is_whole(part: Part, size: Size) -> bool:
     """True if nothing of a dimension of this size is left out."""
     if part.start != 0 or part.stride != 1 or part.is_dropped:
         return False
@@ -274,7 +313,7 @@ def _is_whole(part: _Part, size: Size) -> bool:
 def part_of(array: ir.Value, axis: int, start: Size, limit: Size) -> ir.Value:
     """The entries of a dimension from `start`, up to `limit`."""
     parts = [
-        _Part(start, limit, 1, False, False) if k == axis else _Part(0, size, 1, False, False)
+        Part(start, limit, 1, False, False) if k == axis else Part(0, size, 1, False, False)
         for k, size in enumerate(sizes_of(array))
     ]
     return _sliced(array, parts)

@@ -6,14 +6,18 @@ import math
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from shlo_disc.builders import compare, convert, create, number_of, with_element
+import ml_dtypes
+
+from shlo_disc.builders import compare, convert, create, number_of, scalar, with_element
+from shlo_disc.element_types import known_element_type
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.ingest.size_values import Sizes, binary, extent, number, scalar_type, vector
 from shlo_disc.mlir import ir, producer
 
 __all__ = [
     "Size", "broadcast_to", "constant", "converted", "element_of", "elements", "flag", "iota",
-    "known_integer", "known_integers", "larger", "less", "minus", "module_of", "padded",
+    "items", "known_integer", "known_integers", "larger", "less", "lowest", "minus", "module_of",
+    "padded",
     "pairs_of", "plus", "product", "quotient", "reshaped", "result",
     "reversed_along", "shape_vector", "size_of", "sizes_of", "smaller", "static", "taken",
     "times", "value_of", "windowed",
@@ -161,6 +165,26 @@ def _is_size(value: ir.Value) -> bool:
     return op is not None and op.name == "stablehlo.get_dimension_size"
 
 
+def items(sizes: Sizes, array: ir.Value) -> list[ir.Value]:
+    """The elements of a vector or number, each by itself; those of integers as sizes are known."""
+    kind = ir.RankedTensorType(array.type)
+    scalar = ir.RankedTensorType.get([], kind.element_type)
+    if _is_integer(array):
+        return [convert(value_of(size), scalar) for size in elements(sizes, array)]
+    if kind.rank == 0:
+        return [array]
+    found = []
+    for k in range(kind.shape[0]):
+        part = create(
+            "stablehlo.slice", [array], ir.RankedTensorType.get([1], kind.element_type),
+            start_indices=ir.DenseI64ArrayAttr.get([k]),
+            limit_indices=ir.DenseI64ArrayAttr.get([k + 1]),
+            strides=ir.DenseI64ArrayAttr.get([1]),
+        )  # fmt: skip
+        found.append(create("stablehlo.reshape", [part], scalar))
+    return found
+
+
 # -- attributes ------------------------------------------------------------------------------------
 
 
@@ -216,6 +240,8 @@ def shape_vector(sizes: Sequence[Size]) -> ir.Value:
 def constant(value: float, element: ir.Type | str) -> ir.Value:
     """A rank-0 constant."""
     inner = ir.Type.parse(element) if isinstance(element, str) else element
+    if isinstance(inner, ir.ComplexType):
+        return scalar(value, inner)
     kind = ir.RankedTensorType.get([], inner)
     attribute: Any
     if isinstance(inner, ir.IntegerType):
@@ -224,6 +250,28 @@ def constant(value: float, element: ir.Type | str) -> ir.Value:
         attribute = ir.FloatAttr.get(inner, float(value))
     splat = ir.DenseElementsAttr.get_splat(kind, attribute)
     return create("stablehlo.constant", [], kind, value=splat)
+
+
+def lowest(element: ir.Type, *, is_highest: bool = False, is_finite: bool = False) -> ir.Value:
+    """The rank-0 smallest number of a type, or its largest; of floats an infinity, or finite."""
+    sign = 1 if is_highest else -1
+    if isinstance(element, ir.FloatType):
+        if not is_finite:
+            return constant(sign * math.inf, element)
+        return constant(sign * _largest_float(element), element)
+    kind = ir.IntegerType(element)
+    if kind.is_unsigned:
+        return constant((1 << kind.width) - 1 if is_highest else 0, element)
+    edge = 1 << (kind.width - 1)
+    return constant(edge - 1 if is_highest else -edge, element)
+
+
+def _largest_float(element: ir.Type) -> float:
+    row = known_element_type(element)
+    if row is None:
+        raise UnsupportedError(f"elements of type {element}")
+    info: Any = ml_dtypes.finfo
+    return float(info(row.dtype).max)
 
 
 def converted(array: ir.Value, element: ir.Type | str) -> ir.Value:
@@ -315,13 +363,22 @@ def windowed(array: ir.Value, starts: ir.Value, sizes: Sequence[Size]) -> ir.Val
     )
 
 
-def padded(array: ir.Value, pads: Sequence[tuple[Size, Size]]) -> ir.Value:
-    """`array` with zeros in front of and behind each dimension."""
-    sizes = [plus(plus(low, n), high) for n, (low, high) in zip(sizes_of(array), pads, strict=True)]
-    rows = [[low for low, _ in pads], [high for _, high in pads], [0] * len(pads)]
+def padded(
+    array: ir.Value,
+    pads: Sequence[tuple[Size, Size]],
+    inside: Sequence[int] = (),
+    value: ir.Value | None = None,
+) -> ir.Value:
+    """`array` with `value`, or 0, in front of and behind each dimension, and between entries."""
+    between = list(inside) or [0] * len(pads)
+    sizes = []
+    for n, (low, high), zeros in zip(sizes_of(array), pads, between, strict=True):
+        own = n if zeros == 0 else plus(n, times(larger(minus(n, 1), 0), zeros))
+        sizes.append(plus(plus(low, own), high))
+    rows = [[low for low, _ in pads], [high for _, high in pads], between]
     return create(
         "stablehlo.dynamic_pad",
-        [array, constant(0, element_of(array)), *map(shape_vector, rows)],
+        [array, value or constant(0, element_of(array)), *map(shape_vector, rows)],
         _typed(sizes, element_of(array)),
     )
 

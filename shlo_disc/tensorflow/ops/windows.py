@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -21,8 +20,10 @@ from shlo_disc.tensorflow.ops.values import (
     element_of,
     elements,
     larger,
+    lowest,
     minus,
     module_of,
+    padded,
     pairs_of,
     plus,
     quotient,
@@ -30,12 +31,21 @@ from shlo_disc.tensorflow.ops.values import (
     result,
     reversed_along,
     shape_vector,
+    size_of,
     sizes_of,
     static,
     times,
 )
 
-__all__ = ["average_pool", "convolution", "depthwise", "max_pool", "transposed_convolution"]
+__all__ = [
+    "average_pool",
+    "average_pool_gradient",
+    "convolution",
+    "depthwise",
+    "filter_gradient",
+    "max_pool",
+    "transposed_convolution",
+]
 
 Values = list[ir.Value]
 
@@ -217,15 +227,30 @@ def _emitted(
     places = {layout.batch: "b", layout.features: "f"}
     places |= {axis: str(k) for k, axis in enumerate(layout.spatial)}
     dims = ", ".join(places[axis] for axis in range(len(places)))
+    numbers = f"[{dims}]x[{', '.join(kernel_layout)}]->[{dims}]"
+    return _windowed(
+        image, kernel, kind, numbers, padding, strides, image_dilation, kernel_dilation, groups
+    )
+
+
+def _windowed(
+    image: ir.Value,
+    kernel: ir.Value,
+    kind: ir.RankedTensorType,
+    dimensions: str,
+    padding: Sequence[_Pair],
+    strides: Sequence[int],
+    image_dilation: Sequence[int],
+    kernel_dilation: Sequence[int],
+    groups: int,
+) -> ir.Value:
     i64 = ir.IntegerType.get_signless(64)
     array = ir.DenseI64ArrayAttr.get
     attributes = {
         "window_strides": array(list(strides)),
         "lhs_dilation": array(list(image_dilation)),
         "rhs_dilation": array(list(kernel_dilation)),
-        "dimension_numbers": ir.Attribute.parse(
-            f"#stablehlo.conv<[{dims}]x[{', '.join(kernel_layout)}]->[{dims}]>"
-        ),
+        "dimension_numbers": ir.Attribute.parse(f"#stablehlo.conv<{dimensions}>"),
         "feature_group_count": ir.IntegerAttr.get(i64, groups),
         "batch_group_count": ir.IntegerAttr.get(i64, 1),
     }
@@ -239,30 +264,95 @@ def _emitted(
     return create("stablehlo.dynamic_conv", [image, kernel, pairs_of(numbers)], kind, **attributes)
 
 
+def filter_gradient(sizes: Sizes, op: ir.Operation) -> Values:
+    """`Conv2DBackpropFilter(input, filter_sizes, out_backprop)`, `Conv3DBackpropFilterV2`.
+
+    A convolution of the image with the gradient: batches are joined, channels are the batches.
+    """
+    image, _, gradient = op.operands
+    layout = _Layout.of(op)
+    kind = result(op)
+    if not kind.has_static_shape:
+        raise UnsupportedError("the size of the filter must be known")
+    kernel = [int(n) for n in kind.shape]
+    count = len(layout.spatial)
+    if sizes_of(image)[layout.features] != kernel[-2]:
+        raise UnsupportedError("the gradient of a filter of groups")
+    own, given = ([sizes_of(v)[axis] for axis in layout.spatial] for v in (image, gradient))
+    strides, dilations = layout.numbers(op, "strides"), layout.numbers(op, "dilations")
+    window = [(n - 1) * by + 1 for n, by in zip(kernel[:count], dilations, strict=True)]
+    forward = _padding(op, layout, own, window, strides)
+    padding: list[_Pair] = []
+    for k, (low, _) in enumerate(forward):
+        spread = plus(times(minus(given[k], 1), strides[k]), 1)
+        padding.append((low, minus(minus(plus(spread, window[k] - 1), own[k]), low)))
+    places = {layout.batch: "f", layout.features: "b"}
+    places |= {axis: str(k) for k, axis in enumerate(layout.spatial)}
+    dims = [places[axis] for axis in range(count + 2)]
+    turned = ["i" if d == "f" else "o" if d == "b" else d for d in dims]
+    numbers = (
+        f"[{', '.join(dims)}]x[{', '.join(turned)}]->[{', '.join(map(str, range(count)))}, b, f]"
+    )
+    ones = (1,) * count
+    return [_windowed(image, gradient, kind, numbers, padding, dilations, ones, strides, 1)]
+
+
 # -- pools -----------------------------------------------------------------------------------------
 
 
 def max_pool(sizes: Sizes, op: ir.Operation) -> Values:
     """`MaxPool(input)`, `MaxPool3D`."""
     image = op.operands[0]
-    element = element_of(image)
-    if not isinstance(element, ir.FloatType):
-        raise UnsupportedError("a pool of integers")
-    return [_pooled(op, image, "maximum", constant(-math.inf, element))]
+    return [_pooled(op, image, "maximum", lowest(element_of(image)), result(op))]
 
 
 def average_pool(sizes: Sizes, op: ir.Operation) -> Values:
     """`AvgPool(value)`, `AvgPool3D`: of the elements in the image, not of the padding."""
     image = op.operands[0]
-    element = element_of(image)
-    zero = constant(0, element)
-    total = _pooled(op, image, "add", zero)
-    ones = broadcast_to(constant(1, element), [], sizes_of(image))
-    count = _pooled(op, ones, "add", zero)
+    zero = constant(0, element_of(image))
+    total = _pooled(op, image, "add", zero, result(op))
+    count = _counted(op, element_of(image), sizes_of(image), result(op))
     return [create("stablehlo.divide", [total, count], total.type)]
 
 
-def _pooled(op: ir.Operation, image: ir.Value, name: str, start: ir.Value) -> ir.Value:
+def _counted(
+    op: ir.Operation, element: ir.Type, own: Sequence[Size], kind: ir.RankedTensorType
+) -> ir.Value:
+    """How many elements of an image of sizes `own` are in each window."""
+    ones = broadcast_to(constant(1, element), [], own)
+    return _pooled(op, ones, "add", constant(0, element), kind)
+
+
+def average_pool_gradient(sizes: Sizes, op: ir.Operation) -> Values:
+    """`AvgPoolGrad(orig_input_shape, grad)`: each pixel has the parts of its windows."""
+    shape, gradient = op.operands
+    layout = _Layout.of(op)
+    window, strides = layout.numbers(op, "ksize"), layout.numbers(op, "strides")
+    kind = result(op)
+    own: list[Size] = [
+        size if kind.is_dynamic_dim(k) else int(kind.get_dim_size(k))
+        for k, size in enumerate(elements(sizes, shape))
+    ]
+    count = _counted(op, element_of(gradient), own, ir.RankedTensorType(gradient.type))
+    part = create("stablehlo.divide", [gradient, count], gradient.type)
+    spatial = [own[axis] for axis in layout.spatial]
+    forward = _padding(op, layout, spatial, window, strides)
+    pads: list[_Pair] = [(0, 0)] * len(own)
+    inside, extents = [0] * len(own), [1] * len(own)
+    for k, axis in enumerate(layout.spatial):
+        low = minus(window[k] - 1, forward[k][0])
+        spread = plus(times(minus(size_of(gradient, axis), 1), strides[k]), 1)
+        pads[axis] = (low, minus(minus(plus(own[axis], window[k] - 1), spread), low))
+        inside[axis], extents[axis] = strides[k] - 1, window[k]
+    ones = [1] * len(own)
+    zero = constant(0, element_of(part))
+    none: list[_Pair] = [(0, 0)] * len(own)
+    return [_reduced(op, padded(part, pads, inside), "add", zero, kind, extents, ones, none)]
+
+
+def _pooled(
+    op: ir.Operation, image: ir.Value, name: str, start: ir.Value, kind: ir.RankedTensorType
+) -> ir.Value:
     layout = _Layout.of(op)
     window, strides = layout.numbers(op, "ksize"), layout.numbers(op, "strides")
     own = [sizes_of(image)[axis] for axis in layout.spatial]
@@ -272,8 +362,23 @@ def _pooled(op: ir.Operation, image: ir.Value, name: str, start: ir.Value) -> ir
     rank = len(layout.spatial) + 2
     full = [extents.get(axis, 1) for axis in range(rank)]
     by = [steps.get(axis, 1) for axis in range(rank)]
-    numbers = [n for axis in range(rank) for n in pads.get(axis, (0, 0))]
-    kind = result(op)
+    every = [pads.get(axis, (0, 0)) for axis in range(rank)]
+    return _reduced(op, image, name, start, kind, full, by, every)
+
+
+def _reduced(
+    op: ir.Operation,
+    image: ir.Value,
+    name: str,
+    start: ir.Value,
+    kind: ir.RankedTensorType,
+    full: list[int],
+    by: list[int],
+    pads: Sequence[_Pair],
+) -> ir.Value:
+    """The elements of each window joined by `stablehlo.NAME`."""
+    rank = len(full)
+    numbers = [n for pair in pads for n in pair]
     if not all(isinstance(n, int) for n in numbers):
         ones = shape_vector([1] * rank)
         return create(

@@ -1,0 +1,159 @@
+"""Reductions along dimensions that the converter does not know, and those of gradients.
+
+    %r = BroadcastGradientArgs(%s, %t)          the dimensions along which %x was broadcast
+    %y = Reshape(Sum(%g, %r), %s)
+    ==>
+    %y = SumTo(%g, %s)
+
+Which dimensions these are, only a call may tell: those where the size of %x is 1 and that of %g is
+not. A dimension of size n becomes two, [m, n / m], where m is the size of %x; the second is summed.
+"""
+
+from __future__ import annotations
+
+from shlo_disc.builders import create, reduced, summed, transposed
+from shlo_disc.ingest.mixed.rewriter import Rule
+from shlo_disc.ingest.size_values import Sizes, binary, vector
+from shlo_disc.mlir import ir, ops_of, producer
+from shlo_disc.tensorflow.ops.values import (
+    Size,
+    broadcast_to,
+    constant,
+    converted,
+    element_of,
+    elements,
+    flag,
+    known_integer,
+    known_integers,
+    larger,
+    lowest,
+    plus,
+    product,
+    quotient,
+    reshaped,
+    result,
+    sizes_of,
+    value_of,
+)
+
+__all__ = [
+    "concat_offset",
+    "join_sums_to_shapes",
+    "reduction",
+    "sum_to",
+    "transpose",
+    "unary_einsum",
+]
+
+Values = list[ir.Value]
+
+_START = {"add": 0, "multiply": 1, "and": 1, "or": 0}
+
+
+def reduction(name: str, *, is_mean: bool = False) -> Rule:
+    """`Sum(input, reduction_indices)` and the like, by `stablehlo.NAME`."""
+
+    def rule(sizes: Sizes, op: ir.Operation) -> Values:
+        array, given = op.operands
+        own, element = sizes_of(array), element_of(array)
+        axes = sorted({axis % len(own) for axis in known_integers(given, "the axes")})
+        start = (
+            constant(_START[name], element)
+            if name in _START
+            else lowest(element, is_highest=name == "minimum")
+        )
+        found = reduced(array, axes, name, start) if axes else array
+        if is_mean:
+            count = converted(value_of(product([own[axis] for axis in axes])), element)
+            found = binary("divide", found, broadcast_to(count, [], sizes_of(found)))
+        if not flag(op, "keep_dims"):
+            return [found]
+        return [reshaped(found, [1 if k in axes else n for k, n in enumerate(own)])]
+
+    return rule
+
+
+def transpose(sizes: Sizes, op: ir.Operation) -> Values:
+    """`Transpose(x, perm)`."""
+    order = known_integers(op.operands[1], "the order of the dimensions")
+    return [transposed(op.operands[0], order)]
+
+
+def unary_einsum(sizes: Sizes, op: ir.Operation) -> Values:
+    """`Einsum(input)`; those of one operand alone come here."""
+    (array,) = op.operands
+    equation = op.attributes["equation"]
+    return [create("stablehlo.unary_einsum", [array], result(op), einsum_config=equation)]
+
+
+def concat_offset(sizes: Sizes, op: ir.Operation) -> Values:
+    """`ConcatOffset(concat_dim, shapes...)`: where each part of a concatenation begins."""
+    axis_, *shapes = op.operands
+    element = element_of(shapes[0])
+    scalar = ir.RankedTensorType.get([], element)
+    (rank,) = ir.RankedTensorType(shapes[0].type).shape
+    axis = known_integer(axis_, "the axis") % max(rank, 1)
+    place: Size = 0
+    found = []
+    for shape in shapes:
+        row: list[Size] = [place if k == axis else 0 for k in range(rank)]
+        found.append(vector([create("stablehlo.convert", [value_of(n)], scalar) for n in row]))
+        place = plus(place, elements(sizes, shape)[axis])
+    return found
+
+
+# -- gradients of broadcasts -----------------------------------------------------------------------
+
+
+def join_sums_to_shapes(module: ir.Module, prefix: str) -> None:
+    """Write `SumTo` for each sum along the dimensions that `BroadcastGradientArgs` gives."""
+    for op in ops_of(module, f"{prefix}Reshape"):
+        total = producer(op.operands[0])
+        if total is None or total.name != f"{prefix}Sum":
+            continue
+        axes = producer(total.operands[1])
+        if axes is None or axes.name != f"{prefix}BroadcastGradientArgs":
+            continue
+        with ir.InsertionPoint(op), op.location:
+            new = ir.Operation.create(
+                f"{prefix}SumTo",
+                results=[op.results[0].type],
+                operands=[total.operands[0], op.operands[1]],
+            )
+        op.results[0].replace_all_uses_with(new.results[0])
+        op.erase()
+        for unused in (total, axes):
+            if not any(list(value.uses) for value in unused.results):
+                unused.erase()
+
+
+def sum_to(sizes: Sizes, op: ir.Operation) -> Values:
+    """`SumTo(array, shape)`: the sums over what was broadcast from `shape`; see above."""
+    array, shape = op.operands
+    kind = result(op)
+    own = sizes_of(array)
+    wanted: list[Size] = [
+        size if kind.is_dynamic_dim(k) else int(kind.get_dim_size(k))
+        for k, size in enumerate(elements(sizes, shape))
+    ]
+    added = len(own) - len(wanted)
+    inner: list[Size] = list(own[:added])
+    axes = list(range(added))
+    for have, want in zip(own[added:], wanted, strict=True):
+        if have == 1 or _is_same(sizes, have, want):
+            inner.append(have)
+        elif want == 1:
+            axes.append(len(inner))
+            inner.append(have)
+        else:
+            axes.append(len(inner) + 1)
+            inner += [want, quotient(have, larger(want, 1))]
+    if not axes:
+        return [reshaped(array, wanted)]
+    return [reshaped(summed(reshaped(array, inner), axes), wanted)]
+
+
+def _is_same(sizes: Sizes, a: Size, b: Size) -> bool:
+    if isinstance(a, int) or isinstance(b, int):
+        return a == b
+    return sizes.origin(a) == sizes.origin(b)
