@@ -1,0 +1,40 @@
+"""Padding whose amounts are sizes, such as the gradient of `x[:, :n // 2]`.
+
+    %y = aten.constant_pad_nd(%x, [0, %n], 0.0)    ==>    %y = dynamic_pad %x, 0.0, [0, 0], [0, %n]
+
+Negative amounts remove elements, as PyTorch has them. torch-mlir takes numbers only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from shlo_disc.builders import pad
+from shlo_disc.mlir import ir
+from shlo_disc.torch.bodies.call import BodyCall, constant, converted, element_of
+
+__all__ = ["constant_pad", "pads_by_sizes"]
+
+
+def pads_by_sizes(arguments: Mapping[str, Any]) -> bool:
+    """True for the arguments of a `constant_pad_nd` with an amount that is computed in calls."""
+    given = (*arguments["pad"], arguments["value"])
+    return any(isinstance(amount, torch.fx.Node) for amount in given)
+
+
+def constant_pad(call: BodyCall) -> list[ir.Value]:
+    """`aten.constant_pad_nd.default(self, pad, value)`; `pad` begins with the last dimension."""
+    x, value = call["self"], call["value"]
+    rank = ir.RankedTensorType(x.type).rank
+    none = constant(0, [], "i64")
+    amounts = [constant(a, [], "i64") if isinstance(a, int) else a for a in call["pad"]]
+    amounts += [none] * (2 * rank - len(amounts))
+    element = element_of(x)
+    filled = converted(value, element) if isinstance(value, ir.Value) else None
+    if filled is None:
+        filled = constant(value, [], element)
+    low, high = (list(reversed(amounts[first::2])) for first in (0, 1))
+    return [pad(x, filled, low, high, [none] * rank)]
