@@ -86,6 +86,6 @@ def _take_tensors(node: torch.fx.Node, known: Any, fake: Any) -> None:
         new.meta["val"] = fake(torch.zeros((), dtype=dtype))
         of_numbers |= str(node.target._schema.arguments[place].type) != "Tensor"
         node.update_arg(place, new)
-    overload = _OF_TENSORS.get(node.target._overloadname)
+    overload = _OF_TENSORS.get(node.target._overloadname, "")
     if of_numbers and overload in node.target.overloadpacket.overloads():
         node.target = getattr(node.target.overloadpacket, overload)
