@@ -3,8 +3,8 @@
     %y = aten.embedding(%w, %i)    # [0, s, 8]    ==>    %z = aten.scalar_tensor(0)
                                                          %y = aten.expand(%z, [0, %s, 8])
 
-torch-mlir's lowerings of some ops divide by a size that is the number 0. Others write constants
-that are not valid, which can end the process.
+torch-mlir lowers some ops without an element to constants that are not valid. Some of these end
+the process.
 """
 
 from __future__ import annotations

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.export import ExportedProgram
-from torch.export.graph_signature import (
-    ConstantArgument,
-    InputKind,
-    OutputKind,
-    SymIntArgument,
-    TensorArgument,
-)
+from torch.export.graph_signature import OutputKind
 from torch.utils import _pytree as pytree
 
 import shlo_disc
@@ -23,6 +15,7 @@ from shlo_disc.behind_tensors import BehindTensors
 from shlo_disc.data_sized import DataSizedExecutable
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.executable import Executable
+from shlo_disc.torch.arguments import Input, check_number, inputs_of, leaves_of
 from shlo_disc.torch.donation import apart_from_writes, donated_inputs
 from shlo_disc.torch.prepare import needs_retracing
 from shlo_disc.torch.program import Lowered, lower_graph
@@ -37,18 +30,6 @@ _WRITTEN = {
     OutputKind.PARAMETER_MUTATION,
     OutputKind.USER_INPUT_MUTATION,
 }
-
-
-@dataclass(frozen=True)
-class _Input:
-    """One placeholder of an exported program."""
-
-    name: str
-    weight: str | None
-    """The name of the parameter, buffer or constant; None: a call passes it."""
-    constant: Any = None
-    """What a call must pass where it is no tensor."""
-    is_tensor: bool = True
 
 
 def compile(
@@ -86,8 +67,12 @@ def compile(
         program = program.run_decompositions(
             {**TAKEN_APART, torch.ops.aten.instance_norm.default: instance_norm}
         )
-    inputs = _inputs(program)
-    given = [constraints] if isinstance(constraints, str) else list(constraints)
+    inputs = inputs_of(program)
+    given = [constraints] if isinstance(constraints, str) else constraints
+    if not isinstance(given, Sequence) or not all(isinstance(text, str) for text in given):
+        raise TypeError(f"constraints must be strings such as 'x_0 >= 4', got {constraints!r}")
+    if not isinstance(freeze, bool):
+        raise TypeError(f"freeze must be True or False, got {freeze!r}")
     taken = donated_inputs(program, donated)
     lowered = lower_graph(
         program.graph_module,
@@ -116,25 +101,6 @@ def _conditions(program: ExportedProgram) -> list[Any]:
     return [guard.expr for guard in mode.shape_env.guards]
 
 
-def _inputs(program: ExportedProgram) -> list[_Input]:
-    found = []
-    for spec in program.graph_signature.input_specs:
-        argument = spec.arg
-        name = argument.name
-        if spec.kind is InputKind.USER_INPUT:
-            if isinstance(argument, ConstantArgument):
-                found.append(_Input(name, None, argument.value, is_tensor=False))
-            elif isinstance(argument, TensorArgument | SymIntArgument):
-                found.append(_Input(name, None, is_tensor=isinstance(argument, TensorArgument)))
-            else:
-                raise UnsupportedError(f"the argument {name} is a {type(argument).__name__}")
-        elif spec.kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR):
-            found.append(_Input(name, spec.target))
-        else:
-            raise UnsupportedError(f"the argument {name} is a {spec.kind.name.lower()}")
-    return found
-
-
 def _weight(program: ExportedProgram, name: str) -> torch.Tensor:
     """The parameter, buffer or constant of this name."""
     known = program.state_dict
@@ -152,7 +118,7 @@ class TorchExecutable(BehindTensors):
     def __init__(
         self,
         program: ExportedProgram,
-        inputs: Sequence[_Input],
+        inputs: Sequence[Input],
         lowered: Lowered,
         executable: Executable | DataSizedExecutable,
         *,
@@ -180,7 +146,11 @@ class TorchExecutable(BehindTensors):
             elif out.kind is OutputKind.USER_OUTPUT:
                 self._returned.append(number)
             else:
-                raise UnsupportedError(f"the result {number} is a {out.kind.name.lower()}")
+                raise UnsupportedError(
+                    f"the result {number} is a {out.kind.name.lower()}: a joint graph of forward "
+                    "and backward is not covered; compile the model by "
+                    "torch.compile(model, backend='shlo_disc'), which trains"
+                )
         self._fixed: list[Any] = [None if i.weight is None else weights[i.weight] for i in inputs]
         binding = lowered.binding
         own = [k for k, place in enumerate(binding.inputs) if inputs[place].weight is not None]
@@ -251,19 +221,16 @@ class TorchExecutable(BehindTensors):
             return told
         return "\n".join([*(f"PyTorch draws {op}" for op in self._binding.draws.places), told])
 
-    def _check(self, given: _Input, leaf: Any, *, grad: bool) -> None:
+    def _check(self, given: Input, leaf: Any, *, grad: bool) -> None:
         """Raise for a leaf that the program cannot be called with; `grad`: they are recorded."""
-        if given.is_tensor:
-            check_argument(leaf, given.name)
-            if grad and leaf.requires_grad:
-                raise RuntimeError(
-                    f"{self.name}: {given.name} requires a gradient, and an exported program "
-                    "computes none; call it under torch.no_grad(), or pass a detached tensor"
-                )
-        elif given.constant is not None and leaf != given.constant:
-            raise TypeError(
-                f"{self.name}: {given.name} must be {given.constant!r}, as when the program was "
-                f"exported, got {leaf!r}"
+        if not given.is_tensor:
+            check_number(leaf, given, self.name)
+            return
+        check_argument(leaf, given.name)
+        if grad and leaf.requires_grad:
+            raise RuntimeError(
+                f"{self.name}: {given.name} requires a gradient, and an exported program "
+                "computes none; call it under torch.no_grad(), or pass a detached tensor"
             )
 
     def _flat(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
@@ -271,17 +238,10 @@ class TorchExecutable(BehindTensors):
         leaves, structure = pytree.tree_flatten((args, kwargs))
         if structure == self._in_spec:
             return leaves
-        with contextlib.suppress(ValueError, KeyError, TypeError):
-            names = self._in_spec.child(1).context
-            if set(names) == set(kwargs):  # in another order
-                ordered = {name: kwargs[name] for name in names}
-                leaves, structure = pytree.tree_flatten((args, ordered))
-                if structure == self._in_spec:
-                    return leaves
-        raise TypeError(
-            f"{self.name}: the arguments have another structure than those of the export: "
-            f"{structure}, not {self._in_spec}"
-        )
+        try:
+            return leaves_of(args, kwargs, self._in_spec)
+        except TypeError as error:
+            raise TypeError(f"{self.name}: {error}") from None
 
     def __repr__(self) -> str:
         return f"<shlo_disc.torch.TorchExecutable {self.name}{self.signature}>"

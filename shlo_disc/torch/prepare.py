@@ -25,6 +25,7 @@ from shlo_disc.torch.places import note_place
 from shlo_disc.torch.random_numbers import Draws, draw_before, is_dropout_within
 from shlo_disc.torch.results import Result, take_results
 from shlo_disc.torch.running_statistics import writes_statistics
+from shlo_disc.torch.size_floats import state_floats
 from shlo_disc.torch.size_nodes import SizeNodes, state_reshapes
 from shlo_disc.torch.sizes import Notation, Sizes, places_of
 
@@ -88,6 +89,7 @@ def prepare(
     nodes = SizeNodes(graph, placeholders, sizes.places)
     state_reshapes(graph, nodes)
     _state_sizes(every, nodes)
+    state_floats(graph, lambda value: _fake(graph, value))
     _write_numbers(graph)
     graph.eliminate_dead_code()
     inputs, kept = [], []

@@ -80,7 +80,17 @@ class SizeNodes:
             return self._chain(_FUNCTIONS[kind], e.args)
         if (quotient := exact_floor(e)) is not None:
             return self._chain(operator.floordiv, quotient)
+        if kind in ("Mod", "PythonMod"):
+            return self._remainder(*e.args)
         return None
+
+    def _remainder(self, e: Any, divisor: Any) -> torch.fx.Node | int | None:
+        """`e % divisor` with the sign of the divisor: torch-mlir's is that of C."""
+        whole = self._chain(operator.floordiv, (e, divisor))
+        parts = self.of(e), self.of(divisor)
+        if whole is None or None in parts:
+            return None
+        return self._call(operator.sub, parts[0], self._call(operator.mul, whole, parts[1]))
 
     def _chain(self, function: Any, terms: Sequence[Any]) -> torch.fx.Node | int | None:
         parts = [self.of(term) for term in terms]

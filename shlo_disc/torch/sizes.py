@@ -89,7 +89,11 @@ def exact_floor(e: Any) -> tuple[Any, Any] | None:
     """A rounded term as what is divided and the divisor, both of integers.
 
     `int(1.5 * n)` is `(3*n, 2)`, `math.floor(n / 2)` is `(n, 2)`, `math.ceil(n / 2)` is
-    `(n + 1, 2)`. None for another term, and for one whose floats may be rounded.
+    `(n + 1, 2)`. None for another term, and for one whose floats may be rounded across an integer.
+
+    An f64 stands for p/q if it is the nearest one, and not below p/q by more than 2^-54 of it.
+    Then no product that should be a whole number is rounded to less. Other products are at
+    least 1/q away from the next whole number. For a ceiling the factor is p/q itself.
     """
     kind = type(e).__name__
     if kind not in ("TruncToInt", "FloorToInt", "CeilToInt"):
@@ -104,7 +108,9 @@ def exact_floor(e: Any) -> tuple[Any, Any] | None:
     is_near = near * (1 - Fraction(1, 1 << 54)) <= stated <= near * (1 + Fraction(1, 1 << 52))
     if not is_near or near.numerator >= _LARGEST_DENOMINATOR**2:
         return None
-    return _rounded(kind, numerator * rest.args[0], sympy.Integer(denominator))
+    if kind == "CeilToInt" and near != stated:
+        return None
+    return _rounded(kind, near.numerator * rest.args[0], sympy.Integer(near.denominator))
 
 
 def _rounded(kind: str, numerator: Any, denominator: Any) -> tuple[Any, Any] | None:

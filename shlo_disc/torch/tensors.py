@@ -19,21 +19,40 @@ from shlo_disc.executable import Executable
 __all__ = ["TensorProgram", "check_argument"]
 
 
+_OF_EVERY_TENSOR = (
+    torch.Tensor.__torch_function__.__func__,
+    torch._C._disabled_torch_function_impl,
+)
+"""What classes without functions of their own have."""
+
+
 def check_argument(tensor: Any, name: str) -> None:
     """Raise TypeError, DeviceError or UnsupportedError unless a call can read `tensor`."""
     if not isinstance(tensor, torch.Tensor):
         raise TypeError(f"{name} must be a torch.Tensor, got {type(tensor).__name__}")
     if tensor.device.type != "cpu":
         raise DeviceError(f"{name} is on {tensor.device}; the program runs on the CPU")
+    if tensor.is_nested:
+        raise UnsupportedError(f"{name} is nested; pass {name}.to_padded_tensor(0) and its mask")
     if tensor.layout != torch.strided:
         raise UnsupportedError(f"{name} has the layout {tensor.layout}; pass {name}.to_dense()")
     if tensor.is_quantized:
         raise UnsupportedError(f"{name} is quantized; pass {name}.dequantize()")
-    if type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
+    kind = type(tensor)
+    if kind is not torch.Tensor and _is_special(kind):
         raise UnsupportedError(
-            f"{name} is a {type(tensor).__name__}, whose operations are its own; pass the tensor "
-            "that it holds"
+            f"{name} is a {kind.__name__}, whose operations are its own; pass the tensor that it "
+            "holds"
         )
+
+
+def _is_special(kind: type) -> bool:
+    """True for a class of tensors with operations of its own."""
+    function = kind.__torch_function__  # type: ignore[attr-defined]
+    return (
+        kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__  # type: ignore[attr-defined]
+        or getattr(function, "__func__", function) not in _OF_EVERY_TENSOR
+    )
 
 
 class TensorProgram:

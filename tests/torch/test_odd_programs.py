@@ -66,6 +66,9 @@ ATTENTION = {
     "plain": (F.scaled_dot_product_attention, 1),
     "causal": (lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True), 1),
     "grouped": (lambda q, k, v: F.scaled_dot_product_attention(q, k, v, enable_gqa=True), 2),
+    "one batch": (
+        lambda q, k, v: F.scaled_dot_product_attention(*(x.flatten(0, 1) for x in (q, k, v))), 1,
+    ),
 }  # fmt: skip
 
 
@@ -95,6 +98,9 @@ OF_SIZES = {
     "ceiling": lambda x: x.sum() + x.new_ones(math.ceil(x.shape[0] / 4)).cumsum(0),
     "ceiling of a product": lambda x: x.sum() + x.new_ones(math.ceil(x.shape[0] * 1.5)).cumsum(0),
     "a third": lambda x: x[: int(x.shape[0] / 3)] * 2,
+    "padded": lambda x: F.pad(x, (0, math.ceil(x.shape[-1] / 4) * 4 - x.shape[-1])),
+    "a root": lambda x: x.softmax(-1) * (2 / x.shape[1] ** 0.5) + math.sqrt(x.shape[0]),
+    "a remainder": lambda x: x * (x.shape[0] % 5) + (-x.shape[1]) % 4,
 }
 
 
@@ -107,6 +113,21 @@ def test_sizes_in_floats(name):
             x = torch.randn(sizes)
             torch.testing.assert_close(fast(x), function(x))
     assert kinds() == ["inference"]
+
+
+PARTS = {
+    "a third": lambda x: x[: x.shape[0] // 3] * 2,
+    "from a half": lambda x: x[:, x.shape[1] // 2 :].sin(),
+    "padded": lambda x: F.pad(x, (x.shape[0], x.shape[1] - 3, 1, 0), value=2.0).square(),
+    "cropped": lambda x: F.pad(x, (-(x.shape[1] // 4), 1)).square(),
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_gradients_of_parts_whose_ends_are_sizes(name):
+    model = nn.Sequential(nn.Linear(12, 12), Of(lambda x: PARTS[name](x.flatten(1))))
+    assert_trains_as_eager(model, [(torch.randn(b, s, 12),) for b, s in ((6, 7), (9, 5))])
+    assert kinds() == ["forward", "backward"]
 
 
 # -- no element, for every size -------------------------------------------------------------------

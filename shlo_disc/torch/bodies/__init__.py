@@ -26,7 +26,7 @@ from shlo_disc.torch.bodies.finding import nonzero
 from shlo_disc.torch.bodies.fourier import fft_c2c, fft_c2r, fft_r2c
 from shlo_disc.torch.bodies.indexing import has_numbers, index, index_put
 from shlo_disc.torch.bodies.ordering import sort, sort_stable, topk
-from shlo_disc.torch.bodies.padding import has_sizes, pad
+from shlo_disc.torch.bodies.padding import constant_pad, pads_by_sizes
 from shlo_disc.torch.bodies.pooling import (
     avg_pool,
     is_special_pool,
@@ -71,9 +71,9 @@ BODIES: dict[Any, Body] = {
     aten.bitwise_right_shift.Scalar_Tensor: shift_right,
     aten.bitwise_right_shift.Tensor: shift_right,
     aten.bitwise_right_shift.Tensor_Scalar: shift_right,
+    aten.constant_pad_nd.default: constant_pad,
     aten.convolution.default: transposed_convolution,
     aten.convolution_backward.default: convolution_backward,
-    aten.constant_pad_nd.default: pad,
     aten.cummax.default: cummax,
     aten.cummin.default: cummin,
     aten.cumprod.default: cumprod,
@@ -139,8 +139,8 @@ def _is_signed(arguments: Mapping[str, Any]) -> bool:
 
 
 _ONLY: dict[Any, Callable[[Mapping[str, Any]], bool]] = {
+    aten.constant_pad_nd.default: pads_by_sizes,
     aten.convolution.default: is_transposed,
-    aten.constant_pad_nd.default: has_sizes,
     aten.slice.Tensor: ends_at_a_size,
     **dict.fromkeys(_INDEXED, has_numbers),
     **dict.fromkeys(_POOLS, is_special_pool),

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from shlo_disc.builders import create
+from shlo_disc.builders import create, pad
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.ingest.size_values import binary, extent, vector
 from shlo_disc.mlir import ir
@@ -148,26 +148,14 @@ def _towards_weight(
             steps = binary("multiply", extent(grad, 2 + k), constant(stride[k], [], "i64"))
             needed = binary("add", steps, constant(reach, [], "i64"))
             ends.append(binary("subtract", needed, extent(x, 2 + k)))
-        x = _padded(
-            x, [none, none, *(constant(p, [], "i64") for p in padding)], [none, none, *ends]
-        )
+        starts = [constant(p, [], "i64") for p in padding]
+        zero = constant(0, [], element_of(x))
+        x = pad(x, zero, [none, none, *starts], [none, none, *ends], [none] * (2 + count))
         pads = [(0, 0)] * count
     return _convolve(
         x, grad, ir.RankedTensorType(weight.type).shape,
         numbers=("f, b", "i, o", "f, b"), padding=pads,
         strides=dilation, rhs_dilation=stride, batch_groups=groups,
-    )  # fmt: skip
-
-
-def _padded(x: ir.Value, low: Sequence[ir.Value], high: Sequence[ir.Value]) -> ir.Value:
-    """`x` with zeros around it, or cut where a number is negative."""
-    kind, dynamic = ir.RankedTensorType(x.type), ir.ShapedType.get_dynamic_size()
-    shape = [*list(kind.shape)[:2], *[dynamic] * (kind.rank - 2)]
-    zero = constant(0, [], str(kind.element_type))
-    inner = constant(0, [kind.rank], "i64")
-    return create(
-        "stablehlo.dynamic_pad", [x, zero, vector(list(low)), vector(list(high)), inner],
-        ir.RankedTensorType.get(shape, kind.element_type),
     )  # fmt: skip
 
 

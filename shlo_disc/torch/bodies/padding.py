@@ -1,6 +1,8 @@
-"""Padding by sizes; torch-mlir takes numbers only.
+"""Padding whose amounts are sizes, such as the gradient of `x[:, :n // 2]`.
 
-%y = aten.constant_pad_nd(%x, [0, %n], 0.0)    ==>    %y = dynamic_pad %x, 0.0, [0], [%n], [0]
+    %y = aten.constant_pad_nd(%x, [0, %n], 0.0)    ==>    %y = dynamic_pad %x, 0.0, [0, 0], [0, %n]
+
+Negative amounts remove elements, as PyTorch has them. torch-mlir takes numbers only.
 """
 
 from __future__ import annotations
@@ -10,39 +12,32 @@ from typing import Any
 
 import torch
 
-from shlo_disc.builders import create, scalar
-from shlo_disc.ingest.size_values import vector
+from shlo_disc.builders import pad, scalar
 from shlo_disc.mlir import ir
-from shlo_disc.torch.bodies.call import BodyCall, constant, element_of
+from shlo_disc.torch.bodies.call import BodyCall, constant, converted, element_of
 
-__all__ = ["has_sizes", "pad"]
-
-
-def has_sizes(arguments: Mapping[str, Any]) -> bool:
-    """True if a width is a size, no number."""
-    return any(isinstance(width, torch.fx.Node) for width in arguments["pad"])
+__all__ = ["constant_pad", "pads_by_sizes"]
 
 
-def pad(call: BodyCall) -> list[ir.Value]:
-    """`aten.constant_pad_nd(self, pad, value)`: the last dimension's two widths come first."""
-    x, widths = call["self"], call["pad"]
-    rank, element = ir.RankedTensorType(x.type).rank, element_of(x)
-    value = call["value"]
-    if isinstance(element, ir.ComplexType):
-        value = scalar(value, element)
-    elif not isinstance(value, ir.Value):
-        value = constant(value, [], element)
-    pairs = [(0, 0)] * (rank - len(widths) // 2)
-    pairs += reversed(list(zip(widths[::2], widths[1::2], strict=True)))
-    low, high = (vector([_width(pair[side]) for pair in pairs]) for side in (0, 1))
-    none = vector([constant(0, [], "i64")] * rank)
-    return [create("stablehlo.dynamic_pad", [x, value, low, high, none], _type(call, x))]
+def pads_by_sizes(arguments: Mapping[str, Any]) -> bool:
+    """True for the arguments of a `constant_pad_nd` with an amount that is computed in calls."""
+    given = (*arguments["pad"], arguments["value"])
+    return any(isinstance(amount, torch.fx.Node) for amount in given)
 
 
-def _width(given: Any) -> ir.Value:
-    return constant(given, [], "i64") if isinstance(given, int) else given
-
-
-def _type(call: BodyCall, x: ir.Value) -> ir.Type:
-    kind = ir.RankedTensorType(call.results[0])
-    return ir.RankedTensorType.get(kind.shape, element_of(x))
+def constant_pad(call: BodyCall) -> list[ir.Value]:
+    """`aten.constant_pad_nd.default(self, pad, value)`; `pad` begins with the last dimension."""
+    x, value = call["self"], call["value"]
+    rank = ir.RankedTensorType(x.type).rank
+    none = constant(0, [], "i64")
+    amounts = [constant(a, [], "i64") if isinstance(a, int) else a for a in call["pad"]]
+    amounts += [none] * (2 * rank - len(amounts))
+    element = element_of(x)
+    if isinstance(value, ir.Value):
+        filled = converted(value, element)
+    elif isinstance(element, ir.ComplexType):
+        filled = scalar(value, element)
+    else:
+        filled = constant(value, [], element)
+    low, high = (list(reversed(amounts[first::2])) for first in (0, 1))
+    return [pad(x, filled, low, high, [none] * rank)]

@@ -1,0 +1,91 @@
+"""Floats computed from sizes by functions that torch-mlir has of tensors only.
+
+    %f = pow(sym_float(%n), 0.5)        %t = aten.scalar_tensor(%n, dtype=f64)
+    %y = aten.mul.Tensor(%x, %f)  ==>   %f = aten.pow.Tensor_Tensor(%t, aten.scalar_tensor(0.5))
+                                        %y = aten.mul.Tensor(%x, aten.to(%f, f32))
+
+What is computed from such a float is computed as a tensor too, in f64 as Python does.
+"""
+
+from __future__ import annotations
+
+import builtins
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+__all__ = ["state_floats"]
+
+aten = torch.ops.aten
+
+_ONLY_OF_TENSORS: dict[Any, Any] = {
+    builtins.pow: aten.pow.Tensor_Tensor,
+    math.pow: aten.pow.Tensor_Tensor,
+    math.sqrt: aten.sqrt.default,
+    operator.pow: aten.pow.Tensor_Tensor,
+    torch._sym_sqrt: aten.sqrt.default,
+}
+
+_FUNCTIONS: dict[Any, Any] = {
+    **_ONLY_OF_TENSORS,
+    operator.add: aten.add.Tensor,
+    operator.mul: aten.mul.Tensor,
+    operator.neg: aten.neg.default,
+    operator.sub: aten.sub.Tensor,
+    operator.truediv: aten.div.Tensor,
+    torch.sym_float: aten.alias.default,
+}
+"""Function of numbers -> the same of tensors."""
+
+_OF_TENSORS = {"Scalar": "Tensor", "Tensor_Scalar": "Tensor_Tensor"}
+"""Overload with a number -> the one with a tensor in its place."""
+
+
+def state_floats(graph: torch.fx.Graph, fake: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    """Make tensors of rank 0 of the floats that need it. `fake` makes a value of a node."""
+    known: dict[torch.fx.Node, torch.fx.Node] = {}
+    for node in list(graph.nodes):
+        is_float = isinstance(node.meta.get("val"), torch.SymFloat)
+        if node.op != "call_function" or not (is_float or known):
+            continue
+        uses = any(given in known for given in node.all_input_nodes)
+        if is_float and node.target in _FUNCTIONS and (uses or node.target in _ONLY_OF_TENSORS):
+            known[node] = _computed(node, known, fake)
+        elif uses and isinstance(node.target, torch._ops.OpOverload):
+            _take_tensors(node, known, fake)
+
+
+def _computed(node: torch.fx.Node, known: Any, fake: Any) -> torch.fx.Node:
+    """A float of sizes as a tensor."""
+    graph, f64 = node.graph, torch.float64
+    with graph.inserting_before(node):
+        given = [
+            known[a]
+            if a in known
+            else graph.call_function(aten.scalar_tensor.default, (a,), {"dtype": f64})
+            for a in node.args
+        ]
+        new = graph.call_function(_FUNCTIONS[node.target], tuple(given))
+    for made in (*given, new):
+        made.meta.setdefault("val", fake(torch.zeros((), dtype=f64)))
+    return new
+
+
+def _take_tensors(node: torch.fx.Node, known: Any, fake: Any) -> None:
+    """Tensors for the floats among the arguments of an op, whose overload takes them."""
+    graph, dtype = node.graph, torch.get_default_dtype()
+    of_numbers = False
+    for place, given in enumerate(node.args):
+        if given not in known:
+            continue
+        with graph.inserting_before(node):
+            new = graph.call_function(aten.to.dtype, (known[given], dtype))
+        new.meta["val"] = fake(torch.zeros((), dtype=dtype))
+        of_numbers |= str(node.target._schema.arguments[place].type) != "Tensor"
+        node.update_arg(place, new)
+    overload = _OF_TENSORS.get(node.target._overloadname, "")
+    if of_numbers and overload in node.target.overloadpacket.overloads():
+        node.target = getattr(node.target.overloadpacket, overload)
