@@ -57,12 +57,13 @@ def freeze(function: Any, layers: Layers) -> Frozen:
     """
     for role, tensors in (("argument", function.inputs), ("result", function.outputs)):
         _check(tensors[: _given(function)] if role == "argument" else tensors, role)
+    known = places(function, layers)
+    _check_assigned(function, known)
     try:
         frozen = _without_variables(function)
     except (ValueError, TypeError, KeyError, NotImplementedError, tf.errors.OpError) as error:
         raise UnsupportedError(f"TensorFlow cannot freeze the variables: {error}") from error
     graph = frozen.graph.as_graph_def()
-    known = places(function, layers)
     _check_random(graph, known)
     names = [tensor.name.partition(":")[0] for tensor in frozen.inputs]
     types = [_type_name(tensor.dtype) for tensor in frozen.inputs]
@@ -125,6 +126,22 @@ def _check(tensors: Sequence[Any], role: str) -> None:
             raise UnsupportedError(
                 f"the {role} {number} ({tensor.name}) has no rank; give it a TensorSpec with as "
                 "many sizes, None for those that vary"
+            )
+
+
+def _check_assigned(function: Any, known: dict[str, Place]) -> None:
+    """Raise UnsupportedError for a function that changes variables."""
+    inner = function.graph._functions.items()
+    ops = [("", op) for op in function.graph.get_operations()]
+    ops += [
+        (f"@{name}", op) for name, one in inner if one.graph for op in one.graph.get_operations()
+    ]
+    for name, op in ops:
+        if op.type.startswith("Assign") and op.type.endswith("VariableOp"):
+            place = told(place_of_node(op.name + name, known))
+            raise UnsupportedError(
+                f"{place}: {op.type} changes a variable; return the new value, and assign it "
+                "outside of the function"
             )
 
 

@@ -126,7 +126,7 @@ class Call:
         """Names of the same for symbols: `x_k`."""
         self.results = list(function.outputs)
         self._structure = function.structured_outputs
-        leaves = nest.flatten(self._structure)
+        leaves = nest.flatten(self._structure, expand_composites=True)
         self._is_one = len(leaves) == 1 and nest.is_nested(self._structure) is False
         self._flat = [spec for _, spec in self._parameters]
         self._is_flat = all(isinstance(spec, tf.TensorSpec) for spec in self._flat)
@@ -171,8 +171,10 @@ class Call:
         if self._is_one:
             return results[0]
         given = iter(results)
-        leaves = [None if leaf is None else next(given) for leaf in nest.flatten(self._structure)]
-        return nest.pack_sequence_as(self._structure, leaves)
+        # Gradients of embeddings are IndexedSlices, of three tensors.
+        flat = nest.flatten(self._structure, expand_composites=True)
+        leaves = [None if leaf is None else next(given) for leaf in flat]
+        return nest.pack_sequence_as(self._structure, leaves, expand_composites=True)
 
 
 def _spelled(leaves: Sequence[tuple[tuple[Any, ...], Any]]) -> str:

@@ -43,6 +43,16 @@ def filter_gradients(x):
     return [tf.gradients(tf.reduce_sum(y**2), [w, x]) for y in found]
 
 
+def depthwise_gradients(x):
+    w = tf.identity(DEPTHWISE)
+    found = [
+        tf.nn.depthwise_conv2d(x, w, [1, 1, 1, 1], "SAME"),
+        tf.nn.depthwise_conv2d(x, w, [1, 2, 2, 1], "SAME"),
+        tf.nn.depthwise_conv2d(x, w, [1, 1, 1, 1], "VALID"),
+    ]
+    return [tf.gradients(tf.reduce_sum(y**2), [w, x]) for y in found]
+
+
 def volume_gradients(x):
     w = tf.identity(KERNEL3)
     return tf.gradients(tf.reduce_sum(tf.nn.conv3d(x, w, [1, 2, 1, 1, 1], "SAME") ** 2), [w, x])
@@ -509,5 +519,21 @@ MODELS: dict[str, Sample] = {
     ),
     "einsum_ellipsis": Sample(
         lambda x: (tf.einsum("...ij->...ji", x), tf.einsum("...i->...", x)), [([N, N, N, 8], F)]
+    ),
+    "grad_depthwise": Sample(depthwise_gradients, [IMAGE], least=3, tolerance=1e-3),
+    "grad_max_pools": Sample(
+        lambda x: [
+            tf.gradients(tf.reduce_sum(tf.nn.max_pool2d(x, *how) ** 2), [x])
+            for how in ((2, 2, "SAME"), (3, 2, "SAME"), (3, 1, "VALID"))
+        ],
+        [IMAGE],
+        least=3,
+        tolerance=1e-4,
+    ),
+    "grad_max_pool_3d": Sample(
+        lambda x: tf.gradients(tf.reduce_sum(tf.nn.max_pool3d(x, 2, 2, "SAME") ** 2), [x]),
+        [([N, N, N, N, 3], F)],
+        least=1,
+        tolerance=1e-4,
     ),
 }

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from shlo_disc.builders import create
+from shlo_disc.builders import compare, create, transposed
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.ingest.region_ops import joining_function
 from shlo_disc.ingest.size_values import Sizes
 from shlo_disc.mlir import ir
+from shlo_disc.tensorflow.ops.shapes import part_of
 from shlo_disc.tensorflow.ops.values import (
     Size,
     broadcast_to,
@@ -42,8 +43,11 @@ __all__ = [
     "average_pool_gradient",
     "convolution",
     "depthwise",
+    "depthwise_filter_gradient",
+    "depthwise_gradient",
     "filter_gradient",
     "max_pool",
+    "max_pool_gradient",
     "transposed_convolution",
 ]
 
@@ -169,7 +173,14 @@ def _window(kernel: ir.Value, dilations: Sequence[int]) -> list[int]:
 
 def transposed_convolution(sizes: Sizes, op: ir.Operation) -> Values:
     """`Conv2DBackpropInput(input_sizes, filter, out_backprop)`, `Conv3DBackpropInputV2`."""
-    shape, kernel, image = op.operands
+    return [_transposed_convolution(sizes, op, op.operands[1], ["o", "i"], 1)]
+
+
+def _transposed_convolution(
+    sizes: Sizes, op: ir.Operation, kernel: ir.Value, last: list[str], groups: int
+) -> ir.Value:
+    """`last`: what the last dimensions of the filter are."""
+    shape, _, image = op.operands
     layout = _Layout.of(op)
     kind = result(op)
     given = elements(sizes, shape)
@@ -196,20 +207,18 @@ def transposed_convolution(sizes: Sizes, op: ir.Operation) -> Values:
         ],
         kind.element_type,
     )
-    return [
-        _emitted(
-            image,
-            turned,
-            out_kind,
-            layout,
-            padding,
-            (1,) * len(own),
-            strides,
-            dilations,
-            [*layout.kernel[:-2], "o", "i"],
-            1,
-        )
-    ]
+    return _emitted(
+        image,
+        turned,
+        out_kind,
+        layout,
+        padding,
+        (1,) * len(own),
+        strides,
+        dilations,
+        [*layout.kernel[:-2], *last],
+        groups,
+    )
 
 
 def _emitted(
@@ -243,6 +252,7 @@ def _windowed(
     image_dilation: Sequence[int],
     kernel_dilation: Sequence[int],
     groups: int,
+    batches: int = 1,
 ) -> ir.Value:
     i64 = ir.IntegerType.get_signless(64)
     array = ir.DenseI64ArrayAttr.get
@@ -252,7 +262,7 @@ def _windowed(
         "rhs_dilation": array(list(kernel_dilation)),
         "dimension_numbers": ir.Attribute.parse(f"#stablehlo.conv<{dimensions}>"),
         "feature_group_count": ir.IntegerAttr.get(i64, groups),
-        "batch_group_count": ir.IntegerAttr.get(i64, 1),
+        "batch_group_count": ir.IntegerAttr.get(i64, batches),
     }
     numbers = [n for pair in padding for n in pair]
     if all(isinstance(n, int) for n in numbers):
@@ -274,10 +284,22 @@ def filter_gradient(sizes: Sizes, op: ir.Operation) -> Values:
     kind = result(op)
     if not kind.has_static_shape:
         raise UnsupportedError("the size of the filter must be known")
+    if sizes_of(image)[layout.features] != int(kind.shape[-2]):
+        raise UnsupportedError("the gradient of a filter of groups")
+    return [_filter_gradient(op, layout, image, gradient, kind, batches=1)]
+
+
+def _filter_gradient(
+    op: ir.Operation,
+    layout: _Layout,
+    image: ir.Value,
+    gradient: ir.Value,
+    kind: ir.RankedTensorType,
+    batches: int,
+) -> ir.Value:
+    """`batches`: groups of channels of the image, which are read as batches."""
     kernel = [int(n) for n in kind.shape]
     count = len(layout.spatial)
-    if sizes_of(image)[layout.features] != kernel[-2]:
-        raise UnsupportedError("the gradient of a filter of groups")
     own, given = ([sizes_of(v)[axis] for axis in layout.spatial] for v in (image, gradient))
     strides, dilations = layout.numbers(op, "strides"), layout.numbers(op, "dilations")
     window = [(n - 1) * by + 1 for n, by in zip(kernel[:count], dilations, strict=True)]
@@ -294,7 +316,31 @@ def filter_gradient(sizes: Sizes, op: ir.Operation) -> Values:
         f"[{', '.join(dims)}]x[{', '.join(turned)}]->[{', '.join(map(str, range(count)))}, b, f]"
     )
     ones = (1,) * count
-    return [_windowed(image, gradient, kind, numbers, padding, dilations, ones, strides, 1)]
+    return _windowed(image, gradient, kind, numbers, padding, dilations, ones, strides, 1, batches)
+
+
+def depthwise_filter_gradient(sizes: Sizes, op: ir.Operation) -> Values:
+    """`DepthwiseConv2dNativeBackpropFilter(input, filter_sizes, out_backprop)`."""
+    image, _, gradient = op.operands
+    layout = _Layout.of(op)
+    kind = result(op)
+    if not kind.has_static_shape:
+        raise UnsupportedError("the size of the filter must be known")
+    height, width, channels, several = (int(n) for n in kind.shape)
+    flat = ir.RankedTensorType.get([height, width, 1, channels * several], kind.element_type)
+    found = _filter_gradient(op, layout, image, gradient, flat, batches=channels)
+    return [reshaped(found, [height, width, channels, several])]
+
+
+def depthwise_gradient(sizes: Sizes, op: ir.Operation) -> Values:
+    """`DepthwiseConv2dNativeBackpropInput(input_sizes, filter, out_backprop)`."""
+    kernel = op.operands[1]
+    channels, several = sizes_of(kernel)[2:]
+    if not isinstance(channels, int) or not isinstance(several, int):
+        raise UnsupportedError("the number of channels must be known")
+    # A filter of each channel: its results are what is read here.
+    turned = transposed(kernel, [0, 1, 3, 2])
+    return [_transposed_convolution(sizes, op, turned, ["i", "o"], channels)]
 
 
 # -- pools -----------------------------------------------------------------------------------------
@@ -304,6 +350,48 @@ def max_pool(sizes: Sizes, op: ir.Operation) -> Values:
     """`MaxPool(input)`, `MaxPool3D`."""
     image = op.operands[0]
     return [_pooled(op, image, "maximum", lowest(element_of(image)), result(op))]
+
+
+def max_pool_gradient(sizes: Sizes, op: ir.Operation) -> Values:
+    """`MaxPoolGrad(orig_input, orig_output, grad)`: to the first of the largest in each window."""
+    image, _, gradient = op.operands
+    layout = _Layout.of(op)
+    window, strides = layout.numbers(op, "ksize"), layout.numbers(op, "strides")
+    own = sizes_of(image)
+    spatial = [own[axis] for axis in layout.spatial]
+    pads: list[_Pair] = [(0, 0)] * len(own)
+    full, by = [1] * len(own), [1] * len(own)
+    forward = _padding(op, layout, spatial, window, strides)
+    for k, axis in enumerate(layout.spatial):
+        pads[axis], full[axis], by[axis] = forward[k], window[k], strides[k]
+    is_padded = any(pair != (0, 0) for pair in pads)
+    element = element_of(image)
+    wide = padded(image, pads, value=lowest(element)) if is_padded else image
+    array = ir.DenseI64ArrayAttr.get
+    scattered = ir.Operation.create(
+        "stablehlo.select_and_scatter",
+        results=[wide.type],
+        operands=[wide, gradient, constant(0, element)],
+        attributes={"window_dimensions": array(full), "window_strides": array(by)},
+        regions=2,
+    )
+    scalar = ir.RankedTensorType.get([], element)
+    truth = ir.RankedTensorType.get([], ir.IntegerType.get_signless(1))
+    for region, joined in zip(scattered.regions, ("select", "scatter"), strict=True):
+        block = region.blocks.append(scalar, scalar)
+        with ir.InsertionPoint(block):
+            a, b = block.arguments
+            found = (
+                compare("GE", a, b, truth)
+                if joined == "select"
+                else create("stablehlo.add", [a, b], scalar)
+            )
+            ir.Operation.create("stablehlo.return", operands=[found])
+    (result_,) = scattered.results
+    for axis, (low, _) in enumerate(pads):
+        if pads[axis] != (0, 0):
+            result_ = part_of(result_, axis, low, plus(low, own[axis]))
+    return [result_]
 
 
 def average_pool(sizes: Sizes, op: ir.Operation) -> Values:
