@@ -6,6 +6,7 @@ The one module that knows how memory goes between PyTorch and the runtime.
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Collection
 from typing import Any
 
@@ -76,6 +77,7 @@ class TensorProgram:
     ) -> None:
         known = {*weights, *frozen}
         self._others = [k for k in range(len(program.signature.arguments)) if k not in known]
+        self._holds = not are_donated  # a donated tensor is what the result becomes
         packable = program.packable
         self._versioned = [k for k in packable if k in weights and k not in frozen]
         self._call = program.tensor_call(
@@ -90,10 +92,18 @@ class TensorProgram:
         """The results on tensors and Python numbers, which :func:`check_argument` has passed.
 
         `leaves` is the callee's from then on. As many threads work as PyTorch would take, at most.
+        Other threads may give an argument other memory (`set_`, `.data =`): the call reads what it
+        had. After a `resize_` to more memory ChangedArrayError is raised at best, since PyTorch
+        frees the memory that the call reads.
         """
+        is_held = self._holds and threading.active_count() > 1
         for k in self._others:
             leaf = leaves[k]
-            if isinstance(leaf, torch.Tensor) and (leaf.is_neg() or leaf.is_conj()):
+            if not isinstance(leaf, torch.Tensor):
+                continue
+            if is_held:  # another thread may give it other memory; a view of it keeps this one
+                leaf = leaves[k] = leaf.detach()
+            if leaf.is_neg() or leaf.is_conj():
                 leaves[k] = leaf.resolve_neg().resolve_conj()  # a view may stand for other elements
         try:
             versions = [leaves[k]._version for k in self._versioned]
