@@ -24,6 +24,7 @@ from shlo_disc.data_sized import DataSizedExecutable
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.executable import Executable
 from shlo_disc.torch.donation import apart_from_writes, donated_inputs
+from shlo_disc.torch.places import note_place
 from shlo_disc.torch.prepare import needs_retracing
 from shlo_disc.torch.program import Lowered, lower_graph
 from shlo_disc.torch.random_numbers import TAKEN_APART
@@ -83,9 +84,7 @@ def compile(
     if program.example_inputs is None and program.call_spec is None:
         raise UnsupportedError("the program has no call signature")
     if needs_retracing(program.graph_module):
-        program = program.run_decompositions(
-            {**TAKEN_APART, torch.ops.aten.instance_norm.default: instance_norm}
-        )
+        program = _taken_apart(program)
     inputs = _inputs(program)
     given = [constraints] if isinstance(constraints, str) else list(constraints)
     taken = donated_inputs(program, donated)
@@ -105,6 +104,28 @@ def compile(
         target=target,
     )
     return TorchExecutable(program, inputs, lowered, executable, freeze=freeze, donated=taken)
+
+
+def _taken_apart(program: ExportedProgram) -> ExportedProgram:
+    """`program` without writes, retraced by PyTorch.
+
+    Raises UnsupportedError with the line of the first op that writes, where PyTorch fails.
+    """
+    try:
+        return program.run_decompositions(
+            {**TAKEN_APART, torch.ops.aten.instance_norm.default: instance_norm}
+        )
+    except (AssertionError, NotImplementedError, RuntimeError, TypeError, ValueError) as error:
+        for node in program.graph.nodes:
+            is_op = isinstance(node.target, torch._ops.OpOverload)
+            if is_op and node.target._schema.is_mutable:
+                note_place(node)
+                where = f"{node.meta.get('place', 'unknown location')}: {node.target}: "
+                break
+        else:
+            where = ""
+        said = str(error).partition("\n")[0]
+        raise UnsupportedError(f"{where}PyTorch cannot retrace the program: {said}") from error
 
 
 def _conditions(program: ExportedProgram) -> list[Any]:

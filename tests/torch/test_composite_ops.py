@@ -148,3 +148,12 @@ def test_operands_whose_nodes_are_equal_stay_apart():
         function, lambda b: (torch.randn(b, 3), torch.randn(b, 3)), ({0: B}, {0: B}),
         [(4,), (1,), (0,), (5,)],
     )  # fmt: skip
+
+
+def test_a_refusal_names_the_op_whose_constants_are_left():
+    """Of an op without a lowering, torch-mlir reports the constants that are its operands."""
+    program = export(
+        Of(lambda x: torch.unique(x, dim=0)), (torch.randn(4, 3),), dynamic_shapes=(({0: B},),)
+    )
+    with pytest.raises(shlo_disc.UnsupportedError, match=r"^\S+:\d+: aten.unique_dim has no"):
+        shlo_disc.torch.compile(program)
