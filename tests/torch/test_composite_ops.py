@@ -46,7 +46,10 @@ MOVES = {
     ),
     "numbers": lambda x: (x.resolve_conj(), x.real, x.angle(), torch.conj_physical(x), x.float()),
     "products": lambda x: (torch.cartesian_prod(x[:, 0], x[0]), torch.addmv(x[:, 0], x, x[0, :6])),
-    "rolled": lambda x: (x.roll(2, 0), x.roll([-3, 8], [0, 1]), x.roll(1), x[:, :0].roll(1, 1), torch.fft.fftshift(x)),
+    "rolled": lambda x: (
+        x.roll(2, 0), x.roll([-3, 8], [0, 1]), x.roll(1), x[:, :0].roll(1, 1),
+        torch.fft.fftshift(x),
+    ),
     "written": lambda x: torch.put(x, torch.tensor([0, -2]), torch.ones(2, dtype=x.dtype)),
 }  # fmt: skip
 
