@@ -17,6 +17,7 @@ from shlo_disc.errors import UnsupportedError
 from shlo_disc.executable import Executable
 from shlo_disc.torch.arguments import Input, check_number, inputs_of, leaves_of
 from shlo_disc.torch.donation import apart_from_writes, donated_inputs
+from shlo_disc.torch.places import note_place
 from shlo_disc.torch.prepare import needs_retracing
 from shlo_disc.torch.program import Lowered, lower_graph
 from shlo_disc.torch.random_numbers import TAKEN_APART
@@ -64,9 +65,7 @@ def compile(
     if program.example_inputs is None and program.call_spec is None:
         raise UnsupportedError("the program has no call signature")
     if needs_retracing(program.graph_module):
-        program = program.run_decompositions(
-            {**TAKEN_APART, torch.ops.aten.instance_norm.default: instance_norm}
-        )
+        program = _taken_apart(program)
     inputs = inputs_of(program)
     given = [constraints] if isinstance(constraints, str) else constraints
     if not isinstance(given, Sequence) or not all(isinstance(text, str) for text in given):
@@ -90,6 +89,28 @@ def compile(
         target=target,
     )
     return TorchExecutable(program, inputs, lowered, executable, freeze=freeze, donated=taken)
+
+
+def _taken_apart(program: ExportedProgram) -> ExportedProgram:
+    """`program` without writes, retraced by PyTorch.
+
+    Raises UnsupportedError with the line of the first op that writes, where PyTorch fails.
+    """
+    try:
+        return program.run_decompositions(
+            {**TAKEN_APART, torch.ops.aten.instance_norm.default: instance_norm}
+        )
+    except (AssertionError, NotImplementedError, RuntimeError, TypeError, ValueError) as error:
+        for node in program.graph.nodes:
+            is_op = isinstance(node.target, torch._ops.OpOverload)
+            if is_op and node.target._schema.is_mutable:
+                note_place(node)
+                where = f"{node.meta.get('place', 'unknown location')}: {node.target}: "
+                break
+        else:
+            where = ""
+        said = str(error).partition("\n")[0]
+        raise UnsupportedError(f"{where}PyTorch cannot retrace the program: {said}") from error
 
 
 def _conditions(program: ExportedProgram) -> list[Any]:

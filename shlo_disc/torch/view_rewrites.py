@@ -93,6 +93,8 @@ def _roll(x: torch.Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> t
         return _roll(x.flatten(), shifts, [0]).reshape(x.shape)
     for shift, dim in zip(shifts, dims, strict=True):
         axis, size = dim % max(x.dim(), 1), x.shape[dim]
+        if isinstance(size, int) and size == 0:
+            continue  # torch-mlir drops parts without elements, here all
         step = shift % size if isinstance(shift, int) and isinstance(size, int) and size else shift
         # PyTorch takes a size to be 2 or more, so a number may be known not to exceed it.
         is_of_kind = isinstance(step, int) == isinstance(size, int)
@@ -100,7 +102,7 @@ def _roll(x: torch.Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> t
             x = torch.cat([x.narrow(axis, size - step, step), x.narrow(axis, 0, size - step)], axis)
         else:
             x = x.index_select(axis, torch.remainder(torch.arange(size) - step, size))
-    return x
+    return x.clone()
 
 
 def _empty_permuted(

@@ -46,7 +46,10 @@ MOVES = {
     ),
     "numbers": lambda x: (x.resolve_conj(), x.real, x.angle(), torch.conj_physical(x), x.float()),
     "products": lambda x: (torch.cartesian_prod(x[:, 0], x[0]), torch.addmv(x[:, 0], x, x[0, :6])),
-    "rolled": lambda x: (x.roll(2, 0), x.roll([-3, 8], [0, 1]), x.roll(1), torch.fft.fftshift(x)),
+    "rolled": lambda x: (
+        x.roll(2, 0), x.roll([-3, 8], [0, 1]), x.roll(1), x[:, :0].roll(1, 1),
+        torch.fft.fftshift(x),
+    ),
     "written": lambda x: torch.put(x, torch.tensor([0, -2]), torch.ones(2, dtype=x.dtype)),
 }  # fmt: skip
 
@@ -148,3 +151,12 @@ def test_operands_whose_nodes_are_equal_stay_apart():
         function, lambda b: (torch.randn(b, 3), torch.randn(b, 3)), ({0: B}, {0: B}),
         [(4,), (1,), (0,), (5,)],
     )  # fmt: skip
+
+
+def test_a_refusal_names_the_op_whose_constants_are_left():
+    """Of an op without a lowering, torch-mlir reports the constants that are its operands."""
+    program = export(
+        Of(lambda x: torch.unique(x, dim=0)), (torch.randn(4, 3),), dynamic_shapes=(({0: B},),)
+    )
+    with pytest.raises(shlo_disc.UnsupportedError, match=r"^\S+:\d+: aten.unique_dim has no"):
+        shlo_disc.torch.compile(program)
