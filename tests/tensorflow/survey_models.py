@@ -512,8 +512,8 @@ MODELS: dict[str, Sample] = {
     "grad_filter": Sample(filter_gradients, [IMAGE], least=3, tolerance=1e-3),
     "grad_filter_3d": Sample(volume_gradients, [([N, N, N, N, 3], F)], least=3, tolerance=1e-3),
     "grad_broadcast": Sample(
-        lambda x, y: tf.gradients(tf.reduce_sum(tf.tanh(x * y + y)), [x, y]),
-        [([N, N, N], F), ([N, N], F)],
+        lambda x, y: tf.gradients(tf.reduce_sum(tf.tanh(tf.transpose(x) * y + y)), [x, y]),
+        [([N, N, N], F), ([N], F)],
         least=1,
         tolerance=1e-4,
     ),
