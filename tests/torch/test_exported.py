@@ -143,7 +143,7 @@ def test_structures_keywords_and_constants():
     assert got["more"][1] is None
     with pytest.raises(TypeError, match=r"factor must be 4, as when .* exported, got 5"):
         exe(pair, factor=5, options={"z": z})
-    with pytest.raises(TypeError, match="another structure"):
+    with pytest.raises(TypeError, match="lack options"):
         exe(pair, factor=4)
 
 
