@@ -24,6 +24,7 @@ __all__ = [
     "permuted",
     "reduced",
     "scalar",
+    "scattered",
     "shape_of",
     "summed",
     "transposed",
@@ -200,6 +201,46 @@ def reduced(value: ir.Value, dims: Sequence[int], name: str, start: ir.Value) ->
     block = op.regions[0].blocks.append(start.type, start.type)
     with ir.InsertionPoint(block):
         joined = create(f"stablehlo.{name}", list(block.arguments), start.type)
+        ir.Operation.create("stablehlo.return", operands=[joined])
+    return op.results[0]
+
+
+def scattered(
+    x: ir.Value,
+    places: ir.Value,
+    updates: ir.Value,
+    join: str | None,
+    windows: Sequence[int] = (),
+    axes: Sequence[int] | None = None,
+) -> ir.Value:
+    """`x` with `updates` at `places`, joined with what is there; None: in its stead.
+
+    `places` has an index for each of the `axes` of `x`, by default all, in its last dimension. That
+    may be left out where `x` has rank 1. The dimensions before it are those of `updates` but the
+    `windows`, which go over the other dimensions of `x`. Updates out of bounds are dropped.
+    """
+    axes = list(range(ir.RankedTensorType(x.type).rank)) if axes is None else list(axes)
+    lead = ir.RankedTensorType(updates.type).rank - len(windows)
+    numbers = ir.Attribute.parse(
+        f"#stablehlo.scatter<update_window_dims = {list(windows)}, inserted_window_dims = {axes}, "
+        f"scatter_dims_to_operand_dims = {axes}, index_vector_dim = {lead}>"
+    )
+    op = ir.Operation.create(
+        "stablehlo.scatter",
+        results=[x.type],
+        operands=[x, places, updates],
+        attributes={
+            "scatter_dimension_numbers": numbers,
+            "indices_are_sorted": ir.BoolAttr.get(False),
+            "unique_indices": ir.BoolAttr.get(False),
+        },
+        regions=1,
+    )
+    element = ir.RankedTensorType.get([], ir.RankedTensorType(x.type).element_type)
+    block = op.regions[0].blocks.append(element, element)
+    with ir.InsertionPoint(block):
+        old, new = block.arguments
+        joined = new if join is None else create(f"stablehlo.{join}", [old, new], element)
         ir.Operation.create("stablehlo.return", operands=[joined])
     return op.results[0]
 

@@ -64,9 +64,9 @@ def _median(*, counts_nan: bool) -> Callable[..., torch.Tensor]:
 
 
 def _is_new(ordered: torch.Tensor) -> torch.Tensor:
-    """True for elements of a row that differ from the one before."""
-    places = torch.arange(ordered.shape[0])
-    before = ordered.index_select(0, (places - 1).clamp(min=0))
+    """True for elements along the last dimension that differ from the one before."""
+    places = torch.arange(ordered.shape[-1])
+    before = ordered.index_select(-1, (places - 1).clamp(min=0))
     return (places == 0) | (ordered != before)
 
 
@@ -76,9 +76,7 @@ def _mode(x: torch.Tensor, dim: int = -1, keepdim: bool = False) -> _Pair:
         return x.clone(), torch.zeros_like(x, dtype=torch.int64)
     values, order = torch.sort(x.movedim(dim, -1), dim=-1, stable=True)
     places = torch.arange(values.shape[-1])
-    before = values.index_select(-1, (places - 1).clamp(min=0))
-    is_first = (places == 0) | (values != before)
-    starts = torch.cummax(torch.where(is_first, places, 0), -1)[0]
+    starts = torch.cummax(torch.where(_is_new(values), places, 0), -1)[0]
     best = torch.argmax(places - starts, -1, keepdim=True)
     found = [torch.gather(one, -1, best) for one in (values, order)]
     first, second = (one.movedim(-1, dim) if keepdim else one.squeeze(-1) for one in found)

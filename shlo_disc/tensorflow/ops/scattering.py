@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shlo_disc import builders
 from shlo_disc.builders import create
 from shlo_disc.ingest.region_ops import running
 from shlo_disc.mlir import ir
@@ -10,7 +11,6 @@ from shlo_disc.tensorflow.ops.values import (
     broadcast_to,
     constant,
     converted,
-    element_of,
     iota,
     padded,
     reshaped,
@@ -27,29 +27,8 @@ def scattered(base: ir.Value, places: ir.Value, rows: ir.Value, name: str | None
     `places` is a vector of integers; rows outside of `base` are dropped.
     """
     rank = ir.RankedTensorType(base.type).rank
-    count = size_of(places, 0)
-    scatter = ir.Operation.create(
-        "stablehlo.scatter",
-        results=[base.type],
-        operands=[base, reshaped(places, [count, 1]), rows],
-        attributes={
-            "scatter_dimension_numbers": ir.Attribute.parse(
-                f"#stablehlo.scatter<update_window_dims = {list(range(1, rank))}, "
-                "inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], "
-                "index_vector_dim = 1>"
-            ),
-            "unique_indices": ir.BoolAttr.get(False),
-            "indices_are_sorted": ir.BoolAttr.get(False),
-        },
-        regions=1,
-    )
-    scalar = ir.RankedTensorType.get([], element_of(base))
-    block = scatter.regions[0].blocks.append(scalar, scalar)
-    with ir.InsertionPoint(block):
-        old, new = block.arguments
-        joined = new if name is None else create(f"stablehlo.{name}", [old, new], scalar)
-        ir.Operation.create("stablehlo.return", operands=[joined])
-    return scatter.results[0]
+    places = reshaped(places, [size_of(places, 0), 1])
+    return builders.scattered(base, places, rows, name, windows=range(1, rank), axes=[0])
 
 
 def places_of(module: ir.Operation, mask: ir.Value) -> ir.Value:

@@ -9,7 +9,7 @@ The compiler runs such a program in two parts, between which the size is read.
 
 from __future__ import annotations
 
-from shlo_disc.builders import compare, create, reduced
+from shlo_disc.builders import compare, create, reduced, scattered
 from shlo_disc.ingest.size_values import binary, extent, vector
 from shlo_disc.mlir import ir
 from shlo_disc.torch.bodies.call import (
@@ -21,7 +21,6 @@ from shlo_disc.torch.bodies.call import (
     spread,
     typed,
 )
-from shlo_disc.torch.bodies.scattering import scattered
 from shlo_disc.torch.bodies.totals import running_sum
 
 __all__ = ["nonzero"]

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from shlo_disc.builders import compare, create
+from shlo_disc.builders import compare, create, scattered
 from shlo_disc.ingest.size_values import binary, extent, truth, vector
 from shlo_disc.mlir import ir
 from shlo_disc.torch.bodies.call import (
@@ -26,7 +26,6 @@ from shlo_disc.torch.bodies.call import (
     spread,
     typed,
 )
-from shlo_disc.torch.bodies.scattering import scattered
 
 __all__ = ["has_numbers", "index", "index_put"]
 

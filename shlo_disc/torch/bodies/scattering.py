@@ -7,9 +7,7 @@ Elements of one place are joined in any order.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from shlo_disc.builders import compare, create
+from shlo_disc.builders import compare, create, scattered
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.ingest.size_values import binary, extent, vector
 from shlo_disc.mlir import ir
@@ -25,7 +23,7 @@ from shlo_disc.torch.bodies.call import (
     typed,
 )
 
-__all__ = ["scatter_reduce", "scattered"]
+__all__ = ["scatter_reduce"]
 
 _JOINS = {"sum": "add", "mean": "add", "prod": "multiply", "amax": "maximum", "amin": "minimum"}
 """The `reduce` of PyTorch -> the StableHLO op that joins two elements."""
@@ -98,46 +96,6 @@ def _first(value: ir.Value, like: ir.Value) -> ir.Value:
     none, one = (constant(n, [rank], "i64") for n in (0, 1))
     limits = vector([extent(like, k) for k in range(rank)])
     return create("stablehlo.real_dynamic_slice", [value, none, limits, one], wanted)
-
-
-def scattered(
-    x: ir.Value,
-    places: ir.Value,
-    updates: ir.Value,
-    join: str | None,
-    windows: Sequence[int] = (),
-    axes: Sequence[int] | None = None,
-) -> ir.Value:
-    """`x` with `updates` at `places`, joined with what is there; None: in its stead.
-
-    `places` has an index for each of the `axes` of `x`, by default all, in its last dimension. That
-    may be left out where `x` has rank 1. The dimensions before it are those of `updates` but the
-    `windows`, which go over the other dimensions of `x`. Updates out of bounds are dropped.
-    """
-    axes = list(range(ir.RankedTensorType(x.type).rank)) if axes is None else list(axes)
-    lead = ir.RankedTensorType(updates.type).rank - len(windows)
-    numbers = ir.Attribute.parse(
-        f"#stablehlo.scatter<update_window_dims = {list(windows)}, inserted_window_dims = {axes}, "
-        f"scatter_dims_to_operand_dims = {axes}, index_vector_dim = {lead}>"
-    )
-    op = ir.Operation.create(
-        "stablehlo.scatter",
-        results=[x.type],
-        operands=[x, places, updates],
-        attributes={
-            "scatter_dimension_numbers": numbers,
-            "indices_are_sorted": ir.BoolAttr.get(False),
-            "unique_indices": ir.BoolAttr.get(False),
-        },
-        regions=1,
-    )
-    scalar = ir.RankedTensorType.get([], element_of(x))
-    block = op.regions[0].blocks.append(scalar, scalar)
-    with ir.InsertionPoint(block):
-        old, new = block.arguments
-        joined = new if join is None else create(f"stablehlo.{join}", [old, new], scalar)
-        ir.Operation.create("stablehlo.return", operands=[joined])
-    return op.results[0]
 
 
 def _mean(total: ir.Value, places: ir.Value, updates: ir.Value, *, includes_self: bool) -> ir.Value:

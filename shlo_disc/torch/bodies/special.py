@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from shlo_disc.builders import compare, create, reduced
+from shlo_disc.builders import compare, create, reduced, scattered
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.ingest.size_values import binary, vector
 from shlo_disc.mlir import ir
@@ -23,7 +23,6 @@ from shlo_disc.torch.bodies.call import (
     spread,
     typed,
 )
-from shlo_disc.torch.bodies.scattering import scattered
 
 __all__ = ["SPECIAL"]
 
