@@ -16,12 +16,28 @@ import torch
 from torch import Tensor
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-__all__ = ["BAGS"]
+__all__ = ["BAGS", "embedding_rule"]
 
 aten = torch.ops.aten
 
 _SUM, _MEAN, _MAX = 0, 1, 2
 """Values of `mode`."""
+
+
+def embedding_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
+    """What rows by their indices are traced from: torch-mlir refuses flags of the gradient.
+
+    None for another node, and for rows without such flags.
+    """
+    if node.op != "call_function" or node.target is not aten.embedding.default:
+        return None
+    flags = [*node.args[3:], *(node.kwargs.get(k) for k in ("scale_grad_by_freq", "sparse"))]
+    return _plain_embedding if any(flags) else None
+
+
+def _plain_embedding(weight: Tensor, indices: Tensor, *_: Any, **__: Any) -> Tensor:
+    found: Tensor = aten.embedding(weight, indices)
+    return found
 
 
 def _bags(offsets: Tensor, count: Any) -> Tensor:
@@ -49,8 +65,9 @@ def _embedding_bag(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Rows joined at the bags that they are in: by their sum, mean or maximum.
 
-    PyTorch saves the other results for the gradient. They are the bag of each index and the
-    numbers of rows; for maxima also the row that has each.
+    PyTorch saves the other results for the gradient. They are the bag of each index, the numbers
+    of rows, and the row of each maximum. For sums the latter two are 0, for means both are numbers
+    of rows.
     """
     count = indices.shape[0]
     bags = offsets.shape[0] - 1 if include_last_offset else offsets.shape[0]
@@ -61,7 +78,9 @@ def _embedding_bag(
     if padding_idx >= 0:
         is_row = indices != padding_idx
         counted = is_row.long()
-    sizes = torch.zeros([bags], dtype=torch.int64).scatter_add(0, bag, counted)
+    sizes = torch.zeros([bags], dtype=torch.int64)
+    if mode != _SUM:  # PyTorch does not count the rows of a sum
+        sizes = sizes.scatter_add(0, bag, counted)
     found = torch.zeros_like(sizes)
     if mode == _MAX:
         total, found = _largest(rows, indices, bag, is_row, sizes)
@@ -73,7 +92,7 @@ def _embedding_bag(
         zeros = torch.zeros([bags, weight.shape[1]], dtype=weight.dtype)
         total = zeros.scatter_add(0, _wide(bag, rows), rows)
         if mode == _MEAN:
-            total = total / sizes.clamp(min=1).unsqueeze(-1)
+            total, found = total / sizes.clamp(min=1).unsqueeze(-1), sizes
     if _is_fast(weight, per_sample_weights, mode, padding_idx):
         bag = torch.zeros([0], dtype=torch.int64)  # PyTorch saves none
     kind = offsets.dtype
