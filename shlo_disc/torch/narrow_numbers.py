@@ -87,14 +87,24 @@ _LOG_SOFTMAX = frozenset({aten._log_softmax.default, aten.log_softmax.int})
 
 
 def dtype_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
-    """What a softmax whose operand gets another type first is traced from; None for another."""
-    is_softmax = node.op == "call_function" and node.target in (
-        aten.log_softmax.int, aten.softmax.int,
-    )  # fmt: skip
-    dtype = (*node.args[2:], *node.kwargs.values())
-    if not is_softmax or not dtype or dtype[0] in (None, node.args[0].meta["val"].dtype):
+    """What a softmax or mean whose operand gets another type first is traced from.
+
+    None for another node.
+    """
+    if node.op != "call_function" or node.target not in _CONVERTING:
         return None
-    return lambda x, dim, *args, **kwargs: node.target(x.to(dtype[0]), dim)
+    is_softmax = node.target not in _MEANS
+    dtypes = (*(node.args[2:] if is_softmax else ()), *node.kwargs.values())
+    dtype = next((d for d in dtypes if isinstance(d, torch.dtype)), None)
+    if dtype in (None, node.args[0].meta["val"].dtype):
+        return None
+    if is_softmax:
+        return lambda x, dim, *args, **kwargs: node.target(x.to(dtype), dim)
+    return lambda x, *args, **kwargs: node.target(x.to(dtype), *args)
+
+
+_MEANS = frozenset({aten.mean.default, aten.mean.dim})
+_CONVERTING = _MEANS | {aten.log_softmax.int, aten.softmax.int}
 
 
 def scalar_rule(node: torch.fx.Node) -> Callable[..., Any] | None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["NUMBERS"]
+__all__ = ["NUMBERS", "division_rule"]
 
 aten = torch.ops.aten
 
@@ -25,6 +25,33 @@ def _floats(*values: Any) -> list[torch.Tensor]:
     dtype = torch.result_type(found[0], found[-1])
     dtype = dtype if dtype.is_floating_point else torch.get_default_dtype()
     return [v.to(dtype) for v in found]
+
+
+def division_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
+    """What a division is traced from that torch-mlir lacks, or computes in f64.
+
+    These are divisions that round nothing, and those of integers that round down. None for others.
+    """
+    if node.op != "call_function" or node.target not in _ROUNDED:
+        return None
+    mode = node.kwargs.get("rounding_mode")
+    if mode is None:
+        return lambda x, y, **kwargs: torch.div(x, y)
+    is_integer = not node.meta["val"].dtype.is_floating_point
+    return _floor_quotient if is_integer and mode == "floor" else None
+
+
+_ROUNDED = frozenset({aten.div.Scalar_mode, aten.div.Tensor_mode})
+
+
+def _floor_quotient(x: Any, y: Any, **_: Any) -> torch.Tensor:
+    """Of integers: the truncated quotient, and 1 less where the rest has another sign than `y`."""
+    quotient = torch.div(x, y, rounding_mode="trunc")
+    if not quotient.dtype.is_signed:
+        return quotient
+    rest = x - quotient * y
+    is_below = (rest != 0) & ((rest < 0) != (y < 0))
+    return quotient - is_below.to(quotient.dtype)
 
 
 def _copysign(x: torch.Tensor, other: Any) -> torch.Tensor:
