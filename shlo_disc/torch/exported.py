@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import OutputKind
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils import _pytree as pytree
 
 import shlo_disc
@@ -66,6 +67,7 @@ def compile(
         raise UnsupportedError("the program has no call signature")
     if needs_retracing(program.graph_module):
         program = _taken_apart(program)
+    _refuse_resizing(program)
     inputs = inputs_of(program)
     given = [constraints] if isinstance(constraints, str) else constraints
     if not isinstance(given, Sequence) or not all(isinstance(text, str) for text in given):
@@ -111,6 +113,29 @@ def _taken_apart(program: ExportedProgram) -> ExportedProgram:
             where = ""
         said = str(error).partition("\n")[0]
         raise UnsupportedError(f"{where}PyTorch cannot retrace the program: {said}") from error
+
+
+def _refuse_resizing(program: ExportedProgram) -> None:
+    """Raise UnsupportedError if a result is written into an argument or weight of another shape."""
+    graph = program.graph_module.graph
+    values = {node.name: node.meta.get("val") for node in graph.nodes}
+    signature = program.graph_signature
+    holders = {spec.target or spec.arg.name: spec.arg.name for spec in signature.input_specs}
+    for out in signature.output_specs:
+        if out.kind not in _WRITTEN:
+            continue
+        name = holders.get(str(out.target), str(out.target))
+        new, own = values.get(out.arg.name), values.get(name)
+        if not isinstance(new, torch.Tensor) or not isinstance(own, torch.Tensor):
+            continue
+        if new.dim() != own.dim() or any(
+            statically_known_true(n != m) for n, m in zip(new.shape, own.shape, strict=True)
+        ):
+            raise UnsupportedError(
+                f"the program gives {name} the shape {tuple(new.shape)}, it has "
+                f"{tuple(own.shape)}: tensors that get another size (`resize_`, `out=`) are not "
+                "covered; return the new tensor"
+            )
 
 
 def _conditions(program: ExportedProgram) -> list[Any]:

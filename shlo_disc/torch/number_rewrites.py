@@ -99,6 +99,11 @@ def _frexp(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return mantissa.to(x.dtype), exponent.to(torch.int32)
 
 
+def _threshold_backward(grad: torch.Tensor, x: torch.Tensor, threshold: float) -> torch.Tensor:
+    """In the common type of both; torch-mlir gives that of the gradient."""
+    return torch.where(x <= threshold, 0, grad.to(torch.result_type(grad, x)))
+
+
 _I0E_NEAR = (
     -4.41534164647933937950e-18, 3.33079451882223809783e-17, -2.43127984654795469359e-16,
     1.71539128555513303061e-15, -1.16853328779934516808e-14, 7.67618549860493561688e-14,
@@ -175,5 +180,6 @@ NUMBERS: dict[Any, Callable[..., Any]] = {
     aten.i0.default: _i0,
     aten.special_i0e.default: _i0e,
     aten.special_i1.default: _i1,
+    aten.threshold_backward.default: _threshold_backward,
 }
 """Overload -> what it is traced from."""

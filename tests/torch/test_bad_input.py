@@ -13,6 +13,7 @@ from torch import nn  # noqa: E402
 from torch.export import Dim, export, load, save  # noqa: E402
 
 import shlo_disc.torch  # noqa: E402
+from shlo_disc.errors import UnsupportedError  # noqa: E402
 from tests.torch.models import Block, Of  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -245,3 +246,10 @@ def test_a_saved_program_is_the_same():
     for sizes in ((3, 7), (1, 1), (0, 4)):
         x = torch.randn(*sizes, 32)
         torch.testing.assert_close(exe(x), model(x), rtol=1e-4, atol=1e-5)
+
+
+def test_a_tensor_that_the_program_resizes_is_refused():
+    x = torch.zeros(3, 4, dtype=torch.int64)
+    program = export(Of(lambda x: torch.arange(1, 13, out=x)), (x,))
+    with pytest.raises(UnsupportedError, match=r"x.*the shape \(12,\), it has \(3, 4\)"):
+        shlo_disc.torch.compile(program)

@@ -38,6 +38,10 @@ ONE = {
 TWO = {
     "hypot": lambda x, y: torch.hypot(x * 10, y),
     "signs": lambda x, y: (torch.copysign(x, y), torch.signbit(x), torch.copysign(x, -2.0)),
+    "threshold": lambda x, y: (
+        aten.threshold_backward(x, y, 0.5),
+        aten.threshold_backward((x * 9).long(), y, 0),
+    ),
     "extreme numbers": lambda x, y: (torch.fmax(x, y[0]), torch.fmin(x[:, :1], y)),
 }
 
