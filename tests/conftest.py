@@ -1,4 +1,4 @@
-"""For all tests: the CPU, the IR verified after passes that change it, and XLA that compiles quickly.
+"""For all tests: the CPU, the IR verified after its changes, and XLA that compiles quickly.
 
 XLA is what results are compared with; compiling it was a third of the time. It goes without LLVM's
 optimisations, and without its fusion emitters, which take 40 % of what is left. It makes one LLVM
