@@ -124,8 +124,8 @@ _TABLE = (
         "SHLO_DISC_SPEC",
         "0",
         _SWITCH,
-        "1 verifies the module after every pass (on in the tests); a pass that breaks the IR is "
-        "named. It also compares what planner and emitter make of every fusion.",
+        "1 verifies the module after passes that change it (on in the tests); one that breaks the "
+        "IR is named. It also compares what planner and emitter make of every fusion.",
     ),
     Flag(
         "SHLO_DISC_SPLIT",

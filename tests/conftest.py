@@ -1,4 +1,4 @@
-"""For all tests: the CPU, the IR verified after every pass, and XLA that compiles quickly.
+"""For all tests: the CPU, the IR verified after its changes, and XLA that compiles quickly.
 
 XLA is what results are compared with; compiling it was a third of the time. It goes without LLVM's
 optimisations, and without its fusion emitters, which take 40 % of what is left. It makes one LLVM
@@ -43,6 +43,14 @@ def frozen() -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def recent_code() -> None:
+    """Machine code of 100 kernels is kept, not of 30: tests of a module often share kernels."""
+    from shlo_disc.lower.cpu import codegen  # behind the flags and the sanitizer's runtime
+
+    codegen.RECENT.resize(112 << 20)
 
 
 @pytest.fixture

@@ -49,7 +49,9 @@ install --upgrade 'pip>=24'
 if [[ $1 == -r ]]; then
   install "$@"
 else
-  # Editable, so that the tests see the tree; the C++ runtime is built here.
-  install --editable "$@"
+  # Editable, so that the tests see the tree. Environments of one Python share the C++ runtime.
+  wheel=$("$venv/bin/python" tools/editable_wheel.py)
+  install "$wheel${1#.}" "${@:2}"
+  install --force-reinstall --no-deps "$wheel"  # pip leaves one of the same version
 fi
 touch "$venv/.installed"

@@ -32,7 +32,7 @@ def test_model_agrees_with_float64(name):
         inputs = model.inputs(*shape)
         got = np.asarray(compiled(params, *inputs))
         with jax.enable_x64(True):
-            want = np.asarray(model.function(*jax.tree.map(widened, (params, *inputs))))
+            want = np.asarray(jax.jit(model.function)(*jax.tree.map(widened, (params, *inputs))))
         scale = max(1.0, np.abs(want).max())
         np.testing.assert_allclose(got / scale, want / scale, rtol=0, atol=3e-6, err_msg=str(shape))
     assert compiled.cache_info().misses <= 2  # a size 1 may be one that decides something

@@ -18,7 +18,7 @@ from tests.fuzz.generate import generate
 from tests.fuzz.program import Argument, Block, Program, Step, Value
 from tests.fuzz.shrink import shrunk, tidy
 
-SAMPLE = range(6)
+SAMPLE = range(3)
 
 
 @pytest.fixture
@@ -64,6 +64,7 @@ def test_a_program_is_a_function_of_its_seed():
     assert generate(8).script() not in texts
 
 
+@pytest.mark.slow
 def test_every_operation_is_drawn(monkeypatch):
     drawn = set()
     for table in (ops.TABLE, complexes.TABLE, control.TABLE):

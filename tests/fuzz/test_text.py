@@ -17,7 +17,7 @@ from tests.fuzz.text import types as known
 from tests.fuzz.text.generate import generate
 from tests.fuzz.text.oracles import verify
 
-SAMPLE = range(20)
+SAMPLE = range(10)
 
 NOT_WRITTEN = {
     "chlo._asin_acos_kernel", "chlo.broadcast_polygamma", "chlo.broadcast_zeta", "chlo.constant",
@@ -42,7 +42,7 @@ def test_random_modules_are_as_the_oracles_say():
     outcomes = dict(batches.check_seeds(SAMPLE, 1, text=True))
     failures = [f"{o.failure}\n{generate(s).text()}" for s, o in outcomes.items() if o.failure]
     assert not failures, "\n\n".join(failures)
-    assert sum(not o.unjudged for o in outcomes.values()) > 15
+    assert sum(not o.unjudged for o in outcomes.values()) > 7
 
 
 def ops_of(block):

@@ -310,7 +310,7 @@ def convs(draw: st.DrawFn) -> Conv:
     )
 
 
-@settings(max_examples=35, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(convs())
 def test_any_convolution(conv: Conv) -> None:
     check(conv)

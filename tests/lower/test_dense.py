@@ -142,7 +142,7 @@ def unpacked(emitted: Emitted) -> Emitted:
 MATMUL = symbolic("mk,kn", "", "k")
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(*[st.sampled_from(SIZES)] * 3, st.booleans())
 def test_matmul_sizes(m: int, k: int, n: int, packed: bool) -> None:
     emitted = emit(MATMUL)
@@ -232,7 +232,7 @@ def random_dots(draw: st.DrawFn) -> tuple[Dot, dict[str, int]]:
     return symbolic(f"{lhs},{rhs}", batch, contract, perm=perm), env
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(random_dots())
 def test_any_layout(case: tuple[Dot, dict[str, int]]) -> None:
     dot, env = case

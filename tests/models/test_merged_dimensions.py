@@ -52,7 +52,7 @@ def test_results_and_kernels():
             x = normal(rng, b, t, 8)
             got = jax.tree.leaves(compiled(x, w, c, v))
             with jax.enable_x64(True):
-                exact = layer(*(jnp.asarray(a, jnp.float64) for a in (x, w, c, v)))
+                exact = jax.jit(layer)(*(jnp.asarray(a, jnp.float64) for a in (x, w, c, v)))
             for result, want in zip(got, jax.tree.leaves(exact), strict=True):
                 assert result.shape == want.shape
                 np.testing.assert_allclose(result, want, rtol=2e-5, atol=2e-5)

@@ -102,14 +102,20 @@ def as_one(programs: Sequence[Program]) -> tuple[Callable[..., Any], Callable[[i
 
 def check(programs: Sequence[Program], rows: Sequence[int]) -> None:
     """All programs as one, every way at every number of rows, twice and interleaved."""
-    call, arrays = as_one(programs)
+    check_call(*as_one(programs), len(programs), rows)
+
+
+def check_call(
+    call: Callable[..., Any], arrays: Callable[[int], Arrays], count: int, rows: Sequence[int]
+) -> None:
+    """The same of `count` programs that are one already."""
     given = {m: arrays(m) for m in rows}
     want: dict[int, list[str]] = {}
     for _ in range(2):
         for m in rows:
-            for way, got in each(call, given[m], len(programs)):
+            for way, got in each(call, given[m], count):
                 first = want.setdefault(m, got)
-                differ = [k for k in range(len(programs)) if got[k] != first[k]]
+                differ = [k for k in range(count) if got[k] != first[k]]
                 assert not differ, f"programs {differ} at {m} rows differ: {way}"
     assert call.cache_info().currsize == 1
 
@@ -239,8 +245,14 @@ def around_products() -> list[Program]:
     ]
 
 
-def test_what_is_around_products():
-    check(around_products(), ROWS)
+@pytest.fixture(scope="module")
+def around() -> tuple[Callable[..., Any], Callable[[int], Arrays]]:
+    """`around_products` as one function, compiled once for all tests."""
+    return as_one(around_products())
+
+
+def test_what_is_around_products(around):
+    check_call(*around, len(around_products()), ROWS)
 
 
 @pytest.mark.slow
@@ -374,9 +386,9 @@ def test_donated_operands():
             assert digest(plain(x, w)) == want
 
 
-def test_calls_of_many_threads_at_once():
+def test_calls_of_many_threads_at_once(around):
     # One thread fills the kept copies, the others go on without.
-    call, arrays = as_one(around_products())
+    call, arrays = around
     given = {m: arrays(m) for m in (1, 5, 40)}
     want = {m: digest(call(*given[m])) for m in given}
     start = threading.Barrier(4)
@@ -407,8 +419,8 @@ def test_a_loop_with_a_copy_for_one_call():
         assert len(found) == 1
 
 
-def test_a_call_inside_jax_jit_is_the_same_call():
-    call, arrays = as_one(around_products())
+def test_a_call_inside_jax_jit_is_the_same_call(around):
+    call, arrays = around
     for m in (5, 1, 2):
         given = tuple(map(jnp.asarray, arrays(m)))
         assert digest(jax.jit(call)(*given)) == digest(call(*given))

@@ -45,11 +45,12 @@ class Raising(Pass):
 @dataclass(frozen=True)
 class Breaking(Pass):
     name: ClassVar[str] = "breaking"
+    told: int = 1
 
     def run(self, module):
         (op,) = ops_of(module, "stablehlo.add")
         op.results[0].set_type(ir.Type.parse("tensor<5xf32>"))
-        return 1
+        return self.told
 
 
 def test_names_are_kebab_case_and_known():
@@ -131,6 +132,12 @@ def test_a_pass_that_breaks_the_module_is_named(module):
         pytest.raises(InternalError, match="pass breaking made an invalid module"),
     ):
         Pipeline([Breaking()]).run(module)
+
+
+@pytest.mark.parametrize("others", [(), ("forward-carried",)])
+def test_a_pass_that_breaks_the_module_and_tells_no_change_is_found(module, others):
+    with flags.overridden(spec=1), pytest.raises(InternalError, match="made an invalid module"):
+        Pipeline([Breaking(told=0), *map(named, others)]).run(module)
 
 
 DANGLING = """

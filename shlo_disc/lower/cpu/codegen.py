@@ -37,7 +37,7 @@ from shlo_disc.errors import InternalError, UnsupportedError
 from shlo_disc.lower.cpu.host_parts import cut_long_functions, keep_parts, may_be_long
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.refused import KernelsRefused
-from shlo_disc.mlir import PassManager, ir, new_context, run_pipeline, walk
+from shlo_disc.mlir import PassManager, ir, kernel_context, run_pipeline, walk
 
 __all__ = [
     "PIPELINE",
@@ -148,7 +148,8 @@ _LLVM_NAMES = {
 def lower_to_llvm(text: str, context: ir.Context, *, host: bool = False) -> ir.Module:
     """The module of `text` lowered to the LLVM dialect, in `context`.
 
-    `host`: it is a host program, whose long functions are cut into parts.
+    `host`: it is a host program, whose long functions are cut into parts. The result is verified
+    once, not after every pass: that took a third of the time.
     """
     cut = host and may_be_long(text)
     with context, ir.Location.unknown():
@@ -156,10 +157,12 @@ def lower_to_llvm(text: str, context: ir.Context, *, host: bool = False) -> ir.M
         if cut:
             cut_long_functions(module)
         passes = PassManager.parse(f"builtin.module({PIPELINE})")
+        passes.enable_verifier(False)
         done = _capi().mlirPassManagerRunOnOp(_handle(passes), _handle(module.operation))
         if not done.value:
             module = ir.Module.parse(text)
             run_pipeline(module, PIPELINE)  # raises with MLIR's messages
+        module.operation.verify()  # raises with MLIR's messages
         if cut:
             keep_parts(module)
         return module
@@ -412,7 +415,7 @@ def _engine(
 
 def _lowered(text: str, machine: Machine | None, *, host: bool = False) -> ir.Module:
     """The module of `text` in the LLVM dialect, for `machine` (None: this process's)."""
-    module = lower_to_llvm(text, new_context(), host=host)
+    module = lower_to_llvm(text, kernel_context(), host=host)
     _refuse_foreign_ops(module)
     if machine is not None and machine.without:
         with module.context:
