@@ -25,7 +25,7 @@ from torch_mlir.extras.fx_decomp_util import get_decomposition_table
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.torch.bag_rewrites import embedding_rule
 from shlo_disc.torch.half_numbers import half_rule
-from shlo_disc.torch.indexed_rewrites import empty_slice_rule, mask_rule
+from shlo_disc.torch.indexed_rewrites import empty_slice_rule, mask_rule, read_storages
 from shlo_disc.torch.narrow_numbers import dtype_rule, narrow_rule, scalar_rule
 from shlo_disc.torch.number_rewrites import division_rule
 from shlo_disc.torch.places import note_place
@@ -69,6 +69,7 @@ def decompose(module: torch.fx.GraphModule, carried: Callable[[torch.fx.Node], b
     rules = table()
     guards: list[Any] = []
     traces: _Traces = {}
+    read_storages(module)
     for node in list(module.graph.nodes):
         rule = None if node.op != "call_function" or carried(node) else _rule(node, rules)
         if rule is not None:

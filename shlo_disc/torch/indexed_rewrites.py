@@ -9,15 +9,18 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
+from torch.utils import _pytree as pytree
 
 from shlo_disc.errors import UnsupportedError
+from shlo_disc.torch.places import note_place
 
-__all__ = ["INDEXED", "empty_slice_rule", "mask_rule"]
+__all__ = ["INDEXED", "empty_slice_rule", "mask_rule", "read_storages"]
 
 aten = torch.ops.aten
 
@@ -43,6 +46,67 @@ def _memory_order(x: torch.Tensor) -> list[int]:
         return int(size.node.hint) if isinstance(size, torch.SymInt) else int(size)
 
     return sorted(range(x.dim()), key=lambda k: (-at_hint(x.stride(k)), k))
+
+
+_STRIDED = frozenset({aten.as_strided.default, aten.as_strided_copy.default})
+
+
+def read_storages(module: torch.fx.GraphModule) -> None:
+    """Let strided views in `module` be of the tensor that owns the storage, not of a view of it.
+
+        %v = aten.slice(%x, 0, 1, 9)    ==>    %y = aten.as_strided(%x, [2], [1], 1)
+        %y = aten.as_strided(%v, [2], [1])
+
+    Views become tensors of their own when they are decomposed. Raises UnsupportedError where the
+    place of a view in its storage depends on sizes, or the view is empty.
+    """
+    for node in module.graph.nodes:
+        if node.target not in _STRIDED:
+            continue
+        view, size, stride, *rest = node.args
+        owner = _owner(view)
+        if owner is view:
+            continue
+        offset: Any = rest[0] if rest else node.kwargs.get("storage_offset")
+        if offset is None:
+            offset = view.meta["val"].storage_offset()
+            if not isinstance(offset, int) or 0 in view.meta["val"].shape:
+                note_place(node)
+                raise UnsupportedError(
+                    f"{node.meta.get('place', 'unknown location')}: {node.target}: of a view "
+                    "whose place in its storage is not known; state storage_offset"
+                )
+        node.args, node.kwargs = (owner, size, stride, offset), {}
+
+
+def _owner(view: Any) -> Any:
+    """The node whose result has the storage that `view` is a view of."""
+    while view.op == "call_function":
+        op = view.args[0] if view.target is operator.getitem else view
+        if not _shares(op):
+            break
+        view = op.all_input_nodes[0]
+    return view
+
+
+def _shares(node: Any) -> bool:
+    """True if results of `node` share the memory of its first operand."""
+    op = node.target
+    is_op = isinstance(op, torch._ops.OpOverload)
+    if not is_op or not (op.is_view or op is aten._unsafe_view.default):
+        return False
+    own = node.all_input_nodes[0].meta["val"]
+    found: list[torch.Tensor] = pytree.tree_leaves(node.meta["val"])
+    if any(x.dtype is not own.dtype for x in found):
+        return False
+    if op.overloadpacket in _CONVERSIONS:
+        return bool(found[0].stride() == own.stride())
+    return op.overloadpacket not in _RESHAPES or bool(own.is_contiguous())
+
+
+_CONVERSIONS = frozenset({aten.contiguous, aten.to})
+_RESHAPES = frozenset({aten.flatten, aten.ravel, aten.reshape, aten.reshape_as})
+"""They share memory if strides stay, and if the elements of the operand are in order."""
 
 
 def _as_strided(

@@ -208,9 +208,17 @@ STRIDED = {
     "window": (lambda x: (x * 2).flatten().as_strided([x.shape[0], 3], [1, 1]), True),
     "offset": (lambda x: (x * 2).as_strided([x.shape[0], 4], [x.shape[1], 1], 1), True),
     "transposed": (lambda x: (x.t() * 2).as_strided(x.shape, [x.shape[1], 1]), True),
-    "part": (lambda x: x[1:].as_strided([2, 2], [1, 2]), False),
-    "beyond": (lambda x: x[:1].as_strided(x.shape, [x.shape[1], 1]), False),
-    "gaps": (lambda x: (x * 2)[:, ::2].as_strided([2, 2], [1, 2]), False),
+    "part": (lambda x: x[1:].as_strided([2, 2], [1, 2], 3), True),
+    "rest": (lambda x: x.flatten()[2:].as_strided([2, 2], [1, 2]), True),
+    "beyond": (lambda x: x[:1].as_strided(x.shape, [x.shape[1], 1]), True),
+    "gaps": (lambda x: (x * 2)[:, ::2].as_strided([2, 2], [1, 2]), True),
+    "nested": (lambda x: x.as_strided([3], [2], 4).as_strided([2, 2], [1, 3], 1), True),
+    "windows": (lambda x: x.flatten().unfold(0, 3, 2).as_strided([2, 2], [2, 1]), True),
+    "expanded": (lambda x: (x * 2)[:, :1].expand(x.shape).as_strided([2, 2], [1, 2]), True),
+    "split": (lambda x: torch.split(x, [1, x.shape[0] - 1])[0].as_strided([2, 3], [3, 1]), True),
+    "converted": (lambda x: x[1:].double().as_strided([2, 3], [3, 1]), True),
+    "moved": (lambda x: x[1:].as_strided([2, 2], [1, 2]), False),
+    "outside": (lambda x: x.as_strided([x.shape[0], x.shape[1]], [x.shape[1], 1], 1), False),
 }
 
 
