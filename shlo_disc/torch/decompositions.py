@@ -24,7 +24,12 @@ from torch_mlir.extras.fx_decomp_util import get_decomposition_table
 
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.torch.indexed_rewrites import empty_slice_rule, mask_rule
-from shlo_disc.torch.narrow_numbers import dtype_rule, narrow_rule, scalar_rule
+from shlo_disc.torch.narrow_numbers import (
+    comparison_rule,
+    dtype_rule,
+    narrow_rule,
+    scalar_rule,
+)
 from shlo_disc.torch.places import note_place
 from shlo_disc.torch.rewrites import REWRITES
 from shlo_disc.torch.view_rewrites import parts_rule
@@ -116,7 +121,9 @@ def _plain(value: Any) -> Any:
 
 def _special_rule(node: torch.fx.Node) -> Decomposition | None:
     """What a node is traced from whose op is rewritten for some arguments only."""
-    rules = (scalar_rule, dtype_rule, narrow_rule, empty_slice_rule, mask_rule)
+    rules = (
+        scalar_rule, dtype_rule, comparison_rule, narrow_rule, empty_slice_rule, mask_rule,
+    )  # fmt: skip
     return next((found for rule in rules if (found := rule(node)) is not None), None)
 
 

@@ -126,7 +126,7 @@ class _Sampler:
                 weight = own if weight is None else weight * own
             pixel = self._read([f + far for f, far in zip(floors, corner, strict=True)])
             total = pixel * weight if total is None else total + pixel * weight
-        return total  # type: ignore[no-any-return]
+        return total
 
     def _cubic(self) -> Tensor:
         floors = [torch.floor(place.detach()) for place in self._places]
@@ -139,7 +139,7 @@ class _Sampler:
 
         steps = (-1, 0, 1, 2)
         rows = [_upsample_cubic_interp1d([pixel(r, c) for c in steps], parts[1]) for r in steps]
-        return _upsample_cubic_interp1d(rows, parts[0])  # type: ignore[no-any-return]
+        return _upsample_cubic_interp1d(rows, parts[0])
 
 
 def _sampled(x: Tensor, grid: Tensor, mode: int, padding: int, align: bool) -> Tensor:

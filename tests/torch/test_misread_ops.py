@@ -139,6 +139,22 @@ def test_transposed_convolution_of_one_picture():
     )
 
 
+def test_comparisons_of_constants_with_numbers_of_another_kind():
+    """torch-mlir compared bits (1.0 == 1 was false), or ended the process (7 > 1.5)."""
+    comparisons = (aten.eq, aten.ne, aten.lt, aten.ge)
+    pairs = ((1.0, 1), (5.0, 1), (-2.0, -2), (7, 1.5), (1, 1.0), (True, 0.5))
+
+    def function(x):
+        zero = torch.where(x > 5, 1, 0)
+        return [
+            zero + op.Scalar(torch.scalar_tensor(a, dtype=torch.tensor(a).dtype), b)
+            for a, b in pairs
+            for op in comparisons
+        ] + [(x * 2).to(torch.int64) > 0.5, (x * 2).to(torch.int32) <= -1.0, x.double() == 1]
+
+    assert_right(function, lambda b, s: (torch.randn(b, s),), (BS,), ((4, 6), (1, 5)))
+
+
 def test_running_totals_without_elements():
     assert_right(
         lambda x: (x.cumsum(0), x.cumprod(1), *x.cummax(1), x.cumsum(1)),

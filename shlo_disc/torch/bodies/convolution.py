@@ -52,8 +52,8 @@ def transposed_convolution(call: BodyCall) -> list[ir.Value]:
 def convolution_backward(call: BodyCall) -> list[ir.Value]:
     """`aten.convolution_backward`: those of its three results that its mask asks for.
 
-    A transposed convolution is the gradient of one with the same weight, so its own gradients are
-    that convolution, and the gradient of the weight with `x` and `grad_output` exchanged.
+    A transposed convolution is the gradient of a convolution with the same weight. Its gradient
+    towards `x` is that convolution. Towards the weight, `x` and `grad_output` are exchanged.
     """
     grad, x, weight, groups = (call[n] for n in ("grad_output", "input", "weight", "groups"))
     stride, padding, dilation = (
