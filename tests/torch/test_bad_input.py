@@ -245,3 +245,10 @@ def test_a_saved_program_is_the_same():
     for sizes in ((3, 7), (1, 1), (0, 4)):
         x = torch.randn(*sizes, 32)
         torch.testing.assert_close(exe(x), model(x), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint16, torch.uint64])
+def test_an_element_type_that_is_not_supported(dtype):
+    program = export(Of(lambda x: x + x), (torch.ones(3).to(dtype),), dynamic_shapes=(({},),))
+    with pytest.raises(shlo_disc.UnsupportedError, match=f"elements of type {dtype} are not sup"):
+        shlo_disc.torch.compile(program)

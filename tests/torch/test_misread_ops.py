@@ -27,6 +27,20 @@ POOLS = {
 }
 
 
+def test_largest_elements_without_strides():
+    """torch-mlir moved these windows by 1, not by their size."""
+    assert_right(
+        lambda x: (
+            *F.max_pool2d(x, 2, return_indices=True),
+            aten.max_pool2d(x, [3, 2]),
+            aten.max_pool1d(x[:, 0], [2]),
+        ),
+        lambda b, s: (torch.randn(b, 3, 12, 9),),
+        ({0: B},),
+        [(4, 6), (1, 5), (3, 9)],
+    )
+
+
 @pytest.mark.parametrize("name", POOLS)
 def test_pools_in_ceil_mode(name):
     def make(b, h):

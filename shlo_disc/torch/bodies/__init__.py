@@ -20,7 +20,14 @@ from shlo_disc.torch.bodies.convolution import (
     is_transposed,
     transposed_convolution,
 )
-from shlo_disc.torch.bodies.division import fmod, remainder, shift_left, shift_right
+from shlo_disc.torch.bodies.division import (
+    fmod,
+    gcd,
+    lcm,
+    remainder,
+    shift_left,
+    shift_right,
+)
 from shlo_disc.torch.bodies.extremes import argmax, argmin, max_dim, min_dim
 from shlo_disc.torch.bodies.finding import nonzero
 from shlo_disc.torch.bodies.fourier import fft_c2c, fft_c2r, fft_r2c
@@ -80,6 +87,8 @@ BODIES: dict[Any, Body] = {
     aten.cumsum.default: cumsum,
     aten.fmod.Scalar: fmod,
     aten.fmod.Tensor: fmod,
+    aten.gcd.default: gcd,
+    aten.lcm.default: lcm,
     aten.max.dim: max_dim,
     aten.max_pool3d.default: max_pool,
     aten.max_pool3d_with_indices.default: max_pool_with_indices,
