@@ -26,7 +26,12 @@ from shlo_disc.errors import UnsupportedError
 from shlo_disc.torch.bag_rewrites import embedding_rule
 from shlo_disc.torch.half_numbers import half_rule
 from shlo_disc.torch.indexed_rewrites import empty_slice_rule, mask_rule, read_storages
-from shlo_disc.torch.narrow_numbers import dtype_rule, narrow_rule, scalar_rule
+from shlo_disc.torch.narrow_numbers import (
+    comparison_rule,
+    dtype_rule,
+    narrow_rule,
+    scalar_rule,
+)
 from shlo_disc.torch.number_rewrites import division_rule
 from shlo_disc.torch.places import note_place
 from shlo_disc.torch.rewrites import REWRITES
@@ -121,8 +126,8 @@ def _plain(value: Any) -> Any:
 def _special_rule(node: torch.fx.Node) -> Decomposition | None:
     """What a node is traced from whose op is rewritten for some arguments only."""
     rules = (
-        scalar_rule, half_rule, dtype_rule, division_rule, narrow_rule, empty_slice_rule, mask_rule,
-        embedding_rule,
+        scalar_rule, half_rule, dtype_rule, division_rule, comparison_rule, narrow_rule,
+        empty_slice_rule, mask_rule, embedding_rule,
     )  # fmt: skip
     return next((found for rule in rules if (found := rule(node)) is not None), None)
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-__all__ = ["NARROW", "dtype_rule", "narrow_rule", "scalar_rule"]
+__all__ = ["NARROW", "comparison_rule", "dtype_rule", "narrow_rule", "scalar_rule"]
 
 aten = torch.ops.aten
 
@@ -34,10 +34,10 @@ _WIDENED = frozenset({
     aten.max.dim, aten.min.default, aten.min.dim,
 })  # fmt: skip
 
-_OF_TRUTHS = frozenset({
+_COMPARISONS = frozenset({
     aten.eq.Scalar, aten.ge.Scalar, aten.gt.Scalar, aten.le.Scalar, aten.lt.Scalar, aten.ne.Scalar,
 })  # fmt: skip
-"""Of truth values only: the number is made one, too."""
+"""Of a tensor and a number; of truth values the number is made one, too."""
 
 _ANY = frozenset({aten.any.default, aten.any.dim})
 
@@ -52,8 +52,24 @@ def narrow_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
         return None
     if node.target in _ANY and dtype is torch.uint8:
         return _any(node.target)
-    if node.target in _WIDENED or (node.target in _OF_TRUTHS and dtype is torch.bool):
+    if node.target in _WIDENED or (node.target in _COMPARISONS and dtype is torch.bool):
         return _widened(node.target, dtype)
+    return None
+
+
+def comparison_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
+    """What a comparison with a number of another kind is traced from; None for another node.
+
+    Of constants, torch-mlir compares the bits of a float with a whole number, and ends the process
+    on whole numbers beside a float.
+    """
+    if node.op != "call_function" or node.target not in _COMPARISONS:
+        return None
+    x, number = node.args[0].meta["val"], node.args[1]
+    if x.is_floating_point() and isinstance(number, int):
+        return lambda x, n: node.target(x, float(n))
+    if not x.is_floating_point() and not x.is_complex() and isinstance(number, float):
+        return lambda x, n: node.target(x.to(torch.get_default_dtype()), n)
     return None
 
 

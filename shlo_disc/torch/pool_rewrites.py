@@ -15,6 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from shlo_disc.torch.gradient_rewrites import scattered
+
 __all__ = ["POOLS"]
 
 aten = torch.ops.aten
@@ -133,24 +135,11 @@ def _max(x: Tensor, output_size: Sequence[Any]) -> tuple[Tensor, Tensor]:
 
 
 def _max_backward(grad: Tensor, x: Tensor, indices: Tensor) -> Tensor:
-    return _scattered(grad, x, indices, list(x.shape[: x.dim() - 2]))
+    return scattered(grad, x, indices, 2)
 
 
 def _max_backward_3d(grad: Tensor, x: Tensor, indices: Tensor) -> Tensor:
-    return _scattered(grad, x, indices, list(x.shape[: x.dim() - 3]))
-
-
-def _scattered(grad: Tensor, x: Tensor, indices: Tensor, lead: Sequence[Any]) -> Tensor:
-    """Each element of `grad` at its place of the flat picture."""
-
-    def flat(t: Tensor) -> Tensor:
-        count: Any = 1
-        for size in t.shape[len(lead) :]:
-            count = count * size
-        return t.reshape([*lead, count])
-
-    zeros = torch.zeros_like(flat(x), dtype=grad.dtype)
-    return zeros.scatter_add(-1, flat(indices), flat(grad)).reshape(x.shape)
+    return scattered(grad, x, indices, 3)
 
 
 # -- places in sorted rows -----------------------------------------------------------------------

@@ -83,6 +83,7 @@ def prepare(
     drawn, draws = draw_before(graph, placeholders, sizes)
     state_empty_results(graph, placeholders, sizes.places)
     conditions += decompose(module, carried)
+    conditions += _take_asserts(graph)  # those of compositions
     state_empty_results(graph, placeholders, sizes.places)
     _refuse(graph, carried)
     every = list(graph.nodes)
@@ -209,6 +210,7 @@ def needs_retracing(module: torch.fx.GraphModule) -> bool:
 # -- what goes ----------------------------------------------------------------------------------
 
 _ASSERTS = frozenset({
+    aten._linalg_check_errors.default,
     aten._assert_async.msg, aten._assert_scalar.default, aten._assert_tensor_metadata.default,
     aten.sym_constrain_range.default, aten.sym_constrain_range_for_size.default,
 })  # fmt: skip

@@ -96,7 +96,13 @@ def lower_graph(
     except UnsupportedError:
         raise
     except FOREIGN as error:
-        where = _place_of_type(prepared.module.graph, error.args[0] if error.args else None)
+        missing = error.args[0] if error.args else None
+        where = _place_of_type(prepared.module.graph, missing)
+        if isinstance(missing, torch.dtype):
+            raise UnsupportedError(
+                f"{where}elements of type {missing} are not supported; convert them first, "
+                f"to {_NEAREST.get(missing, 'a type of 8 bits or more')}"
+            ) from error
         raise UnsupportedError(f"{where}torch-mlir cannot import the program: {error!r}") from error
     lower(module, carried)
     own = [names[k] for k in prepared.inputs]
@@ -105,6 +111,10 @@ def lower_graph(
     return Lowered(
         module, prepared.shapes, own, prepared.constraints, prepared.symbols, Binding(prepared)
     )
+
+
+_NEAREST = {torch.uint16: torch.int32, torch.uint64: torch.int64, torch.complex32: torch.complex64}
+"""Element type that torch-mlir lacks -> one that has its numbers, or most of them."""
 
 
 def _place_of_type(graph: torch.fx.Graph, dtype: Any) -> str:

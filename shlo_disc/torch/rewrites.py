@@ -13,6 +13,8 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.torch.bag_rewrites import BAGS
+from shlo_disc.torch.gradient_rewrites import GRADIENTS
+from shlo_disc.torch.grid_rewrites import GRIDS
 from shlo_disc.torch.indexed_rewrites import INDEXED
 from shlo_disc.torch.number_rewrites import NUMBERS
 from shlo_disc.torch.order_rewrites import ORDERED
@@ -303,49 +305,6 @@ def _new_empty_strided(
     return _empty(size, **{"dtype": x.dtype, **kwargs})
 
 
-def _avg_pool_backward(
-    grad: torch.Tensor,
-    x: torch.Tensor,
-    kernel_size: Sequence[int],
-    stride: Sequence[int],
-    padding: Sequence[int],
-    ceil_mode: bool,
-    count_include_pad: bool,
-    divisor_override: int | None,
-) -> torch.Tensor:
-    """A mean is a convolution of each channel with one weight."""
-    if ceil_mode or (any(padding) and not count_include_pad and divisor_override is None):
-        raise UnsupportedError("its windows have numbers of elements of their own")
-    height, width = kernel_size if len(kernel_size) == 2 else [*kernel_size] * 2
-    channels = x.shape[-3]
-    share = 1 / (divisor_override or height * width)
-    weight = torch.full([channels, 1, height, width], share, dtype=x.dtype)
-    strides = list(stride) or [height, width]
-    gradients = aten.convolution_backward(
-        grad, x, weight, None, strides, padding, [1, 1], False, [0, 0], channels,
-        [True, False, False],
-    )  # fmt: skip
-    return gradients[0]
-
-
-def _max_pool_backward(
-    grad: torch.Tensor,
-    x: torch.Tensor,
-    kernel_size: Sequence[int],
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    ceil_mode: bool,
-    indices: torch.Tensor,
-) -> torch.Tensor:
-    """Each element of `grad` goes where `indices` says in its picture."""
-    leading = list(x.shape[:-2])
-    flat = torch.zeros([*leading, x.shape[-2] * x.shape[-1]], dtype=grad.dtype)
-    places = indices.reshape([*leading, grad.shape[-2] * grad.shape[-1]])
-    values = grad.reshape([*leading, grad.shape[-2] * grad.shape[-1]])
-    return flat.scatter_add(-1, places, values).reshape(x.shape)
-
-
 def _clamp(x: torch.Tensor, low: torch.Tensor | None = None, high: Any = None) -> torch.Tensor:
     """Of bounds of other ranks: torch-mlir's op of these ends the process."""
     x = x if low is None else torch.maximum(x, low)
@@ -376,6 +335,8 @@ def _transposed(
 
 REWRITES: dict[Any, Callable[..., Any]] = {
     **BAGS,
+    **GRADIENTS,
+    **GRIDS,
     **INDEXED,
     **NUMBERS,
     **ORDERED,
@@ -385,7 +346,6 @@ REWRITES: dict[Any, Callable[..., Any]] = {
     aten._native_batch_norm_legit_no_training.default: _batch_norm_inference,
     aten.angle.default: _angle,
     aten.any.dims: _any,
-    aten.avg_pool2d_backward.default: _avg_pool_backward,
     aten.bitwise_or.Scalar: _with_number(torch.bitwise_or),
     aten.bitwise_xor.Scalar: _with_number(torch.bitwise_xor),
     aten.clamp.Tensor: _clamp,
@@ -400,7 +360,6 @@ REWRITES: dict[Any, Callable[..., Any]] = {
     aten.new_empty_strided.default: _new_empty_strided,
     aten.flatten.using_ints: _flatten,
     aten.instance_norm.default: instance_norm,
-    aten.max_pool2d_with_indices_backward.default: _max_pool_backward,
     aten.put.default: _put,
     aten.repeat.default: _repeat,
     aten.slice_scatter.default: _slice_scatter,

@@ -253,3 +253,10 @@ def test_a_tensor_that_the_program_resizes_is_refused():
     program = export(Of(lambda x: torch.arange(1, 13, out=x)), (x,))
     with pytest.raises(UnsupportedError, match=r"args_0 the shape \(12,\), it has \(3, 4\)"):
         shlo_disc.torch.compile(program)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint16, torch.uint64])
+def test_an_element_type_that_is_not_supported(dtype):
+    program = export(Of(lambda x: x + x), (torch.ones(3).to(dtype),), dynamic_shapes=(({},),))
+    with pytest.raises(shlo_disc.UnsupportedError, match=f"elements of type {dtype} are not sup"):
+        shlo_disc.torch.compile(program)

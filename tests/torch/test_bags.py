@@ -251,3 +251,20 @@ def test_adaptive_pools_take_what_is_special():
         x = torch.randn(1, 2, h, w).round()
         x[0, 0, 0, 0], x[0, 1, -1, -1], x[0, 0, -1, :] = float("inf"), float("nan"), float("-inf")
         torch.testing.assert_close(exe(x), function(x), equal_nan=True)
+
+
+def test_bags_of_rows_whose_length_is_a_size():
+    """Their offsets are a range whose step is that size."""
+    embedding = torch.randn(5, 4)
+
+    def make(b, s):
+        return (torch.randint(0, 5, (b, s)),)
+
+    program = export(
+        Of(lambda x: F.embedding_bag(x, embedding, mode="sum")), make(4, 6),
+        dynamic_shapes=(({0: Dim("b"), 1: Dim("s")},),),
+    )  # fmt: skip
+    exe = shlo_disc.torch.compile(program)
+    for sizes in ((4, 6), (2, 5), (7, 3)):
+        (x,) = make(*sizes)
+        torch.testing.assert_close(exe(x), F.embedding_bag(x, embedding, mode="sum"))

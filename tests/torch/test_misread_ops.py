@@ -27,6 +27,20 @@ POOLS = {
 }
 
 
+def test_largest_elements_without_strides():
+    """torch-mlir moved these windows by 1, not by their size."""
+    assert_right(
+        lambda x: (
+            *F.max_pool2d(x, 2, return_indices=True),
+            aten.max_pool2d(x, [3, 2]),
+            aten.max_pool1d(x[:, 0], [2]),
+        ),
+        lambda b, s: (torch.randn(b, 3, 12, 9),),
+        ({0: B},),
+        [(4, 6), (1, 5), (3, 9)],
+    )
+
+
 @pytest.mark.parametrize("name", POOLS)
 def test_pools_in_ceil_mode(name):
     def make(b, h):
@@ -137,6 +151,22 @@ def test_transposed_convolution_of_one_picture():
         ({1: Dim("s", min=5)},),
         ((4, 6), (1, 5), (3, 7)),
     )
+
+
+def test_comparisons_of_constants_with_numbers_of_another_kind():
+    """torch-mlir compared bits (1.0 == 1 was false), or ended the process (7 > 1.5)."""
+    comparisons = (aten.eq, aten.ne, aten.lt, aten.ge)
+    pairs = ((1.0, 1), (5.0, 1), (-2.0, -2), (7, 1.5), (1, 1.0), (True, 0.5))
+
+    def function(x):
+        zero = torch.where(x > 5, 1, 0)
+        return [
+            zero + op.Scalar(torch.scalar_tensor(a, dtype=torch.tensor(a).dtype), b)
+            for a, b in pairs
+            for op in comparisons
+        ] + [(x * 2).to(torch.int64) > 0.5, (x * 2).to(torch.int32) <= -1.0, x.double() == 1]
+
+    assert_right(function, lambda b, s: (torch.randn(b, s),), (BS,), ((4, 6), (1, 5)))
 
 
 def test_running_totals_without_elements():

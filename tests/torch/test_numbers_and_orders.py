@@ -190,3 +190,16 @@ def test_interpolation_by_a_factor(mode):
         function, lambda b, s: (torch.randn(b, 2, s, 10),), ({0: B, 2: Dim.AUTO},),
         [(4, 10), (1, 7), (2, 13)],
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int8, torch.uint8])
+def test_common_divisors_and_multiples(dtype):
+    def make(b, s):
+        x, y = (torch.randint(-9 if dtype.is_signed else 0, 10, (b, s)).to(dtype) for _ in "xy")
+        y[0, :2] = 0
+        return x, y
+
+    def function(x, y):
+        return torch.gcd(x, y), torch.lcm(x, y), torch.gcd(x[0, 0], y[0, 0]), torch.gcd(x, y[0])
+
+    assert_right(function, make, ({0: B, 1: S},) * 2, [(4, 6), (1, 5), (3, 7)])

@@ -20,11 +20,19 @@ from shlo_disc.torch.bodies.convolution import (
     is_transposed,
     transposed_convolution,
 )
-from shlo_disc.torch.bodies.division import fmod, remainder, shift_left, shift_right
+from shlo_disc.torch.bodies.division import (
+    fmod,
+    gcd,
+    lcm,
+    remainder,
+    shift_left,
+    shift_right,
+)
 from shlo_disc.torch.bodies.extremes import argmax, argmin, max_dim, min_dim
 from shlo_disc.torch.bodies.finding import nonzero
 from shlo_disc.torch.bodies.fourier import fft_c2c, fft_c2r, fft_r2c
 from shlo_disc.torch.bodies.indexing import has_numbers, index, index_put
+from shlo_disc.torch.bodies.linear_algebra import det, inv_ex, slogdet, solve_ex
 from shlo_disc.torch.bodies.ordering import sort, sort_stable, topk
 from shlo_disc.torch.bodies.padding import constant_pad, pads_by_sizes
 from shlo_disc.torch.bodies.pooling import (
@@ -80,6 +88,12 @@ BODIES: dict[Any, Body] = {
     aten.cumsum.default: cumsum,
     aten.fmod.Scalar: fmod,
     aten.fmod.Tensor: fmod,
+    aten.gcd.default: gcd,
+    aten._linalg_det.default: det,
+    aten._linalg_slogdet.default: slogdet,
+    aten._linalg_solve_ex.default: solve_ex,
+    aten.lcm.default: lcm,
+    aten.linalg_inv_ex.default: inv_ex,
     aten.max.dim: max_dim,
     aten.max_pool3d.default: max_pool,
     aten.max_pool3d_with_indices.default: max_pool_with_indices,

@@ -52,27 +52,55 @@ def transposed_convolution(call: BodyCall) -> list[ir.Value]:
 def convolution_backward(call: BodyCall) -> list[ir.Value]:
     """`aten.convolution_backward`: those of its three results that its mask asks for.
 
-    Raises UnsupportedError for a convolution that is transposed.
+    A transposed convolution is the gradient of a convolution with the same weight. Its gradient
+    towards `x` is that convolution. Towards the weight, `x` and `grad_output` are exchanged.
     """
-    if call["transposed"]:
-        raise UnsupportedError("the gradient of a transposed convolution is not covered")
     grad, x, weight, groups = (call[n] for n in ("grad_output", "input", "weight", "groups"))
     stride, padding, dilation = (
         _spread(call[name], x) for name in ("stride", "padding", "dilation")
     )
     window = _window(weight)
+    if not isinstance(groups, int):
+        raise UnsupportedError("the number of groups must be a number")
     results = []
     of_input, of_weight, of_bias = call["output_mask"]
-    if of_input:
+    x_sizes = [extent(x, k) for k in range(len(stride) + 2)]
+    if of_input and call["transposed"]:
+        outputs = ir.RankedTensorType(weight.type).shape[0]
+        sizes = _reached(grad, window, stride, padding, dilation)
+        made = _convolve(
+            grad, weight, [ir.RankedTensorType(grad.type).shape[0], outputs, *sizes],
+            numbers=("b, f", "o, i", "b, f"), padding=[(p, p) for p in padding],
+            strides=stride, rhs_dilation=dilation, feature_groups=groups,
+        )  # fmt: skip
+        results.append(_cut(made, x_sizes, x.type))  # pads of the output may add places
+    elif of_input:
         low = [d * (k - 1) - p for d, k, p in zip(dilation, window, padding, strict=True)]
         high = [a + s - 1 for a, s in zip(low, stride, strict=True)]
         made = _towards_input(grad, weight, low, high, stride, dilation, groups)
-        results.append(_cut(made, [extent(x, k) for k in range(len(stride) + 2)], x.type))
+        results.append(_cut(made, x_sizes, x.type))
     if of_weight:
-        results.append(_towards_weight(grad, x, weight, stride, padding, dilation, groups))
+        y, source = (x, grad) if call["transposed"] else (grad, x)
+        results.append(_towards_weight(y, source, weight, stride, padding, dilation, groups))
     if of_bias:
         results.append(summed_to(grad, 1))
     return results
+
+
+def _reached(
+    x: ir.Value,
+    window: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+) -> list[int]:
+    """The spatial sizes of a convolution of `x`; unknown ones stay unknown."""
+    sizes = list(ir.RankedTensorType(x.type).shape[2:])
+    for i, n in enumerate(sizes):
+        if n >= 0:
+            free = n + 2 * padding[i] - dilation[i] * (window[i] - 1) - 1
+            sizes[i] = free // stride[i] + 1
+    return sizes
 
 
 def _spread(given: Sequence[int], x: ir.Value) -> list[int]:

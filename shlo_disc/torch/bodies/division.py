@@ -1,16 +1,16 @@
-"""Remainders, which are exact, and shifts.
+"""Remainders, which are exact, common divisors and multiples, and shifts.
 
 torch-mlir subtracts a rounded quotient from the dividend, and shifts numbers of static shapes only.
 """
 
 from __future__ import annotations
 
-from shlo_disc.builders import compare, create
+from shlo_disc.builders import compare, create, reduced
 from shlo_disc.ingest.size_values import binary
 from shlo_disc.mlir import ir
 from shlo_disc.torch.bodies.call import BodyCall, aligned, constant, element_of, spread, typed
 
-__all__ = ["fmod", "remainder", "shift_left", "shift_right"]
+__all__ = ["fmod", "gcd", "lcm", "remainder", "shift_left", "shift_right"]
 
 
 def fmod(call: BodyCall) -> list[ir.Value]:
@@ -27,6 +27,56 @@ def remainder(call: BodyCall) -> list[ir.Value]:
     is_less = [compare("LT", v, zero, truths) for v in (rest, y)]
     other_sign = binary("and", compare("NE", rest, zero, truths), binary("xor", *is_less))
     return [create("stablehlo.select", [other_sign, binary("add", rest, y), rest], rest.type)]
+
+
+def gcd(call: BodyCall) -> list[ir.Value]:
+    """`aten.gcd`: not negative; of 0 and `x` it is `|x|`."""
+    return [_common_divisor(*map(_magnitude, aligned(call, "self", "other")))]
+
+
+def lcm(call: BodyCall) -> list[ir.Value]:
+    """`aten.lcm`: not negative; 0 where one of both is."""
+    x, y = aligned(call, "self", "other")
+    divisor = _common_divisor(_magnitude(x), _magnitude(y))
+    share = binary("divide", x, _or_one(divisor))
+    return [_magnitude(binary("multiply", share, y))]
+
+
+def _magnitude(x: ir.Value) -> ir.Value:
+    is_unsigned = ir.IntegerType(element_of(x)).is_unsigned
+    return x if is_unsigned else create("stablehlo.abs", [x], x.type)
+
+
+def _is_zero(x: ir.Value) -> ir.Value:
+    zero = spread(constant(0, [], element_of(x)), [], x)
+    return compare("EQ", x, zero, typed(x, ir.IntegerType.get_signless(1)))
+
+
+def _or_one(x: ir.Value) -> ir.Value:
+    """`x`, with 1 for 0: a divisor."""
+    one = spread(constant(1, [], element_of(x)), [], x)
+    return create("stablehlo.select", [_is_zero(x), one, x], x.type)
+
+
+def _common_divisor(x: ir.Value, y: ir.Value) -> ir.Value:
+    """Euclid's algorithm on all elements, until none has a remainder."""
+    kinds = [x.type, y.type]
+    loop = ir.Operation.create("stablehlo.while", results=kinds, operands=[x, y], regions=2)
+    condition, body = (region.blocks.append(*kinds) for region in loop.regions)
+    truth = ir.IntegerType.get_signless(1)
+    with ir.InsertionPoint(condition):
+        rest = condition.arguments[1]
+        is_left = create("stablehlo.not", [_is_zero(rest)], typed(rest, truth))
+        dims = list(range(ir.RankedTensorType(rest.type).rank))
+        found = reduced(is_left, dims, "or", constant(0, [], truth)) if dims else is_left
+        ir.Operation.create("stablehlo.return", operands=[found])
+    with ir.InsertionPoint(body):
+        a, b = body.arguments
+        done = _is_zero(b)
+        after = create("stablehlo.select", [done, a, b], a.type)
+        rest = create("stablehlo.select", [done, b, binary("remainder", a, _or_one(b))], a.type)
+        ir.Operation.create("stablehlo.return", operands=[after, rest])
+    return loop.results[0]
 
 
 def shift_left(call: BodyCall) -> list[ir.Value]:

@@ -33,7 +33,12 @@ _BEHIND = (1 << 63) - 1
 
 
 def is_special_pool(arguments: Mapping[str, Any]) -> bool:
-    """True for the arguments of a pool in ceil mode, or of unsigned numbers."""
+    """True for the arguments of a pool in ceil mode, or of unsigned numbers.
+
+    And for a maximum without strides: torch-mlir takes them for 1, not for the window.
+    """
+    if "dilation" in arguments and not arguments["stride"]:
+        return True
     dtype = arguments["self"].meta["val"].dtype
     if arguments.get("divisor_override") is not None and len(arguments["kernel_size"]) > 2:
         return True  # torch-mlir leaves it out

@@ -19,8 +19,9 @@ def arange(call: BodyCall) -> list[ir.Value]:
     names = {argument.name for argument in call.node.target._schema.arguments}
     start = _whole(call, "start", names, 0)
     step = call["step"] if "step" in names else 1
-    if not isinstance(step, int) or step == 0:
+    if isinstance(step, int | float) and (step == 0 or not float(step).is_integer()):
         raise UnsupportedError(f"the step must be a whole number other than 0, got {step}")
+    step = int(step) if isinstance(step, float) else step
     end = _whole(call, "end", names, 0)
     i64 = ir.IntegerType.get_signless(64)
     axis = ir.IntegerAttr.get(i64, 0)
@@ -36,14 +37,23 @@ def arange(call: BodyCall) -> list[ir.Value]:
             ir.RankedTensorType.get(kind.shape, i64),
             iota_dimension=axis,
         )
-    if step != 1:
+    if not isinstance(step, int):  # a size
+        index = binary("multiply", index, spread(step, [], index))
+    elif step != 1:
         index = binary("multiply", index, spread(constant(step, [], i64), [], index))
     index = binary("add", index, spread(start, [], index))
     return [converted(index, kind.element_type)]
 
 
-def _length(start: ir.Value, end: ir.Value, step: int) -> ir.Value:
-    """Of a range that is not empty, or not by more than its step: PyTorch refuses the others."""
+def _length(start: ir.Value, end: ir.Value, step: int | ir.Value) -> ir.Value:
+    """Of a range that is not empty, or not by more than its step: PyTorch refuses the others.
+
+    A step that is a size is at least 1.
+    """
+    if not isinstance(step, int):
+        distance = binary("subtract", end, start)
+        rest = binary("subtract", step, constant(1, [], "i64"))
+        return binary("divide", binary("add", distance, rest), step)
     distance = binary("subtract", *((end, start) if step > 0 else (start, end)))
     if abs(step) == 1:
         return distance

@@ -1,0 +1,212 @@
+"""Systems of linear equations by Gaussian elimination with partial pivoting, as loops.
+
+    a: [..., n, n] f32 or f64    b: [..., n, m]
+
+    while k < n:  p = the row >= k with the largest |a[p, k]|
+                  exchange rows k and p of a, of b and of the permutation
+                  rows i > k:  f = a[i, k] / a[k, k]
+                               a[i, :] -= f * a[k, :]; b[i, :] -= f * b[k, :]
+
+Any front end may write it: no LAPACK is called. A step is element-wise over the matrix, with four
+sums of masked rows and columns. A matrix that is singular has a zero pivot: the solution is then
+not finite.
+
+Source: Golub and Van Loan, Matrix Computations, 4th edition, algorithms 3.4.1 and 3.1.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from shlo_disc.builders import (
+    broadcast_like,
+    compare,
+    create,
+    dimension,
+    integer,
+    reduced,
+    scalar,
+    shape_of,
+    summed,
+    with_element,
+)
+from shlo_disc.mlir import ir
+
+__all__ = ["Eliminated", "back_substituted", "eliminated"]
+
+
+@dataclass(frozen=True)
+class Eliminated:
+    """What elimination makes of a matrix."""
+
+    factors: ir.Value
+    """[..., n, n]: U on and above the diagonal, L without its diagonal of ones below."""
+    pivots: ir.Value
+    """[..., n] i32: the row that each row was exchanged with, from 0."""
+    sign: ir.Value
+    """[...]: 1 for an even number of exchanges, else -1."""
+    right: list[ir.Value]
+    """L^-1 P b of every right side."""
+
+
+def _i32() -> ir.Type:
+    return ir.IntegerType.get_signless(32)
+
+
+def _rank(x: ir.Value) -> int:
+    return int(ir.RankedTensorType(x.type).rank)
+
+
+def _element(x: ir.Value) -> ir.Type:
+    return ir.RankedTensorType(x.type).element_type
+
+
+def _iota(like: ir.Value, axis: int) -> ir.Value:
+    """The index along `axis`, in the shape of `like`, as i32."""
+    kind = with_element(like.type, _i32())
+    number = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), axis)
+    if kind.has_static_shape:
+        return create("stablehlo.iota", [], kind, iota_dimension=number)
+    return create("stablehlo.dynamic_iota", [shape_of(like)], kind, iota_dimension=number)
+
+
+def _number(n: int) -> ir.Value:
+    return integer(n, ir.RankedTensorType.get([], _i32()))
+
+
+def _is(direction: str, a: ir.Value, b: ir.Value) -> ir.Value:
+    """A comparison; `b` may have the first dimensions of `a`, or none."""
+    b = b if _rank(a) == _rank(b) else broadcast_like(b, range(_rank(b)), a)
+    return compare(direction, a, b, with_element(a.type, ir.IntegerType.get_signless(1)))
+
+
+def _select(condition: ir.Value, a: ir.Value, b: ir.Value) -> ir.Value:
+    return create("stablehlo.select", [condition, a, b], a.type)
+
+
+def _full(value: ir.Value, like: ir.Value) -> ir.Value:
+    return broadcast_like(value, [], like)
+
+
+def _zeros(like: ir.Value) -> ir.Value:
+    element = _element(like)
+    zero = _number(0) if isinstance(element, ir.IntegerType) else scalar(0.0, element)
+    return _full(zero, like)
+
+
+def _picked(x: ir.Value, index: ir.Value, axis: int) -> ir.Value:
+    """`x` at `index` along `axis`, which has the dimensions before the matrix, or none."""
+    return summed(_select(_is("EQ", _iota(x, axis), index), x, _zeros(x)), [axis])
+
+
+def _row(x: ir.Value, like: ir.Value) -> ir.Value:
+    """[..., m] as rows of `like`, [..., n, m]."""
+    rank = _rank(like)
+    return broadcast_like(x, [*range(rank - 2), rank - 1], like)
+
+
+def _column(x: ir.Value, like: ir.Value) -> ir.Value:
+    """[..., n] as columns of `like`, [..., n, m]."""
+    return broadcast_like(x, range(_rank(like) - 1), like)
+
+
+def _loop(
+    count: ir.Value,
+    states: Sequence[ir.Value],
+    step: Callable[[ir.Value, Sequence[ir.Value]], list[ir.Value]],
+) -> list[ir.Value]:
+    """`states` after `step(k, states)` for k from 0 to `count`, an i32."""
+    initial = [_number(0), *states]
+    kinds = [value.type for value in initial]
+    loop = ir.Operation.create("stablehlo.while", results=kinds, operands=initial, regions=2)
+    condition, body = (region.blocks.append(*kinds) for region in loop.regions)
+    with ir.InsertionPoint(condition):
+        ir.Operation.create("stablehlo.return", operands=[_is("LT", condition.arguments[0], count)])
+    with ir.InsertionPoint(body):
+        k, *values = body.arguments
+        after = create("stablehlo.add", [k, _number(1)], k.type)
+        ir.Operation.create("stablehlo.return", operands=[after, *step(k, values)])
+    return list(loop.results)[1:]
+
+
+def _exchanged(x: ir.Value, k: ir.Value, p: ir.Value, axis: int) -> tuple[ir.Value, ir.Value]:
+    """`x` with rows `k` and `p` exchanged, and its new row `k`."""
+    first, second = _picked(x, k, axis), _picked(x, p, axis)
+    index = _iota(x, axis)
+    wide = [_row(v, x) for v in (first, second)]
+    moved = _select(_is("EQ", index, p), wide[0], x)
+    return _select(_is("EQ", index, k), wide[1], moved), second
+
+
+def eliminated(a: ir.Value, right: Sequence[ir.Value] = ()) -> Eliminated:
+    """Eliminate below the diagonal of `a`, and in every right side along with it."""
+    rank = _rank(a)
+    rows = rank - 2
+    line = summed(a, [rank - 1])  # [..., n], for its shape
+    one = _full(scalar(1.0, _element(a)), summed(a, [rows, rows + 1]))
+    pivots = _iota(line, rows)
+
+    def step(k: ir.Value, states: Sequence[ir.Value]) -> list[ir.Value]:
+        a, pivots, sign, *right = states
+        column = _picked(a, k, rows + 1)
+        index = _iota(column, rows)
+        size = create("stablehlo.abs", [column], column.type)
+        nothing = _full(scalar(-1.0, _element(a)), size)
+        size = _select(_is("GE", index, k), size, nothing)
+        largest = reduced(size, [rows], "maximum", scalar(-1.0, _element(a)))
+        end = _full(dimension(a, rows), index)
+        first = reduced(
+            _select(_is("EQ", size, largest), index, end), [rows], "minimum", dimension(a, rows)
+        )
+        is_nan = _is("GE", first, dimension(a, rows))
+        p = _select(is_nan, _full(k, first), first)
+        a, row = _exchanged(a, k, p, rows)
+        moved = [_exchanged(b, k, p, rows) for b in right]
+        pivot = _picked(row, k, rows)
+        zero = _is("EQ", pivot, _zeros(pivot))
+        divisor = _select(zero, _full(scalar(1.0, _element(a)), pivot), pivot)
+        column = _picked(a, k, rows + 1)
+        divisor = broadcast_like(divisor, range(rows), column)
+        factor = create("stablehlo.divide", [column, divisor], column.type)
+        factor = _select(_is("GT", index, k), factor, _zeros(factor))
+        is_below, at_k = _is("GT", _iota(a, rows), k), _is("EQ", _iota(a, rows + 1), k)
+        is_right = _is("GT", _iota(a, rows + 1), k)
+        less = _less(a, factor, row)
+        below = _select(at_k, _column(factor, a), _select(is_right, less, a))
+        a = _select(is_below, below, a)
+        after = [_less(b, factor, own) for b, own in moved]
+        other = create("stablehlo.negate", [sign], sign.type)
+        sign = _select(_is("EQ", p, k), sign, other)
+        wide = broadcast_like(p, range(rows), index)
+        return [a, _select(_is("EQ", index, k), wide, pivots), sign, *after]
+
+    a, pivots, sign, *after = _loop(dimension(a, rows), [a, pivots, one, *right], step)
+    return Eliminated(a, pivots, sign, after)
+
+
+def _less(x: ir.Value, factor: ir.Value, row: ir.Value) -> ir.Value:
+    """`x` without the products of a column and a row."""
+    product = create("stablehlo.multiply", [_column(factor, x), _row(row, x)], x.type)
+    return create("stablehlo.subtract", [x, product], x.type)
+
+
+def back_substituted(factors: ir.Value, right: ir.Value) -> ir.Value:
+    """U^-1 `right`, where U is on and above the diagonal of `factors`."""
+    rows = _rank(factors) - 2
+    count = dimension(factors, rows)
+
+    def step(number: ir.Value, states: Sequence[ir.Value]) -> list[ir.Value]:
+        (x,) = states
+        last = create("stablehlo.subtract", [count, _number(1)], count.type)
+        k = create("stablehlo.subtract", [last, number], count.type)
+        column = _picked(factors, k, rows + 1)
+        pivot = _picked(column, k, rows)
+        row = _picked(x, k, rows)
+        row = create("stablehlo.divide", [row, broadcast_like(pivot, range(rows), row)], row.type)
+        index = _iota(column, rows)
+        above = _select(_is("LT", index, k), column, _zeros(column))
+        x = _less(x, above, row)
+        return [_select(_is("EQ", _iota(x, rows), k), _row(row, x), x)]
+
+    return _loop(count, [right], step)[0]
