@@ -25,6 +25,7 @@ from torch_mlir.extras.fx_decomp_util import get_decomposition_table
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.torch.indexed_rewrites import empty_slice_rule, mask_rule
 from shlo_disc.torch.narrow_numbers import dtype_rule, narrow_rule, scalar_rule
+from shlo_disc.torch.number_rewrites import fused_rule
 from shlo_disc.torch.places import note_place
 from shlo_disc.torch.rewrites import REWRITES
 from shlo_disc.torch.view_rewrites import parts_rule
@@ -84,7 +85,7 @@ def _rule(node: torch.fx.Node, rules: Mapping[Any, Decomposition]) -> Decomposit
     An op with a composite kernel is traced from itself: PyTorch runs the ops that it is made of.
     """
     op = node.target
-    found = rules.get(op) or parts_rule(node)
+    found = rules.get(op) or parts_rule(node) or fused_rule(node)
     if found is not None:
         return found
     return op if isinstance(op, torch._ops.OpOverload) and _is_composite(op) else None
