@@ -100,6 +100,10 @@ OF_SIZES = {
     "a third": lambda x: x[: int(x.shape[0] / 3)] * 2,
     "padded": lambda x: F.pad(x, (0, math.ceil(x.shape[-1] / 4) * 4 - x.shape[-1])),
     "a root": lambda x: x.softmax(-1) * (2 / x.shape[1] ** 0.5) + math.sqrt(x.shape[0]),
+    "a range of halves": lambda x: torch.arange(0.5, x.shape[0] + 2, 1.5) * x.sum(),
+    "a falling range": lambda x: torch.arange(x.shape[0], -1.5, -0.25, dtype=torch.float64),
+    "a whole step": lambda x: torch.arange(0, x.shape[0] + 1, 2.0, dtype=torch.int64),
+    "tenths": lambda x: torch.arange(0, 1, 0.1) * x.sum(),
     "a remainder": lambda x: x * (x.shape[0] % 5) + (-x.shape[1]) % 4,
 }
 
