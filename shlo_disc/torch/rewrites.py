@@ -13,6 +13,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.torch.bag_rewrites import BAGS
+from shlo_disc.torch.encoder_rewrites import ENCODERS
 from shlo_disc.torch.indexed_rewrites import INDEXED
 from shlo_disc.torch.number_rewrites import NUMBERS
 from shlo_disc.torch.order_rewrites import ORDERED
@@ -376,6 +377,7 @@ def _transposed(
 
 REWRITES: dict[Any, Callable[..., Any]] = {
     **BAGS,
+    **ENCODERS,
     **INDEXED,
     **NUMBERS,
     **ORDERED,
