@@ -227,7 +227,8 @@ def _drawn(node: torch.fx.Node, sizes: Sizes) -> _Draw | None:
         x, p, train = args
         if not _is_dropout(p, train):
             return None
-        like = _like(x.meta["val"], torch.bool)
+        with x.meta["val"].fake_mode:  # dense, also of an expanded tensor
+            like = _like(torch.empty_like(x.meta["val"], dtype=torch.bool))
         # In place, as PyTorch does: generators fill memory in its own order.
         return _of_sizes(_Draw(aten.bernoulli_.float, (like, 1 - p), {}), sizes)
     if op in _AS_LARGE_AS:
@@ -251,10 +252,10 @@ def _of_sizes(draw: _Draw, sizes: Sizes) -> _Draw | None:
     return draw if used <= sizes.places.keys() else None
 
 
-def _like(value: torch.Tensor, dtype: torch.dtype | None = None) -> _Like:
-    """As much of a fake tensor as its symbols tell, with another type if one is given."""
+def _like(value: torch.Tensor) -> _Like:
+    """As much of a fake tensor as its symbols tell."""
     shape, strides = (tuple(map(expression, each)) for each in (value.shape, value.stride()))
-    return _Like(shape, strides, dtype or value.dtype)
+    return _Like(shape, strides, value.dtype)
 
 
 def _replace(node: torch.fx.Node, new: torch.fx.Node) -> None:

@@ -62,6 +62,21 @@ def test_random_numbers_of_what_is_computed_again_are_those_of_the_forward():
     assert "PyTorch draws" not in backward.explain()
 
 
+def test_a_dropout_of_an_expanded_tensor_draws_every_element():
+    def function(x):
+        return nn.functional.dropout(x[:, None].expand(-1, 4, -1), 0.5), torch.rand_like(x.T)
+
+    fast = compiled(function)
+    for n in (5, 7):
+        x = torch.ones(n, 3)
+        results = []
+        for run in (fast, function):
+            torch.manual_seed(n)
+            results.append(run(x))
+        torch.testing.assert_close(*results)
+    assert kinds() == ["inference"]
+
+
 OPTIMIZERS = {
     "AdamW": torch.optim.AdamW,
     "RMSprop": torch.optim.RMSprop,
