@@ -24,6 +24,7 @@ from torch_mlir.extras.fx_decomp_util import get_decomposition_table
 
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.torch.bag_rewrites import embedding_rule
+from shlo_disc.torch.encoder_rewrites import OF_FEATURES
 from shlo_disc.torch.half_numbers import half_rule
 from shlo_disc.torch.indexed_rewrites import empty_slice_rule, mask_rule, read_storages
 from shlo_disc.torch.narrow_numbers import (
@@ -32,9 +33,10 @@ from shlo_disc.torch.narrow_numbers import (
     narrow_rule,
     scalar_rule,
 )
-from shlo_disc.torch.number_rewrites import division_rule
+from shlo_disc.torch.number_rewrites import division_rule, fused_rule
 from shlo_disc.torch.places import note_place
 from shlo_disc.torch.rewrites import REWRITES
+from shlo_disc.torch.sizes import expression, is_plain_symbol
 from shlo_disc.torch.view_rewrites import parts_rule
 
 __all__ = ["KEPT", "decompose", "inline", "table"]
@@ -93,7 +95,7 @@ def _rule(node: torch.fx.Node, rules: Mapping[Any, Decomposition]) -> Decomposit
     An op with a composite kernel is traced from itself: PyTorch runs the ops that it is made of.
     """
     op = node.target
-    found = rules.get(op) or parts_rule(node)
+    found = rules.get(op) or parts_rule(node) or fused_rule(node)
     if found is not None:
         return found
     return op if isinstance(op, torch._ops.OpOverload) and _is_composite(op) else None
@@ -192,7 +194,8 @@ def _traced(
 
     mode = torch._guards.detect_fake_mode([x.meta["val"] for x in inputs] + _fakes(module))
     try:
-        with mode, _guards(mode.shape_env) as guards, torch.no_grad():
+        features = _features(inputs) if function in OF_FEATURES else frozenset()
+        with mode, _guards(mode.shape_env, features) as guards, torch.no_grad():
             given = _apart([x.meta["val"] for x in inputs])
             traced = make_fx(call, decomposition_table=dict(rules))(*given)
             if any(map(_is_mutable, traced.graph.nodes)):
@@ -250,11 +253,19 @@ def _is_mutable(node: torch.fx.Node) -> bool:
     return is_op and bool(node.target._schema.is_mutable)
 
 
+def _features(inputs: Sequence[torch.fx.Node]) -> frozenset[str]:
+    """The symbols of last dimensions, which weights determine."""
+    values = [node.meta["val"] for node in inputs]
+    sizes = [v.shape[-1] for v in values if isinstance(v, torch.Tensor) and v.dim()]
+    return frozenset(expression(size).name for size in sizes if is_plain_symbol(size))
+
+
 @contextlib.contextmanager
-def _guards(env: Any) -> Iterator[list[Any]]:
+def _guards(env: Any, known: frozenset[str] = frozenset()) -> Iterator[list[Any]]:
     """What is asked of sizes inside: an exported program's environment would forget it.
 
-    Questions whether a size is 0 or 1 are answered as for any other size.
+    Questions whether a size is 0 or 1 are answered as for any other size. Symbols that are `known`
+    may be required to be numbers.
     """
     found: list[Any] = []
     if env is None:
@@ -271,7 +282,7 @@ def _guards(env: Any) -> Iterator[list[Any]]:
         del env.guards[before:]
         new = {s: e for s, e in env.replacements.items() if s not in replacements}
         # Of a number, the program would be one for this size alone; two symbols are a condition.
-        fixed = any(not e.free_symbols for e in new.values())
+        fixed = any(not e.free_symbols and s.name not in known for s, e in new.items())
         if new:
             env.replacements.clear()
             env.replacements.update(replacements)

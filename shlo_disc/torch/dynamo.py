@@ -19,13 +19,14 @@ import torch
 from functorch.compile import min_cut_rematerialization_partition
 from torch._dynamo.backends.common import aot_autograd
 
-from shlo_disc.errors import UnsupportedError
+from shlo_disc.errors import DeviceError, UnsupportedError
 from shlo_disc.torch.aliases import Aliases
 from shlo_disc.torch.module_floats import specialise_module_floats
 from shlo_disc.torch.options import Options
 from shlo_disc.torch.part import Known, Part
 from shlo_disc.torch.partition import cut
 from shlo_disc.torch.places import place_of
+from shlo_disc.torch.random_numbers import save_draws
 from shlo_disc.torch.recurrent import take_recurrent_layers
 from shlo_disc.torch.sizes import has_floats
 
@@ -57,6 +58,8 @@ def backend(
 
     def compiler(kind: str) -> Callable[..., Any]:
         def compiled(inner: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+            if kind == "forward":
+                _keep_what_is_saved()
             return CompiledGraph(inner, kind, names, chosen).boxed()
 
         return compiled
@@ -65,10 +68,18 @@ def backend(
         fw_compiler=compiler("forward"),
         bw_compiler=compiler("backward"),
         inference_compiler=compiler("inference"),
-        # Saves arguments, not their transposes, and computes cheap values again.
-        partition_fn=min_cut_rematerialization_partition,
+        partition_fn=_partitioned,
     )
     return aot(take_recurrent_layers(graph), example_inputs)
+
+
+def _partitioned(joint: torch.fx.GraphModule, inputs: Any, **more: Any) -> Any:
+    """The forward and the backward graph of a joint one.
+
+    Saves arguments, not their transposes, and computes cheap values again.
+    """
+    save_draws(joint.graph)
+    return min_cut_rematerialization_partition(joint, inputs, **more)
 
 
 _KEPT: weakref.WeakSet[CompiledGraph] = weakref.WeakSet()
@@ -101,6 +112,7 @@ class CompiledGraph:
         placeholders = [node for node in graph.graph.nodes if node.op == "placeholder"]
         self._known = _known(placeholders)
         own = [_name(node, names) for node in placeholders]
+        _check_devices(graph, dict(zip(placeholders, own, strict=True)))
         self._aliases = None if kind == "backward" else Aliases(graph)
         if self._aliases is not None:
             graph = self._aliases.without(graph)
@@ -280,6 +292,25 @@ def _symbol_names(environment: Any) -> dict[str, str]:
             name += "_"
         found[symbol.name] = name
     return found
+
+
+def _check_devices(graph: torch.fx.GraphModule, names: Mapping[torch.fx.Node, str]) -> None:
+    """Raise DeviceError for a tensor that is not on the CPU; `names` are those of placeholders."""
+    for node in graph.graph.nodes:
+        value = node.meta.get("val")
+        if isinstance(value, torch.Tensor) and value.device.type != "cpu":
+            what = names.get(node) or place_of(node)
+            raise DeviceError(f"{what} is on {value.device}; the program runs on the CPU")
+
+
+def _keep_what_is_saved() -> None:
+    """Have PyTorch run a backward again, as often as it is asked to.
+
+    It takes the backward program to write into what the forward one saves. None does so here.
+    """
+    context = torch._guards.TracingContext.try_get()
+    if context is not None and context.fw_metadata is not None:
+        context.fw_metadata.bw_donated_idxs = []
 
 
 def _weights(placeholders: Sequence[torch.fx.Node]) -> frozenset[int]:

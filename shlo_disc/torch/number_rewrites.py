@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["NUMBERS", "division_rule"]
+__all__ = ["NUMBERS", "division_rule", "fused_rule"]
 
 aten = torch.ops.aten
 
@@ -183,3 +183,17 @@ NUMBERS: dict[Any, Callable[..., Any]] = {
     aten.threshold_backward.default: _threshold_backward,
 }
 """Overload -> what it is traced from."""
+
+
+def fused_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
+    """What `prims.fma` is traced from, which Dynamo writes for `addcmul_` and its like.
+
+    By its name: PyTorch has the op only after an import that takes seconds. Eager mode rounds the
+    product too.
+    """
+    is_op = node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload)
+    return _fma if is_op and node.target.name() == "prims::fma" else None
+
+
+def _fma(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
+    return a * b + c

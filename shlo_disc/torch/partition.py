@@ -9,6 +9,7 @@ An op is covered if it compiles alone, on the types and sizes that it has in the
 
 from __future__ import annotations
 
+import copy
 import operator
 from collections.abc import Mapping
 from typing import Any
@@ -19,6 +20,7 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 
 from shlo_disc.compile import examine
 from shlo_disc.errors import ShloDiscError
+from shlo_disc.torch.constants import state_constants
 from shlo_disc.torch.part import Known, lower_part
 from shlo_disc.torch.places import place_of
 from shlo_disc.torch.random_numbers import is_random
@@ -55,6 +57,8 @@ class _Covered(OperatorSupportBase):  # type: ignore[misc]
     def _try(self, node: torch.fx.Node) -> str | None:
         if is_random(node):
             return "regions draw none, so that the order of draws is that of the graph"
+        if isinstance(node.target, torch._ops.HigherOrderOperator):
+            return "runs graphs of its own"
         alone, names = _alone(node)
         try:
             examine(lower_part(alone, names, self._known).module)
@@ -83,14 +87,14 @@ def _alone(node: torch.fx.Node) -> tuple[torch.fx.GraphModule, list[str]]:
     for used in node.all_input_nodes:
         known[used] = graph.placeholder(used.name)
         known[used].meta = dict(used.meta)
-    copy = graph.node_copy(node, known.__getitem__)
+    own = graph.node_copy(node, known.__getitem__)
     value = node.meta["val"]
-    results = [copy]
+    results = [own]
     if isinstance(value, tuple | list):
         results = []
         for index, one in enumerate(value):
             if isinstance(one, torch.Tensor):
-                part = graph.call_function(operator.getitem, (copy, index))
+                part = graph.call_function(operator.getitem, (own, index))
                 part.meta["val"] = one
                 results.append(part)
     graph.output(tuple(results))
@@ -106,11 +110,9 @@ def cut(
     `graph` itself is not changed.
     """
     covered = _Covered(known)
-    copy = torch.fx.GraphModule(graph, torch.fx.Graph())
-    values: dict[torch.fx.Node, torch.fx.Node] = {}
-    result = copy.graph.graph_copy(graph.graph, values)
-    copy.graph.output(result)
-    outer = CapabilityBasedPartitioner(copy, covered, allows_single_node_partition=True)
+    own = torch.fx.GraphModule(graph, copy.deepcopy(graph.graph))
+    state_constants(own)
+    outer = CapabilityBasedPartitioner(own, covered, allows_single_node_partition=True)
     whole = outer.partition_and_fuse(prefix="region_")
     regions = [str(node.target) for node in whole.graph.nodes if node.op == "call_module"]
     left = {}

@@ -18,7 +18,9 @@ from typing import Any
 import torch
 
 from shlo_disc.errors import UnsupportedError
+from shlo_disc.torch.assertions import take_assertions
 from shlo_disc.torch.bodies.complex_numbers import MOVES, is_complex
+from shlo_disc.torch.constants import fake_of, state_constants
 from shlo_disc.torch.decompositions import decompose, inline
 from shlo_disc.torch.empty_results import state_empty_results
 from shlo_disc.torch.places import note_place
@@ -48,6 +50,8 @@ class Prepared:
     shapes: list[tuple[str, ...]]
     """The sizes of every argument."""
     results: list[Result]
+    assertions: list[tuple[Result, str]]
+    """Conditions on data that a call checks, each with what is said where it does not hold."""
     sizes: Sizes
     constraints: list[str]
     unstated: list[Any]
@@ -75,22 +79,25 @@ def prepare(
     module = torch.fx.GraphModule(given, copy.deepcopy(given.graph))
     graph = module.graph
     _inline_modes(module)
+    state_constants(module)
     placeholders = _placeholders_first(graph)
     sizes = Sizes(places_of(placeholders))
     named = _symbol_names(sizes, names, symbols)
-    conditions = [*conditions, *_take_asserts(graph)]
-    results = take_results(graph, sizes)
+    of_sizes, of_data = take_assertions(graph, sizes)
+    conditions = [*conditions, *of_sizes]
+    results, checked = take_results(graph, sizes, of_data)
+    assertions = [(one, a.message) for one, a in zip(checked, of_data, strict=True)]
     drawn, draws = draw_before(graph, placeholders, sizes)
     state_empty_results(graph, placeholders, sizes.places)
     conditions += decompose(module, carried)
-    conditions += _take_asserts(graph)  # those of compositions
+    conditions += _of_compositions(graph, sizes)
     state_empty_results(graph, placeholders, sizes.places)
     _refuse(graph, carried)
     every = list(graph.nodes)
     nodes = SizeNodes(graph, placeholders, sizes.places)
     state_reshapes(graph, nodes)
     _state_sizes(every, nodes)
-    state_floats(graph, lambda value: _fake(graph, value))
+    state_floats(graph, lambda value: fake_of(graph, value))
     _write_numbers(graph)
     graph.eliminate_dead_code()
     inputs, kept = [], []
@@ -119,6 +126,7 @@ def prepare(
         draws,
         shapes,
         results,
+        assertions,
         sizes,
         list(dict.fromkeys([*stated.bounds(ranges), *found])),
         unstated,
@@ -209,24 +217,18 @@ def needs_retracing(module: torch.fx.GraphModule) -> bool:
 
 # -- what goes ----------------------------------------------------------------------------------
 
-_ASSERTS = frozenset({
-    aten._linalg_check_errors.default,
-    aten._assert_async.msg, aten._assert_scalar.default, aten._assert_tensor_metadata.default,
-    aten.sym_constrain_range.default, aten.sym_constrain_range_for_size.default,
-})  # fmt: skip
 
+def _of_compositions(graph: torch.fx.Graph, sizes: Sizes) -> list[Any]:
+    """Erase assertions that decompositions made; the conditions on sizes that they check.
 
-def _take_asserts(graph: torch.fx.Graph) -> list[Any]:
-    """Erase assertions; the conditions on sizes that they check."""
-    found = []
-    for node in list(graph.nodes):
-        if node.op == "call_function" and node.target in _ASSERTS:
-            if node.target is aten._assert_scalar.default:
-                condition = node.args[0]
-                value = condition.meta["val"] if isinstance(condition, torch.fx.Node) else condition
-                found.append(value)
-            graph.erase_node(node)
-    return found
+    Raises UnsupportedError for one on data, since results are known by now.
+    """
+    of_sizes, of_data = take_assertions(graph, sizes)
+    if of_data:
+        raise UnsupportedError(
+            f"an assertion on data inside another operation is not covered: {of_data[0].message}"
+        )
+    return of_sizes
 
 
 def _take_constants(module: torch.fx.GraphModule, kept: list[torch.fx.Node]) -> list[torch.Tensor]:
@@ -247,20 +249,11 @@ def _take_constants(module: torch.fx.GraphModule, kept: list[torch.fx.Node]) -> 
         ):
             new = graph.placeholder(f"constant_{len(found)}")
         new.meta = dict(node.meta)
-        if "val" not in new.meta:
-            new.meta["val"] = _fake(graph, value)
         node.replace_all_uses_with(new)
         graph.erase_node(node)
         kept.append(new)
         found.append(value)
     return found
-
-
-def _fake(graph: torch.fx.Graph, value: torch.Tensor) -> torch.Tensor:
-    """`value` in the fake mode of `graph`, as torch-mlir wants it."""
-    known = [n.meta["val"] for n in graph.nodes if isinstance(n.meta.get("val"), torch.Tensor)]
-    mode = torch._guards.detect_fake_mode(known)
-    return mode.from_tensor(value, static_shapes=True)
 
 
 def _refuse(graph: torch.fx.Graph, carried: Callable[[torch.fx.Node], bool]) -> None:
@@ -322,7 +315,7 @@ def _write_numbers(graph: torch.fx.Graph) -> None:
                     with graph.inserting_before(node):
                         new = graph.call_function(aten.scalar_tensor.default, (given,))
                     is_float = isinstance(given.meta["val"], torch.SymFloat)
-                    new.meta["val"] = _fake(
+                    new.meta["val"] = fake_of(
                         graph, torch.zeros((), dtype=None if is_float else torch.int64)
                     )
                     new.kwargs = {} if is_float else {"dtype": torch.int64}

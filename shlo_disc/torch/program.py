@@ -34,9 +34,11 @@ class Binding:
         self.unstated = prepared.unstated
         """Conditions on sizes that are no constraint, for :meth:`check`."""
         self._results = prepared.results
+        self._assertions = prepared.assertions
         self._sizes = prepared.sizes
         plain = [("tensor", number) for number in range(len(self._results))]
-        self.is_plain = [(r.kind, r.value) for r in self._results] == plain
+        given = [(r.kind, r.value) for r in self._results]
+        self.is_plain = given == plain and not self._assertions
         """The results of the graph are those of the program."""
 
     def check(self, inputs: Sequence[Any]) -> None:
@@ -50,9 +52,15 @@ class Binding:
         return [*map(inputs.__getitem__, self.inputs), *self.constants]
 
     def finish(self, tensors: list[torch.Tensor], inputs: Sequence[Any]) -> list[Any]:
-        """All results of the graph, from those of the program and the inputs of the call."""
+        """All results of the graph, from those of the program and the inputs of the call.
+
+        Raises RuntimeError where what the graph asserts of data does not hold.
+        """
         if self.is_plain:
             return tensors
+        for condition, message in self._assertions:
+            if not condition.of(tensors, inputs, self._sizes):
+                raise RuntimeError(message)
         return [result.of(tensors, inputs, self._sizes) for result in self._results]
 
 

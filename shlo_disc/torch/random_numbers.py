@@ -17,11 +17,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.utils.checkpoint import CheckpointPolicy
 
 from shlo_disc.torch.places import place_of
 from shlo_disc.torch.sizes import Sizes, expression, symbols_of
 
-__all__ = ["TAKEN_APART", "Draws", "draw_before", "is_dropout_within", "is_random"]
+__all__ = [
+    "TAKEN_APART", "Draws", "draw_before", "is_dropout_within", "is_random", "save_draws",
+]  # fmt: skip
 
 aten = torch.ops.aten
 
@@ -192,14 +195,40 @@ def draw_before(
     return found, Draws(draws, [node.name for node in found], places, sizes)
 
 
+def save_draws(graph: torch.fx.Graph) -> None:
+    """Have the backward program of a joint `graph` use the random numbers of the forward one.
+
+    `torch.utils.checkpoint` asks to compute all again. Of a dropout only the mask is kept.
+    """
+    for node in list(graph.nodes):
+        if "recompute" not in node.meta or not is_random(node):
+            continue
+        kept = [node, *(user for user in node.users if user.target is operator.getitem)]
+        if node.target is aten.native_dropout.default and _is_dropout(*node.args[1:]):
+            x, p, _ = node.args
+            with graph.inserting_before(node):
+                like = _call(node, aten.empty_like.default, x, dtype=torch.bool)
+                mask = _call(node, aten.bernoulli.p, like, 1 - p)
+            _replace(node, mask)
+            kept = [mask]
+        for one in kept:
+            one.meta["recompute"] = CheckpointPolicy.MUST_SAVE
+
+
+def _is_dropout(p: Any, train: Any) -> bool:
+    """True for a dropout with random numbers, which depend on sizes alone."""
+    return bool(train) and isinstance(p, float | int) and 0 < p < 1
+
+
 def _drawn(node: torch.fx.Node, sizes: Sizes) -> _Draw | None:
     """How a call draws the numbers of a random op; None where it cannot."""
     op, args, kwargs = node.target, node.args, node.kwargs
     if op in _DROPOUTS:
         x, p, train = args
-        if not train or not isinstance(p, float | int) or not 0 < p < 1:
+        if not _is_dropout(p, train):
             return None
-        like = _like(x.meta["val"], torch.bool)
+        with x.meta["val"].fake_mode:  # dense, also of an expanded tensor
+            like = _like(torch.empty_like(x.meta["val"], dtype=torch.bool))
         # In place, as PyTorch does: generators fill memory in its own order.
         return _of_sizes(_Draw(aten.bernoulli_.float, (like, 1 - p), {}), sizes)
     if op in _AS_LARGE_AS:
@@ -223,10 +252,10 @@ def _of_sizes(draw: _Draw, sizes: Sizes) -> _Draw | None:
     return draw if used <= sizes.places.keys() else None
 
 
-def _like(value: torch.Tensor, dtype: torch.dtype | None = None) -> _Like:
-    """As much of a fake tensor as its symbols tell, with another type if one is given."""
+def _like(value: torch.Tensor) -> _Like:
+    """As much of a fake tensor as its symbols tell."""
     shape, strides = (tuple(map(expression, each)) for each in (value.shape, value.stride()))
-    return _Like(shape, strides, dtype or value.dtype)
+    return _Like(shape, strides, value.dtype)
 
 
 def _replace(node: torch.fx.Node, new: torch.fx.Node) -> None:
@@ -253,9 +282,12 @@ def _replace(node: torch.fx.Node, new: torch.fx.Node) -> None:
     node.graph.erase_node(node)
 
 
+_ORIGIN = ("stack_trace", "nn_module_stack", "recompute", "ac_graph_id")
+
+
 def _place(node: torch.fx.Node) -> dict[str, Any]:
-    """What tells where `node` comes from."""
-    return {key: node.meta[key] for key in ("stack_trace", "nn_module_stack") if key in node.meta}
+    """What tells where `node` comes from, and whether it is computed again."""
+    return {key: node.meta[key] for key in _ORIGIN if key in node.meta}
 
 
 def _call(at: torch.fx.Node, op: Any, *args: Any, **kwargs: Any) -> torch.fx.Node:

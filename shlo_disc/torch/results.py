@@ -4,6 +4,7 @@
 
 A program gives tensors only. A number is a term of sizes of arguments, and of numbers from data.
 Each of the latter is the one element of a tensor, or the size of one, that the program gives too.
+What the graph asserts of data is given as results are, and a call checks it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import torch
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.torch.sizes import Sizes, expression, symbols_of
 
-__all__ = ["Result", "take_results"]
+__all__ = ["Assertion", "Result", "take_results"]
 
 aten = torch.ops.aten
 
@@ -56,16 +57,28 @@ class Result:
         return self.type(sizes.number(self.value, known))
 
 
-def take_results(graph: torch.fx.Graph, sizes: Sizes) -> list[Result]:
+@dataclass(frozen=True)
+class Assertion:
+    """What a graph asserts of data, and what is said where it does not hold."""
+
+    condition: Any
+    """A node: a tensor of one element, or a truth value."""
+    message: str
+
+
+def take_results(
+    graph: torch.fx.Graph, sizes: Sizes, assertions: Sequence[Assertion] = ()
+) -> tuple[list[Result], list[Result]]:
     """Leave tensors as the results of `graph`; tell how the given ones come about.
 
+    The second list is of the conditions of `assertions`.
     Raises UnsupportedError for a number that comes from no argument and no tensor of the graph.
     """
     (output,) = (node for node in graph.nodes if node.op == "output")
     tensors: list[torch.fx.Node] = []
     found: list[Result | tuple[Any, type]] = []
-    returned = output.args[0]
-    for item in returned if isinstance(returned, tuple | list) else (returned,):
+    returned = output.args[0] if isinstance(output.args[0], tuple | list) else output.args
+    for item in [*returned, *(assertion.condition for assertion in assertions)]:
         value = item.meta.get("val") if isinstance(item, torch.fx.Node) else item
         if isinstance(item, torch.fx.Node) and isinstance(value, torch.Tensor):
             found.append(Result("tensor", len(tensors)))
@@ -81,12 +94,13 @@ def take_results(graph: torch.fx.Graph, sizes: Sizes) -> list[Result]:
                 places[name] = len(tensors)
                 tensors.append(_holder(graph, output, name))
     output.args = (tuple(tensors),)
-    return [
+    every = [
         one
         if isinstance(one, Result)
         else Result("number", *one, {n: places[n] for n in symbols_of(one[0]) if n in places})
         for one in found
     ]
+    return every[: len(returned)], every[len(returned) :]
 
 
 def _holder(graph: torch.fx.Graph, output: torch.fx.Node, symbol: str) -> torch.fx.Node:

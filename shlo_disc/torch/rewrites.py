@@ -13,6 +13,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.torch.bag_rewrites import BAGS
+from shlo_disc.torch.encoder_rewrites import ENCODERS
 from shlo_disc.torch.gradient_rewrites import GRADIENTS
 from shlo_disc.torch.grid_rewrites import GRIDS
 from shlo_disc.torch.indexed_rewrites import INDEXED
@@ -335,6 +336,7 @@ def _transposed(
 
 REWRITES: dict[Any, Callable[..., Any]] = {
     **BAGS,
+    **ENCODERS,
     **GRADIENTS,
     **GRIDS,
     **INDEXED,

@@ -100,6 +100,10 @@ OF_SIZES = {
     "a third": lambda x: x[: int(x.shape[0] / 3)] * 2,
     "padded": lambda x: F.pad(x, (0, math.ceil(x.shape[-1] / 4) * 4 - x.shape[-1])),
     "a root": lambda x: x.softmax(-1) * (2 / x.shape[1] ** 0.5) + math.sqrt(x.shape[0]),
+    "a range of halves": lambda x: torch.arange(0.5, x.shape[0] + 2, 1.5) * x.sum(),
+    "a falling range": lambda x: torch.arange(x.shape[0], -1.5, -0.25, dtype=torch.float64),
+    "a whole step": lambda x: torch.arange(0, x.shape[0] + 1, 2.0, dtype=torch.int64),
+    "tenths": lambda x: torch.arange(0, 1, 0.1) * x.sum(),
     "a remainder": lambda x: x * (x.shape[0] % 5) + (-x.shape[1]) % 4,
 }
 
@@ -160,3 +164,66 @@ def test_a_batch_of_none_that_dynamo_compiles_apart(name):
             for mine, own in zip(got, want, strict=True):
                 torch.testing.assert_close(mine, own, check_stride=False)
     assert kinds() == ["inference"]
+
+
+# -- layers that PyTorch runs as one operation in inference ---------------------------------------
+
+
+def layers(**options):
+    layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True, **options)
+    return nn.TransformerEncoder(layer, 1, enable_nested_tensor=False).eval()
+
+
+def lengths(b, s):
+    """True behind the end of each sequence."""
+    return torch.arange(s) >= torch.arange(1, b + 1).clamp(max=s)[:, None]
+
+
+def later(s):
+    """True for a key behind the query."""
+    return torch.ones(s, s, dtype=torch.bool).triu(1)
+
+
+ENCODERS = {
+    "plain": (layers, lambda m, x: m(x)),
+    "norms first": (lambda: layers(norm_first=True, activation="gelu"), lambda m, x: m(x)),
+    "lengths": (layers, lambda m, x: m(x, src_key_padding_mask=lengths(*x.shape[:2]))),
+    "masks": (lambda: nn.MultiheadAttention(16, 2, batch_first=True).eval(),
+              lambda m, x: m(x, x, x, need_weights=False, attn_mask=later(x.shape[1]))[0]
+              + m(x, x, x, lengths(*x.shape[:2]), need_weights=False,
+                  attn_mask=later(x.shape[1]))[0]),
+    "attention": (lambda: nn.MultiheadAttention(16, 2, batch_first=True).eval(),
+                  lambda m, x: m(x, x, x, need_weights=False)),
+    "weights": (lambda: nn.MultiheadAttention(16, 2, batch_first=True).eval(),
+                lambda m, x: (*m(x, x, x, key_padding_mask=lengths(*x.shape[:2])),
+                              m(x, x, x, average_attn_weights=False)[1])),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_layers_of_encoders_in_inference(name):
+    make, call = ENCODERS[name]
+    model = make()
+    function = lambda x: call(model, x)  # noqa: E731
+    with torch.no_grad():
+        fast = compiled(function)
+        for b, s in ((3, 5), (2, 7)):
+            x = torch.randn(b, s, 16)
+            torch.testing.assert_close(fast(x), function(x), rtol=1e-4, atol=1e-5)
+    assert kinds() == ["inference"]
+    (graph,) = shlo_disc.torch.compilations()
+    if name in ("plain", "norms first", "attention"):
+        assert "attention" in graph.explain()
+
+
+def test_a_query_whose_keys_are_all_masked_is_not_a_number():
+    model = layers()
+    mask = torch.tensor([[True] * 5, [False, False, True, True, True]])
+    with torch.no_grad():
+        x = torch.randn(2, 5, 16)
+        fast = compiled(lambda x, mask: model(x, src_key_padding_mask=mask))
+        with pytest.raises((RuntimeError, shlo_disc.ShapeMismatchError), match=r"16|32"):
+            fast(torch.randn(2, 5, 32), mask)
+        got, want = fast(x, mask), model(x, src_key_padding_mask=mask)
+    assert want[0].isnan().all()
+    torch.testing.assert_close(got, want, equal_nan=True, rtol=1e-4, atol=1e-5)

@@ -1,7 +1,13 @@
-"""Ranges of integers, whose length is a size; torch-mlir computes it in f64."""
+"""Ranges, whose length is a size; torch-mlir computes it in f64.
+
+arange(0, n)             ==>    iota [n]
+arange(0.5, n, 1.5)      ==>    iota [(2*n - 1 + 2) // 3] * 1.5 + 0.5
+"""
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
 from typing import Any
 
 from shlo_disc.builders import create
@@ -12,17 +18,25 @@ from shlo_disc.torch.bodies.call import BodyCall, constant, converted, element_o
 
 __all__ = ["arange"]
 
+_LARGEST_DENOMINATOR = 1 << 10
+"""Of the fractions in a range whose length is a size, so that the length is exact."""
+
 
 def arange(call: BodyCall) -> list[ir.Value]:
-    """`aten.arange` of whole numbers, in its three forms; elements of any type."""
+    """`aten.arange` in its three forms; elements of any type.
+
+    Raises UnsupportedError for a length that depends on a fraction with a large denominator, or
+    on a float that is no constant.
+    """
     kind = ir.RankedTensorType(call.results[0])
     names = {argument.name for argument in call.node.target._schema.arguments}
-    start = _whole(call, "start", names, 0)
-    step = call["step"] if "step" in names else 1
-    if isinstance(step, int | float) and (step == 0 or not float(step).is_integer()):
-        raise UnsupportedError(f"the step must be a whole number other than 0, got {step}")
-    step = int(step) if isinstance(step, float) else step
-    end = _whole(call, "end", names, 0)
+    start, end = (_bound(call, name, names, 0) for name in ("start", "end"))
+    step = _bound(call, "step", names, 1)
+    if step == 0:
+        raise UnsupportedError("the step must be a number other than 0")
+    are_whole = _is_whole(start) and _is_whole(step)
+    if not are_whole and isinstance(kind.element_type, ir.IntegerType):
+        raise UnsupportedError("a range of whole numbers with a fraction as start or step")
     i64 = ir.IntegerType.get_signless(64)
     axis = ir.IntegerAttr.get(i64, 0)
     if kind.has_static_shape:
@@ -30,46 +44,68 @@ def arange(call: BodyCall) -> list[ir.Value]:
             "stablehlo.iota", [], ir.RankedTensorType.get(kind.shape, i64), iota_dimension=axis
         )
     else:
-        length = _length(start, end, step)
         index = create(
             "stablehlo.dynamic_iota",
-            [vector([length])],
+            [vector([_length(start, end, step)])],
             ir.RankedTensorType.get(kind.shape, i64),
             iota_dimension=axis,
         )
-    if not isinstance(step, int):  # a size
-        index = binary("multiply", index, spread(step, [], index))
-    elif step != 1:
-        index = binary("multiply", index, spread(constant(step, [], i64), [], index))
-    index = binary("add", index, spread(start, [], index))
+    element = i64 if are_whole else ir.F64Type.get()
+    index = converted(index, element)
+    if step != 1:
+        index = binary("multiply", index, spread(_number(step, element), [], index))
+    index = binary("add", index, spread(_number(start, element), [], index))
     return [converted(index, kind.element_type)]
 
 
-def _length(start: ir.Value, end: ir.Value, step: int | ir.Value) -> ir.Value:
+def _is_whole(bound: Any) -> bool:
+    return not isinstance(bound, Fraction) or bound.denominator == 1
+
+
+def _number(value: Any, element: ir.Type) -> ir.Value:
+    """A bound as a scalar of this type."""
+    if isinstance(value, ir.Value):
+        return converted(value, element)
+    is_whole = isinstance(element, ir.IntegerType)
+    return constant(int(value) if is_whole else float(value), [], element)
+
+
+def _length(start: Any, end: Any, step: Any) -> ir.Value:
     """Of a range that is not empty, or not by more than its step: PyTorch refuses the others.
 
     A step that is a size is at least 1.
     """
-    if not isinstance(step, int):
-        distance = binary("subtract", end, start)
-        rest = binary("subtract", step, constant(1, [], "i64"))
-        return binary("divide", binary("add", distance, rest), step)
-    distance = binary("subtract", *((end, start) if step > 0 else (start, end)))
-    if abs(step) == 1:
+    is_up = not isinstance(step, Fraction) or step > 0
+    fractions = [bound for bound in (start, end, step) if isinstance(bound, Fraction)]
+    scale = math.lcm(*(bound.denominator for bound in fractions))
+    if scale > _LARGEST_DENOMINATOR:
+        raise UnsupportedError(
+            f"the length depends on {float(max(fractions, key=lambda f: f.denominator))}, which "
+            "sizes cannot be computed with; compute the range outside the compiled function"
+        )
+    first, last = (_scaled(each, scale) for each in ((start, end) if is_up else (end, start)))
+    distance = binary("subtract", last, first)
+    width = abs(step) if isinstance(step, Fraction) else step
+    if width == 1 and scale == 1:
         return distance
-    width = constant(abs(step), [], "i64")
-    rest = constant(abs(step) - 1, [], "i64")
+    width = _scaled(width, scale)
+    rest = binary("subtract", width, constant(1, [], "i64"))
     return binary("divide", binary("add", distance, rest), width)
 
 
-def _whole(call: BodyCall, name: str, names: set[str], default: int) -> ir.Value:
+def _scaled(bound: Any, scale: int) -> ir.Value:
+    """`bound * scale`, which is whole."""
+    if isinstance(bound, Fraction):
+        return constant(int(bound * scale), [], "i64")
+    return bound if scale == 1 else binary("multiply", bound, constant(scale, [], "i64"))
+
+
+def _bound(call: BodyCall, name: str, names: set[str], default: int) -> Any:
     value: Any = call[name] if name in names else default
-    if isinstance(value, float):
-        if not value.is_integer():
-            raise UnsupportedError(f"{name} must be a whole number, got {value}")
-        value = int(value)
-    if isinstance(value, int):
-        return constant(value, [], "i64")
+    if isinstance(value, int | float):
+        if not math.isfinite(value):
+            raise UnsupportedError(f"{name} must be finite, got {value}")
+        return Fraction(value)
     if not isinstance(element_of(value), ir.IntegerType):
-        raise UnsupportedError(f"{name} must be a whole number")
+        raise UnsupportedError(f"{name} must be a whole number or a constant")
     return value
