@@ -69,6 +69,7 @@ from shlo_disc.tensorflow.ops.segments import (
 from shlo_disc.tensorflow.ops.shapes import (
     broadcast,
     cast,
+    ensured,
     reshape,
     strided_slice,
     strided_slice_gradient,
@@ -113,6 +114,7 @@ OPS: dict[str, Rule] = {
     "DepthwiseConv2dNativeBackpropFilter": depthwise_filter_gradient,
     "DepthwiseConv2dNativeBackpropInput": depthwise_gradient,
     "Einsum": unary_einsum,
+    "EnsureShape": ensured,
     "Erf": operation("chlo.erf"),
     "Erfc": operation("chlo.erfc"),
     "Erfinv": operation("chlo.erf_inv"),
