@@ -195,7 +195,7 @@ def _lists_as_arrays(text: str, carried: list[str]) -> str:
     elements of a list have no rank.
     """
     known = {"If", "Case", "Identity", "PartitionedCall", "StatefulPartitionedCall", "While"}
-    known |= {"StatelessIf", "StatelessCase", "StatelessWhile", *carried}
+    known |= {"StatelessIf", "StatelessCase", "StatelessWhile", "AddN", "ZerosLike", *carried}
     locations = "\n".join(re.findall(r"^#loc.*", text, re.M))
     for line in text.splitlines():
         name = re.search(r'"tf\.(\w+)"\(', line)
@@ -238,13 +238,18 @@ def _with_types_of_elements(mlir: Any, text: str) -> str:
         known |= found
 
 
+_EMPTY = ("EmptyTensorList", "TensorListReserve")
+_WRITES = {"TensorListSetItem": 2, "TensorListPushBack": 1}
+"""Operations that write an element into a list -> which operand that is."""
+
+
 def _reserved(functions: dict[str, list[_Op]]) -> list[tuple[str, _Op]]:
     """The lists that begin empty, with their functions, in the order of the text."""
     return [
         (name, op)
         for name, ops in functions.items()
         for op in ops
-        if op.name == "TensorListReserve"
+        if op.name in _EMPTY
     ]
 
 
@@ -257,7 +262,7 @@ def _with_shapes(text: str, known: dict[int, str]) -> str:
 
 
 def _with_shape(op: _Op, element: str, number: int) -> str:
-    """The line of a TensorListReserve whose element_shape is that of `element`, with its constant.
+    """The line of an empty list whose element_shape is that of `element`, with its constant.
 
     TensorFlow's shape inference follows it from there.
     """
@@ -316,8 +321,8 @@ def _written(
             if operand not in (value, f"{value}#0"):
                 continue
             found: str | None = None
-            if op.name == "TensorListSetItem" and place == 0:
-                found = op.types[2]
+            if op.name in _WRITES and place == 0:
+                found = op.types[_WRITES[op.name]]
             elif op.name == "Identity":
                 found = _written(functions, name, op.result, seen)
             for called in op.called():

@@ -18,6 +18,7 @@ from shlo_disc.tensorflow.ops.diagonals import (
 from shlo_disc.tensorflow.ops.images import resize_bilinear, resize_nearest
 from shlo_disc.tensorflow.ops.lists import (
     list_element,
+    list_element_shape,
     list_from_tensor,
     list_gather,
     list_length,
@@ -25,7 +26,7 @@ from shlo_disc.tensorflow.ops.lists import (
     list_set,
     list_stack,
 )
-from shlo_disc.tensorflow.ops.losses import euclidean_norm, sparse_softmax_loss
+from shlo_disc.tensorflow.ops.losses import euclidean_norm, sigmoid_gradient, sparse_softmax_loss
 from shlo_disc.tensorflow.ops.matrices import cholesky, triangular_solve
 from shlo_disc.tensorflow.ops.moves import (
     batch_to_space,
@@ -74,6 +75,7 @@ from shlo_disc.tensorflow.ops.shapes import (
     strided_slice,
     strided_slice_gradient,
 )
+from shlo_disc.tensorflow.ops.stacks import STACKS
 from shlo_disc.tensorflow.ops.transforms import (
     complex_transform,
     inverse_real_transform,
@@ -93,7 +95,7 @@ from shlo_disc.tensorflow.ops.windows import (
     transposed_convolution,
 )
 
-__all__ = ["JOINED", "LEFT", "OPS", "PREFIX", "rules"]
+__all__ = ["JOINED", "LEFT", "OPS", "PREFIX", "STACKS", "rules"]
 
 PREFIX = "tf.Disc"
 
@@ -133,6 +135,7 @@ OPS: dict[str, Rule] = {
     "ResizeBilinear": resize_bilinear,
     "ResizeNearestNeighbor": resize_nearest,
     "Roll": roll,
+    "SigmoidGrad": sigmoid_gradient,
     "Slice": slice_,
     "SpaceToBatchND": space_to_batch,
     "SpaceToDepth": space_to_depth,
@@ -140,6 +143,7 @@ OPS: dict[str, Rule] = {
     "Split": split,
     "SplitV": split_sizes,
     "StridedSlice": strided_slice,
+    "TensorListElementShape": list_element_shape,
     "TensorListFromTensor": list_from_tensor,
     "TensorListGather": list_gather,
     "TensorListGetItem": list_element,

@@ -281,12 +281,20 @@ def filter_gradient(sizes: Sizes, op: ir.Operation) -> Values:
     """
     image, _, gradient = op.operands
     layout = _Layout.of(op)
-    kind = result(op)
-    if not kind.has_static_shape:
-        raise UnsupportedError("the size of the filter must be known")
+    kind = _filter_type(sizes, op)
     if sizes_of(image)[layout.features] != int(kind.shape[-2]):
         raise UnsupportedError("the gradient of a filter of groups")
     return [_filter_gradient(op, layout, image, gradient, kind, batches=1)]
+
+
+def _filter_type(sizes: Sizes, op: ir.Operation) -> ir.RankedTensorType:
+    """The type of the gradient of a filter, whose sizes are operand 1."""
+    own = elements(sizes, op.operands[1])
+    kind = result(op)
+    known = [n if kind.is_dynamic_dim(k) else int(kind.shape[k]) for k, n in enumerate(own)]
+    if not all(isinstance(n, int) for n in known):
+        raise UnsupportedError("the size of the filter must be known")
+    return ir.RankedTensorType.get(static(known), kind.element_type)
 
 
 def _filter_gradient(
@@ -323,9 +331,7 @@ def depthwise_filter_gradient(sizes: Sizes, op: ir.Operation) -> Values:
     """`DepthwiseConv2dNativeBackpropFilter(input, filter_sizes, out_backprop)`."""
     image, _, gradient = op.operands
     layout = _Layout.of(op)
-    kind = result(op)
-    if not kind.has_static_shape:
-        raise UnsupportedError("the size of the filter must be known")
+    kind = _filter_type(sizes, op)
     height, width, channels, several = (int(n) for n in kind.shape)
     flat = ir.RankedTensorType.get([height, width, 1, channels * several], kind.element_type)
     found = _filter_gradient(op, layout, image, gradient, flat, batches=channels)
