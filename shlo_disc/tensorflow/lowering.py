@@ -31,7 +31,9 @@ def lower(converted: Converted) -> ir.Module:
             module = parse_module(converted.restored(text))
         except ir.MLIRError as error:
             raise _left(converted, error) from None
-        _check(module, also={*JOINED, *STACKS})  # first: passes of MLIR end the process on TensorFlow's graphs
+        _check(
+            module, also={*JOINED, *STACKS}
+        )  # first: passes of MLIR end the process on TensorFlow's graphs
         run_pipeline(module, "inline{default-pipeline=},symbol-dce")
         place_stacks(module, PREFIX)
         find_element_sizes(module, PREFIX)

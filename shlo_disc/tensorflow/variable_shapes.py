@@ -2,8 +2,8 @@
 
     VariableShape(w) : resource      ==>      Shape(w) : float
 
-TensorFlow makes a constant of `w` and leaves the operation that takes a variable. Gradients of loops
-that read variables have it, such as those of recurrent layers.
+TensorFlow makes a constant of `w` and leaves the operation that takes a variable. Gradients of
+loops that read variables have it, such as those of recurrent layers.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ def _rewrite(nodes: Iterable[Any], arguments: dict[str, int]) -> None:
         return _type_of_output(by_name[node], number) if node in by_name else None
 
     for node in by_name.values():
-        if node.op == "VariableShape" and (dtype := type_of(node.input[0])) not in (None, _RESOURCE):
+        if node.op == "VariableShape" and (dtype := type_of(node.input[0])) not in (
+            None,
+            _RESOURCE,
+        ):
             node.op = "Shape"
             node.attr["T"].type = dtype
 

@@ -292,6 +292,11 @@ def test_a_wrong_source(source, signature, message):
             tf.TensorSpec([2]),
             "TensorListSplit of a list of tensors",
         ),
+        (
+            lambda x: tf.data.Dataset.from_tensor_slices(x).reduce(0.0, lambda a, b: a + b),
+            tf.TensorSpec([None]),
+            "TensorSliceDataset of a variant",
+        ),
         (tf.linalg.det, tf.TensorSpec([None, None]), "MatrixDeterminant"),
         (lambda x: tf.py_function(abs, [x], tf.float32), tf.TensorSpec([None]), "EagerPyFunc|rank"),
     ],

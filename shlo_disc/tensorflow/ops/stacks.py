@@ -215,9 +215,7 @@ class _Stack:
             )
         replace(op, *written.results)
 
-    def _read(
-        self, op: ir.Operation, loop: _Loop, total: ir.Value, fixed: ir.Value | None
-    ) -> None:
+    def _read(self, op: ir.Operation, loop: _Loop, total: ir.Value, fixed: ir.Value | None) -> None:
         array, shape = op.operands
         kind = total.type
         with at(op):
