@@ -201,8 +201,8 @@ def _lists_as_arrays(text: str, carried: list[str]) -> str:
         name = re.search(r'"tf\.(\w+)"\(', line)
         if name is not None and _LIST in line and name[1] not in known:
             node = next(iter(_nodes_by_line(f"{line}\n{locations}").values()), "")
-            what = "of a list of tensors (TensorArray)" if "TensorList" in name[1] else "of a variant"
-            raise _UncoveredError(f"{name[1]} {what} is not covered", node)
+            what = "list of tensors (TensorArray)" if "TensorList" in name[1] else "variant"
+            raise _UncoveredError(f"{name[1]} of a {what} is not covered", node)
     text = re.sub(rf"tensor<!tf_type\.variant<tensor<({_ELEMENT})>>>", r"tensor<?x\1>", text)
     # An attribute that says again what the types of operands say.
     text = re.sub(rf"\bT(?:in|out)? = \[[^\]]*{_LIST}[^\]]*\],? ?", "", text)
