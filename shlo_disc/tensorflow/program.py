@@ -46,8 +46,8 @@ def compile(
     :func:`shlo_disc.compile`.
 
     Raises UnsupportedError for an operation that is not covered, with its node. Raises TypeError
-    for another source, OSError for a folder without a SavedModel, KeyError for a signature that it
-    lacks, ValueError for options as `shlo_disc.compile`.
+    for another source, OSError for a folder without a SavedModel, InvalidModuleError for a damaged
+    one, KeyError for a signature that it lacks, ValueError for options as `shlo_disc.compile`.
     """
     with Layers(source) as layers:
         call = Call(concrete_function(source, signature))
