@@ -28,8 +28,8 @@ _DAMAGES = (OSError, LookupError, RuntimeError, TypeError, ValueError, tf.errors
 def concrete_function(source: Any, signature: Any) -> Any:
     """`source` traced for `signature`; see :func:`shlo_disc.tensorflow.compile` for both.
 
-    Raises TypeError for another source or signature, OSError for a folder without a SavedModel,
-    InvalidModuleError for a damaged one, and KeyError for a signature that it lacks.
+    Raises TypeError for another source or signature. Raises OSError for a folder without a
+    SavedModel, InvalidModuleError for a damaged one, and KeyError for a signature that it lacks.
     """
     if isinstance(source, str | os.PathLike):
         return _of_saved_model(Path(source), signature)

@@ -47,7 +47,8 @@ def compile(
 
     Raises UnsupportedError for an operation that is not covered, with its node. Raises TypeError
     for another source, OSError for a folder without a SavedModel, InvalidModuleError for a damaged
-    one, KeyError for a signature that it lacks, ValueError for options as `shlo_disc.compile`.
+    one. Raises KeyError for a signature that it lacks, and ValueError for options as
+    `shlo_disc.compile`.
     """
     with Layers(source) as layers:
         call = Call(concrete_function(source, signature))

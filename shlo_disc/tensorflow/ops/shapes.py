@@ -41,6 +41,7 @@ __all__ = [
     "broadcast",
     "cast",
     "ensured",
+    "every",
     "front",
     "part_of",
     "reshape",
@@ -348,6 +349,15 @@ def part_of(array: ir.Value, axis: int, start: Size, limit: Size) -> ir.Value:
         Part(start, limit, 1, False, False) if k == axis else Part(0, size, 1, False, False)
         for k, size in enumerate(sizes_of(array))
     ]
+    return _sliced(array, parts)
+
+
+def every(array: ir.Value, axes: Sequence[int], rows: Sequence[tuple[Size, Size, int]]) -> ir.Value:
+    """Of each of `axes` some entries: `rows` has the first, how many, and the stride."""
+    parts = [Part(0, size, 1, False, False) for size in sizes_of(array)]
+    for axis, (start, count, stride) in zip(axes, rows, strict=True):
+        limit = plus(start, plus(times(minus(count, 1), stride), 1))
+        parts[axis] = Part(start, limit, stride, False, False)
     return _sliced(array, parts)
 
 

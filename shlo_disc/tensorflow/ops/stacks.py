@@ -6,10 +6,10 @@
     while(%j = 0, %m = %r) {                     while(%j = 0, %m = %r) {
       %m2, %y = TensorListPopBack %m }             %y = TensorListGetItem %m, %r.i - 1 - %j }
 
-An element that no step changes, such as a weight or a shape, is computed in front of the loops, and
-its list has no entries. Each step of the first loop writes one element, each of the
-second takes one. So the place of an element follows from the counters of the loops, and no list has
-a length of its own. A loop may end early: its counter tells how many elements there are.
+No step changes some elements, such as weights and shapes. They are computed in front of the loops,
+and their lists have no entries. Each step of the first loop writes one element, each of the second
+takes one. So the place of an element follows from the counters of the loops, and no list has a
+length of its own. A loop may end early: its counter tells how many elements there are.
 """
 
 from __future__ import annotations
