@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+from shlo_disc.builders import number_of
 from shlo_disc.dynamic import attributes as attr
 from shlo_disc.dynamic.arithmetic import Condition, Entry, SizeArithmetic, is_wide
 from shlo_disc.dynamic.constraints import Constraints
@@ -58,7 +59,7 @@ SIZE_SYMBOLS = "disc.size_symbols"
 """On an argument whose elements are sizes: their symbols."""
 
 SIGNED_SYMBOLS = "disc.signed_symbols"
-"""On such an argument: the symbols that are no sizes and may be negative, as padding may."""
+"""On such an argument: the symbols that may be negative, as padding may."""
 
 IN_REGION = "in_region"
 """On a `disc.guard` that a region needs, which may not run."""
@@ -138,8 +139,8 @@ class ShapeAnalysis:
         self.holders: dict[ir.Operation, None] = {}
         """The `case`, `if` and `while` of main whose regions need guards."""
         self._holder: ir.Operation | None = None
-        self.padding: set[ir.Value] = set()
-        """Arguments that amounts of padding are computed from."""
+        self.may_be_negative: set[ir.Value] = set()
+        """Arguments that amounts of padding, or what 0 bounds, are computed from."""
         self.nonnegative: Mapping[str, bool] = {}
         """Symbols of their elements that are sizes as well; True for those of regions alone."""
         self.region_symbols: set[str] = set()
@@ -377,7 +378,7 @@ class ShapeAnalysis:
             self._assume(Guard(lhs, relation, rhs, f"the program is compiled for {text}"))
 
     def _size_argument(self, argument: ir.Value, index: int, attributes: Any) -> None:
-        """The elements of `argument` are sizes: a symbol for each, at least 0, or padding."""
+        """The elements of `argument` are sizes: a symbol for each, from 0 if it has no sign."""
         kind = self._type(argument.type)
         assert kind is not None
         assert kind.integer is not None
@@ -401,7 +402,7 @@ class ShapeAnalysis:
         signed: set[str] = set()
         if SIGNED_SYMBOLS in attributes:
             signed = {ir.StringAttr(n).value for n in ir.ArrayAttr(attributes[SIGNED_SYMBOLS])}
-        elif argument in self.padding and GLOBAL not in attributes and not is_unsigned:
+        elif argument in self.may_be_negative and GLOBAL not in attributes and not is_unsigned:
             signed = set(names) - self.nonnegative.keys()
         for name in names:
             symbol = Expr.symbol(name)
@@ -758,13 +759,14 @@ def analyze(module: ir.Module | ir.Operation) -> ShapeAnalysis:
     main = root if root.name == "func.func" else _main(root)
     known: list[Guard] = []
     sized: set[ir.Value] = set()
-    padding: set[ir.Value] = set()
+    may_be_negative: set[ir.Value] = set()
     nonnegative: dict[str, bool] = {}
     region_sized: dict[ir.Value, ir.Operation] = {}
     holders: dict[ir.Operation, None] = {}
     while True:
         analysis = ShapeAnalysis()
-        analysis.sized, analysis.padding, analysis.nonnegative = sized, padding, nonnegative
+        analysis.sized, analysis.may_be_negative = sized, may_be_negative
+        analysis.nonnegative = nonnegative
         analysis.region_sized, analysis.holders = region_sized, holders
         try:
             analysis._function(main, known)
@@ -775,7 +777,7 @@ def analyze(module: ir.Module | ir.Operation) -> ShapeAnalysis:
                     around = control_around(error.operation)
                     if around is not None:
                         region_sized |= dict.fromkeys(more - sized, around)
-                    sized, known, padding = sized | more, [], _sources_of_padding(main)
+                    sized, known, may_be_negative = sized | more, [], _sources_of_signs(main)
                     continue
             # Guards are checked before anything runs, so they hold in front of their operation,
             # too: cse moves the division of an exported `3*b + 1` in front of its assertion.
@@ -785,7 +787,7 @@ def analyze(module: ir.Module | ir.Operation) -> ShapeAnalysis:
                 raise
             known = [*known, *added]
             continue
-        # What is padding in one place and a size in another is never negative.
+        # What has a sign in one place and is a size in another is never negative.
         sizes: dict[str, bool] = {}
         for guard in analysis.guards:
             atom = guard.lhs.lone_atom
@@ -796,13 +798,25 @@ def analyze(module: ir.Module | ir.Operation) -> ShapeAnalysis:
         nonnegative, known = sizes | nonnegative, []
 
 
-def _sources_of_padding(main: ir.Operation) -> set[ir.Value]:
-    """What amounts of padding are computed from."""
+def _sources_of_signs(main: ir.Operation) -> set[ir.Value]:
+    """What numbers that may be negative are computed from: padding, and what 0 bounds.
+
+    `select(n < 0, n + size, n)` of an index, `max(n, 0)` of a size.
+    """
     found: set[ir.Value] = set()
     for op in ops_of(main, "stablehlo.dynamic_pad"):
         for value in (op.operands[2], op.operands[3]):
             found |= sources_of_size(value)
+    for name in ("compare", "maximum", "minimum"):
+        for op in ops_of(main, f"stablehlo.{name}"):
+            if any(_rank(side) == 0 and number_of(side) in (0, -1) for side in op.operands):
+                for value in op.operands:
+                    found |= sources_of_size(value)
     return found
+
+
+def _rank(value: ir.Value) -> int:
+    return int(ir.RankedTensorType(value.type).rank)
 
 
 def _main(module: ir.Operation) -> ir.Operation:

@@ -19,6 +19,7 @@ from typing import TypeAlias
 import numpy as np
 
 from shlo_disc.builders import assert_sizes, compare, convert, create, dimension, integer, number_of
+from shlo_disc.contractions import dot_sides
 from shlo_disc.errors import InvalidModuleError
 from shlo_disc.locations import source_line
 from shlo_disc.mlir import ir, producer
@@ -293,8 +294,25 @@ def _source_of_dimension(value: ir.Value, axis: int) -> int | _Source | None:
         return _peek(op.operands[_SHAPE_OPERAND[op.name]], axis)
     if op.name == "stablehlo.transpose":
         return op.operands[0], list(ir.DenseI64ArrayAttr(op.attributes["permutation"]))[axis]
+    if op.name == "stablehlo.dot_general":
+        return _source_in_product(op, axis)
+    if op.name == "tensor.cast":
+        return op.operands[0], axis
+    if op.name == "stablehlo.reduce":
+        rank = ir.RankedTensorType(op.operands[0].type).rank
+        dims = list(ir.DenseI64ArrayAttr(op.attributes["dimensions"]))
+        return op.operands[0], [k for k in range(rank) if k not in dims][axis]
     if op.name in OPS and OPS[op.name].role is Role.ELEMENTWISE:
         alike = [v for v in op.operands if ir.RankedTensorType(v.type).rank == kind.rank]
         fixed = (v for v in alike if not ir.RankedTensorType(v.type).is_dynamic_dim(axis))
         return next(fixed, alike[0]), axis
     return None
+
+
+def _source_in_product(op: ir.Operation, axis: int) -> _Source:
+    """Dimension `axis` of a `dot_general`: its batches, then what each operand has besides."""
+    left, right = dot_sides(op)
+    if axis < len(left.batch):
+        return op.operands[0], left.batch[axis]
+    number, side = (0, left) if axis in left.results else (1, right)
+    return op.operands[number], side.free[side.results.index(axis)]

@@ -73,7 +73,8 @@ class ResolveShapes(Pass):
         changed += _place_guards(module, analysis.guards, state.block)
         if CONSTRAINTS in main.operation.attributes:
             _keep_lowered_bounds(main.operation, analysis)
-        if changed:
+        # No kernel computes a size, so one that nothing reads goes, too.
+        if changed or any(op.name == "stablehlo.get_dimension_size" for op in ops):
             # Operands that became constants make some dynamic ops static.
             run_pipeline(
                 module, "trivial-dce,func.func(stablehlo-canonicalize-dynamism),trivial-dce"

@@ -195,15 +195,14 @@ def _lists_as_arrays(text: str, carried: list[str]) -> str:
     elements of a list have no rank.
     """
     known = {"If", "Case", "Identity", "PartitionedCall", "StatefulPartitionedCall", "While"}
-    known |= {"StatelessIf", "StatelessCase", "StatelessWhile", *carried}
+    known |= {"StatelessIf", "StatelessCase", "StatelessWhile", "AddN", "ZerosLike", *carried}
     locations = "\n".join(re.findall(r"^#loc.*", text, re.M))
     for line in text.splitlines():
         name = re.search(r'"tf\.(\w+)"\(', line)
         if name is not None and _LIST in line and name[1] not in known:
             node = next(iter(_nodes_by_line(f"{line}\n{locations}").values()), "")
-            raise _UncoveredError(
-                f"{name[1]} of a list of tensors (TensorArray) is not covered", node
-            )
+            what = "list of tensors (TensorArray)" if "TensorList" in name[1] else "variant"
+            raise _UncoveredError(f"{name[1]} of a {what} is not covered", node)
     text = re.sub(rf"tensor<!tf_type\.variant<tensor<({_ELEMENT})>>>", r"tensor<?x\1>", text)
     # An attribute that says again what the types of operands say.
     text = re.sub(rf"\bT(?:in|out)? = \[[^\]]*{_LIST}[^\]]*\],? ?", "", text)
@@ -227,6 +226,9 @@ def _with_types_of_elements(mlir: Any, text: str) -> str:
         given = _with_shapes(text, known)
         inferred = str(mlir.ExperimentalRunPassPipeline(given, b"tf-shape-inference", True))
         functions = _functions(inferred)
+        if slices := _types_of_slices(functions):
+            text = _with_types_of_slices(text, slices)
+            continue
         found = {}
         for number, (name, op) in enumerate(_reserved(functions)):
             if number not in known and "variant<tensor<*x" in op.line:
@@ -238,14 +240,75 @@ def _with_types_of_elements(mlir: Any, text: str) -> str:
         known |= found
 
 
+def _slices(functions: dict[str, list[_Op]]) -> list[_Op]:
+    """The slices of a module, in the order of the text."""
+    return [op for ops in functions.values() for op in ops if op.name == "StridedSlice"]
+
+
+def _types_of_slices(functions: dict[str, list[_Op]]) -> dict[int, str]:
+    """The types of slices that TensorFlow finds no rank of, where the array has one.
+
+    It looks for the strides, which a body of a loop may be given. By number in the text.
+    """
+    found = {}
+    for number, op in enumerate(_slices(functions)):
+        array = re.fullmatch(rf"tensor<({_ELEMENT})>", op.types[0])
+        if array is not None and re.search(r"-> tensor<\*x\w+>", op.line):
+            *own, element = array[1].split("x")
+            length = int(op.types[1].removeprefix("tensor<").partition("x")[0])
+            sizes = _sizes_of_slice(op.line, own, length)
+            found[number] = f"tensor<{'x'.join([*sizes, element])}>"
+    return found
+
+
+def _sizes_of_slice(line: str, own: list[str], length: int) -> list[str]:
+    masks = {name: int(value) for name, value in re.findall(r"(\w+)_mask = (\d+)", line)}
+    added = sum(masks["new_axis"] >> k & ~masks["ellipsis"] >> k & 1 for k in range(length))
+    found: list[str] = []
+    axis = 0
+    for k in range(length):
+        if masks["ellipsis"] >> k & 1:
+            count = len(own) - (length - 1 - added)
+            found += own[axis : axis + count]
+            axis += count
+        elif masks["new_axis"] >> k & 1:
+            found.append("1")
+        else:
+            found += [] if masks["shrink_axis"] >> k & 1 else ["?"]
+            axis += 1
+    return found + own[axis:]
+
+
+def _with_types_of_slices(text: str, types: dict[int, str]) -> str:
+    """`text` with these types of slices, by number; an Identity has the type that users read."""
+    slices = _slices(_functions(text))
+    for number, kind in types.items():
+        line, result = slices[number].line, slices[number].result
+        end = re.search(r" -> (tensor<\*x\w+>)(.*)$", line)
+        if end is None:
+            continue
+        old, place = end.groups()
+        raw = f"{result}_ranked_{number}"
+        control = re.search(r"(%\w+) = tf_executor", line)
+        name = control[1] if control else f"{raw}_control"
+        new = line.replace(result, raw, 1).replace(f"{name} =", f"{raw}_control =", 1)
+        new = new.replace(f" -> {old}", f" -> {kind}", 1)
+        identity = (
+            f'      {result}, {name} = tf_executor.island wraps "tf.Identity"({raw}) '
+            f'{{device = ""}} : ({kind}) -> {old}{place}'
+        )
+        text = text.replace(line, f"{new}\n{identity}", 1)
+    return text
+
+
+_EMPTY = ("EmptyTensorList", "TensorListReserve")
+_WRITES = {"TensorListSetItem": 2, "TensorListPushBack": 1}
+"""Operations that write an element into a list -> which operand that is."""
+
+
 def _reserved(functions: dict[str, list[_Op]]) -> list[tuple[str, _Op]]:
     """The lists that begin empty, with their functions, in the order of the text."""
-    return [
-        (name, op)
-        for name, ops in functions.items()
-        for op in ops
-        if op.name == "TensorListReserve"
-    ]
+    return [(name, op) for name, ops in functions.items() for op in ops if op.name in _EMPTY]
 
 
 def _with_shapes(text: str, known: dict[int, str]) -> str:
@@ -257,7 +320,7 @@ def _with_shapes(text: str, known: dict[int, str]) -> str:
 
 
 def _with_shape(op: _Op, element: str, number: int) -> str:
-    """The line of a TensorListReserve whose element_shape is that of `element`, with its constant.
+    """The line of an empty list whose element_shape is that of `element`, with its constant.
 
     TensorFlow's shape inference follows it from there.
     """
@@ -316,8 +379,8 @@ def _written(
             if operand not in (value, f"{value}#0"):
                 continue
             found: str | None = None
-            if op.name == "TensorListSetItem" and place == 0:
-                found = op.types[2]
+            if op.name in _WRITES and place == 0:
+                found = op.types[_WRITES[op.name]]
             elif op.name == "Identity":
                 found = _written(functions, name, op.result, seen)
             for called in op.called():
@@ -364,7 +427,7 @@ def _nodes_by_line(text: str) -> dict[int, str]:
             name = known[name]
             if name.startswith("fused["):  # the type of the node, and its name
                 name = name.removeprefix("fused[").removesuffix("]").split(", ")[-1]
-        if name.startswith('"'):
+        if name.startswith('"') and name.endswith('"'):  # no line of a text, which is ours
             found[number] = name
     return found
 

@@ -22,6 +22,7 @@ from tensorflow.python.framework import convert_to_constants
 
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.tensorflow.places import Layers, Place, place_of_node, places, told
+from shlo_disc.tensorflow.variable_shapes import read_shapes_of_constants
 
 __all__ = ["Frozen", "freeze"]
 
@@ -103,9 +104,12 @@ def _without_variables(function: Any) -> Any:
         before = convert_to_constants._CONTROL_FLOW_OPS
         convert_to_constants._CONTROL_FLOW_OPS = {*before, "Case", "StatelessCase"}
         try:
-            return convert_to_constants.convert_variables_to_constants_v2(
-                function, lower_control_flow=False
+            data = convert_to_constants._FunctionConverterDataInEager(
+                func=function, lower_control_flow=False, aggressive_inlining=False
             )
+            graph, inputs = convert_to_constants._replace_variables_by_constants(data)
+            read_shapes_of_constants(graph)
+            return convert_to_constants._construct_concrete_function(function, graph, inputs)
         finally:
             convert_to_constants._CONTROL_FLOW_OPS = before
 

@@ -13,18 +13,23 @@ import tensorflow as tf
 from tensorflow.python.eager.polymorphic_function.concrete_function import ConcreteFunction
 from tensorflow.python.util import nest
 
-from shlo_disc.errors import UnsupportedError
+from shlo_disc.errors import InvalidModuleError, UnsupportedError
 
 __all__ = ["Call", "concrete_function"]
 
 _DEFAULT = "serving_default"
 
+_FILES_OF_KERAS = (".keras", ".h5", ".hdf5")
+
+_DAMAGES = (OSError, LookupError, RuntimeError, TypeError, ValueError, tf.errors.OpError)
+"""What TensorFlow raises for a SavedModel that is incomplete or damaged."""
+
 
 def concrete_function(source: Any, signature: Any) -> Any:
     """`source` traced for `signature`; see :func:`shlo_disc.tensorflow.compile` for both.
 
-    Raises TypeError for another source or signature, OSError for a folder without a SavedModel, and
-    KeyError for a signature that it lacks.
+    Raises TypeError for another source or signature. Raises OSError for a folder without a
+    SavedModel, InvalidModuleError for a damaged one, and KeyError for a signature that it lacks.
     """
     if isinstance(source, str | os.PathLike):
         return _of_saved_model(Path(source), signature)
@@ -48,15 +53,28 @@ def concrete_function(source: Any, signature: Any) -> Any:
         raise TypeError(
             "the function states no signature; pass one, such as [tf.TensorSpec([None, 8])]"
         )
+    if signature is not None and not isinstance(signature, list | tuple):
+        raise TypeError(
+            "the signature of a function is a list of its arguments, such as "
+            f"[tf.TensorSpec([None, 8])], not {type(signature).__name__}"
+        )
     return function.get_concrete_function(*(signature or ()))
 
 
 def _of_saved_model(folder: Path, signature: Any) -> Any:
     if signature is not None and not isinstance(signature, str):
         raise TypeError("the signature of a SavedModel is a name; pass a string")
-    if not folder.joinpath("saved_model.pb").exists():
+    if folder.suffix in _FILES_OF_KERAS and folder.is_file():
+        raise TypeError(
+            f"{folder} is a file of Keras; pass keras.models.load_model({folder.name!r})"
+        )
+    if not folder.joinpath("saved_model.pb").is_file():
         raise FileNotFoundError(f"{folder} has no saved_model.pb")
-    loaded = tf.saved_model.load(folder)
+    try:
+        loaded = tf.saved_model.load(folder)
+    except _DAMAGES as error:
+        told = str(error).strip().partition("\n")[0]
+        raise InvalidModuleError(f"TensorFlow cannot load {folder}: {told}") from error
     name = signature or _DEFAULT
     if name not in loaded.signatures:
         known = ", ".join(sorted(loaded.signatures)) or "none"

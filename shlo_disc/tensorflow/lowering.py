@@ -11,9 +11,10 @@ from shlo_disc.ingest.mixed.rewriter import rewrite_mixture
 from shlo_disc.locations import source_line
 from shlo_disc.mlir import ir, new_context, parse_module, run_pipeline, walk
 from shlo_disc.tensorflow.convert import Converted
-from shlo_disc.tensorflow.ops import JOINED, PREFIX, rules
+from shlo_disc.tensorflow.ops import JOINED, PREFIX, STACKS, rules
 from shlo_disc.tensorflow.ops.lists import find_element_sizes
 from shlo_disc.tensorflow.ops.reductions import join_sums_to_shapes
+from shlo_disc.tensorflow.ops.stacks import place_stacks
 
 __all__ = ["lower"]
 
@@ -30,8 +31,11 @@ def lower(converted: Converted) -> ir.Module:
             module = parse_module(converted.restored(text))
         except ir.MLIRError as error:
             raise _left(converted, error) from None
-        _check(module, also=JOINED)  # first: passes of MLIR end the process on TensorFlow's graphs
+        _check(
+            module, also={*JOINED, *STACKS}
+        )  # first: passes of MLIR end the process on TensorFlow's graphs
         run_pipeline(module, "inline{default-pipeline=},symbol-dce")
+        place_stacks(module, PREFIX)
         find_element_sizes(module, PREFIX)
         join_sums_to_shapes(module, PREFIX)
         _check(module)

@@ -280,6 +280,34 @@ def test_padding_that_is_a_size_elsewhere_is_not_negative():
         run.run_numpy([x, np.array([1, -1])])
 
 
+def test_an_index_that_is_compared_with_0_may_be_negative():
+    """`max(n, 0)` and `select(n < 0, n + size, n)`; a number that is a size may not."""
+    run = shlo_disc.compile("""
+      func.func @main(%x: tensor<?xf32>, %n: tensor<i64>, %m: tensor<i64>)
+          -> (tensor<?xf32>, tensor<?xf32>, tensor<?xf32>) {
+        %zero = stablehlo.constant dense<0> : tensor<i64>
+        %size32 = stablehlo.get_dimension_size %x, dim = 0 : (tensor<?xf32>) -> tensor<i32>
+        %size = stablehlo.convert %size32 : (tensor<i32>) -> tensor<i64>
+        %below = stablehlo.compare LT, %n, %zero : (tensor<i64>, tensor<i64>) -> tensor<i1>
+        %from = stablehlo.add %n, %size : tensor<i64>
+        %index = stablehlo.select %below, %from, %n : tensor<i1>, tensor<i64>
+        %most = stablehlo.maximum %n, %zero : tensor<i64>
+        %1 = stablehlo.reshape %index : (tensor<i64>) -> tensor<1xi64>
+        %2 = stablehlo.reshape %most : (tensor<i64>) -> tensor<1xi64>
+        %3 = stablehlo.reshape %m : (tensor<i64>) -> tensor<1xi64>
+        %a = stablehlo.dynamic_iota %1, dim = 0 : (tensor<1xi64>) -> tensor<?xf32>
+        %b = stablehlo.dynamic_iota %2, dim = 0 : (tensor<1xi64>) -> tensor<?xf32>
+        %c = stablehlo.dynamic_iota %3, dim = 0 : (tensor<1xi64>) -> tensor<?xf32>
+        return %a, %b, %c : tensor<?xf32>, tensor<?xf32>, tensor<?xf32>
+      }""")
+    x = np.ones(5, "f4")
+    for n in (-1, -5, 0, 3):
+        sizes = [len(a) for a in run.run_numpy([x, np.int64(n), np.int64(2)])]
+        assert sizes == [n + 5 if n < 0 else n, max(n, 0), 2]
+    with pytest.raises(ShapeMismatchError, match="the size n2_0, which must not be negative"):
+        run.run_numpy([x, np.int64(1), np.int64(-1)])
+
+
 def test_numbers_that_may_be_negative_are_computed_with_exactly():
     """Quotients, remainders, clamps and minima of padding, as data of the program's own type."""
     names = ("divide", "remainder", "maximum", "minimum")

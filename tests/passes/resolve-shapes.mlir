@@ -179,3 +179,18 @@ func.func @main(%x: tensor<?xf32> {disc.shape = ["b"]}) -> (tensor<f32>, tensor<
 //       return %3, %4, %0 : tensor<f32>, tensor<f32>, tensor<i32>
 //     }
 //   }
+
+// -----
+
+// A size that nothing reads is gone, though no other op has changed.
+func.func @main(%x: tensor<?xf32>) -> tensor<?xf32> {
+  %a = stablehlo.get_dimension_size %x, dim = 0 : (tensor<?xf32>) -> tensor<i32>
+  %b = stablehlo.convert %a : (tensor<i32>) -> tensor<i64>
+  return %x : tensor<?xf32>
+}
+// EXPECT:
+//   module {
+//     func.func @main(%arg0: tensor<?xf32>) -> tensor<?xf32> {
+//       return %arg0 : tensor<?xf32>
+//     }
+//   }

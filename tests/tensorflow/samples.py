@@ -120,6 +120,13 @@ def in_a_branch(x):
     return tf.while_loop(lambda i, a: i < tf.shape(x)[0], step, (0, empty))[1].stack()
 
 
+def scan_gradient(x):
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = tf.scan(lambda a, r: tf.sigmoid(a + r), x)
+    return tape.gradient(y, x)
+
+
 H = tf.bfloat16
 W16 = tf.Variable(tf.cast(variable(8, 80), H))
 
@@ -288,6 +295,7 @@ SAMPLES: dict[str, Sample] = {
         lambda x: tf.scan(lambda a, r: a * 0.5 + r, x, tf.zeros([8]), reverse=True), [X]
     ),
     "fold": Sample(lambda x: tf.foldl(lambda a, r: a + r, x), [([N, N, 8], F)], least=1),
+    "scan_gradient": Sample(scan_gradient, [X], least=1),
     # -- further ops, and what the rows of `shlo_disc.tensorflow.ops` can be asked -----------------
     "argsort": Sample(lambda x: tf.argsort(x, 1, direction="DESCENDING"), [([N, N], F)]),
     "avg_pool_same": Sample(lambda x: tf.nn.avg_pool2d(x, 3, 2, "SAME"), [IMAGE], least=1),
@@ -341,6 +349,7 @@ SAMPLES: dict[str, Sample] = {
     "reverse": Sample(lambda x: tf.reverse(x, [0]), [X]),
     "roll": Sample(lambda x: tf.roll(x, 2, 1), [X]),
     "scatter_nd": Sample(lambda i, u: tf.scatter_nd(i, u, [10, 4]), [([N, 1], I), ([N, 4], F)]),
+    "ensure_shape": Sample(lambda x: tf.ensure_shape(x, [N, 8]), [X]),
     "slice": Sample(lambda x: tf.slice(x, [0, 2], [-1, 3]), [X]),
     "slice_negative": Sample(lambda x: (x[::-1], x[-2:], x[:-1, ::-2], x[3:0:-1]), [X]),
     "slice_shapes": Sample(

@@ -392,6 +392,58 @@ MODELS: dict[str, Sample] = {
         lambda x: tf.image.pad_to_bounding_box(x, 1, 2, 20, 20), [([2, N, N, 3], F)], least=1
     ),
     "crop_box": Sample(lambda x: tf.image.crop_to_bounding_box(x, 0, 1, 2, 2), [IMAGE], least=3),
+    "resampled": Sample(
+        lambda x: (
+            tf.image.resize(x, [6, 11], "bicubic"),
+            tf.image.resize(x, tf.shape(x)[1:3] * 2, "lanczos3"),
+            tf.image.resize(x, [4, 3], antialias=True),
+            tf.image.resize(x, [14, 3], "mitchellcubic", antialias=True),
+            tf.compat.v1.image.resize_bicubic(x, [7, 5]),
+            tf.compat.v1.image.resize_bicubic(x, [7, 5], align_corners=True),
+        ),
+        [IMAGE],
+        least=1,
+        tolerance=1e-4,
+    ),
+    "translated": Sample(
+        lambda x: [
+            tf.raw_ops.ScaleAndTranslate(
+                images=x,
+                size=[6, 8],
+                scale=[1.5, 0.7],
+                translation=[0.5, -1.0],
+                kernel_type=kernel,
+                antialias=antialias,
+            )
+            for kernel in ("box", "gaussian", "keyscubic", "triangle", "lanczos1", "lanczos5")
+            for antialias in (True, False)
+        ],
+        [IMAGE],
+        least=1,
+        tolerance=1e-4,
+    ),
+    "colours": Sample(
+        lambda x: (
+            tf.image.rgb_to_hsv(tf.sigmoid(x)),
+            tf.image.hsv_to_rgb(tf.sigmoid(x)),
+            tf.image.adjust_hue(tf.sigmoid(x), -0.2),
+            tf.image.adjust_saturation(tf.sigmoid(x), 1.7),
+            tf.image.adjust_contrast(x, 1.3),
+            tf.image.rgb_to_hsv(tf.zeros_like(x)),
+            tf.linalg.cross(x, tf.reverse(x, [-1])),
+        ),
+        [IMAGE],
+        least=1,
+        tolerance=1e-4,
+    ),
+    "patches": Sample(
+        lambda x: (
+            tf.image.extract_patches(x, [1, 3, 2, 1], [1, 2, 1, 1], [1, 1, 2, 1], "SAME"),
+            tf.image.extract_patches(x, [1, 3, 3, 1], [1, 2, 2, 1], [1, 1, 1, 1], "VALID"),
+        ),
+        [IMAGE],
+        least=3,
+    ),
     "image_dtype": Sample(
         lambda x: (tf.image.convert_image_dtype(x, F), tf.cast(x, F) / 255.0),
         [([N, N, N, 3], U)],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -12,7 +13,7 @@ tf = pytest.importorskip("tensorflow", reason="needs the extra `tensorflow`: mak
 
 
 import shlo_disc.tensorflow  # noqa: E402
-from shlo_disc.errors import ShapeMismatchError, UnsupportedError  # noqa: E402
+from shlo_disc.errors import InvalidModuleError, ShapeMismatchError, UnsupportedError  # noqa: E402
 from shlo_disc.tensorflow import convert  # noqa: E402
 
 pytestmark = pytest.mark.tensorflow
@@ -98,6 +99,37 @@ def test_what_is_no_saved_model(saved, tmp_path):
         shlo_disc.tensorflow.compile(saved[0], "other")
     with pytest.raises(TypeError, match="is a name"):
         shlo_disc.tensorflow.compile(saved[0], [tf.TensorSpec([None])])
+
+
+@pytest.mark.parametrize(
+    ("file", "size"),
+    [
+        ("saved_model.pb", 700),
+        ("saved_model.pb", 0),
+        ("variables/variables.index", 10),
+        ("variables/variables.data-00000-of-00001", 100),
+        ("variables/variables.index", None),
+    ],
+)
+def test_a_damaged_saved_model(saved, tmp_path, file, size):
+    """A file of it is cut or missing: one error, which names the folder."""
+    folder = tmp_path / "damaged"
+    shutil.copytree(saved[0], folder)
+    if size is None:
+        (folder / file).unlink()
+    else:
+        (folder / file).write_bytes((folder / file).read_bytes()[:size])
+    with pytest.raises(InvalidModuleError, match=f"cannot load {folder}: ."):
+        shlo_disc.tensorflow.compile(folder)
+
+
+def test_files_that_are_no_folder(tmp_path):
+    (tmp_path / "model.keras").write_bytes(b"PK")
+    with pytest.raises(TypeError, match=r"is a file of Keras; pass keras\.models\.load_model"):
+        shlo_disc.tensorflow.compile(tmp_path / "model.keras")
+    (tmp_path / "saved_model.pb").mkdir()
+    with pytest.raises(FileNotFoundError, match=r"has no saved_model\.pb"):
+        shlo_disc.tensorflow.compile(tmp_path)
 
 
 def test_variables_are_frozen():
@@ -258,6 +290,8 @@ def test_another_structure():
     [
         (3, None, "expected a folder, a Keras model or a function, got int"),
         (lambda x: x, None, "states no signature"),
+        (lambda x: x, tf.TensorSpec([None]), "is a list of its arguments, .* not TensorSpec"),
+        (lambda x: x, {"x": tf.TensorSpec([None])}, "is a list of its arguments, .* not dict"),
         (lambda x: x, "serving_default", "the name of a signature is for a SavedModel"),
     ],
 )
@@ -291,6 +325,11 @@ def test_a_wrong_source(source, signature, message):
             lambda x: tf.TensorArray(tf.float32, 2).split(x, [1, 1]).stack(),
             tf.TensorSpec([2]),
             "TensorListSplit of a list of tensors",
+        ),
+        (
+            lambda x: tf.data.Dataset.from_tensor_slices(x).reduce(0.0, lambda a, b: a + b),
+            tf.TensorSpec([None]),
+            "TensorSliceDataset of a variant",
         ),
         (tf.linalg.det, tf.TensorSpec([None, None]), "MatrixDeterminant"),
         (lambda x: tf.py_function(abs, [x], tf.float32), tf.TensorSpec([None]), "EagerPyFunc|rank"),

@@ -70,6 +70,18 @@ def translation():
     return keras.Model([source, target], layers.Dense(50)(y))
 
 
+def masked_encoder():
+    """Each of the inputs has a length of its own; many broadcasts follow from one to another."""
+    ids = keras.Input((None,), dtype="int32")
+    kinds = keras.Input((None,), dtype="int32")
+    mask = keras.Input((None,), dtype="bool")
+    x = layers.LayerNormalization()(layers.Embedding(50, 32)(ids) + layers.Embedding(2, 32)(kinds))
+    for _ in range(2):
+        x = added(x, layers.MultiHeadAttention(4, 8)(x, x, attention_mask=mask[:, None, :]))
+        x = added(x, layers.Dense(32)(layers.Dense(64, activation="gelu")(x)))
+    return keras.Model([ids, kinds, mask], [x, layers.Dense(32, "tanh")(x[:, 0])])
+
+
 def grouped_attention():
     given = keras.Input((None, 32))
     x = layers.RMSNormalization()(given)
@@ -130,6 +142,14 @@ def tokens(high, *shape):
 KINDS = {
     "images": (images, lambda b, s: 127 * floats(b, s + 16, 2 * s + 15, 3)),
     "translation": (translation, lambda b, s: [tokens(50, b, s), tokens(50, b, 2 * s + 1)]),
+    "masked_encoder": (
+        masked_encoder,
+        lambda b, s: [
+            tokens(50, b, s),
+            tokens(2, b, s),
+            np.arange(s)[None] < 1 + tokens(s, b, 1),
+        ],
+    ),
     "grouped_attention": (grouped_attention, lambda b, s: floats(b, s, 32)),
     "signals": (signals, lambda b, s: floats(b, s + 3, 6)),
     "columns": (

@@ -71,12 +71,59 @@ def test_a_shape_that_a_call_gives():
 
     run = shlo_disc.tensorflow.compile(model)
     x = tf.constant(np.arange(24, dtype=np.float32).reshape(3, 8))
-    for shape in ([4, 6], [1, 24], [24, 1]):
+    for shape in ([4, 6], [1, 24], [24, 1], [-1, 2], [6, -1], [-1, 24]):
         assert_same(run(x, tf.constant(shape)), model(x, tf.constant(shape)), 0)
     with pytest.raises(shlo_disc.ShapeMismatchError):
         run(x, tf.constant([5, 5]))
-    with pytest.raises(shlo_disc.ShapeMismatchError, match="must not be negative"):
-        run(x, tf.constant([-1, 2]))
+    for shape in ([-1, -1], [-2, -12], [5, -1], [-2, 4]):
+        with pytest.raises(shlo_disc.ShapeMismatchError):
+            run(x, tf.constant(shape))
+
+
+def test_sizes_and_indices_that_are_negative_in_a_call():
+    """In three sizes, where a condition computes them, in slices and in splits."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 8]), tf.TensorSpec([3], tf.int64)])
+    def model(x, shape):
+        n = tf.cast(shape[0], tf.int32)
+        known = tf.where([True, False], -1, tf.shape(x)[1:] * [1, 1])
+        return (
+            tf.reshape(x, shape),
+            tf.reshape(x, [tf.where(n > 1, -1, 6), 4]),
+            tf.reshape(x[:, :, None], tf.concat([known[:1], [2], tf.shape(x)[1:] // 2], 0)),
+            tf.slice(x, [1, 0], [n, -1]),
+            tf.split(x, tf.stack([1, tf.where(n > 0, 2, n)]), num=2)[1],
+            x[n:],
+        )
+
+    run = shlo_disc.tensorflow.compile(model)
+    x = tf.constant(np.arange(24, dtype=np.float32).reshape(3, 8))
+    for shape in ([-1, 4, 2], [2, -1, 4], [2, 3, -1], [1, 1, 24], [2, 3, 4]):
+        given = tf.constant(shape, tf.int64)
+        assert_same(run(x, given), model(x, given), 0)
+    for shape in ([-1, -1, 8], [-1, -1, -1], [2, 5, -1], [-2, -3, 4]):
+        with pytest.raises(shlo_disc.ShapeMismatchError):
+            run(x, tf.constant(shape, tf.int64))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, n: tf.split(x, 2),
+        lambda x, n: tf.split(x, [1, 3]),
+        lambda x, n: tf.split(x, tf.stack([1, n]), num=2),
+        lambda x, n: tf.ensure_shape(x, [4, 8]),
+    ],
+)
+def test_parts_that_do_not_fit(function):
+    """Every call checks that the parts make up the dimension, as TensorFlow does."""
+    specs = [tf.TensorSpec([None, 8]), tf.TensorSpec([], tf.int32)]
+    run = shlo_disc.tensorflow.compile(function, specs)
+    x = tf.reshape(tf.range(40.0), [5, 8])
+    assert_same(run(x[:4], tf.constant(3)), function(x[:4], tf.constant(3)), 0)
+    for rows, n in ((5, 3), (1, 3)):
+        with pytest.raises(shlo_disc.ShapeMismatchError):
+            run(x[:rows], tf.constant(n))
 
 
 def test_an_entry_that_is_not_there():

@@ -10,14 +10,23 @@ from shlo_disc.ingest.mixed.rewriter import Rule, operation
 from shlo_disc.ingest.size_values import Sizes
 from shlo_disc.locations import source_line
 from shlo_disc.mlir import ir
+from shlo_disc.tensorflow.ops.colours import (
+    adjust_contrast,
+    adjust_hue,
+    adjust_saturation,
+    cross,
+    from_hue,
+    to_hue,
+)
 from shlo_disc.tensorflow.ops.diagonals import (
     matrix_diagonal,
     matrix_of_diagonal,
     matrix_with_diagonal,
 )
-from shlo_disc.tensorflow.ops.images import resize_bilinear, resize_nearest
+from shlo_disc.tensorflow.ops.images import patches, resize_bilinear, resize_nearest
 from shlo_disc.tensorflow.ops.lists import (
     list_element,
+    list_element_shape,
     list_from_tensor,
     list_gather,
     list_length,
@@ -25,7 +34,7 @@ from shlo_disc.tensorflow.ops.lists import (
     list_set,
     list_stack,
 )
-from shlo_disc.tensorflow.ops.losses import euclidean_norm, sparse_softmax_loss
+from shlo_disc.tensorflow.ops.losses import euclidean_norm, sigmoid_gradient, sparse_softmax_loss
 from shlo_disc.tensorflow.ops.matrices import cholesky, triangular_solve
 from shlo_disc.tensorflow.ops.moves import (
     batch_to_space,
@@ -58,6 +67,7 @@ from shlo_disc.tensorflow.ops.reductions import (
     transpose,
     unary_einsum,
 )
+from shlo_disc.tensorflow.ops.resampling import resize_bicubic, scale_and_translate
 from shlo_disc.tensorflow.ops.searching import bound, bucketize, in_top_k, unique
 from shlo_disc.tensorflow.ops.segments import (
     bincount,
@@ -69,10 +79,12 @@ from shlo_disc.tensorflow.ops.segments import (
 from shlo_disc.tensorflow.ops.shapes import (
     broadcast,
     cast,
+    ensured,
     reshape,
     strided_slice,
     strided_slice_gradient,
 )
+from shlo_disc.tensorflow.ops.stacks import STACKS
 from shlo_disc.tensorflow.ops.transforms import (
     complex_transform,
     inverse_real_transform,
@@ -92,7 +104,7 @@ from shlo_disc.tensorflow.ops.windows import (
     transposed_convolution,
 )
 
-__all__ = ["JOINED", "LEFT", "OPS", "PREFIX", "rules"]
+__all__ = ["JOINED", "LEFT", "OPS", "PREFIX", "STACKS", "rules"]
 
 PREFIX = "tf.Disc"
 
@@ -113,6 +125,7 @@ OPS: dict[str, Rule] = {
     "DepthwiseConv2dNativeBackpropFilter": depthwise_filter_gradient,
     "DepthwiseConv2dNativeBackpropInput": depthwise_gradient,
     "Einsum": unary_einsum,
+    "EnsureShape": ensured,
     "Erf": operation("chlo.erf"),
     "Erfc": operation("chlo.erfc"),
     "Erfinv": operation("chlo.erf_inv"),
@@ -131,6 +144,7 @@ OPS: dict[str, Rule] = {
     "ResizeBilinear": resize_bilinear,
     "ResizeNearestNeighbor": resize_nearest,
     "Roll": roll,
+    "SigmoidGrad": sigmoid_gradient,
     "Slice": slice_,
     "SpaceToBatchND": space_to_batch,
     "SpaceToDepth": space_to_depth,
@@ -138,6 +152,7 @@ OPS: dict[str, Rule] = {
     "Split": split,
     "SplitV": split_sizes,
     "StridedSlice": strided_slice,
+    "TensorListElementShape": list_element_shape,
     "TensorListFromTensor": list_from_tensor,
     "TensorListGather": list_gather,
     "TensorListGetItem": list_element,
@@ -152,6 +167,9 @@ OPS: dict[str, Rule] = {
 """Op of TensorFlow -> the values of its results; these pass through the converter in any case."""
 
 LEFT: dict[str, Rule] = {
+    "AdjustContrastv2": adjust_contrast,
+    "AdjustHue": adjust_hue,
+    "AdjustSaturation": adjust_saturation,
     "All": reduction("and"),
     "Any": reduction("or"),
     "AvgPoolGrad": average_pool_gradient,
@@ -162,13 +180,16 @@ LEFT: dict[str, Rule] = {
     "ConcatV2": concatenate,
     "Conv2DBackpropFilter": filter_gradient,
     "Conv3DBackpropFilterV2": filter_gradient,
+    "Cross": cross,
     "DenseBincount": bincount,
     "DynamicPartition": dynamic_partition,
     "DynamicStitch": dynamic_stitch,
     "FFT": complex_transform("FFT", 1),
     "FFT2D": complex_transform("FFT", 2),
     "FFT3D": complex_transform("FFT", 3),
+    "ExtractImagePatches": patches,
     "GatherV2": gather,
+    "HSVToRGB": from_hue,
     "IFFT": complex_transform("IFFT", 1),
     "IFFT2D": complex_transform("IFFT", 2),
     "IFFT3D": complex_transform("IFFT", 3),
@@ -187,7 +208,10 @@ LEFT: dict[str, Rule] = {
     "RFFT": real_transform(1),
     "RFFT2D": real_transform(2),
     "RFFT3D": real_transform(3),
+    "RGBToHSV": to_hue,
+    "ResizeBicubic": resize_bicubic,
     "ReverseSequence": reverse_sequence,
+    "ScaleAndTranslate": scale_and_translate,
     "SegmentMax": segments("maximum"),
     "SegmentMean": segments("add", is_mean=True),
     "SegmentMin": segments("minimum"),

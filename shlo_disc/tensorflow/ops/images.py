@@ -1,10 +1,14 @@
-"""Ops that resize images: NHWC, by indices along the height and along the width."""
+"""Ops that resize images, or take patches: NHWC, by indices along the height and the width."""
 
 from __future__ import annotations
+
+import itertools
 
 from shlo_disc.builders import create
 from shlo_disc.ingest.size_values import Sizes
 from shlo_disc.mlir import ir
+from shlo_disc.tensorflow.ops.moves import joined
+from shlo_disc.tensorflow.ops.shapes import every
 from shlo_disc.tensorflow.ops.values import (
     Size,
     broadcast_to,
@@ -13,14 +17,20 @@ from shlo_disc.tensorflow.ops.values import (
     elements,
     flag,
     iota,
+    larger,
+    minus,
+    padded,
+    plus,
+    quotient,
     result,
     size_of,
     sizes_of,
     taken,
     value_of,
 )
+from shlo_disc.tensorflow.ops.windows import Layout, padding_of
 
-__all__ = ["resize_bilinear", "resize_nearest"]
+__all__ = ["patches", "places_of", "resize_bilinear", "resize_nearest", "wanted_sizes"]
 
 Values = list[ir.Value]
 
@@ -28,8 +38,8 @@ Values = list[ir.Value]
 def resize_nearest(sizes: Sizes, op: ir.Operation) -> Values:
     """`ResizeNearestNeighbor(images, size)`."""
     image = op.operands[0]
-    for axis, wanted in zip((1, 2), _wanted(sizes, op), strict=True):
-        place = _places(op, size_of(image, axis), wanted, shift=0.0)
+    for axis, wanted in zip((1, 2), wanted_sizes(sizes, op), strict=True):
+        place = places_of(op, size_of(image, axis), wanted, shift=0.0)
         if flag(op, "align_corners"):
             place = create("stablehlo.round_nearest_afz", [place], place.type)
         else:
@@ -42,9 +52,9 @@ def resize_bilinear(sizes: Sizes, op: ir.Operation) -> Values:
     """`ResizeBilinear(images, size)`, as f32."""
     image = converted(op.operands[0], "f32")
     # TensorFlow joins columns first.
-    for axis, wanted in reversed(list(zip((1, 2), _wanted(sizes, op), strict=True))):
+    for axis, wanted in reversed(list(zip((1, 2), wanted_sizes(sizes, op), strict=True))):
         size = size_of(image, axis)
-        place = _places(op, size, wanted, shift=0.5)
+        place = places_of(op, size, wanted, shift=0.5)
         low = create("stablehlo.floor", [place], place.type)
         high = create("stablehlo.add", [low, _filled(1.0, low)], low.type)
         part = create("stablehlo.subtract", [place, low], low.type)
@@ -57,7 +67,29 @@ def resize_bilinear(sizes: Sizes, op: ir.Operation) -> Values:
     return [image]
 
 
-def _wanted(sizes: Sizes, op: ir.Operation) -> list[Size]:
+def patches(sizes: Sizes, op: ir.Operation) -> Values:
+    """`ExtractImagePatches(images)`: those of each place become its channels, row by row."""
+    image = op.operands[0]
+    layout = Layout.of(op)
+    window, strides, rates = (layout.numbers(op, name) for name in ("ksizes", "strides", "rates"))
+    extents = [(size - 1) * rate + 1 for size, rate in zip(window, rates, strict=True)]
+    own = [size_of(image, axis) for axis in layout.spatial]
+    pads = padding_of(op, layout, own, extents, strides)
+    if any(pair != (0, 0) for pair in pads):
+        image = padded(image, [(0, 0), *pads, (0, 0)])
+    counts = [
+        quotient(larger(plus(minus(size_of(image, axis), extent), stride), 0), stride)
+        for axis, extent, stride in zip(layout.spatial, extents, strides, strict=True)
+    ]
+    parts = []
+    for offsets in itertools.product(*map(range, window)):
+        starts = [offset * rate for offset, rate in zip(offsets, rates, strict=True)]
+        rows = list(zip(starts, counts, strides, strict=True))
+        parts.append(every(image, layout.spatial, rows))
+    return [joined(parts, layout.features)]
+
+
+def wanted_sizes(sizes: Sizes, op: ir.Operation) -> list[Size]:
     """The height and the width of the result."""
     kind = result(op)
     return [
@@ -66,7 +98,7 @@ def _wanted(sizes: Sizes, op: ir.Operation) -> list[Size]:
     ]
 
 
-def _places(op: ir.Operation, size: Size, wanted: Size, shift: float) -> ir.Value:
+def places_of(op: ir.Operation, size: Size, wanted: Size, shift: float) -> ir.Value:
     """Where each entry of the result is in the image, as f32.
 
     `shift`: what the middle of a pixel has, where `half_pixel_centers` asks for these.

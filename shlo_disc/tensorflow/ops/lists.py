@@ -22,11 +22,13 @@ from shlo_disc.tensorflow.ops.values import (
     Size,
     broadcast_to,
     constant,
+    converted,
     element_of,
     elements,
     flag,
     reshaped,
     result,
+    shape_vector,
     size_of,
     sizes_of,
     static,
@@ -36,8 +38,10 @@ from shlo_disc.tensorflow.ops.values import (
 )
 
 __all__ = [
+    "Copies",
     "find_element_sizes",
     "list_element",
+    "list_element_shape",
     "list_from_tensor",
     "list_gather",
     "list_length",
@@ -104,6 +108,12 @@ def list_element(sizes: Sizes, op: ir.Operation) -> Values:
     return [reshaped(part, own[1:])]
 
 
+def list_element_shape(sizes: Sizes, op: ir.Operation) -> Values:
+    """`TensorListElementShape(input_handle)`."""
+    (array,) = op.operands
+    return [converted(shape_vector(sizes_of(array)[1:]), result(op).element_type)]
+
+
 def list_set(sizes: Sizes, op: ir.Operation) -> Values:
     """`TensorListSetItem(input_handle, index, item)`."""
     array, index, item = op.operands
@@ -157,7 +167,7 @@ def _give_element(op: ir.Operation, item: ir.Value) -> None:
     users = {_within(use.owner.operation, block) for use in op.results[0].uses}
     first = next(view.operation for view in block.operations if view.operation in users)
     with ir.InsertionPoint(first), op.location:
-        element = _Copies(op, first).of(item)
+        element = Copies(op, first).of(item)
         new = ir.Operation.create(
             op.name,
             results=[op.results[0].type],
@@ -175,7 +185,7 @@ def _within(op: ir.Operation, block: ir.Block) -> ir.Operation:
     return op
 
 
-class _Copies:
+class Copies:
     """At the insertion point, values with the shapes of those that are computed behind it."""
 
     def __init__(self, op: ir.Operation, place: ir.Operation) -> None:

@@ -21,9 +21,18 @@ from shlo_disc.tensorflow.ops.values import (
     sizes_of,
 )
 
-__all__ = ["euclidean_norm", "sparse_softmax_loss"]
+__all__ = ["euclidean_norm", "sigmoid_gradient", "sparse_softmax_loss"]
 
 Values = list[ir.Value]
+
+
+def sigmoid_gradient(sizes: Sizes, op: ir.Operation) -> Values:
+    """`SigmoidGrad(y, dy)`: `dy * y * (1 - y)`, of one shape."""
+    y, given = op.operands
+    own = sizes_of(y)
+    gradient = converted(reshaped(given, own), element_of(y))
+    rest = binary("subtract", broadcast_to(constant(1, element_of(y)), [], own), y)
+    return [binary("multiply", binary("multiply", gradient, y), rest)]
 
 
 def sparse_softmax_loss(sizes: Sizes, op: ir.Operation) -> Values:

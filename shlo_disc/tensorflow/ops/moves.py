@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from shlo_disc.builders import compare, create, transposed, with_element
+from shlo_disc.builders import assert_sizes, compare, create, transposed, with_element
 from shlo_disc.errors import UnsupportedError
-from shlo_disc.ingest.size_values import Sizes, binary
+from shlo_disc.ingest.size_values import Sizes, binary, scalar_type
+from shlo_disc.locations import source_line
 from shlo_disc.mlir import ir
 from shlo_disc.tensorflow.ops.shapes import part_of
 from shlo_disc.tensorflow.ops.values import (
@@ -33,6 +34,7 @@ from shlo_disc.tensorflow.ops.values import (
     static,
     taken,
     times,
+    unless_open,
     value_of,
 )
 
@@ -63,7 +65,7 @@ def slice_(sizes: Sizes, op: ir.Operation) -> Values:
     starts, counts = elements(sizes, begin), elements(sizes, size)
     for axis, (start, count) in enumerate(zip(starts, counts, strict=True)):
         own = size_of(array, axis)
-        limit = own if count == -1 else plus(start, count)
+        limit = own if count == -1 else plus(start, unless_open(count, minus(own, start)))
         array = part_of(array, axis, start, limit)
     return [array]
 
@@ -74,6 +76,7 @@ def split(sizes: Sizes, op: ir.Operation) -> Values:
     axis = known_integer(op.operands[0], "the axis") % ir.RankedTensorType(array.type).rank
     size = quotient(size_of(array, axis), len(op.results))
     ends = [times(size, k) for k in range(len(op.results) + 1)]
+    _check_end(op, ends[-1], size_of(array, axis))
     return [part_of(array, axis, *pair) for pair in itertools.pairwise(ends)]
 
 
@@ -84,14 +87,21 @@ def split_sizes(sizes: Sizes, op: ir.Operation) -> Values:
     counts = elements(sizes, op.operands[1])
     rest = size_of(array, axis)
     for count in counts:
-        rest = rest if count == -1 else minus(rest, count)
-    found = []
-    place: Size = 0
+        rest = rest if count == -1 else minus(rest, unless_open(count, 0))
+    ends: list[Size] = [0]
     for count in counts:
-        limit = plus(place, rest if count == -1 else count)
-        found.append(part_of(array, axis, place, limit))
-        place = limit
-    return found
+        ends.append(plus(ends[-1], rest if count == -1 else unless_open(count, rest)))
+    if -1 not in counts:
+        _check_end(op, ends[-1], size_of(array, axis))
+    return [part_of(array, axis, *pair) for pair in itertools.pairwise(ends)]
+
+
+def _check_end(op: ir.Operation, end: Size, size: Size) -> None:
+    """Every call checks that the parts make up the dimension."""
+    if end != size:
+        holds = compare("EQ", value_of(end), value_of(size), scalar_type(1))
+        text = f"{source_line(op)}: the parts have {{0}} entries, the dimension has {{1}}"
+        assert_sizes(holds, text, [value_of(end), value_of(size)])
 
 
 def unpack(sizes: Sizes, op: ir.Operation) -> Values:

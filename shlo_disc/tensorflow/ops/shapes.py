@@ -18,6 +18,7 @@ from shlo_disc.tensorflow.ops.values import (
     elements,
     larger,
     less,
+    may_be_open,
     minus,
     padded,
     plus,
@@ -31,6 +32,7 @@ from shlo_disc.tensorflow.ops.values import (
     smaller,
     static,
     times,
+    unless_open,
     value_of,
     windowed,
 )
@@ -38,6 +40,8 @@ from shlo_disc.tensorflow.ops.values import (
 __all__ = [
     "broadcast",
     "cast",
+    "ensured",
+    "every",
     "front",
     "part_of",
     "reshape",
@@ -49,10 +53,7 @@ Values = list[ir.Value]
 
 
 def reshape(sizes: Sizes, op: ir.Operation) -> Values:
-    """`Reshape(tensor, shape)`: a constant -1 is the size that fits.
-
-    A call that gives a shape of its own must give no -1.
-    """
+    """`Reshape(tensor, shape)`: -1, also one that a call computes, is the size that fits."""
     array, shape = op.operands
     kind = result(op)
     wanted = elements(sizes, shape)
@@ -69,7 +70,23 @@ def reshape(sizes: Sizes, op: ir.Operation) -> Values:
     if open_axes:
         (axis,) = open_axes
         known[axis] = _fitting(sizes, own, [n for k, n in enumerate(known) if k != axis])
-    return [reshaped(array, known)]
+        return [reshaped(array, known)]
+    return [reshaped(array, _filled_in(own, known))]
+
+
+def _filled_in(own: list[Size], wanted: list[Size]) -> list[Size]:
+    """`wanted`, with the size that fits where a call finds -1. It stays -1 beside another -1."""
+    unsure = [k for k, size in enumerate(wanted) if may_be_open(size)]
+    found = list(wanted)
+    for axis in unsure:
+        below = product([larger(n, 1) for k, n in enumerate(wanted) if k != axis])
+        fitting = quotient(product(own), below)
+        for other in unsure:
+            if other != axis:
+                more = times(plus(wanted[other], 1), plus(fitting, 1))
+                fitting = smaller(fitting, minus(more, 1))
+        found[axis] = unless_open(wanted[axis], fitting)
+    return found
 
 
 def _fitting(sizes: Sizes, own: list[Size], others: list[Size]) -> Size:
@@ -112,6 +129,22 @@ def broadcast(sizes: Sizes, op: ir.Operation) -> Values:
 def cast(sizes: Sizes, op: ir.Operation) -> Values:
     """`Cast(x)`; those to bfloat16 alone come here."""
     return [convert(op.operands[0], with_element(op.operands[0].type, result(op).element_type))]
+
+
+def ensured(sizes: Sizes, op: ir.Operation) -> Values:
+    """`EnsureShape(input)`: the attribute `shape` narrows the type; every call checks it."""
+    (array,) = op.operands
+    kind = result(op)
+    wanted: list[Size] = [
+        size if kind.is_dynamic_dim(k) else int(kind.get_dim_size(k))
+        for k, size in enumerate(sizes_of(array))
+    ]
+    for axis, (own, one) in enumerate(zip(sizes_of(array), wanted, strict=True)):
+        if isinstance(one, int) and own != one:
+            holds = compare("EQ", value_of(own), value_of(one), scalar_type(1))
+            text = f"{source_line(op)}: dimension {axis} must have {one} entries, it has {{0}}"
+            assert_sizes(holds, text, [value_of(own)])
+    return [reshaped(array, wanted)]
 
 
 # -- StridedSlice ----------------------------------------------------------------------------------
@@ -316,6 +349,15 @@ def part_of(array: ir.Value, axis: int, start: Size, limit: Size) -> ir.Value:
         Part(start, limit, 1, False, False) if k == axis else Part(0, size, 1, False, False)
         for k, size in enumerate(sizes_of(array))
     ]
+    return _sliced(array, parts)
+
+
+def every(array: ir.Value, axes: Sequence[int], rows: Sequence[tuple[Size, Size, int]]) -> ir.Value:
+    """Of each of `axes` some entries: `rows` has the first, how many, and the stride."""
+    parts = [Part(0, size, 1, False, False) for size in sizes_of(array)]
+    for axis, (start, count, stride) in zip(axes, rows, strict=True):
+        limit = plus(start, plus(times(minus(count, 1), stride), 1))
+        parts[axis] = Part(start, limit, stride, False, False)
     return _sliced(array, parts)
 
 

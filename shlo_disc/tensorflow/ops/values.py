@@ -16,11 +16,11 @@ from shlo_disc.mlir import ir, producer
 
 __all__ = [
     "Size", "broadcast_to", "constant", "converted", "element_of", "elements", "flag", "iota",
-    "items", "known_integer", "known_integers", "larger", "less", "lowest", "minus", "module_of",
-    "padded",
+    "items", "known_integer", "known_integers", "larger", "less", "lowest", "may_be_open", "minus",
+    "module_of", "padded",
     "pairs_of", "plus", "product", "quotient", "reshaped", "result",
     "reversed_along", "shape_vector", "size_of", "sizes_of", "smaller", "static", "taken",
-    "times", "value_of", "windowed",
+    "times", "unless_open", "value_of", "windowed",
 ]  # fmt: skip
 
 Size: TypeAlias = int | ir.Value
@@ -163,6 +163,42 @@ def _is_size(value: ir.Value) -> bool:
     while op is not None and op.name == "stablehlo.convert":
         op = producer(op.operands[0])
     return op is not None and op.name == "stablehlo.get_dimension_size"
+
+
+_OF_SIZES = {f"stablehlo.{name}" for name in (
+    "add", "convert", "divide", "maximum", "minimum", "multiply", "reshape", "subtract"
+)}  # fmt: skip
+
+
+def may_be_open(size: Size) -> bool:
+    """True if a call may find -1 here, which stands for a size that is left open.
+
+    False for numbers, and for what is computed of sizes of dimensions and numbers by arithmetic.
+    """
+    if isinstance(size, int):
+        return False
+    op = producer(size)
+    if op is None:
+        return True
+    if op.name in ("stablehlo.constant", "stablehlo.get_dimension_size"):
+        return False
+    if op.name not in _OF_SIZES:
+        return True
+    return any(map(may_be_open, op.operands))
+
+
+def unless_open(size: Size, otherwise: Size) -> Size:
+    """`size`; where a call finds -1 in it, `otherwise`. It stays negative below.
+
+    `max(size, otherwise * (size < 0) * (size > -2)) + min(size + 1, 0)`: a term of few products,
+    which conditions are not to the analysis of shapes.
+    """
+    if not may_be_open(size):
+        return size
+    is_negative = smaller(larger(minus(0, size), 0), 1)
+    is_above = smaller(larger(plus(size, 2), 0), 1)
+    open_ = times(otherwise, times(is_negative, is_above))
+    return plus(larger(size, open_), smaller(plus(size, 1), 0))
 
 
 def items(sizes: Sizes, array: ir.Value) -> list[ir.Value]:

@@ -39,6 +39,7 @@ from shlo_disc.tensorflow.ops.values import (
 )
 
 __all__ = [
+    "Layout",
     "average_pool",
     "average_pool_gradient",
     "convolution",
@@ -48,6 +49,7 @@ __all__ = [
     "filter_gradient",
     "max_pool",
     "max_pool_gradient",
+    "padding_of",
     "transposed_convolution",
 ]
 
@@ -57,7 +59,7 @@ _Pair = tuple[Size, Size]
 
 
 @dataclass(frozen=True)
-class _Layout:
+class Layout:
     """Where the dimensions of an image are."""
 
     batch: int
@@ -65,7 +67,8 @@ class _Layout:
     spatial: tuple[int, ...]
 
     @classmethod
-    def of(cls, op: ir.Operation) -> _Layout:
+    def of(cls, op: ir.Operation) -> Layout:
+        """That of the attribute `data_format`; NHWC without one."""
         name = "NHWC"
         if "data_format" in op.attributes:
             name = str(ir.StringAttr(op.attributes["data_format"]).value)
@@ -92,9 +95,9 @@ class _Layout:
         return [*map(str, range(len(self.spatial))), "i", "o"]
 
 
-def _padding(
+def padding_of(
     op: ir.Operation,
-    layout: _Layout,
+    layout: Layout,
     sizes: Sequence[Size],
     window: Sequence[int],
     strides: Sequence[int],
@@ -123,7 +126,7 @@ def _padding(
 def convolution(sizes: Sizes, op: ir.Operation) -> Values:
     """`Conv2D(input, filter)`, `Conv3D`; a filter is HWIO, its I may be a part of the features."""
     image, kernel = op.operands
-    layout = _Layout.of(op)
+    layout = Layout.of(op)
     features, per_group = sizes_of(image)[layout.features], sizes_of(kernel)[-2]
     if not isinstance(features, int) or not isinstance(per_group, int):
         raise UnsupportedError("the number of channels must be known")
@@ -137,16 +140,16 @@ def depthwise(sizes: Sizes, op: ir.Operation) -> Values:
     if not isinstance(channels, int) or not isinstance(several, int):
         raise UnsupportedError("the number of channels must be known")
     flat = reshaped(kernel, [height, width, 1, channels * several])
-    return [_convolved(op, _Layout.of(op), image, flat, channels)]
+    return [_convolved(op, Layout.of(op), image, flat, channels)]
 
 
 def _convolved(
-    op: ir.Operation, layout: _Layout, image: ir.Value, kernel: ir.Value, groups: int
+    op: ir.Operation, layout: Layout, image: ir.Value, kernel: ir.Value, groups: int
 ) -> ir.Value:
     own = [sizes_of(image)[axis] for axis in layout.spatial]
     strides, dilations = layout.numbers(op, "strides"), layout.numbers(op, "dilations")
     window = _window(kernel, dilations)
-    padding = _padding(op, layout, own, window, strides)
+    padding = padding_of(op, layout, own, window, strides)
     return _emitted(
         image,
         kernel,
@@ -181,7 +184,7 @@ def _transposed_convolution(
 ) -> ir.Value:
     """`last`: what the last dimensions of the filter are."""
     shape, _, image = op.operands
-    layout = _Layout.of(op)
+    layout = Layout.of(op)
     kind = result(op)
     given = elements(sizes, shape)
     wanted = [
@@ -193,7 +196,7 @@ def _transposed_convolution(
     strides, dilations = layout.numbers(op, "strides"), layout.numbers(op, "dilations")
     window = _window(kernel, dilations)
     padding: list[_Pair] = []
-    forward = _padding(op, layout, wanted, window, strides)
+    forward = padding_of(op, layout, wanted, window, strides)
     for k, (before, _) in enumerate(forward):
         low = minus(window[k] - 1, before)
         spread = plus(times(minus(own[k], 1), strides[k]), 1)
@@ -225,7 +228,7 @@ def _emitted(
     image: ir.Value,
     kernel: ir.Value,
     kind: ir.RankedTensorType,
-    layout: _Layout,
+    layout: Layout,
     padding: Sequence[_Pair],
     strides: Sequence[int],
     image_dilation: Sequence[int],
@@ -280,18 +283,26 @@ def filter_gradient(sizes: Sizes, op: ir.Operation) -> Values:
     A convolution of the image with the gradient: batches are joined, channels are the batches.
     """
     image, _, gradient = op.operands
-    layout = _Layout.of(op)
-    kind = result(op)
-    if not kind.has_static_shape:
-        raise UnsupportedError("the size of the filter must be known")
+    layout = Layout.of(op)
+    kind = _filter_type(sizes, op)
     if sizes_of(image)[layout.features] != int(kind.shape[-2]):
         raise UnsupportedError("the gradient of a filter of groups")
     return [_filter_gradient(op, layout, image, gradient, kind, batches=1)]
 
 
+def _filter_type(sizes: Sizes, op: ir.Operation) -> ir.RankedTensorType:
+    """The type of the gradient of a filter, whose sizes are operand 1."""
+    own = elements(sizes, op.operands[1])
+    kind = result(op)
+    known = [n if kind.is_dynamic_dim(k) else int(kind.shape[k]) for k, n in enumerate(own)]
+    if not all(isinstance(n, int) for n in known):
+        raise UnsupportedError("the size of the filter must be known")
+    return ir.RankedTensorType.get(static(known), kind.element_type)
+
+
 def _filter_gradient(
     op: ir.Operation,
-    layout: _Layout,
+    layout: Layout,
     image: ir.Value,
     gradient: ir.Value,
     kind: ir.RankedTensorType,
@@ -303,7 +314,7 @@ def _filter_gradient(
     own, given = ([sizes_of(v)[axis] for axis in layout.spatial] for v in (image, gradient))
     strides, dilations = layout.numbers(op, "strides"), layout.numbers(op, "dilations")
     window = [(n - 1) * by + 1 for n, by in zip(kernel[:count], dilations, strict=True)]
-    forward = _padding(op, layout, own, window, strides)
+    forward = padding_of(op, layout, own, window, strides)
     padding: list[_Pair] = []
     for k, (low, _) in enumerate(forward):
         spread = plus(times(minus(given[k], 1), strides[k]), 1)
@@ -322,10 +333,8 @@ def _filter_gradient(
 def depthwise_filter_gradient(sizes: Sizes, op: ir.Operation) -> Values:
     """`DepthwiseConv2dNativeBackpropFilter(input, filter_sizes, out_backprop)`."""
     image, _, gradient = op.operands
-    layout = _Layout.of(op)
-    kind = result(op)
-    if not kind.has_static_shape:
-        raise UnsupportedError("the size of the filter must be known")
+    layout = Layout.of(op)
+    kind = _filter_type(sizes, op)
     height, width, channels, several = (int(n) for n in kind.shape)
     flat = ir.RankedTensorType.get([height, width, 1, channels * several], kind.element_type)
     found = _filter_gradient(op, layout, image, gradient, flat, batches=channels)
@@ -355,13 +364,13 @@ def max_pool(sizes: Sizes, op: ir.Operation) -> Values:
 def max_pool_gradient(sizes: Sizes, op: ir.Operation) -> Values:
     """`MaxPoolGrad(orig_input, orig_output, grad)`: to the first of the largest in each window."""
     image, _, gradient = op.operands
-    layout = _Layout.of(op)
+    layout = Layout.of(op)
     window, strides = layout.numbers(op, "ksize"), layout.numbers(op, "strides")
     own = sizes_of(image)
     spatial = [own[axis] for axis in layout.spatial]
     pads: list[_Pair] = [(0, 0)] * len(own)
     full, by = [1] * len(own), [1] * len(own)
-    forward = _padding(op, layout, spatial, window, strides)
+    forward = padding_of(op, layout, spatial, window, strides)
     for k, axis in enumerate(layout.spatial):
         pads[axis], full[axis], by[axis] = forward[k], window[k], strides[k]
     is_padded = any(pair != (0, 0) for pair in pads)
@@ -414,7 +423,7 @@ def _counted(
 def average_pool_gradient(sizes: Sizes, op: ir.Operation) -> Values:
     """`AvgPoolGrad(orig_input_shape, grad)`: each pixel has the parts of its windows."""
     shape, gradient = op.operands
-    layout = _Layout.of(op)
+    layout = Layout.of(op)
     window, strides = layout.numbers(op, "ksize"), layout.numbers(op, "strides")
     kind = result(op)
     own: list[Size] = [
@@ -424,7 +433,7 @@ def average_pool_gradient(sizes: Sizes, op: ir.Operation) -> Values:
     count = _counted(op, element_of(gradient), own, ir.RankedTensorType(gradient.type))
     part = create("stablehlo.divide", [gradient, count], gradient.type)
     spatial = [own[axis] for axis in layout.spatial]
-    forward = _padding(op, layout, spatial, window, strides)
+    forward = padding_of(op, layout, spatial, window, strides)
     pads: list[_Pair] = [(0, 0)] * len(own)
     inside, extents = [0] * len(own), [1] * len(own)
     for k, axis in enumerate(layout.spatial):
@@ -441,10 +450,10 @@ def average_pool_gradient(sizes: Sizes, op: ir.Operation) -> Values:
 def _pooled(
     op: ir.Operation, image: ir.Value, name: str, start: ir.Value, kind: ir.RankedTensorType
 ) -> ir.Value:
-    layout = _Layout.of(op)
+    layout = Layout.of(op)
     window, strides = layout.numbers(op, "ksize"), layout.numbers(op, "strides")
     own = [sizes_of(image)[axis] for axis in layout.spatial]
-    pads = dict(zip(layout.spatial, _padding(op, layout, own, window, strides), strict=True))
+    pads = dict(zip(layout.spatial, padding_of(op, layout, own, window, strides), strict=True))
     extents = dict(zip(layout.spatial, window, strict=True))
     steps = dict(zip(layout.spatial, strides, strict=True))
     rank = len(layout.spatial) + 2

@@ -1,0 +1,70 @@
+"""Arithmetic of arrays of one shape and of numbers, written with Python's operators."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from shlo_disc.builders import compare, create, with_element
+from shlo_disc.mlir import ir
+from shlo_disc.tensorflow.ops.values import broadcast_to, constant, element_of, sizes_of
+
+__all__ = ["Array", "chosen"]
+
+_Operand: TypeAlias = "Array | float"
+
+
+@dataclass(frozen=True)
+class Array:
+    """An array of floats."""
+
+    value: ir.Value
+
+    def filled(self, number: float) -> Array:
+        """An array of this shape and type with `number` everywhere."""
+        element = element_of(self.value)
+        return Array(broadcast_to(constant(number, element), [], sizes_of(self.value)))
+
+    def _with(self, name: str, other: _Operand, *, is_first: bool = True) -> Array:
+        right = other if isinstance(other, Array) else self.filled(other)
+        pair = (self, right) if is_first else (right, self)
+        return Array(create(f"stablehlo.{name}", [a.value for a in pair], self.value.type))
+
+    def __add__(self, other: _Operand) -> Array:
+        return self._with("add", other)
+
+    def __sub__(self, other: _Operand) -> Array:
+        return self._with("subtract", other)
+
+    def __rsub__(self, other: float) -> Array:
+        return self._with("subtract", other, is_first=False)
+
+    def __mul__(self, other: _Operand) -> Array:
+        return self._with("multiply", other)
+
+    def __truediv__(self, other: _Operand) -> Array:
+        return self._with("divide", other)
+
+    def most(self, other: _Operand) -> Array:
+        """The larger one of each two elements."""
+        return self._with("maximum", other)
+
+    def least(self, other: _Operand) -> Array:
+        """The smaller one of each two elements."""
+        return self._with("minimum", other)
+
+    def of(self, name: str) -> Array:
+        """`stablehlo.NAME` of every element."""
+        return Array(create(f"stablehlo.{name}", [self.value], self.value.type))
+
+    def compared(self, direction: str, other: _Operand) -> ir.Value:
+        """`EQ`, `LT`, ... of each two elements."""
+        right = other if isinstance(other, Array) else self.filled(other)
+        truth = with_element(self.value.type, ir.IntegerType.get_signless(1))
+        return compare(direction, self.value, right.value, truth)
+
+
+def chosen(condition: ir.Value, then: Array, otherwise: _Operand) -> Array:
+    """`then` where `condition` is true."""
+    other = otherwise if isinstance(otherwise, Array) else then.filled(otherwise)
+    return Array(create("stablehlo.select", [condition, then.value, other.value], then.value.type))
