@@ -46,6 +46,14 @@ test: $(VENV)/.installed  ## The tests, without those marked slow
 test-all: $(VENV)/.installed  ## All tests, the slow ones too
 	$(RUN) -m pytest -q -n $(JOBS)
 
+.PHONY: test-slow
+test-slow: $(VENV)/.installed  ## The slow tests alone (SAMPLE=1: training and solvers)
+	$(RUN) -m pytest -q -n $(JOBS) -m slow $(if $(SAMPLE),$(SLOW_SAMPLE))
+
+SLOW_SAMPLE := tests/libraries/test_train_gpt.py::test_losses_are_those_of_jax \
+	tests/libraries/test_diffrax.py::test_fixed_steps \
+	tests/frontend/test_device_training.py::test_training_on_four_devices
+
 .PHONY: test-torch
 test-torch: .venv-torch/.installed  ## The tests of shlo_disc.torch, in .venv-torch with PyTorch (SAMPLE=1: a part)
 	.venv-torch/bin/python -m pytest -q -n $(JOBS) --dist loadfile -m '$(if $(SAMPLE),torch and not slow,torch)' \

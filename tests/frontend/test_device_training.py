@@ -107,6 +107,7 @@ CHECKS = {
 }
 
 
+@pytest.mark.slow
 def test_training_on_four_devices():
     in_one_process({name: STEPS + textwrap.dedent(code) for name, code in CHECKS.items()})
 

@@ -31,6 +31,7 @@ def solve(y0, rate, end=1.0, **options):
     )
 
 
+@pytest.mark.slow
 def test_fixed_steps():
     f = check(
         lambda y0, rate: solve(y0, rate).ys, lambda b, t, rng: (unit(rng, b, t), unit(rng, t))

@@ -36,6 +36,7 @@ def model_of(example, rate):
     return example.GPT(layers=1, width=16, heads=2, longest=32, rate=rate)
 
 
+@pytest.mark.slow
 def test_losses_are_those_of_jax(example):
     data = data_of(example, 2)
     assert len({text.shape for text in data}) == 2
