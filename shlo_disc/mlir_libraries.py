@@ -15,8 +15,9 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
-__all__ = ["PassManager", "ir", "quant", "stablehlo", "torch_mlir_binding"]
+__all__ = ["LIBRARY_FOLDER", "PassManager", "ir", "quant", "stablehlo", "torch_mlir_binding"]
 
 
 @contextlib.contextmanager
@@ -33,9 +34,12 @@ def _own_symbols_first() -> Iterator[None]:
 
 
 with _own_symbols_first():
-    from torch_mlir import ir
+    from torch_mlir import _mlir_libs, ir
     from torch_mlir._mlir_libs import _mlirDialectsLLVM  # noqa: F401 - the dialect's Python is slow
     from torch_mlir._mlir_libs import _stablehlo as stablehlo
     from torch_mlir._mlir_libs import _torchMlir as torch_mlir_binding
     from torch_mlir.dialects import quant
     from torch_mlir.passmanager import PassManager
+
+LIBRARY_FOLDER = Path(_mlir_libs.__path__[0])
+"""Where MLIR's shared libraries are."""

@@ -30,14 +30,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from torch_mlir import _mlir_libs
-
 from shlo_disc import locks
 from shlo_disc.errors import InternalError, UnsupportedError
 from shlo_disc.lower.cpu.host_parts import cut_long_functions, keep_parts, may_be_long
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.refused import KernelsRefused
 from shlo_disc.mlir import PassManager, ir, kernel_context, run_pipeline, walk
+from shlo_disc.mlir_libraries import LIBRARY_FOLDER
 
 __all__ = [
     "PIPELINE",
@@ -76,7 +75,7 @@ class _StringRef(ctypes.Structure):
 
 @functools.cache
 def _capi() -> ctypes.CDLL:
-    library = ctypes.CDLL(str(Path(_mlir_libs.__path__[0]) / "libTorchMLIRAggregateCAPI.so"))
+    library = ctypes.CDLL(str(LIBRARY_FOLDER / "libTorchMLIRAggregateCAPI.so"))
     library.mlirPassManagerRunOnOp.restype = _Result
     library.mlirPassManagerRunOnOp.argtypes = [_Handle, _Handle]
     library.mlirExecutionEngineCreate.restype = _Handle
