@@ -47,12 +47,16 @@ test-all: $(VENV)/.installed  ## All tests, the slow ones too
 	$(RUN) -m pytest -q -n $(JOBS)
 
 .PHONY: test-slow
-test-slow: $(VENV)/.installed  ## The slow tests alone (SAMPLE=1: training and solvers)
+test-slow: $(VENV)/.installed  ## The slow tests alone (SAMPLE=1: some of each kind)
 	$(RUN) -m pytest -q -n $(JOBS) -m slow $(if $(SAMPLE),$(SLOW_SAMPLE))
 
 SLOW_SAMPLE := tests/libraries/test_train_gpt.py::test_losses_are_those_of_jax \
 	tests/libraries/test_diffrax.py::test_fixed_steps \
-	tests/frontend/test_device_training.py::test_training_on_four_devices
+	tests/frontend/test_device_training.py::test_training_on_four_devices \
+	tests/frontend/test_fft.py::test_four_dimensions_and_cosines \
+	tests/frontend/test_sharded.py::test_sharded \
+	tests/models/test_repeated_calls.py::test_products_in_every_layout \
+	tests/models/test_stacking.py::test_loops_in_loops
 
 .PHONY: test-torch
 test-torch: .venv-torch/.installed  ## The tests of shlo_disc.torch, in .venv-torch with PyTorch (SAMPLE=1: a part)

@@ -79,6 +79,7 @@ def test_gradients_beside_jax():
     assert f.cache_info().misses == 1
 
 
+@pytest.mark.slow
 def test_four_dimensions_and_cosines():
     def function(x):
         parts = jnp.fft.rfftn(x), jnp.fft.irfftn(x + 1j, s=x.shape), jnp.fft.fftn(x)

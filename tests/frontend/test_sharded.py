@@ -7,6 +7,8 @@ import re
 import textwrap
 from pathlib import Path
 
+import pytest
+
 from tests.children import python
 
 REAL = True
@@ -198,6 +200,7 @@ def in_one_process(checks, **environment):
     return python(code, timeout=500, **{"XLA_FLAGS": flags, **environment})
 
 
+@pytest.mark.slow
 def test_sharded():
     page = (Path(__file__).parents[2] / "docs/devices.md").read_text()
     blocks = re.findall(r"^```python\n(.*?)^```", page, re.M | re.S)

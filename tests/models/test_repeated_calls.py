@@ -179,6 +179,7 @@ LAYOUTS = (
 )
 
 
+@pytest.mark.slow
 def test_products_in_every_layout():
     check([product(spec, seed=k) for k, spec in enumerate(LAYOUTS)], ROWS)
 

@@ -72,6 +72,7 @@ def test_one_value_as_two_states():
     check(function, cases(1))
 
 
+@pytest.mark.slow
 def test_loops_in_loops():
     def function(xs):
         def outer(h, x):

@@ -259,7 +259,7 @@ def test_no_more_threads_than_the_limit_work(standins):
         for limit in (2, 3, 0):
             ral.limit_threads(limit)
             number = 0
-            for _ in range(400):
+            for _ in range(100):
                 launch(standins, "who_kernel", [who, chunk], 500, 1)
                 number = max(number, len(set(who.tolist())))
                 assert (counts(standins, 97, 1)[1:-1] == 1).all()
