@@ -29,6 +29,7 @@ __all__ = [
     "summed",
     "transposed",
     "vector",
+    "while_loop",
     "with_element",
     "zero",
 ]
@@ -144,6 +145,28 @@ def vector(scalars: Sequence[ir.Value]) -> ir.Value:
     kind = ir.RankedTensorType.get([len(parts)], i32)
     zero = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 0)
     return create("stablehlo.concatenate", parts, kind, dimension=zero)
+
+
+def while_loop(
+    states: Sequence[ir.Value],
+    condition: Callable[..., ir.Value],
+    step: Callable[..., Sequence[ir.Value]],
+) -> list[ir.Value]:
+    """`states` after `step(*states)` as often as `condition(*states)` holds: `stablehlo.while`.
+
+    `condition` gives a rank-0 truth value. `step` gives states of the types of `states`.
+    """
+    kinds = [value.type for value in states]
+    loop = ir.Operation.create("stablehlo.while", results=kinds, operands=list(states), regions=2)
+    again, body = (
+        region.blocks.append(*kinds, arg_locs=[loop.location] * len(kinds))
+        for region in loop.regions
+    )
+    with ir.InsertionPoint(again):
+        ir.Operation.create("stablehlo.return", operands=[condition(*again.arguments)])
+    with ir.InsertionPoint(body):
+        ir.Operation.create("stablehlo.return", operands=list(step(*body.arguments)))
+    return list(loop.results)
 
 
 def pad(

@@ -29,6 +29,7 @@ from shlo_disc.builders import (
     scalar,
     shape_of,
     summed,
+    while_loop,
     with_element,
 )
 from shlo_disc.mlir import ir
@@ -117,17 +118,12 @@ def _loop(
     step: Callable[[ir.Value, Sequence[ir.Value]], list[ir.Value]],
 ) -> list[ir.Value]:
     """`states` after `step(k, states)` for k from 0 to `count`, an i32."""
-    initial = [_number(0), *states]
-    kinds = [value.type for value in initial]
-    loop = ir.Operation.create("stablehlo.while", results=kinds, operands=initial, regions=2)
-    condition, body = (region.blocks.append(*kinds) for region in loop.regions)
-    with ir.InsertionPoint(condition):
-        ir.Operation.create("stablehlo.return", operands=[_is("LT", condition.arguments[0], count)])
-    with ir.InsertionPoint(body):
-        k, *values = body.arguments
+
+    def counted(k: ir.Value, *values: ir.Value) -> list[ir.Value]:
         after = create("stablehlo.add", [k, _number(1)], k.type)
-        ir.Operation.create("stablehlo.return", operands=[after, *step(k, values)])
-    return list(loop.results)[1:]
+        return [after, *step(k, values)]
+
+    return while_loop([_number(0), *states], lambda k, *_: _is("LT", k, count), counted)[1:]
 
 
 def _exchanged(x: ir.Value, k: ir.Value, p: ir.Value, axis: int) -> tuple[ir.Value, ir.Value]:

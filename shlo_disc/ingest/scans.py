@@ -11,8 +11,6 @@ Source  `ScanOp` in StableHLO's ChloOps.td.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from shlo_disc.builders import (
     broadcast,
     compare,
@@ -20,6 +18,7 @@ from shlo_disc.builders import (
     dimension,
     integer,
     vector,
+    while_loop,
     zero,
 )
 from shlo_disc.ingest.computations import inlined
@@ -50,16 +49,12 @@ def expand_scan(op: ir.Operation) -> list[ir.Value]:
         for r, sample in zip(list(op.results)[:count], samples, strict=True)
     ]
     values = [none, *carried, *outputs]
-    kinds = [none.type, *(v.type for v in carried), *(r.type for r in list(op.results)[:count])]
-    loop = ir.Operation.create("stablehlo.while", results=kinds, operands=values, regions=2)
-    locations = [op.location] * len(kinds)
-    condition = loop.regions[0].blocks.append(*kinds, arg_locs=locations)
-    with ir.InsertionPoint(condition):
+
+    def is_left(index: ir.Value, *_: ir.Value) -> ir.Value:
         i1 = ir.RankedTensorType.get([], ir.IntegerType.get_signless(1))
-        _return([compare("LT", condition.arguments[0], steps, i1)])
-    step = loop.regions[1].blocks.append(*kinds, arg_locs=locations)
-    with ir.InsertionPoint(step):
-        index, *rest = step.arguments
+        return compare("LT", index, steps, i1)
+
+    def step(index: ir.Value, *rest: ir.Value) -> list[ir.Value]:
         states, arrays = rest[: len(carried)], rest[len(carried) :]
         place = index
         if "is_reverse" in op.attributes and ir.BoolAttr(op.attributes["is_reverse"]).value:
@@ -71,8 +66,9 @@ def expand_scan(op: ir.Operation) -> list[ir.Value]:
         made = inlined(body, [*slices, *states])
         new = [_updated(a, y, axis, place) for a, y in zip(arrays, made[:count], strict=True)]
         after = create("stablehlo.add", [index, one], one.type)
-        _return([after, *made[count:], *new])
-    done = list(loop.results)[1:]
+        return [after, *made[count:], *new]
+
+    done = while_loop(values, is_left, step)[1:]
     return [*done[len(carried) :], *done[: len(carried)]]
 
 
@@ -138,7 +134,3 @@ def _updated(array: ir.Value, slice_: ir.Value, axis: int, place: ir.Value) -> i
     starts = [integer(0, ir.RankedTensorType(place.type))] * wide.rank
     starts[axis] = place
     return create("stablehlo.dynamic_update_slice", [array, update, *starts], array.type)
-
-
-def _return(values: Sequence[ir.Value]) -> None:
-    ir.Operation.create("stablehlo.return", operands=list(values))

@@ -27,6 +27,7 @@ from shlo_disc.builders import (
     pad,
     shape_of,
     vector,
+    while_loop,
 )
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis, analyze
@@ -159,18 +160,13 @@ def _doubling(op: ir.Operation) -> list[ir.Value]:
         return broadcast(value, [], ir.RankedTensorType.get(kind.shape, element), lambda: shape)
 
     carried = [integer(1, i32), integer(0, i32), *totals, *padded]
-    kinds = [v.type for v in carried]
-    loop = ir.Operation.create("stablehlo.while", results=kinds, operands=carried, regions=2)
-    condition, body = (
-        region.blocks.append(*kinds, arg_locs=[op.location] * len(kinds)) for region in loop.regions
-    )
     i1 = ir.RankedTensorType.get([], ir.IntegerType.get_signless(1))
-    with ir.InsertionPoint(condition):
-        again = compare("LE", condition.arguments[0], size, i1)
-        ir.Operation.create("stablehlo.return", operands=[again])
-    with ir.InsertionPoint(body):
-        power, done = body.arguments[0], body.arguments[1]
-        total, part = list(body.arguments[2 : 2 + count]), list(body.arguments[2 + count :])
+
+    def is_left(power: ir.Value, *_: ir.Value) -> ir.Value:
+        return compare("LE", power, size, i1)
+
+    def doubled(power: ir.Value, done: ir.Value, *arrays: ir.Value) -> list[ir.Value]:
+        total, part = arrays[:count], arrays[count:]
         bit = create("stablehlo.and", [size, power], i32)
         here = compare("NE", bit, integer(0, i32), i1)
         behind = [_shifted(p, done, axis, length) for p in part]
@@ -183,10 +179,9 @@ def _doubling(op: ir.Operation) -> list[ir.Value]:
         new_part = on_arrays(op, [*part, *behind], spread)
         new_done = create("stablehlo.add", [done, bit], i32)
         new_power = create("stablehlo.add", [power, power], i32)
-        ir.Operation.create(
-            "stablehlo.return", operands=[new_power, new_done, *new_total, *new_part]
-        )
-    results = list(loop.results)[2 : 2 + count]
+        return [new_power, new_done, *new_total, *new_part]
+
+    results = while_loop(carried, is_left, doubled)[2 : 2 + count]
     return [
         _first(value, axis, size, result.type)
         for value, result in zip(results, op.results, strict=True)

@@ -5,7 +5,7 @@ torch-mlir subtracts a rounded quotient from the dividend, and shifts numbers of
 
 from __future__ import annotations
 
-from shlo_disc.builders import compare, create, reduced
+from shlo_disc.builders import compare, create, reduced, while_loop
 from shlo_disc.ingest.size_values import binary
 from shlo_disc.mlir import ir
 from shlo_disc.torch.bodies.call import BodyCall, aligned, constant, element_of, spread, typed
@@ -60,23 +60,20 @@ def _or_one(x: ir.Value) -> ir.Value:
 
 def _common_divisor(x: ir.Value, y: ir.Value) -> ir.Value:
     """Euclid's algorithm on all elements, until none has a remainder."""
-    kinds = [x.type, y.type]
-    loop = ir.Operation.create("stablehlo.while", results=kinds, operands=[x, y], regions=2)
-    condition, body = (region.blocks.append(*kinds) for region in loop.regions)
     truth = ir.IntegerType.get_signless(1)
-    with ir.InsertionPoint(condition):
-        rest = condition.arguments[1]
+
+    def has_rest(_: ir.Value, rest: ir.Value) -> ir.Value:
         is_left = create("stablehlo.not", [_is_zero(rest)], typed(rest, truth))
         dims = list(range(ir.RankedTensorType(rest.type).rank))
-        found = reduced(is_left, dims, "or", constant(0, [], truth)) if dims else is_left
-        ir.Operation.create("stablehlo.return", operands=[found])
-    with ir.InsertionPoint(body):
-        a, b = body.arguments
+        return reduced(is_left, dims, "or", constant(0, [], truth)) if dims else is_left
+
+    def divided(a: ir.Value, b: ir.Value) -> list[ir.Value]:
         done = _is_zero(b)
         after = create("stablehlo.select", [done, a, b], a.type)
         rest = create("stablehlo.select", [done, b, binary("remainder", a, _or_one(b))], a.type)
-        ir.Operation.create("stablehlo.return", operands=[after, rest])
-    return loop.results[0]
+        return [after, rest]
+
+    return while_loop([x, y], has_rest, divided)[0]
 
 
 def shift_left(call: BodyCall) -> list[ir.Value]:

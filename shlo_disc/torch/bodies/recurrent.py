@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from shlo_disc.builders import compare, create
+from shlo_disc.builders import compare, create, while_loop
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.ingest.size_values import binary, extent, vector
 from shlo_disc.mlir import ir
@@ -184,15 +184,12 @@ def _loop(
         for width in widths
     ]
     initial = [zero, *states, *empty]
-    kinds = [value.type for value in initial]
-    loop = ir.Operation.create("stablehlo.while", results=kinds, operands=initial, regions=2)
-    condition, body = (region.blocks.append(*kinds) for region in loop.regions)
-    with ir.InsertionPoint(condition):
+
+    def is_left(number: ir.Value, *_: ir.Value) -> ir.Value:
         truth = ir.RankedTensorType.get([], ir.IntegerType.get_signless(1))
-        is_less = compare("LT", condition.arguments[0], steps, truth)
-        ir.Operation.create("stablehlo.return", operands=[is_less])
-    with ir.InsertionPoint(body):
-        number, *values = body.arguments
+        return compare("LT", number, steps, truth)
+
+    def counted(number: ir.Value, *values: ir.Value) -> list[ir.Value]:
         place = number
         if backwards:
             place = binary("subtract", binary("subtract", steps, one), number)
@@ -200,14 +197,13 @@ def _loop(
         after, entries = step([_entry(x, place) for x in inputs], before)
         after = [_of_type(value, b.type) for value, b in zip(after, before, strict=True)]
         places = [place, zero, zero]
-        written = [
+        new = [
             create("stablehlo.dynamic_update_slice", [y, _with_first(entry), *places], y.type)
             for y, entry in zip(written, entries, strict=True)
         ]
-        ir.Operation.create(
-            "stablehlo.return", operands=[binary("add", number, one), *after, *written]
-        )
-    return list(loop.results)[1:]
+        return [binary("add", number, one), *after, *new]
+
+    return while_loop(initial, is_left, counted)[1:]
 
 
 def _of_type(value: ir.Value, kind: ir.Type) -> ir.Value:
