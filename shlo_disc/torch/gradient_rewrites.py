@@ -7,6 +7,7 @@ A pool's window m of an axis holds the places `m * stride - padding + k * dilati
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -50,10 +51,7 @@ def _avg_pool_backward(count: int) -> Callable[..., Tensor]:
         if divisor_override is not None:
             shares = grad / divisor_override
         elif not ceil_mode and (count_include_pad or not any(pads)):
-            elements = 1
-            for n in kernel:
-                elements *= n
-            shares = grad / elements
+            shares = grad / math.prod(kernel)
         else:
             shares = grad
             for k in range(count):
@@ -63,9 +61,7 @@ def _avg_pool_backward(count: int) -> Callable[..., Tensor]:
                 if not count_include_pad:
                     start, end = start.clamp(min=0), end.clamp(max=size)
                 shares = shares / _along((end - start).to(grad.dtype), first + k, rank)
-        pictures: Any = 1
-        for size in x.shape[:first]:
-            pictures = pictures * size
+        pictures = math.prod(x.shape[:first])
         made = aten.convolution_backward(
             shares.reshape([pictures, 1, *grad.shape[first:]]),
             x.reshape([pictures, 1, *x.shape[first:]]),
@@ -82,10 +78,7 @@ def scattered(grad: Tensor, x: Tensor, indices: Tensor, count: int) -> Tensor:
     lead = list(x.shape[: x.dim() - count])
 
     def flat(t: Tensor) -> Tensor:
-        elements: Any = 1
-        for size in t.shape[len(lead) :]:
-            elements = elements * size
-        return t.reshape([*lead, elements])
+        return t.reshape([*lead, math.prod(t.shape[len(lead) :])])
 
     zeros = torch.zeros_like(flat(x), dtype=grad.dtype)
     return zeros.scatter_add(-1, flat(indices), flat(grad)).reshape(x.shape)

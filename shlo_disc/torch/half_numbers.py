@@ -14,11 +14,11 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-__all__ = ["HALF", "half_rule"]
+__all__ = ["half_rule", "widened"]
 
 aten = torch.ops.aten
 
-HALF = frozenset({torch.float16, torch.bfloat16})
+_HALF = frozenset({torch.float16, torch.bfloat16})
 
 _SUMS = frozenset({
     aten.avg_pool1d.default, aten.avg_pool2d.default, aten.avg_pool3d.default,
@@ -33,12 +33,17 @@ _WITH_NUMBERS = frozenset({
 """Numbers and scalars beside a tensor are f32 numbers. Those of sums and differences are not."""
 
 
+def widened(x: torch.Tensor) -> torch.Tensor:
+    """`x` in the type that PyTorch adds up in: f32 for half types."""
+    return x.to(torch.float32) if x.dtype in _HALF else x
+
+
 def half_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
     """What `node` is traced from: the op in f32; None for a node whose type makes no difference."""
     if node.op != "call_function":
         return None
     found = pytree.tree_leaves(node.meta.get("val"))
-    if not found or not isinstance(found[0], torch.Tensor) or found[0].dtype not in HALF:
+    if not found or not isinstance(found[0], torch.Tensor) or found[0].dtype not in _HALF:
         return None
     if node.target in _SUMS or (node.target in _WITH_NUMBERS and _has_number(node, found[0])):
         return _in_f32(node.target, node.meta["val"])
@@ -69,7 +74,7 @@ def _in_f32(op: Callable[..., Any], like: Any) -> Callable[..., Any]:
     def wide(x: Any) -> Any:
         if isinstance(x, torch.Tensor):
             return x.to(torch.float32)
-        return torch.float32 if isinstance(x, torch.dtype) and x in HALF else x
+        return torch.float32 if isinstance(x, torch.dtype) and x in _HALF else x
 
     def rewritten(*args: Any, **kwargs: Any) -> Any:
         args, kwargs = pytree.tree_map(wide, (args, kwargs))

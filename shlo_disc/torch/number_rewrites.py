@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 
+from shlo_disc.torch.half_numbers import widened
+
 __all__ = ["NUMBERS", "division_rule", "fused_rule"]
 
 aten = torch.ops.aten
@@ -84,7 +86,7 @@ def _extreme_number(choose: Callable[..., torch.Tensor]) -> Callable[..., torch.
 
 def _frexp(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """The fraction in [0.5, 1) and the power of 2, of the bits of `x`."""
-    wide = x.to(torch.float32) if x.dtype in (torch.float16, torch.bfloat16) else x
+    wide = widened(x)
     is_double = wide.dtype is torch.float64
     bits, size, bias = (torch.int64, 52, 1022) if is_double else (torch.int32, 23, 126)
     ones = (1 << (11 if is_double else 8)) - 1

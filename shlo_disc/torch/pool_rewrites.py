@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from shlo_disc.torch.gradient_rewrites import scattered
+from shlo_disc.torch.half_numbers import widened
 
 __all__ = ["POOLS"]
 
@@ -63,7 +64,7 @@ def _mean(x: Tensor, output_size: Sequence[Any]) -> Tensor:
         return x.mean(list(range(rank - axes, rank)), keepdim=True)
     if axes == 2 and (kernel := _even(x, output_size)):
         return aten.avg_pool2d(x, kernel, kernel)
-    wide = x.to(torch.float32) if x.dtype in (torch.float16, torch.bfloat16) else x
+    wide = widened(x)
     for axis, count in zip(range(rank - axes, rank), output_size, strict=True):
         wide, lengths = _sums(wide, axis, count)
         wide = wide / _along(lengths, axis, rank).to(wide.dtype)
@@ -88,7 +89,7 @@ def _mean_backward(grad: Tensor, x: Tensor, axes: int) -> Tensor:
         for size in x.shape[rank - axes :]:
             count = count * size
         return (grad / count).expand(x.shape).clone()
-    wide = grad.to(torch.float32) if grad.dtype in (torch.float16, torch.bfloat16) else grad
+    wide = widened(grad)
     for axis in range(rank - axes, rank):
         _, is_inside = _windows(x.shape[axis], wide.shape[axis])
         wide = wide / _along(is_inside.sum(-1), axis, rank).to(wide.dtype)

@@ -16,6 +16,7 @@ from shlo_disc.torch.bag_rewrites import BAGS
 from shlo_disc.torch.encoder_rewrites import ENCODERS
 from shlo_disc.torch.gradient_rewrites import GRADIENTS
 from shlo_disc.torch.grid_rewrites import GRIDS
+from shlo_disc.torch.half_numbers import widened
 from shlo_disc.torch.indexed_rewrites import INDEXED
 from shlo_disc.torch.number_rewrites import NUMBERS
 from shlo_disc.torch.order_rewrites import ORDERED
@@ -26,13 +27,6 @@ from shlo_disc.torch.view_rewrites import VIEWS
 __all__ = ["REWRITES"]
 
 aten = torch.ops.aten
-
-_HALF = (torch.float16, torch.bfloat16)
-
-
-def _wide(x: torch.Tensor) -> torch.Tensor:
-    """`x` in the type that PyTorch adds up in."""
-    return x.to(torch.float32) if x.dtype in _HALF else x
 
 
 def _dims(x: torch.Tensor, dim: int | Sequence[int] | None) -> list[int]:
@@ -52,7 +46,7 @@ def _var_mean(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """In the type of the data: torch-mlir converts every element to f64."""
     dims = _dims(x, dim)
-    wide = _wide(x)
+    wide = widened(x)
     mean = wide.mean(dims, keepdim=True)
     off = wide - mean
     count: Any = 1
@@ -93,14 +87,14 @@ def _batch_norm_inference(
 
     Source: `batch_norm_cpu_collect_linear_and_constant_terms` in ATen/native/cpu.
     """
-    scale = 1 / torch.sqrt(_wide(variance) + eps)
+    scale = 1 / torch.sqrt(widened(variance) + eps)
     if weight is not None:
-        scale = scale * _wide(weight)
-    offset = -_wide(mean) * scale
+        scale = scale * widened(weight)
+    offset = -widened(mean) * scale
     if bias is not None:
-        offset = _wide(bias) + offset
+        offset = widened(bias) + offset
     channels = [1, x.shape[1]] + [1] * (x.dim() - 2)
-    result = _wide(x) * scale.reshape(channels) + offset.reshape(channels)
+    result = widened(x) * scale.reshape(channels) + offset.reshape(channels)
     saved = variance.new_empty((0,))
     return result.to(x.dtype), saved, saved
 
@@ -111,7 +105,7 @@ def _rms_norm(
     weight: torch.Tensor | None = None,
     eps: float | None = None,
 ) -> torch.Tensor:
-    wide = _wide(x)
+    wide = widened(x)
     dims = list(range(x.dim() - len(normalized_shape), x.dim()))
     small = torch.finfo(wide.dtype).eps if eps is None else eps
     out = wide * torch.rsqrt((wide * wide).mean(dims, keepdim=True) + small)
@@ -143,19 +137,19 @@ def _flash_attention_backward(
     """The weights again from scores and `logsumexp`, then the products of the chain rule."""
     if dropout_p:
         raise UnsupportedError("dropout is random; set it to 0")
-    factor = _one_over_root(query.shape[-1], _wide(query).dtype) if scale is None else scale
+    factor = _one_over_root(query.shape[-1], widened(query).dtype) if scale is None else scale
     is_grouped = not statically_known_true(query.shape[1] == key.shape[1])
     groups = query.shape[1] // key.shape[1]
     keys, values = (x.repeat_interleave(groups, 1) if is_grouped else x for x in (key, value))
-    scores = _wide(query @ keys.transpose(-2, -1)) * factor
+    scores = widened(query @ keys.transpose(-2, -1)) * factor
     if attn_mask is not None:
         scores = scores + attn_mask
     if is_causal:
         rows = torch.arange(scores.shape[-2]).unsqueeze(-1)
         scores = scores.masked_fill(rows < torch.arange(scores.shape[-1]), float("-inf"))
     weights = torch.exp(scores - logsumexp.unsqueeze(-1))
-    of_weights = _wide(grad @ values.transpose(-2, -1))
-    off = of_weights - (_wide(grad) * _wide(out)).sum(-1, keepdim=True)
+    of_weights = widened(grad @ values.transpose(-2, -1))
+    off = of_weights - (widened(grad) * widened(out)).sum(-1, keepdim=True)
     of_scores = (weights * off * factor).to(query.dtype)
     of_query = of_scores @ keys
     of_key = of_scores.transpose(-2, -1) @ query
