@@ -56,7 +56,10 @@ SLOW_SAMPLE := tests/libraries/test_train_gpt.py::test_losses_are_those_of_jax \
 	tests/frontend/test_fft.py::test_four_dimensions_and_cosines \
 	tests/frontend/test_sharded.py::test_sharded \
 	tests/models/test_repeated_calls.py::test_products_in_every_layout \
-	tests/models/test_stacking.py::test_loops_in_loops
+	tests/models/test_stacking.py::test_loops_in_loops \
+	tests/models/test_repeated_calls.py::test_models \
+	tests/benchmarks/test_models.py::test_model_agrees_with_float64[dien] \
+	tests/libraries/test_linen.py::test_decoding_with_a_cache
 
 .PHONY: test-torch
 test-torch: .venv-torch/.installed  ## The tests of shlo_disc.torch, in .venv-torch with PyTorch (SAMPLE=1: a part)

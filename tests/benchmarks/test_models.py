@@ -17,9 +17,8 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize(
-    "name", ["dien", *(pytest.param(n, marks=pytest.mark.slow) for n in ("asr", "crnn"))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
 def test_model_agrees_with_float64(name):
     model, shapes = CASES[name]
     params = model.init()

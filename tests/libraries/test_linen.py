@@ -421,6 +421,7 @@ def test_encoder_decoder_attends_across():
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_decoding_with_a_cache():
     """One token at a time; the cache is as long as the call that made it."""
     attention = nn.MultiHeadDotProductAttention(4, qkv_features=16, decode=True)

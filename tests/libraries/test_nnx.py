@@ -69,6 +69,7 @@ def classify(model, x, labels):
     return cross_entropy(model(x), labels)
 
 
+@pytest.mark.slow
 def test_perceptron_with_batch_norm_and_dropout_trains():
     check_training(Perceptron(nnx.Rngs(0)), classify, labelled("b", 8), optax.sgd(0.1), count=2)
 

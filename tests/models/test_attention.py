@@ -66,10 +66,11 @@ def gated(q, k, v, bias):
 WAYS = [
     masked,
     causal,
-    of_rank_3,
     multi_query,
-    gated,
-    *(pytest.param(way, marks=pytest.mark.slow) for way in (heads_first, values_first, linear)),
+    *(
+        pytest.param(way, marks=pytest.mark.slow)
+        for way in (of_rank_3, gated, heads_first, values_first, linear)
+    ),
 ]
 
 

@@ -41,7 +41,20 @@ SPECS = (
 )
 
 
-@pytest.mark.parametrize("spec", SPECS)
+DEFAULT_SPECS = (
+    "ij,jk->ik",
+    "ji,kj->ki",
+    "i,j->ij",
+    "ij,i->j",
+    "bij,bkj->bik",
+    "bihk,bjhk->bhij",
+    "bij,ij->b",
+)
+
+
+@pytest.mark.parametrize(
+    "spec", [s if s in DEFAULT_SPECS else pytest.param(s, marks=pytest.mark.slow) for s in SPECS]
+)
 def test_einsum(spec):
     inputs = spec.split("->")[0].split(",")
     cases = []

@@ -346,6 +346,7 @@ def models() -> list[Program]:
     ]
 
 
+@pytest.mark.slow
 def test_models():
     check(models(), (5, 1, 2, 9))
 
