@@ -27,7 +27,7 @@ from shlo_disc.dynamic.intervals import (
     interval_product,
     interval_sum,
 )
-from shlo_disc.dynamic.monomial import MAX_NESTING
+from shlo_disc.dynamic.monomial import MAX_NESTING, MAX_WEIGHT
 
 __all__ = [
     "BITS_READ",
@@ -491,7 +491,8 @@ def evaluate(
 ) -> Entry:
     """One element of the element-wise op `name`, as its result type holds it.
 
-    What nests half as deep as a size may is a number like any other: facts add functions to it.
+    What nests half as deep as a size may, or is too long, is a number like any other: facts add
+    functions to it.
     """
     if name in BITS_READ:
         read = arithmetic.fit(operands[0], width, BITS_READ[name])
@@ -499,8 +500,9 @@ def evaluate(
     found = arithmetic.fit(ELEMENTWISE[name](arithmetic, *operands), width, is_unsigned)
     # The host computes terms in i64. A sum wraps there as it does in the program's own type; the
     # operands of a `min`, a `max` or a division do not.
-    if isinstance(found, Expr) and any(
-        _is_wide_within(atom) or atom.depth > MAX_NESTING // 2 for atom in found.atoms()
+    if isinstance(found, Expr) and (
+        found.weight > MAX_WEIGHT
+        or any(_is_wide_within(atom) or atom.depth > MAX_NESTING // 2 for atom in found.atoms())
     ):
         return None
     return found

@@ -24,6 +24,7 @@ from typing import Any, overload
 
 from shlo_disc.dynamic.monomial import (
     CACHE_SIZE,
+    MAX_WEIGHT,
     Atom,
     Monomial,
     Terms,
@@ -255,11 +256,18 @@ class Expr:
         """Atoms multiplied in the longest term; 0 of a number."""
         return sum(power for _, power in self.terms[0][0]) if self.terms else 0
 
+    @property
+    def weight(self) -> int:
+        """Symbols, functions and terms of the formula as written."""
+        return len(self.terms) + sum(atom.weight for m, _ in self.terms for atom, _ in m)
+
     def may_be_multiplied(self, other: Expr) -> bool:
         """Whether the product is far below the limits of a size: of numbers there are no limits."""
         counts = len(self.terms), len(other.terms)
-        return 4 * (self.degree + other.degree) <= MAX_DEGREE and (
-            min(counts) <= 1 or 4 * counts[0] * counts[1] <= MAX_PRODUCT_TERMS
+        return (
+            4 * (self.degree + other.degree) <= MAX_DEGREE
+            and (min(counts) <= 1 or 4 * counts[0] * counts[1] <= MAX_PRODUCT_TERMS)
+            and counts[0] * other.weight + counts[1] * self.weight <= MAX_WEIGHT
         )
 
     @property
@@ -307,12 +315,17 @@ class Expr:
                 total[m] = total.get(m, 0) + c * coefficient
         return not any(total.values())
 
-    def evaluate(self, env: Mapping[str, int]) -> int:
-        """The number for these symbol values; raises KeyError, ZeroDivisionError."""
+    def evaluate(self, env: Mapping[str, int], known: dict[Atom, int] | None = None) -> int:
+        """The number for these symbol values; raises KeyError, ZeroDivisionError.
+
+        `known` has the values of functions at `env` that earlier calls found, and gets those found
+        here. Terms of one program have most functions in common.
+        """
+        known = {} if known is None else known
         total = 0
         for monomial, coefficient in self.terms:
             for atom, power in monomial:
-                coefficient *= _value(atom, env) ** power
+                coefficient *= _value(atom, env, known) ** power
             total += coefficient
         return total
 
@@ -592,11 +605,14 @@ _BUILD: dict[str, Callable[[Expr, Expr], Expr]] = {
 }
 
 
-def _value(atom: Atom, env: Mapping[str, int]) -> int:
+def _value(atom: Atom, env: Mapping[str, int], known: dict[Atom, int]) -> int:
     if not atom.op:
         return int(env[atom.key])
-    a, b = (arg.evaluate(env) for arg in atom.args)
-    return int(_APPLY[atom.op](a, b))
+    value = known.get(atom)
+    if value is None:
+        a, b = (arg.evaluate(env, known) for arg in atom.args)
+        value = known[atom] = int(_APPLY[atom.op](a, b))
+    return value
 
 
 def _replaced(atom: Atom, env: Mapping[str, Expr | int]) -> Expr:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CACHE_SIZE",
     "MAX_NESTING",
+    "MAX_WEIGHT",
     "Atom",
     "Monomial",
     "Terms",
@@ -38,6 +39,10 @@ CACHE_SIZE = 1 << 14
 MAX_NESTING = 64
 """Functions in each other's arguments; what follows a size recurses as deep. `parse` takes 100."""
 
+MAX_WEIGHT = 8192
+"""Symbols, functions and terms of a formula as it is written. Choices between terms of each other
+double it at every step, or worse; a formula of this weight takes about 0.1 s to simplify."""
+
 
 class Atom:
     """An indeterminate: a symbol (`op` is "") or one of the four functions of two sizes.
@@ -46,7 +51,7 @@ class Atom:
     comparing and hashing monomials as cheap as comparing addresses.
     """
 
-    __slots__ = ("__weakref__", "args", "depth", "key", "op", "order")
+    __slots__ = ("__weakref__", "args", "depth", "key", "op", "order", "weight")
 
     op: str
     key: str
@@ -54,6 +59,8 @@ class Atom:
     order: tuple[bool, str]
     depth: int
     """Functions in each other's arguments, this one included; 0 of a symbol."""
+    weight: int
+    """Symbols, functions and terms as written, this one included; 1 of a symbol."""
 
     def __lt__(self, other: Atom) -> bool:
         return self.order < other.order
@@ -89,6 +96,7 @@ def intern(op: str, key: str, args: tuple[Expr, ...] = ()) -> Atom:
             found = Atom()
             found.op, found.key, found.args, found.order = op, key, args, (op != "", key)
             found.depth = depth
+            found.weight = 1 + sum(arg.weight for arg in args)
             _atoms[key] = found
         return found
 

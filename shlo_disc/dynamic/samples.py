@@ -9,7 +9,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.expr import Atom, Expr
 from shlo_disc.dynamic.intervals import Interval
 
 __all__ = ["CounterexampleSamples"]
@@ -30,6 +30,7 @@ class _Point(dict[str, int]):
     ) -> None:
         super().__init__()
         self._number, self._intervals, self._divisors = number, intervals, divisors
+        self._known: dict[Atom, int] = {}
 
     def __missing__(self, name: str) -> int:
         low, high = self._intervals.get(name, (0, None))
@@ -41,6 +42,17 @@ class _Point(dict[str, int]):
         offset = zlib.crc32(f"{name} {self._number}".encode()) % min(room, _SPREAD)
         value = self[name] = (first + offset) * divisor
         return value
+
+    def __setitem__(self, name: str, value: int) -> None:
+        self._known.clear()
+        super().__setitem__(name, value)
+
+    def value(self, expr: Expr) -> int | None:
+        """The value of `expr`; None where it divides by 0."""
+        try:
+            return expr.evaluate(self, self._known)
+        except ZeroDivisionError:
+            return None
 
 
 class CounterexampleSamples:
@@ -64,8 +76,10 @@ class CounterexampleSamples:
             point = _Point(number, intervals, divisors)
             _repair(point, divisors, congruent)
             if (
-                all(_at(fact, point) == 0 for fact in zero)
-                and all((value := _at(fact, point)) is not None and value >= 0 for fact in positive)
+                all(point.value(fact) == 0 for fact in zero)
+                and all(
+                    (value := point.value(fact)) is not None and value >= 0 for fact in positive
+                )
                 and all(_divides(k, fact, point) for fact, k in congruent)
             ):
                 self._points.append(point)
@@ -78,7 +92,7 @@ class CounterexampleSamples:
 
     def values(self, expr: Expr) -> Iterator[int]:
         """The value of `expr` at each sample; none where it divides by 0."""
-        values = (_at(expr, point) for point in self._points)
+        values = (point.value(expr) for point in self._points)
         return (value for value in values if value is not None)
 
 
@@ -106,13 +120,5 @@ def _repair(
 
 
 def _divides(k: int, expr: Expr, point: _Point) -> bool:
-    value = _at(expr, point)
+    value = point.value(expr)
     return value is not None and value % k == 0
-
-
-def _at(expr: Expr, point: _Point) -> int | None:
-    """The value of `expr`; None where it divides by 0."""
-    try:
-        return expr.evaluate(point)
-    except ZeroDivisionError:
-        return None
