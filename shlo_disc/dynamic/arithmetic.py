@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence, Set
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from shlo_disc.dynamic.constraints import Constraints
@@ -45,14 +44,44 @@ LARGEST_SIZE = (1 << 31) - 1
 """The largest size JAX's own 32-bit arithmetic on sizes can hold."""
 
 
-@dataclass(frozen=True)
-class Condition:
-    """`lhs op rhs`, op one of EQ NE GE GT; or AND / OR of `parts`."""
+MAX_CONDITION_WEIGHT = MAX_WEIGHT // 8
+MAX_CONDITION_DEPTH = MAX_NESTING // 4
+"""Of conditions joined in conditions. What is beyond is a truth value that data decide."""
 
-    op: str
-    lhs: Expr | None = None
-    rhs: Expr | None = None
-    parts: frozenset[Condition] = frozenset()
+
+class Condition:
+    """`lhs op rhs`, op one of EQ NE GE GT; or AND / OR of `parts`. Immutable."""
+
+    __slots__ = ("_hash", "depth", "lhs", "op", "parts", "rhs", "weight")
+
+    def __init__(
+        self,
+        op: str,
+        lhs: Expr | None = None,
+        rhs: Expr | None = None,
+        parts: frozenset[Condition] = frozenset(),
+    ) -> None:
+        self.op, self.lhs, self.rhs, self.parts = op, lhs, rhs, parts
+        self._hash = hash((op, lhs, rhs, parts))
+        own = sum(term.weight for term in (lhs, rhs) if term is not None)
+        self.weight: int = own + sum(part.weight for part in parts)
+        self.depth: int = 1 + max((part.depth for part in parts), default=0)
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, Condition) or self._hash != other._hash:
+            return False
+        mine, others = (self.op, self.lhs, self.rhs), (other.op, other.lhs, other.rhs)
+        return mine == others and self.parts == other.parts
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __repr__(self) -> str:
+        if self.parts:
+            return f"{self.op}({', '.join(sorted(map(repr, self.parts)))})"
+        return f"{self.op}({self.lhs}, {self.rhs})"
 
     @property
     def comparison(self) -> tuple[Expr, str, Expr] | None:
@@ -295,7 +324,7 @@ class SizeArithmetic:
         if isinstance(a, bool):
             return b if a else False
         if isinstance(a, Condition) and isinstance(b, Condition):
-            return a if a == b else Condition("AND", parts=_parts("AND", a) | _parts("AND", b))
+            return _joined("AND", a, b)
         if isinstance(a, Expr) and isinstance(b, Expr) and a.is_const and b.is_const:
             return Expr.const(a.value & b.value)
         return None
@@ -307,7 +336,7 @@ class SizeArithmetic:
         if isinstance(a, bool):
             return True if a else b
         if isinstance(a, Condition) and isinstance(b, Condition):
-            return a if a == b else Condition("OR", parts=_parts("OR", a) | _parts("OR", b))
+            return _joined("OR", a, b)
         if isinstance(a, Expr) and isinstance(b, Expr) and a.is_const and b.is_const:
             return Expr.const(a.value | b.value)
         return None
@@ -453,6 +482,15 @@ class SizeArithmetic:
         return None
 
 
+def _joined(op: str, a: Condition, b: Condition) -> Condition | None:
+    """Both of `a` and `b` ("AND"), or one of them ("OR"); None if that is too long."""
+    if a == b:
+        return a
+    if a.weight + b.weight > MAX_CONDITION_WEIGHT or max(a.depth, b.depth) > MAX_CONDITION_DEPTH:
+        return None
+    return Condition(op, parts=_parts(op, a) | _parts(op, b))
+
+
 def _parts(op: str, condition: Condition) -> frozenset[Condition]:
     return condition.parts if condition.op == op else frozenset({condition})
 
@@ -491,8 +529,7 @@ def evaluate(
 ) -> Entry:
     """One element of the element-wise op `name`, as its result type holds it.
 
-    What nests half as deep as a size may, or is too long, is a number like any other: facts add
-    functions to it.
+    What nests half as deep as a size may is a number like any other: facts add functions to it.
     """
     if name in BITS_READ:
         read = arithmetic.fit(operands[0], width, BITS_READ[name])
@@ -500,9 +537,8 @@ def evaluate(
     found = arithmetic.fit(ELEMENTWISE[name](arithmetic, *operands), width, is_unsigned)
     # The host computes terms in i64. A sum wraps there as it does in the program's own type; the
     # operands of a `min`, a `max` or a division do not.
-    if isinstance(found, Expr) and (
-        found.weight > MAX_WEIGHT
-        or any(_is_wide_within(atom) or atom.depth > MAX_NESTING // 2 for atom in found.atoms())
+    if isinstance(found, Expr) and any(
+        _is_wide_within(atom) or atom.depth > MAX_NESTING // 2 for atom in found.atoms()
     ):
         return None
     return found

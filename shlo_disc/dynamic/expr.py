@@ -26,6 +26,7 @@ from shlo_disc.dynamic.monomial import (
     CACHE_SIZE,
     MAX_WEIGHT,
     Atom,
+    FormulaTooLongError,
     Monomial,
     Terms,
     common_monomial,
@@ -35,7 +36,6 @@ from shlo_disc.dynamic.monomial import (
     times,
 )
 from shlo_disc.dynamic.notation import Tree, parse
-from shlo_disc.errors import UnsupportedError
 
 __all__ = ["MAX_DEGREE", "MAX_PRODUCT_TERMS", "Atom", "Expr", "Monomial", "ceil_div"]
 
@@ -171,13 +171,13 @@ class Expr:
         if other == 1:
             return self
         if len(self.terms) * len(other.terms) > MAX_PRODUCT_TERMS:
-            raise UnsupportedError(
+            raise FormulaTooLongError(
                 f"a size is a product of {len(self.terms)} and {len(other.terms)} terms; the limit "
                 f"is {MAX_PRODUCT_TERMS} for the product of these counts. Make it of fewer sums of "
                 "sizes, or pass it as an integer argument"
             )
         if self.degree + other.degree > MAX_DEGREE:
-            raise UnsupportedError(
+            raise FormulaTooLongError(
                 f"a size is a product of {self.degree + other.degree} sizes; the limit is "
                 f"{MAX_DEGREE}. Pass it as an integer argument"
             )

@@ -18,6 +18,7 @@ __all__ = [
     "MAX_NESTING",
     "MAX_WEIGHT",
     "Atom",
+    "FormulaTooLongError",
     "Monomial",
     "Terms",
     "common_monomial",
@@ -42,6 +43,10 @@ MAX_NESTING = 64
 MAX_WEIGHT = 8192
 """Symbols, functions and terms of a formula as it is written. Choices between terms of each other
 double it at every step, or worse; a formula of this weight takes about 0.1 s to simplify."""
+
+
+class FormulaTooLongError(UnsupportedError):
+    """A formula of sizes nests deeper, or has more terms or factors, than the limits allow."""
 
 
 class Atom:
@@ -79,7 +84,7 @@ _atoms_lock = locks.lock()
 def intern(op: str, key: str, args: tuple[Expr, ...] = ()) -> Atom:
     """The one atom that prints as `key`; compilations in several threads share the table.
 
-    Raises UnsupportedError for more than :data:`MAX_NESTING` functions in one another.
+    Raises FormulaTooLongError for more than :data:`MAX_NESTING` functions in one another.
     """
     with _atoms_lock:
         found = _atoms.get(key)
@@ -89,7 +94,7 @@ def intern(op: str, key: str, args: tuple[Expr, ...] = ()) -> Atom:
             ]
             depth = (op != "") + max(inner, default=0)
             if depth > MAX_NESTING:
-                raise UnsupportedError(
+                raise FormulaTooLongError(
                     f"a size has more than {MAX_NESTING} quotients, remainders, minima and maxima "
                     "in each other's arguments; pass it as an integer argument"
                 )

@@ -32,6 +32,7 @@ from shlo_disc.dynamic.float_values import (
     integer_of,
     quotient_of,
 )
+from shlo_disc.dynamic.monomial import MAX_WEIGHT, FormulaTooLongError
 from shlo_disc.element_types import element_type
 from shlo_disc.indexing import gather_numbers
 from shlo_disc.mlir import ir
@@ -57,7 +58,22 @@ class IntegerType(NamedTuple):
 
 
 def follow(s: ShapeAnalysis, op: ir.Operation, kind: IntegerType | FloatType) -> Entries | None:
-    """The contents of the one result of `op`, of type `kind`; None when they depend on data."""
+    """The contents of the one result of `op`, of type `kind`; None when they depend on data.
+
+    What is too long for a formula is data, too.
+    """
+    try:
+        found = _follow(s, op, kind)
+    except FormulaTooLongError:
+        return None
+    return found and tuple(None if _is_too_long(entry) else entry for entry in found)
+
+
+def _is_too_long(entry: Entry) -> bool:
+    return isinstance(entry, Expr) and entry.weight > MAX_WEIGHT
+
+
+def _follow(s: ShapeAnalysis, op: ir.Operation, kind: IntegerType | FloatType) -> Entries | None:
     if isinstance(kind, FloatType):
         return _follow_floats(s, op, kind)
     rule = SHAPE_VALUES.get(op.name)
@@ -108,6 +124,8 @@ def _sized(
     s: ShapeAnalysis, op: ir.Operation, exact: Entry, operands: Sequence[Entry], kind: IntegerType
 ) -> Entry:
     """An element that a size is computed from: what would wrap is refused when a call starts."""
+    if _is_too_long(exact):
+        return None
     if isinstance(exact, Expr) and not exact.is_const and op.name not in BITS_READ:
         return s.fitted(op, exact, kind)
     return _element(s, op.name, operands, kind)
