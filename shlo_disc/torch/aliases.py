@@ -128,11 +128,10 @@ class Aliases:
         every = list(results)
         for number, strides in self._strided.items():
             computed = every[number]
-            shape = computed.shape
-            laid_out = torch.empty_strided(
-                shape, [self._sizes.value(s, inputs) for s in strides], dtype=computed.dtype
-            )
-            every[number] = laid_out.copy_(computed)
+            wanted = tuple(self._sizes.value(s, inputs) for s in strides)
+            if computed.stride() != wanted:
+                laid_out = torch.empty_strided(computed.shape, wanted, dtype=computed.dtype)
+                every[number] = laid_out.copy_(computed)
         for number, view in self._views.items():
             base = (inputs if view.is_input else every)[view.base]
             every[number] = base if view.is_base else self._made(view, base, inputs)

@@ -18,6 +18,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils import _pytree as pytree
 
 from shlo_disc.errors import UnsupportedError
+from shlo_disc.torch.layouts import memory_order
 from shlo_disc.torch.places import note_place
 
 __all__ = ["INDEXED", "empty_slice_rule", "mask_rule", "read_storages"]
@@ -37,15 +38,6 @@ def _diagonal(x: torch.Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) ->
         length, start = torch.sym_min(rows + offset, columns), -offset * columns
     places = torch.arange(torch.sym_max(length, 0)) * (columns + 1) + start
     return flat.index_select(-1, places)
-
-
-def _memory_order(x: torch.Tensor) -> list[int]:
-    """The dimensions of `x` by falling strides, as they are in the traced call."""
-
-    def at_hint(size: Any) -> int:
-        return int(size.node.hint) if isinstance(size, torch.SymInt) else int(size)
-
-    return sorted(range(x.dim()), key=lambda k: (-at_hint(x.stride(k)), k))
 
 
 _STRIDED = frozenset({aten.as_strided.default, aten.as_strided_copy.default})
@@ -119,7 +111,7 @@ def _as_strided(
 
     The places must be inside `x`: that is a condition of calls where it depends on sizes.
     """
-    order = _memory_order(x)
+    order = memory_order(x)
     dense: Any = 1
     for axis in reversed(order):
         is_free = statically_known_true(x.shape[axis] == 1)

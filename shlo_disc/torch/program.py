@@ -37,7 +37,7 @@ class Binding:
         self._assertions = prepared.assertions
         self._sizes = prepared.sizes
         plain = [("tensor", number) for number in range(len(self._results))]
-        given = [(r.kind, r.value) for r in self._results]
+        given = [(r.kind, r.value) for r in self._results if r.order is None]
         self.is_plain = given == plain and not self._assertions
         """The results of the graph are those of the program."""
 

@@ -2,9 +2,11 @@
 
     return %x.sum().item() + 1        ==>    return %x.sum(), and the number of that tensor + 1
 
-A program gives tensors only. A number is a term of sizes of arguments, and of numbers from data.
-Each of the latter is the one element of a tensor, or the size of one, that the program gives too.
-What the graph asserts of data is given as results are, and a call checks it.
+A program gives row-major tensors only. A result that lies in memory in another order of its
+dimensions is a view of one, with the strides of eager mode. A number is a term of sizes of
+arguments, and of numbers from data. Each of the latter is the one element of a tensor, or the size
+of one, that the program gives too. What the graph asserts of data is given as results are, and a
+call checks it.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from typing import Any
 import torch
 
 from shlo_disc.errors import UnsupportedError
+from shlo_disc.torch.layouts import dense_order
 from shlo_disc.torch.sizes import Sizes, expression, symbols_of
 
 __all__ = ["Assertion", "Result", "take_results"]
@@ -37,13 +40,16 @@ class Result:
     """The number of the program's result; the expression; the constant."""
     type: type = int
     """What a number is."""
+    order: Sequence[int] | None = None
+    """The dimensions of the program's result that those of the tensor are, if they are permuted."""
     read: Mapping[str, int] = field(default_factory=dict)
     """Symbols from data -> the number of the program's result that has the one's value."""
 
     def of(self, tensors: Sequence[torch.Tensor], inputs: Sequence[Any], sizes: Sizes) -> Any:
         """The result in a call with these `inputs`, in which the program gave `tensors`."""
         if self.kind == "tensor":
-            return tensors[self.value]
+            tensor = tensors[self.value]
+            return tensor if self.order is None else tensor.permute(self.order)
         if self.kind == "constant":
             return self.value
         if self.type is int and not self.read:
@@ -81,26 +87,39 @@ def take_results(
     for item in [*returned, *(assertion.condition for assertion in assertions)]:
         value = item.meta.get("val") if isinstance(item, torch.fx.Node) else item
         if isinstance(item, torch.fx.Node) and isinstance(value, torch.Tensor):
-            found.append(Result("tensor", len(tensors)))
-            tensors.append(item)
+            order = dense_order(value)
+            places = None if order is None else [order.index(k) for k in range(len(order))]
+            found.append(Result("tensor", len(tensors), order=places))
+            tensors.append(item if order is None else _permuted(graph, output, item, order))
         elif type(value) in _KINDS:
             found.append((expression(value), _KINDS[type(value)]))
         else:
             found.append(Result("constant", value))
-    places: dict[str, int] = {}  # behind the results that are tensors
+    held: dict[str, int] = {}  # behind the results that are tensors
     for one in found:
         for name in () if isinstance(one, Result) else sorted(symbols_of(one[0])):
-            if name not in sizes.places and name not in places:
-                places[name] = len(tensors)
+            if name not in sizes.places and name not in held:
+                held[name] = len(tensors)
                 tensors.append(_holder(graph, output, name))
     output.args = (tuple(tensors),)
     every = [
         one
         if isinstance(one, Result)
-        else Result("number", *one, {n: places[n] for n in symbols_of(one[0]) if n in places})
+        else Result("number", *one, read={n: held[n] for n in symbols_of(one[0]) if n in held})
         for one in found
     ]
     return every[: len(returned)], every[len(returned) :]
+
+
+def _permuted(
+    graph: torch.fx.Graph, output: torch.fx.Node, node: torch.fx.Node, order: Sequence[int]
+) -> torch.fx.Node:
+    """`node` with its dimensions in this order."""
+    with graph.inserting_before(output):
+        made = graph.call_function(aten.permute.default, (node, list(order)))
+    made.meta = {**node.meta, "val": node.meta["val"].permute(order)}
+    made.meta.pop("tensor_meta", None)
+    return made
 
 
 def _holder(graph: torch.fx.Graph, output: torch.fx.Node, symbol: str) -> torch.fx.Node:
