@@ -11,6 +11,7 @@ from collections.abc import Collection
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 from shlo_disc import ral
 from shlo_disc.data_sized import DataSizedExecutable
@@ -102,7 +103,7 @@ class TensorProgram:
             if not isinstance(leaf, torch.Tensor):
                 continue
             if is_held:  # another thread may give it other memory; a view of it keeps this one
-                leaf = leaves[k] = leaf.detach()
+                leaf = leaves[k] = _view_of(leaf)
             if leaf.is_neg() or leaf.is_conj():
                 leaves[k] = leaf.resolve_neg().resolve_conj()  # a view may stand for other elements
         try:
@@ -126,6 +127,14 @@ def _over(donated: torch.Tensor, sizes: tuple[int, ...]) -> torch.Tensor:
         torch.autograd.graph.increment_version(donated)
     alias = donated.detach()
     return alias if alias.shape == sizes else alias.view(sizes)
+
+
+def _view_of(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor of the same memory, which no gradient goes through."""
+    if type(tensor) in (torch.Tensor, torch.nn.Parameter):
+        return tensor.detach()
+    with _disable_current_modes():  # those of AOTAutograd refuse classes that they do not know
+        return tensor.detach()
 
 
 _NEVER_AGAIN = itertools.count(1 << 40)

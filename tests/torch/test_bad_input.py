@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import io
+import threading
 
 import pytest
 
@@ -102,6 +103,25 @@ def test_an_odd_tensor_is_read_as_pytorch_reads_it(added, name):
     x = torch.randn(3, 4)
     assert torch.equal(added(x, y), x + y)
     assert torch.equal(added(y, x), x + y)
+
+
+def test_a_plain_subclass_is_taken_by_the_backend_beside_other_threads():
+    class Plain(torch.Tensor):
+        pass
+
+    run = torch.compile(lambda y: y * 2 + 1, backend="shlo_disc", dynamic=True)
+    stop = threading.Event()
+    other = threading.Thread(target=stop.wait)
+    other.start()
+    try:
+        for rows in (3, 5):
+            y = torch.randn(rows, 4)
+            got = run(y.as_subclass(Plain))
+            assert type(got) is Plain
+            assert torch.equal(got.as_subclass(torch.Tensor), y * 2 + 1)
+    finally:
+        stop.set()
+        other.join()
 
 
 class Structured(nn.Module):
