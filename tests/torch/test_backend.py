@@ -21,17 +21,6 @@ from tests.torch.models import Block, Of, Perceptron, Pictures, Words  # noqa: E
 pytestmark = pytest.mark.torch
 
 
-@pytest.fixture(autouse=True)
-def nothing_compiled():
-    torch._dynamo.reset()
-    gc.collect()
-    torch.manual_seed(0)
-    before = set(shlo_disc.torch.compilations())
-    yield
-    torch._dynamo.reset()
-    del before
-
-
 def compiled(model, **options):
     return torch.compile(model, backend="shlo_disc", dynamic=True, options=options or None)
 

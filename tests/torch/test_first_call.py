@@ -18,12 +18,8 @@ pytestmark = pytest.mark.torch
 
 
 @pytest.fixture(autouse=True)
-def nothing_compiled():
-    torch._dynamo.reset()
+def nothing_counted():
     counters.clear()
-    torch.manual_seed(0)
-    yield
-    torch._dynamo.reset()
 
 
 def compiled(model):

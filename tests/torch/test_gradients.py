@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import gc
 
 import pytest
 
@@ -18,15 +17,6 @@ from tests.torch.models import Of  # noqa: E402
 pytestmark = pytest.mark.torch
 weight_norm = nn.utils.parametrizations.weight_norm
 SETS = [(3, 8), (2, 11), (5, 13)]
-
-
-@pytest.fixture(autouse=True)
-def nothing_compiled():
-    torch._dynamo.reset()
-    gc.collect()
-    torch.manual_seed(0)
-    yield
-    torch._dynamo.reset()
 
 
 def pictures(count, channels=4):

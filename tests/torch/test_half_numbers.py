@@ -11,7 +11,7 @@ from torch.export import Dim, export  # noqa: E402
 
 import shlo_disc.torch  # noqa: E402
 from tests.torch.models import Of  # noqa: E402
-from tests.torch.test_backend import compiled, nothing_compiled  # noqa: E402, F401
+from tests.torch.test_backend import compiled  # noqa: E402
 
 pytestmark = pytest.mark.torch
 

@@ -18,7 +18,6 @@ from tests.torch.test_backend import (  # noqa: E402
     assert_trains_as_eager,
     compiled,
     kinds,
-    nothing_compiled,  # noqa: F401
 )
 
 pytestmark = pytest.mark.torch
