@@ -218,6 +218,47 @@ MODELS: dict[str, Sample] = {
         least=1,
         tolerance=1e-3,
     ),
+    "triangular_solve_batches": Sample(
+        lambda x, y: (
+            tf.linalg.triangular_solve(spd(x)[0], y),
+            tf.linalg.triangular_solve(spd(x)[:1, None], y[None], adjoint=True),
+            tf.linalg.triangular_solve(spd(x), y[:1], lower=False),
+        ),
+        [([N, 4, 4], F), ([N, 4, N], F)],
+        least=1,
+        tolerance=1e-3,
+    ),
+    "linear_systems": Sample(
+        lambda x, y: (
+            tf.linalg.solve(spd(x), y),
+            tf.linalg.solve(spd(x) + tf.linalg.band_part(x, 0, -1), y, adjoint=True),
+            tf.linalg.solve(x[0], y[0]),
+        ),
+        [([N, 5, 5], F), ([N, 5, N], F)],
+        least=1,
+        tolerance=1e-3,
+    ),
+    "inverses": Sample(
+        lambda x: (
+            tf.linalg.inv(spd(x) + x),
+            tf.linalg.inv(spd(x) + x, adjoint=True),
+            tf.linalg.inv(tf.cast(spd(x), D)[0]),
+        ),
+        [([N, 4, 4], F)],
+        least=1,
+        tolerance=1e-4,
+    ),
+    "determinants": Sample(
+        lambda x: (
+            tf.linalg.det(x),
+            tf.linalg.slogdet(x),
+            tf.linalg.logdet(spd(x)),
+            tf.linalg.det(tf.cast(x, D)[0]),
+        ),
+        [([N, 5, 5], F)],
+        least=1,
+        tolerance=1e-4,
+    ),
     "pinv": Sample(tf.linalg.pinv, [([5, 3], F)], tolerance=1e-3),
     "fft": Sample(
         lambda x: tf.abs(tf.signal.fft(tf.cast(x, tf.complex64))), [XY], tolerance=1e-4, least=1

@@ -159,3 +159,35 @@ def test_a_map_of_nothing():
     assert run(tf.zeros((0, 5, 8))).shape == (0, 5, 3)
     x = tf.constant(np.random.default_rng(0).standard_normal((2, 5, 8), np.float32))
     assert_same(run(x), mapped(x), 1e-5)
+
+
+def test_linear_systems_of_every_size():
+    """Matrices of no and one row, gradients, and singular ones, for which TensorFlow raises."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None] * 3, tf.float64)] * 2)
+    def model(a, b):
+        with tf.GradientTape() as tape:
+            tape.watch((a, b))
+            y = tf.linalg.solve(a, b), tf.linalg.inv(a), tf.linalg.det(a), tf.linalg.slogdet(a)
+            z = tf.add_n([tf.reduce_sum(v) for v in (*y[:3], y[3][1])])
+        return y, tape.gradient(z, (a, b))
+
+    run = shlo_disc.tensorflow.compile(model)
+    rng = np.random.default_rng(0)
+    for batch, n, m in ((2, 3, 4), (3, 1, 1), (0, 3, 2), (2, 7, 1), (1, 4, 0), (2, 0, 3)):
+        a, b = (tf.constant(rng.standard_normal((batch, n, k))) for k in (n, m))
+        assert_same(run(a, b), model(a, b), 1e-9)
+    for a in (tf.zeros([1, 3, 3], tf.float64), tf.ones([1, 3, 3], tf.float64)):
+        (solved, inverse, determinant, (sign, logarithm)), _ = run(a, a)
+        assert not np.isfinite(solved).any()
+        assert not np.isfinite(inverse).any()
+        assert (determinant, sign, logarithm) == (0, 0, -np.inf)
+    for shapes in (((2, 3, 4), (2, 3, 1)), ((2, 3, 3), (2, 4, 1)), ((2, 3, 3), (3, 3, 1))):
+        with pytest.raises(shlo_disc.ShapeMismatchError):
+            run(*(tf.ones(shape, tf.float64) for shape in shapes))
+
+
+def test_matrices_of_complex_numbers_are_refused():
+    spec = tf.TensorSpec([None, 3, 3], tf.complex64)
+    with pytest.raises(shlo_disc.UnsupportedError, match="float32 and float64 compile"):
+        shlo_disc.tensorflow.compile(tf.linalg.inv, [spec])

@@ -35,7 +35,14 @@ from shlo_disc.tensorflow.ops.lists import (
     list_stack,
 )
 from shlo_disc.tensorflow.ops.losses import euclidean_norm, sigmoid_gradient, sparse_softmax_loss
-from shlo_disc.tensorflow.ops.matrices import cholesky, triangular_solve
+from shlo_disc.tensorflow.ops.matrices import (
+    cholesky,
+    inverse,
+    log_matrix_determinant,
+    matrix_determinant,
+    solve,
+    triangular_solve,
+)
 from shlo_disc.tensorflow.ops.moves import (
     batch_to_space,
     concatenate,
@@ -130,9 +137,13 @@ OPS: dict[str, Rule] = {
     "Erfc": operation("chlo.erfc"),
     "Erfinv": operation("chlo.erf_inv"),
     "EuclideanNorm": euclidean_norm,
+    "LogMatrixDeterminant": log_matrix_determinant,
+    "MatrixDeterminant": matrix_determinant,
     "MatrixDiagPartV3": matrix_diagonal,
     "MatrixDiagV3": matrix_of_diagonal,
+    "MatrixInverse": inverse,
     "MatrixSetDiagV3": matrix_with_diagonal,
+    "MatrixSolve": solve,
     "MaxPool": max_pool,
     "MaxPool3D": max_pool,
     "MaxPool3DGrad": max_pool_gradient,

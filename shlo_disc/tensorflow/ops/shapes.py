@@ -20,6 +20,7 @@ from shlo_disc.tensorflow.ops.values import (
     less,
     may_be_open,
     minus,
+    must_be_equal,
     padded,
     plus,
     product,
@@ -140,10 +141,9 @@ def ensured(sizes: Sizes, op: ir.Operation) -> Values:
         for k, size in enumerate(sizes_of(array))
     ]
     for axis, (own, one) in enumerate(zip(sizes_of(array), wanted, strict=True)):
-        if isinstance(one, int) and own != one:
-            holds = compare("EQ", value_of(own), value_of(one), scalar_type(1))
-            text = f"{source_line(op)}: dimension {axis} must have {one} entries, it has {{0}}"
-            assert_sizes(holds, text, [value_of(own)])
+        if isinstance(one, int):
+            text = f"{source_line(op)}: dimension {axis} must have {{1}} entries, it has {{0}}"
+            must_be_equal(own, one, text)
     return [reshaped(array, wanted)]
 
 
