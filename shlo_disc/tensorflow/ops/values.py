@@ -23,7 +23,8 @@ from shlo_disc.ingest.size_values import Sizes, binary, extent, number, scalar_t
 from shlo_disc.mlir import ir, producer
 
 __all__ = [
-    "Size", "broadcast_to", "constant", "converted", "element_of", "elements", "flag", "iota",
+    "Size",
+    "broadcast_to", "constant", "converted", "element_of", "elements", "flag", "iota",
     "items", "known_integer", "known_integers", "known_size", "larger", "less", "lowest",
     "may_be_open", "minus", "module_of", "must_be_equal", "padded",
     "pairs_of", "plus", "product", "quotient", "reshaped", "result",
@@ -137,8 +138,17 @@ def elements(sizes: Sizes, array: ir.Value) -> list[Size]:
     """The elements of an integer vector or number, as sizes."""
     kind = ir.RankedTensorType(array.type)
     if kind.rank == 0:
-        return [known_size(_widened(array))]
+        return [_only_element(sizes, array)]
     return [_element(sizes, array, k) for k in range(kind.shape[0])]
+
+
+def _only_element(sizes: Sizes, array: ir.Value) -> Size:
+    op = producer(array)
+    if op is not None and op.name == "stablehlo.reshape" and _is_integer(array):
+        (source,) = op.operands
+        if ir.RankedTensorType(source.type).rank == 1:
+            return _element(sizes, source, 0)
+    return known_size(_widened(array))
 
 
 def _element(sizes: Sizes, array: ir.Value, index: int) -> Size:
@@ -157,7 +167,12 @@ def _element(sizes: Sizes, array: ir.Value, index: int) -> Size:
     if op is not None and op.name == "stablehlo.reshape":
         (source,) = op.operands
         if ir.RankedTensorType(source.type).rank == 0:
-            return known_size(_widened(source))
+            return _only_element(sizes, source)
+    if op is not None and op.name == "stablehlo.slice":
+        start, stride = (
+            ir.DenseI64ArrayAttr(op.attributes[name])[0] for name in ("start_indices", "strides")
+        )
+        return _element(sizes, op.operands[0], start + index * stride)
     return known_size(sizes.element(array, index))
 
 
