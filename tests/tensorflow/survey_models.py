@@ -398,6 +398,30 @@ MODELS: dict[str, Sample] = {
     "resize_nearest_u8": Sample(
         lambda x: tf.image.resize(x, [7, 5], "nearest"), [([N, N, N, 3], U)], least=1, high=255
     ),
+    "resize_area": Sample(
+        lambda x: (
+            tf.image.resize(x, [3, 11], "area"),
+            tf.image.resize(x, tf.shape(x)[1:3] * 2, "area"),
+            tf.compat.v1.image.resize_area(x, [7, 1], align_corners=True),
+        ),
+        [IMAGE],
+        least=1,
+    ),
+    "crops": Sample(
+        lambda x, b, i: (
+            tf.image.crop_and_resize(x, b, i, [3, 1], extrapolation_value=-7),
+            tf.image.crop_and_resize(x, b, i, tf.shape(x)[1:3] + 1, "nearest"),
+        ),
+        [IMAGE, ([N, 4], F), ([N], I)],
+        least=3,
+    ),
+    "suppression": Sample(
+        lambda b, s: tf.image.non_max_suppression_padded(
+            tf.abs(b), s, 5, pad_to_max_output_size=True
+        ),
+        [([N, 4], F), ([N], F)],
+        least=1,
+    ),
     "resize_keep": Sample(
         lambda x: tf.image.resize(x, [8, 8], preserve_aspect_ratio=True), [IMAGE], least=1
     ),
