@@ -34,7 +34,15 @@ from shlo_disc.builders import (
 )
 from shlo_disc.mlir import ir
 
-__all__ = ["Eliminated", "back_substituted", "eliminated"]
+__all__ = [
+    "Eliminated",
+    "back_substituted",
+    "determinant",
+    "diagonal_or",
+    "eliminated",
+    "inverted",
+    "log_determinant",
+]
 
 
 @dataclass(frozen=True)
@@ -206,3 +214,43 @@ def back_substituted(factors: ir.Value, right: ir.Value) -> ir.Value:
         return [_select(_is("EQ", _iota(x, rows), k), _row(row, x), x)]
 
     return _loop(count, [right], step)[0]
+
+
+# -- inverses and determinants ---------------------------------------------------------------------
+
+
+def diagonal_or(a: ir.Value, other: float) -> ir.Value:
+    """`a`, with `other` outside the diagonal."""
+    rank = _rank(a)
+    on = _is("EQ", _iota(a, rank - 2), _iota(a, rank - 1))
+    return _select(on, a, _full(scalar(other, _element(a)), a))
+
+
+def inverted(a: ir.Value) -> tuple[ir.Value, Eliminated]:
+    """The inverse of `a`, and what elimination makes of `a`."""
+    identity = diagonal_or(_full(scalar(1.0, _element(a)), a), 0.0)
+    found = eliminated(a, [identity])
+    return back_substituted(found.factors, found.right[0]), found
+
+
+def determinant(found: Eliminated) -> ir.Value:
+    """The product of the pivots, with the sign of the exchanges; 1 of a matrix of size 0."""
+    return _signed(found, diagonal_or(found.factors, 1.0))
+
+
+def log_determinant(found: Eliminated) -> tuple[ir.Value, ir.Value]:
+    """The sign of the determinant, and the logarithm of its size: 0 and -inf if it is 0."""
+    diagonal = diagonal_or(found.factors, 1.0)
+    size = create("stablehlo.abs", [diagonal], diagonal.type)
+    logarithm = create("stablehlo.log", [size], size.type)
+    signs = create("stablehlo.sign", [diagonal], diagonal.type)
+    rank = _rank(diagonal)
+    return _signed(found, signs), summed(logarithm, [rank - 2, rank - 1])
+
+
+def _signed(found: Eliminated, factors: ir.Value) -> ir.Value:
+    """The product of the elements of matrices, with the sign of the exchanges."""
+    rank = _rank(factors)
+    one = scalar(1.0, _element(factors))
+    product = reduced(factors, [rank - 2, rank - 1], "multiply", one)
+    return create("stablehlo.multiply", [product, found.sign], product.type)

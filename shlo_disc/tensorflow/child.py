@@ -186,6 +186,16 @@ _ELEMENT = r"(?:[\d?]+x)*(?!\*)(?![\d?]+x)[\w.]+"
 """A type of elements whose rank is known: `?x4xf32`."""
 
 
+_ADVICE = {
+    "Optional": ": the gradient of tf.cond or tf.switch_case; choose from both results by tf.where",
+    "TensorListConcat": "; use TensorArray.stack, and tf.reshape or tf.boolean_mask",
+    "TensorListPushBack": "; give the TensorArray its size, and no dynamic_size",
+    "TensorListScatter": "; use TensorArray.unstack, or write the elements in a loop",
+    "TensorListSplit": "; use TensorArray.unstack of parts of equal sizes",
+}
+"""Start of the name of an operation -> what to do instead."""
+
+
 def _lists_as_arrays(text: str, carried: list[str]) -> str:
     """`text` with an array in the place of every list of tensors: an entry for each element.
 
@@ -202,7 +212,8 @@ def _lists_as_arrays(text: str, carried: list[str]) -> str:
         if name is not None and _LIST in line and name[1] not in known:
             node = next(iter(_nodes_by_line(f"{line}\n{locations}").values()), "")
             what = "list of tensors (TensorArray)" if "TensorList" in name[1] else "variant"
-            raise _UncoveredError(f"{name[1]} of a {what} is not covered", node)
+            advice = next((told for key, told in _ADVICE.items() if name[1].startswith(key)), "")
+            raise _UncoveredError(f"{name[1]} of a {what} is not covered{advice}", node)
     text = re.sub(rf"tensor<!tf_type\.variant<tensor<({_ELEMENT})>>>", r"tensor<?x\1>", text)
     # An attribute that says again what the types of operands say.
     text = re.sub(rf"\bT(?:in|out)? = \[[^\]]*{_LIST}[^\]]*\],? ?", "", text)

@@ -144,9 +144,17 @@ def _check_assigned(function: Any, known: dict[str, Place]) -> None:
         if op.type.startswith("Assign") and op.type.endswith("VariableOp"):
             place = told(place_of_node(op.name + name, known))
             raise UnsupportedError(
-                f"{place}: {op.type} changes a variable; return the new value, and assign it "
-                "outside of the function"
+                f"{place}: {op.type} changes {_variable(function, op)}; return the new value, and "
+                "assign it outside of the function"
             )
+
+
+def _variable(function: Any, op: Any) -> str:
+    """The variable that `op` assigns, by its name where `function` has it."""
+    inner = {id(own): outer for outer, own in function.graph.captures}
+    handle = inner.get(id(op.inputs[0]))
+    name = next((v.name for v in function.graph.variables if v.handle is handle), "")
+    return f"the variable {name.removesuffix(':0')}" if name else "a variable"
 
 
 _RANDOM = re.compile("(Stateless)?(Parameterized)?(Random|TruncatedNormal|Multinomial|Shuffle|Rng)")

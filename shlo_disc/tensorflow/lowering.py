@@ -27,7 +27,11 @@ def lower(converted: Converted) -> ir.Module:
     with new_context(), ir.Location.unknown():
         try:
             # Bytecode has lines of the converter's file; the text is given those of the model.
-            text = str(parse_module(converted.bytecode).operation.get_asm(enable_debug_info=True))
+            text = str(
+                parse_module(converted.bytecode).operation.get_asm(
+                    enable_debug_info=True, print_generic_op_form=True
+                )
+            )
             module = parse_module(converted.restored(text))
         except ir.MLIRError as error:
             raise _left(converted, error) from None

@@ -19,7 +19,7 @@ from shlo_disc.tensorflow.convert import convert
 from shlo_disc.tensorflow.freeze import freeze
 from shlo_disc.tensorflow.functions import Call, concrete_function
 from shlo_disc.tensorflow.lowering import lower
-from shlo_disc.tensorflow.ops import JOINED, LEFT, OPS, PREFIX, STACKS
+from shlo_disc.tensorflow.ops import JOINED, LEFT, OPS, PREFIX, REFUSED, STACKS
 from shlo_disc.tensorflow.places import Layers
 
 __all__ = ["TensorFlowExecutable", "compile"]
@@ -53,7 +53,7 @@ def compile(
     with Layers(source) as layers:
         call = Call(concrete_function(source, signature))
     frozen = freeze(call.function, layers)
-    module = lower(convert(frozen, {*OPS, *STACKS}, {*LEFT, *JOINED}, PREFIX))
+    module = lower(convert(frozen, {*OPS, *REFUSED, *STACKS}, {*LEFT, *JOINED}, PREFIX))
     given = len(call.paths)
     weights = [re.sub(r"(/ReadVariableOp)?/resource$", "", n) for n in frozen.names[given:]]
     symbols = _symbols(call.symbols, frozen.shapes)

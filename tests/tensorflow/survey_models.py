@@ -218,6 +218,47 @@ MODELS: dict[str, Sample] = {
         least=1,
         tolerance=1e-3,
     ),
+    "triangular_solve_batches": Sample(
+        lambda x, y: (
+            tf.linalg.triangular_solve(spd(x)[0], y),
+            tf.linalg.triangular_solve(spd(x)[:1, None], y[None], adjoint=True),
+            tf.linalg.triangular_solve(spd(x), y[:1], lower=False),
+        ),
+        [([N, 4, 4], F), ([N, 4, N], F)],
+        least=1,
+        tolerance=1e-3,
+    ),
+    "linear_systems": Sample(
+        lambda x, y: (
+            tf.linalg.solve(spd(x), y),
+            tf.linalg.solve(spd(x) + tf.linalg.band_part(x, 0, -1), y, adjoint=True),
+            tf.linalg.solve(x[0], y[0]),
+        ),
+        [([N, 5, 5], F), ([N, 5, N], F)],
+        least=1,
+        tolerance=1e-3,
+    ),
+    "inverses": Sample(
+        lambda x: (
+            tf.linalg.inv(spd(x) + x),
+            tf.linalg.inv(spd(x) + x, adjoint=True),
+            tf.linalg.inv(tf.cast(spd(x), D)[0]),
+        ),
+        [([N, 4, 4], F)],
+        least=1,
+        tolerance=1e-4,
+    ),
+    "determinants": Sample(
+        lambda x: (
+            tf.linalg.det(x),
+            tf.linalg.slogdet(x),
+            tf.linalg.logdet(spd(x)),
+            tf.linalg.det(tf.cast(x, D)[0]),
+        ),
+        [([N, 5, 5], F)],
+        least=1,
+        tolerance=1e-4,
+    ),
     "pinv": Sample(tf.linalg.pinv, [([5, 3], F)], tolerance=1e-3),
     "fft": Sample(
         lambda x: tf.abs(tf.signal.fft(tf.cast(x, tf.complex64))), [XY], tolerance=1e-4, least=1
@@ -356,6 +397,30 @@ MODELS: dict[str, Sample] = {
     ),
     "resize_nearest_u8": Sample(
         lambda x: tf.image.resize(x, [7, 5], "nearest"), [([N, N, N, 3], U)], least=1, high=255
+    ),
+    "resize_area": Sample(
+        lambda x: (
+            tf.image.resize(x, [3, 11], "area"),
+            tf.image.resize(x, tf.shape(x)[1:3] * 2, "area"),
+            tf.compat.v1.image.resize_area(x, [7, 1], align_corners=True),
+        ),
+        [IMAGE],
+        least=1,
+    ),
+    "crops": Sample(
+        lambda x, b, i: (
+            tf.image.crop_and_resize(x, b, i, [3, 1], extrapolation_value=-7),
+            tf.image.crop_and_resize(x, b, i, tf.shape(x)[1:3] + 1, "nearest"),
+        ),
+        [IMAGE, ([N, 4], F), ([N], I)],
+        least=3,
+    ),
+    "suppression": Sample(
+        lambda b, s: tf.image.non_max_suppression_padded(
+            tf.abs(b), s, 5, pad_to_max_output_size=True
+        ),
+        [([N, 4], F), ([N], F)],
+        least=1,
     ),
     "resize_keep": Sample(
         lambda x: tf.image.resize(x, [8, 8], preserve_aspect_ratio=True), [IMAGE], least=1

@@ -324,14 +324,34 @@ def test_a_wrong_source(source, signature, message):
         (
             lambda x: tf.TensorArray(tf.float32, 2).split(x, [1, 1]).stack(),
             tf.TensorSpec([2]),
-            "TensorListSplit of a list of tensors",
+            "TensorListSplit of a list of tensors.*use TensorArray.unstack",
+        ),
+        (
+            lambda x: tf.TensorArray(tf.float32, 2).unstack(x).concat(),
+            tf.TensorSpec([2, 3]),
+            "TensorListConcatV2 of a list of tensors.*use TensorArray.stack",
+        ),
+        (
+            lambda x: tf.gradients(tf.cond(x[0] > 0, lambda: tf.sin(x) * x, lambda: x), x),
+            tf.TensorSpec([None]),
+            "Optional.*gradient of tf.cond.*by tf.where",
+        ),
+        (
+            lambda x: tf.image.non_max_suppression(x, x[:, 0], 5),
+            tf.TensorSpec([None, 4]),
+            r"test_compile.py:\d+: NonMaxSuppressionV3.*use tf.image.non_max_suppression_padded",
+        ),
+        (
+            lambda x: tf.image.combined_non_max_suppression(x[:, :, None], x[:, :, :1], 5, 5),
+            tf.TensorSpec([None, None, 4]),
+            "CombinedNonMaxSuppression.*use tf.image.non_max_suppression_padded",
         ),
         (
             lambda x: tf.data.Dataset.from_tensor_slices(x).reduce(0.0, lambda a, b: a + b),
             tf.TensorSpec([None]),
             "TensorSliceDataset of a variant",
         ),
-        (tf.linalg.det, tf.TensorSpec([None, None]), "MatrixDeterminant"),
+        (tf.linalg.eigvalsh, tf.TensorSpec([None, None]), "SelfAdjointEigV2"),
         (lambda x: tf.py_function(abs, [x], tf.float32), tf.TensorSpec([None]), "EagerPyFunc|rank"),
     ],
 )

@@ -106,6 +106,56 @@ def test_sizes_and_indices_that_are_negative_in_a_call():
             run(x, tf.constant(shape, tf.int64))
 
 
+def test_the_size_that_fits_beside_a_size_of_0():
+    """TensorFlow chooses it of the other sizes of the array: of numbers, sizes and a call's."""
+    three = tf.TensorSpec([None, None, 5])
+
+    @tf.function(input_signature=[three, tf.TensorSpec([3], tf.int32), tf.TensorSpec([0, 6])])
+    def model(x, shape, none):
+        n, m, _ = tf.unstack(tf.shape(x))
+        return (
+            tf.reshape(x, shape),
+            tf.reshape(x, [-1, n * m]),
+            tf.reshape(x, [n, -1]),
+            tf.reshape(x, [-1, n // 2, 2]),
+            tf.reshape(x[:0], [-1, 0]),
+            tf.reshape(x[:0], [2, 0, -1]),
+            tf.reshape(none, [0, -1, 4]),
+        )
+
+    run = shlo_disc.tensorflow.compile(model)
+    none = tf.zeros((0, 6))
+    for sizes, shape in (
+        ((0, 4), [-1, 0, 3]),
+        ((0, 4), [2, -1, 0]),
+        ((0, 4), [0, 7, -1]),
+        ((0, 4), [-1, 5, 4]),
+        ((4, 0), [0, -1, 0]),
+        ((2, 3), [2, -1, 5]),
+    ):
+        x, given = tf.zeros((*sizes, 5)), tf.constant(shape)
+        assert_same(run(x, given, none), model(x, given, none), 0)
+    for shape in ([-1, 0, 5], [0, 0, -1], [0, -1, -1]):
+        with pytest.raises(shlo_disc.ShapeMismatchError):
+            run(tf.zeros((2, 3, 5)), tf.constant(shape), none)
+    with pytest.raises(shlo_disc.ShapeMismatchError, match="-1 beside a size of 0"):
+        run(tf.zeros((0, 0, 5)), tf.constant([0, 0, 0]), none)
+
+
+@pytest.mark.parametrize(
+    "sizes", [lambda s: [s[0]], tf.unstack, lambda s: tf.split(s, 3), lambda s: [s[::-1][2:]]]
+)
+def test_sizes_stay_sizes(sizes):
+    """However a function takes them of a shape; so -1 beside them is a product of others."""
+
+    def model(x):
+        rows, *_ = sizes(tf.shape(x))
+        return tf.reshape(x, [tf.reshape(rows, []), -1])
+
+    run = shlo_disc.tensorflow.compile(model, [tf.TensorSpec([None, None, 5], name="x")])
+    assert str(run.signature).endswith("-> (float32[x_0, 5*x_1])")
+
+
 @pytest.mark.parametrize(
     "function",
     [
@@ -159,3 +209,35 @@ def test_a_map_of_nothing():
     assert run(tf.zeros((0, 5, 8))).shape == (0, 5, 3)
     x = tf.constant(np.random.default_rng(0).standard_normal((2, 5, 8), np.float32))
     assert_same(run(x), mapped(x), 1e-5)
+
+
+def test_linear_systems_of_every_size():
+    """Matrices of no and one row, gradients, and singular ones, for which TensorFlow raises."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None] * 3, tf.float64)] * 2)
+    def model(a, b):
+        with tf.GradientTape() as tape:
+            tape.watch((a, b))
+            y = tf.linalg.solve(a, b), tf.linalg.inv(a), tf.linalg.det(a), tf.linalg.slogdet(a)
+            z = tf.add_n([tf.reduce_sum(v) for v in (*y[:3], y[3][1])])
+        return y, tape.gradient(z, (a, b))
+
+    run = shlo_disc.tensorflow.compile(model)
+    rng = np.random.default_rng(0)
+    for batch, n, m in ((2, 3, 4), (3, 1, 1), (0, 3, 2), (2, 7, 1), (1, 4, 0), (2, 0, 3)):
+        a, b = (tf.constant(rng.standard_normal((batch, n, k))) for k in (n, m))
+        assert_same(run(a, b), model(a, b), 1e-9)
+    for a in (tf.zeros([1, 3, 3], tf.float64), tf.ones([1, 3, 3], tf.float64)):
+        (solved, inverse, determinant, (sign, logarithm)), _ = run(a, a)
+        assert not np.isfinite(solved).any()
+        assert not np.isfinite(inverse).any()
+        assert (determinant, sign, logarithm) == (0, 0, -np.inf)
+    for shapes in (((2, 3, 4), (2, 3, 1)), ((2, 3, 3), (2, 4, 1)), ((2, 3, 3), (3, 3, 1))):
+        with pytest.raises(shlo_disc.ShapeMismatchError):
+            run(*(tf.ones(shape, tf.float64) for shape in shapes))
+
+
+def test_matrices_of_complex_numbers_are_refused():
+    spec = tf.TensorSpec([None, 3, 3], tf.complex64)
+    with pytest.raises(shlo_disc.UnsupportedError, match="float32 and float64 compile"):
+        shlo_disc.tensorflow.compile(tf.linalg.inv, [spec])

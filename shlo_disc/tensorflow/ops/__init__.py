@@ -18,6 +18,7 @@ from shlo_disc.tensorflow.ops.colours import (
     from_hue,
     to_hue,
 )
+from shlo_disc.tensorflow.ops.crops import crop_and_resize
 from shlo_disc.tensorflow.ops.diagonals import (
     matrix_diagonal,
     matrix_of_diagonal,
@@ -35,7 +36,14 @@ from shlo_disc.tensorflow.ops.lists import (
     list_stack,
 )
 from shlo_disc.tensorflow.ops.losses import euclidean_norm, sigmoid_gradient, sparse_softmax_loss
-from shlo_disc.tensorflow.ops.matrices import cholesky, triangular_solve
+from shlo_disc.tensorflow.ops.matrices import (
+    cholesky,
+    inverse,
+    log_matrix_determinant,
+    matrix_determinant,
+    solve,
+    triangular_solve,
+)
 from shlo_disc.tensorflow.ops.moves import (
     batch_to_space,
     concatenate,
@@ -67,7 +75,8 @@ from shlo_disc.tensorflow.ops.reductions import (
     transpose,
     unary_einsum,
 )
-from shlo_disc.tensorflow.ops.resampling import resize_bicubic, scale_and_translate
+from shlo_disc.tensorflow.ops.refused import REFUSED
+from shlo_disc.tensorflow.ops.resampling import resize_area, resize_bicubic, scale_and_translate
 from shlo_disc.tensorflow.ops.searching import bound, bucketize, in_top_k, unique
 from shlo_disc.tensorflow.ops.segments import (
     bincount,
@@ -104,7 +113,7 @@ from shlo_disc.tensorflow.ops.windows import (
     transposed_convolution,
 )
 
-__all__ = ["JOINED", "LEFT", "OPS", "PREFIX", "STACKS", "rules"]
+__all__ = ["JOINED", "LEFT", "OPS", "PREFIX", "REFUSED", "STACKS", "rules"]
 
 PREFIX = "tf.Disc"
 
@@ -130,9 +139,13 @@ OPS: dict[str, Rule] = {
     "Erfc": operation("chlo.erfc"),
     "Erfinv": operation("chlo.erf_inv"),
     "EuclideanNorm": euclidean_norm,
+    "LogMatrixDeterminant": log_matrix_determinant,
+    "MatrixDeterminant": matrix_determinant,
     "MatrixDiagPartV3": matrix_diagonal,
     "MatrixDiagV3": matrix_of_diagonal,
+    "MatrixInverse": inverse,
     "MatrixSetDiagV3": matrix_with_diagonal,
+    "MatrixSolve": solve,
     "MaxPool": max_pool,
     "MaxPool3D": max_pool,
     "MaxPool3DGrad": max_pool_gradient,
@@ -180,6 +193,7 @@ LEFT: dict[str, Rule] = {
     "ConcatV2": concatenate,
     "Conv2DBackpropFilter": filter_gradient,
     "Conv3DBackpropFilterV2": filter_gradient,
+    "CropAndResize": crop_and_resize,
     "Cross": cross,
     "DenseBincount": bincount,
     "DynamicPartition": dynamic_partition,
@@ -209,6 +223,7 @@ LEFT: dict[str, Rule] = {
     "RFFT2D": real_transform(2),
     "RFFT3D": real_transform(3),
     "RGBToHSV": to_hue,
+    "ResizeArea": resize_area,
     "ResizeBicubic": resize_bicubic,
     "ReverseSequence": reverse_sequence,
     "ScaleAndTranslate": scale_and_translate,
@@ -240,7 +255,7 @@ JOINED = ("BroadcastGradientArgs",)
 
 def rules() -> dict[str, Rule]:
     """The same by the name in the module. They raise UnsupportedError with the place of the op."""
-    return {f"{PREFIX}{name}": _placed(name, rule) for name, rule in (OPS | LEFT).items()}
+    return {f"{PREFIX}{name}": _placed(name, rule) for name, rule in (OPS | LEFT | REFUSED).items()}
 
 
 def _placed(name: str, rule: Rule) -> Rule:

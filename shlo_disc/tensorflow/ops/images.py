@@ -30,7 +30,14 @@ from shlo_disc.tensorflow.ops.values import (
 )
 from shlo_disc.tensorflow.ops.windows import Layout, padding_of
 
-__all__ = ["patches", "places_of", "resize_bilinear", "resize_nearest", "wanted_sizes"]
+__all__ = [
+    "patches",
+    "places_of",
+    "resize_bilinear",
+    "resize_nearest",
+    "scale_of",
+    "wanted_sizes",
+]
 
 Values = list[ir.Value]
 
@@ -89,12 +96,12 @@ def patches(sizes: Sizes, op: ir.Operation) -> Values:
     return [joined(parts, layout.features)]
 
 
-def wanted_sizes(sizes: Sizes, op: ir.Operation) -> list[Size]:
-    """The height and the width of the result."""
+def wanted_sizes(sizes: Sizes, op: ir.Operation, place: int = 1) -> list[Size]:
+    """The height and the width of the result, which the operand at `place` gives."""
     kind = result(op)
     return [
         size if kind.is_dynamic_dim(axis) else int(kind.get_dim_size(axis))
-        for axis, size in zip((1, 2), elements(sizes, op.operands[1]), strict=True)
+        for axis, size in zip((1, 2), elements(sizes, op.operands[place]), strict=True)
     ]
 
 
@@ -104,16 +111,20 @@ def places_of(op: ir.Operation, size: Size, wanted: Size, shift: float) -> ir.Va
     `shift`: what the middle of a pixel has, where `half_pixel_centers` asks for these.
     """
     index = iota([wanted], 0, "f32")
-    if flag(op, "align_corners"):
-        scale = _aligned_scale(size, wanted)
-    else:
-        scale = create("stablehlo.divide", [_real(size), _real(wanted)], _real(size).type)
+    scale = scale_of(op, size, wanted)
     if flag(op, "half_pixel_centers"):
         index = create("stablehlo.add", [index, _filled(0.5, index)], index.type)
     place = create("stablehlo.multiply", [index, broadcast_to(scale, [], [wanted])], index.type)
     if flag(op, "half_pixel_centers") and shift:
         place = create("stablehlo.subtract", [place, _filled(shift, place)], place.type)
     return place
+
+
+def scale_of(op: ir.Operation, size: Size, wanted: Size) -> ir.Value:
+    """How many entries of the image one of the result stands for, as a rank-0 f32."""
+    if flag(op, "align_corners"):
+        return _aligned_scale(size, wanted)
+    return create("stablehlo.divide", [_real(size), _real(wanted)], _real(size).type)
 
 
 def _aligned_scale(size: Size, wanted: Size) -> ir.Value:

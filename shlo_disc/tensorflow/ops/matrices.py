@@ -1,10 +1,23 @@
-"""Factors of matrices and solutions of systems, which become calls of LAPACK in ingest."""
+"""Factors and inverses of matrices, determinants, and solutions of systems.
+
+Cholesky factors and systems of triangles become calls of LAPACK in ingest. General systems are
+solved by elimination. Where TensorFlow raises an error for a singular matrix, the result is not
+finite: a program does not look at its data.
+"""
 
 from __future__ import annotations
 
-from shlo_disc.builders import compare, create, with_element
+from shlo_disc.builders import compare, create, transposed, with_element
 from shlo_disc.errors import UnsupportedError
+from shlo_disc.ingest.elimination import (
+    back_substituted,
+    determinant,
+    eliminated,
+    inverted,
+    log_determinant,
+)
 from shlo_disc.ingest.size_values import Sizes
+from shlo_disc.locations import source_line
 from shlo_disc.mlir import ir
 from shlo_disc.tensorflow.ops.values import (
     broadcast_to,
@@ -12,10 +25,20 @@ from shlo_disc.tensorflow.ops.values import (
     element_of,
     flag,
     iota,
+    known_size,
+    must_be_equal,
     sizes_of,
+    value_of,
 )
 
-__all__ = ["cholesky", "triangular_solve"]
+__all__ = [
+    "cholesky",
+    "inverse",
+    "log_matrix_determinant",
+    "matrix_determinant",
+    "solve",
+    "triangular_solve",
+]
 
 Values = list[ir.Value]
 
@@ -33,11 +56,8 @@ def cholesky(sizes: Sizes, op: ir.Operation) -> Values:
 
 
 def triangular_solve(sizes: Sizes, op: ir.Operation) -> Values:
-    """`MatrixTriangularSolve(matrix, rhs)`."""
-    matrix, right = op.operands
-    own, given = (ir.RankedTensorType(value.type) for value in (matrix, right))
-    if own.rank != given.rank:
-        raise UnsupportedError(f"a matrix of rank {own.rank} beside a right side of {given.rank}")
+    """`MatrixTriangularSolve(matrix, rhs)`: batches are broadcast."""
+    matrix, right = _broadcast(sizes, op)
     adjoint = "ADJOINT" if flag(op, "adjoint") else "NO_TRANSPOSE"
     return [
         create(
@@ -50,3 +70,64 @@ def triangular_solve(sizes: Sizes, op: ir.Operation) -> Values:
             transpose_a=ir.Attribute.parse(f"#stablehlo<transpose {adjoint}>"),
         )
     ]
+
+
+def _broadcast(sizes: Sizes, op: ir.Operation) -> list[ir.Value]:
+    """The matrices and the right sides with a common batch, which every call checks."""
+    shapes = [sizes_of(array) for array in op.operands]
+    rank = max(map(len, shapes))
+    columns = [
+        [value_of(own[k - rank]) for own in shapes if len(own) >= rank - k] for k in range(rank - 2)
+    ]
+    batch = [known_size(size) for size in sizes.common(op, columns)]
+    return [
+        broadcast_to(array, range(rank - len(own), rank), [*batch, *own[-2:]])
+        for array, own in zip(op.operands, shapes, strict=True)
+    ]
+
+
+# -- by elimination --------------------------------------------------------------------------------
+
+
+def solve(sizes: Sizes, op: ir.Operation) -> Values:
+    """`MatrixSolve(matrix, rhs)`, and of the adjoint matrix."""
+    matrix, right = op.operands
+    matrix = _square(op, matrix)
+    for axis, (own, given) in enumerate(
+        zip(sizes_of(matrix)[:-1], sizes_of(right)[:-1], strict=True)
+    ):
+        text = (
+            f"{source_line(op)}: dimension {axis} of the matrix is {{0}}, of the right side {{1}}"
+        )
+        must_be_equal(own, given, text)
+    found = eliminated(matrix, [right])
+    return [back_substituted(found.factors, found.right[0])]
+
+
+def inverse(sizes: Sizes, op: ir.Operation) -> Values:
+    """`MatrixInverse(input)`, and of the adjoint matrix."""
+    return [inverted(_square(op, op.operands[0]))[0]]
+
+
+def matrix_determinant(sizes: Sizes, op: ir.Operation) -> Values:
+    """`MatrixDeterminant(input)`."""
+    return [determinant(eliminated(_square(op, op.operands[0])))]
+
+
+def log_matrix_determinant(sizes: Sizes, op: ir.Operation) -> Values:
+    """`LogMatrixDeterminant(input)`: the sign, and the logarithm of the size."""
+    return [*log_determinant(eliminated(_square(op, op.operands[0])))]
+
+
+def _square(op: ir.Operation, matrix: ir.Value) -> ir.Value:
+    """The matrix, or the adjoint one, of real numbers; every call checks that it is square."""
+    if not isinstance(element_of(matrix), ir.F32Type | ir.F64Type):
+        raise UnsupportedError(
+            f"elements of type {element_of(matrix)}; float32 and float64 compile"
+        )
+    rows, columns = sizes_of(matrix)[-2:]
+    must_be_equal(rows, columns, f"{source_line(op)}: the matrix is no square: {{0}} x {{1}}")
+    rank = ir.RankedTensorType(matrix.type).rank
+    if not flag(op, "adjoint"):
+        return matrix
+    return transposed(matrix, [*range(rank - 2), rank - 1, rank - 2])

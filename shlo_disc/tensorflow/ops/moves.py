@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from shlo_disc.builders import assert_sizes, compare, create, transposed, with_element
+from shlo_disc.builders import compare, create, transposed, with_element
 from shlo_disc.errors import UnsupportedError
-from shlo_disc.ingest.size_values import Sizes, binary, scalar_type
+from shlo_disc.ingest.size_values import Sizes, binary
 from shlo_disc.locations import source_line
 from shlo_disc.mlir import ir
 from shlo_disc.tensorflow.ops.shapes import part_of
@@ -22,6 +22,7 @@ from shlo_disc.tensorflow.ops.values import (
     known_integer,
     known_integers,
     minus,
+    must_be_equal,
     padded,
     plus,
     product,
@@ -98,10 +99,8 @@ def split_sizes(sizes: Sizes, op: ir.Operation) -> Values:
 
 def _check_end(op: ir.Operation, end: Size, size: Size) -> None:
     """Every call checks that the parts make up the dimension."""
-    if end != size:
-        holds = compare("EQ", value_of(end), value_of(size), scalar_type(1))
-        text = f"{source_line(op)}: the parts have {{0}} entries, the dimension has {{1}}"
-        assert_sizes(holds, text, [value_of(end), value_of(size)])
+    text = f"{source_line(op)}: the parts have {{0}} entries, the dimension has {{1}}"
+    must_be_equal(end, size, text)
 
 
 def unpack(sizes: Sizes, op: ir.Operation) -> Values:

@@ -2,8 +2,8 @@
 
     %y = ResizeBicubic %x, [h, w]     ==>     weights[h, H] . %x . weights[W, w]
 
-Source: TensorFlow's kernels `resize_bicubic_op.cc`, `scale_and_translate_op.cc` and
-`sampling_kernels.h`.
+Source: TensorFlow's kernels `resize_area_op.cc`, `resize_bicubic_op.cc`,
+`scale_and_translate_op.cc` and `sampling_kernels.h`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from shlo_disc.errors import UnsupportedError
 from shlo_disc.ingest.size_values import Sizes
 from shlo_disc.mlir import ir
 from shlo_disc.tensorflow.ops.arithmetic import Array, chosen
-from shlo_disc.tensorflow.ops.images import places_of, wanted_sizes
+from shlo_disc.tensorflow.ops.images import places_of, scale_of, wanted_sizes
 from shlo_disc.tensorflow.ops.values import (
     Size,
     broadcast_to,
@@ -30,7 +30,7 @@ from shlo_disc.tensorflow.ops.values import (
     value_of,
 )
 
-__all__ = ["resize_bicubic", "scale_and_translate"]
+__all__ = ["resize_area", "resize_bicubic", "scale_and_translate"]
 
 Values = list[ir.Value]
 
@@ -65,6 +65,27 @@ def resize_bicubic(sizes: Sizes, op: ir.Operation) -> Values:
             total = own if total is None else total + own
         assert total is not None
         image = _weighted(image, _normal(total) if is_half else total, axis)
+    return [image]
+
+
+def resize_area(sizes: Sizes, op: ir.Operation) -> Values:
+    """`ResizeArea(images, size)`, as f32: the mean of the pixels that one of the result covers.
+
+    What is beyond the last pixel counts as that pixel.
+    """
+    image = converted(op.operands[0], "f32")
+    for axis, wanted in zip((1, 2), wanted_sizes(sizes, op), strict=True):
+        size = size_of(image, axis)
+        full = [wanted, size]
+        low = Array(broadcast_to(places_of(op, size, wanted, shift=0.0), [0], full))
+        span = Array(broadcast_to(scale_of(op, size, wanted), [], full))
+        source = Array(iota(full, 1, "f32"))
+        high = low + span
+        is_last = source.compared("EQ", _real(size, source) - 1.0)
+        end = chosen(is_last, high, (source + 1.0).least(high))
+        covered = (end - source.most(low)).most(0.0)
+        weight = chosen(span.compared("GT", 0.0), covered / span, 1.0)  # 0: of one pixel
+        image = _weighted(image, weight, axis)
     return [image]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from shlo_disc.tensorflow.ops.values import (
     less,
     may_be_open,
     minus,
+    must_be_equal,
     padded,
     plus,
     product,
@@ -53,7 +55,11 @@ Values = list[ir.Value]
 
 
 def reshape(sizes: Sizes, op: ir.Operation) -> Values:
-    """`Reshape(tensor, shape)`: -1, also one that a call computes, is the size that fits."""
+    """`Reshape(tensor, shape)`: -1, also one that a call computes, is the size that fits.
+
+    Beside a size of 0 every size fits. TensorFlow chooses it of the sizes of the array that are
+    not 0, so `x[0, 3, 4]` in the shape `[-1, 0]` is `[12, 0]`.
+    """
     array, shape = op.operands
     kind = result(op)
     wanted = elements(sizes, shape)
@@ -69,7 +75,7 @@ def reshape(sizes: Sizes, op: ir.Operation) -> Values:
         raise UnsupportedError("more than one size is -1")
     if open_axes:
         (axis,) = open_axes
-        known[axis] = _fitting(sizes, own, [n for k, n in enumerate(known) if k != axis])
+        known[axis] = _fitting(sizes, op, own, [n for k, n in enumerate(known) if k != axis])
         return [reshaped(array, known)]
     return [reshaped(array, _filled_in(own, known))]
 
@@ -79,8 +85,7 @@ def _filled_in(own: list[Size], wanted: list[Size]) -> list[Size]:
     unsure = [k for k, size in enumerate(wanted) if may_be_open(size)]
     found = list(wanted)
     for axis in unsure:
-        below = product([larger(n, 1) for k, n in enumerate(wanted) if k != axis])
-        fitting = quotient(product(own), below)
+        fitting = _quotient_of(own, [n for k, n in enumerate(wanted) if k != axis])
         for other in unsure:
             if other != axis:
                 more = times(plus(wanted[other], 1), plus(fitting, 1))
@@ -89,9 +94,13 @@ def _filled_in(own: list[Size], wanted: list[Size]) -> list[Size]:
     return found
 
 
-def _fitting(sizes: Sizes, own: list[Size], others: list[Size]) -> Size:
-    """The size beside `others` of an array that has the sizes `own`."""
-    left, right = list(own), []
+def _fitting(sizes: Sizes, op: ir.Operation, own: list[Size], others: list[Size]) -> Size:
+    """The size beside `others` of an array that has the sizes `own`.
+
+    A size that is in both is left out. Every call checks that it is not 0 beside another 0 in
+    `own`, where TensorFlow's choice would be another size.
+    """
+    left, right, both = list(own), [], []
     for size in others:
         if isinstance(size, int):
             right.append(size)
@@ -102,16 +111,34 @@ def _fitting(sizes: Sizes, own: list[Size], others: list[Size]) -> Size:
         ]
         if same:
             left.pop(same[0])
+            both.append(size)
         else:
             right.append(size)
+    for a, b in itertools.product(left, both):
+        if not isinstance(a, int) or a == 0:
+            holds = compare("GE", value_of(plus(a, b)), value_of(1), scalar_type(1))
+            text = (
+                f"{source_line(op)}: -1 beside a size of 0, of an array with two: {{0}} and {{1}}"
+            )
+            assert_sizes(holds, text, [value_of(a), value_of(b)])
+    return _quotient_of(left, right)
+
+
+def _quotient_of(left: Sequence[Size], right: Sequence[Size]) -> Size:
+    """What of `left` is not in `right`. Sizes of 0 count as 1, those of `left` beside another."""
+    is_zero: Size = 0
+    for size in right:
+        flag = minus(1, smaller(size, 1))
+        is_zero = flag if is_zero == 0 else is_zero if flag == 0 else larger(is_zero, flag)
+    if is_zero != 0:
+        left = [n if isinstance(n, int) and n > 0 else larger(n, is_zero) for n in left]
+    right = [larger(n, 1) for n in right]
     above = math.prod(n for n in left if isinstance(n, int))
     below = math.prod(n for n in right if isinstance(n, int))
-    common = math.gcd(above, below) or 1
+    common = math.gcd(above, below)
     dividend = product([above // common, *(n for n in left if not isinstance(n, int))])
     divisor = product([below // common, *(n for n in right if not isinstance(n, int))])
-    if divisor == 1:
-        return dividend
-    return quotient(dividend, divisor if isinstance(divisor, int) else larger(divisor, 1))
+    return quotient(dividend, divisor)
 
 
 def broadcast(sizes: Sizes, op: ir.Operation) -> Values:
@@ -140,10 +167,9 @@ def ensured(sizes: Sizes, op: ir.Operation) -> Values:
         for k, size in enumerate(sizes_of(array))
     ]
     for axis, (own, one) in enumerate(zip(sizes_of(array), wanted, strict=True)):
-        if isinstance(one, int) and own != one:
-            holds = compare("EQ", value_of(own), value_of(one), scalar_type(1))
-            text = f"{source_line(op)}: dimension {axis} must have {one} entries, it has {{0}}"
-            assert_sizes(holds, text, [value_of(own)])
+        if isinstance(one, int):
+            text = f"{source_line(op)}: dimension {axis} must have {{1}} entries, it has {{0}}"
+            must_be_equal(own, one, text)
     return [reshaped(array, wanted)]
 
 

@@ -8,16 +8,25 @@ from typing import Any, TypeAlias
 
 import ml_dtypes
 
-from shlo_disc.builders import compare, convert, create, number_of, scalar, with_element
+from shlo_disc.builders import (
+    assert_sizes,
+    compare,
+    convert,
+    create,
+    number_of,
+    scalar,
+    with_element,
+)
 from shlo_disc.element_types import known_element_type
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.ingest.size_values import Sizes, binary, extent, number, scalar_type, vector
 from shlo_disc.mlir import ir, producer
 
 __all__ = [
-    "Size", "broadcast_to", "constant", "converted", "element_of", "elements", "flag", "iota",
-    "items", "known_integer", "known_integers", "larger", "less", "lowest", "may_be_open", "minus",
-    "module_of", "padded",
+    "Size",
+    "broadcast_to", "constant", "converted", "element_of", "elements", "flag", "iota",
+    "items", "known_integer", "known_integers", "known_size", "larger", "less", "lowest",
+    "may_be_open", "minus", "module_of", "must_be_equal", "padded",
     "pairs_of", "plus", "product", "quotient", "reshaped", "result",
     "reversed_along", "shape_vector", "size_of", "sizes_of", "smaller", "static", "taken",
     "times", "unless_open", "value_of", "windowed",
@@ -37,14 +46,15 @@ def value_of(size: Size) -> ir.Value:
     return number(size) if isinstance(size, int) else size
 
 
-def _known(size: ir.Value) -> Size:
+def known_size(size: ir.Value) -> Size:
+    """`size` as a number, where it is known to be one."""
     told = number_of(size)
     return size if told is None else told
 
 
 def size_of(array: ir.Value, axis: int) -> Size:
     """The size of a dimension."""
-    return _known(extent(array, axis))
+    return known_size(extent(array, axis))
 
 
 def sizes_of(array: ir.Value) -> list[Size]:
@@ -116,12 +126,29 @@ def less(size: Size, bound: int, then: Size, otherwise: Size) -> Size:
     )
 
 
+def must_be_equal(a: Size, b: Size, text: str) -> None:
+    """Every call checks the two sizes; `{0}` and `{1}` in `text` are what they are."""
+    if isinstance(a, int) and a == b:
+        return
+    own, other = value_of(a), value_of(b)
+    assert_sizes(compare("EQ", own, other, scalar_type(1)), text, [own, other])
+
+
 def elements(sizes: Sizes, array: ir.Value) -> list[Size]:
     """The elements of an integer vector or number, as sizes."""
     kind = ir.RankedTensorType(array.type)
     if kind.rank == 0:
-        return [_known(_widened(array))]
+        return [_only_element(sizes, array)]
     return [_element(sizes, array, k) for k in range(kind.shape[0])]
+
+
+def _only_element(sizes: Sizes, array: ir.Value) -> Size:
+    op = producer(array)
+    if op is not None and op.name == "stablehlo.reshape" and _is_integer(array):
+        (source,) = op.operands
+        if ir.RankedTensorType(source.type).rank == 1:
+            return _element(sizes, source, 0)
+    return known_size(_widened(array))
 
 
 def _element(sizes: Sizes, array: ir.Value, index: int) -> Size:
@@ -140,8 +167,13 @@ def _element(sizes: Sizes, array: ir.Value, index: int) -> Size:
     if op is not None and op.name == "stablehlo.reshape":
         (source,) = op.operands
         if ir.RankedTensorType(source.type).rank == 0:
-            return _known(_widened(source))
-    return _known(sizes.element(array, index))
+            return _only_element(sizes, source)
+    if op is not None and op.name == "stablehlo.slice":
+        start, stride = (
+            ir.DenseI64ArrayAttr(op.attributes[name])[0] for name in ("start_indices", "strides")
+        )
+        return _element(sizes, op.operands[0], start + index * stride)
+    return known_size(sizes.element(array, index))
 
 
 def _widened(value: ir.Value) -> ir.Value:

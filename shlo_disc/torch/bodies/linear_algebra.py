@@ -17,7 +17,15 @@ from shlo_disc.builders import (
     with_element,
 )
 from shlo_disc.errors import UnsupportedError
-from shlo_disc.ingest.elimination import Eliminated, back_substituted, eliminated
+from shlo_disc.ingest.elimination import (
+    Eliminated,
+    back_substituted,
+    determinant,
+    diagonal_or,
+    eliminated,
+    inverted,
+    log_determinant,
+)
 from shlo_disc.ingest.size_values import binary
 from shlo_disc.mlir import ir
 from shlo_disc.torch.bodies.call import BodyCall, constant, element_of, iota, spread
@@ -31,21 +39,11 @@ def _pivots(found: Eliminated) -> ir.Value:
     return binary("add", found.pivots, one)
 
 
-def _diagonal(a: ir.Value, other: float) -> ir.Value:
-    """`a`, with `other` outside the diagonal."""
-    rank = ir.RankedTensorType(a.type).rank
-    i64 = ir.IntegerType.get_signless(64)
-    truth = with_element(a.type, ir.IntegerType.get_signless(1))
-    on = compare("EQ", iota(a, rank - 2, i64), iota(a, rank - 1, i64), truth)
-    rest = spread(constant(other, [], element_of(a)), [], a)
-    return create("stablehlo.select", [on, a, rest], a.type)
-
-
 def _info(found: Eliminated) -> ir.Value:
     """[...] i32: the number of the first pivot that is 0, else 0."""
     rank = ir.RankedTensorType(found.factors.type).rank
     i32 = ir.IntegerType.get_signless(32)
-    a = _diagonal(found.factors, 1.0)
+    a = diagonal_or(found.factors, 1.0)
     truth = with_element(a.type, ir.IntegerType.get_signless(1))
     zero = compare("EQ", a, spread(constant(0, [], element_of(a)), [], a), truth)
     end = spread(constant(2**31 - 1, [], i32), [], zero)
@@ -102,30 +100,17 @@ def _without_column(x: ir.Value) -> ir.Value:
 
 def inv_ex(call: BodyCall) -> list[ir.Value]:
     """`aten.linalg_inv_ex`: the inverse, and what is singular."""
-    a = call["A"]
-    ones = spread(constant(1, [], element_of(a)), [], a)
-    found = eliminated(a, [_diagonal(ones, 0.0)])
-    return [back_substituted(found.factors, found.right[0]), _info(found)]
+    inverse, found = inverted(call["A"])
+    return [inverse, _info(found)]
 
 
 def det(call: BodyCall) -> list[ir.Value]:
     """`aten._linalg_det`: the product of the pivots, the factors and the pivots."""
     found = eliminated(call["A"])
-    rank = ir.RankedTensorType(found.factors.type).rank
-    one = scalar(1.0, element_of(found.factors))
-    product = reduced(_diagonal(found.factors, 1.0), [rank - 2, rank - 1], "multiply", one)
-    return [binary("multiply", product, found.sign), found.factors, _pivots(found)]
+    return [determinant(found), found.factors, _pivots(found)]
 
 
 def slogdet(call: BodyCall) -> list[ir.Value]:
     """`aten._linalg_slogdet`: the sign and the logarithm of the size, the factors, the pivots."""
     found = eliminated(call["A"])
-    element = element_of(found.factors)
-    rank = ir.RankedTensorType(found.factors.type).rank
-    diagonal = _diagonal(found.factors, 1.0)
-    size = create("stablehlo.abs", [diagonal], diagonal.type)
-    logarithm = create("stablehlo.log", [size], size.type)
-    total = reduced(logarithm, [rank - 2, rank - 1], "add", scalar(0.0, element))
-    signs = create("stablehlo.sign", [diagonal], diagonal.type)
-    sign = reduced(signs, [rank - 2, rank - 1], "multiply", scalar(1.0, element))
-    return [binary("multiply", sign, found.sign), total, found.factors, _pivots(found)]
+    return [*log_determinant(found), found.factors, _pivots(found)]
