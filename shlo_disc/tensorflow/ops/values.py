@@ -4,14 +4,33 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import ml_dtypes
 
-from shlo_disc.builders import compare, convert, create, number_of, scalar, with_element
+from shlo_disc.builders import convert, create, scalar, with_element
 from shlo_disc.element_types import known_element_type
 from shlo_disc.errors import UnsupportedError
-from shlo_disc.ingest.size_values import Sizes, binary, extent, number, scalar_type, vector
+from shlo_disc.ingest.size_arithmetic import (
+    Size,
+    known,
+    larger,
+    less,
+    minus,
+    pairs_of,
+    plus,
+    product,
+    quotient,
+    reshaped,
+    shape_vector,
+    size_of,
+    sizes_of,
+    smaller,
+    static,
+    times,
+    value_of,
+)
+from shlo_disc.ingest.size_values import Sizes, scalar_type
 from shlo_disc.mlir import ir, producer
 
 __all__ = [
@@ -23,104 +42,15 @@ __all__ = [
     "times", "unless_open", "value_of", "windowed",
 ]  # fmt: skip
 
-Size: TypeAlias = int | ir.Value
-"""A number, or a rank-0 i64."""
-
-_DYNAMIC = ir.ShapedType.get_dynamic_size()
-
 
 # -- sizes -----------------------------------------------------------------------------------------
-
-
-def value_of(size: Size) -> ir.Value:
-    """`size` as a rank-0 i64."""
-    return number(size) if isinstance(size, int) else size
-
-
-def _known(size: ir.Value) -> Size:
-    told = number_of(size)
-    return size if told is None else told
-
-
-def size_of(array: ir.Value, axis: int) -> Size:
-    """The size of a dimension."""
-    return _known(extent(array, axis))
-
-
-def sizes_of(array: ir.Value) -> list[Size]:
-    """All sizes of an array."""
-    return [size_of(array, axis) for axis in range(ir.RankedTensorType(array.type).rank)]
-
-
-def plus(a: Size, b: Size) -> Size:
-    """`a + b`."""
-    if isinstance(a, int) and isinstance(b, int):
-        return a + b
-    if a == 0 or b == 0:
-        return b if a == 0 else a
-    return binary("add", value_of(a), value_of(b))
-
-
-def minus(a: Size, b: Size) -> Size:
-    """`a - b`."""
-    if isinstance(a, int) and isinstance(b, int):
-        return a - b
-    return a if b == 0 else binary("subtract", value_of(a), value_of(b))
-
-
-def times(a: Size, b: Size) -> Size:
-    """`a * b`."""
-    if isinstance(a, int) and isinstance(b, int):
-        return a * b
-    if a == 1 or b == 1:
-        return b if a == 1 else a
-    return binary("multiply", value_of(a), value_of(b))
-
-
-def product(sizes: Sequence[Size]) -> Size:
-    """The product; 1 of none."""
-    found: Size = 1
-    for size in sizes:
-        found = times(found, size)
-    return found
-
-
-def quotient(a: Size, b: Size) -> Size:
-    """`a // b` for numbers from 0."""
-    if isinstance(a, int) and isinstance(b, int):
-        return a // b if b else 0
-    return a if b == 1 else binary("divide", value_of(a), value_of(b))
-
-
-def smaller(a: Size, b: Size) -> Size:
-    """`min(a, b)`."""
-    if isinstance(a, int) and isinstance(b, int):
-        return min(a, b)
-    return binary("minimum", value_of(a), value_of(b))
-
-
-def larger(a: Size, b: Size) -> Size:
-    """`max(a, b)`."""
-    if isinstance(a, int) and isinstance(b, int):
-        return max(a, b)
-    return binary("maximum", value_of(a), value_of(b))
-
-
-def less(size: Size, bound: int, then: Size, otherwise: Size) -> Size:
-    """`then if size < bound else otherwise`."""
-    if isinstance(size, int):
-        return then if size < bound else otherwise
-    condition = compare("LT", size, number(bound), scalar_type(1))
-    return create(
-        "stablehlo.select", [condition, value_of(then), value_of(otherwise)], scalar_type()
-    )
 
 
 def elements(sizes: Sizes, array: ir.Value) -> list[Size]:
     """The elements of an integer vector or number, as sizes."""
     kind = ir.RankedTensorType(array.type)
     if kind.rank == 0:
-        return [_known(_widened(array))]
+        return [known(_widened(array))]
     return [_element(sizes, array, k) for k in range(kind.shape[0])]
 
 
@@ -140,8 +70,8 @@ def _element(sizes: Sizes, array: ir.Value, index: int) -> Size:
     if op is not None and op.name == "stablehlo.reshape":
         (source,) = op.operands
         if ir.RankedTensorType(source.type).rank == 0:
-            return _known(_widened(source))
-    return _known(sizes.element(array, index))
+            return known(_widened(source))
+    return known(sizes.element(array, index))
 
 
 def _widened(value: ir.Value) -> ir.Value:
@@ -259,18 +189,8 @@ def element_of(array: ir.Value) -> ir.Type:
     return ir.RankedTensorType(array.type).element_type
 
 
-def static(sizes: Sequence[Size]) -> list[int]:
-    """Sizes as types have them."""
-    return [size if isinstance(size, int) else _DYNAMIC for size in sizes]
-
-
 def _typed(sizes: Sequence[Size], element: ir.Type) -> ir.RankedTensorType:
     return ir.RankedTensorType.get(static(sizes), element)
-
-
-def shape_vector(sizes: Sequence[Size]) -> ir.Value:
-    """Sizes as an i64 vector."""
-    return vector([value_of(size) for size in sizes])
 
 
 def constant(value: float, element: ir.Type | str) -> ir.Value:
@@ -328,17 +248,6 @@ def broadcast_to(array: ir.Value, dims: Sequence[int], sizes: Sequence[Size]) ->
         kind,
         broadcast_dimensions=attribute,
     )
-
-
-def reshaped(array: ir.Value, sizes: Sequence[Size]) -> ir.Value:
-    """`array` in the shape `sizes`; every call checks the number of elements."""
-    kind = _typed(sizes, element_of(array))
-    if kind.has_static_shape and ir.RankedTensorType(array.type).has_static_shape:
-        same = math.prod(kind.shape) == math.prod(ir.RankedTensorType(array.type).shape)
-        if not same:
-            raise UnsupportedError(f"{array.type} cannot have the shape {kind}")
-        return array if kind == array.type else create("stablehlo.reshape", [array], kind)
-    return create("stablehlo.dynamic_reshape", [array, shape_vector(sizes)], kind)
 
 
 def iota(sizes: Sequence[Size], axis: int, element: ir.Type | str) -> ir.Value:
@@ -417,12 +326,6 @@ def padded(
         [array, value or constant(0, element_of(array)), *map(shape_vector, rows)],
         _typed(sizes, element_of(array)),
     )
-
-
-def pairs_of(numbers: Sequence[Size]) -> ir.Value:
-    """Two numbers a row, as an i64[n, 2]."""
-    kind = ir.RankedTensorType.get([len(numbers) // 2, 2], scalar_type().element_type)
-    return create("stablehlo.reshape", [shape_vector(numbers)], kind)
 
 
 def module_of(op: ir.Operation) -> ir.Operation:
