@@ -226,6 +226,13 @@ class Constraints:
 
     # -- questions ------------------------------------------------------------------------------
 
+    def sampled(self, expr: Expr) -> tuple[int, ...]:
+        """Values of `expr` at a few sizes at which the facts hold.
+
+        They are the same sizes for every `expr`, unless that divides by 0 there. There may be none.
+        """
+        return tuple(self._samples.values(expr))
+
     def implies(self, lhs: Expr | int, op: str, rhs: Expr | int) -> bool | None:
         """True if `lhs op rhs` is proved, False if its opposite is, None if neither is."""
         a, b = self.canonical(lhs), self.canonical(rhs)

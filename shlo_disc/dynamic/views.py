@@ -11,15 +11,20 @@ memory is reshaped by NumPy's rule: dimensions that follow each other in memory 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, replace
 
 from shlo_disc.dynamic import attributes as attr
+from shlo_disc.dynamic.constraints import Constraints
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.mlir import ir, producer
 
-__all__ = ["BROADCASTS", "SLICES", "VIEWS", "View", "band_of", "dense_strides", "view_of"]
+__all__ = [
+    "BROADCASTS", "SLICES", "VIEWS", "View", "band_of", "dense_strides", "magnitude",
+    "outermost_first", "view_of",
+]  # fmt: skip
 
 SLICES = frozenset({"stablehlo.real_dynamic_slice", "stablehlo.slice"})
 """What cuts a part out of an array at places known from sizes."""
@@ -59,6 +64,32 @@ def dense_strides(sizes: Sequence[Expr]) -> list[Expr]:
         strides.insert(0, step)
         step = step * size
     return strides
+
+
+def outermost_first(axes: Sequence[tuple[Expr, Expr]], facts: Constraints) -> list[int]:
+    """The numbers of `axes`, sizes and strides of one dense array, the outermost one first.
+
+    Sizes at which the facts hold tell their order: an outer stride is at least an inner one, or 0
+    around a size of 0. Terms do not tell it, such as `3*floordiv(o, 3)` and `o`. What no sample
+    tells, the degrees do.
+    """
+    values = [facts.sampled(stride) for _, stride in axes]
+    sizes = [facts.sampled(size) for size, _ in axes]
+    counts = {len(own) for own in (*values, *sizes)}
+    several = range(counts.pop() if len(counts) == 1 else 0)
+    points = [k for k in several if all(own[k] >= 0 for own in sizes)]
+
+    def key(number: int) -> tuple[list[float], tuple[int, int]]:
+        own = [values[number][k] or math.inf for k in points]
+        return own, magnitude(axes[number][1])
+
+    return sorted(range(len(axes)), key=key, reverse=True)
+
+
+def magnitude(stride: Expr) -> tuple[int, int]:
+    """An order of strides that are polynomials of symbols: degree, then coefficient."""
+    degree = max((sum(p for _, p in monomial) for monomial, _ in stride.terms), default=0)
+    return degree, max((abs(c) for _, c in stride.terms), default=0)
 
 
 def view_of(

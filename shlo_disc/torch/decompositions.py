@@ -24,6 +24,7 @@ from torch_mlir.extras.fx_decomp_util import get_decomposition_table
 
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.torch.bag_rewrites import embedding_rule
+from shlo_disc.torch.convolution_rewrites import convolution_rule
 from shlo_disc.torch.encoder_rewrites import OF_FEATURES
 from shlo_disc.torch.half_numbers import half_rule
 from shlo_disc.torch.indexed_rewrites import empty_slice_rule, mask_rule, read_storages
@@ -129,7 +130,7 @@ def _special_rule(node: torch.fx.Node) -> Decomposition | None:
     """What a node is traced from whose op is rewritten for some arguments only."""
     rules = (
         scalar_rule, half_rule, dtype_rule, division_rule, comparison_rule, narrow_rule,
-        empty_slice_rule, mask_rule, embedding_rule,
+        empty_slice_rule, mask_rule, embedding_rule, convolution_rule,
     )  # fmt: skip
     return next((found for rule in rules if (found := rule(node)) is not None), None)
 

@@ -21,6 +21,7 @@ from torch._dynamo.backends.common import aot_autograd
 
 from shlo_disc.errors import DeviceError, UnsupportedError
 from shlo_disc.torch.aliases import Aliases
+from shlo_disc.torch.convolution_rewrites import fix_steps
 from shlo_disc.torch.module_floats import specialise_module_floats
 from shlo_disc.torch.options import Options
 from shlo_disc.torch.part import Known, Part
@@ -110,6 +111,7 @@ class CompiledGraph:
         self._options = options
         start = time.perf_counter()
         placeholders = [node for node in graph.graph.nodes if node.op == "placeholder"]
+        fix_steps(graph.graph)
         self._known = _known(placeholders)
         own = [_name(node, names) for node in placeholders]
         _check_devices(graph, dict(zip(placeholders, own, strict=True)))

@@ -13,6 +13,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.torch.bag_rewrites import BAGS
+from shlo_disc.torch.convolution_rewrites import CONVOLUTIONS
 from shlo_disc.torch.encoder_rewrites import ENCODERS
 from shlo_disc.torch.gradient_rewrites import GRADIENTS
 from shlo_disc.torch.grid_rewrites import GRIDS
@@ -310,26 +311,9 @@ def _clamp_max(x: torch.Tensor, high: torch.Tensor) -> torch.Tensor:
     return _clamp(x, None, high)
 
 
-def _transposed(
-    x: torch.Tensor,
-    weight: torch.Tensor,
-    bias: torch.Tensor | None = None,
-    stride: Sequence[int] = (1,),
-    padding: Sequence[int] = (0,),
-    output_padding: Sequence[int] = (0,),
-    groups: int = 1,
-    dilation: Sequence[int] = (1,),
-) -> torch.Tensor:
-    is_one = x.dim() < weight.dim()  # one picture, not a batch of them
-    batch = x.unsqueeze(0) if is_one else x
-    y = aten.convolution(
-        batch, weight, bias, stride, padding, dilation, True, output_padding, groups
-    )
-    return y.squeeze(0) if is_one else y
-
-
 REWRITES: dict[Any, Callable[..., Any]] = {
     **BAGS,
+    **CONVOLUTIONS,
     **ENCODERS,
     **GRADIENTS,
     **GRIDS,
@@ -347,9 +331,6 @@ REWRITES: dict[Any, Callable[..., Any]] = {
     aten.clamp.Tensor: _clamp,
     aten.clamp_max.Tensor: _clamp_max,
     aten.clamp_min.Tensor: _clamp,
-    aten.conv_transpose1d.default: _transposed,
-    aten.conv_transpose2d.input: _transposed,
-    aten.conv_transpose3d.input: _transposed,
     aten.dropout.default: _dropout,
     aten.empty.memory_format: _empty,
     aten.empty_strided.default: _empty_strided,

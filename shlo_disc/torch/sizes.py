@@ -17,6 +17,7 @@ from typing import Any
 
 import sympy
 import torch
+from sympy.logic.boolalg import Boolean
 from torch.utils._sympy.interp import sympy_interp
 from torch.utils._sympy.reference import PythonReferenceAnalysis
 
@@ -167,13 +168,14 @@ class Sizes:
         return self.at(size, {name: self.symbol(name, inputs) for name in symbols_of(size)})
 
     def at(self, size: Any, values: Mapping[str, int]) -> int:
-        """`size`, an expression of symbols that have these values."""
+        """`size`, an expression of symbols that have these values; 1 for a true condition."""
         if size not in self._functions:
             names = tuple(sorted(symbols_of(size)))
             symbols = [s for n in names for s in size.free_symbols if s.name == n]
             self._functions[size] = names, sympy.lambdify(symbols, size, "sympy")
         names, function = self._functions[size]
-        return int(function(*map(values.__getitem__, names)))
+        found = function(*map(values.__getitem__, names))
+        return int(bool(found)) if isinstance(found, Boolean) else int(found)
 
     @staticmethod
     def number(e: Any, values: Mapping[str, Any]) -> Any:
@@ -256,6 +258,8 @@ class Notation:
 
     def _text(self, e: Any) -> str:
         if e.is_Integer:
+            if abs(int(e)) >= _NO_BOUND:  # their sums would leave 64 bits
+                raise UnsupportedError(f"the number {e} is no size")
             return str(int(e)) if int(e) >= 0 else f"({int(e)})"
         if e.is_Symbol:
             if e.name not in self._names:

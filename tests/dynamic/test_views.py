@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shlo_disc.dynamic.constraints import Constraints
+from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import analyze
-from shlo_disc.dynamic.views import View, view_of
+from shlo_disc.dynamic.views import View, dense_strides, outermost_first, view_of
 from shlo_disc.mlir import ir, new_context
 
 
@@ -176,3 +178,26 @@ def test_a_dimension_repeated_zero_times():
 }"""
     with new_context():
         assert _view(text, through_broadcasts=True) is None
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        ["n", "3", "floordiv(o, 3)", "h - k + 1"],  # 3 * floordiv(o, 3) is o
+        ["floordiv(o, 3)", "floordiv(n, b*t)", "b", "t"],  # a stride of less degree is larger
+        ["2", "max(h - 3, 1)", "5", "h"],
+    ],
+)
+@given(data=st.data())
+@settings(deadline=None, max_examples=20)
+def test_axes_of_an_array_in_any_order_are_told_outermost_first(sizes, data):
+    facts = Constraints()
+    facts.add_divisible(Expr.parse("o"), 3)
+    for name in "bhknot":
+        facts.add_lower(Expr.symbol(name), 1)
+    facts.add_lower(Expr.parse("h - k"), 0)
+    terms = list(map(Expr.parse, sizes))
+    strides = list(map(facts.canonical, dense_strides(terms)))
+    order = data.draw(st.permutations(range(len(terms))))
+    found = outermost_first([(terms[k], strides[k]) for k in order], facts)
+    assert [order[k] for k in found] == list(range(len(terms)))

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from shlo_disc.contractions import dot_sides
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.dynamic.views import dense_strides
+from shlo_disc.dynamic.views import dense_strides, magnitude, outermost_first
 from shlo_disc.element_types import ELEMENT_TYPES, ElementType
 from shlo_disc.lower.values.elements import element_of, unsupported
 from shlo_disc.mlir import ir
@@ -32,7 +32,6 @@ __all__ = [
     "Steps",
     "analyze_dense",
     "compute_element",
-    "magnitude",
     "normalized",
     "steps",
     "swapped",
@@ -236,13 +235,13 @@ def normalized(problem: Problem, shapes: ShapeAnalysis, may_swap: bool = True) -
     if may_swap and _holds_innermost(problem.m) and not _holds_innermost(others):
         problem = swapped(problem)
     equal = shapes.constraints.equal
-    *outer_m, m = _groups(problem.m, equal)
-    *outer_n, n = _groups(problem.n, equal)
+    *outer_m, m = _groups(problem.m, shapes)
+    *outer_n, n = _groups(problem.n, shapes)
     batch = [*problem.batch, *itertools.chain(*outer_m, *outer_n)]
     k = sorted(_relevant(problem.k), key=lambda x: magnitude(x.a), reverse=True)
     return replace(
         problem,
-        batch=tuple(_merged(_by_c(batch), equal)),
+        batch=tuple(_merged(_by_c(batch, shapes), equal)),
         m=tuple(m),
         n=tuple(n),
         k=tuple(_merged(k, equal)) or (Axis(ONE),),
@@ -288,21 +287,17 @@ def _relevant(axes: Sequence[Axis]) -> list[Axis]:
     return [x for x in axes if not x.size.is_one]
 
 
-def _by_c(axes: Sequence[Axis]) -> list[Axis]:
-    return sorted(_relevant(axes), key=lambda x: magnitude(x.c), reverse=True)
+def _by_c(axes: Sequence[Axis], shapes: ShapeAnalysis) -> list[Axis]:
+    found = _relevant(axes)
+    order = outermost_first([(x.size, x.c) for x in found], shapes.constraints)
+    return [found[k] for k in order]
 
 
-def magnitude(stride: Expr) -> tuple[int, int]:
-    """An order of strides that is right for the strides of one dense array."""
-    degree = max((sum(p for _, p in monomial) for monomial, _ in stride.terms), default=0)
-    return degree, max((abs(c) for _, c in stride.terms), default=0)
-
-
-def _groups(axes: Sequence[Axis], equal: Equal) -> list[list[Axis]]:
+def _groups(axes: Sequence[Axis], shapes: ShapeAnalysis) -> list[list[Axis]]:
     """`axes` in the order of C, cut where C is no single run; at least one group."""
     groups: list[list[Axis]] = []
-    for axis in _by_c(axes):
-        if groups and _same(groups[-1][-1].c, axis.c * axis.size, equal):
+    for axis in _by_c(axes, shapes):
+        if groups and _same(groups[-1][-1].c, axis.c * axis.size, shapes.constraints.equal):
             groups[-1].append(axis)
         else:
             groups.append([axis])

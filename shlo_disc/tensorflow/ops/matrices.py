@@ -25,7 +25,7 @@ from shlo_disc.tensorflow.ops.values import (
     element_of,
     flag,
     iota,
-    known_size,
+    known,
     must_be_equal,
     sizes_of,
     value_of,
@@ -79,7 +79,7 @@ def _broadcast(sizes: Sizes, op: ir.Operation) -> list[ir.Value]:
     columns = [
         [value_of(own[k - rank]) for own in shapes if len(own) >= rank - k] for k in range(rank - 2)
     ]
-    batch = [known_size(size) for size in sizes.common(op, columns)]
+    batch = [known(size) for size in sizes.common(op, columns)]
     return [
         broadcast_to(array, range(rank - len(own), rank), [*batch, *own[-2:]])
         for array, own in zip(op.operands, shapes, strict=True)

@@ -4,134 +4,47 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import ml_dtypes
 
-from shlo_disc.builders import (
-    assert_sizes,
-    compare,
-    convert,
-    create,
-    number_of,
-    scalar,
-    with_element,
-)
+from shlo_disc.builders import convert, create, scalar, with_element
 from shlo_disc.element_types import known_element_type
 from shlo_disc.errors import UnsupportedError
-from shlo_disc.ingest.size_values import Sizes, binary, extent, number, scalar_type, vector
+from shlo_disc.ingest.size_arithmetic import (
+    Size,
+    known,
+    larger,
+    less,
+    minus,
+    must_be_equal,
+    pairs_of,
+    plus,
+    product,
+    quotient,
+    reshaped,
+    shape_vector,
+    size_of,
+    sizes_of,
+    smaller,
+    static,
+    times,
+    value_of,
+)
+from shlo_disc.ingest.size_values import Sizes, scalar_type
 from shlo_disc.mlir import ir, producer
 
 __all__ = [
-    "Size",
-    "broadcast_to", "constant", "converted", "element_of", "elements", "flag", "iota",
-    "items", "known_integer", "known_integers", "known_size", "larger", "less", "lowest",
+    "Size", "broadcast_to", "constant", "converted", "element_of", "elements", "flag", "iota",
+    "items", "known", "known_integer", "known_integers", "larger", "less", "lowest",
     "may_be_open", "minus", "module_of", "must_be_equal", "padded",
     "pairs_of", "plus", "product", "quotient", "reshaped", "result",
     "reversed_along", "shape_vector", "size_of", "sizes_of", "smaller", "static", "taken",
     "times", "unless_open", "value_of", "windowed",
 ]  # fmt: skip
 
-Size: TypeAlias = int | ir.Value
-"""A number, or a rank-0 i64."""
-
-_DYNAMIC = ir.ShapedType.get_dynamic_size()
-
 
 # -- sizes -----------------------------------------------------------------------------------------
-
-
-def value_of(size: Size) -> ir.Value:
-    """`size` as a rank-0 i64."""
-    return number(size) if isinstance(size, int) else size
-
-
-def known_size(size: ir.Value) -> Size:
-    """`size` as a number, where it is known to be one."""
-    told = number_of(size)
-    return size if told is None else told
-
-
-def size_of(array: ir.Value, axis: int) -> Size:
-    """The size of a dimension."""
-    return known_size(extent(array, axis))
-
-
-def sizes_of(array: ir.Value) -> list[Size]:
-    """All sizes of an array."""
-    return [size_of(array, axis) for axis in range(ir.RankedTensorType(array.type).rank)]
-
-
-def plus(a: Size, b: Size) -> Size:
-    """`a + b`."""
-    if isinstance(a, int) and isinstance(b, int):
-        return a + b
-    if a == 0 or b == 0:
-        return b if a == 0 else a
-    return binary("add", value_of(a), value_of(b))
-
-
-def minus(a: Size, b: Size) -> Size:
-    """`a - b`."""
-    if isinstance(a, int) and isinstance(b, int):
-        return a - b
-    return a if b == 0 else binary("subtract", value_of(a), value_of(b))
-
-
-def times(a: Size, b: Size) -> Size:
-    """`a * b`."""
-    if isinstance(a, int) and isinstance(b, int):
-        return a * b
-    if a == 1 or b == 1:
-        return b if a == 1 else a
-    return binary("multiply", value_of(a), value_of(b))
-
-
-def product(sizes: Sequence[Size]) -> Size:
-    """The product; 1 of none."""
-    found: Size = 1
-    for size in sizes:
-        found = times(found, size)
-    return found
-
-
-def quotient(a: Size, b: Size) -> Size:
-    """`a // b` for numbers from 0."""
-    if isinstance(a, int) and isinstance(b, int):
-        return a // b if b else 0
-    return a if b == 1 else binary("divide", value_of(a), value_of(b))
-
-
-def smaller(a: Size, b: Size) -> Size:
-    """`min(a, b)`."""
-    if isinstance(a, int) and isinstance(b, int):
-        return min(a, b)
-    return binary("minimum", value_of(a), value_of(b))
-
-
-def larger(a: Size, b: Size) -> Size:
-    """`max(a, b)`."""
-    if isinstance(a, int) and isinstance(b, int):
-        return max(a, b)
-    return binary("maximum", value_of(a), value_of(b))
-
-
-def less(size: Size, bound: int, then: Size, otherwise: Size) -> Size:
-    """`then if size < bound else otherwise`."""
-    if isinstance(size, int):
-        return then if size < bound else otherwise
-    condition = compare("LT", size, number(bound), scalar_type(1))
-    return create(
-        "stablehlo.select", [condition, value_of(then), value_of(otherwise)], scalar_type()
-    )
-
-
-def must_be_equal(a: Size, b: Size, text: str) -> None:
-    """Every call checks the two sizes; `{0}` and `{1}` in `text` are what they are."""
-    if isinstance(a, int) and a == b:
-        return
-    own, other = value_of(a), value_of(b)
-    assert_sizes(compare("EQ", own, other, scalar_type(1)), text, [own, other])
 
 
 def elements(sizes: Sizes, array: ir.Value) -> list[Size]:
@@ -148,7 +61,7 @@ def _only_element(sizes: Sizes, array: ir.Value) -> Size:
         (source,) = op.operands
         if ir.RankedTensorType(source.type).rank == 1:
             return _element(sizes, source, 0)
-    return known_size(_widened(array))
+    return known(_widened(array))
 
 
 def _element(sizes: Sizes, array: ir.Value, index: int) -> Size:
@@ -173,7 +86,7 @@ def _element(sizes: Sizes, array: ir.Value, index: int) -> Size:
             ir.DenseI64ArrayAttr(op.attributes[name])[0] for name in ("start_indices", "strides")
         )
         return _element(sizes, op.operands[0], start + index * stride)
-    return known_size(sizes.element(array, index))
+    return known(sizes.element(array, index))
 
 
 def _widened(value: ir.Value) -> ir.Value:
@@ -291,18 +204,8 @@ def element_of(array: ir.Value) -> ir.Type:
     return ir.RankedTensorType(array.type).element_type
 
 
-def static(sizes: Sequence[Size]) -> list[int]:
-    """Sizes as types have them."""
-    return [size if isinstance(size, int) else _DYNAMIC for size in sizes]
-
-
 def _typed(sizes: Sequence[Size], element: ir.Type) -> ir.RankedTensorType:
     return ir.RankedTensorType.get(static(sizes), element)
-
-
-def shape_vector(sizes: Sequence[Size]) -> ir.Value:
-    """Sizes as an i64 vector."""
-    return vector([value_of(size) for size in sizes])
 
 
 def constant(value: float, element: ir.Type | str) -> ir.Value:
@@ -360,17 +263,6 @@ def broadcast_to(array: ir.Value, dims: Sequence[int], sizes: Sequence[Size]) ->
         kind,
         broadcast_dimensions=attribute,
     )
-
-
-def reshaped(array: ir.Value, sizes: Sequence[Size]) -> ir.Value:
-    """`array` in the shape `sizes`; every call checks the number of elements."""
-    kind = _typed(sizes, element_of(array))
-    if kind.has_static_shape and ir.RankedTensorType(array.type).has_static_shape:
-        same = math.prod(kind.shape) == math.prod(ir.RankedTensorType(array.type).shape)
-        if not same:
-            raise UnsupportedError(f"{array.type} cannot have the shape {kind}")
-        return array if kind == array.type else create("stablehlo.reshape", [array], kind)
-    return create("stablehlo.dynamic_reshape", [array, shape_vector(sizes)], kind)
 
 
 def iota(sizes: Sequence[Size], axis: int, element: ir.Type | str) -> ir.Value:
@@ -449,12 +341,6 @@ def padded(
         [array, value or constant(0, element_of(array)), *map(shape_vector, rows)],
         _typed(sizes, element_of(array)),
     )
-
-
-def pairs_of(numbers: Sequence[Size]) -> ir.Value:
-    """Two numbers a row, as an i64[n, 2]."""
-    kind = ir.RankedTensorType.get([len(numbers) // 2, 2], scalar_type().element_type)
-    return create("stablehlo.reshape", [shape_vector(numbers)], kind)
 
 
 def module_of(op: ir.Operation) -> ir.Operation:

@@ -16,9 +16,9 @@ from shlo_disc.torch.bodies.attention import attention, flash_attention
 from shlo_disc.torch.bodies.call import Body, BodyCall
 from shlo_disc.torch.bodies.complex_numbers import COMPLEX, is_complex
 from shlo_disc.torch.bodies.convolution import (
+    convolution,
     convolution_backward,
-    is_transposed,
-    transposed_convolution,
+    is_special_convolution,
 )
 from shlo_disc.torch.bodies.division import (
     fmod,
@@ -80,7 +80,7 @@ BODIES: dict[Any, Body] = {
     aten.bitwise_right_shift.Tensor: shift_right,
     aten.bitwise_right_shift.Tensor_Scalar: shift_right,
     aten.constant_pad_nd.default: constant_pad,
-    aten.convolution.default: transposed_convolution,
+    aten.convolution.default: convolution,
     aten.convolution_backward.default: convolution_backward,
     aten.cummax.default: cummax,
     aten.cummin.default: cummin,
@@ -154,7 +154,7 @@ def _is_signed(arguments: Mapping[str, Any]) -> bool:
 
 _ONLY: dict[Any, Callable[[Mapping[str, Any]], bool]] = {
     aten.constant_pad_nd.default: pads_by_sizes,
-    aten.convolution.default: is_transposed,
+    aten.convolution.default: is_special_convolution,
     aten.slice.Tensor: ends_at_a_size,
     **dict.fromkeys(_INDEXED, has_numbers),
     **dict.fromkeys(_POOLS, is_special_pool),

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.dynamic.views import outermost_first
 from shlo_disc.lower.cpu.builder import SizedBuilder
-from shlo_disc.lower.schedule.contraction import magnitude
 from shlo_disc.lower.values.index import Ix, Space
 
 __all__ = ["tile_space"]
@@ -21,7 +21,8 @@ def tile_space(
     `axes`: size, stride in the array, and index of each axis, in any order.
     """
     present = [x for x in axes if not x[0].is_one]
-    present.sort(key=lambda x: magnitude(x[1]), reverse=True)
+    order = outermost_first([axis[:2] for axis in present], shapes.constraints)
+    present = [present[k] for k in order]
     space = Space(b, shapes.constraints, [size for size, _, _ in present], lanes)
     space.tiles = [at for _, _, at in present]
     return space, len(present)

@@ -1,0 +1,81 @@
+"""Convolutions as `aten.convolution`, which torch-mlir or a body of ours takes.
+
+%y = aten.conv2d(%x, %w, ...)    ==>    %y = aten.convolution(%x, %w, ..., transposed=False)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+__all__ = ["CONVOLUTIONS", "convolution_rule", "fix_steps"]
+
+aten = torch.ops.aten
+
+
+def convolution_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
+    """What a convolution is traced from whose window has sizes that no type gives.
+
+    torch-mlir takes `aten.conv2d` of windows of static sizes. None for other ops.
+    """
+    if node.op != "call_function" or node.target not in _PLAIN:
+        return None
+    weight = node.args[1]
+    assert isinstance(weight, torch.fx.Node)
+    sizes = weight.meta["val"].shape[2:]
+    return None if all(isinstance(n, int) for n in sizes) else node.target
+
+
+def fix_steps(graph: torch.fx.Graph) -> None:
+    """Make numbers of strides, dilations and groups that Dynamo has taken for sizes.
+
+    With `dynamic=True` an int of a closure is a symbol. Dynamo guards what becomes a number here,
+    and compiles again for another one.
+    """
+    for node in graph.nodes:
+        if node.op != "call_function" or node.target not in _STEPPED:
+            continue
+        for place, argument in enumerate(node.target._schema.arguments):
+            if argument.name in _STEPS and place < len(node.args):
+                node.update_arg(place, torch.fx.map_arg(node.args[place], _number))
+
+
+def _number(node: torch.fx.Node) -> Any:
+    value = node.meta["val"]
+    return int(value) if isinstance(value, torch.SymInt) else node
+
+
+_STEPPED = frozenset({aten.convolution.default, aten.convolution_backward.default})
+
+_STEPS = frozenset({"stride", "dilation", "output_padding", "groups"})
+
+_PLAIN = frozenset({aten.conv2d.default, aten.conv2d.padding})
+"""Those that are not rewritten everywhere."""
+
+
+def _transposed(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    stride: Sequence[int] = (1,),
+    padding: Sequence[int] = (0,),
+    output_padding: Sequence[int] = (0,),
+    groups: int = 1,
+    dilation: Sequence[int] = (1,),
+) -> torch.Tensor:
+    is_one = x.dim() < weight.dim()  # one picture, not a batch of them
+    batch = x.unsqueeze(0) if is_one else x
+    y = aten.convolution(
+        batch, weight, bias, stride, padding, dilation, True, output_padding, groups
+    )
+    return y.squeeze(0) if is_one else y
+
+
+CONVOLUTIONS: dict[Any, Callable[..., Any]] = {
+    aten.conv_transpose1d.default: _transposed,
+    aten.conv_transpose2d.input: _transposed,
+    aten.conv_transpose3d.input: _transposed,
+}
+"""Overload -> what it is traced from."""
