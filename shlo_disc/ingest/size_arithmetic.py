@@ -17,7 +17,8 @@ from shlo_disc.mlir import ir
 
 __all__ = [
     "Size", "known", "larger", "less", "minus", "must_be_equal", "pairs_of", "plus", "product",
-    "quotient", "reshaped", "shape_vector", "size_of", "sizes_of", "smaller", "static", "times", "value_of",
+    "quotient", "reshaped", "shape_vector", "size_of", "sizes_of", "smaller", "static",
+    "times", "value_of",
 ]  # fmt: skip
 
 Size: TypeAlias = int | ir.Value
