@@ -73,7 +73,36 @@ def _transposed(
     return y.squeeze(0) if is_one else y
 
 
+def _with_settings(*args: Any) -> torch.Tensor:
+    """Without the settings of cuDNN behind the arguments of `aten.convolution`."""
+    return aten.convolution(*args[:9])
+
+
+def _of_sequences(
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, pad: int = 0
+) -> torch.Tensor:
+    """Of x: [T, N, I] and weight: [k, I, O]."""
+    y = aten.convolution(
+        x.permute(1, 2, 0), weight.permute(2, 1, 0), bias, [1], [pad], [1], False, [0], 1
+    )
+    return y.permute(2, 0, 1)
+
+
+def _of_sequences_backward(
+    grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, pad: int
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    of_x, of_weight, of_bias = aten.convolution_backward(
+        grad.permute(1, 2, 0), x.permute(1, 2, 0), weight.permute(2, 1, 0), [weight.shape[2]],
+        [1], [pad], [1], False, [0], 1, [True, True, True],
+    )  # fmt: skip
+    return of_x.permute(2, 0, 1), of_weight.permute(2, 1, 0), of_bias
+
+
 CONVOLUTIONS: dict[Any, Callable[..., Any]] = {
+    aten._convolution.default: _with_settings,
+    aten._convolution.deprecated: _with_settings,
+    aten.conv_tbc.default: _of_sequences,
+    aten.conv_tbc_backward.default: _of_sequences_backward,
     aten.conv_transpose1d.default: _transposed,
     aten.conv_transpose2d.input: _transposed,
     aten.conv_transpose3d.input: _transposed,

@@ -37,6 +37,7 @@ from shlo_disc.torch.narrow_numbers import (
 from shlo_disc.torch.number_rewrites import division_rule, fused_rule
 from shlo_disc.torch.places import note_place
 from shlo_disc.torch.rewrites import REWRITES
+from shlo_disc.torch.scalar_rewrites import operand_rule, promotion_rule
 from shlo_disc.torch.sizes import expression, is_plain_symbol
 from shlo_disc.torch.view_rewrites import parts_rule
 
@@ -131,6 +132,7 @@ def _special_rule(node: torch.fx.Node) -> Decomposition | None:
     rules = (
         scalar_rule, half_rule, dtype_rule, division_rule, comparison_rule, narrow_rule,
         empty_slice_rule, mask_rule, embedding_rule, convolution_rule,
+        promotion_rule, operand_rule,
     )  # fmt: skip
     return next((found for rule in rules if (found := rule(node)) is not None), None)
 

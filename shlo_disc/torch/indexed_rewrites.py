@@ -177,30 +177,45 @@ def _pdist(x: torch.Tensor, p: float = 2) -> torch.Tensor:
 
 
 def _nearest(
-    x: torch.Tensor, output_size: Sequence[int] | None, scale_factors: Sequence[float] | None
+    x: torch.Tensor, output_size: Sequence[int] | None, scale_factors: Sequence[float | None] | None
 ) -> torch.Tensor:
-    """Pixel i of the result is pixel floor(i * scale) of `x`, computed in f32 as PyTorch does."""
-    for axis in range(2, x.dim()):
-        factor = None if scale_factors is None else scale_factors[axis - 2]
+    """Pixel i of the result is pixel floor(i * scale) of `x`, computed in f32 as PyTorch does.
+
+    Factors give the sizes of the result where these are not given.
+    """
+    factors: Sequence[float | None] = scale_factors or [None] * (x.dim() - 2)
+    for axis, factor in enumerate(factors, 2):
         have = x.shape[axis]
-        if factor is not None and factor >= 1 and float(factor).is_integer():
-            times = int(factor)
-            wide = x.unsqueeze(axis + 1)
-            wide = wide.expand([*x.shape[: axis + 1], times, *x.shape[axis + 1 :]])
-            x = wide.reshape([*x.shape[:axis], have * times, *x.shape[axis + 1 :]])
-            continue
-        scale: Any
-        if factor is not None:
-            want, scale = torch.sym_int(have * factor), 1 / factor
-        elif output_size is not None:
+        if output_size is not None:
             want = output_size[axis - 2]
-            sizes = (torch.scalar_tensor(n, dtype=torch.float32) for n in (have, want))
-            scale = next(sizes) / next(sizes)
+        elif factor is not None:
+            want = torch.sym_int(have * factor)
         else:
             raise UnsupportedError("needs the size of its result, or a factor")
+        if factor is not None and factor >= 1 and float(factor).is_integer():
+            times = int(factor)
+            if output_size is None or statically_known_true(want == have * times):
+                wide = x.unsqueeze(axis + 1)
+                wide = wide.expand([*x.shape[: axis + 1], times, *x.shape[axis + 1 :]])
+                x = wide.reshape([*x.shape[:axis], have * times, *x.shape[axis + 1 :]])
+                continue
+        scale = _pixel_step(have, want, factor)
         places = (torch.arange(want).to(torch.float32) * scale).to(torch.int64)
         x = x.index_select(axis, places.clamp(max=have - 1))
     return x
+
+
+def _pixel_step(have: int, want: int, factor: float | None) -> float | torch.Tensor:
+    """How far neighbours of the result are apart in one of `have` pixels.
+
+    PyTorch takes the factor, but for as many pixels and for twice as many.
+    Source: `nearest_idx` in ATen/native/UpSample.h.
+    """
+    sizes = [torch.scalar_tensor(n, dtype=torch.float32) for n in (have, want)]
+    if factor is None:
+        return sizes[0] / sizes[1]
+    is_plain = (sizes[1] == sizes[0]) | (sizes[1] == 2 * sizes[0])
+    return torch.where(is_plain, sizes[0] / sizes[1], 1 / factor)
 
 
 def _nearest2d(
@@ -209,10 +224,7 @@ def _nearest2d(
     scales_h: float | None = None,
     scales_w: float | None = None,
 ) -> torch.Tensor:
-    """With the sizes of the result stated, and perhaps the factors that they come from."""
-    if scales_h is not None and scales_w is not None:
-        return _nearest(x, None, [scales_h, scales_w])
-    return _nearest(x, output_size, None)
+    return _nearest(x, output_size, [scales_h, scales_w])
 
 
 def empty_slice_rule(node: torch.fx.Node) -> Callable[..., Any] | None:

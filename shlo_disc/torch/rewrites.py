@@ -23,6 +23,7 @@ from shlo_disc.torch.number_rewrites import NUMBERS
 from shlo_disc.torch.order_rewrites import ORDERED
 from shlo_disc.torch.pool_rewrites import POOLS
 from shlo_disc.torch.running_statistics import instance_norm
+from shlo_disc.torch.scalar_rewrites import SCALARS
 from shlo_disc.torch.view_rewrites import VIEWS
 
 __all__ = ["REWRITES"]
@@ -321,6 +322,7 @@ REWRITES: dict[Any, Callable[..., Any]] = {
     **NUMBERS,
     **ORDERED,
     **POOLS,
+    **SCALARS,
     **VIEWS,
     aten._scaled_dot_product_flash_attention_for_cpu_backward.default: _flash_attention_backward,
     aten._native_batch_norm_legit_no_training.default: _batch_norm_inference,

@@ -40,8 +40,8 @@ def is_special_pool(arguments: Mapping[str, Any]) -> bool:
     if "dilation" in arguments and not arguments["stride"]:
         return True
     dtype = arguments["self"].meta["val"].dtype
-    if arguments.get("divisor_override") is not None and len(arguments["kernel_size"]) > 2:
-        return True  # torch-mlir leaves it out
+    if arguments.get("divisor_override") is not None:
+        return True  # torch-mlir leaves it out, or has no lowering
     return bool(arguments["ceil_mode"]) or dtype in (torch.uint8, torch.uint16, torch.uint32)
 
 

@@ -76,6 +76,16 @@ def _view_dtype(call: BodyCall) -> list[ir.Value]:
     return [create("stablehlo.bitcast_convert", [x], typed(x, kind.element_type))]
 
 
+def _digamma(call: BodyCall) -> list[ir.Value]:
+    """`aten.digamma(self)`: an infinity at 0, of the other sign than that, where CHLO has NaN."""
+    (x,) = aligned(call, "self")
+    (found,) = _of_float("chlo.digamma", "self")(call)
+    zero = spread(constant(0, [], element_of(x)), [], x)
+    is_zero = compare("EQ", x, zero, typed(x, ir.IntegerType.get_signless(1)))
+    one = spread(constant(-1, [], element_of(x)), [], x)
+    return [create("stablehlo.select", [is_zero, binary("divide", one, x), found], found.type)]
+
+
 def _width(element: ir.Type) -> int:
     is_float = isinstance(element, ir.FloatType)
     return int((ir.FloatType if is_float else ir.IntegerType)(element).width)
@@ -103,7 +113,7 @@ def _bincount(call: BodyCall) -> list[ir.Value]:
 
 SPECIAL: dict[Any, Body] = {
     aten.bincount.default: _bincount,
-    aten.digamma.default: _of_float("chlo.digamma", "self"),
+    aten.digamma.default: _digamma,
     aten.erfc.default: _of_float("chlo.erfc", "self"),
     aten.erfinv.default: _of_float("chlo.erf_inv", "self"),
     aten.lgamma.default: _of_float("chlo.lgamma", "self"),
