@@ -42,7 +42,6 @@ __all__ = [
     "reduction",
     "sum_to",
     "transpose",
-    "unary_einsum",
 ]
 
 Values = list[ir.Value]
@@ -77,13 +76,6 @@ def transpose(sizes: Sizes, op: ir.Operation) -> Values:
     """`Transpose(x, perm)`."""
     order = known_integers(op.operands[1], "the order of the dimensions")
     return [transposed(op.operands[0], order)]
-
-
-def unary_einsum(sizes: Sizes, op: ir.Operation) -> Values:
-    """`Einsum(input)`; those of one operand alone come here."""
-    (array,) = op.operands
-    equation = op.attributes["equation"]
-    return [create("stablehlo.unary_einsum", [array], result(op), einsum_config=equation)]
 
 
 def concat_offset(sizes: Sizes, op: ir.Operation) -> Values:
