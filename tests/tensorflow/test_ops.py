@@ -250,6 +250,23 @@ def test_a_label_that_is_no_class():
     assert np.isnan(gradient.numpy()[1:3]).all()
 
 
+def test_elements_of_another_size():
+    """A list is an array, so an error names an element of another size, in a loop and outside."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None]), tf.TensorSpec([], tf.int32)])
+    def model(x, cut):
+        found = tf.TensorArray(tf.float32, 3, element_shape=[None], infer_shape=False)
+        for i in tf.range(2):
+            found = found.write(i, x[i * cut :])
+        return found.write(2, x[: tf.size(x) - cut]).read(1)
+
+    run = shlo_disc.tensorflow.compile(model)
+    x = tf.range(4.0)
+    assert_same(run(x, tf.constant(0)), model(x, tf.constant(0)), 0)
+    with pytest.raises(shlo_disc.ShapeMismatchError, match="elements of the list have"):
+        run(x, tf.constant(1))
+
+
 def test_a_map_of_nothing():
     """The sizes of the elements are known though no element is computed."""
 

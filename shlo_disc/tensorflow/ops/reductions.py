@@ -32,6 +32,7 @@ from shlo_disc.tensorflow.ops.values import (
     quotient,
     reshaped,
     result,
+    same_size,
     sizes_of,
     value_of,
 )
@@ -132,7 +133,7 @@ def sum_to(sizes: Sizes, op: ir.Operation) -> Values:
     inner: list[Size] = list(own[:added])
     axes = list(range(added))
     for have, want in zip(own[added:], wanted, strict=True):
-        if have == 1 or _is_same(sizes, have, want):
+        if have == 1 or same_size(sizes, have, want):
             inner.append(have)
         elif want == 1:
             axes.append(len(inner))
@@ -143,9 +144,3 @@ def sum_to(sizes: Sizes, op: ir.Operation) -> Values:
     if not axes:
         return [reshaped(array, wanted)]
     return [reshaped(summed(reshaped(array, inner), axes), wanted)]
-
-
-def _is_same(sizes: Sizes, a: Size, b: Size) -> bool:
-    if isinstance(a, int) or isinstance(b, int):
-        return a == b
-    return sizes.origin(a) == sizes.origin(b)

@@ -28,7 +28,8 @@ __all__ = [
     "items", "known_integer", "known_integers", "known_size", "larger", "less", "lowest",
     "may_be_open", "minus", "module_of", "must_be_equal", "padded",
     "pairs_of", "plus", "product", "quotient", "reshaped", "result",
-    "reversed_along", "shape_vector", "size_of", "sizes_of", "smaller", "static", "taken",
+    "reversed_along", "same_size",
+    "shape_vector", "size_of", "sizes_of", "smaller", "static", "taken",
     "times", "unless_open", "value_of", "windowed",
 ]  # fmt: skip
 
@@ -124,6 +125,13 @@ def less(size: Size, bound: int, then: Size, otherwise: Size) -> Size:
     return create(
         "stablehlo.select", [condition, value_of(then), value_of(otherwise)], scalar_type()
     )
+
+
+def same_size(sizes: Sizes, a: Size, b: Size) -> bool:
+    """True if two sizes are known to be equal."""
+    if isinstance(a, int) or isinstance(b, int):
+        return a == b
+    return sizes.origin(a) == sizes.origin(b)
 
 
 def must_be_equal(a: Size, b: Size, text: str) -> None:
