@@ -83,6 +83,13 @@ def convert(
         named = _without_bfloat16(named, inputs["prefix"])
     carried = [name for name in inputs["carried"] if name != "Cast"]
     named = _carried(named, carried, inputs["prefix"])
+    # The converter's means of integers overflow, and divide by 0 for no integers.
+    named = re.sub(
+        r'^.*"tf\.Mean"\(.*-> tensor<(?:[\d?]+x)*u?i\d+>.*$',
+        lambda line: _carried(line[0], ["Mean"], inputs["prefix"]),
+        named,
+        flags=re.M,
+    )
     while True:
         # The converter prints the module to a file without locations, and reads it again: a
         # location of its result is a line of this text.

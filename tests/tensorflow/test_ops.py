@@ -132,6 +132,22 @@ def test_products_that_are_broadcast():
         run(tf.ones((2, 1, 2, 1)), tf.ones((2, 3, 5)))
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int16", "int32", "int64"])
+def test_means_of_integers(dtype):
+    """The sums have 64 bits, quotients are those towards 0, and the mean of nothing is 0."""
+
+    def model(x):
+        return tf.reduce_mean(x), tf.reduce_mean(x, 0), tf.reduce_mean(x, [-1], keepdims=True)
+
+    run = shlo_disc.tensorflow.compile(model, [tf.TensorSpec([None, None], dtype)])
+    info = np.iinfo(dtype)
+    rng = np.random.default_rng(0)
+    for shape in ((30, 20), (1, 1), (0, 3), (3, 0)):
+        for low, high in ((info.max // 2, info.max), (info.min, 3)):
+            x = rng.integers(low, high, shape, dtype) // (1 if dtype != "int64" else 1000)
+            assert_same(run(tf.constant(x)), model(tf.constant(x)), 0)
+
+
 def test_sizes_and_indices_that_are_negative_in_a_call():
     """In three sizes, where a condition computes them, in slices and in splits."""
 

@@ -77,6 +77,7 @@ from shlo_disc.tensorflow.ops.reductions import (
 )
 from shlo_disc.tensorflow.ops.refused import REFUSED
 from shlo_disc.tensorflow.ops.resampling import resize_area, resize_bicubic, scale_and_translate
+from shlo_disc.tensorflow.ops.scattering import scatter_nd
 from shlo_disc.tensorflow.ops.searching import bound, bucketize, in_top_k, unique
 from shlo_disc.tensorflow.ops.segments import (
     bincount,
@@ -227,6 +228,7 @@ LEFT: dict[str, Rule] = {
     "ResizeBicubic": resize_bicubic,
     "ReverseSequence": reverse_sequence,
     "ScaleAndTranslate": scale_and_translate,
+    "ScatterNd": scatter_nd,
     "SegmentMax": segments("maximum"),
     "SegmentMean": segments("add", is_mean=True),
     "SegmentMin": segments("minimum"),

@@ -51,10 +51,15 @@ _START = {"add": 0, "multiply": 1, "and": 1, "or": 0}
 
 
 def reduction(name: str, *, is_mean: bool = False) -> Rule:
-    """`Sum(input, reduction_indices)` and the like, by `stablehlo.NAME`."""
+    """`Sum(input, reduction_indices)` and the like, by `stablehlo.NAME`.
+
+    Means of integers are those of 64 bits, as TensorFlow's; of nothing they are 0.
+    """
 
     def rule(sizes: Sizes, op: ir.Operation) -> Values:
         array, given = op.operands
+        if is_mean and isinstance(element_of(array), ir.IntegerType):
+            array = converted(array, _wide(element_of(array)))
         own, element = sizes_of(array), element_of(array)
         axes = sorted({axis % len(own) for axis in known_integers(given, "the axes")})
         start = (
@@ -64,13 +69,22 @@ def reduction(name: str, *, is_mean: bool = False) -> Rule:
         )
         found = reduced(array, axes, name, start) if axes else array
         if is_mean:
-            count = converted(value_of(product([own[axis] for axis in axes])), element)
+            size = product([own[axis] for axis in axes])
+            if isinstance(element, ir.IntegerType):
+                size = larger(size, 1)
+            count = converted(value_of(size), element)
             found = binary("divide", found, broadcast_to(count, [], sizes_of(found)))
+            found = converted(found, result(op).element_type)
         if not flag(op, "keep_dims"):
             return [found]
         return [reshaped(found, [1 if k in axes else n for k, n in enumerate(own)])]
 
     return rule
+
+
+def _wide(element: ir.IntegerType) -> ir.Type:
+    is_largest = element.is_unsigned and element.width == 64
+    return element if is_largest else ir.IntegerType.get_signless(64)
 
 
 def transpose(sizes: Sizes, op: ir.Operation) -> Values:
