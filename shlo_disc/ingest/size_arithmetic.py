@@ -12,12 +12,12 @@ from typing import TypeAlias
 
 from shlo_disc.builders import assert_sizes, compare, create, number_of
 from shlo_disc.errors import UnsupportedError
-from shlo_disc.ingest.size_values import binary, extent, number, scalar_type, vector
+from shlo_disc.ingest.size_values import Sizes, binary, extent, number, scalar_type, vector
 from shlo_disc.mlir import ir
 
 __all__ = [
     "Size", "known", "larger", "less", "minus", "must_be_equal", "pairs_of", "plus", "product",
-    "quotient", "reshaped", "shape_vector", "size_of", "sizes_of", "smaller", "static",
+    "quotient", "reshaped", "same_size", "shape_vector", "size_of", "sizes_of", "smaller", "static",
     "times", "value_of",
 ]  # fmt: skip
 
@@ -110,6 +110,13 @@ def less(size: Size, bound: int, then: Size, otherwise: Size) -> Size:
     return create(
         "stablehlo.select", [condition, value_of(then), value_of(otherwise)], scalar_type()
     )
+
+
+def same_size(sizes: Sizes, a: Size, b: Size) -> bool:
+    """True if two sizes are known to be equal."""
+    if isinstance(a, int) or isinstance(b, int):
+        return a == b
+    return sizes.origin(a) == sizes.origin(b)
 
 
 def must_be_equal(a: Size, b: Size, text: str) -> None:

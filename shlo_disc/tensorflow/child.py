@@ -15,7 +15,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
-import string
 import struct
 import sys
 import types
@@ -82,12 +81,12 @@ def convert(
         named = _lists_as_arrays(named, inputs["carried"])
     if is_wide := bool(_BRAIN.search(named)):
         named = _without_bfloat16(named, inputs["prefix"])
-    carried = [name for name in inputs["carried"] if name not in ("Cast", "Einsum")]
-    named = _carried(_without_ellipsis(named), carried, inputs["prefix"])
-    # Of one operand the converter makes an einsum that MLIR does not verify.
+    carried = [name for name in inputs["carried"] if name != "Cast"]
+    named = _carried(named, carried, inputs["prefix"])
+    # The converter's means of integers overflow, and divide by 0 for no integers.
     named = re.sub(
-        r'^.*"tf\.Einsum"\(%[\w#]+\).*$',
-        lambda line: _carried(line[0], ["Einsum"], inputs["prefix"]),
+        r'^.*"tf\.Mean"\(.*-> tensor<(?:[\d?]+x)*u?i\d+>.*$',
+        lambda line: _carried(line[0], ["Mean"], inputs["prefix"]),
         named,
         flags=re.M,
     )
@@ -105,36 +104,6 @@ def convert(
         if not (more := left.keys() & set(inputs["carried_if_left"])):
             return converted, {"nodes": nodes, "left": left, "wide": is_wide}
         named = _carried(named, sorted(more), inputs["prefix"])
-
-
-def _without_ellipsis(text: str) -> str:
-    """`text` with letters for the "..." of an einsum, which the converter does not read."""
-    return re.sub(r'^.*"tf\.Einsum"\(.*equation = "[^"]*\.\.\..*$', _lettered, text, flags=re.M)
-
-
-def _lettered(line: re.Match[str]) -> str:
-    """One line: of operands of unequal ranks the last dimensions are the same."""
-    found = re.search(r'equation = "([^"]*)".* : \((.*)\) -> ', line[0])
-    if found is None:
-        return line[0]
-    equation, types = found.groups()
-    ranks = [kind.count("x") for kind in re.findall(r"tensor<([\dx?]*)\w+>", types)]
-    inputs, _, result = equation.replace(" ", "").partition("->")
-    terms = inputs.split(",")
-    if len(ranks) != len(terms):  # a rank is not known
-        return line[0]
-    free = [letter for letter in string.ascii_letters if letter not in equation]
-    counts = [
-        rank - len(term.replace("...", "")) if "..." in term else 0
-        for term, rank in zip(terms, ranks, strict=True)
-    ]
-    letters = "".join(free[: max(counts)])
-    terms = [
-        term.replace("...", letters[len(letters) - n :])
-        for term, n in zip(terms, counts, strict=True)
-    ]
-    new = f"{','.join(terms)}->{result.replace('...', letters)}"
-    return line[0].replace(f'equation = "{equation}"', f'equation = "{new}"')
 
 
 # -- bfloat16 --------------------------------------------------------------------------------------

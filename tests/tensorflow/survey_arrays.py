@@ -374,6 +374,15 @@ ARRAYS: dict[str, Sample] = {
         [([N, 1], I), ([N, 8], F), ([N, 8], F)],
         least=3,
     ),
+    "scatter_nd_computed": Sample(
+        lambda i, u, n: (
+            tf.scatter_nd(i, u[:, 0], n),
+            tf.scatter_nd(i[:, :1], u, tf.concat([n[:1], tf.shape(u)[1:]], 0)),
+        ),
+        [([N, 2], I), ([N, N], F), ([2], I)],
+        least=1,
+        high=4,
+    ),
     "scatter_update": Sample(
         lambda i, u: tf.tensor_scatter_nd_update(tf.zeros([10, 4]), i[:1], u[:1]),
         [([N, 1], I), ([N, 4], F)],

@@ -80,6 +80,74 @@ def test_a_shape_that_a_call_gives():
             run(x, tf.constant(shape))
 
 
+EQUATIONS = (
+    [f"ij,jk->{result}" for result in ("ki", "", "i", "j", "k", "ij", "jk", "kji")]
+    + [f"ij,ji->{result}" for result in ("", "i", "ij", "ji")]
+    + ["ij,kj->ik", "ij,kl->ljki", "ij,kl->il", "ij,kl->", "ij,ij->ji", "ij,ik->jk"]
+    + ["...i,ij->...", "ij,...j->...", "...,...->...", "ij->j", "ij->", "ij->ji", "i...->..."]
+)
+
+
+def test_every_way_to_sum_products():
+    """Labels of one operand alone, of both, and in any order; squares hide what is mixed up."""
+
+    def model(*arrays):
+        return {
+            text: tf.einsum(text, *given)
+            for text, given in zip(
+                EQUATIONS, tf.nest.pack_sequence_as(structure, arrays), strict=True
+            )
+        }
+
+    structure = [[0] * (1 + text.count(",")) for text in EQUATIONS]
+    count = len(tf.nest.flatten(structure))
+    run = shlo_disc.tensorflow.compile(model, [tf.TensorSpec([None, None])] * count)
+    rng = np.random.default_rng(0)
+    for i, j, k, n in ((3, 3, 3, 3), (2, 3, 4, 5), (1, 2, 1, 3), (2, 0, 3, 1)):
+        sizes = {"i": [i], "j": [j], "k": [k], "l": [n]}
+        arrays = []
+        for text in EQUATIONS:
+            for term in text.partition("->")[0].split(","):
+                named = term.replace("...", "")
+                dots = [n, k][: 2 - len(named)] if "..." in term else []
+                at = term.index("...") if dots else 0
+                given = [size for label in named[:at] for size in sizes[label]]
+                given += dots + [size for label in named[at:] for size in sizes[label]]
+                arrays.append(tf.constant(rng.standard_normal(given), tf.float32))
+        assert_same(run(*arrays), model(*arrays), 1e-4)
+
+
+def test_products_that_are_broadcast():
+    """In `...` a size of 1, known or not, is broadcast; named sizes must be equal."""
+    specs = [tf.TensorSpec([None, 1, None, None]), tf.TensorSpec([None, None, None])]
+
+    def model(x, y):
+        return tf.einsum("...ij,...jk->...ki", x, y), tf.einsum("i...,j...->ij...", y, y[:1])
+
+    run = shlo_disc.tensorflow.compile(model, specs)
+    for n, m, k in ((2, 3, 4), (1, 1, 1), (2, 1, 0), (0, 3, 2)):
+        x, y = tf.ones((n, 1, 2, k)), tf.ones((m, k, 5))
+        assert_same(run(x, y), model(x, y), 1e-5)
+    with pytest.raises(shlo_disc.ShapeMismatchError):
+        run(tf.ones((2, 1, 2, 1)), tf.ones((2, 3, 5)))
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int16", "int32", "int64"])
+def test_means_of_integers(dtype):
+    """The sums have 64 bits, quotients are those towards 0, and the mean of nothing is 0."""
+
+    def model(x):
+        return tf.reduce_mean(x), tf.reduce_mean(x, 0), tf.reduce_mean(x, [-1], keepdims=True)
+
+    run = shlo_disc.tensorflow.compile(model, [tf.TensorSpec([None, None], dtype)])
+    info = np.iinfo(dtype)
+    rng = np.random.default_rng(0)
+    for shape in ((30, 20), (1, 1), (0, 3), (3, 0)):
+        for low, high in ((info.max // 2, info.max), (info.min, 3)):
+            x = rng.integers(low, high, shape, dtype) // (1 if dtype != "int64" else 1000)
+            assert_same(run(tf.constant(x)), model(tf.constant(x)), 0)
+
+
 def test_sizes_and_indices_that_are_negative_in_a_call():
     """In three sizes, where a condition computes them, in slices and in splits."""
 
@@ -196,6 +264,23 @@ def test_a_label_that_is_no_class():
     np.testing.assert_allclose(gradient.numpy()[::3], wanted, rtol=1e-5, atol=1e-6)
     assert np.isnan(loss.numpy()[1:3]).all()
     assert np.isnan(gradient.numpy()[1:3]).all()
+
+
+def test_elements_of_another_size():
+    """A list is an array, so an error names an element of another size, in a loop and outside."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None]), tf.TensorSpec([], tf.int32)])
+    def model(x, cut):
+        found = tf.TensorArray(tf.float32, 3, element_shape=[None], infer_shape=False)
+        for i in tf.range(2):
+            found = found.write(i, x[i * cut :])
+        return found.write(2, x[: tf.size(x) - cut]).read(1)
+
+    run = shlo_disc.tensorflow.compile(model)
+    x = tf.range(4.0)
+    assert_same(run(x, tf.constant(0)), model(x, tf.constant(0)), 0)
+    with pytest.raises(shlo_disc.ShapeMismatchError, match="elements of the list have"):
+        run(x, tf.constant(1))
 
 
 def test_a_map_of_nothing():

@@ -24,6 +24,7 @@ from shlo_disc.tensorflow.ops.diagonals import (
     matrix_of_diagonal,
     matrix_with_diagonal,
 )
+from shlo_disc.tensorflow.ops.einsums import sum_of_products
 from shlo_disc.tensorflow.ops.images import patches, resize_bilinear, resize_nearest
 from shlo_disc.tensorflow.ops.lists import (
     list_element,
@@ -73,10 +74,10 @@ from shlo_disc.tensorflow.ops.reductions import (
     reduction,
     sum_to,
     transpose,
-    unary_einsum,
 )
 from shlo_disc.tensorflow.ops.refused import REFUSED
 from shlo_disc.tensorflow.ops.resampling import resize_area, resize_bicubic, scale_and_translate
+from shlo_disc.tensorflow.ops.scattering import scatter_nd
 from shlo_disc.tensorflow.ops.searching import bound, bucketize, in_top_k, unique
 from shlo_disc.tensorflow.ops.segments import (
     bincount,
@@ -133,7 +134,7 @@ OPS: dict[str, Rule] = {
     "DepthwiseConv2dNative": depthwise,
     "DepthwiseConv2dNativeBackpropFilter": depthwise_filter_gradient,
     "DepthwiseConv2dNativeBackpropInput": depthwise_gradient,
-    "Einsum": unary_einsum,
+    "Einsum": sum_of_products,
     "EnsureShape": ensured,
     "Erf": operation("chlo.erf"),
     "Erfc": operation("chlo.erfc"),
@@ -227,6 +228,7 @@ LEFT: dict[str, Rule] = {
     "ResizeBicubic": resize_bicubic,
     "ReverseSequence": reverse_sequence,
     "ScaleAndTranslate": scale_and_translate,
+    "ScatterNd": scatter_nd,
     "SegmentMax": segments("maximum"),
     "SegmentMean": segments("add", is_mean=True),
     "SegmentMin": segments("minimum"),

@@ -26,8 +26,10 @@ from shlo_disc.tensorflow.ops.values import (
     element_of,
     elements,
     flag,
+    must_be_equal,
     reshaped,
     result,
+    same_size,
     shape_vector,
     size_of,
     sizes_of,
@@ -115,11 +117,16 @@ def list_element_shape(sizes: Sizes, op: ir.Operation) -> Values:
 
 
 def list_set(sizes: Sizes, op: ir.Operation) -> Values:
-    """`TensorListSetItem(input_handle, index, item)`."""
+    """`TensorListSetItem(input_handle, index, item)`; every call checks the sizes of the item."""
     array, index, item = op.operands
     if flag(op, "resize_if_index_out_of_bounds"):
         raise UnsupportedError("the list grows; give the TensorArray its size, and no dynamic_size")
-    entry = reshaped(item, [1, *sizes_of(item)])
+    own, given = sizes_of(array)[1:], sizes_of(item)
+    for axis, (size, new) in enumerate(zip(own, given, strict=True)):
+        if not same_size(sizes, size, new):
+            text = "the elements of the list have {0} entries in dimension {1}, this one has {2}"
+            must_be_equal(size, new, f"{source_line(op)}: " + text.format("{0}", axis, "{1}"))
+    entry = reshaped(item, [1, *given])
     starts = _starts(array, index)
     return [create("stablehlo.dynamic_update_slice", [array, entry, *starts], array.type)]
 

@@ -32,6 +32,7 @@ from shlo_disc.tensorflow.ops.values import (
     quotient,
     reshaped,
     result,
+    same_size,
     sizes_of,
     value_of,
 )
@@ -42,7 +43,6 @@ __all__ = [
     "reduction",
     "sum_to",
     "transpose",
-    "unary_einsum",
 ]
 
 Values = list[ir.Value]
@@ -51,10 +51,15 @@ _START = {"add": 0, "multiply": 1, "and": 1, "or": 0}
 
 
 def reduction(name: str, *, is_mean: bool = False) -> Rule:
-    """`Sum(input, reduction_indices)` and the like, by `stablehlo.NAME`."""
+    """`Sum(input, reduction_indices)` and the like, by `stablehlo.NAME`.
+
+    Means of integers are those of 64 bits, as TensorFlow's; of nothing they are 0.
+    """
 
     def rule(sizes: Sizes, op: ir.Operation) -> Values:
         array, given = op.operands
+        if is_mean and isinstance(element_of(array), ir.IntegerType):
+            array = converted(array, _wide(element_of(array)))
         own, element = sizes_of(array), element_of(array)
         axes = sorted({axis % len(own) for axis in known_integers(given, "the axes")})
         start = (
@@ -64,8 +69,12 @@ def reduction(name: str, *, is_mean: bool = False) -> Rule:
         )
         found = reduced(array, axes, name, start) if axes else array
         if is_mean:
-            count = converted(value_of(product([own[axis] for axis in axes])), element)
+            size = product([own[axis] for axis in axes])
+            if isinstance(element, ir.IntegerType):
+                size = larger(size, 1)
+            count = converted(value_of(size), element)
             found = binary("divide", found, broadcast_to(count, [], sizes_of(found)))
+            found = converted(found, result(op).element_type)
         if not flag(op, "keep_dims"):
             return [found]
         return [reshaped(found, [1 if k in axes else n for k, n in enumerate(own)])]
@@ -73,17 +82,15 @@ def reduction(name: str, *, is_mean: bool = False) -> Rule:
     return rule
 
 
+def _wide(element: ir.IntegerType) -> ir.Type:
+    is_largest = element.is_unsigned and element.width == 64
+    return element if is_largest else ir.IntegerType.get_signless(64)
+
+
 def transpose(sizes: Sizes, op: ir.Operation) -> Values:
     """`Transpose(x, perm)`."""
     order = known_integers(op.operands[1], "the order of the dimensions")
     return [transposed(op.operands[0], order)]
-
-
-def unary_einsum(sizes: Sizes, op: ir.Operation) -> Values:
-    """`Einsum(input)`; those of one operand alone come here."""
-    (array,) = op.operands
-    equation = op.attributes["equation"]
-    return [create("stablehlo.unary_einsum", [array], result(op), einsum_config=equation)]
 
 
 def concat_offset(sizes: Sizes, op: ir.Operation) -> Values:
@@ -140,7 +147,7 @@ def sum_to(sizes: Sizes, op: ir.Operation) -> Values:
     inner: list[Size] = list(own[:added])
     axes = list(range(added))
     for have, want in zip(own[added:], wanted, strict=True):
-        if have == 1 or _is_same(sizes, have, want):
+        if have == 1 or same_size(sizes, have, want):
             inner.append(have)
         elif want == 1:
             axes.append(len(inner))
@@ -151,9 +158,3 @@ def sum_to(sizes: Sizes, op: ir.Operation) -> Values:
     if not axes:
         return [reshaped(array, wanted)]
     return [reshaped(summed(reshaped(array, inner), axes), wanted)]
-
-
-def _is_same(sizes: Sizes, a: Size, b: Size) -> bool:
-    if isinstance(a, int) or isinstance(b, int):
-        return a == b
-    return sizes.origin(a) == sizes.origin(b)

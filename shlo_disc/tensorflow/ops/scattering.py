@@ -4,21 +4,30 @@ from __future__ import annotations
 
 from shlo_disc import builders
 from shlo_disc.builders import create
+from shlo_disc.errors import UnsupportedError
 from shlo_disc.ingest.region_ops import running
+from shlo_disc.ingest.size_values import Sizes
+from shlo_disc.locations import source_line
 from shlo_disc.mlir import ir
 from shlo_disc.tensorflow.ops.shapes import front
 from shlo_disc.tensorflow.ops.values import (
+    Size,
     broadcast_to,
     constant,
     converted,
+    elements,
     iota,
+    must_be_equal,
     padded,
     reshaped,
+    result,
     reversed_along,
+    same_size,
     size_of,
+    sizes_of,
 )
 
-__all__ = ["places_of", "scattered"]
+__all__ = ["places_of", "scatter_nd", "scattered"]
 
 
 def scattered(base: ir.Value, places: ir.Value, rows: ir.Value, name: str | None) -> ir.Value:
@@ -29,6 +38,31 @@ def scattered(base: ir.Value, places: ir.Value, rows: ir.Value, name: str | None
     rank = ir.RankedTensorType(base.type).rank
     places = reshaped(places, [size_of(places, 0), 1])
     return builders.scattered(base, places, rows, name, windows=range(1, rank), axes=[0])
+
+
+def scatter_nd(sizes: Sizes, op: ir.Operation) -> list[ir.Value]:
+    """`ScatterNd(indices, updates, shape)`: sums of updates; those outside are dropped.
+
+    Every call checks the sizes of what is written at an index.
+    """
+    indices, updates, shape = op.operands
+    kind = result(op)
+    wanted: list[Size] = [
+        size if kind.is_dynamic_dim(k) else int(kind.get_dim_size(k))
+        for k, size in enumerate(elements(sizes, shape))
+    ]
+    count = size_of(indices, ir.RankedTensorType(indices.type).rank - 1)
+    if not isinstance(count, int):
+        raise UnsupportedError("the last size of the indices must be a number, not computed")
+    base = broadcast_to(constant(0, kind.element_type), [], wanted)
+    batch = ir.RankedTensorType(indices.type).rank - 1
+    given = sizes_of(updates)
+    for own, size in zip(wanted[count:], given[batch:], strict=True):
+        text = f"{source_line(op)}: the result has {{0}} entries along a dimension, updates {{1}}"
+        if not same_size(sizes, own, size):
+            must_be_equal(own, size, text)
+    windows = range(batch, len(given))
+    return [builders.scattered(base, indices, updates, "add", windows=windows, axes=range(count))]
 
 
 def places_of(module: ir.Operation, mask: ir.Value) -> ir.Value:

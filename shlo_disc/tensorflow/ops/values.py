@@ -23,6 +23,7 @@ from shlo_disc.ingest.size_arithmetic import (
     product,
     quotient,
     reshaped,
+    same_size,
     shape_vector,
     size_of,
     sizes_of,
@@ -39,8 +40,8 @@ __all__ = [
     "items", "known", "known_integer", "known_integers", "larger", "less", "lowest",
     "may_be_open", "minus", "module_of", "must_be_equal", "padded",
     "pairs_of", "plus", "product", "quotient", "reshaped", "result",
-    "reversed_along", "shape_vector", "size_of", "sizes_of", "smaller", "static", "taken",
-    "times", "unless_open", "value_of", "windowed",
+    "reversed_along", "same_size", "shape_vector", "size_of", "sizes_of", "smaller",
+    "static", "taken", "times", "unless_open", "value_of", "windowed",
 ]  # fmt: skip
 
 
