@@ -376,8 +376,8 @@ ARRAYS: dict[str, Sample] = {
     ),
     "scatter_nd_computed": Sample(
         lambda i, u, n: (
-            tf.scatter_nd(i, u[:, 0], n),
-            tf.scatter_nd(i[:, :1], u, tf.concat([n[:1], tf.shape(u)[1:]], 0)),
+            tf.scatter_nd(i, u[:, 0], n + 4),
+            tf.scatter_nd(i[:, :1], u, tf.concat([n[:1] + 4, tf.shape(u)[1:]], 0)),
         ),
         [([N, 2], I), ([N, N], F), ([2], I)],
         least=1,
