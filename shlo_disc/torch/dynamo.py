@@ -123,7 +123,7 @@ class CompiledGraph:
         self.parts: list[Part] = []
         """What was compiled; several for a graph that PyTorch runs a part of."""
         try:
-            whole = self._part(graph, self.name, own, weights)
+            whole = self._part(graph, self.name, own, weights, _seen(kind))
             self._run = whole
             self.parts = [whole]
         except UnsupportedError as error:
@@ -142,6 +142,7 @@ class CompiledGraph:
         name: str,
         names: Sequence[str],
         weights: Collection[int],
+        seen: int | None = None,
     ) -> Part:
         return Part(
             graph,
@@ -151,6 +152,7 @@ class CompiledGraph:
             likely=self._options.likely,
             weights=weights,
             freeze=self._options.freeze and self.kind == "inference",
+            seen=seen,
         )
 
     def _cut(
@@ -313,6 +315,13 @@ def _keep_what_is_saved() -> None:
     context = torch._guards.TracingContext.try_get()
     if context is not None and context.fw_metadata is not None:
         context.fw_metadata.bw_donated_idxs = []
+
+
+def _seen(kind: str) -> int | None:
+    """How many results of a forward graph go to the caller; the backward one reads the others."""
+    context = torch._guards.TracingContext.try_get()
+    metadata = None if context is None else context.fw_metadata
+    return int(metadata.num_forward) if kind == "forward" and metadata is not None else None
 
 
 def _weights(placeholders: Sequence[torch.fx.Node]) -> frozenset[int]:

@@ -29,7 +29,9 @@ class Known:
     """What holds of them in every call."""
 
 
-def lower_part(graph: torch.fx.GraphModule, names: Sequence[str], known: Known) -> Lowered:
+def lower_part(
+    graph: torch.fx.GraphModule, names: Sequence[str], known: Known, seen: int | None = None
+) -> Lowered:
     """As :func:`shlo_disc.torch.program.lower_graph`, with what is known of symbols."""
     return lower_graph(
         graph,
@@ -37,6 +39,7 @@ def lower_part(graph: torch.fx.GraphModule, names: Sequence[str], known: Known) 
         symbols=known.symbols,
         ranges=known.ranges,
         conditions=known.conditions,
+        seen=seen,
     )
 
 
@@ -44,8 +47,8 @@ class Part:
     """A compiled graph. Any number of threads may call it.
 
     `weights` are the placeholders of which packed copies are kept; with `freeze` they never change.
-    `likely` may have names that this
-    graph does not have. Raises what lowering and :func:`shlo_disc.compile` raise.
+    `likely` may have names that this graph does not have. The first `seen` results, or all, have
+    the strides of eager mode. Raises what lowering and :func:`shlo_disc.compile` raise.
     """
 
     def __init__(
@@ -58,8 +61,9 @@ class Part:
         likely: Mapping[str, Sequence[int]],
         weights: Collection[int] = (),
         freeze: bool = False,
+        seen: int | None = None,
     ) -> None:
-        lowered = lower_part(graph, names, known)
+        lowered = lower_part(graph, names, known, seen)
         symbols = set(lowered.symbols)
         self.executable: Executable | DataSizedExecutable = shlo_disc.compile(
             lowered.module,

@@ -68,12 +68,14 @@ def prepare(
     ranges: Mapping[Any, Any],
     conditions: Sequence[Any],
     carried: Callable[[torch.fx.Node], bool],
+    seen: int | None = None,
 ) -> Prepared:
     """A copy of the functional graph `given`, ready to import.
 
     `names` are those of its placeholders, `symbols` those of symbols; others are named after the
     placeholders. `ranges` are the bounds of symbols, `conditions` what it
-    requires of them, as PyTorch has them. `carried` says which ops have a body of ours.
+    requires of them, as PyTorch has them. `carried` says which ops have a body of ours. The caller
+    sees the strides of the first `seen` results, or of all.
     Raises UnsupportedError for a size that no notation has.
     """
     module = torch.fx.GraphModule(given, copy.deepcopy(given.graph))
@@ -85,7 +87,7 @@ def prepare(
     named = _symbol_names(sizes, names, symbols)
     of_sizes, of_data = take_assertions(graph, sizes)
     conditions = [*conditions, *of_sizes]
-    results, checked = take_results(graph, sizes, of_data)
+    results, checked = take_results(graph, sizes, of_data, seen)
     assertions = [(one, a.message) for one, a in zip(checked, of_data, strict=True)]
     drawn, draws = draw_before(graph, placeholders, sizes)
     state_empty_results(graph, placeholders, sizes.places)

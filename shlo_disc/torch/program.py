@@ -84,10 +84,12 @@ def lower_graph(
     symbols: Mapping[str, str] = MappingProxyType({}),
     ranges: Mapping[Any, Any],
     conditions: Sequence[Any],
+    seen: int | None = None,
 ) -> Lowered:
     """Lower `graph`, which must be functional. `names` are those of its placeholders.
 
-    `symbols`, `ranges` and `conditions` are what PyTorch knows of symbols (see :func:`prepare`).
+    `symbols`, `ranges` and `conditions` are what PyTorch knows of symbols, `seen` is how many
+    results have strides that a caller sees (see :func:`prepare`).
 
     Raises UnsupportedError for an operation that has no lowering, with its source line.
     """
@@ -98,6 +100,7 @@ def lower_graph(
         ranges=ranges,
         conditions=conditions,
         carried=has_body,
+        seen=seen,
     )
     try:
         module, carried = import_graph(prepared.module.graph, new_context(), has_body)

@@ -73,21 +73,26 @@ class Assertion:
 
 
 def take_results(
-    graph: torch.fx.Graph, sizes: Sizes, assertions: Sequence[Assertion] = ()
+    graph: torch.fx.Graph,
+    sizes: Sizes,
+    assertions: Sequence[Assertion] = (),
+    seen: int | None = None,
 ) -> tuple[list[Result], list[Result]]:
     """Leave tensors as the results of `graph`; tell how the given ones come about.
 
-    The second list is of the conditions of `assertions`.
+    The second list is of the conditions of `assertions`. The first `seen` results, or all, have the
+    strides of eager mode; the others are row-major.
     Raises UnsupportedError for a number that comes from no argument and no tensor of the graph.
     """
     (output,) = (node for node in graph.nodes if node.op == "output")
     tensors: list[torch.fx.Node] = []
     found: list[Result | tuple[Any, type]] = []
     returned = output.args[0] if isinstance(output.args[0], tuple | list) else output.args
-    for item in [*returned, *(assertion.condition for assertion in assertions)]:
+    shown = len(returned) if seen is None else seen
+    for number, item in enumerate([*returned, *(one.condition for one in assertions)]):
         value = item.meta.get("val") if isinstance(item, torch.fx.Node) else item
         if isinstance(item, torch.fx.Node) and isinstance(value, torch.Tensor):
-            order = dense_order(value)
+            order = dense_order(value) if number < shown else None
             places = None if order is None else [order.index(k) for k in range(len(order))]
             found.append(Result("tensor", len(tensors), order=places))
             tensors.append(item if order is None else _permuted(graph, output, item, order))

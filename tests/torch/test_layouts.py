@@ -104,6 +104,16 @@ def test_gradients():
         assert one.stride() == other.stride()
 
 
+def test_what_the_backward_reads_is_row_major():
+    """Activations with channels last would be copied there: a program reads row-major arrays."""
+    model = Convolution()
+    run = torch.compile(lambda x: model(x).sum(), backend="shlo_disc", dynamic=True)
+    run(last(2, 3, 6, 8)).backward()
+    (backward,) = (g for g in shlo_disc.torch.compilations() if g.kind == "backward")
+    copied = {name for part in backward.parts for name in part.executable.copies.calls}
+    assert copied <= {"x", "model.layer.weight"}
+
+
 def test_donated_memory_becomes_a_result_of_another_order():
     exported = torch.export.export(
         Of(lambda x: (x * 2).t()), (torch.randn(4, 4),), dynamic_shapes=(({0: Dim.AUTO},),)
