@@ -11,7 +11,7 @@ window whose size is not known makes a `dynamic_conv`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from shlo_disc.builders import assert_sizes, compare, create, pad, transposed
 from shlo_disc.errors import UnsupportedError
@@ -49,14 +49,14 @@ def is_special_convolution(arguments: Mapping[str, Any]) -> bool:
 def convolution(call: BodyCall) -> list[ir.Value]:
     """`aten.convolution`; the weight of a transposed one is [I, O / groups, k...]."""
     x, weight = call["input"], call["weight"]
-    stride, padding, dilation, groups = _steps(call)
+    steps = _steps(call)
     if call["transposed"]:
-        low = _edges(weight, padding, dilation)
+        low = _edges(weight, steps)
         more = _each(call["output_padding"], x)
         high = [plus(a, b) for a, b in zip(low, more, strict=True)]
-        y = _towards_input(x, weight, low, high, stride, dilation, groups)
+        y = _towards_input(x, weight, low, high, steps)
     else:
-        y = _forward(x, weight, stride, padding, dilation, groups)
+        y = _forward(x, weight, steps)
     if call["bias"] is not None:
         y = create("stablehlo.add", [y, spread(call["bias"], [1], y)], y.type)
     return [y]
@@ -69,27 +69,36 @@ def convolution_backward(call: BodyCall) -> list[ir.Value]:
     towards `x` is that convolution. Towards the weight, `x` and `grad_output` are exchanged.
     """
     grad, x, weight = (call[n] for n in ("grad_output", "input", "weight"))
-    stride, padding, dilation, groups = _steps(call)
+    steps = _steps(call)
     results = []
     of_input, of_weight, of_bias = call["output_mask"]
     if of_input and call["transposed"]:
-        made = _forward(grad, weight, stride, padding, dilation, groups)
+        made = _forward(grad, weight, steps)
         results.append(_cut(made, x))  # pads of the output may add places
     elif of_input:
-        low = _edges(weight, padding, dilation)
-        high = [plus(a, s - 1) for a, s in zip(low, stride, strict=True)]
-        made = _towards_input(grad, weight, low, high, stride, dilation, groups)
+        low = _edges(weight, steps)
+        high = [plus(a, s - 1) for a, s in zip(low, steps.stride, strict=True)]
+        made = _towards_input(grad, weight, low, high, steps)
         results.append(_cut(made, x))
     if of_weight:
         y, source = (x, grad) if call["transposed"] else (grad, x)
-        results.append(_towards_weight(y, source, weight, stride, padding, dilation, groups))
+        results.append(_towards_weight(y, source, weight, steps))
     if of_bias:
         results.append(summed_to(grad, 1))
     return results
 
 
-def _steps(call: BodyCall) -> tuple[list[int], list[Size], list[int], int]:
-    """Stride, padding and dilation, one for each spatial dimension, and the number of groups.
+class _Steps(NamedTuple):
+    """Stride, padding and dilation, one for each spatial dimension, and the number of groups."""
+
+    stride: list[int]
+    padding: list[Size]
+    dilation: list[int]
+    groups: int
+
+
+def _steps(call: BodyCall) -> _Steps:
+    """Those of a call.
 
     Raises UnsupportedError for those but the padding that are sizes.
     """
@@ -97,7 +106,7 @@ def _steps(call: BodyCall) -> tuple[list[int], list[Size], list[int], int]:
     stride, padding, dilation = (_each(call[n], x) for n in ("stride", "padding", "dilation"))
     if not all(isinstance(n, int) for n in (*stride, *dilation, groups)):
         raise UnsupportedError("strides, dilations and the number of groups must be numbers")
-    return stride, padding, dilation, groups
+    return _Steps(stride, padding, dilation, groups)
 
 
 def _each(given: Sequence[Any], x: ir.Value) -> list[Any]:
@@ -106,22 +115,15 @@ def _each(given: Sequence[Any], x: ir.Value) -> list[Any]:
     return list(given) * count if len(given) == 1 else list(given)
 
 
-def _edges(weight: ir.Value, padding: Sequence[Size], dilation: Sequence[int]) -> list[Size]:
+def _edges(weight: ir.Value, steps: _Steps) -> list[Size]:
     """How far the windows of a transposed convolution reach beyond its input."""
-    window = sizes_of(weight)[2:]
-    pairs = zip(window, padding, dilation, strict=True)
-    return [minus(times(minus(k, 1), d), p) for k, p, d in pairs]
+    each = zip(sizes_of(weight)[2:], steps.padding, steps.dilation, strict=True)
+    return [minus(times(minus(k, 1), d), p) for k, p, d in each]
 
 
-def _forward(
-    x: ir.Value,
-    weight: ir.Value,
-    stride: Sequence[int],
-    padding: Sequence[Size],
-    dilation: Sequence[int],
-    groups: int,
-) -> ir.Value:
+def _forward(x: ir.Value, weight: ir.Value, steps: _Steps) -> ir.Value:
     """The convolution of `x`. Every call checks that a window fits."""
+    stride, padding, dilation, groups = steps
     n, features, *sizes = (*sizes_of(x)[:1], *sizes_of(weight)[:1], *sizes_of(x)[2:])
     for k, window in enumerate(sizes_of(weight)[2:]):
         reach = plus(times(minus(window, 1), dilation[k]), 1)
@@ -143,11 +145,10 @@ def _towards_input(
     weight: ir.Value,
     low: Sequence[Size],
     high: Sequence[Size],
-    stride: Sequence[int],
-    dilation: Sequence[int],
-    groups: int,
+    steps: _Steps,
 ) -> ir.Value:
     """The transposed convolution of `y`, with its edges padded by `low` and `high`."""
+    stride, _, dilation, groups = steps
     n, _, *sizes = sizes_of(y)
     outer, inner, *window = sizes_of(weight)
     weight = create(
@@ -170,19 +171,12 @@ def _towards_input(
     )  # fmt: skip
 
 
-def _towards_weight(
-    grad: ir.Value,
-    x: ir.Value,
-    weight: ir.Value,
-    stride: Sequence[int],
-    padding: Sequence[Size],
-    dilation: Sequence[int],
-    groups: int,
-) -> ir.Value:
+def _towards_weight(grad: ir.Value, x: ir.Value, weight: ir.Value, steps: _Steps) -> ir.Value:
     """The sums of products of `x` and `grad` at each place of the window.
 
     Pixels that no window reaches are cut off at the end of `x`, else they make places of their own.
     """
+    stride, padding, dilation, groups = steps
     window, count = sizes_of(weight)[2:], len(stride)
     pads: list[tuple[Size, Size]] = [(p, p) for p in padding]
     if any(s != 1 for s in stride):
