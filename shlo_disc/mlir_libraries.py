@@ -17,7 +17,15 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["LIBRARY_FOLDER", "PassManager", "ir", "quant", "stablehlo", "torch_mlir_binding"]
+__all__ = [
+    "LIBRARY_FOLDER",
+    "PassManager",
+    "ir",
+    "quant",
+    "stablehlo",
+    "torch_mlir_binding",
+    "translate_module_to_llvmir",
+]
 
 
 @contextlib.contextmanager
@@ -35,9 +43,11 @@ def _own_symbols_first() -> Iterator[None]:
 
 with _own_symbols_first():
     from torch_mlir import _mlir_libs, ir
-    from torch_mlir._mlir_libs import _mlirDialectsLLVM  # noqa: F401 - the dialect's Python is slow
     from torch_mlir._mlir_libs import _stablehlo as stablehlo
     from torch_mlir._mlir_libs import _torchMlir as torch_mlir_binding
+    from torch_mlir._mlir_libs._mlirDialectsLLVM import (  # the dialect's Python is slow to load
+        translate_module_to_llvmir,
+    )
     from torch_mlir.dialects import quant
     from torch_mlir.passmanager import PassManager
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from shlo_disc.errors import UnsupportedError
-from shlo_disc.lower.cpu.rng import emit_rng
+from shlo_disc.lower.tasks.rng import emit_rng
 from tests.lower.helpers import DTYPES, Emitted, fusion_text, plan_of, run
 
 SHAPES = ((5,), (6,), (1, 1), (3, 5), (3, 4), (4, 3), (7, 5, 3), (3, 5, 2), (0,), (3, 0), (1001,))

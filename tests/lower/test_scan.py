@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from shlo_disc.lower.cpu.scan import BLOCK, emit_scan
+from shlo_disc.lower.tasks.scan import BLOCK, emit_scan
 from tests.lower.helpers import Emitted, fusion_text, plan_of, run, sample, tensor
 
 SIZES = (0, 1, 2, 7, 8, 9, 15, 16, 17, 31, 33, 64, 100, 255, 8 * BLOCK, 16 * BLOCK + 5)

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from shlo_disc.lower.cpu.scatter import emit_scatter
-from shlo_disc.lower.cpu.select_and_scatter import emit_select_and_scatter
-from shlo_disc.lower.cpu.update_slice import emit_dynamic_update_slice
 from shlo_disc.lower.plan import Input, Output
+from shlo_disc.lower.tasks.scatter import emit_scatter
+from shlo_disc.lower.tasks.select_and_scatter import emit_select_and_scatter
+from shlo_disc.lower.tasks.update_slice import emit_dynamic_update_slice
 from tests.lower.helpers import DTYPES, fusion_text, plan_of, run, sample, tensor
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from shlo_disc.lower.cpu import rng as cpu
+from shlo_disc.lower.tasks import rng as cpu
 from tests.lower.helpers import fusion_text, plan_of
 from tests.ptx.rng import emit_rng
 from tests.ptx.run import run_cpu, run_ptx

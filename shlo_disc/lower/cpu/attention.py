@@ -31,9 +31,8 @@ from shlo_disc.lower.cpu.dense.operands import Gemm, Operand
 from shlo_disc.lower.cpu.dense.plan import Scratch, is_unit
 from shlo_disc.lower.cpu.dense.tiles import K_BLOCK_BYTES, choose_tile
 from shlo_disc.lower.cpu.dense.walk import walk
-from shlo_disc.lower.cpu.lanes import choose_row_lanes
 from shlo_disc.lower.cpu.machine import Machine
-from shlo_disc.lower.cpu.row_writer import RowWriter, write_rows
+from shlo_disc.lower.cpu.row_lanes import choose_row_lanes
 from shlo_disc.lower.plan import Condition, If, Input, Kernel, KernelPlan, Launch, Output, Step
 from shlo_disc.lower.schedule.attention import Attention, take_apart
 from shlo_disc.lower.schedule.contraction import (
@@ -43,6 +42,7 @@ from shlo_disc.lower.schedule.contraction import (
     compute_element,
 )
 from shlo_disc.lower.schedule.row_reduction import Plan, plan_rows
+from shlo_disc.lower.tasks.row_writer import RowWriter, write_rows
 from shlo_disc.lower.values.elemental import Arguments
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.index import Index, Ix

@@ -7,9 +7,9 @@ count with other threads. `SizedBuilder` has named sizes.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.plan import FUNCTION_TYPE
 from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.text import V
@@ -22,6 +22,9 @@ from shlo_disc.lower.values.typed import (
     Register,
     lanes_of,
 )
+
+if TYPE_CHECKING:
+    from shlo_disc.lower.cpu.machine import Machine
 
 __all__ = ["CpuBuilder", "SizedBuilder"]
 

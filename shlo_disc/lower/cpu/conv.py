@@ -22,7 +22,6 @@ from shlo_disc.lower.cpu.dense import Planner
 from shlo_disc.lower.cpu.dense.epilogue import Epilogue
 from shlo_disc.lower.cpu.dense.operands import Finish
 from shlo_disc.lower.cpu.machine import Machine
-from shlo_disc.lower.cpu.tasks import odometer
 from shlo_disc.lower.plan import Buffer, Input, Kernel, KernelPlan, Launch, Output, Step, Workspace
 from shlo_disc.lower.schedule.contraction import (
     Dense,
@@ -34,6 +33,7 @@ from shlo_disc.lower.schedule.convolution import (
     phase_shape,
     phases_of,
 )
+from shlo_disc.lower.tasks.odometer import odometer
 from shlo_disc.lower.values.elemental import Arguments
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.typed import IndexValue, Mask, vector_type

@@ -11,7 +11,6 @@ from shlo_disc.element_types import element_type, known_element_type
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.locations import source_line
 from shlo_disc.lower.cpu.machine import Machine
-from shlo_disc.lower.cpu.single_op import SingleOp
 from shlo_disc.lower.host.constants import array_of
 from shlo_disc.lower.plan import (
     Buffer,
@@ -21,6 +20,7 @@ from shlo_disc.lower.plan import (
     Input,
     KernelPlan,
 )
+from shlo_disc.lower.tasks.single_op import SingleOp
 from shlo_disc.mlir import ir
 from shlo_disc.ops import ffi
 from shlo_disc.passes.match_single_op import SingleOpRecord

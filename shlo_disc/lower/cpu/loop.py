@@ -20,14 +20,15 @@ from shlo_disc.lower.cpu import transposed_staging as staging
 from shlo_disc.lower.cpu.builder import CpuBuilder
 from shlo_disc.lower.cpu.interleaved import interleaved_parts
 from shlo_disc.lower.cpu.interleaved import store as store_interleaved
-from shlo_disc.lower.cpu.lanes import choose_lanes
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.pieces import Pieces, each_piece, find_pieces
 from shlo_disc.lower.cpu.short_factors import Scheme, Values, constant_scheme
-from shlo_disc.lower.cpu.strips import vector_loop
-from shlo_disc.lower.cpu.tasks import odometer
 from shlo_disc.lower.plan import Kernel, KernelPlan, Launch, Output
 from shlo_disc.lower.schedule.iteration_space import shape_tile_space
+from shlo_disc.lower.tasks.lanes import choose_lanes
+from shlo_disc.lower.tasks.names import fusion_name
+from shlo_disc.lower.tasks.odometer import odometer
+from shlo_disc.lower.tasks.strips import vector_loop
 from shlo_disc.lower.values.data_movement import DATA_MOVEMENT
 from shlo_disc.lower.values.elemental import Arguments, Elemental
 from shlo_disc.lower.values.elements import element_of
@@ -39,7 +40,7 @@ from shlo_disc.mlir import ir
 from shlo_disc.passes.match_single_op import LoopRecord
 from shlo_disc.passes.records import Planned
 
-__all__ = ["ELEMENTAL_OPS", "emit", "fusion_name"]
+__all__ = ["ELEMENTAL_OPS", "emit"]
 
 ELEMENTAL_OPS: frozenset[str] = frozenset({*SCALAR_OPS, *DATA_MOVEMENT, *REDUCTIONS})
 """Op names a fusion of kind `loop` may hold."""
@@ -142,13 +143,6 @@ def _launch(
     """Run a kernel; `work`: the cost of a task."""
     kernel = Kernel(fusion_name(fusion.op, "loop"), written.text)
     return Launch(kernel, tuple(written.arguments.buffers), written.params, tasks, work, scratch)
-
-
-def fusion_name(fusion: ir.Operation, kind: str) -> str:
-    """A readable name: the kind and the planner's description."""
-    if "name" in fusion.attributes:
-        return f"{kind}_{ir.StringAttr(fusion.attributes['name']).value}"
-    return kind
 
 
 def _write(

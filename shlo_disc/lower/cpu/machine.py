@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from shlo_disc.errors import UnsupportedError
+from shlo_disc.lower.cpu.builder import CpuBuilder
 
 __all__ = ["ARCHITECTURES", "Machine", "host_machine", "machine_of"]
 
@@ -39,6 +40,14 @@ class Machine:
     def lanes(self, element_bytes: int) -> int:
         """Elements in one vector register."""
         return max(1, self.vector_bytes // element_bytes)
+
+    def run(self, elements: int) -> int:
+        """Neighbouring elements that make a task: all `elements` that pay for it."""
+        return elements
+
+    def builder(self) -> CpuBuilder:
+        """A new kernel for this machine."""
+        return CpuBuilder(self)
 
     @property
     def vector_registers(self) -> int:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.lower.cpu.strips import strips
+from shlo_disc.lower.tasks.strips import strips
 from shlo_disc.lower.values.elemental import Elemental
 from shlo_disc.lower.values.index import Group, Index, Ix
 from shlo_disc.lower.values.typed import IndexValue, Mask, Register

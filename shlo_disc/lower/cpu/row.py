@@ -29,17 +29,18 @@ from dataclasses import dataclass, replace
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.lower.cpu import cost
 from shlo_disc.lower.cpu.builder import CpuBuilder
-from shlo_disc.lower.cpu.lanes import choose_lanes, choose_row_lanes
-from shlo_disc.lower.cpu.loop import fusion_name
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.model import TALL_COLUMNS
-from shlo_disc.lower.cpu.row_layouts import ColumnWriter, PartsWriter
+from shlo_disc.lower.cpu.row_lanes import choose_row_lanes
 from shlo_disc.lower.cpu.row_split import SPLIT_COLUMNS, SPLIT_PARTS, SPLIT_ROWS, SplitRows
-from shlo_disc.lower.cpu.row_writer import RowWriter, write_rows
 from shlo_disc.lower.plan import All, Condition, If, KernelPlan, Step
 from shlo_disc.lower.schedule.iteration_space import refine
 from shlo_disc.lower.schedule.online_stages import stages_of
 from shlo_disc.lower.schedule.row_reduction import Plan, plan_rows
+from shlo_disc.lower.tasks.lanes import choose_lanes
+from shlo_disc.lower.tasks.names import fusion_name
+from shlo_disc.lower.tasks.row_layouts import ColumnWriter, PartsWriter
+from shlo_disc.lower.tasks.row_writer import RowWriter, write_rows
 from shlo_disc.passes.kinds import kind_of
 from shlo_disc.passes.match_rows import Layout, RowRecord
 from shlo_disc.passes.records import Planned

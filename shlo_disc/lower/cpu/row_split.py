@@ -20,11 +20,11 @@ from shlo_disc.errors import InternalError
 from shlo_disc.lower.cpu import cost
 from shlo_disc.lower.cpu.builder import CpuBuilder
 from shlo_disc.lower.cpu.machine import Machine
-from shlo_disc.lower.cpu.row_layouts import ColumnWriter, PartsWriter
-from shlo_disc.lower.cpu.row_writer import RowWriter
 from shlo_disc.lower.plan import Launch, Workspace
 from shlo_disc.lower.schedule.online_stages import Relative, Stage
 from shlo_disc.lower.schedule.row_reduction import Plan, Sweep
+from shlo_disc.lower.tasks.row_layouts import ColumnWriter, PartsWriter
+from shlo_disc.lower.tasks.row_writer import RowWriter
 from shlo_disc.lower.values.index import Index, Ix
 from shlo_disc.lower.values.math import emit_math
 from shlo_disc.lower.values.reduction import Reducer

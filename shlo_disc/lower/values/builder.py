@@ -223,9 +223,9 @@ class KernelBuilder(TextBuilder):
         if len(self._regions) != 1:
             raise ValueError("a region is still open")
         head, *first = self.head()
-        lines = [*first, *self._entry, *self._regions[0].lines, "return"]
+        lines = [*first, *self._entry, *self._regions[0].lines]
         self.forget()
-        text = "\n".join([head, *("  " + line for line in lines), "}\n"])
+        text = "\n".join([head, *("  " + line for line in lines), *self.tail(), ""])
         return text, tuple(self._params)
 
     def head(self) -> list[str]:
@@ -234,3 +234,7 @@ class KernelBuilder(TextBuilder):
         A target whose kernels are called otherwise (see `plan.Kernel`) overrides this.
         """
         return [SIGNATURE + " {"]
+
+    def tail(self) -> list[str]:
+        """The lines that close the function."""
+        return ["  return", "}"]

@@ -22,11 +22,11 @@ from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.lower.cpu import cost
 from shlo_disc.lower.cpu.builder import CpuBuilder, SizedBuilder
 from shlo_disc.lower.cpu.dense.tiles import Blocks
-from shlo_disc.lower.cpu.lanes import choose_row_lanes
 from shlo_disc.lower.cpu.machine import Machine
-from shlo_disc.lower.cpu.row_writer import RowWriter, write_rows
+from shlo_disc.lower.cpu.row_lanes import choose_row_lanes
 from shlo_disc.lower.plan import Kernel, Launch, Output, Workspace
 from shlo_disc.lower.schedule.row_reduction import Plan, plan_rows
+from shlo_disc.lower.tasks.row_writer import RowWriter, write_rows
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.index import Index
 from shlo_disc.lower.values.typed import IndexValue, Mask, Pointer, Register

@@ -16,7 +16,7 @@ from shlo_disc.lower.cpu.dense.operands import Gemm
 from shlo_disc.lower.cpu.dense.repack import PREFETCH_ROWS, load_as
 from shlo_disc.lower.cpu.dense.walk import Walk, digits_offset
 from shlo_disc.lower.cpu.dense.words import Words
-from shlo_disc.lower.cpu.strips import whole_strips
+from shlo_disc.lower.tasks.strips import whole_strips
 from shlo_disc.lower.values.typed import (
     IndexLike,
     IndexValue,

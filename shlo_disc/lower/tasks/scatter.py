@@ -17,10 +17,10 @@ from collections.abc import Callable, Sequence
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.views import dense_strides
 from shlo_disc.indexing import scatter_numbers
-from shlo_disc.lower.cpu.machine import Machine
-from shlo_disc.lower.cpu.single_op import SingleOp, digits, offset
-from shlo_disc.lower.cpu.strips import strips
 from shlo_disc.lower.plan import Buffer, Input, KernelPlan, Launch
+from shlo_disc.lower.tasks.machine import TaskMachine
+from shlo_disc.lower.tasks.single_op import SingleOp, digits, offset
+from shlo_disc.lower.tasks.strips import strips
 from shlo_disc.lower.values.elemental import Elemental, emit_region
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.index import Group, Ix
@@ -38,7 +38,7 @@ _CHUNK = 512
 """Elements of a task along the contiguous run; every task reads all indices."""
 
 
-def emit_scatter(fusion: Planned[SingleOpRecord], machine: Machine) -> KernelPlan:
+def emit_scatter(fusion: Planned[SingleOpRecord], machine: TaskMachine) -> KernelPlan:
     """The plan of a `scatter`: all dimension numbers, operands and update computations."""
     scatter = _Scatter(SingleOp.of(fusion, machine))
     places, workspaces = scatter.single.places(list(scatter.single.op.results))
@@ -110,14 +110,15 @@ class _Scatter:
         e = single.kernel(lanes)
         b = e.b
         length = Expr.product(self.update_sizes[run:])
-        pieces = ceil_div(length, _CHUNK)
+        chunk = single.machine.run(_CHUNK)
+        pieces = ceil_div(length, chunk)
         batch = sorted(self.batching)
         task_sizes = [*(self.update_sizes[d] for d in batch), pieces]
         with b.loop(b.lo, b.hi, 1, hint="task") as task:
             *where, piece = digits(b, task.index, task_sizes)
             index = dict(zip(batch, where, strict=True))
-            first = piece * _CHUNK
-            last = b.min(first + _CHUNK, b.param(length, opaque=True))
+            first = piece * chunk
+            last = b.min(first + chunk, b.param(length, opaque=True))
             free = [d for d in self.scattered if d not in self.batching]
             moved = [d for d in range(run) if d in self.window]
 
@@ -130,7 +131,7 @@ class _Scatter:
             self._over(e, free, index, window)
         updates = Expr.product(self.update_sizes[d] for d in (*free, *moved))
         bytes_ = sum(x.bytes for x in elements)
-        cost = updates * (Expr.min(length, Expr.const(_CHUNK)) * bytes_ // 8 + 8) + 20
+        cost = updates * (Expr.min(length, Expr.const(chunk)) * bytes_ // 8 + 8) + 20
         extent = Expr.product(task_sizes)
         return single.launch(e, "scatter", extent, cost)
 

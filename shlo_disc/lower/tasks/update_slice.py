@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.views import dense_strides
-from shlo_disc.lower.cpu.machine import Machine
-from shlo_disc.lower.cpu.single_op import SingleOp, digits, offset
-from shlo_disc.lower.cpu.strips import strips
 from shlo_disc.lower.plan import Input, KernelPlan, Output
+from shlo_disc.lower.tasks.machine import TaskMachine
+from shlo_disc.lower.tasks.single_op import SingleOp, digits, offset
+from shlo_disc.lower.tasks.strips import strips
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.index import Group, Ix
 from shlo_disc.lower.values.typed import IndexValue, Mask, Register
@@ -24,7 +24,7 @@ _CHUNK = 4096
 """Elements of a task along the contiguous run."""
 
 
-def emit_dynamic_update_slice(fusion: Planned[SingleOpRecord], machine: Machine) -> KernelPlan:
+def emit_dynamic_update_slice(fusion: Planned[SingleOpRecord], machine: TaskMachine) -> KernelPlan:
     """The plan of a `dynamic_update_slice`; start indices are clamped, as specified."""
     single = SingleOp.of(fusion, machine)
     op = single.op
@@ -32,7 +32,7 @@ def emit_dynamic_update_slice(fusion: Planned[SingleOpRecord], machine: Machine)
     sizes, window = single.shape(operand), single.shape(update)
     element = element_of(operand)
     result = Output(0)
-    lanes = machine.lanes(element.bytes)
+    lanes, chunk = machine.lanes(element.bytes), machine.run(_CHUNK)
     e = single.kernel(lanes)
     b = e.b
     # Dimensions from `cut` on are one contiguous run of operand and update.
@@ -40,7 +40,7 @@ def emit_dynamic_update_slice(fusion: Planned[SingleOpRecord], machine: Machine)
     while cut > 0 and (cut == len(sizes) or e.space.same(sizes[cut], window[cut])):
         cut -= 1
     run = Expr.product(window[cut:])
-    pieces = ceil_div(run, _CHUNK)
+    pieces = ceil_div(run, chunk)
     steps, update_steps = dense_strides(sizes), dense_strides(window)
     begin = []
     for d, start in enumerate(starts):
@@ -51,8 +51,8 @@ def emit_dynamic_update_slice(fusion: Planned[SingleOpRecord], machine: Machine)
         *row, piece = digits(b, task.index, [*window[:cut], pieces])
         to = base + offset(b, row, steps[:cut])
         source = offset(b, row, update_steps[:cut])
-        first = piece * _CHUNK
-        last = b.min(first + _CHUNK, b.param(run, opaque=True))
+        first = piece * chunk
+        last = b.min(first + chunk, b.param(run, opaque=True))
 
         def step(at: IndexValue, mask: Mask | None, _: list[Register]) -> None:
             index = (Group(window, Ix(source + at, 1)),) if window else ()
@@ -61,7 +61,7 @@ def emit_dynamic_update_slice(fusion: Planned[SingleOpRecord], machine: Machine)
 
         strips(b, first, last, lanes, step)
     extent = Expr.product(window[:cut]) * pieces
-    cost = Expr.min(run, Expr.const(_CHUNK)) * element.bytes // 10 + 20
+    cost = Expr.min(run, Expr.const(chunk)) * element.bytes // 10 + 20
     launch = single.launch(e, "dynamic_update_slice", extent, cost)
     in_place = bool(fusion.op.operands) and e.inputs.get(operand) == 0
     aliased = operand in (update, *starts)

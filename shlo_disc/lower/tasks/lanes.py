@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from shlo_disc.lower.cpu.machine import Machine
-from shlo_disc.lower.cpu.model import MODEL
-from shlo_disc.lower.schedule.row_reduction import Plan
+from shlo_disc.lower.tasks.machine import TaskMachine
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.mlir import ir
 from shlo_disc.scalar_regions import takes_lanes
 
-__all__ = ["choose_lanes", "choose_row_lanes"]
+__all__ = ["choose_lanes"]
 
 
-def choose_lanes(block: ir.Block, machine: Machine) -> int:
+def choose_lanes(block: ir.Block, machine: TaskMachine) -> int:
     """One vector register of the widest float computed with (of the widest integer without any).
 
     None (0) where an op computes element by element.
@@ -30,14 +28,3 @@ def choose_lanes(block: ir.Block, machine: Machine) -> int:
         elif ir.ShapedType(value.type).rank:  # a scalar index costs no lanes
             others.append(element.bytes)
     return machine.lanes(max(floats) if floats else max(others))
-
-
-def choose_row_lanes(plan: Plan, machine: Machine) -> int:
-    """Several vectors at once hide latency; fewer when the work itself needs registers."""
-    base = choose_lanes(plan.block, machine)
-    expensive = any(MODEL.costs.is_expensive(view.operation) for view in plan.block.operations)
-    lanes = base * (2 if expensive else 4)
-    if plan.cols.is_const:
-        while lanes > 4 and lanes // 2 >= plan.cols.value:
-            lanes //= 2
-    return lanes

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from shlo_disc.dynamic import attributes as attr
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.views import dense_strides
-from shlo_disc.lower.cpu.machine import Machine
-from shlo_disc.lower.cpu.single_op import SingleOp, digits, offset
 from shlo_disc.lower.plan import KernelPlan, Launch, Output
+from shlo_disc.lower.tasks.machine import TaskMachine
+from shlo_disc.lower.tasks.single_op import SingleOp, digits, offset
 from shlo_disc.lower.values.elemental import Elemental, emit_region
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.typed import IndexValue, Mask, Register, Value
@@ -25,7 +25,7 @@ from shlo_disc.scalar_regions import takes_lanes
 __all__ = ["emit_select_and_scatter"]
 
 
-def emit_select_and_scatter(fusion: Planned[SingleOpRecord], machine: Machine) -> KernelPlan:
+def emit_select_and_scatter(fusion: Planned[SingleOpRecord], machine: TaskMachine) -> KernelPlan:
     """The plan of a `select_and_scatter`."""
     single = SingleOp.of(fusion, machine)
     operand, _, init = list(single.op.operands)

@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
-from shlo_disc.lower.cpu.machine import Machine
-from shlo_disc.lower.cpu.single_op import SingleOp
 from shlo_disc.lower.plan import KernelPlan, Launch
+from shlo_disc.lower.tasks.machine import TaskMachine
+from shlo_disc.lower.tasks.single_op import SingleOp
 from shlo_disc.lower.values.elemental import Elemental
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.index import Group, Ix
@@ -33,7 +33,7 @@ COLUMNS = 4
 """Vectors of neighbouring columns a task takes: two cache lines of a row."""
 
 
-def emit_scan(fusion: Planned[SingleOpRecord], machine: Machine) -> KernelPlan:
+def emit_scan(fusion: Planned[SingleOpRecord], machine: TaskMachine) -> KernelPlan:
     """The plan of a `disc.scan`.
 
     Raises UnsupportedError for an element type or a reducer that is not compiled.

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from shlo_disc.dynamic import attributes as attr
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.lower.cpu.machine import Machine
-from shlo_disc.lower.cpu.merge_sort import Keys, MergeSort
-from shlo_disc.lower.cpu.single_op import SingleOp
 from shlo_disc.lower.plan import KernelPlan
+from shlo_disc.lower.tasks.machine import TaskMachine
+from shlo_disc.lower.tasks.merge_sort import Keys, MergeSort
+from shlo_disc.lower.tasks.single_op import SingleOp
 from shlo_disc.lower.values.elemental import emit_region
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.typed import Mask, Register
@@ -20,7 +20,7 @@ from shlo_disc.passes.records import Planned
 __all__ = ["emit_sort"]
 
 
-def emit_sort(fusion: Planned[SingleOpRecord], machine: Machine) -> KernelPlan:
+def emit_sort(fusion: Planned[SingleOpRecord], machine: TaskMachine) -> KernelPlan:
     """The plan of a `sort`: any dimension, operands and comparator."""
     single = SingleOp.of(fusion, machine)
     op = single.op

@@ -16,8 +16,8 @@ from typing import ClassVar
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.errors import InternalError
-from shlo_disc.lower.cpu.row_writer import RowWriter
-from shlo_disc.lower.cpu.tasks import odometer
+from shlo_disc.lower.tasks.odometer import odometer
+from shlo_disc.lower.tasks.row_writer import RowWriter
 from shlo_disc.lower.values.index import Group, Index, Ix
 from shlo_disc.lower.values.reduction import Reducer
 from shlo_disc.lower.values.typed import IndexValue, Mask, Register

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.element_types import ElementType
-from shlo_disc.lower.cpu.builder import CpuBuilder
-from shlo_disc.lower.cpu.machine import Machine
-from shlo_disc.lower.cpu.strips import strips
 from shlo_disc.lower.plan import Buffer, Kernel, Launch, Output, Workspace
+from shlo_disc.lower.tasks.machine import TaskMachine
+from shlo_disc.lower.tasks.strips import strips
 from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.elemental import Arguments, Elemental
 from shlo_disc.lower.values.elements import element_of
@@ -35,12 +34,12 @@ class SingleOp:
     """What the fusion computes: `op`, and what that reads."""
     op: ir.Operation
     shapes: ShapeAnalysis
-    machine: Machine
+    machine: TaskMachine
     results: list[Output | None]
     """Where each result of the op goes; None when nobody reads it."""
 
     @staticmethod
-    def of(fusion: Planned[SingleOpRecord], machine: Machine) -> SingleOp:
+    def of(fusion: Planned[SingleOpRecord], machine: TaskMachine) -> SingleOp:
         """The op of `fusion` that has an emitter of its own."""
         results = [None if number is None else Output(number) for number in fusion.record.results]
         return SingleOp(fusion.block, fusion.record.op, fusion.shapes, machine, results)
@@ -51,7 +50,7 @@ class SingleOp:
 
     def kernel(self, lanes: int) -> Elemental:
         """A new kernel; `lanes` of vectors it reads."""
-        b = CpuBuilder(self.machine)
+        b = self.machine.builder()
         space = Space(b, self.shapes.constraints, [], lanes)
         return Elemental(b, space, self.shapes, self.block, Arguments())
 
@@ -105,12 +104,12 @@ class SingleOp:
         name: str,
     ) -> Launch:
         """A launch that writes `body(kernel, flat index of the first lane, mask)` to a buffer."""
-        lanes = self.machine.lanes(element.bytes)
+        lanes, chunk = self.machine.lanes(element.bytes), self.machine.run(COPY_CHUNK)
         e = self.kernel(lanes)
         b = e.b
         n = b.param(count, opaque=True)
-        first = b.lo * COPY_CHUNK
-        last = b.min(b.hi * COPY_CHUNK, n)
+        first = b.lo * chunk
+        last = b.min(b.hi * chunk, n)
 
         def step(at: IndexValue, mask: Mask | None, _: list[Register]) -> None:
             value = body(e, at, mask)
@@ -118,8 +117,8 @@ class SingleOp:
             e.store(target, element, b.broadcast(value, lanes), type(ix)(ix.base, 1), mask)
 
         strips(b, first, last, lanes, step)
-        cost = Expr.min(count, Expr.const(COPY_CHUNK)) * element.bytes // 10 + 10
-        return self.launch(e, name, ceil_div(count, COPY_CHUNK), cost)
+        cost = Expr.min(count, Expr.const(chunk)) * element.bytes // 10 + 10
+        return self.launch(e, name, ceil_div(count, chunk), cost)
 
 
 def digits(b: KernelBuilder, number: IndexValue, sizes: Sequence[Expr]) -> list[IndexValue]:

@@ -7,6 +7,7 @@ reads only exact decimals and hexadecimal. Every literal becomes hexadecimal wit
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +15,11 @@ __all__ = ["for_older_llvm"]
 
 _NEWER_ATTRIBUTES = re.compile(r"\bnocreateundeforpoison ")
 
-_TYPES = {"half": np.dtype(np.float16), "float": np.dtype(np.float32), "double": np.dtype(float)}
+_TYPES: dict[str, np.dtype[Any]] = {
+    "half": np.dtype(np.float16),
+    "float": np.dtype(np.float32),
+    "double": np.dtype(float),
+}
 
 _TOKEN = re.compile(
     r'"(?:[^"\\]|\\.)*"|;.*'  # strings and comments are left alone

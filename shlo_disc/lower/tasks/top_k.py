@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.element_types import ElementType, Special
-from shlo_disc.lower.cpu.machine import Machine
-from shlo_disc.lower.cpu.merge_sort import Keys, MergeSort
-from shlo_disc.lower.cpu.single_op import SingleOp
-from shlo_disc.lower.cpu.strips import whole_strips
 from shlo_disc.lower.plan import Condition, If, KernelPlan, Launch
+from shlo_disc.lower.tasks.machine import TaskMachine
+from shlo_disc.lower.tasks.merge_sort import Keys, MergeSort
+from shlo_disc.lower.tasks.single_op import SingleOp
+from shlo_disc.lower.tasks.strips import whole_strips
 from shlo_disc.lower.values.elemental import Elemental
 from shlo_disc.lower.values.elements import element_of, wrap
 from shlo_disc.lower.values.index import Group, Ix
@@ -27,7 +27,7 @@ _LIST = 64
 """Longest list of the insertion variant."""
 
 
-def emit_top_k(fusion: Planned[SingleOpRecord], machine: Machine) -> KernelPlan:
+def emit_top_k(fusion: Planned[SingleOpRecord], machine: TaskMachine) -> KernelPlan:
     """The plan of a `chlo.top_k` or a call of @stablehlo.dynamic_top_k."""
     top = _TopK(SingleOp.of(fusion, machine))
     if top.k.is_const:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
-from shlo_disc.lower.cpu.machine import Machine
-from shlo_disc.lower.cpu.single_op import SingleOp
 from shlo_disc.lower.plan import KernelPlan, Launch, Output
+from shlo_disc.lower.tasks.machine import TaskMachine
+from shlo_disc.lower.tasks.single_op import SingleOp
 from shlo_disc.lower.values.elemental import Elemental
 from shlo_disc.lower.values.random_bits import RandomBits, Word, three_fry_cipher
 from shlo_disc.lower.values.typed import IndexValue, Register
@@ -14,8 +14,11 @@ from shlo_disc.passes.records import Planned
 
 __all__ = ["emit_rng"]
 
+_ELEMENTS, _BLOCKS = 512, 128
+"""Elements of ThreeFry, and blocks of Philox, that a core takes at once: a few microseconds."""
 
-def emit_rng(fusion: Planned[SingleOpRecord], machine: Machine) -> KernelPlan:
+
+def emit_rng(fusion: Planned[SingleOpRecord], machine: TaskMachine) -> KernelPlan:
     """The plan of an `rng_bit_generator` or a call of @stablehlo.dynamic_rng_bit_generator."""
     return KernelPlan(tuple(_Rng(SingleOp.of(fusion, machine)).steps()))
 
@@ -44,24 +47,24 @@ class _Rng:
 
     def _three_fry(self, output: Output) -> Launch:
         e, count = self.single.kernel(0), self.bits.count
-        b = e.b
+        b, run = e.b, self.single.machine.run(_ELEMENTS)
         cipher = three_fry_cipher(self._word(e))
         n = b.param(count, opaque=True)
         element = self.bits.three_fry(b, cipher)
-        first = b.lo * 512
-        with b.loop(first, b.min(b.hi * 512, n), 1, hint="j") as loop:
+        first = b.lo * run
+        with b.loop(first, b.min(b.hi * run, n), 1, hint="j") as loop:
             self._store(e, output, element(loop.index), loop.index)
         return self.single.launch(
-            e, "three_fry", ceil_div(count, 512), Expr.min(count, Expr.const(512)) * 12
+            e, "three_fry", ceil_div(count, run), Expr.min(count, Expr.const(run)) * 12
         )
 
     def _philox(self, output: Output) -> Launch:
         e, blocks = self.single.kernel(0), self.bits.blocks
-        b = e.b
+        b, run = e.b, self.single.machine.run(_BLOCKS)
         elements = self.bits.philox(self._word(e))
         n = b.param(self.bits.count, opaque=True)
-        first = b.lo * 128
-        last = b.min(b.hi * 128, b.param(blocks, opaque=True))
+        first = b.lo * run
+        last = b.min(b.hi * run, b.param(blocks, opaque=True))
         with b.loop(first, last, 1, hint="j") as loop:
             values = elements(loop.index)
             start = loop.index * self.bits.per_block
@@ -70,7 +73,7 @@ class _Rng:
                 with b.if_(at < n):
                     self._store(e, output, value, at)
         return self.single.launch(
-            e, "philox", ceil_div(blocks, 128), Expr.min(blocks, Expr.const(128)) * 30
+            e, "philox", ceil_div(blocks, run), Expr.min(blocks, Expr.const(run)) * 30
         )
 
     def _new_state(self, output: Output) -> Launch:

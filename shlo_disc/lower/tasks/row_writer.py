@@ -11,9 +11,6 @@ from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.element_types import ElementType
 from shlo_disc.errors import InternalError
-from shlo_disc.lower.cpu.builder import CpuBuilder
-from shlo_disc.lower.cpu.strips import vector_loop
-from shlo_disc.lower.cpu.tasks import odometer
 from shlo_disc.lower.plan import (
     Input,
     Kernel,
@@ -23,6 +20,9 @@ from shlo_disc.lower.plan import (
 from shlo_disc.lower.schedule.contraction import SHORT
 from shlo_disc.lower.schedule.iteration_space import refine
 from shlo_disc.lower.schedule.row_reduction import Materialised, Plan, Sweep
+from shlo_disc.lower.tasks.odometer import odometer
+from shlo_disc.lower.tasks.strips import vector_loop
+from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.elemental import Arguments, Elemental
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.index import Index, Ix, Space
@@ -70,7 +70,7 @@ class RowWriter:
         plan: Plan,
         factors: Sequence[Expr],
         lanes: int,
-        b: CpuBuilder,
+        b: KernelBuilder,
         arguments: Arguments | None = None,
     ) -> None:
         self.plan, self.lanes = plan, lanes

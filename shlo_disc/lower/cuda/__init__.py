@@ -1,0 +1,1 @@
+"""NVIDIA's GPUs: what differs from other GPUs is the table of :mod:`.machine`."""

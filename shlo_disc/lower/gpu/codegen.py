@@ -1,0 +1,196 @@
+"""Code of kernels for GPUs: texts are compiled while more are written, each once.
+
+A kernel's text is lowered to LLVM IR in this process, on a thread; a worker process makes code of
+that (`workers.py`). The images that were made most recently are kept (`RECENT`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections import OrderedDict
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from types import TracebackType
+
+from shlo_disc import locks
+from shlo_disc.errors import UnsupportedError
+from shlo_disc.lower.gpu import workers
+from shlo_disc.lower.gpu.lowering import llvm_text
+from shlo_disc.lower.gpu.machine import Machine
+from shlo_disc.lower.refused import KernelsRefused
+
+__all__ = [
+    "RECENT",
+    "Builder",
+    "Images",
+    "KernelImage",
+    "Shape",
+    "function_name",
+    "ptx",
+    "shape_of",
+]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How a kernel is launched, as its text says."""
+
+    threads: int
+    """Threads of a block."""
+    tasks: int
+    """Tasks that a block computes."""
+    pointers: int
+    """Parameters in front of the sizes: pointers, and scalars by value."""
+    by_value: tuple[int, ...]
+    """Which of these are scalars by value."""
+    params: int
+    """Sizes that it takes."""
+
+
+_SIGNATURE = re.compile(
+    r"gpu\.func @\w+\(([^)]*)\).*?known_block_size = array<i32: (\d+),.*?disc\.tasks = (\d+)", re.S
+)
+
+
+def shape_of(text: str) -> Shape:
+    """The shape of the kernel in `text`."""
+    match = _SIGNATURE.search(text)
+    assert match is not None, text
+    arguments = [argument.strip() for argument in match[1].split(",")]
+    front = [a for a in arguments if not a.startswith(("%p", "%bytes", "%all", "%tasks"))]
+    by_value = tuple(k for k, a in enumerate(front) if a.endswith(": i64"))
+    params = len(arguments) - len(front) - 1
+    return Shape(int(match[2]), int(match[3]), len(front), by_value, params)
+
+
+@dataclass(frozen=True)
+class KernelImage:
+    """A compiled kernel: `lower.target.Function` of a GPU."""
+
+    name: str
+    """The symbol of the kernel."""
+    image: bytes
+    """PTX, or a code object of AMD's."""
+    shape: Shape
+
+    @property
+    def address(self) -> int:
+        """There is none: a device loads the image."""
+        return 0
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the image."""
+        return len(self.image)
+
+
+def function_name(text: str, machine: Machine) -> str:
+    """The symbol that a kernel text gets on `machine`: equal texts get equal names."""
+    key = f"{machine.name} {machine.features}\0{text}"
+    return "k" + hashlib.blake2b(key.encode(), digest_size=12).hexdigest()
+
+
+def ptx(text: str, machine: Machine) -> str:
+    """The PTX of the kernel in `text`."""
+    name = function_name(text, machine)
+    return workers.compiled(llvm_text(text, name, machine), machine).decode()
+
+
+class Images:
+    """The images asked for most recently, up to a number of bytes."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit_bytes = limit_bytes
+        self._lock = locks.lock()
+        self._entries: OrderedDict[str, KernelImage] = OrderedDict()
+        self._bytes = 0
+
+    def get(self, name: str) -> KernelImage | None:
+        """The image of a symbol, which becomes the most recent one."""
+        with self._lock:
+            if name in self._entries:
+                self._entries.move_to_end(name)
+            return self._entries.get(name)
+
+    def add(self, image: KernelImage) -> None:
+        """Keep `image`; the oldest ones go where there are too many bytes."""
+        with self._lock:
+            if image.name not in self._entries:
+                self._entries[image.name] = image
+                self._bytes += image.size_bytes
+            while self._bytes > self._limit_bytes:
+                _, gone = self._entries.popitem(last=False)
+                self._bytes -= gone.size_bytes
+
+    def clear(self) -> int:
+        """Keep nothing; returns the bytes of what was kept."""
+        with self._lock:
+            before, self._bytes = self._bytes, 0
+            self._entries.clear()
+        return before
+
+    def stats(self) -> dict[str, int]:
+        """`entries` and `bytes`."""
+        with self._lock:
+            return {"entries": len(self._entries), "bytes": self._bytes}
+
+
+RECENT = Images(64 << 20)
+"""Of this process."""
+
+
+class Builder:
+    """Compiles kernel texts on threads while more are written: `lower.target.CodeGenerator`."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._pool = ThreadPoolExecutor(min(len(os.sched_getaffinity(0)), 8))
+        self._begun: dict[str, Future[KernelImage]] = {}
+
+    def __enter__(self) -> Builder:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._pool.shutdown(cancel_futures=kind is not None)
+        self._begun.clear()  # an error kept in a future knows this object
+
+    def add(self, text: str) -> str:
+        """Have `text` compiled; the symbol it gets."""
+        name = function_name(text, self._machine)
+        if name not in self._begun:
+            self._begun[name] = self._pool.submit(self._compiled, name, text)
+        return name
+
+    def _compiled(self, name: str, text: str) -> KernelImage:
+        made = RECENT.get(name)
+        if made is None:
+            code = workers.compiled(llvm_text(text, name, self._machine), self._machine)
+            made = KernelImage(name, code, shape_of(text))
+            RECENT.add(made)
+        return made
+
+    def functions(self, texts: Sequence[str]) -> list[KernelImage]:
+        """The images of `texts`, in order.
+
+        Raises KernelsRefused when some do not compile, and UnsupportedError without llvmlite.
+        """
+        made: dict[str, KernelImage] = {}
+        refused: dict[str, Exception] = {}
+        for text in texts:
+            try:
+                made[text] = self._begun[self.add(text)].result()
+            except (MemoryError, UnsupportedError):
+                raise
+            except Exception as error:  # told by name, and planned again
+                refused[text] = error
+        if refused:
+            raise KernelsRefused(refused) from next(iter(refused.values()))
+        return [made[text] for text in texts]

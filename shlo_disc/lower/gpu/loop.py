@@ -1,0 +1,157 @@
+"""Kind `loop`: every element of the results on its own, as many neighbours a thread as one access.
+
+A task is a vector of neighbouring elements of the innermost factor; the last one of a row may be
+partial. Indices and values are `lower/values/`, as on a CPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from shlo_disc.dynamic.expr import Expr, ceil_div
+from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.lower.gpu.builder import GpuBuilder
+from shlo_disc.lower.gpu.machine import Machine
+from shlo_disc.lower.plan import Kernel, KernelPlan, Launch, Output
+from shlo_disc.lower.schedule.iteration_space import shape_tile_space
+from shlo_disc.lower.tasks.lanes import choose_lanes
+from shlo_disc.lower.tasks.names import fusion_name
+from shlo_disc.lower.values.elemental import Arguments, Elemental
+from shlo_disc.lower.values.elements import element_of
+from shlo_disc.lower.values.index import Ix, Space
+from shlo_disc.lower.values.reduction import REDUCTIONS
+from shlo_disc.lower.values.typed import IndexValue, Mask
+from shlo_disc.mlir import ir
+from shlo_disc.passes.match_single_op import LoopRecord
+from shlo_disc.passes.records import Planned
+
+__all__ = ["emit"]
+
+
+@dataclass
+class _Written:
+    """A kernel text and what it asks for."""
+
+    text: str
+    params: tuple[Expr, ...]
+    arguments: Arguments
+    space: Space
+
+
+def emit(fusion: Planned[LoopRecord], machine: Machine) -> KernelPlan:
+    """The plan of a `loop` fusion.
+
+    Raises UnsupportedError for an op or element type no rule covers.
+    """
+    block, record, shapes = fusion.block, fusion.record, fusion.shapes
+    if not record.roots:
+        return KernelPlan(())
+    # An element that takes a loop of its own is enough for a thread.
+    is_heavy = any(view.operation.name in REDUCTIONS for view in block.operations)
+    lanes = 0 if is_heavy else choose_lanes(block, machine)
+    lanes = 0 if lanes == 1 else lanes
+
+    def write(factors: Sequence[Expr], within: int = 1) -> _Written:
+        return _Loop(machine, block, record.roots, shapes, factors, lanes, within).written()
+
+    sizes = [size for size in record.space if not size.is_one]
+    equal = shapes.constraints.equal
+    factors, within, done = shape_tile_space(sizes, write, lanes, equal, lambda _: False)
+    if within > 1:
+        factors = [*factors[:-2], factors[-2] * factors[-1]]
+    tasks = Expr.product(factors)
+    if lanes and factors:
+        tasks = Expr.product(factors[:-1]) * ceil_div(factors[-1], lanes)
+    kernel = Kernel(fusion_name(fusion.op, "loop"), done.text)
+    buffers = tuple(done.arguments.buffers)
+    return KernelPlan((Launch(kernel, buffers, done.params, tasks, Expr.const(1)),))
+
+
+class _Loop:
+    """Writes the kernel over `factors`; `within`: the size of the last factor where lanes run over
+    the last two.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        block: ir.Block,
+        roots: Sequence[ir.Value],
+        shapes: ShapeAnalysis,
+        factors: Sequence[Expr],
+        lanes: int,
+        within: int,
+    ) -> None:
+        self.roots, self.lanes, self.within = roots, lanes, within
+        self.b, self.arguments = GpuBuilder(machine), Arguments()
+        self.space = Space(self.b, shapes.constraints, factors, lanes)
+        self.e = Elemental(self.b, self.space, shapes, block, self.arguments)
+        self.factors = list(factors)
+        if within > 1:
+            self.factors = [*factors[:-2], factors[-2] * factors[-1]]
+
+    def written(self) -> _Written:
+        """The kernel, finished."""
+        b = self.b
+        with b.if_(b.lo < b.hi):
+            if self.lanes and self.factors:
+                self._vector()
+            else:
+                self._element()
+        text, params = b.finish()
+        return _Written(text, params, self.arguments, self.space)
+
+    def _digits(self, number: IndexValue, sizes: Sequence[IndexValue]) -> list[IndexValue]:
+        """`number` in mixed radix; the first size is not needed."""
+        digits: list[IndexValue] = []
+        for size in reversed(sizes[1:]):
+            radix = self.b.max(size, 1)
+            digits.insert(0, number % radix)
+            number = number // radix
+        return [number, *digits]
+
+    def _element(self) -> None:
+        b = self.b
+        if self.factors:
+            sizes = [b.param(factor) for factor in self.factors]
+            self.space.tiles = [Ix(digit) for digit in self._digits(b.lo, sizes)]
+        self.space.flats[0, len(self.factors)] = b.lo
+        self._store(None)
+
+    def _vector(self) -> None:
+        b, lanes, size = self.b, self.lanes, self.factors[-1]
+        n = b.param(size)
+        sizes = [*(b.param(factor) for factor in self.factors[:-1]), n.ceil_div(lanes)]
+        *rows, piece = self._digits(b.lo, sizes)
+        first = piece * lanes
+
+        def store(mask: Mask | None) -> None:
+            ix = Ix(first, 1, multiple=lanes)
+            self.space.tiles = [*(Ix(d) for d in rows), ix]
+            if self.within > 1:
+                lane, within = range(lanes), self.within
+                outer = self.space.steps(first // within, [k // within for k in lane])
+                inner = self.space.steps(b.index(0), [k % within for k in lane], multiple=0)
+                self.space.tiles = [*self.space.tiles[:-1], outer, inner]
+                self.space.columns = (len(rows), ix)
+            self.e.tail = mask
+            self._store(mask)
+
+        if self.space.divisible(size, lanes):
+            store(None)
+            return
+        with b.if_(first + lanes <= n) as branch:
+            store(None)
+            with branch.otherwise():
+                store(b.mask(n - first, lanes))
+
+    def _store(self, mask: Mask | None) -> None:
+        e, end = self.e, len(self.space.factors)
+        values = [
+            e.value_at(root, self.space.root(e.shape(root), 0, end) if e.shape(root) else (), mask)
+            for root in self.roots
+        ]
+        place = self.space.force(self.space.flat_lazy(0, end))
+        for k, (root, value) in enumerate(zip(self.roots, values, strict=True)):
+            e.store(Output(k), element_of(root), value, place, mask)

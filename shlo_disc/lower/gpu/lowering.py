@@ -1,0 +1,52 @@
+"""Kernel texts to LLVM IR: MLIR's passes, and the differences between two releases of LLVM."""
+
+from __future__ import annotations
+
+from shlo_disc.errors import InternalError
+from shlo_disc.lower.gpu.llvm_text import for_older_llvm
+from shlo_disc.lower.gpu.machine import Machine
+from shlo_disc.mlir import ir, kernel_context, ops_of, run_pipeline, walk
+from shlo_disc.mlir_libraries import translate_module_to_llvmir
+
+__all__ = ["llvm_text", "lower_to_llvm"]
+
+
+def pipeline(machine: Machine) -> str:
+    """The passes from a `gpu.module` to the LLVM dialect with what is special to `machine`.
+
+    Mathematical functions are written out (`values/math`), so none becomes a call of a library.
+    """
+    passes = (
+        "canonicalize,cse,convert-scf-to-cf,convert-math-to-llvm,convert-vector-to-llvm,"
+        f"{machine.conversion},reconcile-unrealized-casts"
+    )
+    return f"gpu.module({passes})"
+
+
+def lower_to_llvm(text: str, machine: Machine, context: ir.Context) -> ir.Module:
+    """The module of `text` in the LLVM dialect, in `context`.
+
+    Raises MLIRError for a text that is not valid, and InternalError for an operation that is left
+    and that the translation to LLVM IR would end the process for.
+    """
+    with context, ir.Location.unknown():
+        module = ir.Module.parse(text)
+        run_pipeline(module, pipeline(machine))
+        walk(module, _expect_translatable)
+        return module
+
+
+def llvm_text(text: str, name: str, machine: Machine) -> str:
+    """LLVM IR of the kernel in `text`, called `name`, as the LLVM of llvmlite reads it."""
+    module = lower_to_llvm(text.replace("@KERNEL", f"@{name}"), machine, kernel_context())
+    with module.context:
+        (kernels,) = ops_of(module, "gpu.module")
+        return for_older_llvm(translate_module_to_llvmir(kernels))
+
+
+_TRANSLATED = ("llvm.", "nvvm.", "rocdl.", "gpu.module", "builtin.module")
+
+
+def _expect_translatable(op: ir.Operation) -> None:
+    if not op.name.startswith(_TRANSLATED):
+        raise InternalError(f"{op.name} was left in a kernel after lowering to LLVM:\n{op}")

@@ -1,0 +1,54 @@
+"""What the emitters must know of the GPU they write for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shlo_disc.lower.gpu.builder import GpuBuilder
+
+__all__ = ["ACCESS_BYTES", "Machine"]
+
+ACCESS_BYTES = 16
+"""Bytes that one load or store of a thread takes at most."""
+
+_RUN = 16
+"""Neighbouring elements of a task: threads have few, or too few threads run."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A GPU: what its code generator is told, and the sizes of its parts."""
+
+    platform: str
+    """JAX's name of the platform: "cuda" or "rocm"."""
+    architecture: str
+    """As the vendor calls it: "sm_90", "gfx942"."""
+    triple: str
+    """The target triple of LLVM."""
+    features: str
+    """Features of the architecture that LLVM is told besides its name."""
+    conversion: str
+    """The MLIR pass that converts the `gpu` dialect."""
+    warp: int
+    """Threads that run in step: a warp of NVIDIA, a wave of AMD."""
+    shared_bytes: int
+    """Shared memory that a block of threads has without asking for more."""
+    stack_space: int
+    """LLVM's number of the address space of a thread's stack."""
+
+    @property
+    def name(self) -> str:
+        """The target's name: "cuda:sm_90"."""
+        return f"{self.platform}:{self.architecture}"
+
+    def lanes(self, element_bytes: int) -> int:
+        """Elements of so many bytes that one load or store takes."""
+        return max(1, ACCESS_BYTES // element_bytes)
+
+    def run(self, elements: int) -> int:
+        """Neighbouring elements that make a task."""
+        return min(elements, _RUN)
+
+    def builder(self) -> GpuBuilder:
+        """A new kernel in which a thread computes a task."""
+        return GpuBuilder(self)

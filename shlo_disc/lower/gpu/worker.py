@@ -1,0 +1,72 @@
+"""Runs in a child process: LLVM IR of kernels to assembly or object code, by llvmlite.
+
+    python -I -S worker.py FOLDERS...
+
+FOLDERS are where Python finds llvmlite. LLVM may end the process, and llvmlite takes one call at a
+time: so there are several such processes. Each answers requests from its standard input, one after
+the other, until that is closed. A request is a line of JSON (`triple`, `chip`, `features`, `level`,
+`form`: "assembly" or "object", `size`), and `size` bytes of LLVM IR. The answer is a line of JSON
+(`error` or None, `size`), and `size` bytes.
+
+Nothing of shlo_disc is imported here.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from functools import cache
+from typing import Any, BinaryIO
+
+
+def _machine(llvm: Any, request: dict[str, Any]) -> Any:
+    target = llvm.Target.from_triple(request["triple"])
+    is_amd = request["triple"].startswith("amdgcn")
+    return target.create_target_machine(
+        cpu=request["chip"],
+        features=request["features"],
+        opt=request["level"],
+        reloc="pic" if is_amd else "default",
+        codemodel="default",
+    )
+
+
+def compiled(llvm: Any, machine: Any, request: dict[str, Any], text: str) -> bytes:
+    """The code of the module `text`. Raises RuntimeError with LLVM's message."""
+    module = llvm.parse_assembly(text)
+    module.triple, module.data_layout = request["triple"], str(machine.target_data)
+    module.verify()
+    options = llvm.create_pipeline_tuning_options(speed_level=request["level"])
+    builder = llvm.create_pass_builder(machine, options)
+    builder.getModulePassManager().run(module, builder)
+    if request["form"] == "object":
+        return bytes(machine.emit_object(module))
+    return str(machine.emit_assembly(module)).encode()
+
+
+def serve(folders: list[str], requests: BinaryIO, answers: BinaryIO) -> None:
+    """Answer requests until there are no more."""
+    sys.path += folders
+    import llvmlite.binding as llvm  # noqa: PLC0415 - found in the folders only
+
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+
+    @cache
+    def machine(described: str) -> Any:
+        return _machine(llvm, json.loads(described))
+
+    while line := requests.readline():
+        request = json.loads(line)
+        text = requests.read(request.pop("size")).decode()
+        error, code = None, b""
+        try:
+            code = compiled(llvm, machine(json.dumps(request)), request, text)
+        except Exception as refused:  # the parent tells it
+            error = f"{type(refused).__name__}: {refused}"
+        answers.write(json.dumps({"error": error, "size": len(code)}).encode() + b"\n" + code)
+        answers.flush()
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1:], sys.stdin.buffer, sys.stdout.buffer)

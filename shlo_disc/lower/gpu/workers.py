@@ -1,0 +1,163 @@
+"""The processes that run LLVM for GPUs; see `worker.py`.
+
+They start when the first kernel is compiled, at most one a core, and end with this process or with
+:func:`stop`. A forked child starts its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from shlo_disc import locks
+from shlo_disc.errors import InternalError, UnsupportedError
+from shlo_disc.lower.gpu.machine import Machine
+
+__all__ = ["LEAST_LLVMLITE", "compiled", "stop"]
+
+LEAST_LLVMLITE = (0, 48)
+"""The first release whose LLVM (22) reads what torch-mlir's (24) writes."""
+
+_MOST = 8
+"""Processes at most: each holds about 150 MB."""
+
+_WORKER = Path(__file__).parent / "worker.py"
+
+
+class _LostWorkerError(Exception):
+    """A worker has ended before it answered."""
+
+
+class _Worker:
+    """One process."""
+
+    def __init__(self) -> None:
+        command = [sys.executable, "-I", "-S", str(_WORKER), *_folders()]
+        self._told = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the process
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._told
+        )
+
+    def answer(self, request: dict[str, object], text: str) -> bytes:
+        """The code of a module.
+
+        Raises InternalError with LLVM's message, and _LostWorkerError with what LLVM wrote last.
+        """
+        process, sent = self._process, text.encode()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            head = json.dumps({**request, "size": len(sent)}).encode()
+            process.stdin.write(head + b"\n" + sent)
+            process.stdin.flush()
+            line = process.stdout.readline()
+        except BrokenPipeError:
+            line = b""
+        if not line:
+            raise _LostWorkerError(self._last_words())
+        reply = json.loads(line)
+        code = process.stdout.read(reply["size"])
+        if reply["error"] is not None:
+            raise InternalError(f"LLVM did not accept a kernel: {reply['error']}")
+        return code
+
+    def _last_words(self) -> str:
+        self._process.communicate()
+        self._told.seek(0)
+        lines = self._told.read().decode(errors="replace").strip().splitlines()
+        return f"exit status {self._process.returncode}" + "".join(f"\n{x}" for x in lines[:5])
+
+    def end(self) -> None:
+        """End the process."""
+        self._process.kill()
+        with contextlib.suppress(ValueError):  # its pipes are closed
+            self._process.communicate()
+
+
+@dataclass
+class _Idle:
+    """The workers of process `owner` that have nothing to do."""
+
+    owner: int = field(default_factory=os.getpid)
+    workers: list[_Worker] = field(default_factory=list)
+
+
+_idle = _Idle()
+_lock = locks.lock()
+
+
+def _take() -> _Worker | None:
+    global _idle  # noqa: PLW0603 - those of the parent are not ours after a fork
+    with _lock:
+        if _idle.owner != os.getpid():
+            _idle = _Idle()
+        return _idle.workers.pop() if _idle.workers else None
+
+
+def _give_back(worker: _Worker) -> None:
+    with _lock:
+        is_one_too_many = len(_idle.workers) >= min(len(os.sched_getaffinity(0)), _MOST)
+        if not is_one_too_many:
+            _idle.workers.append(worker)
+    if is_one_too_many:
+        worker.end()
+
+
+def compiled(text: str, machine: Machine, *, form: str = "assembly", level: int = 3) -> bytes:
+    """The code of LLVM IR for `machine`: PTX, or with `form` "object" an object file of AMD's.
+
+    Raises UnsupportedError without llvmlite, InternalError for what LLVM does not accept.
+    """
+    request: dict[str, object] = {
+        "triple": machine.triple,
+        "chip": machine.architecture,
+        "features": machine.features,
+        "level": level,
+        "form": form,
+    }
+    worker = _take() or _Worker()
+    try:
+        code = worker.answer(request, text)
+    except _LostWorkerError as lost:
+        raise InternalError(f"LLVM ended its process on a kernel: {lost}") from None
+    except InternalError:
+        _give_back(worker)
+        raise
+    except BaseException:  # it may be in the middle of an answer
+        worker.end()
+        raise
+    _give_back(worker)
+    return code
+
+
+def stop() -> int:
+    """End the processes that have nothing to do; returns how many."""
+    with _lock:
+        ended, _idle.workers = _idle.workers, []
+    for worker in ended:
+        worker.end()
+    return len(ended)
+
+
+def _folders() -> list[str]:
+    """Where Python finds llvmlite.
+
+    Raises UnsupportedError if there is none, or one that is too old.
+    """
+    wanted = ".".join(map(str, LEAST_LLVMLITE))
+    advice = f"install it: pip install 'llvmlite>={wanted}', or 'shlo_disc[gpu]'"
+    spec = importlib.util.find_spec("llvmlite")
+    if spec is None or spec.origin is None:
+        raise UnsupportedError(f"kernels of a GPU need llvmlite, which is not installed; {advice}")
+    found = importlib.metadata.version("llvmlite")
+    if tuple(int(part) for part in found.split(".")[:2]) < LEAST_LLVMLITE:
+        raise UnsupportedError(f"kernels of a GPU need llvmlite {wanted}, found {found}; {advice}")
+    return [str(Path(spec.origin).parents[1])]
