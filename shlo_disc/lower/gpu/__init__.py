@@ -1,0 +1,1 @@
+"""What the targets with a GPU share: host memory."""
