@@ -21,6 +21,8 @@ class Capabilities:
 
     attention_types: frozenset[str]
     """Element types that the kernels of kind `attention` compute with."""
+    shares_memory: bool
+    """True if the host program can load from memory of the target, and store into it."""
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from shlo_disc.dynamic.memory import element_bytes
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.errors import InternalError
 from shlo_disc.locations import source_line
 from shlo_disc.mlir import ir
+from shlo_disc.passes.homes import values_given
 from shlo_disc.passes.kinds import KINDS, Record, kind_of
 from shlo_disc.passes.op_classes import own_kind
 from shlo_disc.passes.region import Region
@@ -40,6 +42,15 @@ class Planned(Generic[R_co]):
     def block(self) -> ir.Block:
         """The ops that the fusion computes."""
         return self.op.regions[0].blocks[0]
+
+    @property
+    def by_value(self) -> dict[int, int]:
+        """Operands of one element that launches get by value, with their bytes: operand k is
+        `Input(k)` of a plan. Its entry of `Launch.args` is then an address of the host's memory.
+        """
+        operands = {k: self.op.operands[k] for k in values_given(self.op)}
+        elements = ((k, ir.RankedTensorType(v.type).element_type) for k, v in operands.items())
+        return {k: element_bytes(element) for k, element in elements}
 
 
 def match(kind: str, region: Region) -> Record | str:

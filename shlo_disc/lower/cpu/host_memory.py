@@ -1,10 +1,10 @@
-"""Memory of a CPU is the host's own: operations are done when they are given."""
+"""Memory of a CPU is the host's own; kernels run on the threads of the runtime."""
 
 from __future__ import annotations
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.lower.cpu.model import MODEL
-from shlo_disc.lower.host.memory import HostMemory
+from shlo_disc.lower.host.memory import HostMemory, OwnMemory
 from shlo_disc.lower.host.writer import PARALLEL_FOR, HostWriter
 from shlo_disc.lower.plan import Launch
 from shlo_disc.lower.values.typed import Pointer, Register
@@ -12,7 +12,7 @@ from shlo_disc.lower.values.typed import Pointer, Register
 __all__ = ["CpuMemory"]
 
 
-class CpuMemory(HostMemory):
+class CpuMemory(OwnMemory, HostMemory):
     """Loads, stores, and kernels that the runtime runs on its threads."""
 
     def launch(
@@ -28,22 +28,6 @@ class CpuMemory(HostMemory):
         scratch = w.size(launch.scratch_bytes)
         runner = w.context(PARALLEL_FOR)
         w.call(runner, w.the_context, kernel, arguments, sizes, extent, grain, scratch)
-
-    def copy(self, w: HostWriter, destination: Pointer, source: Pointer, count: Expr) -> None:
-        """See HostMemory."""
-        w.copy_bytes(destination, source, w.size(count))
-
-    def zero(self, w: HostWriter, address: Pointer, count: Expr) -> None:
-        """See HostMemory."""
-        w.set_bytes(address, w.const(0, 8), w.size(count))
-
-    def read(self, w: HostWriter, address: Pointer, bits: int, hint: str) -> Register:
-        """See HostMemory."""
-        return w.load(address, bits, hint)
-
-    def write(self, w: HostWriter, value: Register, address: Pointer) -> None:
-        """See HostMemory."""
-        w.store(value, address)
 
 
 def _grain(w: HostWriter, cost: Expr) -> Register:

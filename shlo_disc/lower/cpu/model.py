@@ -21,6 +21,7 @@ MODEL = MachineModel(
         # Scores and weights in scratch memory have the type they are computed in, which for 16-bit
         # floats is not the type of the result.
         attention_types=frozenset({"f32", "f64"}),
+        shares_memory=True,
     ),
     Costs(
         # LLVM's time grows faster than the kernel: 160 element-wise ops take about 60 ms at O3.

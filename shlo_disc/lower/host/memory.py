@@ -1,7 +1,8 @@
 """What a host program does with memory of the target: the one thing in it that targets differ in.
 
 Sizes, guards, offsets, control flow and arrays of addresses are the host's own on every target.
-Pointeres of values are numbers to a host program; it reaches what is there through a `HostMemory`.
+Pointers of values are numbers to a host program. It reaches what is there through a `Memory`: that
+of the target, or its own for scalars at home on the host (`passes/homes.py`).
 
 A host program gives its operations in order and waits for none of them: a target may put them on a
 stream. An operation sees what all earlier ones did. `read` alone has a result, which the host
@@ -10,32 +11,18 @@ program needs at once: a target that runs behind waits there.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.host.writer import HostWriter
 from shlo_disc.lower.plan import Launch
 from shlo_disc.lower.values.typed import Pointer, Register
 
-__all__ = ["HostMemory"]
+__all__ = ["OWN", "HostMemory", "Memory", "OwnMemory"]
 
 
-class HostMemory(Protocol):
-    """Writes operations on memory of the target into a host program.
-
-    Pointeres are of the target's memory, those of the arrays of `launch` of the host's.
-    """
-
-    def launch(
-        self, w: HostWriter, launch: Launch, kernel: Pointer, arguments: Pointer, sizes: Pointer
-    ) -> None:
-        """Run `launch`; no task runs if its extent is 0.
-
-        `kernel`: its entry in the kernel table of `disc_context`. `arguments`: a host array of the
-        entries of `launch.calls`, then the addresses of `launch.args`. `sizes`: a host array of
-        `launch.params`. The program writes `arguments` anew for its next launch. What `launch`
-        says is zeroed is zeroed already.
-        """
+class Memory(Protocol):
+    """Writes operations on memory into a host program."""
 
     def copy(self, w: HostWriter, destination: Pointer, source: Pointer, count: Expr) -> None:
         """Copy `count` bytes; the two places are one, or do not overlap."""
@@ -51,3 +38,50 @@ class HostMemory(Protocol):
 
     def write(self, w: HostWriter, value: Register, address: Pointer) -> None:
         """Put an integer to `address`."""
+
+
+class HostMemory(Memory, Protocol):
+    """Memory of the target, and the kernels that run on it.
+
+    The host program itself never loads from it or stores into it, unless it is the host's own. A
+    target whose memory is not has `Capabilities.shares_memory` false: `place-scalars` then keeps
+    scalars on the host, and kernels get these by value.
+    """
+
+    can_fail: ClassVar[bool] = False
+    """True if an operation may end the call. Later ones do nothing then, and `read` gives 0."""
+
+    def launch(
+        self, w: HostWriter, launch: Launch, kernel: Pointer, arguments: Pointer, sizes: Pointer
+    ) -> None:
+        """Run `launch`; no task runs if its extent is 0.
+
+        `kernel`: its entry in the kernel table of `disc_context`. `arguments`: a host array of the
+        entries of `launch.calls`, then the addresses of `launch.args`. Those of operands that are
+        passed by value (`Planned.by_value`) are addresses of the host's memory. `sizes`: a host
+        array of `launch.params`. The program writes `arguments` and the scalars anew for its next
+        launch. What `launch` says is zeroed is zeroed already.
+        """
+
+
+class OwnMemory(Memory):
+    """The host's own memory: loads and stores, done when they are given."""
+
+    def copy(self, w: HostWriter, destination: Pointer, source: Pointer, count: Expr) -> None:
+        """See Memory."""
+        w.copy_bytes(destination, source, w.size(count))
+
+    def zero(self, w: HostWriter, address: Pointer, count: Expr) -> None:
+        """See Memory."""
+        w.set_bytes(address, w.const(0, 8), w.size(count))
+
+    def read(self, w: HostWriter, address: Pointer, bits: int, hint: str) -> Register:
+        """See Memory."""
+        return w.load(address, bits, hint)
+
+    def write(self, w: HostWriter, value: Register, address: Pointer) -> None:
+        """See Memory."""
+        w.store(value, address)
+
+
+OWN = OwnMemory()

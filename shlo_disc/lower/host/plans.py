@@ -8,6 +8,7 @@ from shlo_disc.lower.plan import KernelPlan
 from shlo_disc.lower.speculate import Likely, Speculation
 from shlo_disc.lower.target import Target
 from shlo_disc.mlir import ir
+from shlo_disc.passes.homes import values_given
 from shlo_disc.passes.records import planned
 from shlo_disc.passes.structure import structure
 
@@ -30,7 +31,7 @@ class Plans:
         Raises UnsupportedError if the target has no emitter of this kind.
         """
         shapes = [(self._shapes.shape(v), self._shapes.entries(v)) for v in op.operands]
-        key = (structure(op), *shapes)
+        key = (structure(op), values_given(op), *shapes)
         found = self._made.get(key)
         if found is None:
             emitter = self._target.emitters.get(kind)

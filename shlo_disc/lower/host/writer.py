@@ -22,6 +22,11 @@ __all__ = [
     "FAILED",
     "FFT",
     "FOREIGN",
+    "GPU_COPY",
+    "GPU_LAUNCH",
+    "GPU_READ",
+    "GPU_WRITE",
+    "GPU_ZERO",
     "KERNELS",
     "PACKED",
     "PACKED_DONE",
@@ -31,6 +36,7 @@ __all__ = [
 
 PARALLEL_FOR, PACKED, PACKED_DONE, KERNELS, CONSTANTS = 1, 2, 3, 4, 5
 FOREIGN, FAILED, FFT = 7, 8, 9
+GPU_LAUNCH, GPU_COPY, GPU_ZERO, GPU_READ, GPU_WRITE = range(10, 15)
 """Fields of `disc_context` (`ral/include/disc_ral.h`)."""
 
 ADDRESS = "!llvm.ptr"
