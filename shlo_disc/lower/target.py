@@ -30,7 +30,7 @@ __all__ = [
     "parse",
 ]
 
-_MODULES = {"cpu": "shlo_disc.lower.cpu"}
+_MODULES = {"cpu": "shlo_disc.lower.cpu", "cuda": "shlo_disc.lower.cuda"}
 """Family of a target to the module that has it."""
 
 Emitter = Callable[[Planned[Any], Any], KernelPlan]
@@ -116,7 +116,8 @@ class Target:
     function_name: Callable[[str], str]
     """The symbol that a kernel text gets: equal texts get equal names."""
     code: CodeCache
-    probes: Callable[[], Probes]
+    probes: Callable[[], Probes] | None
+    """None where what the machine can do is measured by other means."""
     details: Callable[[], dict[str, str]]
     """Facts of the machine, by name, for bug reports."""
 

@@ -21,6 +21,8 @@ class Capabilities:
 
     attention_types: frozenset[str]
     """Element types that the kernels of kind `attention` compute with."""
+    rows_behind_products: bool
+    """True if a launch of a product may compute rows of its result, too."""
     shares_memory: bool
     """True if the host program can load from memory of the target, and store into it."""
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from shlo_disc import ral
+from shlo_disc.errors import UnsupportedError
 from shlo_disc.lower.target import Function, parse
 
 __all__ = ["Peak", "peak"]
@@ -48,6 +49,8 @@ class Peak:
 def peak(target: str) -> Peak:
     """What the machine of `target` can do; measured once in a process, in about half a second."""
     made_for = parse(target)
+    if made_for.probes is None:
+        raise UnsupportedError(f"what target {target!r} can do is not measured on this machine")
     probes = made_for.probes()
     with made_for.generator() as generator:
         products, reads = generator.functions([probes.products, probes.reads])

@@ -25,7 +25,6 @@ from shlo_disc.errors import InternalError
 from shlo_disc.lower.cpu import cost
 from shlo_disc.lower.cpu.attention_few import FEW_ROWS, FewRows, reads_in_place
 from shlo_disc.lower.cpu.builder import SizedBuilder
-from shlo_disc.lower.cpu.dense.epilogue import Epilogue
 from shlo_disc.lower.cpu.dense.gemm import Writer, copy_panel
 from shlo_disc.lower.cpu.dense.operands import Gemm, Operand
 from shlo_disc.lower.cpu.dense.plan import Scratch, is_unit
@@ -34,6 +33,7 @@ from shlo_disc.lower.cpu.dense.walk import walk
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.row_lanes import choose_row_lanes
 from shlo_disc.lower.plan import Condition, If, Input, Kernel, KernelPlan, Launch, Output, Step
+from shlo_disc.lower.products.epilogue import Epilogue
 from shlo_disc.lower.schedule.attention import Attention, take_apart
 from shlo_disc.lower.schedule.contraction import (
     Axis,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.plan import FUNCTION_TYPE
+from shlo_disc.lower.tasks.sized import Sized
 from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.text import V
 from shlo_disc.lower.values.typed import (
@@ -113,38 +114,9 @@ class CpuBuilder(KernelBuilder):
             self.emit('llvm.call_intrinsic "llvm.x86.sse2.pause"() : () -> ()')
 
 
-class SizedBuilder(CpuBuilder):
-    """A builder with named sizes that are parameters even where the program knows them.
-
-    Layers differ in sizes, not in kernels: with every size a parameter their texts are equal and
-    are compiled once. Parameters are kept apart even when their values are equal, since in another
-    layer they need not be. :meth:`param` stays for sizes that are part of the text on purpose.
-    """
+class SizedBuilder(Sized, CpuBuilder):
+    """A builder with named sizes."""
 
     def __init__(self, machine: Machine, sizes: Mapping[str, Expr]) -> None:
         super().__init__(machine)
-        self._named = dict(sizes)
-        self._slots: dict[str | Expr, IndexValue] = {}
-        self._order: list[Expr] = []
-
-    def size(self, name: str) -> IndexValue:
-        """The size called `name` (KeyError: not given), as index."""
-        return self._slot(name, self._named[name])
-
-    def param(self, size: Expr | int, opaque: bool = False) -> IndexValue:
-        """As `KernelBuilder.param`: constants are part of the text unless `opaque`."""
-        size = Expr.of(size)
-        if size.is_const and not opaque:
-            return self.index(size.value)
-        return self._slot(size, size)
-
-    def _slot(self, key: str | Expr, size: Expr) -> IndexValue:
-        if key not in self._slots:
-            self._slots[key] = self._load_param(len(self._order))
-            self._order.append(size)
-        return self._slots[key]
-
-    def finish(self) -> tuple[str, tuple[Expr, ...]]:
-        """The text of the function, and the sizes it expects as params, in order."""
-        text, _ = super().finish()
-        return text, tuple(self._order)
+        self.name_sizes(sizes)

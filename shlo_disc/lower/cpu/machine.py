@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from shlo_disc.dynamic.expr import Expr
 from shlo_disc.errors import UnsupportedError
-from shlo_disc.lower.cpu.builder import CpuBuilder
+from shlo_disc.lower.cpu.builder import CpuBuilder, SizedBuilder
 
 __all__ = ["ARCHITECTURES", "Machine", "host_machine", "machine_of"]
 
@@ -48,6 +50,10 @@ class Machine:
     def builder(self) -> CpuBuilder:
         """A new kernel for this machine."""
         return CpuBuilder(self)
+
+    def sized(self, sizes: Mapping[str, Expr]) -> SizedBuilder:
+        """A new kernel for this machine, with named sizes."""
+        return SizedBuilder(self, sizes)
 
     @property
     def vector_registers(self) -> int:

@@ -21,6 +21,7 @@ MODEL = MachineModel(
         # Scores and weights in scratch memory have the type they are computed in, which for 16-bit
         # floats is not the type of the result.
         attention_types=frozenset({"f32", "f64"}),
+        rows_behind_products=True,
         shares_memory=True,
     ),
     Costs(

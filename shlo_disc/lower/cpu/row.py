@@ -28,11 +28,9 @@ from dataclasses import dataclass, replace
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.lower.cpu import cost
-from shlo_disc.lower.cpu.builder import CpuBuilder
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.model import TALL_COLUMNS
 from shlo_disc.lower.cpu.row_lanes import choose_row_lanes
-from shlo_disc.lower.cpu.row_split import SPLIT_COLUMNS, SPLIT_PARTS, SPLIT_ROWS, SplitRows
 from shlo_disc.lower.plan import All, Condition, If, KernelPlan, Step
 from shlo_disc.lower.schedule.iteration_space import refine
 from shlo_disc.lower.schedule.online_stages import stages_of
@@ -40,6 +38,13 @@ from shlo_disc.lower.schedule.row_reduction import Plan, plan_rows
 from shlo_disc.lower.tasks.lanes import choose_lanes
 from shlo_disc.lower.tasks.names import fusion_name
 from shlo_disc.lower.tasks.row_layouts import ColumnWriter, PartsWriter
+from shlo_disc.lower.tasks.row_split import (
+    SPLIT_COLUMNS,
+    SPLIT_PARTS,
+    SPLIT_ROWS,
+    WRITERS,
+    SplitRows,
+)
 from shlo_disc.lower.tasks.row_writer import RowWriter, write_rows
 from shlo_disc.passes.kinds import kind_of
 from shlo_disc.passes.match_rows import Layout, RowRecord
@@ -55,6 +60,13 @@ bytes."""
 _MOST_COLUMNS = 64
 """Columns of a task: with more, of small integers, code and the time to compile it grow for
 nothing."""
+
+_PIECE = {
+    Layout.WHOLE: SPLIT_COLUMNS,
+    Layout.PARTS: SPLIT_PARTS,
+    Layout.SIDE_BY_SIDE: SPLIT_ROWS,
+}
+"""What a piece of a long row has, along `Plan.cut`."""
 
 _WRITERS: dict[Layout, type[RowWriter]] = {
     Layout.WHOLE: RowWriter,
@@ -130,7 +142,12 @@ class _Emitter:
             return (whole,)
         again = plan_rows(self.record, self.block, shapes, None)
         factors = writer.space.factors[: writer.rank]
-        pieces = SplitRows(again, stages_of(again), factors, lanes, self.name, self.machine)
+        layout, piece = again.layout, _PIECE[again.layout]
+        time = cost.of_rows(self.block, shapes, again.elements(piece, lanes), self.machine)
+        pieces = SplitRows(
+            again, stages_of(again), factors, lanes, self.name, self.machine, piece, time,
+            WRITERS[layout],
+        )  # fmt: skip
         self.workspaces = pieces.workspaces
         long = split.long[0] if len(split.long) == 1 else All(split.long)
         step = If(long, tuple(pieces.launches), (whole,))
@@ -143,7 +160,7 @@ class _Emitter:
         make = _WRITERS[plan.layout]
 
         def write(factors: Sequence[Expr]) -> RowWriter:
-            return make(plan, factors, lanes, CpuBuilder(self.machine)).write()
+            return make(plan, factors, lanes, make.builder(self.machine)).write()
 
         writer = write_rows(plan, self.shapes, write)
         if plan.layout is Layout.WHOLE:

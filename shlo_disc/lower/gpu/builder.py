@@ -9,8 +9,11 @@ task to each thread, or a run of tasks where tasks need scratch memory of their 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.lower.tasks.sized import Sized
 from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.text import V
 from shlo_disc.lower.values.typed import (
@@ -25,7 +28,7 @@ from shlo_disc.lower.values.typed import (
 if TYPE_CHECKING:
     from shlo_disc.lower.gpu.machine import Machine
 
-__all__ = ["BLOCKS_ALONG_X", "THREADS", "GpuBuilder"]
+__all__ = ["BLOCKS_ALONG_X", "THREADS", "GpuBuilder", "GroupBuilder", "SizedGpuBuilder"]
 
 THREADS = 256
 """Threads of a block, where nothing else is said: eight warps, or four waves."""
@@ -35,6 +38,7 @@ BLOCKS_ALONG_X = 1 << 30
 _INTRINSICS = {
     "math.absf": "llvm.fabs",
     "math.ceil": "llvm.ceil",
+    "math.copysign": "llvm.copysign",
     "math.floor": "llvm.floor",
     "math.round": "llvm.round",
     "math.roundeven": "llvm.roundeven",
@@ -48,11 +52,12 @@ every code generator of LLVM selects by itself."""
 class GpuBuilder(KernelBuilder):
     """Builds a kernel in which a thread computes its own tasks."""
 
-    threads_a_task: ClassVar[int] = 1
-
     def __init__(self, machine: Machine, threads: int = THREADS) -> None:
         self.machine, self.threads = machine, threads
         self._has_scratch = False
+        self._shared: Pointer | None = None
+        self.shared_bytes = 0
+        """Bytes of shared memory that the kernel has so far."""
         super().__init__()
         self.thread = self._enter(IndexValue, "thread", "gpu.thread_id x", "index")
         """The number of the thread in its block."""
@@ -60,7 +65,12 @@ class GpuBuilder(KernelBuilder):
     @property
     def tasks_a_block(self) -> int:
         """Tasks that a block of threads computes."""
-        return self.threads // self.threads_a_task
+        return self.threads
+
+    @property
+    def param_count(self) -> int:
+        """Sizes that the kernel takes so far."""
+        return len(self._params)
 
     # ---------------------------------------------------------------- memory
 
@@ -96,25 +106,31 @@ class GpuBuilder(KernelBuilder):
         intrinsic = _INTRINSICS.get(name)
         if intrinsic is None:
             return super().op(name, *operands, type_=type_, attrs=attrs)
-        (value,) = operands
-        suffix = f"v{value.lanes}{value.element}" if value.lanes else value.element
-        right = (
-            f'llvm.call_intrinsic "{intrinsic}.{suffix}"({value}) : ({value.type}) -> {value.type}'
-        )
-        return self.define(type(value), right, value.type, operands)
+        first = operands[0]
+        suffix = f"v{first.lanes}{first.element}" if first.lanes else first.element
+        given = ", ".join(value.name for value in operands)
+        types = ", ".join(value.type for value in operands)
+        right = f'llvm.call_intrinsic "{intrinsic}.{suffix}"({given}) : ({types}) -> {first.type}'
+        return self.define(type(first), right, first.type, operands)
 
     # ---------------------------------------------------------------- the end
 
     def head(self) -> list[str]:
         """See `KernelBuilder.head`."""
         pointers = [f"%a{k}: !llvm.ptr" for k in range(len(self._pointers))]
-        params = [f"%p{k}: i64" for k in range(len(self._params))]
+        params = [f"%p{k}: i64" for k in range(self.param_count)]
         if self._has_scratch:
             pointers.append("%memory: !llvm.ptr")
             params += ["%bytes: i64", "%all: i64"]
         arguments = ", ".join([*pointers, *params, "%tasks: i64"])
+        shared = (
+            "llvm.mlir.global internal @shared() {addr_space = 3 : i32, alignment = 16 : i64} : "
+            f"!llvm.array<{self.shared_bytes} x i8>\n"
+            if self._shared is not None
+            else ""
+        )
         return [
-            "gpu.module @kernels {\n"
+            f"gpu.module @kernels {{\n{shared}"
             f"gpu.func @KERNEL({arguments}) kernel attributes {{\n"
             f"    known_block_size = array<i32: {self.threads}, 1, 1>,\n"
             f"    disc.tasks = {self.tasks_a_block} : i64}} {{",
@@ -168,6 +184,102 @@ class GpuBuilder(KernelBuilder):
             "%scratch = llvm.getelementptr %memory[%_place] : (!llvm.ptr, i64) -> !llvm.ptr, i8",
         ]
 
+    # ---------------------------------------------------------------- threads of a block
+
+    def shared(self, element: str, count: int) -> MemRef:
+        """Shared memory of the block for `count` elements, apart from all other such memory."""
+        size = count * -(-int(element.lstrip("bfi")) // 8)
+        offset, self.shared_bytes = self.shared_bytes, -(-(self.shared_bytes + size) // 16) * 16
+        if self._shared is None:
+            right = "llvm.mlir.addressof @shared : !llvm.ptr<3>"
+            first = self._enter(Pointer, "shared", right, "!llvm.ptr<3>")
+            right = f"llvm.addrspacecast {first} : !llvm.ptr<3> to !llvm.ptr"
+            self._shared = self._enter(Pointer, "shared", right, "!llvm.ptr")
+        return self.memref_at(self.place(self._shared, offset, "i8"), element)
+
+    def barrier_of_block(self) -> None:
+        """Wait for all threads of the block; they see what each wrote to shared memory."""
+        self.emit("gpu.barrier memfence [#gpu.address_space<workgroup>]")
+
+    def from_lane(self, value: Register, distance: int) -> Register:
+        """`value` of the thread of this warp whose number differs in the bit `distance`."""
+        bits = 1 if value.element == "i1" else value.element_bits
+        if bits == 64:
+            halves = self.bitcast(value, "vector<2xi32>")
+            low, high = (self.from_lane(self.extract(halves, k), distance) for k in range(2))
+            wide = [x.cast("arith.extui", "i64") for x in (low, high)]
+            joined = wide[0] | (wide[1] << 32)
+            return joined if value.element == "i64" else self.bitcast(joined, value.type)
+        word = value
+        if value.is_float and bits < 32:
+            word = self.bitcast(value, f"i{bits}")
+        if bits < 32:
+            word = word.cast("arith.extui", "i32")
+        right = (
+            f"gpu.shuffle xor {word}, {self.constant(distance, 'i32')}, "
+            f"{self.constant(self.machine.warp, 'i32')} : {word.type}"
+        )
+        stem = self.fresh(Register, "lane", word.type)
+        self.emit(f"{stem.name}:2 = {right}")
+        found = Register(self, f"{stem.name}#0", word.type, stem.depth)
+        if bits == 32:
+            return found
+        found = found.cast("arith.trunci", f"i{bits}")
+        return self.bitcast(found, value.type) if value.is_float else found
+
+    # ---------------------------------------------------------------- the end
+
     def tail(self) -> list[str]:
         """The lines that close the function and its module."""
         return ["  gpu.return", "}", "}"]
+
+
+class GroupBuilder(GpuBuilder):
+    """Builds a kernel in which a group of threads computes a task: a warp, or a whole block.
+
+    All threads of a group run the same tasks, so that they may wait for each other.
+    """
+
+    def __init__(self, machine: Machine, group: int, threads: int = THREADS) -> None:
+        self.group = group
+        super().__init__(machine, threads)
+        self.member = self.thread if group == threads else self._in_group()
+        """The number of the thread in its group."""
+
+    def _in_group(self) -> IndexValue:
+        size = self.index(self.group)
+        right = f"arith.remui {self.thread}, {size} : index"
+        return self._enter(IndexValue, "member", right, "index")
+
+    @property
+    def tasks_a_block(self) -> int:
+        """Tasks that a block of threads computes."""
+        return self.threads // self.group
+
+    def _task_of_block(self) -> list[str]:
+        if self.group == self.threads:
+            return [
+                "%_zero = arith.constant 0 : index",
+                "%_task = arith.addi %_block, %_zero : index",
+            ]
+        return [
+            f"%_groups = arith.constant {self.tasks_a_block} : index",
+            f"%_group = arith.constant {self.group} : index",
+            "%_first = arith.muli %_block, %_groups : index",
+            "%_thread = gpu.thread_id x",
+            "%_own = arith.divui %_thread, %_group : index",
+            "%_task = arith.addi %_first, %_own : index",
+        ]
+
+
+class SizedGpuBuilder(Sized, GpuBuilder):
+    """A `GpuBuilder` with named sizes."""
+
+    def __init__(self, machine: Machine, sizes: Mapping[str, Expr]) -> None:
+        super().__init__(machine)
+        self.name_sizes(sizes)
+
+    @property
+    def param_count(self) -> int:
+        """See `GpuBuilder.param_count`."""
+        return len(self._order)

@@ -29,7 +29,9 @@ __all__ = [
     "KernelImage",
     "Shape",
     "function_name",
+    "llvm",
     "ptx",
+    "ptx_of_all",
     "shape_of",
 ]
 
@@ -61,7 +63,7 @@ def shape_of(text: str) -> Shape:
     assert match is not None, text
     arguments = [argument.strip() for argument in match[1].split(",")]
     front = [a for a in arguments if not a.startswith(("%p", "%bytes", "%all", "%tasks"))]
-    by_value = tuple(k for k, a in enumerate(front) if a.endswith(": i64"))
+    by_value = tuple(k for k, a in enumerate(front) if a.startswith("%v"))
     params = len(arguments) - len(front) - 1
     return Shape(int(match[2]), int(match[3]), len(front), by_value, params)
 
@@ -97,6 +99,16 @@ def ptx(text: str, machine: Machine) -> str:
     """The PTX of the kernel in `text`."""
     name = function_name(text, machine)
     return workers.compiled(llvm_text(text, name, machine), machine).decode()
+
+
+def ptx_of_all(texts: Sequence[str], machine: Machine) -> str:
+    """The PTX of kernel texts."""
+    return "\n".join(ptx(text, machine) for text in texts)
+
+
+def llvm(texts: Sequence[str], machine: Machine) -> str:
+    """LLVM IR of kernel texts, before LLVM's own passes."""
+    return "\n".join(llvm_text(text, function_name(text, machine), machine) for text in texts)
 
 
 class Images:

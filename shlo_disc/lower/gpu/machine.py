@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from shlo_disc.lower.gpu.builder import GpuBuilder
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.lower.gpu.builder import GpuBuilder, SizedGpuBuilder
 
 __all__ = ["ACCESS_BYTES", "Machine"]
 
@@ -52,3 +54,7 @@ class Machine:
     def builder(self) -> GpuBuilder:
         """A new kernel in which a thread computes a task."""
         return GpuBuilder(self)
+
+    def sized(self, sizes: Mapping[str, Expr]) -> SizedGpuBuilder:
+        """The same with named sizes."""
+        return SizedGpuBuilder(self, sizes)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.lower.tasks.sized import Sized
 from shlo_disc.lower.values.builder import KernelBuilder
 
 __all__ = ["TaskMachine"]
@@ -20,3 +23,6 @@ class TaskMachine(Protocol):
 
     def builder(self) -> KernelBuilder:
         """A new kernel."""
+
+    def sized(self, sizes: Mapping[str, Expr]) -> Sized:
+        """A new kernel with named sizes."""

@@ -20,6 +20,7 @@ from shlo_disc.lower.plan import (
 from shlo_disc.lower.schedule.contraction import SHORT
 from shlo_disc.lower.schedule.iteration_space import refine
 from shlo_disc.lower.schedule.row_reduction import Materialised, Plan, Sweep
+from shlo_disc.lower.tasks.machine import TaskMachine
 from shlo_disc.lower.tasks.odometer import odometer
 from shlo_disc.lower.tasks.strips import vector_loop
 from shlo_disc.lower.values.builder import KernelBuilder
@@ -86,6 +87,11 @@ class RowWriter:
         self.cols = self.b.param(plan.cols, opaque=plan.cols.is_const and plan.cols.value > lanes)
         self.first, self.last = self.b.index(0), self.b.param(plan.cut)
         """What is swept: of the columns, or of the parts where the row is in parts."""
+
+    @staticmethod
+    def builder(machine: TaskMachine) -> KernelBuilder:
+        """A new kernel of such rows."""
+        return machine.builder()
 
     def write(self) -> Self:
         """The whole function up to `finish`; returns itself."""

@@ -38,6 +38,8 @@ def _match(p: Partition, seed: Seed) -> Iterator[Merge]:
 
 def _why_not(p: Partition, merge: Merge) -> str | None:
     """Why the rows are not computed behind the product."""
+    if not p.graph.capabilities.rows_behind_products:
+        return "rows have launches of their own on this target"
     mine, row = merge.parts
     dot, total = (p.graph.nodes[i] for i in merge.seed[:2])
     if total.index in p.kept or row.members & p.kept:

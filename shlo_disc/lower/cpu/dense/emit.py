@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.lower.cpu.dense.epilogue import BandEpilogue, Epilogue
 from shlo_disc.lower.cpu.dense.horizontal import fused_horizontally
-from shlo_disc.lower.cpu.dense.operands import Fill, Finish, FinishBands
 from shlo_disc.lower.cpu.dense.plan import Planner
-from shlo_disc.lower.cpu.dense.prologue import Prologue
 from shlo_disc.lower.cpu.dense.row_work import RowWork
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.plan import KernelPlan, Output, Step, Workspace
+from shlo_disc.lower.products.epilogue import BandEpilogue, Epilogue
+from shlo_disc.lower.products.finish import Fill, Finish, FinishBands
+from shlo_disc.lower.products.prologue import Prologue
 from shlo_disc.lower.schedule.contraction import Dense, analyze_dense, turned
 from shlo_disc.lower.values.elemental import Arguments
 from shlo_disc.lower.values.elements import element_of

@@ -2,97 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from shlo_disc.element_types import ElementType
-from shlo_disc.lower.cpu.builder import SizedBuilder
 from shlo_disc.lower.cpu.dense.tiles import Tile
 from shlo_disc.lower.cpu.dense.words import WORD, Words
 from shlo_disc.lower.cpu.machine import Machine
-from shlo_disc.lower.schedule.contraction import Axis
-from shlo_disc.lower.values.index import Ix
-from shlo_disc.lower.values.typed import IndexValue, Mask, Register
+from shlo_disc.lower.products.finish import Fill, Finish, FinishBands
 
-__all__ = ["Fill", "Finish", "FinishBands", "Gemm", "Operand"]
-
-
-class Finish(Protocol):
-    """Computes result elements from finished sums."""
-
-    def __call__(
-        self,
-        b: SizedBuilder,
-        sums: Register,
-        place: list[IndexValue],
-        row: IndexValue,
-        column: IndexValue,
-        mask: Mask,
-    ) -> Register:
-        """`sums`: a vector of the compute type, in the columns from `column` on of `row`.
-
-        `place`: the index along every batch axis. Returns the vector of result registers; its
-        lanes off in `mask` may hold anything.
-        """
-        ...
-
-    @property
-    def reads_rows(self) -> bool:
-        """True if it reads other memory than a vector of columns."""
-        ...
-
-    def at(
-        self, b: SizedBuilder, sums: Register, axes: Sequence[tuple[Axis, Ix]], mask: Mask | None
-    ) -> Register:
-        """Like a call, at an index along any axes of the result, one of them in lanes."""
-        ...
-
-    def ask(
-        self,
-        b: SizedBuilder,
-        place: list[IndexValue],
-        row: IndexValue,
-        column: IndexValue,
-        mask: Mask,
-    ) -> None:
-        """Prefetch what a call for this place will read."""
-        ...
-
-
-class FinishBands(Finish, Protocol):
-    """Computes results from the finished sums of all bands."""
-
-    def write(
-        self,
-        b: SizedBuilder,
-        sums: Sequence[Register],
-        place: list[IndexValue],
-        row: IndexValue,
-        column: IndexValue,
-        mask: Mask,
-    ) -> None:
-        """Like a call with a vector of every band, `column` the one in each; stores the results."""
-        ...
-
-
-class Fill(Protocol):
-    """Computes elements of B that are not in memory."""
-
-    def __call__(
-        self,
-        b: SizedBuilder,
-        place: list[IndexValue],
-        k: IndexValue,
-        column: IndexValue,
-        mask: Mask | None,
-    ) -> Register:
-        """A vector of the compute type: B at `k`, columns from `column` on. Lanes off in `mask` may
-        hold anything.
-
-        `place`: the index along every batch axis.
-        """
-        ...
+__all__ = ["Gemm", "Operand"]
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from shlo_disc.element_types import ElementType
 from shlo_disc.lower.cpu.dense.gemm import pack_kernel, write_gemm
 from shlo_disc.lower.cpu.dense.inner_products import GROUP, dots_scratch_bytes, write_dots
 from shlo_disc.lower.cpu.dense.narrow import narrow_launch
-from shlo_disc.lower.cpu.dense.operands import Fill, Finish, FinishBands, Gemm, Operand
+from shlo_disc.lower.cpu.dense.operands import Gemm, Operand
 from shlo_disc.lower.cpu.dense.repack import PAIR
 from shlo_disc.lower.cpu.dense.row_work import RowWork
 from shlo_disc.lower.cpu.dense.split import combine_launch, split_steps
@@ -36,6 +36,7 @@ from shlo_disc.lower.plan import (
     Step,
     Workspace,
 )
+from shlo_disc.lower.products.finish import Fill, Finish, FinishBands
 from shlo_disc.lower.schedule.contraction import Axis, Problem, Steps, steps
 from shlo_disc.lower.values.elemental import Arguments
 

@@ -13,10 +13,11 @@ from dataclasses import replace
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.cpu.builder import SizedBuilder
 from shlo_disc.lower.cpu.dense.gemm import Writer
-from shlo_disc.lower.cpu.dense.operands import Finish, Gemm
+from shlo_disc.lower.cpu.dense.operands import Gemm
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.model import LONG_SUM
 from shlo_disc.lower.plan import All, Condition, If, Kernel, Launch, Output, Step, Workspace
+from shlo_disc.lower.products.finish import Finish
 from shlo_disc.lower.schedule.contraction import Problem, split_problem
 from shlo_disc.lower.values.elemental import Arguments
 

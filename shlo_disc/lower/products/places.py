@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.dynamic.views import outermost_first
-from shlo_disc.lower.cpu.builder import SizedBuilder
+from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.index import Ix, Space
 
 __all__ = ["tile_space"]
 
 
 def tile_space(
-    b: SizedBuilder, shapes: ShapeAnalysis, axes: Sequence[tuple[Expr, Expr, Ix]], lanes: int
+    b: KernelBuilder, shapes: ShapeAnalysis, axes: Sequence[tuple[Expr, Expr, Ix]], lanes: int
 ) -> tuple[Space, int]:
     """The tile space of one array at one place, and how many factors it has.
 

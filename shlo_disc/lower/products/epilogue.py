@@ -15,10 +15,10 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.element_types import ElementType
 from shlo_disc.errors import InternalError
-from shlo_disc.lower.cpu.builder import SizedBuilder
-from shlo_disc.lower.cpu.dense.places import tile_space
 from shlo_disc.lower.plan import Buffer, Output
+from shlo_disc.lower.products.places import tile_space
 from shlo_disc.lower.schedule.contraction import Axis, Dense
+from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.elemental import Arguments, Elemental
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.elementwise import SCALAR_OPS, convert
@@ -52,7 +52,7 @@ class Epilogue:
 
     def __call__(
         self,
-        b: SizedBuilder,
+        b: KernelBuilder,
         sums: Register,
         place: list[IndexValue],
         row: IndexValue,
@@ -63,7 +63,7 @@ class Epilogue:
         return self.at(b, sums, self._axes(place, row, column), mask)
 
     def at(
-        self, b: SizedBuilder, sums: Register, axes: Sequence[tuple[Axis, Ix]], mask: Mask | None
+        self, b: KernelBuilder, sums: Register, axes: Sequence[tuple[Axis, Ix]], mask: Mask | None
     ) -> Register:
         """Like a call, at an index along any axes of the result, one of them in lanes."""
         dense, p = self.dense, self.dense.problem
@@ -80,7 +80,7 @@ class Epilogue:
 
     def ask(
         self,
-        b: SizedBuilder,
+        b: KernelBuilder,
         place: list[IndexValue],
         row: IndexValue,
         column: IndexValue,
@@ -89,7 +89,7 @@ class Epilogue:
         """See `Finish`."""
         self._ask(b, self._axes(place, row, column), mask)
 
-    def _ask(self, b: SizedBuilder, axes: Sequence[tuple[Axis, Ix]], mask: Mask) -> None:
+    def _ask(self, b: KernelBuilder, axes: Sequence[tuple[Axis, Ix]], mask: Mask) -> None:
         emitter, here = self._emitter(_Asking, b, axes, mask)
         emitter.overrides[self.dense.total] = lambda *_: emitter.nothing(self.dense.total)
         emitter.value_at(self.dense.root, here, mask)
@@ -106,7 +106,7 @@ class Epilogue:
     def _emitter(
         self,
         kind: type[E],
-        b: SizedBuilder,
+        b: KernelBuilder,
         axes: Sequence[tuple[Axis, Ix]],
         mask: Mask | None,
         root: ir.Value | None = None,
@@ -125,7 +125,7 @@ class BandEpilogue(Epilogue):
 
     def write(
         self,
-        b: SizedBuilder,
+        b: KernelBuilder,
         sums: Sequence[Register],
         place: list[IndexValue],
         row: IndexValue,
@@ -150,7 +150,7 @@ class BandEpilogue(Epilogue):
 
     def ask(
         self,
-        b: SizedBuilder,
+        b: KernelBuilder,
         place: list[IndexValue],
         row: IndexValue,
         column: IndexValue,
@@ -174,7 +174,7 @@ class BandEpilogue(Epilogue):
 
     def _whole_axes(
         self,
-        b: SizedBuilder,
+        b: KernelBuilder,
         place: list[IndexValue],
         row: IndexValue,
         column: IndexValue,
@@ -190,7 +190,7 @@ class BandEpilogue(Epilogue):
 
     def _store(
         self,
-        b: SizedBuilder,
+        b: KernelBuilder,
         number: int,
         root: ir.Value,
         value: Register,

@@ -17,12 +17,10 @@ from typing import Self
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.errors import InternalError
-from shlo_disc.lower.cpu import cost
-from shlo_disc.lower.cpu.builder import CpuBuilder
-from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.plan import Launch, Workspace
 from shlo_disc.lower.schedule.online_stages import Relative, Stage
 from shlo_disc.lower.schedule.row_reduction import Plan, Sweep
+from shlo_disc.lower.tasks.machine import TaskMachine
 from shlo_disc.lower.tasks.row_layouts import ColumnWriter, PartsWriter
 from shlo_disc.lower.tasks.row_writer import RowWriter
 from shlo_disc.lower.values.index import Index, Ix
@@ -33,7 +31,16 @@ from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register, ele
 from shlo_disc.mlir import ir
 from shlo_disc.passes.match_rows import Layout
 
-__all__ = ["SPLIT_COLUMNS", "SPLIT_PARTS", "SPLIT_ROWS", "SplitRows"]
+__all__ = [
+    "SPLIT_COLUMNS",
+    "SPLIT_PARTS",
+    "SPLIT_ROWS",
+    "WRITERS",
+    "Combine",
+    "Pieces",
+    "SplitRows",
+    "Stages",
+]
 
 SPLIT_COLUMNS = 16384
 """Columns of a piece of a row: 64 KiB of f32, a few microseconds. It fixes the order of the sum, so
@@ -45,15 +52,13 @@ SPLIT_ROWS = 512
 SPLIT_PARTS = 4
 """Parts of a piece of a row in parts."""
 
-_PIECE = {
-    Layout.WHOLE: SPLIT_COLUMNS,
-    Layout.PARTS: SPLIT_PARTS,
-    Layout.SIDE_BY_SIDE: SPLIT_ROWS,
-}
-
 
 class SplitRows:
-    """The launches that compute a plan in stages, and their workspaces."""
+    """The launches that compute a plan in stages, and their workspaces.
+
+    `piece`: columns, rows or parts of a piece, by the plan's layout. `time`: nanoseconds of a piece
+    on one core. `writers`: what writes the kernels of pieces, and those that combine pieces.
+    """
 
     def __init__(
         self,
@@ -62,18 +67,19 @@ class SplitRows:
         factors: Sequence[Expr],
         lanes: int,
         name: str,
-        machine: Machine,
+        machine: TaskMachine,
+        piece: int,
+        time: Expr,
+        writers: tuple[type[Pieces], type[Combine]],
     ) -> None:
         self.plan, self.stages, self.machine = plan, stages, machine
         self.lines = Expr.product(plan.lines)
-        self.piece = _PIECE[plan.layout]
+        self.piece = piece
         self.pieces = ceil_div(plan.cut, self.piece)
         self.workspaces: list[Expr] = []
         self._places: dict[tuple[str, ir.Value], int] = {}
         self.launches: list[Launch] = []
-        pieces, combine = _WRITERS[plan.layout]
-        elements = plan.elements(self.piece, lanes)
-        time = cost.of_rows(plan.block, plan.shapes, elements, machine)
+        pieces, combine = writers
         for number in range(len(stages)):
             part = pieces(self, number, factors, lanes).write()
             self.launches.append(part.launch(f"{name}_pieces", time, self.pieces))
@@ -91,11 +97,11 @@ class SplitRows:
         return Workspace(self._places[key])
 
 
-class _Stage(RowWriter):
+class Stages(RowWriter):
     """What the kernels of a stage have in common: values in workspaces."""
 
     def __init__(self, split: SplitRows, number: int, factors: Sequence[Expr], lanes: int) -> None:
-        super().__init__(split.plan, factors, lanes, CpuBuilder(split.machine))
+        super().__init__(split.plan, factors, lanes, self.builder(split.machine))
         self.split, self.stage = split, split.stages[number]
         self.earlier = split.stages[:number]
         self.last_to_reduce = not any(s.reductions for s in split.stages[number + 1 :])
@@ -118,6 +124,7 @@ class _Stage(RowWriter):
             self.put_one(what, value, register, at)
 
     def get_one(self, what: str, value: ir.Value, type_: str, at: Ix) -> Register:
+        """A register of `type_` that :meth:`put_one` has stored."""
         memory = self._memory(what, value, type_)
         register = self.e.load_from(memory, at, self.line_mask, readonly=True)
         if type_ != "i1":
@@ -125,6 +132,7 @@ class _Stage(RowWriter):
         return register.differs(0)
 
     def put_one(self, what: str, value: ir.Value, register: Register, at: Ix) -> None:
+        """Store `what` of `value` to its workspace (see :meth:`SplitRows.workspace`)."""
         type_ = register.element
         memory = self._memory(what, value, type_)
         stored = self.b.cast("arith.extui", register, "i8") if type_ == "i1" else register
@@ -144,10 +152,11 @@ class _Stage(RowWriter):
         return b.broadcast(b.cast("arith.sitofp", number, element_type(type_)), lanes_of(type_))
 
 
-class _Pieces(_Stage):
+class Pieces(Stages):
     """A task is a piece of a row."""
 
     def write(self) -> Self:
+        """See `RowWriter.write`."""
         b, size = self.b, self.split.piece
         pieces = b.param(self.split.pieces)
 
@@ -167,6 +176,7 @@ class _Pieces(_Stage):
         return self
 
     def found(self, reducer: Reducer, scalars: list[Register]) -> None:
+        """See `RowWriter.found`."""
         self.put("piece", reducer, scalars, self.here)
         self.totals[reducer.op] = scalars[0]
         if self.stage.relative:
@@ -196,10 +206,11 @@ class _Pieces(_Stage):
         self.e.overrides[relative.reference] = found
 
 
-class _Combine(_Stage):
+class Combine(Stages):
     """A task is a row; its pieces are combined in order, one after the other."""
 
     def work(self) -> None:
+        """See `RowWriter.work`."""
         row = self.line_place()
         self.find_earlier()
         for op in self.stage.reductions:
@@ -254,24 +265,24 @@ class _Combine(_Stage):
         return b.select(nothing, zero, scaled)
 
 
-class _PiecesInParts(_Pieces, PartsWriter):
+class _PiecesInParts(Pieces, PartsWriter):
     """A task is some parts of a row."""
 
 
-class _CombineInParts(_Combine, PartsWriter):
+class _CombineInParts(Combine, PartsWriter):
     """A task is a row in parts."""
 
 
-class _ColumnPieces(_Pieces, ColumnWriter):
+class _ColumnPieces(Pieces, ColumnWriter):
     """A task is a piece of columns that lie side by side."""
 
 
-class _ColumnCombine(_Combine, ColumnWriter):
+class _ColumnCombine(Combine, ColumnWriter):
     """A task is columns that lie side by side."""
 
 
-_WRITERS: dict[Layout, tuple[type[_Pieces], type[_Combine]]] = {
-    Layout.WHOLE: (_Pieces, _Combine),
+WRITERS: dict[Layout, tuple[type[Pieces], type[Combine]]] = {
+    Layout.WHOLE: (Pieces, Combine),
     Layout.PARTS: (_PiecesInParts, _CombineInParts),
     Layout.SIDE_BY_SIDE: (_ColumnPieces, _ColumnCombine),
 }

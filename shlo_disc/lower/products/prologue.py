@@ -11,9 +11,9 @@ in cache. Measured: 1.0 to 1.2 of the time of two kernels.
 from __future__ import annotations
 
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.lower.cpu.builder import SizedBuilder
-from shlo_disc.lower.cpu.dense.places import tile_space
+from shlo_disc.lower.products.places import tile_space
 from shlo_disc.lower.schedule.contraction import Problem
+from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.elemental import Arguments, Elemental
 from shlo_disc.lower.values.elementwise import convert
 from shlo_disc.lower.values.index import Ix
@@ -39,7 +39,7 @@ class Prologue:
 
     def __call__(
         self,
-        b: SizedBuilder,
+        b: KernelBuilder,
         place: list[IndexValue],
         k: IndexValue,
         column: IndexValue,

@@ -1,0 +1,96 @@
+"""Plans as GPUs run them: memory that tasks need beside their arrays, and scalars by value.
+
+Emitters write kernels that read every operand from memory, and whose tasks may have scratch memory.
+A launch of a GPU has neither threads that own memory nor device memory for a scalar of the host.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from shlo_disc.dynamic.expr import Expr, ceil_div
+from shlo_disc.errors import InternalError
+from shlo_disc.lower.gpu.machine import Machine
+from shlo_disc.lower.plan import If, Input, KernelPlan, Launch, Step, Workspace
+from shlo_disc.passes.records import Planned
+
+__all__ = ["for_threads"]
+
+WITH_MEMORY = 1 << 14
+"""Threads of a launch whose tasks need scratch memory, at most; each runs several tasks then."""
+
+Emit = Callable[[Planned[Any], Machine], KernelPlan]
+
+
+def for_threads(emit: Emit) -> Emit:
+    """An emitter whose plans launches of a GPU can run."""
+
+    def emitted(fusion: Planned[Any], machine: Machine) -> KernelPlan:
+        plan = emit(fusion, machine)
+        rewriter = _Rewriter(plan, fusion.by_value)
+        steps = rewriter.steps(plan.steps)
+        return replace(plan, steps=steps, workspaces=tuple(rewriter.workspaces))
+
+    return emitted
+
+
+class _Rewriter:
+    """Rewrites the launches of one plan."""
+
+    def __init__(self, plan: KernelPlan, by_value: Mapping[int, int]) -> None:
+        self.workspaces = list(plan.workspaces)
+        self._by_value = by_value
+
+    def steps(self, steps: tuple[Step, ...]) -> tuple[Step, ...]:
+        """`steps` with launches that a GPU runs."""
+        return tuple(self._step(step) for step in steps)
+
+    def _step(self, step: Step) -> Step:
+        if isinstance(step, Launch):
+            return self._with_values(self._with_memory(step))
+        if isinstance(step, If):
+            return replace(step, then=self.steps(step.then), otherwise=self.steps(step.otherwise))
+        raise InternalError(f"a step that a GPU does not run: {step}")
+
+    def _with_memory(self, launch: Launch) -> Launch:
+        """Scratch memory is a workspace, a part of it for each thread (`GpuBuilder.head`)."""
+        size = launch.scratch_bytes
+        if size == 0:
+            return launch
+        size = ceil_div(size, 16) * 16
+        threads = Expr.min(launch.extent, Expr.const(WITH_MEMORY))
+        memory = Workspace(len(self.workspaces))
+        self.workspaces.append(size * threads)
+        return replace(
+            launch,
+            args=(*launch.args, memory),
+            params=(*launch.params, size, launch.extent),
+            extent=threads,
+            scratch_bytes=Expr.const(0),
+        )
+
+    def _with_values(self, launch: Launch) -> Launch:
+        """The kernel finds scalars that it gets by value on its stack, where it reads them."""
+        text = launch.kernel.text
+        for position, buffer in enumerate(launch.args):
+            if not isinstance(buffer, Input) or buffer.index not in self._by_value:
+                continue
+            kind = f"i{8 * self._by_value[buffer.index]}"
+            text, count = re.subn(rf"%a{position}: !llvm\.ptr", f"%v{position}: {kind}", text)
+            if count != 1:
+                raise InternalError(f"{launch.kernel.name} has no argument {position}")
+            text = text.replace(
+                _BODY,
+                f"{_BODY}  %_one{position} = llvm.mlir.constant(1 : i64) : i64\n"
+                f"  %a{position} = llvm.alloca %_one{position} x {kind} : (i64) -> !llvm.ptr\n"
+                f"  llvm.store %v{position}, %a{position} : {kind}, !llvm.ptr\n",
+                1,
+            )
+        return replace(launch, kernel=replace(launch.kernel, text=text))
+
+
+_BODY = ": i64} {\n"
+"""The end of the line that opens a kernel (`GpuBuilder.head`)."""

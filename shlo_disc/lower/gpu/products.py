@@ -1,0 +1,411 @@
+"""Products by blocks of threads: tiles of both operands in shared memory, sums in registers.
+
+    C[batch, m, n] = sum over k of A[batch, m, k] * B[batch, k, n]
+
+A block computes a tile of C, `TILE` rows by `TILE` columns, of every band. In each step of `DEPTH`
+along K it copies a tile of A and one of B to shared memory, converted to the type of the sums.
+Thread (y, x) keeps `EACH` rows by `EACH` columns of sums. Each sum is a chain of multiply-adds in
+the order of K, so it depends on neither the grid nor the tile.
+
+What is in front of B (dequantisation) and behind the sums (bias, activation, bands) is written as
+on a CPU (`lower/products/`), `EACH` columns at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from shlo_disc.dynamic.expr import Expr, ceil_div
+from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.element_types import ElementType
+from shlo_disc.lower.gpu.builder import THREADS, GroupBuilder
+from shlo_disc.lower.gpu.machine import Machine
+from shlo_disc.lower.plan import Buffer, Input, Kernel, KernelPlan, Launch, Output, Step, Workspace
+from shlo_disc.lower.products import conv
+from shlo_disc.lower.products.epilogue import BandEpilogue, Epilogue
+from shlo_disc.lower.products.finish import Fill, Finish, FinishBands
+from shlo_disc.lower.products.prologue import Prologue
+from shlo_disc.lower.schedule.contraction import Dense, Problem, analyze_dense, steps
+from shlo_disc.lower.tasks.sized import Sized
+from shlo_disc.lower.values.elemental import Arguments
+from shlo_disc.lower.values.elements import element_of
+from shlo_disc.lower.values.elementwise import convert
+from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register, vector_type
+from shlo_disc.mlir import ir
+from shlo_disc.passes.match_dense import ConvRecord, DenseRecord
+from shlo_disc.passes.records import Planned
+
+__all__ = ["emit_conv", "emit_dense"]
+
+TILE, DEPTH, EACH = 64, 16, 4
+"""Rows and columns of a tile, its steps along K, rows and columns of a thread."""
+
+_ACROSS = TILE // EACH
+"""Threads side by side; as many below each other."""
+
+_ROW = TILE + 4
+"""Elements from one step of K to the next in shared memory: neighbours lie in other banks."""
+
+
+class _Builder(Sized, GroupBuilder):
+    """A kernel of whole blocks, with named sizes."""
+
+    def __init__(self, machine: Machine, sizes: Mapping[str, Expr]) -> None:
+        super().__init__(machine, THREADS)
+        self.name_sizes(sizes)
+
+    @property
+    def param_count(self) -> int:
+        """See `GpuBuilder.param_count`."""
+        return len(self._order)
+
+
+class TiledProduct:
+    """Plans one problem; the arguments are those of `products.conv.MakePlanner`.
+
+    `finish_bands` stores the results where the problem has bands. `fill` computes B where it is no
+    operand.
+    """
+
+    panel_bytes: Expr | None = None
+
+    def __init__(
+        self,
+        problem: Problem,
+        shapes: ShapeAnalysis,
+        machine: Machine,
+        *,
+        a_buffer: Buffer | None = None,
+        b_buffer: Buffer | None = None,
+        finish: Callable[[Arguments, int], Finish] | None = None,
+        finish_bands: Callable[[Arguments, int], FinishBands] | None = None,
+        fill: Callable[[Arguments, int], Fill] | None = None,
+        result: ElementType,
+        label: str = "dense",
+        keep_b: bool = False,
+        out: Output | Workspace,
+        panels: Workspace | None = None,
+    ) -> None:
+        p = self.p = problem
+        self.shapes, self.machine, self.label = shapes, machine, label
+        self.finish, self.finish_bands, self.fill = finish, finish_bands, fill
+        self.a_buffer = a_buffer or Input(p.a_input)
+        self.b_buffer = b_buffer or Input(p.b_input)
+        self.result, self.out = result, out
+        self.walks = {
+            "ar": steps(p.m, "a", shapes),
+            "ak": steps(p.k, "a", shapes),
+            "br": steps(p.n, "b", shapes),
+            "bk": steps(p.k, "b", shapes),
+        }
+
+    def steps(self) -> tuple[Step, ...]:
+        """The launch."""
+        return (_Writer(self).launch(),)
+
+    def sizes(self) -> dict[str, Expr]:
+        """The sizes of the kernel, by name."""
+        p = self.p
+        named = {"m": p.rows, "n": p.columns, "depth": p.depth}
+        named |= {"a_first": p.a_first, "b_first": p.b_first}
+        named |= {"cm": p.m[-1].c, "cn": p.n[-1].c}
+        for i, axis in enumerate(p.batch):
+            named |= {f"batch{i}": axis.size, f"batch{i}a": axis.a}
+            named |= {f"batch{i}b": axis.b, f"batch{i}c": axis.c}
+        for name, walk in self.walks.items():
+            for i, (size, stride) in enumerate(walk):
+                named |= {f"{name}{i}size": size, f"{name}{i}": stride}
+        return named
+
+    def is_unit(self, name: str) -> bool:
+        """True if neighbours along the innermost step of a walk are neighbours in memory."""
+        return self.walks[name][-1][1] == 1
+
+
+class _Writer:
+    """Writes the kernel of one product."""
+
+    def __init__(self, plan: TiledProduct) -> None:
+        self.plan, self.p = plan, plan.p
+        b = self.b = _Builder(plan.machine, plan.sizes())
+        self.arguments = Arguments()
+        p, compute = self.p, self.p.compute.register
+        self.a = self._memory(plan.a_buffer, p.a)
+        self.fill = plan.fill(self.arguments, EACH) if plan.fill is not None else None
+        self.b_array = None if self.fill is not None else self._memory(plan.b_buffer, p.b)
+        self.finish = plan.finish(self.arguments, EACH) if plan.finish is not None else None
+        bands = plan.finish_bands
+        self.finish_bands = bands(self.arguments, EACH) if bands is not None else None
+        self.a_tile = b.shared(compute, DEPTH * _ROW)
+        self.b_tiles = [b.shared(compute, DEPTH * _ROW) for _ in range(p.bands)]
+        self.m, self.n, self.depth = (b.size(name) for name in ("m", "n", "depth"))
+        self.y, self.x = b.thread // _ACROSS * EACH, b.thread % _ACROSS * EACH
+
+    def _memory(self, buffer: Buffer, element: ElementType) -> MemRef:
+        return self.b.memref(self.arguments.slot(buffer), element.storage)
+
+    def launch(self) -> Launch:
+        """The finished kernel."""
+        p, b = self.p, self.b
+        with b.loop(b.lo, b.hi, 1, hint="tile") as loop:
+            self._tile(loop.index)
+        text, params = b.finish()
+        tiles = ceil_div(p.rows, TILE) * ceil_div(p.columns, TILE)
+        kernel = Kernel(self.plan.label, text)
+        buffers = tuple(self.arguments.buffers)
+        return Launch(kernel, buffers, params, p.batches * tiles, Expr.const(1))
+
+    def _tile(self, number: IndexValue) -> None:
+        b, p = self.b, self.p
+        across = b.max(self.n.ceil_div(TILE), 1)
+        down = b.max(self.m.ceil_div(TILE), 1)
+        column, rest = number % across * TILE, number // across
+        row, rest = rest % down * TILE, rest // down
+        place: list[IndexValue] = []
+        for i in range(len(p.batch) - 1, -1, -1):
+            if i:
+                size = b.max(b.size(f"batch{i}"), 1)
+                place.insert(0, rest % size)
+                rest = rest // size
+            else:
+                place.insert(0, rest)
+        load_a, load_b = self._load_a(place, row), self._load_b(place, column)
+        vector = vector_type(EACH, p.compute.register)
+        zero = b.constant(0, vector)
+        start = [zero] * (EACH * p.bands)
+        with b.loop(0, self.depth, DEPTH, start, hint="k", barrier=True) as k:
+            load_a(k.index)
+            load_b(k.index)
+            b.barrier_of_block()
+            sums = self._multiplied(list(k.args))
+            b.barrier_of_block()
+            k.yield_(*sums)
+        self._store(place, row + self.y, column + self.x, k.results)
+
+    # ---------------------------------------------------------------- copies to shared memory
+
+    def _walk(self, name: str, index: IndexValue) -> IndexValue:
+        """The offset of `index` along a walk."""
+        b, total, rest = self.b, self.b.index(0), index
+        count = len(self.plan.walks[name])
+        for step in range(count - 1, -1, -1):
+            digit = rest
+            if step:
+                size = b.max(b.size(f"{name}{step}size"), 1)
+                digit, rest = rest % size, rest // size
+            is_unit = step == count - 1 and self.plan.is_unit(name)
+            total = total + (digit if is_unit else digit * b.size(f"{name}{step}"))
+        return total
+
+    def _origin(self, place: Sequence[IndexValue], array: str) -> IndexValue:
+        b, p = self.b, self.p
+        first = p.a_first if array == "a" else p.b_first
+        total = b.index(0) if first == 0 else b.size(f"{array}_first")
+        for i, at in enumerate(place):
+            if getattr(p.batch[i], array) != 0:
+                total = total + at * b.size(f"batch{i}{array}")
+        return total
+
+    def _elements(self, along_k: bool) -> list[tuple[IndexValue, IndexValue]]:
+        """(row, step of K) of every element that this thread copies, in the tile."""
+        b, found = self.b, []
+        for e in range(TILE * DEPTH // THREADS):
+            number = b.thread + e * THREADS
+            if along_k:
+                found.append((number // DEPTH, number % DEPTH))
+            else:
+                found.append((number % TILE, number // TILE))
+        return found
+
+    def _load_a(self, place: Sequence[IndexValue], row: IndexValue) -> Callable[[IndexValue], None]:
+        walks = ("ar", "ak")
+        origin = self._origin(place, "a")
+        return self._copied(self.a, self.p.a, origin, walks, row, self.m, self.a_tile)
+
+    def _load_b(
+        self, place: Sequence[IndexValue], column: IndexValue
+    ) -> Callable[[IndexValue], None]:
+        b = self.b
+        if self.fill is not None:
+            return lambda k: self._fill(list(place), k, column)
+        assert self.b_array is not None
+        origin = self._origin(place, "b")
+        copies = [
+            self._copied(
+                self.b_array, self.p.b, origin, ("br", "bk"), column, self.n, tile,
+                skipped=self.n * band if band else b.index(0),
+            )
+            for band, tile in enumerate(self.b_tiles)
+        ]  # fmt: skip
+
+        def load(k: IndexValue) -> None:
+            for copy in copies:
+                copy(k)
+
+        return load
+
+    def _copied(
+        self,
+        memory: MemRef,
+        element: ElementType,
+        origin: IndexValue,
+        walks: tuple[str, str],
+        first: IndexValue,
+        size: IndexValue,
+        tile: MemRef,
+        skipped: IndexValue | None = None,
+    ) -> Callable[[IndexValue], None]:
+        """What copies rows `first`, ... of an operand of `size` rows, from a step of K on.
+
+        Elements outside are 0. `skipped`: rows in front of row 0.
+        """
+        b, compute = self.b, self.p.compute
+        places = self._elements(along_k=self.plan.is_unit(walks[1]))
+        starts = []
+        for row, _ in places:
+            at = first + row
+            if skipped is not None and skipped.known != 0:
+                at = at + skipped
+            starts.append((origin + self._walk(walks[0], at), first + row < size))
+        zero = b.constant(0, compute.register)
+
+        def copy(k: IndexValue) -> None:
+            for (row, step), (start, exists) in zip(places, starts, strict=True):
+                at = k + step
+                with b.if_(exists & (at < self.depth)) as branch:
+                    loaded = memory.load(start + self._walk(walks[1], at))
+                    value = loaded.differs(0) if element.kind == "b" else loaded
+                    branch.yield_(convert(b, value, element, compute))
+                    with branch.otherwise():
+                        branch.yield_(zero)
+                tile.store(branch.results[0], step * _ROW + row)
+
+        return copy
+
+    def _fill(self, place: list[IndexValue], k: IndexValue, column: IndexValue) -> None:
+        """Copy a tile of a B that is computed."""
+        b, fill = self.b, self.fill
+        assert fill is not None
+        zero = b.constant(0, vector_type(EACH, self.p.compute.register))
+        for e in range(TILE * DEPTH // EACH // THREADS):
+            number = b.thread + e * THREADS
+            step, at = number // _ACROSS, number % _ACROSS * EACH
+            here, there = k + step, column + at
+            with b.if_((here < self.depth) & (there < self.n)) as branch:
+                mask = b.mask(self.n - there, EACH)
+                branch.yield_(fill(b, place, here, there, mask))
+                with branch.otherwise():
+                    branch.yield_(zero)
+            self.b_tiles[0].vector_store(branch.results[0], step * _ROW + at)
+
+    # ---------------------------------------------------------------- sums
+
+    def _multiplied(self, sums: list[Register]) -> list[Register]:
+        b, p = self.b, self.p
+        with b.loop(0, DEPTH, 1, sums, hint="step") as step:
+            start = step.index * _ROW
+            left = self.a_tile.vector_load(start + self.y, EACH, readonly=False)
+            new: list[Register] = []
+            for band, tile in enumerate(self.b_tiles):
+                right = tile.vector_load(start + self.x, EACH, readonly=False)
+                for i in range(EACH):
+                    one = b.broadcast(b.extract(left, i), EACH)
+                    total = step.args[band * EACH + i]
+                    if p.compute.is_float and not p.is_short:
+                        new.append(b.op("math.fma", one, right, total))
+                    else:
+                        new.append(total + one * right)
+            step.yield_(*new)
+        return step.results
+
+    # ---------------------------------------------------------------- results
+
+    def _store(
+        self, place: list[IndexValue], row: IndexValue, column: IndexValue, sums: list[Register]
+    ) -> None:
+        b, p = self.b, self.p
+        with b.if_(column < self.n):
+            mask = b.mask(self.n - column, EACH)
+            for i in range(EACH):
+                at = row + i
+                with b.if_(at < self.m):
+                    own = [sums[band * EACH + i] for band in range(p.bands)]
+                    if self.finish_bands is not None:
+                        self.finish_bands.write(b, own, place, at, column, mask)
+                    else:
+                        self._store_row(place, at, column, own[0], mask)
+
+    def _store_row(
+        self,
+        place: list[IndexValue],
+        row: IndexValue,
+        column: IndexValue,
+        sums: Register,
+        mask: Mask,
+    ) -> None:
+        b, p, element = self.b, self.p, self.plan.result
+        if self.finish is not None:
+            value = self.finish(b, sums, place, row, column, mask)
+        else:
+            value = convert(b, convert(b, sums, p.compute, p.c), p.c, element)
+        if element.kind == "b":
+            value = b.cast("arith.extui", value, "i8")
+        value = b.broadcast(value, EACH)
+        base = row * b.size("cm")
+        for i, at in enumerate(place):
+            base = base + at * b.size(f"batch{i}c")
+        memory = self._memory(self.plan.out, element)
+        if p.n[-1].c == 1:
+            with b.if_(column + EACH <= self.n) as branch:
+                memory.vector_store(value, base + column)
+                with branch.otherwise():
+                    memory.masked_store(value, base + column, mask)
+            return
+        for lane in range(EACH):
+            with b.if_(column + lane < self.n):
+                memory.store(b.extract(value, lane), base + (column + lane) * b.size("cn"))
+
+
+def emit_dense(fusion: Planned[DenseRecord], machine: Machine) -> KernelPlan:
+    """The plan of a `dense` fusion: a launch for every product.
+
+    Raises UnsupportedError for an element type that is not compiled.
+    """
+    block, record, shapes = fusion.block, fusion.record, fusion.shapes
+    launches: list[Step] = []
+    for number, dense in enumerate(analyze_dense(record, list(block.arguments), shapes)):
+        launches += _product(dense, block, shapes, machine, Output(number)).steps()
+    return KernelPlan(tuple(launches))
+
+
+def _product(
+    dense: Dense, block: ir.Block, shapes: ShapeAnalysis, machine: Machine, out: Output
+) -> TiledProduct:
+    def fill(arguments: Arguments, lanes: int) -> Fill:
+        return Prologue(dense.problem, block, shapes, arguments, lanes)
+
+    def finish(arguments: Arguments, lanes: int) -> Finish:
+        return Epilogue(dense, block, shapes, arguments, lanes)
+
+    def bands(arguments: Arguments, lanes: int) -> FinishBands:
+        return BandEpilogue(dense, block, shapes, arguments, lanes)
+
+    is_banded, is_plain = dense.bands is not None, dense.root == dense.total
+    return TiledProduct(
+        dense.problem,
+        shapes,
+        machine,
+        finish=None if is_banded or is_plain else finish,
+        finish_bands=bands if is_banded else None,
+        fill=fill if dense.problem.b_value is not None else None,
+        result=element_of(dense.root),
+        out=out,
+    )
+
+
+def emit_conv(fusion: Planned[ConvRecord], machine: Machine) -> KernelPlan:
+    """The plan of a `conv` fusion: see `lower/products/conv.py`.
+
+    Raises UnsupportedError for an element type that is not compiled.
+    """
+    return conv.emit_conv(fusion, machine, TiledProduct)

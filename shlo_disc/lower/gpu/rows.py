@@ -1,0 +1,329 @@
+"""Kinds `row` and `column`: rows by a group of threads each, columns by a thread each.
+
+    whole rows, in parts   a warp takes a row of few elements, a block a longer one; thread i takes
+                           vectors i, i + T, ... of T threads
+    side by side           a thread takes as many columns as one access has elements
+    few long rows          in pieces, by stages (`tasks/row_split.py`)
+
+Order of a reduction: every thread reduces what it takes, first to last. Then its lanes are combined
+as a balanced tree, the threads of a warp likewise, and the warps one after the other. Sizes alone
+decide, so results do not depend on the grid. If the body is not one known commutative operation,
+every thread takes a run of neighbours instead, and only associativity is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import ClassVar
+
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.lower.gpu.builder import THREADS, GroupBuilder
+from shlo_disc.lower.gpu.machine import Machine
+from shlo_disc.lower.plan import All, Condition, If, KernelPlan, Step
+from shlo_disc.lower.schedule.iteration_space import refine
+from shlo_disc.lower.schedule.online_stages import stages_of
+from shlo_disc.lower.schedule.row_reduction import Plan, plan_rows
+from shlo_disc.lower.tasks.lanes import choose_lanes
+from shlo_disc.lower.tasks.machine import TaskMachine
+from shlo_disc.lower.tasks.names import fusion_name
+from shlo_disc.lower.tasks.row_layouts import ColumnWriter, PartsWriter
+from shlo_disc.lower.tasks.row_split import WRITERS, Combine, Pieces, SplitRows, Stages
+from shlo_disc.lower.tasks.row_writer import RowWriter, write_rows
+from shlo_disc.lower.values.builder import KernelBuilder
+from shlo_disc.lower.values.index import Ix
+from shlo_disc.lower.values.reduction import Reducer
+from shlo_disc.lower.values.typed import IndexValue, Mask, Register
+from shlo_disc.mlir import ir
+from shlo_disc.passes.kinds import kind_of
+from shlo_disc.passes.match_rows import Layout, RowRecord
+from shlo_disc.passes.records import Planned
+
+__all__ = ["emit"]
+
+SHORT_ROW = 1024
+"""Elements of a row below which a warp takes it: a block would leave most threads without work."""
+
+PIECES = {Layout.WHOLE: 8192, Layout.PARTS: 4, Layout.SIDE_BY_SIDE: 128}
+"""What a piece of a long row has, along `Plan.cut`. It fixes the order of a sum."""
+
+FEW_TASKS = 264
+"""Rows by a block each, fewer than this many leave multiprocessors without work: two for each of
+the 132 of an H100."""
+
+FEW_COLUMNS = 32 << 10
+"""Columns, fewer than this many: a thread for each leaves most of the threads without work."""
+
+
+class _Together(RowWriter):
+    """Writes rows of which a group of threads computes each."""
+
+    b: GroupBuilder
+
+    # ---------------------------------------------------------------- columns
+
+    def span(
+        self,
+        first: IndexValue,
+        last: IndexValue,
+        start: Sequence[Register],
+        body: Callable[[Ix, Mask | None, list[Register]], list[Register]],
+    ) -> list[Register]:
+        """See `RowWriter.span`: the thread's vectors of the run."""
+        b, lanes = self.b, self.lanes
+        count = last - first
+        if not lanes:
+            with b.loop(first + b.member, last, b.group, list(start), hint="j") as loop:
+                loop.yield_(*body(Ix(loop.index), None, list(loop.args)))
+            return loop.results
+        own = first + b.member * lanes
+        whole = first + count.round_down(lanes)
+        with b.loop(own, whole, b.group * lanes, list(start), hint="j") as loop:
+            loop.yield_(*body(Ix(loop.index, 1, multiple=lanes), None, list(loop.args)))
+        if self.space.divisible(self.plan.cols, lanes):
+            return loop.results
+        # The vector that is not whole is the next one of one thread.
+        turn = (count // lanes) % b.group
+        is_mine = (whole < last) & turn.equals(b.member)
+        with b.if_(is_mine) as branch:
+            mask = b.mask(last - whole, lanes)
+            branch.yield_(*body(Ix(whole, 1, multiple=lanes), mask, list(loop.results)))
+            with branch.otherwise():
+                branch.yield_(*loop.results)
+        return branch.results
+
+    def span_in_order(
+        self, reducer: Reducer, first: IndexValue, last: IndexValue
+    ) -> list[Register]:
+        """See `RowWriter.span_in_order`: thread i reduces the i-th run of neighbours."""
+        b = self.b
+        run = (last - first + (b.group - 1)) // b.group
+        own = first + b.member * run
+        end = b.min(own + run, last)
+        lanes, self.e.lanes, self.space.lanes = self.lanes, 0, 0
+        with b.loop(own, end, 1, reducer.init(0), hint="k") as loop:
+            self.at(Ix(loop.index), None)
+            values = [self._full(v, None) for v in reducer.inputs]
+            loop.yield_(*reducer.step(loop.args, values))
+        self.e.lanes = self.space.lanes = lanes
+        return self._across_threads(reducer, loop.results, in_order=True)
+
+    # ---------------------------------------------------------------- reductions
+
+    def across_lanes(
+        self, reducer: Reducer, accs: Sequence[Register], in_order: bool
+    ) -> list[Register]:
+        """See `RowWriter.across_lanes`: the total of all threads, in each of them."""
+        own = super().across_lanes(reducer, accs, in_order) if accs[0].lanes else list(accs)
+        return self._across_threads(reducer, own, in_order)
+
+    def _across_threads(
+        self, reducer: Reducer, own: Sequence[Register], in_order: bool
+    ) -> list[Register]:
+        b = self.b
+        parts, distance = list(own), 1
+        while distance < b.machine.warp:
+            others = [b.from_lane(part, distance) for part in parts]
+            if in_order:
+                is_later = (b.thread // distance % 2).equals(1)
+                pairs = list(zip(parts, others, strict=True))
+                left = [b.select(is_later, other, mine) for mine, other in pairs]
+                right = [b.select(is_later, mine, other) for mine, other in pairs]
+                parts = reducer.merge(left, right)
+            else:
+                parts = reducer.combine(parts, others)
+            distance *= 2
+        if b.group == b.machine.warp:
+            return parts
+        return self._across_warps(reducer, parts, in_order)
+
+    def _across_warps(
+        self, reducer: Reducer, parts: list[Register], in_order: bool
+    ) -> list[Register]:
+        b = self.b
+        warps = b.group // b.machine.warp
+        rooms = [b.shared(_stored(part), warps) for part in parts]
+        b.barrier_of_block()  # what was in this memory has been read
+        with b.if_((b.thread % b.machine.warp).equals(0)):
+            for part, room in zip(parts, rooms, strict=True):
+                is_flag = part.element == "i1"
+                value = b.cast("arith.extui", part, "i8") if is_flag else part
+                room.store(value, b.thread // b.machine.warp)
+        b.barrier_of_block()
+        total: list[Register] = []
+        for warp in range(warps):
+            found = [
+                room.load(warp, readonly=False) if part.element != "i1"
+                else room.load(warp, readonly=False).differs(0)
+                for part, room in zip(parts, rooms, strict=True)
+            ]  # fmt: skip
+            if not total:
+                total = found
+            else:
+                total = (reducer.merge if in_order else reducer.combine)(total, found)
+        return total
+
+    # ---------------------------------------------------------------- results
+
+    def store_row_values(self) -> None:
+        """See `RowWriter.store_row_values`: one thread stores them."""
+        if self.plan.row_outputs:
+            with self.b.if_(self.b.member.equals(0)):
+                super().store_row_values()
+
+
+def _stored(part: Register) -> str:
+    """The type of a register in shared memory."""
+    return "i8" if part.element == "i1" else part.element
+
+
+class _OfBlock(_Together):
+    """A block takes a row."""
+
+    @staticmethod
+    def builder(machine: TaskMachine) -> KernelBuilder:
+        """A new kernel of such rows."""
+        assert isinstance(machine, Machine)
+        return GroupBuilder(machine, THREADS)
+
+
+class _OfWarp(_Together):
+    """A warp takes a row."""
+
+    @staticmethod
+    def builder(machine: TaskMachine) -> KernelBuilder:
+        """A new kernel of such rows."""
+        assert isinstance(machine, Machine)
+        return GroupBuilder(machine, machine.warp)
+
+
+class _WholeOfBlock(_OfBlock):
+    """Whole rows."""
+
+
+class _PartsOfBlock(_OfBlock, PartsWriter):
+    """Rows in parts."""
+
+
+class _PartsOfWarp(_OfWarp, PartsWriter):
+    """Rows in parts."""
+
+
+class _StagesOfBlock(_OfBlock, Stages):
+    """What kernels of pieces have in common: one thread stores what all have found."""
+
+    def put_one(self, what: str, value: ir.Value, register: Register, at: Ix) -> None:
+        """See `Stages.put_one`."""
+        with self.b.if_(self.b.member.equals(0)):
+            super().put_one(what, value, register, at)
+
+
+class _PiecesOfBlock(_StagesOfBlock, Pieces):
+    """A block takes a piece of a row."""
+
+
+class _PiecesInParts(_StagesOfBlock, Pieces, PartsWriter):
+    """A block takes some parts of a row."""
+
+
+_ROWS: dict[Layout, tuple[type[RowWriter], type[RowWriter]]] = {
+    Layout.WHOLE: (_OfWarp, _WholeOfBlock),
+    Layout.PARTS: (_PartsOfWarp, _PartsOfBlock),
+    Layout.SIDE_BY_SIDE: (ColumnWriter, ColumnWriter),
+}
+"""Writers of short and of long rows."""
+
+_SPLIT: dict[Layout, tuple[type[Pieces], type[Combine]]] = {
+    Layout.WHOLE: (_PiecesOfBlock, WRITERS[Layout.WHOLE][1]),
+    Layout.PARTS: (_PiecesInParts, WRITERS[Layout.PARTS][1]),
+    Layout.SIDE_BY_SIDE: WRITERS[Layout.SIDE_BY_SIDE],
+}
+
+
+def emit(fusion: Planned[RowRecord], machine: Machine) -> KernelPlan:
+    """The plan of a `row` or `column` fusion.
+
+    Raises UnsupportedError for an op or element type no rule covers.
+    """
+    emitter = _Emitter(fusion, machine)
+    return KernelPlan(emitter.steps(), tuple(emitter.workspaces))
+
+
+class _Emitter:
+    """The launches of one fusion."""
+
+    _cost: ClassVar[Expr] = Expr.const(1)
+
+    def __init__(self, fusion: Planned[RowRecord], machine: Machine) -> None:
+        self.block, self.shapes, self.machine = fusion.block, fusion.shapes, machine
+        # Every sweep computes what it needs: memory for what it might keep is not the thread's.
+        self.plan = plan_rows(fusion.record, self.block, self.shapes, None)
+        self.name = fusion_name(fusion.op, kind_of(fusion.op).name)
+        self.workspaces: list[Expr] = []
+        lanes = choose_lanes(self.block, machine)
+        self.lanes = 0 if lanes == 1 else lanes
+        if self.plan.layout is Layout.SIDE_BY_SIDE:
+            self.lanes = lanes = 1
+
+    def steps(self) -> tuple[Step, ...]:
+        """All variants, chosen by sizes."""
+        plan = self.plan
+        of_warp, of_block = _ROWS[plan.layout]
+        bounds = self.shapes.constraints.bounds
+        least, most = bounds(plan.length)
+        if plan.layout is Layout.SIDE_BY_SIDE:
+            writer = self._writer(plan, of_block)
+            return self._split(writer.plan, writer)
+        short: tuple[Step, ...] = ()
+        if least is None or least < SHORT_ROW:
+            short = (self._launch(self._writer(plan, of_warp)),)
+        if most is not None and most < SHORT_ROW:
+            return short
+        writer = self._writer(plan, of_block)
+        long = self._split(writer.plan, writer)
+        if not short:
+            return long
+        return (If(Condition(plan.length, "<", Expr.const(SHORT_ROW)), short, long),)
+
+    def _launch(self, writer: RowWriter) -> Step:
+        return writer.launch(self.name, self._cost)
+
+    def _split(self, plan: Plan, writer: RowWriter) -> tuple[Step, ...]:
+        """Rows as `writer` has them, or in pieces where there are few of them, and long ones."""
+        whole = (self._launch(writer),)
+        piece = PIECES[plan.layout]
+        is_columns = plan.layout is Layout.SIDE_BY_SIDE
+        most_tasks = FEW_COLUMNS if is_columns else FEW_TASKS
+        long = Condition(plan.cut, ">=", Expr.const(2 * piece))
+        few = Condition(writer.extent, "<", Expr.const(most_tasks))
+        bounds = self.shapes.constraints.bounds
+        longest, fewest = bounds(plan.cut)[1], bounds(writer.extent)[0]
+        if (longest is not None and longest < 2 * piece) or (
+            fewest is not None and fewest >= most_tasks
+        ):
+            return whole
+        factors = writer.space.factors[: writer.rank]
+        pieces = SplitRows(
+            plan, stages_of(plan), factors, self.lanes, self.name, self.machine, piece, self._cost,
+            _SPLIT[plan.layout],
+        )  # fmt: skip
+        self.workspaces = pieces.workspaces
+        return (If(All((long, few)), tuple(pieces.launches), whole),)
+
+    def _writer(self, plan: Plan, kind: type[RowWriter]) -> RowWriter:
+        """Rows that are not cut; in parts where something is read along some trailing columns."""
+
+        def write(factors: Sequence[Expr]) -> RowWriter:
+            return kind(plan, factors, self.lanes, kind.builder(self.machine)).write()
+
+        writer = write_rows(plan, self.shapes, write)
+        if plan.layout is Layout.WHOLE:
+            space = writer.space
+            factors = refine(space.factors, space.wanted, self.shapes.constraints.equal)
+            cols = factors[-1]
+            if cols != plan.cols and (not cols.is_const or cols.value >= self.lanes):
+                writer.b.forget()
+                cut = replace(plan, layout=Layout.PARTS, parts=factors[-2], cols=cols)
+                is_warp = issubclass(kind, _OfWarp)
+                return self._writer(cut, _ROWS[Layout.PARTS][0 if is_warp else 1])
+        return writer

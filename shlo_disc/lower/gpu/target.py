@@ -1,0 +1,63 @@
+"""The target of one GPU architecture, from its machine."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+
+from shlo_disc.lower.gpu import codegen, loop, products, rows
+from shlo_disc.lower.gpu.host_memory import GpuMemory
+from shlo_disc.lower.gpu.launches import Emit, for_threads
+from shlo_disc.lower.gpu.machine import Machine
+from shlo_disc.lower.gpu.model import MODEL
+from shlo_disc.lower.target import Function, Target
+from shlo_disc.lower.tasks.rng import emit_rng
+from shlo_disc.lower.tasks.scan import emit_scan
+from shlo_disc.lower.tasks.scatter import emit_scatter
+from shlo_disc.lower.tasks.select_and_scatter import emit_select_and_scatter
+from shlo_disc.lower.tasks.sort import emit_sort
+from shlo_disc.lower.tasks.top_k import emit_top_k
+from shlo_disc.lower.tasks.update_slice import emit_dynamic_update_slice
+
+__all__ = ["EMITTERS", "gpu_target"]
+
+EMITTERS: dict[str, Emit] = {
+    "column": rows.emit,
+    "conv": products.emit_conv,
+    "dense": products.emit_dense,
+    "dynamic_update_slice": emit_dynamic_update_slice,
+    "loop": loop.emit,
+    "rng": emit_rng,
+    "row": rows.emit,
+    "scan": emit_scan,
+    "scatter": emit_scatter,
+    "select_and_scatter": emit_select_and_scatter,
+    "sort": emit_sort,
+    "top_k": emit_top_k,
+}
+"""The emitter of every kind of fusion that GPUs have kernels for."""
+
+
+def gpu_target(
+    machine: Machine,
+    compile_host: Callable[[str], tuple[Function, Function]],
+    views: Mapping[str, Callable[[Sequence[str]], str]],
+) -> Target:
+    """The target of `machine`, whose host programs `compile_host` compiles for this process."""
+    return Target(
+        name=machine.name,
+        machine=machine,
+        model=MODEL,
+        emitters={kind: for_threads(emit) for kind, emit in EMITTERS.items()},
+        generator=functools.partial(codegen.Builder, machine),
+        memory=GpuMemory(),
+        compile_host=compile_host,
+        views={"llvm": functools.partial(codegen.llvm, machine=machine), **views},
+        function_name=functools.partial(codegen.function_name, machine=machine),
+        code=codegen.RECENT,
+        probes=None,
+        details=lambda: {
+            "Architecture": machine.architecture,
+            "Threads of a warp": str(machine.warp),
+        },
+    )

@@ -1,0 +1,48 @@
+"""Kernel builders with named sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.lower.values.builder import KernelBuilder
+from shlo_disc.lower.values.typed import IndexValue
+
+__all__ = ["Sized"]
+
+
+class Sized(KernelBuilder):
+    """Adds named sizes to a builder: parameters even where the program knows them.
+
+    Layers differ in sizes, not in kernels: with every size a parameter their texts are equal and
+    are compiled once. Parameters are kept apart even when their values are equal, since in another
+    layer they need not be. :meth:`param` stays for sizes that are part of the text on purpose.
+    """
+
+    def name_sizes(self, sizes: Mapping[str, Expr]) -> None:
+        """Give the sizes their names; a builder calls this once, before it is used."""
+        self._named = dict(sizes)
+        self._slots: dict[str | Expr, IndexValue] = {}
+        self._order: list[Expr] = []
+
+    def size(self, name: str) -> IndexValue:
+        """The size called `name` (KeyError: not given), as index."""
+        return self._slot(name, self._named[name])
+
+    def param(self, size: Expr | int, opaque: bool = False) -> IndexValue:
+        """As `KernelBuilder.param`: constants are part of the text unless `opaque`."""
+        size = Expr.of(size)
+        if size.is_const and not opaque:
+            return self.index(size.value)
+        return self._slot(size, size)
+
+    def _slot(self, key: str | Expr, size: Expr) -> IndexValue:
+        if key not in self._slots:
+            self._slots[key] = self._load_param(len(self._order))
+            self._order.append(size)
+        return self._slots[key]
+
+    def finish(self) -> tuple[str, tuple[Expr, ...]]:
+        """The text of the function, and the sizes it expects as params, in order."""
+        text, _ = super().finish()
+        return text, tuple(self._order)
