@@ -28,12 +28,22 @@ from shlo_disc.lower.values.typed import (
 if TYPE_CHECKING:
     from shlo_disc.lower.gpu.machine import Machine
 
-__all__ = ["BLOCKS_ALONG_X", "THREADS", "GpuBuilder", "GroupBuilder", "SizedGpuBuilder"]
+__all__ = [
+    "ACCESS_BYTES",
+    "BLOCKS_ALONG_X",
+    "THREADS",
+    "GpuBuilder",
+    "GroupBuilder",
+    "SizedGpuBuilder",
+]
 
 THREADS = 256
 """Threads of a block, where nothing else is said: eight warps, or four waves."""
 
 BLOCKS_ALONG_X = 1 << 30
+
+ACCESS_BYTES = 16
+"""Bytes that one load or store of a thread takes at most."""
 
 _INTRINSICS = {
     "math.absf": "llvm.fabs",
@@ -90,6 +100,11 @@ class GpuBuilder(KernelBuilder):
             with branch.otherwise():
                 branch.yield_(zero)
         return branch.results[0]
+
+    def alignment(self, lanes: int, element: str) -> str:
+        """See `KernelBuilder.alignment`: one access may take several elements then."""
+        size = lanes * -(-int(element.lstrip("bfi")) // 8)
+        return f" {{alignment = {min(size, ACCESS_BYTES)} : i64}}" if size & (size - 1) == 0 else ""
 
     def prefetch(self, memory: MemRef, index: IndexLike) -> None:
         """Other threads hide what memory takes: nothing is written."""
@@ -205,11 +220,11 @@ class GpuBuilder(KernelBuilder):
         """`value` of the thread of this warp whose number differs in the bit `distance`."""
         bits = 1 if value.element == "i1" else value.element_bits
         if bits == 64:
-            halves = self.bitcast(value, "vector<2xi32>")
-            low, high = (self.from_lane(self.extract(halves, k), distance) for k in range(2))
-            wide = [x.cast("arith.extui", "i64") for x in (low, high)]
-            joined = wide[0] | (wide[1] << 32)
-            return joined if value.element == "i64" else self.bitcast(joined, value.type)
+            whole = value.bits() if value.is_float else value
+            halves = [x.cast("arith.trunci", "i32") for x in (whole, whole >> 32)]
+            low, high = (self.from_lane(x, distance).cast("arith.extui", "i64") for x in halves)
+            joined = low | (high << 32)
+            return joined.floats() if value.is_float else joined
         word = value
         if value.is_float and bits < 32:
             word = self.bitcast(value, f"i{bits}")

@@ -6,12 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.lower.gpu.builder import GpuBuilder, SizedGpuBuilder
+from shlo_disc.lower.gpu.builder import ACCESS_BYTES, GpuBuilder, SizedGpuBuilder
 
-__all__ = ["ACCESS_BYTES", "Machine"]
-
-ACCESS_BYTES = 16
-"""Bytes that one load or store of a thread takes at most."""
+__all__ = ["Machine"]
 
 _RUN = 16
 """Neighbouring elements of a task: threads have few, or too few threads run."""

@@ -296,7 +296,7 @@ class _Writer:
                 branch.yield_(fill(b, place, here, there, mask))
                 with branch.otherwise():
                     branch.yield_(zero)
-            self.b_tiles[0].vector_store(branch.results[0], step * _ROW + at)
+            self.b_tiles[0].vector_store(branch.results[0], step * _ROW + at, aligned=True)
 
     # ---------------------------------------------------------------- sums
 
@@ -304,10 +304,10 @@ class _Writer:
         b, p = self.b, self.p
         with b.loop(0, DEPTH, 1, sums, hint="step") as step:
             start = step.index * _ROW
-            left = self.a_tile.vector_load(start + self.y, EACH, readonly=False)
+            left = self.a_tile.vector_load(start + self.y, EACH, False, aligned=True)
             new: list[Register] = []
             for band, tile in enumerate(self.b_tiles):
-                right = tile.vector_load(start + self.x, EACH, readonly=False)
+                right = tile.vector_load(start + self.x, EACH, False, aligned=True)
                 for i in range(EACH):
                     one = b.broadcast(b.extract(left, i), EACH)
                     total = step.args[band * EACH + i]

@@ -143,18 +143,35 @@ class KernelBuilder(TextBuilder):
         """Write one element."""
         self.emit(f"memref.store {value}, {memory}[{self.index(index)}] : {memory.type}")
 
+    def alignment(self, lanes: int, element: str) -> str:
+        """What tells MLIR that a vector lies at a multiple of its size; nothing where that is not
+        worth a word.
+        """
+        return ""
+
     def vector_load(
-        self, memory: MemRef, index: IndexLike, lanes: int, readonly: bool = True
+        self,
+        memory: MemRef,
+        index: IndexLike,
+        lanes: int,
+        readonly: bool = True,
+        aligned: bool = False,
     ) -> Register:
-        """`lanes` consecutive elements, no alignment asked for."""
+        """`lanes` consecutive elements; `aligned`: the index is a multiple of `lanes`, of an array
+        that begins at a multiple of 16 bytes.
+        """
         index, vector = self.index(index), vector_type(lanes, memory.element)
-        right = f"vector.load {memory}[{index}] : {memory.type}, {vector}"
+        told = self.alignment(lanes, memory.element) if aligned else ""
+        right = f"vector.load {memory}[{index}]{told} : {memory.type}, {vector}"
         return self.define(Register, right, vector, [memory, index], pure=readonly)
 
-    def vector_store(self, value: Register, memory: MemRef, index: IndexLike) -> None:
-        """Write consecutive elements."""
+    def vector_store(
+        self, value: Register, memory: MemRef, index: IndexLike, aligned: bool = False
+    ) -> None:
+        """Write consecutive elements; `aligned`: see :meth:`vector_load`."""
         types = f"{memory.type}, {value.type}"
-        self.emit(f"vector.store {value}, {memory}[{self.index(index)}] : {types}")
+        told = self.alignment(value.lanes, memory.element) if aligned else ""
+        self.emit(f"vector.store {value}, {memory}[{self.index(index)}]{told} : {types}")
 
     def prefetch(self, memory: MemRef, index: IndexLike) -> None:
         """Ask for an element's cache line in L2; the index may be out of bounds."""

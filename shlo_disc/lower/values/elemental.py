@@ -327,7 +327,8 @@ class Elemental:
             first = at.base if at.stride == 1 else at.base - (lanes - 1)
             order = list(range(lanes - 1, -1, -1))
             if mask is None:
-                loaded = memory.vector_load(first, lanes, readonly)
+                aligned = at.stride == 1 and at.multiple % lanes == 0
+                loaded = memory.vector_load(first, lanes, readonly, aligned)
             else:
                 on = mask if at.stride == 1 else b.shuffle(mask, mask, order)
                 loaded = memory.masked_load(first, on, b.constant(0, vector), readonly)
@@ -417,7 +418,7 @@ class Elemental:
         value = b.broadcast(value, self.lanes)
         if at.vector is None and at.stride == 1:
             if mask is None:
-                memory.vector_store(value, at.base)
+                memory.vector_store(value, at.base, at.multiple % self.lanes == 0)
             else:
                 memory.masked_store(value, at.base, b.broadcast(mask, self.lanes))
             return

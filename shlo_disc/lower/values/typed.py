@@ -400,13 +400,15 @@ class MemRef(Value):
         """Write one element."""
         self.b.store(value, self, index)
 
-    def vector_load(self, index: IndexLike, lanes: int, readonly: bool = True) -> Register:
+    def vector_load(
+        self, index: IndexLike, lanes: int, readonly: bool = True, aligned: bool = False
+    ) -> Register:
         """`lanes` consecutive elements."""
-        return self.b.vector_load(self, index, lanes, readonly)
+        return self.b.vector_load(self, index, lanes, readonly, aligned)
 
-    def vector_store(self, value: Register, index: IndexLike) -> None:
+    def vector_store(self, value: Register, index: IndexLike, aligned: bool = False) -> None:
         """Write consecutive elements."""
-        self.b.vector_store(value, self, index)
+        self.b.vector_store(value, self, index, aligned)
 
     def masked_load(
         self, index: IndexLike, mask: Mask, other: Register, readonly: bool = True
