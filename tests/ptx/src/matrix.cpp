@@ -1,0 +1,2 @@
+#include "machine.h"
+namespace ptx { void add_matrix(Table&) {} }

@@ -1,0 +1,19 @@
+// Accesses to memory: found among segments and arrays, checked for bounds and alignment.
+#pragma once
+
+#include "machine.h"
+
+namespace ptx {
+
+struct Place {
+  uint8_t* host;
+  int64_t offset;  // in shared memory, else -1
+};
+
+// Where `bytes` at `address` of `space` are. Throws Fault.
+Place find(Warp& w, int lane, int64_t space, uint64_t address, uint64_t bytes, bool is_write);
+
+// The offset in shared memory of an address that an instruction takes to be one.
+uint32_t shared_offset(Warp& w, uint64_t address, uint64_t bytes, uint64_t align);
+
+}  // namespace ptx
