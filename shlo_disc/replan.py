@@ -15,8 +15,10 @@ from shlo_disc.mlir import ir
 from shlo_disc.passes.base import PassRecord, Pipeline
 from shlo_disc.passes.dump import DumpFolder
 from shlo_disc.passes.machine_model import MachineModel
-from shlo_disc.passes.plan_buffers import PlanBuffers, forget_buffers
+from shlo_disc.passes.place_scalars import forget_scalars
+from shlo_disc.passes.plan_buffers import forget_buffers
 from shlo_disc.passes.split_fusion import split_fusion
+from shlo_disc.passes.table import placing
 
 __all__ = ["Replanning", "refused_by"]
 
@@ -63,10 +65,10 @@ class Replanning:
                 part.attributes[_ORIGIN] = ir.IntegerAttr.get(i64, number)
                 part.attributes["why"] = ir.ArrayAttr.get([*self._why(part, number)])
         forget_buffers(self._module)
-        self._passes += 1
-        again = Pipeline(
-            [PlanBuffers()], first_number=self._passes, dumps=self._dumps, to_the_end=True
-        )
+        forget_scalars(self._module)
+        passes = placing(self._machine)
+        again = Pipeline(passes, first_number=self._passes + 1, dumps=self._dumps, to_the_end=True)
+        self._passes += len(passes)
         return again.run(self._module)
 
     def done(self, name: str) -> tuple[Unfused, ...]:

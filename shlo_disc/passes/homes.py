@@ -19,6 +19,7 @@ from shlo_disc.mlir import ir, producer
 from shlo_disc.passes.op_classes import RESHAPES
 
 __all__ = [
+    "forget_homes",
     "has_far_memory",
     "is_on_host",
     "set_by_value",
@@ -67,6 +68,13 @@ def has_far_memory(func: ir.Operation) -> bool:
 def set_far_memory(func: ir.Operation) -> None:
     """Memory of the target is not the host's own."""
     func.attributes[_FAR_MEMORY] = ir.UnitAttr.get()
+
+
+def forget_homes(op: ir.Operation) -> None:
+    """Remove what was written about `op`."""
+    for name in (_ON_HOST, _BY_VALUE, _FAR_MEMORY):
+        if name in op.attributes:
+            del op.attributes[name]
 
 
 def _numbers(op: ir.Operation, name: str) -> tuple[int, ...]:

@@ -55,6 +55,8 @@ class Kind:
     """Operand 0 is copied and then some of it changed: no copy is needed if operand 0 dies here."""
     can_fail: bool = False
     """A run may end the call: a handler refuses, or there is no memory."""
+    by_address: bool = False
+    """The host program calls the runtime, which is given addresses of all operands."""
 
     @property
     def is_contraction(self) -> bool:
@@ -85,8 +87,8 @@ _ROWS = (
     Kind("conv", Family.CONTRACTION, match_conv),
     Kind("dense", Family.CONTRACTION, match_dense),
     Kind("dynamic_update_slice", Family.SINGLE_OP, match_single_op, in_place=True),
-    Kind("ffi", Family.SINGLE_OP, match_single_op, can_fail=True),
-    Kind("fft", Family.SINGLE_OP, match_single_op, can_fail=True),
+    Kind("ffi", Family.SINGLE_OP, match_single_op, can_fail=True, by_address=True),
+    Kind("fft", Family.SINGLE_OP, match_single_op, can_fail=True, by_address=True),
     Kind("host", Family.HOST, None),
     Kind("loop", Family.SPACE, match_loop, is_by_element=True),
     Kind("rng", Family.SINGLE_OP, match_single_op),

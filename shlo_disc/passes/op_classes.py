@@ -83,10 +83,7 @@ def is_host_scalar(op: ir.Operation) -> bool:
     if any(1 < value.type.element_type.width < 8 for value in (*op.operands, *op.results)
            if is_integer_scalar(value)):  # fmt: skip
         return False
-    if op.name == "stablehlo.convert":
-        to_flag = ir.RankedTensorType(op.results[0].type).element_type.width == 1
-        return is_integer_scalar(op.operands[0]) and not to_flag
-    return op.name != "stablehlo.compare" or is_integer_scalar(op.operands[0])
+    return op.name not in ELEMENTWISE or all(map(is_integer_scalar, op.operands))
 
 
 def is_row_reduction(op: ir.Operation) -> bool:

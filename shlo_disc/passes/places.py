@@ -21,9 +21,11 @@ __all__ = [
     "carries_of",
     "places_of",
     "reuses_of",
+    "scalars_of",
     "set_carries",
     "set_places",
     "set_reuses",
+    "set_scalars",
 ]
 
 
@@ -32,6 +34,8 @@ class At(enum.StrEnum):
 
     SLOT = "slot"
     """Slot `number` of the arena."""
+    HOST = "host"
+    """Slot `number` of the host program's own scalars."""
     RESULT = "result"
     """The caller's memory for result `number`."""
     NEXT = "next"
@@ -83,8 +87,8 @@ class Carry:
     """How and where a loop carries a value. Its text is an element of `disc.carries`."""
 
     mode: Mode
-    slots: tuple[int, int] | None = None
-    """Of a SWAP."""
+    slots: tuple[Place, Place] | None = None
+    """Of a SWAP: both are of the arena, or of the host's scalars."""
     buffer: Place | None = None
     """Of a COPIED."""
 
@@ -95,7 +99,9 @@ class Carry:
             return cls(Mode(text))
         mode, _, rest = text.partition(":")
         if mode == Mode.SWAP:
-            first, second = map(int, rest.split(","))
+            name, _, numbers = rest.rpartition(":")
+            at = At(name or At.SLOT)
+            first, second = (Place(at, int(number)) for number in numbers.split(","))
             return cls(Mode.SWAP, slots=(first, second))
         if mode == Mode.COPIED:
             return cls(Mode.COPIED, buffer=Place.parse(rest))
@@ -103,7 +109,9 @@ class Carry:
 
     def __str__(self) -> str:
         if self.slots is not None:
-            return f"{self.mode}:{self.slots[0]},{self.slots[1]}"
+            first, second = self.slots
+            at = "" if first.at == At.SLOT else f"{first.at}:"
+            return f"{self.mode}:{at}{first.number},{second.number}"
         return self.mode if self.buffer is None else f"{self.mode}:{self.buffer}"
 
 
@@ -136,6 +144,19 @@ def reuses_of(func: ir.Operation) -> list[tuple[int, int]]:
 def set_reuses(func: ir.Operation, pairs: Iterable[tuple[int, int]]) -> None:
     """Results of `main` may be in the memory of donated arguments, as `reuses_of` gives them."""
     func.attributes["disc.reuses"] = _strings(f"{argument}:{result}" for argument, result in pairs)
+
+
+def scalars_of(func: ir.Operation) -> int:
+    """How many scalars the host program of `main` has room for."""
+    if "disc.scalars" not in func.attributes:
+        return 0
+    return int(ir.IntegerAttr(func.attributes["disc.scalars"]).value)
+
+
+def set_scalars(func: ir.Operation, count: int) -> None:
+    """The host program of `main` has room for so many scalars."""
+    i64 = ir.IntegerType.get_signless(64)
+    func.attributes["disc.scalars"] = ir.IntegerAttr.get(i64, count)
 
 
 def _texts(op: ir.Operation, name: str) -> list[str]:

@@ -12,15 +12,18 @@ What it writes:
 ====================  ====================================================================
 `disc.arena`          on `main`: the size in bytes of every slot, symbolic
 `disc.buffers`        on a fusion, `case` or `if`, per result: `slot:N` (arena), `result:N`
-                      (the caller's result), `next:N` (the next value of loop carry N),
+                      (the caller's result), `host:N` (a scalar of the host program, see
+                      `place_scalars.py`), `next:N` (the next value of loop carry N),
                       `inplace` (the buffer of operand 0, which dies here; `inplace:K`: of
                       operand K), `update` (its place in the array that a
                       `dynamic_update_slice` changes)
 `disc.stored`         on a `dynamic_update_slice`: there is nothing left to do, see `update`
 `disc.carries`        on a `while`, per carried value: `same` (never changes), `swap:A,B`
-                      (alternates between two slots), `inplace:PLACE` (one buffer,
+                      (alternates between two slots, `swap:host:A,B` of the host program's
+                      scalars), `inplace:PLACE` (one buffer,
                       initialised by a copy), `inplace:init` (the initial value's own buffer),
                       `stored` (where the step before stored it as `update`)
+`disc.scalars`        on `main`: how many scalars the host program has room for, if any
 `disc.reuses`         on `main` with donated arguments (`disc.donated` in `arg_attrs`):
                       `ARGUMENT:RESULT`, results that may be written into the argument's buffer
 ====================  ====================================================================
@@ -45,6 +48,7 @@ from shlo_disc.ops import ffi
 from shlo_disc.passes.arena import Arena
 from shlo_disc.passes.base import Pass
 from shlo_disc.passes.donation import donated_reuses
+from shlo_disc.passes.homes import has_far_memory, is_on_host
 from shlo_disc.passes.op_classes import CONTROL, RESHAPES
 from shlo_disc.passes.places import (
     At,
@@ -54,6 +58,7 @@ from shlo_disc.passes.places import (
     set_carries,
     set_places,
     set_reuses,
+    set_scalars,
 )
 from shlo_disc.passes.plan_updates import place_updates
 from shlo_disc.passes.records import ffi_call_of, update_of
@@ -79,7 +84,7 @@ class PlanBuffers(Pass):
 
 
 _WRITTEN = (
-    "disc.arena", "disc.buffers", "disc.carries", "disc.reuses", "disc.stored",
+    "disc.arena", "disc.buffers", "disc.carries", "disc.reuses", "disc.scalars", "disc.stored",
 )  # fmt: skip
 
 
@@ -104,6 +109,15 @@ class _Interval:
     owner: ir.Operation
     key: int
     """Result index, or 2 * carry + (0 | 1) for the two buffers of a loop carry."""
+    at: At
+    """Whose memory: the arena's, or the host program's."""
+
+
+_SCALAR = Expr.const(8)
+"""Bytes of a slot for a scalar of the host program."""
+
+_Slots = dict[tuple[ir.Value, int], Place]
+"""The slot of an interval, by the first result of its owner and by `_Interval.key`."""
 
 
 @dataclass
@@ -126,6 +140,11 @@ class _Planner:
     last: dict[ir.Value, int] = field(default_factory=dict)
     """Root value -> its last use, once nothing changes places any more."""
 
+    @property
+    def is_far(self) -> bool:
+        """True if memory of the target is not the host's own."""
+        return has_far_memory(self.func)
+
     def run(self) -> int:
         body = self.func.regions[0].blocks[0]
         self._number(body, 0)
@@ -135,13 +154,15 @@ class _Planner:
         self._plan_updates(body)
         self._claim_results(body)
         self._request(body)
-        sizes, slot_of = self._allocate()
+        sizes, scalars, slot_of = self._allocate()
         self._annotate(body, slot_of)
         reuses = donated_reuses(self.func, self.shapes, self)
         if reuses:
             set_reuses(self.func, reuses)
         texts = [ir.StringAttr.get(str(size)) for size in sizes]
         self.func.attributes["disc.arena"] = ir.ArrayAttr.get(texts)
+        if scalars:
+            set_scalars(self.func, scalars)
         return len(sizes)
 
     # -- facts ----------------------------------------------------------------------------------
@@ -479,27 +500,32 @@ class _Planner:
     def _need(self, op: ir.Operation, key: int, value: ir.Value, start: int) -> None:
         root = self.root(value)
         end = self.last[root] if root in self.last else self._final_end(root)
-        self.intervals.append(_Interval(start, end, value_bytes(value, self.shapes), op, key))
+        on_host = is_on_host(value)
+        size = _SCALAR if on_host else value_bytes(value, self.shapes)
+        at = At.HOST if on_host else At.SLOT
+        self.intervals.append(_Interval(start, end, size, op, key, at))
 
-    def _allocate(self) -> tuple[list[Expr], dict[tuple[ir.Value, int], int]]:
-        """The sizes of the slots, and the slot of every interval."""
-        arena = Arena(self.shapes.constraints)
+    def _allocate(self) -> tuple[list[Expr], int, _Slots]:
+        """The sizes of the arena's slots, the number of scalars, and the slot of every interval."""
+        arenas = {at: Arena(self.shapes.constraints) for at in (At.SLOT, At.HOST)}
         slot_of = {
-            (need.owner.results[0], need.key): arena.slot(need.start, need.end, need.size)
+            (need.owner.results[0], need.key): Place(
+                need.at, arenas[need.at].slot(need.start, need.end, need.size)
+            )
             for need in sorted(self.intervals, key=lambda i: (i.start, i.key))
         }
-        return arena.sizes, slot_of
+        return arenas[At.SLOT].sizes, len(arenas[At.HOST].sizes), slot_of
 
     # -- output ---------------------------------------------------------------------------------
 
-    def _annotate(self, block: ir.Block, slot_of: dict[tuple[ir.Value, int], int]) -> None:
+    def _annotate(self, block: ir.Block, slot_of: _Slots) -> None:
         for view in block.operations:
             op = view.operation
             if op.name == "stablehlo.while":
                 modes = enumerate(self.carries[op.results[0]])
                 set_carries(op, [self._carry(op, k, mode, slot_of) for k, mode in modes])
             elif (op.results[0], 0) in slot_of if op.name == "disc.empty" else False:
-                set_places(op, [Place(At.SLOT, slot_of[op.results[0], 0])])
+                set_places(op, [slot_of[op.results[0], 0]])
             elif op.name == "disc.fusion" or op.name in CONTROL:
                 set_places(op, [self._place(op, k, slot_of) for k in range(len(op.results))])
             if op.name in CONTROL:
@@ -507,27 +533,23 @@ class _Planner:
                     for inner in region.blocks:
                         self._annotate(inner, slot_of)
 
-    def _carry(
-        self, loop: ir.Operation, index: int, mode: Mode, slot_of: dict[tuple[ir.Value, int], int]
-    ) -> Carry:
+    def _carry(self, loop: ir.Operation, index: int, mode: Mode, slot_of: _Slots) -> Carry:
         key = loop.results[0], 2 * index
         if mode == Mode.SWAP:
             return Carry(mode, slots=(slot_of[key], slot_of[loop.results[0], 2 * index + 1]))
         if mode == Mode.COPIED:
             own = self.place.get(loop.results[index])
-            return Carry(mode, buffer=Place(At.SLOT, slot_of[key]) if own is None else own)
+            return Carry(mode, buffer=slot_of[key] if own is None else own)
         return Carry(mode)
 
-    def _place(
-        self, op: ir.Operation, index: int, slot_of: dict[tuple[ir.Value, int], int]
-    ) -> Place:
+    def _place(self, op: ir.Operation, index: int, slot_of: _Slots) -> Place:
         result = op.results[index]
         if result in self.place:
             return self.place[result]
         if result in self.case_claims:
             branch, position = self.case_claims[result]
             return self._place(branch, position, slot_of)
-        return Place(At.SLOT, slot_of[op.results[0], index])
+        return slot_of[op.results[0], index]
 
 
 def _in_place_candidate(op: ir.Operation) -> bool:

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.mlir import ir, producer, terminator
+from shlo_disc.passes.homes import is_on_host
 from shlo_disc.passes.op_classes import is_host_scalar, is_integer_scalar
 from shlo_disc.passes.places import UPDATE, At, Mode, Place
 from shlo_disc.passes.records import ffi_call_of, update_of
@@ -22,6 +23,10 @@ __all__ = ["is_run", "place_updates"]
 
 class _Planner(Protocol):
     shapes: ShapeAnalysis
+
+    @property
+    def is_far(self) -> bool: ...
+
     held: dict[ir.Value, list[ir.Value]]
     place: dict[ir.Value, Place]
     carries: dict[ir.Value, list[Mode]]
@@ -79,6 +84,8 @@ def _place(
     scalars = [v for v in op.operands if v not in (op.operands[0], value)]
     if not all(map(is_integer_scalar, scalars)) or not _is_arithmetic(update, inner):
         return
+    if live.is_far and not all(map(is_on_host, scalars)):
+        return  # the host program would wait for them; a kernel does not
     if not all(_is_before(v, maker, live) for v in (op.operands[0], container, *scalars)):
         return
     if not _is_quiet(root, container, maker, op, changes, live):

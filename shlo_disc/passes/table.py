@@ -27,6 +27,7 @@ from shlo_disc.passes.broadcast_splats import BroadcastSplats
 from shlo_disc.passes.drop_barriers import DropBarriers
 from shlo_disc.passes.machine_model import MachineModel
 from shlo_disc.passes.pipeline import CLEANUP
+from shlo_disc.passes.place_scalars import PlaceScalars
 from shlo_disc.passes.plan_buffers import PlanBuffers
 from shlo_disc.passes.plan_fusion import PlanFusion
 from shlo_disc.passes.share_kernels import ShareKernels
@@ -34,7 +35,7 @@ from shlo_disc.passes.sink_constants import SinkConstants
 from shlo_disc.passes.sink_views import SinkViews
 from shlo_disc.passes.stack_results import StackResults
 
-__all__ = ["NEEDED", "passes", "pipeline_of", "planning"]
+__all__ = ["NEEDED", "passes", "pipeline_of", "placing", "planning"]
 
 _BEFORE: tuple[Pass, ...] = (
     DropBarriers(),  # after the last cse, which would undo it
@@ -42,10 +43,6 @@ _BEFORE: tuple[Pass, ...] = (
     SinkViews(),  # likewise
     StackResults(),  # after all that rebuilds loops
     BroadcastSplats(),  # after fold-constants, which would undo it
-)
-_AFTER: tuple[Pass, ...] = (
-    ShareKernels(),  # before numbers of operands have places
-    PlanBuffers(),
 )
 
 NEEDED = frozenset(
@@ -64,7 +61,20 @@ NEEDED = frozenset(
 
 def planning(machine: MachineModel) -> tuple[Pass, ...]:
     """The passes that follow CLEANUP, for a machine."""
-    return (*_BEFORE, PlanFusion(machine), *_AFTER)
+    return (
+        *_BEFORE,
+        PlanFusion(machine),
+        ShareKernels(),  # before numbers of operands have places
+        *placing(machine),
+    )
+
+
+def placing(machine: MachineModel) -> tuple[Pass, ...]:
+    """The passes that say where the values of planned fusions are."""
+    return (
+        PlaceScalars(machine),  # before places: it says whose memory they are in
+        PlanBuffers(),
+    )
 
 
 def passes(machine: MachineModel) -> dict[str, Pass]:

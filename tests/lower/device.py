@@ -2,63 +2,55 @@
 
 Addresses a host program is given are FAR away from where the bytes are, so that a load or a store
 of its own would fault. Operations are noted in order and done when a value is read, or at the end.
+Scalars by value are taken when a launch is noted, as drivers do. The kernels are the CPU's.
 """
 
 from __future__ import annotations
 
 import ctypes
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from shlo_disc import flags
 from shlo_disc.compile import main_function
 from shlo_disc.dynamic.program import ShapeProgram
 from shlo_disc.dynamic.shapes import analyze
 from shlo_disc.executable import dtype_of
 from shlo_disc.ingest import ingest
 from shlo_disc.lower.cpu import codegen
+from shlo_disc.lower.gpu.host_memory import GpuMemory
 from shlo_disc.lower.host.memory import HostMemory
 from shlo_disc.lower.host.program import HostProgram, emit_host
+from shlo_disc.lower.host.writer import GPU_COPY, GPU_LAUNCH, GPU_READ, GPU_WRITE, GPU_ZERO
+from shlo_disc.lower.plan import Call, Launch, Pack, Step
 from shlo_disc.lower.target import Target, parse
-from shlo_disc.mlir import ir, new_context, ops_of, producer
+from shlo_disc.mlir import ir, new_context, ops_of, producer, terminator
 from shlo_disc.passes.base import Pipeline
 from shlo_disc.passes.pipeline import CLEANUP
 from shlo_disc.passes.table import planning
 
 FAR = 1 << 56
 FIELDS = 32
-LAUNCH, COPY, ZERO, READ, WRITE = range(16, 21)
-"""Fields of the test's context, behind those of `disc_context`."""
+WITH_SCRATCH = 16
+"""Field of the test's context for launches that no GPU has, behind those of `disc_context`."""
 
-OPERANDS = {LAUNCH: 8, COPY: 3, ZERO: 2, READ: 2, WRITE: 3}
-TOUCHES = ("llvm.load", "llvm.store", "llvm.intr.memcpy", "llvm.intr.memset")
+OPERANDS = {WITH_SCRATCH: 8, GPU_LAUNCH: 5, GPU_COPY: 4, GPU_ZERO: 3, GPU_READ: 3, GPU_WRITE: 4}
 
 
-class StreamMemory(HostMemory):
-    """Has the context's functions do everything."""
+class StreamMemory(GpuMemory):
+    """That of a GPU, whose kernels may call others and have scratch memory."""
 
     def launch(self, w, launch, kernel, arguments, sizes):
+        if not launch.calls and launch.scratch_bytes == 0:
+            super().launch(w, launch, kernel, arguments, sizes)
+            return
         counts = [w.const(len(x)) for x in (launch.calls, launch.args, launch.params)]
         rest = w.size(launch.extent), w.size(launch.scratch_bytes)
-        w.call(w.context(LAUNCH), kernel, arguments, *counts[:2], sizes, counts[2], *rest)
-
-    def copy(self, w, destination, source, count):
-        w.call(w.context(COPY), destination, source, w.size(count))
-
-    def zero(self, w, address, count):
-        w.call(w.context(ZERO), address, w.size(count))
-
-    def read(self, w, address, bits, hint):
-        whole = w.call_for(64, w.context(READ), address, w.const(bits // 8), hint="whole")
-        return whole if bits == 64 else whole.cast("arith.trunci", f"i{bits}")
-
-    def write(self, w, value, address):
-        bits = value.element_bits
-        whole = value if bits == 64 else value.cast("arith.extui", "i64")
-        w.call(w.context(WRITE), address, whole, w.const(bits // 8))
+        w.call(w.context(WITH_SCRATCH), kernel, arguments, *counts[:2], sizes, counts[2], *rest)
 
 
 @dataclass
@@ -74,9 +66,12 @@ class Emitted:
 def emitted(text: str, memory: HostMemory | None = None) -> Emitted:
     """The host program of `text` for the CPU's kernels and `memory` (None: the CPU's)."""
     target: Target = parse("cpu")
+    shares_memory = memory is None
+    abilities = replace(target.model.capabilities, shares_memory=shares_memory)
+    model = replace(target.model, capabilities=abilities)
     module = ingest(text, new_context())
-    with module.context, ir.Location.unknown():
-        Pipeline([*CLEANUP, *planning(target.model)]).run(module)
+    with module.context, ir.Location.unknown(), flags.overridden(spec=1):
+        Pipeline([*CLEANUP, *planning(model)]).run(module)
         main = main_function(module)
         shapes = analyze(module)
         block = main.regions[0].blocks[0]
@@ -97,27 +92,76 @@ def reached(text: str) -> list[str]:
     with new_context(), ir.Location.unknown():
         module = ir.Module.parse(text)
         for run in ops_of(module, "func.func"):
-            for op in ops_of(
-                run, "llvm.load", "llvm.store", "llvm.intr.memcpy", "llvm.intr.memset"
-            ):
-                address = op.operands[1 if op.name == "llvm.store" else 0]
-                if op.name.startswith("llvm.intr") or not _is_own(address, run):
+            for op in ops_of(run, *_ADDRESSES):
+                addresses = (op.operands[k] for k in _ADDRESSES[op.name])
+                if not all(_is_own(address, run) for address in addresses):
                     found.append(str(op))
     return found
 
 
+_ADDRESSES = {
+    "llvm.intr.memcpy": (0, 1),
+    "llvm.intr.memset": (0,),
+    "llvm.load": (0,),
+    "llvm.store": (1,),
+}
+"""Operations that touch memory, and which operands are addresses."""
+
+
 def _is_own(address: ir.Value, run: ir.Operation) -> bool:
     op = producer(address)
-    if op is None:
-        given = list(run.regions[0].blocks[0].arguments)
-        arena = given[4:] if run.attributes["sym_name"].value == "run" else []
-        return address in given and address not in arena
+    if op is None or op.name == "scf.while":
+        return _is_own_in_loop(address, run)
     if op.name == "llvm.getelementptr":
         return _is_own(op.operands[0], run)
     if op.name == "llvm.load":
         base = producer(op.operands[0])
         return base is not None and base.operands[0] == run.regions[0].blocks[0].arguments[0]
     return op.name == "llvm.alloca"
+
+
+def _is_own_in_loop(address: ir.Value, run: ir.Operation) -> bool:
+    """The same of a value that loops carry: every value it may be."""
+    waiting, seen = [address], {address}
+    while waiting:
+        value = waiting.pop()
+        op = producer(value)
+        if op is None:
+            around = value.owner.owner.operation
+            if around == run:
+                given = list(run.regions[0].blocks[0].arguments)
+                arena = given[4:] if run.attributes["sym_name"].value == "run" else []
+                if value in arena:
+                    return False
+                continue
+            number = ir.BlockArgument(value).arg_number
+            if value.owner == around.regions[0].blocks[0]:
+                sources = [around.operands[number], _last(around, 1).operands[number]]
+            else:
+                sources = [_last(around, 0).operands[1 + number]]
+        elif op.name == "scf.while":
+            sources = [_last(op, 0).operands[1 + ir.OpResult(value).result_number]]
+        elif not _is_own(value, run):
+            return False
+        else:
+            continue
+        waiting += [source for source in sources if source not in seen]
+        seen.update(sources)
+    return True
+
+
+def _last(loop: ir.Operation, region: int) -> ir.Operation:
+    return terminator(loop.regions[region].blocks[0])
+
+
+def launches_of(steps: Sequence[Step]) -> Iterator[Launch]:
+    """Every launch in a plan."""
+    for step in steps:
+        if isinstance(step, Launch):
+            yield step
+        elif not isinstance(step, Call):
+            yield from (part.fill for part in step.parts) if isinstance(step, Pack) else ()
+            yield from launches_of((*step.then, *step.otherwise))
 
 
 class Stream:
@@ -133,6 +177,16 @@ class Stream:
         assert reached(made.host.text) == []
         prepare, run = codegen.compile_host(made.host.text)
         kernels = codegen.compile_functions([kernel.text for kernel in made.host.kernels])
+        texts = {
+            kernel.text: code.address
+            for kernel, code in zip(made.host.kernels, kernels, strict=True)
+        }
+        self._counts = {
+            texts[step.kernel.text]: (len(step.args), len(step.params))
+            for use in made.host.uses
+            for step in launches_of(use.plan.steps)
+            if step.kernel.text in texts  # a copy that the buffer planner saved is not
+        }
         sizes, shapes = made.program.evaluate([a.shape for a in arguments], [])
         symbols = self._words(sizes[name] for name in made.program.symbol_names)
         given = self._words(size for a in arguments for size in a.shape)
@@ -181,14 +235,15 @@ class Stream:
 
     def _offer(self, context: Any) -> None:
         functions = {
-            LAUNCH: self._launch,
-            COPY: self._copy,
-            ZERO: self._zero,
-            READ: self._read,
-            WRITE: self._write,
+            WITH_SCRATCH: self._launch,
+            GPU_LAUNCH: self._launch_plainly,
+            GPU_COPY: self._copy,
+            GPU_ZERO: self._zero,
+            GPU_READ: self._read,
+            GPU_WRITE: self._write,
         }
         for field, function in functions.items():
-            result = ctypes.c_int64 if field == READ else None
+            result = ctypes.c_int64 if field == GPU_READ else None
             made = ctypes.CFUNCTYPE(result, *[ctypes.c_int64] * OPERANDS[field])(function)
             self._kept.append(made)
             context[field] = ctypes.cast(made, ctypes.c_void_p).value
@@ -200,6 +255,12 @@ class Stream:
     def _note(self, name: str, operation: Callable[[], object]) -> None:
         self.done[name] += 1
         self._waiting.append(operation)
+
+    def _launch_plainly(
+        self, context: int, kernel: int, arguments: int, sizes: int, tasks: int
+    ) -> None:
+        count, params = self._counts[kernel]
+        self._launch(kernel, arguments, 0, count, sizes, params, tasks, 0)
 
     def _launch(
         self,
@@ -213,7 +274,7 @@ class Stream:
         scratch: int,
     ) -> None:
         words = (ctypes.c_int64 * (calls + count)).from_address(arguments)
-        near = [*words[:calls], *(address - FAR for address in words[calls:])]
+        near = [*words[:calls], *map(self._argument, words[calls:])]
         given, room = self._table(near), np.empty(scratch + 64, np.uint8)
         own = self._table((ctypes.c_int64 * params).from_address(sizes))
         self._kept.append(room)
@@ -222,18 +283,25 @@ class Stream:
         function = ctypes.CFUNCTYPE(None, *types)(kernel)
         self._note("launch", lambda: extent > 0 and function(given, own, 0, extent, start))
 
-    def _copy(self, destination: int, source: int, count: int) -> None:
+    def _argument(self, address: int) -> int:
+        """Where a kernel finds an argument: a scalar by value is as it is now."""
+        if address >= FAR:
+            return address - FAR
+        self.done["by value"] += 1
+        return self._table([ctypes.c_int64.from_address(address).value])
+
+    def _copy(self, context: int, destination: int, source: int, count: int) -> None:
         self._note("copy", lambda: ctypes.memmove(destination - FAR, source - FAR, count))
 
-    def _zero(self, address: int, count: int) -> None:
+    def _zero(self, context: int, address: int, count: int) -> None:
         self._note("zero", lambda: ctypes.memset(address - FAR, 0, count))
 
-    def _read(self, address: int, count: int) -> int:
+    def _read(self, context: int, address: int, count: int) -> int:
         self.done["read"] += 1
         self._wait()
-        return int.from_bytes(ctypes.string_at(address - FAR, count), "little", signed=True)
+        return int.from_bytes(ctypes.string_at(address - FAR, count), "little")
 
-    def _write(self, address: int, value: int, count: int) -> None:
+    def _write(self, context: int, address: int, value: int, count: int) -> None:
         data = value.to_bytes(8, "little", signed=True)
         self._note("write", lambda: ctypes.memmove(address - FAR, data, count))
 

@@ -47,7 +47,7 @@ PROGRAMS = {
     "given back": (lambda x: (x, x, 2 * x), (floats(7),)),
 }
 USES = {
-    "scan": {"launch", "read", "write"},
+    "scan": {"launch", "by value", "copy"},
     "row work": {"launch", "zero", "pack"},
     "branches": {"launch", "read", "write"},
     "given back": {"launch", "copy"},

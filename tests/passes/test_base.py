@@ -73,7 +73,7 @@ def test_two_passes_cannot_share_a_name():
 def test_groups_stand_for_their_passes():
     names = [p.name for p in table.pipeline_of("cleanup,planning", MODEL)]
     assert names[:2] == ["cse", "forward-carried"]
-    assert names[-3:] == ["plan-fusion", "share-kernels", "plan-buffers"]
+    assert names[-4:] == ["plan-fusion", "share-kernels", "place-scalars", "plan-buffers"]
 
 
 def test_records_say_what_happened(module):

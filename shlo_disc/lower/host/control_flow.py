@@ -8,7 +8,7 @@ from shlo_disc.lower.host.foreign import unless_failed
 from shlo_disc.lower.host.frame import Frame
 from shlo_disc.lower.values.typed import Mask, Pointer
 from shlo_disc.mlir import ir, terminator
-from shlo_disc.passes.places import Mode, carries_of
+from shlo_disc.passes.places import Mode, Place, carries_of
 
 __all__ = ["write_case", "write_while"]
 
@@ -21,7 +21,7 @@ def write_while(frame: Frame, op: ir.Operation, block: _Block, can_fail: bool) -
     w = frame.w
     condition, body = op.regions[0].blocks[0], op.regions[1].blocks[0]
     frame.record.enter(op)
-    swaps: dict[int, tuple[int, int]] = {}
+    swaps: dict[int, tuple[Place, Place]] = {}
     stored: list[int] = []
     for index, carry in enumerate(carries_of(op)):
         if carry.slots is not None:
@@ -45,7 +45,7 @@ def write_while(frame: Frame, op: ir.Operation, block: _Block, can_fail: bool) -
                 frame.origins.same(value, op.operands[index])
     inits: list[Pointer] = []
     for index, (first, second) in swaps.items():
-        inits += [frame.pointers[op.operands[index]], frame.slots[first], frame.slots[second]]
+        inits += [frame.pointers[op.operands[index]], frame.place(first), frame.place(second)]
     inits += [frame.pointers[op.operands[index]] for index in stored]
     moving = [3 * k for k in range(len(swaps))]
     moving += range(3 * len(swaps), len(inits))
@@ -91,7 +91,7 @@ def write_case(frame: Frame, op: ir.Operation, block: _Block) -> None:
                 _branch(frame, op, 1, block)
         frame.record.leave(op)
         return
-    w.switch(frame.memory.read(w, frame.pointers[op.operands[0]], 32, "number"))
+    w.switch(frame.number(op.operands[0]))
     last = len(op.regions) - 1
     for branch in range(last + 1):
         with w.case(branch if branch < last else None):

@@ -8,13 +8,13 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.memory import value_bytes
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.lower.host.addresses import Addresses
-from shlo_disc.lower.host.memory import HostMemory
+from shlo_disc.lower.host.memory import HostMemory, memory_of
 from shlo_disc.lower.host.packs import Origins
 from shlo_disc.lower.host.scalars import read_flag
 from shlo_disc.lower.host.updates import stored_update, update_address
 from shlo_disc.lower.host.uses import UseRecorder
 from shlo_disc.lower.host.writer import HostWriter
-from shlo_disc.lower.values.typed import Mask, Pointer
+from shlo_disc.lower.values.typed import Mask, Pointer, Register
 from shlo_disc.mlir import ir
 from shlo_disc.passes.places import At, Place, places_of
 
@@ -25,6 +25,7 @@ class Frame:
     """The function `run` of a host program while it is written.
 
     `symbols`: the names in the array of symbols, in order. `slots`: bytes of the arena's slots.
+    `scalars`: how many scalars are at home on the host.
     """
 
     def __init__(
@@ -33,6 +34,7 @@ class Frame:
         memory: HostMemory,
         symbols: Sequence[str],
         slots: Sequence[Expr],
+        scalars: int,
     ) -> None:
         self.shapes = shapes
         self.memory = memory
@@ -46,6 +48,7 @@ class Frame:
         """The memory that a call may use."""
         self.slots, self.workspace_base = w.blocks(self.arena, w.const(0), slots)
         """The addresses of slots in the arena, and where temporary blocks of kernels begin."""
+        self._scalars = w.array(scalars, "i64", "scalars") if scalars else None
 
     def result(self, index: int) -> Pointer:
         """The address of the caller's memory for result `index`."""
@@ -67,17 +70,30 @@ class Frame:
         """The address of a place that no operand has."""
         if place.at == At.SLOT:
             return self.slots[place.number]
+        if place.at == At.HOST:
+            assert self._scalars is not None, place
+            return self.w.element_address(self._scalars, place.number, "i64")
         if place.at == At.NEXT:
             return self.next[place.number]
         assert place.at == At.RESULT, place
         return self.result(place.number)
 
+    def constant(self, number: int) -> Pointer:
+        """Where the host has a constant of at most 64 bits."""
+        signed = number - (1 << 64) if number >> 63 else number
+        return self.w.sizes_array([Expr.const(signed)])
+
     def copy(self, destination: Pointer, value: ir.Value) -> None:
-        """Copy `value` to `destination`, unless it is there."""
+        """Copy `value` to `destination`, unless it is there: both are on the host, or neither."""
         source = self.pointers[value]
         if source != destination:
-            self.memory.copy(self.w, destination, source, value_bytes(value, self.shapes))
+            memory = memory_of(value, self.memory)
+            memory.copy(self.w, destination, source, value_bytes(value, self.shapes))
 
     def flag(self, value: ir.Value) -> Mask:
         """What `value`, a boolean scalar, is."""
-        return read_flag(self.w, self.memory, self.pointers[value])
+        return read_flag(self.w, memory_of(value, self.memory), self.pointers[value])
+
+    def number(self, value: ir.Value) -> Register:
+        """What `value`, an i32 scalar, is."""
+        return memory_of(value, self.memory).read(self.w, self.pointers[value], 32, "number")

@@ -17,8 +17,10 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.host.writer import HostWriter
 from shlo_disc.lower.plan import Launch
 from shlo_disc.lower.values.typed import Pointer, Register
+from shlo_disc.mlir import ir
+from shlo_disc.passes.homes import is_on_host
 
-__all__ = ["OWN", "HostMemory", "Memory", "OwnMemory"]
+__all__ = ["HostMemory", "Memory", "OwnMemory", "memory_of"]
 
 
 class Memory(Protocol):
@@ -84,4 +86,9 @@ class OwnMemory(Memory):
         w.store(value, address)
 
 
-OWN = OwnMemory()
+_OWN = OwnMemory()
+
+
+def memory_of(value: ir.Value, target: HostMemory) -> Memory:
+    """The memory that `value` is in: that of the target, or the host's own."""
+    return _OWN if is_on_host(value) else target

@@ -32,9 +32,10 @@ from shlo_disc.lower.refused import Refused
 from shlo_disc.lower.speculate import Likely
 from shlo_disc.lower.target import Target
 from shlo_disc.mlir import ir, terminator
+from shlo_disc.passes.homes import is_on_host
 from shlo_disc.passes.kinds import kind_of
 from shlo_disc.passes.op_classes import RESHAPES
-from shlo_disc.passes.places import At, places_of, reuses_of
+from shlo_disc.passes.places import At, places_of, reuses_of, scalars_of
 
 __all__ = ["HostProgram", "emit_host"]
 
@@ -119,14 +120,16 @@ class _Run:
         self.reuses = reuses_of(func)
         slots = ir.ArrayAttr(func.attributes["disc.arena"])
         self.slot_sizes = [Expr.parse(ir.StringAttr(s).value) for s in slots]
-        self.frame = Frame(shapes, target.memory, program.symbol_names, self.slot_sizes)
+        self.frame = Frame(
+            shapes, target.memory, program.symbol_names, self.slot_sizes, scalars_of(func)
+        )
         self.launches = Launches(self.frame, written)
         self.constants: list[npt.NDArray[np.uint8]] = []
         self.refused: list[tuple[ir.Operation, Exception]] = []
         """Fusions no kernel could be written for; the text is of no use then."""
         self._plans = Plans(shapes, target, likely)
         self._main = func.regions[0].blocks[0]
-        self._can_fail = can_fail(func)
+        self._can_fail = target.memory.can_fail or can_fail(func)
 
     def emit(self) -> str:
         """The text of `run`; fills the tables."""
@@ -177,6 +180,10 @@ class _Run:
 
     def _constant(self, op: ir.Operation) -> None:
         frame, index = self.frame, len(self.constants)
+        if is_on_host(op.results[0]):
+            number = int.from_bytes(constant_bytes(op).tobytes(), "little")
+            frame.pointers.put(op.results[0], frame.constant(number))
+            return
         self.constants.append(constant_bytes(op))
         frame.pointers.put(op.results[0], frame.w.pointer(frame.w.context(CONSTANTS), index))
         frame.origins.constant(op.results[0], index)

@@ -6,36 +6,21 @@ more time calling those than on its work.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from shlo_disc.comparisons import comparison
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.errors import InternalError
-from shlo_disc.lower.host.memory import HostMemory
+from shlo_disc.lower.host.memory import HostMemory, Memory, memory_of
 from shlo_disc.lower.host.writer import HostWriter
+from shlo_disc.lower.values.elementwise import emit_scalar
 from shlo_disc.lower.values.typed import Mask, Pointer, Register
 from shlo_disc.mlir import ir, terminator
 from shlo_disc.ops import names
-from shlo_disc.passes.op_classes import is_integer_scalar
+from shlo_disc.passes.op_classes import ELEMENTWISE, is_integer_scalar
 
 __all__ = ["emit_scalars", "read_flag", "scalar_registers"]
 
-_BINARY = {
-    "stablehlo.add": "arith.addi",
-    "stablehlo.and": "arith.andi",
-    "stablehlo.multiply": "arith.muli",
-    "stablehlo.or": "arith.ori",
-    "stablehlo.subtract": "arith.subi",
-    "stablehlo.xor": "arith.xori",
-}
-_EXTREMES = {
-    ("stablehlo.maximum", True): "arith.maxsi",
-    ("stablehlo.maximum", False): "arith.maxui",
-    ("stablehlo.minimum", True): "arith.minsi",
-    ("stablehlo.minimum", False): "arith.minui",
-}
-_PREDICATES = {"EQ": "eq", "NE": "ne", "LT": "lt", "LE": "le", "GT": "gt", "GE": "ge"}
 _SAME = names(lambda row: row.is_broadcast)
 
 
@@ -47,7 +32,7 @@ def emit_scalars(
     block = op.regions[0].blocks[0]
     last = terminator(block)
     for value, result in zip(last.operands, op.results, strict=True):
-        _store(w, memory, registers[value], pointers[result])
+        _store(w, memory_of(result, memory), registers[value], pointers[result])
 
 
 def scalar_registers(
@@ -60,7 +45,8 @@ def scalar_registers(
     registers: dict[ir.Value, Register] = {}
     for argument, operand in zip(block.arguments, op.operands, strict=True):
         if is_integer_scalar(argument):
-            registers[argument] = _load(w, memory, pointers[operand], argument.type)
+            own = memory_of(operand, memory)
+            registers[argument] = _load(w, own, pointers[operand], argument.type)
     for view in block.operations:
         inner = view.operation
         if len(inner.results) and is_integer_scalar(inner.results[0]):
@@ -77,19 +63,19 @@ def _bits(kind: ir.Type) -> int:
     return int(_element(kind).width)
 
 
-def _load(w: HostWriter, memory: HostMemory, pointer: Pointer, kind: ir.Type) -> Register:
+def _load(w: HostWriter, memory: Memory, pointer: Pointer, kind: ir.Type) -> Register:
     bits = _bits(kind)
     if bits == 1:
         return read_flag(w, memory, pointer, "scalar")
     return memory.read(w, pointer, bits, "scalar")
 
 
-def read_flag(w: HostWriter, memory: HostMemory, pointer: Pointer, hint: str = "byte") -> Mask:
+def read_flag(w: HostWriter, memory: Memory, pointer: Pointer, hint: str = "byte") -> Mask:
     """The flag at `pointer`, which is a byte in memory."""
     return Mask.of(memory.read(w, pointer, 8, hint).cast("llvm.trunc", "i1"))
 
 
-def _store(w: HostWriter, memory: HostMemory, register: Register, pointer: Pointer) -> None:
+def _store(w: HostWriter, memory: Memory, register: Register, pointer: Pointer) -> None:
     if isinstance(register, Mask):
         register = register.cast("llvm.zext", "i8")
     memory.write(w, register, pointer)
@@ -107,45 +93,6 @@ def _compute(w: HostWriter, op: ir.Operation, registers: Mapping[ir.Value, Regis
     given = [registers[value] for value in op.operands if value in registers]
     if op.name in _SAME:
         return given[0]
-    element = _element(op.operands[0].type)
-    signed = not element.is_unsigned and element.width > 1
-    if op.name in _BINARY:
-        # Addition of i1 is "or", multiplication "and" (StableHLO spec).
-        names = {"stablehlo.add": "arith.ori", "stablehlo.multiply": "arith.andi"}
-        name = names.get(op.name, _BINARY[op.name]) if bits == 1 else _BINARY[op.name]
-        return w.op(name, given[0], given[1])
-    if (op.name, signed) in _EXTREMES:
-        return w.op(_EXTREMES[op.name, signed], given[0], given[1])
-    if op.name in _OTHERS:
-        return _OTHERS[op.name](w, op, given, signed)
+    if op.name in ELEMENTWISE:
+        return emit_scalar(w, op, given)
     raise InternalError(f"{op.name} cannot be computed by the host program")
-
-
-def _compare(w: HostWriter, op: ir.Operation, given: Sequence[Register], signed: bool) -> Register:
-    direction = comparison(op)
-    predicate = _PREDICATES[direction]
-    if direction not in ("EQ", "NE"):
-        predicate = ("s" if signed else "u") + predicate
-    return w.cmpi(predicate, given[0], given[1])
-
-
-def _select(w: HostWriter, _: ir.Operation, given: Sequence[Register], __: bool) -> Register:
-    flag, yes, no = given
-    return w.select(Mask.of(flag), yes, no)
-
-
-def _convert(w: HostWriter, op: ir.Operation, given: Sequence[Register], signed: bool) -> Register:
-    (value,) = given
-    bits, before = _bits(op.results[0].type), value.element_bits
-    if before == bits:
-        return value
-    name = "arith.trunci" if bits < before else "arith.extsi" if signed else "arith.extui"
-    return value.cast(name, f"i{bits}")
-
-
-_OTHERS: dict[str, Callable[[HostWriter, ir.Operation, Sequence[Register], bool], Register]] = {
-    "stablehlo.compare": _compare,
-    "stablehlo.convert": _convert,
-    "stablehlo.select": _select,
-}
-"""Each is given the registers of the operands, and whether these are signed."""

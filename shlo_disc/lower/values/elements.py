@@ -13,8 +13,8 @@ from typing import NoReturn
 from shlo_disc.element_types import ELEMENT_TYPES, ElementType, known_element_type
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.locations import source_line
-from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.narrow_floats import narrowed, widened
+from shlo_disc.lower.values.text import TextBuilder
 from shlo_disc.lower.values.typed import Register
 from shlo_disc.mlir import ir
 
@@ -47,7 +47,7 @@ def element_of(value: ir.Value) -> ElementType:
     return row
 
 
-def to_compute(b: KernelBuilder, value: Register, element: ElementType) -> Register:
+def to_compute(b: TextBuilder, value: Register, element: ElementType) -> Register:
     """`value` widened to the type it is computed in (exact)."""
     if not element.is_narrow:
         return wrap(b, value, element)
@@ -60,7 +60,7 @@ def to_compute(b: KernelBuilder, value: Register, element: ElementType) -> Regis
     return b.bitcast(bits, bits.like("f32"))
 
 
-def from_compute(b: KernelBuilder, value: Register, element: ElementType) -> Register:
+def from_compute(b: TextBuilder, value: Register, element: ElementType) -> Register:
     """`value` rounded (to nearest even) from the type it was computed in."""
     if not element.is_narrow:
         return value
@@ -81,7 +81,7 @@ def from_compute(b: KernelBuilder, value: Register, element: ElementType) -> Reg
     return b.cast("arith.trunci", b.select(nan, quiet, rounded), "i16")
 
 
-def wrap(b: KernelBuilder, value: Register, element: ElementType) -> Register:
+def wrap(b: TextBuilder, value: Register, element: ElementType) -> Register:
     """An integer of 2 or 4 bits with the upper bits of its register defined; others as they are."""
     if element.is_float or element.kind == "b" or element.bits == element.width:
         return value
@@ -92,7 +92,7 @@ def wrap(b: KernelBuilder, value: Register, element: ElementType) -> Register:
     return (value << unused).sar(unused)
 
 
-def round_odd(b: KernelBuilder, value: Register) -> Register:
+def round_odd(b: TextBuilder, value: Register) -> Register:
     """f64 -> f32 rounded to odd, so that a second rounding to 16 bits is the only one.
 
     Source: S. Boldo, G. Melquiond, "Emulation of FMA and correctly rounded sums" (2008).

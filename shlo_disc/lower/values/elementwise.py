@@ -14,7 +14,6 @@ from dataclasses import replace
 
 from shlo_disc.comparisons import comparison, is_total_order
 from shlo_disc.element_types import ELEMENT_TYPES, FLOATS, ElementType, Special
-from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.elements import (
     element_of,
     from_compute,
@@ -24,6 +23,7 @@ from shlo_disc.lower.values.elements import (
     wrap,
 )
 from shlo_disc.lower.values.math import emit_math
+from shlo_disc.lower.values.text import TextBuilder
 from shlo_disc.lower.values.typed import Mask, Register, like
 from shlo_disc.mlir import ir
 from shlo_disc.ops import OPS, names
@@ -33,10 +33,10 @@ __all__ = ["SCALAR_OPS", "convert", "emit_scalar", "own_bits", "reduce_precision
 Types = list[ElementType]
 """Of the operands of an op."""
 
-Rule = Callable[[KernelBuilder, ir.Operation, list[Register], Types, ElementType], Register]
+Rule = Callable[[TextBuilder, ir.Operation, list[Register], Types, ElementType], Register]
 
 
-def emit_scalar(b: KernelBuilder, op: ir.Operation, args: Sequence[Register]) -> Register:
+def emit_scalar(b: TextBuilder, op: ir.Operation, args: Sequence[Register]) -> Register:
     """The register of `op`'s result from its operands' (scalars are broadcast where lanes meet)."""
     ins = [element_of(v) for v in op.operands]
     out = element_of(op.results[0])
@@ -46,7 +46,7 @@ def emit_scalar(b: KernelBuilder, op: ir.Operation, args: Sequence[Register]) ->
 
 
 def _math(
-    b: KernelBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
+    b: TextBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
 ) -> Register:
     if not out.is_float:
         unsupported(op, f"no {out.name} form", "convert the operand to a float")
@@ -58,7 +58,7 @@ def _arith(float_op: str | None, int_op: str | None, bool_op: str | None = None)
     """A binary operation that is one `arith` op per kind of element."""
 
     def rule(
-        b: KernelBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
+        b: TextBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
     ) -> Register:
         name = {"f": float_op, "i": int_op, "u": int_op, "b": bool_op}[out.kind]
         if name is None:
@@ -73,7 +73,7 @@ def _extremum(float_op: str, signed: str, unsigned: str, boolean: str) -> Rule:
     """Maximum or minimum; floats propagate NaN and order -0 below +0."""
 
     def rule(
-        b: KernelBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
+        b: TextBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
     ) -> Register:
         name = {"f": float_op, "i": signed, "u": unsigned, "b": boolean}[out.kind]
         wide = [to_compute(b, a, out) for a in args]
@@ -87,13 +87,13 @@ _minimum = _extremum("arith.minimumf", "arith.minsi", "arith.minui", "arith.andi
 
 
 def _clamp(
-    b: KernelBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
+    b: TextBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
 ) -> Register:
     low, x, high = args
     return _minimum(b, op, [_maximum(b, op, [x, low], ins, out), high], ins, out)
 
 
-def _divisor(b: KernelBuilder, y: Register, e: ElementType) -> tuple[Register, Mask]:
+def _divisor(b: TextBuilder, y: Register, e: ElementType) -> tuple[Register, Mask]:
     """(a divisor that cannot trap, whether y is 0): x / -1, x / 0 become x / 1, repaired later."""
     zero = y.equals(0)
     unsafe = zero
@@ -103,7 +103,7 @@ def _divisor(b: KernelBuilder, y: Register, e: ElementType) -> tuple[Register, M
     return b.select(unsafe, y.constant(1), y), zero
 
 
-def _quotient(b: KernelBuilder, x: Register, y: Register, e: ElementType) -> Register:
+def _quotient(b: TextBuilder, x: Register, y: Register, e: ElementType) -> Register:
     """Integer x / y truncated, y neither 0 nor -1.
 
     Up to 32 bits go through f64 when the divisor is no constant: the quotient of two integers below
@@ -118,7 +118,7 @@ def _quotient(b: KernelBuilder, x: Register, y: Register, e: ElementType) -> Reg
 
 
 def _divide(
-    b: KernelBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
+    b: TextBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
 ) -> Register:
     x, y = args
     if out.is_float:
@@ -134,7 +134,7 @@ def _divide(
 
 
 def _remainder(
-    b: KernelBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
+    b: TextBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
 ) -> Register:
     x, y = args
     if out.is_float:
@@ -148,7 +148,7 @@ def _remainder(
     return b.select(zero, x, rest)
 
 
-def _fmod(b: KernelBuilder, x: Register, y: Register) -> Register:
+def _fmod(b: TextBuilder, x: Register, y: Register) -> Register:
     """C's fmod, exact: shift-and-subtract with 20 quotient bits a step.
 
     r and d = y * 2^k (k >= 0 so that r < 2^21 d) are floats; q = trunc(r / d) < 2^21 may be one too
@@ -203,7 +203,7 @@ def _fmod(b: KernelBuilder, x: Register, y: Register) -> Register:
 
 
 def _high_product(
-    b: KernelBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
+    b: TextBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
 ) -> Register:
     """The upper half of the product's bits; products are exact in twice the width."""
     x, y = args
@@ -222,7 +222,7 @@ def _high_product(
 
 
 def _power(
-    b: KernelBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
+    b: TextBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
 ) -> Register:
     if out.is_float:
         wide = [to_compute(b, a, out) for a in args]
@@ -256,7 +256,7 @@ _SIGNED = (Special.IEEE, Special.FN, Special.FINITE)
 
 
 def _abs(
-    b: KernelBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
+    b: TextBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
 ) -> Register:
     (x,) = args
     if out.is_narrow and out.format.special in _SIGNED:
@@ -269,7 +269,7 @@ def _abs(
 
 
 def _negate(
-    b: KernelBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
+    b: TextBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
 ) -> Register:
     (x,) = args
     if out.is_narrow and out.format.special in _SIGNED:
@@ -282,7 +282,7 @@ def _negate(
 
 
 def _sign(
-    b: KernelBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
+    b: TextBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
 ) -> Register:
     x = to_compute(b, args[0], out)
     one = x.constant(1)
@@ -295,7 +295,7 @@ def _sign(
 
 def _float_unary(name: str) -> Rule:
     def rule(
-        b: KernelBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
+        b: TextBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
     ) -> Register:
         if not out.is_float:
             unsupported(op, f"no {out.name} form", "convert the operand to a float")
@@ -308,7 +308,7 @@ def _float_unary(name: str) -> Rule:
 
 
 def _not(
-    b: KernelBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
+    b: TextBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
 ) -> Register:
     ones = args[0].constant(True if out.kind == "b" else -1)
     return args[0] ^ ones
@@ -316,14 +316,14 @@ def _not(
 
 def _bits(name: str) -> Rule:
     def rule(
-        b: KernelBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
+        b: TextBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
     ) -> Register:
         return b.op(name, *args)
 
     return rule
 
 
-def own_bits(b: KernelBuilder, x: Register, e: ElementType) -> Register:
+def own_bits(b: TextBuilder, x: Register, e: ElementType) -> Register:
     """An integer with zeros in the bits of the register that are not bits of its type."""
     if e.bits == e.width:
         return x
@@ -331,7 +331,7 @@ def own_bits(b: KernelBuilder, x: Register, e: ElementType) -> Register:
 
 
 def _leading_zeros(
-    b: KernelBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
+    b: TextBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
 ) -> Register:
     count = b.op("math.ctlz", own_bits(b, args[0], out))
     unused = out.width - out.bits
@@ -339,7 +339,7 @@ def _leading_zeros(
 
 
 def _population(
-    b: KernelBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
+    b: TextBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
 ) -> Register:
     return b.op("math.ctpop", own_bits(b, args[0], out))
 
@@ -348,7 +348,7 @@ def _shift(name: str) -> Rule:
     """Shifts by the width or more give 0, or the sign for the arithmetic shift."""
 
     def rule(
-        b: KernelBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
+        b: TextBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
     ) -> Register:
         x, by = args
         last = by.constant(out.bits - 1)
@@ -370,7 +370,7 @@ _FLOAT_PREDICATE = {"EQ": "oeq", "NE": "une", "GE": "oge", "GT": "ogt", "LE": "o
 _INT_PREDICATE = {"EQ": "eq", "NE": "ne", "GE": "ge", "GT": "gt", "LE": "le", "LT": "lt"}
 
 
-def _total_order(b: KernelBuilder, x: Register, bits: int) -> Register:
+def _total_order(b: TextBuilder, x: Register, bits: int) -> Register:
     """Integers in the order of IEEE-754 totalOrder: negative floats with other bits flipped."""
     type_ = x.like(f"i{bits}")
     raw = b.bitcast(x, type_)
@@ -380,7 +380,7 @@ def _total_order(b: KernelBuilder, x: Register, bits: int) -> Register:
 
 
 def _compare(
-    b: KernelBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
+    b: TextBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
 ) -> Register:
     direction, total = comparison(op), is_total_order(op)
     element = ins[0]
@@ -405,14 +405,14 @@ def _signed(direction: str) -> str:
 
 
 def _select(
-    b: KernelBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
+    b: TextBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
 ) -> Register:
     condition, yes, no = args
     return b.select(Mask.of(condition), yes, no)
 
 
 def _is_finite(
-    b: KernelBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
+    b: TextBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
 ) -> Register:
     x = to_compute(b, args[0], ins[0])
     return x.abs() < x.constant(float("inf"))
@@ -421,7 +421,7 @@ def _is_finite(
 # ------------------------------------------------------------------ conversion
 
 
-def convert(b: KernelBuilder, x: Register, source: ElementType, target: ElementType) -> Register:
+def convert(b: TextBuilder, x: Register, source: ElementType, target: ElementType) -> Register:
     """`x` converted as stablehlo.convert: floats to integers saturate, NaN becomes 0."""
     if source == target:
         return x
@@ -448,7 +448,7 @@ def convert(b: KernelBuilder, x: Register, source: ElementType, target: ElementT
     return x
 
 
-def _saturated(b: KernelBuilder, x: Register, e: ElementType) -> Register:
+def _saturated(b: TextBuilder, x: Register, e: ElementType) -> Register:
     """An integer of 8 bits brought into the range of a type of fewer."""
     if e.bits == e.width:
         return x
@@ -459,7 +459,7 @@ def _saturated(b: KernelBuilder, x: Register, e: ElementType) -> Register:
 
 
 def _float_to_float(
-    b: KernelBuilder, x: Register, source: ElementType, target: ElementType
+    b: TextBuilder, x: Register, source: ElementType, target: ElementType
 ) -> Register:
     if target.name == "f64":
         return b.cast("arith.extf", x, "f64")
@@ -469,7 +469,7 @@ def _float_to_float(
 
 
 def _int_to_float(
-    b: KernelBuilder, x: Register, source: ElementType, target: ElementType
+    b: TextBuilder, x: Register, source: ElementType, target: ElementType
 ) -> Register:
     name = "arith.sitofp" if source.is_signed else "arith.uitofp"
     if source.bits == 64 and (target.is_narrow or target.name == "f64"):
@@ -483,7 +483,7 @@ def _int_to_float(
     return from_compute(b, b.cast(name, x, target.compute), target)
 
 
-def _sticky(b: KernelBuilder, x: Register, source: ElementType) -> Register:
+def _sticky(b: TextBuilder, x: Register, source: ElementType) -> Register:
     """A 64-bit integer as one that f64 holds and that rounds alike to 8 bits: rounded to odd."""
     type_ = x.type
     limit = b.constant(1 << 53, type_)
@@ -497,13 +497,13 @@ def _sticky(b: KernelBuilder, x: Register, source: ElementType) -> Register:
 
 
 def _convert(
-    b: KernelBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
+    b: TextBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
 ) -> Register:
     return convert(b, args[0], ins[0], out)
 
 
 def _bitcast(
-    b: KernelBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
+    b: TextBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
 ) -> Register:
     (x,) = args
     if out.bits < 8:
@@ -513,7 +513,7 @@ def _bitcast(
 
 
 def reduce_precision(
-    b: KernelBuilder, x: Register, exponent_bits: int, mantissa_bits: int
+    b: TextBuilder, x: Register, exponent_bits: int, mantissa_bits: int
 ) -> Register:
     """`x` (f32 or f64) rounded to a float with fewer exponent and mantissa bits, as XLA does it."""
     type_ = x.type
@@ -547,7 +547,7 @@ def reduce_precision(
 
 
 def _reduce_precision(
-    b: KernelBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
+    b: TextBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
 ) -> Register:
     e = ir.IntegerAttr(op.attributes["exponent_bits"]).value
     m = ir.IntegerAttr(op.attributes["mantissa_bits"]).value

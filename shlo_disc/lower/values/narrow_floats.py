@@ -8,7 +8,7 @@ Source: S. Figueroa, "When is double rounding innocuous?" (1995).
 from __future__ import annotations
 
 from shlo_disc.element_types import FloatFormat, Special
-from shlo_disc.lower.values.builder import KernelBuilder
+from shlo_disc.lower.values.text import TextBuilder
 from shlo_disc.lower.values.typed import Register, like
 
 __all__ = ["narrowed", "widened"]
@@ -21,7 +21,7 @@ _INFINITY, _NAN = 0x7F800000, 0x7FC00000
 class _Bits:
     """Integer arithmetic on i32, scalar or in the lanes of a given register."""
 
-    def __init__(self, b: KernelBuilder, register: Register) -> None:
+    def __init__(self, b: TextBuilder, register: Register) -> None:
         self.b, self.type = b, register.like("i32")
 
     def const(self, value: int) -> Register:
@@ -54,7 +54,7 @@ def _codes(f: FloatFormat, bits: int) -> tuple[int, int, int]:
     return magnitude, magnitude, 0
 
 
-def widened(b: KernelBuilder, value: Register, f: FloatFormat, bits: int) -> Register:
+def widened(b: TextBuilder, value: Register, f: FloatFormat, bits: int) -> Register:
     """The f32 that is the float of format `f` with these bits (exact)."""
     i = _Bits(b, value)
     raw = b.cast("arith.extui", value, "i32")
@@ -80,7 +80,7 @@ def widened(b: KernelBuilder, value: Register, f: FloatFormat, bits: int) -> Reg
     return i.float(number)
 
 
-def narrowed(b: KernelBuilder, value: Register, f: FloatFormat, bits: int) -> Register:
+def narrowed(b: TextBuilder, value: Register, f: FloatFormat, bits: int) -> Register:
     """The bits, in an i8, of an f32 rounded to nearest even in format `f`.
 
     Numbers beyond the largest become infinity; where there is none NaN, where there is no NaN
