@@ -16,8 +16,14 @@ PACKAGE = Path(__file__).parents[2] / "shlo_disc"
 STAGES = ("ingest", "dynamic", "passes", "lower", "ral")
 ABOVE = ("frontend", "report", "tools", "compile", "executable", "replan", "process")
 """Modules and packages that put the stages together: no stage may import them."""
-TARGETS = ("shlo_disc.lower.cpu",)
-LAYERS = {"values": ("schedule", "host", "target"), "schedule": ("host", "target"), "host": ()}
+TARGETS = ("shlo_disc.lower.cpu", "shlo_disc.lower.cuda", "shlo_disc.lower.gpu")
+LAYERS = {
+    "values": ("schedule", "tasks", "products", "host", "target"),
+    "schedule": ("tasks", "products", "host", "target"),
+    "tasks": ("products", "host", "target"),
+    "products": ("host", "target"),
+    "host": ("tasks", "products"),
+}
 """Package of `lower/` to what it may not import, besides targets."""
 REGISTRY = PACKAGE / "lower/target.py"
 
@@ -55,7 +61,7 @@ def test_neutral_code_imports_no_target(layer):
     assert violations(PACKAGE / "lower" / layer, (*forbidden, *TARGETS)) == []
 
 
-@pytest.mark.parametrize("layer", ["values", "schedule", "cpu"])
+@pytest.mark.parametrize("layer", ["values", "schedule", "tasks", "products", "cpu", "gpu"])
 def test_emitters_are_given_records_and_match_nothing(layer):
     kinds = [kind.match for kind in KINDS.values() if kind.match is not None]
     functions = [records.match, records.planned, records.update_of, Region, *kinds]

@@ -196,9 +196,9 @@ class _Assembler:
     def plain(self, i: Instruction) -> None:
         """An instruction whose handler has its name: one result, then operands."""
         mods = [m for m in i.mods if m not in _NO_CHANGE]
-        if i.name in _ROUNDED and i.types[0].lstrip("b")[0] == "f" and "rn" not in i.mods:
-            if not {"approx", "full"} & set(mods):
-                raise NotImplementedError(f"{i.text}: rounded as the assembler likes")
+        is_float = i.types[0].lstrip("b")[0] == "f"
+        if i.name in _ROUNDED and is_float and not {"rn", "approx", "full"} & set(i.mods):
+            raise NotImplementedError(f"{i.text}: rounded as the assembler likes")
         mods.sort(key=lambda m: m == "ftz")
         kinds = list(i.types[-1:]) * len(i.operands)
         to, *args = i.operands
@@ -272,6 +272,9 @@ def _setp(a: _Assembler, i: Instruction) -> None:
     second = args.pop(0) if has_second else ""
     (type_,) = i.types
     made = a.register(to)
+    if type_.endswith("x2"):
+        _setp_of_halves(a, f"setp.{compare}.{type_.removesuffix('x2')}", [to, second], args)
+        return
     name = ".".join(["setp", compare, *(m for m in others if m not in _LOGIC), type_])
     joined = [m for m in others if m in _LOGIC]
     raw = a.register() if joined else made
@@ -285,6 +288,15 @@ def _setp(a: _Assembler, i: Instruction) -> None:
         a.emit(f"{joined[0]}.pred", [made, raw, other])
     elif has_second:
         a.emit("not.pred", [a.register(second), made])
+
+
+def _setp_of_halves(a: _Assembler, name: str, results: Sequence[str], args: Sequence[str]) -> None:
+    """The lower halves give the first result, the upper ones the second."""
+    halves = [[a.register(), a.register()] for _ in args]
+    for pair, arg in zip(halves, args, strict=True):
+        a.emit("unpack", [*pair, a.value(arg, "b32")], [16])
+    for k, result in enumerate(results):
+        a.emit(name, [a.register(result), *(pair[k] for pair in halves)])
 
 
 _LOGIC = {"and", "or", "xor"}
@@ -356,7 +368,7 @@ def _space(i: Instruction) -> int:
 
 
 def _base(mod: str) -> str:
-    return mod.split("::")[0]
+    return mod.split("::", maxsplit=1)[0]
 
 
 @_rule("ld", "ldu", "st")

@@ -26,8 +26,8 @@ def pipeline(machine: Machine) -> str:
 def lower_to_llvm(text: str, machine: Machine, context: ir.Context) -> ir.Module:
     """The module of `text` in the LLVM dialect, in `context`.
 
-    Raises MLIRError for a text that is not valid, and InternalError for an operation that is left
-    and that the translation to LLVM IR would end the process for.
+    Raises MLIRError for a text that is not valid, and InternalError for an operation that is left.
+    The translation to LLVM IR would end the process on that one.
     """
     with context, ir.Location.unknown():
         module = ir.Module.parse(text)

@@ -19,7 +19,7 @@ from shlo_disc.lower.tasks.sort import emit_sort
 from shlo_disc.lower.tasks.top_k import emit_top_k
 from shlo_disc.lower.tasks.update_slice import emit_dynamic_update_slice
 
-__all__ = ["EMITTERS", "gpu_target"]
+__all__ = ["EMITTERS", "emitters", "gpu_target"]
 
 EMITTERS: dict[str, Emit] = {
     "column": rows.emit,
@@ -38,6 +38,12 @@ EMITTERS: dict[str, Emit] = {
 """The emitter of every kind of fusion that GPUs have kernels for."""
 
 
+@functools.cache
+def emitters() -> Mapping[str, Emit]:
+    """The emitters of plans whose launches GPUs run; see :func:`for_threads`."""
+    return {kind: for_threads(emit) for kind, emit in EMITTERS.items()}
+
+
 def gpu_target(
     machine: Machine,
     compile_host: Callable[[str], tuple[Function, Function]],
@@ -48,7 +54,7 @@ def gpu_target(
         name=machine.name,
         machine=machine,
         model=MODEL,
-        emitters={kind: for_threads(emit) for kind, emit in EMITTERS.items()},
+        emitters=emitters(),
         generator=functools.partial(codegen.Builder, machine),
         memory=GpuMemory(),
         compile_host=compile_host,

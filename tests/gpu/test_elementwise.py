@@ -7,10 +7,9 @@ import pytest
 from shlo_disc.element_types import ELEMENT_TYPES
 from shlo_disc.lower.cpu.loop import emit
 from shlo_disc.ops import OPS, Role, names
+from tests.gpu.run import gpu_plan, run_cpu, run_gpu
+from tests.gpu.values import difference, sample
 from tests.lower.helpers import fusion_text, plan_of
-from tests.ptx.run import run_cpu, run_ptx
-from tests.ptx.target import emit_loop
-from tests.ptx.values import difference, sample
 from tests.test_ops import BINARY, OPERANDS
 
 ROWS = sorted(names(lambda row: row.role is Role.ELEMENTWISE))
@@ -92,10 +91,10 @@ def test_elements_are_those_of_the_cpu_to_the_bit(element: str, slow: bool) -> N
     for first in range(0, len(every), MOST_RESULTS):
         chosen = every[first : first + MOST_RESULTS]
         text = fusion(element, chosen)
-        ptx, cpu = plan_of(emit_loop, text), plan_of(emit, text)
+        ptx, cpu = gpu_plan(text), plan_of(emit, text)
         for size in SIZES:
             inputs = [sample(element, size, seed) for seed in range(3)] + [sample("i1", size, 3)]
-            pairs = zip(run_ptx(ptx, inputs), run_cpu(cpu, inputs), strict=True)
+            pairs = zip(run_gpu(ptx, inputs), run_cpu(cpu, inputs), strict=True)
             for (name, line, result), (got, want) in zip(chosen, pairs, strict=True):
                 other = difference(result, got, want, name in EXACT)
                 for k in other.nonzero()[0][:1]:

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from shlo_disc.lower.tasks import rng as cpu
+from tests.gpu.run import gpu_plan, run_cpu, run_gpu
 from tests.lower.helpers import fusion_text, plan_of
-from tests.ptx.rng import emit_rng
-from tests.ptx.run import run_cpu, run_ptx
 
 STATE = np.array([0x123456789ABCDEF0, 0xFFFFFFFFFFFFFFFE, 77], np.uint64)
 """The counter is about to carry."""
@@ -26,10 +25,10 @@ def test_bits_and_state_are_those_of_the_cpu(algorithm: str, words: int, dtype: 
     }} : ({state}, tensor<2xi64>) -> ({state}, tensor<?x?x{dtype}>)"""
     operands = [f"s: {words} ui64", "y: a,b i8"]
     text = fusion_text("rng", operands, body, [f"o: {words} ui64", f"v: a,b {dtype}"])
-    ptx, kernels = plan_of(emit_rng, text), plan_of(cpu.emit_rng, text)
+    ptx, kernels = gpu_plan(text), plan_of(cpu.emit_rng, text)
     for shape in ((0, 3), (1, 1), (2, 3), (3, 4), (7, 31)):
         inputs = [STATE[:words], np.zeros(shape, np.int8)]
-        got, want = run_ptx(ptx, inputs), run_cpu(kernels, inputs)
+        got, want = run_gpu(ptx, inputs), run_cpu(kernels, inputs)
         for a, b in zip(got, want, strict=True):
             assert a.tobytes() == b.tobytes(), (shape, a, b)
         if shape == (7, 31):

@@ -12,11 +12,10 @@ import pytest
 from shlo_disc.element_types import ELEMENT_TYPES
 from shlo_disc.lower.cpu.loop import emit
 from shlo_disc.lower.cpu.machine import Machine
+from tests.gpu.run import gpu_plan, run_cpu, run_gpu
+from tests.gpu.values import difference, sample
 from tests.lower.helpers import dtype_name, fusion_text, plan_of
 from tests.lower.test_elemental_data_movement import CASES, Case, inputs_of
-from tests.ptx.run import run_cpu, run_ptx
-from tests.ptx.target import emit_loop
-from tests.ptx.values import difference, sample
 
 NARROW = Machine(vector_bytes=16)
 """Narrow vectors compile fast."""
@@ -26,10 +25,10 @@ NARROW = Machine(vector_bytes=16)
 def test_moves_and_reductions_are_those_of_the_cpu(case: Case) -> None:
     """`test_every_rule_is_exercised` keeps a case for every row, so a new row is tested here."""
     text = fusion_text("loop", case.operands, case.body, [case.result])
-    ptx, cpu = plan_of(emit_loop, text), plan_of(emit, text, NARROW)
+    ptx, cpu = gpu_plan(text), plan_of(emit, text, NARROW)
     for env in case.sizes:
         inputs = inputs_of(case, env)
-        (got,), (want,) = run_ptx(ptx, inputs, env), run_cpu(cpu, inputs, env)
+        (got,), (want,) = run_gpu(ptx, inputs, env), run_cpu(cpu, inputs, env)
         other = difference(dtype_name(got.dtype), got, want, exact=False)
         assert not other.any(), (env, got[other], want[other])
 
@@ -82,7 +81,7 @@ def test_every_element_type_is_moved(op: Typed) -> None:
     operands = [f"x{k}: {op.x} {element}" for k, element in enumerate(types)]
     results = [f"r{k}: {op.r} {element}" for k, element in enumerate(types)]
     text = fusion_text("loop", [*operands, *op.others], "\n".join(body), results)
-    ptx, cpu = plan_of(emit_loop, text), plan_of(emit, text, NARROW)
+    ptx, cpu = gpu_plan(text), plan_of(emit, text, NARROW)
     for n in (1, 29) if op.others else (0, 1, 29):
         shape = (n, 3) if "," in op.x else (n,)
         inputs = [sample(e, math.prod(shape), k).reshape(shape) for k, e in enumerate(types)]
@@ -90,7 +89,7 @@ def test_every_element_type_is_moved(op: Typed) -> None:
             inputs.append(np.array([[n - 1], [0], [n // 2], [-5], [n + 7]], np.int32))
         elif op.others:
             inputs.append(np.array(n - 1, np.int64))
-        pairs = zip(types, run_ptx(ptx, inputs), run_cpu(cpu, inputs), strict=True)
+        pairs = zip(types, run_gpu(ptx, inputs), run_cpu(cpu, inputs), strict=True)
         for element, got, want in pairs:
             other = difference(element, got, want, op.exact)
             assert not other.any(), (element, n, got[other], want[other])

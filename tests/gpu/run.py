@@ -1,0 +1,100 @@
+"""Plans of a GPU on NumPy arrays: their PTX on the interpreter, whose faults are errors."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from shlo_disc.debug.launch import run_plan
+from shlo_disc.element_types import ELEMENT_TYPES
+from shlo_disc.lower.cuda.machine import machine_of
+from shlo_disc.lower.gpu.codegen import Shape, ptx, shape_of
+from shlo_disc.lower.gpu.machine import Machine
+from shlo_disc.lower.gpu.target import emitters
+from shlo_disc.lower.plan import Buffer, If, Input, Launch, Output, Step, Workspace
+from tests.lower.helpers import Emitted, _compiled_all, plan_of, symbols_of
+from tests.ptx.interpreter import launch
+
+__all__ = ["MACHINE", "gpu_plan", "run_cpu", "run_gpu"]
+
+MACHINE = machine_of("sm_80")
+FILL = 0xFF
+"""Memory that nothing wrote is NaN."""
+
+
+@functools.lru_cache(maxsize=256)
+def _compiled(text: str, machine: Machine) -> tuple[str, Shape]:
+    return ptx(text, machine), shape_of(text)
+
+
+def gpu_plan(text: str, machine: Machine = MACHINE) -> Emitted:
+    """The plan of the one fusion in `text`, by the emitter of its kind."""
+    kind = text.partition('kind = "')[2].partition('"')[0]
+    return plan_of(emitters()[kind], text, machine)
+
+
+def _steps(steps: Sequence[Step], env: Mapping[str, int]) -> Iterator[Launch]:
+    for step in steps:
+        if isinstance(step, If):
+            yield from _steps(step.then if step.condition.holds(env) else step.otherwise, env)
+        else:
+            assert isinstance(step, Launch), step
+            yield step
+
+
+def _results(
+    emitted: Emitted, env: Mapping[str, int]
+) -> list[tuple[tuple[int, ...], np.dtype[Any]]]:
+    return [
+        (tuple(size.evaluate(env) for size in sizes), ELEMENT_TYPES[name].dtype)
+        for sizes, name in emitted.results
+    ]
+
+
+def run_cpu(
+    emitted: Emitted, inputs: Sequence[np.ndarray], symbols: Mapping[str, int] | None = None
+) -> list[np.ndarray]:
+    """The results of a plan of the CPU's, for every element type.
+
+    `symbols` has the sizes that no operand tells.
+    """
+    env = symbols_of(emitted, inputs) | dict(symbols or {})
+    return run_plan(emitted.plan, env, inputs, _results(emitted, env), _compiled_all)
+
+
+def run_gpu(
+    emitted: Emitted,
+    inputs: Sequence[np.ndarray],
+    symbols: Mapping[str, int] | None = None,
+    seed: int = 0,
+    machine: Machine = MACHINE,
+) -> list[np.ndarray]:
+    """The results of a plan; `seed` decides the order of blocks. Raises PtxFault."""
+    env = symbols_of(emitted, inputs) | dict(symbols or {})
+    memory: dict[Buffer, np.ndarray] = {}
+    for k, array in enumerate(inputs):
+        memory[Input(k)] = np.ascontiguousarray(array).copy()
+        memory[Input(k)].flags.writeable = False
+    for k, (shape, dtype) in enumerate(_results(emitted, env)):
+        raw = np.full((*shape, dtype.itemsize), FILL, np.uint8)
+        memory[Output(k)] = raw.view(dtype).reshape(shape)
+    for k, size in enumerate(emitted.plan.workspaces):
+        memory[Workspace(k)] = np.full(size.evaluate(env), FILL, np.uint8)
+    for number, step in enumerate(_steps(emitted.plan.steps, env)):
+        if step.zeroed is not None:
+            buffer, count = step.zeroed
+            memory[buffer].reshape(-1).view(np.uint8)[: count.evaluate(env)] = 0
+        code, kernel = _compiled(step.kernel.text, machine)
+        tasks = step.extent.evaluate(env)
+        args = [
+            memory[buffer].tobytes() if k in kernel.by_value else memory[buffer]
+            for k, buffer in enumerate(step.args)
+        ]
+        params = [size.evaluate(env) for size in step.params]
+        assert tasks >= 0, step
+        blocks = -(-tasks // kernel.tasks)
+        launch(code, blocks, kernel.threads, args, params, tasks, seed=seed + number, fill=FILL)
+    return [memory[Output(k)] for k in range(len(emitted.results))]

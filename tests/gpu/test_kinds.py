@@ -1,0 +1,77 @@
+"""Every kind of fusion on a GPU: the tests of CPU kernels, by emitters of GPUs, interpreted.
+
+They run at sizes 0, 1, primes and around tiles, in blocks of shuffled order. Memory is NaN first.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+import pytest
+
+from tests.gpu.run import gpu_plan, run_gpu
+from tests.lower import (
+    test_conv,
+    test_dense,
+    test_dense_epilogue,
+    test_loop,
+    test_reduction_regions,
+    test_rng,
+    test_row,
+    test_scan,
+    test_scatter,
+    test_sort,
+)
+
+OF_THE_CPU: dict[ModuleType, tuple[str, ...]] = {
+    test_conv: ("calls_without_kept_panels_make_them_first",),
+    test_dense: (
+        "few_columns_are_rows",
+        "few_columns_of_sums_over_two_dimensions",
+        "few_rows_read_a_shared_right_operand_in_place",
+        "few_rows_read_columns_along_k_in_place",
+        "few_rows_widen_columns_in_place",
+        "fewer_rows_than_a_register_tile_has_are_few",
+        "several_blocks_of_k",
+        "tasks_cover_both_cores_and_their_cost_grows_with_the_work",
+        "weights_are_packed_and_activations_are_not",
+    ),
+    test_dense_epilogue: (
+        "several_blocks_of_k_keep_unfinished_sums_apart",
+        "the_activation_is_in_the_kernel_once",
+    ),
+    test_loop: ("a_transpose_goes_through_tiles",),
+    test_reduction_regions: (),
+    test_rng: (),
+    test_row: (
+        "a_static_number_of_many_rows_is_never_split",
+        "few_long_rows_are_split_in_pieces",
+        "rows_of_scratch_are_split_however_many_there_are",
+        "the_second_of_two_sums_is_taken_relative_to_the_piece",
+    ),
+    test_scan: (),
+    test_scatter: (),
+    test_sort: (),
+}
+"""Modules, and which of their tests ask how the CPU's plans are built."""
+
+for _module, _others in OF_THE_CPU.items():
+    for _name, _test in list(vars(_module).items()):
+        if _name.startswith("test_") and _name.removeprefix("test_") not in _others:
+            globals()[f"{_module.__name__.rpartition('.')[2]}_{_name.removeprefix('test_')}"] = (
+                _test
+            )
+
+
+def test_the_tests_left_out_exist() -> None:
+    for module, others in OF_THE_CPU.items():
+        assert {f"test_{name}" for name in others} <= vars(module).keys()
+
+
+@pytest.fixture(autouse=True)
+def _on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in OF_THE_CPU:
+        if hasattr(module, "plan_of"):
+            monkeypatch.setattr(module, "plan_of", lambda emit, text, machine=None: gpu_plan(text))
+        if hasattr(module, "run"):
+            monkeypatch.setattr(module, "run", run_gpu)
