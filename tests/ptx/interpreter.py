@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tests.ptx import rules, tensor_rules  # noqa: F401 - they fill the table of rules
 from tests.ptx.assembler import Assembled, PtxFault, assemble
 from tests.ptx.native import SEGMENT, Launch
 from tests.ptx.parser import parse
