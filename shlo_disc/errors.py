@@ -57,8 +57,12 @@ class ChangedArrayError(ShloDiscError, RuntimeError):
     """Another thread gave an argument other memory during a call, whose results are worthless."""
 
 
-class DeviceError(ShloDiscError, ValueError, TypeError):
-    """An argument lies on a device, or on several, where the program does not run."""
+class DeviceError(ShloDiscError, RuntimeError, ValueError, TypeError):
+    """A program cannot run on a device.
+
+    An argument lies on a device, or on several, where the program does not run. Or the driver or
+    the device is missing, is lost, refuses a launch, or needs kernels of another architecture.
+    """
 
 
 class ForkError(ShloDiscError, RuntimeError):

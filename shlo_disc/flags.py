@@ -57,6 +57,7 @@ _LEVEL = Kind("0, 1, 2, 3, 4 or 5", "[0-5]")
 _THREADS = Kind("a whole number from 0 to 1024", "[0-9]{1,9}", 1024)
 _BYTES = Kind("a whole number of bytes from 0 to 2^63 - 1", "[0-9]{1,30}", 2**63 - 1)
 _PATH = Kind("the path of a directory", ".+")
+_LIBRARY = Kind("the path or name of a shared library (.so)", r".*\.so[^/]*")
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,12 @@ class Flag:
 
 
 _TABLE = (
+    Flag(
+        "SHLO_DISC_CUDA_LIBRARY",
+        "",
+        _LIBRARY,
+        "The CUDA driver, loaded when a GPU is first needed; unset: `libcuda.so.1`.",
+    ),
     Flag(
         "SHLO_DISC_DEBUG",
         "0",
@@ -100,6 +107,20 @@ _TABLE = (
         "fusion.",
     ),
     Flag(
+        "SHLO_DISC_GPU_POOL_BYTES",
+        "",
+        _BYTES,
+        "Upper bound of the memory of each GPU that its pool keeps for later calls; unset: a "
+        "quarter of the GPU's memory.",
+    ),
+    Flag(
+        "SHLO_DISC_GPU_SYNC",
+        "0",
+        _SWITCH,
+        "1 waits after every launch on a GPU, so that the error of a fault names the kernel and "
+        "its source line; read when a GPU is first used.",
+    ),
+    Flag(
         "SHLO_DISC_NUM_THREADS",
         "0",
         _THREADS,
@@ -119,6 +140,12 @@ _TABLE = (
         _BYTES,
         "Upper bound of the memory the buffer pool keeps for later calls; unset: a quarter of the "
         "machine's memory.",
+    ),
+    Flag(
+        "SHLO_DISC_ROCM_LIBRARY",
+        "",
+        _LIBRARY,
+        "The HIP runtime, loaded when an AMD GPU is first needed; unset: `libamdhip64.so`.",
     ),
     Flag(
         "SHLO_DISC_SPEC",
@@ -178,7 +205,7 @@ def check() -> None:
 
 def check_runtime() -> None:
     """Raise ValueError for a bad value of a flag that the C++ runtime reads by itself."""
-    for key in ("num_threads", "pack_bytes", "pool_bytes"):
+    for key in ("gpu_pool_bytes", "gpu_sync", "num_threads", "pack_bytes", "pool_bytes"):
         value(key)
 
 

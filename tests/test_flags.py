@@ -22,11 +22,18 @@ BYTES = (
 )
 VALUES = {
     "debug": (["0", "1", "2", "3", "4", "5"], ["6", "-1", "2.0", "verbose", "05", "1\n"]),
+    "cuda_library": (
+        ["libcuda.so", "/opt/driver/libcuda.so.1"],
+        ["/opt/driver/", "nvcuda.dll", "a.so/b"],
+    ),
     "dump": (["/tmp/somewhere/new"], ["/dev/null"]),
     "fusion": SWITCH,
+    "gpu_pool_bytes": BYTES,
+    "gpu_sync": SWITCH,
     "num_threads": (["0", "1", "1024"], ["1025", "-1", "two", "2.5", "4,4", "1e3", "9" * 40]),
     "pack_bytes": BYTES,
     "pool_bytes": BYTES,
+    "rocm_library": (["libamdhip64.so.6"], ["amdhip64"]),
     "spec": SWITCH,
     "split": SWITCH,
     "trust_bytecode": SWITCH,

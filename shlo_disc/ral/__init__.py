@@ -7,6 +7,8 @@ Everything here is a thin face of the C++ extension `_ral`; the contract with ge
 Environment, read once per process: `SHLO_DISC_NUM_THREADS` (default: the cores the process may run
 on), `SHLO_DISC_POOL_BYTES` (idle memory kept for reuse), `SHLO_DISC_PACK_BYTES` (packed weights),
 both by default a quarter of the machine's memory. A bad value of them raises ValueError on import.
+For GPUs there are `SHLO_DISC_CUDA_LIBRARY`, `SHLO_DISC_ROCM_LIBRARY`, `SHLO_DISC_GPU_POOL_BYTES`
+and `SHLO_DISC_GPU_SYNC`.
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ from shlo_disc.ral._ral import (
     Executable,
     ForeignCall,
     ForeignError,
+    GpuKernel,
+    GpuProgram,
     GuardError,
     JaxBridge,
     SizePattern,
@@ -33,6 +37,10 @@ from shlo_disc.ral._ral import (
     fft_forget_plans,
     fft_plan_stats,
     fft_transform,
+    gpu_devices,
+    gpu_driver,
+    gpu_pool_stats,
+    gpu_pool_trim,
     limit_threads,
     num_threads,
     numpy_view,
@@ -55,6 +63,8 @@ __all__ = [
     "Executable",
     "ForeignCall",
     "ForeignError",
+    "GpuKernel",
+    "GpuProgram",
     "GuardError",
     "JaxBridge",
     "SizePattern",
@@ -65,6 +75,10 @@ __all__ = [
     "fft_forget_plans",
     "fft_plan_stats",
     "fft_transform",
+    "gpu_devices",
+    "gpu_driver",
+    "gpu_pool_stats",
+    "gpu_pool_trim",
     "include_dir",
     "limit_threads",
     "num_threads",

@@ -49,6 +49,47 @@ class ForeignCall:
         state_types: Sequence[tuple[int, int]] = ...,
     ) -> None: ...
 
+class GpuKernel:
+    """One kernel of a program for a GPU.
+
+    symbol: its name in image number `image`. threads: of a block, along x. tasks_per_block: tasks
+    of a launch that one block computes. shared_bytes: dynamic shared memory of a block. args,
+    params: entries of a launch's arrays. by_value: entries of `args` that are passed by value.
+    name, source: what messages call it, and its line in the program.
+    """
+
+    def __init__(
+        self,
+        *,
+        symbol: str,
+        image: int,
+        threads: int,
+        tasks_per_block: int,
+        shared_bytes: int,
+        args: int,
+        by_value: Sequence[int] = ...,
+        params: int,
+        name: str,
+        source: str = ...,
+    ) -> None: ...
+
+class GpuProgram:
+    """What an executable has for a GPU, besides its host program.
+
+    platform: "cuda" or "rocm". architecture: what the images are compiled for, such as "sm_90a".
+    images: PTX text, cubins or code objects. They are loaded in the first call on each device.
+    Raises ValueError for an unknown platform and IndexError for a kernel without an image.
+    """
+
+    def __init__(
+        self,
+        *,
+        platform: str,
+        architecture: str,
+        images: Sequence[bytes],
+        kernels: Sequence[GpuKernel],
+    ) -> None: ...
+
 class JaxBridge:
     """How to read and make `jax.Array`s; its parts come from `shlo_disc.jax_private`.
 
@@ -86,6 +127,7 @@ class Executable:
     sizes whose elements `prepare` gets, behind the sizes of all arguments. unread: arguments whose
     memory no code looks at; a call takes deleted arrays and those of other devices for them, as
     JAX does. foreign: the handlers of XLA's FFI that it calls, in the order of their numbers.
+    gpu: the kernels of a program for a GPU, which has neither kernels, packs nor FFI calls here.
     """
 
     def __init__(
@@ -108,6 +150,7 @@ class Executable:
         size_arguments: Sequence[int] = ...,
         unread: Sequence[int] = ...,
         foreign: Sequence[ForeignCall] = ...,
+        gpu: GpuProgram | None = ...,
     ) -> None: ...
     @property
     def name(self) -> str: ...
@@ -119,12 +162,32 @@ class Executable:
         """
 
     def run_numpy(self, leaves: Sequence[Any], /) -> list[npt.NDArray[Any]]:
-        """Run without JAX; as `call`, with numpy arrays as results."""
+        """Run without JAX; as `call`, with numpy arrays as results. Programs for a GPU run on the
+        first one, as by :meth:`run_gpu`.
+        """
+
+    def run_gpu(self, leaves: Sequence[Any], device: int = 0) -> list[npt.NDArray[Any]]:
+        """Run a program for a GPU on device number `device` of its platform.
+
+        Arguments are copied there, results are copied back; the call waits for both. Raises
+        DeviceError (of `shlo_disc.errors`) for a missing driver or device, kernels of another
+        architecture, a refused launch and a fault of a kernel. Raises MemoryError where the device
+        has no memory left, and TypeError for a program of the CPU.
+        """
+
+    def gpu_kernels(self, device: int = 0) -> list[dict[str, Any]]:
+        """What the driver says of each kernel: `name`, `registers` and `local_bytes` of a thread,
+        `shared_bytes` of a block and the most threads of a block, `max_threads`.
+
+        Loads the program. Raises as :meth:`run_gpu`.
+        """
 
     def profile(
         self, run: int, bridge: JaxBridge | None, leaves: Sequence[Any]
     ) -> tuple[list[Any], npt.NDArray[np.int64], int, int, int]:
         """As `call` (`run_numpy` without a bridge), by a host program that marks its launches.
+
+        On a GPU the times are those of the device's work, from 0 where the run begins.
 
         Gives (results, marks, begin, end, marks dropped). marks: [n, 3] of launch site, 0 where it
         begins or 1 where it is done, and monotonic nanoseconds, as are begin and end of the run.
@@ -338,5 +401,25 @@ def fft_plan_stats() -> dict[str, int]:
 def fft_forget_plans() -> None: ...
 def pool_stats() -> dict[str, int]: ...
 def pool_trim() -> int: ...
+def gpu_driver(platform: str) -> dict[str, str]:
+    """The driver of "cuda" or "rocm": its `library` and `version`.
+
+    Raises DeviceError where it is missing, and ValueError for another platform.
+    """
+
+def gpu_devices(platform: str) -> list[dict[str, Any]]:
+    """A row for each device: `ordinal`, `name`, `architecture`, `multiprocessors`, `warp_size`,
+    `shared_bytes` (a block may have), `l2_bytes` and `total_bytes`.
+
+    Uses no memory of the devices. Raises as :func:`gpu_driver`, and DeviceError where there is no
+    device.
+    """
+
+def gpu_pool_stats(platform: str, device: int = 0) -> dict[str, int]:
+    """As `pool_stats`, of the memory of a device. Raises as :func:`gpu_devices`."""
+
+def gpu_pool_trim(platform: str, device: int = 0) -> int:
+    """As `pool_trim`, of the memory of a device, whose work is waited for."""
+
 def pack_stats() -> dict[str, int]: ...
 def pack_clear() -> int: ...

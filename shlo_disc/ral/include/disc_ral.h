@@ -48,6 +48,27 @@ struct disc_context {
   /* 9: Fourier transforms of `batch` x `length` x `inner` elements: fft_transform of src/fft.h */
   void (*fft)(disc_context* ctx, int64_t options, int64_t batch, int64_t length, int64_t inner,
               void* const* buffers);
+
+  /* 10 to 14 are set in programs for GPUs only, where 1, 3, 7 and 9 are null and 2 always returns 0.
+   * Arguments, results, arena and constants are addresses of the device there. The five give work to
+   * one stream, in order; none but gpu_read waits. After a failure (`failed` is 1) they do nothing. */
+
+  /* 10: run the blocks of `kernel` (an entry of `kernels`) that `tasks` tasks take; tasks <= 0 does
+   * nothing. The kernel's parameters are the entries of `args`, `params` and `tasks`, 8 bytes each. An
+   * entry of `args` is an address of the device, or, for an argument passed by value, the host's
+   * address of the value. All are read before this returns. Block (x, y) of the grid has the number
+   * y * 2^30 + x; blocks whose number is too large for `tasks` have nothing to do. */
+  void (*gpu_launch)(disc_context* ctx, const void* kernel, void* const* args,
+                     const int64_t* params, int64_t tasks);
+  /* 11: copy `bytes` bytes of the device's memory; the places are one, or do not overlap */
+  void (*gpu_copy)(disc_context* ctx, void* destination, const void* source, int64_t bytes);
+  /* 12: zero `bytes` bytes of the device's memory */
+  void (*gpu_zero)(disc_context* ctx, void* address, int64_t bytes);
+  /* 13: the integer of 1, 2, 4 or 8 bytes at `address`, zero-extended. Waits for all work before it;
+   * 0 after a failure. */
+  int64_t (*gpu_read)(disc_context* ctx, const void* address, int64_t bytes);
+  /* 14: put the low 1, 2, 4 or 8 bytes of `value` to `address` */
+  void (*gpu_write)(disc_context* ctx, void* address, int64_t value, int64_t bytes);
 };
 
 /* Generated, one pair per executable.

@@ -5,6 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "idle_blocks.h"
+#include "size_classes.h"
+
 namespace shlo_disc {
 
 // One block. `data` is 64-byte aligned, never null, and may be read up to 64 bytes beyond the
@@ -15,11 +18,7 @@ struct Block {
 
   // Used by the pool only.
   size_t mapped;  // bytes of address space, 0 when it came from the C heap
-  int size_class;
-  Block* newer;  // idle blocks by age
-  Block* older;
-  Block* below;  // idle blocks of one size class, latest first
-  Block* above;
+  IdleLinks<Block> links;
 };
 
 struct PoolStats {
@@ -30,12 +29,6 @@ struct PoolStats {
   int64_t limit_bytes;  // of idle memory
   int64_t hits;         // requests served by a recycled block
   int64_t misses;
-};
-
-// How long a block will be held decides how much larger than asked for it may be.
-enum class Hold {
-  kCall,    // an arena: given back when the call ends, so up to 16 times as large
-  kResult,  // lives as long as an array: at most twice as large
 };
 
 // The process-wide pool. All of it is thread-safe and needs no GIL.

@@ -285,6 +285,15 @@ Executable::Executable(ProgramSpec spec) : spec_(std::move(spec)) {
   for (const size_t i : spec_.size_arguments) size_elements_ += element_count(spec_.arguments[i]);
   for (const ResultSpec& result : spec_.results) result_ranks_ += result.rank;
   for (const std::string& layout : spec_.pack_layouts) pack_keys_.push_back(pack_key(layout));
+  if (spec_.gpu != nullptr) loaded_ = std::make_unique<LoadedPrograms>(*spec_.gpu);
+}
+
+const LoadedProgram* Executable::loaded_on(GpuDevice& device, GpuFailure* failure) const {
+  std::vector<std::pair<const void*, size_t>> constants;
+  for (size_t i = 0; i < constants_.size(); ++i) {
+    constants.emplace_back(constants_[i], constant_bytes_[i]);
+  }
+  return loaded_->on(device, constants, failure);
 }
 
 bool Executable::add_constant(const void* data, size_t bytes) {
@@ -292,6 +301,7 @@ bool Executable::add_constant(const void* data, size_t bytes) {
   if (block.get() == nullptr) return false;
   if (bytes != 0) std::memcpy(block.get()->data, data, bytes);
   constants_.push_back(block.get()->data);
+  constant_bytes_.push_back(bytes);
   constant_blocks_.push_back(std::move(block));
   constant_owners_.push_back(std::make_unique<PackOwner>());
   return true;
@@ -356,7 +366,7 @@ bool Executable::run(disc_run host, Marks* marks, void* const* arguments, void* 
   const DefaultFpEnv fp_env;
   CallContext call{{sizeof(disc_context), &context_parallel_for, &context_packed,
                     &context_packed_done, spec_.kernels.data(), constants_.data(), &context_mark,
-                    &context_foreign, 0, &context_fft},
+                    &context_foreign, 0, &context_fft, nullptr, nullptr, nullptr, nullptr, nullptr},
                    pack_keys_.data(), owners, constant_owners_.data(), marks, spec_.foreign.data(),
                    failure, {}};
   std::shared_lock<std::shared_mutex> reading(pack_readers(), std::defer_lock);

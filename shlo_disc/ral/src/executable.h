@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "disc_ral.h"
+#include "gpu_program.h"
 #include "pack_cache.h"
 
 namespace shlo_disc {
@@ -70,6 +71,7 @@ struct ProgramSpec {
   std::vector<std::string> pack_layouts;  // by slot
   std::vector<std::string> guards;        // what each guard asks, for messages
   std::vector<std::shared_ptr<const ForeignCall>> foreign;  // calls of XLA FFI handlers
+  std::shared_ptr<const GpuProgram> gpu;  // null: the program runs on the CPU
 };
 
 // Why a run ended early.
@@ -78,6 +80,7 @@ struct RunFailure {
   int64_t foreign = -1;  // the FFI call that failed
   int code = 0;          // XLA_FFI_Error_Code of its error
   std::string message;   // of its error
+  GpuFailure gpu;        // of a program for a GPU
 };
 
 // What a run of a host program made for profiling tells: its marks in order.
@@ -137,10 +140,15 @@ class Executable {
     return run(spec_.run, nullptr, arguments, results, symbols, arena, owners, failure);
   }
 
-  // As run, by another host program of the same kernels that reports to `marks`.
+  // As run, by another host program of the same kernels that reports to `marks`. For programs of the CPU;
+  // see run_on_gpu of gpu_call.h.
   bool run(disc_run host, Marks* marks, void* const* arguments, void* const* results,
            const int64_t* symbols, void* arena, PackOwner* const* owners,
            RunFailure* failure) const;
+
+  // The kernels and constants of a program for GPUs on a device, which are loaded in its first call.
+  // Null with `failure` set.
+  const LoadedProgram* loaded_on(GpuDevice& device, GpuFailure* failure) const;
 
   // "linalg.py:7: @lapack_spotrf_ffi"; `foreign` is that of a RunFailure.
   std::string describe_foreign(int64_t foreign) const;
@@ -150,7 +158,9 @@ class Executable {
   std::vector<uint32_t> pack_keys_;
   std::vector<ScopedBlock> constant_blocks_;
   std::vector<const void*> constants_;
+  std::vector<size_t> constant_bytes_;
   std::vector<std::unique_ptr<PackOwner>> constant_owners_;
+  mutable std::unique_ptr<LoadedPrograms> loaded_;  // of a program for GPUs
   int64_t argument_ranks_ = 0;
   int64_t size_elements_ = 0;
   int64_t result_ranks_ = 0;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ffi_handler.h"
+#include "prepared_call.h"
 #include "py_arguments.h"
 #include "small_vector.h"
 
@@ -39,32 +40,6 @@ class ResultBlocks {
   SmallVector<Block*, 16> blocks_;
 };
 
-class WithoutGil {
- public:
-  WithoutGil() : state_(PyEval_SaveThread()) {}
-  ~WithoutGil() { PyEval_RestoreThread(state_); }
-  WithoutGil(const WithoutGil&) = delete;
-  WithoutGil& operator=(const WithoutGil&) = delete;
-
- private:
-  PyThreadState* const state_;
-};
-
-PyObject* raise_guard_error(const Executable& executable, int64_t guard, CallArguments& arguments) {
-  const std::string what = executable.describe_guard(guard);
-  const PyRef shapes(arguments.shapes());
-  if (!shapes) return nullptr;
-  PyRef args(Py_BuildValue("(Ls#O)", static_cast<long long>(guard), what.data(),
-                           static_cast<Py_ssize_t>(what.size()), shapes.get()));
-  if (args && executable.size_elements() != 0) {
-    const PyRef elements(arguments.size_elements());
-    const PyRef more(elements ? PyTuple_Pack(1, elements.get()) : nullptr);
-    args = PyRef(more ? PySequence_Concat(args.get(), more.get()) : nullptr);
-  }
-  if (args) PyErr_SetObject(errors().guard, args.get());
-  return nullptr;
-}
-
 PyObject* raise_foreign_error(const Executable& executable, const RunFailure& failure) {
   const std::string where = executable.describe_foreign(failure.foreign);
   const PyRef message(PyUnicode_DecodeUTF8(failure.message.data(),
@@ -75,18 +50,6 @@ PyObject* raise_foreign_error(const Executable& executable, const RunFailure& fa
                                  message.get(), failure.code));
   if (args) PyErr_SetObject(errors().foreign, args.get());
   return nullptr;
-}
-
-PyObject* raise_no_memory_for_result(const ProgramSpec& spec, size_t result, const int64_t* shape) {
-  const ResultSpec& of = spec.results[result];
-  std::string text = std::string(dtype_name(of.dtype)) + "[";
-  for (int64_t i = 0; i < of.rank; ++i) text += (i == 0 ? "" : ",") + std::to_string(shape[i]);
-  const int64_t bytes = array_bytes(of.dtype, of.rank, shape);
-  const std::string size = bytes < 0 ? "2^63 bytes or more" : std::to_string(bytes) + " bytes";
-  return PyErr_Format(PyExc_MemoryError,
-                      "%s: result %zu is %s] and takes %s, which cannot be allocated; call with "
-                      "smaller arrays or return less",
-                      spec.name.c_str(), result, text.c_str(), size.c_str());
 }
 
 // What `over` makes of a donated tensor for a result of these sizes. Null with a Python error set.
@@ -107,35 +70,18 @@ PyObject* PyExecutable::call(disc_run host, Marks* marks, JaxBridge* bridge, PyO
                              const TensorBridge* tensors, const WeightVersions* weights,
                              PyObject* over) const {
   const ProgramSpec& spec = executable_->spec();
+  if (spec.gpu != nullptr) {
+    if (bridge == nullptr && tensors == nullptr) return run_gpu(host, marks, 0, leaves);
+    return PyErr_Format(errors().device, "%s is compiled for a GPU, the arguments are the CPU's",
+                        spec.name.c_str());
+  }
   CallArguments arguments(*executable_, argument_descrs_, memory_, bridge, weights);
   if (!arguments.read(leaves)) return nullptr;
 
-  SmallVector<int64_t, 64> symbols(static_cast<size_t>(spec.symbols));
-  SmallVector<int64_t, 64> sizes(static_cast<size_t>(executable_->result_ranks()));
-  int64_t arena_bytes = 0;
-  const int64_t status =
-      executable_->prepare(arguments.sizes(), symbols.data(), sizes.data(), &arena_bytes);
-  if (status != 0) return raise_guard_error(*executable_, status - 1, arguments);
-
+  PreparedCall prepared(*executable_);
+  if (!prepared.prepare(arguments)) return nullptr;
   const size_t count = results_.size();
-  SmallVector<int64_t, 16> bytes(count);
-  int64_t total_bytes = 0;
-  const int64_t* shape = sizes.data();
-  for (size_t i = 0; i < count; ++i) {
-    bytes[i] = array_bytes(spec.results[i].dtype, spec.results[i].rank, shape);
-    const bool possible = std::all_of(shape, shape + spec.results[i].rank,
-                                      [](int64_t size) { return size >= 0; });
-    if (possible && bytes[i] < 0) return raise_no_memory_for_result(spec, i, shape);
-    if (!possible || arena_bytes < 0) {
-      return PyErr_Format(PyExc_RuntimeError,
-                          "%s computed an impossible size for result %zu; this is a bug of "
-                          "shlo_disc: a guard is missing",
-                          spec.name.c_str(), i);
-    }
-    total_bytes += bytes[i];
-    shape += spec.results[i].rank;
-  }
-  if (bridge != nullptr && total_bytes >= kWorthCollecting && !bridge->collect_garbage()) {
+  if (bridge != nullptr && prepared.total_bytes() >= kWorthCollecting && !bridge->collect_garbage()) {
     return nullptr;
   }
 
@@ -168,22 +114,18 @@ PyObject* PyExecutable::call(disc_run host, Marks* marks, JaxBridge* bridge, PyO
     const WithoutGil without_gil;
     for (size_t i = 0; done && i < count; ++i) {
       if (pointers[i] != nullptr) continue;
-      done = blocks.acquire(i, bytes[i]);
+      done = blocks.acquire(i, prepared.bytes(i));
       if (done) pointers[i] = blocks.data(i);
       else refused = i;
     }
-    const ScopedBlock arena(done ? pool_acquire(static_cast<size_t>(arena_bytes), Hold::kCall)
-                                 : nullptr);
+    const ScopedBlock arena(
+        done ? pool_acquire(static_cast<size_t>(prepared.arena_bytes()), Hold::kCall) : nullptr);
     has_arena = arena.get() != nullptr;
     done = has_arena &&
-           executable_->run(host, marks, arguments.pointers(), pointers.data(), symbols.data(),
+           executable_->run(host, marks, arguments.pointers(), pointers.data(), prepared.symbols(),
                             arena.get()->data, arguments.owners(), &failure);
   }
-  if (refused != count) {
-    shape = sizes.data();
-    for (size_t i = 0; i < refused; ++i) shape += spec.results[i].rank;
-    return raise_no_memory_for_result(spec, refused, shape);
-  }
+  if (refused != count) return prepared.raise_no_memory_for_result(refused);
   if (failure.foreign >= 0) return raise_foreign_error(*executable_, failure);
   if (!done) {
     return has_arena ? PyErr_Format(PyExc_MemoryError,
@@ -192,16 +134,17 @@ PyObject* PyExecutable::call(disc_run host, Marks* marks, JaxBridge* bridge, PyO
                      : PyErr_Format(PyExc_MemoryError,
                                     "%s: temporary values take %lld bytes, which cannot be "
                                     "allocated; call with smaller arrays",
-                                    spec.name.c_str(), static_cast<long long>(arena_bytes));
+                                    spec.name.c_str(), static_cast<long long>(prepared.arena_bytes()));
   }
   if (!arguments.have_kept_memory()) return nullptr;
   if (spec.donates && !arguments.forget_foreign()) return nullptr;
 
   PyRef list(PyList_New(static_cast<Py_ssize_t>(count)));
   if (!list) return nullptr;
-  shape = sizes.data();
+  const int64_t* next_shape = prepared.sizes(0);
   for (size_t i = 0; i < count; ++i) {
     const ResultSpec& result = spec.results[i];
+    const int64_t* const shape = std::exchange(next_shape, next_shape + result.rank);
     if (tensors != nullptr) {
       PyObject* const tensor =
           !reused.empty() && reused[i]
@@ -209,7 +152,6 @@ PyObject* PyExecutable::call(disc_run host, Marks* marks, JaxBridge* bridge, PyO
               : tensors->wrap(blocks.take(i), result.dtype, result.rank, shape);
       if (tensor == nullptr) return nullptr;
       PyList_SET_ITEM(list.get(), static_cast<Py_ssize_t>(i), tensor);
-      shape += result.rank;
       continue;
     }
     auto* const descr = reinterpret_cast<PyArray_Descr*>(results_[i].descr.get());
@@ -221,7 +163,6 @@ PyObject* PyExecutable::call(disc_run host, Marks* marks, JaxBridge* bridge, PyO
                            result.rank, shape, arguments.device());
     if (array == nullptr) return nullptr;
     PyList_SET_ITEM(list.get(), static_cast<Py_ssize_t>(i), array);
-    shape += result.rank;
   }
   return list.release();
 }

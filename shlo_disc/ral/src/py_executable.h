@@ -26,6 +26,12 @@ class PyExecutable {
         argument_descrs_(std::move(argument_descrs)),
         memory_(argument_descrs_.size()),
         results_(std::move(results)) {}
+  // What a GPU has of the program may have to wait for work, which may wait for the GIL.
+  ~PyExecutable() {
+    if (executable_->spec().gpu == nullptr) return;
+    const WithoutGilIfHeld without_gil;
+    executable_.reset();
+  }
   PyExecutable(const PyExecutable&) = delete;
   PyExecutable& operator=(const PyExecutable&) = delete;
 
@@ -48,6 +54,13 @@ class PyExecutable {
                  const TensorBridge* tensors = nullptr, const WeightVersions* weights = nullptr,
                  PyObject* over = nullptr) const;
 
+  // Runs a program for GPUs on one of them: NumPy arguments are copied there, results copied back. Null
+  // with a Python error set: DeviceError for what the driver or the device refuses.
+  PyObject* run_gpu(int ordinal, PyObject* leaves) const {
+    return run_gpu(executable_->spec().run, nullptr, ordinal, leaves);
+  }
+  PyObject* run_gpu(disc_run host, Marks* marks, int ordinal, PyObject* leaves) const;
+
   // Makes the program callable as an XLA FFI custom call; XLA executables made while it is alive own
   // it too.
   void register_ffi(int64_t fingerprint) const;
@@ -58,7 +71,7 @@ class PyExecutable {
   const UnusedDonations& unused_donations() const { return memory_.unused_donations; }
 
  private:
-  const std::shared_ptr<const Executable> executable_;
+  std::shared_ptr<const Executable> executable_;
   const std::vector<PyRef> argument_descrs_;
   mutable CallMemory memory_;  // under the GIL
   const std::vector<Result> results_;

@@ -15,6 +15,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "buffer_pool.h"
@@ -56,6 +57,29 @@ class PyRef {
   PyObject* object_ = nullptr;
 };
 
+// Gives up the GIL for a scope.
+class WithoutGil {
+ public:
+  WithoutGil() : state_(PyEval_SaveThread()) {}
+  ~WithoutGil() { PyEval_RestoreThread(state_); }
+  WithoutGil(const WithoutGil&) = delete;
+  WithoutGil& operator=(const WithoutGil&) = delete;
+
+ private:
+  PyThreadState* const state_;
+};
+
+// As WithoutGil, in threads that may not hold it.
+class WithoutGilIfHeld {
+ public:
+  WithoutGilIfHeld() {
+    if (Py_IsInitialized() && PyGILState_Check()) held_.emplace();
+  }
+
+ private:
+  std::optional<WithoutGil> held_;
+};
+
 // Shared ownership of a Python object by code that may not hold the GIL where the last owner goes.
 // The reference is then given up soon, by a thread that holds it.
 std::shared_ptr<const void> shared_reference(PyObject* object);
@@ -67,6 +91,7 @@ struct Errors {
   PyObject* argument;  // ArgumentError(index, kind, what), a TypeError
   PyObject* guard;     // GuardError(index, what, sizes, elements), a ValueError
   PyObject* foreign;   // ForeignError(where, message, code), a RuntimeError
+  PyObject* device;    // shlo_disc.errors.DeviceError
 };
 Errors& errors();
 

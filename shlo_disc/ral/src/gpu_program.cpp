@@ -1,0 +1,228 @@
+#include "gpu_program.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+namespace shlo_disc {
+namespace {
+
+constexpr size_t kAlignment = 256;        // of constants
+constexpr size_t kMostThreads = 8;        // that load modules: the driver compiles PTX
+constexpr int64_t kUsualSharedBytes = 48 << 10;  // more has to be asked for
+constexpr size_t kLogBytes = 4096;
+
+// CUjit_option.
+constexpr int kErrorLog = 5;
+constexpr int kErrorLogBytes = 6;
+
+// "sm_90a": 90 and 'a'. Version 0: not of this form.
+struct Capability {
+  int version = 0;
+  char suffix = 0;
+
+  int major() const { return version / 10; }
+};
+
+Capability capability_of(const std::string& architecture) {
+  constexpr char kPrefix[] = "sm_";
+  Capability found;
+  if (architecture.rfind(kPrefix, 0) != 0) return found;
+  size_t i = sizeof(kPrefix) - 1;
+  for (; i < architecture.size() && architecture[i] >= '0' && architecture[i] <= '9'; ++i) {
+    found.version = found.version * 10 + (architecture[i] - '0');
+  }
+  if (i < architecture.size()) found.suffix = architecture[i];
+  return found;
+}
+
+bool is_text(const std::string& image) {
+  return image.compare(0, 4, "\x7f" "ELF") != 0;
+}
+
+std::string kernel_text(const GpuKernel& kernel) {
+  return "kernel " + kernel.name + (kernel.source.empty() ? "" : " (" + kernel.source + ")");
+}
+
+}  // namespace
+
+bool gpu_architecture_fits(GpuPlatform platform, const std::string& architecture, bool is_text,
+                           const GpuDevice& device, GpuFailure* failure) {
+  const std::string& have = device.info().architecture;
+  bool fits = architecture == have;
+  if (platform == GpuPlatform::kCuda) {
+    const Capability want = capability_of(architecture), is = capability_of(have);
+    if (want.suffix == 'a') {
+      fits = want.version == is.version;
+    } else if (want.suffix == 'f' || !is_text) {  // of one family; machine code likewise
+      fits = want.major() == is.major() && want.version <= is.version;
+    } else {
+      fits = want.version <= is.version;
+    }
+  }
+  if (fits) return true;
+  return failure->set(GpuFailure::Kind::kDevice,
+                      "the kernels are compiled for " + architecture + ", the device is " +
+                          device.title() + "; compile with target='" +
+                          gpu_platform_name(platform) + ":" + have + "'");
+}
+
+std::unique_ptr<LoadedProgram> LoadedProgram::load(
+    const GpuProgram& program, GpuDevice& device,
+    const std::vector<std::pair<const void*, size_t>>& constants, GpuFailure* failure) {
+  const GpuScope scope(device);
+  std::unique_ptr<LoadedProgram> loaded(new LoadedProgram(device));
+  const bool done = loaded->load_modules(program, failure) &&
+                    loaded->find_kernels(program, failure) && loaded->upload(constants, failure);
+  return done ? std::move(loaded) : nullptr;
+}
+
+LoadedProgram::~LoadedProgram() {
+  const GpuScope scope(device_);
+  device_.call().synchronize();  // its kernels may still run
+  for (void* const module : modules_) {
+    if (module != nullptr) device_.call().unload_module(module);
+  }
+}
+
+bool LoadedProgram::load_modules(const GpuProgram& program, GpuFailure* failure) {
+  const size_t count = program.images.size();
+  for (const std::string& image : program.images) {
+    if (!gpu_architecture_fits(program.platform, program.architecture, is_text(image), device_,
+                               failure)) {
+      return false;
+    }
+  }
+  modules_.assign(count, nullptr);
+  std::atomic<size_t> next{0};
+  std::mutex mutex;
+  const auto work = [&] {
+    const GpuScope scope(device_);
+    for (size_t image = next++; image < count; image = next++) {
+      GpuFailure own;
+      if (load_module(program, image, &own)) continue;
+      const std::lock_guard<std::mutex> lock(mutex);
+      failure->set(own.kind, std::move(own.message));
+      next = count;
+    }
+  };
+  const size_t threads =
+      std::min({count, kMostThreads, size_t{std::max(1u, std::thread::hardware_concurrency())}});
+  std::vector<std::thread> helpers;
+  for (size_t i = 1; i < threads; ++i) {
+    try {
+      helpers.emplace_back(work);
+    } catch (const std::system_error&) {  // no more threads: this one does it
+      break;
+    }
+  }
+  work();
+  for (std::thread& helper : helpers) helper.join();
+  return !failure->failed();
+}
+
+bool LoadedProgram::load_module(const GpuProgram& program, size_t image, GpuFailure* failure) {
+  const GpuDriver& driver = device_.driver();
+  std::string log(kLogBytes, '\0');
+  int names[] = {kErrorLog, kErrorLogBytes};
+  void* values[] = {log.data(), reinterpret_cast<void*>(kLogBytes)};
+  const bool has_log = program.platform == GpuPlatform::kCuda;
+  const int error = driver.call.load_module(&modules_[image], program.images[image].c_str(),
+                                            has_log ? 2 : 0, names, values);
+  if (error == kGpuSuccess) return true;
+  modules_[image] = nullptr;
+  std::string kernels;
+  for (const GpuKernel& kernel : program.kernels) {
+    if (kernel.image == image) kernels += (kernels.empty() ? "" : ", ") + kernel_text(kernel);
+  }
+  log.resize(std::strlen(log.c_str()));
+  return driver.check(error,
+                      device_.title() + " does not load " + kernels +
+                          (log.empty() ? "" : " [" + log + "]"),
+                      failure);
+}
+
+bool LoadedProgram::find_kernels(const GpuProgram& program, GpuFailure* failure) {
+  const GpuDriver& driver = device_.driver();
+  for (const GpuKernel& kernel : program.kernels) {
+    LoadedKernel loaded{&kernel, nullptr, std::vector<bool>(static_cast<size_t>(kernel.args))};
+    for (const size_t i : kernel.by_value) loaded.by_value[i] = true;
+    if (!driver.check(driver.call.get_function(&loaded.function, modules_[kernel.image],
+                                               kernel.symbol.c_str()),
+                      kernel_text(kernel) + " is not in its image", failure)) {
+      return false;
+    }
+    if (kernel.shared_bytes > kUsualSharedBytes && driver.call.set_function_attribute != nullptr &&
+        !driver.check(driver.call.set_function_attribute(loaded.function,
+                                                         kFunctionMaxDynamicSharedBytes,
+                                                         static_cast<int>(kernel.shared_bytes)),
+                      kernel_text(kernel) + " takes " + std::to_string(kernel.shared_bytes) +
+                          " bytes of shared memory a block; " + device_.title() + " has " +
+                          std::to_string(device_.info().shared_bytes),
+                      failure)) {
+      return false;
+    }
+    kernels_.push_back(std::move(loaded));
+  }
+  for (LoadedKernel& kernel : kernels_) kernel_pointers_.push_back(&kernel);
+  return true;
+}
+
+bool LoadedProgram::upload(const std::vector<std::pair<const void*, size_t>>& constants,
+                           GpuFailure* failure) {
+  const auto rounded = [](size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; };
+  size_t total = 0;
+  for (const auto& [data, bytes] : constants) total += rounded(bytes);
+  if (total == 0) {
+    constants_.assign(constants.size(), nullptr);
+    return true;
+  }
+  constant_block_ =
+      ScopedGpuBlock(device_.acquire(static_cast<int64_t>(total), Hold::kResult, device_.stream(),
+                                     nullptr, "constants of the program", failure));
+  auto* to = static_cast<char*>(constant_block_.data());
+  if (to == nullptr) return false;
+  for (const auto& [data, bytes] : constants) {
+    constants_.push_back(to);
+    if (bytes != 0 && !device_.driver().check(
+                          device_.call().copy_to_device(to, data, bytes, device_.stream()),
+                          "constants cannot be copied to " + device_.title(), failure)) {
+      return false;
+    }
+    to += rounded(bytes);
+  }
+  return device_.wait(device_.stream(), "when constants are copied", failure);
+}
+
+bool LoadedProgram::attributes(size_t kernel, KernelAttributes* out, GpuFailure* failure) const {
+  const GpuScope scope(device_);
+  const std::pair<int, int*> wanted[] = {{kFunctionRegisters, &out->registers},
+                                         {kFunctionLocalBytes, &out->local_bytes},
+                                         {kFunctionSharedBytes, &out->shared_bytes},
+                                         {kFunctionMaxThreads, &out->max_threads}};
+  for (const auto& [attribute, value] : wanted) {
+    if (!device_.driver().check(
+            device_.call().function_attribute(value, attribute, kernels_[kernel].function),
+            kernel_text(*kernels_[kernel].kernel), failure)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+const LoadedProgram* LoadedPrograms::on(
+    GpuDevice& device, const std::vector<std::pair<const void*, size_t>>& constants,
+    GpuFailure* failure) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = loaded_.find(&device);
+  if (found != loaded_.end()) return found->second.get();
+  std::unique_ptr<LoadedProgram> made =
+      LoadedProgram::load(program_, device, constants, failure);
+  if (made == nullptr) return nullptr;
+  return loaded_.emplace(&device, std::move(made)).first->second.get();
+}
+
+}  // namespace shlo_disc

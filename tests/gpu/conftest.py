@@ -1,0 +1,103 @@
+"""The stand-in driver, and executables of hand-made host programs."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shlo_disc import ral
+from tests.gpu.stand_in import StandIn, shared_library
+
+
+@pytest.fixture
+def stand_in() -> Iterator[StandIn]:
+    driver = StandIn.started()
+    driver.reset()
+    yield driver
+    driver.reset()
+
+
+class Programs:
+    """Makes executables of the host programs in `programs.c`."""
+
+    def __init__(self) -> None:
+        self.library = ctypes.CDLL(str(shared_library(Path(__file__).with_name("programs.c"))))
+
+    def _address(self, name: str) -> int:
+        address = ctypes.cast(getattr(self.library, name), ctypes.c_void_p).value
+        assert address is not None
+        return address
+
+    def executable(
+        self,
+        program: str,
+        arguments: Any,
+        results: Any,
+        *,
+        kernel: dict[str, Any] | None = None,
+        platform: str = "cuda",
+        architecture: str = "sm_80",
+        images: Any = (b"image of the stand-in",),
+        **options: Any,
+    ) -> ral.Executable:
+        """`kernel`: what differs from a kernel of two arguments and a size."""
+        row = {
+            "symbol": program,
+            "image": 0,
+            "threads": 128,
+            "tasks_per_block": 256,
+            "shared_bytes": 0,
+            "args": 2,
+            "params": 1,
+            "name": f"{program}_kernel",
+            "source": "model.py:7",
+        }
+        gpu = ral.GpuProgram(
+            platform=platform,
+            architecture=architecture,
+            images=list(images),
+            kernels=[ral.GpuKernel(**row | (kernel or {}))],
+        )
+        return ral.Executable(
+            name=program,
+            prepare=self._address(f"{program}_prepare"),
+            run=self._address(f"{program}_run"),
+            kernels=[],
+            constants=options.pop("constants", ()),
+            arguments=[(np.dtype(d), tuple(sizes), name) for d, sizes, name in arguments],
+            results=[(np.dtype(d), rank, False) for d, rank in results],
+            symbols=1,
+            keep_alive=self.library,
+            gpu=gpu,
+            **options,
+        )
+
+    def add1(self, **options: Any) -> ral.Executable:
+        """y = x + 1 for f32[n]; of the kernel `add1`."""
+        return self.executable(
+            "add1",
+            [("float32", (-1,), "x")],
+            [("float32", 1)],
+            guards=["x.shape[0] != 13"],
+            **options,
+        )
+
+    @property
+    def add1_run(self) -> int:
+        """The address of the host program of `add1`."""
+        return self._address("add1_run")
+
+    @property
+    def tasks_run(self) -> int:
+        """The address of the host program of `tasks`."""
+        return self._address("tasks_run")
+
+
+@pytest.fixture(scope="session")
+def programs() -> Programs:
+    return Programs()

@@ -1,0 +1,190 @@
+"""The stand-in driver as Python sees it: kernels are functions, failures come on demand.
+
+`StandIn.started()` builds `driver.c`, once for its text, and makes the runtime load it in place of
+libcuda and libamdhip64. One process has one stand-in, for good.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import itertools
+import os
+import shlex
+import subprocess
+import tempfile
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shlo_disc import ral
+
+__all__ = ["Kernel", "Launch", "StandIn", "shared_library"]
+
+LAUNCH_FAILED = 719
+REFUSED = b"refused"
+"""An image that begins so is no image."""
+
+_LOAD = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_int, ctypes.c_void_p)
+_FIND = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_uint64, ctypes.c_char_p, ctypes.POINTER(ctypes.c_int)
+)
+_LAUNCH = ctypes.CFUNCTYPE(
+    ctypes.c_int,
+    ctypes.c_uint64,
+    ctypes.c_char_p,
+    ctypes.POINTER(ctypes.c_uint),
+    ctypes.POINTER(ctypes.c_uint),
+    ctypes.c_uint,
+    ctypes.POINTER(ctypes.c_void_p),
+)
+
+
+def shared_library(source: Path) -> Path:
+    """`source` compiled by the C compiler; kept in the folder for temporary files by its text."""
+    command = [*shlex.split(os.environ.get("CC", "cc")), "-O2", "-Wall", "-Wextra", "-Werror"]
+    command += ["-shared", "-fPIC", "-fvisibility=hidden", f"-I{ral.include_dir()}"]
+    header = Path(ral.include_dir(), "disc_ral.h").read_text()
+    key = "\0".join([source.read_text(), header, *command])
+    digest = hashlib.sha256(key.encode()).hexdigest()[:24]
+    folder = Path(tempfile.gettempdir(), f"shlo_disc_tests_{os.getuid()}")
+    folder.mkdir(exist_ok=True)
+    library = folder / f"{source.stem}_{digest}.so"
+    if not library.exists():
+        with tempfile.TemporaryDirectory(dir=folder) as made:
+            new = Path(made, library.name)
+            subprocess.run([*command, "-o", str(new), str(source), "-pthread"], check=True)
+            new.rename(library)
+    return library
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One run of a kernel."""
+
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    shared_bytes: int
+    params: tuple[bytes, ...]
+    module: bytes
+    """The image the kernel is in."""
+
+    def number(self, index: int, dtype: str = "int64") -> Any:
+        """A parameter as a number."""
+        return np.frombuffer(self.params[index], dtype)[0]
+
+    def array(self, index: int, shape: Sequence[int], dtype: str = "float32") -> npt.NDArray[Any]:
+        """The device's memory that a parameter points to."""
+        return memory(int(self.number(index)), shape, dtype)
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of the grid."""
+        return self.grid[0] * self.grid[1] * self.grid[2]
+
+
+def memory(address: int, shape: Sequence[int], dtype: str) -> npt.NDArray[Any]:
+    """A NumPy array over memory at an address."""
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    raw = (ctypes.c_char * size).from_address(address) if size else bytearray()
+    return np.frombuffer(raw, dtype).reshape(shape)
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A function that stands for a kernel, and the bytes of each of its parameters."""
+
+    run: Callable[[Launch], object]
+    sizes: tuple[int, ...]
+
+
+class StandIn:
+    """The driver. `kernels` says what launches run, by symbol; `errors` is what they raised."""
+
+    def __init__(self) -> None:
+        path = shared_library(Path(__file__).with_name("driver.c"))
+        for variable in ("SHLO_DISC_CUDA_LIBRARY", "SHLO_DISC_ROCM_LIBRARY"):
+            os.environ[variable] = str(path)
+        self.library = ctypes.CDLL(str(path))
+        self.library.stand_in_count.restype = ctypes.c_int64
+        self.library.stand_in_pending.restype = ctypes.c_int64
+        self.kernels: dict[str, Kernel] = {}
+        self.errors: list[BaseException] = []
+        self._images: dict[int, bytes] = {}
+        self._handles = itertools.count(1)
+        self._callbacks = (_LOAD(self._load), _FIND(self._find), _LAUNCH(self._launch))
+        self.library.stand_in_callbacks(*self._callbacks)
+        self.reset()
+
+    @classmethod
+    @functools.cache
+    def started(cls) -> StandIn:
+        """The stand-in of this process."""
+        return cls()
+
+    def reset(self) -> None:
+        """No failure is due any more; all work is done, no kernel known."""
+        self.library.stand_in_reset()
+        self.kernels.clear()
+        self.errors.clear()
+
+    def count(self, what: str) -> int:
+        """A number of the driver: see `stand_in_count`."""
+        count = int(self.library.stand_in_count(what.encode()))
+        assert count >= 0, what
+        return count
+
+    @property
+    def pending(self) -> int:
+        """Pieces of work that nobody has waited for."""
+        return int(self.library.stand_in_pending())
+
+    def memory(self, size: int) -> None:
+        """How many bytes the device has."""
+        self.library.stand_in_memory(ctypes.c_int64(size))
+
+    def kernel(self, symbol: str, *sizes: int) -> Callable[[Callable[[Launch], object]], object]:
+        """Decorates what runs for `symbol`; `sizes`: bytes of its parameters."""
+
+        def add(run: Callable[[Launch], object]) -> Callable[[Launch], object]:
+            self.kernels[symbol] = Kernel(run, sizes)
+            return run
+
+        return add
+
+    def _load(self, is_hip: int, image: int) -> int:
+        text = ctypes.string_at(image)
+        if text.startswith(REFUSED):
+            return 0
+        handle = next(self._handles)
+        self._images[handle] = text
+        return handle
+
+    def _find(self, module: int, symbol: bytes, sizes: Any) -> int:
+        kernel = self.kernels.get(symbol.decode())
+        if kernel is None:
+            return -1
+        for i, size in enumerate(kernel.sizes):
+            sizes[i] = size
+        return len(kernel.sizes)
+
+    def _launch(
+        self, module: int, symbol: bytes, grid: Any, block: Any, shared: int, params: Any
+    ) -> int:
+        kernel = self.kernels[symbol.decode()]
+        values = tuple(ctypes.string_at(params[i], size) for i, size in enumerate(kernel.sizes))
+        try:
+            kernel.run(
+                Launch(tuple(grid[:3]), tuple(block[:3]), shared, values, self._images[module])
+            )
+        except Exception as error:
+            traceback.print_exc()
+            self.errors.append(error)
+            return LAUNCH_FAILED
+        return 0
