@@ -27,7 +27,8 @@ from shlo_disc.errors import (
 from shlo_disc.ffi_targets import FfiTarget, ffi_target
 from shlo_disc.lower.host.prepare import TOO_LARGE
 from shlo_disc.lower.host.program import HostProgram
-from shlo_disc.lower.plan import FfiCall
+from shlo_disc.lower.images import KernelImage
+from shlo_disc.lower.plan import FfiCall, kernels_of
 from shlo_disc.lower.refused import Unfused
 from shlo_disc.lower.target import Function, Target
 from shlo_disc.passes.base import PassRecord
@@ -220,13 +221,14 @@ class Executable(OfThisProcess):
         )
         weak = list(weak_results) or [False] * len(results)
         prepare, run = entry_points
+        gpu = _gpu_program(target, host, kernels)
         targets = {call.target: ffi_target(call.target, where) for call, where in host.foreign}
         foreign = [_foreign_call(call, targets[call.target], where) for call, where in host.foreign]
         self._native = ral.Executable(
             name=name,
             prepare=prepare.address,
             run=run.address,
-            kernels=[kernel.address for kernel in kernels],
+            kernels=[] if gpu is not None else [kernel.address for kernel in kernels],
             constants=host.constants,
             arguments=[
                 # A number may be stated where the type has none.
@@ -252,6 +254,7 @@ class Executable(OfThisProcess):
             size_arguments=list(program.size_arguments),
             keep_alive=(prepare, run, *kernels, *targets.values()),
             foreign=foreign,
+            gpu=gpu,
         )
         self._fingerprint: int | None = None
         self._make_apart = apart
@@ -583,6 +586,41 @@ def foreign_call_error(error: ral.ForeignError) -> ForeignCallError:
     """The error of a user for one of the runtime."""
     where, message, code = error.args
     return ForeignCallError(f"{where} failed: {message} ({_CODES.get(code, code)})")
+
+
+def _gpu_program(
+    target: Target, host: HostProgram, kernels: Sequence[Function]
+) -> ral.GpuProgram | None:
+    """What a device loads for a program; None for one of the CPU."""
+    if target.platform == "cpu":
+        return None
+    lines = {
+        kernel.text: use.where[0] if use.where else ""
+        for use in host.uses
+        for kernel in kernels_of(use.plan.steps)
+    }
+    rows = []
+    for number, (kernel, made) in enumerate(zip(host.kernels, kernels, strict=True)):
+        assert isinstance(made, KernelImage)
+        shape = made.shape
+        row = ral.GpuKernel(
+            symbol=made.name,
+            image=number,
+            threads=shape.threads,
+            tasks_per_block=shape.tasks,
+            shared_bytes=0,
+            args=shape.pointers,
+            by_value=list(shape.by_value),
+            params=shape.params,
+            name=kernel.name,
+            source=lines.get(kernel.text, ""),
+        )
+        rows.append(row)
+    images = [made.image for made in kernels if isinstance(made, KernelImage)]
+    architecture = target.name.partition(":")[2]
+    return ral.GpuProgram(
+        platform=target.platform, architecture=architecture, images=images, kernels=rows
+    )
 
 
 def _foreign_call(call: FfiCall, target: FfiTarget, where: str) -> ral.ForeignCall:

@@ -12,7 +12,6 @@ import re
 from collections import OrderedDict
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from types import TracebackType
 
 from shlo_disc import locks
@@ -20,14 +19,13 @@ from shlo_disc.errors import UnsupportedError
 from shlo_disc.lower.gpu import workers
 from shlo_disc.lower.gpu.lowering import llvm_text
 from shlo_disc.lower.gpu.machine import Machine
+from shlo_disc.lower.images import KernelImage, LaunchShape
 from shlo_disc.lower.refused import KernelsRefused
 
 __all__ = [
     "RECENT",
     "Builder",
     "Images",
-    "KernelImage",
-    "Shape",
     "function_name",
     "llvm",
     "ptx",
@@ -36,28 +34,12 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True)
-class Shape:
-    """How a kernel is launched, as its text says."""
-
-    threads: int
-    """Threads of a block."""
-    tasks: int
-    """Tasks that a block computes."""
-    pointers: int
-    """Parameters in front of the sizes: pointers, and scalars by value."""
-    by_value: tuple[int, ...]
-    """Which of these are scalars by value."""
-    params: int
-    """Sizes that it takes."""
-
-
 _SIGNATURE = re.compile(
     r"gpu\.func @\w+\(([^)]*)\).*?known_block_size = array<i32: (\d+),.*?disc\.tasks = (\d+)", re.S
 )
 
 
-def shape_of(text: str) -> Shape:
+def shape_of(text: str) -> LaunchShape:
     """The shape of the kernel in `text`."""
     match = _SIGNATURE.search(text)
     assert match is not None, text
@@ -65,28 +47,7 @@ def shape_of(text: str) -> Shape:
     front = [a for a in arguments if not a.startswith(("%p", "%bytes", "%all", "%tasks"))]
     by_value = tuple(k for k, a in enumerate(front) if a.startswith("%v"))
     params = len(arguments) - len(front) - 1
-    return Shape(int(match[2]), int(match[3]), len(front), by_value, params)
-
-
-@dataclass(frozen=True)
-class KernelImage:
-    """A compiled kernel: `lower.target.Function` of a GPU."""
-
-    name: str
-    """The symbol of the kernel."""
-    image: bytes
-    """PTX, or a code object of AMD's."""
-    shape: Shape
-
-    @property
-    def address(self) -> int:
-        """There is none: a device loads the image."""
-        return 0
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of the image."""
-        return len(self.image)
+    return LaunchShape(int(match[2]), int(match[3]), len(front), by_value, params)
 
 
 def function_name(text: str, machine: Machine) -> str:

@@ -3,7 +3,7 @@
     C[batch, m, n] = sum over k of A[batch, m, k] * B[batch, k, n]
 
 A block computes a tile of C, `TILE` rows by `TILE` columns, of every band. In each step of `DEPTH`
-along K it copies a tile of A and one of B to shared memory, in the type of the sums.
+along K it copies tiles of A and B to shared memory, in the type of the sums.
 Thread (y, x) keeps `EACH` rows by `EACH` columns of sums. Each sum is a chain of multiply-adds in
 the order of K, so it depends on neither the grid nor the tile.
 

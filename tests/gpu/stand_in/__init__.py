@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shlo_disc import ral
+from tests.ptx.interpreter import launch_raw, parameters_of
 
 __all__ = ["Kernel", "Launch", "StandIn", "shared_library"]
 
@@ -167,17 +168,43 @@ class StandIn:
         return handle
 
     def _find(self, module: int, symbol: bytes, sizes: Any) -> int:
-        kernel = self.kernels.get(symbol.decode())
+        kernel = self._kernel(module, symbol.decode())
         if kernel is None:
             return -1
         for i, size in enumerate(kernel.sizes):
             sizes[i] = size
         return len(kernel.sizes)
 
+    def _kernel(self, module: int, symbol: str) -> Kernel | None:
+        """What runs for a symbol: a function of the test, else the PTX of the module."""
+        image = self._images[module]
+        if symbol not in self.kernels and f".entry {symbol}(".encode() in image:
+            sizes = tuple(size for _, size in parameters_of(image.decode(), symbol))
+            return Kernel(lambda launch: self._interpret(symbol, launch), sizes)
+        return self.kernels.get(symbol)
+
+    def _interpret(self, symbol: str, launch: Launch) -> None:
+        """Run the PTX of a kernel over the memory that its parameters point to."""
+        text, values = launch.module.decode(), bytearray()
+        for (offset, _), value in zip(parameters_of(text, symbol), launch.params, strict=True):
+            values += bytes(offset - len(values)) + value
+        pointers = [int.from_bytes(p, "little") for p in launch.params if len(p) == 8]
+        places = {place for pointer in pointers if (place := self._memory_at(pointer))}
+        sizes = launch.grid, launch.block, launch.shared_bytes
+        launch_raw(text, symbol, *sizes, bytes(values), sorted(places))
+
+    def _memory_at(self, address: int) -> tuple[int, int] | None:
+        """Address and bytes of the allocation that holds `address`."""
+        data, size = ctypes.c_void_p(), ctypes.c_size_t()
+        at = ctypes.c_void_p(address)
+        found = self.library.stand_in_memory_at(at, ctypes.byref(data), ctypes.byref(size))
+        return (int(data.value or 0), size.value) if found else None
+
     def _launch(
         self, module: int, symbol: bytes, grid: Any, block: Any, shared: int, params: Any
     ) -> int:
-        kernel = self.kernels[symbol.decode()]
+        kernel = self._kernel(module, symbol.decode())
+        assert kernel is not None
         values = tuple(ctypes.string_at(params[i], size) for i, size in enumerate(kernel.sizes))
         try:
             kernel.run(

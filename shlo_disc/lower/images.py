@@ -1,0 +1,44 @@
+"""Kernels that a device loads: what a code generator of a GPU gives, and how they are launched."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["KernelImage", "LaunchShape"]
+
+
+@dataclass(frozen=True)
+class LaunchShape:
+    """How a kernel is launched, as its text says."""
+
+    threads: int
+    """Threads of a block."""
+    tasks: int
+    """Tasks that a block computes."""
+    pointers: int
+    """Parameters in front of the sizes: pointers, and scalars by value."""
+    by_value: tuple[int, ...]
+    """Which of these are scalars by value."""
+    params: int
+    """Sizes that it takes."""
+
+
+@dataclass(frozen=True)
+class KernelImage:
+    """A compiled kernel: `lower.target.Function` of a GPU."""
+
+    name: str
+    """The symbol of the kernel."""
+    image: bytes
+    """PTX, or a code object of AMD's."""
+    shape: LaunchShape
+
+    @property
+    def address(self) -> int:
+        """There is none: a device loads the image."""
+        return 0
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the image."""
+        return len(self.image)
